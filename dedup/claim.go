@@ -1,0 +1,141 @@
+package dedup
+
+import "time"
+
+// DefaultWindow is how long a key is remembered when the claim does not say. The delivery draft
+// (draft-mayankpanke-event-delivery-semantics-01 section 7.2) recommends 24 hours as the minimum.
+const DefaultWindow = 24 * time.Hour
+
+// NewTask asks for one handler's work.
+type NewTask struct {
+	Handler string
+	Lane    string
+}
+
+// Claim asks whether an event is new and, when it is, has it kept.
+type Claim struct {
+	Key Key
+	// Aliases are other names of the event (a nonce, a digest of the signed bytes). When the key is new but
+	// an alias belongs to a live record of another key, the verdict is Aliased and nothing is stored.
+	Aliases []Key
+	// Fingerprint is the digest of the payload; zero conflicts with nothing.
+	Fingerprint Fingerprint
+	Payload     Payload
+	// Answer is stored with a new record at once; leave it zero with Hold.
+	Answer Answer
+	// Tasks are the handlers' work. Without any the event is done at once, with Note saying why.
+	Tasks []NewTask
+	// Hold leaves the lease of the only task with the claimer, who runs the handler and finishes it.
+	Hold bool
+	// OnlyKnown asks without storing: an unknown key gives New and no record.
+	OnlyKnown bool
+	// Lease is how long a held claim is the claimer's. Required with Hold.
+	Lease time.Duration
+	// Window defaults to DefaultWindow.
+	Window time.Duration
+	// DropBody drops the body once every task is done; by default it is kept for the window.
+	DropBody bool
+	// Note is stored with the record.
+	Note string
+	// Aside keeps the delivery without running it; its tasks are born dead.
+	Aside *Aside
+}
+
+// Aside says why a delivery is kept without being run.
+type Aside struct {
+	// Reason is a short code: "conflict", "replayed".
+	Reason string
+	// Of is the event that the delivery belongs to. Its Asides counter grows with every new one.
+	Of string
+	// Max is how many are kept for one event; zero is without a limit. Beyond it only the counter grows, and
+	// the decision is Known with the record of the event.
+	Max int
+}
+
+// Verdict is the answer to a claim.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// New means that the event was not known and is now kept (or, with OnlyKnown, that it is not known).
+	New Verdict = iota + 1
+	// Known means that the key has a record with the same fingerprint.
+	Known
+	// Conflict means that the key has a record with another fingerprint.
+	Conflict
+	// Aliased means that the key is new, but one of the claim's aliases belongs to another record.
+	Aliased
+)
+
+// String returns new, known, conflict or aliased.
+func (v Verdict) String() string {
+	switch v {
+	case New:
+		return "new"
+	case Known:
+		return "known"
+	case Conflict:
+		return "conflict"
+	case Aliased:
+		return "aliased"
+	}
+	return "none"
+}
+
+// Decision is what a store answers to one claim.
+type Decision struct {
+	Verdict Verdict
+	// Record is the event's record as it stands now, without the payload's body: the new one, or that of the
+	// earlier delivery. After a Conflict it must not be shown to the sender.
+	Record Record
+	// Lease is the claimer's, after a New claim with Hold.
+	Lease Lease
+	// Alias is the claim's alias that was taken, after Aliased.
+	Alias Key
+}
+
+// Lease is the right to finish one task, until it ends or somebody else gets a newer one.
+type Lease struct {
+	Event string
+	Task  int // index into Record.Tasks
+	Token uint64
+	Until time.Time
+}
+
+// Work is a task that was given to a worker.
+type Work struct {
+	Record Record // with its payload
+	Lease  Lease
+}
+
+// Task returns the task that the lease is for.
+func (w *Work) Task() *Task { return &w.Record.Tasks[w.Lease.Task] }
+
+// Kind is how leased work ended.
+type Kind uint8
+
+// The kinds of result.
+const (
+	// ResultDone ends the task for good; with Answer it stores the response of a held claim.
+	ResultDone Kind = iota + 1
+	// ResultRetry makes the task due again After from now.
+	ResultRetry
+	// ResultDead gives the task up; a person can reopen it.
+	ResultDead
+	// ResultRelease frees a held claim: the next delivery of the same payload is New again and continues the
+	// count of attempts. For a task of a worker it gives the task back as if it had not been started.
+	ResultRelease
+)
+
+// Result is how leased work ended.
+type Result struct {
+	Kind Kind
+	// After is when to try again, with ResultRetry.
+	After time.Duration
+	// Postponed marks a retry that is no failure.
+	Postponed bool
+	// Reason is a short code, Err the text of the error.
+	Reason, Err string
+	// Answer is the response of a held claim.
+	Answer Answer
+}

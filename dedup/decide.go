@@ -1,0 +1,172 @@
+package dedup
+
+import (
+	"time"
+)
+
+// Decide says what a claim meets, given the record that its key has (the zero Record when there is none).
+// It is pure; every store agrees with it. Aliases are the store's to look up, after Decide said New.
+//
+// A conflict comes before anything else that a live record could say, so that a key which is in flight with
+// one payload never tells its state to the sender of another.
+func Decide(old Record, c Claim, now time.Time) Verdict {
+	if old.Event == "" || old.Expired(now) {
+		return New
+	}
+	if old.Fingerprint != (Fingerprint{}) && c.Fingerprint != (Fingerprint{}) && old.Fingerprint != c.Fingerprint {
+		return Conflict
+	}
+	if free(old, now) {
+		return New
+	}
+	return Known
+}
+
+// free reports whether the record is of a claim that was held and is held no longer, without an outcome: it
+// was released, its lease ran out, or the process that held it died.
+func free(r Record, now time.Time) bool {
+	return r.Hold && r.Answer.Status == 0 && r.Aside == "" && !r.Held(now)
+}
+
+// Accept returns the record that a claim with the verdict New makes. old is the record that the key had
+// (zero when none), event and seq are what the store gives to an event that it sees for the first time, token
+// is a token larger than any before it. A claim that was free goes on under its old event id, sequence and
+// generation, with its attempts counted on.
+func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time) Record {
+	r := Record{Event: event, Seq: seq, Accepted: now, Generation: old.Generation + 1}
+	attempts := 0
+	if old.Event != "" && !old.Expired(now) && free(old, now) {
+		r.Event, r.Seq, r.Accepted, r.Generation = old.Event, old.Seq, old.Accepted, old.Generation
+		r.Asides = old.Asides
+		attempts = old.Tasks[0].Attempt
+	}
+	r.Key, r.Aliases, r.Fingerprint, r.Payload = c.Key, c.Aliases, c.Fingerprint, c.Payload
+	r.Answer, r.Hold, r.DropBody, r.Note = c.Answer, c.Hold, c.DropBody, c.Note
+	r.Window = c.Window
+	if r.Window <= 0 {
+		r.Window = DefaultWindow
+	}
+	for _, t := range c.Tasks {
+		r.Tasks = append(r.Tasks, Task{Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now})
+	}
+	switch {
+	case c.Aside != nil:
+		r.Aside, r.Original, r.Hold = c.Aside.Reason, c.Aside.Of, false
+		for i := range r.Tasks {
+			r.Tasks[i].State, r.Tasks[i].Reason = Dead, c.Aside.Reason
+		}
+	case c.Hold:
+		r.Tasks[0].Attempt = attempts
+		r.Start(0, token, now, c.Lease)
+	}
+	r.settle(now)
+	return r
+}
+
+// Start makes task i running under a new token, and counts the attempt.
+func (r *Record) Start(i int, token uint64, now time.Time, lease time.Duration) Lease {
+	t := &r.Tasks[i]
+	t.State, t.Token, t.Until, t.Started = Running, token, now.Add(lease), now
+	t.Attempt++
+	r.settle(now)
+	return Lease{Event: r.Event, Task: i, Token: token, Until: t.Until}
+}
+
+// Holds reports whether the lease is the newest of its task, and the task still runs.
+func (r *Record) Holds(l Lease) bool {
+	return l.Event == r.Event && l.Task >= 0 && l.Task < len(r.Tasks) &&
+		r.Tasks[l.Task].Token == l.Token && r.Tasks[l.Task].State == Running
+}
+
+// Finish applies the result of leased work. It returns ErrLeaseLost, and changes nothing, unless the record
+// Holds the lease.
+func (r *Record) Finish(l Lease, res Result, now time.Time) error {
+	if !r.Holds(l) {
+		return ErrLeaseLost
+	}
+	t := &r.Tasks[l.Task]
+	t.Ended, t.Reason, t.Err, t.Until = now, res.Reason, res.Err, time.Time{}
+	switch res.Kind {
+	case ResultDone:
+		t.State = Done
+		if res.Answer.Status != 0 {
+			r.Answer = res.Answer
+		}
+	case ResultDead:
+		t.State = Dead
+		if res.Answer.Status != 0 {
+			r.Answer = res.Answer
+		}
+	case ResultRetry:
+		t.State, t.Due = Pending, now.Add(res.After)
+		if res.Postponed {
+			t.Postponed++
+		}
+	case ResultRelease:
+		t.State, t.Due = Pending, now
+		if !r.Hold {
+			t.Attempt--
+		}
+	}
+	r.settle(now)
+	return nil
+}
+
+// Recover makes task i pending again after the process that ran it died or its lease ran out. The attempt
+// counts; the task is due after wait.
+func (r *Record) Recover(i int, now time.Time, wait time.Duration) {
+	t := &r.Tasks[i]
+	t.State, t.Due, t.Until, t.Ended = Pending, now.Add(wait), time.Time{}, now
+	t.Reason, t.Err = "interrupted", "the attempt was interrupted: its process ended or its lease ran out"
+	r.settle(now)
+}
+
+// Reopen makes dead tasks pending with their attempts counted from zero and adds tasks of handlers that the
+// record does not have. It returns ErrNotDead when that changes nothing.
+func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
+	changed := false
+	for i := range r.Tasks {
+		if t := &r.Tasks[i]; t.State == Dead {
+			*t = Task{Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now, Token: t.Token}
+			changed = true
+		}
+	}
+	for _, n := range tasks {
+		if !r.has(n.Handler) {
+			r.Tasks = append(r.Tasks, Task{Handler: n.Handler, Lane: n.Lane, State: Pending, Due: now})
+			changed = true
+		}
+	}
+	if !changed {
+		return ErrNotDead
+	}
+	r.Hold = false
+	r.settle(now)
+	return nil
+}
+
+func (r *Record) has(handler string) bool {
+	for _, t := range r.Tasks {
+		if t.Handler == handler {
+			return true
+		}
+	}
+	return false
+}
+
+// settle keeps Finished and Expires true to the tasks: the window begins with the last outcome and never
+// runs while work is left. A claim that was held and then freed has its window too, so that an event whose
+// producer gave up does not stay for ever.
+func (r *Record) settle(now time.Time) {
+	if r.Open() && !r.freed() {
+		r.Finished, r.Expires = time.Time{}, time.Time{}
+		return
+	}
+	if r.Finished.IsZero() {
+		r.Finished, r.Expires = now, now.Add(r.Window)
+	}
+}
+
+func (r *Record) freed() bool {
+	return r.Hold && len(r.Tasks) == 1 && r.Tasks[0].State == Pending
+}

@@ -1,0 +1,186 @@
+package dedup
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"net/http"
+	"time"
+)
+
+// Key names an event: the idempotency identifier within the authenticated principal and the endpoint.
+// Two keys are the same only when all fields are.
+type Key struct {
+	// Principal is the authenticated identity.
+	Principal string
+	// Endpoint is the scope at the receiver: the endpoint's name, and the signed query where one was sent.
+	Endpoint string
+	// Space keeps identifiers of different kinds apart. Empty for idempotency identifiers; "nonce" and
+	// "signed" for aliases; SpaceAside and a digest for deliveries kept aside.
+	Space string
+	// ID is the identifier itself, as the producer chose it (without the quotes of a structured field).
+	ID string
+}
+
+// The key spaces beside that of the idempotency identifiers.
+const (
+	SpaceNonce  = "nonce"
+	SpaceSigned = "signed"
+	SpaceAside  = "aside:"
+)
+
+// Hash returns a uniform digest of the key. Every part is hashed behind its length, so no two different keys
+// meet by moving bytes from one part to the next.
+func (k Key) Hash() [32]byte {
+	var stack [256]byte
+	b := stack[:0]
+	for _, part := range [...]string{k.Principal, k.Endpoint, k.Space, k.ID} {
+		b = binary.AppendUvarint(b, uint64(len(part)))
+		b = append(b, part...)
+	}
+	return sha256.Sum256(b)
+}
+
+// Fingerprint is a digest of the payload that a key was first seen with. The zero fingerprint means "none":
+// it conflicts with nothing.
+type Fingerprint [32]byte
+
+// Payload is what is kept of a delivery.
+type Payload struct {
+	Producer string // the producer's name
+	Endpoint string // the endpoint's name
+	Type     string // the event type; may be empty
+	KeyField string // the field value that carried the identifier, octet for octet, for forwarding
+	Method   string // of the request
+	Target   string // the request target as it arrived
+	// Header holds the fields that are kept; Authorization and Cookie never are.
+	Header http.Header
+	// Attributes are facts about the event that handlers see: source, subject, time, key id, extensions.
+	Attributes map[string]string
+	// Body is the payload exactly as it arrived.
+	Body []byte
+}
+
+// Answer is the response that is stored with a record and repeated to duplicates. A zero Status means that
+// there is none yet.
+type Answer struct {
+	Status int
+	Header http.Header // only what must be repeated, such as Content-Type and Location
+	Body   []byte
+}
+
+// State is where a task, or an event as a whole, stands.
+type State uint8
+
+// The states.
+const (
+	Pending State = iota + 1 // waits for a worker
+	Running                  // a worker has it
+	Done                     // finished
+	Dead                     // given up; a person can reopen it
+)
+
+// String returns pending, running, done or dead.
+func (s State) String() string {
+	switch s {
+	case Pending:
+		return "pending"
+	case Running:
+		return "running"
+	case Done:
+		return "done"
+	case Dead:
+		return "dead"
+	}
+	return "none"
+}
+
+// Task is one handler's work on one event.
+type Task struct {
+	Handler string // the handler's stable name
+	Lane    string // tasks of one handler, endpoint and lane run one after another; empty is no lane
+	State   State
+	// Attempt counts the starts; it is 1 while the first attempt runs.
+	Attempt int
+	// Postponed counts the starts that ended with a postponement, which are not failures.
+	Postponed int
+	// Due is when the task may start.
+	Due time.Time
+	// Started and Ended are the times of the last attempt.
+	Started, Ended time.Time
+	// Reason is a short code of why the task is dead or waits: "rejected", "exhausted", "undecodable", ...
+	Reason string
+	// Err is the text of the last error.
+	Err string
+	// Token is the newest lease of the task; tokens of a store only ever grow.
+	Token uint64
+	// Until is when that lease ends.
+	Until time.Time
+}
+
+// Open reports whether the task still has work to do.
+func (t Task) Open() bool { return t.State == Pending || t.State == Running }
+
+// Record is what is kept of one event.
+type Record struct {
+	Event       string // our own opaque id; never used again
+	Key         Key
+	Aliases     []Key // other names under which the event is known
+	Fingerprint Fingerprint
+	Generation  int    // 1 for the first event under a key, 2 for the next after the window, ...
+	Seq         uint64 // the order of acceptance within the store
+	Accepted    time.Time
+	Finished    time.Time     // when the last outcome came; zero while work is left
+	Window      time.Duration // how long the key is remembered from Finished on
+	Expires     time.Time     // Finished + Window; zero while work is left
+	Answer      Answer
+	Tasks       []Task
+	Payload     Payload
+	// Hold marks an event whose handler answers the request itself; workers never run it.
+	Hold bool
+	// DropBody says that the body is dropped once every task is done.
+	DropBody bool
+	// Aside says why the delivery was kept aside without being run; empty for events.
+	Aside string
+	// Original is the event that a delivery kept aside belongs to.
+	Original string
+	// Asides counts the deliveries kept aside for this event, those beyond the maximum included.
+	Asides int
+	// Note explains an unusual outcome, such as "no handler".
+	Note string
+}
+
+// Open reports whether any work on the record is left, so that its window has not begun.
+func (r *Record) Open() bool {
+	for _, t := range r.Tasks {
+		if t.Open() {
+			return true
+		}
+	}
+	return false
+}
+
+// State sums the tasks up: dead when one is dead, else running, else pending, else done.
+func (r *Record) State() State {
+	state := Done
+	for _, t := range r.Tasks {
+		switch {
+		case t.State == Dead:
+			return Dead
+		case t.State == Running:
+			state = Running
+		case t.State == Pending && state != Running:
+			state = Pending
+		}
+	}
+	return state
+}
+
+// Held reports whether the claimer of a Hold record still has its lease at now.
+func (r *Record) Held(now time.Time) bool {
+	return r.Hold && len(r.Tasks) == 1 && r.Tasks[0].State == Running && now.Before(r.Tasks[0].Until)
+}
+
+// Expired reports whether the window of the record has passed at now, so that its key is new again.
+func (r *Record) Expired(now time.Time) bool {
+	return !r.Expires.IsZero() && !now.Before(r.Expires)
+}

@@ -1,0 +1,193 @@
+// Package producer describes the senders of events: how each one signs, names, batches and greets, and what
+// it wants to hear back.
+//
+// For a vendor there is a preset, one function and one file each, such as [GitHub]; for producers of your own
+// there is [Signed]: RFC 9421 signatures and the Idempotency-Key field. Everything about a sender is data in
+// a [Producer], so a preset can be changed by setting its fields.
+package producer
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Producer is one sender of events and the endpoint that receives from it.
+type Producer struct {
+	// Name is the producer's stable name. It names the endpoint (served at /webhooks/NAME), and it is the
+	// principal of keys that carry none. Letters, digits, "-", "_" and "."; required.
+	Name string
+	// Preset is the name of the preset that made this value; empty for producers described by hand.
+	Preset string
+	// Scheme verifies deliveries. Required, unless AllowedIPs is set.
+	Scheme verify.Scheme
+	// Tolerance bounds signed times. Defaults to 5 minutes back and 60 seconds ahead.
+	Tolerance verify.Tolerance
+	// Nonce says what a signed nonce is for. Defaults to NonceOff.
+	Nonce NoncePolicy
+	// Key extracts the idempotency identifier. Required, unless Split names the items.
+	Key Extractor
+	// KeyRequired refuses deliveries without an identifier (400). When false, a digest of the body stands in.
+	KeyRequired bool
+	// KeyFormat refuses identifiers of another form with its error (400). Defaults to accepting any of 1 to
+	// 1,024 characters.
+	KeyFormat func(id string) error
+	// Type extracts the event type. Defaults to none: the type is then empty.
+	Type Extractor
+	// Attributes reads facts about the event that handlers see (source, subject, time, ...). May be nil.
+	Attributes func(*Delivery) (map[string]string, error)
+	// Fingerprint selects what is compared when an identifier comes again. Defaults to FingerprintBody.
+	Fingerprint FingerprintFunc
+	// Split takes a batch apart; nil means that a delivery is one event.
+	Split func(*Delivery) ([]Item, error)
+	// Challenge answers unsigned requests of a subscription handshake (GET and OPTIONS), before anything is
+	// verified. It returns nil for a request that is no challenge. May be nil.
+	Challenge func(*http.Request) (*Reply, error)
+	// ChallengeMethods lists the methods that Challenge answers, for the Allow field.
+	ChallengeMethods []string
+	// Handshake answers signed requests of a subscription handshake. It returns nil for a delivery of events.
+	// May be nil.
+	Handshake func(context.Context, *Delivery) (*Reply, error)
+	// Contract chooses the column of the table of answers. Defaults to API.
+	Contract Contract
+	// Accepted is the answer to an event that is kept. Defaults to 202 under API, 200 under Webhook.
+	Accepted Reply
+	// InFlight is the status for a duplicate whose first delivery is still being answered: 409 or 503.
+	// Defaults to 409 under API, 503 under Webhook.
+	InFlight int
+	// StaleKnown answers a stale but authentic repetition of a known event with its stored answer, for senders
+	// that resend the same bytes hours later. On in presets.
+	StaleKnown bool
+	// SameSigned says what to do with the same signed bytes under another identifier, where the signature
+	// covers the body but not the identifier. Defaults to SameSignedDefault.
+	SameSigned SameSigned
+	// Window is how long identifiers are remembered after the outcome. Defaults to 24 hours.
+	Window time.Duration
+	// DropBody drops bodies once every handler is done. By default they stay for the window.
+	DropBody bool
+	// MaxBody bounds the body in bytes. Defaults to 1 MiB.
+	MaxBody int64
+	// Methods are those of deliveries. Defaults to POST.
+	Methods []string
+	// MediaTypes, when not empty, are the only media types accepted (415 for others); "application/*" works.
+	MediaTypes []string
+	// URL is the public URL of the endpoint, when it is not Config.URL + "/webhooks/" + Name.
+	URL string
+	// SignsURL says that the scheme signs the URL, so that Open demands to know the public one.
+	SignsURL bool
+	// QueryScope makes the signed query a part of the scope of identifiers, except the names in ScopeIgnores:
+	// two attempts share a scope if and only if endpoint and effective URL are the same.
+	QueryScope bool
+	// ScopeIgnores are query parameters that are no part of the scope: credentials and attempt counters.
+	ScopeIgnores []string
+	// SecretQuery are query parameters that hold credentials, for redaction.
+	SecretQuery []string
+	// SecretHeaders are header fields that hold credentials, which are not kept. Authorization and Cookie
+	// never are.
+	SecretHeaders []string
+	// EarlyData accepts requests marked Early-Data: 1 (RFC 8470) when their signed time is fresh.
+	EarlyData bool
+	// AllowedIPs, when not empty, are the only addresses accepted (403 for others).
+	AllowedIPs []netip.Prefix
+	// Realm and Challenge parameters of WWW-Authenticate; defaults to `Signature realm="NAME"`.
+	Authenticate string
+	// Docs is the address of the vendor's documentation.
+	Docs string
+	// Err is a mistake made while the value was built, such as a missing secret; Open reports it.
+	Err error
+}
+
+// Delivery is one verified HTTP attempt, as extractors see it.
+type Delivery struct {
+	// Request is the request; its URL is absolute, as the producer called it. Its Body is not to be read.
+	Request *http.Request
+	// Body is the body as it arrived.
+	Body []byte
+	// Identity is what verification proved.
+	Identity verify.Identity
+}
+
+// Item is one event of a batch.
+type Item struct {
+	// ID is the idempotency identifier; empty where KeyRequired is false stands for a digest of Body.
+	ID string
+	// Type is the event type.
+	Type string
+	// Body is the event's own bytes.
+	Body []byte
+	// Attributes are facts about the event.
+	Attributes map[string]string
+}
+
+// FingerprintFunc digests what must be the same when an identifier comes again. The zero value of the result
+// means that nothing is compared.
+type FingerprintFunc func(d *Delivery, it Item) [32]byte
+
+// Extractor reads one string from a delivery.
+type Extractor interface {
+	// Extract returns the value, "" when there is none, or a *verify.Error when there is one that must not be
+	// used: malformed, or ambiguous because a field or JSON member occurs twice.
+	Extract(*Delivery) (string, error)
+	// Consumes lists the header fields (lower case) that are read, so that signatures can be made to cover them.
+	Consumes() []string
+	// String returns the extractor as the configuration spells it, such as "header:X-GitHub-Delivery".
+	String() string
+}
+
+// RawExtractor is an Extractor that knows the octets from which its value came, for forwarding.
+type RawExtractor interface {
+	Extractor
+	// Raw returns the field value as received, or "".
+	Raw(*Delivery) string
+}
+
+// Contract is a column of the table of answers.
+type Contract int
+
+// The contracts.
+const (
+	// API is for producers of your own that follow the Idempotency-Key draft: 202, 409, 422, 400.
+	API Contract = iota
+	// Webhook is for vendors that drop events on a 4xx: 200, and 503 while the first delivery runs.
+	Webhook
+)
+
+// Reply is a response that a producer wants.
+type Reply struct {
+	Status      int
+	ContentType string
+	Header      http.Header
+	Body        []byte
+}
+
+// NoncePolicy says what a signed nonce is for.
+type NoncePolicy int
+
+// The nonce policies.
+const (
+	// NonceOff ignores nonces: the covered identifier is the protection against replay.
+	NonceOff NoncePolicy = iota
+	// NonceRequired refuses signatures without a nonce.
+	NonceRequired
+	// NonceUnique refuses a nonce that came with another event. The same nonce with the same event is a
+	// duplicate.
+	NonceUnique
+)
+
+// SameSigned says what to do with the same signed bytes under another identifier.
+type SameSigned int
+
+// The policies for SameSigned.
+const (
+	// SameSignedDefault is SameSignedRefuse under API and SameSignedAside under Webhook.
+	SameSignedDefault SameSigned = iota
+	// SameSignedOff treats it as an event of its own.
+	SameSignedOff
+	// SameSignedAside keeps it aside without running it, at most 16 per original, and answers 200.
+	SameSignedAside
+	// SameSignedRefuse answers 401.
+	SameSignedRefuse
+)

@@ -1,0 +1,104 @@
+package receiver
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// Defaults of [Config].
+const (
+	DefaultAttempts       = 16
+	DefaultBackoffBase    = time.Second
+	DefaultBackoffCap     = 10 * time.Minute
+	DefaultPostponeMax    = 7 * 24 * time.Hour
+	DefaultHandlerTimeout = 30 * time.Second
+	DefaultAnswerTimeout  = 10 * time.Second
+	DefaultInFlightWait   = 2 * time.Second
+	DefaultLease          = 30 * time.Second
+	DefaultRetryAfter     = 5 * time.Second
+	DefaultBodyTimeout    = 30 * time.Second
+	DefaultMaxBody        = 1 << 20
+	DefaultBodyBudget     = 256 << 20
+)
+
+// Config describes a receiver whole; [Open] checks all of it and reports every mistake at once.
+type Config struct {
+	// Store keeps the events. Required. The receiver does not close it.
+	Store dedup.Store
+	// Producers are the senders, one endpoint each. At least one is required.
+	Producers []producer.Producer
+	// Handlers do the work. An event for which there is none is kept, done with a note, and can be reopened.
+	Handlers []Handler
+
+	// URL is the public base, as producers call it ("https://hooks.example"). Required when a producer's
+	// scheme signs the URL and the producer has no URL of its own.
+	URL string
+	// Hosts, when not empty, are the only Host values accepted; others are answered 421.
+	Hosts []string
+	// TrustedProxies are peers whose X-Forwarded-For and X-Forwarded-Proto count. Defaults to none.
+	TrustedProxies []netip.Prefix
+
+	// Decode turns a payload into the handler's type. Defaults to JSON by encoding/json; []byte,
+	// json.RawMessage and url.Values never pass through it.
+	Decode func(contentType string, body []byte, v any) error
+
+	// Attempts is how often a task is started before it is a dead letter. Defaults to 16.
+	Attempts int
+	// BackoffBase and BackoffCap bound the full jitter between attempts: uniform in [0, min(cap, base*2^n)].
+	// They default to 1 second and 10 minutes.
+	BackoffBase, BackoffCap time.Duration
+	// PostponeMax bounds Postpone. Defaults to 7 days.
+	PostponeMax time.Duration
+	// HandlerTimeout ends the context of an On handler. Defaults to 30 seconds.
+	HandlerTimeout time.Duration
+	// AnswerTimeout is how long the producer waits for an Answer handler. Defaults to 10 seconds.
+	AnswerTimeout time.Duration
+	// InFlightWait is how long a duplicate waits for the Answer of the first delivery. Defaults to 2 seconds;
+	// negative does not wait.
+	InFlightWait time.Duration
+	// Lease is how long a task is its worker's between extensions. Defaults to 30 seconds.
+	Lease time.Duration
+	// Workers is how many tasks run at once. Defaults to 4 per CPU.
+	Workers int
+	// RetryAfter is what a transient answer asks for, give or take half. Defaults to 5 seconds.
+	RetryAfter time.Duration
+	// BodyTimeout is how long a body may take to arrive (408). Defaults to 30 seconds.
+	BodyTimeout time.Duration
+	// MaxBody bounds bodies of producers that set no bound, in bytes. Defaults to 1 MiB.
+	MaxBody int64
+	// BodyBudget bounds the bytes of all bodies that are held before verification. Defaults to 256 MiB.
+	BodyBudget int64
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+	// Clock judges the freshness of signatures. Defaults to time.Now. Leases and windows are judged by the
+	// store's clock.
+	Clock func() time.Time
+	// Observe, when set, is called with what happened to every delivery and every attempt. It must not block.
+	Observe func(context.Context, Observation)
+}
+
+// Observation is something that happened, for metrics and live views. It holds no payload and no secret.
+type Observation struct {
+	// Kind is "delivery" (a request was answered) or "attempt" (a task was run).
+	Kind string
+	// Endpoint, Type, ID and Event name the event as far as it is known.
+	Endpoint, Type, ID, Event string
+	// Status and Code are the answer to a delivery, and why: "accepted", "replayed", "signature_mismatch", ...
+	Status int
+	Code   string
+	// Handler, Attempt and State tell of an attempt and how it ended; Reason says why.
+	Handler string
+	Attempt int
+	State   dedup.State
+	Reason  string
+	// Took is how long it took.
+	Took time.Duration
+	// Err is the private cause, for the log.
+	Err error
+}
