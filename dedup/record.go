@@ -71,6 +71,12 @@ type Answer struct {
 	Body   []byte
 }
 
+// Clone returns a copy that shares no memory with the answer.
+func (a Answer) Clone() Answer {
+	a.Header, a.Body = a.Header.Clone(), bytes.Clone(a.Body)
+	return a
+}
+
 // State is where a task, or an event as a whole, stands.
 type State uint8
 
@@ -230,8 +236,7 @@ func (r *Record) Clone() Record {
 	c := *r
 	c.Aliases = slices.Clone(r.Aliases)
 	c.Tasks = slices.Clone(r.Tasks)
-	c.Answer.Header = r.Answer.Header.Clone()
-	c.Answer.Body = bytes.Clone(r.Answer.Body)
+	c.Answer = r.Answer.Clone()
 	c.Payload.Header = r.Payload.Header.Clone()
 	c.Payload.Attributes = maps.Clone(r.Payload.Attributes)
 	c.Payload.Body = bytes.Clone(r.Payload.Body)

@@ -65,10 +65,17 @@ func (a *Agenda) Put(it Item) {
 	a.schedule(e)
 }
 
-// PutRunning adds a task that runs already; it is due again when its lease ends, at until.
+// PutRunning adds a task that runs already; it is due again when its lease ends, at until. No other task of
+// its lane may run.
 func (a *Agenda) PutRunning(it Item, until time.Time) {
 	a.Put(it)
 	e := a.entries[ref{it.Event, it.Task}]
+	if lane := a.lanes[e.Lane]; e.Lane != "" && lane[0] != e {
+		a.unschedule(lane[0])
+		at := slices.Index(lane, e)
+		copy(lane[1:at+1], lane[:at])
+		lane[0] = e
+	}
 	a.start(e, until)
 }
 
