@@ -2,7 +2,6 @@ package verify
 
 import (
 	"crypto/ed25519"
-	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -100,17 +99,45 @@ type HMAC struct {
 
 // Check reports every mistake of the description: a missing or empty secret, one of another encoding, an
 // impossible pattern or template. Verify refuses everything while there is one.
-func (h *HMAC) Check() error { return errors.New("not built yet") }
+func (h *HMAC) Check() error {
+	h.once.Do(func() { h.plan, h.err = newHMACPlan(h) })
+	return h.err
+}
 
 // Verify implements [Scheme]. The identity holds the signed time, what is covered, the id of the key where the
 // entry names one, and the SHA-256 of the signed content.
 func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
-	return Identity{}, &Error{Code: KeysUnavailable, Err: h.Check()}
+	if err := h.Check(); err != nil {
+		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
+	}
+	sent, err := h.plan.read(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	b, err := body()
+	if err != nil {
+		return Identity{}, err
+	}
+	contents, err := h.plan.contents(r, b, sent)
+	if err != nil {
+		return Identity{}, err
+	}
+	for _, content := range contents {
+		if kid, ok := h.plan.match(sent, content); ok {
+			return Identity{
+				KeyID: kid, SignedAt: sent.signedAt, Covered: h.plan.covered[sent.header], Signed: content.digest(),
+			}, nil
+		}
+	}
+	return Identity{}, &Error{Code: SignatureMismatch, Component: h.plan.headers[sent.header]}
 }
 
 // Sign signs r and body as the producer would at now: it sets the signature's field, and the timestamp's where
 // there is one, on r. The first secret is used, or the first key in the order of their ids. The field of the
 // identifier must be set before.
-func (h *HMAC) Sign(r *http.Request, body []byte, now time.Time) error { return h.Check() }
-
-type hmacPlan struct{}
+func (h *HMAC) Sign(r *http.Request, body []byte, now time.Time) error {
+	if err := h.Check(); err != nil {
+		return err
+	}
+	return h.plan.sign(r, body, now)
+}
