@@ -6,11 +6,16 @@ package receiver
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 )
 
 // Receiver accepts deliveries and runs handlers.
-type Receiver struct{}
+type Receiver struct {
+	// cfg is the configuration with its defaults applied.
+	cfg Config
+	log *slog.Logger
+}
 
 // Open checks the configuration, reporting every mistake at once, resumes what a crash left behind, and starts
 // the workers. The receiver must be closed.
