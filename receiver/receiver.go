@@ -91,7 +91,7 @@ func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	rx.nobody.ServeHTTP(w, r)
+	rx.refuseUnknown(w, r)
 }
 
 // Policy serves the page that both drafts demand: what this receiver expects and answers.
@@ -110,9 +110,11 @@ func (rx *Receiver) Ready(ctx context.Context) error {
 // Shutdown stops accepting (503), waits for answers and running tasks until ctx ends, and stops the workers.
 // What is left runs after the next start. It may be called more than once.
 func (rx *Receiver) Shutdown(ctx context.Context) error {
+	stopped := make(chan error, 1)
+	go func() { stopped <- rx.stopWorkers(ctx) }()
 	err := rx.door.close(ctx)
 	rx.end()
-	return errors.Join(err, rx.stopWorkers(ctx))
+	return errors.Join(err, <-stopped)
 }
 
 // Close is Shutdown with the default drain time of 30 seconds.
