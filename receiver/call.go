@@ -43,9 +43,22 @@ func (h *Handler) start(ctx context.Context, rec dedup.Record, attempt int) <-ch
 			out <- r
 		}()
 		r.response, r.err = h.next(ctx, ev)
+		probe(r.err)
 		came = true
 	}()
 	return out
+}
+
+// probe asks an error all that is asked of it later. A broken one, such as a nil pointer that became an error,
+// then panics where the handler's panics are caught.
+func probe(err error) {
+	if err == nil {
+		return
+	}
+	_ = err.Error()
+	_ = errType(err)
+	_ = isRejected(err) || isUndecodable(err)
+	_, _ = postponed(err)
 }
 
 // eventOf is the event as handlers see it, not decoded yet. Handlers of one event do not share maps.
