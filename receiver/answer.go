@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -67,6 +68,12 @@ func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*
 	go func() {
 		defer d.rx.door.leave()
 		defer cancel()
+		defer func() {
+			if v := recover(); v != nil { // a bug of ours or of the store; the handler's panics are its own
+				d.rx.log.Error("panic while answering", "endpoint", d.ep.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
+				done <- ended{err: fail(codeInternal, nil)}
+			}
+		}()
 		done <- h.finish(ctx, h.wait(ctx, cancel))
 	}()
 	select {

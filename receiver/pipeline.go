@@ -35,7 +35,11 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := &delivery{
 		Delivery: &producer.Delivery{}, rx: ep.rx, ep: ep, r: r, body: newBody(w, r, ep.p.MaxBody, ep.rx),
 	}
-	answer := d.receiveSafely()
+	answer := d.rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
+	if ep.rx.door.enter() {
+		defer ep.rx.door.leave() // after the answer is sent
+		answer = d.receiveSafely()
+	}
 	d.body.settle()
 	// Where both lengths were sent, net/http hides one of them: the connection must not be used again
 	// (RFC 9112 section 6.1).
@@ -58,10 +62,6 @@ func (d *delivery) receiveSafely() (answer *reply) {
 			answer = d.rx.problemReply(&d.ep.p, fail(codeInternal, nil))
 		}
 	}()
-	if !d.rx.door.enter() {
-		return d.rx.problemReply(&d.ep.p, fail(codeShuttingDown, errShuttingDown))
-	}
-	defer d.rx.door.leave()
 	answer, err := d.receive(d.r.Context())
 	if err != nil {
 		return d.rx.problemReply(&d.ep.p, err)

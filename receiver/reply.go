@@ -53,7 +53,9 @@ func (a *reply) send(w http.ResponseWriter) {
 }
 
 // bodyless reports whether responses of this status have no content (RFC 9110 section 6.4.1).
-func bodyless(status int) bool { return status == http.StatusNoContent || status == http.StatusResetContent }
+func bodyless(status int) bool {
+	return status == http.StatusNoContent || status == http.StatusResetContent
+}
 
 const jsonType = "application/json"
 

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/verify"
+	"github.com/eyelet-dev/eyelet/producer"
 )
 
 // report tells the log and the observer how a delivery was answered. The code is the precise one, which
@@ -48,6 +49,15 @@ func levelOf(a *reply) slog.Level {
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug
+}
+
+// refuseUnknown answers requests for paths that are nobody's.
+func (rx *Receiver) refuseUnknown(w http.ResponseWriter, r *http.Request) {
+	answer := rx.problemReply(&producer.Producer{}, fail(codeNotFound, nil))
+	answer.send(w)
+	if rx.cfg.Observe != nil {
+		rx.cfg.Observe(r.Context(), Observation{Kind: "delivery", Status: answer.status, Code: answer.code})
+	}
 }
 
 // private is what the log says about a cause. The text of a handler's error may quote the payload, so it is
@@ -100,5 +110,3 @@ func (rx *Receiver) reportAnswer(ctx context.Context, h *held, result dedup.Resu
 		})
 	}
 }
-
-var _ = verify.Code("")
