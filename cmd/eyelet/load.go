@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/posflag"
@@ -23,6 +24,8 @@ const (
 	defaultOperations = "127.0.0.1:8081"
 	defaultStore      = "badger:./data"
 	envPrefix         = "EYELET_"
+	// defaultDrain is how long serve waits for work that is under way when it is told to stop.
+	defaultDrain = 30 * time.Second
 )
 
 // source is where settings come from: the file, then the environment, then flags; the later ones win.
