@@ -6,11 +6,17 @@ package receiver
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 )
 
 // Receiver accepts deliveries and runs handlers.
-type Receiver struct{}
+type Receiver struct {
+	cfg     Config // with its defaults
+	book    *book
+	log     *slog.Logger
+	workers *dispatcher // nil until startWorkers
+}
 
 // Open checks the configuration, reporting every mistake at once, resumes what a crash left behind, and starts
 // the workers. The receiver must be closed.

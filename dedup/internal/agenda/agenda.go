@@ -5,6 +5,7 @@ package agenda
 
 import (
 	"container/heap"
+	"slices"
 	"sort"
 	"time"
 )
@@ -33,8 +34,9 @@ type entry struct {
 // Agenda orders open tasks. It is not safe for concurrent use: the store's lock guards it.
 type Agenda struct {
 	entries map[ref]*entry
-	lanes   map[string][]*entry // by Seq; only the first of a lane can be in the heap or running
+	lanes   map[string][]*entry // by Seq behind the running one; only the first can be in the heap or running
 	due     dueHeap
+	running int
 }
 
 // New returns an empty agenda.
@@ -43,16 +45,10 @@ func New() *Agenda {
 }
 
 // Len returns the number of open tasks, and of those the running ones.
-func (a *Agenda) Len() (open, running int) {
-	for _, e := range a.entries {
-		if e.running {
-			running++
-		}
-	}
-	return len(a.entries), running
-}
+func (a *Agenda) Len() (open, running int) { return len(a.entries), a.running }
 
-// Put adds a waiting task, or changes when a known one is due; a running one stops running.
+// Put adds a waiting task, or changes when a known one is due; a running one stops running, and lets an
+// earlier task of its lane go first that was put meanwhile.
 func (a *Agenda) Put(it Item) {
 	r := ref{it.Event, it.Task}
 	e := a.entries[r]
@@ -60,15 +56,26 @@ func (a *Agenda) Put(it Item) {
 		e = &entry{Item: it, index: -1}
 		a.entries[r] = e
 		a.join(e)
+	} else if e.running {
+		a.leave(e)
+		a.stop(e)
+		a.join(e)
 	}
-	e.Due, e.running = it.Due, false
+	e.Due = it.Due
 	a.schedule(e)
 }
 
-// PutRunning adds a task that runs already; it is due again when its lease ends, at until.
+// PutRunning adds a task that runs already; it is due again when its lease ends, at until. No other task of
+// its lane may run.
 func (a *Agenda) PutRunning(it Item, until time.Time) {
 	a.Put(it)
 	e := a.entries[ref{it.Event, it.Task}]
+	if lane := a.lanes[e.Lane]; e.Lane != "" && lane[0] != e {
+		a.unschedule(lane[0])
+		at := slices.Index(lane, e)
+		copy(lane[1:at+1], lane[:at])
+		lane[0] = e
+	}
 	a.start(e, until)
 }
 
@@ -80,18 +87,19 @@ func (a *Agenda) Drop(event string, task int) {
 		return
 	}
 	delete(a.entries, r)
-	if e.index >= 0 {
-		heap.Remove(&a.due, e.index)
-	}
 	a.leave(e)
+	a.stop(e)
 }
 
 // Next returns up to n tasks that are due at now, of at most bytes in all but at least one, and marks them
-// as running until the given time. A running task whose time has passed is due again.
+// as running until the given time, which must be after now. A running task whose time has passed is due again.
 func (a *Agenda) Next(now time.Time, n int, bytes int64, until time.Time) []Item {
 	var out []Item
-	for len(out) < n && len(a.due) > 0 && !a.due[0].Due.After(now) {
+	for len(out) < n && len(a.due) > 0 {
 		e := a.due[0]
+		if e.Due.After(now) {
+			break
+		}
 		if len(out) > 0 && bytes < e.Bytes {
 			break
 		}
@@ -119,12 +127,24 @@ func (a *Agenda) NextDue() (time.Time, bool) {
 
 // start marks e as running: it stays in the heap under the end of its lease, so that a lost one comes back.
 func (a *Agenda) start(e *entry, until time.Time) {
+	if !e.running {
+		a.running++
+	}
 	e.running, e.Due = true, until
 	if e.index >= 0 {
 		heap.Fix(&a.due, e.index)
 	} else {
 		heap.Push(&a.due, e)
 	}
+}
+
+// stop takes e out of the heap and the count of running tasks.
+func (a *Agenda) stop(e *entry) {
+	if e.running {
+		a.running--
+	}
+	e.running = false
+	a.unschedule(e)
 }
 
 // schedule puts e into the heap when it is the first of its lane, and else takes it out.
@@ -135,50 +155,54 @@ func (a *Agenda) schedule(e *entry) {
 		heap.Fix(&a.due, e.index)
 	case first:
 		heap.Push(&a.due, e)
-	case e.index >= 0:
+	default:
+		a.unschedule(e)
+	}
+}
+
+func (a *Agenda) unschedule(e *entry) {
+	if e.index >= 0 {
 		heap.Remove(&a.due, e.index)
 	}
 }
 
 // join puts e into its lane by Seq. A task that is reopened behind a later one that already runs waits
-// for it: two tasks of a lane never run at once.
+// for it, in front of all others: two tasks of a lane never run at once.
 func (a *Agenda) join(e *entry) {
 	if e.Lane == "" {
 		return
 	}
 	lane := a.lanes[e.Lane]
-	at := sort.Search(len(lane), func(i int) bool { return lane[i].Seq > e.Seq })
-	if at == 0 && len(lane) > 0 {
-		if lane[0].running {
-			at = 1
-		} else if lane[0].index >= 0 {
-			heap.Remove(&a.due, lane[0].index)
-		}
+	from := 0
+	if len(lane) > 0 && lane[0].running {
+		from = 1
 	}
-	lane = append(lane, nil)
-	copy(lane[at+1:], lane[at:])
-	lane[at] = e
-	a.lanes[e.Lane] = lane
+	at := from + sort.Search(len(lane)-from, func(i int) bool { return lane[from+i].Seq > e.Seq })
+	if at == 0 && len(lane) > 0 {
+		a.unschedule(lane[0])
+	}
+	a.lanes[e.Lane] = slices.Insert(lane, at, e)
 }
 
+// leave takes e out of its lane and lets the next one of the lane be due.
 func (a *Agenda) leave(e *entry) {
 	if e.Lane == "" {
 		return
 	}
 	lane := a.lanes[e.Lane]
-	for i, other := range lane {
-		if other == e {
-			lane = append(lane[:i:i], lane[i+1:]...)
-			break
-		}
+	if lane[0] == e { // mostly; it keeps long lanes cheap
+		lane[0], lane = nil, lane[1:]
+	} else {
+		at := slices.Index(lane, e)
+		lane = slices.Delete(lane, at, at+1)
 	}
 	if len(lane) == 0 {
 		delete(a.lanes, e.Lane)
 		return
 	}
 	a.lanes[e.Lane] = lane
-	if first := lane[0]; first.index < 0 {
-		a.schedule(first)
+	if lane[0].index < 0 {
+		a.schedule(lane[0])
 	}
 }
 
