@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,6 +16,7 @@ import (
 // decoder fills structs from nodes and keeps every mistake that it meets. Fields are named by the tag `conf`;
 // a field of type *node gets the node of its struct, so that later checks can name lines too.
 type decoder struct {
+	dir   string // what the names of files are relative to
 	wrong mistakes
 }
 
@@ -38,22 +42,32 @@ func (secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 type size int64
 
 var (
-	secretType   = reflect.TypeFor[secret]()
 	durationType = reflect.TypeFor[time.Duration]()
 	sizeType     = reflect.TypeFor[size]()
 	nodeType     = reflect.TypeFor[*node]()
+	prefixType   = reflect.TypeFor[netip.Prefix]()
 )
 
 // decode fills v, which is settable, from n. path names the setting in messages.
 func (d *decoder) decode(n *node, v reflect.Value, path string) {
-	if n == nil || n.kind == empty {
+	if n == nil || n.kind == empty || n.broken {
+		return
+	}
+	if own, ok := v.Addr().Interface().(selfDecoding); ok {
+		own.decodeNode(d, n, path)
 		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.decode(n, v.Elem(), path)
+	case reflect.Map:
+		d.words(n, v, path)
 	case reflect.Struct:
+		if v.Type() == prefixType {
+			d.prefix(n, v, path)
+			return
+		}
 		if short, ok := v.Addr().Interface().(shorthand); ok && n.kind == scalar {
 			d.decode(n, reflect.ValueOf(short.short()).Elem(), path)
 			return
@@ -86,12 +100,93 @@ func (d *decoder) object(n *node, v reflect.Value, path string) {
 	}
 	for _, name := range n.names {
 		field, ok := fields[name]
+		if !ok && d.twin(n, name, fields, path) {
+			continue
+		}
 		if !ok {
 			d.add(n.where[name], didYouMean(name, settingNames(fields)), "unknown setting %q%s", name, inside(path))
 			continue
 		}
 		d.decode(n.inner[name], field, join(path, name))
+		if slices.Contains(inFiles, name) {
+			d.notEmpty(n.inner[name], join(path, name))
+		}
 	}
+}
+
+// notEmpty makes sure that a secret was written, and not only its name.
+func (d *decoder) notEmpty(n *node, path string) {
+	if n.kind == sequence {
+		for i, item := range n.items {
+			d.notEmpty(item, fmt.Sprintf("%s[%d]", path, i))
+		}
+		return
+	}
+	if !n.broken && (n.kind == empty || n.kind == scalar && strings.TrimSpace(n.text) == "") {
+		d.add(n.at, "write it as ${NAME} and set the variable, or name a file", "%s is empty", path)
+	}
+}
+
+// inFiles are the secrets: they must not be empty, and they may stand in a file of their own instead: NAME_file, or NAME_files for a list.
+var inFiles = []string{"secret", "secrets", "password", "value", "bearer", "secret_key", "verify_token"}
+
+// twin reads a secret from the file that NAME_file names, and reports whether the setting is such a name. White
+// space around a secret in a file is no part of it: editors add it.
+func (d *decoder) twin(n *node, name string, fields map[string]reflect.Value, path string) bool {
+	base, ok := strings.CutSuffix(name, "_file")
+	if !ok {
+		base, ok = strings.CutSuffix(name, "_files")
+		base += "s"
+	}
+	field, known := fields[base]
+	if !ok || !known || !slices.Contains(inFiles, base) {
+		return false
+	}
+	if n.inner[base] != nil {
+		d.add(n.where[name], "remove one of them", "%s and %s are both set", join(path, base), name)
+		return true
+	}
+	var files []string
+	if n.inner[name].kind == sequence && field.Kind() != reflect.Slice {
+		d.want(n.inner[name], scalar, join(path, name))
+		return true
+	}
+	d.decode(n.inner[name], reflect.ValueOf(&files).Elem(), join(path, name))
+	for _, file := range files {
+		text := d.secretFile(n.where[name], file)
+		if text == "" {
+			continue
+		}
+		d.decode(&node{at: n.where[name], kind: scalar, text: text}, appended(field), join(path, base))
+	}
+	return true
+}
+
+// appended returns the value itself, or a new last element when it is a list.
+func appended(v reflect.Value) reflect.Value {
+	if v.Kind() != reflect.Slice {
+		return v
+	}
+	v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+	return v.Index(v.Len() - 1)
+}
+
+// secretFile returns the secret in the file, or "" after it noted why there is none.
+func (d *decoder) secretFile(at place, file string) string {
+	full := file
+	if !filepath.IsAbs(full) {
+		full = filepath.Join(d.dir, full)
+	}
+	data, err := os.ReadFile(full)
+	if err != nil {
+		d.add(at, "the name is relative to the configuration file", "secret file %s: %v", file, cause(err))
+		return ""
+	}
+	text := strings.TrimSpace(string(data))
+	if text == "" {
+		d.add(at, "", "secret file %s is empty", file)
+	}
+	return text
 }
 
 func fieldsOf(v reflect.Value) map[string]reflect.Value {
@@ -131,6 +226,43 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
+}
+
+// selfDecoding is a setting whose members depend on its content.
+type selfDecoding interface {
+	decodeNode(d *decoder, n *node, path string)
+}
+
+// words fills a mapping from names of the user's to single values.
+func (d *decoder) words(n *node, v reflect.Value, path string) {
+	if !d.want(n, mapping, path) {
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	for _, name := range n.names {
+		item := reflect.New(v.Type().Elem()).Elem()
+		d.decode(n.inner[name], item, join(path, name))
+		v.SetMapIndex(reflect.ValueOf(name), item)
+	}
+}
+
+// prefix reads an address or a network.
+func (d *decoder) prefix(n *node, v reflect.Value, path string) {
+	if !d.want(n, scalar, path) {
+		return
+	}
+	p, err := netip.ParsePrefix(n.text)
+	if err != nil {
+		var a netip.Addr
+		if a, err = netip.ParseAddr(n.text); err == nil {
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+	}
+	if err != nil {
+		d.add(n.at, "write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32", "%s is %q, want an address or a network", path, n.text)
+		return
+	}
+	v.Set(reflect.ValueOf(p))
 }
 
 // shorthand is a mapping that may be written as a single value: short returns where that value goes.
@@ -192,9 +324,6 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 		i, err = strconv.ParseInt(n.text, 10, 32)
 		v.SetInt(i)
 	case v.Kind() == reflect.String:
-		if v.Type() == secretType && strings.TrimSpace(n.text) == "" {
-			d.add(n.at, "write it as ${NAME} and set the variable, or name a file", "%s is empty", path)
-		}
 		v.SetString(n.text)
 	default:
 		panic("a setting of a type that the decoder does not know: " + v.Type().String())

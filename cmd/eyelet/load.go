@@ -72,7 +72,7 @@ func (s source) parse(file string, data []byte) (*settings, error) {
 		found = append(found, ms...)
 	}
 	c := &settings{file: file, dir: filepath.Dir(file)}
-	d := &decoder{}
+	d := &decoder{dir: c.dir}
 	d.decode(root, reflect.ValueOf(c).Elem(), "")
 	c.defaults()
 	return c, append(found, d.wrong...).err()

@@ -30,12 +30,11 @@ func TestEveryMistakeOfAFileIsReportedWithItsLine(t *testing.T) {
 			`eyelet.yaml:3: unknown setting "tpye" in handlers[0] | did you mean "type"?`,
 		},
 		"unset variable": {
-			"producers:\n  gh:\n    secrets: [\"${GH_SECRET}\"]\n",
-			"eyelet.yaml:3: variable GH_SECRET is not set | set it in the environment of eyelet: export GH_SECRET=...\n" +
-				"eyelet.yaml:3: producers.gh.secrets[0] is empty | write it as ${NAME} and set the variable, or name a file",
+			"producers:\n  gh:\n    {preset: github, secrets: [\"${GH_SECRET}\"]}\n",
+			"eyelet.yaml:3: variable GH_SECRET is not set | set it in the environment of eyelet: export GH_SECRET=...",
 		},
 		"empty secret": {
-			"producers:\n  gh: {secret: \"\"}\n",
+			"producers:\n  gh: {preset: github, secret: \"\"}\n",
 			"eyelet.yaml:2: producers.gh.secret is empty | write it as ${NAME} and set the variable, or name a file",
 		},
 		"no variable":   {"url: http://${A B}\n", "eyelet.yaml:1: a variable that is none: ${A B | write ${NAME}, or $${ for a literal ${"},
@@ -105,8 +104,8 @@ handlers:
 		t.Fatal(err)
 	}
 	shop, gh := c.Producers[0], c.Producers[1]
-	got := []any{c.URL, shop.Name, shop.Window, shop.Tolerance.Past, len(shop.Keys), string(shop.Keys[1].Secret), gh.Preset,
-		len(gh.Secrets), string(gh.Secrets[0]), gh.MaxBody, gh.Tolerance.Past, gh.Tolerance.Future, c.Handlers[0].Stdout,
+	got := []any{c.URL, shop.Name, shop.common.Window, shop.common.Tolerance.Past, len(shop.rfc.Keys), string(shop.rfc.Keys[1].Secret), gh.Preset,
+		len(gh.preset.Secrets), gh.preset.Secrets[0], gh.common.MaxBody, gh.common.Tolerance.Past, gh.common.Tolerance.Future, c.Handlers[0].Stdout,
 		c.Handlers[1].Exec, c.Handlers[1].Answer, c.Log.Level, c.Limits.Drain}
 	want := []any{"http://127.0.0.1:8080", "shop", 7 * 24 * time.Hour, 2 * time.Minute, 2, "0123456789abcdef", "github",
 		1, "s3cret", size(25 << 20), time.Hour, time.Minute, true,
@@ -161,12 +160,12 @@ func TestExpandedValuesCannotChangeTheStructure(t *testing.T) {
 
 func TestSecretsAreNeverPrinted(t *testing.T) {
 	t.Parallel()
-	c, err := parse(t, "producers:\n  gh: {secrets: [s3cret-one], secret: s3cret-two}\n")
+	c, err := parse(t, "producers:\n  gh: {scheme: hmac, secrets: [s3cret-one], secret: s3cret-two}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		text := fmt.Sprintf(verb, c.Producers[0].Secrets) + fmt.Sprintf(verb, c.Producers[0].Secret)
+		text := fmt.Sprintf(verb, c.Producers[0].hmac.Secrets) + fmt.Sprintf(verb, c.Producers[0].hmac)
 		if strings.Contains(text, "s3cret") || strings.Contains(text, fmt.Sprintf("%x", "s3cret")) || strings.Contains(text, "115 51") {
 			t.Errorf("%s prints %s", verb, text)
 		}

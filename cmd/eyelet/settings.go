@@ -1,7 +1,10 @@
 package main
 
 import (
+	"net/netip"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
 )
 
 // settings is the configuration file, eyelet.yaml. Names are the tags `conf`. A *node remembers where the
@@ -22,7 +25,7 @@ type settings struct {
 	// InsecureHTTP allows HTTP without TLS beyond loopback.
 	InsecureHTTP bool `conf:"insecure_http"`
 	// TrustedProxies are addresses whose X-Forwarded-* fields count.
-	TrustedProxies []string         `conf:"trusted_proxies"`
+	TrustedProxies []netip.Prefix   `conf:"trusted_proxies"`
 	Hosts          []string         `conf:"hosts"`
 	TLS            *tlsSettings     `conf:"tls"`
 	Log            logSettings      `conf:"log"`
@@ -64,34 +67,31 @@ type limitSettings struct {
 	Drain          time.Duration `conf:"drain"`
 }
 
-// producerConfig is one producer: a preset with its secrets, or a scheme with its keys.
+// producerConfig is one producer and its endpoint. Which settings it has depends on how it signs.
 type producerConfig struct {
 	Node *node
 	Name string
 	at   place // of the name
 
+	Preset string
+	Scheme string // rfc9421 or hmac
+	common commonConfig
+	rfc    rfc9421Config
+	hmac   hmacConfig
+	preset producer.Settings
+}
+
+func (p *producerConfig) setName(name string, at place) { p.Name, p.at = name, at }
+
+// headConfig says which kind of producer it is.
+type headConfig struct {
 	Preset string `conf:"preset"`
-	Scheme string `conf:"scheme"` // rfc9421 or hmac
+	Scheme string `conf:"scheme"`
+}
 
-	// Keys of scheme rfc9421.
-	Label     string        `conf:"label"`
-	Tag       string        `conf:"tag"`
-	Keys      []keyConfig   `conf:"keys"`
-	JWKSURL   string        `conf:"jwks_url"`
-	Require   []string      `conf:"require"` // components to be covered beside those of the profile
-	AllowRSA1 bool          `conf:"allow_rsa_v1_5"`
-	Nonce     string        `conf:"nonce"` // off, required or unique
-	Tolerance toleranceConf `conf:"tolerance"`
-
-	// Shared secrets, of presets and of scheme hmac.
-	Secret      secret   `conf:"secret"`
-	SecretFile  string   `conf:"secret_file"`
-	Secrets     []secret `conf:"secrets"`
-	SecretFiles []string `conf:"secret_files"`
-
-	// The declarative scheme hmac.
-	HMAC *hmacConfig `conf:"hmac"`
-
+// commonConfig is what every producer can be told. What is not set is the preset's, or the default of package
+// producer.
+type commonConfig struct {
 	// What a delivery says.
 	Type        string   `conf:"type"`
 	Key         string   `conf:"key"`
@@ -102,20 +102,30 @@ type producerConfig struct {
 	MediaTypes  []string `conf:"media_types"`
 	URL         string   `conf:"url"`
 	QueryScope  *bool    `conf:"query_scope"`
-	AllowedIPs  []string `conf:"allowed_ips"`
 	EarlyData   bool     `conf:"early_data"`
 
 	// What is remembered, and what is answered.
+	Tolerance  toleranceConf `conf:"tolerance"`
 	Window     time.Duration `conf:"window"`
 	Contract   string        `conf:"contract"` // api or webhook
 	Accepted   int           `conf:"accepted"` // status of an event that is kept
 	InFlight   int           `conf:"in_flight"`
 	StaleKnown *bool         `conf:"stale_known"`
 	SameSigned string        `conf:"same_signed"` // off, aside or refuse
-	DropBody   bool          `conf:"drop_body"`
+	DropBody   *bool         `conf:"drop_body"`
 }
 
-func (p *producerConfig) setName(name string, at place) { p.Name, p.at = name, at }
+// rfc9421Config describes a producer that signs as RFC 9421 says.
+type rfc9421Config struct {
+	Label      string         `conf:"label"`
+	Tag        string         `conf:"tag"`
+	Keys       []keyConfig    `conf:"keys"`
+	JWKSURL    string         `conf:"jwks_url"`
+	Algs       []string       `conf:"algs"`    // defaults to those of the profile
+	Require    []string       `conf:"require"` // components beside those of the profile
+	Nonce      string         `conf:"nonce"`   // off, required or unique
+	AllowedIPs []netip.Prefix `conf:"allowed_ips"`
+}
 
 // keyConfig is one key of scheme rfc9421.
 type keyConfig struct {
@@ -125,7 +135,6 @@ type keyConfig struct {
 	PublicKey     string `conf:"public_key"`
 	PublicKeyFile string `conf:"public_key_file"`
 	Secret        secret `conf:"secret"`
-	SecretFile    string `conf:"secret_file"`
 	Principal     string `conf:"principal"`
 }
 
@@ -139,20 +148,24 @@ type toleranceConf struct {
 // short makes `tolerance: 5m` the tolerance towards the past.
 func (t *toleranceConf) short() any { return &t.Past }
 
-// hmacConfig describes how a producer that has no preset signs.
+// hmacConfig describes how a producer that has no preset signs with a shared secret; verify.HMAC says what each
+// setting means.
 type hmacConfig struct {
-	Node             *node
-	Headers          []string `conf:"headers"`
-	Separator        string   `conf:"separator"`
-	Entries          []string `conf:"entries"`
-	Hash             string   `conf:"hash"`
-	Hashes           []string `conf:"hashes"`
-	Encoding         string   `conf:"encoding"`
-	SecretEncoding   string   `conf:"secret_encoding"`
-	TimestampHeaders []string `conf:"timestamp_headers"`
-	TimestampUnit    string   `conf:"timestamp_unit"` // s or ms
-	IDHeaders        []string `conf:"id_headers"`
-	Content          string   `conf:"content"`
+	Header          []string          `conf:"header"`
+	Separator       string            `conf:"separator"`
+	Pattern         []string          `conf:"pattern"`
+	Hash            string            `conf:"hash"`
+	Hashes          []string          `conf:"hashes"`
+	Encoding        string            `conf:"encoding"`
+	SecretEncoding  string            `conf:"secret_encoding"`
+	TimestampHeader []string          `conf:"timestamp_header"`
+	TimestampUnit   string            `conf:"timestamp_unit"` // s or ms
+	IDHeader        []string          `conf:"id_header"`
+	Template        string            `conf:"template"`
+	Secret          secret            `conf:"secret"`
+	Secrets         []secret          `conf:"secrets"`
+	Keys            map[string]secret `conf:"keys"`
+	AllowedIPs      []netip.Prefix    `conf:"allowed_ips"`
 }
 
 // handlerConfig is one handler: exactly one of stdout, exec and forward.

@@ -22,6 +22,8 @@ type node struct {
 	inner map[string]*node // of a mapping
 	where map[string]place // of the names of a mapping
 	items []*node          // of a sequence
+	// broken marks a value with a variable that cannot be had; the mistake is noted already.
+	broken bool
 }
 
 type nodeKind int
@@ -116,7 +118,9 @@ func (g *growth) node(y *yaml.Node, depth int) *node {
 		}
 	default:
 		if y.Tag != "!!null" {
+			found := len(g.wrong)
 			n.kind, n.text = scalar, g.expand(n.at, y.Value)
+			n.broken = len(g.wrong) > found
 		}
 	}
 	return n
