@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -92,7 +93,7 @@ func checkName(name string) error {
 	if len(name) > maxHandlerName {
 		return fmt.Errorf("the name has %d bytes, more than %d", len(name), maxHandlerName)
 	}
-	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return errors.New("the name holds characters that cannot be printed")
 	}
 	return nil
