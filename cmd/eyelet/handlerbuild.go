@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -175,15 +176,23 @@ func count(kinds []string) string {
 
 func (b *handlerBuild) exec(h *handlerConfig) sink {
 	argv := append([]string{}, h.Exec...)
-	at := h.Node.place("exec")
 	if strings.ContainsRune(argv[0], filepath.Separator) {
 		argv[0] = b.path(argv[0])
+		if full, err := filepath.Abs(argv[0]); err == nil { // else LookPath would search for it
+			argv[0] = full
+		}
 	}
-	if full, err := exec.LookPath(argv[0]); err != nil {
-		b.add(at, "the first word of exec is a program, relative to the folder of "+filepath.Base(b.file), "no program to run: %v", err)
-	} else if full, err = filepath.Abs(full); err == nil {
-		argv[0] = full
+	full, err := exec.LookPath(argv[0])
+	var lookErr *exec.Error
+	if errors.As(err, &lookErr) {
+		err = lookErr.Err
 	}
+	if err != nil {
+		b.add(h.Node.place("exec"), "the first word is a program, relative to the configuration file; chmod +x makes a file one",
+			"no program %s: %s", h.Exec[0], cause(err))
+		return nil
+	}
+	argv[0] = full
 	return &execSink{argv: argv, dir: b.dir, pass: h.Env}
 }
 
