@@ -133,7 +133,7 @@ func (t Tolerance) Check(id Identity, now time.Time) error {
 	}
 	if age := now.Sub(id.SignedAt); age > t.Past {
 		return &Error{Code: TimestampTooOld, KeyID: id.KeyID}
-	} else if -age > t.Future {
+	} else if age < -t.Future {
 		return &Error{Code: TimestampTooNew, KeyID: id.KeyID}
 	}
 	return nil
