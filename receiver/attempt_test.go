@@ -336,7 +336,6 @@ func TestEveryHandlerHasItsOwnOutcome(t *testing.T) {
 		for _, task := range r.Tasks {
 			got[task.Handler] = fmt.Sprintf("%v %s %d", task.State, task.Reason, task.Attempt)
 		}
-		t.Log(f.attempts(), f.logs.String())
 		f.same("outcomes", map[string]string{
 			"heals": "done  2", "fails": "dead exhausted 4", "rejects": "dead rejected 1", "works": "done  1",
 		}, got)
