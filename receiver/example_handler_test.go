@@ -179,9 +179,9 @@ func ExampleHandler_Otherwise() {
 	}
 	defer rx.Close()
 
-	deliver(rx, "d-1", "push", `{}`)
+	deliver(rx, "d-1", "push", `{"ref": "main"}`)
 	fmt.Println(<-ran)
-	deliver(rx, "d-2", "star", `{}`)
+	deliver(rx, "d-2", "star", `{"action": "created"}`)
 	fmt.Println(<-ran)
 	// Output:
 	// deploy on push
