@@ -243,14 +243,14 @@ func TestWithLeavesTheOriginalAlone(t *testing.T) {
 			}
 		}
 	}
-	base := On("gh", "*", do).With(mark("base"))
+	base := On("gh", "*", do).With(mark("1")).With(mark("2")).With(mark("3")) // a slice with room to spare
 	one, two := base.With(mark("one")), base.With(mark("two"))
 	for _, h := range []Handler{one, two, base} {
 		if _, err := call(t, only(t, h, decodeJSON), recordOf("", ""), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if d := cmp.Diff([]string{"base", "one", "base", "two", "base"}, ran); d != "" {
+	if d := cmp.Diff([]string{"1", "2", "3", "one", "1", "2", "3", "two", "1", "2", "3"}, ran); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 }
