@@ -363,6 +363,5 @@ func TestCloseEndsTheFetch(t *testing.T) {
 	if _, err := j.Key(t.Context(), "a"); CodeOf(err) != KeysUnavailable {
 		t.Errorf("after Close: %v", err)
 	}
-	j.client.CloseIdleConnections()
 	s.CloseClientConnections()
 }
