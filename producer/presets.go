@@ -1,11 +1,23 @@
 package producer
 
-import "github.com/eyelet-dev/eyelet/verify"
+import (
+	"slices"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
 
 // Presets returns the vendors that the package knows, in the order of their names. The table is what
 // `eyelet producers` prints and where the configuration finds `preset: NAME`: name, authentication, identifier,
 // deadline, answer and horizon, settings, constructor.
 func Presets() []Preset {
+	all := append(secretPresets(), tokenPresets()...)
+	slices.SortFunc(all, func(a, b Preset) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// secretPresets are the presets with shared secrets.
+func secretPresets() []Preset {
 	secrets := []string{"secrets"}
 	credential := []string{"username", "password", "header", "query", "value", "bearer", "secrets"}
 	list := func(f func(...string) Producer) func(Settings) Producer {
