@@ -9,8 +9,8 @@ import (
 
 const adyenKey = "DFB1EB5485895CFA84146406857104ABB4CBCABDC8AAF103A624C8F6A3EAAB00"
 
-// notification is one with items of the given reference, each with the members that are signed.
-func notification(references ...string) string {
+// adyenNotice is one with items of the given reference, each with the members that are signed.
+func adyenNotice(references ...string) string {
 	var items []string
 	for _, ref := range references {
 		items = append(items, fmt.Sprintf(`{"NotificationRequestItem":{"pspReference":%q,"originalReference":"o1","merchantAccountCode":"acc",`+
@@ -22,7 +22,7 @@ func notification(references ...string) string {
 func TestAdyenEveryItemMustBeSigned(t *testing.T) {
 	t.Parallel()
 	scheme := NewAdyen(strings.Repeat("00", 32), adyenKey)
-	signed, err := NewAdyen(adyenKey).SignBody([]byte(notification("p1", "p2")))
+	signed, err := NewAdyen(adyenKey).SignBody([]byte(adyenNotice("p1", "p2")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestAdyenEveryItemMustBeSigned(t *testing.T) {
 func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 	t.Parallel()
 	scheme := NewAdyen(adyenKey)
-	signed, err := scheme.SignBody([]byte(notification("p1")))
+	signed, err := scheme.SignBody([]byte(adyenNotice("p1")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,8 +74,8 @@ func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 		{"item without its content", `{"notificationItems":[{}]}`, EventMalformed},
 		{"object for text", strings.Replace(good, `"p1"`, `{"a":1}`, 1), EventMalformed},
 		{"not UTF-8", strings.Replace(good, `"p1"`, "\"p\xff\"", 1), EventMalformed},
-		{"a thousand and one items", notification(slices.Repeat([]string{"p"}, 1001)...), EventMalformed},
-		{"no signature", notification("p1"), SignatureMissing},
+		{"a thousand and one items", adyenNotice(slices.Repeat([]string{"p"}, 1001)...), EventMalformed},
+		{"no signature", adyenNotice("p1"), SignatureMissing},
 		{"line break in the signature", strings.Replace(good, `="`, `=\n"`, 1), SignatureMalformed},
 	} {
 		if _, err := scheme.Verify(nil, given(c.body)); CodeOf(err) != c.want || err != nil && c.want == "" {
@@ -91,7 +91,7 @@ func TestAdyenKeysAreHex(t *testing.T) {
 		if scheme.Check() == nil {
 			t.Errorf("%q: no mistake", keys)
 		}
-		if _, err := scheme.Verify(nil, given(notification("p1"))); CodeOf(err) != KeysUnavailable {
+		if _, err := scheme.Verify(nil, given(adyenNotice("p1"))); CodeOf(err) != KeysUnavailable {
 			t.Errorf("%q: got %v", keys, err)
 		}
 		if _, err := scheme.SignBody(nil); err == nil {
@@ -102,12 +102,12 @@ func TestAdyenKeysAreHex(t *testing.T) {
 
 func FuzzAdyen(f *testing.F) {
 	scheme := NewAdyen(adyenKey)
-	signed, err := scheme.SignBody([]byte(notification("p1", "p2")))
+	signed, err := scheme.SignBody([]byte(adyenNotice("p1", "p2")))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(string(signed))
-	f.Add(notification("p1"))
+	f.Add(adyenNotice("p1"))
 	f.Add(`{"notificationItems":[{"NotificationRequestItem":{"amount":null,"additionalData":{"hmacSignature":"AAAA"}}}]}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		if _, err := scheme.Verify(nil, given(body)); err != nil && CodeOf(err) == "" {
