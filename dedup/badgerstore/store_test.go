@@ -71,5 +71,3 @@ func TestStoreKeepsTheContract(t *testing.T) {
 		})
 	}
 }
-
-func childMain() bool { return false }
