@@ -94,6 +94,7 @@ type batch struct {
 	chunks  []rawWrite
 	undo    []func()
 	news    int64
+	bytes   int64
 	always  bool // commit even when nothing changed
 	disk    diskState
 }
@@ -239,6 +240,7 @@ func (b *batch) stage() (bool, error) {
 		if value == nil {
 			err = b.txn.Delete(key)
 		} else {
+			b.bytes += int64(len(key) + len(value))
 			err = b.txn.SetEntry(badger.NewEntry(key, value))
 		}
 	}

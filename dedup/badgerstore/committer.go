@@ -199,6 +199,13 @@ func (s *Store) commit(b *batch) error {
 		return s.fail("the high-water file could not be written", err)
 	}
 	s.publish(b)
+	if s.growth += b.bytes; s.growth >= growth {
+		s.growth = 0
+		select {
+		case s.grown <- struct{}{}:
+		default:
+		}
+	}
 	return nil
 }
 

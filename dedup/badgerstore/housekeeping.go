@@ -21,11 +21,15 @@ const (
 	verifyEvery  = 24 * time.Hour
 	// sweepSlack is how long a record stays in the store after its window has ended, for people to look at.
 	sweepSlack = time.Hour
+	// growth is after how many bytes the mappings of the logs are looked at again.
+	growth = 2 << 20
 )
 
 // keepHouse gives back the space of what has ended, and looks for damage.
 func (s *Store) keepHouse() {
 	s.restrictFiles()
+	advice := newAdviser(s.dir)
+	advice.look()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	flattened, verified := time.Now(), time.Now()
@@ -35,6 +39,9 @@ func (s *Store) keepHouse() {
 			return
 		case <-s.stopped:
 			return
+		case <-s.grown:
+			advice.look()
+			continue
 		case <-tick.C:
 		}
 		s.restrictFiles()

@@ -48,6 +48,7 @@ type Store struct {
 	agenda *agenda.Agenda
 	cache  rowCache
 	parked []*takeOp
+	growth int64
 
 	failure atomic.Pointer[dedup.ErrUnavailable]
 	failed  chan struct{}
@@ -55,6 +56,7 @@ type Store struct {
 	closed  atomic.Bool
 	stopped chan struct{} // the committer has ended
 	quit    chan struct{} // the housekeeper shall end
+	grown   chan struct{} // the logs have grown
 	done    sync.WaitGroup
 	readers sync.RWMutex // held for reading while the database is read
 	closing sync.Once
