@@ -18,6 +18,10 @@ import (
 const (
 	sweepEvery   = 10 * time.Minute
 	flattenEvery = dedup.DefaultWindow
+	// reclaimEvery and reclaimWorth: how often and for how many bytes of deleted bodies space is given back
+	// before the day is over.
+	reclaimEvery = time.Hour
+	reclaimWorth = 256 << 20
 	verifyEvery  = 24 * time.Hour
 	// sweepSlack is how long a record stays in the store after its window has ended, for people to look at.
 	sweepSlack = time.Hour
@@ -32,7 +36,7 @@ func (s *Store) keepHouse() {
 	advice.look()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	flattened, verified := time.Now(), time.Now()
+	reclaimed, verified := time.Now(), time.Now()
 	for {
 		select {
 		case <-s.quit:
@@ -46,11 +50,11 @@ func (s *Store) keepHouse() {
 		}
 		s.restrictFiles()
 		s.note("sweep", s.sweep(sweepSlack))
-		if time.Since(flattened) >= flattenEvery {
-			flattened = time.Now()
-			s.note("compaction", s.db.Flatten(1))
+		if worth := s.removed.Load() >= reclaimWorth; worth && time.Since(reclaimed) >= reclaimEvery ||
+			s.disk.state().low() && s.removed.Load() > 0 || time.Since(reclaimed) >= flattenEvery {
+			reclaimed = time.Now()
+			s.note("reclaim", s.reclaim())
 		}
-		s.note("value log", s.collect())
 		if time.Since(verified) >= verifyEvery {
 			verified = time.Now()
 			if err := s.verify(); err != nil {
@@ -145,24 +149,6 @@ func (s *Store) endedOlder(txn *badger.Txn, before time.Time) (ended []place) {
 		}
 	}
 	return ended
-}
-
-// collect gives back value log files that hold mostly what was deleted.
-func (s *Store) collect() error {
-	for {
-		err := s.db.RunValueLogGC(0.5)
-		switch {
-		case errors.Is(err, badger.ErrNoRewrite), errors.Is(err, badger.ErrRejected):
-			return nil
-		case err != nil:
-			return err
-		}
-		select {
-		case <-s.stopped:
-			return nil
-		default:
-		}
-	}
 }
 
 // verify reads every table of the database and compares its checksums. Badger's function panics on a

@@ -42,11 +42,13 @@ type Store struct {
 	// commitTxn is badger's Commit; tests make it fail.
 	commitTxn   func(*badger.Txn) error
 	largeBodies atomic.Uint32
+	removed     atomic.Int64 // bytes of bodies deleted since the last reclaim
 
 	// The committer's own.
 	meta   meta
 	agenda *agenda.Agenda
 	cache  rowCache
+	oldest oldest
 	parked []*takeOp
 	growth int64
 
