@@ -15,7 +15,7 @@ import (
 // is filled here.
 func (s *Store) reclaim() error {
 	if s.removed.Swap(0) > 0 {
-		if err := s.fill(); err != nil {
+		if err := s.compactable(); err != nil {
 			return err
 		}
 	}
@@ -32,6 +32,33 @@ func (s *Store) reclaim() error {
 		}
 	}
 	return nil
+}
+
+// compactable fills memory tables until there is a file that Flatten compacts: it leaves a store alone that has
+// files in one level only. That is one filling, but for a store that has never compacted.
+func (s *Store) compactable() error {
+	for range 2 * s.db.Opts().NumLevelZeroTables {
+		if err := s.fill(); err != nil || s.levels() > 1 || s.ending() {
+			return err
+		}
+		if s.db.Levels()[0].NumTables >= s.db.Opts().NumLevelZeroTables {
+			time.Sleep(100 * time.Millisecond) // Badger compacts by itself now
+		}
+		if s.levels() == 1 && s.db.Levels()[0].NumTables == 0 {
+			return nil // it has just compacted everything
+		}
+	}
+	return nil
+}
+
+// levels returns how many levels hold files.
+func (s *Store) levels() (n int) {
+	for _, l := range s.db.Levels() {
+		if l.NumTables > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *Store) ending() bool {

@@ -281,7 +281,8 @@ func TestTheValueLogGivesSpaceBack(t *testing.T) {
 	if err := s.reclaim(); err != nil {
 		t.Fatal(err)
 	}
-	if left := dirSize(s.dir); left > full/2 {
+	// The file that is being written stays.
+	if left := dirSize(s.dir); left > full*2/3 {
 		t.Errorf("%d MiB of %d are left", left>>20, full>>20)
 	}
 	mustClaim(t, s, claimOf("x"), dedup.New)
