@@ -114,4 +114,3 @@ func TestEveryAlgorithmMakesTheRoundTrip(t *testing.T) {
 		})
 	}
 }
-
