@@ -118,6 +118,9 @@ func (p *Producer) checkIdentity() error {
 	if p.Scheme == nil && len(p.AllowedIPs) == 0 && p.Err == nil {
 		errs = append(errs, errors.New("no scheme verifies deliveries; set one, or allowed addresses"))
 	}
+	if scheme, ok := p.Scheme.(interface{ Check() error }); ok && p.Err == nil {
+		errs = append(errs, scheme.Check())
+	}
 	if p.Key == nil && p.Split == nil {
 		errs = append(errs, errors.New("no key extractor; digest:body names events whose sender does not"))
 	}

@@ -38,6 +38,11 @@ func (p *Producer) split(d *Delivery) ([]Item, error) {
 	}
 	it := Item{Body: d.Body}
 	var err error
+	if p.Payload != nil {
+		if it.Body, err = p.Payload(d); err != nil {
+			return nil, asRefusal(err)
+		}
+	}
 	if p.Key != nil {
 		if it.ID, err = p.Key.Extract(d); err != nil {
 			return nil, asRefusal(err)

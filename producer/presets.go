@@ -1,8 +1,20 @@
 package producer
 
+import (
+	"slices"
+	"strings"
+)
+
 // Presets returns the vendors that the package knows, in the order of their names. The table is what
 // `eyelet producers` prints and where the configuration finds `preset: NAME`.
 func Presets() []Preset {
+	all := append(secretPresets(), tokenPresets()...)
+	slices.SortFunc(all, func(a, b Preset) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// secretPresets are the presets with shared secrets.
+func secretPresets() []Preset {
 	secrets := []string{"secrets"}
 	return []Preset{
 		{"github", "HMAC-SHA256 of the body", "X-GitHub-Delivery", "10 s", "2xx; tries once", []string{"secrets", "allow_sha1"},

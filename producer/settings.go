@@ -1,6 +1,9 @@
 package producer
 
 import (
+	"context"
+	"crypto"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -63,8 +66,19 @@ type Settings struct {
 	Rate    int      `conf:"rate"`
 	// JWKSURL is where keys are published, in place of the vendor's.
 	JWKSURL string `conf:"jwks_url"`
-	// KeySet has the keys for tokens, in place of JWKSURL. For programs and tests.
-	KeySet verify.KeySet
+	// CheckChain demands that vendor certificates chain to a root where that is not checked already (SNS).
+	CheckChain bool `conf:"check_chain"`
+
+	// What follows is for programs and tests; the configuration does not spell it.
+
+	// TokenKeys has the keys for tokens, in place of JWKSURL.
+	TokenKeys verify.TokenKeySet
+	// Fetch gets the vendor's certificates and confirms subscriptions. Defaults to [verify.FetchPublic].
+	Fetch func(ctx context.Context, address string) ([]byte, error)
+	// Roots are the authorities of vendor certificates. Defaults to the system's.
+	Roots *x509.CertPool
+	// PinnedKeys are public keys by the address of the certificate, in place of fetching it.
+	PinnedKeys map[string]crypto.PublicKey
 }
 
 // Preset is a vendor that the package knows.

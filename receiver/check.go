@@ -66,7 +66,9 @@ func check(c Config) (*book, error) {
 		p := &c.Producers[i]
 		mistakes = append(mistakes, p.Check()...)
 		for _, err := range checkProducer(c, p) {
-			mistakes = append(mistakes, fmt.Errorf("producer %q: %w", p.Name, err))
+			if err != nil {
+				mistakes = append(mistakes, fmt.Errorf("producer %q: %w", p.Name, err))
+			}
 		}
 		if seen[p.Name] {
 			mistakes = append(mistakes, fmt.Errorf("producer %q: the name is used twice", p.Name))
@@ -88,6 +90,9 @@ func checkProducer(c Config, p *producer.Producer) []error {
 	}
 	if p.Nonce == producer.NonceUnique && p.Split != nil {
 		errs = append(errs, errors.New("a nonce is of one event, not of a batch"))
+	}
+	if scheme, ok := p.Scheme.(interface{ Check() error }); ok {
+		errs = append(errs, scheme.Check())
 	}
 	if p.MaxBody > c.BodyBudget {
 		errs = append(errs, fmt.Errorf("bodies of %d bytes never fit the budget of %d", p.MaxBody, c.BodyBudget))

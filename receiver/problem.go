@@ -193,6 +193,9 @@ func failureOf(err error) *failure {
 // storeFailure is the row of an error of the store. An unknown one says that nothing is known about the event:
 // 503, and the retry finds the truth.
 func storeFailure(err error) *failure {
+	if errors.Is(err, dedup.ErrLeaseLost) { // another delivery has the event by now
+		return fail(codeInFlight, err)
+	}
 	if f := failureOf(err); f.code != codeInternal || errors.Is(err, dedup.ErrInvalid) {
 		return f
 	}
