@@ -1,8 +1,11 @@
 package verify
 
 import (
+	"cmp"
 	"crypto/ed25519"
+	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -100,6 +103,12 @@ type HMAC struct {
 // Check reports every mistake of the description: a missing or empty secret, one of another encoding, an
 // impossible pattern or template. Verify refuses everything while there is one.
 func (h *HMAC) Check() error {
+	_, err := newHMACPlan(h)
+	return err
+}
+
+// ready checks the description at its first use, after which it does not change.
+func (h *HMAC) ready() error {
 	h.once.Do(func() { h.plan, h.err = newHMACPlan(h) })
 	return h.err
 }
@@ -107,7 +116,7 @@ func (h *HMAC) Check() error {
 // Verify implements [Scheme]. The identity holds the signed time, what is covered, the id of the key where the
 // entry names one, and the SHA-256 of the signed content.
 func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
-	if err := h.Check(); err != nil {
+	if err := h.ready(); err != nil {
 		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
 	}
 	sent, err := h.plan.read(r)
@@ -136,8 +145,30 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 // there is one, on r. The first secret is used, or the first key in the order of their ids. The field of the
 // identifier must be set before.
 func (h *HMAC) Sign(r *http.Request, body []byte, now time.Time) error {
-	if err := h.Check(); err != nil {
+	if err := h.ready(); err != nil {
 		return err
 	}
 	return h.plan.sign(r, body, now)
+}
+
+// String says what is demanded, for the policy: what is signed, how, and where the signature stands.
+func (h *HMAC) String() string {
+	hash := cmp.Or(h.Hash, SHA256)
+	if len(h.Hashes) > 0 {
+		hash = h.Hashes[0]
+	}
+	forms := h.Entries
+	if len(forms) == 0 {
+		forms = []string{"{sig}"}
+	}
+	content := fmt.Sprintf("%q", cmp.Or(h.Content, "{body}"))
+	if h.Contents != nil {
+		content = strings.Join(h.Covers, ", ")
+	}
+	text := fmt.Sprintf("HMAC-%s (%s) of %s in %s, as %q", strings.ToUpper(string(hash)), h.Encoding, content,
+		strings.Join(h.Headers, " or "), strings.Join(forms, cmp.Or(h.Separator, " ")))
+	if len(h.TimestampHeaders) > 0 {
+		text += ", the time in " + strings.Join(h.TimestampHeaders, " or ")
+	}
+	return text
 }
