@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,4 +92,11 @@ func newFile(path string, data []byte) error {
 		return wrong("", "%s: %s", path, cause(err))
 	}
 	return nil
+}
+
+// standardSecret makes a secret of the form of Standard Webhooks.
+func standardSecret() string {
+	raw := make([]byte, 32)
+	_, _ = rand.Read(raw) // never fails
+	return "whsec_" + base64.StdEncoding.EncodeToString(raw)
 }
