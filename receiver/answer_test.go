@@ -18,6 +18,15 @@ import (
 
 type raw = json.RawMessage
 
+// countingAnswer is a handler that counts its runs and answers nothing once it is released.
+func countingAnswer(c *counter, release <-chan struct{}) Handler {
+	return Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) {
+		c.add()
+		<-release
+		return Response{}, nil
+	})
+}
+
 func inFlightStatus(p producer.Producer) int {
 	return map[producer.Contract]int{producer.API: 409, producer.Webhook: 503}[p.Contract]
 }
@@ -267,11 +276,7 @@ func TestInFlightStatusIsTheProducers(t *testing.T) {
 	p := apiProducer()
 	p.InFlight = 503
 	runs, release := newCounter(), make(chan struct{})
-	s := serve(t, p, func(c *Config) { c.InFlightWait = -1 }, Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) {
-		runs.add()
-		<-release
-		return Response{}, nil
-	}))
+	s := serve(t, p, func(c *Config) { c.InFlightWait = -1 }, countingAnswer(runs, release))
 	s.sendAtOnce(1, ask{id: "k1"}, func() {
 		runs.await(t)
 		wantProblem(t, s.send(ask{id: "k1"}), 503, "in_flight")
