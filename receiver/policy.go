@@ -58,6 +58,8 @@ type policyEndpoint struct {
 	Success   int      `json:"success_status"`
 	InFlight  int      `json:"in_flight_status"`
 	Early     string   `json:"early_data"`
+	Retire    string   `json:"retire,omitempty"`
+	Deprecate string   `json:"deprecated,omitempty"`
 	Docs      string   `json:"docs,omitempty"`
 }
 
@@ -143,6 +145,12 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 		e.Nonce = "required"
 	case producer.NonceUnique:
 		e.Nonce = "required, and refused with another event"
+	}
+	if !p.Retire.IsZero() {
+		e.Retire = p.Retire.UTC().Format(time.RFC3339)
+	}
+	if !p.Deprecated.IsZero() {
+		e.Deprecate = p.Deprecated.UTC().Format(time.RFC3339)
 	}
 	if p.EarlyData {
 		e.Early = "accepted with a signed, fresh time"
