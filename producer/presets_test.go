@@ -220,19 +220,20 @@ type mutation struct {
 // mutations changes each byte of the body, and each byte of what else the signature binds or consists of.
 func mutations(r *http.Request, body []byte, covered []string, signature string) []mutation {
 	var all []mutation
-	for i := range body {
+	flips := []byte{1, 0x20, 0x80} // the next character, the other case, no ASCII
+	for n := range 3 * len(body) {
 		changed := slices.Clone(body)
-		changed[i] ^= 1
-		all = append(all, mutation{fmt.Sprintf("body[%d]", i), r, changed})
+		changed[n/3] ^= flips[n%3]
+		all = append(all, mutation{fmt.Sprintf("body[%d] ^ %#x", n/3, flips[n%3]), r, changed})
 	}
 	for _, name := range append(slices.Clone(covered), signature) {
 		value := r.Header.Get(name)
-		for i := range len(value) {
+		for n := range 3 * len(value) {
 			changed := r.Clone(r.Context())
 			b := []byte(value)
-			b[i] ^= 1
+			b[n/3] ^= flips[n%3]
 			changed.Header.Set(name, string(b))
-			all = append(all, mutation{fmt.Sprintf("%s[%d]", name, i), changed, body})
+			all = append(all, mutation{fmt.Sprintf("%s[%d] ^ %#x", name, n/3, flips[n%3]), changed, body})
 		}
 	}
 	if slices.Contains(covered, "@target-uri") {
