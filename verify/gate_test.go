@@ -128,7 +128,7 @@ func TestGateTakes32ComponentsAndNoMoreThan8KiB(t *testing.T) {
 	if _, err := signatureFields(h); err != nil {
 		t.Errorf("under 8 KiB: %v", err)
 	}
-	h.Add("Signature", "sig2=:"+strings.Repeat("AAAA", 200)+":")
+	h.Set("Signature", "sig1=:"+strings.Repeat("AAAA", 1100)+":")
 	_, err = signatureFields(h)
 	wantCode(t, err, SignatureMalformed)
 }
@@ -154,6 +154,7 @@ func TestSignatureFieldsAcceptSeveralLines(t *testing.T) {
 		{"Signature-Input": {`a=("@method")`}, "Signature": {"a=:AAAA:, a=:AAAA:"}},
 		{"Signature-Input": {`a=("@method")`, `a=("@path")`}, "Signature": {"a=:AAAA:"}},
 		{"Signature-Input": {`a=("@method")`}, "Signature": {"a=:AAB=:"}}, // stray bits
+		{"Signature-Input": {`a=("@method")`}, "Signature": {"a=:AB==:"}}, // stray bits
 		{"Signature-Input": {`a=("@method")`}, "Signature": {"a=:AAA:"}},  // no padding
 	} {
 		_, err := signatureFields(h)

@@ -198,6 +198,9 @@ func TestRefusals(t *testing.T) {
 		{"the key gone", nil, func(_ *testing.T, s *scene) { s.r.Header.Del("Idempotency-Key") }, SignatureMismatch},
 		{"the label renamed", nil, func(_ *testing.T, s *scene) { relabel(s.r, "foo") }, ""},
 		{"no key of this id", func(t *testing.T, s *scene) { s.pair.signer.KeyID = "nobody"; s.resign(t, all...) }, nil, KeyUnknown},
+		{"no time", nil, func(_ *testing.T, s *scene) {
+			s.r.Header.Set("Signature-Input", strings.Replace(s.r.Header.Get("Signature-Input"), ";created=1700000000", "", 1))
+		}, TimestampMissing},
 		{"an empty key id", nil, func(_ *testing.T, s *scene) {
 			s.r.Header.Set("Signature-Input", strings.Replace(s.r.Header.Get("Signature-Input"), `keyid="k"`, `keyid=""`, 1))
 		}, KeyUnknown},
