@@ -43,8 +43,12 @@ type Producer struct {
 	Fingerprint FingerprintFunc
 	// Split takes a batch apart; nil means that a delivery is one event.
 	Split func(*Delivery) ([]Item, error)
+	// Payload is what handlers and the store see as the body, where the body is only an envelope of it.
+	// Defaults to the body as it arrived.
+	Payload func(*Delivery) ([]byte, error)
 	// Challenge answers unsigned requests of a subscription handshake (GET and OPTIONS), before anything is
-	// verified. It returns nil for a request that is no challenge. May be nil.
+	// verified. It returns nil for a request that is no challenge. A challenge that is refused is an error;
+	// a reply beside the error is how the vendor wants to be refused. May be nil.
 	Challenge func(*http.Request) (*Reply, error)
 	// ChallengeMethods lists the methods that Challenge answers, for the Allow field.
 	ChallengeMethods []string

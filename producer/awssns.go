@@ -1,0 +1,69 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// AWSSNS receives messages of Amazon SNS topics; topics are their ARNs. Raw message delivery must be off: it
+// has no signature. The event type is the message type ("Notification"); topic, subject and time are in the
+// event's attributes.
+//
+// A SubscriptionConfirmation for one of the topics is confirmed by fetching its SubscribeURL, only from a host
+// of SNS and only after its signature held. The end of a subscription is noted and not undone.
+//
+// SNS tries for an hour at most and drops a message on any 4xx but 429. Its certificate comes without its
+// issuer's, so that by default host, name and dates are checked and not the chain (check_chain).
+//
+// https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html
+func AWSSNS(topics ...string) Producer { return awsSNS(Settings{Topics: topics}) }
+
+func awsSNS(s Settings) Producer {
+	p := webhook("aws-sns", "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html")
+	p = p.signedBy(&verify.SNS{
+		Topics: s.Topics, MinVersion: s.MinVersion,
+		Certs: &verify.Certs{Fetch: s.Fetch, Roots: s.Roots, SkipChain: !s.CheckChain, Pinned: s.PinnedKeys},
+	})
+	p.Tolerance = verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute}
+	p.Key, p.KeyRequired = JSON("MessageId"), true
+	p.Type = JSON("Type")
+	p.Attributes = attributes(map[string]Extractor{
+		"topic": JSON("TopicArn"), "subject": JSON("Subject"), "time": JSON("Timestamp"),
+	})
+	p.Window = 25 * time.Hour
+	fetch := s.Fetch
+	if fetch == nil {
+		fetch = verify.FetchPublic
+	}
+	p.Handshake = func(ctx context.Context, d *Delivery) (*Reply, error) { return confirmSNS(ctx, d, fetch) }
+	return p
+}
+
+// confirmSNS answers the messages about subscriptions; they are verified, and their topic is on the list.
+func confirmSNS(ctx context.Context, d *Delivery, fetch func(context.Context, string) ([]byte, error)) (*Reply, error) {
+	kind, err := JSON("Type").Extract(d)
+	if err != nil || kind == "Notification" {
+		return nil, err
+	}
+	if kind != "SubscriptionConfirmation" {
+		return &Reply{Status: http.StatusOK}, nil // the end of a subscription
+	}
+	address, err := JSON("SubscribeURL").Extract(d)
+	if err != nil {
+		return nil, err
+	}
+	if !verify.IsSNSURL(address) {
+		return nil, &verify.Error{Code: verify.ChallengeUnexpected, Component: "SubscribeURL"}
+	}
+	if _, err := fetch(ctx, address); err != nil {
+		return nil, &verify.Error{
+			Code: verify.KeysUnavailable, Component: "SubscribeURL", RetryAfter: 10 * time.Second,
+			Err: errors.Join(errors.New("the subscription could not be confirmed"), err),
+		}
+	}
+	return &Reply{Status: http.StatusOK}, nil
+}

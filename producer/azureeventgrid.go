@@ -1,0 +1,145 @@
+package producer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// eventGridApp is the application id of Microsoft.EventGrid, which is the same in every tenant.
+const eventGridApp = "4962773b-9cdb-44cf-a8bf-237846a00ab7"
+
+// AzureEventGrid receives from Azure Event Grid, in its own schema and in that of CloudEvents, up to 5,000
+// events a delivery. Event Grid signs nothing; one of these settings says how it proves itself:
+//
+//   - query (or header) and value: a key in the webhook's URL, or a static header of the subscription
+//   - audience and issuers, and jwks_url: an Entra token of Event Grid's application (app_ids)
+//
+// The validation event of a new subscription is answered at once, and OPTIONS requests of the CloudEvents
+// schema when origins is set ("eventgrid.azure.net"). The validation address is never called.
+//
+// Event Grid tries for 24 hours and moves an event to its dead letters on 400 and 413 at once.
+//
+// https://learn.microsoft.com/azure/event-grid/end-point-validation-event-grid-events-schema
+func AzureEventGrid(s Settings) Producer {
+	p := webhook("azure-event-grid", "https://learn.microsoft.com/azure/event-grid/webhook-event-delivery")
+	var urlKey verify.Scheme
+	switch {
+	case s.Query != "":
+		scheme := &verify.Static{In: verify.InQuery, Name: s.Query, Secrets: verify.Secrets(s.Value)}
+		p, urlKey = p.signedBy(scheme), scheme
+		p.SecretQuery = []string{s.Query}
+	case s.Header != "":
+		p = p.signedBy(&verify.Static{In: verify.InHeader, Name: s.Header, Secrets: verify.Secrets(s.Value)})
+		p.SecretHeaders = []string{s.Header}
+	default:
+		p = p.entra(s)
+	}
+	p.KeyRequired = true
+	p.Split = splitEventGrid
+	p.Handshake = validateEventGrid
+	p.Window = 48 * time.Hour
+	return p.grants(s, urlKey)
+}
+
+// entra verifies the tokens that Event Grid gets for a protected webhook.
+func (p Producer) entra(s Settings) Producer {
+	if len(s.Audience) == 0 || len(s.Issuers) == 0 {
+		p.Err = errors.Join(p.Err, errors.New("set query (or header) and value, or audience and issuers for Entra tokens"))
+		return p
+	}
+	keys, err := tokenKeys(s, "https://login.microsoftonline.com/common/discovery/v2.0/keys")
+	apps := s.AppIDs
+	if len(apps) == 0 {
+		apps = []string{eventGridApp}
+	}
+	p = p.signedBy(&verify.JWT{
+		Keys: keys, Algorithms: []string{"RS256"}, Audiences: s.Audience, Issuers: s.Issuers,
+		Claims: []verify.ClaimRule{
+			{Names: []string{"appid", "azp"}, Values: apps},
+			{Names: []string{"roles"}, Values: []string{"AzureEventGridSecureWebhookSubscriber"}},
+		},
+	})
+	p.Err = errors.Join(p.Err, err)
+	p.Authenticate = `Bearer realm="azure-event-grid"`
+	return p
+}
+
+const (
+	validationEvent = "Microsoft.EventGrid.SubscriptionValidationEvent"
+	maxGridEvents   = 5000
+)
+
+// splitEventGrid takes a delivery apart: an array of Event Grid's own schema, or CloudEvents.
+func splitEventGrid(d *Delivery) ([]Item, error) {
+	if ceMedia(d.Request.Header.Get("Content-Type")) != "" || len(d.Request.Header.Values("Ce-Specversion")) > 0 {
+		return SplitCloudEvents(d)
+	}
+	doc, err := checkedJSON(d.Body)
+	if err == nil && doc[0] != '[' {
+		err = errors.New("not an array of events")
+	}
+	if err != nil {
+		return nil, malformed("body", err)
+	}
+	items := []Item{}
+	err = eachElement(doc, func(value []byte) error {
+		if len(items) == maxGridEvents {
+			return malformed("body", errors.New("over 5000 events"))
+		}
+		it, err := gridItem(d, value)
+		items = append(items, it)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+func gridItem(d *Delivery, event []byte) (Item, error) {
+	one := &Delivery{Request: d.Request, Body: event, Identity: d.Identity}
+	it := Item{Body: event, Attributes: map[string]string{}}
+	var err error
+	if it.ID, err = JSON("id").Extract(one); err != nil {
+		return it, err
+	}
+	if it.Type, err = JSON("eventType").Extract(one); err != nil {
+		return it, err
+	}
+	if it.ID == "" || it.Type == "" {
+		return it, malformed("body", errors.New("an event without id or eventType"))
+	}
+	read := attributes(map[string]Extractor{
+		"source": JSON("topic"), "subject": JSON("subject"), "time": JSON("eventTime"), "dataversion": JSON("dataVersion"),
+	})
+	it.Attributes, err = read(one)
+	return it, err
+}
+
+// validateEventGrid answers the validation of a subscription with the code that it carries, as JSON.
+func validateEventGrid(_ context.Context, d *Delivery) (*Reply, error) {
+	if d.Request.Header.Get("Aeg-Event-Type") != "SubscriptionValidation" {
+		return nil, nil
+	}
+	kind, err := JSON("0.eventType").Extract(d)
+	if err != nil {
+		return nil, err
+	}
+	code, err := JSON("0.data.validationCode").Extract(d)
+	if err != nil {
+		return nil, err
+	}
+	if kind != validationEvent || code == "" || len(code) > MaxKey {
+		return nil, malformed("body", errors.New("not a validation event"))
+	}
+	body, err := json.Marshal(map[string]string{"validationResponse": code})
+	if err != nil {
+		return nil, err
+	}
+	return &Reply{Status: http.StatusOK, ContentType: "application/json", Body: body}, nil
+}

@@ -1,0 +1,210 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Defaults of a [Producer].
+const (
+	DefaultWindow  = 24 * time.Hour
+	DefaultMaxBody = 1 << 20
+)
+
+// WithDefaults returns the producer with its zero fields replaced by their defaults. SecretQuery joins
+// ScopeIgnores, because a credential names nobody's event.
+func (p Producer) WithDefaults() Producer {
+	p.Tolerance = p.Tolerance.WithDefaults()
+	if p.Fingerprint == nil {
+		p.Fingerprint = FingerprintBody
+	}
+	if p.Window == 0 {
+		p.Window = DefaultWindow
+	}
+	if p.MaxBody == 0 {
+		p.MaxBody = DefaultMaxBody
+	}
+	if len(p.Methods) == 0 {
+		p.Methods = []string{http.MethodPost}
+	}
+	if p.Authenticate == "" {
+		p.Authenticate = fmt.Sprintf("Signature realm=%q", p.Name)
+	}
+	if p.Accepted.Status == 0 {
+		p.Accepted.Status = byContract(p.Contract, http.StatusAccepted, http.StatusOK)
+	}
+	if p.InFlight == 0 {
+		p.InFlight = byContract(p.Contract, http.StatusConflict, http.StatusServiceUnavailable)
+	}
+	if p.SameSigned == SameSignedDefault {
+		p.SameSigned = byContract(p.Contract, SameSignedRefuse, SameSignedAside)
+	}
+	for _, name := range p.SecretQuery {
+		if !slices.Contains(p.ScopeIgnores, name) {
+			p.ScopeIgnores = append(slices.Clone(p.ScopeIgnores), name)
+		}
+	}
+	return p.withCoverage()
+}
+
+func byContract[T any](c Contract, api, webhook T) T {
+	if c == API {
+		return api
+	}
+	return webhook
+}
+
+// validName is what a name may be: it becomes a path segment, a part of keys and the label of metrics.
+var validName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
+
+// Check returns every mistake in the producer, after its defaults: without a mistake it is fit to be opened.
+// It reads no network and no clock.
+func (p *Producer) Check() []error {
+	d := p.WithDefaults()
+	errs := []error{d.checkIdentity(), d.checkWindow(), d.checkAnswers(), d.checkRequests(), d.checkCoverage(), d.Err}
+	var found []error
+	for _, err := range errs {
+		found = append(found, flatten(err)...)
+	}
+	for i, err := range found {
+		found[i] = fmt.Errorf("producer %q: %w", p.Name, err)
+	}
+	return found
+}
+
+// flatten takes errors.Join apart, so that each mistake is counted and prefixed on its own.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the outermost join only
+		var all []error
+		for _, one := range many.Unwrap() {
+			all = append(all, flatten(one)...)
+		}
+		return all
+	}
+	return []error{err}
+}
+
+// Warnings returns what is allowed but not advised, in words.
+func (p *Producer) Warnings() []string {
+	d := p.WithDefaults()
+	var found []string
+	if d.Window < DefaultWindow {
+		found = append(found, fmt.Sprintf("producer %q: window %v is shorter than a day, and many senders retry for a day: "+
+			"a late retry becomes a new event", d.Name, d.Window))
+	}
+	if d.Scheme == nil {
+		found = append(found, fmt.Sprintf("producer %q: nothing but addresses authenticates deliveries", d.Name))
+	}
+	return found
+}
+
+func (p *Producer) checkIdentity() error {
+	var errs []error
+	if !validName.MatchString(p.Name) {
+		errs = append(errs, errors.New(`a name is 1 to 63 letters, digits, "-", "_" and ".", and does not begin with "."`))
+	}
+	if p.Scheme == nil && len(p.AllowedIPs) == 0 && p.Err == nil {
+		errs = append(errs, errors.New("no scheme verifies deliveries; set one, or allowed addresses"))
+	}
+	if scheme, ok := p.Scheme.(interface{ Check() error }); ok && p.Err == nil {
+		errs = append(errs, scheme.Check())
+	}
+	if p.Key == nil && p.Split == nil {
+		errs = append(errs, errors.New("no key extractor; digest:body names events whose sender does not"))
+	}
+	for _, prefix := range p.AllowedIPs {
+		if !prefix.IsValid() {
+			errs = append(errs, errors.New("an allowed address is not valid"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Producer) checkWindow() error {
+	if p.Window < 0 || p.Tolerance.Past < 0 || p.Tolerance.Future < 0 {
+		return errors.New("window and tolerance are not negative")
+	}
+	// A replay must stop verifying before its record is forgotten. The sum is not formed: it may overflow.
+	if p.Tolerance.Past > p.Window || p.Tolerance.Future > p.Window-p.Tolerance.Past {
+		return fmt.Errorf("window %v is shorter than the tolerance (%s back, %s ahead): a replay would outlive its record",
+			p.Window, spellLimit(p.Tolerance.Past), spellLimit(p.Tolerance.Future))
+	}
+	return nil
+}
+
+func spellLimit(d time.Duration) string {
+	if d == verify.NoLimit {
+		return "without limit"
+	}
+	return d.String()
+}
+
+func (p *Producer) checkAnswers() error {
+	var errs []error
+	if p.Contract != API && p.Contract != Webhook {
+		errs = append(errs, fmt.Errorf("contract %d is not known", p.Contract))
+	}
+	if s := p.Accepted.Status; s < 200 || s > 299 || s == http.StatusMultiStatus || s == http.StatusPartialContent {
+		errs = append(errs, fmt.Errorf("status %d cannot say that an event is kept; want 200 to 204", s))
+	}
+	switch p.InFlight {
+	case http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+	default:
+		errs = append(errs, fmt.Errorf("in-flight status %d; want 409, 429 or 503", p.InFlight))
+	}
+	if p.SameSigned < SameSignedDefault || p.SameSigned > SameSignedRefuse {
+		errs = append(errs, fmt.Errorf("same-signed policy %d is not known", p.SameSigned))
+	}
+	if p.Nonce < NonceOff || p.Nonce > NonceUnique {
+		errs = append(errs, fmt.Errorf("nonce policy %d is not known", p.Nonce))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Producer) checkRequests() error {
+	var errs []error
+	if p.MaxBody < 0 {
+		errs = append(errs, errors.New("the body limit is not negative"))
+	}
+	for _, method := range p.Methods {
+		switch method {
+		case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodDelete:
+		default:
+			errs = append(errs, fmt.Errorf("method %q cannot carry a delivery", method))
+		}
+	}
+	for _, kind := range p.MediaTypes {
+		if _, _, err := mime.ParseMediaType(kind); err != nil || !strings.Contains(kind, "/") {
+			errs = append(errs, fmt.Errorf("media type %q is none", kind))
+		}
+	}
+	for _, name := range p.SecretHeaders {
+		if !isToken(name) {
+			errs = append(errs, fmt.Errorf("%q is no field name", name))
+		}
+	}
+	return errors.Join(append(errs, checkURL(p.URL))...)
+}
+
+func checkURL(raw string) error {
+	if raw == "" {
+		return nil
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.Fragment != "" {
+		return errors.New("url is not absolute, as in https://hooks.example.com/webhooks/shop")
+	}
+	return nil
+}

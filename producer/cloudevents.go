@@ -1,0 +1,131 @@
+package producer
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// CloudEvents receives CloudEvents 1.0 over HTTP in structured, binary and batched mode from a sender that
+// carries a bearer token (settings bearer or secrets), in the Authorization field or as the query parameter
+// access_token (HTTP webhook section 3). Without a token, allowed_ips must say who may send.
+//
+// An identifier is source and id together; [SplitCloudEvents] says the rest. Requests to subscribe (OPTIONS,
+// HTTP webhook section 4) are answered when origins lists who may send; rate is how many requests a minute
+// are granted. The callback address of such a request is never called. Windows are a guess, since how long a
+// sender tries again is its own matter.
+//
+// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md
+func CloudEvents(s Settings) Producer {
+	p := webhook("cloudevents", "https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/http-webhook.md")
+	tokens := s.Secrets
+	if s.Bearer != "" {
+		tokens = append(slices.Clone(tokens), s.Bearer)
+	}
+	if len(tokens) > 0 {
+		p = p.signedBy(&verify.Static{In: verify.InBearer, Name: "access_token", Secrets: verify.Secrets(tokens...)})
+		p.Authenticate = `Bearer realm="cloudevents"`
+		p.SecretQuery = []string{"access_token"}
+	} else if len(s.AllowedIPs) == 0 {
+		p.Err = errors.Join(p.Err, errors.New("cloudevents: no bearer token; set one, or allowed_ips"))
+	}
+	p.AllowedIPs = s.AllowedIPs
+	p.KeyRequired = true
+	p.Split = SplitCloudEvents
+	p.Methods = []string{http.MethodPost, http.MethodPut}
+	p.Window = 48 * time.Hour
+	p = p.grants(s, nil)
+	return p
+}
+
+// grants answers requests to subscribe for the origins of the settings; none leaves them unanswered. A scheme
+// given here must accept the request first, for keys that stand in the URL.
+func (p Producer) grants(s Settings, scheme verify.Scheme) Producer {
+	if len(s.Origins) == 0 {
+		return p
+	}
+	rate := s.Rate
+	p.ChallengeMethods = []string{http.MethodOptions}
+	p.Challenge = func(r *http.Request) (*Reply, error) {
+		if r.Method != http.MethodOptions {
+			return nil, nil
+		}
+		if scheme != nil {
+			if _, err := scheme.Verify(r, func() ([]byte, error) { return nil, nil }); err != nil {
+				return nil, err
+			}
+		}
+		return grant(r, s.Origins, rate)
+	}
+	return p
+}
+
+// grant answers a request to subscribe (HTTP webhook section 4.2). Only an origin that the operator listed is
+// written back, so nothing of a stranger's is reflected.
+func grant(r *http.Request, origins []string, rate int) (*Reply, error) {
+	asked := r.Header.Values("WebHook-Request-Origin")
+	if len(asked) != 1 || !slices.ContainsFunc(origins, func(o string) bool { return strings.EqualFold(o, asked[0]) }) {
+		return &Reply{Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {http.MethodPost}}},
+			&verify.Error{Code: verify.ChallengeUnexpected, Component: "webhook-request-origin"}
+	}
+	header := http.Header{"Allow": {http.MethodPost}}
+	header.Set("WebHook-Allowed-Origin", asked[0])
+	if allowed := grantedRate(r.Header.Get("WebHook-Request-Rate"), rate); allowed != "" {
+		header.Set("WebHook-Allowed-Rate", allowed)
+	}
+	return &Reply{Status: http.StatusOK, Header: header}, nil
+}
+
+// grantedRate is the rate that is asked for, at most limit requests a minute; a limit of zero is none.
+func grantedRate(asked string, limit int) string {
+	n, err := strconv.Atoi(asked)
+	switch {
+	case err != nil || n <= 0:
+		if limit > 0 {
+			return strconv.Itoa(limit)
+		}
+		return "*"
+	case limit > 0 && limit < n:
+		return strconv.Itoa(limit)
+	}
+	return strconv.Itoa(n)
+}
+
+// cloudEventValue reads one thing of the single CloudEvent that a delivery may be; "" when it is none.
+type cloudEventValue string
+
+func (v cloudEventValue) Extract(d *Delivery) (string, error) {
+	if ceMedia(d.Request.Header.Get("Content-Type")) == "" && len(d.Request.Header.Values("Ce-Specversion")) == 0 {
+		return "", nil
+	}
+	events, err := parseCloudEvents(d.Request.Header, d.Body)
+	if err != nil {
+		return "", err
+	}
+	if len(events) != 1 {
+		return "", malformed("body", errors.New("a batch where one event was expected"))
+	}
+	if v == "type" {
+		return events[0].kind, nil
+	}
+	return JoinID(events[0].source, events[0].id), nil
+}
+
+func (v cloudEventValue) Consumes() []string {
+	return []string{"ce-id", "ce-source", "ce-type", "content-type"}
+}
+func (v cloudEventValue) String() string { return "cloudevent:" + string(v) }
+
+// cloudEventAttributes are the attributes of the single CloudEvent that a delivery may be.
+func cloudEventAttributes(d *Delivery) map[string]string {
+	events, err := parseCloudEvents(d.Request.Header, d.Body)
+	if err != nil || len(events) != 1 {
+		return nil
+	}
+	return events[0].attributes
+}

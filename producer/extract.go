@@ -1,0 +1,242 @@
+package producer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"mime"
+	"net/url"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Header reads a header field. A field that stands on several lines is refused (ambiguous_field), because two
+// readers of the request might choose different lines.
+func Header(name string) Extractor { return headerField(name) }
+
+type headerField string
+
+func (h headerField) Extract(d *Delivery) (string, error) {
+	return singleLine(d, string(h))
+}
+
+func (h headerField) Consumes() []string { return []string{strings.ToLower(string(h))} }
+func (h headerField) String() string     { return "header:" + string(h) }
+
+// singleLine returns the only line of a field without the white space around it, or "" when it is absent.
+func singleLine(d *Delivery, name string) (string, error) {
+	lines := d.Request.Header.Values(name)
+	switch len(lines) {
+	case 0:
+		return "", nil
+	case 1:
+		return strings.Trim(lines[0], " \t"), nil
+	}
+	return "", &verify.Error{Code: verify.AmbiguousField, Component: strings.ToLower(name)}
+}
+
+// Query reads a parameter of the URL's query. A parameter that occurs twice is refused (ambiguous_field).
+func Query(name string) Extractor { return queryParam(name) }
+
+type queryParam string
+
+func (q queryParam) Extract(d *Delivery) (string, error) {
+	return singleParam(d.Request.URL.RawQuery, string(q))
+}
+
+func (q queryParam) Consumes() []string { return nil }
+func (q queryParam) String() string     { return "query:" + string(q) }
+
+// Form reads a member of a body of type application/x-www-form-urlencoded; other bodies have none. A member
+// that occurs twice is refused (ambiguous_field).
+func Form(name string) Extractor { return formMember(name) }
+
+type formMember string
+
+func (f formMember) Extract(d *Delivery) (string, error) {
+	if mediaType(d) != "application/x-www-form-urlencoded" {
+		return "", nil
+	}
+	return singleParam(string(d.Body), string(f))
+}
+
+func (f formMember) Consumes() []string { return []string{"content-type"} }
+func (f formMember) String() string     { return "form:" + string(f) }
+
+// mediaType returns the media type of the body in lower case without its parameters, or "".
+func mediaType(d *Delivery) string {
+	kind, _, err := mime.ParseMediaType(d.Request.Header.Get("Content-Type"))
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return ""
+	}
+	return kind
+}
+
+// singleParam finds one parameter in a query or form without building a map of all of them.
+func singleParam(encoded, name string) (string, error) {
+	malformed := &verify.Error{Code: verify.EventMalformed, Component: name}
+	value, seen := "", false
+	for pair := range strings.SplitSeq(encoded, "&") {
+		rawName, rawValue, _ := strings.Cut(pair, "=")
+		if got, err := url.QueryUnescape(rawName); err != nil {
+			return "", malformed
+		} else if got != name || pair == "" {
+			continue
+		}
+		if seen {
+			return "", &verify.Error{Code: verify.AmbiguousField, Component: name}
+		}
+		var err error
+		if value, err = url.QueryUnescape(rawValue); err != nil || len(value) > maxValue {
+			return "", malformed
+		}
+		seen = true
+	}
+	return value, nil
+}
+
+// JSON reads a string, number or boolean of a JSON body at a path of member names: "data.object.id". In an
+// array a decimal segment is an index; a dot within a name is written `\.`. Numbers come as they are spelled.
+//
+// There is no value when the body is not JSON, when the path leads nowhere, or when it leads to null, an
+// object or an array. A member of the path that occurs twice is refused (ambiguous_field), under whatever
+// escapes it hides; so are bodies nested deeper than 256 and values over 4,096 bytes (event_malformed).
+func JSON(path string) Extractor { return jsonMember{path: path, names: splitPath(path)} }
+
+type jsonMember struct {
+	path  string
+	names []string
+}
+
+func (j jsonMember) Extract(d *Delivery) (string, error) { return scalarAt(d.Body, j.path, j.names) }
+func (j jsonMember) Consumes() []string                  { return nil }
+func (j jsonMember) String() string                      { return "json:" + j.path }
+
+// JWT reads a claim of the verified token, at a path as with [JSON]. It never looks at tokens that the scheme
+// did not verify.
+func JWT(claim string) Extractor { return jwtClaim{path: claim, names: splitPath(claim)} }
+
+type jwtClaim struct {
+	path  string
+	names []string
+}
+
+func (c jwtClaim) Extract(d *Delivery) (string, error) {
+	return scalarAt(d.Identity.Claims, c.path, c.names)
+}
+
+func (c jwtClaim) Consumes() []string { return nil }
+func (c jwtClaim) String() string     { return "jwt:" + c.path }
+
+// Const is the same string for every delivery.
+func Const(value string) Extractor { return constant(value) }
+
+type constant string
+
+func (c constant) Extract(*Delivery) (string, error) { return string(c), nil }
+func (c constant) Consumes() []string                { return nil }
+func (c constant) String() string                    { return "const:" + string(c) }
+
+// BodyDigest is "sha256:" and the SHA-256 of the body as it arrived, in hex. It names events whose sender
+// gives them no name.
+func BodyDigest() Extractor { return bodyDigest{} }
+
+type bodyDigest struct{}
+
+func (bodyDigest) Extract(d *Delivery) (string, error) { return digestID(d.Body), nil }
+func (bodyDigest) Consumes() []string                  { return nil }
+func (bodyDigest) String() string                      { return "digest:body" }
+
+func digestID(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// First is the first of its parts that has a value. An error of a part that comes before is the error of the
+// whole: a part that must not be used is no reason to trust the next one.
+func First(parts ...Extractor) Extractor { return first(parts) }
+
+type first []Extractor
+
+func (f first) Extract(d *Delivery) (string, error) {
+	for _, part := range f {
+		if v, err := part.Extract(d); v != "" || err != nil {
+			return v, err
+		}
+	}
+	return "", nil
+}
+
+// Raw returns the octets from which the value came, when the part that gave it knows them.
+func (f first) Raw(d *Delivery) string {
+	for _, part := range f {
+		v, err := part.Extract(d)
+		if v == "" && err == nil {
+			continue
+		}
+		if raw, ok := part.(RawExtractor); ok && err == nil {
+			return raw.Raw(d)
+		}
+		return ""
+	}
+	return ""
+}
+
+func (f first) Consumes() []string { return consumesAll(f) }
+func (f first) String() string     { return spellAll(f, firstSpelling) }
+
+// Join is its parts with ":" between them, and "" when one of them is empty. Two different lists of values
+// never join to the same string: in every part but the last, "%" and ":" are written "%25" and "%3A", so
+// that "a"+"b:c" differs from "a:b"+"c". A result over 1,024 characters is replaced by its SHA-256.
+func Join(parts ...Extractor) Extractor { return join(parts) }
+
+type join []Extractor
+
+func (j join) Extract(d *Delivery) (string, error) {
+	values := make([]string, len(j))
+	for i, part := range j {
+		v, err := part.Extract(d)
+		if v == "" || err != nil {
+			return "", err
+		}
+		values[i] = v
+	}
+	return JoinID(values...), nil
+}
+
+func (j join) Consumes() []string { return consumesAll(j) }
+func (j join) String() string     { return spellAll(j, joinSpelling) }
+
+// JoinID makes one identifier of several values, as [Join] does.
+func JoinID(values ...string) string {
+	escape := strings.NewReplacer("%", "%25", ":", "%3A")
+	var b strings.Builder
+	for i, v := range values {
+		if i == len(values)-1 {
+			b.WriteString(v)
+			break
+		}
+		b.WriteString(escape.Replace(v) + ":")
+	}
+	if b.Len() > MaxKey {
+		return digestID([]byte(b.String()))
+	}
+	return b.String()
+}
+
+func consumesAll(parts []Extractor) []string {
+	var all []string
+	for _, part := range parts {
+		all = append(all, part.Consumes()...)
+	}
+	return all
+}
+
+func spellAll(parts []Extractor, between string) string {
+	spelt := make([]string, len(parts))
+	for i, part := range parts {
+		spelt[i] = part.String()
+	}
+	return strings.Join(spelt, between)
+}

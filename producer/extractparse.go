@@ -1,0 +1,124 @@
+package producer
+
+import (
+	"fmt"
+	"strings"
+)
+
+// How joins and lists are spelled.
+const (
+	joinSpelling  = " + "
+	firstSpelling = " | "
+)
+
+// ParseExtractor reads an extractor as the configuration spells it:
+//
+//	header:X-GitHub-Delivery       a header field
+//	idempotency-key                the Idempotency-Key field, quoted or bare
+//	idempotency-key:X-Request-Id   another field of the same syntax
+//	query:delivery                 a parameter of the query
+//	json:data.object.id            a member of a JSON body
+//	form:MessageSid                a member of a form body
+//	jwt:jti                        a claim of the verified token
+//	link:self                      the target of a link
+//	digest:body                    the SHA-256 of the body
+//	const:order                    always the same
+//	json:order + json:status       a join; empty when a part is
+//	header:X-Id | json:id          the first that is not empty; " + " binds closer than " | "
+//
+// "header:Idempotency-Key" means "idempotency-key", so that a quoted key and a bare one are never two keys.
+func ParseExtractor(spelling string) (Extractor, error) {
+	var choices []Extractor
+	for choice := range strings.SplitSeq(spelling, firstSpelling) {
+		var parts []Extractor
+		for part := range strings.SplitSeq(choice, joinSpelling) {
+			x, err := parseOne(strings.TrimSpace(part))
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, x)
+		}
+		if len(parts) == 1 {
+			choices = append(choices, parts[0])
+			continue
+		}
+		choices = append(choices, Join(parts...))
+	}
+	if len(choices) == 1 {
+		return choices[0], nil
+	}
+	return First(choices...), nil
+}
+
+func parseOne(spelling string) (Extractor, error) {
+	kind, arg, _ := strings.Cut(spelling, ":")
+	if kind == "idempotency-key" {
+		return parseField(kind, arg)
+	}
+	if arg == "" {
+		return nil, fmt.Errorf("extractor %q: want KIND:NAME, such as header:X-Id or json:data.id", spelling)
+	}
+	switch kind {
+	case "header":
+		return parseField(kind, arg)
+	case "query":
+		return Query(arg), nil
+	case "json":
+		return parsePath(arg, JSON)
+	case "jwt":
+		return parsePath(arg, JWT)
+	case "form":
+		return Form(arg), nil
+	case "link":
+		return Link(arg), nil
+	case "const":
+		return Const(arg), nil
+	case "digest":
+		if arg == "body" {
+			return BodyDigest(), nil
+		}
+		return nil, fmt.Errorf("extractor %q: only digest:body is known", spelling)
+	}
+	return nil, fmt.Errorf("extractor %q: %q is none of header, idempotency-key, query, json, form, jwt, link, digest, const",
+		spelling, kind)
+}
+
+func parseField(kind, name string) (Extractor, error) {
+	if name != "" && !isToken(name) {
+		return nil, fmt.Errorf("extractor %s: %q is no field name (RFC 9110 section 5.1)", kind, name)
+	}
+	if kind == "idempotency-key" || strings.EqualFold(name, defaultKeyField) {
+		return IdempotencyKey{Field: name}, nil
+	}
+	return Header(name), nil
+}
+
+func parsePath(path string, make func(string) Extractor) (Extractor, error) {
+	names := splitPath(path)
+	for _, name := range names {
+		if name == "" {
+			return nil, fmt.Errorf("extractor path %q: a name is empty", path)
+		}
+	}
+	if len(names) > maxPath {
+		return nil, fmt.Errorf("extractor path %q: over %d names", path, maxPath)
+	}
+	return make(path), nil
+}
+
+// maxPath bounds the names of a path, each of which is one pass over the value before it.
+const maxPath = 16
+
+// isToken reports whether s is a token (RFC 9110 section 5.6.2), as the names of fields are.
+func isToken(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,59 @@
+package producer
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"slices"
+	"strings"
+)
+
+// FingerprintBody digests the body as it arrived and the CloudEvents attributes in the header (ce-*). In a
+// batch it digests the item's own bytes. It is the default.
+func FingerprintBody(d *Delivery, it Item) [32]byte {
+	h := sha256.New()
+	writePart(h, string(it.Body))
+	var names []string
+	for name := range d.Request.Header {
+		if strings.HasPrefix(strings.ToLower(name), "ce-") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		writePart(h, strings.ToLower(name))
+		for _, line := range d.Request.Header[name] {
+			writePart(h, line)
+		}
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// FingerprintNone compares nothing: an identifier that comes again is the same event whatever else it brings.
+// It is for identifiers that the producer signed, and for producers that change the body with every attempt.
+func FingerprintNone(*Delivery, Item) [32]byte { return [32]byte{} }
+
+// FingerprintFields compares the values of extractors only, for producers that change other parts of the body
+// with every attempt. A value that cannot be had makes the whole body count.
+func FingerprintFields(fields ...Extractor) FingerprintFunc {
+	return func(d *Delivery, it Item) [32]byte {
+		one := &Delivery{Request: d.Request, Body: it.Body, Identity: d.Identity}
+		h := sha256.New()
+		for _, field := range fields {
+			v, err := field.Extract(one)
+			if err != nil {
+				return FingerprintBody(d, it)
+			}
+			writePart(h, v)
+		}
+		return [32]byte(h.Sum(nil))
+	}
+}
+
+// writePart writes a part with its length before it, so that "a"+"bc" and "ab"+"c" differ.
+func writePart(h hash.Hash, s string) {
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+	_, _ = h.Write(n[:]) // a hash never fails
+	_, _ = h.Write([]byte(s))
+}

@@ -1,0 +1,55 @@
+package producer
+
+import (
+	"errors"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// GitHub receives webhooks of GitHub and GitHub Enterprise Server. The event type is X-GitHub-Event ("push",
+// "pull_request"); the member "action" of the body is in the event's attributes. A new webhook sends one event
+// of type "ping".
+//
+// GitHub never tries again by itself, so what is refused is lost until somebody redelivers it: bodies of up to
+// 25 MiB are accepted, the vendor's own limit. It redelivers under the same X-GitHub-Delivery, for 3 days (from
+// general knowledge, not re-read). That field is not signed; the receiver therefore remembers the signed bytes
+// too.
+//
+// https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
+func GitHub(secrets ...string) Producer { return gitHub(false, secrets) }
+
+// gitHub also takes X-Hub-Signature, the older field with SHA-1, when allowSHA1 is set.
+func gitHub(allowSHA1 bool, secrets []string) Producer {
+	p := webhook("github", "https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries")
+	list, err := plainSecrets(secrets)
+	scheme := &verify.HMAC{
+		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"}, Hashes: []verify.Hash{verify.SHA256},
+		Encoding: verify.Hex, Secrets: list,
+	}
+	if allowSHA1 {
+		scheme.Headers = append(scheme.Headers, "X-Hub-Signature")
+		scheme.Hashes = append(scheme.Hashes, verify.SHA1)
+	}
+	p = p.signedBy(scheme)
+	p.Err = errors.Join(err, p.Err)
+	p.Key, p.KeyRequired = Header("X-GitHub-Delivery"), true
+	p.Type = Header("X-GitHub-Event")
+	p.Attributes = attributes(map[string]Extractor{"action": JSON("action")})
+	p.MaxBody = 25 << 20
+	p.Window = 4 * 24 * time.Hour
+	return p
+}
+
+// attributes reads facts that are nice to know. One that cannot be had, or not without doubt, is left out.
+func attributes(from map[string]Extractor) func(*Delivery) (map[string]string, error) {
+	return func(d *Delivery) (map[string]string, error) {
+		found := map[string]string{}
+		for name, x := range from {
+			if v, err := x.Extract(d); err == nil && v != "" {
+				found[name] = v
+			}
+		}
+		return found, nil
+	}
+}

@@ -1,0 +1,95 @@
+package producer
+
+import (
+	"errors"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// GoogleEventarc receives from Eventarc: CloudEvents in binary mode, or Pub/Sub push messages, under a bearer
+// token that Google signed. Audience is what the trigger was told, by default the URL of the service; email is
+// the trigger's service account. Both are required: any customer of Google can get a token for any audience.
+//
+// The token does not bind the body and is used for about an hour, so only the identifier tells a repetition:
+// source and id of the CloudEvent, or the Pub/Sub message id. Eventarc Standard tries for 24 hours, Advanced 5
+// times.
+//
+// https://cloud.google.com/eventarc/docs/run/pubsub#authenticate
+func GoogleEventarc(audience, email string) Producer {
+	return googleEventarc(Settings{Audience: []string{audience}, Email: email})
+}
+
+func googleEventarc(s Settings) Producer {
+	p := google("google-eventarc", "https://cloud.google.com/eventarc/standard/docs/event-driven-applications", s)
+	p.Key = First(cloudEventValue("id"), JSON("message.messageId"))
+	p.Type = First(cloudEventValue("type"), JSON("subscription"))
+	push := p.Attributes
+	p.Attributes = func(d *Delivery) (map[string]string, error) {
+		if found := cloudEventAttributes(d); found != nil {
+			return found, nil
+		}
+		return push(d)
+	}
+	return p
+}
+
+// GooglePubSub receives Pub/Sub push messages, wrapped or not, under a bearer token that Google signed;
+// audience and email as for [GoogleEventarc]. The event type is the subscription; attributes of the message
+// stay in the body.
+//
+// Pub/Sub tries everything but 102, 200, 201, 202 and 204 again until the message's retention ends (24 hours
+// here; up to 31 days by setting), so that an event which can never be handled is accepted and becomes a dead
+// letter here.
+//
+// https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions
+func GooglePubSub(audience, email string) Producer {
+	return googlePubSub(Settings{Audience: []string{audience}, Email: email})
+}
+
+func googlePubSub(s Settings) Producer {
+	p := google("google-pubsub", "https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions", s)
+	p.Key = First(JSON("message.messageId"), Header("X-Goog-Pubsub-Message-Id"))
+	p.Type = First(JSON("subscription"), Header("X-Goog-Pubsub-Subscription-Name"))
+	p.MaxBody = 16 << 20 // a message has up to 10 MB, in base64
+	return p
+}
+
+func google(name, docs string, s Settings) Producer {
+	p := webhook(name, docs)
+	if len(s.Audience) == 0 || s.Email == "" {
+		p.Err = errors.Join(p.Err, errors.New("set audience and email: Google signs tokens for any audience for all its customers"))
+	}
+	issuers := s.Issuers
+	if len(issuers) == 0 {
+		issuers = []string{"https://accounts.google.com", "accounts.google.com"}
+	}
+	keys, err := tokenKeys(s, "https://www.googleapis.com/oauth2/v3/certs")
+	p = p.signedBy(&verify.JWT{
+		Keys: keys, Algorithms: []string{"RS256"}, Issuers: issuers, Audiences: s.Audience,
+		Claims: []verify.ClaimRule{
+			{Names: []string{"email"}, Values: []string{s.Email}},
+			{Names: []string{"email_verified"}, Values: []string{"true"}},
+		},
+	})
+	p.Err = errors.Join(p.Err, err)
+	p.Authenticate = `Bearer realm="` + name + `"`
+	p.KeyRequired = true
+	p.Attributes = attributes(map[string]Extractor{
+		"source": JSON("subscription"), "time": JSON("message.publishTime"), "orderingkey": JSON("message.orderingKey"),
+		"deliveryattempt": JSON("deliveryAttempt"),
+	})
+	// The attempt is counted in the body, so bodies of one message differ.
+	p.Fingerprint = fingerprintMessage
+	p.Window = 48 * time.Hour
+	return p
+}
+
+// fingerprintMessage compares the message of a push and not the counter beside it.
+func fingerprintMessage(d *Delivery, it Item) [32]byte {
+	message, err := valueAt(it.Body, []string{"message"})
+	if err != nil || message == nil {
+		return FingerprintBody(d, it)
+	}
+	return FingerprintBody(d, Item{Body: message})
+}

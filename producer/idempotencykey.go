@@ -1,0 +1,151 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// MaxKey is the longest idempotency identifier, in characters. RFC 9651 section 3.3.3 makes parsers support
+// strings of 1,024.
+const MaxKey = 1024
+
+const defaultKeyField = "Idempotency-Key"
+
+// IdempotencyKey reads the Idempotency-Key field (draft-ietf-httpapi-idempotency-key-header section 2.1): a
+// structured-field String (RFC 9651 section 3.3.3), of which the text between the quotes is the identifier and
+// parameters are ignored. Deployed senders leave the quotes out, so a bare value is the same identifier unless
+// Strict is set; bare is 1*VCHAR without `"`, `,`, `;` and `\`.
+//
+// The field must stand on exactly one line (else ambiguous_field) and hold 1 to 1,024 characters: a value that
+// does not parse or is longer is refused with event_malformed, an empty one with id_missing. An absent field
+// is no value and no error.
+type IdempotencyKey struct {
+	// Field is the name of the field. Defaults to Idempotency-Key.
+	Field string
+	// Strict refuses values without quotes.
+	Strict bool
+}
+
+func (k IdempotencyKey) field() string {
+	if k.Field == "" {
+		return defaultKeyField
+	}
+	return k.Field
+}
+
+// Extract returns the identifier without its quotes.
+func (k IdempotencyKey) Extract(d *Delivery) (string, error) {
+	if len(d.Request.Header.Values(k.field())) == 0 {
+		return "", nil
+	}
+	line, err := singleLine(d, k.field())
+	if err != nil {
+		return "", err
+	}
+	id, err := k.parse(line)
+	if err != nil {
+		return "", &verify.Error{Code: verify.EventMalformed, Component: strings.ToLower(k.field()), Err: err}
+	}
+	if id == "" {
+		return "", &verify.Error{Code: verify.IDMissing, Component: strings.ToLower(k.field()), Err: errKeyEmpty}
+	}
+	return id, nil
+}
+
+var (
+	errKeyEmpty  = errors.New("an empty key is not a key")
+	errKeySyntax = errors.New("not a string (RFC 9651 section 3.3.3)")
+	errKeyBare   = errors.New("not a string (RFC 9651 section 3.3.3) and not one bare word")
+	errKeyLong   = fmt.Errorf("longer than %d characters", MaxKey)
+)
+
+func (k IdempotencyKey) parse(line string) (string, error) {
+	if line == "" || len(line) > 8*MaxKey {
+		return "", errLongOrNil(line)
+	}
+	id := line
+	if line[0] == '"' || k.Strict {
+		item, err := httpsfv.UnmarshalItem([]string{line})
+		text, ok := item.Value.(string)
+		if err != nil || !ok {
+			return "", errKeySyntax
+		}
+		id = text
+	} else if strings.ContainsFunc(line, notBare) {
+		return "", errKeyBare
+	}
+	if len(id) > MaxKey {
+		return "", errKeyLong
+	}
+	return id, nil
+}
+
+func errLongOrNil(line string) error {
+	if line == "" {
+		return nil
+	}
+	return errKeyLong
+}
+
+func notBare(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune(`",;\`, r)
+}
+
+// Raw returns the field value as received, for forwarding it octet for octet.
+func (k IdempotencyKey) Raw(d *Delivery) string { return d.Request.Header.Get(k.field()) }
+
+// Consumes lists the field.
+func (k IdempotencyKey) Consumes() []string { return []string{strings.ToLower(k.field())} }
+
+// String returns "idempotency-key", with the name of the field when it is another.
+func (k IdempotencyKey) String() string {
+	if strings.EqualFold(k.field(), defaultKeyField) {
+		return "idempotency-key"
+	}
+	return "idempotency-key:" + k.field()
+}
+
+// KeyFormatUUID is a KeyFormat for identifiers that are UUIDs in their usual form (RFC 9562 section 4).
+func KeyFormatUUID(id string) error {
+	ok := len(id) == 36
+	for i := 0; ok && i < len(id); i++ {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			ok = id[i] == '-'
+			continue
+		}
+		ok = strings.IndexByte("0123456789abcdefABCDEF", id[i]) >= 0
+	}
+	if !ok {
+		return errors.New("not a UUID (RFC 9562 section 4)")
+	}
+	return nil
+}
+
+// KeyFormatRegexp returns a KeyFormat for identifiers that match the expression as a whole.
+func KeyFormatRegexp(expr string) (func(id string) error, error) {
+	re, err := regexp.Compile(`\A(?:` + expr + `)\z`)
+	if err != nil {
+		return nil, fmt.Errorf("key format: %w", err)
+	}
+	return func(id string) error {
+		if !re.MatchString(id) {
+			return fmt.Errorf("not of the form %s", expr)
+		}
+		return nil
+	}, nil
+}
+
+// keyLength is the bound that every identifier keeps, whatever its format.
+func keyLength(id string) error {
+	if n := utf8.RuneCountInString(id); n > MaxKey || len(id) > 4*MaxKey {
+		return errKeyLong
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package producer
+
+import (
+	"errors"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Items returns the events of a verified delivery: one, or the items of a batch. Every item has an identifier,
+// which is a digest of its body where the sender gave none and KeyRequired is off.
+//
+// Errors are *verify.Error: id_missing, ambiguous_field, event_malformed or media_type_unsupported. All of
+// them are about the request, so they are 4xx and no retry cures them.
+func (p *Producer) Items(d *Delivery) ([]Item, error) {
+	items, err := p.split(d)
+	if err != nil {
+		return nil, err
+	}
+	for i := range items {
+		if items[i].ID == "" && p.KeyRequired {
+			return nil, &verify.Error{Code: verify.IDMissing, Component: p.keyComponent()}
+		}
+		if items[i].ID == "" {
+			items[i].ID = digestID(items[i].Body)
+			continue
+		}
+		if err := p.checkID(items[i].ID); err != nil {
+			return nil, &verify.Error{Code: verify.EventMalformed, Component: p.keyComponent(), Err: err}
+		}
+	}
+	return items, nil
+}
+
+func (p *Producer) split(d *Delivery) ([]Item, error) {
+	if p.Split != nil {
+		items, err := p.Split(d)
+		return items, asRefusal(err)
+	}
+	it := Item{Body: d.Body}
+	var err error
+	if p.Payload != nil {
+		if it.Body, err = p.Payload(d); err != nil {
+			return nil, asRefusal(err)
+		}
+	}
+	if p.Key != nil {
+		if it.ID, err = p.Key.Extract(d); err != nil {
+			return nil, asRefusal(err)
+		}
+	}
+	if p.Type != nil {
+		if it.Type, err = p.Type.Extract(d); err != nil {
+			return nil, asRefusal(err)
+		}
+	}
+	if p.Attributes != nil {
+		if it.Attributes, err = p.Attributes(d); err != nil {
+			return nil, asRefusal(err)
+		}
+	}
+	return []Item{it}, nil
+}
+
+// asRefusal gives an error of an extractor that has no code the one that says "not what it should be".
+func asRefusal(err error) error {
+	var refusal *verify.Error
+	if err == nil || errors.As(err, &refusal) {
+		return err
+	}
+	return &verify.Error{Code: verify.EventMalformed, Err: err}
+}
+
+func (p *Producer) checkID(id string) error {
+	if err := keyLength(id); err != nil {
+		return err
+	}
+	if p.KeyFormat != nil {
+		return p.KeyFormat(id)
+	}
+	return nil
+}
+
+func (p *Producer) keyComponent() string {
+	if p.Key == nil {
+		return "id"
+	}
+	return p.Key.String()
+}

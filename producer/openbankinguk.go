@@ -1,0 +1,63 @@
+package producer
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// OpenBankingUK receives event notifications of UK Open Banking: a security event token (RFC 8417) as the
+// body, signed with PS256. Settings: audience (the client id that the bank knows), issuers, and jwks_url of the
+// bank's keys. What handlers see as the body are the token's claims.
+//
+// The identifier is "jti" and the type the name of the event in "events"; a token with several of them has the
+// type of the first. A token says when it was issued and not when it ends, so it is accepted for 7 days, a
+// guess at how long banks try; the window is a day longer.
+//
+// https://openbankinguk.github.io/read-write-api-site3/v4.0/resources-and-data-models/event-notifications/callback-url.html
+func OpenBankingUK(s Settings) Producer {
+	p := webhook("openbanking-uk", "https://openbankinguk.github.io/read-write-api-site3/")
+	if len(s.Audience) == 0 || len(s.Issuers) == 0 {
+		p.Err = errors.Join(p.Err, errors.New("openbanking-uk: set audience and issuers"))
+	}
+	keys, err := tokenKeys(s, "")
+	p = p.signedBy(&verify.JWT{
+		Keys: keys, Algorithms: []string{"PS256"}, Body: true, NoExpiry: true, Audiences: s.Audience, Issuers: s.Issuers,
+	})
+	p.Err = errors.Join(p.Err, err)
+	p.Tolerance = verify.Tolerance{Past: 7 * 24 * time.Hour, Future: 5 * time.Minute}
+	p.Key, p.KeyRequired = JWT("jti"), true
+	p.Type = eventName{}
+	p.Attributes = attributes(map[string]Extractor{"source": JWT("iss"), "subject": JWT("sub"), "transaction": JWT("txn")})
+	p.Payload = claimsPayload
+	p.Accepted = Reply{Status: http.StatusAccepted}
+	p.Window = 8 * 24 * time.Hour
+	return p
+}
+
+// eventName is the name of the first event of a security event token (RFC 8417 section 2.2).
+type eventName struct{}
+
+func (eventName) Extract(d *Delivery) (string, error) {
+	events, err := valueAt(d.Identity.Claims, []string{"events"})
+	if err != nil || len(events) == 0 || events[0] != '{' {
+		return "", nil //nolint:nilerr // a token without events has no type
+	}
+	name := ""
+	err = eachMember(events, func(key, _ []byte) error {
+		var err error
+		if name == "" && len(key) <= maxValue {
+			name, err = scalar(key)
+		}
+		return err
+	})
+	if err != nil {
+		return "", malformed("events", err)
+	}
+	return name, nil
+}
+
+func (eventName) Consumes() []string { return nil }
+func (eventName) String() string     { return "jwt:events (the first name)" }

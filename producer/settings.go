@@ -1,0 +1,195 @@
+package producer
+
+import (
+	"context"
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Settings are what a preset can be told, as eyelet.yaml spells it. A preset uses few of them: [Preset.Uses]
+// lists which, and [Preset.Open] refuses the others, so that no setting is silently without effect.
+type Settings struct {
+	// Name of the producer and its endpoint. Defaults to the preset's name.
+	Name string `conf:"name"`
+	// Secrets are shared secrets, signing keys or tokens in the vendor's own spelling, of which any may match.
+	Secrets []string `conf:"secrets"`
+	// Keys are secrets by key id.
+	Keys map[string]string `conf:"keys"`
+	// Username and Password are those of basic authentication.
+	Username string `conf:"username"`
+	Password string `conf:"password"`
+	// Header or Query names the field or parameter that carries Value, a shared credential.
+	Header string `conf:"header"`
+	Query  string `conf:"query"`
+	Value  string `conf:"value"`
+	// Bearer is a static bearer token.
+	Bearer string `conf:"bearer"`
+	// LicenseCode and SecretKey are the account's (WebEngage).
+	LicenseCode string `conf:"license_code"`
+	SecretKey   string `conf:"secret_key"`
+	// VerifyToken is echoed by the vendor in its subscription challenge (Meta).
+	VerifyToken string `conf:"verify_token"`
+	// NotificationURL is the address as it was registered with the vendor, where it is signed (Square).
+	NotificationURL string `conf:"notification_url"`
+	// AllowSHA1 accepts the vendor's older signatures with SHA-1 too.
+	AllowSHA1 bool `conf:"allow_sha1"`
+	// Encoding of the signature, hex or base64, where the vendor does not say which (Worldpay).
+	Encoding string `conf:"encoding"`
+	// Algs are the names of the algorithms that are accepted, in place of the preset's.
+	Algs []string `conf:"algs"`
+	// Subscriptions are the wanted topics (WebSub).
+	Subscriptions []Subscription `conf:"subscriptions"`
+	// AllowedIPs are the only addresses accepted.
+	AllowedIPs []netip.Prefix `conf:"allowed_ips"`
+
+	// WebhookID is the id of the webhook at the vendor (PayPal).
+	WebhookID string `conf:"webhook_id"`
+	// Audience, Issuers, Email and AppIDs are what a token must say.
+	Audience []string `conf:"audience"`
+	Issuers  []string `conf:"issuers"`
+	Email    string   `conf:"email"`
+	AppIDs   []string `conf:"app_ids"`
+	// MerchantID is the account's (Yandex Pay).
+	MerchantID string `conf:"merchant_id"`
+	// Topics is the allow-list of topics.
+	Topics []string `conf:"topics"`
+	// MinVersion is the oldest signature version that is accepted (SNS).
+	MinVersion int `conf:"min_version"`
+	// Origins and Rate (requests per minute) are granted to senders that ask (CloudEvents, Event Grid).
+	Origins []string `conf:"origins"`
+	Rate    int      `conf:"rate"`
+	// JWKSURL is where keys are published, in place of the vendor's.
+	JWKSURL string `conf:"jwks_url"`
+	// CheckChain demands that vendor certificates chain to a root where that is not checked already (SNS).
+	CheckChain bool `conf:"check_chain"`
+
+	// What follows is for programs and tests; the configuration does not spell it.
+
+	// TokenKeys has the keys for tokens, in place of JWKSURL.
+	TokenKeys verify.TokenKeySet
+	// Fetch gets the vendor's certificates and confirms subscriptions. Defaults to [verify.FetchPublic].
+	Fetch func(ctx context.Context, address string) ([]byte, error)
+	// Roots are the authorities of vendor certificates. Defaults to the system's.
+	Roots *x509.CertPool
+	// PinnedKeys are public keys by the address of the certificate, in place of fetching it.
+	PinnedKeys map[string]crypto.PublicKey
+}
+
+// Preset is a vendor that the package knows.
+type Preset struct {
+	// Name as the configuration spells it.
+	Name string
+	// Auth says how deliveries are authenticated, ID where their identifier stands, in a few words each.
+	Auth, ID string
+	// Deadline is how soon the vendor wants its answer; "" where nothing is known.
+	Deadline string
+	// Wants is the answer that counts as received, and how long the vendor goes on trying.
+	Wants string
+	// Uses lists the settings that the preset understands, as the tags of [Settings] spell them.
+	Uses []string
+	// New makes the producer. Mistakes are in its Err.
+	New func(Settings) Producer
+}
+
+// Open makes the producer and gives it its name. Settings that the preset does not understand are a mistake,
+// reported with the others in the producer's Err.
+func (p Preset) Open(s Settings) Producer {
+	made := p.New(s)
+	made.Preset = p.Name
+	if s.Name != "" {
+		made.Name = s.Name
+	}
+	if len(s.AllowedIPs) > 0 {
+		made.AllowedIPs = s.AllowedIPs
+	}
+	made.Err = errors.Join(p.unused(s), made.Err)
+	return made
+}
+
+// unused reports the settings that have no meaning for the preset.
+func (p Preset) unused(s Settings) error {
+	var errs []error
+	v := reflect.ValueOf(s)
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Tag.Get("conf")
+		if name == "" || name == "name" || name == "allowed_ips" || v.Field(i).IsZero() || slices.Contains(p.Uses, name) {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("preset %s has no setting %q; it has %s", p.Name, name, strings.Join(p.Uses, ", ")))
+	}
+	return errors.Join(errs...)
+}
+
+// credential is the shared credential that the settings describe, or nil when they describe none or two.
+func (s Settings) credential() *verify.Static {
+	values := s.Secrets
+	if s.Value != "" {
+		values = append(slices.Clone(values), s.Value)
+	}
+	var found []*verify.Static
+	if s.Username != "" || s.Password != "" {
+		passwords := slices.Clone(s.Secrets)
+		if s.Password != "" {
+			passwords = append(passwords, s.Password)
+		}
+		found = append(found, verify.Basic(s.Username, passwords...))
+	}
+	if s.Header != "" {
+		found = append(found, verify.HeaderValue(s.Header, values...))
+	}
+	if s.Query != "" {
+		found = append(found, verify.QueryValue(s.Query, values...))
+	}
+	if s.Bearer != "" {
+		found = append(found, verify.BearerToken(s.Bearer))
+	}
+	if len(found) != 1 {
+		return nil
+	}
+	return found[0]
+}
+
+// FindPreset returns the preset of that name.
+func FindPreset(name string) (Preset, bool) {
+	for _, p := range Presets() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Preset{}, false
+}
+
+// webhook is what the presets have in common: a vendor that tries again, and drops events on a wrong 4xx.
+func webhook(name, docs string) Producer {
+	return Producer{Name: name, Preset: name, Docs: docs, Contract: Webhook, StaleKnown: true}
+}
+
+// signedBy sets a scheme that can be checked at once.
+func (p Producer) signedBy(scheme interface {
+	verify.Scheme
+	Check() error
+}) Producer {
+	p.Scheme = scheme
+	p.Err = errors.Join(p.Err, scheme.Check())
+	return p
+}
+
+// plainSecrets turns secrets that are used as text into a list, and finds those that were meant for somebody
+// else: "whsec_" is the prefix of Stripe and of Standard Webhooks.
+func plainSecrets(values []string) ([]verify.Secret, error) {
+	var err error
+	for _, v := range values {
+		if strings.HasPrefix(v, "whsec_") || strings.HasPrefix(v, "whpk_") {
+			err = errors.New("a secret begins like one of Stripe or Standard Webhooks; this vendor's do not")
+		}
+	}
+	return verify.Secrets(values...), err
+}

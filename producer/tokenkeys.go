@@ -1,0 +1,25 @@
+package producer
+
+import (
+	"errors"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// tokenKeys returns the keys of the settings, or those that the issuer publishes at the address.
+func tokenKeys(s Settings, address string) (verify.TokenKeySet, error) {
+	if s.TokenKeys != nil {
+		return s.TokenKeys, nil
+	}
+	if s.JWKSURL != "" {
+		address = s.JWKSURL
+	}
+	if address == "" {
+		return nil, errors.New("set jwks_url: the issuer publishes its keys there")
+	}
+	keys, err := verify.NewJWKS(verify.JWKSConfig{URL: address})
+	if err != nil {
+		return nil, err
+	}
+	return keys, nil
+}

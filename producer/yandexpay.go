@@ -1,0 +1,57 @@
+package producer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// YandexPay receives webhooks of Yandex Pay for one merchant. The body is a token that Yandex signs (ES256),
+// with its times in the JOSE header; what handlers see as the body are the token's claims.
+//
+// Yandex gives events no identifier. It is order, event, status and time joined; for other kinds of events the
+// operation stands in for the order, else a digest of the claims does. Operations and other kinds are from
+// general knowledge, not re-read. Yandex accepts only 200 and tries for 24 hours.
+//
+// https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook
+func YandexPay(merchantID string) Producer { return yandexPay(Settings{MerchantID: merchantID}) }
+
+func yandexPay(s Settings) Producer {
+	p := webhook("yandex-pay", "https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook")
+	if s.MerchantID == "" {
+		p.Err = errors.Join(p.Err, errors.New("yandex-pay: no merchant id: tokens for other merchants have the same keys"))
+	}
+	keys, err := tokenKeys(s, "https://pay.yandex.ru/api/jwks")
+	p = p.signedBy(&verify.JWT{
+		Keys: keys, Algorithms: []string{"ES256"}, Body: true, HeaderTimes: true,
+		Claims: []verify.ClaimRule{{Names: []string{"merchantId"}, Values: []string{s.MerchantID}}},
+	})
+	p.Err = errors.Join(p.Err, err)
+	p.Key = First(
+		Join(JWT("order.orderId"), JWT("event"), JWT("order.paymentStatus"), JWT("eventTime")),
+		Join(JWT("operation.operationId"), JWT("event"), JWT("operation.status"), JWT("eventTime")),
+		claimsDigest{},
+	)
+	p.Type = JWT("event")
+	p.Attributes = attributes(map[string]Extractor{"time": JWT("eventTime"), "subject": JWT("order.orderId")})
+	p.Payload = claimsPayload
+	p.Window = 48 * time.Hour
+	return p
+}
+
+// claimsPayload hands the claims of the verified token to handlers, in place of the token.
+func claimsPayload(d *Delivery) ([]byte, error) { return d.Identity.Claims, nil }
+
+// claimsDigest names an event by its claims, which stay the same when the token is signed afresh.
+type claimsDigest struct{}
+
+func (claimsDigest) Extract(d *Delivery) (string, error) {
+	sum := sha256.Sum256(d.Identity.Claims)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+func (claimsDigest) Consumes() []string { return nil }
+func (claimsDigest) String() string     { return "digest:claims" }

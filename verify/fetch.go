@@ -1,0 +1,91 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// Bounds of [FetchPublic].
+const (
+	fetchTimeout  = 5 * time.Second
+	fetchMaxBytes = 64 << 10
+)
+
+// FetchPublic gets what an https address of a vendor holds. It follows no redirect, uses no proxy, connects to
+// no address inside a network (loopback, private, link-local, shared, multicast, reserved), waits at most 5
+// seconds and reads at most 64 KiB. Anything but status 200 is an error.
+//
+// Callers check first that the host is the vendor's; this function keeps the answer of the DNS honest.
+func FetchPublic(ctx context.Context, address string) ([]byte, error) {
+	return fetchWith(ctx, address, &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: fetchTimeout, Control: onlyPublic}).DialContext,
+		TLSHandshakeTimeout: fetchTimeout, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10,
+	})
+}
+
+func fetchWith(ctx context.Context, address string, transport http.RoundTripper) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil || req.URL.Scheme != "https" {
+		return nil, errors.New("the address is not https")
+	}
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("fetching from %s: %w", req.URL.Host, errors.Unwrap(err)) // without the URL: it may hold a token
+	}
+	defer resp.Body.Close() //nolint:errcheck // nothing is lost with the end of a read
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("fetching from %s: status %d", req.URL.Host, resp.StatusCode)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, fetchMaxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("fetching from %s: %w", req.URL.Host, err)
+	}
+	if len(text) > fetchMaxBytes {
+		return nil, fmt.Errorf("fetching from %s: more than %d bytes", req.URL.Host, fetchMaxBytes)
+	}
+	return text, nil
+}
+
+// onlyPublic refuses a connection to an address inside a network. It runs after the name was resolved, so a
+// name that resolves to such an address does not get around it.
+func onlyPublic(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil || !isPublic(at.Addr()) {
+		return errors.New("the address is inside a network")
+	}
+	return nil
+}
+
+// insides are the ranges of the special-purpose registries (RFC 6890) that netip has no method for.
+func insides() []string {
+	return []string{
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+		"240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
+	}
+}
+
+func isPublic(ip netip.Addr) bool {
+	ip = ip.Unmap()
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+		return false
+	}
+	for _, inside := range insides() {
+		if netip.MustParsePrefix(inside).Contains(ip) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,174 @@
+package verify
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Hash names the hash function of an HMAC.
+type Hash string
+
+// The hash functions. SHA-1 is for the producers that offer nothing else: HMAC-SHA1 is not broken (RFC 6194
+// section 3.3), and still no choice for anything new.
+const (
+	SHA1   Hash = "sha1"
+	SHA256 Hash = "sha256"
+	SHA384 Hash = "sha384"
+	SHA512 Hash = "sha512"
+)
+
+// Encoding says how bytes are written as text. It is never guessed: text of the wrong encoding is refused.
+type Encoding string
+
+// The encodings of signatures (Hex, Base64) and of secrets (all of them).
+const (
+	// Raw is the text itself.
+	Raw Encoding = "raw"
+	// Hex is hexadecimal of either case.
+	Hex Encoding = "hex"
+	// Base64 is RFC 4648 section 4 with its padding.
+	Base64 Encoding = "base64"
+	// Whsec is the form of Standard Webhooks: "whsec_", which may be missing, and base64 whose padding may be
+	// missing. It is for secrets only.
+	Whsec Encoding = "whsec"
+)
+
+// HMAC verifies deliveries that carry an HMAC (RFC 2104) of their bytes in a header field. It is data: a
+// producer is described by its fields, and most presets are nothing else. The value is used by pointer and is
+// not changed after its first use.
+//
+//	&verify.HMAC{ // t=1492774577,v1=5257a8...
+//		Headers: []string{"Stripe-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}"},
+//		Encoding: verify.Hex, Content: "{timestamp}.{body}", Secrets: verify.Secrets("whsec_..."),
+//	}
+//
+// Every usable entry of the header is compared with every secret, in constant time. Entries of an unknown form
+// are skipped, and a header without a usable entry is signature_malformed. Two fields, or two timestamps,
+// where one is meant are refused.
+type HMAC struct {
+	// Headers are the fields that may carry the signature, in order of preference. The first one that is
+	// present decides, also about its sibling in TimestampHeaders and IDHeaders. Required.
+	Headers []string
+	// Separator stands between the entries of the field value, white space around it ignored. Defaults to
+	// none: the whole value is one entry.
+	Separator string
+	// Entries are the forms of an entry: literal text around the placeholders {sig} (the signature), {alg} (the
+	// name of a hash), {kid} (a key of Keys), {timestamp}, and {ed25519} (a signature to be checked with
+	// PublicKeys). Defaults to "{sig}".
+	Entries []string
+	// Hash is the hash function where an entry names none. Defaults to SHA256.
+	Hash Hash
+	// Hashes are the functions that {alg} may name. Defaults to Hash alone.
+	Hashes []Hash
+	// Encoding of the signature: Hex or Base64. Required.
+	Encoding Encoding
+	// Secrets, of which any may match; several while the producer changes from one to the next.
+	Secrets []Secret
+	// Keys are secrets by key id, for entries with {kid}. Takes the place of Secrets.
+	Keys map[string]Secret
+	// SecretEncoding says how Secrets and Keys are written. Defaults to Raw.
+	SecretEncoding Encoding
+	// PublicKeys are the Ed25519 keys (RFC 8032) for entries with {ed25519}, over the same content.
+	PublicKeys []ed25519.PublicKey
+	// TimestampHeaders are the fields with the signed time: one, or one for each of Headers. Where the time
+	// is in the signature's own field, an entry with {timestamp} says so.
+	TimestampHeaders []string
+	// TimestampUnit is time.Second or time.Millisecond since 1970. Defaults to seconds.
+	TimestampUnit time.Duration
+	// IDHeaders are the fields with the signed identifier: one, or one for each of Headers. A full stop in
+	// it is refused where Content sets a full stop after {id}: what is signed would be ambiguous.
+	IDHeaders []string
+	// Content is what is signed: literal text around the placeholders {body}, {timestamp} (as it was sent),
+	// {id}, {url} (as the producer called it), {header:NAME}, {config:NAME}, and {jcs} (the JSON body in the
+	// canonical form of RFC 8785). Defaults to "{body}". It must hold {body} or {jcs}.
+	Content string
+	// Config holds the values of {config:NAME}.
+	Config map[string]string
+	// Contents takes the place of Content for producers whose signed bytes are no template. It returns all
+	// the forms that the producer may have signed, at least one and at most 8.
+	Contents func(r *http.Request, body []byte) ([][]byte, error)
+	// Covers lists what Contents binds, for Identity.Covered.
+	Covers []string
+
+	once sync.Once
+	plan *hmacPlan
+	err  error
+}
+
+// Check reports every mistake of the description: a missing or empty secret, one of another encoding, an
+// impossible pattern or template. Verify refuses everything while there is one.
+func (h *HMAC) Check() error {
+	_, err := newHMACPlan(h)
+	return err
+}
+
+// ready checks the description at its first use, after which it does not change.
+func (h *HMAC) ready() error {
+	h.once.Do(func() { h.plan, h.err = newHMACPlan(h) })
+	return h.err
+}
+
+// Verify implements [Scheme]. The identity holds the signed time, what is covered, the id of the key where the
+// entry names one, and the SHA-256 of the signed content.
+func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
+	if err := h.ready(); err != nil {
+		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
+	}
+	sent, err := h.plan.read(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	b, err := body()
+	if err != nil {
+		return Identity{}, err
+	}
+	contents, err := h.plan.contents(r, b, sent)
+	if err != nil {
+		return Identity{}, err
+	}
+	for _, content := range contents {
+		if kid, ok := h.plan.match(sent, content); ok {
+			return Identity{
+				KeyID: kid, SignedAt: sent.signedAt, Covered: h.plan.covered[sent.header], Signed: content.digest(),
+			}, nil
+		}
+	}
+	return Identity{}, &Error{Code: SignatureMismatch, Component: h.plan.headers[sent.header]}
+}
+
+// Sign signs r and body as the producer would at now: it sets the signature's field, and the timestamp's where
+// there is one, on r. The first secret is used, or the first key in the order of their ids. The field of the
+// identifier must be set before.
+func (h *HMAC) Sign(r *http.Request, body []byte, now time.Time) error {
+	if err := h.ready(); err != nil {
+		return err
+	}
+	return h.plan.sign(r, body, now)
+}
+
+// String says what is demanded, for the policy: what is signed, how, and where the signature stands.
+func (h *HMAC) String() string {
+	hash := cmp.Or(h.Hash, SHA256)
+	if len(h.Hashes) > 0 {
+		hash = h.Hashes[0]
+	}
+	forms := h.Entries
+	if len(forms) == 0 {
+		forms = []string{"{sig}"}
+	}
+	content := fmt.Sprintf("%q", cmp.Or(h.Content, "{body}"))
+	if h.Contents != nil {
+		content = strings.Join(h.Covers, ", ")
+	}
+	text := fmt.Sprintf("HMAC-%s (%s) of %s in %s, as %q", strings.ToUpper(string(hash)), h.Encoding, content,
+		strings.Join(h.Headers, " or "), strings.Join(forms, cmp.Or(h.Separator, " ")))
+	if len(h.TimestampHeaders) > 0 {
+		text += ", the time in " + strings.Join(h.TimestampHeaders, " or ")
+	}
+	return text
+}

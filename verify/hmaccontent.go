@@ -1,0 +1,129 @@
+package verify
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"time"
+)
+
+// segments is signed content in pieces, so that a body of megabytes is not copied to stand behind a timestamp.
+type segments [][]byte
+
+func (s segments) digest() []byte {
+	d := sha256.New()
+	for _, b := range s {
+		d.Write(b)
+	}
+	return d.Sum(nil)
+}
+
+func (s segments) join() []byte { return bytes.Join(s, nil) }
+
+type contentsFunc func(r *http.Request, body []byte) ([][]byte, error)
+
+// contents returns what may have been signed.
+func (p *hmacPlan) contents(r *http.Request, body []byte, s sent) ([]segments, error) {
+	if p.custom == nil {
+		content, err := p.fill(r, body, s)
+		return []segments{content}, err
+	}
+	forms, err := p.custom(r, body)
+	if err != nil {
+		return nil, err
+	}
+	if len(forms) == 0 || len(forms) > maxContents {
+		return nil, &Error{Code: KeysUnavailable, Err: fmt.Errorf("%d forms of the signed content", len(forms))}
+	}
+	out := make([]segments, len(forms))
+	for i, f := range forms {
+		out[i] = segments{f}
+	}
+	return out, nil
+}
+
+// fill puts the values of a request in the template.
+func (p *hmacPlan) fill(r *http.Request, body []byte, s sent) (segments, error) {
+	out := make(segments, 0, len(p.template))
+	for _, q := range p.template {
+		switch q.name {
+		case "":
+			out = append(out, []byte(q.literal))
+		case "body":
+			out = append(out, body)
+		case "jcs":
+			canonical, err := canonicalJSON(body)
+			if err != nil {
+				return nil, &Error{Code: EventMalformed, Err: err}
+			}
+			out = append(out, canonical)
+		case "timestamp":
+			out = append(out, []byte(s.timestamp))
+		case "id":
+			out = append(out, []byte(s.id))
+		case "url":
+			out = append(out, []byte(r.URL.String()))
+		case "config":
+			out = append(out, []byte(p.config[q.arg]))
+		case "header":
+			name := textproto.CanonicalMIMEHeaderKey(q.arg)
+			value, n, err := field(r, name)
+			if err != nil {
+				return nil, err
+			}
+			if n == 0 {
+				return nil, &Error{Code: InsufficientCoverage, Component: name}
+			}
+			out = append(out, []byte(value))
+		}
+	}
+	return out, nil
+}
+
+// sign sets the fields of a signature on r.
+func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
+	if len(p.keys) == 0 {
+		return errors.New("sign: there is no secret, only public keys")
+	}
+	var s sent
+	if p.idHeaders != nil {
+		id, err := p.readID(r, p.idHeaders[0])
+		if err != nil {
+			return fmt.Errorf("sign: %w", err)
+		}
+		s.id = id
+	}
+	stamp := now.Unix()
+	if p.unit == time.Millisecond {
+		stamp = now.UnixMilli()
+	}
+	s.timestamp = strconv.FormatInt(stamp, 10)
+	contents, err := p.contents(r, body, s)
+	if err != nil {
+		return fmt.Errorf("sign: %w", err)
+	}
+	k := p.keys[0]
+	e := entry{
+		alg: string(p.hashes[0]), kid: k.id, timestamp: s.timestamp,
+		sig: p.encoding.encode(k.sum(nil, p.hashes[0], contents[0])),
+	}
+	var value string
+	for _, pattern := range p.entries {
+		if pattern.holds("ed25519") {
+			continue
+		}
+		if value != "" {
+			value += p.separator
+		}
+		value += pattern.format(e)
+	}
+	r.Header.Set(p.headers[0], value)
+	if p.timestampHeaders != nil {
+		r.Header.Set(p.timestampHeaders[0], s.timestamp)
+	}
+	return nil
+}

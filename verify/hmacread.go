@@ -1,0 +1,278 @@
+package verify
+
+import (
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha512"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds on what an unauthenticated sender can make us do.
+const (
+	maxSignatureField = 8 << 10 // bytes of the signature field
+	maxEntries        = 64      // entries in it
+	maxPublicChecks   = 8       // Ed25519 signatures tried
+	maxContents       = 8       // forms of the signed content
+	maxTimestamp      = 15      // digits
+)
+
+// sent is what the header fields of a delivery say.
+type sent struct {
+	header    int // index of the signature field
+	sigs      []signature
+	timestamp string
+	signedAt  time.Time
+	id        string
+}
+
+// signature is a usable entry.
+type signature struct {
+	hash   Hash // empty for Ed25519
+	kid    string
+	length int // of the decoded bytes; one that is no MAC's length matches nothing
+	bytes  [sha512.Size]byte
+}
+
+// read finds the signatures, the signed time and the signed id in the header fields.
+func (p *hmacPlan) read(r *http.Request) (sent, error) {
+	s, value, err := p.find(r)
+	if err != nil {
+		return sent{}, err
+	}
+	var stamps int
+	if stamps, err = p.readEntries(&s, value); err != nil {
+		return sent{}, err
+	}
+	if p.idHeaders != nil {
+		if s.id, err = p.readID(r, p.idHeaders[s.header]); err != nil {
+			return sent{}, err
+		}
+	}
+	name := p.headers[s.header]
+	if p.timestampHeaders != nil {
+		name = p.timestampHeaders[s.header]
+		if s.timestamp, stamps, err = field(r, name); err != nil {
+			return sent{}, err
+		}
+	} else if !p.entriesHold("timestamp") {
+		return s, nil
+	}
+	if stamps == 0 {
+		return sent{}, &Error{Code: TimestampMissing, Component: name}
+	}
+	var ok bool
+	if s.signedAt, ok = parseTimestamp(s.timestamp, p.unit); !ok {
+		return sent{}, &Error{Code: TimestampMalformed, Component: name}
+	}
+	return s, nil
+}
+
+// find returns the value of the first signature field that is present.
+func (p *hmacPlan) find(r *http.Request) (sent, string, error) {
+	for i, name := range p.headers {
+		value, n, err := field(r, name)
+		if err != nil {
+			return sent{}, "", err
+		}
+		if n > 0 {
+			return sent{header: i}, value, nil
+		}
+	}
+	return sent{}, "", &Error{Code: SignatureMissing, Component: p.headers[0]}
+}
+
+// field returns the value of a field that may stand on one line only, and how many lines there are.
+func field(r *http.Request, name string) (string, int, error) {
+	if name == "Host" { // net/http moves it out of the header
+		return r.Host, 1, nil
+	}
+	switch values := r.Header[name]; len(values) {
+	case 0:
+		return "", 0, nil
+	case 1:
+		return values[0], 1, nil
+	default:
+		return "", 0, &Error{Code: AmbiguousField, Component: name}
+	}
+}
+
+// readEntries collects the usable signatures, and returns how many timestamps there were.
+func (p *hmacPlan) readEntries(s *sent, value string) (int, error) {
+	malformed := &Error{Code: SignatureMalformed, Component: p.headers[s.header]}
+	if len(value) > maxSignatureField {
+		return 0, malformed
+	}
+	texts := []string{value}
+	if p.separator != "" {
+		texts = strings.SplitN(value, p.separator, maxEntries+1)
+		if len(texts) > maxEntries {
+			return 0, malformed
+		}
+	}
+	stamps, forbidden := 0, false
+	for _, text := range texts {
+		e, ok := p.parse(strings.TrimSpace(text))
+		if !ok {
+			continue
+		}
+		if e.hasTimestamp {
+			s.timestamp = e.timestamp
+			stamps++
+		}
+		sig, state := p.usable(e)
+		switch state {
+		case usable:
+			s.sigs = append(s.sigs, sig)
+		case forbiddenHash:
+			forbidden = true
+		}
+	}
+	switch {
+	case stamps > 1:
+		return 0, malformed
+	case len(s.sigs) > 0:
+		return stamps, nil
+	case forbidden:
+		return 0, &Error{Code: AlgorithmNotAllowed, Component: p.headers[s.header]}
+	}
+	return 0, malformed
+}
+
+func (p *hmacPlan) parse(text string) (entry, bool) {
+	for _, pattern := range p.entries {
+		if e, ok := pattern.match(text); ok {
+			return e, true
+		}
+	}
+	return entry{}, false
+}
+
+// entryState says what an entry is good for.
+type entryState int
+
+const (
+	unusable entryState = iota
+	forbiddenHash
+	usable
+)
+
+// usable decodes the signature of an entry. An Ed25519 signature is unusable where there is no public key,
+// and a MAC where there is no secret, so that nobody is told of a mismatch that was none.
+func (p *hmacPlan) usable(e entry) (signature, entryState) {
+	s := signature{hash: p.hash, kid: e.kid}
+	text := e.sig
+	switch {
+	case e.ed25519 != "" && len(p.publicKeys) > 0:
+		s.hash, text = "", e.ed25519
+	case e.ed25519 != "" || len(p.keys) == 0:
+		return s, unusable
+	case e.alg != "":
+		s.hash = Hash(strings.ToLower(e.alg))
+		if s.hash.new() == nil {
+			return s, unusable
+		}
+	}
+	var buf [2 * sha512.Size]byte
+	b, ok := p.encoding.decode(buf[:0], text)
+	if !ok {
+		return s, unusable
+	}
+	s.length = len(b)
+	copy(s.bytes[:], b)
+	if e.alg != "" && !slices.Contains(p.hashes, s.hash) {
+		return s, forbiddenHash
+	}
+	return s, usable
+}
+
+func (p *hmacPlan) readID(r *http.Request, name string) (string, error) {
+	id, _, err := field(r, name)
+	switch {
+	case err != nil:
+		return "", err
+	case id == "":
+		return "", &Error{Code: IDMissing, Component: name}
+	case strings.Contains(id, ".") && p.dotEndsID():
+		return "", &Error{
+			Code: ComponentUnsupported, Component: name,
+			Err: errors.New("a full stop in the id makes the signed content ambiguous"),
+		}
+	}
+	return id, nil
+}
+
+// dotEndsID reports whether a full stop ends the id in the signed content. With one inside the id, (a, 1, 2.x)
+// and (a.1, 2, x) would have one signature.
+func (p *hmacPlan) dotEndsID() bool {
+	for i, q := range p.template {
+		if q.name == "id" && i+1 < len(p.template) {
+			return strings.HasPrefix(p.template[i+1].literal, ".")
+		}
+	}
+	return false
+}
+
+// parseTimestamp reads a time since 1970 that is written in decimal digits and nothing else.
+func parseTimestamp(s string, unit time.Duration) (time.Time, bool) {
+	if s == "" || len(s) > maxTimestamp {
+		return time.Time{}, false
+	}
+	var n int64
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return time.Time{}, false
+		}
+		n = n*10 + int64(s[i]-'0')
+	}
+	if unit == time.Millisecond {
+		return time.UnixMilli(n), true
+	}
+	return time.Unix(n, 0), true
+}
+
+// match compares every signature with every key and returns the id of the key that made one.
+func (p *hmacPlan) match(s sent, content segments) (string, bool) {
+	var buf [sha512.Size]byte
+	for _, k := range p.keys {
+		for _, h := range p.tried {
+			if !slices.ContainsFunc(s.sigs, func(x signature) bool { return x.hash == h && x.kid == k.id }) {
+				continue
+			}
+			sum := k.sum(buf[:0], h, content)
+			for i := range s.sigs {
+				x := &s.sigs[i]
+				if x.hash == h && x.kid == k.id && x.length == len(sum) && hmac.Equal(x.bytes[:x.length], sum) {
+					return k.id, true
+				}
+			}
+		}
+	}
+	return "", p.matchPublic(s, content)
+}
+
+func (p *hmacPlan) matchPublic(s sent, content segments) bool {
+	var joined []byte
+	tried := 0
+	for i := range s.sigs {
+		x := &s.sigs[i]
+		if x.hash != "" || x.length != ed25519.SignatureSize {
+			continue
+		}
+		if joined == nil {
+			joined = content.join()
+		}
+		for _, k := range p.publicKeys {
+			if tried++; tried > maxPublicChecks {
+				return false
+			}
+			if ed25519.Verify(k, joined, x.bytes[:x.length]) {
+				return true
+			}
+		}
+	}
+	return false
+}

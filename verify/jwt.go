@@ -1,0 +1,305 @@
+package verify
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lestrrat-go/jwx/v3/jwa"
+	"github.com/lestrrat-go/jwx/v3/jws"
+)
+
+// Bounds of a token, in bytes.
+const (
+	maxBearer    = 16 << 10
+	maxBodyToken = 1 << 20
+)
+
+// JWT verifies a signed token (RFC 7519, JWS compact form): the bearer token of an Authorization field, or the
+// whole body. Only the algorithms listed are accepted, and never "none" or one with a shared key.
+//
+// Refusals: token_missing, token_malformed, algorithm_not_allowed, key_unknown, keys_unavailable,
+// signature_mismatch, issuer_mismatch, audience_mismatch, subject_mismatch. The token's times are in the
+// identity, for [Tolerance.Check].
+type JWT struct {
+	// Keys are the keys of the issuer. Required.
+	Keys TokenKeySet
+	// Algorithms are the accepted ones as RFC 7518 and RFC 8037 name them: RS256, PS256, ES256, EdDSA, ...
+	// Required.
+	Algorithms []string
+	// Body says that the body is the token. It is then bound by the signature, and "iat" is its signed time;
+	// a bearer token is used for many requests, so that its "iat" says nothing about one of them.
+	Body bool
+	// HeaderTimes says that "iat" and "exp" stand in the JOSE header, as Yandex Pay writes them.
+	HeaderTimes bool
+	// NoExpiry accepts tokens without "exp" (security event tokens, RFC 8417 section 2.2).
+	NoExpiry bool
+	// Issuers are the accepted values of "iss". Defaults to any, which is right only where Keys belong to one
+	// issuer and its tokens name none.
+	Issuers []string
+	// Audiences are the accepted values of "aud". Defaults to any; then Claims must say whom the token is for.
+	Audiences []string
+	// Claims are demands on further claims; a token that breaks one is refused with subject_mismatch.
+	Claims []ClaimRule
+}
+
+// ClaimRule demands that a claim has one of some values. A claim that is a list must hold one of them.
+type ClaimRule struct {
+	// Names of the claim; the first that is present counts. Entra names one thing "appid" or "azp".
+	Names []string
+	// Values that are accepted; true and false are spelled so.
+	Values []string
+}
+
+// Check reports every mistake of the description.
+func (j *JWT) Check() error {
+	var errs []error
+	if j.Keys == nil {
+		errs = append(errs, errors.New("jwt: no keys"))
+	}
+	if len(j.Algorithms) == 0 {
+		errs = append(errs, errors.New("jwt: no algorithms"))
+	}
+	for _, alg := range j.Algorithms {
+		if _, ok := publicAlgorithm(alg); !ok {
+			errs = append(errs, fmt.Errorf("jwt: algorithm %q is not a signature with a public key (RFC 7518 section 3.1)", alg))
+		}
+	}
+	if len(j.Audiences) == 0 && len(j.Claims) == 0 {
+		errs = append(errs, errors.New("jwt: no audience and no claim says that a token is for us"))
+	}
+	if slices.Contains(j.Audiences, "") || slices.Contains(j.Issuers, "") {
+		errs = append(errs, errors.New("jwt: an audience or issuer is empty"))
+	}
+	for _, rule := range j.Claims {
+		if len(rule.Names) == 0 || len(rule.Values) == 0 || slices.Contains(rule.Values, "") {
+			errs = append(errs, fmt.Errorf("jwt: the values of claim %q are missing or empty", rule.Names))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// publicAlgorithm finds an algorithm with a public key; "none" and HMAC are not among them.
+func publicAlgorithm(name string) (jwa.SignatureAlgorithm, bool) {
+	for _, alg := range []jwa.SignatureAlgorithm{
+		jwa.RS256(), jwa.RS384(), jwa.RS512(), jwa.PS256(), jwa.PS384(), jwa.PS512(),
+		jwa.ES256(), jwa.ES384(), jwa.ES512(), jwa.EdDSA(),
+	} {
+		if alg.String() == name {
+			return alg, true
+		}
+	}
+	return jwa.SignatureAlgorithm{}, false
+}
+
+// Verify implements [Scheme].
+func (j *JWT) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
+	if err := j.Check(); err != nil {
+		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
+	}
+	compact, err := j.find(r, body)
+	if err != nil {
+		return Identity{}, err
+	}
+	token, err := parseToken(compact)
+	if err != nil {
+		return Identity{}, &Error{Code: TokenMalformed, Err: err}
+	}
+	if err := j.checkSignature(r, token); err != nil {
+		return Identity{}, err
+	}
+	if err := j.checkClaims(token); err != nil {
+		return Identity{}, err
+	}
+	return j.identity(token)
+}
+
+// find returns the compact form of the token.
+func (j *JWT) find(r *http.Request, body func() ([]byte, error)) (string, error) {
+	if j.Body {
+		b, err := body()
+		if err != nil {
+			return "", err
+		}
+		if b = bytes.TrimSpace(b); len(b) == 0 {
+			return "", &Error{Code: TokenMissing}
+		}
+		if len(b) > maxBodyToken {
+			return "", &Error{Code: TokenMalformed}
+		}
+		return string(b), nil
+	}
+	fields := r.Header.Values("Authorization")
+	if len(fields) > 1 {
+		return "", &Error{Code: AmbiguousField, Component: "authorization"}
+	}
+	if len(fields) == 0 {
+		return "", &Error{Code: TokenMissing, Component: "authorization"}
+	}
+	scheme, token, _ := strings.Cut(fields[0], " ")
+	if token = strings.Trim(token, " "); !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", &Error{Code: TokenMissing, Component: "authorization"}
+	}
+	if len(token) > maxBearer {
+		return "", &Error{Code: TokenMalformed, Component: "authorization"}
+	}
+	return token, nil
+}
+
+// parsedToken is a token whose signature was not checked yet.
+type parsedToken struct {
+	compact        string
+	signed         string // header and payload, as they were signed
+	alg, kid       string
+	header, claims object
+	payload        []byte
+}
+
+var errToken = errors.New("not a token in compact form (RFC 7515 section 7.1)")
+
+// parseToken takes a compact token apart. The base64 is strict, so that a token has one spelling only.
+func parseToken(compact string) (*parsedToken, error) {
+	parts := strings.Split(compact, ".")
+	if len(parts) != 3 {
+		return nil, errToken
+	}
+	var decoded [3][]byte
+	for i, part := range parts {
+		var err error
+		if decoded[i], err = base64.RawURLEncoding.Strict().DecodeString(part); err != nil || strings.ContainsAny(part, "\r\n") {
+			return nil, errToken
+		}
+	}
+	t := &parsedToken{compact: compact, signed: parts[0] + "." + parts[1], payload: decoded[1]}
+	var err error
+	if t.header, err = parseObject(decoded[0]); err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	if t.claims, err = parseObject(decoded[1]); err != nil {
+		return nil, fmt.Errorf("claims: %w", err)
+	}
+	if _, critical := t.header["crit"]; critical {
+		return nil, errors.New("header: critical extensions are not understood (RFC 7515 section 4.1.11)")
+	}
+	if _, unencoded := t.header["b64"]; unencoded {
+		return nil, errors.New("header: unencoded payloads are not understood (RFC 7797)")
+	}
+	t.kid, _ = t.header.text("kid")
+	var ok bool
+	if t.alg, ok = t.header.text("alg"); !ok {
+		return nil, errors.New("header: no algorithm")
+	}
+	return t, nil
+}
+
+func (j *JWT) checkSignature(r *http.Request, t *parsedToken) error {
+	alg, ok := publicAlgorithm(t.alg)
+	if !ok || !slices.Contains(j.Algorithms, t.alg) {
+		return &Error{Code: AlgorithmNotAllowed, KeyID: shortID(t.kid)}
+	}
+	keys, err := j.Keys.PublicKeys(r.Context(), t.kid)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if key.Alg != "" && key.Alg != t.alg {
+			continue
+		}
+		if _, err := jws.Verify([]byte(t.compact), jws.WithKey(alg, key.Public)); err == nil {
+			return nil
+		}
+	}
+	return &Error{Code: SignatureMismatch, KeyID: shortID(t.kid)}
+}
+
+func (j *JWT) checkClaims(t *parsedToken) error {
+	if !intersects(j.Issuers, t.claims.texts("iss")) {
+		return &Error{Code: IssuerMismatch, KeyID: shortID(t.kid), Component: "iss"}
+	}
+	if !intersects(j.Audiences, t.claims.texts("aud")) {
+		return &Error{Code: AudienceMismatch, KeyID: shortID(t.kid), Component: "aud"}
+	}
+	for _, rule := range j.Claims {
+		var got []string
+		for _, name := range rule.Names {
+			if got = t.claims.texts(name); len(got) > 0 {
+				break
+			}
+		}
+		if !intersects(rule.Values, got) {
+			return &Error{Code: SubjectMismatch, KeyID: shortID(t.kid), Component: strings.Join(rule.Names, "/")}
+		}
+	}
+	return nil
+}
+
+// intersects reports whether a value that we got is wanted; no wishes are met by anything.
+func intersects(wanted, got []string) bool {
+	if len(wanted) == 0 {
+		return true
+	}
+	for _, v := range got {
+		if slices.Contains(wanted, v) {
+			return true
+		}
+	}
+	return false
+}
+
+// identity reads the times and says what the token binds.
+func (j *JWT) identity(t *parsedToken) (Identity, error) {
+	times := t.claims
+	if j.HeaderTimes {
+		times = t.header
+	}
+	expires, err1 := numericDate(times, "exp")
+	issued, err2 := numericDate(times, "iat")
+	notBefore, err3 := numericDate(times, "nbf")
+	err := errors.Join(err1, err2, err3)
+	if err == nil && expires.IsZero() && !j.NoExpiry {
+		err = errors.New("no exp: the token would be good for ever")
+	}
+	if err == nil && j.Body && issued.IsZero() {
+		err = errors.New("no iat: nothing says when the token was signed")
+	}
+	if err != nil {
+		return Identity{}, &Error{Code: TokenMalformed, KeyID: shortID(t.kid), Err: err}
+	}
+	id := Identity{KeyID: shortID(t.kid), NotBefore: notBefore, Expires: expires, Claims: t.payload}
+	if j.Body {
+		sum := sha256.Sum256([]byte(t.signed))
+		id.SignedAt, id.Signed, id.Covered = issued, sum[:], []string{"@body"}
+	} else if issued.After(notBefore) {
+		id.NotBefore = issued
+	}
+	return id, nil
+}
+
+// numericDate reads a time in seconds since 1970 (RFC 7519 section 2); zero when there is none.
+func numericDate(o object, name string) (time.Time, error) {
+	raw, ok := o[name]
+	if !ok {
+		return time.Time{}, nil
+	}
+	var seconds float64
+	if err := json.Unmarshal(raw, &seconds); err != nil || raw[0] == 'n' || seconds < 1 || seconds > 1<<40 {
+		return time.Time{}, fmt.Errorf("%s is no time", name)
+	}
+	whole := int64(seconds)
+	return time.Unix(whole, int64((seconds-float64(whole))*1e9)), nil
+}
+
+// shortID bounds a key id that a stranger wrote, for errors and logs.
+func shortID(id string) string {
+	if len(id) > 64 {
+		return id[:64]
+	}
+	return id
+}

@@ -1,0 +1,157 @@
+package verify
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// MutualTLS accepts deliveries over a connection whose client showed one of the expected certificates. It
+// proves who called and nothing about the bytes: Identity.Signed is nil and nothing is covered.
+//
+// The certificate is that of the connection (RFC 8446 section 4.3.2), or, where a proxy ends TLS, the one that
+// the proxy writes into ProxyHeader. The server or the proxy must have checked the chain: for the connection
+// that is demanded here (verified chains), for the proxy it is the operator's promise.
+//
+// Refusals: credentials_missing without a certificate, cert_untrusted when its chain was not checked,
+// credentials_mismatch for another client. Its dates are in the identity.
+type MutualTLS struct {
+	// Names are the accepted DNS or URI names of the client's certificate, or its common name when it has no
+	// alternative name.
+	Names []string
+	// Fingerprints are accepted SHA-256 digests of the certificate in hex. Names or Fingerprints are required.
+	Fingerprints []string
+	// ProxyHeader is the field in which the proxy passes the client's certificate: PEM with percent-encoding
+	// (nginx, Envoy's "Cert=") or the structured field of RFC 9440 section 2.2. The proxy must remove the field
+	// from what clients send. Defaults to none.
+	ProxyHeader string
+	// Trusted reports whether a request came from the proxy; the field is ignored otherwise. Required with
+	// ProxyHeader.
+	Trusted func(*http.Request) bool
+}
+
+// Check reports every mistake of the description.
+func (m *MutualTLS) Check() error {
+	var errs []error
+	if len(m.Names) == 0 && len(m.Fingerprints) == 0 {
+		errs = append(errs, errors.New("mtls: no name and no fingerprint of a client's certificate"))
+	}
+	if slices.Contains(m.Names, "") {
+		errs = append(errs, errors.New("mtls: a name is empty"))
+	}
+	for _, print := range m.Fingerprints {
+		if raw, err := hex.DecodeString(print); err != nil || len(raw) != sha256.Size {
+			errs = append(errs, errors.New("mtls: a fingerprint is not the hex of a SHA-256"))
+		}
+	}
+	if (m.ProxyHeader == "") != (m.Trusted == nil) {
+		errs = append(errs, errors.New("mtls: a proxy's header needs a way to tell the proxy, and the other way round"))
+	}
+	return errors.Join(errs...)
+}
+
+// Verify implements [Scheme].
+func (m *MutualTLS) Verify(r *http.Request, _ func() ([]byte, error)) (Identity, error) {
+	if err := m.Check(); err != nil {
+		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
+	}
+	cert, err := m.client(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	sum := sha256.Sum256(cert.Raw)
+	print := hex.EncodeToString(sum[:])
+	known := slices.ContainsFunc(m.Fingerprints, func(p string) bool { return strings.EqualFold(p, print) })
+	if !known && !m.named(cert) {
+		return Identity{}, &Error{Code: CredentialsMismatch, Component: "certificate"}
+	}
+	return Identity{KeyID: print[:16], NotBefore: cert.NotBefore, Expires: cert.NotAfter, ExpiredCode: CertExpired}, nil
+}
+
+func (m *MutualTLS) named(cert *x509.Certificate) bool {
+	names := slices.Clone(cert.DNSNames)
+	for _, uri := range cert.URIs {
+		names = append(names, uri.String())
+	}
+	if len(names) == 0 {
+		names = []string{cert.Subject.CommonName}
+	}
+	return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(m.Names, n) })
+}
+
+// client returns the certificate of the client.
+func (m *MutualTLS) client(r *http.Request) (*x509.Certificate, error) {
+	if m.ProxyHeader != "" && m.Trusted(r) {
+		return m.proxied(r)
+	}
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return nil, &Error{Code: CredentialsMissing, Component: "certificate"}
+	}
+	if len(r.TLS.VerifiedChains) == 0 && len(m.Fingerprints) == 0 {
+		return nil, &Error{Code: CertUntrusted, Err: errors.New("the server did not check the certificate's chain")}
+	}
+	if len(r.TLS.VerifiedChains) == 0 {
+		// Without a chain only a fingerprint can vouch for the certificate.
+		sum := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
+		print := hex.EncodeToString(sum[:])
+		if !slices.ContainsFunc(m.Fingerprints, func(p string) bool { return strings.EqualFold(p, print) }) {
+			return nil, &Error{Code: CertUntrusted, Err: errors.New("the server did not check the certificate's chain")}
+		}
+	}
+	return r.TLS.PeerCertificates[0], nil
+}
+
+const maxProxiedCert = 16 << 10
+
+func (m *MutualTLS) proxied(r *http.Request) (*x509.Certificate, error) {
+	field := strings.ToLower(m.ProxyHeader)
+	lines := r.Header.Values(m.ProxyHeader)
+	if len(lines) > 1 {
+		return nil, &Error{Code: AmbiguousField, Component: field}
+	}
+	if len(lines) == 0 || lines[0] == "" {
+		return nil, &Error{Code: CredentialsMissing, Component: field}
+	}
+	if cert := parseProxied(lines[0]); cert != nil {
+		return cert, nil
+	}
+	return nil, &Error{Code: CertUntrusted, Component: field, Err: errors.New("not a certificate")}
+}
+
+// parseProxied reads a certificate as proxies write it, or returns nil.
+func parseProxied(value string) *x509.Certificate {
+	if len(value) > maxProxiedCert {
+		return nil
+	}
+	der := []byte(nil)
+	if strings.HasPrefix(value, ":") {
+		der = decodeBinary(value)
+	} else if text, err := url.PathUnescape(value); err == nil {
+		if block, _ := pem.Decode([]byte(text)); block != nil && block.Type == "CERTIFICATE" {
+			der = block.Bytes
+		}
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil
+	}
+	return cert
+}
+
+// decodeBinary decodes a structured-field byte sequence (RFC 9651 section 3.3.5), or returns nil.
+func decodeBinary(value string) []byte {
+	item, err := httpsfv.UnmarshalItem([]string{value})
+	if err != nil {
+		return nil
+	}
+	der, _ := item.Value.([]byte)
+	return der
+}
