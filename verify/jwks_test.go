@@ -241,7 +241,7 @@ func TestJWKSTakesNoBadAnswer(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprintf(w, `{"keys":[%s]}`, edJWK(t, "a"))
 		},
-		"status 204": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+		"status 204": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
 		"too large": func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintf(w, `{"keys":[%s]}`+strings.Repeat(" ", 1<<20), edJWK(t, "a"))
 		},
