@@ -156,7 +156,7 @@ func TestAKeyNeverPrintsItsSecret(t *testing.T) {
 			fmt.Sprintf(format, hidden), fmt.Sprintf(format, StaticKeys(key)))
 	}
 	for _, text := range texts {
-		for _, form := range []string{secret, fmt.Sprintf("%x", secret), fmt.Sprint([]byte(secret))[1:20]} {
+		for _, form := range []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%d", []byte(secret))[1:20]} {
 			if strings.Contains(text, form) {
 				t.Errorf("%s tells the secret", text)
 			}
