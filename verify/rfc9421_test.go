@@ -521,7 +521,7 @@ func TestCheckReportsEveryMistake(t *testing.T) {
 func TestAcceptSignatureNamesTheProfile(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]*RFC9421{
-		`sig1=("@method" "@target-uri" "content-digest" "idempotency-key" "content-type" "content-encoding");created`: {},
+		`sig1=("@method" "@target-uri" "content-digest" "idempotency-key" "content-type");created`: {},
 		`s=("@method" "content-digest");created;keyid="k\"";tag="t"`: {
 			Label: "s", Tag: "t", BoundKey: `k"`, Coverage: Coverage{Exactly: []string{"@method", "content-digest"}},
 		},
