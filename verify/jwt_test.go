@@ -221,6 +221,18 @@ func confused(t *testing.T, claims map[string]any) string {
 	return head + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
+// TestKeysAreUsedWithTheirOwnAlgorithmOnly gives a scheme two algorithms that fit one key.
+func TestKeysAreUsedWithTheirOwnAlgorithmOnly(t *testing.T) {
+	t.Parallel()
+	scheme := bearerScheme()
+	scheme.Algorithms = []string{"RS256", "PS256"}
+	for kid, code := range map[string]Code{"r": SignatureMismatch, "any": ""} {
+		if _, err := scheme.Verify(bearer(newIssuer().sign(t, "PS256", kid, nil, goodClaims())), noBody); CodeOf(err) != code {
+			t.Errorf("key %s with PS256: %v, want %q", kid, err, code)
+		}
+	}
+}
+
 func TestAuthorizationFieldHoldsOneBearerToken(t *testing.T) {
 	t.Parallel()
 	token := newIssuer().sign(t, "RS256", "r", nil, goodClaims())
