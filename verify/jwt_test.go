@@ -295,6 +295,9 @@ func TestBodyTokensBindTheBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if early := (Tolerance{}).Check(id, time.Unix(tokenNow-61, 0)); CodeOf(early) != TokenNotYetValid {
+		t.Errorf("before it was issued: %v", early)
+	}
 	if id.SignedAt.Unix() != tokenNow || id.Expires.Unix() != tokenNow+300 || id.Signed == nil || !id.Covers("@body") {
 		t.Errorf("identity %+v", id)
 	}
