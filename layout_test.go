@@ -27,6 +27,7 @@ var rooms = map[string][]string{
 	"inspect":               {"dedup"},
 	"internal/httpfile":     {},
 	"testdata":              {},
+	"cmd/loadbench":         {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "replay", "inspect",
 		"internal/httpfile", "testdata",
@@ -35,7 +36,7 @@ var rooms = map[string][]string{
 
 // confined names third-party modules that stay behind one door, and the files that may import them.
 var confined = map[string][]string{
-	"github.com/labstack/echo/v4":      {"receiver/echov4/", "cmd/eyelet/"},
+	"github.com/labstack/echo/v4":      {"receiver/echov4/", "cmd/"},
 	"github.com/dgraph-io/badger/v4":   {"dedup/badgerstore/"},
 	"github.com/yaronf/httpsign":       {"verify/"},
 	"github.com/lestrrat-go/jwx/v3":    {"verify/"},

@@ -1,6 +1,10 @@
 package dedup
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // DefaultWindow is how long a key is remembered when the claim does not say. The delivery draft
 // (draft-mayankpanke-event-delivery-semantics-01 section 7.2) recommends 24 hours as the minimum.
@@ -16,7 +20,9 @@ type NewTask struct {
 type Claim struct {
 	Key Key
 	// Aliases are other names of the event (a nonce, a digest of the signed bytes). When the key is new but
-	// an alias belongs to a live record of another key, the verdict is Aliased and nothing is stored.
+	// an alias belongs to a live record of another key, the verdict is Aliased and nothing is stored. Aliases
+	// meet aliases only: their spaces are not those of the keys. An alias belongs to the record that claimed
+	// it last, and to nobody once that is purged.
 	Aliases []Key
 	// Fingerprint is the digest of the payload; zero conflicts with nothing.
 	Fingerprint Fingerprint
@@ -25,20 +31,46 @@ type Claim struct {
 	Answer Answer
 	// Tasks are the handlers' work. Without any the event is done at once, with Note saying why.
 	Tasks []NewTask
-	// Hold leaves the lease of the only task with the claimer, who runs the handler and finishes it.
+	// Hold leaves the lease of the only task with the claimer, who runs the handler and finishes it. A claim
+	// with Hold has exactly one task and no Answer.
 	Hold bool
-	// OnlyKnown asks without storing: an unknown key gives New and no record.
+	// OnlyKnown asks without storing: a key that would be New gives New, no record and no lease.
 	OnlyKnown bool
 	// Lease is how long a held claim is the claimer's. Required with Hold.
 	Lease time.Duration
 	// Window defaults to DefaultWindow.
 	Window time.Duration
-	// DropBody drops the body once every task is done; by default it is kept for the window.
+	// DropBody drops the body once every task is done; by default it is kept for the window. Without any
+	// task the body stays.
 	DropBody bool
 	// Note is stored with the record.
 	Note string
 	// Aside keeps the delivery without running it; its tasks are born dead.
 	Aside *Aside
+}
+
+// Check returns an error that wraps ErrInvalid and says everything that is wrong with the claim, or nil.
+// Stores check every claim before they decide the first.
+func (c *Claim) Check() error {
+	var wrong []error
+	note := func(bad bool, what string) {
+		if bad {
+			wrong = append(wrong, fmt.Errorf("%w: %s", ErrInvalid, what))
+		}
+	}
+	note(c.Key.ID == "", "key without an id")
+	note(c.Hold && len(c.Tasks) != 1, "hold needs exactly one task")
+	note(c.Hold && c.Lease <= 0, "hold needs a lease")
+	note(c.Hold && c.Answer.Status != 0, "hold with an answer")
+	note(c.Hold && c.Aside != nil, "hold of a delivery that is kept aside")
+	note(c.Aside != nil && c.Aside.Reason == "", "aside without a reason")
+	seen := map[string]bool{}
+	for _, t := range c.Tasks {
+		note(t.Handler == "", "task without a handler")
+		note(seen[t.Handler], "two tasks of handler "+t.Handler)
+		seen[t.Handler] = true
+	}
+	return errors.Join(wrong...)
 }
 
 // Aside says why a delivery is kept without being run.
@@ -123,7 +155,7 @@ const (
 	// ResultDead gives the task up; a person can reopen it.
 	ResultDead
 	// ResultRelease frees a held claim: the next delivery of the same payload is New again and continues the
-	// count of attempts. For a task of a worker it gives the task back as if it had not been started.
+	// count of attempts. For a task of a worker it gives the task back, due at once, its attempt uncounted.
 	ResultRelease
 )
 

@@ -1,6 +1,8 @@
 package dedup
 
 import (
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -25,22 +27,44 @@ func Decide(old Record, c Claim, now time.Time) Verdict {
 // free reports whether the record is of a claim that was held and is held no longer, without an outcome: it
 // was released, its lease ran out, or the process that held it died.
 func free(r Record, now time.Time) bool {
-	return r.Hold && r.Answer.Status == 0 && r.Aside == "" && !r.Held(now)
+	return r.freed() || r.lapses() && !r.Held(now)
 }
+
+// Taken reports whether an alias of the claim belongs to other, a live record of another key: the verdict is
+// then Aliased instead of New. other is the zero Record when nobody has the alias.
+func Taken(other Record, c Claim, now time.Time) bool {
+	return other.Event != "" && other.Key != c.Key && !other.Expired(now)
+}
+
+// Full reports whether as many deliveries as wanted are kept aside for original already, so that only its
+// counter grows. A delivery whose original is gone (the zero Record) is kept.
+func (a *Aside) Full(original Record) bool {
+	return original.Event != "" && a.Max > 0 && original.Asides >= a.Max
+}
+
+// maxAliases is how many aliases a record keeps. A claim that is released again and again brings new ones
+// each time (every delivery has its own nonce); the oldest give way.
+const maxAliases = 64
 
 // Accept returns the record that a claim with the verdict New makes. old is the record that the key had
 // (zero when none), event and seq are what the store gives to an event that it sees for the first time, token
 // is a token larger than any before it. A claim that was free goes on under its old event id, sequence and
-// generation, with its attempts counted on.
+// generation, with its attempts counted on and its aliases and fingerprint kept.
+//
+// The claim must pass [Claim.Check]. The record shares its slices and maps with the claim.
 func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time) Record {
-	r := Record{Event: event, Seq: seq, Accepted: now, Generation: old.Generation + 1}
-	attempts := 0
+	r := Record{Event: event, Seq: seq, Accepted: now, Generation: old.Generation + 1, Aliases: c.Aliases, Fingerprint: c.Fingerprint}
+	var last Task
 	if old.Event != "" && !old.Expired(now) && free(old, now) {
 		r.Event, r.Seq, r.Accepted, r.Generation = old.Event, old.Seq, old.Accepted, old.Generation
 		r.Asides = old.Asides
-		attempts = old.Tasks[0].Attempt
+		r.Aliases = joinAliases(old.Aliases, c.Aliases)
+		if c.Fingerprint == (Fingerprint{}) {
+			r.Fingerprint = old.Fingerprint
+		}
+		last = old.Tasks[0]
 	}
-	r.Key, r.Aliases, r.Fingerprint, r.Payload = c.Key, c.Aliases, c.Fingerprint, c.Payload
+	r.Key, r.Payload = c.Key, c.Payload
 	r.Answer, r.Hold, r.DropBody, r.Note = c.Answer, c.Hold, c.DropBody, c.Note
 	r.Window = c.Window
 	if r.Window <= 0 {
@@ -53,14 +77,27 @@ func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time)
 	case c.Aside != nil:
 		r.Aside, r.Original, r.Hold = c.Aside.Reason, c.Aside.Of, false
 		for i := range r.Tasks {
-			r.Tasks[i].State, r.Tasks[i].Reason = Dead, c.Aside.Reason
+			r.Tasks[i].State, r.Tasks[i].Reason, r.Tasks[i].Ended = Dead, c.Aside.Reason, now
 		}
 	case c.Hold:
-		r.Tasks[0].Attempt = attempts
+		t := &r.Tasks[0]
+		t.Attempt, t.Postponed, t.Ended, t.Reason, t.Err = last.Attempt, last.Postponed, last.Ended, last.Reason, last.Err
 		r.Start(0, token, now, c.Lease)
 	}
 	r.settle(now)
 	return r
+}
+
+// joinAliases returns the aliases of before and after, each once, the newest maxAliases of them.
+func joinAliases(before, after []Key) []Key {
+	var out []Key
+	for _, k := range before {
+		if !slices.Contains(after, k) {
+			out = append(out, k)
+		}
+	}
+	out = append(out, after...)
+	return out[max(0, len(out)-maxAliases):]
 }
 
 // Start makes task i running under a new token, and counts the attempt.
@@ -78,11 +115,25 @@ func (r *Record) Holds(l Lease) bool {
 		r.Tasks[l.Task].Token == l.Token && r.Tasks[l.Task].State == Running
 }
 
-// Finish applies the result of leased work. It returns ErrLeaseLost, and changes nothing, unless the record
+// Extend makes the lease end d from now. It returns ErrLeaseLost, and changes nothing, unless the record
 // Holds the lease.
+func (r *Record) Extend(l Lease, d time.Duration, now time.Time) error {
+	if !r.Holds(l) {
+		return ErrLeaseLost
+	}
+	r.Tasks[l.Task].Until = now.Add(d)
+	return nil
+}
+
+// Finish applies the result of leased work. It returns ErrLeaseLost, and changes nothing, unless the record
+// Holds the lease, and ErrInvalid for a result of no known kind. A held claim that is retried is
+// released: only the next delivery runs it again.
 func (r *Record) Finish(l Lease, res Result, now time.Time) error {
 	if !r.Holds(l) {
 		return ErrLeaseLost
+	}
+	if res.Kind < ResultDone || res.Kind > ResultRelease {
+		return fmt.Errorf("%w: kind %d of result", ErrInvalid, res.Kind)
 	}
 	t := &r.Tasks[l.Task]
 	t.Ended, t.Reason, t.Err, t.Until = now, res.Reason, res.Err, time.Time{}
@@ -98,7 +149,7 @@ func (r *Record) Finish(l Lease, res Result, now time.Time) error {
 			r.Answer = res.Answer
 		}
 	case ResultRetry:
-		t.State, t.Due = Pending, now.Add(res.After)
+		t.State, t.Due = Pending, now.Add(max(0, res.After))
 		if res.Postponed {
 			t.Postponed++
 		}
@@ -112,37 +163,60 @@ func (r *Record) Finish(l Lease, res Result, now time.Time) error {
 	return nil
 }
 
-// Recover makes task i pending again after the process that ran it died or its lease ran out. The attempt
-// counts; the task is due after wait.
+// Recover makes task i, when it is running, pending again after the process that ran it died or its lease
+// ran out. The attempt counts; the task is due after wait. A held claim becomes free.
 func (r *Record) Recover(i int, now time.Time, wait time.Duration) {
 	t := &r.Tasks[i]
+	if t.State != Running {
+		return
+	}
+	freed := now
+	if r.Hold && t.Until.Before(now) {
+		freed = t.Until // as Ends has it, however late this is noticed
+	}
 	t.State, t.Due, t.Until, t.Ended = Pending, now.Add(wait), time.Time{}, now
-	t.Reason, t.Err = "interrupted", "the attempt was interrupted: its process ended or its lease ran out"
-	r.settle(now)
+	t.Reason, t.Err = ReasonInterrupted, "the attempt was interrupted: its process ended or its lease ran out"
+	r.settle(freed)
 }
 
 // Reopen makes dead tasks pending with their attempts counted from zero and adds tasks of handlers that the
-// record does not have. It returns ErrNotDead when that changes nothing.
+// record does not have. It returns ErrNotDead when that changes nothing, and for a claim that is held or
+// waits for its next delivery; ErrNoPayload when the body was dropped. An error leaves the record untouched.
 func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
-	changed := false
+	if r.Hold && r.Open() || !r.reopens(tasks) {
+		return ErrNotDead
+	}
+	if r.Dropped() {
+		return ErrNoPayload
+	}
 	for i := range r.Tasks {
 		if t := &r.Tasks[i]; t.State == Dead {
 			*t = Task{Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now, Token: t.Token}
-			changed = true
 		}
 	}
 	for _, n := range tasks {
 		if !r.has(n.Handler) {
 			r.Tasks = append(r.Tasks, Task{Handler: n.Handler, Lane: n.Lane, State: Pending, Due: now})
-			changed = true
 		}
-	}
-	if !changed {
-		return ErrNotDead
 	}
 	r.Hold = false
 	r.settle(now)
 	return nil
+}
+
+// reopens reports whether there is a dead task, or one of a handler that the record does not have.
+func (r *Record) reopens(tasks []NewTask) bool {
+	for _, t := range r.Tasks {
+		if t.State == Dead {
+			return true
+		}
+	}
+	for _, n := range tasks {
+		if !r.has(n.Handler) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Record) has(handler string) bool {
@@ -154,9 +228,9 @@ func (r *Record) has(handler string) bool {
 	return false
 }
 
-// settle keeps Finished and Expires true to the tasks: the window begins with the last outcome and never
-// runs while work is left. A claim that was held and then freed has its window too, so that an event whose
-// producer gave up does not stay for ever.
+// settle keeps Finished and Expires true to the tasks, and drops the body that nobody needs any more. The
+// window begins with the last outcome and never runs while work is left. A claim that was held and then freed
+// has its window too, so that an event whose producer gave up does not stay for ever.
 func (r *Record) settle(now time.Time) {
 	if r.Open() && !r.freed() {
 		r.Finished, r.Expires = time.Time{}, time.Time{}
@@ -165,8 +239,17 @@ func (r *Record) settle(now time.Time) {
 	if r.Finished.IsZero() {
 		r.Finished, r.Expires = now, now.Add(r.Window)
 	}
+	if r.Dropped() {
+		r.Payload.Body = nil
+	}
 }
 
+// freed reports whether the record is of a claim that was held and then released.
 func (r *Record) freed() bool {
 	return r.Hold && len(r.Tasks) == 1 && r.Tasks[0].State == Pending
+}
+
+// lapses reports whether the record is of a held claim, which is free when its lease runs out.
+func (r *Record) lapses() bool {
+	return r.Hold && len(r.Tasks) == 1 && r.Tasks[0].State == Running
 }

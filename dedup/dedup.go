@@ -24,6 +24,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -41,27 +43,37 @@ type Store interface {
 	// The decisions are in the order of the claims; a claim sees the effect of those before it. Of all
 	// concurrent claims of one key exactly one gets New. A verdict other than New writes nothing, except
 	// that a full Aside counts (see [Claim]). Duplicates are answered only once the record that they repeat
-	// is durable. Claims that cannot fit one step are ErrTooLarge, with nothing stored.
+	// is durable. Claims that cannot fit one step are ErrTooLarge, and claims that [Claim.Check] refuses are
+	// ErrInvalid, with nothing stored.
+	//
+	// The newest generation of a key answers for it. When that was purged or forgotten the key is new, even
+	// if an older generation is kept as a dead letter or was reopened.
 	//
 	// A cancelled ctx may return early with an error while the claim still happens.
 	Claim(ctx context.Context, claims ...Claim) ([]Decision, error)
 
-	// Take gives up to n due tasks, whose payloads together are at most bytes (but always at least one task),
+	// Take gives up to n due tasks, the longest due first, whose payloads together are at most bytes (but always at least one task),
 	// to the caller under a lease. It blocks until a task is due or ctx ends (then its error is ctx's).
 	// That a task is Running, its Attempt counted, is durable before Take returns. A task is due when it is
-	// Pending, its Due has come, and no earlier task of its lane is open. Take also gives out tasks whose
-	// lease ran out. Tasks of records with Hold are never given out.
+	// Pending, its Due has come, and no earlier task of its lane is open ([Record.LaneOf]; two tasks of a lane
+	// never run at once). Take also gives out tasks whose lease ran out. Tasks of records with Hold are never
+	// given out. Of the tasks that were [Task.Interrupted] one runs at a time, for a while at least, so that one
+	// which kills every process that runs it does not use up the attempts of its neighbors.
+	// ErrInvalid when n or lease is not positive.
 	Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]Work, error)
 
-	// Extend makes the lease end d from now. ErrLeaseLost when its token is not the newest. An extension
-	// need not be durable where the process owns the store exclusively.
+	// Extend makes the lease end d from now. ErrLeaseLost when its token is not the newest, or the task runs no
+	// longer; ErrInvalid when d is not positive. A lease that ran out can be extended, and finished, until
+	// somebody else has the task. An extension need not be durable where the process owns the store
+	// exclusively.
 	Extend(ctx context.Context, l Lease, d time.Duration) error
 
 	// Finish records how the leased work ended. ErrLeaseLost unless the lease's token is the newest of its
-	// task; the record is then untouched.
+	// task and the task runs (also when the event is gone); the record is then untouched.
 	Finish(ctx context.Context, l Lease, r Result) error
 
-	// Get returns the record of an event with its payload, or ErrNotFound.
+	// Get returns the record of an event with its payload, or ErrNotFound. Records that are Disposable may be
+	// gone at any time, here and from List. The caller owns what it gets.
 	Get(ctx context.Context, event string) (Record, error)
 
 	// List yields the records that match, newest first, without their bodies unless the filter asks for
@@ -74,8 +86,8 @@ type Store interface {
 	// there is nothing to reopen; ErrNoPayload when the payload is no longer kept.
 	Reopen(ctx context.Context, event string, tasks ...NewTask) (Record, error)
 
-	// Purge forgets the record of an event whose tasks are all done or dead, key included. ErrNotFound, or
-	// ErrOpen while work is left.
+	// Purge forgets the record of an event whose tasks are all done or dead, key and aliases included (unless
+	// a newer record has them by now). ErrNotFound, or ErrOpen while work is left.
 	Purge(ctx context.Context, event string) error
 
 	// Stats counts what the store holds.
@@ -88,6 +100,7 @@ type Store interface {
 	Guarantees() Guarantees
 
 	// Close waits for work that is under way, flushes and releases the store. Blocked calls return ErrClosed.
+	// Closing again does nothing.
 	Close() error
 }
 
@@ -100,6 +113,7 @@ var (
 	ErrNoPayload = errors.New("payload is no longer kept")
 	ErrOpen      = errors.New("event still has work to do")
 	ErrTooLarge  = errors.New("claims are too large for one durable step")
+	ErrInvalid   = errors.New("not valid")
 )
 
 // ErrUnavailable says that a store cannot work at the moment; deliveries are answered 503.
@@ -140,7 +154,11 @@ const (
 
 // String returns none, process, machine or replicated.
 func (d Durability) String() string {
-	return [...]string{"none", "process", "machine", "replicated"}[d]
+	names := [...]string{"none", "process", "machine", "replicated"}
+	if d < 0 || int(d) >= len(names) {
+		return fmt.Sprintf("durability %d", int(d))
+	}
+	return names[d]
 }
 
 // Guarantees says what a store promises.
@@ -181,4 +199,25 @@ type Filter struct {
 	Before   uint64        // only records with a smaller Seq: the cursor of the next page
 	Limit    int           // at most so many; zero is without a limit
 	Body     bool          // with payload bodies
+}
+
+// Match reports whether the filter selects the record at now. Limit and Body are not its matter.
+func (f *Filter) Match(r *Record, now time.Time) bool {
+	return (f.Event == "" || f.Event == r.Event) &&
+		(f.ID == "" || f.ID == r.Key.ID) &&
+		(f.Producer == "" || f.Producer == r.Payload.Producer) &&
+		(f.Endpoint == "" || f.Endpoint == r.Payload.Endpoint) &&
+		matchType(f.Type, r.Payload.Type) &&
+		(f.Handler == "" || r.has(f.Handler)) &&
+		(len(f.States) == 0 || slices.Contains(f.States, r.State())) &&
+		(f.Since <= 0 || now.Sub(r.Accepted) <= f.Since) &&
+		(!f.Aside || r.Aside != "") &&
+		(f.Before == 0 || r.Seq < f.Before)
+}
+
+func matchType(pattern, name string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(name, prefix)
+	}
+	return pattern == "" || pattern == name
 }

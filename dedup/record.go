@@ -1,9 +1,12 @@
 package dedup
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -68,6 +71,12 @@ type Answer struct {
 	Body   []byte
 }
 
+// Clone returns a copy that shares no memory with the answer.
+func (a Answer) Clone() Answer {
+	a.Header, a.Body = a.Header.Clone(), bytes.Clone(a.Body)
+	return a
+}
+
 // State is where a task, or an event as a whole, stands.
 type State uint8
 
@@ -117,6 +126,14 @@ type Task struct {
 	Until time.Time
 }
 
+// ReasonInterrupted is the reason of a task whose last attempt ended with its process or its lease. It may be
+// what killed the process, so stores run only one such task at a time: the tasks that merely ran beside it
+// keep their attempts.
+const ReasonInterrupted = "interrupted"
+
+// Interrupted reports whether the last attempt of the task was interrupted.
+func (t Task) Interrupted() bool { return t.Reason == ReasonInterrupted }
+
 // Open reports whether the task still has work to do.
 func (t Task) Open() bool { return t.State == Pending || t.State == Running }
 
@@ -131,7 +148,7 @@ type Record struct {
 	Accepted    time.Time
 	Finished    time.Time     // when the last outcome came; zero while work is left
 	Window      time.Duration // how long the key is remembered from Finished on
-	Expires     time.Time     // Finished + Window; zero while work is left
+	Expires     time.Time     // Finished + Window; zero while work is left (see Ends)
 	Answer      Answer
 	Tasks       []Task
 	Payload     Payload
@@ -180,7 +197,56 @@ func (r *Record) Held(now time.Time) bool {
 	return r.Hold && len(r.Tasks) == 1 && r.Tasks[0].State == Running && now.Before(r.Tasks[0].Until)
 }
 
+// Ends returns when the window ends, and with it what the record knows of its key: Expires, or the lease's
+// end plus the window for a claim that is held. It is zero while other work is left.
+func (r *Record) Ends() time.Time {
+	if r.lapses() {
+		return r.Tasks[0].Until.Add(r.Window)
+	}
+	return r.Expires
+}
+
 // Expired reports whether the window of the record has passed at now, so that its key is new again.
 func (r *Record) Expired(now time.Time) bool {
-	return !r.Expires.IsZero() && !now.Before(r.Expires)
+	ends := r.Ends()
+	return !ends.IsZero() && !now.Before(ends)
+}
+
+// Disposable reports whether a store may forget the record at now: its window has passed, and none of its
+// tasks is dead. A dead letter stays until a person purges it or it is reopened and done.
+func (r *Record) Disposable(now time.Time) bool {
+	return r.Expired(now) && r.State() != Dead
+}
+
+// Dropped reports whether the record does without its body: it was to be dropped, and every task is done. A
+// record without tasks keeps it, because its event had no handler yet and can be reopened.
+func (r *Record) Dropped() bool {
+	return r.DropBody && len(r.Tasks) > 0 && r.State() == Done
+}
+
+// LaneOf returns the lane of task i with its scope, the handler and the endpoint's name, or "" when the task
+// is in no lane. Every part stands behind its length.
+func (r *Record) LaneOf(i int) string {
+	t := r.Tasks[i]
+	if t.Lane == "" {
+		return ""
+	}
+	var b []byte
+	for _, part := range [...]string{r.Payload.Endpoint, t.Handler, t.Lane} {
+		b = binary.AppendUvarint(b, uint64(len(part)))
+		b = append(b, part...)
+	}
+	return string(b)
+}
+
+// Clone returns a copy that shares no memory with the record.
+func (r *Record) Clone() Record {
+	c := *r
+	c.Aliases = slices.Clone(r.Aliases)
+	c.Tasks = slices.Clone(r.Tasks)
+	c.Answer = r.Answer.Clone()
+	c.Payload.Header = r.Payload.Header.Clone()
+	c.Payload.Attributes = maps.Clone(r.Payload.Attributes)
+	c.Payload.Body = bytes.Clone(r.Payload.Body)
+	return c
 }

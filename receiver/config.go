@@ -38,6 +38,8 @@ type Config struct {
 	// URL is the public base, as producers call it ("https://hooks.example"). Required when a producer's
 	// scheme signs the URL and the producer has no URL of its own.
 	URL string
+	// PolicyURL is where the policy is served, for the links in answers. Defaults to URL + "/policy".
+	PolicyURL string
 	// Hosts, when not empty, are the only Host values accepted; others are answered 421.
 	Hosts []string
 	// TrustedProxies are peers whose X-Forwarded-For and X-Forwarded-Proto count. Defaults to none.
@@ -85,7 +87,8 @@ type Config struct {
 
 // Observation is something that happened, for metrics and live views. It holds no payload and no secret.
 type Observation struct {
-	// Kind is "delivery" (a request was answered) or "attempt" (a task was run).
+	// Kind is "delivery" (a request was answered), "attempt" (a task was run), or "hanging" (a handler goes on
+	// although its context ended; its attempt is observed when it returns).
 	Kind string
 	// Endpoint, Type, ID and Event name the event as far as it is known.
 	Endpoint, Type, ID, Event string

@@ -2,7 +2,7 @@ package receiver
 
 import (
 	"context"
-	"time"
+	"errors"
 
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -18,7 +18,9 @@ type Handler struct {
 	with     []func(Next) Next
 	// run decodes and calls the user's function; nil Response for On.
 	run func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error)
-	err error
+	// next is run inside its middleware; the book composes it once.
+	next Next
+	err  error
 }
 
 type decodeFunc func(contentType string, body []byte, v any) error
@@ -26,43 +28,89 @@ type decodeFunc func(contentType string, body []byte, v any) error
 // Next runs a handler; middleware wraps it. The Data of the event is not decoded yet.
 type Next func(ctx context.Context, ev Event[any]) (*Response, error)
 
+var errNilFunc = errors.New("the function is nil")
+
 // On makes a handler whose events are stored and acknowledged first and then run by workers, with retries,
 // until fn succeeds, rejects the event ([Reject]) or its attempts are used up.
 //
 // The pattern is an exact event type, "prefix*", or "*". Every On handler that matches an event has a task of
 // its own: its own attempts, outcome and dead letter.
+//
+// T is decoded from JSON by encoding/json, or by [Config.Decode]; []byte and json.RawMessage get the bytes as
+// they arrived, url.Values a parsed form. Of a CloudEvent in the structured JSON format it is the data that is
+// decoded. A payload that does not decode is a dead letter without retries.
+//
+// A panic of fn counts as an error. The context ends after [Config.HandlerTimeout]; an fn that goes on
+// regardless keeps its worker until it returns.
 func On[T any](producer, pattern string, fn func(context.Context, Event[T]) error) Handler {
-	panic("not built yet")
+	h := Handler{producer: producer, pattern: pattern}
+	if fn == nil {
+		h.err = errNilFunc
+		return h
+	}
+	h.run = func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error) {
+		typed, err := decodeEvent[T](ev, decode)
+		if err != nil {
+			return nil, err
+		}
+		return nil, fn(ctx, typed)
+	}
+	return h
 }
 
 // Answer makes a handler whose result is the response: it runs while the producer waits, its response is
 // stored before it is sent, and duplicates get it again. An Answer handler takes its events alone.
 //
 // fn runs under a context that the producer's hanging up does not cancel, so that half a payment is never left
-// behind.
+// behind. T is decoded as for [On]. An event that is reopened after it was dead is run by a worker, as if it
+// were for an On handler; its response then goes to nobody and replaces nothing.
 func Answer[T any](producer, pattern string, fn func(context.Context, Event[T]) (Response, error)) Handler {
-	panic("not built yet")
+	h := Handler{producer: producer, pattern: pattern, answer: true}
+	if fn == nil {
+		h.err = errNilFunc
+		return h
+	}
+	h.run = func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error) {
+		typed, err := decodeEvent[T](ev, decode)
+		if err != nil {
+			return nil, err
+		}
+		response, err := fn(ctx, typed)
+		if err != nil {
+			return nil, err
+		}
+		return &response, nil
+	}
+	return h
 }
 
 // Otherwise makes the handler take only what no other handler of its producer takes.
 func (h Handler) Otherwise() Handler { h.other = true; return h }
 
-// Named gives the handler its stable name, under which tasks are stored. Defaults to producer and pattern.
+// Named gives the handler its stable name, under which tasks are stored. Defaults to producer and pattern
+// with a slash between them. A task whose name no handler has any more becomes a dead letter.
 func (h Handler) Named(name string) Handler { h.name = name; return h }
 
-// With wraps the handler in middleware, the first one outermost.
+// With wraps the handler in middleware, the first one outermost. Each function is called once, by [Open]; the
+// Next that it returns is called for every attempt, concurrently.
 func (h Handler) With(middleware ...func(Next) Next) Handler {
 	h.with = append(h.with[:len(h.with):len(h.with)], middleware...)
 	return h
 }
 
-// Lane makes tasks with the same value of the extractor run one after another in accepted order.
+// Lane makes tasks with the same value of the extractor run one after another in accepted order. An event
+// without a value is in no lane. A task that fails holds up the later ones of its lane until it has its
+// outcome.
 func (h Handler) Lane(by producer.Extractor) Handler { h.lane = by; return h }
 
-// Reject returns an error that ends a task at once as a dead letter, without further attempts: the event will
-// never be handled as it is. From an Answer handler it is the response 422, which is stored.
-func Reject(err error) error { panic("not built yet") }
+// matches reports whether the pattern takes the event type.
+func (h *Handler) matches(typ string) bool { return patternMatches(h.pattern, typ) }
 
-// Postpone returns an error that runs the task again after d, at most [Config].PostponeMax; it does not count as
-// a failed attempt. err says why, and may be nil.
-func Postpone(d time.Duration, err error) error { panic("not built yet") }
+// compose puts run inside the middleware.
+func (h *Handler) compose(decode decodeFunc) {
+	run := h.run
+	h.next = func(ctx context.Context, ev Event[any]) (*Response, error) { return run(ctx, ev, decode) }
+	for i := len(h.with) - 1; i >= 0; i-- {
+		h.next = h.with[i](h.next)
+	}
+}

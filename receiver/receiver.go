@@ -6,31 +6,120 @@ package receiver
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
+	"strings"
+	"time"
 )
 
+// webhooksPath is where [Receiver.Handler] serves the endpoints; policyPath is where it serves the policy.
+const (
+	webhooksPath = "/webhooks/"
+	policyPath   = "/policy"
+)
+
+// drainTime is how long Close waits for work that is under way.
+const drainTime = 30 * time.Second
+
 // Receiver accepts deliveries and runs handlers.
-type Receiver struct{}
+type Receiver struct {
+	cfg     Config // with its defaults
+	book    *book
+	log     *slog.Logger
+	workers *dispatcher // nil until startWorkers
+
+	endpoints map[string]*endpoint // by the producer's name
+	policy    *policy
+	policyURL string
+	budget    budget  // of bodies that nobody has verified yet
+	flights   flights // Answer handlers that run, for the duplicates that wait for them
+	door      door    // lets requests in until Shutdown
+	ending    context.Context
+	end       context.CancelFunc // ends the contexts of Answer handlers that outlast Shutdown
+}
 
 // Open checks the configuration, reporting every mistake at once, resumes what a crash left behind, and starts
 // the workers. The receiver must be closed.
-func Open(c Config) (*Receiver, error) { panic("not built yet") }
+func Open(c Config) (*Receiver, error) {
+	c = withDefaults(c)
+	b, err := check(c)
+	if err != nil {
+		return nil, err
+	}
+	rx := &Receiver{cfg: c, book: b, log: c.Logger, endpoints: map[string]*endpoint{}}
+	rx.budget.limit = c.BodyBudget
+	rx.ending, rx.end = context.WithCancel(context.Background())
+	rx.policyURL = c.PolicyURL
+	for _, p := range c.Producers {
+		rx.endpoints[p.Name] = newEndpoint(rx, p)
+		for _, warning := range p.Warnings() {
+			rx.log.Warn(warning)
+		}
+	}
+	if rx.policy, err = newPolicy(rx); err != nil {
+		rx.end()
+		return nil, err
+	}
+	rx.startWorkers()
+	return rx, nil
+}
 
 // HTTP returns the endpoint of the named producer. It panics for an unknown name: that is a wiring mistake.
-func (rx *Receiver) HTTP(name string) http.Handler { panic("not built yet") }
+func (rx *Receiver) HTTP(name string) http.Handler {
+	ep := rx.endpoints[name]
+	if ep == nil {
+		panic(fmt.Sprintf("receiver: there is no producer %q", name))
+	}
+	return ep
+}
 
-// Handler serves all endpoints at /webhooks/NAME and the policy at /policy.
-func (rx *Receiver) Handler() http.Handler { panic("not built yet") }
+// Handler serves all endpoints at /webhooks/NAME and the policy at /policy. Paths are compared octet for
+// octet as they arrived: another spelling of a path is 404, and no request is ever redirected.
+func (rx *Receiver) Handler() http.Handler { return http.HandlerFunc(rx.route) }
+
+func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
+	at, _ := parseTarget(requestTarget(r))
+	if at.path == policyPath {
+		rx.policy.ServeHTTP(w, r)
+		return
+	}
+	if name, ok := strings.CutPrefix(at.path, webhooksPath); ok {
+		if ep := rx.endpoints[name]; ep != nil {
+			ep.ServeHTTP(w, r)
+			return
+		}
+	}
+	rx.refuseUnknown(w, r)
+}
 
 // Policy serves the page that both drafts demand: what this receiver expects and answers.
-func (rx *Receiver) Policy() http.Handler { panic("not built yet") }
+func (rx *Receiver) Policy() http.Handler { return rx.policy }
+
+var errShuttingDown = errors.New("the receiver is shutting down")
 
 // Ready returns nil while deliveries are accepted, else why not, for a readiness probe.
-func (rx *Receiver) Ready(ctx context.Context) error { panic("not built yet") }
+func (rx *Receiver) Ready(ctx context.Context) error {
+	if rx.door.shut() {
+		return errShuttingDown
+	}
+	return rx.cfg.Store.Health(ctx)
+}
 
 // Shutdown stops accepting (503), waits for answers and running tasks until ctx ends, and stops the workers.
-// What is left runs after the next start.
-func (rx *Receiver) Shutdown(ctx context.Context) error { panic("not built yet") }
+// What is left runs after the next start. It may be called more than once.
+func (rx *Receiver) Shutdown(ctx context.Context) error {
+	stopped := make(chan error, 1)
+	go func() { stopped <- rx.stopWorkers(ctx) }()
+	err := rx.door.close(ctx)
+	rx.end()
+	return errors.Join(err, <-stopped)
+}
 
 // Close is Shutdown with the default drain time of 30 seconds.
-func (rx *Receiver) Close() error { panic("not built yet") }
+func (rx *Receiver) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	return rx.Shutdown(ctx)
+}

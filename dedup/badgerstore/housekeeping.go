@@ -1,0 +1,192 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// The rhythm of what happens in the background.
+const (
+	sweepEvery   = 10 * time.Minute
+	flattenEvery = dedup.DefaultWindow
+	// reclaimEvery and reclaimWorth: how often and for how many bytes of deleted bodies space is given back
+	// before the day is over.
+	reclaimEvery = time.Hour
+	reclaimWorth = 256 << 20
+	verifyEvery  = 24 * time.Hour
+	// sweepSlack is how long a record stays in the store after its window has ended, for people to look at.
+	sweepSlack = time.Hour
+	// growth is after how many bytes the mappings of the logs are looked at again.
+	growth = 2 << 20
+)
+
+// keepHouse gives back the space of what has ended, and looks for damage.
+func (s *Store) keepHouse() {
+	s.restrictFiles()
+	advice := newAdviser(s.dir)
+	advice.look()
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	reclaimed, verified := time.Now(), time.Now()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case <-s.stopped:
+			return
+		case <-s.grown:
+			advice.look()
+			continue
+		case <-tick.C:
+		}
+		s.restrictFiles()
+		s.note("sweep", s.sweep(sweepSlack))
+		if worth := s.removed.Load() >= reclaimWorth; worth && time.Since(reclaimed) >= reclaimEvery ||
+			s.disk.state().low() && s.removed.Load() > 0 || time.Since(reclaimed) >= flattenEvery {
+			reclaimed = time.Now()
+			s.note("reclaim", s.reclaim())
+		}
+		if time.Since(verified) >= verifyEvery {
+			verified = time.Now()
+			if err := s.verify(); err != nil {
+				s.log.Error("store is damaged", "dir", s.dir, "error", err)
+				s.unsound.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup", Err: err})
+			}
+		}
+	}
+}
+
+func (s *Store) note(what string, err error) {
+	if err != nil && !errors.Is(err, dedup.ErrClosed) {
+		s.log.Warn("housekeeping failed", "dir", s.dir, "what", what, "error", err)
+	}
+}
+
+// sweepOp deletes records whose window has ended.
+type sweepOp struct {
+	ticket
+	places []place
+	before time.Time
+	done   int
+}
+
+// apply implements op.
+func (o *sweepOp) apply(b *batch) error {
+	if b.disk.frozen() {
+		return b.disk.err()
+	}
+	for _, p := range o.places {
+		r, err := b.at(p)
+		if err != nil || r == nil || !r.rec.Disposable(o.before) {
+			continue // damage is noted; it must not keep the others
+		}
+		if err := b.remove(r); err != nil {
+			continue
+		}
+		o.done++
+	}
+	return nil
+}
+
+// sweep deletes what may be forgotten, slack after its window has ended. Nothing is left to Badger's own
+// expiry: that follows the system's clock, and a clock that jumps ahead would open every window.
+func (s *Store) sweep(slack time.Duration) error {
+	before := s.now().Add(-slack)
+	var ended []place
+	err := s.view(func(txn *badger.Txn) error {
+		it := txn.NewIterator(keysOnly(familyState))
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			var rec dedup.Record
+			key := it.Item().Key()
+			err := it.Item().Value(func(value []byte) error { return decodeState(key, value, &rec) })
+			if err != nil {
+				s.damage(err)
+				continue
+			}
+			if rec.Disposable(before) {
+				ended = append(ended, place{hash: hash(key[1:rowKeySize])})
+			}
+		}
+		ended = append(ended, s.endedOlder(txn, before)...)
+		return nil
+	})
+	for err == nil && len(ended) > 0 {
+		n := min(len(ended), 256)
+		o := &sweepOp{ticket: newTicket(false), places: ended[:n], before: before}
+		o.bytes = n * 64
+		ended = ended[n:]
+		if err = s.queue.push(o); err == nil {
+			<-o.ticket.done
+			err = o.err
+		}
+	}
+	return err
+}
+
+// endedOlder returns the older generations that were dead letters and are so no longer.
+func (s *Store) endedOlder(txn *badger.Txn, before time.Time) (ended []place) {
+	it := txn.NewIterator(keysOnly(familyOlder))
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		p := olderPlace(it.Item().Key())
+		r, err := readRow(txn, p)
+		if err != nil {
+			s.damage(err)
+			continue
+		}
+		if r != nil && r.rec.Disposable(before) {
+			ended = append(ended, p)
+		}
+	}
+	return ended
+}
+
+// verify reads every table of the database and compares its checksums. Badger's function panics on a
+// block that does not decompress.
+func (s *Store) verify() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("a table cannot be read: %v", p)
+		}
+	}()
+	return s.db.VerifyChecksum()
+}
+
+// checkValues reads every value and compares its checksum.
+func (s *Store) checkValues() error {
+	var wrong []error
+	err := s.db.View(func(txn *badger.Txn) error {
+		return eachPlace(context.Background(), txn, func(p place) {
+			r, err := readRow(txn, p)
+			if err == nil && r != nil {
+				_, err = r.body(txn)
+			}
+			if err != nil && len(wrong) < 10 {
+				wrong = append(wrong, err)
+			}
+		})
+	})
+	return errors.Join(append(wrong, err)...)
+}
+
+// restrictFiles takes from others what they have no business with. The directory keeps them out already.
+func (s *Store) restrictFiles() {
+	_ = filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil && info.Mode().Perm() != 0o600 {
+				_ = os.Chmod(path, 0o600)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,381 @@
+package dedup
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
+)
+
+// MemoryOptions are the settings of a Memory store. The zero value is ready to use.
+type MemoryOptions struct {
+	// Clock defaults to SystemClock.
+	Clock Clock
+	// MaxRecords is how many records are kept; Claim is ErrUnavailable beyond it. Zero is without a limit.
+	MaxRecords int
+	// MaxBytes bounds the payloads, answers and names of all records together in the same way.
+	MaxBytes int64
+}
+
+// Memory is a store that forgets everything when the process ends: for tests and for trying out. It decides
+// exactly as the durable stores do. The zero value is not usable: call [NewMemory].
+type Memory struct {
+	options MemoryOptions
+	clock   Clock
+
+	mu       sync.Mutex
+	done     chan struct{} // closed by Close
+	changed  chan struct{} // closed, and replaced, when work may have become due earlier
+	waiting  int           // blocked Takes
+	events   map[string]*memoryEntry
+	names    memoryNames
+	order    []*memoryEntry // by Seq; gone ones are taken out when they are the greater part
+	gone     int            // entries of order that are not in events
+	agenda   *agenda.Agenda
+	windows  windowHeap
+	seq      uint64
+	token    uint64
+	bytes    int64
+	backlog  int64
+	dead     int64
+	held     int64
+	freed    int64 // tasks of released claims, which are not in the agenda
+	commits  int64
+	accepted int64
+}
+
+var _ Store = (*Memory)(nil)
+
+// NewMemory returns an empty store.
+func NewMemory(o MemoryOptions) *Memory {
+	if o.Clock == nil {
+		o.Clock = SystemClock()
+	}
+	return &Memory{
+		options: o,
+		clock:   o.Clock,
+		done:    make(chan struct{}),
+		changed: make(chan struct{}),
+		events:  map[string]*memoryEntry{},
+		names:   memoryNames{keys: map[[32]byte][]*memoryEntry{}, aliases: map[[32]byte]*memoryEntry{}},
+		agenda:  agenda.New(),
+	}
+}
+
+// begin takes the lock for a change and drops what may be forgotten; the caller unlocks when err is nil.
+func (m *Memory) begin(ctx context.Context) (now time.Time, err error) {
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, err
+	}
+	m.mu.Lock()
+	if m.closed() {
+		m.mu.Unlock()
+		return time.Time{}, ErrClosed
+	}
+	now = m.clock.Now()
+	m.sweep(now, sweepBound)
+	return now, nil
+}
+
+func (m *Memory) closed() bool {
+	select {
+	case <-m.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Claim implements [Store].
+func (m *Memory) Claim(ctx context.Context, claims ...Claim) ([]Decision, error) {
+	for i := range claims {
+		if err := claims[i].Check(); err != nil {
+			return nil, fmt.Errorf("claim %d: %w", i, err)
+		}
+	}
+	now, err := m.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	step := m.newStep(now)
+	out := make([]Decision, len(claims))
+	for i, c := range claims {
+		out[i] = step.claim(c)
+	}
+	if err := m.room(step); err != nil {
+		return nil, err
+	}
+	step.apply()
+	return out, nil
+}
+
+// Take implements [Store].
+func (m *Memory) Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]Work, error) {
+	if n <= 0 || lease <= 0 {
+		return nil, fmt.Errorf("%w: take of %d tasks for %v", ErrInvalid, n, lease)
+	}
+	for {
+		now, err := m.begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if work := m.start(now, n, bytes, lease); len(work) > 0 {
+			m.mu.Unlock()
+			return work, nil
+		}
+		changed := m.changed
+		next, ok := m.agenda.NextDue()
+		m.waiting++
+		m.mu.Unlock()
+		err = m.wait(ctx, changed, next, ok)
+		m.mu.Lock()
+		m.waiting--
+		m.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// wait blocks until the work has changed, until next (when ok), or until ctx ends or the store is closed.
+func (m *Memory) wait(ctx context.Context, changed <-chan struct{}, next time.Time, ok bool) error {
+	var rings <-chan struct{}
+	if ok {
+		var stop func()
+		rings, stop = m.clock.Alarm(next)
+		defer stop()
+	}
+	select {
+	case <-changed:
+	case <-rings:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-m.done:
+		return ErrClosed
+	}
+	return nil
+}
+
+// start gives due tasks out.
+func (m *Memory) start(now time.Time, n int, bytes int64, lease time.Duration) []Work {
+	var out []Work
+	for _, it := range m.agenda.Next(now, n, bytes, now.Add(lease)) {
+		r := m.events[it.Event].edit()
+		r.Recover(it.Task, now, 0) // only a task whose lease ran out is still running
+		m.token++
+		l := r.Start(it.Task, m.token, now, lease)
+		m.replace(r)
+		out = append(out, Work{Record: r.Clone(), Lease: l})
+	}
+	if len(out) > 0 {
+		m.commits++
+	}
+	return out
+}
+
+// Extend implements [Store].
+func (m *Memory) Extend(ctx context.Context, l Lease, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("%w: extension by %v", ErrInvalid, d)
+	}
+	return m.leased(ctx, l, func(r *Record, now time.Time) error { return r.Extend(l, d, now) })
+}
+
+// Finish implements [Store].
+func (m *Memory) Finish(ctx context.Context, l Lease, res Result) error {
+	return m.leased(ctx, l, func(r *Record, now time.Time) error {
+		res.Answer = res.Answer.Clone()
+		return r.Finish(l, res, now)
+	})
+}
+
+func (m *Memory) leased(ctx context.Context, l Lease, change func(*Record, time.Time) error) error {
+	now, err := m.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	e := m.find(l.Event, now)
+	if e == nil {
+		return ErrLeaseLost
+	}
+	r := e.edit()
+	if err := change(r, now); err != nil {
+		return err
+	}
+	m.replace(r)
+	m.commits++
+	m.wake()
+	return nil
+}
+
+// Get implements [Store].
+func (m *Memory) Get(ctx context.Context, event string) (Record, error) {
+	now, err := m.begin(ctx)
+	if err != nil {
+		return Record{}, err
+	}
+	defer m.mu.Unlock()
+	e := m.find(event, now)
+	if e == nil {
+		return Record{}, fmt.Errorf("event %q: %w", event, ErrNotFound)
+	}
+	return e.Record.Clone(), nil
+}
+
+// List implements [Store].
+func (m *Memory) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		now, err := m.begin(ctx)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		matches := m.match(f, now)
+		m.mu.Unlock()
+		for _, r := range matches { // records are never changed in place, so this needs no lock
+			if err := ctx.Err(); err != nil {
+				yield(Record{}, err)
+				return
+			}
+			if !f.Body {
+				r = bare(r)
+			}
+			if !yield(r.Clone(), nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *Memory) match(f Filter, now time.Time) []*Record {
+	var out []*Record
+	for _, e := range slices.Backward(m.order) {
+		r := e.Record
+		if m.events[r.Event] != e || r.Disposable(now) || !f.Match(r, now) {
+			continue
+		}
+		out = append(out, r)
+		if f.Limit > 0 && len(out) == f.Limit {
+			break
+		}
+	}
+	return out
+}
+
+// Reopen implements [Store].
+func (m *Memory) Reopen(ctx context.Context, event string, tasks ...NewTask) (Record, error) {
+	now, err := m.begin(ctx)
+	if err != nil {
+		return Record{}, err
+	}
+	defer m.mu.Unlock()
+	e := m.find(event, now)
+	if e == nil {
+		return Record{}, fmt.Errorf("event %q: %w", event, ErrNotFound)
+	}
+	r := e.edit()
+	if err := r.Reopen(tasks, now); err != nil {
+		return Record{}, fmt.Errorf("event %q: %w", event, err)
+	}
+	m.replace(r)
+	m.commits++
+	m.wake()
+	return r.Clone(), nil
+}
+
+// Purge implements [Store].
+func (m *Memory) Purge(ctx context.Context, event string) error {
+	now, err := m.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	e := m.find(event, now)
+	switch {
+	case e == nil:
+		return fmt.Errorf("event %q: %w", event, ErrNotFound)
+	case e.Open():
+		return fmt.Errorf("event %q: %w", event, ErrOpen)
+	}
+	m.drop(e)
+	m.commits++
+	return nil
+}
+
+// Stats implements [Store].
+func (m *Memory) Stats(ctx context.Context) (Stats, error) {
+	if _, err := m.begin(ctx); err != nil {
+		return Stats{}, err
+	}
+	defer m.mu.Unlock()
+	open, running := m.agenda.Len()
+	s := Stats{
+		Records: int64(len(m.events)),
+		Pending: int64(open-running) + m.freed, Running: int64(running) + m.held, Dead: m.dead,
+		Backlog: m.backlog, Bytes: m.bytes, Free: -1,
+		Commits: m.commits, Accepted: m.accepted,
+	}
+	for _, e := range m.order {
+		if m.events[e.Event] == e {
+			s.Oldest = e.Accepted
+			break
+		}
+	}
+	return s, nil
+}
+
+// Health implements [Store].
+func (m *Memory) Health(ctx context.Context) error {
+	now, err := m.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	return m.room(&memoryStep{m: m, now: now, records: 1, bytes: 1})
+}
+
+// Guarantees implements [Store].
+func (m *Memory) Guarantees() Guarantees { return Guarantees{Durability: DurableNone} }
+
+// Close implements [Store]. What the store held is gone.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed() {
+		return nil
+	}
+	close(m.done)
+	m.events, m.order, m.windows = nil, nil, nil
+	m.names = memoryNames{}
+	return nil
+}
+
+// wake tells the blocked Takes to look again.
+func (m *Memory) wake() {
+	if m.waiting > 0 {
+		close(m.changed)
+		m.changed = make(chan struct{})
+	}
+}
+
+// room returns an error unless the records and bytes that a step adds fit the bounds.
+func (m *Memory) room(s *memoryStep) error {
+	for !m.fits(s) {
+		if m.sweep(s.now, sweepBound) == 0 {
+			return &ErrUnavailable{Reason: fmt.Sprintf("memory is full: %d records of %d bytes", len(m.events), m.bytes)}
+		}
+	}
+	return nil
+}
+
+func (m *Memory) fits(s *memoryStep) bool {
+	o := m.options
+	return (s.records == 0 || o.MaxRecords <= 0 || len(m.events)+s.records <= o.MaxRecords) &&
+		(s.bytes <= 0 || o.MaxBytes <= 0 || m.bytes+s.bytes <= o.MaxBytes)
+}

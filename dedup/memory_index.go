@@ -1,0 +1,236 @@
+package dedup
+
+import (
+	"container/heap"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
+)
+
+// memoryEntry is the place of one event. Its record is replaced by every change and never changed itself, so
+// that a reader who has it needs no lock.
+type memoryEntry struct {
+	*Record
+	queued  bool // in the heap of windows
+	retired bool // a newer generation has, or had, its key
+}
+
+// edit returns a copy of the record whose tasks can be changed. Payload and answer are shared: they are
+// replaced as a whole or not at all.
+func (e *memoryEntry) edit() *Record {
+	r := *e.Record
+	r.Tasks = slices.Clone(r.Tasks)
+	return &r
+}
+
+// memoryNames finds the events by key and alias.
+type memoryNames struct {
+	keys    map[[32]byte][]*memoryEntry // the generations, oldest first
+	aliases map[[32]byte]*memoryEntry
+}
+
+// newest returns the record that answers for the key, nil when there is none. A generation never answers
+// again once there was a newer one, not even when that is gone.
+func (n *memoryNames) newest(k Key) *memoryEntry {
+	generations := n.keys[k.Hash()]
+	if len(generations) == 0 || generations[len(generations)-1].retired {
+		return nil
+	}
+	return generations[len(generations)-1]
+}
+
+// last returns the number of the newest generation that is kept of the key.
+func (n *memoryNames) last(k Key) int {
+	generations := n.keys[k.Hash()]
+	if len(generations) == 0 {
+		return 0
+	}
+	return generations[len(generations)-1].Generation
+}
+
+func (n *memoryNames) add(e *memoryEntry) {
+	h := e.Key.Hash()
+	for _, older := range n.keys[h] {
+		older.retired = true
+	}
+	n.keys[h] = append(n.keys[h], e)
+	n.addAliases(e)
+}
+
+func (n *memoryNames) remove(e *memoryEntry) {
+	h := e.Key.Hash()
+	n.keys[h] = slices.DeleteFunc(n.keys[h], func(other *memoryEntry) bool { return other == e })
+	if len(n.keys[h]) == 0 {
+		delete(n.keys, h)
+	}
+	n.removeAliases(e)
+}
+
+func (n *memoryNames) removeAliases(e *memoryEntry) {
+	for _, alias := range e.Aliases {
+		if h := alias.Hash(); n.aliases[h] == e {
+			delete(n.aliases, h)
+		}
+	}
+}
+
+func (n *memoryNames) addAliases(e *memoryEntry) {
+	for _, alias := range e.Aliases {
+		n.aliases[alias.Hash()] = e
+	}
+}
+
+// find returns the place of an event that is not to be forgotten at now, or nil.
+func (m *Memory) find(event string, now time.Time) *memoryEntry {
+	e := m.events[event]
+	if e == nil || e.Disposable(now) {
+		return nil
+	}
+	return e
+}
+
+func (m *Memory) insert(r *Record) {
+	e := &memoryEntry{Record: r}
+	m.events[r.Event] = e
+	m.order = append(m.order, e)
+	m.names.add(e)
+	m.count(r, 1)
+	m.schedule(e, &Record{})
+}
+
+func (m *Memory) replace(r *Record) {
+	e := m.events[r.Event]
+	old := e.Record
+	m.count(old, -1)
+	if !slices.Equal(e.Aliases, r.Aliases) {
+		m.names.removeAliases(e)
+		e.Record = r
+		m.names.addAliases(e)
+	}
+	e.Record = r
+	m.count(r, 1)
+	m.schedule(e, old)
+}
+
+// drop forgets a record, its names and its place in the agenda.
+func (m *Memory) drop(e *memoryEntry) {
+	delete(m.events, e.Event)
+	m.names.remove(e)
+	m.count(e.Record, -1)
+	for i := range e.Tasks {
+		m.agenda.Drop(e.Event, i)
+	}
+	m.gone++
+	if m.gone > len(m.order)/2 {
+		m.order = slices.DeleteFunc(m.order, func(e *memoryEntry) bool { return m.events[e.Event] != e })
+		m.gone = 0
+	}
+}
+
+// schedule tells the agenda and the heap of windows what has changed since the record was old. Tasks that
+// have not changed are left alone: the agenda may have given them out in the very step that changes others.
+func (m *Memory) schedule(e *memoryEntry, old *Record) {
+	for i, t := range e.Tasks {
+		switch {
+		case i < len(old.Tasks) && old.Tasks[i] == t && old.Hold == e.Hold:
+		case e.Hold || !t.Open():
+			m.agenda.Drop(e.Event, i)
+		case t.State == Pending:
+			m.agenda.Put(agenda.Item{
+				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Due: t.Due, Bytes: int64(len(e.Payload.Body)),
+				Suspect: t.Interrupted(),
+			})
+		default:
+			m.agenda.Extend(e.Event, i, t.Until)
+		}
+	}
+	if ends := e.Ends(); !ends.IsZero() && !e.queued {
+		e.queued = true
+		heap.Push(&m.windows, window{ends, e})
+	}
+}
+
+// count adds the record to the totals, or takes it out with -1.
+func (m *Memory) count(r *Record, by int64) {
+	m.bytes += by * size(r)
+	if r.Open() {
+		m.backlog += by * int64(len(r.Payload.Body))
+	}
+	for _, t := range r.Tasks {
+		switch {
+		case t.State == Dead:
+			m.dead += by
+		case r.Hold && t.State == Running:
+			m.held += by
+		case r.Hold && t.State == Pending:
+			m.freed += by
+		}
+	}
+}
+
+// size estimates what a record takes.
+func size(r *Record) int64 {
+	n := 512 + 128*len(r.Tasks) + 128*len(r.Aliases) + len(r.Payload.Body) + len(r.Answer.Body)
+	for k, v := range r.Payload.Attributes {
+		n += len(k) + len(v)
+	}
+	for _, h := range [...]http.Header{r.Payload.Header, r.Answer.Header} {
+		for k, vs := range h {
+			n += len(k)
+			for _, v := range vs {
+				n += len(v)
+			}
+		}
+	}
+	return int64(n)
+}
+
+// sweepBound is how many windows that ended one call looks at, so that no call pays for all.
+const sweepBound = 16
+
+// sweep forgets records whose window has ended, and returns how many windows it looked at, at most bound.
+func (m *Memory) sweep(now time.Time, bound int) int {
+	looked := 0
+	for ; looked < bound && len(m.windows) > 0 && !m.windows[0].ends.After(now); looked++ {
+		e := heap.Pop(&m.windows).(window).entry
+		e.queued = false
+		switch {
+		case m.events[e.Event] != e: // purged
+		case e.Disposable(now):
+			m.drop(e)
+		case e.Ends().After(now): // the window has moved since it was queued
+			e.queued = true
+			heap.Push(&m.windows, window{e.Ends(), e})
+		}
+	}
+	return looked
+}
+
+// window is when a record may be forgotten, unless it has moved since.
+type window struct {
+	ends  time.Time
+	entry *memoryEntry
+}
+
+type windowHeap []window
+
+func (h windowHeap) Len() int           { return len(h) }
+func (h windowHeap) Less(i, j int) bool { return h[i].ends.Before(h[j].ends) }
+func (h windowHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *windowHeap) Push(x any)        { *h = append(*h, x.(window)) }
+func (h *windowHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = window{}
+	*h = old[:len(old)-1]
+	return last
+}
+
+// bare returns the record without the body of its payload.
+func bare(r *Record) *Record {
+	c := *r
+	c.Payload.Body = nil
+	return &c
+}

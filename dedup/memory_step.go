@@ -1,0 +1,133 @@
+package dedup
+
+import (
+	"crypto/rand"
+	"time"
+)
+
+// memoryStep collects what the claims of one call change, so that later claims see earlier ones and nothing
+// is stored when there is no room for all.
+type memoryStep struct {
+	m          *Memory
+	now        time.Time
+	seq, token uint64
+
+	changes map[string]*Record // by event
+	order   []string           // the events of changes as they came
+	keys    map[[32]byte]*Record
+	aliases map[[32]byte]*Record
+
+	records int   // records that the step adds
+	bytes   int64 // and how much more there is to keep
+}
+
+func (m *Memory) newStep(now time.Time) *memoryStep {
+	return &memoryStep{
+		m: m, now: now, seq: m.seq, token: m.token,
+		changes: map[string]*Record{}, keys: map[[32]byte]*Record{}, aliases: map[[32]byte]*Record{},
+	}
+}
+
+func (s *memoryStep) claim(c Claim) Decision {
+	old := s.newest(s.keys[c.Key.Hash()], s.m.names.newest(c.Key))
+	if v := Decide(*old, c, s.now); v != New {
+		return Decision{Verdict: v, Record: bare(old).Clone()}
+	}
+	for _, alias := range c.Aliases {
+		other := s.newest(s.aliases[alias.Hash()], s.m.names.aliases[alias.Hash()])
+		if Taken(*other, c, s.now) {
+			return Decision{Verdict: Aliased, Record: bare(other).Clone(), Alias: alias}
+		}
+	}
+	if c.OnlyKnown {
+		return Decision{Verdict: New}
+	}
+	if c.Aside != nil {
+		if original, full := s.count(c.Aside); full {
+			return Decision{Verdict: Known, Record: bare(original).Clone()}
+		}
+	}
+	return s.accept(*old, c)
+}
+
+// newest returns the current state of a record: as this step changed it, else as it is stored. It is the zero
+// Record when there is none.
+func (s *memoryStep) newest(changed *Record, stored *memoryEntry) *Record {
+	switch {
+	case changed != nil:
+		return s.changes[changed.Event]
+	case stored == nil:
+		return &Record{}
+	case s.changes[stored.Event] != nil:
+		return s.changes[stored.Event]
+	}
+	return stored.Record
+}
+
+// count adds one to what is kept aside for the original, and reports whether it was full already.
+func (s *memoryStep) count(a *Aside) (original *Record, full bool) {
+	found := s.newest(s.changes[a.Of], s.m.find(a.Of, s.now))
+	if found.Event == "" {
+		return nil, false
+	}
+	counted := *found
+	counted.Asides++
+	s.change(&counted)
+	return &counted, a.Full(*found)
+}
+
+func (s *memoryStep) accept(old Record, c Claim) Decision {
+	s.token++
+	if old.Event == "" {
+		old.Generation = s.m.names.last(c.Key)
+	}
+	r := Accept(old, c, newEvent(), s.seq+1, s.token, s.now)
+	r = r.Clone() // the caller keeps its claim
+	if r.Event != old.Event {
+		s.seq++
+		s.records++
+		s.bytes += size(&r)
+	} else {
+		s.bytes += size(&r) - size(&old)
+	}
+	s.change(&r)
+	s.keys[c.Key.Hash()] = &r
+	for _, alias := range r.Aliases {
+		s.aliases[alias.Hash()] = &r
+	}
+	d := Decision{Verdict: New, Record: bare(&r).Clone()}
+	if r.Hold {
+		d.Lease = Lease{Event: r.Event, Token: s.token, Until: r.Tasks[0].Until}
+	}
+	return d
+}
+
+func (s *memoryStep) change(r *Record) {
+	if s.changes[r.Event] == nil {
+		s.order = append(s.order, r.Event)
+	}
+	s.changes[r.Event] = r
+}
+
+// apply stores the changes.
+func (s *memoryStep) apply() {
+	if len(s.order) == 0 {
+		return
+	}
+	m := s.m
+	m.seq, m.token = s.seq, s.token
+	for _, event := range s.order {
+		r := s.changes[event]
+		if m.events[event] == nil {
+			m.insert(r)
+		} else {
+			m.replace(r)
+		}
+	}
+	m.accepted += int64(s.records)
+	m.commits++
+	m.wake()
+}
+
+// newEvent returns an id that nobody can guess and that never comes again.
+func newEvent() string { return rand.Text() }

@@ -1,0 +1,242 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// maxResponse bounds the body of a response, which is stored, in bytes.
+const maxResponse = 1 << 20
+
+// askAgain is how often a duplicate asks the store about a handler that may run in another process.
+const askAgain = 200 * time.Millisecond
+
+// inFlight reports whether an Answer handler has the record and there is no answer yet.
+func inFlight(rec dedup.Record) bool { return rec.Hold && rec.Answer.Status == 0 && rec.Open() }
+
+// answer claims the event for its Answer handler and runs it, or waits for the delivery that does. When a
+// claim is released, exactly one of those who wait gets it from the store; the others wait on.
+func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
+	key := e.claim.Key.Hash()
+	watch := d.rx.flights.watch(key)
+	defer watch.leave()
+	patience := time.NewTimer(max(0, d.rx.cfg.InFlightWait))
+	defer patience.Stop()
+	for {
+		landed := watch.next()
+		decisions, err := d.rx.claim(ctx, e.claim)
+		if err != nil {
+			return nil, err
+		}
+		decision := decisions[0]
+		switch {
+		case decision.Verdict == dedup.New:
+			return d.run(ctx, e, decision)
+		case decision.Verdict != dedup.Known || !inFlight(decision.Record):
+			return d.concludeOne(ctx, e, decision)
+		}
+		select {
+		case <-landed:
+		case <-time.After(askAgain):
+		case <-patience.C:
+			return nil, fail(codeInFlight, nil)
+		case <-ctx.Done():
+			return nil, fail(codeInFlight, ctx.Err())
+		}
+	}
+}
+
+// run lets the handler run and waits for it as long as the producer does. What the producer no longer waits
+// for goes on, and its result is recorded for the next delivery: there is never a second run beside it.
+func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
+	rec := decision.Record
+	rec.Payload = e.claim.Payload // a decision comes without the body
+	h := &held{
+		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: rec, lease: decision.Lease, started: time.Now(),
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
+	done := make(chan ended, 1)
+	d.rx.door.stay()
+	go func() {
+		defer d.rx.door.leave()
+		defer cancel()
+		defer func() {
+			if v := recover(); v != nil { // a bug of ours or of the store; the handler's panics are its own
+				d.rx.log.Error("panic while answering", "endpoint", d.ep.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
+				done <- ended{err: fail(codeInternal, nil)}
+			}
+		}()
+		done <- h.finish(ctx, h.wait(ctx, cancel))
+	}()
+	select {
+	case end := <-done:
+		return end.reply, end.err
+	case <-ctx.Done():
+	}
+	// The handler's own answer counts, also when it came at the last moment.
+	select {
+	case end := <-done:
+		return end.reply, end.err
+	default:
+		return nil, fail(codeAnswerTimeout, context.Cause(ctx))
+	}
+}
+
+// held is an Answer handler at work, with the claim in its hands.
+type held struct {
+	rx      *Receiver
+	p       *producer.Producer
+	handler *Handler
+	rec     dedup.Record
+	lease   dedup.Lease
+	started time.Time
+}
+
+// ended is how it ended, for the delivery that waits.
+type ended struct {
+	reply *reply
+	err   error
+}
+
+// wait runs the handler and keeps the lease until it has returned, however long that takes. Its context ends
+// early when the lease is lost, because then another delivery may have the event, and when the receiver ends.
+func (h *held) wait(ctx context.Context, cancel context.CancelFunc) returned {
+	stop := context.AfterFunc(h.rx.ending, cancel)
+	defer stop()
+	came := h.handler.start(ctx, h.rec, h.rec.Tasks[h.lease.Task].Attempt)
+	extend := time.NewTicker(max(h.rx.cfg.Lease/3, time.Millisecond))
+	defer extend.Stop()
+	for {
+		select {
+		case r := <-came:
+			return r
+		case <-extend.C:
+			if err := h.extend(ctx); errors.Is(err, dedup.ErrLeaseLost) {
+				h.rx.log.Error("lease lost while the handler runs", "handler", h.handler.name, "event", h.rec.Event)
+				cancel()
+				extend.Stop()
+			} else if err != nil {
+				h.rx.log.Warn("lease not extended", "handler", h.handler.name, "event", h.rec.Event, "err", err)
+			}
+		}
+	}
+}
+
+func (h *held) extend(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.rx.cfg.Lease/3)
+	defer cancel()
+	return h.rx.cfg.Store.Extend(ctx, h.lease, h.rx.cfg.Lease)
+}
+
+// finish records how the handler ended, and only then says so: to the delivery that waits, and to the
+// duplicates.
+func (h *held) finish(ctx context.Context, r returned) ended {
+	defer h.rx.flights.land(h.rec.Key.Hash())
+	result, end := h.judge(ctx, r)
+	h.rx.reportAnswer(ctx, h, result, r.err)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+	defer cancel()
+	if err := h.rx.cfg.Store.Finish(ctx, h.lease, result); err != nil {
+		return ended{err: storeFailure(err)}
+	}
+	if result.Answer.Status != 0 {
+		h.rec.Answer = result.Answer
+		end.reply = storedReply(h.p, h.rec, false)
+	}
+	return end
+}
+
+// judge decides what a handler's end means. What no repetition can change is stored with its answer; anything
+// else frees the claim for the next delivery.
+func (h *held) judge(ctx context.Context, r returned) (dedup.Result, ended) {
+	release := func(code string, after time.Duration, err error) (dedup.Result, ended) {
+		return dedup.Result{Kind: dedup.ResultRelease, Reason: code, Err: err.Error()},
+			ended{err: &failure{code: code, after: after, err: err}}
+	}
+	if wait, ok := postponed(r.err); ok && !isRejected(r.err) {
+		return release(codePostponed, min(max(wait, time.Second), h.rx.cfg.PostponeMax), r.err)
+	}
+	switch {
+	case isRejected(r.err):
+		return h.refuse(codeRejected, r.err)
+	case isUndecodable(r.err):
+		return h.refuse(codeUndecodable, r.err)
+	case r.err != nil && ctx.Err() != nil:
+		return release(codeAnswerTimeout, 0, r.err)
+	case r.err != nil:
+		return release(codeAnswerFailed, 0, r.err)
+	}
+	answer, err := answerOf(h.p, r.response)
+	if err != nil {
+		return release(codeAnswerFailed, 0, err)
+	}
+	if transient(answer.Status) {
+		return dedup.Result{Kind: dedup.ResultRelease, Reason: "transient", Err: fmt.Sprintf("the handler answered %d", answer.Status)},
+			ended{reply: h.transientReply(answer)}
+	}
+	return dedup.Result{Kind: dedup.ResultDone, Answer: answer}, ended{}
+}
+
+// refuse is the terminal answer to an event that will never be handled as it is.
+func (h *held) refuse(code string, err error) (dedup.Result, ended) {
+	problem := h.rx.problemReply(h.p, fail(code, err))
+	return dedup.Result{
+		Kind: dedup.ResultDead, Reason: code, Err: err.Error(),
+		Answer: dedup.Answer{Status: problem.status, Header: problem.header, Body: problem.body},
+	}, ended{}
+}
+
+// transientReply passes a transient response on, which is not stored.
+func (h *held) transientReply(a dedup.Answer) *reply {
+	header := a.Header.Clone()
+	header.Set("Cache-Control", "no-store")
+	if header.Get("Retry-After") == "" {
+		header.Set("Retry-After", h.rx.retryAfter(0))
+	}
+	return &reply{status: a.Status, header: header, body: a.Body, code: codeAnswerFailed, event: h.rec.Event}
+}
+
+// transient reports whether a status says that the same delivery may succeed later.
+func transient(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
+}
+
+// answerOf checks a handler's response and fills in its defaults. A response that no producer could act upon
+// is an error of the handler.
+func answerOf(p *producer.Producer, r *Response) (dedup.Answer, error) {
+	if r == nil {
+		r = &Response{}
+	}
+	a := dedup.Answer{Status: r.Status, Header: repeatable(r.Header), Body: r.Body}
+	if a.Status == 0 {
+		a.Status = http.StatusOK
+		if len(r.Body) == 0 && p.Contract == producer.API {
+			a.Status = http.StatusNoContent
+		}
+	}
+	switch {
+	case a.Status < 200, a.Status >= 300 && a.Status < 400, a.Status > 599, a.Status == http.StatusMultiStatus:
+		return a, fmt.Errorf("the handler answered with status %s, which no producer may get", strconv.Itoa(a.Status))
+	case len(a.Body) > maxResponse:
+		return a, fmt.Errorf("the handler's response has %d bytes, more than %d", len(a.Body), maxResponse)
+	case bodyless(a.Status):
+		a.Body = nil
+	case len(a.Body) > 0 && a.Header.Get("Content-Type") == "":
+		a.Header.Set("Content-Type", jsonType)
+	case len(a.Body) == 0:
+		a.Header.Del("Content-Type")
+	}
+	return a, nil
+}

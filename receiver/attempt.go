@@ -1,0 +1,316 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// Reasons why a task waits or is dead, as the store keeps them.
+const (
+	reasonRejected    = "rejected"     // dead: the handler said so
+	reasonUndecodable = "undecodable"  // dead: the payload is not of the handler's type
+	reasonExhausted   = "exhausted"    // dead: the attempts are used up
+	reasonGone        = "handler_gone" // dead: no handler has the task's name any more
+	reasonPostponed   = "postponed"    // waits: the handler said so
+	reasonFailed      = "failed"       // waits: the handler returned an error
+	reasonTimeout     = "timeout"      // waits: it returned an error after its time was up
+	reasonPanicked    = "panicked"     // waits: it panicked, or ended its goroutine
+	reasonStopped     = "stopped"      // waits: the receiver stopped; the attempt does not count
+
+	// The following are only observed: the store knows nothing of them.
+	reasonLeaseLost  = "lease_lost" // the task belongs to somebody else by now
+	reasonUnrecorded = "unrecorded" // the store could not be told
+	reasonHanging    = "hanging"    // the handler goes on after its context ended
+)
+
+// maxErrText bounds the text of errors that is stored with a task, in bytes.
+const maxErrText = 1 << 10
+
+// attempt is one start of a task.
+//
+// What handlers return and panic with may quote the payload, which must not get into logs: of such errors
+// the log has the type and the store has the text.
+type attempt struct {
+	d       *dispatcher
+	work    dedup.Work
+	task    *dedup.Task
+	log     *slog.Logger
+	began   time.Time
+	extends time.Time // when the lease wants to be extended
+}
+
+func newAttempt(d *dispatcher, w dedup.Work) *attempt {
+	a := &attempt{d: d, work: w, began: time.Now()}
+	a.task = a.work.Task()
+	a.extends = a.began.Add(d.cfg.Lease / 3)
+	a.log = d.log.With("event", w.Record.Event, "endpoint", w.Record.Payload.Endpoint,
+		"handler", a.task.Handler, "attempt", a.task.Attempt)
+	return a
+}
+
+// run sees the attempt through to an outcome that the store knows of.
+func (a *attempt) run() {
+	if a.d.taking.Err() != nil {
+		a.finish(dedup.Result{Kind: dedup.ResultRelease, Reason: reasonStopped}, nil)
+		return
+	}
+	h := a.d.book.byName(a.task.Handler)
+	switch {
+	case h == nil:
+		a.finish(dead(reasonGone, "no handler has this name any more"), nil)
+	case a.failures() > a.d.cfg.Attempts:
+		// Every attempt was interrupted: whatever the event does to the process, it has done it often enough.
+		a.finish(dead(reasonExhausted, "the attempts are used up; the last error: "+a.task.Err), nil)
+	default:
+		a.call(h)
+	}
+}
+
+// failures counts this attempt and the ones before it that failed or were interrupted.
+func (a *attempt) failures() int { return a.task.Attempt - a.task.Postponed }
+
+// call runs the handler and minds the lease until it returned, even when its context ended long before:
+// there must be no second run beside one that still goes on.
+func (a *attempt) call(h *Handler) {
+	lost, cancel := context.WithCancelCause(a.d.running)
+	defer cancel(nil)
+	ctx, stop := context.WithTimeout(lost, a.d.cfg.HandlerTimeout)
+	defer stop()
+	out := h.start(ctx, a.work.Record, a.task.Attempt)
+	extend := time.NewTimer(time.Until(a.extends))
+	defer extend.Stop()
+	hangs := time.NewTimer(a.d.cfg.HandlerTimeout + hangGrace)
+	defer hangs.Stop()
+	for {
+		select {
+		case r := <-out:
+			if context.Cause(lost) == dedup.ErrLeaseLost { //nolint:errorlint // the very value given to cancel
+				a.drop(r.err)
+				return
+			}
+			a.logPanic(r.err)
+			a.finish(a.conclude(r, context.Cause(ctx)), r.err)
+			return
+		case <-extend.C:
+			if a.extend() {
+				extend.Reset(time.Until(a.extends))
+			} else {
+				cancel(dedup.ErrLeaseLost)
+			}
+		case <-hangs.C:
+			a.hangs()
+			defer a.d.hanging.Add(-1) // at most once: the timer fires once
+		case <-a.d.minding.Done():
+			return
+		}
+	}
+}
+
+// extend makes the lease last, and says when it is to be extended next: after a third of its length, sooner
+// when the store could not do it. It reports false when the lease is lost.
+func (a *attempt) extend() bool {
+	length := a.d.cfg.Lease
+	ctx, cancel := context.WithTimeout(a.d.minding, length/3)
+	defer cancel()
+	err := a.d.cfg.Store.Extend(ctx, a.work.Lease, length)
+	a.extends = time.Now().Add(length / 3)
+	if err != nil {
+		a.extends = time.Now().Add(length / 12)
+		a.log.Warn("the lease was not extended", "err", err)
+	}
+	return !errors.Is(err, dedup.ErrLeaseLost)
+}
+
+// hangs notes that the handler ignores the end of its context.
+func (a *attempt) hangs() {
+	a.log.Warn("the handler hangs: it goes on after its context ended, and keeps its worker until it returns")
+	a.d.hanging.Add(1)
+	o := a.observation(dedup.Running, reasonHanging)
+	o.Kind = "hanging"
+	a.d.observed(o)
+}
+
+// conclude says what becomes of the task, given what the handler returned and why its context ended.
+func (a *attempt) conclude(r returned, ended error) dedup.Result {
+	err := r.err
+	if err == nil {
+		err = responseError(r.response)
+	}
+	wait, wantsTime := postponed(err)
+	var crash *panicked
+	switch {
+	case err == nil:
+		return dedup.Result{Kind: dedup.ResultDone}
+	case isRejected(err):
+		return dead(reasonRejected, errText(err))
+	case isUndecodable(err):
+		return dead(reasonUndecodable, errText(err))
+	case wantsTime:
+		return a.postpone(wait, err)
+	case errors.As(err, &crash), errors.Is(err, errGoexit):
+		return a.retry(reasonPanicked, err)
+	case errors.Is(ended, errStopping):
+		return dedup.Result{Kind: dedup.ResultRelease, Reason: reasonStopped, Err: errText(err)}
+	case errors.Is(ended, context.DeadlineExceeded):
+		return a.retry(reasonTimeout, err)
+	}
+	return a.retry(reasonFailed, err)
+}
+
+func (a *attempt) postpone(wait time.Duration, err error) dedup.Result {
+	if wait <= 0 {
+		wait = a.d.cfg.BackoffBase
+	}
+	return dedup.Result{
+		Kind: dedup.ResultRetry, Postponed: true, After: min(wait, a.d.cfg.PostponeMax),
+		Reason: reasonPostponed, Err: errText(err),
+	}
+}
+
+func (a *attempt) retry(reason string, err error) dedup.Result {
+	n := a.failures()
+	if n >= a.d.cfg.Attempts {
+		return dead(reasonExhausted, errText(err))
+	}
+	after := backoff(a.d.cfg.BackoffBase, a.d.cfg.BackoffCap, n-1, a.d.random)
+	return dedup.Result{Kind: dedup.ResultRetry, After: after, Reason: reason, Err: errText(err)}
+}
+
+// finish tells the store how the attempt ended, and does not give up while the store is unavailable: it
+// extends the lease meanwhile, so that the handler need not run again for a fault of the store. It gives up
+// when the lease is lost or the dispatcher leaves, and after one more lease on errors that promise no end.
+func (a *attempt) finish(res dedup.Result, cause error) {
+	patience := time.Now().Add(a.d.cfg.Lease)
+	for n := 0; ; n++ {
+		ctx, cancel := context.WithTimeout(a.d.minding, max(a.d.cfg.Lease/3, time.Millisecond))
+		err := a.d.cfg.Store.Finish(ctx, a.work.Lease, res)
+		cancel()
+		var unavailable *dedup.ErrUnavailable
+		switch {
+		case err == nil:
+			a.report(res, cause)
+			return
+		case errors.Is(err, dedup.ErrLeaseLost):
+			a.drop(cause)
+			return
+		case errors.As(err, &unavailable):
+			patience = time.Now().Add(a.d.cfg.Lease)
+		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound), time.Now().After(patience):
+			a.giveUp(err)
+			return
+		}
+		if n == 0 {
+			a.log.Warn("the outcome is not recorded yet; trying again", "err", err)
+		}
+		if !pause(a.d.minding, min(backoff(storeRetryBase, storeRetryCap, n, a.d.random), a.d.cfg.Lease/6)) {
+			a.giveUp(err)
+			return
+		}
+		if time.Now().After(a.extends) && !a.extend() {
+			a.drop(cause)
+			return
+		}
+	}
+}
+
+// drop says that the result is not needed: somebody else has the task, or it has its outcome already. The
+// latter is so when an earlier call recorded the outcome after all, though it returned an error.
+func (a *attempt) drop(cause error) {
+	a.log.Warn("the lease was lost: the result of this attempt is dropped", "error_type", errType(cause))
+	a.d.observed(a.observation(dedup.Pending, reasonLeaseLost))
+}
+
+func (a *attempt) giveUp(err error) {
+	a.log.Error("the outcome could not be recorded: the task runs again when its lease has ended", "err", err)
+	o := a.observation(dedup.Pending, reasonUnrecorded)
+	o.Err = err
+	a.d.observed(o)
+}
+
+// report logs and observes what the store has recorded.
+func (a *attempt) report(res dedup.Result, cause error) {
+	state := dedup.Pending
+	switch res.Kind {
+	case dedup.ResultDone:
+		state = dedup.Done
+		a.log.Debug("task done", "took", time.Since(a.began))
+	case dedup.ResultDead:
+		state = dedup.Dead
+		a.log.Error("task is a dead letter", "reason", res.Reason, "error_type", errType(cause))
+	case dedup.ResultRetry:
+		a.log.Warn("task runs again", "reason", res.Reason, "after", res.After, "error_type", errType(cause))
+	case dedup.ResultRelease:
+		a.log.Info("task runs again after the next start", "reason", res.Reason)
+	}
+	o := a.observation(state, res.Reason)
+	if cause != nil {
+		o.Err = errors.New(errType(cause))
+	}
+	a.d.observed(o)
+}
+
+// observation describes the attempt without payload: of errors only what names their type may be added.
+func (a *attempt) observation(state dedup.State, reason string) Observation {
+	p := a.work.Record.Payload
+	return Observation{
+		Kind:     "attempt",
+		Endpoint: p.Endpoint, Type: p.Type, ID: a.work.Record.Key.ID, Event: a.work.Record.Event,
+		Handler: a.task.Handler, Attempt: a.task.Attempt,
+		State: state, Reason: reason, Took: time.Since(a.began),
+	}
+}
+
+func (a *attempt) logPanic(err error) {
+	var crash *panicked
+	if errors.As(err, &crash) {
+		a.log.Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)
+	}
+}
+
+func dead(reason, text string) dedup.Result {
+	return dedup.Result{Kind: dedup.ResultDead, Reason: reason, Err: bounded(text)}
+}
+
+// responseError says how a response counts when there is no producer to send it to: a reopened event of an
+// Answer handler. Statuses mean what they mean to a producer.
+func responseError(r *Response) error {
+	if r == nil {
+		return nil
+	}
+	answer, err := answerOf(&producer.Producer{}, r)
+	switch {
+	case err != nil:
+		return err
+	case transient(answer.Status):
+		return fmt.Errorf("the handler answered %d, which is transient", answer.Status)
+	case answer.Status >= 400:
+		return Reject(fmt.Errorf("the handler answered %d", answer.Status))
+	}
+	return nil
+}
+
+// errText is the text of an error as it is stored; fmt survives errors that panic when asked for it.
+func errText(err error) string { return bounded(fmt.Sprint(err)) }
+
+func bounded(text string) string {
+	if len(text) > maxErrText {
+		text = text[:maxErrText]
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// errType names the types of the errors in the chain, which hold no payload where their texts may.
+func errType(err error) string {
+	var names []string
+	for ; err != nil && len(names) < 8; err = errors.Unwrap(err) {
+		names = append(names, fmt.Sprintf("%T", err))
+	}
+	return strings.Join(names, " > ")
+}

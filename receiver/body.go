@@ -1,0 +1,143 @@
+package receiver
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// budget bounds the bytes of all bodies that nobody has verified yet, so that strangers cannot fill memory.
+type budget struct {
+	limit int64
+	used  atomic.Int64
+}
+
+// take reports whether n more bytes fit, and counts them when they do.
+func (b *budget) take(n int64) bool {
+	if b.used.Add(n) > b.limit {
+		b.used.Add(-n)
+		return false
+	}
+	return true
+}
+
+func (b *budget) give(n int64) { b.used.Add(-n) }
+
+// body reads the body of one request, once, under its limits. It is for one goroutine.
+type body struct {
+	from     io.Reader
+	limit    int64 // of the producer, in bytes
+	declared int64 // Content-Length; -1 when unknown
+	budget   *budget
+	deadline func(time.Time) error // of the connection
+	timeout  time.Duration
+
+	held int64 // what it has of the budget
+	buf  []byte
+	err  error
+	done bool
+}
+
+func newBody(w http.ResponseWriter, r *http.Request, limit int64, rx *Receiver) *body {
+	return &body{
+		from: r.Body, limit: limit, declared: r.ContentLength, budget: &rx.budget,
+		deadline: http.NewResponseController(w).SetReadDeadline, timeout: rx.cfg.BodyTimeout,
+	}
+}
+
+// firstBuffer is where buffers begin, so that what a client declares costs nothing before it is sent.
+const firstBuffer = 4 << 10
+
+// read returns the body. The first call reads it, later ones return the same bytes or the same error. A body
+// that is larger than the limit, late, cut, or beyond the budget is an error; there is never a part of one.
+func (b *body) read() ([]byte, error) {
+	if !b.done {
+		b.done = true
+		b.buf, b.err = b.readAll()
+		if b.err != nil {
+			b.buf = nil
+			b.settle()
+		}
+	}
+	return b.buf, b.err
+}
+
+func (b *body) readAll() ([]byte, error) {
+	if b.from == nil || b.from == http.NoBody || b.declared == 0 {
+		return nil, nil
+	}
+	// Writers that know no deadlines (in-process tests, some wrappers) leave the timeout to the server.
+	_ = b.deadline(time.Now().Add(b.timeout))
+	var buf []byte
+	for {
+		if len(buf) == cap(buf) {
+			var err error
+			if buf, err = b.grow(buf); err != nil {
+				return buf, err
+			}
+		}
+		n, err := b.from.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case int64(len(buf)) > b.limit:
+			return buf, fail(codeBodyTooLarge, nil)
+		case err == io.EOF:
+			_ = b.deadline(time.Time{})
+			return buf, nil
+		case err != nil:
+			return buf, bodyError(err)
+		}
+	}
+}
+
+// grow makes the buffer four times as large, but never larger than the declared length or the limit asks for,
+// and one byte to see the end or the excess.
+func (b *body) grow(buf []byte) ([]byte, error) {
+	most := b.limit
+	if b.declared >= 0 {
+		most = min(most, b.declared)
+	}
+	size := min(max(4*int64(cap(buf)), firstBuffer), max(most, int64(len(buf)))+1)
+	if !b.budget.take(size - b.held) {
+		return buf, fail(codeBusy, errBudget)
+	}
+	b.held = size
+	bigger := make([]byte, len(buf), size)
+	copy(bigger, buf)
+	return bigger, nil
+}
+
+// settle gives the budget back: the delivery was refused, or it is verified and its body belongs to the event.
+func (b *body) settle() {
+	b.budget.give(b.held)
+	b.held = 0
+}
+
+// leave ends the reading of the body. What was not read, net/http reads and drops before the connection is used
+// again: that must not take for ever either.
+func (b *body) leave() {
+	b.settle()
+	if !b.done && b.declared != 0 {
+		_ = b.deadline(time.Now().Add(b.timeout))
+	}
+}
+
+var (
+	errBudget  = errors.New("the bodies of unverified requests use up their budget")
+	errCutBody = errors.New("the body ended before its end")
+)
+
+// bodyError says what became of a body that did not arrive whole.
+func bodyError(err error) error {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fail(codeBodyTimeout, err)
+	case errors.As(err, &tooLarge):
+		return fail(codeBodyTooLarge, err)
+	}
+	return fail(codeBodyCut, errors.Join(errCutBody, err))
+}

@@ -1,0 +1,133 @@
+package receiver
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// newTestBody returns a body over r and the budget that it uses.
+func newTestBody(r io.Reader, declared, limit, most int64) (*body, *budget) {
+	b := &budget{limit: most}
+	return &body{
+		from: r, declared: declared, limit: limit, budget: b,
+		deadline: func(time.Time) error { return errors.ErrUnsupported },
+	}, b
+}
+
+func TestBodyIsReadOnceAndWhole(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, firstBuffer - 1, firstBuffer, firstBuffer + 1, 100_000, 1 << 20} {
+		for _, declared := range []int64{int64(size), -1} {
+			want := make([]byte, size)
+			for i := range want {
+				want[i] = byte(rand.N(256))
+			}
+			for name, r := range map[string]io.Reader{
+				"whole": bytes.NewReader(want), "halves": iotest.HalfReader(bytes.NewReader(want)), "late end": iotest.DataErrReader(bytes.NewReader(want)),
+			} {
+				b, budget := newTestBody(r, declared, 1<<20, 4<<20)
+				for range 2 {
+					got, err := b.read()
+					if err != nil || !bytes.Equal(got, want) {
+						t.Fatalf("%s of %d: %d bytes, %v", name, size, len(got), err)
+					}
+				}
+				if b.settle(); budget.used.Load() != 0 {
+					t.Errorf("%s of %d: %d bytes are lost", name, size, budget.used.Load())
+				}
+			}
+		}
+	}
+}
+
+func TestBodyNeverCostsMuchMoreThanWhatWasSent(t *testing.T) {
+	t.Parallel()
+	for sent := 1; sent <= 1<<20; sent *= 3 {
+		// What was sent, and then nothing: the reader looks at the budget while it waits for more.
+		var b *body
+		used := int64(-1)
+		waiting := iotest.ErrReader(errors.New("cut"))
+		look := readerFunc(func([]byte) (int, error) { used = b.budget.used.Load(); return 0, io.ErrUnexpectedEOF })
+		b, _ = newTestBody(io.MultiReader(strings.NewReader(strings.Repeat("x", sent)), look, waiting), 1<<20, 1<<20, 4<<20)
+		if _, err := b.read(); failureOf(err).code != codeBodyCut || b.buf != nil {
+			t.Fatalf("%v, %d bytes", err, len(b.buf))
+		}
+		if used < int64(sent) || used > max(firstBuffer, 4*int64(sent))+1 {
+			t.Errorf("%d bytes were sent, %d held", sent, used)
+		}
+		if left := b.budget.used.Load(); left != 0 {
+			t.Errorf("%d bytes are lost", left)
+		}
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func TestBodyThatFailsIsNamed(t *testing.T) {
+	t.Parallel()
+	for want, b := range map[string]*body{
+		codeBodyTooLarge: first(newTestBody(strings.NewReader("123456"), -1, 5, 1<<20)),
+		codeBodyTimeout:  first(newTestBody(iotest.ErrReader(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), -1, 5, 1<<20)),
+		codeBodyCut:      first(newTestBody(iotest.ErrReader(io.ErrUnexpectedEOF), -1, 5, 1<<20)),
+		codeBusy:         first(newTestBody(strings.NewReader("123456"), -1, 1<<20, 100)),
+	} {
+		for range 2 {
+			got, err := b.read()
+			if got != nil || failureOf(err).code != want {
+				t.Errorf("%q, %v, want %s", got, err, want)
+			}
+		}
+		if used := b.budget.used.Load(); used != 0 {
+			t.Errorf("%s: %d bytes are lost", want, used)
+		}
+	}
+}
+
+func first(b *body, _ *budget) *body { return b }
+
+func TestIdleConnectionsDoNotUseUpTheBudget(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), func(c *Config) { c.BodyBudget = 1 << 20 })
+	// Together they announce 32 times the budget.
+	for range 32 {
+		conn, err := net.Dial("tcp", s.srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := io.WriteString(conn, head("/webhooks/shop", "Content-Length: 1048576", "", "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, func() bool { return s.rx.budget.used.Load() == 32*firstBuffer })
+	if g := s.send(ask{id: "honest", body: strings.Repeat("x", 100_000)}); g.status != 202 {
+		t.Errorf("%+v", g)
+	}
+}
+
+func TestBudgetIsOfUnverifiedBodiesOnly(t *testing.T) {
+	t.Parallel()
+	p := apiProducer()
+	runs, release := newCounter(), make(chan struct{})
+	s := serve(t, p, func(c *Config) { c.BodyBudget = 1 << 20 }, countingAnswer(runs, release))
+	s.sendAtOnce(1, ask{id: "k1", body: strings.Repeat("x", 900_000)}, func() {
+		runs.await(t)
+		if used := s.rx.budget.used.Load(); used != 0 {
+			t.Errorf("%d bytes of a verified body count", used)
+		}
+		close(release)
+	})
+	if g := s.send(ask{id: "k2", body: strings.Repeat("x", 900_000)}); g.status != 204 {
+		t.Errorf("%+v", g)
+	}
+}

@@ -1,0 +1,185 @@
+package receiver
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// maxHandlerName bounds the names of handlers, which are stored with every task.
+const maxHandlerName = 256
+
+// book is the index of the handlers: who takes an event, and who has a name. It never changes.
+type book struct {
+	byProducer map[string][]*Handler
+	names      map[string]*Handler
+}
+
+// newBook checks the handlers and puts them in order. It returns every mistake at once. decode is what turns
+// payloads into the handlers' types.
+func newBook(hs []Handler, producers []producer.Producer, decode decodeFunc) (*book, error) {
+	known := map[string]*producer.Producer{}
+	for i := range producers {
+		known[producers[i].Name] = &producers[i]
+	}
+	b := &book{byProducer: map[string][]*Handler{}, names: map[string]*Handler{}}
+	var mistakes []error
+	for i := range hs {
+		h := hs[i]
+		if h.name == "" {
+			h.name = h.producer + "/" + h.pattern
+		}
+		errs := checkHandler(&h, known)
+		if b.names[h.name] != nil {
+			errs = append(errs, errors.New("another handler has this name: give one of them its own with Named"))
+		}
+		if len(errs) > 0 {
+			for _, err := range errs {
+				mistakes = append(mistakes, fmt.Errorf("handler %q: %w", h.name, err))
+			}
+			continue
+		}
+		h.compose(decode)
+		b.names[h.name] = &h
+		b.byProducer[h.producer] = append(b.byProducer[h.producer], &h)
+	}
+	for _, name := range sortedKeys(b.byProducer) {
+		mistakes = append(mistakes, checkTogether(b.byProducer[name])...)
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// checkHandler lists what is wrong with a handler on its own.
+func checkHandler(h *Handler, known map[string]*producer.Producer) []error {
+	var errs []error
+	add := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if h.run == nil && h.err == nil {
+		add(errors.New("an empty Handler: make one with On or Answer"))
+	}
+	add(h.err)
+	add(checkName(h.name))
+	add(checkPattern(h.pattern))
+	p := known[h.producer]
+	if p == nil {
+		add(fmt.Errorf("unknown producer %q (there are: %s)", h.producer, strings.Join(sortedKeys(known), ", ")))
+	}
+	if h.answer && p != nil && p.Split != nil {
+		add(fmt.Errorf("producer %q sends batches, which an Answer handler cannot answer one by one: use On", h.producer))
+	}
+	if h.answer && h.lane != nil {
+		add(errors.New("an Answer handler has no lane: it runs while its producer waits"))
+	}
+	for i, m := range h.with {
+		if m == nil {
+			add(fmt.Errorf("middleware %d is nil", i+1))
+		}
+	}
+	return errs
+}
+
+func checkName(name string) error {
+	if len(name) > maxHandlerName {
+		return fmt.Errorf("the name has %d bytes, more than %d", len(name), maxHandlerName)
+	}
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return errors.New("the name holds characters that cannot be printed")
+	}
+	return nil
+}
+
+// checkTogether lists what is wrong among the handlers of one producer: an Answer handler that does not have
+// its events to itself, and Otherwise handlers that are in each other's way or can never run.
+func checkTogether(hs []*Handler) []error {
+	var errs []error
+	for i, a := range hs {
+		for _, b := range hs[i+1:] {
+			if !patternsOverlap(a.pattern, b.pattern) {
+				continue
+			}
+			switch {
+			case a.other != b.other:
+				// The one that takes what is left never meets the other.
+			case a.other:
+				errs = append(errs, fmt.Errorf("handlers %q and %q: each of them takes what no other takes, and both would take %q",
+					a.name, b.name, narrower(a.pattern, b.pattern)))
+			case a.answer || b.answer:
+				errs = append(errs, fmt.Errorf("handlers %q and %q: an Answer handler takes its events alone, and both would take %q",
+					a.name, b.name, narrower(a.pattern, b.pattern)))
+			}
+		}
+		if by := shadow(a, hs); by != nil {
+			errs = append(errs, fmt.Errorf("handler %q never runs: it takes what no other takes, and %q takes all of %q",
+				a.name, by.name, a.pattern))
+		}
+	}
+	return errs
+}
+
+// shadow returns the handler that leaves nothing for an Otherwise handler, if there is one. Several prefixes
+// never cover a longer one between them, so looking at one at a time is enough.
+func shadow(other *Handler, hs []*Handler) *Handler {
+	if !other.other {
+		return nil
+	}
+	for _, h := range hs {
+		if !h.other && patternCovers(h.pattern, other.pattern) {
+			return h
+		}
+	}
+	return nil
+}
+
+// narrower returns what two overlapping patterns have in common, which is one of them.
+func narrower(a, b string) string {
+	if patternCovers(a, b) {
+		return b
+	}
+	return a
+}
+
+// pick returns who takes an event: all matching On handlers in the order of the configuration, or the one
+// Answer handler. Both are nil when nobody does.
+func (b *book) pick(producer, typ string) (on []*Handler, answer *Handler) {
+	on, answer = b.matching(producer, typ, false)
+	if answer == nil && len(on) == 0 {
+		return b.matching(producer, typ, true)
+	}
+	return on, answer
+}
+
+func (b *book) matching(producer, typ string, other bool) (on []*Handler, answer *Handler) {
+	for _, h := range b.byProducer[producer] {
+		switch {
+		case h.other != other || !h.matches(typ):
+		case h.answer:
+			return nil, h
+		default:
+			on = append(on, h)
+		}
+	}
+	return on, nil
+}
+
+// byName returns the handler of this name, or nil.
+func (b *book) byName(name string) *Handler { return b.names[name] }
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}

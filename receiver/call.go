@@ -1,0 +1,150 @@
+package receiver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"runtime"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// returned is what a handler came back with.
+type returned struct {
+	response *Response
+	err      error
+}
+
+// start runs the handler once over the record, in a goroutine of its own, which is the only way to survive
+// runtime.Goexit. It and a panic are errors: they end the attempt, not the process. Exactly one value comes
+// out of the channel, which nobody needs to receive.
+func (h *Handler) start(ctx context.Context, rec dedup.Record, attempt int) <-chan returned {
+	out := make(chan returned, 1)
+	ev := eventOf(rec, attempt)
+	go func() {
+		var r returned
+		came := false
+		defer func() {
+			if v := recover(); v != nil {
+				r = returned{err: newPanic(v)}
+			} else if !came {
+				r = returned{err: errGoexit}
+			}
+			out <- r
+		}()
+		r.response, r.err = h.next(ctx, ev)
+		probe(r.err)
+		came = true
+	}()
+	return out
+}
+
+// probe asks an error all that is asked of it later. A broken one, such as a nil pointer that became an error,
+// then panics where the handler's panics are caught.
+func probe(err error) {
+	if err == nil {
+		return
+	}
+	_ = err.Error()
+	_ = errType(err)
+	_ = isRejected(err) || isUndecodable(err)
+	_, _ = postponed(err)
+}
+
+// eventOf is the event as handlers see it, not decoded yet. Handlers of one event do not share maps.
+func eventOf(rec dedup.Record, attempt int) Event[any] {
+	p := rec.Payload
+	return Event[any]{
+		ID:         rec.Key.ID,
+		EventID:    rec.Event,
+		Producer:   p.Producer,
+		Endpoint:   p.Endpoint,
+		Principal:  rec.Key.Principal,
+		Type:       p.Type,
+		Attempt:    attempt,
+		Accepted:   rec.Accepted,
+		KeyField:   p.KeyField,
+		Header:     p.Header.Clone(),
+		Attributes: maps.Clone(p.Attributes),
+		Body:       p.Body,
+	}
+}
+
+// decodeEvent gives the event its data.
+func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
+	typed := Event[T]{
+		ID:         ev.ID,
+		EventID:    ev.EventID,
+		Producer:   ev.Producer,
+		Endpoint:   ev.Endpoint,
+		Principal:  ev.Principal,
+		Type:       ev.Type,
+		Attempt:    ev.Attempt,
+		Accepted:   ev.Accepted,
+		KeyField:   ev.KeyField,
+		Header:     ev.Header,
+		Attributes: ev.Attributes,
+		Body:       ev.Body,
+	}
+	if err := decodeInto(&typed.Data, ev, decode); err != nil {
+		return typed, &undecodable{typ: strings.TrimPrefix(fmt.Sprintf("%T", &typed.Data), "*"), err: err}
+	}
+	return typed, nil
+}
+
+func decodeInto(data any, ev Event[any], decode decodeFunc) error {
+	switch v := data.(type) {
+	case *[]byte:
+		*v = ev.Body
+	case *json.RawMessage:
+		*v = ev.Body
+	case *url.Values:
+		form, err := url.ParseQuery(string(ev.Body))
+		if err != nil {
+			return err
+		}
+		*v = form
+	default:
+		contentType, body, err := cloudEventData(ev.Header.Get("Content-Type"), ev.Body)
+		if err != nil {
+			return err
+		}
+		return decode(contentType, body, data)
+	}
+	return nil
+}
+
+// decodeJSON is the default of Config.Decode. encoding/json refuses anything after the value.
+func decodeJSON(_ string, body []byte, v any) error { return json.Unmarshal(body, v) }
+
+// errGoexit is the error of a handler that ended its goroutine.
+var errGoexit = errors.New("the handler called runtime.Goexit")
+
+// panicked is the error of a handler that panicked. Its text may hold bytes of the payload; its stack holds
+// none, since it consists of functions and lines without their arguments.
+type panicked struct {
+	value any
+	stack []string
+}
+
+func (e *panicked) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// newPanic notes where the panic came from. It must be called by the function that recovered it.
+func newPanic(v any) *panicked {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	e := &panicked{value: v}
+	for {
+		f, more := frames.Next()
+		if f.Function != "" {
+			e.stack = append(e.stack, fmt.Sprintf("%s (%s:%d)", f.Function, f.File, f.Line))
+		}
+		if !more {
+			return e
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package receiver
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// withDefaults returns the configuration with its zero fields replaced by their defaults.
+func withDefaults(c Config) Config {
+	c.URL = strings.TrimRight(c.URL, "/")
+	c.PolicyURL = cmp.Or(c.PolicyURL, c.URL+policyPath)
+	if c.Decode == nil {
+		c.Decode = decodeJSON
+	}
+	c.Attempts = cmp.Or(c.Attempts, DefaultAttempts)
+	c.BackoffBase = cmp.Or(c.BackoffBase, DefaultBackoffBase)
+	c.BackoffCap = cmp.Or(c.BackoffCap, DefaultBackoffCap)
+	c.PostponeMax = cmp.Or(c.PostponeMax, DefaultPostponeMax)
+	c.HandlerTimeout = cmp.Or(c.HandlerTimeout, DefaultHandlerTimeout)
+	c.AnswerTimeout = cmp.Or(c.AnswerTimeout, DefaultAnswerTimeout)
+	c.InFlightWait = cmp.Or(c.InFlightWait, DefaultInFlightWait)
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.Workers = cmp.Or(c.Workers, 4*runtime.NumCPU())
+	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
+	c.BodyTimeout = cmp.Or(c.BodyTimeout, DefaultBodyTimeout)
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.BodyBudget = cmp.Or(c.BodyBudget, DefaultBodyBudget)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	c.Producers = slices.Clone(c.Producers)
+	for i := range c.Producers {
+		if c.Producers[i].MaxBody == 0 {
+			c.Producers[i].MaxBody = c.MaxBody
+		}
+		c.Producers[i] = c.Producers[i].WithDefaults()
+	}
+	return c
+}
+
+// check returns the index of the handlers, or every mistake in the configuration at once.
+func check(c Config) (*book, error) {
+	var mistakes []error
+	if c.Store == nil {
+		mistakes = append(mistakes, errors.New("store: none is set; dedup.NewMemory is one for trying out"))
+	}
+	if len(c.Producers) == 0 {
+		mistakes = append(mistakes, errors.New("producers: at least one is required"))
+	}
+	mistakes = append(mistakes, checkAddresses(c)...)
+	mistakes = append(mistakes, checkNumbers(c)...)
+	seen := map[string]bool{}
+	for i := range c.Producers {
+		p := &c.Producers[i]
+		mistakes = append(mistakes, p.Check()...)
+		for _, err := range checkProducer(c, p) {
+			if err != nil {
+				mistakes = append(mistakes, fmt.Errorf("producer %q: %w", p.Name, err))
+			}
+		}
+		if seen[p.Name] {
+			mistakes = append(mistakes, fmt.Errorf("producer %q: the name is used twice", p.Name))
+		}
+		seen[p.Name] = true
+	}
+	b, err := newBook(c.Handlers, c.Producers, c.Decode)
+	if err := errors.Join(append(mistakes, err)...); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// checkProducer lists what a producer lacks in this receiver.
+func checkProducer(c Config, p *producer.Producer) []error {
+	var errs []error
+	if p.SignsURL && p.URL == "" && c.URL == "" {
+		errs = append(errs, errors.New("its signatures cover the URL: set Config.URL to the public base, such as https://hooks.example"))
+	}
+	if p.Nonce == producer.NonceUnique && p.Split != nil {
+		errs = append(errs, errors.New("a nonce is of one event, not of a batch"))
+	}
+	if scheme, ok := p.Scheme.(interface{ Check() error }); ok {
+		errs = append(errs, scheme.Check())
+	}
+	if p.MaxBody > c.BodyBudget {
+		errs = append(errs, fmt.Errorf("bodies of %d bytes never fit the budget of %d", p.MaxBody, c.BodyBudget))
+	}
+	return errs
+}
+
+func checkAddresses(c Config) []error {
+	var errs []error
+	if c.URL != "" {
+		u, err := url.Parse(c.URL)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.ContainsAny(c.URL, "?#") {
+			errs = append(errs, errors.New("url: not an absolute base such as https://hooks.example"))
+		}
+	}
+	if u, err := url.Parse(c.PolicyURL); err != nil || u.Fragment != "" || strings.ContainsAny(c.PolicyURL, "<>\" ") {
+		errs = append(errs, errors.New("policy url: not a URL without a fragment"))
+	}
+	for _, host := range c.Hosts {
+		if host == "" || strings.ContainsAny(host, "/ @") {
+			errs = append(errs, fmt.Errorf("hosts: %q is no host", host))
+		}
+	}
+	for _, prefix := range c.TrustedProxies {
+		if !prefix.IsValid() {
+			errs = append(errs, errors.New("trusted proxies: an address range is not valid"))
+		}
+	}
+	return errs
+}
+
+// checkNumbers refuses what is negative, except for InFlightWait, where that means not to wait.
+func checkNumbers(c Config) []error {
+	var errs []error
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"attempts", int64(c.Attempts)}, {"backoff base", int64(c.BackoffBase)}, {"backoff cap", int64(c.BackoffCap)},
+		{"postpone max", int64(c.PostponeMax)}, {"handler timeout", int64(c.HandlerTimeout)},
+		{"answer timeout", int64(c.AnswerTimeout)}, {"lease", int64(c.Lease)}, {"workers", int64(c.Workers)},
+		{"retry after", int64(c.RetryAfter)}, {"body timeout", int64(c.BodyTimeout)}, {"max body", c.MaxBody},
+		{"body budget", c.BodyBudget},
+	} {
+		if n.value < 0 {
+			errs = append(errs, fmt.Errorf("%s: a negative value means nothing", n.name))
+		}
+	}
+	return errs
+}

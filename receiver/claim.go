@@ -1,0 +1,285 @@
+package receiver
+
+import (
+	"context"
+	"encoding/hex"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// maxReplayed is how many repetitions of signed bytes under other identifiers are kept for one event.
+const maxReplayed = 16
+
+// maxHeader bounds the header fields that are kept of a delivery, in bytes.
+const maxHeader = 64 << 10
+
+// claimTime bounds one durable step, so that a store which stalls is answered 503 before producers give up.
+const claimTime = 30 * time.Second
+
+// noteNoHandler marks events that nobody takes.
+const noteNoHandler = "no handler"
+
+// entry is one item of a delivery, ready to be claimed.
+type entry struct {
+	claim  dedup.Claim
+	answer *Handler // the handler that answers it; nil for On handlers and for nobody
+}
+
+func claimsOf(entries []entry) []dedup.Claim {
+	claims := make([]dedup.Claim, len(entries))
+	for i := range entries {
+		claims[i] = entries[i].claim
+	}
+	return claims
+}
+
+// claim takes one durable step. A producer that hangs up does not cancel it: its outcome would be unknown.
+func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+	defer cancel()
+	decisions, err := rx.cfg.Store.Claim(ctx, claims...)
+	if err != nil {
+		return nil, storeFailure(err)
+	}
+	return decisions, nil
+}
+
+// entries turns the items of the delivery into claims.
+func (d *delivery) entries() []entry {
+	entries := make([]entry, len(d.items))
+	base := dedup.Payload{
+		Producer: d.ep.p.Name,
+		Endpoint: d.ep.p.Name,
+		Method:   d.r.Method,
+		Target:   d.at.redacted(d.ep.p.SecretQuery),
+		Header:   keptHeader(d.r.Header, d.ep.secretHeaders),
+	}
+	if raw, ok := d.ep.p.Key.(producer.RawExtractor); ok && d.ep.p.Split == nil {
+		base.KeyField = raw.Raw(d.Delivery)
+	}
+	key := dedup.Key{Principal: d.Identity.Principal, Endpoint: d.scope()}
+	if key.Principal == "" {
+		key.Principal = d.ep.p.Name
+	}
+	for i, it := range d.items {
+		entries[i] = d.entry(it, key, base)
+	}
+	return entries
+}
+
+func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload) entry {
+	p := &d.ep.p
+	key.ID = it.ID
+	payload.Type, payload.Body, payload.Attributes = it.Type, it.Body, it.Attributes
+	if d.Identity.KeyID != "" {
+		payload.Attributes = maps.Clone(it.Attributes)
+		if payload.Attributes == nil {
+			payload.Attributes = map[string]string{}
+		}
+		payload.Attributes["keyid"] = d.Identity.KeyID
+	}
+	e := entry{claim: dedup.Claim{
+		Key:         key,
+		Aliases:     d.aliases(key),
+		Fingerprint: p.Fingerprint(d.Delivery, it),
+		Payload:     payload,
+		Window:      p.Window,
+		DropBody:    p.DropBody,
+	}}
+	d.assign(&e, it)
+	return e
+}
+
+// assign gives the entry to its handlers. It is they who decide between an answer now and one later.
+func (d *delivery) assign(e *entry, it producer.Item) {
+	on, answer := d.rx.book.pick(d.ep.p.Name, it.Type)
+	if answer != nil {
+		e.answer = answer
+		e.claim.Tasks = []dedup.NewTask{{Handler: answer.name}}
+		e.claim.Hold, e.claim.Lease = true, d.rx.cfg.Lease
+		return
+	}
+	e.claim.Answer = acceptance(&d.ep.p)
+	for _, h := range on {
+		e.claim.Tasks = append(e.claim.Tasks, dedup.NewTask{Handler: h.name, Lane: d.lane(h, it)})
+	}
+	if len(on) == 0 {
+		e.claim.Note = noteNoHandler
+	}
+}
+
+// lane is the lane of a handler's task. An item whose lane cannot be read is in none: it was accepted, and
+// order is no reason to lose it.
+func (d *delivery) lane(h *Handler, it producer.Item) string {
+	lane, err := h.laneOf(d.Delivery, it)
+	if err != nil {
+		d.rx.log.Warn("an event has no usable lane", "endpoint", d.ep.p.Name, "handler", h.name, "id", it.ID)
+		return ""
+	}
+	return lane
+}
+
+// scope is what identifiers are unique in: the endpoint, and what else of the URL the signature binds, octet
+// for octet. A stranger can change neither.
+func (d *delivery) scope() string {
+	p, at := &d.ep.p, d.at
+	scope := p.Name
+	if !p.QueryScope {
+		return scope
+	}
+	whole := d.Identity.Covers("@target-uri")
+	if (whole || d.Identity.Covers("@path")) && d.ep.whole == nil && at.path != webhooksPath+p.Name {
+		scope += at.path
+	}
+	if whole || d.Identity.Covers("@query") {
+		if query := at.without(p.ScopeIgnores); query != "" {
+			scope += "?" + query
+		}
+	}
+	return scope
+}
+
+// aliases are the other names of an event: its nonce, where nonces are unique, and the signed bytes, where
+// they do not bind the identifier, so that a captured delivery under another identifier is recognised.
+func (d *delivery) aliases(key dedup.Key) []dedup.Key {
+	p := &d.ep.p
+	if p.Split != nil {
+		return nil
+	}
+	var out []dedup.Key
+	if p.Nonce == producer.NonceUnique {
+		out = append(out, dedup.Key{Principal: key.Principal, Endpoint: p.Name, Space: dedup.SpaceNonce, ID: d.Identity.Nonce})
+	}
+	if p.SameSigned != producer.SameSignedOff && d.Identity.Signed != nil && !d.bindsKey() {
+		out = append(out, dedup.Key{
+			Principal: key.Principal, Endpoint: p.Name, Space: dedup.SpaceSigned, ID: hex.EncodeToString(d.Identity.Signed),
+		})
+	}
+	return out
+}
+
+// bindsKey reports whether the signature certainly binds whatever the identifier is read from.
+func (d *delivery) bindsKey() bool {
+	key := d.ep.p.Key
+	if key == nil {
+		return d.Identity.Covers("@body")
+	}
+	for _, field := range key.Consumes() {
+		if !d.Identity.Covers(field) {
+			return false
+		}
+	}
+	if strings.Contains(key.String(), "query:") && !d.Identity.Covers("@query") && !d.Identity.Covers("@target-uri") {
+		return false
+	}
+	return d.Identity.Covers("@body") || d.Identity.Covers("content-digest")
+}
+
+// conclude turns decisions into the answer.
+func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []dedup.Decision) (*reply, error) {
+	if len(decisions) == 1 {
+		return d.concludeOne(ctx, entries[0], decisions[0])
+	}
+	known := 0
+	var asides []dedup.Claim
+	for i, decision := range decisions {
+		switch {
+		case decision.Verdict == dedup.Known && inFlight(decision.Record):
+			return nil, fail(codeInFlight, nil)
+		case decision.Verdict == dedup.Known:
+			known++
+		case decision.Verdict == dedup.Conflict:
+			asides = append(asides, d.aside(entries[i], "conflict", decision.Record.Event, 0))
+		}
+	}
+	if _, err := d.rx.claim(ctx, asides...); err != nil {
+		return nil, err
+	}
+	answer := batchReply(&d.ep.p, len(entries))
+	if known > 0 && known == len(decisions) {
+		answer.code = codeRepeated
+		answer.header.Set(replayedField, "true")
+	}
+	return answer, nil
+}
+
+func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
+	p := &d.ep.p
+	switch decision.Verdict {
+	case dedup.New:
+		return storedReply(p, decision.Record, false), nil
+	case dedup.Known:
+		if inFlight(decision.Record) {
+			return nil, fail(codeInFlight, nil)
+		}
+		return storedReply(p, decision.Record, true), nil
+	case dedup.Conflict:
+		if p.Contract == producer.API {
+			return nil, fail(codeKeyReused, nil)
+		}
+		return d.keepAside(ctx, d.aside(e, "conflict", decision.Record.Event, 0))
+	case dedup.Aliased:
+		switch {
+		case decision.Alias.Space == dedup.SpaceNonce:
+			return nil, &verify.Error{Code: verify.NonceReused, KeyID: d.Identity.KeyID}
+		case p.SameSigned == producer.SameSignedAside:
+			return d.keepAside(ctx, d.aside(e, "replayed", decision.Record.Event, maxReplayed))
+		}
+		return nil, fail(codeReplayed, nil)
+	}
+	return nil, fail(codeInternal, nil)
+}
+
+// aside is the claim that keeps a delivery without running it, once for each identifier and payload.
+func (d *delivery) aside(e entry, reason, of string, most int) dedup.Claim {
+	c := e.claim
+	c.Key.Space = dedup.SpaceAside + hex.EncodeToString(c.Fingerprint[:])
+	c.Aliases, c.Hold, c.Lease = nil, false, 0
+	c.Answer = acceptance(&d.ep.p)
+	c.Aside = &dedup.Aside{Reason: reason, Of: of, Max: most}
+	return c
+}
+
+func (d *delivery) keepAside(ctx context.Context, c dedup.Claim) (*reply, error) {
+	decisions, err := d.rx.claim(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	answer := asideReply(&d.ep.p)
+	if decisions[0].Verdict == dedup.New {
+		answer.event = decisions[0].Record.Event
+	}
+	return answer, nil
+}
+
+// keptHeader returns the fields that are kept with an event: none that holds a credential, and not more than
+// maxHeader bytes.
+func keptHeader(h http.Header, secret []string) http.Header {
+	kept := make(http.Header, len(h))
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if slices.ContainsFunc(secret, func(s string) bool { return strings.EqualFold(s, name) }) {
+			continue
+		}
+		for _, value := range h[name] {
+			size += len(name) + len(value)
+		}
+		if size > maxHeader {
+			break
+		}
+		kept[name] = slices.Clone(h[name])
+	}
+	return kept
+}
+
+func joined(list []string) string { return strings.Join(list, ", ") }

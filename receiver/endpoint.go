@@ -1,0 +1,95 @@
+package receiver
+
+import (
+	"errors"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// endpoint receives the deliveries of one producer.
+type endpoint struct {
+	rx    *Receiver
+	p     producer.Producer // with its defaults
+	allow string            // the Allow field
+	// base is the public scheme and authority, and the prefix that a proxy took off; empty where nobody told.
+	base string
+	// whole is the public URL of the endpoint where the producer has one of its own; only the query is then
+	// taken from requests.
+	whole *url.URL
+	// secretHeaders are the fields that are never kept.
+	secretHeaders []string
+}
+
+func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
+	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL}
+	methods := slices.Clone(p.Methods)
+	if p.Challenge != nil {
+		methods = append(methods, p.ChallengeMethods...)
+	}
+	slices.Sort(methods)
+	ep.allow = strings.Join(slices.Compact(methods), ", ")
+	if u, err := url.Parse(p.URL); err == nil && p.URL != "" {
+		ep.whole = u
+	}
+	ep.secretHeaders = append([]string{"Authorization", "Proxy-Authorization", "Cookie"}, p.SecretHeaders...)
+	return ep
+}
+
+// publicURL is the URL as the producer called it: the public base and the request target as it arrived. What
+// the connection or a stranger's header says counts only where no base is configured, and a scheme that signs
+// the URL never works without one.
+func (ep *endpoint) publicURL(r *http.Request, at target) (*url.URL, error) {
+	if ep.whole != nil {
+		u := *ep.whole
+		u.RawQuery = strings.TrimPrefix(at.query, "?")
+		u.ForceQuery = at.query == "?"
+		return &u, nil
+	}
+	base := ep.base
+	if base == "" {
+		base = clientScheme(r, ep.rx.cfg.TrustedProxies) + "://" + r.Host
+	}
+	return at.withBase(base)
+}
+
+// hostKnown reports whether the Host of a request is one of ours. A configured host without a port stands for
+// every port.
+func (rx *Receiver) hostKnown(host string) bool {
+	if len(rx.cfg.Hosts) == 0 {
+		return true
+	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	for _, known := range rx.cfg.Hosts {
+		if strings.EqualFold(known, host) || strings.EqualFold(strings.Trim(known, "[]"), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// takes reports whether the endpoint takes deliveries of this media type.
+func (ep *endpoint) takes(contentType string) bool {
+	if len(ep.p.MediaTypes) == 0 {
+		return true
+	}
+	got, _, err := mime.ParseMediaType(contentType)
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return false
+	}
+	for _, want := range ep.p.MediaTypes {
+		group, any := strings.CutSuffix(strings.ToLower(want), "/*")
+		if strings.EqualFold(want, got) || any && (group == "*" || strings.HasPrefix(got, group+"/")) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,335 @@
+package receiver
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// testScheme believes what the request says about its own signature: "Sig: good", or the code of a refusal.
+// It binds the body, and the fields in covered.
+type testScheme struct {
+	covered  []string
+	bodyLast bool // never reads the body, as bearer tokens do
+}
+
+func (s testScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
+	sig := r.Header.Get("Sig")
+	if sig == "panic" {
+		panic("secret-payload in a panic")
+	}
+	if sig != "good" {
+		if sig == "" {
+			sig = string(verify.SignatureMissing)
+		}
+		return verify.Identity{}, &verify.Error{Code: verify.Code(sig), KeyID: "k", Component: r.Header.Get("Component"), Err: errors.New("private-cause")}
+	}
+	id := verify.Identity{KeyID: "k1", Principal: r.Header.Get("Principal"), Nonce: r.Header.Get("Nonce")}
+	if at, err := strconv.ParseInt(r.Header.Get("Signed-At"), 10, 64); err == nil {
+		id.SignedAt = time.Unix(at, 0)
+	}
+	if s.bodyLast {
+		return id, nil
+	}
+	b, err := body()
+	if err != nil {
+		return verify.Identity{}, err
+	}
+	sum := sha256.Sum256(b)
+	id.Signed, id.Covered = sum[:], append([]string{"@body"}, s.covered...)
+	return id, nil
+}
+
+func (testScheme) AcceptSignature() string { return `sig=("@method" "content-digest");created;keyid` }
+
+// apiProducer is a producer of one's own, webhookProducer one with the manners of a vendor that always sends
+// its identifier.
+func apiProducer() producer.Producer {
+	return producer.Producer{
+		Name: "shop", Scheme: testScheme{covered: []string{"idempotency-key", "@target-uri"}}, Key: producer.IdempotencyKey{},
+		KeyRequired: true, Type: producer.Header("Type"), QueryScope: true, SignsURL: true,
+	}
+}
+
+func webhookProducer() producer.Producer {
+	return producer.Producer{
+		Name: "shop", Scheme: testScheme{}, Key: producer.Header("Delivery-Id"), Type: producer.Header("Type"),
+		KeyRequired: true, Contract: producer.Webhook, StaleKnown: true,
+	}
+}
+
+// contracts runs a test in both columns of the table of answers.
+func contracts(t *testing.T, f func(t *testing.T, p producer.Producer)) {
+	t.Helper()
+	for name, p := range map[string]producer.Producer{"api": apiProducer(), "webhook": webhookProducer()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, p)
+		})
+	}
+}
+
+// site is a receiver over HTTP.
+type site struct {
+	t     *testing.T
+	rx    *Receiver
+	srv   *httptest.Server
+	store *dedup.Memory
+	log   *syncBuffer
+	seen  *observations
+	p     producer.Producer
+}
+
+type observations struct {
+	mu  sync.Mutex
+	all []Observation
+}
+
+func (o *observations) add(_ context.Context, ob Observation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, ob)
+}
+
+func (o *observations) codes(kind string) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var codes []string
+	for _, ob := range o.all {
+		if ob.Kind == kind {
+			codes = append(codes, ob.Code)
+		}
+	}
+	return codes
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// serve opens a receiver with one producer; change may adjust its configuration.
+func serve(t *testing.T, p producer.Producer, change func(*Config), handlers ...Handler) *site {
+	t.Helper()
+	s := &site{t: t, store: dedup.NewMemory(dedup.MemoryOptions{}), log: &syncBuffer{}, seen: &observations{}, p: p}
+	c := Config{
+		Store: s.store, Producers: []producer.Producer{p}, Handlers: handlers, URL: "https://hooks.example",
+		Logger:  slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Observe: s.seen.add, InFlightWait: 5 * time.Second, Workers: 2,
+	}
+	if change != nil {
+		change(&c)
+	}
+	rx, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.rx = rx
+	s.srv = httptest.NewServer(rx.Handler())
+	t.Cleanup(func() {
+		s.srv.Close()
+		if err := rx.Close(); err != nil {
+			t.Error("close:", err)
+		}
+		if err := s.store.Close(); err != nil {
+			t.Error("store:", err)
+		}
+	})
+	return s
+}
+
+// ask describes a delivery; with changes what a test is about.
+type ask struct {
+	method, path, id, typ, body string
+	header                      http.Header
+	host                        string
+	chunked                     bool
+}
+
+func (s *site) request(a ask) *http.Request {
+	s.t.Helper()
+	if a.method == "" {
+		a.method = http.MethodPost
+	}
+	if a.path == "" {
+		a.path = "/webhooks/" + s.p.Name
+	}
+	var body io.Reader = strings.NewReader(a.body)
+	if a.chunked {
+		body = struct{ io.Reader }{body}
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), a.method, s.srv.URL+a.path, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if a.host != "" {
+		r.Host = a.host
+	}
+	r.Header.Set("Sig", "good")
+	r.Header.Set("Signed-At", strconv.FormatInt(time.Now().Unix(), 10))
+	r.Header.Set("Content-Type", "application/json")
+	if a.typ != "" {
+		r.Header.Set("Type", a.typ)
+	}
+	if a.id != "" {
+		r.Header.Set("Idempotency-Key", a.id)
+		r.Header.Set("Delivery-Id", a.id)
+	}
+	for name, values := range a.header {
+		if values == nil {
+			r.Header.Del(name)
+			continue
+		}
+		r.Header[name] = values
+	}
+	return r
+}
+
+// got is what came back.
+type got struct {
+	status int
+	header http.Header
+	body   string
+	close  bool
+}
+
+func (g got) replayed() bool { return g.header.Get("Idempotency-Replayed") == "true" }
+
+func (g got) code() string {
+	var p struct{ Code string }
+	_ = json.Unmarshal([]byte(g.body), &p) // no problem has no code
+	return p.Code
+}
+
+var client = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func (s *site) send(a ask) got {
+	s.t.Helper()
+	g, err := s.try(a)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return g
+}
+
+func (s *site) try(a ask) (got, error) {
+	resp, err := client.Do(s.request(a))
+	if err != nil {
+		return got{}, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return got{}, err
+	}
+	return got{resp.StatusCode, resp.Header, string(body), resp.Close}, nil
+}
+
+// records lists what the store holds, newest first.
+func (s *site) records() []dedup.Record {
+	s.t.Helper()
+	var out []dedup.Record
+	for rec, err := range s.store.List(s.t.Context(), dedup.Filter{Body: true}) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		out = append(out, rec)
+	}
+	return out
+}
+
+// wantProblem checks everything that problems have in common.
+func wantProblem(t *testing.T, g got, status int, code string) {
+	t.Helper()
+	var p struct {
+		Type, Title, Code, Detail string
+		Status                    int
+	}
+	if g.header.Get("Content-Type") != "application/problem+json" || json.Unmarshal([]byte(g.body), &p) != nil {
+		t.Fatalf("no problem: %d %v %q", g.status, g.header, g.body)
+	}
+	if g.status != status || p.Code != code || p.Status != g.status {
+		t.Fatalf("got %d %q (status in the body %d), want %d %q", g.status, p.Code, p.Status, status, code)
+	}
+	if p.Type != "https://hooks.example/policy#"+code || p.Title == "" || p.Detail == "" {
+		t.Errorf("type %q, title %q, detail %q", p.Type, p.Title, p.Detail)
+	}
+	if link := g.header.Get("Link"); link != `<https://hooks.example/policy>; rel="describedby"` {
+		t.Errorf("link %q", link)
+	}
+	if g.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("cache control %q", g.header.Get("Cache-Control"))
+	}
+	if g.replayed() {
+		t.Error("a problem that is not stored is marked as replayed")
+	}
+	if strings.Contains(g.body, "private-cause") {
+		t.Error("the private cause is in the answer")
+	}
+	after := g.header.Get("Retry-After")
+	if n, err := strconv.Atoi(after); (status == 503 || status == 409 || status == 429) && (err != nil || n < 1) {
+		t.Errorf("retry-after %q", after)
+	}
+}
+
+// counter counts the runs of a handler.
+type counter struct {
+	mu sync.Mutex
+	n  int
+	ch chan struct{}
+}
+
+func newCounter() *counter { return &counter{ch: make(chan struct{}, 1000)} }
+
+func (c *counter) add() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	c.ch <- struct{}{}
+	return c.n
+}
+
+func (c *counter) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// await waits until the handler has begun once more.
+func (c *counter) await(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.ch:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the handler did not run")
+	}
+}

@@ -1,0 +1,286 @@
+package receiver
+
+import (
+	"context"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// delivery is one request on its way through the pipeline.
+type delivery struct {
+	*producer.Delivery
+	rx   *Receiver
+	ep   *endpoint
+	r    *http.Request // as it arrived; the request of Delivery has the public URL and no body
+	at   target
+	body *body
+	// stale is why an authentic delivery is too old to be accepted, though not too old to be a repetition.
+	stale error
+	// unnamed is why its items could not be had; a handshake does without them.
+	unnamed error
+	items   []producer.Item
+	// id and typ are of the only item, for the log.
+	id, typ string
+}
+
+// ServeHTTP answers one delivery.
+func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	started := time.Now()
+	d := &delivery{
+		Delivery: &producer.Delivery{}, rx: ep.rx, ep: ep, r: r, body: newBody(w, r, ep.p.MaxBody, ep.rx),
+	}
+	var answer *reply
+	if ep.rx.door.enter() {
+		defer ep.rx.door.leave() // after the answer is sent
+		answer = d.receiveSafely()
+	} else {
+		answer = ep.rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
+	}
+	d.body.leave()
+	// Where both lengths were sent, net/http hides one of them: the connection must not be used again
+	// (RFC 9112 section 6.1).
+	if r.ProtoMajor == 1 && slices.Contains(r.TransferEncoding, "chunked") {
+		w.Header().Set("Connection", "close")
+	}
+	answer.send(w)
+	ep.rx.report(r.Context(), d, answer, time.Since(started))
+}
+
+// receiveSafely turns errors into problems, and a panic of ours into one as well.
+func (d *delivery) receiveSafely() (answer *reply) {
+	defer func() {
+		if v := recover(); v != nil {
+			if v == http.ErrAbortHandler {
+				panic(v)
+			}
+			// The stack holds no payload; the value might.
+			d.rx.log.Error("panic while receiving", "endpoint", d.ep.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
+			answer = d.rx.problemReply(&d.ep.p, fail(codeInternal, nil))
+		}
+	}()
+	answer, err := d.receive(d.r.Context())
+	if err != nil {
+		return d.rx.problemReply(&d.ep.p, err)
+	}
+	return answer
+}
+
+// receive is the path of a delivery. The order matters for safety: nothing that is not authenticated touches
+// the store, and identifiers and nonces are recorded only after the signature and the digest hold.
+func (d *delivery) receive(ctx context.Context) (*reply, error) {
+	// 1. Is this a request for this endpoint, as far as its head tells?
+	if err := d.admit(); err != nil {
+		return nil, err
+	}
+	// 2. Which URL did the producer call?
+	if err := d.locate(); err != nil {
+		return nil, err
+	}
+	// 3. Unsigned handshakes, answered only where they are configured.
+	if answer, err := d.challenge(); answer != nil || err != nil {
+		return answer, err
+	}
+	// 4. Who signed it? The body is read when the scheme asks for it, under its limits.
+	if err := d.authenticate(); err != nil {
+		return nil, err
+	}
+	// 5. Which events are in it? A handshake has no need of an identifier.
+	if err := d.name(); err != nil {
+		return nil, err
+	}
+	// 6. Is it fresh? What is stale can only be a repetition.
+	if err := d.judgeTime(); err != nil {
+		return nil, err
+	}
+	if d.stale != nil {
+		return d.repeatOnly(ctx)
+	}
+	// 7. Signed handshakes.
+	if answer, err := d.handshake(ctx); answer != nil || err != nil {
+		return answer, err
+	}
+	// 8. Is it new? All items are claimed in one durable step, and
+	// 9. the decisions become the answer; an Answer handler runs in between. Workers run the other handlers.
+	if d.unnamed != nil {
+		return nil, d.unnamed
+	}
+	entries := d.entries()
+	if len(entries) == 1 && entries[0].answer != nil {
+		return d.answer(ctx, entries[0])
+	}
+	decisions, err := d.rx.claim(ctx, claimsOf(entries)...)
+	if err != nil {
+		return nil, err
+	}
+	return d.conclude(ctx, entries, decisions)
+}
+
+// admit judges the head of the request.
+func (d *delivery) admit() error {
+	p, r := &d.ep.p, d.r
+	if !d.rx.hostKnown(r.Host) {
+		return fail(codeHostUnknown, nil)
+	}
+	if len(p.AllowedIPs) > 0 && !within(clientAddr(r, d.rx.cfg.TrustedProxies), p.AllowedIPs) {
+		return fail(codeAddressRefused, nil)
+	}
+	if !slices.Contains(p.Methods, r.Method) {
+		if p.Challenge != nil && slices.Contains(p.ChallengeMethods, r.Method) {
+			return nil // the rest is about deliveries
+		}
+		return d.methodRefused()
+	}
+	if d.early() && !p.EarlyData {
+		return fail(codeEarlyData, nil)
+	}
+	if !d.ep.takes(r.Header.Get("Content-Type")) {
+		f := fail(codeMediaType, nil)
+		f.header = http.Header{"Accept-Post": {joined(p.MediaTypes)}, "Accept": {joined(p.MediaTypes)}}
+		return f
+	}
+	if r.ContentLength > p.MaxBody {
+		return fail(codeBodyTooLarge, nil)
+	}
+	return nil
+}
+
+func (d *delivery) methodRefused() error {
+	f := fail(codeMethod, nil)
+	f.header = http.Header{"Allow": {d.ep.allow}}
+	return f
+}
+
+// early reports whether a proxy marked the request as TLS early data. Several or other values than "1" count
+// as "1" (RFC 8470 section 5.1).
+func (d *delivery) early() bool { return len(d.r.Header.Values("Early-Data")) > 0 }
+
+// locate gives the request the URL that the producer called.
+func (d *delivery) locate() error {
+	at, ok := parseTarget(requestTarget(d.r))
+	if !ok {
+		return fail(codeTargetRefused, nil)
+	}
+	u, err := d.ep.publicURL(d.r, at)
+	if err != nil {
+		return fail(codeTargetRefused, err)
+	}
+	d.at = at
+	d.Request = d.r.WithContext(d.r.Context())
+	d.Request.URL, d.Request.Body = u, http.NoBody
+	return nil
+}
+
+// challenge answers unsigned handshakes.
+func (d *delivery) challenge() (*reply, error) {
+	p := &d.ep.p
+	if p.Challenge != nil && slices.Contains(p.ChallengeMethods, d.r.Method) {
+		want, err := p.Challenge(d.Request)
+		if err != nil {
+			return nil, err
+		}
+		if want != nil {
+			return handshakeReply(want), nil
+		}
+	}
+	if !slices.Contains(p.Methods, d.r.Method) {
+		return nil, d.methodRefused()
+	}
+	return nil, nil
+}
+
+// authenticate verifies the delivery and reads its body.
+func (d *delivery) authenticate() error {
+	var err error
+	if d.ep.p.Scheme != nil {
+		d.Identity, err = d.ep.p.Scheme.Verify(d.Request, d.body.read)
+	}
+	if d.body.err != nil {
+		return d.body.err // whatever the scheme made of it
+	}
+	if err != nil {
+		return err
+	}
+	d.Body, err = d.body.read()
+	d.body.settle()
+	return err
+}
+
+// name finds the events of the delivery. Senders of webhooks drop events on a 400, so that an identifier which
+// cannot be used is replaced by a digest of the body where the vendor does not always send one.
+func (d *delivery) name() error {
+	p := &d.ep.p
+	items, err := p.Items(d.Delivery)
+	if err != nil && p.Contract == producer.Webhook && !p.KeyRequired && p.Split == nil {
+		anonymous := *p
+		anonymous.Key = nil
+		items, err = anonymous.Items(d.Delivery)
+	}
+	if err != nil && p.Handshake == nil {
+		return err
+	}
+	d.items, d.unnamed = items, err
+	if len(items) == 1 {
+		d.id, d.typ = items[0].ID, items[0].Type
+	}
+	return nil
+}
+
+// judgeTime refuses what is not fresh. Senders of some presets resend the same bytes hours later and give up
+// on a 401: what they send may still be a repetition of an event that we have. Early data never may: it could
+// have been captured (RFC 8470 section 3).
+func (d *delivery) judgeTime() error {
+	p := &d.ep.p
+	err := p.Tolerance.Check(d.Identity, d.rx.cfg.Clock())
+	if verify.CodeOf(err) == verify.TimestampTooOld && p.StaleKnown && !d.early() && d.unnamed == nil {
+		d.stale = err
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if d.early() && d.Identity.SignedAt.IsZero() {
+		return fail(codeEarlyData, nil)
+	}
+	if p.Nonce != producer.NonceOff && d.Identity.Nonce == "" {
+		return &verify.Error{Code: verify.InsufficientCoverage, KeyID: d.Identity.KeyID, Component: "nonce"}
+	}
+	return nil
+}
+
+// repeatOnly answers a stale delivery with the stored answer, when every item of it is known with the same
+// payload and has an answer. Otherwise it is refused, and nothing is stored.
+func (d *delivery) repeatOnly(ctx context.Context) (*reply, error) {
+	entries := d.entries()
+	claims := claimsOf(entries)
+	for i := range claims {
+		claims[i].OnlyKnown, claims[i].Hold, claims[i].Aliases = true, false, nil
+	}
+	decisions, err := d.rx.claim(ctx, claims...)
+	if err != nil {
+		return nil, err
+	}
+	for _, decision := range decisions {
+		if decision.Verdict != dedup.Known || inFlight(decision.Record) {
+			return nil, d.stale
+		}
+	}
+	return d.conclude(ctx, entries, decisions)
+}
+
+// handshake answers signed handshakes.
+func (d *delivery) handshake(ctx context.Context) (*reply, error) {
+	if d.ep.p.Handshake == nil {
+		return nil, nil
+	}
+	want, err := d.ep.p.Handshake(ctx, d.Delivery)
+	if err != nil || want == nil {
+		return nil, err
+	}
+	return handshakeReply(want), nil
+}

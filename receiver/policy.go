@@ -1,0 +1,213 @@
+package receiver
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+//go:embed policy.html
+var policyHTML string
+
+// policy is the page that says what this receiver expects and answers. Both drafts want it published
+// (draft-ietf-httpapi-idempotency-key-header section 2.5.2, draft-mayankpanke-event-delivery-semantics
+// section 9.2), and RFC 9421 section 1.4 wants the profile of its signatures. It is rendered once.
+type policy struct {
+	html, json []byte
+}
+
+// policyDoc is the policy as data: what the page shows and what ?format=json gives.
+type policyDoc struct {
+	Accepted  []policyRule     `json:"accepted"`
+	Endpoints []policyEndpoint `json:"endpoints"`
+	Problems  []policyProblem  `json:"problems"`
+}
+
+// policyRule is a situation that is no failure, and what is answered.
+type policyRule struct {
+	Situation string `json:"situation"`
+	API       string `json:"api"`
+	Webhook   string `json:"webhook"`
+}
+
+// policyEndpoint says what one endpoint expects.
+type policyEndpoint struct {
+	Name      string   `json:"name"`
+	URL       string   `json:"url"`
+	Contract  string   `json:"contract"`
+	Methods   []string `json:"methods"`
+	Types     []string `json:"media_types,omitempty"`
+	Key       string   `json:"key"`
+	Required  bool     `json:"key_required"`
+	Scope     string   `json:"scope"`
+	Window    string   `json:"window"`
+	Compared  string   `json:"fingerprint"`
+	MaxBody   int64    `json:"max_body"`
+	Signature string   `json:"signature,omitempty"`
+	Coverage  string   `json:"accept_signature,omitempty"`
+	Fresh     string   `json:"freshness"`
+	Nonce     string   `json:"nonce"`
+	Success   int      `json:"success_status"`
+	InFlight  int      `json:"in_flight_status"`
+	Early     string   `json:"early_data"`
+	Docs      string   `json:"docs,omitempty"`
+}
+
+// policyProblem is a row of the table of failures, for readers.
+type policyProblem struct {
+	Code      string `json:"code"`
+	Type      string `json:"type"`
+	Status    int    `json:"status"`
+	Title     string `json:"title"`
+	Detail    string `json:"detail"`
+	Retryable bool   `json:"retryable"`
+}
+
+func newPolicy(rx *Receiver) (*policy, error) {
+	doc := policyDoc{Accepted: acceptedRules}
+	for _, p := range rx.cfg.Producers {
+		doc.Endpoints = append(doc.Endpoints, endpointPolicy(rx, p))
+	}
+	for _, row := range problems {
+		doc.Problems = append(doc.Problems, policyProblem{
+			Code: row.Code, Type: rx.policyURL + "#" + row.Code, Status: row.Status, Title: row.Title,
+			Detail: row.Detail, Retryable: row.Again || transient(row.Status) || row.Status == http.StatusMisdirectedRequest,
+		})
+	}
+	asJSON, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	page, err := template.New("policy").Parse(policyHTML)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	var html bytes.Buffer
+	if err := page.Execute(&html, doc); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	return &policy{html: html.Bytes(), json: append(asJSON, '\n')}, nil
+}
+
+// acceptedRules are the rows of the table of answers that are no failures.
+var acceptedRules = []policyRule{
+	{"a new event, kept before it is answered", "the endpoint's success status", "the endpoint's success status"},
+	{"a known event that is done or given up", "the stored answer, with Idempotency-Replayed: true", "the stored answer, with Idempotency-Replayed: true"},
+	{"a known event that waits for its handler", "the same success status, with Idempotency-Replayed: true", "the same success status, with Idempotency-Replayed: true"},
+	{"a known event that is being answered right now", "a short wait for its answer, then the in-flight status and Retry-After; send it again, also after a 409", "a short wait for its answer, then the in-flight status and Retry-After"},
+	{"a known key with another payload", "422; what was accepted first stays as it is", "the success status; the delivery is kept aside for a person and not processed"},
+	{"a batch with an item whose key is known with another payload", "the item is kept aside, the others are kept, one success status", "the item is kept aside, the others are kept, one success status"},
+	{"the same signed bytes under another identifier", "401, unless the endpoint says otherwise", "the success status; the delivery is kept aside, at most 16 times, and not processed"},
+	{"a payload that is not understood", "the success status where processing comes later, else 422", "the success status where processing comes later, else 422"},
+}
+
+func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
+	e := policyEndpoint{
+		Name: p.Name, URL: p.URL, Contract: "api", Methods: p.Methods, Types: p.MediaTypes, Required: p.KeyRequired,
+		Window: spell(p.Window), MaxBody: p.MaxBody, Success: p.Accepted.Status, InFlight: p.InFlight,
+		Fresh: fmt.Sprintf("a signed time is accepted up to %s back and %s ahead", spell(p.Tolerance.Past), spell(p.Tolerance.Future)),
+		Nonce: "not looked at", Early: "refused (425)", Docs: p.Docs,
+		Compared: "the payload as received, with the CloudEvents attributes in the header",
+	}
+	if e.URL == "" {
+		e.URL = rx.cfg.URL + webhooksPath + p.Name
+	}
+	if p.Contract == producer.Webhook {
+		e.Contract = "webhook"
+		e.Compared = "what the vendor does not change from attempt to attempt"
+	}
+	e.Key = keyPolicy(&p)
+	e.Scope = "the authenticated principal and this endpoint"
+	if p.QueryScope {
+		e.Scope += ", with the signed path and query"
+		if len(p.ScopeIgnores) > 0 {
+			e.Scope += " less the parameters " + joined(p.ScopeIgnores)
+		}
+	}
+	if s, ok := p.Scheme.(interface{ AcceptSignature() string }); ok {
+		e.Coverage = s.AcceptSignature()
+	}
+	if s, ok := p.Scheme.(fmt.Stringer); ok {
+		e.Signature = s.String()
+	}
+	switch p.Nonce {
+	case producer.NonceRequired:
+		e.Nonce = "required"
+	case producer.NonceUnique:
+		e.Nonce = "required, and refused with another event"
+	}
+	if p.EarlyData {
+		e.Early = "accepted with a signed, fresh time"
+	}
+	return e
+}
+
+func keyPolicy(p *producer.Producer) string {
+	if p.Split != nil {
+		return "each item of a batch has its own"
+	}
+	words := p.Key.String() + ", 1 to 1,024 characters"
+	if strings.HasPrefix(p.Key.String(), "idempotency-key") {
+		words += ", a structured-field String (RFC 9651); bare values are the same key where the endpoint is not strict"
+	}
+	if p.KeyFormat != nil {
+		words += ", of the form agreed"
+	}
+	if !p.KeyRequired {
+		words += "; without one, a digest of the body"
+	}
+	return words
+}
+
+// spell writes durations as people do.
+func spell(d time.Duration) string {
+	switch {
+	case d == verify.NoLimit:
+		return "any time"
+	case d >= 48*time.Hour && d%(24*time.Hour) == 0:
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	case d >= time.Hour && d%time.Hour == 0:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	case d >= time.Minute && d%time.Minute == 0:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	}
+	return d.String()
+}
+
+// ServeHTTP serves the page, or its data with ?format=json or an Accept field that prefers JSON to HTML.
+func (p *policy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer := &reply{status: http.StatusOK, body: p.html, header: http.Header{
+		"Content-Type":            {"text/html; charset=utf-8"},
+		"Cache-Control":           {"no-cache"},
+		"Content-Security-Policy": {"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"},
+		"Vary":                    {"Accept"},
+	}}
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		answer.status, answer.body = http.StatusMethodNotAllowed, []byte("GET or HEAD\n")
+		answer.header.Set("Allow", "GET, HEAD")
+		answer.header.Set("Content-Type", "text/plain; charset=utf-8")
+	case wantsJSON(r):
+		answer.body = p.json
+		answer.header.Set("Content-Type", jsonType)
+	}
+	answer.send(w)
+}
+
+func wantsJSON(r *http.Request) bool {
+	if format := r.URL.Query().Get("format"); format != "" {
+		return format == "json"
+	}
+	accept := r.Header.Get("Accept")
+	at := strings.Index(accept, jsonType)
+	html := strings.Index(accept, "text/html")
+	return at >= 0 && (html < 0 || at < html)
+}

@@ -1,0 +1,132 @@
+package receiver
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+func (s *site) policy(query string, header http.Header) (string, http.Header) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.srv.URL+"/policy"+query, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header = header
+	resp, err := client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 {
+		s.t.Fatal(resp.StatusCode, err)
+	}
+	return string(body), resp.Header
+}
+
+func TestEveryProblemTypeIsAnAnchorOfThePolicy(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), nil)
+	page, _ := s.policy("", nil)
+	for _, a := range []ask{
+		{}, {path: "/x"}, {method: "GET"}, {id: "k1", header: http.Header{"Sig": {"key_unknown"}}}, {header: http.Header{"Sig": nil}},
+	} {
+		var p struct{ Type string }
+		if err := json.Unmarshal([]byte(s.send(a).body), &p); err != nil {
+			t.Fatal(err)
+		}
+		anchor, ok := strings.CutPrefix(p.Type, "https://hooks.example/policy#")
+		if !ok || !strings.Contains(page, `id="`+anchor+`"`) {
+			t.Errorf("%q does not resolve", p.Type)
+		}
+	}
+	// The table as a whole: every row is an anchor, once, and every code there is has a row.
+	for _, row := range problems {
+		if n := strings.Count(page, `id="`+row.Code+`"`); n != 1 {
+			t.Errorf("%s: %d anchors", row.Code, n)
+		}
+	}
+	for _, code := range verifyCodes() {
+		if row := rowOf(code); row.Code == codeInternal || row.Status < 400 {
+			t.Errorf("%s has no row", code)
+		}
+	}
+}
+
+// verifyCodes lists the closed set of package verify.
+func verifyCodes() []string {
+	var codes []string
+	for _, c := range []verify.Code{
+		verify.SignatureMissing, verify.SignatureMalformed, verify.SignatureMismatch, verify.AlgorithmNotAllowed,
+		verify.AlgorithmMismatch, verify.VersionUnsupported, verify.InsufficientCoverage, verify.ComponentUnsupported,
+		verify.AmbiguousField, verify.DigestMissing, verify.DigestMismatch, verify.BodyHashMismatch, verify.TimestampMissing,
+		verify.TimestampMalformed, verify.TimestampTooOld, verify.TimestampTooNew, verify.NonceReused, verify.KeyUnknown,
+		verify.KeysUnavailable, verify.IDMissing, verify.CredentialsMissing, verify.CredentialsMismatch, verify.TokenMissing,
+		verify.TokenMalformed, verify.TokenExpired, verify.TokenNotYetValid, verify.AudienceMismatch, verify.IssuerMismatch,
+		verify.SubjectMismatch, verify.CertURLUntrusted, verify.CertUntrusted, verify.CertExpired, verify.TopicUnexpected,
+		verify.ChallengeUnexpected, verify.EventMalformed, verify.MediaTypeUnsupported,
+	} {
+		codes = append(codes, string(c))
+	}
+	return codes
+}
+
+func TestPolicySaysWhatTheConfigurationDoes(t *testing.T) {
+	t.Parallel()
+	p := apiProducer()
+	p.Window, p.MaxBody, p.Tolerance.Past = 72*time.Hour, 4242, 10*time.Minute
+	p.Nonce, p.SecretQuery = producer.NonceUnique, []string{"token"}
+	s := serve(t, p, nil)
+	page, header := s.policy("", nil)
+	if !strings.HasPrefix(header.Get("Content-Type"), "text/html") || header.Get("Content-Security-Policy") == "" {
+		t.Errorf("%v", header)
+	}
+	for _, want := range []string{
+		"3 days", "4242 bytes", "up to 10 min back and 1 min ahead", "1 to 1,024 characters", "less the parameters token",
+		"https://hooks.example/webhooks/shop", "Idempotency-Replayed: true", "refused with another event", "stored and",
+		"&#34;@method&#34;", "success is 202, in flight is 409",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if odd := regexp.MustCompile(`(?i)<script|https?://[a-z]+\.(com|net|org)/[a-z]+\.(js|css)`).FindString(page); odd != "" {
+		t.Errorf("the page loads or runs %q", odd)
+	}
+	for _, way := range []struct {
+		query  string
+		accept string
+	}{{"?format=json", ""}, {"", "application/json"}, {"", "application/json, text/html;q=0.5"}} {
+		data, header := s.policy(way.query, http.Header{"Accept": {way.accept}})
+		var doc policyDoc
+		if err := json.Unmarshal([]byte(data), &doc); err != nil || header.Get("Content-Type") != "application/json" {
+			t.Fatal(err, header)
+		}
+		if len(doc.Endpoints) != 1 || doc.Endpoints[0].Window != "3 days" || !doc.Endpoints[0].Required || len(doc.Problems) != len(problems) {
+			t.Errorf("%+v", doc)
+		}
+	}
+	if page, _ := s.policy("", http.Header{"Accept": {"text/html, application/json"}}); !strings.HasPrefix(page, "<!DOCTYPE html>") {
+		t.Error("a browser gets JSON")
+	}
+	if g := s.send(ask{method: "POST", path: "/policy"}); g.status != 405 || g.header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("%+v", g)
+	}
+}
+
+func TestTransientStatusesAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
+	for _, row := range problems {
+		if row.Again != (row.Status == 503 || row.Status == 409) {
+			t.Errorf("%s: %d and again %v", row.Code, row.Status, row.Again)
+		}
+	}
+}

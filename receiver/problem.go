@@ -1,0 +1,266 @@
+package receiver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// The codes of the receiver's own failures; those of verification are in package verify.
+const (
+	codeNotFound       = "not_found"
+	codeHostUnknown    = "host_unknown"
+	codeAddressRefused = "address_refused"
+	codeMethod         = "method_not_allowed"
+	codeTargetRefused  = "target_malformed"
+	codeEarlyData      = "early_data"
+	codeMediaType      = string(verify.MediaTypeUnsupported)
+	codeBodyTooLarge   = "body_too_large"
+	codeBatchTooLarge  = "batch_too_large"
+	codeBodyTimeout    = "body_timeout"
+	codeBodyCut        = "body_incomplete"
+	codeBusy           = "busy"
+	codeKeyReused      = "idempotency_key_reused"
+	codeReplayed       = "signature_reused"
+	codeInFlight       = "in_flight"
+	codeRejected       = "rejected"
+	codeUndecodable    = "undecodable"
+	codeAnswerFailed   = "answer_failed"
+	codeAnswerTimeout  = "answer_timeout"
+	codePostponed      = "answer_postponed"
+	codeStore          = "store_unavailable"
+	codeShuttingDown   = "shutting_down"
+	codeInternal       = "internal_error"
+
+	// Two codes have another name outside: nobody learns by asking which keys exist, and the identifier is
+	// called what the draft calls it.
+	codeSignatureInvalid = "signature_invalid"
+	codeKeyMissing       = "idempotency_key_missing"
+)
+
+// problem is one row of the table of failures: what outsiders are told, and with which status. The policy
+// page prints the rows; Code is the anchor.
+type problem struct {
+	Code   string
+	Status int
+	Title  string
+	Detail string
+	// Again marks transient failures: the same delivery may succeed later. They carry Retry-After.
+	Again bool
+	// Closes marks failures after which the connection is of no more use.
+	Closes bool
+	// Names adds the component at fault to the detail, where that helps an honest sender.
+	Names bool
+}
+
+// problems is the table from failures to answers. Only the status of in_flight depends on the producer. What
+// is not an error to senders of webhooks (another payload under a known key, signed bytes that come again) is
+// not here: conclude decides it.
+//
+// A retryable status is for what a retry can cure, a terminal one only for what it cannot: senders drop events
+// on a wrong 4xx.
+var problems = []problem{
+	{Code: codeNotFound, Status: 404, Title: "No such endpoint", Detail: "Nothing receives deliveries at this path. Paths are compared octet for octet."},
+	{Code: codeHostUnknown, Status: 421, Title: "Not a host of this receiver", Detail: "The Host of the request is none that this receiver answers for."},
+	{Code: codeAddressRefused, Status: 403, Title: "Address not allowed", Detail: "Deliveries to this endpoint are accepted from agreed addresses only."},
+	{Code: codeMethod, Status: 405, Title: "Method not allowed", Detail: "The Allow field lists the methods of this endpoint."},
+	{Code: codeTargetRefused, Status: 400, Title: "Malformed request target", Detail: "The request target has no path, or is not a URL."},
+	{Code: codeEarlyData, Status: 425, Title: "Too early", Detail: "The request came as TLS early data, which can be replayed. Send it again after the handshake."},
+	{Code: codeMediaType, Status: 415, Title: "Unsupported media type", Detail: "The Accept-Post field lists the media types of this endpoint."},
+	{Code: codeBodyTooLarge, Status: 413, Title: "Body too large", Detail: "The body is larger than the limit in the policy.", Closes: true},
+	{Code: codeBatchTooLarge, Status: 413, Title: "Batch too large", Detail: "The batch cannot be kept in one step. Send smaller batches."},
+	{Code: codeBodyTimeout, Status: 408, Title: "Body not complete in time", Detail: "The body did not arrive in time. Nothing was kept.", Closes: true},
+	{Code: codeBodyCut, Status: 400, Title: "Body incomplete", Detail: "The body ended early or is not framed correctly. Nothing was kept.", Closes: true},
+	{Code: codeBusy, Status: 503, Title: "Busy", Detail: "Too many deliveries are arriving at once.", Again: true, Closes: true},
+
+	{Code: codeSignatureInvalid, Status: 401, Title: "Signature not valid", Detail: "The signature was not made over this request with a key of this producer."},
+	{Code: string(verify.SignatureMissing), Status: 401, Title: "Signature missing", Detail: "Deliveries to this endpoint are signed; this one is not."},
+	{Code: string(verify.SignatureMalformed), Status: 400, Title: "Signature malformed", Detail: "The signature fields do not parse."},
+	{Code: string(verify.AlgorithmNotAllowed), Status: 401, Title: "Algorithm not allowed", Detail: "The signature names an algorithm that this endpoint does not accept."},
+	{Code: string(verify.VersionUnsupported), Status: 401, Title: "Signature version not supported", Detail: "None of the signatures is of a version that this endpoint accepts."},
+	{Code: string(verify.InsufficientCoverage), Status: 401, Title: "Signature covers too little", Detail: "The signature leaves out what must be signed.", Names: true},
+	{Code: string(verify.ComponentUnsupported), Status: 400, Title: "Component not supported", Detail: "The signature covers a component that this endpoint does not accept.", Names: true},
+	{Code: string(verify.AmbiguousField), Status: 400, Title: "Ambiguous request", Detail: "Something that must occur once occurs more often.", Names: true},
+	{Code: string(verify.DigestMissing), Status: 401, Title: "Content-Digest missing", Detail: "The body needs a Content-Digest of an accepted algorithm (sha-256 or sha-512), and the signature must cover it."},
+	{Code: string(verify.DigestMismatch), Status: 401, Title: "Content-Digest does not match", Detail: "The body is not the one that Content-Digest describes."},
+	{Code: string(verify.BodyHashMismatch), Status: 401, Title: "Body hash does not match", Detail: "The body is not the one that the signed hash describes."},
+	{Code: string(verify.TimestampMissing), Status: 401, Title: "Signed time missing", Detail: "The signature needs the time at which it was made."},
+	{Code: string(verify.TimestampMalformed), Status: 400, Title: "Signed time malformed", Detail: "The signed time is no time."},
+	{Code: string(verify.TimestampTooOld), Status: 401, Title: "Signature too old", Detail: "The delivery was signed too long ago. Sign it afresh."},
+	{Code: string(verify.TimestampTooNew), Status: 401, Title: "Signature from the future", Detail: "The delivery was signed too far ahead of our clock."},
+	{Code: string(verify.NonceReused), Status: 401, Title: "Nonce used before", Detail: "The nonce came with another event."},
+	{Code: codeReplayed, Status: 401, Title: "Signature used before", Detail: "The same signed bytes came under another identifier."},
+	{Code: string(verify.KeysUnavailable), Status: 503, Title: "Keys not available", Detail: "The keys of the producer cannot be had at the moment.", Again: true},
+	{Code: string(verify.CredentialsMissing), Status: 401, Title: "Credentials missing", Detail: "Deliveries to this endpoint carry credentials; this one does not."},
+	{Code: string(verify.CredentialsMismatch), Status: 401, Title: "Credentials not valid", Detail: "The credentials are not those of this endpoint."},
+	{Code: string(verify.TokenMissing), Status: 401, Title: "Token missing", Detail: "Deliveries to this endpoint carry a token; this one does not."},
+	{Code: string(verify.TokenMalformed), Status: 401, Title: "Token malformed", Detail: "The token is not of the expected form."},
+	{Code: string(verify.TokenExpired), Status: 401, Title: "Expired", Detail: "The signature or token has ended."},
+	{Code: string(verify.TokenNotYetValid), Status: 401, Title: "Not valid yet", Detail: "The time of the token has not come."},
+	{Code: string(verify.AudienceMismatch), Status: 401, Title: "Token for somebody else", Detail: "The token's audience is not this endpoint."},
+	{Code: string(verify.IssuerMismatch), Status: 401, Title: "Token from somebody else", Detail: "The token's issuer is not this endpoint's."},
+	{Code: string(verify.SubjectMismatch), Status: 401, Title: "Token about somebody else", Detail: "The token's subject is not this endpoint's."},
+	{Code: string(verify.CertURLUntrusted), Status: 401, Title: "Certificate address not trusted", Detail: "The certificate's address is not the vendor's."},
+	{Code: string(verify.CertUntrusted), Status: 401, Title: "Certificate not trusted", Detail: "The certificate has no chain to a trusted root."},
+	{Code: string(verify.CertExpired), Status: 401, Title: "Certificate outside its dates", Detail: "The certificate has expired or is not valid yet."},
+	{Code: string(verify.TopicUnexpected), Status: 403, Title: "Topic not expected", Detail: "The topic is not on the list of this endpoint."},
+	{Code: string(verify.ChallengeUnexpected), Status: 403, Title: "Challenge not expected", Detail: "Nobody asked for this subscription."},
+
+	{Code: codeKeyMissing, Status: 400, Title: "Idempotency key missing", Detail: "Deliveries to this endpoint name their event; the policy says how.", Names: true},
+	{Code: string(verify.EventMalformed), Status: 400, Title: "Event malformed", Detail: "The delivery verified, but it is not the event that it should be.", Names: true},
+	{Code: codeKeyReused, Status: 422, Title: "Idempotency key used for another payload", Detail: "The key came before with another payload. What was accepted then stays as it is."},
+	{Code: codeInFlight, Status: 409, Title: "Delivery in progress", Detail: "The first delivery of this event is still being answered. Retry later for its answer.", Again: true},
+	{Code: codeRejected, Status: 422, Title: "Event rejected", Detail: "The event was understood and will not be processed."},
+	{Code: codeUndecodable, Status: 422, Title: "Payload not understood", Detail: "The payload is not of the form that this endpoint processes."},
+	{Code: codeAnswerFailed, Status: 503, Title: "Not processed", Detail: "The event could not be processed now. It can be sent again.", Again: true},
+	{Code: codeAnswerTimeout, Status: 503, Title: "Not processed in time", Detail: "Processing goes on. Send the event again for its result.", Again: true},
+	{Code: codePostponed, Status: 503, Title: "Not processed yet", Detail: "The event cannot be processed before Retry-After.", Again: true},
+	{Code: codeStore, Status: 503, Title: "Not kept", Detail: "Events cannot be kept at the moment.", Again: true},
+	{Code: codeShuttingDown, Status: 503, Title: "Shutting down", Detail: "The receiver is restarting.", Again: true, Closes: true},
+	{Code: codeInternal, Status: 500, Title: "Internal error", Detail: "The receiver has a fault. Nothing is known about the event."},
+}
+
+// outside maps codes to what outsiders see of them. That an algorithm is not the key's would tell that the key
+// exists.
+func outside(code string) string {
+	switch verify.Code(code) {
+	case verify.KeyUnknown, verify.SignatureMismatch, verify.AlgorithmMismatch:
+		return codeSignatureInvalid
+	case verify.IDMissing:
+		return codeKeyMissing
+	}
+	return code
+}
+
+// rowOf returns the row of a code. A code without a row would be our mistake, and is told as one.
+func rowOf(code string) problem {
+	code = outside(code)
+	for _, row := range problems {
+		if row.Code == code {
+			return row
+		}
+	}
+	return rowOf(codeInternal)
+}
+
+// failure is an error that knows its row.
+type failure struct {
+	code   string
+	err    error         // the private cause
+	after  time.Duration // lower bound of Retry-After; zero leaves it to the configuration
+	header http.Header   // fields that this failure adds
+}
+
+func (f *failure) Error() string {
+	if f.err == nil {
+		return f.code
+	}
+	return f.code + ": " + f.err.Error()
+}
+
+func (f *failure) Unwrap() error { return f.err }
+
+func fail(code string, err error) *failure { return &failure{code: code, err: err} }
+
+// failureOf finds the row of any error. What nobody foresaw is our bug.
+func failureOf(err error) *failure {
+	var own *failure
+	var refusal *verify.Error
+	var unavailable *dedup.ErrUnavailable
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &refusal):
+		return &failure{code: string(refusal.Code), err: err, after: refusal.RetryAfter}
+	case errors.As(err, &unavailable):
+		return &failure{code: codeStore, err: err, after: unavailable.RetryAfter}
+	case errors.Is(err, dedup.ErrTooLarge):
+		return fail(codeBatchTooLarge, err)
+	}
+	return fail(codeInternal, err)
+}
+
+// storeFailure is the row of an error of the store. An unknown one says that nothing is known about the event:
+// 503, and the retry finds the truth.
+func storeFailure(err error) *failure {
+	if errors.Is(err, dedup.ErrLeaseLost) { // another delivery has the event by now
+		return fail(codeInFlight, err)
+	}
+	if f := failureOf(err); f.code != codeInternal || errors.Is(err, dedup.ErrInvalid) {
+		return f
+	}
+	return fail(codeStore, err)
+}
+
+// problemReply is the answer to a delivery that failed.
+func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
+	f := failureOf(err)
+	row := rowOf(f.code)
+	status := row.Status
+	if row.Code == codeInFlight {
+		status = p.InFlight
+	}
+	header := http.Header{
+		"Content-Type":  {"application/problem+json"},
+		"Cache-Control": {"no-store"},
+		"Link":          {fmt.Sprintf(`<%s>; rel="describedby"`, rx.policyURL)},
+	}
+	maps.Copy(header, f.header)
+	if row.Code == string(verify.DigestMissing) {
+		header.Set("Want-Content-Digest", "sha-256=10, sha-512=3") // RFC 9530 section 4
+	}
+	if row.Again {
+		header.Set("Retry-After", rx.retryAfter(f.after))
+	}
+	if row.Closes {
+		header.Set("Connection", "close")
+	}
+	if status == http.StatusUnauthorized {
+		header.Set("WWW-Authenticate", p.Authenticate)
+		if s, ok := p.Scheme.(interface{ AcceptSignature() string }); ok && s.AcceptSignature() != "" {
+			header.Set("Accept-Signature", s.AcceptSignature())
+		}
+	}
+	return &reply{status: status, header: header, body: rx.problemBody(row, status, err), code: f.code, err: err}
+}
+
+// problemBody is the problem details object (RFC 9457 section 3). Nothing in it comes from the private cause.
+func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
+	detail := row.Detail
+	var refusal *verify.Error
+	if row.Names && errors.As(err, &refusal) && refusal.Component != "" {
+		detail += fmt.Sprintf(" It is about %q.", refusal.Component)
+	}
+	body, err := json.Marshal(struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Code   string `json:"code"`
+		Detail string `json:"detail"`
+	}{rx.policyURL + "#" + row.Code, row.Title, status, row.Code, strings.ToValidUTF8(detail, "?")})
+	if err != nil {
+		return nil // strings and a number always marshal
+	}
+	return append(body, '\n')
+}
+
+// retryAfter is delay-seconds (RFC 9110 section 10.2.3), at least 1 and jittered, so that senders which were
+// turned away together do not come back together: the configured time give or take half, or up to half more
+// than a lower bound.
+func (rx *Receiver) retryAfter(least time.Duration) string {
+	d := rx.cfg.RetryAfter/2 + rand.N(rx.cfg.RetryAfter+1)
+	if least > 0 {
+		d = least + rand.N(least/2+1)
+	}
+	return strconv.FormatInt(max(1, int64((d+time.Second-1)/time.Second)), 10)
+}

@@ -1,0 +1,71 @@
+package receiver
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Reject returns an error that ends a task at once as a dead letter, without further attempts: the event will
+// never be handled as it is. From an Answer handler it is the response 422, which is stored. It works wrapped
+// in other errors. err says why, and may be nil.
+func Reject(err error) error { return &rejection{err: err} }
+
+// Postpone returns an error that runs the task again after d, at most [Config.PostponeMax]; it does not count as
+// a failed attempt. A d of zero or less is [Config.BackoffBase], so that no task runs in a circle without a
+// pause. err says why, and may be nil. It works wrapped in other errors; together with [Reject], that one wins.
+//
+// From an Answer handler it is a transient answer: 503 with d as its Retry-After.
+func Postpone(d time.Duration, err error) error { return &postponement{wait: d, err: err} }
+
+// rejection is the error of Reject.
+type rejection struct{ err error }
+
+func (e *rejection) Error() string { return because("rejected", e.err) }
+func (e *rejection) Unwrap() error { return e.err }
+
+// postponement is the error of Postpone.
+type postponement struct {
+	wait time.Duration
+	err  error
+}
+
+func (e *postponement) Error() string { return because(fmt.Sprintf("postponed for %v", e.wait), e.err) }
+func (e *postponement) Unwrap() error { return e.err }
+
+// undecodable is the error of a payload that is not of the handler's type. No repetition cures it.
+type undecodable struct {
+	typ string // the handler's type
+	err error
+}
+
+func (e *undecodable) Error() string { return because("payload is no "+e.typ, e.err) }
+func (e *undecodable) Unwrap() error { return e.err }
+
+func because(what string, err error) string {
+	if err == nil {
+		return what
+	}
+	return what + ": " + err.Error()
+}
+
+// isRejected reports whether err holds a Reject.
+func isRejected(err error) bool {
+	var e *rejection
+	return errors.As(err, &e)
+}
+
+// isUndecodable reports whether err says that the payload is not of the handler's type.
+func isUndecodable(err error) bool {
+	var e *undecodable
+	return errors.As(err, &e)
+}
+
+// postponed returns for how long err postpones the task; false when it does not.
+func postponed(err error) (time.Duration, bool) {
+	var e *postponement
+	if !errors.As(err, &e) {
+		return 0, false
+	}
+	return e.wait, true
+}

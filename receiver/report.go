@@ -1,0 +1,112 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// report tells the log and the observer how a delivery was answered. The code is the precise one, which
+// outsiders may not see; no payload, credential or signature is in it.
+func (rx *Receiver) report(ctx context.Context, d *delivery, a *reply, took time.Duration) {
+	name := d.ep.p.Name
+	level := levelOf(a)
+	if rx.log.Enabled(ctx, level) {
+		attrs := []slog.Attr{
+			slog.String("endpoint", name), slog.Int("status", a.status), slog.String("code", a.code),
+			slog.Duration("took", took),
+		}
+		if a.event != "" {
+			attrs = append(attrs, slog.String("event", a.event))
+		}
+		if why := private(a.err); why != "" {
+			attrs = append(attrs, slog.String("why", why))
+		}
+		rx.log.LogAttrs(ctx, level, "delivery", attrs...)
+	}
+	if rx.cfg.Observe != nil {
+		rx.cfg.Observe(ctx, Observation{
+			Kind: "delivery", Endpoint: name, Type: d.typ, ID: d.id, Event: a.event,
+			Status: a.status, Code: a.code, Took: took, Err: a.err,
+		})
+	}
+}
+
+func levelOf(a *reply) slog.Level {
+	switch {
+	case a.code == codeInternal:
+		return slog.LevelError
+	case a.status >= 500:
+		return slog.LevelWarn
+	case a.status >= 400:
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}
+
+// refuseUnknown answers requests for paths that are nobody's.
+func (rx *Receiver) refuseUnknown(w http.ResponseWriter, r *http.Request) {
+	answer := rx.problemReply(&producer.Producer{}, fail(codeNotFound, nil))
+	answer.send(w)
+	if rx.cfg.Observe != nil {
+		rx.cfg.Observe(r.Context(), Observation{Kind: "delivery", Status: answer.status, Code: answer.code})
+	}
+}
+
+// private is what the log says about a cause. The text of a handler's error may quote the payload, so it is
+// kept with the event and not in the log.
+func private(err error) string {
+	var f *failure
+	if err == nil {
+		return ""
+	}
+	if errors.As(err, &f) {
+		switch f.code {
+		case codeAnswerFailed, codeAnswerTimeout, codePostponed, codeRejected, codeUndecodable:
+			return ""
+		}
+	}
+	return err.Error()
+}
+
+// panicText describes a recovered value without quoting what might be payload.
+func panicText(v any) string {
+	if err, ok := v.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", v)
+}
+
+// reportAnswer tells how one run of an Answer handler ended.
+func (rx *Receiver) reportAnswer(ctx context.Context, h *held, result dedup.Result, cause error) {
+	state := dedup.Done
+	switch result.Kind {
+	case dedup.ResultDead:
+		state = dedup.Dead
+	case dedup.ResultRelease:
+		state = dedup.Pending
+	}
+	took := time.Since(h.started)
+	attempt := h.rec.Tasks[h.lease.Task].Attempt
+	if state != dedup.Done {
+		args := []any{"handler", h.handler.name, "event", h.rec.Event, "attempt", attempt, "reason", result.Reason, "took", took}
+		var p *panicked
+		if errors.As(cause, &p) {
+			args = append(args, "panic", panicText(p.value), "stack", p.stack)
+		}
+		rx.log.WarnContext(ctx, "answer handler did not succeed", args...)
+	}
+	if rx.cfg.Observe != nil {
+		rx.cfg.Observe(ctx, Observation{
+			Kind: "attempt", Endpoint: h.p.Name, Type: h.rec.Payload.Type, ID: h.rec.Key.ID, Event: h.rec.Event,
+			Handler: h.handler.name, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: cause,
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package receiver
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// target is a request target as it arrived, octet for octet, without the authority that an absolute one has.
+type target struct {
+	path  string // begins with "/"
+	query string // with its "?"; empty when there is none
+}
+
+// requestTarget returns the request target as it arrived. Requests that were made in process have none.
+func requestTarget(r *http.Request) string {
+	if r.RequestURI != "" {
+		return r.RequestURI
+	}
+	return r.URL.RequestURI()
+}
+
+// parseTarget takes a request target apart. Of an absolute target (RFC 9112 section 3.2.2) only the path and
+// query count: what a stranger puts before them never becomes part of anything. It returns false for targets
+// without a path, such as "*".
+func parseTarget(raw string) (target, bool) {
+	if !strings.HasPrefix(raw, "/") {
+		scheme, rest, ok := strings.Cut(raw, "://")
+		if !ok || !isScheme(scheme) {
+			return target{}, false
+		}
+		at := strings.IndexAny(rest, "/?")
+		if at < 0 {
+			return target{path: "/"}, true
+		}
+		raw = rest[at:]
+		if raw[0] == '?' {
+			raw = "/" + raw
+		}
+	}
+	if at := strings.IndexByte(raw, '?'); at >= 0 {
+		return target{path: raw[:at], query: raw[at:]}, true
+	}
+	return target{path: raw}, true
+}
+
+func isScheme(s string) bool { return strings.EqualFold(s, "http") || strings.EqualFold(s, "https") }
+
+// withBase returns the URL that a producer called, given the public base ("https://hooks.example").
+func (t target) withBase(base string) (*url.URL, error) {
+	// Without a fragment in mind: "#" in a request target is an octet like any other.
+	return url.ParseRequestURI(base + t.path + t.query)
+}
+
+// without returns the query less the parameters of these names, in the order and spelling in which the others
+// arrived. A name that does not decode is compared as it is.
+func (t target) without(names []string) string {
+	if t.query == "" {
+		return ""
+	}
+	var kept []string
+	for pair := range strings.SplitSeq(t.query[1:], "&") {
+		if pair != "" && !namedBy(pair, names) {
+			kept = append(kept, pair)
+		}
+	}
+	return strings.Join(kept, "&")
+}
+
+// redacted returns the target with the values of these parameters replaced.
+func (t target) redacted(names []string) string {
+	if t.query == "" || len(names) == 0 {
+		return t.path + t.query
+	}
+	pairs := strings.Split(t.query[1:], "&")
+	for i, pair := range pairs {
+		if namedBy(pair, names) {
+			name, _, _ := strings.Cut(pair, "=")
+			pairs[i] = name + "=REDACTED"
+		}
+	}
+	return t.path + "?" + strings.Join(pairs, "&")
+}
+
+func namedBy(pair string, names []string) bool {
+	name, _, _ := strings.Cut(pair, "=")
+	if decoded, err := url.QueryUnescape(name); err == nil {
+		name = decoded
+	}
+	for _, n := range names {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}

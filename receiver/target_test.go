@@ -1,0 +1,164 @@
+package receiver
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+func TestTargetIsTakenApartOctetForOctet(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]target{
+		"/a":                        {path: "/a"},
+		"/a?":                       {path: "/a", query: "?"},
+		"/a?b?c":                    {path: "/a", query: "?b?c"},
+		"//a/%2e%2e/b":              {path: "//a/%2e%2e/b"},
+		"/a#b":                      {path: "/a#b"},
+		"http://h/a?b":              {path: "/a", query: "?b"},
+		"https://u@h:1//a":          {path: "//a"},
+		"http://h":                  {path: "/"},
+		"http://h?b":                {path: "/", query: "?b"},
+		"HTTP://h/a":                {path: "/a"},
+		"/x?u=http://h/webhooks/hi": {path: "/x", query: "?u=http://h/webhooks/hi"},
+	} {
+		if got, ok := parseTarget(raw); !ok || got != want {
+			t.Errorf("%s: %+v, %v", raw, got, ok)
+		}
+	}
+	for _, raw := range []string{"", "*", "h:80", "ftp://h/a", "a/b", "://h/a", "?a"} {
+		if got, ok := parseTarget(raw); ok {
+			t.Errorf("%q: %+v", raw, got)
+		}
+	}
+}
+
+func TestPublicURLIsBaseAndTarget(t *testing.T) {
+	t.Parallel()
+	rows := []struct{ base, own, target, want string }{
+		{"https://hooks.example", "", "/webhooks/shop?a=%7e", "https://hooks.example/webhooks/shop?a=%7e"},
+		{"https://hooks.example/pre", "", "/webhooks/shop", "https://hooks.example/pre/webhooks/shop"},
+		{"https://hooks.example", "", "//evil.example/x", "https://hooks.example//evil.example/x"},
+		{"https://hooks.example", "", "/@evil.example/x#y", "https://hooks.example/@evil.example/x%23y"},
+		{"https://hooks.example", "", "http://evil.example/webhooks/shop?b", "https://hooks.example/webhooks/shop?b"},
+		{"https://hooks.example", "", "/a%2Fb?", "https://hooks.example/a%2Fb?"},
+		{"", "https://own.example/in/shop", "/webhooks/shop?c=1", "https://own.example/in/shop?c=1"},
+		{"https://hooks.example", "https://own.example/in/shop?tenant=1", "/x?tenant=1", "https://own.example/in/shop?tenant=1"},
+		{"", "", "/webhooks/shop", "http://peer.example/webhooks/shop"},
+	}
+	for _, row := range rows {
+		rx := &Receiver{cfg: Config{URL: row.base}}
+		ep := newEndpoint(rx, producer.Producer{Name: "shop", URL: row.own}.WithDefaults())
+		at, ok := parseTarget(row.target)
+		if !ok {
+			t.Fatal(row.target)
+		}
+		u, err := ep.publicURL(&http.Request{Host: "peer.example", RemoteAddr: "127.0.0.1:1", Header: http.Header{"X-Forwarded-Proto": {"https"}}}, at)
+		if err != nil || u.String() != row.want {
+			t.Errorf("%s: %v, %v, want %s", row.target, u, err, row.want)
+		}
+	}
+}
+
+func TestScopeHoldsOnlyWhatIsSigned(t *testing.T) {
+	t.Parallel()
+	rows := []struct {
+		name    string
+		query   bool // QueryScope
+		covered []string
+		target  string
+		want    string
+	}{
+		{"nothing covered", true, nil, "/webhooks/shop?t=a", "shop"},
+		{"body covered", true, []string{"@body"}, "/elsewhere?t=a", "shop"},
+		{"no part of the scope", false, []string{"@target-uri"}, "/webhooks/shop?t=a", "shop"},
+		{"target", true, []string{"@target-uri"}, "/webhooks/shop?t=a", "shop?t=a"},
+		{"query", true, []string{"@query"}, "/elsewhere?t=a&u=%7e", "shop?t=a&u=%7e"},
+		{"path", true, []string{"@path"}, "/elsewhere?t=a", "shop/elsewhere"},
+		{"both", true, []string{"@target-uri"}, "/elsewhere?t=a", "shop/elsewhere?t=a"},
+		{"ignored", true, []string{"@query"}, "/webhooks/shop?key=s&t=a&attempt=3&%6bey=x", "shop?t=a"},
+		{"only ignored", true, []string{"@query"}, "/webhooks/shop?key=s", "shop"},
+		{"empty", true, []string{"@query"}, "/webhooks/shop?", "shop"},
+	}
+	for _, row := range rows {
+		p := producer.Producer{Name: "shop", QueryScope: row.query, ScopeIgnores: []string{"attempt", "key"}}.WithDefaults()
+		at, _ := parseTarget(row.target)
+		d := &delivery{
+			Delivery: &producer.Delivery{Identity: verify.Identity{Covered: row.covered}},
+			ep:       newEndpoint(&Receiver{}, p), at: at,
+		}
+		if got := d.scope(); got != row.want {
+			t.Errorf("%s: %q, want %q", row.name, got, row.want)
+		}
+	}
+}
+
+func TestSecretsOfTheQueryAreNotKept(t *testing.T) {
+	t.Parallel()
+	at, _ := parseTarget("/a?x=1&secret=s&%73ecret=t&secret&y")
+	if got := at.redacted([]string{"secret"}); got != "/a?x=1&secret=REDACTED&%73ecret=REDACTED&secret=REDACTED&y" {
+		t.Error(got)
+	}
+}
+
+func TestKeptHeaderHoldsNoCredentialAndIsBounded(t *testing.T) {
+	t.Parallel()
+	h := http.Header{
+		"Authorization": {"a"}, "Cookie": {"b"}, "Proxy-Authorization": {"c"}, "X-Api-Key": {"d"},
+		"Signature": {"e"}, "Content-Type": {"f", "g"},
+	}
+	ep := newEndpoint(&Receiver{}, producer.Producer{Name: "shop", SecretHeaders: []string{"x-api-key"}})
+	kept := keptHeader(h, ep.secretHeaders)
+	if diff := cmp.Diff(http.Header{"Signature": {"e"}, "Content-Type": {"f", "g"}}, kept); diff != "" {
+		t.Error(diff)
+	}
+	kept["Content-Type"][0] = "changed"
+	if h["Content-Type"][0] != "f" {
+		t.Error("the kept header shares memory with the request")
+	}
+	h = http.Header{"A": {strings.Repeat("x", maxHeader-1)}, "B": {"y"}}
+	if kept := keptHeader(h, nil); len(kept) != 1 {
+		t.Errorf("%d fields", len(kept))
+	}
+}
+
+func FuzzTarget(f *testing.F) {
+	for _, seed := range []string{
+		"/", "/webhooks/shop", "/webhooks/shop/", "//webhooks/shop", "/webhooks/%73hop?a=b", "http://evil/webhooks/shop?x",
+		"*", "https://a@b:1?c", "/a#b?c", "/\x00", "/%zz", "/webhooks/shop?key=%zz&&=&key",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		at, ok := parseTarget(raw)
+		if !ok {
+			return
+		}
+		if !strings.HasPrefix(at.path, "/") || strings.Contains(at.path, "?") || at.query != "" && at.query[0] != '?' {
+			t.Fatalf("%+v", at)
+		}
+		if !strings.HasSuffix(raw, at.path+at.query) && at.path != "/" {
+			t.Fatalf("%q: %+v is not what arrived", raw, at)
+		}
+		if got := at.redacted([]string{"key"}); !strings.HasPrefix(got, at.path) {
+			t.Fatalf("redacted %q", got)
+		}
+		for pair := range strings.SplitSeq(at.without([]string{"key"}), "&") {
+			if name, err := url.QueryUnescape(strings.SplitN(pair, "=", 2)[0]); err == nil && name == "key" {
+				t.Fatalf("%q is left", pair)
+			}
+		}
+		u, err := at.withBase("https://hooks.example")
+		if err != nil {
+			return
+		}
+		if u.Scheme != "https" || u.Host != "hooks.example" || u.User != nil || u.Fragment != "" {
+			t.Fatalf("%q became %q", raw, u)
+		}
+	})
+}

@@ -1,0 +1,258 @@
+package receiver
+
+import (
+	"bufio"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// wire speaks to the site octet for octet and returns everything that comes back until the connection ends,
+// which it must. shut closes our half after sending.
+func (s *site) wire(send string, shut bool) string {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.srv.Listener.Addr().String())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, send); err != nil {
+		s.t.Fatal(err)
+	}
+	if shut {
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		s.t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		s.t.Errorf("the connection was held open after %q", answer)
+	}
+	return string(answer)
+}
+
+// head is the head of a delivery, with more lines and without the empty one.
+func head(target string, lines ...string) string {
+	return "POST " + target + " HTTP/1.1\r\nHost: hooks.example\r\nSig: good\r\nIdempotency-Key: k1\r\nDelivery-Id: k1\r\n" +
+		fmt.Sprintf("Signed-At: %d\r\n", time.Now().Unix()) + strings.Join(append(lines, ""), "\r\n")
+}
+
+func parseAnswer(t *testing.T, answer string) *http.Response {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(answer)), nil)
+	if err != nil {
+		t.Fatalf("%v in %q", err, answer)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+func TestCutBodyIsNeverAccepted(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		s := serve(t, p, nil, nobody(t))
+		for name, send := range map[string]string{
+			"short of its length":        head("/webhooks/shop", "Content-Length: 20", "", "0123456789"),
+			"chunked, no last chunk":     head("/webhooks/shop", "Transfer-Encoding: chunked", "", "5", "hello", ""),
+			"chunked, cut in a chunk":    head("/webhooks/shop", "Transfer-Encoding: chunked", "", "50", "hello"),
+			"chunked, no number":         head("/webhooks/shop", "Transfer-Encoding: chunked", "", "zz", "hello"),
+			"chunked, end without CRLF":  head("/webhooks/shop", "Transfer-Encoding: chunked", "", "5", "hello", "0"),
+			"chunked, a bad end of line": head("/webhooks/shop", "Transfer-Encoding: chunked", "", "5", "helloXX"),
+		} {
+			resp := parseAnswer(t, s.wire(send, true))
+			if resp.StatusCode != 400 || !resp.Close {
+				t.Errorf("%s: %d, close %v", name, resp.StatusCode, resp.Close)
+			}
+		}
+		if n := len(s.records()); n != 0 {
+			t.Errorf("%d records", n)
+		}
+	})
+}
+
+func TestSlowBodyIsTimedOut(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		s := serve(t, p, func(c *Config) { c.BodyTimeout = 50 * time.Millisecond }, nobody(t))
+		for name, send := range map[string]string{
+			"length":  head("/webhooks/shop", "Content-Length: 20", "", "01"),
+			"chunked": head("/webhooks/shop", "Transfer-Encoding: chunked", "", "5", "he"),
+		} {
+			resp := parseAnswer(t, s.wire(send, false))
+			if resp.StatusCode != 408 || !resp.Close {
+				t.Errorf("%s: %d, close %v", name, resp.StatusCode, resp.Close)
+			}
+		}
+		if n := len(s.records()); n != 0 {
+			t.Errorf("%d records", n)
+		}
+		if used := s.rx.budget.used.Load(); used != 0 {
+			t.Errorf("%d bytes of the budget are lost", used)
+		}
+	})
+}
+
+func TestBodyThatIsNotWantedDoesNotHoldTheConnection(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), func(c *Config) { c.BodyTimeout = 50 * time.Millisecond })
+	refused := strings.Replace(head("/webhooks/shop", "Content-Length: 20", "", "01"), "Sig: good", "Sig: signature_missing", 1)
+	if resp := parseAnswer(t, s.wire(refused, false)); resp.StatusCode != 401 {
+		t.Error(resp.StatusCode)
+	}
+}
+
+func TestChunkedConnectionIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), nil)
+	chunks := []string{"", "5", "hello", "0", "", ""}
+	for name, lines := range map[string][]string{
+		"chunked":            {"Transfer-Encoding: chunked"},
+		"length and chunked": {"Content-Length: 3", "Transfer-Encoding: chunked"},
+	} {
+		smuggled := head("/webhooks/shop", append(lines, chunks...)...) + head("/webhooks/shop", "Content-Length: 1", "", "x")
+		answer := s.wire(smuggled, true)
+		if resp := parseAnswer(t, answer); resp.StatusCode != 202 || !resp.Close || strings.Count(answer, "HTTP/1.1 ") != 1 {
+			t.Errorf("%s: %q", name, answer)
+		}
+	}
+	if n := len(s.records()); n != 1 {
+		t.Errorf("%d records", n)
+	}
+}
+
+func TestHeadIsJudgedWithoutAskingForTheBody(t *testing.T) {
+	t.Parallel()
+	p := apiProducer()
+	p.MaxBody = 100
+	s := serve(t, p, nil)
+	expect := "Expect: 100-continue"
+	for want, send := range map[int]string{
+		404: head("/webhooks/other", expect, "Content-Length: 5", "", ""),
+		413: head("/webhooks/shop", expect, "Content-Length: 101", "", ""),
+		401: strings.Replace(head("/webhooks/shop", expect, "Content-Length: 5", "", ""), "Sig: good", "Sig: signature_missing", 1),
+	} {
+		answer := s.wire(send, true)
+		if strings.Contains(answer, "100 Continue") || parseAnswer(t, answer).StatusCode != want {
+			t.Errorf("want %d without a 100: %q", want, answer)
+		}
+	}
+}
+
+func TestBrokenFramingIsRefused(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), nil, nobody(t))
+	for name, send := range map[string]string{
+		"two lengths":   head("/webhooks/shop", "Content-Length: 5", "Content-Length: 6", "", "hello"),
+		"signed length": head("/webhooks/shop", "Content-Length: +5", "", "hello"),
+		"two hosts":     head("/webhooks/shop", "Host: other", "Content-Length: 0", "", ""),
+		"nul":           head("/webhooks/shop", "X: a\x00b", "Content-Length: 0", "", ""),
+	} {
+		if resp := parseAnswer(t, s.wire(send, true)); resp.StatusCode != 400 {
+			t.Errorf("%s: %d", name, resp.StatusCode)
+		}
+	}
+}
+
+func TestOddTargetsAreNeverRedirected(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), nil)
+	for target, want := range map[string]int{
+		"/webhooks/shop":                        202,
+		"http://hooks.example/webhooks/shop":    202, // the absolute form of the same
+		"http://evil.example/webhooks/shop":     202, // no host is configured, and it means nothing here
+		"HTTPS://evil.example/webhooks/shop":    202,
+		"http://hooks.example//webhooks/shop":   404,
+		"http://hooks.example":                  404,
+		"ftp://hooks.example/webhooks/shop":     404,
+		"//webhooks/shop":                       404,
+		"///webhooks/shop":                      404,
+		"/webhooks//shop":                       404,
+		"/webhooks/shop/":                       404,
+		"/webhooks/shop/.":                      404,
+		"/webhooks/../webhooks/shop":            404,
+		"/webhooks/shop;x":                      404,
+		"/webhooks/%73hop":                      404,
+		"/webhooks/shop#x":                      404,
+		"/webhooks/shop?":                       202,
+		"/webhooks/shop?//x":                    202,
+		"/webhooks/shop?a=1#x":                  202,
+		"http://hooks.example?/webhooks/shop":   404,
+		"http://hooks.example/webhooks/shop?x=": 202,
+	} {
+		send := head(target, "Connection: close", "Content-Length: 1", "", "1")
+		resp := parseAnswer(t, s.wire(send, true))
+		if resp.StatusCode != want || resp.Header.Get("Location") != "" {
+			t.Errorf("%s: %d, want %d", target, resp.StatusCode, want)
+		}
+	}
+}
+
+// sign makes the field with which GitHub signs.
+func sign(secret, body string) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(body))
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+func TestCapturedGitHubDeliveryNeverRunsTwice(t *testing.T) {
+	t.Parallel()
+	p := producer.GitHub("0123456789abcdef0123")
+	runs := newCounter()
+	s := serve(t, p, nil, On("github", "push", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
+	const body = `{"ref":"refs/heads/main"}`
+	again := func(target, host, id string, more ...string) int {
+		lines := []string{
+			"POST " + target + " HTTP/1.1", "Host: " + host, "Content-Type: application/json", "Connection: close",
+			"X-GitHub-Event: push", "X-GitHub-Delivery: " + id, "X-Hub-Signature-256: " + sign("0123456789abcdef0123", body),
+		}
+		lines = append(append(lines, more...), fmt.Sprintf("Content-Length: %d", len(body)), "", body)
+		return parseAnswer(t, s.wire(strings.Join(lines, "\r\n"), true)).StatusCode
+	}
+	if status := again("/webhooks/github", "hooks.example", "guid-1"); status != 200 {
+		t.Fatal(status)
+	}
+	runs.await(t)
+	for _, target := range []string{
+		"/webhooks/github", "/webhooks/github?x=1", "/webhooks/github?", "/webhooks/github/", "//webhooks/github",
+		"/webhooks/%67ithub", "http://evil.example/webhooks/github", "http://evil.example/webhooks/github?y", "/WEBHOOKS/github",
+		"/webhooks/./github",
+	} {
+		for _, host := range []string{"hooks.example", "evil.example", "hooks.example:8080"} {
+			for _, id := range []string{"guid-1", "guid-2", "guid-3"} {
+				if status := again(target, host, id, "X-Forwarded-Host: evil.example", "X-Forwarded-Proto: http"); status != 200 && status != 404 {
+					t.Errorf("%s at %s as %s: %d", target, host, id, status)
+				}
+			}
+		}
+	}
+	if status := again("/webhooks/github", "hooks.example", "guid-1\r\nX-GitHub-Delivery: guid-9"); status != 400 {
+		t.Errorf("two identifiers: %d", status)
+	}
+	if runs.count() != 1 {
+		t.Errorf("%d runs", runs.count())
+	}
+	events := 0
+	for _, rec := range s.records() {
+		if rec.Aside == "" {
+			events++
+		}
+	}
+	if events != 1 {
+		t.Errorf("%d events", events)
+	}
+}

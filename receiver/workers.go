@@ -1,0 +1,242 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+const (
+	// loadBytes bounds the payloads that the workers hold at once, give or take one: a handful of bodies of
+	// the largest kind that presets allow (25 MiB).
+	loadBytes = 128 << 20
+	// hangGrace is how long a handler may take to notice that its context ended before it counts as hanging.
+	hangGrace = time.Second
+	// stopGrace is how long handlers may take to return once stop has ended their contexts, and how long the
+	// store may take to hear of it.
+	stopGrace = 2 * time.Second
+	// storeRetryBase and storeRetryCap bound the pauses after a failed call of the store.
+	storeRetryBase = 50 * time.Millisecond
+	storeRetryCap  = 5 * time.Second
+)
+
+// errStopping is the cause of contexts that end because the receiver stops.
+var errStopping = errors.New("the receiver is stopping")
+
+// startWorkers starts the workers over the receiver's store. The configuration has its defaults.
+func (rx *Receiver) startWorkers() {
+	rx.workers = newDispatcher(rx.cfg, rx.book, rx.log)
+	rx.workers.start()
+}
+
+// stopWorkers stops taking tasks, waits for those that run until ctx ends, then ends their contexts and waits
+// a little more. It may be called more than once, and without workers. Its error says how many handlers
+// did not return; their tasks run again after the next start.
+func (rx *Receiver) stopWorkers(ctx context.Context) error {
+	if rx.workers == nil {
+		return nil
+	}
+	return rx.workers.stop(ctx)
+}
+
+// dispatcher takes tasks from the store and runs them, at most Config.Workers at once. One goroutine takes;
+// every task has one that minds its lease and one in which the handler runs.
+//
+// It stops in three steps, each of them a context: taking ends (no new tasks), then running (the handlers'
+// contexts), then minding (the store is told nothing more, and handlers that still run are left alone).
+type dispatcher struct {
+	cfg    Config // with its defaults
+	book   *book
+	log    *slog.Logger
+	random func(int64) int64
+
+	taking   context.Context
+	stopTake context.CancelFunc
+	running  context.Context
+	stopRun  context.CancelCauseFunc
+	minding  context.Context
+	stopMind context.CancelFunc
+
+	load    load
+	wg      sync.WaitGroup // the taking goroutine and the minding ones
+	done    chan struct{}  // closed once all of them ended
+	hanging atomic.Int64   // handlers that go on after their context ended
+}
+
+func newDispatcher(cfg Config, b *book, log *slog.Logger) *dispatcher {
+	d := &dispatcher{
+		cfg: cfg, book: b, log: log,
+		random: rand.Int64N,
+		load:   load{less: make(chan struct{}, 1)},
+		done:   make(chan struct{}),
+	}
+	d.taking, d.stopTake = context.WithCancel(context.Background())
+	d.running, d.stopRun = context.WithCancelCause(context.Background())
+	d.minding, d.stopMind = context.WithCancel(context.Background())
+	return d
+}
+
+func (d *dispatcher) start() {
+	d.wg.Go(d.take)
+	go func() {
+		d.wg.Wait()
+		close(d.done)
+	}()
+}
+
+// stop ends the dispatcher; see stopWorkers. It must not be called before start.
+func (d *dispatcher) stop(ctx context.Context) error {
+	d.stopTake()
+	select {
+	case <-d.done:
+		return nil
+	case <-ctx.Done():
+	}
+	d.stopRun(errStopping)
+	if d.ended(stopGrace) {
+		return nil
+	}
+	tasks, _ := d.load.now()
+	d.stopMind()
+	if !d.ended(stopGrace) {
+		return errors.New("the store does not return: its calls were left alone")
+	}
+	return fmt.Errorf("%d handlers did not return: their tasks run again after the next start", tasks)
+}
+
+// ended waits until everything that the dispatcher started has ended; false when it takes longer than d.
+func (d *dispatcher) ended(wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-d.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// take asks the store for as many tasks as there are free workers, and starts them, until the dispatcher
+// stops. It logs when the store begins to fail and when it works again, not every failure.
+func (d *dispatcher) take() {
+	failures := 0
+	for d.waitForRoom() {
+		tasks, bytes := d.load.now()
+		works, err := d.cfg.Store.Take(d.taking, d.cfg.Workers-tasks, loadBytes-bytes, d.cfg.Lease)
+		if d.taking.Err() == nil {
+			failures = d.noteTake(failures, err)
+		}
+		for _, w := range works {
+			size := int64(len(w.Record.Payload.Body))
+			d.load.add(size)
+			d.wg.Go(func() {
+				defer d.load.remove(size)
+				newAttempt(d, w).run()
+			})
+		}
+		switch {
+		case errors.Is(err, dedup.ErrClosed):
+			return
+		case err != nil:
+			pause(d.taking, backoff(storeRetryBase, storeRetryCap, failures, d.random))
+		case len(works) == 0: // a store that does not block must not make us spin
+			pause(d.taking, storeRetryBase)
+		}
+	}
+}
+
+// noteTake logs a change between working and failing, and returns the number of failures in a row.
+func (d *dispatcher) noteTake(failures int, err error) int {
+	switch {
+	case err == nil && failures > 0:
+		d.log.Info("the store gives out tasks again", "failures", failures)
+		return 0
+	case err == nil:
+		return 0
+	case errors.Is(err, dedup.ErrClosed):
+		d.log.Error("the store was closed before the receiver: no more tasks are run")
+	case failures == 0:
+		d.log.Error("the store gives out no tasks; trying again", "err", err)
+	}
+	return failures + 1
+}
+
+// waitForRoom waits until a worker is free and the payloads in work leave room for another; false when the
+// dispatcher stops.
+func (d *dispatcher) waitForRoom() bool {
+	for d.taking.Err() == nil {
+		if tasks, bytes := d.load.now(); tasks < d.cfg.Workers && bytes < loadBytes {
+			return true
+		}
+		select {
+		case <-d.load.less:
+		case <-d.taking.Done():
+		}
+	}
+	return false
+}
+
+// observed tells the observer, whose panics are its own affair: they are logged and do not end the process.
+func (d *dispatcher) observed(o Observation) {
+	if d.cfg.Observe == nil {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			d.log.Error("Config.Observe panicked", "type", fmt.Sprintf("%T", v), "stack", newPanic(v).stack)
+		}
+	}()
+	d.cfg.Observe(context.WithoutCancel(d.minding), o)
+}
+
+// load counts the tasks that are with workers, and the bytes of their payloads. Only the taking goroutine
+// adds, so what was free stays free until it adds again.
+type load struct {
+	mu    sync.Mutex
+	tasks int
+	bytes int64
+	less  chan struct{} // holds a signal after something was removed
+}
+
+func (l *load) now() (tasks int, bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tasks, l.bytes
+}
+
+func (l *load) add(bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tasks++
+	l.bytes += bytes
+}
+
+func (l *load) remove(bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tasks--
+	l.bytes -= bytes
+	select {
+	case l.less <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits, or until ctx ends; it reports whether ctx goes on.
+func pause(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
