@@ -194,3 +194,21 @@ func FuzzJSON(f *testing.F) {
 		}
 	})
 }
+
+// FuzzFields feeds the extractors of fields, queries and forms: a value within bounds, or a typed refusal.
+func FuzzFields(f *testing.F) {
+	for _, s := range []string{`<t>; rel=self`, `<t>;rel="up self", <u>`, "id=1&id=2", "%69d=%zz", `<`, "a=1;id=2", "<>;rel=self,,", "id"} {
+		f.Add(s, "id")
+	}
+	f.Fuzz(func(t *testing.T, text, name string) {
+		d := delivery(hook, text, "Content-Type", "application/x-www-form-urlencoded")
+		d.Request.Header["Link"] = []string{text}
+		d.Request.URL.RawQuery = text
+		for _, x := range []Extractor{Link(name), Query(name), Form(name)} {
+			v, err := x.Extract(d)
+			if err != nil && (v != "" || verify.CodeOf(err) == "") || len(v) > maxValue {
+				t.Fatalf("%s of %q: %q, %v", x, text, v, err)
+			}
+		}
+	})
+}
