@@ -162,6 +162,9 @@ func TestAKeyNeverPrintsItsSecret(t *testing.T) {
 			}
 		}
 	}
+	if got, want := fmt.Sprintf("%#v", key), `verify.Key{ID:"k1", Alg:"hmac-sha256"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 	if !strings.Contains(log.String(), "k1") {
 		t.Errorf("the log does not name the key: %s", log.String())
 	}

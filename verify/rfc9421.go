@@ -262,10 +262,11 @@ func (t *trial) verify(keys []Key, in *signatureInput) (*Key, *Error) {
 			return nil, &Error{Code: code, KeyID: in.keyID, Err: reason("too many signatures to try")}
 		}
 		t.left--
-		switch keys[i].material.verifier.verify(in.label, t.m.trimmed(in)) {
-		case nil:
+		err := keys[i].material.verifier.verify(in.label, t.m.trimmed(in))
+		if err == nil {
 			return &keys[i], nil
-		case errBroken:
+		}
+		if errors.Is(err, errBroken) {
 			code = SignatureMalformed
 		}
 	}
