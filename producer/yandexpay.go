@@ -38,6 +38,8 @@ func yandexPay(s Settings) Producer {
 	p.Type = JWT("event")
 	p.Attributes = attributes(map[string]Extractor{"time": JWT("eventTime"), "subject": JWT("order.orderId")})
 	p.Payload = claimsPayload
+	// The token's own end decides how old it may be.
+	p.Tolerance = verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute}
 	p.Window = 48 * time.Hour
 	return p
 }

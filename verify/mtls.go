@@ -95,9 +95,6 @@ func (m *MutualTLS) client(r *http.Request) (*x509.Certificate, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, &Error{Code: CredentialsMissing, Component: "certificate"}
 	}
-	if len(r.TLS.VerifiedChains) == 0 && len(m.Fingerprints) == 0 {
-		return nil, &Error{Code: CertUntrusted, Err: errors.New("the server did not check the certificate's chain")}
-	}
 	if len(r.TLS.VerifiedChains) == 0 {
 		// Without a chain only a fingerprint can vouch for the certificate.
 		sum := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
