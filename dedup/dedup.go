@@ -46,10 +46,13 @@ type Store interface {
 	// is durable. Claims that cannot fit one step are ErrTooLarge, and claims that [Claim.Check] refuses are
 	// ErrInvalid, with nothing stored.
 	//
+	// The newest generation of a key answers for it. When that was purged or forgotten the key is new, even
+	// if an older generation is kept as a dead letter or was reopened.
+	//
 	// A cancelled ctx may return early with an error while the claim still happens.
 	Claim(ctx context.Context, claims ...Claim) ([]Decision, error)
 
-	// Take gives up to n due tasks, whose payloads together are at most bytes (but always at least one task),
+	// Take gives up to n due tasks, the longest due first, whose payloads together are at most bytes (but always at least one task),
 	// to the caller under a lease. It blocks until a task is due or ctx ends (then its error is ctx's).
 	// That a task is Running, its Attempt counted, is durable before Take returns. A task is due when it is
 	// Pending, its Due has come, and no earlier task of its lane is open ([Record.LaneOf]; two tasks of a lane
@@ -95,6 +98,7 @@ type Store interface {
 	Guarantees() Guarantees
 
 	// Close waits for work that is under way, flushes and releases the store. Blocked calls return ErrClosed.
+	// Closing again does nothing.
 	Close() error
 }
 

@@ -13,7 +13,8 @@ import (
 // that a reader who has it needs no lock.
 type memoryEntry struct {
 	*Record
-	queued bool // in the heap of windows
+	queued  bool // in the heap of windows
+	retired bool // a newer generation has, or had, its key
 }
 
 // edit returns a copy of the record whose tasks can be changed. Payload and answer are shared: they are
@@ -30,11 +31,32 @@ type memoryNames struct {
 	aliases map[[32]byte]*memoryEntry
 }
 
+// newest returns the record that answers for the key, nil when there is none. A generation never answers
+// again once there was a newer one, not even when that is gone.
 func (n *memoryNames) newest(k Key) *memoryEntry {
-	if generations := n.keys[k.Hash()]; len(generations) > 0 {
-		return generations[len(generations)-1]
+	generations := n.keys[k.Hash()]
+	if len(generations) == 0 || generations[len(generations)-1].retired {
+		return nil
 	}
-	return nil
+	return generations[len(generations)-1]
+}
+
+// last returns the number of the newest generation that is kept of the key.
+func (n *memoryNames) last(k Key) int {
+	generations := n.keys[k.Hash()]
+	if len(generations) == 0 {
+		return 0
+	}
+	return generations[len(generations)-1].Generation
+}
+
+func (n *memoryNames) add(e *memoryEntry) {
+	h := e.Key.Hash()
+	for _, older := range n.keys[h] {
+		older.retired = true
+	}
+	n.keys[h] = append(n.keys[h], e)
+	n.addAliases(e)
 }
 
 func (n *memoryNames) remove(e *memoryEntry) {
@@ -73,16 +95,15 @@ func (m *Memory) insert(r *Record) {
 	e := &memoryEntry{Record: r}
 	m.events[r.Event] = e
 	m.order = append(m.order, e)
-	h := r.Key.Hash()
-	m.names.keys[h] = append(m.names.keys[h], e)
-	m.names.addAliases(e)
+	m.names.add(e)
 	m.count(r, 1)
-	m.schedule(e)
+	m.schedule(e, &Record{})
 }
 
 func (m *Memory) replace(r *Record) {
 	e := m.events[r.Event]
-	m.count(e.Record, -1)
+	old := e.Record
+	m.count(old, -1)
 	if !slices.Equal(e.Aliases, r.Aliases) {
 		m.names.removeAliases(e)
 		e.Record = r
@@ -90,7 +111,7 @@ func (m *Memory) replace(r *Record) {
 	}
 	e.Record = r
 	m.count(r, 1)
-	m.schedule(e)
+	m.schedule(e, old)
 }
 
 // drop forgets a record, its names and its place in the agenda.
@@ -108,10 +129,12 @@ func (m *Memory) drop(e *memoryEntry) {
 	}
 }
 
-// schedule tells the agenda and the heap of windows how the record stands.
-func (m *Memory) schedule(e *memoryEntry) {
+// schedule tells the agenda and the heap of windows what has changed since the record was old. Tasks that
+// have not changed are left alone: the agenda may have given them out in the very step that changes others.
+func (m *Memory) schedule(e *memoryEntry, old *Record) {
 	for i, t := range e.Tasks {
 		switch {
+		case i < len(old.Tasks) && old.Tasks[i] == t && old.Hold == e.Hold:
 		case e.Hold || !t.Open():
 			m.agenda.Drop(e.Event, i)
 		case t.State == Pending:

@@ -78,6 +78,9 @@ func (s *memoryStep) count(a *Aside) (original *Record, full bool) {
 
 func (s *memoryStep) accept(old Record, c Claim) Decision {
 	s.token++
+	if old.Event == "" {
+		old.Generation = s.m.names.last(c.Key)
+	}
 	r := Accept(old, c, newEvent(), s.seq+1, s.token, s.now)
 	r = r.Clone() // the caller keeps its claim
 	if r.Event != old.Event {

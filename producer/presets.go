@@ -3,10 +3,13 @@ package producer
 import (
 	"slices"
 	"strings"
+
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // Presets returns the vendors that the package knows, in the order of their names. The table is what
-// `eyelet producers` prints and where the configuration finds `preset: NAME`.
+// `eyelet producers` prints and where the configuration finds `preset: NAME`: name, authentication, identifier,
+// deadline, answer and horizon, settings, constructor.
 func Presets() []Preset {
 	all := append(secretPresets(), tokenPresets()...)
 	slices.SortFunc(all, func(a, b Preset) int { return strings.Compare(a.Name, b.Name) })
@@ -16,24 +19,94 @@ func Presets() []Preset {
 // secretPresets are the presets with shared secrets.
 func secretPresets() []Preset {
 	secrets := []string{"secrets"}
+	credential := []string{"username", "password", "header", "query", "value", "bearer", "secrets"}
+	list := func(f func(...string) Producer) func(Settings) Producer {
+		return func(s Settings) Producer { return f(s.Secrets...) }
+	}
 	return []Preset{
+		{"adyen", "HMAC-SHA256 of 8 members of each item", "pspReference:eventCode:success", "10 s", "2xx or [accepted]; 30 days",
+			[]string{"secrets", "username", "password"}, adyenFrom},
+		{"adyen-platform", "HMAC-SHA256 of the body", "digest of the body", "10 s", "2xx or [accepted]; 30 days", secrets, list(AdyenPlatform)},
+		{"aws-eventbridge", "API key, basic or bearer", "body id", "5 s", "2xx; 24 h", credential,
+			func(s Settings) Producer { return EventBridge(s.credential()) }},
+		{"chargebee", "basic, or a key in the URL", "body id", "", "2xx; 3.3 days", credential,
+			func(s Settings) Producer { return Chargebee(s.credential()) }},
+		{"datatrans", "HMAC-SHA256 of time and body", "digest of the body", "", "2xx (assumed)", secrets, list(Datatrans)},
+		{"dwolla", "HMAC-SHA256 of the body", "body id", "10 s", "2xx; 72 h", secrets, list(Dwolla)},
 		{"github", "HMAC-SHA256 of the body", "X-GitHub-Delivery", "10 s", "2xx; tries once", []string{"secrets", "allow_sha1"},
 			func(s Settings) Producer { return gitHub(s.AllowSHA1, s.Secrets) }},
-		{"standard-webhooks", "HMAC-SHA256 or Ed25519 of id, time and body", "webhook-id", "15-30 s", "2xx; about 76 h", secrets,
-			func(s Settings) Producer { return StandardWebhooks(s.Secrets...) }},
-		{"stripe", "HMAC-SHA256 of time and body", "body id", "", "2xx; 3 days", secrets,
-			func(s Settings) Producer { return Stripe(s.Secrets...) }},
-		{"svix", "HMAC-SHA256 or Ed25519 of id, time and body", "svix-id or webhook-id", "15-30 s", "2xx; about 28 h", secrets,
-			func(s Settings) Producer { return Svix(s.Secrets...) }},
+		{"gitlab", "token in X-Gitlab-Token", "Idempotency-Key", "10 s", "2xx", []string{"secrets", "header", "value"}, gitLabFrom},
+		{"interledger-rafiki", "HMAC-SHA256 of time and canonical JSON", "body id", "", "200 only; without end", secrets, list(Rafiki)},
+		{"meta", "HMAC-SHA256 of the body", "digest of the body", "", "200; 36 h", []string{"secrets", "verify_token"},
+			func(s Settings) Producer { return Meta(s.VerifyToken, s.Secrets...) }},
+		{"razorpay", "HMAC-SHA256 of the body", "x-razorpay-event-id", "5 s", "2xx; 24 h", secrets, list(Razorpay)},
+		{"shopify", "HMAC-SHA256 of the body", "X-Shopify-Event-Id", "5 s", "200; 4 h", secrets, list(Shopify)},
+		{"shopify-events", "HMAC-SHA256 of the body", "Shopify-Webhook-Id", "5 s", "200; 4 h", secrets, list(ShopifyEvents)},
+		{"slack", "HMAC-SHA256 of time and body", "body event_id", "3 s", "2xx; 6 min", secrets, list(Slack)},
+		{"square", "HMAC-SHA256 of URL and body", "body event_id", "10 s", "2xx; 24 h", []string{"secrets", "notification_url"},
+			func(s Settings) Producer { return Square(s.NotificationURL, s.Secrets...) }},
+		{"standard-webhooks", "HMAC-SHA256 or Ed25519 of id, time and body", "webhook-id", "15-30 s", "2xx; about 76 h", secrets, list(StandardWebhooks)},
+		{"stripe", "HMAC-SHA256 of time and body", "body id", "", "2xx; 3 days", secrets, list(Stripe)},
+		{"svix", "HMAC-SHA256 or Ed25519 of id, time and body", "svix-id or webhook-id", "15-30 s", "2xx; about 28 h", secrets, list(Svix)},
+		{"twilio", "HMAC-SHA1 of URL and form", "I-Twilio-Idempotency-Token", "15 s", "2xx, the body counts; 1 retry", secrets, list(Twilio)},
+		{"webengage", "MD5 in the query", "x-request-id", "", "200 only", []string{"license_code", "secret_key"},
+			func(s Settings) Producer { return WebEngage(s.LicenseCode, s.SecretKey) }},
+		{"websub", "HMAC of the body", "digest of the body", "", "2xx; up to the hub", []string{"secrets", "subscriptions", "algs"}, webSubFrom},
+		{"worldpay", "HMAC-SHA256 of the body", "body eventId", "10 s", "200 only; 7 days", []string{"keys", "encoding"}, worldpayFrom},
+		{"yookassa", "none: addresses only", "event and object id", "", "200; 24 h", nil,
+			func(s Settings) Producer { return YooKassa(s.AllowedIPs...) }},
+		{"zoom", "HMAC-SHA256 of time and body", "digest of the body", "3 s", "200 or 204", secrets, list(Zoom)},
 	}
 }
 
-// Subscription is a WebSub topic that is wanted.
-type Subscription struct {
-	// Topic is the address of the feed, as the hub names it.
-	Topic string `conf:"topic"`
-	// Mode is what was asked of the hub: "subscribe" or "unsubscribe". Defaults to subscribe.
-	Mode string `conf:"mode"`
-	// Secret is the hub.secret of the subscription.
-	Secret string `conf:"secret"`
+func adyenFrom(s Settings) Producer {
+	p := Adyen(s.Secrets...)
+	if s.Username == "" && s.Password == "" {
+		return p
+	}
+	signature := p.Scheme
+	basic := p.withCredential(verify.Basic(s.Username, s.Password))
+	basic.Scheme = verify.All{basic.Scheme, signature}
+	return basic
+}
+
+func gitLabFrom(s Settings) Producer {
+	tokens := s.Secrets
+	if s.Value != "" {
+		tokens = append(tokens[:len(tokens):len(tokens)], s.Value)
+	}
+	if s.Header != "" {
+		return gitLab(s.Header, tokens)
+	}
+	return GitLab(tokens...)
+}
+
+func worldpayFrom(s Settings) Producer {
+	if s.Encoding != "" {
+		return worldpay(s.Keys, verify.Encoding(s.Encoding))
+	}
+	return Worldpay(s.Keys)
+}
+
+// webSubFrom gives subscriptions without a secret of their own the common ones.
+func webSubFrom(s Settings) Producer {
+	var subscriptions []Subscription
+	for _, one := range s.Subscriptions {
+		if one.Secret != "" || len(s.Secrets) == 0 {
+			subscriptions = append(subscriptions, one)
+			continue
+		}
+		for _, secret := range s.Secrets {
+			one.Secret = secret
+			subscriptions = append(subscriptions, one)
+		}
+	}
+	if len(s.Algs) == 0 {
+		return WebSub(subscriptions...)
+	}
+	var hashes []verify.Hash
+	for _, a := range s.Algs {
+		hashes = append(hashes, verify.Hash(a))
+	}
+	return webSub(subscriptions, hashes)
 }

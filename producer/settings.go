@@ -41,6 +41,8 @@ type Settings struct {
 	NotificationURL string `conf:"notification_url"`
 	// AllowSHA1 accepts the vendor's older signatures with SHA-1 too.
 	AllowSHA1 bool `conf:"allow_sha1"`
+	// Encoding of the signature, hex or base64, where the vendor does not say which (Worldpay).
+	Encoding string `conf:"encoding"`
 	// Algs are the names of the algorithms that are accepted, in place of the preset's.
 	Algs []string `conf:"algs"`
 	// Subscriptions are the wanted topics (WebSub).
@@ -105,6 +107,9 @@ func (p Preset) Open(s Settings) Producer {
 	if s.Name != "" {
 		made.Name = s.Name
 	}
+	if len(s.AllowedIPs) > 0 {
+		made.AllowedIPs = s.AllowedIPs
+	}
 	made.Err = errors.Join(p.unused(s), made.Err)
 	return made
 }
@@ -121,6 +126,35 @@ func (p Preset) unused(s Settings) error {
 		errs = append(errs, fmt.Errorf("preset %s has no setting %q; it has %s", p.Name, name, strings.Join(p.Uses, ", ")))
 	}
 	return errors.Join(errs...)
+}
+
+// credential is the shared credential that the settings describe, or nil when they describe none or two.
+func (s Settings) credential() *verify.Static {
+	values := s.Secrets
+	if s.Value != "" {
+		values = append(slices.Clone(values), s.Value)
+	}
+	var found []*verify.Static
+	if s.Username != "" || s.Password != "" {
+		passwords := slices.Clone(s.Secrets)
+		if s.Password != "" {
+			passwords = append(passwords, s.Password)
+		}
+		found = append(found, verify.Basic(s.Username, passwords...))
+	}
+	if s.Header != "" {
+		found = append(found, verify.HeaderValue(s.Header, values...))
+	}
+	if s.Query != "" {
+		found = append(found, verify.QueryValue(s.Query, values...))
+	}
+	if s.Bearer != "" {
+		found = append(found, verify.BearerToken(s.Bearer))
+	}
+	if len(found) != 1 {
+		return nil
+	}
+	return found[0]
 }
 
 // FindPreset returns the preset of that name.

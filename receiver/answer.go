@@ -158,7 +158,7 @@ func (h *held) finish(ctx context.Context, r returned) ended {
 // else frees the claim for the next delivery.
 func (h *held) judge(ctx context.Context, r returned) (dedup.Result, ended) {
 	release := func(code string, after time.Duration, err error) (dedup.Result, ended) {
-		return dedup.Result{Kind: dedup.ResultRelease, Reason: code, Err: err.Error()},
+		return dedup.Result{Kind: dedup.ResultRelease, Reason: code, Err: errText(err)},
 			ended{err: &failure{code: code, after: after, err: err}}
 	}
 	if wait, ok := postponed(r.err); ok && !isRejected(r.err) {
@@ -189,7 +189,7 @@ func (h *held) judge(ctx context.Context, r returned) (dedup.Result, ended) {
 func (h *held) refuse(code string, err error) (dedup.Result, ended) {
 	problem := h.rx.problemReply(h.p, fail(code, err))
 	return dedup.Result{
-		Kind: dedup.ResultDead, Reason: code, Err: err.Error(),
+		Kind: dedup.ResultDead, Reason: code, Err: errText(err),
 		Answer: dedup.Answer{Status: problem.status, Header: problem.header, Body: problem.body},
 	}, ended{}
 }

@@ -100,6 +100,12 @@ type HMAC struct {
 // Check reports every mistake of the description: a missing or empty secret, one of another encoding, an
 // impossible pattern or template. Verify refuses everything while there is one.
 func (h *HMAC) Check() error {
+	_, err := newHMACPlan(h)
+	return err
+}
+
+// ready checks the description at its first use, after which it does not change.
+func (h *HMAC) ready() error {
 	h.once.Do(func() { h.plan, h.err = newHMACPlan(h) })
 	return h.err
 }
@@ -107,7 +113,7 @@ func (h *HMAC) Check() error {
 // Verify implements [Scheme]. The identity holds the signed time, what is covered, the id of the key where the
 // entry names one, and the SHA-256 of the signed content.
 func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
-	if err := h.Check(); err != nil {
+	if err := h.ready(); err != nil {
 		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
 	}
 	sent, err := h.plan.read(r)
@@ -136,7 +142,7 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 // there is one, on r. The first secret is used, or the first key in the order of their ids. The field of the
 // identifier must be set before.
 func (h *HMAC) Sign(r *http.Request, body []byte, now time.Time) error {
-	if err := h.Check(); err != nil {
+	if err := h.ready(); err != nil {
 		return err
 	}
 	return h.plan.sign(r, body, now)

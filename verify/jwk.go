@@ -1,43 +1,163 @@
 package verify
 
 import (
+	"bytes"
 	"crypto"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/lestrrat-go/jwx/v3/jwk"
 )
 
-// JSONWebKey is a public key of a JSON Web Key Set (RFC 7517), for the verifiers of tokens.
+// JSONWebKey is a public key of a JSON Web Key Set (RFC 7517), for the verifiers of tokens; see
+// [JWKS.PublicKeys].
 type JSONWebKey struct {
 	// ID is the kid; empty when the key has none.
 	ID string
-	// Alg is the JOSE algorithm that the key is bound to; empty when the key names none.
+	// Alg is the JOSE algorithm that the key is bound to (RFC 7518 section 3.1), such as "RS256"; empty when
+	// the key names none.
 	Alg string
 	// Public is an *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey.
 	Public crypto.PublicKey
 }
 
+// joseAlgs maps JOSE algorithms (RFC 7518 section 3.1, RFC 8037, RFC 9864) to those of HTTP signatures. Keys of
+// other algorithms do not sign HTTP messages.
+var joseAlgs = map[string]Alg{
+	"ES256":   ECDSAP256SHA256,
+	"ES384":   ECDSAP384SHA384,
+	"EdDSA":   Ed25519,
+	"Ed25519": Ed25519,
+	"PS512":   RSAPSSSHA512,
+	"RS256":   RSAv15SHA256,
+}
+
+// signatureKey makes the key for HTTP signatures, or reports that this one is not for them. Without a kid the
+// key is found only by those who ask for all keys.
+func (k JSONWebKey) signatureKey() (Key, bool) {
+	alg, known := joseAlgs[k.Alg]
+	if !known && k.Alg != "" {
+		return Key{}, false
+	}
+	key, err := newPublicKey(k.ID, alg, k.Public)
+	return key, err == nil
+}
+
+// parseJWKS reads a JSON Web Key Set. Keys that are no public signature keys of a kind we know are left out:
+// others may be meant for others. A symmetric key never comes out of it.
 func parseJWKS(text []byte) ([]JSONWebKey, error) {
+	var shape struct {
+		Keys *[]json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &shape); err != nil || shape.Keys == nil {
+		return nil, errors.New("this is no JSON Web Key Set")
+	}
+	if len(*shape.Keys) == 0 {
+		return nil, nil
+	}
 	set, err := jwk.Parse(text, jwk.WithIgnoreParseError(true))
 	if err != nil {
-		return nil, errors.New("this is no JSON Web Key Set")
+		return nil, errors.New("the JSON Web Key Set cannot be parsed")
 	}
 	var keys []JSONWebKey
 	for i := range set.Len() {
-		raw, _ := set.Key(i)
-		public, err := jwk.PublicRawKeyOf(raw)
+		raw, ok := set.Key(i)
+		if !ok {
+			continue
+		}
+		if k, err := fromJWK(raw); err == nil {
+			keys = append(keys, k)
+		}
+	}
+	return keys, nil
+}
+
+// fromJWK takes the public key out of a JSON Web Key that may verify signatures. Its errors name no key material.
+func fromJWK(raw jwk.Key) (JSONWebKey, error) {
+	if use, ok := raw.KeyUsage(); ok && use != "" && use != "sig" {
+		return JSONWebKey{}, errors.New("the key is not for signatures")
+	}
+	if ops, ok := raw.KeyOps(); ok && len(ops) > 0 && !slices.Contains(ops, jwk.KeyOpVerify) && !slices.Contains(ops, jwk.KeyOpSign) {
+		return JSONWebKey{}, errors.New("the key is not for verifying")
+	}
+	// A private key may have been published by mistake: its public half is what it is.
+	exported, err := jwk.PublicRawKeyOf(raw)
+	if err != nil {
+		return JSONWebKey{}, errors.New("the key is incomplete or of an unknown kind")
+	}
+	public, ok := exported.(crypto.PublicKey)
+	if !ok {
+		return JSONWebKey{}, errors.New("the key is of an unknown kind")
+	}
+	if _, err := algsOf(public); err != nil { // a []byte, which is a symmetric key, fails here
+		return JSONWebKey{}, err
+	}
+	k := JSONWebKey{Public: public}
+	k.ID, _ = raw.KeyID()
+	if alg, ok := raw.Algorithm(); ok {
+		k.Alg = alg.String()
+	}
+	return k, nil
+}
+
+// parseJWKText reads a JSON Web Key or a set of them that the operator wrote down. Unlike in a fetched set
+// every key must be good.
+func parseJWKText(id string, alg Alg, text []byte) ([]Key, error) {
+	var set struct {
+		Keys *[]json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &set); err != nil {
+		return nil, fmt.Errorf("key %q: the text is no JSON", id)
+	}
+	list := []json.RawMessage{text}
+	if set.Keys != nil {
+		list = *set.Keys
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("key %q: the JSON Web Key Set is empty", id)
+	}
+	var keys []Key
+	for _, one := range list {
+		k, err := parseOneJWK(id, alg, one)
 		if err != nil {
-			continue
-		}
-		if _, shared := public.([]byte); shared {
-			continue
-		}
-		k := JSONWebKey{Public: public}
-		k.ID, _ = raw.KeyID()
-		if alg, ok := raw.Algorithm(); ok {
-			k.Alg = alg.String()
+			return nil, fmt.Errorf("key %q: %w", id, err)
 		}
 		keys = append(keys, k)
 	}
 	return keys, nil
+}
+
+func parseOneJWK(id string, alg Alg, text []byte) (Key, error) {
+	var private struct {
+		D *json.RawMessage `json:"d"`
+		K *json.RawMessage `json:"k"`
+	}
+	if err := json.Unmarshal(text, &private); err == nil && (private.D != nil || private.K != nil) {
+		return Key{}, errors.New("this is a private or symmetric key: a receiver needs the public one only")
+	}
+	raw, err := jwk.ParseKey(bytes.TrimSpace(text))
+	if err != nil {
+		return Key{}, errors.New("the JSON Web Key cannot be parsed")
+	}
+	k, err := fromJWK(raw)
+	if err != nil {
+		return Key{}, err
+	}
+	named, known := joseAlgs[k.Alg]
+	switch {
+	case k.Alg != "" && !known:
+		return Key{}, fmt.Errorf("keys for %s do not sign HTTP messages", k.Alg)
+	case alg == "" && named == RSAv15SHA256:
+		return Key{}, errors.New("the key is for RS256: name rsa-v1_5-sha256 as its algorithm to use it")
+	case alg == "":
+		alg = named
+	case named != "" && alg != named:
+		return Key{}, fmt.Errorf("the key is for %s, not for %s", k.Alg, alg)
+	}
+	if id != "" {
+		k.ID = id
+	}
+	return NewPublicKey(k.ID, alg, k.Public)
 }

@@ -1,6 +1,33 @@
 package verify
 
-// Key is one key of a producer. The constructors check its strength.
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+)
+
+// Bounds on keys. RSA keys above the upper bound cost the verifier more than they are worth.
+const (
+	minSecret  = 16 // bytes of an HMAC secret
+	minRSABits = 2048
+	maxRSABits = 8192
+)
+
+// Key is one key of a producer. The constructors check its strength; a Key made without one of them verifies
+// nothing. A Key prints its id and algorithm, never its secret.
 type Key struct {
 	// ID is the name under which requests refer to the key.
 	ID string
@@ -8,4 +35,203 @@ type Key struct {
 	Alg Alg
 	// Principal is the identity that the key stands for; empty is the producer itself.
 	Principal string
+
+	material *material
+}
+
+// material is what a key is made of. It sits behind a pointer so that printing a Key by reflection shows an
+// address and no secret. It is never changed.
+type material struct {
+	alg         Alg // what the verifier was built for, whatever becomes of Key.Alg
+	public      crypto.PublicKey
+	fingerprint string
+	verifier    engine
+}
+
+// NewHMACKey makes a key for hmac-sha256 (RFC 9421 section 3.3.3) of a secret of at least 16 bytes, which is
+// copied. A secret that is the text or the encoding of a public or private key is refused: what others know is no
+// secret (RFC 9421 section 7.3.6).
+func NewHMACKey(id string, secret []byte) (Key, error) {
+	if id == "" {
+		return Key{}, errors.New("a key needs an id")
+	}
+	if len(secret) < minSecret {
+		return Key{}, fmt.Errorf("key %q: the secret has %d bytes and needs at least %d", id, len(secret), minSecret)
+	}
+	if what := keyInDisguise(secret); what != "" {
+		return Key{}, fmt.Errorf("key %q: the secret is %s, which is not a secret", id, what)
+	}
+	// A key shorter than the hash's block is padded with zeros by HMAC itself (RFC 2104 section 2), so the
+	// padding changes no MAC; the engine asks for a full block.
+	padded := make([]byte, max(len(secret), sha256.BlockSize))
+	copy(padded, secret)
+	v, err := newHMACEngine(padded)
+	if err != nil {
+		return Key{}, fmt.Errorf("key %q: %w", id, err)
+	}
+	return Key{ID: id, Alg: HMACSHA256, material: &material{
+		alg: HMACSHA256, fingerprint: secretFingerprint(secret), verifier: v,
+	}}, nil
+}
+
+// NewPublicKey makes a key of an *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey. The algorithm must fit
+// the key; "" chooses it by the key's type (rsa-pss-sha512 for RSA). rsa-v1_5-sha256 is used only when it is
+// named here and listed in [RFC9421.Algs]. RSA keys have at least 2048 bits.
+func NewPublicKey(id string, alg Alg, public crypto.PublicKey) (Key, error) {
+	if id == "" {
+		return Key{}, errors.New("a key needs an id")
+	}
+	return newPublicKey(id, alg, public)
+}
+
+// newPublicKey is NewPublicKey for keys of a set, which may go without an id.
+func newPublicKey(id string, alg Alg, public crypto.PublicKey) (Key, error) {
+	fits, err := algsOf(public)
+	if err != nil {
+		return Key{}, fmt.Errorf("key %q: %w", id, err)
+	}
+	if alg == "" {
+		alg = fits[0]
+	}
+	if alg != fits[0] && (len(fits) < 2 || alg != fits[1]) {
+		return Key{}, fmt.Errorf("key %q: algorithm %q does not fit a key for %s", id, alg, fits[0])
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return Key{}, fmt.Errorf("key %q: %w", id, err)
+	}
+	v, err := newPublicEngine(alg, public)
+	if err != nil {
+		return Key{}, fmt.Errorf("key %q: %w", id, err)
+	}
+	sum := sha256.Sum256(der)
+	return Key{ID: id, Alg: alg, material: &material{
+		alg: alg, public: public, fingerprint: hex.EncodeToString(sum[:]), verifier: v,
+	}}, nil
+}
+
+// algsOf checks the strength of a public key and returns the algorithms that fit it, the default one first.
+func algsOf(public crypto.PublicKey) ([]Alg, error) {
+	switch k := public.(type) {
+	case ed25519.PublicKey:
+		if len(k) != ed25519.PublicKeySize {
+			return nil, fmt.Errorf("an Ed25519 key has %d bytes, not %d", ed25519.PublicKeySize, len(k))
+		}
+		return []Alg{Ed25519}, nil
+	case *ecdsa.PublicKey:
+		if k == nil || k.Curve == nil {
+			return nil, errors.New("the EC key is empty")
+		}
+		if _, err := k.ECDH(); err != nil { // not a point of its curve
+			return nil, errors.New("the EC key is no point of a supported curve")
+		}
+		switch k.Curve {
+		case elliptic.P256():
+			return []Alg{ECDSAP256SHA256}, nil
+		case elliptic.P384():
+			return []Alg{ECDSAP384SHA384}, nil
+		}
+		return nil, fmt.Errorf("curve %s is not supported: P-256 and P-384 are", k.Curve.Params().Name)
+	case *rsa.PublicKey:
+		if k == nil || k.N == nil {
+			return nil, errors.New("the RSA key is empty")
+		}
+		if n := k.N.BitLen(); n < minRSABits || n > maxRSABits {
+			return nil, fmt.Errorf("the RSA key has %d bits: %d to %d are accepted", n, minRSABits, maxRSABits)
+		}
+		if k.E < 3 || k.E%2 == 0 {
+			return nil, fmt.Errorf("the RSA key's exponent is %d", k.E)
+		}
+		return []Alg{RSAPSSSHA512, RSAv15SHA256}, nil
+	}
+	return nil, fmt.Errorf("keys of type %T are not supported: RSA, ECDSA and Ed25519 public keys are", public)
+}
+
+// keyInDisguise names what a would-be secret really is, or returns "".
+func keyInDisguise(secret []byte) string {
+	text := bytes.TrimSpace(secret)
+	if b, _ := pem.Decode(text); b != nil || bytes.Contains(text, []byte("-----BEGIN ")) {
+		return "PEM text"
+	}
+	var jwk struct {
+		Type string          `json:"kty"`
+		Keys json.RawMessage `json:"keys"`
+	}
+	if json.Unmarshal(text, &jwk) == nil && (jwk.Type != "" || jwk.Keys != nil) {
+		return "a JSON Web Key"
+	}
+	der := secret
+	for range 2 { // as it is, then as base64 of it
+		if _, err := x509.ParsePKIXPublicKey(der); err == nil {
+			return "a public key"
+		}
+		if _, err := x509.ParsePKCS1PublicKey(der); err == nil {
+			return "a public key"
+		}
+		if _, err := x509.ParseCertificate(der); err == nil {
+			return "a certificate"
+		}
+		if _, err := x509.ParsePKCS8PrivateKey(der); err == nil {
+			return "a private key"
+		}
+		decoded, err := base64.StdEncoding.DecodeString(string(text))
+		if err != nil {
+			break
+		}
+		der = decoded
+	}
+	return ""
+}
+
+// secretFingerprint names a secret. It is an HMAC under the secret, so that the name gives nothing away that a
+// guess of the whole secret would not.
+func secretFingerprint(secret []byte) string {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("eyelet key fingerprint"))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// Public returns the public key, or nil when the key is a shared secret.
+func (k Key) Public() crypto.PublicKey {
+	if k.material == nil {
+		return nil
+	}
+	return k.material.public
+}
+
+// Fingerprint returns 64 hexadecimal digits that name the key's material, whatever its id and algorithm: the
+// SHA-256 of the public key's PKIX encoding, or a MAC made with the secret. It is empty for a Key that was not
+// made by a constructor.
+func (k Key) Fingerprint() string {
+	if k.material == nil {
+		return ""
+	}
+	return k.material.fingerprint
+}
+
+// String returns the id and the algorithm.
+func (k Key) String() string { return fmt.Sprintf("key %q (%s)", k.ID, k.Alg) }
+
+// GoString returns the id and the algorithm.
+func (k Key) GoString() string { return fmt.Sprintf("verify.Key{ID:%q, Alg:%q}", k.ID, k.Alg) }
+
+// LogValue returns the id and the algorithm.
+func (k Key) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("id", k.ID), slog.String("alg", string(k.Alg)))
+}
+
+// MarshalJSON returns the id, the algorithm and the principal.
+func (k Key) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		ID        string `json:"id"`
+		Alg       Alg    `json:"alg"`
+		Principal string `json:"principal,omitempty"`
+	}{k.ID, k.Alg, k.Principal})
+}
+
+// IsTestKey reports whether the key was published for tests, as those of RFC 9421 appendix B.1 were: everybody
+// can sign with it.
+func IsTestKey(k Key) bool {
+	_, ok := testKeys[k.Fingerprint()]
+	return ok
 }

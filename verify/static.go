@@ -1,8 +1,15 @@
 package verify
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
 )
 
 // Place says where a request carries a shared credential.
@@ -37,14 +44,240 @@ type Static struct {
 	Secrets []Secret
 }
 
-// Check reports every mistake of the description.
-func (s *Static) Check() error { return errors.New("not built yet") }
-
-// Verify implements [Scheme].
-func (s *Static) Verify(r *http.Request, _ func() ([]byte, error)) (Identity, error) {
-	return Identity{}, &Error{Code: KeysUnavailable, Err: s.Check()}
+// Basic demands basic authentication (RFC 7617).
+func Basic(username string, passwords ...string) *Static {
+	return &Static{In: InBasic, Username: username, Secrets: Secrets(passwords...)}
 }
 
-// All demands that every scheme accepts the request, such as two query parameters, or basic authentication
-// and a signature. The identity holds what the schemes prove together.
+// HeaderValue demands a header field with a secret value.
+func HeaderValue(name string, values ...string) *Static {
+	return &Static{In: InHeader, Name: name, Secrets: Secrets(values...)}
+}
+
+// QueryValue demands a query parameter with a secret value.
+func QueryValue(name string, values ...string) *Static {
+	return &Static{In: InQuery, Name: name, Secrets: Secrets(values...)}
+}
+
+// BearerToken demands one of fixed bearer tokens (RFC 6750). For signed tokens there is another scheme.
+func BearerToken(tokens ...string) *Static {
+	return &Static{In: InBearer, Secrets: Secrets(tokens...)}
+}
+
+// Check reports every mistake of the description.
+func (s *Static) Check() error {
+	var errs []error
+	switch s.In {
+	case InHeader:
+		if !isFieldName(s.Name) {
+			errs = append(errs, fmt.Errorf("credential: %q is no field name", s.Name))
+		}
+	case InQuery:
+		if s.Name == "" {
+			errs = append(errs, errors.New("credential: the query parameter has no name"))
+		}
+	case InBasic:
+		if strings.Contains(s.Username, ":") {
+			errs = append(errs, errors.New("credential: a user name holds no colon (RFC 7617 section 2)"))
+		}
+	case InBearer:
+	default:
+		errs = append(errs, fmt.Errorf("credential: %q is none of header, query, basic, bearer", string(s.In)))
+	}
+	if len(s.Secrets) == 0 {
+		errs = append(errs, errors.New("credential: no secret is set"))
+	}
+	for i, v := range s.Secrets {
+		if _, err := decodeSecret(v, Raw); err != nil {
+			errs = append(errs, fmt.Errorf("credential: secret %d of %d %w", i+1, len(s.Secrets), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Verify implements [Scheme]. It does not read the body.
+func (s *Static) Verify(r *http.Request, _ func() ([]byte, error)) (Identity, error) {
+	if err := s.Check(); err != nil {
+		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
+	}
+	got, err := s.credential(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	want := func(v Secret) string {
+		if s.In == InBasic {
+			return s.Username + ":" + string(v)
+		}
+		return string(v)
+	}
+	equal := 0
+	for _, v := range s.Secrets {
+		equal |= sameText(got, want(v))
+	}
+	if equal == 0 {
+		return Identity{}, &Error{Code: CredentialsMismatch, Component: s.component()}
+	}
+	return Identity{}, nil
+}
+
+// Sign puts the first secret where the producer puts it on r.
+func (s *Static) Sign(r *http.Request) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	v := string(s.Secrets[0])
+	switch s.In {
+	case InHeader:
+		r.Header.Set(s.Name, v)
+	case InBasic:
+		r.SetBasicAuth(s.Username, v)
+	case InBearer:
+		r.Header.Set("Authorization", "Bearer "+v)
+	case InQuery:
+		q := r.URL.Query()
+		q.Set(s.Name, v)
+		r.URL.RawQuery = q.Encode()
+	}
+	return nil
+}
+
+// sameText compares digests, so that not even the length of a secret shows in the time it takes.
+func sameText(a, b string) int {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:])
+}
+
+func (s *Static) component() string {
+	switch s.In {
+	case InBasic, InBearer:
+		return "Authorization"
+	default:
+		return s.Name
+	}
+}
+
+// credential returns what the request carries, "user:password" for basic authentication.
+func (s *Static) credential(r *http.Request) (string, error) {
+	missing := &Error{Code: CredentialsMissing, Component: s.component()}
+	var got string
+	var err error
+	switch s.In {
+	case InHeader:
+		got, _, err = field(r, textproto.CanonicalMIMEHeaderKey(s.Name))
+	case InQuery:
+		got, err = queryValue(r, s.Name)
+	case InBasic:
+		var encoded string
+		if encoded, err = authorization(r, "Basic"); encoded != "" {
+			b, bad := base64.StdEncoding.DecodeString(encoded)
+			if bad != nil {
+				return "", &Error{Code: CredentialsMismatch, Component: s.component()}
+			}
+			got = string(b)
+		}
+	case InBearer:
+		got, err = s.bearer(r)
+	}
+	if err == nil && got == "" {
+		err = missing
+	}
+	return got, err
+}
+
+func (s *Static) bearer(r *http.Request) (string, error) {
+	got, err := authorization(r, "Bearer")
+	if err != nil || s.Name == "" {
+		return got, err
+	}
+	inQuery, err := queryValue(r, s.Name)
+	if err == nil && got != "" && inQuery != "" { // RFC 6750 section 2: not more than one method
+		err = &Error{Code: AmbiguousField, Component: s.Name}
+	}
+	return got + inQuery, err
+}
+
+// authorization returns the credentials of the Authorization field when they are of the scheme.
+func authorization(r *http.Request, scheme string) (string, error) {
+	value, _, err := field(r, "Authorization")
+	got, rest, _ := strings.Cut(value, " ")
+	if err != nil || !strings.EqualFold(got, scheme) {
+		return "", err
+	}
+	return strings.TrimSpace(rest), nil
+}
+
+// queryValue returns a parameter of the query that may stand there once. Parts of the query that do not parse
+// are nobody's parameter.
+func queryValue(r *http.Request, name string) (string, error) {
+	switch values := r.URL.Query()[name]; len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	default:
+		return "", &Error{Code: AmbiguousField, Component: name}
+	}
+}
+
+// All demands that every scheme accepts the request: two query parameters, or basic authentication and a
+// signature. The identity holds what the schemes prove together; the last one that says something decides.
 type All []Scheme
+
+// Check reports every mistake of the schemes.
+func (a All) Check() error {
+	if len(a) == 0 {
+		return errors.New("no scheme is set")
+	}
+	var errs []error
+	for _, s := range a {
+		if c, ok := s.(interface{ Check() error }); ok {
+			errs = append(errs, c.Check())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Verify implements [Scheme].
+func (a All) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
+	if len(a) == 0 {
+		return Identity{}, &Error{Code: KeysUnavailable, Err: a.Check()}
+	}
+	var all Identity
+	for _, s := range a {
+		id, err := s.Verify(r, body)
+		if err != nil {
+			return Identity{}, err
+		}
+		all = all.and(id)
+	}
+	return all, nil
+}
+
+// and joins what two schemes proved of one request.
+func (id Identity) and(more Identity) Identity {
+	last := func(a, b string) string {
+		if b != "" {
+			return b
+		}
+		return a
+	}
+	id.KeyID, id.Principal = last(id.KeyID, more.KeyID), last(id.Principal, more.Principal)
+	id.Label, id.Nonce = last(id.Label, more.Label), last(id.Nonce, more.Nonce)
+	if !more.SignedAt.IsZero() {
+		id.SignedAt = more.SignedAt
+	}
+	if more.NotBefore.After(id.NotBefore) {
+		id.NotBefore = more.NotBefore
+	}
+	if id.Expires.IsZero() || !more.Expires.IsZero() && more.Expires.Before(id.Expires) {
+		id.Expires, id.ExpiredCode = more.Expires, more.ExpiredCode
+	}
+	id.Covered = append(slices.Clone(id.Covered), more.Covered...)
+	if more.Signed != nil {
+		id.Signed = more.Signed
+	}
+	if more.Claims != nil {
+		id.Claims = more.Claims
+	}
+	return id
+}

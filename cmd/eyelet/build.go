@@ -1,0 +1,195 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// buildOptions is what building needs beside the settings.
+type buildOptions struct {
+	stdout   io.Writer // of handlers
+	testKeys bool      // keys that everybody knows are good
+}
+
+// plan is everything that the settings describe, without a store.
+type plan struct {
+	receiver.Config
+	settings *settings
+	names    []string // of the handlers, as they stand in the settings
+	closers  []io.Closer
+}
+
+// Close ends what fetches keys.
+func (p *plan) Close() error {
+	var errs []error
+	for _, c := range p.closers {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// build checks the settings as far as that is possible without opening anything, and reports every mistake at
+// once.
+func (c *settings) build(o buildOptions) (*plan, error) {
+	pb := &producerBuild{settings: c, testKeys: o.testKeys}
+	p := &plan{settings: c}
+	p.Producers = pb.build()
+	handlers, names, found := c.buildHandlers(o.stdout)
+	p.Handlers, p.names, p.closers = handlers, names, pb.closers
+	found = append(append(pb.wrong, found...), c.check()...)
+	c.limits(&p.Config)
+	if len(found) == 0 {
+		found = p.rehearse()
+	}
+	if len(found) > 0 {
+		return nil, errors.Join(found.err(), p.Close())
+	}
+	return p, nil
+}
+
+// limits fills in the numbers. The receiver's bounds on handlers are the largest that any of them has; each
+// handler keeps its own.
+func (c *settings) limits(rc *receiver.Config) {
+	l := c.Limits
+	rc.URL, rc.Hosts, rc.TrustedProxies = c.URL, c.Hosts, c.TrustedProxies
+	rc.Attempts, rc.BackoffBase, rc.BackoffCap, rc.PostponeMax = l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax
+	rc.Lease, rc.Workers, rc.RetryAfter, rc.InFlightWait = l.Lease, l.Workers, l.RetryAfter, l.InFlightWait
+	rc.BodyTimeout, rc.MaxBody, rc.BodyBudget = l.BodyTimeout, int64(l.MaxBody), int64(l.BodyBudget)
+	rc.HandlerTimeout = cmp.Or(l.HandlerTimeout, receiver.DefaultHandlerTimeout)
+	rc.AnswerTimeout = cmp.Or(l.AnswerTimeout, receiver.DefaultAnswerTimeout)
+	for i := range c.Handlers {
+		h := &c.Handlers[i]
+		if c.answers(h) {
+			rc.AnswerTimeout = max(rc.AnswerTimeout, h.Timeout)
+		} else {
+			rc.HandlerTimeout = max(rc.HandlerTimeout, h.Timeout)
+		}
+	}
+}
+
+// answers reports whether the handler answers the producer itself.
+func (c *settings) answers(h *handlerConfig) bool {
+	if h.Forward == "" {
+		return h.Answer
+	}
+	for i := range c.Producers {
+		if c.Producers[i].Name == h.Producer {
+			return h.Mode == "relay" || h.Mode == "" && c.Producers[i].Scheme == "rfc9421"
+		}
+	}
+	return false
+}
+
+// check judges the settings that are nobody else's.
+func (c *settings) check() mistakes {
+	var found mistakes
+	add := func(setting, hint, what string) {
+		found = append(found, &mistake{at: c.Node.place(setting), what: what, hint: hint})
+	}
+	listen, err := netip.ParseAddrPort(c.Listen)
+	if err != nil && !validAddress(c.Listen) {
+		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is no address: "+oneLine(c.Listen))
+	} else if c.TLS == nil && !c.InsecureHTTP && len(c.TrustedProxies) == 0 && !loopback(c.Listen, listen) {
+		add("listen", "add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true where nobody can listen in",
+			"deliveries would come over HTTP without TLS from beyond this machine")
+	}
+	if c.Operations != operationsOff && !validAddress(c.Operations) {
+		add("operations", "write 127.0.0.1:8081, or off", "operations is no address: "+oneLine(c.Operations))
+	}
+	if c.TLS != nil && (c.TLS.CertFile == "" || c.TLS.KeyFile == "") {
+		add("tls", "", "tls needs a cert_file and a key_file")
+	}
+	if !slices.Contains([]string{"text", "json"}, c.Log.Format) {
+		found = append(found, &mistake{at: c.Log.Node.place("format"), what: "log.format is neither text nor json", hint: ""})
+	}
+	if _, err := c.logLevel(); err != nil {
+		found = append(found, &mistake{at: c.Log.Node.place("level"), what: "log.level is none of debug, info, warn and error"})
+	}
+	if _, _, err := c.storeKind(); err != nil {
+		add("store", "write badger:./data, or memory: for trying out", err.Error())
+	}
+	return found
+}
+
+const operationsOff = "off"
+
+func validAddress(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	return err == nil && port != "" && strings.Trim(port, "0123456789") == ""
+}
+
+// loopback reports whether only this machine can reach the address.
+func loopback(address string, parsed netip.AddrPort) bool {
+	host, _, err := net.SplitHostPort(address)
+	return parsed.IsValid() && parsed.Addr().IsLoopback() || err == nil && host == "localhost"
+}
+
+func (c *settings) logLevel() (slog.Level, error) {
+	var level slog.Level
+	err := level.UnmarshalText([]byte(c.Log.Level))
+	return level, err
+}
+
+// storeKind takes the store's setting apart.
+func (c *settings) storeKind() (kind, dir string, err error) {
+	kind, dir, ok := strings.Cut(c.Store, ":")
+	switch {
+	case ok && kind == "memory" && dir == "":
+		return kind, "", nil
+	case ok && kind == "badger" && dir != "":
+		return kind, c.path(dir), nil
+	}
+	return "", "", errors.New("store is neither badger:DIR nor memory:")
+}
+
+// quoted finds the name in a mistake of package receiver: producer "shop": ..., handler "shop/a": ...
+var quoted = regexp.MustCompile(`^(producer|handler)s? "([^"]*)"`)
+
+// rehearse opens a receiver over a store that keeps nothing and closes it again, so that every mistake that
+// only Open finds is found before anything is touched.
+func (p *plan) rehearse() mistakes {
+	c := p.Config
+	c.Store = dedup.NewMemory(dedup.MemoryOptions{})
+	c.Logger = slog.New(slog.DiscardHandler)
+	rx, err := receiver.Open(c)
+	if err == nil {
+		err = errors.Join(rx.Close(), c.Store.Close())
+	}
+	if err == nil {
+		return nil
+	}
+	var found mistakes
+	for line := range strings.Lines(err.Error()) {
+		found = append(found, &mistake{at: p.placeOf(line), what: oneLine(line)})
+	}
+	return found
+}
+
+// placeOf returns where the producer or handler of a mistake stands.
+func (p *plan) placeOf(line string) place {
+	m := quoted.FindStringSubmatch(line)
+	if m == nil {
+		return place{p.settings.file, 1}
+	}
+	for i, name := range p.names {
+		if m[1] == "handler" && name == m[2] {
+			return p.settings.Handlers[i].Node.at
+		}
+	}
+	for i := range p.settings.Producers {
+		if m[1] == "producer" && p.settings.Producers[i].Name == m[2] {
+			return p.settings.Producers[i].at
+		}
+	}
+	return place{p.settings.file, 1}
+}

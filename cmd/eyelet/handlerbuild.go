@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// sink is what a handler of the configuration does with an event.
+type sink interface {
+	// deliver works on a stored event: nil when it is done, receiver.Reject when it never will be, another
+	// error when it may be later.
+	deliver(ctx context.Context, ev receiver.Event[[]byte]) error
+	// answer works while the producer waits; an error is transient.
+	answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error)
+}
+
+// output is a writer for several handlers: one line is written at once.
+type output struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(p)
+}
+
+// handlers builds the handlers of the configuration. The names of tasks are stored, so the default name is made
+// of what a person would keep: producer, pattern and kind.
+func (c *settings) buildHandlers(stdout io.Writer) ([]receiver.Handler, []string, mistakes) {
+	b := &handlerBuild{settings: c, stdout: &output{w: stdout}, taken: map[string]place{}}
+	var handlers []receiver.Handler
+	var names []string
+	for i := range c.Handlers {
+		h, name := b.handler(&c.Handlers[i])
+		handlers, names = append(handlers, h), append(names, name)
+	}
+	return handlers, names, b.wrong
+}
+
+type handlerBuild struct {
+	*settings
+	stdout *output
+	taken  map[string]place
+	wrong  mistakes
+}
+
+func (b *handlerBuild) add(at place, hint, format string, args ...any) {
+	b.wrong = append(b.wrong, &mistake{at: at, what: oneLine(fmt.Sprintf(format, args...)), hint: hint})
+}
+
+func (b *handlerBuild) handler(h *handlerConfig) (receiver.Handler, string) {
+	p := b.producerOf(h)
+	if h.Type == "" {
+		b.add(h.Node.at, `write an event type, "prefix*", or "*"`, "a handler needs a type")
+	}
+	kind, to := b.sink(h)
+	answers := h.Answer
+	if h.Forward != "" {
+		answers = b.relays(h, p)
+	} else if h.Mode != "" {
+		b.add(h.Node.place("mode"), "", "mode is a setting of forward")
+	}
+	if h.Answer && len(h.Exec) == 0 {
+		b.add(h.Node.place("answer"), "", "answer is a setting of exec")
+	}
+	name := h.Name
+	if name == "" {
+		name = fmt.Sprintf("%s/%s/%s", h.Producer, h.Type, kind)
+	}
+	if first, twice := b.taken[name]; twice {
+		b.add(h.Node.at, "give one of them a name of its own: name: ...", "two handlers are called %q, the first in line %d", name, first.line)
+	}
+	b.taken[name] = h.Node.at
+	return b.build(h, to, answers, name), name
+}
+
+func (b *handlerBuild) build(h *handlerConfig, to sink, answers bool, name string) receiver.Handler {
+	timeout := b.timeoutOf(h, answers)
+	var built receiver.Handler
+	if answers {
+		built = receiver.Answer(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			return to.answer(ctx, ev)
+		})
+	} else {
+		built = receiver.On(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) error {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			return to.deliver(ctx, ev)
+		})
+	}
+	built = built.Named(name)
+	if h.Otherwise {
+		built = built.Otherwise()
+	}
+	if h.Lane != "" {
+		lane, err := producer.ParseExtractor(h.Lane)
+		if err != nil {
+			b.add(h.Node.place("lane"), "", "lane: %v", err)
+			return built
+		}
+		built = built.Lane(lane)
+	}
+	return built
+}
+
+func (b *handlerBuild) timeoutOf(h *handlerConfig, answers bool) time.Duration {
+	switch {
+	case h.Timeout > 0:
+		return h.Timeout
+	case answers && b.Limits.AnswerTimeout > 0:
+		return b.Limits.AnswerTimeout
+	case answers:
+		return receiver.DefaultAnswerTimeout
+	case b.Limits.HandlerTimeout > 0:
+		return b.Limits.HandlerTimeout
+	}
+	return receiver.DefaultHandlerTimeout
+}
+
+func (b *handlerBuild) producerOf(h *handlerConfig) *producerConfig {
+	var names []string
+	for i := range b.Producers {
+		if b.Producers[i].Name == h.Producer {
+			return &b.Producers[i]
+		}
+		names = append(names, b.Producers[i].Name)
+	}
+	if h.Producer == "" {
+		b.add(h.Node.at, "", "a handler needs a producer")
+	} else {
+		b.add(h.Node.place("producer"), didYouMean(h.Producer, names), "handler for the unknown producer %q", h.Producer)
+	}
+	return nil
+}
+
+// sink returns the one thing that the handler does.
+func (b *handlerBuild) sink(h *handlerConfig) (kind string, to sink) {
+	var kinds []string
+	if h.Stdout {
+		kinds, to = append(kinds, "stdout"), stdoutSink{b.stdout}
+	}
+	if len(h.Exec) > 0 {
+		kinds, to = append(kinds, "exec"), b.exec(h)
+	}
+	if h.Forward != "" {
+		kinds, to = append(kinds, "forward"), b.forward(h)
+	}
+	if len(kinds) != 1 {
+		b.add(h.Node.at, "", "a handler needs one of stdout, exec and forward, and this one has %s", count(kinds))
+		return "none", nil
+	}
+	return kinds[0], to
+}
+
+func count(kinds []string) string {
+	if len(kinds) == 0 {
+		return "none"
+	}
+	return strings.Join(kinds, " and ")
+}
+
+func (b *handlerBuild) exec(h *handlerConfig) sink {
+	argv := append([]string{}, h.Exec...)
+	if strings.ContainsRune(argv[0], filepath.Separator) {
+		argv[0] = b.path(argv[0])
+		if full, err := filepath.Abs(argv[0]); err == nil { // else LookPath would search for it
+			argv[0] = full
+		}
+	}
+	full, err := exec.LookPath(argv[0])
+	var lookErr *exec.Error
+	if errors.As(err, &lookErr) {
+		err = lookErr.Err
+	}
+	if err != nil {
+		b.add(h.Node.place("exec"), "the first word is a program, relative to the configuration file; chmod +x makes a file one",
+			"no program %s: %s", h.Exec[0], cause(err))
+		return nil
+	}
+	argv[0] = full
+	return &execSink{argv: argv, dir: b.dir, pass: h.Env}
+}
+
+func (b *handlerBuild) forward(h *handlerConfig) sink {
+	u, err := url.Parse(h.Forward)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" {
+		b.add(h.Node.place("forward"), "write it whole, as in http://127.0.0.1:9000/deploy", "forward is no URL of http or https")
+		return nil
+	}
+	return newForwardSink(u)
+}
+
+// relays says whether a forward handler answers with the target's outcome.
+func (b *handlerBuild) relays(h *handlerConfig, p *producerConfig) bool {
+	switch h.Mode {
+	case "relay":
+		return true
+	case "store":
+		return false
+	case "":
+		return p != nil && p.Scheme == "rfc9421"
+	}
+	b.add(h.Node.place("mode"), didYouMean(h.Mode, []string{"relay", "store"}), "mode is %q, want relay or store", h.Mode)
+	return false
+}

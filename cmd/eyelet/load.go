@@ -1,0 +1,214 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// The defaults of the binary; those of receiving are package receiver's.
+const (
+	defaultConfig     = "eyelet.yaml"
+	defaultListen     = "127.0.0.1:8080"
+	defaultOperations = "127.0.0.1:8081"
+	defaultStore      = "badger:./data"
+	envPrefix         = "EYELET_"
+	// defaultDrain is how long serve waits for work that is under way when it is told to stop.
+	defaultDrain = 30 * time.Second
+)
+
+// source is where settings come from: the file, then the environment, then flags; the later ones win.
+type source struct {
+	file    string
+	environ []string       // NAME=value
+	flags   *pflag.FlagSet // may be nil
+}
+
+func (s source) lookup(name string) (string, bool) {
+	for _, pair := range slices.Backward(s.environ) {
+		if value, ok := strings.CutPrefix(pair, name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// load reads the settings. All mistakes are reported at once.
+func (s source) load() (*settings, error) {
+	file := s.file
+	if file == "" {
+		file = defaultConfig
+	}
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, wrong("name another with --config, or try `eyelet dev`, which needs none", "%s: there is no such file", file)
+	} else if err != nil {
+		return nil, wrong("", "%s: %v", file, cause(err))
+	}
+	return s.parse(file, data)
+}
+
+func (s source) parse(file string, data []byte) (*settings, error) {
+	var found mistakes
+	root, err := parseTree(file, data, s.lookup)
+	if ms, ok := mistakesIn(err); ok {
+		found = append(found, ms...)
+	}
+	if root == nil || root.kind != mapping {
+		return nil, found.err()
+	}
+	if ms, ok := mistakesIn(s.overrule(root)); ok {
+		found = append(found, ms...)
+	}
+	c := &settings{file: file, dir: filepath.Dir(file)}
+	d := &decoder{dir: c.dir}
+	d.decode(root, reflect.ValueOf(c).Elem(), "")
+	c.defaults()
+	return c, append(found, d.wrong...).err()
+}
+
+func (c *settings) defaults() {
+	for _, d := range []struct {
+		setting *string
+		value   string
+	}{
+		{&c.Listen, defaultListen}, {&c.Operations, defaultOperations}, {&c.Store, defaultStore},
+		{&c.Log.Format, "text"}, {&c.Log.Level, "info"},
+	} {
+		if *d.setting == "" {
+			*d.setting = d.value
+		}
+	}
+	if c.Limits.Drain == 0 {
+		c.Limits.Drain = defaultDrain
+	}
+}
+
+// overrule puts what the environment and the flags say in the place of what the file says.
+func (s source) overrule(root *node) error {
+	o := &overrides{source: s, origin: map[string]string{}, byVariable: map[string]string{}}
+	o.paths = settingPaths(reflect.TypeFor[settings](), "")
+	for _, path := range o.paths {
+		o.byVariable[variableOf(path)] = path
+	}
+	layers := koanf.New(".")
+	if err := layers.Load(o.environment(), nil); err != nil {
+		return err
+	}
+	if s.flags != nil {
+		if err := layers.Load(posflag.ProviderWithFlag(s.flags, ".", nil, o.flag), nil); err != nil {
+			return err
+		}
+	}
+	for path, value := range layers.All() {
+		root.set(path, fmt.Sprint(value), place{file: o.origin[path]})
+	}
+	return o.found.err()
+}
+
+// overrides collects settings that do not come from the file.
+type overrides struct {
+	source
+	paths      []string
+	byVariable map[string]string
+	origin     map[string]string // of a path: the variable or flag that set it
+	found      mistakes
+}
+
+func (o *overrides) environment() koanf.Provider {
+	return env.Provider(".", env.Opt{
+		Prefix:        envPrefix,
+		EnvironFunc:   func() []string { return o.environ },
+		TransformFunc: o.variable,
+	})
+}
+
+func (o *overrides) variable(name, value string) (string, any) {
+	path := o.byVariable[name]
+	if path != "" {
+		o.origin[path] = name
+		return path, value
+	}
+	if near := nearest(strings.ToLower(strings.TrimPrefix(name, envPrefix)), words(o.byVariable)); near != "" {
+		o.found = append(o.found, &mistake{
+			at: place{file: "environment"}, what: "unknown variable " + name,
+			hint: "did you mean " + envPrefix + strings.ToUpper(near) + "?",
+		})
+	}
+	return "", nil
+}
+
+func (o *overrides) flag(f *pflag.Flag) (string, any) {
+	path := strings.Replace(strings.ReplaceAll(f.Name, "-", "_"), "log_", "log.", 1)
+	if !f.Changed || !slices.Contains(o.paths, path) {
+		return "", nil
+	}
+	o.origin[path] = "--" + f.Name
+	return path, f.Value.String()
+}
+
+// settingPaths lists the single-valued settings that the environment can set: not those of producers and
+// handlers, which have names of the user's, and not lists.
+func settingPaths(t reflect.Type, prefix string) []string {
+	var paths []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := f.Tag.Get("conf")
+		if name == "" {
+			continue
+		}
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		switch inner.Kind() {
+		case reflect.Struct:
+			paths = append(paths, settingPaths(inner, prefix+name+".")...)
+		case reflect.Slice:
+		default:
+			paths = append(paths, prefix+name)
+		}
+	}
+	return paths
+}
+
+func variableOf(path string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+}
+
+// words returns the names of the variables as words, without their prefix.
+func words(m map[string]string) []string {
+	var names []string
+	for name := range m {
+		names = append(names, strings.ToLower(strings.TrimPrefix(name, envPrefix)))
+	}
+	return names
+}
+
+// path returns the file that a setting names, relative to the configuration file.
+func (c *settings) path(name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(c.dir, name)
+}
+
+// cause returns what is wrong with a file without repeating its name.
+func cause(err error) string {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err.Error()
+	}
+	return err.Error()
+}

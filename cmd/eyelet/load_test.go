@@ -1,0 +1,230 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+)
+
+func parse(t *testing.T, yaml string, environ ...string) (*settings, error) {
+	t.Helper()
+	return source{environ: environ}.parse("eyelet.yaml", []byte(yaml))
+}
+
+func TestEveryMistakeOfAFileIsReportedWithItsLine(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ yaml, want string }{
+		"misspelt setting": {"listn: x\n", `eyelet.yaml:1: unknown setting "listn" | did you mean "listen"?`},
+		"misspelt setting of a producer": {
+			"producers:\n  shop:\n    sceme: rfc9421\n",
+			`eyelet.yaml:3: unknown setting "sceme" in producers.shop | did you mean "scheme"?`,
+		},
+		"misspelt setting in a flow": {
+			"handlers:\n  - {producer: a,\n     tpye: b}\n",
+			`eyelet.yaml:3: unknown setting "tpye" in handlers[0] | did you mean "type"?`,
+		},
+		"unset variable": {
+			"producers:\n  gh:\n    {preset: github, secrets: [\"${GH_SECRET}\"]}\n",
+			"eyelet.yaml:3: variable GH_SECRET is not set | set it in the environment of eyelet: export GH_SECRET=...",
+		},
+		"empty secret": {
+			"producers:\n  gh: {preset: github, secret: \"\"}\n",
+			"eyelet.yaml:2: producers.gh.secret is empty | write it as ${NAME} and set the variable, or name a file",
+		},
+		"no variable":   {"url: http://${A B}\n", "eyelet.yaml:1: a variable that is none: ${A B | write ${NAME}, or $${ for a literal ${"},
+		"wrong kinds":   {"listen: [a]\nhandlers: x\nlog: text\n", "eyelet.yaml:1: listen is a list, want a single value\neyelet.yaml:2: handlers is a single value, want a list\neyelet.yaml:3: log is a single value, want a mapping"},
+		"wrong numbers": {"limits:\n  workers: many\n  max_body: 1XB\n  lease: 5\ninsecure_http: maybe\n", "eyelet.yaml:2: limits.workers is \"many\", want a whole number\neyelet.yaml:3: limits.max_body is \"1XB\", want a number of bytes | write 65536, 64KiB or 1MiB\neyelet.yaml:4: limits.lease is \"5\", want a duration | write 30s, 5m, 24h or 7d\neyelet.yaml:5: insecure_http is \"maybe\", want true or false"},
+		"twice":         {"url: a\nlisten: b\nurl: c\n", `eyelet.yaml:3: "url" is set twice, first in line 1 | remove one of them`},
+		"no YAML":       {"url: a\n  b: c\n", "eyelet.yaml:2: not YAML: mapping values are not allowed in this context | values with special characters need quotes, and indentation is by spaces"},
+		"a tab":         {"url:\n\ta: b\n", "eyelet.yaml:2: not YAML: found character that cannot start any token | values with special characters need quotes, and indentation is by spaces"},
+		"two documents": {"url: a\n---\nurl: b\n", "eyelet.yaml:2: a second document in the file | remove the line \"---\""},
+		"empty file":    {"", "eyelet.yaml:1: file holds no settings | run `eyelet keygen --help` for a first producer"},
+		"a list":        {"- a\n", "eyelet.yaml:1: the file is a list, want a mapping of settings"},
+		"no settings":   {"producers:\n  shop:\n", "eyelet.yaml:2: producers.shop has no settings"},
+		"producers in a list": {
+			"producers:\n  - name: shop\n", "eyelet.yaml:2: producers is a list, want a mapping | write each under its name",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := parse(t, tt.yaml)
+			if diff := cmp.Diff(tt.want, withHints(err)); diff != "" {
+				t.Errorf("mistakes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// withHints returns a line for each mistake, its hint behind a bar.
+func withHints(err error) string {
+	ms, ok := mistakesIn(err)
+	if !ok {
+		return fmt.Sprint(err)
+	}
+	var lines []string
+	for _, m := range ms {
+		line := m.Error()
+		if m.hint != "" {
+			line += " | " + m.hint
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestTheFileOfTheDesignIsRead(t *testing.T) {
+	t.Parallel()
+	c, err := parse(t, `
+listen: 127.0.0.1:8080
+operations: 127.0.0.1:8081
+url: http://127.0.0.1:8080
+store: badger:./data
+producers:
+  shop:
+    scheme: rfc9421
+    label: sig1
+    tolerance: 2m
+    keys:
+      - {id: k1, alg: ed25519, public_key_file: shop.pub.pem}
+      - {id: k2, alg: hmac-sha256, secret: "${SHOP_SECRET}"}
+    window: 7d
+  gh: {preset: github, secrets: "${GITHUB_SECRET}", max_body: 25MiB, tolerance: {past: 1h, future: 1m}}
+handlers:
+  - {producer: shop, type: "order.*", stdout: true}
+  - {producer: shop, type: quote, exec: [./quote.sh], answer: true}
+`, "SHOP_SECRET=first", "SHOP_SECRET=0123456789abcdef", "GITHUB_SECRET=s3cret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shop, gh := c.Producers[0], c.Producers[1]
+	got := []any{c.URL, shop.Name, shop.common.Window, shop.common.Tolerance.Past, len(shop.rfc.Keys), string(shop.rfc.Keys[1].Secret), gh.Preset,
+		len(gh.preset.Secrets), gh.preset.Secrets[0], gh.common.MaxBody, gh.common.Tolerance.Past, gh.common.Tolerance.Future, c.Handlers[0].Stdout,
+		c.Handlers[1].Exec, c.Handlers[1].Answer, c.Log.Level, c.Limits.Drain}
+	want := []any{"http://127.0.0.1:8080", "shop", 7 * 24 * time.Hour, 2 * time.Minute, 2, "0123456789abcdef", "github",
+		1, "s3cret", size(25 << 20), time.Hour, time.Minute, true,
+		[]string{"./quote.sh"}, true, "info", 30 * time.Second}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if at := shop.Node.place("window"); at.String() != "eyelet.yaml:14" {
+		t.Errorf("window stands at %s", at)
+	}
+}
+
+func TestEnvironmentAndFlagsOverruleTheFile(t *testing.T) {
+	t.Parallel()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.String("listen", "", "")
+	flags.String("log-level", "", "")
+	if err := flags.Parse([]string{"--log-level", "debug"}); err != nil {
+		t.Fatal(err)
+	}
+	s := source{flags: flags, environ: []string{"EYELET_LISTEN=:1", "EYELET_LOG_LEVEL=warn", "EYELET_LIMITS_WORKERS=3", "EYELET_VECTORS=/x"}}
+	c, err := s.parse("f", []byte("listen: a\nurl: b\nlimits: {lease: 1m}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{c.Listen, c.URL, c.Log.Level, c.Limits.Workers, c.Limits.Lease}
+	if diff := cmp.Diff([]any{":1", "b", "debug", 3, time.Minute}, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+func TestAWrongValueOfTheEnvironmentIsNamed(t *testing.T) {
+	t.Parallel()
+	_, err := parse(t, "url: a\n", "EYELET_LIMITS_WORKERS=x", "EYELET_LISTN=y")
+	want := "EYELET_LIMITS_WORKERS: limits.workers is \"x\", want a whole number\n" +
+		"environment: unknown variable EYELET_LISTN | did you mean EYELET_LISTEN?"
+	if diff := cmp.Diff(want, withHints(err)); diff != "" {
+		t.Errorf("mistakes (-want +got):\n%s", diff)
+	}
+}
+
+func TestExpandedValuesCannotChangeTheStructure(t *testing.T) {
+	t.Parallel()
+	c, err := parse(t, "url: ${U}\nlisten: \"$${U}\"\n", "U=a\nlisten: evil # {")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.URL != "a\nlisten: evil # {" || c.Listen != "${U}" {
+		t.Errorf("url is %q, listen is %q", c.URL, c.Listen)
+	}
+}
+
+func TestSecretsAreNeverPrinted(t *testing.T) {
+	t.Parallel()
+	c, err := parse(t, "producers:\n  gh: {scheme: hmac, secrets: [s3cret-one], secret: s3cret-two}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		text := fmt.Sprintf(verb, c.Producers[0].hmac.Secrets) + fmt.Sprintf(verb, c.Producers[0].hmac)
+		if strings.Contains(text, "s3cret") || strings.Contains(text, fmt.Sprintf("%x", "s3cret")) || strings.Contains(text, "115 51") {
+			t.Errorf("%s prints %s", verb, text)
+		}
+	}
+}
+
+func TestAMissingFileIsOneLine(t *testing.T) {
+	t.Parallel()
+	_, err := source{file: filepath.Join(t.TempDir(), "none.yaml")}.load()
+	ms, ok := mistakesIn(err)
+	if !ok || len(ms) != 1 || !strings.HasSuffix(ms[0].what, "none.yaml: there is no such file") || ms[0].hint == "" {
+		t.Errorf("error is %v", err)
+	}
+	dir := t.TempDir()
+	if _, err := (source{file: dir}).load(); err == nil || !strings.Contains(err.Error(), "is a directory") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestPathsAreRelativeToTheFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "e.yaml")
+	if err := os.WriteFile(file, []byte("url: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := source{file: file}.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.path("./data"); got != filepath.Join(dir, "data") {
+		t.Errorf("path is %s", got)
+	}
+	if got := c.path("/abs"); got != "/abs" {
+		t.Errorf("path is %s", got)
+	}
+}
+
+func FuzzParseSettings(f *testing.F) {
+	f.Add("listen: a\nproducers:\n  shop: {scheme: rfc9421, keys: [{id: k}]}\n")
+	f.Add("a: &a [*a]\n")
+	f.Add("x: &x {y: ${Z}}\nz: *x\n")
+	f.Add("? [a]\n: b\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := source{environ: []string{"Z=1"}}.parse("f", []byte(text))
+		if err == nil {
+			if c == nil {
+				t.Fatal("neither settings nor an error")
+			}
+			return
+		}
+		ms, ok := mistakesIn(err)
+		if !ok || len(ms) == 0 {
+			t.Fatalf("untyped error %v", err)
+		}
+		for _, m := range ms {
+			if strings.Contains(m.Error(), "\n") {
+				t.Fatalf("mistake of several lines: %q", m.Error())
+			}
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// common sets what every producer can be told. Only what is written overrules a preset.
+func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
+	c := &p.common
+	b.identity(p, made)
+	if c.MaxBody != 0 {
+		made.MaxBody = int64(c.MaxBody)
+	}
+	if len(c.Methods) > 0 {
+		made.Methods = c.Methods
+	}
+	if len(c.MediaTypes) > 0 {
+		made.MediaTypes = c.MediaTypes
+	}
+	if c.URL != "" {
+		made.URL = c.URL
+	}
+	if c.Window != 0 {
+		made.Window = c.Window
+	}
+	if c.Tolerance.Past != 0 {
+		made.Tolerance.Past = c.Tolerance.Past
+	}
+	if c.Tolerance.Future != 0 {
+		made.Tolerance.Future = c.Tolerance.Future
+	}
+	if c.Accepted != 0 {
+		made.Accepted.Status = c.Accepted
+	}
+	if c.InFlight != 0 {
+		made.InFlight = c.InFlight
+	}
+	made.EarlyData = made.EarlyData || c.EarlyData
+	set(&made.QueryScope, c.QueryScope)
+	set(&made.StaleKnown, c.StaleKnown)
+	set(&made.DropBody, c.DropBody)
+	if c.Contract != "" {
+		made.Contract = choose(b, p, "contract", c.Contract, map[string]producer.Contract{"api": producer.API, "webhook": producer.Webhook})
+	}
+	if c.SameSigned != "" {
+		made.SameSigned = choose(b, p, "same_signed", c.SameSigned, map[string]producer.SameSigned{
+			"off": producer.SameSignedOff, "aside": producer.SameSignedAside, "refuse": producer.SameSignedRefuse,
+		})
+	}
+}
+
+func set(to *bool, from *bool) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// identity says where the identifier and the type of an event stand.
+func (b *producerBuild) identity(p *producerConfig, made *producer.Producer) {
+	c := &p.common
+	extractor := func(setting, spelling string, into *producer.Extractor) {
+		if spelling == "" {
+			return
+		}
+		x, err := producer.ParseExtractor(spelling)
+		if err != nil {
+			b.add(p.Node.place(setting), "write header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...", "%s: %v", setting, err)
+			return
+		}
+		*into = x
+	}
+	extractor("key", c.Key, &made.Key)
+	extractor("type", c.Type, &made.Type)
+	set(&made.KeyRequired, c.KeyRequired)
+	switch c.KeyFormat {
+	case "":
+	case "uuid":
+		made.KeyFormat = producer.KeyFormatUUID
+	default:
+		format, err := producer.KeyFormatRegexp(c.KeyFormat)
+		if err != nil {
+			b.add(p.Node.place("key_format"), "write uuid, or a regular expression", "key_format: %v", err)
+		}
+		made.KeyFormat = format
+	}
+	if scheme, ok := made.Scheme.(*verify.RFC9421); ok {
+		_, field := made.Key.(producer.IdempotencyKey)
+		scheme.KeyRequired = made.KeyRequired && field && fmt.Sprint(made.Key) == fmt.Sprint(producer.IdempotencyKey{})
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"reflect"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// decodeNode reads the settings of the producer's kind: those of its scheme or its preset, and the common ones.
+// A setting of another kind is as unknown as a misspelt one, so that none is silently without effect.
+func (p *producerConfig) decodeNode(d *decoder, n *node, path string) {
+	p.Node = n
+	if !d.want(n, mapping, path) {
+		return
+	}
+	head := headConfig{Preset: text(n, "preset"), Scheme: text(n, "scheme")}
+	p.Preset, p.Scheme = head.Preset, head.Scheme
+	if n.inner["name"] != nil {
+		d.add(n.where["name"], "the name is the word before the settings", "a producer has no setting \"name\"")
+		return
+	}
+	switch {
+	case head.Preset != "" && head.Scheme != "":
+		d.add(n.where["scheme"], "remove one of them", "%s has both a preset and a scheme", path)
+	case head.Preset != "":
+		p.decodePreset(d, n, path)
+	case head.Scheme == "rfc9421":
+		into := struct {
+			headConfig
+			rfc9421Config
+			commonConfig
+		}{}
+		d.object(n, reflect.ValueOf(&into).Elem(), path)
+		p.rfc, p.common = into.rfc9421Config, into.commonConfig
+	case head.Scheme == "hmac":
+		into := struct {
+			headConfig
+			hmacConfig
+			commonConfig
+		}{}
+		d.object(n, reflect.ValueOf(&into).Elem(), path)
+		p.hmac, p.common = into.hmacConfig, into.commonConfig
+	case head.Scheme != "":
+		d.add(n.where["scheme"], didYouMean(head.Scheme, []string{"rfc9421", "hmac"}), "unknown scheme %q", head.Scheme)
+	default:
+		p.decodeNothing(d, n, path)
+	}
+}
+
+// decodePreset reads the settings of a preset. Which of them the preset understands is its own to say.
+func (p *producerConfig) decodePreset(d *decoder, n *node, path string) {
+	into := struct {
+		headConfig
+		commonConfig
+		producer.Settings
+		Secret string `conf:"secret"`
+	}{}
+	d.object(n, reflect.ValueOf(&into).Elem(), path)
+	p.preset, p.common = into.Settings, into.commonConfig
+	if into.Secret != "" {
+		p.preset.Secrets = append([]string{into.Secret}, p.preset.Secrets...)
+	}
+}
+
+// decodeNothing finds out whether a producer without a scheme has one that is misspelt.
+func (p *producerConfig) decodeNothing(d *decoder, n *node, path string) {
+	var all struct {
+		headConfig
+		commonConfig
+		hmacConfig
+		producer.Settings
+		rfc9421Config
+	}
+	fields := fieldsOf(reflect.ValueOf(&all).Elem())
+	found := len(d.wrong)
+	for _, name := range n.names {
+		if _, ok := fields[name]; !ok {
+			d.add(n.where[name], didYouMean(name, settingNames(fields)), "unknown setting %q%s", name, inside(path))
+		}
+	}
+	if len(d.wrong) == found {
+		d.add(p.at, "write scheme: rfc9421 with keys, or preset: github with secrets, ...", "%s has neither a scheme nor a preset", path)
+	}
+}
+
+// text returns the named single value, or "".
+func text(n *node, name string) string {
+	if inner := n.inner[name]; inner != nil && inner.kind == scalar {
+		return inner.text
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// settings is the configuration file, eyelet.yaml. Names are the tags `conf`. A *node remembers where the
+// settings were written. Defaults that are not set here are those of package receiver.
+type settings struct {
+	Node *node
+	// Listen is where deliveries arrive. Defaults to 127.0.0.1:8080.
+	Listen string `conf:"listen"`
+	// Operations is where probes, metrics and the events are served. Defaults to 127.0.0.1:8081; "off" serves
+	// none.
+	Operations string `conf:"operations"`
+	// URL is the public base, as producers call it.
+	URL string `conf:"url"`
+	// Store is badger:DIR, relative to the file, or memory:.
+	Store string `conf:"store"`
+	// AcceptLoss opens a store whose end is missing.
+	AcceptLoss bool `conf:"accept_loss"`
+	// InsecureHTTP allows HTTP without TLS beyond loopback.
+	InsecureHTTP bool `conf:"insecure_http"`
+	// TrustedProxies are addresses whose X-Forwarded-* fields count.
+	TrustedProxies []netip.Prefix   `conf:"trusted_proxies"`
+	Hosts          []string         `conf:"hosts"`
+	TLS            *tlsSettings     `conf:"tls"`
+	Log            logSettings      `conf:"log"`
+	Limits         limitSettings    `conf:"limits"`
+	Producers      []producerConfig `conf:"producers"`
+	Handlers       []handlerConfig  `conf:"handlers"`
+
+	file string // where the settings were read from
+	dir  string // what relative paths are relative to
+}
+
+type tlsSettings struct {
+	Node     *node
+	CertFile string `conf:"cert_file"`
+	KeyFile  string `conf:"key_file"`
+}
+
+type logSettings struct {
+	Node   *node
+	Format string `conf:"format"` // text or json
+	Level  string `conf:"level"`  // debug, info, warn or error
+}
+
+type limitSettings struct {
+	Node           *node
+	MaxBody        size          `conf:"max_body"`
+	BodyBudget     size          `conf:"body_budget"`
+	BodyTimeout    time.Duration `conf:"body_timeout"`
+	Workers        int           `conf:"workers"`
+	Attempts       int           `conf:"attempts"`
+	BackoffBase    time.Duration `conf:"backoff_base"`
+	BackoffCap     time.Duration `conf:"backoff_cap"`
+	PostponeMax    time.Duration `conf:"postpone_max"`
+	HandlerTimeout time.Duration `conf:"handler_timeout"`
+	AnswerTimeout  time.Duration `conf:"answer_timeout"`
+	InFlightWait   time.Duration `conf:"in_flight_wait"`
+	Lease          time.Duration `conf:"lease"`
+	RetryAfter     time.Duration `conf:"retry_after"`
+	Drain          time.Duration `conf:"drain"`
+}
+
+// producerConfig is one producer and its endpoint. Which settings it has depends on how it signs.
+type producerConfig struct {
+	Node *node
+	Name string
+	at   place // of the name
+
+	Preset string
+	Scheme string // rfc9421 or hmac
+	common commonConfig
+	rfc    rfc9421Config
+	hmac   hmacConfig
+	preset producer.Settings
+}
+
+func (p *producerConfig) setName(name string, at place) { p.Name, p.at = name, at }
+
+// headConfig says which kind of producer it is.
+type headConfig struct {
+	Preset string `conf:"preset"`
+	Scheme string `conf:"scheme"`
+}
+
+// commonConfig is what every producer can be told. What is not set is the preset's, or the default of package
+// producer.
+type commonConfig struct {
+	// What a delivery says.
+	Type        string   `conf:"type"`
+	Key         string   `conf:"key"`
+	KeyRequired *bool    `conf:"key_required"`
+	KeyFormat   string   `conf:"key_format"` // uuid, or a regular expression
+	MaxBody     size     `conf:"max_body"`
+	Methods     []string `conf:"methods"`
+	MediaTypes  []string `conf:"media_types"`
+	URL         string   `conf:"url"`
+	QueryScope  *bool    `conf:"query_scope"`
+	EarlyData   bool     `conf:"early_data"`
+
+	// What is remembered, and what is answered.
+	Tolerance  toleranceConf `conf:"tolerance"`
+	Window     time.Duration `conf:"window"`
+	Contract   string        `conf:"contract"` // api or webhook
+	Accepted   int           `conf:"accepted"` // status of an event that is kept
+	InFlight   int           `conf:"in_flight"`
+	StaleKnown *bool         `conf:"stale_known"`
+	SameSigned string        `conf:"same_signed"` // off, aside or refuse
+	DropBody   *bool         `conf:"drop_body"`
+}
+
+// rfc9421Config describes a producer that signs as RFC 9421 says.
+type rfc9421Config struct {
+	Label      string         `conf:"label"`
+	Tag        string         `conf:"tag"`
+	Keys       []keyConfig    `conf:"keys"`
+	JWKSURL    string         `conf:"jwks_url"`
+	Algs       []string       `conf:"algs"`    // defaults to those of the profile
+	Require    []string       `conf:"require"` // components beside those of the profile
+	Nonce      string         `conf:"nonce"`   // off, required or unique
+	AllowedIPs []netip.Prefix `conf:"allowed_ips"`
+}
+
+// keyConfig is one key of scheme rfc9421.
+type keyConfig struct {
+	Node          *node
+	ID            string `conf:"id"`
+	Alg           string `conf:"alg"`
+	PublicKey     string `conf:"public_key"`
+	PublicKeyFile string `conf:"public_key_file"`
+	Secret        secret `conf:"secret"`
+	Principal     string `conf:"principal"`
+}
+
+// toleranceConf says how far a signed time may be off.
+type toleranceConf struct {
+	Node   *node
+	Past   time.Duration `conf:"past"`
+	Future time.Duration `conf:"future"`
+}
+
+// short makes `tolerance: 5m` the tolerance towards the past.
+func (t *toleranceConf) short() any { return &t.Past }
+
+// hmacConfig describes how a producer that has no preset signs with a shared secret; verify.HMAC says what each
+// setting means.
+type hmacConfig struct {
+	Header          []string          `conf:"header"`
+	Separator       string            `conf:"separator"`
+	Pattern         []string          `conf:"pattern"`
+	Hash            string            `conf:"hash"`
+	Hashes          []string          `conf:"hashes"`
+	Encoding        string            `conf:"encoding"`
+	SecretEncoding  string            `conf:"secret_encoding"`
+	TimestampHeader []string          `conf:"timestamp_header"`
+	TimestampUnit   string            `conf:"timestamp_unit"` // s or ms
+	IDHeader        []string          `conf:"id_header"`
+	Template        string            `conf:"template"`
+	Secret          secret            `conf:"secret"`
+	Secrets         []secret          `conf:"secrets"`
+	Keys            map[string]secret `conf:"keys"`
+	AllowedIPs      []netip.Prefix    `conf:"allowed_ips"`
+}
+
+// handlerConfig is one handler: exactly one of stdout, exec and forward.
+type handlerConfig struct {
+	Node      *node
+	Producer  string        `conf:"producer"`
+	Type      string        `conf:"type"` // exact, "prefix*" or "*"
+	Stdout    bool          `conf:"stdout"`
+	Exec      []string      `conf:"exec"`
+	Forward   string        `conf:"forward"`
+	Mode      string        `conf:"mode"`   // of forward: relay or store
+	Answer    bool          `conf:"answer"` // of exec
+	Name      string        `conf:"name"`
+	Timeout   time.Duration `conf:"timeout"`
+	Lane      string        `conf:"lane"`
+	Otherwise bool          `conf:"otherwise"`
+	Env       []string      `conf:"env"` // of exec: names of variables to pass on
+}

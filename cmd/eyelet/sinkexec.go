@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// execSink runs a program for each event: the payload on its standard input, the metadata in EYELET_EVENT_*,
+// and nothing else of our environment but what a program needs to run, so that no secret of ours leaks into
+// it.
+type execSink struct {
+	argv []string
+	dir  string   // the folder of the configuration file
+	pass []string // variables to pass on
+}
+
+// exitRejected is the exit code with which a program rejects an event for good: EX_DATAERR of sysexits.h.
+const exitRejected = 65
+
+// The bounds of what a program may write.
+const (
+	maxExecStdout = 1 << 20
+	maxExecStderr = 4 << 10
+	// execWait is how long a program that was killed may hold its outputs open through its children.
+	execWait = 2 * time.Second
+)
+
+func (s *execSink) deliver(ctx context.Context, ev receiver.Event[[]byte]) error {
+	_, reason, err := s.run(ctx, ev)
+	if reason != "" {
+		return receiver.Reject(errors.New(reason))
+	}
+	return err
+}
+
+func (s *execSink) answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
+	out, reason, err := s.run(ctx, ev)
+	switch {
+	case reason != "":
+		return problemResponse(http.StatusUnprocessableEntity, "rejected", reason)
+	case err != nil:
+		return receiver.Response{}, err
+	}
+	kind := "text/plain; charset=utf-8"
+	if json.Valid(out) {
+		kind = "application/json"
+	}
+	r := receiver.Response{Status: http.StatusOK, Body: out}
+	if len(out) > 0 {
+		r.Header = http.Header{"Content-Type": {kind}}
+	}
+	return r, nil
+}
+
+// problemResponse is an answer of the kind of RFC 9457.
+func problemResponse(status int, code, title string) (receiver.Response, error) {
+	body, err := json.Marshal(map[string]any{"title": title, "status": status, "code": code})
+	return receiver.Response{Status: status, Header: http.Header{"Content-Type": {"application/problem+json"}}, Body: body}, err
+}
+
+// run returns what the program wrote, or why it rejected the event, or the error that may pass.
+func (s *execSink) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, rejected string, err error) {
+	env, err := s.env(ev)
+	if err != nil {
+		return nil, err.Error(), nil
+	}
+	cmd := exec.CommandContext(ctx, s.argv[0], s.argv[1:]...)
+	stdout, stderr := &bounded{max: maxExecStdout}, &bounded{max: maxExecStderr}
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.dir, env, bytes.NewReader(ev.Body), stdout, stderr
+	// A process group of its own: the timeout ends the program and all that it started.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = execWait
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return nil, "", fmt.Errorf("%s was killed: %w", s.argv[0], context.Cause(ctx))
+	case err == nil && stdout.over:
+		return nil, "", fmt.Errorf("%s wrote more than %d bytes", s.argv[0], maxExecStdout)
+	case err == nil:
+		return stdout.Bytes(), "", nil
+	case errors.As(err, &exit) && exit.ExitCode() == exitRejected:
+		return nil, firstLine(stderr.String(), "the event was rejected"), nil
+	case errors.As(err, &exit):
+		return nil, "", fmt.Errorf("%s: %s: %s", s.argv[0], exit.ProcessState, firstLine(stderr.String(), "it said nothing"))
+	}
+	return nil, "", err
+}
+
+// env returns the environment of the program. An identifier or type that no variable can hold is an error.
+func (s *execSink) env(ev receiver.Event[[]byte]) ([]string, error) {
+	var env []string
+	for _, name := range append([]string{"PATH", "HOME", "LANG", "TZ", "TMPDIR"}, s.pass...) {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	for _, v := range [][2]string{
+		{"ID", ev.ID}, {"EVENT", ev.EventID}, {"PRODUCER", ev.Producer}, {"ENDPOINT", ev.Endpoint},
+		{"PRINCIPAL", ev.Principal}, {"TYPE", ev.Type}, {"KEY", ev.KeyField}, {"ATTEMPT", strconv.Itoa(ev.Attempt)},
+		{"ACCEPTED", ev.Accepted.UTC().Format(time.RFC3339Nano)}, {"CONTENT_TYPE", ev.Header.Get("Content-Type")},
+	} {
+		if strings.ContainsRune(v[1], 0) {
+			return nil, fmt.Errorf("the event's %s holds a NUL, which no program can be given", strings.ToLower(v[0]))
+		}
+		env = append(env, "EYELET_EVENT_"+v[0]+"="+v[1])
+	}
+	return env, nil
+}
+
+// firstLine returns the first line that says something, without control characters.
+func firstLine(text, otherwise string) string {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(strings.Map(printable, strings.ToValidUTF8(line, "?")))
+		if line != "" {
+			return line
+		}
+	}
+	return otherwise
+}
+
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f {
+		return ' '
+	}
+	return r
+}
+
+// bounded keeps the first max bytes and drops the rest, so that a program never blocks on its output.
+type bounded struct {
+	bytes.Buffer
+	max  int
+	over bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	room := b.max - b.Len()
+	if len(p) > room {
+		b.over = true
+		b.Buffer.Write(p[:room])
+		return len(p), nil
+	}
+	return b.Buffer.Write(p)
+}

@@ -1,0 +1,380 @@
+package badgerstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// row is a record as the committer sees it. Rows are not changed once they are in a batch or in the cache:
+// edit makes the next one.
+type row struct {
+	place    place
+	rec      dedup.Record // stripped: the fixed part has the description
+	fix      fixed
+	hasState bool // a state of its own is stored beside the event
+	fresh    bool // the event itself has to be written
+	dirty    bool
+	gone     bool // deleted
+	before   tally
+}
+
+// tally is what one record adds to the statistics.
+type tally struct {
+	records, pending, running, dead, backlog int64
+}
+
+func (r *row) tally() tally {
+	if r == nil || r.gone {
+		return tally{}
+	}
+	t := tally{records: 1}
+	for i := range r.rec.Tasks {
+		switch r.rec.Tasks[i].State {
+		case dedup.Pending:
+			t.pending++
+		case dedup.Running:
+			t.running++
+		case dedup.Dead:
+			t.dead++
+		}
+	}
+	if r.rec.Open() {
+		t.backlog = r.fix.size
+	}
+	return t
+}
+
+// edit returns a copy that may be changed and put back.
+func (r *row) edit() *row {
+	next := *r
+	next.rec.Tasks = slices.Clone(r.rec.Tasks)
+	next.dirty = true
+	return &next
+}
+
+// record returns a copy of the record for a caller, with the description and without the body.
+func (r *row) record() (dedup.Record, error) {
+	rec := r.rec
+	rec.Tasks, rec.Answer = slices.Clone(r.rec.Tasks), r.rec.Answer.Clone()
+	return rec, r.fix.describe(r.place.key(), &rec)
+}
+
+// strip leaves out what the fixed part of the row says, but for what the row itself is asked.
+func strip(r dedup.Record) dedup.Record {
+	r.Key, r.Aliases = dedup.Key{}, nil
+	r.Payload = dedup.Payload{Endpoint: r.Payload.Endpoint}
+	return r
+}
+
+// aliasOf says which event an alias belongs to.
+type aliasOf struct {
+	hash hash
+	seq  uint64
+	gone bool
+}
+
+// batch is a set of operations that become durable in one step. Each of them sees the effect of those before
+// it; nobody else sees any before the commit.
+type batch struct {
+	s       *Store
+	txn     *badger.Txn
+	now     time.Time
+	seq     uint64
+	token   uint64
+	window  time.Duration
+	rows    map[place]*row
+	aliases map[hash]aliasOf
+	chunks  []rawWrite
+	undo    []func()
+	news    int64
+	always  bool // commit even when nothing changed
+	disk    diskState
+}
+
+type rawWrite struct {
+	key, value []byte // nil value deletes
+}
+
+func (s *Store) newBatch() *batch {
+	return &batch{
+		s: s, txn: s.db.NewTransaction(true), now: s.now(), seq: s.meta.seq, token: s.meta.token,
+		window: s.meta.window, rows: map[place]*row{}, aliases: map[hash]aliasOf{}, disk: s.disk.state(),
+	}
+}
+
+// put makes r the row at its place.
+func (b *batch) put(r *row) {
+	old, had := b.rows[r.place]
+	b.undo = append(b.undo, func() {
+		if had {
+			b.rows[r.place] = old
+		} else {
+			delete(b.rows, r.place)
+		}
+	})
+	b.rows[r.place] = r
+}
+
+func (b *batch) putAlias(h hash, a aliasOf) {
+	old, had := b.aliases[h]
+	b.undo = append(b.undo, func() {
+		if had {
+			b.aliases[h] = old
+		} else {
+			delete(b.aliases, h)
+		}
+	})
+	b.aliases[h] = a
+}
+
+// rollback undoes everything since the operation began.
+func (b *batch) rollback() {
+	for _, f := range slices.Backward(b.undo) {
+		f()
+	}
+	b.undo = b.undo[:0]
+}
+
+// at returns the row at a place, nil when there is none.
+func (b *batch) at(p place) (*row, error) {
+	if r, ok := b.rows[p]; ok {
+		if r.gone {
+			return nil, nil
+		}
+		return r, nil
+	}
+	if r := b.s.cache.get(p); r != nil {
+		next := *r
+		next.dirty, next.fresh, next.before = false, false, r.tally()
+		return &next, nil
+	}
+	r, err := readRow(b.txn, p)
+	if err != nil {
+		b.s.damage(err)
+		return nil, err
+	}
+	if r != nil {
+		r.before = r.tally()
+	}
+	return r, nil
+}
+
+// event returns the row of an event, nil when there is none.
+func (b *batch) event(id string) (*row, error) {
+	h, seq, ok := parseEventID(id)
+	if !ok {
+		return nil, nil
+	}
+	r, err := b.at(place{hash: h})
+	if err != nil || r != nil && r.rec.Seq == seq {
+		return r, err
+	}
+	return b.at(place{hash: h, older: seq})
+}
+
+// alias returns the row of the event that an alias belongs to, nil when there is none.
+func (b *batch) alias(h hash) (*row, error) {
+	a, ok := b.aliases[h]
+	if !ok {
+		var err error
+		if a, ok, err = readAlias(b.txn, h); err != nil || !ok {
+			return nil, err
+		}
+	}
+	if a.gone {
+		return nil, nil
+	}
+	r, err := b.at(place{hash: a.hash})
+	if err != nil || r != nil && r.rec.Seq == a.seq {
+		return r, err
+	}
+	return b.at(place{hash: a.hash, older: a.seq})
+}
+
+// remove deletes the row with all that belongs to it.
+func (b *batch) remove(r *row) error {
+	rec, err := r.record()
+	if err != nil {
+		return err
+	}
+	next := r.edit()
+	next.gone = true
+	b.put(next)
+	b.dropChunks(r)
+	for _, a := range rec.Aliases {
+		h := hashOf(a)
+		if owner, err := b.alias(h); err == nil && owner != nil && owner.rec.Event == rec.Event {
+			b.putAlias(h, aliasOf{gone: true})
+		}
+	}
+	return nil
+}
+
+func (b *batch) dropChunks(r *row) {
+	if r.fix.kind != bodyChunks {
+		return
+	}
+	n := len(b.chunks)
+	b.undo = append(b.undo, func() { b.chunks = b.chunks[:n] })
+	for i := range chunkCount(r.fix.size) {
+		b.chunks = append(b.chunks, rawWrite{key: r.place.hash.chunkKey(r.fix.body, i)})
+	}
+}
+
+// stage writes everything into the transaction. It reports false when there is nothing to write.
+func (b *batch) stage() (bool, error) {
+	var err error
+	wrote := false
+	set := func(key, value []byte) {
+		if wrote = true; err != nil {
+			return
+		}
+		if value == nil {
+			err = b.txn.Delete(key)
+		} else {
+			err = b.txn.SetEntry(badger.NewEntry(key, value))
+		}
+	}
+	for _, r := range b.rows {
+		if r.dirty {
+			r.write(set)
+		}
+	}
+	for h, a := range b.aliases {
+		key := h.key(familyAlias)
+		if a.gone {
+			set(key, nil)
+		} else {
+			set(key, encodeAlias(key, a))
+		}
+	}
+	for _, w := range b.chunks {
+		set(w.key, w.value)
+	}
+	if !wrote && !b.always {
+		return false, err
+	}
+	set(metaKey, encodeMeta(meta{
+		commit: b.s.meta.commit + 1, seq: b.seq, token: b.token, boot: b.s.meta.boot, wall: b.now, window: b.window,
+	}))
+	return true, err
+}
+
+// write stages one row. The state of an event is stored beside it as soon as it changes, and also when the
+// event has no work for workers from the start, so that the states tell which windows end.
+func (r *row) write(set func(key, value []byte)) {
+	key, stateKey := r.place.key(), r.place.hash.key(familyState)
+	older := r.place.older != 0
+	switch {
+	case r.gone:
+		set(key, nil)
+		if !older && r.hasState {
+			set(stateKey, nil)
+		}
+		return
+	case r.fresh || older:
+		set(key, encodeEvent(key, r.fix, &r.rec))
+	}
+	switch {
+	case older:
+	case !r.fresh || !r.rec.Ends().IsZero():
+		set(stateKey, encodeState(stateKey, &r.rec))
+		r.hasState = true
+	case r.hasState:
+		set(stateKey, nil)
+		r.hasState = false
+	}
+}
+
+// readRow reads a row from the database, nil when there is none.
+func readRow(txn *badger.Txn, p place) (*row, error) {
+	key := p.key()
+	value, err := readValue(txn, key)
+	if value == nil || err != nil {
+		return nil, err
+	}
+	r := &row{place: p}
+	if r.fix, err = decodeEvent(key, value, &r.rec); err != nil {
+		return nil, err
+	}
+	if p.older == 0 {
+		if err := r.readState(txn); err != nil {
+			return nil, err
+		}
+	}
+	r.rec.Event = eventID(p.hash, r.rec.Seq)
+	described := r.rec
+	if err := r.fix.describe(key, &described); err != nil {
+		return nil, err
+	}
+	r.rec.Payload.Endpoint = described.Payload.Endpoint
+	return r, nil
+}
+
+func (r *row) readState(txn *badger.Txn) error {
+	key := r.place.hash.key(familyState)
+	value, err := readValue(txn, key)
+	if value == nil || err != nil {
+		return err
+	}
+	claimed := r.rec.Seq
+	r.hasState = true
+	if err := decodeState(key, value, &r.rec); err != nil {
+		return err
+	}
+	if r.rec.Seq != claimed {
+		return damaged(key, fmt.Sprintf("it is of event %d, not %d", r.rec.Seq, claimed), nil)
+	}
+	return nil
+}
+
+// readValue returns a copy of a value, nil when the key is not there.
+func readValue(txn *badger.Txn, key []byte) ([]byte, error) {
+	item, err := txn.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, damaged(key, "it cannot be found", err)
+	}
+	value, err := item.ValueCopy(nil)
+	if err != nil {
+		return nil, damaged(key, "it cannot be read", err)
+	}
+	if value == nil {
+		value = []byte{}
+	}
+	return value, nil
+}
+
+func encodeAlias(key []byte, a aliasOf) []byte {
+	b := make([]byte, 1, 1+hashSize+8+sumSize)
+	b[0] = codecVersion
+	b = append(b, a.hash[:]...)
+	return seal(key, binary.LittleEndian.AppendUint64(b, a.seq))
+}
+
+func readAlias(txn *badger.Txn, h hash) (a aliasOf, ok bool, err error) {
+	key := h.key(familyAlias)
+	value, err := readValue(txn, key)
+	if value == nil || err != nil {
+		return a, false, err
+	}
+	content, err := unseal(key, value)
+	if err != nil {
+		return a, false, err
+	}
+	if len(content) != 1+hashSize+8 {
+		return a, false, damaged(key, "it has the wrong length", nil)
+	}
+	copy(a.hash[:], content[1:])
+	a.seq = binary.LittleEndian.Uint64(content[1+hashSize:])
+	return a, true, nil
+}

@@ -1,0 +1,236 @@
+package badgerstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// chunkSize is the length of the pieces of a large body, and the longest body that is kept in one.
+const chunkSize = 512 << 10
+
+// errUnreadable says that a task was due whose payload cannot be read any more.
+var errUnreadable = errors.New("stored payload is damaged")
+
+func chunkCount(size int64) uint32 { return uint32((size + chunkSize - 1) / chunkSize) }
+
+// bodyNumber returns a number that no other large body has: the boot above, a count below.
+func (s *Store) bodyNumber() uint64 { return s.boot<<32 | uint64(s.largeBodies.Add(1)) }
+
+func bootOfBody(number uint64) uint64 { return number >> 32 }
+
+// chunkOp writes a piece of a large body, or deletes all of them.
+type chunkOp struct {
+	ticket
+	writes []rawWrite
+	remove bool
+}
+
+// apply implements op.
+func (o *chunkOp) apply(b *batch) error {
+	if b.disk.low() && !o.remove || b.disk.frozen() {
+		return b.disk.err()
+	}
+	b.chunks = append(b.chunks, o.writes...)
+	return nil
+}
+
+// unused deletes the pieces of a claim that turned out not to be new.
+func (b *batch) unused(p *prepared) {
+	if p.fix.kind == bodyChunks && p.fix.body != 0 {
+		b.dropChunks(&row{place: place{hash: p.hash}, fix: p.fix})
+	}
+}
+
+// claimLarge stores claims some of which have large bodies. It asks first, so that a duplicate costs nothing;
+// then it writes the pieces of the new ones in commits of their own; the record that is written last
+// makes them visible.
+func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
+	for {
+		probe, err := prepare(asking(claims))
+		if err != nil {
+			return nil, err
+		}
+		if err := s.do(ctx, probe); err != nil {
+			return nil, err
+		}
+		o, err := prepare(claims)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.storeBodies(ctx, o, probe.decisions); err != nil {
+			s.dropBodies(o)
+			return nil, err
+		}
+		err = s.do(ctx, o)
+		switch {
+		case err == nil:
+			return o.answer(), nil
+		case ctx.Err() != nil:
+			return nil, err // the claim may still happen
+		}
+		s.dropBodies(o)
+		if !errors.Is(err, errAbsent) {
+			return nil, err
+		}
+	}
+}
+
+func asking(claims []dedup.Claim) []dedup.Claim {
+	out := make([]dedup.Claim, len(claims))
+	for i, c := range claims {
+		c.OnlyKnown = true
+		out[i] = c
+	}
+	return out
+}
+
+// storeBodies writes the pieces of the large bodies that will be needed.
+func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decision) error {
+	for i := range o.claims {
+		p := &o.claims[i]
+		if !p.absent || asked[i].Verdict != dedup.New {
+			continue
+		}
+		p.encode(s.bodyNumber())
+		body := p.claim.Payload.Body
+		for n := range chunkCount(p.fix.size) {
+			key := p.hash.chunkKey(p.fix.body, n)
+			piece := body[int(n)*chunkSize : min(len(body), (int(n)+1)*chunkSize)]
+			value := make([]byte, 1, 1+len(piece)+sumSize)
+			value[0] = codecVersion
+			value = seal(key, append(value, piece...))
+			t := newTicket(true)
+			t.claim, t.bytes = true, len(value)
+			if err := s.do(ctx, &chunkOp{ticket: t, writes: []rawWrite{{key, value}}}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dropBodies asks for the pieces of claims that failed to be deleted. What it misses goes at the next start.
+func (s *Store) dropBodies(o *claimOp) {
+	drop := &chunkOp{ticket: newTicket(false), remove: true}
+	for i := range o.claims {
+		p := &o.claims[i]
+		if p.fix.kind != bodyChunks || p.fix.body == 0 {
+			continue
+		}
+		for n := range chunkCount(p.fix.size) {
+			drop.writes = append(drop.writes, rawWrite{key: p.hash.chunkKey(p.fix.body, n)})
+		}
+	}
+	if len(drop.writes) > 0 {
+		_ = s.queue.push(drop)
+	}
+}
+
+// body returns a copy of the body of a row's event; nil where it was dropped or empty.
+func (s *Store) body(r *row) ([]byte, error) {
+	if r.fix.kind != bodyChunks {
+		return r.body(nil)
+	}
+	var body []byte
+	err := s.view(func(txn *badger.Txn) (err error) {
+		body, err = r.body(txn)
+		return err
+	})
+	return body, err
+}
+
+func (r *row) body(txn *badger.Txn) ([]byte, error) {
+	switch {
+	case r.fix.kind == bodyDropped || r.fix.size == 0:
+		return nil, nil
+	case r.fix.kind == bodyInline:
+		return bytes.Clone(r.fix.inline()), nil
+	}
+	body := make([]byte, 0, r.fix.size)
+	for n := range chunkCount(r.fix.size) {
+		key := r.place.hash.chunkKey(r.fix.body, n)
+		value, err := readValue(txn, key)
+		if err != nil {
+			return nil, err
+		}
+		if value == nil {
+			return nil, damaged(key, "a piece of the body is missing", nil)
+		}
+		content, err := unseal(key, value)
+		if err != nil {
+			return nil, err
+		}
+		body = append(body, content[1:]...)
+	}
+	if int64(len(body)) != r.fix.size {
+		return nil, damaged(r.place.key(), "its body has the wrong length", nil)
+	}
+	return body, nil
+}
+
+// sweepChunks deletes the pieces that other boots left without a record.
+func (s *Store) sweepChunks() error {
+	txn := s.db.NewTransaction(false)
+	defer txn.Discard()
+	it := txn.NewIterator(keysOnly(familyChunk))
+	defer it.Close()
+	var orphans []rawWrite
+	for it.Rewind(); it.Valid(); it.Next() {
+		key := it.Item().KeyCopy(nil)
+		if len(key) != chunkKeySize {
+			continue
+		}
+		number := binary.BigEndian.Uint64(key[rowKeySize:])
+		if bootOfBody(number) == s.boot {
+			continue
+		}
+		owned, err := bodyOwned(txn, hash(key[1:rowKeySize]), number)
+		if err != nil {
+			s.damage(err)
+			continue
+		}
+		if !owned {
+			orphans = append(orphans, rawWrite{key: key})
+		}
+	}
+	for len(orphans) > 0 {
+		n := min(len(orphans), batchOps)
+		if err := s.commitDirect(func(b *batch) { b.chunks = orphans[:n] }); err != nil {
+			return err
+		}
+		orphans = orphans[n:]
+	}
+	return nil
+}
+
+// bodyOwned reports whether an event, of any generation, has the large body.
+func bodyOwned(txn *badger.Txn, h hash, number uint64) (bool, error) {
+	r, err := readRow(txn, place{hash: h})
+	if err != nil || r != nil && r.fix.kind == bodyChunks && r.fix.body == number {
+		return true, err
+	}
+	options := keysOnly(familyOlder)
+	options.Prefix = h.key(familyOlder)
+	it := txn.NewIterator(options)
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		r, err := readRow(txn, olderPlace(it.Item().Key()))
+		if err != nil || r != nil && r.fix.kind == bodyChunks && r.fix.body == number {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+func keysOnly(family byte) badger.IteratorOptions {
+	o := badger.DefaultIteratorOptions
+	o.PrefetchValues = false
+	o.Prefix = []byte{family}
+	return o
+}

@@ -1,0 +1,273 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// prepared is a claim with everything done that needs no decision.
+type prepared struct {
+	claim dedup.Claim
+	hash  hash
+	fix   fixed
+	// absent says that the body is large and has not been stored: the claim may ask, but not be accepted.
+	absent bool
+}
+
+// claimOp decides claims, and stores the new ones.
+type claimOp struct {
+	ticket
+	claims    []prepared
+	decisions []dedup.Decision
+}
+
+// errAbsent says that a claim turned out to be new whose large body has not been stored.
+var errAbsent = errors.New("body is not stored yet")
+
+// Claim implements [dedup.Store]. Bodies of more than 512 KiB are stored in pieces before the record that makes
+// them visible.
+func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	for i := range claims {
+		if err := claims[i].Check(); err != nil {
+			return nil, fmt.Errorf("claim %d: %w", i, err)
+		}
+	}
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	o, err := prepare(claims)
+	if err != nil {
+		return nil, err
+	}
+	for i := range o.claims {
+		if o.claims[i].absent {
+			return s.claimLarge(ctx, claims)
+		}
+	}
+	if err := s.do(ctx, o); err != nil {
+		return nil, err
+	}
+	return o.answer(), nil
+}
+
+// answer completes the records of new events with what their claims say; the committer left that to the
+// claimer.
+func (o *claimOp) answer() []dedup.Decision {
+	for i := range o.decisions {
+		d, c := &o.decisions[i], &o.claims[i].claim
+		if d.Verdict != dedup.New || c.OnlyKnown || d.Record.Key != (dedup.Key{}) {
+			continue
+		}
+		d.Record.Key, d.Record.Aliases, d.Record.Payload = c.Key, c.Aliases, c.Payload
+		d.Record.Payload.Body = nil
+		d.Record = d.Record.Clone()
+	}
+	return o.decisions
+}
+
+// prepare hashes and encodes the claims, in the caller's goroutine.
+func prepare(claims []dedup.Claim) (*claimOp, error) {
+	o := &claimOp{
+		ticket:    ticket{eager: true, claim: true, done: make(chan struct{}, 1)},
+		claims:    make([]prepared, len(claims)),
+		decisions: make([]dedup.Decision, len(claims)),
+	}
+	if len(claims) > batchOps {
+		return nil, fmt.Errorf("%w: %d claims, at most %d", dedup.ErrTooLarge, len(claims), batchOps)
+	}
+	for i := range claims {
+		p := &o.claims[i]
+		p.claim, p.hash = claims[i], hashOf(claims[i].Key)
+		o.bytes += p.encode(0)
+	}
+	if o.bytes > batchBytes {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", dedup.ErrTooLarge, o.bytes, batchBytes)
+	}
+	return o, nil
+}
+
+// encode writes the fixed part and returns its size. number is that of the large body's pieces; without one a
+// large body is absent.
+func (p *prepared) encode(number uint64) int {
+	kind := byte(bodyInline)
+	if len(p.claim.Payload.Body) > chunkSize {
+		kind = bodyChunks
+		p.absent = number == 0 && !p.claim.OnlyKnown
+	}
+	p.fix = encodeFixed(&p.claim, kind, number)
+	return len(p.fix.raw) + 256
+}
+
+// apply implements op.
+func (o *claimOp) apply(b *batch) error {
+	for i := range o.claims {
+		d, err := b.claim(&o.claims[i])
+		if err != nil {
+			return err
+		}
+		o.decisions[i] = d
+	}
+	return nil
+}
+
+// claim decides one claim.
+func (b *batch) claim(p *prepared) (dedup.Decision, error) {
+	old, err := b.at(place{hash: p.hash})
+	if err != nil {
+		return dedup.Decision{}, err
+	}
+	var rec dedup.Record
+	if old != nil {
+		rec = old.rec
+	}
+	if v := dedup.Decide(rec, p.claim, b.now); v != dedup.New {
+		rec, err := old.record()
+		b.unused(p)
+		return dedup.Decision{Verdict: v, Record: rec}, err
+	}
+	if other, alias, err := b.taken(&p.claim); err != nil || other != nil {
+		if err != nil {
+			return dedup.Decision{}, err
+		}
+		b.unused(p)
+		return dedup.Decision{Verdict: dedup.Aliased, Record: *other, Alias: alias}, nil
+	}
+	if p.claim.OnlyKnown {
+		return dedup.Decision{Verdict: dedup.New}, nil
+	}
+	if b.disk.low() {
+		return dedup.Decision{}, b.disk.err()
+	}
+	if p.claim.Aside != nil {
+		if d, full, err := b.count(p.claim.Aside); full || err != nil {
+			b.unused(p)
+			return d, err
+		}
+	}
+	if p.absent {
+		return dedup.Decision{}, errAbsent
+	}
+	return b.accept(p, old)
+}
+
+// taken returns the live record of another key that one of the claim's aliases belongs to, or nil.
+func (b *batch) taken(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
+	for _, alias := range c.Aliases {
+		r, err := b.alias(hashOf(alias))
+		if err != nil {
+			return nil, alias, err
+		}
+		if r == nil {
+			continue
+		}
+		rec, err := r.record()
+		if err != nil {
+			return nil, alias, err
+		}
+		if dedup.Taken(rec, *c, b.now) {
+			return &rec, alias, nil
+		}
+	}
+	return nil, dedup.Key{}, nil
+}
+
+// count adds one to what is kept aside for an event; full says that there is no room for another.
+func (b *batch) count(a *dedup.Aside) (d dedup.Decision, full bool, err error) {
+	original, err := b.event(a.Of)
+	if err != nil || original == nil || original.rec.Disposable(b.now) {
+		return d, false, err
+	}
+	full = a.Full(original.rec)
+	next := original.edit()
+	next.rec.Asides++
+	b.put(next)
+	if !full {
+		return d, false, nil
+	}
+	rec, err := next.record()
+	return dedup.Decision{Verdict: dedup.Known, Record: rec}, true, err
+}
+
+// accept stages the record of a new claim. The one that the key had before goes: aside when it is a dead
+// letter, for good otherwise.
+func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
+	c := &p.claim
+	next := &row{place: place{hash: p.hash}, fix: p.fix, fresh: true, dirty: true}
+	var before dedup.Record
+	if old != nil {
+		described, err := old.record()
+		if err != nil {
+			return dedup.Decision{}, err
+		}
+		before, next.hasState, next.before = described, old.hasState, old.before
+	}
+	rec := dedup.Accept(before, *c, eventID(p.hash, b.seq+1), b.seq+1, b.token+1, b.now)
+	again := old != nil && rec.Event == before.Event
+	switch {
+	case again:
+		changed := *c
+		changed.Aliases, changed.Fingerprint = rec.Aliases, rec.Fingerprint
+		next.fix = encodeFixed(&changed, p.fix.kind, p.fix.body)
+		b.replace(old, before, rec)
+	case old != nil:
+		if err := b.retire(old, next); err != nil {
+			return dedup.Decision{}, err
+		}
+	}
+	if !again {
+		b.seq++
+		b.news++
+	}
+	d := dedup.Decision{Verdict: dedup.New}
+	if rec.Hold {
+		b.token++
+		d.Lease = dedup.Lease{Event: rec.Event, Token: b.token, Until: rec.Tasks[0].Until}
+	}
+	b.window = max(b.window, rec.Window)
+	for _, a := range rec.Aliases {
+		b.putAlias(hashOf(a), aliasOf{hash: p.hash, seq: rec.Seq})
+	}
+	next.rec = strip(rec)
+	b.put(next)
+	d.Record = next.rec
+	d.Record.Tasks = slices.Clone(rec.Tasks)
+	if again {
+		var err error
+		d.Record, err = next.record()
+		return d, err
+	}
+	return d, nil
+}
+
+// replace lets go of what the record of a claim that was free had and has no longer.
+func (b *batch) replace(old *row, before, rec dedup.Record) {
+	b.dropChunks(old)
+	for _, a := range before.Aliases {
+		if !slices.Contains(rec.Aliases, a) {
+			b.putAlias(hashOf(a), aliasOf{gone: true})
+		}
+	}
+}
+
+// retire makes room for a new generation of a key.
+func (b *batch) retire(old, next *row) error {
+	if old.rec.Disposable(b.now) {
+		if err := b.remove(old); err != nil {
+			return err
+		}
+		return nil
+	}
+	aside := old.edit()
+	aside.place.older = old.rec.Seq
+	aside.fresh, aside.hasState = true, false
+	b.put(aside)
+	next.before = tally{}
+	return nil
+}

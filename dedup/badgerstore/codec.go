@@ -1,0 +1,456 @@
+package badgerstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// A stored value is written by hand, not by a general encoder: it is on the path of every delivery.
+//
+//	event   version | length of the description (4) | length of the body (4) | body flags | body number (8) |
+//	        description | body | state | length of the state (4) | checksum (4)
+//	state   version | state | checksum (4)
+//
+// The description is what the claim said and never changes; the state is what happens to the event. The
+// checksum is a CRC-32C over value and key, so that a value that strayed to another key is found as well.
+// Numbers of fixed width are little-endian, others are varints; strings and lists carry their length.
+const (
+	codecVersion  = 1
+	fixedHeadSize = 1 + 4 + 4 + 1 + 8
+	sumSize       = 4
+)
+
+// The ways in which a body is kept.
+const (
+	bodyInline  = 0 // in the value
+	bodyChunks  = 1 // in pieces of its own
+	bodyDropped = 2 // no longer
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// DamagedError says that a stored value is not what was written. The key that it belongs to stays known: a
+// claim of it fails with this error and never looks like the first one.
+type DamagedError struct {
+	// Key is the key of the value in the store, in hexadecimal after its family.
+	Key string
+	// Reason says what is wrong with it.
+	Reason string
+	// Err is the cause, when there is one.
+	Err error
+}
+
+// Error says which value is damaged and how.
+func (e *DamagedError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("stored value %s is damaged: %s: %v", e.Key, e.Reason, e.Err)
+	}
+	return fmt.Sprintf("stored value %s is damaged: %s", e.Key, e.Reason)
+}
+
+// Unwrap returns the cause.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+func damaged(key []byte, reason string, err error) *DamagedError {
+	name := "(empty)"
+	if len(key) > 0 {
+		name = fmt.Sprintf("%c:%x", key[0], key[1:])
+	}
+	return &DamagedError{Key: name, Reason: reason, Err: err}
+}
+
+// fixed is the part of a stored event that its claim fixes: description and body.
+type fixed struct {
+	raw  []byte // head, description and body as stored
+	sum  uint32 // checksum of raw, computed by the claimer
+	kind byte   // how the body is kept
+	body uint64 // number of the body, where it is kept in pieces
+	size int64  // length of the body, wherever it is
+}
+
+// encodeFixed writes description and body. kind bodyInline copies the body, the others leave it out.
+func encodeFixed(c *dedup.Claim, kind byte, number uint64) fixed {
+	body := c.Payload.Body
+	if kind != bodyInline {
+		body = nil
+	}
+	b := make([]byte, fixedHeadSize, fixedHeadSize+384+describeSize(c)+len(body))
+	b = appendDescription(b, c)
+	b[0] = codecVersion
+	binary.LittleEndian.PutUint32(b[1:], uint32(len(b)-fixedHeadSize))
+	binary.LittleEndian.PutUint32(b[5:], uint32(len(c.Payload.Body)))
+	b[9] = kind
+	binary.LittleEndian.PutUint64(b[10:], number)
+	b = append(b, body...)
+	return fixed{raw: b, sum: crc32.Checksum(b, castagnoli), kind: kind, body: number, size: int64(len(c.Payload.Body))}
+}
+
+func describeSize(c *dedup.Claim) int {
+	p := &c.Payload
+	n := len(c.Key.Principal) + len(c.Key.Endpoint) + len(c.Key.ID) + len(p.Target) + len(p.KeyField) + len(p.Type)
+	for k, vs := range p.Header {
+		n += len(k) + 4
+		for _, v := range vs {
+			n += len(v) + 2
+		}
+	}
+	for k, v := range p.Attributes {
+		n += len(k) + len(v) + 4
+	}
+	return n
+}
+
+func appendDescription(b []byte, c *dedup.Claim) []byte {
+	b = appendKey(b, c.Key)
+	b = binary.AppendUvarint(b, uint64(len(c.Aliases)))
+	for _, a := range c.Aliases {
+		b = appendKey(b, a)
+	}
+	p := &c.Payload
+	for _, s := range [...]string{p.Producer, p.Endpoint, p.Type, p.KeyField, p.Method, p.Target} {
+		b = appendString(b, s)
+	}
+	b = appendHeader(b, p.Header)
+	b = binary.AppendUvarint(b, uint64(len(p.Attributes)))
+	for k, v := range p.Attributes {
+		b = appendString(appendString(b, k), v)
+	}
+	return b
+}
+
+// without returns the fixed part with its body left out, as kind says.
+func (f fixed) without(kind byte) fixed {
+	end := fixedHeadSize + int(binary.LittleEndian.Uint32(f.raw[1:]))
+	b := slices.Clone(f.raw[:end])
+	b[9] = kind
+	return fixed{raw: b, sum: crc32.Checksum(b, castagnoli), kind: kind, size: f.size}
+}
+
+// inline returns the body that the value itself holds.
+func (f fixed) inline() []byte {
+	return f.raw[fixedHeadSize+int(binary.LittleEndian.Uint32(f.raw[1:])):]
+}
+
+// describe reads key, aliases and payload, without the body, into r.
+func (f fixed) describe(key []byte, r *dedup.Record) error {
+	end := fixedHeadSize + int(binary.LittleEndian.Uint32(f.raw[1:]))
+	d := decoder{s: string(f.raw[fixedHeadSize:end])}
+	r.Key = d.key()
+	r.Aliases = nil
+	for range d.count() {
+		r.Aliases = append(r.Aliases, d.key())
+	}
+	p := &r.Payload
+	for _, s := range [...]*string{&p.Producer, &p.Endpoint, &p.Type, &p.KeyField, &p.Method, &p.Target} {
+		*s = d.str()
+	}
+	p.Header = d.header()
+	p.Attributes = nil
+	if n := d.count(); n > 0 {
+		p.Attributes = make(map[string]string, n)
+		for range n {
+			k := d.str()
+			p.Attributes[k] = d.str()
+		}
+	}
+	return d.end(key)
+}
+
+// encodeEvent appends the state to the fixed part and seals both.
+func encodeEvent(key []byte, f fixed, r *dedup.Record) []byte {
+	b := append(f.raw[:len(f.raw):cap(f.raw)], appendState(nil, r)...)
+	n := len(b) - len(f.raw)
+	b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	sum := crc32.Update(f.sum, castagnoli, b[len(f.raw):])
+	return binary.LittleEndian.AppendUint32(b, crc32.Update(sum, castagnoli, key))
+}
+
+// decodeEvent checks a stored event and takes it apart. r gets the state; the fixed part aliases value.
+func decodeEvent(key, value []byte, r *dedup.Record) (fixed, error) {
+	content, err := unseal(key, value)
+	if err != nil {
+		return fixed{}, err
+	}
+	if len(content) < fixedHeadSize+4 {
+		return fixed{}, damaged(key, "too short", nil)
+	}
+	tail := len(content) - 4
+	stateSize := int64(binary.LittleEndian.Uint32(content[tail:]))
+	descSize := int64(binary.LittleEndian.Uint32(content[1:]))
+	f := fixed{kind: content[9], body: binary.LittleEndian.Uint64(content[10:]), size: int64(binary.LittleEndian.Uint32(content[5:]))}
+	inline := int64(0)
+	if f.kind == bodyInline {
+		inline = f.size
+	}
+	if fixedHeadSize+descSize+inline+stateSize != int64(tail) {
+		return fixed{}, damaged(key, "its parts do not add up", nil)
+	}
+	cut := tail - int(stateSize)
+	f.raw = content[:cut:cut]
+	f.sum = crc32.Checksum(f.raw, castagnoli)
+	return f, decodeStateInto(key, content[cut:tail], r)
+}
+
+// encodeState writes a state of its own.
+func encodeState(key []byte, r *dedup.Record) []byte {
+	b := make([]byte, 1, 192)
+	b[0] = codecVersion
+	return seal(key, appendState(b, r))
+}
+
+// decodeState checks and reads a state of its own.
+func decodeState(key, value []byte, r *dedup.Record) error {
+	content, err := unseal(key, value)
+	if err != nil {
+		return err
+	}
+	return decodeStateInto(key, content[1:], r)
+}
+
+func seal(key, b []byte) []byte {
+	sum := crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, key)
+	return binary.LittleEndian.AppendUint32(b, sum)
+}
+
+// unseal checks the checksum and the version of a value and returns it without the checksum.
+func unseal(key, value []byte) ([]byte, error) {
+	if len(value) < 1+sumSize {
+		return nil, damaged(key, "too short", nil)
+	}
+	b := value[:len(value)-sumSize]
+	sum := crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, key)
+	if sum != binary.LittleEndian.Uint32(value[len(b):]) {
+		return nil, damaged(key, "its checksum does not match", nil)
+	}
+	if b[0] != codecVersion {
+		return nil, damaged(key, fmt.Sprintf("version %d is not known", b[0]), nil)
+	}
+	return b, nil
+}
+
+// The flags of a state.
+const (
+	flagHold = 1 << iota
+	flagDropBody
+	flagAnswer
+	flagFingerprint
+	flagsAll = flagHold | flagDropBody | flagAnswer | flagFingerprint
+)
+
+func appendState(b []byte, r *dedup.Record) []byte {
+	var flags byte
+	if r.Hold {
+		flags |= flagHold
+	}
+	if r.DropBody {
+		flags |= flagDropBody
+	}
+	if r.Answer.Status != 0 || len(r.Answer.Header) > 0 || len(r.Answer.Body) > 0 {
+		flags |= flagAnswer
+	}
+	if r.Fingerprint != (dedup.Fingerprint{}) {
+		flags |= flagFingerprint
+	}
+	b = append(b, flags)
+	if flags&flagFingerprint != 0 {
+		b = append(b, r.Fingerprint[:]...)
+	}
+	b = binary.AppendUvarint(b, r.Seq)
+	b = binary.AppendUvarint(b, uint64(r.Generation))
+	b = appendTime(b, r.Accepted)
+	b = appendTime(b, r.Finished)
+	b = binary.AppendVarint(b, int64(r.Window))
+	b = appendTime(b, r.Expires)
+	b = binary.AppendUvarint(b, uint64(r.Asides))
+	b = appendString(appendString(appendString(b, r.Aside), r.Original), r.Note)
+	if flags&flagAnswer != 0 {
+		b = binary.AppendVarint(b, int64(r.Answer.Status))
+		b = appendHeader(b, r.Answer.Header)
+		b = appendString(b, string(r.Answer.Body))
+	}
+	b = binary.AppendUvarint(b, uint64(len(r.Tasks)))
+	for i := range r.Tasks {
+		b = appendTask(b, &r.Tasks[i])
+	}
+	return b
+}
+
+func appendTask(b []byte, t *dedup.Task) []byte {
+	b = append(b, byte(t.State))
+	b = appendString(appendString(b, t.Handler), t.Lane)
+	b = binary.AppendVarint(b, int64(t.Attempt))
+	b = binary.AppendVarint(b, int64(t.Postponed))
+	for _, at := range [...]time.Time{t.Due, t.Started, t.Ended, t.Until} {
+		b = appendTime(b, at)
+	}
+	b = appendString(appendString(b, t.Reason), t.Err)
+	return binary.AppendUvarint(b, t.Token)
+}
+
+func decodeStateInto(key, b []byte, r *dedup.Record) error {
+	d := decoder{s: string(b)}
+	flags := d.byte()
+	if flags&^byte(flagsAll) != 0 {
+		d.bad = true
+	}
+	r.Hold, r.DropBody = flags&flagHold != 0, flags&flagDropBody != 0
+	r.Fingerprint = dedup.Fingerprint{}
+	if flags&flagFingerprint != 0 {
+		copy(r.Fingerprint[:], d.take(len(r.Fingerprint)))
+	}
+	r.Seq, r.Generation = d.uvarint(), int(d.uvarint())
+	r.Accepted, r.Finished = d.time(), d.time()
+	r.Window, r.Expires = time.Duration(d.varint()), d.time()
+	r.Asides = int(d.uvarint())
+	r.Aside, r.Original, r.Note = d.str(), d.str(), d.str()
+	r.Answer = dedup.Answer{}
+	if flags&flagAnswer != 0 {
+		r.Answer.Status = int(d.varint())
+		r.Answer.Header = d.header()
+		if s := d.str(); s != "" {
+			r.Answer.Body = []byte(s)
+		}
+	}
+	r.Tasks = nil
+	if n := d.count(); n > 0 {
+		r.Tasks = make([]dedup.Task, 0, min(n, 64))
+		for range n {
+			r.Tasks = append(r.Tasks, d.task())
+		}
+	}
+	return d.end(key)
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendKey(b []byte, k dedup.Key) []byte {
+	b = appendString(appendString(b, k.Principal), k.Endpoint)
+	return appendString(appendString(b, k.Space), k.ID)
+}
+
+// appendTime writes nanoseconds since 1970, or 0 for the zero time; 1970 itself does not occur.
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, 0)
+	}
+	return binary.AppendVarint(b, t.UnixNano())
+}
+
+func appendHeader(b []byte, h http.Header) []byte {
+	b = binary.AppendUvarint(b, uint64(len(h)))
+	for k, vs := range h {
+		b = binary.AppendUvarint(appendString(b, k), uint64(len(vs)))
+		for _, v := range vs {
+			b = appendString(b, v)
+		}
+	}
+	return b
+}
+
+// decoder reads what the append functions wrote. After the first mistake it returns zero values; end tells.
+type decoder struct {
+	s   string
+	bad bool
+}
+
+func (d *decoder) end(key []byte) error {
+	if d.bad || d.s != "" {
+		return damaged(key, "its content does not decode", nil)
+	}
+	return nil
+}
+
+func (d *decoder) take(n int) string {
+	if n < 0 || n > len(d.s) {
+		d.bad, d.s = true, ""
+		return ""
+	}
+	out := d.s[:n]
+	d.s = d.s[n:]
+	return out
+}
+
+func (d *decoder) byte() byte {
+	if b := d.take(1); b != "" {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) uvarint() uint64 {
+	var v uint64
+	for shift := 0; shift < 64; shift += 7 {
+		b := d.byte()
+		v |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return v
+		}
+	}
+	d.bad, d.s = true, ""
+	return 0
+}
+
+func (d *decoder) varint() int64 {
+	u := d.uvarint()
+	return int64(u>>1) ^ -int64(u&1)
+}
+
+// count reads the length of a list, each element of which takes at least one byte.
+func (d *decoder) count() int {
+	n := d.uvarint()
+	if n > uint64(len(d.s)) {
+		d.bad, d.s = true, ""
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) str() string { return d.take(d.count()) }
+
+func (d *decoder) key() dedup.Key {
+	return dedup.Key{Principal: d.str(), Endpoint: d.str(), Space: d.str(), ID: d.str()}
+}
+
+func (d *decoder) time() time.Time {
+	if n := d.varint(); n != 0 {
+		return time.Unix(0, n).UTC()
+	}
+	return time.Time{}
+}
+
+func (d *decoder) header() http.Header {
+	n := d.count()
+	if n == 0 {
+		return nil
+	}
+	h := make(http.Header, min(n, 64))
+	for range n {
+		k := d.str()
+		var vs []string
+		for range d.count() {
+			vs = append(vs, d.str())
+		}
+		h[k] = vs
+	}
+	return h
+}
+
+func (d *decoder) task() dedup.Task {
+	t := dedup.Task{State: dedup.State(d.byte())}
+	t.Handler, t.Lane = d.str(), d.str()
+	t.Attempt, t.Postponed = int(d.varint()), int(d.varint())
+	for _, at := range [...]*time.Time{&t.Due, &t.Started, &t.Ended, &t.Until} {
+		*at = d.time()
+	}
+	t.Reason, t.Err = d.str(), d.str()
+	t.Token = d.uvarint()
+	return t
+}

@@ -1,0 +1,279 @@
+package badgerstore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
+)
+
+// run is the committer: the only goroutine that writes. Badger flushes the disk once and again for every
+// transaction, however many run at a time, so many operations share one.
+func (s *Store) run() {
+	defer close(s.stopped)
+	var ops []op
+	last, closed := 0, false
+	for !closed {
+		due, alarm, stop := s.nextWork()
+		ops, closed = s.queue.wait(ops, last, due, alarm)
+		stop()
+		last = s.process(ops)
+		clear(ops)
+	}
+	for _, o := range s.parked {
+		s.answerTake(o, dedup.ErrClosed)
+	}
+}
+
+// frozenPoll is how often a store that writes nothing looks for space.
+const frozenPoll = time.Second
+
+// nextWork says when there is something for the blocked Takes: since when it has been due, or what rings
+// when it will be. It is nothing when no Take is blocked.
+func (s *Store) nextWork() (due time.Time, alarm <-chan struct{}, stop func()) {
+	stop = func() {}
+	next, ok := s.agenda.NextDue()
+	if len(s.parked) == 0 || !ok {
+		return due, nil, stop
+	}
+	if s.disk.state().frozen() {
+		alarm, stop = newElapsed().Alarm(time.Now().Add(frozenPoll))
+		return due, alarm, stop
+	}
+	if !next.After(s.now()) {
+		return time.Now(), nil, stop
+	}
+	alarm, stop = s.clock.Alarm(next)
+	return due, alarm, stop
+}
+
+// process decides the operations, commits what they changed, and answers them. It returns how many of them
+// somebody waits for in a request.
+func (s *Store) process(ops []op) (eager int) {
+	for _, o := range ops {
+		if t, ok := o.(*takeOp); ok {
+			s.parked = append(s.parked, t)
+		}
+		if o.self().eager {
+			eager++
+		}
+	}
+	if f := s.failure.Load(); f != nil {
+		s.answerAll(ops, s.parked, f)
+		s.parked = nil
+		return eager
+	}
+	b := s.newBatch()
+	defer b.txn.Discard()
+	s.decide(b, ops)
+	served := s.serveTakes(b)
+	err := s.commit(b)
+	switch {
+	case errors.Is(err, badger.ErrTxnTooBig):
+		s.split(ops, served)
+		return eager
+	case err != nil:
+		s.answerAll(ops, append(served, s.parked...), err)
+		s.parked = nil
+		return eager
+	}
+	for _, o := range ops {
+		if _, isTake := o.(*takeOp); !isTake {
+			o.self().done <- struct{}{}
+		}
+	}
+	for _, o := range served {
+		o.answer(nil)
+	}
+	return eager
+}
+
+// decide applies the operations; one that fails leaves nothing in the batch.
+func (s *Store) decide(b *batch, ops []op) {
+	for _, o := range ops {
+		b.undo = b.undo[:0]
+		err := o.apply(b)
+		if err != nil {
+			b.rollback()
+		}
+		o.self().err = err
+	}
+}
+
+// serveTakes gives due tasks to the blocked Takes, first come, first served.
+func (s *Store) serveTakes(b *batch) (served []*takeOp) {
+	if b.disk.frozen() {
+		return nil
+	}
+	waiting := s.parked[:0]
+	for _, o := range s.parked {
+		switch {
+		case o.state.Load() == takeGone:
+		case !b.anyDue():
+			waiting = append(waiting, o)
+		case !o.state.CompareAndSwap(takeWaits, takeServed):
+		case b.serve(o):
+			served = append(served, o)
+		default:
+			o.state.Store(takeWaits)
+			waiting = append(waiting, o)
+		}
+	}
+	clear(s.parked[len(waiting):])
+	s.parked = waiting
+	return served
+}
+
+func (b *batch) anyDue() bool {
+	next, ok := b.s.agenda.NextDue()
+	return ok && !next.After(b.now)
+}
+
+// split commits the operations of a batch that was too large one by one.
+func (s *Store) split(ops []op, served []*takeOp) {
+	for _, o := range served {
+		s.answerTake(o, &dedup.ErrUnavailable{Reason: "batch was too large"})
+	}
+	for _, o := range ops {
+		if _, isTake := o.(*takeOp); isTake {
+			continue
+		}
+		b := s.newBatch()
+		s.decide(b, []op{o})
+		err := s.commit(b)
+		b.txn.Discard()
+		if errors.Is(err, badger.ErrTxnTooBig) {
+			err = fmt.Errorf("%w: %w", dedup.ErrTooLarge, err)
+		}
+		if err != nil {
+			o.self().err = err
+		}
+		o.self().done <- struct{}{}
+	}
+}
+
+func (s *Store) answerAll(ops []op, takes []*takeOp, err error) {
+	for _, o := range ops {
+		if _, isTake := o.(*takeOp); !isTake {
+			o.self().err = err
+			o.self().done <- struct{}{}
+		}
+	}
+	for _, o := range takes {
+		s.answerTake(o, err)
+	}
+}
+
+func (s *Store) answerTake(o *takeOp, err error) {
+	if o.state.CompareAndSwap(takeWaits, takeServed) || o.state.Load() == takeServed {
+		o.err = err
+		o.done <- struct{}{}
+	}
+}
+
+// commit makes the batch durable and then visible to the committer's own memory. badger.ErrTxnTooBig leaves
+// everything as it was; any other error poisons the store.
+func (s *Store) commit(b *batch) error {
+	wrote, err := b.stage()
+	if errors.Is(err, badger.ErrTxnTooBig) {
+		return err
+	}
+	if err != nil {
+		return s.fail("a write was refused", err)
+	}
+	if !wrote {
+		return nil
+	}
+	if err := s.commitTxn(b.txn); err != nil {
+		return s.fail("a commit failed", err)
+	}
+	if text := s.logger.unsynced.Load(); text != nil {
+		return s.fail("the value log could not be synced", errors.New(*text))
+	}
+	s.meta = meta{commit: s.meta.commit + 1, seq: b.seq, token: b.token, boot: s.meta.boot, wall: b.now, window: b.window}
+	if err := s.water.write(s.meta.commit); err != nil {
+		return s.fail("the high-water file could not be written", err)
+	}
+	s.publish(b)
+	return nil
+}
+
+// publish tells agenda, cache and statistics what was committed.
+func (s *Store) publish(b *batch) {
+	var change tally
+	for _, r := range b.rows {
+		if !r.dirty {
+			continue
+		}
+		change.add(r.tally(), 1)
+		change.add(r.before, -1)
+		s.schedule(r)
+		s.cache.keep(r)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Commits++
+	s.stats.Accepted += b.news
+	s.count(change)
+}
+
+func (t *tally) add(other tally, by int64) {
+	t.records += by * other.records
+	t.pending += by * other.pending
+	t.running += by * other.running
+	t.dead += by * other.dead
+	t.backlog += by * other.backlog
+}
+
+// count changes the statistics; s.mu is held.
+func (s *Store) count(t tally) {
+	s.stats.Records += t.records
+	s.stats.Pending += t.pending
+	s.stats.Running += t.running
+	s.stats.Dead += t.dead
+	s.stats.Backlog += t.backlog
+}
+
+// schedule tells the agenda how the tasks of a row stand.
+func (s *Store) schedule(r *row) {
+	for i := range r.rec.Tasks {
+		t := &r.rec.Tasks[i]
+		switch {
+		case r.gone || r.rec.Hold || !t.Open():
+			s.agenda.Drop(r.rec.Event, i)
+		case t.State == dedup.Pending:
+			s.agenda.Put(agenda.Item{
+				Event: r.rec.Event, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Due: t.Due, Bytes: r.fix.size,
+			})
+		default:
+			s.agenda.Extend(r.rec.Event, i, t.Until)
+		}
+	}
+}
+
+// rowCache keeps rows with open tasks, so that taking and finishing them reads nothing.
+type rowCache struct {
+	rows  map[place]*row
+	bytes int64
+	max   int64
+}
+
+func (c *rowCache) get(p place) *row { return c.rows[p] }
+
+func (c *rowCache) keep(r *row) {
+	if old := c.rows[r.place]; old != nil {
+		c.bytes -= old.weight()
+		delete(c.rows, r.place)
+	}
+	if r.gone || !r.rec.Open() || c.bytes+r.weight() > c.max {
+		return
+	}
+	c.rows[r.place] = r
+	c.bytes += r.weight()
+}
+
+func (r *row) weight() int64 { return int64(cap(r.fix.raw)) + 768 }

@@ -1,0 +1,52 @@
+package badgerstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// formatVersion is the version of everything in the directory: keys, values, and the version of Badger.
+const (
+	formatVersion = 1
+	formatName    = "format"
+	formatPrefix  = "eyelet store "
+)
+
+// checkFormat reads the format of the store in dir and writes it for a new store. It is a file of its own
+// so that an older program can tell a newer store before it touches the database.
+func checkFormat(dir string) error {
+	path := filepath.Join(dir, formatName)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newFormat(dir, path)
+	}
+	if err != nil {
+		return err
+	}
+	number, ok := strings.CutPrefix(strings.TrimSpace(string(text)), formatPrefix)
+	version, err := strconv.Atoi(number)
+	switch {
+	case !ok || err != nil || version < 1:
+		return fmt.Errorf("store %s: file %s says %q, which is no format of a store; is this the right directory?", dir, formatName, string(text))
+	case version > formatVersion:
+		return fmt.Errorf("store %s has format %d, this program knows formats up to %d: use the newer program that wrote it", dir, version, formatVersion)
+	}
+	return nil
+}
+
+func newFormat(dir, path string) error {
+	if _, err := os.Stat(filepath.Join(dir, "MANIFEST")); err == nil {
+		return fmt.Errorf("directory %s holds a database without a file %q: it was not made by this store, or not copied whole", dir, formatName)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s%d\n", formatPrefix, formatVersion)
+	return errors.Join(err, f.Sync(), f.Close(), syncDir(dir))
+}

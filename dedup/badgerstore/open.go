@@ -1,0 +1,275 @@
+package badgerstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+	badgeroptions "github.com/dgraph-io/badger/v4/options"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
+)
+
+// Options are the settings of a store. The zero value is ready to use.
+type Options struct {
+	// Logger gets what happens in the background and, at debug level, Badger's own lines. Defaults to
+	// slog.Default().
+	Logger *slog.Logger
+	// Clock judges leases and windows. Defaults to the system's clock at the start plus the time that has
+	// passed since, so that a step of the system's clock does not end windows.
+	Clock dedup.Clock
+	// MinFree is how much of the file system stays free, in bytes: below it new events are refused
+	// with ErrUnavailable, while those that are kept are finished. Never more than a quarter of the file
+	// system. Defaults to the largest of 512 MiB, eight memory tables (128 MiB) and 15 % of the store.
+	MinFree int64
+	// RecoverWait is how long a task waits that was running when the process died; attempt counts from 1.
+	// Defaults to full jitter: uniform between 0 and the lesser of 2^attempt seconds and 10 minutes.
+	RecoverWait func(attempt int) time.Duration
+	// CheckOnOpen reads the whole store when it is opened and refuses one with damage. Without it, damage is
+	// looked for in the background once a day.
+	CheckOnOpen bool
+	// AcceptLoss opens a store although commits that were acknowledged are missing.
+	AcceptLoss bool
+	// AcceptClock opens a store although the clock is before its last commit, or so far after it that
+	// every window would have ended.
+	AcceptClock bool
+	// CacheBytes bounds the memory for events with open tasks. Defaults to 32 MiB.
+	CacheBytes int64
+
+	layout layout
+	statfs func(dir string) (free, total int64, err error)
+	commit func(*badger.Txn) error
+}
+
+// layout is how bodies are placed.
+type layout int
+
+const (
+	// layoutValueLog keeps values of more than 256 bytes in Badger's value log: compaction moves pointers
+	// only, and the log gives space back when the windows of its events have ended.
+	layoutValueLog layout = iota
+	// layoutTree keeps all values in the LSM tree, which rewrites them while it compacts. It is here to be
+	// measured against.
+	layoutTree
+)
+
+const (
+	memTable     = 16 << 20
+	memTableTree = 32 << 20
+	cacheBytes   = 64 << 20
+)
+
+func (l layout) badgerOptions(dir string, log *logger) badger.Options {
+	o := badger.DefaultOptions(dir).
+		WithSyncWrites(true).
+		WithDetectConflicts(false). // one committer has none
+		WithNumVersionsToKeep(1).
+		WithMemTableSize(memTable).
+		WithNumMemtables(3).
+		WithNumCompactors(2).
+		WithValueThreshold(256).
+		WithValueLogFileSize(64 << 20).
+		WithBlockCacheSize(cacheBytes).
+		WithIndexCacheSize(cacheBytes).
+		WithCompression(badgeroptions.Snappy).
+		// The other modes that verify blocks lose keys silently, or panic.
+		WithChecksumVerificationMode(badgeroptions.OnTableRead).
+		WithVerifyValueChecksum(false). // every value has a checksum of ours
+		WithMetricsEnabled(false).
+		WithLogger(log)
+	if l == layoutTree {
+		o = o.WithMemTableSize(memTableTree).WithValueThreshold(1 << 20)
+	}
+	return o
+}
+
+// Open opens the store in dir, making it when it is not there, with everything that a crash left behind put in
+// order: tasks that were running have used that attempt and wait for the next one, and held claims are free.
+//
+// It refuses a directory that another process uses, one of a newer format, one that has lost commits it had
+// acknowledged (see AcceptLoss), one whose last commit is not a plausible past of the clock (see
+// AcceptClock), and one on a full disk. The store must be closed.
+func Open(dir string, o Options) (*Store, error) {
+	if dir == "" {
+		return nil, errors.New("store has no directory: name one")
+	}
+	s := newStore(dir, o)
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	go s.run()
+	s.done.Go(s.keepHouse)
+	return s, nil
+}
+
+func newStore(dir string, o Options) *Store {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = newElapsed()
+	}
+	if o.RecoverWait == nil {
+		o.RecoverWait = recoverWait
+	}
+	if o.CacheBytes <= 0 {
+		o.CacheBytes = 32 << 20
+	}
+	if o.statfs == nil {
+		o.statfs = statfs
+	}
+	if o.commit == nil {
+		o.commit = (*badger.Txn).Commit
+	}
+	return &Store{
+		dir: dir, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
+		logger: &logger{slog: o.Logger}, queue: newQueue(), agenda: agenda.New(),
+		cache:  rowCache{rows: map[place]*row{}, max: o.CacheBytes},
+		failed: make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}),
+	}
+}
+
+func recoverWait(attempt int) time.Duration {
+	limit := min(10*time.Minute, time.Second<<min(max(attempt, 0), 10))
+	return rand.N(limit + 1)
+}
+
+func (s *Store) open() (err error) {
+	if err := makeDir(s.dir); err != nil {
+		return err
+	}
+	if err := checkFormat(s.dir); err != nil {
+		return err
+	}
+	options := s.options.layout.badgerOptions(s.dir, s.logger)
+	s.disk = &disk{
+		dir: s.dir, statfs: s.options.statfs, minFree: s.options.MinFree, memTable: options.MemTableSize,
+		size: func() int64 { return 0 },
+	}
+	if d := s.disk.look(); d.frozen() {
+		return fmt.Errorf("store %s cannot be opened: %w", s.dir, d.err())
+	}
+	if s.db, err = openBadger(s.dir, options, s.logger); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.db.Close())
+			if s.water != nil {
+				err = errors.Join(err, s.water.f.Close())
+			}
+		}
+	}()
+	s.disk.size = s.size
+	if s.options.CheckOnOpen {
+		if err := s.db.VerifyChecksum(); err != nil {
+			return fmt.Errorf("store %s is damaged: %w; restore a backup", s.dir, err)
+		}
+	}
+	if err := s.openMeta(); err != nil {
+		return err
+	}
+	return s.recover()
+}
+
+// makeDir makes the directory and sees whether it can be written to.
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("store directory %s cannot be made: %w; choose another one", dir, err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("store directory %s is not ours: %w; choose another one", dir, err)
+	}
+	f, err := os.CreateTemp(dir, "writable-*")
+	if err != nil {
+		return fmt.Errorf("store directory %s is not writable: %w; give this user the right to write, or choose another one", dir, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+func openBadger(dir string, o badger.Options, log *logger) (*badger.DB, error) {
+	db, err := badger.Open(o)
+	if err != nil {
+		if strings.Contains(err.Error(), "Cannot acquire directory lock") {
+			return nil, fmt.Errorf("store %s is in use by another process: stop it, or ask it instead%s", dir, lockOwner(dir))
+		}
+		return nil, fmt.Errorf("store %s does not open: %w", dir, err)
+	}
+	if text := log.skipped.Load(); text != nil {
+		return nil, errors.Join(fmt.Errorf("store %s is damaged: %s; restore a backup", dir, *text), db.Close())
+	}
+	return db, nil
+}
+
+// lockOwner says which process has the directory, as far as the lock file tells.
+func lockOwner(dir string) string {
+	b, err := os.ReadFile(filepath.Join(dir, "LOCK"))
+	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
+		return " (process " + pid + ")"
+	}
+	return ""
+}
+
+// clockSlack is how far the clock may be behind the last commit without question: clocks are
+// corrected by so much.
+const clockSlack = time.Minute
+
+// openMeta reads the counters and compares them with the high-water file and the clock.
+func (s *Store) openMeta() error {
+	txn := s.db.NewTransaction(false)
+	m, err := readMeta(txn)
+	txn.Discard()
+	if err != nil {
+		return fmt.Errorf("store %s: %w; restore a backup", s.dir, err)
+	}
+	water, mark, err := openHighWater(s.dir)
+	if err != nil {
+		return fmt.Errorf("store %s: high-water file: %w", s.dir, err)
+	}
+	s.water = water
+	if m.commit < mark {
+		if !s.options.AcceptLoss {
+			return errLost(s.dir, m.commit, mark)
+		}
+		s.log.Warn("commits are lost, as accepted", "dir", s.dir, "last", m.commit, "acknowledged", mark)
+		m.commit = mark
+		// Numbers that the lost commits gave out must not come again.
+		m.seq, m.token = m.seq+lostGap, m.token+lostGap
+	}
+	if err := s.checkClock(m); err != nil {
+		return err
+	}
+	m.boot++
+	m.window = max(m.window, dedup.DefaultWindow)
+	s.meta, s.boot = m, m.boot
+	return nil
+}
+
+// lostGap is more events and tokens than the logs that can be lost at once hold.
+const lostGap = 1 << 32
+
+func (s *Store) checkClock(m meta) error {
+	if m.wall.IsZero() || s.options.AcceptClock {
+		return nil
+	}
+	now := s.now()
+	window := max(m.window, dedup.DefaultWindow)
+	const advice = "if the clock is right, accept it once (AcceptClock, --accept-clock)"
+	switch {
+	case now.Before(m.wall.Add(-clockSlack)):
+		return fmt.Errorf("store %s: the clock says %s, but the last commit was later, at %s: set the clock; %s",
+			s.dir, now.Format(time.RFC3339), m.wall.Format(time.RFC3339), advice)
+	case now.After(m.wall.Add(window)):
+		return fmt.Errorf("store %s: the clock says %s, more than the window of %v after the last commit at %s, "+
+			"so every key would be forgotten: set the clock; %s",
+			s.dir, now.Format(time.RFC3339), window, m.wall.Format(time.RFC3339), advice)
+	}
+	return nil
+}

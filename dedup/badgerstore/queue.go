@@ -1,0 +1,214 @@
+package badgerstore
+
+import (
+	"sync"
+	"time"
+)
+
+// The bounds of a batch and of the queue before it.
+const (
+	batchOps   = 1024
+	batchBytes = 3 << 20
+	queueOps   = 8192
+	queueBytes = 64 << 20
+
+	// gatherAfter, gatherFor: after a batch of more than gatherAfter eager operations the committer waits up to
+	// gatherFor for about as many again. The callers that it has just answered are about to come back, and a
+	// device flush is worth waiting for.
+	gatherAfter = 8
+	gatherFor   = 500 * time.Microsecond
+
+	// lazyFor is how long operations that nobody waits for in a request wait for a commit to share; lazyMost
+	// of them are worth a commit of their own.
+	lazyFor  = 2 * time.Millisecond
+	lazyMost = 64
+)
+
+// op is something for the committer to do. apply decides against the batch and stages what is to be written;
+// its error is the caller's, and the batch goes on without the operation.
+type op interface {
+	apply(b *batch) error
+	self() *ticket
+}
+
+// ticket is the part of an operation that the queue and the committer need.
+type ticket struct {
+	eager bool // a request waits for it: do not delay
+	claim bool // refused when the queue is full
+	bytes int
+	err   error
+	done  chan struct{}
+}
+
+func (t *ticket) self() *ticket { return t }
+
+func (t *ticket) answer(err error) {
+	t.err = err
+	t.done <- struct{}{}
+}
+
+// queue collects operations between two commits: a slice that the committer cuts from the front.
+type queue struct {
+	mu       sync.Mutex
+	ops      []op
+	bytes    int
+	eager    int
+	lazyAt   time.Time // when the oldest waiting lazy operation came
+	want     int       // the committer sleeps until so many eager operations are there
+	sleeping bool
+	closed   bool
+	wake     chan struct{}
+	timer    *time.Timer
+}
+
+func newQueue() *queue {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return &queue{wake: make(chan struct{}, 1), want: 1, timer: t}
+}
+
+// push adds an operation. It returns errQueueClosed or errQueueFull without having added it.
+func (q *queue) push(o op) error {
+	t := o.self()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return errQueueClosed
+	case t.claim && (len(q.ops) >= queueOps || q.bytes+t.bytes > queueBytes && q.bytes > 0):
+		return errQueueFull
+	}
+	q.ops = append(q.ops, o)
+	q.bytes += t.bytes
+	ring := false
+	if t.eager {
+		q.eager++
+		ring = q.eager >= q.want
+	} else if lazy := len(q.ops) - q.eager; lazy == 1 {
+		q.lazyAt = time.Now()
+		ring = true // the committer sets its timer
+	} else {
+		ring = lazy == lazyMost
+	}
+	if ring {
+		q.ring()
+	}
+	return nil
+}
+
+func (q *queue) ring() {
+	if !q.sleeping {
+		return
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.ring()
+}
+
+// wait blocks until a batch should be made and returns its operations. last is the number of eager operations
+// of the batch before. due is when a blocked Take got something to do, zero when none has; it waits for a
+// commit to share as lazy operations do. wait returns early, with nothing, when alarm rings. closed is
+// true once the queue is closed and empty.
+func (q *queue) wait(buf []op, last int, due time.Time, alarm <-chan struct{}) (ops []op, closed bool) {
+	gatherUntil := time.Time{}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if last > gatherAfter {
+		q.want = max(1, min(last-last/8, batchOps))
+		gatherUntil = time.Now().Add(gatherFor)
+	}
+	defer func() { q.want = 1 }()
+	for {
+		sleep, ready := q.ready(gatherUntil, due)
+		if ready {
+			return q.cut(buf), q.closed && len(q.ops) == 0
+		}
+		if sleep > 0 {
+			q.timer.Reset(sleep)
+		}
+		q.sleeping = true
+		q.mu.Unlock()
+		rang := false
+		select {
+		case <-q.wake:
+		case <-q.timer.C:
+		case <-alarm:
+			rang = true
+		}
+		q.timer.Stop()
+		q.mu.Lock()
+		q.sleeping = false
+		if rang {
+			return buf[:0], false
+		}
+	}
+}
+
+// ready says whether a batch should be made now, and else how long to wait at most; 0 is without an end.
+func (q *queue) ready(gatherUntil, due time.Time) (sleep time.Duration, ready bool) {
+	lazy := len(q.ops) - q.eager
+	if q.closed || q.eager >= q.want || lazy >= lazyMost || q.bytes >= batchBytes {
+		return 0, true
+	}
+	var until time.Time
+	earlier := func(t time.Time) {
+		if until.IsZero() || t.Before(until) {
+			until = t
+		}
+	}
+	if q.eager > 0 {
+		earlier(gatherUntil)
+	}
+	if lazy > 0 {
+		earlier(q.lazyAt.Add(lazyFor))
+	}
+	if !due.IsZero() {
+		earlier(due.Add(lazyFor))
+	}
+	if until.IsZero() {
+		if !gatherUntil.IsZero() && time.Until(gatherUntil) <= 0 {
+			q.want = 1
+		}
+		if q.want > 1 {
+			return max(time.Until(gatherUntil), 1), false
+		}
+		return 0, false
+	}
+	if sleep = time.Until(until); sleep <= 0 {
+		return 0, true
+	}
+	return sleep, false
+}
+
+// cut takes a batch from the front of the queue.
+func (q *queue) cut(buf []op) []op {
+	n, bytes := 0, 0
+	for n < len(q.ops) && n < batchOps {
+		t := q.ops[n].self()
+		if n > 0 && bytes+t.bytes > batchBytes {
+			break
+		}
+		bytes += t.bytes
+		if t.eager {
+			q.eager--
+		}
+		n++
+	}
+	buf = append(buf[:0], q.ops[:n]...)
+	rest := copy(q.ops, q.ops[n:])
+	clear(q.ops[rest:])
+	q.ops = q.ops[:rest]
+	q.bytes -= bytes
+	if rest > q.eager {
+		q.lazyAt = time.Now()
+	}
+	return buf
+}

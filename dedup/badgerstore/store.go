@@ -1,0 +1,216 @@
+// Package badgerstore is the default store of Eyelet: an embedded database in one directory of one machine.
+//
+// [Open] it and give it to receiver.Open. A nil error of its methods means that the effect survives a crash of
+// the process and of the machine, as far as the disk keeps what it was told to flush. One process owns the
+// directory.
+//
+// # What it does not promise
+//
+// Losing the disk loses the store. A power cut is survived on file systems that make the name of a new file
+// durable with its content (ext4, xfs, btrfs on Linux). A damaged log is noticed when its last commits are
+// gone, not when an older log file of several is damaged in the middle.
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
+)
+
+// Store keeps records in a directory. [Open] makes one.
+type Store struct {
+	dir     string
+	options Options
+	log     *slog.Logger
+	db      *badger.DB
+	logger  *logger
+	clock   dedup.Clock
+	disk    *disk
+	water   *highWater
+	queue   *queue
+	boot    uint64
+
+	// commitTxn is badger's Commit; tests make it fail.
+	commitTxn   func(*badger.Txn) error
+	largeBodies atomic.Uint32
+
+	// The committer's own.
+	meta   meta
+	agenda *agenda.Agenda
+	cache  rowCache
+	parked []*takeOp
+
+	failure atomic.Pointer[dedup.ErrUnavailable]
+	failed  chan struct{}
+	unsound atomic.Pointer[dedup.ErrUnavailable]
+	closed  atomic.Bool
+	stopped chan struct{} // the committer has ended
+	quit    chan struct{} // the housekeeper shall end
+	done    sync.WaitGroup
+	readers sync.RWMutex // held for reading while the database is read
+	closing sync.Once
+	ended   error
+
+	mu    sync.Mutex
+	stats dedup.Stats
+	bad   int64
+}
+
+var _ dedup.Store = (*Store)(nil)
+
+var (
+	errQueueClosed = dedup.ErrClosed
+	errQueueFull   = &dedup.ErrUnavailable{Reason: "too many deliveries wait for the disk", RetryAfter: time.Second}
+)
+
+// usable returns nil while the store works.
+func (s *Store) usable() error {
+	if s.closed.Load() {
+		return dedup.ErrClosed
+	}
+	if f := s.failure.Load(); f != nil {
+		return f
+	}
+	return nil
+}
+
+// do gives an operation to the committer and waits for its answer.
+func (s *Store) do(ctx context.Context, o op) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.queue.push(o); err != nil {
+		return err
+	}
+	select {
+	case <-o.self().done:
+		return o.self().err
+	case <-ctx.Done():
+		return ctx.Err() // the operation may still happen
+	}
+}
+
+// view reads the database. What it sees is durable: a transaction begins after the commits before it.
+func (s *Store) view(read func(txn *badger.Txn) error) error {
+	s.readers.RLock()
+	defer s.readers.RUnlock()
+	if err := s.usable(); err != nil {
+		return err
+	}
+	return s.db.View(read)
+}
+
+func (s *Store) now() time.Time { return s.clock.Now().Round(0).UTC() }
+
+// fail makes the store useless for good. After a commit that failed nobody knows what is durable, and what
+// failed can be read all the same; only opening the store again tells.
+func (s *Store) fail(reason string, err error) *dedup.ErrUnavailable {
+	f := &dedup.ErrUnavailable{Reason: reason + "; the program must be restarted", Err: err}
+	if s.failure.CompareAndSwap(nil, f) {
+		s.log.Error("store failed", "dir", s.dir, "reason", reason, "error", err)
+		close(s.failed)
+	}
+	return s.failure.Load()
+}
+
+// Failed returns a channel that is closed when a commit has failed. The store answers nothing any more then;
+// the program should end with an error, so that its supervisor starts it afresh.
+func (s *Store) Failed() <-chan struct{} { return s.failed }
+
+// damage notes a value that is not what was written.
+func (s *Store) damage(err error) {
+	var d *DamagedError
+	if !errors.As(err, &d) {
+		return
+	}
+	s.mu.Lock()
+	s.bad++
+	s.mu.Unlock()
+	s.log.Error("stored value is damaged", "dir", s.dir, "key", d.Key, "error", err)
+}
+
+// Damaged returns how often a damaged value was met since the store was opened.
+func (s *Store) Damaged() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bad
+}
+
+// Health implements [dedup.Store].
+func (s *Store) Health(ctx context.Context) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if u := s.unsound.Load(); u != nil {
+		return u
+	}
+	if d := s.disk.state(); d.low() {
+		return d.err()
+	}
+	return nil
+}
+
+// Guarantees implements [dedup.Store].
+func (s *Store) Guarantees() dedup.Guarantees {
+	return dedup.Guarantees{Durability: dedup.DurableMachine}
+}
+
+// Stats implements [dedup.Store].
+func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
+	if err := s.usable(); err != nil {
+		return dedup.Stats{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return dedup.Stats{}, err
+	}
+	s.readers.RLock()
+	defer s.readers.RUnlock()
+	if s.closed.Load() {
+		return dedup.Stats{}, dedup.ErrClosed
+	}
+	s.mu.Lock()
+	st := s.stats
+	s.mu.Unlock()
+	st.Bytes = s.size()
+	st.Free = s.disk.state().free
+	return st, nil
+}
+
+// size returns the bytes of the database's files, as of the last minute.
+func (s *Store) size() int64 {
+	lsm, vlog := s.db.Size()
+	return lsm + vlog
+}
+
+// Close implements [dedup.Store]: operations that wait are committed, blocked Takes return ErrClosed.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.closed.Store(true)
+		s.queue.close()
+		<-s.stopped
+		close(s.quit)
+		s.done.Wait()
+		s.readers.Lock()
+		defer s.readers.Unlock()
+		s.ended = errors.Join(s.db.Close(), s.water.close())
+		if s.ended != nil {
+			s.ended = fmt.Errorf("closing store %s: %w", s.dir, s.ended)
+		}
+	})
+	return s.ended
+}

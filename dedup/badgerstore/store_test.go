@@ -1,0 +1,75 @@
+package badgerstore
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+func TestMain(m *testing.M) {
+	if childMain() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// quiet is what tests open stores with: nothing is logged, and little memory is taken.
+func quiet() Options {
+	return Options{Logger: slog.New(slog.DiscardHandler), RecoverWait: func(int) time.Duration { return 0 }}
+}
+
+func open(t testing.TB, dir string, o Options) *Store {
+	t.Helper()
+	s, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && s.failure.Load() == nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+func TestStoreKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	for name, l := range map[string]layout{"value log": layoutValueLog, "tree": layoutTree} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			options := func(clock *deduptest.Clock) Options {
+				o := quiet()
+				// The suite moves the clock by months between closing and opening.
+				o.Clock, o.AcceptClock, o.layout = clock, true, l
+				return o
+			}
+			deduptest.Run(t, deduptest.Harness{
+				Open: func(t *testing.T, clock *deduptest.Clock) dedup.Store {
+					s, err := Open(t.TempDir(), options(clock))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return s
+				},
+				Reopen: func(t *testing.T, s dedup.Store, clock *deduptest.Clock) dedup.Store {
+					dir := s.(*Store).dir
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+					again, err := Open(dir, options(clock))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return again
+				},
+			})
+		})
+	}
+}
+
+func childMain() bool { return false }

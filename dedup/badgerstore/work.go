@@ -1,0 +1,281 @@
+package badgerstore
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// takeOp waits for tasks that are due.
+type takeOp struct {
+	ticket
+	n     int
+	room  int64
+	lease time.Duration
+	work  []dedup.Work
+	rows  []*row
+	state atomic.Int32 // takeWaits, takeServed or takeGone
+}
+
+// The states of a takeOp: who changes it from takeWaits first, decides.
+const (
+	takeWaits = iota
+	takeServed
+	takeGone
+)
+
+// Take implements [dedup.Store].
+func (s *Store) Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]dedup.Work, error) {
+	if n <= 0 || lease <= 0 {
+		return nil, fmt.Errorf("%w: take of %d tasks for %v", dedup.ErrInvalid, n, lease)
+	}
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	o := &takeOp{n: min(n, batchOps), room: bytes, lease: lease, ticket: ticket{done: make(chan struct{}, 1)}}
+	if err := s.queue.push(o); err != nil {
+		return nil, err
+	}
+	if !o.wait(ctx) {
+		return nil, ctx.Err()
+	}
+	if o.err != nil {
+		return nil, o.err
+	}
+	return s.bodies(o)
+}
+
+// wait returns true when the Take was answered, and false when ctx ended before. A Take that is being served
+// when ctx ends is answered: the work is its own already.
+func (o *takeOp) wait(ctx context.Context) bool {
+	select {
+	case <-o.done:
+		return true
+	case <-ctx.Done():
+	}
+	for !o.state.CompareAndSwap(takeWaits, takeGone) {
+		select {
+		case <-o.done:
+			return true
+		case <-time.After(time.Millisecond): // it may go back to waiting
+		}
+	}
+	return false
+}
+
+// bodies gives the work that was taken its payloads. A task whose body cannot be read any more is
+// given up, and said so.
+func (s *Store) bodies(o *takeOp) ([]dedup.Work, error) {
+	out := o.work[:0]
+	for i := range o.work {
+		w := o.work[i]
+		body, err := s.body(o.rows[i])
+		if err != nil {
+			s.damage(err)
+			continue
+		}
+		w.Record.Payload.Body = body
+		out = append(out, w)
+	}
+	if len(out) == 0 && len(o.work) > 0 {
+		return nil, fmt.Errorf("payload of event %q: %w", o.work[0].Record.Event, errUnreadable)
+	}
+	return out, nil
+}
+
+// apply implements op: the committer serves Takes after everything else in a batch.
+func (o *takeOp) apply(*batch) error { return nil }
+
+// serve gives due tasks to a Take. It reports whether there were any.
+func (b *batch) serve(o *takeOp) bool {
+	for {
+		items := b.s.agenda.Next(b.now, o.n, o.room, b.now.Add(o.lease))
+		if len(items) == 0 {
+			return len(o.work) > 0
+		}
+		for _, it := range items {
+			if err := b.start(o, it.Event, it.Task); err != nil {
+				b.s.damage(err)
+				b.s.agenda.Drop(it.Event, it.Task)
+			}
+		}
+		if len(o.work) > 0 {
+			return true
+		}
+	}
+}
+
+// start makes a due task running. The agenda may be behind what this batch did to the task: then the task is
+// left alone, and the agenda learns better after the commit.
+func (b *batch) start(o *takeOp, event string, task int) error {
+	r, err := b.event(event)
+	if err != nil {
+		return err
+	}
+	if r == nil || task >= len(r.rec.Tasks) || r.rec.Hold || !ready(r.rec.Tasks[task], b.now) {
+		return nil
+	}
+	next := r.edit()
+	next.rec.Recover(task, b.now, 0)
+	b.token++
+	l := next.rec.Start(task, b.token, b.now, o.lease)
+	rec, err := next.record()
+	if err != nil {
+		return err
+	}
+	b.put(next)
+	o.work = append(o.work, dedup.Work{Record: rec, Lease: l})
+	o.rows = append(o.rows, next)
+	return nil
+}
+
+func ready(t dedup.Task, now time.Time) bool {
+	switch t.State {
+	case dedup.Pending:
+		return !t.Due.After(now)
+	case dedup.Running:
+		return !t.Until.After(now)
+	}
+	return false
+}
+
+// leaseOp changes the record of a lease.
+type leaseOp struct {
+	ticket
+	lease  dedup.Lease
+	change func(r *dedup.Record, now time.Time) error
+}
+
+// Extend implements [dedup.Store]. The extension is durable.
+func (s *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("%w: extension by %v", dedup.ErrInvalid, d)
+	}
+	return s.do(ctx, &leaseOp{ticket: newTicket(false), lease: l, change: func(r *dedup.Record, now time.Time) error {
+		return r.Extend(l, d, now)
+	}})
+}
+
+// Finish implements [dedup.Store]. A result that a request waits for (one with an answer, and a release) is
+// committed at once, others share the next commit.
+func (s *Store) Finish(ctx context.Context, l dedup.Lease, res dedup.Result) error {
+	res.Answer = res.Answer.Clone()
+	t := newTicket(res.Answer.Status != 0 || res.Kind == dedup.ResultRelease)
+	t.bytes = len(res.Answer.Body) + 512
+	return s.do(ctx, &leaseOp{ticket: t, lease: l, change: func(r *dedup.Record, now time.Time) error {
+		return r.Finish(l, res, now)
+	}})
+}
+
+// apply implements op.
+func (o *leaseOp) apply(b *batch) error {
+	r, err := b.event(o.lease.Event)
+	if err != nil {
+		return err
+	}
+	if r == nil || r.rec.Disposable(b.now) {
+		return dedup.ErrLeaseLost
+	}
+	if !r.rec.Holds(o.lease) {
+		return dedup.ErrLeaseLost
+	}
+	if b.disk.frozen() {
+		return b.disk.err()
+	}
+	next := r.edit()
+	if err := o.change(&next.rec, b.now); err != nil {
+		return err
+	}
+	b.settle(next)
+	return nil
+}
+
+// settle puts a changed row, without its body where the record has no use for it any more.
+func (b *batch) settle(next *row) {
+	if next.rec.Dropped() && next.fix.kind != bodyDropped {
+		b.dropChunks(next)
+		next.fix, next.fresh = next.fix.without(bodyDropped), true
+	}
+	b.put(next)
+}
+
+// reopenOp makes dead tasks pending again.
+type reopenOp struct {
+	ticket
+	event string
+	tasks []dedup.NewTask
+	row   *row
+	rec   dedup.Record
+}
+
+// Reopen implements [dedup.Store].
+func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask) (dedup.Record, error) {
+	o := &reopenOp{ticket: newTicket(true), event: event, tasks: tasks}
+	if err := s.do(ctx, o); err != nil {
+		return dedup.Record{}, err
+	}
+	body, err := s.body(o.row)
+	o.rec.Payload.Body = body
+	return o.rec, err
+}
+
+// apply implements op.
+func (o *reopenOp) apply(b *batch) error {
+	r, err := b.event(o.event)
+	if err != nil {
+		return err
+	}
+	if r == nil || r.rec.Disposable(b.now) {
+		return fmt.Errorf("event %q: %w", o.event, dedup.ErrNotFound)
+	}
+	if b.disk.frozen() {
+		return b.disk.err()
+	}
+	next := r.edit()
+	if err := next.rec.Reopen(o.tasks, b.now); err != nil {
+		return fmt.Errorf("event %q: %w", o.event, err)
+	}
+	if o.rec, err = next.record(); err != nil {
+		return err
+	}
+	o.row = next
+	b.put(next)
+	return nil
+}
+
+// purgeOp forgets an event.
+type purgeOp struct {
+	ticket
+	event string
+}
+
+// Purge implements [dedup.Store].
+func (s *Store) Purge(ctx context.Context, event string) error {
+	return s.do(ctx, &purgeOp{ticket: newTicket(true), event: event})
+}
+
+// apply implements op.
+func (o *purgeOp) apply(b *batch) error {
+	r, err := b.event(o.event)
+	switch {
+	case err != nil:
+		return err
+	case r == nil || r.rec.Disposable(b.now):
+		return fmt.Errorf("event %q: %w", o.event, dedup.ErrNotFound)
+	case r.rec.Open():
+		return fmt.Errorf("event %q: %w", o.event, dedup.ErrOpen)
+	case b.disk.frozen():
+		return b.disk.err()
+	}
+	return b.remove(r)
+}
+
+func newTicket(eager bool) ticket {
+	return ticket{eager: eager, bytes: 512, done: make(chan struct{}, 1)}
+}

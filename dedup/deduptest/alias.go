@@ -1,0 +1,128 @@
+package deduptest
+
+import (
+	"fmt"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func signed(id string) dedup.Key {
+	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSigned, ID: id}
+}
+
+func aliasChecks() []check {
+	return []check{
+		{"AnAliasOfAnotherKeyIsAliasedWithItsRecordAndStoresNothing", aliasTaken},
+		{"TheSameKeyWithTheSameAliasIsKnown", aliasOfItself},
+		{"AnAliasedClaimLeavesItsOtherAliasesFree", aliasedStoresNone},
+		{"AnAliasIsNotAKey", aliasIsNoKey},
+		{"AnAliasIsFreeOnceItsRecordHasExpired", aliasExpires},
+		{"AnAliasIsFreeOnceItsRecordIsPurged", aliasPurged},
+		{"AReleasedClaimKeepsItsAliases", aliasReleased},
+		{"AConflictComesBeforeAnAlias", aliasConflict},
+	}
+}
+
+func aliasTaken(x *rig) {
+	c := delivery("a")
+	c.Aliases = []dedup.Key{nonce("n"), signed("s")}
+	event := x.accept(c)
+	before := x.get(event)
+	for i, alias := range c.Aliases {
+		other := delivery(fmt.Sprint("b", i))
+		other.Aliases = []dedup.Key{nonce("fresh"), alias}
+		d := x.want(dedup.Aliased, other)
+		if d.Record.Event != event || d.Alias != alias || d.Lease.Token != 0 {
+			x.Errorf("aliased to %q by %+v, lease %+v", d.Record.Event, d.Alias, d.Lease)
+		}
+		x.same(d.Record, bare(before), "record of the decision")
+	}
+	x.same(x.get(event), before, "record after aliased claims")
+	if n := len(x.list(dedup.Filter{})); n != 1 {
+		x.Errorf("%d records, want 1", n)
+	}
+	x.takeOf(event)
+	x.idle("aliased claims have no tasks")
+}
+
+func aliasOfItself(x *rig) {
+	c := delivery("a")
+	c.Aliases = []dedup.Key{nonce("n")}
+	x.accept(c)
+	x.want(dedup.Known, c)
+	c.Aliases = []dedup.Key{nonce("other")}
+	x.want(dedup.Known, c)
+}
+
+func aliasedStoresNone(x *rig) {
+	a, b := delivery("a"), delivery("b")
+	a.Aliases, b.Aliases = []dedup.Key{nonce("n")}, []dedup.Key{nonce("m"), nonce("n")}
+	x.accept(a)
+	x.want(dedup.Aliased, b)
+	c := delivery("c")
+	c.Aliases = []dedup.Key{nonce("m")}
+	x.accept(c)
+}
+
+func aliasIsNoKey(x *rig) {
+	a := delivery("a")
+	a.Aliases = []dedup.Key{nonce("n")}
+	x.accept(a)
+	b := delivery("b")
+	b.Key = nonce("n")
+	x.accept(b)
+	c := delivery("c")
+	c.Aliases = []dedup.Key{key("b")}
+	x.accept(c)
+}
+
+func aliasExpires(x *rig) {
+	a := delivery("a")
+	a.Aliases, a.Tasks, a.Window = []dedup.Key{nonce("n")}, nil, hour
+	x.accept(a)
+	x.advance(hour)
+	b := delivery("b")
+	b.Aliases = a.Aliases
+	event := x.accept(b)
+	c := delivery("c")
+	c.Aliases = a.Aliases
+	if d := x.want(dedup.Aliased, c); d.Record.Event != event {
+		x.Errorf("the alias belongs to %q, want its new owner %q", d.Record.Event, event)
+	}
+}
+
+func aliasPurged(x *rig) {
+	a := delivery("a")
+	a.Aliases, a.Tasks = []dedup.Key{nonce("n")}, nil
+	if err := x.store.Purge(x.ctx, x.accept(a)); err != nil {
+		x.Fatal(err)
+	}
+	b := delivery("b")
+	b.Aliases = a.Aliases
+	x.accept(b)
+}
+
+func aliasReleased(x *rig) {
+	a := held("a")
+	a.Aliases = []dedup.Key{nonce("first")}
+	d := x.want(dedup.New, a)
+	x.finish(d.Lease, release())
+	a.Aliases = []dedup.Key{nonce("second")}
+	x.want(dedup.New, a)
+	for _, alias := range []dedup.Key{nonce("first"), nonce("second")} {
+		b := delivery("b")
+		b.Aliases = []dedup.Key{alias}
+		if got := x.want(dedup.Aliased, b); got.Record.Event != d.Record.Event {
+			x.Errorf("aliased to %q, want %q", got.Record.Event, d.Record.Event)
+		}
+	}
+}
+
+func aliasConflict(x *rig) {
+	a, b := delivery("a"), delivery("b")
+	a.Aliases = []dedup.Key{nonce("n")}
+	x.accept(a)
+	x.accept(b)
+	b.Fingerprint, b.Aliases = print(2), a.Aliases
+	x.want(dedup.Conflict, b)
+}

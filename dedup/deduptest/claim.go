@@ -1,0 +1,289 @@
+package deduptest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func claimChecks() []check {
+	checks := []check{
+		{"AnUnknownKeyIsNewAndKept", claimIsKept},
+		{"TheDecisionShowsTheRecordWithoutItsBody", claimShowsNoBody},
+		{"AnEventWithoutTasksIsDoneAtOnce", claimWithoutTasks},
+		{"NoClaimsGiveNoDecisions", claimOfNothing},
+		{"OnlyKnownWritesNothing", claimOnlyKnown},
+		{"KeysDoNotMeetByMovingBytesBetweenParts", claimScope},
+		{"AClaimThatIsNotValidStoresNothing", claimInvalid},
+		{"ACancelledContextIsAnError", claimCancelled},
+		{"TheStoreKeepsNoReferenceToTheClaim", claimIsCopied},
+		{"EventIdsAndSequencesAreNew", claimIdentity},
+	}
+	for _, s := range situations() {
+		checks = append(checks,
+			check{"TheSamePayloadIsKnown/" + s.name, func(x *rig) { claimAgain(x, s, print(1)) }},
+			check{"APayloadWithoutFingerprintIsKnown/" + s.name, func(x *rig) { claimAgain(x, s, dedup.Fingerprint{}) }},
+			check{"AnotherPayloadIsAConflictAndTheRecordIsLeftAlone/" + s.name, func(x *rig) { claimConflict(x, s) }},
+			check{"NothingConflictsWithARecordWithoutFingerprint/" + s.name, func(x *rig) { claimNoFingerprint(x, s) }},
+		)
+	}
+	return checks
+}
+
+// situation is a state in which a claim can meet a live record.
+type situation struct {
+	name  string
+	claim dedup.Claim
+	bring func(x *rig, d dedup.Decision) // from acceptance to the state
+	free  bool                           // the next claim of the payload is New
+}
+
+func situations() []situation {
+	stay := func(*rig, dedup.Decision) {}
+	worked := func(r dedup.Result) func(*rig, dedup.Decision) {
+		return func(x *rig, d dedup.Decision) { x.finish(x.takeOf(d.Record.Event).Lease, r) }
+	}
+	finished := func(r dedup.Result) func(*rig, dedup.Decision) {
+		return func(x *rig, d dedup.Decision) { x.finish(d.Lease, r) }
+	}
+	aside := delivery("k")
+	aside.Aside = &dedup.Aside{Reason: "conflict"}
+	unhandled := delivery("k")
+	unhandled.Tasks, unhandled.Note = nil, "no handler"
+	return []situation{
+		{"WhilePending", delivery("k"), stay, false},
+		{"WhileRunning", delivery("k"), func(x *rig, d dedup.Decision) { x.takeOf(d.Record.Event) }, false},
+		{"WhileItWaitsForARetry", delivery("k"), worked(retry(hour)), false},
+		{"AfterDone", delivery("k"), worked(done()), false},
+		{"AfterDead", delivery("k"), worked(dead()), false},
+		{"WithoutTasks", unhandled, stay, false},
+		{"KeptAside", aside, stay, false},
+		{"WhileHeld", held("k"), stay, false},
+		{"AfterAHeldClaimIsDone", held("k"), finished(answer(201, "made")), false},
+		{"AfterAHeldClaimIsDoneWithoutAnAnswer", held("k"), finished(done()), false},
+		{"AfterAHeldClaimIsDead", held("k"), finished(dead()), false},
+		{"AfterAHeldClaimIsReleased", held("k"), finished(release()), true},
+	}
+}
+
+// enter brings the key into the situation and returns the record as it then is.
+func (s situation) enter(x *rig) dedup.Record {
+	x.Helper()
+	d := x.want(dedup.New, s.claim)
+	s.bring(x, d)
+	return x.get(d.Record.Event)
+}
+
+func claimAgain(x *rig, s situation, f dedup.Fingerprint) {
+	before := s.enter(x)
+	c := s.claim
+	c.Fingerprint = f
+	c.Payload.Body = []byte("sent again")
+	if s.free {
+		d := x.want(dedup.New, c)
+		if d.Record.Fingerprint != print(1) {
+			x.Error("the fingerprint of the first delivery is gone")
+		}
+		return
+	}
+	d := x.want(dedup.Known, c)
+	x.same(d.Record, bare(before), "record of the decision")
+	x.same(x.get(before.Event), before, "record after the duplicate")
+	if d.Lease.Token != 0 {
+		x.Errorf("a duplicate got a lease: %+v", d.Lease)
+	}
+}
+
+func claimConflict(x *rig, s situation) {
+	before := s.enter(x)
+	c := s.claim
+	c.Fingerprint = print(2)
+	c.Payload.Body = []byte("another payload")
+	d := x.want(dedup.Conflict, c)
+	x.same(d.Record, bare(before), "record of the decision")
+	x.same(x.get(before.Event), before, "record after the conflict")
+	if d.Lease.Token != 0 {
+		x.Errorf("a conflict got a lease: %+v", d.Lease)
+	}
+	if all := x.list(dedup.Filter{}); len(all) != 1 {
+		x.Errorf("%d records after a conflict, want 1", len(all))
+	}
+}
+
+func claimNoFingerprint(x *rig, s situation) {
+	s.claim.Fingerprint = dedup.Fingerprint{}
+	before := s.enter(x)
+	c := s.claim
+	c.Fingerprint = print(2)
+	if s.free {
+		x.want(dedup.New, c)
+		return
+	}
+	x.want(dedup.Known, c)
+	x.same(x.get(before.Event), before, "record after the duplicate")
+}
+
+func claimIsKept(x *rig) {
+	c := delivery("k")
+	c.Window, c.Note = 3*hour, "first"
+	c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill", Lane: "customer 7"})
+	d := x.want(dedup.New, c)
+	r := x.get(d.Record.Event)
+	switch {
+	case r.Event != d.Record.Event || r.Key != c.Key || r.Fingerprint != c.Fingerprint || r.Generation != 1:
+		x.Errorf("identity: %s", text(r))
+	case !r.Finished.IsZero() || !r.Expires.IsZero() || r.Window != 3*hour || r.Note != "first" || r.Hold:
+		x.Errorf("state: %s", text(r))
+	case r.Answer.Status != 202 || string(r.Answer.Body) != "accepted" || string(r.Payload.Body) != "body of k":
+		x.Errorf("content: %s", text(r))
+	case len(r.Tasks) != 2 || r.Tasks[0].Handler != "ship" || r.Tasks[1].Handler != "bill" || r.Tasks[1].Lane != "customer 7":
+		x.Errorf("tasks: %s", text(r))
+	}
+	for i, task := range r.Tasks {
+		if task.State != dedup.Pending || task.Attempt != 0 {
+			x.Errorf("task %d: %+v", i, task)
+		}
+	}
+	if !x.harness.OwnClock && !r.Accepted.Equal(x.clock.Now()) {
+		x.Errorf("accepted %v, want the clock's %v", r.Accepted, x.clock.Now())
+	}
+}
+
+func claimShowsNoBody(x *rig) {
+	d := x.want(dedup.New, delivery("k"))
+	x.same(d.Record, bare(x.get(d.Record.Event)), "record of New")
+	d = x.want(dedup.Known, delivery("k"))
+	x.same(d.Record, bare(x.get(d.Record.Event)), "record of Known")
+	if d.Record.Answer.Status != 202 || string(d.Record.Answer.Body) != "accepted" {
+		x.Errorf("answer for the duplicate: %+v", d.Record.Answer)
+	}
+}
+
+func claimWithoutTasks(x *rig) {
+	c := delivery("k")
+	c.Tasks, c.Note = nil, "no handler"
+	r := x.get(x.accept(c))
+	if r.Finished.IsZero() || !r.Expires.Equal(r.Finished.Add(dedup.DefaultWindow)) || r.Note != "no handler" {
+		x.Errorf("record: %s", text(r))
+	}
+	x.idle("the only event has no tasks")
+	x.want(dedup.Known, c)
+}
+
+func claimOfNothing(x *rig) {
+	if ds := x.claims(); len(ds) != 0 {
+		x.Errorf("%d decisions", len(ds))
+	}
+}
+
+func claimOnlyKnown(x *rig) {
+	ask := delivery("k")
+	ask.OnlyKnown = true
+	ask.Aliases = []dedup.Key{nonce("n")}
+	for range 2 {
+		d := x.want(dedup.New, ask)
+		if d.Record.Event != "" || d.Lease.Token != 0 {
+			x.Errorf("asking gave a record or a lease: %s, %+v", text(d.Record), d.Lease)
+		}
+	}
+	if all := x.list(dedup.Filter{}); len(all) != 0 {
+		x.Fatalf("asking stored %d records", len(all))
+	}
+	other := delivery("other")
+	other.Aliases = ask.Aliases
+	event := x.accept(other)
+	x.want(dedup.Aliased, ask)
+	other.OnlyKnown = true
+	if d := x.want(dedup.Known, other); d.Record.Event != event {
+		x.Errorf("known as %q, want %q", d.Record.Event, event)
+	}
+	other.Fingerprint = print(2)
+	x.want(dedup.Conflict, other)
+}
+
+func claimScope(x *rig) {
+	keys := []dedup.Key{
+		{Principal: "ab", Endpoint: "c", ID: "d"}, {Principal: "a", Endpoint: "bc", ID: "d"}, {Principal: "abc", ID: "d"},
+		{Endpoint: "abc", ID: "d"}, {Principal: "a", Endpoint: "b", ID: "cd"}, {Principal: "a", Endpoint: "b", Space: "c", ID: "d"},
+		{Principal: "a", Space: "bc", ID: "d"}, {ID: "abcd"}, {ID: "abcd\x00"}, {ID: "\x00abcd"}, {Principal: "\x00", ID: "abcd"},
+		{Principal: "a\x01b", ID: "d"}, {Principal: "a", Endpoint: "\x01b", ID: "d"}, {ID: "ABCD"}, {ID: " abcd"},
+	}
+	events := map[string]int{}
+	for i, k := range keys {
+		c := delivery("k")
+		c.Key = k
+		events[x.accept(c)] = i
+	}
+	if len(events) != len(keys) {
+		x.Fatalf("%d events for %d keys", len(events), len(keys))
+	}
+	for i, k := range keys {
+		c := delivery("k")
+		c.Key = k
+		if d := x.want(dedup.Known, c); events[d.Record.Event] != i || d.Record.Key != k {
+			x.Errorf("key %+v has the record of %+v", k, d.Record.Key)
+		}
+	}
+}
+
+func claimInvalid(x *rig) {
+	invalid := map[string]dedup.Claim{}
+	for name, spoil := range map[string]func(*dedup.Claim){
+		"no id":              func(c *dedup.Claim) { c.Key.ID = "" },
+		"hold without lease": func(c *dedup.Claim) { c.Hold = true },
+		"hold of no task":    func(c *dedup.Claim) { c.Hold, c.Lease, c.Tasks = true, minute, nil },
+		"task of nobody":     func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{}} },
+		"one handler twice":  func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{Handler: "a"}, {Handler: "a"}} },
+	} {
+		c := delivery("bad")
+		c.Answer = dedup.Answer{}
+		spoil(&c)
+		invalid[name] = c
+	}
+	for name, c := range invalid {
+		if ds, err := x.store.Claim(x.ctx, delivery("good"), c); !errors.Is(err, dedup.ErrInvalid) {
+			x.Errorf("%s: %v, %v, want ErrInvalid", name, ds, err)
+		}
+	}
+	if all := x.list(dedup.Filter{}); len(all) != 0 {
+		x.Errorf("%d records after claims that are not valid", len(all))
+	}
+}
+
+func claimCancelled(x *rig) {
+	ctx, cancel := contextOf(x)
+	cancel()
+	if _, err := x.store.Claim(ctx, delivery("k")); err == nil {
+		x.Fatal("Claim with a cancelled context: no error")
+	}
+	// The claim may have happened all the same; what counts is that the next delivery finds the truth.
+	if d := x.claim(delivery("k")); d.Verdict != dedup.New && d.Verdict != dedup.Known {
+		x.Errorf("verdict %v", d.Verdict)
+	}
+	x.want(dedup.Known, delivery("k"))
+}
+
+func claimIsCopied(x *rig) {
+	c := delivery("k")
+	c.Aliases = []dedup.Key{nonce("n")}
+	event := x.accept(c)
+	before := x.get(event)
+	c.Payload.Body[0], c.Answer.Body[0], c.Aliases[0] = 'X', 'X', nonce("x")
+	c.Payload.Header.Set("Content-Type", "changed")
+	c.Payload.Attributes["source"] = "changed"
+	c.Tasks[0].Handler = "changed"
+	x.same(x.get(event), before, "record after the caller changed its claim")
+}
+
+func claimIdentity(x *rig) {
+	seen := map[string]bool{}
+	var last uint64
+	for i := range 20 {
+		d := x.want(dedup.New, delivery(fmt.Sprint("k", i)))
+		if seen[d.Record.Event] || d.Record.Seq <= last {
+			x.Fatalf("event %q, seq %d after %d", d.Record.Event, d.Record.Seq, last)
+		}
+		seen[d.Record.Event], last = true, d.Record.Seq
+	}
+}

@@ -1,0 +1,216 @@
+package deduptest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func holdChecks() []check {
+	return []check{
+		{"AHeldClaimRunsWithItsClaimer", holdStarts},
+		{"AHeldClaimIsNeverGivenToAWorker", holdIsNotTaken},
+		{"ItsAnswerIsStoredAndRepeated", holdAnswers},
+		{"AReleasedClaimIsNewAgainAndItsAttemptsCountOn", holdReleases},
+		{"ARetriedClaimIsReleased", holdRetries},
+		{"AReleasedClaimKeepsItsEventAndSequence", holdKeepsIdentity},
+		{"AReleasedClaimConflictsWithAnotherPayload", holdReleasedConflict},
+		{"ALeaseThatRanOutFreesTheClaim", holdLapses},
+		{"AnExtendedLeaseHoldsTheClaim", holdExtends},
+		{"AfterTheNextClaimTheFirstLeaseIsLost", holdFences},
+		{"AHeldClaimCannotBeReopenedOrPurged", holdIsGuarded},
+		{"ADeadHeldClaimIsRunByWorkersOnceItIsReopened", holdReopens},
+	}
+}
+
+func holdStarts(x *rig) {
+	d := x.want(dedup.New, held("a"))
+	r := x.get(d.Record.Event)
+	task := r.Tasks[0]
+	switch {
+	case !r.Hold || len(r.Tasks) != 1 || task.State != dedup.Running || task.Attempt != 1 || r.Answer.Status != 0:
+		x.Errorf("record: %s", text(r))
+	case d.Lease.Event != r.Event || d.Lease.Task != 0 || d.Lease.Token == 0 || d.Lease.Token != task.Token:
+		x.Errorf("lease %+v of task %+v", d.Lease, task)
+	case !x.harness.OwnClock && !d.Lease.Until.Equal(x.clock.Now().Add(minute)):
+		x.Errorf("lease until %v, want a minute from %v", d.Lease.Until, x.clock.Now())
+	case !r.Finished.IsZero() || !r.Expires.IsZero():
+		x.Errorf("the window began: %s", text(r))
+	}
+}
+
+func holdIsNotTaken(x *rig) {
+	d := x.want(dedup.New, held("a"))
+	x.idle("the claim is held")
+	x.advance(2 * minute)
+	x.idle("the claim's lease ran out")
+	d = x.want(dedup.New, held("a"))
+	x.finish(d.Lease, release())
+	x.idle("the claim is released")
+	x.advance(hour)
+	x.idle("the claim was released an hour ago")
+}
+
+func holdAnswers(x *rig) {
+	d := x.want(dedup.New, held("a"))
+	r := answer(201, "made\x00\xff")
+	r.Answer.Header.Add("Content-Type", "charset=\xff")
+	x.finish(d.Lease, r)
+	got := x.want(dedup.Known, held("a")).Record
+	if got.Answer.Status != 201 || string(got.Answer.Body) != "made\x00\xff" ||
+		got.Answer.Header.Get("Location") != "/orders/1" || len(got.Answer.Header.Values("Content-Type")) != 2 ||
+		got.Answer.Header.Values("Content-Type")[1] != "charset=\xff" {
+		x.Errorf("the duplicate's answer: %+v", got.Answer)
+	}
+	if got.State() != dedup.Done || got.Finished.IsZero() || !got.Expires.Equal(got.Finished.Add(got.Window)) {
+		x.Errorf("record: %s", text(got))
+	}
+	x.lost(d.Lease, "the claim has its answer")
+}
+
+func holdReleases(x *rig) {
+	for attempt := 1; attempt <= 4; attempt++ {
+		d := x.want(dedup.New, held("a"))
+		if got := x.get(d.Record.Event).Tasks[0].Attempt; got != attempt {
+			x.Fatalf("attempt %d counts %d", attempt, got)
+		}
+		x.want(dedup.Known, held("a"))
+		x.finish(d.Lease, dedup.Result{Kind: dedup.ResultRelease, Reason: "failed", Err: "timed out"})
+		if task := x.get(d.Record.Event).Tasks[0]; task.State != dedup.Pending || task.Reason != "failed" || task.Err != "timed out" {
+			x.Fatalf("released task: %+v", task)
+		}
+		x.lost(d.Lease, "the claim is released")
+	}
+}
+
+func holdRetries(x *rig) {
+	d := x.want(dedup.New, held("a"))
+	x.finish(d.Lease, retry(hour))
+	d = x.want(dedup.New, held("a"))
+	if got := x.get(d.Record.Event).Tasks[0].Attempt; got != 2 {
+		x.Errorf("attempt %d, want 2", got)
+	}
+}
+
+func holdKeepsIdentity(x *rig) {
+	first := x.want(dedup.New, held("a"))
+	x.finish(first.Lease, release())
+	x.accept(delivery("other"))
+	c := held("a")
+	c.Payload.Header.Set("X-Try", "2")
+	c.Payload.Body = []byte("the second delivery's bytes")
+	second := x.want(dedup.New, c)
+	r := x.get(second.Record.Event)
+	if r.Event != first.Record.Event || r.Seq != first.Record.Seq || r.Generation != 1 || !r.Accepted.Equal(first.Record.Accepted) {
+		x.Errorf("second: %s\nfirst: %s", text(r), text(first.Record))
+	}
+	if string(r.Payload.Body) != "the second delivery's bytes" || r.Payload.Header.Get("X-Try") != "2" {
+		x.Errorf("payload: %+v", r.Payload)
+	}
+	if second.Lease.Token <= first.Lease.Token {
+		x.Errorf("token %d after %d", second.Lease.Token, first.Lease.Token)
+	}
+	if n := len(x.list(dedup.Filter{ID: "a"})); n != 1 {
+		x.Errorf("%d records of the key, want 1", n)
+	}
+}
+
+func holdReleasedConflict(x *rig) {
+	x.finish(x.want(dedup.New, held("a")).Lease, release())
+	c := held("a")
+	c.Fingerprint = print(2)
+	x.want(dedup.Conflict, c)
+	c.Fingerprint = dedup.Fingerprint{}
+	x.finish(x.want(dedup.New, c).Lease, release())
+	c.Fingerprint = print(2)
+	x.want(dedup.Conflict, c) // a delivery without a fingerprint does not wash the first one away
+}
+
+func holdLapses(x *rig) {
+	first := x.want(dedup.New, held("a"))
+	x.advance(minute - time.Millisecond)
+	x.want(dedup.Known, held("a"))
+	x.advance(time.Millisecond)
+	second := x.want(dedup.New, held("a"))
+	if second.Record.Event != first.Record.Event || second.Record.Tasks[0].Attempt != 2 {
+		x.Errorf("second: %s", text(second.Record))
+	}
+	x.lost(first.Lease, "somebody else holds the claim")
+	x.finish(second.Lease, answer(200, "second"))
+	x.want(dedup.Known, held("a"))
+}
+
+func holdExtends(x *rig) {
+	d := x.want(dedup.New, held("a"))
+	x.advance(minute / 2)
+	if err := x.store.Extend(x.ctx, d.Lease, 2*minute); err != nil {
+		x.Fatal(err)
+	}
+	x.advance(2*minute - time.Millisecond)
+	x.want(dedup.Known, held("a"))
+	x.finish(d.Lease, answer(200, "late"))
+	if got := x.want(dedup.Known, held("a")).Record.Answer.Status; got != 200 {
+		x.Errorf("answer %d", got)
+	}
+}
+
+func holdFences(x *rig) {
+	first := x.want(dedup.New, held("a"))
+	x.finish(first.Lease, release())
+	second := x.want(dedup.New, held("a"))
+	x.lost(first.Lease, "the claim was released and claimed again")
+	forged := second.Lease
+	forged.Token++
+	x.lost(forged, "nobody has this token")
+	forged = second.Lease
+	forged.Task = 1
+	x.lost(forged, "there is no such task")
+	forged.Task = -1
+	x.lost(forged, "there is no such task")
+	forged = second.Lease
+	forged.Event = "nobody"
+	x.lost(forged, "there is no such event")
+	x.finish(second.Lease, answer(200, "second"))
+}
+
+func holdIsGuarded(x *rig) {
+	d := x.want(dedup.New, held("a"))
+	event := d.Record.Event
+	guarded := func(state string) {
+		x.Helper()
+		before := x.get(event)
+		if _, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "another"}); !errors.Is(err, dedup.ErrNotDead) {
+			x.Errorf("Reopen of a %s claim: %v, want ErrNotDead", state, err)
+		}
+		if err := x.store.Purge(x.ctx, event); !errors.Is(err, dedup.ErrOpen) {
+			x.Errorf("Purge of a %s claim: %v, want ErrOpen", state, err)
+		}
+		x.same(x.get(event), before, "record")
+	}
+	guarded("held")
+	x.finish(d.Lease, release())
+	guarded("released")
+}
+
+func holdReopens(x *rig) {
+	d := x.want(dedup.New, held("a"))
+	r := dead()
+	r.Answer = dedup.Answer{Status: 422, Body: []byte("refused")}
+	x.finish(d.Lease, r)
+	if got := x.want(dedup.Known, held("a")).Record.Answer; got.Status != 422 || string(got.Body) != "refused" {
+		x.Errorf("answer of the dead claim: %+v", got)
+	}
+	if _, err := x.store.Reopen(x.ctx, d.Record.Event); err != nil {
+		x.Fatal(err)
+	}
+	x.want(dedup.Known, held("a"))
+	w := x.takeOf(d.Record.Event)
+	if w.Task().Attempt != 1 || w.Lease.Token <= d.Lease.Token {
+		x.Errorf("attempt %d, token %d after %d", w.Task().Attempt, w.Lease.Token, d.Lease.Token)
+	}
+	x.finish(w.Lease, done())
+	if got := x.get(d.Record.Event); got.Answer.Status != 422 || got.State() != dedup.Done {
+		x.Errorf("record: %s", text(got))
+	}
+}

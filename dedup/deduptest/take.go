@@ -1,0 +1,330 @@
+package deduptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func takeChecks() []check {
+	return []check{
+		{"ItGivesTheTaskWithItsPayloadAndCountsTheAttempt", takeGives},
+		{"ATaskIsGivenOnce", takeOnce},
+		{"EveryTaskOfAnEventIsGivenAndEndsOnItsOwn", takeEveryTask},
+		{"ItGivesAtMostN", takeN},
+		{"ItGivesPayloadsOfAtMostTheBytesButAlwaysOneTask", takeBytes},
+		{"TheLongestDueComesFirst", takeOrder},
+		{"ItWaitsUntilAnEventIsAccepted", takeWaitsForClaim},
+		{"ItWaitsUntilARetryIsDue", takeWaitsForRetry},
+		{"ItWakesForWorkThatIsDueEarlier", takeWakesEarlier},
+		{"ItWakesWhenADeadTaskIsReopened", takeWakesForReopen},
+		{"ItWakesWhenALeaseRunsOut", takeWakesForLease},
+		{"ItWakesWhenALaneFreesUp", takeWakesForLane},
+		{"ItWakesWhenATaskIsGivenBack", takeWakesForRelease},
+		{"ItEndsWithItsContext", takeEnds},
+		{"ArgumentsThatAreNotPositiveAreNotValid", takeInvalid},
+		{"ARetryWaitsAndAPostponementIsCounted", takeRetry},
+		{"ATaskGivenBackHasItsAttemptUncounted", takeRelease},
+		{"ADeadTaskIsNotGivenAgain", takeDead},
+		{"AnUnknownKindOfResultIsNotValid", takeBadResult},
+	}
+}
+
+func takeGives(x *rig) {
+	c := delivery("a")
+	event := x.accept(c)
+	w := x.take()
+	if w.Record.Event != event || w.Lease.Event != event || w.Lease.Task != 0 || w.Lease.Token == 0 {
+		x.Errorf("lease %+v", w.Lease)
+	}
+	task := w.Task()
+	if task.State != dedup.Running || task.Attempt != 1 || task.Token != w.Lease.Token || !task.Until.Equal(w.Lease.Until) {
+		x.Errorf("task %+v", task)
+	}
+	if string(w.Record.Payload.Body) != "body of a" {
+		x.Errorf("body %q", w.Record.Payload.Body)
+	}
+	x.same(x.get(event), w.Record, "stored record")
+}
+
+func takeOnce(x *rig) {
+	x.accept(delivery("a"))
+	w := x.take()
+	x.idle("the only task is running")
+	x.finish(w.Lease, done())
+	x.idle("the only task is done")
+	x.advance(hour)
+	x.idle("the only task was done an hour ago")
+}
+
+func takeEveryTask(x *rig) {
+	c := delivery("a")
+	c.Tasks = []dedup.NewTask{{Handler: "one"}, {Handler: "two"}, {Handler: "three"}}
+	event := x.accept(c)
+	leases := map[string]dedup.Lease{}
+	for range c.Tasks {
+		w := x.takeOf(event)
+		leases[w.Task().Handler] = w.Lease
+	}
+	if len(leases) != 3 {
+		x.Fatalf("leases of %v", leases)
+	}
+	x.finish(leases["one"], done())
+	x.finish(leases["two"], dead())
+	r := x.get(event)
+	if r.Tasks[0].State != dedup.Done || r.Tasks[1].State != dedup.Dead || r.Tasks[2].State != dedup.Running || !r.Finished.IsZero() {
+		x.Errorf("record: %s", text(r))
+	}
+	if r.Tasks[1].Reason != "exhausted" || r.Tasks[1].Err != "no more attempts" {
+		x.Errorf("dead task: %+v", r.Tasks[1])
+	}
+	x.finish(leases["three"], done())
+	if r := x.get(event); r.State() != dedup.Dead || r.Finished.IsZero() {
+		x.Errorf("record: %s", text(r))
+	}
+}
+
+func takeN(x *rig) {
+	for i := range 10 {
+		x.accept(delivery(fmt.Sprint("k", i)))
+	}
+	seen := map[string]bool{}
+	for len(seen) < 10 {
+		for _, w := range x.takeUpTo(3, 1<<30, minute) {
+			if seen[w.Record.Event] {
+				x.Fatalf("event %s was given twice", w.Record.Event)
+			}
+			seen[w.Record.Event] = true
+		}
+	}
+	x.idle("all tasks are running")
+}
+
+func takeBytes(x *rig) {
+	for i := range 6 {
+		c := delivery(fmt.Sprint("k", i))
+		c.Payload.Body = []byte(strings.Repeat("x", 100))
+		x.accept(c)
+	}
+	seen := 0
+	for seen < 5 {
+		ws := x.takeUpTo(10, 250, minute)
+		if len(ws) > 2 {
+			x.Fatalf("%d payloads of 100 bytes for 250", len(ws))
+		}
+		seen += len(ws)
+	}
+	if seen == 5 {
+		if ws := x.takeUpTo(10, 1, minute); len(ws) != 1 {
+			x.Fatalf("%d tasks for 1 byte, want one all the same", len(ws))
+		}
+	}
+	x.idle("all tasks are running")
+}
+
+func takeOrder(x *rig) {
+	var events []string
+	for i := range 4 {
+		events = append(events, x.accept(delivery(fmt.Sprint("k", i))))
+		x.advance(time.Second)
+	}
+	x.finish(x.takeOf(events[0]).Lease, retry(time.Second)) // due after all others
+	x.advance(minute)
+	for _, i := range []int{1, 2, 3, 0} {
+		x.takeOf(events[i])
+	}
+}
+
+// waiting starts a Take that has nothing to give yet, and returns a function that waits for what it gave.
+func (x *rig) waiting() func() dedup.Work {
+	x.Helper()
+	type result struct {
+		works []dedup.Work
+		err   error
+	}
+	got := make(chan result, 1)
+	ctx, cancel := context.WithTimeout(x.ctx, Patience)
+	go func() {
+		ws, err := x.store.Take(ctx, 1, 1<<30, minute)
+		got <- result{ws, err}
+	}()
+	time.Sleep(5 * time.Millisecond) // it most likely blocks by now; if not, the check holds too
+	return func() dedup.Work {
+		x.Helper()
+		defer cancel()
+		r := <-got
+		if r.err != nil || len(r.works) != 1 {
+			x.Fatalf("the waiting Take gave %d tasks, %v", len(r.works), r.err)
+		}
+		return r.works[0]
+	}
+}
+
+func (x *rig) wakes(next func() dedup.Work, event string) {
+	x.Helper()
+	if w := next(); w.Record.Event != event {
+		x.Fatalf("the waiting Take gave %s, want event %s", text(w.Record), event)
+	}
+}
+
+func takeWaitsForClaim(x *rig) {
+	next := x.waiting()
+	x.wakes(next, x.accept(delivery("a")))
+}
+
+func takeWaitsForRetry(x *rig) {
+	event := x.accept(delivery("a"))
+	x.finish(x.take().Lease, retry(hour))
+	next := x.waiting()
+	x.advance(hour)
+	x.wakes(next, event)
+}
+
+func takeWakesEarlier(x *rig) {
+	x.accept(delivery("a"))
+	x.finish(x.take().Lease, retry(2*hour))
+	b := x.accept(delivery("b"))
+	lease := x.takeOf(b).Lease
+	next := x.waiting()
+	x.finish(lease, retry(hour))
+	x.advance(hour)
+	x.wakes(next, b)
+	next = x.waiting()
+	x.wakes(next, x.accept(delivery("c")))
+}
+
+func takeWakesForReopen(x *rig) {
+	event := x.accept(delivery("a"))
+	x.finish(x.take().Lease, dead())
+	next := x.waiting()
+	if _, err := x.store.Reopen(x.ctx, event); err != nil {
+		x.Fatal(err)
+	}
+	x.wakes(next, event)
+}
+
+func takeWakesForLease(x *rig) {
+	event := x.accept(delivery("a"))
+	first := x.take()
+	next := x.waiting()
+	x.advance(minute)
+	w := next()
+	if w.Record.Event != event || w.Task().Attempt != 2 || w.Lease.Token <= first.Lease.Token {
+		x.Errorf("second lease %+v of %s", w.Lease, text(w.Record))
+	}
+	x.lost(first.Lease, "the task was given out again")
+}
+
+func takeWakesForLane(x *rig) {
+	x.accept(laned("a", "l"))
+	b := x.accept(laned("b", "l"))
+	first := x.take()
+	next := x.waiting()
+	x.finish(first.Lease, done())
+	x.wakes(next, b)
+}
+
+func takeWakesForRelease(x *rig) {
+	event := x.accept(delivery("a"))
+	first := x.take()
+	next := x.waiting()
+	x.finish(first.Lease, release())
+	x.wakes(next, event)
+}
+
+func takeEnds(x *rig) {
+	ctx, cancel := contextOf(x)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := x.store.Take(ctx, 1, 1, minute)
+		failed <- err
+	}()
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		x.Errorf("Take after its context ended: %v", err)
+	}
+	if _, err := x.store.Take(ctx, 1, 1, minute); !errors.Is(err, context.Canceled) {
+		x.Errorf("Take with a context that has ended: %v", err)
+	}
+	x.accept(delivery("a")) // the Takes that ended take nothing with them
+	if w := x.take(); w.Task().Attempt != 1 {
+		x.Errorf("attempt %d, want 1", w.Task().Attempt)
+	}
+}
+
+func takeInvalid(x *rig) {
+	x.accept(delivery("a"))
+	for _, n := range []int{0, -1} {
+		_, err := x.store.Take(x.ctx, n, 1, minute)
+		x.fails(err, dedup.ErrInvalid, "Take of no tasks")
+	}
+	for _, d := range []time.Duration{0, -1} {
+		_, err := x.store.Take(x.ctx, 1, 1, d)
+		x.fails(err, dedup.ErrInvalid, "Take for no time")
+	}
+	lease := x.take().Lease
+	x.fails(x.store.Extend(x.ctx, lease, 0), dedup.ErrInvalid, "Extend by nothing")
+}
+
+func takeRetry(x *rig) {
+	event := x.accept(delivery("a"))
+	x.finish(x.take().Lease, retry(hour))
+	r := x.get(event)
+	task := r.Tasks[0]
+	if task.State != dedup.Pending || task.Attempt != 1 || task.Reason != "failed" || task.Err != "connection refused" || task.Postponed != 0 {
+		x.Errorf("task that waits: %+v", task)
+	}
+	x.idle("the task waits for an hour")
+	x.advance(hour - time.Millisecond)
+	x.idle("the task waits for another millisecond")
+	x.advance(time.Millisecond)
+	w := x.takeOf(event)
+	if w.Task().Attempt != 2 {
+		x.Errorf("attempt %d, want 2", w.Task().Attempt)
+	}
+	x.finish(w.Lease, dedup.Result{Kind: dedup.ResultRetry, Postponed: true})
+	w = x.takeOf(event)
+	if w.Task().Attempt != 3 || w.Task().Postponed != 1 {
+		x.Errorf("task after a postponement: %+v", w.Task())
+	}
+	x.finish(w.Lease, done())
+	if task := x.get(event).Tasks[0]; task.State != dedup.Done || task.Err != "" || task.Attempt != 3 {
+		x.Errorf("done task: %+v", task)
+	}
+}
+
+func takeRelease(x *rig) {
+	event := x.accept(delivery("a"))
+	for range 3 {
+		w := x.takeOf(event)
+		if w.Task().Attempt != 1 {
+			x.Fatalf("attempt %d, want 1", w.Task().Attempt)
+		}
+		x.finish(w.Lease, release())
+		x.lost(w.Lease, "the task was given back")
+	}
+}
+
+func takeDead(x *rig) {
+	event := x.accept(delivery("a"))
+	w := x.take()
+	x.finish(w.Lease, dead())
+	x.lost(w.Lease, "the task is dead")
+	x.idle("the task is dead")
+	x.advance(30 * day)
+	x.idle("the task has been dead for long")
+	x.state(event, 0, dedup.Dead)
+}
+
+func takeBadResult(x *rig) {
+	event := x.accept(delivery("a"))
+	w := x.take()
+	before := x.get(event)
+	x.fails(x.store.Finish(x.ctx, w.Lease, dedup.Result{}), dedup.ErrInvalid, "Finish without a kind")
+	x.same(x.get(event), before, "record")
+	x.finish(w.Lease, done())
+}

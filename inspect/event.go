@@ -1,0 +1,135 @@
+package inspect
+
+import (
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// Event is the line of an event in a list.
+type Event struct {
+	// ID is the idempotency identifier, without the quotes of a structured field.
+	ID string `json:"id"`
+	// Event is our own id.
+	Event string `json:"event"`
+	// Producer, Endpoint, Principal and Type say who sent what to where.
+	Producer  string `json:"producer"`
+	Endpoint  string `json:"endpoint"`
+	Principal string `json:"principal"`
+	Type      string `json:"type"`
+	// State is pending, running, done or dead.
+	State string `json:"state"`
+	// Attempt is the largest of the tasks'.
+	Attempt int `json:"attempt"`
+	// Accepted is when the event was accepted; Finished when its last outcome came and Expires when its key is
+	// forgotten, both missing while work is left. All are UTC.
+	Accepted time.Time  `json:"accepted"`
+	Finished *time.Time `json:"finished,omitempty"`
+	Expires  *time.Time `json:"expires,omitempty"`
+	// Seq is the order of acceptance, and the cursor of a list.
+	Seq uint64 `json:"seq"`
+	// Generation counts the events under one key.
+	Generation int `json:"generation"`
+	// Status is the stored answer's; zero while there is none.
+	Status int `json:"status"`
+	// Aside says why the delivery was kept aside without being run, Original for which event, and Asides how
+	// many were kept aside for this one.
+	Aside    string `json:"aside,omitempty"`
+	Original string `json:"original,omitempty"`
+	Asides   int    `json:"asides,omitempty"`
+	// Note explains an unusual outcome.
+	Note string `json:"note,omitempty"`
+	// Tasks are the handlers' work.
+	Tasks []Task `json:"tasks"`
+}
+
+// Task is one handler's work on an event.
+type Task struct {
+	Handler string     `json:"handler"`
+	Lane    string     `json:"lane,omitempty"`
+	State   string     `json:"state"`
+	Attempt int        `json:"attempt"`
+	Due     *time.Time `json:"due,omitempty"` // of a task that waits
+	Started *time.Time `json:"started,omitempty"`
+	Ended   *time.Time `json:"ended,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+	Error   string     `json:"error,omitempty"`
+}
+
+// Detail is everything that is kept of an event.
+type Detail struct {
+	Event
+	KeyField   string            `json:"key_field,omitempty"`
+	Method     string            `json:"method,omitempty"`
+	Target     string            `json:"target,omitempty"`
+	Header     http.Header       `json:"header,omitempty"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+	// Text is a body of UTF-8; Base64 one that is not. Both are empty for a body that is empty or not kept.
+	Text   string  `json:"text,omitempty"`
+	Base64 []byte  `json:"base64,omitempty"`
+	Answer *Answer `json:"answer,omitempty"`
+}
+
+// Answer is the response that duplicates get.
+type Answer struct {
+	Status int         `json:"status"`
+	Header http.Header `json:"header,omitempty"`
+	Text   string      `json:"text,omitempty"`
+	Base64 []byte      `json:"base64,omitempty"`
+}
+
+// Summary returns the line of a record.
+func Summary(r dedup.Record) Event {
+	e := Event{
+		ID: r.Key.ID, Event: r.Event, Producer: r.Payload.Producer, Endpoint: r.Payload.Endpoint,
+		Principal: r.Key.Principal, Type: r.Payload.Type, State: r.State().String(),
+		Accepted: r.Accepted.UTC(), Finished: moment(r.Finished), Expires: moment(r.Expires),
+		Seq: r.Seq, Generation: r.Generation, Status: r.Answer.Status,
+		Aside: r.Aside, Original: r.Original, Asides: r.Asides, Note: r.Note,
+		Tasks: []Task{},
+	}
+	for _, t := range r.Tasks {
+		e.Attempt = max(e.Attempt, t.Attempt)
+		task := Task{
+			Handler: t.Handler, Lane: t.Lane, State: t.State.String(), Attempt: t.Attempt,
+			Started: moment(t.Started), Ended: moment(t.Ended), Reason: t.Reason, Error: t.Err,
+		}
+		if t.State == dedup.Pending {
+			task.Due = moment(t.Due)
+		}
+		e.Tasks = append(e.Tasks, task)
+	}
+	return e
+}
+
+// Details returns everything that the record holds.
+func Details(r dedup.Record) Detail {
+	p := r.Payload
+	d := Detail{
+		Event: Summary(r), KeyField: p.KeyField, Method: p.Method, Target: p.Target, Header: p.Header,
+		Attributes: p.Attributes,
+	}
+	d.Text, d.Base64 = textOrBytes(p.Body)
+	if r.Answer.Status != 0 {
+		d.Answer = &Answer{Status: r.Answer.Status, Header: r.Answer.Header}
+		d.Answer.Text, d.Answer.Base64 = textOrBytes(r.Answer.Body)
+	}
+	return d
+}
+
+func textOrBytes(b []byte) (text string, raw []byte) {
+	if utf8.Valid(b) {
+		return string(b), nil
+	}
+	return "", b
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}

@@ -1,0 +1,161 @@
+// Package inspect shows what a store holds, as JSON over HTTP.
+//
+// [API] gives whoever may call it every payload in the store: put it behind authentication.
+package inspect
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// DefaultLimit is how many events a list holds when the request does not say.
+const DefaultLimit = 100
+
+// NDJSON is the media type of lists: one JSON object a line.
+const NDJSON = "application/x-ndjson"
+
+// API serves the events of a store:
+//
+//	GET /events?state=dead&type=order.*   lines of [Event], newest first
+//	GET /events/EVENT                     one [Detail]
+//
+// A list takes the parameters event, id, producer, endpoint, type ("prefix*" too), handler, state (several, or
+// separated by commas), since (a duration, such as 1h), aside (true), before (a seq: the cursor of the next
+// page) and limit (0 is without a limit). An unknown parameter is 400. A list that the store cannot finish
+// ends with a line {"error": "..."}.
+func API(store dedup.Store) http.Handler {
+	a := &api{store: store}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /events", a.list)
+	mux.HandleFunc("GET /events/{event}", a.show)
+	return mux
+}
+
+type api struct{ store dedup.Store }
+
+func (a *api) list(w http.ResponseWriter, r *http.Request) {
+	filter, err := ParseFilter(r.URL.Query())
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", NDJSON)
+	w.Header().Set("Cache-Control", "no-store")
+	lines := json.NewEncoder(w)
+	flush := http.NewResponseController(w)
+	n := 0
+	for rec, err := range a.store.List(r.Context(), filter) {
+		if err != nil {
+			_ = lines.Encode(map[string]string{"error": err.Error()}) // the reader is gone, or learns of it
+			return
+		}
+		if lines.Encode(Summary(rec)) != nil {
+			return
+		}
+		if n++; n%64 == 0 {
+			_ = flush.Flush() // a writer that cannot flush sends later
+		}
+	}
+}
+
+func (a *api) show(w http.ResponseWriter, r *http.Request) {
+	rec, err := a.store.Get(r.Context(), r.PathValue("event"))
+	switch {
+	case errors.Is(err, dedup.ErrNotFound):
+		fail(w, http.StatusNotFound, "no such event")
+	case err != nil:
+		fail(w, http.StatusServiceUnavailable, err.Error())
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(Details(rec)) // the reader is gone
+	}
+}
+
+func fail(w http.ResponseWriter, status int, title string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"title": title, "status": status}) // the reader is gone
+}
+
+// ParseFilter reads the parameters of a list. Its error names the one that is wrong.
+func ParseFilter(q url.Values) (dedup.Filter, error) {
+	f := dedup.Filter{Limit: DefaultLimit}
+	for name, values := range q {
+		if len(values) > 1 && name != "state" {
+			return f, fmt.Errorf("parameter %q stands twice", name)
+		}
+		if err := setFilter(&f, name, values); err != nil {
+			return f, fmt.Errorf("parameter %q: %w", name, err)
+		}
+	}
+	return f, nil
+}
+
+func setFilter(f *dedup.Filter, name string, values []string) (err error) {
+	value := values[0]
+	switch name {
+	case "event":
+		f.Event = value
+	case "id":
+		f.ID = value
+	case "producer":
+		f.Producer = value
+	case "endpoint":
+		f.Endpoint = value
+	case "type":
+		f.Type = value
+	case "handler":
+		f.Handler = value
+	case "state":
+		f.States, err = parseStates(values)
+	case "since":
+		f.Since, err = time.ParseDuration(value)
+		if err == nil && f.Since <= 0 {
+			err = errors.New("not a time that has passed")
+		}
+	case "aside":
+		f.Aside, err = strconv.ParseBool(value)
+	case "before":
+		f.Before, err = strconv.ParseUint(value, 10, 64)
+	case "limit":
+		f.Limit, err = strconv.Atoi(value)
+		if err == nil && f.Limit < 0 {
+			err = errors.New("negative")
+		}
+	default:
+		err = errors.New("not known here")
+	}
+	return err
+}
+
+func parseStates(values []string) ([]dedup.State, error) {
+	var states []dedup.State
+	for _, value := range values {
+		for word := range strings.SplitSeq(value, ",") {
+			state, ok := stateOf(word)
+			if !ok {
+				return nil, fmt.Errorf("%q is no state: pending, running, done and dead are", word)
+			}
+			states = append(states, state)
+		}
+	}
+	return states, nil
+}
+
+func stateOf(word string) (dedup.State, bool) {
+	for _, s := range []dedup.State{dedup.Pending, dedup.Running, dedup.Done, dedup.Dead} {
+		if s.String() == word {
+			return s, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,200 @@
+package inspect_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/inspect"
+)
+
+// claim keeps an event with one task in the store.
+func claim(t *testing.T, store dedup.Store, id, typ string, body []byte) dedup.Record {
+	t.Helper()
+	got, err := store.Claim(context.Background(), dedup.Claim{
+		Key:     dedup.Key{Principal: "shop", Endpoint: "shop", ID: id},
+		Payload: dedup.Payload{Producer: "shop", Endpoint: "shop", Type: typ, KeyField: `"` + id + `"`, Method: "POST", Target: "/webhooks/shop", Body: body},
+		Answer:  dedup.Answer{Status: 202},
+		Tasks:   []dedup.NewTask{{Handler: "h"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got[0].Record
+}
+
+func get(t *testing.T, store dedup.Store, target string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	inspect.API(store).ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
+	return w
+}
+
+func newStore(t *testing.T) dedup.Store {
+	t.Helper()
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+func TestAListHasALineForEachEventThatMatches(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	for i := range 5 {
+		claim(t, store, fmt.Sprintf("k%d", i), []string{"order.paid", "order.sent", "quote"}[i%3], []byte("{}"))
+	}
+	tests := map[string][]string{
+		"/events":                            {"k4", "k3", "k2", "k1", "k0"},
+		"/events?limit=2":                    {"k4", "k3"},
+		"/events?limit=0":                    {"k4", "k3", "k2", "k1", "k0"},
+		"/events?type=order.*&limit=9":       {"k4", "k3", "k1", "k0"},
+		"/events?type=quote&id=k2":           {"k2"},
+		"/events?state=dead,done":            nil,
+		"/events?state=dead&state=pending":   {"k4", "k3", "k2", "k1", "k0"},
+		"/events?producer=shop&endpoint=x":   nil,
+		"/events?handler=h&since=1h&limit=1": {"k4"},
+		"/events?aside=true":                 nil,
+	}
+	for target, want := range tests {
+		w := get(t, store, target)
+		if w.Code != 200 || w.Header().Get("Content-Type") != inspect.NDJSON {
+			t.Errorf("%s: status %d, type %s: %s", target, w.Code, w.Header().Get("Content-Type"), w.Body)
+		}
+		var got []string
+		for s := bufio.NewScanner(w.Body); s.Scan(); {
+			var e inspect.Event
+			if err := json.Unmarshal(s.Bytes(), &e); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, e.ID)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", target, diff)
+		}
+	}
+}
+
+func TestALineHoldsWhatAToolNeeds(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	rec := claim(t, store, "k", "order.paid", []byte("{}"))
+	var line map[string]any
+	if err := json.Unmarshal(get(t, store, "/events").Body.Bytes(), &line); err != nil {
+		t.Fatal(err)
+	}
+	when, err := time.Parse(time.RFC3339, fmt.Sprint(line["accepted"]))
+	if err != nil || !when.Equal(rec.Accepted) || !strings.HasSuffix(fmt.Sprint(line["accepted"]), "Z") {
+		t.Errorf("accepted is %v (%v)", line["accepted"], err)
+	}
+	tasks, ok := line["tasks"].([]any)
+	if !ok || len(tasks) != 1 {
+		t.Fatalf("tasks are %v", line["tasks"])
+	}
+	for name, want := range map[string]any{
+		"id": "k", "event": rec.Event, "producer": "shop", "endpoint": "shop", "type": "order.paid", "state": "pending",
+		"attempt": 0.0, "status": 202.0,
+	} {
+		if line[name] != want {
+			t.Errorf("%s is %v, want %v", name, line[name], want)
+		}
+	}
+}
+
+func TestParametersThatAreWrongAreNamed(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]string{
+		"stat=dead":       `parameter "stat": not known here`,
+		"state=gone":      `parameter "state": "gone" is no state: pending, running, done and dead are`,
+		"limit=-1":        `parameter "limit": negative`,
+		"since=-1h":       `parameter "since": not a time that has passed`,
+		"type=a&type=b":   `parameter "type" stands twice`,
+		"before=x":        `parameter "before": strconv.ParseUint: parsing "x": invalid syntax`,
+		"aside=perhaps":   `parameter "aside": strconv.ParseBool: parsing "perhaps": invalid syntax`,
+		"limit=1&limit=2": `parameter "limit" stands twice`,
+	} {
+		q, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := inspect.ParseFilter(q); err == nil || err.Error() != want {
+			t.Errorf("%s: error is %v, want %s", query, err, want)
+		}
+	}
+	if w := get(t, newStore(t), "/events?limit=x"); w.Code != 400 {
+		t.Errorf("status is %d, want 400", w.Code)
+	}
+}
+
+func TestDetailsHoldTheBodyAsTextOrBytes(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	for _, body := range []string{`{"a":"ü"}`, "\xff\x00\xfe", ""} {
+		rec := claim(t, store, "k"+body, "t", []byte(body))
+		w := get(t, store, "/events/"+rec.Event)
+		var d inspect.Detail
+		if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil {
+			t.Fatalf("%v: %s", err, w.Body)
+		}
+		if got := d.Text + string(d.Base64); got != body {
+			t.Errorf("body is %q, want %q", got, body)
+		}
+		if d.KeyField != `"`+d.ID+`"` || d.Target != "/webhooks/shop" || d.Answer == nil || d.Answer.Status != 202 {
+			t.Errorf("details are %+v", d)
+		}
+	}
+}
+
+func TestUnknownEventsAndMethodsAreRefused(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	if w := get(t, store, "/events/none"); w.Code != 404 {
+		t.Errorf("status is %d, want 404", w.Code)
+	}
+	w := httptest.NewRecorder()
+	inspect.API(store).ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/events", nil))
+	if w.Code != 405 {
+		t.Errorf("status is %d, want 405", w.Code)
+	}
+}
+
+// broken is a store that fails in the middle of a list.
+type broken struct{ dedup.Store }
+
+func (b broken) List(context.Context, dedup.Filter) iter.Seq2[dedup.Record, error] {
+	return func(yield func(dedup.Record, error) bool) {
+		if yield(dedup.Record{Key: dedup.Key{ID: "k"}}, nil) {
+			yield(dedup.Record{}, errors.New("disk gone"))
+		}
+	}
+}
+
+func (b broken) Get(context.Context, string) (dedup.Record, error) {
+	return dedup.Record{}, &dedup.ErrUnavailable{Reason: "disk gone"}
+}
+
+func TestAListThatCannotBeFinishedSaysSo(t *testing.T) {
+	t.Parallel()
+	lines := strings.Split(strings.TrimSpace(get(t, broken{}, "/events").Body.String()), "\n")
+	if len(lines) != 2 || lines[1] != `{"error":"disk gone"}` {
+		t.Errorf("lines are %q", lines)
+	}
+	if w := get(t, broken{}, "/events/x"); w.Code != 503 {
+		t.Errorf("status is %d, want 503", w.Code)
+	}
+}

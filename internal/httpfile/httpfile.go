@@ -1,0 +1,171 @@
+// Package httpfile reads and writes recorded requests: *.http files, which hold the notes of the person who
+// recorded, one request head, and the body.
+//
+//	# producer: shop
+//	# now: 1782635400
+//	# expect: new 202
+//	POST /webhooks/shop HTTP/1.1
+//	Host: hooks.example
+//	Content-Type: application/json
+//
+//	{"type":"order.paid"}
+//
+// Lines of notes and head end with CRLF or LF. The body is every byte after the blank line, so it can be
+// binary, and a final newline of the file belongs to it. A file that is read and written again is the same
+// byte for byte.
+package httpfile
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+)
+
+// The bounds on the head of a file. They are above what a receiver takes, so that recordings of what it
+// refuses fit.
+const (
+	maxLine  = 128 << 10
+	maxLines = 4096
+)
+
+// File is one recorded request.
+type File struct {
+	// Name is where the file came from, for errors.
+	Name string
+	// Notes are the leading "# name: value" lines, in order.
+	Notes []Note
+	// Method, Target and Proto are the parts of the request line. Target is the request target as it was
+	// sent: usually a path and a query.
+	Method, Target, Proto string
+	// Fields are the header fields, in order.
+	Fields []Field
+	// Body is every byte after the blank line.
+	Body []byte
+
+	requestLine, blank string // as read
+}
+
+// Note is one leading "# name: value" line.
+type Note struct {
+	// Name is lower case: letters, digits, "-" and "_".
+	Name string
+	// Value has no white space around it.
+	Value string
+	// Line is where the note stands in the file, from 1; zero in files that were not read.
+	Line int
+
+	raw string
+}
+
+// Field is one line of the request's header.
+type Field struct {
+	// Name is spelt as it was sent.
+	Name string
+	// Value has no white space around it.
+	Value string
+	// Line is where the field stands in the file, from 1; zero in files that were not read.
+	Line int
+
+	raw string
+}
+
+// Error is a mistake in a file. Its text begins with "FILE:LINE: ".
+type Error struct {
+	File string
+	Line int
+	Msg  string
+}
+
+// Error returns the mistake behind the place where it is.
+func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg) }
+
+// Read reads the file at path. A mistake in the file is an *[Error]; that the file cannot be read is another
+// error.
+func Read(path string) (*File, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// Note returns the value of the first note of that name, or "".
+func (f *File) Note(name string) string {
+	for _, n := range f.Notes {
+		if n.Name == name {
+			return n.Value
+		}
+	}
+	return ""
+}
+
+// SetNote gives the first note of that name another value, or adds the note behind the others.
+func (f *File) SetNote(name, value string) {
+	for i := range f.Notes {
+		if f.Notes[i].Name == name {
+			f.Notes[i].Value = value
+			return
+		}
+	}
+	f.Notes = append(f.Notes, Note{Name: name, Value: value})
+}
+
+// Errorf returns an *[Error] about the first note of that name, or about line 1 when there is none.
+func (f *File) Errorf(note, format string, args ...any) error {
+	e := &Error{File: f.Name, Line: 1, Msg: fmt.Sprintf(format, args...)}
+	for _, n := range f.Notes {
+		if n.Name == note && n.Line > 0 {
+			e.Line = n.Line
+			break
+		}
+	}
+	return e
+}
+
+// Header returns the fields as net/http would, under canonical names and without Host.
+func (f *File) Header() http.Header {
+	h := http.Header{}
+	for _, field := range f.Fields {
+		if !strings.EqualFold(field.Name, "Host") {
+			h.Add(field.Name, field.Value)
+		}
+	}
+	return h
+}
+
+// Host returns the value of the Host field, or "".
+func (f *File) Host() string {
+	for _, field := range f.Fields {
+		if strings.EqualFold(field.Name, "Host") {
+			return field.Value
+		}
+	}
+	return ""
+}
+
+// Request returns the request as a server would hand it to a handler: RequestURI is the target as recorded,
+// URL is parsed from it, and Host is the Host field. The body of the request is f.Body.
+func (f *File) Request() (*http.Request, error) {
+	u, err := url.ParseRequestURI(f.Target)
+	if err != nil {
+		return nil, &Error{File: f.Name, Line: f.headLine(), Msg: "request target is no URL path"}
+	}
+	r := &http.Request{
+		Method: f.Method, URL: u, RequestURI: f.Target, Host: f.Host(), Header: f.Header(),
+		Proto: f.Proto, ProtoMajor: 1, ProtoMinor: 1,
+		Body: http.NoBody, ContentLength: int64(len(f.Body)),
+	}
+	if len(f.Body) > 0 {
+		r.Body = readCloser{bytes.NewReader(f.Body)}
+	}
+	return r, nil
+}
+
+func (f *File) headLine() int { return len(f.Notes) + 1 }
+
+type readCloser struct{ *bytes.Reader }
+
+func (readCloser) Close() error { return nil }

@@ -1,0 +1,78 @@
+package httpfile
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Bytes returns the file as it is written. Parts that were read and not changed stay as they were, byte for
+// byte; new notes end with LF and new lines of the head with CRLF.
+func (f *File) Bytes() []byte {
+	var b bytes.Buffer
+	for _, n := range f.Notes {
+		b.WriteString(n.text())
+	}
+	b.WriteString(f.head())
+	for _, field := range f.Fields {
+		b.WriteString(field.text())
+	}
+	if f.blank == "" {
+		b.WriteString("\r\n")
+	}
+	b.WriteString(f.blank)
+	b.Write(f.Body)
+	return b.Bytes()
+}
+
+// WriteTo writes Bytes to w. A file that would not read back as the same request is an error, and nothing is
+// written: a value with a line break in it would become a field of its own.
+func (f *File) WriteTo(w io.Writer) (int64, error) {
+	data := f.Bytes()
+	back, err := Parse(f.Name, data)
+	if err != nil {
+		return 0, fmt.Errorf("recording cannot be written: %w", err)
+	}
+	if !back.same(f) {
+		return 0, fmt.Errorf("%s: recording cannot be written: a note, the request line or a field holds a line break or white space at its ends", f.Name)
+	}
+	n, err := w.Write(data)
+	return int64(n), err
+}
+
+// text returns the line as read when it still says the same.
+func (n Note) text() string {
+	if old, ok := parseNote(trimEnd(n.raw)); ok && old.Name == n.Name && old.Value == n.Value {
+		return n.raw
+	}
+	return fmt.Sprintf("# %s: %s\n", n.Name, n.Value)
+}
+
+func (f Field) text() string {
+	if old, ok := parseField(trimEnd(f.raw)); ok && old.Name == f.Name && old.Value == f.Value {
+		return f.raw
+	}
+	return f.Name + ": " + f.Value + "\r\n"
+}
+
+func (f *File) same(g *File) bool {
+	notes := slices.EqualFunc(f.Notes, g.Notes, func(a, b Note) bool { return a.Name == b.Name && a.Value == b.Value })
+	fields := slices.EqualFunc(f.Fields, g.Fields, func(a, b Field) bool { return a.Name == b.Name && a.Value == b.Value })
+	return notes && fields && f.Method == g.Method && f.Target == g.Target && bytes.Equal(f.Body, g.Body)
+}
+
+func (f *File) head() string {
+	proto := f.Proto
+	if proto == "" {
+		proto = "HTTP/1.1"
+	}
+	line := f.Method + " " + f.Target + " " + proto
+	if trimEnd(f.requestLine) == line {
+		return f.requestLine
+	}
+	return line + "\r\n"
+}
+
+func trimEnd(raw string) string { return strings.TrimSuffix(strings.TrimSuffix(raw, "\n"), "\r") }

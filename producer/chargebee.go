@@ -1,0 +1,24 @@
+package producer
+
+import (
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Chargebee receives webhooks of Chargebee with the credential that was entered beside the address: verify.Basic,
+// or verify.QueryValue for a key in the URL. Nothing is signed.
+//
+// The body tells the state of its own delivery and so changes between attempts; what makes two deliveries the same
+// is id, type and time of the event. Chargebee tries 7 times in 3.3 days.
+//
+// https://www.chargebee.com/docs/billing/2.0/site-configuration/webhook_settings
+func Chargebee(credential *verify.Static) Producer {
+	p := webhook("chargebee", "https://www.chargebee.com/docs/billing/2.0/site-configuration/webhook_settings").
+		withCredential(credential)
+	p.Key = JSON("id")
+	p.Type = JSON("event_type")
+	p.Fingerprint = FingerprintFields(JSON("id"), JSON("event_type"), JSON("occurred_at"))
+	p.Window = 103 * time.Hour
+	return p
+}

@@ -1,0 +1,76 @@
+package producer
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Meta receives webhooks of Meta's platforms (Facebook, Instagram, WhatsApp). A secret is the app secret.
+// verifyToken is the text that was entered beside the address; with it the unsigned GET by which Meta checks
+// the address is answered, and without it ("") the check stays off.
+//
+// Meta gives no id; a digest of the body names a delivery, and one delivery may hold several changes. The type
+// is the member "object". That it tries for 36 hours is general knowledge, not re-read.
+//
+// https://developers.facebook.com/docs/graph-api/webhooks/getting-started
+func Meta(verifyToken string, secrets ...string) Producer {
+	p := webhook("meta", "https://developers.facebook.com/docs/graph-api/webhooks/getting-started")
+	list, err := plainSecrets(secrets)
+	p = p.signedBy(&verify.HMAC{
+		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"}, Hashes: []verify.Hash{verify.SHA256},
+		Encoding: verify.Hex, Secrets: list,
+	})
+	p.Err = errors.Join(err, p.Err)
+	p.Key = BodyDigest()
+	p.Type = JSON("object")
+	p.Window = 60 * time.Hour
+	if verifyToken != "" {
+		p.Challenge = func(r *http.Request) (*Reply, error) { return metaChallenge(r, verifyToken) }
+		p.ChallengeMethods = []string{http.MethodGet}
+		p.SecretQuery = []string{"hub.verify_token"}
+	}
+	return p
+}
+
+func metaChallenge(r *http.Request, token string) (*Reply, error) {
+	if r.Method != http.MethodGet {
+		return nil, nil
+	}
+	q, err := hubQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	got, want := sha256.Sum256([]byte(q.token)), sha256.Sum256([]byte(token))
+	if q.mode != "subscribe" || q.challenge == "" || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		return &Reply{Status: http.StatusForbidden}, &verify.Error{Code: verify.ChallengeUnexpected}
+	}
+	return echo(q.challenge), nil
+}
+
+// maxChallenge bounds what a stranger can make us send back.
+const maxChallenge = 1_024
+
+// hub is the query of a subscription check, as WebSub defined it and Meta took it over.
+type hub struct{ mode, topic, challenge, token string }
+
+func hubQuery(r *http.Request) (hub, error) {
+	var h hub
+	for name, to := range map[string]*string{
+		"hub.mode": &h.mode, "hub.topic": &h.topic, "hub.challenge": &h.challenge, "hub.verify_token": &h.token,
+	} {
+		v, err := Query(name).Extract(&Delivery{Request: r})
+		if err != nil {
+			return hub{}, err
+		}
+		*to = v
+	}
+	if len(h.challenge) > maxChallenge {
+		return hub{}, &verify.Error{Code: verify.ChallengeUnexpected, Component: "hub.challenge"}
+	}
+	return h, nil
+}

@@ -1,0 +1,24 @@
+package producer
+
+import (
+	"errors"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Razorpay receives webhooks of Razorpay. After a change of the secret, retries of older events still come with
+// the old one: give both for a day. The identifier x-razorpay-event-id is not signed. Razorpay wants 2xx within
+// 5 seconds, tries for 24 hours, and then switches the webhook off.
+//
+// https://razorpay.com/docs/webhooks/validate-test/
+func Razorpay(secrets ...string) Producer {
+	p := webhook("razorpay", "https://razorpay.com/docs/webhooks/validate-test/")
+	list, err := plainSecrets(secrets)
+	p = p.signedBy(&verify.HMAC{Headers: []string{"X-Razorpay-Signature"}, Encoding: verify.Hex, Secrets: list})
+	p.Err = errors.Join(err, p.Err)
+	p.Key = Header("x-razorpay-event-id")
+	p.Type = JSON("event")
+	p.Window = 48 * time.Hour
+	return p
+}

@@ -1,0 +1,42 @@
+package producer
+
+import (
+	"errors"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Shopify receives webhooks of Shopify apps. A secret is the app's client secret; while it is rotated Shopify
+// signs with the oldest one that is not revoked.
+//
+// The identifier is X-Shopify-Event-Id, or X-Shopify-Webhook-Id where an older shop sends none. Neither is
+// signed; the receiver therefore remembers the signed bytes too. One event that several subscriptions deliver
+// has one Event-Id: give subscriptions whose handlers differ an endpoint of their own each. Shopify wants 200
+// within 5 seconds, tries 8 times in 4 hours, and then removes a subscription that was made through its API.
+//
+// https://shopify.dev/docs/apps/build/webhooks/subscribe/https
+func Shopify(secrets ...string) Producer { return shopify("shopify", "X-Shopify-", secrets) }
+
+// ShopifyEvents receives the preview of Shopify's new events, whose fields have no "X-" and whose identifier is
+// Shopify-Webhook-Id.
+//
+// https://shopify.dev/docs/apps/build/webhooks/ignore-duplicates
+func ShopifyEvents(secrets ...string) Producer {
+	p := shopify("shopify-events", "Shopify-", secrets)
+	p.Docs = "https://shopify.dev/docs/apps/build/webhooks/ignore-duplicates"
+	p.Key = Header("Shopify-Webhook-Id")
+	return p
+}
+
+func shopify(name, prefix string, secrets []string) Producer {
+	p := webhook(name, "https://shopify.dev/docs/apps/build/webhooks/subscribe/https")
+	list, err := plainSecrets(secrets)
+	p = p.signedBy(&verify.HMAC{Headers: []string{prefix + "Hmac-Sha256"}, Encoding: verify.Base64, Secrets: list})
+	p.Err = errors.Join(err, p.Err)
+	p.Key = First(Header(prefix+"Event-Id"), Header(prefix+"Webhook-Id"))
+	p.Type = Header(prefix + "Topic")
+	p.Attributes = attributes(map[string]Extractor{"shop": Header(prefix + "Shop-Domain")})
+	p.Window = 28 * time.Hour
+	return p
+}

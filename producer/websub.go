@@ -1,0 +1,120 @@
+package producer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Subscription is a WebSub topic that is wanted.
+type Subscription struct {
+	// Topic is the address of the feed, as the hub names it.
+	Topic string `conf:"topic"`
+	// Mode is what was asked of the hub: "subscribe" or "unsubscribe". Defaults to subscribe.
+	Mode string `conf:"mode"`
+	// Secret is the hub.secret of the subscription. Required.
+	Secret string `conf:"secret"`
+}
+
+// WebSub receives the content that WebSub hubs distribute, for the given subscriptions, and answers the check
+// by which a hub confirms one (404 for a topic that is not wanted). Deliveries are signed with the secret of
+// their topic; the topic is the target of the Link with rel="self", and it is the event type.
+//
+// Content has no id; a digest of the body names it. All hashes of the specification are accepted, SHA-1 too,
+// which many hubs still send; webSub takes a shorter list. A bad signature is answered 401 and never handled:
+// the specification also allows 2xx for it. How long a hub tries is the hub's business.
+//
+// https://www.w3.org/TR/websub/
+func WebSub(subscriptions ...Subscription) Producer {
+	return webSub(subscriptions, []verify.Hash{verify.SHA256, verify.SHA384, verify.SHA512, verify.SHA1})
+}
+
+func webSub(subscriptions []Subscription, hashes []verify.Hash) Producer {
+	p := webhook("websub", "https://www.w3.org/TR/websub/")
+	scheme, err := newTopics(subscriptions, hashes)
+	p.Scheme, p.Err = scheme, err
+	p.Key = BodyDigest()
+	p.Type = Link("self")
+	p.Challenge = func(r *http.Request) (*Reply, error) { return webSubChallenge(r, subscriptions) }
+	p.ChallengeMethods = []string{http.MethodGet}
+	p.Window = 4 * 24 * time.Hour
+	return p
+}
+
+func webSubChallenge(r *http.Request, subscriptions []Subscription) (*Reply, error) {
+	if r.Method != http.MethodGet {
+		return nil, nil
+	}
+	q, err := hubQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range subscriptions {
+		if s.Topic != q.topic {
+			continue
+		}
+		switch {
+		case q.mode == "denied": // a notice, by a hub that says so to whoever asks; nothing follows from it
+			return &Reply{Status: http.StatusOK, ContentType: "text/plain"}, nil
+		case q.challenge != "" && q.mode == cmp.Or(s.Mode, "subscribe"):
+			return echo(q.challenge), nil
+		}
+	}
+	return &Reply{Status: http.StatusNotFound}, &verify.Error{Code: verify.ChallengeUnexpected, Component: "hub.topic"}
+}
+
+// topics verifies a delivery with the secret of its topic, so that the hub of one topic cannot speak for
+// another.
+type topics struct {
+	byTopic map[string]*verify.HMAC
+	only    *verify.HMAC // where there is one topic, a delivery need not name it
+}
+
+func newTopics(subscriptions []Subscription, hashes []verify.Hash) (*topics, error) {
+	t := &topics{byTopic: map[string]*verify.HMAC{}}
+	var errs []error
+	if len(subscriptions) == 0 {
+		errs = append(errs, errors.New("no subscription is set"))
+	}
+	for _, s := range subscriptions {
+		scheme := t.byTopic[s.Topic]
+		if scheme == nil {
+			scheme = &verify.HMAC{
+				Headers: []string{"X-Hub-Signature"}, Entries: []string{"{alg}={sig}"}, Hashes: hashes, Encoding: verify.Hex,
+			}
+			t.byTopic[s.Topic] = scheme
+		}
+		scheme.Secrets = append(scheme.Secrets, verify.Secret(s.Secret))
+		if s.Topic == "" || s.Mode != "" && s.Mode != "subscribe" && s.Mode != "unsubscribe" {
+			errs = append(errs, fmt.Errorf("subscription to %q: want a topic, and subscribe or unsubscribe", s.Topic))
+		}
+		if err := scheme.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("subscription to %q: %w", s.Topic, err))
+		}
+		t.only = scheme
+	}
+	if len(t.byTopic) != 1 {
+		t.only = nil
+	}
+	return t, errors.Join(errs...)
+}
+
+// Verify implements verify.Scheme.
+func (t *topics) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
+	topic, err := Link("self").Extract(&Delivery{Request: r})
+	if err != nil {
+		return verify.Identity{}, err
+	}
+	scheme := t.byTopic[topic]
+	if topic == "" {
+		scheme = t.only
+	}
+	if scheme == nil {
+		return verify.Identity{}, &verify.Error{Code: verify.TopicUnexpected, Component: "link"}
+	}
+	return scheme.Verify(r, body)
+}

@@ -1,0 +1,33 @@
+package producer
+
+import (
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Worldpay receives events of Access Worldpay. Keys are its shared secrets by key id ("1", "2"); an entry with an
+// id that is not among them is a signature that does not match. The vendor wants 200, nothing else, within 10
+// seconds, and tries for a week.
+//
+// That the signature is written in hex, and entries stand apart by commas, is assumed: the pages that could be
+// read do not say it. The setting `encoding: base64` takes the other spelling.
+//
+// https://developer.worldpay.com/products/access/events
+func Worldpay(keys map[string]string) Producer { return worldpay(keys, verify.Hex) }
+
+func worldpay(keys map[string]string, encoding verify.Encoding) Producer {
+	secrets := make(map[string]verify.Secret, len(keys))
+	for id, k := range keys {
+		secrets[id] = verify.Secret(k)
+	}
+	p := webhook("worldpay", "https://developer.worldpay.com/products/access/events").signedBy(&verify.HMAC{
+		Headers: []string{"Event-Signature"}, Separator: ",", Entries: []string{"{kid}/{alg}/{sig}"},
+		Hashes: []verify.Hash{verify.SHA256}, Encoding: encoding, Keys: secrets,
+	})
+	p.Key = JSON("eventId")
+	p.Type = JSON("eventDetails.type")
+	p.Fingerprint = FingerprintNone
+	p.Window = 8 * 24 * time.Hour
+	return p
+}

@@ -1,0 +1,64 @@
+package producer
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Zoom receives webhooks of Zoom. A secret is the app's secret token. The signed challenge by which Zoom checks
+// an address, again every 72 hours (endpoint.url_validation), is answered.
+//
+// Zoom gives events no id; a digest of the body names them. It wants 200 or 204 within 3 seconds. All of this is
+// from secondary sources; the tolerance of 5 minutes is ours, and that it tries 3 times is general knowledge.
+//
+// https://developers.zoom.us/docs/api/webhooks/
+func Zoom(secrets ...string) Producer {
+	p := webhook("zoom", "https://developers.zoom.us/docs/api/webhooks/")
+	list, err := plainSecrets(secrets)
+	p = p.signedBy(zoomScheme(list...))
+	p.Err = errors.Join(err, p.Err)
+	p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
+	p.Key = BodyDigest()
+	p.Type = JSON("event")
+	p.Handshake = func(_ context.Context, d *Delivery) (*Reply, error) { return zoomHandshake(d, list) }
+	p.Window = 48 * time.Hour
+	return p
+}
+
+func zoomScheme(secrets ...verify.Secret) *verify.HMAC {
+	return &verify.HMAC{
+		Headers: []string{"x-zm-signature"}, TimestampHeaders: []string{"x-zm-request-timestamp"},
+		Entries: []string{"v0={sig}"}, Encoding: verify.Hex, Content: "v0:{timestamp}:{body}", Secrets: secrets,
+	}
+}
+
+func zoomHandshake(d *Delivery, secrets []verify.Secret) (*Reply, error) {
+	if kind, err := JSON("event").Extract(d); kind != "endpoint.url_validation" {
+		return nil, err
+	}
+	token, err := JSON("payload.plainToken").Extract(d)
+	if err != nil {
+		return nil, err
+	}
+	if token == "" {
+		return nil, &verify.Error{Code: verify.EventMalformed, Component: "json:payload.plainToken"}
+	}
+	for _, s := range secrets { // the answer is made with the secret that the question was signed with
+		if _, err := zoomScheme(s).Verify(d.Request, func() ([]byte, error) { return d.Body, nil }); err != nil {
+			continue
+		}
+		mac := hmac.New(sha256.New, []byte(s))
+		mac.Write([]byte(token))
+		body, err := json.Marshal(map[string]string{"plainToken": token, "encryptedToken": hex.EncodeToString(mac.Sum(nil))})
+		return &Reply{Status: http.StatusOK, ContentType: "application/json", Body: body}, err
+	}
+	return nil, &verify.Error{Code: verify.SignatureMismatch}
+}

@@ -1,0 +1,239 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// When says when a rule of coverage applies.
+type When string
+
+// The conditions of a [CoverageRule].
+const (
+	Always      When = "always"       // to every request
+	WithBody    When = "with a body"  // to requests with a body that is not empty
+	WhenPresent When = "when present" // to requests that have the field
+)
+
+// CoverageRule is one line of what a signature must cover, as the policy page prints it (RFC 9421 section 1.4 asks
+// for such a profile).
+type CoverageRule struct {
+	// When says to which requests the rule applies.
+	When When
+	// AnyOf lists sets of components, one of which must be covered. "ce-*" stands for every field of that beginning.
+	AnyOf [][]string
+	// Why says what goes wrong without it.
+	Why string
+}
+
+// defaultCoverage is the profile for deliveries of events.
+var defaultCoverage = []CoverageRule{
+	{Always, [][]string{{"@method"}}, "the request cannot be repeated as another method"},
+	{Always, [][]string{{"@target-uri"}, {"@authority", "@path", "@query"}},
+		"the request cannot be repeated at another endpoint or with another query"},
+	{WithBody, [][]string{{"content-digest"}}, "the body cannot be exchanged"},
+	{WhenPresent, [][]string{{"idempotency-key"}}, "the event cannot be repeated as another one"},
+	{WhenPresent, [][]string{{"content-type"}}, "the body cannot be read as something else"},
+	{WhenPresent, [][]string{{"content-encoding"}}, "the body cannot be read as something else"},
+	{WhenPresent, [][]string{{"ce-*"}}, "CloudEvents in binary mode keep their identity in these fields"},
+}
+
+// Coverage is what a signature must cover. The zero value is the default profile; what is set here adds to it.
+type Coverage struct {
+	// Required are components that must be covered always: fields, which then must be there, or "@scheme" and
+	// the like.
+	Required []string
+	// Consumed are header fields that something reads: the extractors of key and type, the handlers. They must be
+	// covered when they are present. "x-shop-*" stands for every field of that beginning.
+	Consumed []string
+	// Exactly, when not empty, takes the place of all of the above: these components must be covered and nothing
+	// else. The body is then bound only if content-digest is among them.
+	Exactly []string
+
+	// off demands nothing but a component of whatever kind. It is out of reach outside of this package: the
+	// examples of RFC 9421 need it, and nothing that receives events does.
+	off bool
+}
+
+// Rules returns the rules in force.
+func (c Coverage) Rules() []CoverageRule {
+	if c.off {
+		return nil
+	}
+	var rules []CoverageRule
+	for _, name := range c.Exactly {
+		rules = append(rules, CoverageRule{Always, [][]string{{name}}, "demanded by the configuration"})
+	}
+	if rules != nil {
+		return rules
+	}
+	rules = append(rules, defaultCoverage...)
+	for _, name := range c.Required {
+		rules = append(rules, CoverageRule{Always, [][]string{{name}}, "demanded by the configuration"})
+	}
+	for _, name := range c.Consumed {
+		rules = append(rules, CoverageRule{WhenPresent, [][]string{{name}}, "the receiver reads it"})
+	}
+	return rules
+}
+
+// Check reports every name that no signature can cover.
+func (c Coverage) Check() error {
+	var errs []error
+	for _, name := range append(append([]string{}, c.Required...), c.Exactly...) {
+		if err := checkName(name); err != nil || name == "@query-param" {
+			errs = append(errs, fmt.Errorf("coverage: %q is no component that a request can be required to sign", name))
+		}
+	}
+	for _, name := range c.Consumed {
+		if plain := strings.TrimSuffix(name, "*"); plain == "" || plain[0] == '@' || checkName(plain) != nil {
+			errs = append(errs, fmt.Errorf("coverage: %q is no header field in lower case", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// covers reports whether the signature binds every octet of the named field or part.
+func (in *signatureInput) covers(name string) bool {
+	for i := range in.components {
+		if c := &in.components[i]; c.name == name && c.whole() {
+			return true
+		}
+	}
+	return false
+}
+
+// coversDigest reports whether the signature binds Content-Digest so far that it binds the body: the field in any
+// form, or the member of a digest that we compute.
+func (in *signatureInput) coversDigest() bool {
+	for i := range in.components {
+		if c := &in.components[i]; c.name == "content-digest" && (!c.keyed || isDigestName(c.key)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkCoverage holds the signature against the rules and returns the first component that is missing, or that
+// stands on several lines where its readers would take one of them.
+func checkCoverage(rules []CoverageRule, m *message, in *signatureInput) *Error {
+	for i := range rules {
+		rule := &rules[i]
+		switch rule.When {
+		case Always:
+			if err := checkAlways(rule, m, in); err != nil {
+				return err
+			}
+		case WhenPresent:
+			if err := checkPresent(rule.AnyOf[0][0], m, in); err != nil {
+				return err
+			}
+		case WithBody:
+			if m.request.ContentLength > 0 && !in.coversDigest() {
+				return uncoveredBody(m)
+			}
+		}
+	}
+	if in.coversDigest() {
+		return checkOneLine("content-digest", m.lines("content-digest"))
+	}
+	return nil
+}
+
+func checkAlways(rule *CoverageRule, m *message, in *signatureInput) *Error {
+	missing := ""
+sets:
+	for _, set := range rule.AnyOf {
+		for _, name := range set {
+			if in.covers(name) || name == "content-digest" && in.coversDigest() {
+				if err := checkSingle(name, m); err != nil {
+					return err
+				}
+				continue
+			}
+			if missing == "" {
+				missing = name
+			}
+			continue sets
+		}
+		return nil
+	}
+	return uncovered(missing)
+}
+
+func checkSingle(name string, m *message) *Error {
+	if name[0] == '@' {
+		return nil
+	}
+	return checkOneLine(name, m.lines(name))
+}
+
+func checkPresent(name string, m *message, in *signatureInput) *Error {
+	prefix, many := strings.CutSuffix(name, "*")
+	if !many {
+		return checkField(name, m.lines(name), in)
+	}
+	for field, lines := range m.request.Header {
+		if len(field) > len(prefix) && strings.EqualFold(field[:len(prefix)], prefix) {
+			if err := checkField(strings.ToLower(field), lines, in); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkField(name string, lines []string, in *signatureInput) *Error {
+	if len(lines) == 0 {
+		return nil
+	}
+	if !in.covers(name) {
+		return uncovered(name)
+	}
+	return checkOneLine(name, lines)
+}
+
+func checkOneLine(name string, lines []string) *Error {
+	if len(lines) > 1 {
+		return &Error{Code: AmbiguousField, Component: name}
+	}
+	return nil
+}
+
+func uncovered(name string) *Error {
+	return &Error{Code: InsufficientCoverage, Component: name}
+}
+
+// uncoveredBody refuses a body that nothing binds.
+func uncoveredBody(m *message) *Error {
+	if len(m.request.Header["Content-Digest"]) == 0 {
+		return &Error{Code: DigestMissing, Component: "content-digest"}
+	}
+	return uncovered("content-digest")
+}
+
+// needsBody reports whether a body must be bound by its digest.
+func needsBody(rules []CoverageRule) bool {
+	for i := range rules {
+		if rules[i].When == WithBody {
+			return true
+		}
+	}
+	return false
+}
+
+// acceptComponents returns the components that a request should sign to meet the rules, in the form of Accept-Signature
+// (RFC 9421 section 5.1).
+func acceptComponents(rules []CoverageRule) string {
+	var names []string
+	for i := range rules {
+		for _, name := range rules[i].AnyOf[0] {
+			if !strings.HasSuffix(name, "*") && !slices.Contains(names, `"`+name+`"`) {
+				names = append(names, `"`+name+`"`)
+			}
+		}
+	}
+	return "(" + strings.Join(names, " ") + ")"
+}

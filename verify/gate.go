@@ -1,0 +1,340 @@
+package verify
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// The gate stands between the network and everything that costs: it reads Signature-Input and Signature in one
+// pass each, knows every component and parameter that may be signed, and refuses the rest with a typed error
+// before a key is looked for.
+
+// Bounds of the gate.
+const (
+	maxSignatureFields = 8 << 10 // bytes of Signature-Input and Signature together
+	maxComponents      = 32
+	maxLabels          = 32 // members of each field
+	maxSignatures      = 8  // signatures that are tried
+)
+
+// signatureParams are the signature parameters with a meaning (RFC 9421 section 2.3) and their types.
+// Others are signed and carried along.
+var signatureParams = map[string]sfKind{
+	"created": sfInteger, "expires": sfInteger,
+	"keyid": sfString, "nonce": sfString, "alg": sfString, "tag": sfString,
+}
+
+// derivedComponents are those that a request may sign (RFC 9421 section 2.2). @request-target is left out:
+// servers and proxies do not agree about it, and @method, @path and @query say the same.
+var derivedComponents = map[string]bool{
+	"@method": true, "@target-uri": true, "@authority": true, "@scheme": true, "@path": true, "@query": true,
+	"@query-param": true,
+}
+
+// component is a covered component (RFC 9421 section 2).
+type component struct {
+	name   string // lower-case field name, or "@..."
+	sf, bs bool
+	keyed  bool   // has ;key or ;name
+	key    string // the dictionary member (;key) or, for @query-param, the parameter (;name)
+	id     string // the identifier as it stands in the base: the name in quotes and its parameters
+}
+
+// whole reports whether the component binds every octet of the field or part.
+func (c *component) whole() bool { return !c.sf && !c.keyed }
+
+// signatureInput is one signature as the sender describes it.
+type signatureInput struct {
+	label      string
+	member     string // the member of Signature-Input: the list and its parameters, as it came
+	signature  string // the member of Signature: ":base64:"
+	components []component
+	params     string // the list and its parameters in canonical form: the value of @signature-params
+
+	created, expires       int64
+	hasCreated, hasExpires bool
+	keyID, nonce, alg, tag string
+	hasKeyID, hasAlg       bool
+	hasTag                 bool
+}
+
+// signatureFields reads both fields and returns their members in pairs: label, member of Signature-Input, member
+// of Signature. Nothing at all is signature_missing; anything that is not two well-formed Dictionaries with the
+// same labels is signature_malformed as a whole.
+func signatureFields(h http.Header) ([]signatureInput, error) {
+	inputs, signatures := h["Signature-Input"], h["Signature"]
+	if len(inputs) == 0 && len(signatures) == 0 {
+		return nil, &Error{Code: SignatureMissing}
+	}
+	size := 0
+	for _, v := range inputs {
+		size += len(v) + 2
+	}
+	for _, v := range signatures {
+		size += len(v) + 2
+	}
+	if size > maxSignatureFields {
+		return nil, malformed("signature-input", "the signature fields are larger than 8 KiB")
+	}
+	in, ok := parseDictionary(joinLines(inputs), maxLabels)
+	if !ok {
+		return nil, malformed("signature-input", "not a dictionary with each label once")
+	}
+	sig, ok := parseDictionary(joinLines(signatures), maxLabels)
+	if !ok {
+		return nil, malformed("signature", "not a dictionary with each label once")
+	}
+	if len(in) == 0 && len(sig) == 0 {
+		return nil, &Error{Code: SignatureMissing}
+	}
+	if len(in) != len(sig) {
+		return nil, malformed("signature", "a label is in one of the two fields only")
+	}
+	found := make([]signatureInput, len(in))
+	for i, m := range in {
+		s := findMember(sig, m.key)
+		if s == nil {
+			return nil, malformed("signature", "a label is in one of the two fields only")
+		}
+		found[i].label = m.key
+		if m.list {
+			found[i].member = m.value
+		}
+		if s.item.kind == sfBytes {
+			found[i].signature = s.item.text
+		}
+	}
+	return found, nil
+}
+
+// joinLines makes one value of the lines of a field (RFC 9110 section 5.2).
+func joinLines(lines []string) string {
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	return strings.Join(lines, ", ")
+}
+
+func malformed(component, why string) *Error {
+	return &Error{Code: SignatureMalformed, Component: component, Err: reason(why)}
+}
+
+func unsupported(component, why string) *Error {
+	return &Error{Code: ComponentUnsupported, Component: component, Err: reason(why)}
+}
+
+// reason is a private cause in words of ours.
+type reason string
+
+func (r reason) Error() string { return string(r) }
+
+// parse reads the member of Signature-Input. The text has passed parseDictionary, so what is left is its meaning.
+func (in *signatureInput) parse() *Error {
+	if in.member == "" {
+		return malformed("signature-input", "the member is no list of components")
+	}
+	if in.signature == "" {
+		return malformed("signature", "the member is no byte sequence")
+	}
+	p := &sfScanner{s: in.member}
+	if err := in.parseComponents(p); err != nil {
+		return err
+	}
+	if err := in.parseParams(p); err != nil {
+		return err
+	}
+	return in.checkTimes()
+}
+
+func (in *signatureInput) parseComponents(p *sfScanner) *Error {
+	in.components = in.components[:0]
+	p.skip('(')
+	for p.spaces(); !p.skip(')'); p.spaces() {
+		if len(in.components) == maxComponents {
+			return malformed("signature-input", "more than 32 components")
+		}
+		c, err := parseComponent(p)
+		if err != nil {
+			return err
+		}
+		for i := range in.components {
+			if o := &in.components[i]; o.name == c.name && o.sf == c.sf && o.bs == c.bs && o.keyed == c.keyed && o.key == c.key {
+				return malformed(c.name, "the component is covered twice")
+			}
+		}
+		if in.components == nil {
+			in.components = make([]component, 0, 8)
+		}
+		in.components = append(in.components, c)
+	}
+	if len(in.components) == 0 {
+		return &Error{Code: InsufficientCoverage, Err: reason("the signature covers nothing")}
+	}
+	return nil
+}
+
+func parseComponent(p *sfScanner) (component, *Error) {
+	item, ok := p.bareItem()
+	name, isString := item.str()
+	if !ok || !isString {
+		return component{}, malformed("signature-input", "a component identifier is no string")
+	}
+	c := component{name: name, id: item.text}
+	if err := checkName(name); err != nil {
+		return c, err
+	}
+	for {
+		key, value, more, ok := p.param()
+		if !ok {
+			return c, malformed(name, "the parameters cannot be parsed")
+		}
+		if !more {
+			break
+		}
+		if err := c.set(key, value); err != nil {
+			return c, err
+		}
+	}
+	if c.name == "@query-param" && !c.keyed {
+		return c, malformed(c.name, "the name of the parameter is missing")
+	}
+	return c, nil
+}
+
+func checkName(name string) *Error {
+	if strings.HasPrefix(name, "@") {
+		if !derivedComponents[name] {
+			return unsupported(printable(name), "no derived component that a request may sign")
+		}
+		return nil
+	}
+	if name == "" {
+		return unsupported(name, "an empty name")
+	}
+	for i := range len(name) {
+		if c := name[i]; isUpper(c) || !isTokenChar(c) {
+			return unsupported(printable(name), "no field name in lower case")
+		}
+	}
+	return nil
+}
+
+// printable shortens a name that the sender chose for our log.
+func printable(name string) string { return name[:min(len(name), 64)] }
+
+// set adds a parameter to the component.
+func (c *component) set(key string, value sfItem) *Error {
+	derived := c.name[0] == '@'
+	switch {
+	case key == "req" || key == "tr":
+		return unsupported(c.name, "req and tr are not for the head of a request")
+	case key == "name" && c.name == "@query-param", key == "key" && !derived:
+		s, ok := value.str()
+		if !ok {
+			return malformed(c.name, "the parameter is no string")
+		}
+		if c.keyed {
+			return malformed(c.name, "a parameter stands twice")
+		}
+		c.keyed, c.key = true, s
+		c.id += ";" + key + "=" + value.text
+	case (key == "sf" || key == "bs") && !derived:
+		if !value.flag() {
+			return malformed(c.name, "the parameter is no flag")
+		}
+		if key == "sf" && c.sf || key == "bs" && c.bs {
+			return malformed(c.name, "a parameter stands twice")
+		}
+		c.sf, c.bs = c.sf || key == "sf", c.bs || key == "bs"
+		c.id += ";" + key
+	default:
+		return unsupported(c.name, "a parameter that the component does not have")
+	}
+	if c.bs && (c.sf || c.keyed) {
+		return unsupported(c.name, "bs cannot go with sf or key")
+	}
+	return nil
+}
+
+func (in *signatureInput) parseParams(p *sfScanner) *Error {
+	var b strings.Builder
+	b.Grow(len(in.member))
+	b.WriteByte('(')
+	for i := range in.components {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(in.components[i].id)
+	}
+	b.WriteByte(')')
+	var seen [16]string
+	for n := 0; ; n++ {
+		key, value, more, ok := p.param()
+		if !ok {
+			return malformed("signature-input", "the parameters cannot be parsed")
+		}
+		if !more {
+			in.params = b.String()
+			return nil
+		}
+		if n == len(seen) {
+			return malformed("signature-input", "too many parameters")
+		}
+		for _, k := range seen[:n] {
+			if k == key {
+				return malformed("signature-input", "a parameter stands twice")
+			}
+		}
+		seen[n] = key
+		if err := in.setParam(key, value); err != nil {
+			return err
+		}
+		b.WriteByte(';')
+		b.WriteString(key)
+		if !value.flag() {
+			b.WriteByte('=')
+			b.WriteString(value.text)
+		}
+	}
+}
+
+func (in *signatureInput) setParam(key string, value sfItem) *Error {
+	kind, known := signatureParams[key]
+	if !known {
+		return nil
+	}
+	var number int64
+	var text string
+	if kind == sfInteger {
+		number, _ = strconv.ParseInt(value.text, 10, 64)
+		if value.kind != kind || number < 0 {
+			return &Error{Code: TimestampMalformed, Component: key}
+		}
+	} else if text, known = value.str(); !known {
+		return malformed(key, "the parameter is no string")
+	}
+	switch key {
+	case "created":
+		in.created, in.hasCreated = number, true
+	case "expires":
+		in.expires, in.hasExpires = number, true
+	case "keyid":
+		in.keyID, in.hasKeyID = text, true
+	case "nonce":
+		in.nonce = text
+	case "alg":
+		in.alg, in.hasAlg = text, true
+	case "tag":
+		in.tag, in.hasTag = text, true
+	}
+	return nil
+}
+
+// checkTimes refuses a signature that ends before it begins; all else about time is [Tolerance.Check]'s.
+func (in *signatureInput) checkTimes() *Error {
+	if in.hasCreated && in.hasExpires && in.expires < in.created {
+		return &Error{Code: TokenExpired, KeyID: in.keyID, Component: "expires", Err: reason("it ends before it begins")}
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package verify
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// gateCases is the shape of gate-cases.json.
+type gateCases struct {
+	Note                string
+	SignatureInputCases []struct {
+		Name, Verdict, Why string
+		SignatureInput     string `json:"signature_input"`
+		Code               []Code
+	} `json:"signature_input_cases"`
+	FieldCases []struct {
+		Name, Verdict, Why, Required string
+		Request                      struct {
+			Method, URL, Body string
+			Headers           [][2]string
+		}
+		Signed [][2]string
+		Code   []Code
+	} `json:"field_cases"`
+}
+
+var gateSecret = []byte("a secret of the gate cases, 32 by")
+
+func runGateCases(t *testing.T, text []byte, _ vectorKeys) int {
+	t.Helper()
+	var f gateCases
+	decodeStrict(t, text, &f)
+	for _, c := range f.SignatureInputCases {
+		t.Run("input/"+c.Name, func(t *testing.T) {
+			input := expand(c.SignatureInput)
+			r, body := gateRequest(t, input)
+			signByHand(t, r, input)
+			for _, label := range []string{"", "sig1"} {
+				scheme := gateScheme(t, Coverage{Exactly: listedNames(input)})
+				scheme.Label = label
+				checkVerdict(t, scheme, r, body, c.Verdict, c.Code)
+			}
+		})
+	}
+	for _, c := range f.FieldCases {
+		t.Run("field/"+c.Name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(t.Context(), c.Request.Method, c.Request.URL, strings.NewReader(c.Request.Body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.RequestURI = r.URL.RequestURI()
+			for _, h := range c.Request.Headers {
+				if strings.EqualFold(h[0], "host") {
+					r.Host = h[1]
+				}
+				r.Header.Add(h[0], h[1])
+			}
+			r.Header.Del("Host")
+			names, input := fieldInput(c.Signed)
+			r.Header.Set("Signature-Input", "sig1="+input)
+			r.Header.Set("Signature", "sig1="+handSignature(handBase(c.Signed, names, input)))
+			coverage := Coverage{}
+			switch c.Required {
+			case "default":
+			case "listed":
+				coverage.Exactly = listedNames("sig1=" + input)
+			default:
+				t.Fatalf("required %q is not known", c.Required)
+			}
+			checkVerdict(t, gateScheme(t, coverage), r, c.Request.Body, c.Verdict, c.Code)
+		})
+	}
+	return len(f.SignatureInputCases) + len(f.FieldCases)
+}
+
+func gateScheme(t *testing.T, c Coverage) *RFC9421 {
+	t.Helper()
+	key, err := NewHMACKey("k", gateSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &RFC9421{Keys: StaticKeys(key), Coverage: c}
+}
+
+// checkVerdict verifies the request and its times.
+func checkVerdict(t *testing.T, s *RFC9421, r *http.Request, body, verdict string, codes []Code) {
+	t.Helper()
+	id, err := s.Verify(r, bodyOf(body))
+	if err == nil {
+		err = Tolerance{}.Check(id, testNow)
+	}
+	switch verdict {
+	case "accept":
+		if err != nil {
+			t.Errorf("label %q: %v", s.Label, err)
+		}
+	case "refuse":
+		wantCode(t, err, codes...)
+	default:
+		t.Errorf("verdict %q is not known", verdict)
+	}
+}
+
+var placeholder = regexp.MustCompile(`\{(NOW([+-]\d+)?|(\d+) distinct)\}`)
+
+// expand fills in the placeholders of a signature input.
+func expand(s string) string {
+	return placeholder.ReplaceAllStringFunc(s, func(m string) string {
+		sub := placeholder.FindStringSubmatch(m)
+		if n, err := strconv.Atoi(sub[3]); err == nil {
+			var names []string
+			for i := range n {
+				names = append(names, fmt.Sprintf(`"x-field-%d"`, i))
+			}
+			return strings.Join(names, " ")
+		}
+		shift, _ := strconv.Atoi(strings.TrimPrefix(sub[2], "+"))
+		return strconv.FormatInt(testNow.Unix()+int64(shift), 10)
+	})
+}
+
+var quoted = regexp.MustCompile(`"([^"]*)"`)
+
+// listedNames returns the components in the first list of a signature input that can be demanded; at least one.
+func listedNames(input string) []string {
+	var names []string
+	for _, m := range quoted.FindAllStringSubmatch(between(input, "(", ")"), -1) {
+		if checkName(m[1]) == nil && m[1] != "@query-param" && !slices.Contains(names, m[1]) {
+			names = append(names, m[1])
+		}
+	}
+	if names == nil {
+		return []string{"@method"}
+	}
+	return names
+}
+
+// gateRequest returns a POST with every field that the input names.
+func gateRequest(t *testing.T, input string) (*http.Request, string) {
+	t.Helper()
+	body := ""
+	if strings.Contains(input, `"content-digest"`) {
+		body = testBody
+	}
+	r := newDelivery(t, body)
+	r.Header = http.Header{}
+	for _, m := range quoted.FindAllStringSubmatch(input, -1) {
+		switch name := strings.ToLower(m[1]); {
+		case name == "" || name[0] == '@' || checkName(name) != nil:
+		case name == "content-digest":
+			sum := sha256.Sum256([]byte(body))
+			r.Header.Set(name, "sha-256=:"+base64.StdEncoding.EncodeToString(sum[:])+":")
+		case name == "content-type":
+			r.Header.Set(name, "application/json")
+		case name == "idempotency-key":
+			r.Header.Set(name, `"k-1"`)
+		case name != "k" && name != "none":
+			r.Header.Set(name, "v")
+		}
+	}
+	return r, body
+}
+
+// signByHand signs every label of the input over a base built from httpsfv's reading of it. Where there is no such
+// reading, any signature does.
+func signByHand(t *testing.T, r *http.Request, input string) {
+	t.Helper()
+	r.Header.Set("Signature-Input", input)
+	dict, err := httpsfv.UnmarshalDictionary([]string{input})
+	if err != nil {
+		r.Header.Set("Signature", "sig1=:AAAA:")
+		return
+	}
+	var members []string
+	for _, label := range dict.Names() {
+		member, _ := dict.Get(label)
+		signature := ":AAAA:"
+		if list, ok := member.(httpsfv.InnerList); ok {
+			signature = handSignature(handBaseOf(t, r, list))
+		}
+		members = append(members, label+"="+signature)
+	}
+	r.Header.Set("Signature", strings.Join(members, ", "))
+}
+
+func handSignature(base string) string {
+	mac := hmac.New(sha256.New, gateSecret)
+	mac.Write([]byte(base))
+	return ":" + base64.StdEncoding.EncodeToString(mac.Sum(nil)) + ":"
+}
+
+// handBaseOf builds a base for the components of a list, as far as they have a value.
+func handBaseOf(t *testing.T, r *http.Request, list httpsfv.InnerList) string {
+	t.Helper()
+	var b strings.Builder
+	for _, item := range list.Items {
+		id, err := httpsfv.Marshal(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, _ := item.Value.(string)
+		value := r.Header.Get(name)
+		switch name {
+		case "@method":
+			value = r.Method
+		case "@target-uri":
+			value = r.URL.String()
+		case "@path":
+			value = r.URL.EscapedPath()
+		case "@authority":
+			value = r.URL.Host
+		case "@query":
+			value = "?" + r.URL.RawQuery
+		case "@scheme":
+			value = r.URL.Scheme
+		}
+		b.WriteString(id + ": " + value + "\n")
+	}
+	params, err := httpsfv.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String() + `"@signature-params": ` + params
+}
+
+// fieldInput writes the list and the parameters of a field case. A name may carry parameters.
+func fieldInput(signed [][2]string) (names []string, input string) {
+	for _, s := range signed {
+		name, params, _ := strings.Cut(strings.ReplaceAll(s[0], `"`, "\x00"), ";")
+		id := `"` + strings.Trim(name, "\x00") + `"`
+		if params != "" {
+			id += ";" + strings.ReplaceAll(params, "\x00", `"`)
+		}
+		names = append(names, id)
+	}
+	return names, fmt.Sprintf(`(%s);created=%d;keyid="k"`, strings.Join(names, " "), testNow.Unix())
+}
+
+func handBase(signed [][2]string, names []string, input string) string {
+	var b strings.Builder
+	for i, s := range signed {
+		b.WriteString(names[i] + ": " + s[1] + "\n")
+	}
+	return b.String() + `"@signature-params": ` + input
+}

@@ -1,0 +1,314 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of fetching a JSON Web Key Set.
+const (
+	jwksMaxBytes  = 1 << 20
+	jwksTimeout   = 5 * time.Second
+	jwksMinAge    = time.Minute // Cache-Control is clamped to these two
+	jwksMaxAge    = time.Hour
+	jwksAge       = 10 * time.Minute // without Cache-Control
+	jwksStale     = 24 * time.Hour   // how long keys outlive a server that is down
+	jwksPause     = 30 * time.Second // between fetches that strangers or failures cause
+	jwksAbsent    = time.Minute      // how long a kid that was not there is not asked for again
+	jwksMaxAbsent = 1024             // kids remembered as absent
+	jwksMaxKid    = 256              // and how long they may be, in bytes
+)
+
+// JWKSConfig describes the key set of a producer that publishes its keys at a URL.
+type JWKSConfig struct {
+	// URL is where the JSON Web Key Set is (RFC 7517 section 5). It is https, or http on a loopback address.
+	// Required.
+	URL string
+	// Principal is the identity that the keys stand for; empty is the producer itself.
+	Principal string
+	// Client fetches the set. Its timeout and its redirects are replaced: 5 seconds, and to the same origin
+	// only. Defaults to a client of its own.
+	Client *http.Client
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// JWKS is a [KeySet] that is fetched from a URL.
+//
+// The set is fetched at its first use and again when Cache-Control says so, at least every hour and at most every
+// minute; in the last quarter of that time in the background. A kid that is not in the set causes a fetch at most
+// every 30 seconds. A fetch replaces the set, so that keys which are gone are good no more; while fetches fail the
+// last set serves for up to 24 hours. Symmetric keys are never taken from a URL.
+type JWKS struct {
+	cfg    JWKSConfig
+	client *http.Client
+	ctx    context.Context
+	cancel context.CancelFunc
+	flight sync.WaitGroup
+
+	mu      sync.Mutex
+	set     *jwksSet
+	running chan struct{} // closed when the fetch under way ends; nil while there is none
+	tried   time.Time     // when the last fetch began
+	err     error         // why the last fetch failed; nil when it did not
+	absent  map[string]time.Time
+}
+
+// jwksSet is one fetched state of the set.
+type jwksSet struct {
+	public  []JSONWebKey
+	keys    *staticSet
+	fetched time.Time
+	expires time.Time
+}
+
+// NewJWKS returns the set at cfg.URL. It fetches nothing yet.
+func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
+	u, err := url.Parse(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("JWKS URL %q is no URL", cfg.URL)
+	}
+	if err := checkKeyURL(u); err != nil {
+		return nil, err
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	client := &http.Client{}
+	if cfg.Client != nil {
+		*client = *cfg.Client
+	}
+	client.Timeout = jwksTimeout
+	client.CheckRedirect = sameOrigin
+	ctx, cancel := context.WithCancel(context.Background())
+	return &JWKS{cfg: cfg, client: client, ctx: ctx, cancel: cancel, absent: map[string]time.Time{}}, nil
+}
+
+// Close ends the fetch under way, if any, and waits for it. Afterwards nothing is fetched any more.
+func (j *JWKS) Close() error {
+	j.cancel()
+	j.flight.Wait()
+	return nil
+}
+
+// checkKeyURL refuses addresses from which keys would come unauthenticated.
+func checkKeyURL(u *url.URL) error {
+	host := u.Hostname()
+	switch {
+	case host == "" || u.User != nil:
+		return fmt.Errorf("JWKS URL %q needs a host and no user", u.Redacted())
+	case u.Scheme == "https":
+		return nil
+	case u.Scheme == "http" && isLoopback(host):
+		return nil
+	}
+	return fmt.Errorf("JWKS URL %q must be https (http is for loopback addresses)", u.Redacted())
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func sameOrigin(r *http.Request, via []*http.Request) error {
+	if first := via[0].URL; len(via) > 3 || r.URL.Scheme != first.Scheme || r.URL.Host != first.Host {
+		return errors.New("the JWKS URL redirects to another origin, or too often")
+	}
+	return nil
+}
+
+// Key implements [KeySet]. It may wait for a fetch, at most 5 seconds.
+func (j *JWKS) Key(ctx context.Context, id string) ([]Key, error) {
+	var found []Key
+	err := j.lookup(ctx, id, func(s *jwksSet) bool {
+		found, _ = s.keys.Key(ctx, id)
+		return len(found) > 0
+	})
+	return found, err
+}
+
+// PublicKeys returns the public keys with this kid, or all of them for "", whatever they are used for. Errors are
+// those of [JWKS.Key]. It serves the verifiers of tokens, whose algorithms are not those of HTTP signatures.
+func (j *JWKS) PublicKeys(ctx context.Context, kid string) ([]JSONWebKey, error) {
+	var found []JSONWebKey
+	err := j.lookup(ctx, kid, func(s *jwksSet) bool {
+		found = nil
+		for _, k := range s.public {
+			if kid == "" || k.ID == kid {
+				found = append(found, k)
+			}
+		}
+		return len(found) > 0
+	})
+	return found, err
+}
+
+// lookup shows the current set to find, fetching it first where it must, and once more where find did not find
+// and a fetch is due.
+func (j *JWKS) lookup(ctx context.Context, id string, find func(*jwksSet) bool) error {
+	j.refresh(ctx, j.due)
+	if set, _ := j.current(); set != nil && find(set) {
+		return nil
+	}
+	j.refresh(ctx, func(now time.Time) (bool, bool) { return j.missDue(id, now), true })
+	set, err := j.current()
+	switch {
+	case set != nil && find(set):
+		return nil
+	case set == nil || err != nil: // the key may be there, but we cannot see it
+		return &Error{Code: KeysUnavailable, KeyID: id, RetryAfter: j.retryAfter(), Err: err}
+	}
+	j.remember(id)
+	return &Error{Code: KeyUnknown, KeyID: id}
+}
+
+// current returns the set if it may still be used, and the failure of the last fetch.
+func (j *JWKS) current() (*jwksSet, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.set == nil || j.cfg.Now().Sub(j.set.fetched) > jwksStale {
+		return nil, j.err
+	}
+	return j.set, j.err
+}
+
+// due says whether the set is to be fetched, and whether that is worth waiting for. It is called under the lock.
+func (j *JWKS) due(now time.Time) (fetch, wait bool) {
+	if j.err != nil && now.Sub(j.tried) < jwksPause {
+		return false, false // it failed a moment ago: live with what there is
+	}
+	if j.set == nil || now.After(j.set.expires) {
+		return true, true
+	}
+	quarter := j.set.expires.Sub(j.set.fetched) / 4
+	return now.After(j.set.expires.Add(-quarter)) && now.Sub(j.tried) >= jwksPause, false
+}
+
+// missDue says whether a kid that is not in the set is a reason to fetch. It is called under the lock.
+func (j *JWKS) missDue(id string, now time.Time) bool {
+	if at, ok := j.absent[id]; ok && now.Sub(at) < jwksAbsent {
+		return false
+	}
+	return now.Sub(j.tried) >= jwksPause
+}
+
+// remember notes that the set, as it is now, does not have the kid.
+func (j *JWKS) remember(id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if at, ok := j.absent[id]; len(id) > jwksMaxKid || ok && j.cfg.Now().Sub(at) < jwksAbsent {
+		return
+	}
+	if len(j.absent) >= jwksMaxAbsent {
+		clear(j.absent)
+	}
+	j.absent[id] = j.cfg.Now()
+}
+
+func (j *JWKS) retryAfter() time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return max(jwksPause-j.cfg.Now().Sub(j.tried), time.Second)
+}
+
+// refresh fetches the set when due says so. There is one fetch at a time; who needs its result waits for it or
+// for the end of ctx.
+func (j *JWKS) refresh(ctx context.Context, due func(now time.Time) (fetch, wait bool)) {
+	j.mu.Lock()
+	fetch, wait := due(j.cfg.Now())
+	if fetch && j.running == nil && j.ctx.Err() == nil {
+		j.running = make(chan struct{})
+		j.tried = j.cfg.Now()
+		j.flight.Add(1)
+		go j.fetch()
+	}
+	// A lookup that misses waits for a fetch that is under way, whoever began it.
+	done := j.running
+	j.mu.Unlock()
+	if wait && done != nil {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (j *JWKS) fetch() {
+	defer j.flight.Done()
+	set, err := j.get()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.err = err; err == nil {
+		j.set = set
+	}
+	close(j.running)
+	j.running = nil
+}
+
+func (j *JWKS) get() (*jwksSet, error) {
+	ctx, cancel := context.WithTimeout(j.ctx, jwksTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, j.cfg.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/jwk-set+json, application/json")
+	resp, err := j.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("fetching keys: %w", err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // nothing is lost with the end of a read
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("fetching keys: status %d", resp.StatusCode)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, jwksMaxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("fetching keys: %w", err)
+	}
+	if len(text) > jwksMaxBytes {
+		return nil, errors.New("fetching keys: the set is larger than 1 MiB")
+	}
+	public, err := parseJWKS(text)
+	if err != nil {
+		return nil, fmt.Errorf("fetching keys: %w", err)
+	}
+	return j.newSet(public, cacheAge(resp.Header)), nil
+}
+
+func (j *JWKS) newSet(public []JSONWebKey, age time.Duration) *jwksSet {
+	var keys []Key
+	for _, p := range public {
+		if k, ok := p.signatureKey(); ok {
+			k.Principal = j.cfg.Principal
+			keys = append(keys, k)
+		}
+	}
+	now := j.cfg.Now()
+	return &jwksSet{public: public, keys: newStaticSet(keys), fetched: now, expires: now.Add(age)}
+}
+
+// cacheAge reads how long the set is fresh (RFC 9111 section 5.2.2), within our bounds.
+func cacheAge(h http.Header) time.Duration {
+	age := jwksAge
+	for _, d := range strings.Split(strings.ToLower(strings.Join(h.Values("Cache-Control"), ",")), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(d), "=")
+		switch name {
+		case "no-store", "no-cache":
+			return jwksMinAge
+		case "max-age":
+			if s, err := strconv.ParseInt(strings.Trim(value, `"`), 10, 32); err == nil {
+				age = time.Duration(s) * time.Second
+			}
+		}
+	}
+	return min(max(age, jwksMinAge), jwksMaxAge)
+}

@@ -1,0 +1,344 @@
+package verify
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// RFC9421 verifies HTTP Message Signatures (RFC 9421). The value is used by pointer and is not changed after its
+// first use.
+//
+//	&verify.RFC9421{Keys: verify.StaticKeys(key)}
+//
+// Head first: nothing of the body is read before a signature over the head holds, and then the body must be the one
+// that the signed Content-Digest describes (RFC 9530).
+type RFC9421 struct {
+	// Keys are the producer's keys. Required.
+	Keys KeySet
+	// Label is the label of the signature to look at. Defaults to any: labels mean nothing (RFC 9421
+	// section 7.2.5), every signature whose key is known is tried in turn, at most 8, and one that is good is
+	// enough.
+	Label string
+	// Tag, when set, is the tag that a signature must carry (RFC 9421 section 7.2.7).
+	Tag string
+	// BoundKey is the id of the key of signatures that name none. Defaults to none: the keyid is then required.
+	BoundKey string
+	// Coverage is what a signature must cover. Defaults to the profile of [Coverage.Rules].
+	Coverage Coverage
+	// KeyRequired refuses requests without an Idempotency-Key (id_missing).
+	KeyRequired bool
+	// Algs are the algorithms that are accepted. Defaults to all but rsa-v1_5-sha256.
+	Algs []Alg
+
+	once  sync.Once
+	rules []CoverageRule
+	err   error
+}
+
+// defaultAlgs are accepted where the configuration names none.
+var defaultAlgs = []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, ECDSAP384SHA384, RSAPSSSHA512}
+
+// Check reports every mistake of the configuration. Verify refuses everything while there is one.
+func (s *RFC9421) Check() error {
+	s.once.Do(func() {
+		s.rules = s.Coverage.Rules()
+		s.err = s.check()
+	})
+	return s.err
+}
+
+func (s *RFC9421) check() error {
+	var errs []error
+	if s.Keys == nil {
+		errs = append(errs, errors.New("no keys"))
+	}
+	if label := (&sfScanner{s: s.Label}); s.Label != "" {
+		if _, ok := label.key(); !ok || !label.end() {
+			errs = append(errs, fmt.Errorf("label %q is no key of a dictionary", s.Label))
+		}
+	}
+	for _, text := range []string{s.Tag, s.BoundKey} {
+		for i := range len(text) {
+			if text[i] < ' ' || text[i] > '~' {
+				errs = append(errs, fmt.Errorf("%q holds characters that no signature parameter can hold", text))
+				break
+			}
+		}
+	}
+	for _, alg := range s.Algs {
+		if alg != RSAv15SHA256 && !slices.Contains(defaultAlgs, alg) {
+			errs = append(errs, fmt.Errorf("algorithm %q is not known", alg))
+		}
+	}
+	return errors.Join(append(errs, s.Coverage.Check())...)
+}
+
+// AcceptSignature returns the value of the Accept-Signature field that asks for what the configuration demands (RFC 9421
+// section 5.1).
+func (s *RFC9421) AcceptSignature() string {
+	label := s.Label
+	if label == "" {
+		label = "sig1"
+	}
+	v := label + "=" + acceptComponents(s.Coverage.Rules()) + ";created"
+	if s.BoundKey != "" {
+		v += ";keyid=" + quote(s.BoundKey)
+	}
+	if s.Tag != "" {
+		v += ";tag=" + quote(s.Tag)
+	}
+	return v
+}
+
+// stage says how far a signature came before it was refused. Of several refusals the one that came furthest is
+// told.
+type stage int
+
+const (
+	stageParse stage = iota + 1
+	stageTag
+	stageKey
+	stageAlg
+	stageCoverage
+	stageSignature
+	stageBody
+	stageUnavailable // a key that we cannot see may be the one: the sender should try again
+	stageOver        // not to be asked further: the body could not be read
+)
+
+// Verify implements [Scheme]. The Signed digest of the identity is the SHA-256 of the signature base, so a message
+// that comes again has the same one, under whichever label and in whatever order its fields come; it is nil
+// when nothing binds the body.
+func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
+	if err := s.Check(); err != nil {
+		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
+	}
+	inputs, err := signatureFields(r.Header)
+	if err != nil {
+		return Identity{}, err
+	}
+	m, err := newMessage(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	t := &trial{scheme: s, m: m, body: body, left: maxSignatures}
+	for i := range inputs {
+		in := &inputs[i]
+		if s.Label != "" && in.label != s.Label {
+			continue
+		}
+		if id, ok := t.try(r.Context(), in); ok {
+			return id, nil
+		}
+		if t.stage == stageOver {
+			break
+		}
+	}
+	if t.err == nil {
+		return Identity{}, &Error{Code: SignatureMissing, Err: fmt.Errorf("no signature has the label %q", s.Label)}
+	}
+	return Identity{}, t.err
+}
+
+// trial is the verification of one request: the best refusal so far, and how many more signatures are tried.
+type trial struct {
+	scheme *RFC9421
+	m      *message
+	body   func() ([]byte, error)
+	left   int
+	stage  stage
+	err    error
+}
+
+// refuse keeps the refusal that came furthest.
+func (t *trial) refuse(at stage, err error) (Identity, bool) {
+	if at > t.stage {
+		t.stage, t.err = at, err
+	}
+	return Identity{}, false
+}
+
+// try verifies one signature: what costs little comes first.
+func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
+	if err := in.parse(); err != nil {
+		return t.refuse(stageParse, err)
+	}
+	if err := t.checkParams(in); err != nil {
+		return t.refuse(stageTag, err)
+	}
+	keys, at, err := t.keys(ctx, in)
+	if err != nil {
+		return t.refuse(at, err)
+	}
+	if err := checkCoverage(t.scheme.rules, t.m, in); err != nil {
+		err.KeyID = in.keyID
+		return t.refuse(stageCoverage, err)
+	}
+	var buffer [1024]byte
+	base, refusal := t.m.base(buffer[:0], in)
+	if refusal != nil {
+		refusal.KeyID = in.keyID
+		return t.refuse(stageCoverage, refusal)
+	}
+	key := t.verify(keys, in)
+	if key == nil {
+		return t.refuse(stageSignature, &Error{Code: SignatureMismatch, KeyID: in.keyID})
+	}
+	bound, at, err := t.checkBody(in)
+	if err != nil {
+		return t.refuse(at, err)
+	}
+	if t.scheme.KeyRequired && len(t.m.lines("idempotency-key")) == 0 {
+		return t.refuse(stageBody, &Error{Code: IDMissing, KeyID: in.keyID, Component: "idempotency-key"})
+	}
+	return t.identity(key, in, base, bound), true
+}
+
+// checkParams demands the parameters that a signature must have.
+func (t *trial) checkParams(in *signatureInput) *Error {
+	if tag := t.scheme.Tag; tag != "" && (!in.hasTag || in.tag != tag) {
+		return &Error{Code: InsufficientCoverage, KeyID: in.keyID, Component: "tag"}
+	}
+	if !in.hasCreated {
+		return &Error{Code: TimestampMissing, KeyID: in.keyID, Component: "created"}
+	}
+	if !in.hasKeyID {
+		if t.scheme.BoundKey == "" {
+			return &Error{Code: InsufficientCoverage, Component: "keyid"}
+		}
+		in.keyID = t.scheme.BoundKey
+	}
+	return nil
+}
+
+// keys finds the keys that may have made the signature, and of them those whose algorithm may be used.
+func (t *trial) keys(ctx context.Context, in *signatureInput) ([]Key, stage, error) {
+	if in.keyID == "" { // to a key set that means all keys
+		return nil, stageKey, &Error{Code: KeyUnknown}
+	}
+	found, err := t.scheme.Keys.Key(ctx, in.keyID)
+	if err != nil {
+		if CodeOf(err) == KeyUnknown {
+			return nil, stageKey, err
+		}
+		return nil, stageUnavailable, err
+	}
+	algs := t.scheme.Algs
+	if len(algs) == 0 {
+		algs = defaultAlgs
+	}
+	code := KeyUnknown
+	var usable []Key
+	for i := range found {
+		k := &found[i]
+		switch {
+		case k.material == nil:
+		case in.hasAlg && in.alg != string(k.material.alg):
+			code = AlgorithmMismatch
+		case !slices.Contains(algs, k.material.alg):
+			code = AlgorithmNotAllowed
+		default:
+			usable = append(usable, *k)
+		}
+	}
+	if usable == nil {
+		return nil, stageAlg, &Error{Code: code, KeyID: in.keyID}
+	}
+	return usable, 0, nil
+}
+
+// verify returns the key that made the signature, or nil.
+func (t *trial) verify(keys []Key, in *signatureInput) *Key {
+	for i := range keys {
+		if t.left == 0 {
+			return nil
+		}
+		t.left--
+		if keys[i].material.verifier.verify(in.label, t.m.trimmed(in)) {
+			return &keys[i]
+		}
+	}
+	return nil
+}
+
+// checkBody reads the body, if it must, and compares it with the signed digest. It reports whether the signature
+// binds the body.
+func (t *trial) checkBody(in *signatureInput) (bound bool, at stage, err error) {
+	covered := in.coversDigest()
+	if !covered && !needsBody(t.scheme.rules) {
+		return false, stageBody, nil
+	}
+	var digest contentDigest
+	if covered {
+		var refusal *Error
+		if digest, refusal = parseContentDigest(t.m.lines("content-digest")); refusal != nil {
+			refusal.KeyID = in.keyID
+			return false, stageBody, refusal
+		}
+	}
+	body, err := t.body()
+	if err != nil {
+		return false, stageOver, err
+	}
+	var refusal *Error
+	switch {
+	case covered:
+		refusal = digest.check(body)
+	case len(body) > 0:
+		refusal = uncoveredBody(t.m)
+	}
+	if refusal != nil {
+		refusal.KeyID = in.keyID
+		return false, stageBody, refusal
+	}
+	return covered, 0, nil
+}
+
+func (t *trial) identity(key *Key, in *signatureInput, base []byte, bound bool) Identity {
+	id := Identity{
+		KeyID: key.ID, Principal: key.Principal, Label: in.label, SignedAt: time.Unix(in.created, 0), Nonce: in.nonce,
+		Covered: coveredNames(in, bound),
+	}
+	if id.KeyID == "" {
+		id.KeyID = in.keyID
+	}
+	if in.hasExpires {
+		id.Expires = time.Unix(in.expires, 0)
+	}
+	if bound || needsBody(t.scheme.rules) { // without a digest the body was found to be empty
+		sum := sha256.Sum256(base)
+		id.Signed = sum[:]
+	}
+	return id
+}
+
+// coveredNames lists what the signature binds: names alone where it binds every octet, the identifier's parameters with
+// them where it does not, and what follows from @target-uri.
+func coveredNames(in *signatureInput, bound bool) []string {
+	names := make([]string, 0, len(in.components)+5)
+	for i := range in.components {
+		c := &in.components[i]
+		if c.whole() {
+			names = append(names, c.name)
+		} else {
+			names = append(names, c.name+c.id[len(c.name)+2:])
+		}
+	}
+	if in.covers("@target-uri") {
+		for _, part := range []string{"@scheme", "@authority", "@path", "@query"} {
+			if !slices.Contains(names, part) {
+				names = append(names, part)
+			}
+		}
+	}
+	if bound {
+		names = append(names, "@body")
+	}
+	return names
+}

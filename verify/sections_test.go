@@ -1,0 +1,186 @@
+package verify
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// sectionExamples is the shape of rfc9421-section-examples.json: for each section of the RFC the blocks of text in it.
+type sectionExamples struct {
+	Source, Note string
+	Sections     map[string][]string
+}
+
+// invalidExamples are the examples that the RFC shows as wrong: section and number of the block.
+var invalidExamples = map[string]bool{
+	"2.2.8/4": true, // a line feed in a value
+	"B.4/5":   true, // another method and authority
+	"B.4/6":   true, // the lines of a field in another order
+}
+
+// runSections holds every example against the code: a block that is a message verifies when it is signed, and each
+// line of a signature base comes out of one of the messages before it.
+func runSections(t *testing.T, text []byte, keys vectorKeys) int {
+	t.Helper()
+	var f sectionExamples
+	decodeStrict(t, text, &f)
+	checked := 0
+	for section, blocks := range f.Sections {
+		t.Run(section, func(t *testing.T) {
+			// 2.2.7 says without an example that a target without a query has the query "?".
+			s := &sectionRun{keys: keys, messages: []*http.Request{newDelivery(t, "")}}
+			s.messages[0].URL.RawQuery = ""
+			for i, block := range blocks {
+				s.block(t, fmt.Sprintf("%s/%d", section, i), strings.ReplaceAll(block, "(SP)", " "))
+			}
+			checked += s.checked
+		})
+	}
+	return checked
+}
+
+// sectionRun is the state of one section: the messages seen so far.
+type sectionRun struct {
+	keys     vectorKeys
+	messages []*http.Request
+	signed   []*vectorMessage
+	checked  int
+}
+
+func (s *sectionRun) block(t *testing.T, name, block string) {
+	t.Helper()
+	first, _, _ := strings.Cut(block, "\n")
+	switch {
+	case strings.HasPrefix(block, `"`):
+		s.lines(t, name, strings.ReplaceAll(block, "\\\n  ", ""))
+	case strings.HasSuffix(first, " HTTP/1.1") || strings.HasPrefix(first, "HTTP/1.1 "):
+		s.message(t, name, block)
+	case strings.Contains(first, ": ") && !strings.Contains(first, "="), strings.HasPrefix(first, "Example-"),
+		strings.HasPrefix(first, "X-"):
+		s.message(t, name, "POST /path HTTP/1.1\nHost: www.example.com\n"+strings.TrimPrefix(block, "Host: www.example.com\n"))
+	case strings.HasPrefix(first, "Signature"):
+		h, err := http.ReadRequest(bufio.NewReader(strings.NewReader("POST / HTTP/1.1\r\nHost: x\r\n" + block + "\r\n\r\n")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := signatureFields(h.Header); CodeOf(err) != SignatureMalformed { // the other field is missing
+			t.Errorf("%s: %v", name, err)
+		}
+		s.checked++
+	}
+}
+
+// message keeps a message and, when it is signed, verifies it.
+func (s *sectionRun) message(t *testing.T, name, block string) {
+	t.Helper()
+	if !strings.Contains(block, "\n\n") {
+		block += "\n\n"
+	}
+	if strings.HasPrefix(block, "CONNECT ") {
+		return // a target that no receiver of deliveries answers
+	}
+	v := newVectorMessage(t, name, block)
+	if v.request != nil {
+		for _, scheme := range []string{"https", "http"} {
+			v.scheme = scheme
+			s.messages = append(s.messages, v.at(v.request.Host))
+		}
+	}
+	if v.response != nil { // the value of a field does not depend on the kind of message
+		r := newDelivery(t, "")
+		r.Header = v.header.Clone()
+		for field := range v.response.Trailer { // net/http takes the announcement of trailers out of the header
+			r.Header.Add("Trailer", field)
+		}
+		s.messages = append(s.messages, r)
+	}
+	signed := v.header.Get("Signature") != ""
+	switch {
+	case !signed && v.request == nil:
+		return
+	case invalidExamples[name]:
+		_, err := (&RFC9421{Keys: s.keys.set(), Coverage: Coverage{off: true}}).Verify(v.at(v.request.Host), bodyOf(string(v.body)))
+		wantCode(t, err, SignatureMismatch)
+	case signed:
+		v.run(t, s.keys, s.signed, nil)
+	}
+	s.checked++
+	if v.request != nil {
+		s.signed = append(s.signed, v)
+	}
+}
+
+// lines checks lines of a signature base. What the gate refuses must be refused by its reason.
+func (s *sectionRun) lines(t *testing.T, name, block string) {
+	t.Helper()
+	for _, line := range strings.Split(block, "\n") {
+		if invalidExamples[name] {
+			return
+		}
+		id, value, ok := strings.Cut(line, ": ")
+		if !ok {
+			id, value = strings.TrimSuffix(line, ":"), ""
+		}
+		s.checked++
+		if id == `"@signature-params"` {
+			s.params(t, name, value)
+			continue
+		}
+		in := &signatureInput{label: "x", member: "(" + id + ");created=1", signature: "::"}
+		if refused(id) {
+			wantCode(t, asError(in.parse()), ComponentUnsupported)
+			continue
+		}
+		if err := in.parse(); err != nil {
+			t.Errorf("%s: %s: %v", name, id, err)
+			continue
+		}
+		if !s.anyGives(in, id, strings.TrimSpace(value)) {
+			t.Errorf("%s: no message before gives %s", name, line)
+		}
+	}
+}
+
+func refused(id string) bool {
+	return strings.Contains(id, ";req") || strings.Contains(id, ";tr") ||
+		id == `"@status"` || id == `"@request-target"`
+}
+
+// params checks that the parameters of an example are read and written again as they are.
+func (s *sectionRun) params(t *testing.T, name, value string) {
+	t.Helper()
+	in := &signatureInput{label: "x", member: value, signature: "::"}
+	if strings.Contains(value, "@status") {
+		wantCode(t, asError(in.parse()), ComponentUnsupported)
+		return
+	}
+	if err := in.parse(); err != nil || in.params != value {
+		t.Errorf("%s: parameters %s (%v), want %s", name, in.params, err, value)
+	}
+}
+
+func (s *sectionRun) anyGives(in *signatureInput, id, value string) bool {
+	for _, r := range s.messages {
+		m, err := newMessage(r)
+		if err != nil {
+			continue
+		}
+		base, refusal := m.base(nil, in)
+		line, _, _ := strings.Cut(string(base), "\n")
+		if refusal == nil && line == id+": "+value {
+			return true
+		}
+	}
+	return false
+}
+
+// asError keeps a nil *Error from becoming an error that is not nil.
+func asError(err *Error) error {
+	if err == nil {
+		return nil
+	}
+	return err
+}

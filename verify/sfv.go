@@ -1,0 +1,343 @@
+package verify
+
+import "strings"
+
+// The scanner reads structured fields (RFC 8941) where they come from strangers. It allocates nothing but the
+// list of members, and it is stricter than the RFC: what it accepts has one spelling only, so that the text
+// itself is its canonical form (leading zeros, "?1" for a flag, and base64 with stray bits are refused). Dates and Display Strings,
+// which RFC 9421 does not know, are refused too.
+
+// sfKind is the type of a bare item (RFC 8941 section 3.3).
+type sfKind byte
+
+const (
+	sfInteger sfKind = iota + 1
+	sfDecimal
+	sfString
+	sfToken
+	sfBytes
+	sfBoolean
+)
+
+// sfItem is a bare item: its type and its text, quotes and colons included. A flag (a parameter without a value) is
+// a boolean without a text.
+type sfItem struct {
+	kind sfKind
+	text string
+}
+
+// flag reports whether the item is the boolean true as a parameter spells it.
+func (i sfItem) flag() bool { return i.kind == sfBoolean && i.text == "" }
+
+// str returns the value of a string.
+func (i sfItem) str() (string, bool) {
+	if i.kind != sfString {
+		return "", false
+	}
+	s := i.text[1 : len(i.text)-1]
+	if strings.IndexByte(s, '\\') < 0 {
+		return s, true
+	}
+	var b strings.Builder
+	for n := 0; n < len(s); n++ {
+		if s[n] == '\\' {
+			n++
+		}
+		b.WriteByte(s[n])
+	}
+	return b.String(), true
+}
+
+// sfMember is a member of a Dictionary: the text of its value, parameters included.
+type sfMember struct {
+	key   string
+	value string // "" for a member without "=", whose parameters are of no use to us
+	list  bool   // an Inner List
+	item  sfItem // otherwise, the bare item
+}
+
+// sfScanner walks over a text. Its methods report false at the first mistake; the position is then anywhere.
+type sfScanner struct {
+	s string
+	i int
+}
+
+func (p *sfScanner) end() bool { return p.i == len(p.s) }
+
+// peek returns the next byte, or 0 at the end (a byte that no field contains).
+func (p *sfScanner) peek() byte {
+	if p.end() {
+		return 0
+	}
+	return p.s[p.i]
+}
+
+func (p *sfScanner) skip(c byte) bool {
+	if p.peek() != c || p.end() {
+		return false
+	}
+	p.i++
+	return true
+}
+
+func (p *sfScanner) spaces() {
+	for p.peek() == ' ' {
+		p.i++
+	}
+}
+
+func (p *sfScanner) blanks() {
+	for p.peek() == ' ' || p.peek() == '\t' {
+		p.i++
+	}
+}
+
+func (p *sfScanner) key() (string, bool) {
+	start := p.i
+	if c := p.peek(); !isLower(c) && c != '*' {
+		return "", false
+	}
+	for c := p.peek(); isLower(c) || isDigit(c) || c == '_' || c == '-' || c == '.' || c == '*'; c = p.peek() {
+		p.i++
+	}
+	return p.s[start:p.i], true
+}
+
+func (p *sfScanner) bareItem() (sfItem, bool) {
+	start := p.i
+	var kind sfKind
+	switch c := p.peek(); {
+	case c == '"':
+		kind = p.stringItem()
+	case c == ':':
+		kind = p.bytesItem()
+	case c == '-' || isDigit(c):
+		kind = p.numberItem()
+	case c == '*' || isLower(c) || isUpper(c):
+		kind = p.tokenItem()
+	case c == '?':
+		kind = p.booleanItem()
+	}
+	return sfItem{kind: kind, text: p.s[start:p.i]}, kind != 0
+}
+
+func (p *sfScanner) stringItem() sfKind {
+	for p.i++; !p.end(); p.i++ {
+		switch c := p.s[p.i]; {
+		case c == '"':
+			p.i++
+			return sfString
+		case c == '\\':
+			p.i++
+			if c := p.peek(); c != '"' && c != '\\' {
+				return 0
+			}
+		case c < ' ' || c > '~':
+			return 0
+		}
+	}
+	return 0
+}
+
+func (p *sfScanner) bytesItem() sfKind {
+	p.i++
+	n := strings.IndexByte(p.s[p.i:], ':')
+	if n < 0 || !isBase64(p.s[p.i:p.i+n]) {
+		return 0
+	}
+	p.i += n + 1
+	return sfBytes
+}
+
+// numberItem reads Integers of at most 15 digits and Decimals of at most 12 and 3.
+func (p *sfScanner) numberItem() sfKind {
+	negative := p.skip('-')
+	whole := p.digits()
+	if len(whole) == 0 || len(whole) > 1 && whole[0] == '0' {
+		return 0
+	}
+	if !p.skip('.') {
+		if len(whole) > 15 || negative && whole == "0" {
+			return 0
+		}
+		return sfInteger
+	}
+	part := p.digits()
+	if len(whole) > 12 || len(part) == 0 || len(part) > 3 || len(part) > 1 && part[len(part)-1] == '0' ||
+		negative && whole == "0" && part == "0" {
+		return 0
+	}
+	return sfDecimal
+}
+
+func (p *sfScanner) digits() string {
+	start := p.i
+	for isDigit(p.peek()) {
+		p.i++
+	}
+	return p.s[start:p.i]
+}
+
+func (p *sfScanner) tokenItem() sfKind {
+	for c := p.peek(); isTokenChar(c) || c == ':' || c == '/'; c = p.peek() {
+		p.i++
+	}
+	return sfToken
+}
+
+// booleanItem reads ?0 and ?1. As the value of a parameter, ?1 has a shorter spelling, which param demands.
+func (p *sfScanner) booleanItem() sfKind {
+	p.i++
+	if !p.skip('0') && !p.skip('1') {
+		return 0
+	}
+	return sfBoolean
+}
+
+// param reads one parameter when there is one.
+func (p *sfScanner) param() (key string, value sfItem, more, ok bool) {
+	if !p.skip(';') {
+		return "", sfItem{}, false, true
+	}
+	p.spaces()
+	if key, ok = p.key(); !ok {
+		return "", sfItem{}, false, false
+	}
+	if !p.skip('=') {
+		return key, sfItem{kind: sfBoolean}, true, true
+	}
+	value, ok = p.bareItem()
+	if value.kind == sfBoolean && value.text == "?1" {
+		ok = false
+	}
+	return key, value, ok, ok
+}
+
+func (p *sfScanner) params() bool {
+	for {
+		_, _, more, ok := p.param()
+		if !ok || !more {
+			return ok
+		}
+	}
+}
+
+func (p *sfScanner) innerList() bool {
+	if !p.skip('(') {
+		return false
+	}
+	for {
+		p.spaces()
+		if p.skip(')') {
+			return p.params()
+		}
+		if _, ok := p.bareItem(); !ok || !p.params() {
+			return false
+		}
+		if c := p.peek(); c != ' ' && c != ')' {
+			return false
+		}
+	}
+}
+
+func (p *sfScanner) member() (m sfMember, ok bool) {
+	if m.key, ok = p.key(); !ok {
+		return m, false
+	}
+	if !p.skip('=') {
+		m.item = sfItem{kind: sfBoolean}
+		return m, p.params()
+	}
+	start := p.i
+	if p.peek() == '(' {
+		m.list, ok = true, p.innerList()
+	} else if m.item, ok = p.bareItem(); ok {
+		ok = (m.item.kind != sfBoolean || m.item.text != "?1") && p.params()
+	}
+	m.value = p.s[start:p.i]
+	return m, ok
+}
+
+// parseDictionary reads a Dictionary of at most limit members, each key once. RFC 8941 keeps the last of two
+// members with one key, and others the first: we take neither.
+func parseDictionary(text string, limit int) ([]sfMember, bool) {
+	p := sfScanner{s: text}
+	p.spaces()
+	var members []sfMember
+	for !p.end() {
+		m, ok := p.member()
+		if !ok || len(members) == limit || findMember(members, m.key) != nil {
+			return nil, false
+		}
+		members = append(members, m)
+		p.blanks()
+		if p.end() {
+			break
+		}
+		if !p.skip(',') {
+			return nil, false
+		}
+		if p.blanks(); p.end() {
+			return nil, false // a comma with nothing behind it
+		}
+	}
+	return members, true
+}
+
+func findMember(members []sfMember, key string) *sfMember {
+	for i := range members {
+		if members[i].key == key {
+			return &members[i]
+		}
+	}
+	return nil
+}
+
+func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
+func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// isTokenChar reports whether c is a tchar of RFC 9110 section 5.6.2.
+func isTokenChar(c byte) bool {
+	return isLower(c) || isUpper(c) || isDigit(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+// isBase64 reports whether s is base64 (RFC 4648 section 4) with its padding and without stray bits, so that no
+// other text stands for the same bytes.
+func isBase64(s string) bool {
+	if len(s)%4 != 0 {
+		return false
+	}
+	body := strings.TrimRight(s, "=")
+	pad := len(s) - len(body)
+	for i := range len(body) {
+		if base64Value(body[i]) < 0 {
+			return false
+		}
+	}
+	switch {
+	case pad > 2:
+		return false
+	case pad == 2:
+		return base64Value(body[len(body)-1])&0x0f == 0
+	case pad == 1:
+		return base64Value(body[len(body)-1])&0x03 == 0
+	}
+	return true
+}
+
+func base64Value(c byte) int {
+	switch {
+	case isUpper(c):
+		return int(c - 'A')
+	case isLower(c):
+		return int(c-'a') + 26
+	case isDigit(c):
+		return int(c-'0') + 52
+	case c == '+':
+		return 62
+	case c == '/':
+		return 63
+	}
+	return -1
+}

@@ -1,0 +1,261 @@
+package verify
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/asn1"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Signer signs requests as a producer does (RFC 9421), for tools and tests.
+type Signer struct {
+	// KeyID is the keyid; empty leaves the parameter out.
+	KeyID string
+	// Alg is the algorithm. Defaults to hmac-sha256 with a Secret and to the algorithm of the Private key's type.
+	Alg Alg
+	// Secret is the shared secret of hmac-sha256.
+	Secret []byte
+	// Private is the private key of the other algorithms.
+	Private crypto.Signer
+	// Label is the label of the signature. Defaults to "sig1".
+	Label string
+	// Components are covered. Defaults to what [DefaultComponents] finds in the request.
+	Components []string
+	// Expires, when not zero, is how long after its creation the signature ends.
+	Expires time.Duration
+	// Nonce and Tag are signed when they are not empty.
+	Nonce, Tag string
+	// NameAlg adds the alg parameter.
+	NameAlg bool
+	// Digests are the algorithms of Content-Digest. Defaults to sha-256.
+	Digests []string
+}
+
+// DefaultComponents returns what a signature must cover on this request by the default profile: @method,
+// @target-uri, content-digest, and the fields of the profile that the request has.
+func DefaultComponents(r *http.Request) []string {
+	names := []string{"@method", "@target-uri"}
+	for _, name := range []string{"content-digest", "content-type", "content-encoding", "idempotency-key"} {
+		if r.Header.Get(name) != "" {
+			names = append(names, name)
+		}
+	}
+	ce := 0
+	for field := range r.Header {
+		if name := strings.ToLower(field); strings.HasPrefix(name, "ce-") {
+			ce++
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names[len(names)-ce:])
+	return names
+}
+
+// Sign sets Content-Digest (when there is a body and the field is not set yet), Signature-Input and Signature on r, whose
+// URL must be absolute. Older signatures stay unless they have the same label.
+func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
+	if len(body) > 0 && r.Header.Get("Content-Digest") == "" {
+		digest, err := ContentDigest(body, s.Digests...)
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Content-Digest", digest)
+	}
+	in, err := s.input(r, now)
+	if err != nil {
+		return err
+	}
+	m, err := newMessage(r)
+	if err != nil {
+		return err
+	}
+	base, refusal := m.base(nil, in)
+	if refusal != nil {
+		return refusal
+	}
+	signature, err := s.sign(base)
+	if err != nil {
+		return err
+	}
+	setMember(r.Header, "Signature-Input", in.label, in.member)
+	setMember(r.Header, "Signature", in.label, ":"+base64.StdEncoding.EncodeToString(signature)+":")
+	return nil
+}
+
+// input writes the member of Signature-Input and reads it again through the gate.
+func (s *Signer) input(r *http.Request, now time.Time) (*signatureInput, error) {
+	names := s.Components
+	if names == nil {
+		names = DefaultComponents(r)
+	}
+	var b strings.Builder
+	b.WriteByte('(')
+	for i, name := range names {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		base, params, _ := strings.Cut(name, ";")
+		b.WriteString(quote(base))
+		if params != "" {
+			b.WriteString(";" + params)
+		}
+	}
+	b.WriteString(");created=" + strconv.FormatInt(now.Unix(), 10))
+	if s.Expires != 0 {
+		b.WriteString(";expires=" + strconv.FormatInt(now.Add(s.Expires).Unix(), 10))
+	}
+	alg := ""
+	if s.NameAlg {
+		a, err := s.alg()
+		if err != nil {
+			return nil, err
+		}
+		alg = string(a)
+	}
+	for _, p := range [][2]string{{"keyid", s.KeyID}, {"alg", alg}, {"nonce", s.Nonce}, {"tag", s.Tag}} {
+		if p[1] != "" {
+			b.WriteString(";" + p[0] + "=" + quote(p[1]))
+		}
+	}
+	label := s.Label
+	if label == "" {
+		label = "sig1"
+	}
+	members, ok := parseDictionary(label+"="+b.String(), 1)
+	if !ok {
+		return nil, errors.New("label, components or parameters cannot be written as a structured field")
+	}
+	in := &signatureInput{label: label, member: members[0].value, signature: "::"}
+	if err := in.parse(); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// quote writes a string of RFC 8941. Characters that it cannot hold are refused when it is read again.
+func quote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// setMember sets one member of a Dictionary and leaves the others.
+func setMember(h http.Header, field, label, value string) {
+	member := label + "=" + value
+	old, ok := parseDictionary(joinLines(h.Values(field)), maxLabels)
+	if !ok || len(old) == 0 {
+		h.Set(field, member)
+		return
+	}
+	var parts []string
+	for _, m := range old {
+		if m.key != label && m.value != "" {
+			parts = append(parts, m.key+"="+m.value)
+		}
+	}
+	h.Set(field, strings.Join(append(parts, member), ", "))
+}
+
+func (s *Signer) alg() (Alg, error) {
+	switch {
+	case (s.Secret == nil) == (s.Private == nil):
+		return "", errors.New("a signer needs a secret or a private key")
+	case s.Secret != nil:
+		if s.Alg != "" && s.Alg != HMACSHA256 {
+			return "", fmt.Errorf("algorithm %q does not use a secret", s.Alg)
+		}
+		return HMACSHA256, nil
+	}
+	fits, err := algsOf(s.Private.Public())
+	if err != nil {
+		return "", err
+	}
+	if s.Alg == "" {
+		return fits[0], nil
+	}
+	if !slices.Contains(fits, s.Alg) {
+		return "", fmt.Errorf("algorithm %q does not fit a key for %s", s.Alg, fits[0])
+	}
+	return s.Alg, nil
+}
+
+func (s *Signer) sign(base []byte) ([]byte, error) {
+	alg, err := s.alg()
+	if err != nil {
+		return nil, err
+	}
+	switch alg {
+	case HMACSHA256:
+		mac := hmac.New(sha256.New, s.Secret)
+		mac.Write(base)
+		return mac.Sum(nil), nil
+	case Ed25519:
+		return s.Private.Sign(rand.Reader, base, crypto.Hash(0))
+	case ECDSAP256SHA256:
+		sum := sha256.Sum256(base)
+		return s.signECDSA(sum[:], crypto.SHA256, 32)
+	case ECDSAP384SHA384:
+		sum := sha512.Sum384(base)
+		return s.signECDSA(sum[:], crypto.SHA384, 48)
+	case RSAPSSSHA512:
+		sum := sha512.Sum512(base)
+		return s.Private.Sign(rand.Reader, sum[:], &rsa.PSSOptions{SaltLength: 64, Hash: crypto.SHA512})
+	case RSAv15SHA256:
+		sum := sha256.Sum256(base)
+		return s.Private.Sign(rand.Reader, sum[:], crypto.SHA256)
+	}
+	return nil, fmt.Errorf("algorithm %q is not known", alg)
+}
+
+// signECDSA writes r and s one after the other, each of n bytes (RFC 9421 section 3.3.4), where Go writes ASN.1.
+func (s *Signer) signECDSA(sum []byte, hash crypto.Hash, n int) ([]byte, error) {
+	der, err := s.Private.Sign(rand.Reader, sum, hash)
+	if err != nil {
+		return nil, err
+	}
+	var pair struct{ R, S *big.Int }
+	if _, err := asn1.Unmarshal(der, &pair); err != nil {
+		return nil, err
+	}
+	out := make([]byte, 2*n)
+	pair.R.FillBytes(out[:n])
+	pair.S.FillBytes(out[n:])
+	return out, nil
+}
+
+// GenerateKey makes a key pair for an algorithm; RSA keys have 3072 bits. For hmac-sha256 see [GenerateSecret].
+func GenerateKey(alg Alg) (crypto.Signer, error) {
+	switch alg {
+	case Ed25519:
+		_, private, err := ed25519.GenerateKey(rand.Reader)
+		return private, err
+	case ECDSAP256SHA256:
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case ECDSAP384SHA384:
+		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	case RSAPSSSHA512, RSAv15SHA256:
+		return rsa.GenerateKey(rand.Reader, 3072)
+	}
+	return nil, fmt.Errorf("there is no key pair for algorithm %q", alg)
+}
+
+// GenerateSecret makes a secret of 32 random bytes for hmac-sha256, as 43 characters of unpadded base64url. The characters
+// themselves are the secret.
+func GenerateSecret() []byte {
+	raw := make([]byte, 32)
+	rand.Read(raw) // never fails
+	return base64.RawURLEncoding.AppendEncode(nil, raw)
+}
