@@ -175,7 +175,7 @@ func (r *Record) Recover(i int, now time.Time, wait time.Duration) {
 		freed = t.Until // as Ends has it, however late this is noticed
 	}
 	t.State, t.Due, t.Until, t.Ended = Pending, now.Add(wait), time.Time{}, now
-	t.Reason, t.Err = "interrupted", "the attempt was interrupted: its process ended or its lease ran out"
+	t.Reason, t.Err = ReasonInterrupted, "the attempt was interrupted: its process ended or its lease ran out"
 	r.settle(freed)
 }
 

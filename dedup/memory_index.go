@@ -140,6 +140,7 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 		case t.State == Pending:
 			m.agenda.Put(agenda.Item{
 				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Due: t.Due, Bytes: int64(len(e.Payload.Body)),
+				Suspect: t.Interrupted(),
 			})
 		default:
 			m.agenda.Extend(e.Event, i, t.Until)

@@ -248,6 +248,7 @@ func (s *Store) schedule(r *row) {
 		case t.State == dedup.Pending:
 			s.agenda.Put(agenda.Item{
 				Event: r.rec.Event, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Due: t.Due, Bytes: r.fix.size,
+				Suspect: t.Interrupted(),
 			})
 		default:
 			s.agenda.Extend(r.rec.Event, i, t.Until)
