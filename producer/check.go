@@ -53,7 +53,7 @@ func (p Producer) WithDefaults() Producer {
 			p.ScopeIgnores = append(slices.Clone(p.ScopeIgnores), name)
 		}
 	}
-	return p
+	return p.withCoverage()
 }
 
 func byContract[T any](c Contract, api, webhook T) T {
@@ -70,7 +70,7 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
 // It reads no network and no clock.
 func (p *Producer) Check() []error {
 	d := p.WithDefaults()
-	errs := []error{d.checkIdentity(), d.checkWindow(), d.checkAnswers(), d.checkRequests(), d.Err}
+	errs := []error{d.checkIdentity(), d.checkWindow(), d.checkAnswers(), d.checkRequests(), d.checkCoverage(), d.Err}
 	var found []error
 	for _, err := range errs {
 		found = append(found, flatten(err)...)

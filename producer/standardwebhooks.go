@@ -77,5 +77,6 @@ func (c coveredHeader) Extract(d *Delivery) (string, error) {
 	return "", nil
 }
 
-func (c coveredHeader) Consumes() []string { return c }
+// Consumes lists nothing: what is read is covered, or else it is not read.
+func (c coveredHeader) Consumes() []string { return nil }
 func (c coveredHeader) String() string     { return "header:" + strings.Join(c, " | header:") }

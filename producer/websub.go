@@ -118,3 +118,21 @@ func (t *topics) Verify(r *http.Request, body func() ([]byte, error)) (verify.Id
 	}
 	return scheme.Verify(r, body)
 }
+
+// Sign signs r and body as a hub would, with the secret of the topic that the Link of r names.
+func (t *topics) Sign(r *http.Request, body []byte, now time.Time) error {
+	topic, err := Link("self").Extract(&Delivery{Request: r})
+	if err != nil {
+		return err
+	}
+	scheme := t.byTopic[topic]
+	if scheme == nil {
+		return fmt.Errorf("no subscription to %q", topic)
+	}
+	return scheme.Sign(r, body, now)
+}
+
+// String says what is demanded, for the policy.
+func (t *topics) String() string {
+	return `HMAC (hex) of the body in X-Hub-Signature, with the secret of the topic that the Link with rel="self" names`
+}

@@ -95,8 +95,13 @@ func (a *Adyen) verify(it AdyenItem) error {
 	return &Error{Code: SignatureMismatch, Component: name}
 }
 
-// Sign returns the notification with its items signed as Adyen would. Items must not have additionalData yet.
-func (a *Adyen) Sign(body []byte) ([]byte, error) {
+// String says what is demanded, for the policy.
+func (a *Adyen) String() string {
+	return "HMAC-SHA256 (base64) of eight members of each item, in its additionalData.hmacSignature"
+}
+
+// SignBody returns the notification with its items signed as Adyen would. Items must not have additionalData yet.
+func (a *Adyen) SignBody(body []byte) ([]byte, error) {
 	if a.err != nil {
 		return nil, a.err
 	}

@@ -1,8 +1,11 @@
 package verify
 
 import (
+	"cmp"
 	"crypto/ed25519"
+	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -146,4 +149,26 @@ func (h *HMAC) Sign(r *http.Request, body []byte, now time.Time) error {
 		return err
 	}
 	return h.plan.sign(r, body, now)
+}
+
+// String says what is demanded, for the policy: what is signed, how, and where the signature stands.
+func (h *HMAC) String() string {
+	hash := cmp.Or(h.Hash, SHA256)
+	if len(h.Hashes) > 0 {
+		hash = h.Hashes[0]
+	}
+	forms := h.Entries
+	if len(forms) == 0 {
+		forms = []string{"{sig}"}
+	}
+	content := fmt.Sprintf("%q", cmp.Or(h.Content, "{body}"))
+	if h.Contents != nil {
+		content = strings.Join(h.Covers, ", ")
+	}
+	text := fmt.Sprintf("HMAC-%s (%s) of %s in %s, as %q", strings.ToUpper(string(hash)), h.Encoding, content,
+		strings.Join(h.Headers, " or "), strings.Join(forms, cmp.Or(h.Separator, " ")))
+	if len(h.TimestampHeaders) > 0 {
+		text += ", the time in " + strings.Join(h.TimestampHeaders, " or ")
+	}
+	return text
 }

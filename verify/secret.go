@@ -7,7 +7,8 @@ import (
 )
 
 // Secret is a shared secret as the producer shows it. It prints as <secret> through fmt, encoding/json,
-// encoding.TextMarshaler and log/slog; string(s) is the only way to its value.
+// encoding.TextMarshaler and log/slog; string(s) is the only way to its value. Keep it in exported fields or
+// behind a pointer: fmt prints the private fields of a struct without calling the methods of their types.
 type Secret string
 
 // redacted is what stands in for a secret.

@@ -10,6 +10,7 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Place says where a request carries a shared credential.
@@ -120,8 +121,8 @@ func (s *Static) Verify(r *http.Request, _ func() ([]byte, error)) (Identity, er
 	return Identity{}, nil
 }
 
-// Sign puts the first secret where the producer puts it on r.
-func (s *Static) Sign(r *http.Request) error {
+// Sign puts the first secret on r, where the producer puts it.
+func (s *Static) Sign(r *http.Request, _ []byte, _ time.Time) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
@@ -139,6 +140,20 @@ func (s *Static) Sign(r *http.Request) error {
 		r.URL.RawQuery = q.Encode()
 	}
 	return nil
+}
+
+// String says what is demanded, for the policy.
+func (s *Static) String() string {
+	switch s.In {
+	case InBasic:
+		return "basic authentication (RFC 7617)"
+	case InBearer:
+		return "a fixed bearer token (RFC 6750)"
+	case InQuery:
+		return fmt.Sprintf("a fixed value of the query parameter %s", s.Name)
+	default:
+		return fmt.Sprintf("a fixed value of the field %s", s.Name)
+	}
 }
 
 // sameText compares digests, so that not even the length of a secret shows in the time it takes.
@@ -251,6 +266,33 @@ func (a All) Verify(r *http.Request, body func() ([]byte, error)) (Identity, err
 		all = all.and(id)
 	}
 	return all, nil
+}
+
+// Sign lets every scheme that can sign do so, in their order.
+func (a All) Sign(r *http.Request, body []byte, now time.Time) error {
+	for _, s := range a {
+		signer, ok := s.(interface {
+			Sign(r *http.Request, body []byte, now time.Time) error
+		})
+		if !ok {
+			return fmt.Errorf("sign: a %T cannot sign", s)
+		}
+		if err := signer.Sign(r, body, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// String says what is demanded, for the policy.
+func (a All) String() string {
+	var parts []string
+	for _, s := range a {
+		if t, ok := s.(fmt.Stringer); ok {
+			parts = append(parts, t.String())
+		}
+	}
+	return strings.Join(parts, ", and ")
 }
 
 // and joins what two schemes proved of one request.

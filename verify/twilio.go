@@ -22,11 +22,11 @@ const bodyHashParam = "bodySHA256"
 //
 // Names and values are joined without a separator: "ab=c" and "a=bc" have one signature. That is the vendor's
 // design, and no receiver can tell them apart.
-type Twilio struct{ hmac HMAC }
+type Twilio struct{ hmac *HMAC } // a pointer: fmt prints what is in a private field without asking Secret
 
 // NewTwilio returns the scheme with the given auth tokens, of which any may match.
 func NewTwilio(tokens ...string) *Twilio {
-	return &Twilio{hmac: HMAC{
+	return &Twilio{hmac: &HMAC{
 		Headers: []string{"X-Twilio-Signature"}, Hash: SHA1, Encoding: Base64, Secrets: Secrets(tokens...),
 		Contents: twilioContents, Covers: []string{"@target-uri", "@authority", "@path", "@query", "@body"},
 	}}
@@ -69,6 +69,11 @@ func (t *Twilio) Sign(r *http.Request, body []byte, now time.Time) error {
 		r.URL.RawQuery = q.Encode()
 	}
 	return t.hmac.Sign(r, body, now)
+}
+
+// String says what is demanded, for the policy.
+func (t *Twilio) String() string {
+	return "HMAC-SHA1 (base64) of the URL and the sorted form in X-Twilio-Signature, other bodies by bodySHA256 in the URL"
 }
 
 func isForm(r *http.Request) bool {

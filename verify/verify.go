@@ -126,7 +126,11 @@ func (t Tolerance) Check(id Identity, now time.Time) error {
 		return &Error{Code: code, KeyID: id.KeyID}
 	}
 	if !id.NotBefore.IsZero() && now.Add(t.Future).Before(id.NotBefore) {
-		return &Error{Code: TokenNotYetValid, KeyID: id.KeyID}
+		code := TokenNotYetValid
+		if id.ExpiredCode == CertExpired { // a certificate outside its dates, at whichever end
+			code = CertExpired
+		}
+		return &Error{Code: code, KeyID: id.KeyID}
 	}
 	if id.SignedAt.IsZero() {
 		return nil

@@ -1,0 +1,118 @@
+package producer
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+var signedSecret = []byte("a secret of more than sixteen bytes")
+
+func signedKeys(t *testing.T) verify.KeySet {
+	t.Helper()
+	key, err := verify.NewHMACKey("k1", signedSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return verify.StaticKeys(key)
+}
+
+func signedRequest(t *testing.T, body string, header map[string]string, components ...string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, hook+"?a=b", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.RequestURI = r.URL.RequestURI()
+	for name, value := range header {
+		r.Header.Set(name, value)
+	}
+	signer := verify.Signer{KeyID: "k1", Secret: signedSecret, Components: components}
+	if err := signer.Sign(r, []byte(body), time.Unix(1_700_000_000, 0)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func verifySigned(p Producer, r *http.Request) (*Delivery, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	id, err := p.Scheme.Verify(r, func() ([]byte, error) { return body, nil })
+	return &Delivery{Request: r, Body: body, Identity: id}, err
+}
+
+func TestSignedProducersNameEventsByTheIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	p := Signed("shop", signedKeys(t))
+	if errs := p.Check(); len(errs) != 0 {
+		t.Fatal(errs)
+	}
+	p = p.WithDefaults()
+	for body, kind := range map[string]string{
+		`{"type":"order.paid"}`: "order.paid", `{"a":1}`: "", "not JSON": "", `{"type":{"a":1}}`: "",
+	} {
+		d, err := verifySigned(p, signedRequest(t, body, map[string]string{"Idempotency-Key": `"k1"`, "Content-Type": "application/json"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		items, err := p.Items(d)
+		if err != nil || len(items) != 1 || items[0].ID != "k1" || items[0].Type != kind {
+			t.Errorf("%s: %+v, %v", body, items, err)
+		}
+	}
+}
+
+func TestSignedProducersDemandTheKey(t *testing.T) {
+	t.Parallel()
+	p := Signed("shop", signedKeys(t)).WithDefaults()
+	d, err := verifySigned(p, signedRequest(t, `{}`, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Items(d); verify.CodeOf(err) != verify.IDMissing {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+func TestFieldsThatNameTheEventMustBeSigned(t *testing.T) {
+	t.Parallel()
+	p := Signed("shop", signedKeys(t))
+	p.Key, p.Type = Header("X-Order"), Header("X-Kind")
+	p = p.WithDefaults()
+	header := map[string]string{"X-Order": "o1", "X-Kind": "paid"}
+	base := []string{"@method", "@target-uri", "content-digest"}
+	for _, c := range []struct {
+		covered []string
+		code    verify.Code
+	}{
+		{append(base, "x-order", "x-kind"), ""},
+		{append(base, "x-order"), verify.InsufficientCoverage},
+		{append(base, "x-kind"), verify.InsufficientCoverage},
+	} {
+		if _, err := verifySigned(p, signedRequest(t, `{}`, header, c.covered...)); verify.CodeOf(err) != c.code {
+			t.Errorf("covering %v: %v, want %q", c.covered, err, c.code)
+		}
+	}
+	if again := p.WithDefaults(); again.Scheme != p.Scheme {
+		t.Error("defaults make a new scheme of one that is complete")
+	}
+}
+
+func TestExactCoverageMustHoldWhatNamesTheEvent(t *testing.T) {
+	t.Parallel()
+	p := Signed("shop", signedKeys(t))
+	p.Scheme = &verify.RFC9421{Keys: signedKeys(t), Coverage: verify.Coverage{Exactly: []string{"@method", "content-digest"}}}
+	if errs := p.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "idempotency-key") {
+		t.Errorf("got %v", errs)
+	}
+	p.Key = JSON("id")
+	if errs := p.Check(); len(errs) != 0 {
+		t.Errorf("the body is signed: %v", errs)
+	}
+}

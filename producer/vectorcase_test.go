@@ -1,0 +1,291 @@
+package producer
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// vectorCase is one recorded request and what is to become of it. Members that are not listed here are refused,
+// so that no expectation is overlooked.
+type vectorCase struct {
+	Name, Producer, Scheme, Kind, Source, Note string
+	Method, URL, Body                          string
+	BodyEncoding                               string `json:"body_encoding"`
+	Headers                                    map[string]oneOrMore
+	Secret                                     oneOrMore
+	Keys                                       vectorKeys
+	Config                                     vectorConfig
+	Now                                        int64
+	Advisory                                   bool
+	Expect                                     vectorExpectation
+	Response                                   *vectorReply
+}
+
+type vectorExpectation struct {
+	Valid                             bool
+	Reason, ID, Type, Source, Subject string
+	Data                              json.RawMessage
+	Events                            []vectorEvent
+	Handshake                         *vectorReply
+}
+
+type vectorEvent struct {
+	ID, Type, Source, Subject string
+	Data                      json.RawMessage
+}
+
+type vectorReply struct {
+	Status      int
+	Body        *string
+	JSON        json.RawMessage
+	Headers     map[string]string
+	ContentType string `json:"content_type"`
+	Fetch       *string
+	Note        string
+}
+
+type vectorConfig struct {
+	WebhookID       string `json:"webhook_id"`
+	NotificationURL string `json:"notification_url"`
+	Audience        oneOrMore
+	Issuers         oneOrMore
+	Email           string
+	AppIDs          oneOrMore `json:"app_ids"`
+	Topics          oneOrMore
+	CheckChain      bool   `json:"check_chain"`
+	MinVersion      number `json:"min_version"`
+	AllowSHA1       bool   `json:"allow_sha1"`
+	Algs            oneOrMore
+	Subscriptions   []struct{ Topic, Mode, Secret string }
+	VerifyToken     string `json:"verify_token"`
+	MerchantID      string `json:"merchant_id"`
+	Origins         oneOrMore
+	Rate            number
+}
+
+// vectorKeys holds the members of "keys"; those with decimal names are secrets by key id.
+type vectorKeys struct {
+	Certs, PublicKeys            map[string]string
+	Roots                        string
+	JWKS                         json.RawMessage
+	Header, Query, Value, Bearer string
+	Username, Password           string
+	LicenseCode, SecretKey       string
+	ByID                         map[string]string
+}
+
+func (k *vectorKeys) UnmarshalJSON(raw []byte) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
+		return err
+	}
+	into := map[string]any{
+		"certs": &k.Certs, "public_keys": &k.PublicKeys, "roots": &k.Roots, "jwks": &k.JWKS, "header": &k.Header, "query": &k.Query,
+		"value": &k.Value, "bearer": &k.Bearer, "username": &k.Username, "password": &k.Password,
+		"license_code": &k.LicenseCode, "secret_key": &k.SecretKey,
+	}
+	k.ByID = map[string]string{}
+	for name, value := range members {
+		if at, known := into[name]; known {
+			if err := json.Unmarshal(value, at); err != nil {
+				return fmt.Errorf("keys.%s: %w", name, err)
+			}
+			continue
+		}
+		if _, err := strconv.Atoi(name); err != nil {
+			return fmt.Errorf("keys: unknown member %q", name)
+		}
+		var secret string
+		if err := json.Unmarshal(value, &secret); err != nil {
+			return err
+		}
+		k.ByID[name] = secret
+	}
+	return nil
+}
+
+// oneOrMore is a string or a list of strings.
+type oneOrMore []string
+
+func (o *oneOrMore) UnmarshalJSON(raw []byte) error {
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		*o = nil
+		if string(raw) != "null" {
+			*o = oneOrMore{one}
+		}
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]string)(o))
+}
+
+// number is an integer, or the decimal digits of one as a string; "*" is zero, no limit.
+type number int
+
+func (n *number) UnmarshalJSON(raw []byte) error {
+	text := string(bytes.Trim(raw, `"`))
+	if text == "*" {
+		return nil
+	}
+	value, err := strconv.Atoi(text)
+	*n = number(value)
+	return err
+}
+
+// readCases reads a file of cases strictly.
+func readCases(raw []byte) ([]vectorCase, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	var cases []vectorCase
+	if err := dec.Decode(&cases); err != nil {
+		return nil, err
+	}
+	if len(cases) == 0 {
+		return nil, errors.New("no case")
+	}
+	return cases, nil
+}
+
+func (c *vectorCase) body(t *testing.T) []byte {
+	t.Helper()
+	switch c.BodyEncoding {
+	case "":
+		return []byte(c.Body)
+	case "base64":
+		raw, err := base64.StdEncoding.DecodeString(c.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	t.Fatalf("body_encoding %q is not known", c.BodyEncoding)
+	return nil
+}
+
+func (c *vectorCase) request(t *testing.T) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), c.Method, c.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.RequestURI = r.URL.RequestURI()
+	for name, values := range c.Headers {
+		for _, value := range values {
+			r.Header.Add(name, value)
+		}
+	}
+	return r
+}
+
+// settings are what a user would configure for the case. Addresses that are fetched go to fetched.
+func (c *vectorCase) settings(t *testing.T, fetched *[]string) Settings {
+	t.Helper()
+	k, conf := c.Keys, c.Config
+	s := Settings{
+		Secrets: c.Secret, Keys: k.ByID, Username: k.Username, Password: k.Password, Header: k.Header, Query: k.Query,
+		Value: k.Value, Bearer: k.Bearer, LicenseCode: k.LicenseCode, SecretKey: k.SecretKey,
+		VerifyToken: conf.VerifyToken, NotificationURL: conf.NotificationURL, AllowSHA1: conf.AllowSHA1, Algs: conf.Algs,
+		WebhookID: conf.WebhookID, Audience: conf.Audience, Issuers: conf.Issuers, Email: conf.Email, AppIDs: conf.AppIDs,
+		MerchantID: conf.MerchantID, Topics: conf.Topics, MinVersion: int(conf.MinVersion), Origins: conf.Origins,
+		Rate: int(conf.Rate), CheckChain: conf.CheckChain,
+	}
+	if len(s.Keys) == 0 {
+		s.Keys = nil
+	}
+	for _, sub := range conf.Subscriptions {
+		s.Subscriptions = append(s.Subscriptions, Subscription{Topic: sub.Topic, Mode: sub.Mode, Secret: sub.Secret})
+	}
+	if k.JWKS != nil {
+		keys, err := verify.ParseTokenKeys(k.JWKS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.TokenKeys = keys
+	}
+	s.Fetch = func(_ context.Context, address string) ([]byte, error) {
+		if text, ok := k.Certs[address]; ok {
+			return []byte(text), nil
+		}
+		*fetched = append(*fetched, address)
+		if verify.IsSNSURL(address) {
+			return []byte("<ConfirmSubscriptionResponse/>"), nil
+		}
+		return nil, errors.New("nothing is there")
+	}
+	s.Roots, s.PinnedKeys = roots(t, k.Roots), pinned(t, k.PublicKeys)
+	return s
+}
+
+func roots(t *testing.T, text string) *x509.CertPool {
+	t.Helper()
+	pool := x509.NewCertPool()
+	if text != "" && !pool.AppendCertsFromPEM([]byte(text)) {
+		t.Fatal("the roots are no certificates")
+	}
+	return pool
+}
+
+func pinned(t *testing.T, keys map[string]string) map[string]crypto.PublicKey {
+	t.Helper()
+	parsed := map[string]crypto.PublicKey{}
+	for address, text := range keys {
+		block, _ := pem.Decode([]byte(text))
+		if block == nil {
+			t.Fatal("a public key is not PEM")
+		}
+		key, err := x509.ParsePKIXPublicKey(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed[address] = key
+	}
+	return parsed
+}
+
+// producer builds the producer of the case through the public table of presets.
+func (c *vectorCase) producer(t *testing.T, fetched *[]string) Producer {
+	t.Helper()
+	s := c.settings(t, fetched)
+	adapt(c, &s)
+	preset, ok := FindPreset(presetOf(c.Scheme))
+	if !ok {
+		t.Fatalf("scheme %q has no preset and no description in the runner's table", c.Scheme)
+	}
+	p := preset.Open(s)
+	if errs := p.Check(); len(errs) != 0 {
+		t.Fatal(errors.Join(errs...))
+	}
+	return p.WithDefaults()
+}
+
+// adapt says in the words of the settings what the cases say in theirs.
+func adapt(c *vectorCase, s *Settings) {
+	switch c.Scheme {
+	case "cloudevents":
+		// Cases without a credential are about the event; such a producer is known by its addresses.
+		if s.Bearer == "" {
+			s.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+		}
+	case "gitlab":
+		s.Secrets, s.Header, s.Value = []string{s.Value}, "", "" // the preset knows its field
+	}
+}
+
+// presetOf names the preset of a scheme, where the two differ.
+func presetOf(scheme string) string { return scheme }
+
+func (c *vectorCase) now() time.Time { return time.Unix(c.Now, 0) }

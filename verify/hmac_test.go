@@ -1,0 +1,492 @@
+package verify
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const hmacSecret = "kettle-secret-17"
+
+// request makes a delivery; fields are "Name: value" lines, and may repeat.
+func request(fields ...string) *http.Request {
+	r, err := http.NewRequest(http.MethodPost, "https://hooks.example/in?a=1", nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, f := range fields {
+		name, value, _ := strings.Cut(f, ": ")
+		r.Header.Add(name, value)
+	}
+	return r
+}
+
+func given(body string) func() ([]byte, error) {
+	return func() ([]byte, error) { return []byte(body), nil }
+}
+
+// tag is the reference: the HMAC by the standard library, over one string.
+func tag(secret, content string) []byte {
+	m := hmac.New(sha256.New, []byte(secret))
+	m.Write([]byte(content))
+	return m.Sum(nil)
+}
+
+func hexTag(content string) string { return hex.EncodeToString(tag(hmacSecret, content)) }
+
+func bodyScheme() *HMAC {
+	return &HMAC{Headers: []string{"X-Sig"}, Encoding: Hex, Secrets: Secrets(hmacSecret)}
+}
+
+func timedScheme() *HMAC {
+	return &HMAC{
+		Headers: []string{"X-Sig"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}"}, Encoding: Hex,
+		Content: "{timestamp}.{body}", Secrets: Secrets(hmacSecret),
+	}
+}
+
+func idScheme() *HMAC {
+	return &HMAC{
+		Headers: []string{"new-sig", "old-sig"}, IDHeaders: []string{"new-id", "old-id"}, TimestampHeaders: []string{"new-time", "old-time"},
+		Encoding: Base64, Content: "{id}.{timestamp}.{body}", Secrets: Secrets(hmacSecret),
+	}
+}
+
+func algScheme() *HMAC {
+	return &HMAC{Headers: []string{"X-Sig"}, Entries: []string{"{alg}={sig}"}, Hashes: []Hash{SHA256}, Encoding: Hex, Secrets: Secrets(hmacSecret)}
+}
+
+func TestHMACJudgesWhatWasSent(t *testing.T) {
+	t.Parallel()
+	sig := hexTag("tea")
+	timed := hexTag("1700000000.tea")
+	b64 := base64.StdEncoding.EncodeToString(tag(hmacSecret, "e1.1700000000.tea"))
+	keyed := &HMAC{
+		Headers: []string{"X-Sig"}, Separator: ",", Entries: []string{"{kid}/{alg}/{sig}"}, Hashes: []Hash{SHA256}, Encoding: Hex,
+		Keys: map[string]Secret{"1": "another", "2": hmacSecret},
+	}
+	for _, c := range []struct {
+		name   string
+		scheme *HMAC
+		fields []string
+		body   string
+		want   Code
+	}{
+		{"good", bodyScheme(), []string{"X-Sig: " + sig}, "tea", ""},
+		{"upper-case hexadecimal is the same number", bodyScheme(), []string{"X-Sig: " + strings.ToUpper(sig)}, "tea", ""},
+		{"empty body", bodyScheme(), []string{"X-Sig: " + hexTag("")}, "", ""},
+		{"binary body", bodyScheme(), []string{"X-Sig: " + hexTag("\x00\xff\r\n")}, "\x00\xff\r\n", ""},
+		{"a byte order mark is part of the body", bodyScheme(), []string{"X-Sig: " + sig}, "\ufefftea", SignatureMismatch},
+		{"another body", bodyScheme(), []string{"X-Sig: " + sig}, "Tea", SignatureMismatch},
+		{"no field", bodyScheme(), nil, "tea", SignatureMissing},
+		{"empty field", bodyScheme(), []string{"X-Sig: "}, "tea", SignatureMalformed},
+		{"two fields", bodyScheme(), []string{"X-Sig: " + sig, "X-Sig: " + sig}, "tea", AmbiguousField},
+		{"base64 where hex is meant", bodyScheme(), []string{"X-Sig: " + base64.StdEncoding.EncodeToString(tag(hmacSecret, "tea"))}, "tea", SignatureMalformed},
+		{"half a signature", bodyScheme(), []string{"X-Sig: " + sig[:32]}, "tea", SignatureMismatch},
+		{"a longer signature", bodyScheme(), []string{"X-Sig: " + sig + strings.Repeat("00", 64)}, "tea", SignatureMismatch},
+		{"a field of 9 KiB", bodyScheme(), []string{"X-Sig: " + strings.Repeat("a", 9<<10)}, "tea", SignatureMalformed},
+
+		{"timed", timedScheme(), []string{"X-Sig: t=1700000000,v1=" + timed}, "tea", ""},
+		{"spaces around entries", timedScheme(), []string{"X-Sig: t=1700000000 , v1=" + timed}, "tea", ""},
+		{"unknown entries, and bad ones beside a good one", timedScheme(), []string{"X-Sig: v0=00,t=1700000000,v1=zz,v9,v1=00,v1=" + timed + ",x="}, "tea", ""},
+		{"only unknown entries", timedScheme(), []string{"X-Sig: t=1700000000,v0=" + timed}, "tea", SignatureMalformed},
+		{"two times", timedScheme(), []string{"X-Sig: t=1700000000,t=1700000000,v1=" + timed}, "tea", SignatureMalformed},
+		{"no time", timedScheme(), []string{"X-Sig: v1=" + timed}, "tea", TimestampMissing},
+		{"another time", timedScheme(), []string{"X-Sig: t=1700000001,v1=" + timed}, "tea", SignatureMismatch},
+		{"65 entries", timedScheme(), []string{"X-Sig: " + strings.Repeat("a,", 63) + "t=1700000000,v1=" + timed}, "tea", SignatureMalformed},
+
+		{"id and time", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "new-time: 1700000000"}, "tea", ""},
+		{"older fields", idScheme(), []string{"old-sig: " + b64, "old-id: e1", "old-time: 1700000000"}, "tea", ""},
+		{"an id of the other family", idScheme(), []string{"new-sig: " + b64, "old-id: e1", "new-time: 1700000000"}, "tea", IDMissing},
+		{"a time of the other family", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "old-time: 1700000000"}, "tea", TimestampMissing},
+		{"another id", idScheme(), []string{"new-sig: " + b64, "new-id: e2", "new-time: 1700000000"}, "tea", SignatureMismatch},
+		{"two ids", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "new-id: e1", "new-time: 1700000000"}, "tea", AmbiguousField},
+		{"two times in fields", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "new-time: 1700000000", "new-time: 1"}, "tea", AmbiguousField},
+		{"a full stop moved from the content into the id", idScheme(), []string{
+			"new-sig: " + b64, "new-id: e1.1700000000", "new-time: 1"}, "tea", ComponentUnsupported},
+		{"hex where base64 is meant", idScheme(), []string{
+			"new-sig: " + hexTag("e1.1700000000.tea"), "new-id: e1", "new-time: 1700000000"}, "tea", SignatureMismatch},
+		{"base64 without padding", idScheme(), []string{
+			"new-sig: " + strings.TrimRight(b64, "="), "new-id: e1", "new-time: 1700000000"}, "tea", SignatureMalformed},
+
+		{"algorithm named", algScheme(), []string{"X-Sig: sha256=" + sig}, "tea", ""},
+		{"algorithm not on the list", algScheme(), []string{"X-Sig: sha512=" + sig}, "tea", AlgorithmNotAllowed},
+		{"algorithm that does not exist", algScheme(), []string{"X-Sig: none=" + sig}, "tea", SignatureMalformed},
+		{"no algorithm", algScheme(), []string{"X-Sig: " + sig}, "tea", SignatureMalformed},
+
+		{"key by id", keyed, []string{"X-Sig: 2/SHA256/" + sig}, "tea", ""},
+		{"key of another id", keyed, []string{"X-Sig: 1/SHA256/" + sig}, "tea", SignatureMismatch},
+		{"key that nobody knows", keyed, []string{"X-Sig: 3/SHA256/" + sig}, "tea", SignatureMismatch},
+		{"key without an id", keyed, []string{"X-Sig: /SHA256/" + sig}, "tea", SignatureMismatch},
+		{"the second of two keys", keyed, []string{"X-Sig: 1/SHA256/" + hexTag("x") + ",2/SHA256/" + sig}, "tea", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := c.scheme.Verify(request(c.fields...), given(c.body))
+			if got := CodeOf(err); got != c.want || err != nil && got == "" {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestHMACTimesAreStrictlyDecimal(t *testing.T) {
+	t.Parallel()
+	for stamp, want := range map[string]Code{
+		"1700000000": "", "0": "", "": TimestampMalformed, "hello": TimestampMalformed, "1e9": TimestampMalformed, "-1": TimestampMalformed,
+		"+1700000000": TimestampMalformed, "0x10": TimestampMalformed, "1_0": TimestampMalformed, "1.5": TimestampMalformed,
+		"9999999999999999": TimestampMalformed, "１７": TimestampMalformed, "999999999999999": "",
+	} {
+		_, err := timedScheme().Verify(request("X-Sig: t="+stamp+",v1="+hexTag(stamp+".tea")), given("tea"))
+		if CodeOf(err) != want {
+			t.Errorf("time %q: got %v, want %q", stamp, err, want)
+		}
+	}
+	header := idScheme()
+	r := request("new-sig: "+base64.StdEncoding.EncodeToString(tag(hmacSecret, "e1. 17.tea")), "new-id: e1")
+	r.Header["New-Time"] = []string{" 17"}
+	if _, err := header.Verify(r, given("tea")); CodeOf(err) != TimestampMalformed {
+		t.Errorf("a time with a space: got %v", err)
+	}
+}
+
+func TestATimeFarAheadIsTooNew(t *testing.T) {
+	t.Parallel()
+	const stamp = "999999999999999"
+	id, err := timedScheme().Verify(request("X-Sig: t="+stamp+",v1="+hexTag(stamp+".tea")), given("tea"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (Tolerance{}).Check(id, time.Unix(1_700_000_000, 0)); CodeOf(err) != TimestampTooNew {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestHMACIdentitySaysWhatIsProved(t *testing.T) {
+	t.Parallel()
+	h := &HMAC{
+		Headers: []string{"X-Sig"}, TimestampHeaders: []string{"X-Time"}, TimestampUnit: time.Millisecond, IDHeaders: []string{"X-Id"},
+		Encoding: Base64, Content: "{id}|{timestamp}|{url}|{header:X-Topic}|{config:shop}|{body}",
+		Config: map[string]string{"shop": "teapots"}, Secrets: Secrets(hmacSecret),
+	}
+	content := "e.1|1700000000123|https://hooks.example/in?a=1|brew|teapots|tea"
+	fields := []string{"X-Id: e.1", "X-Time: 1700000000123", "X-Topic: brew", "X-Sig: " + base64.StdEncoding.EncodeToString(tag(hmacSecret, content))}
+	id, err := h.Verify(request(fields...), given("tea"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(content))
+	if !bytes.Equal(id.Signed, sum[:]) {
+		t.Error("Signed is not the digest of the signed content")
+	}
+	if !id.SignedAt.Equal(time.UnixMilli(1700000000123)) {
+		t.Errorf("got time %v", id.SignedAt)
+	}
+	for _, name := range []string{"@body", "@target-uri", "x-topic", "x-id", "x-time"} {
+		if !id.Covers(name) {
+			t.Errorf("%s is not covered: %v", name, id.Covered)
+		}
+	}
+	if id.Covers("x-sig") || id.KeyID != "" {
+		t.Errorf("got %+v", id)
+	}
+	if _, err := h.Verify(request(append(fields, "X-Topic: boil")...), given("tea")); CodeOf(err) != AmbiguousField {
+		t.Errorf("a signed field twice: got %v", err)
+	}
+	if _, err := h.Verify(request(fields[0], fields[1], fields[3]), given("tea")); CodeOf(err) != InsufficientCoverage {
+		t.Errorf("a signed field missing: got %v", err)
+	}
+}
+
+func TestHMACCheckReportsEveryMistake(t *testing.T) {
+	t.Parallel()
+	short := ed25519.PublicKey("short")
+	for _, c := range []struct {
+		scheme *HMAC
+		want   []string
+	}{
+		{&HMAC{}, []string{"headers: no field", "encoding:", "secrets: none is set"}},
+		{&HMAC{Headers: []string{"X Sig"}, Encoding: Raw, Secrets: Secrets("")}, []string{`"X Sig" is no field name`, "encoding:", "secret 1 of 1 is empty"}},
+		{&HMAC{Headers: []string{"A", "B"}, IDHeaders: []string{"1", "2", "3"}, Encoding: Hex, Secrets: Secrets("s")},
+			[]string{"id headers: 3 fields for 2", "content lacks {id}"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Hash: "md5", Hashes: []Hash{"crc"}},
+			[]string{`"md5"`, `"crc"`, "no entry holds {alg}"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s", "zz "), SecretEncoding: Hex}, []string{"secret 1 of 2 is not hex", "secret 2 of 2 begins or ends"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), SecretEncoding: "rot13"}, []string{`unknown encoding "rot13"`}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("whpk_AAAA"), SecretEncoding: Whsec}, []string{"is an Ed25519 key"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "{timestamp}{nonce}{header:a b}{config:x}{id}{url:y}"},
+			[]string{"no timestamp header", "unknown placeholder {nonce}", "names no field", "{config:x} is not set", "no id header", "takes no argument", "0 times"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "{body"}, []string{`"{" without`}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "body}"}, []string{`"}" without`}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "{body}{}"}, []string{"empty placeholder"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "{body}{jcs}"}, []string{"2 times"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Entries: []string{"{kid}{sig}", "{sig}={sig}", "{what}", "plain", "{sig}-{ed25519}"}},
+			[]string{"without text between", "{sig} twice", "unknown placeholder {what}", `"plain": neither`, "both {sig} and {ed25519}"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Entries: []string{"t={timestamp}"}},
+			[]string{"none holds a signature", "content lacks {timestamp}"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Entries: []string{"{kid}/{sig}"}}, []string{"{kid} and keys by id go together"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Keys: map[string]Secret{"": "", "b": "s"}},
+			[]string{"both secrets and keys", "a key without an id", `key "" is empty`}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, PublicKeys: []ed25519.PublicKey{short}}, []string{"no entry holds {ed25519}", "has 5 bytes"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), TimestampUnit: time.Hour}, []string{"timestamp unit"}},
+		{&HMAC{Headers: []string{"A"}, TimestampHeaders: []string{"T"}, Entries: []string{"{timestamp}={sig}"}, Encoding: Hex, Secrets: Secrets("s")},
+			[]string{"both a header and an entry"}},
+	} {
+		err := c.scheme.Check()
+		if err == nil {
+			t.Errorf("%v: no mistake found, want %q", c.scheme, c.want)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q does not say %q", err, want)
+			}
+		}
+		if _, err := c.scheme.Verify(request("A: 00"), given("")); CodeOf(err) != KeysUnavailable {
+			t.Errorf("verifies although it is wrong: %v", err)
+		}
+		if c.scheme.Sign(request(), nil, time.Now()) == nil {
+			t.Error("signs although it is wrong")
+		}
+	}
+}
+
+func TestWhsecSecretsNeedNeitherPrefixNorPadding(t *testing.T) {
+	t.Parallel()
+	want := []byte("0123456789abcdef0123456789") // 26 bytes: padding matters
+	b64 := base64.StdEncoding.EncodeToString(want)
+	for _, s := range []string{b64, "whsec_" + b64, "whsec_" + strings.TrimRight(b64, "=")} {
+		if got, err := decodeSecret(Secret(s), Whsec); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	if got, err := decodeSecret("whsec_x", Raw); err != nil || string(got) != "whsec_x" {
+		t.Errorf("a raw secret was changed to %q, %v", got, err)
+	}
+	if _, err := decodeSecret(Secret(strings.TrimRight(b64, "=")), Base64); err == nil {
+		t.Error("plain base64 needs its padding")
+	}
+}
+
+func TestEd25519StandsBesideHMAC(t *testing.T) {
+	t.Parallel()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := func(content string) string {
+		return "v1a," + base64.StdEncoding.EncodeToString(ed25519.Sign(private, []byte(content)))
+	}
+	h := &HMAC{
+		Headers: []string{"S"}, Separator: " ", Entries: []string{"v1,{sig}", "v1a,{ed25519}"}, Encoding: Base64,
+		PublicKeys: []ed25519.PublicKey{bytes.Repeat([]byte{1}, 32), public},
+	}
+	if _, err := h.Verify(request("S: v1,AAAA "+entry("tea")), given("tea")); err != nil {
+		t.Error(err)
+	}
+	if _, err := h.Verify(request("S: "+entry("tea")), given("Tea")); CodeOf(err) != SignatureMismatch {
+		t.Errorf("another body: got %v", err)
+	}
+	if _, err := h.Verify(request("S: v1,"+base64.StdEncoding.EncodeToString(tag("", "tea"))), given("tea")); CodeOf(err) != SignatureMalformed {
+		t.Errorf("a MAC without a secret: got %v", err)
+	}
+	flood := strings.TrimSpace(strings.Repeat(entry("coffee")+" ", 20)) + " " + entry("tea")
+	if _, err := h.Verify(request("S: "+flood), given("tea")); CodeOf(err) != SignatureMismatch {
+		t.Errorf("the work is not bounded: got %v", err)
+	}
+}
+
+func TestARequestThatIsRefusedByItsFieldsIsNotRead(t *testing.T) {
+	t.Parallel()
+	for _, fields := range [][]string{nil, {"X-Sig: v1=zz"}, {"X-Sig: v1=00"}, {"X-Sig: t=x,v1=00"}} {
+		_, err := timedScheme().Verify(request(fields...), func() ([]byte, error) {
+			t.Errorf("%v: the body was read", fields)
+			return nil, nil
+		})
+		if err == nil {
+			t.Errorf("%v: accepted", fields)
+		}
+	}
+	cut := errors.New("connection cut")
+	if _, err := bodyScheme().Verify(request("X-Sig: 00"), func() ([]byte, error) { return nil, cut }); !errors.Is(err, cut) {
+		t.Errorf("got %v, want the error of the body as it is", err)
+	}
+}
+
+func TestSecretsPrintAsSecrets(t *testing.T) {
+	t.Parallel()
+	s := Secret(hmacSecret)
+	asJSON, err := json.Marshal(map[string]any{"s": s, "h": []Secret{s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "s", s, "scheme", bodyScheme())
+	printed := []string{string(asJSON), log.String(), s.String()}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%T"} {
+		printed = append(printed, fmt.Sprintf(verb+verb+verb, s, bodyScheme(), Basic("u", hmacSecret)))
+	}
+	for _, p := range printed {
+		if strings.Contains(p, hmacSecret) || strings.Contains(strings.ToLower(p), hex.EncodeToString([]byte(hmacSecret))) {
+			t.Errorf("%s", p)
+		}
+	}
+}
+
+// anyHMAC draws a description without mistakes.
+func anyHMAC(t *rapid.T) *HMAC {
+	h := &HMAC{
+		Headers: []string{"X-Sig"}, Hash: rapid.SampledFrom([]Hash{SHA1, SHA256, SHA384, SHA512}).Draw(t, "hash"),
+		Encoding: rapid.SampledFrom([]Encoding{Hex, Base64}).Draw(t, "encoding"),
+		Secrets:  Secrets(rapid.StringMatching(`[!-~]{1,80}`).Draw(t, "secret"), "other"),
+		Content:  "{body}",
+	}
+	if rapid.Bool().Draw(t, "id") {
+		h.IDHeaders, h.Content = []string{"X-Id"}, "{id}:"+h.Content
+	}
+	switch rapid.SampledFrom([]string{"none", "header", "entry"}).Draw(t, "time") {
+	case "header":
+		h.TimestampHeaders, h.Content = []string{"X-Time"}, "{timestamp}\n"+h.Content
+	case "entry":
+		h.Separator, h.Entries, h.Content = ",", []string{"t={timestamp}", "{alg}:{sig}"}, h.Content+"{timestamp}"
+	}
+	return h
+}
+
+func TestWhatIsSignedVerifiesAndNothingElse(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		h := anyHMAC(t)
+		body := rapid.SliceOf(rapid.Byte()).Draw(t, "body")
+		r := request("X-Id: " + rapid.StringMatching(`[a-z0-9]{1,8}`).Draw(t, "id"))
+		now := time.Unix(rapid.Int64Range(0, 1e11).Draw(t, "now"), 0)
+		if err := h.Sign(r, body, now); err != nil {
+			t.Fatal(err)
+		}
+		id, err := h.Verify(r, given(string(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !id.SignedAt.IsZero() && !id.SignedAt.Equal(now) {
+			t.Fatalf("signed at %v, read %v", now, id.SignedAt)
+		}
+		if len(body) > 0 {
+			i := rapid.IntRange(0, len(body)-1).Draw(t, "where")
+			changed := slices.Clone(body)
+			changed[i] ^= byte(rapid.IntRange(1, 255).Draw(t, "how"))
+			if _, err := h.Verify(r, given(string(changed))); CodeOf(err) != SignatureMismatch {
+				t.Fatalf("another body: %v", err)
+			}
+		}
+		if _, err := h.Verify(r, given(string(body)+"x")); CodeOf(err) != SignatureMismatch {
+			t.Fatalf("a longer body: %v", err)
+		}
+		h2 := *anyHMACWithout(h)
+		if _, err := h2.Verify(r, given(string(body))); CodeOf(err) != SignatureMismatch {
+			t.Fatalf("another secret: %v", err)
+		}
+	})
+}
+
+// anyHMACWithout is the same description with secrets of somebody else.
+func anyHMACWithout(h *HMAC) *HMAC {
+	return &HMAC{
+		Headers: h.Headers, Hash: h.Hash, Encoding: h.Encoding, Secrets: Secrets("somebody else's"), Content: h.Content,
+		IDHeaders: h.IDHeaders, TimestampHeaders: h.TimestampHeaders, Separator: h.Separator, Entries: h.Entries,
+	}
+}
+
+func TestSignRefusesWhatItCannotSign(t *testing.T) {
+	t.Parallel()
+	if err := idScheme().Sign(request(), []byte("tea"), time.Now()); CodeOf(err) != IDMissing {
+		t.Errorf("without an id: got %v", err)
+	}
+	public := &HMAC{
+		Headers: []string{"S"}, Entries: []string{"{ed25519}"}, Encoding: Base64, PublicKeys: []ed25519.PublicKey{make([]byte, 32)},
+	}
+	if err := public.Sign(request(), nil, time.Now()); err == nil {
+		t.Error("signs with a public key")
+	}
+}
+
+func FuzzHMACFields(f *testing.F) {
+	good := "t=1700000000,v1=" + hexTag("1700000000.tea")
+	for _, s := range []string{good, "", "t=", ",", "t=1,v1=", "v1=00,v1=00", strings.Repeat("v1=00,", 100), "t=1\x00,v1=zz", "v1={sig}"} {
+		f.Add(s, "e1", "1700000000")
+	}
+	schemes := []*HMAC{timedScheme(), idScheme(), algScheme(), bodyScheme(), {
+		Headers: []string{"X-Sig"}, Separator: ",", Entries: []string{"{kid}/{alg}/{sig}", "{sig}"}, Hashes: []Hash{SHA256, SHA1}, Encoding: Base64,
+		Keys: map[string]Secret{"2": hmacSecret},
+	}}
+	f.Fuzz(func(t *testing.T, sig, id, stamp string) {
+		r := request()
+		for name, value := range map[string]string{"X-Sig": sig, "New-Sig": sig, "New-Id": id, "New-Time": stamp} {
+			r.Header[name] = []string{value}
+		}
+		for i, h := range schemes {
+			_, err := h.Verify(r, given("tea"))
+			if err == nil && !strings.Contains(sig, hexTag("1700000000.tea")) && !strings.Contains(strings.ToLower(sig), hexTag("1700000000.tea")) {
+				t.Fatalf("scheme %d: %q was accepted", i, sig)
+			}
+			if err != nil && CodeOf(err) == "" {
+				t.Fatalf("untyped error %v", err)
+			}
+		}
+	})
+}
+
+func BenchmarkHMAC(b *testing.B) {
+	for _, size := range []int{256, 4 << 10, 64 << 10} {
+		body := bytes.Repeat([]byte("t"), size)
+		h := timedScheme()
+		r := request()
+		if err := h.Sign(r, body, time.Unix(1_700_000_000, 0)); err != nil {
+			b.Fatal(err)
+		}
+		read := func() ([]byte, error) { return body, nil }
+		b.Run(fmt.Sprintf("%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				if _, err := h.Verify(r, read); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A producer for which there is no preset is described by what its documentation says.
+func ExampleHMAC() {
+	tabapay := &HMAC{
+		Headers: []string{"X-HMAC-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}", "v2={sig}"},
+		Encoding: Hex, Content: "{timestamp}.{body}", Secrets: Secrets("our shared secret"),
+	}
+	r, _ := http.NewRequest(http.MethodPost, "https://hooks.example/webhooks/tabapay", nil)
+	body := []byte(`{"event":"settled"}`)
+	_ = tabapay.Sign(r, body, time.Unix(1_700_000_000, 0)) // as the producer would
+
+	id, err := tabapay.Verify(r, func() ([]byte, error) { return body, nil })
+	fmt.Println(err, id.SignedAt.Unix(), id.Covers("@body"))
+	_, err = tabapay.Verify(r, func() ([]byte, error) { return []byte(`{"event":"refunded"}`), nil })
+	fmt.Println(CodeOf(err))
+	fmt.Println(tabapay)
+	// Output:
+	// <nil> 1700000000 true
+	// signature_mismatch
+	// HMAC-SHA256 (hex) of "{timestamp}.{body}" in X-HMAC-Signature, as "t={timestamp},v1={sig},v2={sig}"
+}

@@ -1,0 +1,405 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lestrrat-go/jwx/v3/jws"
+)
+
+// issuer signs tokens for tests.
+type issuer struct {
+	rsa, other *rsa.PrivateKey
+	ec         *ecdsa.PrivateKey
+	ed         ed25519.PrivateKey
+}
+
+var newIssuer = sync.OnceValue(func() *issuer {
+	var i issuer
+	var errs [4]error
+	i.rsa, errs[0] = rsa.GenerateKey(rand.Reader, 2048)
+	i.other, errs[1] = rsa.GenerateKey(rand.Reader, 2048)
+	i.ec, errs[2] = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	_, i.ed, errs[3] = ed25519.GenerateKey(rand.Reader)
+	if err := errors.Join(errs[:]...); err != nil {
+		panic(err)
+	}
+	return &i
+})
+
+func (i *issuer) keys() TokenKeySet {
+	return staticTokenKeys{
+		{ID: "r", Alg: "RS256", Public: &i.rsa.PublicKey}, {ID: "any", Public: &i.rsa.PublicKey},
+		{ID: "e", Alg: "ES256", Public: &i.ec.PublicKey}, {ID: "d", Public: i.ed.Public()},
+	}
+}
+
+func (i *issuer) sign(t *testing.T, alg, kid string, header, claims map[string]any) string {
+	t.Helper()
+	var key crypto.Signer = i.rsa
+	switch alg {
+	case "ES256":
+		key = i.ec
+	case "EdDSA":
+		key = i.ed
+	}
+	return signWith(t, key, alg, kid, header, claims)
+}
+
+func signWith(t *testing.T, key crypto.Signer, alg, kid string, header, claims map[string]any) string {
+	t.Helper()
+	headers := jws.NewHeaders()
+	for name, value := range header {
+		if err := headers.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kid != "" {
+		if err := headers.Set("kid", kid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	method, ok := publicAlgorithm(alg)
+	if !ok {
+		t.Fatalf("algorithm %s", alg)
+	}
+	token, err := jws.Sign(payload, jws.WithKey(method, key, jws.WithProtectedHeaders(headers)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(token)
+}
+
+// with returns a copy of the claims with some of them changed; nil removes one.
+func with(claims map[string]any, changes map[string]any) map[string]any {
+	changed := maps.Clone(claims)
+	for name, value := range changes {
+		if changed[name] = value; value == nil {
+			delete(changed, name)
+		}
+	}
+	return changed
+}
+
+func bearer(token string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "https://hooks.example.com/x", nil)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+func noBody() ([]byte, error) { return nil, errors.New("nobody asked for the body") }
+
+const tokenNow = 1_700_000_000
+
+func goodClaims() map[string]any {
+	return map[string]any{
+		"iss": "https://issuer.example", "aud": "us", "email": "a@b.example", "email_verified": true,
+		"iat": tokenNow - 10, "exp": tokenNow + 3600,
+	}
+}
+
+func bearerScheme() *JWT {
+	return &JWT{
+		Keys: newIssuer().keys(), Algorithms: []string{"RS256", "ES256", "EdDSA"},
+		Issuers: []string{"https://issuer.example"}, Audiences: []string{"us", "also us"},
+		Claims: []ClaimRule{
+			{Names: []string{"azp", "email"}, Values: []string{"a@b.example"}}, {Names: []string{"email_verified"}, Values: []string{"true"}},
+		},
+	}
+}
+
+func TestBearerTokens(t *testing.T) {
+	t.Parallel()
+	i, good := newIssuer(), goodClaims()
+	sign := func(changes map[string]any) string { return i.sign(t, "RS256", "r", nil, with(good, changes)) }
+	cases := []struct {
+		name, token string
+		code        Code
+	}{
+		{"RSA", sign(nil), ""},
+		{"ECDSA", i.sign(t, "ES256", "e", nil, good), ""},
+		{"Ed25519", i.sign(t, "EdDSA", "d", nil, good), ""},
+		{"no key id", i.sign(t, "RS256", "", nil, good), ""},
+		{"audience in a list", sign(map[string]any{"aud": []string{"them", "us"}}), ""},
+		{"verified as text", sign(map[string]any{"email_verified": "true"}), ""},
+		{"the other claim name", sign(map[string]any{"azp": "a@b.example", "email": nil}), ""},
+		{"no token", "", TokenMissing},
+		{"two parts", "a.b", TokenMalformed},
+		{"not base64", sign(nil) + "!", TokenMalformed},
+		{"padded", sign(nil) + "=", TokenMalformed},
+		{"five parts", sign(nil) + ".a.b", TokenMalformed},
+		{"over 16 KiB", sign(map[string]any{"x": strings.Repeat("x", 20_000)}), TokenMalformed},
+		{"another algorithm of the same key", i.sign(t, "PS256", "any", nil, good), AlgorithmNotAllowed},
+		{"an algorithm that is not the key's", i.sign(t, "ES256", "r", nil, good), SignatureMismatch},
+		{"unknown key", i.sign(t, "RS256", "x", nil, good), KeyUnknown},
+		{"signed by somebody else", signWith(t, i.other, "RS256", "r", nil, good), SignatureMismatch},
+		{"issuer", sign(map[string]any{"iss": "https://issuer.example/"}), IssuerMismatch},
+		{"no issuer", sign(map[string]any{"iss": nil}), IssuerMismatch},
+		{"audience", sign(map[string]any{"aud": "them"}), AudienceMismatch},
+		{"no audience", sign(map[string]any{"aud": nil}), AudienceMismatch},
+		{"claim", sign(map[string]any{"email": "x@b.example"}), SubjectMismatch},
+		{"the first name counts", sign(map[string]any{"azp": "x"}), SubjectMismatch},
+		{"not verified", sign(map[string]any{"email_verified": false}), SubjectMismatch},
+		{"no expiry", sign(map[string]any{"exp": nil}), TokenMalformed},
+		{"expiry is no time", sign(map[string]any{"exp": "soon"}), TokenMalformed},
+		{"expiry out of range", sign(map[string]any{"exp": 1e300}), TokenMalformed},
+		{"critical extension", i.sign(t, "RS256", "r", map[string]any{"crit": []string{"exp"}, "exp": 1}, good), TokenMalformed},
+		{"alg none", unsigned(t, `{"alg":"none","kid":"r"}`, good), AlgorithmNotAllowed},
+		{"alg None", unsigned(t, `{"alg":"None","kid":"r"}`, good), AlgorithmNotAllowed},
+		{"no alg", unsigned(t, `{"kid":"r"}`, good), TokenMalformed},
+		{"alg twice", unsigned(t, `{"alg":"RS256","alg":"none"}`, good), TokenMalformed},
+		{"public key as HMAC secret", confused(t, good), AlgorithmNotAllowed},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			id, err := bearerScheme().Verify(bearer(c.token), noBody)
+			if CodeOf(err) != c.code || (err == nil) != (c.code == "") {
+				t.Fatalf("got %v, want %q", err, c.code)
+			}
+			if err != nil && len(c.token) > 20 && strings.Contains(err.Error(), c.token[len(c.token)-20:]) {
+				t.Error("the error shows the token")
+			}
+			if err == nil && (id.Signed != nil || !id.SignedAt.IsZero() || len(id.Covered) != 0) {
+				t.Errorf("a bearer token binds nothing: %+v", id)
+			}
+		})
+	}
+}
+
+func encode(parts ...string) string {
+	for i, p := range parts {
+		parts[i] = base64.RawURLEncoding.EncodeToString([]byte(p))
+	}
+	return strings.Join(parts, ".")
+}
+
+func unsigned(t *testing.T, header string, claims map[string]any) string {
+	t.Helper()
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encode(header, string(payload)) + "."
+}
+
+// confused is a token whose HMAC secret is the public key, as PKIX bytes.
+func confused(t *testing.T, claims map[string]any) string {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(&newIssuer().rsa.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := strings.TrimSuffix(unsigned(t, `{"alg":"HS256","kid":"any"}`, claims), ".")
+	mac := hmac.New(sha256.New, der)
+	mac.Write([]byte(head))
+	return head + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func TestAuthorizationFieldHoldsOneBearerToken(t *testing.T) {
+	t.Parallel()
+	token := newIssuer().sign(t, "RS256", "r", nil, goodClaims())
+	for value, code := range map[string]Code{
+		"bearer " + token: "", "BEARER  " + token: "", "Basic " + token: TokenMissing, token: TokenMissing, "Bearer": TokenMissing, "Bearer ": TokenMissing,
+	} {
+		r := bearer("")
+		r.Header.Set("Authorization", value)
+		if _, err := bearerScheme().Verify(r, noBody); CodeOf(err) != code {
+			t.Errorf("%.12s...: %v, want %q", value, err, code)
+		}
+	}
+	r := bearer(token)
+	r.Header.Add("Authorization", "Bearer "+token)
+	if _, err := bearerScheme().Verify(r, noBody); CodeOf(err) != AmbiguousField {
+		t.Errorf("two fields: %v", err)
+	}
+}
+
+func TestTokenTimesAreJudgedByTheTolerance(t *testing.T) {
+	t.Parallel()
+	i := newIssuer()
+	cases := []struct {
+		name    string
+		changes map[string]any
+		code    Code
+	}{
+		{"good", nil, ""},
+		{"ends now", map[string]any{"exp": tokenNow}, ""},
+		{"ended", map[string]any{"exp": tokenNow - 1}, TokenExpired},
+		{"a fraction of a second", map[string]any{"exp": tokenNow - 0.5}, TokenExpired},
+		{"issued ahead of us", map[string]any{"iat": tokenNow + 61}, TokenNotYetValid},
+		{"issued a little ahead", map[string]any{"iat": tokenNow + 60}, ""},
+		{"not before", map[string]any{"nbf": tokenNow + 3600}, TokenNotYetValid},
+		{"issued long ago, still good", map[string]any{"iat": tokenNow - 3000}, ""},
+	}
+	for _, c := range cases {
+		id, err := bearerScheme().Verify(bearer(i.sign(t, "RS256", "r", nil, with(goodClaims(), c.changes))), noBody)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if err := (Tolerance{}).Check(id, time.Unix(tokenNow, 0)); CodeOf(err) != c.code {
+			t.Errorf("%s: %v, want %q", c.name, err, c.code)
+		}
+	}
+}
+
+func TestBodyTokensBindTheBody(t *testing.T) {
+	t.Parallel()
+	i := newIssuer()
+	scheme := &JWT{
+		Keys: i.keys(), Algorithms: []string{"ES256"}, Body: true, HeaderTimes: true,
+		Claims: []ClaimRule{{Names: []string{"merchantId"}, Values: []string{"m1"}}},
+	}
+	claims := map[string]any{"merchantId": "m1"}
+	times := map[string]any{"iat": tokenNow, "exp": tokenNow + 300}
+	token := i.sign(t, "ES256", "e", times, claims)
+	id, err := scheme.Verify(bearer(""), body("\n"+token+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id.SignedAt.Unix() != tokenNow || id.Expires.Unix() != tokenNow+300 || id.Signed == nil || !id.Covers("@body") {
+		t.Errorf("identity %+v", id)
+	}
+	if !bytes.Contains(id.Claims, []byte(`"m1"`)) {
+		t.Errorf("claims %s", id.Claims)
+	}
+	for name, c := range map[string]struct {
+		token string
+		code  Code
+	}{
+		"empty body":    {"", TokenMissing},
+		"no issue time": {i.sign(t, "ES256", "e", map[string]any{"exp": tokenNow}, claims), TokenMalformed},
+		"no end":        {i.sign(t, "ES256", "e", map[string]any{"iat": tokenNow}, claims), TokenMalformed},
+		"times as claims do not count": {
+			i.sign(t, "ES256", "e", nil, map[string]any{"merchantId": "m1", "iat": tokenNow, "exp": tokenNow + 1}), TokenMalformed,
+		},
+		"other merchant": {i.sign(t, "ES256", "e", times, map[string]any{"merchantId": "m2"}), SubjectMismatch},
+	} {
+		if _, err := scheme.Verify(bearer(""), body(c.token)); CodeOf(err) != c.code {
+			t.Errorf("%s: %v, want %q", name, err, c.code)
+		}
+	}
+}
+
+func body(text string) func() ([]byte, error) {
+	return func() ([]byte, error) { return []byte(text), nil }
+}
+
+// TestEveryChangeOfATokenIsRefused flips each bit of each character of a token.
+func TestEveryChangeOfATokenIsRefused(t *testing.T) {
+	t.Parallel()
+	token := newIssuer().sign(t, "ES256", "e", nil, goodClaims())
+	for at := range token {
+		for bit := range 7 {
+			changed := []byte(token)
+			if changed[at] ^= 1 << bit; changed[at] < ' ' || changed[at] == 0x7f {
+				continue
+			}
+			if _, err := bearerScheme().Verify(bearer(string(changed)), noBody); err == nil {
+				t.Fatalf("character %d may be changed from %q to %q", at, token[at], changed[at])
+			}
+		}
+	}
+}
+
+func TestKeysThatCannotBeHadAreTransient(t *testing.T) {
+	t.Parallel()
+	scheme := bearerScheme()
+	scheme.Keys = downKeys{}
+	if _, err := scheme.Verify(bearer(newIssuer().sign(t, "RS256", "r", nil, goodClaims())), noBody); CodeOf(err) != KeysUnavailable {
+		t.Errorf("got %v", err)
+	}
+}
+
+type downKeys struct{}
+
+func (downKeys) PublicKeys(context.Context, string) ([]JSONWebKey, error) {
+	return nil, &Error{Code: KeysUnavailable}
+}
+
+func TestTokenSchemesCheckTheirDescription(t *testing.T) {
+	t.Parallel()
+	keys := newIssuer().keys()
+	for name, c := range map[string]struct {
+		scheme JWT
+		want   string
+	}{
+		"no keys":         {JWT{Algorithms: []string{"RS256"}, Audiences: []string{"us"}}, "no keys"},
+		"no algorithms":   {JWT{Keys: keys, Audiences: []string{"us"}}, "no algorithms"},
+		"none":            {JWT{Keys: keys, Algorithms: []string{"none"}, Audiences: []string{"us"}}, `"none"`},
+		"HMAC":            {JWT{Keys: keys, Algorithms: []string{"HS256"}, Audiences: []string{"us"}}, `"HS256"`},
+		"for anybody":     {JWT{Keys: keys, Algorithms: []string{"RS256"}}, "for us"},
+		"empty audience":  {JWT{Keys: keys, Algorithms: []string{"RS256"}, Audiences: []string{""}}, "empty"},
+		"empty claim":     {JWT{Keys: keys, Algorithms: []string{"RS256"}, Claims: []ClaimRule{{Names: []string{"email"}, Values: []string{""}}}}, "email"},
+		"claim, no value": {JWT{Keys: keys, Algorithms: []string{"RS256"}, Claims: []ClaimRule{{Names: []string{"email"}}}}, "email"},
+	} {
+		if err := c.scheme.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := c.scheme.Verify(bearer("a.b.c"), noBody); CodeOf(err) != KeysUnavailable {
+			t.Errorf("%s: verifies with %v", name, err)
+		}
+	}
+}
+
+func TestParseTokenKeysLeavesOutWhatIsNoPublicSignatureKey(t *testing.T) {
+	t.Parallel()
+	const ec = `{"kty":"EC","crv":"P-256","kid":"a","alg":"ES256","use":"sig",` +
+		`"x":"R33s_my8ozz-sJJp9oz3NnH52S876UTW-gV_mDdHFgE","y":"sxetUKOaRCB95RT9oOAj48PBZRpTC0vUDvgsk9w4Tzk"}`
+	set, err := ParseTokenKeys([]byte(`{"keys":[` + ec + `,{"kty":"oct","kid":"b","k":"c2VjcmV0LXNlY3JldC1zZWNyZXQ"},{"kty":"new","kid":"c"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := set.PublicKeys(t.Context(), "")
+	if err != nil || len(all) != 1 || all[0].ID != "a" {
+		t.Errorf("keys %+v, %v", all, err)
+	}
+	for _, text := range []string{``, `{}`, `{"keys":[]}`, `[]`, `{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`} {
+		if _, err := ParseTokenKeys([]byte(text)); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
+
+// FuzzToken checks that no bearer token panics or passes without the key.
+func FuzzToken(f *testing.F) {
+	for _, s := range []string{
+		"", ".", "..", "a.b.c", encode(`{"alg":"RS256"}`, `{}`, "x"), encode(`{"alg":"ES256","kid":"e"}`, `{"aud":["us"]}`, strings.Repeat("x", 64)),
+		encode(`{"alg":1}`, `{}`) + ".", encode(`[]`, `{}`) + ".",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		r := bearer("")
+		r.Header["Authorization"] = []string{"Bearer " + token}
+		if _, err := bearerScheme().Verify(r, noBody); err == nil || CodeOf(err) == "" {
+			t.Fatalf("%q: %v", token, err)
+		}
+	})
+}

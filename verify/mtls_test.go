@@ -1,0 +1,117 @@
+package verify
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMutualTLS(t *testing.T) {
+	t.Parallel()
+	a := newAuthority()
+	cert := a.leaf(&a.key.PublicKey, "client.example")
+	other := a.leaf(&a.key.PublicKey, "other.example")
+	sum := sha256.Sum256(cert.Raw)
+	print := strings.ToUpper(hex.EncodeToString(sum[:]))
+	connection := func(c *x509.Certificate, checked bool) *tls.ConnectionState {
+		state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}}
+		if checked {
+			state.VerifiedChains = [][]*x509.Certificate{{c, a.mid, a.root}}
+		}
+		return state
+	}
+	byName, byPrint := &MutualTLS{Names: []string{"client.example"}}, &MutualTLS{Fingerprints: []string{print}}
+	cases := []struct {
+		name   string
+		scheme *MutualTLS
+		state  *tls.ConnectionState
+		code   Code
+	}{
+		{"by name", byName, connection(cert, true), ""},
+		{"by fingerprint", byPrint, connection(cert, true), ""},
+		{"by fingerprint, chain not checked", byPrint, connection(cert, false), ""},
+		{"by name, chain not checked", byName, connection(cert, false), CertUntrusted},
+		{"both configured, the name only, chain not checked",
+			&MutualTLS{Names: []string{"other.example"}, Fingerprints: []string{print}}, connection(other, false), CertUntrusted},
+		{"another client", byName, connection(other, true), CredentialsMismatch},
+		{"another client, by fingerprint", byPrint, connection(other, true), CredentialsMismatch},
+		{"no certificate", byName, &tls.ConnectionState{}, CredentialsMissing},
+		{"no TLS", byName, nil, CredentialsMissing},
+	}
+	for _, c := range cases {
+		r := bearer("")
+		r.TLS = c.state
+		id, err := c.scheme.Verify(r, noBody)
+		if CodeOf(err) != c.code || (err == nil) != (c.code == "") {
+			t.Errorf("%s: %v, want %q", c.name, err, c.code)
+		}
+		if err == nil && (id.Signed != nil || len(id.Covered) != 0) {
+			t.Errorf("%s: a connection binds no bytes: %+v", c.name, id)
+		}
+		if err == nil {
+			if late := (Tolerance{}).Check(id, cert.NotAfter.Add(time.Second)); CodeOf(late) != CertExpired {
+				t.Errorf("%s: after the certificate's end: %v", c.name, late)
+			}
+		}
+	}
+}
+
+func TestMutualTLSThroughATrustedProxyOnly(t *testing.T) {
+	t.Parallel()
+	a := newAuthority()
+	cert := a.leaf(&a.key.PublicKey, "client.example")
+	scheme := &MutualTLS{
+		Names: []string{"client.example"}, ProxyHeader: "Client-Cert",
+		Trusted: func(r *http.Request) bool { return r.RemoteAddr == "192.0.2.10:443" },
+	}
+	escaped := url.PathEscape(string(pemOf(cert)))
+	for name, c := range map[string]struct {
+		from, value string
+		code        Code
+	}{
+		"RFC 9440":               {"192.0.2.10:443", ":" + base64.StdEncoding.EncodeToString(cert.Raw) + ":", ""},
+		"escaped PEM":            {"192.0.2.10:443", escaped, ""},
+		"from a stranger":        {"192.0.2.11:443", escaped, CredentialsMissing},
+		"nothing":                {"192.0.2.10:443", "", CredentialsMissing},
+		"no certificate":         {"192.0.2.10:443", ":AAAA:", CertUntrusted},
+		"too long":               {"192.0.2.10:443", escaped + strings.Repeat("x", maxProxiedCert), CertUntrusted},
+		"another client":         {"192.0.2.10:443", url.PathEscape(string(pemOf(a.mid))), CredentialsMismatch},
+		"text that is no escape": {"192.0.2.10:443", "%zz", CertUntrusted},
+	} {
+		r := bearer("")
+		r.RemoteAddr = c.from
+		if c.value != "" {
+			r.Header.Set("Client-Cert", c.value)
+		}
+		if _, err := scheme.Verify(r, noBody); CodeOf(err) != c.code || (err == nil) != (c.code == "") {
+			t.Errorf("%s: %v, want %q", name, err, c.code)
+		}
+	}
+	r := bearer("")
+	r.RemoteAddr = "192.0.2.10:443"
+	r.Header.Add("Client-Cert", escaped)
+	r.Header.Add("Client-Cert", escaped)
+	if _, err := scheme.Verify(r, noBody); CodeOf(err) != AmbiguousField {
+		t.Errorf("two fields: %v", err)
+	}
+}
+
+func TestMutualTLSChecksItsDescription(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]*MutualTLS{
+		"nobody": {}, "an empty name": {Names: []string{""}}, "a short fingerprint": {Fingerprints: []string{"ab"}},
+		"a header that anybody can send": {Names: []string{"a"}, ProxyHeader: "Client-Cert"},
+		"a proxy without a header":       {Names: []string{"a"}, Trusted: func(*http.Request) bool { return true }},
+	} {
+		if m.Check() == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+}
