@@ -109,15 +109,17 @@ type ended struct {
 // wait runs the handler and keeps the lease until it has returned, however long that takes. Its context ends
 // early when the lease is lost, because then another delivery may have the event, and when the receiver ends.
 func (h *held) wait(ctx context.Context, cancel context.CancelFunc) returned {
-	stop := context.AfterFunc(h.rx.ending, cancel)
-	defer stop()
 	came := h.handler.start(ctx, h.rec, h.rec.Tasks[h.lease.Task].Attempt)
 	extend := time.NewTicker(max(h.rx.cfg.Lease/3, time.Millisecond))
 	defer extend.Stop()
+	ending := h.rx.ending.Done()
 	for {
 		select {
 		case r := <-came:
 			return r
+		case <-ending:
+			ending = nil
+			cancel()
 		case <-extend.C:
 			if err := h.extend(ctx); errors.Is(err, dedup.ErrLeaseLost) {
 				h.rx.log.Error("lease lost while the handler runs", "handler", h.handler.name, "event", h.rec.Event)
