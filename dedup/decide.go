@@ -170,9 +170,13 @@ func (r *Record) Recover(i int, now time.Time, wait time.Duration) {
 	if t.State != Running {
 		return
 	}
+	freed := now
+	if r.Hold && t.Until.Before(now) {
+		freed = t.Until // as Ends has it, however late this is noticed
+	}
 	t.State, t.Due, t.Until, t.Ended = Pending, now.Add(wait), time.Time{}, now
-	t.Reason, t.Err = "interrupted", "the attempt was interrupted: its process ended or its lease ran out"
-	r.settle(now)
+	t.Reason, t.Err = ReasonInterrupted, "the attempt was interrupted: its process ended or its lease ran out"
+	r.settle(freed)
 }
 
 // Reopen makes dead tasks pending with their attempts counted from zero and adds tasks of handlers that the

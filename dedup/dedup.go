@@ -57,7 +57,9 @@ type Store interface {
 	// That a task is Running, its Attempt counted, is durable before Take returns. A task is due when it is
 	// Pending, its Due has come, and no earlier task of its lane is open ([Record.LaneOf]; two tasks of a lane
 	// never run at once). Take also gives out tasks whose lease ran out. Tasks of records with Hold are never
-	// given out. ErrInvalid when n or lease is not positive.
+	// given out. Of the tasks that were [Task.Interrupted] one runs at a time, for a while at least, so that one
+	// which kills every process that runs it does not use up the attempts of its neighbors.
+	// ErrInvalid when n or lease is not positive.
 	Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]Work, error)
 
 	// Extend makes the lease end d from now. ErrLeaseLost when its token is not the newest, or the task runs no

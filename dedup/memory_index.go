@@ -97,12 +97,13 @@ func (m *Memory) insert(r *Record) {
 	m.order = append(m.order, e)
 	m.names.add(e)
 	m.count(r, 1)
-	m.schedule(e)
+	m.schedule(e, &Record{})
 }
 
 func (m *Memory) replace(r *Record) {
 	e := m.events[r.Event]
-	m.count(e.Record, -1)
+	old := e.Record
+	m.count(old, -1)
 	if !slices.Equal(e.Aliases, r.Aliases) {
 		m.names.removeAliases(e)
 		e.Record = r
@@ -110,7 +111,7 @@ func (m *Memory) replace(r *Record) {
 	}
 	e.Record = r
 	m.count(r, 1)
-	m.schedule(e)
+	m.schedule(e, old)
 }
 
 // drop forgets a record, its names and its place in the agenda.
@@ -128,15 +129,18 @@ func (m *Memory) drop(e *memoryEntry) {
 	}
 }
 
-// schedule tells the agenda and the heap of windows how the record stands.
-func (m *Memory) schedule(e *memoryEntry) {
+// schedule tells the agenda and the heap of windows what has changed since the record was old. Tasks that
+// have not changed are left alone: the agenda may have given them out in the very step that changes others.
+func (m *Memory) schedule(e *memoryEntry, old *Record) {
 	for i, t := range e.Tasks {
 		switch {
+		case i < len(old.Tasks) && old.Tasks[i] == t && old.Hold == e.Hold:
 		case e.Hold || !t.Open():
 			m.agenda.Drop(e.Event, i)
 		case t.State == Pending:
 			m.agenda.Put(agenda.Item{
 				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Due: t.Due, Bytes: int64(len(e.Payload.Body)),
+				Suspect: t.Interrupted(),
 			})
 		default:
 			m.agenda.Extend(e.Event, i, t.Until)

@@ -126,6 +126,14 @@ type Task struct {
 	Until time.Time
 }
 
+// ReasonInterrupted is the reason of a task whose last attempt ended with its process or its lease. It may be
+// what killed the process, so stores run only one such task at a time: the tasks that merely ran beside it
+// keep their attempts.
+const ReasonInterrupted = "interrupted"
+
+// Interrupted reports whether the last attempt of the task was interrupted.
+func (t Task) Interrupted() bool { return t.Reason == ReasonInterrupted }
+
 // Open reports whether the task still has work to do.
 func (t Task) Open() bool { return t.State == Pending || t.State == Running }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -189,6 +190,18 @@ func TestWebSubHubsSpeakForTheirOwnTopic(t *testing.T) {
 		if err := send(c.link, c.secret); verify.CodeOf(err) != c.want {
 			t.Errorf("topic %q with the %s: got %v, want %q", c.link, c.secret, err, c.want)
 		}
+	}
+	preset, _ := FindPreset("websub")
+	p = preset.Open(Settings{Secrets: []string{"common"}})
+	if err := errors.Join(send("https://c.example/feed", "common"), send("", "common")); err != nil || len(p.Check()) > 0 {
+		t.Errorf("a secret for any topic: %v, %v", err, p.Check())
+	}
+	if reply, err := p.Challenge(challengeRequest(t, http.MethodGet, "hub.mode=subscribe&hub.challenge=x&hub.topic=y")); err == nil || reply.Status != 404 {
+		t.Errorf("nothing was asked for: got %+v, %v", reply, err)
+	}
+	p = preset.Open(Settings{Secrets: []string{"common"}, Subscriptions: []Subscription{{Topic: a}}, Algs: []string{"sha512"}})
+	if err := send(a, "common"); verify.CodeOf(err) != verify.AlgorithmNotAllowed {
+		t.Errorf("an algorithm that is not listed: %v", err)
 	}
 	p = WebSub(Subscription{Topic: a, Secret: "secret of a"})
 	if err := send("", "secret of a"); err != nil {

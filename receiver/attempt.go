@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
 )
 
 // Reasons why a task waits or is dead, as the store keeps them.
@@ -279,22 +279,21 @@ func dead(reason, text string) dedup.Result {
 }
 
 // responseError says how a response counts when there is no producer to send it to: a reopened event of an
-// Answer handler. It follows the table of answers: 408, 425, 429 and 5xx are transient, another 4xx rejects
-// the event, and what no Answer handler may return is a mistake of it.
+// Answer handler. Statuses mean what they mean to a producer.
 func responseError(r *Response) error {
-	switch {
-	case r == nil, r.Status == 0:
+	if r == nil {
 		return nil
-	case r.Status == http.StatusMultiStatus:
-	case r.Status >= 200 && r.Status < 300:
-		return nil
-	case r.Status == http.StatusRequestTimeout, r.Status == http.StatusTooEarly,
-		r.Status == http.StatusTooManyRequests, r.Status >= 500 && r.Status < 600:
-		return fmt.Errorf("the handler answered %d, which is transient", r.Status)
-	case r.Status >= 400 && r.Status < 500:
-		return Reject(fmt.Errorf("the handler answered %d", r.Status))
 	}
-	return fmt.Errorf("the handler answered %d, which is no status for an answer", r.Status)
+	answer, err := answerOf(&producer.Producer{}, r)
+	switch {
+	case err != nil:
+		return err
+	case transient(answer.Status):
+		return fmt.Errorf("the handler answered %d, which is transient", answer.Status)
+	case answer.Status >= 400:
+		return Reject(fmt.Errorf("the handler answered %d", answer.Status))
+	}
+	return nil
 }
 
 // errText is the text of an error as it is stored; fmt survives errors that panic when asked for it.

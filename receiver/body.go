@@ -116,6 +116,15 @@ func (b *body) settle() {
 	b.held = 0
 }
 
+// leave ends the reading of the body. What was not read, net/http reads and drops before the connection is used
+// again: that must not take for ever either.
+func (b *body) leave() {
+	b.settle()
+	if !b.done && b.declared != 0 {
+		_ = b.deadline(time.Now().Add(b.timeout))
+	}
+}
+
 var (
 	errBudget  = errors.New("the bodies of unverified requests use up their budget")
 	errCutBody = errors.New("the body ended before its end")

@@ -13,21 +13,15 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// call runs the handler once over the record and waits until it returned, whatever its context says. A panic
-// and runtime.Goexit are errors: they end the attempt, not the process.
-func (h *Handler) call(ctx context.Context, rec dedup.Record, attempt int) (*Response, error) {
-	r := <-h.start(ctx, rec, attempt)
-	return r.response, r.err
-}
-
 // returned is what a handler came back with.
 type returned struct {
 	response *Response
 	err      error
 }
 
-// start runs the handler in a goroutine of its own, which is the only way to survive runtime.Goexit. Exactly
-// one value comes out of the channel, which nobody needs to receive.
+// start runs the handler once over the record, in a goroutine of its own, which is the only way to survive
+// runtime.Goexit. It and a panic are errors: they end the attempt, not the process. Exactly one value comes
+// out of the channel, which nobody needs to receive.
 func (h *Handler) start(ctx context.Context, rec dedup.Record, attempt int) <-chan returned {
 	out := make(chan returned, 1)
 	ev := eventOf(rec, attempt)
@@ -115,7 +109,11 @@ func decodeInto(data any, ev Event[any], decode decodeFunc) error {
 		}
 		*v = form
 	default:
-		return decode(ev.Header.Get("Content-Type"), ev.Body, data)
+		contentType, body, err := cloudEventData(ev.Header.Get("Content-Type"), ev.Body)
+		if err != nil {
+			return err
+		}
+		return decode(contentType, body, data)
 	}
 	return nil
 }

@@ -28,6 +28,13 @@ func only(t *testing.T, h Handler, decode decodeFunc) *Handler {
 	return b.byName("it")
 }
 
+// call runs the handler once and waits until it returned.
+func call(t *testing.T, h *Handler, rec dedup.Record, attempt int) (*Response, error) {
+	t.Helper()
+	r := <-h.start(t.Context(), rec, attempt)
+	return r.response, r.err
+}
+
 func recordOf(contentType, body string) dedup.Record {
 	return dedup.Record{
 		Event: "ev1",
@@ -47,7 +54,7 @@ func decodes[T any](t *testing.T, body string) (string, error) {
 	t.Helper()
 	var got T
 	h := only(t, On("gh", "*", func(_ context.Context, ev Event[T]) error { got = ev.Data; return nil }), decodeJSON)
-	_, err := h.call(t.Context(), recordOf("application/json", body), 1)
+	_, err := call(t, h, recordOf("application/json", body), 1)
 	return fmt.Sprintf("%v", got), err
 }
 
@@ -102,18 +109,52 @@ func TestConfiguredDecodeReplacesJSON(t *testing.T) {
 		got = append(got, ev.Data)
 		return nil
 	}), decode)
-	if _, err := h.call(t.Context(), recordOf("text/x", "hi"), 1); err != nil {
+	if _, err := call(t, h, recordOf("text/x", "hi"), 1); err != nil {
 		t.Fatal(err)
 	}
 	raw := only(t, On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
 		got = append(got, string(ev.Data))
 		return nil
 	}), decode)
-	if _, err := raw.call(t.Context(), recordOf("text/x", "bytes"), 1); err != nil {
+	if _, err := call(t, raw, recordOf("text/x", "bytes"), 1); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"text/x|hi", "bytes"}, got); d != "" {
 		t.Errorf("-want +got\n%s", d)
+	}
+}
+
+func TestCloudEventsDecodeTheirData(t *testing.T) {
+	t.Parallel()
+	const structured, batch = "application/cloudevents+json; charset=utf-8", "application/cloudevents-batch+json"
+	tests := []struct {
+		name, contentType, body string
+		want                    string // the media type and the bytes that are decoded
+		refused                 bool
+	}{
+		{"structured", structured, `{"id":"1","data":{"N":1},"Data":2}`, `application/json|{"N":1}`, false},
+		{"of a batch", batch, `{"id":"1","data":"text","datacontenttype":"text/plain"}`, `application/json|"text"`, false},
+		{"binary data", structured, `{"data_base64":"AP8=","datacontenttype":"image/png"}`, "image/png|\x00\xff", false},
+		{"no data", structured, `{"id":"1"}`, `application/json|null`, false},
+		{"both kinds of data", structured, `{"data":1,"data_base64":"AP8="}`, "", true},
+		{"bad base64", structured, `{"data_base64":"!"}`, "", true},
+		{"no object", structured, `[1]`, "", true},
+		{"binary mode", "application/json", `{"data":1}`, `application/json|{"data":1}`, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var got string
+			decode := func(contentType string, body []byte, _ any) error {
+				got = contentType + "|" + string(body)
+				return nil
+			}
+			h := only(t, On("gh", "*", func(context.Context, Event[any]) error { return nil }), decode)
+			_, err := call(t, h, recordOf(tt.contentType, tt.body), 1)
+			if got != tt.want || isUndecodable(err) != tt.refused {
+				t.Fatalf("got %q, %v; want %q", got, err, tt.want)
+			}
+		})
 	}
 }
 
@@ -130,7 +171,7 @@ func TestHandlersSeeTheWholeEvent(t *testing.T) {
 		got = ev
 		return Response{Status: 201, Body: []byte("made")}, nil
 	}), decodeJSON)
-	resp, err := h.call(t.Context(), rec, 3)
+	resp, err := call(t, h, rec, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +191,7 @@ func TestHandlersDoNotShareMaps(t *testing.T) {
 		ev.Attributes["source"] = "changed"
 		return nil
 	}), decodeJSON)
-	if _, err := h.call(t.Context(), rec, 1); err != nil {
+	if _, err := call(t, h, rec, 1); err != nil {
 		t.Fatal(err)
 	}
 	if rec.Payload.Header.Get("Content-Type") != "text/plain" || rec.Payload.Attributes["source"] != "here" {
@@ -180,7 +221,7 @@ func TestMiddlewareRunsFromTheFirstInwards(t *testing.T) {
 		return boom
 	}).With(mark("a"), mark("b")).With(mark("c")), decodeJSON)
 	for range 2 {
-		if _, err := h.call(t.Context(), recordOf("", ""), 1); !errors.Is(err, boom) || err.Error() != "a: b: c: boom" {
+		if _, err := call(t, h, recordOf("", ""), 1); !errors.Is(err, boom) || err.Error() != "a: b: c: boom" {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -205,7 +246,7 @@ func TestWithLeavesTheOriginalAlone(t *testing.T) {
 	base := On("gh", "*", do).With(mark("base"))
 	one, two := base.With(mark("one")), base.With(mark("two"))
 	for _, h := range []Handler{one, two, base} {
-		if _, err := only(t, h, decodeJSON).call(t.Context(), recordOf("", ""), 1); err != nil {
+		if _, err := call(t, only(t, h, decodeJSON), recordOf("", ""), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,7 +279,7 @@ func TestWhateverAHandlerDoesIsAnError(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h := only(t, On("gh", "*", func(context.Context, Event[[]byte]) error { return tt.fn() }), decodeJSON)
-			resp, err := h.call(t.Context(), recordOf("", ""), 1)
+			resp, err := call(t, h, recordOf("", ""), 1)
 			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || resp != nil {
 				t.Fatalf("got %v, %v; want %s", resp, err, tt.want)
 			}
@@ -254,7 +295,7 @@ func panicsHere() { panic("secret octets") }
 func TestStackOfAPanicNamesFunctionsAndNoValues(t *testing.T) {
 	t.Parallel()
 	h := only(t, On("gh", "*", func(context.Context, Event[[]byte]) error { panicsHere(); return nil }), decodeJSON)
-	_, err := h.call(t.Context(), recordOf("", ""), 1)
+	_, err := call(t, h, recordOf("", ""), 1)
 	var p *panicked
 	if !errors.As(err, &p) {
 		t.Fatalf("got %v", err)

@@ -121,12 +121,7 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 // lane is the lane of a handler's task. An item whose lane cannot be read is in none: it was accepted, and
 // order is no reason to lose it.
 func (d *delivery) lane(h *Handler, it producer.Item) string {
-	if h.lane == nil {
-		return ""
-	}
-	one := *d.Delivery
-	one.Body = it.Body
-	lane, err := h.lane.Extract(&one)
+	lane, err := h.laneOf(d.Delivery, it)
 	if err != nil {
 		d.rx.log.Warn("an event has no usable lane", "endpoint", d.ep.p.Name, "handler", h.name, "id", it.ID)
 		return ""

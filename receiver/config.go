@@ -87,7 +87,8 @@ type Config struct {
 
 // Observation is something that happened, for metrics and live views. It holds no payload and no secret.
 type Observation struct {
-	// Kind is "delivery" (a request was answered) or "attempt" (a task was run).
+	// Kind is "delivery" (a request was answered), "attempt" (a task was run), or "hanging" (a handler goes on
+	// although its context ended; its attempt is observed when it returns).
 	Kind string
 	// Endpoint, Type, ID and Event name the event as far as it is known.
 	Endpoint, Type, ID, Event string

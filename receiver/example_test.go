@@ -16,9 +16,6 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// Push is the part of GitHub's push event that these programs need.
-type Push struct{ Ref string }
-
 func Example() {
 	store := dedup.NewMemory(dedup.MemoryOptions{}) // badgerstore.Open("data") keeps events over restarts
 	done := make(chan struct{})
@@ -35,12 +32,13 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer func() { _ = rx.Close() }()
-	http.Handle("/webhooks/github", rx.HTTP("github"))
+	mux := http.NewServeMux()
+	mux.Handle("/webhooks/github", rx.HTTP("github"))
 
 	// GitHub delivers the same push twice.
 	for range 2 {
 		w := httptest.NewRecorder()
-		http.DefaultServeMux.ServeHTTP(w, githubPush(`{"ref":"refs/heads/main"}`))
+		mux.ServeHTTP(w, githubPush(`{"ref":"refs/heads/main"}`))
 		fmt.Println(w.Code, "replayed:", w.Header().Get("Idempotency-Replayed") == "true")
 		<-done
 	}
@@ -48,25 +46,6 @@ func Example() {
 	// pushed to refs/heads/main
 	// 200 replayed: false
 	// 200 replayed: true
-}
-
-func ExampleAnswer() {
-	rx, err := receiver.Open(receiver.Config{
-		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
-		Producers: []producer.Producer{producer.GitHub("a long random secret")},
-		Handlers: []receiver.Handler{receiver.Answer("github", "push",
-			func(_ context.Context, ev receiver.Event[Push]) (receiver.Response, error) {
-				return receiver.Response{Body: []byte(`{"deployed":"` + ev.Data.Ref + `"}`)}, nil
-			})},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = rx.Close() }()
-	w := httptest.NewRecorder()
-	rx.Handler().ServeHTTP(w, githubPush(`{"ref":"v1"}`))
-	fmt.Println(w.Code, w.Body)
-	// Output: 200 {"deployed":"v1"}
 }
 
 // githubPush is what GitHub sends.

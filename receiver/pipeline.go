@@ -35,12 +35,14 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := &delivery{
 		Delivery: &producer.Delivery{}, rx: ep.rx, ep: ep, r: r, body: newBody(w, r, ep.p.MaxBody, ep.rx),
 	}
-	answer := d.rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
+	var answer *reply
 	if ep.rx.door.enter() {
 		defer ep.rx.door.leave() // after the answer is sent
 		answer = d.receiveSafely()
+	} else {
+		answer = ep.rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
 	}
-	d.body.settle()
+	d.body.leave()
 	// Where both lengths were sent, net/http hides one of them: the connection must not be used again
 	// (RFC 9112 section 6.1).
 	if r.ProtoMajor == 1 && slices.Contains(r.TransferEncoding, "chunked") {

@@ -18,8 +18,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// wire speaks to the site octet for octet and returns everything that comes back until the connection ends or
-// the time is over. shut closes our half after sending.
+// wire speaks to the site octet for octet and returns everything that comes back until the connection ends,
+// which it must. shut closes our half after sending.
 func (s *site) wire(send string, shut bool) string {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.srv.Listener.Addr().String())
@@ -39,8 +39,9 @@ func (s *site) wire(send string, shut bool) string {
 		s.t.Fatal(err)
 	}
 	answer, err := io.ReadAll(conn)
-	if err != nil && !errors.Is(err, net.ErrClosed) {
-		s.t.Logf("reading the answer: %v", err)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		s.t.Errorf("the connection was held open after %q", answer)
 	}
 	return string(answer)
 }
@@ -104,6 +105,15 @@ func TestSlowBodyIsTimedOut(t *testing.T) {
 			t.Errorf("%d bytes of the budget are lost", used)
 		}
 	})
+}
+
+func TestBodyThatIsNotWantedDoesNotHoldTheConnection(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), func(c *Config) { c.BodyTimeout = 50 * time.Millisecond })
+	refused := strings.Replace(head("/webhooks/shop", "Content-Length: 20", "", "01"), "Sig: good", "Sig: signature_missing", 1)
+	if resp := parseAnswer(t, s.wire(refused, false)); resp.StatusCode != 401 {
+		t.Error(resp.StatusCode)
+	}
 }
 
 func TestChunkedConnectionIsNotUsedAgain(t *testing.T) {

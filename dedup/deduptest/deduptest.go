@@ -71,7 +71,15 @@ func Run(t *testing.T, h Harness) {
 		{"Lane", laneChecks()},
 		{"Lease", leaseChecks()},
 		{"Window", windowChecks()},
+		{"Reopen", reopenChecks()},
+		{"Purge", purgeChecks()},
+		{"List", listChecks()},
+		{"Record", recordChecks()},
+		{"Stats", statsChecks()},
+		{"Close", closeChecks()},
+		{"Durable", durableChecks()},
 		{"Race", raceChecks()},
+		{"Model", modelChecks()},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {

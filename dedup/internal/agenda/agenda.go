@@ -18,7 +18,14 @@ type Item struct {
 	Lane  string // empty, or the lane with its scope (endpoint and handler)
 	Due   time.Time
 	Bytes int64 // size of the payload
+	// Suspect marks a task whose last attempt was interrupted: it may be the one that killed the process. Only
+	// one suspect runs at a time, so that a task which kills every process that runs it uses up its own
+	// attempts and not those of its neighbours.
+	Suspect bool
 }
+
+// suspectTime is how long a running suspect keeps the others waiting; one that hangs does not for ever.
+const suspectTime = 30 * time.Second
 
 type ref struct {
 	event string
@@ -27,7 +34,8 @@ type ref struct {
 
 type entry struct {
 	Item
-	index   int // in the heap; -1 while not there
+	in      *dueHeap // the heap that it is in; nil while it is in none
+	index   int
 	running bool
 }
 
@@ -35,8 +43,12 @@ type entry struct {
 type Agenda struct {
 	entries map[ref]*entry
 	lanes   map[string][]*entry // by Seq behind the running one; only the first can be in the heap or running
-	due     dueHeap
+	due     dueHeap             // what waits, and what runs under the end of its lease
 	running int
+
+	suspects     dueHeap // those that wait
+	suspect      *entry  // the one that runs
+	suspectUntil time.Time
 }
 
 // New returns an empty agenda.
@@ -53,7 +65,7 @@ func (a *Agenda) Put(it Item) {
 	r := ref{it.Event, it.Task}
 	e := a.entries[r]
 	if e == nil {
-		e = &entry{Item: it, index: -1}
+		e = &entry{Item: it}
 		a.entries[r] = e
 		a.join(e)
 	} else if e.running {
@@ -61,7 +73,8 @@ func (a *Agenda) Put(it Item) {
 		a.stop(e)
 		a.join(e)
 	}
-	e.Due = it.Due
+	a.unschedule(e)
+	e.Due, e.Suspect = it.Due, it.Suspect
 	a.schedule(e)
 }
 
@@ -95,9 +108,9 @@ func (a *Agenda) Drop(event string, task int) {
 // as running until the given time, which must be after now. A running task whose time has passed is due again.
 func (a *Agenda) Next(now time.Time, n int, bytes int64, until time.Time) []Item {
 	var out []Item
-	for len(out) < n && len(a.due) > 0 {
-		e := a.due[0]
-		if e.Due.After(now) {
+	for len(out) < n {
+		e := a.first(now)
+		if e == nil || e.Due.After(now) {
 			break
 		}
 		if len(out) > 0 && bytes < e.Bytes {
@@ -105,9 +118,27 @@ func (a *Agenda) Next(now time.Time, n int, bytes int64, until time.Time) []Item
 		}
 		bytes -= e.Bytes
 		out = append(out, e.Item)
+		if e.Suspect {
+			a.suspect, a.suspectUntil = e, now.Add(suspectTime)
+		}
 		a.start(e, until)
 	}
 	return out
+}
+
+// first returns the task that is due next, if there is one: a suspect only while no other runs.
+func (a *Agenda) first(now time.Time) *entry {
+	var e *entry
+	if len(a.due) > 0 {
+		e = a.due[0]
+	}
+	if len(a.suspects) == 0 || a.suspect != nil && now.Before(a.suspectUntil) {
+		return e
+	}
+	if s := a.suspects[0]; e == nil || before(s, e) {
+		return s
+	}
+	return e
 }
 
 // Extend moves the end of a running task's lease.
@@ -119,10 +150,20 @@ func (a *Agenda) Extend(event string, task int, until time.Time) {
 
 // NextDue returns when the next task is due; false when nothing waits.
 func (a *Agenda) NextDue() (time.Time, bool) {
-	if len(a.due) == 0 {
-		return time.Time{}, false
+	var next time.Time
+	if len(a.due) > 0 {
+		next = a.due[0].Due
 	}
-	return a.due[0].Due, true
+	if len(a.suspects) > 0 {
+		at := a.suspects[0].Due
+		if a.suspect != nil && at.Before(a.suspectUntil) {
+			at = a.suspectUntil
+		}
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next, len(a.due)+len(a.suspects) > 0
 }
 
 // start marks e as running: it stays in the heap under the end of its lease, so that a lost one comes back.
@@ -130,12 +171,9 @@ func (a *Agenda) start(e *entry, until time.Time) {
 	if !e.running {
 		a.running++
 	}
+	a.unschedule(e)
 	e.running, e.Due = true, until
-	if e.index >= 0 {
-		heap.Fix(&a.due, e.index)
-	} else {
-		heap.Push(&a.due, e)
-	}
+	a.schedule(e)
 }
 
 // stop takes e out of the heap and the count of running tasks.
@@ -143,26 +181,29 @@ func (a *Agenda) stop(e *entry) {
 	if e.running {
 		a.running--
 	}
+	if a.suspect == e {
+		a.suspect = nil
+	}
 	e.running = false
 	a.unschedule(e)
 }
 
-// schedule puts e into the heap when it is the first of its lane, and else takes it out.
+// schedule puts e, which is in no heap, into one when it is the first of its lane.
 func (a *Agenda) schedule(e *entry) {
-	first := e.Lane == "" || a.lanes[e.Lane][0] == e
-	switch {
-	case first && e.index >= 0:
-		heap.Fix(&a.due, e.index)
-	case first:
-		heap.Push(&a.due, e)
-	default:
-		a.unschedule(e)
+	if e.Lane != "" && a.lanes[e.Lane][0] != e {
+		return
 	}
+	e.in = &a.due
+	if e.Suspect && !e.running {
+		e.in = &a.suspects
+	}
+	heap.Push(e.in, e)
 }
 
 func (a *Agenda) unschedule(e *entry) {
-	if e.index >= 0 {
-		heap.Remove(&a.due, e.index)
+	if e.in != nil {
+		heap.Remove(e.in, e.index)
+		e.in = nil
 	}
 }
 
@@ -201,20 +242,25 @@ func (a *Agenda) leave(e *entry) {
 		return
 	}
 	a.lanes[e.Lane] = lane
-	if lane[0].index < 0 {
+	if lane[0].in == nil {
 		a.schedule(lane[0])
 	}
+}
+
+// before orders by the time when a task is due, then by acceptance.
+func before(a, b *entry) bool {
+	if !a.Due.Equal(b.Due) {
+		return a.Due.Before(b.Due)
+	}
+	return a.Seq < b.Seq
 }
 
 type dueHeap []*entry
 
 func (h dueHeap) Len() int { return len(h) }
-func (h dueHeap) Less(i, j int) bool {
-	if !h[i].Due.Equal(h[j].Due) {
-		return h[i].Due.Before(h[j].Due)
-	}
-	return h[i].Seq < h[j].Seq
-}
+
+func (h dueHeap) Less(i, j int) bool { return before(h[i], h[j]) }
+
 func (h dueHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
@@ -229,6 +275,5 @@ func (h *dueHeap) Pop() any {
 	e := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
-	e.index = -1
 	return e
 }

@@ -1,0 +1,468 @@
+package deduptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func modelChecks() []check {
+	var checks []check
+	for run := range setting("EYELET_RUNS", 4) {
+		checks = append(checks, check{fmt.Sprint("RandomCallsAgreeWithTheModel/", run), agrees})
+	}
+	return checks
+}
+
+// setting reads a number from the environment.
+func setting(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+		return n
+	}
+	return otherwise
+}
+
+// seed returns a new seed, or the one that is asked for, and notes it in the log of the test.
+func (x *rig) seed() uint64 {
+	x.Helper()
+	seed, err := strconv.ParseUint(os.Getenv("EYELET_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64N(1 << 32)
+	}
+	x.Logf("seed %d: EYELET_SEED=%d repeats this", seed, seed)
+	return seed
+}
+
+// driver makes random calls of the store and the model, and compares.
+type driver struct {
+	*rig
+	*rand.Rand
+	model model
+	trace []string
+}
+
+func agrees(x *rig) {
+	if x.harness.OwnClock {
+		x.Skip("the store lives by a clock of its own")
+	}
+	d := &driver{rig: x, Rand: x.random(), model: model{now: x.clock.Now(), owners: map[dedup.Key]*modelEvent{}}}
+	defer func() {
+		if x.Failed() {
+			x.Logf("the last calls:\n%s", strings.Join(d.trace[max(0, len(d.trace)-60):], "\n"))
+		}
+	}()
+	for range setting("EYELET_STEPS", 400) {
+		d.step()
+	}
+	d.compare()
+}
+
+func (d *driver) note(format string, args ...any) {
+	d.trace = append(d.trace, fmt.Sprintf("%4d %s ", len(d.trace), d.model.now.Format("15:04:05.000"))+fmt.Sprintf(format, args...))
+}
+
+func (d *driver) step() {
+	switch n := d.IntN(100); {
+	case n < 32:
+		d.claim()
+	case n < 54:
+		d.take()
+	case n < 76:
+		d.finish()
+	case n < 80:
+		d.extend()
+	case n < 84:
+		d.reopenEvent()
+	case n < 86:
+		d.purge()
+	case n < 88:
+		d.list()
+	case n < 89:
+		d.compare()
+	case n < 90 && d.harness.Reopen != nil:
+		d.restart()
+	default:
+		d.move()
+	}
+}
+
+func (d *driver) move() {
+	by := pick(d.Rand, time.Millisecond, time.Second, 9*time.Second, minute, 4*minute, 29*minute, hour, 3*hour)
+	d.clock.Advance(by)
+	d.model.now = d.model.now.Add(by)
+	d.note("the clock moves by %v", by)
+}
+
+// event returns an event at random, or nil.
+func (d *driver) event() *modelEvent {
+	if len(d.model.events) == 0 {
+		return nil
+	}
+	return d.model.events[max(d.IntN(len(d.model.events)), d.IntN(len(d.model.events)))] // rather a late one
+}
+
+// newClaim makes a claim at random, of few keys so that they meet.
+func (d *driver) newClaim() dedup.Claim {
+	c := delivery(fmt.Sprint("k", d.IntN(6)))
+	c.Key.Principal = pick(d.Rand, "shop", "shop", "other")
+	c.Fingerprint = pick(d.Rand, dedup.Fingerprint{}, print(1), print(1), print(1), print(2))
+	c.Payload.Type = pick(d.Rand, "order.paid", "order.refunded", "ping")
+	c.Payload.Endpoint = pick(d.Rand, "orders", "orders", "returns")
+	c.Payload.Body = fmt.Appendf(nil, "body %d", len(d.trace))
+	c.Window = pick(d.Rand, 30*minute, 2*hour)
+	c.DropBody = d.IntN(4) == 0
+	c.OnlyKnown = d.IntN(12) == 0
+	c.Tasks = nil
+	for _, h := range []string{"ship", "bill"}[:pick(d.Rand, 0, 1, 1, 1, 2)] {
+		c.Tasks = append(c.Tasks, dedup.NewTask{Handler: h, Lane: pick(d.Rand, "", "l", "m")})
+	}
+	for range pick(d.Rand, 0, 0, 1, 2) {
+		alias := nonce(fmt.Sprint("n", d.IntN(5)))
+		if !slices.Contains(c.Aliases, alias) {
+			c.Aliases = append(c.Aliases, alias)
+		}
+	}
+	switch d.IntN(6) {
+	case 0, 1:
+		c.Hold, c.Lease, c.Answer = true, pick(d.Rand, 10*time.Second, 5*minute), dedup.Answer{}
+		c.Tasks = []dedup.NewTask{{Handler: "quote"}}
+	case 2:
+		e := d.event()
+		if e != nil && !d.model.doubtful(e) {
+			c.Key.Space = dedup.SpaceAside + fmt.Sprint(d.IntN(3))
+			c.Aside = &dedup.Aside{Reason: "conflict", Of: e.Event, Max: d.IntN(4)}
+		}
+	}
+	return c
+}
+
+func (d *driver) claim() {
+	d.Helper()
+	cs := make([]dedup.Claim, 1+max(0, d.IntN(6)-3))
+	for i := range cs {
+		cs[i] = d.newClaim()
+	}
+	got := d.claims(cs...)
+	for i, c := range cs {
+		d.decided(c, got[i])
+	}
+}
+
+// decided compares one decision. Of an event that a later claim of the call changed, only the decision's own
+// moment counts, and the model is at that moment.
+func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
+	d.Helper()
+	m := &d.model
+	newest := m.byKey(c.Key)
+	want, e := m.verdict(c)
+	d.note("claim %s/%s%s fp=%x hold=%t only=%t aside=%+v aliases=%d tasks=%d: %v %s",
+		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[31], c.Hold, c.OnlyKnown, c.Aside, len(c.Aliases), len(c.Tasks), got.Verdict, got.Record.Event)
+	if got.Verdict != want {
+		d.Fatalf("claim of %+v: %v, want %v", c, got.Verdict, want)
+	}
+	if want == dedup.New {
+		if c.OnlyKnown {
+			if got.Record.Event != "" || got.Lease.Token != 0 {
+				d.Fatalf("asking gave %s, %+v", text(got.Record), got.Lease)
+			}
+			return
+		}
+		d.accepted(newest, e, c, got)
+		e = m.accept(e, c, got.Record, got.Lease)
+	} else if got.Lease.Token != 0 {
+		d.Fatalf("%v with a lease: %+v", want, got.Lease)
+	}
+	if g, w := modelText(got.Record), modelText(bare(e.Record)); g != w {
+		d.Fatalf("decision %v:\n got %s\nwant %s", want, g, w)
+	}
+}
+
+// accepted checks what the model learns from the store about a new event.
+func (d *driver) accepted(newest, goesOn *modelEvent, c dedup.Claim, got dedup.Decision) {
+	d.Helper()
+	r, m := got.Record, &d.model
+	if c.Hold != (got.Lease.Token != 0) || c.Hold && (got.Lease.Token <= m.token || got.Lease.Event != r.Event || got.Lease.Task != 0) {
+		d.Fatalf("lease %+v of a claim with hold %t; the newest token is %d", got.Lease, c.Hold, m.token)
+	}
+	if goesOn != nil {
+		return // the comparison of the records does the rest
+	}
+	for _, e := range m.events {
+		if e.Event == r.Event || e.Seq >= r.Seq {
+			d.Fatalf("event %q, seq %d after %q, %d", r.Event, r.Seq, e.Event, e.Seq)
+		}
+	}
+	if newest != nil && !m.doubtful(newest) && r.Generation != newest.Generation+1 || r.Generation < 1 {
+		d.Fatalf("generation %d", r.Generation)
+	}
+}
+
+func (d *driver) take() {
+	d.Helper()
+	m := &d.model
+	n, bytes, lease := 1+d.IntN(3), int64(pick(d.Rand, 1, 12, 1000)), pick(d.Rand, 10*time.Second, 5*minute)
+	var due []string
+	for _, e := range m.events {
+		for i := range e.Tasks {
+			if m.due(e, i) {
+				due = append(due, fmt.Sprint(e.Event, "/", i))
+			}
+		}
+	}
+	if len(due) == 0 {
+		d.nothing(n, bytes, lease)
+		return
+	}
+	ws := d.takeUpTo(n, bytes, lease)
+	d.note("take of up to %d of %d: %d", n, len(due), len(ws))
+	for i, w := range ws {
+		if bytes -= int64(len(w.Record.Payload.Body)); i > 0 && bytes < 0 {
+			d.Fatalf("the payloads of %d tasks are too large", len(ws))
+		}
+		d.taken(w, lease)
+	}
+}
+
+func (d *driver) nothing(n int, bytes int64, lease time.Duration) {
+	d.Helper()
+	ctx, cancel := context.WithTimeout(d.ctx, 2*time.Millisecond)
+	defer cancel()
+	ws, err := d.store.Take(ctx, n, bytes, lease)
+	if err == nil {
+		d.Fatalf("nothing is due, and Take gave %+v of %s", ws[0].Lease, text(ws[0].Record))
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		d.Fatalf("Take: %v", err)
+	}
+}
+
+func (d *driver) taken(w dedup.Work, lease time.Duration) {
+	d.Helper()
+	m, l := &d.model, w.Lease
+	e := m.byEvent(l.Event)
+	if e == nil || l.Task < 0 || l.Task >= len(e.Tasks) || l.Token <= m.token {
+		d.Fatalf("Take gave %+v; the newest token is %d", l, m.token)
+	}
+	d.note("  gave %s/%d under %d", l.Event, l.Task, l.Token)
+	if !m.due(e, l.Task) {
+		d.Fatalf("Take gave task %d of %s, which the model says is not due", l.Task, modelText(e.Record))
+	}
+	for _, other := range m.events {
+		for i, t := range other.Tasks {
+			if m.due(other, i) && t.State == dedup.Pending && e.Tasks[l.Task].State == dedup.Pending && t.Due.Before(e.Tasks[l.Task].Due) {
+				d.Fatalf("Take gave task %d of %s before task %d of %s, which is due longer", l.Task, modelText(e.Record), i, modelText(other.Record))
+			}
+		}
+	}
+	m.start(e, l.Task, lease, l)
+	if g, want := modelText(w.Record), modelText(e.Record); g != want {
+		d.Fatalf("work:\n got %s\nwant %s", g, want)
+	}
+	if !l.Until.Equal(m.now.Add(lease)) {
+		d.Fatalf("lease %+v, now is %v", l, m.now)
+	}
+}
+
+// lease returns a lease at random, rather a late one, with what it is for: nothing when it is lost. It is not
+// ok when the store may have forgotten the event.
+func (d *driver) lease() (l dedup.Lease, e *modelEvent, t *dedup.Task, ok bool) {
+	m := &d.model
+	if len(m.leases) == 0 {
+		return l, nil, nil, false
+	}
+	back := min(d.IntN(len(m.leases)), d.IntN(len(m.leases)), d.IntN(8))
+	l = m.leases[len(m.leases)-1-back]
+	e, t = m.holder(l)
+	return l, e, t, e == nil || !m.doubtful(e)
+}
+
+func (d *driver) finish() {
+	d.Helper()
+	l, e, t, ok := d.lease()
+	if !ok {
+		return
+	}
+	r := pick(d.Rand, done(), done(), answer(200+d.IntN(9), "answer"), dead(), retry(0), retry(20*minute), release(),
+		dedup.Result{Kind: dedup.ResultRetry, After: minute, Postponed: true})
+	err := d.store.Finish(d.ctx, l, r)
+	d.note("finish %s/%d under %d with kind %d: %v", l.Event, l.Task, l.Token, r.Kind, err)
+	if e == nil {
+		d.fails(err, dedup.ErrLeaseLost, "Finish with a stale lease")
+		d.compareEvent(d.model.byEvent(l.Event))
+		return
+	}
+	if err != nil {
+		d.Fatalf("Finish: %v", err)
+	}
+	d.model.finish(e, t, r)
+	d.compareEvent(e)
+}
+
+func (d *driver) extend() {
+	d.Helper()
+	l, e, t, ok := d.lease()
+	if !ok {
+		return
+	}
+	by := pick(d.Rand, time.Second, 10*minute)
+	err := d.store.Extend(d.ctx, l, by)
+	d.note("extend %s/%d under %d by %v: %v", l.Event, l.Task, l.Token, by, err)
+	if e == nil {
+		d.fails(err, dedup.ErrLeaseLost, "Extend of a stale lease")
+		return
+	}
+	if err != nil {
+		d.Fatalf("Extend: %v", err)
+	}
+	t.Until = d.model.now.Add(by)
+	d.compareEvent(e)
+}
+
+func (d *driver) reopenEvent() {
+	d.Helper()
+	e := d.event()
+	if e == nil || d.model.doubtful(e) {
+		return
+	}
+	var tasks []dedup.NewTask
+	if d.IntN(3) == 0 {
+		tasks = append(tasks, dedup.NewTask{Handler: pick(d.Rand, "ship", "late"), Lane: pick(d.Rand, "", "l")})
+	}
+	got, err := d.store.Reopen(d.ctx, e.Event, tasks...)
+	d.note("reopen %s with %v: %v", e.Event, tasks, err)
+	want := dedup.ErrNotFound
+	if !e.purged {
+		want = d.model.reopen(e, tasks)
+	}
+	if want != nil {
+		d.fails(err, want, "Reopen")
+		return
+	}
+	if err != nil {
+		d.Fatalf("Reopen of %s: %v", modelText(e.Record), err)
+	}
+	if g, w := modelText(bare(got)), modelText(bare(e.Record)); g != w {
+		d.Fatalf("reopened:\n got %s\nwant %s", g, w)
+	}
+	d.compareEvent(e)
+}
+
+func (d *driver) purge() {
+	d.Helper()
+	e := d.event()
+	if e == nil {
+		return
+	}
+	err := d.store.Purge(d.ctx, e.Event)
+	d.note("purge %s: %v", e.Event, err)
+	switch {
+	case e.purged:
+		d.fails(err, dedup.ErrNotFound, "Purge of what was purged")
+	case d.model.doubtful(e):
+		if err != nil && !errors.Is(err, dedup.ErrNotFound) && !errors.Is(err, dedup.ErrOpen) {
+			d.Fatalf("Purge of what may be forgotten: %v", err)
+		}
+		e.purged = err == nil
+	case e.open():
+		d.fails(err, dedup.ErrOpen, "Purge of open work")
+	case err != nil:
+		d.Fatalf("Purge of %s: %v", modelText(e.Record), err)
+	default:
+		e.purged = true
+	}
+}
+
+func (d *driver) list() {
+	d.Helper()
+	m := &d.model
+	f := dedup.Filter{
+		ID: pick(d.Rand, "", "", "k1"), Type: pick(d.Rand, "", "", "order.*", "ping", "p*"), Endpoint: pick(d.Rand, "", "", "returns"),
+		Handler: pick(d.Rand, "", "", "bill"), Since: pick(d.Rand, 0, 0, hour), Aside: d.IntN(6) == 0, Body: d.IntN(2) == 0,
+		States: pick(d.Rand, nil, nil, []dedup.State{dedup.Dead}, []dedup.State{dedup.Pending, dedup.Running}),
+	}
+	if e := d.event(); e != nil && d.IntN(3) == 0 {
+		f.Before = e.Seq
+	}
+	var want []*modelEvent
+	for _, e := range slices.Backward(m.events) {
+		if !e.purged && m.matches(f, e) {
+			want = append(want, e)
+		}
+	}
+	got := d.rig.list(f)
+	d.note("list %+v: %d", f, len(got))
+	for _, e := range want {
+		if len(got) == 0 || got[0].Event != e.Event {
+			if !m.doubtful(e) {
+				d.Fatalf("List(%+v) leaves out %s", f, modelText(e.Record))
+			}
+			continue
+		}
+		record := e.Record
+		if !f.Body {
+			record = bare(record)
+		}
+		if g, w := modelText(got[0]), modelText(record); g != w {
+			d.Fatalf("listed:\n got %s\nwant %s", g, w)
+		}
+		got = got[1:]
+	}
+	if len(got) != 0 {
+		d.Fatalf("List(%+v) gives %s, which the model does not know or does not select", f, modelText(got[0]))
+	}
+}
+
+// restart gives all leases back, because stores may treat running work differently, and opens the store again.
+func (d *driver) restart() {
+	d.Helper()
+	for _, l := range d.model.leases {
+		e, t := d.model.holder(l)
+		if e == nil || d.model.doubtful(e) {
+			continue
+		}
+		d.rig.finish(l, release())
+		d.model.finish(e, t, release())
+	}
+	d.rig.reopen()
+	d.note("opened again")
+	d.compare()
+}
+
+func (d *driver) compareEvent(e *modelEvent) {
+	d.Helper()
+	if e == nil {
+		return
+	}
+	got, err := d.store.Get(d.ctx, e.Event)
+	if errors.Is(err, dedup.ErrNotFound) && (e.purged || d.model.doubtful(e)) {
+		return
+	}
+	if err != nil || e.purged {
+		d.Fatalf("Get of %s (purged %t): %v", modelText(e.Record), e.purged, err)
+	}
+	if g, w := modelText(got), modelText(e.Record); g != w {
+		d.Fatalf("record:\n got %s\nwant %s", g, w)
+	}
+}
+
+func (d *driver) compare() {
+	d.Helper()
+	var deadTasks int64
+	for _, e := range d.model.events {
+		d.compareEvent(e)
+		if !e.purged {
+			deadTasks += int64(e.count(dedup.Dead))
+		}
+	}
+	if s := d.stats(); s.Dead != deadTasks {
+		d.Fatalf("stats %+v, want %d dead tasks", s, deadTasks)
+	}
+}

@@ -1,0 +1,327 @@
+package deduptest
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// model is a second, deliberately simple store: one list that is searched from end to end, and rules written
+// down as the contract says them, without the functions of package dedup that stores share. It knows no ids,
+// sequences and tokens: those it learns from the store.
+type model struct {
+	now    time.Time
+	events []*modelEvent             // in the order of acceptance
+	owners map[dedup.Key]*modelEvent // who got an alias last
+	token  uint64                    // the largest so far
+	leases []dedup.Lease             // all that were ever given
+}
+
+type modelEvent struct {
+	dedup.Record
+	purged bool
+}
+
+// byKey returns the event that answers for a key: the one accepted last, unless it was purged.
+func (m *model) byKey(k dedup.Key) *modelEvent {
+	for _, e := range slices.Backward(m.events) {
+		if e.Key == k {
+			if e.purged {
+				return nil
+			}
+			return e
+		}
+	}
+	return nil
+}
+
+// byAlias returns the event that got an alias last, unless it was purged.
+func (m *model) byAlias(k dedup.Key) *modelEvent {
+	if owner := m.owners[k]; owner != nil && !owner.purged {
+		return owner
+	}
+	return nil
+}
+
+func (m *model) byEvent(event string) *modelEvent {
+	for _, e := range m.events {
+		if e.Event == event && !e.purged {
+			return e
+		}
+	}
+	return nil
+}
+
+func (e *modelEvent) count(s dedup.State) int {
+	n := 0
+	for _, t := range e.Tasks {
+		if t.State == s {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *modelEvent) open() bool { return e.count(dedup.Pending)+e.count(dedup.Running) > 0 }
+
+// summary is the state of the event as a whole.
+func (e *modelEvent) summary() dedup.State {
+	for _, s := range []dedup.State{dedup.Dead, dedup.Running, dedup.Pending} {
+		if e.count(s) > 0 {
+			return s
+		}
+	}
+	return dedup.Done
+}
+
+// over reports whether the window has passed.
+func (m *model) over(e *modelEvent) bool {
+	if e.Hold && e.count(dedup.Running) == 1 {
+		return !m.now.Before(e.Tasks[0].Until.Add(e.Window))
+	}
+	return !e.Expires.IsZero() && !m.now.Before(e.Expires)
+}
+
+// doubtful reports whether the store may have forgotten the event.
+func (m *model) doubtful(e *modelEvent) bool { return m.over(e) && e.count(dedup.Dead) == 0 }
+
+// free reports whether a claim that was held waits for the next delivery.
+func (m *model) free(e *modelEvent) bool {
+	return e.Hold && (e.count(dedup.Pending) == 1 || e.count(dedup.Running) == 1 && !m.now.Before(e.Tasks[0].Until))
+}
+
+// verdict decides a claim, and names the event that the decision is about.
+func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
+	e := m.byKey(c.Key)
+	if e != nil && !m.over(e) {
+		none := dedup.Fingerprint{}
+		if e.Fingerprint != none && c.Fingerprint != none && e.Fingerprint != c.Fingerprint {
+			return dedup.Conflict, e
+		}
+		if !m.free(e) {
+			return dedup.Known, e
+		}
+	}
+	for _, alias := range c.Aliases {
+		if other := m.byAlias(alias); other != nil && other.Key != c.Key && !m.over(other) {
+			return dedup.Aliased, other
+		}
+	}
+	if c.Aside != nil && !c.OnlyKnown {
+		if original := m.byEvent(c.Aside.Of); original != nil {
+			original.Asides++
+			if c.Aside.Max > 0 && original.Asides > c.Aside.Max {
+				return dedup.Known, original
+			}
+		}
+	}
+	if e != nil && !m.over(e) {
+		return dedup.New, e
+	}
+	return dedup.New, nil
+}
+
+// accept makes, or goes on with, the event of a claim that is new. got is the store's record.
+func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease dedup.Lease) *modelEvent {
+	var before dedup.Task
+	if e == nil {
+		e = &modelEvent{Record: dedup.Record{Event: got.Event, Seq: got.Seq, Generation: got.Generation, Accepted: m.now}}
+		m.events = append(m.events, e)
+	} else {
+		before = e.Tasks[0]
+	}
+	for _, alias := range c.Aliases {
+		if !slices.Contains(e.Aliases, alias) {
+			e.Aliases = append(e.Aliases, alias)
+		}
+		m.owners[alias] = e
+	}
+	if c.Fingerprint != (dedup.Fingerprint{}) {
+		e.Fingerprint = c.Fingerprint
+	}
+	e.Key, e.Payload, e.Answer, e.Window = c.Key, c.Payload, c.Answer, c.Window
+	e.Hold, e.DropBody, e.Tasks = c.Hold, c.DropBody, nil
+	e.Finished, e.Expires = time.Time{}, time.Time{}
+	for _, t := range c.Tasks {
+		e.Tasks = append(e.Tasks, dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: m.now})
+	}
+	if c.Aside != nil {
+		e.Aside, e.Original = c.Aside.Reason, c.Aside.Of
+		for i := range e.Tasks {
+			e.Tasks[i].State, e.Tasks[i].Reason = dedup.Dead, c.Aside.Reason
+		}
+	}
+	if c.Hold {
+		e.Tasks[0].Attempt, e.Tasks[0].Postponed = before.Attempt, before.Postponed
+		m.start(e, 0, c.Lease, lease)
+	}
+	m.settle(e)
+	return e
+}
+
+// start makes a task run under a lease that the store gave.
+func (m *model) start(e *modelEvent, i int, d time.Duration, lease dedup.Lease) {
+	t := &e.Tasks[i]
+	t.State, t.Until, t.Token = dedup.Running, m.now.Add(d), lease.Token
+	t.Attempt++
+	m.token = max(m.token, lease.Token)
+	m.leases = append(m.leases, lease)
+	m.settle(e)
+}
+
+// holder returns the task that a lease is for, when it is the newest.
+func (m *model) holder(l dedup.Lease) (*modelEvent, *dedup.Task) {
+	e := m.byEvent(l.Event)
+	if e == nil || l.Task >= len(e.Tasks) {
+		return nil, nil
+	}
+	t := &e.Tasks[l.Task]
+	if t.State != dedup.Running || t.Token != l.Token {
+		return nil, nil
+	}
+	return e, t
+}
+
+func (m *model) finish(e *modelEvent, t *dedup.Task, r dedup.Result) {
+	t.Reason, t.Err = r.Reason, r.Err
+	switch r.Kind {
+	case dedup.ResultDone:
+		t.State = dedup.Done
+	case dedup.ResultDead:
+		t.State = dedup.Dead
+	case dedup.ResultRetry:
+		t.State, t.Due = dedup.Pending, m.now.Add(r.After)
+		if r.Postponed {
+			t.Postponed++
+		}
+	case dedup.ResultRelease:
+		t.State, t.Due = dedup.Pending, m.now
+		if !e.Hold {
+			t.Attempt--
+		}
+	}
+	if r.Answer.Status != 0 && t.State != dedup.Pending {
+		e.Answer = r.Answer
+	}
+	m.settle(e)
+}
+
+func (m *model) settle(e *modelEvent) {
+	waits := e.Hold && e.count(dedup.Pending) == 1
+	switch {
+	case e.open() && !waits:
+		e.Finished, e.Expires = time.Time{}, time.Time{}
+	case e.Finished.IsZero():
+		e.Finished, e.Expires = m.now, m.now.Add(e.Window)
+	}
+	if e.DropBody && len(e.Tasks) > 0 && e.count(dedup.Done) == len(e.Tasks) {
+		e.Payload.Body = nil
+	}
+}
+
+// reopen returns what Reopen must: an error, and a changed event when it is nil.
+func (m *model) reopen(e *modelEvent, tasks []dedup.NewTask) error {
+	if e.Hold && e.open() {
+		return dedup.ErrNotDead
+	}
+	var fresh []dedup.Task
+	for _, n := range tasks {
+		known := slices.ContainsFunc(append(slices.Clone(e.Tasks), fresh...), func(t dedup.Task) bool { return t.Handler == n.Handler })
+		if !known {
+			fresh = append(fresh, dedup.Task{Handler: n.Handler, Lane: n.Lane, State: dedup.Pending, Due: m.now})
+		}
+	}
+	if len(fresh) == 0 && e.count(dedup.Dead) == 0 {
+		return dedup.ErrNotDead
+	}
+	if e.DropBody && len(e.Tasks) > 0 && e.count(dedup.Done) == len(e.Tasks) {
+		return dedup.ErrNoPayload
+	}
+	for i, t := range e.Tasks {
+		if t.State == dedup.Dead {
+			e.Tasks[i] = dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: m.now}
+		}
+	}
+	e.Tasks = append(e.Tasks, fresh...)
+	e.Hold = false
+	m.settle(e)
+	return nil
+}
+
+// due reports whether a worker may get the task.
+func (m *model) due(e *modelEvent, i int) bool {
+	t := e.Tasks[i]
+	if e.purged || e.Hold {
+		return false
+	}
+	if t.State == dedup.Running {
+		return !m.now.Before(t.Until)
+	}
+	return t.State == dedup.Pending && !m.now.Before(t.Due) && !m.blocked(e, t)
+}
+
+// blocked reports whether an earlier task of the lane is open, or any of it runs.
+func (m *model) blocked(e *modelEvent, t dedup.Task) bool {
+	if t.Lane == "" {
+		return false
+	}
+	for _, other := range m.events {
+		if other == e || other.purged || other.Hold || other.Payload.Endpoint != e.Payload.Endpoint {
+			continue
+		}
+		for _, o := range other.Tasks {
+			if o.Handler == t.Handler && o.Lane == t.Lane &&
+				(o.State == dedup.Running || o.State == dedup.Pending && other.Seq < e.Seq) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// matches reports whether a filter selects the event.
+func (m *model) matches(f dedup.Filter, e *modelEvent) bool {
+	if f.ID != "" && e.Key.ID != f.ID || f.Endpoint != "" && e.Payload.Endpoint != f.Endpoint {
+		return false
+	}
+	if prefix := strings.TrimSuffix(f.Type, "*"); f.Type != "" && e.Payload.Type != prefix &&
+		(prefix == f.Type || !strings.HasPrefix(e.Payload.Type, prefix)) {
+		return false
+	}
+	if f.Handler != "" && !slices.ContainsFunc(e.Tasks, func(t dedup.Task) bool { return t.Handler == f.Handler }) {
+		return false
+	}
+	if len(f.States) > 0 && !slices.Contains(f.States, e.summary()) {
+		return false
+	}
+	if f.Aside && e.Aside == "" || f.Before > 0 && e.Seq >= f.Before {
+		return false
+	}
+	return f.Since <= 0 || !e.Accepted.Add(f.Since).Before(m.now)
+}
+
+// modelText writes a record as the model can know it: without the times of attempts, and of each task what
+// counts in its state.
+func modelText(r dedup.Record) string {
+	r = r.Clone()
+	for i, t := range r.Tasks {
+		c := dedup.Task{Handler: t.Handler, Lane: t.Lane, State: t.State, Attempt: t.Attempt, Postponed: t.Postponed}
+		switch t.State {
+		case dedup.Pending:
+			c.Due, c.Reason, c.Err = t.Due, t.Reason, t.Err
+		case dedup.Running:
+			c.Until, c.Token = t.Until, t.Token
+		default:
+			c.Reason, c.Err = t.Reason, t.Err
+		}
+		r.Tasks[i] = c
+	}
+	slices.SortFunc(r.Aliases, func(a, b dedup.Key) int { return strings.Compare(a.Space+a.ID, b.Space+b.ID) })
+	return text(r)
+}
+
+// pick returns one of the values.
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }

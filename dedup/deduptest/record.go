@@ -1,0 +1,152 @@
+package deduptest
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func recordChecks() []check {
+	return []check{
+		{"EveryByteOfADeliveryIsKept", func(x *rig) { x.checkBytes(exact(x)) }},
+		{"LargeAndEmptyBodiesAreKept", func(x *rig) { x.checkBodies(bodies(x)) }},
+		{"TheCallerOwnsWhatItGets", recordIsCopied},
+	}
+}
+
+// exact accepts an event full of bytes that are easily spoilt, and one that answers in the same way. It
+// returns what must come back.
+func exact(x *rig) (event, answered string, c dedup.Claim, a dedup.Answer) {
+	x.Helper()
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	c = delivery("quote \" slash / null \x00 high \xff snow ☃")
+	c.Aliases = []dedup.Key{nonce("n\x00\xff"), signed("s ☃")}
+	c.Payload.Body = all
+	c.Payload.KeyField = "\t\"raw\\field\"; p=?1"
+	c.Payload.Target = "/hooks/%2e%2E/%ff?a=b&&c=%00+;"
+	c.Payload.Type = "type/☃\xfe"
+	c.Payload.Header = http.Header{
+		"X-Empty": {""}, "X-Many": {"b", "a", "b"}, "X-Bytes": {"caf\xe9 \xff"}, "x-lower": {"kept as it is"},
+	}
+	c.Payload.Attributes = map[string]string{"": "empty name", "time": "2026-01-02T03:04:05.678+09:00", "bytes": "\xff\x00"}
+	c.Note = "note ☃"
+	c.Tasks = []dedup.NewTask{{Handler: "h/☃", Lane: "l\x00\xff"}}
+	a = dedup.Answer{Status: 299, Header: http.Header{"X-Many": {"2", "1"}, "Content-Type": {"a/b; c=\"\xff\""}}, Body: all}
+	event = x.accept(c)
+	h := held("answered")
+	d := x.want(dedup.New, h)
+	x.finish(d.Lease, dedup.Result{Kind: dedup.ResultDone, Answer: a})
+	return event, d.Record.Event, c, a
+}
+
+// checkBytes compares without any conversion that could hide a difference.
+func (x *rig) checkBytes(event, answered string, c dedup.Claim, a dedup.Answer) {
+	x.Helper()
+	r := x.get(event)
+	for _, row := range []struct {
+		what      string
+		got, want any
+	}{
+		{"key", r.Key, c.Key}, {"aliases", r.Aliases, c.Aliases}, {"fingerprint", r.Fingerprint, c.Fingerprint},
+		{"payload", r.Payload, c.Payload}, {"answer body", string(r.Answer.Body), string(c.Answer.Body)},
+		{"note", r.Note, c.Note}, {"handler", r.Tasks[0].Handler, c.Tasks[0].Handler}, {"lane", r.Tasks[0].Lane, c.Tasks[0].Lane},
+		{"stored answer", x.get(answered).Answer, a},
+	} {
+		if !reflect.DeepEqual(row.got, row.want) {
+			x.Errorf("%s:\n got %q\nwant %q", row.what, fmt.Sprint(row.got), fmt.Sprint(row.want))
+		}
+	}
+	if d := x.want(dedup.Known, c); d.Record.Event != event {
+		x.Errorf("known as %q, want %q", d.Record.Event, event)
+	}
+}
+
+// bodies accepts events with bodies of many sizes.
+func bodies(x *rig) map[string][]byte {
+	x.Helper()
+	want := map[string][]byte{}
+	for _, n := range []int{0, 1, 255, 4096, 65_536, 600_000, 1 << 20} {
+		body := []byte(strings.Repeat("0123456789abcdef", n/16+1))[:n]
+		c := delivery(fmt.Sprint("size ", n))
+		c.Payload.Body = body
+		want[x.accept(c)] = body
+	}
+	return want
+}
+
+func (x *rig) checkBodies(want map[string][]byte) {
+	x.Helper()
+	for event, body := range want {
+		if got := x.get(event).Payload.Body; !bytes.Equal(got, body) {
+			x.Errorf("body of %d bytes came back as %d, or changed", len(body), len(got))
+		}
+	}
+	for _, r := range x.list(dedup.Filter{Body: true}) {
+		if body, ok := want[r.Event]; ok && !bytes.Equal(r.Payload.Body, body) {
+			x.Errorf("listed body of %d bytes has %d, or changed", len(body), len(r.Payload.Body))
+		}
+	}
+}
+
+func spoil(r *dedup.Record) {
+	r.Tasks[0].State, r.Tasks[0].Handler, r.Aliases[0].ID = dedup.Dead, "spoilt", "spoilt"
+	r.Payload.Header.Set("Content-Type", "spoilt")
+	r.Payload.Attributes["source"] = "spoilt"
+	for i := range r.Payload.Body {
+		r.Payload.Body[i] = 'X'
+	}
+	for i := range r.Answer.Body {
+		r.Answer.Body[i] = 'X'
+	}
+}
+
+func recordIsCopied(x *rig) {
+	c := delivery("a")
+	c.Aliases = []dedup.Key{nonce("n")}
+	d := x.want(dedup.New, c)
+	event := d.Record.Event
+	before := x.get(event)
+	unspoilt := func(from string) {
+		x.Helper()
+		x.same(x.get(event), before, "record after the caller changed what it got from "+from)
+	}
+	spoil(&d.Record)
+	unspoilt("Claim")
+	known := x.want(dedup.Known, c).Record
+	spoil(&known)
+	unspoilt("Claim of a duplicate")
+	got := x.get(event)
+	spoil(&got)
+	unspoilt("Get")
+	for r := range x.store.List(x.ctx, dedup.Filter{Body: true}) {
+		spoil(&r)
+	}
+	unspoilt("List")
+	w := x.take()
+	before = x.get(event)
+	spoil(&w.Record)
+	unspoilt("Take")
+	x.finish(w.Lease, dead())
+	reopened, err := x.store.Reopen(x.ctx, event)
+	if err != nil {
+		x.Fatal(err)
+	}
+	before = x.get(event)
+	spoil(&reopened)
+	unspoilt("Reopen")
+	a := answer(200, "ok")
+	h := x.want(dedup.New, held("b"))
+	x.finish(h.Lease, a)
+	a.Answer.Body[0] = 'X'
+	a.Answer.Header.Set("Location", "spoilt")
+	if got := x.get(h.Record.Event).Answer; string(got.Body) != "ok" || got.Header.Get("Location") != "/orders/1" {
+		x.Errorf("answer after the caller changed its result: %+v", got)
+	}
+}

@@ -1,0 +1,233 @@
+package deduptest
+
+import (
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func reopenChecks() []check {
+	return []check{
+		{"DeadTasksRunAgainWithAttemptsFromZero", reopenDead},
+		{"ItLeavesTasksAloneThatAreNotDead", reopenOnlyDead},
+		{"ItNeverChangesTheAnswer", reopenAnswer},
+		{"ItAddsTasksOfNewHandlersOnly", reopenAdds},
+		{"AnEventThatHadNoHandlerCanGetOne", reopenUnhandled},
+		{"NothingToReopenIsErrNotDead", reopenNothing},
+		{"AnUnknownEventIsErrNotFound", reopenUnknown},
+		{"ADroppedBodyIsErrNoPayload", reopenDropped},
+		{"ABodyStaysWhileATaskIsDeadEvenIfItIsToBeDropped", reopenKeepsBody},
+		{"TheBodyIsDroppedOnlyWhenAsked", reopenBodies},
+		{"OfConcurrentReopensOneChangesTheEvent", reopenRace},
+	}
+}
+
+func reopenDead(x *rig) {
+	event := x.accept(delivery("a"))
+	x.finish(x.take().Lease, retry(0))
+	x.finish(x.take().Lease, dead())
+	r, err := x.store.Reopen(x.ctx, event)
+	if err != nil {
+		x.Fatal(err)
+	}
+	stored := x.get(event)
+	x.same(bare(stored), bare(r), "returned and stored record")
+	task := stored.Tasks[0]
+	if task.State != dedup.Pending || task.Attempt != 0 || task.Reason != "" || task.Err != "" || !stored.Finished.IsZero() || !stored.Expires.IsZero() {
+		x.Errorf("reopened: %s", text(stored))
+	}
+	w := x.takeOf(event)
+	if w.Task().Attempt != 1 || string(w.Record.Payload.Body) != "body of a" {
+		x.Errorf("work: %s", text(w.Record))
+	}
+}
+
+func reopenOnlyDead(x *rig) {
+	c := delivery("a")
+	c.Tasks = []dedup.NewTask{{Handler: "done"}, {Handler: "dead"}, {Handler: "runs"}, {Handler: "waits"}}
+	event := x.accept(c)
+	var runs dedup.Lease
+	for range c.Tasks {
+		w := x.take()
+		switch w.Task().Handler {
+		case "done":
+			x.finish(w.Lease, done())
+		case "dead":
+			x.finish(w.Lease, dead())
+		case "waits":
+			x.finish(w.Lease, retry(hour))
+		default:
+			runs = w.Lease
+		}
+	}
+	before := x.get(event)
+	if _, err := x.store.Reopen(x.ctx, event); err != nil {
+		x.Fatal(err)
+	}
+	after := x.get(event)
+	if after.Tasks[1].State != dedup.Pending {
+		x.Errorf("dead task: %+v", after.Tasks[1])
+	}
+	after.Tasks[1] = before.Tasks[1]
+	x.same(after, before, "everything but the dead task")
+	x.finish(runs, done())
+	if w := x.take(); w.Task().Handler != "dead" {
+		x.Errorf("Take gave %q", w.Task().Handler)
+	}
+	x.idle("one task waits, the others are done or running")
+}
+
+func reopenAnswer(x *rig) {
+	event := x.accept(delivery("a"))
+	x.finish(x.take().Lease, dead())
+	if _, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "bill"}); err != nil {
+		x.Fatal(err)
+	}
+	w := x.take()
+	r := done()
+	x.finish(w.Lease, r)
+	x.finish(x.take().Lease, done())
+	if got := x.want(dedup.Known, delivery("a")).Record.Answer; got.Status != 202 || string(got.Body) != "accepted" {
+		x.Errorf("answer %+v", got)
+	}
+}
+
+func reopenAdds(x *rig) {
+	event := x.accept(delivery("a"))
+	x.finish(x.take().Lease, done())
+	added := []dedup.NewTask{{Handler: "ship"}, {Handler: "bill", Lane: "l"}, {Handler: "bill"}}
+	r, err := x.store.Reopen(x.ctx, event, added...)
+	if err != nil {
+		x.Fatal(err)
+	}
+	if len(r.Tasks) != 2 || r.Tasks[0].State != dedup.Done || r.Tasks[1].Handler != "bill" || r.Tasks[1].Lane != "l" {
+		x.Errorf("tasks: %+v", r.Tasks)
+	}
+	if w := x.takeOf(event); w.Task().Handler != "bill" || w.Lease.Task != 1 {
+		x.Errorf("lease %+v", w.Lease)
+	}
+	x.idle("ship is done, bill is running")
+}
+
+func reopenUnhandled(x *rig) {
+	c := delivery("a")
+	c.Tasks, c.DropBody = nil, true
+	event := x.accept(c)
+	if _, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "ship"}); err != nil {
+		x.Fatal(err)
+	}
+	w := x.takeOf(event)
+	if string(w.Record.Payload.Body) != "body of a" {
+		x.Errorf("body %q", w.Record.Payload.Body)
+	}
+	x.finish(w.Lease, done())
+}
+
+func reopenNothing(x *rig) {
+	event := x.accept(delivery("a"))
+	check := func() {
+		x.Helper()
+		before := x.get(event)
+		_, err := x.store.Reopen(x.ctx, event)
+		x.fails(err, dedup.ErrNotDead, "Reopen")
+		_, err = x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "ship"})
+		x.fails(err, dedup.ErrNotDead, "Reopen with the handler it has")
+		x.same(x.get(event), before, "record")
+	}
+	check()
+	w := x.take()
+	check()
+	x.finish(w.Lease, done())
+	check()
+}
+
+func reopenUnknown(x *rig) {
+	_, err := x.store.Reopen(x.ctx, "nobody")
+	x.fails(err, dedup.ErrNotFound, "Reopen of an unknown event")
+	_, err = x.store.Reopen(x.ctx, "", dedup.NewTask{Handler: "ship"})
+	x.fails(err, dedup.ErrNotFound, "Reopen of no event")
+	_, err = x.store.Get(x.ctx, "nobody")
+	x.fails(err, dedup.ErrNotFound, "Get of an unknown event")
+}
+
+func reopenDropped(x *rig) {
+	c := delivery("a")
+	c.DropBody = true
+	event := x.accept(c)
+	w := x.take()
+	if string(w.Record.Payload.Body) != "body of a" {
+		x.Errorf("body at work %q", w.Record.Payload.Body)
+	}
+	x.finish(w.Lease, done())
+	r := x.get(event)
+	if len(r.Payload.Body) != 0 || r.Payload.Header.Get("Content-Type") == "" {
+		x.Errorf("payload after the drop: %+v", r.Payload)
+	}
+	_, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "bill"})
+	x.fails(err, dedup.ErrNoPayload, "Reopen without a body")
+	_, err = x.store.Reopen(x.ctx, event)
+	x.fails(err, dedup.ErrNotDead, "Reopen with nothing dead")
+	x.same(x.get(event), r, "record")
+}
+
+func reopenKeepsBody(x *rig) {
+	c := delivery("a")
+	c.DropBody = true
+	c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill"})
+	event := x.accept(c)
+	x.finish(x.take().Lease, done())
+	x.finish(x.take().Lease, dead())
+	if got := string(x.get(event).Payload.Body); got != "body of a" {
+		x.Errorf("body of a dead letter %q", got)
+	}
+	if _, err := x.store.Reopen(x.ctx, event); err != nil {
+		x.Fatal(err)
+	}
+	w := x.takeOf(event)
+	if got := string(w.Record.Payload.Body); got != "body of a" {
+		x.Errorf("body at work %q", got)
+	}
+	x.finish(w.Lease, done())
+	if got := string(x.get(event).Payload.Body); got != "" {
+		x.Errorf("body after all is done %q", got)
+	}
+}
+
+func reopenBodies(x *rig) {
+	kept := x.accept(delivery("a"))
+	x.finish(x.take().Lease, done())
+	if got := string(x.get(kept).Payload.Body); got != "body of a" {
+		x.Errorf("body %q", got)
+	}
+	c := held("b")
+	c.DropBody = true
+	d := x.want(dedup.New, c)
+	x.finish(d.Lease, release())
+	if got := string(x.get(d.Record.Event).Payload.Body); got != "body of b" {
+		x.Errorf("body of a released claim %q", got)
+	}
+	x.finish(x.want(dedup.New, c).Lease, answer(200, "ok"))
+	if got := string(x.get(d.Record.Event).Payload.Body); got != "" {
+		x.Errorf("body of a done claim %q", got)
+	}
+}
+
+func reopenRace(x *rig) {
+	event := x.accept(delivery("a"))
+	x.finish(x.take().Lease, dead())
+	errs := together(8, func(int) error {
+		_, err := x.store.Reopen(x.ctx, event)
+		return err
+	})
+	good := 0
+	for _, err := range errs {
+		if err == nil {
+			good++
+			continue
+		}
+		x.fails(err, dedup.ErrNotDead, "the other Reopens")
+	}
+	if good != 1 {
+		x.Errorf("%d Reopens changed the event, want 1", good)
+	}
+	x.take()
+	x.idle("the reopened task is running")
+}

@@ -1,0 +1,65 @@
+package deduptest
+
+import (
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func statsChecks() []check {
+	return []check{
+		{"TheyCountRecordsAndTasks", statsCount},
+		{"AHealthyStoreSaysSo", statsHealth},
+		{"GuaranteesHaveAName", statsGuarantees},
+	}
+}
+
+func (x *rig) stats() dedup.Stats {
+	x.Helper()
+	s, err := x.store.Stats(x.ctx)
+	if err != nil {
+		x.Fatalf("Stats: %v", err)
+	}
+	return s
+}
+
+func statsCount(x *rig) {
+	if s := x.stats(); s.Records != 0 || s.Pending != 0 || s.Running != 0 || s.Dead != 0 || s.Backlog != 0 || s.Accepted != 0 {
+		x.Errorf("empty store: %+v", s)
+	}
+	c := delivery("a")
+	c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill"})
+	x.claims(c, delivery("b"), held("c"))
+	x.want(dedup.Known, c)
+	s := x.stats()
+	if s.Records != 3 || s.Pending != 3 || s.Running != 1 || s.Dead != 0 || s.Accepted != 3 || s.Backlog < int64(len("body of a")*3) {
+		x.Errorf("accepted: %+v", s)
+	}
+	if !x.harness.OwnClock && !s.Oldest.Equal(x.clock.Now()) {
+		x.Errorf("oldest %v, want %v", s.Oldest, x.clock.Now())
+	}
+	first, second := x.take(), x.take()
+	x.finish(first.Lease, dead())
+	x.finish(second.Lease, retry(hour))
+	if s := x.stats(); s.Records != 3 || s.Pending != 2 || s.Running != 1 || s.Dead != 1 {
+		x.Errorf("one dead, one waits: %+v", s)
+	}
+	x.finish(x.take().Lease, done())
+	if s := x.stats(); s.Records != 3 || s.Pending+s.Running != 2 || s.Dead != 1 || s.Commits == 0 {
+		x.Errorf("one done: %+v", s)
+	}
+}
+
+func statsHealth(x *rig) {
+	if err := x.store.Health(x.ctx); err != nil {
+		x.Errorf("Health: %v", err)
+	}
+}
+
+func statsGuarantees(x *rig) {
+	g := x.store.Guarantees()
+	if g.Durability < dedup.DurableNone || g.Durability > dedup.DurableReplicated {
+		x.Errorf("guarantees: %+v", g)
+	}
+	if g.Durability > dedup.DurableNone && x.harness.Reopen == nil {
+		x.Errorf("a store that says %v must be opened again by the suite: Harness.Reopen is missing", g.Durability)
+	}
+}

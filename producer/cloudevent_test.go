@@ -1,0 +1,268 @@
+package producer
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/binding"
+	"github.com/cloudevents/sdk-go/v2/event"
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// TestEventsOfTheOfficialSDKAreRead has the SDK write random events in each mode and compares what we read.
+func TestEventsOfTheOfficialSDKAreRead(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		e, data := sdkEvent(t)
+		batch := rapid.IntRange(0, 2).Draw(t, "mode")
+		r, err := http.NewRequest(http.MethodPost, hook, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch batch {
+		case 0:
+			err = cehttp.WriteRequest(t.Context(), binding.ToMessage(&e), r)
+		case 1:
+			err = cehttp.WriteRequest(binding.WithForceStructured(t.Context()), binding.ToMessage(&e), r)
+		case 2:
+			r, err = cehttp.NewHTTPRequestFromEvents(t.Context(), hook, []event.Event{e})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items, err := SplitCloudEvents(&Delivery{Request: r, Body: body})
+		if err != nil || len(items) != 1 {
+			t.Fatalf("mode %d: %d items, %v\n%s", batch, len(items), err, body)
+		}
+		compareWithSDK(t, e, data, items[0], r.Header.Get("Content-Type"))
+	})
+}
+
+// sdkEvent draws an event. Attributes are printable ASCII without what the SDK does not encode as the binding
+// asks for: percent sign, quotes and white space at the ends.
+func sdkEvent(t *rapid.T) (event.Event, string) {
+	word := rapid.StringMatching(`[!#$&-Z^-~]([ !#$&-Z^-~]{0,20}[!#$&-Z^-~])?`)
+	e := event.New()
+	e.SetID(word.Draw(t, "id"))
+	e.SetSource("/" + rapid.StringMatching(`[a-z0-9]{1,10}(/[a-z0-9]{1,5})?`).Draw(t, "source"))
+	e.SetType(word.Draw(t, "type"))
+	if rapid.Bool().Draw(t, "with subject") {
+		e.SetSubject(word.Draw(t, "subject"))
+	}
+	if rapid.Bool().Draw(t, "with time") {
+		e.SetTime(time.Unix(rapid.Int64Range(0, 4e9).Draw(t, "time"), 0).UTC())
+	}
+	if rapid.Bool().Draw(t, "with extension") {
+		e.SetExtension("shard", word.Draw(t, "shard"))
+	}
+	data, kind := fmt.Sprintf(`{"n":%d}`, rapid.Int().Draw(t, "n")), "application/json"
+	if rapid.Bool().Draw(t, "binary data") {
+		data, kind = string(rapid.SliceOfN(rapid.Byte(), 1, 50).Draw(t, "data")), "application/octet-stream"
+	}
+	if err := e.SetData(kind, []byte(data)); err != nil {
+		t.Fatal(err)
+	}
+	return e, data
+}
+
+func compareWithSDK(t *rapid.T, e event.Event, data string, it Item, kind string) {
+	want := map[string]string{"id": e.ID(), "source": e.Source(), "datacontenttype": e.DataContentType()}
+	if e.Subject() != "" {
+		want["subject"] = e.Subject()
+	}
+	if !e.Time().IsZero() {
+		want["time"] = e.Time().Format(time.RFC3339Nano)
+	}
+	for name, value := range e.Extensions() {
+		want[name] = fmt.Sprint(value)
+	}
+	if diff := cmp.Diff(want, it.Attributes); diff != "" {
+		t.Fatalf("attributes (-SDK +ours):\n%s", diff)
+	}
+	if it.Type != e.Type() || it.ID != JoinID(e.Source(), e.ID()) {
+		t.Fatalf("id %q, type %q", it.ID, it.Type)
+	}
+	got, inside, err := CloudEventData(kind, it.Body)
+	if !inside {
+		got = it.Body
+	}
+	if err != nil || string(got) != data {
+		t.Fatalf("data %q, %v; want %q", got, err, data)
+	}
+}
+
+func binaryEvent(header ...string) *Delivery {
+	all := []string{"ce-specversion", "1.0", "ce-id", "1", "ce-source", "/s", "ce-type", "t"}
+	return delivery(hook, "data", append(all, header...)...)
+}
+
+func TestBinaryModeDecodesFieldValues(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		"Euro%20%E2%82%AC": "Euro €", `"a b"`: "a b", `"a \"b\" %25"`: `a "b" %`, "%2541": "%41", "a%22b": `a"b`, "plain": "plain",
+		`"a\\"`: `a\`, "ä": "ä",
+	} {
+		items, err := SplitCloudEvents(binaryEvent("Ce-Subject", value))
+		if err != nil || items[0].Attributes["subject"] != want {
+			t.Errorf("%s: %v, %v; want %q", value, items, err, want)
+		}
+	}
+	for _, value := range []string{"%C0%A0", "%zz", "%4", "%", `"a`, `"a"b`, `"a\`, "\xff", "%ff"} {
+		if _, err := SplitCloudEvents(binaryEvent("Ce-Subject", value)); verify.CodeOf(err) != verify.EventMalformed {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}
+
+func TestMalformedCloudEventsAreRefused(t *testing.T) {
+	t.Parallel()
+	structured := func(body string) *Delivery {
+		return delivery(hook, body, "Content-Type", "Application/CloudEvents+JSON; charset=utf-8")
+	}
+	batch := func(body string) *Delivery { return delivery(hook, body, "Content-Type", ceBatch) }
+	const good = `{"specversion":"1.0","id":"1","source":"/s","type":"t"`
+	cases := []struct {
+		name string
+		d    *Delivery
+		code verify.Code
+	}{
+		{"binary", binaryEvent(), ""},
+		{"structured", structured(good + `}`), ""},
+		{"batch", batch(`[` + good + `},` + strings.Replace(good, `"1",`, `"2",`, 1) + `}]`), ""},
+		{"empty batch", batch(`[]`), ""},
+		{"binary with datacontenttype", binaryEvent("ce-datacontenttype", "text/plain"), verify.EventMalformed},
+		{"binary id twice", binaryEvent("Ce-Id", "1"), verify.AmbiguousField},
+		{"binary old version", delivery(hook, "", "ce-specversion", "0.3", "ce-id", "1", "ce-source", "/s", "ce-type", "t"), verify.EventMalformed},
+		{"binary empty id", delivery(hook, "", "ce-specversion", "1.0", "ce-id", "", "ce-source", "/s", "ce-type", "t"), verify.EventMalformed},
+		{"two media types", binaryEvent("Content-Type", "application/json", "Content-Type", ceStructured), verify.AmbiguousField},
+		{"structured id twice", structured(good + `,"id":"2"}`), verify.AmbiguousField},
+		{"structured id under an escape", structured(good + `,"\u0069d":"2"}`), verify.AmbiguousField},
+		{"structured data twice", structured(good + `,"data":1,"data":2}`), verify.AmbiguousField},
+		{"null id", structured(`{"specversion":"1.0","id":null,"source":"/s","type":"t"}`), verify.EventMalformed},
+		{"extension that is an object", structured(good + `,"ext":{}}`), verify.EventMalformed},
+		{"extension that is a number", structured(good + `,"ext":5}`), ""},
+		{"time that is a number", structured(good + `,"time":5}`), verify.EventMalformed},
+		{"both kinds of data", structured(good + `,"data":1,"data_base64":"AA=="}`), verify.EventMalformed},
+		{"base64 that is none", structured(good + `,"data_base64":"!"}`), verify.EventMalformed},
+		{"base64 that is no string", structured(good + `,"data_base64":5}`), verify.EventMalformed},
+		{"a structured array", structured(`[` + good + `}]`), verify.EventMalformed},
+		{"a batch that is an object", batch(good + `}`), verify.EventMalformed},
+		{"a batch of strings", batch(`["a"]`), verify.EventMalformed},
+		{"a batch with a bad one", batch(`[` + good + `},{}]`), verify.EventMalformed},
+		{"deep data", structured(good + `,"data":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`), verify.EventMalformed},
+		{"not JSON", structured(`{`), verify.EventMalformed},
+		{"another format", delivery(hook, "x", "Content-Type", "application/cloudevents+avro"), verify.MediaTypeUnsupported},
+		{"another batch format", delivery(hook, "x", "Content-Type", "application/cloudevents-batch+protobuf"), verify.MediaTypeUnsupported},
+	}
+	for _, c := range cases {
+		items, err := SplitCloudEvents(c.d)
+		if verify.CodeOf(err) != c.code || (err == nil) != (c.code == "") {
+			t.Errorf("%s: %v, want %q", c.name, err, c.code)
+		}
+		if err != nil && items != nil {
+			t.Errorf("%s: events beside an error", c.name)
+		}
+	}
+}
+
+func TestIdempotencyKeyNamesACloudEventWhereItIsSigned(t *testing.T) {
+	t.Parallel()
+	d := binaryEvent("Idempotency-Key", `"k1"`)
+	if items, err := SplitCloudEvents(d); err != nil || items[0].ID != "/s:1" {
+		t.Errorf("unsigned: %v, %v", items, err)
+	}
+	d.Identity.Covered = []string{"idempotency-key"}
+	if items, err := SplitCloudEvents(d); err != nil || items[0].ID != "k1" {
+		t.Errorf("signed: %v, %v", items, err)
+	}
+	d.Request.Header.Add("Idempotency-Key", `"k2"`)
+	if _, err := SplitCloudEvents(d); verify.CodeOf(err) != verify.AmbiguousField {
+		t.Errorf("two keys: %v", err)
+	}
+}
+
+func TestSourceAndIDTogetherNameAnEvent(t *testing.T) {
+	t.Parallel()
+	ids := map[string]bool{}
+	for _, pair := range [][2]string{{"/a", "1"}, {"/b", "1"}, {"/a:1", "1"}, {"/a", "1:1"}, {"/a%3A1", "1"}} {
+		d := delivery(hook, "", "ce-specversion", "1.0", "ce-type", "t",
+			"ce-source", strings.ReplaceAll(pair[0], "%", "%25"), "ce-id", pair[1])
+		items, err := SplitCloudEvents(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[items[0].ID] = true
+	}
+	if len(ids) != 5 {
+		t.Errorf("5 events have %d names: %v", len(ids), ids)
+	}
+}
+
+func TestSubscriptionsAreGrantedToListedOriginsOnly(t *testing.T) {
+	t.Parallel()
+	p := CloudEvents(Settings{Bearer: "0123456789abcdef", Origins: []string{"sender.example"}, Rate: 100})
+	if errs := p.Check(); len(errs) != 0 {
+		t.Fatal(errs)
+	}
+	for _, c := range []struct{ origin, asked, granted string }{
+		{"sender.example", "120", "100"}, {"Sender.Example", "50", "50"}, {"sender.example", "", "100"}, {"sender.example", "x", "100"},
+		{"evil.example", "120", ""}, {"", "120", ""},
+	} {
+		r := delivery(hook, "", "WebHook-Request-Origin", c.origin, "WebHook-Request-Rate", c.asked, "WebHook-Request-Callback",
+			"http://169.254.169.254/").Request
+		r.Method = http.MethodOptions
+		reply, err := p.Challenge(r)
+		if granted := reply.Header.Get("WebHook-Allowed-Rate"); granted != c.granted || (err == nil) != (c.granted != "") {
+			t.Errorf("%+v: %+v, %v", c, reply, err)
+		}
+		if c.granted == "" && (reply.Status != 405 || reply.Header.Get("WebHook-Allowed-Origin") != "" || verify.CodeOf(err) != verify.ChallengeUnexpected) {
+			t.Errorf("%+v: %+v, %v", c, reply, err)
+		}
+	}
+	if CloudEvents(Settings{Bearer: "0123456789abcdef"}).Challenge != nil {
+		t.Error("subscriptions are granted without being configured")
+	}
+}
+
+// FuzzCloudEvent checks what holds for every input: a typed refusal, or events that have all they must have.
+func FuzzCloudEvent(f *testing.F) {
+	f.Add("application/cloudevents+json", `{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"a":[1]},"ext":true}`, "", "")
+	f.Add("application/cloudevents+json", `{"specversion":"1.0","id":"1","source":"/s","type":"t","data_base64":"AA=="}`, "", "")
+	f.Add("application/cloudevents-batch+json", `[{"specversion":"1.0","id":"1","source":"/s","type":"t"}]`, "", "")
+	f.Add("application/json", `{}`, "Euro%20%E2%82%AC", `"a \"b\""`)
+	f.Add("", "", "%C0%A0", `"`)
+	f.Fuzz(func(t *testing.T, kind, body, id, subject string) {
+		d := delivery(hook, body)
+		d.Request.Header = http.Header{
+			"Content-Type": {kind}, "Ce-Specversion": {"1.0"}, "Ce-Id": {id}, "Ce-Subject": {subject}, "Ce-Source": {"/s"}, "Ce-Type": {"t"},
+		}
+		items, err := SplitCloudEvents(d)
+		if err != nil {
+			if verify.CodeOf(err) == "" || items != nil {
+				t.Fatalf("%v beside %v", items, err)
+			}
+			return
+		}
+		for _, it := range items {
+			if it.ID == "" || it.Type == "" || it.Attributes["id"] == "" || it.Attributes["source"] == "" || !bytes.Contains(d.Body, it.Body) {
+				t.Fatalf("item %+v", it)
+			}
+			if _, _, err := CloudEventData(kind, it.Body); err != nil {
+				t.Fatalf("its data: %v", err)
+			}
+		}
+	})
+}

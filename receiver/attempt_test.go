@@ -1,0 +1,550 @@
+package receiver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// floor is where tests have workers work: a dispatcher over a store that can be made to fail, in a bubble
+// with a time of its own, so that hours of backoff pass in no time.
+type floor struct {
+	t     *testing.T
+	store *faultyStore
+	d     *dispatcher
+	logs  *safeBuffer
+
+	mu   sync.Mutex
+	seen []Observation
+}
+
+// onFloor runs the test in a bubble. The bubble fails the test when a goroutine stays behind.
+func onFloor(t *testing.T, hs []Handler, change func(*Config), test func(*floor)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t, hs, change)
+		f.d.start()
+		test(f)
+		if err := f.d.stop(t.Context()); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if err := f.store.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+func newFloor(t *testing.T, hs []Handler, change func(*Config)) *floor {
+	t.Helper()
+	f := &floor{t: t, logs: &safeBuffer{}, store: &faultyStore{Memory: dedup.NewMemory(dedup.MemoryOptions{})}}
+	cfg := Config{
+		Store: f.store, Decode: decodeJSON, Attempts: 4, Workers: 4,
+		BackoffBase: DefaultBackoffBase, BackoffCap: DefaultBackoffCap, PostponeMax: DefaultPostponeMax,
+		HandlerTimeout: DefaultHandlerTimeout, Lease: DefaultLease,
+		Observe: func(_ context.Context, o Observation) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.seen = append(f.seen, o)
+		},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	b, err := newBook(hs, twoProducers, cfg.Decode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	f.d = newDispatcher(cfg, b, log)
+	return f
+}
+
+// accept stores an event for the producer "gh", as the pipeline does, and returns our id of it.
+func (f *floor) accept(id, body string, tasks ...dedup.NewTask) string {
+	f.t.Helper()
+	if tasks == nil {
+		on, _ := f.d.book.pick("gh", "push")
+		for _, h := range on {
+			lane, err := h.laneOf(&producer.Delivery{}, producer.Item{Body: []byte(body)})
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			tasks = append(tasks, dedup.NewTask{Handler: h.name, Lane: lane})
+		}
+	}
+	out, err := f.store.Claim(context.Background(), dedup.Claim{
+		Key:     dedup.Key{Principal: "gh", Endpoint: "gh", ID: id},
+		Payload: dedup.Payload{Producer: "gh", Endpoint: "gh", Type: "push", Body: []byte(body)},
+		Tasks:   tasks,
+	})
+	if err != nil || out[0].Verdict != dedup.New {
+		f.t.Fatalf("claim: %v, %v", out, err)
+	}
+	return out[0].Record.Event
+}
+
+// outcome waits until every task of the event is done or dead.
+func (f *floor) outcome(event string) dedup.Record {
+	f.t.Helper()
+	for range 100_000 {
+		r := f.record(event)
+		if !r.Open() {
+			synctest.Wait()
+			return r
+		}
+		time.Sleep(time.Second)
+	}
+	f.t.Fatalf("%s has no outcome: %+v", event, f.record(event).Tasks)
+	return dedup.Record{}
+}
+
+func (f *floor) record(event string) dedup.Record {
+	f.t.Helper()
+	r, err := f.store.Get(context.Background(), event)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+// attempts are the observed attempts as lines of text.
+func (f *floor) attempts() []string {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var lines []string
+	for _, o := range f.seen {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %d %v %s", o.Kind, o.Handler, o.Attempt, o.State, o.Reason)))
+	}
+	return lines
+}
+
+// same compares, and says what differs.
+func (f *floor) same(what string, want, got any) {
+	f.t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		f.t.Errorf("%s: -want +got\n%s", what, d)
+	}
+}
+
+// ends checks how the only task of a record ended.
+func (f *floor) ends(r dedup.Record, state dedup.State, reason string, attempt int) {
+	f.t.Helper()
+	if task := r.Tasks[0]; task.State != state || task.Reason != reason || task.Attempt != attempt {
+		f.t.Errorf("%s: %v %q after %d attempts, want %v %q after %d (%s)", task.Handler,
+			task.State, task.Reason, task.Attempt, state, reason, attempt, task.Err)
+	}
+}
+
+// faultyStore is the memory store with hooks that may fail a call before it happens.
+type faultyStore struct {
+	*dedup.Memory
+
+	mu         sync.Mutex
+	failTake   func() error
+	failExtend func() error
+	failFinish func() error
+	extended   int
+	finished   int
+	taken      []int // tasks asked for
+}
+
+func (s *faultyStore) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+func (s *faultyStore) hook(which *func() error, count func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count()
+	if *which == nil {
+		return nil
+	}
+	return (*which)()
+}
+
+func (s *faultyStore) Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]dedup.Work, error) {
+	if err := s.hook(&s.failTake, func() { s.taken = append(s.taken, n) }); err != nil {
+		return nil, err
+	}
+	return s.Memory.Take(ctx, n, bytes, lease)
+}
+
+func (s *faultyStore) Extend(ctx context.Context, l dedup.Lease, d time.Duration) error {
+	if err := s.hook(&s.failExtend, func() { s.extended++ }); err != nil {
+		return err
+	}
+	return s.Memory.Extend(ctx, l, d)
+}
+
+func (s *faultyStore) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
+	if err := s.hook(&s.failFinish, func() { s.finished++ }); err != nil {
+		return err
+	}
+	return s.Memory.Finish(ctx, l, r)
+}
+
+// safeBuffer is a buffer that several goroutines may write to.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+var errBoom = errors.New("boom")
+
+// script is a handler that does one thing after another, and then succeeds.
+func script(steps ...func(context.Context) error) Handler {
+	var mu sync.Mutex
+	next := 0
+	return On("gh", "*", func(ctx context.Context, _ Event[[]byte]) error {
+		mu.Lock()
+		if next == len(steps) {
+			mu.Unlock()
+			return nil
+		}
+		step := steps[next]
+		next++
+		mu.Unlock()
+		return step(ctx)
+	})
+}
+
+func returns(err error) func(context.Context) error {
+	return func(context.Context) error { return err }
+}
+
+func TestHandlerThatFailsTwiceRunsThreeTimes(t *testing.T) {
+	var runs []int
+	h := On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
+		runs = append(runs, ev.Attempt)
+		if len(runs) < 3 {
+			return errBoom
+		}
+		return nil
+	})
+	onFloor(t, []Handler{h}, nil, func(f *floor) {
+		r := f.outcome(f.accept("1", "x"))
+		f.ends(r, dedup.Done, "", 3)
+		f.same("runs", []int{1, 2, 3}, runs)
+		f.same("attempts", []string{
+			"attempt gh/* 1 pending failed", "attempt gh/* 2 pending failed", "attempt gh/* 3 done",
+		}, f.attempts())
+	})
+}
+
+func TestHandlerThatAlwaysFailsEndsAsADeadLetter(t *testing.T) {
+	h := On("gh", "*", func(context.Context, Event[[]byte]) error { return errBoom })
+	onFloor(t, []Handler{h}, nil, func(f *floor) {
+		event := f.accept("1", "x")
+		f.outcome(event)
+		listed := 0
+		for r, err := range f.store.List(t.Context(), dedup.Filter{States: []dedup.State{dedup.Dead}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			listed++
+			f.ends(r, dedup.Dead, reasonExhausted, 4)
+			f.same("text", "boom", r.Tasks[0].Err)
+			f.same("event", event, r.Event)
+		}
+		f.same("dead letters", 1, listed)
+
+		if _, err := f.store.Reopen(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+		f.ends(f.outcome(event), dedup.Dead, reasonExhausted, 4)
+		f.same("attempts before and after reopening", 8, len(f.attempts()))
+	})
+}
+
+func TestRetriesWaitWithinTheBoundsOfFullJitter(t *testing.T) {
+	var starts []time.Time
+	h := On("gh", "*", func(context.Context, Event[[]byte]) error {
+		starts = append(starts, time.Now())
+		return errBoom
+	})
+	onFloor(t, []Handler{h}, func(c *Config) { c.Attempts, c.BackoffCap = 6, 5*time.Second }, func(f *floor) {
+		f.d.random = func(n int64) int64 { return n - 1 } // read by goroutines that start later
+		f.outcome(f.accept("1", "x"))
+		var waits []string
+		for i := 1; i < len(starts); i++ {
+			waits = append(waits, starts[i].Sub(starts[i-1]).String())
+		}
+		f.same("waits", []string{"1s", "2s", "4s", "5s", "5s"}, waits)
+	})
+}
+
+func TestPanicIsAFailedAttempt(t *testing.T) {
+	h := script(func(context.Context) error { panic("pan") }, returns(nil))
+	onFloor(t, []Handler{h}, nil, func(f *floor) {
+		r := f.outcome(f.accept("1", "x"))
+		f.ends(r, dedup.Done, "", 2)
+		f.same("attempts", []string{"attempt gh/* 1 pending panicked", "attempt gh/* 2 done"}, f.attempts())
+		if logs := f.logs.String(); !strings.Contains(logs, "attempt_test.go:") {
+			t.Errorf("the log does not say where it panicked:\n%s", logs)
+		}
+	})
+}
+
+func TestGoexitEndsTheAttemptAndNotTheWorker(t *testing.T) {
+	steps := []func(context.Context) error{}
+	for range 3 {
+		steps = append(steps, func(context.Context) error { goexit(); return nil })
+	}
+	onFloor(t, []Handler{script(steps...)}, func(c *Config) { c.Workers = 1 }, func(f *floor) {
+		f.ends(f.outcome(f.accept("1", "x")), dedup.Done, "", 4)
+		f.ends(f.outcome(f.accept("2", "x")), dedup.Done, "", 1)
+	})
+}
+
+func TestEveryHandlerHasItsOwnOutcome(t *testing.T) {
+	onFloor(t, []Handler{
+		script(returns(errBoom)).Named("heals"),
+		On("gh", "*", func(context.Context, Event[[]byte]) error { return errBoom }).Named("fails"),
+		On("gh", "*", func(context.Context, Event[[]byte]) error { return Reject(errBoom) }).Named("rejects"),
+		script().Named("works"),
+	}, nil, func(f *floor) {
+		r := f.outcome(f.accept("1", "x"))
+		got := map[string]string{}
+		for _, task := range r.Tasks {
+			got[task.Handler] = fmt.Sprintf("%v %s %d", task.State, task.Reason, task.Attempt)
+		}
+		f.same("outcomes", map[string]string{
+			"heals": "done  2", "fails": "dead exhausted 4", "rejects": "dead rejected 1", "works": "done  1",
+		}, got)
+		f.same("state of the event", dedup.Dead, r.State())
+	})
+}
+
+func TestRejectedEventIsDeadAtOnce(t *testing.T) {
+	onFloor(t, []Handler{script(returns(fmt.Errorf("order 7: %w", Reject(errBoom))))}, nil, func(f *floor) {
+		r := f.outcome(f.accept("1", "x"))
+		f.ends(r, dedup.Dead, reasonRejected, 1)
+		f.same("text", "order 7: rejected: boom", r.Tasks[0].Err)
+	})
+}
+
+func TestPostponementsAreNoFailedAttempts(t *testing.T) {
+	later := returns(Postpone(time.Hour, nil))
+	steps := []func(context.Context) error{}
+	for range 10 {
+		steps = append(steps, later)
+	}
+	steps = append(steps, returns(errBoom), later, returns(errBoom), returns(errBoom))
+	onFloor(t, []Handler{script(steps...)}, nil, func(f *floor) {
+		start := time.Now()
+		r := f.outcome(f.accept("1", "x"))
+		f.ends(r, dedup.Done, "", 15)
+		f.same("postponed", 11, r.Tasks[0].Postponed)
+		if took := time.Since(start); took < 11*time.Hour || took > 11*time.Hour+time.Minute {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestPostponementsAreBounded(t *testing.T) {
+	tests := []struct{ ask, want time.Duration }{
+		{time.Minute, time.Minute},
+		{30 * 24 * time.Hour, DefaultPostponeMax},
+		{0, DefaultBackoffBase},
+		{-time.Hour, DefaultBackoffBase},
+	}
+	for _, tt := range tests {
+		t.Run(tt.ask.String(), func(t *testing.T) {
+			onFloor(t, []Handler{script(returns(Postpone(tt.ask, errBoom)))}, nil, func(f *floor) {
+				event := f.accept("1", "x")
+				synctest.Wait()
+				task := f.record(event).Tasks[0]
+				f.same("wait", tt.want, task.Due.Sub(task.Ended))
+				f.same("reason", reasonPostponed, task.Reason)
+				f.same("postponed", 1, task.Postponed)
+			})
+		})
+	}
+}
+
+func TestUndecodablePayloadIsDeadWithoutRetries(t *testing.T) {
+	h := On("gh", "*", func(context.Context, Event[struct{ N int }]) error { return errBoom })
+	onFloor(t, []Handler{h}, nil, func(f *floor) {
+		f.ends(f.outcome(f.accept("1", `{"N":"seven"}`)), dedup.Dead, reasonUndecodable, 1)
+	})
+}
+
+func TestTaskOfAHandlerThatIsGoneIsADeadLetter(t *testing.T) {
+	onFloor(t, []Handler{script()}, nil, func(f *floor) {
+		r := f.outcome(f.accept("1", "x", dedup.NewTask{Handler: "gh/old"}, dedup.NewTask{Handler: "gh/*"}))
+		f.ends(r, dedup.Dead, reasonGone, 1)
+		f.same("the other task", dedup.Done, r.Tasks[1].State)
+	})
+}
+
+// TestInterruptedAttemptsUseUpTheBudget takes a task and lets its lease run out, as a process does that the
+// event kills every time.
+func TestInterruptedAttemptsUseUpTheBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		f := newFloor(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })}, nil)
+		event := f.accept("1", "x")
+		for range f.d.cfg.Attempts {
+			if _, err := f.store.Memory.Take(t.Context(), 1, 1<<20, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		f.d.start()
+		f.ends(f.outcome(event), dedup.Dead, reasonExhausted, 5)
+		f.same("runs", 0, runs)
+		if err := f.d.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestLastAttemptOfTheBudgetRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t, []Handler{script()}, nil)
+		event := f.accept("1", "x")
+		for range f.d.cfg.Attempts - 1 {
+			if _, err := f.store.Memory.Take(t.Context(), 1, 1<<20, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		f.d.start()
+		f.ends(f.outcome(event), dedup.Done, "", 4)
+		if err := f.d.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestReopenedAnswerIsJudgedByItsResponse(t *testing.T) {
+	tests := []struct {
+		status int
+		state  dedup.State
+		reason string
+	}{
+		{0, dedup.Done, ""},
+		{204, dedup.Done, ""},
+		{422, dedup.Dead, reasonRejected},
+		{503, dedup.Dead, reasonExhausted},
+		{429, dedup.Dead, reasonExhausted},
+		{207, dedup.Dead, reasonExhausted},
+		{302, dedup.Dead, reasonExhausted},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.status), func(t *testing.T) {
+			h := Answer("gh", "*", func(context.Context, Event[[]byte]) (Response, error) {
+				return Response{Status: tt.status, Body: []byte("new")}, nil
+			})
+			onFloor(t, []Handler{h}, func(c *Config) { c.Attempts = 2 }, func(f *floor) {
+				out, err := f.store.Claim(t.Context(), dedup.Claim{
+					Key: dedup.Key{Endpoint: "gh", ID: "1"}, Hold: true, Lease: time.Minute,
+					Tasks: []dedup.NewTask{{Handler: "gh/*"}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				old := dedup.Answer{Status: 422, Body: []byte("old")}
+				if err := f.store.Finish(t.Context(), out[0].Lease, dedup.Result{Kind: dedup.ResultDead, Answer: old}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := f.store.Reopen(t.Context(), out[0].Record.Event); err != nil {
+					t.Fatal(err)
+				}
+				r := f.outcome(out[0].Record.Event)
+				f.same("state", tt.state, r.Tasks[0].State)
+				f.same("reason", tt.reason, r.Tasks[0].Reason)
+				f.same("stored answer", old.Status, r.Answer.Status)
+				f.same("stored body", "old", string(r.Answer.Body))
+			})
+		})
+	}
+}
+
+// TestPayloadsStayOutOfLogs has handlers fail in every way with the payload in their errors.
+func TestPayloadsStayOutOfLogs(t *testing.T) {
+	const secret = `{"Number":4111111111111111.5}`
+	const digits = "411111"
+	type card struct{ Number int }
+	with := func(name string, fn func(body string) error) Handler {
+		return On("gh", "*", func(_ context.Context, ev Event[[]byte]) error { return fn(string(ev.Body)) }).Named(name)
+	}
+	var observed sync.Map
+	onFloor(t, []Handler{
+		with("error", func(b string) error { return errors.New(b) }),
+		with("wrapped", func(b string) error { return fmt.Errorf("a: %w", errors.New(b)) }),
+		with("reject", func(b string) error { return Reject(errors.New(b)) }),
+		with("postpone", func(b string) error { return Postpone(time.Hour, errors.New(b)) }),
+		with("panic", func(b string) error { panic(b) }),
+		with("panic with an error", func(b string) error { panic(errors.New(b)) }),
+		On("gh", "*", func(context.Context, Event[card]) error { return nil }).Named("undecodable"),
+	}, func(c *Config) {
+		keep := c.Observe
+		c.Observe = func(ctx context.Context, o Observation) {
+			keep(ctx, o)
+			observed.Store(fmt.Sprintf("%+v", o), true)
+		}
+	}, func(f *floor) {
+		event := f.accept("1", secret)
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		texts := 0
+		for _, task := range f.record(event).Tasks {
+			if strings.Contains(task.Err, digits) {
+				texts++
+			}
+		}
+		f.same("errors whose text is in the store", 7, texts)
+		logs := f.logs.String()
+		for _, name := range []string{"error", "wrapped", "reject", "postpone", `"panic with an error"`, "undecodable"} {
+			if !strings.Contains(logs, "handler="+name) {
+				t.Errorf("handler %s is not in the log", name)
+			}
+		}
+		observed.Range(func(o, _ any) bool { logs += o.(string); return true })
+		if strings.Contains(logs, digits) {
+			t.Errorf("the payload is in the log:\n%s", logs)
+		}
+	})
+}
+
+func TestPanicOfTheObserverIsLogged(t *testing.T) {
+	onFloor(t, []Handler{script()}, func(c *Config) {
+		c.Observe = func(context.Context, Observation) { panic("observer") }
+	}, func(f *floor) {
+		f.ends(f.outcome(f.accept("1", "x")), dedup.Done, "", 1)
+		if !strings.Contains(f.logs.String(), "Config.Observe panicked") {
+			t.Error("nothing is in the log")
+		}
+	})
+}

@@ -1,0 +1,440 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func goexit() { runtime.Goexit() }
+
+// gate is what handlers wait for. It is made inside the bubble, so that waiting for it lets time pass.
+type gate struct{ open chan struct{} }
+
+// waits is a handler that waits for its gate to open, or for the end of its context when it looks at it.
+func waits(g *gate, polite bool) func(context.Context, Event[[]byte]) error {
+	return func(ctx context.Context, _ Event[[]byte]) error {
+		if !polite {
+			<-g.open
+			return nil
+		}
+		select {
+		case <-g.open:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func TestLaneRunsInAcceptedOrderBehindAFailingHead(t *testing.T) {
+	var mu sync.Mutex
+	var order []string
+	failed := map[string]int{}
+	h := On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, fmt.Sprintf("%s%d", ev.ID, ev.Attempt))
+		if ev.ID == "a" && failed["a"] < 2 {
+			failed["a"]++
+			return errBoom
+		}
+		return nil
+	}).Lane(bodyText{})
+	onFloor(t, []Handler{h}, nil, func(f *floor) {
+		events := []string{f.accept("a", "lane 1"), f.accept("b", "lane 1"), f.accept("c", "lane 1")}
+		other := f.accept("x", "lane 2")
+		synctest.Wait()
+		f.same("the other lane is not held up", dedup.Done, f.record(other).Tasks[0].State)
+		for _, e := range events {
+			f.ends(f.outcome(e), dedup.Done, "", 1+failed[f.record(e).Key.ID])
+		}
+		var lane []string
+		for _, o := range order {
+			if !strings.HasPrefix(o, "x") {
+				lane = append(lane, o)
+			}
+		}
+		f.same("order", []string{"a1", "a2", "a3", "b1", "c1"}, lane)
+	})
+}
+
+func TestHandlersRunAtOnceUpToTheNumberOfWorkers(t *testing.T) {
+	g := &gate{}
+	var now, most atomic.Int64
+	h := On("gh", "*", func(context.Context, Event[[]byte]) error {
+		n := now.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		<-g.open
+		now.Add(-1)
+		return nil
+	})
+	onFloor(t, []Handler{h}, func(c *Config) { c.Workers = 3 }, func(f *floor) {
+		g.open = make(chan struct{})
+		var events []string
+		for i := range 10 {
+			events = append(events, f.accept(fmt.Sprint(i), "x"))
+		}
+		synctest.Wait()
+		f.same("at once", int64(3), now.Load())
+		close(g.open)
+		for _, e := range events {
+			f.outcome(e)
+		}
+		f.same("most", int64(3), most.Load())
+		for _, n := range f.store.taken {
+			if n < 1 || n > 3 {
+				t.Errorf("asked the store for %d tasks", n)
+			}
+		}
+	})
+}
+
+func TestPayloadsInWorkAreBounded(t *testing.T) {
+	g := &gate{}
+	var now atomic.Int64
+	h := On("gh", "*", func(context.Context, Event[[]byte]) error { now.Add(1); <-g.open; return nil })
+	onFloor(t, []Handler{h}, nil, func(f *floor) {
+		g.open = make(chan struct{})
+		big := strings.Repeat("x", loadBytes/2)
+		events := []string{f.accept("1", big), f.accept("2", big), f.accept("3", big), f.accept("4", "")}
+		synctest.Wait()
+		f.same("at once", int64(2), now.Load())
+		close(g.open)
+		for _, e := range events {
+			f.outcome(e)
+		}
+	})
+}
+
+func TestHandlerThatHangsKeepsItsTaskAndNobodyElses(t *testing.T) {
+	g := &gate{}
+	h := On("gh", "*", waits(g, false)).Named("hangs")
+	onFloor(t, []Handler{h, script().Named("works")}, func(c *Config) { c.Workers = 2 }, func(f *floor) {
+		g.open = make(chan struct{})
+		first := f.accept("1", "x", dedup.NewTask{Handler: "hangs"})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		f.ends(f.record(first), dedup.Running, "", 1)
+		f.same("hanging", int64(1), f.d.hanging.Load())
+		for i := range 5 {
+			f.ends(f.outcome(f.accept(fmt.Sprint("w", i), "x", dedup.NewTask{Handler: "works"})), dedup.Done, "", 1)
+		}
+		f.same("times in the log", 1, strings.Count(f.logs.String(), "the handler hangs"))
+		close(g.open)
+		f.ends(f.outcome(first), dedup.Done, "", 1)
+		f.same("hanging", int64(0), f.d.hanging.Load())
+		f.same("first observation", "hanging hangs 1 running hanging", f.attempts()[0])
+	})
+}
+
+func TestTimeoutEndsTheContext(t *testing.T) {
+	h := On("gh", "*", waits(&gate{}, true))
+	onFloor(t, []Handler{h}, func(c *Config) { c.Attempts, c.HandlerTimeout = 2, 3*time.Second }, func(f *floor) {
+		start := time.Now()
+		event := f.accept("1", "x")
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		f.same("attempts", []string{"attempt gh/* 1 pending timeout"}, f.attempts())
+		f.ends(f.outcome(event), dedup.Dead, reasonExhausted, 2)
+		if took := time.Since(start); took < 6*time.Second || took > 8*time.Second {
+			t.Errorf("two attempts took %v", took)
+		}
+		f.same("hanging", false, strings.Contains(f.logs.String(), "hangs"))
+	})
+}
+
+func TestLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
+	g := &gate{}
+	onFloor(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *floor) {
+		g.open = make(chan struct{})
+		event := f.accept("1", "x")
+		for range 99 {
+			time.Sleep(time.Second)
+			task := f.record(event).Tasks[0]
+			if left := time.Until(task.Until); left < DefaultLease/2 {
+				t.Fatalf("the lease has %v left", left)
+			}
+		}
+		f.ends(f.record(event), dedup.Running, "", 1)
+		f.same("extensions in 99 s", 9, f.store.extended)
+		close(g.open)
+		f.ends(f.outcome(event), dedup.Done, "", 1)
+	})
+}
+
+func TestExtensionIsTriedAgainBeforeTheLeaseEnds(t *testing.T) {
+	g := &gate{}
+	onFloor(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *floor) {
+		g.open = make(chan struct{})
+		event := f.accept("1", "x")
+		time.Sleep(time.Second)
+		outage := time.Now().Add(25 * time.Second)
+		f.store.set(func() {
+			f.store.failExtend = func() error {
+				if time.Now().Before(outage) {
+					return &dedup.ErrUnavailable{Reason: "test"}
+				}
+				return nil
+			}
+		})
+		time.Sleep(2 * time.Minute)
+		f.ends(f.record(event), dedup.Running, "", 1)
+		close(g.open)
+		f.ends(f.outcome(event), dedup.Done, "", 1)
+	})
+}
+
+// TestLostLeaseDropsTheResult makes extensions fail so long that the task is given out again; the first run
+// ends after the second one has it, and must not decide.
+func TestLostLeaseDropsTheResult(t *testing.T) {
+	var mu sync.Mutex
+	runs, ended := 0, error(nil)
+	h := On("gh", "*", func(ctx context.Context, ev Event[[]byte]) error {
+		mu.Lock()
+		runs++
+		n := runs
+		mu.Unlock()
+		if n == 1 {
+			<-ctx.Done()
+			ended = context.Cause(ctx)
+			return Reject(errBoom)
+		}
+		time.Sleep(20 * time.Second)
+		return nil
+	})
+	onFloor(t, []Handler{h}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *floor) {
+		event := f.accept("1", "x")
+		time.Sleep(time.Second)
+		outage := time.Now().Add(31 * time.Second)
+		f.store.set(func() {
+			f.store.failExtend = func() error {
+				if time.Now().Before(outage) {
+					return &dedup.ErrUnavailable{Reason: "test"}
+				}
+				return nil
+			}
+		})
+		f.ends(f.outcome(event), dedup.Done, "", 2)
+		f.same("runs", 2, runs)
+		f.same("cause of the end", dedup.ErrLeaseLost.Error(), fmt.Sprint(ended))
+		f.same("attempts", []string{"attempt gh/* 1 pending lease_lost", "attempt gh/* 2 done"}, f.attempts())
+		if !strings.Contains(f.logs.String(), "the lease was lost") {
+			t.Error("nothing is in the log")
+		}
+	})
+}
+
+func TestResultThatMeetsALostLeaseIsDropped(t *testing.T) {
+	onFloor(t, []Handler{script()}, nil, func(f *floor) {
+		f.store.set(func() { f.store.failFinish = func() error { return dedup.ErrLeaseLost } })
+		event := f.accept("1", "x")
+		synctest.Wait()
+		f.same("attempts", []string{"attempt gh/* 1 pending lease_lost"}, f.attempts())
+		f.same("calls", 1, f.store.finished)
+		f.store.set(func() { f.store.failFinish = nil })
+		f.ends(f.outcome(event), dedup.Done, "", 2)
+	})
+}
+
+// TestOutcomeSurvivesAnOutageOfTheStore has the store refuse results for ten leases: the handler must not run
+// again for that.
+func TestOutcomeSurvivesAnOutageOfTheStore(t *testing.T) {
+	onFloor(t, []Handler{script()}, nil, func(f *floor) {
+		outage := time.Now().Add(10 * DefaultLease)
+		f.store.set(func() {
+			f.store.failFinish = func() error {
+				if time.Now().Before(outage) {
+					return fmt.Errorf("finish: %w", &dedup.ErrUnavailable{Reason: "test"})
+				}
+				return nil
+			}
+		})
+		event := f.accept("1", "x")
+		f.ends(f.outcome(event), dedup.Done, "", 1)
+		f.same("attempts", []string{"attempt gh/* 1 done"}, f.attempts())
+		f.same("times in the log", 1, strings.Count(f.logs.String(), "not recorded yet"))
+		if f.store.extended < 20 {
+			t.Errorf("%d extensions in ten leases", f.store.extended)
+		}
+	})
+}
+
+func TestResultThatTheStoreNeverTakesIsGivenUp(t *testing.T) {
+	onFloor(t, []Handler{script()}, nil, func(f *floor) {
+		var broken atomic.Bool
+		broken.Store(true)
+		f.store.set(func() {
+			f.store.failFinish = func() error {
+				if broken.Load() {
+					return errors.New("record is damaged")
+				}
+				return nil
+			}
+		})
+		event := f.accept("1", "x")
+		time.Sleep(DefaultLease + 10*time.Second)
+		synctest.Wait()
+		f.same("first attempt", "attempt gh/* 1 pending unrecorded", f.attempts()[0])
+		broken.Store(false)
+		f.outcome(event)
+	})
+}
+
+func TestOutageOfTakeIsLoggedOnceAndEnds(t *testing.T) {
+	onFloor(t, []Handler{script()}, nil, func(f *floor) {
+		event := f.accept("1", "x")
+		f.outcome(event)
+		f.store.set(func() { f.store.failTake = func() error { return &dedup.ErrUnavailable{Reason: "test"} } })
+		second := f.accept("2", "x")
+		synctest.Wait()
+		third := f.accept("3", "x")
+		time.Sleep(10 * time.Minute)
+		f.store.set(func() {
+			if n := len(f.store.taken); n < 100 || n > 2000 {
+				t.Errorf("%d calls in ten minutes", n)
+			}
+			f.store.failTake = nil
+		})
+		f.outcome(second)
+		f.outcome(third)
+		f.same("failures in the log", 1, strings.Count(f.logs.String(), "gives out no tasks"))
+		f.same("recoveries in the log", 1, strings.Count(f.logs.String(), "gives out tasks again"))
+	})
+}
+
+func TestClosedStoreEndsTheWorkers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t, []Handler{script()}, nil)
+		f.d.start()
+		if err := f.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-f.d.done
+		if !strings.Contains(f.logs.String(), "closed before the receiver") {
+			t.Error("nothing is in the log")
+		}
+		if err := f.d.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestStopDrainsWhatRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: make(chan struct{})}
+		f := newFloor(t, []Handler{On("gh", "*", waits(g, true))}, func(c *Config) { c.Workers = 2 })
+		events := []string{f.accept("1", "x"), f.accept("2", "x"), f.accept("3", "x")}
+		f.d.start()
+		synctest.Wait()
+		time.AfterFunc(10*time.Second, func() { close(g.open) })
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := f.d.stop(ctx); err != nil {
+			t.Error(err)
+		}
+		f.ends(f.record(events[0]), dedup.Done, "", 1)
+		f.ends(f.record(events[1]), dedup.Done, "", 1)
+		f.ends(f.record(events[2]), dedup.Pending, "", 0)
+		if err := f.d.stop(ctx); err != nil {
+			t.Errorf("second stop: %v", err)
+		}
+	})
+}
+
+func TestStopInterruptsWhatDoesNotEndInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t, []Handler{On("gh", "*", waits(&gate{}, true))}, func(c *Config) { c.HandlerTimeout = time.Hour })
+		event := f.accept("1", "x")
+		f.d.start()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := f.d.stop(ctx); err != nil {
+			t.Error(err)
+		}
+		f.ends(f.record(event), dedup.Pending, reasonStopped, 0)
+	})
+}
+
+func TestStopLeavesAHandlerThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: make(chan struct{})}
+		f := newFloor(t, []Handler{On("gh", "*", waits(g, false))}, nil)
+		event := f.accept("1", "x")
+		f.d.start()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := f.d.stop(ctx)
+		if err == nil || !strings.Contains(err.Error(), "1 handlers did not return") {
+			t.Errorf("got %v", err)
+		}
+		f.ends(f.record(event), dedup.Running, "", 1)
+		before := f.store.extended
+		time.Sleep(time.Minute)
+		f.same("extensions after the end", before, f.store.extended)
+		close(g.open)
+	})
+}
+
+func TestStopDoesNotWaitForAStoreThatFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t, []Handler{script()}, nil)
+		f.store.failFinish = func() error { return &dedup.ErrUnavailable{Reason: "test"} }
+		f.accept("1", "x")
+		f.d.start()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := f.d.stop(ctx); err == nil {
+			t.Error("no error, though an outcome is not recorded")
+		}
+		if took := time.Since(start); took > 5*time.Second+2*stopGrace {
+			t.Errorf("it took %v", took)
+		}
+		f.same("attempts", []string{"attempt gh/* 1 pending unrecorded"}, f.attempts())
+	})
+}
+
+// TestTasksTakenWhileStoppingAreGivenBack has the store give out a task although the call was cancelled.
+func TestTasksTakenWhileStoppingAreGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		f := newFloor(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })}, nil)
+		event := f.accept("1", "x")
+		f.store.failTake = func() error { f.d.stopTake(); return nil }
+		f.d.cfg.Store = uncancelled{f.store}
+		f.d.start()
+		synctest.Wait()
+		if err := f.d.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.ends(f.record(event), dedup.Pending, reasonStopped, 0)
+		f.same("runs", 0, runs)
+	})
+}
+
+// uncancelled is a store whose Take does not notice that its context ended.
+type uncancelled struct{ *faultyStore }
+
+func (s uncancelled) Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]dedup.Work, error) {
+	return s.faultyStore.Take(context.WithoutCancel(ctx), n, bytes, lease)
+}
