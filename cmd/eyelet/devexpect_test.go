@@ -113,6 +113,31 @@ func TestExpectationsThatMakeNoSenseAreMistakes(t *testing.T) {
 	}
 }
 
+func TestEachPartOfAnExpectationCounts(t *testing.T) {
+	t.Parallel()
+	good := outcomeOf{Verdict: verdictNew, Status: 202, Code: "accepted", ID: "k", Type: "a"}
+	e := expectation{verdict: verdictNew, status: 202, code: "accepted", id: "k", typ: "a"}
+	if got := e.misses(good); got != nil {
+		t.Errorf("misses %v", got)
+	}
+	for want, change := range map[string]func(*outcomeOf){
+		"expected verdict new, got duplicate":    func(o *outcomeOf) { o.Verdict = verdictDuplicate },
+		"expected status 202, got 200":           func(o *outcomeOf) { o.Status = 200 },
+		"expected code accepted, got kept_aside": func(o *outcomeOf) { o.Code = "kept_aside" },
+		"expected id k, got l":                   func(o *outcomeOf) { o.ID = "l" },
+		"expected type a, got -":                 func(o *outcomeOf) { o.Type = "" },
+	} {
+		o := good
+		change(&o)
+		if got := e.misses(o); len(got) != 1 || got[0] != want {
+			t.Errorf("misses %q, want %q", got, want)
+		}
+	}
+	if got := (expectation{}).misses(good); got != nil {
+		t.Errorf("without an expectation it misses %v", got)
+	}
+}
+
 // TestAChangedRecordingFailsAndIsNamed changes a byte in each part of a recording: notes, request line, signed and
 // unsigned fields, signature and body.
 func TestAChangedRecordingFailsAndIsNamed(t *testing.T) {
