@@ -533,6 +533,7 @@ func TestCloseWakesBlockedTakes(t *testing.T) {
 			errs <- err
 		}()
 	}
+	time.Sleep(50 * time.Millisecond) // they should be blocked by now
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -188,6 +188,11 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	clock.Advance(24*time.Hour + 59*time.Minute) // ended, but within the slack
 	sweep(5, 4, 2)
 	clock.Advance(2 * time.Minute)
+	// What is no longer to be forgotten when its turn comes, stays.
+	o2 := &sweepOp{ticket: newTicket(true), places: []place{{hash: hashOf(claimOf("dead").Key)}, {hash: hashOf(claimOf("pending").Key)}}, before: clock.Now()}
+	if err := s.do(ctx, o2); err != nil || o2.done != 0 {
+		t.Errorf("%d swept, %v", o2.done, err)
+	}
 	sweep(2, 1, 1) // the pending event, and the dead letter with its state and alias
 	mustClaim(t, s, claimOf("done"), dedup.New)
 	if _, err := s.Get(ctx, deadLetter); err != nil {
