@@ -49,7 +49,10 @@ type Options struct {
 	commit func(*badger.Txn) error
 }
 
-// layout is how bodies are placed.
+// layout is how bodies are placed. BenchmarkSustained compares the two. Over 60 s of the whole life of events
+// with 64 clients and bodies of 1 KiB that do not compress and are kept, on two shared cores, the value log took
+// 19,300 events/s at 50 us of processor time each, the tree 4,700 at 75 us (beside other work on the machine, at
+// equal rates: 59 to 80 us and 2.6 kB written, against 73 to 85 us and 4.4 to 6.4 kB).
 type layout int
 
 const (
