@@ -266,6 +266,23 @@ func TestAnOlderGenerationSurvivesARestart(t *testing.T) {
 	}
 }
 
+func TestADeliveryKeptAsideForTheLastGenerationOfItsKeyIsCounted(t *testing.T) {
+	t.Parallel()
+	clock := deduptest.NewClock()
+	o := quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	c := claimOf("a")
+	c.Aside = &dedup.Aside{Reason: "conflict"}
+	first := mustClaim(t, s, c, dedup.New).Record.Event
+	clock.Advance(25 * time.Hour)
+	c.Aside = &dedup.Aside{Reason: "conflict", Of: first, Max: 2}
+	mustClaim(t, s, c, dedup.New)
+	if r, err := s.Get(context.Background(), first); err != nil || r.Asides != 1 {
+		t.Errorf("%d are counted, %v", r.Asides, err)
+	}
+}
+
 func TestTheValueLogGivesSpaceBackUnderLoad(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewClock()
