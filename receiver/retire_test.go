@@ -94,7 +94,7 @@ func TestARetiredEndpointIsGone(t *testing.T) {
 		for name, a := range map[string]ask{
 			"known": {id: `"known"`}, "new": {id: `"new"`}, "unsigned": {id: `"u"`, header: http.Header{"Sig": nil}},
 			"a scheme that panics": {id: `"p"`, header: http.Header{"Sig": {"panic"}}}, "get": {method: http.MethodGet},
-			"no media type": {id: `"m"`, header: http.Header{"Content-Type": nil}}, "large": {id: `"l"`, body: strings.Repeat("x", 2<<20)},
+			"no media type": {id: `"m"`, header: http.Header{"Content-Type": nil}}, "a body": {id: `"l"`, body: strings.Repeat("x", 64<<10)},
 		} {
 			g, err := s.try(a)
 			if err != nil {
@@ -138,6 +138,21 @@ func TestThePolicyTellsOfTheEnd(t *testing.T) {
 		g := s.send(ask{method: http.MethodGet, path: path})
 		if !strings.Contains(g.body, "2037-01-31T00:00:00Z") || !strings.Contains(g.body, "2036-12-01T00:00:00Z") || !strings.Contains(g.body, codeRetired) {
 			t.Errorf("%s does not tell of it", path)
+		}
+	}
+}
+
+// TestThePolicyDescribesTheService is row R169: what a producer's operators can read about a 2xx that comes
+// before a target has the event.
+func TestThePolicyDescribesTheService(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), func(c *Config) { c.Attempts, c.BackoffCap = 7, 5*time.Minute })
+	for _, path := range []string{"/policy", "/policy?format=json"} {
+		body := s.send(ask{method: http.MethodGet, path: path}).body
+		for _, words := range []string{"in memory, and lost when the process ends", "7", "full jitter", "up to 5 min"} {
+			if !strings.Contains(body, words) {
+				t.Errorf("%s does not say %q", path, words)
+			}
 		}
 	}
 }
