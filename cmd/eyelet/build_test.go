@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,7 @@ func built(t *testing.T, dir, yaml string, environ ...string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.build(buildOptions{stdout: os.Stdout})
+	_, err = c.build(context.Background(), buildOptions{stdout: os.Stdout})
 	return err
 }
 
@@ -68,7 +69,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		},
 		"addresses": {shop + "listen: 0.0.0.0:80\noperations: nowhere\nstore: bager:x\nlog: {format: xml, level: loud}\n", beyond + "\n" +
 			"e.yaml:7: operations is no address: nowhere | write 127.0.0.1:8081, or off\n" +
-			"e.yaml:8: store is neither badger:DIR nor memory: | write badger:./data, or memory: for trying out\n" +
+			"e.yaml:8: store is neither badger:DIR nor memory | write badger:./data, or memory: for trying out\n" +
 			"e.yaml:9: log.format is neither text nor json\n" +
 			"e.yaml:9: log.level is none of debug, info, warn and error"},
 		"open to all":      {shop + "listen: :8080\n", beyond},
