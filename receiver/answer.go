@@ -109,15 +109,17 @@ type ended struct {
 // wait runs the handler and keeps the lease until it has returned, however long that takes. Its context ends
 // early when the lease is lost, because then another delivery may have the event, and when the receiver ends.
 func (h *held) wait(ctx context.Context, cancel context.CancelFunc) returned {
-	stop := context.AfterFunc(h.rx.ending, cancel)
-	defer stop()
 	came := h.handler.start(ctx, h.rec, h.rec.Tasks[h.lease.Task].Attempt)
 	extend := time.NewTicker(max(h.rx.cfg.Lease/3, time.Millisecond))
 	defer extend.Stop()
+	ending := h.rx.ending.Done()
 	for {
 		select {
 		case r := <-came:
 			return r
+		case <-ending:
+			ending = nil
+			cancel()
 		case <-extend.C:
 			if err := h.extend(ctx); errors.Is(err, dedup.ErrLeaseLost) {
 				h.rx.log.Error("lease lost while the handler runs", "handler", h.handler.name, "event", h.rec.Event)
@@ -158,7 +160,7 @@ func (h *held) finish(ctx context.Context, r returned) ended {
 // else frees the claim for the next delivery.
 func (h *held) judge(ctx context.Context, r returned) (dedup.Result, ended) {
 	release := func(code string, after time.Duration, err error) (dedup.Result, ended) {
-		return dedup.Result{Kind: dedup.ResultRelease, Reason: code, Err: err.Error()},
+		return dedup.Result{Kind: dedup.ResultRelease, Reason: code, Err: errText(err)},
 			ended{err: &failure{code: code, after: after, err: err}}
 	}
 	if wait, ok := postponed(r.err); ok && !isRejected(r.err) {
@@ -189,7 +191,7 @@ func (h *held) judge(ctx context.Context, r returned) (dedup.Result, ended) {
 func (h *held) refuse(code string, err error) (dedup.Result, ended) {
 	problem := h.rx.problemReply(h.p, fail(code, err))
 	return dedup.Result{
-		Kind: dedup.ResultDead, Reason: code, Err: err.Error(),
+		Kind: dedup.ResultDead, Reason: code, Err: errText(err),
 		Answer: dedup.Answer{Status: problem.status, Header: problem.header, Body: problem.body},
 	}, ended{}
 }

@@ -86,8 +86,8 @@ func (ep *endpoint) takes(contentType string) bool {
 		return false
 	}
 	for _, want := range ep.p.MediaTypes {
-		group, any := strings.CutSuffix(strings.ToLower(want), "/*")
-		if strings.EqualFold(want, got) || any && (group == "*" || strings.HasPrefix(got, group+"/")) {
+		group, whole := strings.CutSuffix(strings.ToLower(want), "/*")
+		if strings.EqualFold(want, got) || whole && (group == "*" || strings.HasPrefix(got, group+"/")) {
 			return true
 		}
 	}

@@ -90,7 +90,7 @@ func TestRecordKeepsTheDeliveryWithoutItsCredentials(t *testing.T) {
 		t.Errorf("%+v", rec.Key)
 	}
 	pay := rec.Payload
-	if pay.Type != "order.paid" || pay.KeyField != `"k1";v=1` || pay.Method != "POST" || string(pay.Body) != `{"a":1}` ||
+	if pay.Type != "order.paid" || pay.KeyField != `"k1";v=1` || pay.Method != http.MethodPost || string(pay.Body) != `{"a":1}` ||
 		pay.Target != "/webhooks/shop?token=REDACTED&a=1" || pay.Attributes["keyid"] != "k1" || pay.Header.Get("Sig") == "" {
 		t.Errorf("%+v", pay)
 	}

@@ -222,12 +222,6 @@ type got struct {
 
 func (g got) replayed() bool { return g.header.Get("Idempotency-Replayed") == "true" }
 
-func (g got) code() string {
-	var p struct{ Code string }
-	_ = json.Unmarshal([]byte(g.body), &p) // no problem has no code
-	return p.Code
-}
-
 var client = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -2,6 +2,7 @@ package receiver
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -38,7 +39,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer *reply
 	if ep.rx.door.enter() {
 		defer ep.rx.door.leave() // after the answer is sent
-		answer = d.receiveSafely()
+		answer = d.receiveSafely(r.Context())
 	} else {
 		answer = ep.rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
 	}
@@ -53,10 +54,10 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // receiveSafely turns errors into problems, and a panic of ours into one as well.
-func (d *delivery) receiveSafely() (answer *reply) {
+func (d *delivery) receiveSafely(ctx context.Context) (answer *reply) {
 	defer func() {
 		if v := recover(); v != nil {
-			if v == http.ErrAbortHandler {
+			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(v)
 			}
 			// The stack holds no payload; the value might.
@@ -64,7 +65,7 @@ func (d *delivery) receiveSafely() (answer *reply) {
 			answer = d.rx.problemReply(&d.ep.p, fail(codeInternal, nil))
 		}
 	}()
-	answer, err := d.receive(d.r.Context())
+	answer, err := d.receive(ctx)
 	if err != nil {
 		return d.rx.problemReply(&d.ep.p, err)
 	}
@@ -79,7 +80,7 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 		return nil, err
 	}
 	// 2. Which URL did the producer call?
-	if err := d.locate(); err != nil {
+	if err := d.locate(ctx); err != nil {
 		return nil, err
 	}
 	// 3. Unsigned handshakes, answered only where they are configured.
@@ -161,7 +162,7 @@ func (d *delivery) methodRefused() error {
 func (d *delivery) early() bool { return len(d.r.Header.Values("Early-Data")) > 0 }
 
 // locate gives the request the URL that the producer called.
-func (d *delivery) locate() error {
+func (d *delivery) locate(ctx context.Context) error {
 	at, ok := parseTarget(requestTarget(d.r))
 	if !ok {
 		return fail(codeTargetRefused, nil)
@@ -171,7 +172,7 @@ func (d *delivery) locate() error {
 		return fail(codeTargetRefused, err)
 	}
 	d.at = at
-	d.Request = d.r.WithContext(d.r.Context())
+	d.Request = d.r.WithContext(ctx)
 	d.Request.URL, d.Request.Body = u, http.NoBody
 	return nil
 }

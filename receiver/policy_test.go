@@ -26,7 +26,7 @@ func (s *site) policy(query string, header http.Header) (string, http.Header) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 {
+	if err != nil || resp.StatusCode != http.StatusOK {
 		s.t.Fatal(resp.StatusCode, err)
 	}
 	return string(body), resp.Header

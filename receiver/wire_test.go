@@ -75,7 +75,7 @@ func TestCutBodyIsNeverAccepted(t *testing.T) {
 			"chunked, a bad end of line": head("/webhooks/shop", "Transfer-Encoding: chunked", "", "5", "helloXX"),
 		} {
 			resp := parseAnswer(t, s.wire(send, true))
-			if resp.StatusCode != 400 || !resp.Close {
+			if resp.StatusCode != http.StatusBadRequest || !resp.Close {
 				t.Errorf("%s: %d, close %v", name, resp.StatusCode, resp.Close)
 			}
 		}
@@ -94,7 +94,7 @@ func TestSlowBodyIsTimedOut(t *testing.T) {
 			"chunked": head("/webhooks/shop", "Transfer-Encoding: chunked", "", "5", "he"),
 		} {
 			resp := parseAnswer(t, s.wire(send, false))
-			if resp.StatusCode != 408 || !resp.Close {
+			if resp.StatusCode != http.StatusRequestTimeout || !resp.Close {
 				t.Errorf("%s: %d, close %v", name, resp.StatusCode, resp.Close)
 			}
 		}
@@ -111,7 +111,7 @@ func TestBodyThatIsNotWantedDoesNotHoldTheConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), func(c *Config) { c.BodyTimeout = 50 * time.Millisecond })
 	refused := strings.Replace(head("/webhooks/shop", "Content-Length: 20", "", "01"), "Sig: good", "Sig: signature_missing", 1)
-	if resp := parseAnswer(t, s.wire(refused, false)); resp.StatusCode != 401 {
+	if resp := parseAnswer(t, s.wire(refused, false)); resp.StatusCode != http.StatusUnauthorized {
 		t.Error(resp.StatusCode)
 	}
 }
@@ -126,7 +126,7 @@ func TestChunkedConnectionIsNotUsedAgain(t *testing.T) {
 	} {
 		smuggled := head("/webhooks/shop", append(lines, chunks...)...) + head("/webhooks/shop", "Content-Length: 1", "", "x")
 		answer := s.wire(smuggled, true)
-		if resp := parseAnswer(t, answer); resp.StatusCode != 202 || !resp.Close || strings.Count(answer, "HTTP/1.1 ") != 1 {
+		if resp := parseAnswer(t, answer); resp.StatusCode != http.StatusAccepted || !resp.Close || strings.Count(answer, "HTTP/1.1 ") != 1 {
 			t.Errorf("%s: %q", name, answer)
 		}
 	}
@@ -162,7 +162,7 @@ func TestBrokenFramingIsRefused(t *testing.T) {
 		"two hosts":     head("/webhooks/shop", "Host: other", "Content-Length: 0", "", ""),
 		"nul":           head("/webhooks/shop", "X: a\x00b", "Content-Length: 0", "", ""),
 	} {
-		if resp := parseAnswer(t, s.wire(send, true)); resp.StatusCode != 400 {
+		if resp := parseAnswer(t, s.wire(send, true)); resp.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %d", name, resp.StatusCode)
 		}
 	}
