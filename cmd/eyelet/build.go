@@ -171,7 +171,11 @@ func (p *plan) rehearse() mistakes {
 	}
 	var found mistakes
 	for line := range strings.Lines(err.Error()) {
-		found = append(found, &mistake{at: p.placeOf(line), what: oneLine(line)})
+		m := &mistake{at: p.placeOf(line), what: oneLine(line)}
+		if strings.Contains(line, "takes its events alone") {
+			m.hint = "forward answers for producers of scheme rfc9421: with mode: store it is one handler among others"
+		}
+		found = append(found, m)
 	}
 	return found
 }

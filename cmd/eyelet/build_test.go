@@ -82,7 +82,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		"twice the same":   {shop + "handlers:\n  - {producer: shop, type: a, stdout: true}\n  - {producer: shop, type: a, stdout: true}\n", `e.yaml:8: two handlers are called "shop/a/stdout", the first in line 7 | give one of them a name of its own: name: ...`},
 		"forward":          {shop + "handlers:\n  - {producer: shop, type: a, forward: localhost}\n", "e.yaml:7: forward is no URL of http or https | write it whole, as in http://127.0.0.1:9000/deploy"},
 		"mode":             {shop + "handlers:\n  - {producer: shop, type: a, forward: \"http://x\", mode: stor}\n", `e.yaml:7: mode is "stor", want relay or store | did you mean "store"?`},
-		"answers overlap":  {shop + "handlers:\n  - {producer: shop, type: \"*\", forward: \"http://x\"}\n  - {producer: shop, type: b, stdout: true}\n", `e.yaml:7: handlers "shop/*/forward" and "shop/b/stdout": an Answer handler takes its events alone, and both would take "b"`},
+		"answers overlap":  {shop + "handlers:\n  - {producer: shop, type: \"*\", forward: \"http://x\"}\n  - {producer: shop, type: b, stdout: true}\n", `e.yaml:7: handlers "shop/*/forward" and "shop/b/stdout": an Answer handler takes its events alone, and both would take "b" | forward answers for producers of scheme rfc9421: with mode: store it is one handler among others`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -49,8 +49,8 @@ func (p *program) configCommand() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs}
 	check := &cobra.Command{
 		Use: "check", Short: "Check the configuration without serving", Args: cobra.NoArgs,
-		Long: "Reads the configuration as serve does and reports every mistake in it, with its line. Nothing is\n" +
-			"opened and nothing is changed.",
+		Long: "Reads the configuration as serve does and reports every mistake in it, with its line. The store\n" +
+			"is not opened, and nothing is changed.",
 	}
 	file := p.configFlag(check)
 	check.RunE = func(c *cobra.Command, _ []string) error {
