@@ -21,7 +21,8 @@ type Claim struct {
 	Key Key
 	// Aliases are other names of the event (a nonce, a digest of the signed bytes). When the key is new but
 	// an alias belongs to a live record of another key, the verdict is Aliased and nothing is stored. Aliases
-	// meet aliases only: their spaces are not those of the keys.
+	// meet aliases only: their spaces are not those of the keys. An alias belongs to the record that claimed
+	// it last, and to nobody once that is purged.
 	Aliases []Key
 	// Fingerprint is the digest of the payload; zero conflicts with nothing.
 	Fingerprint Fingerprint

@@ -88,7 +88,8 @@ func worldpayFrom(s Settings) Producer {
 	return Worldpay(s.Keys)
 }
 
-// webSubFrom gives subscriptions without a secret of their own the common ones.
+// webSubFrom gives subscriptions without a secret of their own the common ones. Without a subscription the common
+// ones are good for any topic, and no challenge is answered.
 func webSubFrom(s Settings) Producer {
 	var subscriptions []Subscription
 	for _, one := range s.Subscriptions {
@@ -101,12 +102,16 @@ func webSubFrom(s Settings) Producer {
 			subscriptions = append(subscriptions, one)
 		}
 	}
-	if len(s.Algs) == 0 {
-		return WebSub(subscriptions...)
+	secrets := s.Secrets
+	if len(subscriptions) > 0 {
+		secrets = nil
 	}
-	var hashes []verify.Hash
+	hashes := []verify.Hash{verify.SHA256, verify.SHA384, verify.SHA512, verify.SHA1}
+	if len(s.Algs) > 0 {
+		hashes = nil
+	}
 	for _, a := range s.Algs {
 		hashes = append(hashes, verify.Hash(a))
 	}
-	return webSub(subscriptions, hashes)
+	return webSub(subscriptions, secrets, hashes)
 }

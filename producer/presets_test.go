@@ -32,6 +32,7 @@ func presetSettings() map[string]Settings {
 	return map[string]Settings{
 		"adyen": hexed, "adyen-platform": hexed, "datatrans": hexed,
 		"aws-eventbridge": {Header: "X-Api-Key", Value: testSecret}, "chargebee": {Username: "kettle", Password: testSecret},
+		"azure-event-grid": {Query: "code", Value: testSecret}, "cloudevents": {Bearer: testSecret},
 		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain, "shopify": plain,
 		"shopify-events": plain, "slack": plain, "twilio": plain, "zoom": plain, "stripe": plain,
 		"meta":              {Secrets: plain.Secrets, VerifyToken: "meta-" + testSecret},
@@ -245,8 +246,8 @@ func mutations(r *http.Request, body []byte, covered []string, signature string)
 }
 
 // signatureFields says where the signature of a preset stands. Presets that are missing here prove no bytes:
-// adyen (eight members of the body; tested in package verify), aws-eventbridge, chargebee, gitlab and webengage
-// (shared credentials, sent as they are), yookassa (nothing but addresses).
+// adyen (eight members of the body; tested in package verify), aws-eventbridge, azure-event-grid, chargebee,
+// cloudevents, gitlab and webengage (shared credentials, sent as they are), yookassa (nothing but addresses).
 var signatureFields = map[string]string{
 	"adyen-platform": "HmacSignature", "datatrans": "Datatrans-Signature", "dwolla": "X-Request-Signature-SHA-256",
 	"github": "X-Hub-Signature-256", "interledger-rafiki": "Rafiki-Signature", "meta": "X-Hub-Signature-256",

@@ -131,8 +131,13 @@ func samples() map[string]sample {
 			body: `{"data":{"balancePlatform":"EyeletTea","id":"{id}","status":"received"},"environment":"test","type":"{type}"}`},
 		"aws-eventbridge": {kind: "Order Placed", body: `{"version":"0","id":"{id}","detail-type":"{type}","source":"shop.orders",` +
 			`"account":"111122223333","time":"{time}","region":"eu-central-1","resources":[],"detail":{"order":17,"total":"24.50"}}`},
+		"azure-event-grid": {kind: "Shop.OrderPlaced", header: map[string]string{"aeg-event-type": "Notification"},
+			body: `[{"id":"{id}","eventType":"{type}","subject":"orders/17","eventTime":"{time}","dataVersion":"1",` +
+				`"data":{"total":"24.50"},"topic":"/subscriptions/17/topics/shop","metadataVersion":"1"}]`},
 		"chargebee": {kind: "subscription_created", body: `{"id":"{id}","occurred_at":{unix},"source":"admin_console","object":"event",` +
 			`"api_version":"v2","content":{"subscription":{"id":"tea-monthly-17"}},"event_type":"{type}","webhook_status":"scheduled"}`},
+		"cloudevents": {kind: "shop.order.placed", media: "application/cloudevents+json", body: `{"specversion":"1.0","id":"{id}",` +
+			`"source":"/shop/orders","type":"{type}","time":"{time}","datacontenttype":"application/json","data":{"order":17}}`},
 		"datatrans": {kind: "authorized", body: `{"transactionId":"{id}","merchantId":"1100000017","type":"payment","status":"{type}",` +
 			`"currency":"CHF","refno":"order-17","paymentMethod":"TWI","detail":{"authorize":{"amount":2450}}}`},
 		"dwolla": {kind: "transfer_completed", body: `{"id":"{id}","resourceId":"order-17","topic":"{type}","timestamp":"{time}","_links":{}}`},

@@ -25,17 +25,19 @@ type Subscription struct {
 // their topic; the topic is the target of the Link with rel="self", and it is the event type.
 //
 // Content has no id; a digest of the body names it. All hashes of the specification are accepted, SHA-1 too,
-// which many hubs still send; webSub takes a shorter list. A bad signature is answered 401 and never handled:
+// which many hubs still send; the setting algs takes a shorter list. A bad signature is answered 401 and never handled:
 // the specification also allows 2xx for it. How long a hub tries is the hub's business.
 //
 // https://www.w3.org/TR/websub/
 func WebSub(subscriptions ...Subscription) Producer {
-	return webSub(subscriptions, []verify.Hash{verify.SHA256, verify.SHA384, verify.SHA512, verify.SHA1})
+	return webSub(subscriptions, nil, []verify.Hash{verify.SHA256, verify.SHA384, verify.SHA512, verify.SHA1})
 }
 
-func webSub(subscriptions []Subscription, hashes []verify.Hash) Producer {
+// webSub also takes secrets that are good for any topic that has no subscription here, for those who subscribe
+// elsewhere.
+func webSub(subscriptions []Subscription, secrets []string, hashes []verify.Hash) Producer {
 	p := webhook("websub", "https://www.w3.org/TR/websub/")
-	scheme, err := newTopics(subscriptions, hashes)
+	scheme, err := newTopics(subscriptions, secrets, hashes)
 	p.Scheme, p.Err = scheme, err
 	p.Key = BodyDigest()
 	p.Type = Link("self")
@@ -72,20 +74,23 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription) (*Reply, err
 type topics struct {
 	byTopic map[string]*verify.HMAC
 	only    *verify.HMAC // where there is one topic, a delivery need not name it
+	other   *verify.HMAC // for topics that are not listed; nil refuses them
 }
 
-func newTopics(subscriptions []Subscription, hashes []verify.Hash) (*topics, error) {
+func newTopics(subscriptions []Subscription, secrets []string, hashes []verify.Hash) (*topics, error) {
 	t := &topics{byTopic: map[string]*verify.HMAC{}}
 	var errs []error
-	if len(subscriptions) == 0 {
-		errs = append(errs, errors.New("no subscription is set"))
+	if len(subscriptions) == 0 && len(secrets) == 0 {
+		errs = append(errs, errors.New("neither a subscription nor a secret is set"))
+	}
+	if len(secrets) > 0 {
+		t.other = webSubScheme(hashes, secrets...)
+		errs = append(errs, t.other.Check())
 	}
 	for _, s := range subscriptions {
 		scheme := t.byTopic[s.Topic]
 		if scheme == nil {
-			scheme = &verify.HMAC{
-				Headers: []string{"X-Hub-Signature"}, Entries: []string{"{alg}={sig}"}, Hashes: hashes, Encoding: verify.Hex,
-			}
+			scheme = webSubScheme(hashes)
 			t.byTopic[s.Topic] = scheme
 		}
 		scheme.Secrets = append(scheme.Secrets, verify.Secret(s.Secret))
@@ -103,16 +108,31 @@ func newTopics(subscriptions []Subscription, hashes []verify.Hash) (*topics, err
 	return t, errors.Join(errs...)
 }
 
+func webSubScheme(hashes []verify.Hash, secrets ...string) *verify.HMAC {
+	return &verify.HMAC{
+		Headers: []string{"X-Hub-Signature"}, Entries: []string{"{alg}={sig}"}, Hashes: hashes, Encoding: verify.Hex,
+		Secrets: verify.Secrets(secrets...),
+	}
+}
+
+// of returns the scheme for a topic, nil when there is none.
+func (t *topics) of(topic string) *verify.HMAC {
+	if scheme := t.byTopic[topic]; scheme != nil {
+		return scheme
+	}
+	if topic == "" && t.only != nil {
+		return t.only
+	}
+	return t.other
+}
+
 // Verify implements verify.Scheme.
 func (t *topics) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
 	topic, err := Link("self").Extract(&Delivery{Request: r})
 	if err != nil {
 		return verify.Identity{}, err
 	}
-	scheme := t.byTopic[topic]
-	if topic == "" {
-		scheme = t.only
-	}
+	scheme := t.of(topic)
 	if scheme == nil {
 		return verify.Identity{}, &verify.Error{Code: verify.TopicUnexpected, Component: "link"}
 	}
@@ -125,7 +145,7 @@ func (t *topics) Sign(r *http.Request, body []byte, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	scheme := t.byTopic[topic]
+	scheme := t.of(topic)
 	if scheme == nil {
 		return fmt.Errorf("no subscription to %q", topic)
 	}

@@ -41,7 +41,6 @@ type attempt struct {
 	d       *dispatcher
 	work    dedup.Work
 	task    *dedup.Task
-	log     *slog.Logger
 	began   time.Time
 	extends time.Time // when the lease wants to be extended
 }
@@ -50,9 +49,13 @@ func newAttempt(d *dispatcher, w dedup.Work) *attempt {
 	a := &attempt{d: d, work: w, began: time.Now()}
 	a.task = a.work.Task()
 	a.extends = a.began.Add(d.cfg.Lease / 3)
-	a.log = d.log.With("event", w.Record.Event, "endpoint", w.Record.Payload.Endpoint,
-		"handler", a.task.Handler, "attempt", a.task.Attempt)
 	return a
+}
+
+// log names the attempt in every line. It is made when there is something to say, which is seldom.
+func (a *attempt) log() *slog.Logger {
+	return a.d.log.With("event", a.work.Record.Event, "endpoint", a.work.Record.Payload.Endpoint,
+		"handler", a.task.Handler, "attempt", a.task.Attempt)
 }
 
 // run sees the attempt through to an outcome that the store knows of.
@@ -91,11 +94,11 @@ func (a *attempt) call(h *Handler) {
 	for {
 		select {
 		case r := <-out:
+			a.logPanic(r.err)
 			if context.Cause(lost) == dedup.ErrLeaseLost { //nolint:errorlint // the very value given to cancel
 				a.drop(r.err)
 				return
 			}
-			a.logPanic(r.err)
 			a.finish(a.conclude(r, context.Cause(ctx)), r.err)
 			return
 		case <-extend.C:
@@ -123,14 +126,14 @@ func (a *attempt) extend() bool {
 	a.extends = time.Now().Add(length / 3)
 	if err != nil {
 		a.extends = time.Now().Add(length / 12)
-		a.log.Warn("the lease was not extended", "err", err)
+		a.log().Warn("the lease was not extended", "err", err)
 	}
 	return !errors.Is(err, dedup.ErrLeaseLost)
 }
 
 // hangs notes that the handler ignores the end of its context.
 func (a *attempt) hangs() {
-	a.log.Warn("the handler hangs: it goes on after its context ended, and keeps its worker until it returns")
+	a.log().Warn("the handler hangs: it goes on after its context ended, and keeps its worker until it returns")
 	a.d.hanging.Add(1)
 	o := a.observation(dedup.Running, reasonHanging)
 	o.Kind = "hanging"
@@ -207,7 +210,7 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 			return
 		}
 		if n == 0 {
-			a.log.Warn("the outcome is not recorded yet; trying again", "err", err)
+			a.log().Warn("the outcome is not recorded yet; trying again", "err", err)
 		}
 		if !pause(a.d.minding, min(backoff(storeRetryBase, storeRetryCap, n, a.d.random), a.d.cfg.Lease/6)) {
 			a.giveUp(err)
@@ -223,12 +226,12 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 // drop says that the result is not needed: somebody else has the task, or it has its outcome already. The
 // latter is so when an earlier call recorded the outcome after all, though it returned an error.
 func (a *attempt) drop(cause error) {
-	a.log.Warn("the lease was lost: the result of this attempt is dropped", "error_type", errType(cause))
+	a.log().Warn("the lease was lost: the result of this attempt is dropped", "error_type", errType(cause))
 	a.d.observed(a.observation(dedup.Pending, reasonLeaseLost))
 }
 
 func (a *attempt) giveUp(err error) {
-	a.log.Error("the outcome could not be recorded: the task runs again when its lease has ended", "err", err)
+	a.log().Error("the outcome could not be recorded: the task runs again when its lease has ended", "err", err)
 	o := a.observation(dedup.Pending, reasonUnrecorded)
 	o.Err = err
 	a.d.observed(o)
@@ -240,14 +243,16 @@ func (a *attempt) report(res dedup.Result, cause error) {
 	switch res.Kind {
 	case dedup.ResultDone:
 		state = dedup.Done
-		a.log.Debug("task done", "took", time.Since(a.began))
+		if a.d.log.Enabled(a.d.minding, slog.LevelDebug) {
+			a.log().Debug("task done", "took", time.Since(a.began))
+		}
 	case dedup.ResultDead:
 		state = dedup.Dead
-		a.log.Error("task is a dead letter", "reason", res.Reason, "error_type", errType(cause))
+		a.log().Error("task is a dead letter", "reason", res.Reason, "error_type", errType(cause))
 	case dedup.ResultRetry:
-		a.log.Warn("task runs again", "reason", res.Reason, "after", res.After, "error_type", errType(cause))
+		a.log().Warn("task runs again", "reason", res.Reason, "after", res.After, "error_type", errType(cause))
 	case dedup.ResultRelease:
-		a.log.Info("task runs again after the next start", "reason", res.Reason)
+		a.log().Info("task runs again after the next start", "reason", res.Reason)
 	}
 	o := a.observation(state, res.Reason)
 	if cause != nil {
@@ -270,7 +275,7 @@ func (a *attempt) observation(state dedup.State, reason string) Observation {
 func (a *attempt) logPanic(err error) {
 	var crash *panicked
 	if errors.As(err, &crash) {
-		a.log.Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)
+		a.log().Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)
 	}
 }
 

@@ -37,14 +37,20 @@ func onFloor(t *testing.T, hs []Handler, change func(*Config), test func(*floor)
 	synctest.Test(t, func(t *testing.T) {
 		f := newFloor(t, hs, change)
 		f.d.start()
+		defer f.close() // also after Fatal, so that the bubble ends
 		test(f)
-		if err := f.d.stop(t.Context()); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-		if err := f.store.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
 	})
+}
+
+func (f *floor) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := f.d.stop(ctx); err != nil {
+		f.t.Errorf("stop: %v", err)
+	}
+	if err := f.store.Close(); err != nil {
+		f.t.Errorf("close: %v", err)
+	}
 }
 
 func newFloor(t *testing.T, hs []Handler, change func(*Config)) *floor {
@@ -75,6 +81,29 @@ func newFloor(t *testing.T, hs []Handler, change func(*Config)) *floor {
 // accept stores an event for the producer "gh", as the pipeline does, and returns our id of it.
 func (f *floor) accept(id, body string, tasks ...dedup.NewTask) string {
 	f.t.Helper()
+	return f.acceptAll(f.claim(id, body, tasks...))[0]
+}
+
+// acceptAll stores several events at once.
+func (f *floor) acceptAll(claims ...dedup.Claim) []string {
+	f.t.Helper()
+	out, err := f.store.Claim(context.Background(), claims...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var events []string
+	for _, decision := range out {
+		if decision.Verdict != dedup.New {
+			f.t.Fatalf("%s is %v", decision.Record.Key.ID, decision.Verdict)
+		}
+		events = append(events, decision.Record.Event)
+	}
+	return events
+}
+
+// claim describes an event, with the tasks that its handlers have unless it is told others.
+func (f *floor) claim(id, body string, tasks ...dedup.NewTask) dedup.Claim {
+	f.t.Helper()
 	if tasks == nil {
 		on, _ := f.d.book.pick("gh", "push")
 		for _, h := range on {
@@ -85,15 +114,11 @@ func (f *floor) accept(id, body string, tasks ...dedup.NewTask) string {
 			tasks = append(tasks, dedup.NewTask{Handler: h.name, Lane: lane})
 		}
 	}
-	out, err := f.store.Claim(context.Background(), dedup.Claim{
+	return dedup.Claim{
 		Key:     dedup.Key{Principal: "gh", Endpoint: "gh", ID: id},
 		Payload: dedup.Payload{Producer: "gh", Endpoint: "gh", Type: "push", Body: []byte(body)},
 		Tasks:   tasks,
-	})
-	if err != nil || out[0].Verdict != dedup.New {
-		f.t.Fatalf("claim: %v, %v", out, err)
 	}
-	return out[0].Record.Event
 }
 
 // outcome waits until every task of the event is done or dead.

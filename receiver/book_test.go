@@ -301,7 +301,7 @@ func TestLaneOfSeparatesHandlersAndValues(t *testing.T) {
 	if lane(again, it) == lane(again, whole) {
 		t.Error("the body of the batch decides, not that of the item")
 	}
-	if lane(again, it) != lane(again, it) {
+	if first, second := lane(again, it), lane(again, it); first != second {
 		t.Error("the lane is not stable")
 	}
 }

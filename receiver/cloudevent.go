@@ -3,7 +3,7 @@ package receiver
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"mime"
 )
 
@@ -24,7 +24,7 @@ func cloudEventData(contentType string, body []byte) (string, []byte, error) {
 	data, plain := members["data"]
 	switch {
 	case binary && plain:
-		return "", nil, fmt.Errorf("the CloudEvent has both data and data_base64")
+		return "", nil, errors.New("the CloudEvent has both data and data_base64")
 	case binary:
 		return base64Data(members["datacontenttype"], encoded)
 	case plain:

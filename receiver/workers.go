@@ -37,8 +37,9 @@ func (rx *Receiver) startWorkers() {
 }
 
 // stopWorkers stops taking tasks, waits for those that run until ctx ends, then ends their contexts and waits
-// a little more. It may be called more than once, and without workers. Its error says how many handlers
-// did not return; their tasks run again after the next start.
+// a little more. It may be called more than once, and without workers. Its error says how many tasks it left
+// without an outcome, because a handler did not return or the store could not be told; they run again after
+// the next start.
 func (rx *Receiver) stopWorkers(ctx context.Context) error {
 	if rx.workers == nil {
 		return nil
@@ -108,7 +109,7 @@ func (d *dispatcher) stop(ctx context.Context) error {
 	if !d.ended(stopGrace) {
 		return errors.New("the store does not return: its calls were left alone")
 	}
-	return fmt.Errorf("%d handlers did not return: their tasks run again after the next start", tasks)
+	return fmt.Errorf("tasks without an outcome, which run again after the next start: %d", tasks)
 }
 
 // ended waits until everything that the dispatcher started has ended; false when it takes longer than d.
@@ -193,7 +194,7 @@ func (d *dispatcher) observed(o Observation) {
 			d.log.Error("Config.Observe panicked", "type", fmt.Sprintf("%T", v), "stack", newPanic(v).stack)
 		}
 	}()
-	d.cfg.Observe(context.WithoutCancel(d.minding), o)
+	d.cfg.Observe(context.Background(), o)
 }
 
 // load counts the tasks that are with workers, and the bytes of their payloads. Only the taking goroutine

@@ -81,10 +81,13 @@ func TestHandlersRunAtOnceUpToTheNumberOfWorkers(t *testing.T) {
 	})
 	onFloor(t, []Handler{h}, func(c *Config) { c.Workers = 3 }, func(f *floor) {
 		g.open = make(chan struct{})
-		var events []string
+		events := []string{f.accept("first", "x")}
+		synctest.Wait() // one worker is busy, and the dispatcher waits for work for the two others
+		var claims []dedup.Claim
 		for i := range 10 {
-			events = append(events, f.accept(fmt.Sprint(i), "x"))
+			claims = append(claims, f.claim(fmt.Sprint(i), "x"))
 		}
+		events = append(events, f.acceptAll(claims...)...)
 		synctest.Wait()
 		f.same("at once", int64(3), now.Load())
 		close(g.open)
@@ -381,7 +384,7 @@ func TestStopLeavesAHandlerThatHangs(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		err := f.d.stop(ctx)
-		if err == nil || !strings.Contains(err.Error(), "1 handlers did not return") {
+		if err == nil || !strings.Contains(err.Error(), "without an outcome, which run again after the next start: 1") {
 			t.Errorf("got %v", err)
 		}
 		f.ends(f.record(event), dedup.Running, "", 1)

@@ -330,7 +330,7 @@ func standardWebhooks() []delivery {
 	return []delivery{
 		event("msg_1001", body, now).says("user-new", "new 200", "a user was created"),
 		event("msg_1001", body, now+300).says("user-retried", "duplicate 200", "retried five minutes later, signed with the time of the retry"),
-		event("msg_1001", strings.Replace(body, "u_1001", "u_1002", 1), now+301).says("user-conflict", "aside 200", "the same id with another payload: kept aside, not run"),
+		event("msg_1001", strings.Replace(body, "u_1001", "u_1002", 1), now+301).says("user-restated", "duplicate 200", "another body under the same id: the vendor signs the id, so it is the same event"),
 		event("msg_stale", body, now).at(now+301).says("stale", "refused 401 timestamp_too_old", "signed a second more than five minutes ago"),
 		event("msg_tampered", body, now).says("tampered", "refused 401 signature_mismatch", "another user than the one signed").tampered("u_1001", "u_0001"),
 		unsigned.says("unsigned", "refused 401 signature_missing", "no signature at all"),

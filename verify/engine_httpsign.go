@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -14,21 +15,30 @@ import (
 // engine verifies one signature over a request that has passed the gate. It is built once for each key and may
 // be used concurrently.
 type engine interface {
-	// verify reports whether the signature with this label is the key's. It may write to r.
-	verify(label string, r *http.Request) bool
+	// verify returns nil when the signature with this label is the key's, errNotVerified when it is not, and
+	// errBroken when it met what it cannot handle. It may write to r.
+	verify(label string, r *http.Request) error
 }
+
+var (
+	errNotVerified = errors.New("the signature is not made with this key over these bytes")
+	errBroken      = errors.New("the engine cannot handle the request")
+)
 
 // httpsignEngine leaves the signature base and the cryptography to httpsign. Of its answer only nil or not nil
 // is used, its own clock is off, and it demands no components: policy is ours.
 type httpsignEngine struct{ verifier *httpsign.Verifier }
 
-func (e httpsignEngine) verify(label string, r *http.Request) (ok bool) {
+func (e httpsignEngine) verify(label string, r *http.Request) (err error) {
 	defer func() {
 		if recover() != nil {
-			ok = false // whatever it did not expect is not a good signature
+			err = errBroken // what it did not expect is no good signature
 		}
 	}()
-	return httpsign.VerifyRequest(label, *e.verifier, r) == nil
+	if httpsign.VerifyRequest(label, *e.verifier, r) != nil {
+		return errNotVerified
+	}
+	return nil
 }
 
 func engineConfig() *httpsign.VerifyConfig {

@@ -70,15 +70,23 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(strings.ReplaceAll(string(e.Code), "_", " "))
 	if e.Component != "" {
-		fmt.Fprintf(&b, ": %q", e.Component)
+		fmt.Fprintf(&b, ": %q", clip(e.Component))
 	}
 	if e.KeyID != "" {
-		fmt.Fprintf(&b, " (key %q)", e.KeyID)
+		fmt.Fprintf(&b, " (key %q)", clip(e.KeyID))
 	}
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
 	}
 	return b.String()
+}
+
+// clip bounds what the sender can write into our log.
+func clip(s string) string {
+	if len(s) > 128 {
+		return s[:125] + "..."
+	}
+	return s
 }
 
 // Unwrap returns the private cause.

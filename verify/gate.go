@@ -127,6 +127,7 @@ func unsupported(component, why string) *Error {
 // reason is a private cause in words of ours.
 type reason string
 
+// Error implements error.
 func (r reason) Error() string { return string(r) }
 
 // parse reads the member of Signature-Input. The text has passed parseDictionary, so what is left is its meaning.
@@ -205,7 +206,7 @@ func parseComponent(p *sfScanner) (component, *Error) {
 func checkName(name string) *Error {
 	if strings.HasPrefix(name, "@") {
 		if !derivedComponents[name] {
-			return unsupported(printable(name), "no derived component that a request may sign")
+			return unsupported(name, "no derived component that a request may sign")
 		}
 		return nil
 	}
@@ -214,14 +215,11 @@ func checkName(name string) *Error {
 	}
 	for i := range len(name) {
 		if c := name[i]; isUpper(c) || !isTokenChar(c) {
-			return unsupported(printable(name), "no field name in lower case")
+			return unsupported(name, "no field name in lower case")
 		}
 	}
 	return nil
 }
-
-// printable shortens a name that the sender chose for our log.
-func printable(name string) string { return name[:min(len(name), 64)] }
 
 // set adds a parameter to the component.
 func (c *component) set(key string, value sfItem) *Error {

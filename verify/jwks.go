@@ -86,6 +86,8 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 	client := &http.Client{}
 	if cfg.Client != nil {
 		*client = *cfg.Client
+	} else if shared, ok := http.DefaultTransport.(*http.Transport); ok {
+		client.Transport = shared.Clone()
 	}
 	client.Timeout = jwksTimeout
 	client.CheckRedirect = sameOrigin
@@ -97,6 +99,9 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 func (j *JWKS) Close() error {
 	j.cancel()
 	j.flight.Wait()
+	if j.cfg.Client == nil {
+		j.client.CloseIdleConnections()
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -186,9 +187,9 @@ func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 		refusal.KeyID = in.keyID
 		return t.refuse(stageCoverage, refusal)
 	}
-	key := t.verify(keys, in)
-	if key == nil {
-		return t.refuse(stageSignature, &Error{Code: SignatureMismatch, KeyID: in.keyID})
+	key, refusal := t.verify(keys, in)
+	if refusal != nil {
+		return t.refuse(stageSignature, refusal)
 	}
 	bound, at, err := t.checkBody(in)
 	if err != nil {
@@ -253,18 +254,26 @@ func (t *trial) keys(ctx context.Context, in *signatureInput) ([]Key, stage, err
 	return usable, 0, nil
 }
 
-// verify returns the key that made the signature, or nil.
-func (t *trial) verify(keys []Key, in *signatureInput) *Key {
+// verify returns the key that made the signature.
+func (t *trial) verify(keys []Key, in *signatureInput) (*Key, *Error) {
+	code := SignatureMismatch
 	for i := range keys {
 		if t.left == 0 {
-			return nil
+			return nil, &Error{Code: code, KeyID: in.keyID, Err: reason("too many signatures to try")}
 		}
 		t.left--
-		if keys[i].material.verifier.verify(in.label, t.m.trimmed(in)) {
-			return &keys[i]
+		switch keys[i].material.verifier.verify(in.label, t.m.trimmed(in)) {
+		case nil:
+			return &keys[i], nil
+		case errBroken:
+			code = SignatureMalformed
 		}
 	}
-	return nil
+	if _, err := url.ParseQuery(t.m.url.RawQuery); err != nil {
+		// The engine reads every query as a form, also where only its octets are signed.
+		return nil, &Error{Code: SignatureMalformed, KeyID: in.keyID, Component: "@query", Err: reason("the query is no form")}
+	}
+	return nil, &Error{Code: code, KeyID: in.keyID}
 }
 
 // checkBody reads the body, if it must, and compares it with the signed digest. It reports whether the signature

@@ -1,13 +1,27 @@
 package verify
 
 import (
+	"bytes"
 	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math/big"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 var testNow = time.Unix(1_700_000_000, 0)
@@ -113,4 +127,567 @@ func TestEveryAlgorithmMakesTheRoundTrip(t *testing.T) {
 			}
 		})
 	}
+}
+
+// scene is a signed delivery that verifies until the case changes it.
+type scene struct {
+	pair   testPair
+	scheme *RFC9421
+	r      *http.Request
+	body   string
+}
+
+func newScene(t testing.TB) *scene {
+	t.Helper()
+	p := newPair(t, "k", HMACSHA256)
+	return &scene{pair: p, scheme: &RFC9421{Keys: StaticKeys(p.key)}, r: newDelivery(t, testBody), body: testBody}
+}
+
+func (s *scene) verify() (Identity, error) { return s.scheme.Verify(s.r, bodyOf(s.body)) }
+
+// resign signs afresh with these components.
+func (s *scene) resign(t testing.TB, components ...string) {
+	t.Helper()
+	s.pair.signer.Components = components
+	s.r.Header.Del("Signature")
+	s.r.Header.Del("Signature-Input")
+	s.pair.sign(t, s.r, s.body)
+}
+
+// TestRefusals changes one thing at a time. Each row is what an attacker, or a careless producer, may do.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	all := []string{"@method", "@target-uri", "content-digest", "content-type", "idempotency-key"}
+	for _, c := range []struct {
+		name   string
+		before func(t *testing.T, s *scene) // signs; by default everything that must be covered
+		after  func(t *testing.T, s *scene)
+		code   Code // "" accepts
+	}{
+		{"as it should be", nil, nil, ""},
+		{"unsigned", nil, func(_ *testing.T, s *scene) {
+			s.r.Header.Del("Signature")
+			s.r.Header.Del("Signature-Input")
+		}, SignatureMissing},
+		{"signed in trailers", nil, func(_ *testing.T, s *scene) {
+			s.r.Trailer = http.Header{"Signature": s.r.Header["Signature"], "Signature-Input": s.r.Header["Signature-Input"]}
+			s.r.Header.Del("Signature")
+			s.r.Header.Del("Signature-Input")
+		}, SignatureMissing},
+		{"another method", nil, func(_ *testing.T, s *scene) { s.r.Method = "PUT" }, SignatureMismatch},
+		{"the method in other letters", nil, func(_ *testing.T, s *scene) { s.r.Method = "pOST" }, SignatureMismatch},
+		{"another host", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "other.example" }, SignatureMismatch},
+		{"the host in capitals with its port", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "HOOKS.example:443" }, ""},
+		{"another port", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "hooks.example:80" }, SignatureMismatch},
+		{"another path", nil, func(_ *testing.T, s *scene) { s.r.URL.Path = "/webhooks/other" }, SignatureMismatch},
+		{"another spelling of the path", nil, func(_ *testing.T, s *scene) {
+			s.r.URL.Path, s.r.URL.RawPath = "/webhooks/shop", "/webhooks/%73hop"
+		}, SignatureMismatch},
+		{"no path of a URI", nil, func(_ *testing.T, s *scene) {
+			s.r.URL.Path, s.r.URL.RawPath = `/a|b`, `/a|b`
+		}, SignatureMalformed},
+		{"another query", nil, func(_ *testing.T, s *scene) { s.r.URL.RawQuery = "a=~&b" }, SignatureMismatch},
+		{"absolute form", nil, func(_ *testing.T, s *scene) { s.r.RequestURI = "https://hooks.example/webhooks/shop" }, SignatureMalformed},
+		{"asterisk form", nil, func(_ *testing.T, s *scene) { s.r.RequestURI = "*" }, SignatureMalformed},
+		{"no Host that could be one", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "a b" }, SignatureMalformed},
+		{"another body", nil, func(_ *testing.T, s *scene) { s.body = "{}" }, DigestMismatch},
+		{"another content type", nil, func(_ *testing.T, s *scene) { s.r.Header.Set("Content-Type", "text/plain") }, SignatureMismatch},
+		{"a content encoding added", nil, func(_ *testing.T, s *scene) { s.r.Header.Set("Content-Encoding", "gzip") }, InsufficientCoverage},
+		{"a CloudEvents attribute added", nil, func(_ *testing.T, s *scene) { s.r.Header.Set("Ce-Id", "1") }, InsufficientCoverage},
+		{"the key on two lines", nil, func(_ *testing.T, s *scene) { s.r.Header.Add("Idempotency-Key", `"k-2"`) }, AmbiguousField},
+		{"the key gone", nil, func(_ *testing.T, s *scene) { s.r.Header.Del("Idempotency-Key") }, SignatureMismatch},
+		{"the label renamed", nil, func(_ *testing.T, s *scene) { relabel(s.r, "foo") }, ""},
+		{"no key of this id", func(t *testing.T, s *scene) { s.pair.signer.KeyID = "nobody"; s.resign(t, all...) }, nil, KeyUnknown},
+		{"an empty key id", nil, func(_ *testing.T, s *scene) {
+			s.r.Header.Set("Signature-Input", strings.Replace(s.r.Header.Get("Signature-Input"), `keyid="k"`, `keyid=""`, 1))
+		}, KeyUnknown},
+		{"no key id", func(t *testing.T, s *scene) { s.pair.signer.KeyID = ""; s.resign(t, all...) }, nil, InsufficientCoverage},
+		{"a bound key", func(t *testing.T, s *scene) {
+			s.scheme.BoundKey, s.pair.signer.KeyID = "k", ""
+			s.resign(t, all...)
+		}, nil, ""},
+		{"another algorithm named", nil, func(_ *testing.T, s *scene) {
+			s.r.Header.Set("Signature-Input", s.r.Header.Get("Signature-Input")+`;alg="ed25519"`)
+		}, AlgorithmMismatch},
+		{"an algorithm that is off", func(t *testing.T, s *scene) { s.scheme.Algs = []Alg{Ed25519}; s.resign(t, all...) }, nil, AlgorithmNotAllowed},
+		{"the wrong tag", func(t *testing.T, s *scene) {
+			s.scheme.Tag, s.pair.signer.Tag = "shop", "other"
+			s.resign(t, all...)
+		}, nil, InsufficientCoverage},
+		{"the right tag", func(t *testing.T, s *scene) {
+			s.scheme.Tag, s.pair.signer.Tag = "shop", "shop"
+			s.resign(t, all...)
+		}, nil, ""},
+		{"another label than the configured one", func(t *testing.T, s *scene) { s.scheme.Label = "sig2"; s.resign(t, all...) }, nil, SignatureMissing},
+		{"@method left out", func(t *testing.T, s *scene) { s.resign(t, all[1:]...) }, nil, InsufficientCoverage},
+		{"the target left out", func(t *testing.T, s *scene) {
+			s.resign(t, "@method", "content-digest", "content-type", "idempotency-key")
+		}, nil, InsufficientCoverage},
+		{"the target in parts", func(t *testing.T, s *scene) {
+			s.resign(t, "@method", "@authority", "@path", "@query", "content-digest", "content-type", "idempotency-key")
+		}, nil, ""},
+		{"the query of the parts left out", func(t *testing.T, s *scene) {
+			s.resign(t, "@method", "@authority", "@path", "content-digest", "content-type", "idempotency-key")
+		}, nil, InsufficientCoverage},
+		{"the digest left out", func(t *testing.T, s *scene) { s.resign(t, "@method", "@target-uri", "content-type", "idempotency-key") }, nil, InsufficientCoverage},
+		{"the digest left out of a chunked request", func(t *testing.T, s *scene) {
+			s.r.ContentLength = -1
+			s.resign(t, "@method", "@target-uri", "content-type", "idempotency-key")
+		}, nil, InsufficientCoverage},
+		{"no digest at all", func(t *testing.T, s *scene) {
+			s.resign(t, "@method", "@target-uri", "content-type", "idempotency-key")
+		}, func(_ *testing.T, s *scene) { s.r.Header.Del("Content-Digest") }, DigestMissing},
+		{"one member of the digest", func(t *testing.T, s *scene) {
+			s.resign(t, "@method", "@target-uri", `content-digest;key="sha-256"`, "content-type", "idempotency-key")
+		}, nil, ""},
+		{"a member of the digest that is not there", func(t *testing.T, s *scene) {
+			s.resign(t, "@method", "@target-uri", `content-digest;key="sha-256"`, "content-type", "idempotency-key")
+		}, func(_ *testing.T, s *scene) { s.r.Header.Set("Content-Digest", "crc32c=:AAAAAA==:") }, SignatureMismatch},
+		{"the content type left out", func(t *testing.T, s *scene) {
+			s.resign(t, "@method", "@target-uri", "content-digest", "idempotency-key")
+		}, nil, InsufficientCoverage},
+		{"the key left out", func(t *testing.T, s *scene) { s.resign(t, all[:4]...) }, nil, InsufficientCoverage},
+		{"the key in canonical form only", func(t *testing.T, s *scene) {
+			s.r.Header.Set("Idempotency-Key", "k")
+			s.resign(t, append(all[:4:4], "idempotency-key;sf")...)
+		}, nil, InsufficientCoverage},
+		{"the key as bytes", func(t *testing.T, s *scene) { s.resign(t, append(all[:4:4], "idempotency-key;bs")...) }, nil, ""},
+		{"a covered field that is not there", nil, func(_ *testing.T, s *scene) {
+			s.r.Header.Set("Signature-Input", strings.Replace(s.r.Header.Get("Signature-Input"), `("`, `("x-gone" "`, 1))
+		}, SignatureMismatch},
+		{"an octet above ASCII", func(t *testing.T, s *scene) {
+			s.r.Header.Set("X-Name", "ae")
+			s.resign(t, append(all[:5:5], "x-name")...)
+		}, func(_ *testing.T, s *scene) { s.r.Header.Set("X-Name", "\xe4") }, SignatureMalformed},
+		{"an octet above ASCII as bytes", func(t *testing.T, s *scene) {
+			s.r.Header.Set("X-Name", "\xe4")
+			s.resign(t, append(all[:5:5], "x-name;bs")...)
+		}, nil, ""},
+		{"lines in another order", func(t *testing.T, s *scene) {
+			s.r.Header["X-Tag"] = []string{"a", "b"}
+			s.resign(t, append(all[:5:5], "x-tag")...)
+		}, func(_ *testing.T, s *scene) { s.r.Header["X-Tag"] = []string{"b", "a"} }, SignatureMismatch},
+		{"lines in one line, as bytes", func(t *testing.T, s *scene) {
+			s.r.Header["X-Tag"] = []string{"a, b", "c"}
+			s.resign(t, append(all[:5:5], "x-tag;bs")...)
+		}, func(_ *testing.T, s *scene) { s.r.Header["X-Tag"] = []string{"a", "b, c"} }, SignatureMismatch},
+		{"lines joined", func(t *testing.T, s *scene) {
+			s.r.Header["X-Tag"] = []string{"a", "b"}
+			s.resign(t, append(all[:5:5], "x-tag")...)
+		}, func(_ *testing.T, s *scene) { s.r.Header["X-Tag"] = []string{"a, b"} }, ""},
+		{"sf of no dictionary", func(t *testing.T, s *scene) {
+			s.r.Header.Set("X-Dict", "a=1,  b=2")
+			s.resign(t, append(all[:5:5], "x-dict;sf")...)
+		}, func(_ *testing.T, s *scene) { s.r.Header.Set("X-Dict", `"text"`) }, ComponentUnsupported},
+		{"sf in another spelling", func(t *testing.T, s *scene) {
+			s.r.Header.Set("X-Dict", "a=1,  b=2")
+			s.resign(t, append(all[:5:5], "x-dict;sf")...)
+		}, func(_ *testing.T, s *scene) { s.r.Header.Set("X-Dict", `a=1,b=2`) }, ""},
+		{"a parameter of the query", func(t *testing.T, s *scene) { s.resign(t, append(all[:5:5], `@query-param;name="a"`)...) }, nil, ""},
+		{"a parameter of the query twice", func(t *testing.T, s *scene) {
+			s.resign(t, "@method", "@target-uri", "content-digest", "content-type", "idempotency-key", `@query-param;name="a"`)
+		}, func(_ *testing.T, s *scene) { s.r.URL.RawQuery = "a=1&a=2" }, AmbiguousField},
+		{"a demanded key that is not there", func(t *testing.T, s *scene) {
+			s.scheme.KeyRequired = true
+			s.r.Header.Del("Idempotency-Key")
+			s.resign(t, all[:4]...)
+		}, nil, IDMissing},
+		{"a consumed field left out", func(t *testing.T, s *scene) {
+			s.scheme.Coverage.Consumed = []string{"x-shop-*", "x-type"}
+			s.r.Header.Set("X-Shop-Id", "1")
+			s.resign(t, all...)
+		}, nil, InsufficientCoverage},
+		{"a demanded component left out", func(t *testing.T, s *scene) {
+			s.scheme.Coverage.Required = []string{"@scheme"}
+			s.resign(t, all...)
+		}, nil, InsufficientCoverage},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			if c.before != nil {
+				c.before(t, s)
+			} else {
+				s.resign(t, all...)
+			}
+			if c.after != nil {
+				c.after(t, s)
+			}
+			if _, err := s.verify(); c.code == "" && err != nil {
+				t.Error(err)
+			} else if c.code != "" {
+				wantCode(t, err, c.code)
+			}
+		})
+	}
+}
+
+// relabel gives the only signature of the request another label.
+func relabel(r *http.Request, label string) {
+	for _, field := range []string{"Signature", "Signature-Input"} {
+		_, value, _ := strings.Cut(r.Header.Get(field), "=")
+		r.Header.Set(field, label+"="+value)
+	}
+}
+
+func TestOneGoodSignatureIsEnough(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	stranger := newPair(t, "stranger", Ed25519)
+	stranger.signer.Label = "a"
+	stranger.sign(t, s.r, s.body)
+	_, err := s.verify()
+	wantCode(t, err, KeyUnknown)
+	s.r.Header.Set("Signature-Input", s.r.Header.Get("Signature-Input")+`, b=("@method" "@foo");created=1;keyid="k"`)
+	s.r.Header.Set("Signature", s.r.Header.Get("Signature")+`, b=:AAAA:`)
+	_, err = s.verify()
+	wantCode(t, err, KeyUnknown) // it came further than the malformed one
+	s.pair.signer.Label = "z"
+	s.pair.sign(t, s.r, s.body)
+	id, err := s.verify()
+	if err != nil || id.Label != "z" {
+		t.Errorf("%+v, %v", id, err)
+	}
+}
+
+func TestAtMost8SignaturesAreTried(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.pair.sign(t, s.r, s.body)
+	input, signature := s.r.Header.Get("Signature-Input"), s.r.Header.Get("Signature")
+	for n, want := range map[int]Code{7: "", 8: SignatureMismatch} {
+		var inputs, signatures []string
+		for i := range n {
+			label := string(rune('a' + i))
+			inputs = append(inputs, strings.Replace(input, "sig1", label, 1))
+			signatures = append(signatures, label+"=:"+strings.Repeat("AAAA", 4)+":")
+		}
+		s.r.Header.Set("Signature-Input", strings.Join(append(inputs, input), ", "))
+		s.r.Header.Set("Signature", strings.Join(append(signatures, signature), ", "))
+		if _, err := s.verify(); CodeOf(err) != want {
+			t.Errorf("%d bad ones before: %v, want %q", n, err, want)
+		}
+	}
+	labels := make([]string, 200)
+	for i := range labels {
+		labels[i] = "l" + strings.Repeat("x", i%10) + string(rune('a'+i%26)) + strings.Repeat("y", i/26)
+	}
+	s.r.Header.Set("Signature-Input", strings.Join(labels, `=("@method"), `)+`=("@method")`)
+	s.r.Header.Set("Signature", strings.Join(labels, `=:AAAA:, `)+`=:AAAA:`)
+	_, err := s.verify()
+	wantCode(t, err, SignatureMalformed)
+}
+
+func TestKeysOfOneIDAreAllTried(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	older, other := newPair(t, "k", HMACSHA256), newPair(t, "k", Ed25519)
+	s.pair.sign(t, s.r, s.body)
+	s.scheme = &RFC9421{Keys: StaticKeys(older.key, other.key, s.pair.key)}
+	if _, err := s.verify(); err != nil {
+		t.Error(err)
+	}
+	s.scheme = &RFC9421{Keys: StaticKeys(older.key, other.key)}
+	_, err := s.verify()
+	wantCode(t, err, SignatureMismatch)
+}
+
+// TestPublicKeyIsNoSecret signs with the octets of a public key as the secret of an HMAC.
+func TestPublicKeyIsNoSecret(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, "k", RSAPSSSHA512)
+	text, err := MarshalPublicKey(p.key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range [][]byte{text, []byte(strings.TrimSpace(string(text)))} {
+		for _, name := range []bool{false, true} {
+			r := newDelivery(t, testBody)
+			forger := testPair{p.key, Signer{KeyID: "k", Secret: secret, NameAlg: name}}
+			forger.sign(t, r, testBody)
+			_, err := (&RFC9421{Keys: StaticKeys(p.key)}).Verify(r, bodyOf(testBody))
+			wantCode(t, err, SignatureMismatch, AlgorithmMismatch)
+		}
+	}
+}
+
+func TestTheBodyIsReadOnlyAfterTheSignatureHolds(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.pair.sign(t, s.r, s.body)
+	cut := errors.New("the connection is cut")
+	if _, err := s.scheme.Verify(s.r, func() ([]byte, error) { return nil, cut }); err != cut {
+		t.Errorf("got %v, want the body's own error", err)
+	}
+	s.r.Method = "PUT"
+	_, err := s.scheme.Verify(s.r, func() ([]byte, error) {
+		t.Error("the body was read for a bad signature")
+		return nil, cut
+	})
+	wantCode(t, err, SignatureMismatch)
+}
+
+func TestAnEmptyBodyNeedsNoDigest(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.r, s.body = newDelivery(t, ""), ""
+	s.resign(t, "@method", "@target-uri", "content-type", "idempotency-key")
+	id, err := s.verify()
+	if err != nil || id.Signed == nil || id.Covers("@body") {
+		t.Errorf("%+v, %v", id, err)
+	}
+}
+
+func TestSignedNamesTheMessage(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.pair.sign(t, s.r, s.body)
+	first, err := s.verify()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relabel(s.r, "other")
+	s.r.Header.Set("X-Unsigned", "1")
+	s.r.Header.Set("Signature-Input", strings.ReplaceAll(s.r.Header.Get("Signature-Input"), `" "`, `"  "`))
+	again, err := s.verify()
+	if err != nil || !bytes.Equal(first.Signed, again.Signed) {
+		t.Errorf("the same message has another digest: %v", err)
+	}
+	s.r.Header.Set("Idempotency-Key", `"k-2"`)
+	s.resign(t)
+	other, err := s.verify()
+	if err != nil || bytes.Equal(first.Signed, other.Signed) {
+		t.Errorf("another message has the same digest: %v", err)
+	}
+	s.scheme = &RFC9421{Keys: s.scheme.Keys, Coverage: Coverage{Exactly: []string{"@method"}}}
+	s.resign(t, "@method")
+	if id, err := s.verify(); err != nil || id.Signed != nil || id.Covers("@body") {
+		t.Errorf("an unbound body has a digest: %+v, %v", id, err)
+	}
+}
+
+// failingKeys is a set that cannot tell.
+type failingKeys struct{}
+
+func (failingKeys) Key(_ context.Context, id string) ([]Key, error) {
+	return nil, &Error{Code: KeysUnavailable, KeyID: id, RetryAfter: time.Second}
+}
+
+func TestKeysUnavailableIsToldBeforeAllElse(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.pair.sign(t, s.r, s.body)
+	s.scheme = &RFC9421{Keys: JoinKeys(StaticKeys(newPair(t, "other", Ed25519).key), failingKeys{})}
+	_, err := s.verify()
+	wantCode(t, err, KeysUnavailable)
+	s.scheme = &RFC9421{Keys: JoinKeys(failingKeys{}, StaticKeys(s.pair.key))}
+	if _, err := s.verify(); err != nil {
+		t.Error(err)
+	}
+	_, err = (&RFC9421{}).Verify(s.r, bodyOf(s.body))
+	wantCode(t, err, KeysUnavailable)
+}
+
+func TestAnUnfinishedRequestIsOurMistake(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.pair.sign(t, s.r, s.body)
+	s.r.URL.Host = ""
+	if _, err := s.verify(); err == nil || CodeOf(err) != "" {
+		t.Errorf("got %v, want an error without a code", err)
+	}
+}
+
+func TestCheckReportsEveryMistake(t *testing.T) {
+	t.Parallel()
+	err := (&RFC9421{
+		Label: "Sig 1", Tag: "t\n", Algs: []Alg{"none"},
+		Coverage: Coverage{Required: []string{"@status"}, Consumed: []string{"X-Type"}},
+	}).Check()
+	for _, part := range []string{"no keys", "Sig 1", "t\\n", "none", "@status", "X-Type"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not name %q", err, part)
+		}
+	}
+}
+
+func TestAcceptSignatureNamesTheProfile(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]*RFC9421{
+		`sig1=("@method" "@target-uri" "content-digest" "idempotency-key" "content-type" "content-encoding");created`: {},
+		`s=("@method" "content-digest");created;keyid="k\"";tag="t"`: {
+			Label: "s", Tag: "t", BoundKey: `k"`, Coverage: Coverage{Exactly: []string{"@method", "content-digest"}},
+		},
+	} {
+		if got := s.AcceptSignature(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestAnyChangeOfWhatIsCoveredRefuses flips one bit of one byte of anything that the signature covers.
+func TestAnyChangeOfWhatIsCoveredRefuses(t *testing.T) {
+	t.Parallel()
+	pairs := []testPair{newPair(t, "k", HMACSHA256), newPair(t, "k", Ed25519), newPair(t, "k", ECDSAP256SHA256)}
+	rapid.Check(t, func(rt *rapid.T) {
+		p := rapid.SampledFrom(pairs).Draw(rt, "pair")
+		s := &scene{pair: p, scheme: &RFC9421{Keys: StaticKeys(p.key)}, r: newDelivery(t, testBody), body: testBody}
+		s.pair.sign(t, s.r, s.body)
+		flip := func(text string) string {
+			b := []byte(text)
+			i := rapid.IntRange(0, len(b)-1).Draw(rt, "byte")
+			b[i] ^= 1 << rapid.IntRange(0, 7).Draw(rt, "bit")
+			return string(b)
+		}
+		where := rapid.SampledFrom([]string{
+			"method", "host", "path", "query", "body", "Content-Type", "Content-Digest", "Idempotency-Key", "Signature", "Signature-Input",
+		}).Draw(rt, "where")
+		switch where {
+		case "method":
+			s.r.Method = flip(s.r.Method)
+		case "host":
+			if s.r.URL.Host = flip(s.r.URL.Host); strings.EqualFold(s.r.URL.Host, "hooks.example") {
+				return // hosts have no case
+			}
+		case "path":
+			s.r.URL.Path = flip(s.r.URL.Path)
+		case "query":
+			s.r.URL.RawQuery = flip(s.r.URL.RawQuery)
+		case "body":
+			s.body = flip(s.body)
+		default:
+			old := s.r.Header.Get(where)
+			s.r.Header.Set(where, flip(old))
+			if renamed, _, _ := strings.Cut(s.r.Header.Get(where), "="); where == "Signature" && renamed != "sig1" {
+				return // another label, which the other field lacks
+			}
+		}
+		if _, err := s.verify(); err == nil || CodeOf(err) == "" {
+			rt.Fatalf("%s changed: %v", where, err)
+		}
+	})
+}
+
+func TestVerifyMayBeCalledConcurrently(t *testing.T) {
+	t.Parallel()
+	for _, alg := range []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, RSAPSSSHA512} {
+		p := newPair(t, "k", alg)
+		scheme := &RFC9421{Keys: StaticKeys(p.key)}
+		r := newDelivery(t, testBody)
+		p.sign(t, r, testBody)
+		before := r.Clone(t.Context())
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 20 {
+					if _, err := scheme.Verify(r, bodyOf(testBody)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if d := cmp.Diff(before.Header, r.Header); d != "" || before.URL.String() != r.URL.String() || r.Host != before.Host {
+			t.Errorf("the request was changed: %s", d)
+		}
+	}
+}
+
+// TestErrorsTellNoSecret makes every kind of refusal and looks for what must not be in it.
+func TestErrorsTellNoSecret(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.body = `{"card":"4111-1111"}`
+	s.r = newDelivery(t, s.body)
+	s.pair.sign(t, s.r, s.body)
+	signature := between(s.r.Header.Get("Signature"), ":", ":")
+	digest := between(s.r.Header.Get("Content-Digest"), ":", ":")
+	secrets := []string{string(s.pair.signer.Secret), signature, digest, "4111-1111"}
+	for _, change := range []func(r *http.Request){
+		func(r *http.Request) { r.Method = "PUT" },
+		func(r *http.Request) { r.Header.Set("Signature", "sig1=:"+signature) },
+		func(r *http.Request) { r.Header.Add("Signature", s.r.Header.Get("Signature")) },
+		func(r *http.Request) { r.Header.Del("Signature-Input") },
+		func(r *http.Request) { r.Header.Set("Ce-Id", "1") },
+		func(r *http.Request) { r.Header.Add("Content-Digest", "sha-256=:"+digest+":") },
+		func(r *http.Request) { r.Header.Set("Idempotency-Key", "\xff"+signature) },
+		func(r *http.Request) { r.Body = nil },
+	} {
+		r := s.r.Clone(t.Context())
+		change(r)
+		_, err := s.scheme.Verify(r, bodyOf(s.body+" "))
+		if err == nil {
+			t.Fatal("accepted")
+		}
+		for _, secret := range secrets {
+			for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", err)} {
+				if strings.Contains(text, secret) {
+					t.Errorf("%s tells %s", text, secret)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	body := strings.Repeat("x", 1024)
+	for _, alg := range []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, RSAPSSSHA512} {
+		p := newPair(b, "k", alg)
+		r := newDelivery(b, body)
+		p.sign(b, r, body)
+		scheme := &RFC9421{Keys: StaticKeys(p.key)}
+		b.Run(string(alg)+"/scheme", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := scheme.Verify(r, bodyOf(body)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		base, signature := benchmarkBase(b, r)
+		b.Run(string(alg)+"/bare", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if !bareVerify(p, base, signature, body) {
+					b.Fatal("refused")
+				}
+			}
+		})
+	}
+}
+
+func benchmarkBase(b *testing.B, r *http.Request) (base, signature []byte) {
+	b.Helper()
+	in, err := signatureFields(r.Header)
+	if err != nil || in[0].parse() != nil {
+		b.Fatal(err)
+	}
+	m, err := newMessage(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	base, _ = m.base(nil, &in[0])
+	signature, err = base64.StdEncoding.DecodeString(strings.Trim(in[0].signature, ":"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return base, signature
+}
+
+// bareVerify is the cryptography alone, digest included.
+func bareVerify(p testPair, base, signature []byte, body string) bool {
+	sha256.Sum256([]byte(body))
+	switch k := p.key.Public().(type) {
+	case ed25519.PublicKey:
+		return ed25519.Verify(k, base, signature)
+	case *ecdsa.PublicKey:
+		sum := sha256.Sum256(base)
+		return ecdsa.Verify(k, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:]))
+	case *rsa.PublicKey:
+		sum := sha512.Sum512(base)
+		return rsa.VerifyPSS(k, crypto.SHA512, sum[:], signature, nil) == nil
+	}
+	mac := hmac.New(sha256.New, p.signer.Secret)
+	mac.Write(base)
+	return hmac.Equal(mac.Sum(nil), signature)
 }

@@ -125,7 +125,7 @@ func (t Tolerance) Check(id Identity, now time.Time) error {
 		}
 		return &Error{Code: code, KeyID: id.KeyID}
 	}
-	if !id.NotBefore.IsZero() && now.Add(t.Future).Before(id.NotBefore) {
+	if !id.NotBefore.IsZero() && t.Future != NoLimit && now.Add(t.Future).Before(id.NotBefore) {
 		code := TokenNotYetValid
 		if id.ExpiredCode == CertExpired { // a certificate outside its dates, at whichever end
 			code = CertExpired
@@ -135,9 +135,11 @@ func (t Tolerance) Check(id Identity, now time.Time) error {
 	if id.SignedAt.IsZero() {
 		return nil
 	}
-	if age := now.Sub(id.SignedAt); age > t.Past {
+	// Times are compared, not differences: those of far times saturate, and the lowest has no negative.
+	if t.Past != NoLimit && id.SignedAt.Before(now.Add(-t.Past)) {
 		return &Error{Code: TimestampTooOld, KeyID: id.KeyID}
-	} else if age < -t.Future {
+	}
+	if t.Future != NoLimit && id.SignedAt.After(now.Add(t.Future)) {
 		return &Error{Code: TimestampTooNew, KeyID: id.KeyID}
 	}
 	return nil

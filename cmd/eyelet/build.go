@@ -144,7 +144,7 @@ func (c *settings) logLevel() (slog.Level, error) {
 func (c *settings) storeKind() (kind, dir string, err error) {
 	kind, dir, ok := strings.Cut(c.Store, ":")
 	switch {
-	case ok && kind == "memory" && dir == "":
+	case kind == "memory" && dir == "": // YAML wants quotes around memory:, so both are good
 		return kind, "", nil
 	case ok && kind == "badger" && dir != "":
 		return kind, c.path(dir), nil

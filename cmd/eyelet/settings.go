@@ -22,6 +22,8 @@ type settings struct {
 	Store string `conf:"store"`
 	// AcceptLoss opens a store whose end is missing.
 	AcceptLoss bool `conf:"accept_loss"`
+	// AcceptClock opens a store whose last commit is no plausible past of the clock.
+	AcceptClock bool `conf:"accept_clock"`
 	// InsecureHTTP allows HTTP without TLS beyond loopback.
 	InsecureHTTP bool `conf:"insecure_http"`
 	// TrustedProxies are addresses whose X-Forwarded-* fields count.

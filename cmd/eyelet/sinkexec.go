@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -132,8 +133,9 @@ func firstLine(text, otherwise string) string {
 	return otherwise
 }
 
+// printable keeps what a terminal shows as it is, and no character that steers it.
 func printable(r rune) rune {
-	if r < ' ' || r == 0x7f {
+	if !unicode.IsPrint(r) {
 		return ' '
 	}
 	return r

@@ -91,7 +91,7 @@ func yamlMistake(file string, err error) error {
 		at.line, _ = strconv.Atoi(m[1])
 		text = strings.Replace(text, m[0], "", 1)
 	}
-	return &mistake{at: at, what: "not YAML: " + oneLine(text), hint: "values with special characters need quotes, and indentation is by spaces"}
+	return &mistake{at: at, what: "not YAML: " + oneLine(text), hint: `values with special characters need quotes, as in store: "memory:", and indentation is by spaces`}
 }
 
 func (g *growth) add(at place, hint, format string, args ...any) {

@@ -94,12 +94,15 @@ type batch struct {
 	chunks  []rawWrite
 	undo    []func()
 	news    int64
-	always  bool // commit even when nothing changed
+	bytes   int64
+	removed int64 // bytes of bodies that were deleted
+	always  bool  // commit even when nothing changed
 	disk    diskState
 }
 
 type rawWrite struct {
 	key, value []byte // nil value deletes
+	passing    bool   // of no worth: it may vanish at once
 }
 
 func (s *Store) newBatch() *batch {
@@ -179,17 +182,19 @@ func (b *batch) event(id string) (*row, error) {
 	return b.at(place{hash: h, older: seq})
 }
 
+// owner says which event an alias belongs to; ok is false when nobody has it.
+func (b *batch) owner(h hash) (a aliasOf, ok bool, err error) {
+	if a, ok = b.aliases[h]; ok {
+		return a, !a.gone, nil
+	}
+	return readAlias(b.txn, h)
+}
+
 // alias returns the row of the event that an alias belongs to, nil when there is none.
 func (b *batch) alias(h hash) (*row, error) {
-	a, ok := b.aliases[h]
-	if !ok {
-		var err error
-		if a, ok, err = readAlias(b.txn, h); err != nil || !ok {
-			return nil, err
-		}
-	}
-	if a.gone {
-		return nil, nil
+	a, ok, err := b.owner(h)
+	if err != nil || !ok {
+		return nil, err
 	}
 	r, err := b.at(place{hash: a.hash})
 	if err != nil || r != nil && r.rec.Seq == a.seq {
@@ -210,10 +215,11 @@ func (b *batch) remove(r *row) error {
 	b.dropChunks(r)
 	for _, a := range rec.Aliases {
 		h := hashOf(a)
-		if owner, err := b.alias(h); err == nil && owner != nil && owner.rec.Event == rec.Event {
+		if owner, ok, err := b.owner(h); err == nil && ok && owner.hash == r.place.hash && owner.seq == rec.Seq {
 			b.putAlias(h, aliasOf{gone: true})
 		}
 	}
+	b.removed += r.fix.size
 	return nil
 }
 
@@ -239,6 +245,7 @@ func (b *batch) stage() (bool, error) {
 		if value == nil {
 			err = b.txn.Delete(key)
 		} else {
+			b.bytes += int64(len(key) + len(value))
 			err = b.txn.SetEntry(badger.NewEntry(key, value))
 		}
 	}
@@ -256,6 +263,11 @@ func (b *batch) stage() (bool, error) {
 		}
 	}
 	for _, w := range b.chunks {
+		if w.passing {
+			wrote = true
+			err = errors.Join(err, b.txn.SetEntry(badger.NewEntry(w.key, w.value).WithTTL(time.Second)))
+			continue
+		}
 		set(w.key, w.value)
 	}
 	if !wrote && !b.always {

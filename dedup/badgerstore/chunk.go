@@ -107,7 +107,7 @@ func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decis
 			value = seal(key, append(value, piece...))
 			t := newTicket(true)
 			t.claim, t.bytes = true, len(value)
-			if err := s.do(ctx, &chunkOp{ticket: t, writes: []rawWrite{{key, value}}}); err != nil {
+			if err := s.do(ctx, &chunkOp{ticket: t, writes: []rawWrite{{key: key, value: value}}}); err != nil {
 				return err
 			}
 		}

@@ -199,6 +199,14 @@ func (s *Store) commit(b *batch) error {
 		return s.fail("the high-water file could not be written", err)
 	}
 	s.publish(b)
+	s.removed.Add(b.removed)
+	if s.growth += b.bytes; s.growth >= growth {
+		s.growth = 0
+		select {
+		case s.grown <- struct{}{}:
+		default:
+		}
+	}
 	return nil
 }
 
@@ -214,8 +222,10 @@ func (s *Store) publish(b *batch) {
 		s.schedule(r)
 		s.cache.keep(r)
 	}
+	oldest := s.oldest.accepted()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.stats.Oldest = oldest
 	s.stats.Commits++
 	s.stats.Accepted += b.news
 	s.count(change)
@@ -240,6 +250,7 @@ func (s *Store) count(t tally) {
 
 // schedule tells the agenda how the tasks of a row stand.
 func (s *Store) schedule(r *row) {
+	s.oldest.note(&r.rec, r.gone)
 	for i := range r.rec.Tasks {
 		t := &r.rec.Tasks[i]
 		switch {

@@ -1,7 +1,9 @@
 package badgerstore
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,35 +18,49 @@ import (
 const (
 	sweepEvery   = 10 * time.Minute
 	flattenEvery = dedup.DefaultWindow
+	// reclaimEvery and reclaimWorth: how often and for how many bytes of deleted bodies space is given back
+	// before the day is over.
+	reclaimEvery = time.Hour
+	reclaimWorth = 256 << 20
 	verifyEvery  = 24 * time.Hour
 	// sweepSlack is how long a record stays in the store after its window has ended, for people to look at.
 	sweepSlack = time.Hour
+	// growth is after how many bytes the mappings of the logs are looked at again.
+	growth = 2 << 20
 )
 
 // keepHouse gives back the space of what has ended, and looks for damage.
 func (s *Store) keepHouse() {
 	s.restrictFiles()
+	advice := newAdviser(s.dir)
+	advice.look()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	flattened, verified := time.Now(), time.Now()
+	reclaimed, verified := time.Now(), time.Now()
 	for {
 		select {
 		case <-s.quit:
 			return
 		case <-s.stopped:
 			return
+		case <-s.grown:
+			advice.look()
+			continue
 		case <-tick.C:
 		}
 		s.restrictFiles()
 		s.note("sweep", s.sweep(sweepSlack))
-		if time.Since(flattened) >= flattenEvery {
-			flattened = time.Now()
-			s.note("compaction", s.db.Flatten(1))
+		if worth := s.removed.Load() >= reclaimWorth; worth && time.Since(reclaimed) >= reclaimEvery ||
+			s.disk.state().low() && s.removed.Load() > 0 || time.Since(reclaimed) >= flattenEvery {
+			reclaimed = time.Now()
+			s.note("reclaim", s.reclaim())
 		}
-		s.note("value log", s.collect())
 		if time.Since(verified) >= verifyEvery {
 			verified = time.Now()
-			s.verify()
+			if err := s.verify(); err != nil {
+				s.log.Error("store is damaged", "dir", s.dir, "error", err)
+				s.unsound.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup", Err: err})
+			}
 		}
 	}
 }
@@ -135,30 +151,32 @@ func (s *Store) endedOlder(txn *badger.Txn, before time.Time) (ended []place) {
 	return ended
 }
 
-// collect gives back value log files that hold mostly what was deleted.
-func (s *Store) collect() error {
-	for {
-		err := s.db.RunValueLogGC(0.5)
-		switch {
-		case errors.Is(err, badger.ErrNoRewrite), errors.Is(err, badger.ErrRejected):
-			return nil
-		case err != nil:
-			return err
+// verify reads every table of the database and compares its checksums. Badger's function panics on a
+// block that does not decompress.
+func (s *Store) verify() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("a table cannot be read: %v", p)
 		}
-		select {
-		case <-s.stopped:
-			return nil
-		default:
-		}
-	}
+	}()
+	return s.db.VerifyChecksum()
 }
 
-// verify reads every table. Damage turns the health red; what can be read is served on.
-func (s *Store) verify() {
-	if err := s.db.VerifyChecksum(); err != nil {
-		s.log.Error("store is damaged", "dir", s.dir, "error", err)
-		s.unsound.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup", Err: err})
-	}
+// checkValues reads every value and compares its checksum.
+func (s *Store) checkValues() error {
+	var wrong []error
+	err := s.db.View(func(txn *badger.Txn) error {
+		return eachPlace(context.Background(), txn, func(p place) {
+			r, err := readRow(txn, p)
+			if err == nil && r != nil {
+				_, err = r.body(txn)
+			}
+			if err != nil && len(wrong) < 10 {
+				wrong = append(wrong, err)
+			}
+		})
+	})
+	return errors.Join(append(wrong, err)...)
 }
 
 // restrictFiles takes from others what they have no business with. The directory keeps them out already.

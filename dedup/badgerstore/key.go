@@ -19,6 +19,7 @@ import (
 //	a hash            an alias: hash and seq of its event
 //	c hash body n     piece n of a large body
 //	m                 the counters and the clock of the last commit
+//	z n               filling, of no meaning
 const (
 	familyEvent  = 'e'
 	familyState  = 's'
@@ -26,6 +27,7 @@ const (
 	familyAlias  = 'a'
 	familyChunk  = 'c'
 	familyMeta   = 'm'
+	familyFill   = 'z'
 	hashSize     = 20
 	rowKeySize   = 1 + hashSize
 	olderKeySize = rowKeySize + 8

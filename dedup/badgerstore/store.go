@@ -42,12 +42,15 @@ type Store struct {
 	// commitTxn is badger's Commit; tests make it fail.
 	commitTxn   func(*badger.Txn) error
 	largeBodies atomic.Uint32
+	removed     atomic.Int64 // bytes of bodies deleted since the last reclaim
 
 	// The committer's own.
 	meta   meta
 	agenda *agenda.Agenda
 	cache  rowCache
+	oldest oldest
 	parked []*takeOp
+	growth int64
 
 	failure atomic.Pointer[dedup.ErrUnavailable]
 	failed  chan struct{}
@@ -55,6 +58,7 @@ type Store struct {
 	closed  atomic.Bool
 	stopped chan struct{} // the committer has ended
 	quit    chan struct{} // the housekeeper shall end
+	grown   chan struct{} // the logs have grown
 	done    sync.WaitGroup
 	readers sync.RWMutex // held for reading while the database is read
 	closing sync.Once

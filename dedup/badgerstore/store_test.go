@@ -39,37 +39,30 @@ func open(t testing.TB, dir string, o Options) *Store {
 
 func TestStoreKeepsTheContract(t *testing.T) {
 	t.Parallel()
-	for name, l := range map[string]layout{"value log": layoutValueLog, "tree": layoutTree} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			options := func(clock *deduptest.Clock) Options {
-				o := quiet()
-				// The suite moves the clock by months between closing and opening.
-				o.Clock, o.AcceptClock, o.layout = clock, true, l
-				return o
-			}
-			deduptest.Run(t, deduptest.Harness{
-				Open: func(t *testing.T, clock *deduptest.Clock) dedup.Store {
-					s, err := Open(t.TempDir(), options(clock))
-					if err != nil {
-						t.Fatal(err)
-					}
-					return s
-				},
-				Reopen: func(t *testing.T, s dedup.Store, clock *deduptest.Clock) dedup.Store {
-					dir := s.(*Store).dir
-					if err := s.Close(); err != nil {
-						t.Fatal(err)
-					}
-					again, err := Open(dir, options(clock))
-					if err != nil {
-						t.Fatal(err)
-					}
-					return again
-				},
-			})
-		})
+	options := func(clock *deduptest.Clock) Options {
+		o := quiet()
+		// The suite moves the clock by months between closing and opening.
+		o.Clock, o.AcceptClock = clock, true
+		return o
 	}
+	deduptest.Run(t, deduptest.Harness{
+		Open: func(t *testing.T, clock *deduptest.Clock) dedup.Store {
+			s, err := Open(t.TempDir(), options(clock))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		Reopen: func(t *testing.T, s dedup.Store, clock *deduptest.Clock) dedup.Store {
+			dir := s.(*Store).dir
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			again, err := Open(dir, options(clock))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return again
+		},
+	})
 }
-
-func childMain() bool { return false }

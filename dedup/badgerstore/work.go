@@ -201,6 +201,7 @@ func (b *batch) settle(next *row) {
 	if next.rec.Dropped() && next.fix.kind != bodyDropped {
 		b.dropChunks(next)
 		next.fix, next.fresh = next.fix.without(bodyDropped), true
+		b.removed += next.fix.size
 	}
 	b.put(next)
 }

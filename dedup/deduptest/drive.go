@@ -53,7 +53,7 @@ func agrees(x *rig) {
 	if x.harness.OwnClock {
 		x.Skip("the store lives by a clock of its own")
 	}
-	d := &driver{rig: x, Rand: x.random(), model: model{now: x.clock.Now()}}
+	d := &driver{rig: x, Rand: x.random(), model: model{now: x.clock.Now(), owners: map[dedup.Key]*modelEvent{}}}
 	defer func() {
 		if x.Failed() {
 			x.Logf("the last calls:\n%s", strings.Join(d.trace[max(0, len(d.trace)-60):], "\n"))

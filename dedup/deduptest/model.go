@@ -14,9 +14,10 @@ import (
 // sequences and tokens: those it learns from the store.
 type model struct {
 	now    time.Time
-	events []*modelEvent // in the order of acceptance
-	token  uint64        // the largest so far
-	leases []dedup.Lease // all that were ever given
+	events []*modelEvent             // in the order of acceptance
+	owners map[dedup.Key]*modelEvent // who got an alias last
+	token  uint64                    // the largest so far
+	leases []dedup.Lease             // all that were ever given
 }
 
 type modelEvent struct {
@@ -39,16 +40,10 @@ func (m *model) byKey(k dedup.Key) *modelEvent {
 
 // byAlias returns the event that got an alias last, unless it was purged.
 func (m *model) byAlias(k dedup.Key) *modelEvent {
-	var owner *modelEvent
-	for _, e := range m.events {
-		if slices.Contains(e.Aliases, k) {
-			owner = e
-		}
+	if owner := m.owners[k]; owner != nil && !owner.purged {
+		return owner
 	}
-	if owner == nil || owner.purged {
-		return nil
-	}
-	return owner
+	return nil
 }
 
 func (m *model) byEvent(event string) *modelEvent {
@@ -139,10 +134,10 @@ func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease ded
 		before = e.Tasks[0]
 	}
 	for _, alias := range c.Aliases {
-		for _, other := range m.events { // the new owner is the only one
-			other.Aliases = slices.DeleteFunc(other.Aliases, func(k dedup.Key) bool { return k == alias && other == e })
+		if !slices.Contains(e.Aliases, alias) {
+			e.Aliases = append(e.Aliases, alias)
 		}
-		e.Aliases = append(e.Aliases, alias)
+		m.owners[alias] = e
 	}
 	if c.Fingerprint != (dedup.Fingerprint{}) {
 		e.Fingerprint = c.Fingerprint

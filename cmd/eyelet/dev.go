@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
+	"github.com/eyelet-dev/eyelet/testdata"
+)
+
+func (p *program) devCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "dev [FILE.http ...]", Short: "Try it out, without any configuration",
+		Long: "Starts a receiver with a store of its own, sends it recorded deliveries over HTTP, each at the time\n" +
+			"at which it was recorded, and says what became of each and why. Exits 1 when a delivery does not do\n" +
+			"what its recording expects. Without --once it then goes on serving, with keys made at that moment.",
+		Example: "  eyelet dev --once\n  eyelet dev --once testdata/shop/*.http\n  eyelet dev --config eyelet.yaml my/*.http",
+	}
+	var f devFlags
+	c.Flags().StringVar(&f.config, "config", "", "configuration to receive recordings of your own (default: that of the bundled ones)")
+	c.Flags().BoolVar(&f.once, "once", false, "end after the deliveries")
+	c.Flags().StringVar(&f.listen, "serve-at", "", "address to serve at afterwards (default "+defaultListen+", or a free port)")
+	format := outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := checkOutput(*format); err != nil {
+			return err
+		}
+		f.format = *format
+		return p.dev(c.Context(), args, f)
+	}
+	return c
+}
+
+type devFlags struct {
+	config, listen, format string
+	once                   bool
+}
+
+func (p *program) dev(ctx context.Context, files []string, f devFlags) (err error) {
+	dir, err := os.MkdirTemp("", "eyelet-dev-")
+	if err != nil {
+		return wrong("set TMPDIR to a folder that is writable", "no folder for the store: %s", cause(err))
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	recs, err := devRecordings(files)
+	if err != nil {
+		return err
+	}
+	s, err := p.devSettings(dir, f.config)
+	if err != nil {
+		return err
+	}
+	if err := p.rehearseDeliveries(ctx, s, recs, f.format); err != nil || f.once || ctx.Err() != nil {
+		return err
+	}
+	return p.devServe(ctx, dir, f)
+}
+
+// devRecording is a recording that dev sends.
+type devRecording struct {
+	*httpfile.File
+	bundled bool
+	expect  expectation
+}
+
+// devRecordings reads the named recordings, or the bundled ones. Every mistake in them is reported at once.
+func devRecordings(files []string) ([]devRecording, error) {
+	bundled := len(files) == 0
+	if bundled {
+		files = testdata.Deliveries()
+	}
+	var found mistakes
+	var recs []devRecording
+	for _, name := range files {
+		rec, err := readRecordingFrom(name, bundled)
+		if err == nil {
+			var e expectation
+			if e, err = expectationOf(rec); err == nil {
+				recs = append(recs, devRecording{File: rec, bundled: bundled, expect: e})
+				continue
+			}
+		}
+		ms, ok := mistakesIn(err)
+		if !ok {
+			return nil, err
+		}
+		found = append(found, ms...)
+	}
+	return recs, found.err()
+}
+
+func readRecordingFrom(name string, bundled bool) (*httpfile.File, error) {
+	if !bundled {
+		return readRecording(name)
+	}
+	data, err := fs.ReadFile(testdata.Files(), name)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := httpfile.Parse("testdata/"+name, data)
+	var mistaken *httpfile.Error
+	if errors.As(err, &mistaken) {
+		// A bundled recording is ours: that it is broken is no mistake of the user's.
+		return nil, failed("%v", mistaken)
+	}
+	return rec, err
+}
+
+// devSettings returns the settings that receive the recordings, with a store in dir.
+func (p *program) devSettings(dir, config string) (*settings, error) {
+	src := source{file: config, environ: p.Environ}
+	if config == "" {
+		keys := filepath.Join(dir, "bundled")
+		if err := os.CopyFS(keys, testdata.Files()); err != nil {
+			return nil, wrong("set TMPDIR to a folder with some space", "the bundled deliveries cannot be unpacked: %s", cause(err))
+		}
+		src = source{file: filepath.Join(keys, "eyelet.yaml")} // nobody's environment changes the bundled settings
+	}
+	s, err := src.load()
+	if err != nil {
+		return nil, err
+	}
+	s.Store = "badger:" + filepath.Join(dir, "store")
+	return s, nil
+}
+
+// goRun is how to run the binary again in a terminal.
+func goRun() string {
+	if strings.Contains(os.Args[0], "go-build") {
+		return "go run ./cmd/eyelet"
+	}
+	return filepath.Base(os.Args[0])
+}

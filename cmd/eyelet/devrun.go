@@ -1,0 +1,323 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/replay"
+)
+
+// outcomeOf is what became of one delivery.
+type outcomeOf struct {
+	File     string   `json:"file"`
+	Producer string   `json:"producer"`
+	About    string   `json:"about,omitempty"`
+	Verdict  string   `json:"verdict"`
+	Status   int      `json:"status"`
+	Code     string   `json:"code"`
+	ID       string   `json:"id"`
+	Type     string   `json:"type"`
+	Event    string   `json:"event,omitempty"`
+	Why      string   `json:"why,omitempty"`
+	OK       bool     `json:"ok"`
+	Misses   []string `json:"misses,omitempty"`
+}
+
+// devClock starts at the time of each recording.
+type devClock struct {
+	mu      sync.Mutex
+	base    time.Time
+	started time.Time
+}
+
+func (c *devClock) start(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base, c.started = at, time.Now()
+}
+
+// Now returns the time of the recording, plus what has passed since.
+func (c *devClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.base.Add(time.Since(c.started))
+}
+
+// devRun is a receiver for recordings: real HTTP on loopback and a real store, under a clock of its own.
+type devRun struct {
+	store    dedup.Store
+	rx       *receiver.Receiver
+	clock    *devClock
+	server   *http.Server
+	plan     *plan
+	address  string
+	pass     string // what our own deliveries carry
+	observed chan receiver.Observation
+}
+
+// passHeader carries the pass. The keys of the bundled deliveries are public, so while they are good nothing
+// is received but what carries it; the field is taken off before anything else sees the request.
+const passHeader = "Eyelet-Dev-Pass"
+
+// rehearseDeliveries sends the recordings, prints what became of each, and checks what the store holds after
+// them.
+func (p *program) rehearseDeliveries(ctx context.Context, s *settings, recs []devRecording, format string) (err error) {
+	run, err := p.newDevRun(s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, run.close()) }()
+	if err := run.knows(recs); err != nil {
+		return err
+	}
+	screen := p.newDevScreen(format, recs)
+	var outcomes []outcomeOf
+	var missed []string
+	for _, rec := range recs {
+		o, err := run.deliver(ctx, rec)
+		if err != nil {
+			return failed("%s: %v", rec.Name, err)
+		}
+		outcomes = append(outcomes, o)
+		if !o.OK {
+			missed = append(missed, o.File)
+		}
+		screen.delivery(o)
+	}
+	wrongs, held, err := run.compare(ctx, outcomes)
+	if err != nil {
+		return failed("the store cannot be read: %v", err)
+	}
+	screen.summary(outcomes, wrongs, held)
+	switch {
+	case len(missed) > 0:
+		return failed("not as expected: %s", strings.Join(missed, ", "))
+	case len(wrongs) > 0:
+		return failed("the store does not hold exactly what was accepted: %s", strings.Join(wrongs, "; "))
+	}
+	return nil
+}
+
+func (p *program) newDevRun(s *settings) (run *devRun, err error) {
+	run = &devRun{clock: &devClock{}, pass: rand.Text(), observed: make(chan receiver.Observation, 1024)}
+	if run.plan, err = s.build(buildOptions{stdout: io.Discard, testKeys: true}); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, run.close())
+		}
+	}()
+	log := newLogger(p.Err, "text", slog.LevelError)
+	if run.store, err = s.openStore(log); err != nil {
+		return nil, err
+	}
+	c := run.plan.Config
+	c.Store, c.Logger, c.Clock, c.Observe = run.store, log, run.clock.Now, run.observe
+	if run.rx, err = receiver.Open(c); err != nil {
+		return nil, wrong("", "%v", err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, wrong("", "loopback: %s", lastCause(err))
+	}
+	run.address = "http://" + ln.Addr().String()
+	run.server = &http.Server{Handler: run.guarded(mount(run.rx)), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: maxHeader}
+	go func() { _ = run.server.Serve(ln) }() // ends with close
+	return run, nil
+}
+
+func (r *devRun) close() error {
+	var errs []error
+	if r.server != nil {
+		errs = append(errs, r.server.Close())
+	}
+	if r.rx != nil {
+		errs = append(errs, r.rx.Close())
+	}
+	if r.store != nil {
+		errs = append(errs, r.store.Close())
+	}
+	return errors.Join(append(errs, r.plan.Close())...)
+}
+
+func (r *devRun) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(req.Header.Get(passHeader)), []byte(r.pass)) != 1 {
+			http.Error(w, "only deliveries of this process are received here", http.StatusForbidden)
+			return
+		}
+		req.Header.Del(passHeader)
+		next.ServeHTTP(w, req)
+	})
+}
+
+func (r *devRun) observe(_ context.Context, o receiver.Observation) {
+	if o.Kind == "delivery" {
+		r.observed <- o
+	}
+}
+
+// knows makes sure that every recording is for a producer of the configuration.
+func (r *devRun) knows(recs []devRecording) error {
+	var found mistakes
+	var names []string
+	for i := range r.plan.Producers {
+		names = append(names, r.plan.Producers[i].Name)
+	}
+	for _, rec := range recs {
+		if name := rec.Note("producer"); name != "" && !slices.Contains(names, name) {
+			err := noteMistake(rec.File, "producer", didYouMean(name, names)+" (--config FILE names producers of your own)", "unknown producer %q", name)
+			ms, _ := mistakesIn(err)
+			found = append(found, ms...)
+		}
+	}
+	return found.err()
+}
+
+// deliver sends one recording and judges what became of it.
+func (r *devRun) deliver(ctx context.Context, rec devRecording) (outcomeOf, error) {
+	r.clock.start(rec.expect.now)
+	o := outcomeOf{File: rec.Name, Producer: rec.Note("producer"), About: rec.Note("about")}
+	res, err := replay.Send(ctx, rec.File, replay.Options{URL: r.address, Header: http.Header{passHeader: {r.pass}}})
+	if err != nil {
+		return o, err
+	}
+	select {
+	case seen := <-r.observed:
+		o.Status, o.Code, o.ID, o.Type, o.Event = res.Status, seen.Code, seen.ID, seen.Type, seen.Event
+		if seen.Err != nil && res.Status >= 400 {
+			o.Why = oneLine(seen.Err.Error())
+		}
+	case <-time.After(10 * time.Second):
+		return o, errors.New("nothing was observed of the delivery")
+	}
+	o.Verdict = verdictOf(o.Status, o.Code)
+	o.Misses = rec.expect.misses(o)
+	if change := changed(rec); change != "" {
+		o.Misses = append(o.Misses, change)
+	}
+	o.OK = len(o.Misses) == 0
+	return o, nil
+}
+
+// held counts what the store holds.
+type held struct{ events, aside int }
+
+// compare holds what was answered against what the store has: exactly the accepted events, each once.
+func (r *devRun) compare(ctx context.Context, outcomes []outcomeOf) (wrongs []string, h held, err error) {
+	accepted := map[string]string{} // endpoint and id: file
+	for _, o := range outcomes {
+		if o.Verdict == verdictNew {
+			accepted[o.Producer+" "+o.ID] = o.File
+		}
+	}
+	for rec, err := range r.store.List(ctx, dedup.Filter{}) {
+		if err != nil {
+			return nil, h, err
+		}
+		if rec.Aside != "" {
+			h.aside++
+			continue
+		}
+		h.events++
+		name := rec.Payload.Endpoint + " " + rec.Key.ID
+		if _, ok := accepted[name]; !ok {
+			wrongs = append(wrongs, fmt.Sprintf("%q is in the store and was not accepted, or is there twice", shown(name)))
+		}
+		delete(accepted, name)
+	}
+	for name, file := range accepted {
+		wrongs = append(wrongs, fmt.Sprintf("%q of %s was accepted and is not in the store", shown(name), file))
+	}
+	slices.Sort(wrongs)
+	return wrongs, h, nil
+}
+
+// devScreen prints by the rules of our output: one line a delivery, colours on a terminal only.
+type devScreen struct {
+	out    io.Writer
+	json   bool
+	colour bool
+	width  int // of the longest file name
+}
+
+func (p *program) newDevScreen(format string, recs []devRecording) *devScreen {
+	s := &devScreen{out: p.Out, json: format == "json", colour: p.terminal(p.Out)}
+	for _, rec := range recs {
+		s.width = max(s.width, len(rec.Name))
+	}
+	return s
+}
+
+// The colours of verdicts, as SGR codes.
+var colours = map[string]string{
+	verdictNew: "32", verdictDuplicate: "36", verdictConflict: "33", verdictAside: "33", verdictRefused: "35", verdictFailed: "31",
+}
+
+func (s *devScreen) paint(code, text string) string {
+	if !s.colour || code == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (s *devScreen) delivery(o outcomeOf) {
+	if s.json {
+		_ = json.NewEncoder(s.out).Encode(o) // whoever reads is gone
+		return
+	}
+	why := o.About
+	if o.Verdict == verdictRefused || o.Verdict == verdictFailed {
+		why = strings.Trim(why+": "+strings.ReplaceAll(o.Code, "_", " "), ": ")
+	}
+	mark := "ok  "
+	if !o.OK {
+		mark = s.paint("31", "FAIL")
+	}
+	fmt.Fprintf(s.out, "%s %-*s  %s %d  %s\n", mark, s.width, o.File, s.paint(colours[o.Verdict], fmt.Sprintf("%-9s", o.Verdict)), o.Status, shown(why))
+	for _, miss := range o.Misses {
+		fmt.Fprintf(s.out, "       %s\n", shown(miss))
+	}
+	if !o.OK && o.Why != "" {
+		fmt.Fprintf(s.out, "       why: %s\n", shown(o.Why))
+	}
+}
+
+func (s *devScreen) summary(outcomes []outcomeOf, wrongs []string, h held) {
+	n := map[string]int{}
+	for _, o := range outcomes {
+		n[o.Verdict]++
+	}
+	if s.json {
+		line := map[string]any{"deliveries": len(outcomes), "verdicts": n, "events": h.events, "aside": h.aside, "ok": len(wrongs) == 0}
+		_ = json.NewEncoder(s.out).Encode(line) // whoever reads is gone
+		return
+	}
+	var counts []string
+	for _, v := range verdicts {
+		if n[v] > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n[v], v))
+		}
+	}
+	fmt.Fprintf(s.out, "\n%s: %s\n", many(len(outcomes), "delivery"), strings.Join(counts, ", "))
+	if len(wrongs) > 0 {
+		fmt.Fprintln(s.out, s.paint("31", "the store does not hold exactly what was accepted"))
+		return
+	}
+	fmt.Fprintf(s.out, "the store holds exactly the %s, and %d kept aside\n", many(h.events, "accepted event"), h.aside)
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// devSecrets are the vendors that dev serves, and how their secrets begin.
+var devVendors = []struct{ name, prefix string }{{"github", ""}, {"stripe", "whsec_"}, {"standard-webhooks", "whsec_"}}
+
+// devServe serves with keys made now, until ctx ends. The store is that of the deliveries before.
+func (p *program) devServe(ctx context.Context, dir string, f devFlags) error {
+	keys := filepath.Join(dir, "serve")
+	if err := os.Mkdir(keys, 0o700); err != nil {
+		return wrong("", "%s: %s", keys, cause(err))
+	}
+	listen, err := freeAddress(f.listen, defaultListen)
+	if err != nil {
+		return err
+	}
+	operations, err := freeAddress("", defaultOperations)
+	if err != nil {
+		return err
+	}
+	secrets, err := devKeys(keys)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(keys, "eyelet.yaml")
+	if err := newFile(file, []byte(devConfig(listen, operations))); err != nil {
+		return err
+	}
+	s, err := source{file: file}.load()
+	if err != nil {
+		return err
+	}
+	s.Log.Level = "warn"
+	srv, err := p.newServer(s, buildOptions{stdout: p.Out})
+	if err != nil {
+		return err
+	}
+	p.devWelcome(listen, keys, secrets)
+	return srv.run(ctx)
+}
+
+// freeAddress returns the wanted address, or the usual one, or one with a port that is free.
+func freeAddress(wanted, usual string) (string, error) {
+	tries := []string{usual, "127.0.0.1:0"}
+	if wanted != "" {
+		tries = []string{wanted}
+	}
+	var err error
+	for _, address := range tries {
+		var ln net.Listener
+		if ln, err = net.Listen("tcp", address); err == nil {
+			return ln.Addr().String(), ln.Close()
+		}
+	}
+	return "", wrong("choose another with --serve-at", "%s: %s", tries[len(tries)-1], lastCause(err))
+}
+
+// devKeys makes keys for this run, and returns the secrets to be shown.
+func devKeys(dir string) (map[string]string, error) {
+	if err := keyPair(verify.Ed25519, filepath.Join(dir, "shop")); err != nil {
+		return nil, err
+	}
+	secrets := map[string]string{}
+	for _, v := range devVendors {
+		secrets[v.name] = v.prefix + string(verify.GenerateSecret())
+		if v.name == "standard-webhooks" {
+			secrets[v.name] = standardSecret()
+		}
+		if err := newFile(filepath.Join(dir, v.name+".secret"), []byte(secrets[v.name]+"\n")); err != nil {
+			return nil, err
+		}
+	}
+	return secrets, nil
+}
+
+func devConfig(listen, operations string) string {
+	text := fmt.Sprintf("listen: %s\noperations: %s\nurl: http://%s\nstore: badger:../store\nproducers:\n"+
+		"  shop:\n    scheme: rfc9421\n    keys:\n      - {id: shop, alg: ed25519, public_key_file: shop.pub.pem}\n", listen, operations, listen)
+	handlers := "handlers:\n  - {producer: shop, type: \"*\", stdout: true}\n"
+	for _, v := range devVendors {
+		text += fmt.Sprintf("  %s: {preset: %s, secret_file: %s.secret}\n", v.name, v.name, v.name)
+		handlers += fmt.Sprintf("  - {producer: %s, type: \"*\", stdout: true}\n", v.name)
+	}
+	return text + handlers
+}
+
+// devWelcome says what can be done now, in commands that can be copied.
+func (p *program) devWelcome(listen, dir string, secrets map[string]string) {
+	run, file := goRun(), filepath.Join(dir, "eyelet.yaml")
+	fmt.Fprintf(p.Out, "\nserving at http://%s, with keys made just now; they and the store go when you press Ctrl-C\n\n", listen)
+	fmt.Fprintf(p.Out, "  endpoint of your own  http://%s/webhooks/shop (RFC 9421, key %s)\n", listen, filepath.Join(dir, "shop.pem"))
+	for _, v := range devVendors {
+		fmt.Fprintf(p.Out, "  %-20s  http://%s/webhooks/%s (secret %s)\n", v.name, listen, v.name, secrets[v.name])
+	}
+	fmt.Fprintf(p.Out, "  policy                http://%s/policy\n\n", listen)
+	fmt.Fprintf(p.Out, "  echo '{\"type\":\"order.paid\",\"total\":\"129.00\"}' | %s send - --config %s --producer shop --key %s --id order-1\n",
+		run, file, filepath.Join(dir, "shop.pem"))
+	fmt.Fprintf(p.Out, "  echo '{\"zen\":\"Keep it simple\"}' | %s send - --config %s --producer github -H 'X-GitHub-Event: ping'\n", run, file)
+	fmt.Fprintf(p.Out, "  %s events list --config %s\n\n", run, file)
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+func (p *program) keygenCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "keygen",
+		Short: "Make a key and print the settings for it",
+		Long: "Makes a key pair (NAME.pem for the producer, NAME.pub.pem for the receiver) or, for hmac-sha256,\n" +
+			"a secret that both have (NAME.secret), and prints what to write into eyelet.yaml.",
+		Args: cobra.NoArgs,
+	}
+	alg := c.Flags().String("alg", string(verify.Ed25519), "algorithm: ed25519, hmac-sha256, ecdsa-p256-sha256, ecdsa-p384-sha384 or rsa-pss-sha512")
+	id := c.Flags().String("id", "", "id of the key (default NAME)")
+	name := c.Flags().String("name", "shop", "name of the producer and of the files")
+	dir := c.Flags().String("dir", ".", "folder to write to")
+	c.RunE = func(*cobra.Command, []string) error {
+		if *id == "" {
+			*id = *name
+		}
+		return p.keygen(verify.Alg(*alg), *id, *name, *dir)
+	}
+	return c
+}
+
+// plainWord is what a name may be, so that it needs no quotes in a file of settings.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
+
+func (p *program) keygen(alg verify.Alg, id, name, dir string) error {
+	if !plainWord.MatchString(name) || !plainWord.MatchString(id) {
+		return wrong(`letters, digits, "-", "_" and "."`, "a name or id that is none")
+	}
+	line := fmt.Sprintf("      - {id: %s, alg: %s, public_key_file: %s.pub.pem}", id, alg, name)
+	secret := name + ".pem"
+	if alg == verify.HMACSHA256 {
+		secret = name + ".secret"
+		line = fmt.Sprintf("      - {id: %s, alg: %s, secret_file: %s}", id, alg, secret)
+		if err := newFile(filepath.Join(dir, secret), append(verify.GenerateSecret(), '\n')); err != nil {
+			return err
+		}
+	} else if err := keyPair(alg, filepath.Join(dir, name)); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.Out, "producers:\n  %s:\n    scheme: rfc9421\n    keys:\n%s\n", name, line)
+	fmt.Fprintf(p.Err, "wrote %s, which the producer keeps secret\n", filepath.Join(dir, secret))
+	return nil
+}
+
+func keyPair(alg verify.Alg, path string) error {
+	private, err := verify.GenerateKey(alg)
+	if err != nil {
+		return wrong(didYouMean(string(alg), convert[string](algorithms)), "%v", err)
+	}
+	secretPEM, err := verify.MarshalPrivateKey(private)
+	if err != nil {
+		return err
+	}
+	publicPEM, err := verify.MarshalPublicKey(private.Public())
+	if err != nil {
+		return err
+	}
+	if err := newFile(path+".pem", secretPEM); err != nil {
+		return err
+	}
+	return newFile(path+".pub.pem", publicPEM)
+}
+
+// newFile writes a file that only its owner can read, and never over another one.
+func newFile(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if os.IsExist(err) {
+		return wrong("choose another --name or --dir, or move the file away", "%s is there already", path)
+	} else if err != nil {
+		return wrong("", "%s: %s", path, cause(err))
+	}
+	_, err = f.Write(data)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return wrong("", "%s: %s", path, cause(err))
+	}
+	return nil
+}
+
+// standardSecret makes a secret of the form of Standard Webhooks.
+func standardSecret() string {
+	raw := make([]byte, 32)
+	_, _ = rand.Read(raw) // never fails
+	return "whsec_" + base64.StdEncoding.EncodeToString(raw)
+}

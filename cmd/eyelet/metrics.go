@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// metrics counts what the receiver observes, and asks the store for its own counts when somebody looks.
+// Labels are names of the configuration and codes of closed sets, never what a stranger sends.
+type metrics struct {
+	registry   *prometheus.Registry
+	deliveries *prometheus.CounterVec
+	answering  *prometheus.HistogramVec
+	attempts   *prometheus.CounterVec
+	running    *prometheus.HistogramVec
+}
+
+func newMetrics(store dedup.Store) *metrics {
+	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "eyelet_deliveries_total", Help: "Deliveries answered, by endpoint and by what became of them.",
+		}, []string{"endpoint", "code"}),
+		answering: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "eyelet_delivery_seconds", Help: "Time from the head of a delivery to its answer.", Buckets: buckets,
+		}, []string{"endpoint"}),
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "eyelet_attempts_total", Help: "Attempts of handlers, by the state of the task after them.",
+		}, []string{"endpoint", "handler", "state"}),
+		running: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "eyelet_attempt_seconds", Help: "Time that attempts of handlers took.", Buckets: buckets,
+		}, []string{"endpoint", "handler"}),
+	}
+	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, storeMetrics{store},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// observe counts one observation.
+func (m *metrics) observe(_ context.Context, o receiver.Observation) {
+	switch o.Kind {
+	case "delivery":
+		m.deliveries.WithLabelValues(o.Endpoint, o.Code).Inc()
+		m.answering.WithLabelValues(o.Endpoint).Observe(o.Took.Seconds())
+	case "attempt":
+		m.attempts.WithLabelValues(o.Endpoint, o.Handler, o.State.String()).Inc()
+		m.running.WithLabelValues(o.Endpoint, o.Handler).Observe(o.Took.Seconds())
+	}
+}
+
+// storeMetrics shows the counts of the store.
+type storeMetrics struct{ store dedup.Store }
+
+// storeGauge is one count of the store.
+type storeGauge struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	read func(dedup.Stats) float64
+}
+
+func gauge(name, help string, read func(dedup.Stats) float64) storeGauge {
+	return storeGauge{prometheus.NewDesc("eyelet_store_"+name, help, nil, nil), prometheus.GaugeValue, read}
+}
+
+func storeGauges() []storeGauge {
+	commits := gauge("commits_total", "Durable steps since the start.", func(s dedup.Stats) float64 { return float64(s.Commits) })
+	accepted := gauge("accepted_total", "Events accepted since the start.", func(s dedup.Stats) float64 { return float64(s.Accepted) })
+	commits.kind, accepted.kind = prometheus.CounterValue, prometheus.CounterValue
+	return []storeGauge{
+		commits, accepted,
+		gauge("records", "Records in the store.", func(s dedup.Stats) float64 { return float64(s.Records) }),
+		gauge("tasks_pending", "Tasks that wait.", func(s dedup.Stats) float64 { return float64(s.Pending) }),
+		gauge("tasks_running", "Tasks that run.", func(s dedup.Stats) float64 { return float64(s.Running) }),
+		gauge("tasks_dead", "Tasks that were given up.", func(s dedup.Stats) float64 { return float64(s.Dead) }),
+		gauge("backlog_bytes", "Payload of events with open tasks.", func(s dedup.Stats) float64 { return float64(s.Backlog) }),
+		gauge("bytes", "Bytes on disk.", func(s dedup.Stats) float64 { return float64(s.Bytes) }),
+		gauge("free_bytes", "Bytes free on the disk; -1 where unknown.", func(s dedup.Stats) float64 { return float64(s.Free) }),
+		gauge("oldest_seconds", "Age of the oldest open task; 0 without one.", func(s dedup.Stats) float64 {
+			if s.Oldest.IsZero() {
+				return 0
+			}
+			return time.Since(s.Oldest).Seconds()
+		}),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (storeMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, g := range storeGauges() {
+		out <- g.desc
+	}
+}
+
+// Collect implements prometheus.Collector. A store that cannot answer has no counts.
+func (m storeMetrics) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	stats, err := m.store.Stats(ctx)
+	if err != nil {
+		return
+	}
+	for _, g := range storeGauges() {
+		out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.read(stats))
+	}
+}

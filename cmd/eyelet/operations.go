@@ -1,0 +1,177 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/eyelet-dev/eyelet/inspect"
+)
+
+// The files through which `eyelet events` finds a running server.
+const (
+	tokenFile   = "operations.token"
+	addressFile = "operations.addr"
+)
+
+// stateDir holds the token that the operations port wants, and the address of that port.
+type stateDir struct {
+	dir   string
+	token string
+}
+
+// stateDir returns the folder: that of the store, or one of the user's caches for a store in memory.
+func (c *settings) stateDir() (string, error) {
+	kind, dir, err := c.storeKind()
+	if err != nil {
+		return "", err
+	}
+	if kind == "badger" {
+		return dir, nil
+	}
+	caches, err := os.UserCacheDir()
+	if err != nil {
+		caches = filepath.Join(os.TempDir(), fmt.Sprintf("eyelet-%d", os.Getuid()))
+	}
+	full, err := filepath.Abs(c.file)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(full))
+	return filepath.Join(caches, "eyelet", hex.EncodeToString(sum[:8])), nil
+}
+
+// claimState makes a token for this run and writes it, and the address, where only we can read them.
+func (c *settings) claimState(address string) (*stateDir, error) {
+	dir, err := c.stateDir()
+	if err != nil {
+		return nil, wrong("", "%v", err)
+	}
+	s := &stateDir{dir: dir, token: rand.Text()}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, wrong("", "folder for the operations token %s: %s", dir, cause(err))
+	}
+	for name, text := range map[string]string{tokenFile: s.token, addressFile: address} {
+		if err := replaceFile(filepath.Join(dir, name), text+"\n"); err != nil {
+			return nil, wrong("", "%s: %s", filepath.Join(dir, name), cause(err))
+		}
+	}
+	return s, nil
+}
+
+// replaceFile writes a file of ours at once, so that nobody reads half of it.
+func replaceFile(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // best effort
+	}
+	return err
+}
+
+func (s *stateDir) release() {
+	for _, name := range []string{tokenFile, addressFile} {
+		_ = os.Remove(filepath.Join(s.dir, name)) // they say nothing any more; the next start writes new ones
+	}
+}
+
+// operations serves probes and metrics to everybody who can reach the port, and the events to those who have
+// the token.
+func (s *server) operations() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.rx.Ready(r.Context()); err != nil {
+			http.Error(w, oneLine(err.Error()), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
+	mux.Handle("/", s.state.authorized(inspect.API(s.store)))
+	configured, _, _ := net.SplitHostPort(s.settings.Operations) // checked before
+	return sameSite(configured, mux)
+}
+
+// authorized lets requests with the token pass.
+func (s *stateDir) authorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) != 1 {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="eyelet operations"`)
+			http.Error(w, "the token of "+tokenFile+" is needed", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sameSite refuses requests that a page of another site made a browser send: those with a foreign Host (a name
+// that was made to point here) and those with a foreign Origin.
+func sameSite(configured string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !ownHost(configured, r.Host) {
+			http.Error(w, "not a host of this port", http.StatusMisdirectedRequest)
+			return
+		}
+		if foreignOrigin(r) {
+			http.Error(w, "requests of other sites are refused", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ownHost accepts the configured name, loopback, and any address when we listen on all of them: an address, as
+// opposed to a name, cannot be made to point elsewhere.
+func ownHost(configured, host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	if strings.EqualFold(name, "localhost") || strings.EqualFold(name, configured) && name != "" {
+		return true
+	}
+	address, err := netip.ParseAddr(name)
+	if err != nil {
+		return false
+	}
+	all, err := netip.ParseAddr(configured)
+	return address.IsLoopback() || configured == "" || err == nil && all.IsUnspecified()
+}
+
+func foreignOrigin(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+	default:
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host != r.Host
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+)
+
+// program is the binary without its process, so that tests run it in their own. Run may be called once.
+type program struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Environ  []string // NAME=value
+	// Serving, when set, is called with the addresses once deliveries are accepted.
+	Serving func(listen, operations string)
+}
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // what was asked for did not succeed
+	exitUsage  = 2 // something in the arguments, the configuration or the machine has to be changed first
+)
+
+// failure ends the program with exitFailed after its message, if it has one.
+type failure struct{ what string }
+
+func (f *failure) Error() string { return f.what }
+
+// failed ends the program with exitFailed. Without a message everything was said already.
+func failed(format string, args ...any) error {
+	return &failure{what: oneLine(fmt.Sprintf(format, args...))}
+}
+
+// Run runs the command of the arguments until it is done or ctx ends, and returns the exit code.
+func (p *program) Run(ctx context.Context, args ...string) int {
+	root := p.command()
+	root.SetArgs(args)
+	root.SetIn(p.In)
+	root.SetOut(p.Out)
+	root.SetErr(p.Err)
+	return p.explain(root.ExecuteContext(ctx))
+}
+
+// explain prints an error by the rules of our output: one line "eyelet: what is wrong", without a full stop
+// and without a stack, and the hint on a line of its own.
+func (p *program) explain(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	var f *failure
+	if errors.As(err, &f) {
+		if f.what != "" {
+			fmt.Fprintln(p.Err, "eyelet: "+f.what)
+		}
+		return exitFailed
+	}
+	if ms, ok := mistakesIn(err); ok {
+		for _, m := range ms {
+			fmt.Fprintln(p.Err, "eyelet: "+oneLine(m.Error()))
+			if m.hint != "" {
+				fmt.Fprintln(p.Err, "  hint: "+oneLine(m.hint))
+			}
+		}
+		return exitUsage
+	}
+	fmt.Fprintln(p.Err, "eyelet: "+oneLine(err.Error()))
+	return exitFailed
+}
+
+func (p *program) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "eyelet",
+		Short: "The receiving half of every webhook",
+		Long: "Eyelet receives webhooks: it verifies who sent an event, accepts it once, keeps it on disk\n" +
+			"before saying so, and hands it to handlers until it has an outcome.\n\n" +
+			"Begin with `eyelet dev`, which needs no configuration.",
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(
+		p.serveCommand(), p.devCommand(), p.sendCommand(), p.verifyCommand(), p.eventsCommand(),
+		p.configCommand(), p.keygenCommand(), p.producersCommand(), p.versionCommand(),
+	)
+	for _, c := range append(everyCommand(root), root) {
+		c.SetFlagErrorFunc(flagError)
+		c.Args = explainArgs(c.Args)
+	}
+	return root
+}
+
+func everyCommand(c *cobra.Command) []*cobra.Command {
+	all := c.Commands()
+	for _, inner := range c.Commands() {
+		all = append(all, everyCommand(inner)...)
+	}
+	return all
+}
+
+// flagError makes a wrong flag a mistake of the user's, with the nearest flag as the hint.
+func flagError(c *cobra.Command, err error) error {
+	hint := "see " + c.CommandPath() + " --help"
+	if _, word, ok := strings.Cut(err.Error(), "unknown flag: --"); ok {
+		var known []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near := nearest(word, known); near != "" {
+			hint = "did you mean --" + near + "?"
+		}
+	}
+	return wrong(hint, "%v", err)
+}
+
+func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) > 0 && c.HasSubCommands() {
+			var known []string
+			for _, inner := range c.Commands() {
+				known = append(known, inner.Name())
+			}
+			return wrong(didYouMean(args[0], known), "unknown command %q for %s", args[0], c.CommandPath())
+		}
+		if check == nil {
+			return nil
+		}
+		if err := check(c, args); err != nil {
+			return wrong("see "+c.CommandPath()+" --help", "%s: %v", c.CommandPath(), err)
+		}
+		return nil
+	}
+}
+
+// configFlag adds --config, which the environment can set too.
+func (p *program) configFlag(c *cobra.Command) *string {
+	file := c.Flags().String("config", "", "configuration file (default "+defaultConfig+", or EYELET_CONFIG)")
+	return file
+}
+
+// source returns where the settings come from.
+func (p *program) source(c *cobra.Command, file string) source {
+	s := source{file: file, environ: p.Environ, flags: c.Flags()}
+	if s.file == "" {
+		s.file, _ = s.lookup("EYELET_CONFIG")
+	}
+	return s
+}
+
+// outputFlag adds -o.
+func outputFlag(c *cobra.Command) *string {
+	return c.Flags().StringP("output", "o", "text", "text or json")
+}
+
+func checkOutput(format string) error {
+	if format != "text" && format != "json" {
+		return wrong("write -o text or -o json", "unknown output %q", format)
+	}
+	return nil
+}
+
+// terminal reports whether w is one that a person looks at and that may be coloured.
+func (p *program) terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return false
+	}
+	if _, no := (source{environ: p.Environ}).lookup("NO_COLOR"); no {
+		return false
+	}
+	kind, _ := (source{environ: p.Environ}).lookup("TERM")
+	return kind != "dumb"
+}

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/replay"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// sendFlags are the flags of send.
+type sendFlags struct {
+	config, producer, url          string
+	key, secretFile, keyID, label  string
+	id, signedURL, contentType, at string
+	fresh                          bool
+	output                         string
+	header                         []string
+}
+
+func (p *program) sendCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "send FILE", Short: "Sign a delivery and send it", Args: cobra.ExactArgs(1),
+		Long: "Sends a recorded delivery (FILE.http) as it is, or signed afresh when a key is given or --sign says\n" +
+			"so; any other FILE (\"-\" is standard input) is a payload that is signed and sent.\n\n" +
+			"The key is that of --key (a private key in PEM), --secret-file, or of a producer in --config.\n" +
+			"Exits 0 when the delivery was accepted, 1 when it was not.",
+		Example: "  eyelet send order.json --key shop.pem --keyid shop --url http://127.0.0.1:8080/webhooks/shop\n" +
+			"  eyelet send order.json --config eyelet.yaml --producer gh\n" +
+			"  eyelet send testdata/github/01-push-new.http --url http://127.0.0.1:8080",
+	}
+	var f sendFlags
+	flags := c.Flags()
+	flags.StringVar(&f.config, "config", "", "configuration file with the producer's keys, and its url")
+	flags.StringVar(&f.producer, "producer", "", "producer of the configuration to sign as")
+	flags.StringVar(&f.url, "url", "", "where to send to (default: the configuration's listen, else http://127.0.0.1:8080)")
+	flags.StringVar(&f.key, "key", "", "file with the private key")
+	flags.StringVar(&f.secretFile, "secret-file", "", "file with the secret of hmac-sha256")
+	flags.StringVar(&f.keyID, "keyid", "", "id of the key")
+	flags.StringVar(&f.label, "label", "", "label of the signature (default: the producer's, else sig1)")
+	flags.StringVar(&f.id, "id", "", "idempotency identifier of a payload (default: a new one)")
+	flags.StringVar(&f.signedURL, "signed-url", "", "public base that is signed, where it is not --url (default: the configuration's url)")
+	flags.StringVar(&f.contentType, "content-type", "application/json", "media type of a payload")
+	flags.StringVar(&f.at, "now", "", "unix time of the signature (default: the present)")
+	flags.BoolVar(&f.fresh, "sign", false, "sign a recording afresh")
+	flags.StringArrayVarP(&f.header, "header", "H", nil, `header field of a payload, as "Name: value"`)
+	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
+	c.RunE = func(c *cobra.Command, args []string) error { return p.send(c, args[0], f) }
+	return c
+}
+
+func (p *program) send(c *cobra.Command, file string, f sendFlags) error {
+	if err := checkOutput(f.output); err != nil {
+		return err
+	}
+	as, err := p.sender(c, f)
+	if err != nil {
+		return err
+	}
+	recorded := strings.HasSuffix(file, ".http")
+	var rec *replay.Recording
+	if recorded {
+		rec, err = readRecording(file)
+	} else {
+		rec, err = p.payload(file, f, as)
+	}
+	if err != nil {
+		return err
+	}
+	o := replay.Options{URL: as.url, SignedURL: as.signedURL, Now: as.now}
+	if !recorded || f.fresh || f.key != "" || f.secretFile != "" || f.producer != "" {
+		if as.sign == nil {
+			return wrong("give --key, --secret-file, or --config with --producer", "there is no key to sign with")
+		}
+		o.Sign = as.sign
+	}
+	r, err := replay.Send(c.Context(), rec, o)
+	if err != nil {
+		return failed("%s: %v", as.url, err)
+	}
+	return p.printSent(r, f.output)
+}
+
+// sending is whom a delivery is sent as, and where to.
+type sending struct {
+	url, signedURL string
+	sign           replay.Signing
+	from           *producer.Producer // nil without a producer of the configuration
+	config         *producerConfig
+	now            time.Time
+}
+
+// sender gathers the key and the address from the flags and the configuration.
+func (p *program) sender(c *cobra.Command, f sendFlags) (sending, error) {
+	as := sending{url: f.url, signedURL: f.signedURL, now: time.Now()}
+	if f.at != "" {
+		seconds, err := strconv.ParseInt(f.at, 10, 64)
+		if err != nil {
+			return as, wrong("write --now 1782635400", "%q is no unix time", f.at)
+		}
+		as.now = time.Unix(seconds, 0)
+	}
+	signer := &verify.Signer{KeyID: f.keyID, Label: f.label}
+	if err := loadKey(signer, f); err != nil {
+		return as, err
+	}
+	if f.producer != "" || f.config != "" {
+		if err := p.senderOf(c, f, &as, signer); err != nil {
+			return as, err
+		}
+	}
+	as.url = cmp.Or(as.url, "http://"+defaultListen)
+	if u, err := url.Parse(as.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return as, wrong("write it whole, as in http://127.0.0.1:8080", "--url is no URL of http or https")
+	}
+	if as.sign == nil && (signer.Private != nil || signer.Secret != nil) {
+		as.sign = signer
+	}
+	return as, nil
+}
+
+// loadKey reads the key files of the flags.
+func loadKey(signer *verify.Signer, f sendFlags) error {
+	if f.key != "" && f.secretFile != "" {
+		return wrong("remove one of them", "--key and --secret-file are both given")
+	}
+	file := cmp.Or(f.key, f.secretFile)
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return wrong("`eyelet keygen` makes a key", "key file %s: %s", file, cause(err))
+	}
+	if f.key == "" {
+		signer.Secret = []byte(strings.TrimSpace(string(text)))
+		return nil
+	}
+	if signer.Private, err = verify.ParsePrivateKey(text); err != nil {
+		return wrong("a key file holds a PEM block PRIVATE KEY; `eyelet keygen` makes one", "key file %s: %v", file, err)
+	}
+	return nil
+}
+
+// senderOf takes the address, and what it has of keys, from a producer of the configuration.
+func (p *program) senderOf(c *cobra.Command, f sendFlags, as *sending, signer *verify.Signer) error {
+	src := p.source(c, f.config)
+	src.flags = nil // --url is where to send to, and no setting
+	s, err := src.load()
+	if err != nil {
+		return err
+	}
+	plan, err := s.build(buildOptions{stdout: io.Discard, testKeys: true})
+	if err != nil {
+		return err
+	}
+	defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
+	as.signedURL = cmp.Or(as.signedURL, s.URL)
+	scheme := "http://"
+	if s.TLS != nil {
+		scheme = "https://"
+	}
+	as.url = cmp.Or(as.url, scheme+s.Listen)
+	var names []string
+	for i := range plan.Producers {
+		names = append(names, plan.Producers[i].Name)
+		if plan.Producers[i].Name == f.producer {
+			as.from, as.config = &plan.Producers[i], &s.Producers[i]
+		}
+	}
+	if as.from == nil && f.producer != "" {
+		return wrong(didYouMean(f.producer, names), "unknown producer %q", f.producer)
+	}
+	if as.from == nil {
+		return nil
+	}
+	if own, ok := as.from.Scheme.(replay.Signing); ok {
+		as.sign = own
+	}
+	signer.Label = cmp.Or(signer.Label, as.config.rfc.Label)
+	signer.Tag = as.config.rfc.Tag
+	return chooseKey(signer, as.config.rfc.Keys)
+}
+
+// chooseKey finds the id of the key that was given, or the only secret that the configuration has.
+func chooseKey(signer *verify.Signer, keys []keyConfig) error {
+	given := signer.Private != nil || signer.Secret != nil
+	for _, k := range keys {
+		shared := k.Alg == string(verify.HMACSHA256)
+		switch {
+		case signer.KeyID != "" && k.ID != signer.KeyID:
+		case !given && shared:
+			signer.KeyID, signer.Secret = k.ID, []byte(k.Secret)
+			return nil
+		case signer.Secret != nil && shared, signer.Private != nil && !shared:
+			signer.KeyID = k.ID
+			return nil
+		}
+	}
+	return nil
+}
+
+// payload makes a recording of a payload, which is signed afterwards.
+func (p *program) payload(file string, f sendFlags, as sending) (*replay.Recording, error) {
+	body, err := p.readPayload(file)
+	if err != nil {
+		return nil, err
+	}
+	rec := &replay.Recording{Name: file, Method: http.MethodPost, Target: "/webhooks/" + cmp.Or(f.producer, "shop"), Body: body}
+	rec.Fields = append(rec.Fields, replay.Field{Name: "Content-Type", Value: f.contentType})
+	id := cmp.Or(f.id, newID())
+	if as.from == nil || as.from.Preset == "" {
+		rec.Fields = append(rec.Fields, replay.Field{Name: "Idempotency-Key", Value: strconv.Quote(id)})
+	} else if field, ok := strings.CutPrefix(fmt.Sprint(as.from.Key), "header:"); ok {
+		rec.Fields = append(rec.Fields, replay.Field{Name: field, Value: id})
+	}
+	for _, line := range f.header {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return nil, wrong(`write -H "X-GitHub-Event: push"`, "%q is no header field", line)
+		}
+		rec.Fields = append(rec.Fields, replay.Field{Name: strings.TrimSpace(name), Value: strings.TrimSpace(value)})
+	}
+	return rec, nil
+}
+
+func (p *program) readPayload(file string) ([]byte, error) {
+	if file == "-" {
+		body, err := io.ReadAll(p.In)
+		if err != nil {
+			return nil, wrong("", "standard input: %v", err)
+		}
+		return body, nil
+	}
+	body, err := os.ReadFile(file)
+	if err != nil {
+		return nil, wrong("", "payload %s: %s", file, cause(err))
+	}
+	return body, nil
+}
+
+// newID returns a random UUID (RFC 9562 section 5.4).
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	h := hex.EncodeToString(b[:])
+	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
+}
+
+// printSent says what became of the delivery.
+func (p *program) printSent(r replay.Result, format string) error {
+	verdict := "refused"
+	switch {
+	case r.Status >= 200 && r.Status < 300 && r.Replayed:
+		verdict = "duplicate"
+	case r.Status >= 200 && r.Status < 300:
+		verdict = "accepted"
+	case r.Replayed:
+		verdict = "refused before"
+	}
+	if format == "json" {
+		line := map[string]any{"status": r.Status, "verdict": verdict, "code": r.Code, "replayed": r.Replayed, "body": string(r.Body)}
+		if err := json.NewEncoder(p.Out).Encode(line); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(p.Out, "%d %s", r.Status, verdict)
+		if r.Code != "" {
+			fmt.Fprintf(p.Out, ": %s", shown(r.Code))
+		}
+		fmt.Fprintln(p.Out)
+		if body := strings.TrimSpace(string(r.Body)); body != "" && r.Code == "" {
+			fmt.Fprintln(p.Out, shown(body))
+		}
+	}
+	if r.Status < 200 || r.Status > 299 {
+		return &failure{}
+	}
+	return nil
+}

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// The bounds of the servers. Bodies have bounds of their own in package receiver.
+const (
+	headerTimeout  = 10 * time.Second
+	maxHeader      = 64 << 10
+	idleTimeout    = 2 * time.Minute
+	answerSlack    = 30 * time.Second // to write an answer, beyond the time to read and to handle
+	connectionsEnd = 5 * time.Second  // for connections to end after everything was answered
+)
+
+func (p *program) serveCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "serve", Short: "Receive deliveries", Args: cobra.NoArgs,
+		Long: "Receives deliveries as the configuration says, until it is told to stop by Ctrl-C or SIGTERM; it then\n" +
+			"refuses new ones and finishes what it has. A second Ctrl-C ends it at once.",
+	}
+	file := p.configFlag(c)
+	c.Flags().String("listen", "", "address for deliveries")
+	c.Flags().String("operations", "", "address for probes, metrics and events, or off")
+	c.Flags().String("url", "", "public base, as producers call it")
+	c.Flags().String("store", "", "badger:DIR or memory:")
+	c.Flags().String("log-level", "", "debug, info, warn or error")
+	c.Flags().String("log-format", "", "text or json")
+	c.Flags().Bool("insecure-http", false, "receive over HTTP without TLS from beyond this machine")
+	c.Flags().Bool("accept-loss", false, "open a store whose last commits are missing")
+	c.Flags().Bool("accept-clock", false, "open a store whose last commit does not fit the clock")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		s, err := p.source(c, *file).load()
+		if err != nil {
+			return err
+		}
+		srv, err := p.newServer(s, buildOptions{stdout: p.Out})
+		if err != nil {
+			return err
+		}
+		return srv.run(c.Context())
+	}
+	return c
+}
+
+// server is a receiver with its store and its two listeners.
+type server struct {
+	program  *program
+	settings *settings
+	plan     *plan
+	log      *slog.Logger
+	store    dedup.Store
+	rx       *receiver.Receiver
+	metrics  *metrics
+	state    *stateDir // nil where no operations are served
+
+	listeners []net.Listener
+	servers   []*http.Server
+}
+
+// newServer makes everything ready to serve. What it cannot do is something for the user to change, and
+// nothing is left open then.
+func (p *program) newServer(s *settings, o buildOptions) (*server, error) {
+	level, err := s.logLevel()
+	if err != nil {
+		level = slog.LevelInfo // build reports it
+	}
+	srv := &server{program: p, settings: s, log: newLogger(p.Err, s.Log.Format, level)}
+	if srv.plan, err = s.build(o); err != nil {
+		return nil, err
+	}
+	if err := srv.open(); err != nil {
+		return nil, errors.Join(err, srv.close())
+	}
+	return srv, nil
+}
+
+func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+func (s *server) open() error {
+	certificate, err := s.settings.certificate()
+	if err != nil {
+		return err
+	}
+	if err := s.listen("listen", s.settings.Listen); err != nil {
+		return err
+	}
+	operations := s.settings.Operations != operationsOff
+	if operations {
+		if err := s.listen("operations", s.settings.Operations); err != nil {
+			return err
+		}
+	}
+	if s.store, err = s.settings.openStore(s.log); err != nil {
+		return err
+	}
+	s.metrics = newMetrics(s.store)
+	c := s.plan.Config
+	c.Store, c.Logger, c.Observe = s.store, s.log, s.metrics.observe
+	if s.rx, err = receiver.Open(c); err != nil {
+		return wrong("", "%v", err)
+	}
+	s.servers = append(s.servers, s.deliveries(certificate))
+	if !operations {
+		return nil
+	}
+	if s.state, err = s.settings.claimState(s.listeners[1].Addr().String()); err != nil {
+		return err
+	}
+	s.servers = append(s.servers, s.newHTTPServer(s.operations()))
+	return nil
+}
+
+// listen binds an address.
+func (s *server) listen(setting, address string) error {
+	ln, err := net.Listen("tcp", address)
+	if err == nil {
+		s.listeners = append(s.listeners, ln)
+		return nil
+	}
+	m := &mistake{at: s.settings.Node.place(setting), what: fmt.Sprintf("%s %s: %s", setting, address, lastCause(err))}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		m.what = fmt.Sprintf("%s %s: the port is in use", setting, address)
+		m.hint = "another eyelet may be running; choose another port with --" + setting
+	case errors.Is(err, syscall.EACCES):
+		m.hint = "ports below 1024 are for the administrator: choose another one"
+	}
+	return m
+}
+
+// lastCause returns the innermost error's text.
+func lastCause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+// certificate loads the certificate for TLS; nil without TLS.
+func (c *settings) certificate() (*tls.Certificate, error) {
+	if c.TLS == nil {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.path(c.TLS.CertFile), c.path(c.TLS.KeyFile))
+	if err != nil {
+		return nil, &mistake{at: c.Node.place("tls"), what: "tls: " + cause(err), hint: "cert_file and key_file are PEM files, relative to the configuration file"}
+	}
+	return &pair, nil
+}
+
+func (s *server) newHTTPServer(h http.Handler) *http.Server {
+	c := s.plan.Config
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		WriteTimeout:      max(c.AnswerTimeout, receiver.DefaultAnswerTimeout) + cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout) + answerSlack,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of strangers' connections
+	}
+}
+
+// deliveries is the server that producers call.
+func (s *server) deliveries(certificate *tls.Certificate) *http.Server {
+	srv := s.newHTTPServer(s.guard(mount(s.rx)))
+	if certificate != nil {
+		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
+	}
+	return srv
+}
+
+// guard refuses deliveries that came over a network without TLS, where only our proxies may bring such.
+func (s *server) guard(next http.Handler) http.Handler {
+	c := s.settings
+	parsed, _ := netip.ParseAddrPort(c.Listen)
+	if c.TLS != nil || c.InsecureHTTP || loopback(c.Listen, parsed) {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, err := netip.ParseAddrPort(r.RemoteAddr)
+		ours := err == nil && peer.Addr().Unmap().IsLoopback()
+		for _, proxy := range c.TrustedProxies {
+			ours = ours || err == nil && proxy.Contains(peer.Addr().Unmap())
+		}
+		if !ours {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "deliveries come over TLS", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// run serves until ctx ends, or until it cannot go on.
+func (s *server) run(ctx context.Context) error {
+	ended := make(chan error, len(s.servers))
+	for i, srv := range s.servers {
+		go func() {
+			var err error
+			if srv.TLSConfig != nil {
+				err = srv.ServeTLS(s.listeners[i], "", "")
+			} else {
+				err = srv.Serve(s.listeners[i])
+			}
+			if !errors.Is(err, http.ErrServerClosed) {
+				ended <- err
+			}
+		}()
+	}
+	listen, operations := s.addresses()
+	s.log.Info("accepting deliveries", "listen", listen, "operations", operations, "store", s.settings.Store, "policy", s.settings.URL+"/policy")
+	if s.program.Serving != nil {
+		s.program.Serving(listen, operations)
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+		s.log.Info("stopping: no new deliveries, work that is under way is finished", "within", s.settings.Limits.Drain)
+	case err = <-ended:
+		err = failed("the server ended: %v", err)
+	case <-broken(s.store):
+		err = failed("the store failed and the program must be restarted: %v", s.store.Health(context.Background()))
+	}
+	return errors.Join(err, s.drain(), s.close())
+}
+
+func (s *server) addresses() (listen, operations string) {
+	listen = s.listeners[0].Addr().String()
+	operations = operationsOff
+	if len(s.listeners) > 1 {
+		operations = s.listeners[1].Addr().String()
+	}
+	return listen, operations
+}
+
+// broken returns a channel that is closed when the store is useless for good; nil for stores that never are.
+func broken(store dedup.Store) <-chan struct{} {
+	if s, ok := store.(interface{ Failed() <-chan struct{} }); ok {
+		return s.Failed()
+	}
+	return nil
+}
+
+// drain finishes what is under way. New deliveries are answered 503 meanwhile.
+func (s *server) drain() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.settings.Limits.Drain)
+	defer cancel()
+	err := s.rx.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.log.Warn("not everything was finished in time; it goes on after the next start")
+		err = nil
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), connectionsEnd)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, srv := range s.servers {
+		wg.Go(func() {
+			if srv.Shutdown(ctx) != nil {
+				_ = srv.Close() // connections of clients that do not go
+			}
+		})
+	}
+	wg.Wait()
+	return err
+}
+
+// close releases what open took, in the reverse order. It may be called with half of it there.
+func (s *server) close() error {
+	var errs []error
+	for _, ln := range s.listeners {
+		if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if s.state != nil {
+		s.state.release()
+	}
+	if s.rx != nil {
+		errs = append(errs, s.rx.Close())
+	}
+	if s.store != nil {
+		if err := s.store.Close(); err != nil && !errors.Is(err, dedup.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, s.plan.Close())...)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+func (p *program) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(p.Out, "eyelet", version(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// version returns the module's version, or the revision that the binary was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	revision, dirty := "devel", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+changes"
+		}
+	}
+	return revision + dirty
+}
+
+func (p *program) configCommand() *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs}
+	check := &cobra.Command{
+		Use: "check", Short: "Check the configuration without serving", Args: cobra.NoArgs,
+		Long: "Reads the configuration as serve does and reports every mistake in it, with its line. Nothing is\n" +
+			"opened and nothing is changed.",
+	}
+	file := p.configFlag(check)
+	check.RunE = func(c *cobra.Command, _ []string) error {
+		s, err := p.source(c, *file).load()
+		if err != nil {
+			return err
+		}
+		plan, err := s.build(buildOptions{stdout: io.Discard})
+		if err != nil {
+			return err
+		}
+		for i := range plan.Producers {
+			for _, warning := range plan.Producers[i].Warnings() {
+				fmt.Fprintln(p.Err, "eyelet: warning: "+oneLine(warning))
+			}
+		}
+		fmt.Fprintf(p.Out, "%s: good: %s, %s\n", s.file, many(len(plan.Producers), "producer"), many(len(plan.Handlers), "handler"))
+		return plan.Close()
+	}
+	c.AddCommand(check)
+	return c
+}
+
+func many(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if stem, ok := strings.CutSuffix(what, "y"); ok {
+		what = stem + "ie"
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func (p *program) producersCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "producers", Short: "List the presets", Args: cobra.NoArgs,
+		Long: "Lists the producers that `preset: NAME` knows: how they authenticate, where the identifier of an\n" +
+			"event stands, how soon they want an answer, and what they take for one.",
+	}
+	format := outputFlag(c)
+	c.RunE = func(*cobra.Command, []string) error {
+		if err := checkOutput(*format); err != nil {
+			return err
+		}
+		if *format == "json" {
+			return p.producersJSON()
+		}
+		t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
+		fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tDEADLINE\tWANTS")
+		for _, known := range producer.Presets() {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID, known.Deadline, known.Wants)
+		}
+		return t.Flush()
+	}
+	return c
+}
+
+func (p *program) producersJSON() error {
+	lines := json.NewEncoder(p.Out)
+	for _, known := range producer.Presets() {
+		err := lines.Encode(map[string]any{
+			"preset": known.Name, "auth": known.Auth, "id": known.ID, "deadline": known.Deadline, "wants": known.Wants,
+			"settings": known.Uses,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// torture kills a receiver again and again under signed load and checks that the promise held: every
+// acknowledged event is there with its exact payload, reached its handler, was accepted once, and every answer
+// to a duplicate was the first answer.
+type torture struct {
+	dir     string
+	rounds  int
+	clients int
+	seed    uint64
+	// minLife and maxLife bound the random time from a round's first acknowledgement to the kill.
+	minLife, maxLife time.Duration
+	progress         io.Writer
+	// child returns the command line of a receiver over the store in dir.
+	child func(dir string) []string
+}
+
+// tally is what a torture run counted.
+type tally struct {
+	Rounds       int `json:"rounds"`
+	Acknowledged int `json:"acknowledged"`
+	Duplicates   int `json:"duplicates_answered"`
+	Unknown      int `json:"without_answer"` // deliveries that the kill cut off
+	Runs         int `json:"handler_runs"`
+	Bombs        int `json:"handler_kills"` // times a handler killed the process
+	Lost         int `json:"lost"`
+	Doubled      int `json:"doubled"`
+	Wrong        int `json:"wrong_answers"`
+	Unhandled    int `json:"unhandled"`
+	Damaged      int `json:"damaged"`
+}
+
+// bad reports whether the promise was broken.
+func (t tally) bad() bool { return t.Lost+t.Doubled+t.Wrong+t.Unhandled+t.Damaged > 0 }
+
+// bombAttempts is the number of attempts that the child's handlers have.
+const bombAttempts = 3
+
+// run does the rounds and the checks. Its error says that the harness could not work; broken promises are in
+// the tally, each also a line of progress.
+func (t *torture) run(ctx context.Context) (tally, error) {
+	rng := rand.New(rand.NewPCG(t.seed, 1))
+	o := newOracle(t.progress)
+	var sum tally
+	for round := 1; round <= t.rounds; round++ {
+		if err := t.round(ctx, o, rng, round); err != nil {
+			return sum, fmt.Errorf("round %d: %w", round, err)
+		}
+		sum.Rounds = round
+		if round%10 == 0 || round == t.rounds {
+			acked, dups, _ := o.counts()
+			t.say("round %d of %d: %d acknowledged, %d duplicates answered, %d answers wrong", round, t.rounds, acked, dups, o.wrongAnswers())
+		}
+	}
+	if err := t.settle(ctx, o); err != nil {
+		return sum, fmt.Errorf("after the last kill: %w", err)
+	}
+	check, err := o.check(ctx, t.dir)
+	if err != nil {
+		return sum, err
+	}
+	check.Rounds = sum.Rounds
+	return check, nil
+}
+
+// round starts a receiver, loads it, and kills it at a random moment. Every third round begins with a bomb:
+// an event whose handler kills the process.
+func (t *torture) round(ctx context.Context, o *oracle, rng *rand.Rand, round int) error {
+	c, err := startChild(ctx, t.child(t.dir))
+	if err != nil {
+		return err
+	}
+	defer c.kill()
+	load, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		o.load(load, c.url, t.clients, rng.Uint64(), round%3 == 0)
+	}()
+	life := t.minLife + time.Duration(rng.Int64N(int64(t.maxLife-t.minLife)+1))
+	select {
+	case <-time.After(life):
+	case <-c.exited: // a bomb
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c.kill()
+	stop()
+	<-done
+	return nil
+}
+
+// settle starts the receiver until it has worked off everything: bombs may kill it a few times more.
+func (t *torture) settle(ctx context.Context, o *oracle) error {
+	const starts = 200
+	for range starts {
+		c, err := startChild(ctx, t.child(t.dir))
+		if err != nil {
+			return err
+		}
+		idle, err := c.waitIdle(ctx)
+		if idle {
+			o.duplicates(ctx, c.url)
+			return c.stop()
+		}
+		c.kill()
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("work is still left after %d starts", starts)
+}
+
+func (t *torture) say(format string, args ...any) {
+	if t.progress != nil {
+		_, _ = fmt.Fprintf(t.progress, format+"\n", args...)
+	}
+}
+
+// effects is the file that the child's handlers write to: one line for each run.
+func effects(dir string) string { return filepath.Join(dir, "effects.log") }
+
+// storeDir is where the child's store is.
+func storeDir(dir string) string { return filepath.Join(dir, "store") }
+
+func (t *torture) check() error {
+	if t.rounds < 1 || t.clients < 1 {
+		return errors.New("rounds and clients must be at least 1")
+	}
+	if t.maxLife < t.minLife {
+		return errors.New("the longest life must not be shorter than the shortest")
+	}
+	return os.MkdirAll(t.dir, 0o700)
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// tortureSecret signs the load of a torture run, which never leaves the loopback.
+const tortureSecret = "torture-run-on-loopback-only"
+
+// child is a receiver process under torture.
+type child struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	url    string
+	exited chan struct{}
+	err    error // of the process, once exited is closed
+}
+
+func startChild(ctx context.Context, argv []string) (*child, error) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	c := &child{cmd: cmd, stdin: stdin, url: strings.TrimSpace(line), exited: make(chan struct{})}
+	go func() {
+		c.err = cmd.Wait()
+		close(c.exited)
+	}()
+	if err != nil {
+		<-c.exited
+		// A bomb of an earlier round may kill the process before it says its address: that is a start too.
+		if killed(c.err) {
+			return c, nil
+		}
+		return nil, fmt.Errorf("the receiver did not start: %w", c.err)
+	}
+	return c, nil
+}
+
+// killed reports whether a process ended by SIGKILL.
+func killed(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// kill ends the process as a power switch would: no handler of it runs.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill()
+	<-c.exited
+}
+
+// stop asks the process to drain and end.
+func (c *child) stop() error {
+	_ = c.stdin.Close()
+	<-c.exited
+	return c.err
+}
+
+// waitIdle waits until the receiver has no work left. It returns false when the process ended first.
+func (c *child) waitIdle(ctx context.Context) (bool, error) {
+	if c.url == "" {
+		return false, nil
+	}
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+"/idle", nil)
+		if err != nil {
+			return false, err
+		}
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return true, nil
+			}
+		}
+		select {
+		case <-c.exited:
+			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// tortureChild is the process that is killed: a receiver whose handlers write each run to the effects file.
+func tortureChild(ctx context.Context, dir string, out io.Writer) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
+	store, err := badgerstore.Open(storeDir(dir), badgerstore.Options{Logger: log, RecoverWait: func(int) time.Duration { return 0 }})
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(effects(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	rx, err := receiver.Open(receiver.Config{
+		Store:     store,
+		Producers: []producer.Producer{producer.GitHub(tortureSecret)},
+		Handlers: []receiver.Handler{
+			receiver.On("github", "*", effect(file, "first")).Named("first"),
+			receiver.On("github", "push*", effect(file, "second")).Named("second"),
+			receiver.On("github", "bomb", bomb(file)).Named("bomb"),
+		},
+		Attempts: bombAttempts, BackoffBase: time.Millisecond, BackoffCap: 5 * time.Millisecond, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/webhooks/", rx.Handler())
+	mux.HandleFunc("/idle", idle(store))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		_ = server.Close()
+	}()
+	if _, err := fmt.Fprintf(out, "http://%s\n", l.Addr()); err != nil {
+		return err
+	}
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return errors.Join(rx.Close(), store.Close(), file.Close())
+}
+
+// effect is a handler whose run leaves one line: the handler, the event, its identifier and its payload.
+func effect(file *os.File, name string) func(context.Context, receiver.Event[[]byte]) error {
+	return func(_ context.Context, ev receiver.Event[[]byte]) error {
+		sum := sha256.Sum256(ev.Body)
+		_, err := fmt.Fprintf(file, "%s %s %s %s\n", name, ev.EventID, ev.ID, hex.EncodeToString(sum[:]))
+		return err
+	}
+}
+
+// bomb is a handler that kills its process, each time it runs.
+func bomb(file *os.File) func(context.Context, receiver.Event[[]byte]) error {
+	return func(_ context.Context, ev receiver.Event[[]byte]) error {
+		if _, err := fmt.Fprintf(file, "bomb %s %s %d\n", ev.EventID, ev.ID, ev.Attempt); err != nil {
+			return err
+		}
+		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+}
+
+func idle(store dedup.Store) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		stats, err := store.Stats(r.Context())
+		if err != nil || stats.Pending+stats.Running > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+func (p *program) verifyCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "verify FILE.http", Short: "Judge a recorded delivery offline", Args: cobra.ExactArgs(1),
+		Long: "Verifies a recorded delivery as the receiver of the configuration would at the given time, without\n" +
+			"sending or storing anything. Exits 0 when it is valid and 1 when it is not.",
+	}
+	file := p.configFlag(c)
+	name := c.Flags().String("producer", "", "producer (default: the note of the file)")
+	now := c.Flags().String("now", "", "unix time at which it arrives (default: the note of the file, else the present)")
+	format := outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := checkOutput(*format); err != nil {
+			return err
+		}
+		rec, err := readRecording(args[0])
+		if err != nil {
+			return err
+		}
+		at, err := arrival(rec, *now)
+		if err != nil {
+			return err
+		}
+		s, err := p.source(c, *file).load()
+		if err != nil {
+			return err
+		}
+		plan, err := s.build(buildOptions{stdout: io.Discard, testKeys: true})
+		if err != nil {
+			return err
+		}
+		defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
+		v, err := plan.judge(rec, cmp.Or(*name, rec.Note("producer")), at)
+		if err != nil {
+			return err
+		}
+		return p.printVerdict(v, *format)
+	}
+	return c
+}
+
+// readRecording reads an *.http file. Mistakes in it name its line.
+func readRecording(path string) (*httpfile.File, error) {
+	rec, err := httpfile.Read(path)
+	var mistaken *httpfile.Error
+	switch {
+	case errors.As(err, &mistaken):
+		return nil, badRecording(mistaken)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, wrong("", "%s: there is no such file", path)
+	case err != nil:
+		return nil, wrong("", "%s: %s", path, cause(err))
+	}
+	return rec, nil
+}
+
+func badRecording(e *httpfile.Error) error {
+	return &mistake{
+		at: place{e.File, e.Line}, what: oneLine(e.Msg),
+		hint: `a recording is notes ("# now: 1782635400"), a request line, header fields, a blank line, and the body`,
+	}
+}
+
+// arrival returns when the delivery arrives: what was said, else the note, else the present.
+func arrival(rec *httpfile.File, said string) (time.Time, error) {
+	text := cmp.Or(said, rec.Note("now"))
+	if text == "" {
+		return time.Now(), nil
+	}
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err == nil {
+		return time.Unix(seconds, 0), nil
+	}
+	if said != "" {
+		return time.Time{}, wrong("write --now 1782635400", "%q is no unix time", said)
+	}
+	var e *httpfile.Error
+	if errors.As(rec.Errorf("now", "%q is no unix time", text), &e) {
+		return time.Time{}, badRecording(e)
+	}
+	return time.Time{}, err
+}
+
+// verdict is what verification says of a delivery.
+type verdict struct {
+	Valid bool   `json:"valid"`
+	Code  string `json:"code"` // "ok", or the check that failed
+	ID    string `json:"id"`
+	Type  string `json:"type"`
+	// Events are those of a batch.
+	Events []verdictEvent `json:"events,omitempty"`
+	why    string
+}
+
+type verdictEvent struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+}
+
+// judge verifies a recording as the producer's endpoint would, with what needs no store: the signature, the
+// identifier and the time.
+func (p *plan) judge(rec *httpfile.File, name string, now time.Time) (verdict, error) {
+	var from *producer.Producer
+	var names []string
+	for i := range p.Producers {
+		if p.Producers[i].Name == name {
+			from = &p.Producers[i]
+		}
+		names = append(names, p.Producers[i].Name)
+	}
+	if name == "" {
+		return verdict{}, wrong(`write --producer, or a note "# producer: shop"`, "%s names no producer", rec.Name)
+	}
+	if from == nil {
+		return verdict{}, wrong(didYouMean(name, names), "unknown producer %q", name)
+	}
+	d, err := p.delivery(rec, from)
+	if err != nil {
+		return verdict{}, err
+	}
+	items, err := authenticate(from, d, now)
+	if err != nil {
+		return verdict{Code: cmp.Or(string(verify.CodeOf(err)), "invalid"), why: err.Error()}, nil
+	}
+	v := verdict{Valid: true, Code: "ok"}
+	if from.Split == nil && len(items) == 1 {
+		v.ID, v.Type = items[0].ID, items[0].Type
+		return v, nil
+	}
+	for _, it := range items {
+		v.Events = append(v.Events, verdictEvent{it.ID, it.Type})
+	}
+	return v, nil
+}
+
+// delivery makes the recording what extractors see.
+func (p *plan) delivery(rec *httpfile.File, from *producer.Producer) (*producer.Delivery, error) {
+	r, err := rec.Request()
+	var mistaken *httpfile.Error
+	if errors.As(err, &mistaken) {
+		return nil, badRecording(mistaken)
+	}
+	base := cmp.Or(p.URL, "http://"+r.Host)
+	if from.URL != "" {
+		u, err := url.Parse(from.URL)
+		if err != nil {
+			return nil, wrong("", "producer %q: url is none", from.Name)
+		}
+		u.RawQuery = r.URL.RawQuery
+		r.URL = u
+	} else if r.URL, err = url.Parse(strings.TrimSuffix(base, "/") + rec.Target); err != nil {
+		return nil, wrong("", "%s: the request target is no URL", rec.Name)
+	}
+	r.Body = http.NoBody
+	return &producer.Delivery{Request: r, Body: rec.Body}, nil
+}
+
+// authenticate does what the endpoint does before it asks the store.
+func authenticate(from *producer.Producer, d *producer.Delivery, now time.Time) ([]producer.Item, error) {
+	var err error
+	if from.Scheme != nil {
+		d.Identity, err = from.Scheme.Verify(d.Request, func() ([]byte, error) { return d.Body, nil })
+		if err != nil {
+			return nil, err
+		}
+	}
+	filled := from.WithDefaults()
+	items, err := filled.Items(d)
+	if err != nil {
+		return nil, err
+	}
+	return items, filled.Tolerance.Check(d.Identity, now)
+}
+
+func (p *program) printVerdict(v verdict, format string) error {
+	if format == "json" {
+		if err := json.NewEncoder(p.Out).Encode(v); err != nil {
+			return err
+		}
+	} else if v.Valid {
+		fmt.Fprintf(p.Out, "valid: id %s, type %s\n", shown(v.ID), shown(v.Type))
+		for _, e := range v.Events {
+			fmt.Fprintf(p.Out, "  event: id %s, type %s\n", shown(e.ID), shown(e.Type))
+		}
+	} else {
+		fmt.Fprintf(p.Out, "not valid: %s\n", shown(v.why))
+	}
+	if !v.Valid {
+		return &failure{}
+	}
+	return nil
+}
+
+// shown returns text of a stranger's as it may be shown on a terminal: without control characters.
+func shown(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return strings.Map(printable, strings.ToValidUTF8(text, "?"))
+}

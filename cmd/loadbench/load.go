@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+)
+
+// secret is the key of both sides; the load runs on loopback only.
+const secret = "loadbench-shared-secret"
+
+// measure starts one side as a process of its own, loads it for the time of a round, and takes the figures.
+func measure(ctx context.Context, s settings, side string) (figures, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return figures{}, err
+	}
+	cmd := exec.CommandContext(ctx, self, "-child", side, "-dir", s.dir)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe() // the child ends when this closes
+	if err != nil {
+		return figures{}, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return figures{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return figures{}, err
+	}
+	url, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		_ = cmd.Wait()
+		return figures{}, fmt.Errorf("child did not start: %w", err)
+	}
+	url = strings.TrimSpace(url)
+	// A second of warm-up opens the connections and fills the pools; it is not counted.
+	if _, err := load(ctx, s, url, min(time.Second, s.time)); err != nil {
+		return figures{}, err
+	}
+	before, flushesBefore := cpuTime(cmd.Process.Pid), flushes(s.dir)
+	start := time.Now()
+	took, err := load(ctx, s, url, s.time)
+	if err != nil {
+		return figures{}, err
+	}
+	elapsed := time.Since(start)
+	cpu, flushed := cpuTime(cmd.Process.Pid)-before, flushes(s.dir)-flushesBefore
+	_ = stdin.Close()
+	if err := cmd.Wait(); err != nil {
+		return figures{}, fmt.Errorf("child: %w", err)
+	}
+	return summarise(took, elapsed, cpu, flushed), nil
+}
+
+func summarise(took []time.Duration, elapsed, cpu time.Duration, flushed int64) figures {
+	sort.Slice(took, func(i, j int) bool { return took[i] < took[j] })
+	n := len(took)
+	at := func(q float64) float64 { return float64(took[min(n-1, int(q*float64(n)))].Microseconds()) / 1000 }
+	f := figures{
+		Events: n, PerSecond: float64(n) / elapsed.Seconds(), P50: at(0.50), P99: at(0.99),
+		CPU: float64(cpu.Microseconds()) / float64(n),
+	}
+	if flushed > 0 {
+		f.EventsPerFlush = float64(n) / float64(flushed)
+	}
+	return f
+}
+
+// load sends distinct signed events from s.clients connections for the given time and returns how long each
+// took. Any answer but 200 is an error: a benchmark of refusals would be worth nothing.
+func load(ctx context.Context, s settings, url string, length time.Duration) ([]time.Duration, error) {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: s.clients, MaxConnsPerHost: s.clients}}
+	defer client.CloseIdleConnections()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	deadline := time.Now().Add(length)
+	var (
+		mu   sync.Mutex
+		all  []time.Duration
+		fail error
+		wg   sync.WaitGroup
+	)
+	for range s.clients {
+		wg.Go(func() {
+			took, err := oneClient(ctx, client, url, s.body, deadline)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, took...)
+			if err != nil && fail == nil {
+				fail = err
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if fail == nil && len(all) == 0 {
+		fail = errors.New("no event was sent")
+	}
+	return all, fail
+}
+
+func oneClient(ctx context.Context, client *http.Client, url string, size int, deadline time.Time) ([]time.Duration, error) {
+	mac := hmac.New(sha256.New, []byte(secret))
+	var took []time.Duration
+	for time.Now().Before(deadline) {
+		req, err := event(ctx, url, size, mac.Sum, func(b []byte) { mac.Reset(); mac.Write(b) })
+		if err != nil {
+			return took, err
+		}
+		start := time.Now()
+		resp, err := client.Do(req)
+		if err != nil {
+			return took, err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if err != nil {
+			return took, err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return took, fmt.Errorf("answer %s", resp.Status)
+		}
+		took = append(took, time.Since(start))
+	}
+	return took, nil
+}
+
+// event makes a signed delivery with an identifier of its own and a payload that does not compress.
+func event(ctx context.Context, url string, size int, sum func([]byte) []byte, sign func([]byte)) (*http.Request, error) {
+	raw := make([]byte, size*3/4)
+	if _, err := rand.Read(raw); err != nil {
+		return nil, err
+	}
+	body := fmt.Appendf(nil, `{"action":"bench","pad":"%s"}`, base64.RawURLEncoding.EncodeToString(raw[16:]))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	sign(body)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-GitHub-Event", "push")
+	req.Header.Set("X-GitHub-Delivery", hex.EncodeToString(raw[:16]))
+	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(sum(nil)))
+	return req, nil
+}

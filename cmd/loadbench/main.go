@@ -1,0 +1,137 @@
+// Command loadbench drives a receiver and a bare Echo handler side by side and prints what accepting an event
+// durably costs, as ratios to the bare handler.
+//
+// The bare handler checks the same HMAC and stores nothing; the receiver verifies, deduplicates, stores with an
+// fsync, answers and runs a handler. Both are processes of their own, so that their CPU time can be told apart
+// from the load's. Rounds alternate, because one round on a shared machine says little.
+//
+//	go run ./cmd/loadbench -clients 64 -time 5s -rounds 3
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sort"
+	"text/tabwriter"
+	"time"
+)
+
+// settings are the flags.
+type settings struct {
+	clients, rounds, body int
+	time                  time.Duration
+	dir, output           string
+	child                 string
+}
+
+func main() {
+	var s settings
+	flag.IntVar(&s.clients, "clients", 64, "concurrent clients")
+	flag.IntVar(&s.rounds, "rounds", 3, "rounds of each side, alternating; the median counts")
+	flag.IntVar(&s.body, "body", 1024, "size of a payload in bytes; it does not compress")
+	flag.DurationVar(&s.time, "time", 5*time.Second, "length of a round")
+	flag.StringVar(&s.dir, "dir", "", "where the store goes (default: a temporary folder)")
+	flag.StringVar(&s.output, "o", "text", "output: text or json")
+	flag.StringVar(&s.child, "child", "", "internal: run one side (bare or receiver)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, s, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "loadbench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, s settings, out, progress io.Writer) error {
+	if s.child != "" {
+		return serve(ctx, s, out)
+	}
+	if s.clients < 1 || s.rounds < 1 || s.body < 64 || s.time <= 0 {
+		return errors.New("-clients and -rounds must be at least 1, -body at least 64, and -time positive")
+	}
+	dir, err := os.MkdirTemp(s.dir, "loadbench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	s.dir = dir
+	var bare, receiver []figures
+	for i := range s.rounds {
+		for _, side := range []struct {
+			name string
+			to   *[]figures
+		}{{"bare", &bare}, {"receiver", &receiver}} {
+			_, _ = fmt.Fprintf(progress, "round %d of %d: %s\n", i+1, s.rounds, side.name)
+			f, err := measure(ctx, s, side.name)
+			if err != nil {
+				return fmt.Errorf("%s: %w", side.name, err)
+			}
+			*side.to = append(*side.to, f)
+		}
+	}
+	return report(out, s, median(bare), median(receiver))
+}
+
+// figures are what one round gave.
+type figures struct {
+	Events         int     `json:"events"`
+	PerSecond      float64 `json:"events_per_second"`
+	P50            float64 `json:"p50_ms"`
+	P99            float64 `json:"p99_ms"`
+	CPU            float64 `json:"cpu_us_per_event"`
+	EventsPerFlush float64 `json:"events_per_flush"` // 0 where no flush was seen or none can be counted
+}
+
+// median takes the median of each figure by itself.
+func median(rounds []figures) figures {
+	pick := func(get func(figures) float64) float64 {
+		var v []float64
+		for _, f := range rounds {
+			v = append(v, get(f))
+		}
+		sort.Float64s(v)
+		return v[len(v)/2]
+	}
+	return figures{
+		Events:         int(pick(func(f figures) float64 { return float64(f.Events) })),
+		PerSecond:      pick(func(f figures) float64 { return f.PerSecond }),
+		P50:            pick(func(f figures) float64 { return f.P50 }),
+		P99:            pick(func(f figures) float64 { return f.P99 }),
+		CPU:            pick(func(f figures) float64 { return f.CPU }),
+		EventsPerFlush: pick(func(f figures) float64 { return f.EventsPerFlush }),
+	}
+}
+
+func report(out io.Writer, s settings, bare, receiver figures) error {
+	if s.output == "json" {
+		return json.NewEncoder(out).Encode(map[string]any{
+			"clients": s.clients, "body": s.body, "bare": bare, "receiver": receiver,
+			"ratio": map[string]float64{
+				"events_per_second": receiver.PerSecond / bare.PerSecond, "p50": receiver.P50 / bare.P50,
+				"p99": receiver.P99 / bare.P99, "cpu": receiver.CPU / bare.CPU,
+			},
+		})
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintf(out, "%d clients, %d byte bodies, median of %d rounds of %v\n", s.clients, s.body, s.rounds, s.time)
+	_, _ = fmt.Fprintln(w, "\tbare Echo + HMAC\treceiver\tratio\t")
+	row := func(name, format string, a, b float64) {
+		_, _ = fmt.Fprintf(w, "%s\t"+format+"\t"+format+"\t%.2f\t\n", name, a, b, b/a)
+	}
+	row("events/s", "%.0f", bare.PerSecond, receiver.PerSecond)
+	row("p50 ms", "%.2f", bare.P50, receiver.P50)
+	row("p99 ms", "%.2f", bare.P99, receiver.P99)
+	row("CPU us/event", "%.1f", bare.CPU, receiver.CPU)
+	flushes := "not seen"
+	if receiver.EventsPerFlush > 0 {
+		flushes = fmt.Sprintf("%.1f", receiver.EventsPerFlush)
+	}
+	_, _ = fmt.Fprintf(w, "events/device flush\t-\t%s\t\t\n", flushes)
+	return w.Flush()
+}

@@ -1,0 +1,220 @@
+package badgerstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// randomBody returns bytes that do not compress.
+func randomBody(r *rand.Rand, n int) []byte {
+	b := make([]byte, 0, n+8)
+	for len(b) < n {
+		b = binary.LittleEndian.AppendUint64(b, r.Uint64())
+	}
+	return b[:n]
+}
+
+func benchClaim(r *rand.Rand, id string) dedup.Claim {
+	return dedup.Claim{
+		Key:         dedup.Key{Principal: "shop", Endpoint: "orders", ID: id},
+		Fingerprint: dedup.Fingerprint{1, 2, 3},
+		Payload: dedup.Payload{
+			Producer: "shop", Endpoint: "orders", Type: "order.paid", Method: "POST", Target: "/webhooks/shop",
+			Header: map[string][]string{"Content-Type": {"application/json"}, "User-Agent": {"shop/1.0"}},
+			Body:   randomBody(r, 1024),
+		},
+		Answer: dedup.Answer{Status: 202},
+		Tasks:  []dedup.NewTask{{Handler: "shop/*"}},
+	}
+}
+
+// BenchmarkClaim measures durable claims with bodies of 1 KiB that do not compress, and how many of them share
+// a commit and a flush of the device. Flushes are those of the whole device, so run it on a quiet one.
+func BenchmarkClaim(b *testing.B) {
+	for _, layout := range []layout{layoutValueLog, layoutTree} {
+		for _, clients := range []int{1, 8, 64} {
+			b.Run(fmt.Sprintf("layout=%d/clients=%d", layout, clients), func(b *testing.B) {
+				o := quiet()
+				o.layout = layout
+				s := open(b, b.TempDir(), o)
+				var next atomic.Int64
+				flushes := deviceFlushes(s.dir)
+				commits := commitsOf(b, s)
+				b.ReportAllocs()
+				b.ResetTimer()
+				var wg sync.WaitGroup
+				for c := range clients {
+					wg.Go(func() {
+						r := rand.New(rand.NewPCG(uint64(c), 1))
+						for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+							if _, err := s.Claim(context.Background(), benchClaim(r, strconv.FormatInt(n, 10))); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				b.StopTimer()
+				b.ReportMetric(float64(b.N)/float64(commitsOf(b, s)-commits), "claims/commit")
+				if f := deviceFlushes(s.dir) - flushes; f > 0 {
+					b.ReportMetric(float64(b.N)/float64(f), "claims/flush")
+				}
+			})
+		}
+	}
+}
+
+func commitsOf(tb testing.TB, s *Store) int64 {
+	tb.Helper()
+	st, err := s.Stats(context.Background())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return st.Commits
+}
+
+// deviceFlushes returns how often the device under dir was flushed, 0 where the system does not tell.
+func deviceFlushes(dir string) int64 { return deviceStat(dir, 15) }
+
+// deviceWritten returns the bytes written to the device under dir.
+func deviceWritten(dir string) int64 { return deviceStat(dir, 6) * 512 }
+
+func deviceStat(dir string, field int) int64 {
+	var st syscall.Stat_t
+	if syscall.Stat(dir, &st) != nil {
+		return 0
+	}
+	text, err := os.ReadFile("/proc/diskstats")
+	if err != nil {
+		return 0
+	}
+	major, minor := strconv.Itoa(int(st.Dev>>8&0xfff)), strconv.Itoa(int(st.Dev&0xff|st.Dev>>12&0xfff00))
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) > field+3 && f[0] == major && f[1] == minor {
+			n, _ := strconv.ParseInt(f[field+3], 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// BenchmarkSustained drives the whole life of events (claim, take, finish) with 64 clients for
+// EYELET_SUSTAINED (a duration; nothing without it) in either layout, keeping the bodies or dropping them, and
+// prints the rate, its worst five seconds, the processor time, the bytes written and the size of the store.
+func BenchmarkSustained(b *testing.B) {
+	length, err := time.ParseDuration(os.Getenv("EYELET_SUSTAINED"))
+	if err != nil {
+		b.Skip("EYELET_SUSTAINED is not set to a duration")
+	}
+	for _, v := range []struct {
+		name   string
+		layout layout
+		drop   bool
+	}{
+		{"log-kept", layoutValueLog, false}, {"tree-kept", layoutTree, false},
+		{"log-dropped", layoutValueLog, true}, {"tree-dropped", layoutTree, true},
+	} {
+		b.Run(v.name, func(b *testing.B) {
+			if b.N > 1 {
+				b.N = 1
+			}
+			o := quiet()
+			o.layout = v.layout
+			sustain(b, open(b, b.TempDir(), o), length, v.drop)
+		})
+	}
+}
+
+func sustain(b *testing.B, s *Store, length time.Duration, drop bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), length)
+	defer cancel()
+	var accepted, finished atomic.Int64
+	var wg sync.WaitGroup
+	for c := range 64 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(c), 2))
+			for i := 0; ctx.Err() == nil; i++ {
+				claim := benchClaim(r, fmt.Sprintf("%d-%d", c, i))
+				claim.DropBody = drop
+				if _, err := s.Claim(ctx, claim); err == nil {
+					accepted.Add(1)
+				}
+			}
+		})
+	}
+	for range 8 {
+		wg.Go(func() { sustainWorker(ctx, s, &finished) })
+	}
+	written, flushes, cpu := deviceWritten(s.dir), deviceFlushes(s.dir), cpuTime()
+	worst, last := int64(1<<62), int64(0)
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Second):
+			n := accepted.Load()
+			worst, last = min(worst, n-last), n
+		}
+	}
+	wg.Wait()
+	n := float64(max(1, accepted.Load()))
+	b.ReportMetric(n/length.Seconds(), "events/s")
+	b.ReportMetric(float64(worst)/5, "worst-events/s")
+	b.ReportMetric(float64(finished.Load())/n, "finished/event")
+	b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/n, "cpu-us/event")
+	b.ReportMetric(float64(deviceWritten(s.dir)-written)/n, "B-written/event")
+	b.ReportMetric(n/float64(max(1, deviceFlushes(s.dir)-flushes)), "events/flush")
+	b.ReportMetric(float64(dirSize(s.dir))/(1<<20), "disk-MiB")
+}
+
+func sustainWorker(ctx context.Context, s *Store, finished *atomic.Int64) {
+	for {
+		work, err := s.Take(ctx, 32, 1<<20, time.Minute)
+		if err != nil {
+			return
+		}
+		var wg sync.WaitGroup
+		for _, w := range work {
+			wg.Go(func() {
+				if err := s.Finish(ctx, w.Lease, dedup.Result{Kind: dedup.ResultDone}); err == nil {
+					finished.Add(1)
+				} else if !errors.Is(err, context.DeadlineExceeded) {
+					panic(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// dirSize returns the bytes that the files in dir take on the disk.
+func dirSize(dir string) (n int64) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		var st syscall.Stat_t
+		if syscall.Stat(dir+"/"+e.Name(), &st) == nil {
+			n += st.Blocks * 512
+		}
+	}
+	return n
+}

@@ -1,0 +1,547 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+func claimOf(id string) dedup.Claim {
+	return benchClaim(rand.New(rand.NewPCG(1, uint64(len(id)))), id)
+}
+
+func mustClaim(t *testing.T, s *Store, c dedup.Claim, want dedup.Verdict) dedup.Decision {
+	t.Helper()
+	ds, err := s.Claim(context.Background(), c)
+	if err != nil {
+		t.Fatalf("claim of %s: %v", c.Key.ID, err)
+	}
+	if ds[0].Verdict != want {
+		t.Fatalf("claim of %s: %v, want %v", c.Key.ID, ds[0].Verdict, want)
+	}
+	return ds[0]
+}
+
+func unavailable(t *testing.T, err error, reason string) *dedup.ErrUnavailable {
+	t.Helper()
+	var u *dedup.ErrUnavailable
+	if !errors.As(err, &u) || !strings.Contains(u.Reason, reason) {
+		t.Fatalf("error %v, want ErrUnavailable with %q", err, reason)
+	}
+	return u
+}
+
+func TestAFailedCommitEndsTheStore(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	o := quiet()
+	o.commit = func(txn *badger.Txn) error {
+		if broken.Load() {
+			return syscall.EIO
+		}
+		return txn.Commit()
+	}
+	s := open(t, t.TempDir(), o)
+	ctx := context.Background()
+	before := mustClaim(t, s, claimOf("before"), dedup.New)
+	work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan error, 1)
+	go func() {
+		_, err := s.Take(ctx, 1, 1<<20, time.Minute)
+		taken <- err
+	}()
+	broken.Store(true)
+	_, err = s.Claim(ctx, claimOf("lost"))
+	if u := unavailable(t, err, "commit failed"); !errors.Is(u, syscall.EIO) {
+		t.Errorf("cause %v, want EIO", u.Err)
+	}
+	<-s.Failed()
+	broken.Store(false) // a disk that works again changes nothing
+	unavailable(t, <-taken, "commit failed")
+	_, err = s.Claim(ctx, claimOf("before"))
+	unavailable(t, err, "commit failed")
+	_, err = s.Get(ctx, before.Record.Event)
+	unavailable(t, err, "commit failed")
+	unavailable(t, s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}), "commit failed")
+	unavailable(t, s.Health(ctx), "commit failed")
+	_, err = s.Stats(ctx)
+	unavailable(t, err, "commit failed")
+}
+
+func TestAFailedSyncOfTheValueLogEndsTheStore(t *testing.T) {
+	t.Parallel()
+	var s *Store
+	var broken atomic.Bool
+	o := quiet()
+	o.commit = func(txn *badger.Txn) error {
+		if broken.Load() { // what Badger does on a failed sync of its value log: one line, and no error
+			s.logger.Errorf("Error while curlf sync: %v\n", syscall.EIO)
+		}
+		return txn.Commit()
+	}
+	s = open(t, t.TempDir(), o)
+	mustClaim(t, s, claimOf("before"), dedup.New)
+	broken.Store(true)
+	_, err := s.Claim(context.Background(), claimOf("lost"))
+	unavailable(t, err, "value log could not be synced")
+	<-s.Failed()
+}
+
+// TestBadgerLogsFailedSyncsAsWeListenForThem fails when another version of Badger says it in other words.
+func TestBadgerLogsFailedSyncsAsWeListenForThem(t *testing.T) {
+	t.Parallel()
+	source := badgerSource(t, "value.go")
+	if !strings.Contains(source, `Errorf("Error while curlf sync: %v\n", err)`) {
+		t.Error("value.go no longer has the line that logger.Errorf looks for")
+	}
+	if !strings.Contains(badgerSource(t, "levels.go"), `Errorf("Ignoring table %s"`) {
+		t.Error("levels.go no longer has the line that logger.Errorf looks for")
+	}
+}
+
+// space is a file system whose free space the test sets.
+type space struct{ free, total atomic.Int64 }
+
+func (f *space) statfs(string) (free, total int64, err error) {
+	return f.free.Load(), f.total.Load(), nil
+}
+
+func (s *Store) lookAgain() {
+	s.disk.mu.Lock()
+	defer s.disk.mu.Unlock()
+	s.disk.at = time.Time{}
+}
+
+func TestALowDiskRefusesNewEventsAndFinishesTheOthers(t *testing.T) {
+	t.Parallel()
+	fs := &space{}
+	fs.free.Store(10 << 30)
+	fs.total.Store(100 << 30)
+	o := quiet()
+	o.statfs = fs.statfs
+	s := open(t, t.TempDir(), o)
+	ctx := context.Background()
+	mustClaim(t, s, claimOf("a"), dedup.New)
+	mustClaim(t, s, claimOf("b"), dedup.New)
+
+	fs.free.Store(511 << 20)
+	s.lookAgain()
+	_, err := s.Claim(ctx, claimOf("c"))
+	if u := unavailable(t, err, "disk low: 511 MiB free, 512 MiB wanted"); u.RetryAfter <= 0 {
+		t.Error("no RetryAfter")
+	}
+	unavailable(t, s.Health(ctx), "disk low")
+	mustClaim(t, s, claimOf("a"), dedup.Known)
+	work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+	if err != nil {
+		t.Fatalf("Take on a low disk: %v", err)
+	}
+	if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}); err != nil {
+		t.Fatalf("Finish on a low disk: %v", err)
+	}
+
+	fs.free.Store(3*memTable - 1)
+	s.lookAgain()
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Take(short, 1, 1<<20, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Take on a full disk: %v, want it to wait", err)
+	}
+	commits := commitsOf(t, s)
+	waits := make(chan error, 1)
+	go func() {
+		_, err := s.Take(ctx, 1, 1<<20, time.Minute)
+		waits <- err
+	}()
+	mustClaim(t, s, claimOf("a"), dedup.Known)
+	if n := commitsOf(t, s); n != commits {
+		t.Errorf("%d commits on a full disk", n-commits)
+	}
+
+	fs.free.Store(10 << 30)
+	if err := <-waits; err != nil { // it looks for space by itself
+		t.Fatalf("Take after space came back: %v", err)
+	}
+	mustClaim(t, s, claimOf("c"), dedup.New)
+	if err := s.Health(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFinishOnAFullDiskIsRefusedAndTheLeaseStays(t *testing.T) {
+	t.Parallel()
+	fs := &space{}
+	fs.free.Store(10 << 30)
+	fs.total.Store(100 << 30)
+	o := quiet()
+	o.statfs = fs.statfs
+	s := open(t, t.TempDir(), o)
+	ctx := context.Background()
+	mustClaim(t, s, claimOf("a"), dedup.New)
+	work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs.free.Store(1)
+	s.lookAgain()
+	unavailable(t, s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}), "disk low")
+	fs.free.Store(10 << 30)
+	s.lookAgain()
+	if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMinFreeIsNeverMoreThanAQuarterOfTheFileSystem(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name                       string
+		minFree, size, total, want int64
+	}{
+		{"default", 0, 0, 100 << 30, 512 << 20},
+		{"large store", 0, 10 << 30, 100 << 30, 10 << 30 * 15 / 100},
+		{"small file system", 0, 0, 1 << 30, 256 << 20},
+		{"option", 1 << 30, 0, 100 << 30, 1 << 30},
+		{"option on a small file system", 1 << 30, 0, 2 << 30, 512 << 20},
+	} {
+		d := &disk{minFree: tc.minFree, memTable: memTable, size: func() int64 { return tc.size },
+			statfs: func(string) (int64, int64, error) { return 0, tc.total, nil }}
+		if got := d.look().want; got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestAFullDiskIsNotOpened(t *testing.T) {
+	t.Parallel()
+	fs := &space{}
+	fs.free.Store(1 << 20)
+	fs.total.Store(100 << 30)
+	o := quiet()
+	o.statfs = fs.statfs
+	_, err := Open(t.TempDir(), o)
+	unavailable(t, err, "disk low")
+}
+
+// logs returns the files of a store with one of the endings, by name.
+func logs(t *testing.T, dir, ending string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"+ending))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no %s files in %s: %v", ending, dir, err)
+	}
+	return files
+}
+
+// copyStore copies an open store as a crash would leave it.
+func copyStore(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(to, e.Name()), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+func TestAStoreThatLostCommitsIsRefused(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	for i := range 20 {
+		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
+	}
+	dir := copyStore(t, s.dir)
+	for _, f := range logs(t, dir, ".mem") {
+		flip(t, f, 2000)
+	}
+	if _, err := Open(dir, quiet()); err == nil || !strings.Contains(err.Error(), "--accept-loss") || !strings.Contains(err.Error(), dir) {
+		t.Fatalf("Open of a store with a damaged log: %v", err)
+	}
+	o := quiet()
+	o.AcceptLoss = true
+	again := open(t, dir, o)
+	d := mustClaim(t, again, claimOf("19"), dedup.New)
+	if d.Record.Seq <= 20 {
+		t.Errorf("sequence %d was given out before", d.Record.Seq)
+	}
+}
+
+// flip changes one byte of a file.
+func flip(t *testing.T, file string, at int64) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], at); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 0x55
+	if _, err := f.WriteAt(b[:], at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestACrashIsNoLoss(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	for i := range 20 {
+		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
+	}
+	again := open(t, copyStore(t, s.dir), quiet())
+	for i := range 20 {
+		mustClaim(t, again, claimOf(fmt.Sprint(i)), dedup.Known)
+	}
+}
+
+func TestAnImplausibleClockIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		by   time.Duration
+		ok   bool
+	}{
+		{"the same", 0, true},
+		{"a little back", -30 * time.Second, true},
+		{"an hour back", -time.Hour, false},
+		{"almost a window ahead", 23 * time.Hour, true},
+		{"more than a window ahead", 25 * time.Hour, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			dir, clock := t.TempDir(), deduptest.NewClock()
+			o := quiet()
+			o.Clock = clock
+			s := open(t, dir, o)
+			mustClaim(t, s, claimOf("a"), dedup.New)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			clock.Advance(tc.by)
+			again, err := Open(dir, o)
+			if tc.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "--accept-clock") {
+				t.Fatalf("Open: %v", err)
+			}
+			if err != nil {
+				o.AcceptClock = true
+				if again, err = Open(dir, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := again.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestDirectoriesThatCannotBeAStoreAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, want string
+		make       func(t *testing.T, dir string)
+	}{
+		{"newer format", "use the newer program", func(t *testing.T, dir string) {
+			write(t, dir, "format", "eyelet store 2\n")
+		}},
+		{"not a format", "is this the right directory", func(t *testing.T, dir string) {
+			write(t, dir, "format", "something else\n")
+		}},
+		{"database of others", "was not made by this store", func(t *testing.T, dir string) {
+			write(t, dir, "MANIFEST", "")
+		}},
+		{"in use", "in use by another process", func(t *testing.T, dir string) {
+			open(t, dir, quiet())
+		}},
+		{"file", "cannot be made", func(t *testing.T, dir string) {
+			if err := os.Remove(dir); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Dir(dir), filepath.Base(dir), "")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "store")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			tc.make(t, dir)
+			s, err := Open(dir, quiet())
+			if err == nil {
+				t.Fatal("it was opened", s.Close())
+			}
+			if !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), dir) {
+				t.Fatalf("error %q, want it to name the directory and say %q", err, tc.want)
+			}
+		})
+	}
+	if _, err := Open("", quiet()); err == nil {
+		t.Error("a store without a directory was opened")
+	}
+	if os.Geteuid() != 0 {
+		dir := t.TempDir()
+		if err := os.Chmod(filepath.Dir(dir), 0o500); err == nil {
+			if _, err := Open(filepath.Join(filepath.Dir(dir), "x"), quiet()); err == nil {
+				t.Error("a directory that cannot be made was opened")
+			}
+		}
+	}
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFilesAreNobodyElsesBusiness(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "store")
+	s := open(t, dir, quiet())
+	mustClaim(t, s, claimOf("a"), dedup.New)
+	s.restrictFiles()
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("directory: %v, %v", info.Mode(), err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) < 4 {
+		t.Fatal(entries, err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", e.Name(), info.Mode(), err)
+		}
+	}
+}
+
+func TestAFullQueueRefusesClaimsOnly(t *testing.T) {
+	t.Parallel()
+	q := newQueue()
+	for range queueOps {
+		if err := q.push(&claimOp{ticket: ticket{claim: true, eager: true}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unavailable(t, q.push(&claimOp{ticket: ticket{claim: true, eager: true}}), "too many deliveries")
+	if err := q.push(&leaseOp{ticket: newTicket(false)}); err != nil {
+		t.Errorf("Finish: %v", err)
+	}
+	large := newQueue()
+	if err := large.push(&claimOp{ticket: ticket{claim: true, bytes: queueBytes}}); err != nil {
+		t.Fatal(err)
+	}
+	unavailable(t, large.push(&claimOp{ticket: ticket{claim: true, bytes: 1}}), "too many deliveries")
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	t.Parallel()
+	q := newQueue()
+	for range batchOps + 10 {
+		if err := q.push(&claimOp{ticket: ticket{eager: true, bytes: 1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ops, _ := q.wait(nil, 0, time.Time{}, nil); len(ops) != batchOps {
+		t.Errorf("first batch of %d", len(ops))
+	}
+	if ops, _ := q.wait(nil, 0, time.Time{}, nil); len(ops) != 10 {
+		t.Errorf("second batch of %d", len(ops))
+	}
+	for range 4 {
+		if err := q.push(&claimOp{ticket: ticket{eager: true, bytes: batchBytes / 2}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ops, _ := q.wait(nil, 0, time.Time{}, nil); len(ops) != 2 {
+		t.Errorf("batch of %d large operations", len(ops))
+	}
+}
+
+func TestConcurrentClaimsShareCommits(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	var wg sync.WaitGroup
+	for c := range 64 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(c), 3))
+			for i := range 100 {
+				if _, err := s.Claim(context.Background(), benchClaim(r, fmt.Sprintf("%d-%d", c, i))); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	st, err := s.Stats(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Accepted != 6400 || st.Records != 6400 || st.Pending != 6400 {
+		t.Errorf("stats %+v", st)
+	}
+	// A commit is at most two flushes of the device, so 16 claims a commit are 8 a flush.
+	if share := float64(st.Accepted) / float64(st.Commits); share < 16 {
+		t.Errorf("%.1f claims a commit, want at least 16", share)
+	} else {
+		t.Logf("%.1f claims a commit", share)
+	}
+}
+
+func TestCloseWakesBlockedTakes(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	errs := make(chan error, 3)
+	for range cap(errs) {
+		go func() {
+			_, err := s.Take(context.Background(), 1, 1, time.Minute)
+			errs <- err
+		}()
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range cap(errs) {
+		if err := <-errs; !errors.Is(err, dedup.ErrClosed) {
+			t.Errorf("Take: %v", err)
+		}
+	}
+	if _, err := s.Claim(context.Background(), claimOf("a")); !errors.Is(err, dedup.ErrClosed) {
+		t.Errorf("Claim: %v", err)
+	}
+}

@@ -1,0 +1,256 @@
+package badgerstore
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// The child of the kill test opens the store in the directory named by killDirEnv, and tells on its standard
+// output what was acknowledged to it: "new ID EVENT", "known ID", "done EVENT".
+const (
+	killDirEnv   = "EYELET_KILL_DIR"
+	killRoundEnv = "EYELET_KILL_ROUND"
+	killFileEnv  = "EYELET_KILL_ACKED"
+)
+
+// childMain runs the child when this process is one.
+func childMain() bool {
+	dir := os.Getenv(killDirEnv)
+	if dir == "" {
+		return false
+	}
+	s, err := Open(dir, quiet())
+	if err != nil {
+		fmt.Println("error", err)
+		return true
+	}
+	acked, _ := os.ReadFile(os.Getenv(killFileEnv))
+	c := &killChild{store: s, round: os.Getenv(killRoundEnv), before: strings.Fields(string(acked))}
+	c.run()
+	return true
+}
+
+type killChild struct {
+	store  *Store
+	round  string
+	before []string
+	mu     sync.Mutex
+}
+
+func (c *killChild) tell(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Printf(format+"\n", args...)
+}
+
+func (c *killChild) run() {
+	var wg sync.WaitGroup
+	for n := range 8 {
+		wg.Go(func() { c.claim(n) })
+	}
+	for range 2 {
+		wg.Go(c.work)
+	}
+	wg.Wait()
+}
+
+func (c *killChild) claim(n int) {
+	for i := 0; ; i++ {
+		id := fmt.Sprintf("%s-%d-%d", c.round, n, i)
+		if len(c.before) > 0 && i%3 == 0 {
+			id = c.before[rand.IntN(len(c.before))]
+		}
+		ds, err := c.store.Claim(context.Background(), killClaim(id))
+		switch {
+		case err != nil:
+			c.tell("error %v", err)
+			return
+		case ds[0].Verdict == dedup.New:
+			c.tell("new %s %s", id, ds[0].Record.Event)
+		default:
+			c.tell("%s %s", ds[0].Verdict, id)
+		}
+	}
+}
+
+func (c *killChild) work() {
+	for {
+		work, err := c.store.Take(context.Background(), 16, 1<<20, time.Minute)
+		if err != nil {
+			c.tell("error %v", err)
+			return
+		}
+		for _, w := range work {
+			if want := killBody(w.Record.Key.ID); !bytes.Equal(w.Record.Payload.Body, want) {
+				c.tell("error body of %s", w.Record.Key.ID)
+			}
+			if err := c.store.Finish(context.Background(), w.Lease, dedup.Result{Kind: dedup.ResultDone}); err != nil {
+				c.tell("error %v", err)
+				return
+			}
+			c.tell("done %s", w.Record.Event)
+		}
+	}
+}
+
+// killBody is the body of an id: every hundredth is large.
+func killBody(id string) []byte {
+	sum := sha256.Sum256([]byte(id))
+	size := 200 + int(sum[0])*4
+	if sum[1] < 2 {
+		size = chunkSize + 1000
+	}
+	return bytes.Repeat(sum[:], size/len(sum)+1)[:size]
+}
+
+func killClaim(id string) dedup.Claim {
+	return dedup.Claim{
+		Key:     dedup.Key{Principal: "p", Endpoint: "e", ID: id},
+		Payload: dedup.Payload{Producer: "p", Endpoint: "e", Body: killBody(id)},
+		Tasks:   []dedup.NewTask{{Handler: "h"}},
+		Answer:  dedup.Answer{Status: 202},
+	}
+}
+
+// killed is what the oracle knows: the acknowledgements of all children.
+type killed struct {
+	events map[string]string // by id
+	done   map[string]bool   // by event
+	known  int
+}
+
+func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	rounds := 10
+	if n, err := strconv.Atoi(os.Getenv("EYELET_KILL_ROUNDS")); err == nil {
+		rounds = n
+	}
+	dir := t.TempDir()
+	k := &killed{events: map[string]string{}, done: map[string]bool{}}
+	for round := range rounds {
+		k.child(t, dir, round)
+		k.check(t, dir)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+	if len(k.events) == 0 || len(k.done) == 0 || k.known == 0 {
+		t.Fatalf("%d events, %d finished, %d duplicates: the test tested nothing", len(k.events), len(k.done), k.known)
+	}
+	t.Logf("%d rounds: %d events, %d finished, %d duplicates", rounds, len(k.events), len(k.done), k.known)
+}
+
+// child runs a child, kills it at some moment, and reads what it had told.
+func (k *killed) child(t *testing.T, dir string, round int) {
+	t.Helper()
+	var ids []string
+	for id := range k.events {
+		ids = append(ids, id)
+	}
+	acked := t.TempDir() + "/acked"
+	if err := os.WriteFile(acked, []byte(strings.Join(ids, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), killDirEnv+"="+dir, killRoundEnv+"="+strconv.Itoa(round), killFileEnv+"="+acked)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	first := true
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil { // a line without its end was not told
+			if !errors.Is(err, io.EOF) {
+				t.Fatal(err)
+			}
+			break
+		}
+		if first { // the store is open: from now on any moment will do
+			first = false
+			time.AfterFunc(rand.N(300*time.Millisecond), func() { _ = cmd.Process.Kill() })
+		}
+		k.told(t, strings.Fields(line))
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Fatal("the child ended by itself")
+	}
+}
+
+func (k *killed) told(t *testing.T, words []string) {
+	t.Helper()
+	switch words[0] {
+	case "new":
+		if event, ok := k.events[words[1]]; ok {
+			t.Errorf("%s was new twice: %s and %s", words[1], event, words[2])
+		}
+		k.events[words[1]] = words[2]
+	case "known":
+		k.known++
+	case "done":
+		if k.done[words[1]] {
+			t.Errorf("%s was finished twice", words[1])
+		}
+		k.done[words[1]] = true
+	default:
+		t.Errorf("the child said %q", words)
+	}
+}
+
+// check opens the store and looks for everything that was acknowledged.
+func (k *killed) check(t *testing.T, dir string) {
+	t.Helper()
+	s, err := Open(dir, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx := context.Background()
+	for id, event := range k.events {
+		r, err := s.Get(ctx, event)
+		if err != nil {
+			t.Errorf("%s: %v", id, err)
+			continue
+		}
+		if r.Key.ID != id || !bytes.Equal(r.Payload.Body, killBody(id)) {
+			t.Errorf("%s: record of %q with %d bytes", id, r.Key.ID, len(r.Payload.Body))
+		}
+		if k.done[event] != (r.Tasks[0].State == dedup.Done) && k.done[event] {
+			t.Errorf("%s was finished and is %v", id, r.Tasks[0].State)
+		}
+	}
+	probes := 0
+	for id, event := range k.events {
+		if probes++; probes > 200 {
+			break
+		}
+		ds, err := s.Claim(ctx, killClaim(id))
+		if err != nil || ds[0].Verdict != dedup.Known || ds[0].Record.Event != event {
+			t.Errorf("claim of %s again: %v, %v", id, ds, err)
+		}
+	}
+}

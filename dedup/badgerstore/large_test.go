@@ -1,0 +1,249 @@
+package badgerstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func largeClaim(id string, size int) dedup.Claim {
+	c := claimOf(id)
+	c.Payload.Body = randomBody(rand.New(rand.NewPCG(7, uint64(size))), size)
+	return c
+}
+
+// pieces counts the stored pieces of large bodies.
+func pieces(t *testing.T, s *Store) (n int) {
+	t.Helper()
+	err := s.view(func(txn *badger.Txn) error {
+		it := txn.NewIterator(keysOnly(familyChunk))
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			n++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func sameBody(t *testing.T, got, want []byte) {
+	t.Helper()
+	if !bytes.Equal(got, want) {
+		t.Errorf("body of %d bytes is not that of %d bytes", len(got), len(want))
+	}
+}
+
+func TestLargeBodiesAreKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, quiet())
+	ctx := context.Background()
+	sizes := []int{chunkSize, chunkSize + 1, 2 * chunkSize, 5*chunkSize - 1, 25 << 20}
+	events := make([]string, len(sizes))
+	for i, size := range sizes {
+		d := mustClaim(t, s, largeClaim(fmt.Sprint(i), size), dedup.New)
+		if len(d.Record.Payload.Body) != 0 {
+			t.Error("the decision has the body")
+		}
+		events[i] = d.Record.Event
+	}
+	check := func(s *Store) {
+		for i, size := range sizes {
+			r, err := s.Get(ctx, events[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameBody(t, r.Payload.Body, largeClaim(fmt.Sprint(i), size).Payload.Body)
+		}
+	}
+	check(s)
+	before := pieces(t, s)
+	for i, size := range sizes {
+		mustClaim(t, s, largeClaim(fmt.Sprint(i), size), dedup.Known)
+	}
+	if n := pieces(t, s); n != before {
+		t.Errorf("duplicates left %d pieces", n-before)
+	}
+	for i := range sizes {
+		work, err := s.Take(ctx, 1, 1, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameBody(t, work[0].Record.Payload.Body, largeClaim(fmt.Sprint(i), sizes[i]).Payload.Body)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(open(t, dir, quiet()))
+}
+
+func TestOneOfManyLargeClaimsIsStored(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	var wg sync.WaitGroup
+	var news atomic.Int32
+	for range 8 {
+		wg.Go(func() {
+			ds, err := s.Claim(context.Background(), largeClaim("same", 3*chunkSize))
+			if err != nil {
+				t.Error(err)
+			} else if ds[0].Verdict == dedup.New {
+				news.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if news.Load() != 1 {
+		t.Errorf("%d were new", news.Load())
+	}
+	if n := pieces(t, s); n != 3 {
+		t.Errorf("%d pieces are left, want those of one body", n)
+	}
+}
+
+func TestALargeBodyGoesWithItsEvent(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	ctx := context.Background()
+	dropped, purged := largeClaim("dropped", 2*chunkSize), largeClaim("purged", 2*chunkSize)
+	dropped.DropBody = true
+	for _, c := range []dedup.Claim{dropped, purged} {
+		event := mustClaim(t, s, c, dedup.New).Record.Event
+		work, err := s.Take(ctx, 1, 1, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}); err != nil {
+			t.Fatal(err)
+		}
+		if c.Key == purged.Key {
+			if err := s.Purge(ctx, event); err != nil {
+				t.Fatal(err)
+			}
+		} else if r, err := s.Get(ctx, event); err != nil || r.Payload.Body != nil {
+			t.Errorf("dropped body: %d bytes, %v", len(r.Payload.Body), err)
+		}
+		if n := pieces(t, s); n != 0 {
+			t.Errorf("%s: %d pieces are left", c.Key.ID, n)
+		}
+	}
+}
+
+func TestPiecesWithoutARecordGoAtTheNextStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, quiet())
+	kept := largeClaim("kept", 2*chunkSize)
+	event := mustClaim(t, s, kept, dedup.New).Record.Event
+	o, err := prepare([]dedup.Claim{largeClaim("orphan", 3*chunkSize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The process dies between the pieces and the record.
+	if err := s.storeBodies(context.Background(), o, []dedup.Decision{{Verdict: dedup.New}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := pieces(t, s); n != 5 {
+		t.Fatalf("%d pieces", n)
+	}
+	if err := s.sweepChunks(); err != nil { // of this boot: they may be wanted yet
+		t.Fatal(err)
+	}
+	if n := pieces(t, s); n != 5 {
+		t.Fatalf("%d pieces after a sweep of the same boot", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, dir, quiet())
+	if n := pieces(t, again); n != 2 {
+		t.Errorf("%d pieces, want those of the kept event", n)
+	}
+	r, err := again.Get(context.Background(), event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBody(t, r.Payload.Body, kept.Payload.Body)
+}
+
+func TestALargeClaimThatIsRefusedLeavesNothing(t *testing.T) {
+	t.Parallel()
+	fs := &space{}
+	fs.free.Store(10 << 30)
+	fs.total.Store(100 << 30)
+	o := quiet()
+	o.statfs = fs.statfs
+	s := open(t, t.TempDir(), o)
+	// The disk runs low after the third piece.
+	var commits atomic.Int32
+	s.commitTxn = func(txn *badger.Txn) error {
+		if commits.Add(1) == 3 {
+			fs.free.Store(400 << 20)
+			s.lookAgain()
+		}
+		return txn.Commit()
+	}
+	_, err := s.Claim(context.Background(), largeClaim("a", 6*chunkSize))
+	unavailable(t, err, "disk low")
+	fs.free.Store(10 << 30)
+	s.lookAgain()
+	mustClaim(t, s, claimOf("b"), dedup.New)
+	if n := pieces(t, s); n != 0 {
+		t.Errorf("%d pieces are left", n)
+	}
+}
+
+func TestClaimsThatDoNotFitOneCommitAreTooLarge(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	var claims []dedup.Claim
+	for i := range 7 {
+		claims = append(claims, largeClaim(fmt.Sprint(i), chunkSize))
+	}
+	if _, err := s.Claim(context.Background(), claims...); !errors.Is(err, dedup.ErrTooLarge) {
+		t.Errorf("claims of %d bytes: %v", 7*chunkSize, err)
+	}
+	if _, err := s.Claim(context.Background(), make([]dedup.Claim, batchOps+1)...); err == nil {
+		t.Error("too many claims pass")
+	}
+	for i := range claims {
+		claims[i].OnlyKnown = true
+		mustClaim(t, s, claims[i], dedup.New)
+	}
+}
+
+// TestATransactionThatBadgerRefusesIsSplit brings more keys into one batch than a transaction takes.
+func TestATransactionThatBadgerRefusesIsSplit(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	var wg sync.WaitGroup
+	for c := range 900 {
+		wg.Go(func() {
+			claim := claimOf(fmt.Sprint(c))
+			claim.Payload.Body = nil
+			for a := range 64 {
+				claim.Aliases = append(claim.Aliases, dedup.Key{Principal: "p", Space: "nonce", ID: fmt.Sprintf("%d-%d", c, a)})
+			}
+			if _, err := s.Claim(context.Background(), claim); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if st, err := s.Stats(context.Background()); err != nil || st.Accepted != 900 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}

@@ -1,0 +1,55 @@
+package badgerstore
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// oldest knows when the oldest event that waits for workers was accepted.
+type oldest struct {
+	open map[uint64]struct{} // by sequence
+	ages ageHeap             // of open events, and of some that are open no more
+}
+
+type age struct {
+	accepted time.Time
+	seq      uint64
+}
+
+// note follows a record.
+func (o *oldest) note(r *dedup.Record, gone bool) {
+	waits := !gone && r.Open() && r.Ends().IsZero()
+	_, known := o.open[r.Seq]
+	switch {
+	case waits && !known:
+		o.open[r.Seq] = struct{}{}
+		heap.Push(&o.ages, age{r.Accepted, r.Seq})
+	case !waits && known:
+		delete(o.open, r.Seq)
+	}
+}
+
+// accepted returns the time, zero when no event waits.
+func (o *oldest) accepted() time.Time {
+	for len(o.ages) > 0 {
+		if _, ok := o.open[o.ages[0].seq]; ok {
+			return o.ages[0].accepted
+		}
+		heap.Pop(&o.ages)
+	}
+	return time.Time{}
+}
+
+type ageHeap []age
+
+func (h ageHeap) Len() int           { return len(h) }
+func (h ageHeap) Less(i, j int) bool { return h[i].accepted.Before(h[j].accepted) }
+func (h ageHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *ageHeap) Push(x any)        { *h = append(*h, x.(age)) }
+func (h *ageHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

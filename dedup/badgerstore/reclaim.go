@@ -1,0 +1,102 @@
+package badgerstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+// reclaim gives space back. Files of the value log are rewritten without what was deleted once compaction has
+// told how much that is; compaction sees what was deleted once the memory table is a file. Badger turns the
+// memory table into a file when it is full, which takes weeks where events are few and large: so it
+// is filled here.
+func (s *Store) reclaim() error {
+	if s.removed.Swap(0) > 0 {
+		if err := s.compactable(); err != nil {
+			return err
+		}
+	}
+	if err := s.db.Flatten(1); err != nil {
+		return err
+	}
+	for !s.ending() {
+		err := s.db.RunValueLogGC(0.5)
+		if errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compactable fills memory tables until there is a file that Flatten compacts: it leaves a store alone that has
+// files in one level only. That is one filling, but for a store that has never compacted.
+func (s *Store) compactable() error {
+	for range 2 * s.db.Opts().NumLevelZeroTables {
+		if err := s.fill(); err != nil || s.levels() > 1 || s.ending() {
+			return err
+		}
+		if s.db.Levels()[0].NumTables >= s.db.Opts().NumLevelZeroTables {
+			time.Sleep(100 * time.Millisecond) // Badger compacts by itself now
+		}
+		if s.levels() == 1 && s.db.Levels()[0].NumTables == 0 {
+			return nil // it has just compacted everything
+		}
+	}
+	return nil
+}
+
+// levels returns how many levels hold files.
+func (s *Store) levels() (n int) {
+	for _, l := range s.db.Levels() {
+		if l.NumTables > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Store) ending() bool {
+	select {
+	case <-s.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// fill writes as many values of no meaning as make Badger begin a new memory table, and waits until
+// the old one is a file. The values are the same every time, compress to almost nothing, and expire at once.
+func (s *Store) fill() error {
+	const valueSize, perOp = 240, 1000
+	value := make([]byte, valueSize)
+	options := s.db.Opts()
+	for n := uint32(0); int64(n)*valueSize < options.MemTableSize; {
+		o := &chunkOp{ticket: newTicket(false)}
+		o.bytes = perOp * valueSize
+		for range perOp {
+			o.writes = append(o.writes, rawWrite{key: binary.BigEndian.AppendUint32([]byte{familyFill}, n), value: value, passing: true})
+			n++
+		}
+		if err := s.queue.push(o); err != nil {
+			return err
+		}
+		<-o.done
+		if o.err != nil {
+			return o.err
+		}
+	}
+	for range 600 {
+		files, err := filepath.Glob(filepath.Join(s.dir, "*.mem"))
+		if err != nil || len(files) <= 1 || s.ending() {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return errors.New("memory table is not written")
+}

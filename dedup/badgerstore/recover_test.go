@@ -1,0 +1,292 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+func TestAnInterruptedTaskHasUsedItsAttemptAndWaits(t *testing.T) {
+	t.Parallel()
+	clock := deduptest.NewClock()
+	o := quiet()
+	o.Clock = clock
+	var asked []int
+	o.RecoverWait = func(attempt int) time.Duration {
+		asked = append(asked, attempt)
+		return time.Minute
+	}
+	s := open(t, t.TempDir(), o)
+	ctx := context.Background()
+	event := mustClaim(t, s, claimOf("a"), dedup.New).Record.Event
+	held := claimOf("held")
+	held.Hold, held.Lease, held.Answer = true, time.Hour, dedup.Answer{}
+	mustClaim(t, s, held, dedup.New)
+	work, err := s.Take(ctx, 1, 1<<20, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, copyStore(t, s.dir), o)
+	r, err := again.Get(ctx, event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := r.Tasks[0]
+	if task.State != dedup.Pending || task.Attempt != 1 || !task.Due.Equal(clock.Now().Add(time.Minute)) || task.Reason != "interrupted" {
+		t.Errorf("task %+v", task)
+	}
+	if len(asked) == 0 || asked[0] != 1 {
+		t.Errorf("RecoverWait was asked for %v", asked)
+	}
+	if err := again.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}); !errors.Is(err, dedup.ErrLeaseLost) {
+		t.Errorf("Finish with the lease of another life: %v", err)
+	}
+	clock.Advance(time.Minute)
+	next, err := again.Take(ctx, 1, 1<<20, time.Hour)
+	if err != nil || next[0].Task().Attempt != 2 {
+		t.Fatalf("second attempt: %v, %v", next, err)
+	}
+	if next[0].Lease.Token <= work[0].Lease.Token {
+		t.Errorf("token %d after %d", next[0].Lease.Token, work[0].Lease.Token)
+	}
+	if d := mustClaim(t, again, held, dedup.New); d.Record.Tasks[0].Attempt != 2 {
+		t.Errorf("held claim in its second life: %+v", d.Record.Tasks)
+	}
+}
+
+func TestThousandsOfInterruptedTasksAreRecovered(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	ctx := context.Background()
+	const n = 2500
+	var claims []dedup.Claim
+	for i := range n {
+		c := claimOf(fmt.Sprint(i))
+		c.Payload.Body = nil
+		if claims = append(claims, c); len(claims) == 500 {
+			if _, err := s.Claim(ctx, claims...); err != nil {
+				t.Fatal(err)
+			}
+			claims = claims[:0]
+		}
+	}
+	for taken := 0; taken < n; {
+		work, err := s.Take(ctx, n, 1<<30, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken += len(work)
+	}
+	again := open(t, copyStore(t, s.dir), quiet())
+	st, err := again.Stats(ctx)
+	if err != nil || st.Pending != n || st.Running != 0 || st.Records != n {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+func TestTheStatisticsSurviveARestart(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	ctx := context.Background()
+	for i := range 6 {
+		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
+	}
+	work, err := s.Take(ctx, 4, 1<<20, time.Hour)
+	if err != nil || len(work) != 4 {
+		t.Fatal(work, err)
+	}
+	kinds := []dedup.Kind{dedup.ResultDone, dedup.ResultDead, dedup.ResultRetry, dedup.ResultRelease}
+	for i, w := range work {
+		if err := s.Finish(ctx, w.Lease, dedup.Result{Kind: kinds[i]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := dedup.Stats{Records: 6, Pending: 4, Dead: 1, Backlog: 4 * 1024}
+	look := func(s *Store) {
+		t.Helper()
+		st, err := s.Stats(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := dedup.Stats{Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead, Backlog: st.Backlog}
+		if got != want || st.Free <= 0 || st.Bytes < 0 || st.Oldest.IsZero() {
+			t.Errorf("got %+v, want %+v", st, want)
+		}
+	}
+	look(s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	look(open(t, s.dir, quiet()))
+}
+
+// stored counts the keys of a family.
+func stored(t *testing.T, s *Store, family byte) (n int) {
+	t.Helper()
+	err := s.view(func(txn *badger.Txn) error {
+		it := txn.NewIterator(keysOnly(family))
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			n++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	clock := deduptest.NewClock()
+	o := quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	ctx := context.Background()
+	finish := func(id string, kind dedup.Kind) string {
+		t.Helper()
+		c := claimOf(id)
+		c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: id}}
+		event := mustClaim(t, s, c, dedup.New).Record.Event
+		work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+		if err != nil || work[0].Record.Event != event {
+			t.Fatal(work, err)
+		}
+		if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: kind}); err != nil {
+			t.Fatal(err)
+		}
+		return event
+	}
+	finish("done", dedup.ResultDone)
+	deadLetter := finish("dead", dedup.ResultDead)
+	untasked := claimOf("no task")
+	untasked.Tasks = nil
+	mustClaim(t, s, untasked, dedup.New)
+	held := claimOf("held")
+	held.Hold, held.Lease, held.Answer = true, time.Minute, dedup.Answer{}
+	mustClaim(t, s, held, dedup.New)
+	mustClaim(t, s, claimOf("pending"), dedup.New)
+
+	sweep := func(events, states, aliases int) {
+		t.Helper()
+		if err := s.sweep(sweepSlack); err != nil {
+			t.Fatal(err)
+		}
+		if e, st, a := stored(t, s, familyEvent), stored(t, s, familyState), stored(t, s, familyAlias); e != events || st != states || a != aliases {
+			t.Errorf("%d events, %d states, %d aliases; want %d, %d, %d", e, st, a, events, states, aliases)
+		}
+	}
+	sweep(5, 4, 2)
+	clock.Advance(24*time.Hour + 59*time.Minute) // ended, but within the slack
+	sweep(5, 4, 2)
+	clock.Advance(2 * time.Minute)
+	sweep(2, 1, 1) // the pending event, and the dead letter with its state and alias
+	mustClaim(t, s, claimOf("done"), dedup.New)
+	if _, err := s.Get(ctx, deadLetter); err != nil {
+		t.Error(err)
+	}
+	// The dead letter gives way to a new generation, is reopened there, done, and ends.
+	mustClaim(t, s, claimOf("dead"), dedup.New)
+	if n := stored(t, s, familyOlder); n != 1 {
+		t.Fatalf("%d older generations", n)
+	}
+	if _, err := s.Reopen(ctx, deadLetter); err != nil {
+		t.Fatal(err)
+	}
+	work, err := s.Take(ctx, 10, 1<<20, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range work {
+		if err := s.Finish(ctx, w.Lease, dedup.Result{Kind: dedup.ResultDone}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock.Advance(26 * time.Hour)
+	if err := s.sweep(sweepSlack); err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range []byte{familyEvent, familyState, familyOlder, familyAlias} {
+		if n := stored(t, s, family); n != 0 {
+			t.Errorf("%d keys of family %c are left", n, family)
+		}
+	}
+	if st, err := s.Stats(ctx); err != nil || st.Records != 0 || st.Backlog != 0 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+func TestAnOlderGenerationSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	clock := deduptest.NewClock()
+	o := quiet()
+	o.Clock, o.AcceptClock = clock, true
+	s := open(t, t.TempDir(), o)
+	ctx := context.Background()
+	c := largeClaim("a", 2*chunkSize)
+	first := mustClaim(t, s, c, dedup.New).Record.Event
+	work, err := s.Take(ctx, 1, 1, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDead}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(25 * time.Hour)
+	second := mustClaim(t, s, largeClaim("a", 3*chunkSize), dedup.New).Record
+	if second.Generation != 2 || second.Event == first {
+		t.Errorf("second generation: %+v", second)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, s.dir, o)
+	for event, size := range map[string]int{first: 2 * chunkSize, second.Event: 3 * chunkSize} {
+		r, err := s.Get(ctx, event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameBody(t, r.Payload.Body, largeClaim("a", size).Payload.Body)
+	}
+	if st, err := s.Stats(ctx); err != nil || st.Records != 2 || st.Dead != 1 || st.Pending != 1 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+func TestTheValueLogGivesSpaceBack(t *testing.T) {
+	t.Parallel()
+	clock := deduptest.NewClock()
+	o := quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	ctx := context.Background()
+	for i := range 200 {
+		c := largeClaim(fmt.Sprint(i), chunkSize)
+		c.Tasks = nil
+		mustClaim(t, s, c, dedup.New)
+	}
+	clock.Advance(26 * time.Hour)
+	full := dirSize(s.dir)
+	if err := s.sweep(sweepSlack); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.reclaim(); err != nil {
+		t.Fatal(err)
+	}
+	// The file that is being written stays.
+	if left := dirSize(s.dir); left > full*2/3 {
+		t.Errorf("%d MiB of %d are left", left>>20, full>>20)
+	}
+	mustClaim(t, s, claimOf("x"), dedup.New)
+	if _, err := s.Stats(ctx); err != nil {
+		t.Error(err)
+	}
+}

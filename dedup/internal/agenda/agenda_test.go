@@ -1,0 +1,265 @@
+package agenda
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+
+func item(event string, seq uint64, lane string, due int) Item {
+	return Item{Event: event, Seq: seq, Lane: lane, Due: at(due), Bytes: 10}
+}
+
+func events(items []Item) string {
+	s := ""
+	for _, it := range items {
+		s += it.Event
+	}
+	return s
+}
+
+func TestTheLongestDueComesFirstAndTiesInAcceptedOrder(t *testing.T) {
+	t.Parallel()
+	a := New()
+	for _, it := range []Item{item("c", 3, "", 1), item("d", 4, "", 1), item("b", 2, "", 5), item("a", 1, "", 9)} {
+		a.Put(it)
+	}
+	if got := events(a.Next(at(5), 9, 1000, at(60))); got != "cdb" {
+		t.Errorf("due %q, want cdb", got)
+	}
+	if next, ok := a.NextDue(); !ok || !next.Equal(at(9)) {
+		t.Errorf("next due %v, %t", next, ok)
+	}
+	if open, running := a.Len(); open != 4 || running != 3 {
+		t.Errorf("open %d, running %d", open, running)
+	}
+	if got := events(a.Next(at(60), 9, 1000, at(90))); got != "abcd" {
+		t.Errorf("due with lost leases %q, want abcd", got)
+	}
+}
+
+func TestTheBytesBoundAllButTheFirst(t *testing.T) {
+	t.Parallel()
+	a := New()
+	for i := range uint64(5) {
+		a.Put(item(fmt.Sprint(i), i, "", 0))
+	}
+	for _, row := range []struct {
+		n     int
+		bytes int64
+		want  string
+	}{{9, 1, "0"}, {9, 25, "12"}, {1, 1000, "3"}, {0, 1000, ""}, {9, 1000, "4"}, {9, 1000, ""}} {
+		if got := events(a.Next(at(0), row.n, row.bytes, at(60))); got != row.want {
+			t.Errorf("%d tasks of %d bytes: %q, want %q", row.n, row.bytes, got, row.want)
+		}
+	}
+}
+
+func TestARunningTaskIsPutFirstInItsLane(t *testing.T) {
+	t.Parallel()
+	a := New()
+	a.Put(item("a", 1, "l", 0))
+	a.Put(item("b", 2, "l", 0))
+	a.PutRunning(item("c", 3, "l", 0), at(60))
+	if got := a.Next(at(0), 9, 1000, at(90)); len(got) != 0 {
+		t.Errorf("%q runs beside c", events(got))
+	}
+	a.Put(item("z", 0, "l", 0)) // reopened
+	a.Drop("c", 0)
+	for _, want := range []string{"z", "a", "b", ""} {
+		if got := events(a.Next(at(0), 9, 1000, at(90))); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		a.Drop(want, 0)
+	}
+}
+
+func TestCallsAboutUnknownOrWaitingTasksDoNothing(t *testing.T) {
+	t.Parallel()
+	a := New()
+	a.Drop("nobody", 0)
+	a.Extend("nobody", 0, at(9))
+	a.Put(item("a", 1, "l", 3))
+	a.Extend("a", 0, at(9))
+	if next, ok := a.NextDue(); !ok || !next.Equal(at(3)) {
+		t.Errorf("next due %v, %t, want the task that waits", next, ok)
+	}
+	a.Drop("a", 1)
+	a.Drop("a", 0)
+	if next, ok := a.NextDue(); ok {
+		t.Errorf("next due %v of an empty agenda", next)
+	}
+	if open, running := a.Len(); open != 0 || running != 0 || len(a.lanes) != 0 {
+		t.Errorf("open %d, running %d, lanes %d", open, running, len(a.lanes))
+	}
+}
+
+// naive is the same order of work as a list that is searched from end to end.
+type naive struct {
+	now   time.Time
+	tasks []*task
+}
+
+type task struct {
+	Item
+	running bool
+}
+
+// may reports whether the task may be given out as soon as its time has come.
+func (n *naive) may(t *task) bool {
+	for _, o := range n.tasks {
+		if o != t && t.Lane != "" && o.Lane == t.Lane && (o.running || !t.running && o.Seq < t.Seq) {
+			return t.running
+		}
+	}
+	return true
+}
+
+// next returns the task that comes next, or nil.
+func (n *naive) next() *task {
+	var best *task
+	for _, t := range n.tasks {
+		if n.may(t) && (best == nil || cmp.Or(t.Due.Compare(best.Due), cmp.Compare(t.Seq, best.Seq)) < 0) {
+			best = t
+		}
+	}
+	return best
+}
+
+func (n *naive) find(event string) *task {
+	for _, t := range n.tasks {
+		if t.Event == event {
+			return t
+		}
+	}
+	return nil
+}
+
+// pair drives the agenda and the naive one side by side.
+type pair struct {
+	agenda *Agenda
+	naive  naive
+}
+
+func (p *pair) put(t *rapid.T) {
+	seq := rapid.Uint64Range(1, 30).Draw(t, "seq")
+	it := item(fmt.Sprint("e", seq), seq, rapid.SampledFrom([]string{"", "l", "l", "m"}).Draw(t, "lane"), 0)
+	it.Due = p.naive.now.Add(time.Duration(rapid.IntRange(-3, 20).Draw(t, "due")) * time.Second)
+	it.Bytes = int64(rapid.IntRange(0, 20).Draw(t, "bytes"))
+	old := p.naive.find(it.Event)
+	if old == nil {
+		p.naive.tasks = append(p.naive.tasks, &task{Item: it})
+	} else {
+		it.Lane, it.Bytes = old.Lane, old.Bytes // a task never changes those
+		old.Due, old.running = it.Due, false
+	}
+	p.agenda.Put(it)
+}
+
+func (p *pair) drop(t *rapid.T) {
+	event := fmt.Sprint("e", rapid.IntRange(1, 30).Draw(t, "seq"))
+	p.naive.tasks = slices.DeleteFunc(p.naive.tasks, func(t *task) bool { return t.Event == event })
+	p.agenda.Drop(event, 0)
+}
+
+func (p *pair) extend(t *rapid.T) {
+	event := fmt.Sprint("e", rapid.IntRange(1, 30).Draw(t, "seq"))
+	until := p.naive.now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "by")) * time.Second)
+	if known := p.naive.find(event); known != nil && known.running {
+		known.Due = until
+	}
+	p.agenda.Extend(event, 0, until)
+}
+
+func (p *pair) take(t *rapid.T) {
+	n, bytes := rapid.IntRange(1, 4).Draw(t, "n"), int64(rapid.IntRange(0, 60).Draw(t, "bytes"))
+	until := p.naive.now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "lease")) * time.Second)
+	var want []Item
+	for left := bytes; len(want) < n; {
+		next := p.naive.next()
+		if next == nil || next.Due.After(p.naive.now) || len(want) > 0 && left < next.Bytes {
+			break
+		}
+		left -= next.Bytes
+		want = append(want, next.Item)
+		next.running, next.Due = true, until
+	}
+	got := p.agenda.Next(p.naive.now, n, bytes, until)
+	if !slices.Equal(got, want) {
+		t.Fatalf("gave %v, want %v", got, want)
+	}
+}
+
+func (p *pair) check(t *rapid.T) {
+	running := 0
+	lanes := map[string]int{}
+	for _, known := range p.naive.tasks {
+		if known.running {
+			running++
+			lanes[known.Lane]++
+		}
+	}
+	for lane, n := range lanes {
+		if lane != "" && n > 1 {
+			t.Fatalf("%d tasks of lane %s run at once", n, lane)
+		}
+	}
+	if open, r := p.agenda.Len(); open != len(p.naive.tasks) || r != running {
+		t.Fatalf("open %d, running %d; want %d, %d", open, r, len(p.naive.tasks), running)
+	}
+	next := p.naive.next()
+	if due, ok := p.agenda.NextDue(); ok != (next != nil) || ok && !due.Equal(next.Due) {
+		t.Fatalf("next due %v, %t; want %v", due, ok, next)
+	}
+}
+
+func TestItAgreesWithASearchedList(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := pair{agenda: New(), naive: naive{now: start}}
+		t.Repeat(map[string]func(*rapid.T){
+			"put": p.put, "put again": p.put, "drop": p.drop, "extend": p.extend, "take": p.take,
+			"wait": func(t *rapid.T) {
+				p.naive.now = p.naive.now.Add(time.Duration(rapid.IntRange(1, 15).Draw(t, "seconds")) * time.Second)
+			},
+			"": p.check,
+		})
+	})
+}
+
+func TestALaneRunsInAcceptedOrderWhateverHappens(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a := New()
+		n := rapid.IntRange(1, 12).Draw(t, "tasks")
+		for i := range n {
+			a.Put(item(fmt.Sprint("e", i), uint64(i+1), "l", rapid.IntRange(0, 5).Draw(t, "due")))
+		}
+		now, done := 0, 0
+		for done < n {
+			now += rapid.IntRange(1, 40).Draw(t, "seconds")
+			for _, it := range a.Next(at(now), 3, 1000, at(now+10)) {
+				if want := fmt.Sprint("e", done); it.Event != want {
+					t.Fatalf("%s runs, want %s", it.Event, want)
+				}
+				switch rapid.IntRange(0, 3).Draw(t, "outcome") {
+				case 0: // its lease will run out
+				case 1:
+					it.Due = at(now + 5)
+					a.Put(it)
+				default:
+					a.Drop(it.Event, it.Task)
+					done++
+				}
+			}
+		}
+	})
+}

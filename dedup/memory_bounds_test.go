@@ -1,0 +1,219 @@
+package dedup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// still is a clock that a test moves by hand.
+type still struct{ now time.Time }
+
+func (c *still) Now() time.Time                            { return c.now }
+func (c *still) Alarm(time.Time) (<-chan struct{}, func()) { return nil, func() {} }
+
+func event(id string) Claim {
+	return Claim{
+		Key: Key{ID: id}, Aliases: []Key{{Space: SpaceNonce, ID: id}}, Window: time.Hour,
+		Payload: Payload{Body: make([]byte, 1000)},
+	}
+}
+
+func mustClaim(t *testing.T, m *Memory, v Verdict, c Claim) Decision {
+	t.Helper()
+	ds, err := m.Claim(t.Context(), c)
+	if err != nil || ds[0].Verdict != v {
+		t.Fatalf("claim of %q: %v, %v; want %v", c.Key.ID, ds, err, v)
+	}
+	return ds[0]
+}
+
+func wantFull(t *testing.T, err error) {
+	t.Helper()
+	if full := (*ErrUnavailable)(nil); !errors.As(err, &full) || full.Reason == "" {
+		t.Fatalf("%v, want that the store is unavailable", err)
+	}
+}
+
+func TestAFullMemoryRefusesNewRecordsAndAnswersKnownOnes(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]MemoryOptions{
+		"records": {MaxRecords: 3},
+		"bytes":   {MaxBytes: 3*1640 + 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := &still{now: time.Now()}
+			options.Clock = clock
+			m := NewMemory(options)
+			mustClaim(t, m, New, event("a"))
+			mustClaim(t, m, New, event("b"))
+			if _, err := m.Claim(t.Context(), event("c"), event("d")); err == nil {
+				t.Fatal("two records went where one has room")
+			} else {
+				wantFull(t, err)
+			}
+			if s, err := m.Stats(t.Context()); err != nil || s.Records != 2 || s.Accepted != 2 {
+				t.Fatalf("a refused call left %+v, %v", s, err)
+			}
+			mustClaim(t, m, New, event("c"))
+			if _, err := m.Claim(t.Context(), event("d")); err == nil {
+				t.Fatal("a fourth record")
+			} else {
+				wantFull(t, err)
+			}
+			if name == "records" {
+				wantFull(t, m.Health(t.Context()))
+			}
+			mustClaim(t, m, Known, event("a"))
+			clock.now = clock.now.Add(time.Hour)
+			mustClaim(t, m, New, event("d"))
+			if err := m.Health(t.Context()); err != nil {
+				t.Errorf("with room again: %v", err)
+			}
+		})
+	}
+}
+
+func TestAFullMemoryFindsRoomBehindWhatStays(t *testing.T) {
+	t.Parallel()
+	clock := &still{now: time.Now()}
+	m := NewMemory(MemoryOptions{Clock: clock, MaxRecords: 4 * sweepBound})
+	for i := range 4*sweepBound - 1 {
+		c := event(fmt.Sprint(i))
+		c.Tasks, c.Aside = []NewTask{{Handler: "h"}}, &Aside{Reason: "conflict"}
+		mustClaim(t, m, New, c)
+	}
+	clock.now = clock.now.Add(time.Second)
+	mustClaim(t, m, New, event("goes"))
+	clock.now = clock.now.Add(time.Hour)
+	mustClaim(t, m, New, event("comes")) // more dead letters than one sweep looks at come before what goes
+	if _, err := m.Claim(t.Context(), event("more")); err == nil {
+		t.Fatal("a dead letter gave way")
+	}
+}
+
+func TestAGrowingClaimNeedsRoom(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{MaxBytes: 2000})
+	c := event("a")
+	c.Hold, c.Lease, c.Tasks = true, time.Minute, []NewTask{{Handler: "h"}}
+	d := mustClaim(t, m, New, c)
+	if err := m.Finish(t.Context(), d.Lease, Result{Kind: ResultRelease}); err != nil {
+		t.Fatal(err)
+	}
+	c.Payload.Body = make([]byte, 5000)
+	_, err := m.Claim(t.Context(), c)
+	wantFull(t, err)
+	c.Payload.Body = make([]byte, 10)
+	mustClaim(t, m, New, c)
+}
+
+// empty fails when anything is left of events that are gone.
+func empty(t *testing.T, m *Memory) {
+	t.Helper()
+	open, running := m.agenda.Len()
+	if len(m.events)+len(m.names.keys)+len(m.names.aliases)+len(m.order)+open+running != 0 {
+		t.Errorf("left: %d events, %d keys, %d aliases, %d in order, %d open, %d running",
+			len(m.events), len(m.names.keys), len(m.names.aliases), len(m.order), open, running)
+	}
+	if m.bytes != 0 || m.backlog != 0 || m.dead != 0 || m.held != 0 || m.freed != 0 || m.gone != 0 {
+		t.Errorf("left: %d bytes, backlog %d, %d dead, %d held, %d freed, %d gone", m.bytes, m.backlog, m.dead, m.held, m.freed, m.gone)
+	}
+}
+
+func TestNothingIsLeftOfRecordsThatExpired(t *testing.T) {
+	t.Parallel()
+	clock := &still{now: time.Now()}
+	m := NewMemory(MemoryOptions{Clock: clock})
+	const n = 10 * sweepBound
+	for i := range n {
+		c := event(fmt.Sprint(i))
+		switch i % 4 {
+		case 0:
+			c.Tasks = []NewTask{{Handler: "h", Lane: "l"}}
+		case 1, 2:
+			c.Hold, c.Lease, c.Tasks = true, time.Minute, []NewTask{{Handler: "h"}}
+		}
+		d := mustClaim(t, m, New, c)
+		var err error
+		switch i % 4 {
+		case 0:
+			var ws []Work
+			if ws, err = m.Take(t.Context(), 1, 1, time.Minute); err == nil {
+				err = m.Finish(t.Context(), ws[0].Lease, Result{Kind: ResultDone})
+			}
+		case 1: // its holder vanishes
+			err = m.Extend(t.Context(), d.Lease, time.Hour)
+		case 2:
+			err = m.Finish(t.Context(), d.Lease, Result{Kind: ResultRelease})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock.now = clock.now.Add(3 * time.Hour)
+	calls := 0
+	for ; len(m.events) > 0 && calls < n; calls++ {
+		before := len(m.events)
+		if _, err := m.Stats(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if before-len(m.events) > sweepBound {
+			t.Fatalf("one call dropped %d records", before-len(m.events))
+		}
+	}
+	if len(m.windows) != 0 {
+		t.Errorf("%d windows are left", len(m.windows))
+	}
+	empty(t, m)
+}
+
+func TestNothingIsLeftOfRecordsThatWerePurged(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{})
+	for i := range 20 {
+		c := event(fmt.Sprint(i))
+		c.Tasks, c.Aside = []NewTask{{Handler: "h", Lane: "l"}}, &Aside{Reason: "conflict"}
+		d := mustClaim(t, m, New, c)
+		if i%2 == 0 {
+			if err := m.Purge(t.Context(), d.Record.Event); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if _, err := m.Reopen(t.Context(), d.Record.Event); err != nil {
+			t.Fatal(err)
+		}
+		ws, err := m.Take(t.Context(), 1, 1, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Finish(t.Context(), ws[0].Lease, Result{Kind: ResultDone}); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Purge(t.Context(), d.Record.Event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty(t, m)
+}
+
+func TestTakeLivesByTheSystemClockUnlessTold(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{})
+	c := event("a")
+	c.Tasks = []NewTask{{Handler: "h"}}
+	mustClaim(t, m, New, c)
+	for attempt := 1; attempt <= 3; attempt++ {
+		ws, err := m.Take(context.WithoutCancel(t.Context()), 1, 1, time.Millisecond) // the lease runs out
+		if err != nil || ws[0].Task().Attempt != attempt {
+			t.Fatalf("attempt %d: %v, %v", attempt, ws, err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,229 @@
+package dedup_test
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func drawKey(t *rapid.T, name string) dedup.Key {
+	part := rapid.StringOfN(rapid.RuneFrom([]rune{'a', 'b', 0, 1, 2}), 0, 3, -1)
+	return dedup.Key{
+		Principal: part.Draw(t, name+" principal"), Endpoint: part.Draw(t, name+" endpoint"),
+		Space: part.Draw(t, name+" space"), ID: part.Draw(t, name+" id"),
+	}
+}
+
+func TestDifferentKeysHaveDifferentHashes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawKey(t, "a"), drawKey(t, "b")
+		if (a == b) != (a.Hash() == b.Hash()) {
+			t.Fatalf("%q and %q: same hash %t", a, b, a.Hash() == b.Hash())
+		}
+		long := a
+		long.ID += strings.Repeat("x", 2000)
+		if long.Hash() == a.Hash() || long.Hash() != long.Hash() {
+			t.Fatal("long keys")
+		}
+	})
+}
+
+func TestLanesHaveTheirHandlerAndEndpointAsScope(t *testing.T) {
+	t.Parallel()
+	lane := func(endpoint, handler, lane string) string {
+		r := dedup.Record{Payload: dedup.Payload{Endpoint: endpoint}, Tasks: []dedup.Task{{}, {Handler: handler, Lane: lane}}}
+		return r.LaneOf(1)
+	}
+	if lane("a", "b", "") != "" {
+		t.Error("no lane has a name")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawKey(t, "a"), drawKey(t, "b")
+		a.ID, b.ID = a.ID+"x", b.ID+"x" // not empty
+		a.Space, b.Space = "", ""
+		same := lane(a.Principal, a.Endpoint, a.ID) == lane(b.Principal, b.Endpoint, b.ID)
+		if same != (a == b) {
+			t.Fatalf("%q and %q: same lane %t", a, b, same)
+		}
+	})
+}
+
+func TestStateSumsTheTasksUp(t *testing.T) {
+	t.Parallel()
+	const p, r, d, x = dedup.Pending, dedup.Running, dedup.Done, dedup.Dead
+	for _, row := range []struct {
+		tasks []dedup.State
+		want  dedup.State
+		open  bool
+	}{
+		{nil, d, false}, {[]dedup.State{d}, d, false}, {[]dedup.State{d, d}, d, false},
+		{[]dedup.State{d, p}, p, true}, {[]dedup.State{p, r, d}, r, true}, {[]dedup.State{r, p}, r, true},
+		{[]dedup.State{d, x}, x, false}, {[]dedup.State{x, p}, x, true}, {[]dedup.State{r, x}, x, true},
+	} {
+		var record dedup.Record
+		for _, s := range row.tasks {
+			record.Tasks = append(record.Tasks, dedup.Task{State: s})
+		}
+		if record.State() != row.want || record.Open() != row.open {
+			t.Errorf("%v: %v, open %t", row.tasks, record.State(), record.Open())
+		}
+	}
+}
+
+func TestOnlyDeadLettersAndOpenWorkOutliveTheirWindow(t *testing.T) {
+	t.Parallel()
+	const long = 1000 * time.Hour
+	drop := func(c *dedup.Claim) { c.DropBody = true }
+	for _, row := range []struct {
+		name    string
+		record  dedup.Record
+		goes    bool
+		dropped bool
+	}{
+		{"pending", made(t, drop), false, false},
+		{"done", made(t, drop, result(dedup.ResultDone)), true, true},
+		{"done, body kept", made(t, nil, result(dedup.ResultDone)), true, false},
+		{"dead", made(t, drop, result(dedup.ResultDead)), false, false},
+		{"no tasks", made(t, func(c *dedup.Claim) { c.DropBody, c.Tasks = true, nil }), true, false},
+		{"released", made(t, hold, result(dedup.ResultRelease)), true, false},
+		{"held and never finished", made(t, hold), true, false},
+	} {
+		r := row.record
+		if r.Disposable(t0) || r.Disposable(t0.Add(long)) != row.goes {
+			t.Errorf("%s: goes at once %t, later %t", row.name, r.Disposable(t0), r.Disposable(t0.Add(long)))
+		}
+		if r.Dropped() != row.dropped || (r.Payload.Body == nil) != row.dropped {
+			t.Errorf("%s: dropped %t, body %q", row.name, r.Dropped(), r.Payload.Body)
+		}
+	}
+}
+
+func TestACloneSharesNothing(t *testing.T) {
+	t.Parallel()
+	full := func() dedup.Record {
+		return dedup.Record{
+			Aliases: []dedup.Key{{ID: "a"}},
+			Tasks:   []dedup.Task{{Handler: "h"}},
+			Answer:  dedup.Answer{Status: 200, Header: http.Header{"A": {"1"}}, Body: []byte("answer")},
+			Payload: dedup.Payload{Header: http.Header{"B": {"2"}}, Attributes: map[string]string{"c": "3"}, Body: []byte("payload")},
+		}
+	}
+	r := full()
+	c := r.Clone()
+	if diff := cmp.Diff(r, c); diff != "" {
+		t.Fatalf("the clone differs:\n%s", diff)
+	}
+	c.Aliases[0].ID, c.Tasks[0].Handler = "x", "x"
+	c.Answer.Header["A"][0], c.Answer.Body[0] = "x", 'x'
+	c.Payload.Header["B"][0], c.Payload.Attributes["c"], c.Payload.Body[0] = "x", "x", 'x'
+	if diff := cmp.Diff(full(), r); diff != "" {
+		t.Errorf("changing the clone changed the record:\n%s", diff)
+	}
+}
+
+func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
+	t.Parallel()
+	c := dedup.Claim{
+		Hold: true, Answer: dedup.Answer{Status: 202}, Aside: &dedup.Aside{},
+		Tasks: []dedup.NewTask{{Handler: "a"}, {Handler: "a"}, {}},
+	}
+	err := c.Check()
+	if !errors.Is(err, dedup.ErrInvalid) {
+		t.Fatalf("Check: %v", err)
+	}
+	for _, want := range []string{
+		"key without an id", "exactly one task", "needs a lease", "hold with an answer", "hold of a delivery that is kept aside",
+		"aside without a reason", "two tasks of handler a", "task without a handler",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+	good := claimOf(nil)
+	held := claimOf(hold)
+	if err := errors.Join(good.Check(), held.Check()); err != nil {
+		t.Errorf("good claims: %v", err)
+	}
+}
+
+func TestAFilterMatchesTypesByPrefix(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"", "", true}, {"", "a", true}, {"*", "", true}, {"*", "a", true}, {"a", "a", true}, {"a", "ab", false},
+		{"a*", "a", true}, {"a*", "ab", true}, {"a*", "ba", false}, {"a.*", "a", false}, {"*a", "ba", false}, {"a*b", "a*b", true}, {"a*b", "axb", false},
+	} {
+		f := dedup.Filter{Type: row.pattern}
+		r := dedup.Record{Payload: dedup.Payload{Type: row.name}}
+		if got := f.Match(&r, t0); got != row.want {
+			t.Errorf("%q on %q: %t", row.pattern, row.name, got)
+		}
+	}
+}
+
+func TestWordsForPeople(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for v := range dedup.Aliased + 2 {
+		got = append(got, v.String())
+	}
+	for s := range dedup.Dead + 2 {
+		got = append(got, s.String())
+	}
+	for d := dedup.DurableNone - 1; d <= dedup.DurableReplicated+1; d++ {
+		got = append(got, d.String())
+	}
+	want := []string{
+		"none", "new", "known", "conflict", "aliased", "none",
+		"none", "pending", "running", "done", "dead", "none",
+		"durability -1", "none", "process", "machine", "replicated", "durability 4",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+func TestAnUnavailableStoreSaysWhy(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("input/output error")
+	err := error(&dedup.ErrUnavailable{Reason: "commit failed", RetryAfter: time.Second, Err: cause})
+	if err.Error() != "store unavailable: commit failed: input/output error" || !errors.Is(err, cause) {
+		t.Errorf("error %q", err)
+	}
+	if err := (&dedup.ErrUnavailable{Reason: "disk low"}); err.Error() != "store unavailable: disk low" || err.Unwrap() != nil {
+		t.Errorf("error %q", err)
+	}
+}
+
+func TestTheSystemClockRings(t *testing.T) {
+	t.Parallel()
+	c := dedup.SystemClock()
+	before := c.Now()
+	past, stopPast := c.Alarm(before.Add(-time.Hour))
+	soon, stopSoon := c.Alarm(before.Add(time.Millisecond))
+	never, stopNever := c.Alarm(before.Add(time.Hour))
+	<-past
+	<-soon
+	if c.Now().Before(before.Add(time.Millisecond)) {
+		t.Error("the alarm rang before its time")
+	}
+	select {
+	case <-never:
+		t.Error("the alarm rang an hour too early")
+	default:
+	}
+	stopPast()
+	stopSoon()
+	stopNever()
+}

@@ -1,0 +1,211 @@
+// Package replay sends recorded deliveries to a receiver again: as they were recorded, octet for octet, or
+// signed afresh.
+//
+// [Read] reads a recording and [Send] sends it.
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
+)
+
+// Recording is a recorded delivery: an *.http file.
+type Recording = httpfile.File
+
+// Field is a header field of a Recording.
+type Field = httpfile.Field
+
+// Read reads a recording. Mistakes in the file name its line.
+func Read(path string) (*Recording, error) { return httpfile.Read(path) }
+
+// Signing signs a request as its producer does; *verify.Signer and *verify.HMAC are two. r.URL is absolute, as
+// the producer calls it.
+type Signing interface {
+	Sign(r *http.Request, body []byte, now time.Time) error
+}
+
+// Options say where a recording goes, and as what.
+type Options struct {
+	// URL is where the receiver is reached: http or https. Without a path the recorded target is used, octet
+	// for octet. Required.
+	URL string
+	// Sign signs the request afresh, after the recorded signature was removed. Defaults to sending it as it was
+	// recorded, with its Host.
+	Sign Signing
+	// SignedURL is the public base that the producer would call, where it is not URL. It is used with Sign
+	// only.
+	SignedURL string
+	// Now is the time of a fresh signature. Defaults to the present.
+	Now time.Time
+	// Client sends. Redirects are never followed, whatever it says. Defaults to a client with a timeout of a
+	// minute.
+	Client *http.Client
+	// Header is added to the request after it was signed.
+	Header http.Header
+}
+
+// Result is what the receiver answered.
+type Result struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	// Replayed says that the answer is that of an earlier delivery.
+	Replayed bool
+	// Code is the code of a problem (RFC 9457); empty when the answer is none.
+	Code string
+	// Took is the time from the first byte sent to the last one received.
+	Took time.Duration
+}
+
+// maxAnswer bounds what is read of an answer, in bytes.
+const maxAnswer = 4 << 20
+
+// Send sends the recording and returns the answer, whatever its status. An error says that there was none.
+func Send(ctx context.Context, rec *Recording, o Options) (Result, error) {
+	req, err := request(ctx, rec, o)
+	if err != nil {
+		return Result{}, err
+	}
+	for name, values := range o.Header {
+		req.Header[name] = values
+	}
+	started := time.Now()
+	res, err := client(o.Client).Do(req)
+	if err != nil {
+		return Result{}, fmt.Errorf("no answer: %w", inner(err))
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return Result{}, fmt.Errorf("the answer was cut: %w", err)
+	}
+	r := Result{Status: res.StatusCode, Header: res.Header, Body: body, Took: time.Since(started)}
+	r.Replayed = res.Header.Get("Idempotency-Replayed") == "true"
+	if kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil && kind == "application/problem+json" {
+		var problem struct{ Code string }
+		if json.Unmarshal(body, &problem) == nil {
+			r.Code = problem.Code
+		}
+	}
+	return r, nil
+}
+
+// inner drops the URL from an error of net/http: its query may hold a credential.
+func inner(err error) error {
+	var e *url.Error
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+func client(given *http.Client) *http.Client {
+	c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DisableCompression: true, DisableKeepAlives: true, ForceAttemptHTTP2: true,
+	}}
+	if given != nil {
+		*c = *given
+	}
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c
+}
+
+// ours are the fields that belong to the connection on which we send.
+var ours = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer", "Upgrade", "Te"}
+
+// request makes the request that goes out.
+func request(ctx context.Context, rec *Recording, o Options) (*http.Request, error) {
+	at, err := url.Parse(o.URL)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+		return nil, errors.New("URL to send to is not absolute, as in http://127.0.0.1:8080")
+	}
+	recorded, err := url.ParseRequestURI(rec.Target)
+	if err != nil {
+		return nil, fmt.Errorf("%s: request target is no URL path", rec.Name)
+	}
+	req, err := http.NewRequestWithContext(ctx, rec.Method, at.String(), bytes.NewReader(rec.Body))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", rec.Name, err)
+	}
+	whole := at.Path != "" && at.Path != "/"
+	if !whole {
+		req.URL.Path, req.URL.RawPath, req.URL.RawQuery = recorded.Path, recorded.RawPath, recorded.RawQuery
+	}
+	req.Header = header(rec, o.Sign != nil)
+	if o.Sign != nil {
+		return req, sign(req, rec.Body, o)
+	}
+	if !whole && strings.HasPrefix(rec.Target, "/") && !strings.HasPrefix(rec.Target, "//") {
+		req.URL.Opaque, req.URL.RawQuery = rec.Target, "" // octet for octet
+	}
+	if host := rec.Host(); host != "" {
+		req.Host = host
+	}
+	return req, nil
+}
+
+// header returns the recorded fields, spelt as they were unless they are to be signed afresh.
+func header(rec *Recording, fresh bool) http.Header {
+	h := http.Header{"User-Agent": nil} // none, unless one was recorded
+	for _, f := range rec.Fields {
+		canonical := textproto.CanonicalMIMEHeaderKey(f.Name)
+		if contains(ours, canonical) {
+			continue
+		}
+		name := f.Name
+		if fresh || canonical == "User-Agent" {
+			name = canonical
+		}
+		h[name] = append(h[name], f.Value)
+	}
+	if fresh {
+		for _, name := range []string{"Signature", "Signature-Input", "Content-Digest"} {
+			delete(h, name)
+		}
+	}
+	return h
+}
+
+// sign signs the request as if it went to the public URL.
+func sign(req *http.Request, body []byte, o Options) error {
+	now := o.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	called := *req.URL
+	if o.SignedURL != "" {
+		public, err := url.Parse(o.SignedURL)
+		if err != nil || public.Host == "" {
+			return errors.New("signed URL is not absolute, as in https://hooks.example")
+		}
+		called.Scheme, called.Host = public.Scheme, public.Host
+		called.Path = strings.TrimSuffix(public.Path, "/") + called.Path
+	}
+	signed := req.Clone(req.Context())
+	signed.URL, signed.Host, signed.RequestURI = &called, called.Host, called.RequestURI()
+	if err := o.Sign.Sign(signed, body, now); err != nil {
+		return err
+	}
+	req.Header = signed.Header
+	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,117 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const adyenKey = "DFB1EB5485895CFA84146406857104ABB4CBCABDC8AAF103A624C8F6A3EAAB00"
+
+// adyenNotice is one with items of the given reference, each with the members that are signed.
+func adyenNotice(references ...string) string {
+	var items []string
+	for _, ref := range references {
+		items = append(items, fmt.Sprintf(`{"NotificationRequestItem":{"pspReference":%q,"originalReference":"o1","merchantAccountCode":"acc",`+
+			`"merchantReference":"m1","amount":{"value":1000,"currency":"EUR"},"eventCode":"CAPTURE","success":"true","reason":"r1"}}`, ref))
+	}
+	return `{"live":"false","notificationItems":[` + strings.Join(items, ",") + `]}`
+}
+
+func TestAdyenEveryItemMustBeSigned(t *testing.T) {
+	t.Parallel()
+	scheme := NewAdyen(strings.Repeat("00", 32), adyenKey)
+	signed, err := NewAdyen(adyenKey).SignBody([]byte(adyenNotice("p1", "p2")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(signed)
+	id, err := scheme.Verify(nil, given(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id.Signed != nil || id.Covers("@body") {
+		t.Errorf("the body is not bound, and %+v says so", id)
+	}
+	for old, change := range map[string]string{
+		`"p2"`: `"p3"`, `"o1"`: `"o2"`, `"acc"`: `"bcc"`, `"m1"`: `"m2"`, `1000`: `1001`, `"EUR"`: `"USD"`, `"CAPTURE"`: `"REFUND"`,
+		`"true"`: `"false"`, `"amount":{"value":1000,`: `"amount":{"value":1000.0,`,
+	} {
+		if _, err := scheme.Verify(nil, given(strings.Replace(good, old, change, 1))); CodeOf(err) != SignatureMismatch {
+			t.Errorf("%s to %s: got %v", old, change, err)
+		}
+	}
+	if _, err := scheme.Verify(nil, given(strings.Replace(good, `"r1"`, `"r2"`, 1))); err != nil {
+		t.Errorf("reason is not signed, and was refused: %v", err)
+	}
+}
+
+func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
+	t.Parallel()
+	scheme := NewAdyen(adyenKey)
+	signed, err := scheme.SignBody([]byte(adyenNotice("p1")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(signed)
+	for _, c := range []struct {
+		name, body string
+		want       Code
+	}{
+		{"member twice", strings.Replace(good, `"success":`, `"success":"false","success":`, 1), AmbiguousField},
+		{"member twice in another case", strings.Replace(good, `"success":`, `"SUCCESS":"false","success":`, 1), AmbiguousField},
+		{"amount twice", strings.Replace(good, `"amount":`, `"amount":{},"amount":`, 1), AmbiguousField},
+		{"items twice", strings.Replace(good, `"notificationItems":`, `"notificationItems":[],"notificationItems":`, 1), AmbiguousField},
+		{"other members may differ in case", strings.Replace(good, `"reason":`, `"REASON":"x","reason":`, 1), ""},
+		{"text after it", good + "{}", EventMalformed},
+		{"no items", `{"notificationItems":[]}`, EventMalformed},
+		{"no such member", `{}`, EventMalformed},
+		{"not an object", `[]`, EventMalformed},
+		{"not JSON", `{"notificationItems`, EventMalformed},
+		{"empty", ``, EventMalformed},
+		{"item that is no object", `{"notificationItems":[17]}`, EventMalformed},
+		{"item without its content", `{"notificationItems":[{}]}`, EventMalformed},
+		{"object for text", strings.Replace(good, `"p1"`, `{"a":1}`, 1), EventMalformed},
+		{"not UTF-8", strings.Replace(good, `"p1"`, "\"p\xff\"", 1), EventMalformed},
+		{"a thousand and one items", adyenNotice(slices.Repeat([]string{"p"}, 1001)...), EventMalformed},
+		{"no signature", adyenNotice("p1"), SignatureMissing},
+		{"line break in the signature", strings.Replace(good, `="`, `=\n"`, 1), SignatureMalformed},
+	} {
+		if _, err := scheme.Verify(nil, given(c.body)); CodeOf(err) != c.want || err != nil && c.want == "" {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestAdyenKeysAreHex(t *testing.T) {
+	t.Parallel()
+	for _, keys := range [][]string{nil, {""}, {"tea"}, {adyenKey, "x"}} {
+		scheme := NewAdyen(keys...)
+		if scheme.Check() == nil {
+			t.Errorf("%q: no mistake", keys)
+		}
+		if _, err := scheme.Verify(nil, given(adyenNotice("p1"))); CodeOf(err) != KeysUnavailable {
+			t.Errorf("%q: got %v", keys, err)
+		}
+		if _, err := scheme.SignBody(nil); err == nil {
+			t.Errorf("%q: signs", keys)
+		}
+	}
+}
+
+func FuzzAdyen(f *testing.F) {
+	scheme := NewAdyen(adyenKey)
+	signed, err := scheme.SignBody([]byte(adyenNotice("p1", "p2")))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(signed))
+	f.Add(adyenNotice("p1"))
+	f.Add(`{"notificationItems":[{"NotificationRequestItem":{"amount":null,"additionalData":{"hmacSignature":"AAAA"}}}]}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		if _, err := scheme.Verify(nil, given(body)); err != nil && CodeOf(err) == "" {
+			t.Fatalf("untyped error %v", err)
+		}
+	})
+}

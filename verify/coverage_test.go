@@ -1,0 +1,64 @@
+package verify
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTheDefaultProfileCanBePrinted(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	for _, r := range (Coverage{Required: []string{"date"}, Consumed: []string{"x-type"}}).Rules() {
+		var sets []string
+		for _, set := range r.AnyOf {
+			sets = append(sets, strings.Join(set, " + "))
+		}
+		lines = append(lines, strings.Join(sets, " or ")+" "+string(r.When))
+		if r.Why == "" {
+			t.Errorf("%v does not say why", r)
+		}
+	}
+	want := []string{
+		"@method always", "@target-uri or @authority + @path + @query always", "content-digest with a body",
+		"idempotency-key when present", "content-type when present", "content-encoding when present", "ce-* when present",
+		"date always", "x-type when present",
+	}
+	if d := cmp.Diff(want, lines); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestExactlyTakesThePlaceOfTheProfile(t *testing.T) {
+	t.Parallel()
+	rules := Coverage{Exactly: []string{"@method", "content-digest"}, Required: []string{"date"}, Consumed: []string{"x"}}.Rules()
+	if len(rules) != 2 || rules[0].AnyOf[0][0] != "@method" || rules[1].AnyOf[0][0] != "content-digest" || rules[1].When != Always {
+		t.Errorf("%+v", rules)
+	}
+	s := newScene(t)
+	s.scheme.Coverage.Exactly = []string{"@method", "content-digest"}
+	s.resign(t, "@method", "content-digest")
+	if id, err := s.verify(); err != nil || !id.Covers("@body") || id.Signed == nil {
+		t.Errorf("%+v, %v", id, err)
+	}
+	s.resign(t, "content-digest")
+	_, err := s.verify()
+	wantCode(t, err, InsufficientCoverage)
+	s.resign(t, "@method")
+	_, err = s.verify()
+	wantCode(t, err, InsufficientCoverage)
+}
+
+func TestCoverageOffStillHoldsTheDigestAgainstTheBody(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.scheme.Coverage.off = true
+	s.resign(t, "content-digest")
+	s.body = "{}"
+	_, err := s.verify()
+	wantCode(t, err, DigestMismatch)
+	if s.scheme.Coverage.Rules() != nil {
+		t.Error("there are rules")
+	}
+}

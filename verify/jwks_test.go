@@ -1,0 +1,367 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// keyServer is a server of a key set that a test changes.
+type keyServer struct {
+	*httptest.Server
+	mu      sync.Mutex
+	handler http.HandlerFunc
+	fetches atomic.Int32
+}
+
+func newKeyServer(t *testing.T) *keyServer {
+	t.Helper()
+	s := &keyServer{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.fetches.Add(1)
+		s.mu.Lock()
+		h := s.handler
+		s.mu.Unlock()
+		h(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *keyServer) answer(h http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handler = h
+}
+
+// serve answers with these keys.
+func (s *keyServer) serve(cacheControl string, keys ...string) {
+	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+		if cacheControl != "" {
+			w.Header().Set("Cache-Control", cacheControl)
+		}
+		fmt.Fprintf(w, `{"keys":[%s]}`, strings.Join(keys, ","))
+	})
+}
+
+func (s *keyServer) fail() {
+	s.answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+}
+
+func (s *keyServer) open(t *testing.T, clock *fakeClock) *JWKS {
+	t.Helper()
+	j, err := NewJWKS(JWKSConfig{URL: s.URL + "/jwks", Principal: "shop", Now: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() }) //nolint:errcheck // it has no error
+	return j
+}
+
+func (s *keyServer) wantFetches(t *testing.T, want int32) {
+	t.Helper()
+	if got := s.fetches.Load(); got != want {
+		t.Errorf("%d fetches, want %d", got, want)
+	}
+}
+
+func edJWK(t *testing.T, kid string) string {
+	t.Helper()
+	return string(jwkOf(t, kid, "EdDSA", newPair(t, kid, Ed25519).key.Public()))
+}
+
+func TestJWKSFollowsTheServer(t *testing.T) {
+	t.Parallel()
+	s, clock := newKeyServer(t), newFakeClock()
+	j := s.open(t, clock)
+	a, b := edJWK(t, "a"), edJWK(t, "b")
+	s.serve("max-age=300", a)
+	s.wantFetches(t, 0)
+	if got := idsOf(t, j, "a"); got != "a" {
+		t.Fatal(got)
+	}
+	if keys, err := j.Key(t.Context(), "a"); err != nil || keys[0].Principal != "shop" || keys[0].Public() == nil {
+		t.Errorf("%v, %v", keys, err)
+	}
+	s.wantFetches(t, 1)
+	if got := idsOf(t, j, "b"); got != "key_unknown" { // fetched a moment ago
+		t.Error(got)
+	}
+	s.wantFetches(t, 1)
+	s.serve("max-age=300", b)
+	clock.Add(30 * time.Second)
+	if got := idsOf(t, j, "c"); got != "key_unknown" { // unknown, and a reason to look
+		t.Error(got)
+	}
+	s.wantFetches(t, 2)
+	if got := idsOf(t, j, "a"); got != "key_unknown" { // the fetch dropped it
+		t.Error(got)
+	}
+	if got := idsOf(t, j, ""); got != "b" {
+		t.Error(got)
+	}
+	s.serve("max-age=300", a, b)
+	clock.Add(301 * time.Second)
+	if got := idsOf(t, j, "b"); got != "b" { // the set had ended
+		t.Error(got)
+	}
+	s.wantFetches(t, 3)
+	if got := idsOf(t, j, ""); got != "a b" {
+		t.Error(got)
+	}
+	s.wantFetches(t, 3)
+}
+
+func TestJWKSRemembersWhichKidsAreAbsent(t *testing.T) {
+	t.Parallel()
+	s, clock := newKeyServer(t), newFakeClock()
+	j := s.open(t, clock)
+	s.serve("max-age=3600", edJWK(t, "a"))
+	idsOf(t, j, "a")
+	for range 4 { // 2 minutes
+		clock.Add(30 * time.Second)
+		if got := idsOf(t, j, "x"); got != "key_unknown" {
+			t.Error(got)
+		}
+	}
+	s.wantFetches(t, 3) // the first, at 30 s, and at 90 s
+	clock.Add(30 * time.Second)
+	for i := range 3 * jwksMaxAbsent {
+		idsOf(t, j, fmt.Sprint("kid-", i))
+	}
+	if n := len(j.absent); n > jwksMaxAbsent {
+		t.Errorf("%d kids are remembered", n)
+	}
+	s.wantFetches(t, 4)
+	s.serve("max-age=3600", edJWK(t, "x"))
+	clock.Add(60 * time.Second)
+	if got := idsOf(t, j, "x"); got != "x" {
+		t.Error(got)
+	}
+}
+
+func TestJWKSOutlivesItsServer(t *testing.T) {
+	t.Parallel()
+	s, clock := newKeyServer(t), newFakeClock()
+	j := s.open(t, clock)
+	s.fail()
+	var e *Error
+	if _, err := j.Key(t.Context(), "a"); !errors.As(err, &e) || e.Code != KeysUnavailable || e.RetryAfter <= 0 {
+		t.Errorf("got %v", err)
+	}
+	s.serve("", edJWK(t, "a"))
+	if got := idsOf(t, j, "a"); got != "keys_unavailable" { // not asked again at once
+		t.Error(got)
+	}
+	s.wantFetches(t, 1)
+	clock.Add(30 * time.Second)
+	if got := idsOf(t, j, "a"); got != "a" {
+		t.Error(got)
+	}
+	s.fail()
+	clock.Add(23 * time.Hour)
+	if got := idsOf(t, j, "a"); got != "a" {
+		t.Error(got)
+	}
+	if got := idsOf(t, j, "new"); got != "keys_unavailable" { // it may be there by now
+		t.Error(got)
+	}
+	clock.Add(time.Hour + time.Second)
+	if got := idsOf(t, j, "a"); got != "keys_unavailable" {
+		t.Error(got)
+	}
+	s.serve("", edJWK(t, "b"))
+	clock.Add(time.Minute)
+	if got := idsOf(t, j, ""); got != "b" {
+		t.Error(got)
+	}
+}
+
+func TestJWKSRefreshesInTheBackground(t *testing.T) {
+	t.Parallel()
+	s, clock := newKeyServer(t), newFakeClock()
+	j := s.open(t, clock)
+	s.serve("max-age=400", edJWK(t, "a"))
+	idsOf(t, j, "a")
+	release := make(chan struct{})
+	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+		<-release
+		fmt.Fprintf(w, `{"keys":[%s]}`, edJWK(t, "b"))
+	})
+	clock.Add(301 * time.Second)
+	if got := idsOf(t, j, "a"); got != "a" { // does not wait
+		t.Error(got)
+	}
+	close(release)
+	j.flight.Wait()
+	if got := idsOf(t, j, ""); got != "b" {
+		t.Error(got)
+	}
+}
+
+func TestJWKSHasOneFetchAtATime(t *testing.T) {
+	t.Parallel()
+	s, clock := newKeyServer(t), newFakeClock()
+	j := s.open(t, clock)
+	a := edJWK(t, "a")
+	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(20 * time.Millisecond)
+		fmt.Fprintf(w, `{"keys":[%s]}`, a)
+	})
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			if got := idsOf(t, j, "a"); got != "a" {
+				t.Error(got)
+			}
+		})
+	}
+	wg.Wait()
+	s.wantFetches(t, 1)
+}
+
+func TestJWKSTakesNoBadAnswer(t *testing.T) {
+	t.Parallel()
+	other := newKeyServer(t)
+	other.serve("", edJWK(t, "a"))
+	for name, answer := range map[string]http.HandlerFunc{
+		"no JSON":     func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"no set":      func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) },
+		"a key alone": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, edJWK(t, "a")) },
+		"status 404":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) },
+		"status 204":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+		"too large": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"keys":[],"x":"`+strings.Repeat("x", 1<<20)+`"}`)
+		},
+		"another host":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) },
+		"round a circle": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newKeyServer(t)
+			s.answer(answer)
+			if got := idsOf(t, s.open(t, newFakeClock()), "a"); got != "keys_unavailable" {
+				t.Error(got)
+			}
+		})
+	}
+	s := newKeyServer(t)
+	s.answer(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/jwks" {
+			http.Redirect(w, r, "/moved", http.StatusFound)
+			return
+		}
+		fmt.Fprintf(w, `{"keys":[%s]}`, edJWK(t, "a"))
+	})
+	if got := idsOf(t, s.open(t, newFakeClock()), "a"); got != "a" {
+		t.Errorf("a redirect to the same origin: %s", got)
+	}
+}
+
+func TestJWKSTakesOnlySignatureKeys(t *testing.T) {
+	t.Parallel()
+	s := newKeyServer(t)
+	rsaKey, ec := newPair(t, "r", RSAPSSSHA512).key.Public(), newPair(t, "e", ECDSAP384SHA384).key.Public()
+	s.serve("",
+		`{"kty":"oct","kid":"secret","k":"c2VjcmV0LXNlY3JldC1zZWNyZXQ","alg":"HS256"}`,
+		`{"kty":"AKP","kid":"unknown","alg":"ML-DSA-44","pub":"AAAA"}`,
+		`{"kty":"OKP","crv":"Ed25519","kid":"short","x":"AAAA"}`,
+		string(jwkWith(t, ec, `"kid":"enc","use":"enc"`)), string(jwkWith(t, ec, `"kid":"wrap","key_ops":["wrapKey"]`)),
+		string(jwkWith(t, rsaKey, `"kid":"plain"`)), string(jwkOf(t, "rs256", "RS256", rsaKey)),
+		string(jwkOf(t, "ps256", "PS256", rsaKey)), string(jwkOf(t, "es384", "ES384", ec)), string(jwkWith(t, ec, `"use":"sig"`)),
+	)
+	j := s.open(t, newFakeClock())
+	if got := idsOf(t, j, ""); got != "plain rs256 es384 " {
+		t.Errorf("keys for HTTP signatures: %q", got)
+	}
+	for id, want := range map[string]Alg{"plain": RSAPSSSHA512, "rs256": RSAv15SHA256, "es384": ECDSAP384SHA384} {
+		if keys, err := j.Key(t.Context(), id); err != nil || keys[0].Alg != want {
+			t.Errorf("%s: %v, %v", id, keys, err)
+		}
+	}
+	raw, err := j.PublicKeys(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, k := range raw {
+		got = append(got, k.ID+":"+k.Alg)
+	}
+	if want := "plain: rs256:RS256 ps256:PS256 es384:ES384 :"; strings.Join(got, " ") != want {
+		t.Errorf("public keys: %q", got)
+	}
+	if _, err := j.PublicKeys(t.Context(), "secret"); CodeOf(err) != KeyUnknown {
+		t.Errorf("the symmetric key: %v", err)
+	}
+}
+
+func TestJWKSURLsMustBeSafe(t *testing.T) {
+	t.Parallel()
+	for url, ok := range map[string]bool{
+		"https://keys.example/jwks": true, "http://127.0.0.1:9/jwks": true, "http://[::1]/jwks": true, "http://localhost/jwks": true,
+		"http://keys.example/jwks": false, "http://127.0.0.1.evil.example/": false, "http://10.0.0.1/": false, "ftp://keys.example/": false,
+		"https://user:pw@keys.example/": false, "/jwks": false, "": false, "https://": false, "http://localhost.evil.example/": false,
+	} {
+		j, err := NewJWKS(JWKSConfig{URL: url})
+		if (err == nil) != ok {
+			t.Errorf("%q: %v", url, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "pw") {
+			t.Errorf("%v tells the password", err)
+		}
+		if j != nil {
+			j.Close() //nolint:errcheck // it has no error
+		}
+	}
+}
+
+func TestCacheAgeIsBounded(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]time.Duration{
+		"": 10 * time.Minute, "max-age=300": 5 * time.Minute, "public, max-age=300, must-revalidate": 5 * time.Minute,
+		"max-age=1": time.Minute, "max-age=86400": time.Hour, "no-store": time.Minute, "max-age=300, no-cache": time.Minute,
+		"max-age=x": 10 * time.Minute, "Max-Age=\"120\"": 2 * time.Minute, "max-age=-5": time.Minute,
+	} {
+		if got := cacheAge(http.Header{"Cache-Control": {header}}); got != want {
+			t.Errorf("%q: %s, want %s", header, got, want)
+		}
+	}
+}
+
+func TestCloseEndsTheFetch(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	hang := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	}))
+	defer s.Close()
+	defer close(hang)
+	j, err := NewJWKS(JWKSConfig{URL: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := j.Key(ctx, "a"); CodeOf(err) != KeysUnavailable { // who asks does not wait for ever
+		t.Errorf("got %v", err)
+	}
+	if err := j.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := j.Key(t.Context(), "a"); CodeOf(err) != KeysUnavailable {
+		t.Errorf("after Close: %v", err)
+	}
+	s.CloseClientConnections()
+}

@@ -1,0 +1,62 @@
+package verify
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestToleranceJudgesTimes(t *testing.T) {
+	t.Parallel()
+	at := func(d time.Duration) time.Time { return testNow.Add(d) }
+	for _, c := range []struct {
+		name string
+		tol  Tolerance
+		id   Identity
+		code Code
+	}{
+		{"no times", Tolerance{}, Identity{}, ""},
+		{"now", Tolerance{}, Identity{SignedAt: testNow}, ""},
+		{"5 minutes ago", Tolerance{}, Identity{SignedAt: at(-5 * time.Minute)}, ""},
+		{"more than 5 minutes ago", Tolerance{}, Identity{SignedAt: at(-5*time.Minute - time.Second)}, TimestampTooOld},
+		{"a minute ahead", Tolerance{}, Identity{SignedAt: at(time.Minute)}, ""},
+		{"more than a minute ahead", Tolerance{}, Identity{SignedAt: at(61 * time.Second)}, TimestampTooNew},
+		{"long ago without a limit", Tolerance{Past: NoLimit}, Identity{SignedAt: time.Unix(0, 0)}, ""},
+		{"long ahead without a limit", Tolerance{Future: NoLimit}, Identity{SignedAt: time.Unix(1<<40, 0)}, ""},
+		{"as late as a signature can name", Tolerance{}, Identity{SignedAt: time.Unix(999_999_999_999_999, 0)}, TimestampTooNew},
+		{"as late, without a limit", Tolerance{Future: NoLimit}, Identity{SignedAt: time.Unix(999_999_999_999_999, 0)}, ""},
+		{"before its beginning without a limit", Tolerance{Future: NoLimit}, Identity{NotBefore: time.Unix(1<<40, 0)}, ""},
+		{"at its end", Tolerance{}, Identity{SignedAt: testNow, Expires: testNow}, ""},
+		{"after its end", Tolerance{}, Identity{SignedAt: testNow, Expires: at(-time.Second)}, TokenExpired},
+		{"after its end, with a code", Tolerance{}, Identity{Expires: at(-time.Second), ExpiredCode: CertExpired}, CertExpired},
+		{"before its beginning", Tolerance{}, Identity{NotBefore: at(61 * time.Second)}, TokenNotYetValid},
+		{"a little before its beginning", Tolerance{}, Identity{NotBefore: at(60 * time.Second)}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if err := c.tol.Check(c.id, testNow); CodeOf(err) != c.code {
+				t.Errorf("got %v, want %q", err, c.code)
+			}
+		})
+	}
+}
+
+func TestErrorsNameCodeKeyAndComponent(t *testing.T) {
+	t.Parallel()
+	err := error(&Error{Code: InsufficientCoverage, KeyID: "k\n", Component: "content-type", Err: io.EOF})
+	if got, want := err.Error(), `insufficient coverage: "content-type" (key "k\n"): EOF`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if !errors.Is(err, &Error{Code: InsufficientCoverage}) || errors.Is(err, &Error{Code: KeyUnknown}) || !errors.Is(err, io.EOF) {
+		t.Error("errors.Is goes by the code and the cause")
+	}
+	if CodeOf(errors.Join(io.EOF, err)) != InsufficientCoverage || CodeOf(io.EOF) != "" || CodeOf(nil) != "" {
+		t.Error("CodeOf finds the code wherever it is, and none where there is none")
+	}
+	long := (&Error{Code: KeyUnknown, KeyID: strings.Repeat("k", 8000)}).Error()
+	if len(long) > 200 {
+		t.Errorf("a sender can write %d bytes into our log", len(long))
+	}
+}
