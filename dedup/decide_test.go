@@ -48,10 +48,18 @@ func made(t *testing.T, change func(*dedup.Claim), results ...dedup.Result) dedu
 
 func result(k dedup.Kind) dedup.Result { return dedup.Result{Kind: k} }
 
-// The rows are every state that a record can be in; the columns are when the claim comes. What fingerprints
-// add is the same for all and is applied below.
-func TestDecideForEveryStateFingerprintAndTime(t *testing.T) {
-	t.Parallel()
+type decideRow struct {
+	name   string
+	record dedup.Record
+	// at once; a moment before and at the end of the lease; before and at the end of the window after the
+	// outcome; before and at the end of the window after the lease
+	want [7]dedup.Verdict
+}
+
+// decideRows is every state that a record can be in, with the verdict for each time of decideTimes. What
+// fingerprints add is the same for all.
+func decideRows(t *testing.T) []decideRow {
+	t.Helper()
 	const (
 		known = dedup.Known
 		fresh = dedup.New
@@ -68,13 +76,7 @@ func TestDecideForEveryStateFingerprintAndTime(t *testing.T) {
 	if err := reopened.Reopen(nil, t0); err != nil {
 		t.Fatal(err)
 	}
-	rows := []struct {
-		name   string
-		record dedup.Record
-		// at once; a moment before and at the end of the lease; before and at the end of the window after the
-		// outcome; before and at the end of the window after the lease
-		want [7]dedup.Verdict
-	}{
+	return []decideRow{
 		{"no record", dedup.Record{}, [7]dedup.Verdict{fresh, fresh, fresh, fresh, fresh, fresh, fresh}},
 		{"pending", made(t, nil), [7]dedup.Verdict{known, known, known, known, known, known, known}},
 		{"running", running, [7]dedup.Verdict{known, known, known, known, known, known, known}},
@@ -95,8 +97,17 @@ func TestDecideForEveryStateFingerprintAndTime(t *testing.T) {
 		{"held, retried", made(t, hold, result(dedup.ResultRetry)), [7]dedup.Verdict{fresh, fresh, fresh, fresh, fresh, fresh, fresh}},
 		{"held, its process died", recovered, [7]dedup.Verdict{fresh, fresh, fresh, fresh, fresh, fresh, fresh}},
 	}
+}
+
+func decideTimes() [7]time.Duration {
 	const moment = time.Nanosecond
-	times := [7]time.Duration{0, time.Minute - moment, time.Minute, time.Hour - moment, time.Hour, time.Hour + time.Minute - moment, time.Hour + time.Minute}
+	return [...]time.Duration{
+		0, time.Minute - moment, time.Minute, time.Hour - moment, time.Hour, time.Hour + time.Minute - moment, time.Hour + time.Minute,
+	}
+}
+
+func TestDecideForEveryStateFingerprintAndTime(t *testing.T) {
+	t.Parallel()
 	// live is whether the record still says something, so that another payload conflicts.
 	live := func(r dedup.Record, i int) bool {
 		switch {
@@ -110,8 +121,8 @@ func TestDecideForEveryStateFingerprintAndTime(t *testing.T) {
 		return i < 4
 	}
 	prints := []dedup.Fingerprint{{}, {1}, {2}}
-	for _, row := range rows {
-		for i, after := range times {
+	for _, row := range decideRows(t) {
+		for i, after := range decideTimes() {
 			for _, old := range prints {
 				for _, now := range prints {
 					for _, holds := range []bool{false, true} {

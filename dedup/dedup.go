@@ -173,16 +173,16 @@ type Guarantees struct {
 
 // Stats counts what a store holds. Counts are of tasks where they say so, else of records.
 type Stats struct {
-	Records  int64 // all records
-	Pending  int64 // tasks that wait, the due and the later ones
-	Running  int64 // tasks under a lease, and held claims
-	Dead     int64 // dead tasks
-	Backlog  int64 // bytes of payload of records with open tasks
-	Bytes    int64 // bytes on disk, or an estimate
-	Free     int64 // bytes free on the disk; -1 where unknown
-	Oldest   time.Time
-	Commits  int64 // durable steps since the store was opened
-	Accepted int64 // records accepted since the store was opened
+	Records  int64     // all records
+	Pending  int64     // tasks that wait, the due and the later ones
+	Running  int64     // tasks under a lease, and held claims
+	Dead     int64     // dead tasks
+	Backlog  int64     // bytes of payload of records with open tasks
+	Bytes    int64     // bytes on disk, or an estimate
+	Free     int64     // bytes free on the disk; -1 where unknown
+	Oldest   time.Time // when the oldest event that waits for workers was accepted; zero without any
+	Commits  int64     // durable steps since the store was opened
+	Accepted int64     // records accepted since the store was opened
 }
 
 // Filter selects records; zero fields select all.

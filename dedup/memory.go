@@ -322,7 +322,7 @@ func (m *Memory) Stats(ctx context.Context) (Stats, error) {
 		Commits: m.commits, Accepted: m.accepted,
 	}
 	for _, e := range m.order {
-		if m.events[e.Event] == e {
+		if m.events[e.Event] == e && e.Open() && !e.Hold {
 			s.Oldest = e.Accepted
 			break
 		}

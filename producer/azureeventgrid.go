@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/verify"
@@ -18,6 +20,9 @@ const eventGridApp = "4962773b-9cdb-44cf-a8bf-237846a00ab7"
 //
 //   - query (or header) and value: a key in the webhook's URL, or a static header of the subscription
 //   - audience and issuers, and jwks_url: an Entra token of Event Grid's application (app_ids)
+//
+// Topics, when it is set, lists the topics (the sources of CloudEvents) whose events are taken; one that is not
+// on the list has the whole delivery refused (topic_unexpected).
 //
 // The validation event of a new subscription is answered at once, and OPTIONS requests of the CloudEvents
 // schema when origins is set ("eventgrid.azure.net"). The validation address is never called.
@@ -40,8 +45,9 @@ func AzureEventGrid(s Settings) Producer {
 		p = p.entra(s)
 	}
 	p.KeyRequired = true
-	p.Split = splitEventGrid
-	p.Handshake = validateEventGrid
+	grid := eventGrid{topics: s.Topics}
+	p.Split = grid.split
+	p.Handshake = grid.validate
 	p.Window = 48 * time.Hour
 	return p.grants(s, urlKey)
 }
@@ -49,22 +55,20 @@ func AzureEventGrid(s Settings) Producer {
 // entra verifies the tokens that Event Grid gets for a protected webhook.
 func (p Producer) entra(s Settings) Producer {
 	if len(s.Audience) == 0 || len(s.Issuers) == 0 {
-		p.Err = errors.Join(p.Err, errors.New("set query (or header) and value, or audience and issuers for Entra tokens"))
+		p.Err = errors.New("set query (or header) and value, or audience and issuers for Entra tokens")
 		return p
 	}
-	keys, err := tokenKeys(s, "https://login.microsoftonline.com/common/discovery/v2.0/keys")
 	apps := s.AppIDs
 	if len(apps) == 0 {
 		apps = []string{eventGridApp}
 	}
-	p = p.signedBy(&verify.JWT{
-		Keys: keys, Algorithms: []string{"RS256"}, Audiences: s.Audience, Issuers: s.Issuers,
+	p = p.signedByTokens(s, "https://login.microsoftonline.com/common/discovery/v2.0/keys", &verify.JWT{
+		Algorithms: []string{"RS256"}, Audiences: s.Audience, Issuers: s.Issuers,
 		Claims: []verify.ClaimRule{
 			{Names: []string{"appid", "azp"}, Values: apps},
 			{Names: []string{"roles"}, Values: []string{"AzureEventGridSecureWebhookSubscriber"}},
 		},
 	})
-	p.Err = errors.Join(p.Err, err)
 	p.Authenticate = `Bearer realm="azure-event-grid"`
 	return p
 }
@@ -74,8 +78,26 @@ const (
 	maxGridEvents   = 5000
 )
 
-// splitEventGrid takes a delivery apart: an array of Event Grid's own schema, or CloudEvents.
-func splitEventGrid(d *Delivery) ([]Item, error) {
+// eventGrid reads the deliveries of Event Grid.
+type eventGrid struct{ topics []string }
+
+// split takes a delivery apart and checks the topics.
+func (g eventGrid) split(d *Delivery) ([]Item, error) {
+	items, err := splitGridSchemas(d)
+	if err != nil || len(g.topics) == 0 {
+		return items, err
+	}
+	for _, it := range items {
+		// The names of Azure's resources have no case.
+		if !slices.ContainsFunc(g.topics, func(t string) bool { return strings.EqualFold(t, it.Attributes["source"]) }) {
+			return nil, &verify.Error{Code: verify.TopicUnexpected, Component: "topic"}
+		}
+	}
+	return items, nil
+}
+
+// splitGridSchemas takes a delivery apart: an array of Event Grid's own schema, or CloudEvents.
+func splitGridSchemas(d *Delivery) ([]Item, error) {
 	if ceMedia(d.Request.Header.Get("Content-Type")) != "" || len(d.Request.Header.Values("Ce-Specversion")) > 0 {
 		return SplitCloudEvents(d)
 	}
@@ -121,10 +143,13 @@ func gridItem(d *Delivery, event []byte) (Item, error) {
 	return it, err
 }
 
-// validateEventGrid answers the validation of a subscription with the code that it carries, as JSON.
-func validateEventGrid(_ context.Context, d *Delivery) (*Reply, error) {
+// validate answers the validation of a subscription with the code that it carries, as JSON.
+func (g eventGrid) validate(_ context.Context, d *Delivery) (*Reply, error) {
 	if d.Request.Header.Get("Aeg-Event-Type") != "SubscriptionValidation" {
 		return nil, nil
+	}
+	if _, err := g.split(d); err != nil {
+		return nil, err
 	}
 	kind, err := JSON("0.eventType").Extract(d)
 	if err != nil {

@@ -217,6 +217,9 @@ func TestSubscriptionsAreGrantedToListedOriginsOnly(t *testing.T) {
 	if errs := p.Check(); len(errs) != 0 {
 		t.Fatal(errs)
 	}
+	if got := p.WithDefaults().Accepted; got.Status != 200 || got.Header.Get("Cache-Control") != "private" {
+		t.Errorf("accepted with %+v", got)
+	}
 	for _, c := range []struct{ origin, asked, granted string }{
 		{"sender.example", "120", "100"}, {"Sender.Example", "50", "50"}, {"sender.example", "", "100"}, {"sender.example", "x", "100"},
 		{"evil.example", "120", ""}, {"", "120", ""},

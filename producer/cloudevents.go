@@ -31,6 +31,8 @@ func CloudEvents(s Settings) Producer {
 		p = p.signedBy(&verify.Static{In: verify.InBearer, Name: "access_token", Secrets: verify.Secrets(tokens...)})
 		p.Authenticate = `Bearer realm="cloudevents"`
 		p.SecretQuery = []string{"access_token"}
+		// HTTP webhook section 3.2: an answer to a token in the query is nobody else's.
+		p.Accepted = Reply{Header: http.Header{"Cache-Control": {"private"}}}
 	} else if len(s.AllowedIPs) == 0 {
 		p.Err = errors.Join(p.Err, errors.New("cloudevents: no bearer token; set one, or allowed_ips"))
 	}

@@ -66,6 +66,7 @@ func TestExtractorsReadTheirPlace(t *testing.T) {
 		{"json not UTF-8", "json:id", delivery(hook, "{\"id\":\"\xff\"}"), "", verify.EventMalformed},
 		{"json too deep", "json:id", delivery(hook, `{"id":"e1","x":`+deep+`}`), "", verify.EventMalformed},
 		{"json brackets in strings are no depth", "json:id", delivery(hook, `{"x":"`+strings.Repeat("[", 300)+`\"[","id":"e1"}`), "e1", ""},
+		{"json a million arrays", "json:id", delivery(hook, strings.Repeat("[", 1e6)+strings.Repeat("]", 1e6)), "", verify.EventMalformed},
 		{"json long number", "json:id", delivery(hook, `{"id":`+strings.Repeat("9", 5000)+`}`), "", verify.EventMalformed},
 		{"json long string", "json:id", delivery(hook, `{"id":"`+strings.Repeat("x", 5000)+`"}`), "", verify.EventMalformed},
 		{"link", "link:self", delivery(hook, "", "Link", `<https://h.example/>; rel="hub", <https://e.example/a,b>; rel="up Self"`), "https://e.example/a,b", ""},
@@ -190,6 +191,24 @@ func FuzzJSON(f *testing.F) {
 		}
 		if len(v) > maxValue {
 			t.Fatalf("a value of %d bytes", len(v))
+		}
+	})
+}
+
+// FuzzFields feeds the extractors of fields, queries and forms: a value within bounds, or a typed refusal.
+func FuzzFields(f *testing.F) {
+	for _, s := range []string{`<t>; rel=self`, `<t>;rel="up self", <u>`, "id=1&id=2", "%69d=%zz", `<`, "a=1;id=2", "<>;rel=self,,", "id"} {
+		f.Add(s, "id")
+	}
+	f.Fuzz(func(t *testing.T, text, name string) {
+		d := delivery(hook, text, "Content-Type", "application/x-www-form-urlencoded")
+		d.Request.Header["Link"] = []string{text}
+		d.Request.URL.RawQuery = text
+		for _, x := range []Extractor{Link(name), Query(name), Form(name)} {
+			v, err := x.Extract(d)
+			if err != nil && (v != "" || verify.CodeOf(err) == "") || len(v) > maxValue {
+				t.Fatalf("%s of %q: %q, %v", x, text, v, err)
+			}
 		}
 	})
 }

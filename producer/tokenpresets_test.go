@@ -171,12 +171,12 @@ func TestOneTokenServesManyMessages(t *testing.T) {
 func TestCountersOfAPushAreNoPartOfTheFingerprint(t *testing.T) {
 	t.Parallel()
 	p := googlePubSub(Settings{Audience: []string{"a"}, Email: "e"})
-	print := func(body string) [32]byte { return p.Fingerprint(delivery(hook, body), Item{Body: []byte(body)}) }
-	first := print(`{"message":{"data":"YQ==","messageId":"1"},"deliveryAttempt":1}`)
-	if first != print(`{"message":{"data":"YQ==","messageId":"1"},"deliveryAttempt":2}`) {
+	fingerprint := func(body string) [32]byte { return p.Fingerprint(delivery(hook, body), Item{Body: []byte(body)}) }
+	first := fingerprint(`{"message":{"data":"YQ==","messageId":"1"},"deliveryAttempt":1}`)
+	if first != fingerprint(`{"message":{"data":"YQ==","messageId":"1"},"deliveryAttempt":2}`) {
 		t.Error("another attempt of a message looks like another message")
 	}
-	if first == print(`{"message":{"data":"Yg==","messageId":"1"},"deliveryAttempt":1}`) {
+	if first == fingerprint(`{"message":{"data":"Yg==","messageId":"1"},"deliveryAttempt":1}`) {
 		t.Error("another message looks like the same")
 	}
 }
@@ -305,7 +305,9 @@ func TestEventGridAnswersItsValidationOnly(t *testing.T) {
 	if reply, err := p.Handshake(t.Context(), delivery(hook, event, "aeg-event-type", "Notification")); reply != nil || err != nil {
 		t.Errorf("a notification is a handshake: %+v, %v", reply, err)
 	}
-	for _, body := range []string{`[]`, `{}`, `[{"eventType":"Other","data":{"validationCode":"x"}}]`, `[{"eventType":"` + validationEvent + `"}]`, `x`} {
+	for _, body := range []string{
+		`[]`, `{}`, `x`, `[{"id":"1","eventType":"Other","data":{"validationCode":"x"}}]`, `[{"id":"1","eventType":"` + validationEvent + `"}]`,
+	} {
 		if reply, err := p.Handshake(t.Context(), delivery(hook, body, "aeg-event-type", "SubscriptionValidation")); reply != nil || err == nil {
 			t.Errorf("%s: %+v, %v", body, reply, err)
 		}
@@ -331,9 +333,37 @@ func TestEventGridBatches(t *testing.T) {
 		"id twice":     {`[{"id":"1","id":"2","eventType":"a"}]`, 0, verify.AmbiguousField},
 		"no object":    {`[1]`, 0, verify.EventMalformed},
 	} {
-		items, err := splitEventGrid(delivery(hook, c.body, "Content-Type", "application/json"))
+		items, err := eventGrid{}.split(delivery(hook, c.body, "Content-Type", "application/json"))
 		if len(items) != c.items || verify.CodeOf(err) != c.code {
 			t.Errorf("%s: %d items, %v", name, len(items), err)
+		}
+	}
+}
+
+func TestEventGridTakesListedTopicsOnly(t *testing.T) {
+	t.Parallel()
+	p := AzureEventGrid(Settings{Query: "code", Value: "0123456789", Topics: []string{"/subscriptions/S/topics/a"}})
+	event := func(topic string) string {
+		return `{"id":"1","eventType":"` + validationEvent + `","topic":"` + topic + `","data":{"validationCode":"x"}}`
+	}
+	const source = `{"specversion":"1.0","id":"1","type":"t","source":"`
+	for name, c := range map[string]struct {
+		body, media string
+		code        verify.Code
+	}{
+		"listed":                  {"[" + event("/subscriptions/s/topics/A") + "]", "application/json", ""},
+		"another":                 {"[" + event("/subscriptions/s/topics/b") + "]", "application/json", verify.TopicUnexpected},
+		"one of two":              {"[" + event("/subscriptions/s/topics/a") + "," + event("/b") + "]", "application/json", verify.TopicUnexpected},
+		"none":                    {"[" + event("") + "]", "application/json", verify.TopicUnexpected},
+		"CloudEvent":              {source + `/subscriptions/s/topics/a"}`, ceStructured, ""},
+		"CloudEvent from another": {source + `/b"}`, ceStructured, verify.TopicUnexpected},
+	} {
+		d := delivery(hook, c.body, "Content-Type", c.media, "aeg-event-type", "SubscriptionValidation")
+		if _, err := p.Items(d); verify.CodeOf(err) != c.code {
+			t.Errorf("%s: %v, want %q", name, err, c.code)
+		}
+		if reply, err := p.Handshake(t.Context(), d); c.media != ceStructured && (verify.CodeOf(err) != c.code || (reply == nil) != (c.code != "")) {
+			t.Errorf("%s, as a validation: %+v, %v", name, reply, err)
 		}
 	}
 }

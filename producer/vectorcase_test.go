@@ -256,16 +256,23 @@ func pinned(t *testing.T, keys map[string]string) map[string]crypto.PublicKey {
 	return parsed
 }
 
-// producer builds the producer of the case through the public table of presets.
+// producer builds the producer of the case through the public table of presets, or describes it.
 func (c *vectorCase) producer(t *testing.T, fetched *[]string) Producer {
 	t.Helper()
-	s := c.settings(t, fetched)
-	adapt(c, &s)
-	preset, ok := FindPreset(presetOf(c.Scheme))
-	if !ok {
-		t.Fatalf("scheme %q has no preset and no description in the runner's table", c.Scheme)
+	scheme := c.Scheme
+	if scheme == "" {
+		scheme = c.Producer
 	}
-	p := preset.Open(s)
+	s := c.settings(t, fetched)
+	adapt(scheme, &s)
+	var p Producer
+	if preset, ok := FindPreset(scheme); ok {
+		p = preset.Open(s)
+	} else if describe, ok := described()[scheme]; ok {
+		p = describe(s)
+	} else {
+		t.Fatalf("scheme %q has no preset and no description in the runner's table", scheme)
+	}
 	if errs := p.Check(); len(errs) != 0 {
 		t.Fatal(errors.Join(errs...))
 	}
@@ -273,11 +280,11 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) Producer {
 }
 
 // adapt says in the words of the settings what the cases say in theirs.
-func adapt(c *vectorCase, s *Settings) {
-	switch c.Scheme {
-	case "cloudevents":
+func adapt(scheme string, s *Settings) {
+	switch scheme {
+	case "cloudevents", "yookassa":
 		// Cases without a credential are about the event; such a producer is known by its addresses.
-		if s.Bearer == "" {
+		if s.Bearer == "" && len(s.Secrets) == 0 {
 			s.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 		}
 	case "gitlab":
@@ -285,7 +292,19 @@ func adapt(c *vectorCase, s *Settings) {
 	}
 }
 
-// presetOf names the preset of a scheme, where the two differ.
-func presetOf(scheme string) string { return scheme }
+// described are producers without a preset, told in the words that eyelet.yaml has for them.
+func described() map[string]func(Settings) Producer {
+	return map[string]func(Settings) Producer{
+		"described": func(s Settings) Producer {
+			return Producer{
+				Name: "described", Contract: Webhook, Key: Header("X-Kitchen-Id"), KeyRequired: true, Type: JSON("event"),
+				Scheme: &verify.HMAC{
+					Headers: []string{"X-Kitchen-Signature"}, Separator: ";", Entries: []string{"at={timestamp}", "mac={sig}"},
+					Encoding: verify.Hex, Content: "{timestamp}|{header:X-Kitchen-Id}|{body}", Secrets: verify.Secrets(s.Secrets...),
+				},
+			}
+		},
+	}
+}
 
 func (c *vectorCase) now() time.Time { return time.Unix(c.Now, 0) }

@@ -161,6 +161,9 @@ func (c *Certs) mayFetch() bool {
 }
 
 func (c *Certs) fetch(ctx context.Context, address string, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
+	if cert := c.cached(address); cert != nil {
+		return cert, nil // a fetch ended between the look at the cache and this one
+	}
 	if !c.mayFetch() {
 		return nil, &Error{Code: KeysUnavailable, RetryAfter: certFetchSpan, Err: errors.New("too many fetches of certificates")}
 	}

@@ -235,6 +235,7 @@ func TestCertificateAddressesAreTheVendors(t *testing.T) {
 		"https://sns.us-east-1.amazonaws.com@evil.example/a.pem":          false,
 		"https://evil.example/sns.us-east-1.amazonaws.com/a.pem":          false,
 		"https://evil.example\\@sns.us-east-1.amazonaws.com/a.pem":        false,
+		"https://user@sns.us-east-1.amazonaws.com/a.pem":                  false,
 		"https://sns.amazonaws.com/a.pem":                                 false,
 		"https://xsns.us-east-1.amazonaws.com/a.pem":                      false,
 		"https://SNS.us-east-1.amazonaws.com/a.pem":                       false,

@@ -225,12 +225,12 @@ func needsBody(rules []CoverageRule) bool {
 }
 
 // acceptComponents returns the components that a request should sign to meet the rules, in the form of Accept-Signature
-// (RFC 9421 section 5.1).
+// (RFC 9421 section 5.1). That form cannot say "when present", so it leaves out what deliveries seldom have.
 func acceptComponents(rules []CoverageRule) string {
 	var names []string
 	for i := range rules {
 		for _, name := range rules[i].AnyOf[0] {
-			if !strings.HasSuffix(name, "*") && !slices.Contains(names, `"`+name+`"`) {
+			if !strings.HasSuffix(name, "*") && name != "content-encoding" && !slices.Contains(names, `"`+name+`"`) {
 				names = append(names, `"`+name+`"`)
 			}
 		}

@@ -106,15 +106,12 @@ func (p *hmacPlan) readEntries(s *sent, value string) (int, error) {
 	if len(value) > maxSignatureField {
 		return 0, malformed
 	}
-	texts := []string{value}
-	if p.separator != "" {
-		texts = strings.SplitN(value, p.separator, maxEntries+1)
-		if len(texts) > maxEntries {
+	stamps, entries, forbidden := 0, 0, false
+	for text, more := "", true; more; {
+		if text, value, more = p.cut(value); entries == maxEntries {
 			return 0, malformed
 		}
-	}
-	stamps, forbidden := 0, false
-	for _, text := range texts {
+		entries++
 		e, ok := p.parse(strings.TrimSpace(text))
 		if !ok {
 			continue
@@ -140,6 +137,14 @@ func (p *hmacPlan) readEntries(s *sent, value string) (int, error) {
 		return 0, &Error{Code: AlgorithmNotAllowed, Component: p.headers[s.header]}
 	}
 	return 0, malformed
+}
+
+// cut takes the first entry off the field value.
+func (p *hmacPlan) cut(value string) (first, rest string, more bool) {
+	if p.separator == "" {
+		return value, "", false
+	}
+	return strings.Cut(value, p.separator)
 }
 
 func (p *hmacPlan) parse(text string) (entry, bool) {

@@ -234,7 +234,7 @@ func (j *JWKS) refresh(ctx context.Context, due func(now time.Time) (fetch, wait
 		j.running = make(chan struct{})
 		j.tried = j.cfg.Now()
 		j.flight.Add(1)
-		go j.fetch()
+		go j.fetch() //nolint:contextcheck // it serves others too, and outlives the request that began it
 	}
 	// A lookup that misses waits for a fetch that is under way, whoever began it.
 	done := j.running

@@ -237,10 +237,13 @@ func TestJWKSTakesNoBadAnswer(t *testing.T) {
 		"no JSON":     func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
 		"no set":      func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) },
 		"a key alone": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, edJWK(t, "a")) },
-		"status 404":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) },
-		"status 204":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+		"status 404": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprintf(w, `{"keys":[%s]}`, edJWK(t, "a"))
+		},
+		"status 204": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
 		"too large": func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprint(w, `{"keys":[],"x":"`+strings.Repeat("x", 1<<20)+`"}`)
+			fmt.Fprintf(w, `{"keys":[%s]}`+strings.Repeat(" ", 1<<20), edJWK(t, "a"))
 		},
 		"another host":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) },
 		"round a circle": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) },

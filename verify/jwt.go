@@ -272,12 +272,13 @@ func (j *JWT) identity(t *parsedToken) (Identity, error) {
 	if err != nil {
 		return Identity{}, &Error{Code: TokenMalformed, KeyID: shortID(t.kid), Err: err}
 	}
+	if issued.After(notBefore) {
+		notBefore = issued
+	}
 	id := Identity{KeyID: shortID(t.kid), NotBefore: notBefore, Expires: expires, Claims: t.payload}
 	if j.Body {
 		sum := sha256.Sum256([]byte(t.signed))
 		id.SignedAt, id.Signed, id.Covered = issued, sum[:], []string{"@body"}
-	} else if issued.After(notBefore) {
-		id.NotBefore = issued
 	}
 	return id, nil
 }

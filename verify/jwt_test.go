@@ -221,6 +221,18 @@ func confused(t *testing.T, claims map[string]any) string {
 	return head + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
+// TestKeysAreUsedWithTheirOwnAlgorithmOnly gives a scheme two algorithms that fit one key.
+func TestKeysAreUsedWithTheirOwnAlgorithmOnly(t *testing.T) {
+	t.Parallel()
+	scheme := bearerScheme()
+	scheme.Algorithms = []string{"RS256", "PS256"}
+	for kid, code := range map[string]Code{"r": SignatureMismatch, "any": ""} {
+		if _, err := scheme.Verify(bearer(newIssuer().sign(t, "PS256", kid, nil, goodClaims())), noBody); CodeOf(err) != code {
+			t.Errorf("key %s with PS256: %v, want %q", kid, err, code)
+		}
+	}
+}
+
 func TestAuthorizationFieldHoldsOneBearerToken(t *testing.T) {
 	t.Parallel()
 	token := newIssuer().sign(t, "RS256", "r", nil, goodClaims())
@@ -282,6 +294,9 @@ func TestBodyTokensBindTheBody(t *testing.T) {
 	id, err := scheme.Verify(bearer(""), body("\n"+token+"\n"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if early := (Tolerance{}).Check(id, time.Unix(tokenNow-61, 0)); CodeOf(early) != TokenNotYetValid {
+		t.Errorf("before it was issued: %v", early)
 	}
 	if id.SignedAt.Unix() != tokenNow || id.Expires.Unix() != tokenNow+300 || id.Signed == nil || !id.Covers("@body") {
 		t.Errorf("identity %+v", id)

@@ -156,11 +156,14 @@ func TestAKeyNeverPrintsItsSecret(t *testing.T) {
 			fmt.Sprintf(format, hidden), fmt.Sprintf(format, StaticKeys(key)))
 	}
 	for _, text := range texts {
-		for _, form := range []string{secret, fmt.Sprintf("%x", secret), fmt.Sprint([]byte(secret))[1:20]} {
+		for _, form := range []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%d", []byte(secret))[1:20]} {
 			if strings.Contains(text, form) {
 				t.Errorf("%s tells the secret", text)
 			}
 		}
+	}
+	if got, want := fmt.Sprintf("%#v", key), `verify.Key{ID:"k1", Alg:"hmac-sha256"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 	if !strings.Contains(log.String(), "k1") {
 		t.Errorf("the log does not name the key: %s", log.String())

@@ -19,6 +19,9 @@ import (
 //
 // Head first: nothing of the body is read before a signature over the head holds, and then the body must be the one
 // that the signed Content-Digest describes (RFC 9530).
+//
+// Not accepted, though the RFC knows it: @request-target, the parameters req and tr, sf on fields that are no
+// Dictionaries, request lines in absolute form, and a query that does not parse as a form.
 type RFC9421 struct {
 	// Keys are the producer's keys. Required.
 	Keys KeySet
@@ -262,10 +265,11 @@ func (t *trial) verify(keys []Key, in *signatureInput) (*Key, *Error) {
 			return nil, &Error{Code: code, KeyID: in.keyID, Err: reason("too many signatures to try")}
 		}
 		t.left--
-		switch keys[i].material.verifier.verify(in.label, t.m.trimmed(in)) {
-		case nil:
+		err := keys[i].material.verifier.verify(in.label, t.m.trimmed(in))
+		if err == nil {
 			return &keys[i], nil
-		case errBroken:
+		}
+		if errors.Is(err, errBroken) {
 			code = SignatureMalformed
 		}
 	}

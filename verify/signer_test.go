@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -155,7 +156,8 @@ func Example() {
 	now := time.Unix(1_700_000_000, 0)
 
 	// What the producer does.
-	r, err := http.NewRequest(http.MethodPost, "https://hooks.example/webhooks/shop", bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost,
+		"https://hooks.example/webhooks/shop", bytes.NewReader(body))
 	if err != nil {
 		panic(err)
 	}

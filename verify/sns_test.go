@@ -150,3 +150,17 @@ func TestSNSChecksItsDescription(t *testing.T) {
 		}
 	}
 }
+
+// FuzzSNS checks that no body passes that our key did not sign, and that every refusal is typed.
+func FuzzSNS(f *testing.F) {
+	f.Add(`{"Type":"Notification","MessageId":"m","TopicArn":"arn:aws:sns:us-east-1:123456789012:t","Message":"x",` +
+		`"Timestamp":"2023-11-14T22:13:20Z","SignatureVersion":"2","Signature":"AAAA","SigningCertURL":"` + snsCert + `"}`)
+	f.Add(`{"Type":"SubscriptionConfirmation"}`)
+	f.Add(`[]`)
+	f.Add(`{"Signature":1}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := snsScheme().Verify(bearer(""), body(text)); CodeOf(err) == "" {
+			t.Fatalf("%q: %v", text, err)
+		}
+	})
+}

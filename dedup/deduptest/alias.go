@@ -123,6 +123,6 @@ func aliasConflict(x *rig) {
 	a.Aliases = []dedup.Key{nonce("n")}
 	x.accept(a)
 	x.accept(b)
-	b.Fingerprint, b.Aliases = print(2), a.Aliases
+	b.Fingerprint, b.Aliases = fingerprint(2), a.Aliases
 	x.want(dedup.Conflict, b)
 }

@@ -21,7 +21,7 @@ func asideChecks() []check {
 // asideOf is another payload of the original's key, told apart by n.
 func asideOf(original dedup.Record, n, most int) dedup.Claim {
 	c := delivery(original.Key.ID)
-	c.Fingerprint = print(byte(n))
+	c.Fingerprint = fingerprint(byte(n))
 	c.Key.Space = fmt.Sprint(dedup.SpaceAside, n)
 	c.Payload.Body = fmt.Appendf(nil, "payload %d", n)
 	c.Aside = &dedup.Aside{Reason: "conflict", Of: original.Event, Max: most}

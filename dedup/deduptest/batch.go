@@ -27,7 +27,7 @@ func batchChecks() []check {
 func batchOrder(x *rig) {
 	x.accept(delivery("known"))
 	conflict := delivery("known")
-	conflict.Fingerprint = print(2)
+	conflict.Fingerprint = fingerprint(2)
 	ds := x.claims(delivery("a"), delivery("known"), delivery("b"), conflict, delivery("c"))
 	want := []dedup.Verdict{dedup.New, dedup.Known, dedup.New, dedup.Conflict, dedup.New}
 	ids := []string{"a", "known", "b", "known", "c"}
@@ -43,7 +43,7 @@ func batchOrder(x *rig) {
 
 func batchOverlaps(x *rig) {
 	conflict := delivery("a")
-	conflict.Fingerprint = print(2)
+	conflict.Fingerprint = fingerprint(2)
 	ds := x.claims(delivery("a"), delivery("a"), conflict, delivery("b"), delivery("a"))
 	want := []dedup.Verdict{dedup.New, dedup.Known, dedup.Conflict, dedup.New, dedup.Known}
 	for i, d := range ds {
@@ -85,7 +85,7 @@ func batchAliases(x *rig) {
 func batchConflict(x *rig) {
 	x.accept(delivery("old"))
 	conflict := delivery("old")
-	conflict.Fingerprint = print(2)
+	conflict.Fingerprint = fingerprint(2)
 	aside := conflict
 	aside.Key.Space = dedup.SpaceAside + "2"
 	aside.Aside = &dedup.Aside{Reason: "conflict"}

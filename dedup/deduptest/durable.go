@@ -68,7 +68,7 @@ func durableVerdicts(x *rig) {
 		x.reopen()
 		x.same(x.get(before.Event), before, s.name)
 		other := s.claim
-		other.Fingerprint = print(2)
+		other.Fingerprint = fingerprint(2)
 		x.want(dedup.Conflict, other)
 		want := dedup.Known
 		if s.free {

@@ -119,11 +119,11 @@ func holdKeepsIdentity(x *rig) {
 func holdReleasedConflict(x *rig) {
 	x.finish(x.want(dedup.New, held("a")).Lease, release())
 	c := held("a")
-	c.Fingerprint = print(2)
+	c.Fingerprint = fingerprint(2)
 	x.want(dedup.Conflict, c)
 	c.Fingerprint = dedup.Fingerprint{}
 	x.finish(x.want(dedup.New, c).Lease, release())
-	c.Fingerprint = print(2)
+	c.Fingerprint = fingerprint(2)
 	x.want(dedup.Conflict, c) // a delivery without a fingerprint does not wash the first one away
 }
 

@@ -97,7 +97,7 @@ func raceOneKey(x *rig) {
 func racePayloads(x *rig) {
 	ds := x.claimTogether(32, func(i int) dedup.Claim {
 		c := delivery("a")
-		c.Fingerprint = print(byte(i % 4))
+		c.Fingerprint = fingerprint(byte(i % 4))
 		return c
 	})
 	fresh, winner := 0, 0

@@ -63,14 +63,14 @@ func key(id string) dedup.Key {
 	return dedup.Key{Principal: "shop", Endpoint: "orders", ID: id}
 }
 
-// print is a fingerprint that is not zero.
-func print(b byte) dedup.Fingerprint { return dedup.Fingerprint{0: 1, 31: b} }
+// fingerprint is a fingerprint that is not zero.
+func fingerprint(b byte) dedup.Fingerprint { return dedup.Fingerprint{0: 1, 31: b} }
 
 // delivery is an ordinary event with one task.
 func delivery(id string) dedup.Claim {
 	return dedup.Claim{
 		Key:         key(id),
-		Fingerprint: print(1),
+		Fingerprint: fingerprint(1),
 		Payload: dedup.Payload{
 			Producer: "shop", Endpoint: "orders", Type: "order.paid", KeyField: `"` + id + `"`,
 			Method: http.MethodPost, Target: "/webhooks/orders?x=%41",

@@ -1,12 +1,15 @@
 package deduptest
 
 import (
+	"time"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
 func statsChecks() []check {
 	return []check{
 		{"TheyCountRecordsAndTasks", statsCount},
+		{"TheOldestIsTheOldestEventThatWaitsForWorkers", statsOldest},
 		{"AHealthyStoreSaysSo", statsHealth},
 		{"GuaranteesHaveAName", statsGuarantees},
 	}
@@ -46,6 +49,32 @@ func statsCount(x *rig) {
 	if s := x.stats(); s.Records != 3 || s.Pending+s.Running != 2 || s.Dead != 1 || s.Commits == 0 {
 		x.Errorf("one done: %+v", s)
 	}
+}
+
+func statsOldest(x *rig) {
+	oldest := func(want time.Time) {
+		x.Helper()
+		if got := x.stats().Oldest; !got.Equal(want) {
+			x.Errorf("oldest %v, want %v", got, want)
+		}
+	}
+	oldest(time.Time{})
+	x.want(dedup.New, held("held"))
+	first := x.get(x.accept(delivery("a")))
+	x.advance(minute)
+	second := x.get(x.accept(delivery("b")))
+	oldest(first.Accepted)
+	w := x.takeOf(first.Event)
+	oldest(first.Accepted)
+	x.finish(w.Lease, dead())
+	oldest(second.Accepted)
+	if _, err := x.store.Reopen(x.ctx, first.Event); err != nil {
+		x.Fatal(err)
+	}
+	oldest(first.Accepted)
+	x.finish(x.take().Lease, done())
+	x.finish(x.take().Lease, done())
+	oldest(time.Time{})
 }
 
 func statsHealth(x *rig) {

@@ -80,11 +80,11 @@ func windowConflict(x *rig) {
 	c := delivery("a")
 	c.Window, c.Tasks = hour, nil
 	x.accept(c)
-	c.Fingerprint = print(2)
+	c.Fingerprint = fingerprint(2)
 	x.want(dedup.Conflict, c)
 	x.advance(hour)
 	x.want(dedup.New, c)
-	c.Fingerprint = print(1)
+	c.Fingerprint = fingerprint(1)
 	x.want(dedup.Conflict, c)
 }
 
@@ -191,7 +191,7 @@ func windowReleased(x *rig) {
 	first := x.want(dedup.New, c)
 	x.finish(first.Lease, release())
 	x.advance(hour)
-	c.Fingerprint = print(2)
+	c.Fingerprint = fingerprint(2)
 	second := x.want(dedup.New, c)
 	if second.Record.Event == first.Record.Event || second.Record.Tasks[0].Attempt != 1 {
 		x.Errorf("second: %s", text(second.Record))
@@ -204,7 +204,7 @@ func windowVanished(x *rig) {
 	c.Window = hour
 	first := x.want(dedup.New, c)
 	x.advance(hour + minute - time.Millisecond)
-	c.Fingerprint = print(2)
+	c.Fingerprint = fingerprint(2)
 	x.want(dedup.Conflict, c)
 	x.advance(time.Millisecond)
 	second := x.want(dedup.New, c)
