@@ -311,14 +311,14 @@ func TestTimedOutAnswerGoesOnAndItsResultIsRecorded(t *testing.T) {
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		runs, release := newCounter(), make(chan struct{})
 		s := serve(t, p, func(c *Config) {
-			c.AnswerTimeout, c.InFlightWait, c.Lease = 50*time.Millisecond, -1, 60*time.Millisecond
+			c.AnswerTimeout, c.InFlightWait, c.Lease = 50*time.Millisecond, -1, 1200*time.Millisecond
 		}, Answer("shop", "*", func(ctx context.Context, _ Event[raw]) (Response, error) {
 			runs.add()
 			<-release // deaf to its context
 			return Response{Body: []byte("real")}, nil
 		}))
 		wantProblem(t, s.send(ask{id: "k1", body: "1"}), 503, "answer_timeout")
-		time.Sleep(150 * time.Millisecond) // longer than the lease, which is extended
+		time.Sleep(1500 * time.Millisecond) // longer than the lease, which is extended
 		wantProblem(t, s.send(ask{id: "k1", body: "1"}), inFlightStatus(p), "in_flight")
 		close(release)
 		waitFor(t, func() bool { return s.records()[0].Answer.Status == 200 })
