@@ -366,3 +366,52 @@ func TestMistakesOfForwardSettingsNameTheirLine(t *testing.T) {
 		}
 	}
 }
+
+// TestAForwardedKeyIsTheProducersOctetForOctet is row R167 from outside, quoted and bare; the mode is the default
+// of rfc9421, so that it is row R169 as well: nothing is accepted upstream before the target has it.
+func TestAForwardedKeyIsTheProducersOctetForOctet(t *testing.T) {
+	t.Parallel()
+	a := newAim(t, 503)
+	s := serveForShop(t, "  - {producer: shop, type: \"*\", forward: \""+a.url+"\"}\n")
+	for i, key := range []string{`"quoted key"`, "bare-key", `"with\"escapes"`, `"with";parameters=1`} {
+		a.status.Store(503)
+		d := blackDelivery{body: fmt.Sprintf(`{"type":"order.paid","n":%d}`, i), key: key}
+		if got := s.send(d); got.status != 503 {
+			t.Errorf("%s: %d while the target fails", key, got.status)
+		}
+		a.status.Store(201)
+		if got := s.send(d); got.status != 201 {
+			t.Errorf("%s: %d %s, want the target's", key, got.status, got.body)
+		}
+		a.mu.Lock()
+		lines := a.last.Header["Idempotency-Key"]
+		a.mu.Unlock()
+		if len(lines) != 1 || lines[0] != key {
+			t.Errorf("%s went on as %q", key, lines)
+		}
+	}
+}
+
+// TestATargetThatNeverRecoversEndsInADeadLetter is row R176: finite attempts, with the same key each. That the
+// waits are full jitter is tested where they are made, in package receiver.
+func TestATargetThatNeverRecoversEndsInADeadLetter(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	keys := map[string]int{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		keys[r.Header.Get("Idempotency-Key")]++
+		mu.Unlock()
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(srv.Close)
+	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms, attempts: 4}\nhandlers:\n  - {producer: gh, type: push, forward: \""+srv.URL+"\"}\n")
+	r := launch(t, "serve", "--config", file)
+	pushOwn(t, r, "g-1")
+	eventually(t, "the dead letter", func() bool { return state(t, file, "g-1") == "dead 4" })
+	mu.Lock()
+	defer mu.Unlock()
+	if len(keys) != 1 || keys[`"g-1"`] != 4 {
+		t.Errorf("requests by key: %v", keys)
+	}
+}

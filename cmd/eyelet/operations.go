@@ -100,14 +100,14 @@ func (s *stateDir) release() {
 func (s *server) operations() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "ok")
+		_, _ = fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.rx.Ready(r.Context()); err != nil {
 			http.Error(w, oneLine(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintln(w, "ready")
+		_, _ = fmt.Fprintln(w, "ready")
 		tellOff(w, s.plan.targets)
 	})
 	mux.Handle("/targets", s.state.authorized(targetsAPI(s.plan.targets)))

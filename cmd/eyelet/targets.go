@@ -69,7 +69,7 @@ func targetsOf(state *forward.State) []targetLine {
 func tellOff(w io.Writer, state *forward.State) {
 	for _, t := range targetsOf(state) {
 		if !t.On {
-			fmt.Fprintf(w, "target %s is switched off since %s: %s\n", t.Name, t.Since.Format(time.RFC3339), oneLine(t.Reason))
+			_, _ = fmt.Fprintf(w, "target %s is switched off since %s: %s\n", t.Name, t.Since.Format(time.RFC3339), oneLine(t.Reason))
 		}
 	}
 }
@@ -221,7 +221,7 @@ func (p *program) withTargets(c *cobra.Command, file string, do func(http.Handle
 	if kind, _, err := s.storeKind(); err == nil && kind == "memory" {
 		return wrong("start one: eyelet serve --config "+s.file, "no server runs, and what it learns in memory is gone with it")
 	}
-	plan, err := s.build(buildOptions{stdout: io.Discard, testKeys: true})
+	plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard, testKeys: true})
 	if err != nil {
 		return err
 	}
