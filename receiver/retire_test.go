@@ -62,6 +62,10 @@ func TestTheDeprecationIsNeverAfterTheEnd(t *testing.T) {
 		t.Errorf("without a date of its own it is %q, want %q", got, want)
 	}
 	p := apiProducer()
+	p.Deprecated = end
+	if g := serve(t, p, nil).send(ask{id: `"k"`}); g.header.Get("Deprecation") == "" || g.header.Get("Sunset") != "" {
+		t.Errorf("deprecated without an end: header is %v", g.header)
+	}
 	p.Retire, p.Deprecated = end, end.Add(time.Second)
 	found := ""
 	for _, err := range p.Check() {
