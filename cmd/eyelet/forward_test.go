@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -92,6 +93,9 @@ func TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 			t.Fatalf("status %d", status)
 		}
 		eventually(t, "the dead letter of "+id, func() bool { return state(t, file, id) == "dead 1" })
+		if t.Failed() {
+			t.FailNow() // the others would take as long
+		}
 	}
 	pushOwn(t, r, "waits")
 	eventually(t, "a postponed event", func() bool { return strings.HasPrefix(state(t, file, "waits"), "pending") })
@@ -254,6 +258,18 @@ func TestAStoredEventWaitsForTheRetryAfter(t *testing.T) {
 	code, out, _ := run(t, "events", "list", "--config", file, "-o", "json")
 	if code != 0 || !strings.Contains(out, `"pending"`) || !strings.Contains(out, "beyond the total retry time") {
 		t.Errorf("events are %s", out)
+	}
+}
+
+// TestARetryAfterIsAskedOfTheWorkers: not only held by the target, which would wake a worker for nothing.
+func TestARetryAfterIsAskedOfTheWorkers(t *testing.T) {
+	t.Parallel()
+	s, _ := target(t, 503, http.Header{"Retry-After": {"3600"}}, "")
+	ev := order("{}")
+	ev.Accepted = time.Now()
+	err := s.deliver(context.Background(), ev)
+	if want := receiver.RetryAfter(time.Hour, nil).Error(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("error is %v, want %q", err, want)
 	}
 }
 
