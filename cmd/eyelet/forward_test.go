@@ -164,6 +164,30 @@ func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
 	}
 }
 
+// TestWhereATargetMovedIsTold: row R173 from outside, without what only the target should see.
+func TestWhereATargetMovedIsTold(t *testing.T) {
+	t.Parallel()
+	a := newAim(t, 308, "Location", "/new?token=s3cret")
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, mode: relay, forward: \""+a.url+"\"}\n")
+	r := launch(t, "serve", "--config", file)
+	if status, _ := pushOwn(t, r, "g-1"); status != 503 {
+		t.Errorf("moved: %d", status)
+	}
+	code, out, errs := run(t, "targets", "list", "--config", file)
+	if code != 0 || !strings.Contains(out, "moved to "+a.url+"/new") || strings.Contains(out+errs, "s3cret") {
+		t.Errorf("targets list: %d %s %s", code, out, errs)
+	}
+	a.status.Store(200)
+	if status, _ := pushOwn(t, r, "g-1"); status != 200 {
+		t.Errorf("at its new place: %d", status)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if got := a.last.URL.RequestURI(); got != "/new?token=s3cret" {
+		t.Errorf("the request went to %s", got)
+	}
+}
+
 // TestTargetsAreSwitchedWithTheTokenOnly: the operations port gives it to nobody else.
 func TestTargetsAreSwitchedWithTheTokenOnly(t *testing.T) {
 	t.Parallel()
