@@ -53,6 +53,7 @@ func probe(err error) {
 	_ = errType(err)
 	_ = isRejected(err) || isUndecodable(err)
 	_, _ = postponed(err)
+	_ = notBefore(err)
 }
 
 // eventOf is the event as handlers see it, not decoded yet. Handlers of one event do not share maps.

@@ -44,6 +44,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = ep.rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
 	}
 	d.body.leave()
+	ep.announce(&answer.header)
 	// Where both lengths were sent, net/http hides one of them: the connection must not be used again
 	// (RFC 9112 section 6.1).
 	if r.ProtoMajor == 1 && slices.Contains(r.TransferEncoding, "chunked") {
@@ -127,6 +128,9 @@ func (d *delivery) admit() error {
 	p, r := &d.ep.p, d.r
 	if !d.rx.hostKnown(r.Host) {
 		return fail(codeHostUnknown, nil)
+	}
+	if d.ep.retired() {
+		return fail(codeRetired, nil)
 	}
 	if len(p.AllowedIPs) > 0 && !within(clientAddr(r, d.rx.cfg.TrustedProxies), p.AllowedIPs) {
 		return fail(codeAddressRefused, nil)
