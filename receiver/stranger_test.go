@@ -1,0 +1,78 @@
+package receiver
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// What a stranger can do who holds deliveries that he captured, and no secret.
+
+// kept returns how many records the store holds, by the reason for which they were kept aside.
+func (s *site) kept() map[string]int {
+	s.t.Helper()
+	found := map[string]int{}
+	for rec, err := range s.store.List(s.t.Context(), dedup.Filter{}) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		found[rec.Aside]++
+	}
+	return found
+}
+
+func TestFieldsThatNobodySignedDoNotFillTheStore(t *testing.T) {
+	t.Parallel()
+	s := serve(t, webhookProducer(), nil)
+	captured := ask{id: "a", body: `{"n":1}`}
+	if g := s.send(captured); g.status != 200 || g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	for i := range 40 {
+		captured.header = http.Header{"Ce-Extra": {fmt.Sprint(i)}}
+		if g := s.send(captured); g.status != 200 || !g.replayed() {
+			t.Fatalf("repetition %d: %+v, want the stored answer", i, g)
+		}
+	}
+	if got := s.kept(); len(got) != 1 || got[""] != 1 {
+		t.Errorf("kept %v, want one event", got)
+	}
+}
+
+func TestCapturedBytesUnderKnownIdentifiersAreKeptAFewTimesOnly(t *testing.T) {
+	t.Parallel()
+	s := serve(t, webhookProducer(), nil)
+	const events = 2 * maxReplayed
+	for i := range events {
+		s.send(ask{id: fmt.Sprint("event", i), body: fmt.Sprint(i)})
+	}
+	for i := range events {
+		if g := s.send(ask{id: fmt.Sprint("event", i), body: "0"}); g.status != 200 {
+			t.Fatalf("%+v", g)
+		}
+	}
+	got := s.kept()
+	if got[""] != events || got["replayed"] != maxReplayed || got["conflict"] != 0 {
+		t.Errorf("kept %v, want %d events and %d replayed", got, events, maxReplayed)
+	}
+}
+
+func TestANewPayloadUnderAKnownIdentifierIsKeptOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t, webhookProducer(), nil)
+	s.send(ask{id: "a", body: "1"})
+	for range 3 {
+		if g := s.send(ask{id: "a", body: "2"}); g.status != 200 || g.replayed() {
+			t.Fatalf("%+v", g)
+		}
+	}
+	// The delivery that was kept aside does not stand in the way of the event itself.
+	if g := s.send(ask{id: "b", body: "2"}); g.status != 200 || g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	if got := s.kept(); got[""] != 2 || got["conflict"] != 1 || got["replayed"] != 0 {
+		t.Errorf("kept %v, want two events and one conflict", got)
+	}
+}
