@@ -153,8 +153,8 @@ func (d *delivery) scope() string {
 // they do not bind the identifier, so that a captured delivery under another identifier is recognised.
 func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 	p := &d.ep.p
-	if p.Split != nil {
-		return nil
+	if len(d.items) != 1 {
+		return nil // the signed bytes are those of all items
 	}
 	var out []dedup.Key
 	if p.Nonce == producer.NonceUnique {
@@ -171,6 +171,9 @@ func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 // bindsKey reports whether the signature certainly binds whatever the identifier is read from.
 func (d *delivery) bindsKey() bool {
 	key := d.ep.p.Key
+	if d.ep.p.Split != nil {
+		return false // it may read fields as well, as the binary mode of CloudEvents does
+	}
 	if key == nil {
 		return d.Identity.Covers("@body")
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
 )
 
 // What a stranger can do who holds deliveries that he captured, and no secret.
@@ -74,5 +75,27 @@ func TestANewPayloadUnderAKnownIdentifierIsKeptOnce(t *testing.T) {
 	}
 	if got := s.kept(); got[""] != 2 || got["conflict"] != 1 || got["replayed"] != 0 {
 		t.Errorf("kept %v, want two events and one conflict", got)
+	}
+}
+
+func TestACapturedCloudEventIsNoOtherEventUnderAnotherID(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Key, p.Type, p.Split = nil, nil, producer.SplitCloudEvents
+	s := serve(t, p, nil)
+	event := func(id string) ask {
+		return ask{body: "{}", header: http.Header{
+			"Ce-Id": {id}, "Ce-Source": {"/shop"}, "Ce-Type": {"order"}, "Ce-Specversion": {"1.0"},
+		}}
+	}
+	if g := s.send(event("1")); g.status != 200 || g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	if g := s.send(event("1")); g.status != 200 || !g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	s.send(event("2"))
+	if got := s.kept(); got[""] != 1 || got["replayed"] != 1 {
+		t.Errorf("kept %v, want one event and one that was kept aside", got)
 	}
 }
