@@ -80,7 +80,8 @@ type Producer struct {
 	MediaTypes []string
 	// URL is the public URL of the endpoint, when it is not Config.URL + "/webhooks/" + Name.
 	URL string
-	// SignsURL says that the scheme signs the URL, so that Open demands to know the public one.
+	// SignsURL says that the scheme signs the URL, so that Open demands to know the public one. It is set where
+	// the scheme has a method SignsURL that says so, as those of package verify have.
 	SignsURL bool
 	// QueryScope makes the signed query a part of the scope of identifiers, except the names in ScopeIgnores:
 	// two attempts share a scope if and only if endpoint and effective URL are the same.

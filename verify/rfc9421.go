@@ -83,6 +83,15 @@ func (s *RFC9421) check() error {
 	return errors.Join(append(errs, s.Coverage.Check())...)
 }
 
+// SignsURL reports whether signatures bind the scheme or the host of the URL, which a receiver must then be told:
+// those of the connection are what a stranger makes them.
+func (s *RFC9421) SignsURL() bool {
+	exactly := s.Coverage.Exactly
+	return len(exactly) == 0 || slices.ContainsFunc(exactly, func(name string) bool {
+		return name == "@target-uri" || name == "@authority" || name == "@scheme" || name == "host"
+	})
+}
+
 // AcceptSignature returns the value of the Accept-Signature field that asks for what the configuration demands (RFC 9421
 // section 5.1).
 func (s *RFC9421) AcceptSignature() string {
