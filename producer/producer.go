@@ -39,6 +39,9 @@ type Producer struct {
 	Type Extractor
 	// Attributes reads facts about the event that handlers see (source, subject, time, ...). May be nil.
 	Attributes func(*Delivery) (map[string]string, error)
+	// Reads are header fields that handlers read besides (lower case). RFC 9421 signatures must cover them, like
+	// those that Key and Type read, when they are present. The lanes of handlers add theirs.
+	Reads []string
 	// Fingerprint selects what is compared when an identifier comes again. Defaults to FingerprintBody.
 	Fingerprint FingerprintFunc
 	// Split takes a batch apart; nil means that a delivery is one event.

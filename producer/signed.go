@@ -28,9 +28,9 @@ func Signed(name string, keys verify.KeySet) Producer {
 	}
 }
 
-// consumed are the header fields that decide what an event is called and of which type it is.
+// consumed are the header fields that decide what an event is called and what becomes of it.
 func (p *Producer) consumed() []string {
-	var fields []string
+	fields := slices.Clone(p.Reads)
 	for _, x := range []Extractor{p.Key, p.Type} {
 		if x != nil {
 			fields = append(fields, x.Consumes()...)
