@@ -1,0 +1,74 @@
+package verify
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// withSignature puts a signature that nobody made on a request.
+func withSignature(r *http.Request, components, keyID string) {
+	r.Header.Set("Signature-Input", fmt.Sprintf(`sig1=(%s);created=%d;keyid=%q`, components, testNow.Unix(), keyID))
+	r.Header.Set("Signature", "sig1=:"+strings.Repeat("AAAA", 8)+":")
+}
+
+func TestRefusalsDoNotTellWhichKeysThereAre(t *testing.T) {
+	t.Parallel()
+	full := `"` + strings.Join(allComponents, `" "`) + `"`
+	for name, c := range map[string]struct {
+		components string
+		change     func(*http.Request)
+		code       Code
+	}{
+		"too little covered":            {`"@method"`, nil, InsufficientCoverage},
+		"a field on two lines":          {full, func(r *http.Request) { r.Header.Add("Idempotency-Key", "k-2") }, AmbiguousField},
+		"a field that is no text":       {full + ` "x-a"`, func(r *http.Request) { r.Header.Set("X-A", "\xff") }, SignatureMalformed},
+		"a field of another form":       {full + ` "x-a";sf`, func(r *http.Request) { r.Header.Set("X-A", "(") }, ComponentUnsupported},
+		"a parameter that is not there": {full + ` "@query-param";name="z"`, nil, SignatureMismatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			if c.change != nil {
+				c.change(s.r)
+			}
+			for _, id := range []string{"k", "nobody"} {
+				withSignature(s.r, c.components, id)
+				s.r.Header.Set("Content-Digest", "sha-256=:AAAA:")
+				_, err := s.verify()
+				wantCode(t, err, c.code)
+			}
+		})
+	}
+}
+
+func TestTheWorkForASignatureIsBounded(t *testing.T) {
+	t.Parallel()
+	dictionary := "a=1, b=1" + strings.Repeat(", z=1", 1<<10)
+	for name, c := range map[string]struct {
+		components, field, query string
+		code                     Code
+	}{
+		"one member":        {`"x-a";key="a"`, dictionary, "", SignatureMismatch},
+		"many members":      {`"x-a";key="a" "x-a";key="b"`, dictionary, "", SignatureMalformed},
+		"all of it":         {`"x-a";sf`, dictionary + dictionary, "", SignatureMalformed},
+		"octets":            {`"x-a"`, dictionary + dictionary, "", SignatureMismatch},
+		"one parameter":     {`"@query-param";name="a"`, "", "a=" + strings.Repeat("x", 5<<10), SignatureMismatch},
+		"many parameters":   {`"@query-param";name="a" "@query-param";name="b"`, "", "b=1&a=" + strings.Repeat("x", 5<<10), SignatureMalformed},
+		"a large base":      {`"x-a" "x-a";bs`, strings.Repeat("x", 30<<10), "", SignatureMalformed},
+		"a large query":     {`"@query"`, "", strings.Repeat("x", maxBase+1), SignatureMalformed},
+		"as large as it is": {`"x-a"`, strings.Repeat("x", 30<<10), "", SignatureMismatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			s.scheme.Coverage.Exactly = []string{"@method"}
+			s.r.Header.Set("X-A", c.field)
+			s.r.URL.RawQuery = c.query
+			withSignature(s.r, `"@method" `+c.components, "k")
+			_, err := s.verify()
+			wantCode(t, err, c.code)
+		})
+	}
+}
