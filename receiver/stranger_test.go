@@ -7,6 +7,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // What a stranger can do who holds deliveries that he captured, and no secret.
@@ -97,5 +98,31 @@ func TestACapturedCloudEventIsNoOtherEventUnderAnotherID(t *testing.T) {
 	s.send(event("2"))
 	if got := s.kept(); got[""] != 1 || got["replayed"] != 1 {
 		t.Errorf("kept %v, want one event and one that was kept aside", got)
+	}
+}
+
+// abortingScheme reads the body and aborts the request, as http.ErrAbortHandler is meant to.
+type abortingScheme struct{}
+
+func (abortingScheme) Verify(_ *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
+	_, _ = body()
+	panic(http.ErrAbortHandler)
+}
+
+func TestAnAbortedRequestGivesItsBudgetBack(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Scheme = abortingScheme{}
+	s := serve(t, p, nil)
+	if resp, err := client.Do(s.request(ask{id: "a", body: "{}"})); err == nil {
+		_ = resp.Body.Close()
+		t.Fatal("an answer to a request that was aborted")
+	}
+	if err := s.rx.Close(); err != nil { // the request has left
+		t.Fatal(err)
+	}
+	s.srv.Close()
+	if used := s.rx.budget.used.Load(); used != 0 {
+		t.Errorf("%d bytes of the budget are lost", used)
 	}
 }
