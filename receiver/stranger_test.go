@@ -1,8 +1,11 @@
 package receiver
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -124,5 +127,44 @@ func TestAnAbortedRequestGivesItsBudgetBack(t *testing.T) {
 	s.srv.Close()
 	if used := s.rx.budget.used.Load(); used != 0 {
 		t.Errorf("%d bytes of the budget are lost", used)
+	}
+}
+
+func TestObserversSeeNothingOfThePayload(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), nil,
+		Answer("shop", "fail", func(_ context.Context, ev Event[[]byte]) (Response, error) {
+			return Response{}, fmt.Errorf("bad: %s", ev.Body)
+		}),
+		Answer("shop", "reject", func(_ context.Context, ev Event[[]byte]) (Response, error) {
+			return Response{}, Reject(fmt.Errorf("bad: %s", ev.Body))
+		}),
+		Answer("shop", "panic", func(_ context.Context, ev Event[[]byte]) (Response, error) { panic(string(ev.Body)) }),
+		Answer("shop", "decode", func(context.Context, Event[int]) (Response, error) { return Response{}, nil }))
+	for _, typ := range []string{"fail", "reject", "panic", "decode"} {
+		s.send(ask{id: typ, typ: typ, body: `"tea-leaf"`})
+	}
+	if err := s.rx.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
+	caused := 0
+	for _, o := range s.seen.all {
+		if o.Err == nil {
+			continue
+		}
+		caused++
+		for err := o.Err; err != nil; err = errors.Unwrap(err) {
+			if text := err.Error(); strings.Contains(text, "tea-leaf") {
+				t.Errorf("%s of %s: %v", o.Kind, o.Type, err)
+			}
+		}
+	}
+	if caused < 4 {
+		t.Errorf("%d observations have a cause", caused)
+	}
+	if strings.Contains(s.log.String(), "tea-leaf") {
+		t.Errorf("the log: %s", s.log)
 	}
 }
