@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -47,7 +46,7 @@ func (p *program) verifyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		plan, err := s.build(buildOptions{stdout: io.Discard, testKeys: true})
+		plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard, testKeys: true})
 		if err != nil {
 			return err
 		}
@@ -180,18 +179,18 @@ func (p *plan) delivery(rec *httpfile.File, from *producer.Producer) (*producer.
 // authenticate does what the endpoint does before it asks the store.
 func authenticate(from *producer.Producer, d *producer.Delivery, now time.Time) ([]producer.Item, error) {
 	var err error
-	if from.Scheme != nil {
-		d.Identity, err = from.Scheme.Verify(d.Request, func() ([]byte, error) { return d.Body, nil })
+	whole := from.WithDefaults()
+	if whole.Scheme != nil {
+		d.Identity, err = whole.Scheme.Verify(d.Request, func() ([]byte, error) { return d.Body, nil })
 		if err != nil {
 			return nil, err
 		}
 	}
-	filled := from.WithDefaults()
-	items, err := filled.Items(d)
+	items, err := whole.Items(d)
 	if err != nil {
 		return nil, err
 	}
-	return items, filled.Tolerance.Check(d.Identity, now)
+	return items, whole.Tolerance.Check(d.Identity, now)
 }
 
 func (p *program) printVerdict(v verdict, format string) error {
@@ -200,12 +199,12 @@ func (p *program) printVerdict(v verdict, format string) error {
 			return err
 		}
 	} else if v.Valid {
-		fmt.Fprintf(p.Out, "valid: id %s, type %s\n", shown(v.ID), shown(v.Type))
+		p.say("valid: id %s, type %s\n", shown(v.ID), shown(v.Type))
 		for _, e := range v.Events {
-			fmt.Fprintf(p.Out, "  event: id %s, type %s\n", shown(e.ID), shown(e.Type))
+			p.say("  event: id %s, type %s\n", shown(e.ID), shown(e.Type))
 		}
 	} else {
-		fmt.Fprintf(p.Out, "not valid: %s\n", shown(v.why))
+		p.say("not valid: %s\n", shown(v.why))
 	}
 	if !v.Valid {
 		return &failure{}
