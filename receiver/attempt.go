@@ -255,9 +255,7 @@ func (a *attempt) report(res dedup.Result, cause error) {
 		a.log().Info("task runs again after the next start", "reason", res.Reason)
 	}
 	o := a.observation(state, res.Reason)
-	if cause != nil {
-		o.Err = errors.New(errType(cause))
-	}
+	o.Err = typeOnly(cause)
 	a.d.observed(o)
 }
 

@@ -153,8 +153,8 @@ func (d *delivery) scope() string {
 // they do not bind the identifier, so that a captured delivery under another identifier is recognised.
 func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 	p := &d.ep.p
-	if p.Split != nil {
-		return nil
+	if len(d.items) != 1 {
+		return nil // the signed bytes are those of all items
 	}
 	var out []dedup.Key
 	if p.Nonce == producer.NonceUnique {
@@ -171,6 +171,9 @@ func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 // bindsKey reports whether the signature certainly binds whatever the identifier is read from.
 func (d *delivery) bindsKey() bool {
 	key := d.ep.p.Key
+	if d.ep.p.Split != nil {
+		return false // it may read fields as well, as the binary mode of CloudEvents does
+	}
 	if key == nil {
 		return d.Identity.Covers("@body")
 	}
@@ -227,17 +230,42 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 		if p.Contract == producer.API {
 			return nil, fail(codeKeyReused, nil)
 		}
-		return d.keepAside(ctx, d.aside(e, "conflict", decision.Record.Event, 0))
+		return d.keepConflict(ctx, e, decision.Record.Event)
 	case dedup.Aliased:
-		switch {
-		case decision.Alias.Space == dedup.SpaceNonce:
+		if decision.Alias.Space == dedup.SpaceNonce {
 			return nil, &verify.Error{Code: verify.NonceReused, KeyID: d.Identity.KeyID}
-		case p.SameSigned == producer.SameSignedAside:
-			return d.keepAside(ctx, d.aside(e, "replayed", decision.Record.Event, maxReplayed))
 		}
-		return nil, fail(codeReplayed, nil)
+		return d.replayed(ctx, e, decision.Record.Event)
 	}
 	return nil, fail(codeInternal, nil)
+}
+
+// replayed deals with signed bytes that came before, under another identifier, as the event of.
+func (d *delivery) replayed(ctx context.Context, e entry, of string) (*reply, error) {
+	if d.ep.p.SameSigned != producer.SameSignedAside {
+		return nil, fail(codeReplayed, nil)
+	}
+	return d.keepAside(ctx, d.aside(e, "replayed", of, maxReplayed))
+}
+
+// keepConflict keeps another payload under a known identifier aside. There is no bound on how many, because each
+// may be an event of the producer; so bytes that were signed for a known event are not among them, or
+// who captured a few deliveries could fill the store with them under each other's identifiers.
+func (d *delivery) keepConflict(ctx context.Context, e entry, of string) (*reply, error) {
+	conflict := d.aside(e, "conflict", of, 0)
+	probe := conflict
+	probe.OnlyKnown = true
+	probe.Aliases = slices.DeleteFunc(slices.Clone(e.claim.Aliases), func(k dedup.Key) bool { return k.Space != dedup.SpaceSigned })
+	if len(probe.Aliases) > 0 {
+		decisions, err := d.rx.claim(ctx, probe)
+		if err != nil {
+			return nil, err
+		}
+		if decisions[0].Verdict == dedup.Aliased {
+			return d.replayed(ctx, e, decisions[0].Record.Event)
+		}
+	}
+	return d.keepAside(ctx, conflict)
 }
 
 // aside is the claim that keeps a delivery without running it, once for each identifier and payload.

@@ -36,6 +36,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := &delivery{
 		Delivery: &producer.Delivery{}, rx: ep.rx, ep: ep, r: r, body: newBody(w, r, ep.p.MaxBody, ep.rx),
 	}
+	defer d.body.settle() // also when what reads the body panics to abort the request
 	var answer *reply
 	if ep.rx.door.enter() {
 		defer ep.rx.door.leave() // after the answer is sent

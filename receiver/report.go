@@ -34,7 +34,7 @@ func (rx *Receiver) report(ctx context.Context, d *delivery, a *reply, took time
 	if rx.cfg.Observe != nil {
 		rx.cfg.Observe(ctx, Observation{
 			Kind: "delivery", Endpoint: name, Type: d.typ, ID: d.id, Event: a.event,
-			Status: a.status, Code: a.code, Took: took, Err: a.err,
+			Status: a.status, Code: a.code, Took: took, Err: observable(a.err),
 		})
 	}
 }
@@ -76,6 +76,22 @@ func private(err error) string {
 	return err.Error()
 }
 
+// observable is what an observer gets of a cause: all of it, or the types of a handler's error.
+func observable(err error) error {
+	if err != nil && private(err) == "" {
+		return typeOnly(err)
+	}
+	return err
+}
+
+// typeOnly names the types of an error whose text may quote the payload; nil stays nil.
+func typeOnly(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(errType(err))
+}
+
 // panicText describes a recovered value without quoting what might be payload.
 func panicText(v any) string {
 	if err, ok := v.(runtime.Error); ok {
@@ -106,7 +122,7 @@ func (rx *Receiver) reportAnswer(ctx context.Context, h *held, result dedup.Resu
 	if rx.cfg.Observe != nil {
 		rx.cfg.Observe(ctx, Observation{
 			Kind: "attempt", Endpoint: h.p.Name, Type: h.rec.Payload.Type, ID: h.rec.Key.ID, Event: h.rec.Event,
-			Handler: h.handler.name, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: cause,
+			Handler: h.handler.name, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: typeOnly(cause),
 		})
 	}
 }
