@@ -10,7 +10,7 @@ func tokenPresets() []Preset {
 			[]string{"query", "header", "value", "audience", "issuers", "app_ids", "jwks_url", "origins", "rate", "topics"},
 			AzureEventGrid},
 		{"cloudevents", "bearer token", "source and id", "", "2xx; the sender's matter",
-			[]string{"bearer", "secrets", "origins", "rate"}, CloudEvents},
+			[]string{"bearer", "secrets", "batch", "origins", "rate"}, CloudEvents},
 		{"google-eventarc", "Google's token: audience and service account", "CloudEvent source and id, or message id", "",
 			"102, 200, 201, 202, 204; 24 hours", google, googleEventarc},
 		{"google-pubsub", "Google's token: audience and service account", "message.messageId", "", "102, 200, 201, 202, 204; 24 hours",

@@ -66,6 +66,8 @@ type Settings struct {
 	// Origins and Rate (requests per minute) are granted to senders that ask (CloudEvents, Event Grid).
 	Origins []string `conf:"origins"`
 	Rate    int      `conf:"rate"`
+	// Batch takes batches of events too (CloudEvents).
+	Batch bool `conf:"batch"`
 	// JWKSURL is where keys are published, in place of the vendor's.
 	JWKSURL string `conf:"jwks_url"`
 	// CheckChain demands that vendor certificates chain to a root where that is not checked already (SNS).
