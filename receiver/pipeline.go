@@ -187,11 +187,11 @@ func (d *delivery) challenge() (*reply, error) {
 	p := &d.ep.p
 	if p.Challenge != nil && slices.Contains(p.ChallengeMethods, d.r.Method) {
 		want, err := p.Challenge(d.Request)
+		if want != nil {
+			return challengeReply(want, err), nil
+		}
 		if err != nil {
 			return nil, err
-		}
-		if want != nil {
-			return handshakeReply(want), nil
 		}
 	}
 	if !slices.Contains(p.Methods, d.r.Method) {
