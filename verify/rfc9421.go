@@ -107,9 +107,9 @@ type stage int
 const (
 	stageParse stage = iota + 1
 	stageTag
+	stageCoverage
 	stageKey
 	stageAlg
-	stageCoverage
 	stageSignature
 	stageBody
 	stageUnavailable // a key that we cannot see may be the one: the sender should try again
@@ -176,10 +176,7 @@ func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 	if err := t.checkParams(in); err != nil {
 		return t.refuse(stageTag, err)
 	}
-	keys, at, err := t.keys(ctx, in)
-	if err != nil {
-		return t.refuse(at, err)
-	}
+	// Before the keys, so that the answer to what is refused here does not tell which keys exist.
 	if err := checkCoverage(t.scheme.rules, t.m, in); err != nil {
 		err.KeyID = in.keyID
 		return t.refuse(stageCoverage, err)
@@ -189,6 +186,10 @@ func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 	if refusal != nil {
 		refusal.KeyID = in.keyID
 		return t.refuse(stageCoverage, refusal)
+	}
+	keys, at, err := t.keys(ctx, in)
+	if err != nil {
+		return t.refuse(at, err)
 	}
 	key, refusal := t.verify(keys, in)
 	if refusal != nil {
