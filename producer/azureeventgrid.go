@@ -55,22 +55,20 @@ func AzureEventGrid(s Settings) Producer {
 // entra verifies the tokens that Event Grid gets for a protected webhook.
 func (p Producer) entra(s Settings) Producer {
 	if len(s.Audience) == 0 || len(s.Issuers) == 0 {
-		p.Err = errors.Join(p.Err, errors.New("set query (or header) and value, or audience and issuers for Entra tokens"))
+		p.Err = errors.New("set query (or header) and value, or audience and issuers for Entra tokens")
 		return p
 	}
-	keys, err := tokenKeys(s, "https://login.microsoftonline.com/common/discovery/v2.0/keys")
 	apps := s.AppIDs
 	if len(apps) == 0 {
 		apps = []string{eventGridApp}
 	}
-	p = p.signedBy(&verify.JWT{
-		Keys: keys, Algorithms: []string{"RS256"}, Audiences: s.Audience, Issuers: s.Issuers,
+	p = p.signedByTokens(s, "https://login.microsoftonline.com/common/discovery/v2.0/keys", &verify.JWT{
+		Algorithms: []string{"RS256"}, Audiences: s.Audience, Issuers: s.Issuers,
 		Claims: []verify.ClaimRule{
 			{Names: []string{"appid", "azp"}, Values: apps},
 			{Names: []string{"roles"}, Values: []string{"AzureEventGridSecureWebhookSubscriber"}},
 		},
 	})
-	p.Err = errors.Join(p.Err, err)
 	p.Authenticate = `Bearer realm="azure-event-grid"`
 	return p
 }

@@ -93,7 +93,7 @@ func parseField(kind, name string) (Extractor, error) {
 	return Header(name), nil
 }
 
-func parsePath(path string, make func(string) Extractor) (Extractor, error) {
+func parsePath(path string, build func(string) Extractor) (Extractor, error) {
 	names := splitPath(path)
 	for _, name := range names {
 		if name == "" {
@@ -103,7 +103,7 @@ func parsePath(path string, make func(string) Extractor) (Extractor, error) {
 	if len(names) > maxPath {
 		return nil, fmt.Errorf("extractor path %q: over %d names", path, maxPath)
 	}
-	return make(path), nil
+	return build(path), nil
 }
 
 // maxPath bounds the names of a path, each of which is one pass over the value before it.

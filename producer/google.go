@@ -57,22 +57,21 @@ func googlePubSub(s Settings) Producer {
 
 func google(name, docs string, s Settings) Producer {
 	p := webhook(name, docs)
-	if len(s.Audience) == 0 || s.Email == "" {
-		p.Err = errors.Join(p.Err, errors.New("set audience and email: Google signs tokens for any audience for all its customers"))
-	}
 	issuers := s.Issuers
 	if len(issuers) == 0 {
 		issuers = []string{"https://accounts.google.com", "accounts.google.com"}
 	}
-	keys, err := tokenKeys(s, "https://www.googleapis.com/oauth2/v3/certs")
-	p = p.signedBy(&verify.JWT{
-		Keys: keys, Algorithms: []string{"RS256"}, Issuers: issuers, Audiences: s.Audience,
-		Claims: []verify.ClaimRule{
-			{Names: []string{"email"}, Values: []string{s.Email}},
-			{Names: []string{"email_verified"}, Values: []string{"true"}},
-		},
-	})
-	p.Err = errors.Join(p.Err, err)
+	if len(s.Audience) == 0 || s.Email == "" {
+		p.Err = errors.New("set audience and email: Google signs tokens for any audience for all its customers")
+	} else {
+		p = p.signedByTokens(s, "https://www.googleapis.com/oauth2/v3/certs", &verify.JWT{
+			Algorithms: []string{"RS256"}, Issuers: issuers, Audiences: s.Audience,
+			Claims: []verify.ClaimRule{
+				{Names: []string{"email"}, Values: []string{s.Email}},
+				{Names: []string{"email_verified"}, Values: []string{"true"}},
+			},
+		})
+	}
 	p.Authenticate = `Bearer realm="` + name + `"`
 	p.KeyRequired = true
 	p.Attributes = attributes(map[string]Extractor{

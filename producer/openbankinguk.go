@@ -20,13 +20,12 @@ import (
 func OpenBankingUK(s Settings) Producer {
 	p := webhook("openbanking-uk", "https://openbankinguk.github.io/read-write-api-site3/")
 	if len(s.Audience) == 0 || len(s.Issuers) == 0 {
-		p.Err = errors.Join(p.Err, errors.New("openbanking-uk: set audience and issuers"))
+		p.Err = errors.New("set audience (the client id that the bank knows) and issuers")
+	} else {
+		p = p.signedByTokens(s, "", &verify.JWT{
+			Algorithms: []string{"PS256"}, Body: true, NoExpiry: true, Audiences: s.Audience, Issuers: s.Issuers,
+		})
 	}
-	keys, err := tokenKeys(s, "")
-	p = p.signedBy(&verify.JWT{
-		Keys: keys, Algorithms: []string{"PS256"}, Body: true, NoExpiry: true, Audiences: s.Audience, Issuers: s.Issuers,
-	})
-	p.Err = errors.Join(p.Err, err)
 	p.Tolerance = verify.Tolerance{Past: 7 * 24 * time.Hour, Future: 5 * time.Minute}
 	p.Key, p.KeyRequired = JWT("jti"), true
 	p.Type = eventName{}

@@ -6,6 +6,18 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
+// signedByTokens sets a scheme whose keys are those of the settings, or those that the issuer publishes at the
+// address.
+func (p Producer) signedByTokens(s Settings, address string, scheme *verify.JWT) Producer {
+	keys, err := tokenKeys(s, address)
+	if err != nil {
+		p.Err = errors.Join(p.Err, err)
+		return p
+	}
+	scheme.Keys = keys
+	return p.signedBy(scheme)
+}
+
 // tokenKeys returns the keys of the settings, or those that the issuer publishes at the address.
 func tokenKeys(s Settings, address string) (verify.TokenKeySet, error) {
 	if s.TokenKeys != nil {

@@ -171,12 +171,12 @@ func TestOneTokenServesManyMessages(t *testing.T) {
 func TestCountersOfAPushAreNoPartOfTheFingerprint(t *testing.T) {
 	t.Parallel()
 	p := googlePubSub(Settings{Audience: []string{"a"}, Email: "e"})
-	print := func(body string) [32]byte { return p.Fingerprint(delivery(hook, body), Item{Body: []byte(body)}) }
-	first := print(`{"message":{"data":"YQ==","messageId":"1"},"deliveryAttempt":1}`)
-	if first != print(`{"message":{"data":"YQ==","messageId":"1"},"deliveryAttempt":2}`) {
+	fingerprint := func(body string) [32]byte { return p.Fingerprint(delivery(hook, body), Item{Body: []byte(body)}) }
+	first := fingerprint(`{"message":{"data":"YQ==","messageId":"1"},"deliveryAttempt":1}`)
+	if first != fingerprint(`{"message":{"data":"YQ==","messageId":"1"},"deliveryAttempt":2}`) {
 		t.Error("another attempt of a message looks like another message")
 	}
-	if first == print(`{"message":{"data":"Yg==","messageId":"1"},"deliveryAttempt":1}`) {
+	if first == fingerprint(`{"message":{"data":"Yg==","messageId":"1"},"deliveryAttempt":1}`) {
 		t.Error("another message looks like the same")
 	}
 }

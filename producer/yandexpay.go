@@ -22,14 +22,13 @@ func YandexPay(merchantID string) Producer { return yandexPay(Settings{MerchantI
 func yandexPay(s Settings) Producer {
 	p := webhook("yandex-pay", "https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook")
 	if s.MerchantID == "" {
-		p.Err = errors.Join(p.Err, errors.New("yandex-pay: no merchant id: tokens for other merchants have the same keys"))
+		p.Err = errors.New("set merchant_id: tokens for other merchants have the same keys")
+	} else {
+		p = p.signedByTokens(s, "https://pay.yandex.ru/api/jwks", &verify.JWT{
+			Algorithms: []string{"ES256"}, Body: true, HeaderTimes: true,
+			Claims: []verify.ClaimRule{{Names: []string{"merchantId"}, Values: []string{s.MerchantID}}},
+		})
 	}
-	keys, err := tokenKeys(s, "https://pay.yandex.ru/api/jwks")
-	p = p.signedBy(&verify.JWT{
-		Keys: keys, Algorithms: []string{"ES256"}, Body: true, HeaderTimes: true,
-		Claims: []verify.ClaimRule{{Names: []string{"merchantId"}, Values: []string{s.MerchantID}}},
-	})
-	p.Err = errors.Join(p.Err, err)
 	p.Key = First(
 		Join(JWT("order.orderId"), JWT("event"), JWT("order.paymentStatus"), JWT("eventTime")),
 		Join(JWT("operation.operationId"), JWT("event"), JWT("operation.status"), JWT("eventTime")),

@@ -62,7 +62,7 @@ func raw(t *testing.T) (address string, got <-chan string) {
 func TestARecordingIsSentAsItWas(t *testing.T) {
 	t.Parallel()
 	address, got := raw(t)
-	rec := recording(t, "# now: 1\nPOST /a%2fb/../c?x=%31&&y HTTP/1.1\r\nHost: hooks.example\r\nx-GitHub-event: push\r\n"+
+	rec := recording(t, "# now: 1\nPOST /a%2fb/../c|d?x=%31&&y HTTP/1.1\r\nHost: hooks.example\r\nx-GitHub-event: push\r\n"+
 		"Signature: sig1=:AAAA:\r\nIdempotency-Key: \"a\"\r\nIdempotency-Key: \"b\"\r\nContent-Length: 99\r\n\r\nbody")
 	r, err := replay.Send(context.Background(), rec, replay.Options{URL: address})
 	if err != nil || r.Status != 202 {
@@ -70,7 +70,7 @@ func TestARecordingIsSentAsItWas(t *testing.T) {
 	}
 	head := <-got
 	for _, want := range []string{
-		"POST /a%2fb/../c?x=%31&&y HTTP/1.1\r\n", "\r\nHost: hooks.example\r\n", "\r\nx-GitHub-event: push\r\n",
+		"POST /a%2fb/../c|d?x=%31&&y HTTP/1.1\r\n", "\r\nHost: hooks.example\r\n", "\r\nx-GitHub-event: push\r\n",
 		"\r\nSignature: sig1=:AAAA:\r\n", "\r\nIdempotency-Key: \"a\"\r\nIdempotency-Key: \"b\"\r\n", "\r\nContent-Length: 4\r\n",
 	} {
 		if !strings.Contains(head, want) {

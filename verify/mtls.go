@@ -47,8 +47,8 @@ func (m *MutualTLS) Check() error {
 	if slices.Contains(m.Names, "") {
 		errs = append(errs, errors.New("mtls: a name is empty"))
 	}
-	for _, print := range m.Fingerprints {
-		if raw, err := hex.DecodeString(print); err != nil || len(raw) != sha256.Size {
+	for _, fingerprint := range m.Fingerprints {
+		if raw, err := hex.DecodeString(fingerprint); err != nil || len(raw) != sha256.Size {
 			errs = append(errs, errors.New("mtls: a fingerprint is not the hex of a SHA-256"))
 		}
 	}
@@ -68,12 +68,12 @@ func (m *MutualTLS) Verify(r *http.Request, _ func() ([]byte, error)) (Identity,
 		return Identity{}, err
 	}
 	sum := sha256.Sum256(cert.Raw)
-	print := hex.EncodeToString(sum[:])
-	known := slices.ContainsFunc(m.Fingerprints, func(p string) bool { return strings.EqualFold(p, print) })
+	fingerprint := hex.EncodeToString(sum[:])
+	known := slices.ContainsFunc(m.Fingerprints, func(p string) bool { return strings.EqualFold(p, fingerprint) })
 	if !known && !m.named(cert) {
 		return Identity{}, &Error{Code: CredentialsMismatch, Component: "certificate"}
 	}
-	return Identity{KeyID: print[:16], NotBefore: cert.NotBefore, Expires: cert.NotAfter, ExpiredCode: CertExpired}, nil
+	return Identity{KeyID: fingerprint[:16], NotBefore: cert.NotBefore, Expires: cert.NotAfter, ExpiredCode: CertExpired}, nil
 }
 
 func (m *MutualTLS) named(cert *x509.Certificate) bool {
@@ -98,8 +98,8 @@ func (m *MutualTLS) client(r *http.Request) (*x509.Certificate, error) {
 	if len(r.TLS.VerifiedChains) == 0 {
 		// Without a chain only a fingerprint can vouch for the certificate.
 		sum := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
-		print := hex.EncodeToString(sum[:])
-		if !slices.ContainsFunc(m.Fingerprints, func(p string) bool { return strings.EqualFold(p, print) }) {
+		fingerprint := hex.EncodeToString(sum[:])
+		if !slices.ContainsFunc(m.Fingerprints, func(p string) bool { return strings.EqualFold(p, fingerprint) }) {
 			return nil, &Error{Code: CertUntrusted, Err: errors.New("the server did not check the certificate's chain")}
 		}
 	}

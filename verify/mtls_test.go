@@ -19,7 +19,7 @@ func TestMutualTLS(t *testing.T) {
 	cert := a.leaf(&a.key.PublicKey, "client.example")
 	other := a.leaf(&a.key.PublicKey, "other.example")
 	sum := sha256.Sum256(cert.Raw)
-	print := strings.ToUpper(hex.EncodeToString(sum[:]))
+	fingerprint := strings.ToUpper(hex.EncodeToString(sum[:]))
 	connection := func(c *x509.Certificate, checked bool) *tls.ConnectionState {
 		state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}}
 		if checked {
@@ -27,7 +27,7 @@ func TestMutualTLS(t *testing.T) {
 		}
 		return state
 	}
-	byName, byPrint := &MutualTLS{Names: []string{"client.example"}}, &MutualTLS{Fingerprints: []string{print}}
+	byName, byPrint := &MutualTLS{Names: []string{"client.example"}}, &MutualTLS{Fingerprints: []string{fingerprint}}
 	cases := []struct {
 		name   string
 		scheme *MutualTLS
@@ -39,7 +39,7 @@ func TestMutualTLS(t *testing.T) {
 		{"by fingerprint, chain not checked", byPrint, connection(cert, false), ""},
 		{"by name, chain not checked", byName, connection(cert, false), CertUntrusted},
 		{"both configured, the name only, chain not checked",
-			&MutualTLS{Names: []string{"other.example"}, Fingerprints: []string{print}}, connection(other, false), CertUntrusted},
+			&MutualTLS{Names: []string{"other.example"}, Fingerprints: []string{fingerprint}}, connection(other, false), CertUntrusted},
 		{"another client", byName, connection(other, true), CredentialsMismatch},
 		{"another client, by fingerprint", byPrint, connection(other, true), CredentialsMismatch},
 		{"no certificate", byName, &tls.ConnectionState{}, CredentialsMissing},

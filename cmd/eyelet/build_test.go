@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/testdata"
 )
 
@@ -97,5 +98,16 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 				t.Errorf("mistakes (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestEveryPresetWithoutItsSecretIsAMistakeOfItsLine(t *testing.T) {
+	t.Parallel()
+	for _, preset := range producer.Presets() {
+		err := built(t, t.TempDir(), "url: https://hooks.example\nproducers:\n  x:\n    preset: "+preset.Name+"\n")
+		ms, ok := mistakesIn(err)
+		if !ok || len(ms) == 0 || ms[0].at.line != 3 {
+			t.Errorf("%s: %v", preset.Name, err)
+		}
 	}
 }

@@ -33,7 +33,7 @@ const hidden = "<secret>"
 func (secret) String() string { return hidden }
 
 // Format writes <secret> whatever the verb.
-func (secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
+func (s secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
 
 // MarshalText returns <secret>, for JSON and logs.
 func (secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }

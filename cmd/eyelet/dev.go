@@ -65,8 +65,8 @@ func (p *program) dev(ctx context.Context, files []string, f devFlags) (err erro
 // devRecording is a recording that dev sends.
 type devRecording struct {
 	*httpfile.File
-	bundled bool
 	expect  expectation
+	changed string // how it differs from what was recorded
 }
 
 // devRecordings reads the named recordings, or the bundled ones. Every mistake in them is reported at once.
@@ -78,36 +78,38 @@ func devRecordings(files []string) ([]devRecording, error) {
 	var found mistakes
 	var recs []devRecording
 	for _, name := range files {
-		rec, err := readRecordingFrom(name, bundled)
-		if err == nil {
-			var e expectation
-			if e, err = expectationOf(rec); err == nil {
-				recs = append(recs, devRecording{File: rec, bundled: bundled, expect: e})
-				continue
-			}
-		}
-		ms, ok := mistakesIn(err)
-		if !ok {
+		rec, err := devRecordingFrom(name, bundled)
+		if ms, ok := mistakesIn(err); ok {
+			found = append(found, ms...)
+		} else if err != nil {
 			return nil, err
 		}
-		found = append(found, ms...)
+		recs = append(recs, rec)
 	}
 	return recs, found.err()
 }
 
-func readRecordingFrom(name string, bundled bool) (*httpfile.File, error) {
-	if !bundled {
-		return readRecording(name)
+// devRecordingFrom reads one recording. Mistakes in it are the user's, unless the file was changed since it was
+// recorded: then it fails like any other that does not do what it should.
+func devRecordingFrom(name string, bundled bool) (rec devRecording, err error) {
+	data, err := os.ReadFile(name)
+	if bundled {
+		data, err = fs.ReadFile(testdata.Files(), name)
+		name = "testdata/" + name
 	}
-	data, err := fs.ReadFile(testdata.Files(), name)
 	if err != nil {
-		return nil, err
+		return rec, wrong("", "%s: %s", name, cause(err))
 	}
-	rec, err := httpfile.Parse("testdata/"+name, data)
+	rec.changed = changed(data, bundled)
+	rec.File, err = httpfile.Parse(name, data)
 	var mistaken *httpfile.Error
 	if errors.As(err, &mistaken) {
-		// A bundled recording is ours: that it is broken is no mistake of the user's.
-		return nil, failed("%v", mistaken)
+		err = badRecording(mistaken)
+	} else if err == nil {
+		rec.expect, err = expectationOf(rec.File)
+	}
+	if err != nil && rec.changed != "" {
+		return rec, failed("%v: %s", err, rec.changed)
 	}
 	return rec, err
 }

@@ -182,6 +182,9 @@ func (r *devRun) knows(recs []devRecording) error {
 	for _, rec := range recs {
 		if name := rec.Note("producer"); name != "" && !slices.Contains(names, name) {
 			err := noteMistake(rec.File, "producer", didYouMean(name, names)+" (--config FILE names producers of your own)", "unknown producer %q", name)
+			if rec.changed != "" {
+				return failed("%v: %s", err, rec.changed)
+			}
 			ms, _ := mistakesIn(err)
 			found = append(found, ms...)
 		}
@@ -208,8 +211,8 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (outcomeOf, erro
 	}
 	o.Verdict = verdictOf(o.Status, o.Code)
 	o.Misses = rec.expect.misses(o)
-	if change := changed(rec); change != "" {
-		o.Misses = append(o.Misses, change)
+	if rec.changed != "" {
+		o.Misses = append(o.Misses, rec.changed)
 	}
 	o.OK = len(o.Misses) == 0
 	return o, nil

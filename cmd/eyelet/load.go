@@ -134,7 +134,11 @@ func (o *overrides) environment() koanf.Provider {
 	})
 }
 
+// variable says which setting a variable sets. An empty one sets nothing.
 func (o *overrides) variable(name, value string) (string, any) {
+	if value == "" {
+		return "", nil
+	}
 	path := o.byVariable[name]
 	if path != "" {
 		o.origin[path] = name

@@ -110,29 +110,18 @@ func (b *producerBuild) refuseTestSecret(at place, name, text string) {
 // rfc9421 builds a producer of one's own: RFC 9421 signatures and the Idempotency-Key field.
 func (b *producerBuild) rfc9421(p *producerConfig) producer.Producer {
 	c := &p.rfc
-	made := producer.Producer{
-		Name: p.Name, Contract: producer.API, SignsURL: true, QueryScope: true, AllowedIPs: c.AllowedIPs,
-		Key: producer.IdempotencyKey{}, KeyRequired: true, Type: producer.JSON("type"),
-	}
-	scheme := &verify.RFC9421{
-		Keys: b.keys(p), Label: c.Label, Tag: c.Tag, Coverage: verify.Coverage{Required: c.Require},
-		Algs: convert[verify.Alg](c.Algs),
-	}
-	if scheme.Keys == nil {
-		return made
-	}
-	for _, spelling := range []string{p.common.Key, p.common.Type} {
-		if x, err := producer.ParseExtractor(spelling); err == nil {
-			scheme.Coverage.Consumed = append(scheme.Coverage.Consumed, x.Consumes()...)
-		}
-	}
-	if err := scheme.Check(); err != nil {
-		b.addAll(p.at, fmt.Sprintf("producer %q", p.Name), err)
-	}
-	made.Scheme = scheme
+	made := producer.Signed(p.Name, b.keys(p))
+	made.AllowedIPs = c.AllowedIPs
 	made.Nonce = choose(b, p, "nonce", c.Nonce, map[string]producer.NoncePolicy{
 		"off": producer.NonceOff, "required": producer.NonceRequired, "unique": producer.NonceUnique,
 	})
+	scheme, ok := made.Scheme.(*verify.RFC9421)
+	if !ok || scheme.Keys == nil {
+		return made // what is wrong with the keys is noted
+	}
+	scheme.Label, scheme.Tag, scheme.Algs = c.Label, c.Tag, convert[verify.Alg](c.Algs)
+	scheme.Coverage.Required = c.Require
+	b.addAll(p.at, fmt.Sprintf("producer %q", p.Name), scheme.Check())
 	return made
 }
 

@@ -1,11 +1,6 @@
 package main
 
-import (
-	"fmt"
-
-	"github.com/eyelet-dev/eyelet/producer"
-	"github.com/eyelet-dev/eyelet/verify"
-)
+import "github.com/eyelet-dev/eyelet/producer"
 
 // common sets what every producer can be told. Only what is written overrules a preset.
 func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
@@ -85,9 +80,5 @@ func (b *producerBuild) identity(p *producerConfig, made *producer.Producer) {
 			b.add(p.Node.place("key_format"), "write uuid, or a regular expression", "key_format: %v", err)
 		}
 		made.KeyFormat = format
-	}
-	if scheme, ok := made.Scheme.(*verify.RFC9421); ok {
-		_, field := made.Key.(producer.IdempotencyKey)
-		scheme.KeyRequired = made.KeyRequired && field && fmt.Sprint(made.Key) == fmt.Sprint(producer.IdempotencyKey{})
 	}
 }

@@ -84,7 +84,6 @@ func (p *program) command() *cobra.Command {
 			"Begin with `eyelet dev`, which needs no configuration.",
 		SilenceErrors: true, SilenceUsage: true,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(
 		p.serveCommand(), p.devCommand(), p.sendCommand(), p.verifyCommand(), p.eventsCommand(),
@@ -93,6 +92,9 @@ func (p *program) command() *cobra.Command {
 	for _, c := range append(everyCommand(root), root) {
 		c.SetFlagErrorFunc(flagError)
 		c.Args = explainArgs(c.Args)
+		if c.RunE == nil { // a command of commands; without this its arguments would not be looked at
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
 	}
 	return root
 }

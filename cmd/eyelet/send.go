@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,13 +35,15 @@ type sendFlags struct {
 
 func (p *program) sendCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "send FILE", Short: "Sign a delivery and send it", Args: cobra.ExactArgs(1),
+		Use: "send FILE | PRESET [TYPE]", Short: "Sign a delivery and send it", Args: cobra.RangeArgs(1, 2),
 		Long: "Sends a recorded delivery (FILE.http) as it is, or signed afresh when a key is given or --sign says\n" +
-			"so; any other FILE (\"-\" is standard input) is a payload that is signed and sent.\n\n" +
+			"so; any other FILE (\"-\" is standard input) is a payload that is signed and sent. The name of a PRESET\n" +
+			"sends a sample of that vendor's.\n\n" +
 			"The key is that of --key (a private key in PEM), --secret-file, or of a producer in --config.\n" +
 			"Exits 0 when the delivery was accepted, 1 when it was not.",
 		Example: "  eyelet send order.json --key shop.pem --keyid shop --url http://127.0.0.1:8080/webhooks/shop\n" +
 			"  eyelet send order.json --config eyelet.yaml --producer gh\n" +
+			"  eyelet send github push --config eyelet.yaml --producer gh\n" +
 			"  eyelet send testdata/github/01-push-new.http --url http://127.0.0.1:8080",
 	}
 	var f sendFlags
@@ -58,11 +62,11 @@ func (p *program) sendCommand() *cobra.Command {
 	flags.BoolVar(&f.fresh, "sign", false, "sign a recording afresh")
 	flags.StringArrayVarP(&f.header, "header", "H", nil, `header field of a payload, as "Name: value"`)
 	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
-	c.RunE = func(c *cobra.Command, args []string) error { return p.send(c, args[0], f) }
+	c.RunE = func(c *cobra.Command, args []string) error { return p.send(c, args, f) }
 	return c
 }
 
-func (p *program) send(c *cobra.Command, file string, f sendFlags) error {
+func (p *program) send(c *cobra.Command, args []string, f sendFlags) error {
 	if err := checkOutput(f.output); err != nil {
 		return err
 	}
@@ -70,18 +74,12 @@ func (p *program) send(c *cobra.Command, file string, f sendFlags) error {
 	if err != nil {
 		return err
 	}
-	recorded := strings.HasSuffix(file, ".http")
-	var rec *replay.Recording
-	if recorded {
-		rec, err = readRecording(file)
-	} else {
-		rec, err = p.payload(file, f, as)
-	}
+	o := replay.Options{URL: as.url, SignedURL: as.signedURL, Now: as.now}
+	rec, fresh, err := p.toSend(args, f, as)
 	if err != nil {
 		return err
 	}
-	o := replay.Options{URL: as.url, SignedURL: as.signedURL, Now: as.now}
-	if !recorded || f.fresh || f.key != "" || f.secretFile != "" || f.producer != "" {
+	if fresh {
 		if as.sign == nil {
 			return wrong("give --key, --secret-file, or --config with --producer", "there is no key to sign with")
 		}
@@ -94,10 +92,63 @@ func (p *program) send(c *cobra.Command, file string, f sendFlags) error {
 	return p.printSent(r, f.output)
 }
 
+// toSend returns the delivery, and whether it is still to be signed.
+func (p *program) toSend(args []string, f sendFlags, as sending) (rec *replay.Recording, fresh bool, err error) {
+	file := args[0]
+	if preset, ok := producer.FindPreset(file); ok && !exists(file) {
+		rec, err = sample(preset, append(args, "")[1], f, as)
+		return rec, false, err
+	}
+	if len(args) > 1 {
+		return nil, false, wrong("`eyelet producers` lists them", "%q is no preset, so nothing can follow it", file)
+	}
+	if strings.HasSuffix(file, ".http") {
+		rec, err = readRecording(file)
+		return rec, f.fresh || f.key != "" || f.secretFile != "" || f.producer != "", err
+	}
+	rec, err = p.payload(file, f, as)
+	return rec, true, err
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// sample makes a delivery like one of the vendor's, signed for the address that the vendor would call.
+func sample(preset producer.Preset, kind string, f sendFlags, as sending) (*replay.Recording, error) {
+	var set producer.Settings
+	name := preset.Name
+	switch {
+	case as.config != nil && as.config.Preset != preset.Name:
+		return nil, wrong("choose another --producer", "producer %q is not of the preset %s", as.config.Name, preset.Name)
+	case as.config != nil:
+		set, name = as.config.preset, as.config.Name
+	case as.secret != "":
+		set.Secrets = []string{as.secret}
+	default:
+		return nil, wrong("give --secret-file, or --config with --producer", "there is no secret to sign with")
+	}
+	path := "/webhooks/" + name
+	r, body, err := preset.Sample(set, strings.TrimSuffix(cmp.Or(as.signedURL, as.url), "/")+path, kind, f.id, as.now)
+	if err != nil {
+		return nil, wrong("", "%v", err)
+	}
+	rec := &replay.Recording{Name: preset.Name, Method: r.Method, Target: r.URL.RequestURI(), Body: body}
+	rec.Fields = append(rec.Fields, replay.Field{Name: "Host", Value: r.URL.Host})
+	for _, field := range slices.Sorted(maps.Keys(r.Header)) {
+		for _, value := range r.Header[field] {
+			rec.Fields = append(rec.Fields, replay.Field{Name: field, Value: value})
+		}
+	}
+	return rec, nil
+}
+
 // sending is whom a delivery is sent as, and where to.
 type sending struct {
 	url, signedURL string
 	sign           replay.Signing
+	secret         string             // of --secret-file
 	from           *producer.Producer // nil without a producer of the configuration
 	config         *producerConfig
 	now            time.Time
@@ -117,6 +168,7 @@ func (p *program) sender(c *cobra.Command, f sendFlags) (sending, error) {
 	if err := loadKey(signer, f); err != nil {
 		return as, err
 	}
+	as.secret = string(signer.Secret)
 	if f.producer != "" || f.config != "" {
 		if err := p.senderOf(c, f, &as, signer); err != nil {
 			return as, err

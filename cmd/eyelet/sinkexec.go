@@ -92,11 +92,11 @@ func (s *execSink) run(ctx context.Context, ev receiver.Event[[]byte]) (out []by
 	case err == nil && stdout.over:
 		return nil, "", fmt.Errorf("%s wrote more than %d bytes", s.argv[0], maxExecStdout)
 	case err == nil:
-		return stdout.Bytes(), "", nil
+		return stdout.kept.Bytes(), "", nil
 	case errors.As(err, &exit) && exit.ExitCode() == exitRejected:
-		return nil, firstLine(stderr.String(), "the event was rejected"), nil
+		return nil, firstLine(stderr.kept.String(), "the event was rejected"), nil
 	case errors.As(err, &exit):
-		return nil, "", fmt.Errorf("%s: %s: %s", s.argv[0], exit.ProcessState, firstLine(stderr.String(), "it said nothing"))
+		return nil, "", fmt.Errorf("%s: %s: %s", s.argv[0], exit.ProcessState, firstLine(stderr.kept.String(), "it said nothing"))
 	}
 	return nil, "", err
 }
@@ -141,19 +141,20 @@ func printable(r rune) rune {
 	return r
 }
 
-// bounded keeps the first max bytes and drops the rest, so that a program never blocks on its output.
+// bounded keeps the first max bytes and drops the rest, so that a program never blocks on its output. The
+// buffer is not embedded: its ReadFrom would go around the bound.
 type bounded struct {
-	bytes.Buffer
+	kept bytes.Buffer
 	max  int
 	over bool
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	room := b.max - b.Len()
+	room := b.max - b.kept.Len()
 	if len(p) > room {
 		b.over = true
-		b.Buffer.Write(p[:room])
+		b.kept.Write(p[:room])
 		return len(p), nil
 	}
-	return b.Buffer.Write(p)
+	return b.kept.Write(p)
 }

@@ -128,8 +128,8 @@ func (s *forwardSink) send(ctx context.Context, ev receiver.Event[[]byte]) (rece
 		return receiver.Response{}, fmt.Errorf("the target's response was cut: %w", withoutURL(err))
 	}
 	r := receiver.Response{Status: res.StatusCode}
-	if !out.over && out.Len() > 0 {
-		r.Body = out.Bytes()
+	if !out.over && out.kept.Len() > 0 {
+		r.Body = out.kept.Bytes()
 		if kind := res.Header.Get("Content-Type"); kind != "" {
 			r.Header = http.Header{"Content-Type": {kind}}
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"regexp"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -20,11 +21,22 @@ func (c *settings) openStore(log *slog.Logger) (dedup.Store, error) {
 	}
 	store, err := badgerstore.Open(dir, badgerstore.Options{Logger: log, AcceptLoss: c.AcceptLoss, AcceptClock: c.AcceptClock})
 	if err != nil {
-		what, hint := oneLine(err.Error()), ""
-		if i := strings.LastIndex(what, "; "); i >= 0 { // the store says what to do behind a semicolon
-			what, hint = what[:i], what[i+2:]
-		}
+		what, hint := withHint(oneLine(err.Error()))
 		return nil, &mistake{at: c.Node.place("store"), what: what, hint: hint}
 	}
 	return store, nil
+}
+
+// inUse is how the store says that its directory is another's, with what to do and by whom.
+var inUse = regexp.MustCompile(`^(.* is in use by another process): (.*?)( \(process \d+\))?$`)
+
+// withHint takes the advice out of the text of the store's errors: it stands behind a semicolon.
+func withHint(text string) (what, hint string) {
+	if m := inUse.FindStringSubmatch(text); m != nil {
+		return m[1] + m[3], m[2]
+	}
+	if i := strings.LastIndex(text, "; "); i >= 0 {
+		return text[:i], text[i+2:]
+	}
+	return text, ""
 }

@@ -180,18 +180,18 @@ func (p *plan) delivery(rec *httpfile.File, from *producer.Producer) (*producer.
 // authenticate does what the endpoint does before it asks the store.
 func authenticate(from *producer.Producer, d *producer.Delivery, now time.Time) ([]producer.Item, error) {
 	var err error
-	if from.Scheme != nil {
-		d.Identity, err = from.Scheme.Verify(d.Request, func() ([]byte, error) { return d.Body, nil })
+	whole := from.WithDefaults()
+	if whole.Scheme != nil {
+		d.Identity, err = whole.Scheme.Verify(d.Request, func() ([]byte, error) { return d.Body, nil })
 		if err != nil {
 			return nil, err
 		}
 	}
-	filled := from.WithDefaults()
-	items, err := filled.Items(d)
+	items, err := whole.Items(d)
 	if err != nil {
 		return nil, err
 	}
-	return items, filled.Tolerance.Check(d.Identity, now)
+	return items, whole.Tolerance.Check(d.Identity, now)
 }
 
 func (p *program) printVerdict(v verdict, format string) error {

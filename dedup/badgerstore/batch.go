@@ -347,23 +347,30 @@ func (r *row) readState(txn *badger.Txn) error {
 	return nil
 }
 
+// readTries is how often a value is looked up before it is called damaged: a value log file may be rewritten
+// and deleted between finding a value in it and reading it, and then the next look finds the new place.
+const readTries = 3
+
 // readValue returns a copy of a value, nil when the key is not there.
 func readValue(txn *badger.Txn, key []byte) ([]byte, error) {
-	item, err := txn.Get(key)
-	if errors.Is(err, badger.ErrKeyNotFound) {
-		return nil, nil
+	for try := 1; ; try++ {
+		item, err := txn.Get(key)
+		if errors.Is(err, badger.ErrKeyNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, damaged(key, "it cannot be found", err)
+		}
+		value, err := item.ValueCopy(nil)
+		switch {
+		case err == nil && value == nil:
+			return []byte{}, nil
+		case err == nil:
+			return value, nil
+		case try == readTries:
+			return nil, damaged(key, "it cannot be read", err)
+		}
 	}
-	if err != nil {
-		return nil, damaged(key, "it cannot be found", err)
-	}
-	value, err := item.ValueCopy(nil)
-	if err != nil {
-		return nil, damaged(key, "it cannot be read", err)
-	}
-	if value == nil {
-		value = []byte{}
-	}
-	return value, nil
 }
 
 func encodeAlias(key []byte, a aliasOf) []byte {

@@ -150,6 +150,9 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 			b.unused(p)
 			return d, err
 		}
+		if old, err = b.at(place{hash: p.hash}); err != nil { // the original may be the key's last generation
+			return dedup.Decision{}, err
+		}
 	}
 	if p.absent {
 		return dedup.Decision{}, errAbsent

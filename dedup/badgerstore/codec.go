@@ -164,7 +164,7 @@ func (f fixed) describe(key []byte, r *dedup.Record) error {
 
 // encodeEvent appends the state to the fixed part and seals both.
 func encodeEvent(key []byte, f fixed, r *dedup.Record) []byte {
-	b := append(f.raw[:len(f.raw):cap(f.raw)], appendState(nil, r)...)
+	b := appendState(f.raw, r) // into the room behind it, which nobody else uses
 	n := len(b) - len(f.raw)
 	b = binary.LittleEndian.AppendUint32(b, uint32(n))
 	sum := crc32.Update(f.sum, castagnoli, b[len(f.raw):])
@@ -272,7 +272,7 @@ func appendState(b []byte, r *dedup.Record) []byte {
 	if flags&flagAnswer != 0 {
 		b = binary.AppendVarint(b, int64(r.Answer.Status))
 		b = appendHeader(b, r.Answer.Header)
-		b = appendString(b, string(r.Answer.Body))
+		b = append(binary.AppendUvarint(b, uint64(len(r.Answer.Body))), r.Answer.Body...)
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.Tasks)))
 	for i := range r.Tasks {

@@ -1,8 +1,10 @@
 package badgerstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -213,6 +215,7 @@ func (s *Store) commit(b *batch) error {
 // publish tells agenda, cache and statistics what was committed.
 func (s *Store) publish(b *batch) {
 	var change tally
+	var added []listed
 	for _, r := range b.rows {
 		if !r.dirty {
 			continue
@@ -221,10 +224,18 @@ func (s *Store) publish(b *batch) {
 		change.add(r.before, -1)
 		s.schedule(r)
 		s.cache.keep(r)
+		if r.rec.Seq > s.published {
+			added = append(added, listed{r.rec.Seq, r.place})
+		}
 	}
+	slices.SortFunc(added, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
+	s.published = b.seq
 	oldest := s.oldest.accepted()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, l := range added {
+		s.recent.add(l.seq, l.place.hash)
+	}
 	s.stats.Oldest = oldest
 	s.stats.Commits++
 	s.stats.Accepted += b.news

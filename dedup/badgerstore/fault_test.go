@@ -379,8 +379,8 @@ func TestDirectoriesThatCannotBeAStoreAreRefused(t *testing.T) {
 		{"not a format", "is this the right directory", func(t *testing.T, dir string) {
 			write(t, dir, "format", "something else\n")
 		}},
-		{"database of others", "was not made by this store", func(t *testing.T, dir string) {
-			write(t, dir, "MANIFEST", "")
+		{"files of others", "is no store and not empty (letter.txt)", func(t *testing.T, dir string) {
+			write(t, dir, "letter.txt", "")
 		}},
 		{"in use", "in use by another process", func(t *testing.T, dir string) {
 			open(t, dir, quiet())
@@ -533,6 +533,7 @@ func TestCloseWakesBlockedTakes(t *testing.T) {
 			errs <- err
 		}()
 	}
+	time.Sleep(50 * time.Millisecond) // they should be blocked by now
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

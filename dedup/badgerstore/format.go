@@ -39,14 +39,15 @@ func checkFormat(dir string) error {
 	return nil
 }
 
+// newFormat writes the file whole or not at all.
 func newFormat(dir, path string) error {
-	if _, err := os.Stat(filepath.Join(dir, "MANIFEST")); err == nil {
-		return fmt.Errorf("directory %s holds a database without a file %q: it was not made by this store, or not copied whole", dir, formatName)
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.CreateTemp(dir, tempPrefix+"*")
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(f, "%s%d\n", formatPrefix, formatVersion)
-	return errors.Join(err, f.Sync(), f.Close(), syncDir(dir))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(f.Name(), path), syncDir(dir))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -181,12 +180,14 @@ func (s *Store) checkValues() error {
 
 // restrictFiles takes from others what they have no business with. The directory keeps them out already.
 func (s *Store) restrictFiles() {
-	_ = filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			if info, err := d.Info(); err == nil && info.Mode().Perm() != 0o600 {
-				_ = os.Chmod(path, 0o600)
-			}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && info.Mode().IsRegular() && info.Mode().Perm() != 0o600 {
+			_ = os.Chmod(filepath.Join(s.dir, e.Name()), 0o600)
 		}
-		return nil
-	})
+	}
 }

@@ -49,7 +49,10 @@ type Options struct {
 	commit func(*badger.Txn) error
 }
 
-// layout is how bodies are placed.
+// layout is how bodies are placed. BenchmarkSustained compares the two. Over 60 s of the whole life of events
+// with 64 clients and bodies of 1 KiB that do not compress and are kept, on two shared cores, the value log took
+// 19,300 events/s at 50 us of processor time each, the tree 4,700 at 75 us (beside other work on the machine, at
+// equal rates: 59 to 80 us and 2.6 kB written, against 73 to 85 us and 4.4 to 6.4 kB).
 type layout int
 
 const (
@@ -184,19 +187,43 @@ func (s *Store) open() (err error) {
 	return s.recover()
 }
 
-// makeDir makes the directory and sees whether it can be written to.
+// makeDir makes the directory and sees whether it can be written to. A directory with files of others is left
+// alone: the store takes every right of others to its own away.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("store directory %s cannot be made: %w; choose another one", dir, err)
 	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("store directory %s cannot be read: %w; choose another one", dir, err)
+	}
+	if name := foreign(entries); name != "" {
+		return fmt.Errorf("directory %s is no store and not empty (%s): name an empty directory, or one that does not exist", dir, name)
+	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return fmt.Errorf("store directory %s is not ours: %w; choose another one", dir, err)
 	}
-	f, err := os.CreateTemp(dir, "writable-*")
+	f, err := os.CreateTemp(dir, tempPrefix+"*")
 	if err != nil {
 		return fmt.Errorf("store directory %s is not writable: %w; give this user the right to write, or choose another one", dir, err)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// tempPrefix begins the names of files that a crash may leave before the directory is a store.
+const tempPrefix = "eyelet-new-"
+
+// foreign returns the name of a file that a directory without a store holds, empty when there is none.
+func foreign(entries []os.DirEntry) (name string) {
+	for _, e := range entries {
+		switch {
+		case e.Name() == formatName:
+			return ""
+		case e.Name() != "lost+found" && !strings.HasPrefix(e.Name(), tempPrefix):
+			name = e.Name()
+		}
+	}
+	return name
 }
 
 func openBadger(dir string, o badger.Options, log *logger) (*badger.DB, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -62,7 +63,8 @@ type listed struct {
 	place place
 }
 
-// List implements [dedup.Store]. It reads the whole store, unless the filter names an event.
+// List implements [dedup.Store]. The newest 65,536 events are found at once; a list that goes beyond them
+// reads the whole store.
 func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record, error] {
 	return func(yield func(dedup.Record, error) bool) {
 		stopped := false
@@ -95,34 +97,72 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 
 // match returns the places of what the filter selects, newest first.
 func (s *Store) match(ctx context.Context, txn *badger.Txn, f *dedup.Filter) ([]listed, error) {
-	var out []listed
-	now := s.now()
-	consider := func(p place) {
-		r, err := readRow(txn, p)
-		if err != nil {
-			s.damage(err)
-			return
-		}
-		if r == nil || r.rec.Disposable(now) {
-			return
-		}
-		if rec, err := r.record(); err == nil && f.Match(&rec, now) {
-			out = append(out, listed{rec.Seq, p})
-		}
-	}
+	m := matcher{s: s, txn: txn, filter: f, now: s.now()}
 	if f.Event != "" {
 		if h, seq, ok := parseEventID(f.Event); ok {
-			consider(place{hash: h})
-			consider(place{hash: h, older: seq})
+			m.consider(listed{seq, place{hash: h}})
 		}
-	} else if err := eachPlace(ctx, txn, consider); err != nil {
+		return m.found, nil
+	}
+	s.mu.Lock()
+	newest, cut := s.recent.events, s.recent.cut
+	s.mu.Unlock()
+	for _, l := range slices.Backward(newest) {
+		if err := ctx.Err(); err != nil || m.full() {
+			return m.found, err
+		}
+		if f.Before == 0 || l.seq < f.Before {
+			m.consider(l)
+		}
+	}
+	if !cut {
+		return m.found, nil
+	}
+	m.found = m.found[:0]
+	if err := eachPlace(ctx, txn, m.visit); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(out, func(a, b listed) int { return cmp.Compare(b.seq, a.seq) })
-	if f.Limit > 0 && len(out) > f.Limit {
-		out = out[:f.Limit]
+	slices.SortFunc(m.found, func(a, b listed) int { return cmp.Compare(b.seq, a.seq) })
+	if m.full() {
+		m.found = m.found[:f.Limit]
 	}
-	return out, nil
+	return m.found, nil
+}
+
+// matcher collects what a filter selects.
+type matcher struct {
+	s      *Store
+	txn    *badger.Txn
+	filter *dedup.Filter
+	now    time.Time
+	found  []listed
+}
+
+func (m *matcher) full() bool { return m.filter.Limit > 0 && len(m.found) >= m.filter.Limit }
+
+// consider looks at the event with the sequence under a hash, whichever generation that is by now.
+func (m *matcher) consider(l listed) {
+	r, err := readRow(m.txn, l.place)
+	if err == nil && (r == nil || r.rec.Seq != l.seq) {
+		r, err = readRow(m.txn, place{hash: l.place.hash, older: l.seq})
+	}
+	m.take(r, err)
+}
+
+// visit looks at what is at a place.
+func (m *matcher) visit(p place) { m.take(readRow(m.txn, p)) }
+
+func (m *matcher) take(r *row, err error) {
+	if err != nil {
+		m.s.damage(err)
+		return
+	}
+	if r == nil || r.rec.Disposable(m.now) {
+		return
+	}
+	if rec, err := r.record(); err == nil && m.filter.Match(&rec, m.now) {
+		m.found = append(m.found, listed{rec.Seq, r.place})
+	}
 }
 
 // eachPlace visits every event, older generations included.

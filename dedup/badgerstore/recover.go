@@ -14,21 +14,29 @@ import (
 func (s *Store) recover() error {
 	var total tally
 	var running []*row
+	var newest newestHeap
+	cut := false
 	err := s.db.View(func(txn *badger.Txn) error {
 		return s.scan(txn, func(r *row) {
 			total.add(r.tally(), 1)
+			cut = newest.offer(listed{r.rec.Seq, place{hash: r.place.hash}}) || cut
 			if interrupted(&r.rec) {
 				running = append(running, r)
 				return
 			}
 			s.schedule(r)
 			s.cache.keep(r)
-		}, func(finished tally) { total.add(finished, 1) })
+		}, func(h hash, rec dedup.Record) {
+			total.add((&row{rec: rec}).tally(), 1)
+			cut = newest.offer(listed{rec.Seq, place{hash: h}}) || cut
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("store %s: %w", s.dir, err)
 	}
+	s.published = s.meta.seq
 	s.mu.Lock()
+	s.recent.fill(newest, cut)
 	s.count(total)
 	s.mu.Unlock()
 	if err := s.resume(running); err != nil {
@@ -88,9 +96,10 @@ func (s *Store) commitDirect(change func(b *batch)) error {
 	return s.commit(b)
 }
 
-// scan calls open for every event with work left, and finished with what the others add to the statistics. The states are in the
-// tree itself, so an event without work costs no read of its body. Damaged events are noted and left out.
-func (s *Store) scan(txn *badger.Txn, open func(*row), finished func(tally)) error {
+// scan calls open for every event with work left, and finished with the state of every other. The states are
+// in the tree itself, so an event without work costs no read of its body. Damaged events are noted and left
+// out.
+func (s *Store) scan(txn *badger.Txn, open func(*row), finished func(hash, dedup.Record)) error {
 	states := stateIterator(txn)
 	defer states.it.Close()
 	it := txn.NewIterator(keysOnly(familyEvent))
@@ -103,7 +112,7 @@ func (s *Store) scan(txn *badger.Txn, open func(*row), finished func(tally)) err
 		h := hash(key[1:])
 		rec, ok, err := states.next(h)
 		if err == nil && ok && !rec.Open() {
-			finished((&row{rec: rec}).tally())
+			finished(h, rec)
 			continue
 		}
 		s.scanRow(txn, place{hash: h}, open)

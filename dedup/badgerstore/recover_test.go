@@ -188,6 +188,11 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	clock.Advance(24*time.Hour + 59*time.Minute) // ended, but within the slack
 	sweep(5, 4, 2)
 	clock.Advance(2 * time.Minute)
+	// What is no longer to be forgotten when its turn comes, stays.
+	o2 := &sweepOp{ticket: newTicket(true), places: []place{{hash: hashOf(claimOf("dead").Key)}, {hash: hashOf(claimOf("pending").Key)}}, before: clock.Now()}
+	if err := s.do(ctx, o2); err != nil || o2.done != 0 {
+		t.Errorf("%d swept, %v", o2.done, err)
+	}
 	sweep(2, 1, 1) // the pending event, and the dead letter with its state and alias
 	mustClaim(t, s, claimOf("done"), dedup.New)
 	if _, err := s.Get(ctx, deadLetter); err != nil {
@@ -261,32 +266,87 @@ func TestAnOlderGenerationSurvivesARestart(t *testing.T) {
 	}
 }
 
-func TestTheValueLogGivesSpaceBack(t *testing.T) {
+func TestADeliveryKeptAsideForTheLastGenerationOfItsKeyIsCounted(t *testing.T) {
+	t.Parallel()
+	clock := deduptest.NewClock()
+	o := quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	c := claimOf("a")
+	c.Aside = &dedup.Aside{Reason: "conflict"}
+	first := mustClaim(t, s, c, dedup.New).Record.Event
+	clock.Advance(25 * time.Hour)
+	c.Aside = &dedup.Aside{Reason: "conflict", Of: first, Max: 2}
+	mustClaim(t, s, c, dedup.New)
+	if r, err := s.Get(context.Background(), first); err != nil || r.Asides != 1 {
+		t.Errorf("%d are counted, %v", r.Asides, err)
+	}
+}
+
+func TestTheValueLogGivesSpaceBackUnderLoad(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewClock()
 	o := quiet()
 	o.Clock = clock
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
+	kept := map[string]dedup.Claim{} // by event: rewritten, while the others go
 	for i := range 200 {
 		c := largeClaim(fmt.Sprint(i), chunkSize)
-		c.Tasks = nil
-		mustClaim(t, s, c, dedup.New)
+		if i%10 != 0 {
+			c.Tasks = nil
+		}
+		event := mustClaim(t, s, c, dedup.New).Record.Event
+		if i%10 == 0 {
+			kept[event] = c
+		}
 	}
 	clock.Advance(26 * time.Hour)
 	full := dirSize(s.dir)
 	if err := s.sweep(sweepSlack); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.reclaim(); err != nil {
-		t.Fatal(err)
+	read := func() {
+		for event, c := range kept {
+			r, err := s.Get(ctx, event)
+			if err != nil {
+				t.Error(err)
+			}
+			sameBody(t, r.Payload.Body, c.Payload.Body)
+		}
 	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				mustClaimInLoop(t, s, claimOf(fmt.Sprint("new ", i)))
+				read()
+			}
+		}
+	}()
+	if err := s.reclaim(); err != nil {
+		t.Error(err)
+	}
+	close(stop)
+	<-stopped
 	// The file that is being written stays.
-	if left := dirSize(s.dir); left > full*2/3 {
+	if left := dirSize(s.dir); left > full*3/4 {
 		t.Errorf("%d MiB of %d are left", left>>20, full>>20)
 	}
-	mustClaim(t, s, claimOf("x"), dedup.New)
-	if _, err := s.Stats(ctx); err != nil {
-		t.Error(err)
+	read()
+	if n := s.Damaged(); n != 0 {
+		t.Errorf("%d values were called damaged", n)
+	}
+}
+
+// mustClaimInLoop is mustClaim for another goroutine than the test's.
+func mustClaimInLoop(t *testing.T, s *Store, c dedup.Claim) {
+	t.Helper()
+	if ds, err := s.Claim(context.Background(), c); err != nil || ds[0].Verdict != dedup.New {
+		t.Errorf("claim of %s: %v, %v", c.Key.ID, ds, err)
 	}
 }

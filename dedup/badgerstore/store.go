@@ -45,12 +45,13 @@ type Store struct {
 	removed     atomic.Int64 // bytes of bodies deleted since the last reclaim
 
 	// The committer's own.
-	meta   meta
-	agenda *agenda.Agenda
-	cache  rowCache
-	oldest oldest
-	parked []*takeOp
-	growth int64
+	meta      meta
+	agenda    *agenda.Agenda
+	cache     rowCache
+	oldest    oldest
+	parked    []*takeOp
+	growth    int64
+	published uint64 // the newest sequence that is in recent
 
 	failure atomic.Pointer[dedup.ErrUnavailable]
 	failed  chan struct{}
@@ -64,9 +65,10 @@ type Store struct {
 	closing sync.Once
 	ended   error
 
-	mu    sync.Mutex
-	stats dedup.Stats
-	bad   int64
+	mu     sync.Mutex
+	stats  dedup.Stats
+	bad    int64
+	recent recent
 }
 
 var _ dedup.Store = (*Store)(nil)

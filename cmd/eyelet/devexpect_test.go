@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
+	"github.com/eyelet-dev/eyelet/testdata"
+)
+
+func TestEveryByteOfARecordingCounts(t *testing.T) {
+	t.Parallel()
+	for _, name := range testdata.Deliveries() {
+		data, err := fs.ReadFile(testdata.Files(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why := changed(data, true); why != "" {
+			t.Fatalf("%s: %s", name, why)
+		}
+		for i := range data {
+			for _, bit := range []byte{1, 0x80} {
+				data[i] ^= bit
+				if changed(data, false) == "" {
+					t.Errorf("%s: byte %d was changed and nobody noticed", name, i)
+				}
+				data[i] ^= bit
+			}
+		}
+	}
+}
+
+func TestARecordingNeedsNoDigestUnlessItIsBundled(t *testing.T) {
+	t.Parallel()
+	data := []byte("# now: 1\nPOST / HTTP/1.1\nX-Hub-Signature-256: sha256=" + strings.Repeat("ab", 32) + "\n\n")
+	if why := changed(data, false); why != "" {
+		t.Errorf("changed: %s", why)
+	}
+	if changed(data, true) == "" {
+		t.Error("a bundled recording without a digest passes")
+	}
+}
+
+func TestRecordingsAreWhatTheGeneratorWrites(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("needs the go command")
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("go", "run", "generate.go", "-out", dir)
+	cmd.Dir = "../../testdata"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	n := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		n++
+		want, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		got, err := fs.ReadFile(testdata.Files(), filepath.ToSlash(name))
+		if err != nil {
+			return err
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s differs from what generate.go writes:\n%s", name, diff)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n != len(testdata.Deliveries())+6 {
+		t.Errorf("the generator wrote %d files, and %d recordings are bundled", n, len(testdata.Deliveries()))
+	}
+}
+
+func TestExpectationsThatMakeNoSenseAreMistakes(t *testing.T) {
+	t.Parallel()
+	const hint = ` | write "# expect: new 202" or "# expect: refused 401 digest_mismatch"`
+	for notes, want := range map[string]string{
+		"# expect: good 200\n":      "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, refused, failed), a status and perhaps a code" + hint,
+		"# expect: new\n":           "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, refused, failed), a status and perhaps a code" + hint,
+		"# a: b\n# expect: new x\n": `f.http:2: "x" is no status` + hint,
+		"# now: soon\n":             `f.http:1: "soon" is no unix time | a recording is notes ("# now: 1782635400"), a request line, header fields, a blank line, and the body`,
+		"# expct: new 200\n":        `f.http:1: unknown note "expct" | did you mean "expect"?`,
+		"# weather: fine\n":         "<nil>",
+	} {
+		rec, err := httpfile.Parse("f.http", []byte(notes+"POST / HTTP/1.1\n\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = expectationOf(rec)
+		if diff := cmp.Diff(want, withHints(err)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", notes, diff)
+		}
+	}
+}
+
+func TestEachPartOfAnExpectationCounts(t *testing.T) {
+	t.Parallel()
+	good := outcomeOf{Verdict: verdictNew, Status: 202, Code: "accepted", ID: "k", Type: "a"}
+	e := expectation{verdict: verdictNew, status: 202, code: "accepted", id: "k", typ: "a"}
+	if got := e.misses(good); got != nil {
+		t.Errorf("misses %v", got)
+	}
+	for want, change := range map[string]func(*outcomeOf){
+		"expected verdict new, got duplicate":    func(o *outcomeOf) { o.Verdict = verdictDuplicate },
+		"expected status 202, got 200":           func(o *outcomeOf) { o.Status = 200 },
+		"expected code accepted, got kept_aside": func(o *outcomeOf) { o.Code = "kept_aside" },
+		"expected id k, got l":                   func(o *outcomeOf) { o.ID = "l" },
+		"expected type a, got -":                 func(o *outcomeOf) { o.Type = "" },
+	} {
+		o := good
+		change(&o)
+		if got := e.misses(o); len(got) != 1 || got[0] != want {
+			t.Errorf("misses %q, want %q", got, want)
+		}
+	}
+	if got := (expectation{}).misses(good); got != nil {
+		t.Errorf("without an expectation it misses %v", got)
+	}
+}
+
+// TestAChangedRecordingFailsAndIsNamed changes a byte in each part of a recording: notes, request line, signed and
+// unsigned fields, signature and body.
+func TestAChangedRecordingFailsAndIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, old := range []string{
+		"about: a", "producer: gi", "now: 17", "expect: n", "id: 7", "sha256: ", "POST", "HTTP/1", "X-GitHub-Event: p", "Delivery: 7",
+		"sha256=", "6113728f", "\r\n\r\n", "# producer",
+	} {
+		t.Run(old, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(unpacked(t), "github", "01-push-new.http")
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := strings.Index(string(data), old)
+			if i < 0 {
+				t.Fatalf("%q is not in the file", old)
+			}
+			data[i+len(old)-1] ^= 1
+			if err := os.WriteFile(file, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out, errs strings.Builder
+			p := &program{In: strings.NewReader(""), Out: &out, Err: &errs}
+			if code := p.Run(context.Background(), "dev", "--once", file); code != 1 || !strings.Contains(errs.String(), file) {
+				t.Errorf("exit %d, stderr %s", code, errs.String())
+			}
+		})
+	}
+}
+
+func TestTheBundledDeliveriesDoWhatTheyExpect(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	p := &program{In: strings.NewReader(""), Out: &out, Err: io.Discard}
+	if code := p.Run(context.Background(), "dev", "--once"); code != 0 {
+		t.Errorf("exit %d\n%s", code, out.String())
+	}
+	if n := strings.Count(out.String(), "ok   testdata/"); n != len(testdata.Deliveries()) {
+		t.Errorf("%d of %d deliveries are good:\n%s", n, len(testdata.Deliveries()), out.String())
+	}
+	if !strings.Contains(out.String(), "the store holds exactly the 6 accepted events, and 2 kept aside\n") {
+		t.Errorf("output ends\n%s", out.String())
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	bundled "github.com/eyelet-dev/eyelet/testdata"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"eyelet": main})
+}
+
+// TestScripts runs the binary as people do. Each script has three free ports, $PORT, $OPS and $OTHER, and the
+// bundled deliveries in bundled/.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata",
+		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "ready": ready, "occupy": occupy, "flip": flip},
+		Setup: setup,
+	})
+}
+
+func setup(env *testscript.Env) error {
+	for _, name := range []string{"PORT", "OPS", "OTHER"} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		env.Setenv(name, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port))
+		if err := ln.Close(); err != nil {
+			return err
+		}
+	}
+	env.Setenv("HOME", env.WorkDir)
+	return os.CopyFS(filepath.Join(env.WorkDir, "bundled"), bundled.Files())
+}
+
+// exits runs a command and compares its exit code: exits 2 eyelet serve.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code is %d, want %s", code, args[0])
+	}
+}
+
+// ready waits until the server with its operations port at the address accepts deliveries.
+func ready(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: ready PORT")
+	}
+	for range 400 {
+		res, err := http.Get("http://127.0.0.1:" + args[0] + "/readyz")
+		if err == nil {
+			_ = res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	ts.Fatalf("nobody serves at port %s", args[0])
+}
+
+// occupy takes a port until the script ends.
+func occupy(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: occupy PORT")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:"+args[0])
+	ts.Check(err)
+	ts.Defer(func() { _ = ln.Close() })
+}
+
+// flip changes a bit of the byte at which a text begins in a file.
+func flip(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: flip FILE TEXT")
+	}
+	file := ts.MkAbs(args[0])
+	data, err := os.ReadFile(file)
+	ts.Check(err)
+	for i := range data {
+		if i+len(args[1]) <= len(data) && string(data[i:i+len(args[1])]) == args[1] {
+			data[i] ^= 1
+			ts.Check(os.WriteFile(file, data, 0o600))
+			return
+		}
+	}
+	ts.Fatalf("%s", fmt.Sprintf("%q is not in %s", args[1], args[0]))
+}

@@ -1,0 +1,434 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// running is the binary in this process.
+type running struct {
+	deliveries, operations string
+	stop                   context.CancelFunc
+	ended                  <-chan int
+	out, errs              *lockedBuffer
+}
+
+// lockedBuffer is written by the program and read by the test.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// launch runs the arguments until they serve. The test stops them, or the end of the test does.
+func launch(t *testing.T, args ...string) *running {
+	t.Helper()
+	up := make(chan [2]string, 1)
+	r := &running{out: &lockedBuffer{}, errs: &lockedBuffer{}}
+	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) { up <- [2]string{l, o} }}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan int, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ended <- p.Run(ctx, args...)
+	}()
+	r.stop, r.ended = cancel, ended
+	t.Cleanup(func() { cancel(); <-done })
+	select {
+	case at := <-up:
+		r.deliveries, r.operations = "http://"+at[0], "http://"+at[1]
+	case code := <-ended:
+		t.Fatalf("%v ended with %d: %s", args, code, r.errs.String())
+	}
+	return r
+}
+
+// configured writes a configuration with a GitHub endpoint and returns its name.
+func configured(t *testing.T, rest string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "eyelet.yaml")
+	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\nproducers:\n  gh: {preset: github, secrets: [octo-secret]}\n" + rest
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// push sends a signed push and returns the status and its Retry-After.
+func push(t *testing.T, client *http.Client, base, id, body string) (status int, retryAfter string) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodPost, base+"/webhooks/gh", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, []byte("octo-secret"))
+	mac.Write([]byte(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-GitHub-Event", "push")
+	r.Header.Set("X-GitHub-Delivery", id)
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	res, err := client.Do(r)
+	if err != nil {
+		t.Errorf("push %s: %v", id, err)
+		return 0, ""
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, res.Header.Get("Retry-After")
+}
+
+// flaky is a target that answers 503 so many times, and then 200.
+func flaky(t *testing.T, failures int32) (address string, calls *atomic.Int32) {
+	t.Helper()
+	calls = &atomic.Int32{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) <= failures {
+			w.Header().Set("Retry-After", "7777")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, calls
+}
+
+// state returns the state of an event as the binary lists it.
+func state(t *testing.T, file, id string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	p := &program{In: strings.NewReader(""), Out: &out, Err: &errs}
+	if code := p.Run(context.Background(), "events", "list", "--config", file, "--id", id); code != 0 {
+		t.Fatalf("exit %d: %s", code, errs.String())
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	fields := strings.Fields(lines[len(lines)-1])
+	if len(lines) != 2 || len(fields) != 7 {
+		return ""
+	}
+	return fields[4] + " " + fields[5]
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for range 500 {
+		if done() {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("it did not happen: %s", what)
+}
+
+func TestAStoredEventIsForwardedUntilTheTargetTakesIt(t *testing.T) {
+	t.Parallel()
+	address, calls := flaky(t, 2)
+	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms}\nhandlers:\n  - {producer: gh, type: push, forward: \""+address+"\"}\n")
+	r := launch(t, "serve", "--config", file)
+	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != 200 {
+		t.Errorf("status is %d, want 200 before the target took it", status)
+	}
+	eventually(t, "three attempts", func() bool { return state(t, file, "g-1") == "done 3" })
+	if n := calls.Load(); n != 3 {
+		t.Errorf("the target was called %d times, want 3", n)
+	}
+}
+
+func TestARelayedEventIsAnsweredByTheTarget(t *testing.T) {
+	t.Parallel()
+	address, calls := flaky(t, 1)
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \""+address+"\", mode: relay}\n")
+	r := launch(t, "serve", "--config", file)
+	status, after := push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
+	if status != 503 || after == "" || after == "7777" {
+		t.Errorf("status is %d with Retry-After %q, want 503 with our own", status, after)
+	}
+	for range 2 {
+		if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status/100 != 2 {
+			t.Errorf("status is %d, want the target's", status)
+		}
+	}
+	if n := calls.Load(); n != 2 {
+		t.Errorf("the target was called %d times, want 2: the duplicate is answered from the store", n)
+	}
+}
+
+func TestEachHandlerOfAnEventHasItsOwnOutcome(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "limits: {backoff_base: 1ms, attempts: 3}\nhandlers:\n"+
+		"  - {producer: gh, type: push, exec: [\"false\"]}\n  - {producer: gh, type: \"*\", stdout: true}\n"+
+		"  - {producer: gh, type: \"pu*\", exec: [sh, -c, \"echo broken >&2; exit 65\"]}\n")
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "g-1", `{"n":1}`)
+	eventually(t, "a dead letter after three attempts", func() bool { return state(t, file, "g-1") == "dead 3" })
+	eventually(t, "the line on stdout", func() bool { return strings.Contains(r.out.String(), `"data":{"n":1}`) })
+	var out bytes.Buffer
+	p := &program{In: strings.NewReader(""), Out: &out, Err: io.Discard}
+	if code := p.Run(context.Background(), "events", "list", "--state", "dead", "-o", "json", "--config", file); code != 0 {
+		t.Fatalf("exit %d", code)
+	}
+	for _, want := range []string{
+		`"handler":"gh/push/exec","state":"dead","attempt":3`, `"reason":"exhausted"`, `"handler":"gh/*/stdout","state":"done","attempt":1`,
+		`"handler":"gh/pu*/exec","state":"dead","attempt":1`, `"reason":"rejected","error":"rejected: broken"`,
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s is not in %s", want, out.String())
+		}
+	}
+}
+
+func TestStoppingFinishesWhatIsUnderWayAndRefusesTheRest(t *testing.T) {
+	t.Parallel()
+	file := configured(t, `handlers: [{producer: gh, type: "*", exec: [sh, -c, "touch began; while [ ! -f go ]; do sleep 0.02; done"], answer: true}]`+"\n")
+	r := launch(t, "serve", "--config", file)
+	dir := filepath.Dir(file)
+	// A connection that is open already is still answered.
+	warm := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
+	defer warm.CloseIdleConnections()
+	if res, err := warm.Get(r.deliveries + "/policy"); err != nil {
+		t.Fatal(err)
+	} else {
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+	}
+	first := make(chan int, 1)
+	go func() {
+		status, _ := push(t, &http.Client{}, r.deliveries, "g-1", "{}")
+		first <- status
+	}()
+	eventually(t, "the handler runs", func() bool { return exists(filepath.Join(dir, "began")) })
+	r.stop()
+	eventually(t, "readiness is gone", func() bool {
+		res, err := http.Get(r.operations + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		return res.StatusCode == 503
+	})
+	if status, after := push(t, warm, r.deliveries, "g-2", "{}"); status != 503 || after == "" {
+		t.Errorf("while stopping: status %d, Retry-After %q", status, after)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status := <-first; status != 200 {
+		t.Errorf("the delivery under way was answered %d", status)
+	}
+	if code := <-r.ended; code != 0 {
+		t.Errorf("exit %d: %s", code, r.errs.String())
+	}
+	if got := state(t, file, "g-1"); got != "done 1" {
+		t.Errorf("the event is %q", got)
+	}
+}
+
+// failing is a store that becomes useless.
+type failing struct {
+	dedup.Store
+	failed chan struct{}
+}
+
+func (f failing) Failed() <-chan struct{} { return f.failed }
+
+func TestAStoreThatFailsEndsTheServer(t *testing.T) {
+	t.Parallel()
+	s, err := source{file: configured(t, "store: memory\n")}.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
+	srv, err := p.newServer(s, buildOptions{stdout: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := failing{srv.store, make(chan struct{})}
+	srv.store = f
+	p.Serving = func(string, string) { close(f.failed) }
+	if code := p.explain(srv.run(context.Background())); code != exitFailed {
+		t.Errorf("exit %d, want %d", code, exitFailed)
+	}
+}
+
+func TestAProducerOfOnesOwnNeedsNoGo(t *testing.T) {
+	t.Parallel()
+	file := configured(t, `  pay:
+    scheme: hmac
+    header: X-Pay-Signature
+    separator: ","
+    pattern: ["t={timestamp}", "v1={sig}", "v2={sig}"]
+    encoding: hex
+    template: "{timestamp}.{body}"
+    secret: the-new-secret
+    key: header:Idempotency-Key
+    key_required: true
+    type: json:event.name
+    tolerance: 5m
+`+"handlers: [{producer: pay, type: \"card.*\", stdout: true}]\n")
+	r := launch(t, "serve", "--config", file)
+	send := func(secret string) int {
+		body := `{"event":{"name":"card.charged"}}`
+		at := fmt.Sprint(time.Now().Unix())
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte(at + "." + body))
+		req, err := http.NewRequest(http.MethodPost, r.deliveries+"/webhooks/pay", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Pay-Signature", "t="+at+",v1=00,v2="+hex.EncodeToString(mac.Sum(nil)))
+		req.Header.Set("Idempotency-Key", "p-1")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		return res.StatusCode
+	}
+	if status := send("another-secret"); status != 401 {
+		t.Errorf("with another secret: %d", status)
+	}
+	if status := send("the-new-secret"); status != 200 {
+		t.Errorf("with the secret: %d", status)
+	}
+	eventually(t, "the event is printed", func() bool {
+		return strings.Contains(r.out.String(), `"id":"p-1"`) && strings.Contains(r.out.String(), `"type":"card.charged"`)
+	})
+}
+
+func TestServingOverTLS(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "tls: {cert_file: cert.pem, key_file: key.pem}\nurl: https://127.0.0.1\n")
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(file), name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := launch(t, "serve", "--config", file)
+	roots := x509.NewCertPool()
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots.AddCert(certificate)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
+	defer client.CloseIdleConnections()
+	secure := strings.Replace(r.deliveries, "http:", "https:", 1)
+	if status, _ := push(t, client, secure, "g-1", "{}"); status != 200 {
+		t.Errorf("status is %d", status)
+	}
+	if res, err := http.Get(r.deliveries + "/policy"); err == nil {
+		_ = res.Body.Close()
+		if res.StatusCode == 200 {
+			t.Error("HTTP without TLS is served")
+		}
+	}
+}
+
+func TestACertificateThatCannotBeReadIsAMistake(t *testing.T) {
+	t.Parallel()
+	var errs bytes.Buffer
+	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: &errs}
+	code := p.Run(context.Background(), "serve", "--config", configured(t, "tls: {cert_file: none.pem, key_file: none.pem}\n"))
+	if code != 2 || !strings.Contains(errs.String(), "eyelet.yaml:6: tls: no such file or directory\n  hint: ") {
+		t.Errorf("exit %d: %s", code, errs.String())
+	}
+}
+
+func TestDevServesWithKeysOfItsOwn(t *testing.T) {
+	t.Parallel()
+	r := launch(t, "dev", "--serve-at", "127.0.0.1:0")
+	eventually(t, "the commands are shown", func() bool { return strings.Contains(r.out.String(), "events list --config ") })
+	_, rest, _ := strings.Cut(r.out.String(), "events list --config ")
+	file := strings.Fields(rest)[0]
+	// The bundled keys are good for the bundled deliveries only.
+	bundled := unpacked(t)
+	for _, tt := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"send", filepath.Join(bundled, "shop", "01-order-new.http"), "--url", r.deliveries}, 1, "401 "},
+		{[]string{"send", filepath.Join(bundled, "github", "07-ping-new.http"), "--url", r.deliveries}, 1, "401 "},
+		{[]string{"send", "-", "--config", file, "--producer", "shop", "--key", filepath.Join(filepath.Dir(file), "shop.pem"), "--id", "order-1"}, 0, "202 accepted"},
+		{[]string{"send", "-", "--config", file, "--producer", "github", "-H", "X-GitHub-Event: ping", "--id", "ping-1"}, 0, "200 accepted"},
+		{[]string{"send", "stripe", "--config", file, "--producer", "stripe"}, 0, "200 accepted"},
+		{[]string{"send", "standard-webhooks", "--config", file, "--producer", "standard-webhooks"}, 0, "200 accepted"},
+		{[]string{"events", "list", "--config", file}, 0, "order-1"},
+		{[]string{"events", "list", "--config", file}, 0, "8e03978e-40d5-43dd-bc93-6894a57f9324"},
+	} {
+		var out, errs bytes.Buffer
+		p := &program{In: strings.NewReader(`{"type":"order.paid"}`), Out: &out, Err: &errs}
+		if code := p.Run(context.Background(), tt.args...); code != tt.code || !strings.Contains(out.String(), tt.says) {
+			t.Errorf("%v: exit %d, %s%s", tt.args, code, out.String(), errs.String())
+		}
+	}
+	r.stop()
+	if code := <-r.ended; code != 0 {
+		t.Errorf("exit %d: %s", code, r.errs.String())
+	}
+	if exists(filepath.Dir(filepath.Dir(file))) {
+		t.Error("the folder of the run is left behind")
+	}
+}
+
+func TestListsCannotSteerATerminal(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "")
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "g-\u009b31m1", "{}")
+	var out bytes.Buffer
+	p := &program{In: strings.NewReader(""), Out: &out, Err: io.Discard}
+	if code := p.Run(context.Background(), "events", "list", "--config", file); code != 0 {
+		t.Fatalf("exit %d", code)
+	}
+	if !strings.Contains(out.String(), "g- 31m1") {
+		t.Errorf("the list is %q", out.String())
+	}
+}

@@ -1,0 +1,355 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+func order(body string) receiver.Event[[]byte] {
+	return receiver.Event[[]byte]{
+		ID: "k-1", EventID: "e-1", Producer: "shop", Endpoint: "shop", Principal: "shop", Type: "order.paid", Attempt: 2,
+		Accepted: time.Unix(1782635400, 0), KeyField: `"k-1"`, Body: []byte(body),
+		Header: http.Header{
+			"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "Signature": {"sig1=:AAAA:"}, "Signature-Input": {"x"},
+			"Connection": {"close"}, "X-Forwarded-For": {"192.0.2.1"}, "Authorization": {"Bearer s3cret"},
+		},
+	}
+}
+
+// rejected reports whether err ends the task for good.
+func rejected(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), receiver.Reject(nil).Error())
+}
+
+func shell(t *testing.T, script string) *execSink {
+	t.Helper()
+	return &execSink{argv: []string{"/bin/sh", "-c", script}, dir: t.TempDir()}
+}
+
+func TestAProgramGetsThePayloadAndTheMetadata(t *testing.T) {
+	t.Setenv("EYELET_TEST_SECRET", "s3cret")
+	t.Setenv("EYELET_TEST_PASSED", "yes")
+	s := shell(t, "cat; env | sort")
+	s.pass = []string{"EYELET_TEST_PASSED"}
+	r, err := s.answer(context.Background(), order("{}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"{}\n", "EYELET_EVENT_ID=k-1\n", "EYELET_EVENT_EVENT=e-1\n", "EYELET_EVENT_PRODUCER=shop\n", "EYELET_EVENT_TYPE=order.paid\n",
+		"EYELET_EVENT_ATTEMPT=2\n", "EYELET_EVENT_KEY=\"k-1\"\n", "EYELET_EVENT_ACCEPTED=2026-06-28T08:30:00Z\n",
+		"EYELET_EVENT_CONTENT_TYPE=application/json\n", "EYELET_TEST_PASSED=yes\n",
+	} {
+		if !strings.Contains(string(r.Body), want) {
+			t.Errorf("%q is not in\n%s", want, r.Body)
+		}
+	}
+	if strings.Contains(string(r.Body), "s3cret") {
+		t.Errorf("the environment of ours leaks:\n%s", r.Body)
+	}
+	if r.Status != 200 || r.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("response is %d %v", r.Status, r.Header)
+	}
+}
+
+func TestTheExitCodeOfAProgramIsItsOutcome(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		"exit 0":                                 "done",
+		"echo gone >&2; exit 65":                 "rejected: gone",
+		"printf '\\n\\033[1m x\\n' >&2; exit 65": "rejected: [1m x",
+		"exit 65":                                "rejected: the event was rejected",
+		"echo busy >&2; exit 1":                  "/bin/sh: exit status 1: busy",
+		"kill -9 $$":                             "/bin/sh: signal: killed: it said nothing",
+		"cat /dev/zero | head -c 2000000":        "/bin/sh wrote more than 1048576 bytes",
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			err := shell(t, script).deliver(context.Background(), order("{}"))
+			got := "done"
+			if err != nil {
+				got = err.Error()
+			}
+			if got != want || rejected(err) != strings.HasPrefix(want, "rejected") {
+				t.Errorf("outcome is %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestAProgramAnswers(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		`printf '{"price":7}'`:       `200 application/json {"price":7}`,
+		"printf hello":               "200 text/plain; charset=utf-8 hello",
+		"true":                       "200  ",
+		"echo sold out >&2; exit 65": `422 application/problem+json {"code":"rejected","status":422,"title":"sold out"}`,
+		"exit 1":                     "/bin/sh: exit status 1: it said nothing",
+	} {
+		r, err := shell(t, script).answer(context.Background(), order("{}"))
+		got := fmt.Sprintf("%d %s %s", r.Status, r.Header.Get("Content-Type"), r.Body)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: answer is %q, want %q", script, got, want)
+		}
+	}
+}
+
+func TestAProgramThatTakesTooLongIsKilledWithItsChildren(t *testing.T) {
+	t.Parallel()
+	s := shell(t, "sleep 60 & echo $! > child; wait")
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer cancel()
+		for range 500 {
+			if data, err := os.ReadFile(filepath.Join(s.dir, "child")); err == nil && len(data) > 0 {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	err := s.deliver(ctx, order("{}"))
+	if err == nil || rejected(err) || !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
+	}
+	data, err := os.ReadFile(filepath.Join(s.dir, "child"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		if gone(pid) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("the child %d outlived its parent", pid)
+}
+
+// gone reports whether the process has ended; one that nobody waited for has.
+func gone(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return true
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+func TestWhatNoVariableCanHoldIsRejected(t *testing.T) {
+	t.Parallel()
+	ev := order("{}")
+	ev.Type = "a\x00b"
+	if err := shell(t, "true").deliver(context.Background(), ev); !rejected(err) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// target answers every request with the same response, and notes the last one.
+func target(t *testing.T, status int, header http.Header, body string) (*forwardSink, *http.Request) {
+	t.Helper()
+	var last http.Request
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		last = *r.Clone(context.Background())
+		text, _ := io.ReadAll(r.Body)
+		last.Body = io.NopCloser(bytes.NewReader(text))
+		for name, values := range header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(srv.Close)
+	return sinkTo(t, srv.URL+"/deploy?x=1"), &last
+}
+
+func sinkTo(t *testing.T, address string) *forwardSink {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newForwardSink(u)
+	t.Cleanup(s.client.CloseIdleConnections)
+	return s
+}
+
+func TestTheOutcomeOfATargetIsJudged(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int][2]string{ // of a stored event, and of a relayed one
+		200: {"done", "200"}, 201: {"done", "201"}, 204: {"done", "204"}, 299: {"done", "299"},
+		207: {"rejected", "422"},
+		301: {"rejected", "422"}, 307: {"rejected", "422"}, 308: {"rejected", "422"},
+		400: {"rejected", "400"}, 401: {"rejected", "422"}, 404: {"rejected", "422"}, 409: {"rejected", "422"}, 410: {"rejected", "422"},
+		413: {"rejected", "413"}, 415: {"rejected", "415"}, 422: {"rejected", "422"}, 451: {"rejected", "451"},
+		408: {"again", "again"}, 421: {"again", "again"}, 425: {"again", "again"}, 429: {"again", "again"},
+		500: {"again", "again"}, 502: {"again", "again"}, 503: {"again", "again"}, 511: {"again", "again"}, 599: {"again", "again"},
+	} {
+		s, _ := target(t, status, http.Header{"Retry-After": {"77"}, "Location": {"http://127.0.0.1:1/"}}, "")
+		stored := "done"
+		if err := s.deliver(context.Background(), order("{}")); rejected(err) {
+			stored = "rejected"
+		} else if err != nil {
+			stored = "again"
+		}
+		relayed := "again"
+		r, err := s.answer(context.Background(), order("{}"))
+		if err == nil {
+			relayed = strconv.Itoa(r.Status)
+		}
+		if r.Header.Get("Retry-After") != "" {
+			t.Errorf("%d: Retry-After went upstream", status)
+		}
+		if got := [2]string{stored, relayed}; got != want {
+			t.Errorf("%d: outcomes are %v, want %v", status, got, want)
+		}
+	}
+}
+
+func TestForwardingKeepsTheKeyOctetForOctet(t *testing.T) {
+	t.Parallel()
+	for field, want := range map[string]string{`"k-1"`: `"k-1"`, "k-1": "k-1", `"k\"1";a=b`: `"k\"1";a=b`, "": `"k-1"`} {
+		s, last := target(t, 200, nil, "")
+		ev := order("{}")
+		ev.KeyField = field
+		if err := s.deliver(context.Background(), ev); err != nil {
+			t.Fatal(err)
+		}
+		if got := last.Header["Idempotency-Key"]; len(got) != 1 || got[0] != want {
+			t.Errorf("key field %q went on as %q, want %q", field, got, want)
+		}
+	}
+}
+
+func TestForwardingSendsWhatTheTargetNeedsAndNoMore(t *testing.T) {
+	t.Parallel()
+	s, last := target(t, 200, http.Header{"Content-Type": {"application/json"}, "Set-Cookie": {"a=b"}}, `{"ok":true}`)
+	r, err := s.answer(context.Background(), order(`{"a":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(last.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last.Method != "POST" || last.RequestURI != "/deploy?x=1" || string(body) != `{"a":1}` {
+		t.Errorf("request is %s %s %s", last.Method, last.RequestURI, body)
+	}
+	want := http.Header{
+		"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "Idempotency-Key": {`"k-1"`}, "User-Agent": {"eyelet"},
+		"Content-Length": {"7"}, "Accept-Encoding": {"gzip"},
+	}
+	if diff := cmp.Diff(want, last.Header); diff != "" {
+		t.Errorf("header (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(receiver.Response{Status: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(`{"ok":true}`)}, r); diff != "" {
+		t.Errorf("response (-want +got):\n%s", diff)
+	}
+}
+
+func TestACutOrMissingResponseIsTransient(t *testing.T) {
+	t.Parallel()
+	for name, response := range map[string]string{
+		"nothing": "", "half a head": "HTTP/1.1 200 OK\r\nContent-", "half a body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+	} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Read(make([]byte, 4096))
+				_, _ = io.WriteString(conn, response)
+				_ = conn.Close()
+			}
+		}()
+		s := sinkTo(t, "http://user:s3cret@"+ln.Addr().String()+"/?token=s3cret")
+		_, relayed := s.answer(context.Background(), order("{}"))
+		for _, err := range []error{s.deliver(context.Background(), order("{}")), relayed} {
+			if err == nil || rejected(err) || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%s: error is %v", name, err)
+			}
+		}
+		if err := ln.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAHugeResponseIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	s, _ := target(t, 200, nil, strings.Repeat("x", maxRelayed+1))
+	r, err := s.answer(context.Background(), order("{}"))
+	if err != nil || r.Status != 200 || len(r.Body) != 0 {
+		t.Errorf("response is %d with %d bytes (%v)", r.Status, len(r.Body), err)
+	}
+}
+
+func TestKeysThatNoFieldCanHoldAreDigested(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{
+		"a": `"a"`, `a"\`: `"a\"\\"`, "ü": "its digest",
+	} {
+		got := forwardedKey(receiver.Event[[]byte]{ID: id})
+		if id == "ü" {
+			if !strings.HasPrefix(got, `"sha-256:`) || len(got) != 74 {
+				t.Errorf("%q went on as %s", id, got)
+			}
+			continue
+		}
+		if got != want {
+			t.Errorf("%q went on as %s, want %s", id, got, want)
+		}
+	}
+}
+
+func TestEventsArePrintedAsLines(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		"{\"a\":\n1}": `"data":{"a":1}`, "a=b&c": `"text":"a=b\u0026c"`, "\xff": `"body":"/w=="`, "": `"attempt":2`,
+	} {
+		var out bytes.Buffer
+		if err := (stdoutSink{&output{w: &out}}).deliver(context.Background(), order(body)); err != nil {
+			t.Fatal(err)
+		}
+		line := out.String()
+		if strings.Count(line, "\n") != 1 || !strings.Contains(line, want) || !json.Valid([]byte(line)) {
+			t.Errorf("%q is printed as %s", body, line)
+		}
+	}
+	broken := stdoutSink{&output{w: brokenWriter{}}}
+	if err := broken.deliver(context.Background(), order("{}")); err == nil {
+		t.Error("an event that could not be printed is done")
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("pipe is broken") }

@@ -1,0 +1,76 @@
+package badgerstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func TestListsGoBeyondWhatIsRemembered(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	for i := range 10 {
+		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
+	}
+	ids := func(s *Store, f dedup.Filter) (out string) {
+		t.Helper()
+		for r, err := range s.List(context.Background(), f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			out += r.Key.ID
+		}
+		return out
+	}
+	check := func(s *Store) {
+		t.Helper()
+		for _, tc := range []struct {
+			filter dedup.Filter
+			want   string
+		}{
+			{dedup.Filter{}, "9876543210"},
+			{dedup.Filter{Limit: 3}, "987"},
+			{dedup.Filter{Limit: 8}, "98765432"},
+			{dedup.Filter{Before: 5, Limit: 2}, "32"},
+			{dedup.Filter{ID: "1"}, "1"},
+		} {
+			if got := ids(s, tc.filter); got != tc.want {
+				t.Errorf("%+v: %s, want %s", tc.filter, got, tc.want)
+			}
+		}
+	}
+	check(s)
+	s.mu.Lock()
+	s.recent.events, s.recent.cut = s.recent.events[6:], true
+	s.mu.Unlock()
+	check(s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(open(t, s.dir, quiet()))
+}
+
+func TestTheNewestAreRemembered(t *testing.T) {
+	t.Parallel()
+	const n = 2*recentMax + 100
+	var h newestHeap
+	cut := false
+	for _, seq := range rand.Perm(n) {
+		cut = h.offer(listed{seq: uint64(seq)}) || cut
+	}
+	var r recent
+	r.fill(h, cut)
+	if !cut || len(r.events) != recentMax || r.events[0].seq != n-recentMax || r.events[recentMax-1].seq != n-1 {
+		t.Errorf("%d events from %d to %d", len(r.events), r.events[0].seq, r.events[len(r.events)-1].seq)
+	}
+	r = recent{}
+	for seq := range n {
+		r.add(uint64(seq), hash{})
+	}
+	if last := r.events[len(r.events)-1]; !r.cut || len(r.events) < recentMax || last.seq != n-1 {
+		t.Errorf("%d events up to %d", len(r.events), last.seq)
+	}
+}
