@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// TestTheReferenceNamesEverySetting holds docs/config.md to the settings that there are.
+func TestTheReferenceNamesEverySetting(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, v := range []any{settings{}, tlsSettings{}, logSettings{}, limitSettings{}, commonConfig{}, rfc9421Config{},
+		keyConfig{}, toleranceConf{}, hmacConfig{}, handlerConfig{}, producer.Settings{}, producer.Subscription{}} {
+		typ := reflect.TypeOf(v)
+		for i := range typ.NumField() {
+			name := typ.Field(i).Tag.Get("conf")
+			if name == "" {
+				continue
+			}
+			seen++
+			if !strings.Contains(string(text), "`"+name+"`") && !strings.Contains(string(text), "`"+name+":") &&
+				!strings.Contains(string(text), name+":") {
+				t.Errorf("docs/config.md does not name the setting %q of %s", name, typ.Name())
+			}
+		}
+	}
+	if seen < 50 {
+		t.Fatalf("only %d settings were looked at", seen)
+	}
+}
+
+// TestTheReferencesExampleIsGood loads the whole file that docs/config.md shows.
+func TestTheReferencesExampleIsGood(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```yaml\n")
+	example, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("there is no example")
+	}
+	dir := t.TempDir()
+	keygen := &program{Out: &strings.Builder{}, Err: &strings.Builder{}}
+	if code := keygen.Run(t.Context(), "keygen", "--dir", dir); code != exitOK {
+		t.Fatalf("keygen: %s", keygen.Err)
+	}
+	for _, script := range []string{"quote.sh", "record.sh"} {
+		if err := os.WriteFile(dir+"/"+script, []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := dir + "/eyelet.yaml"
+	if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := &program{Out: &strings.Builder{}, Err: &strings.Builder{}, Environ: []string{
+		"SHOP_SECRET=0123456789abcdef0123456789abcdef", "GITHUB_SECRET=another-long-secret", "PAYMENTS_SECRET=a-third-long-secret",
+	}}
+	if code := check.Run(t.Context(), "config", "check", "--config", file); code != exitOK {
+		t.Fatalf("the example is refused:\n%s", check.Err)
+	}
+}
