@@ -263,3 +263,50 @@ func credentials(u *url.URL) []string {
 	}
 	return found
 }
+
+func TestStandardWebhooksNeedEveryField(t *testing.T) {
+	t.Parallel()
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	s := serve(t, producer.StandardWebhooks(secret), nil, On("standard-webhooks", "*", func(context.Context, Event[[]byte]) error { return nil }))
+	const body = `{"type":"t"}`
+	signed := func(at time.Time) http.Header {
+		r := s.request(ask{body: body})
+		r.Header.Set("webhook-id", "e1")
+		if err := s.p.Scheme.(*verify.HMAC).Sign(r, []byte(body), at); err != nil {
+			t.Fatal(err)
+		}
+		return r.Header
+	}
+	for _, row := range []struct {
+		name, field, value string
+		status             int
+		code               string
+	}{
+		{"no signature", "Webhook-Signature", "", 401, "signature_missing"},
+		{"no time", "Webhook-Timestamp", "", 401, "timestamp_missing"},
+		{"no id", "Webhook-Id", "", 400, "idempotency_key_missing"},
+		{"an id with a full stop", "Webhook-Id", "a.b", 400, "component_unsupported"},
+		{"another id", "Webhook-Id", "e2", 401, "signature_invalid"},
+		{"a time that is no number", "Webhook-Timestamp", "1e9", 400, "timestamp_malformed"},
+		{"another time", "Webhook-Timestamp", fmt.Sprint(time.Now().Unix() - 7), 401, "signature_invalid"},
+		{"unknown versions only", "Webhook-Signature", "v9,AAAA", 400, "signature_malformed"},
+	} {
+		h := signed(time.Now())
+		if h.Set(row.field, row.value); row.value == "" {
+			h[row.field] = nil
+		}
+		t.Log(row.name)
+		wantProblem(t, s.send(ask{body: body, header: h}), row.status, row.code)
+	}
+	wantProblem(t, s.send(ask{body: `{ "type":"t"}`, header: signed(time.Now())}), 401, "signature_invalid")
+	wantProblem(t, s.send(ask{body: body, header: signed(time.Now().Add(-302 * time.Second))}), 401, "timestamp_too_old")
+	wantProblem(t, s.send(ask{body: body, header: signed(time.Now().Add(302 * time.Second))}), 401, "timestamp_too_new")
+	if n := len(s.records()); n != 0 {
+		t.Errorf("%d records", n)
+	}
+	h := signed(time.Now())
+	h.Set("Webhook-Signature", "v9,xxx v1,AAAA "+h.Get("Webhook-Signature"))
+	if g := s.send(ask{body: body, header: h}); g.status != 200 {
+		t.Errorf("one good signature among others: %+v", g)
+	}
+}

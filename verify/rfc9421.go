@@ -176,13 +176,8 @@ func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 	if err := t.checkParams(in); err != nil {
 		return t.refuse(stageTag, err)
 	}
-	// Before the keys, so that the answer to what is refused here does not tell which keys exist.
-	if err := checkCoverage(t.scheme.rules, t.m, in); err != nil {
-		err.KeyID = in.keyID
-		return t.refuse(stageCoverage, err)
-	}
 	var buffer [1024]byte
-	base, refusal := t.m.base(buffer[:0], in)
+	base, refusal := t.base(buffer[:0], in)
 	if refusal != nil {
 		refusal.KeyID = in.keyID
 		return t.refuse(stageCoverage, refusal)
@@ -203,6 +198,19 @@ func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 		return t.refuse(stageBody, &Error{Code: IDMissing, KeyID: in.keyID, Component: "idempotency-key"})
 	}
 	return t.identity(key, in, base, bound), true
+}
+
+// base appends the signature base to b, after everything was checked that does not depend on a key. That comes before
+// the key is looked up, so that these refusals do not tell which keys exist.
+func (t *trial) base(b []byte, in *signatureInput) ([]byte, *Error) {
+	if err := checkCoverage(t.scheme.rules, t.m, in); err != nil {
+		return nil, err
+	}
+	if _, err := url.ParseQuery(t.m.url.RawQuery); err != nil {
+		// The engine reads every query as a form, also where only its octets are signed.
+		return nil, malformed("@query", "the query is no form")
+	}
+	return t.m.base(b, in)
 }
 
 // checkParams demands the parameters that a signature must have.
@@ -273,10 +281,6 @@ func (t *trial) verify(keys []Key, in *signatureInput) (*Key, *Error) {
 		if errors.Is(err, errBroken) {
 			code = SignatureMalformed
 		}
-	}
-	if _, err := url.ParseQuery(t.m.url.RawQuery); err != nil {
-		// The engine reads every query as a form, also where only its octets are signed.
-		return nil, &Error{Code: SignatureMalformed, KeyID: in.keyID, Component: "@query", Err: reason("the query is no form")}
 	}
 	return nil, &Error{Code: code, KeyID: in.keyID}
 }
