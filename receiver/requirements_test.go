@@ -198,7 +198,7 @@ func TestEndpointsDoNotMeet(t *testing.T) {
 		s := serve(t, p, func(c *Config) { c.Producers = append(c.Producers, other) })
 		for _, path := range []string{"/webhooks/shop", "/webhooks/shop2"} {
 			for i := range 2 {
-				if g := s.send(ask{id: "k1", path: path}); g.status/100 != 2 || g.replayed() != (i == 1) {
+				if g := s.send(ask{id: "k1", path: path, header: http.Header{"Principal": {"alice"}}}); g.status/100 != 2 || g.replayed() != (i == 1) {
 					t.Errorf("%s %d: %+v", path, i, g)
 				}
 			}
