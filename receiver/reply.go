@@ -144,16 +144,6 @@ func handshakeReply(want *producer.Reply) *reply {
 	return r
 }
 
-// challengeReply is the answer to an unsigned handshake. A refused one is answered as the vendor wants to be
-// refused, and the error beside the reply is why, for the log.
-func challengeReply(want *producer.Reply, refused error) *reply {
-	r := handshakeReply(want)
-	if refused != nil {
-		r.code, r.err = failureOf(refused).code, refused
-	}
-	return r
-}
-
 func acknowledgement(event, status string) []byte {
 	body, err := json.Marshal(struct {
 		Event  string `json:"event,omitempty"`
