@@ -8,7 +8,7 @@ import (
 const (
 	// aheadFor is how long the tasks that are taken ahead of the workers may take to start, as far as can be
 	// told, and aheadMost is how many there are at most. A crash counts an attempt of each.
-	aheadFor  = 10 * time.Millisecond
+	aheadFor  = 50 * time.Millisecond
 	aheadMost = 256
 	// aheadPatience is how long a task that was taken waits for a worker before it is given back.
 	aheadPatience = time.Second

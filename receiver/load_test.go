@@ -117,7 +117,7 @@ func TestTasksAreTakenAheadOfFastHandlersOnly(t *testing.T) {
 		over int // this many are asked for at once
 		upTo int
 	}{
-		{0, 200, 4 + aheadMost}, {time.Millisecond, 20, 4 + 40}, {20 * time.Millisecond, 0, 4 + 2}, {time.Second, 0, 4},
+		{0, 200, 4 + aheadMost}, {time.Millisecond, 100, 4 + 200}, {20 * time.Millisecond, 4, 4 + 10}, {time.Second, 0, 4},
 	} {
 		t.Run(c.long.String(), func(t *testing.T) {
 			var runs, long atomic.Int64

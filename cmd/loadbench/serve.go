@@ -146,7 +146,8 @@ func mallocs() uint64 {
 	return m.Mallocs
 }
 
-// profile writes a CPU profile of this process to a file until stop is called.
+// profile writes a CPU profile of this process to a file until stop is called, and then a profile of what it has
+// allocated to a second file, whose name ends in ".allocs".
 func profile(name string) (stop func(), err error) {
 	f, err := os.Create(name)
 	if err != nil {
@@ -155,8 +156,13 @@ func profile(name string) (stop func(), err error) {
 	if err := pprof.StartCPUProfile(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	allocs, err := os.Create(name + ".allocs")
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	return func() {
 		pprof.StopCPUProfile()
-		_ = f.Close()
+		_ = pprof.Lookup("allocs").WriteTo(allocs, 0)
+		_ = errors.Join(f.Close(), allocs.Close())
 	}, nil
 }
