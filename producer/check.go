@@ -20,7 +20,8 @@ const (
 	DefaultMaxBody = 1 << 20
 )
 
-// WithDefaults returns the producer with its zero fields replaced by their defaults. SecretQuery joins
+// WithDefaults returns the producer with its zero fields replaced by their defaults. What the scheme knows of
+// itself is set too: SignsURL, and the fields and parameters that hold its credentials. SecretQuery joins
 // ScopeIgnores, because a credential names nobody's event.
 func (p Producer) WithDefaults() Producer {
 	p.Tolerance = p.Tolerance.WithDefaults()
@@ -51,6 +52,10 @@ func (p Producer) WithDefaults() Producer {
 	if p.SameSigned == SameSignedDefault {
 		p.SameSigned = byContract(p.Contract, SameSignedRefuse, SameSignedAside)
 	}
+	if scheme, ok := p.Scheme.(interface{ SignsURL() bool }); ok && scheme.SignsURL() {
+		p.SignsURL = true
+	}
+	p = p.withCredentials()
 	for _, name := range p.SecretQuery {
 		if !slices.Contains(p.ScopeIgnores, name) {
 			p.ScopeIgnores = append(slices.Clone(p.ScopeIgnores), name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -59,6 +60,7 @@ func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
 	rec := decision.Record
 	rec.Payload = e.claim.Payload // a decision comes without the body
+	rec.Payload.Header, rec.Payload.Attributes = rec.Payload.Header.Clone(), maps.Clone(rec.Payload.Attributes)
 	h := &held{
 		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: rec, lease: decision.Lease, started: time.Now(),
 	}
