@@ -168,11 +168,15 @@ func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 	return out
 }
 
-// bindsKey reports whether the signature certainly binds whatever the identifier is read from.
+// bindsKey reports whether the signature certainly binds whatever the identifier is read from, and so the identifier
+// the signature.
 func (d *delivery) bindsKey() bool {
 	key := d.ep.p.Key
-	if d.ep.p.Split != nil {
+	switch {
+	case d.ep.p.Split != nil:
 		return false // it may read fields as well, as the binary mode of CloudEvents does
+	case d.Identity.Loose:
+		return false // one signature has many bodies, which conflict with each other
 	}
 	if key == nil {
 		return d.Identity.Covers("@body")

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -166,5 +167,30 @@ func TestObserversSeeNothingOfThePayload(t *testing.T) {
 	}
 	if strings.Contains(s.log.String(), "tea-leaf") {
 		t.Errorf("the log: %s", s.log)
+	}
+}
+
+func TestOtherSpellingsOfSignedContentAreKeptAFewTimesOnly(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	scheme := &verify.HMAC{Headers: []string{"Signature"}, Encoding: verify.Hex, Content: "{jcs}", Secrets: verify.Secrets("s")}
+	p.Scheme, p.Key = scheme, producer.JSON("id")
+	s := serve(t, p, nil)
+	for i := range 2 * maxReplayed {
+		body := `{"id":"a"` + strings.Repeat(" ", i) + "}"
+		r := s.request(ask{body: body})
+		if err := scheme.Sign(r, []byte(body), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); resp.StatusCode != 200 {
+			t.Fatal(resp.StatusCode)
+		}
+	}
+	if got := s.kept(); got[""] != 1 || got["replayed"] != maxReplayed || got["conflict"] != 0 {
+		t.Errorf("kept %v", got)
 	}
 }
