@@ -91,7 +91,7 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 	e := entry{claim: dedup.Claim{
 		Key:         key,
 		Aliases:     d.aliases(key),
-		Fingerprint: p.Fingerprint(d.Delivery, it),
+		Fingerprint: d.fingerprint(it),
 		Payload:     payload,
 		Window:      p.Window,
 		DropBody:    p.DropBody,
@@ -168,15 +168,25 @@ func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 	return out
 }
 
-// bindsKey reports whether the signature certainly binds whatever the identifier is read from, and so the identifier
-// the signature.
-func (d *delivery) bindsKey() bool {
+// fingerprint is what is compared when the identifier comes again. That nothing need be is so only for identifiers
+// that are signed: under another one, a captured delivery would be taken for that event and get its answer.
+func (d *delivery) fingerprint(it producer.Item) [32]byte {
+	print := d.ep.p.Fingerprint(d.Delivery, it)
+	if print == ([32]byte{}) && d.Identity.Signed != nil && !d.signsKey() {
+		return producer.FingerprintBody(d.Delivery, it)
+	}
+	return print
+}
+
+// bindsKey reports whether an identifier stands for certain signed bytes, and they for it. Where one signature has
+// many bodies it does not: they conflict with each other.
+func (d *delivery) bindsKey() bool { return d.signsKey() && !d.Identity.Loose }
+
+// signsKey reports whether the signature certainly binds whatever the identifier is read from.
+func (d *delivery) signsKey() bool {
 	key := d.ep.p.Key
-	switch {
-	case d.ep.p.Split != nil:
+	if d.ep.p.Split != nil {
 		return false // it may read fields as well, as the binary mode of CloudEvents does
-	case d.Identity.Loose:
-		return false // one signature has many bodies, which conflict with each other
 	}
 	if key == nil {
 		return d.Identity.Covers("@body")

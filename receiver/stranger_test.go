@@ -194,3 +194,32 @@ func TestOtherSpellingsOfSignedContentAreKeptAFewTimesOnly(t *testing.T) {
 		t.Errorf("kept %v", got)
 	}
 }
+
+func TestAnIdentifierThatNobodySignedDoesNotGiveAwayAnAnswer(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Fingerprint = producer.FingerprintNone
+	s := serve(t, p, nil, Answer("shop", "*", func(_ context.Context, ev Event[[]byte]) (Response, error) {
+		return Response{Body: append([]byte("answer to "), ev.Body...)}, nil
+	}))
+	s.send(ask{id: "a", body: "1"})
+	s.send(ask{id: "b", body: "2"})
+	if g := s.send(ask{id: "b", body: "1"}); g.status != 200 || g.replayed() || strings.Contains(g.body, "answer") {
+		t.Errorf("%+v", g)
+	}
+	if got := s.kept(); got[""] != 2 || got["replayed"] != 1 {
+		t.Errorf("kept %v", got)
+	}
+}
+
+func TestAStaleBatchOfNothingIsRefused(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Key, p.Type, p.Split = nil, nil, func(*producer.Delivery) ([]producer.Item, error) { return nil, nil }
+	s := serve(t, p, nil)
+	old := http.Header{"Signed-At": {fmt.Sprint(time.Now().Add(-time.Hour).Unix())}}
+	wantProblem(t, s.send(ask{body: "[]", header: old}), 401, "timestamp_too_old")
+	if g := s.send(ask{body: "[]"}); g.status != 200 {
+		t.Errorf("%+v", g)
+	}
+}
