@@ -23,6 +23,9 @@ const maxHeader = 64 << 10
 // claimTime bounds one durable step, so that a store which stalls is answered 503 before producers give up.
 const claimTime = 30 * time.Second
 
+// keyIDAttribute is the attribute that names the key with which the delivery was signed.
+const keyIDAttribute = "keyid"
+
 // noteNoHandler marks events that nobody takes.
 const noteNoHandler = "no handler"
 
@@ -81,12 +84,13 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 	p := &d.ep.p
 	key.ID = it.ID
 	payload.Type, payload.Body, payload.Attributes = it.Type, it.Body, it.Attributes
-	if d.Identity.KeyID != "" {
-		payload.Attributes = maps.Clone(it.Attributes)
-		if payload.Attributes == nil {
-			payload.Attributes = map[string]string{}
+	if _, named := it.Attributes[keyIDAttribute]; named || d.Identity.KeyID != "" {
+		payload.Attributes = map[string]string{}
+		maps.Copy(payload.Attributes, it.Attributes)
+		delete(payload.Attributes, keyIDAttribute) // what the event says of itself proves nothing
+		if d.Identity.KeyID != "" {
+			payload.Attributes[keyIDAttribute] = d.Identity.KeyID
 		}
-		payload.Attributes["keyid"] = d.Identity.KeyID
 	}
 	e := entry{claim: dedup.Claim{
 		Key:         key,

@@ -223,3 +223,17 @@ func TestAStaleBatchOfNothingIsRefused(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 }
+
+func TestAnEventDoesNotNameTheKeyThatSignedIt(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Key, p.Type, p.Split, p.Scheme = nil, nil, producer.SplitCloudEvents, verify.HeaderValue("X-Token", "0123456789abcdef")
+	s := serve(t, p, nil)
+	s.send(ask{body: "{}", header: http.Header{
+		"Ce-Id": {"1"}, "Ce-Source": {"/shop"}, "Ce-Type": {"order"}, "Ce-Specversion": {"1.0"}, "Ce-Keyid": {"k1"}, "X-Token": {"0123456789abcdef"},
+	}})
+	rec := s.records()[0]
+	if _, named := rec.Payload.Attributes["keyid"]; named || rec.Payload.Attributes["source"] != "/shop" {
+		t.Errorf("attributes %v", rec.Payload.Attributes)
+	}
+}
