@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/pem"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -181,6 +182,26 @@ func TestAnswerHandlersAndBatchesExcludeEachOther(t *testing.T) {
 			if err := p.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// TestSamplesAreSignedForTheAddressThatTheVendorCalls, which a proxy may have changed.
+func TestSamplesAreSignedForTheAddressThatTheVendorCalls(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ to, signed, own, want string }{
+		{"http://127.0.0.1:1/webhooks/p?a=1", "", "", "http://127.0.0.1:1/webhooks/p?a=1"},
+		{"http://127.0.0.1:1/webhooks/p?a=1", "https://hooks.example", "", "https://hooks.example/webhooks/p?a=1"},
+		{"http://127.0.0.1:1/webhooks/p", "https://hooks.example/pre/", "", "https://hooks.example/pre/webhooks/p"},
+		{"http://127.0.0.1:1/webhooks/p", "https://hooks.example", "https://own.example/x", "https://own.example/x"},
+	} {
+		to, err := url.Parse(tt.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as := &sending{signedURL: tt.signed, from: &producer.Producer{URL: tt.own}}
+		if got := called(to, as); got != tt.want {
+			t.Errorf("%+v: signed for %s", tt, got)
 		}
 	}
 }
