@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"runtime"
 	"strings"
@@ -21,8 +20,8 @@ type returned struct {
 	err      error
 }
 
-// start runs the handler once over the record, in a goroutine of its own, which is the only way to survive
-// runtime.Goexit. It and a panic are errors: they end the attempt, not the process. Exactly one value comes
+// start runs the handler once over the record, whose maps and body become the handler's own, in a goroutine of
+// its own, which is the only way to survive runtime.Goexit. It and a panic are errors: they end the attempt, not the process. Exactly one value comes
 // out of the channel, which nobody needs to receive.
 func (h *Handler) start(ctx context.Context, rec dedup.Record, attempt int) <-chan returned {
 	out := make(chan returned, 1)
@@ -55,9 +54,10 @@ func probe(err error) {
 	_ = errType(err)
 	_ = isRejected(err) || isUndecodable(err)
 	_, _ = postponed(err)
+	_ = notBefore(err)
 }
 
-// eventOf is the event as handlers see it, not decoded yet. Handlers of one event do not share maps.
+// eventOf is the event as handlers see it, not decoded yet. It shares its maps and its body with the record.
 func eventOf(rec dedup.Record, attempt int) Event[any] {
 	p := rec.Payload
 	ev := Event[any]{
@@ -70,8 +70,8 @@ func eventOf(rec dedup.Record, attempt int) Event[any] {
 		Attempt:    attempt,
 		Accepted:   rec.Accepted,
 		KeyField:   p.KeyField,
-		Header:     p.Header.Clone(),
-		Attributes: maps.Clone(p.Attributes),
+		Header:     p.Header,
+		Attributes: p.Attributes,
 		Body:       p.Body,
 	}
 	ev.describe()

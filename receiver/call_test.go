@@ -227,20 +227,28 @@ func TestHandlersSeeTheWholeEvent(t *testing.T) {
 	}
 }
 
+// TestHandlersDoNotShareMaps has one handler of an event change what it got before the other looks.
 func TestHandlersDoNotShareMaps(t *testing.T) {
-	t.Parallel()
-	rec := recordOf("text/plain", "x")
-	h := only(t, On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
+	var seen []string
+	first := On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
 		ev.Header.Set("Content-Type", "changed")
 		ev.Attributes["source"] = "changed"
 		return nil
-	}), decodeJSON)
-	if _, err := call(t, h, rec, 1); err != nil {
-		t.Fatal(err)
-	}
-	if rec.Payload.Header.Get("Content-Type") != "text/plain" || rec.Payload.Attributes["source"] != "here" {
-		t.Errorf("the record was changed: %v, %v", rec.Payload.Header, rec.Payload.Attributes)
-	}
+	}).Named("first")
+	second := On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
+		seen = append(seen, ev.Header.Get("Content-Type"), ev.Attributes["source"])
+		return nil
+	}).Named("second")
+	onFloor(t, []Handler{first, second}, func(c *Config) { c.Workers = 1 }, func(f *floor) {
+		c := f.claim("1", "x", dedup.NewTask{Handler: "first"}, dedup.NewTask{Handler: "second"})
+		c.Payload.Header = http.Header{"Content-Type": {"text/plain"}}
+		c.Payload.Attributes = map[string]string{"source": "here"}
+		event := f.acceptAll(c)[0]
+		f.outcome(event)
+		f.same("seen", []string{"text/plain", "here"}, seen)
+		rec := f.record(event)
+		f.same("kept", []string{"text/plain", "here"}, []string{rec.Payload.Header.Get("Content-Type"), rec.Payload.Attributes["source"]})
+	})
 }
 
 func TestMiddlewareRunsFromTheFirstInwards(t *testing.T) {

@@ -45,6 +45,11 @@ func withDefaults(c Config) Config {
 		if c.Producers[i].MaxBody == 0 {
 			c.Producers[i].MaxBody = c.MaxBody
 		}
+		for _, h := range c.Handlers {
+			if h.lane != nil && h.producer == c.Producers[i].Name {
+				c.Producers[i].Reads = slices.Concat(c.Producers[i].Reads, h.lane.Consumes())
+			}
+		}
 		c.Producers[i] = c.Producers[i].WithDefaults()
 	}
 	return c

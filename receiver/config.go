@@ -102,6 +102,7 @@ type Observation struct {
 	Reason  string
 	// Took is how long it took.
 	Took time.Duration
-	// Err is the private cause, for the log.
+	// Err is the private cause, for the log; of errors of handlers, which may quote the payload, it names the
+	// types only.
 	Err error
 }

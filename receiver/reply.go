@@ -88,7 +88,7 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 	if a.Status == 0 {
 		a = acceptance(p)
 	}
-	r := &reply{status: a.Status, header: a.Header.Clone(), body: a.Body, code: codeAccepted, event: rec.Event}
+	r := &reply{status: a.Status, header: a.Header, body: a.Body, code: codeAccepted, event: rec.Event}
 	if r.header == nil {
 		r.header = http.Header{}
 	}
@@ -141,16 +141,6 @@ func handshakeReply(want *producer.Reply) *reply {
 		r.header.Set("Content-Type", "text/plain; charset=utf-8") // never a type that could execute what it echoes
 	}
 	r.header.Set("Cache-Control", "no-store")
-	return r
-}
-
-// challengeReply is the answer to an unsigned handshake. A refused one is answered as the vendor wants to be
-// refused, and the error beside the reply is why, for the log.
-func challengeReply(want *producer.Reply, refused error) *reply {
-	r := handshakeReply(want)
-	if refused != nil {
-		r.code, r.err = failureOf(refused).code, refused
-	}
 	return r
 }
 
