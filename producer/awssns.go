@@ -19,8 +19,9 @@ import (
 // A SubscriptionConfirmation for one of the topics is confirmed by fetching its SubscribeURL, only from a host
 // of SNS and only after its signature held. The end of a subscription is noted and not undone.
 //
-// SNS tries for an hour at most and drops a message on any 4xx but 429. Its certificate comes without its
-// issuer's, so that by default host, name and dates are checked and not the chain (check_chain, and roots for its authorities).
+// SNS tries for an hour at most and drops a message on any 4xx but 429; that it waits 15 seconds is from secondary
+// sources. Its certificate comes without its issuer's, so that by default host, name and dates are checked and not
+// the chain (check_chain, and roots for its authorities).
 //
 // https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html
 func AWSSNS(topics ...string) Producer { return awsSNS(Settings{Topics: topics}) }
