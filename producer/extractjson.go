@@ -37,9 +37,29 @@ func splitPath(path string) []string {
 	return append(names, name.String())
 }
 
+// document is JSON that has been checked, which costs more than finding a value in it.
+type document struct {
+	text []byte // as it was given
+	root []byte // what checkedJSON made of it
+	err  error
+}
+
+func newDocument(text []byte) *document {
+	root, err := checkedJSON(text)
+	return &document{text: text, root: root, err: err}
+}
+
+// document returns the body as JSON. All extractors of a delivery share it, so that the body is checked once.
+func (d *Delivery) document() *document {
+	if d.doc == nil || len(d.doc.text) != len(d.Body) || len(d.Body) > 0 && &d.doc.text[0] != &d.Body[0] {
+		d.doc = newDocument(d.Body)
+	}
+	return d.doc
+}
+
 // scalarAt returns the string, number or boolean at a path, as [JSON] promises.
-func scalarAt(doc []byte, path string, names []string) (string, error) {
-	raw, err := valueAt(doc, names)
+func scalarAt(doc *document, path string, names []string) (string, error) {
+	raw, err := doc.at(names)
 	if errors.Is(err, errNotJSON) || err == nil && raw == nil {
 		return "", nil
 	}
@@ -70,11 +90,14 @@ var (
 
 // valueAt returns the bytes of the value at a path, or nil when there is none. The whole document is checked,
 // no tree is built, and the time is linear in its length.
-func valueAt(doc []byte, names []string) ([]byte, error) {
-	raw, err := checkedJSON(doc)
-	if err != nil {
-		return nil, err
+func valueAt(doc []byte, names []string) ([]byte, error) { return newDocument(doc).at(names) }
+
+// at returns the bytes of the value at a path, or nil when there is none.
+func (d *document) at(names []string) (raw []byte, err error) {
+	if d.err != nil {
+		return nil, d.err
 	}
+	raw = d.root
 	for _, name := range names {
 		switch raw[0] {
 		case '{':
