@@ -313,6 +313,9 @@ func (a *attempt) report(res dedup.Result, cause error) {
 	case dedup.ResultRelease:
 		a.log().Info("task is given back", "reason", res.Reason)
 	}
+	if a.d.cfg.Observe == nil {
+		return
+	}
 	o := a.observation(state, res.Reason)
 	if cause != nil {
 		o.Err = errors.New(errType(cause))
