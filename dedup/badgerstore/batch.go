@@ -105,10 +105,11 @@ type rawWrite struct {
 	passing    bool   // of no worth: it may vanish at once
 }
 
-func (s *Store) newBatch() *batch {
+// newBatch returns an empty batch with room for about so many operations.
+func (s *Store) newBatch(ops int) *batch {
 	return &batch{
 		s: s, txn: s.db.NewTransaction(true), now: s.now(), seq: s.meta.seq, token: s.meta.token,
-		window: s.meta.window, rows: map[place]*row{}, aliases: map[hash]aliasOf{}, disk: s.disk.state(),
+		window: s.meta.window, rows: make(map[place]*row, ops), aliases: make(map[hash]aliasOf, ops), disk: s.disk.state(),
 	}
 }
 
