@@ -121,19 +121,16 @@ func checkedJSON(doc []byte) ([]byte, error) {
 	if len(doc) == 0 || doc[0] != '{' && doc[0] != '[' {
 		return nil, errNotJSON // or a lone scalar, in which no path leads anywhere
 	}
-	depth, quoted := 0, false
+	depth := 0
 	for i := 0; i < len(doc); i++ {
-		switch c := doc[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
+		switch doc[i] {
+		case '"':
+			i = skipString(doc, i) - 1
+		case '{', '[':
 			if depth++; depth > maxDepth {
 				return nil, errTooDeep
 			}
-		case c == '}' || c == ']':
+		case '}', ']':
 			depth--
 		}
 	}
@@ -252,13 +249,22 @@ func skipValue(b []byte, i int) int {
 	return i
 }
 
+// skipString returns the index after the string that begins at i, or the length of b when the string does not end.
 func skipString(b []byte, i int) int {
-	for i++; b[i] != '"'; i++ {
-		if b[i] == '\\' {
-			i++
+	for i++; i < len(b); {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			break
+		}
+		end, escapes := i+n, 0
+		for escapes < n && b[end-1-escapes] == '\\' {
+			escapes++
+		}
+		if i = end + 1; escapes%2 == 0 {
+			return i
 		}
 	}
-	return i + 1
+	return len(b)
 }
 
 // scalar returns the text of a valid JSON string, the spelling of a number or boolean, and "" for the rest.
