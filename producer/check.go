@@ -46,6 +46,9 @@ func (p Producer) WithDefaults() Producer {
 	if p.InFlight == 0 {
 		p.InFlight = byContract(p.Contract, http.StatusConflict, http.StatusServiceUnavailable)
 	}
+	if p.Deprecated.IsZero() {
+		p.Deprecated = p.Retire
+	}
 	if p.SameSigned == SameSignedDefault {
 		p.SameSigned = byContract(p.Contract, SameSignedRefuse, SameSignedAside)
 	}
@@ -171,6 +174,9 @@ func (p *Producer) checkAnswers() error {
 	}
 	if p.SameSigned < SameSignedDefault || p.SameSigned > SameSignedRefuse {
 		errs = append(errs, fmt.Errorf("same-signed policy %d is not known", p.SameSigned))
+	}
+	if !p.Retire.IsZero() && p.Deprecated.After(p.Retire) { // RFC 9745 section 4
+		errs = append(errs, errors.New("the endpoint is deprecated after it is retired"))
 	}
 	if p.Nonce < NonceOff || p.Nonce > NonceUnique {
 		errs = append(errs, fmt.Errorf("nonce policy %d is not known", p.Nonce))

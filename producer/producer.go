@@ -98,6 +98,13 @@ type Producer struct {
 	SecretHeaders []string
 	// EarlyData accepts requests marked Early-Data: 1 (RFC 8470) when their signed time is fresh.
 	EarlyData bool
+	// Retire, when set, is when the endpoint ends. Before it every answer announces it in the field Sunset (RFC
+	// 8594); from it on every request is answered 410, and nothing is verified or stored, known duplicates
+	// included. No endpoint answers 410 for another reason.
+	Retire time.Time
+	// Deprecated is the date of the field Deprecation (RFC 9745), which says that producers should move away;
+	// it is not after Retire. Defaults to Retire; without either, no such field is sent.
+	Deprecated time.Time
 	// AllowedIPs, when not empty, are the only addresses accepted (403 for others).
 	AllowedIPs []netip.Prefix
 	// Realm and Challenge parameters of WWW-Authenticate; defaults to `Signature realm="NAME"`.

@@ -96,9 +96,6 @@ func checkProducer(c Config, p *producer.Producer) []error {
 	if p.Nonce == producer.NonceUnique && p.Split != nil {
 		errs = append(errs, errors.New("a nonce is of one event, not of a batch"))
 	}
-	if scheme, ok := p.Scheme.(interface{ Check() error }); ok {
-		errs = append(errs, scheme.Check())
-	}
 	if p.MaxBody > c.BodyBudget {
 		errs = append(errs, fmt.Errorf("bodies of %d bytes never fit the budget of %d", p.MaxBody, c.BodyBudget))
 	}

@@ -113,7 +113,7 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 		e.claim.Hold, e.claim.Lease = true, d.rx.cfg.Lease
 		return
 	}
-	e.claim.Answer = acceptance(&d.ep.p)
+	e.claim.Answer = d.ep.accepted
 	for _, h := range on {
 		e.claim.Tasks = append(e.claim.Tasks, dedup.NewTask{Handler: h.name, Lane: d.lane(h, it)})
 	}
@@ -188,19 +188,18 @@ func (d *delivery) bindsKey() bool { return d.signsKey() && !d.Identity.Loose }
 
 // signsKey reports whether the signature certainly binds whatever the identifier is read from.
 func (d *delivery) signsKey() bool {
-	key := d.ep.p.Key
 	if d.ep.p.Split != nil {
 		return false // it may read fields as well, as the binary mode of CloudEvents does
 	}
-	if key == nil {
+	if d.ep.p.Key == nil {
 		return d.Identity.Covers("@body")
 	}
-	for _, field := range key.Consumes() {
+	for _, field := range d.ep.keyFields {
 		if !d.Identity.Covers(field) {
 			return false
 		}
 	}
-	if strings.Contains(key.String(), "query:") && !d.Identity.Covers("@query") && !d.Identity.Covers("@target-uri") {
+	if d.ep.keyInQuery && !d.Identity.Covers("@query") && !d.Identity.Covers("@target-uri") {
 		return false
 	}
 	return d.Identity.Covers("@body") || d.Identity.Covers("content-digest")
@@ -291,7 +290,7 @@ func (d *delivery) aside(e entry, reason, of string, most int) dedup.Claim {
 	c := e.claim
 	c.Key.Space = dedup.SpaceAside + hex.EncodeToString(c.Fingerprint[:])
 	c.Aliases, c.Hold, c.Lease = nil, false, 0
-	c.Answer = acceptance(&d.ep.p)
+	c.Answer = d.ep.accepted
 	c.Aside = &dedup.Aside{Reason: reason, Of: of, Max: most}
 	return c
 }
@@ -309,23 +308,45 @@ func (d *delivery) keepAside(ctx context.Context, c dedup.Claim) (*reply, error)
 }
 
 // keptHeader returns the fields that are kept with an event: none that holds a credential, and not more than
-// maxHeader bytes.
+// maxHeader bytes, those whose names come first.
 func keptHeader(h http.Header, secret []string) http.Header {
 	kept := make(http.Header, len(h))
+	room := make([]string, 0, len(h)+2) // for all values; mostly there is one of each
 	size := 0
-	for _, name := range slices.Sorted(maps.Keys(h)) {
-		if slices.ContainsFunc(secret, func(s string) bool { return strings.EqualFold(s, name) }) {
-			continue
+	for name, values := range h {
+		if !isSecret(name, secret) {
+			from := len(room)
+			room = append(room, values...)
+			kept[name] = room[from:len(room):len(room)]
+			size += fieldSize(name, values)
 		}
-		for _, value := range h[name] {
-			size += len(name) + len(value)
+	}
+	if size <= maxHeader {
+		return kept
+	}
+	size = 0
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		if size += fieldSize(name, kept[name]); size > maxHeader {
+			delete(kept, name)
 		}
-		if size > maxHeader {
-			break
-		}
-		kept[name] = slices.Clone(h[name])
 	}
 	return kept
+}
+
+func isSecret(name string, secret []string) bool {
+	for _, s := range secret {
+		if strings.EqualFold(s, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func fieldSize(name string, values []string) (size int) {
+	for _, value := range values {
+		size += len(name) + len(value)
+	}
+	return size
 }
 
 func joined(list []string) string { return strings.Join(list, ", ") }

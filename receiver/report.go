@@ -63,33 +63,38 @@ func (rx *Receiver) refuseUnknown(w http.ResponseWriter, r *http.Request) {
 // private is what the log says about a cause. The text of a handler's error may quote the payload, so it is
 // kept with the event and not in the log.
 func private(err error) string {
-	var f *failure
-	if err == nil {
+	if err == nil || ofHandler(err) {
 		return ""
-	}
-	if errors.As(err, &f) {
-		switch f.code {
-		case codeAnswerFailed, codeAnswerTimeout, codePostponed, codeRejected, codeUndecodable:
-			return ""
-		}
 	}
 	return err.Error()
 }
 
-// observable is what an observer gets of a cause: all of it, or the types of a handler's error.
+// observable is what observers see of a cause: of a handler's error its type.
 func observable(err error) error {
-	if err != nil && private(err) == "" {
+	if ofHandler(err) {
 		return typeOnly(err)
 	}
 	return err
 }
 
-// typeOnly names the types of an error whose text may quote the payload; nil stays nil.
 func typeOnly(err error) error {
 	if err == nil {
 		return nil
 	}
 	return errors.New(errType(err))
+}
+
+// ofHandler reports whether an error may hold the text of a handler's error.
+func ofHandler(err error) bool {
+	var f *failure
+	if !errors.As(err, &f) {
+		return false
+	}
+	switch f.code {
+	case codeAnswerFailed, codeAnswerTimeout, codePostponed, codeRejected, codeUndecodable:
+		return true
+	}
+	return false
 }
 
 // panicText describes a recovered value without quoting what might be payload.

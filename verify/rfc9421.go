@@ -212,13 +212,18 @@ func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 	return t.identity(key, in, base, bound), true
 }
 
-// base checks what the signature covers and returns the signature base.
+// base appends the signature base to b, after everything was checked that does not depend on a key. That comes before
+// the key is looked up, so that these refusals do not tell which keys exist.
 func (t *trial) base(b []byte, in *signatureInput) ([]byte, *Error) {
 	if err := checkCoverage(t.scheme.rules, t.m, in); err != nil {
 		return nil, err
 	}
 	if t.bases++; t.bases > maxSignatures {
 		return nil, malformed("signature-input", "too many signatures to try")
+	}
+	if _, err := url.ParseQuery(t.m.url.RawQuery); err != nil {
+		// The engine reads every query as a form, also where only its octets are signed.
+		return nil, malformed("@query", "the query is no form")
 	}
 	return t.m.base(b, in)
 }
@@ -291,10 +296,6 @@ func (t *trial) verify(keys []Key, in *signatureInput) (*Key, *Error) {
 		if errors.Is(err, errBroken) {
 			code = SignatureMalformed
 		}
-	}
-	if _, err := url.ParseQuery(t.m.url.RawQuery); err != nil {
-		// The engine reads every query as a form, also where only its octets are signed.
-		return nil, &Error{Code: SignatureMalformed, KeyID: in.keyID, Component: "@query", Err: reason("the query is no form")}
 	}
 	return nil, &Error{Code: code, KeyID: in.keyID}
 }
