@@ -174,9 +174,9 @@ func (h *held) judge(ctx context.Context, r returned) (dedup.Result, ended) {
 	case isUndecodable(r.err):
 		return h.refuse(codeUndecodable, r.err)
 	case r.err != nil && ctx.Err() != nil:
-		return release(codeAnswerTimeout, 0, r.err)
+		return release(codeAnswerTimeout, notBefore(r.err), r.err)
 	case r.err != nil:
-		return release(codeAnswerFailed, 0, r.err)
+		return release(codeAnswerFailed, notBefore(r.err), r.err)
 	}
 	answer, err := answerOf(h.p, r.response)
 	if err != nil {

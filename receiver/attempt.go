@@ -239,7 +239,7 @@ func (a *attempt) retry(reason string, err error) dedup.Result {
 	if n >= a.d.cfg.Attempts {
 		return dead(reasonExhausted, errText(err))
 	}
-	after := backoff(a.d.cfg.BackoffBase, a.d.cfg.BackoffCap, n-1, a.d.random)
+	after := notBefore(err) + backoff(a.d.cfg.BackoffBase, min(a.d.cfg.BackoffCap, longestWait), n-1, a.d.random)
 	return dedup.Result{Kind: dedup.ResultRetry, After: after, Reason: reason, Err: errText(err)}
 }
 
@@ -317,9 +317,7 @@ func (a *attempt) report(res dedup.Result, cause error) {
 		return
 	}
 	o := a.observation(state, res.Reason)
-	if cause != nil {
-		o.Err = errors.New(errType(cause))
-	}
+	o.Err = typeOnly(cause)
 	a.d.observed(o)
 }
 
