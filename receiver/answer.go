@@ -65,7 +65,9 @@ func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
 	done := make(chan ended, 1)
 	d.rx.door.stay()
+	release := d.handOver() // a handler that outlasts its delivery keeps its place in the quota
 	go func() {
+		defer release()
 		defer d.rx.door.leave()
 		defer cancel()
 		defer func() {

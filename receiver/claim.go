@@ -64,6 +64,9 @@ func (d *delivery) entries() []entry {
 		Target:   d.at.redacted(d.ep.p.SecretQuery),
 		Header:   keptHeader(d.r.Header, d.ep.secretHeaders),
 	}
+	if d.uncoded() {
+		delete(base.Header, "Content-Encoding")
+	}
 	if raw, ok := d.ep.p.Key.(producer.RawExtractor); ok && d.ep.p.Split == nil {
 		base.KeyField = raw.Raw(d.Delivery)
 	}
@@ -80,7 +83,11 @@ func (d *delivery) entries() []entry {
 func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload) entry {
 	p := &d.ep.p
 	key.ID = it.ID
-	payload.Type, payload.Body, payload.Attributes = it.Type, it.Body, it.Attributes
+	kept := it
+	if !d.uncoded() {
+		kept.Body = d.received // it is kept and compared as it came
+	}
+	payload.Type, payload.Body, payload.Attributes = it.Type, kept.Body, it.Attributes
 	if d.Identity.KeyID != "" {
 		payload.Attributes = maps.Clone(it.Attributes)
 		if payload.Attributes == nil {
@@ -91,7 +98,7 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 	e := entry{claim: dedup.Claim{
 		Key:         key,
 		Aliases:     d.aliases(key),
-		Fingerprint: p.Fingerprint(d.Delivery, it),
+		Fingerprint: p.Fingerprint(d.Delivery, kept),
 		Payload:     payload,
 		Window:      p.Window,
 		DropBody:    p.DropBody,

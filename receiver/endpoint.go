@@ -24,10 +24,11 @@ type endpoint struct {
 	whole *url.URL
 	// secretHeaders are the fields that are never kept.
 	secretHeaders []string
+	quota         *quota // nil where the producer has none
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
-	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL}
+	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL, quota: newQuota(&p)}
 	methods := slices.Clone(p.Methods)
 	if p.Challenge != nil {
 		methods = append(methods, p.ChallengeMethods...)

@@ -27,9 +27,9 @@ type Event[T any] struct {
 	// Attributes are facts that the producer's description reads from the delivery, such as source, subject
 	// and time of a CloudEvent.
 	Attributes map[string]string
-	// Body is the payload exactly as it arrived.
+	// Body is the payload exactly as it arrived, with the content coding that its Content-Encoding names.
 	Body []byte
-	// Data is the payload decoded.
+	// Data is the payload decoded, without a content coding.
 	Data T
 }
 
