@@ -14,9 +14,9 @@ import (
 // only take time from each other; a few more than that are there for key sets that have to be fetched.
 const (
 	turnsPerCPU    = 4
-	maxStrangers   = 128             // that wait for their turn
-	maxFromOnePeer = 32              // of them
-	maxKnown       = 1024            // that wait
+	maxStrangers   = 1024            // that wait for their turn
+	maxFromOnePeer = 512             // of them
+	maxKnown       = 4096            // that wait
 	strangerWait   = 2 * time.Second // at most; then 503
 	knownWait      = 5 * time.Second
 
