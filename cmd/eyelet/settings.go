@@ -105,6 +105,12 @@ type commonConfig struct {
 	URL         string   `conf:"url"`
 	QueryScope  *bool    `conf:"query_scope"`
 	EarlyData   bool     `conf:"early_data"`
+	EmptyBody   *bool    `conf:"empty_body"`
+
+	// How much it may send.
+	Rate        rateConf `conf:"rate"` // 100/s, 6000/m, 3600/h
+	Burst       int      `conf:"burst"`
+	Concurrency int      `conf:"concurrency"`
 
 	// What is remembered, and what is answered.
 	Tolerance  toleranceConf `conf:"tolerance"`
