@@ -146,7 +146,7 @@ func (h *held) finish(ctx context.Context, r returned) ended {
 	defer h.rx.flights.land(h.rec.Key.Hash())
 	result, end := h.judge(ctx, r)
 	h.rx.reportAnswer(ctx, h, result, r.err)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.rx.cfg.StoreTimeout)
 	defer cancel()
 	if err := h.rx.cfg.Store.Finish(ctx, h.lease, result); err != nil {
 		return ended{err: storeFailure(err)}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -19,9 +18,6 @@ const maxReplayed = 16
 
 // maxHeader bounds the header fields that are kept of a delivery, in bytes.
 const maxHeader = 64 << 10
-
-// claimTime bounds one durable step, so that a store which stalls is answered 503 before producers give up.
-const claimTime = 30 * time.Second
 
 // noteNoHandler marks events that nobody takes.
 const noteNoHandler = "no handler"
@@ -45,7 +41,7 @@ func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.D
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rx.cfg.StoreTimeout)
 	defer cancel()
 	decisions, err := rx.cfg.Store.Claim(ctx, claims...)
 	if err != nil {

@@ -55,7 +55,10 @@ type limitSettings struct {
 	Node           *node
 	MaxBody        size          `conf:"max_body"`
 	BodyBudget     size          `conf:"body_budget"`
+	HeaderTimeout  time.Duration `conf:"header_timeout"`
 	BodyTimeout    time.Duration `conf:"body_timeout"`
+	IdleTimeout    time.Duration `conf:"idle_timeout"`
+	StoreTimeout   time.Duration `conf:"store_timeout"`
 	Workers        int           `conf:"workers"`
 	Attempts       int           `conf:"attempts"`
 	BackoffBase    time.Duration `conf:"backoff_base"`
