@@ -34,6 +34,7 @@ func (p Producer) WithDefaults() Producer {
 	if p.MaxBody == 0 {
 		p.MaxBody = DefaultMaxBody
 	}
+	p.Rate = p.Rate.WithDefaults()
 	if len(p.Methods) == 0 {
 		p.Methods = []string{http.MethodPost}
 	}
@@ -189,6 +190,10 @@ func (p *Producer) checkRequests() error {
 	if p.MaxBody < 0 {
 		errs = append(errs, errors.New("the body limit is not negative"))
 	}
+	if p.Concurrency < 0 {
+		errs = append(errs, errors.New("concurrency is not negative"))
+	}
+	errs = append(errs, p.Rate.check())
 	for _, method := range p.Methods {
 		switch method {
 		case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodDelete:

@@ -77,6 +77,15 @@ type Producer struct {
 	DropBody bool
 	// MaxBody bounds the body in bytes. Defaults to 1 MiB.
 	MaxBody int64
+	// Rate bounds the events that are accepted (429 beyond it). It is asked only after verification, so that no
+	// stranger uses it up; a delivery that repeats a stored answer does not count. Defaults to no limit.
+	Rate Rate
+	// Concurrency bounds the verified deliveries that are worked on at once (503 beyond it); one whose handler
+	// still answers after its time was up counts until the handler returned. Defaults to no limit.
+	Concurrency int
+	// EmptyBody accepts deliveries that have neither a body nor a Content-Type, such as pings. Otherwise they
+	// are no deliveries (400), where the method has a body and Split does not read events from header fields.
+	EmptyBody bool
 	// Methods are those of deliveries. Defaults to POST.
 	Methods []string
 	// MediaTypes, when not empty, are the only media types accepted (415 for others); "application/*" works.

@@ -67,7 +67,9 @@ func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
 	done := make(chan ended, 1)
 	d.rx.door.stay()
+	release := d.handOver() // a handler that outlasts its delivery keeps its place in the quota
 	go func() {
+		defer release()
 		defer d.rx.door.leave()
 		defer cancel()
 		defer func() {
@@ -146,7 +148,7 @@ func (h *held) finish(ctx context.Context, r returned) ended {
 	defer h.rx.flights.land(h.rec.Key.Hash())
 	result, end := h.judge(ctx, r)
 	h.rx.reportAnswer(ctx, h, result, r.err)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.rx.cfg.StoreTimeout)
 	defer cancel()
 	if err := h.rx.cfg.Store.Finish(ctx, h.lease, result); err != nil {
 		return ended{err: storeFailure(err)}

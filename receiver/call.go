@@ -98,7 +98,12 @@ func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 		Attributes: ev.Attributes,
 		Body:       ev.Body,
 	}
-	if err := decodeInto(&typed.Data, ev, decode); err != nil {
+	plain, err := decodedBody(ev.Header, ev.Body, maxPlain)
+	if err == nil {
+		ev.Body = plain
+		err = decodeInto(&typed.Data, ev, decode)
+	}
+	if err != nil {
 		return typed, &undecodable{typ: strings.TrimPrefix(fmt.Sprintf("%T", &typed.Data), "*"), err: err}
 	}
 	return typed, nil

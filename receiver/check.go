@@ -32,6 +32,7 @@ func withDefaults(c Config) Config {
 	c.Workers = cmp.Or(c.Workers, 4*runtime.NumCPU())
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
 	c.BodyTimeout = cmp.Or(c.BodyTimeout, DefaultBodyTimeout)
+	c.StoreTimeout = cmp.Or(c.StoreTimeout, DefaultStoreTimeout)
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
 	c.BodyBudget = cmp.Or(c.BodyBudget, DefaultBodyBudget)
 	if c.Logger == nil {
@@ -136,7 +137,7 @@ func checkNumbers(c Config) []error {
 		{"attempts", int64(c.Attempts)}, {"backoff base", int64(c.BackoffBase)}, {"backoff cap", int64(c.BackoffCap)},
 		{"postpone max", int64(c.PostponeMax)}, {"handler timeout", int64(c.HandlerTimeout)},
 		{"answer timeout", int64(c.AnswerTimeout)}, {"lease", int64(c.Lease)}, {"workers", int64(c.Workers)},
-		{"retry after", int64(c.RetryAfter)}, {"body timeout", int64(c.BodyTimeout)}, {"max body", c.MaxBody},
+		{"retry after", int64(c.RetryAfter)}, {"body timeout", int64(c.BodyTimeout)}, {"store timeout", int64(c.StoreTimeout)}, {"max body", c.MaxBody},
 		{"body budget", c.BodyBudget},
 	} {
 		if n.value < 0 {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -19,9 +18,6 @@ const maxReplayed = 16
 
 // maxHeader bounds the header fields that are kept of a delivery, in bytes.
 const maxHeader = 64 << 10
-
-// claimTime bounds one durable step, so that a store which stalls is answered 503 before producers give up.
-const claimTime = 30 * time.Second
 
 // keyIDAttribute is the attribute that names the key with which the delivery was signed.
 const keyIDAttribute = "keyid"
@@ -48,7 +44,7 @@ func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.D
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rx.cfg.StoreTimeout)
 	defer cancel()
 	decisions, err := rx.cfg.Store.Claim(ctx, claims...)
 	if err != nil {
@@ -67,6 +63,9 @@ func (d *delivery) entries() []entry {
 		Target:   d.at.redacted(d.ep.p.SecretQuery),
 		Header:   keptHeader(d.r.Header, d.ep.secretHeaders),
 	}
+	if d.uncoded() {
+		delete(base.Header, "Content-Encoding")
+	}
 	if raw, ok := d.ep.p.Key.(producer.RawExtractor); ok && d.ep.p.Split == nil {
 		base.KeyField = raw.Raw(d.Delivery)
 	}
@@ -83,7 +82,11 @@ func (d *delivery) entries() []entry {
 func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload) entry {
 	p := &d.ep.p
 	key.ID = it.ID
-	payload.Type, payload.Body, payload.Attributes = it.Type, it.Body, it.Attributes
+	kept := it
+	if !d.uncoded() {
+		kept.Body = d.received // it is kept and compared as it came
+	}
+	payload.Type, payload.Body, payload.Attributes = it.Type, kept.Body, it.Attributes
 	if _, named := it.Attributes[keyIDAttribute]; named || d.Identity.KeyID != "" {
 		payload.Attributes = map[string]string{}
 		maps.Copy(payload.Attributes, it.Attributes)
@@ -95,7 +98,7 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 	e := entry{claim: dedup.Claim{
 		Key:         key,
 		Aliases:     d.aliases(key),
-		Fingerprint: d.fingerprint(it),
+		Fingerprint: d.fingerprint(kept),
 		Payload:     payload,
 		Window:      p.Window,
 		DropBody:    p.DropBody,

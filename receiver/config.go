@@ -22,6 +22,7 @@ const (
 	DefaultLease          = 30 * time.Second
 	DefaultRetryAfter     = 5 * time.Second
 	DefaultBodyTimeout    = 30 * time.Second
+	DefaultStoreTimeout   = 30 * time.Second
 	DefaultMaxBody        = 1 << 20
 	DefaultBodyBudget     = 256 << 20
 )
@@ -74,6 +75,9 @@ type Config struct {
 	RetryAfter time.Duration
 	// BodyTimeout is how long a body may take to arrive (408). Defaults to 30 seconds.
 	BodyTimeout time.Duration
+	// StoreTimeout bounds one durable step of a delivery, so that a store which stalls is answered with 503.
+	// Nothing is known about the event then; the sender's retry finds the truth. Defaults to 30 seconds.
+	StoreTimeout time.Duration
 	// MaxBody bounds bodies of producers that set no bound, in bytes. Defaults to 1 MiB.
 	MaxBody int64
 	// BodyBudget bounds the bytes of all bodies that are held before verification. Defaults to 256 MiB.

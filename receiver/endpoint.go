@@ -30,10 +30,11 @@ type endpoint struct {
 	// keyFields are the header fields that the identifier is read from; keyInQuery says that the query is.
 	keyFields  []string
 	keyInQuery bool
+	quota      *quota // nil where the producer has none
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
-	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL}
+	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL, quota: newQuota(&p)}
 	methods := slices.Clone(p.Methods)
 	if p.Challenge != nil {
 		methods = append(methods, p.ChallengeMethods...)

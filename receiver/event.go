@@ -35,9 +35,9 @@ type Event[T any] struct {
 	// Attributes are all facts that the producer's description reads from the delivery, each as it was written:
 	// source, subject, time, datacontenttype, extensions; and keyid, the key that signed.
 	Attributes map[string]string
-	// Body is the payload exactly as it arrived.
+	// Body is the payload exactly as it arrived, with the content coding that its Content-Encoding names.
 	Body []byte
-	// Data is the payload decoded.
+	// Data is the payload decoded, without a content coding.
 	Data T
 }
 

@@ -72,6 +72,10 @@ type policyEndpoint struct {
 	Window    string   `json:"window"`
 	Compared  string   `json:"fingerprint"`
 	MaxBody   int64    `json:"max_body"`
+	Codings   string   `json:"content_codings"`
+	Empty     bool     `json:"empty_body,omitempty"`
+	Rate      string   `json:"rate,omitempty"`
+	AtOnce    int      `json:"concurrency,omitempty"`
 	Signature string   `json:"signature,omitempty"`
 	Coverage  string   `json:"accept_signature,omitempty"`
 	Fresh     string   `json:"freshness"`
@@ -101,7 +105,7 @@ func newPolicy(rx *Receiver) (*policy, error) {
 	}
 	for _, row := range problems {
 		doc.Problems = append(doc.Problems, policyProblem{
-			Code: row.Code, Type: rx.policyURL + "#" + row.Code, Status: row.Status, Title: row.Title,
+			Code: row.Code, Type: rx.typeOf(row), Status: row.Status, Title: row.Title,
 			Detail: row.Detail, Retryable: row.Again || transient(row.Status) || row.Status == http.StatusMisdirectedRequest,
 		})
 	}
@@ -146,6 +150,10 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	if p.Contract == producer.Webhook {
 		e.Contract = "webhook"
 		e.Compared = "what the vendor does not change from attempt to attempt"
+	}
+	e.Codings, e.Empty, e.AtOnce = codings, p.EmptyBody, p.Concurrency
+	if p.Rate.Limits() {
+		e.Rate = fmt.Sprintf("%d events in %s, %d at once; repetitions do not count", p.Rate.Events, spell(p.Rate.Per), p.Rate.Burst)
 	}
 	e.Key = keyPolicy(&p)
 	e.Scope = "the authenticated principal and this endpoint"

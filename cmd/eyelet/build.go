@@ -67,6 +67,7 @@ func (c *settings) limits(rc *receiver.Config) {
 	rc.URL, rc.Hosts, rc.TrustedProxies = c.URL, c.Hosts, c.TrustedProxies
 	rc.Attempts, rc.BackoffBase, rc.BackoffCap, rc.PostponeMax = l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax
 	rc.Lease, rc.Workers, rc.RetryAfter, rc.InFlightWait = l.Lease, l.Workers, l.RetryAfter, l.InFlightWait
+	rc.StoreTimeout = l.StoreTimeout
 	rc.BodyTimeout, rc.MaxBody, rc.BodyBudget = l.BodyTimeout, int64(l.MaxBody), int64(l.BodyBudget)
 	rc.HandlerTimeout = cmp.Or(l.HandlerTimeout, receiver.DefaultHandlerTimeout)
 	rc.AnswerTimeout = cmp.Or(l.AnswerTimeout, receiver.DefaultAnswerTimeout)

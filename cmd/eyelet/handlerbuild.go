@@ -100,13 +100,13 @@ func (b *handlerBuild) build(h *handlerConfig, to sink, answers bool, name strin
 		built = receiver.Answer(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			return to.answer(ctx, ev)
+			return to.answer(ctx, h.payload(ev))
 		})
 	} else {
 		built = receiver.On(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) error {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			return to.deliver(ctx, ev)
+			return to.deliver(ctx, h.payload(ev))
 		})
 	}
 	built = built.Named(name)
@@ -122,6 +122,16 @@ func (b *handlerBuild) build(h *handlerConfig, to sink, answers bool, name strin
 		built = built.Lane(lane)
 	}
 	return built
+}
+
+// payload is the event as the handler wants it. Who forwards it sends it on as it came; the others want to read
+// it, without a content coding.
+func (h *handlerConfig) payload(ev receiver.Event[[]byte]) receiver.Event[[]byte] {
+	if h.Forward == "" {
+		ev.Body = ev.Data
+		ev.Header.Del("Content-Encoding")
+	}
+	return ev
 }
 
 func (b *handlerBuild) timeoutOf(h *handlerConfig, answers bool) time.Duration {

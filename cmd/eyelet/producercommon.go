@@ -37,6 +37,8 @@ func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
 	if c.InFlight != 0 {
 		made.InFlight = c.InFlight
 	}
+	b.quota(p, made)
+	set(&made.EmptyBody, c.EmptyBody)
 	made.EarlyData = made.EarlyData || c.EarlyData
 	made.Retire, made.Deprecated = b.date(p, "retire", c.Retire), b.date(p, "deprecated", c.Deprecated)
 	set(&made.QueryScope, c.QueryScope)
@@ -55,6 +57,23 @@ func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
 func set(to *bool, from *bool) {
 	if from != nil {
 		*to = *from
+	}
+}
+
+// quota says how much the producer may send.
+func (b *producerBuild) quota(p *producerConfig, made *producer.Producer) {
+	c := &p.common
+	if c.Rate.bare {
+		b.add(p.Node.place("rate"), rateHint, "rate is a number without its time")
+	}
+	if c.Rate.events > 0 {
+		made.Rate = producer.Rate{Events: c.Rate.events, Per: c.Rate.per}
+	}
+	if c.Burst != 0 {
+		made.Rate.Burst = c.Burst
+	}
+	if c.Concurrency != 0 {
+		made.Concurrency = c.Concurrency
 	}
 }
 

@@ -180,11 +180,12 @@ func (c *settings) certificate() (*tls.Certificate, error) {
 
 func (s *server) newHTTPServer(h http.Handler) *http.Server {
 	c := s.plan.Config
+	l := s.settings.Limits
 	return &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: cmp.Or(l.HeaderTimeout, headerTimeout),
 		WriteTimeout:      max(c.AnswerTimeout, receiver.DefaultAnswerTimeout) + cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout) + answerSlack,
-		IdleTimeout:       idleTimeout,
+		IdleTimeout:       cmp.Or(l.IdleTimeout, idleTimeout),
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of strangers' connections
 	}

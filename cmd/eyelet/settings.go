@@ -55,7 +55,10 @@ type limitSettings struct {
 	Node           *node
 	MaxBody        size          `conf:"max_body"`
 	BodyBudget     size          `conf:"body_budget"`
+	HeaderTimeout  time.Duration `conf:"header_timeout"`
 	BodyTimeout    time.Duration `conf:"body_timeout"`
+	IdleTimeout    time.Duration `conf:"idle_timeout"`
+	StoreTimeout   time.Duration `conf:"store_timeout"`
 	Workers        int           `conf:"workers"`
 	Attempts       int           `conf:"attempts"`
 	BackoffBase    time.Duration `conf:"backoff_base"`
@@ -105,6 +108,12 @@ type commonConfig struct {
 	URL         string   `conf:"url"`
 	QueryScope  *bool    `conf:"query_scope"`
 	EarlyData   bool     `conf:"early_data"`
+	EmptyBody   *bool    `conf:"empty_body"`
+
+	// How much it may send.
+	Rate        rateConf `conf:"rate"` // 100/s, 6000/m, 3600/h
+	Burst       int      `conf:"burst"`
+	Concurrency int      `conf:"concurrency"`
 
 	// What is remembered, and what is answered.
 	Tolerance  toleranceConf `conf:"tolerance"`
