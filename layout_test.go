@@ -24,7 +24,7 @@ var rooms = map[string][]string{
 	"receiver":              {"verify", "dedup", "producer"},
 	"receiver/echov4":       {"receiver"},
 	"replay":                {"verify", "dedup", "producer", "internal/httpfile"},
-	"inspect":               {"dedup"},
+	"inspect":               {"dedup", "replay"},
 	"internal/httpfile":     {},
 	"testdata":              {},
 	"cmd/loadbench":         {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
