@@ -75,6 +75,38 @@ func TestTheLengthOfABatchIsNotThatOfItsEvent(t *testing.T) {
 	}
 }
 
+func TestANoteThatFitsNoLineIsLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"", "a\nb", " a", "a\x00", "a\x7f", "a\r"} {
+		r := stored("{}")
+		r.Key.ID, r.Payload.Type = id, id
+		rec, err := replay.Export(r)
+		if err != nil {
+			t.Errorf("id %q: %v", id, err)
+			continue
+		}
+		if rec.Note("id") != "" || rec.Note("type") != "" || rec.Note("event") != "E1" {
+			t.Errorf("id %q: notes are %+v", id, rec.Notes)
+		}
+	}
+}
+
+func TestAHeadThatIsNoHTTPIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*dedup.Payload){
+		"line break in a field": func(p *dedup.Payload) { p.Header.Set("X-Two", "1\r\nCookie: a=b") },
+		"space in the target":   func(p *dedup.Payload) { p.Target = "/a b" },
+		"no method":             func(p *dedup.Payload) { p.Method = "" },
+		"name that is no token": func(p *dedup.Payload) { p.Header["X Two"] = []string{"1"} },
+	} {
+		r := stored("{}")
+		spoil(&r.Payload)
+		if rec, err := replay.Export(r); err == nil {
+			t.Errorf("%s: exported as\n%s", name, rec.Bytes())
+		}
+	}
+}
+
 func TestADroppedBodyCannotBeExported(t *testing.T) {
 	t.Parallel()
 	r := stored("")

@@ -54,6 +54,9 @@ func (p *program) replayCommand() *cobra.Command {
 	flags.StringVar(&f.signedURL, "signed-url", "", "public base that is signed, where it is not --to (default: the configuration's url)")
 	flags.BoolVar(&f.progress, "progress", false, "tell how it gets on, even if nobody looks at a terminal")
 	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
+	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{"http"}, cobra.ShellCompDirectiveFilterFileExt
+	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := errors.Join(checkOutput(f.output), f.check()); err != nil {
 			return err

@@ -36,10 +36,20 @@ func filterFlags(c *cobra.Command, state string) *filters {
 		}
 		f.words[name] = c.Flags().String(name, "", text)
 	}
+	if state == "" {
+		complete(c, "state", "pending", "running", "done", "dead")
+	}
 	if state != "pending" {
 		c.Flags().BoolVar(&f.aside, "aside", false, "only deliveries that were kept aside")
 	}
 	return f
+}
+
+// complete tells the shell which words a flag takes.
+func complete(c *cobra.Command, flag string, words ...string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag does not exist: a mistake in this program
+	}
 }
 
 // any reports whether a person selected something, be it everything.

@@ -33,6 +33,7 @@ func (p *program) eventsTailCommand() *cobra.Command {
 	c.Flags().StringVar(&f.typ, "type", "", `event type, or "prefix*"`)
 	c.Flags().StringVar(&f.handler, "handler", "", "name of a handler")
 	c.Flags().IntVar(&f.limit, "limit", 0, "end after so many lines; 0 is without a limit")
+	complete(c, "kind", "delivery", "attempt", "hanging")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := checkOutput(*format); err != nil {
 			return err
