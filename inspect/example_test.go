@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -23,7 +24,7 @@ func ExampleAPI() {
 		return
 	}
 	w := httptest.NewRecorder()
-	inspect.API(store).ServeHTTP(w, httptest.NewRequest("GET", "/events?state=pending", nil))
+	inspect.API(store).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/events?state=pending", nil))
 	var line inspect.Event
 	if err := json.Unmarshal(w.Body.Bytes(), &line); err != nil {
 		fmt.Println(err)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"mime"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -13,16 +14,18 @@ import (
 
 // Header reads a header field. A field that stands on several lines is refused (ambiguous_field), because two
 // readers of the request might choose different lines.
-func Header(name string) Extractor { return headerField(name) }
-
-type headerField string
-
-func (h headerField) Extract(d *Delivery) (string, error) {
-	return singleLine(d, string(h))
+func Header(name string) Extractor {
+	return headerField{name: name, canonical: http.CanonicalHeaderKey(name)}
 }
 
-func (h headerField) Consumes() []string { return []string{strings.ToLower(string(h))} }
-func (h headerField) String() string     { return "header:" + string(h) }
+type headerField struct {
+	name      string // as it was given
+	canonical string
+}
+
+func (h headerField) Extract(d *Delivery) (string, error) { return singleLine(d, h.canonical) }
+func (h headerField) Consumes() []string                  { return []string{strings.ToLower(h.name)} }
+func (h headerField) String() string                      { return "header:" + h.name }
 
 // singleLine returns the only line of a field without the white space around it, or "" when it is absent.
 func singleLine(d *Delivery, name string) (string, error) {

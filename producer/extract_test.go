@@ -105,7 +105,7 @@ func TestSpellingsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
 		"header:X-Id", "idempotency-key", "idempotency-key:PayPal-Request-Id", "query:x", "json:a.b", `json:a\.b`, "form:x",
-		"jwt:jti", "link:self", "digest:body", "const:x", "json:a + json:b | digest:body",
+		"jwt:jti", "link:self", "digest:body", "const:x", "cloudevent:id", "cloudevent:type", "json:a + json:b | digest:body",
 	} {
 		x, err := ParseExtractor(s)
 		if err != nil {
@@ -121,7 +121,7 @@ func TestSpellingsRoundTrip(t *testing.T) {
 func TestMisspeltExtractorsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
-		"", "header", "header:", "header:X Id", "body:id", "json:", "json:a..b", "json:.a", "digest:header", "json:a + ", " | json:a",
+		"", "header", "header:", "header:X Id", "body:id", "json:", "json:a..b", "json:.a", "digest:header", "cloudevent:time", "json:a + ", " | json:a",
 		"idempotency-key:X:Y", "json:" + strings.Repeat("a.", 20) + "a",
 	} {
 		if x, err := ParseExtractor(s); err == nil {

@@ -45,7 +45,7 @@ type Config struct {
 	// TrustedProxies are peers whose X-Forwarded-For and X-Forwarded-Proto count. Defaults to none.
 	TrustedProxies []netip.Prefix
 
-	// Decode turns a payload into the handler's type. Defaults to JSON by encoding/json; []byte,
+	// Decode turns a payload into the handler's type. Defaults to JSON by encoding/json, and text/* for strings; []byte,
 	// json.RawMessage and url.Values never pass through it.
 	Decode func(contentType string, body []byte, v any) error
 
@@ -102,6 +102,7 @@ type Observation struct {
 	Reason  string
 	// Took is how long it took.
 	Took time.Duration
-	// Err is the private cause, for the log.
+	// Err is the private cause, for the log; of errors of handlers, which may quote the payload, it names the
+	// types only.
 	Err error
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -24,6 +25,11 @@ type endpoint struct {
 	whole *url.URL
 	// secretHeaders are the fields that are never kept.
 	secretHeaders []string
+	// accepted is the answer that is stored with events for On handlers. Nobody changes its header.
+	accepted dedup.Answer
+	// keyFields are the header fields that the identifier is read from; keyInQuery says that the query is.
+	keyFields  []string
+	keyInQuery bool
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
@@ -38,6 +44,10 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 		ep.whole = u
 	}
 	ep.secretHeaders = append([]string{"Authorization", "Proxy-Authorization", "Cookie"}, p.SecretHeaders...)
+	ep.accepted = acceptance(&p)
+	if p.Key != nil {
+		ep.keyFields, ep.keyInQuery = p.Key.Consumes(), strings.Contains(p.Key.String(), "query:")
+	}
 	return ep
 }
 

@@ -3,6 +3,7 @@ package receiver
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -36,6 +37,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := &delivery{
 		Delivery: &producer.Delivery{}, rx: ep.rx, ep: ep, r: r, body: newBody(w, r, ep.p.MaxBody, ep.rx),
 	}
+	defer d.body.settle() // also when what reads the body panics to abort the request
 	var answer *reply
 	if ep.rx.door.enter() {
 		defer ep.rx.door.leave() // after the answer is sent
@@ -44,6 +46,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = ep.rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
 	}
 	d.body.leave()
+	ep.announce(&answer.header)
 	// Where both lengths were sent, net/http hides one of them: the connection must not be used again
 	// (RFC 9112 section 6.1).
 	if r.ProtoMajor == 1 && slices.Contains(r.TransferEncoding, "chunked") {
@@ -128,6 +131,9 @@ func (d *delivery) admit() error {
 	if !d.rx.hostKnown(r.Host) {
 		return fail(codeHostUnknown, nil)
 	}
+	if d.ep.retired() {
+		return fail(codeRetired, nil)
+	}
 	if len(p.AllowedIPs) > 0 && !within(clientAddr(r, d.rx.cfg.TrustedProxies), p.AllowedIPs) {
 		return fail(codeAddressRefused, nil)
 	}
@@ -169,7 +175,7 @@ func (d *delivery) locate(ctx context.Context) error {
 	}
 	u, err := d.ep.publicURL(d.r, at)
 	if err != nil {
-		return fail(codeTargetRefused, err)
+		return fail(codeTargetRefused, nil) // the error quotes the URL, which may hold a credential
 	}
 	d.at = at
 	d.Request = d.r.WithContext(ctx)
@@ -182,10 +188,12 @@ func (d *delivery) challenge() (*reply, error) {
 	p := &d.ep.p
 	if p.Challenge != nil && slices.Contains(p.ChallengeMethods, d.r.Method) {
 		want, err := p.Challenge(d.Request)
-		if err != nil {
+		switch {
+		case want != nil && err != nil:
+			return d.refuseChallenge(want, err), nil
+		case err != nil:
 			return nil, err
-		}
-		if want != nil {
+		case want != nil:
 			return handshakeReply(want), nil
 		}
 	}
@@ -193,6 +201,21 @@ func (d *delivery) challenge() (*reply, error) {
 		return nil, d.methodRefused()
 	}
 	return nil, nil
+}
+
+// refuseChallenge refuses a handshake in the way that its sender wants to see: with that status and those fields,
+// and a problem as the body. Allow is of the whole endpoint, as RFC 9110 section 15.5.6 asks.
+func (d *delivery) refuseChallenge(want *producer.Reply, err error) *reply {
+	answer := d.rx.problemReply(&d.ep.p, err)
+	maps.Copy(answer.header, want.Header)
+	if answer.header.Get("Allow") != "" {
+		answer.header.Set("Allow", d.ep.allow)
+	}
+	if want.Status != 0 {
+		answer.status = want.Status
+		answer.body = d.rx.problemBody(rowOf(answer.code), want.Status, err)
+	}
+	return answer
 }
 
 // authenticate verifies the delivery and reads its body.

@@ -88,7 +88,7 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 	if a.Status == 0 {
 		a = acceptance(p)
 	}
-	r := &reply{status: a.Status, header: a.Header.Clone(), body: a.Body, code: codeAccepted, event: rec.Event}
+	r := &reply{status: a.Status, header: a.Header, body: a.Body, code: codeAccepted, event: rec.Event}
 	if r.header == nil {
 		r.header = http.Header{}
 	}

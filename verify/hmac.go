@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -105,6 +106,11 @@ type HMAC struct {
 func (h *HMAC) Check() error {
 	_, err := newHMACPlan(h)
 	return err
+}
+
+// SignsURL reports whether the signed content holds the URL, which a receiver must then be told.
+func (h *HMAC) SignsURL() bool {
+	return strings.Contains(h.Content, "{url}") || slices.Contains(h.Covers, "@target-uri")
 }
 
 // ready checks the description at its first use, after which it does not change.

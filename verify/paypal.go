@@ -65,6 +65,7 @@ func (p *PayPal) Verify(r *http.Request, body func() ([]byte, error)) (Identity,
 	if !rsaHolds(cert.public, crypto.SHA256, []byte(content), sent.signature) {
 		return Identity{}, &Error{Code: SignatureMismatch, Component: payPalSignature}
 	}
+	p.Certs.prove(sent.certURL)
 	sum := sha256.Sum256([]byte(content))
 	return Identity{
 		SignedAt: sent.at, NotBefore: cert.notBefore, Expires: cert.notAfter, ExpiredCode: CertExpired,

@@ -135,10 +135,12 @@ func (p *program) order(c *cobra.Command, f *choreFlags, named bool) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	_, names, found := s.buildHandlers(io.Discard)
-	if err := found.err(); err != nil {
+	plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard})
+	if err != nil {
 		return nil, err
 	}
+	defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
+	names := plan.names
 	var o inspect.Order
 	for _, name := range f.add {
 		if !slices.Contains(names, name) {

@@ -132,12 +132,11 @@ func (c *settings) defaultRows() [][2]string {
 // span writes a duration without the zeros that Duration.String adds.
 func span(d time.Duration) string {
 	text := d.String()
-	text = strings.TrimSuffix(text, "0s")
-	if strings.HasSuffix(text, "m") && d >= time.Hour {
-		text = strings.TrimSuffix(text, "0m")
+	if d >= time.Minute && d%time.Minute == 0 {
+		text = strings.TrimSuffix(text, "0s")
 	}
-	if d < time.Minute || text == "" {
-		return d.String()
+	if d >= time.Hour && d%time.Hour == 0 {
+		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
 }

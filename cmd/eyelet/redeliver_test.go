@@ -272,7 +272,7 @@ func TestPurgeByFilterWantsAYes(t *testing.T) {
 
 func TestAWaitingEventRunsNow(t *testing.T) {
 	t.Parallel()
-	address, calls := flaky(t, 1)
+	address, calls := flaky(t, 1, "")
 	file := configured(t, "limits: {backoff_base: 8760h, backoff_cap: 8760h}\nhandlers:\n  - {producer: gh, type: push, forward: \""+address+"\"}\n")
 	r := launch(t, "serve", "--config", file)
 	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")

@@ -118,6 +118,9 @@ func (s *server) open(ctx context.Context) error {
 	if s.store, err = s.settings.openStore(s.log); err != nil { //nolint:contextcheck // a store is opened whole
 		return err
 	}
+	if err := s.settings.openTargets(s.plan.targets, s.log); err != nil {
+		return err
+	}
 	s.metrics, s.feed = newMetrics(s.store), newFeed()
 	c := s.plan.Config
 	c.Store, c.Logger, c.Observe = s.store, s.log, s.observe
