@@ -109,7 +109,7 @@ func (p *program) doChore(c *cobra.Command, what chore, f *choreFlags, args []st
 		if what.destroys && len(named) == 0 && !f.yes && len(found) > 0 {
 			return wrong("look at them with --dry-run, then write --yes", "this would %s %s for good", what.verb, many(len(found), "event"))
 		}
-		j := &job{done: what.done, format: f.format, asked: f.progress, lenient: len(named) == 0}
+		j := &job{done: what.done, format: f.format, asked: f.progress, lenient: len(named) == 0, inOrder: mayHaveLanes(found)}
 		j.act = func(ctx context.Context, e selected) (fate, error) { return what.act(ctx, api, e, order) }
 		if err := p.work(c.Context(), found, j); err != nil {
 			return err
@@ -119,6 +119,17 @@ func (p *program) doChore(c *cobra.Command, what chore, f *choreFlags, args []st
 		}
 		return nil
 	})
+}
+
+// mayHaveLanes reports whether an event is in a lane, or was named and not looked at. Those are reopened one after
+// another, so that of a lane no event overtakes an older one.
+func mayHaveLanes(found []selected) bool {
+	for _, e := range found {
+		if e.line == nil || slices.ContainsFunc(e.line.Tasks, func(t inspect.Task) bool { return t.Lane != "" }) {
+			return true
+		}
+	}
+	return false
 }
 
 // order returns the body of the requests: the handlers to add, which the configuration must know.
@@ -245,6 +256,7 @@ type job struct {
 	done    string // what is said of an event that it was done to: "reopened"
 	format  string
 	asked   bool // for progress
+	inOrder bool // one after another
 	lenient bool // the events were selected: that one changed in the meantime is no failure
 	act     func(ctx context.Context, e selected) (fate, error)
 
@@ -258,6 +270,9 @@ func (p *program) work(ctx context.Context, events []selected, j *job) error {
 		defer close(fates)
 		group, inner := errgroup.WithContext(ctx)
 		group.SetLimit(choreWorkers)
+		if j.inOrder {
+			group.SetLimit(1)
+		}
 		for _, e := range events {
 			if inner.Err() != nil {
 				break

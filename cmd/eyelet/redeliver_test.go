@@ -203,6 +203,26 @@ func TestTheStoreItselfIsReopenedWhenNoServerRuns(t *testing.T) {
 	}
 }
 
+func TestEventsOfALaneAreReopenedInTheirOrder(t *testing.T) {
+	t.Parallel()
+	file := configured(t, strings.Replace(fallible, "type: push,", "type: push, lane: header:X-GitHub-Event,", 1))
+	r := launch(t, "serve", "--config", file)
+	for i := range 30 {
+		push(t, http.DefaultClient, r.deliveries, fmt.Sprint("g-", i), fmt.Sprintf(`{"n":%d}`, i))
+	}
+	if events := counted(t, file, "dead", 30); events[0].Tasks[0].Lane == "" {
+		t.Fatalf("no lane: %+v", events[0])
+	}
+	heal(t, file)
+	command(t, 0, "", "dead", "reopen", "--all", "--config", file)
+	counted(t, file, "done", 30)
+	for i, line := range runs(t, file) {
+		if want := fmt.Sprint("1 g-", i%30, " "); !strings.HasPrefix(line, want) {
+			t.Fatalf("run %d is %q, want one of %q", i, line, want)
+		}
+	}
+}
+
 func TestOnlyTheDeadTaskOfTheHandlerAskedForIsReopened(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, name: bad, exec: [sh, -c, \"exit 65\"]}\n  - {producer: gh, type: \"*\", name: good, stdout: true}\n")
