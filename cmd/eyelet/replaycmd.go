@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -226,14 +225,14 @@ func (p *program) printReplayed(line replayed, format string) error {
 	if format == "json" {
 		return json.NewEncoder(p.Out).Encode(line)
 	}
-	what := http.StatusText(line.Status)
-	if line.Code != "" {
-		what = shown(line.Code)
-	}
 	if line.Error != "" {
 		p.say("%s: %s: %s\n", line.File, line.Verdict, oneLine(line.Error))
 		return nil
 	}
-	p.say("%s: %d %s: %s\n", line.File, line.Status, line.Verdict, strings.ToLower(what))
+	p.say("%s: %d %s", line.File, line.Status, line.Verdict)
+	if line.Code != "" {
+		p.say(": %s", shown(line.Code))
+	}
+	p.say("\n")
 	return nil
 }
