@@ -135,7 +135,7 @@ func TestWhateverWasKeptReadsBackOrIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatalf("it cannot be read: %v\n%q", err, rec.Bytes())
 		}
-		if string(back.Body) != string(r.Payload.Body) || back.Target != r.Payload.Target || back.Method != "PUT" ||
+		if string(back.Body) != string(r.Payload.Body) || back.Target != r.Payload.Target || back.Method != http.MethodPut ||
 			back.Header().Get("X-Any") != r.Payload.Header.Get("X-Any") || len(back.Fields) != 6 {
 			t.Fatalf("it is another request: %q", rec.Bytes())
 		}

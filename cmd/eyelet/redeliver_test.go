@@ -330,7 +330,7 @@ func TestAnExportIsSentAgainOctetForOctetWithoutCredentials(t *testing.T) {
 	r := launch(t, "serve", "--config", file)
 	sent := credentialed(t, r.deliveries)
 	res, err := http.DefaultClient.Do(sent)
-	if err != nil || res.StatusCode != 200 {
+	if err != nil || res.StatusCode != http.StatusOK {
 		t.Fatalf("%v, %v", res, err)
 	}
 	_ = res.Body.Close()
@@ -340,7 +340,7 @@ func TestAnExportIsSentAgainOctetForOctetWithoutCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, raw)
 	}
-	if string(rec.Body) != "{\"a\":\"\u00e9\"}\r\n\n" || rec.Method != "POST" || rec.Target != "/webhooks/gh" ||
+	if string(rec.Body) != "{\"a\":\"\u00e9\"}\r\n\n" || rec.Method != http.MethodPost || rec.Target != "/webhooks/gh" ||
 		rec.Note("producer") != "gh" || rec.Note("event") != event || rec.Note("id") != "g-1" || rec.Note("type") != "push" {
 		t.Errorf("the export is\n%s", raw)
 	}
