@@ -112,9 +112,12 @@ type jsonMember struct {
 	names []string
 }
 
-func (j jsonMember) Extract(d *Delivery) (string, error) { return scalarAt(d.Body, j.path, j.names) }
-func (j jsonMember) Consumes() []string                  { return nil }
-func (j jsonMember) String() string                      { return "json:" + j.path }
+func (j jsonMember) Extract(d *Delivery) (string, error) {
+	return scalarAt(d.document(), j.path, j.names)
+}
+
+func (j jsonMember) Consumes() []string { return nil }
+func (j jsonMember) String() string     { return "json:" + j.path }
 
 // JWT reads a claim of the verified token, at a path as with [JSON]. It never looks at tokens that the scheme
 // did not verify.
@@ -126,7 +129,7 @@ type jwtClaim struct {
 }
 
 func (c jwtClaim) Extract(d *Delivery) (string, error) {
-	return scalarAt(d.Identity.Claims, c.path, c.names)
+	return scalarAt(newDocument(d.Identity.Claims), c.path, c.names)
 }
 
 func (c jwtClaim) Consumes() []string { return nil }

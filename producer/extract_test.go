@@ -66,6 +66,8 @@ func TestExtractorsReadTheirPlace(t *testing.T) {
 		{"json not UTF-8", "json:id", delivery(hook, "{\"id\":\"\xff\"}"), "", verify.EventMalformed},
 		{"json too deep", "json:id", delivery(hook, `{"id":"e1","x":`+deep+`}`), "", verify.EventMalformed},
 		{"json brackets in strings are no depth", "json:id", delivery(hook, `{"x":"`+strings.Repeat("[", 300)+`\"[","id":"e1"}`), "e1", ""},
+		{"json escaped backslash ends no string early", "json:id", delivery(hook, `{"x":"[\\\\","y":"\\\\\"]","z":"\\\"","id":"e1"}`), "e1", ""},
+		{"json string without an end", "json:id", delivery(hook, `{"id":"e1","x":"\"}`), "", ""},
 		{"json a million arrays", "json:id", delivery(hook, strings.Repeat("[", 1e6)+strings.Repeat("]", 1e6)), "", verify.EventMalformed},
 		{"json long number", "json:id", delivery(hook, `{"id":`+strings.Repeat("9", 5000)+`}`), "", verify.EventMalformed},
 		{"json long string", "json:id", delivery(hook, `{"id":"`+strings.Repeat("x", 5000)+`"}`), "", verify.EventMalformed},

@@ -123,6 +123,8 @@ type Delivery struct {
 	Body []byte
 	// Identity is what verification proved.
 	Identity verify.Identity
+
+	doc *document // the body, once an extractor has read it as JSON
 }
 
 // Item is one event of a batch.

@@ -202,11 +202,12 @@ func (a *attempt) conclude(r returned, ended error) dedup.Result {
 	if err == nil {
 		err = responseError(r.response)
 	}
+	if err == nil {
+		return dedup.Result{Kind: dedup.ResultDone}
+	}
 	wait, wantsTime := postponed(err)
 	var crash *panicked
 	switch {
-	case err == nil:
-		return dedup.Result{Kind: dedup.ResultDone}
 	case isRejected(err):
 		return dead(reasonRejected, errText(err))
 	case isUndecodable(err):
@@ -252,11 +253,12 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 		ctx, cancel := context.WithTimeout(a.d.minding, max(a.d.cfg.Lease/3, time.Millisecond))
 		err := a.d.cfg.Store.Finish(ctx, a.work.Lease, res)
 		cancel()
-		var unavailable *dedup.ErrUnavailable
-		switch {
-		case err == nil:
+		if err == nil {
 			a.report(res, cause)
 			return
+		}
+		var unavailable *dedup.ErrUnavailable
+		switch {
 		case errors.Is(err, dedup.ErrLeaseLost):
 			a.drop(cause)
 			return
@@ -311,6 +313,9 @@ func (a *attempt) report(res dedup.Result, cause error) {
 	case dedup.ResultRelease:
 		a.log().Info("task is given back", "reason", res.Reason)
 	}
+	if a.d.cfg.Observe == nil {
+		return
+	}
 	o := a.observation(state, res.Reason)
 	o.Err = typeOnly(cause)
 	a.d.observed(o)
@@ -328,6 +333,9 @@ func (a *attempt) observation(state dedup.State, reason string) Observation {
 }
 
 func (a *attempt) logPanic(err error) {
+	if err == nil {
+		return
+	}
 	var crash *panicked
 	if errors.As(err, &crash) {
 		a.log().Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)

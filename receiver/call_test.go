@@ -98,6 +98,47 @@ func TestPayloadsAreDecodedIntoTheTypeOfTheHandler(t *testing.T) {
 	}
 }
 
+// TestTextIsAString: handlers of strings get text as it is, and JSON decoded.
+func TestTextIsAString(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		contentType, body, want string
+		refused                 bool
+	}{
+		{"text/plain; charset=utf-8", `say "tea"`, `say "tea"`, false},
+		{"application/json", `"tea"`, "tea", false},
+		{"application/json", `tea`, "", true},
+		{"text/plain", "\xff", "", true},
+	} {
+		var got string
+		h := only(t, On("gh", "*", func(_ context.Context, ev Event[string]) error { got = ev.Data; return nil }), decodeJSON)
+		if _, err := call(t, h, recordOf(tt.contentType, tt.body), 1); isUndecodable(err) != tt.refused || got != tt.want {
+			t.Errorf("%s %q: got %q, %v", tt.contentType, tt.body, got, err)
+		}
+	}
+}
+
+func TestAttributesAreTold(t *testing.T) {
+	t.Parallel()
+	ev := Event[any]{Attributes: map[string]string{
+		"id": "1", "source": "/s", "subject": "s", "time": "2026-01-02T03:04:05.5+09:00", "datacontenttype": "text/plain",
+		"dataschema": "/d", "keyid": "k1", "shard": "7", "topic": "t",
+	}}
+	ev.describe()
+	if ev.Source != "/s" || ev.Subject != "s" || !ev.Time.Equal(time.Date(2026, 1, 1, 18, 4, 5, 5e8, time.UTC)) {
+		t.Errorf("%+v", ev)
+	}
+	if d := cmp.Diff(map[string]string{"shard": "7", "topic": "t"}, ev.Extensions); d != "" {
+		t.Errorf("extensions: -want +got\n%s", d)
+	}
+	for _, said := range []string{"", "yesterday", "1784000000", "Fri, 02 Jan 2026 03:04:05 GMT"} {
+		none := Event[any]{Attributes: map[string]string{"time": said}}
+		if none.describe(); !none.Time.IsZero() || none.Extensions == nil {
+			t.Errorf("%q became %v", said, none.Time)
+		}
+	}
+}
+
 func TestConfiguredDecodeReplacesJSON(t *testing.T) {
 	t.Parallel()
 	decode := func(contentType string, body []byte, v any) error {

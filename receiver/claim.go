@@ -23,6 +23,9 @@ const maxHeader = 64 << 10
 // claimTime bounds one durable step, so that a store which stalls is answered 503 before producers give up.
 const claimTime = 30 * time.Second
 
+// keyIDAttribute is the attribute that names the key with which the delivery was signed.
+const keyIDAttribute = "keyid"
+
 // noteNoHandler marks events that nobody takes.
 const noteNoHandler = "no handler"
 
@@ -81,17 +84,18 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 	p := &d.ep.p
 	key.ID = it.ID
 	payload.Type, payload.Body, payload.Attributes = it.Type, it.Body, it.Attributes
-	if d.Identity.KeyID != "" {
-		payload.Attributes = maps.Clone(it.Attributes)
-		if payload.Attributes == nil {
-			payload.Attributes = map[string]string{}
+	if _, named := it.Attributes[keyIDAttribute]; named || d.Identity.KeyID != "" {
+		payload.Attributes = map[string]string{}
+		maps.Copy(payload.Attributes, it.Attributes)
+		delete(payload.Attributes, keyIDAttribute) // what the event says of itself proves nothing
+		if d.Identity.KeyID != "" {
+			payload.Attributes[keyIDAttribute] = d.Identity.KeyID
 		}
-		payload.Attributes["keyid"] = d.Identity.KeyID
 	}
 	e := entry{claim: dedup.Claim{
 		Key:         key,
 		Aliases:     d.aliases(key),
-		Fingerprint: p.Fingerprint(d.Delivery, it),
+		Fingerprint: d.fingerprint(it),
 		Payload:     payload,
 		Window:      p.Window,
 		DropBody:    p.DropBody,
@@ -168,8 +172,22 @@ func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 	return out
 }
 
-// bindsKey reports whether the signature certainly binds whatever the identifier is read from.
-func (d *delivery) bindsKey() bool {
+// fingerprint is what is compared when the identifier comes again. That nothing need be is so only for identifiers
+// that are signed: under another one, a captured delivery would be taken for that event and get its answer.
+func (d *delivery) fingerprint(it producer.Item) [32]byte {
+	digest := d.ep.p.Fingerprint(d.Delivery, it)
+	if digest == ([32]byte{}) && d.Identity.Signed != nil && !d.signsKey() {
+		return producer.FingerprintBody(d.Delivery, it)
+	}
+	return digest
+}
+
+// bindsKey reports whether an identifier stands for certain signed bytes, and they for it. Where one signature has
+// many bodies it does not: they conflict with each other.
+func (d *delivery) bindsKey() bool { return d.signsKey() && !d.Identity.Loose }
+
+// signsKey reports whether the signature certainly binds whatever the identifier is read from.
+func (d *delivery) signsKey() bool {
 	if d.ep.p.Split != nil {
 		return false // it may read fields as well, as the binary mode of CloudEvents does
 	}

@@ -65,7 +65,10 @@ type Config struct {
 	InFlightWait time.Duration
 	// Lease is how long a task is its worker's between extensions. Defaults to 30 seconds.
 	Lease time.Duration
-	// Workers is how many tasks run at once. Defaults to 4 per CPU.
+	// Workers is how many handlers of tasks run at once. Defaults to 4 per CPU, which is right for handlers that
+	// compute; those that wait for others (a call of 50 ms lets a worker run 20 a second) want more. A worker is
+	// free again when its handler has returned; recording the outcome does not keep it. Where handlers are fast,
+	// up to 256 tasks are taken ahead of the workers, as many as start within 50 ms.
 	Workers int
 	// RetryAfter is what a transient answer asks for, give or take half. Defaults to 5 seconds.
 	RetryAfter time.Duration

@@ -289,6 +289,9 @@ func (d *delivery) repeatOnly(ctx context.Context) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(decisions) == 0 { // an empty batch repeats nothing
+		return nil, d.stale
+	}
 	for _, decision := range decisions {
 		if decision.Verdict != dedup.Known || inFlight(decision.Record) {
 			return nil, d.stale

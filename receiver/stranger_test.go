@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -166,5 +167,73 @@ func TestObserversSeeNothingOfThePayload(t *testing.T) {
 	}
 	if strings.Contains(s.log.String(), "tea-leaf") {
 		t.Errorf("the log: %s", s.log)
+	}
+}
+
+func TestOtherSpellingsOfSignedContentAreKeptAFewTimesOnly(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	scheme := &verify.HMAC{Headers: []string{"Signature"}, Encoding: verify.Hex, Content: "{jcs}", Secrets: verify.Secrets("s")}
+	p.Scheme, p.Key = scheme, producer.JSON("id")
+	s := serve(t, p, nil)
+	for i := range 2 * maxReplayed {
+		body := `{"id":"a"` + strings.Repeat(" ", i) + "}"
+		r := s.request(ask{body: body})
+		if err := scheme.Sign(r, []byte(body), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); resp.StatusCode != 200 {
+			t.Fatal(resp.StatusCode)
+		}
+	}
+	if got := s.kept(); got[""] != 1 || got["replayed"] != maxReplayed || got["conflict"] != 0 {
+		t.Errorf("kept %v", got)
+	}
+}
+
+func TestAnIdentifierThatNobodySignedDoesNotGiveAwayAnAnswer(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Fingerprint = producer.FingerprintNone
+	s := serve(t, p, nil, Answer("shop", "*", func(_ context.Context, ev Event[[]byte]) (Response, error) {
+		return Response{Body: append([]byte("answer to "), ev.Body...)}, nil
+	}))
+	s.send(ask{id: "a", body: "1"})
+	s.send(ask{id: "b", body: "2"})
+	if g := s.send(ask{id: "b", body: "1"}); g.status != 200 || g.replayed() || strings.Contains(g.body, "answer") {
+		t.Errorf("%+v", g)
+	}
+	if got := s.kept(); got[""] != 2 || got["replayed"] != 1 {
+		t.Errorf("kept %v", got)
+	}
+}
+
+func TestAStaleBatchOfNothingIsRefused(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Key, p.Type, p.Split = nil, nil, func(*producer.Delivery) ([]producer.Item, error) { return nil, nil }
+	s := serve(t, p, nil)
+	old := http.Header{"Signed-At": {fmt.Sprint(time.Now().Add(-time.Hour).Unix())}}
+	wantProblem(t, s.send(ask{body: "[]", header: old}), 401, "timestamp_too_old")
+	if g := s.send(ask{body: "[]"}); g.status != 200 {
+		t.Errorf("%+v", g)
+	}
+}
+
+func TestAnEventDoesNotNameTheKeyThatSignedIt(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Key, p.Type, p.Split, p.Scheme = nil, nil, producer.SplitCloudEvents, verify.HeaderValue("X-Token", "0123456789abcdef")
+	s := serve(t, p, nil)
+	s.send(ask{body: "{}", header: http.Header{
+		"Ce-Id": {"1"}, "Ce-Source": {"/shop"}, "Ce-Type": {"order"}, "Ce-Specversion": {"1.0"}, "Ce-Keyid": {"k1"}, "X-Token": {"0123456789abcdef"},
+	}})
+	rec := s.records()[0]
+	if _, named := rec.Payload.Attributes["keyid"]; named || rec.Payload.Attributes["source"] != "/shop" {
+		t.Errorf("attributes %v", rec.Payload.Attributes)
 	}
 }

@@ -141,6 +141,7 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 		if kid, ok := h.plan.match(sent, content); ok {
 			return Identity{
 				KeyID: kid, SignedAt: sent.signedAt, Covered: h.plan.covered[sent.header], Signed: content.digest(),
+				Loose: h.Contents != nil || h.plan.templateHolds("jcs"),
 			}, nil
 		}
 	}

@@ -69,7 +69,7 @@ func (p *PayPal) Verify(r *http.Request, body func() ([]byte, error)) (Identity,
 	sum := sha256.Sum256([]byte(content))
 	return Identity{
 		SignedAt: sent.at, NotBefore: cert.notBefore, Expires: cert.notAfter, ExpiredCode: CertExpired,
-		Covered: []string{"paypal-transmission-id", "paypal-transmission-time"}, Signed: sum[:],
+		Covered: []string{"paypal-transmission-id", "paypal-transmission-time"}, Loose: true, Signed: sum[:],
 	}, nil
 }
 

@@ -21,7 +21,8 @@ import (
 // that the signed Content-Digest describes (RFC 9530).
 //
 // Not accepted, though the RFC knows it: @request-target, the parameters req and tr, sf on fields that are no
-// Dictionaries, request lines in absolute form, and a query that does not parse as a form.
+// Dictionaries, request lines in absolute form, and a query that does not parse as a form. Bases and queries
+// have at most 64 KiB, and what is parsed for sf, key and @query-param of one signature at most 8 KiB.
 type RFC9421 struct {
 	// Keys are the producer's keys. Required.
 	Keys KeySet

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -92,6 +93,9 @@ func TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 			t.Fatalf("status %d", status)
 		}
 		eventually(t, "the dead letter of "+id, func() bool { return state(t, file, id) == "dead 1" })
+		if t.Failed() {
+			t.FailNow() // the others would take as long
+		}
 	}
 	pushOwn(t, r, "waits")
 	eventually(t, "a postponed event", func() bool { return strings.HasPrefix(state(t, file, "waits"), "pending") })
@@ -157,6 +161,30 @@ func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
 	}
 	if code, _, errs := run(t, "serve", "--config", file); code != 2 || !strings.Contains(errs, "damaged") {
 		t.Errorf("serve with a damaged state: %d %s", code, errs)
+	}
+}
+
+// TestWhereATargetMovedIsTold: row R173 from outside, without what only the target should see.
+func TestWhereATargetMovedIsTold(t *testing.T) {
+	t.Parallel()
+	a := newAim(t, 308, "Location", "/new?token=s3cret")
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, mode: relay, forward: \""+a.url+"\"}\n")
+	r := launch(t, "serve", "--config", file)
+	if status, _ := pushOwn(t, r, "g-1"); status != 503 {
+		t.Errorf("moved: %d", status)
+	}
+	code, out, errs := run(t, "targets", "list", "--config", file)
+	if code != 0 || !strings.Contains(out, "moved to "+a.url+"/new") || strings.Contains(out+errs, "s3cret") {
+		t.Errorf("targets list: %d %s %s", code, out, errs)
+	}
+	a.status.Store(200)
+	if status, _ := pushOwn(t, r, "g-1"); status != 200 {
+		t.Errorf("at its new place: %d", status)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if got := a.last.URL.RequestURI(); got != "/new?token=s3cret" {
+		t.Errorf("the request went to %s", got)
 	}
 }
 
@@ -254,6 +282,18 @@ func TestAStoredEventWaitsForTheRetryAfter(t *testing.T) {
 	code, out, _ := run(t, "events", "list", "--config", file, "-o", "json")
 	if code != 0 || !strings.Contains(out, `"pending"`) || !strings.Contains(out, "beyond the total retry time") {
 		t.Errorf("events are %s", out)
+	}
+}
+
+// TestARetryAfterIsAskedOfTheWorkers: not only held by the target, which would wake a worker for nothing.
+func TestARetryAfterIsAskedOfTheWorkers(t *testing.T) {
+	t.Parallel()
+	s, _ := target(t, 503, http.Header{"Retry-After": {"3600"}}, "")
+	ev := order("{}")
+	ev.Accepted = time.Now()
+	err := s.deliver(context.Background(), ev)
+	if want := receiver.RetryAfter(time.Hour, nil).Error(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("error is %v, want %q", err, want)
 	}
 }
 

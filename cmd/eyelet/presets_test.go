@@ -3,10 +3,15 @@ package main
 import (
 	"cmp"
 	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -183,4 +188,90 @@ func TestAnswerHandlersAndBatchesExcludeEachOther(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestSamplesAreSignedForTheAddressThatTheVendorCalls, which a proxy may have changed.
+func TestSamplesAreSignedForTheAddressThatTheVendorCalls(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ to, signed, own, want string }{
+		{"http://127.0.0.1:1/webhooks/p?a=1", "", "", "http://127.0.0.1:1/webhooks/p?a=1"},
+		{"http://127.0.0.1:1/webhooks/p?a=1", "https://hooks.example", "", "https://hooks.example/webhooks/p?a=1"},
+		{"http://127.0.0.1:1/webhooks/p", "https://hooks.example/pre/", "", "https://hooks.example/pre/webhooks/p"},
+		{"http://127.0.0.1:1/webhooks/p", "https://hooks.example", "https://own.example/x", "https://own.example/x"},
+	} {
+		to, err := url.Parse(tt.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as := &sending{signedURL: tt.signed, from: &producer.Producer{URL: tt.own}}
+		if got := called(to, as); got != tt.want {
+			t.Errorf("%+v: signed for %s", tt, got)
+		}
+	}
+}
+
+// TestSendSignsEveryPresetThatCanBeSigned sends a sample of each to an address of its own choice, where it
+// verifies as if it had come from the vendor.
+func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
+	t.Parallel()
+	vendorsOnly := []string{"aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "yandex-pay"}
+	all := presetSettings()
+	all["azure-event-grid"] = "query: code, value_file: plain.txt" // not the token, which Microsoft signs
+	for _, preset := range producer.Presets() {
+		t.Run(preset.Name, func(t *testing.T) {
+			t.Parallel()
+			dir := settingsFolder(t)
+			settings := "preset: " + preset.Name + ", " + cmp.Or(all[preset.Name], "secret_file: plain.txt")
+			p, _, err := planOf(t, dir, settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := filepath.Join(dir, "eyelet.yaml")
+			if err := os.WriteFile(config, []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			arrived := make(chan error, 1)
+			srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				arrived <- verifiesAs(&p.Producers[0], r)
+			}))
+			defer srv.Close()
+			path := "/webhooks/" + map[string]string{"square": "square"}[preset.Name] // Square signs its notification_url
+			sender := &program{Out: &strings.Builder{}, Err: &strings.Builder{}}
+			code := sender.Run(t.Context(), "send", preset.Name, "--config", config, "--producer", "p", "--url", srv.URL+path)
+			if slices.Contains(vendorsOnly, preset.Name) {
+				if code != exitUsage || !strings.Contains(fmt.Sprint(sender.Err), "only the vendor can sign") {
+					t.Errorf("exit %d: %v", code, sender.Err)
+				}
+				return
+			}
+			if code != exitOK {
+				t.Fatalf("exit %d: %v %v", code, sender.Out, sender.Err)
+			}
+			if err := <-arrived; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// verifiesAs judges a request as the receiver at https://hooks.example does.
+func verifiesAs(p *producer.Producer, r *http.Request) error {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	if r.URL, err = url.Parse("https://hooks.example" + r.RequestURI); err != nil {
+		return err
+	}
+	d := &producer.Delivery{Request: r, Body: body}
+	if p.Scheme != nil {
+		if d.Identity, err = p.Scheme.Verify(r, func() ([]byte, error) { return body, nil }); err != nil {
+			return err
+		}
+	}
+	items, err := p.Items(d)
+	if err == nil && (len(items) != 1 || items[0].Type == "" || r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, "/webhooks/")) {
+		err = fmt.Errorf("%s %s: %+v", r.Method, r.URL, items)
+	}
+	return err
 }

@@ -28,6 +28,7 @@ func order(body string) receiver.Event[[]byte] {
 	return receiver.Event[[]byte]{
 		ID: "k-1", EventID: "e-1", Producer: "shop", Endpoint: "shop", Principal: "shop", Type: "order.paid", Attempt: 2,
 		Accepted: time.Unix(1782635400, 0), KeyField: `"k-1"`, Body: []byte(body),
+		Source: "/shop", Subject: "order 1", Attributes: map[string]string{"source": "/shop", "subject": "order 1", "time": "2026-06-28T08:29:59Z"},
 		Header: http.Header{
 			"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "Signature": {"sig1=:AAAA:"}, "Signature-Input": {"x"},
 			"Connection": {"close"}, "X-Forwarded-For": {"192.0.2.1"}, "Authorization": {"Bearer s3cret"},
@@ -57,7 +58,7 @@ func TestAProgramGetsThePayloadAndTheMetadata(t *testing.T) {
 	for _, want := range []string{
 		"{}\n", "EYELET_EVENT_ID=k-1\n", "EYELET_EVENT_EVENT=e-1\n", "EYELET_EVENT_PRODUCER=shop\n", "EYELET_EVENT_TYPE=order.paid\n",
 		"EYELET_EVENT_ATTEMPT=2\n", "EYELET_EVENT_KEY=\"k-1\"\n", "EYELET_EVENT_ACCEPTED=2026-06-28T08:30:00Z\n",
-		"EYELET_EVENT_CONTENT_TYPE=application/json\n", "EYELET_TEST_PASSED=yes\n",
+		"EYELET_EVENT_CONTENT_TYPE=application/json\n", "EYELET_EVENT_SOURCE=/shop\n", "EYELET_EVENT_SUBJECT=order 1\n", "EYELET_EVENT_TIME=2026-06-28T08:29:59Z\n", "EYELET_TEST_PASSED=yes\n",
 	} {
 		if !strings.Contains(string(r.Body), want) {
 			t.Errorf("%q is not in\n%s", want, r.Body)
@@ -68,6 +69,18 @@ func TestAProgramGetsThePayloadAndTheMetadata(t *testing.T) {
 	}
 	if r.Status != 200 || r.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("response is %d %v", r.Status, r.Header)
+	}
+}
+
+func TestTheOutputOfAProgramHasItsMediaType(t *testing.T) {
+	t.Parallel()
+	for out, want := range map[string]string{
+		`{"a":1}`: "application/json", "<?xml version='1.0'?><a/>": "application/xml", " <Response><Hangup/></Response>\n": "application/xml",
+		"<html><script>": "text/plain; charset=utf-8", "tea": "text/plain; charset=utf-8",
+	} {
+		if got := mediaOf([]byte(out)); got != want {
+			t.Errorf("%q is %s, want %s", out, got, want)
+		}
 	}
 }
 

@@ -149,8 +149,8 @@ func (p *program) targetSwitch(to, short string) *cobra.Command {
 			case status != http.StatusNoContent:
 				return failed("%s", text)
 			}
-			fmt.Fprintf(p.Out, "target %s is switched %s\n", args[0], to)
-			return nil
+			_, err = fmt.Fprintf(p.Out, "target %s is switched %s\n", args[0], to)
+			return err
 		})
 	}
 	return c
@@ -171,17 +171,17 @@ func (p *program) listTargets(ctx context.Context, h http.Handler, format string
 		return nil
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(p.Err, "no targets: no handler has the setting forward")
-		return nil
+		_, err := fmt.Fprintln(p.Err, "no targets: no handler has the setting forward")
+		return err
 	}
 	w := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "TARGET\tSTATE\tREFUSED IN A ROW\tNOTES")
+	_, _ = fmt.Fprintln(w, "TARGET\tSTATE\tREFUSED IN A ROW\tNOTES")
 	for _, t := range all {
 		state := "on"
 		if !t.On {
 			state = "off since " + t.Since.Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", shown(t.Name), state, t.Terminals, shown(strings.Join(t.notes(), "; ")))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", shown(t.Name), state, t.Terminals, shown(strings.Join(t.notes(), "; ")))
 	}
 	return w.Flush()
 }
@@ -237,8 +237,8 @@ func (p *program) withTargets(c *cobra.Command, file string, do func(http.Handle
 }
 
 // operationsServer passes requests on to the running server.
-func (s *settings) operationsServer() (http.Handler, error) {
-	dir, err := s.stateDir()
+func (c *settings) operationsServer() (http.Handler, error) {
+	dir, err := c.stateDir()
 	if err != nil {
 		return nil, wrong("", "%v", err)
 	}
