@@ -25,7 +25,7 @@ var rooms = map[string][]string{
 	"receiver/echov4":       {"receiver"},
 	"forward":               {"verify"},
 	"replay":                {"verify", "dedup", "producer", "internal/httpfile"},
-	"inspect":               {"dedup"},
+	"inspect":               {"dedup", "replay"},
 	"internal/httpfile":     {},
 	"testdata":              {},
 	"cmd/loadbench":         {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},

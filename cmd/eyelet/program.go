@@ -93,6 +93,7 @@ func (p *program) command() *cobra.Command {
 	}
 	root.AddCommand(
 		p.serveCommand(), p.devCommand(), p.sendCommand(), p.verifyCommand(), p.eventsCommand(), p.targetsCommand(),
+		p.deadCommand(), p.replayCommand(),
 		p.configCommand(), p.keygenCommand(), p.producersCommand(), p.versionCommand(),
 	)
 	for _, c := range append(everyCommand(root), root) {

@@ -311,15 +311,7 @@ func newID() string {
 
 // printSent says what became of the delivery.
 func (p *program) printSent(r replay.Result, format string) error {
-	verdict := "refused"
-	switch {
-	case r.Status >= 200 && r.Status < 300 && r.Replayed:
-		verdict = "duplicate"
-	case r.Status >= 200 && r.Status < 300:
-		verdict = "accepted"
-	case r.Replayed:
-		verdict = "refused before"
-	}
+	verdict := sentVerdict(r)
 	if format == "json" {
 		line := map[string]any{"status": r.Status, "verdict": verdict, "code": r.Code, "replayed": r.Replayed, "body": string(r.Body)}
 		if err := json.NewEncoder(p.Out).Encode(line); err != nil {

@@ -90,8 +90,8 @@ func configured(t *testing.T, rest string) string {
 	return file
 }
 
-// push sends a signed push and returns the status and its Retry-After.
-func push(t *testing.T, client *http.Client, base, id, body string) (status int, retryAfter string) {
+// pushRequest is a signed push.
+func pushRequest(t *testing.T, base, id, body string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodPost, base+"/webhooks/gh", strings.NewReader(body))
 	if err != nil {
@@ -103,6 +103,13 @@ func push(t *testing.T, client *http.Client, base, id, body string) (status int,
 	r.Header.Set("X-GitHub-Event", "push")
 	r.Header.Set("X-GitHub-Delivery", id)
 	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	return r
+}
+
+// push sends a signed push and returns the status and its Retry-After.
+func push(t *testing.T, client *http.Client, base, id, body string) (status int, retryAfter string) {
+	t.Helper()
+	r := pushRequest(t, base, id, body)
 	res, err := client.Do(r)
 	if err != nil {
 		t.Errorf("push %s: %v", id, err)

@@ -72,7 +72,7 @@ func (p *program) configCommand() *cobra.Command {
 		p.say("%s: good: %s, %s\n", s.file, many(len(plan.Producers), "producer"), many(len(plan.Handlers), "handler"))
 		return plan.Close()
 	}
-	c.AddCommand(check)
+	c.AddCommand(check, p.configShowCommand())
 	return c
 }
 
