@@ -142,7 +142,7 @@ func (p *program) withEvents(c *cobra.Command, file string, do func(eventsAPI) e
 	if err != nil {
 		return err
 	}
-	if api, ok := s.runningServer(c.Context()); ok {
+	if api, ok := s.runningAPI(c.Context()); ok {
 		return do(api)
 	}
 	kind, dir, err := s.storeKind()
@@ -165,8 +165,19 @@ func (p *program) withEvents(c *cobra.Command, file string, do func(eventsAPI) e
 	}}), store.Close())
 }
 
-// runningServer returns the API of the server of these settings; false when none answers.
-func (s *settings) runningServer(ctx context.Context) (eventsAPI, bool) {
+// asking gets a path of the operations port.
+type asking func(ctx context.Context, path string) (*http.Response, error)
+
+// runningServer returns how to ask the server of these settings, or nil when none answers.
+func (s *settings) runningServer(ctx context.Context) asking {
+	if api, ok := s.runningAPI(ctx); ok {
+		return api.get
+	}
+	return nil
+}
+
+// runningAPI returns the API of the server of these settings; false when none answers.
+func (s *settings) runningAPI(ctx context.Context) (eventsAPI, bool) {
 	dir, err := s.stateDir()
 	if err != nil {
 		return eventsAPI{}, false

@@ -44,7 +44,7 @@ func (p *program) eventsTailCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		api, ok := s.runningServer(c.Context())
+		api, ok := s.runningAPI(c.Context())
 		if !ok {
 			return failed("no server runs, so there is nothing to follow")
 		}

@@ -211,7 +211,7 @@ func (p *program) withTargets(c *cobra.Command, file string, do func(http.Handle
 	if err != nil {
 		return err
 	}
-	if _, runs := s.runningServer(c.Context()); runs {
+	if s.runningServer(c.Context()) != nil {
 		server, err := s.operationsServer()
 		if err != nil {
 			return err
