@@ -204,6 +204,21 @@ func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
 	return nil
 }
 
+// Hasten makes the pending tasks that wait for a later time due at now. It returns ErrNoWait, and changes
+// nothing, when there is none; a claim that is held or was released waits for its next delivery, not for time.
+func (r *Record) Hasten(now time.Time) error {
+	waits := func(t Task) bool { return t.State == Pending && t.Due.After(now) }
+	if r.Hold || !slices.ContainsFunc(r.Tasks, waits) {
+		return ErrNoWait
+	}
+	for i := range r.Tasks {
+		if waits(r.Tasks[i]) {
+			r.Tasks[i].Due = now
+		}
+	}
+	return nil
+}
+
 // reopens reports whether there is a dead task, or one of a handler that the record does not have.
 func (r *Record) reopens(tasks []NewTask) bool {
 	for _, t := range r.Tasks {

@@ -49,6 +49,9 @@ type Store interface {
 	// The newest generation of a key answers for it. When that was purged or forgotten the key is new, even
 	// if an older generation is kept as a dead letter or was reopened.
 	//
+	// The store changes none of a claim's maps and slices, nor does the caller once it has called. A decision may
+	// share them with its claim.
+	//
 	// A cancelled ctx may return early with an error while the claim still happens.
 	Claim(ctx context.Context, claims ...Claim) ([]Decision, error)
 
@@ -59,7 +62,7 @@ type Store interface {
 	// never run at once; in a lane that begins with [LaneYields] only a running one is waited for). Take also gives out tasks whose lease ran out. Tasks of records with Hold are never
 	// given out. Of the tasks that were [Task.Interrupted] one runs at a time, for a while at least, so that one
 	// which kills every process that runs it does not use up the attempts of its neighbors.
-	// ErrInvalid when n or lease is not positive.
+	// The caller owns what it gets: it may change it. ErrInvalid when n or lease is not positive.
 	Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]Work, error)
 
 	// Extend makes the lease end d from now. ErrLeaseLost when its token is not the newest, or the task runs no
@@ -104,6 +107,15 @@ type Store interface {
 	Close() error
 }
 
+// Hastener is a power that stores may have beside those of [Store]; Memory and badgerstore have it.
+type Hastener interface {
+	// Hasten makes the waiting tasks of an event due now, without waiting for their backoff or for the end of a
+	// postponement. Their attempts stay as they are, and lanes keep their order. ErrNotFound for an unknown
+	// event; ErrNoWait when no task waits for a later time, and for a held claim, which waits for its producer.
+	// A nil error is worth what that of [Store.Reopen] is.
+	Hasten(ctx context.Context, event string) (Record, error)
+}
+
 // The errors of a store.
 var (
 	ErrLeaseLost = errors.New("lease lost: somebody else has this work, or it has its outcome already")
@@ -111,6 +123,7 @@ var (
 	ErrNotFound  = errors.New("no such event")
 	ErrNotDead   = errors.New("event has nothing to reopen")
 	ErrNoPayload = errors.New("payload is no longer kept")
+	ErrNoWait    = errors.New("event has no task that waits")
 	ErrOpen      = errors.New("event still has work to do")
 	ErrTooLarge  = errors.New("claims are too large for one durable step")
 	ErrInvalid   = errors.New("not valid")
@@ -193,6 +206,7 @@ type Filter struct {
 	Endpoint string        //
 	Type     string        // exact, or "prefix*"
 	Handler  string        // records with a task of this handler
+	Reason   string        // records with a task of this reason (of the handler, if one is named)
 	States   []State       // any of them
 	Since    time.Duration // accepted within this time; zero is for ever
 	Aside    bool          // only deliveries that were kept aside
@@ -208,11 +222,18 @@ func (f *Filter) Match(r *Record, now time.Time) bool {
 		(f.Producer == "" || f.Producer == r.Payload.Producer) &&
 		(f.Endpoint == "" || f.Endpoint == r.Payload.Endpoint) &&
 		matchType(f.Type, r.Payload.Type) &&
-		(f.Handler == "" || r.has(f.Handler)) &&
+		(f.Handler == "" && f.Reason == "" || f.matchTask(r)) &&
 		(len(f.States) == 0 || slices.Contains(f.States, r.State())) &&
 		(f.Since <= 0 || now.Sub(r.Accepted) <= f.Since) &&
 		(!f.Aside || r.Aside != "") &&
 		(f.Before == 0 || r.Seq < f.Before)
+}
+
+// matchTask reports whether one task is both of the handler and of the reason.
+func (f *Filter) matchTask(r *Record) bool {
+	return slices.ContainsFunc(r.Tasks, func(t Task) bool {
+		return (f.Handler == "" || f.Handler == t.Handler) && (f.Reason == "" || f.Reason == t.Reason)
+	})
 }
 
 func matchType(pattern, name string) bool {

@@ -48,7 +48,10 @@ type Memory struct {
 	accepted int64
 }
 
-var _ Store = (*Memory)(nil)
+var (
+	_ Store    = (*Memory)(nil)
+	_ Hastener = (*Memory)(nil)
+)
 
 // NewMemory returns an empty store.
 func NewMemory(o MemoryOptions) *Memory {
@@ -270,6 +273,16 @@ func (m *Memory) match(f Filter, now time.Time) []*Record {
 
 // Reopen implements [Store].
 func (m *Memory) Reopen(ctx context.Context, event string, tasks ...NewTask) (Record, error) {
+	return m.change(ctx, event, func(r *Record, now time.Time) error { return r.Reopen(tasks, now) })
+}
+
+// Hasten implements [Hastener].
+func (m *Memory) Hasten(ctx context.Context, event string) (Record, error) {
+	return m.change(ctx, event, (*Record).Hasten)
+}
+
+// change edits the record of an event.
+func (m *Memory) change(ctx context.Context, event string, edit func(*Record, time.Time) error) (Record, error) {
 	now, err := m.begin(ctx)
 	if err != nil {
 		return Record{}, err
@@ -280,7 +293,7 @@ func (m *Memory) Reopen(ctx context.Context, event string, tasks ...NewTask) (Re
 		return Record{}, fmt.Errorf("event %q: %w", event, ErrNotFound)
 	}
 	r := e.edit()
-	if err := r.Reopen(tasks, now); err != nil {
+	if err := edit(r, now); err != nil {
 		return Record{}, fmt.Errorf("event %q: %w", event, err)
 	}
 	m.replace(r)

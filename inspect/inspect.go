@@ -1,6 +1,7 @@
-// Package inspect shows what a store holds, as JSON over HTTP.
+// Package inspect shows what a store holds, and lets a person decide about it, as JSON over HTTP.
 //
-// [API] gives whoever may call it every payload in the store: put it behind authentication.
+// [API] gives whoever may call it every payload in the store, and lets them purge it: put it behind
+// authentication.
 package inspect
 
 import (
@@ -19,6 +20,9 @@ import (
 // DefaultLimit is how many events a list holds when the request does not say.
 const DefaultLimit = 100
 
+// listPatience is how long a reader of a list may take for the next lines.
+const listPatience = 30 * time.Second
+
 // NDJSON is the media type of lists: one JSON object a line.
 const NDJSON = "application/x-ndjson"
 
@@ -26,16 +30,29 @@ const NDJSON = "application/x-ndjson"
 //
 //	GET /events?state=dead&type=order.*   lines of [Event], newest first
 //	GET /events/EVENT                     one [Detail]
+//	GET /events/EVENT/raw                 the delivery as an *.http file
+//	POST /events/EVENT/reopen             dead tasks run again; answers the [Event]. A body {"tasks": [...]} of
+//	                                      [NewTask] adds tasks of handlers that the event does not have
+//	POST /events/EVENT/retry              waiting tasks run now; answers the [Event]
+//	DELETE /events/EVENT                  forgets the event and its key; 204
 //
-// A list takes the parameters event, id, producer, endpoint, type ("prefix*" too), handler, state (several, or
-// separated by commas), since (a duration, such as 1h), aside (true), before (a seq: the cursor of the next
-// page) and limit (0 is without a limit). An unknown parameter is 400. A list that the store cannot finish
-// ends with a line {"error": "..."}.
+// A list takes the parameters event, id, producer, endpoint, type ("prefix*" too), handler, reason (of a task,
+// of that handler where one is named), state (several, or separated by commas), since (a duration, such as 1h),
+// aside (true), before (a seq: the cursor of the next page) and limit (0 is without a limit). An unknown
+// parameter is 400. A list that the store cannot finish ends with a line {"error": "..."}.
+//
+// Mistakes are problems (RFC 9457): 400 for what is asked wrongly, 404 for an unknown event, 409 for an event
+// that is not in the state for it, 413 for a body of more than 64 KiB, 501 where the store has not the power,
+// and 503 when it cannot work. Reopening never changes the answer that duplicates get.
 func API(store dedup.Store) http.Handler {
 	a := &api{store: store}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /events", a.list)
 	mux.HandleFunc("GET /events/{event}", a.show)
+	mux.HandleFunc("GET /events/{event}/raw", a.raw)
+	mux.HandleFunc("POST /events/{event}/reopen", a.reopen)
+	mux.HandleFunc("POST /events/{event}/retry", a.retry)
+	mux.HandleFunc("DELETE /events/{event}", a.purge)
 	return mux
 }
 
@@ -61,23 +78,25 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if n++; n%64 == 0 {
-			_ = flush.Flush() // a writer that cannot flush sends later
+			_ = flush.Flush()                                        // a writer that cannot flush sends later
+			_ = flush.SetWriteDeadline(time.Now().Add(listPatience)) // a long list outlasts the server's bound
 		}
 	}
 }
 
 func (a *api) show(w http.ResponseWriter, r *http.Request) {
 	rec, err := a.store.Get(r.Context(), r.PathValue("event"))
-	switch {
-	case errors.Is(err, dedup.ErrNotFound):
-		fail(w, http.StatusNotFound, "no such event")
-	case err != nil:
-		fail(w, http.StatusServiceUnavailable, err.Error())
-	default:
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(Details(rec)) // the reader is gone
+	if err != nil {
+		refuse(w, err)
+		return
 	}
+	answer(w, Details(rec))
+}
+
+func answer(w http.ResponseWriter, what any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(what) // the reader is gone
 }
 
 func fail(w http.ResponseWriter, status int, title string) {
@@ -115,6 +134,8 @@ func setFilter(f *dedup.Filter, name string, values []string) (err error) {
 		f.Type = value
 	case "handler":
 		f.Handler = value
+	case "reason":
+		f.Reason = value
 	case "state":
 		f.States, err = parseStates(values)
 	case "since":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -59,6 +60,7 @@ func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
 	rec := decision.Record
 	rec.Payload = e.claim.Payload // a decision comes without the body
+	rec.Payload.Header, rec.Payload.Attributes = rec.Payload.Header.Clone(), maps.Clone(rec.Payload.Attributes)
 	h := &held{
 		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: rec, lease: decision.Lease, started: time.Now(),
 	}
@@ -174,9 +176,9 @@ func (h *held) judge(ctx context.Context, r returned) (dedup.Result, ended) {
 	case isUndecodable(r.err):
 		return h.refuse(codeUndecodable, r.err)
 	case r.err != nil && ctx.Err() != nil:
-		return release(codeAnswerTimeout, 0, r.err)
+		return release(codeAnswerTimeout, notBefore(r.err), r.err)
 	case r.err != nil:
-		return release(codeAnswerFailed, 0, r.err)
+		return release(codeAnswerFailed, notBefore(r.err), r.err)
 	}
 	answer, err := answerOf(h.p, r.response)
 	if err != nil {

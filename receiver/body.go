@@ -47,9 +47,9 @@ type body struct {
 	done bool
 }
 
-func newBody(w http.ResponseWriter, r *http.Request, limit int64, rx *Receiver, from *guest) *body {
+func newBody(w http.ResponseWriter, r *http.Request, limit int64, rx *Receiver, of *budget) *body {
 	return &body{
-		from: r.Body, limit: limit, declared: r.ContentLength, budget: from.budget(),
+		from: r.Body, limit: limit, declared: r.ContentLength, budget: of,
 		deadline: http.NewResponseController(w).SetReadDeadline, timeout: rx.cfg.BodyTimeout,
 	}
 }

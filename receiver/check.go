@@ -46,6 +46,11 @@ func withDefaults(c Config) Config {
 		if c.Producers[i].MaxBody == 0 {
 			c.Producers[i].MaxBody = c.MaxBody
 		}
+		for _, h := range c.Handlers {
+			if h.lane != nil && h.producer == c.Producers[i].Name {
+				c.Producers[i].Reads = slices.Concat(c.Producers[i].Reads, h.lane.Consumes())
+			}
+		}
 		c.Producers[i] = c.Producers[i].WithDefaults()
 	}
 	return c
@@ -91,9 +96,6 @@ func checkProducer(c Config, p *producer.Producer) []error {
 	}
 	if p.Nonce == producer.NonceUnique && p.Split != nil {
 		errs = append(errs, errors.New("a nonce is of one event, not of a batch"))
-	}
-	if scheme, ok := p.Scheme.(interface{ Check() error }); ok {
-		errs = append(errs, scheme.Check())
 	}
 	if p.MaxBody > c.BodyBudget {
 		errs = append(errs, fmt.Errorf("bodies of %d bytes never fit the budget of %d", p.MaxBody, c.BodyBudget))

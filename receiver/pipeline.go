@@ -3,6 +3,7 @@ package receiver
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -44,8 +45,9 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	guest := ep.rx.crowd.arrive(ep.p.Name, clientAddr(r, ep.rx.cfg.TrustedProxies), started)
 	defer guest.depart()
 	d := &delivery{
-		Delivery: &producer.Delivery{}, rx: ep.rx, ep: ep, r: r, guest: guest, body: newBody(w, r, ep.p.MaxBody, ep.rx, guest),
+		Delivery: &producer.Delivery{}, rx: ep.rx, ep: ep, r: r, guest: guest, body: newBody(w, r, ep.p.MaxBody, ep.rx, guest.budget()),
 	}
+	defer d.body.settle() // also when what reads the body panics to abort the request
 	defer func() { d.handOver()() }()
 	var answer *reply
 	if ep.rx.door.enter() {
@@ -56,6 +58,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	d.settleLimits(answer)
 	d.body.leave()
+	ep.announce(&answer.header)
 	// Where both lengths were sent, net/http hides one of them: the connection must not be used again
 	// (RFC 9112 section 6.1).
 	if r.ProtoMajor == 1 && slices.Contains(r.TransferEncoding, "chunked") {
@@ -143,6 +146,9 @@ func (d *delivery) admit() error {
 	if !d.rx.hostKnown(r.Host) {
 		return fail(codeHostUnknown, nil)
 	}
+	if d.ep.retired() {
+		return fail(codeRetired, nil)
+	}
 	if len(p.AllowedIPs) > 0 && !within(clientAddr(r, d.rx.cfg.TrustedProxies), p.AllowedIPs) {
 		return fail(codeAddressRefused, nil)
 	}
@@ -189,7 +195,7 @@ func (d *delivery) locate(ctx context.Context) error {
 	}
 	u, err := d.ep.publicURL(d.r, at)
 	if err != nil {
-		return fail(codeTargetRefused, err)
+		return fail(codeTargetRefused, nil) // the error quotes the URL, which may hold a credential
 	}
 	d.at = at
 	d.Request = d.r.WithContext(ctx)
@@ -202,10 +208,12 @@ func (d *delivery) challenge() (*reply, error) {
 	p := &d.ep.p
 	if p.Challenge != nil && slices.Contains(p.ChallengeMethods, d.r.Method) {
 		want, err := p.Challenge(d.Request)
-		if err != nil {
+		switch {
+		case want != nil && err != nil:
+			return d.refuseChallenge(want, err), nil
+		case err != nil:
 			return nil, err
-		}
-		if want != nil {
+		case want != nil:
 			return handshakeReply(want), nil
 		}
 	}
@@ -213,6 +221,21 @@ func (d *delivery) challenge() (*reply, error) {
 		return nil, d.methodRefused()
 	}
 	return nil, nil
+}
+
+// refuseChallenge refuses a handshake in the way that its sender wants to see: with that status and those fields,
+// and a problem as the body. Allow is of the whole endpoint, as RFC 9110 section 15.5.6 asks.
+func (d *delivery) refuseChallenge(want *producer.Reply, err error) *reply {
+	answer := d.rx.problemReply(&d.ep.p, err)
+	maps.Copy(answer.header, want.Header)
+	if answer.header.Get("Allow") != "" {
+		answer.header.Set("Allow", d.ep.allow)
+	}
+	if want.Status != 0 {
+		answer.status = want.Status
+		answer.body = d.rx.problemBody(rowOf(answer.code), want.Status, err)
+	}
+	return answer
 }
 
 // authenticate verifies the delivery, when it is its turn, and reads its body. The bytes of its body are no
@@ -330,6 +353,9 @@ func (d *delivery) repeatOnly(ctx context.Context) (*reply, error) {
 	decisions, err := d.rx.claim(ctx, claims...)
 	if err != nil {
 		return nil, err
+	}
+	if len(decisions) == 0 { // an empty batch repeats nothing
+		return nil, d.stale
 	}
 	for _, decision := range decisions {
 		if decision.Verdict != dedup.Known || inFlight(decision.Record) {

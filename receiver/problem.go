@@ -20,6 +20,7 @@ import (
 const (
 	codeNotFound       = "not_found"
 	codeHostUnknown    = "host_unknown"
+	codeRetired        = "endpoint_retired"
 	codeAddressRefused = "address_refused"
 	codeMethod         = "method_not_allowed"
 	codeTargetRefused  = "target_malformed"
@@ -84,6 +85,7 @@ const (
 var problems = []problem{
 	{Code: codeNotFound, Status: 404, Title: "No such endpoint", Detail: "Nothing receives deliveries at this path. Paths are compared octet for octet."},
 	{Code: codeHostUnknown, Status: 421, Title: "Not a host of this receiver", Detail: "The Host of the request is none that this receiver answers for."},
+	{Code: codeRetired, Status: 410, Title: "Endpoint retired", Detail: "This endpoint has ended, as its answers announced in the field Sunset. Stop sending to it."},
 	{Code: codeAddressRefused, Status: 403, Title: "Address not allowed", Detail: "Deliveries to this endpoint are accepted from agreed addresses only."},
 	{Code: codeMethod, Status: 405, Title: "Method not allowed", Detail: "The Allow field lists the methods of this endpoint."},
 	{Code: codeTargetRefused, Status: 400, Title: "Malformed request target", Detail: "The request target has no path, or is not a URL."},

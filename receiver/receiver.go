@@ -93,7 +93,7 @@ func (rx *Receiver) Handler() http.Handler { return http.HandlerFunc(rx.route) }
 func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
 	at, _ := parseTarget(requestTarget(r))
 	if at.path == policyPath {
-		rx.policy.ServeHTTP(w, r)
+		rx.servePolicy(w, r)
 		return
 	}
 	if name, ok := strings.CutPrefix(at.path, webhooksPath); ok {
@@ -102,11 +102,17 @@ func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	newBody(w, r, 0, rx, new(budget)).leave()
 	rx.refuseUnknown(w, r)
 }
 
+func (rx *Receiver) servePolicy(w http.ResponseWriter, r *http.Request) {
+	newBody(w, r, 0, rx, new(budget)).leave()
+	rx.policy.ServeHTTP(w, r)
+}
+
 // Policy serves the page that both drafts demand: what this receiver expects and answers.
-func (rx *Receiver) Policy() http.Handler { return rx.policy }
+func (rx *Receiver) Policy() http.Handler { return http.HandlerFunc(rx.servePolicy) }
 
 var errShuttingDown = errors.New("the receiver is shutting down")
 

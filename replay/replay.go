@@ -1,7 +1,7 @@
 // Package replay sends recorded deliveries to a receiver again: as they were recorded, octet for octet, or
 // signed afresh.
 //
-// [Read] reads a recording and [Send] sends it.
+// [Read] reads a recording, [Export] makes one of a stored event, and [Send] sends it.
 package replay
 
 import (

@@ -28,38 +28,40 @@ const defaultEvents = 20
 
 func (p *program) eventsCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "events", Short: "Look at the events in the store", Args: cobra.NoArgs,
-		Long: "Shows the events that were accepted. The running server is asked through its operations port; when\n" +
-			"none runs, the store is opened.",
+		Use: "events", Short: "Look at the events in the store, and run them again", Args: cobra.NoArgs,
+		Long: "Shows the events that were accepted, and runs them again. The running server is asked through its\n" +
+			"operations port; when none runs, the store is opened.",
 	}
-	c.AddCommand(p.eventsListCommand(), p.eventsShowCommand())
+	c.AddCommand(
+		p.eventsListCommand(), p.eventsShowCommand(), p.eventsRawCommand(), p.eventsTailCommand(),
+		p.choreCommand(retrying), p.choreCommand(reopening),
+	)
 	return c
 }
 
 func (p *program) eventsListCommand() *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List events, the newest first", Args: cobra.NoArgs}
+	return p.listCommand(c, "")
+}
+
+// listCommand gives a command that lists events its flags; the state is fixed unless it is "".
+func (p *program) listCommand(c *cobra.Command, state string) *cobra.Command {
 	file, format := p.configFlag(c), outputFlag(c)
-	filters := map[string]*string{}
-	for name, help := range map[string]string{
-		"id": "idempotency identifier", "producer": "name of the producer", "endpoint": "name of the endpoint",
-		"type": `event type, or "prefix*"`, "handler": "name of a handler with a task", "before": "seq from an earlier list: the next page",
-		"state": "pending, running, done or dead; several with commas", "since": "accepted within, such as 1h or 7d",
-	} {
-		filters[name] = c.Flags().String(name, "", help)
-	}
-	aside := c.Flags().Bool("aside", false, "only deliveries that were kept aside")
+	filters := filterFlags(c, state)
+	before := c.Flags().String("before", "", "seq from an earlier list: the next page")
 	limit := c.Flags().Int("limit", defaultEvents, "at most so many")
 	all := c.Flags().Bool("all", false, "without a limit")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := checkOutput(*format); err != nil {
 			return err
 		}
-		query, err := eventsQuery(filters, *aside, *limit, *all)
+		filters.words["before"] = before
+		query, err := eventsQuery(filters.words, filters.aside, *limit, *all)
 		if err != nil {
 			return err
 		}
-		return p.withEvents(c, *file, func(ask asking) error {
-			return p.listEvents(c.Context(), ask, query, *format)
+		return p.withEvents(c, *file, func(api eventsAPI) error {
+			return p.listEvents(c.Context(), api, query, *format)
 		})
 	}
 	return c
@@ -103,26 +105,45 @@ func (p *program) eventsShowCommand() *cobra.Command {
 		if *format != "json" {
 			return wrong("write -o json", "unknown output %q", *format)
 		}
-		return p.withEvents(c, *file, func(ask asking) error {
-			return p.showEvent(c.Context(), ask, args[0])
+		return p.withEvents(c, *file, func(api eventsAPI) error {
+			return p.showEvent(c.Context(), api, args[0], "")
 		})
 	}
 	return c
 }
 
-// asking sends a request to the events API.
-type asking func(ctx context.Context, path string) (*http.Response, error)
+// eventsAPI is the events API of package inspect, of a running server or over a store that was opened for it.
+type eventsAPI struct {
+	do   func(*http.Request) (*http.Response, error)
+	live bool // a server runs, and with it the handlers
+}
+
+func (a eventsAPI) get(ctx context.Context, path string) (*http.Response, error) {
+	return a.send(ctx, http.MethodGet, path, nil)
+}
+
+// send sends a body of JSON, if any.
+func (a eventsAPI) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return a.do(req)
+}
 
 // withEvents finds the running server, or opens the store.
-func (p *program) withEvents(c *cobra.Command, file string, do func(asking) error) error {
+func (p *program) withEvents(c *cobra.Command, file string, do func(eventsAPI) error) error {
 	src := p.source(c, file)
 	src.flags = &pflag.FlagSet{} // --producer and the like are no settings
 	s, err := src.load()
 	if err != nil {
 		return err
 	}
-	if ask := s.runningServer(c.Context()); ask != nil {
-		return do(ask)
+	if api, ok := s.runningAPI(c.Context()); ok {
+		return do(api)
 	}
 	kind, dir, err := s.storeKind()
 	if err != nil {
@@ -139,53 +160,54 @@ func (p *program) withEvents(c *cobra.Command, file string, do func(asking) erro
 		return err
 	}
 	api := inspect.API(store)
-	return errors.Join(do(func(ctx context.Context, path string) (*http.Response, error) {
-		return askHandler(ctx, api, path)
-	}), store.Close())
+	return errors.Join(do(eventsAPI{do: func(r *http.Request) (*http.Response, error) {
+		return askHandler(api, r), nil
+	}}), store.Close())
 }
+
+// asking gets a path of the operations port.
+type asking func(ctx context.Context, path string) (*http.Response, error)
 
 // runningServer returns how to ask the server of these settings, or nil when none answers.
 func (s *settings) runningServer(ctx context.Context) asking {
+	if api, ok := s.runningAPI(ctx); ok {
+		return api.get
+	}
+	return nil
+}
+
+// runningAPI returns the API of the server of these settings; false when none answers.
+func (s *settings) runningAPI(ctx context.Context) (eventsAPI, bool) {
 	dir, err := s.stateDir()
 	if err != nil {
-		return nil
+		return eventsAPI{}, false
 	}
 	token, err := os.ReadFile(filepath.Join(dir, tokenFile))
 	if err != nil {
-		return nil
+		return eventsAPI{}, false
 	}
 	address, err := os.ReadFile(filepath.Join(dir, addressFile))
 	if err != nil {
-		return nil
+		return eventsAPI{}, false
 	}
-	client := &http.Client{}
-	ask := func(ctx context.Context, path string) (*http.Response, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+strings.TrimSpace(string(address))+path, nil)
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-		return client.Do(req)
-	}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: choreWorkers, IdleConnTimeout: time.Second}}
+	api := eventsAPI{live: true, do: func(r *http.Request) (*http.Response, error) {
+		r.URL.Scheme, r.URL.Host = "http", strings.TrimSpace(string(address))
+		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		return client.Do(r)
+	}}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	res, err := ask(ctx, "/events?limit=1&id=-")
+	res, err := api.get(ctx, "/events?limit=1&id=-")
 	if err != nil {
-		return nil // it is gone and left its files behind
+		return eventsAPI{}, false // it is gone and left its files behind
 	}
 	_ = res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return nil // somebody else has the port
-	}
-	return ask
+	return api, res.StatusCode == http.StatusOK // else somebody else has the port
 }
 
 // askHandler asks a handler of this process as if it were a server.
-func askHandler(ctx context.Context, h http.Handler, path string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
-	if err != nil {
-		return nil, err
-	}
+func askHandler(h http.Handler, req *http.Request) *http.Response {
 	r, w := io.Pipe()
 	started := make(chan *http.Response, 1)
 	go func() {
@@ -194,7 +216,7 @@ func askHandler(ctx context.Context, h http.Handler, path string) (*http.Respons
 		a.WriteHeader(http.StatusOK)
 		_ = w.Close() // never fails
 	}()
-	return <-started, nil
+	return <-started
 }
 
 // answering is a response that is read while it is written.
@@ -225,15 +247,21 @@ func answered(res *http.Response) error {
 	if res.StatusCode == http.StatusOK {
 		return nil
 	}
-	var problem struct{ Title string }
-	if json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&problem) != nil || problem.Title == "" {
-		problem.Title = http.StatusText(res.StatusCode)
-	}
-	return failed("%s", problem.Title)
+	return failed("%s", problemTitle(res))
 }
 
-func (p *program) listEvents(ctx context.Context, ask asking, q url.Values, format string) error {
-	res, err := ask(ctx, "/events?"+q.Encode())
+// problemTitle returns what the API says is wrong.
+func problemTitle(res *http.Response) string {
+	var problem struct{ Title string }
+	if json.NewDecoder(io.LimitReader(res.Body, 64<<10)).Decode(&problem) != nil || problem.Title == "" {
+		return http.StatusText(res.StatusCode)
+	}
+	return problem.Title
+}
+
+// eachEvent calls a function for each event of a list, with its line of JSON.
+func (a eventsAPI) eachEvent(ctx context.Context, q url.Values, do func(line []byte, e inspect.Event) error) error {
+	res, err := a.get(ctx, "/events?"+q.Encode())
 	if err != nil {
 		return failed("the server did not answer: %v", err)
 	}
@@ -243,8 +271,6 @@ func (p *program) listEvents(ctx context.Context, ask asking, q url.Values, form
 	}
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, 16<<20)
-	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-	n := 0
 	for lines.Scan() {
 		var line struct {
 			inspect.Event
@@ -254,26 +280,36 @@ func (p *program) listEvents(ctx context.Context, ask asking, q url.Values, form
 			return failed("the answer of the server is no list of events")
 		}
 		if line.Error != "" {
-			return errors.Join(failed("the list is not complete: %s", line.Error), t.Flush())
+			return failed("the list is not complete: %s", line.Error)
 		}
-		if n++; format == "json" {
-			if _, err := fmt.Fprintf(p.Out, "%s\n", lines.Bytes()); err != nil {
-				return err
-			}
-			continue
+		if err := do(lines.Bytes(), line.Event); err != nil {
+			return err
 		}
-		if n == 1 {
-			_, _ = fmt.Fprintln(t, "ACCEPTED\tEVENT\tENDPOINT\tTYPE\tSTATE\tATTEMPT\tID")
-		}
-		_, _ = fmt.Fprintln(t, eventRow(line.Event)) // Flush tells
 	}
 	if err := lines.Err(); err != nil {
 		return failed("the list is not complete: %v", err)
 	}
-	if format == "text" && n == 0 {
+	return nil
+}
+
+func (p *program) listEvents(ctx context.Context, api eventsAPI, q url.Values, format string) error {
+	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
+	n := 0
+	err := api.eachEvent(ctx, q, func(line []byte, e inspect.Event) error {
+		if n++; format == "json" {
+			_, err := fmt.Fprintf(p.Out, "%s\n", line)
+			return err
+		}
+		if n == 1 {
+			_, _ = fmt.Fprintln(t, "ACCEPTED\tEVENT\tENDPOINT\tTYPE\tSTATE\tATTEMPT\tID")
+		}
+		_, _ = fmt.Fprintln(t, eventRow(e)) // Flush tells
+		return nil
+	})
+	if err == nil && format == "text" && n == 0 {
 		p.tell("%s\n", "no events")
 	}
-	return t.Flush()
+	return errors.Join(err, t.Flush())
 }
 
 func eventRow(e inspect.Event) string {
@@ -286,8 +322,9 @@ func eventRow(e inspect.Event) string {
 	}, "\t")
 }
 
-func (p *program) showEvent(ctx context.Context, ask asking, event string) error {
-	res, err := ask(ctx, "/events/"+url.PathEscape(event))
+// showEvent prints an event; the state is the one that it must be in, "" for any.
+func (p *program) showEvent(ctx context.Context, api eventsAPI, event, state string) error {
+	res, err := api.get(ctx, "/events/"+url.PathEscape(event))
 	if err != nil {
 		return failed("the server did not answer: %v", err)
 	}
@@ -300,8 +337,12 @@ func (p *program) showEvent(ctx context.Context, ask asking, event string) error
 		return failed("the answer was cut: %v", err)
 	}
 	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, text, "", "  "); err != nil {
+	var e inspect.Event
+	if errors.Join(json.Indent(&pretty, text, "", "  "), json.Unmarshal(text, &e)) != nil {
 		return failed("the answer of the server is no event")
+	}
+	if state != "" && e.State != state {
+		return failed("event %s is not %s: it is %s", shown(event), state, e.State)
 	}
 	_, err = pretty.WriteTo(p.Out)
 	return err

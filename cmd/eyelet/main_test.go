@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
-		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "ready": ready, "occupy": occupy, "flip": flip},
+		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "ready": ready, "occupy": occupy, "flip": flip, "dead": awaitDead},
 		Setup: setup,
 	})
 }
@@ -109,4 +110,19 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("%s", fmt.Sprintf("%q is not in %s", args[1], args[0]))
+}
+
+// awaitDead waits until there are so many dead letters: dead 2.
+func awaitDead(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: dead COUNT")
+	}
+	for range 400 {
+		ts.Check(ts.Exec("eyelet", "dead", "list", "-o", "json"))
+		if strconv.Itoa(strings.Count(ts.ReadFile("stdout"), "\n")) == args[0] {
+			return
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	ts.Fatalf("there are no %s dead letters", args[0])
 }

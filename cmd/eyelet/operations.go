@@ -108,9 +108,12 @@ func (s *server) operations() http.Handler {
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ready")
+		tellOff(w, s.plan.targets)
 	})
+	mux.Handle("/targets", s.state.authorized(s.changes(targetsAPI(s.plan.targets))))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
-	mux.Handle("/", s.state.authorized(inspect.API(s.store)))
+	mux.Handle("GET /tail", s.state.authorized(s.feed))
+	mux.Handle("/", s.state.authorized(s.changes(inspect.API(s.store))))
 	configured, _, _ := net.SplitHostPort(s.settings.Operations) // checked before
 	return sameSite(configured, mux)
 }

@@ -92,7 +92,8 @@ func (p *program) command() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	root.AddCommand(
-		p.serveCommand(), p.devCommand(), p.sendCommand(), p.verifyCommand(), p.eventsCommand(),
+		p.serveCommand(), p.devCommand(), p.sendCommand(), p.verifyCommand(), p.eventsCommand(), p.targetsCommand(),
+		p.deadCommand(), p.replayCommand(),
 		p.configCommand(), p.keygenCommand(), p.producersCommand(), p.versionCommand(),
 	)
 	for _, c := range append(everyCommand(root), root) {

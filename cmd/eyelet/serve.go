@@ -69,6 +69,7 @@ type server struct {
 	store    dedup.Store
 	rx       *receiver.Receiver
 	metrics  *metrics
+	feed     *feed
 	state    *stateDir // nil where no operations are served
 
 	listeners []net.Listener
@@ -117,9 +118,12 @@ func (s *server) open(ctx context.Context) error {
 	if s.store, err = s.settings.openStore(s.log); err != nil { //nolint:contextcheck // a store is opened whole
 		return err
 	}
-	s.metrics = newMetrics(s.store)
+	if err := s.settings.openTargets(s.plan.targets, s.log); err != nil {
+		return err
+	}
+	s.metrics, s.feed = newMetrics(s.store), newFeed()
 	c := s.plan.Config
-	c.Store, c.Logger, c.Observe = s.store, s.log, s.metrics.observe
+	c.Store, c.Logger, c.Observe = s.store, s.log, s.observe
 	if s.rx, err = receiver.Open(c); err != nil {
 		return wrong("", "%v", err)
 	}
@@ -130,7 +134,9 @@ func (s *server) open(ctx context.Context) error {
 	if s.state, err = s.settings.claimState(s.listeners[1].Addr().String()); err != nil {
 		return err
 	}
-	s.servers = append(s.servers, s.newHTTPServer(s.operations()))
+	operator := s.newHTTPServer(s.operations())
+	operator.RegisterOnShutdown(s.feed.close)
+	s.servers = append(s.servers, operator)
 	return nil
 }
 

@@ -90,8 +90,8 @@ func configured(t *testing.T, rest string) string {
 	return file
 }
 
-// push sends a signed push and returns the status and its Retry-After.
-func push(t *testing.T, client *http.Client, base, id, body string) (status int, retryAfter string) {
+// pushRequest is a signed push.
+func pushRequest(t *testing.T, base, id, body string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodPost, base+"/webhooks/gh", strings.NewReader(body))
 	if err != nil {
@@ -103,6 +103,13 @@ func push(t *testing.T, client *http.Client, base, id, body string) (status int,
 	r.Header.Set("X-GitHub-Event", "push")
 	r.Header.Set("X-GitHub-Delivery", id)
 	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	return r
+}
+
+// push sends a signed push and returns the status and its Retry-After.
+func push(t *testing.T, client *http.Client, base, id, body string) (status int, retryAfter string) {
+	t.Helper()
+	r := pushRequest(t, base, id, body)
 	res, err := client.Do(r)
 	if err != nil {
 		t.Errorf("push %s: %v", id, err)
@@ -113,13 +120,13 @@ func push(t *testing.T, client *http.Client, base, id, body string) (status int,
 	return res.StatusCode, res.Header.Get("Retry-After")
 }
 
-// flaky is a target that answers 503 so many times, and then 200.
-func flaky(t *testing.T, failures int32) (address string, calls *atomic.Int32) {
+// flaky is a target that answers 503 with a Retry-After so many times, and then 200.
+func flaky(t *testing.T, failures int32, retryAfter string) (address string, calls *atomic.Int32) {
 	t.Helper()
 	calls = &atomic.Int32{}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if calls.Add(1) <= failures {
-			w.Header().Set("Retry-After", "7777")
+			w.Header().Set("Retry-After", retryAfter)
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
@@ -156,7 +163,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 
 func TestAStoredEventIsForwardedUntilTheTargetTakesIt(t *testing.T) {
 	t.Parallel()
-	address, calls := flaky(t, 2)
+	address, calls := flaky(t, 2, "0")
 	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms}\nhandlers:\n  - {producer: gh, type: push, forward: \""+address+"\"}\n")
 	r := launch(t, "serve", "--config", file)
 	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != 200 {
@@ -170,11 +177,11 @@ func TestAStoredEventIsForwardedUntilTheTargetTakesIt(t *testing.T) {
 
 func TestARelayedEventIsAnsweredByTheTarget(t *testing.T) {
 	t.Parallel()
-	address, calls := flaky(t, 1)
+	address, calls := flaky(t, 1, "0")
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \""+address+"\", mode: relay}\n")
 	r := launch(t, "serve", "--config", file)
 	status, after := push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
-	if status != 503 || after == "" || after == "7777" {
+	if status != 503 || after == "" || after == "0" {
 		t.Errorf("status is %d with Retry-After %q, want 503 with our own", status, after)
 	}
 	for range 2 {

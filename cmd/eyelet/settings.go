@@ -124,6 +124,10 @@ type commonConfig struct {
 	StaleKnown *bool         `conf:"stale_known"`
 	SameSigned string        `conf:"same_signed"` // off, aside or refuse
 	DropBody   *bool         `conf:"drop_body"`
+
+	// When the endpoint ends, and since when it is not to be used: dates (the start of the day in UTC) or times of RFC 3339.
+	Retire     string `conf:"retire"`
+	Deprecated string `conf:"deprecated"`
 }
 
 // rfc9421Config describes a producer that signs as RFC 9421 says.
@@ -181,13 +185,13 @@ type hmacConfig struct {
 
 // handlerConfig is one handler: exactly one of stdout, exec and forward.
 type handlerConfig struct {
-	Node      *node
-	Producer  string        `conf:"producer"`
-	Type      string        `conf:"type"` // exact, "prefix*" or "*"
-	Stdout    bool          `conf:"stdout"`
-	Exec      []string      `conf:"exec"`
-	Forward   string        `conf:"forward"`
-	Mode      string        `conf:"mode"`   // of forward: relay or store
+	Node     *node
+	Producer string   `conf:"producer"`
+	Type     string   `conf:"type"` // exact, "prefix*" or "*"
+	Stdout   bool     `conf:"stdout"`
+	Exec     []string `conf:"exec"`
+	Forward  string   `conf:"forward"`
+	forwardConfig
 	Answer    bool          `conf:"answer"` // of exec
 	Name      string        `conf:"name"`
 	Timeout   time.Duration `conf:"timeout"`

@@ -71,7 +71,10 @@ type Store struct {
 	recent recent
 }
 
-var _ dedup.Store = (*Store)(nil)
+var (
+	_ dedup.Store    = (*Store)(nil)
+	_ dedup.Hastener = (*Store)(nil)
+)
 
 var (
 	errQueueClosed = dedup.ErrClosed

@@ -206,18 +206,27 @@ func (b *batch) settle(next *row) {
 	b.put(next)
 }
 
-// reopenOp makes dead tasks pending again.
-type reopenOp struct {
+// editOp changes the tasks of an event as a person asked for.
+type editOp struct {
 	ticket
 	event string
-	tasks []dedup.NewTask
+	edit  func(r *dedup.Record, now time.Time) error
 	row   *row
 	rec   dedup.Record
 }
 
 // Reopen implements [dedup.Store].
 func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask) (dedup.Record, error) {
-	o := &reopenOp{ticket: newTicket(true), event: event, tasks: tasks}
+	return s.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Reopen(tasks, now) })
+}
+
+// Hasten implements [dedup.Hastener].
+func (s *Store) Hasten(ctx context.Context, event string) (dedup.Record, error) {
+	return s.edit(ctx, event, (*dedup.Record).Hasten)
+}
+
+func (s *Store) edit(ctx context.Context, event string, edit func(*dedup.Record, time.Time) error) (dedup.Record, error) {
+	o := &editOp{ticket: newTicket(true), event: event, edit: edit}
 	if err := s.do(ctx, o); err != nil {
 		return dedup.Record{}, err
 	}
@@ -227,7 +236,7 @@ func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask
 }
 
 // apply implements op.
-func (o *reopenOp) apply(b *batch) error {
+func (o *editOp) apply(b *batch) error {
 	r, err := b.event(o.event)
 	if err != nil {
 		return err
@@ -239,7 +248,7 @@ func (o *reopenOp) apply(b *batch) error {
 		return b.disk.err()
 	}
 	next := r.edit()
-	if err := next.rec.Reopen(o.tasks, b.now); err != nil {
+	if err := o.edit(&next.rec, b.now); err != nil {
 		return fmt.Errorf("event %q: %w", o.event, err)
 	}
 	if o.rec, err = next.record(); err != nil {

@@ -72,6 +72,7 @@ func Run(t *testing.T, h Harness) {
 		{"Lease", leaseChecks()},
 		{"Window", windowChecks()},
 		{"Reopen", reopenChecks()},
+		{"Hasten", hastenChecks()},
 		{"Purge", purgeChecks()},
 		{"List", listChecks()},
 		{"Record", recordChecks()},

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+func (p *program) configShowCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "show", Short: "Show what counts in the end", Args: cobra.NoArgs,
+		Long: "Prints the settings as serve would take them: those of the file, overruled by the environment, with the\n" +
+			"defaults of what is not set. Secrets are " + hidden + ". In producers and handlers a value that was made of\n" +
+			"variables is shown as it was written, ${NAME}, because it may hold a secret; what stands in the query of\n" +
+			"an address, and its user, is hidden too. Secrets among the words of exec belong into\n" +
+			"variables.",
+	}
+	file := p.configFlag(c)
+	format := c.Flags().StringP("output", "o", "text", "text (YAML) or json")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := checkOutput(*format); err != nil {
+			return err
+		}
+		s, err := p.source(c, *file).load()
+		if err != nil {
+			return err
+		}
+		plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard})
+		if err != nil {
+			return err
+		}
+		defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
+		shown, err := s.effective(plan)
+		if err != nil {
+			return err
+		}
+		return p.printConfig(shown, *format)
+	}
+	return c
+}
+
+func (p *program) printConfig(n *node, format string) error {
+	if format == "json" {
+		e := json.NewEncoder(p.Out)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false) // <secret>
+		return e.Encode(n.plain())
+	}
+	e := yaml.NewEncoder(p.Out)
+	e.SetIndent(2)
+	if err := e.Encode(n.yaml()); err != nil {
+		return err
+	}
+	return e.Close()
+}
+
+// effective returns the settings that count, as they may be shown.
+func (c *settings) effective(plan *plan) (*node, error) {
+	data, err := os.ReadFile(c.file)
+	if err != nil {
+		return nil, wrong("", "%s: %s", c.file, cause(err))
+	}
+	// The file once more, with its variables as they are written.
+	written, err := parseTree(c.file, data, func(name string) (string, bool) { return "${" + name + "}", true })
+	if err != nil {
+		return nil, err
+	}
+	root := &node{kind: mapping, inner: map[string]*node{}, where: map[string]place{}}
+	for _, row := range c.defaultRows() {
+		root.set(row[0], row[1], place{})
+	}
+	for _, name := range c.Node.names {
+		n := veil(c.Node.inner[name], nil, name)
+		if name == "producers" || name == "handlers" {
+			n = veil(c.Node.inner[name], written.inner[name], name)
+		}
+		root.lay(name, n)
+	}
+	for i := range plan.Producers {
+		if n := root.inner["producers"].inner[plan.Producers[i].Name]; n != nil {
+			c.addProducerDefaults(n, plan.Producers[i])
+		}
+	}
+	return root, nil
+}
+
+// lay puts a value over what is there, member by member.
+func (n *node) lay(name string, over *node) {
+	old := n.inner[name]
+	if old == nil || old.kind != mapping || over.kind != mapping {
+		if old == nil {
+			n.names = append(n.names, name)
+		}
+		n.inner[name] = over
+		return
+	}
+	for _, inner := range over.names {
+		old.lay(inner, over.inner[inner])
+	}
+}
+
+// defaultRows are what the binary and package receiver take for settings that are not set.
+func (c *settings) defaultRows() [][2]string {
+	count, bytes := strconv.Itoa, func(n int64) string { return strconv.FormatInt(n, 10) }
+	return [][2]string{
+		{"listen", c.Listen}, {"operations", c.Operations}, {"store", c.Store},
+		{"log.format", c.Log.Format}, {"log.level", c.Log.Level},
+		{"limits.max_body", bytes(receiver.DefaultMaxBody)}, {"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
+		{"limits.body_timeout", span(receiver.DefaultBodyTimeout)}, {"limits.workers", count(4 * runtime.GOMAXPROCS(0))},
+		{"limits.attempts", count(receiver.DefaultAttempts)}, {"limits.backoff_base", span(receiver.DefaultBackoffBase)},
+		{"limits.backoff_cap", span(receiver.DefaultBackoffCap)}, {"limits.postpone_max", span(receiver.DefaultPostponeMax)},
+		{"limits.handler_timeout", span(receiver.DefaultHandlerTimeout)}, {"limits.answer_timeout", span(receiver.DefaultAnswerTimeout)},
+		{"limits.in_flight_wait", span(receiver.DefaultInFlightWait)}, {"limits.lease", span(receiver.DefaultLease)},
+		{"limits.retry_after", span(receiver.DefaultRetryAfter)}, {"limits.drain", span(c.Limits.Drain)},
+	}
+}
+
+// span writes a duration without the zeros that Duration.String adds.
+func span(d time.Duration) string {
+	text := d.String()
+	if d >= time.Minute && d%time.Minute == 0 {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if d >= time.Hour && d%time.Hour == 0 {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// addProducerDefaults adds what a producer has of its scheme or preset, and was not told.
+func (c *settings) addProducerDefaults(n *node, p producer.Producer) {
+	if p.MaxBody == 0 {
+		p.MaxBody = cmp.Or(int64(c.Limits.MaxBody), receiver.DefaultMaxBody)
+	}
+	p = p.WithDefaults()
+	contract := "webhook"
+	if p.Contract == producer.API {
+		contract = "api"
+	}
+	rows := [][2]string{
+		{"window", span(p.Window)}, {"tolerance.past", span(p.Tolerance.Past)}, {"tolerance.future", span(p.Tolerance.Future)},
+		{"max_body", strconv.FormatInt(p.MaxBody, 10)}, {"contract", contract}, {"accepted", strconv.Itoa(p.Accepted.Status)},
+		{"in_flight", strconv.Itoa(p.InFlight)},
+	}
+	if p.Key != nil {
+		rows = append(rows, [2]string{"key", p.Key.String()})
+	}
+	if p.Type != nil {
+		rows = append(rows, [2]string{"type", p.Type.String()})
+	}
+	for _, row := range rows {
+		top, member, nested := strings.Cut(row[0], ".")
+		if nested && n.inner[top] != nil && n.inner[top].kind != mapping {
+			n.inner[top] = nil // tolerance: 10m is its past
+			n.names = slices.DeleteFunc(slices.Clone(n.names), func(name string) bool { return name == top })
+		}
+		if old := n.inner[top]; old == nil || nested && old.inner[member] == nil {
+			n.set(row[0], row[1], place{})
+		}
+	}
+}
+
+// veil returns a copy of a value as it may be shown. written is the same value with its variables as they were
+// written; nil where values of variables may be shown.
+func veil(n, written *node, name string) *node {
+	out := &node{kind: n.kind, text: n.text, names: n.names}
+	secret := slices.Contains(inFiles, name)
+	switch n.kind {
+	case scalar:
+		switch {
+		case secret:
+			out.text = hidden
+		case written != nil && strings.Contains(written.text, "${"):
+			out.text = written.text
+		default:
+			out.text = veilAddress(n.text)
+		}
+	case sequence:
+		for i, item := range n.items {
+			of := name
+			if item.kind == mapping && !secret {
+				of = "" // a list of mappings, such as keys of rfc9421, whose members have names of their own
+			}
+			out.items = append(out.items, veil(item, written.item(i), of))
+		}
+	case mapping:
+		out.inner, out.where = map[string]*node{}, map[string]place{}
+		for _, member := range n.names {
+			inner := veil(n.inner[member], written.member(member), member)
+			if inner.kind == scalar && (secret || name == "keys") {
+				inner.text = hidden // secrets by the id of their key
+			}
+			out.inner[member] = inner
+		}
+	}
+	return out
+}
+
+func (n *node) item(i int) *node {
+	if n == nil || i >= len(n.items) {
+		return nil
+	}
+	return n.items[i]
+}
+
+func (n *node) member(name string) *node {
+	if n == nil {
+		return nil
+	}
+	return n.inner[name]
+}
+
+// veilAddress hides what an address may hold of credentials: its user, and the values of its query.
+func veilAddress(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User == nil && u.RawQuery == "" {
+		return text
+	}
+	var words []string
+	for pair := range strings.SplitSeq(u.RawQuery, "&") {
+		word, _, _ := strings.Cut(pair, "=")
+		words = append(words, word+"="+hidden)
+	}
+	query, user := "", ""
+	if u.RawQuery != "" {
+		query = "?" + strings.Join(words, "&")
+	}
+	if u.User != nil {
+		user = hidden + "@"
+	}
+	u.User, u.RawQuery = nil, ""
+	return strings.Replace(u.String(), "//", "//"+user, 1) + query
+}
+
+// plain returns the value for JSON.
+func (n *node) plain() any {
+	switch n.kind {
+	case mapping:
+		m := map[string]any{}
+		for _, name := range n.names {
+			m[name] = n.inner[name].plain()
+		}
+		return m
+	case sequence:
+		list := []any{}
+		for _, item := range n.items {
+			list = append(list, item.plain())
+		}
+		return list
+	case empty:
+		return nil
+	}
+	return readWord(n.text)
+}
+
+// readWord returns a number or a truth value where the text is one as a person would write it.
+func readWord(text string) any {
+	var read any
+	if err := yaml.Unmarshal([]byte(text), &read); err == nil && fmt.Sprint(read) == text {
+		return read
+	}
+	return text
+}
+
+// yaml returns the value for YAML, its members in order.
+func (n *node) yaml() *yaml.Node {
+	switch n.kind {
+	case mapping:
+		y := &yaml.Node{Kind: yaml.MappingNode}
+		for _, name := range n.names {
+			y.Content = append(y.Content, textNode(name), n.inner[name].yaml())
+		}
+		return y
+	case sequence:
+		y := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, item := range n.items {
+			y.Content = append(y.Content, item.yaml())
+		}
+		return y
+	case empty:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+	}
+	return textNode(n.text)
+}
+
+// textNode is a plain word where YAML reads it back as the same text or the same number.
+func textNode(text string) *yaml.Node {
+	y := &yaml.Node{}
+	y.SetString(text)
+	if _, quoted := readWord(text).(string); !quoted {
+		y.Tag, y.Style = "", 0 // 5, true
+	}
+	return y
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+func TestEverySecretSettingIsHiddenWhateverItsForm(t *testing.T) {
+	t.Parallel()
+	for _, name := range append(slices.Clone(inFiles), "keys") {
+		for _, form := range []string{"s3cret", "[s3cret]", "[[s3cret]]", "{k: s3cret}"} {
+			if name == "keys" && !strings.HasPrefix(form, "{") {
+				continue // keys are a mapping, or a list of mappings whose secrets have names of their own
+			}
+			n, err := parseTree("x", []byte("producers: {p: {"+name+": "+form+"}}"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := yaml.Marshal(veil(n, nil, "").yaml())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), "s3cret") || !strings.Contains(string(text), hidden) {
+				t.Errorf("%s: %s is shown as\n%s", name, form, text)
+			}
+		}
+	}
+}
+
+// TestEverySettingOfTypeSecretIsKnownAsOne holds the list of names that config show goes by to the settings.
+func TestEverySettingOfTypeSecretIsKnownAsOne(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for _, v := range []any{settings{}, tlsSettings{}, rfc9421Config{}, keyConfig{}, hmacConfig{}, handlerConfig{}, producer.Settings{}, producer.Subscription{}} {
+		typ := reflect.TypeOf(v)
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			inner := f.Type
+			for inner.Kind() == reflect.Slice || inner.Kind() == reflect.Map {
+				inner = inner.Elem()
+			}
+			name := f.Tag.Get("conf")
+			if inner != reflect.TypeFor[secret]() && !strings.Contains(strings.ToLower(f.Name), "secret") && !strings.Contains(strings.ToLower(f.Name), "password") {
+				continue
+			}
+			seen++
+			if name != "keys" && name != "secret_encoding" && !slices.Contains(inFiles, name) {
+				t.Errorf("%s.%s (%q) would be shown", typ.Name(), f.Name, name)
+			}
+		}
+	}
+	if seen < 5 {
+		t.Fatalf("only %d secrets were found", seen)
+	}
+}
+
+func TestAddressesAreShownWithoutWhatMayBeACredential(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"http://127.0.0.1:9000/deploy":          "http://127.0.0.1:9000/deploy",
+		"https://token@h.example/x":             "https://<secret>@h.example/x",
+		"https://u:p@h.example/x?a=1&b&c=2=3#f": "https://<secret>@h.example/x#f?a=<secret>&b=<secret>&c=<secret>",
+		"order.*":                               "order.*",
+		"a?b=c":                                 "a?b=c",
+		"badger:./data":                         "badger:./data",
+		"json:type":                             "json:type",
+	} {
+		if got := veilAddress(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestSpansAreShort(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"0s", "500ms", "30s", "1m", "1m30s", "10m", "1h", "1h5m", "24h", "1h0m5s"} {
+		d, err := parseDuration(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := parseDuration(span(d))
+		if err != nil || back != d || len(span(d)) > len(text) {
+			t.Errorf("%s is shown as %q", text, span(d))
+		}
+	}
+}
+
+// TestWhatIsShownIsAConfiguration shows a configuration without secrets, reads it, and shows it again.
+func TestWhatIsShownIsAConfiguration(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: \"*\", stdout: true}\nlimits: {max_body: 2MiB}\n")
+	first, _ := command(t, 0, "", "config", "show", "--config", file)
+	n, err := parseTree("shown", []byte(strings.ReplaceAll(first, hidden, "octo-secret")), nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, first)
+	}
+	var again bytes.Buffer
+	if err := yaml.NewEncoder(&again).Encode(n.yaml()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := source{}.parse("shown", again.Bytes())
+	if err != nil {
+		t.Fatalf("it is no configuration: %v\n%s", err, again.String())
+	}
+	if s.Limits.MaxBody != 2<<20 || s.Limits.Attempts != 16 || len(s.Producers) != 1 || s.Producers[0].common.MaxBody == 0 {
+		t.Errorf("it says %+v", s)
+	}
+}

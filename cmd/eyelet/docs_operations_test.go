@@ -1,0 +1,93 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/replay"
+)
+
+func operationsPage(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestThePageNamesEveryMetric holds docs/operations.md to the metrics that there are.
+func TestThePageNamesEveryMetric(t *testing.T) {
+	t.Parallel()
+	page := operationsPage(t)
+	store := dedup.NewMemory(dedup.MemoryOptions{})
+	defer store.Close()
+	m := newMetrics(store)
+	m.observe(t.Context(), receiver.Observation{Kind: "delivery", Endpoint: "e", Code: "accepted"})
+	m.observe(t.Context(), receiver.Observation{Kind: "attempt", Endpoint: "e", Handler: "h", State: dedup.Done})
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), "eyelet_") {
+			seen++
+			if !strings.Contains(page, "`"+f.GetName()+"`") && !strings.Contains(page, "`"+f.GetName()+"{") {
+				t.Errorf("the page does not tell of the metric %s", f.GetName())
+			}
+		}
+	}
+	if seen < 10 {
+		t.Fatalf("only %d metrics were looked at", seen)
+	}
+}
+
+// TestThePagesCommandsExist finds every command of the page, with its flags.
+func TestThePagesCommandsExist(t *testing.T) {
+	t.Parallel()
+	root := (&program{}).command()
+	root.InitDefaultCompletionCmd()
+	seen := 0
+	for line := range strings.Lines(operationsPage(t)) {
+		_, rest, ok := strings.Cut(line, "eyelet ")
+		if !ok || strings.HasPrefix(line, "|") || strings.Contains(line, "`eyelet") {
+			continue
+		}
+		rest, _, _ = strings.Cut(rest, "  #")
+		if _, last, piped := strings.Cut(rest, "| eyelet "); piped {
+			rest = last
+		}
+		words := strings.Fields(rest)
+		c, _, err := root.Find(words)
+		if err != nil || c == root {
+			t.Errorf("%q is no command: %v", strings.TrimSpace(line), err)
+			continue
+		}
+		seen++
+		checkWords(t, c, words)
+	}
+	if seen < 15 {
+		t.Fatalf("only %d commands were looked at", seen)
+	}
+	for _, field := range []string{replay.FieldOriginalEvent, replay.FieldOriginalAccepted, replay.FieldOriginalAttempt} {
+		if !strings.Contains(operationsPage(t), "`"+field+"`") {
+			t.Errorf("the page does not name the field %s", field)
+		}
+	}
+}
+
+func checkWords(t *testing.T, c *cobra.Command, words []string) {
+	t.Helper()
+	for _, word := range words {
+		name, isFlag := strings.CutPrefix(word, "--")
+		if isFlag && c.Flags().Lookup(name) == nil {
+			t.Errorf("%s has no flag --%s", c.CommandPath(), name)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// progress tells a person how long work gets on: how much is done, of how much, and how fast.
+type progress struct {
+	program *program
+	verb    string
+	total   int
+	began   time.Time
+	told    time.Time
+	every   time.Duration
+	rewrite bool // on a terminal: the line is written again in its place
+	shown   bool
+}
+
+// newProgress returns a progress that shows itself on a terminal, or when it was asked for; nil otherwise.
+func (p *program) newProgress(asked bool, verb string, total int) *progress {
+	onTerminal := p.terminal(p.Err)
+	if !asked && !onTerminal {
+		return nil
+	}
+	g := &progress{program: p, verb: verb, total: total, began: time.Now(), every: time.Second}
+	if onTerminal {
+		g.rewrite, g.every = true, 100*time.Millisecond
+	}
+	g.told = g.began
+	return g
+}
+
+// at tells that n are done, unless it has just told something.
+func (g *progress) at(n int) {
+	if g == nil || time.Since(g.told) < g.every {
+		return
+	}
+	g.told = time.Now()
+	g.line(n)
+}
+
+// end tells the last count.
+func (g *progress) end(n int) {
+	if g == nil || g.rewrite && !g.shown {
+		return
+	}
+	g.line(n)
+	if g.rewrite {
+		g.program.tell("\n")
+	}
+}
+
+func (g *progress) line(n int) {
+	g.shown = true
+	rate := float64(n) / max(time.Since(g.began).Seconds(), 1e-3)
+	text := fmt.Sprintf("%s %d of %d (%.0f/s)", g.verb, n, g.total, rate)
+	if g.rewrite {
+		g.program.tell("\r\x1b[K%s", text)
+		return
+	}
+	g.program.tell("%s\n", text)
+}

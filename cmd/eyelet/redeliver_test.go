@@ -1,0 +1,631 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/inspect"
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/replay"
+)
+
+// command runs the binary in this process, beside the one that serves, and returns what it wrote.
+func command(t *testing.T, code int, stdin string, args ...string) (out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	p := &program{In: strings.NewReader(stdin), Out: &o, Err: &e}
+	if got := p.Run(context.Background(), args...); got != code {
+		t.Fatalf("%v: exit %d, want %d\n%s%s", args, got, code, o.String(), e.String())
+	}
+	return o.String(), e.String()
+}
+
+// listed returns the events that the binary lists.
+func listed(t *testing.T, file string, args ...string) []inspect.Event {
+	t.Helper()
+	out, _ := command(t, 0, "", append([]string{"events", "list", "--all", "-o", "json", "--config", file}, args...)...)
+	var events []inspect.Event
+	lines := json.NewDecoder(strings.NewReader(out))
+	for lines.More() {
+		var e inspect.Event
+		if err := lines.Decode(&e); err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// counted waits until so many events are in the state.
+func counted(t *testing.T, file, state string, n int) []inspect.Event {
+	t.Helper()
+	var events []inspect.Event
+	eventually(t, fmt.Sprintf("%d events are %s", n, state), func() bool {
+		events = listed(t, file, "--state", state)
+		return len(events) == n
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	return events
+}
+
+// fallible is a handler that writes a line for each run, and rejects while there is no file named good.
+const fallible = `handlers:
+  - {producer: gh, type: push, exec: [sh, -c, "echo $EYELET_EVENT_ATTEMPT $EYELET_EVENT_ID $EYELET_EVENT_EVENT $EYELET_EVENT_ACCEPTED $(cat) >> runs; test -f good || exit 65"]}
+`
+
+// runs returns the lines of the handler.
+func runs(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}
+
+func heal(t *testing.T, file string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "good"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestADeadLetterRunsAgainAndItsAnswerStays(t *testing.T) {
+	t.Parallel()
+	file := configured(t, fallible)
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "g-1", `{"n":1}`)
+	event := counted(t, file, "dead", 1)[0]
+	before := answerTo(t, r.deliveries, "g-1", `{"n":1}`)
+	if !strings.Contains(before, "Idempotency-Replayed: true") {
+		t.Errorf("the duplicate is answered\n%s", before)
+	}
+	if out, _ := command(t, 0, "", "dead", "reopen", "--dry-run", "--type", "pu*", "--config", file); !strings.Contains(out, event.Event) || !strings.HasSuffix(out, "would reopen 1 event\n") {
+		t.Errorf("dry run:\n%s", out)
+	}
+	if got := len(runs(t, file)); got != 1 || listed(t, file)[0].State != "dead" {
+		t.Errorf("the dry run changed something: %d runs", got)
+	}
+	heal(t, file)
+	if out, _ := command(t, 0, "", "events", "reopen", event.Event, "--config", file); out != "reopened 1 event\n" {
+		t.Errorf("output %q", out)
+	}
+	done := counted(t, file, "done", 1)[0]
+	if done.Attempt != 1 || !done.Accepted.Equal(event.Accepted) || done.Event != event.Event {
+		t.Errorf("event is %+v", done)
+	}
+	want := runs(t, file)[0]
+	if got := runs(t, file); len(got) != 2 || got[1] != want {
+		t.Errorf("runs are %q, want the same attempt, id, event and time twice", got)
+	}
+	if !strings.HasPrefix(want, "1 g-1 "+event.Event+" 20") || !strings.HasSuffix(want, ` {"n":1}`) {
+		t.Errorf("the handler saw %q", want)
+	}
+	if after := answerTo(t, r.deliveries, "g-1", `{"n":1}`); after != before {
+		t.Errorf("the answer has changed from\n%s\nto\n%s", before, after)
+	}
+	if got := len(runs(t, file)); got != 2 {
+		t.Errorf("a duplicate ran the handler: %d runs", got)
+	}
+}
+
+// answerTo returns the whole answer to a push, without its date.
+func answerTo(t *testing.T, base, id, body string) string {
+	t.Helper()
+	res, err := http.DefaultClient.Do(pushRequest(t, base, id, body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var b bytes.Buffer
+	res.Header.Del("Date")
+	if err := res.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestADeliveryKeptAsideRunsOnceWithItsOwnPayload(t *testing.T) {
+	t.Parallel()
+	file := configured(t, fallible)
+	r := launch(t, "serve", "--config", file)
+	heal(t, file)
+	push(t, http.DefaultClient, r.deliveries, "g-1", `{"n":1}`)
+	counted(t, file, "done", 1)
+	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", `{"n":2}`); status != 200 {
+		t.Errorf("the conflicting delivery is answered %d", status)
+	}
+	aside := counted(t, file, "dead", 1)[0]
+	if aside.Aside != "conflict" || len(runs(t, file)) != 1 {
+		t.Fatalf("kept aside: %+v, runs %q", aside, runs(t, file))
+	}
+	for range 2 {
+		out, _ := command(t, 0, "", "dead", "reopen", "--aside", "--reason", "conflict", "-o", "json", "--config", file)
+		if want := `{"event":"` + aside.Event + `","result":"reopened"}` + "\n"; out != want && out != "" {
+			t.Errorf("output %q", out)
+		}
+		counted(t, file, "done", 2)
+	}
+	got := runs(t, file)
+	if len(got) != 2 || !strings.HasSuffix(got[1], ` {"n":2}`) || !strings.Contains(got[1], aside.Event) {
+		t.Errorf("runs are %q, want one more with the other payload", got)
+	}
+	if answer := answerTo(t, r.deliveries, "g-1", `{"n":1}`); !strings.Contains(answer, "Idempotency-Replayed: true") {
+		t.Errorf("the first delivery's duplicate is answered\n%s", answer)
+	}
+}
+
+func TestTheStoreItselfIsReopenedWhenNoServerRuns(t *testing.T) {
+	t.Parallel()
+	file := configured(t, fallible)
+	r := launch(t, "serve", "--config", file)
+	for i := range 20 {
+		push(t, http.DefaultClient, r.deliveries, fmt.Sprint("g-", i), fmt.Sprintf(`{"n":%d}`, i))
+	}
+	dead := counted(t, file, "dead", 20)
+	r.stop()
+	<-r.ended
+	heal(t, file)
+	out, errs := command(t, 0, "", "dead", "reopen", "--all", "--progress", "--config", file)
+	if out != "reopened 20 events\n" || !regexp.MustCompile(`(?m)^reopened 20 of 20 \(\d+/s\)$`).MatchString(errs) ||
+		!strings.HasSuffix(errs, "no server runs: they are run when serve starts\n") {
+		t.Errorf("output %q, %q", out, errs)
+	}
+	var named []string
+	for _, e := range dead {
+		named = append(named, e.Event)
+	}
+	out, errs = command(t, 1, strings.Join(named, "\n")+"\n", "dead", "reopen", "-", "nobody", "--config", file)
+	if out != "reopened 0 events\n" || strings.Count(errs, "refused: event has nothing to reopen") != 20 || !strings.Contains(errs, "eyelet: nobody: refused: no such event\n") {
+		t.Errorf("again: output %q, %q", out, errs)
+	}
+	launch(t, "serve", "--config", file)
+	counted(t, file, "done", 20)
+	if n := len(runs(t, file)); n != 40 {
+		t.Errorf("%d runs, want two for each", n)
+	}
+}
+
+func TestEventsOfALaneAreReopenedInTheirOrder(t *testing.T) {
+	t.Parallel()
+	file := configured(t, strings.Replace(fallible, "type: push,", "type: push, lane: header:X-GitHub-Event,", 1))
+	r := launch(t, "serve", "--config", file)
+	for i := range 30 {
+		push(t, http.DefaultClient, r.deliveries, fmt.Sprint("g-", i), fmt.Sprintf(`{"n":%d}`, i))
+	}
+	if events := counted(t, file, "dead", 30); events[0].Tasks[0].Lane == "" {
+		t.Fatalf("no lane: %+v", events[0])
+	}
+	heal(t, file)
+	command(t, 0, "", "dead", "reopen", "--all", "--config", file)
+	counted(t, file, "done", 30)
+	for i, line := range runs(t, file) {
+		if want := fmt.Sprint("1 g-", i%30, " "); !strings.HasPrefix(line, want) {
+			t.Fatalf("run %d is %q, want one of %q", i, line, want)
+		}
+	}
+}
+
+func TestOnlyTheDeadTaskOfTheHandlerAskedForIsReopened(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, name: bad, exec: [sh, -c, \"exit 65\"]}\n  - {producer: gh, type: \"*\", name: good, stdout: true}\n")
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
+	counted(t, file, "dead", 1)
+	eventually(t, "the other task is done", func() bool { return strings.Contains(r.out.String(), "g-1") })
+	for _, args := range [][]string{{"--handler", "good"}, {"--reason", "exhausted"}, {"--handler", "bad", "--reason", "exhausted"}, {"--producer", "shop"}, {"--since", "1ms"}} {
+		if out, _ := command(t, 0, "", append([]string{"dead", "reopen", "--dry-run", "--config", file}, args...)...); out != "would reopen 0 events\n" {
+			t.Errorf("%v: %q", args, out)
+		}
+	}
+	if out, _ := command(t, 0, "", "dead", "reopen", "--dry-run", "--config", file, "--handler", "bad", "--reason", "rejected", "--since", "1h", "--id", "g-1"); !strings.HasSuffix(out, "would reopen 1 event\n") {
+		t.Errorf("output %q", out)
+	}
+}
+
+func TestAnEventIsGivenToAHandlerThatCameLater(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: ping, name: late, stdout: true}\n")
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
+	event := counted(t, file, "done", 1)[0]
+	if event.Note != "no handler" {
+		t.Errorf("event is %+v", event)
+	}
+	if _, errs := command(t, 2, "", "events", "reopen", event.Event, "--add", "lat", "--config", file); !strings.Contains(errs, `unknown handler "lat"`) || !strings.Contains(errs, `did you mean "late"?`) {
+		t.Errorf("a misspelt handler: %q", errs)
+	}
+	command(t, 0, "", "events", "reopen", event.Event, "--add", "late", "--config", file)
+	eventually(t, "the handler runs", func() bool { return strings.Contains(r.out.String(), `"id":"g-1"`) })
+}
+
+func TestPurgeByFilterWantsAYes(t *testing.T) {
+	t.Parallel()
+	file := configured(t, fallible)
+	r := launch(t, "serve", "--config", file)
+	for _, id := range []string{"g-1", "g-2", "g-3"} {
+		push(t, http.DefaultClient, r.deliveries, id, `{"id":"`+id+`"}`)
+	}
+	dead := counted(t, file, "dead", 3)
+	_, errs := command(t, 2, "", "dead", "purge", "--producer", "gh", "--config", file)
+	if !strings.Contains(errs, "this would purge 3 events for good\n  hint: look at them with --dry-run, then write --yes") {
+		t.Errorf("without --yes: %q", errs)
+	}
+	command(t, 0, "", "dead", "purge", "--all", "--dry-run", "--yes", "--config", file)
+	counted(t, file, "dead", 3)
+	if out, _ := command(t, 0, "", "dead", "purge", dead[0].Event, "--config", file); out != "purged 1 event\n" {
+		t.Errorf("one that is named: %q", out)
+	}
+	heal(t, file)
+	command(t, 0, "", "dead", "reopen", dead[1].Event, "--config", file)
+	counted(t, file, "done", 1)
+	if _, errs := command(t, 1, "", "dead", "purge", dead[1].Event, "--config", file); !strings.Contains(errs, "it is not dead: it is done") {
+		t.Errorf("one that is done: %q", errs)
+	}
+	if out, _ := command(t, 0, "", "dead", "purge", "--all", "--yes", "--config", file); out != "purged 1 event\n" {
+		t.Errorf("the rest: %q", out)
+	}
+	if left := listed(t, file); len(left) != 1 || left[0].Event != dead[1].Event {
+		t.Errorf("left are %+v", left)
+	}
+	if answer := answerTo(t, r.deliveries, dead[0].ID, `{"id":"`+dead[0].ID+`"}`); strings.Contains(answer, "Idempotency-Replayed") {
+		t.Errorf("the purged event is still known:\n%s", answer)
+	}
+}
+
+func TestAWaitingEventRunsNow(t *testing.T) {
+	t.Parallel()
+	address, calls := flaky(t, 1, "")
+	file := configured(t, "limits: {backoff_base: 8760h, backoff_cap: 8760h}\nhandlers:\n  - {producer: gh, type: push, forward: \""+address+"\"}\n")
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
+	eventually(t, "the first attempt failed", func() bool { return state(t, file, "g-1") == "pending 1" && calls.Load() == 1 })
+	if out, _ := command(t, 0, "", "events", "retry", "--all", "--config", file); out != "made due 1 event\n" {
+		t.Errorf("output %q", out)
+	}
+	eventually(t, "the second attempt succeeds", func() bool { return state(t, file, "g-1") == "done 2" })
+	if _, errs := command(t, 1, "", "events", "retry", listed(t, file)[0].Event, "--config", file); !strings.Contains(errs, "no task that waits") {
+		t.Errorf("an event that is done: %q", errs)
+	}
+}
+
+// credentialed is a push with fields that are never kept.
+func credentialed(t *testing.T, base string) *http.Request {
+	t.Helper()
+	r := pushRequest(t, base, "g-1", "{\"a\":\"\u00e9\"}\r\n\n")
+	r.Header.Set("Authorization", "Bearer never-kept-1")
+	r.Header.Set("Cookie", "session=never-kept-2")
+	r.Header.Set("Proxy-Authorization", "Basic never-kept-3")
+	r.Header.Set("User-Agent", "GitHub-Hookshot/1")
+	return r
+}
+
+func TestAnExportIsSentAgainOctetForOctetWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, stdout: true}\n")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(text, []byte("level: error"), []byte("level: debug"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := launch(t, "serve", "--config", file)
+	sent := credentialed(t, r.deliveries)
+	res, err := http.DefaultClient.Do(sent)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%v, %v", res, err)
+	}
+	_ = res.Body.Close()
+	event := counted(t, file, "done", 1)[0].Event
+	raw, _ := command(t, 0, "", "events", "raw", event, "--config", file)
+	rec, err := httpfile.Parse("x.http", []byte(raw))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, raw)
+	}
+	if string(rec.Body) != "{\"a\":\"\u00e9\"}\r\n\n" || rec.Method != http.MethodPost || rec.Target != "/webhooks/gh" ||
+		rec.Note("producer") != "gh" || rec.Note("event") != event || rec.Note("id") != "g-1" || rec.Note("type") != "push" {
+		t.Errorf("the export is\n%s", raw)
+	}
+	for _, name := range []string{"X-Hub-Signature-256", "X-Github-Delivery", "User-Agent", "Content-Type"} {
+		if rec.Header().Get(name) != sent.Header.Get(name) {
+			t.Errorf("field %s is %q", name, rec.Header().Get(name))
+		}
+	}
+	shown, _ := command(t, 0, "", "events", "show", event, "--config", file)
+	dir := filepath.Join(filepath.Dir(file), "out")
+	command(t, 0, "", "events", "raw", "--dir", dir, "--producer", "gh", "--config", file)
+	exported, err := os.ReadFile(filepath.Join(dir, event+".http"))
+	if err != nil || string(exported) != raw {
+		t.Errorf("the file differs from the output: %v\n%s", err, exported)
+	}
+	if info, err := os.Stat(filepath.Join(dir, event+".http")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file can be read by others: %v, %v", info, err)
+	}
+	checkReplays(t, filepath.Join(dir, event+".http"), event, rec)
+	r.stop()
+	<-r.ended
+	for what, text := range map[string]string{"the export": raw, "the event": shown, "the log": r.errs.String(), "the output": r.out.String(), "the store": everything(t, filepath.Join(filepath.Dir(file), "data"))} {
+		if strings.Contains(text, "never-kept") {
+			t.Errorf("%s holds a credential", what)
+		}
+		if what != "the log" && !strings.Contains(text, "g-1") {
+			t.Errorf("%s does not hold the event at all", what)
+		}
+	}
+}
+
+// everything returns the bytes of all files in a folder.
+func everything(t *testing.T, dir string) string {
+	t.Helper()
+	var all strings.Builder
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err != nil || info.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all.Write(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+// checkReplays sends the exported delivery to a server that is none of ours.
+func checkReplays(t *testing.T, name, event string, rec *httpfile.File) {
+	t.Helper()
+	got := make(chan *http.Request, 1)
+	bodies := make(chan string, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- r
+		bodies <- string(body)
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer srv.Close()
+	for _, args := range [][]string{{}, {"--as-recorded", "--plain"}} {
+		out, _ := command(t, 0, "", append([]string{"replay", name, "--to", srv.URL, "-o", "json"}, args...)...)
+		if !strings.Contains(out, `"status":202,"verdict":"accepted"`) {
+			t.Errorf("output %s", out)
+		}
+		r := <-got
+		want := rec.Header()
+		if len(args) == 0 {
+			want.Set(replay.FieldOriginalEvent, event)
+			want.Set(replay.FieldOriginalAccepted, rec.Note("accepted"))
+			want.Set(replay.FieldOriginalAttempt, "1")
+		}
+		want.Del("Accept-Encoding")
+		r.Header.Del("Accept-Encoding")
+		if diff := cmp.Diff(want, r.Header); diff != "" || <-bodies != string(rec.Body) || r.RequestURI != rec.Target {
+			t.Errorf("replayed (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestAReplayIsSignedAfreshForAnotherReceiver(t *testing.T) {
+	t.Parallel()
+	first := configured(t, fallible)
+	r := launch(t, "serve", "--config", first)
+	push(t, http.DefaultClient, r.deliveries, "g-1", `{"n":1}`)
+	event := counted(t, first, "dead", 1)[0].Event
+	dir := t.TempDir()
+	command(t, 0, "", "events", "raw", "--dir", dir, event, "--config", first)
+	name := filepath.Join(dir, event+".http")
+
+	if out, _ := command(t, 0, "", "replay", name, "--to", r.deliveries); !strings.HasPrefix(out, name+": 200 duplicate") {
+		t.Errorf("to the receiver that knows it: %q", out)
+	}
+	other := configured(t, fallible)
+	text, err := os.ReadFile(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, bytes.Replace(text, []byte("octo-secret"), []byte("another-secret"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := launch(t, "serve", "--config", other)
+	if out, _ := command(t, 1, "", "replay", name, "--to", second.deliveries); !strings.HasPrefix(out, name+": 401 refused: signature_invalid") {
+		t.Errorf("as recorded, to a receiver with another secret: %q", out)
+	}
+	if out, _ := command(t, 0, "", "replay", name, "--to", second.deliveries, "--sign", "--config", other); !strings.HasPrefix(out, name+": 200 accepted") {
+		t.Errorf("signed afresh: %q", out)
+	}
+	if got := counted(t, other, "dead", 1)[0]; got.ID != "g-1" {
+		t.Errorf("the other receiver has %+v", got)
+	}
+	shown, _ := command(t, 0, "", "dead", "show", listed(t, other)[0].Event, "--config", other)
+	if !strings.Contains(shown, `"Eyelet-Original-Event"`) || !strings.Contains(shown, event) {
+		t.Errorf("the handler would not see what it once was:\n%s", shown)
+	}
+
+	heal(t, first)
+	if out, _ := command(t, 0, "", "replay", name, "--handlers", "--config", first); out != "reopened 1 event\n" {
+		t.Errorf("to the handlers: %q", out)
+	}
+	counted(t, first, "done", 1)
+	if got := runs(t, first); len(got) != 2 || got[0] != got[1] {
+		t.Errorf("runs are %q", got)
+	}
+}
+
+func TestTailFollowsWhatHappens(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, name: print, stdout: true}\n")
+	r := launch(t, "serve", "--config", file)
+	var out lockedBuffer
+	ended := make(chan int, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		p := &program{In: strings.NewReader(""), Out: &out, Err: io.Discard}
+		ended <- p.Run(ctx, "events", "tail", "--config", file, "-o", "json", "--type", "pu*", "--endpoint", "gh")
+	}()
+	n := 0
+	eventually(t, "a delivery and an attempt are followed", func() bool { // it follows from when it has joined on
+		n++
+		push(t, http.DefaultClient, r.deliveries, fmt.Sprint("g-", n), fmt.Sprintf(`{"n":%d}`, n))
+		text := out.String()
+		return strings.Contains(text, `"kind":"delivery","endpoint":"gh","type":"push","id":"g-`) &&
+			strings.Contains(text, `"code":"accepted"`) && strings.Contains(text, `"handler":"print","attempt":1,"state":"done"`)
+	})
+	r.stop()
+	if code := <-r.ended; code != 0 {
+		t.Errorf("the server ended with %d while it was followed", code)
+	}
+	if code := <-ended; code != 0 {
+		t.Errorf("tail ended with %d when its server stopped", code)
+	}
+	if _, errs := command(t, 1, "", "events", "tail", "--config", file); !strings.Contains(errs, "no server runs") {
+		t.Errorf("without a server: %q", errs)
+	}
+}
+
+func TestAReaderThatIsTooSlowIsToldWhatItLost(t *testing.T) {
+	t.Parallel()
+	f := newFeed()
+	reader := f.join()
+	for range feedBacklog + 7 {
+		f.observe(context.Background(), observed("delivery"))
+	}
+	for range feedBacklog {
+		if h := <-reader.lines; h.Kind != "delivery" {
+			t.Fatalf("line is %+v", h)
+		}
+	}
+	f.observe(context.Background(), observed("attempt"))
+	if h := <-reader.lines; h.Kind != "lost" || h.Lost != 7 {
+		t.Errorf("line is %+v, want 7 lost", h)
+	}
+	if h := <-reader.lines; h.Kind != "attempt" {
+		t.Errorf("line is %+v", h)
+	}
+	for range feedReaders - 1 {
+		if f.join() == nil {
+			t.Fatal("a reader was refused")
+		}
+	}
+	if f.join() != nil {
+		t.Error("there is no bound on readers")
+	}
+	f.leave(reader)
+	if f.join() == nil {
+		t.Error("who leaves makes no room")
+	}
+}
+
+func TestChangesNeedTheTokenAndOurOwnSite(t *testing.T) {
+	t.Parallel()
+	file := configured(t, fallible)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(text, []byte("level: error"), []byte("level: info"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
+	event := counted(t, file, "dead", 1)[0].Event
+	token, err := os.ReadFile(filepath.Join(filepath.Dir(file), "data", tokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bearer := "Bearer " + strings.TrimSpace(string(token))
+	try := func(method, path string, header map[string]string, body string) int {
+		t.Helper()
+		req, err := http.NewRequest(method, r.operations+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range header {
+			req.Header.Set(name, value)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		return res.StatusCode
+	}
+	for _, path := range [][2]string{{"POST", "/events/" + event + "/reopen"}, {"POST", "/events/" + event + "/retry"}, {"DELETE", "/events/" + event}, {"GET", "/events/" + event + "/raw"}, {"GET", "/tail"}} {
+		for want, header := range map[int]map[string]string{
+			401: {},
+			403: {"Authorization": bearer, "Origin": "https://evil.example"},
+		} {
+			if got := try(path[0], path[1], header, ""); got != want {
+				t.Errorf("%s with %v: status %d, want %d", path, header, got, want)
+			}
+		}
+		if got := try(path[0], path[1], map[string]string{"Authorization": bearer, "Sec-Fetch-Site": "cross-site"}, ""); got != 403 {
+			t.Errorf("%s from another site: status %d", path, got)
+		}
+	}
+	if got := try("POST", "/events/"+event+"/reopen", map[string]string{"Authorization": bearer, "Content-Type": "application/json"}, strings.Repeat(" ", 65<<10)); got != 413 {
+		t.Errorf("a large body: status %d", got)
+	}
+	if e := listed(t, file); len(e) != 1 || e[0].State != "dead" {
+		t.Errorf("one of them changed the event: %+v", e)
+	}
+	if got := try("DELETE", "/events/"+event, map[string]string{"Authorization": bearer}, ""); got != 204 {
+		t.Errorf("purge with the token: status %d", got)
+	}
+	if log := r.errs.String(); !strings.Contains(log, "change through the operations port") || !strings.Contains(log, "method=DELETE path=/events/"+event+" status=204") {
+		t.Errorf("the log does not tell of the purge:\n%s", log)
+	}
+}
+
+func TestWorkThatIsStoppedSaysHowFarItGot(t *testing.T) {
+	t.Parallel()
+	file := configured(t, fallible)
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
+	event := counted(t, file, "dead", 1)[0].Event
+	r.stop()
+	<-r.ended
+	// A port where somebody answers lists, and nothing else.
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		} else {
+			fmt.Fprintf(w, `{"event":%q,"state":"dead","tasks":[{"handler":"h","state":"dead"}]}`+"\n", event)
+		}
+	})}
+	defer srv.Close()
+	go func() { _ = srv.Serve(ln) }()
+	for name, text := range map[string]string{tokenFile: "t", addressFile: ln.Addr().String()} {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "data", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, errs := command(t, 1, "", "dead", "reopen", "--all", "--config", file); !strings.Contains(errs, "stopped after 0 of 1: Service Unavailable") {
+		t.Errorf("output %q", errs)
+	}
+}
+
+func observed(kind string) receiver.Observation {
+	return receiver.Observation{Kind: kind, Endpoint: "gh", State: dedup.Done}
+}

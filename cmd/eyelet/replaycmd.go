@@ -1,0 +1,238 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/replay"
+)
+
+// replayFlags are the flags of replay.
+type replayFlags struct {
+	config, to, output      string
+	handlers                bool
+	sign, asRecorded, plain bool
+	key, secretFile, keyID  string
+	producer, signedURL     string
+	progress                bool
+}
+
+func (p *program) replayCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "replay FILE...", Short: "Send recorded deliveries again", Args: cobra.MinimumNArgs(1),
+		Long: "Sends recorded deliveries (FILE.http, as `eyelet events raw` writes them) again, one after another in the\n" +
+			"order of the arguments: to a URL with --to, as they were recorded or with --sign signed afresh; or with\n" +
+			"--handlers to the handlers of the events that they came from, which are reopened.\n\n" +
+			"A delivery that is sent to a URL says what it once was in the fields " + replay.FieldOriginalEvent + ",\n" +
+			replay.FieldOriginalAccepted + " and " + replay.FieldOriginalAttempt + ", which no signature covers. A receiver that\n" +
+			"knows the event answers it from its store; one that checks the time of signatures wants it signed afresh.\n" +
+			"Exits 0 when all were accepted, 1 when one was not.",
+		Example: "  eyelet replay deliveries/*.http --to http://127.0.0.1:9000\n" +
+			"  eyelet replay order.http --to https://staging.example --sign --config eyelet.yaml --key shop.pem\n" +
+			"  eyelet replay order.http --handlers --config eyelet.yaml",
+	}
+	var f replayFlags
+	flags := c.Flags()
+	flags.StringVar(&f.config, "config", "", "configuration file with the store (--handlers) or the keys (--sign)")
+	flags.StringVar(&f.to, "to", "", "URL to send to; without a path the recorded targets are used")
+	flags.BoolVar(&f.handlers, "handlers", false, "run the handlers of the stored events again")
+	flags.BoolVar(&f.sign, "sign", false, "sign afresh, with the key of the producer in --config, --key or --secret-file")
+	flags.BoolVar(&f.asRecorded, "as-recorded", false, "send as recorded, octet for octet (the default)")
+	flags.BoolVar(&f.plain, "plain", false, "leave the Eyelet-Original fields out")
+	flags.StringVar(&f.key, "key", "", "file with the private key to sign with")
+	flags.StringVar(&f.secretFile, "secret-file", "", "file with the secret to sign with")
+	flags.StringVar(&f.keyID, "keyid", "", "id of the key")
+	flags.StringVar(&f.producer, "producer", "", "producer to sign as (default: the note of each file)")
+	flags.StringVar(&f.signedURL, "signed-url", "", "public base that is signed, where it is not --to (default: the configuration's url)")
+	flags.BoolVar(&f.progress, "progress", false, "tell how it gets on, even if nobody looks at a terminal")
+	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
+	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{"http"}, cobra.ShellCompDirectiveFilterFileExt
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := errors.Join(checkOutput(f.output), f.check()); err != nil {
+			return err
+		}
+		recs, err := readRecordings(args)
+		if err != nil {
+			return err
+		}
+		if f.handlers {
+			return p.replayToHandlers(c, f, recs)
+		}
+		return p.replayTo(c, f, recs)
+	}
+	return c
+}
+
+func (f replayFlags) check() error {
+	switch {
+	case f.handlers == (f.to != ""):
+		return wrong("write --to URL, or --handlers", "a replay goes either to a URL or to the handlers")
+	case f.handlers && (f.sign || f.asRecorded || f.key != "" || f.secretFile != ""):
+		return wrong("leave --sign, --as-recorded and the key out", "handlers are given what is stored, and no signature")
+	case f.sign && f.asRecorded:
+		return wrong("leave one of them out", "--sign and --as-recorded are both given")
+	case !f.sign && (f.key != "" || f.secretFile != "" || f.keyID != "" || f.producer != ""):
+		return wrong("write --sign too", "there is a key, but nothing is signed")
+	case f.handlers:
+		return nil
+	}
+	if u, err := url.Parse(f.to); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return wrong("write it whole, as in http://127.0.0.1:8080", "--to is no URL of http or https")
+	}
+	return nil
+}
+
+// readRecordings reads all files before the first is sent, so that a mistake in the last sends none.
+func readRecordings(files []string) ([]*replay.Recording, error) {
+	var recs []*replay.Recording
+	var found mistakes
+	for _, file := range files {
+		rec, err := readRecording(file)
+		if ms, ok := mistakesIn(err); ok {
+			found = append(found, ms...)
+			continue
+		}
+		recs = append(recs, rec)
+	}
+	return recs, found.err()
+}
+
+// replayToHandlers reopens the events that the recordings came from.
+func (p *program) replayToHandlers(c *cobra.Command, f replayFlags, recs []*replay.Recording) error {
+	var events []selected
+	for _, rec := range recs {
+		event := rec.Note("event")
+		if event == "" {
+			return wrong("`eyelet events raw` writes it; other recordings are sent with --to", `%s has no note "# event: ..." of a stored event`, rec.Name)
+		}
+		events = append(events, selected{event: event})
+	}
+	return p.withEvents(c, f.config, func(api eventsAPI) error {
+		j := &job{done: reopening.done, format: f.output, asked: f.progress}
+		j.act = func(ctx context.Context, e selected) (fate, error) { return reopening.act(ctx, api, e, nil) }
+		return p.work(c.Context(), events, j)
+	})
+}
+
+// replayed is what became of one recording.
+type replayed struct {
+	File    string `json:"file"`
+	Event   string `json:"event,omitempty"`
+	Status  int    `json:"status,omitempty"`
+	Verdict string `json:"verdict"`
+	Code    string `json:"code,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// replayTo sends the recordings to a URL.
+func (p *program) replayTo(c *cobra.Command, f replayFlags, recs []*replay.Recording) error {
+	signers := map[string]sending{}
+	var options []replay.Options
+	for _, rec := range recs {
+		o, err := p.replayOptions(c, f, rec, signers)
+		if err != nil {
+			return err
+		}
+		options = append(options, o)
+	}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DisableCompression: true, IdleConnTimeout: time.Second,
+	}}
+	defer client.CloseIdleConnections()
+	bar := p.newProgress(f.progress, "sent", len(recs))
+	bad := 0
+	for i, rec := range recs {
+		options[i].Client = client
+		if f.sign {
+			options[i].Now = time.Now()
+		}
+		r, err := replay.Send(c.Context(), rec, options[i])
+		if c.Context().Err() != nil {
+			return failed("stopped after %d of %d", i, len(recs))
+		}
+		line := replayed{File: rec.Name, Event: rec.Note("event"), Status: r.Status, Verdict: sentVerdict(r), Code: r.Code}
+		if err != nil {
+			line.Verdict, line.Error = "failed", err.Error()
+		}
+		if r.Status < 200 || r.Status > 299 {
+			bad++
+		}
+		if err := p.printReplayed(line, f.output); err != nil {
+			return err
+		}
+		bar.at(i + 1)
+	}
+	bar.end(len(recs))
+	if bad > 0 {
+		return &failure{}
+	}
+	return nil
+}
+
+// replayOptions says how one recording is sent. Keys are read once for each producer.
+func (p *program) replayOptions(c *cobra.Command, f replayFlags, rec *replay.Recording, signers map[string]sending) (replay.Options, error) {
+	o := replay.Options{URL: f.to, SignedURL: f.signedURL}
+	if !f.plain {
+		o.Header = replay.Original(rec)
+	}
+	if !f.sign {
+		return o, nil
+	}
+	name := cmp.Or(f.producer, rec.Note("producer"))
+	as, ok := signers[name]
+	if !ok {
+		sf := sendFlags{config: f.config, url: f.to, key: f.key, secretFile: f.secretFile, keyID: f.keyID, signedURL: f.signedURL}
+		if f.config != "" || f.key == "" && f.secretFile == "" {
+			sf.producer = name
+		}
+		var err error
+		if as, err = p.sender(c, sf); err != nil {
+			return o, err
+		}
+		signers[name] = as
+	}
+	if as.sign == nil {
+		return o, wrong("give --key or --secret-file, or --config whose producer has a secret", "there is no key to sign %s with", rec.Name)
+	}
+	o.Sign, o.SignedURL = as.sign, as.signedURL
+	return o, nil
+}
+
+// sentVerdict says in a word what an answer means.
+func sentVerdict(r replay.Result) string {
+	good := r.Status >= 200 && r.Status < 300
+	switch {
+	case good && r.Replayed:
+		return "duplicate"
+	case good:
+		return "accepted"
+	case r.Replayed:
+		return "refused before"
+	}
+	return "refused"
+}
+
+func (p *program) printReplayed(line replayed, format string) error {
+	if format == "json" {
+		return json.NewEncoder(p.Out).Encode(line)
+	}
+	if line.Error != "" {
+		p.say("%s: %s: %s\n", line.File, line.Verdict, oneLine(line.Error))
+		return nil
+	}
+	p.say("%s: %d %s", line.File, line.Status, line.Verdict)
+	if line.Code != "" {
+		p.say(": %s", shown(line.Code))
+	}
+	p.say("\n")
+	return nil
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/inspect"
+)
+
+// filters are the flags that select events.
+type filters struct {
+	words map[string]*string // by parameter of the events API
+	aside bool
+	all   bool   // of commands that change or copy: the person means every event
+	state string // fixed by the command; "" where --state is a flag
+}
+
+// filterFlags adds the flags that select events. The state is fixed unless it is "".
+func filterFlags(c *cobra.Command, state string) *filters {
+	f := &filters{words: map[string]*string{}, state: state}
+	help := map[string]string{
+		"id": "idempotency identifier", "producer": "name of the producer", "endpoint": "name of the endpoint",
+		"type": `event type, or "prefix*"`, "handler": "name of a handler with a task",
+		"reason": "reason of a task, such as exhausted, rejected or conflict",
+		"state":  "pending, running, done or dead; several with commas", "since": "accepted within, such as 1h or 7d",
+	}
+	for name, text := range help {
+		if name == "state" && state != "" {
+			f.words[name] = &f.state
+			continue
+		}
+		f.words[name] = c.Flags().String(name, "", text)
+	}
+	if state == "" {
+		complete(c, "state", "pending", "running", "done", "dead")
+	}
+	if state != "pending" {
+		c.Flags().BoolVar(&f.aside, "aside", false, "only deliveries that were kept aside")
+	}
+	return f
+}
+
+// complete tells the shell which words a flag takes.
+func complete(c *cobra.Command, flag string, words ...string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag does not exist: a mistake in this program
+	}
+}
+
+// any reports whether a person selected something, be it everything.
+func (f *filters) any() bool {
+	for name, value := range f.words {
+		if *value != "" && (name != "state" || f.state == "") {
+			return true
+		}
+	}
+	return f.aside || f.all
+}
+
+// query returns the parameters of a list of all that match.
+func (f *filters) query() (url.Values, error) {
+	return eventsQuery(f.words, f.aside, 0, true)
+}
+
+// selected is an event that a command is about.
+type selected struct {
+	event string
+	line  *inspect.Event // nil when it was named, and not looked up
+}
+
+// selection returns the events that were named, else those that match, the oldest first. It is complete before
+// anything is changed, so that what is changed does not come up again.
+func (f *filters) selection(ctx context.Context, api eventsAPI, named []string) ([]selected, error) {
+	var all []selected
+	if len(named) > 0 {
+		for _, event := range named {
+			all = append(all, selected{event: event})
+		}
+		return all, nil
+	}
+	q, err := f.query()
+	if err != nil {
+		return nil, err
+	}
+	err = api.eachEvent(ctx, q, func(_ []byte, e inspect.Event) error {
+		if f.fits(e) {
+			all = append(all, selected{e.Event, &e})
+		}
+		return nil
+	})
+	for i, j := 0, len(all)-1; i < j; i, j = i+1, j-1 {
+		all[i], all[j] = all[j], all[i]
+	}
+	return all, err
+}
+
+// fits reports whether, of an event that is dead or waits, one task is at once in that state, of the handler and
+// of the reason that were asked for: a done task of the handler is no reason to reopen another's.
+func (f *filters) fits(e inspect.Event) bool {
+	handler, reason := *f.words["handler"], *f.words["reason"]
+	if f.state == "" || handler == "" && reason == "" {
+		return true
+	}
+	for _, t := range e.Tasks {
+		if t.State == f.state && (handler == "" || handler == t.Handler) && (reason == "" || reason == t.Reason) {
+			return true
+		}
+	}
+	return false
+}
+
+// named returns the events of the arguments; "-" stands for standard input, one event a line.
+func (p *program) named(args []string) ([]string, error) {
+	var events []string
+	for _, arg := range args {
+		if arg != "-" {
+			events = append(events, arg)
+			continue
+		}
+		lines := bufio.NewScanner(p.In)
+		for lines.Scan() {
+			if event := strings.TrimSpace(lines.Text()); event != "" {
+				events = append(events, event)
+			}
+		}
+		if err := lines.Err(); err != nil && err != io.EOF { //nolint:errorlint // Scan never wraps it
+			return nil, wrong("", "standard input: %v", err)
+		}
+	}
+	return events, nil
+}
+
+// choose checks that events were named or selected, but not both.
+func (f *filters) choose(named []string, args []string) error {
+	switch {
+	case len(args) > 0 && f.any():
+		return wrong("leave one of them out", "events are named, and selected by flags too")
+	case len(args) == 0 && !f.any():
+		return wrong("name events, or select them with --producer, --type, --since, ..., or --all", "there is nothing to do this to")
+	case len(args) > 0 && len(named) == 0:
+		return wrong("write one event a line", "standard input names no event")
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package deduptest
+
+import (
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// hastenChecks are skipped by stores without the power.
+func hastenChecks() []check {
+	return []check{
+		{"AWaitingTaskRunsAtOnceWithItsAttemptsKept", hastenWaiting},
+		{"OnlyTasksThatWaitChange", hastenOnlyWaiting},
+		{"NothingThatWaitsIsErrNoWait", hastenNothing},
+		{"AReleasedClaimWaitsForItsProducer", hastenHeld},
+		{"LanesKeepTheirOrder", hastenLane},
+		{"ItSurvivesARestart", hastenDurable},
+	}
+}
+
+func (x *rig) hastener() dedup.Hastener {
+	x.Helper()
+	h, ok := x.store.(dedup.Hastener)
+	if !ok {
+		x.Skip("the store is no dedup.Hastener")
+	}
+	return h
+}
+
+func (x *rig) hasten(event string) dedup.Record {
+	x.Helper()
+	r, err := x.hastener().Hasten(x.ctx, event)
+	if err != nil {
+		x.Fatalf("Hasten: %v", err)
+	}
+	return r
+}
+
+func hastenWaiting(x *rig) {
+	event := x.accept(delivery("a"))
+	x.finish(x.take().Lease, retry(hour))
+	x.idle("the task waits an hour")
+	before := x.get(event)
+	r := x.hasten(event)
+	stored := x.get(event)
+	x.same(bare(stored), bare(r), "returned and stored record")
+	if !stored.Tasks[0].Due.Before(before.Tasks[0].Due) {
+		x.Errorf("due %v, before %v", stored.Tasks[0].Due, before.Tasks[0].Due)
+	}
+	stored.Tasks[0].Due = before.Tasks[0].Due
+	x.same(stored, before, "everything but the time that it is due")
+	w := x.takeOf(event)
+	if w.Task().Attempt != 2 || string(w.Record.Payload.Body) != "body of a" {
+		x.Errorf("work: %s", text(w.Record))
+	}
+	x.finish(w.Lease, done())
+	x.idle("the task is done")
+}
+
+func hastenOnlyWaiting(x *rig) {
+	c := delivery("a")
+	c.Tasks = []dedup.NewTask{{Handler: "done"}, {Handler: "dead"}, {Handler: "runs"}, {Handler: "waits"}}
+	event := x.accept(c)
+	var runs dedup.Lease
+	for range c.Tasks {
+		w := x.take()
+		switch w.Task().Handler {
+		case "done":
+			x.finish(w.Lease, done())
+		case "dead":
+			x.finish(w.Lease, dead())
+		case "waits":
+			x.finish(w.Lease, retry(hour))
+		default:
+			runs = w.Lease
+		}
+	}
+	before := x.get(event)
+	x.hasten(event)
+	after := x.get(event)
+	after.Tasks[3].Due = before.Tasks[3].Due
+	x.same(after, before, "everything but the task that waits")
+	x.finish(runs, done())
+	if w := x.take(); w.Task().Handler != "waits" {
+		x.Errorf("Take gave %q", w.Task().Handler)
+	}
+}
+
+func hastenNothing(x *rig) {
+	h := x.hastener()
+	_, err := h.Hasten(x.ctx, "nobody")
+	x.fails(err, dedup.ErrNotFound, "Hasten of an unknown event")
+	event := x.accept(delivery("a"))
+	check := func(what string) {
+		x.Helper()
+		before := x.get(event)
+		_, err := h.Hasten(x.ctx, event)
+		x.fails(err, dedup.ErrNoWait, "Hasten of a task that "+what)
+		x.same(x.get(event), before, "record")
+	}
+	check("is due")
+	w := x.take()
+	check("runs")
+	x.finish(w.Lease, dead())
+	check("is dead")
+}
+
+func hastenHeld(x *rig) {
+	h := x.hastener()
+	d := x.want(dedup.New, held("a"))
+	_, err := h.Hasten(x.ctx, d.Record.Event)
+	x.fails(err, dedup.ErrNoWait, "Hasten of a held claim")
+	x.finish(d.Lease, retry(hour))
+	_, err = h.Hasten(x.ctx, d.Record.Event)
+	x.fails(err, dedup.ErrNoWait, "Hasten of a released claim")
+	x.idle("workers never run what a producer waits for")
+}
+
+func hastenLane(x *rig) {
+	first, second := delivery("a"), delivery("b")
+	first.Tasks = []dedup.NewTask{{Handler: "ship", Lane: "l"}}
+	second.Tasks = first.Tasks
+	a, b := x.accept(first), x.accept(second)
+	x.finish(x.takeOf(a).Lease, retry(hour))
+	x.idle("the lane waits for its first task")
+	x.hasten(a)
+	x.finish(x.takeOf(a).Lease, done())
+	x.finish(x.takeOf(b).Lease, done())
+}
+
+func hastenDurable(x *rig) {
+	if x.harness.Reopen == nil {
+		x.Skip("the store keeps nothing over a restart")
+	}
+	event := x.accept(delivery("a"))
+	x.finish(x.take().Lease, retry(hour))
+	x.hasten(event)
+	x.reopen()
+	x.takeOf(event)
+}

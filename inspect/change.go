@@ -1,0 +1,147 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/replay"
+)
+
+// maxOrder bounds the body of a request, in bytes.
+const maxOrder = 64 << 10
+
+// Order is the body of a request to reopen an event. It may be missing.
+type Order struct {
+	// Tasks are added to the event, for handlers that it does not have yet. That the handlers exist is for the
+	// caller to know: a task of a handler that nobody has becomes a dead letter with that reason.
+	Tasks []NewTask `json:"tasks,omitempty"`
+}
+
+// NewTask asks for one handler's work.
+type NewTask struct {
+	Handler string `json:"handler"`
+	Lane    string `json:"lane,omitempty"`
+}
+
+func (a *api) reopen(w http.ResponseWriter, r *http.Request) {
+	order, err := readOrder(w, r)
+	if err != nil {
+		var large *http.MaxBytesError
+		status := http.StatusBadRequest
+		if errors.As(err, &large) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		fail(w, status, err.Error())
+		return
+	}
+	var tasks []dedup.NewTask
+	for _, t := range order.Tasks {
+		tasks = append(tasks, dedup.NewTask(t))
+	}
+	rec, err := a.store.Reopen(r.Context(), r.PathValue("event"), tasks...)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	answer(w, Summary(rec))
+}
+
+// readOrder reads the body. Unknown members are mistakes, and so is a form: browsers send those across sites.
+func readOrder(w http.ResponseWriter, r *http.Request) (Order, error) {
+	var o Order
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOrder))
+	if err != nil || len(body) == 0 {
+		return o, err
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return o, errors.New("the body is not application/json")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&o); err != nil {
+		return o, fmt.Errorf("the body is no order: %w", err)
+	}
+	if d.More() {
+		return o, errors.New("the body holds more than one order")
+	}
+	for _, t := range o.Tasks {
+		if t.Handler == "" {
+			return o, errors.New("a task without a handler")
+		}
+	}
+	return o, nil
+}
+
+func (a *api) retry(w http.ResponseWriter, r *http.Request) {
+	store, ok := a.store.(dedup.Hastener)
+	if !ok {
+		fail(w, http.StatusNotImplemented, "this store cannot make waiting tasks due")
+		return
+	}
+	rec, err := store.Hasten(r.Context(), r.PathValue("event"))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	answer(w, Summary(rec))
+}
+
+func (a *api) purge(w http.ResponseWriter, r *http.Request) {
+	if err := a.store.Purge(r.Context(), r.PathValue("event")); err != nil {
+		refuse(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (a *api) raw(w http.ResponseWriter, r *http.Request) {
+	rec, err := a.store.Get(r.Context(), r.PathValue("event"))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	file, err := replay.Export(rec)
+	switch {
+	case errors.Is(err, dedup.ErrNoPayload):
+		refuse(w, err)
+		return
+	case err != nil:
+		fail(w, http.StatusConflict, err.Error())
+		return
+	}
+	data := file.Bytes()
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream") // never shown by a browser, whatever a stranger sent
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.Name}))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = w.Write(data) // the reader is gone
+}
+
+// refuse answers with what the store said. Its errors name the event and no payload.
+func refuse(w http.ResponseWriter, err error) {
+	for _, row := range []struct {
+		err    error
+		status int
+	}{
+		{dedup.ErrNotFound, http.StatusNotFound},
+		{dedup.ErrNotDead, http.StatusConflict},
+		{dedup.ErrNoWait, http.StatusConflict},
+		{dedup.ErrNoPayload, http.StatusConflict},
+		{dedup.ErrOpen, http.StatusConflict},
+	} {
+		if errors.Is(err, row.err) {
+			fail(w, row.status, row.err.Error())
+			return
+		}
+	}
+	fail(w, http.StatusServiceUnavailable, err.Error())
+}

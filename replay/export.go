@@ -1,0 +1,96 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// The fields that tell the receiver of a replay what the delivery once was; see [Original].
+const (
+	FieldOriginalEvent    = "Eyelet-Original-Event"
+	FieldOriginalAccepted = "Eyelet-Original-Accepted"
+	FieldOriginalAttempt  = "Eyelet-Original-Attempt"
+)
+
+// never are fields that no export holds, whatever a store has kept.
+var never = []string{"Authorization", "Proxy-Authorization", "Cookie"}
+
+// Export returns the delivery of a record, whose payload is with it, as a recording. The method, the target and
+// the body are octet for octet those that were kept. The fields are those that were kept, under the names that
+// net/http gives them and in the order of these names; it keeps neither the spelling nor Host. Of a batch every
+// event is a delivery of its own, with the fields of the batch.
+//
+// The notes are producer, now (the unix time of acceptance), event (our id), id and type (left out when they do
+// not fit a line), accepted (RFC 3339) and attempt (the highest of the tasks). The error is dedup.ErrNoPayload
+// when the body was dropped, and another when the head cannot be written as HTTP/1.1.
+func Export(r dedup.Record) (*Recording, error) {
+	if r.Dropped() {
+		return nil, fmt.Errorf("event %q: %w", r.Event, dedup.ErrNoPayload)
+	}
+	attempt := 0
+	for _, t := range r.Tasks {
+		attempt = max(attempt, t.Attempt)
+	}
+	rec := &Recording{
+		Name: r.Event + ".http", Method: r.Payload.Method, Target: r.Payload.Target, Proto: "HTTP/1.1", Body: r.Payload.Body,
+	}
+	for _, n := range [][2]string{
+		{"producer", r.Payload.Producer}, {"now", strconv.FormatInt(r.Accepted.Unix(), 10)}, {"event", r.Event},
+		{"id", r.Key.ID}, {"type", r.Payload.Type},
+		{"accepted", r.Accepted.UTC().Format(time.RFC3339Nano)}, {"attempt", strconv.Itoa(attempt)},
+	} {
+		if fitsLine(n[1]) {
+			rec.SetNote(n[0], n[1])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Payload.Header)) {
+		if !exported(name, r.Payload) {
+			continue
+		}
+		for _, value := range r.Payload.Header[name] {
+			rec.Fields = append(rec.Fields, Field{Name: name, Value: value})
+		}
+	}
+	if _, err := rec.WriteTo(io.Discard); err != nil { // it would not be read back as it is
+		return nil, err
+	}
+	return rec, nil
+}
+
+// exported reports whether a kept field stands in the export. The length of a batch is not that of its events.
+func exported(name string, p dedup.Payload) bool {
+	name = http.CanonicalHeaderKey(name)
+	if name == "Content-Length" && p.Header.Get(name) != strconv.Itoa(len(p.Body)) {
+		return false
+	}
+	return !slices.Contains(never, name) && name != "Transfer-Encoding"
+}
+
+// fitsLine reports whether a note can hold the value as it is.
+func fitsLine(value string) bool {
+	return value != "" && value == strings.TrimSpace(value) &&
+		strings.IndexFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0
+}
+
+// Original returns the fields that say what an exported recording was when it was received: our id of the
+// event, when it was accepted, and how often it had been tried. They are hints: no signature covers them, and
+// whoever can send a delivery can write them. Recordings without these notes have none.
+func Original(rec *Recording) http.Header {
+	h := http.Header{}
+	for field, note := range map[string]string{
+		FieldOriginalEvent: "event", FieldOriginalAccepted: "accepted", FieldOriginalAttempt: "attempt",
+	} {
+		if value := rec.Note(note); value != "" {
+			h.Set(field, value)
+		}
+	}
+	return h
+}
