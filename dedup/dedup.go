@@ -59,7 +59,7 @@ type Store interface {
 	// to the caller under a lease. It blocks until a task is due or ctx ends (then its error is ctx's).
 	// That a task is Running, its Attempt counted, is durable before Take returns. A task is due when it is
 	// Pending, its Due has come, and no earlier task of its lane is open ([Record.LaneOf]; two tasks of a lane
-	// never run at once). Take also gives out tasks whose lease ran out. Tasks of records with Hold are never
+	// never run at once; in a lane that begins with [LaneYields] only a running one is waited for). Take also gives out tasks whose lease ran out. Tasks of records with Hold are never
 	// given out. Of the tasks that were [Task.Interrupted] one runs at a time, for a while at least, so that one
 	// which kills every process that runs it does not use up the attempts of its neighbors.
 	// The caller owns what it gets: it may change it. ErrInvalid when n or lease is not positive.

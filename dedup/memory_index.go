@@ -139,7 +139,7 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 			m.agenda.Drop(e.Event, i)
 		case t.State == Pending:
 			m.agenda.Put(agenda.Item{
-				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Due: t.Due, Bytes: int64(len(e.Payload.Body)),
+				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Yields: e.Yields(i), Due: t.Due, Bytes: int64(len(e.Payload.Body)),
 				Suspect: t.Interrupted(),
 			})
 		default:

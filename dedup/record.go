@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -238,6 +239,14 @@ func (r *Record) LaneOf(i int) string {
 	}
 	return string(b)
 }
+
+// LaneYields is how the name of a lane begins in which a task that waits for its retry lets later ones go
+// first. Two tasks of it never run at once either; of those that are due the longest due goes first, and of
+// those the one that was accepted first.
+const LaneYields = "~"
+
+// Yields reports whether task i is in a lane that yields.
+func (r *Record) Yields(i int) bool { return strings.HasPrefix(r.Tasks[i].Lane, LaneYields) }
 
 // Clone returns a copy that shares no memory with the record.
 func (r *Record) Clone() Record {

@@ -81,6 +81,9 @@ func checkHandler(h *Handler, known map[string]*producer.Producer) []error {
 	if h.answer && h.lane != nil {
 		add(errors.New("an Answer handler has no lane: it runs while its producer waits"))
 	}
+	if h.yields && h.lane == nil {
+		add(errors.New("LaneYields without a lane: set one with Lane"))
+	}
 	for i, m := range h.with {
 		if m == nil {
 			add(fmt.Errorf("middleware %d is nil", i+1))

@@ -15,6 +15,7 @@ type Handler struct {
 	answer   bool
 	other    bool
 	lane     producer.Extractor
+	yields   bool
 	with     []func(Next) Next
 	// run decodes and calls the user's function; nil Response for On.
 	run func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error)
@@ -100,8 +101,13 @@ func (h Handler) With(middleware ...func(Next) Next) Handler {
 
 // Lane makes tasks with the same value of the extractor run one after another in accepted order. An event
 // without a value is in no lane. A task that fails holds up the later ones of its lane until it has its
-// outcome.
+// outcome, unless the handler has [Handler.LaneYields].
 func (h Handler) Lane(by producer.Extractor) Handler { h.lane = by; return h }
+
+// LaneYields lets a task that waits for its retry give way to later ones of its lane, which then run out of
+// order; its retry waits for its turn. Two tasks of a lane still never run at once. It has no meaning without
+// [Handler.Lane].
+func (h Handler) LaneYields() Handler { h.yields = true; return h }
 
 // matches reports whether the pattern takes the event type.
 func (h *Handler) matches(typ string) bool { return patternMatches(h.pattern, typ) }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -32,5 +33,9 @@ func (h *Handler) laneOf(d *producer.Delivery, it producer.Item) (string, error)
 		b = append(b, part...)
 	}
 	sum := sha256.Sum256(b)
-	return base64.RawURLEncoding.EncodeToString(sum[:16]), nil
+	lane := base64.RawURLEncoding.EncodeToString(sum[:16])
+	if h.yields {
+		lane = dedup.LaneYields + lane
+	}
+	return lane, nil
 }

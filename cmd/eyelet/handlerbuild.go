@@ -121,6 +121,11 @@ func (b *handlerBuild) build(h *handlerConfig, to sink, answers bool, name strin
 		}
 		built = built.Lane(lane)
 	}
+	if h.Blocks != nil && h.Lane == "" {
+		b.add(h.Node.place("lane_blocks"), "", "lane_blocks is a setting of lane")
+	} else if h.Blocks != nil && !*h.Blocks {
+		built = built.LaneYields()
+	}
 	return built
 }
 

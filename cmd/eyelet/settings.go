@@ -196,6 +196,7 @@ type handlerConfig struct {
 	Name      string        `conf:"name"`
 	Timeout   time.Duration `conf:"timeout"`
 	Lane      string        `conf:"lane"`
+	Blocks    *bool         `conf:"lane_blocks"` // a task that fails holds up its lane; the default
 	Otherwise bool          `conf:"otherwise"`
 	Env       []string      `conf:"env"` // of exec: names of variables to pass on
 }

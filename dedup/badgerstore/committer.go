@@ -269,7 +269,7 @@ func (s *Store) schedule(r *row) {
 			s.agenda.Drop(r.rec.Event, i)
 		case t.State == dedup.Pending:
 			s.agenda.Put(agenda.Item{
-				Event: r.rec.Event, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Due: t.Due, Bytes: r.fix.size,
+				Event: r.rec.Event, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Yields: r.rec.Yields(i), Due: t.Due, Bytes: r.fix.size,
 				Suspect: t.Interrupted(),
 			})
 		default:

@@ -122,7 +122,7 @@ func (d *driver) newClaim() dedup.Claim {
 	c.OnlyKnown = d.IntN(12) == 0
 	c.Tasks = nil
 	for _, h := range []string{"ship", "bill"}[:pick(d.Rand, 0, 1, 1, 1, 2)] {
-		c.Tasks = append(c.Tasks, dedup.NewTask{Handler: h, Lane: pick(d.Rand, "", "l", "m")})
+		c.Tasks = append(c.Tasks, dedup.NewTask{Handler: h, Lane: pick(d.Rand, "", "l", "m", dedup.LaneYields)})
 	}
 	for range pick(d.Rand, 0, 0, 1, 2) {
 		alias := nonce(fmt.Sprint("n", d.IntN(5)))

@@ -19,6 +19,8 @@ func laneChecks() []check {
 		{"TasksOfALaneRunOneAtATimeInAcceptedOrder", laneOrder},
 		{"OneTakeGivesOneTaskOfALane", laneOneCall},
 		{"ARetryBlocksItsLaneButNotTheOthers", laneBlocks},
+		{"ARetryLetsLaterTasksGoFirstWhereTheLaneYields", laneYields},
+		{"ALaneThatYieldsRunsOneAtATimeInAcceptedOrder", laneYieldsInOrder},
 		{"ALostLeaseBlocksItsLaneUntilItIsTakenAgain", laneLost},
 		{"ADeadTaskLetsItsLaneGoOn", laneDead},
 		{"LanesOfDifferentHandlersAndEndpointsAreDifferent", laneScope},
@@ -65,6 +67,33 @@ func laneBlocks(x *rig) {
 	x.idle("the lane's first task runs again")
 	x.finish(w.Lease, done())
 	x.takeOf(b)
+}
+
+func laneYields(x *rig) {
+	const lane = dedup.LaneYields + "l"
+	a, b, c := x.accept(laned("a", lane)), x.accept(laned("b", lane)), x.accept(laned("c", lane))
+	x.finish(x.takeOf(a).Lease, retry(minute/2))
+	x.finish(x.takeOf(b).Lease, retry(minute/4))
+	w := x.takeOf(c)
+	x.advance(minute / 2)
+	x.idle("a task of the lane is running")
+	x.finish(w.Lease, retry(minute))
+	x.finish(x.takeOf(b).Lease, done()) // the longest due
+	x.finish(x.takeOf(a).Lease, done())
+	x.advance(minute)
+	x.takeOf(c)
+}
+
+func laneYieldsInOrder(x *rig) {
+	var events []string
+	for i := range 5 {
+		events = append(events, x.accept(laned(fmt.Sprint("k", i), dedup.LaneYields)))
+	}
+	for _, event := range events {
+		w := x.takeOf(event)
+		x.idle("a task of the lane is running")
+		x.finish(w.Lease, done())
+	}
 }
 
 func laneLost(x *rig) {

@@ -274,7 +274,7 @@ func (m *model) blocked(e *modelEvent, t dedup.Task) bool {
 		}
 		for _, o := range other.Tasks {
 			if o.Handler == t.Handler && o.Lane == t.Lane &&
-				(o.State == dedup.Running || o.State == dedup.Pending && other.Seq < e.Seq) {
+				(o.State == dedup.Running || o.State == dedup.Pending && other.Seq < e.Seq && !strings.HasPrefix(t.Lane, dedup.LaneYields)) {
 				return true
 			}
 		}

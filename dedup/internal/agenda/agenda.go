@@ -16,8 +16,10 @@ type Item struct {
 	Task  int
 	Seq   uint64 // the order of acceptance; decides within a lane
 	Lane  string // empty, or the lane with its scope (endpoint and handler)
-	Due   time.Time
-	Bytes int64 // size of the payload
+	// Yields marks every task of a lane in which one that is not due yet lets later ones go first.
+	Yields bool
+	Due    time.Time
+	Bytes  int64 // size of the payload
 	// Suspect marks a task whose last attempt was interrupted: it may be the one that killed the process. Only
 	// one suspect runs at a time, so that a task which kills every process that runs it uses up its own
 	// attempts and not those of its neighbours.
@@ -42,7 +44,7 @@ type entry struct {
 // Agenda orders open tasks. It is not safe for concurrent use: the store's lock guards it.
 type Agenda struct {
 	entries map[ref]*entry
-	lanes   map[string][]*entry // by Seq behind the running one; only the first can be in the heap or running
+	lanes   map[string][]*entry // in order behind the running one; only the first can be in the heap or running
 	due     dueHeap             // what waits, and what runs under the end of its lease
 	running int
 
@@ -68,9 +70,10 @@ func (a *Agenda) Put(it Item) {
 		e = &entry{Item: it}
 		a.entries[r] = e
 		a.join(e)
-	} else if e.running {
+	} else if e.running || e.Yields {
 		a.leave(e)
 		a.stop(e)
+		e.Due = it.Due // a place in a lane that yields depends on it
 		a.join(e)
 	}
 	a.unschedule(e)
@@ -207,7 +210,7 @@ func (a *Agenda) unschedule(e *entry) {
 	}
 }
 
-// join puts e into its lane by Seq. A task that is reopened behind a later one that already runs waits
+// join puts e into its lane, by Seq or, where tasks yield, by when they are due. A task that is reopened behind a later one that already runs waits
 // for it, in front of all others: two tasks of a lane never run at once.
 func (a *Agenda) join(e *entry) {
 	if e.Lane == "" {
@@ -218,7 +221,12 @@ func (a *Agenda) join(e *entry) {
 	if len(lane) > 0 && lane[0].running {
 		from = 1
 	}
-	at := from + sort.Search(len(lane)-from, func(i int) bool { return lane[from+i].Seq > e.Seq })
+	at := from + sort.Search(len(lane)-from, func(i int) bool {
+		if e.Yields {
+			return before(e, lane[from+i])
+		}
+		return lane[from+i].Seq > e.Seq
+	})
 	if at == 0 && len(lane) > 0 {
 		a.unschedule(lane[0])
 	}

@@ -1,0 +1,228 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// laneLog remembers in which order events of the lanes ran, and whether two of a lane ever did at once.
+type laneLog struct {
+	mu      sync.Mutex
+	order   map[string][]string // attempts by lane
+	running map[string]int
+	most    int // lanes at once
+	beside  []string
+}
+
+func newLaneLog() *laneLog { return &laneLog{order: map[string][]string{}, running: map[string]int{}} }
+
+// laneEvent is the payload of the tests of lanes.
+type laneEvent struct {
+	Lane string
+	N    int
+}
+
+// run is a handler; verdict says how the attempt ends.
+func (l *laneLog) run(verdict func(ev Event[laneEvent]) error) func(context.Context, Event[laneEvent]) error {
+	return func(_ context.Context, ev Event[laneEvent]) error {
+		l.mu.Lock()
+		l.order[ev.Data.Lane] = append(l.order[ev.Data.Lane], fmt.Sprint(ev.Data.N))
+		l.running[ev.Data.Lane]++
+		if l.running[ev.Data.Lane] > 1 {
+			l.beside = append(l.beside, ev.ID)
+		}
+		l.most = max(l.most, len(l.running))
+		l.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		err := verdict(ev)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.running[ev.Data.Lane]--; l.running[ev.Data.Lane] == 0 {
+			delete(l.running, ev.Data.Lane)
+		}
+		return err
+	}
+}
+
+func (l *laneLog) of(lane string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.order[lane], " ")
+}
+
+// durable is a receiver over a Badger store, which can be opened again.
+type durable struct {
+	t     *testing.T
+	dir   string
+	store *badgerstore.Store
+	rx    *Receiver
+}
+
+func (d *durable) open(h Handler) {
+	d.t.Helper()
+	var err error
+	if d.store, err = badgerstore.Open(d.dir, badgerstore.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		d.t.Fatal(err)
+	}
+	d.rx, err = Open(Config{
+		Store: d.store, Producers: []producer.Producer{webhookProducer()}, Handlers: []Handler{h}, Workers: 8,
+		Logger: slog.New(slog.DiscardHandler), BackoffBase: 20 * time.Millisecond, BackoffCap: 20 * time.Millisecond,
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *durable) close() {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := errors.Join(d.rx.Shutdown(ctx), d.store.Close()); err != nil {
+		d.t.Error(err)
+	}
+}
+
+// accept delivers an event over HTTP.
+func (d *durable) accept(lane string, n int) {
+	d.t.Helper()
+	srv := httptest.NewServer(d.rx.Handler())
+	defer srv.Close()
+	s := &site{t: d.t, srv: srv, p: webhookProducer()}
+	body := fmt.Sprintf(`{"lane":%q,"n":%d}`, lane, n)
+	if g := s.send(ask{id: fmt.Sprint(lane, n), body: body, header: http.Header{"Type": {"t"}}}); g.status != 200 || g.replayed() {
+		d.t.Fatalf("%s %d: %+v", lane, n, g)
+	}
+}
+
+func (d *durable) allDone(want int) func() bool {
+	return func() bool {
+		stats, err := d.store.Stats(d.t.Context())
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		done := 0
+		for rec, err := range d.store.List(d.t.Context(), dedup.Filter{States: []dedup.State{dedup.Done}}) {
+			if err != nil {
+				d.t.Fatal(err)
+			}
+			done += len(rec.Tasks)
+		}
+		return done == want && stats.Pending == 0 && stats.Running == 0
+	}
+}
+
+const lanes, perLane = 4, 6
+
+// wantInOrder is what a lane ran: every event, in accepted order, each as often as it was started.
+func wantInOrder(t *testing.T, l *laneLog) {
+	t.Helper()
+	for lane := range lanes {
+		var seen []string
+		name := fmt.Sprint("lane", lane)
+		for n := range strings.FieldsSeq(l.of(name)) {
+			if len(seen) == 0 || seen[len(seen)-1] != n {
+				seen = append(seen, n)
+			}
+		}
+		if got := strings.Join(seen, " "); got != "0 1 2 3 4 5" {
+			t.Errorf("%s ran %q", name, l.of(name))
+		}
+	}
+	if len(l.beside) > 0 {
+		t.Errorf("ran beside another of their lane: %v", l.beside)
+	}
+}
+
+func TestLanesKeepTheirOrderOverHTTPAndARestart(t *testing.T) {
+	t.Parallel()
+	d := &durable{t: t, dir: t.TempDir()}
+	first, second := newLaneLog(), newLaneLog()
+	named := func(l *laneLog, verdict func(ev Event[laneEvent]) error) Handler {
+		return On("shop", "*", l.run(verdict)).Lane(producer.JSON("lane")).Named("laned")
+	}
+	// In all lanes but the first, the third event fails until the restart, and holds up its lane alone.
+	d.open(named(first, func(ev Event[laneEvent]) error {
+		if ev.Data.Lane != "lane0" && ev.Data.N == 2 {
+			return Postpone(30*time.Millisecond, errBoom)
+		}
+		return nil
+	}))
+	for n := range perLane {
+		for lane := range lanes {
+			d.accept(fmt.Sprint("lane", lane), n)
+		}
+	}
+	waitFor(t, func() bool {
+		return first.of("lane0") == "0 1 2 3 4 5" && strings.HasPrefix(first.of("lane1"), "0 1 2 2") && strings.HasPrefix(first.of("lane3"), "0 1 2 2")
+	})
+	d.close()
+	for lane := 1; lane < lanes; lane++ {
+		if ran := first.of(fmt.Sprint("lane", lane)); strings.ContainsAny(ran, "345") {
+			t.Errorf("lane %d was not held up by its head: %q", lane, ran)
+		}
+	}
+	d.open(named(second, func(Event[laneEvent]) error { return nil }))
+	defer d.close()
+	waitFor(t, d.allDone(lanes*perLane))
+	for lane := range lanes {
+		name := fmt.Sprint("lane", lane)
+		first.order[name] = append(first.order[name], second.order[name]...)
+	}
+	wantInOrder(t, first)
+	if len(second.beside) > 0 {
+		t.Errorf("after the restart, beside another of their lane: %v", second.beside)
+	}
+	if first.most < 2 {
+		t.Error("lanes did not run beside each other")
+	}
+}
+
+func TestFailingTaskOfALaneThatYieldsHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	d := &durable{t: t, dir: t.TempDir()}
+	l := newLaneLog()
+	d.open(On("shop", "*", l.run(func(ev Event[laneEvent]) error {
+		if ev.Data.N == 0 && ev.Attempt < 3 {
+			return Postpone(200*time.Millisecond, errBoom)
+		}
+		return nil
+	})).Lane(producer.JSON("lane")).LaneYields())
+	defer d.close()
+	for n := range perLane {
+		d.accept("lane0", n)
+	}
+	waitFor(t, d.allDone(perLane))
+	ran := strings.Fields(l.of("lane0"))
+	if len(ran) != perLane+2 || ran[len(ran)-1] != "0" {
+		t.Errorf("%v: the others were held up, or the retries did not come", ran)
+	}
+	if others := slices.DeleteFunc(slices.Clone(ran), func(n string) bool { return n == "0" }); !slices.IsSorted(others) {
+		t.Errorf("%v: the others lost their order", ran)
+	}
+	if len(l.beside) > 0 {
+		t.Errorf("ran beside another of their lane: %v", l.beside)
+	}
+}
+
+func TestYieldingNeedsALane(t *testing.T) {
+	t.Parallel()
+	s := dedup.NewMemory(dedup.MemoryOptions{})
+	defer func() { _ = s.Close() }()
+	_, err := Open(Config{Store: s, URL: "https://hooks.example", Producers: []producer.Producer{apiProducer()}, Handlers: []Handler{nobody(t).LaneYields()}})
+	if err == nil || !strings.Contains(err.Error(), "without a lane") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,70 @@
+package receiver
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// stallingStore keeps what is claimed while it stalls, and tells nobody.
+type stallingStore struct {
+	dedup.Store
+	stalls atomic.Bool
+}
+
+func (s *stallingStore) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	decisions, err := s.Store.Claim(ctx, claims...)
+	if !s.stalls.Load() {
+		return decisions, err
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestStoreThatStallsIsNotWaitedForAndTheRetryFindsTheTruth(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		stalling := &stallingStore{}
+		s := serve(t, p, func(c *Config) {
+			stalling.Store, c.Store = c.Store, stalling
+			c.StoreTimeout = 50 * time.Millisecond
+		})
+		stalling.stalls.Store(true)
+		wantProblem(t, s.send(ask{id: "k1", body: "1"}), 503, "store_unavailable")
+		stalling.stalls.Store(false)
+		if g := s.send(ask{id: "k1", body: "1"}); g.status/100 != 2 || !g.replayed() {
+			t.Errorf("it was kept, and the retry says %+v", g)
+		}
+		if n := len(s.records()); n != 1 {
+			t.Errorf("%d records", n)
+		}
+	})
+}
+
+func TestClockThatJumpsRefusesAndRecovers(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	s := serve(t, apiProducer(), func(c *Config) {
+		c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	for i, row := range []struct {
+		ahead time.Duration
+		code  string
+	}{{0, ""}, {time.Hour, "timestamp_too_old"}, {0, ""}, {-time.Hour, "timestamp_too_new"}, {0, ""}} {
+		ahead.Store(int64(row.ahead))
+		a := ask{id: "k1"}
+		g := s.send(a)
+		if row.code != "" {
+			wantProblem(t, g, 401, row.code)
+		} else if g.status != 202 || g.replayed() != (i > 0) {
+			t.Errorf("step %d: %+v", i, g)
+		}
+	}
+	if n := len(s.records()); n != 1 {
+		t.Errorf("%d records", n)
+	}
+}
