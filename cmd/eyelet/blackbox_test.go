@@ -420,7 +420,7 @@ func (s *shopper) resolves(a answer) {
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != 200 || !bytes.Contains(text, []byte("shop")) {
+	if err != nil || res.StatusCode != http.StatusOK || !bytes.Contains(text, []byte("shop")) {
 		s.t.Errorf("%s is answered %d (%v)", link, res.StatusCode, err)
 	}
 	var problem struct{ Type string }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -40,16 +41,16 @@ func (p *plan) Close() error {
 
 // build checks the settings as far as that is possible without opening anything, and reports every mistake at
 // once.
-func (c *settings) build(o buildOptions) (*plan, error) {
+func (c *settings) build(ctx context.Context, o buildOptions) (*plan, error) {
 	pb := &producerBuild{settings: c, testKeys: o.testKeys}
 	p := &plan{settings: c}
-	p.Producers = pb.build()
+	p.Producers = pb.build(ctx)
 	handlers, names, found := c.buildHandlers(o.stdout)
 	p.Handlers, p.names, p.closers = handlers, names, pb.closers
 	found = append(append(pb.wrong, found...), c.check()...)
 	c.limits(&p.Config)
 	if len(found) == 0 {
-		found = p.rehearse()
+		found = p.rehearse() //nolint:contextcheck // closing takes its own time
 	}
 	if len(found) > 0 {
 		return nil, errors.Join(found.err(), p.Close())
@@ -149,7 +150,7 @@ func (c *settings) storeKind() (kind, dir string, err error) {
 	case ok && kind == "badger" && dir != "":
 		return kind, c.path(dir), nil
 	}
-	return "", "", errors.New("store is neither badger:DIR nor memory:")
+	return "", "", errors.New("store is neither badger:DIR nor memory")
 }
 
 // quoted finds the name in a mistake of package receiver: producer "shop": ..., handler "shop/a": ...
@@ -170,7 +171,11 @@ func (p *plan) rehearse() mistakes {
 	}
 	var found mistakes
 	for line := range strings.Lines(err.Error()) {
-		found = append(found, &mistake{at: p.placeOf(line), what: oneLine(line)})
+		m := &mistake{at: p.placeOf(line), what: oneLine(line)}
+		if strings.Contains(line, "takes its events alone") {
+			m.hint = "forward answers for producers of scheme rfc9421: with mode: store it is one handler among others"
+		}
+		found = append(found, m)
 	}
 	return found
 }

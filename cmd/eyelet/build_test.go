@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,7 @@ func built(t *testing.T, dir, yaml string, environ ...string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.build(buildOptions{stdout: os.Stdout})
+	_, err = c.build(context.Background(), buildOptions{stdout: os.Stdout})
 	return err
 }
 
@@ -68,7 +69,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		},
 		"addresses": {shop + "listen: 0.0.0.0:80\noperations: nowhere\nstore: bager:x\nlog: {format: xml, level: loud}\n", beyond + "\n" +
 			"e.yaml:7: operations is no address: nowhere | write 127.0.0.1:8081, or off\n" +
-			"e.yaml:8: store is neither badger:DIR nor memory: | write badger:./data, or memory: for trying out\n" +
+			"e.yaml:8: store is neither badger:DIR nor memory | write badger:./data, or memory: for trying out\n" +
 			"e.yaml:9: log.format is neither text nor json\n" +
 			"e.yaml:9: log.level is none of debug, info, warn and error"},
 		"open to all":      {shop + "listen: :8080\n", beyond},
@@ -81,7 +82,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		"twice the same":   {shop + "handlers:\n  - {producer: shop, type: a, stdout: true}\n  - {producer: shop, type: a, stdout: true}\n", `e.yaml:8: two handlers are called "shop/a/stdout", the first in line 7 | give one of them a name of its own: name: ...`},
 		"forward":          {shop + "handlers:\n  - {producer: shop, type: a, forward: localhost}\n", "e.yaml:7: forward is no URL of http or https | write it whole, as in http://127.0.0.1:9000/deploy"},
 		"mode":             {shop + "handlers:\n  - {producer: shop, type: a, forward: \"http://x\", mode: stor}\n", `e.yaml:7: mode is "stor", want relay or store | did you mean "store"?`},
-		"answers overlap":  {shop + "handlers:\n  - {producer: shop, type: \"*\", forward: \"http://x\"}\n  - {producer: shop, type: b, stdout: true}\n", `e.yaml:7: handlers "shop/*/forward" and "shop/b/stdout": an Answer handler takes its events alone, and both would take "b"`},
+		"answers overlap":  {shop + "handlers:\n  - {producer: shop, type: \"*\", forward: \"http://x\"}\n  - {producer: shop, type: b, stdout: true}\n", `e.yaml:7: handlers "shop/*/forward" and "shop/b/stdout": an Answer handler takes its events alone, and both would take "b" | forward answers for producers of scheme rfc9421: with mode: store it is one handler among others`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

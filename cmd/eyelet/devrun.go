@@ -76,11 +76,11 @@ const passHeader = "Eyelet-Dev-Pass"
 // rehearseDeliveries sends the recordings, prints what became of each, and checks what the store holds after
 // them.
 func (p *program) rehearseDeliveries(ctx context.Context, s *settings, recs []devRecording, format string) (err error) {
-	run, err := p.newDevRun(s)
+	run, err := p.newDevRun(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, run.close()) }()
+	defer func() { err = errors.Join(err, run.close()) }() //nolint:contextcheck // closing takes its own time
 	if err := run.knows(recs); err != nil {
 		return err
 	}
@@ -112,18 +112,18 @@ func (p *program) rehearseDeliveries(ctx context.Context, s *settings, recs []de
 	return nil
 }
 
-func (p *program) newDevRun(s *settings) (run *devRun, err error) {
+func (p *program) newDevRun(ctx context.Context, s *settings) (run *devRun, err error) {
 	run = &devRun{clock: &devClock{}, pass: rand.Text(), observed: make(chan receiver.Observation, 1024)}
-	if run.plan, err = s.build(buildOptions{stdout: io.Discard, testKeys: true}); err != nil {
+	if run.plan, err = s.build(ctx, buildOptions{stdout: io.Discard, testKeys: true}); err != nil {
 		return nil, err
 	}
-	defer func() {
+	defer func() { //nolint:contextcheck // closing takes its own time
 		if err != nil {
 			err = errors.Join(err, run.close())
 		}
 	}()
 	log := newLogger(p.Err, "text", slog.LevelError)
-	if run.store, err = s.openStore(log); err != nil {
+	if run.store, err = s.openStore(log); err != nil { //nolint:contextcheck // a store is opened whole
 		return nil, err
 	}
 	c := run.plan.Config
@@ -131,7 +131,7 @@ func (p *program) newDevRun(s *settings) (run *devRun, err error) {
 	if run.rx, err = receiver.Open(c); err != nil {
 		return nil, wrong("", "%v", err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, wrong("", "loopback: %s", lastCause(err))
 	}
@@ -253,7 +253,7 @@ func (r *devRun) compare(ctx context.Context, outcomes []outcomeOf) (wrongs []st
 
 // devScreen prints by the rules of our output: one line a delivery, colours on a terminal only.
 type devScreen struct {
-	out    io.Writer
+	out    io.Writer // errors of writing are not looked at: whoever reads is gone, and the exit code still tells
 	json   bool
 	colour bool
 	width  int // of the longest file name
@@ -271,6 +271,8 @@ func (p *program) newDevScreen(format string, recs []devRecording) *devScreen {
 var colours = map[string]string{
 	verdictNew: "32", verdictDuplicate: "36", verdictConflict: "33", verdictAside: "33", verdictRefused: "35", verdictFailed: "31",
 }
+
+func (s *devScreen) say(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
 
 func (s *devScreen) paint(code, text string) string {
 	if !s.colour || code == "" {
@@ -292,12 +294,12 @@ func (s *devScreen) delivery(o outcomeOf) {
 	if !o.OK {
 		mark = s.paint("31", "FAIL")
 	}
-	fmt.Fprintf(s.out, "%s %-*s  %s %d  %s\n", mark, s.width, o.File, s.paint(colours[o.Verdict], fmt.Sprintf("%-9s", o.Verdict)), o.Status, shown(why))
+	s.say("%s %-*s  %s %d  %s\n", mark, s.width, o.File, s.paint(colours[o.Verdict], fmt.Sprintf("%-9s", o.Verdict)), o.Status, shown(why))
 	for _, miss := range o.Misses {
-		fmt.Fprintf(s.out, "       %s\n", shown(miss))
+		s.say("       %s\n", shown(miss))
 	}
 	if !o.OK && o.Why != "" {
-		fmt.Fprintf(s.out, "       why: %s\n", shown(o.Why))
+		s.say("       why: %s\n", shown(o.Why))
 	}
 }
 
@@ -317,10 +319,10 @@ func (s *devScreen) summary(outcomes []outcomeOf, wrongs []string, h held) {
 			counts = append(counts, fmt.Sprintf("%d %s", n[v], v))
 		}
 	}
-	fmt.Fprintf(s.out, "\n%s: %s\n", many(len(outcomes), "delivery"), strings.Join(counts, ", "))
+	s.say("\n%s: %s\n", many(len(outcomes), "delivery"), strings.Join(counts, ", "))
 	if len(wrongs) > 0 {
-		fmt.Fprintln(s.out, s.paint("31", "the store does not hold exactly what was accepted"))
+		s.say("%s\n", s.paint("31", "the store does not hold exactly what was accepted"))
 		return
 	}
-	fmt.Fprintf(s.out, "the store holds exactly the %s, and %d kept aside\n", many(h.events, "accepted event"), h.aside)
+	s.say("the store holds exactly the %s, and %d kept aside\n", many(h.events, "accepted event"), h.aside)
 }

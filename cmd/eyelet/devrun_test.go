@@ -19,7 +19,7 @@ func rehearsal(t *testing.T) *devRun {
 		t.Fatal(err)
 	}
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-	run, err := p.newDevRun(s)
+	run, err := p.newDevRun(context.Background(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestThePublicKeysAreGoodForOurOwnDeliveriesOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = res.Body.Close()
-		if res.StatusCode != 403 {
+		if res.StatusCode != http.StatusForbidden {
 			t.Errorf("pass %q: status %d", pass, res.StatusCode)
 		}
 	}

@@ -19,11 +19,11 @@ func (p *program) devServe(ctx context.Context, dir string, f devFlags) error {
 	if err := os.Mkdir(keys, 0o700); err != nil {
 		return wrong("", "%s: %s", keys, cause(err))
 	}
-	listen, err := freeAddress(f.listen, defaultListen)
+	listen, err := freeAddress(ctx, f.listen, defaultListen)
 	if err != nil {
 		return err
 	}
-	operations, err := freeAddress("", defaultOperations)
+	operations, err := freeAddress(ctx, "", defaultOperations)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (p *program) devServe(ctx context.Context, dir string, f devFlags) error {
 		return err
 	}
 	s.Log.Level = "warn"
-	srv, err := p.newServer(s, buildOptions{stdout: p.Out})
+	srv, err := p.newServer(ctx, s, buildOptions{stdout: p.Out})
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (p *program) devServe(ctx context.Context, dir string, f devFlags) error {
 }
 
 // freeAddress returns the wanted address, or the usual one, or one with a port that is free.
-func freeAddress(wanted, usual string) (string, error) {
+func freeAddress(ctx context.Context, wanted, usual string) (string, error) {
 	tries := []string{usual, "127.0.0.1:0"}
 	if wanted != "" {
 		tries = []string{wanted}
@@ -57,7 +57,7 @@ func freeAddress(wanted, usual string) (string, error) {
 	var err error
 	for _, address := range tries {
 		var ln net.Listener
-		if ln, err = net.Listen("tcp", address); err == nil {
+		if ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err == nil {
 			return ln.Addr().String(), ln.Close()
 		}
 	}
@@ -96,14 +96,14 @@ func devConfig(listen, operations string) string {
 // devWelcome says what can be done now, in commands that can be copied.
 func (p *program) devWelcome(listen, dir string, secrets map[string]string) {
 	run, file := goRun(), filepath.Join(dir, "eyelet.yaml")
-	fmt.Fprintf(p.Out, "\nserving at http://%s, with keys made just now; they and the store go when you press Ctrl-C\n\n", listen)
-	fmt.Fprintf(p.Out, "  endpoint of your own  http://%s/webhooks/shop (RFC 9421, key %s)\n", listen, filepath.Join(dir, "shop.pem"))
+	p.say("\nserving at http://%s, with keys made just now; they and the store go when you press Ctrl-C\n\n", listen)
+	p.say("  endpoint of your own  http://%s/webhooks/shop (RFC 9421, key %s)\n", listen, filepath.Join(dir, "shop.pem"))
 	for _, v := range devVendors {
-		fmt.Fprintf(p.Out, "  %-20s  http://%s/webhooks/%s (secret %s)\n", v.name, listen, v.name, secrets[v.name])
+		p.say("  %-20s  http://%s/webhooks/%s (secret %s)\n", v.name, listen, v.name, secrets[v.name])
 	}
-	fmt.Fprintf(p.Out, "  policy                http://%s/policy\n\n", listen)
-	fmt.Fprintf(p.Out, "  echo '{\"type\":\"order.paid\",\"total\":\"129.00\"}' | %s send - --config %s --producer shop --key %s --id order-1\n",
+	p.say("  policy                http://%s/policy\n\n", listen)
+	p.say("  echo '{\"type\":\"order.paid\",\"total\":\"129.00\"}' | %s send - --config %s --producer shop --key %s --id order-1\n",
 		run, file, filepath.Join(dir, "shop.pem"))
-	fmt.Fprintf(p.Out, "  echo '{\"zen\":\"Keep it simple\"}' | %s send - --config %s --producer github -H 'X-GitHub-Event: ping'\n", run, file)
-	fmt.Fprintf(p.Out, "  %s events list --config %s\n\n", run, file)
+	p.say("  echo '{\"zen\":\"Keep it simple\"}' | %s send - --config %s --producer github -H 'X-GitHub-Event: ping'\n", run, file)
+	p.say("  %s events list --config %s\n\n", run, file)
 }

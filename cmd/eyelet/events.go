@@ -257,19 +257,21 @@ func (p *program) listEvents(ctx context.Context, ask asking, q url.Values, form
 			return errors.Join(failed("the list is not complete: %s", line.Error), t.Flush())
 		}
 		if n++; format == "json" {
-			fmt.Fprintf(p.Out, "%s\n", lines.Bytes())
+			if _, err := fmt.Fprintf(p.Out, "%s\n", lines.Bytes()); err != nil {
+				return err
+			}
 			continue
 		}
 		if n == 1 {
-			fmt.Fprintln(t, "ACCEPTED\tEVENT\tENDPOINT\tTYPE\tSTATE\tATTEMPT\tID")
+			_, _ = fmt.Fprintln(t, "ACCEPTED\tEVENT\tENDPOINT\tTYPE\tSTATE\tATTEMPT\tID")
 		}
-		fmt.Fprintln(t, eventRow(line.Event))
+		_, _ = fmt.Fprintln(t, eventRow(line.Event)) // Flush tells
 	}
 	if err := lines.Err(); err != nil {
 		return failed("the list is not complete: %v", err)
 	}
 	if format == "text" && n == 0 {
-		fmt.Fprintln(p.Err, "no events")
+		p.tell("%s\n", "no events")
 	}
 	return t.Flush()
 }

@@ -52,8 +52,8 @@ func (p *program) keygen(alg verify.Alg, id, name, dir string) error {
 	} else if err := keyPair(alg, filepath.Join(dir, name)); err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Out, "producers:\n  %s:\n    scheme: rfc9421\n    keys:\n%s\n", name, line)
-	fmt.Fprintf(p.Err, "wrote %s, which the producer keeps secret\n", filepath.Join(dir, secret))
+	p.say("producers:\n  %s:\n    scheme: rfc9421\n    keys:\n%s\n", name, line)
+	p.tell("wrote %s, which the producer keeps secret\n", filepath.Join(dir, secret))
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second signal ends the process at once
 	p := &program{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Environ: os.Environ()}
 	code := p.Run(ctx, os.Args[1:]...)
 	stop()

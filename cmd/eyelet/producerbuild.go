@@ -43,7 +43,7 @@ func (b *producerBuild) addAll(at place, who string, err error) {
 }
 
 // build returns the producers, whose mistakes are in b.wrong.
-func (b *producerBuild) build() []producer.Producer {
+func (b *producerBuild) build(ctx context.Context) []producer.Producer {
 	var all []producer.Producer
 	if len(b.Producers) == 0 && len(b.wrong) == 0 {
 		b.add(b.Node.at, "add one under producers: `eyelet keygen` prints a first one", "there are no producers")
@@ -51,7 +51,7 @@ func (b *producerBuild) build() []producer.Producer {
 	for i := range b.Producers {
 		p := &b.Producers[i]
 		found := len(b.wrong)
-		made, ok := b.one(p)
+		made, ok := b.one(ctx, p)
 		if !ok {
 			continue
 		}
@@ -66,12 +66,12 @@ func (b *producerBuild) build() []producer.Producer {
 	return all
 }
 
-func (b *producerBuild) one(p *producerConfig) (made producer.Producer, ok bool) {
+func (b *producerBuild) one(ctx context.Context, p *producerConfig) (made producer.Producer, ok bool) {
 	switch {
 	case p.Preset != "":
 		made, ok = b.preset(p)
 	case p.Scheme == "rfc9421":
-		made, ok = b.rfc9421(p), true
+		made, ok = b.rfc9421(ctx, p), true
 	case p.Scheme == "hmac":
 		made, ok = b.hmac(p), true
 	}
@@ -108,9 +108,9 @@ func (b *producerBuild) refuseTestSecret(at place, name, text string) {
 }
 
 // rfc9421 builds a producer of one's own: RFC 9421 signatures and the Idempotency-Key field.
-func (b *producerBuild) rfc9421(p *producerConfig) producer.Producer {
+func (b *producerBuild) rfc9421(ctx context.Context, p *producerConfig) producer.Producer {
 	c := &p.rfc
-	made := producer.Signed(p.Name, b.keys(p))
+	made := producer.Signed(p.Name, b.keys(ctx, p))
 	made.AllowedIPs = c.AllowedIPs
 	made.Nonce = choose(b, p, "nonce", c.Nonce, map[string]producer.NoncePolicy{
 		"off": producer.NonceOff, "required": producer.NonceRequired, "unique": producer.NonceUnique,
@@ -147,13 +147,13 @@ func choose[T any](b *producerBuild, p *producerConfig, setting, word string, wo
 }
 
 // keys returns the key set of the producer, or nil after it noted what is wrong.
-func (b *producerBuild) keys(p *producerConfig) verify.KeySet {
+func (b *producerBuild) keys(ctx context.Context, p *producerConfig) verify.KeySet {
 	var sets []verify.KeySet
 	found := len(b.wrong)
 	for i := range p.rfc.Keys {
 		if set := b.key(&p.rfc.Keys[i]); set != nil {
 			sets = append(sets, set)
-			b.refuseTestKeys(p.rfc.Keys[i].Node.at, set)
+			b.refuseTestKeys(ctx, p.rfc.Keys[i].Node.at, set)
 		}
 	}
 	if p.rfc.JWKSURL != "" {
@@ -252,8 +252,8 @@ func (b *producerBuild) inlineKey(k *keyConfig, alg verify.Alg) verify.KeySet {
 }
 
 // refuseTestKeys refuses keys whose other half everybody has.
-func (b *producerBuild) refuseTestKeys(at place, set verify.KeySet) {
-	keys, err := set.Key(context.Background(), "")
+func (b *producerBuild) refuseTestKeys(ctx context.Context, at place, set verify.KeySet) {
+	keys, err := set.Key(ctx, "")
 	if err != nil || b.testKeys {
 		return
 	}

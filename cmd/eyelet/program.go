@@ -41,13 +41,19 @@ func failed(format string, args ...any) error {
 
 // Run runs the command of the arguments until it is done or ctx ends, and returns the exit code.
 func (p *program) Run(ctx context.Context, args ...string) int {
-	root := p.command()
+	root := p.command() //nolint:contextcheck // commands get theirs when they run
 	root.SetArgs(args)
 	root.SetIn(p.In)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
 	return p.explain(root.ExecuteContext(ctx))
 }
+
+// say prints for whoever reads standard output, and tell for the person at the terminal. That nobody reads is no
+// reason to stop; what is data (events, verdicts) is written where errors are looked at.
+func (p *program) say(format string, args ...any) { _, _ = fmt.Fprintf(p.Out, format, args...) }
+
+func (p *program) tell(format string, args ...any) { _, _ = fmt.Fprintf(p.Err, format, args...) }
 
 // explain prints an error by the rules of our output: one line "eyelet: what is wrong", without a full stop
 // and without a stack, and the hint on a line of its own.
@@ -58,20 +64,20 @@ func (p *program) explain(err error) int {
 	var f *failure
 	if errors.As(err, &f) {
 		if f.what != "" {
-			fmt.Fprintln(p.Err, "eyelet: "+f.what)
+			p.tell("%s\n", "eyelet: "+f.what)
 		}
 		return exitFailed
 	}
 	if ms, ok := mistakesIn(err); ok {
 		for _, m := range ms {
-			fmt.Fprintln(p.Err, "eyelet: "+oneLine(m.Error()))
+			p.tell("%s\n", "eyelet: "+oneLine(m.Error()))
 			if m.hint != "" {
-				fmt.Fprintln(p.Err, "  hint: "+oneLine(m.hint))
+				p.tell("%s\n", "  hint: "+oneLine(m.hint))
 			}
 		}
 		return exitUsage
 	}
-	fmt.Fprintln(p.Err, "eyelet: "+oneLine(err.Error()))
+	p.tell("%s\n", "eyelet: "+oneLine(err.Error()))
 	return exitFailed
 }
 

@@ -215,7 +215,7 @@ func (p *program) senderOf(c *cobra.Command, f sendFlags, as *sending, signer *v
 	if err != nil {
 		return err
 	}
-	plan, err := s.build(buildOptions{stdout: io.Discard, testKeys: true})
+	plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard, testKeys: true})
 	if err != nil {
 		return err
 	}
@@ -330,13 +330,13 @@ func (p *program) printSent(r replay.Result, format string) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(p.Out, "%d %s", r.Status, verdict)
+		p.say("%d %s", r.Status, verdict)
 		if r.Code != "" {
-			fmt.Fprintf(p.Out, ": %s", shown(r.Code))
+			p.say(": %s", shown(r.Code))
 		}
-		fmt.Fprintln(p.Out)
+		p.say("\n")
 		if body := strings.TrimSpace(string(r.Body)); body != "" && r.Code == "" {
-			fmt.Fprintln(p.Out, shown(body))
+			p.say("%s\n", shown(body))
 		}
 	}
 	if r.Status < 200 || r.Status > 299 {

@@ -51,7 +51,7 @@ func (p *program) serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		srv, err := p.newServer(s, buildOptions{stdout: p.Out})
+		srv, err := p.newServer(c.Context(), s, buildOptions{stdout: p.Out})
 		if err != nil {
 			return err
 		}
@@ -77,17 +77,17 @@ type server struct {
 
 // newServer makes everything ready to serve. What it cannot do is something for the user to change, and
 // nothing is left open then.
-func (p *program) newServer(s *settings, o buildOptions) (*server, error) {
+func (p *program) newServer(ctx context.Context, s *settings, o buildOptions) (*server, error) {
 	level, err := s.logLevel()
 	if err != nil {
 		level = slog.LevelInfo // build reports it
 	}
 	srv := &server{program: p, settings: s, log: newLogger(p.Err, s.Log.Format, level)}
-	if srv.plan, err = s.build(o); err != nil {
+	if srv.plan, err = s.build(ctx, o); err != nil {
 		return nil, err
 	}
-	if err := srv.open(); err != nil {
-		return nil, errors.Join(err, srv.close())
+	if err := srv.open(ctx); err != nil {
+		return nil, errors.Join(err, srv.close()) //nolint:contextcheck // closing takes its own time
 	}
 	return srv, nil
 }
@@ -100,21 +100,21 @@ func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-func (s *server) open() error {
+func (s *server) open(ctx context.Context) error {
 	certificate, err := s.settings.certificate()
 	if err != nil {
 		return err
 	}
-	if err := s.listen("listen", s.settings.Listen); err != nil {
+	if err := s.listen(ctx, "listen", s.settings.Listen); err != nil {
 		return err
 	}
 	operations := s.settings.Operations != operationsOff
 	if operations {
-		if err := s.listen("operations", s.settings.Operations); err != nil {
+		if err := s.listen(ctx, "operations", s.settings.Operations); err != nil {
 			return err
 		}
 	}
-	if s.store, err = s.settings.openStore(s.log); err != nil {
+	if s.store, err = s.settings.openStore(s.log); err != nil { //nolint:contextcheck // a store is opened whole
 		return err
 	}
 	s.metrics = newMetrics(s.store)
@@ -135,8 +135,8 @@ func (s *server) open() error {
 }
 
 // listen binds an address.
-func (s *server) listen(setting, address string) error {
-	ln, err := net.Listen("tcp", address)
+func (s *server) listen(ctx context.Context, setting, address string) error {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err == nil {
 		s.listeners = append(s.listeners, ln)
 		return nil
@@ -246,9 +246,9 @@ func (s *server) run(ctx context.Context) error {
 	case err = <-ended:
 		err = failed("the server ended: %v", err)
 	case <-broken(s.store):
-		err = failed("the store failed and the program must be restarted: %v", s.store.Health(context.Background()))
+		err = failed("the store failed and the program must be restarted: %v", s.store.Health(ctx))
 	}
-	return errors.Join(err, s.drain(), s.close())
+	return errors.Join(err, s.drain(), s.close()) //nolint:contextcheck // ctx has ended; draining has its own time
 }
 
 func (s *server) addresses() (listen, operations string) {

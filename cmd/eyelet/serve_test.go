@@ -238,7 +238,7 @@ func TestStoppingFinishesWhatIsUnderWayAndRefusesTheRest(t *testing.T) {
 			return false
 		}
 		defer res.Body.Close()
-		return res.StatusCode == 503
+		return res.StatusCode == http.StatusServiceUnavailable
 	})
 	if status, after := push(t, warm, r.deliveries, "g-2", "{}"); status != 503 || after == "" {
 		t.Errorf("while stopping: status %d, Retry-After %q", status, after)
@@ -272,7 +272,7 @@ func TestAStoreThatFailsEndsTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-	srv, err := p.newServer(s, buildOptions{stdout: io.Discard})
+	srv, err := p.newServer(context.Background(), s, buildOptions{stdout: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestServingOverTLS(t *testing.T) {
 	}
 	if res, err := http.Get(r.deliveries + "/policy"); err == nil {
 		_ = res.Body.Close()
-		if res.StatusCode == 200 {
+		if res.StatusCode == http.StatusOK {
 			t.Error("HTTP without TLS is served")
 		}
 	}

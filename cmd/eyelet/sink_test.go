@@ -255,7 +255,7 @@ func TestForwardingSendsWhatTheTargetNeedsAndNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last.Method != "POST" || last.RequestURI != "/deploy?x=1" || string(body) != `{"a":1}` {
+	if last.Method != http.MethodPost || last.RequestURI != "/deploy?x=1" || string(body) != `{"a":1}` {
 		t.Errorf("request is %s %s %s", last.Method, last.RequestURI, body)
 	}
 	want := http.Header{

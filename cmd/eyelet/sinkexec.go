@@ -73,9 +73,9 @@ func problemResponse(status int, code, title string) (receiver.Response, error) 
 
 // run returns what the program wrote, or why it rejected the event, or the error that may pass.
 func (s *execSink) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, rejected string, err error) {
-	env, err := s.env(ev)
-	if err != nil {
-		return nil, err.Error(), nil
+	env, unfit := s.env(ev)
+	if unfit != "" {
+		return nil, unfit, nil
 	}
 	cmd := exec.CommandContext(ctx, s.argv[0], s.argv[1:]...)
 	stdout, stderr := &bounded{max: maxExecStdout}, &bounded{max: maxExecStderr}
@@ -101,9 +101,8 @@ func (s *execSink) run(ctx context.Context, ev receiver.Event[[]byte]) (out []by
 	return nil, "", err
 }
 
-// env returns the environment of the program. An identifier or type that no variable can hold is an error.
-func (s *execSink) env(ev receiver.Event[[]byte]) ([]string, error) {
-	var env []string
+// env returns the environment of the program, or why no variable can hold what the event says of itself.
+func (s *execSink) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
 	for _, name := range append([]string{"PATH", "HOME", "LANG", "TZ", "TMPDIR"}, s.pass...) {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
@@ -115,11 +114,11 @@ func (s *execSink) env(ev receiver.Event[[]byte]) ([]string, error) {
 		{"ACCEPTED", ev.Accepted.UTC().Format(time.RFC3339Nano)}, {"CONTENT_TYPE", ev.Header.Get("Content-Type")},
 	} {
 		if strings.ContainsRune(v[1], 0) {
-			return nil, fmt.Errorf("the event's %s holds a NUL, which no program can be given", strings.ToLower(v[0]))
+			return nil, fmt.Sprintf("the event's %s holds a NUL, which no program can be given", strings.ToLower(v[0]))
 		}
 		env = append(env, "EYELET_EVENT_"+v[0]+"="+v[1])
 	}
-	return env, nil
+	return env, ""
 }
 
 // firstLine returns the first line that says something, without control characters.

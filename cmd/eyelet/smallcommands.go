@@ -49,8 +49,8 @@ func (p *program) configCommand() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs}
 	check := &cobra.Command{
 		Use: "check", Short: "Check the configuration without serving", Args: cobra.NoArgs,
-		Long: "Reads the configuration as serve does and reports every mistake in it, with its line. Nothing is\n" +
-			"opened and nothing is changed.",
+		Long: "Reads the configuration as serve does and reports every mistake in it, with its line. The store\n" +
+			"is not opened, and nothing is changed.",
 	}
 	file := p.configFlag(check)
 	check.RunE = func(c *cobra.Command, _ []string) error {
@@ -58,16 +58,16 @@ func (p *program) configCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		plan, err := s.build(buildOptions{stdout: io.Discard})
+		plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard})
 		if err != nil {
 			return err
 		}
 		for i := range plan.Producers {
 			for _, warning := range plan.Producers[i].Warnings() {
-				fmt.Fprintln(p.Err, "eyelet: warning: "+oneLine(warning))
+				p.tell("%s\n", "eyelet: warning: "+oneLine(warning))
 			}
 		}
-		fmt.Fprintf(p.Out, "%s: good: %s, %s\n", s.file, many(len(plan.Producers), "producer"), many(len(plan.Handlers), "handler"))
+		p.say("%s: good: %s, %s\n", s.file, many(len(plan.Producers), "producer"), many(len(plan.Handlers), "handler"))
 		return plan.Close()
 	}
 	c.AddCommand(check)
@@ -99,9 +99,9 @@ func (p *program) producersCommand() *cobra.Command {
 			return p.producersJSON()
 		}
 		t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-		fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tDEADLINE\tWANTS")
+		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tDEADLINE\tWANTS")
 		for _, known := range producer.Presets() {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID, known.Deadline, known.Wants)
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID, known.Deadline, known.Wants)
 		}
 		return t.Flush()
 	}

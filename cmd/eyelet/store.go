@@ -27,12 +27,13 @@ func (c *settings) openStore(log *slog.Logger) (dedup.Store, error) {
 	return store, nil
 }
 
-// inUse is how the store says that its directory is another's, with what to do and by whom.
-var inUse = regexp.MustCompile(`^(.* is in use by another process): (.*?)( \(process \d+\))?$`)
+// advised are the errors of the store that give advice behind a colon: its directory is another process's, or a
+// newer program's.
+var advised = regexp.MustCompile(`^(.* (?:is in use by another process|knows formats up to \d+)): (.*?)( \(process \d+\))?$`)
 
 // withHint takes the advice out of the text of the store's errors: it stands behind a semicolon.
 func withHint(text string) (what, hint string) {
-	if m := inUse.FindStringSubmatch(text); m != nil {
+	if m := advised.FindStringSubmatch(text); m != nil {
 		return m[1] + m[3], m[2]
 	}
 	if i := strings.LastIndex(text, "; "); i >= 0 {

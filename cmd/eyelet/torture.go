@@ -85,9 +85,10 @@ func (t *torture) round(ctx context.Context, o *oracle, rng *rand.Rand, round in
 	load, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan struct{})
+	seed := rng.Uint64()
 	go func() {
 		defer close(done)
-		o.load(load, c.url, t.clients, rng.Uint64(), round%3 == 0)
+		o.load(load, c.url, t.clients, seed, round%3 == 0)
 	}()
 	life := t.minLife + time.Duration(rng.Int64N(int64(t.maxLife-t.minLife)+1))
 	select {

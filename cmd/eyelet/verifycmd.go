@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -47,7 +46,7 @@ func (p *program) verifyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		plan, err := s.build(buildOptions{stdout: io.Discard, testKeys: true})
+		plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard, testKeys: true})
 		if err != nil {
 			return err
 		}
@@ -200,12 +199,12 @@ func (p *program) printVerdict(v verdict, format string) error {
 			return err
 		}
 	} else if v.Valid {
-		fmt.Fprintf(p.Out, "valid: id %s, type %s\n", shown(v.ID), shown(v.Type))
+		p.say("valid: id %s, type %s\n", shown(v.ID), shown(v.Type))
 		for _, e := range v.Events {
-			fmt.Fprintf(p.Out, "  event: id %s, type %s\n", shown(e.ID), shown(e.Type))
+			p.say("  event: id %s, type %s\n", shown(e.ID), shown(e.Type))
 		}
 	} else {
-		fmt.Fprintf(p.Out, "not valid: %s\n", shown(v.why))
+		p.say("not valid: %s\n", shown(v.why))
 	}
 	if !v.Valid {
 		return &failure{}
