@@ -225,7 +225,7 @@ func (m *Memory) Get(ctx context.Context, event string) (Record, error) {
 	if e == nil {
 		return Record{}, fmt.Errorf("event %q: %w", event, ErrNotFound)
 	}
-	return e.Record.Clone(), nil
+	return e.Clone(), nil
 }
 
 // List implements [Store].

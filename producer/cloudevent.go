@@ -136,7 +136,7 @@ func parseBinary(h http.Header, body []byte) (cloudEvent, error) {
 // isAttributeName reports whether a name is one of a context attribute: lower-case letters and digits
 // (CloudEvents 1.0.2, naming conventions).
 func isAttributeName(name string) bool {
-	for i := 0; i < len(name); i++ {
+	for i := range len(name) {
 		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
 			return false
 		}

@@ -147,7 +147,7 @@ func memberOf(object []byte, name string) ([]byte, error) {
 func elementOf(array []byte, index string) ([]byte, error) {
 	n, err := strconv.Atoi(index)
 	if err != nil || strconv.Itoa(n) != index {
-		return nil, nil
+		return nil, nil //nolint:nilerr // a word that is no number names no element
 	}
 	var found []byte
 	i := 0

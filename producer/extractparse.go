@@ -111,7 +111,7 @@ const maxPath = 16
 
 // isToken reports whether s is a token (RFC 9110 section 5.6.2), as the names of fields are.
 func isToken(s string) bool {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c := s[i]
 		switch {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':

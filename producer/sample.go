@@ -2,6 +2,7 @@ package producer
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -72,7 +73,7 @@ func sign(p Producer, r *http.Request, body []byte, now time.Time) ([]byte, erro
 }
 
 func setBody(r *http.Request, body []byte) {
-	fresh, err := http.NewRequest(r.Method, "http://localhost/", bytes.NewReader(body))
+	fresh, err := http.NewRequestWithContext(r.Context(), r.Method, "http://localhost/", bytes.NewReader(body))
 	if err != nil {
 		return // neither the method nor the address is a user's
 	}
@@ -101,7 +102,7 @@ func (f sample) request(address, kind, id string, now time.Time) (*http.Request,
 		u.RawQuery = strings.Trim(u.RawQuery+"&"+fill(f.query, url.QueryEscape), "&")
 	}
 	body := []byte(fill(f.body, inBody))
-	r, err := http.NewRequest(http.MethodPost, u.String(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}

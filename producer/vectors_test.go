@@ -310,7 +310,7 @@ func expectResponse(t *testing.T, want *vectorReply, p Producer) {
 func TestRunnerRefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
-		`[]`, `[{"nmae":"x"}]`, `[{"name":"x","expect":{"vaild":true}}]`, `[{"name":"x","keys":{"jwsk":{}}}]`,
+		`[]`, `[{"nameless":"x"}]`, `[{"name":"x","expect":{"vaild":true}}]`, `[{"name":"x","keys":{"jwsk":{}}}]`,
 		`[{"name":"x","config":{"topic":"a"}}]`, `{"name":"x"}`, `[{"name":"x","response":{"code":200}}]`,
 	} {
 		if _, err := readCases([]byte(raw)); err == nil {

@@ -199,15 +199,15 @@ func TestSharedCredentialsOfEveryKind(t *testing.T) {
 func TestChargebeeAttemptsOfOneEventAreOne(t *testing.T) {
 	t.Parallel()
 	p := Chargebee(verify.Basic("kettle", testSecret)).WithDefaults()
-	print := func(body string) [32]byte {
+	fingerprint := func(body string) [32]byte {
 		d := &Delivery{Request: fields(t, http.MethodPost, testHook), Body: []byte(body)}
 		return p.Fingerprint(d, Item{Body: d.Body})
 	}
-	a := print(`{"id":"e1","event_type":"x","occurred_at":17,"webhook_status":"scheduled"}`)
-	if a != print(`{"id":"e1","event_type":"x","occurred_at":17,"webhook_status":"re_scheduled"}`) {
+	a := fingerprint(`{"id":"e1","event_type":"x","occurred_at":17,"webhook_status":"scheduled"}`)
+	if a != fingerprint(`{"id":"e1","event_type":"x","occurred_at":17,"webhook_status":"re_scheduled"}`) {
 		t.Error("the state of the delivery makes another event")
 	}
-	if a == print(`{"id":"e1","event_type":"y","occurred_at":17,"webhook_status":"scheduled"}`) {
+	if a == fingerprint(`{"id":"e1","event_type":"y","occurred_at":17,"webhook_status":"scheduled"}`) {
 		t.Error("another type is the same event")
 	}
 }

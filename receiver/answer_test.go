@@ -271,6 +271,28 @@ func TestDuplicateThatWaitedLongEnoughIsToldToComeBack(t *testing.T) {
 	})
 }
 
+func TestHeldEventIsNotAcknowledgedByAReceiverThatWouldNotAnswerIt(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		runs, release := newCounter(), make(chan struct{})
+		s := serve(t, p, nil, countingAnswer(runs, release))
+		// The same store with another configuration, as while one is being rolled out.
+		later := serve(t, p, func(c *Config) { c.Store = s.store }, nobody(t))
+		batches := p
+		batches.Split, batches.Key = splitLines, nil
+		batching := serve(t, batches, func(c *Config) { c.Store = s.store })
+		s.sendAtOnce(1, ask{id: "k1", body: "k1"}, func() {
+			runs.await(t)
+			wantProblem(t, later.send(ask{id: "k1", body: "k1"}), inFlightStatus(p), "in_flight")
+			wantProblem(t, batching.send(ask{body: "k2\nk1"}), inFlightStatus(p), "in_flight")
+			close(release)
+		})
+		if g := later.send(ask{id: "k1", body: "k1"}); g.status/100 != 2 || !g.replayed() {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
 func TestInFlightStatusIsTheProducers(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
@@ -289,14 +311,14 @@ func TestTimedOutAnswerGoesOnAndItsResultIsRecorded(t *testing.T) {
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		runs, release := newCounter(), make(chan struct{})
 		s := serve(t, p, func(c *Config) {
-			c.AnswerTimeout, c.InFlightWait, c.Lease = 50*time.Millisecond, -1, 60*time.Millisecond
+			c.AnswerTimeout, c.InFlightWait, c.Lease = 50*time.Millisecond, -1, 1200*time.Millisecond
 		}, Answer("shop", "*", func(ctx context.Context, _ Event[raw]) (Response, error) {
 			runs.add()
 			<-release // deaf to its context
 			return Response{Body: []byte("real")}, nil
 		}))
 		wantProblem(t, s.send(ask{id: "k1", body: "1"}), 503, "answer_timeout")
-		time.Sleep(150 * time.Millisecond) // longer than the lease, which is extended
+		time.Sleep(1500 * time.Millisecond) // longer than the lease, which is extended
 		wantProblem(t, s.send(ask{id: "k1", body: "1"}), inFlightStatus(p), "in_flight")
 		close(release)
 		waitFor(t, func() bool { return s.records()[0].Answer.Status == 200 })

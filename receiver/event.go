@@ -35,8 +35,9 @@ type Event[T any] struct {
 
 // Response is what an Answer handler sends back. It is stored and repeated to duplicates.
 type Response struct {
-	// Status is 200 to 299 or 400 to 599, but not 207. Defaults to 200, or 204 without a body. 408, 425, 429
-	// and 5xx are sent but not stored: the next delivery runs the handler again.
+	// Status is 200 to 299 or 400 to 599, but not 207. Defaults to 200, or, without a body, to 204 under the
+	// API contract (several vendors accept only 200). 408, 425, 429 and 5xx are sent but not stored: the next
+	// delivery runs the handler again.
 	Status int
 	// Header fields to send; Content-Type defaults to application/json.
 	Header http.Header

@@ -117,10 +117,9 @@ func ExampleReject() {
 }
 
 func ExamplePostpone() {
-	opens := time.Now().Add(20 * time.Millisecond)
-	rx, outcomes := open(receiver.On("github", "push", func(context.Context, receiver.Event[Push]) error {
-		if wait := time.Until(opens); wait > 0 {
-			return receiver.Postpone(wait, errors.New("the shop is closed"))
+	rx, outcomes := open(receiver.On("github", "push", func(_ context.Context, ev receiver.Event[Push]) error {
+		if ev.Attempt == 1 {
+			return receiver.Postpone(20*time.Millisecond, errors.New("the shop is closed"))
 		}
 		return nil
 	}))

@@ -107,7 +107,8 @@ func (p *hmacPlan) readEntries(s *sent, value string) (int, error) {
 		return 0, malformed
 	}
 	stamps, entries, forbidden := 0, 0, false
-	for text, more := "", true; more; {
+	for more := true; more; {
+		var text string
 		if text, value, more = p.cut(value); entries == maxEntries {
 			return 0, malformed
 		}

@@ -23,8 +23,8 @@ func newAdviser(dir string) *adviser {
 	if err != nil {
 		return &adviser{}
 	}
-	if real, err := filepath.EvalSymlinks(abs); err == nil {
-		abs = real
+	if resolved, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = resolved
 	}
 	return &adviser{dir: abs}
 }

@@ -80,7 +80,7 @@ func (q *queue) push(o op) error {
 	}
 	q.ops = append(q.ops, o)
 	q.bytes += t.bytes
-	ring := false
+	var ring bool
 	if t.eager {
 		q.eager++
 		ring = q.eager >= q.want

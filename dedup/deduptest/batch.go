@@ -36,7 +36,7 @@ func batchOrder(x *rig) {
 			x.Errorf("decision %d: %v of %q, want %v of %q", i, d.Verdict, d.Record.Key.ID, want[i], ids[i])
 		}
 	}
-	if !(ds[0].Record.Seq < ds[2].Record.Seq && ds[2].Record.Seq < ds[4].Record.Seq) {
+	if ds[0].Record.Seq >= ds[2].Record.Seq || ds[2].Record.Seq >= ds[4].Record.Seq {
 		x.Errorf("sequences %d, %d, %d do not grow", ds[0].Record.Seq, ds[2].Record.Seq, ds[4].Record.Seq)
 	}
 }

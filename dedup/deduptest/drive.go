@@ -431,7 +431,7 @@ func (d *driver) restart() {
 		d.rig.finish(l, release())
 		d.model.finish(e, t, release())
 	}
-	d.rig.reopen()
+	d.reopen()
 	d.note("opened again")
 	d.compare()
 }

@@ -41,11 +41,11 @@ func holdStarts(x *rig) {
 }
 
 func holdIsNotTaken(x *rig) {
-	d := x.want(dedup.New, held("a"))
+	x.want(dedup.New, held("a"))
 	x.idle("the claim is held")
 	x.advance(2 * minute)
 	x.idle("the claim's lease ran out")
-	d = x.want(dedup.New, held("a"))
+	d := x.want(dedup.New, held("a"))
 	x.finish(d.Lease, release())
 	x.idle("the claim is released")
 	x.advance(hour)

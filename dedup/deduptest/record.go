@@ -127,7 +127,10 @@ func recordIsCopied(x *rig) {
 	got := x.get(event)
 	spoil(&got)
 	unspoilt("Get")
-	for r := range x.store.List(x.ctx, dedup.Filter{Body: true}) {
+	for r, err := range x.store.List(x.ctx, dedup.Filter{Body: true}) {
+		if err != nil {
+			x.Fatal(err)
+		}
 		spoil(&r)
 	}
 	unspoilt("List")
