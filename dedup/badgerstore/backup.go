@@ -435,3 +435,12 @@ func (s *Store) restoreMeta() (keys int, err error) {
 	}
 	return keys, errors.Join(water.write(m.commit), water.close())
 }
+
+// BackupVersion reads the version of a backup from its beginning.
+func BackupVersion(r io.Reader) (uint64, error) {
+	b, err := newBackupReader(r)
+	if err != nil {
+		return 0, err
+	}
+	return b.head.Version, nil
+}

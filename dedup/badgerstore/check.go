@@ -149,6 +149,11 @@ func (s *Store) openToRead() error {
 	if err != nil {
 		return err
 	}
+	if len(left) > 0 {
+		if err := s.guard(); err != nil {
+			return err
+		}
+	}
 	s.db, err = openBadger(s.dir, s.badgerOptions().WithReadOnly(len(left) == 0), s.logger)
 	return err
 }

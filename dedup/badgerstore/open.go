@@ -189,6 +189,9 @@ func (s *Store) open() (err error) {
 	if err := checkTables(s.dir, options); err != nil {
 		return fmt.Errorf("store %s is damaged: %w; restore a backup", s.dir, err)
 	}
+	if err := s.guard(); err != nil {
+		return err
+	}
 	if s.db, err = openBadger(s.dir, options, s.logger); err != nil {
 		return err
 	}
@@ -210,6 +213,22 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	return s.recover()
+}
+
+// guard keeps Badger from cutting off a value log that is damaged in its middle.
+func (s *Store) guard() error {
+	n, err := guardValueLog(s.dir)
+	var cut *errCutLog
+	switch {
+	case errors.As(err, &cut) && s.options.AcceptLoss:
+		s.log.Warn("values are lost, as accepted", "dir", s.dir, "error", err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("store %s: %w", s.dir, err)
+	case n > 0:
+		s.log.Error("value log is damaged; the other values in it are kept", "dir", s.dir, "entries", n)
+	}
+	return nil
 }
 
 // makeDir makes the directory and sees whether it can be written to. A directory with files of others is left
