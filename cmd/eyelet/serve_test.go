@@ -97,12 +97,7 @@ func push(t *testing.T, client *http.Client, base, id, body string) (status int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	mac := hmac.New(sha256.New, []byte("octo-secret"))
-	mac.Write([]byte(body))
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("X-GitHub-Event", "push")
-	r.Header.Set("X-GitHub-Delivery", id)
-	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	signGitHub(r, id, body)
 	res, err := client.Do(r)
 	if err != nil {
 		t.Errorf("push %s: %v", id, err)
@@ -111,6 +106,16 @@ func push(t *testing.T, client *http.Client, base, id, body string) (status int,
 	defer res.Body.Close()
 	_, _ = io.Copy(io.Discard, res.Body)
 	return res.StatusCode, res.Header.Get("Retry-After")
+}
+
+// signGitHub makes a request a push of the producer gh.
+func signGitHub(r *http.Request, id, body string) {
+	mac := hmac.New(sha256.New, []byte("octo-secret"))
+	mac.Write([]byte(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-GitHub-Event", "push")
+	r.Header.Set("X-GitHub-Delivery", id)
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 }
 
 // flaky is a target that answers 503 so many times, and then 200.

@@ -169,14 +169,14 @@ func TestAFullBacklogIsTransientOnTheWire(t *testing.T) {
 	file := configured(t, "limits: {backlog_events: 3, backoff_base: 1h, backoff_cap: 1h}\nhandlers:\n  - {producer: gh, type: push, exec: [/bin/false]}\n")
 	r := launch(t, "serve", "--config", file)
 	for i := range 3 {
-		if status, _ := push(t, http.DefaultClient, r.deliveries, strconv.Itoa(i), `{}`); status != 200 {
+		if status, _ := push(t, http.DefaultClient, r.deliveries, strconv.Itoa(i), `{"n":`+strconv.Itoa(i)+`}`); status != 200 {
 			t.Fatalf("status %d", status)
 		}
 	}
 	if status, after := push(t, http.DefaultClient, r.deliveries, "more", `{}`); status != 503 || after == "" {
 		t.Errorf("above the bound: %d, Retry-After %q", status, after)
 	}
-	if status, _ := push(t, http.DefaultClient, r.deliveries, "1", `{}`); status != 200 {
+	if status, _ := push(t, http.DefaultClient, r.deliveries, "1", `{"n":1}`); status != 200 {
 		t.Errorf("a duplicate: %d", status)
 	}
 	if status, body := get(t, r.operations+"/readyz"); status != 503 || !strings.Contains(body, "backlog full: 3 events") {
