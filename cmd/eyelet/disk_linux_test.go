@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // mounted mounts a file system of the test's own, or skips the test where the machine does not let it.
@@ -235,35 +237,55 @@ func TestAFullDiskRefusesAndResumes(t *testing.T) {
 	}
 }
 
-// TestAReadOnlyFileSystemRefuses makes the kernel switch a file system to read-only, as it does when the disk fails.
-func TestAReadOnlyFileSystemRefuses(t *testing.T) {
+// shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h): from then on every access is an I/O error.
+const shutdownIoctl = 0x8004587d
+
+// TestAFailingFileSystemRefuses takes the file system away from under a server: the kernel makes it read-only, as it
+// does when the disk fails, or answers every access with an I/O error.
+func TestAFailingFileSystemRefuses(t *testing.T) {
 	t.Parallel()
-	image := ext4Image(t, 600<<20)
-	dir := mounted(t, "-o", "loop,errors=remount-ro", image)
-	store := filepath.Join(dir, "store")
-	s := serveProcess(t, store)
-	accepted := map[string]string{}
-	pushes(t, s, "before", 50, accepted)
-	trigger := "/sys/fs/ext4/" + loopName(t, dir) + "/trigger_fs_error"
-	if err := os.WriteFile(trigger, []byte("the disk failed\n"), 0); err != nil {
-		t.Skipf("skipped: no way to make a file system fail here: %v", err)
+	for name, fail := range map[string]func(t *testing.T, dir string) error{
+		"read-only": func(t *testing.T, dir string) error {
+			return os.WriteFile("/sys/fs/ext4/"+loopName(t, dir)+"/trigger_fs_error", []byte("the disk failed\n"), 0)
+		},
+		"I/O errors": func(_ *testing.T, dir string) error {
+			d, err := os.Open(dir)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = d.Close() }()
+			return unix.IoctlSetPointerInt(int(d.Fd()), shutdownIoctl, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			image := ext4Image(t, 600<<20)
+			dir := mounted(t, "-o", "loop,errors=remount-ro", image)
+			store := filepath.Join(dir, "store")
+			s := serveProcess(t, store)
+			accepted := map[string]string{}
+			pushes(t, s, "before", 50, accepted)
+			if err := fail(t, dir); err != nil {
+				t.Skipf("skipped: no way to make a file system fail here: %v", err)
+			}
+			if n := pushes(t, s, "failing", 20, accepted); n != 20 {
+				t.Errorf("%d of 20 were accepted", 20-n)
+			}
+			notReady(t, s, "cannot be written")
+			if !s.alive() {
+				t.Fatal("the process died")
+			}
+			_ = s.cmd.Process.Kill()
+			<-s.ended
+			remount(t, dir, image)
+			again := serveProcess(t, store)
+			repeated(t, again, accepted)
+			if n := pushes(t, again, "after", 5, accepted); n > 0 {
+				t.Errorf("%d of 5 refused on a disk that works", n)
+			}
+			again.stop(t)
+		})
 	}
-	if n := pushes(t, s, "readonly", 20, accepted); n != 20 {
-		t.Errorf("%d of 20 were accepted", 20-n)
-	}
-	notReady(t, s, "cannot be written")
-	if !s.alive() {
-		t.Fatal("the process died")
-	}
-	_ = s.cmd.Process.Kill()
-	<-s.ended
-	remount(t, dir, image)
-	again := serveProcess(t, store)
-	repeated(t, again, accepted)
-	if n := pushes(t, again, "after", 5, accepted); n > 0 {
-		t.Errorf("%d of 5 refused on a disk that works", n)
-	}
-	again.stop(t)
 }
 
 // loopName returns the name of the device under a mount.
