@@ -23,13 +23,14 @@ var rooms = map[string][]string{
 	"producer":              {"verify"},
 	"receiver":              {"verify", "dedup", "producer"},
 	"receiver/echov4":       {"receiver"},
+	"forward":               {"verify"},
 	"replay":                {"verify", "dedup", "producer", "internal/httpfile"},
 	"inspect":               {"dedup"},
 	"internal/httpfile":     {},
 	"testdata":              {},
 	"cmd/loadbench":         {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
 	"cmd/eyelet": {
-		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "replay", "inspect",
+		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "forward", "replay", "inspect",
 		"internal/httpfile", "testdata",
 	},
 }

@@ -49,6 +49,9 @@ type Store interface {
 	// The newest generation of a key answers for it. When that was purged or forgotten the key is new, even
 	// if an older generation is kept as a dead letter or was reopened.
 	//
+	// The store changes none of a claim's maps and slices, nor does the caller once it has called. A decision may
+	// share them with its claim.
+	//
 	// A cancelled ctx may return early with an error while the claim still happens.
 	Claim(ctx context.Context, claims ...Claim) ([]Decision, error)
 
@@ -59,7 +62,7 @@ type Store interface {
 	// never run at once). Take also gives out tasks whose lease ran out. Tasks of records with Hold are never
 	// given out. Of the tasks that were [Task.Interrupted] one runs at a time, for a while at least, so that one
 	// which kills every process that runs it does not use up the attempts of its neighbors.
-	// ErrInvalid when n or lease is not positive.
+	// The caller owns what it gets: it may change it. ErrInvalid when n or lease is not positive.
 	Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]Work, error)
 
 	// Extend makes the lease end d from now. ErrLeaseLost when its token is not the newest, or the task runs no

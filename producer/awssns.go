@@ -13,24 +13,32 @@ import (
 // has no signature. The event type is the message type ("Notification"); topic, subject and time are in the
 // event's attributes.
 //
+// The signature leaves members of the body out: MessageAttributes, and the addresses. Who can change a delivery on
+// its way can change them.
+//
 // A SubscriptionConfirmation for one of the topics is confirmed by fetching its SubscribeURL, only from a host
 // of SNS and only after its signature held. The end of a subscription is noted and not undone.
 //
-// SNS tries for an hour at most and drops a message on any 4xx but 429. Its certificate comes without its
-// issuer's, so that by default host, name and dates are checked and not the chain (check_chain).
+// SNS tries for an hour at most and drops a message on any 4xx but 429; that it waits 15 seconds is from secondary
+// sources. Its certificate comes without its issuer's, so that by default host, name and dates are checked and not
+// the chain (check_chain, and roots for its authorities).
 //
 // https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html
 func AWSSNS(topics ...string) Producer { return awsSNS(Settings{Topics: topics}) }
 
 func awsSNS(s Settings) Producer {
 	p := webhook("aws-sns", "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html")
+	roots, err := s.roots()
+	p.Err = err
 	p = p.signedBy(&verify.SNS{
 		Topics: s.Topics, MinVersion: s.MinVersion,
-		Certs: &verify.Certs{Fetch: s.Fetch, Roots: s.Roots, SkipChain: !s.CheckChain, Pinned: s.PinnedKeys},
+		Certs: &verify.Certs{Fetch: s.Fetch, Roots: roots, SkipChain: !s.CheckChain, Pinned: s.PinnedKeys},
 	})
 	p.Tolerance = verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute}
 	p.Key, p.KeyRequired = JSON("MessageId"), true
 	p.Type = JSON("Type")
+	// The identifier is signed. Other members of the body, MessageAttributes among them, are not.
+	p.Fingerprint = FingerprintNone
 	p.Attributes = attributes(map[string]Extractor{
 		"topic": JSON("TopicArn"), "subject": JSON("Subject"), "time": JSON("Timestamp"),
 	})

@@ -20,7 +20,8 @@ const (
 	DefaultMaxBody = 1 << 20
 )
 
-// WithDefaults returns the producer with its zero fields replaced by their defaults. SecretQuery joins
+// WithDefaults returns the producer with its zero fields replaced by their defaults. What the scheme knows of
+// itself is set too: SignsURL, and the fields and parameters that hold its credentials. SecretQuery joins
 // ScopeIgnores, because a credential names nobody's event.
 func (p Producer) WithDefaults() Producer {
 	p.Tolerance = p.Tolerance.WithDefaults()
@@ -33,6 +34,7 @@ func (p Producer) WithDefaults() Producer {
 	if p.MaxBody == 0 {
 		p.MaxBody = DefaultMaxBody
 	}
+	p.Rate = p.Rate.WithDefaults()
 	if len(p.Methods) == 0 {
 		p.Methods = []string{http.MethodPost}
 	}
@@ -45,9 +47,16 @@ func (p Producer) WithDefaults() Producer {
 	if p.InFlight == 0 {
 		p.InFlight = byContract(p.Contract, http.StatusConflict, http.StatusServiceUnavailable)
 	}
+	if p.Deprecated.IsZero() {
+		p.Deprecated = p.Retire
+	}
 	if p.SameSigned == SameSignedDefault {
 		p.SameSigned = byContract(p.Contract, SameSignedRefuse, SameSignedAside)
 	}
+	if scheme, ok := p.Scheme.(interface{ SignsURL() bool }); ok && scheme.SignsURL() {
+		p.SignsURL = true
+	}
+	p = p.withCredentials()
 	for _, name := range p.SecretQuery {
 		if !slices.Contains(p.ScopeIgnores, name) {
 			p.ScopeIgnores = append(slices.Clone(p.ScopeIgnores), name)
@@ -167,6 +176,9 @@ func (p *Producer) checkAnswers() error {
 	if p.SameSigned < SameSignedDefault || p.SameSigned > SameSignedRefuse {
 		errs = append(errs, fmt.Errorf("same-signed policy %d is not known", p.SameSigned))
 	}
+	if !p.Retire.IsZero() && p.Deprecated.After(p.Retire) { // RFC 9745 section 4
+		errs = append(errs, errors.New("the endpoint is deprecated after it is retired"))
+	}
 	if p.Nonce < NonceOff || p.Nonce > NonceUnique {
 		errs = append(errs, fmt.Errorf("nonce policy %d is not known", p.Nonce))
 	}
@@ -178,6 +190,10 @@ func (p *Producer) checkRequests() error {
 	if p.MaxBody < 0 {
 		errs = append(errs, errors.New("the body limit is not negative"))
 	}
+	if p.Concurrency < 0 {
+		errs = append(errs, errors.New("concurrency is not negative"))
+	}
+	errs = append(errs, p.Rate.check())
 	for _, method := range p.Methods {
 		switch method {
 		case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodDelete:

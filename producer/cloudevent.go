@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ const (
 	ceMediaPrefix = "application/cloudevents"
 	ceStructured  = "application/cloudevents+json"
 	ceBatch       = "application/cloudevents-batch+json"
+	ceDataMedia   = "application/json" // of data whose media type is not told
 )
 
 // SplitCloudEvents is a Split for senders of CloudEvents 1.0 over HTTP: structured JSON, binary, and JSON
@@ -56,16 +58,23 @@ func SplitCloudEvents(d *Delivery) ([]Item, error) {
 	return items, nil
 }
 
-// CloudEventData returns the data of a stored CloudEvent: body as [Item] holds it, contentType as the delivery
-// had it. In structured mode and in batches the data is inside the body; else ok is false and the body is the
-// data itself.
-func CloudEventData(contentType string, body []byte) (data []byte, ok bool, err error) {
+// CloudEventData returns the data of an event and its media type: body as [Item] holds it, contentType as the
+// delivery had it. In structured mode and in batches the data is inside the body, and an event without data has
+// the JSON value null (CloudEvents JSON format 1.0.2 section 3.1). Anything else is data itself, as it arrived.
+func CloudEventData(contentType string, body []byte) (kind string, data []byte, err error) {
 	switch ceMedia(contentType) {
 	case ceStructured, ceBatch:
-		e, err := parseStructured(body)
-		return e.data, true, err
+	default:
+		return contentType, body, nil
 	}
-	return nil, false, nil
+	e, err := parseStructured(body)
+	if err != nil {
+		return "", nil, err
+	}
+	if e.data == nil {
+		return ceDataMedia, []byte("null"), nil
+	}
+	return cmp.Or(e.attributes["datacontenttype"], ceDataMedia), e.data, nil
 }
 
 // ceMedia returns the media type when it is one of CloudEvents, in lower case and without parameters.

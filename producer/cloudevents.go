@@ -11,9 +11,13 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// CloudEvents receives CloudEvents 1.0 over HTTP in structured, binary and batched mode from a sender that
-// carries a bearer token (settings bearer or secrets), in the Authorization field or as the query parameter
-// access_token (HTTP webhook section 3). Without a token, allowed_ips must say who may send.
+// CloudEvents receives CloudEvents 1.0 over HTTP from a sender that carries a bearer token (settings bearer or
+// secrets), in the Authorization field or as the query parameter access_token (HTTP webhook section 3). Without
+// a token, allowed_ips must say who may send.
+//
+// Structured and binary mode are always taken. Batches are sent only by agreement (HTTP protocol binding
+// section 3.3), so they are refused as an unsupported media type (415) unless batch is set; since a batch
+// cannot be answered event by event, there are no Answer handlers then.
 //
 // An identifier is source and id together; [SplitCloudEvents] says the rest. Requests to subscribe (OPTIONS,
 // HTTP webhook section 4) are answered when origins lists who may send; rate is how many requests a minute
@@ -38,7 +42,11 @@ func CloudEvents(s Settings) Producer {
 	}
 	p.AllowedIPs = s.AllowedIPs
 	p.KeyRequired = true
-	p.Split = SplitCloudEvents
+	if s.Batch {
+		p.Split = SplitCloudEvents
+	} else {
+		p.Key, p.Type, p.Attributes = oneCloudEvent("id"), oneCloudEvent("type"), oneCloudEventAttributes
+	}
 	p.Methods = []string{http.MethodPost, http.MethodPut}
 	p.Window = 48 * time.Hour
 	p = p.grants(s, nil)
@@ -96,6 +104,37 @@ func grantedRate(asked string, limit int) string {
 		return strconv.Itoa(limit)
 	}
 	return strconv.Itoa(n)
+}
+
+// oneCloudEvent reads one thing of a delivery that must be a single CloudEvent.
+type oneCloudEvent string
+
+func (v oneCloudEvent) Extract(d *Delivery) (string, error) {
+	it, err := splitOne(d)
+	if v == "type" {
+		return it.Type, err
+	}
+	return it.ID, err
+}
+
+func (v oneCloudEvent) Consumes() []string { return cloudEventValue(v).Consumes() }
+func (v oneCloudEvent) String() string     { return cloudEventValue(v).String() }
+
+func oneCloudEventAttributes(d *Delivery) (map[string]string, error) {
+	it, err := splitOne(d)
+	return it.Attributes, err
+}
+
+// splitOne is SplitCloudEvents for senders that were not asked for batches.
+func splitOne(d *Delivery) (Item, error) {
+	if ceMedia(d.Request.Header.Get("Content-Type")) == ceBatch {
+		return Item{}, &verify.Error{Code: verify.MediaTypeUnsupported, Component: "content-type"}
+	}
+	items, err := SplitCloudEvents(d)
+	if err != nil {
+		return Item{}, err
+	}
+	return items[0], nil // anything but a batch is one event
 }
 
 // cloudEventValue reads one thing of the single CloudEvent that a delivery may be; "" when it is none.

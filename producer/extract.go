@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"mime"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -13,16 +14,18 @@ import (
 
 // Header reads a header field. A field that stands on several lines is refused (ambiguous_field), because two
 // readers of the request might choose different lines.
-func Header(name string) Extractor { return headerField(name) }
-
-type headerField string
-
-func (h headerField) Extract(d *Delivery) (string, error) {
-	return singleLine(d, string(h))
+func Header(name string) Extractor {
+	return headerField{name: name, canonical: http.CanonicalHeaderKey(name)}
 }
 
-func (h headerField) Consumes() []string { return []string{strings.ToLower(string(h))} }
-func (h headerField) String() string     { return "header:" + string(h) }
+type headerField struct {
+	name      string // as it was given
+	canonical string
+}
+
+func (h headerField) Extract(d *Delivery) (string, error) { return singleLine(d, h.canonical) }
+func (h headerField) Consumes() []string                  { return []string{strings.ToLower(h.name)} }
+func (h headerField) String() string                      { return "header:" + h.name }
 
 // singleLine returns the only line of a field without the white space around it, or "" when it is absent.
 func singleLine(d *Delivery, name string) (string, error) {
@@ -109,9 +112,12 @@ type jsonMember struct {
 	names []string
 }
 
-func (j jsonMember) Extract(d *Delivery) (string, error) { return scalarAt(d.Body, j.path, j.names) }
-func (j jsonMember) Consumes() []string                  { return nil }
-func (j jsonMember) String() string                      { return "json:" + j.path }
+func (j jsonMember) Extract(d *Delivery) (string, error) {
+	return scalarAt(d.document(), j.path, j.names)
+}
+
+func (j jsonMember) Consumes() []string { return nil }
+func (j jsonMember) String() string     { return "json:" + j.path }
 
 // JWT reads a claim of the verified token, at a path as with [JSON]. It never looks at tokens that the scheme
 // did not verify.
@@ -123,7 +129,7 @@ type jwtClaim struct {
 }
 
 func (c jwtClaim) Extract(d *Delivery) (string, error) {
-	return scalarAt(d.Identity.Claims, c.path, c.names)
+	return scalarAt(newDocument(d.Identity.Claims), c.path, c.names)
 }
 
 func (c jwtClaim) Consumes() []string { return nil }

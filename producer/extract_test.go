@@ -66,6 +66,8 @@ func TestExtractorsReadTheirPlace(t *testing.T) {
 		{"json not UTF-8", "json:id", delivery(hook, "{\"id\":\"\xff\"}"), "", verify.EventMalformed},
 		{"json too deep", "json:id", delivery(hook, `{"id":"e1","x":`+deep+`}`), "", verify.EventMalformed},
 		{"json brackets in strings are no depth", "json:id", delivery(hook, `{"x":"`+strings.Repeat("[", 300)+`\"[","id":"e1"}`), "e1", ""},
+		{"json escaped backslash ends no string early", "json:id", delivery(hook, `{"x":"[\\\\","y":"\\\\\"]","z":"\\\"","id":"e1"}`), "e1", ""},
+		{"json string without an end", "json:id", delivery(hook, `{"id":"e1","x":"\"}`), "", ""},
 		{"json a million arrays", "json:id", delivery(hook, strings.Repeat("[", 1e6)+strings.Repeat("]", 1e6)), "", verify.EventMalformed},
 		{"json long number", "json:id", delivery(hook, `{"id":`+strings.Repeat("9", 5000)+`}`), "", verify.EventMalformed},
 		{"json long string", "json:id", delivery(hook, `{"id":"`+strings.Repeat("x", 5000)+`"}`), "", verify.EventMalformed},
@@ -105,7 +107,7 @@ func TestSpellingsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
 		"header:X-Id", "idempotency-key", "idempotency-key:PayPal-Request-Id", "query:x", "json:a.b", `json:a\.b`, "form:x",
-		"jwt:jti", "link:self", "digest:body", "const:x", "json:a + json:b | digest:body",
+		"jwt:jti", "link:self", "digest:body", "const:x", "cloudevent:id", "cloudevent:type", "json:a + json:b | digest:body",
 	} {
 		x, err := ParseExtractor(s)
 		if err != nil {
@@ -121,7 +123,7 @@ func TestSpellingsRoundTrip(t *testing.T) {
 func TestMisspeltExtractorsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
-		"", "header", "header:", "header:X Id", "body:id", "json:", "json:a..b", "json:.a", "digest:header", "json:a + ", " | json:a",
+		"", "header", "header:", "header:X Id", "body:id", "json:", "json:a..b", "json:.a", "digest:header", "cloudevent:time", "json:a + ", " | json:a",
 		"idempotency-key:X:Y", "json:" + strings.Repeat("a.", 20) + "a",
 	} {
 		if x, err := ParseExtractor(s); err == nil {

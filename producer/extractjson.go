@@ -37,9 +37,29 @@ func splitPath(path string) []string {
 	return append(names, name.String())
 }
 
+// document is JSON that has been checked, which costs more than finding a value in it.
+type document struct {
+	text []byte // as it was given
+	root []byte // what checkedJSON made of it
+	err  error
+}
+
+func newDocument(text []byte) *document {
+	root, err := checkedJSON(text)
+	return &document{text: text, root: root, err: err}
+}
+
+// document returns the body as JSON. All extractors of a delivery share it, so that the body is checked once.
+func (d *Delivery) document() *document {
+	if d.doc == nil || len(d.doc.text) != len(d.Body) || len(d.Body) > 0 && &d.doc.text[0] != &d.Body[0] {
+		d.doc = newDocument(d.Body)
+	}
+	return d.doc
+}
+
 // scalarAt returns the string, number or boolean at a path, as [JSON] promises.
-func scalarAt(doc []byte, path string, names []string) (string, error) {
-	raw, err := valueAt(doc, names)
+func scalarAt(doc *document, path string, names []string) (string, error) {
+	raw, err := doc.at(names)
 	if errors.Is(err, errNotJSON) || err == nil && raw == nil {
 		return "", nil
 	}
@@ -70,11 +90,14 @@ var (
 
 // valueAt returns the bytes of the value at a path, or nil when there is none. The whole document is checked,
 // no tree is built, and the time is linear in its length.
-func valueAt(doc []byte, names []string) ([]byte, error) {
-	raw, err := checkedJSON(doc)
-	if err != nil {
-		return nil, err
+func valueAt(doc []byte, names []string) ([]byte, error) { return newDocument(doc).at(names) }
+
+// at returns the bytes of the value at a path, or nil when there is none.
+func (d *document) at(names []string) (raw []byte, err error) {
+	if d.err != nil {
+		return nil, d.err
 	}
+	raw = d.root
 	for _, name := range names {
 		switch raw[0] {
 		case '{':
@@ -98,19 +121,16 @@ func checkedJSON(doc []byte) ([]byte, error) {
 	if len(doc) == 0 || doc[0] != '{' && doc[0] != '[' {
 		return nil, errNotJSON // or a lone scalar, in which no path leads anywhere
 	}
-	depth, quoted := 0, false
+	depth := 0
 	for i := 0; i < len(doc); i++ {
-		switch c := doc[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
+		switch doc[i] {
+		case '"':
+			i = skipString(doc, i) - 1
+		case '{', '[':
 			if depth++; depth > maxDepth {
 				return nil, errTooDeep
 			}
-		case c == '}' || c == ']':
+		case '}', ']':
 			depth--
 		}
 	}
@@ -229,13 +249,22 @@ func skipValue(b []byte, i int) int {
 	return i
 }
 
+// skipString returns the index after the string that begins at i, or the length of b when the string does not end.
 func skipString(b []byte, i int) int {
-	for i++; b[i] != '"'; i++ {
-		if b[i] == '\\' {
-			i++
+	for i++; i < len(b); {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			break
+		}
+		end, escapes := i+n, 0
+		for escapes < n && b[end-1-escapes] == '\\' {
+			escapes++
+		}
+		if i = end + 1; escapes%2 == 0 {
+			return i
 		}
 	}
-	return i + 1
+	return len(b)
 }
 
 // scalar returns the text of a valid JSON string, the spelling of a number or boolean, and "" for the rest.

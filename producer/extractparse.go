@@ -22,6 +22,7 @@ const (
 //	jwt:jti                        a claim of the verified token
 //	link:self                      the target of a link
 //	digest:body                    the SHA-256 of the body
+//	cloudevent:id                  source and id of a CloudEvent that is not in a batch, or cloudevent:type
 //	const:order                    always the same
 //	json:order + json:status       a join; empty when a part is
 //	header:X-Id | json:id          the first that is not empty; " + " binds closer than " | "
@@ -73,13 +74,18 @@ func parseOne(spelling string) (Extractor, error) {
 		return Link(arg), nil
 	case "const":
 		return Const(arg), nil
+	case "cloudevent":
+		if arg == "id" || arg == "type" {
+			return cloudEventValue(arg), nil
+		}
+		return nil, fmt.Errorf("extractor %q: only cloudevent:id and cloudevent:type are known", spelling)
 	case "digest":
 		if arg == "body" {
 			return BodyDigest(), nil
 		}
 		return nil, fmt.Errorf("extractor %q: only digest:body is known", spelling)
 	}
-	return nil, fmt.Errorf("extractor %q: %q is none of header, idempotency-key, query, json, form, jwt, link, digest, const",
+	return nil, fmt.Errorf("extractor %q: %q is none of header, idempotency-key, query, json, form, jwt, link, digest, cloudevent, const",
 		spelling, kind)
 }
 

@@ -10,20 +10,26 @@ import (
 
 // FingerprintBody digests the body as it arrived and the CloudEvents attributes in the header (ce-*). In a
 // batch it digests the item's own bytes. It is the default.
+//
+// Attributes that a signature leaves out do not count: anybody could add one, and so make many payloads of one
+// delivery.
 func FingerprintBody(d *Delivery, it Item) [32]byte {
 	h := sha256.New()
-	writePart(h, string(it.Body))
+	writePart(h, it.Body)
 	var names []string
 	for name := range d.Request.Header {
-		if strings.HasPrefix(strings.ToLower(name), "ce-") {
+		if len(name) < 3 || !strings.EqualFold(name[:3], "ce-") {
+			continue
+		}
+		if d.Identity.Signed == nil || d.Identity.Covers(strings.ToLower(name)) {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		writePart(h, strings.ToLower(name))
+		writePart(h, []byte(strings.ToLower(name)))
 		for _, line := range d.Request.Header[name] {
-			writePart(h, line)
+			writePart(h, []byte(line))
 		}
 	}
 	return [32]byte(h.Sum(nil))
@@ -44,16 +50,16 @@ func FingerprintFields(fields ...Extractor) FingerprintFunc {
 			if err != nil {
 				return FingerprintBody(d, it)
 			}
-			writePart(h, v)
+			writePart(h, []byte(v))
 		}
 		return [32]byte(h.Sum(nil))
 	}
 }
 
 // writePart writes a part with its length before it, so that "a"+"bc" and "ab"+"c" differ.
-func writePart(h hash.Hash, s string) {
+func writePart(h hash.Hash, part []byte) {
 	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+	binary.BigEndian.PutUint64(n[:], uint64(len(part)))
 	_, _ = h.Write(n[:]) // a hash never fails
-	_, _ = h.Write([]byte(s))
+	_, _ = h.Write(part)
 }

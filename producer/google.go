@@ -13,7 +13,7 @@ import (
 //
 // The token does not bind the body and is used for about an hour, so only the identifier tells a repetition:
 // source and id of the CloudEvent, or the Pub/Sub message id. Eventarc Standard tries for 24 hours, Advanced 5
-// times.
+// times; which answers it takes is from secondary sources.
 //
 // https://cloud.google.com/eventarc/docs/run/pubsub#authenticate
 func GoogleEventarc(audience, email string) Producer {
@@ -38,7 +38,7 @@ func googleEventarc(s Settings) Producer {
 // audience and email as for [GoogleEventarc]. The event type is the subscription; attributes of the message
 // stay in the body.
 //
-// Pub/Sub tries everything but 102, 200, 201, 202 and 204 again until the message's retention ends (24 hours
+// Pub/Sub tries everything but 102, 200, 201, 202 and 204 (a list from secondary sources) again until the message's retention ends (24 hours
 // here; up to 31 days by setting), so that an event which can never be handled is accepted and becomes a dead
 // letter here.
 //

@@ -13,7 +13,8 @@ import (
 // signature has the signed content of the original and is kept aside, not run. Before money moves on an event,
 // ask PayPal (POST /v1/notifications/verify-webhook-signature).
 //
-// Certificates are fetched from hosts below paypal.com and must chain to a root of the system; that PayPal's
+// Certificates are fetched from hosts below paypal.com and must chain to a root of the system, or of the setting
+// roots; that PayPal's
 // do is documented, and was not tried against its servers.
 //
 // https://developer.paypal.com/api/rest/webhooks/rest/
@@ -21,9 +22,11 @@ func PayPal(webhookID string) Producer { return payPal(Settings{WebhookID: webho
 
 func payPal(s Settings) Producer {
 	p := webhook("paypal", "https://developer.paypal.com/api/rest/webhooks/rest/")
+	roots, err := s.roots()
+	p.Err = err
 	p = p.signedBy(&verify.PayPal{
 		WebhookID: s.WebhookID,
-		Certs:     &verify.Certs{Fetch: s.Fetch, Roots: s.Roots, Pinned: s.PinnedKeys},
+		Certs:     &verify.Certs{Fetch: s.Fetch, Roots: roots, Pinned: s.PinnedKeys},
 	})
 	p.Tolerance = verify.Tolerance{Past: 74 * time.Hour, Future: 5 * time.Minute}
 	p.Key, p.KeyRequired = JSON("id"), true

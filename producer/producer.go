@@ -39,6 +39,9 @@ type Producer struct {
 	Type Extractor
 	// Attributes reads facts about the event that handlers see (source, subject, time, ...). May be nil.
 	Attributes func(*Delivery) (map[string]string, error)
+	// Reads are header fields that handlers read besides (lower case). RFC 9421 signatures must cover them, like
+	// those that Key and Type read, when they are present. The lanes of handlers add theirs.
+	Reads []string
 	// Fingerprint selects what is compared when an identifier comes again. Defaults to FingerprintBody.
 	Fingerprint FingerprintFunc
 	// Split takes a batch apart; nil means that a delivery is one event.
@@ -74,13 +77,23 @@ type Producer struct {
 	DropBody bool
 	// MaxBody bounds the body in bytes. Defaults to 1 MiB.
 	MaxBody int64
+	// Rate bounds the events that are accepted (429 beyond it). It is asked only after verification, so that no
+	// stranger uses it up; a delivery that repeats a stored answer does not count. Defaults to no limit.
+	Rate Rate
+	// Concurrency bounds the verified deliveries that are worked on at once (503 beyond it); one whose handler
+	// still answers after its time was up counts until the handler returned. Defaults to no limit.
+	Concurrency int
+	// EmptyBody accepts deliveries that have neither a body nor a Content-Type, such as pings. Otherwise they
+	// are no deliveries (400), where the method has a body and Split does not read events from header fields.
+	EmptyBody bool
 	// Methods are those of deliveries. Defaults to POST.
 	Methods []string
 	// MediaTypes, when not empty, are the only media types accepted (415 for others); "application/*" works.
 	MediaTypes []string
 	// URL is the public URL of the endpoint, when it is not Config.URL + "/webhooks/" + Name.
 	URL string
-	// SignsURL says that the scheme signs the URL, so that Open demands to know the public one.
+	// SignsURL says that the scheme signs the URL, so that Open demands to know the public one. It is set where
+	// the scheme has a method SignsURL that says so, as those of package verify have.
 	SignsURL bool
 	// QueryScope makes the signed query a part of the scope of identifiers, except the names in ScopeIgnores:
 	// two attempts share a scope if and only if endpoint and effective URL are the same.
@@ -94,6 +107,13 @@ type Producer struct {
 	SecretHeaders []string
 	// EarlyData accepts requests marked Early-Data: 1 (RFC 8470) when their signed time is fresh.
 	EarlyData bool
+	// Retire, when set, is when the endpoint ends. Before it every answer announces it in the field Sunset (RFC
+	// 8594); from it on every request is answered 410, and nothing is verified or stored, known duplicates
+	// included. No endpoint answers 410 for another reason.
+	Retire time.Time
+	// Deprecated is the date of the field Deprecation (RFC 9745), which says that producers should move away;
+	// it is not after Retire. Defaults to Retire; without either, no such field is sent.
+	Deprecated time.Time
 	// AllowedIPs, when not empty, are the only addresses accepted (403 for others).
 	AllowedIPs []netip.Prefix
 	// Realm and Challenge parameters of WWW-Authenticate; defaults to `Signature realm="NAME"`.
@@ -112,6 +132,8 @@ type Delivery struct {
 	Body []byte
 	// Identity is what verification proved.
 	Identity verify.Identity
+
+	doc *document // the body, once an extractor has read it as JSON
 }
 
 // Item is one event of a batch.

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // sample is a delivery that looks like one of the vendor's. In its texts {id}, {type}, {time} (RFC 3339) and
@@ -57,8 +59,22 @@ func (p Preset) Sample(s Settings, address, kind, id string, now time.Time) (*ht
 }
 
 func sign(p Producer, r *http.Request, body []byte, now time.Time) ([]byte, error) {
-	switch scheme := p.Scheme.(type) {
-	case nil:
+	if p.Scheme == nil {
+		return body, nil
+	}
+	return signBy(p.Scheme, r, body, now)
+}
+
+// signBy returns the body, which is another where the signature stands in it.
+func signBy(by verify.Scheme, r *http.Request, body []byte, now time.Time) ([]byte, error) {
+	switch scheme := by.(type) {
+	case verify.All:
+		for _, one := range scheme {
+			var err error
+			if body, err = signBy(one, r, body, now); err != nil {
+				return nil, err
+			}
+		}
 		return body, nil
 	case interface {
 		SignBody(body []byte) ([]byte, error)

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -66,10 +67,14 @@ type Settings struct {
 	// Origins and Rate (requests per minute) are granted to senders that ask (CloudEvents, Event Grid).
 	Origins []string `conf:"origins"`
 	Rate    int      `conf:"rate"`
+	// Batch takes batches of events too (CloudEvents).
+	Batch bool `conf:"batch"`
 	// JWKSURL is where keys are published, in place of the vendor's.
 	JWKSURL string `conf:"jwks_url"`
 	// CheckChain demands that vendor certificates chain to a root where that is not checked already (SNS).
 	CheckChain bool `conf:"check_chain"`
+	// RootsPEM holds the authorities of vendor certificates in PEM (RFC 7468). Defaults to the system's.
+	RootsPEM string `conf:"roots"`
 
 	// What follows is for programs and tests; the configuration does not spell it.
 
@@ -77,10 +82,22 @@ type Settings struct {
 	TokenKeys verify.TokenKeySet
 	// Fetch gets the vendor's certificates and confirms subscriptions. Defaults to [verify.FetchPublic].
 	Fetch func(ctx context.Context, address string) ([]byte, error)
-	// Roots are the authorities of vendor certificates. Defaults to the system's.
+	// Roots are the authorities of vendor certificates, in place of RootsPEM.
 	Roots *x509.CertPool
 	// PinnedKeys are public keys by the address of the certificate, in place of fetching it.
 	PinnedKeys map[string]crypto.PublicKey
+}
+
+// roots are the authorities that the settings name, or nil for the system's.
+func (s Settings) roots() (*x509.CertPool, error) {
+	if s.Roots != nil || s.RootsPEM == "" {
+		return s.Roots, nil
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(s.RootsPEM)) {
+		return nil, errors.New("roots: no certificate in PEM")
+	}
+	return pool, nil
 }
 
 // Preset is a vendor that the package knows.
@@ -113,6 +130,12 @@ func (p Preset) Open(s Settings) Producer {
 	made.Err = errors.Join(p.unused(s), made.Err)
 	return made
 }
+
+// Window is how long the preset remembers identifiers: for as long as the vendor tries again, and a day.
+func (p Preset) Window() time.Duration { return p.New(Settings{}).WithDefaults().Window }
+
+// Docs is the address of the vendor's documentation.
+func (p Preset) Docs() string { return p.New(Settings{}).Docs }
 
 // unused reports the settings that have no meaning for the preset.
 func (p Preset) unused(s Settings) error {

@@ -28,9 +28,9 @@ func Signed(name string, keys verify.KeySet) Producer {
 	}
 }
 
-// consumed are the header fields that decide what an event is called and of which type it is.
+// consumed are the header fields that decide what an event is called and what becomes of it.
 func (p *Producer) consumed() []string {
-	var fields []string
+	fields := slices.Clone(p.Reads)
 	for _, x := range []Extractor{p.Key, p.Type} {
 		if x != nil {
 			fields = append(fields, x.Consumes()...)
@@ -40,38 +40,79 @@ func (p *Producer) consumed() []string {
 	return slices.Compact(fields)
 }
 
-// withCoverage makes an RFC 9421 scheme demand that the consumed fields are signed.
+// withCoverage makes RFC 9421 schemes demand that the consumed fields are signed.
 func (p Producer) withCoverage() Producer {
-	scheme, ok := p.Scheme.(*verify.RFC9421)
-	if !ok || len(scheme.Coverage.Exactly) > 0 {
-		return p
+	consumed := p.consumed()
+	p.Scheme = mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
+		scheme, ok := s.(*verify.RFC9421)
+		if !ok || len(scheme.Coverage.Exactly) > 0 {
+			return s
+		}
+		missing := slices.DeleteFunc(slices.Clone(consumed), func(f string) bool { return slices.Contains(scheme.Coverage.Consumed, f) })
+		if len(missing) == 0 {
+			return s
+		}
+		coverage := scheme.Coverage
+		coverage.Consumed = append(slices.Clone(coverage.Consumed), missing...)
+		// The scheme may be in use, so it is not changed.
+		return &verify.RFC9421{
+			Keys: scheme.Keys, Label: scheme.Label, Tag: scheme.Tag, BoundKey: scheme.BoundKey, Coverage: coverage,
+			KeyRequired: scheme.KeyRequired, Algs: scheme.Algs,
+		}
+	})
+	return p
+}
+
+// mapScheme replaces a scheme, or each of those that are demanded together.
+func mapScheme(s verify.Scheme, f func(verify.Scheme) verify.Scheme) verify.Scheme {
+	all, ok := s.(verify.All)
+	if !ok {
+		return f(s)
 	}
-	missing := slices.DeleteFunc(p.consumed(), func(f string) bool { return slices.Contains(scheme.Coverage.Consumed, f) })
-	if len(missing) == 0 {
-		return p
+	mapped := make(verify.All, len(all))
+	for i, one := range all {
+		mapped[i] = mapScheme(one, f)
 	}
-	coverage := scheme.Coverage
-	coverage.Consumed = append(slices.Clone(coverage.Consumed), missing...)
-	// The scheme may be in use, so it is not changed.
-	p.Scheme = &verify.RFC9421{
-		Keys: scheme.Keys, Label: scheme.Label, Tag: scheme.Tag, BoundKey: scheme.BoundKey, Coverage: coverage,
-		KeyRequired: scheme.KeyRequired, Algs: scheme.Algs,
+	return mapped
+}
+
+// withCredentials keeps what the schemes know to be a shared credential out of stores and logs.
+func (p Producer) withCredentials() Producer {
+	add := func(names []string, name string) []string {
+		if slices.Contains(names, name) {
+			return names
+		}
+		return append(slices.Clone(names), name)
 	}
+	mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
+		scheme, ok := s.(*verify.Static)
+		switch {
+		case !ok || scheme.Name == "":
+		case scheme.In == verify.InHeader:
+			p.SecretHeaders = add(p.SecretHeaders, scheme.Name)
+		case scheme.In == verify.InQuery, scheme.In == verify.InBearer:
+			p.SecretQuery = add(p.SecretQuery, scheme.Name)
+		}
+		return s
+	})
 	return p
 }
 
 // checkCoverage refuses an exact coverage that leaves out what names the event.
 func (p *Producer) checkCoverage() error {
-	scheme, ok := p.Scheme.(*verify.RFC9421)
-	if !ok || len(scheme.Coverage.Exactly) == 0 {
-		return nil
-	}
 	var bare []string
-	for _, field := range p.consumed() {
-		if !slices.Contains(scheme.Coverage.Exactly, field) {
-			bare = append(bare, field)
+	mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
+		scheme, ok := s.(*verify.RFC9421)
+		if !ok || len(scheme.Coverage.Exactly) == 0 {
+			return s
 		}
-	}
+		for _, field := range p.consumed() {
+			if !slices.Contains(scheme.Coverage.Exactly, field) {
+				bare = append(bare, field)
+			}
+		}
+		return s
+	})
 	if len(bare) == 0 {
 		return nil
 	}

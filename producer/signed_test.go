@@ -116,3 +116,68 @@ func TestExactCoverageMustHoldWhatNamesTheEvent(t *testing.T) {
 		t.Errorf("the body is signed: %v", errs)
 	}
 }
+
+func TestFieldsThatNameTheEventMustBeSignedBesideAnotherCredential(t *testing.T) {
+	t.Parallel()
+	p := Signed("shop", signedKeys(t))
+	p.Key = Header("X-Order")
+	p.Scheme = verify.All{verify.HeaderValue("X-Token", "0123456789abcdef"), p.Scheme}
+	p = p.WithDefaults()
+	header := map[string]string{"X-Order": "o1", "X-Token": "0123456789abcdef"}
+	base := []string{"@method", "@target-uri", "content-digest"}
+	if _, err := verifySigned(p, signedRequest(t, `{}`, header, append(base, "x-order")...)); err != nil {
+		t.Error(err)
+	}
+	if _, err := verifySigned(p, signedRequest(t, `{}`, header, base...)); verify.CodeOf(err) != verify.InsufficientCoverage {
+		t.Errorf("without the field that holds the key: %v", err)
+	}
+	p.Scheme = verify.All{p.Scheme, &verify.RFC9421{Keys: signedKeys(t), Coverage: verify.Coverage{Exactly: []string{"@method"}}}}
+	if errs := p.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "x-order") {
+		t.Errorf("an exact coverage that leaves the key out: %v", errs)
+	}
+}
+
+func TestSchemesSayThatTheySignTheURL(t *testing.T) {
+	t.Parallel()
+	hmac := func(content string) *verify.HMAC {
+		return &verify.HMAC{Headers: []string{"Sig"}, Encoding: verify.Hex, Secrets: verify.Secrets("s"), Content: content}
+	}
+	exactly := func(names ...string) *verify.RFC9421 {
+		return &verify.RFC9421{Keys: signedKeys(t), Coverage: verify.Coverage{Exactly: names}}
+	}
+	for name, c := range map[string]struct {
+		scheme verify.Scheme
+		want   bool
+	}{
+		"rfc9421":               {&verify.RFC9421{Keys: signedKeys(t)}, true},
+		"rfc9421 of the host":   {exactly("@method", "@authority"), true},
+		"rfc9421 without a URL": {exactly("@method", "content-digest"), false},
+		"hmac of the URL":       {hmac("{url}{body}"), true},
+		"hmac of the body":      {hmac("{body}"), false},
+		"twilio":                {verify.NewTwilio("0123456789abcdef"), true},
+		"one of two":            {verify.All{verify.Basic("u", "p"), &verify.RFC9421{Keys: signedKeys(t)}}, true},
+		"none of two":           {verify.All{verify.Basic("u", "p"), hmac("{body}")}, false},
+		"none":                  {nil, false},
+	} {
+		if got := (Producer{Name: "shop", Scheme: c.scheme}).WithDefaults().SignsURL; got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestCredentialsOfTheSchemeAreNotKept(t *testing.T) {
+	t.Parallel()
+	p := Producer{Name: "shop", SecretQuery: []string{"sig"}, Scheme: verify.All{
+		verify.HeaderValue("X-Token", "a"), verify.QueryValue("key", "b"), verify.Basic("u", "c"),
+		&verify.Static{In: verify.InBearer, Name: "access_token", Secrets: verify.Secrets("d")},
+	}}.WithDefaults()
+	again := p.WithDefaults()
+	for _, p := range []Producer{p, again} {
+		if got := strings.Join(p.SecretHeaders, " "); got != "X-Token" {
+			t.Errorf("fields: %s", got)
+		}
+		if got := strings.Join(p.SecretQuery, " "); got != "sig key access_token" || got != strings.Join(p.ScopeIgnores, " ") {
+			t.Errorf("parameters: %s; not in the scope: %s", got, p.ScopeIgnores)
+		}
+	}
+}

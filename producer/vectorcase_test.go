@@ -265,6 +265,8 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) Producer {
 	}
 	s := c.settings(t, fetched)
 	adapt(scheme, &s)
+	// Batches are something that a receiver asks for.
+	s.Batch = scheme == "cloudevents" && ceMedia(c.request(t).Header.Get("Content-Type")) == ceBatch
 	var p Producer
 	if preset, ok := FindPreset(scheme); ok {
 		p = preset.Open(s)

@@ -33,6 +33,13 @@ func TestVectorsOfTheEnvironment(t *testing.T) {
 	if folder == "" {
 		t.Skip("EYELET_VECTORS names no folder")
 	}
+	if _, err := os.Stat(folder); err != nil && !filepath.IsAbs(folder) {
+		folder = filepath.Join("..", folder) // given as seen from the root of the repository
+	}
+	_, rfc := os.Stat(filepath.Join(folder, "rfc9421"))
+	if _, err := os.Stat(filepath.Join(folder, "producers")); err != nil && rfc == nil {
+		t.Skip("the folder holds vectors of RFC 9421 only")
+	}
 	runFolder(t, filepath.Join(folder, "producers"))
 }
 
@@ -243,12 +250,9 @@ func expectItem(t *testing.T, want vectorEvent, it Item, c *vectorCase) {
 func expectData(t *testing.T, want json.RawMessage, it Item, c *vectorCase) {
 	t.Helper()
 	kind := c.request(t).Header.Get("Content-Type")
-	data, inside, err := CloudEventData(kind, it.Body)
+	_, data, err := CloudEventData(kind, it.Body)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if !inside {
-		data = it.Body
 	}
 	var text string
 	if json.Unmarshal(want, &text) == nil && string(data) == text {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -59,13 +60,16 @@ func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
 	rec := decision.Record
 	rec.Payload = e.claim.Payload // a decision comes without the body
+	rec.Payload.Header, rec.Payload.Attributes = rec.Payload.Header.Clone(), maps.Clone(rec.Payload.Attributes)
 	h := &held{
 		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: rec, lease: decision.Lease, started: time.Now(),
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
 	done := make(chan ended, 1)
 	d.rx.door.stay()
+	release := d.handOver() // a handler that outlasts its delivery keeps its place in the quota
 	go func() {
+		defer release()
 		defer d.rx.door.leave()
 		defer cancel()
 		defer func() {
@@ -144,7 +148,7 @@ func (h *held) finish(ctx context.Context, r returned) ended {
 	defer h.rx.flights.land(h.rec.Key.Hash())
 	result, end := h.judge(ctx, r)
 	h.rx.reportAnswer(ctx, h, result, r.err)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.rx.cfg.StoreTimeout)
 	defer cancel()
 	if err := h.rx.cfg.Store.Finish(ctx, h.lease, result); err != nil {
 		return ended{err: storeFailure(err)}
@@ -172,9 +176,9 @@ func (h *held) judge(ctx context.Context, r returned) (dedup.Result, ended) {
 	case isUndecodable(r.err):
 		return h.refuse(codeUndecodable, r.err)
 	case r.err != nil && ctx.Err() != nil:
-		return release(codeAnswerTimeout, 0, r.err)
+		return release(codeAnswerTimeout, notBefore(r.err), r.err)
 	case r.err != nil:
-		return release(codeAnswerFailed, 0, r.err)
+		return release(codeAnswerFailed, notBefore(r.err), r.err)
 	}
 	answer, err := answerOf(h.p, r.response)
 	if err != nil {

@@ -23,6 +23,7 @@ const (
 	reasonTimeout     = "timeout"      // waits: it returned an error after its time was up
 	reasonPanicked    = "panicked"     // waits: it panicked, or ended its goroutine
 	reasonStopped     = "stopped"      // waits: the receiver stopped; the attempt does not count
+	reasonWaited      = "waited"       // waits: it had no worker for too long; the attempt does not count
 
 	// The following are only observed: the store knows nothing of them.
 	reasonLeaseLost  = "lease_lost" // the task belongs to somebody else by now
@@ -41,12 +42,15 @@ type attempt struct {
 	d       *dispatcher
 	work    dedup.Work
 	task    *dedup.Task
-	began   time.Time
+	size    int64     // of the payload
+	began   time.Time // when it was taken, then when its worker began
 	extends time.Time // when the lease wants to be extended
+	working bool      // it has a worker
+	left    bool      // it is out of the load
 }
 
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {
-	a := &attempt{d: d, work: w, began: time.Now()}
+	a := &attempt{d: d, work: w, size: int64(len(w.Record.Payload.Body)), began: time.Now()}
 	a.task = a.work.Task()
 	a.extends = a.began.Add(d.cfg.Lease / 3)
 	return a
@@ -60,8 +64,8 @@ func (a *attempt) log() *slog.Logger {
 
 // run sees the attempt through to an outcome that the store knows of.
 func (a *attempt) run() {
-	if a.d.taking.Err() != nil {
-		a.finish(dedup.Result{Kind: dedup.ResultRelease, Reason: reasonStopped}, nil)
+	defer a.leave()
+	if !a.waitForWorker() {
 		return
 	}
 	h := a.d.book.byName(a.task.Handler)
@@ -73,6 +77,58 @@ func (a *attempt) run() {
 		a.finish(dead(reasonExhausted, "the attempts are used up; the last error: "+a.task.Err), nil)
 	default:
 		a.call(h)
+	}
+}
+
+// waitForWorker reports whether the attempt got a worker. A task that waits too long, or until the dispatcher
+// stops, is given back as it was.
+func (a *attempt) waitForWorker() bool {
+	if a.d.taking.Err() != nil {
+		a.giveBack(reasonStopped)
+		return false
+	}
+	select {
+	case a.d.workers <- struct{}{}:
+		a.working = true
+		return true
+	default:
+	}
+	patience := time.NewTimer(min(aheadPatience, a.d.cfg.Lease/3))
+	defer patience.Stop()
+	select {
+	case a.d.workers <- struct{}{}:
+		a.working, a.began = true, time.Now()
+		return true
+	case <-patience.C:
+		a.d.load.waited(time.Since(a.began))
+		a.giveBack(reasonWaited)
+	case <-a.d.taking.Done():
+		a.giveBack(reasonStopped)
+	}
+	return false
+}
+
+// giveBack has somebody else run the task, or the same process later. It was not started, so that what is known
+// of the attempt before stays.
+func (a *attempt) giveBack(reason string) {
+	res := dedup.Result{Kind: dedup.ResultRelease, Reason: reason}
+	if a.task.Reason != "" {
+		res.Reason, res.Err = a.task.Reason, a.task.Err
+	}
+	a.finish(res, nil)
+}
+
+// leave frees the worker and the place in the load, once.
+func (a *attempt) leave() {
+	if a.working {
+		a.working = false
+		a.d.load.ran(time.Since(a.began))
+		<-a.d.workers
+	}
+	if !a.left {
+		a.left = true
+		a.work.Record.Payload.Body = nil
+		a.d.load.leave(a.size)
 	}
 }
 
@@ -146,11 +202,12 @@ func (a *attempt) conclude(r returned, ended error) dedup.Result {
 	if err == nil {
 		err = responseError(r.response)
 	}
+	if err == nil {
+		return dedup.Result{Kind: dedup.ResultDone}
+	}
 	wait, wantsTime := postponed(err)
 	var crash *panicked
 	switch {
-	case err == nil:
-		return dedup.Result{Kind: dedup.ResultDone}
 	case isRejected(err):
 		return dead(reasonRejected, errText(err))
 	case isUndecodable(err):
@@ -182,7 +239,7 @@ func (a *attempt) retry(reason string, err error) dedup.Result {
 	if n >= a.d.cfg.Attempts {
 		return dead(reasonExhausted, errText(err))
 	}
-	after := backoff(a.d.cfg.BackoffBase, a.d.cfg.BackoffCap, n-1, a.d.random)
+	after := notBefore(err) + backoff(a.d.cfg.BackoffBase, min(a.d.cfg.BackoffCap, longestWait), n-1, a.d.random)
 	return dedup.Result{Kind: dedup.ResultRetry, After: after, Reason: reason, Err: errText(err)}
 }
 
@@ -190,16 +247,18 @@ func (a *attempt) retry(reason string, err error) dedup.Result {
 // extends the lease meanwhile, so that the handler need not run again for a fault of the store. It gives up
 // when the lease is lost or the dispatcher leaves, and after one more lease on errors that promise no end.
 func (a *attempt) finish(res dedup.Result, cause error) {
+	a.leave() // what is left to do is the store's work
 	patience := time.Now().Add(a.d.cfg.Lease)
 	for n := 0; ; n++ {
 		ctx, cancel := context.WithTimeout(a.d.minding, max(a.d.cfg.Lease/3, time.Millisecond))
 		err := a.d.cfg.Store.Finish(ctx, a.work.Lease, res)
 		cancel()
-		var unavailable *dedup.ErrUnavailable
-		switch {
-		case err == nil:
+		if err == nil {
 			a.report(res, cause)
 			return
+		}
+		var unavailable *dedup.ErrUnavailable
+		switch {
 		case errors.Is(err, dedup.ErrLeaseLost):
 			a.drop(cause)
 			return
@@ -252,12 +311,13 @@ func (a *attempt) report(res dedup.Result, cause error) {
 	case dedup.ResultRetry:
 		a.log().Warn("task runs again", "reason", res.Reason, "after", res.After, "error_type", errType(cause))
 	case dedup.ResultRelease:
-		a.log().Info("task runs again after the next start", "reason", res.Reason)
+		a.log().Info("task is given back", "reason", res.Reason)
+	}
+	if a.d.cfg.Observe == nil {
+		return
 	}
 	o := a.observation(state, res.Reason)
-	if cause != nil {
-		o.Err = errors.New(errType(cause))
-	}
+	o.Err = typeOnly(cause)
 	a.d.observed(o)
 }
 
@@ -273,6 +333,9 @@ func (a *attempt) observation(state dedup.State, reason string) Observation {
 }
 
 func (a *attempt) logPanic(err error) {
+	if err == nil {
+		return
+	}
 	var crash *panicked
 	if errors.As(err, &crash) {
 		a.log().Error("the handler panicked", "panic_type", fmt.Sprintf("%T", crash.value), "stack", crash.stack)

@@ -185,6 +185,7 @@ type faultyStore struct {
 	extended   int
 	finished   int
 	taken      []int // tasks asked for
+	slowFinish time.Duration
 }
 
 func (s *faultyStore) set(change func()) {
@@ -218,6 +219,9 @@ func (s *faultyStore) Extend(ctx context.Context, l dedup.Lease, d time.Duration
 }
 
 func (s *faultyStore) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
+	if s.slowFinish > 0 {
+		time.Sleep(s.slowFinish)
+	}
 	if err := s.hook(&s.failFinish, func() { s.finished++ }); err != nil {
 		return err
 	}

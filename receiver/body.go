@@ -13,18 +13,24 @@ import (
 type budget struct {
 	limit int64
 	used  atomic.Int64
+	of    *budget // the one that it is a part of; nil for the whole
 }
 
 // take reports whether n more bytes fit, and counts them when they do.
 func (b *budget) take(n int64) bool {
-	if b.used.Add(n) > b.limit {
+	if b.used.Add(n) > b.limit || b.of != nil && !b.of.take(n) {
 		b.used.Add(-n)
 		return false
 	}
 	return true
 }
 
-func (b *budget) give(n int64) { b.used.Add(-n) }
+func (b *budget) give(n int64) {
+	b.used.Add(-n)
+	if b.of != nil {
+		b.of.give(n)
+	}
+}
 
 // body reads the body of one request, once, under its limits. It is for one goroutine.
 type body struct {
@@ -41,9 +47,9 @@ type body struct {
 	done bool
 }
 
-func newBody(w http.ResponseWriter, r *http.Request, limit int64, rx *Receiver) *body {
+func newBody(w http.ResponseWriter, r *http.Request, limit int64, rx *Receiver, of *budget) *body {
 	return &body{
-		from: r.Body, limit: limit, declared: r.ContentLength, budget: &rx.budget,
+		from: r.Body, limit: limit, declared: r.ContentLength, budget: of,
 		deadline: http.NewResponseController(w).SetReadDeadline, timeout: rx.cfg.BodyTimeout,
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"runtime"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
 )
 
 // returned is what a handler came back with.
@@ -19,8 +20,8 @@ type returned struct {
 	err      error
 }
 
-// start runs the handler once over the record, in a goroutine of its own, which is the only way to survive
-// runtime.Goexit. It and a panic are errors: they end the attempt, not the process. Exactly one value comes
+// start runs the handler once over the record, whose maps and body become the handler's own, in a goroutine of
+// its own, which is the only way to survive runtime.Goexit. It and a panic are errors: they end the attempt, not the process. Exactly one value comes
 // out of the channel, which nobody needs to receive.
 func (h *Handler) start(ctx context.Context, rec dedup.Record, attempt int) <-chan returned {
 	out := make(chan returned, 1)
@@ -53,12 +54,13 @@ func probe(err error) {
 	_ = errType(err)
 	_ = isRejected(err) || isUndecodable(err)
 	_, _ = postponed(err)
+	_ = notBefore(err)
 }
 
-// eventOf is the event as handlers see it, not decoded yet. Handlers of one event do not share maps.
+// eventOf is the event as handlers see it, not decoded yet. It shares its maps and its body with the record.
 func eventOf(rec dedup.Record, attempt int) Event[any] {
 	p := rec.Payload
-	return Event[any]{
+	ev := Event[any]{
 		ID:         rec.Key.ID,
 		EventID:    rec.Event,
 		Producer:   p.Producer,
@@ -68,10 +70,12 @@ func eventOf(rec dedup.Record, attempt int) Event[any] {
 		Attempt:    attempt,
 		Accepted:   rec.Accepted,
 		KeyField:   p.KeyField,
-		Header:     p.Header.Clone(),
-		Attributes: maps.Clone(p.Attributes),
+		Header:     p.Header,
+		Attributes: p.Attributes,
 		Body:       p.Body,
 	}
+	ev.describe()
+	return ev
 }
 
 // decodeEvent gives the event its data.
@@ -87,10 +91,19 @@ func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 		Accepted:   ev.Accepted,
 		KeyField:   ev.KeyField,
 		Header:     ev.Header,
+		Source:     ev.Source,
+		Subject:    ev.Subject,
+		Time:       ev.Time,
+		Extensions: ev.Extensions,
 		Attributes: ev.Attributes,
 		Body:       ev.Body,
 	}
-	if err := decodeInto(&typed.Data, ev, decode); err != nil {
+	plain, err := decodedBody(ev.Header, ev.Body, maxPlain)
+	if err == nil {
+		ev.Body = plain
+		err = decodeInto(&typed.Data, ev, decode)
+	}
+	if err != nil {
 		return typed, &undecodable{typ: strings.TrimPrefix(fmt.Sprintf("%T", &typed.Data), "*"), err: err}
 	}
 	return typed, nil
@@ -109,7 +122,7 @@ func decodeInto(data any, ev Event[any], decode decodeFunc) error {
 		}
 		*v = form
 	default:
-		contentType, body, err := cloudEventData(ev.Header.Get("Content-Type"), ev.Body)
+		contentType, body, err := producer.CloudEventData(ev.Header.Get("Content-Type"), ev.Body)
 		if err != nil {
 			return err
 		}
@@ -118,8 +131,15 @@ func decodeInto(data any, ev Event[any], decode decodeFunc) error {
 	return nil
 }
 
-// decodeJSON is the default of Config.Decode. encoding/json refuses anything after the value.
-func decodeJSON(_ string, body []byte, v any) error { return json.Unmarshal(body, v) }
+// decodeJSON is the default of Config.Decode. encoding/json refuses anything after the value. Text is the one
+// thing that is taken as it is, by handlers of strings.
+func decodeJSON(contentType string, body []byte, v any) error {
+	if text, ok := v.(*string); ok && strings.HasPrefix(contentType, "text/") && utf8.Valid(body) {
+		*text = string(body)
+		return nil
+	}
+	return json.Unmarshal(body, v)
+}
 
 // errGoexit is the error of a handler that ended its goroutine.
 var errGoexit = errors.New("the handler called runtime.Goexit")

@@ -98,6 +98,47 @@ func TestPayloadsAreDecodedIntoTheTypeOfTheHandler(t *testing.T) {
 	}
 }
 
+// TestTextIsAString: handlers of strings get text as it is, and JSON decoded.
+func TestTextIsAString(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		contentType, body, want string
+		refused                 bool
+	}{
+		{"text/plain; charset=utf-8", `say "tea"`, `say "tea"`, false},
+		{"application/json", `"tea"`, "tea", false},
+		{"application/json", `tea`, "", true},
+		{"text/plain", "\xff", "", true},
+	} {
+		var got string
+		h := only(t, On("gh", "*", func(_ context.Context, ev Event[string]) error { got = ev.Data; return nil }), decodeJSON)
+		if _, err := call(t, h, recordOf(tt.contentType, tt.body), 1); isUndecodable(err) != tt.refused || got != tt.want {
+			t.Errorf("%s %q: got %q, %v", tt.contentType, tt.body, got, err)
+		}
+	}
+}
+
+func TestAttributesAreTold(t *testing.T) {
+	t.Parallel()
+	ev := Event[any]{Attributes: map[string]string{
+		"id": "1", "source": "/s", "subject": "s", "time": "2026-01-02T03:04:05.5+09:00", "datacontenttype": "text/plain",
+		"dataschema": "/d", "keyid": "k1", "shard": "7", "topic": "t",
+	}}
+	ev.describe()
+	if ev.Source != "/s" || ev.Subject != "s" || !ev.Time.Equal(time.Date(2026, 1, 1, 18, 4, 5, 5e8, time.UTC)) {
+		t.Errorf("%+v", ev)
+	}
+	if d := cmp.Diff(map[string]string{"shard": "7", "topic": "t"}, ev.Extensions); d != "" {
+		t.Errorf("extensions: -want +got\n%s", d)
+	}
+	for _, said := range []string{"", "yesterday", "1784000000", "Fri, 02 Jan 2026 03:04:05 GMT"} {
+		none := Event[any]{Attributes: map[string]string{"time": said}}
+		if none.describe(); !none.Time.IsZero() || none.Extensions == nil {
+			t.Errorf("%q became %v", said, none.Time)
+		}
+	}
+}
+
 func TestConfiguredDecodeReplacesJSON(t *testing.T) {
 	t.Parallel()
 	decode := func(contentType string, body []byte, v any) error {
@@ -126,18 +167,21 @@ func TestConfiguredDecodeReplacesJSON(t *testing.T) {
 
 func TestCloudEventsDecodeTheirData(t *testing.T) {
 	t.Parallel()
+	const head = `"specversion":"1.0","id":"1","source":"/s","type":"t"`
 	const structured, batch = "application/cloudevents+json; charset=utf-8", "application/cloudevents-batch+json"
 	tests := []struct {
 		name, contentType, body string
 		want                    string // the media type and the bytes that are decoded
 		refused                 bool
 	}{
-		{"structured", structured, `{"id":"1","data":{"N":1},"Data":2}`, `application/json|{"N":1}`, false},
-		{"of a batch", batch, `{"id":"1","data":"text","datacontenttype":"text/plain"}`, `application/json|"text"`, false},
-		{"binary data", structured, `{"data_base64":"AP8=","datacontenttype":"image/png"}`, "image/png|\x00\xff", false},
-		{"no data", structured, `{"id":"1"}`, `application/json|null`, false},
-		{"both kinds of data", structured, `{"data":1,"data_base64":"AP8="}`, "", true},
-		{"bad base64", structured, `{"data_base64":"!"}`, "", true},
+		{"structured", structured, `{` + head + `,"data":{"N":1},"Data":2}`, `application/json|{"N":1}`, false},
+		{"of a batch", batch, `{` + head + `,"data":"text","datacontenttype":"text/plain"}`, `text/plain|text`, false},
+		{"a string that is JSON", structured, `{` + head + `,"data":"text"}`, `application/json|"text"`, false},
+		{"binary data", structured, `{` + head + `,"data_base64":"AP8=","datacontenttype":"image/png"}`, "image/png|\x00\xff", false},
+		{"no data", structured, `{` + head + `}`, `application/json|null`, false},
+		{"both kinds of data", structured, `{` + head + `,"data":1,"data_base64":"AP8="}`, "", true},
+		{"bad base64", structured, `{` + head + `,"data_base64":"!"}`, "", true},
+		{"no CloudEvent", structured, `{"id":"1","data":{"N":1}}`, "", true},
 		{"no object", structured, `[1]`, "", true},
 		{"binary mode", "application/json", `{"data":1}`, `application/json|{"data":1}`, false},
 	}
@@ -164,7 +208,7 @@ func TestHandlersSeeTheWholeEvent(t *testing.T) {
 	want := Event[string]{
 		ID: "id1", EventID: "ev1", Producer: "gh", Endpoint: "gh", Principal: "acme", Type: "push", Attempt: 3,
 		Accepted: rec.Accepted, KeyField: `"id1"`, Header: http.Header{"Content-Type": {"application/json"}},
-		Attributes: map[string]string{"source": "here"}, Body: []byte(`"data"`), Data: "data",
+		Source: "here", Extensions: map[string]string{}, Attributes: map[string]string{"source": "here"}, Body: []byte(`"data"`), Data: "data",
 	}
 	var got Event[string]
 	h := only(t, Answer("gh", "*", func(_ context.Context, ev Event[string]) (Response, error) {
@@ -183,20 +227,28 @@ func TestHandlersSeeTheWholeEvent(t *testing.T) {
 	}
 }
 
+// TestHandlersDoNotShareMaps has one handler of an event change what it got before the other looks.
 func TestHandlersDoNotShareMaps(t *testing.T) {
-	t.Parallel()
-	rec := recordOf("text/plain", "x")
-	h := only(t, On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
+	var seen []string
+	first := On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
 		ev.Header.Set("Content-Type", "changed")
 		ev.Attributes["source"] = "changed"
 		return nil
-	}), decodeJSON)
-	if _, err := call(t, h, rec, 1); err != nil {
-		t.Fatal(err)
-	}
-	if rec.Payload.Header.Get("Content-Type") != "text/plain" || rec.Payload.Attributes["source"] != "here" {
-		t.Errorf("the record was changed: %v, %v", rec.Payload.Header, rec.Payload.Attributes)
-	}
+	}).Named("first")
+	second := On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
+		seen = append(seen, ev.Header.Get("Content-Type"), ev.Attributes["source"])
+		return nil
+	}).Named("second")
+	onFloor(t, []Handler{first, second}, func(c *Config) { c.Workers = 1 }, func(f *floor) {
+		c := f.claim("1", "x", dedup.NewTask{Handler: "first"}, dedup.NewTask{Handler: "second"})
+		c.Payload.Header = http.Header{"Content-Type": {"text/plain"}}
+		c.Payload.Attributes = map[string]string{"source": "here"}
+		event := f.acceptAll(c)[0]
+		f.outcome(event)
+		f.same("seen", []string{"text/plain", "here"}, seen)
+		rec := f.record(event)
+		f.same("kept", []string{"text/plain", "here"}, []string{rec.Payload.Header.Get("Content-Type"), rec.Payload.Attributes["source"]})
+	})
 }
 
 func TestMiddlewareRunsFromTheFirstInwards(t *testing.T) {

@@ -32,6 +32,7 @@ func withDefaults(c Config) Config {
 	c.Workers = cmp.Or(c.Workers, 4*runtime.NumCPU())
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
 	c.BodyTimeout = cmp.Or(c.BodyTimeout, DefaultBodyTimeout)
+	c.StoreTimeout = cmp.Or(c.StoreTimeout, DefaultStoreTimeout)
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
 	c.BodyBudget = cmp.Or(c.BodyBudget, DefaultBodyBudget)
 	if c.Logger == nil {
@@ -44,6 +45,11 @@ func withDefaults(c Config) Config {
 	for i := range c.Producers {
 		if c.Producers[i].MaxBody == 0 {
 			c.Producers[i].MaxBody = c.MaxBody
+		}
+		for _, h := range c.Handlers {
+			if h.lane != nil && h.producer == c.Producers[i].Name {
+				c.Producers[i].Reads = slices.Concat(c.Producers[i].Reads, h.lane.Consumes())
+			}
 		}
 		c.Producers[i] = c.Producers[i].WithDefaults()
 	}
@@ -91,9 +97,6 @@ func checkProducer(c Config, p *producer.Producer) []error {
 	if p.Nonce == producer.NonceUnique && p.Split != nil {
 		errs = append(errs, errors.New("a nonce is of one event, not of a batch"))
 	}
-	if scheme, ok := p.Scheme.(interface{ Check() error }); ok {
-		errs = append(errs, scheme.Check())
-	}
 	if p.MaxBody > c.BodyBudget {
 		errs = append(errs, fmt.Errorf("bodies of %d bytes never fit the budget of %d", p.MaxBody, c.BodyBudget))
 	}
@@ -134,7 +137,7 @@ func checkNumbers(c Config) []error {
 		{"attempts", int64(c.Attempts)}, {"backoff base", int64(c.BackoffBase)}, {"backoff cap", int64(c.BackoffCap)},
 		{"postpone max", int64(c.PostponeMax)}, {"handler timeout", int64(c.HandlerTimeout)},
 		{"answer timeout", int64(c.AnswerTimeout)}, {"lease", int64(c.Lease)}, {"workers", int64(c.Workers)},
-		{"retry after", int64(c.RetryAfter)}, {"body timeout", int64(c.BodyTimeout)}, {"max body", c.MaxBody},
+		{"retry after", int64(c.RetryAfter)}, {"body timeout", int64(c.BodyTimeout)}, {"store timeout", int64(c.StoreTimeout)}, {"max body", c.MaxBody},
 		{"body budget", c.BodyBudget},
 	} {
 		if n.value < 0 {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -20,8 +19,8 @@ const maxReplayed = 16
 // maxHeader bounds the header fields that are kept of a delivery, in bytes.
 const maxHeader = 64 << 10
 
-// claimTime bounds one durable step, so that a store which stalls is answered 503 before producers give up.
-const claimTime = 30 * time.Second
+// keyIDAttribute is the attribute that names the key with which the delivery was signed.
+const keyIDAttribute = "keyid"
 
 // noteNoHandler marks events that nobody takes.
 const noteNoHandler = "no handler"
@@ -45,7 +44,7 @@ func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.D
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rx.cfg.StoreTimeout)
 	defer cancel()
 	decisions, err := rx.cfg.Store.Claim(ctx, claims...)
 	if err != nil {
@@ -64,6 +63,9 @@ func (d *delivery) entries() []entry {
 		Target:   d.at.redacted(d.ep.p.SecretQuery),
 		Header:   keptHeader(d.r.Header, d.ep.secretHeaders),
 	}
+	if d.uncoded() {
+		delete(base.Header, "Content-Encoding")
+	}
 	if raw, ok := d.ep.p.Key.(producer.RawExtractor); ok && d.ep.p.Split == nil {
 		base.KeyField = raw.Raw(d.Delivery)
 	}
@@ -80,18 +82,23 @@ func (d *delivery) entries() []entry {
 func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload) entry {
 	p := &d.ep.p
 	key.ID = it.ID
-	payload.Type, payload.Body, payload.Attributes = it.Type, it.Body, it.Attributes
-	if d.Identity.KeyID != "" {
-		payload.Attributes = maps.Clone(it.Attributes)
-		if payload.Attributes == nil {
-			payload.Attributes = map[string]string{}
+	kept := it
+	if !d.uncoded() {
+		kept.Body = d.received // it is kept and compared as it came
+	}
+	payload.Type, payload.Body, payload.Attributes = it.Type, kept.Body, it.Attributes
+	if _, named := it.Attributes[keyIDAttribute]; named || d.Identity.KeyID != "" {
+		payload.Attributes = map[string]string{}
+		maps.Copy(payload.Attributes, it.Attributes)
+		delete(payload.Attributes, keyIDAttribute) // what the event says of itself proves nothing
+		if d.Identity.KeyID != "" {
+			payload.Attributes[keyIDAttribute] = d.Identity.KeyID
 		}
-		payload.Attributes["keyid"] = d.Identity.KeyID
 	}
 	e := entry{claim: dedup.Claim{
 		Key:         key,
 		Aliases:     d.aliases(key),
-		Fingerprint: p.Fingerprint(d.Delivery, it),
+		Fingerprint: d.fingerprint(kept),
 		Payload:     payload,
 		Window:      p.Window,
 		DropBody:    p.DropBody,
@@ -109,7 +116,7 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 		e.claim.Hold, e.claim.Lease = true, d.rx.cfg.Lease
 		return
 	}
-	e.claim.Answer = acceptance(&d.ep.p)
+	e.claim.Answer = d.ep.accepted
 	for _, h := range on {
 		e.claim.Tasks = append(e.claim.Tasks, dedup.NewTask{Handler: h.name, Lane: d.lane(h, it)})
 	}
@@ -153,8 +160,8 @@ func (d *delivery) scope() string {
 // they do not bind the identifier, so that a captured delivery under another identifier is recognised.
 func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 	p := &d.ep.p
-	if p.Split != nil {
-		return nil
+	if len(d.items) != 1 {
+		return nil // the signed bytes are those of all items
 	}
 	var out []dedup.Key
 	if p.Nonce == producer.NonceUnique {
@@ -168,18 +175,34 @@ func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 	return out
 }
 
-// bindsKey reports whether the signature certainly binds whatever the identifier is read from.
-func (d *delivery) bindsKey() bool {
-	key := d.ep.p.Key
-	if key == nil {
+// fingerprint is what is compared when the identifier comes again. That nothing need be is so only for identifiers
+// that are signed: under another one, a captured delivery would be taken for that event and get its answer.
+func (d *delivery) fingerprint(it producer.Item) [32]byte {
+	digest := d.ep.p.Fingerprint(d.Delivery, it)
+	if digest == ([32]byte{}) && d.Identity.Signed != nil && !d.signsKey() {
+		return producer.FingerprintBody(d.Delivery, it)
+	}
+	return digest
+}
+
+// bindsKey reports whether an identifier stands for certain signed bytes, and they for it. Where one signature has
+// many bodies it does not: they conflict with each other.
+func (d *delivery) bindsKey() bool { return d.signsKey() && !d.Identity.Loose }
+
+// signsKey reports whether the signature certainly binds whatever the identifier is read from.
+func (d *delivery) signsKey() bool {
+	if d.ep.p.Split != nil {
+		return false // it may read fields as well, as the binary mode of CloudEvents does
+	}
+	if d.ep.p.Key == nil {
 		return d.Identity.Covers("@body")
 	}
-	for _, field := range key.Consumes() {
+	for _, field := range d.ep.keyFields {
 		if !d.Identity.Covers(field) {
 			return false
 		}
 	}
-	if strings.Contains(key.String(), "query:") && !d.Identity.Covers("@query") && !d.Identity.Covers("@target-uri") {
+	if d.ep.keyInQuery && !d.Identity.Covers("@query") && !d.Identity.Covers("@target-uri") {
 		return false
 	}
 	return d.Identity.Covers("@body") || d.Identity.Covers("content-digest")
@@ -227,17 +250,42 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 		if p.Contract == producer.API {
 			return nil, fail(codeKeyReused, nil)
 		}
-		return d.keepAside(ctx, d.aside(e, "conflict", decision.Record.Event, 0))
+		return d.keepConflict(ctx, e, decision.Record.Event)
 	case dedup.Aliased:
-		switch {
-		case decision.Alias.Space == dedup.SpaceNonce:
+		if decision.Alias.Space == dedup.SpaceNonce {
 			return nil, &verify.Error{Code: verify.NonceReused, KeyID: d.Identity.KeyID}
-		case p.SameSigned == producer.SameSignedAside:
-			return d.keepAside(ctx, d.aside(e, "replayed", decision.Record.Event, maxReplayed))
 		}
-		return nil, fail(codeReplayed, nil)
+		return d.replayed(ctx, e, decision.Record.Event)
 	}
 	return nil, fail(codeInternal, nil)
+}
+
+// replayed deals with signed bytes that came before, under another identifier, as the event of.
+func (d *delivery) replayed(ctx context.Context, e entry, of string) (*reply, error) {
+	if d.ep.p.SameSigned != producer.SameSignedAside {
+		return nil, fail(codeReplayed, nil)
+	}
+	return d.keepAside(ctx, d.aside(e, "replayed", of, maxReplayed))
+}
+
+// keepConflict keeps another payload under a known identifier aside. There is no bound on how many, because each
+// may be an event of the producer; so bytes that were signed for a known event are not among them, or
+// who captured a few deliveries could fill the store with them under each other's identifiers.
+func (d *delivery) keepConflict(ctx context.Context, e entry, of string) (*reply, error) {
+	conflict := d.aside(e, "conflict", of, 0)
+	probe := conflict
+	probe.OnlyKnown = true
+	probe.Aliases = slices.DeleteFunc(slices.Clone(e.claim.Aliases), func(k dedup.Key) bool { return k.Space != dedup.SpaceSigned })
+	if len(probe.Aliases) > 0 {
+		decisions, err := d.rx.claim(ctx, probe)
+		if err != nil {
+			return nil, err
+		}
+		if decisions[0].Verdict == dedup.Aliased {
+			return d.replayed(ctx, e, decisions[0].Record.Event)
+		}
+	}
+	return d.keepAside(ctx, conflict)
 }
 
 // aside is the claim that keeps a delivery without running it, once for each identifier and payload.
@@ -245,7 +293,7 @@ func (d *delivery) aside(e entry, reason, of string, most int) dedup.Claim {
 	c := e.claim
 	c.Key.Space = dedup.SpaceAside + hex.EncodeToString(c.Fingerprint[:])
 	c.Aliases, c.Hold, c.Lease = nil, false, 0
-	c.Answer = acceptance(&d.ep.p)
+	c.Answer = d.ep.accepted
 	c.Aside = &dedup.Aside{Reason: reason, Of: of, Max: most}
 	return c
 }
@@ -263,23 +311,45 @@ func (d *delivery) keepAside(ctx context.Context, c dedup.Claim) (*reply, error)
 }
 
 // keptHeader returns the fields that are kept with an event: none that holds a credential, and not more than
-// maxHeader bytes.
+// maxHeader bytes, those whose names come first.
 func keptHeader(h http.Header, secret []string) http.Header {
 	kept := make(http.Header, len(h))
+	room := make([]string, 0, len(h)+2) // for all values; mostly there is one of each
 	size := 0
-	for _, name := range slices.Sorted(maps.Keys(h)) {
-		if slices.ContainsFunc(secret, func(s string) bool { return strings.EqualFold(s, name) }) {
-			continue
+	for name, values := range h {
+		if !isSecret(name, secret) {
+			from := len(room)
+			room = append(room, values...)
+			kept[name] = room[from:len(room):len(room)]
+			size += fieldSize(name, values)
 		}
-		for _, value := range h[name] {
-			size += len(name) + len(value)
+	}
+	if size <= maxHeader {
+		return kept
+	}
+	size = 0
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		if size += fieldSize(name, kept[name]); size > maxHeader {
+			delete(kept, name)
 		}
-		if size > maxHeader {
-			break
-		}
-		kept[name] = slices.Clone(h[name])
 	}
 	return kept
+}
+
+func isSecret(name string, secret []string) bool {
+	for _, s := range secret {
+		if strings.EqualFold(s, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func fieldSize(name string, values []string) (size int) {
+	for _, value := range values {
+		size += len(name) + len(value)
+	}
+	return size
 }
 
 func joined(list []string) string { return strings.Join(list, ", ") }

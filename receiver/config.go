@@ -22,6 +22,7 @@ const (
 	DefaultLease          = 30 * time.Second
 	DefaultRetryAfter     = 5 * time.Second
 	DefaultBodyTimeout    = 30 * time.Second
+	DefaultStoreTimeout   = 30 * time.Second
 	DefaultMaxBody        = 1 << 20
 	DefaultBodyBudget     = 256 << 20
 )
@@ -45,7 +46,7 @@ type Config struct {
 	// TrustedProxies are peers whose X-Forwarded-For and X-Forwarded-Proto count. Defaults to none.
 	TrustedProxies []netip.Prefix
 
-	// Decode turns a payload into the handler's type. Defaults to JSON by encoding/json; []byte,
+	// Decode turns a payload into the handler's type. Defaults to JSON by encoding/json, and text/* for strings; []byte,
 	// json.RawMessage and url.Values never pass through it.
 	Decode func(contentType string, body []byte, v any) error
 
@@ -65,12 +66,18 @@ type Config struct {
 	InFlightWait time.Duration
 	// Lease is how long a task is its worker's between extensions. Defaults to 30 seconds.
 	Lease time.Duration
-	// Workers is how many tasks run at once. Defaults to 4 per CPU.
+	// Workers is how many handlers of tasks run at once. Defaults to 4 per CPU, which is right for handlers that
+	// compute; those that wait for others (a call of 50 ms lets a worker run 20 a second) want more. A worker is
+	// free again when its handler has returned; recording the outcome does not keep it. Where handlers are fast,
+	// up to 256 tasks are taken ahead of the workers, as many as start within 50 ms.
 	Workers int
 	// RetryAfter is what a transient answer asks for, give or take half. Defaults to 5 seconds.
 	RetryAfter time.Duration
 	// BodyTimeout is how long a body may take to arrive (408). Defaults to 30 seconds.
 	BodyTimeout time.Duration
+	// StoreTimeout bounds one durable step of a delivery, so that a store which stalls is answered with 503.
+	// Nothing is known about the event then; the sender's retry finds the truth. Defaults to 30 seconds.
+	StoreTimeout time.Duration
 	// MaxBody bounds bodies of producers that set no bound, in bytes. Defaults to 1 MiB.
 	MaxBody int64
 	// BodyBudget bounds the bytes of all bodies that are held before verification. Defaults to 256 MiB.
@@ -102,6 +109,7 @@ type Observation struct {
 	Reason  string
 	// Took is how long it took.
 	Took time.Duration
-	// Err is the private cause, for the log.
+	// Err is the private cause, for the log; of errors of handlers, which may quote the payload, it names the
+	// types only.
 	Err error
 }

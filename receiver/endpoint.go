@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -24,10 +25,16 @@ type endpoint struct {
 	whole *url.URL
 	// secretHeaders are the fields that are never kept.
 	secretHeaders []string
+	// accepted is the answer that is stored with events for On handlers. Nobody changes its header.
+	accepted dedup.Answer
+	// keyFields are the header fields that the identifier is read from; keyInQuery says that the query is.
+	keyFields  []string
+	keyInQuery bool
+	quota      *quota // nil where the producer has none
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
-	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL}
+	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL, quota: newQuota(&p)}
 	methods := slices.Clone(p.Methods)
 	if p.Challenge != nil {
 		methods = append(methods, p.ChallengeMethods...)
@@ -38,6 +45,10 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 		ep.whole = u
 	}
 	ep.secretHeaders = append([]string{"Authorization", "Proxy-Authorization", "Cookie"}, p.SecretHeaders...)
+	ep.accepted = acceptance(&p)
+	if p.Key != nil {
+		ep.keyFields, ep.keyInQuery = p.Key.Consumes(), strings.Contains(p.Key.String(), "query:")
+	}
 	return ep
 }
 

@@ -24,12 +24,20 @@ type Event[T any] struct {
 	KeyField string
 	// Header holds the kept header fields; Authorization and Cookie never are.
 	Header http.Header
-	// Attributes are facts that the producer's description reads from the delivery, such as source, subject
-	// and time of a CloudEvent.
+	// Source and Subject say where the event happened and what it is about, as a CloudEvent says it or as the
+	// producer's preset reads it; empty where nothing says so.
+	Source, Subject string
+	// Time is when the event happened, by the sender's clock; zero where nothing says so in RFC 3339.
+	Time time.Time
+	// Extensions are the attributes that are none of CloudEvents 1.0 (section "Context Attributes"): the
+	// extensions of a CloudEvent, and whatever else the preset reads. Never nil.
+	Extensions map[string]string
+	// Attributes are all facts that the producer's description reads from the delivery, each as it was written:
+	// source, subject, time, datacontenttype, extensions; and keyid, the key that signed.
 	Attributes map[string]string
-	// Body is the payload exactly as it arrived.
+	// Body is the payload exactly as it arrived, with the content coding that its Content-Encoding names.
 	Body []byte
-	// Data is the payload decoded.
+	// Data is the payload decoded, without a content coding.
 	Data T
 }
 
@@ -43,4 +51,20 @@ type Response struct {
 	Header http.Header
 	// Body of at most 1 MiB.
 	Body []byte
+}
+
+// describe fills in what the attributes say.
+func (ev *Event[T]) describe() {
+	ev.Source, ev.Subject = ev.Attributes["source"], ev.Attributes["subject"]
+	if at, err := time.Parse(time.RFC3339, ev.Attributes["time"]); err == nil {
+		ev.Time = at
+	}
+	ev.Extensions = map[string]string{}
+	for name, value := range ev.Attributes {
+		switch name {
+		case "id", "source", "type", "specversion", "datacontenttype", "dataschema", "subject", "time", "keyid":
+		default:
+			ev.Extensions[name] = value
+		}
+	}
 }

@@ -36,8 +36,8 @@ var errNilFunc = errors.New("the function is nil")
 // The pattern is an exact event type, "prefix*", or "*". Every On handler that matches an event has a task of
 // its own: its own attempts, outcome and dead letter.
 //
-// T is decoded from JSON by encoding/json, or by [Config.Decode]; []byte and json.RawMessage get the bytes as
-// they arrived, url.Values a parsed form. Of a CloudEvent in the structured JSON format it is the data that is
+// T is decoded from JSON by encoding/json, or by [Config.Decode]; []byte and json.RawMessage get the bytes,
+// url.Values a parsed form. Of a CloudEvent in the structured JSON format it is the data that is
 // decoded. A payload that does not decode is a dead letter without retries.
 //
 // A panic of fn counts as an error. The context ends after [Config.HandlerTimeout]; an fn that goes on

@@ -20,6 +20,8 @@ func TestUnsignedChallengeIsAnsweredOnlyWhereConfigured(t *testing.T) {
 		switch r.URL.Query().Get("mode") {
 		case "subscribe":
 			return &producer.Reply{Body: []byte("<script>" + r.URL.Host)}, nil
+		case "unwanted":
+			return &producer.Reply{Status: http.StatusNotFound}, &verify.Error{Code: verify.ChallengeUnexpected, Err: errors.New("private-cause")}
 		case "wrong":
 			return nil, &verify.Error{Code: verify.ChallengeUnexpected, Err: errors.New("private-cause")}
 		}
@@ -32,6 +34,10 @@ func TestUnsignedChallengeIsAnsweredOnlyWhereConfigured(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	wantProblem(t, s.send(ask{method: "GET", path: "/webhooks/shop?mode=wrong"}), 403, "challenge_unexpected")
+	wantProblem(t, s.send(ask{method: "GET", path: "/webhooks/shop?mode=unwanted"}), 404, "challenge_unexpected")
+	if codes := s.seen.codes("delivery"); codes[len(codes)-1] != "challenge_unexpected" || !strings.Contains(s.log.String(), "private-cause") {
+		t.Errorf("the log does not say why: %v\n%s", codes, s.log)
+	}
 	g = s.send(ask{method: "GET"})
 	if wantProblem(t, g, 405, "method_not_allowed"); g.header.Get("Allow") != "GET, OPTIONS, POST" {
 		t.Error(g.header.Get("Allow"))

@@ -3,6 +3,7 @@ package receiver
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -21,6 +22,14 @@ type delivery struct {
 	r    *http.Request // as it arrived; the request of Delivery has the public URL and no body
 	at   target
 	body *body
+	// guest is its place among those that are not verified yet.
+	guest *guest
+	// received is the verified body with its content coding, where Body is without.
+	received []byte
+	// spent is how many events it took from the producer's quota; release frees its place there, nil when it
+	// has none.
+	spent   int
+	release func()
 	// stale is why an authentic delivery is too old to be accepted, though not too old to be a repetition.
 	stale error
 	// unnamed is why its items could not be had; a handshake does without them.
@@ -33,9 +42,13 @@ type delivery struct {
 // ServeHTTP answers one delivery.
 func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
+	guest := ep.rx.crowd.arrive(ep.p.Name, clientAddr(r, ep.rx.cfg.TrustedProxies), started)
+	defer guest.depart()
 	d := &delivery{
-		Delivery: &producer.Delivery{}, rx: ep.rx, ep: ep, r: r, body: newBody(w, r, ep.p.MaxBody, ep.rx),
+		Delivery: &producer.Delivery{}, rx: ep.rx, ep: ep, r: r, guest: guest, body: newBody(w, r, ep.p.MaxBody, ep.rx, guest.budget()),
 	}
+	defer d.body.settle() // also when what reads the body panics to abort the request
+	defer func() { d.handOver()() }()
 	var answer *reply
 	if ep.rx.door.enter() {
 		defer ep.rx.door.leave() // after the answer is sent
@@ -43,7 +56,9 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		answer = ep.rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
 	}
+	d.settleLimits(answer)
 	d.body.leave()
+	ep.announce(&answer.header)
 	// Where both lengths were sent, net/http hides one of them: the connection must not be used again
 	// (RFC 9112 section 6.1).
 	if r.ProtoMajor == 1 && slices.Contains(r.TransferEncoding, "chunked") {
@@ -106,11 +121,14 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 	if answer, err := d.handshake(ctx); answer != nil || err != nil {
 		return answer, err
 	}
-	// 8. Is it new? All items are claimed in one durable step, and
-	// 9. the decisions become the answer; an Answer handler runs in between. Workers run the other handlers.
 	if d.unnamed != nil {
 		return nil, d.unnamed
 	}
+	if err := d.spend(); err != nil {
+		return nil, err
+	}
+	// 8. Is it new? All items are claimed in one durable step, and
+	// 9. the decisions become the answer; an Answer handler runs in between. Workers run the other handlers.
 	entries := d.entries()
 	if len(entries) == 1 && entries[0].answer != nil {
 		return d.answer(ctx, entries[0])
@@ -128,6 +146,9 @@ func (d *delivery) admit() error {
 	if !d.rx.hostKnown(r.Host) {
 		return fail(codeHostUnknown, nil)
 	}
+	if d.ep.retired() {
+		return fail(codeRetired, nil)
+	}
 	if len(p.AllowedIPs) > 0 && !within(clientAddr(r, d.rx.cfg.TrustedProxies), p.AllowedIPs) {
 		return fail(codeAddressRefused, nil)
 	}
@@ -143,6 +164,11 @@ func (d *delivery) admit() error {
 	if !d.ep.takes(r.Header.Get("Content-Type")) {
 		f := fail(codeMediaType, nil)
 		f.header = http.Header{"Accept-Post": {joined(p.MediaTypes)}, "Accept": {joined(p.MediaTypes)}}
+		return f
+	}
+	if _, ok := codingOf(r.Header); !ok {
+		f := fail(codeCoding, nil)
+		f.header = http.Header{"Accept-Encoding": {codings}}
 		return f
 	}
 	if r.ContentLength > p.MaxBody {
@@ -169,7 +195,7 @@ func (d *delivery) locate(ctx context.Context) error {
 	}
 	u, err := d.ep.publicURL(d.r, at)
 	if err != nil {
-		return fail(codeTargetRefused, err)
+		return fail(codeTargetRefused, nil) // the error quotes the URL, which may hold a credential
 	}
 	d.at = at
 	d.Request = d.r.WithContext(ctx)
@@ -182,10 +208,12 @@ func (d *delivery) challenge() (*reply, error) {
 	p := &d.ep.p
 	if p.Challenge != nil && slices.Contains(p.ChallengeMethods, d.r.Method) {
 		want, err := p.Challenge(d.Request)
-		if err != nil {
+		switch {
+		case want != nil && err != nil:
+			return d.refuseChallenge(want, err), nil
+		case err != nil:
 			return nil, err
-		}
-		if want != nil {
+		case want != nil:
 			return handshakeReply(want), nil
 		}
 	}
@@ -195,20 +223,66 @@ func (d *delivery) challenge() (*reply, error) {
 	return nil, nil
 }
 
-// authenticate verifies the delivery and reads its body.
+// refuseChallenge refuses a handshake in the way that its sender wants to see: with that status and those fields,
+// and a problem as the body. Allow is of the whole endpoint, as RFC 9110 section 15.5.6 asks.
+func (d *delivery) refuseChallenge(want *producer.Reply, err error) *reply {
+	answer := d.rx.problemReply(&d.ep.p, err)
+	maps.Copy(answer.header, want.Header)
+	if answer.header.Get("Allow") != "" {
+		answer.header.Set("Allow", d.ep.allow)
+	}
+	if want.Status != 0 {
+		answer.status = want.Status
+		answer.body = d.rx.problemBody(rowOf(answer.code), want.Status, err)
+	}
+	return answer
+}
+
+// authenticate verifies the delivery, when it is its turn, and reads its body. The bytes of its body are no
+// longer a stranger's then.
 func (d *delivery) authenticate() error {
-	var err error
-	if d.ep.p.Scheme != nil {
-		d.Identity, err = d.ep.p.Scheme.Verify(d.Request, d.body.read)
+	err := d.verify()
+	if err == nil {
+		d.Body, err = d.body.read()
 	}
-	if d.body.err != nil {
-		return d.body.err // whatever the scheme made of it
+	d.body.settle()
+	var refusal *verify.Error
+	if errors.As(err, &refusal) && refusal.Code != verify.KeysUnavailable {
+		d.guest.refused()
 	}
+	return err
+}
+
+// verify asks the scheme. While the body comes, which its sender may make take long, others have their turn.
+func (d *delivery) verify() error {
+	if d.ep.p.Scheme == nil {
+		return nil
+	}
+	ctx := d.r.Context()
+	err := d.guest.enter(ctx)
 	if err != nil {
 		return err
 	}
-	d.Body, err = d.body.read()
-	d.body.settle()
+	defer d.guest.leave()
+	var missed error
+	identity, err := d.ep.p.Scheme.Verify(d.Request, func() ([]byte, error) {
+		if d.body.done {
+			return d.body.read()
+		}
+		d.guest.leave()
+		body, err := d.body.read()
+		if err == nil {
+			missed = d.guest.enter(ctx)
+		}
+		return body, errors.Join(err, missed)
+	})
+	switch {
+	case d.body.err != nil:
+		return d.body.err // whatever the scheme made of it
+	case missed != nil:
+		return missed
+	}
+	d.Identity = identity
 	return err
 }
 
@@ -216,6 +290,9 @@ func (d *delivery) authenticate() error {
 // cannot be used is replaced by a digest of the body where the vendor does not always send one.
 func (d *delivery) name() error {
 	p := &d.ep.p
+	if err := d.checkContent(); err != nil {
+		return err
+	}
 	items, err := p.Items(d.Delivery)
 	if err != nil && p.Contract == producer.Webhook && !p.KeyRequired && p.Split == nil {
 		anonymous := *p
@@ -230,6 +307,17 @@ func (d *delivery) name() error {
 		d.id, d.typ = items[0].ID, items[0].Type
 	}
 	return nil
+}
+
+// checkContent takes the content coding off and refuses what is no delivery: CloudEvents HTTP webhook section
+// 2.1 wants a payload and its type, and other senders have no reason to leave out both.
+func (d *delivery) checkContent() error {
+	p := &d.ep.p
+	hasBody := d.r.Method == http.MethodPost || d.r.Method == http.MethodPut || d.r.Method == http.MethodPatch
+	if hasBody && len(d.Body) == 0 && d.r.Header.Get("Content-Type") == "" && !p.EmptyBody && p.Split == nil {
+		return fail(codeBodyMissing, nil)
+	}
+	return d.decode()
 }
 
 // judgeTime refuses what is not fresh. Senders of some presets resend the same bytes hours later and give up
@@ -265,6 +353,9 @@ func (d *delivery) repeatOnly(ctx context.Context) (*reply, error) {
 	decisions, err := d.rx.claim(ctx, claims...)
 	if err != nil {
 		return nil, err
+	}
+	if len(decisions) == 0 { // an empty batch repeats nothing
+		return nil, d.stale
 	}
 	for _, decision := range decisions {
 		if decision.Verdict != dedup.Known || inFlight(decision.Record) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -26,9 +27,29 @@ type policy struct {
 
 // policyDoc is the policy as data: what the page shows and what ?format=json gives.
 type policyDoc struct {
+	Service   policyService    `json:"service"`
 	Accepted  []policyRule     `json:"accepted"`
 	Endpoints []policyEndpoint `json:"endpoints"`
 	Problems  []policyProblem  `json:"problems"`
+}
+
+// policyService is the description of the service that the delivery draft (section 9.7) wants of an intermediary
+// which accepts events before its targets do: what survives, and how often they are tried.
+type policyService struct {
+	Kept     string `json:"kept"`
+	Attempts int    `json:"attempts"`
+	Backoff  string `json:"backoff"`
+}
+
+func servicePolicy(c *Config) policyService {
+	kept := map[dedup.Durability]string{
+		dedup.DurableNone: "in memory, and lost when the process ends", dedup.DurableProcess: "so that it survives the end of the process",
+		dedup.DurableMachine: "on disk, so that it survives a power cut", dedup.DurableReplicated: "on several machines, so that it survives the loss of one",
+	}
+	return policyService{
+		Kept: kept[c.Store.Guarantees().Durability], Attempts: c.Attempts,
+		Backoff: fmt.Sprintf("full jitter: uniform between none and %s, which doubles with every failure up to %s", spell(c.BackoffBase), spell(c.BackoffCap)),
+	}
 }
 
 // policyRule is a situation that is no failure, and what is answered.
@@ -51,6 +72,10 @@ type policyEndpoint struct {
 	Window    string   `json:"window"`
 	Compared  string   `json:"fingerprint"`
 	MaxBody   int64    `json:"max_body"`
+	Codings   string   `json:"content_codings"`
+	Empty     bool     `json:"empty_body,omitempty"`
+	Rate      string   `json:"rate,omitempty"`
+	AtOnce    int      `json:"concurrency,omitempty"`
 	Signature string   `json:"signature,omitempty"`
 	Coverage  string   `json:"accept_signature,omitempty"`
 	Fresh     string   `json:"freshness"`
@@ -58,6 +83,8 @@ type policyEndpoint struct {
 	Success   int      `json:"success_status"`
 	InFlight  int      `json:"in_flight_status"`
 	Early     string   `json:"early_data"`
+	Retire    string   `json:"retire,omitempty"`
+	Deprecate string   `json:"deprecated,omitempty"`
 	Docs      string   `json:"docs,omitempty"`
 }
 
@@ -72,13 +99,13 @@ type policyProblem struct {
 }
 
 func newPolicy(rx *Receiver) (*policy, error) {
-	doc := policyDoc{Accepted: acceptedRules}
+	doc := policyDoc{Service: servicePolicy(&rx.cfg), Accepted: acceptedRules}
 	for _, p := range rx.cfg.Producers {
 		doc.Endpoints = append(doc.Endpoints, endpointPolicy(rx, p))
 	}
 	for _, row := range problems {
 		doc.Problems = append(doc.Problems, policyProblem{
-			Code: row.Code, Type: rx.policyURL + "#" + row.Code, Status: row.Status, Title: row.Title,
+			Code: row.Code, Type: rx.typeOf(row), Status: row.Status, Title: row.Title,
 			Detail: row.Detail, Retryable: row.Again || transient(row.Status) || row.Status == http.StatusMisdirectedRequest,
 		})
 	}
@@ -124,6 +151,10 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 		e.Contract = "webhook"
 		e.Compared = "what the vendor does not change from attempt to attempt"
 	}
+	e.Codings, e.Empty, e.AtOnce = codings, p.EmptyBody, p.Concurrency
+	if p.Rate.Limits() {
+		e.Rate = fmt.Sprintf("%d events in %s, %d at once; repetitions do not count", p.Rate.Events, spell(p.Rate.Per), p.Rate.Burst)
+	}
 	e.Key = keyPolicy(&p)
 	e.Scope = "the authenticated principal and this endpoint"
 	if p.QueryScope {
@@ -143,6 +174,12 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 		e.Nonce = "required"
 	case producer.NonceUnique:
 		e.Nonce = "required, and refused with another event"
+	}
+	if !p.Retire.IsZero() {
+		e.Retire = p.Retire.UTC().Format(time.RFC3339)
+	}
+	if !p.Deprecated.IsZero() {
+		e.Deprecate = p.Deprecated.UTC().Format(time.RFC3339)
 	}
 	if p.EarlyData {
 		e.Early = "accepted with a signed, fresh time"

@@ -125,7 +125,7 @@ func TestPolicySaysWhatTheConfigurationDoes(t *testing.T) {
 func TestTransientStatusesAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	for _, row := range problems {
-		if row.Again != (row.Status == 503 || row.Status == 409) {
+		if row.Again != (row.Status == 503 || row.Status == 409 || row.Status == 429) {
 			t.Errorf("%s: %d and again %v", row.Code, row.Status, row.Again)
 		}
 	}

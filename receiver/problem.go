@@ -20,12 +20,17 @@ import (
 const (
 	codeNotFound       = "not_found"
 	codeHostUnknown    = "host_unknown"
+	codeRetired        = "endpoint_retired"
 	codeAddressRefused = "address_refused"
 	codeMethod         = "method_not_allowed"
 	codeTargetRefused  = "target_malformed"
 	codeEarlyData      = "early_data"
 	codeMediaType      = string(verify.MediaTypeUnsupported)
 	codeBodyTooLarge   = "body_too_large"
+	codeCoding         = "content_coding_unsupported"
+	codeBodyMissing    = "body_missing"
+	codeRateLimited    = "rate_limited"
+	codeAtCapacity     = "at_capacity"
 	codeBatchTooLarge  = "batch_too_large"
 	codeBodyTimeout    = "body_timeout"
 	codeBodyCut        = "body_incomplete"
@@ -51,7 +56,9 @@ const (
 // problem is one row of the table of failures: what outsiders are told, and with which status. The policy
 // page prints the rows; Code is the anchor.
 type problem struct {
-	Code   string
+	Code string
+	// Type is the registered problem type; empty is the anchor of Code in the policy.
+	Type   string
 	Status int
 	Title  string
 	Detail string
@@ -63,6 +70,12 @@ type problem struct {
 	Names bool
 }
 
+// The problem types of draft-ietf-httpapi-ratelimit-headers-11.
+const (
+	quotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+)
+
 // problems is the table from failures to answers. Only the status of in_flight depends on the producer. What
 // is not an error to senders of webhooks (another payload under a known key, signed bytes that come again) is
 // not here: conclude decides it.
@@ -72,16 +85,19 @@ type problem struct {
 var problems = []problem{
 	{Code: codeNotFound, Status: 404, Title: "No such endpoint", Detail: "Nothing receives deliveries at this path. Paths are compared octet for octet."},
 	{Code: codeHostUnknown, Status: 421, Title: "Not a host of this receiver", Detail: "The Host of the request is none that this receiver answers for."},
+	{Code: codeRetired, Status: 410, Title: "Endpoint retired", Detail: "This endpoint has ended, as its answers announced in the field Sunset. Stop sending to it."},
 	{Code: codeAddressRefused, Status: 403, Title: "Address not allowed", Detail: "Deliveries to this endpoint are accepted from agreed addresses only."},
 	{Code: codeMethod, Status: 405, Title: "Method not allowed", Detail: "The Allow field lists the methods of this endpoint."},
 	{Code: codeTargetRefused, Status: 400, Title: "Malformed request target", Detail: "The request target has no path, or is not a URL."},
 	{Code: codeEarlyData, Status: 425, Title: "Too early", Detail: "The request came as TLS early data, which can be replayed. Send it again after the handshake."},
 	{Code: codeMediaType, Status: 415, Title: "Unsupported media type", Detail: "The Accept-Post field lists the media types of this endpoint."},
-	{Code: codeBodyTooLarge, Status: 413, Title: "Body too large", Detail: "The body is larger than the limit in the policy.", Closes: true},
+	{Code: codeCoding, Status: 415, Title: "Unsupported content coding", Detail: "The Accept-Encoding field lists the content codings, of which a body has at most one."},
+	{Code: codeBodyTooLarge, Status: 413, Title: "Body too large", Detail: "The body, or what it decodes to, is larger than the limit in the policy.", Closes: true},
+	{Code: codeBodyMissing, Status: 400, Title: "Body missing", Detail: "The request has neither a body nor a Content-Type: it is no delivery."},
 	{Code: codeBatchTooLarge, Status: 413, Title: "Batch too large", Detail: "The batch cannot be kept in one step. Send smaller batches."},
 	{Code: codeBodyTimeout, Status: 408, Title: "Body not complete in time", Detail: "The body did not arrive in time. Nothing was kept.", Closes: true},
 	{Code: codeBodyCut, Status: 400, Title: "Body incomplete", Detail: "The body ended early or is not framed correctly. Nothing was kept.", Closes: true},
-	{Code: codeBusy, Status: 503, Title: "Busy", Detail: "Too many deliveries are arriving at once.", Again: true, Closes: true},
+	{Code: codeBusy, Type: reducedCapacity, Status: 503, Title: "Busy", Detail: "Too many deliveries are arriving at once.", Again: true, Closes: true},
 
 	{Code: codeSignatureInvalid, Status: 401, Title: "Signature not valid", Detail: "The signature was not made over this request with a key of this producer."},
 	{Code: string(verify.SignatureMissing), Status: 401, Title: "Signature missing", Detail: "Deliveries to this endpoint are signed; this one is not."},
@@ -125,6 +141,8 @@ var problems = []problem{
 	{Code: codeAnswerFailed, Status: 503, Title: "Not processed", Detail: "The event could not be processed now. It can be sent again.", Again: true},
 	{Code: codeAnswerTimeout, Status: 503, Title: "Not processed in time", Detail: "Processing goes on. Send the event again for its result.", Again: true},
 	{Code: codePostponed, Status: 503, Title: "Not processed yet", Detail: "The event cannot be processed before Retry-After.", Again: true},
+	{Code: codeRateLimited, Type: quotaExceeded, Status: 429, Title: "Too many events", Detail: "The producer sends more than its rate in the policy. Nothing was kept.", Again: true},
+	{Code: codeAtCapacity, Type: reducedCapacity, Status: 503, Title: "Too many deliveries at once", Detail: "The producer has as many deliveries under way as the policy lets it have. Nothing was kept.", Again: true},
 	{Code: codeStore, Status: 503, Title: "Not kept", Detail: "Events cannot be kept at the moment.", Again: true},
 	{Code: codeShuttingDown, Status: 503, Title: "Shutting down", Detail: "The receiver is restarting.", Again: true, Closes: true},
 	{Code: codeInternal, Status: 500, Title: "Internal error", Detail: "The receiver has a fault. Nothing is known about the event."},
@@ -247,11 +265,28 @@ func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 		Status int    `json:"status"`
 		Code   string `json:"code"`
 		Detail string `json:"detail"`
-	}{rx.policyURL + "#" + row.Code, row.Title, status, row.Code, strings.ToValidUTF8(detail, "?")})
+		// Violated names the policies of the field RateLimit-Policy that were not kept to.
+		Violated []string `json:"violated-policies,omitempty"`
+	}{rx.typeOf(row), row.Title, status, row.Code, strings.ToValidUTF8(detail, "?"), violated(row)})
 	if err != nil {
 		return nil // strings and a number always marshal
 	}
 	return append(body, '\n')
+}
+
+// typeOf is the type of a problem: the registered one, or an anchor in the policy.
+func (rx *Receiver) typeOf(row problem) string {
+	if row.Type != "" {
+		return row.Type
+	}
+	return rx.policyURL + "#" + row.Code
+}
+
+func violated(row problem) []string {
+	if row.Type == quotaExceeded {
+		return []string{quotaPolicy}
+	}
+	return nil
 }
 
 // retryAfter is delay-seconds (RFC 9110 section 10.2.3), at least 1 and jittered, so that senders which were

@@ -34,6 +34,7 @@ type Receiver struct {
 	policy    *policy
 	policyURL string
 	budget    budget  // of bodies that nobody has verified yet
+	crowd     *crowd  // of requests that nobody has verified yet
 	flights   flights // Answer handlers that run, for the duplicates that wait for them
 	door      door    // lets requests in until Shutdown
 	ending    context.Context
@@ -50,6 +51,7 @@ func Open(c Config) (*Receiver, error) {
 	}
 	rx := &Receiver{cfg: c, book: b, log: c.Logger, endpoints: map[string]*endpoint{}}
 	rx.budget.limit = c.BodyBudget
+	rx.crowd = newCrowd(&rx.budget, largestBody(c))
 	rx.ending, rx.end = context.WithCancel(context.Background())
 	rx.policyURL = c.PolicyURL
 	for _, p := range c.Producers {
@@ -64,6 +66,15 @@ func Open(c Config) (*Receiver, error) {
 	}
 	rx.startWorkers()
 	return rx, nil
+}
+
+// largestBody is the largest body that any producer may send.
+func largestBody(c Config) int64 {
+	largest := int64(0)
+	for i := range c.Producers {
+		largest = max(largest, c.Producers[i].MaxBody)
+	}
+	return largest
 }
 
 // HTTP returns the endpoint of the named producer. It panics for an unknown name: that is a wiring mistake.
@@ -82,7 +93,7 @@ func (rx *Receiver) Handler() http.Handler { return http.HandlerFunc(rx.route) }
 func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
 	at, _ := parseTarget(requestTarget(r))
 	if at.path == policyPath {
-		rx.policy.ServeHTTP(w, r)
+		rx.servePolicy(w, r)
 		return
 	}
 	if name, ok := strings.CutPrefix(at.path, webhooksPath); ok {
@@ -91,11 +102,17 @@ func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	newBody(w, r, 0, rx, new(budget)).leave()
 	rx.refuseUnknown(w, r)
 }
 
+func (rx *Receiver) servePolicy(w http.ResponseWriter, r *http.Request) {
+	newBody(w, r, 0, rx, new(budget)).leave()
+	rx.policy.ServeHTTP(w, r)
+}
+
 // Policy serves the page that both drafts demand: what this receiver expects and answers.
-func (rx *Receiver) Policy() http.Handler { return rx.policy }
+func (rx *Receiver) Policy() http.Handler { return http.HandlerFunc(rx.servePolicy) }
 
 var errShuttingDown = errors.New("the receiver is shutting down")
 

@@ -18,6 +18,40 @@ func Reject(err error) error { return &rejection{err: err} }
 // From an Answer handler it is a transient answer: 503 with d as its Retry-After.
 func Postpone(d time.Duration, err error) error { return &postponement{wait: d, err: err} }
 
+// RetryAfter returns an error that counts as a failed attempt like any other, and makes d from now the lower
+// bound of the next one, also where d is more than [Config.BackoffCap]: the backoff is added to it, so that
+// tasks which were turned away together do not come back together. It is for handlers that were told when to
+// come again, as by the Retry-After of a target. A d of zero or less has no effect; one of more than a century
+// is a century. err says why, and may be nil. It works wrapped in other errors; [Reject] and [Postpone] win
+// over it.
+//
+// From an Answer handler it is a transient answer: 503 with d as the lower bound of its Retry-After. An
+// intermediary that must not pass a Retry-After on returns the bare error instead.
+func RetryAfter(d time.Duration, err error) error { return &laterError{wait: d, err: err} }
+
+// longestWait bounds RetryAfter, so that times stay far from the end of what can be stored.
+const longestWait = 100 * 365 * 24 * time.Hour
+
+// laterError is the error of RetryAfter.
+type laterError struct {
+	wait time.Duration
+	err  error
+}
+
+func (e *laterError) Error() string {
+	return because(fmt.Sprintf("not again before %v are over", e.wait), e.err)
+}
+func (e *laterError) Unwrap() error { return e.err }
+
+// notBefore returns the lower bound that err sets for the wait before the next attempt; zero is none.
+func notBefore(err error) time.Duration {
+	var e *laterError
+	if !errors.As(err, &e) {
+		return 0
+	}
+	return min(max(0, e.wait), longestWait)
+}
+
 // rejection is the error of Reject.
 type rejection struct{ err error }
 

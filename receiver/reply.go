@@ -88,10 +88,7 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 	if a.Status == 0 {
 		a = acceptance(p)
 	}
-	r := &reply{status: a.Status, header: a.Header.Clone(), body: a.Body, code: codeAccepted, event: rec.Event}
-	if r.header == nil {
-		r.header = http.Header{}
-	}
+	r := &reply{status: a.Status, header: a.Header, body: a.Body, code: codeAccepted, event: rec.Event}
 	if acknowledges(a) {
 		r.body = acknowledgement(rec.Event, "accepted")
 	}
@@ -100,6 +97,9 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 	}
 	if replayed {
 		r.code = codeRepeated
+		if r.header = a.Header.Clone(); r.header == nil { // what is stored stays as it is
+			r.header = http.Header{}
+		}
 		r.header.Set(replayedField, "true")
 	}
 	return r

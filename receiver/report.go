@@ -34,7 +34,7 @@ func (rx *Receiver) report(ctx context.Context, d *delivery, a *reply, took time
 	if rx.cfg.Observe != nil {
 		rx.cfg.Observe(ctx, Observation{
 			Kind: "delivery", Endpoint: name, Type: d.typ, ID: d.id, Event: a.event,
-			Status: a.status, Code: a.code, Took: took, Err: a.err,
+			Status: a.status, Code: a.code, Took: took, Err: observable(a.err),
 		})
 	}
 }
@@ -63,17 +63,38 @@ func (rx *Receiver) refuseUnknown(w http.ResponseWriter, r *http.Request) {
 // private is what the log says about a cause. The text of a handler's error may quote the payload, so it is
 // kept with the event and not in the log.
 func private(err error) string {
-	var f *failure
-	if err == nil {
+	if err == nil || ofHandler(err) {
 		return ""
 	}
-	if errors.As(err, &f) {
-		switch f.code {
-		case codeAnswerFailed, codeAnswerTimeout, codePostponed, codeRejected, codeUndecodable:
-			return ""
-		}
-	}
 	return err.Error()
+}
+
+// observable is what observers see of a cause: of a handler's error its type.
+func observable(err error) error {
+	if ofHandler(err) {
+		return typeOnly(err)
+	}
+	return err
+}
+
+func typeOnly(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(errType(err))
+}
+
+// ofHandler reports whether an error may hold the text of a handler's error.
+func ofHandler(err error) bool {
+	var f *failure
+	if !errors.As(err, &f) {
+		return false
+	}
+	switch f.code {
+	case codeAnswerFailed, codeAnswerTimeout, codePostponed, codeRejected, codeUndecodable:
+		return true
+	}
+	return false
 }
 
 // panicText describes a recovered value without quoting what might be payload.
@@ -106,7 +127,7 @@ func (rx *Receiver) reportAnswer(ctx context.Context, h *held, result dedup.Resu
 	if rx.cfg.Observe != nil {
 		rx.cfg.Observe(ctx, Observation{
 			Kind: "attempt", Endpoint: h.p.Name, Type: h.rec.Payload.Type, ID: h.rec.Key.ID, Event: h.rec.Event,
-			Handler: h.handler.name, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: cause,
+			Handler: h.handler.name, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: typeOnly(cause),
 		})
 	}
 }

@@ -192,3 +192,30 @@ func TestNonceThatCameWithAnotherSignedEvent(t *testing.T) {
 	wantProblem(t, s.deliver(with, `"k2"`, "/webhooks/shop", "{}", now, nil), 401, "nonce_reused")
 	s.runs.await(t)
 }
+
+func TestTheFieldOfALaneMustBeSigned(t *testing.T) {
+	t.Parallel()
+	s := serveSigned(t, nil, On("shop", "*", func(context.Context, Event[[]byte]) error { return nil }).Lane(producer.Header("X-Account")))
+	now := time.Now()
+	add := func(r *http.Request) { r.Header.Set("X-Account", "mine") }
+	wantProblem(t, s.deliver(s.ed, `"a"`, "/webhooks/shop", "{}", now, add), 401, "insufficient_coverage")
+	signed := s.ed
+	signed.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "idempotency-key", "x-account"}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/shop", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {`"b"`}, "X-Account": {"mine"}}
+	if err := signed.Sign(r, []byte("{}"), now); err != nil {
+		t.Fatal(err)
+	}
+	r.URL.Scheme, r.URL.Host = "http", s.srv.Listener.Addr().String()
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != 202 {
+		t.Errorf("status %d with a signed lane", resp.StatusCode)
+	}
+}

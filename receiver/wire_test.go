@@ -114,6 +114,11 @@ func TestBodyThatIsNotWantedDoesNotHoldTheConnection(t *testing.T) {
 	if resp := parseAnswer(t, s.wire(refused, false)); resp.StatusCode != http.StatusUnauthorized {
 		t.Error(resp.StatusCode)
 	}
+	for path, status := range map[string]int{"/nowhere": http.StatusNotFound, "/policy": http.StatusMethodNotAllowed} {
+		if resp := parseAnswer(t, s.wire(head(path, "Content-Length: 20", "", "01"), false)); resp.StatusCode != status {
+			t.Errorf("%s: %d", path, resp.StatusCode)
+		}
+	}
 }
 
 func TestChunkedConnectionIsNotUsedAgain(t *testing.T) {

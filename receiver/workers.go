@@ -50,6 +50,10 @@ func (rx *Receiver) stopWorkers(ctx context.Context) error {
 // dispatcher takes tasks from the store and runs them, at most Config.Workers at once. One goroutine takes;
 // every task has one that minds its lease and one in which the handler runs.
 //
+// Taking a task and recording its outcome are durable steps, each of which takes longer than many a handler. So
+// that many tasks share them, a worker is free again as soon as its handler has returned, while the outcome is
+// still on its way to the store, and tasks are taken a little ahead of the workers (see pace).
+//
 // It stops in three steps, each of them a context: taking ends (no new tasks), then running (the handlers'
 // contexts), then minding (the store is told nothing more, and handlers that still run are left alone).
 type dispatcher struct {
@@ -65,6 +69,7 @@ type dispatcher struct {
 	minding  context.Context
 	stopMind context.CancelFunc
 
+	workers chan struct{} // holds a value for every handler that runs
 	load    load
 	wg      sync.WaitGroup // the taking goroutine and the minding ones
 	done    chan struct{}  // closed once all of them ended
@@ -74,9 +79,10 @@ type dispatcher struct {
 func newDispatcher(cfg Config, b *book, log *slog.Logger) *dispatcher {
 	d := &dispatcher{
 		cfg: cfg, book: b, log: log,
-		random: rand.Int64N,
-		load:   load{less: make(chan struct{}, 1)},
-		done:   make(chan struct{}),
+		random:  rand.Int64N,
+		workers: make(chan struct{}, cfg.Workers),
+		load:    load{workers: cfg.Workers, less: make(chan struct{}, 1)},
+		done:    make(chan struct{}),
 	}
 	d.taking, d.stopTake = context.WithCancel(context.Background())
 	d.running, d.stopRun = context.WithCancelCause(context.Background())
@@ -104,7 +110,7 @@ func (d *dispatcher) stop(ctx context.Context) error {
 	if d.ended(stopGrace) {
 		return nil
 	}
-	tasks, _ := d.load.now()
+	tasks := d.load.withoutOutcome()
 	d.stopMind()
 	if !d.ended(stopGrace) {
 		return errors.New("the store does not return: its calls were left alone")
@@ -124,22 +130,25 @@ func (d *dispatcher) ended(wait time.Duration) bool {
 	}
 }
 
-// take asks the store for as many tasks as there are free workers, and starts them, until the dispatcher
-// stops. It logs when the store begins to fail and when it works again, not every failure.
+// take asks the store for as many tasks as there is room for, and starts them, until the dispatcher stops. It
+// logs when the store begins to fail and when it works again, not every failure.
 func (d *dispatcher) take() {
 	failures := 0
-	for d.waitForRoom() {
-		tasks, bytes := d.load.now()
-		works, err := d.cfg.Store.Take(d.taking, d.cfg.Workers-tasks, loadBytes-bytes, d.cfg.Lease)
+	for {
+		n, bytes := d.waitForRoom()
+		if n == 0 {
+			return
+		}
+		works, err := d.cfg.Store.Take(d.taking, n, bytes, d.cfg.Lease)
 		if d.taking.Err() == nil {
 			failures = d.noteTake(failures, err)
 		}
 		for _, w := range works {
-			size := int64(len(w.Record.Payload.Body))
-			d.load.add(size)
+			a := newAttempt(d, w)
+			d.load.add(a.size)
 			d.wg.Go(func() {
-				defer d.load.remove(size)
-				newAttempt(d, w).run()
+				defer d.load.end()
+				a.run()
 			})
 		}
 		switch {
@@ -169,19 +178,19 @@ func (d *dispatcher) noteTake(failures int, err error) int {
 	return failures + 1
 }
 
-// waitForRoom waits until a worker is free and the payloads in work leave room for another; false when the
-// dispatcher stops.
-func (d *dispatcher) waitForRoom() bool {
+// waitForRoom waits until there is room for another task, and says for how many, of how many bytes in all; none
+// when the dispatcher stops.
+func (d *dispatcher) waitForRoom() (tasks int, bytes int64) {
 	for d.taking.Err() == nil {
-		if tasks, bytes := d.load.now(); tasks < d.cfg.Workers && bytes < loadBytes {
-			return true
+		if tasks, bytes = d.load.room(); tasks > 0 && bytes > 0 {
+			return tasks, bytes
 		}
 		select {
 		case <-d.load.less:
 		case <-d.taking.Done():
 		}
 	}
-	return false
+	return 0, 0
 }
 
 // observed tells the observer, whose panics are its own affair: they are logged and do not end the process.
@@ -195,39 +204,6 @@ func (d *dispatcher) observed(o Observation) {
 		}
 	}()
 	d.cfg.Observe(context.Background(), o)
-}
-
-// load counts the tasks that are with workers, and the bytes of their payloads. Only the taking goroutine
-// adds, so what was free stays free until it adds again.
-type load struct {
-	mu    sync.Mutex
-	tasks int
-	bytes int64
-	less  chan struct{} // holds a signal after something was removed
-}
-
-func (l *load) now() (tasks int, bytes int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.tasks, l.bytes
-}
-
-func (l *load) add(bytes int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tasks++
-	l.bytes += bytes
-}
-
-func (l *load) remove(bytes int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tasks--
-	l.bytes -= bytes
-	select {
-	case l.less <- struct{}{}:
-	default:
-	}
 }
 
 // pause waits, or until ctx ends; it reports whether ctx goes on.

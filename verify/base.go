@@ -31,6 +31,9 @@ func newMessage(r *http.Request) (*message, error) {
 	if r.URL.Scheme == "" || r.URL.Host == "" {
 		return nil, errNotAbsolute
 	}
+	if len(r.URL.RawQuery) > maxBase {
+		return nil, malformed("@query", "larger than 64 KiB")
+	}
 	m := &message{request: r, path: r.URL.EscapedPath()}
 	if raw := r.URL.RawPath; raw != "" && raw != m.path || r.URL.Opaque != "" {
 		return nil, malformed("@path", "no path of a URI")
@@ -102,8 +105,12 @@ func (m *message) lines(name string) []string {
 }
 
 // base appends the signature base of RFC 9421 section 2.5 to b. It checks every value on its way: a field that is not
-// there, characters that must not be signed, a parameter of the query that comes twice.
+// there, characters that must not be signed, a parameter of the query that comes twice. One field can be covered in
+// many forms, so the work is bounded and not only the size of the request.
 func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
+	if m.structured(in) > maxStructured {
+		return nil, malformed("signature-input", "more than 8 KiB of structured fields and parameters to read")
+	}
 	for i := range in.components {
 		c := &in.components[i]
 		b = append(append(b, c.id...), ": "...)
@@ -117,6 +124,9 @@ func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
 		if err != nil {
 			return nil, err
 		}
+		if len(b) > maxBase {
+			return nil, malformed(c.name, "the signature base is larger than 64 KiB")
+		}
 		for _, x := range b[start:] {
 			if x != '\t' && (x < ' ' || x > '~') {
 				return nil, malformed(c.name, "characters that a signature base cannot hold")
@@ -126,6 +136,22 @@ func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
 	}
 	b = append(b, `"@signature-params": `...)
 	return append(b, in.params...), nil
+}
+
+// structured returns how many bytes must be parsed for the components that are parts of something.
+func (m *message) structured(in *signatureInput) int {
+	size := 0
+	for i := range in.components {
+		switch c := &in.components[i]; {
+		case c.name == "@query-param":
+			size += len(m.url.RawQuery)
+		case c.sf || c.keyed:
+			for _, line := range m.lines(c.name) {
+				size += len(line)
+			}
+		}
+	}
+	return size
 }
 
 func (m *message) appendDerived(b []byte, c *component) ([]byte, *Error) {

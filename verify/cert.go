@@ -51,9 +51,12 @@ type Certs struct {
 	recent []time.Time // when the last fetches began
 }
 
+// cachedCert is a certificate that was found good. It is proven once a delivery verified with it: old
+// certificates, and other spellings of one address, are as good, and a stranger can name as many as there are.
 type cachedCert struct {
 	cert    *vendorCert
 	fetched time.Time
+	proven  bool
 }
 
 // vendorCert is a certificate that may verify signatures between two times.
@@ -102,6 +105,10 @@ func (c *Certs) find(ctx context.Context, address string, isVendor func(*x509.Ce
 	select {
 	case r := <-result:
 		if r.Err != nil {
+			// While it cannot be fetched again, the last one serves; its own dates bound how long.
+			if cert := c.last(address); cert != nil && CodeOf(r.Err) == KeysUnavailable {
+				return cert, nil
+			}
 			return nil, r.Err
 		}
 		cert, _ := r.Val.(*vendorCert)
@@ -127,24 +134,51 @@ func (c *Certs) cached(address string) *vendorCert {
 	return nil
 }
 
-// keep remembers a good certificate; the oldest one makes room. Failures are not kept, so that a stranger
-// cannot push a good certificate out with bad addresses.
+// last returns the certificate that was last fetched from a proven address, however long ago.
+func (c *Certs) last(address string) *vendorCert {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one := c.cache[address]; one.proven {
+		return one.cert
+	}
+	return nil
+}
+
+// prove notes that a delivery verified with the certificate of an address.
+func (c *Certs) prove(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one, ok := c.cache[address]; ok && !one.proven {
+		one.proven = true
+		c.cache[address] = one
+	}
+}
+
+// keep remembers a good certificate. The oldest one makes room, and a proven one only when all are. Failures are
+// not kept. So a stranger cannot push a certificate out that is in use.
 func (c *Certs) keep(address string, cert *vendorCert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cache == nil {
 		c.cache = map[string]cachedCert{}
 	}
-	if _, known := c.cache[address]; !known && len(c.cache) >= certCacheSize {
-		oldest := ""
-		for a, one := range c.cache {
-			if oldest == "" || one.fetched.Before(c.cache[oldest].fetched) {
-				oldest = a
-			}
-		}
-		delete(c.cache, oldest)
+	known := c.cache[address]
+	if known.cert == nil && len(c.cache) >= certCacheSize {
+		delete(c.cache, c.leastNeeded())
 	}
-	c.cache[address] = cachedCert{cert: cert, fetched: c.now()}
+	c.cache[address] = cachedCert{cert: cert, fetched: c.now(), proven: known.proven}
+}
+
+// leastNeeded returns the address of the oldest certificate, of those that are not proven if there are any.
+func (c *Certs) leastNeeded() string {
+	least := ""
+	for address, one := range c.cache {
+		if other := c.cache[least]; least == "" || one.proven != other.proven && other.proven ||
+			one.proven == other.proven && one.fetched.Before(other.fetched) {
+			least = address
+		}
+	}
+	return least
 }
 
 // mayFetch takes one fetch from the budget.

@@ -265,7 +265,7 @@ func TestFetchConnectsToPublicAddressesOnly(t *testing.T) {
 		"8.8.8.8": true, "2606:4700:4700::1111": true, "127.0.0.1": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false,
 		"169.254.169.254": false, "100.64.0.1": false, "0.0.0.0": false, "224.0.0.1": false, "255.255.255.255": false, "192.0.2.1": false,
 		"198.18.0.1": false, "::1": false, "::": false, "fe80::1": false, "fc00::1": false, "ff02::1": false, "2001:db8::1": false,
-		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "64:ff9b::a00:1": false, "2002:7f00:1::": false,
+		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "64:ff9b::a00:1": false, "2002:7f00:1::": false, "::7f00:1": false, "fec0::1": false,
 	} {
 		if got := isPublic(netip.MustParseAddr(address)); got != ok {
 			t.Errorf("%s: public %v", address, got)

@@ -14,8 +14,10 @@ import (
 const (
 	maxSignatureFields = 8 << 10 // bytes of Signature-Input and Signature together
 	maxComponents      = 32
-	maxLabels          = 32 // members of each field
-	maxSignatures      = 8  // signatures that are tried
+	maxLabels          = 32       // members of each field
+	maxSignatures      = 8        // signatures that are tried
+	maxBase            = 64 << 10 // bytes of a signature base, and of a query
+	maxStructured      = 8 << 10  // bytes that are parsed for the sf, key and name parameters of one signature
 )
 
 // signatureParams are the signature parameters with a meaning (RFC 9421 section 2.3) and their types.

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -107,6 +108,11 @@ func (h *HMAC) Check() error {
 	return err
 }
 
+// SignsURL reports whether the signed content holds the URL, which a receiver must then be told.
+func (h *HMAC) SignsURL() bool {
+	return strings.Contains(h.Content, "{url}") || slices.Contains(h.Covers, "@target-uri")
+}
+
 // ready checks the description at its first use, after which it does not change.
 func (h *HMAC) ready() error {
 	h.once.Do(func() { h.plan, h.err = newHMACPlan(h) })
@@ -135,6 +141,7 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 		if kid, ok := h.plan.match(sent, content); ok {
 			return Identity{
 				KeyID: kid, SignedAt: sent.signedAt, Covered: h.plan.covered[sent.header], Signed: content.digest(),
+				Loose: h.Contents != nil || h.plan.templateHolds("jcs"),
 			}, nil
 		}
 	}

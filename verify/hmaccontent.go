@@ -15,6 +15,10 @@ import (
 type segments [][]byte
 
 func (s segments) digest() []byte {
+	if len(s) == 1 {
+		sum := sha256.Sum256(s[0])
+		return sum[:]
+	}
 	d := sha256.New()
 	for _, b := range s {
 		d.Write(b)

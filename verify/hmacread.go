@@ -102,15 +102,14 @@ func field(r *http.Request, name string) (string, int, error) {
 
 // readEntries collects the usable signatures, and returns how many timestamps there were.
 func (p *hmacPlan) readEntries(s *sent, value string) (int, error) {
-	malformed := &Error{Code: SignatureMalformed, Component: p.headers[s.header]}
 	if len(value) > maxSignatureField {
-		return 0, malformed
+		return 0, p.malformed(s)
 	}
 	stamps, entries, forbidden := 0, 0, false
 	for more := true; more; {
 		var text string
 		if text, value, more = p.cut(value); entries == maxEntries {
-			return 0, malformed
+			return 0, p.malformed(s)
 		}
 		entries++
 		e, ok := p.parse(strings.TrimSpace(text))
@@ -131,13 +130,17 @@ func (p *hmacPlan) readEntries(s *sent, value string) (int, error) {
 	}
 	switch {
 	case stamps > 1:
-		return 0, malformed
+		return 0, p.malformed(s)
 	case len(s.sigs) > 0:
 		return stamps, nil
 	case forbidden:
 		return 0, &Error{Code: AlgorithmNotAllowed, Component: p.headers[s.header]}
 	}
-	return 0, malformed
+	return 0, p.malformed(s)
+}
+
+func (p *hmacPlan) malformed(s *sent) *Error {
+	return &Error{Code: SignatureMalformed, Component: p.headers[s.header]}
 }
 
 // cut takes the first entry off the field value.

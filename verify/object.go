@@ -14,6 +14,10 @@ type object map[string]json.RawMessage
 
 var errObject = errors.New("not a JSON object")
 
+// maxMembers bounds the members of an object that is read before anything is verified: each of them costs much
+// more than the bytes that a stranger needs for it.
+const maxMembers = 1_000
+
 // parseObject reads one JSON object and nothing after it. A name that occurs twice is an error.
 func parseObject(raw []byte) (object, error) {
 	if !json.Valid(raw) {
@@ -30,6 +34,9 @@ func parseObject(raw []byte) (object, error) {
 			return nil, errObject
 		}
 		key, _ := name.(string)
+		if len(members) == maxMembers {
+			return nil, fmt.Errorf("more than %d members", maxMembers)
+		}
 		if _, twice := members[key]; twice {
 			return nil, fmt.Errorf("member %.40q occurs twice", key)
 		}

@@ -65,10 +65,11 @@ func (p *PayPal) Verify(r *http.Request, body func() ([]byte, error)) (Identity,
 	if !rsaHolds(cert.public, crypto.SHA256, []byte(content), sent.signature) {
 		return Identity{}, &Error{Code: SignatureMismatch, Component: payPalSignature}
 	}
+	p.Certs.prove(sent.certURL)
 	sum := sha256.Sum256([]byte(content))
 	return Identity{
 		SignedAt: sent.at, NotBefore: cert.notBefore, Expires: cert.notAfter, ExpiredCode: CertExpired,
-		Covered: []string{"paypal-transmission-id", "paypal-transmission-time"}, Signed: sum[:],
+		Covered: []string{"paypal-transmission-id", "paypal-transmission-time"}, Loose: true, Signed: sum[:],
 	}, nil
 }
 

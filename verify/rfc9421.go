@@ -21,7 +21,8 @@ import (
 // that the signed Content-Digest describes (RFC 9530).
 //
 // Not accepted, though the RFC knows it: @request-target, the parameters req and tr, sf on fields that are no
-// Dictionaries, request lines in absolute form, and a query that does not parse as a form.
+// Dictionaries, request lines in absolute form, and a query that does not parse as a form. Bases and queries
+// have at most 64 KiB, and what is parsed for sf, key and @query-param of one signature at most 8 KiB.
 type RFC9421 struct {
 	// Keys are the producer's keys. Required.
 	Keys KeySet
@@ -83,6 +84,15 @@ func (s *RFC9421) check() error {
 	return errors.Join(append(errs, s.Coverage.Check())...)
 }
 
+// SignsURL reports whether signatures bind the scheme or the host of the URL, which a receiver must then be told:
+// those of the connection are what a stranger makes them.
+func (s *RFC9421) SignsURL() bool {
+	exactly := s.Coverage.Exactly
+	return len(exactly) == 0 || slices.ContainsFunc(exactly, func(name string) bool {
+		return name == "@target-uri" || name == "@authority" || name == "@scheme" || name == "host"
+	})
+}
+
 // AcceptSignature returns the value of the Accept-Signature field that asks for what the configuration demands (RFC 9421
 // section 5.1).
 func (s *RFC9421) AcceptSignature() string {
@@ -107,9 +117,9 @@ type stage int
 const (
 	stageParse stage = iota + 1
 	stageTag
+	stageCoverage
 	stageKey
 	stageAlg
-	stageCoverage
 	stageSignature
 	stageBody
 	stageUnavailable // a key that we cannot see may be the one: the sender should try again
@@ -155,6 +165,7 @@ type trial struct {
 	scheme *RFC9421
 	m      *message
 	body   func() ([]byte, error)
+	bases  int // signature bases that were built
 	left   int
 	stage  stage
 	err    error
@@ -168,7 +179,8 @@ func (t *trial) refuse(at stage, err error) (Identity, bool) {
 	return Identity{}, false
 }
 
-// try verifies one signature: what costs little comes first.
+// try verifies one signature: what costs little comes first. What is wrong with the request is found before its key
+// is looked for, so that nobody learns from the refusal whether there is such a key.
 func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 	if err := in.parse(); err != nil {
 		return t.refuse(stageParse, err)
@@ -176,19 +188,15 @@ func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 	if err := t.checkParams(in); err != nil {
 		return t.refuse(stageTag, err)
 	}
-	keys, at, err := t.keys(ctx, in)
-	if err != nil {
-		return t.refuse(at, err)
-	}
-	if err := checkCoverage(t.scheme.rules, t.m, in); err != nil {
-		err.KeyID = in.keyID
-		return t.refuse(stageCoverage, err)
-	}
 	var buffer [1024]byte
-	base, refusal := t.m.base(buffer[:0], in)
+	base, refusal := t.base(buffer[:0], in)
 	if refusal != nil {
 		refusal.KeyID = in.keyID
 		return t.refuse(stageCoverage, refusal)
+	}
+	keys, at, err := t.keys(ctx, in)
+	if err != nil {
+		return t.refuse(at, err)
 	}
 	key, refusal := t.verify(keys, in)
 	if refusal != nil {
@@ -202,6 +210,22 @@ func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 		return t.refuse(stageBody, &Error{Code: IDMissing, KeyID: in.keyID, Component: "idempotency-key"})
 	}
 	return t.identity(key, in, base, bound), true
+}
+
+// base appends the signature base to b, after everything was checked that does not depend on a key. That comes before
+// the key is looked up, so that these refusals do not tell which keys exist.
+func (t *trial) base(b []byte, in *signatureInput) ([]byte, *Error) {
+	if err := checkCoverage(t.scheme.rules, t.m, in); err != nil {
+		return nil, err
+	}
+	if t.bases++; t.bases > maxSignatures {
+		return nil, malformed("signature-input", "too many signatures to try")
+	}
+	if _, err := url.ParseQuery(t.m.url.RawQuery); err != nil {
+		// The engine reads every query as a form, also where only its octets are signed.
+		return nil, malformed("@query", "the query is no form")
+	}
+	return t.m.base(b, in)
 }
 
 // checkParams demands the parameters that a signature must have.
@@ -272,10 +296,6 @@ func (t *trial) verify(keys []Key, in *signatureInput) (*Key, *Error) {
 		if errors.Is(err, errBroken) {
 			code = SignatureMalformed
 		}
-	}
-	if _, err := url.ParseQuery(t.m.url.RawQuery); err != nil {
-		// The engine reads every query as a form, also where only its octets are signed.
-		return nil, &Error{Code: SignatureMalformed, KeyID: in.keyID, Component: "@query", Err: reason("the query is no form")}
 	}
 	return nil, &Error{Code: code, KeyID: in.keyID}
 }

@@ -58,6 +58,12 @@ var snsHost = regexp.MustCompile(`^sns\.[a-z0-9-]{3,}\.amazonaws\.com(\.cn)?$`)
 
 func isSNSHost(host string) bool { return snsHost.MatchString(host) }
 
+// snsCertPath is one name, which SNS makes of letters, digits and hyphens; a query, which the certificate does
+// not depend on, would give it any number of addresses.
+var snsCertPath = regexp.MustCompile(`^https://[^/]+/[A-Za-z0-9_-]+\.pem$`)
+
+func isSNSCertURL(address string) bool { return IsSNSURL(address) && snsCertPath.MatchString(address) }
+
 // Verify implements [Scheme].
 func (s *SNS) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
 	if err := s.Check(); err != nil {
@@ -85,7 +91,7 @@ func (s *SNS) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 	if !ok {
 		address, _ = message.text("SigningCertUrl") // as messages to Lambda functions spell it
 	}
-	if !(certURL{host: isSNSHost, path: func(p string) bool { return strings.HasSuffix(p, ".pem") }}).allows(address) {
+	if !isSNSCertURL(address) {
 		return Identity{}, &Error{Code: CertURLUntrusted, Component: "SigningCertURL"}
 	}
 	if topic, _ := message.text("TopicArn"); !slices.Contains(s.Topics, topic) {
@@ -100,6 +106,7 @@ func (s *SNS) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 	if !rsaHolds(cert.public, version, content, signature) {
 		return Identity{}, &Error{Code: SignatureMismatch, Component: "Signature"}
 	}
+	s.Certs.prove(address)
 	signedAt, err := snsTime(message)
 	if err != nil {
 		return Identity{}, err
@@ -107,7 +114,7 @@ func (s *SNS) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 	sum := sha256.Sum256(content)
 	return Identity{
 		SignedAt: signedAt, NotBefore: cert.notBefore, Expires: cert.notAfter, ExpiredCode: CertExpired,
-		Covered: []string{"@body"}, Signed: sum[:],
+		Covered: []string{"@body"}, Loose: true, Signed: sum[:],
 	}, nil
 }
 

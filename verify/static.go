@@ -252,6 +252,14 @@ func (a All) Check() error {
 	return errors.Join(errs...)
 }
 
+// SignsURL reports whether one of the schemes signs the URL.
+func (a All) SignsURL() bool {
+	return slices.ContainsFunc(a, func(s Scheme) bool {
+		one, ok := s.(interface{ SignsURL() bool })
+		return ok && one.SignsURL()
+	})
+}
+
 // Verify implements [Scheme].
 func (a All) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
 	if len(a) == 0 {
@@ -316,7 +324,7 @@ func (id Identity) and(more Identity) Identity {
 	}
 	id.Covered = append(slices.Clone(id.Covered), more.Covered...)
 	if more.Signed != nil {
-		id.Signed = more.Signed
+		id.Signed, id.Loose = more.Signed, more.Loose
 	}
 	if more.Claims != nil {
 		id.Claims = more.Claims

@@ -35,6 +35,9 @@ func NewTwilio(tokens ...string) *Twilio {
 // Check reports every mistake of the description.
 func (t *Twilio) Check() error { return t.hmac.Check() }
 
+// SignsURL reports that the URL is signed.
+func (t *Twilio) SignsURL() bool { return t.hmac.SignsURL() }
+
 // Verify implements [Scheme].
 func (t *Twilio) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
 	id, err := t.hmac.Verify(r, body)

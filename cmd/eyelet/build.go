@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -28,6 +29,7 @@ type plan struct {
 	settings *settings
 	names    []string // of the handlers, as they stand in the settings
 	closers  []io.Closer
+	targets  *forward.State // of forward handlers
 }
 
 // Close ends what fetches keys.
@@ -43,10 +45,10 @@ func (p *plan) Close() error {
 // once.
 func (c *settings) build(ctx context.Context, o buildOptions) (*plan, error) {
 	pb := &producerBuild{settings: c, testKeys: o.testKeys}
-	p := &plan{settings: c}
+	p := &plan{settings: c, targets: forward.NewState()}
 	p.Producers = pb.build(ctx)
-	handlers, names, found := c.buildHandlers(o.stdout)
-	p.Handlers, p.names, p.closers = handlers, names, pb.closers
+	found := c.buildHandlers(o.stdout, p)
+	p.closers = append(p.closers, pb.closers...)
 	found = append(append(pb.wrong, found...), c.check()...)
 	c.limits(&p.Config)
 	if len(found) == 0 {
@@ -65,6 +67,7 @@ func (c *settings) limits(rc *receiver.Config) {
 	rc.URL, rc.Hosts, rc.TrustedProxies = c.URL, c.Hosts, c.TrustedProxies
 	rc.Attempts, rc.BackoffBase, rc.BackoffCap, rc.PostponeMax = l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax
 	rc.Lease, rc.Workers, rc.RetryAfter, rc.InFlightWait = l.Lease, l.Workers, l.RetryAfter, l.InFlightWait
+	rc.StoreTimeout = l.StoreTimeout
 	rc.BodyTimeout, rc.MaxBody, rc.BodyBudget = l.BodyTimeout, int64(l.MaxBody), int64(l.BodyBudget)
 	rc.HandlerTimeout = cmp.Or(l.HandlerTimeout, receiver.DefaultHandlerTimeout)
 	rc.AnswerTimeout = cmp.Or(l.AnswerTimeout, receiver.DefaultAnswerTimeout)

@@ -127,8 +127,9 @@ func (d *decoder) notEmpty(n *node, path string) {
 	}
 }
 
-// inFiles are the secrets: they must not be empty, and they may stand in a file of their own instead: NAME_file, or NAME_files for a list.
-var inFiles = []string{"secret", "secrets", "password", "value", "bearer", "secret_key", "verify_token"}
+// inFiles are the secrets, and what is as long as a key: they must not be empty, and they may stand in a file of
+// their own instead: NAME_file, or NAME_files for a list.
+var inFiles = []string{"secret", "secrets", "password", "value", "bearer", "secret_key", "verify_token", "roots"}
 
 // twin reads a secret from the file that NAME_file names, and reports whether the setting is such a name. White
 // space around a secret in a file is no part of it: editors add it.
@@ -136,7 +137,9 @@ func (d *decoder) twin(n *node, name string, fields map[string]reflect.Value, pa
 	base, ok := strings.CutSuffix(name, "_file")
 	if !ok {
 		base, ok = strings.CutSuffix(name, "_files")
-		base += "s"
+		if _, list := fields[base]; !list {
+			base += "s" // secret_files, as well as secrets_files
+		}
 	}
 	field, known := fields[base]
 	if !ok || !known || !slices.Contains(inFiles, base) {
@@ -242,6 +245,17 @@ func (d *decoder) words(n *node, v reflect.Value, path string) {
 	for _, name := range n.names {
 		item := reflect.New(v.Type().Elem()).Elem()
 		d.decode(n.inner[name], item, join(path, name))
+		// All mappings from names to texts are secrets by the id of their key; ID_file names the file of one.
+		id, inFile := strings.CutSuffix(name, "_file")
+		switch {
+		case inFile && n.inner[id] != nil:
+			d.add(n.where[name], "remove one of them", "%s and %s are both set", join(path, id), name)
+		case inFile:
+			item.SetString(d.secretFile(n.where[name], item.String()))
+			name = id
+		default:
+			d.notEmpty(n.inner[name], join(path, name))
+		}
 		v.SetMapIndex(reflect.ValueOf(name), item)
 	}
 }

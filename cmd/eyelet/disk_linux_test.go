@@ -53,19 +53,19 @@ func ext4Image(t *testing.T, size int64) string {
 	return image
 }
 
-// served is the binary in a process of its own, so that a fault of its memory maps ends it and not the test.
-type served struct {
+// servedProcess is the binary in a process of its own, so that a fault of its memory maps ends it and not the test.
+type servedProcess struct {
 	deliveries, operations string
 	cmd                    *exec.Cmd
 	ended                  chan error
 }
 
-func (s *served) alive() bool {
+func (s *servedProcess) alive() bool {
 	return s.cmd.Process.Signal(syscall.Signal(0)) == nil && len(s.ended) == 0
 }
 
 // serveProcess runs `eyelet serve` over a store in dir.
-func serveProcess(t *testing.T, dir string) *served {
+func serveProcess(t *testing.T, dir string) *servedProcess {
 	t.Helper()
 	file := configured(t, fmt.Sprintf("store: \"badger:%s\"\nhandlers:\n  - {producer: gh, type: nothing, stdout: true}\n", dir))
 	text, err := os.ReadFile(file)
@@ -75,7 +75,7 @@ func serveProcess(t *testing.T, dir string) *served {
 	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "level: error", "level: info, format: json", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &served{cmd: exec.Command(realProgram(t), "serve", "--config", file), ended: make(chan error, 1)}
+	s := &servedProcess{cmd: exec.Command(realProgram(t), "serve", "--config", file), ended: make(chan error, 1)}
 	logs, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func serveProcess(t *testing.T, dir string) *served {
 	return s
 }
 
-func (s *served) stop(t *testing.T) {
+func (s *servedProcess) stop(t *testing.T) {
 	t.Helper()
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	if err := <-s.ended; err != nil {
@@ -120,7 +120,7 @@ func (s *served) stop(t *testing.T) {
 }
 
 // pushes sends deliveries and returns which were accepted, and the answers to the others.
-func pushes(t *testing.T, s *served, prefix string, n int, accepted map[string]string) (refused int) {
+func pushes(t *testing.T, s *servedProcess, prefix string, n int, accepted map[string]string) (refused int) {
 	t.Helper()
 	client := &http.Client{Timeout: 20 * time.Second}
 	for i := range n {
@@ -139,7 +139,7 @@ func pushes(t *testing.T, s *served, prefix string, n int, accepted map[string]s
 }
 
 // repeated sends what was accepted once more: it must be known, with its payload.
-func repeated(t *testing.T, s *served, accepted map[string]string) {
+func repeated(t *testing.T, s *servedProcess, accepted map[string]string) {
 	t.Helper()
 	for id, body := range accepted {
 		if !replayed(t, s, id, body) {
@@ -148,7 +148,7 @@ func repeated(t *testing.T, s *served, accepted map[string]string) {
 	}
 }
 
-func replayed(t *testing.T, s *served, id, body string) bool {
+func replayed(t *testing.T, s *servedProcess, id, body string) bool {
 	t.Helper()
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, s.deliveries+"/webhooks/gh", strings.NewReader(body))
 	if err != nil {
@@ -164,7 +164,7 @@ func replayed(t *testing.T, s *served, id, body string) bool {
 	return res.StatusCode == http.StatusOK && res.Header.Get("Idempotency-Replayed") == "true"
 }
 
-func notReady(t *testing.T, s *served, reason string) {
+func notReady(t *testing.T, s *servedProcess, reason string) {
 	t.Helper()
 	var status int
 	var body string

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -39,22 +39,23 @@ func (o *output) Write(p []byte) (int, error) {
 
 // handlers builds the handlers of the configuration. The names of tasks are stored, so the default name is made
 // of what a person would keep: producer, pattern and kind.
-func (c *settings) buildHandlers(stdout io.Writer) ([]receiver.Handler, []string, mistakes) {
-	b := &handlerBuild{settings: c, stdout: &output{w: stdout}, taken: map[string]place{}}
-	var handlers []receiver.Handler
-	var names []string
+func (c *settings) buildHandlers(stdout io.Writer, p *plan) mistakes {
+	b := &handlerBuild{settings: c, stdout: &output{w: stdout}, taken: map[string]place{}, targets: p.targets}
 	for i := range c.Handlers {
 		h, name := b.handler(&c.Handlers[i])
-		handlers, names = append(handlers, h), append(names, name)
+		p.Handlers, p.names = append(p.Handlers, h), append(p.names, name)
 	}
-	return handlers, names, b.wrong
+	p.closers = append(p.closers, b.closers...)
+	return b.wrong
 }
 
 type handlerBuild struct {
 	*settings
-	stdout *output
-	taken  map[string]place
-	wrong  mistakes
+	stdout  *output
+	taken   map[string]place
+	targets *forward.State // of forward handlers
+	closers []io.Closer
+	wrong   mistakes
 }
 
 func (b *handlerBuild) add(at place, hint, format string, args ...any) {
@@ -70,21 +71,26 @@ func (b *handlerBuild) handler(h *handlerConfig) (receiver.Handler, string) {
 	answers := h.Answer
 	if h.Forward != "" {
 		answers = b.relays(h, p)
-	} else if h.Mode != "" {
-		b.add(h.Node.place("mode"), "", "mode is a setting of forward")
+	} else {
+		b.refuseForwardSettings(h)
 	}
 	if h.Answer && len(h.Exec) == 0 {
 		b.add(h.Node.place("answer"), "", "answer is a setting of exec")
 	}
-	name := h.Name
-	if name == "" {
-		name = fmt.Sprintf("%s/%s/%s", h.Producer, h.Type, kind)
-	}
+	name := h.named(kind)
 	if first, twice := b.taken[name]; twice {
 		b.add(h.Node.at, "give one of them a name of its own: name: ...", "two handlers are called %q, the first in line %d", name, first.line)
 	}
 	b.taken[name] = h.Node.at
 	return b.build(h, to, answers, name), name
+}
+
+// named is the handler's name: its own, or one of what a person would keep.
+func (h *handlerConfig) named(kind string) string {
+	if h.Name != "" {
+		return h.Name
+	}
+	return fmt.Sprintf("%s/%s/%s", h.Producer, h.Type, kind)
 }
 
 func (b *handlerBuild) build(h *handlerConfig, to sink, answers bool, name string) receiver.Handler {
@@ -94,13 +100,13 @@ func (b *handlerBuild) build(h *handlerConfig, to sink, answers bool, name strin
 		built = receiver.Answer(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			return to.answer(ctx, ev)
+			return to.answer(ctx, h.payload(ev))
 		})
 	} else {
 		built = receiver.On(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) error {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			return to.deliver(ctx, ev)
+			return to.deliver(ctx, h.payload(ev))
 		})
 	}
 	built = built.Named(name)
@@ -116,6 +122,16 @@ func (b *handlerBuild) build(h *handlerConfig, to sink, answers bool, name strin
 		built = built.Lane(lane)
 	}
 	return built
+}
+
+// payload is the event as the handler wants it. Who forwards it sends it on as it came; the others want to read
+// it, without a content coding.
+func (h *handlerConfig) payload(ev receiver.Event[[]byte]) receiver.Event[[]byte] {
+	if h.Forward == "" {
+		ev.Body = ev.Data
+		ev.Header.Del("Content-Encoding")
+	}
+	return ev
 }
 
 func (b *handlerBuild) timeoutOf(h *handlerConfig, answers bool) time.Duration {
@@ -158,7 +174,7 @@ func (b *handlerBuild) sink(h *handlerConfig) (kind string, to sink) {
 		kinds, to = append(kinds, "exec"), b.exec(h)
 	}
 	if h.Forward != "" {
-		kinds, to = append(kinds, "forward"), b.forward(h)
+		kinds, to = append(kinds, "forward"), b.forward(h, h.named("forward"))
 	}
 	if len(kinds) != 1 {
 		b.add(h.Node.at, "", "a handler needs one of stdout, exec and forward, and this one has %s", count(kinds))
@@ -194,15 +210,6 @@ func (b *handlerBuild) exec(h *handlerConfig) sink {
 	}
 	argv[0] = full
 	return &execSink{argv: argv, dir: b.dir, pass: h.Env}
-}
-
-func (b *handlerBuild) forward(h *handlerConfig) sink {
-	u, err := url.Parse(h.Forward)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" {
-		b.add(h.Node.place("forward"), "write it whole, as in http://127.0.0.1:9000/deploy", "forward is no URL of http or https")
-		return nil
-	}
-	return newForwardSink(u)
 }
 
 // relays says whether a forward handler answers with the target's outcome.

@@ -113,7 +113,9 @@ func (s *server) operations() http.Handler {
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ready")
+		tellOff(w, s.plan.targets)
 	})
+	mux.Handle("/targets", s.state.authorized(targetsAPI(s.plan.targets)))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
 	mux.Handle("/store/", s.state.authorized(s.maintenance()))
 	mux.Handle("/", s.state.authorized(inspect.API(s.store)))

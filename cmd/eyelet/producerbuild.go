@@ -91,6 +91,10 @@ func (b *producerBuild) preset(p *producerConfig) (producer.Producer, bool) {
 	}
 	set := p.preset
 	set.Name = p.Name
+	if slices.Contains(preset.Uses, "rate") {
+		p.common.Rate.bare = false // requests per minute, as those senders count
+		set.Rate = p.common.Rate.perMinute()
+	}
 	made := preset.Open(set)
 	for _, text := range set.Secrets {
 		b.refuseTestSecret(p.at, p.Name, text)

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/eyelet-dev/eyelet/producer"
+import (
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
 
 // common sets what every producer can be told. Only what is written overrules a preset.
 func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
@@ -33,7 +37,10 @@ func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
 	if c.InFlight != 0 {
 		made.InFlight = c.InFlight
 	}
+	b.quota(p, made)
+	set(&made.EmptyBody, c.EmptyBody)
 	made.EarlyData = made.EarlyData || c.EarlyData
+	made.Retire, made.Deprecated = b.date(p, "retire", c.Retire), b.date(p, "deprecated", c.Deprecated)
 	set(&made.QueryScope, c.QueryScope)
 	set(&made.StaleKnown, c.StaleKnown)
 	set(&made.DropBody, c.DropBody)
@@ -50,6 +57,23 @@ func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
 func set(to *bool, from *bool) {
 	if from != nil {
 		*to = *from
+	}
+}
+
+// quota says how much the producer may send.
+func (b *producerBuild) quota(p *producerConfig, made *producer.Producer) {
+	c := &p.common
+	if c.Rate.bare {
+		b.add(p.Node.place("rate"), rateHint, "rate is a number without its time")
+	}
+	if c.Rate.events > 0 {
+		made.Rate = producer.Rate{Events: c.Rate.events, Per: c.Rate.per}
+	}
+	if c.Burst != 0 {
+		made.Rate.Burst = c.Burst
+	}
+	if c.Concurrency != 0 {
+		made.Concurrency = c.Concurrency
 	}
 }
 
@@ -81,4 +105,18 @@ func (b *producerBuild) identity(p *producerConfig, made *producer.Producer) {
 		}
 		made.KeyFormat = format
 	}
+}
+
+// date reads the start of a day in UTC, or a time of RFC 3339; zero where nothing is written.
+func (b *producerBuild) date(p *producerConfig, setting, text string) time.Time {
+	if text == "" {
+		return time.Time{}
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at.UTC()
+		}
+	}
+	b.add(p.Node.place(setting), "write 2027-01-31, which is the start of that day in UTC, or 2027-01-31T18:00:00+01:00", "%s is %q, want a date", setting, oneLine(text))
+	return time.Time{}
 }

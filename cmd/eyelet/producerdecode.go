@@ -51,9 +51,9 @@ func (p *producerConfig) decodeNode(d *decoder, n *node, path string) {
 func (p *producerConfig) decodePreset(d *decoder, n *node, path string) {
 	into := struct {
 		headConfig
-		commonConfig
 		producer.Settings
-		Secret string `conf:"secret"`
+		Secret       string `conf:"secret"`
+		commonConfig        // its rate stands for the preset's, which is made of it
 	}{}
 	d.object(n, reflect.ValueOf(&into).Elem(), path)
 	p.preset, p.common = into.Settings, into.commonConfig

@@ -94,7 +94,7 @@ func (p *program) command() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	root.AddCommand(
-		p.serveCommand(), p.devCommand(), p.sendCommand(), p.verifyCommand(), p.eventsCommand(),
+		p.serveCommand(), p.devCommand(), p.sendCommand(), p.verifyCommand(), p.eventsCommand(), p.targetsCommand(),
 		p.configCommand(), p.keygenCommand(), p.producersCommand(), p.versionCommand(),
 		p.storeCommand(), p.tortureCommand(), p.tortureChildCommand(),
 	)

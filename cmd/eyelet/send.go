@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -30,7 +29,7 @@ type sendFlags struct {
 	id, signedURL, contentType, at string
 	fresh                          bool
 	output                         string
-	header                         []string
+	header, set                    []string
 }
 
 func (p *program) sendCommand() *cobra.Command {
@@ -38,11 +37,14 @@ func (p *program) sendCommand() *cobra.Command {
 		Use: "send FILE | PRESET [TYPE]", Short: "Sign a delivery and send it", Args: cobra.RangeArgs(1, 2),
 		Long: "Sends a recorded delivery (FILE.http) as it is, or signed afresh when a key is given or --sign says\n" +
 			"so; any other FILE (\"-\" is standard input) is a payload that is signed and sent. The name of a PRESET\n" +
-			"sends a sample of that vendor's.\n\n" +
-			"The key is that of --key (a private key in PEM), --secret-file, or of a producer in --config.\n" +
+			"sends a sample of that vendor's, of the TYPE that is given or a usual one, to any URL.\n\n" +
+			"The key is that of --key (a private key in PEM), --secret-file, or of a producer in --config. What a\n" +
+			"preset needs beside a secret is said with --set, in the words of eyelet.yaml.\n" +
 			"Exits 0 when the delivery was accepted, 1 when it was not.",
 		Example: "  eyelet send order.json --key shop.pem --keyid shop --url http://127.0.0.1:8080/webhooks/shop\n" +
 			"  eyelet send order.json --config eyelet.yaml --producer gh\n" +
+			"  eyelet send stripe charge.refunded --secret-file stripe.secret --url http://127.0.0.1:9000/hooks\n" +
+			"  eyelet send chargebee --set username=kettle --set password_file=p.txt --url http://127.0.0.1:9000/\n" +
 			"  eyelet send github push --config eyelet.yaml --producer gh\n" +
 			"  eyelet send testdata/github/01-push-new.http --url http://127.0.0.1:8080",
 	}
@@ -60,6 +62,7 @@ func (p *program) sendCommand() *cobra.Command {
 	flags.StringVar(&f.contentType, "content-type", "application/json", "media type of a payload")
 	flags.StringVar(&f.at, "now", "", "unix time of the signature (default: the present)")
 	flags.BoolVar(&f.fresh, "sign", false, "sign a recording afresh")
+	flags.StringArrayVar(&f.set, "set", nil, "setting of the preset of a sample, as NAME=VALUE; lists and mappings in YAML")
 	flags.StringArrayVarP(&f.header, "header", "H", nil, `header field of a payload, as "Name: value"`)
 	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
 	c.RunE = func(c *cobra.Command, args []string) error { return p.send(c, args, f) }
@@ -74,11 +77,11 @@ func (p *program) send(c *cobra.Command, args []string, f sendFlags) error {
 	if err != nil {
 		return err
 	}
-	o := replay.Options{URL: as.url, SignedURL: as.signedURL, Now: as.now}
-	rec, fresh, err := p.toSend(args, f, as)
+	rec, fresh, err := p.toSend(args, f, &as)
 	if err != nil {
 		return err
 	}
+	o := replay.Options{URL: as.url, SignedURL: as.signedURL, Now: as.now}
 	if fresh {
 		if as.sign == nil {
 			return wrong("give --key, --secret-file, or --config with --producer", "there is no key to sign with")
@@ -93,11 +96,14 @@ func (p *program) send(c *cobra.Command, args []string, f sendFlags) error {
 }
 
 // toSend returns the delivery, and whether it is still to be signed.
-func (p *program) toSend(args []string, f sendFlags, as sending) (rec *replay.Recording, fresh bool, err error) {
+func (p *program) toSend(args []string, f sendFlags, as *sending) (rec *replay.Recording, fresh bool, err error) {
 	file := args[0]
 	if preset, ok := producer.FindPreset(file); ok && !exists(file) {
-		rec, err = sample(preset, append(args, "")[1], f, as)
+		rec, err = p.sample(preset, append(args, "")[1], f, as)
 		return rec, false, err
+	}
+	if len(f.set) > 0 {
+		return nil, false, wrong("`eyelet producers` lists them", "--set is for the sample of a preset, and %q is none", file)
 	}
 	if len(args) > 1 {
 		return nil, false, wrong("`eyelet producers` lists them", "%q is no preset, so nothing can follow it", file)
@@ -106,42 +112,13 @@ func (p *program) toSend(args []string, f sendFlags, as sending) (rec *replay.Re
 		rec, err = readRecording(file)
 		return rec, f.fresh || f.key != "" || f.secretFile != "" || f.producer != "", err
 	}
-	rec, err = p.payload(file, f, as)
+	rec, err = p.payload(file, f, *as)
 	return rec, true, err
 }
 
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
-}
-
-// sample makes a delivery like one of the vendor's, signed for the address that the vendor would call.
-func sample(preset producer.Preset, kind string, f sendFlags, as sending) (*replay.Recording, error) {
-	var set producer.Settings
-	name := preset.Name
-	switch {
-	case as.config != nil && as.config.Preset != preset.Name:
-		return nil, wrong("choose another --producer", "producer %q is not of the preset %s", as.config.Name, preset.Name)
-	case as.config != nil:
-		set, name = as.config.preset, as.config.Name
-	case as.secret != "":
-		set.Secrets = []string{as.secret}
-	default:
-		return nil, wrong("give --secret-file, or --config with --producer", "there is no secret to sign with")
-	}
-	path := "/webhooks/" + name
-	r, body, err := preset.Sample(set, strings.TrimSuffix(cmp.Or(as.signedURL, as.url), "/")+path, kind, f.id, as.now)
-	if err != nil {
-		return nil, wrong("", "%v", err)
-	}
-	rec := &replay.Recording{Name: preset.Name, Method: r.Method, Target: r.URL.RequestURI(), Body: body}
-	rec.Fields = append(rec.Fields, replay.Field{Name: "Host", Value: r.URL.Host})
-	for _, field := range slices.Sorted(maps.Keys(r.Header)) {
-		for _, value := range r.Header[field] {
-			rec.Fields = append(rec.Fields, replay.Field{Name: field, Value: value})
-		}
-	}
-	return rec, nil
 }
 
 // sending is whom a delivery is sent as, and where to.
@@ -273,12 +250,10 @@ func (p *program) payload(file string, f sendFlags, as sending) (*replay.Recordi
 	}
 	rec := &replay.Recording{Name: file, Method: http.MethodPost, Target: "/webhooks/" + cmp.Or(f.producer, "shop"), Body: body}
 	rec.Fields = append(rec.Fields, replay.Field{Name: "Content-Type", Value: f.contentType})
-	id := cmp.Or(f.id, newID())
-	if as.from == nil || as.from.Preset == "" {
-		rec.Fields = append(rec.Fields, replay.Field{Name: "Idempotency-Key", Value: strconv.Quote(id)})
-	} else if field, ok := strings.CutPrefix(fmt.Sprint(as.from.Key), "header:"); ok {
-		rec.Fields = append(rec.Fields, replay.Field{Name: field, Value: id})
+	if field := keyField(as.from, cmp.Or(f.id, newID())); field.Name != "" {
+		rec.Fields = append(rec.Fields, field)
 	}
+	ours := len(rec.Fields)
 	for _, line := range f.header {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) == "" {
@@ -286,7 +261,28 @@ func (p *program) payload(file string, f sendFlags, as sending) (*replay.Recordi
 		}
 		rec.Fields = append(rec.Fields, replay.Field{Name: strings.TrimSpace(name), Value: strings.TrimSpace(value)})
 	}
+	given := rec.Fields[ours:]
+	rec.Fields = append(slices.DeleteFunc(slices.Clone(rec.Fields[:ours]), func(own replay.Field) bool {
+		return slices.ContainsFunc(given, func(g replay.Field) bool { return strings.EqualFold(g.Name, own.Name) })
+	}), given...)
 	return rec, nil
+}
+
+// keyField is the field in which the producer looks for the identifier; empty where it stands elsewhere.
+func keyField(from *producer.Producer, id string) replay.Field {
+	spelled := "idempotency-key"
+	if from != nil {
+		spelled = fmt.Sprint(from.Key)
+	}
+	kind, name, _ := strings.Cut(spelled, ":")
+	switch {
+	case strings.Contains(spelled, " "): // a join or a choice
+	case kind == "header":
+		return replay.Field{Name: name, Value: id}
+	case kind == "idempotency-key":
+		return replay.Field{Name: cmp.Or(name, "Idempotency-Key"), Value: strconv.Quote(id)}
+	}
+	return replay.Field{}
 }
 
 func (p *program) readPayload(file string) ([]byte, error) {

@@ -117,6 +117,9 @@ func (s *server) open(ctx context.Context) error {
 	if s.store, err = s.settings.openStore(s.log); err != nil { //nolint:contextcheck // a store is opened whole
 		return err
 	}
+	if err := s.settings.openTargets(s.plan.targets, s.log); err != nil {
+		return err
+	}
 	s.metrics = newMetrics(s.store)
 	c := s.plan.Config
 	c.Store, c.Logger, c.Observe = s.store, s.log, s.metrics.observe
@@ -177,11 +180,12 @@ func (c *settings) certificate() (*tls.Certificate, error) {
 
 func (s *server) newHTTPServer(h http.Handler) *http.Server {
 	c := s.plan.Config
+	l := s.settings.Limits
 	return &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: cmp.Or(l.HeaderTimeout, headerTimeout),
 		WriteTimeout:      max(c.AnswerTimeout, receiver.DefaultAnswerTimeout) + cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout) + answerSlack,
-		IdleTimeout:       idleTimeout,
+		IdleTimeout:       cmp.Or(l.IdleTimeout, idleTimeout),
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of strangers' connections
 	}

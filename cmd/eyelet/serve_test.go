@@ -118,13 +118,13 @@ func signGitHub(r *http.Request, id, body string) {
 	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 }
 
-// flaky is a target that answers 503 so many times, and then 200.
-func flaky(t *testing.T, failures int32) (address string, calls *atomic.Int32) {
+// flaky is a target that answers 503 with a Retry-After so many times, and then 200.
+func flaky(t *testing.T, failures int32, retryAfter string) (address string, calls *atomic.Int32) {
 	t.Helper()
 	calls = &atomic.Int32{}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if calls.Add(1) <= failures {
-			w.Header().Set("Retry-After", "7777")
+			w.Header().Set("Retry-After", retryAfter)
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
@@ -161,7 +161,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 
 func TestAStoredEventIsForwardedUntilTheTargetTakesIt(t *testing.T) {
 	t.Parallel()
-	address, calls := flaky(t, 2)
+	address, calls := flaky(t, 2, "0")
 	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms}\nhandlers:\n  - {producer: gh, type: push, forward: \""+address+"\"}\n")
 	r := launch(t, "serve", "--config", file)
 	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != 200 {
@@ -175,11 +175,11 @@ func TestAStoredEventIsForwardedUntilTheTargetTakesIt(t *testing.T) {
 
 func TestARelayedEventIsAnsweredByTheTarget(t *testing.T) {
 	t.Parallel()
-	address, calls := flaky(t, 1)
+	address, calls := flaky(t, 1, "0")
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \""+address+"\", mode: relay}\n")
 	r := launch(t, "serve", "--config", file)
 	status, after := push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
-	if status != 503 || after == "" || after == "7777" {
+	if status != 503 || after == "" || after == "0" {
 		t.Errorf("status is %d with Retry-After %q, want 503 with our own", status, after)
 	}
 	for range 2 {

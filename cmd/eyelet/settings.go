@@ -55,7 +55,10 @@ type limitSettings struct {
 	Node           *node
 	MaxBody        size          `conf:"max_body"`
 	BodyBudget     size          `conf:"body_budget"`
+	HeaderTimeout  time.Duration `conf:"header_timeout"`
 	BodyTimeout    time.Duration `conf:"body_timeout"`
+	IdleTimeout    time.Duration `conf:"idle_timeout"`
+	StoreTimeout   time.Duration `conf:"store_timeout"`
 	Workers        int           `conf:"workers"`
 	Attempts       int           `conf:"attempts"`
 	BackoffBase    time.Duration `conf:"backoff_base"`
@@ -108,6 +111,12 @@ type commonConfig struct {
 	URL         string   `conf:"url"`
 	QueryScope  *bool    `conf:"query_scope"`
 	EarlyData   bool     `conf:"early_data"`
+	EmptyBody   *bool    `conf:"empty_body"`
+
+	// How much it may send.
+	Rate        rateConf `conf:"rate"` // 100/s, 6000/m, 3600/h
+	Burst       int      `conf:"burst"`
+	Concurrency int      `conf:"concurrency"`
 
 	// What is remembered, and what is answered.
 	Tolerance  toleranceConf `conf:"tolerance"`
@@ -118,6 +127,10 @@ type commonConfig struct {
 	StaleKnown *bool         `conf:"stale_known"`
 	SameSigned string        `conf:"same_signed"` // off, aside or refuse
 	DropBody   *bool         `conf:"drop_body"`
+
+	// When the endpoint ends, and since when it is not to be used: dates (the start of the day in UTC) or times of RFC 3339.
+	Retire     string `conf:"retire"`
+	Deprecated string `conf:"deprecated"`
 }
 
 // rfc9421Config describes a producer that signs as RFC 9421 says.
@@ -175,13 +188,13 @@ type hmacConfig struct {
 
 // handlerConfig is one handler: exactly one of stdout, exec and forward.
 type handlerConfig struct {
-	Node      *node
-	Producer  string        `conf:"producer"`
-	Type      string        `conf:"type"` // exact, "prefix*" or "*"
-	Stdout    bool          `conf:"stdout"`
-	Exec      []string      `conf:"exec"`
-	Forward   string        `conf:"forward"`
-	Mode      string        `conf:"mode"`   // of forward: relay or store
+	Node     *node
+	Producer string   `conf:"producer"`
+	Type     string   `conf:"type"` // exact, "prefix*" or "*"
+	Stdout   bool     `conf:"stdout"`
+	Exec     []string `conf:"exec"`
+	Forward  string   `conf:"forward"`
+	forwardConfig
 	Answer    bool          `conf:"answer"` // of exec
 	Name      string        `conf:"name"`
 	Timeout   time.Duration `conf:"timeout"`

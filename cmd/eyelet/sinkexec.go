@@ -54,10 +54,7 @@ func (s *execSink) answer(ctx context.Context, ev receiver.Event[[]byte]) (recei
 	case err != nil:
 		return receiver.Response{}, err
 	}
-	kind := "text/plain; charset=utf-8"
-	if json.Valid(out) {
-		kind = "application/json"
-	}
+	kind := mediaOf(out)
 	r := receiver.Response{Status: http.StatusOK, Body: out}
 	if len(out) > 0 {
 		r.Header = http.Header{"Content-Type": {kind}}
@@ -112,6 +109,7 @@ func (s *execSink) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
 		{"ID", ev.ID}, {"EVENT", ev.EventID}, {"PRODUCER", ev.Producer}, {"ENDPOINT", ev.Endpoint},
 		{"PRINCIPAL", ev.Principal}, {"TYPE", ev.Type}, {"KEY", ev.KeyField}, {"ATTEMPT", strconv.Itoa(ev.Attempt)},
 		{"ACCEPTED", ev.Accepted.UTC().Format(time.RFC3339Nano)}, {"CONTENT_TYPE", ev.Header.Get("Content-Type")},
+		{"SOURCE", ev.Source}, {"SUBJECT", ev.Subject}, {"TIME", ev.Attributes["time"]},
 	} {
 		if strings.ContainsRune(v[1], 0) {
 			return nil, fmt.Sprintf("the event's %s holds a NUL, which no program can be given", strings.ToLower(v[0]))
@@ -119,6 +117,18 @@ func (s *execSink) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
 		env = append(env, "EYELET_EVENT_"+v[0]+"="+v[1])
 	}
 	return env, ""
+}
+
+// mediaOf is the media type of what a program wrote. TwiML needs no XML declaration.
+func mediaOf(out []byte) string {
+	text := bytes.TrimSpace(out)
+	switch {
+	case json.Valid(out):
+		return "application/json"
+	case bytes.HasPrefix(text, []byte("<?xml ")), bytes.HasPrefix(text, []byte("<Response>")), bytes.HasPrefix(text, []byte("<Response/>")):
+		return "application/xml"
+	}
+	return "text/plain; charset=utf-8"
 }
 
 // firstLine returns the first line that says something, without control characters.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -88,7 +90,8 @@ func (p *program) producersCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "producers", Short: "List the presets", Args: cobra.NoArgs,
 		Long: "Lists the producers that `preset: NAME` knows: how they authenticate, where the identifier of an\n" +
-			"event stands, how soon they want an answer, and what they take for one.",
+			"event stands, how long it is remembered, how soon they want an answer, what they take for one and\n" +
+			"how long they try. -o json adds the settings and the vendor's documentation.",
 	}
 	format := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
@@ -99,9 +102,9 @@ func (p *program) producersCommand() *cobra.Command {
 			return p.producersJSON()
 		}
 		t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tDEADLINE\tWANTS")
+		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tWINDOW\tDEADLINE\tWANTS")
 		for _, known := range producer.Presets() {
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID, known.Deadline, known.Wants)
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID, hours(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants)
 		}
 		return t.Flush()
 	}
@@ -112,8 +115,8 @@ func (p *program) producersJSON() error {
 	lines := json.NewEncoder(p.Out)
 	for _, known := range producer.Presets() {
 		err := lines.Encode(map[string]any{
-			"preset": known.Name, "auth": known.Auth, "id": known.ID, "deadline": known.Deadline, "wants": known.Wants,
-			"settings": known.Uses,
+			"preset": known.Name, "auth": known.Auth, "id": known.ID, "window": known.Window().String(), "deadline": known.Deadline,
+			"wants": known.Wants, "settings": append([]string{}, known.Uses...), "docs": known.Docs(),
 		})
 		if err != nil {
 			return err
@@ -121,3 +124,6 @@ func (p *program) producersJSON() error {
 	}
 	return nil
 }
+
+// hours writes a duration of whole hours.
+func hours(d time.Duration) string { return fmt.Sprintf("%d h", int(d.Hours())) }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,9 @@ func measure(ctx context.Context, s settings, side string) (figures, error) {
 		return figures{}, err
 	}
 	cmd := exec.CommandContext(ctx, self, "-child", side, "-dir", s.dir)
+	if s.profile != "" && side == "receiver" {
+		cmd.Args = append(cmd.Args, "-profile", s.profile)
+	}
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe() // the child ends when this closes
 	if err != nil {
@@ -53,19 +57,57 @@ func measure(ctx context.Context, s settings, side string) (figures, error) {
 	if _, err := load(ctx, s, url, min(time.Second, s.time)); err != nil {
 		return figures{}, err
 	}
-	before, flushesBefore := cpuTime(cmd.Process.Pid), flushes(s.dir)
+	f, err := round(ctx, s, url, cmd.Process.Pid)
+	if err != nil {
+		return figures{}, err
+	}
+	_ = stdin.Close()
+	if err := cmd.Wait(); err != nil {
+		return figures{}, fmt.Errorf("child: %w", err)
+	}
+	return f, nil
+}
+
+// round loads a child and takes its figures.
+func round(ctx context.Context, s settings, url string, pid int) (figures, error) {
+	before, err := stateOf(ctx, url)
+	if err != nil {
+		return figures{}, err
+	}
+	cpu, flushed := cpuTime(pid), flushes(s.dir)
 	start := time.Now()
 	took, err := load(ctx, s, url, s.time)
 	if err != nil {
 		return figures{}, err
 	}
 	elapsed := time.Since(start)
-	cpu, flushed := cpuTime(cmd.Process.Pid)-before, flushes(s.dir)-flushesBefore
-	_ = stdin.Close()
-	if err := cmd.Wait(); err != nil {
-		return figures{}, fmt.Errorf("child: %w", err)
+	cpu, flushed = cpuTime(pid)-cpu, flushes(s.dir)-flushed
+	after, err := stateOf(ctx, url)
+	if err != nil {
+		return figures{}, err
 	}
-	return summarise(took, elapsed, cpu, flushed), nil
+	f := summarise(took, elapsed, cpu, flushed)
+	f.HandledPerSecond = float64(after.Handled-before.Handled) / elapsed.Seconds()
+	f.Backlog = int(after.Backlog)
+	f.Allocs = float64(after.Mallocs-before.Mallocs) / float64(f.Events)
+	if commits := after.Commits - before.Commits; commits > 0 {
+		f.EventsPerCommit = float64(f.Events) / float64(commits)
+	}
+	return f, nil
+}
+
+// stateOf asks a side for its state.
+func stateOf(ctx context.Context, url string) (st state, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, hookPath)+statePath, nil)
+	if err != nil {
+		return st, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return st, err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	return st, json.NewDecoder(resp.Body).Decode(&st)
 }
 
 func summarise(took []time.Duration, elapsed, cpu time.Duration, flushed int64) figures {

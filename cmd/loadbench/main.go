@@ -27,7 +27,7 @@ type settings struct {
 	clients, rounds, body int
 	time                  time.Duration
 	dir, output           string
-	child                 string
+	child, profile        string
 }
 
 func main() {
@@ -39,6 +39,7 @@ func main() {
 	flag.StringVar(&s.dir, "dir", "", "where the store goes (default: a temporary folder)")
 	flag.StringVar(&s.output, "o", "text", "output: text or json")
 	flag.StringVar(&s.child, "child", "", "internal: run one side (bare or receiver)")
+	flag.StringVar(&s.profile, "profile", "", "internal: write a CPU profile of the receiver's last round to this file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -80,12 +81,20 @@ func run(ctx context.Context, s settings, out, progress io.Writer) error {
 
 // figures are what one round gave.
 type figures struct {
-	Events         int     `json:"events"`
-	PerSecond      float64 `json:"events_per_second"`
-	P50            float64 `json:"p50_ms"`
-	P99            float64 `json:"p99_ms"`
-	CPU            float64 `json:"cpu_us_per_event"`
-	EventsPerFlush float64 `json:"events_per_flush"` // 0 where no flush was seen or none can be counted
+	Events    int     `json:"events"`
+	PerSecond float64 `json:"events_per_second"`
+	P50       float64 `json:"p50_ms"`
+	P99       float64 `json:"p99_ms"`
+	CPU       float64 `json:"cpu_us_per_event"`
+	Allocs    float64 `json:"allocs_per_event"`
+	// EventsPerFlush is 0 where no flush was seen or none can be counted. Other programs flush the device too;
+	// EventsPerCommit is of the store alone, each of whose commits flushes twice at least.
+	EventsPerFlush  float64 `json:"events_per_flush"`
+	EventsPerCommit float64 `json:"events_per_commit"`
+	// HandledPerSecond counts the calls of the handler during the round, and Backlog the tasks without an outcome
+	// at its end. A receiver keeps up when handling is as fast as accepting.
+	HandledPerSecond float64 `json:"handled_per_second"`
+	Backlog          int     `json:"backlog"`
 }
 
 // median takes the median of each figure by itself.
@@ -99,12 +108,16 @@ func median(rounds []figures) figures {
 		return v[len(v)/2]
 	}
 	return figures{
-		Events:         int(pick(func(f figures) float64 { return float64(f.Events) })),
-		PerSecond:      pick(func(f figures) float64 { return f.PerSecond }),
-		P50:            pick(func(f figures) float64 { return f.P50 }),
-		P99:            pick(func(f figures) float64 { return f.P99 }),
-		CPU:            pick(func(f figures) float64 { return f.CPU }),
-		EventsPerFlush: pick(func(f figures) float64 { return f.EventsPerFlush }),
+		Events:           int(pick(func(f figures) float64 { return float64(f.Events) })),
+		PerSecond:        pick(func(f figures) float64 { return f.PerSecond }),
+		P50:              pick(func(f figures) float64 { return f.P50 }),
+		P99:              pick(func(f figures) float64 { return f.P99 }),
+		CPU:              pick(func(f figures) float64 { return f.CPU }),
+		Allocs:           pick(func(f figures) float64 { return f.Allocs }),
+		EventsPerFlush:   pick(func(f figures) float64 { return f.EventsPerFlush }),
+		EventsPerCommit:  pick(func(f figures) float64 { return f.EventsPerCommit }),
+		HandledPerSecond: pick(func(f figures) float64 { return f.HandledPerSecond }),
+		Backlog:          int(pick(func(f figures) float64 { return float64(f.Backlog) })),
 	}
 }
 
@@ -128,10 +141,14 @@ func report(out io.Writer, s settings, bare, receiver figures) error {
 	row("p50 ms", "%.2f", bare.P50, receiver.P50)
 	row("p99 ms", "%.2f", bare.P99, receiver.P99)
 	row("CPU us/event", "%.1f", bare.CPU, receiver.CPU)
+	row("allocations/event", "%.0f", bare.Allocs, receiver.Allocs)
+	_, _ = fmt.Fprintf(w, "handled/s\t-\t%.0f\t\t\n", receiver.HandledPerSecond)
+	_, _ = fmt.Fprintf(w, "backlog at the end\t-\t%d\t\t\n", receiver.Backlog)
 	flushes := "not seen"
 	if receiver.EventsPerFlush > 0 {
 		flushes = fmt.Sprintf("%.1f", receiver.EventsPerFlush)
 	}
 	_, _ = fmt.Fprintf(w, "events/device flush\t-\t%s\t\t\n", flushes)
+	_, _ = fmt.Fprintf(w, "events/commit\t-\t%.1f\t\t\n", receiver.EventsPerCommit)
 	return w.Flush()
 }

@@ -13,7 +13,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/pprof"
 	"strings"
+	"sync/atomic"
 
 	"github.com/labstack/echo/v4"
 
@@ -27,9 +30,17 @@ import (
 func serve(ctx context.Context, s settings, out io.Writer) error {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
+	if s.profile != "" {
+		stop, err := profile(s.profile)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	switch s.child {
 	case "bare":
-		e.POST("/webhooks/github", bare)
+		e.POST(hookPath, bare)
+		e.GET(statePath, func(c echo.Context) error { return c.JSON(http.StatusOK, state{Mallocs: mallocs()}) })
 	case "receiver":
 		stop, err := mountReceiver(e, s.dir)
 		if err != nil {
@@ -48,7 +59,7 @@ func serve(ctx context.Context, s settings, out io.Writer) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		_ = server.Close()
 	}()
-	if _, err := fmt.Fprintf(out, "http://%s/webhooks/github\n", l.Addr()); err != nil {
+	if _, err := fmt.Fprintf(out, "http://%s%s\n", l.Addr(), hookPath); err != nil {
 		return err
 	}
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -83,11 +94,15 @@ func mountReceiver(e *echo.Echo, dir string) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	var handled atomic.Int64
 	rx, err := receiver.Open(receiver.Config{
 		Store:     store,
 		Producers: []producer.Producer{producer.GitHub(secret)},
 		Handlers: []receiver.Handler{
-			receiver.On("github", "*", func(context.Context, receiver.Event[[]byte]) error { return nil }),
+			receiver.On("github", "*", func(context.Context, receiver.Event[[]byte]) error {
+				handled.Add(1)
+				return nil
+			}),
 		},
 		Logger: log,
 	})
@@ -95,9 +110,59 @@ func mountReceiver(e *echo.Echo, dir string) (stop func(), err error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	echov4.Mount(e, rx)
+	e.GET(statePath, func(c echo.Context) error {
+		st, err := store.Stats(c.Request().Context())
+		if err != nil {
+			return err
+		}
+		return c.JSON(http.StatusOK, state{
+			Handled: handled.Load(), Backlog: st.Pending + st.Running, Commits: st.Commits, Mallocs: mallocs(),
+		})
+	})
 	return func() {
 		_ = rx.Close()
 		_ = store.Close()
 		_ = os.RemoveAll(fresh)
+	}, nil
+}
+
+// hookPath is where a side takes deliveries, statePath where it tells its state.
+const (
+	hookPath  = "/webhooks/github"
+	statePath = "/state"
+)
+
+// state is what a side knows of itself.
+type state struct {
+	Handled int64  `json:"handled"` // calls of the handler
+	Backlog int64  `json:"backlog"` // tasks without an outcome
+	Commits int64  `json:"commits"` // durable steps
+	Mallocs uint64 `json:"mallocs"`
+}
+
+func mallocs() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
+}
+
+// profile writes a CPU profile of this process to a file until stop is called, and then a profile of what it has
+// allocated to a second file, whose name ends in ".allocs".
+func profile(name string) (stop func(), err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	allocs, err := os.Create(name + ".allocs")
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = pprof.Lookup("allocs").WriteTo(allocs, 0)
+		_ = errors.Join(f.Close(), allocs.Close())
 	}, nil
 }

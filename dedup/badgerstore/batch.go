@@ -67,7 +67,7 @@ func (r *row) edit() *row {
 func (r *row) record() (dedup.Record, error) {
 	rec := r.rec
 	rec.Tasks, rec.Answer = slices.Clone(r.rec.Tasks), r.rec.Answer.Clone()
-	return rec, r.fix.describe(r.place.key(), &rec)
+	return rec, r.fix.describe(r.place, &rec)
 }
 
 // strip leaves out what the fixed part of the row says, but for what the row itself is asked.
@@ -110,10 +110,11 @@ type rawWrite struct {
 	passing    bool   // of no worth: it may vanish at once
 }
 
-func (s *Store) newBatch() *batch {
+// newBatch returns an empty batch with room for about so many operations.
+func (s *Store) newBatch(ops int) *batch {
 	return &batch{
 		s: s, txn: s.db.NewTransaction(true), now: s.now(), seq: s.meta.seq, token: s.meta.token,
-		window: s.meta.window, rows: map[place]*row{}, aliases: map[hash]aliasOf{}, disk: s.disk.state(),
+		window: s.meta.window, rows: make(map[place]*row, ops), aliases: make(map[hash]aliasOf, ops), disk: s.disk.state(),
 	}
 }
 
@@ -287,25 +288,26 @@ func (b *batch) stage() (bool, error) {
 // write stages one row. The state of an event is stored beside it as soon as it changes, and also when the
 // event has no work for workers from the start, so that the states tell which windows end.
 func (r *row) write(set func(key, value []byte)) {
-	key, stateKey := r.place.key(), r.place.hash.key(familyState)
 	older := r.place.older != 0
 	switch {
 	case r.gone:
-		set(key, nil)
+		set(r.place.key(), nil)
 		if !older && r.hasState {
-			set(stateKey, nil)
+			set(r.place.hash.key(familyState), nil)
 		}
 		return
 	case r.fresh || older:
+		key := r.place.key()
 		set(key, encodeEvent(key, r.fix, &r.rec))
 	}
 	switch {
 	case older:
 	case !r.fresh || !r.rec.Ends().IsZero():
-		set(stateKey, encodeState(stateKey, &r.rec))
+		key := r.place.hash.key(familyState)
+		set(key, encodeState(key, &r.rec))
 		r.hasState = true
 	case r.hasState:
-		set(stateKey, nil)
+		set(r.place.hash.key(familyState), nil)
 		r.hasState = false
 	}
 }
@@ -328,7 +330,7 @@ func readRow(txn *badger.Txn, p place) (*row, error) {
 	}
 	r.rec.Event = eventID(p.hash, r.rec.Seq)
 	described := r.rec
-	if err := r.fix.describe(key, &described); err != nil {
+	if err := r.fix.describe(p, &described); err != nil {
 		return nil, err
 	}
 	r.rec.Payload.Endpoint = described.Payload.Endpoint

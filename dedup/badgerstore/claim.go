@@ -67,7 +67,6 @@ func (o *claimOp) answer() []dedup.Decision {
 		}
 		d.Record.Key, d.Record.Aliases, d.Record.Payload = c.Key, c.Aliases, c.Payload
 		d.Record.Payload.Body = nil
-		d.Record = d.Record.Clone()
 	}
 	return o.decisions
 }

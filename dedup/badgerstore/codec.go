@@ -138,7 +138,7 @@ func (f fixed) inline() []byte {
 }
 
 // describe reads key, aliases and payload, without the body, into r.
-func (f fixed) describe(key []byte, r *dedup.Record) error {
+func (f fixed) describe(p place, r *dedup.Record) error {
 	end := fixedHeadSize + int(binary.LittleEndian.Uint32(f.raw[1:]))
 	d := decoder{s: string(f.raw[fixedHeadSize:end])}
 	r.Key = d.key()
@@ -146,20 +146,23 @@ func (f fixed) describe(key []byte, r *dedup.Record) error {
 	for range d.count() {
 		r.Aliases = append(r.Aliases, d.key())
 	}
-	p := &r.Payload
-	for _, s := range [...]*string{&p.Producer, &p.Endpoint, &p.Type, &p.KeyField, &p.Method, &p.Target} {
+	to := &r.Payload
+	for _, s := range [...]*string{&to.Producer, &to.Endpoint, &to.Type, &to.KeyField, &to.Method, &to.Target} {
 		*s = d.str()
 	}
-	p.Header = d.header()
-	p.Attributes = nil
+	to.Header = d.header()
+	to.Attributes = nil
 	if n := d.count(); n > 0 {
-		p.Attributes = make(map[string]string, n)
+		to.Attributes = make(map[string]string, n)
 		for range n {
 			k := d.str()
-			p.Attributes[k] = d.str()
+			to.Attributes[k] = d.str()
 		}
 	}
-	return d.end(key)
+	if !d.whole() {
+		return d.end(p.key())
+	}
+	return nil
 }
 
 // encodeEvent appends the state to the fixed part and seals both.
@@ -361,8 +364,11 @@ type decoder struct {
 	bad bool
 }
 
+// whole reports whether everything was read, without a mistake.
+func (d *decoder) whole() bool { return !d.bad && d.s == "" }
+
 func (d *decoder) end(key []byte) error {
-	if d.bad || d.s != "" {
+	if !d.whole() {
 		return damaged(key, "its content does not decode", nil)
 	}
 	return nil
@@ -432,13 +438,16 @@ func (d *decoder) header() http.Header {
 		return nil
 	}
 	h := make(http.Header, min(n, 64))
+	room := make([]string, 0, min(n, 64)) // for all values; mostly there is one of each
 	for range n {
 		k := d.str()
-		var vs []string
+		from := len(room)
 		for range d.count() {
-			vs = append(vs, d.str())
+			room = append(room, d.str())
 		}
-		h[k] = vs
+		if h[k] = nil; len(room) > from {
+			h[k] = room[from:len(room):len(room)]
+		}
 	}
 	return h
 }

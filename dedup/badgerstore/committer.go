@@ -69,7 +69,7 @@ func (s *Store) process(ops []op) (eager int) {
 		s.parked = nil
 		return eager
 	}
-	b := s.newBatch()
+	b := s.newBatch(len(ops))
 	defer b.txn.Discard()
 	s.decide(b, ops)
 	served := s.serveTakes(b)
@@ -149,7 +149,7 @@ func (s *Store) split(ops []op, served []*takeOp) {
 		if _, isTake := o.(*takeOp); isTake {
 			continue
 		}
-		b := s.newBatch()
+		b := s.newBatch(1)
 		s.decide(b, []op{o})
 		err := s.commit(b)
 		b.txn.Discard()

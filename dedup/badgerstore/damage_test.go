@@ -229,7 +229,7 @@ func TestStoredValuesComeBackWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.describe(key, &got); err != nil {
+	if err := f.describe(place{hash: hashOf(c.Key)}, &got); err != nil {
 		t.Fatal(err)
 	}
 	got.Event = want.Event
@@ -303,7 +303,7 @@ func FuzzDecodeEvent(f *testing.F) {
 		var r dedup.Record
 		fix, err := decodeEvent(key, value, &r)
 		if err == nil {
-			err = fix.describe(key, &r)
+			err = fix.describe(place{}, &r)
 		}
 		var d *DamagedError
 		if err != nil {

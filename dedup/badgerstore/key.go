@@ -82,10 +82,15 @@ var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(
 // eventID writes the sequence of an event and the hash of its key as the event's opaque id, so that the id
 // alone finds the record and the sequence keeps it from ever being used again.
 func eventID(h hash, seq uint64) string {
-	var b [13 + 1 + 32]byte
-	out := strconv.AppendUint(b[:0], seq, 36)
-	out = append(out, '-')
-	return string(idText.AppendEncode(out, h[:]))
+	var b [idSize]byte
+	return string(appendEventID(b[:0], h, seq))
+}
+
+const idSize = 13 + 1 + 32
+
+func appendEventID(b []byte, h hash, seq uint64) []byte {
+	b = strconv.AppendUint(b, seq, 36)
+	return idText.AppendEncode(append(b, '-'), h[:])
 }
 
 // parseEventID undoes eventID. It reports false for text that is no id of this store.
@@ -98,10 +103,9 @@ func parseEventID(id string) (h hash, seq uint64, ok bool) {
 	if err != nil || seq == 0 {
 		return h, 0, false
 	}
-	b, err := idText.DecodeString(text)
-	if err != nil {
+	var in, again [idSize]byte
+	if _, err := idText.Decode(h[:], append(in[:0], text...)); err != nil {
 		return h, 0, false
 	}
-	h = hash(b)
-	return h, seq, eventID(h, seq) == id
+	return h, seq, string(appendEventID(again[:0], h, seq)) == id
 }

@@ -21,7 +21,7 @@ const (
 	// lazyFor is how long operations that nobody waits for in a request wait for a commit to share; lazyMost
 	// of them are worth a commit of their own.
 	lazyFor  = 2 * time.Millisecond
-	lazyMost = 64
+	lazyMost = 256
 )
 
 // op is something for the committer to do. apply decides against the batch and stages what is to be written;

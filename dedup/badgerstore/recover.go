@@ -89,7 +89,7 @@ func (s *Store) resume(rows []*row) error {
 
 // commitDirect commits a batch before the committer runs.
 func (s *Store) commitDirect(change func(b *batch)) error {
-	b := s.newBatch()
+	b := s.newBatch(0)
 	defer b.txn.Discard()
 	change(b)
 	b.always = true

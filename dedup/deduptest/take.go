@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 func takeChecks() []check {
 	return []check{
 		{"ItGivesTheTaskWithItsPayloadAndCountsTheAttempt", takeGives},
+		{"TheCallerOwnsWhatItGets", takeOwned},
 		{"ATaskIsGivenOnce", takeOnce},
 		{"EveryTaskOfAnEventIsGivenAndEndsOnItsOwn", takeEveryTask},
 		{"ItGivesAtMostN", takeN},
@@ -49,6 +51,30 @@ func takeGives(x *rig) {
 		x.Errorf("body %q", w.Record.Payload.Body)
 	}
 	x.same(x.get(event), w.Record, "stored record")
+}
+
+func takeOwned(x *rig) {
+	c := delivery("a")
+	c.Payload.Header = http.Header{"Content-Type": {"text/plain"}}
+	c.Payload.Attributes = map[string]string{"source": "here"}
+	c.Answer = dedup.Answer{Status: 202, Header: http.Header{"Location": {"/a"}}, Body: []byte("kept")}
+	c.Tasks = []dedup.NewTask{{Handler: "one"}, {Handler: "two"}}
+	event := x.accept(c)
+	spoil := func(r *dedup.Record) {
+		r.Payload.Header["Content-Type"][0], r.Payload.Attributes["source"] = "changed", "changed"
+		r.Answer.Header["Location"][0], r.Answer.Body[0] = "changed", 'X'
+		r.Payload.Body[0] = 'X'
+	}
+	first := x.take()
+	spoil(&first.Record)
+	second := x.take()
+	x.same(x.get(event), second.Record, "the other task's record")
+	if p := second.Record.Payload; p.Header.Get("Content-Type") != "text/plain" || p.Attributes["source"] != "here" || p.Body[0] == 'X' {
+		x.Errorf("payload %+v", p)
+	}
+	if a := second.Record.Answer; a.Header.Get("Location") != "/a" || string(a.Body) != "kept" {
+		x.Errorf("answer %+v", a)
+	}
 }
 
 func takeOnce(x *rig) {

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serveGitHub serves one producer of the preset over a store in memory, with these limits.
+func serveGitHub(t *testing.T, limits string) *running {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "eyelet.yaml")
+	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: \"memory:\"\nlog: {level: error}\nlimits: {" + limits + "}\n" +
+		"producers:\n  gh: {preset: github, secrets: [another-long-secret], max_body: 64KiB}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return launch(t, "serve", "--config", file)
+}
+
+func (r *running) dial(t testing.TB) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.deliveries, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+const unsignedHead = "POST /webhooks/gh HTTP/1.1\r\nHost: h\r\nX-GitHub-Delivery: d\r\nX-Hub-Signature-256: sha256=" +
+	"0000000000000000000000000000000000000000000000000000000000000000\r\nContent-Type: application/json\r\n"
+
+// statuses reads everything until the server ends the connection and returns the statuses in it.
+func statuses(t *testing.T, conn net.Conn) string {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	br := bufio.NewReader(conn)
+	for {
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil {
+			if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // it is the connection's own
+				found = append(found, "held open")
+			}
+			return strings.Join(found, " ")
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		found = append(found, strconv.Itoa(resp.StatusCode))
+	}
+}
+
+func TestConnectionsThatDawdleAreEnded(t *testing.T) {
+	t.Parallel()
+	r := serveGitHub(t, "header_timeout: 300ms, body_timeout: 300ms, idle_timeout: 300ms")
+	for name, row := range map[string]struct{ send, want string }{
+		"nothing at all":           {"", ""},
+		"half a head":              {unsignedHead, ""},
+		"half a body":              {unsignedHead + "Content-Length: 10\r\n\r\n{", "408"},
+		"half a chunk":             {unsignedHead + "Transfer-Encoding: chunked\r\n\r\n5\r\n{", "408"},
+		"nothing after an answer":  {unsignedHead + "Content-Length: 2\r\n\r\n{}", "401"},
+		"a second head that stops": {unsignedHead + "Content-Length: 2\r\n\r\n{}" + unsignedHead, "401"},
+		"a head of 20 KiB":         {unsignedHead + "X: " + strings.Repeat("x", 20<<10) + "\r\nContent-Length: 2\r\n\r\n{}", "401"},
+		"a head of 80 KiB":         {unsignedHead + "X: " + strings.Repeat("x", 80<<10) + "\r\nContent-Length: 2\r\n\r\n{}", "431"},
+		"a head without end":       {unsignedHead + strings.Repeat("X: 1\r\n", 20<<10), "431"},
+		"too large as declared":    {unsignedHead + "Content-Length: 65537\r\n\r\n", "413"},
+		"waits for a 100 in vain":  {unsignedHead + "Expect: 100-continue\r\nContent-Length: 65537\r\n\r\n", "413"},
+		"a 100, and then nothing":  {unsignedHead + "Expect: 100-continue\r\nContent-Length: 10\r\n\r\n", "100 408"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := r.dial(t)
+			go func() { _, _ = io.WriteString(conn, row.send) }() // it may be refused half-way
+			if got := statuses(t, conn); got != row.want {
+				t.Errorf("%q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+func TestBodyWithoutEndIsRefusedAtTheLimit(t *testing.T) {
+	t.Parallel()
+	r := serveGitHub(t, "body_timeout: 10s")
+	conn := r.dial(t)
+	go func() {
+		_, _ = io.WriteString(conn, unsignedHead+"Transfer-Encoding: chunked\r\n\r\n")
+		chunk := "1000\r\n" + strings.Repeat("x", 4096) + "\r\n"
+		for {
+			if _, err := io.WriteString(conn, chunk); err != nil {
+				return
+			}
+		}
+	}()
+	if got := statuses(t, conn); got != "413" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestConnectionsCostABoundedAmount opens 1,000 connections, or as many as EYELET_CONNECTIONS says, that wait in
+// all the ways there are, and measures what they cost: at most 32 KiB each, both ends of them in this process.
+func TestConnectionsCostABoundedAmount(t *testing.T) { //nolint:paralleltest // it looks at the memory of the process
+	const bound = 32 << 10
+	n := 1000
+	if text := os.Getenv("EYELET_CONNECTIONS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := serveGitHub(t, "header_timeout: 2m, body_timeout: 2m, idle_timeout: 5m")
+	memory := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc + m.StackInuse)
+	}
+	before := memory()
+	answer := make([]byte, 4<<10)
+	for i := range n {
+		conn := r.dial(t)
+		send := [...]string{"", unsignedHead, unsignedHead + "Content-Length: 60000\r\n\r\n{", unsignedHead + "Content-Length: 2\r\n\r\n{}"}[i%4]
+		if _, err := io.WriteString(conn, send); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		if i%4 == 3 {
+			if _, err := conn.Read(answer); err != nil {
+				t.Fatalf("connection %d: %v", i, err)
+			}
+		}
+	}
+	resp, err := http.Post(r.deliveries+"/webhooks/gh", "application/json", strings.NewReader("{}"))
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		t.Fatalf("another client beside them: %v, %v", resp, err)
+	}
+	_ = resp.Body.Close()
+	each := (memory() - before) / int64(n)
+	t.Logf("%d connections cost %d bytes each", n, each)
+	if each > bound {
+		t.Errorf("%d connections cost %d bytes each, more than %d", n, each, bound)
+	}
+}

@@ -1,0 +1,457 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// aim is a target whose answer the test changes, and which counts.
+type aim struct {
+	url    string
+	status atomic.Int32
+	calls  atomic.Int32
+	mu     sync.Mutex
+	last   *http.Request
+}
+
+func newAim(t *testing.T, status int32, header ...string) *aim {
+	t.Helper()
+	a := &aim{}
+	a.status.Store(status)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.calls.Add(1)
+		a.mu.Lock()
+		a.last = r.Clone(context.Background())
+		a.mu.Unlock()
+		for i := 0; i < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(int(a.status.Load()))
+	}))
+	t.Cleanup(srv.Close)
+	a.url = srv.URL
+	return a
+}
+
+// run runs a command to its end.
+func run(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = (&program{In: strings.NewReader(""), Out: &o, Err: &e}).Run(context.Background(), args...)
+	return code, o.String(), e.String()
+}
+
+// pushOwn sends a push whose payload is its own: the same payload under another id would be kept aside.
+func pushOwn(t *testing.T, r *running, id string) (status int, retryAfter string) {
+	t.Helper()
+	return push(t, http.DefaultClient, r.deliveries, id, `{"id":"`+id+`"}`)
+}
+
+func readiness(t *testing.T, r *running) (int, string) {
+	t.Helper()
+	res, err := http.Get(r.operations + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+// TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn is row R177 from outside: ten refusals, a restart, and
+// the commands of a person, with the server running and without.
+func TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn(t *testing.T) {
+	t.Parallel()
+	a := newAim(t, 404)
+	file := configured(t, "limits: {postpone_max: 100ms}\nhandlers:\n  - {producer: gh, type: push, forward: \""+a.url+"\", name: deploy}\n")
+	r := launch(t, "serve", "--config", file)
+	for i := range 10 {
+		id := fmt.Sprintf("g-%d", i)
+		if status, _ := pushOwn(t, r, id); status != 200 {
+			t.Fatalf("status %d", status)
+		}
+		eventually(t, "the dead letter of "+id, func() bool { return state(t, file, id) == "dead 1" })
+		if t.Failed() {
+			t.FailNow() // the others would take as long
+		}
+	}
+	pushOwn(t, r, "waits")
+	eventually(t, "a postponed event", func() bool { return strings.HasPrefix(state(t, file, "waits"), "pending") })
+	if status, text := readiness(t, r); status != 200 || !strings.Contains(text, "target deploy is switched off") || !strings.Contains(text, "404") {
+		t.Errorf("readiness is %d %s", status, text)
+	}
+	r.stop()
+	if code := <-r.ended; code != 0 {
+		t.Fatalf("serve ended with %d: %s", code, r.errs.String())
+	}
+	if code, out, errs := run(t, "targets", "list", "--config", file); code != 0 || !strings.Contains(out, "deploy  off since") {
+		t.Errorf("targets list: %d %s %s", code, out, errs)
+	}
+	a.status.Store(200)
+	r = launch(t, "serve", "--config", file)
+	if _, text := readiness(t, r); !strings.Contains(text, "target deploy is switched off") {
+		t.Errorf("after a restart readiness says %s", text)
+	}
+	time.Sleep(300 * time.Millisecond) // time for it to be sent, were it not off
+	if n := a.calls.Load(); n != 10 {
+		t.Errorf("%d requests, want 10", n)
+	}
+	if code, out, errs := run(t, "targets", "on", "deploy", "--config", file); code != 0 || out != "target deploy is switched on\n" {
+		t.Errorf("targets on: %d %s %s", code, out, errs)
+	}
+	eventually(t, "the event that waited", func() bool { return strings.HasPrefix(state(t, file, "waits"), "done") })
+	if _, text := readiness(t, r); text != "ready\n" {
+		t.Errorf("readiness says %s", text)
+	}
+}
+
+func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \"http://127.0.0.1:1/?token=s3cret\", name: deploy}\n")
+	for _, step := range []struct {
+		args      string
+		code      int
+		out, errs string
+	}{
+		{"targets off deploy --reason maintenance", 0, "target deploy is switched off\n", ""},
+		{"targets off nobody", 2, "", "eyelet: no target is called \"nobody\"\n  hint: `eyelet targets list` names them\n"},
+		{"targets on", 2, "", "eyelet: eyelet targets on: accepts 1 arg(s), received 0\n  hint: see eyelet targets on --help\n"},
+	} {
+		code, out, errs := run(t, append(strings.Fields(step.args), "--config", file)...)
+		if code != step.code || out != step.out || errs != step.errs {
+			t.Errorf("%s: %d %q %q", step.args, code, out, errs)
+		}
+	}
+	var line targetLine
+	code, out, _ := run(t, "targets", "list", "-o", "json", "--config", file)
+	if err := json.Unmarshal([]byte(out), &line); err != nil || code != 0 || line.On || line.Name != "deploy" || line.Reason != "maintenance" {
+		t.Errorf("targets list: %d %s", code, out)
+	}
+	if strings.Contains(out, "s3cret") {
+		t.Error("the list holds what only the target should see")
+	}
+	info, err := os.Stat(filepath.Join(filepath.Dir(file), "data", targetsFile))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v (%v)", info, err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "data", targetsFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := run(t, "serve", "--config", file); code != 2 || !strings.Contains(errs, "damaged") {
+		t.Errorf("serve with a damaged state: %d %s", code, errs)
+	}
+}
+
+// TestWhereATargetMovedIsTold: row R173 from outside, without what only the target should see.
+func TestWhereATargetMovedIsTold(t *testing.T) {
+	t.Parallel()
+	a := newAim(t, 308, "Location", "/new?token=s3cret")
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, mode: relay, forward: \""+a.url+"\"}\n")
+	r := launch(t, "serve", "--config", file)
+	if status, _ := pushOwn(t, r, "g-1"); status != 503 {
+		t.Errorf("moved: %d", status)
+	}
+	code, out, errs := run(t, "targets", "list", "--config", file)
+	if code != 0 || !strings.Contains(out, "moved to "+a.url+"/new") || strings.Contains(out+errs, "s3cret") {
+		t.Errorf("targets list: %d %s %s", code, out, errs)
+	}
+	a.status.Store(200)
+	if status, _ := pushOwn(t, r, "g-1"); status != 200 {
+		t.Errorf("at its new place: %d", status)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if got := a.last.URL.RequestURI(); got != "/new?token=s3cret" {
+		t.Errorf("the request went to %s", got)
+	}
+}
+
+// TestTargetsAreSwitchedWithTheTokenOnly: the operations port gives it to nobody else.
+func TestTargetsAreSwitchedWithTheTokenOnly(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \"http://127.0.0.1:1/\", name: deploy}\n")
+	r := launch(t, "serve", "--config", file)
+	token, err := os.ReadFile(filepath.Join(filepath.Dir(file), "data", tokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		method, query, token string
+		status               int
+	}{
+		{"POST", "name=deploy&switch=off", "", 401}, {"GET", "", "", 401}, {"GET", "", string(token), 200},
+		{"POST", "name=deploy&switch=off", string(token), 204}, {"POST", "name=deploy&switch=maybe", string(token), 400},
+		{"POST", "name=nobody&switch=on", string(token), 404}, {"DELETE", "name=deploy", string(token), 405},
+	} {
+		req, err := http.NewRequest(tt.method, r.operations+"/targets?"+tt.query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.token != "" {
+			req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(tt.token))
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != tt.status {
+			t.Errorf("%+v: %d", tt, res.StatusCode)
+		}
+	}
+}
+
+// TestARelayHidesAndHoldsARetryAfter is rows R168, R169 and R175: upstream never sees the target's wait, and the
+// target never sees the event before it.
+func TestARelayHidesAndHoldsARetryAfter(t *testing.T) {
+	t.Parallel()
+	a := newAim(t, 503, "Retry-After", "77")
+	file := configured(t, "limits: {retry_after: 2s}\nhandlers:\n  - {producer: gh, type: push, forward: \""+a.url+"\", mode: relay}\n")
+	r := launch(t, "serve", "--config", file)
+	for range 5 {
+		status, after := pushOwn(t, r, "g-1")
+		if status != 503 || len(after) != 1 || after > "3" {
+			t.Errorf("status is %d with Retry-After %q, want 503 with our own", status, after)
+		}
+	}
+	if n := a.calls.Load(); n != 1 {
+		t.Errorf("%d requests reached the target before its time", n)
+	}
+}
+
+// TestARelayOfATargetThatIsOffTellsUpstreamToComeAgain: nothing that is lost upstream is ours to lose.
+func TestARelayOfATargetThatIsOffTellsUpstreamToComeAgain(t *testing.T) {
+	t.Parallel()
+	a := newAim(t, 410)
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \""+a.url+"\", mode: relay, name: deploy}\n")
+	r := launch(t, "serve", "--config", file)
+	if status, _ := pushOwn(t, r, "g-1"); status != 422 {
+		t.Errorf("a 410 of the target is %d upstream, want 422: no endpoint of ours is retired", status)
+	}
+	if status, after := pushOwn(t, r, "g-2"); status != 503 || after == "" {
+		t.Errorf("off: %d with Retry-After %q", status, after)
+	}
+	a.status.Store(200)
+	if code, _, errs := run(t, "targets", "on", "deploy", "--config", file); code != 0 {
+		t.Error(errs)
+	}
+	if status, _ := pushOwn(t, r, "g-2"); status != 200 {
+		t.Errorf("on again: %d", status)
+	}
+}
+
+// TestAStoredEventWaitsForTheRetryAfter is rows R169 and R175: accepted upstream, because the mode says so, and a
+// wait above the cap of the backoff.
+func TestAStoredEventWaitsForTheRetryAfter(t *testing.T) {
+	t.Parallel()
+	a, b := newAim(t, 503, "Retry-After", "3600"), newAim(t, 503, "Retry-After", "7200")
+	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms}\nhandlers:\n  - {producer: gh, type: push, mode: store, forward: \""+a.url+"\"}\n"+
+		"  - {producer: gh, type: p*, mode: store, forward: \""+b.url+"\", total_retry_time: 1h}\n")
+	r := launch(t, "serve", "--config", file)
+	if status, _ := pushOwn(t, r, "g-1"); status != 200 {
+		t.Errorf("status %d", status)
+	}
+	eventually(t, "both attempts", func() bool { return a.calls.Load() > 0 && b.calls.Load() > 0 })
+	eventually(t, "a dead letter beyond the total retry time", func() bool { return strings.HasPrefix(state(t, file, "g-1"), "dead") })
+	time.Sleep(200 * time.Millisecond)
+	if a.calls.Load() != 1 || b.calls.Load() != 1 {
+		t.Errorf("%d and %d requests, want one each", a.calls.Load(), b.calls.Load())
+	}
+	code, out, _ := run(t, "events", "list", "--config", file, "-o", "json")
+	if code != 0 || !strings.Contains(out, `"pending"`) || !strings.Contains(out, "beyond the total retry time") {
+		t.Errorf("events are %s", out)
+	}
+}
+
+// TestARetryAfterIsAskedOfTheWorkers: not only held by the target, which would wake a worker for nothing.
+func TestARetryAfterIsAskedOfTheWorkers(t *testing.T) {
+	t.Parallel()
+	s, _ := target(t, 503, http.Header{"Retry-After": {"3600"}}, "")
+	ev := order("{}")
+	ev.Accepted = time.Now()
+	err := s.deliver(context.Background(), ev)
+	if want := receiver.RetryAfter(time.Hour, nil).Error(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("error is %v, want %q", err, want)
+	}
+}
+
+// TestTheHopIsSignedWithTheConfiguredKey: and after a 401 with the key that is in the file by then (R172).
+func TestTheHopIsSignedWithTheConfiguredKey(t *testing.T) {
+	t.Parallel()
+	keys := map[string]ed25519.PrivateKey{}
+	pems := map[string][]byte{}
+	for _, name := range []string{"old", "new"} {
+		_, private, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[name], pems[name] = private, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	}
+	good, err := verify.NewPublicKey("hop", verify.Ed25519, keys["new"].Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := &verify.RFC9421{Keys: verify.StaticKeys(good), KeyRequired: true}
+	var file string
+	var calls atomic.Int32
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		r.URL.Scheme, r.URL.Host = "http", r.Host
+		_, err := scheme.Verify(r, func() ([]byte, error) { return io.ReadAll(r.Body) })
+		if err != nil {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(file), "hop.pem"), pems["new"], 0o600); err != nil {
+				t.Error(err)
+			}
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	file = configured(t, "handlers:\n  - producer: gh\n    type: push\n    mode: relay\n    forward: \""+srv.URL+"\"\n    sign: {id: hop, private_key_file: hop.pem}\n")
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "hop.pem"), pems["old"], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := launch(t, "serve", "--config", file)
+	for _, id := range []string{"g-1", "g-2"} {
+		if status, _ := pushOwn(t, r, id); status != 200 {
+			t.Errorf("%s: %d", id, status)
+		}
+	}
+	if n := calls.Load(); n != 3 {
+		t.Errorf("%d requests, want a refused one, its repetition and one with the new key", n)
+	}
+}
+
+// TestARetiredEndpointInTheConfiguration is rows R046 and R047 from outside.
+func TestARetiredEndpointInTheConfiguration(t *testing.T) {
+	t.Parallel()
+	for date, status := range map[string]int{"2037-01-31": 200, "2037-01-31T01:00:00+01:00": 200, "2020-01-31": 410} {
+		file := filepath.Join(t.TempDir(), "eyelet.yaml")
+		text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\nstore: \"memory:\"\nproducers:\n" +
+			"  gh: {preset: github, secrets: [octo-secret], retire: " + date + ", deprecated: 2019-01-01}\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := launch(t, "serve", "--config", file)
+		if got, _ := pushOwn(t, r, "g-1"); got != status {
+			t.Errorf("%s: %d, want %d", date, got, status)
+		}
+		res, err := http.Get(r.deliveries + "/webhooks/gh")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if status == 200 && (res.Header.Get("Sunset") != "Sat, 31 Jan 2037 00:00:00 GMT" || res.Header.Get("Deprecation") != "@1546300800") {
+			t.Errorf("%s: header is %v", date, res.Header)
+		}
+	}
+}
+
+func TestMistakesOfForwardSettingsNameTheirLine(t *testing.T) {
+	t.Parallel()
+	head := "url: http://x\nproducers:\n  gh: {preset: github, secrets: [octo-secret]}\nhandlers:\n"
+	for name, tt := range map[string]struct{ yaml, want string }{
+		"setting of another sink": {"  - {producer: gh, type: a, stdout: true, deny_private: true, bearer: x}\n", "e.yaml:5: bearer is a setting of forward\ne.yaml:5: deny_private is a setting of forward"},
+		"inside":                  {"  - {producer: gh, type: a, forward: \"http://10.0.0.1/\", deny_private: true}\n", "e.yaml:5: forward: the target is inside the network, which deny_private refuses"},
+		"no key":                  {"  - {producer: gh, type: a, forward: \"http://h/\", sign: {id: k}}\n", "e.yaml:5: sign needs one of private_key_file and secret"},
+		"no id":                   {"  - {producer: gh, type: a, forward: \"http://h/\", sign: {secret: 0123456789abcdefghij}}\n", "e.yaml:5: sign: the key needs an id, which signatures name in their parameter keyid"},
+		"short":                   {"  - {producer: gh, type: a, forward: \"http://h/\", sign: {id: k, secret: short}}\n", "e.yaml:5: sign: key \"k\": the secret has 5 bytes and needs at least 16"},
+		"no file":                 {"  - {producer: gh, type: a, forward: \"http://h/\", sign: {id: k, private_key_file: none.pem}}\n", "e.yaml:5: sign: key file none.pem: no such file or directory"},
+		"another algorithm":       {"  - {producer: gh, type: a, forward: \"http://h/\", sign: {id: k, alg: ed25519, secret: 0123456789abcdefghij}}\n", "e.yaml:5: sign: algorithm \"ed25519\" does not use a secret"},
+		"authorities":             {"  - {producer: gh, type: a, forward: \"https://h/\", ca_file: none.pem}\n", "e.yaml:5: ca_file none.pem: no such file or directory"},
+		"misspelt":                {"  - {producer: gh, type: a, forward: \"https://h/\", deny_privat: true}\n", `e.yaml:5: unknown setting "deny_privat" in handlers[0]`},
+		"good":                    {"  - {producer: gh, type: a, forward: \"https://h/\", deny_private: true, allow_hosts: [i], total_retry_time: 2d, terminal_limit: 3, max_connections: 4, bearer: t, sign: {id: k, secret: 0123456789abcdefghij, label: l, tag: t, components: [\"@method\", \"@target-uri\"]}}\n", "<nil>"},
+		"no date":                 {"", "e.yaml:3: retire is \"soon\", want a date"},
+		"order":                   {"", "e.yaml:3: producer \"gh\": the endpoint is deprecated after it is retired"},
+	} {
+		text := head + tt.yaml
+		switch name {
+		case "no date":
+			text = strings.Replace(head, "]}", "], retire: soon}", 1)
+		case "order":
+			text = strings.Replace(head, "]}", "], retire: 2037-01-01, deprecated: 2037-01-02}", 1)
+		}
+		dir := t.TempDir()
+		got := "<nil>"
+		if err := built(t, dir, strings.TrimSuffix(text, "handlers:\n")); err != nil {
+			got = strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), "")
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s\nwant %s", name, got, tt.want)
+		}
+	}
+}
+
+// TestAForwardedKeyIsTheProducersOctetForOctet is row R167 from outside, quoted and bare; the mode is the default
+// of rfc9421, so that it is row R169 as well: nothing is accepted upstream before the target has it.
+func TestAForwardedKeyIsTheProducersOctetForOctet(t *testing.T) {
+	t.Parallel()
+	a := newAim(t, 503)
+	s := serveForShop(t, "  - {producer: shop, type: \"*\", forward: \""+a.url+"\"}\n")
+	for i, key := range []string{`"quoted key"`, "bare-key", `"with\"escapes"`, `"with";parameters=1`} {
+		a.status.Store(503)
+		d := blackDelivery{body: fmt.Sprintf(`{"type":"order.paid","n":%d}`, i), key: key}
+		if got := s.send(d); got.status != 503 {
+			t.Errorf("%s: %d while the target fails", key, got.status)
+		}
+		a.status.Store(201)
+		if got := s.send(d); got.status != 201 {
+			t.Errorf("%s: %d %s, want the target's", key, got.status, got.body)
+		}
+		a.mu.Lock()
+		lines := a.last.Header["Idempotency-Key"]
+		a.mu.Unlock()
+		if len(lines) != 1 || lines[0] != key {
+			t.Errorf("%s went on as %q", key, lines)
+		}
+	}
+}
+
+// TestATargetThatNeverRecoversEndsInADeadLetter is row R176: finite attempts, with the same key each. That the
+// waits are full jitter is tested where they are made, in package receiver.
+func TestATargetThatNeverRecoversEndsInADeadLetter(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	keys := map[string]int{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		keys[r.Header.Get("Idempotency-Key")]++
+		mu.Unlock()
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(srv.Close)
+	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms, attempts: 4}\nhandlers:\n  - {producer: gh, type: push, forward: \""+srv.URL+"\"}\n")
+	r := launch(t, "serve", "--config", file)
+	pushOwn(t, r, "g-1")
+	eventually(t, "the dead letter", func() bool { return state(t, file, "g-1") == "dead 4" })
+	mu.Lock()
+	defer mu.Unlock()
+	if len(keys) != 1 || keys[`"g-1"`] != 4 {
+		t.Errorf("requests by key: %v", keys)
+	}
+}

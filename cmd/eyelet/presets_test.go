@@ -1,0 +1,280 @@
+package main
+
+import (
+	"cmp"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// presetSettings has the settings that presets can be told, as people write them. Those that are not listed need
+// a secret and nothing else.
+func presetSettings() map[string]string {
+	const google = "audience: https://hooks.example, email: a@b.example, issuers: [https://accounts.google.com], jwks_url: https://keys.example/jwks"
+	const topic = "arn:aws:sns:us-east-1:123456789012:MyTopic"
+	return map[string]string{
+		"adyen":             "secrets_files: [hex.txt, hex.txt], username: kettle, password_file: plain.txt",
+		"adyen-platform":    "secrets_file: hex.txt",
+		"aws-eventbridge":   "header: X-Api-Key, value_file: plain.txt",
+		"aws-sns":           "topics: [" + topic + "], min_version: 2, check_chain: true, roots_file: roots.pem",
+		"azure-event-grid":  "audience: api://a, issuers: [https://sts.example/], app_ids: [app-17], topics: [/t], origins: [eventgrid.azure.net], rate: 5, jwks_url: https://keys.example/",
+		"chargebee":         "query: key, value_file: plain.txt",
+		"cloudevents":       "bearer_file: plain.txt, batch: true, origins: [o.example], rate: 100",
+		"datatrans":         "secret_file: hex.txt",
+		"dwolla":            "secrets_file: plain.txt",
+		"github":            "secret_file: plain.txt, allow_sha1: true",
+		"gitlab":            "secrets_file: plain.txt",
+		"google-eventarc":   google,
+		"google-pubsub":     google,
+		"meta":              "secret_file: plain.txt, verify_token_file: plain.txt",
+		"openbanking-uk":    "audience: [https://a.example], issuers: [https://bank.example], jwks_url: https://bank.example/jwks",
+		"paypal":            "webhook_id: 1JE4291016473214C, roots_file: roots.pem",
+		"square":            "secret_file: plain.txt, notification_url: https://hooks.example/webhooks/square",
+		"standard-webhooks": "secret: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
+		"svix":              "secret: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
+		"webengage":         `license_code: "~17", secret_key_file: plain.txt`,
+		"websub":            "subscriptions: [{topic: https://blog.example/feed, mode: subscribe, secret_file: plain.txt}], algs: [sha256]",
+		"worldpay":          "keys: {k1_file: plain.txt}, encoding: base64",
+		"yandex-pay":        "merchant_id: m-17, jwks_url: https://keys.example/jwks",
+		"yookassa":          "allowed_ips: [192.0.2.0/24]",
+	}
+}
+
+// settingsFolder holds the files that the settings name.
+func settingsFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	srv := httptest.NewTLSServer(nil) // for its certificate
+	defer srv.Close()
+	for name, text := range map[string]string{
+		"plain.txt": "the-kettle-is-on-17\n", "hex.txt": strings.Repeat("0b", 32) + "\n", "empty.txt": "\n",
+		"roots.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// planOf builds one producer, named p.
+func planOf(t *testing.T, dir, settings string) (*plan, producer.Settings, error) {
+	t.Helper()
+	s, err := source{}.parse(filepath.Join(dir, "eyelet.yaml"), []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"))
+	if err != nil {
+		return nil, producer.Settings{}, err
+	}
+	p, err := s.build(t.Context(), buildOptions{})
+	if err != nil {
+		return nil, producer.Settings{}, err
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p, s.Producers[0].preset, nil
+}
+
+// TestEveryPresetOpensFromYAML writes each preset with all that it can be told, and finds that no setting of
+// package producer is out of reach.
+func TestEveryPresetOpensFromYAML(t *testing.T) {
+	t.Parallel()
+	dir, written := settingsFolder(t), map[string]bool{"name": true}
+	all := presetSettings()
+	more := map[string]string{ // the other ways to prove oneself
+		"aws-eventbridge": "username: kettle, password: the-kettle-is-on-17", "chargebee": "bearer: the-kettle-is-on-17",
+		"azure-event-grid": "query: code, value: the-kettle-is-on-17", "gitlab": "header: X-Token, value: the-kettle-is-on-17",
+	}
+	for _, preset := range producer.Presets() {
+		for _, settings := range []string{cmp.Or(all[preset.Name], "secret_file: plain.txt"), more[preset.Name]} {
+			if settings == "" {
+				continue
+			}
+			p, got, err := planOf(t, dir, "preset: "+preset.Name+", "+settings)
+			if err != nil {
+				t.Errorf("%s: %v", preset.Name, err)
+				continue
+			}
+			if made := p.Producers[0]; made.Name != "p" || made.Preset != preset.Name {
+				t.Errorf("%s: %+v", preset.Name, made)
+			}
+			if slices.Contains(preset.Uses, "rate") && p.settings.Producers[0].common.Rate.events > 0 {
+				written["rate"] = true // it is also a setting of every producer
+			}
+			v := reflect.ValueOf(got)
+			for i := range v.NumField() {
+				if name := v.Type().Field(i).Tag.Get("conf"); name != "" && !v.Field(i).IsZero() {
+					written[name] = true
+				}
+			}
+		}
+	}
+	typ := reflect.TypeFor[producer.Settings]()
+	for i := range typ.NumField() {
+		if name := typ.Field(i).Tag.Get("conf"); name != "" && !written[name] {
+			t.Errorf("no preset was told %q", name)
+		}
+	}
+}
+
+// TestPresetsRefuseWhatTheyCannotUse: each mistake is told with its line, and never with a secret.
+func TestPresetsRefuseWhatTheyCannotUse(t *testing.T) {
+	t.Parallel()
+	dir := settingsFolder(t)
+	for settings, want := range map[string]string{
+		"preset: stripe":                                            "secret",
+		"preset: stripe, secrets: []":                               "secret",
+		`preset: stripe, secret: ""`:                                "producers.p.secret is empty",
+		"preset: stripe, secret_file: empty.txt":                    "secret file empty.txt is empty",
+		"preset: stripe, secret_file: none.txt":                     "secret file none.txt: no such file",
+		"preset: stripe, secret: a, secret_file: plain.txt":         "both set",
+		`preset: stripe, secret: "${UNSET_17}"`:                     "UNSET_17",
+		"preset: stripe, secret_file: plain.txt, topics: [a]":       `has no setting "topics"`,
+		"preset: stripe, secret_file: plain.txt, topicz: [a]":       `unknown setting "topicz"`,
+		"preset: strip, secret_file: plain.txt":                     `unknown preset "strip"`,
+		"preset: worldpay, keys: {k1_file: empty.txt}":              "secret file empty.txt is empty",
+		`preset: worldpay, keys: {k1: ""}`:                          "keys.k1 is empty",
+		"preset: worldpay, keys: {k1: a, k1_file: plain.txt}":       "both set",
+		"preset: aws-sns":                                           "topic",
+		"preset: paypal, webhook_id: a, roots_file: plain.txt":      "roots: no certificate in PEM",
+		"preset: google-pubsub, audience: a":                        "set audience and email",
+		"preset: yookassa":                                          "allowed",
+		"preset: yookassa, allowed_ips: [nowhere]":                  "want an address or a network",
+		"preset: cloudevents":                                       "no bearer token",
+		"preset: websub, subscriptions: [{topic: https://a/}]":      "secret",
+		"preset: shopify, secret: whsec_the-kettle-is-on-17":        "Stripe or Standard Webhooks",
+		"preset: github, secret: the-kettle-is-on-17, window: 60 s": "window",
+	} {
+		_, _, err := planOf(t, dir, settings)
+		if err == nil {
+			t.Errorf("%s: taken", settings)
+			continue
+		}
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "the-kettle-is-on") {
+			t.Errorf("%s: got %v, want %q", settings, err, want)
+		}
+		if _, ok := mistakesIn(err); !ok {
+			t.Errorf("%s: %T has no place in the file", settings, err)
+		}
+	}
+}
+
+// TestAnswerHandlersAndBatchesExcludeEachOther, in the configuration as in the library.
+func TestAnswerHandlersAndBatchesExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	for settings, good := range map[string]bool{
+		"preset: cloudevents, bearer: the-kettle-is-on-17":              true,
+		"preset: cloudevents, bearer: the-kettle-is-on-17, batch: true": false,
+		"preset: twilio, secret: the-kettle-is-on-17":                   true,
+		"preset: adyen, secrets_file: hex.txt":                          false,
+	} {
+		s, err := source{}.parse(filepath.Join(settingsFolder(t), "eyelet.yaml"), []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+
+			"}\nhandlers:\n  - {producer: p, type: a, exec: [cat], answer: true}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.build(t.Context(), buildOptions{})
+		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "sends batches") {
+			t.Errorf("%s: %v", settings, err)
+		}
+		if p != nil {
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestSamplesAreSignedForTheAddressThatTheVendorCalls, which a proxy may have changed.
+func TestSamplesAreSignedForTheAddressThatTheVendorCalls(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ to, signed, own, want string }{
+		{"http://127.0.0.1:1/webhooks/p?a=1", "", "", "http://127.0.0.1:1/webhooks/p?a=1"},
+		{"http://127.0.0.1:1/webhooks/p?a=1", "https://hooks.example", "", "https://hooks.example/webhooks/p?a=1"},
+		{"http://127.0.0.1:1/webhooks/p", "https://hooks.example/pre/", "", "https://hooks.example/pre/webhooks/p"},
+		{"http://127.0.0.1:1/webhooks/p", "https://hooks.example", "https://own.example/x", "https://own.example/x"},
+	} {
+		to, err := url.Parse(tt.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as := &sending{signedURL: tt.signed, from: &producer.Producer{URL: tt.own}}
+		if got := called(to, as); got != tt.want {
+			t.Errorf("%+v: signed for %s", tt, got)
+		}
+	}
+}
+
+// TestSendSignsEveryPresetThatCanBeSigned sends a sample of each to an address of its own choice, where it
+// verifies as if it had come from the vendor.
+func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
+	t.Parallel()
+	vendorsOnly := []string{"aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "yandex-pay"}
+	all := presetSettings()
+	all["azure-event-grid"] = "query: code, value_file: plain.txt" // not the token, which Microsoft signs
+	for _, preset := range producer.Presets() {
+		t.Run(preset.Name, func(t *testing.T) {
+			t.Parallel()
+			dir := settingsFolder(t)
+			settings := "preset: " + preset.Name + ", " + cmp.Or(all[preset.Name], "secret_file: plain.txt")
+			p, _, err := planOf(t, dir, settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := filepath.Join(dir, "eyelet.yaml")
+			if err := os.WriteFile(config, []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			arrived := make(chan error, 1)
+			srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				arrived <- verifiesAs(&p.Producers[0], r)
+			}))
+			defer srv.Close()
+			path := "/webhooks/" + map[string]string{"square": "square"}[preset.Name] // Square signs its notification_url
+			sender := &program{Out: &strings.Builder{}, Err: &strings.Builder{}}
+			code := sender.Run(t.Context(), "send", preset.Name, "--config", config, "--producer", "p", "--url", srv.URL+path)
+			if slices.Contains(vendorsOnly, preset.Name) {
+				if code != exitUsage || !strings.Contains(fmt.Sprint(sender.Err), "only the vendor can sign") {
+					t.Errorf("exit %d: %v", code, sender.Err)
+				}
+				return
+			}
+			if code != exitOK {
+				t.Fatalf("exit %d: %v %v", code, sender.Out, sender.Err)
+			}
+			if err := <-arrived; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// verifiesAs judges a request as the receiver at https://hooks.example does.
+func verifiesAs(p *producer.Producer, r *http.Request) error {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	if r.URL, err = url.Parse("https://hooks.example" + r.RequestURI); err != nil {
+		return err
+	}
+	d := &producer.Delivery{Request: r, Body: body}
+	if p.Scheme != nil {
+		if d.Identity, err = p.Scheme.Verify(r, func() ([]byte, error) { return body, nil }); err != nil {
+			return err
+		}
+	}
+	items, err := p.Items(d)
+	if err == nil && (len(items) != 1 || items[0].Type == "" || r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, "/webhooks/")) {
+		err = fmt.Errorf("%s %s: %+v", r.Method, r.URL, items)
+	}
+	return err
+}

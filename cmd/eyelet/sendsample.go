@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/replay"
+)
+
+// sample makes a delivery like one of the vendor's, signed for the address that the vendor would call. It takes
+// the path from as.url into the recording.
+func (p *program) sample(preset producer.Preset, kind string, f sendFlags, as *sending) (*replay.Recording, error) {
+	set, err := p.sampleSettings(preset, f, as)
+	if err != nil {
+		return nil, err
+	}
+	to, err := url.Parse(as.url)
+	if err != nil {
+		return nil, wrong("", "--url is no URL")
+	}
+	if to.Path == "" {
+		to.Path = "/webhooks/" + set.Name
+	}
+	r, body, err := preset.Sample(set, called(to, as), kind, f.id, as.now)
+	if err != nil {
+		return nil, wrong(sampleHint(preset), "%v", firstOf(err))
+	}
+	// The vendor's address may have a prefix that a proxy takes off, and the sample may have added to its query.
+	to.RawQuery = r.URL.RawQuery
+	as.url = (&url.URL{Scheme: to.Scheme, Host: to.Host}).String()
+	return recordingOf(preset.Name, to.RequestURI(), r, body), nil
+}
+
+// called is the address as the vendor would call it: that of the producer, or the one that is sent to below the
+// public base.
+func called(to *url.URL, as *sending) string {
+	if as.from != nil && as.from.URL != "" {
+		return as.from.URL
+	}
+	public, err := url.Parse(as.signedURL)
+	if as.signedURL == "" || err != nil || public.Host == "" {
+		return to.String()
+	}
+	address := *to
+	address.Scheme, address.Host, address.Path = public.Scheme, public.Host, strings.TrimSuffix(public.Path, "/")+to.Path
+	return address.String()
+}
+
+// sampleSettings are those of the producer in the configuration, or of the flags.
+func (p *program) sampleSettings(preset producer.Preset, f sendFlags, as *sending) (producer.Settings, error) {
+	if as.config != nil {
+		if len(f.set) > 0 {
+			return producer.Settings{}, wrong("remove one of them", "--set and --producer are both given")
+		}
+		if as.config.Preset != preset.Name {
+			return producer.Settings{}, wrong("choose another --producer", "producer %q is not of the preset %s", as.config.Name, preset.Name)
+		}
+		set := as.config.preset
+		set.Name = as.config.Name
+		return set, nil
+	}
+	if len(f.set) == 0 && as.secret == "" {
+		return producer.Settings{}, wrong("give --secret-file, --set, or --config with --producer; "+sampleHint(preset), "there is no secret to sign with")
+	}
+	set, err := p.decodeSet(preset, f.set)
+	if as.secret != "" {
+		set.Secrets = append(set.Secrets, as.secret)
+	}
+	set.Name = preset.Name
+	return set, err
+}
+
+func sampleHint(preset producer.Preset) string {
+	return "preset " + preset.Name + " has the settings " + strings.Join(preset.Uses, ", ")
+}
+
+// firstOf returns the first of joined errors: one line for one mistake.
+func firstOf(err error) error {
+	for {
+		many, ok := errors.AsType[interface {
+			error
+			Unwrap() []error
+		}](err)
+		if !ok || len(many.Unwrap()) == 0 {
+			return err
+		}
+		err = many.Unwrap()[0]
+	}
+}
+
+// decodeSet reads NAME=VALUE as the file has NAME: VALUE.
+func (p *program) decodeSet(preset producer.Preset, pairs []string) (producer.Settings, error) {
+	all := &node{kind: mapping, inner: map[string]*node{}, where: map[string]place{}}
+	for _, pair := range append([]string{"preset=" + preset.Name}, pairs...) {
+		name, text, ok := strings.Cut(pair, "=")
+		at := place{file: "--set " + name}
+		if !ok || all.inner[name] != nil {
+			return producer.Settings{}, wrong("write each NAME=VALUE once", "--set %s", name)
+		}
+		value := &node{at: at, kind: scalar, text: text}
+		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
+			var err error
+			if value, err = parseTree(at.file, []byte(text), source{environ: p.Environ}.lookup); err != nil {
+				return producer.Settings{}, err
+			}
+		}
+		all.names, all.inner[name], all.where[name] = append(all.names, name), value, at
+	}
+	d, into := &decoder{dir: "."}, &producerConfig{}
+	into.decodeNode(d, all, "")
+	return into.preset, d.wrong.err()
+}
+
+// recordingOf turns a request into a recording of it.
+func recordingOf(name, target string, r *http.Request, body []byte) *replay.Recording {
+	rec := &replay.Recording{Name: name, Method: r.Method, Target: target, Body: body}
+	rec.Fields = append(rec.Fields, replay.Field{Name: "Host", Value: cmp.Or(r.Host, r.URL.Host)})
+	for _, field := range slices.Sorted(maps.Keys(r.Header)) {
+		for _, value := range r.Header[field] {
+			rec.Fields = append(rec.Fields, replay.Field{Name: field, Value: value})
+		}
+	}
+	return rec
+}

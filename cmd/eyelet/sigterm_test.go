@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// served is the binary in a process of its own: this one, which plays it under that name.
+type served struct {
+	*exec.Cmd
+	listen string
+	log    *lockedBuffer
+}
+
+var listening = regexp.MustCompile(`msg="accepting deliveries" listen=(\S+)`)
+
+func startServed(t *testing.T, config string) *served {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &served{Cmd: &exec.Cmd{Path: self, Args: []string{"eyelet", "serve", "--config", config}, Env: os.Environ()}, log: &lockedBuffer{}}
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill() })
+	up := make(chan string, 1)
+	go func() {
+		lines := bufio.NewScanner(io.TeeReader(stderr, c.log))
+		for lines.Scan() {
+			if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+				up <- m[1]
+			}
+		}
+	}()
+	select {
+	case c.listen = <-up:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the child does not serve: ", c.log.String())
+	}
+	return c
+}
+
+// pushed is what became of a delivery: its status, or 0 where no answer came.
+func pushTo(client *http.Client, base, id string) (status int, retryAfter string) {
+	body := `{"id":"` + id + `"}`
+	mac := hmac.New(sha256.New, []byte("another-long-secret"))
+	mac.Write([]byte(body))
+	r, err := http.NewRequest(http.MethodPost, "http://"+base+"/webhooks/gh", strings.NewReader(body))
+	if err != nil {
+		return 0, ""
+	}
+	r.Header.Set("X-GitHub-Delivery", id)
+	r.Header.Set("X-GitHub-Event", "push")
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(r)
+	if err != nil {
+		return 0, ""
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return resp.StatusCode, resp.Header.Get("Retry-After")
+}
+
+// answersSeen counts answers and remembers what was accepted.
+type answersSeen struct {
+	mu       sync.Mutex
+	accepted []string
+	counts   map[int]int
+	wrong    []string
+}
+
+func (c *answersSeen) add(id string, status int, retryAfter string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[status]++
+	switch {
+	case status == http.StatusOK:
+		c.accepted = append(c.accepted, id)
+	case status == 0:
+	case status != http.StatusServiceUnavailable || retryAfter == "":
+		c.wrong = append(c.wrong, fmt.Sprintf("%s: %d, Retry-After %q", id, status, retryAfter))
+	}
+}
+
+func (c *answersSeen) count(status int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[status]
+}
+
+// TestTermDuringLoadDrains: a process that is told to stop under load ends in time and well, refuses what it does
+// not take with a 503 that names when to come back, and keeps what it took.
+func TestTermDuringLoadDrains(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "eyelet.yaml")
+	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: badger:./data\nlimits: {drain: 20s}\nproducers:\n" +
+		"  gh: {preset: github, secrets: [another-long-secret]}\nhandlers:\n  - {producer: gh, type: \"*\", exec: [/bin/sleep, \"0.3\"]}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := startServed(t, config)
+	seen := &answersSeen{counts: map[int]int{}}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: worker%2 == 0}, Timeout: 10 * time.Second}
+		wg.Go(func() {
+			defer client.CloseIdleConnections()
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				id := fmt.Sprintf("w%d-%d", worker, i)
+				status, after := pushTo(client, c.listen, id)
+				seen.add(id, status, after)
+				if status != http.StatusOK {
+					time.Sleep(5 * time.Millisecond)
+				}
+			}
+		})
+	}
+	for seen.count(http.StatusOK) < 100 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("the child ended with %v: %s", err, c.log.String())
+		}
+	case <-time.After(60 * time.Second):
+		t.Fatal("the child does not end")
+	}
+	close(stop)
+	wg.Wait()
+	if len(seen.wrong) > 0 || seen.count(http.StatusServiceUnavailable) == 0 {
+		t.Errorf("answers %v, wrong ones: %v", seen.counts, seen.wrong)
+	}
+	states := listEvents(t, config)
+	running := 0
+	for _, id := range seen.accepted {
+		switch states[id] {
+		case "":
+			t.Errorf("%s was accepted and is gone", id)
+		case "running":
+			running++
+		}
+	}
+	if running > 0 {
+		t.Errorf("%d tasks were left in the middle, though there was time", running)
+	}
+	t.Logf("answers by status: %v; events in the store: %d", seen.counts, len(states))
+}
+
+// listEvents returns the states of all events in the store of a server that does not run.
+func listEvents(t *testing.T, config string) map[string]string {
+	t.Helper()
+	out, errs := &strings.Builder{}, &strings.Builder{}
+	p := &program{Out: out, Err: errs}
+	if code := p.Run(t.Context(), "events", "list", "--all", "-o", "json", "--config", config); code != exitOK {
+		t.Fatalf("events list: %s", errs)
+	}
+	states := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		var e struct{ ID, State string }
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		states[e.ID] = e.State
+	}
+	return states
+}

@@ -1,0 +1,48 @@
+package forward
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// The bounds of connections to one target.
+const (
+	dialTimeout  = 5 * time.Second
+	tlsTimeout   = 5 * time.Second
+	idleTimeout  = time.Minute
+	maxIdle      = 16
+	maxHead      = 64 << 10 // bytes of a response's head
+	maxDiscarded = 8 << 20  // bytes of a response's body that are read at all
+)
+
+// newClient returns the client of a target. Certificates are always validated: there is no switch. Content
+// codings are not asked for and not undone.
+func newClient(c Config) *http.Client {
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	proxy := http.ProxyFromEnvironment
+	if c.DenyPrivate {
+		// The check must see the target's own address, after its name was resolved; behind a proxy it would not.
+		dialer.Control = verify.OnlyPublic
+		proxy = nil
+	}
+	return &http.Client{
+		// What a redirect means is decided by Deliver.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy:                  proxy,
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    tlsTimeout,
+			MaxConnsPerHost:        c.MaxConns,
+			MaxIdleConnsPerHost:    min(maxIdle, c.MaxConns),
+			IdleConnTimeout:        idleTimeout,
+			MaxResponseHeaderBytes: maxHead,
+			DisableCompression:     true,
+			ForceAttemptHTTP2:      true,
+		},
+	}
+}

@@ -1,0 +1,167 @@
+package forward
+
+import (
+	"context"
+	"crypto/ed25519"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// TestTheKeyGoesOnOctetForOctet is row R167.
+func TestTheKeyGoesOnOctetForOctet(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{`"k"`, "k", `"k\"1";a=b`, `"a  b"`, "8e03978e-40d5-43dd-bc93-6894a57f9324", "\xe4"} {
+		f := plain(t, says(200))
+		ev := event("1")
+		ev.Key = key
+		ev.Header.Set("Idempotency-Key", "of the delivery")
+		want(t, to(t, f.URL, nil).Deliver(context.Background(), ev), Accepted, 200)
+		if got := f.requests()[0].key; got != key {
+			t.Errorf("%q went on as %q", key, got)
+		}
+	}
+}
+
+func TestKeysOfEventsWithoutAField(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{"a": `"a"`, `a"\`: `"a\"\\"`} {
+		if got := Key("", id); got != want {
+			t.Errorf("%q goes on as %s, want %s", id, got, want)
+		}
+	}
+	for _, id := range []string{"ü", "a\nb", "\x7f"} {
+		if got := Key("", id); !strings.HasPrefix(got, `"sha-256:`) || len(got) != 74 || got != Key("", id) {
+			t.Errorf("%q goes on as %s", id, got)
+		}
+	}
+	if got := Key("bare", "other"); got != "bare" {
+		t.Errorf("a field goes on as %s", got)
+	}
+}
+
+func TestWhatIsOfOneHopDoesNotGoOn(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(200))
+	ev := event("1")
+	ev.Header = http.Header{
+		"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "Ce-Id": {"7"},
+		"Connection": {"close, X-Hop", "x-too"}, "X-Hop": {"1"}, "X-Too": {"1"},
+	}
+	for _, name := range hopByHop() {
+		if ev.Header.Get(name) == "" {
+			ev.Header.Set(name, "s3cret")
+		}
+	}
+	want(t, to(t, f.URL, nil).Deliver(context.Background(), ev), Accepted, 200)
+	expected := http.Header{
+		"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "Ce-Id": {"7"}, "Idempotency-Key": {`"1"`},
+		"User-Agent": {"eyelet"}, "Content-Length": {"10"},
+	}
+	if diff := cmp.Diff(expected, f.requests()[0].header); diff != "" {
+		t.Errorf("header (-want +got):\n%s", diff)
+	}
+	if ev.Header.Get("Cookie") != "s3cret" {
+		t.Error("the caller's header was changed")
+	}
+}
+
+// TestEveryHopIsSignedAfresh: a verifier that knows the URL of the target accepts what it gets, also behind a
+// 307, and the signature of the hop before does not go on (section 9.7).
+func TestEveryHopIsSignedAfresh(t *testing.T) {
+	t.Parallel()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := verify.NewPublicKey("hop", verify.Ed25519, public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := &verify.RFC9421{Keys: verify.StaticKeys(key), KeyRequired: true}
+	var verified atomic.Int32
+	check := func(status int, fields ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			r.URL.Scheme, r.URL.Host = "http", r.Host
+			id, err := scheme.Verify(r, func() ([]byte, error) { return []byte(`{"id":"1"}`), nil })
+			if err != nil || id.KeyID != "hop" || len(r.Header.Values("Signature")) != 1 || strings.Contains(r.Header.Get("Signature-Input"), "before") {
+				t.Errorf("%s: %v, %s", r.URL, err, r.Header.Get("Signature-Input"))
+			} else {
+				verified.Add(1)
+			}
+			says(status, fields...)(w, r)
+		}
+	}
+	f := plain(t, check(307, "Location", "/now?x=%20"), check(200))
+	target := to(t, f.URL+"/deploy?x=1", func(c *Config) {
+		c.Credentials = func(context.Context, bool) (Credentials, error) {
+			return Credentials{Signer: &verify.Signer{KeyID: "hop", Private: private}}, nil
+		}
+	})
+	ev := event("1")
+	ev.Header.Set("Signature", "before=:AAAA:")
+	ev.Header.Set("Signature-Input", `before=("@method");created=1`)
+	ev.Header.Set("Content-Digest", "sha-256=:AAAA:")
+	want(t, target.Deliver(context.Background(), ev), Accepted, 200)
+	if verified.Load() != 2 {
+		t.Errorf("%d of 2 requests verified", verified.Load())
+	}
+}
+
+func TestCredentialsInTheURLAreSentAndNotTold(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(200))
+	address := strings.Replace(f.URL, "http://", "http://user:s3cret@", 1) + "/?token=s3cret"
+	want(t, deliver(t, to(t, address, nil), "1"), Accepted, 200)
+	if got := f.requests()[0].header.Get("Authorization"); got != "Basic dXNlcjpzM2NyZXQ=" {
+		t.Errorf("Authorization is %q", got)
+	}
+	dead, _ := raw(t, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", false)
+	for _, bad := range []string{strings.Replace(dead, "http://", "http://user:s3cret@", 1) + "?token=s3cret", "http://user:s3cret@127.0.0.1:1/?token=s3cret"} {
+		if r := deliver(t, to(t, bad, nil), "1"); r.Err == nil || strings.Contains(r.Err.Error(), "s3cret") {
+			t.Errorf("error is %v", r.Err)
+		}
+	}
+}
+
+func TestTargetsThatAreNoneAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]Config{
+		"no name": {URL: "http://h/"}, "no URL": {Name: "x"}, "relative": {Name: "x", URL: "/a"}, "scheme": {Name: "x", URL: "ftp://h/"},
+		"no host": {Name: "x", URL: "http:///a"}, "fragment": {Name: "x", URL: "http://h/#a"}, "opaque": {Name: "x", URL: "http:h"},
+		"malformed": {Name: "x", URL: "http://user:s3cret@h:x/"}, "negative": {Name: "x", URL: "http://h/", Timeout: -1},
+	} {
+		if _, err := New(c); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+}
+
+func TestAtMostSoManyConnections(t *testing.T) {
+	t.Parallel()
+	var now, most atomic.Int32
+	f := plain(t, func(http.ResponseWriter, *http.Request) {
+		n := now.Add(1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		time.Sleep(5 * time.Millisecond)
+		now.Add(-1)
+	})
+	target := to(t, f.URL, func(c *Config) { c.MaxConns = 2 })
+	done := make(chan Result)
+	for _, id := range ids("e", 12) {
+		go func() { done <- target.Deliver(context.Background(), event(id)) }()
+	}
+	for range 12 {
+		want(t, <-done, Accepted, 200)
+	}
+	if most.Load() > 2 {
+		t.Errorf("%d requests at once", most.Load())
+	}
+}

@@ -1,0 +1,201 @@
+package forward
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// opened makes a target whose state is in a file, as a start of the process does.
+func opened(t *testing.T, address, file string, change func(*Config)) *Target {
+	t.Helper()
+	target := to(t, address, change)
+	if err := target.cfg.State.Open(file, nil); err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// TestRepeatedTerminalOutcomesSwitchTheTargetOff is row R177, with a restart and a person.
+func TestRepeatedTerminalOutcomesSwitchTheTargetOff(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(404))
+	file := stateFileOf(t)
+	target := opened(t, f.URL, file, nil)
+	for _, id := range ids("e", DefaultTerminalLimit) {
+		want(t, deliver(t, target, id), Terminal, 404)
+	}
+	r := deliver(t, target, "waits")
+	want(t, r, Waits, 0)
+	if !errors.Is(r.Err, ErrOff) || r.NotBefore <= 0 || r.NotBefore > offMost || !strings.Contains(r.Err.Error(), "404") {
+		t.Errorf("not before %v: %v", r.NotBefore, r.Err)
+	}
+	again := opened(t, f.URL, file, nil)
+	want(t, deliver(t, again, "waits"), Waits, 0)
+	if n := len(f.requests()); n != DefaultTerminalLimit {
+		t.Errorf("%d requests, want %d", n, DefaultTerminalLimit)
+	}
+	if err := again.cfg.State.SwitchOn("shop"); err != nil {
+		t.Fatal(err)
+	}
+	// Counted from zero: one more refusal does not switch it off again, also after another restart.
+	last := opened(t, f.URL, file, nil)
+	want(t, deliver(t, last, "waits"), Terminal, 404)
+	want(t, deliver(t, last, "another"), Terminal, 404)
+}
+
+// TestA410SwitchesTheTargetOffAtOnce is row R172.
+func TestA410SwitchesTheTargetOffAtOnce(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(410), says(200))
+	file := stateFileOf(t)
+	want(t, deliver(t, opened(t, f.URL, file, nil), "1"), Terminal, 410)
+	target := opened(t, f.URL, file, nil)
+	want(t, deliver(t, target, "2"), Waits, 0)
+	if err := target.cfg.State.SwitchOn("shop"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, deliver(t, target, "2"), Accepted, 200)
+	if n := len(f.requests()); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// TestAnAcceptanceEndsTheRow: a target that flips is never switched off.
+func TestAnAcceptanceEndsTheRow(t *testing.T) {
+	t.Parallel()
+	n := 0
+	f := plain(t, says(404), says(404), says(200), says(404), says(503), says(404), says(200), says(404), says(404), says(404))
+	target := to(t, f.URL, func(c *Config) { c.TerminalLimit = 3 })
+	for _, id := range ids("e", 10) {
+		if r := deliver(t, target, id); r.Outcome == Waits {
+			t.Fatalf("%s waits", id)
+		}
+		n++
+	}
+	if r := deliver(t, target, "last"); r.Outcome != Waits || n != 10 {
+		t.Errorf("after three in a row it is %v", r.Outcome)
+	}
+}
+
+// TestA451IsReported is row R172.
+func TestA451IsReported(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	f := plain(t, says(451))
+	target := to(t, f.URL+"/?token=s3cret", nil)
+	if err := target.cfg.State.Open(stateFileOf(t), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	want(t, deliver(t, target, "1"), Terminal, 451)
+	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "451") || !strings.Contains(log.String(), "target=shop") {
+		t.Errorf("log is %s", log.String())
+	}
+	if strings.Contains(log.String(), "s3cret") || strings.Contains(log.String(), f.URL) {
+		t.Error("the URL is in the log")
+	}
+	if target.cfg.State.List()[0].Legal.IsZero() {
+		t.Error("the list does not tell")
+	}
+}
+
+func TestHowSoonEventsOfATargetThatIsOffAskAgain(t *testing.T) {
+	t.Parallel()
+	for off, most := range map[time.Duration]time.Duration{0: offLeast, time.Minute: offLeast, 8 * time.Minute: time.Minute, 24 * time.Hour: offMost, -time.Hour: offLeast} {
+		for range 100 {
+			if wait := offWait(off); wait < most/2 || wait > most {
+				t.Fatalf("off for %v waits %v, want %v to %v", off, wait, most/2, most)
+			}
+		}
+	}
+}
+
+func TestAPersonSwitches(t *testing.T) {
+	t.Parallel()
+	s := NewState()
+	if err := errors.Join(s.SwitchOn("none"), s.SwitchOff("none", "", time.Now())); !errors.Is(err, ErrUnknownTarget) {
+		t.Errorf("error is %v", err)
+	}
+	f := plain(t, says(200))
+	target := to(t, f.URL, func(c *Config) { c.State = s })
+	if err := s.SwitchOff("shop", "maintenance", newClock().Now()); err != nil {
+		t.Fatal(err)
+	}
+	if r := deliver(t, target, "1"); r.Outcome != Waits || !strings.Contains(r.Err.Error(), "maintenance") {
+		t.Errorf("%v: %v", r.Outcome, r.Err)
+	}
+	if err := s.SwitchOff("shop", "another reason", newClock().Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if st := s.List()[0]; st.Reason != "maintenance" || !st.Since.Equal(newClock().Now()) {
+		t.Errorf("the first reason is gone: %+v", st)
+	}
+	if err := s.SwitchOn("shop"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, deliver(t, target, "1"), Accepted, 200)
+}
+
+func TestAStateThatCannotBeReadIsAnError(t *testing.T) {
+	t.Parallel()
+	for text, why := range map[string]string{"{": "damaged", "": "damaged", "{}": "damaged", `{"format":2,"targets":[]}`: "format 2"} {
+		file := stateFileOf(t)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := NewState().Open(file, nil); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: error is %v", text, err)
+		}
+	}
+	if err := NewState().Open(t.TempDir(), nil); err == nil {
+		t.Error("a folder is a state")
+	}
+}
+
+func TestAStateThatCannotBeWrittenHoldsForTheProcess(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(410))
+	dir := filepath.Join(t.TempDir(), "gone")
+	target := opened(t, f.URL, filepath.Join(dir, "targets.json"), nil)
+	want(t, deliver(t, target, "1"), Terminal, 410)
+	want(t, deliver(t, target, "2"), Waits, 0)
+	if err := target.cfg.State.SwitchOn("shop"); err == nil {
+		t.Error("a change that is not on disk is no error")
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := target.cfg.State.SwitchOff("shop", "x", time.Now()); err != nil {
+		t.Error(err)
+	}
+	info, err := os.Stat(filepath.Join(dir, "targets.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("file is %v (%v)", info, err)
+	}
+}
+
+func TestTargetsOfOneStateAreTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := NewState()
+	gone, good := plain(t, says(410)), plain(t, says(200))
+	one := to(t, gone.URL, func(c *Config) { c.State, c.Name = s, "gone" })
+	two := to(t, good.URL, func(c *Config) { c.State, c.Name = s, "good" })
+	var wg sync.WaitGroup
+	for _, id := range ids("e", 8) {
+		wg.Go(func() { one.Deliver(t.Context(), event(id)) })
+		wg.Go(func() { want(t, deliver(t, two, id), Accepted, 200) })
+	}
+	wg.Wait()
+	if list := s.List(); len(list) != 2 || !list[0].Off || list[1].Off {
+		t.Errorf("list is %+v", list)
+	}
+	if _, err := New(Config{Name: "good", URL: "http://h/", State: s}); err == nil {
+		t.Error("two targets have one name")
+	}
+}

@@ -1,0 +1,183 @@
+package forward
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Defaults of [Config].
+const (
+	DefaultTimeout        = 30 * time.Second
+	DefaultConns          = 64
+	DefaultTotalRetryTime = 72 * time.Hour
+	DefaultTerminalLimit  = 10
+)
+
+// How soon the events of a target that is switched off ask again: after an eighth of the time that it has been
+// off, within these bounds, so that a short pause ends soon and a long one costs little.
+const (
+	offLeast = 10 * time.Second
+	offMost  = 10 * time.Minute
+	offPart  = 8
+)
+
+// Config describes a target. [New] checks it.
+type Config struct {
+	// Name is the target's stable name, under which State keeps what is known of it. Required.
+	Name string
+	// URL is where events go: absolute, of http or https. Credentials in it are sent as HTTP Basic. Required.
+	URL string
+	// State keeps what the target teaches. Defaults to one that is forgotten with the process.
+	State *State
+	// Credentials are asked for before every attempt, and once more, with refresh, after a 401: the target is
+	// then tried one more time. Defaults to none, and to no second try.
+	Credentials func(ctx context.Context, refresh bool) (Credentials, error)
+	// AllowHosts are other hosts ("hooks.example" or "hooks.example:8443") to which a redirect may point. What
+	// is sent there includes the credentials. Defaults to none.
+	AllowHosts []string
+	// DenyPrivate refuses connections to addresses inside a network, judged when the connection is made. It
+	// uses no proxy, because a proxy would hide the address. Defaults to allowing them.
+	DenyPrivate bool
+	// Roots are the authorities that certificates must lead to. Defaults to the system's.
+	Roots *x509.CertPool
+	// Timeout bounds one attempt with everything in it. Defaults to 30 seconds.
+	Timeout time.Duration
+	// MaxConns bounds the connections to the target. Defaults to 64.
+	MaxConns int
+	// TotalRetryTime is how long after its acceptance an event may still be tried: a Retry-After that ends
+	// later makes the outcome Terminal. For an event that is older already, because it waited for a target
+	// that was off or was reopened, the time begins with the attempt. Defaults to 72 hours.
+	TotalRetryTime time.Duration
+	// TerminalLimit is after how many Terminal outcomes without an Accepted one between them the target is
+	// switched off. Defaults to 10.
+	TerminalLimit int
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// Credentials prove to the target who sends.
+type Credentials struct {
+	// Signer signs every request (RFC 9421); nil does not sign.
+	Signer *verify.Signer
+	// Authorization is the value of that field; empty sends none.
+	Authorization verify.Secret
+}
+
+// Target delivers events to one URL.
+type Target struct {
+	cfg    Config   // with its defaults
+	url    *url.URL // as configured, without credentials
+	basic  verify.Secret
+	client *http.Client
+	held   holds
+}
+
+// New checks the configuration and returns the target. It opens nothing. Errors hold no URL.
+func New(c Config) (*Target, error) {
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" || u.Opaque != "" {
+		return nil, errors.New("the target is no URL of http or https")
+	}
+	if c.Name == "" {
+		return nil, errors.New("the target has no name")
+	}
+	if c.Timeout < 0 || c.TotalRetryTime < 0 || c.MaxConns < 0 || c.TerminalLimit < 0 {
+		return nil, errors.New("a time or number of the target is negative")
+	}
+	if c.DenyPrivate {
+		if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
+			if err := verify.OnlyPublic("tcp", netip.AddrPortFrom(ip, 0).String(), nil); err != nil {
+				return nil, errors.New("the target is inside the network, which deny_private refuses")
+			}
+		}
+	}
+	c = withDefaults(c)
+	t := &Target{cfg: c, client: newClient(c)}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		t.basic = verify.Secret("Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+		u.User = nil
+	}
+	t.url = u
+	digest := sha256.Sum256([]byte(c.URL))
+	return t, c.State.register(c.Name, hex.EncodeToString(digest[:]))
+}
+
+func withDefaults(c Config) Config {
+	if c.State == nil {
+		c.State = NewState()
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.MaxConns == 0 {
+		c.MaxConns = DefaultConns
+	}
+	if c.TotalRetryTime == 0 {
+		c.TotalRetryTime = DefaultTotalRetryTime
+	}
+	if c.TerminalLimit == 0 {
+		c.TerminalLimit = DefaultTerminalLimit
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Close ends the connections that nobody uses.
+func (t *Target) Close() error {
+	t.client.CloseIdleConnections()
+	return nil
+}
+
+// Deliver makes one attempt. It returns when the target has answered whole, when the timeout or ctx ended, or
+// at once where nothing is to be sent. An attempt that ends because ctx was cancelled is Transient and teaches
+// nothing about the target.
+func (t *Target) Deliver(ctx context.Context, ev Event) Result {
+	now := t.cfg.Now()
+	known := t.cfg.State.get(t.cfg.Name)
+	if known.Off {
+		return Result{Outcome: Waits, NotBefore: offWait(now.Sub(known.Since)), Err: fmt.Errorf("%w: %s", ErrOff, known.Reason)}
+	}
+	if left := t.held.left(ev.ID, now); left > 0 {
+		return Result{Outcome: Waits, NotBefore: left, Err: ErrHeld}
+	}
+	attempt, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
+	defer cancel()
+	s := t.attempt(attempt, ev, t.destination(known))
+	if s.status == 0 && errors.Is(ctx.Err(), context.Canceled) {
+		return Result{Outcome: Transient, Err: s.err}
+	}
+	return t.conclude(ev, s, t.cfg.Now())
+}
+
+// offWait is uniform in the upper half of an eighth of the time that the target has been off.
+func offWait(off time.Duration) time.Duration {
+	wait := min(max(off/offPart, offLeast), offMost)
+	return wait - rand.N(wait/2+1)
+}
+
+// destination is the URL of the last 308, where the configuration still allows it, else the configured one.
+func (t *Target) destination(known Status) *url.URL {
+	if known.Moved == "" {
+		return t.url
+	}
+	moved, err := url.Parse(known.Moved)
+	if err != nil || !t.mayGo(t.url, moved) {
+		return t.url
+	}
+	return moved
+}

@@ -1,0 +1,107 @@
+package receiver
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Content codings (RFC 9110 section 8.4). Signatures and digests are of the coded bytes, and so are what is
+// kept and what is compared: nothing is decoded before the delivery is verified. The decoded bytes are what
+// identifiers and types are read from, and what handlers get as Data.
+
+// codings are those that are taken off, for Accept-Encoding.
+const codings = "gzip, deflate, identity"
+
+// maxPlain bounds what a handler's payload may grow to, in bytes. Acceptance has bounded it by the producer's
+// MaxBody already.
+const maxPlain = 256 << 20
+
+// codingOf returns the one content coding of the fields in lower case, "" for none; false when there are
+// several, or one that is not known here.
+func codingOf(h http.Header) (coding string, ok bool) {
+	var found []string
+	for _, line := range h.Values("Content-Encoding") {
+		for item := range strings.SplitSeq(line, ",") {
+			item = strings.ToLower(strings.Trim(item, " \t"))
+			if item != "" && item != "identity" {
+				found = append(found, item)
+			}
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return "", true
+	case len(found) > 1:
+		return "", false
+	}
+	switch found[0] {
+	case "gzip", "x-gzip":
+		return "gzip", true
+	case "deflate":
+		return "deflate", true
+	}
+	return "", false
+}
+
+// errInflates says that a body is larger than allowed once it is decoded.
+var errInflates = errors.New("the decoded body is too large")
+
+// decodedBody takes the content coding off. A result of more than limit bytes is errInflates; it is found out
+// without making more than that.
+func decodedBody(h http.Header, coded []byte, limit int64) ([]byte, error) {
+	coding, ok := codingOf(h)
+	switch {
+	case !ok:
+		return nil, errors.New("the content coding is not known")
+	case coding == "", len(coded) == 0:
+		return coded, nil
+	}
+	from := bytes.NewReader(coded)
+	var r io.Reader
+	var err error
+	if coding == "gzip" {
+		r, err = gzip.NewReader(from)
+	} else {
+		r, err = zlib.NewReader(from) // a zlib stream: RFC 9110 section 8.4.1.2
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", coding, err)
+	}
+	var plain bytes.Buffer
+	n, err := plain.ReadFrom(io.LimitReader(r, limit+1))
+	switch {
+	case n > limit:
+		return nil, errInflates
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", coding, err)
+	case from.Len() > 0:
+		return nil, fmt.Errorf("%s: %d bytes after its end", coding, from.Len())
+	}
+	return plain.Bytes(), nil
+}
+
+// decode takes the coding off the verified body: the extractors read what it holds.
+func (d *delivery) decode() error {
+	d.received = d.Body
+	plain, err := decodedBody(d.r.Header, d.Body, d.ep.p.MaxBody)
+	switch {
+	case errors.Is(err, errInflates):
+		return fail(codeBodyTooLarge, err)
+	case err != nil:
+		return &verify.Error{Code: verify.EventMalformed, Component: "content-encoding", Err: err}
+	}
+	d.Body = plain
+	return nil
+}
+
+// uncoded reports whether what is kept of the delivery is no longer what its Content-Encoding says: an item of
+// a batch, or what was taken out of its envelope.
+func (d *delivery) uncoded() bool { return d.ep.p.Split != nil || d.ep.p.Payload != nil }

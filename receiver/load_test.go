@@ -1,0 +1,212 @@
+package receiver
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// sleeps is a handler that takes as long as its gate says, and counts its runs.
+func sleeps(runs *atomic.Int64, long *atomic.Int64) Handler {
+	return On("gh", "*", func(context.Context, Event[[]byte]) error {
+		runs.Add(1)
+		time.Sleep(time.Duration(long.Load()))
+		return nil
+	})
+}
+
+func (f *floor) acceptMany(name string, n int) []string {
+	claims := make([]dedup.Claim, n)
+	for i := range claims {
+		claims[i] = f.claim(fmt.Sprint(name, i), "x")
+	}
+	return f.acceptAll(claims...)
+}
+
+// states counts the tasks of the events by state, and the attempts that count.
+func (f *floor) states(events []string) (states map[dedup.State]int, attempts int) {
+	states = map[dedup.State]int{}
+	for _, e := range events {
+		t := f.record(e).Tasks[0]
+		states[t.State]++
+		attempts += t.Attempt
+	}
+	return states, attempts
+}
+
+func TestWorkerIsFreeWhileTheOutcomeIsRecorded(t *testing.T) {
+	var runs, long atomic.Int64
+	onFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 1 }, func(f *floor) {
+		f.store.slowFinish = 3 * time.Second
+		events := f.acceptMany("e", 20)
+		time.Sleep(time.Second)
+		f.same("runs before the first outcome", int64(20), runs.Load())
+		states, _ := f.states(events)
+		f.same("running for the store", 20, states[dedup.Running])
+		for _, e := range events {
+			f.ends(f.outcome(e), dedup.Done, "", 1)
+		}
+	})
+}
+
+// TestStopWaitsForOutcomesOnTheirWay stops when every handler has returned, but no outcome is recorded.
+func TestStopWaitsForOutcomesOnTheirWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var runs, long atomic.Int64
+		f := newFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 2 })
+		f.store.slowFinish = 3 * time.Second
+		events := f.acceptMany("e", 20)
+		f.d.start()
+		synctest.Wait()
+		f.same("runs", int64(20), runs.Load())
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := f.d.stop(ctx); err != nil {
+			t.Error(err)
+		}
+		states, _ := f.states(events)
+		f.same("done", 20, states[dedup.Done])
+	})
+}
+
+func TestStopCountsOutcomesThatTheStoreDidNotTake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var runs, long atomic.Int64
+		f := newFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 2 })
+		f.store.failFinish = func() error { return &dedup.ErrUnavailable{Reason: "test"} }
+		f.acceptMany("e", 7)
+		f.d.start()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		f.same("error", "tasks without an outcome, which run again after the next start: 7", fmt.Sprint(f.d.stop(ctx)))
+	})
+}
+
+func TestOutcomesOnTheirWayAreBounded(t *testing.T) {
+	var runs, long atomic.Int64
+	onFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 2 }, func(f *floor) {
+		outage := time.Now().Add(time.Minute)
+		f.store.set(func() {
+			f.store.failFinish = func() error {
+				if time.Now().Before(outage) {
+					return &dedup.ErrUnavailable{Reason: "test"}
+				}
+				return nil
+			}
+		})
+		events := f.acceptMany("e", 2*unrecordedMost)
+		time.Sleep(10 * time.Second)
+		f.same("runs", int64(2+unrecordedMost), runs.Load())
+		for _, e := range events {
+			f.ends(f.outcome(e), dedup.Done, "", 1)
+		}
+	})
+}
+
+func TestTasksAreTakenAheadOfFastHandlersOnly(t *testing.T) {
+	for _, c := range []struct {
+		long time.Duration
+		over int // this many are asked for at once
+		upTo int
+	}{
+		{0, 200, 4 + aheadMost}, {time.Millisecond, 100, 4 + 200}, {20 * time.Millisecond, 4, 4 + 10}, {time.Second, 0, 4},
+	} {
+		t.Run(c.long.String(), func(t *testing.T) {
+			var runs, long atomic.Int64
+			long.Store(int64(c.long))
+			onFloor(t, []Handler{sleeps(&runs, &long)}, nil, func(f *floor) {
+				for _, e := range f.acceptMany("e", 500) {
+					f.ends(f.outcome(e), dedup.Done, "", 1)
+				}
+				most := 0
+				f.store.set(func() {
+					for _, n := range f.store.taken {
+						most = max(most, n)
+					}
+				})
+				if most <= c.over || most > c.upTo {
+					t.Errorf("asked for %d tasks, not for more than %d and up to %d", most, c.over, c.upTo)
+				}
+			})
+		})
+	}
+}
+
+// TestTasksThatFindNoWorkerAreGivenBack has handlers become slow after tasks were taken ahead for fast ones.
+func TestTasksThatFindNoWorkerAreGivenBack(t *testing.T) {
+	var runs, long atomic.Int64
+	onFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *floor) {
+		for _, e := range f.acceptMany("fast", 50) {
+			f.outcome(e)
+		}
+		runs.Store(0)
+		long.Store(int64(10 * time.Second))
+		events := f.acceptMany("slow", 50)
+		synctest.Wait()
+		states, _ := f.states(events)
+		f.same("taken at first", 50, states[dedup.Running])
+		// A Take that was under way may bring some of them back once.
+		time.Sleep(3 * aheadPatience)
+		states, attempts := f.states(events)
+		f.same("running", 4, states[dedup.Running])
+		f.same("given back", 46, states[dedup.Pending])
+		f.same("attempts that count", 4, attempts)
+		f.same("runs", int64(4), runs.Load())
+		for _, e := range events {
+			f.ends(f.outcome(e), dedup.Done, "", 1)
+		}
+		f.same("all runs", int64(50), runs.Load())
+	})
+}
+
+func TestTasksThatWaitForAWorkerAreGivenBackOnStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var runs, long atomic.Int64
+		f := newFloor(t, []Handler{sleeps(&runs, &long)}, nil)
+		f.d.load.ran(0) // as if handlers were fast
+		long.Store(int64(5 * time.Second))
+		events := f.acceptMany("e", 50)
+		f.d.start()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := f.d.stop(ctx); err != nil {
+			t.Error(err)
+		}
+		states, attempts := f.states(events)
+		f.same("done", 4, states[dedup.Done])
+		f.same("given back", 46, states[dedup.Pending])
+		f.same("attempts that count", 4, attempts)
+		f.same("runs", int64(4), runs.Load())
+	})
+}
+
+// TestGivenBackTaskKeepsItsHistory keeps a task that may have killed the process from losing its mark.
+func TestGivenBackTaskKeepsItsHistory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t, []Handler{script()}, nil)
+		event := f.accept("1", "x")
+		if _, err := f.store.Take(t.Context(), 1, 1, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // the lease runs out
+		f.store.failTake = func() error { f.d.stopTake(); return nil }
+		f.d.cfg.Store = uncancelled{f.store}
+		f.d.start()
+		synctest.Wait()
+		if err := f.d.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.ends(f.record(event), dedup.Pending, dedup.ReasonInterrupted, 1)
+	})
+}

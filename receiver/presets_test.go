@@ -1,0 +1,463 @@
+package receiver_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// publicBase is where the producers believe that they send to.
+const publicBase = "https://hooks.example"
+
+// house is a receiver with a store on disk behind a real HTTP server.
+type house struct {
+	t       *testing.T
+	store   *badgerstore.Store
+	srv     *httptest.Server
+	now     time.Time // of signatures, and of the receiver
+	handled chan receiver.Event[json.RawMessage]
+}
+
+// openHouse opens the producers. Without handlers one takes everything that comes to the first of them.
+func openHouse(t *testing.T, now time.Time, producers []producer.Producer, handlers ...receiver.Handler) *house {
+	t.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	store, err := badgerstore.Open(t.TempDir(), badgerstore.Options{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, store: store, now: now, handled: make(chan receiver.Event[json.RawMessage], 100)}
+	if handlers == nil {
+		handlers = []receiver.Handler{receiver.On(producers[0].Name, "*", h.take)}
+	}
+	rx, err := receiver.Open(receiver.Config{
+		Store: store, Producers: producers, Handlers: handlers, URL: publicBase, Logger: quiet,
+		Clock: func() time.Time { return now },
+	})
+	if err != nil {
+		t.Fatal(errors.Join(err, store.Close()))
+	}
+	h.srv = httptest.NewServer(rx.Handler())
+	t.Cleanup(func() {
+		h.srv.Close()
+		if err := errors.Join(rx.Close(), store.Close()); err != nil {
+			t.Error("close:", err)
+		}
+	})
+	return h
+}
+
+// take is the handler that the tests look at.
+func (h *house) take(_ context.Context, ev receiver.Event[json.RawMessage]) error {
+	h.handled <- ev
+	return nil
+}
+
+// awaited returns the next event that reached the handler.
+func (h *house) awaited() receiver.Event[json.RawMessage] {
+	h.t.Helper()
+	select {
+	case ev := <-h.handled:
+		return ev
+	case <-time.After(30 * time.Second):
+		h.t.Fatal("no event reached the handler")
+	}
+	panic("unreachable")
+}
+
+// settled waits until nothing is left to do, and fails when an event is with the handler that was not awaited.
+func (h *house) settled() {
+	h.t.Helper()
+	for range 1_000 {
+		busy := false
+		for _, rec := range h.records() {
+			busy = busy || rec.Open()
+		}
+		if !busy {
+			if len(h.handled) > 0 {
+				h.t.Errorf("handled once more: %+v", <-h.handled)
+			}
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	h.t.Fatal("there is always something to do")
+}
+
+// records lists what is on disk, newest first.
+func (h *house) records() []dedup.Record {
+	h.t.Helper()
+	var all []dedup.Record
+	for rec, err := range h.store.List(h.t.Context(), dedup.Filter{Body: true}) {
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		all = append(all, rec)
+	}
+	return all
+}
+
+// asides counts what was kept aside for this reason.
+func (h *house) asides(reason string) int {
+	n := 0
+	for _, rec := range h.records() {
+		if rec.Aside == reason {
+			n++
+		}
+	}
+	return n
+}
+
+// post is a delivery: header fields as name and value in turn.
+func post(name, body string, header ...string) *http.Request {
+	return request(http.MethodPost, "/webhooks/"+name, body, header...)
+}
+
+func request(method, target, body string, header ...string) *http.Request {
+	r, err := http.NewRequest(method, publicBase+target, strings.NewReader(body)) //nolint:noctx // send gives it one
+	if err != nil {
+		panic(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return r
+}
+
+// signed signs a request as the producer would.
+func (h *house) signed(p producer.Producer, r *http.Request) *http.Request {
+	h.t.Helper()
+	body := bodyOf(h.t, r)
+	if err := p.Scheme.(interface {
+		Sign(r *http.Request, body []byte, now time.Time) error
+	}).Sign(r, body, h.now); err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+func bodyOf(t *testing.T, r *http.Request) []byte {
+	t.Helper()
+	rc, err := r.GetBody()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(rc)
+	if err := errors.Join(err, rc.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// seen is an answer as the producer sees it.
+type seen struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (s seen) replayed() bool { return s.header.Get("Idempotency-Replayed") == "true" }
+
+// send sends a request that was made for the public address to the server, as a proxy does. It can be sent
+// again.
+func (h *house) send(r *http.Request) seen {
+	h.t.Helper()
+	again, err := http.NewRequestWithContext(h.t.Context(), r.Method, h.srv.URL+r.URL.RequestURI(), bytes.NewReader(bodyOf(h.t, r)))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	again.Header = r.Header.Clone()
+	again.Host = r.Host
+	resp, err := plain.Do(again)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		h.t.Fatal(err)
+	}
+	return seen{resp.StatusCode, resp.Header, string(body)}
+}
+
+var plain = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// expect sends a delivery and compares the answer: its status, and whether it is a stored one.
+func (h *house) expect(r *http.Request, status int, replayed bool) seen {
+	h.t.Helper()
+	got := h.send(r)
+	if got.status != status || got.replayed() != replayed {
+		h.t.Fatalf("%s %s: got %d, replayed %v, %q; want %d, replayed %v",
+			r.Method, r.URL.Path, got.status, got.replayed(), got.body, status, replayed)
+	}
+	return got
+}
+
+const (
+	secret17 = "the-kettle-is-on-17"
+	hexKey   = "DFB1EB5485895CFA84146406857104ABB4CBCABDC8AAF103A624C8F6A3EAAB00"
+	whsecKey = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+)
+
+// sampled are the presets whose deliveries a sample can be made of, with what they must be told.
+func sampled() map[string]producer.Settings {
+	text := producer.Settings{Secrets: []string{secret17}}
+	hexed := producer.Settings{Secrets: []string{hexKey}}
+	standard := producer.Settings{Secrets: []string{whsecKey}}
+	return map[string]producer.Settings{
+		"adyen": hexed, "adyen-platform": hexed, "aws-eventbridge": {Header: "X-Api-Key", Value: secret17},
+		"azure-event-grid": {Query: "code", Value: secret17}, "chargebee": {Username: "kettle", Password: secret17},
+		"cloudevents": {Bearer: secret17}, "datatrans": hexed, "dwolla": text, "github": text, "gitlab": text,
+		"interledger-rafiki": text, "meta": text, "razorpay": text, "shopify": text, "shopify-events": text, "slack": text,
+		"square": {Secrets: text.Secrets, NotificationURL: publicBase + "/webhooks/square"}, "standard-webhooks": standard,
+		"stripe": text, "svix": standard, "twilio": text, "webengage": {LicenseCode: "~17", SecretKey: secret17},
+		"websub":   {Subscriptions: []producer.Subscription{{Topic: "https://blog.example/feed", Secret: secret17}}},
+		"worldpay": {Keys: map[string]string{"1": secret17}}, "zoom": text,
+	}
+}
+
+func openPreset(t *testing.T, name string, s producer.Settings) producer.Producer {
+	t.Helper()
+	p, ok := producer.FindPreset(name)
+	if !ok {
+		t.Fatalf("no preset %q", name)
+	}
+	return p.Open(s)
+}
+
+// TestEveryPresetReachesItsHandlerOnce delivers a sample of each vendor twice, and once damaged.
+func TestEveryPresetReachesItsHandlerOnce(t *testing.T) {
+	t.Parallel()
+	for name, settings := range sampled() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			preset, _ := producer.FindPreset(name)
+			h := openHouse(t, time.Now(), []producer.Producer{preset.Open(settings)})
+			r, _, err := preset.Sample(settings, publicBase+"/webhooks/"+name, "", "evt-17", h.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := h.expect(r, http.StatusOK, false)
+			ev := h.awaited()
+			if ev.Type == "" || ev.ID == "" || ev.Producer != name || len(ev.Body) == 0 {
+				t.Errorf("event %+v", ev)
+			}
+			second := h.expect(r, http.StatusOK, true)
+			if second.body != first.body || second.header.Get("Content-Type") != first.header.Get("Content-Type") {
+				t.Errorf("the duplicate got %q, the first got %q", second.body, first.body)
+			}
+			h.settled()
+			if n := len(h.records()); n != 1 {
+				t.Errorf("%d records", n)
+			}
+		})
+	}
+}
+
+// TestWhatIsNotTheVendorsNeverReachesTheStore sends the same samples with another secret.
+func TestWhatIsNotTheVendorsNeverReachesTheStore(t *testing.T) {
+	t.Parallel()
+	var producers []producer.Producer
+	for name, settings := range sampled() {
+		producers = append(producers, openPreset(t, name, settings))
+	}
+	h := openHouse(t, time.Now(), producers)
+	for name, settings := range sampled() {
+		preset, _ := producer.FindPreset(name)
+		r, _, err := preset.Sample(anotherSecret(settings), publicBase+"/webhooks/"+name, "", "evt-17", h.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := h.expect(r, http.StatusUnauthorized, false)
+		if got.header.Get("WWW-Authenticate") == "" || strings.Contains(got.body, secret17) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if n := len(h.records()); n != 0 {
+		t.Errorf("%d records", n)
+	}
+}
+
+// anotherSecret returns the settings with every secret replaced by another one.
+func anotherSecret(s producer.Settings) producer.Settings {
+	other := strings.NewReplacer(secret17, "the-kettle-is-off-17", hexKey, strings.Repeat("0b", 32),
+		whsecKey, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
+	s.Value, s.Password, s.Bearer, s.SecretKey = other.Replace(s.Value), other.Replace(s.Password), other.Replace(s.Bearer), other.Replace(s.SecretKey)
+	secrets := s.Secrets
+	s.Secrets = nil
+	for _, v := range secrets {
+		s.Secrets = append(s.Secrets, other.Replace(v))
+	}
+	if s.Keys != nil {
+		s.Keys = map[string]string{"1": other.Replace(s.Keys["1"])}
+	}
+	if s.Subscriptions != nil {
+		s.Subscriptions = []producer.Subscription{{Topic: s.Subscriptions[0].Topic, Secret: other.Replace(secret17)}}
+	}
+	return s
+}
+
+// TestGitHubConflictsAndReplaysAreKeptAside: GitHub signs the body and not the identifier.
+func TestGitHubConflictsAndReplaysAreKeptAside(t *testing.T) {
+	t.Parallel()
+	p := producer.GitHub(secret17)
+	h := openHouse(t, time.Now(), []producer.Producer{p})
+	push := func(guid, body string) *http.Request {
+		return h.signed(p, post("github", body, "X-GitHub-Event", "push", "X-GitHub-Delivery", guid))
+	}
+	h.expect(push("guid-1", `{"ref":"a"}`), 200, false)
+	original := h.awaited()
+
+	// The same signed bytes under identifiers that a stranger chose.
+	for i := range 20 {
+		guid := "stranger-" + strings.Repeat("x", i)
+		if got := h.expect(push(guid, `{"ref":"a"}`), 200, false); !strings.Contains(got.body, "kept_aside") {
+			t.Errorf("%+v", got)
+		}
+	}
+	if n := h.asides("replayed"); n != 16 {
+		t.Errorf("%d replays are kept, want 16", n)
+	}
+
+	// The same identifier with another payload, which did come from GitHub.
+	for range 2 {
+		if got := h.expect(push("guid-1", `{"ref":"b"}`), 200, false); !strings.Contains(got.body, "kept_aside") {
+			t.Errorf("%+v", got)
+		}
+	}
+	if n := h.asides("conflict"); n != 1 {
+		t.Errorf("%d conflicts are kept, want 1 for the two attempts", n)
+	}
+	for _, rec := range h.records() {
+		if rec.Aside != "" && rec.Original != original.EventID {
+			t.Errorf("%s is aside for %q", rec.Key.ID, rec.Original)
+		}
+		if rec.Event == original.EventID && rec.Asides != 21 {
+			t.Errorf("%d are counted, want 21", rec.Asides)
+		}
+	}
+	h.settled()
+}
+
+// TestStripeResentLaterGetsItsAnswer: Stripe signs a repetition afresh, and a proxy may repeat old bytes.
+func TestStripeResentLaterGetsItsAnswer(t *testing.T) {
+	t.Parallel()
+	p := producer.Stripe(secret17)
+	h := openHouse(t, time.Now(), []producer.Producer{p})
+	const body = `{"id":"evt_17","type":"charge.succeeded","data":{}}`
+	old := h.signed(p, post("stripe", body))
+	h.expect(old, 200, false)
+	if ev := h.awaited(); ev.ID != "evt_17" || ev.Type != "charge.succeeded" {
+		t.Errorf("%+v", ev)
+	}
+	h.now = h.now.Add(-time.Minute)
+	h.expect(h.signed(p, post("stripe", body)), 200, true)
+	h.now = h.now.Add(-time.Hour)
+	h.expect(h.signed(p, post("stripe", body)), 200, true)
+	h.expect(h.signed(p, post("stripe", strings.Replace(body, "evt_17", "evt_18", 1))), 401, false)
+	h.settled()
+}
+
+func TestSlackChallengeAndEvents(t *testing.T) {
+	t.Parallel()
+	p := producer.Slack(secret17)
+	h := openHouse(t, time.Now(), []producer.Producer{p})
+	challenge := post("slack", `{"type":"url_verification","token":"x","challenge":"<script>alert(1)</script>"}`)
+	h.expect(challenge, 401, false)
+	got := h.expect(h.signed(p, challenge), 200, false)
+	if got.body != "<script>alert(1)</script>" {
+		t.Errorf("got %q", got.body)
+	}
+	isInert(t, got)
+	event := h.signed(p, post("slack", `{"type":"event_callback","event_id":"Ev17","event":{"type":"app_mention"}}`))
+	h.expect(event, 200, false)
+	if ev := h.awaited(); ev.ID != "Ev17" || ev.Type != "app_mention" {
+		t.Errorf("%+v", ev)
+	}
+	h.expect(event, 200, true)
+	h.settled()
+	if n := len(h.records()); n != 1 {
+		t.Errorf("%d records: a challenge is no event", n)
+	}
+}
+
+// isInert checks that what is echoed is text for everybody.
+func isInert(t *testing.T, got seen) {
+	t.Helper()
+	kind := got.header.Get("Content-Type")
+	if !strings.HasPrefix(kind, "text/plain") && kind != "application/json" || got.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("a challenge is echoed as %q, %q", kind, got.header.Get("X-Content-Type-Options"))
+	}
+}
+
+// TestTwilioGetsItsTwiMLAgain: the answer of the handler is what the caller hears, the second time too.
+func TestTwilioGetsItsTwiMLAgain(t *testing.T) {
+	t.Parallel()
+	p := producer.Twilio(secret17)
+	ran := make(chan string, 10)
+	h := openHouse(t, time.Now(), []producer.Producer{p},
+		receiver.Answer("twilio", "*", func(_ context.Context, ev receiver.Event[url.Values]) (receiver.Response, error) {
+			ran <- ev.Data.Get("From") + " " + ev.Type
+			return receiver.Response{
+				Header: http.Header{"Content-Type": {"text/xml"}}, Body: []byte("<Response><Say>tea</Say></Response>"),
+			}, nil
+		}))
+	call := func(form string) *http.Request {
+		return h.signed(p, post("twilio", form, "Content-Type", "application/x-www-form-urlencoded", "I-Twilio-Idempotency-Token", "tok-1"))
+	}
+	first := call("CallSid=CA17&CallStatus=ringing&From=%2B15550017")
+	for _, replayed := range []bool{false, true, true} {
+		got := h.expect(first, 200, replayed)
+		if got.body != "<Response><Say>tea</Say></Response>" || got.header.Get("Content-Type") != "text/xml" {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if got := <-ran; got != "+15550017 ringing" {
+		t.Errorf("the handler saw %q", got)
+	}
+	// Another form under the same token is somebody else's call: kept, and never answered as the first one.
+	if got := h.expect(call("CallSid=CA18&CallStatus=ringing&From=%2B15550018"), 200, false); strings.Contains(got.body, "<Say>") {
+		t.Errorf("got %+v", got)
+	}
+	if n := h.asides("conflict"); n != 1 || len(ran) != 0 {
+		t.Errorf("%d conflicts, %d more runs", n, len(ran))
+	}
+}
+
+// TestAdyenBatchesAreAccepted: Adyen wants to read that they are.
+func TestAdyenBatchesAreAccepted(t *testing.T) {
+	t.Parallel()
+	preset, _ := producer.FindPreset("adyen")
+	settings := sampled()["adyen"]
+	h := openHouse(t, time.Now(), []producer.Producer{preset.Open(settings)})
+	r, _, err := preset.Sample(settings, publicBase+"/webhooks/adyen", "CAPTURE", "psp17", h.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, replayed := range []bool{false, true} {
+		if got := h.expect(r, 200, replayed); got.body != "[accepted]" || !strings.HasPrefix(got.header.Get("Content-Type"), "text/plain") {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if ev := h.awaited(); ev.Type != "CAPTURE" || !strings.Contains(ev.ID, "psp17") {
+		t.Errorf("%+v", ev)
+	}
+	h.settled()
+}

@@ -1,0 +1,194 @@
+package receiver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+func TestBucketFillsSteadily(t *testing.T) {
+	t.Parallel()
+	p := producer.Producer{Rate: producer.Rate{Events: 10, Per: 2 * time.Second, Burst: 4}}.WithDefaults()
+	q := newQuota(&p)
+	now := time.Unix(1_700_000_000, 0)
+	rows := []struct {
+		after time.Duration
+		n     int
+		wait  time.Duration
+		left  int
+	}{
+		{0, 1, 0, 3},
+		{0, 3, 0, 0},
+		{0, 1, 200 * time.Millisecond, 0}, // a fifth of a second for each
+		{100 * time.Millisecond, 1, 100 * time.Millisecond, 0},
+		{100 * time.Millisecond, 1, 0, 0},
+		{time.Hour, 100, 0, 0}, // a batch beyond the burst costs a burst
+		{200 * time.Millisecond, 3, 400 * time.Millisecond, 1},
+		{-time.Hour, 1, 0, 0}, // time that goes back neither adds nor takes
+		{0, 1, 200 * time.Millisecond, 0},
+	}
+	for i, row := range rows {
+		now = now.Add(row.after)
+		wait, left := q.take(row.n, now)
+		if wait.Round(time.Microsecond) != row.wait || left != row.left {
+			t.Errorf("row %d: wait %v and %d left, want %v and %d", i, wait, left, row.wait, row.left)
+		}
+	}
+	q.give(1)
+	if wait, _ := q.take(1, now); wait != 0 {
+		t.Error("what was given back is not there:", wait)
+	}
+	for range 10 {
+		q.give(4)
+	}
+	if wait, left := q.take(4, now); wait != 0 || left != 0 {
+		t.Error("more than a burst was given back:", left)
+	}
+}
+
+// rateFields reads the two fields as structured fields and returns the parameters of their only item.
+func rateFields(t *testing.T, g got) (policy, state *httpsfv.Params) {
+	t.Helper()
+	var params []*httpsfv.Params
+	for _, name := range []string{"RateLimit-Policy", "RateLimit"} {
+		list, err := httpsfv.UnmarshalList(g.header.Values(name))
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%s: %v, %v in %v", name, list, err, g.header)
+		}
+		it, ok := list[0].(httpsfv.Item)
+		if !ok || it.Value != "default" {
+			t.Fatalf("%s: %v", name, list[0])
+		}
+		params = append(params, it.Params)
+	}
+	return params[0], params[1]
+}
+
+func number(t *testing.T, p *httpsfv.Params, name string) int64 {
+	t.Helper()
+	v, _ := p.Get(name)
+	n, ok := v.(int64)
+	if !ok {
+		t.Fatalf("%s is %v", name, v)
+	}
+	return n
+}
+
+func TestDeliveriesOverTheRateAreToldWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		p.Rate = producer.Rate{Events: 3, Per: time.Hour}
+		s := serve(t, p, nil)
+		for i := range 3 {
+			if g := s.send(ask{id: fmt.Sprint("k", i), body: fmt.Sprint(i)}); g.status/100 != 2 || g.replayed() {
+				t.Fatalf("%+v", g)
+			}
+		}
+		for _, id := range []string{"new", "k0"} { // of the store nothing is asked, so a repetition is refused as well
+			g := s.send(ask{id: id})
+			wantProblem(t, g, 429, "rate_limited")
+			policy, state := rateFields(t, g)
+			if number(t, policy, "q") != 3 || number(t, policy, "w") != 3600 || number(t, state, "r") != 0 {
+				t.Errorf("%v", g.header)
+			}
+			reset := number(t, state, "t")
+			if after, err := strconv.ParseInt(g.header.Get("Retry-After"), 10, 64); err != nil || reset < 1 || reset > 1200 || after < reset {
+				t.Errorf("%v: Retry-After before the reset, or no reset", g.header)
+			}
+			var body struct {
+				Violated []string `json:"violated-policies"`
+			}
+			if err := json.Unmarshal([]byte(g.body), &body); err != nil || len(body.Violated) != 1 || body.Violated[0] != "default" {
+				t.Errorf("%s: %v", g.body, err)
+			}
+			if g.header.Get("RateLimit-Limit") != "" {
+				t.Error("a field of the older drafts")
+			}
+		}
+		if n := len(s.records()); n != 3 {
+			t.Errorf("%d records", n)
+		}
+	})
+}
+
+func TestOnlyNewEventsOfTheProducerUseItsRate(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		p.Rate = producer.Rate{Events: 2, Per: time.Hour}
+		s := serve(t, p, nil)
+		for range 5 { // a stranger, and a delivery that somebody captured
+			wantProblem(t, s.send(ask{id: "x", header: map[string][]string{"Sig": {"signature_mismatch"}}}), 401, "signature_invalid")
+			if g := s.send(ask{id: "k1", body: "1"}); g.status/100 != 2 {
+				t.Fatalf("%+v", g)
+			}
+			if p.Contract == producer.Webhook {
+				s.send(ask{id: "another", body: "1"}) // the captured bytes under an identifier that nobody signs
+			}
+			s.send(ask{id: "k1", body: "another"})
+		}
+		if g := s.send(ask{id: "k2", body: "2"}); g.status/100 != 2 || g.replayed() {
+			t.Fatalf("%+v", g)
+		}
+		wantProblem(t, s.send(ask{id: "k3", body: "3"}), 429, "rate_limited")
+	})
+}
+
+func TestBatchCountsItsEvents(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Rate = producer.Rate{Events: 3, Per: time.Hour}
+	p.Split = func(d *producer.Delivery) ([]producer.Item, error) {
+		var items []producer.Item
+		for i := range len(d.Body) {
+			items = append(items, producer.Item{ID: string(d.Body[i : i+1]), Body: d.Body[i : i+1]})
+		}
+		return items, nil
+	}
+	s := serve(t, p, nil)
+	if g := s.send(ask{body: "ab"}); g.status != 200 {
+		t.Fatalf("%+v", g)
+	}
+	g := s.send(ask{body: "cd"})
+	wantProblem(t, g, 429, "rate_limited")
+	if _, state := rateFields(t, g); number(t, state, "r") != 1 {
+		t.Errorf("%v", g.header)
+	}
+	if g := s.send(ask{body: "e"}); g.status != 200 {
+		t.Errorf("%+v", g)
+	}
+}
+
+func TestDeliveriesAtOnceAreBounded(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		p.Concurrency = 2
+		runs, release := newCounter(), make(chan struct{})
+		s := serve(t, p, func(c *Config) { c.AnswerTimeout = 20 * time.Millisecond },
+			Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) {
+				runs.add()
+				<-release
+				return Response{}, nil
+			}))
+		open := sync.OnceFunc(func() { close(release) })
+		defer open() // handlers that hang would keep the receiver from closing
+		// Their producers gave up long ago; the handlers have their places still.
+		for _, id := range []string{"k1", "k2"} {
+			wantProblem(t, s.send(ask{id: id, body: id}), 503, "answer_timeout")
+		}
+		wantProblem(t, s.send(ask{id: "k3", body: "3"}), 503, "at_capacity")
+		wantProblem(t, s.send(ask{id: "k3", header: map[string][]string{"Sig": {"signature_mismatch"}}}), 401, "signature_invalid")
+		open()
+		waitFor(t, func() bool { return s.send(ask{id: "k3", body: "3"}).status/100 == 2 })
+		if runs.count() != 3 {
+			t.Errorf("%d runs", runs.count())
+		}
+	})
+}

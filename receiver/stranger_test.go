@@ -1,0 +1,239 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// What a stranger can do who holds deliveries that he captured, and no secret.
+
+// kept returns how many records the store holds, by the reason for which they were kept aside.
+func (s *site) kept() map[string]int {
+	s.t.Helper()
+	found := map[string]int{}
+	for rec, err := range s.store.List(s.t.Context(), dedup.Filter{}) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		found[rec.Aside]++
+	}
+	return found
+}
+
+func TestFieldsThatNobodySignedDoNotFillTheStore(t *testing.T) {
+	t.Parallel()
+	s := serve(t, webhookProducer(), nil)
+	captured := ask{id: "a", body: `{"n":1}`}
+	if g := s.send(captured); g.status != 200 || g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	for i := range 40 {
+		captured.header = http.Header{"Ce-Extra": {fmt.Sprint(i)}}
+		if g := s.send(captured); g.status != 200 || !g.replayed() {
+			t.Fatalf("repetition %d: %+v, want the stored answer", i, g)
+		}
+	}
+	if got := s.kept(); len(got) != 1 || got[""] != 1 {
+		t.Errorf("kept %v, want one event", got)
+	}
+}
+
+func TestCapturedBytesUnderKnownIdentifiersAreKeptAFewTimesOnly(t *testing.T) {
+	t.Parallel()
+	s := serve(t, webhookProducer(), nil)
+	const events = 2 * maxReplayed
+	for i := range events {
+		s.send(ask{id: fmt.Sprint("event", i), body: fmt.Sprint(i)})
+	}
+	for i := range events {
+		if g := s.send(ask{id: fmt.Sprint("event", i), body: "0"}); g.status != 200 {
+			t.Fatalf("%+v", g)
+		}
+	}
+	got := s.kept()
+	if got[""] != events || got["replayed"] != maxReplayed || got["conflict"] != 0 {
+		t.Errorf("kept %v, want %d events and %d replayed", got, events, maxReplayed)
+	}
+}
+
+func TestANewPayloadUnderAKnownIdentifierIsKeptOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t, webhookProducer(), nil)
+	s.send(ask{id: "a", body: "1"})
+	for range 3 {
+		if g := s.send(ask{id: "a", body: "2"}); g.status != 200 || g.replayed() {
+			t.Fatalf("%+v", g)
+		}
+	}
+	// The delivery that was kept aside does not stand in the way of the event itself.
+	if g := s.send(ask{id: "b", body: "2"}); g.status != 200 || g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	if got := s.kept(); got[""] != 2 || got["conflict"] != 1 || got["replayed"] != 0 {
+		t.Errorf("kept %v, want two events and one conflict", got)
+	}
+}
+
+func TestACapturedCloudEventIsNoOtherEventUnderAnotherID(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Key, p.Type, p.Split = nil, nil, producer.SplitCloudEvents
+	s := serve(t, p, nil)
+	event := func(id string) ask {
+		return ask{body: "{}", header: http.Header{
+			"Ce-Id": {id}, "Ce-Source": {"/shop"}, "Ce-Type": {"order"}, "Ce-Specversion": {"1.0"},
+		}}
+	}
+	if g := s.send(event("1")); g.status != 200 || g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	if g := s.send(event("1")); g.status != 200 || !g.replayed() {
+		t.Fatalf("%+v", g)
+	}
+	s.send(event("2"))
+	if got := s.kept(); got[""] != 1 || got["replayed"] != 1 {
+		t.Errorf("kept %v, want one event and one that was kept aside", got)
+	}
+}
+
+// abortingScheme reads the body and aborts the request, as http.ErrAbortHandler is meant to.
+type abortingScheme struct{}
+
+func (abortingScheme) Verify(_ *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
+	_, _ = body()
+	panic(http.ErrAbortHandler)
+}
+
+func TestAnAbortedRequestGivesItsBudgetBack(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Scheme = abortingScheme{}
+	s := serve(t, p, nil)
+	if resp, err := client.Do(s.request(ask{id: "a", body: "{}"})); err == nil {
+		_ = resp.Body.Close()
+		t.Fatal("an answer to a request that was aborted")
+	}
+	if err := s.rx.Close(); err != nil { // the request has left
+		t.Fatal(err)
+	}
+	s.srv.Close()
+	if used := s.rx.budget.used.Load(); used != 0 {
+		t.Errorf("%d bytes of the budget are lost", used)
+	}
+}
+
+func TestObserversSeeNothingOfThePayload(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), nil,
+		Answer("shop", "fail", func(_ context.Context, ev Event[[]byte]) (Response, error) {
+			return Response{}, fmt.Errorf("bad: %s", ev.Body)
+		}),
+		Answer("shop", "reject", func(_ context.Context, ev Event[[]byte]) (Response, error) {
+			return Response{}, Reject(fmt.Errorf("bad: %s", ev.Body))
+		}),
+		Answer("shop", "panic", func(_ context.Context, ev Event[[]byte]) (Response, error) { panic(string(ev.Body)) }),
+		Answer("shop", "decode", func(context.Context, Event[int]) (Response, error) { return Response{}, nil }))
+	for _, typ := range []string{"fail", "reject", "panic", "decode"} {
+		s.send(ask{id: typ, typ: typ, body: `"tea-leaf"`})
+	}
+	if err := s.rx.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
+	caused := 0
+	for _, o := range s.seen.all {
+		if o.Err == nil {
+			continue
+		}
+		caused++
+		for err := o.Err; err != nil; err = errors.Unwrap(err) {
+			if text := err.Error(); strings.Contains(text, "tea-leaf") {
+				t.Errorf("%s of %s: %v", o.Kind, o.Type, err)
+			}
+		}
+	}
+	if caused < 4 {
+		t.Errorf("%d observations have a cause", caused)
+	}
+	if strings.Contains(s.log.String(), "tea-leaf") {
+		t.Errorf("the log: %s", s.log)
+	}
+}
+
+func TestOtherSpellingsOfSignedContentAreKeptAFewTimesOnly(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	scheme := &verify.HMAC{Headers: []string{"Signature"}, Encoding: verify.Hex, Content: "{jcs}", Secrets: verify.Secrets("s")}
+	p.Scheme, p.Key = scheme, producer.JSON("id")
+	s := serve(t, p, nil)
+	for i := range 2 * maxReplayed {
+		body := `{"id":"a"` + strings.Repeat(" ", i) + "}"
+		r := s.request(ask{body: body})
+		if err := scheme.Sign(r, []byte(body), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); resp.StatusCode != 200 {
+			t.Fatal(resp.StatusCode)
+		}
+	}
+	if got := s.kept(); got[""] != 1 || got["replayed"] != maxReplayed || got["conflict"] != 0 {
+		t.Errorf("kept %v", got)
+	}
+}
+
+func TestAnIdentifierThatNobodySignedDoesNotGiveAwayAnAnswer(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Fingerprint = producer.FingerprintNone
+	s := serve(t, p, nil, Answer("shop", "*", func(_ context.Context, ev Event[[]byte]) (Response, error) {
+		return Response{Body: append([]byte("answer to "), ev.Body...)}, nil
+	}))
+	s.send(ask{id: "a", body: "1"})
+	s.send(ask{id: "b", body: "2"})
+	if g := s.send(ask{id: "b", body: "1"}); g.status != 200 || g.replayed() || strings.Contains(g.body, "answer") {
+		t.Errorf("%+v", g)
+	}
+	if got := s.kept(); got[""] != 2 || got["replayed"] != 1 {
+		t.Errorf("kept %v", got)
+	}
+}
+
+func TestAStaleBatchOfNothingIsRefused(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Key, p.Type, p.Split = nil, nil, func(*producer.Delivery) ([]producer.Item, error) { return nil, nil }
+	s := serve(t, p, nil)
+	old := http.Header{"Signed-At": {fmt.Sprint(time.Now().Add(-time.Hour).Unix())}}
+	wantProblem(t, s.send(ask{body: "[]", header: old}), 401, "timestamp_too_old")
+	if g := s.send(ask{body: "[]"}); g.status != 200 {
+		t.Errorf("%+v", g)
+	}
+}
+
+func TestAnEventDoesNotNameTheKeyThatSignedIt(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Key, p.Type, p.Split, p.Scheme = nil, nil, producer.SplitCloudEvents, verify.HeaderValue("X-Token", "0123456789abcdef")
+	s := serve(t, p, nil)
+	s.send(ask{body: "{}", header: http.Header{
+		"Ce-Id": {"1"}, "Ce-Source": {"/shop"}, "Ce-Type": {"order"}, "Ce-Specversion": {"1.0"}, "Ce-Keyid": {"k1"}, "X-Token": {"0123456789abcdef"},
+	}})
+	rec := s.records()[0]
+	if _, named := rec.Payload.Attributes["keyid"]; named || rec.Payload.Attributes["source"] != "/shop" {
+		t.Errorf("attributes %v", rec.Payload.Attributes)
+	}
+}

@@ -1,0 +1,115 @@
+package eyelet_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// requirementRow is one line of the table in docs/requirements.md: the number, what is asked, and where it
+// is shown to hold.
+var requirementRow = regexp.MustCompile(`^\| (R\d{3}) \| [^|]+ \| ([^|]+) \|$`)
+
+// testName is a test in backticks, and perhaps one of its subtests.
+var testName = regexp.MustCompile("`((?:Test|Fuzz|Example|Benchmark)[A-Za-z0-9_]*)((?:/[^`]*)?)`")
+
+// requirements is how many rows the table has: R001 to R183.
+const requirements = 183
+
+// testNames is what rows may name.
+type testNames struct {
+	functions map[string]bool
+	// subtests are the strings of the repository's code and the names of its vector files, spaces written as "_":
+	// a subtest's name is one of them.
+	subtests map[string]bool
+}
+
+func allTests(t *testing.T) testNames {
+	t.Helper()
+	names := testNames{map[string]bool{}, map[string]bool{}}
+	for _, p := range parseAll(t) {
+		for _, d := range p.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasSuffix(p.path, "_test.go") {
+				names.functions[f.Name.Name] = true
+			}
+		}
+		ast.Inspect(p.file, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if text, err := strconv.Unquote(lit.Value); err == nil {
+					names.subtests[strings.ReplaceAll(strings.TrimSuffix(text, "/"), " ", "_")] = true
+				}
+			}
+			return true
+		})
+	}
+	files, err := filepath.Glob("testdata/vectors/*/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		names.subtests[strings.TrimSuffix(path.Base(filepath.ToSlash(file)), ".json")] = true
+	}
+	return names
+}
+
+func TestRequirementsNameTestsThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/requirements.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := allTests(t)
+	rows := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		m := requirementRow.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if m == nil {
+			if strings.HasPrefix(line, "| R") && !strings.HasPrefix(line, "| Row |") {
+				t.Errorf("not a row of three columns: %s", line)
+			}
+			continue
+		}
+		if rows[m[1]] {
+			t.Errorf("%s stands twice", m[1])
+		}
+		rows[m[1]] = true
+		checkRequirement(t, m[1], m[2], tests)
+	}
+	for n := 1; n <= requirements; n++ {
+		if id := fmt.Sprintf("R%03d", n); !rows[id] {
+			t.Errorf("%s is missing from docs/requirements.md", id)
+		}
+	}
+	if len(rows) != requirements {
+		t.Errorf("%d rows, want %d", len(rows), requirements)
+	}
+}
+
+// checkRequirement wants every named test to exist, and a row without a test to say "later:" or "reason:".
+func checkRequirement(t *testing.T, id, where string, tests testNames) {
+	t.Helper()
+	named := testName.FindAllStringSubmatch(where, -1)
+	explained := strings.HasPrefix(where, "later: ") || strings.HasPrefix(where, "reason: ")
+	if len(named) == 0 && !explained {
+		t.Errorf("%s names no test and gives neither \"later:\" nor \"reason:\": %q", id, where)
+	}
+	if rest := strings.Trim(testName.ReplaceAllString(where, ""), ", "); rest != "" && !explained {
+		t.Errorf("%s holds more than tests, but does not begin with \"later:\" or \"reason:\": %q", id, rest)
+	}
+	for _, m := range named {
+		if !tests.functions[m[1]] {
+			t.Errorf("%s names %s, which does not exist", id, m[1])
+		}
+		for _, part := range strings.Split(m[2], "/")[1:] {
+			if !tests.subtests[part] {
+				t.Errorf("%s names %s%s, and nothing in the code is called %q", id, m[1], m[2], part)
+			}
+		}
+	}
+}

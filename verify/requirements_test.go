@@ -1,0 +1,159 @@
+package verify
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRefusalsDoNotTellWhichKeysExist has a stranger, who has no key, send requests that are wrong in many ways: under
+// the id of a key that exists and under one that does not. Outside, the three codes that depend on the key are one.
+func TestRefusalsDoNotTellWhichKeysExist(t *testing.T) {
+	t.Parallel()
+	outside := func(c Code) Code {
+		if c == KeyUnknown || c == AlgorithmMismatch {
+			return SignatureMismatch
+		}
+		return c
+	}
+	known := map[Alg]Key{}
+	for _, alg := range []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, RSAPSSSHA512} {
+		known[alg] = newPair(t, "k", alg).key
+	}
+	set := func(name, value string) func(*scene) { return func(s *scene) { s.r.Header.Set(name, value) } }
+	for name, c := range map[string]struct {
+		components []string
+		spoil      func(*scene)
+	}{
+		"everything covered":         {allComponents, nil},
+		"too little covered":         {[]string{"@method"}, nil},
+		"no digest":                  {[]string{"@method", "@target-uri", "content-type", "idempotency-key"}, func(s *scene) { s.r.Header.Del("Content-Digest") }},
+		"another body":               {allComponents, func(s *scene) { s.body = "{}" }},
+		"a digest that is none":      {allComponents, set("Content-Digest", "x")},
+		"the key on two lines":       {allComponents, func(s *scene) { s.r.Header.Add("Idempotency-Key", "b") }},
+		"a covered field gone":       {allComponents, func(s *scene) { s.r.Header.Del("Content-Type") }},
+		"an octet above ASCII":       {allComponents, set("Content-Type", "\xe4")},
+		"sf of no dictionary":        {append(allComponents[:5:5], "x-dict;sf"), set("X-Dict", `"text"`)},
+		"a parameter of the query":   {append(allComponents[:5:5], `@query-param;name="a"`), func(s *scene) { s.r.URL.RawQuery = "a=1&a=2" }},
+		"a query that does not scan": {allComponents, func(s *scene) { s.r.URL.RawQuery = "a=%zz" }},
+		"a signature of 3 bytes":     {allComponents, set("Signature", "sig1=:AAAA:")},
+		"no signature at all":        {allComponents, set("Signature", "sig1=::")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var codes []Code
+			for _, id := range []string{"k", "nobody"} {
+				for _, alg := range []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, RSAPSSSHA512} {
+					s := newScene(t)
+					s.scheme = &RFC9421{Keys: StaticKeys(known[alg])}
+					stranger := newPair(t, id, Ed25519)
+					s.pair = testPair{s.pair.key, stranger.signer}
+					s.pair.signer.NameAlg = alg == HMACSHA256
+					s.r.Header.Set("X-Dict", "a=1")
+					s.resign(t, c.components...)
+					if c.spoil != nil {
+						c.spoil(s)
+					}
+					_, err := s.verify()
+					if err == nil {
+						t.Fatal("a stranger's signature is accepted")
+					}
+					codes = append(codes, outside(CodeOf(err)))
+				}
+			}
+			for _, code := range codes {
+				if code != codes[0] {
+					t.Fatalf("codes %q: the first half are of keys that exist", codes)
+				}
+			}
+		})
+	}
+}
+
+func TestQueriesAreSignedAsTheyArrived(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string][2]string{
+		"https://hooks.example/h":        {"?", "https://hooks.example/h"},
+		"https://hooks.example/h?":       {"?", "https://hooks.example/h?"},
+		"https://hooks.example/h?a=%7e":  {"?a=%7e", "https://hooks.example/h?a=%7e"},
+		"https://hooks.example/h?a=%7E&": {"?a=%7E&", "https://hooks.example/h?a=%7E&"},
+	} {
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := newMessage(&http.Request{Method: http.MethodPost, URL: u})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.query() != want[0] || m.targetURI() != want[1] {
+			t.Errorf("%s: %q, %q", raw, m.query(), m.targetURI())
+		}
+	}
+}
+
+func TestKeysVerifyNoOtherAlgorithm(t *testing.T) {
+	t.Parallel()
+	pss := newPair(t, "k", RSAPSSSHA512)
+	for _, named := range []bool{false, true} {
+		forged := Signer{KeyID: "k", Alg: RSAv15SHA256, Private: pss.signer.Private, NameAlg: named}
+		r := newDelivery(t, testBody)
+		if err := forged.Sign(r, []byte(testBody), testNow); err != nil {
+			t.Fatal(err)
+		}
+		_, err := (&RFC9421{Keys: StaticKeys(pss.key), Algs: []Alg{RSAPSSSHA512, RSAv15SHA256}}).Verify(r, bodyOf(testBody))
+		want := SignatureMismatch
+		if named {
+			want = AlgorithmMismatch
+		}
+		wantCode(t, err, want)
+	}
+}
+
+// TestSecretsAreComparedInConstantTime looks at the code: byte slices are compared with bytes.Equal only where both
+// are public (a digest of the body), and never with strings or slices.
+func TestSecretsAreComparedInConstantTime(t *testing.T) {
+	t.Parallel()
+	public := map[string]bool{"digest.go": true}
+	constant := 0
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, _ := sel.X.(*ast.Ident)
+			if pkg == nil {
+				return true
+			}
+			switch pkg.Name + "." + sel.Sel.Name {
+			case "bytes.Equal", "bytes.Compare", "slices.Equal", "reflect.DeepEqual":
+				if !public[file] {
+					t.Errorf("%s uses %s.%s", file, pkg.Name, sel.Sel.Name)
+				}
+			case "hmac.Equal", "subtle.ConstantTimeCompare":
+				constant++
+			}
+			return true
+		})
+	}
+	if constant < 3 {
+		t.Errorf("%d comparisons in constant time", constant)
+	}
+}
