@@ -119,8 +119,15 @@ func (c *settings) check() mistakes {
 	if _, err := c.logLevel(); err != nil {
 		found = append(found, &mistake{at: c.Log.Node.place("level"), what: "log.level is none of debug, info, warn and error"})
 	}
-	if _, _, err := c.storeKind(); err != nil {
+	kind, _, err := c.storeKind()
+	if err != nil {
 		add("store", "write badger:./data, or memory: for trying out", err.Error())
+	}
+	if l := c.Limits; kind == "memory" && (l.BacklogBytes > 0 || l.BacklogEvents > 0) {
+		found = append(found, &mistake{at: l.Node.at, what: "backlog_bytes and backlog_events have no meaning for a store in memory", hint: "leave them out, or write store: badger:DIR"})
+	}
+	if c.Limits.BacklogEvents < 0 {
+		found = append(found, &mistake{at: c.Limits.Node.place("backlog_events"), what: "limits.backlog_events is less than 0"})
 	}
 	return found
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -73,6 +74,40 @@ func TestTheReferencesExampleIsGood(t *testing.T) {
 	}}
 	if code := check.Run(t.Context(), "config", "check", "--config", file); code != exitOK {
 		t.Fatalf("the example is refused:\n%s", check.Err)
+	}
+}
+
+// TestTheReliabilityPageNamesTestsThatExist holds docs/reliability.md to the tests that there are.
+func TestTheReliabilityPageNamesTestsThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/reliability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources strings.Builder
+	for _, dir := range []string{".", "../../dedup", "../../dedup/badgerstore"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), "_test.go") {
+				source, err := os.ReadFile(dir + "/" + e.Name())
+				if err != nil {
+					t.Fatal(err)
+				}
+				sources.Write(source)
+			}
+		}
+	}
+	names := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(text), -1)
+	for _, name := range names {
+		if !strings.Contains(sources.String(), "func "+name[1]+"(t *testing.T)") {
+			t.Errorf("docs/reliability.md names %s, and there is no such test", name[1])
+		}
+	}
+	if len(names) < 30 {
+		t.Errorf("only %d tests are named", len(names))
 	}
 }
 

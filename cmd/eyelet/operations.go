@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -107,15 +108,28 @@ func (s *server) operations() http.Handler {
 			http.Error(w, oneLine(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
-		_, _ = fmt.Fprintln(w, "ready")
+		state := "ready"
+		if err := degraded(s.store); err != nil {
+			state = "ready, degraded: " + oneLine(err.Error()) + "; see eyelet store check"
+		}
+		_, _ = fmt.Fprintln(w, state)
 		tellOff(w, s.plan.targets)
 	})
 	mux.Handle("/targets", s.state.authorized(s.changes(targetsAPI(s.plan.targets))))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
 	mux.Handle("GET /tail", s.state.authorized(s.feed))
+	mux.Handle("/store/", s.state.authorized(s.changes(s.maintenance())))
 	mux.Handle("/", s.state.authorized(s.changes(inspect.API(s.store))))
 	configured, _, _ := net.SplitHostPort(s.settings.Operations) // checked before
 	return sameSite(configured, mux)
+}
+
+// degraded says what is wrong with a store that accepts deliveries all the same.
+func degraded(store dedup.Store) error {
+	if s, ok := store.(interface{ Degraded() error }); ok {
+		return s.Degraded()
+	}
+	return nil
 }
 
 // authorized lets requests with the token pass.

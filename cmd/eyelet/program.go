@@ -20,6 +20,8 @@ type program struct {
 	Environ  []string // NAME=value
 	// Serving, when set, is called with the addresses once deliveries are accepted.
 	Serving func(listen, operations string)
+	// Executable is this program, to be started again. Defaults to os.Executable.
+	Executable string
 }
 
 // The exit codes.
@@ -95,6 +97,7 @@ func (p *program) command() *cobra.Command {
 		p.serveCommand(), p.devCommand(), p.sendCommand(), p.verifyCommand(), p.eventsCommand(), p.targetsCommand(),
 		p.deadCommand(), p.replayCommand(),
 		p.configCommand(), p.keygenCommand(), p.producersCommand(), p.versionCommand(),
+		p.storeCommand(), p.tortureCommand(), p.tortureChildCommand(),
 	)
 	for _, c := range append(everyCommand(root), root) {
 		c.SetFlagErrorFunc(flagError)

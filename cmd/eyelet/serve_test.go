@@ -97,12 +97,7 @@ func pushRequest(t *testing.T, base, id, body string) *http.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mac := hmac.New(sha256.New, []byte("octo-secret"))
-	mac.Write([]byte(body))
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("X-GitHub-Event", "push")
-	r.Header.Set("X-GitHub-Delivery", id)
-	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	signGitHub(r, id, body)
 	return r
 }
 
@@ -118,6 +113,16 @@ func push(t *testing.T, client *http.Client, base, id, body string) (status int,
 	defer res.Body.Close()
 	_, _ = io.Copy(io.Discard, res.Body)
 	return res.StatusCode, res.Header.Get("Retry-After")
+}
+
+// signGitHub makes a request a push of the producer gh.
+func signGitHub(r *http.Request, id, body string) {
+	mac := hmac.New(sha256.New, []byte("octo-secret"))
+	mac.Write([]byte(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-GitHub-Event", "push")
+	r.Header.Set("X-GitHub-Delivery", id)
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 }
 
 // flaky is a target that answers 503 with a Retry-After so many times, and then 200.

@@ -70,6 +70,9 @@ type limitSettings struct {
 	Lease          time.Duration `conf:"lease"`
 	RetryAfter     time.Duration `conf:"retry_after"`
 	Drain          time.Duration `conf:"drain"`
+	// BacklogBytes and BacklogEvents bound what waits for handlers.
+	BacklogBytes  size `conf:"backlog_bytes"`
+	BacklogEvents int  `conf:"backlog_events"`
 }
 
 // producerConfig is one producer and its endpoint. Which settings it has depends on how it signs.

@@ -19,7 +19,10 @@ func (c *settings) openStore(log *slog.Logger) (dedup.Store, error) {
 	if kind == "memory" {
 		return dedup.NewMemory(dedup.MemoryOptions{}), nil
 	}
-	store, err := badgerstore.Open(dir, badgerstore.Options{Logger: log, AcceptLoss: c.AcceptLoss, AcceptClock: c.AcceptClock})
+	store, err := badgerstore.Open(dir, badgerstore.Options{
+		Logger: log, AcceptLoss: c.AcceptLoss, AcceptClock: c.AcceptClock,
+		MaxBacklogBytes: int64(c.Limits.BacklogBytes), MaxBacklogRecords: int64(c.Limits.BacklogEvents),
+	})
 	if err != nil {
 		what, hint := withHint(oneLine(err.Error()))
 		return nil, &mistake{at: c.Node.place("store"), what: what, hint: hint}

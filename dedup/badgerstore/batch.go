@@ -28,6 +28,7 @@ type row struct {
 // tally is what one record adds to the statistics.
 type tally struct {
 	records, pending, running, dead, backlog int64
+	waiting, waitingBytes                    int64 // open and not held by a claimer
 }
 
 func (r *row) tally() tally {
@@ -47,6 +48,9 @@ func (r *row) tally() tally {
 	}
 	if r.rec.Open() {
 		t.backlog = r.fix.size
+		if !r.rec.Hold {
+			t.waiting, t.waitingBytes = 1, r.fix.size
+		}
 	}
 	return t
 }
@@ -83,21 +87,22 @@ type aliasOf struct {
 // batch is a set of operations that become durable in one step. Each of them sees the effect of those before
 // it; nobody else sees any before the commit.
 type batch struct {
-	s       *Store
-	txn     *badger.Txn
-	now     time.Time
-	seq     uint64
-	token   uint64
-	window  time.Duration
-	rows    map[place]*row
-	aliases map[hash]aliasOf
-	chunks  []rawWrite
-	undo    []func()
-	news    int64
-	bytes   int64
-	removed int64 // bytes of bodies that were deleted
-	always  bool  // commit even when nothing changed
-	disk    diskState
+	s                     *Store
+	txn                   *badger.Txn
+	now                   time.Time
+	seq                   uint64
+	token                 uint64
+	window                time.Duration
+	rows                  map[place]*row
+	aliases               map[hash]aliasOf
+	chunks                []rawWrite
+	undo                  []func()
+	news                  int64
+	bytes                 int64
+	removed               int64 // bytes of bodies that were deleted
+	waiting, waitingBytes int64 // of new events, for the bounds of the backlog
+	always                bool  // commit even when nothing changed
+	disk                  diskState
 }
 
 type rawWrite struct {

@@ -14,9 +14,6 @@ import (
 // chunkSize is the length of the pieces of a large body, and the longest body that is kept in one.
 const chunkSize = 512 << 10
 
-// errUnreadable says that a task was due whose payload cannot be read any more.
-var errUnreadable = errors.New("stored payload is damaged")
-
 func chunkCount(size int64) uint32 { return uint32((size + chunkSize - 1) / chunkSize) }
 
 // bodyNumber returns a number that no other large body has: the boot above, a count below.
@@ -96,6 +93,9 @@ func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decis
 		p := &o.claims[i]
 		if !p.absent || asked[i].Verdict != dedup.New {
 			continue
+		}
+		if waits(&p.claim) && s.backlog.err() != nil {
+			return s.backlog.err()
 		}
 		p.encode(s.bodyNumber())
 		body := p.claim.Payload.Body

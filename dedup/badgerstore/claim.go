@@ -144,6 +144,14 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 	if b.disk.low() {
 		return dedup.Decision{}, b.disk.err()
 	}
+	if u := b.s.unsound.Load(); u != nil { // what a damaged table had looks as if it had never been
+		return dedup.Decision{}, u
+	}
+	if waits(&p.claim) {
+		if err := b.s.backlog.admit(b, p.fix.size); err != nil {
+			return dedup.Decision{}, err
+		}
+	}
 	if p.claim.Aside != nil {
 		if d, full, err := b.count(p.claim.Aside); full || err != nil {
 			b.unused(p)

@@ -78,11 +78,16 @@ func (s *Store) process(ops []op) (eager int) {
 	case errors.Is(err, badger.ErrTxnTooBig):
 		s.split(ops, served)
 		return eager
+	case errors.As(err, new(*notWritten)):
+		s.giveBack(b, served)
+		s.answerAll(ops, served, errors.Unwrap(err))
+		return eager
 	case err != nil:
 		s.answerAll(ops, append(served, s.parked...), err)
 		s.parked = nil
 		return eager
 	}
+	s.options.step(stepAnswer)
 	for _, o := range ops {
 		if _, isTake := o.(*takeOp); !isTake {
 			o.self().done <- struct{}{}
@@ -151,6 +156,9 @@ func (s *Store) split(ops []op, served []*takeOp) {
 		if errors.Is(err, badger.ErrTxnTooBig) {
 			err = fmt.Errorf("%w: %w", dedup.ErrTooLarge, err)
 		}
+		if errors.As(err, new(*notWritten)) {
+			err = errors.Unwrap(err)
+		}
 		if err != nil {
 			o.self().err = err
 		}
@@ -177,9 +185,38 @@ func (s *Store) answerTake(o *takeOp, err error) {
 	}
 }
 
-// commit makes the batch durable and then visible to the committer's own memory. badger.ErrTxnTooBig leaves
-// everything as it was; any other error poisons the store.
+// step is a step of a commit. Tests end the process before each of them.
+type step int
+
+// The steps, in their order. A batch whose commit step is over is durable; what comes after it tells others.
+const (
+	stepStage step = iota
+	stepCommit
+	stepHighWater
+	stepPublish
+	stepAnswer
+	stepEnd
+)
+
+// notWritten says that a batch was not tried because the file system takes no writes.
+type notWritten struct{ err error }
+
+func (e *notWritten) Error() string { return e.err.Error() }
+func (e *notWritten) Unwrap() error { return e.err }
+
+// giveBack makes tasks due again that were given to Takes whose batch was not written.
+func (s *Store) giveBack(b *batch, served []*takeOp) {
+	for _, o := range served {
+		for _, w := range o.work {
+			s.agenda.Extend(w.Lease.Event, w.Lease.Task, b.now)
+		}
+	}
+}
+
+// commit makes the batch durable and then visible to the committer's own memory. badger.ErrTxnTooBig and
+// notWritten leave everything as it was; any other error poisons the store.
 func (s *Store) commit(b *batch) error {
+	s.options.step(stepStage)
 	wrote, err := b.stage()
 	if errors.Is(err, badger.ErrTxnTooBig) {
 		return err
@@ -190,16 +227,23 @@ func (s *Store) commit(b *batch) error {
 	if !wrote {
 		return nil
 	}
+	if err := s.water.probe(); err != nil {
+		s.disk.doubt()
+		return &notWritten{diskState{unwritable: err}.err()}
+	}
+	s.options.step(stepCommit)
 	if err := s.commitTxn(b.txn); err != nil {
 		return s.fail("a commit failed", err)
 	}
 	if text := s.logger.unsynced.Load(); text != nil {
 		return s.fail("the value log could not be synced", errors.New(*text))
 	}
+	s.options.step(stepHighWater)
 	s.meta = meta{commit: s.meta.commit + 1, seq: b.seq, token: b.token, boot: s.meta.boot, wall: b.now, window: b.window}
 	if err := s.water.write(s.meta.commit); err != nil {
 		return s.fail("the high-water file could not be written", err)
 	}
+	s.options.step(stepPublish)
 	s.publish(b)
 	s.removed.Add(b.removed)
 	if s.growth += b.bytes; s.growth >= growth {
@@ -248,6 +292,8 @@ func (t *tally) add(other tally, by int64) {
 	t.running += by * other.running
 	t.dead += by * other.dead
 	t.backlog += by * other.backlog
+	t.waiting += by * other.waiting
+	t.waitingBytes += by * other.waitingBytes
 }
 
 // count changes the statistics; s.mu is held.
@@ -257,6 +303,7 @@ func (s *Store) count(t tally) {
 	s.stats.Running += t.running
 	s.stats.Dead += t.dead
 	s.stats.Backlog += t.backlog
+	s.backlog.add(t.waitingBytes, t.waiting)
 }
 
 // schedule tells the agenda how the tasks of a row stand.

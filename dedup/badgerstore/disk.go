@@ -18,6 +18,7 @@ type disk struct {
 	size     func() int64 // of the store
 	minFree  int64        // what the options say; 0 is the default
 	memTable int64
+	probe    func() error // writes something; nil while there is nothing to write to
 
 	mu   sync.Mutex
 	last diskState
@@ -30,17 +31,21 @@ const diskCache = time.Second
 // diskState is the free space and what it is to be compared with.
 type diskState struct {
 	free, want, hard int64
-	failed           error
+	failed           error // the free space is unknown
+	unwritable       error // the file system takes no writes
 }
 
 // low says that no new event is accepted.
-func (d diskState) low() bool { return d.failed != nil || d.free < d.want }
+func (d diskState) low() bool { return d.failed != nil || d.unwritable != nil || d.free < d.want }
 
 // frozen says that nothing is written.
-func (d diskState) frozen() bool { return d.failed == nil && d.free < d.hard }
+func (d diskState) frozen() bool { return d.unwritable != nil || d.failed == nil && d.free < d.hard }
 
 func (d diskState) err() error {
 	const retry = 30 * time.Second
+	if d.unwritable != nil {
+		return &dedup.ErrUnavailable{Reason: "the store's file system cannot be written", RetryAfter: retry, Err: d.unwritable}
+	}
 	if d.failed != nil {
 		return &dedup.ErrUnavailable{Reason: "free disk space is unknown", RetryAfter: retry, Err: d.failed}
 	}
@@ -62,7 +67,19 @@ func (d *disk) state() diskState {
 	return d.last
 }
 
+// doubt makes the next state a new look.
+func (d *disk) doubt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at = time.Time{}
+}
+
 func (d *disk) look() diskState {
+	if d.probe != nil {
+		if err := d.probe(); err != nil {
+			return diskState{free: -1, unwritable: err}
+		}
+	}
 	free, total, err := d.statfs(d.dir)
 	if err != nil {
 		return diskState{free: -1, failed: err}

@@ -17,37 +17,68 @@ const (
 	formatPrefix  = "eyelet store "
 )
 
-// checkFormat reads the format of the store in dir and writes it for a new store. It is a file of its own
-// so that an older program can tell a newer store before it touches the database.
-func checkFormat(dir string) error {
-	path := filepath.Join(dir, formatName)
-	text, err := os.ReadFile(path)
+// formats are the formats that a program opens: its own, and the older ones, each brought to the next one by its
+// step. A step works on a directory that nobody has open, and may be run again after a crash.
+type formats struct {
+	current int
+	steps   map[int]func(dir string) error // by the format that they begin with
+}
+
+// ownFormats returns ours. Format 1 is the first, so there is nothing to bring forward yet; every later format
+// comes with the step from the one before.
+func ownFormats() formats { return formats{current: formatVersion} }
+
+// check reads the format of the store in dir, brings an older one forward, and writes it for a new store. It
+// is a file of its own so that an older program can tell a newer store before it touches the database.
+func (f formats) check(dir string) error {
+	version, err := readFormat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return newFormat(dir, path)
+		return writeFormat(dir, f.current)
 	}
 	if err != nil {
 		return err
 	}
-	number, ok := strings.CutPrefix(strings.TrimSpace(string(text)), formatPrefix)
-	version, err := strconv.Atoi(number)
-	switch {
-	case !ok || err != nil || version < 1:
-		return fmt.Errorf("store %s: file %s says %q, which is no format of a store; is this the right directory?", dir, formatName, string(text))
-	case version > formatVersion:
-		return fmt.Errorf("store %s has format %d, this program knows formats up to %d: use the newer program that wrote it", dir, version, formatVersion)
+	if version > f.current {
+		return fmt.Errorf("store %s has format %d, this program knows formats up to %d: use the newer program that wrote it", dir, version, f.current)
+	}
+	for ; version < f.current; version++ {
+		step := f.steps[version]
+		if step == nil {
+			return fmt.Errorf("store %s has format %d, which this program opens no more: bring it forward with an older program", dir, version)
+		}
+		if err := step(dir); err != nil {
+			return fmt.Errorf("store %s: bringing format %d forward: %w", dir, version, err)
+		}
+		if err := writeFormat(dir, version+1); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// newFormat writes the file whole or not at all.
-func newFormat(dir, path string) error {
+// readFormat returns the format of the store in dir; fs.ErrNotExist when there is no store.
+func readFormat(dir string) (int, error) {
+	text, err := os.ReadFile(filepath.Join(dir, formatName))
+	if err != nil {
+		return 0, err
+	}
+	number, ok := strings.CutPrefix(strings.TrimSpace(string(text)), formatPrefix)
+	version, err := strconv.Atoi(number)
+	if !ok || err != nil || version < 1 {
+		return 0, fmt.Errorf("store %s: file %s says %q, which is no format of a store; is this the right directory?", dir, formatName, string(text))
+	}
+	return version, nil
+}
+
+// writeFormat writes the file whole or not at all.
+func writeFormat(dir string, version int) error {
 	f, err := os.CreateTemp(dir, tempPrefix+"*")
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "%s%d\n", formatPrefix, formatVersion)
+	_, err = fmt.Fprintf(f, "%s%d\n", formatPrefix, version)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(f.Name(), path), syncDir(dir))
+	return errors.Join(os.Rename(f.Name(), filepath.Join(dir, formatName)), syncDir(dir))
 }

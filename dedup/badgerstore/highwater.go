@@ -24,27 +24,40 @@ const (
 	highWaterSize = 12
 )
 
-// openHighWater returns the file and the number in it, 0 when the file is new or cannot be read.
-func openHighWater(dir string) (*highWater, uint64, error) {
+// openHighWater opens the file and makes it when it is not there. It is durable before the first commit, so that a
+// store with a commit and without the file has lost it.
+func openHighWater(dir string) (*highWater, error) {
 	path := filepath.Join(dir, highWaterName)
 	_, err := os.Stat(path)
 	isNew := errors.Is(err, fs.ErrNotExist)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	w := &highWater{f}
 	if isNew {
-		return w, 0, errors.Join(w.write(0), f.Sync(), syncDir(dir))
+		return w, errors.Join(w.write(0), f.Sync(), syncDir(dir))
 	}
+	return w, nil
+}
+
+// read returns the number. unknown says why there is none: the file is missing or damaged.
+func (w *highWater) read() (mark uint64, unknown string, err error) {
 	var b [highWaterSize]byte
-	if _, err := f.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
-		return nil, 0, errors.Join(err, f.Close())
+	if _, err := w.f.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
+		return 0, "", err
 	}
 	if crc32.Checksum(b[:8], castagnoli) != binary.LittleEndian.Uint32(b[8:]) {
-		return w, 0, nil
+		return 0, "damaged", nil
 	}
-	return w, binary.LittleEndian.Uint64(b[:]), nil
+	return binary.LittleEndian.Uint64(b[:]), "", nil
+}
+
+// probe writes a byte of no meaning behind the number, to learn whether the file system takes writes at all:
+// Badger would learn it by a fault in its memory maps, which ends the process.
+func (w *highWater) probe() error {
+	_, err := w.f.WriteAt([]byte{'.'}, highWaterSize)
+	return err
 }
 
 func (w *highWater) write(commit uint64) error {
@@ -64,10 +77,28 @@ func errLost(dir string, have, want uint64) error {
 		dir, have, want)
 }
 
+// errUnknownLoss says that nothing tells whether commits are gone.
+func errUnknownLoss(dir, unknown string) error {
+	return fmt.Errorf("store %s: the file %s is %s, so that nothing tells whether acknowledged commits are lost. "+
+		"Put the file back, restore a backup, or accept a possible loss (AcceptLoss, --accept-loss)", dir, highWaterName, unknown)
+}
+
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// peekHighWater reads the file without making one.
+func peekHighWater(dir string) (mark uint64, unknown string, err error) {
+	f, err := os.Open(filepath.Join(dir, highWaterName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, "missing", nil
+	} else if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = f.Close() }()
+	return (&highWater{f}).read()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/table"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
@@ -35,7 +36,7 @@ func (s *Store) keepHouse() {
 	advice.look()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	reclaimed, verified := time.Now(), time.Now()
+	reclaimed := time.Now()
 	for {
 		select {
 		case <-s.quit:
@@ -54,14 +55,48 @@ func (s *Store) keepHouse() {
 			reclaimed = time.Now()
 			s.note("reclaim", s.reclaim())
 		}
-		if time.Since(verified) >= verifyEvery {
-			verified = time.Now()
-			if err := s.verify(); err != nil {
-				s.log.Error("store is damaged", "dir", s.dir, "error", err)
-				s.unsound.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup", Err: err})
-			}
-		}
 	}
+}
+
+// keepChecking verifies the store every now and then, until it is closed.
+func (s *Store) keepChecking() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-s.quit:
+		case <-s.stopped:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	tick := time.NewTicker(s.options.CheckEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.checkQuietly(ctx)
+	}
+}
+
+// checkQuietly verifies tables and values, slowly, and notes what is damaged.
+func (s *Store) checkQuietly(ctx context.Context) {
+	began := time.Now()
+	r, err := s.check(ctx, checkPause)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.note("check", err)
+		}
+		return
+	}
+	if r.Tables != "" && s.unsound.Load() == nil {
+		s.log.Error("store is damaged", "dir", s.dir, "error", r.Tables)
+		s.unsound.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup", Err: errors.New(r.Tables)})
+	}
+	s.log.Info("store checked", "dir", s.dir, "records", r.Records, "damaged", len(r.Damaged), "took", time.Since(began).Round(time.Millisecond))
 }
 
 func (s *Store) note(what string, err error) {
@@ -150,15 +185,32 @@ func (s *Store) endedOlder(txn *badger.Txn, before time.Time) (ended []place) {
 	return ended
 }
 
-// verify reads every table of the database and compares its checksums. Badger's function panics on a
-// block that does not decompress.
-func (s *Store) verify() (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("a table cannot be read: %v", p)
+// The check in the background reads so many values and then lets others work for checkPause.
+const (
+	checkStretch = 64
+	checkPause   = 10 * time.Millisecond
+)
+
+// verify reads the file of every table and compares its checksums. Badger's own function looks into its cache
+// instead of the file, and panics on a block that does not decompress.
+func (s *Store) verify() error {
+	listed := func(id uint64) bool {
+		for _, t := range s.db.Tables() {
+			if t.ID == id {
+				return true
+			}
 		}
-	}()
-	return s.db.VerifyChecksum()
+		return false
+	}
+	o := s.db.Opts()
+	for _, t := range s.db.Tables() {
+		path := table.NewFilename(t.ID, s.dir)
+		err := checkTable(path, t.ID, table.Options{BlockSize: o.BlockSize, Compression: o.Compression})
+		if err != nil && listed(t.ID) { // else compaction has just deleted it
+			return fmt.Errorf("table %s: %w", filepath.Base(path), err)
+		}
+	}
+	return nil
 }
 
 // checkValues reads every value and compares its checksum.

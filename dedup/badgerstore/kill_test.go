@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +35,9 @@ func childMain() bool {
 	if dir == "" {
 		return false
 	}
-	s, err := Open(dir, quiet())
+	o := quiet()
+	o.step = killAtStep()
+	s, err := Open(dir, o)
 	if err != nil {
 		fmt.Println("error", err)
 		return true
@@ -132,7 +135,11 @@ type killed struct {
 	events map[string]string // by id
 	done   map[string]bool   // by event
 	known  int
+	late   int         // what was told after the power was cut
+	cut    atomic.Bool // the power is cut: what is told from now on was promised by nobody
 }
+
+func newKilled() *killed { return &killed{events: map[string]string{}, done: map[string]bool{}} }
 
 func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 	t.Parallel()
@@ -141,7 +148,7 @@ func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 		rounds = n
 	}
 	dir := t.TempDir()
-	k := &killed{events: map[string]string{}, done: map[string]bool{}}
+	k := newKilled()
 	for round := range rounds {
 		k.child(t, dir, round)
 		k.check(t, dir)
@@ -155,8 +162,15 @@ func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 	t.Logf("%d rounds: %d events, %d finished, %d duplicates", rounds, len(k.events), len(k.done), k.known)
 }
 
-// child runs a child, kills it at some moment, and reads what it had told.
-func (k *killed) child(t *testing.T, dir string, round int) {
+// child runs a child, kills it at some moment, and reads what it had told. The child may also kill itself, as env
+// says.
+func (k *killed) child(t *testing.T, dir string, round int, env ...string) {
+	t.Helper()
+	k.run(t, dir, round, env, func(p *os.Process) { _ = p.Kill() })
+}
+
+// run runs a child and ends it at some moment.
+func (k *killed) run(t *testing.T, dir string, round int, env []string, end func(*os.Process)) {
 	t.Helper()
 	var ids []string
 	for id := range k.events {
@@ -168,6 +182,7 @@ func (k *killed) child(t *testing.T, dir string, round int) {
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), killDirEnv+"="+dir, killRoundEnv+"="+strconv.Itoa(round), killFileEnv+"="+acked)
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -177,7 +192,7 @@ func (k *killed) child(t *testing.T, dir string, round int) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewReader(out)
-	first := true
+	first, ended := true, make(chan struct{})
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil { // a line without its end was not told
@@ -186,14 +201,25 @@ func (k *killed) child(t *testing.T, dir string, round int) {
 			}
 			break
 		}
+		if k.cut.Load() {
+			k.late++
+			continue
+		}
 		if first { // the store is open: from now on any moment will do
 			first = false
-			time.AfterFunc(rand.N(300*time.Millisecond), func() { _ = cmd.Process.Kill() })
+			wait := 500 * time.Millisecond // for a child that kills itself
+			if len(env) > 0 {
+				wait = 10 * time.Second
+			}
+			time.AfterFunc(rand.N(wait*3/5), func() { end(cmd.Process); close(ended) })
 		}
 		k.told(t, strings.Fields(line))
 	}
-	if err := cmd.Wait(); err == nil {
+	if err := cmd.Wait(); err == nil && !k.cut.Load() { // a store without a disk may end it first
 		t.Fatal("the child ended by itself")
+	}
+	if len(env) == 0 && !first {
+		<-ended
 	}
 }
 
@@ -220,27 +246,32 @@ func (k *killed) told(t *testing.T, words []string) {
 // check opens the store and looks for everything that was acknowledged.
 func (k *killed) check(t *testing.T, dir string) {
 	t.Helper()
+	k.inspect(dir, t.Errorf)
+}
+
+func (k *killed) inspect(dir string, fault func(format string, args ...any)) {
 	s, err := Open(dir, quiet())
 	if err != nil {
-		t.Fatal(err)
+		fault("%v", err)
+		return
 	}
 	defer func() {
 		if err := s.Close(); err != nil {
-			t.Error(err)
+			fault("%v", err)
 		}
 	}()
 	ctx := context.Background()
 	for id, event := range k.events {
 		r, err := s.Get(ctx, event)
 		if err != nil {
-			t.Errorf("%s: %v", id, err)
+			fault("%s: %v", id, err)
 			continue
 		}
 		if r.Key.ID != id || !bytes.Equal(r.Payload.Body, killBody(id)) {
-			t.Errorf("%s: record of %q with %d bytes", id, r.Key.ID, len(r.Payload.Body))
+			fault("%s: record of %q with %d bytes", id, r.Key.ID, len(r.Payload.Body))
 		}
-		if k.done[event] != (r.Tasks[0].State == dedup.Done) && k.done[event] {
-			t.Errorf("%s was finished and is %v", id, r.Tasks[0].State)
+		if k.done[event] && r.Tasks[0].State != dedup.Done {
+			fault("%s was finished and is %v", id, r.Tasks[0].State)
 		}
 	}
 	probes := 0
@@ -250,7 +281,7 @@ func (k *killed) check(t *testing.T, dir string) {
 		}
 		ds, err := s.Claim(ctx, killClaim(id))
 		if err != nil || ds[0].Verdict != dedup.Known || ds[0].Record.Event != event {
-			t.Errorf("claim of %s again: %v, %v", id, ds, err)
+			fault("claim of %s again: %v, %v", id, ds, err)
 		}
 	}
 }

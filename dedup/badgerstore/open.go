@@ -33,20 +33,32 @@ type Options struct {
 	// Defaults to full jitter: uniform between 0 and the lesser of 2^attempt seconds and 10 minutes.
 	RecoverWait func(attempt int) time.Duration
 	// CheckOnOpen reads every value when the store is opened and refuses one with damage. Without it the
-	// tables of the database are verified when it is opened and once a day (about 4 seconds for ten million
-	// keys), and values when they are read.
+	// tables of the database are verified when it is opened (about 4 seconds for ten million keys), and
+	// values when they are read and by the periodic check.
 	CheckOnOpen bool
-	// AcceptLoss opens a store although commits that were acknowledged are missing.
+	// CheckEvery is how often tables and values are verified in the background, a few thousand values a
+	// second. Damaged values show in Degraded, a damaged table in Health. Defaults to 24 hours; less than
+	// zero is never.
+	CheckEvery time.Duration
+	// AcceptLoss opens a store although commits that were acknowledged are missing, or nothing tells
+	// whether they are because the high-water file is missing or damaged.
 	AcceptLoss bool
+	// MaxBacklogBytes and MaxBacklogRecords bound the events that wait for workers, their payloads in bytes
+	// and their number: at the bound new events that would wait are refused with ErrUnavailable, until 80 %
+	// of it is left. Duplicates are answered, and events that their claimer holds or that have no task are
+	// accepted. Zero is without a bound.
+	MaxBacklogBytes, MaxBacklogRecords int64
 	// AcceptClock opens a store although the clock is before its last commit, or so far after it that
 	// every window would have ended.
 	AcceptClock bool
 	// CacheBytes bounds the memory for events with open tasks. Defaults to 32 MiB.
 	CacheBytes int64
 
-	layout layout
-	statfs func(dir string) (free, total int64, err error)
-	commit func(*badger.Txn) error
+	layout  layout
+	statfs  func(dir string) (free, total int64, err error)
+	commit  func(*badger.Txn) error
+	step    func(step) // called before each step of a commit
+	formats formats
 }
 
 // layout is how bodies are placed. BenchmarkSustained compares the two over the whole life of events (claim, take,
@@ -119,6 +131,9 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	go s.run()
 	s.done.Go(s.keepHouse)
+	if o.CheckEvery >= 0 {
+		s.done.Go(s.keepChecking)
+	}
 	return s, nil
 }
 
@@ -141,12 +156,22 @@ func newStore(dir string, o Options) *Store {
 	if o.commit == nil {
 		o.commit = (*badger.Txn).Commit
 	}
+	if o.step == nil {
+		o.step = func(step) {}
+	}
+	if o.CheckEvery == 0 {
+		o.CheckEvery = verifyEvery
+	}
+	if o.formats.current == 0 {
+		o.formats = ownFormats()
+	}
 	return &Store{
 		dir: dir, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
 		logger: &logger{slog: o.Logger}, queue: newQueue(), agenda: agenda.New(),
 		cache:  rowCache{rows: map[place]*row{}, max: o.CacheBytes},
-		oldest: oldest{open: map[uint64]struct{}{}},
-		failed: make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}), grown: make(chan struct{}, 1),
+		oldest: oldest{open: map[uint64]struct{}{}}, harmed: map[string]struct{}{},
+		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
+		failed:  make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}), grown: make(chan struct{}, 1),
 	}
 }
 
@@ -159,7 +184,7 @@ func (s *Store) open() (err error) {
 	if err := makeDir(s.dir); err != nil {
 		return err
 	}
-	if err := checkFormat(s.dir); err != nil {
+	if err := s.options.formats.check(s.dir); err != nil {
 		return err
 	}
 	options := s.options.layout.badgerOptions(s.dir, s.logger)
@@ -169,6 +194,12 @@ func (s *Store) open() (err error) {
 	}
 	if d := s.disk.look(); d.frozen() {
 		return fmt.Errorf("store %s cannot be opened: %w", s.dir, d.err())
+	}
+	if err := checkTables(s.dir, options); err != nil {
+		return fmt.Errorf("store %s is damaged: %w; restore a backup", s.dir, err)
+	}
+	if err := s.guard(); err != nil {
+		return err
 	}
 	if s.db, err = openBadger(s.dir, options, s.logger); err != nil {
 		return err
@@ -182,9 +213,6 @@ func (s *Store) open() (err error) {
 		}
 	}()
 	s.disk.size = s.size
-	if err := s.verify(); err != nil {
-		return fmt.Errorf("store %s is damaged: %w; restore a backup", s.dir, err)
-	}
 	if s.options.CheckOnOpen {
 		if err := s.checkValues(); err != nil {
 			return fmt.Errorf("store %s is damaged: %w; restore a backup, or open it without the check", s.dir, err)
@@ -194,6 +222,22 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	return s.recover()
+}
+
+// guard keeps Badger from cutting off a value log that is damaged in its middle.
+func (s *Store) guard() error {
+	n, err := guardValueLog(s.dir)
+	var cut *errCutLog
+	switch {
+	case errors.As(err, &cut) && s.options.AcceptLoss:
+		s.log.Warn("values are lost, as accepted", "dir", s.dir, "error", err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("store %s: %w", s.dir, err)
+	case n > 0:
+		s.log.Error("value log is damaged; the other values in it are kept", "dir", s.dir, "entries", n)
+	}
+	return nil
 }
 
 // makeDir makes the directory and sees whether it can be written to. A directory with files of others is left
@@ -235,8 +279,13 @@ func foreign(entries []os.DirEntry) (name string) {
 	return name
 }
 
-func openBadger(dir string, o badger.Options, log *logger) (*badger.DB, error) {
-	db, err := badger.Open(o)
+func openBadger(dir string, o badger.Options, log *logger) (db *badger.DB, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("store %s is damaged: it cannot be opened: %v; restore a backup", dir, p)
+		}
+	}()
+	db, err = badger.Open(o)
 	if err != nil {
 		if strings.Contains(err.Error(), "Cannot acquire directory lock") {
 			return nil, fmt.Errorf("store %s is in use by another process: stop it, or ask it instead%s", dir, lockOwner(dir))
@@ -270,11 +319,26 @@ func (s *Store) openMeta() error {
 	if err != nil {
 		return fmt.Errorf("store %s: %w; restore a backup", s.dir, err)
 	}
-	water, mark, err := openHighWater(s.dir)
+	mark, unknown, err := peekHighWater(s.dir)
 	if err != nil {
 		return fmt.Errorf("store %s: high-water file: %w", s.dir, err)
 	}
-	s.water = water
+	unknown = unknownFor(m, unknown)
+	if unknown != "" && !s.options.AcceptLoss {
+		return errUnknownLoss(s.dir, unknown) // before a file is made in its place
+	}
+	water, err := openHighWater(s.dir)
+	if err != nil {
+		return fmt.Errorf("store %s: high-water file: %w", s.dir, err)
+	}
+	s.water, s.disk.probe = water, water.probe
+	if unknown != "" {
+		s.log.Warn("whether commits are lost is not known, as accepted", "dir", s.dir, "highwater", unknown)
+		m.seq, m.token = m.seq+lostGap, m.token+lostGap
+		if err := errors.Join(water.write(m.commit), water.f.Sync()); err != nil {
+			return fmt.Errorf("store %s: high-water file: %w", s.dir, err)
+		}
+	}
 	if m.commit < mark {
 		if !s.options.AcceptLoss {
 			return errLost(s.dir, m.commit, mark)
@@ -291,6 +355,14 @@ func (s *Store) openMeta() error {
 	m.window = max(m.window, dedup.DefaultWindow)
 	s.meta, s.boot = m, m.boot
 	return nil
+}
+
+// unknownFor says why there is no high water although there should be: a store without a commit has none.
+func unknownFor(m meta, unknown string) string {
+	if m.commit == 0 {
+		return ""
+	}
+	return unknown
 }
 
 // lostGap is more events and tokens than the logs that can be lost at once hold.

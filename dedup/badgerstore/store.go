@@ -8,7 +8,7 @@
 //
 // Losing the disk loses the store. A power cut is survived on file systems that make the name of a new file
 // durable with its content (ext4, xfs, btrfs on Linux). A damaged log is noticed when its last commits are
-// gone, not when an older log file of several is damaged in the middle.
+// gone, not when an older log file of several is damaged in the middle. docs/reliability.md has the whole list.
 package badgerstore
 
 import (
@@ -36,6 +36,7 @@ type Store struct {
 	clock   dedup.Clock
 	disk    *disk
 	water   *highWater
+	backlog *backlog
 	queue   *queue
 	boot    uint64
 
@@ -68,6 +69,7 @@ type Store struct {
 	mu     sync.Mutex
 	stats  dedup.Stats
 	bad    int64
+	harmed map[string]struct{} // keys of damaged values, as far as they are counted
 	recent recent
 }
 
@@ -146,8 +148,34 @@ func (s *Store) damage(err error) {
 	}
 	s.mu.Lock()
 	s.bad++
+	_, known := s.harmed[d.Key]
+	if !known && len(s.harmed) < harmedMax {
+		s.harmed[d.Key] = struct{}{}
+	}
 	s.mu.Unlock()
-	s.log.Error("stored value is damaged", "dir", s.dir, "key", d.Key, "error", err)
+	if !known {
+		s.log.Error("stored value is damaged", "dir", s.dir, "key", d.Key, "error", err)
+	}
+}
+
+// harmedMax is how many damaged values are counted and logged once only.
+const harmedMax = 1000
+
+// Degraded says what is wrong with the store although it accepts claims: stored values that are damaged. Their
+// keys stay known, and everything else goes on. It returns nil when nothing is known to be wrong.
+func (s *Store) Degraded() error {
+	s.mu.Lock()
+	n := len(s.harmed)
+	s.mu.Unlock()
+	switch {
+	case n == 0:
+		return nil
+	case n == 1:
+		return errors.New("1 stored value is damaged; its key stays known, deliveries of it are answered 503")
+	case n >= harmedMax:
+		return fmt.Errorf("%d or more stored values are damaged; their keys stay known, deliveries of them are answered 503", n)
+	}
+	return fmt.Errorf("%d stored values are damaged; their keys stay known, deliveries of them are answered 503", n)
 }
 
 // Damaged returns how often a damaged value was met since the store was opened.
@@ -171,7 +199,7 @@ func (s *Store) Health(ctx context.Context) error {
 	if d := s.disk.state(); d.low() {
 		return d.err()
 	}
-	return nil
+	return s.backlog.err()
 }
 
 // Guarantees implements [dedup.Store].

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if childMain() {
+	if childMain() || linearMain() {
 		return
 	}
 	goleak.VerifyTestMain(m)

@@ -48,7 +48,11 @@ func (s *Store) Take(ctx context.Context, n int, bytes int64, lease time.Duratio
 	if o.err != nil {
 		return nil, o.err
 	}
-	return s.bodies(o)
+	out := s.bodies(o)
+	if len(out) == 0 && len(o.work) > 0 { // all of it was damaged
+		return s.Take(ctx, n, bytes, lease)
+	}
+	return out, nil
 }
 
 // wait returns true when the Take was answered, and false when ctx ended before. A Take that is being served
@@ -69,25 +73,29 @@ func (o *takeOp) wait(ctx context.Context) bool {
 	return false
 }
 
-// bodies gives the work that was taken its payloads. A task whose body cannot be read any more is
-// given up, and said so.
-func (s *Store) bodies(o *takeOp) ([]dedup.Work, error) {
-	out := o.work[:0]
+// bodies gives the work that was taken its payloads. A task whose body cannot be read any more is a dead letter,
+// which says so.
+func (s *Store) bodies(o *takeOp) []dedup.Work {
+	out := o.work[:0:len(o.work)]
 	for i := range o.work {
 		w := o.work[i]
 		body, err := s.body(o.rows[i])
 		if err != nil {
 			s.damage(err)
+			res := dedup.Result{Kind: dedup.ResultDead, Reason: reasonDamaged, Err: err.Error()}
+			_ = s.queue.push(&leaseOp{ticket: newTicket(false), lease: w.Lease, change: func(r *dedup.Record, now time.Time) error {
+				return r.Finish(w.Lease, res, now)
+			}}) // without it the lease runs out, and the next Take tries again
 			continue
 		}
 		w.Record.Payload.Body = body
 		out = append(out, w)
 	}
-	if len(out) == 0 && len(o.work) > 0 {
-		return nil, fmt.Errorf("payload of event %q: %w", o.work[0].Record.Event, errUnreadable)
-	}
-	return out, nil
+	return out
 }
+
+// reasonDamaged is why a task is dead whose payload cannot be read.
+const reasonDamaged = "damaged"
 
 // apply implements op: the committer serves Takes after everything else in a batch.
 func (o *takeOp) apply(*batch) error { return nil }

@@ -1,0 +1,377 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+)
+
+func (p *program) storeCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "store", Short: "Check, back up and restore the store", Args: cobra.NoArgs,
+		Long: "Looks after the store on disk. The running server is asked through its operations port; when none\n" +
+			"runs, the store is opened, for reading.",
+	}
+	c.AddCommand(p.storeCheckCommand(), p.storeBackupCommand(), p.storeRestoreCommand())
+	return c
+}
+
+// storeSource is where a store is to be found: through a configuration, or in a directory.
+type storeSource struct {
+	config, dir *string
+}
+
+func (p *program) storeFlags(c *cobra.Command) storeSource {
+	return storeSource{config: p.configFlag(c), dir: c.Flags().String("dir", "", "directory of the store, in place of the configuration's")}
+}
+
+// find returns how to ask the server that runs, or the directory of a store that nobody serves.
+func (s storeSource) find(p *program, c *cobra.Command) (ask asking, dir string, err error) {
+	if *s.dir != "" {
+		return nil, *s.dir, nil
+	}
+	src := p.source(c, *s.config)
+	src.flags = &pflag.FlagSet{}
+	set, err := src.load()
+	if err != nil {
+		return nil, "", err
+	}
+	kind, dir, err := set.storeKind()
+	if err != nil {
+		return nil, "", wrong("", "%v", err)
+	}
+	if kind == "memory" {
+		return nil, "", &mistake{at: set.Node.place("store"), what: "a store in memory is gone with its server", hint: "write store: badger:DIR"}
+	}
+	return set.runningServer(c.Context()), dir, nil
+}
+
+// offline is what a store is opened with that nobody serves.
+func offline() badgerstore.Options {
+	return badgerstore.Options{Logger: slog.New(slog.DiscardHandler)}
+}
+
+// storeMistake is an error about a store that the user has to do something about.
+func storeMistake(err error) error {
+	what, hint := withHint(oneLine(err.Error()))
+	return wrong(hint, "%s", what)
+}
+
+func (p *program) storeCheckCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "check", Short: "Read every value and compare its checksum", Args: cobra.NoArgs,
+		Long: "Reads everything in the store and compares all checksums: of the tables, of every value, and whether\n" +
+			"the last commit is the last that was acknowledged. Exits 1 when something is wrong. After a crash\n" +
+			"the logs of a store that nobody serves are put in order first, as any start does.",
+	}
+	from, format := p.storeFlags(c), outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := checkOutput(*format); err != nil {
+			return err
+		}
+		r, err := p.checkStore(c, from)
+		if err != nil {
+			return err
+		}
+		if *format == "json" {
+			line, err := json.Marshal(r)
+			if err != nil {
+				return err
+			}
+			_, _ = fmt.Fprintf(p.Out, "%s\n", line)
+		} else if err := p.printReport(r); err != nil {
+			return err
+		}
+		if !r.Sound() {
+			return failed("the store is damaged")
+		}
+		return nil
+	}
+	return c
+}
+
+func (p *program) checkStore(c *cobra.Command, from storeSource) (r badgerstore.Report, err error) {
+	ask, dir, err := from.find(p, c)
+	if err != nil {
+		return r, err
+	}
+	if ask == nil {
+		if r, err = badgerstore.Check(c.Context(), dir, offline()); err != nil {
+			return r, storeMistake(err)
+		}
+		return r, nil
+	}
+	res, err := ask(c.Context(), "/store/check")
+	if err != nil {
+		return r, failed("the server did not answer: %v", err)
+	}
+	defer res.Body.Close() //nolint:errcheck // it was read to its end
+	if err := answered(res); err != nil {
+		return r, err
+	}
+	if err := json.NewDecoder(res.Body).Decode(&r); err != nil {
+		return r, failed("the answer of the server is no report: %v", err)
+	}
+	return r, nil
+}
+
+func (p *program) printReport(r badgerstore.Report) error {
+	tables, water := "good", fmt.Sprintf("%d, last commit %d", r.Water, r.Commit)
+	if r.Tables != "" {
+		tables = "DAMAGED: " + oneLine(r.Tables)
+	}
+	switch {
+	case r.WaterUnknown != "":
+		water = "UNKNOWN: its file is " + r.WaterUnknown
+	case r.Lost:
+		water = fmt.Sprintf("LOST: commit %d was acknowledged, the last one here is %d", r.Water, r.Commit)
+	}
+	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintf(t, "format\t%d\n", r.Format)
+	_, _ = fmt.Fprintf(t, "records\t%d, %d of them older generations\n", r.Records, r.Older)
+	_, _ = fmt.Fprintf(t, "tasks\t%d pending, %d running, %d done, %d dead\n", r.Pending, r.Running, r.Done, r.Dead)
+	_, _ = fmt.Fprintf(t, "others\t%s, %s of large bodies\n", many(int(r.Aliases), "further name"), many(int(r.Pieces), "piece"))
+	_, _ = fmt.Fprintf(t, "tables\t%s\n", tables)
+	_, _ = fmt.Fprintf(t, "high water\t%s\n", water)
+	_, _ = fmt.Fprintf(t, "damaged\t%s\n", many(len(r.Damaged), "value"))
+	if len(r.Damaged) > 0 {
+		_, _ = fmt.Fprintf(t, "\nSTATE\tEVENT\tKEY\tREASON\n")
+	}
+	for _, d := range r.Damaged {
+		event := d.Event
+		if event == "" {
+			event = "-"
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", d.State, event, d.Key, oneLine(d.Reason))
+	}
+	return t.Flush()
+}
+
+func (p *program) storeBackupCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "backup FILE", Short: "Write a backup, while the server runs or not", Args: cobra.ExactArgs(1),
+		Long: "Writes everything that was accepted before the command began to FILE, or to standard output for \"-\".\n" +
+			"With --since it writes what came after an earlier backup, which is named by its file or its version;\n" +
+			"restore takes the whole one and the increments in their order. A backup holds payloads: keep it as\n" +
+			"safe as the store.",
+	}
+	from := p.storeFlags(c)
+	since := c.Flags().String("since", "", "an earlier backup: its file, or the version that was printed")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		after, err := backupSince(*since)
+		if err != nil {
+			return err
+		}
+		ask, dir, err := from.find(p, c)
+		if err != nil {
+			return err
+		}
+		var version uint64
+		write := func(w io.Writer) (err error) {
+			if ask != nil {
+				version, err = backupFrom(c.Context(), ask, w, after)
+				return err
+			}
+			if version, err = badgerstore.BackupDir(c.Context(), dir, offline(), w, after); err != nil {
+				return storeMistake(err)
+			}
+			return nil
+		}
+		if args[0] == "-" {
+			err = write(p.Out)
+		} else {
+			err = writeWhole(args[0], write)
+		}
+		if err == nil {
+			_, _ = fmt.Fprintf(p.Err, "version %d; the next increment is --since %d\n", version, version)
+		}
+		return err
+	}
+	return c
+}
+
+// backupSince reads the version after which an increment begins.
+func backupSince(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return n, nil
+	}
+	f, err := os.Open(text)
+	if err != nil {
+		return 0, wrong("name the file of an earlier backup, or its version", "--since %s: %s", text, cause(err))
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	version, err := badgerstore.BackupVersion(f)
+	if err != nil {
+		return 0, wrong("", "--since %s: %v", text, err)
+	}
+	return version, nil
+}
+
+// backupFrom copies a backup from the server that runs.
+func backupFrom(ctx context.Context, ask asking, w io.Writer, since uint64) (uint64, error) {
+	res, err := ask(ctx, "/store/backup?since="+strconv.FormatUint(since, 10))
+	if err != nil {
+		return 0, failed("the server did not answer: %v", err)
+	}
+	defer res.Body.Close() //nolint:errcheck // it was read to its end
+	if err := answered(res); err != nil {
+		return 0, err
+	}
+	if _, err := io.Copy(w, res.Body); err != nil {
+		return 0, failed("the backup is not complete: %v", err)
+	}
+	version, err := strconv.ParseUint(res.Trailer.Get(backupTrailer), 10, 64)
+	if err != nil {
+		return 0, failed("the backup is not complete: the server ended it early")
+	}
+	return version, nil
+}
+
+// writeWhole writes a file that is there whole or not at all, readable by its owner only.
+func writeWhole(path string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // 0600
+	if err != nil {
+		return wrong("", "%s: %s", path, cause(err))
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // best effort
+	}
+	return err
+}
+
+func (p *program) storeRestoreCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "restore BACKUP [INCREMENT...]", Short: "Make a store of backups", Args: cobra.MinimumNArgs(1),
+		Long: "Makes a store in --dir, which must be empty or not exist, of a whole backup and the increments after it,\n" +
+			"and checks it. Events that were accepted after the last of them are gone: a repeated delivery of one is\n" +
+			"new. A backup that is older than the window needs `serve --accept-clock` at its first start.",
+	}
+	dir := c.Flags().String("dir", "", "directory to restore into")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if *dir == "" {
+			return wrong("name an empty directory", "--dir is missing")
+		}
+		var in []io.Reader
+		for _, name := range args {
+			if name == "-" {
+				in = append(in, p.In)
+				continue
+			}
+			f, err := os.Open(name)
+			if err != nil {
+				return wrong("", "%s: %s", name, cause(err))
+			}
+			defer f.Close() //nolint:errcheck // it is only read
+			in = append(in, f)
+		}
+		if _, err := badgerstore.Restore(c.Context(), *dir, offline(), in...); err != nil {
+			return storeMistake(err)
+		}
+		r, err := badgerstore.Check(c.Context(), *dir, offline())
+		if err != nil {
+			return storeMistake(err)
+		}
+		_, _ = fmt.Fprintf(p.Out, "%s: restored %s\n", *dir, many(int(r.Records), "record"))
+		if !r.Sound() {
+			return errors.Join(failed("the backup was made of a damaged store"), p.printReport(r))
+		}
+		return nil
+	}
+	return c
+}
+
+// maintained is a store that can be checked and backed up while it is served.
+type maintained interface {
+	Check(ctx context.Context) (badgerstore.Report, error)
+	Backup(ctx context.Context, w io.Writer, since uint64) (uint64, error)
+}
+
+// backupTrailer holds the version of a backup. It comes last, so that a backup without it is not whole.
+const backupTrailer = "Eyelet-Backup-Version"
+
+// maintenance serves checks and backups of the store to those who have the token.
+func (s *server) maintenance() http.Handler {
+	mux := http.NewServeMux()
+	store, ok := s.store.(maintained)
+	if !ok {
+		return http.NotFoundHandler()
+	}
+	mux.HandleFunc("GET /store/check", func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // it takes as long as the store is large
+		report, err := store.Check(r.Context())
+		if err != nil {
+			problem(w, http.StatusServiceUnavailable, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(report) // the client is gone
+	})
+	mux.HandleFunc("GET /store/backup", func(w http.ResponseWriter, r *http.Request) {
+		since, err := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
+		if err != nil && r.URL.Query().Has("since") {
+			problem(w, http.StatusBadRequest, errors.New("since is no version"))
+			return
+		}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		w.Header().Set("Trailer", backupTrailer)
+		w.Header().Set("Content-Type", "application/octet-stream")
+		counted := &counting{to: w}
+		version, err := store.Backup(r.Context(), counted, since)
+		switch {
+		case err != nil && counted.n == 0:
+			w.Header().Del("Trailer")
+			problem(w, http.StatusConflict, err)
+		case err != nil:
+			s.log.Warn("a backup was not completed", "error", err)
+		default:
+			w.Header().Set(backupTrailer, strconv.FormatUint(version, 10))
+		}
+	})
+	return mux
+}
+
+// problem answers an error as the events API does.
+func problem(w http.ResponseWriter, status int, err error) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "title": oneLine(err.Error())}) // the client is gone
+}
+
+// counting tells whether anything was written.
+type counting struct {
+	to io.Writer
+	n  int64
+}
+
+func (c *counting) Write(b []byte) (int, error) {
+	n, err := c.to.Write(b)
+	c.n += int64(n)
+	return n, err
+}

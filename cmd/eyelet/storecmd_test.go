@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+)
+
+// eyelet runs the program and returns what it printed.
+func eyelet(t *testing.T, want int, args ...string) (out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	p := &program{In: strings.NewReader(""), Out: &o, Err: &e}
+	if code := p.Run(context.Background(), args...); code != want {
+		t.Fatalf("%v: exit %d, want %d: %s%s", args, code, want, o.String(), e.String())
+	}
+	return o.String(), e.String()
+}
+
+func get(t *testing.T, address string) (status int, body string) {
+	t.Helper()
+	res, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(res.Body); err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, b.String()
+}
+
+func TestAStoreIsCheckedAndBackedUpWhileItIsServedAndAfter(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: nothing, stdout: true}\n")
+	dir := filepath.Dir(file)
+	r := launch(t, "serve", "--config", file)
+	for i := range 5 {
+		if status, _ := push(t, http.DefaultClient, r.deliveries, "id-"+strconv.Itoa(i), `{}`); status != 200 {
+			t.Fatalf("status %d", status)
+		}
+	}
+	check := func(want int64, args ...string) {
+		t.Helper()
+		out, _ := eyelet(t, exitOK, append([]string{"store", "check", "-o", "json"}, args...)...)
+		var report badgerstore.Report
+		if err := json.Unmarshal([]byte(out), &report); err != nil || report.Records != want || !report.Sound() {
+			t.Errorf("%s: %v", out, err)
+		}
+	}
+	check(5, "--config", file)
+	whole, inc := filepath.Join(dir, "whole.backup"), filepath.Join(dir, "inc.backup")
+	_, said := eyelet(t, exitOK, "store", "backup", whole, "--config", file)
+	if !strings.Contains(said, "the next increment is --since ") {
+		t.Error(said)
+	}
+	push(t, http.DefaultClient, r.deliveries, "later", `{}`)
+	eyelet(t, exitOK, "store", "backup", inc, "--config", file, "--since", whole)
+	_, said = eyelet(t, exitUsage, "store", "check", "--dir", filepath.Join(dir, "data"))
+	if !strings.Contains(said, "in use by another process") {
+		t.Error(said)
+	}
+	r.stop()
+	<-r.ended
+	check(6, "--config", file)
+	check(6, "--dir", filepath.Join(dir, "data"))
+	text, _ := eyelet(t, exitOK, "store", "check", "--config", file)
+	if !strings.Contains(text, "6, 0 of them older") || !strings.Contains(text, "0 values") {
+		t.Error(text)
+	}
+	stdout, _ := eyelet(t, exitOK, "store", "backup", "-", "--config", file)
+	if !strings.HasPrefix(stdout, "eyelet backup 1\n") {
+		t.Errorf("%.40q", stdout)
+	}
+	for want, backups := range map[int64][]string{5: {whole}, 6: {whole, inc}} {
+		to := filepath.Join(dir, "restored-"+strconv.FormatInt(want, 10))
+		out, _ := eyelet(t, exitOK, append([]string{"store", "restore", "--dir", to}, backups...)...)
+		if !strings.Contains(out, "restored "+strconv.FormatInt(want, 10)+" records") {
+			t.Error(out)
+		}
+		check(want, "--dir", to)
+	}
+	_, said = eyelet(t, exitUsage, "store", "restore", "--dir", dir, whole)
+	if !strings.Contains(said, "is not empty") {
+		t.Error(said)
+	}
+	_, said = eyelet(t, exitUsage, "store", "restore", "--dir", filepath.Join(dir, "x"), inc)
+	if !strings.Contains(said, "begin with a whole backup") {
+		t.Error(said)
+	}
+	if info, err := os.Stat(whole); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestADamagedRecordIsNeverNewOnTheWire spoils a value in the files of the store. Its deliveries are answered 503, those
+// of others go on, and readiness, the log and the check tell.
+func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: nothing, stdout: true}\n")
+	data := filepath.Join(filepath.Dir(file), "data")
+	r := launch(t, "serve", "--config", file)
+	marker := `{"marker":"` + strings.Repeat("spoil me ", 60) + `"}`
+	push(t, http.DefaultClient, r.deliveries, "bad", marker)
+	for _, id := range []string{"good", "good 2", "good 3"} {
+		push(t, http.DefaultClient, r.deliveries, id, `{}`)
+	}
+	r.stop()
+	<-r.ended
+	logs, err := filepath.Glob(filepath.Join(data, "*.vlog"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spoiled := 0
+	for _, name := range logs {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := bytes.Index(b, []byte("spoil me")); at >= 0 {
+			spoiled++
+			b[at] ^= 1
+			if err := os.WriteFile(name, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if spoiled == 0 {
+		t.Fatal("the payload is not in the value log")
+	}
+	out, _ := eyelet(t, exitFailed, "store", "check", "--config", file)
+	if !strings.Contains(out, "1 value") || !strings.Contains(out, "STATE") {
+		t.Error(out)
+	}
+	r = launch(t, "serve", "--config", file)
+	status, after := push(t, http.DefaultClient, r.deliveries, "bad", marker)
+	if status != http.StatusServiceUnavailable || after == "" {
+		t.Errorf("a delivery of the damaged event: %d, Retry-After %q", status, after)
+	}
+	for _, id := range []string{"good", "another"} {
+		if status, _ := push(t, http.DefaultClient, r.deliveries, id, `{}`); status != http.StatusOK {
+			t.Errorf("%s: %d", id, status)
+		}
+	}
+	if status, body := get(t, r.operations+"/readyz"); status != http.StatusOK || !strings.Contains(body, "degraded: 1 stored value is damaged") {
+		t.Errorf("readiness: %d %s", status, body)
+	}
+	if !strings.Contains(r.errs.String(), "stored value is damaged") {
+		t.Errorf("the log does not tell: %s", r.errs.String())
+	}
+	out, _ = eyelet(t, exitFailed, "store", "check", "--config", file, "-o", "json") // the server tells
+	var report badgerstore.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Damaged) != 1 || report.Records != 5 {
+		t.Errorf("%s: %v", out, err)
+	}
+}
+
+func TestAFullBacklogIsTransientOnTheWire(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "limits: {backlog_events: 3, backoff_base: 1h, backoff_cap: 1h}\nhandlers:\n  - {producer: gh, type: push, exec: [/bin/false]}\n")
+	r := launch(t, "serve", "--config", file)
+	for i := range 3 {
+		if status, _ := push(t, http.DefaultClient, r.deliveries, strconv.Itoa(i), `{"n":`+strconv.Itoa(i)+`}`); status != 200 {
+			t.Fatalf("status %d", status)
+		}
+	}
+	if status, after := push(t, http.DefaultClient, r.deliveries, "more", `{}`); status != 503 || after == "" {
+		t.Errorf("above the bound: %d, Retry-After %q", status, after)
+	}
+	if status, _ := push(t, http.DefaultClient, r.deliveries, "1", `{"n":1}`); status != 200 {
+		t.Errorf("a duplicate: %d", status)
+	}
+	if status, body := get(t, r.operations+"/readyz"); status != 503 || !strings.Contains(body, "backlog full: 3 events") {
+		t.Errorf("readiness: %d %s", status, body)
+	}
+}
+
+func TestBoundsOfABacklogInMemoryAreAMistake(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "store: \"memory:\"\nlimits: {backlog_events: 3}\n")
+	if _, said := eyelet(t, exitUsage, "config", "check", "--config", file); !strings.Contains(said, "no meaning for a store in memory") {
+		t.Error(said)
+	}
+}
+
+// program that is this test binary, under the name by which it is the real program.
+func realProgram(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "eyelet")
+	if err := os.Symlink(self, name); err != nil {
+		t.Skip("skipped: no symbolic links here: ", err)
+	}
+	return name
+}
+
+func TestTortureIsACommand(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var out, errs bytes.Buffer
+	p := &program{In: strings.NewReader(""), Out: &out, Err: &errs, Executable: realProgram(t)}
+	if code := p.Run(t.Context(), "torture", "--rounds", "3", "--dir", dir, "-o", "json"); code != exitOK {
+		t.Fatalf("exit %d: %s", code, errs.String())
+	}
+	var sum tally
+	if err := json.Unmarshal(out.Bytes(), &sum); err != nil || sum.Rounds != 3 || sum.Acknowledged == 0 || sum.bad() {
+		t.Errorf("%s: %v", out.String(), err)
+	}
+	if !strings.Contains(errs.String(), "round 3 of 3") || !strings.Contains(errs.String(), "seed ") {
+		t.Errorf("progress: %s", errs.String())
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	for _, args := range [][]string{{"torture"}, {"torture", "--dir", dir, "--rounds", "0"}} {
+		eyelet(t, exitUsage, args...)
+	}
+	broken := &program{Out: &out, Err: &errs}
+	out.Reset()
+	if err := broken.printTally(tally{Rounds: 7, Lost: 1}); err != nil || !strings.Contains(out.String(), "lost  1") {
+		t.Errorf("the table: %q, %v", out.String(), err)
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// The lives of a receiver under torture are random between these.
+const (
+	shortestLife = 20 * time.Millisecond
+	longestLife  = 400 * time.Millisecond
+)
+
+func (p *program) tortureCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "torture", Short: "Kill a receiver under load and check that nothing is lost", Args: cobra.NoArgs,
+		Long: "Runs a receiver with a store of its own under signed load with duplicates, kills it at random moments\n" +
+			"(kill -9), starts it again, and checks the promise: every event that was acknowledged is there with its\n" +
+			"exact payload and reached its handlers, none was accepted twice, and every duplicate was answered as the\n" +
+			"first delivery. Use it on the disk that you are going to use. It shows what a dying process loses; what\n" +
+			"a power cut loses depends on the disk too. Exits 1 when the promise was broken; the store stays in --dir\n" +
+			"then, to be looked at.",
+	}
+	dir := c.Flags().String("dir", "", "directory on the disk to try; a folder in it is made and removed")
+	rounds := c.Flags().Int("rounds", 100, "how often the receiver is killed")
+	clients := c.Flags().Int("clients", 16, "how many deliveries are under way at a time")
+	seed := c.Flags().Uint64("seed", 0, "of the random choices; 0 takes one of its own")
+	format := outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := checkOutput(*format); err != nil {
+			return err
+		}
+		if *dir == "" {
+			return wrong("name a directory on the disk to try", "--dir is missing")
+		}
+		if *rounds < 1 || *clients < 1 {
+			return wrong("", "--rounds and --clients must be at least 1")
+		}
+		if *seed == 0 {
+			*seed = rand.Uint64()
+		}
+		return p.torture(c, &torture{dir: *dir, rounds: *rounds, clients: *clients, seed: *seed}, *format)
+	}
+	return c
+}
+
+func (p *program) torture(c *cobra.Command, t *torture, format string) error {
+	self := p.Executable
+	if self == "" {
+		var err error
+		if self, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	base, err := filepath.Abs(t.dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		return wrong("choose another --dir", "%s: %s", base, cause(err))
+	}
+	if t.dir, err = os.MkdirTemp(base, "eyelet-torture-"); err != nil {
+		return wrong("choose another --dir", "%s: %s", base, cause(err))
+	}
+	t.minLife, t.maxLife, t.progress = shortestLife, longestLife, p.Err
+	t.child = func(dir string) []string { return []string{self, "torture-child", dir} }
+	_, _ = fmt.Fprintf(p.Err, "seed %d, store in %s\n", t.seed, t.dir)
+	sum, err := t.run(c.Context())
+	if err != nil {
+		return failed("the torture could not go on: %v; what there is stays in %s", err, t.dir)
+	}
+	if format == "json" {
+		line, err := json.Marshal(sum)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(p.Out, "%s\n", line)
+	} else if err := p.printTally(sum); err != nil {
+		return err
+	}
+	if sum.bad() {
+		return failed("the promise was broken; the store stays in %s", t.dir)
+	}
+	return os.RemoveAll(t.dir)
+}
+
+func (p *program) printTally(sum tally) error {
+	w := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', tabwriter.AlignRight)
+	for _, row := range []struct {
+		name  string
+		count int
+	}{
+		{"kills", sum.Rounds}, {"events acknowledged", sum.Acknowledged}, {"duplicates answered", sum.Duplicates},
+		{"deliveries without an answer", sum.Unknown}, {"runs of handlers", sum.Runs}, {"kills by a handler", sum.Bombs},
+		{"lost", sum.Lost}, {"accepted twice", sum.Doubled}, {"wrong answers", sum.Wrong},
+		{"without a run of a handler", sum.Unhandled}, {"damaged", sum.Damaged},
+	} {
+		_, _ = fmt.Fprintln(w, row.name+"\t"+strconv.Itoa(row.count)+"\t")
+	}
+	return w.Flush()
+}
+
+// tortureChildCommand is the receiver that is killed.
+func (p *program) tortureChildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "torture-child DIR", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return tortureChild(c.Context(), args[0], p.Out) },
+	}
+}

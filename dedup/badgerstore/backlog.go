@@ -1,0 +1,76 @@
+package badgerstore
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// backlog bounds what waits for workers. It is full at a bound and stays so until a fifth of it is free again:
+// a receiver at its bound is to refuse for a while, not every other delivery.
+type backlog struct {
+	maxBytes, maxRecords int64
+
+	bytes, records int64 // the committer's own
+	full           atomic.Pointer[dedup.ErrUnavailable]
+}
+
+// backlogRetry is when a refused delivery should come again.
+const backlogRetry = 15 * time.Second
+
+// add follows what was committed.
+func (g *backlog) add(bytes, records int64) {
+	g.bytes, g.records = g.bytes+bytes, g.records+records
+	reached := func(have, most, percent int64) bool { return most > 0 && have >= most/100*percent+most%100*percent/100 }
+	switch {
+	case reached(g.bytes, g.maxBytes, 100) || reached(g.records, g.maxRecords, 100):
+		g.full.Store(&dedup.ErrUnavailable{Reason: g.reason(), RetryAfter: backlogRetry})
+	case g.full.Load() == nil:
+	case !reached(g.bytes, g.maxBytes, 80) && !reached(g.records, g.maxRecords, 80):
+		g.full.Store(nil)
+	default:
+		g.full.Store(&dedup.ErrUnavailable{Reason: g.reason(), RetryAfter: backlogRetry})
+	}
+}
+
+func (g *backlog) reason() string {
+	return fmt.Sprintf("backlog full: %d events with %d bytes wait for their handlers, at most %s; new ones are accepted again below 80 %%",
+		g.records, g.bytes, g.bounds())
+}
+
+func (g *backlog) bounds() string {
+	switch {
+	case g.maxBytes <= 0:
+		return fmt.Sprintf("%d events", g.maxRecords)
+	case g.maxRecords <= 0:
+		return fmt.Sprintf("%d bytes", g.maxBytes)
+	}
+	return fmt.Sprintf("%d events or %d bytes", g.maxRecords, g.maxBytes)
+}
+
+// err returns why new events are refused, nil while they are not.
+func (g *backlog) err() error {
+	if u := g.full.Load(); u != nil {
+		return u
+	}
+	return nil
+}
+
+// admit lets a new event of so many bytes into the batch, or says why not. The event that reaches the bound is
+// let in.
+func (g *backlog) admit(b *batch, size int64) error {
+	if err := g.err(); err != nil {
+		return err
+	}
+	if g.maxBytes > 0 && g.bytes+b.waitingBytes >= g.maxBytes || g.maxRecords > 0 && g.records+b.waiting >= g.maxRecords {
+		return &dedup.ErrUnavailable{Reason: g.reason(), RetryAfter: backlogRetry}
+	}
+	b.waiting++
+	b.waitingBytes += size
+	return nil
+}
+
+// waits reports whether the event of a claim would wait for workers.
+func waits(c *dedup.Claim) bool { return len(c.Tasks) > 0 && !c.Hold && c.Aside == nil }

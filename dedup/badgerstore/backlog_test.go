@@ -1,0 +1,111 @@
+package badgerstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func TestAFullBacklogRefusesNewEventsUntilAFifthIsFree(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		bounds func(o *Options)
+	}{
+		{"by number", func(o *Options) { o.MaxBacklogRecords = 10 }},
+		{"by bytes", func(o *Options) { o.MaxBacklogBytes = 10 * 1024 }}, // claimOf has bodies of 1 KiB
+		{"by the first of both", func(o *Options) { o.MaxBacklogBytes, o.MaxBacklogRecords = 1<<30, 10 }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			o := quiet()
+			tc.bounds(&o)
+			s := open(t, t.TempDir(), o)
+			ctx := context.Background()
+			for i := range 10 {
+				mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
+			}
+			refused := func(s *Store) {
+				t.Helper()
+				_, err := s.Claim(ctx, claimOf("more"))
+				if u := unavailable(t, err, "backlog full: 1"); u.RetryAfter <= 0 {
+					t.Error("no RetryAfter")
+				}
+				unavailable(t, s.Health(ctx), "backlog full")
+			}
+			refused(s)
+			mustClaim(t, s, claimOf("3"), dedup.Known)
+			aside, held, untasked := claimOf("aside"), claimOf("held"), claimOf("no task")
+			aside.Aside, untasked.Tasks = &dedup.Aside{Reason: "conflict"}, nil
+			held.Hold, held.Lease, held.Answer = true, time.Minute, dedup.Answer{}
+			for _, c := range []dedup.Claim{aside, held, untasked} {
+				mustClaim(t, s, c, dedup.New) // nothing of this waits for workers
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, s.dir, o)
+			unavailable(t, s.Health(ctx), "backlog full") // a restart does not forget
+			finish := func() {
+				t.Helper()
+				work, err := s.Take(ctx, 1, 1, time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			finish() // 9 are left
+			_, err := s.Claim(ctx, claimOf("more"))
+			unavailable(t, err, "backlog full: 9")
+			finish() // 8: at 80 %
+			_, err = s.Claim(ctx, claimOf("more"))
+			unavailable(t, err, "backlog full: 8")
+			finish()
+			if err := s.Health(ctx); err != nil {
+				t.Fatalf("with 7 of 10: %v", err)
+			}
+			for i := range 3 {
+				mustClaim(t, s, claimOf(fmt.Sprint("new ", i)), dedup.New)
+			}
+			refused(s)
+		})
+	}
+}
+
+func TestABatchDoesNotPassTheBoundOfTheBacklog(t *testing.T) {
+	t.Parallel()
+	o := quiet()
+	o.MaxBacklogRecords = 5
+	s := open(t, t.TempDir(), o)
+	var claims []dedup.Claim
+	for i := range 6 {
+		claims = append(claims, claimOf(fmt.Sprint(i)))
+	}
+	_, err := s.Claim(context.Background(), claims...)
+	unavailable(t, err, "backlog full")
+	if st, err := s.Stats(context.Background()); err != nil || st.Records != 0 {
+		t.Errorf("%d records of a refused batch, %v", st.Records, err)
+	}
+	if _, err := s.Claim(context.Background(), claims[:5]...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALargeEventIsNotStoredInPiecesForAFullBacklog(t *testing.T) {
+	t.Parallel()
+	o := quiet()
+	o.MaxBacklogRecords = 1
+	s := open(t, t.TempDir(), o)
+	mustClaim(t, s, claimOf("a"), dedup.New)
+	_, err := s.Claim(context.Background(), largeClaim("large", 3*chunkSize))
+	unavailable(t, err, "backlog full")
+	if n := stored(t, s, familyChunk); n != 0 {
+		t.Errorf("%d pieces were stored", n)
+	}
+	mustClaim(t, s, claimOf("a"), dedup.Known)
+}

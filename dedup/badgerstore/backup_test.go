@@ -1,0 +1,434 @@
+package badgerstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// everything returns all records with their bodies, by event.
+func everything(t *testing.T, s *Store) map[string]dedup.Record {
+	t.Helper()
+	out := map[string]dedup.Record{}
+	for r, err := range s.List(context.Background(), dedup.Filter{Body: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[r.Event] = r
+	}
+	return out
+}
+
+func backup(t *testing.T, s *Store, since uint64) ([]byte, uint64) {
+	t.Helper()
+	var b bytes.Buffer
+	version, err := s.Backup(context.Background(), &b, since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes(), version
+}
+
+func restore(t *testing.T, backups ...[]byte) *Store {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "restored")
+	var in []io.Reader
+	for _, b := range backups {
+		in = append(in, bytes.NewReader(b))
+	}
+	if _, err := Restore(context.Background(), dir, quiet(), in...); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, dir, quiet())
+}
+
+func TestABackupUnderLoadHasEverythingAcknowledgedBeforeIt(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	var acked sync.Map // id -> event
+	var n atomic.Int64
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for c := range 8 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				id := fmt.Sprintf("%d-%d", c, i)
+				ds, err := s.Claim(context.Background(), killClaim(id))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				acked.Store(id, ds[0].Record.Event)
+				n.Add(1)
+			}
+		})
+	}
+	for n.Load() < 500 {
+		time.Sleep(time.Millisecond)
+	}
+	before := map[string]string{}
+	acked.Range(func(id, event any) bool { before[id.(string)] = event.(string); return true })
+	data, _ := backup(t, s, 0)
+	close(stop)
+	wg.Wait()
+	again := restore(t, data)
+	for id, event := range before {
+		r, err := again.Get(context.Background(), event)
+		if err != nil || !bytes.Equal(r.Payload.Body, killBody(id)) {
+			t.Fatalf("%s: %d bytes, %v", id, len(r.Payload.Body), err)
+		}
+		if d := mustClaim(t, again, killClaim(id), dedup.Known); d.Record.Event != event || d.Record.Answer.Status != 202 {
+			t.Fatalf("%s: a duplicate is answered %+v", id, d.Record)
+		}
+	}
+	t.Logf("%d events before the backup, %d bytes", len(before), len(data))
+}
+
+func TestIncrementsRestoreExactlyWhatWasThere(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	ctx := context.Background()
+	events := map[int]string{}
+	add := func(from, to int) {
+		for i := from; i < to; i++ {
+			c := largeClaim(fmt.Sprint(i), 1000+i%3*chunkSize)
+			events[i] = mustClaim(t, s, c, dedup.New).Record.Event
+		}
+	}
+	finish := func(n int, kind dedup.Kind) {
+		work, err := s.Take(ctx, n, 1<<30, time.Minute)
+		if err != nil || len(work) != n {
+			t.Fatal(len(work), err)
+		}
+		for _, w := range work {
+			if err := s.Finish(ctx, w.Lease, dedup.Result{Kind: kind}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add(0, 12)
+	whole, v1 := backup(t, s, 0)
+	wholeHas := everything(t, s)
+	finish(6, dedup.ResultDone)
+	add(12, 15)
+	inc1, v2 := backup(t, s, v1)
+	for i := range 3 { // deleted, and forgotten by the database too
+		if err := s.Purge(ctx, events[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finish(3, dedup.ResultDead)
+	if err := s.reclaim(); err != nil {
+		t.Fatal(err)
+	}
+	inc2, v3 := backup(t, s, v2)
+	if v1 >= v2 || v2 >= v3 {
+		t.Errorf("versions %d, %d, %d do not rise", v1, v2, v3)
+	}
+	if len(inc2) > len(whole)/2 {
+		t.Errorf("an increment of %d bytes after a whole backup of %d", len(inc2), len(whole))
+	}
+	if diff := cmp.Diff(wholeHas, everything(t, restore(t, whole))); diff != "" {
+		t.Errorf("the whole backup: %s", diff)
+	}
+	again := restore(t, whole, inc1, inc2)
+	if diff := cmp.Diff(everything(t, s), everything(t, again)); diff != "" {
+		t.Error(diff)
+	}
+	mustClaim(t, again, largeClaim("0", 1000), dedup.New) // purged
+	if d := mustClaim(t, again, largeClaim("x", 10), dedup.New); d.Record.Seq < lostGap {
+		t.Errorf("sequence %d may have been given out after the backup", d.Record.Seq)
+	}
+	r, err := again.Check(ctx)
+	if err != nil || !r.Sound() {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestRestoreRefusesWhatIsNoChainOfWholeBackups(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	mustClaim(t, s, claimOf("a"), dedup.New)
+	whole, v1 := backup(t, s, 0)
+	mustClaim(t, s, claimOf("b"), dedup.New)
+	inc1, v2 := backup(t, s, v1)
+	mustClaim(t, s, claimOf("c"), dedup.New)
+	inc2, _ := backup(t, s, v2)
+	other := open(t, t.TempDir(), quiet())
+	mustClaim(t, other, claimOf("z"), dedup.New)
+	foreign, _ := backup(t, other, 0)
+	for name, tc := range map[string]struct {
+		want    string
+		backups [][]byte
+	}{
+		"none":                     {"no backup", nil},
+		"empty":                    {"does not begin", [][]byte{{}}},
+		"something else":           {"does not begin", [][]byte{[]byte("a letter to somebody, of some length")}},
+		"begins with an increment": {"begin with a whole backup", [][]byte{inc1}},
+		"a gap":                    {"but the one before it", [][]byte{whole, inc2}},
+		"of another store":         {"another store", [][]byte{foreign, inc1}},
+		"two whole ones":           {"but the one before it", [][]byte{whole, whole}},
+		"cut off":                  {"not a whole backup", [][]byte{whole[:len(whole)-40]}},
+		"without its sum":          {"not a whole backup", [][]byte{whole[:len(whole)-1]}},
+		"a newer format":           {"format 9", [][]byte{bytes.Replace(whole, []byte(`"format":1`), []byte(`"format":9`), 1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var in []io.Reader
+			for _, b := range tc.backups {
+				in = append(in, bytes.NewReader(b))
+			}
+			dir := t.TempDir()
+			_, err := Restore(context.Background(), dir, quiet(), in...)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("error %v, want %q", err, tc.want)
+			}
+			if tc.backups == nil {
+				return // nothing was begun
+			}
+			if s, err := Open(dir, quiet()); err == nil {
+				t.Error("half a restored store was opened", s.Close())
+			}
+		})
+	}
+}
+
+func TestEveryByteOfABackupIsChecked(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	c := claimOf("a")
+	c.Payload.Body = []byte("short")
+	mustClaim(t, s, c, dedup.New)
+	data, _ := backup(t, s, 0)
+	for i := range data {
+		bad := bytes.Clone(data)
+		bad[i] ^= 4
+		if err := readWhole(bad); err == nil {
+			t.Errorf("byte %d of %d is not checked", i, len(data))
+		}
+		if err := readWhole(data[:i]); err == nil {
+			t.Errorf("the first %d bytes pass", i)
+		}
+	}
+	if err := readWhole(data); err != nil {
+		t.Error(err)
+	}
+}
+
+func readWhole(data []byte) error {
+	r, err := newBackupReader(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	for {
+		if _, _, _, err := r.next(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func FuzzBackupReader(f *testing.F) {
+	var b bytes.Buffer
+	w := newBackupWriter(&b)
+	_ = w.begin(backupHead{Format: formatVersion, Version: 7})
+	w.value([]byte("ekey"), []byte("value"))
+	w.key([]byte("fkey"))
+	_ = w.end()
+	f.Add(b.Bytes())
+	f.Add([]byte(backupTitle + "{}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if readWhole(data) == nil && !bytes.HasPrefix(data, []byte(backupTitle)) {
+			t.Error("a backup without its title")
+		}
+	})
+}
+
+func TestRestoreWantsAnEmptyDirectory(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	data, _ := backup(t, s, 0)
+	_, err := Restore(context.Background(), s.dir, quiet(), bytes.NewReader(data))
+	if err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Error(err)
+	}
+}
+
+func TestAClosedStoreIsBackedUpAsItIs(t *testing.T) {
+	t.Parallel()
+	for _, crashed := range []bool{false, true} {
+		s := open(t, t.TempDir(), quiet())
+		for i := range 20 {
+			mustClaim(t, s, largeClaim(fmt.Sprint(i), i*100), dedup.New)
+		}
+		want := everything(t, s)
+		dir := s.dir
+		if crashed {
+			dir = copyStore(t, s.dir)
+		} else if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		before := files(t, dir)
+		var b bytes.Buffer
+		if _, err := BackupDir(context.Background(), dir, quiet(), &b, 0); err != nil {
+			t.Fatalf("crashed %v: %v", crashed, err)
+		}
+		if diff := cmp.Diff(before, files(t, dir)); !crashed && diff != "" {
+			t.Errorf("the backup changed the store: %s", diff)
+		}
+		if diff := cmp.Diff(want, everything(t, restore(t, b.Bytes()))); diff != "" {
+			t.Errorf("crashed %v: %s", crashed, diff)
+		}
+	}
+}
+
+// files returns the sizes of the files of a directory.
+func files(t *testing.T, dir string) map[string]int64 {
+	t.Helper()
+	out := map[string]int64{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && e.Name() != "LOCK" {
+			out[e.Name()] = info.Size()
+		}
+	}
+	return out
+}
+
+func TestDamageSurvivesABackup(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	bad := claimOf("bad")
+	bad.Tasks = nil
+	mustClaim(t, s, bad, dedup.New)
+	mustClaim(t, s, claimOf("good"), dedup.New)
+	spoil(t, s, hashOf(bad.Key).key(familyEvent))
+	data, _ := backup(t, s, 0)
+	again := restore(t, data)
+	_, err := again.Claim(context.Background(), bad)
+	damagedIs(t, err, "Claim in the restored store")
+	mustClaim(t, again, claimOf("good"), dedup.Known)
+}
+
+// TestAStoreOfTheFirstFormatIsOpened reads a backup that an earlier program made: whatever a later program does to
+// keys and values, it must read these. Set EYELET_WRITE_FIXTURE to write the file, which belongs to a new format only.
+func TestAStoreOfTheFirstFormatIsOpened(t *testing.T) {
+	t.Parallel()
+	const file = "testdata/format1.backup"
+	if os.Getenv("EYELET_WRITE_FIXTURE") != "" {
+		writeFixture(t, file)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "restored")
+	if _, err := Restore(context.Background(), dir, quiet(), bytes.NewReader(data)); err != nil {
+		t.Fatal(err)
+	}
+	o := quiet()
+	o.AcceptClock = true // it is old
+	s := open(t, dir, o)
+	states := map[string]string{}
+	for _, r := range everything(t, s) {
+		states[r.Key.ID] = fmt.Sprint(r.State(), " ", len(r.Payload.Body), " ", r.Answer.Status)
+	}
+	want := map[string]string{"dead": "dead 1024 202", "waits": "pending 1024 202", "large": "pending 525288 202"}
+	maps.DeleteFunc(states, func(id, _ string) bool { return id == "done" }) // its window may have ended
+	if diff := cmp.Diff(want, states); diff != "" {
+		t.Error(diff)
+	}
+	if r, err := s.Check(context.Background()); err != nil || !r.Sound() || r.Records != 4 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func writeFixture(t *testing.T, file string) {
+	t.Helper()
+	s := open(t, t.TempDir(), quiet())
+	for _, kind := range []dedup.Kind{dedup.ResultDone, dedup.ResultDead} {
+		id := map[dedup.Kind]string{dedup.ResultDone: "done", dedup.ResultDead: "dead"}[kind]
+		mustClaim(t, s, claimOf(id), dedup.New)
+		work, err := s.Take(context.Background(), 1, 1<<20, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Finish(context.Background(), work[0].Lease, dedup.Result{Kind: kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := claimOf("waits")
+	c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: "n"}}
+	mustClaim(t, s, c, dedup.New)
+	large := claimOf("large")
+	large.Payload.Body = bytes.Repeat([]byte("eyelet! "), (chunkSize+1000)/8)
+	mustClaim(t, s, large, dedup.New)
+	data, _ := backup(t, s, 0)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOlderFormatsAreBroughtForwardOneByOne(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	mustClaim(t, s, claimOf("a"), dedup.New)
+	dir := s.dir
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var steps []int
+	fails := errors.New("power is gone")
+	o := quiet()
+	o.formats = formats{current: 3, steps: map[int]func(string) error{
+		1: func(string) error { steps = append(steps, 1); return nil },
+		2: func(string) error { steps = append(steps, 2); err := fails; fails = nil; return err },
+	}}
+	if _, err := Open(dir, o); err == nil || !strings.Contains(err.Error(), "power is gone") {
+		t.Fatal(err)
+	}
+	if v, err := readFormat(dir); err != nil || v != 2 {
+		t.Errorf("after a crash in the second step: format %d, %v", v, err)
+	}
+	again := open(t, dir, o)
+	mustClaim(t, again, claimOf("a"), dedup.Known)
+	if diff := cmp.Diff([]int{1, 2, 2}, steps); diff != "" {
+		t.Error(diff)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, quiet()); err == nil || !strings.Contains(err.Error(), "use the newer program") {
+		t.Errorf("a newer store: %v", err)
+	}
+	o.formats.current, o.formats.steps = 5, nil
+	if _, err := Open(dir, o); err == nil || !strings.Contains(err.Error(), "opens no more") {
+		t.Errorf("a store without a step: %v", err)
+	}
+}

@@ -1,0 +1,315 @@
+package badgerstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// Report is what a check of a store found. Counts are of what can be read.
+type Report struct {
+	// Format is the version of the format of the directory.
+	Format int `json:"format"`
+	// Records are all events; Older those of them that a newer event of the same key has replaced.
+	Records int64 `json:"records"`
+	Older   int64 `json:"older"`
+	// Pending, Running, Done and Dead count tasks. Running ones wait for their next attempt after a start.
+	Pending int64 `json:"pending"`
+	Running int64 `json:"running"`
+	Done    int64 `json:"done"`
+	Dead    int64 `json:"dead"`
+	// Aliases are further names of events, Pieces the parts of bodies of more than 512 KiB.
+	Aliases int64 `json:"aliases"`
+	Pieces  int64 `json:"pieces"`
+	// Commit is the number of the last commit in the database, Water the one in the high-water file. A commit
+	// below the high water says that acknowledged commits are lost.
+	Commit uint64 `json:"commit"`
+	Water  uint64 `json:"high_water"`
+	Lost   bool   `json:"lost"`
+	// WaterUnknown says why there is no high water (missing or damaged), empty when there is one.
+	WaterUnknown string `json:"high_water_unknown,omitempty"`
+	// Tables is empty when the checksums of all tables match, else it says which does not. Nothing else was
+	// read then when the store was not open.
+	Tables string `json:"tables,omitempty"`
+	// Damaged are the values that are not what was written.
+	Damaged []Damage `json:"damaged"`
+}
+
+// Damage is one value that is not what was written.
+type Damage struct {
+	// Key is the key of the value in the store, in hexadecimal after its family.
+	Key string `json:"key"`
+	// Event is our own id of the event, where it is known.
+	Event string `json:"event,omitempty"`
+	// State is that of the event (pending, running, done, dead), or unknown. A pending or running one has
+	// work that is not done.
+	State string `json:"state"`
+	// Reason says what is wrong with the value.
+	Reason string `json:"reason"`
+}
+
+// Sound reports whether nothing is wrong.
+func (r *Report) Sound() bool {
+	return len(r.Damaged) == 0 && r.Tables == "" && !r.Lost && r.WaterUnknown == ""
+}
+
+// Check reads every value of the store while it is in use, compares all checksums and counts.
+func (s *Store) Check(ctx context.Context) (Report, error) { return s.check(ctx, 0) }
+
+func (s *Store) check(ctx context.Context, pause time.Duration) (r Report, err error) {
+	if err := s.usable(); err != nil {
+		return r, err
+	}
+	r.Format = s.options.formats.current
+	if r.Water, r.WaterUnknown, err = s.water.read(); err != nil { // before the database, which is then never behind
+		return r, fmt.Errorf("high-water file: %w", err)
+	}
+	x := examination{report: &r, pause: pause, note: s.damage, found: map[string]Damage{}}
+	err = s.view(func(txn *badger.Txn) error {
+		if err := s.verify(); err != nil {
+			r.Tables = err.Error()
+		}
+		return x.all(ctx, txn)
+	})
+	if err != nil {
+		return r, err
+	}
+	s.replaceHarmed(x.found)
+	return r, nil
+}
+
+// replaceHarmed makes what a whole check found what is known to be damaged: some of it may have been purged.
+func (s *Store) replaceHarmed(found map[string]Damage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.harmed)
+	for key := range found {
+		if len(s.harmed) < harmedMax {
+			s.harmed[key] = struct{}{}
+		}
+	}
+}
+
+// Check examines the store in dir, which nobody may have open. It is opened for reading only when it was closed in
+// order; after a crash the logs are put in order first, as any start does. o says which format is known; the
+// rest of it has no meaning here.
+func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
+	s := newStore(dir, o)
+	r.Damaged = []Damage{}
+	if r.Format, err = s.existing(); err != nil {
+		return r, err
+	}
+	if err := checkTables(dir, s.badgerOptions()); err != nil {
+		r.Tables = err.Error()
+		return r, nil
+	}
+	if err := s.openToRead(); err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, s.db.Close()) }()
+	if r.Water, r.WaterUnknown, err = peekHighWater(dir); err != nil {
+		return r, err
+	}
+	x := examination{report: &r, note: func(error) {}, found: map[string]Damage{}}
+	return r, s.db.View(func(txn *badger.Txn) error { return x.all(ctx, txn) })
+}
+
+func (s *Store) badgerOptions() badger.Options {
+	return s.options.layout.badgerOptions(s.dir, s.logger)
+}
+
+// existing returns the format of the store, which must be there and of a format that can be read as it is.
+func (s *Store) existing() (int, error) {
+	version, err := readFormat(s.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, fmt.Errorf("there is no store in %s; name the directory of one", s.dir)
+	case err == nil && version > s.options.formats.current:
+		return version, fmt.Errorf("store %s has format %d, this program knows formats up to %d: use the newer program that wrote it", s.dir, version, s.options.formats.current)
+	case err == nil && version < s.options.formats.current:
+		return version, fmt.Errorf("store %s has format %d: start the program with it once, which brings it to format %d", s.dir, version, s.options.formats.current)
+	}
+	return version, err
+}
+
+// openToRead opens the database without anything of ours being changed. Logs that a crash left are read by opening
+// it for writing only.
+func (s *Store) openToRead() error {
+	left, err := filepath.Glob(filepath.Join(s.dir, "*.mem"))
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		if err := s.guard(); err != nil {
+			return err
+		}
+	}
+	s.db, err = openBadger(s.dir, s.badgerOptions().WithReadOnly(len(left) == 0), s.logger)
+	return err
+}
+
+// examination goes through all values of a store.
+type examination struct {
+	report *Report
+	pause  time.Duration
+	note   func(error)
+	found  map[string]Damage // by key
+	seen   int
+}
+
+func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // Badger panics on blocks that do not decode
+			err = fmt.Errorf("the tables cannot be read: %v", p)
+			if x.report.Tables != "" {
+				err = nil // and that is known
+			}
+		}
+		x.finish()
+	}()
+	m, err := readMeta(txn)
+	if err != nil {
+		x.damaged(err, "", "")
+	}
+	x.report.Commit = m.commit
+	x.report.Lost = m.commit < x.report.Water
+	x.report.WaterUnknown = unknownFor(m, x.report.WaterUnknown)
+	options := badger.DefaultIteratorOptions
+	options.PrefetchValues = false
+	it := txn.NewIterator(options)
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		if x.seen++; x.pause > 0 && x.seen%checkStretch == 0 {
+			time.Sleep(x.pause)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		x.one(txn, it.Item().KeyCopy(nil))
+	}
+	return nil
+}
+
+// finish lists what was found, in the order of the keys.
+func (x *examination) finish() {
+	x.report.Damaged = slices.SortedFunc(maps.Values(x.found), func(a, b Damage) int { return cmp.Compare(a.Key, b.Key) })
+	if x.report.Damaged == nil {
+		x.report.Damaged = []Damage{}
+	}
+}
+
+// one looks at the value of a key.
+func (x *examination) one(txn *badger.Txn, key []byte) {
+	length := map[byte]int{
+		familyEvent: rowKeySize, familyState: rowKeySize, familyAlias: rowKeySize, familyOlder: olderKeySize,
+		familyChunk: chunkKeySize, familyMeta: 1, familyFill: 5,
+	}
+	if want := length[key[0]]; len(key) != want {
+		x.damaged(damaged(key, "it is no key of ours", nil), "", "")
+		return
+	}
+	switch key[0] {
+	case familyEvent:
+		x.event(txn, place{hash: hash(key[1:])})
+	case familyOlder:
+		x.report.Older++
+		x.event(txn, olderPlace(key))
+	case familyState:
+		x.state(txn, key)
+	case familyAlias:
+		x.report.Aliases++
+		if _, _, err := readAlias(txn, hash(key[1:])); err != nil {
+			x.damaged(err, "", "")
+		}
+	case familyChunk:
+		x.report.Pieces++
+		x.value(txn, key)
+	}
+}
+
+func (x *examination) event(txn *badger.Txn, p place) {
+	x.report.Records++
+	r, err := readRow(txn, p)
+	if err == nil && r != nil {
+		_, err = r.body(txn)
+	}
+	if err != nil {
+		event, state := x.known(txn, p, r)
+		x.damaged(err, event, state)
+	}
+	if r == nil {
+		return
+	}
+	for i := range r.rec.Tasks {
+		switch r.rec.Tasks[i].State {
+		case dedup.Pending:
+			x.report.Pending++
+		case dedup.Running:
+			x.report.Running++
+		case dedup.Done:
+			x.report.Done++
+		case dedup.Dead:
+			x.report.Dead++
+		}
+	}
+}
+
+// known tells what can be told of an event with damage.
+func (x *examination) known(txn *badger.Txn, p place, r *row) (event, state string) {
+	if r != nil {
+		return r.rec.Event, r.rec.State().String()
+	}
+	var rec dedup.Record
+	key := p.hash.key(familyState)
+	value, err := readValue(txn, key)
+	if p.older != 0 || err != nil || value == nil || decodeState(key, value, &rec) != nil {
+		return "", ""
+	}
+	return eventID(p.hash, rec.Seq), rec.State().String()
+}
+
+// state looks for states whose event is gone, which nobody would miss otherwise.
+func (x *examination) state(txn *badger.Txn, key []byte) {
+	h := hash(key[1:])
+	value, err := readValue(txn, h.key(familyEvent))
+	if err != nil || value != nil {
+		return // the event tells of its state
+	}
+	event, state := x.known(txn, place{hash: h}, nil)
+	x.damaged(damaged(key, "the event that it belongs to is missing", nil), event, state)
+}
+
+func (x *examination) value(txn *badger.Txn, key []byte) {
+	value, err := readValue(txn, key)
+	if err == nil {
+		_, err = unseal(key, value)
+	}
+	if err != nil {
+		x.damaged(err, "", "")
+	}
+}
+
+func (x *examination) damaged(err error, event, state string) {
+	x.note(err)
+	var d *DamagedError
+	if !errors.As(err, &d) {
+		d = &DamagedError{Key: "?", Reason: err.Error()}
+	}
+	reason := d.Reason
+	if d.Err != nil {
+		reason += ": " + d.Err.Error()
+	}
+	if old, known := x.found[d.Key]; !known || old.Event == "" {
+		x.found[d.Key] = Damage{Key: d.Key, Event: event, State: cmp.Or(state, "unknown"), Reason: reason}
+	}
+}

@@ -1,0 +1,394 @@
+package badgerstore
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// assorted is a store with an event in every state.
+func assorted(t *testing.T) *Store {
+	t.Helper()
+	s := open(t, t.TempDir(), quiet())
+	ctx := context.Background()
+	for i := range 5 {
+		c := largeClaim(fmt.Sprint(i), 100+i*chunkSize/2)
+		c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: fmt.Sprint(i)}}
+		mustClaim(t, s, c, dedup.New)
+	}
+	work, err := s.Take(ctx, 3, 1<<30, time.Hour)
+	if err != nil || len(work) != 3 {
+		t.Fatal(len(work), err)
+	}
+	for i, kind := range []dedup.Kind{dedup.ResultDone, dedup.ResultDead} {
+		if err := s.Finish(ctx, work[i].Lease, dedup.Result{Kind: kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func TestACheckCountsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	s := assorted(t)
+	want := Report{Format: 1, Records: 5, Pending: 2, Running: 1, Done: 1, Dead: 1, Aliases: 5, Pieces: 7, Damaged: []Damage{}}
+	look := func(what string, r Report, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if r.Commit == 0 || r.Commit != r.Water || !r.Sound() {
+			t.Errorf("%s: commit %d, high water %d, sound %v", what, r.Commit, r.Water, r.Sound())
+		}
+		r.Commit, r.Water = 0, 0
+		if diff := cmp.Diff(want, r); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+	}
+	r, err := s.Check(context.Background())
+	look("in use", r, err)
+	r, err = Check(context.Background(), copyStore(t, s.dir), quiet())
+	look("after a crash", r, err)
+	if _, err := Check(context.Background(), s.dir, quiet()); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("while it is in use: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := files(t, s.dir)
+	r, err = Check(context.Background(), s.dir, quiet())
+	look("closed", r, err)
+	if diff := cmp.Diff(before, files(t, s.dir)); diff != "" {
+		t.Errorf("the check changed the store: %s", diff)
+	}
+	empty := t.TempDir()
+	if _, err := Check(context.Background(), empty, quiet()); err == nil || !strings.Contains(err.Error(), "there is no store") {
+		t.Errorf("without a store: %v", err)
+	}
+	if entries, _ := os.ReadDir(empty); len(entries) > 0 {
+		t.Errorf("the check made %v", entries)
+	}
+}
+
+func TestACheckFindsEveryKindOfDamagedValue(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, state, reason string
+		key                 func(h hash, body uint64) []byte
+	}{
+		{"an open event", "unknown", "checksum", func(h hash, _ uint64) []byte { return h.key(familyEvent) }},
+		{"a piece of a body", "pending", "checksum", func(h hash, body uint64) []byte { return h.chunkKey(body, 1) }},
+		{"an alias", "unknown", "checksum", func(hash, uint64) []byte {
+			return hashOf(dedup.Key{Principal: "p", Space: dedup.SpaceNonce, ID: "4"}).key(familyAlias)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := assorted(t)
+			h := hashOf(largeClaim("4", 1).Key)
+			body := uint64(0)
+			if err := s.view(func(txn *badger.Txn) error {
+				r, err := readRow(txn, place{hash: h})
+				body = r.fix.body
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			key := tc.key(h, body)
+			spoil(t, s, key)
+			r, err := s.Check(context.Background())
+			if err != nil || r.Sound() || len(r.Damaged) != 1 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			d := r.Damaged[0]
+			if d.Key != fmt.Sprintf("%c:%x", key[0], key[1:]) || d.State != tc.state || !strings.Contains(d.Reason, tc.reason) {
+				t.Errorf("%+v", d)
+			}
+			if err := s.Degraded(); err == nil || !strings.Contains(err.Error(), "1 stored value is damaged") {
+				t.Errorf("Degraded: %v", err)
+			}
+			if err := s.Health(context.Background()); err != nil {
+				t.Errorf("one damaged value of many makes the store useless: %v", err)
+			}
+		})
+	}
+}
+
+func TestACheckMissesNoEventWhoseStateIsLeft(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	c := claimOf("a")
+	c.Tasks = nil
+	event := mustClaim(t, s, c, dedup.New).Record.Event
+	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Delete(hashOf(c.Key).key(familyEvent)) }); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Check(context.Background())
+	if err != nil || len(r.Damaged) != 1 || r.Damaged[0].Event != event || r.Damaged[0].State != "done" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestWhatIsRepairedIsNoLongerReported(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	c := claimOf("a")
+	mustClaim(t, s, c, dedup.New)
+	key := hashOf(c.Key).key(familyEvent)
+	flipBack := func() { spoil(t, s, key) } // the same bit again
+	flipBack()
+	if _, err := s.Check(context.Background()); err != nil || s.Degraded() == nil {
+		t.Fatalf("damage is not found: %v", err)
+	}
+	flipBack()
+	if _, err := s.Check(context.Background()); err != nil || s.Degraded() != nil {
+		t.Errorf("still degraded: %v, %v", s.Degraded(), err)
+	}
+}
+
+// eventually waits for what happens in the background.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for range 2000 {
+		if done() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("never: " + what)
+}
+
+func TestTheCheckInTheBackgroundFindsADamagedValue(t *testing.T) {
+	t.Parallel()
+	o := quiet()
+	o.CheckEvery = 20 * time.Millisecond
+	s := open(t, t.TempDir(), o)
+	c := claimOf("a")
+	c.Tasks = nil
+	mustClaim(t, s, c, dedup.New)
+	spoil(t, s, hashOf(c.Key).key(familyEvent)) // nobody asks for it
+	eventually(t, "the check reports the value", func() bool { return s.Degraded() != nil })
+	if err := s.Health(context.Background()); err != nil {
+		t.Error(err)
+	}
+	mustClaim(t, s, claimOf("b"), dedup.New)
+}
+
+// TestADamagedTableOfARunningStoreRefusesWhatIsNew spoils a table under a running store. What was in it may look as if
+// it had never been there, so nothing may be called new any more.
+func TestADamagedTableOfARunningStoreRefusesWhatIsNew(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	for i := range 200 {
+		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := quiet()
+	o.CheckEvery = 50 * time.Millisecond
+	again := open(t, s.dir, o)
+	mustClaim(t, again, claimOf("before"), dedup.New)
+	for _, f := range logs(t, s.dir, ".sst") {
+		flip(t, f, 500)
+	}
+	ctx := context.Background()
+	eventually(t, "the check reports the table", func() bool { return again.Health(ctx) != nil })
+	unavailable(t, again.Health(ctx), "the store is damaged")
+	_, err := again.Claim(ctx, claimOf("after"))
+	unavailable(t, err, "the store is damaged")
+	mustClaim(t, again, claimOf("before"), dedup.Known)
+}
+
+// TestADamagedTableIsAnErrorWhereverItIsDamaged flips bytes all over a table, its index and its footer included, on
+// which Badger alone would end the process.
+func TestADamagedTableIsAnErrorWhereverItIsDamaged(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	for i := range 50 {
+		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	table := logs(t, s.dir, ".sst")[0]
+	info, err := os.Stat(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A flip that Snappy takes for another spelling of the same content is no damage, so a few may pass.
+	tried, opened := 0, 0
+	for at := int64(0); at < info.Size(); at += 1 + info.Size()/400 {
+		tried++
+		opened += opensDamaged(t, s.dir, table, whole, at)
+	}
+	for at := info.Size() - 64; at < info.Size(); at++ {
+		tried++
+		opened += opensDamaged(t, s.dir, table, whole, at)
+	}
+	for _, n := range []int{0, 3, 4, 20, len(whole) / 2, len(whole) - 1} {
+		if err := os.WriteFile(table, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkTables(s.dir, s.badgerOptions()); err == nil {
+			t.Errorf("a table of %d of %d bytes passes", n, len(whole))
+		}
+	}
+	if err := os.WriteFile(table, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, s.dir, quiet())
+	mustClaim(t, again, claimOf("7"), dedup.Known)
+	if opened > 5 || tried < 400 {
+		t.Errorf("%d of %d damaged tables pass", opened, tried)
+	}
+}
+
+func opensDamaged(t *testing.T, dir, table string, whole []byte, at int64) int {
+	t.Helper()
+	bad := append([]byte(nil), whole...)
+	bad[at] ^= 0x55
+	if err := os.WriteFile(table, bad, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkTables(dir, newStore(dir, quiet()).badgerOptions()); err == nil {
+		t.Logf("byte %d of %d: the content is the same", at, len(whole))
+		return 1
+	}
+	if at%50 == 0 { // and the whole way
+		if s, err := Open(dir, quiet()); err == nil {
+			t.Errorf("byte %d: the store is opened", at)
+			_ = s.Close()
+		} else if !strings.Contains(err.Error(), "restore a backup") {
+			t.Errorf("byte %d: %v", at, err)
+		}
+	}
+	return 0
+}
+
+func TestAMissingOrDamagedHighWaterFileIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		want  string
+		spoil func(t *testing.T, file string)
+	}{
+		"missing": {"highwater is missing", func(t *testing.T, file string) {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"damaged": {"highwater is damaged", func(t *testing.T, file string) { flip(t, file, 2) }},
+		"empty": {"highwater is damaged", func(t *testing.T, file string) {
+			if err := os.Truncate(file, 0); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, t.TempDir(), quiet())
+			mustClaim(t, s, claimOf("a"), dedup.New)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			tc.spoil(t, filepath.Join(s.dir, highWaterName))
+			for range 2 { // a refused start must not put the file right
+				if r, err := Check(context.Background(), s.dir, quiet()); err != nil || r.Sound() {
+					t.Errorf("check: %+v, %v", r, err)
+				}
+				again, err := Open(s.dir, quiet())
+				if err == nil {
+					t.Fatal("it was opened", again.Close())
+				}
+				if !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "--accept-loss") {
+					t.Error(err)
+				}
+			}
+			o := quiet()
+			o.AcceptLoss = true
+			again := open(t, s.dir, o)
+			mustClaim(t, again, claimOf("a"), dedup.Known)
+			if d := mustClaim(t, again, claimOf("b"), dedup.New); d.Record.Seq < lostGap {
+				t.Errorf("sequence %d may have been given out before", d.Record.Seq)
+			}
+			if err := again.Close(); err != nil {
+				t.Fatal(err)
+			}
+			mustClaim(t, open(t, s.dir, quiet()), claimOf("b"), dedup.Known) // once is enough
+		})
+	}
+}
+
+func TestAStoreThatDiedBeforeItsFirstCommitIsOpened(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := newStore(dir, quiet())
+	if err := ownFormats().check(dir); err != nil {
+		t.Fatal(err)
+	}
+	db, err := openBadger(dir, s.badgerOptions(), s.logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustClaim(t, open(t, dir, quiet()), claimOf("a"), dedup.New)
+}
+
+func TestATaskWithADamagedBodyIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	ctx := context.Background()
+	c := largeClaim("bad", 2*chunkSize)
+	event := mustClaim(t, s, c, dedup.New).Record.Event
+	mustClaim(t, s, claimOf("good"), dedup.New)
+	spoil(t, s, hashOf(c.Key).chunkKey(s.boot<<32|uint64(s.largeBodies.Load()), 1))
+	var ran []string
+	for len(ran) == 0 {
+		work, err := s.Take(ctx, 1, 1, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range work {
+			ran = append(ran, w.Record.Key.ID)
+		}
+	}
+	if diff := cmp.Diff([]string{"good"}, ran); diff != "" {
+		t.Error(diff)
+	}
+	eventually(t, "the task is a dead letter", func() bool {
+		for r, err := range s.List(ctx, dedup.Filter{States: []dedup.State{dedup.Dead}}) {
+			return err == nil && r.Event == event && r.Tasks[0].Reason == reasonDamaged
+		}
+		return false
+	})
+	mustClaim(t, s, c, dedup.Known)
+}
+
+func FuzzTableIndex(f *testing.F) {
+	f.Add([]byte("index\x00\x00\x00\x05\x08\x00\x10\x07\x00\x00\x00\x04"))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := checkTableIndex(data); err == nil {
+			n := len(data)
+			if sum := int(binary.BigEndian.Uint32(data[n-4:])); sum > n-9 {
+				t.Errorf("a checksum of %d bytes in a table of %d passes", sum, n)
+			}
+		}
+	})
+}

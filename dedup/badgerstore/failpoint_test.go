@@ -1,0 +1,79 @@
+package badgerstore
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// killStepEnv makes the child of the kill tests end itself: "2 17" is before step 2 of the 17th commit since its
+// store was opened.
+const killStepEnv = "EYELET_KILL_STEP"
+
+// killAtStep returns the hook that ends the process where the environment says, by a signal that nothing in it can
+// handle.
+func killAtStep() func(step) {
+	text := os.Getenv(killStepEnv)
+	if text == "" {
+		return nil
+	}
+	var at step
+	var countdown int
+	if _, err := fmt.Sscan(text, &at, &countdown); err != nil {
+		panic(err)
+	}
+	return func(now step) {
+		if now != at {
+			return
+		}
+		if countdown--; countdown <= 0 {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // the signal is on its way
+		}
+	}
+}
+
+// TestAKillBeforeEachStepOfACommitLosesNothing ends the process before each step of a commit in turn, early and late
+// in its life, always over the same store.
+func TestAKillBeforeEachStepOfACommitLosesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	k := newKilled()
+	round := 0
+	for _, commit := range []int{2, 40} {
+		for at := stepStage; at < stepEnd; at++ {
+			round++
+			// Twice the rounds of the oracle's numbers, so that identifiers differ from those of the others.
+			k.child(t, dir, round, killStepEnv+"="+strconv.Itoa(int(at))+" "+strconv.Itoa(commit))
+			k.check(t, dir)
+			if t.Failed() {
+				t.Fatalf("killed before step %d of commit %d", at, commit)
+			}
+		}
+	}
+	if len(k.events) == 0 || len(k.done) == 0 {
+		t.Fatalf("%d events, %d finished: the test tested nothing", len(k.events), len(k.done))
+	}
+	t.Logf("%d kills: %d events, %d finished, %d duplicates", round, len(k.events), len(k.done), k.known)
+}
+
+// TestTheOracleOfTheKillTestsSeesALoss makes sure that the oracle can fail: it is told of an event that never was.
+func TestTheOracleOfTheKillTestsSeesALoss(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	k := newKilled()
+	k.child(t, dir, 1, killStepEnv+"=4 10")
+	s := open(t, dir, quiet())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	probe := &killed{events: map[string]string{"never": eventID(hashOf(killClaim("never").Key), 7)}, done: map[string]bool{}}
+	var found []string
+	probe.inspect(dir, func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) })
+	if len(found) == 0 || !strings.Contains(found[0], "never") {
+		t.Errorf("an event that is not there is found: %v", found)
+	}
+}

@@ -1,0 +1,180 @@
+package badgerstore
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+// The child of the history test calls the store in linearDirEnv at random and prints every call, when it begins and
+// when it has ended, as a line of JSON.
+const linearDirEnv = "EYELET_LINEAR_DIR"
+
+// linearClients is how many callers there are at a time.
+const linearClients = 6
+
+func linearMain() bool {
+	dir := os.Getenv(linearDirEnv)
+	if dir == "" {
+		return false
+	}
+	s, err := Open(dir, quiet())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return true
+	}
+	var mu sync.Mutex
+	lines := json.NewEncoder(os.Stdout)
+	runRecorder(s, 10000, func(o deduptest.Operation) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = lines.Encode(o)
+	})
+	return true
+}
+
+func runRecorder(s *Store, calls int, note func(deduptest.Operation)) {
+	r := &deduptest.Recorder{Store: s, Keys: 30, Now: func() int64 { return time.Now().UnixNano() }, Note: note}
+	var wg sync.WaitGroup
+	for client := range linearClients {
+		wg.Go(func() { _ = r.Run(context.Background(), client, calls, rand.New(rand.NewPCG(rand.Uint64(), 1))) })
+	}
+	wg.Wait()
+}
+
+// linearizable compares a history, key by key, with a store that does one call after another.
+func linearizable(history []deduptest.Operation) (key string, result porcupine.CheckResult) {
+	model := (&porcupine.NondeterministicModel{
+		Init: func() []any { return []any{deduptest.KeyState{}} },
+		Step: func(state, input, output any) []any {
+			var out []any
+			for _, s := range state.(deduptest.KeyState).Steps(input.(deduptest.Call), output.(deduptest.Effect)) {
+				out = append(out, s)
+			}
+			return out
+		},
+	}).ToModel()
+	for key, ops := range deduptest.ByKey(history) {
+		var found []porcupine.Operation
+		for _, o := range ops {
+			found = append(found, porcupine.Operation{ClientId: o.Client, Input: o.Call, Output: o.Effect, Call: o.Began, Return: o.Ended})
+		}
+		if got := porcupine.CheckOperationsTimeout(model, found, 20*time.Second); got != porcupine.Ok {
+			return key, got
+		}
+	}
+	return "", porcupine.Ok
+}
+
+func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
+	t.Parallel()
+	for round := range 5 {
+		s := open(t, t.TempDir(), quiet())
+		var mu sync.Mutex
+		var history []deduptest.Operation
+		runRecorder(s, 60, func(o deduptest.Operation) {
+			mu.Lock()
+			defer mu.Unlock()
+			if o.Ended != 0 && !o.Void {
+				history = append(history, o)
+			}
+		})
+		if len(history) < 100 {
+			t.Errorf("only %d calls", len(history))
+		}
+		if key, got := linearizable(history); got != porcupine.Ok {
+			t.Fatalf("round %d, key %s: %d calls are %s", round, key, len(history), got)
+		}
+	}
+}
+
+// TestHistoriesAcrossKillsAreLinearizable kills the process in the middle of the history, again and again. Calls that
+// were under way may have happened, before the restart, or not.
+func TestHistoriesAcrossKillsAreLinearizable(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		dir := t.TempDir()
+		var history []deduptest.Operation
+		whole, cut := 0, 0
+		for life := range 4 {
+			ops := oneLife(t, dir, life)
+			for _, o := range ops {
+				if o.Effect.Unknown {
+					cut++
+				} else {
+					whole++
+				}
+			}
+			history = append(history, ops...)
+		}
+		if whole < 40 || cut == 0 {
+			t.Errorf("%d calls and %d that were cut off: the test tested nothing", whole, cut)
+		}
+		if key, got := linearizable(history); got != porcupine.Ok {
+			t.Fatalf("key %s: %d calls are %s", key, len(history), got)
+		}
+		t.Logf("%d calls, %d of them cut off by a kill", whole, cut)
+	}
+}
+
+// oneLife runs a child, kills it, and returns what it did: the restart of the store, the calls with an end, and those
+// without one as unknown.
+func oneLife(t *testing.T, dir string, life int) []deduptest.Operation {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), linearDirEnv+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now().UnixNano()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	begun := map[int64]deduptest.Operation{}
+	ops := []deduptest.Operation{{Client: life * 100, Call: deduptest.Call{Restart: true}, Began: started}}
+	lines := bufio.NewScanner(out)
+	for n := 0; lines.Scan(); n++ {
+		var o deduptest.Operation
+		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
+			break // the kill cut the line
+		}
+		if n == 0 {
+			ops[0].Ended = o.Began - 1
+			time.AfterFunc(20*time.Millisecond+rand.N(60*time.Millisecond), func() { _ = cmd.Process.Kill() })
+		}
+		o.Client += life*100 + 1
+		switch {
+		case o.Ended == 0:
+			begun[o.ID] = o
+		case o.Void:
+			delete(begun, o.ID)
+		default:
+			delete(begun, o.ID)
+			ops = append(ops, o)
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	dead := time.Now().UnixNano()
+	if ops[0].Ended == 0 {
+		ops[0].Ended = dead
+	}
+	for _, o := range begun {
+		o.Effect.Unknown, o.Ended = true, dead
+		ops = append(ops, o)
+	}
+	return ops
+}

@@ -1,0 +1,79 @@
+package badgerstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// BenchmarkSize measures what an event takes: on the disk once it is finished and the store closed, and in memory while
+// it waits, beyond the cache of payloads (Options.CacheBytes, set to almost nothing here). Run it with
+// -benchtime 1x.
+func BenchmarkSize(b *testing.B) {
+	const events = 20000
+	for _, body := range []int{0, 1024, 16 << 10} {
+		b.Run(fmt.Sprintf("body=%d", body), func(b *testing.B) {
+			for b.Loop() {
+				o := quiet()
+				o.CacheBytes = 1
+				s := open(b, b.TempDir(), o)
+				before := heapInUse()
+				fillStore(b, s, events, body)
+				b.ReportMetric(float64(heapInUse()-before)/events, "heap-B/waiting-event")
+				for left := events; left > 0; {
+					work, err := s.Take(context.Background(), 512, 4<<20, time.Minute)
+					if err != nil {
+						b.Fatal(err)
+					}
+					left -= len(work)
+					finishAll(b, s, work)
+				}
+				if err := s.Close(); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(dirSize(s.dir))/events, "disk-B/event")
+			}
+		})
+	}
+}
+
+func fillStore(b *testing.B, s *Store, events, body int) {
+	b.Helper()
+	random := rand.New(rand.NewPCG(1, 2))
+	var claims []dedup.Claim
+	for i := range events {
+		c := benchClaim(random, fmt.Sprint("evt_", i))
+		c.Payload.Body = randomBody(random, body)
+		if claims = append(claims, c); len(claims) == 100 {
+			if _, err := s.Claim(context.Background(), claims...); err != nil {
+				b.Fatal(err)
+			}
+			claims = claims[:0]
+		}
+	}
+}
+
+func finishAll(b *testing.B, s *Store, work []dedup.Work) {
+	b.Helper()
+	errs := make(chan error, len(work))
+	for _, w := range work {
+		go func() { errs <- s.Finish(context.Background(), w.Lease, dedup.Result{Kind: dedup.ResultDone}) }()
+	}
+	for range work {
+		if err := <-errs; err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

@@ -1,0 +1,132 @@
+package badgerstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/pb"
+	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/badger/v4/y"
+	"golang.org/x/sys/unix"
+)
+
+// checkTables verifies every table that the manifest names, before Badger opens them: it opens tables in
+// goroutines of its own, where a damaged one ends the process.
+func checkTables(dir string, o badger.Options) error {
+	free, err := lockFree(dir)
+	if err != nil || !free {
+		return err // Badger says whose it is
+	}
+	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // a new store
+	} else if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	manifest, _, err := badger.ReplayManifestFile(f, 0, o)
+	if err != nil {
+		return fmt.Errorf("%s: %w", badger.ManifestFilename, err)
+	}
+	for id, t := range manifest.Tables {
+		path := table.NewFilename(id, dir)
+		if err := checkTable(path, id, table.Options{BlockSize: o.BlockSize, Compression: t.Compression}); err != nil {
+			return fmt.Errorf("table %s: %w", filepath.Base(path), err)
+		}
+	}
+	return nil
+}
+
+// lockFree reports whether no process has the store open.
+func lockFree(dir string) (bool, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = d.Close() }() // releases the lock
+	err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// checkTable verifies index and blocks of one table.
+func checkTable(path string, id uint64, o table.Options) (err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := checkTableIndex(data); err != nil {
+		return err
+	}
+	defer func() {
+		if p := recover(); p != nil { // of a block that does not decode
+			err = fmt.Errorf("a block cannot be read: %v", p)
+		}
+	}()
+	t, err := table.OpenInMemoryTable(data, id, &o)
+	if err != nil {
+		return err
+	}
+	return t.VerifyChecksum()
+}
+
+// checkTableIndex verifies the end of a table, on which Badger ends the process when it is wrong: index, length of
+// the index (4), checksum (a protocol buffer), length of the checksum (4).
+func checkTableIndex(data []byte) error {
+	short := errors.New("its index is cut off")
+	cut := func(n uint64) (tail []byte, ok bool) {
+		if n > uint64(len(data)) {
+			return nil, false
+		}
+		tail, data = data[uint64(len(data))-n:], data[:uint64(len(data))-n]
+		return tail, true
+	}
+	length, ok := cut(4)
+	if !ok {
+		return short
+	}
+	sum, ok := cut(uint64(binary.BigEndian.Uint32(length)))
+	if !ok {
+		return short
+	}
+	want, ok := tableSum(sum)
+	if !ok {
+		return errors.New("the checksum of its index cannot be read")
+	}
+	if length, ok = cut(4); !ok {
+		return short
+	}
+	index, ok := cut(uint64(binary.BigEndian.Uint32(length)))
+	if !ok || len(index) == 0 {
+		return short
+	}
+	return y.VerifyChecksum(index, want)
+}
+
+// tableSum reads Badger's Checksum message: 1 is the algorithm, 2 the sum, both varints.
+func tableSum(b []byte) (*pb.Checksum, bool) {
+	out := &pb.Checksum{}
+	for len(b) > 0 {
+		field := b[0]
+		n, size := binary.Uvarint(b[1:])
+		if size <= 0 {
+			return nil, false
+		}
+		switch {
+		case field == 1<<3 && n <= uint64(pb.Checksum_XXHash64):
+			out.Algo = pb.Checksum_Algorithm(n) //nolint:gosec // bounded
+		case field == 2<<3:
+			out.Sum = n
+		default:
+			return nil, false
+		}
+		b = b[1+size:]
+	}
+	return out, true
+}

@@ -1,0 +1,137 @@
+package badgerstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// TestADamagedByteOfTheValueLogDamagesOneValue flips a byte of an entry in the middle of the newest value log: Badger
+// alone would cut off everything behind it.
+func TestADamagedByteOfTheValueLogDamagesOneValue(t *testing.T) {
+	t.Parallel()
+	for _, crashed := range []bool{false, true} {
+		s := open(t, t.TempDir(), quiet())
+		for i := range 20 {
+			mustClaim(t, s, largeClaim(fmt.Sprint(i), 2000), dedup.New)
+		}
+		dir := s.dir
+		if crashed {
+			dir = copyStore(t, s.dir)
+		} else if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		file := slices.Max(logs(t, dir, ".vlog"))
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, _ := logEntries(data)
+		if len(entries) != 20 {
+			t.Fatalf("%d entries", len(entries))
+		}
+		flip(t, file, int64(entries[7].at+entries[7].size-300)) // in the value
+		again := open(t, dir, quiet())
+		bad := 0
+		for i := range 20 {
+			ds, err := again.Claim(context.Background(), largeClaim(fmt.Sprint(i), 2000))
+			switch {
+			case err != nil:
+				bad++
+				damagedIs(t, err, "Claim")
+			case ds[0].Verdict != dedup.Known:
+				t.Errorf("crashed %v: event %d is %v", crashed, i, ds[0].Verdict)
+			}
+		}
+		if bad != 1 {
+			t.Errorf("crashed %v: %d values are damaged, one byte was", crashed, bad)
+		}
+	}
+}
+
+func TestADamagedLengthInTheValueLogIsRefused(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	for i := range 10 {
+		mustClaim(t, s, largeClaim(fmt.Sprint(i), 2000), dedup.New)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := slices.Max(logs(t, s.dir, ".vlog"))
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, _ := logEntries(data)
+	flip(t, file, int64(entries[3].at+2)) // the length of its key
+	before := files(t, s.dir)
+	if again, err := Open(s.dir, quiet()); err == nil {
+		t.Fatal("it was opened", again.Close())
+	} else if !strings.Contains(err.Error(), "--accept-loss") {
+		t.Error(err)
+	}
+	if after := files(t, s.dir); before[strings.TrimPrefix(file, s.dir+"/")] != after[strings.TrimPrefix(file, s.dir+"/")] {
+		t.Error("the refused start cut the log")
+	}
+	o := quiet()
+	o.AcceptLoss = true
+	again := open(t, s.dir, o)
+	for i := range 10 {
+		ds, err := again.Claim(context.Background(), largeClaim(fmt.Sprint(i), 2000))
+		if err == nil && (i >= 3 || ds[0].Verdict != dedup.Known) {
+			t.Errorf("event %d: %v", i, ds[0].Verdict)
+		}
+	}
+}
+
+// TestATornEndOfTheValueLogIsNoDamage is what a power cut leaves: the last commit is there in part.
+func TestATornEndOfTheValueLogIsNoDamage(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	for i := range 5 {
+		mustClaim(t, s, largeClaim(fmt.Sprint(i), 2000), dedup.New)
+	}
+	file := slices.Max(logs(t, s.dir, ".vlog"))
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, end := logEntries(data)
+	last := entries[len(entries)-1]
+	for name, torn := range map[string][]byte{
+		"cut":     append(bytes.Clone(data[:last.at+500]), make([]byte, 5000)...),
+		"no head": append(append(bytes.Clone(data[:last.at]), make([]byte, 40)...), data[last.at+40:end]...),
+		"a hole":  append(append(bytes.Clone(data[:last.at+200]), make([]byte, 100)...), data[last.at+300:end+4096]...),
+	} {
+		dir := copyStore(t, s.dir)
+		name2 := dir + strings.TrimPrefix(file, s.dir)
+		if err := os.WriteFile(name2, torn, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := guardValueLog(dir); err != nil || n != 0 {
+			t.Errorf("%s: %d damaged entries, %v", name, n, err)
+		}
+		if got, _ := os.ReadFile(name2); !bytes.Equal(got, torn) {
+			t.Errorf("%s: the log was changed", name)
+		}
+	}
+}
+
+func FuzzLogEntries(f *testing.F) {
+	f.Add(append(make([]byte, logHeadSize), "\x00\x00\x1d\x02\x00e0123456789012345678912345678vvCRC4"...))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, end := logEntries(data)
+		if len(entries) > 0 && end > len(data) {
+			t.Errorf("%d entries end at %d of %d", len(entries), end, len(data))
+		}
+		strayEntries(data, end)
+	})
+}
