@@ -103,7 +103,7 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 		return answer, err
 	}
 	// 4. Who signed it? The body is read when the scheme asks for it, under its limits.
-	if err := d.authenticate(); err != nil {
+	if err := d.authenticate(ctx); err != nil {
 		return nil, err
 	}
 	// 5. Which events are in it? A handshake has no need of an identifier.
@@ -240,8 +240,8 @@ func (d *delivery) refuseChallenge(want *producer.Reply, err error) *reply {
 
 // authenticate verifies the delivery, when it is its turn, and reads its body. The bytes of its body are no
 // longer a stranger's then.
-func (d *delivery) authenticate() error {
-	err := d.verify()
+func (d *delivery) authenticate(ctx context.Context) error {
+	err := d.verify(ctx)
 	if err == nil {
 		d.Body, err = d.body.read()
 	}
@@ -254,13 +254,11 @@ func (d *delivery) authenticate() error {
 }
 
 // verify asks the scheme. While the body comes, which its sender may make take long, others have their turn.
-func (d *delivery) verify() error {
+func (d *delivery) verify(ctx context.Context) error {
 	if d.ep.p.Scheme == nil {
 		return nil
 	}
-	ctx := d.r.Context()
-	err := d.guest.enter(ctx)
-	if err != nil {
+	if err := d.guest.enter(ctx); err != nil {
 		return err
 	}
 	defer d.guest.leave()

@@ -34,7 +34,7 @@ func readQuota(t *testing.T, lines string) (producer.Producer, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = made.Close() })
-	return made.Config.Producers[0], ""
+	return made.Producers[0], ""
 }
 
 const github = "preset: github, secrets: [another-long-secret], "

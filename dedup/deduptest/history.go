@@ -68,7 +68,7 @@ func (e KeyState) Steps(in Call, out Effect) []KeyState {
 	if out.Unknown {
 		return append(e.happened(in), e)
 	}
-	ok := false
+	var ok bool
 	switch {
 	case in.Claim:
 		ok, e = e.claim(in, out)
