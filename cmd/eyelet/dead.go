@@ -18,16 +18,5 @@ func (p *program) deadCommand() *cobra.Command {
 }
 
 func (p *program) deadShowCommand() *cobra.Command {
-	c := &cobra.Command{Use: "show EVENT", Short: "Show one dead letter with its payload and its errors", Args: cobra.ExactArgs(1)}
-	file := p.configFlag(c)
-	format := c.Flags().StringP("output", "o", "json", "json")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if *format != "json" {
-			return wrong("write -o json", "unknown output %q", *format)
-		}
-		return p.withEvents(c, *file, func(api eventsAPI) error {
-			return p.showEvent(c.Context(), api, args[0], dedup.Dead.String())
-		})
-	}
-	return c
+	return p.showCommand("Show one dead letter with its payload and its errors", dedup.Dead.String())
 }

@@ -98,7 +98,12 @@ func eventsQuery(filters map[string]*string, aside bool, limit int, all bool) (u
 }
 
 func (p *program) eventsShowCommand() *cobra.Command {
-	c := &cobra.Command{Use: "show EVENT", Short: "Show one event with its payload", Args: cobra.ExactArgs(1)}
+	return p.showCommand("Show one event with its payload", "")
+}
+
+// showCommand shows one event, which must be in the given state when there is one.
+func (p *program) showCommand(short, state string) *cobra.Command {
+	c := &cobra.Command{Use: "show EVENT", Short: short, Args: cobra.ExactArgs(1)}
 	file := p.configFlag(c)
 	format := c.Flags().StringP("output", "o", "json", "json")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -106,7 +111,7 @@ func (p *program) eventsShowCommand() *cobra.Command {
 			return wrong("write -o json", "unknown output %q", *format)
 		}
 		return p.withEvents(c, *file, func(api eventsAPI) error {
-			return p.showEvent(c.Context(), api, args[0], "")
+			return p.showEvent(c.Context(), api, args[0], state)
 		})
 	}
 	return c

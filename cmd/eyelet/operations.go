@@ -64,30 +64,11 @@ func (c *settings) claimState(address string) (*stateDir, error) {
 		return nil, wrong("", "folder for the operations token %s: %s", dir, cause(err))
 	}
 	for name, text := range map[string]string{tokenFile: s.token, addressFile: address} {
-		if err := replaceFile(filepath.Join(dir, name), text+"\n"); err != nil {
+		if err := writeWhole(filepath.Join(dir, name), content(text+"\n")); err != nil {
 			return nil, wrong("", "%s: %s", filepath.Join(dir, name), cause(err))
 		}
 	}
 	return s, nil
-}
-
-// replaceFile writes a file of ours at once, so that nobody reads half of it.
-func replaceFile(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // best effort
-	}
-	return err
 }
 
 func (s *stateDir) release() {

@@ -103,7 +103,7 @@ func (p *program) exportTo(ctx context.Context, api eventsAPI, dir string, f *fi
 			return fate{Event: e.event, Error: refused}, err
 		}
 		name := filepath.Join(dir, filepath.Base(e.event)+".http")
-		if err := replaceFile(name, string(data)); err != nil {
+		if err := writeWhole(name, content(string(data))); err != nil {
 			return fate{}, failed("%s: %s", name, cause(err))
 		}
 		return fate{Event: e.event, File: name}, nil

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -194,7 +194,7 @@ func (p *program) storeBackupCommand() *cobra.Command {
 		if args[0] == "-" {
 			err = write(p.Out)
 		} else {
-			err = writeWhole(args[0], write)
+			err = writeBackup(args[0], write)
 		}
 		if err == nil {
 			_, _ = fmt.Fprintf(p.Err, "version %d; the next increment is --since %d\n", version, version)
@@ -244,24 +244,12 @@ func backupFrom(ctx context.Context, ask asking, w io.Writer, since uint64) (uin
 	return version, nil
 }
 
-// writeWhole writes a file that is there whole or not at all, readable by its owner only.
-func writeWhole(path string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // 0600
-	if err != nil {
+// writeBackup writes the file of a backup. That it cannot be made is the user's to change.
+func writeBackup(path string, write func(io.Writer) error) error {
+	var disk *fs.PathError
+	err := writeWhole(path, write)
+	if errors.As(err, &disk) {
 		return wrong("", "%s: %s", path, cause(err))
-	}
-	err = write(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // best effort
 	}
 	return err
 }
