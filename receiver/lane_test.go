@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,8 +154,19 @@ func TestLanesKeepTheirOrderOverHTTPAndARestart(t *testing.T) {
 	named := func(l *laneLog, verdict func(ev Event[laneEvent]) error) Handler {
 		return On("shop", "*", l.run(verdict)).Lane(producer.JSON("lane")).Named("laned")
 	}
-	// In all lanes but the first, the third event fails until the restart, and holds up its lane alone.
+	// In all lanes but the first, the third event fails until the restart, and holds up its lane alone. The first
+	// events of two lanes wait for each other, so that the lanes have to run beside each other.
+	meet, met := make(chan struct{}), atomic.Int32{}
 	d.open(named(first, func(ev Event[laneEvent]) error {
+		if ev.Data.N == 0 {
+			if met.Add(1) == 2 {
+				close(meet)
+			}
+			select {
+			case <-meet:
+			case <-time.After(10 * time.Second):
+			}
+		}
 		if ev.Data.Lane != "lane0" && ev.Data.N == 2 {
 			return Postpone(30*time.Millisecond, errBoom)
 		}
