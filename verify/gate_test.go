@@ -165,9 +165,9 @@ func TestSignatureFieldsAcceptSeveralLines(t *testing.T) {
 	}
 }
 
-// FuzzGate holds the gate against another reader of structured fields: what the gate accepts, it reads the same, and
-// the canonical text is what the other writes.
-func FuzzGate(f *testing.F) {
+// FuzzStructuredFields holds the gate's scanner against another reader of structured fields: what the gate accepts, it
+// reads the same, and the canonical text is what the other writes.
+func FuzzStructuredFields(f *testing.F) {
 	for _, seed := range []string{
 		`sig1=("@method" "@target-uri" "content-digest");created=1700000000;keyid="k"`,
 		`sig1=("@query-param";name="a" "x";sf;key="b" "y";bs);created=1;expires=2;nonce="n";alg="ed25519";tag="t"`,
