@@ -170,13 +170,15 @@ func (p *program) withEvents(c *cobra.Command, file string, do func(eventsAPI) e
 	}}), store.Close())
 }
 
-// asking gets a path of the operations port.
-type asking func(ctx context.Context, path string) (*http.Response, error)
+// asking asks the operations port for a path.
+type asking func(ctx context.Context, method, path string) (*http.Response, error)
 
 // runningServer returns how to ask the server of these settings, or nil when none answers.
 func (s *settings) runningServer(ctx context.Context) asking {
 	if api, ok := s.runningAPI(ctx); ok {
-		return api.get
+		return func(ctx context.Context, method, path string) (*http.Response, error) {
+			return api.send(ctx, method, path, nil)
+		}
 	}
 	return nil
 }
