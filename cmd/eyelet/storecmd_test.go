@@ -239,11 +239,24 @@ func TestAFullBacklogIsTransientOnTheWire(t *testing.T) {
 	}
 }
 
-func TestBoundsOfABacklogInMemoryAreAMistake(t *testing.T) {
+func TestBoundsOfAStoreOnDiskAreAMistakeInMemory(t *testing.T) {
 	t.Parallel()
-	file := configured(t, "store: \"memory:\"\nlimits: {backlog_events: 3}\n")
-	if _, said := eyelet(t, exitUsage, "config", "check", "--config", file); !strings.Contains(said, "no meaning for a store in memory") {
-		t.Error(said)
+	for _, limit := range []string{"backlog_events: 3", "backlog_bytes: 1MiB", "min_free: 1GiB"} {
+		file := configured(t, "store: \"memory:\"\nlimits: {"+limit+"}\n")
+		if _, said := eyelet(t, exitUsage, "config", "check", "--config", file); !strings.Contains(said, "no meaning for a store in memory") {
+			t.Errorf("%s: %s", limit, said)
+		}
+	}
+}
+
+func TestTheBoundsOfTheStoreReachIt(t *testing.T) {
+	t.Parallel()
+	set, err := source{}.parse("eyelet.yaml", []byte("limits: {backlog_events: 3, backlog_bytes: 2MiB, min_free: 1GiB}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := set.storeOptions(nil); o.MaxBacklogRecords != 3 || o.MaxBacklogBytes != 2<<20 || o.MinFree != 1<<30 {
+		t.Errorf("%+v", o)
 	}
 }
 
