@@ -17,6 +17,9 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 		return nil, err
 	}
 	for i := range items {
+		if err := p.bound(&items[i]); err != nil {
+			return nil, err
+		}
 		if items[i].ID == "" && p.KeyRequired {
 			return nil, &verify.Error{Code: verify.IDMissing, Component: p.keyComponent()}
 		}
@@ -71,9 +74,6 @@ func asRefusal(err error) error {
 }
 
 func (p *Producer) checkID(id string) error {
-	if err := keyLength(id); err != nil {
-		return err
-	}
 	if p.KeyFormat != nil {
 		return p.KeyFormat(id)
 	}
@@ -85,4 +85,11 @@ func (p *Producer) keyComponent() string {
 		return "id"
 	}
 	return p.Key.String()
+}
+
+func (p *Producer) typeComponent() string {
+	if p.Type == nil {
+		return "type"
+	}
+	return p.Type.String()
 }

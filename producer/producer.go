@@ -35,7 +35,8 @@ type Producer struct {
 	// KeyFormat refuses identifiers of another form with its error (400). Defaults to accepting any of 1 to
 	// 1,024 characters.
 	KeyFormat func(id string) error
-	// Type extracts the event type. Defaults to none: the type is then empty.
+	// Type extracts the event type. Defaults to none: the type is then empty. One of more than MaxType characters, or
+	// with a control character, is refused under API (400) and left out under Webhook.
 	Type Extractor
 	// Attributes reads facts about the event that handlers see (source, subject, time, ...). May be nil.
 	Attributes func(*Delivery) (map[string]string, error)
@@ -147,6 +148,8 @@ type Item struct {
 	Body []byte
 	// Attributes are facts about the event. Who reads a delivery again may get the same map, so nobody changes it.
 	Attributes map[string]string
+	// Note says what the event says of itself that could not be kept; empty for nothing. [Producer.Items] sets it.
+	Note string
 }
 
 // FingerprintFunc digests what must be the same when an identifier comes again. The zero value of the result
