@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -236,4 +237,45 @@ func TestAnEventDoesNotNameTheKeyThatSignedIt(t *testing.T) {
 	if _, named := rec.Payload.Attributes["keyid"]; named || rec.Payload.Attributes["source"] != "/shop" {
 		t.Errorf("attributes %v", rec.Payload.Attributes)
 	}
+}
+
+// TestAFreeEventIsNotGivenToAnotherHandler: the type is not signed. While the first handler has failed for now, a
+// captured delivery with another type neither runs another handler nor keeps the event from its own.
+func TestAFreeEventIsNotGivenToAnotherHandler(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		for _, compared := range []producer.FingerprintFunc{producer.FingerprintBody, producer.FingerprintNone} {
+			p.Fingerprint = compared
+			var fails atomic.Bool
+			fails.Store(true)
+			others := newCounter()
+			s := serve(t, p, nil,
+				Answer("shop", "order", func(context.Context, Event[[]byte]) (Response, error) {
+					if fails.Load() {
+						return Response{}, errors.New("later")
+					}
+					return Response{Status: 201}, nil
+				}),
+				Answer("shop", "refund", func(context.Context, Event[[]byte]) (Response, error) { others.add(); return Response{}, nil }),
+				On("shop", "audit", func(context.Context, Event[[]byte]) error { others.add(); return nil }))
+			order := ask{id: "k1", typ: "order", body: "{}"}
+			if g := s.send(order); g.status != 503 {
+				t.Fatalf("%+v", g)
+			}
+			for _, typ := range []string{"refund", "audit", ""} {
+				forged := order
+				forged.typ = typ
+				if g := s.send(forged); p.Contract == producer.API && g.status != 422 || p.Contract == producer.Webhook && g.status != 200 {
+					t.Errorf("as %q: %+v", typ, g)
+				}
+			}
+			fails.Store(false)
+			if g := s.send(order); g.status != 201 || g.replayed() {
+				t.Errorf("the producer's own retry: %+v", g)
+			}
+			if n := others.count(); n != 0 {
+				t.Errorf("other handlers ran %d times", n)
+			}
+		}
+	})
 }
