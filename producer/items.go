@@ -12,6 +12,7 @@ import (
 // Errors are *verify.Error: id_missing, ambiguous_field, event_malformed or media_type_unsupported. All of
 // them are about the request, so they are 4xx and no retry cures them.
 func (p *Producer) Items(d *Delivery) ([]Item, error) {
+	d.looseBinary = p.LooseBinary
 	items, err := p.split(d)
 	if err != nil {
 		return nil, err

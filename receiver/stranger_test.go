@@ -87,7 +87,7 @@ func TestANewPayloadUnderAKnownIdentifierIsKeptOnce(t *testing.T) {
 func TestACapturedCloudEventIsNoOtherEventUnderAnotherID(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
-	p.Key, p.Type, p.Split = nil, nil, producer.SplitCloudEvents
+	p.Key, p.Type, p.Split, p.LooseBinary = nil, nil, producer.SplitCloudEvents, true
 	s := serve(t, p, nil)
 	event := func(id string) ask {
 		return ask{body: "{}", header: http.Header{
@@ -278,4 +278,47 @@ func TestAFreeEventIsNotGivenToAnotherHandler(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestACapturedBatchIsNoEventInBinaryMode: a signature of the body says nothing about the fields beside it.
+func TestACapturedBatchIsNoEventInBinaryMode(t *testing.T) {
+	t.Parallel()
+	const batch = `[{"specversion":"1.0","id":"1","source":"/shop","type":"order"},{"specversion":"1.0","id":"2","source":"/shop","type":"order"}]`
+	binary := http.Header{"Ce-Id": {"9"}, "Ce-Source": {"/bank"}, "Ce-Type": {"transfer"}, "Ce-Specversion": {"1.0"}}
+	for name, change := range map[string]func(*producer.Producer){
+		"split": func(p *producer.Producer) { p.Key, p.Type, p.Split = nil, nil, producer.SplitCloudEvents },
+		"extractor": func(p *producer.Producer) {
+			p.Key = mustExtract(t, "cloudevent:id")
+			p.Type = mustExtract(t, "cloudevent:type")
+		},
+	} {
+		p := webhookProducer()
+		change(&p)
+		s := serve(t, p, nil)
+		sent := 0
+		if p.Split != nil {
+			if g := s.send(ask{body: batch, header: http.Header{"Content-Type": {"application/cloudevents-batch+json"}}}); g.status != 200 {
+				t.Fatalf("%s: %+v", name, g)
+			}
+			sent = 2
+		}
+		wantProblem(t, s.send(ask{body: batch, header: binary}), 401, "insufficient_coverage")
+		if n := len(s.records()); n != sent {
+			t.Errorf("%s: %d records", name, n)
+		}
+		// Signed attributes are what the producer said.
+		p.Scheme = testScheme{covered: []string{"ce-id", "ce-source", "ce-type", "ce-specversion"}}
+		if g := serve(t, p, nil).send(ask{body: "{}", header: binary}); g.status != 200 {
+			t.Errorf("%s, covered: %+v", name, g)
+		}
+	}
+}
+
+func mustExtract(t *testing.T, spelling string) producer.Extractor {
+	t.Helper()
+	x, err := producer.ParseExtractor(spelling)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }
