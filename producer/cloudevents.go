@@ -159,7 +159,7 @@ func (v cloudEventValue) Extract(d *Delivery) (string, error) {
 	if !isCloudEvent(d.Request.Header) {
 		return "", nil
 	}
-	events, err := parseCloudEvents(d.Request.Header, d.Body)
+	events, err := d.cloudEvents()
 	if err != nil {
 		return "", err
 	}
@@ -179,7 +179,7 @@ func (v cloudEventValue) String() string { return "cloudevent:" + string(v) }
 
 // cloudEventAttributes are the attributes of the single CloudEvent that a delivery may be.
 func cloudEventAttributes(d *Delivery) map[string]string {
-	events, err := parseCloudEvents(d.Request.Header, d.Body)
+	events, err := d.cloudEvents()
 	if err != nil || len(events) != 1 {
 		return nil
 	}
