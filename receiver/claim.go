@@ -102,6 +102,7 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 		Payload:     payload,
 		Window:      p.Window,
 		DropBody:    p.DropBody,
+		Note:        it.Note,
 	}}
 	d.assign(&e, it)
 	return e
@@ -122,6 +123,9 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 	}
 	if len(on) == 0 {
 		e.claim.Note = noteNoHandler
+		if it.Note != "" {
+			e.claim.Note += "; " + it.Note
+		}
 	}
 }
 
