@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/verify"
@@ -87,7 +88,7 @@ type Target struct {
 // New checks the configuration and returns the target. It opens nothing. Errors hold no URL.
 func New(c Config) (*Target, error) {
 	u, err := url.Parse(c.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" || u.Opaque != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Fragment != "" || u.Opaque != "" {
 		return nil, errors.New("the target is no URL of http or https")
 	}
 	if c.Name == "" {
@@ -95,6 +96,11 @@ func New(c Config) (*Target, error) {
 	}
 	if c.Timeout < 0 || c.TotalRetryTime < 0 || c.MaxConns < 0 || c.TerminalLimit < 0 {
 		return nil, errors.New("a time or number of the target is negative")
+	}
+	for _, host := range c.AllowHosts {
+		if !isHost(host) {
+			return nil, fmt.Errorf("the allowed host %q is none: want a name or an address, and a port or none", host)
+		}
 	}
 	if c.DenyPrivate {
 		if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
@@ -113,6 +119,15 @@ func New(c Config) (*Target, error) {
 	t.url = u
 	digest := sha256.Sum256([]byte(c.URL))
 	return t, c.State.register(c.Name, hex.EncodeToString(digest[:]))
+}
+
+// isHost reports whether a redirect can point to what is written: a pattern or a URL would never match.
+func isHost(host string) bool {
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return true
+	}
+	u, err := url.Parse("http://" + host)
+	return err == nil && u.Host == host && u.Hostname() != "" && !strings.ContainsAny(host, "*,; ")
 }
 
 func withDefaults(c Config) Config {

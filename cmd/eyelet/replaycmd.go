@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -144,9 +143,7 @@ func (p *program) replayTo(c *cobra.Command, f replayFlags, recs []*replay.Recor
 		}
 		options = append(options, o)
 	}
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DisableCompression: true, IdleConnTimeout: time.Second,
-	}}
+	client := replay.NewClient()
 	defer client.CloseIdleConnections()
 	bar := p.newProgress(f.progress, "sent", len(recs))
 	bad := 0
