@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,14 @@ type metrics struct {
 	answering  *prometheus.HistogramVec
 	attempts   *prometheus.CounterVec
 	running    *prometheus.HistogramVec
+	hanging    *prometheus.GaugeVec
+	hang       sync.Map // an attempt for every handler that hangs
+}
+
+// attempt names a start of a task.
+type attempt struct {
+	event, handler string
+	number         int
 }
 
 func newMetrics(store dedup.Store) *metrics {
@@ -37,8 +46,11 @@ func newMetrics(store dedup.Store) *metrics {
 		running: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "eyelet_attempt_seconds", Help: "Time that attempts of handlers took.", Buckets: buckets,
 		}, []string{"endpoint", "handler"}),
+		hanging: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "eyelet_handlers_hanging", Help: "Handlers that go on after their time, each of which keeps a worker.",
+		}, []string{"endpoint", "handler"}),
 	}
-	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, storeMetrics{store},
+	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, storeMetrics{store},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -52,6 +64,13 @@ func (m *metrics) observe(_ context.Context, o receiver.Observation) {
 	case "attempt":
 		m.attempts.WithLabelValues(o.Endpoint, o.Handler, o.State.String()).Inc()
 		m.running.WithLabelValues(o.Endpoint, o.Handler).Observe(o.Took.Seconds())
+		if _, hung := m.hang.LoadAndDelete(attempt{o.Event, o.Handler, o.Attempt}); hung {
+			m.hanging.WithLabelValues(o.Endpoint, o.Handler).Dec()
+		}
+	case "hanging":
+		if _, twice := m.hang.LoadOrStore(attempt{o.Event, o.Handler, o.Attempt}, true); !twice {
+			m.hanging.WithLabelValues(o.Endpoint, o.Handler).Inc()
+		}
 	}
 }
 
