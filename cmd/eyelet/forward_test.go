@@ -137,7 +137,7 @@ func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
 	}{
 		{"targets off deploy --reason maintenance", 0, "target deploy is switched off\n", ""},
 		{"targets off nobody", 2, "", "eyelet: no target is called \"nobody\"\n  hint: `eyelet targets list` names them\n"},
-		{"targets on", 2, "", "eyelet: eyelet targets on: accepts 1 arg(s), received 0\n  hint: see eyelet targets on --help\n"},
+		{"targets on", 2, "", "eyelet: eyelet targets on: the number of arguments is not right\n  hint: write eyelet targets on NAME\n"},
 	} {
 		code, out, errs := run(t, append(strings.Fields(step.args), "--config", file)...)
 		if code != step.code || out != step.out || errs != step.errs {
