@@ -118,6 +118,9 @@ func TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	if n := a.calls.Load(); n != 10 {
 		t.Errorf("%d requests, want 10", n)
 	}
+	if text := scraped(t, r); !strings.Contains(text, "eyelet_target_off{target=\"deploy\"} 1\n") {
+		t.Error("no metric says that the target is off")
+	}
 	if code, out, errs := run(t, "targets", "on", "deploy", "--config", file); code != 0 || out != "target deploy is switched on\n" {
 		t.Errorf("targets on: %d %s %s", code, out, errs)
 	}
@@ -125,6 +128,24 @@ func TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	if _, text := readiness(t, r); text != "ready\n" {
 		t.Errorf("readiness says %s", text)
 	}
+	if text := scraped(t, r); !strings.Contains(text, "eyelet_target_off{target=\"deploy\"} 0\n") {
+		t.Error("the metric says that the target is off still")
+	}
+}
+
+// scraped are the metrics of the server.
+func scraped(t *testing.T, r *running) string {
+	t.Helper()
+	res, err := http.Get(r.operations + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {

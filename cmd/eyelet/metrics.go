@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -21,7 +22,7 @@ type metrics struct {
 	running    *prometheus.HistogramVec
 }
 
-func newMetrics(store dedup.Store) *metrics {
+func newMetrics(store dedup.Store, targets *forward.State) *metrics {
 	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
@@ -38,7 +39,7 @@ func newMetrics(store dedup.Store) *metrics {
 			Name: "eyelet_attempt_seconds", Help: "Time that attempts of handlers took.", Buckets: buckets,
 		}, []string{"endpoint", "handler"}),
 	}
-	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, storeMetrics{store},
+	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, storeMetrics{store}, targetMetrics{targets},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -108,5 +109,26 @@ func (m storeMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, g := range storeGauges() {
 		out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.read(stats))
+	}
+}
+
+// targetMetrics shows what is known about the targets of forward handlers.
+type targetMetrics struct{ targets *forward.State }
+
+func targetOff() *prometheus.Desc {
+	return prometheus.NewDesc("eyelet_target_off", "1 for a target that is switched off, and whose events wait; else 0.", []string{"target"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (targetMetrics) Describe(out chan<- *prometheus.Desc) { out <- targetOff() }
+
+// Collect implements prometheus.Collector.
+func (m targetMetrics) Collect(out chan<- prometheus.Metric) {
+	for _, t := range m.targets.List() {
+		off := 0.0
+		if t.Off {
+			off = 1
+		}
+		out <- prometheus.MustNewConstMetric(targetOff(), prometheus.GaugeValue, off, t.Name)
 	}
 }
