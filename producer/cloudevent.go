@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"mime"
 	"net/http"
 	"strings"
@@ -38,7 +37,7 @@ const (
 // and "source" and extensions among them, are the item's attributes. Refusals: event_malformed,
 // ambiguous_field, media_type_unsupported for event formats other than JSON.
 func SplitCloudEvents(d *Delivery) ([]Item, error) {
-	events, err := parseCloudEvents(d.Request.Header, d.Body)
+	events, err := d.cloudEvents()
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +84,24 @@ func ceMedia(contentType string) string {
 		return ""
 	}
 	return kind
+}
+
+// parsedEvents are the events of a delivery, with what they were read from.
+type parsedEvents struct {
+	request *http.Request
+	body    []byte
+	events  []cloudEvent
+	err     error
+}
+
+// cloudEvents returns the events of the delivery. All that read them share the result, which nobody changes, so
+// that a delivery is parsed once for its identifier, its type and its attributes.
+func (d *Delivery) cloudEvents() ([]cloudEvent, error) {
+	if d.parsed == nil || d.parsed.request != d.Request || !sameBytes(d.parsed.body, d.Body) {
+		events, err := parseCloudEvents(d.Request.Header, d.Body)
+		d.parsed = &parsedEvents{request: d.Request, body: d.Body, events: events, err: err}
+	}
+	return d.parsed.events, d.parsed.err
 }
 
 // parseCloudEvents reads the events of a request.
@@ -351,7 +368,6 @@ func (e cloudEvent) checked() (cloudEvent, error) {
 		return e, malformed("specversion", errors.New("only CloudEvents 1.0 is understood"))
 	}
 	e.id, e.source, e.kind = e.attributes["id"], e.attributes["source"], e.attributes["type"]
-	e.attributes = maps.Clone(e.attributes)
 	delete(e.attributes, "type")
 	delete(e.attributes, "specversion")
 	return e, nil

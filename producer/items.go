@@ -18,7 +18,7 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 	}
 	for i := range items {
 		if items[i].ID == "" && p.KeyRequired {
-			return nil, &verify.Error{Code: verify.IDMissing, Component: p.keyComponent()}
+			return nil, p.unnamed(d)
 		}
 		if items[i].ID == "" {
 			items[i].ID = digestID(items[i].Body)
@@ -29,6 +29,15 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 		}
 	}
 	return items, nil
+}
+
+// unnamed refuses a delivery without an identifier. A body that is no JSON where the identifier is a member of it
+// is not the event that it should be.
+func (p *Producer) unnamed(d *Delivery) error {
+	if _, member := p.Key.(jsonMember); member && d.document().err != nil {
+		return malformed("body", d.document().err)
+	}
+	return &verify.Error{Code: verify.IDMissing, Component: p.keyComponent()}
 }
 
 func (p *Producer) split(d *Delivery) ([]Item, error) {

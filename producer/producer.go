@@ -133,7 +133,8 @@ type Delivery struct {
 	// Identity is what verification proved.
 	Identity verify.Identity
 
-	doc *document // the body, once an extractor has read it as JSON
+	doc    *document     // the body, once an extractor has read it as JSON
+	parsed *parsedEvents // the CloudEvents in it, once somebody has read them
 }
 
 // Item is one event of a batch.
@@ -144,7 +145,7 @@ type Item struct {
 	Type string
 	// Body is the event's own bytes.
 	Body []byte
-	// Attributes are facts about the event.
+	// Attributes are facts about the event. Who reads a delivery again may get the same map, so nobody changes it.
 	Attributes map[string]string
 }
 

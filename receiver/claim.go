@@ -214,10 +214,12 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 	if len(decisions) == 1 {
 		return d.concludeOne(ctx, entries[0], decisions[0])
 	}
-	known := 0
+	fresh, known := 0, 0
 	var asides []dedup.Claim
 	for i, decision := range decisions {
 		switch {
+		case decision.Verdict == dedup.New:
+			fresh++
 		case decision.Verdict == dedup.Known && inFlight(decision.Record):
 			return nil, fail(codeInFlight, nil)
 		case decision.Verdict == dedup.Known:
@@ -230,9 +232,15 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 		return nil, err
 	}
 	answer := batchReply(&d.ep.p, len(entries))
-	if known > 0 && known == len(decisions) {
+	switch {
+	case fresh > 0:
+	case len(decisions) == 0:
+		answer.code = codeNothing
+	case known == len(decisions):
 		answer.code = codeRepeated
 		answer.header.Set(replayedField, "true")
+	default:
+		answer.code = codeAside
 	}
 	return answer, nil
 }

@@ -109,12 +109,12 @@ func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	newBody(w, r, 0, rx, new(budget)).leave()
+	rx.endRequest(w, r, false)
 	rx.refuseUnknown(w, r)
 }
 
 func (rx *Receiver) servePolicy(w http.ResponseWriter, r *http.Request) {
-	newBody(w, r, 0, rx, new(budget)).leave()
+	rx.endRequest(w, r, false)
 	rx.policy.ServeHTTP(w, r)
 }
 
