@@ -99,10 +99,11 @@ func (p *program) command() *cobra.Command {
 		p.configCommand(), p.keygenCommand(), p.producersCommand(), p.versionCommand(),
 		p.storeCommand(), p.tortureCommand(), p.tortureChildCommand(),
 	)
+	root.InitDefaultCompletionCmd()
 	for _, c := range append(everyCommand(root), root) {
 		c.SetFlagErrorFunc(flagError)
 		c.Args = explainArgs(c.Args)
-		if c.RunE == nil { // a command of commands; without this its arguments would not be looked at
+		if c.RunE == nil && c.Run == nil { // a command of commands; without this its arguments would not be looked at
 			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		}
 	}
