@@ -103,13 +103,13 @@ func (p *program) eventsShowCommand() *cobra.Command {
 func (p *program) showCommand(short, state string) *cobra.Command {
 	c := &cobra.Command{Use: "show EVENT", Short: short, Args: cobra.ExactArgs(1)}
 	file := p.configFlag(c)
-	format := c.Flags().StringP("output", "o", "json", "json")
+	format := c.Flags().StringP("output", "o", "json", "text or json")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if *format != "json" {
-			return wrong("write -o json", "unknown output %q", *format)
+		if err := checkOutput(*format); err != nil {
+			return err
 		}
 		return p.withEvents(c, *file, func(api eventsAPI) error {
-			return p.showEvent(c.Context(), api, args[0], state)
+			return p.showEvent(c.Context(), api, args[0], state, *format)
 		})
 	}
 	return c
@@ -295,12 +295,15 @@ func reasons(e inspect.Event) []string {
 }
 
 // showEvent prints an event; the state is the one that it must be in, "" for any.
-func (p *program) showEvent(ctx context.Context, api eventsAPI, event, state string) error {
+func (p *program) showEvent(ctx context.Context, api eventsAPI, event, state, format string) error {
 	res, err := api.get(ctx, "/events/"+url.PathEscape(event))
 	if err != nil {
 		return failed("the server did not answer: %v", err)
 	}
 	defer res.Body.Close() //nolint:errcheck // it was read to its end
+	if res.StatusCode == http.StatusNotFound {
+		return failed("no such event: %s", shown(event))
+	}
 	if err := answered(res); err != nil {
 		return err
 	}
@@ -309,12 +312,15 @@ func (p *program) showEvent(ctx context.Context, api eventsAPI, event, state str
 		return failed("the answer was cut: %v", err)
 	}
 	var pretty bytes.Buffer
-	var e inspect.Event
+	var e inspect.Detail
 	if errors.Join(json.Indent(&pretty, text, "", "  "), json.Unmarshal(text, &e)) != nil {
 		return failed("the answer of the server is no event")
 	}
 	if state != "" && e.State != state {
 		return failed("event %s is not %s: it is %s", shown(event), state, e.State)
+	}
+	if format == "text" {
+		return writeDetail(p.Out, e)
 	}
 	_, err = pretty.WriteTo(p.Out)
 	return err

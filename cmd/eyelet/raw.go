@@ -82,7 +82,7 @@ func (p *program) printRaw(ctx context.Context, api eventsAPI, event string) err
 		return err
 	}
 	if refused != "" {
-		return failed("%s", refused)
+		return failed("%s: %s", refused, shown(event))
 	}
 	_, err = p.Out.Write(data)
 	return err
