@@ -164,6 +164,9 @@ func (t *Target) Close() error {
 // at once where nothing is to be sent. An attempt that ends because ctx was cancelled is Transient and teaches
 // nothing about the target.
 func (t *Target) Deliver(ctx context.Context, ev Event) Result {
+	if ev.Key == "" {
+		return Result{Outcome: Terminal, Err: errors.New("the event has no idempotency key, which every delivery needs")}
+	}
 	now := t.cfg.Now()
 	known := t.cfg.State.get(t.cfg.Name)
 	if known.Off {
