@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
@@ -235,7 +236,29 @@ func (p *program) senderOf(c *cobra.Command, f sendFlags, as *sending, signer *v
 	}
 	signer.Label = cmp.Or(signer.Label, as.config.rfc.Label)
 	signer.Tag = as.config.rfc.Tag
-	return chooseKey(signer, as.config.rfc.Keys)
+	return chooseKey(signer, s.fitting(signer, as.config.rfc.Keys))
+}
+
+// fitting returns the key whose public half is that of the signer's private key, where the configuration has it as
+// PEM; else all keys.
+func (c *settings) fitting(signer *verify.Signer, keys []keyConfig) []keyConfig {
+	if signer.Private == nil {
+		return keys
+	}
+	want, err := verify.MarshalPublicKey(signer.Private.Public())
+	if err != nil {
+		return keys
+	}
+	for i, k := range keys {
+		text := []byte(k.PublicKey)
+		if k.PublicKeyFile != "" {
+			text, _ = os.ReadFile(c.path(k.PublicKeyFile)) // that it cannot be read was told before
+		}
+		if bytes.Equal(bytes.TrimSpace(text), bytes.TrimSpace(want)) {
+			return keys[i : i+1]
+		}
+	}
+	return keys
 }
 
 // chooseKey finds the id of the key that was given, or the only secret that the configuration has.
