@@ -29,6 +29,18 @@ func TestTheKeyGoesOnOctetForOctet(t *testing.T) {
 	}
 }
 
+func TestAnEventWithoutAKeyIsNotSent(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(200))
+	target := to(t, f.URL, func(c *Config) { c.TerminalLimit = 1 })
+	ev := event("1")
+	ev.Key = ""
+	if r := target.Deliver(context.Background(), ev); r.Outcome != Terminal || r.Err == nil || len(f.requests()) != 0 {
+		t.Errorf("%v %v after %d requests", r.Outcome, r.Err, len(f.requests()))
+	}
+	want(t, deliver(t, target, "2"), Accepted, 200) // it is no fault of the target's
+}
+
 func TestKeysOfEventsWithoutAField(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{"a": `"a"`, `a"\`: `"a\"\\"`} {

@@ -30,9 +30,11 @@ const (
 // off, within these bounds, so that a short pause ends soon and a long one costs little.
 const (
 	offLeast = 10 * time.Second
-	offMost  = 10 * time.Minute
 	offPart  = 8
 )
+
+// LongestOffWait is after how long at most an event of a target that was off asks again.
+const LongestOffWait = 10 * time.Minute
 
 // Config describes a target. [New] checks it.
 type Config struct {
@@ -162,6 +164,9 @@ func (t *Target) Close() error {
 // at once where nothing is to be sent. An attempt that ends because ctx was cancelled is Transient and teaches
 // nothing about the target.
 func (t *Target) Deliver(ctx context.Context, ev Event) Result {
+	if ev.Key == "" {
+		return Result{Outcome: Terminal, Err: errors.New("the event has no idempotency key, which every delivery needs")}
+	}
 	now := t.cfg.Now()
 	known := t.cfg.State.get(t.cfg.Name)
 	if known.Off {
@@ -181,7 +186,7 @@ func (t *Target) Deliver(ctx context.Context, ev Event) Result {
 
 // offWait is uniform in the upper half of an eighth of the time that the target has been off.
 func offWait(off time.Duration) time.Duration {
-	wait := min(max(off/offPart, offLeast), offMost)
+	wait := min(max(off/offPart, offLeast), LongestOffWait)
 	return wait - rand.N(wait/2+1)
 }
 

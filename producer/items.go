@@ -12,11 +12,15 @@ import (
 // Errors are *verify.Error: id_missing, ambiguous_field, event_malformed or media_type_unsupported. All of
 // them are about the request, so they are 4xx and no retry cures them.
 func (p *Producer) Items(d *Delivery) ([]Item, error) {
+	d.looseBinary = p.LooseBinary
 	items, err := p.split(d)
 	if err != nil {
 		return nil, err
 	}
 	for i := range items {
+		if err := p.bound(&items[i]); err != nil {
+			return nil, err
+		}
 		if items[i].ID == "" && p.KeyRequired {
 			return nil, p.unnamed(d)
 		}
@@ -80,9 +84,6 @@ func asRefusal(err error) error {
 }
 
 func (p *Producer) checkID(id string) error {
-	if err := keyLength(id); err != nil {
-		return err
-	}
 	if p.KeyFormat != nil {
 		return p.KeyFormat(id)
 	}
@@ -94,4 +95,11 @@ func (p *Producer) keyComponent() string {
 		return "id"
 	}
 	return p.Key.String()
+}
+
+func (p *Producer) typeComponent() string {
+	if p.Type == nil {
+		return "type"
+	}
+	return p.Type.String()
 }

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -218,7 +219,7 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) Settings {
 			return []byte(text), nil
 		}
 		*fetched = append(*fetched, address)
-		if verify.IsSNSURL(address) {
+		if verify.IsSNSURL(address) && !strings.HasSuffix(address, ".pem") {
 			return []byte("<ConfirmSubscriptionResponse/>"), nil
 		}
 		return nil, errors.New("nothing is there")

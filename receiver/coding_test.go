@@ -109,6 +109,35 @@ func TestItemsOfACodedBatchAreKeptDecoded(t *testing.T) {
 	}
 }
 
+// TestAnItemOfACloudEventsBatchSaysThatItIsOne: it is sent on and exported with its fields.
+func TestAnItemOfACloudEventsBatchSaysThatItIsOne(t *testing.T) {
+	t.Parallel()
+	p := webhookProducer()
+	p.Split = func(d *producer.Delivery) ([]producer.Item, error) {
+		return []producer.Item{{ID: string(d.Body), Body: d.Body}}, nil
+	}
+	kinds := make(chan string, 1)
+	s := serve(t, p, nil, On("shop", "*", func(_ context.Context, ev Event[any]) error { return nil }).With(func(Next) Next {
+		return func(_ context.Context, ev Event[any]) (*Response, error) {
+			kinds <- strings.Join(ev.Header["Content-Type"], "|")
+			return nil, nil
+		}
+	}))
+	for sent, want := range map[string]string{
+		"application/cloudevents-batch+json":               "application/cloudevents+json",
+		"Application/CloudEvents-Batch+JSON;charset=utf-8": "application/cloudevents+json;charset=utf-8",
+		"application/json":                                 "application/json",
+		"application/cloudevents+json":                     "application/cloudevents+json",
+	} {
+		if g := s.send(ask{body: strings.ReplaceAll(sent, " ", ""), header: http.Header{"Content-Type": {sent}}}); g.status != 200 {
+			t.Fatalf("%+v", g)
+		}
+		if got := <-kinds; got != want {
+			t.Errorf("an item of %q is kept as %q", sent, got)
+		}
+	}
+}
+
 func TestCodingsThatCannotBeTakenOffAreRefused(t *testing.T) {
 	t.Parallel()
 	bomb := coded(t, "gzip", strings.Repeat("\x00", 8<<20)) // about 1,000 to 1

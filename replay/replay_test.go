@@ -206,6 +206,7 @@ func TestAnAnswerThatSwitchesProtocolsIsAnError(t *testing.T) {
 			return
 		}
 		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // for a client that stays
 		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
 		_, _ = io.Copy(io.Discard, conn) // until the client leaves
 	}()

@@ -60,7 +60,11 @@ func checkAccepted(t *testing.T, s *RFC9421, r *http.Request, body string, id Id
 		t.Helper()
 		other := r.Clone(t.Context())
 		change(other)
-		if _, err := s.Verify(other, bodyOf(body)); err == nil {
+		again, err := s.Verify(other, bodyOf(body))
+		if loose && !slices.Equal(again.Covered, id.Covered) {
+			return // another of its signatures holds, which need not cover the same
+		}
+		if err == nil {
 			t.Fatalf("%q: accepted with %s", input, what)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -30,7 +31,7 @@ type attempt struct {
 	number         int
 }
 
-func newMetrics(store dedup.Store) *metrics {
+func newMetrics(store dedup.Store, targets *forward.State) *metrics {
 	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
@@ -50,7 +51,7 @@ func newMetrics(store dedup.Store) *metrics {
 			Name: "eyelet_handlers_hanging", Help: "Handlers that go on after their time, each of which keeps a worker.",
 		}, []string{"endpoint", "handler"}),
 	}
-	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, storeMetrics{store},
+	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, storeMetrics{store}, targetMetrics{targets},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -127,5 +128,26 @@ func (m storeMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, g := range storeGauges() {
 		out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.read(stats))
+	}
+}
+
+// targetMetrics shows what is known about the targets of forward handlers.
+type targetMetrics struct{ targets *forward.State }
+
+func targetOff() *prometheus.Desc {
+	return prometheus.NewDesc("eyelet_target_off", "1 for a target that is switched off, and whose events wait; else 0.", []string{"target"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (targetMetrics) Describe(out chan<- *prometheus.Desc) { out <- targetOff() }
+
+// Collect implements prometheus.Collector.
+func (m targetMetrics) Collect(out chan<- prometheus.Metric) {
+	for _, t := range m.targets.List() {
+		off := 0.0
+		if t.Off {
+			off = 1
+		}
+		out <- prometheus.MustNewConstMetric(targetOff(), prometheus.GaugeValue, off, t.Name)
 	}
 }

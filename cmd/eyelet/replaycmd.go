@@ -207,7 +207,11 @@ func (p *program) replayOptions(c *cobra.Command, f replayFlags, rec *replay.Rec
 // sentVerdict says in a word what an answer means.
 func sentVerdict(r replay.Result) string {
 	good := r.Status >= 200 && r.Status < 300
+	var receipt struct{ Status string }
+	_ = json.Unmarshal(r.Body, &receipt) // an answer of somebody else's is no receipt
 	switch {
+	case good && receipt.Status == "kept_aside":
+		return "kept aside"
 	case good && r.Replayed:
 		return "duplicate"
 	case good:

@@ -102,7 +102,7 @@ func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 }
 
 func (s *server) open(ctx context.Context) error {
-	certificate, err := s.settings.certificate()
+	certificate, err := s.settings.certificate(s.log)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (s *server) open(ctx context.Context) error {
 	if err := s.settings.openTargets(s.plan.targets, s.log); err != nil {
 		return err
 	}
-	s.metrics, s.feed = newMetrics(s.store), newFeed()
+	s.metrics, s.feed = newMetrics(s.store, s.plan.targets), newFeed()
 	c := s.plan.Config
 	c.Store, c.Logger, c.Observe = s.store, s.log, s.observe
 	if s.rx, err = receiver.Open(c); err != nil {
@@ -169,18 +169,6 @@ func lastCause(err error) string {
 	}
 }
 
-// certificate loads the certificate for TLS; nil without TLS.
-func (c *settings) certificate() (*tls.Certificate, error) {
-	if c.TLS == nil {
-		return nil, nil
-	}
-	pair, err := tls.LoadX509KeyPair(c.path(c.TLS.CertFile), c.path(c.TLS.KeyFile))
-	if err != nil {
-		return nil, &mistake{at: c.Node.place("tls"), what: "tls: " + cause(err), hint: "cert_file and key_file are PEM files, relative to the configuration file"}
-	}
-	return &pair, nil
-}
-
 func (s *server) newHTTPServer(h http.Handler) *http.Server {
 	c := s.plan.Config
 	l := s.settings.Limits
@@ -195,10 +183,10 @@ func (s *server) newHTTPServer(h http.Handler) *http.Server {
 }
 
 // deliveries is the server that producers call.
-func (s *server) deliveries(certificate *tls.Certificate) *http.Server {
+func (s *server) deliveries(certificate *certificateFiles) *http.Server {
 	srv := s.newHTTPServer(s.guard(mount(s.rx)))
 	if certificate != nil {
-		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
+		srv.TLSConfig = &tls.Config{GetCertificate: certificate.get, MinVersion: tls.VersionTLS12}
 	}
 	return srv
 }

@@ -125,7 +125,11 @@ func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 }
 
 func (s *Store) badgerOptions() badger.Options {
-	return s.options.layout.badgerOptions(s.dir, s.logger)
+	o := s.options.layout.badgerOptions(s.dir, s.logger)
+	if s.options.logFile > 0 {
+		o = o.WithValueLogFileSize(s.options.logFile)
+	}
+	return o
 }
 
 // existing returns the format of the store, which must be there and of a format that can be read as it is.

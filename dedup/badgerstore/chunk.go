@@ -25,12 +25,12 @@ func bootOfBody(number uint64) uint64 { return number >> 32 }
 type chunkOp struct {
 	ticket
 	writes []rawWrite
-	remove bool
+	frees  bool // space comes of it, so that a low disk does not refuse it
 }
 
 // apply implements op.
 func (o *chunkOp) apply(b *batch) error {
-	if b.disk.low() && !o.remove || b.disk.frozen() {
+	if b.disk.low() && !o.frees || b.disk.frozen() {
 		return b.disk.err()
 	}
 	b.chunks = append(b.chunks, o.writes...)
@@ -117,7 +117,7 @@ func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decis
 
 // dropBodies asks for the pieces of claims that failed to be deleted. What it misses goes at the next start.
 func (s *Store) dropBodies(o *claimOp) {
-	drop := &chunkOp{ticket: newTicket(false), remove: true}
+	drop := &chunkOp{ticket: newTicket(false), frees: true}
 	for i := range o.claims {
 		p := &o.claims[i]
 		if p.fix.kind != bodyChunks || p.fix.body == 0 {

@@ -60,6 +60,7 @@ type Options struct {
 	commit  func(*badger.Txn) error
 	step    func(step) // called before each step of a commit
 	formats formats
+	logFile int64 // the size of a file of the value log; 0 is that of the layout
 }
 
 // layout is how bodies are placed. BenchmarkSustained compares the two over the whole life of events (claim, take,
@@ -186,7 +187,7 @@ func (s *Store) open() (err error) {
 	if err := s.options.formats.check(s.dir); err != nil {
 		return err
 	}
-	options := s.options.layout.badgerOptions(s.dir, s.logger)
+	options := s.badgerOptions()
 	s.disk = &disk{
 		dir: s.dir, statfs: s.options.statfs, minFree: s.options.MinFree, memTable: options.MemTableSize,
 		size: func() int64 { return 0 },

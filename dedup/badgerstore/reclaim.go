@@ -3,10 +3,9 @@ package badgerstore
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
-
-	"github.com/dgraph-io/badger/v4"
 )
 
 // reclaim gives space back. Files of the value log are rewritten without what was deleted once compaction has
@@ -14,22 +13,29 @@ import (
 // memory table into a file when it is full, which takes weeks where events are few and large: so it
 // is filled here.
 func (s *Store) reclaim() error {
-	if s.removed.Swap(0) > 0 {
+	if err := s.roomToReclaim(); err != nil {
+		return err
+	}
+	if n := s.removed.Swap(0); n > 0 {
 		if err := s.compactable(); err != nil {
+			s.removed.Add(n)
 			return err
 		}
 	}
 	if err := s.db.Flatten(1); err != nil {
 		return err
 	}
-	for !s.ending() {
-		err := s.db.RunValueLogGC(0.5)
-		if errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	return s.collect()
+}
+
+// roomToReclaim says why no space can be given back: it takes some first, for two memory tables, for a file of the
+// value log, and for tables that are written anew before the old ones go.
+func (s *Store) roomToReclaim() error {
+	o := s.db.Opts()
+	tables, _ := s.db.Size()
+	need := s.disk.state().hard + 2*o.MemTableSize + o.ValueLogFileSize + tables
+	if free := s.disk.state().free; free >= 0 && free < need {
+		return fmt.Errorf("giving space back takes %s first, and %s are free", mib(need), mib(free))
 	}
 	return nil
 }
@@ -77,7 +83,7 @@ func (s *Store) fill() error {
 	value := make([]byte, valueSize)
 	options := s.db.Opts()
 	for n := uint32(0); int64(n)*valueSize < options.MemTableSize; {
-		o := &chunkOp{ticket: newTicket(false)}
+		o := &chunkOp{ticket: newTicket(false), frees: true}
 		o.bytes = perOp * valueSize
 		for range perOp {
 			o.writes = append(o.writes, rawWrite{key: binary.BigEndian.AppendUint32([]byte{familyFill}, n), value: value, passing: true})
