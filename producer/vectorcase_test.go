@@ -320,6 +320,17 @@ func adapt(scheme string, s *Settings) {
 // described are producers without a preset, told in the words that eyelet.yaml has for them.
 func described() map[string]func(Settings) Producer {
 	return map[string]func(Settings) Producer{
+		// https://developers.tabapay.com/reference/verifying-webhook-signatures: v2 is made with the secret before this one.
+		"tabapay": func(s Settings) Producer {
+			return Producer{
+				Name: "tabapay", Contract: Webhook, Key: IdempotencyKey{}, KeyRequired: true,
+				Tolerance: verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute},
+				Scheme: &verify.HMAC{
+					Headers: []string{"X-HMAC-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}", "v2={sig}"},
+					Encoding: verify.Hex, Content: "{timestamp}.{body}", Secrets: verify.Secrets(s.Secrets...),
+				},
+			}
+		},
 		"described": func(s Settings) Producer {
 			return Producer{
 				Name: "described", Contract: Webhook, Key: Header("X-Kitchen-Id"), KeyRequired: true, Type: JSON("event"),

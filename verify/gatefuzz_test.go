@@ -30,7 +30,7 @@ func FuzzGate(f *testing.F) {
 		}
 		r, body := gateRequest(t, input)
 		if name, value, ok := strings.Cut(line, ":"); ok {
-			r.Header.Add(http.CanonicalHeaderKey(strings.TrimSpace(name)), strings.TrimSpace(value))
+			r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 		}
 		signByHand(t, r, input)
 		key, err := NewHMACKey("k", gateSecret)
