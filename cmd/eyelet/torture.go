@@ -83,8 +83,14 @@ func (t *torture) run(ctx context.Context) (tally, error) {
 	return check, o.checkAgain(ctx, t.dir, &check)
 }
 
-// round starts a receiver, loads it, and kills it at a random moment. Every third round begins with a bomb:
-// an event whose handler kills the process.
+// bombed reports whether a round begins with a bomb: every third of the first ones, and every tenth of the others.
+// A bomb costs as many starts as it has attempts.
+func (t *torture) bombed(round int) bool {
+	return !t.peace && (round%10 == 0 || round%3 == 0 && round <= 30)
+}
+
+// round starts a receiver, loads it, and kills it at a random moment. Some rounds begin with a bomb: an event whose
+// handler kills the process.
 func (t *torture) round(ctx context.Context, o *oracle, rng *rand.Rand, round int) error {
 	c, err := startChild(ctx, t.child(t.dir))
 	if err != nil {
@@ -97,7 +103,7 @@ func (t *torture) round(ctx context.Context, o *oracle, rng *rand.Rand, round in
 	seed := rng.Uint64()
 	go func() {
 		defer close(done)
-		o.load(load, c.url, t.clients, seed, round%3 == 0 && !t.peace)
+		o.load(load, c.url, t.clients, seed, t.bombed(round))
 	}()
 	life := t.minLife + time.Duration(rng.Int64N(int64(t.maxLife-t.minLife)+1))
 	select {
@@ -115,7 +121,7 @@ func (t *torture) round(ctx context.Context, o *oracle, rng *rand.Rand, round in
 // settle starts the receiver, delivers again what was not answered, as producers do, until the receiver has worked
 // off everything: bombs may kill it a few times more.
 func (t *torture) settle(ctx context.Context, o *oracle) error {
-	const starts = 200
+	starts := 100 + bombAttempts*t.rounds
 	for range starts {
 		c, err := startChild(ctx, t.child(t.dir))
 		if err != nil {

@@ -111,6 +111,14 @@ func (b bent) Take(ctx context.Context, n int, size int64, lease time.Duration) 
 	}
 }
 
+// Finish makes retries late, so that nothing but a lane keeps a later task from going first.
+func (b bent) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
+	if b.wrong == "no-lanes" && r.Kind == dedup.ResultRetry {
+		r.After += 200 * time.Millisecond
+	}
+	return b.Store.Finish(ctx, l, r)
+}
+
 // mined kills its process at a point.
 type mined struct {
 	dedup.Store
@@ -200,7 +208,7 @@ func childProgram(t *testing.T, wrong string) string {
 }
 
 // TestAKillAtEachStepOfADeliveryBreaksNothing has the child kill itself before and after each step that it has the
-// store make for a delivery or a task, twice, and everything is looked at in the end.
+// store make for a delivery or a task, and everything is looked at in the end.
 func TestAKillAtEachStepOfADeliveryBreaksNothing(t *testing.T) {
 	t.Parallel()
 	var points []string
@@ -215,14 +223,14 @@ func TestAKillAtEachStepOfADeliveryBreaksNothing(t *testing.T) {
 	}
 	starts := 0
 	run := &torture{
-		dir: t.TempDir(), rounds: 2 * len(points), clients: 8, seed: uint64(time.Now().UnixNano()), peace: true,
+		dir: t.TempDir(), rounds: len(points), clients: 8, seed: uint64(time.Now().UnixNano()), peace: true,
 		minLife: 30 * time.Second, maxLife: 30 * time.Second, // the child does not live so long
 		progress: testLog{t},
 	}
 	run.child = func(dir string) []string {
 		argv := []string{"/usr/bin/env", childDir + "=" + dir}
 		if starts < run.rounds {
-			argv = append(argv, fmt.Sprintf("%s=%s %d", childSabotage, points[starts%len(points)], 20+starts))
+			argv = append(argv, fmt.Sprintf("%s=%s %d", childSabotage, points[starts], 10+starts))
 		}
 		starts++
 		return append(argv, self, "-test.run=^TestTortureChild$")
