@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -192,8 +193,32 @@ func TestDecodingMakesNoMoreThanTheLimit(t *testing.T) { //nolint:paralleltest /
 		t.Fatal(err)
 	}
 	// Without the limit it would be the 64 MiB of the bomb and more.
-	if made := after.TotalAlloc - before.TotalAlloc; made > 16<<20 {
+	if made := after.TotalAlloc - before.TotalAlloc; made > 8<<20 {
 		t.Errorf("%d bytes for a limit of 1 MiB", made)
+	}
+}
+
+func TestReadingAtMostIsExact(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int64{0, 1, firstBuffer - 1, firstBuffer, firstBuffer + 1, 100_000} {
+		for _, n := range []int64{0, 1, limit - 1, limit, limit + 1, 2*limit + 1} {
+			want := strings.Repeat("x", int(max(0, n)))
+			for name, r := range map[string]io.Reader{
+				"whole": strings.NewReader(want), "bytes": iotest.OneByteReader(strings.NewReader(want)), "late end": iotest.DataErrReader(strings.NewReader(want)),
+			} {
+				got, err := readAtMost(r, limit)
+				if int64(len(want)) > limit {
+					if !errors.Is(err, errInflates) || got != nil {
+						t.Errorf("%s: %d bytes of %d within %d, %v", name, len(got), n, limit, err)
+					}
+				} else if err != nil || string(got) != want || int64(cap(got)) > limit+1 {
+					t.Errorf("%s: %d bytes of %d within %d, %v", name, len(got), n, limit, err)
+				}
+			}
+		}
+	}
+	if got, err := readAtMost(iotest.ErrReader(io.ErrUnexpectedEOF), 10); !errors.Is(err, io.ErrUnexpectedEOF) || got != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -191,26 +193,34 @@ func (s *server) deliveries(certificate *certificateFiles) *http.Server {
 	return srv
 }
 
-// guard refuses deliveries that came over a network without TLS, where only our proxies may bring such.
+// guard refuses deliveries that came over a network without TLS: to us, where only our proxies may bring such, or to
+// the proxy that brings them, as it says.
 func (s *server) guard(next http.Handler) http.Handler {
 	c := s.settings
-	parsed, _ := netip.ParseAddrPort(c.Listen)
-	if c.TLS != nil || c.InsecureHTTP || loopback(c.Listen, parsed) {
+	if c.InsecureHTTP {
 		return next
 	}
+	parsed, _ := netip.ParseAddrPort(c.Listen)
+	safe := c.TLS != nil || loopback(c.Listen, parsed)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		peer, err := netip.ParseAddrPort(r.RemoteAddr)
-		ours := err == nil && peer.Addr().Unmap().IsLoopback()
-		for _, proxy := range c.TrustedProxies {
-			ours = ours || err == nil && proxy.Contains(peer.Addr().Unmap())
-		}
-		if !ours {
+		addr, err := netip.ParseAddrPort(r.RemoteAddr)
+		peer := addr.Addr().Unmap()
+		proxy := err == nil && slices.ContainsFunc(c.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
+		if proxy && saysHTTP(r.Header) || !safe && !proxy && (err != nil || !peer.IsLoopback()) {
 			w.Header().Set("Connection", "close")
 			http.Error(w, "deliveries come over TLS", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// saysHTTP reports whether a proxy of ours says that the client came to it without TLS. The last value is the
+// proxy's own; one that sends no such field says nothing.
+func saysHTTP(h http.Header) bool {
+	said := strings.Split(strings.Join(h.Values("X-Forwarded-Proto"), ","), ",")
+	last := strings.TrimSpace(said[len(said)-1])
+	return last != "" && !strings.EqualFold(last, "https")
 }
 
 // run serves until ctx ends, or until it cannot go on.

@@ -139,7 +139,7 @@ func (s *Store) existing() (int, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return 0, fmt.Errorf("there is no store in %s; name the directory of one", s.dir)
 	case err == nil && version > s.options.formats.current:
-		return version, fmt.Errorf("store %s has format %d, this program knows formats up to %d: use the newer program that wrote it", s.dir, version, s.options.formats.current)
+		return version, &FormatError{Dir: s.dir, Format: version, Known: s.options.formats.current}
 	case err == nil && version < s.options.formats.current:
 		return version, fmt.Errorf("store %s has format %d: start the program with it once, which brings it to format %d", s.dir, version, s.options.formats.current)
 	}

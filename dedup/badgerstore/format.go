@@ -17,6 +17,24 @@ const (
 	formatPrefix  = "eyelet store "
 )
 
+// FormatError says that a store has a format that this program does not open: a newer one, or one so old that
+// nothing brings it forward any more. The directory was not touched.
+type FormatError struct {
+	// Dir is the directory of the store.
+	Dir string
+	// Format is that of the store, Known the newest that this program opens.
+	Format, Known int
+}
+
+// Error names both formats and says which program opens the store.
+func (e *FormatError) Error() string {
+	if e.Format > e.Known {
+		return fmt.Sprintf("store %s has format %d, this program knows formats up to %d: use the newer program that wrote it", e.Dir, e.Format, e.Known)
+	}
+	return fmt.Sprintf("store %s has format %d, which this program, whose format is %d, opens no more: bring it forward with an older program",
+		e.Dir, e.Format, e.Known)
+}
+
 // formats are the formats that a program opens: its own, and the older ones, each brought to the next one by its
 // step. A step works on a directory that nobody has open, and may be run again after a crash.
 type formats struct {
@@ -39,12 +57,20 @@ func (f formats) check(dir string) error {
 		return err
 	}
 	if version > f.current {
-		return fmt.Errorf("store %s has format %d, this program knows formats up to %d: use the newer program that wrote it", dir, version, f.current)
+		return &FormatError{Dir: dir, Format: version, Known: f.current}
+	}
+	if version < f.current {
+		switch free, err := lockFree(dir); {
+		case err != nil:
+			return err
+		case !free:
+			return inUse(dir) // by an older program
+		}
 	}
 	for ; version < f.current; version++ {
 		step := f.steps[version]
 		if step == nil {
-			return fmt.Errorf("store %s has format %d, which this program opens no more: bring it forward with an older program", dir, version)
+			return &FormatError{Dir: dir, Format: version, Known: f.current}
 		}
 		if err := step(dir); err != nil {
 			return fmt.Errorf("store %s: bringing format %d forward: %w", dir, version, err)

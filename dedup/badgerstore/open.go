@@ -288,7 +288,7 @@ func openBadger(dir string, o badger.Options, log *logger) (db *badger.DB, err e
 	db, err = badger.Open(o)
 	if err != nil {
 		if strings.Contains(err.Error(), "Cannot acquire directory lock") {
-			return nil, fmt.Errorf("store %s is in use by another process: stop it, or ask it instead%s", dir, lockOwner(dir))
+			return nil, inUse(dir)
 		}
 		return nil, fmt.Errorf("store %s does not open: %w", dir, err)
 	}
@@ -296,6 +296,10 @@ func openBadger(dir string, o badger.Options, log *logger) (db *badger.DB, err e
 		return nil, errors.Join(fmt.Errorf("store %s is damaged: %s; restore a backup", dir, *text), db.Close())
 	}
 	return db, nil
+}
+
+func inUse(dir string) error {
+	return fmt.Errorf("store %s is in use by another process: stop it, or ask it instead%s", dir, lockOwner(dir))
 }
 
 // lockOwner says which process has the directory, as far as the lock file tells.
