@@ -123,8 +123,8 @@ func (c *settings) check() mistakes {
 	if err != nil {
 		add("store", "write badger:./data, or memory: for trying out", err.Error())
 	}
-	if l := c.Limits; kind == "memory" && (l.BacklogBytes > 0 || l.BacklogEvents > 0) {
-		found = append(found, &mistake{at: l.Node.at, what: "backlog_bytes and backlog_events have no meaning for a store in memory", hint: "leave them out, or write store: badger:DIR"})
+	if l := c.Limits; kind == "memory" && (l.BacklogBytes > 0 || l.BacklogEvents > 0 || l.MinFree > 0) {
+		found = append(found, &mistake{at: l.Node.at, what: "backlog_bytes, backlog_events and min_free have no meaning for a store in memory", hint: "leave them out, or write store: badger:DIR"})
 	}
 	if c.Limits.BacklogEvents < 0 {
 		found = append(found, &mistake{at: c.Limits.Node.place("backlog_events"), what: "limits.backlog_events is less than 0"})

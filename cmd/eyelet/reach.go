@@ -37,13 +37,15 @@ func (c *settings) storeIsThere() error {
 	return nil
 }
 
-// asking gets a path of the operations port.
-type asking func(ctx context.Context, path string) (*http.Response, error)
+// asking asks the operations port for a path.
+type asking func(ctx context.Context, method, path string) (*http.Response, error)
 
 // runningServer returns how to ask the server of these settings, or nil when none answers.
 func (c *settings) runningServer(ctx context.Context) asking {
 	if api, ok, err := c.runningAPI(ctx); ok && err == nil {
-		return api.get
+		return func(ctx context.Context, method, path string) (*http.Response, error) {
+			return api.send(ctx, method, path, nil)
+		}
 	}
 	return nil
 }

@@ -73,6 +73,8 @@ type limitSettings struct {
 	// BacklogBytes and BacklogEvents bound what waits for handlers.
 	BacklogBytes  size `conf:"backlog_bytes"`
 	BacklogEvents int  `conf:"backlog_events"`
+	// MinFree is how much of the store's file system stays free.
+	MinFree size `conf:"min_free"`
 }
 
 // producerConfig is one producer and its endpoint. Which settings it has depends on how it signs.

@@ -19,15 +19,20 @@ func (c *settings) openStore(log *slog.Logger) (dedup.Store, error) {
 	if kind == "memory" {
 		return dedup.NewMemory(dedup.MemoryOptions{}), nil
 	}
-	store, err := badgerstore.Open(dir, badgerstore.Options{
-		Logger: log, AcceptLoss: c.AcceptLoss, AcceptClock: c.AcceptClock,
-		MaxBacklogBytes: int64(c.Limits.BacklogBytes), MaxBacklogRecords: int64(c.Limits.BacklogEvents),
-	})
+	store, err := badgerstore.Open(dir, c.storeOptions(log))
 	if err != nil {
 		what, hint := withHint(oneLine(err.Error()))
 		return nil, &mistake{at: c.Node.place("store"), what: what, hint: hint}
 	}
 	return store, nil
+}
+
+// storeOptions are what the settings say of a store on disk.
+func (c *settings) storeOptions(log *slog.Logger) badgerstore.Options {
+	return badgerstore.Options{
+		Logger: log, AcceptLoss: c.AcceptLoss, AcceptClock: c.AcceptClock, MinFree: int64(c.Limits.MinFree),
+		MaxBacklogBytes: int64(c.Limits.BacklogBytes), MaxBacklogRecords: int64(c.Limits.BacklogEvents),
+	}
 }
 
 // advised are the errors of the store that give advice behind a colon: its directory is another process's, or a

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,7 @@ import (
 
 func (p *program) storeCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "store", Short: "Check, back up and restore the store", Args: cobra.NoArgs,
+		Use: "store", Short: "Check, repair, back up and restore the store", Args: cobra.NoArgs,
 		Long: "Looks after the store on disk. The running server is asked through its operations port; when none\n" +
 			"runs, the store is opened, for reading.",
 	}
@@ -72,19 +73,33 @@ func storeMistake(err error) error {
 	return wrong(hint, "%s", what)
 }
 
+// checked is the report of a check, and what was repaired before it.
+type checked struct {
+	badgerstore.Report
+	Repaired []badgerstore.Repair `json:"repaired,omitempty"`
+}
+
 func (p *program) storeCheckCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "check", Short: "Read every value and compare its checksum", Args: cobra.NoArgs,
 		Long: "Reads everything in the store and compares all checksums: of the tables, of every value, and whether\n" +
 			"the last commit is the last that was acknowledged. Exits 1 when something is wrong. After a crash\n" +
-			"the logs of a store that nobody serves are put in order first, as any start does.",
+			"the logs of a store that nobody serves are put in order first, as any start does.\n\n" +
+			"With --repair damaged values are given up: their keys stay known, and work that is lost with them\n" +
+			"becomes a dead letter with the reason \"damaged\". `dead reopen` runs one again whose payload is still\n" +
+			"there; `dead purge` forgets the key, so that the producer can deliver the event again.",
 	}
 	from, format := p.storeFlags(c), outputFlag(c)
+	repair := c.Flags().Bool("repair", false, "give damaged values up, and make dead letters of lost work")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := checkOutput(*format); err != nil {
 			return err
 		}
-		r, err := p.checkStore(c, from)
+		ask, dir, err := from.find(p, c)
+		if err != nil {
+			return err
+		}
+		r, err := checkStore(c.Context(), ask, dir, *repair)
 		if err != nil {
 			return err
 		}
@@ -94,7 +109,7 @@ func (p *program) storeCheckCommand() *cobra.Command {
 				return err
 			}
 			_, _ = fmt.Fprintf(p.Out, "%s\n", line)
-		} else if err := p.printReport(r); err != nil {
+		} else if err := errors.Join(p.printReport(r.Report), p.printRepairs(r.Repaired)); err != nil {
 			return err
 		}
 		if !r.Sound() {
@@ -105,29 +120,70 @@ func (p *program) storeCheckCommand() *cobra.Command {
 	return c
 }
 
-func (p *program) checkStore(c *cobra.Command, from storeSource) (r badgerstore.Report, err error) {
-	ask, dir, err := from.find(p, c)
-	if err != nil {
-		return r, err
-	}
+// checkStore lets the server check its store, or checks the one in dir.
+func checkStore(ctx context.Context, ask asking, dir string, repair bool) (r checked, err error) {
 	if ask == nil {
-		if r, err = badgerstore.Check(c.Context(), dir, offline()); err != nil {
+		if repair {
+			r.Repaired, err = repairStore(ctx, dir)
+		}
+		if err == nil {
+			r.Report, err = badgerstore.Check(ctx, dir, offline())
+		}
+		if err != nil {
 			return r, storeMistake(err)
 		}
 		return r, nil
 	}
-	res, err := ask(c.Context(), "/store/check")
+	if repair {
+		if err := askFor(ctx, ask, http.MethodPost, "/store/repair", &r.Repaired); err != nil {
+			return r, err
+		}
+	}
+	return r, askFor(ctx, ask, http.MethodGet, "/store/check", &r.Report)
+}
+
+// askFor asks the server for something in JSON.
+func askFor(ctx context.Context, ask asking, method, path string, to any) error {
+	res, err := ask(ctx, method, path)
 	if err != nil {
-		return r, failed("the server did not answer: %v", err)
+		return failed("the server did not answer: %v", err)
 	}
 	defer res.Body.Close() //nolint:errcheck // it was read to its end
 	if err := answered(res); err != nil {
-		return r, err
+		return err
 	}
-	if err := json.NewDecoder(res.Body).Decode(&r); err != nil {
-		return r, failed("the answer of the server is no report: %v", err)
+	if err := json.NewDecoder(res.Body).Decode(to); err != nil {
+		return failed("the answer of the server cannot be read: %v", err)
 	}
-	return r, nil
+	return nil
+}
+
+// repairStore repairs the store in dir, which must be there.
+func repairStore(ctx context.Context, dir string) (done []badgerstore.Repair, err error) {
+	before, err := badgerstore.Check(ctx, dir, offline())
+	if err != nil || len(before.Damaged) == 0 || before.Tables != "" {
+		return nil, err // a damaged table is in the report that follows
+	}
+	o := offline()
+	o.CheckEvery = -1
+	store, err := badgerstore.Open(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	done, err = store.Repair(ctx)
+	return done, errors.Join(err, store.Close())
+}
+
+func (p *program) printRepairs(all []badgerstore.Repair) error {
+	if len(all) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintf(t, "\nREPAIRED\tEVENT\tDONE\n")
+	for _, r := range all {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\n", r.Key, cmp.Or(r.Event, "-"), r.Done)
+	}
+	return t.Flush()
 }
 
 func (p *program) printReport(r badgerstore.Report) error {
@@ -153,11 +209,7 @@ func (p *program) printReport(r badgerstore.Report) error {
 		_, _ = fmt.Fprintf(t, "\nSTATE\tEVENT\tKEY\tREASON\n")
 	}
 	for _, d := range r.Damaged {
-		event := d.Event
-		if event == "" {
-			event = "-"
-		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", d.State, event, d.Key, oneLine(d.Reason))
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", d.State, cmp.Or(d.Event, "-"), d.Key, oneLine(d.Reason))
 	}
 	return t.Flush()
 }
@@ -227,7 +279,7 @@ func backupSince(text string) (uint64, error) {
 
 // backupFrom copies a backup from the server that runs.
 func backupFrom(ctx context.Context, ask asking, w io.Writer, since uint64) (uint64, error) {
-	res, err := ask(ctx, "/store/backup?since="+strconv.FormatUint(since, 10))
+	res, err := ask(ctx, http.MethodGet, "/store/backup?since="+strconv.FormatUint(since, 10))
 	if err != nil {
 		return 0, failed("the server did not answer: %v", err)
 	}
@@ -296,32 +348,25 @@ func (p *program) storeRestoreCommand() *cobra.Command {
 	return c
 }
 
-// maintained is a store that can be checked and backed up while it is served.
+// maintained is a store that can be checked, repaired and backed up while it is served.
 type maintained interface {
 	Check(ctx context.Context) (badgerstore.Report, error)
+	Repair(ctx context.Context) ([]badgerstore.Repair, error)
 	Backup(ctx context.Context, w io.Writer, since uint64) (uint64, error)
 }
 
 // backupTrailer holds the version of a backup. It comes last, so that a backup without it is not whole.
 const backupTrailer = "Eyelet-Backup-Version"
 
-// maintenance serves checks and backups of the store to those who have the token.
+// maintenance serves checks, repairs and backups of the store to those who have the token.
 func (s *server) maintenance() http.Handler {
 	mux := http.NewServeMux()
 	store, ok := s.store.(maintained)
 	if !ok {
 		return http.NotFoundHandler()
 	}
-	mux.HandleFunc("GET /store/check", func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // it takes as long as the store is large
-		report, err := store.Check(r.Context())
-		if err != nil {
-			problem(w, http.StatusServiceUnavailable, err)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(report) // the client is gone
-	})
+	mux.HandleFunc("GET /store/check", reporting(func(ctx context.Context) (any, error) { return store.Check(ctx) }))
+	mux.HandleFunc("POST /store/repair", reporting(func(ctx context.Context) (any, error) { return store.Repair(ctx) }))
 	mux.HandleFunc("GET /store/backup", func(w http.ResponseWriter, r *http.Request) {
 		since, err := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
 		if err != nil && r.URL.Query().Has("since") {
@@ -344,6 +389,20 @@ func (s *server) maintenance() http.Handler {
 		}
 	})
 	return mux
+}
+
+// reporting answers with what a look at the whole store returns, which takes as long as the store is large.
+func reporting(look func(context.Context) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		report, err := look(r.Context())
+		if err != nil {
+			problem(w, http.StatusServiceUnavailable, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(report) // the client is gone
+	}
 }
 
 // problem answers an error as the events API does.

@@ -102,20 +102,12 @@ func TestAStoreIsCheckedAndBackedUpWhileItIsServedAndAfter(t *testing.T) {
 	}
 }
 
-// TestADamagedRecordIsNeverNewOnTheWire spoils a value in the files of the store. Its deliveries are answered 503, those
-// of others go on, and readiness, the log and the check tell.
-func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
-	t.Parallel()
-	file := configured(t, "handlers:\n  - {producer: gh, type: nothing, stdout: true}\n")
-	data := filepath.Join(filepath.Dir(file), "data")
-	r := launch(t, "serve", "--config", file)
-	marker := `{"marker":"` + strings.Repeat("spoil me ", 60) + `"}`
-	push(t, http.DefaultClient, r.deliveries, "bad", marker)
-	for _, id := range []string{"good", "good 2", "good 3"} {
-		push(t, http.DefaultClient, r.deliveries, id, `{}`)
-	}
-	r.stop()
-	<-r.ended
+// marked is a payload that is found again in the files of the store.
+var marked = `{"marker":"` + strings.Repeat("spoil me ", 60) + `"}`
+
+// spoilMarked changes a byte of that payload.
+func spoilMarked(t *testing.T, data string) {
+	t.Helper()
 	logs, err := filepath.Glob(filepath.Join(data, "*.vlog"))
 	if err != nil {
 		t.Fatal(err)
@@ -137,12 +129,28 @@ func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
 	if spoiled == 0 {
 		t.Fatal("the payload is not in the value log")
 	}
+}
+
+// TestADamagedRecordIsNeverNewOnTheWire spoils a value in the files of the store. Its deliveries are answered 503, those
+// of others go on, and readiness, the log and the check tell.
+func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: nothing, stdout: true}\n")
+	data := filepath.Join(filepath.Dir(file), "data")
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "bad", marked)
+	for _, id := range []string{"good", "good 2", "good 3"} {
+		push(t, http.DefaultClient, r.deliveries, id, `{}`)
+	}
+	r.stop()
+	<-r.ended
+	spoilMarked(t, data)
 	out, _ := eyelet(t, exitFailed, "store", "check", "--config", file)
 	if !strings.Contains(out, "1 value") || !strings.Contains(out, "STATE") {
 		t.Error(out)
 	}
 	r = launch(t, "serve", "--config", file)
-	status, after := push(t, http.DefaultClient, r.deliveries, "bad", marker)
+	status, after := push(t, http.DefaultClient, r.deliveries, "bad", marked)
 	if status != http.StatusServiceUnavailable || after == "" {
 		t.Errorf("a delivery of the damaged event: %d, Retry-After %q", status, after)
 	}
@@ -161,6 +169,53 @@ func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
 	var report badgerstore.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Damaged) != 1 || report.Records != 5 {
 		t.Errorf("%s: %v", out, err)
+	}
+	served := t.Run("repaired while it is served", func(t *testing.T) {
+		out, _ := eyelet(t, exitOK, "store", "check", "--repair", "--config", file)
+		if !strings.Contains(out, "REPAIRED") || !strings.Contains(out, "the payload is lost") || !strings.Contains(out, "0 values") {
+			t.Error(out)
+		}
+		if status, body := get(t, r.operations+"/readyz"); status != http.StatusOK || strings.Contains(body, "degraded") {
+			t.Errorf("readiness: %d %s", status, body)
+		}
+		if status, _ := push(t, http.DefaultClient, r.deliveries, "bad", marked); status != http.StatusOK {
+			t.Errorf("a delivery of the event, which is known: %d", status)
+		}
+		out, _ = eyelet(t, exitOK, "store", "check", "--repair", "--config", file, "-o", "json")
+		if strings.Contains(out, "repaired") {
+			t.Errorf("a sound store is repaired: %s", out)
+		}
+	})
+	r.stop()
+	<-r.ended
+	if !served {
+		return
+	}
+	out, _ = eyelet(t, exitOK, "store", "check", "--config", file)
+	if !strings.Contains(out, "0 values") {
+		t.Error(out)
+	}
+}
+
+func TestAStoreThatNobodyServesIsRepaired(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: nothing, stdout: true}\n")
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "bad", marked)
+	r.stop()
+	<-r.ended
+	data := filepath.Join(filepath.Dir(file), "data")
+	spoilMarked(t, data)
+	eyelet(t, exitFailed, "store", "check", "--dir", data)
+	out, _ := eyelet(t, exitOK, "store", "check", "--dir", data, "--repair", "-o", "json")
+	var report checked
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Repaired) != 1 || !report.Sound() || report.Records != 1 {
+		t.Errorf("%s: %v", out, err)
+	}
+	empty := t.TempDir()
+	_, said := eyelet(t, exitUsage, "store", "check", "--dir", empty, "--repair")
+	if entries, _ := os.ReadDir(empty); len(entries) > 0 || !strings.Contains(said, "there is no store") {
+		t.Errorf("%s %v", said, entries)
 	}
 }
 
@@ -184,11 +239,24 @@ func TestAFullBacklogIsTransientOnTheWire(t *testing.T) {
 	}
 }
 
-func TestBoundsOfABacklogInMemoryAreAMistake(t *testing.T) {
+func TestBoundsOfAStoreOnDiskAreAMistakeInMemory(t *testing.T) {
 	t.Parallel()
-	file := configured(t, "store: \"memory:\"\nlimits: {backlog_events: 3}\n")
-	if _, said := eyelet(t, exitUsage, "config", "check", "--config", file); !strings.Contains(said, "no meaning for a store in memory") {
-		t.Error(said)
+	for _, limit := range []string{"backlog_events: 3", "backlog_bytes: 1MiB", "min_free: 1GiB"} {
+		file := configured(t, "store: \"memory:\"\nlimits: {"+limit+"}\n")
+		if _, said := eyelet(t, exitUsage, "config", "check", "--config", file); !strings.Contains(said, "no meaning for a store in memory") {
+			t.Errorf("%s: %s", limit, said)
+		}
+	}
+}
+
+func TestTheBoundsOfTheStoreReachIt(t *testing.T) {
+	t.Parallel()
+	set, err := source{}.parse("eyelet.yaml", []byte("limits: {backlog_events: 3, backlog_bytes: 2MiB, min_free: 1GiB}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := set.storeOptions(nil); o.MaxBacklogRecords != 3 || o.MaxBacklogBytes != 2<<20 || o.MinFree != 1<<30 {
+		t.Errorf("%+v", o)
 	}
 }
 

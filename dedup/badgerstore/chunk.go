@@ -147,7 +147,7 @@ func (s *Store) body(r *row) ([]byte, error) {
 
 func (r *row) body(txn *badger.Txn) ([]byte, error) {
 	switch {
-	case r.fix.kind == bodyDropped || r.fix.size == 0:
+	case r.fix.kind == bodyDropped || r.fix.kind == bodyLost || r.fix.size == 0:
 		return nil, nil
 	case r.fix.kind == bodyInline:
 		return bytes.Clone(r.fix.inline()), nil

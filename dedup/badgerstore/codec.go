@@ -31,6 +31,7 @@ const (
 	bodyInline  = 0 // in the value
 	bodyChunks  = 1 // in pieces of its own
 	bodyDropped = 2 // no longer
+	bodyLost    = 3 // no longer, because it was damaged
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -13,34 +13,28 @@ import (
 // recover reads which events have work left and puts in order what the process before left behind. It runs
 // before the committer starts.
 func (s *Store) recover() error {
-	var total tally
 	var running []*row
-	var newest newestHeap
-	cut := false
+	var found census
 	now, behind := s.now(), s.behind()
 	waits := func(r *row) bool { return behind > 0 && setBack(&r.edit().rec, now, behind) }
-	err := s.db.View(func(txn *badger.Txn) error {
-		return s.scan(txn, func(r *row) {
-			total.add(r.tally(), 1)
-			cut = newest.offer(listed{r.rec.Seq, place{hash: r.place.hash}}) || cut
+	err := s.db.View(func(txn *badger.Txn) (err error) {
+		found, err = s.survey(txn, func(r *row) {
 			if interrupted(&r.rec) || waits(r) {
 				running = append(running, r)
 				return
 			}
 			s.schedule(r)
 			s.cache.keep(r)
-		}, func(h hash, rec dedup.Record) {
-			total.add((&row{rec: rec}).tally(), 1)
-			cut = newest.offer(listed{rec.Seq, place{hash: h}}) || cut
 		})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("store %s: %w", s.dir, err)
 	}
 	s.published = s.meta.seq
 	s.mu.Lock()
-	s.recent.fill(newest, cut)
-	s.count(total)
+	s.recent.fill(found.newest, found.cut)
+	s.count(found.total)
 	s.mu.Unlock()
 	if err := s.resume(running, behind); err != nil {
 		return err
@@ -55,6 +49,26 @@ func (s *Store) recover() error {
 		s.log.Info("tasks were interrupted by the end of the process", "dir", s.dir, "events", len(running))
 	}
 	return nil
+}
+
+// census is what a store has.
+type census struct {
+	total  tally
+	newest newestHeap
+	cut    bool // there are more than those
+}
+
+// survey counts the events, and calls visit for each that has work left.
+func (s *Store) survey(txn *badger.Txn, visit func(*row)) (c census, err error) {
+	err = s.scan(txn, func(r *row) {
+		c.total.add(r.tally(), 1)
+		c.cut = c.newest.offer(listed{r.rec.Seq, place{hash: r.place.hash}}) || c.cut
+		visit(r)
+	}, func(h hash, rec dedup.Record) {
+		c.total.add((&row{rec: rec}).tally(), 1)
+		c.cut = c.newest.offer(listed{rec.Seq, place{hash: h}}) || c.cut
+	})
+	return c, err
 }
 
 func interrupted(r *dedup.Record) bool {

@@ -259,6 +259,9 @@ func (o *editOp) apply(b *batch) error {
 	if err := o.edit(&next.rec, b.now); err != nil {
 		return fmt.Errorf("event %q: %w", o.event, err)
 	}
+	if next.fix.kind == bodyLost && next.rec.Open() {
+		return fmt.Errorf("event %q: %w: it was damaged", o.event, dedup.ErrNoPayload)
+	}
 	if o.rec, err = next.record(); err != nil {
 		return err
 	}

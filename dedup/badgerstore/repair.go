@@ -1,0 +1,317 @@
+package badgerstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// Repair is what was done about one damaged value.
+type Repair struct {
+	// Key is the key of the value in the store, as in [Damage].
+	Key string `json:"key"`
+	// Event is our own id of the event that it belongs to, where it is known. It is a new one where the old one
+	// cannot be told any more.
+	Event string `json:"event,omitempty"`
+	// Done says in words what was done.
+	Done string `json:"done"`
+}
+
+// What is done about damaged values.
+const (
+	repairedMemory  = "written again from memory, nothing is lost"
+	repairedBody    = "the payload is lost, the rest is kept"
+	repairedState   = "the state is lost, the payload is kept"
+	repairedEvent   = "the payload is lost, the state is kept"
+	repairedAll     = "payload and state are lost, the key stays known"
+	repairedAlias   = "the name belongs to its event again"
+	repairedNobody  = "it belongs to no event, and is deleted"
+	repairedAlready = "it is good by now"
+	repairedNot     = "nothing can be done: restore a backup"
+)
+
+// Repair reads every value, as Check does, and makes a store with damaged values one without. Keys stay known, so
+// that no repeated delivery is new, for as long as their window says; work that cannot be done any more, or of
+// which nothing tells whether it was done, becomes a dead letter with the reason "damaged", for a person to look
+// at. Such a letter can be reopened where the payload is still there, else Reopen returns ErrNoPayload; when it is
+// purged, its key is forgotten, and the producer can deliver the event again. A value that is damaged on disk
+// only is written again from memory.
+//
+// It returns what it did, in the order of the keys. A damaged table is not repaired: what was in it is not known. At
+// its end the store counts its events anew, which holds commits up for as long as that takes at a start.
+func (s *Store) Repair(ctx context.Context) ([]Repair, error) {
+	report, err := s.Check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if report.Tables != "" {
+		return nil, fmt.Errorf("store %s has a damaged table, which cannot be repaired: %s; restore a backup", s.dir, report.Tables)
+	}
+	out := []Repair{}
+	if len(report.Damaged) == 0 {
+		return out, nil
+	}
+	owners, err := s.aliasOwners(ctx, report.Damaged)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range report.Damaged {
+		o := &repairOp{ticket: newTicket(false), owners: owners, repair: Repair{Key: d.Key, Event: d.Event}}
+		o.bytes = chunkSize // of a value that is written from memory
+		if o.key, err = keyNamed(d.Key); err != nil {
+			return out, err
+		}
+		if err := s.do(ctx, o); err != nil {
+			return out, fmt.Errorf("repairing %s: %w", d.Key, err)
+		}
+		s.log.Warn("damaged value repaired", "dir", s.dir, "key", d.Key, "event", o.repair.Event, "done", o.repair.Done)
+		out = append(out, o.repair)
+	}
+	if err := s.do(ctx, &countOp{ticket: newTicket(false)}); err != nil {
+		return out, err
+	}
+	_, err = s.Check(ctx) // which replaces what is known to be damaged
+	return out, err
+}
+
+// keyNamed reads the key that damaged has named.
+func keyNamed(name string) ([]byte, error) {
+	if len(name) < 2 || name[1] != ':' {
+		return nil, fmt.Errorf("damaged value %q has no key that can be repaired", name)
+	}
+	rest, err := hex.DecodeString(name[2:])
+	return append([]byte{name[0]}, rest...), err
+}
+
+// aliasOwners finds the events of damaged aliases: the events name their aliases.
+func (s *Store) aliasOwners(ctx context.Context, all []Damage) (map[hash]aliasOf, error) {
+	wanted := map[hash]aliasOf{}
+	for _, d := range all {
+		if key, err := keyNamed(d.Key); err == nil && key[0] == familyAlias && len(key) == rowKeySize {
+			wanted[hash(key[1:])] = aliasOf{gone: true}
+		}
+	}
+	if len(wanted) == 0 {
+		return wanted, nil
+	}
+	return wanted, s.view(func(txn *badger.Txn) error {
+		return eachPlace(ctx, txn, func(p place) {
+			r, err := readRow(txn, p)
+			if r == nil || err != nil {
+				return
+			}
+			rec, err := r.record()
+			if err != nil {
+				return
+			}
+			for _, a := range rec.Aliases {
+				if old, ok := wanted[hashOf(a)]; ok && old.seq < rec.Seq { // the newest event has taken it
+					wanted[hashOf(a)] = aliasOf{hash: p.hash, seq: rec.Seq}
+				}
+			}
+		})
+	})
+}
+
+// repairOp repairs one value.
+type repairOp struct {
+	ticket
+	key    []byte
+	owners map[hash]aliasOf
+	repair Repair
+}
+
+// apply implements op.
+func (o *repairOp) apply(b *batch) (err error) {
+	if b.disk.frozen() {
+		return b.disk.err()
+	}
+	o.repair.Done = repairedNot
+	family, size := o.key[0], len(o.key)
+	switch {
+	case (family == familyEvent || family == familyState) && size == rowKeySize:
+		return o.mend(b, place{hash: hash(o.key[1:])})
+	case family == familyOlder && size == olderKeySize:
+		return o.mend(b, olderPlace(o.key))
+	case family == familyAlias && size == rowKeySize:
+		h := hash(o.key[1:])
+		owner := o.owners[h]
+		if o.repair.Done = repairedAlias; owner.gone || owner.seq == 0 {
+			o.repair.Done, owner = repairedNobody, aliasOf{gone: true}
+		} else {
+			o.repair.Event = eventID(owner.hash, owner.seq)
+		}
+		b.putAlias(h, owner)
+	case family == familyChunk && size == chunkKeySize:
+		return o.mendPiece(b)
+	}
+	return nil
+}
+
+// mend repairs event and state at a place.
+func (o *repairOp) mend(b *batch, p place) error {
+	if r, ok := b.rows[p]; ok { // another of its values was repaired in this batch
+		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready
+		return nil
+	}
+	if r := b.s.cache.get(p); r != nil {
+		next := r.edit()
+		next.fresh, next.before = true, r.tally()
+		b.put(next)
+		o.repair.Event, o.repair.Done = r.rec.Event, repairedMemory
+		return nil
+	}
+	if r, err := readRow(b.txn, p); err == nil && r != nil {
+		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready
+		return nil
+	}
+	next := &row{place: p, dirty: true, fresh: true}
+	var err error
+	next.hasState, err = has(b.txn, p.hash.key(familyState))
+	if err != nil {
+		return err
+	}
+	next.hasState = next.hasState && p.older == 0
+	rest := salvage(b.txn, p)
+	switch {
+	case rest.fix != nil:
+		next.fix, next.rec, o.repair.Done = *rest.fix, rest.rec, repairedState
+	case rest.state:
+		next.fix, next.rec, o.repair.Done = encodeFixed(&rest.claim, bodyLost, 0), rest.rec, repairedEvent
+	default:
+		next.fix, next.rec, o.repair.Done = encodeFixed(&rest.claim, bodyLost, 0), rest.rec, repairedAll
+		b.complete(p, &next.rec)
+	}
+	next.rec.Event = eventID(p.hash, next.rec.Seq)
+	next.rec.Payload.Endpoint = rest.claim.Payload.Endpoint
+	next.rec = strip(next.rec)
+	b.giveUp(&next.rec, o.repair.Done, o.repair.Done != repairedEvent)
+	b.put(next)
+	o.repair.Event = next.rec.Event
+	return nil
+}
+
+func has(txn *badger.Txn, key []byte) (bool, error) {
+	_, err := txn.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// complete gives an event of which nothing good is left what it needs to keep its key known: a number, a window,
+// and a task that a person sees. What was read without a checksum to confirm it is kept within what is possible.
+func (b *batch) complete(p place, r *dedup.Record) {
+	switch {
+	case p.older != 0:
+		r.Seq = p.older
+	case r.Seq == 0 || r.Seq > b.s.meta.seq:
+		b.seq++
+		r.Seq = b.seq
+	}
+	if r.Accepted.IsZero() || r.Accepted.After(b.now) {
+		r.Accepted = b.now
+	}
+	r.Window = min(max(r.Window, dedup.DefaultWindow), max(b.window, dedup.DefaultWindow))
+	*r = dedup.Record{Seq: r.Seq, Accepted: r.Accepted, Window: r.Window, Generation: max(1, r.Generation), Tasks: r.Tasks}
+	for i, t := range r.Tasks {
+		r.Tasks[i] = dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: b.now}
+	}
+	if len(r.Tasks) == 0 {
+		r.Tasks = []dedup.Task{{Handler: "unknown", State: dedup.Pending, Due: b.now}}
+	}
+}
+
+// giveUp makes dead letters of open tasks. A claim that its claimer holds, or that is free for the next delivery, is
+// left as it is, for that delivery brings the payload again; unless unsure says that it may have been answered.
+func (b *batch) giveUp(r *dedup.Record, why string, unsure bool) {
+	r.Note = "damaged in the store: " + why
+	if r.Hold && !unsure {
+		return
+	}
+	for i := range r.Tasks {
+		before := r.Tasks[i]
+		if !before.Open() {
+			continue
+		}
+		b.token++
+		lease := r.Start(i, b.token, b.now, time.Minute)
+		r.Tasks[i].Attempt, r.Tasks[i].Started = before.Attempt, before.Started // it was not run for this
+		res := dedup.Result{Kind: dedup.ResultDead, Reason: reasonDamaged, Err: "stored values were damaged: " + why}
+		_ = r.Finish(lease, res, b.now) // a lease of this moment is held
+	}
+}
+
+// mendPiece gives up a large body of which a piece is damaged, with its other pieces.
+func (o *repairOp) mendPiece(b *batch) error {
+	h, number := hash(o.key[1:rowKeySize]), binary.BigEndian.Uint64(o.key[rowKeySize:])
+	r, err := b.bodyOwner(h, number)
+	switch {
+	case err != nil:
+		return nil //nolint:nilerr // the event is damaged as well: its own repair gives the body up
+	case r == nil && bootOfBody(number) == b.s.boot:
+		o.repair.Done = "its event is not stored yet, if it is to be at all"
+	case r == nil:
+		o.repair.Done = repairedNobody
+		b.chunks = append(b.chunks, rawWrite{key: o.key})
+	default:
+		next := r.edit()
+		b.dropChunks(r)
+		next.fix, next.fresh = r.fix.without(bodyLost), true
+		b.giveUp(&next.rec, repairedBody, false)
+		b.put(next)
+		o.repair.Event, o.repair.Done = next.rec.Event, repairedBody
+	}
+	return nil
+}
+
+// bodyOwner returns the event, of any generation, that has a large body; nil when none has.
+func (b *batch) bodyOwner(h hash, number uint64) (*row, error) {
+	places := []place{{hash: h}}
+	options := keysOnly(familyOlder)
+	options.Prefix = h.key(familyOlder)
+	it := b.txn.NewIterator(options)
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		places = append(places, olderPlace(it.Item().KeyCopy(nil)))
+	}
+	var wrong error
+	for _, p := range places {
+		r, err := b.at(p)
+		if err == nil && r != nil && r.fix.kind == bodyChunks && r.fix.body == number {
+			return r, nil
+		}
+		wrong = cmp.Or(wrong, err)
+	}
+	return nil, wrong
+}
+
+// countOp counts all events anew, and finds the newest.
+type countOp struct{ ticket }
+
+// apply implements op.
+func (o *countOp) apply(b *batch) error {
+	found, err := b.s.survey(b.txn, func(*row) {})
+	if err != nil {
+		return err
+	}
+	s := b.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recent.fill(found.newest, found.cut)
+	t := found.total
+	t.add(tally{
+		records: s.stats.Records, pending: s.stats.Pending, running: s.stats.Running, dead: s.stats.Dead,
+		backlog: s.stats.Backlog, waiting: s.backlog.records, waitingBytes: s.backlog.bytes,
+	}, -1)
+	s.count(t)
+	return nil
+}

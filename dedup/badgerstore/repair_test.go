@@ -1,0 +1,398 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+// unset deletes a key behind the back of the store.
+func unset(t *testing.T, s *Store, key []byte) {
+	t.Helper()
+	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Delete(key) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wreck overwrites the value under key so that nothing of it can be read.
+func wreck(t *testing.T, s *Store, key []byte) {
+	t.Helper()
+	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Set(key, make([]byte, 40)) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// uncached is a store that reads every event from the disk.
+func uncached() Options {
+	o := quiet()
+	o.CacheBytes = 1
+	return o
+}
+
+// repaired repairs the store and finds it sound, now and after a restart.
+func repaired(t *testing.T, s *Store, done ...string) *Store {
+	t.Helper()
+	ctx := context.Background()
+	if _, err := s.Check(ctx); err != nil || s.Degraded() == nil {
+		t.Fatalf("no damage is known: %v", err)
+	}
+	repairs, err := s.Repair(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var did []string
+	for _, r := range repairs {
+		did = append(did, r.Done)
+	}
+	if diff := cmp.Diff(done, did); diff != "" {
+		t.Error(diff)
+	}
+	sound := func(s *Store) {
+		t.Helper()
+		if r, err := s.Check(ctx); err != nil || !r.Sound() {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if err := s.Degraded(); err != nil {
+			t.Error(err)
+		}
+	}
+	sound(s)
+	before, listed := countsOf(t, s), everything(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, s.dir, uncached())
+	sound(again)
+	if diff := cmp.Diff(before, countsOf(t, again)); diff != "" {
+		t.Errorf("statistics after a restart: %s", diff)
+	}
+	if diff := cmp.Diff(listed, everything(t, again)); diff != "" {
+		t.Errorf("events after a restart: %s", diff)
+	}
+	return again
+}
+
+func countsOf(t *testing.T, s *Store) dedup.Stats {
+	t.Helper()
+	st, err := s.Stats(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dedup.Stats{Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead, Backlog: st.Backlog}
+}
+
+// letter claims a key again and returns its record, which must be a dead letter with the reason damaged.
+func letter(t *testing.T, s *Store, c dedup.Claim) dedup.Record {
+	t.Helper()
+	r := mustClaim(t, s, c, dedup.Known).Record
+	for _, task := range r.Tasks {
+		if task.State != dedup.Dead || task.Reason != reasonDamaged {
+			t.Errorf("task of %s is %v, reason %q", task.Handler, task.State, task.Reason)
+		}
+	}
+	if len(r.Tasks) == 0 || !strings.Contains(r.Note, "damaged") {
+		t.Errorf("%d tasks, note %q", len(r.Tasks), r.Note)
+	}
+	return r
+}
+
+func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	event := func(c dedup.Claim, _ *row) []byte { return hashOf(c.Key).key(familyEvent) }
+	for _, tc := range []struct {
+		name   string
+		size   int // of the body
+		damage func(t *testing.T, s *Store, key []byte)
+		key    func(dedup.Claim, *row) []byte
+		taken  bool // it has a state of its own
+		done   string
+		known  bool // its id is still the same, and so is its key
+	}{
+		{"never taken", 2000, spoil, event, false, repairedAll, true},
+		{"never taken, nothing readable", 2000, wreck, event, false, repairedAll, false},
+		{"retried", 2000, spoil, event, true, repairedEvent, true},
+		{"retried, nothing readable", 2000, wreck, event, true, repairedEvent, true},
+		{"retried, the event is gone", 2000, unset, event, true, repairedEvent, true},
+		{"a piece of its body", 2 * chunkSize, spoil, func(c dedup.Claim, r *row) []byte {
+			return hashOf(c.Key).chunkKey(r.fix.body, 1)
+		}, false, repairedBody, true},
+		{"a piece is gone", 2 * chunkSize, unset, func(c dedup.Claim, r *row) []byte {
+			return hashOf(c.Key).chunkKey(r.fix.body, 1)
+		}, true, repairedBody, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, t.TempDir(), uncached())
+			c := largeClaim("bad", tc.size)
+			old := mustClaim(t, s, c, dedup.New).Record
+			if tc.taken {
+				finishNext(t, s, dedup.Result{Kind: dedup.ResultRetry, After: time.Hour})
+			}
+			good := mustClaim(t, s, claimOf("good"), dedup.New).Record.Event
+			tc.damage(t, s, tc.key(c, rowOf(t, s, c)))
+			s = repaired(t, s, tc.done)
+			r := letter(t, s, c)
+			if (r.Event == old.Event) != tc.known {
+				t.Errorf("event %s was %s", r.Event, old.Event)
+			}
+			if got, err := s.Get(ctx, r.Event); err != nil || got.Payload.Body != nil {
+				t.Errorf("Get: %d bytes, %v", len(got.Payload.Body), err)
+			}
+			for _, tasks := range [][]dedup.NewTask{nil, {{Handler: "another"}}} {
+				if _, err := s.Reopen(ctx, r.Event, tasks...); !errors.Is(err, dedup.ErrNoPayload) {
+					t.Errorf("Reopen without a payload: %v", err)
+				}
+			}
+			work, err := s.Take(ctx, 9, 1<<20, time.Minute)
+			if err != nil || len(work) != 1 || work[0].Record.Event != good {
+				t.Errorf("work: %v, %v", work, err)
+			}
+			if n := pieces(t, s); n != 0 {
+				t.Errorf("%d pieces are left", n)
+			}
+			// The way out: forgotten, so that its producer can deliver it again.
+			if err := s.Purge(ctx, r.Event); err != nil {
+				t.Fatal(err)
+			}
+			mustClaim(t, s, c, dedup.New)
+		})
+	}
+}
+
+// finishNext takes the next task and ends it.
+func finishNext(t *testing.T, s *Store, res dedup.Result) {
+	t.Helper()
+	work, err := s.Take(context.Background(), 1, 1, time.Minute)
+	if err == nil {
+		err = s.Finish(context.Background(), work[0].Lease, res)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rowOf(t *testing.T, s *Store, c dedup.Claim) (r *row) {
+	t.Helper()
+	err := s.view(func(txn *badger.Txn) (err error) {
+		r, err = readRow(txn, place{hash: hashOf(c.Key)})
+		return err
+	})
+	if err != nil || r == nil {
+		t.Fatalf("%v, %v", r, err)
+	}
+	return r
+}
+
+func TestAnEventWithoutItsStateIsADeadLetterThatCanBeReopened(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s := open(t, t.TempDir(), uncached())
+	c := largeClaim("bad", 2000)
+	event := mustClaim(t, s, c, dedup.New).Record.Event
+	finishNext(t, s, dedup.Result{Kind: dedup.ResultDone})
+	spoil(t, s, hashOf(c.Key).key(familyState))
+	s = repaired(t, s, repairedState)
+	if r := letter(t, s, c); r.Event != event {
+		t.Errorf("event %s was %s", r.Event, event)
+	}
+	r, err := s.Reopen(ctx, event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBody(t, r.Payload.Body, c.Payload.Body)
+}
+
+func TestAnEventThatIsDoneStaysDoneWithoutItsPayload(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s := open(t, t.TempDir(), uncached())
+	c := largeClaim("bad", 2000)
+	c.Hold, c.Lease, c.Answer, c.Fingerprint = true, time.Minute, dedup.Answer{}, dedup.Fingerprint{1}
+	answer := dedup.Answer{Status: 201, Body: []byte("made")}
+	lease := mustClaim(t, s, c, dedup.New).Lease
+	if err := s.Finish(ctx, lease, dedup.Result{Kind: dedup.ResultDone, Answer: answer}); err != nil {
+		t.Fatal(err)
+	}
+	spoil(t, s, hashOf(c.Key).key(familyEvent))
+	s = repaired(t, s, repairedEvent)
+	r := mustClaim(t, s, c, dedup.Known).Record
+	if diff := cmp.Diff(answer, r.Answer); diff != "" || r.State() != dedup.Done {
+		t.Errorf("%v %s", r.State(), diff)
+	}
+	c.Fingerprint = dedup.Fingerprint{2}
+	mustClaim(t, s, c, dedup.Conflict)
+}
+
+func TestAClaimThatWasReleasedIsRunByTheNextDeliveryAlthoughItWasDamaged(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	s := open(t, t.TempDir(), uncached())
+	c := largeClaim("bad", 2000)
+	c.Hold, c.Lease, c.Answer = true, time.Minute, dedup.Answer{}
+	d := mustClaim(t, s, c, dedup.New)
+	if err := s.Finish(ctx, d.Lease, dedup.Result{Kind: dedup.ResultRetry}); err != nil {
+		t.Fatal(err)
+	}
+	spoil(t, s, hashOf(c.Key).key(familyEvent))
+	s = repaired(t, s, repairedEvent)
+	again := mustClaim(t, s, c, dedup.New)
+	if again.Record.Event != d.Record.Event || again.Lease.Token == 0 {
+		t.Errorf("%+v", again)
+	}
+	r, err := s.Get(ctx, again.Record.Event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBody(t, r.Payload.Body, c.Payload.Body)
+}
+
+func TestAnEventThatIsInMemoryIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		taken  bool
+		family byte
+	}{{false, familyEvent}, {true, familyEvent}, {true, familyState}} {
+		s := open(t, t.TempDir(), quiet())
+		c := largeClaim("bad", 2000)
+		event := mustClaim(t, s, c, dedup.New).Record.Event
+		if tc.taken {
+			finishNext(t, s, dedup.Result{Kind: dedup.ResultRetry, After: time.Hour})
+		}
+		spoil(t, s, hashOf(c.Key).key(tc.family))
+		s = repaired(t, s, repairedMemory)
+		r, err := s.Get(context.Background(), event)
+		if err != nil || !r.Open() {
+			t.Fatalf("%v, %v", r.State(), err)
+		}
+		sameBody(t, r.Payload.Body, c.Payload.Body)
+	}
+}
+
+func TestARepairedAliasBelongsToItsEventAgain(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	var claims []dedup.Claim
+	for i := range 2 {
+		c := claimOf(fmt.Sprint(i))
+		c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: fmt.Sprint(i)}}
+		mustClaim(t, s, c, dedup.New)
+		wreck(t, s, hashOf(c.Aliases[0]).key(familyAlias))
+		claims = append(claims, c)
+	}
+	nobodys := hashOf(dedup.Key{ID: "nobody's"}).key(familyAlias)
+	wreck(t, s, nobodys)
+	keys := [][]byte{nobodys} // in the order of the report
+	for _, c := range claims {
+		keys = append(keys, hashOf(c.Aliases[0]).key(familyAlias))
+	}
+	slices.SortFunc(keys, slices.Compare[[]byte])
+	done := []string{repairedAlias, repairedAlias, repairedAlias}
+	done[slices.IndexFunc(keys, func(k []byte) bool { return slices.Equal(k, nobodys) })] = repairedNobody
+	s = repaired(t, s, done...)
+	for i, c := range claims {
+		c.Key.ID = "another"
+		if d := mustClaim(t, s, c, dedup.Aliased); d.Record.Key != claims[i].Key {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
+func TestAnOlderGenerationIsRepaired(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	clock := deduptest.NewClock()
+	o := uncached()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	c := largeClaim("again", 2000)
+	old := mustClaim(t, s, c, dedup.New).Record
+	finishNext(t, s, dedup.Result{Kind: dedup.ResultDead, Reason: "rejected"})
+	clock.Advance(25 * time.Hour)
+	mustClaim(t, s, c, dedup.New)
+	wreck(t, s, hashOf(c.Key).olderKey(old.Seq))
+	if repairs, err := s.Repair(ctx); err != nil || len(repairs) != 1 || repairs[0].Event != old.Event {
+		t.Fatalf("%+v, %v", repairs, err)
+	}
+	r, err := s.Get(ctx, old.Event)
+	if err != nil || r.State() != dedup.Dead || r.Tasks[0].Reason != reasonDamaged {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := s.Degraded(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADamagedTableIsNotRepaired(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	for i := range 200 {
+		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, s.dir, quiet())
+	for _, f := range logs(t, s.dir, ".sst") {
+		flip(t, f, 500)
+	}
+	if _, err := again.Repair(context.Background()); err == nil || !strings.Contains(err.Error(), ".sst") || !strings.Contains(err.Error(), "restore a backup") {
+		t.Error(err)
+	}
+}
+
+// TestWhatNoChecksumConfirmsIsNotBelieved damages events so that they still decode, to something else.
+func TestWhatNoChecksumConfirmsIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(c *dedup.Claim, r *dedup.Record){
+		"another key":   func(c *dedup.Claim, _ *dedup.Record) { c.Key.ID = "of another" },
+		"a number":      func(_ *dedup.Claim, r *dedup.Record) { r.Seq = 1 << 50 },
+		"a window":      func(_ *dedup.Claim, r *dedup.Record) { r.Window = 1000 * dedup.DefaultWindow },
+		"a time":        func(_ *dedup.Claim, r *dedup.Record) { r.Accepted = r.Accepted.AddDate(100, 0, 0) },
+		"an answer":     func(_ *dedup.Claim, r *dedup.Record) { r.Answer.Status = 458 },
+		"a fingerprint": func(_ *dedup.Claim, r *dedup.Record) { r.Fingerprint = dedup.Fingerprint{7} },
+		"a hold":        func(_ *dedup.Claim, r *dedup.Record) { r.Hold = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, t.TempDir(), uncached())
+			c := claimOf("bad")
+			c.Fingerprint = dedup.Fingerprint{1}
+			r := mustClaim(t, s, c, dedup.New).Record
+			mustClaim(t, s, claimOf("good"), dedup.New)
+			other := c
+			change(&other, &r)
+			key := hashOf(c.Key).key(familyEvent)
+			value := encodeEvent(key, encodeFixed(&other, bodyInline, 0), &r)
+			value[len(value)-1] ^= 1
+			if err := s.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) }); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil { // what was damaged before the start is listed all the same
+				t.Fatal(err)
+			}
+			s = repaired(t, open(t, s.dir, uncached()), repairedAll)
+			got := letter(t, s, c)
+			if got.Key != c.Key && got.Key != (dedup.Key{}) || got.Answer.Status != 0 || got.Hold || got.Seq > 3 ||
+				got.Window != dedup.DefaultWindow || got.Accepted.After(s.now()) {
+				t.Errorf("%+v", got)
+			}
+			if _, listed := everything(t, s)[got.Event]; !listed {
+				t.Error("it is not listed")
+			}
+			if d := mustClaim(t, s, claimOf("next"), dedup.New); d.Record.Seq > 4 {
+				t.Errorf("sequence %d", d.Record.Seq)
+			}
+		})
+	}
+}
