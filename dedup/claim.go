@@ -93,7 +93,8 @@ const (
 	New Verdict = iota + 1
 	// Known means that the key has a record with the same fingerprint.
 	Known
-	// Conflict means that the key has a record with another fingerprint.
+	// Conflict means that the key has a record with another fingerprint, or a claim that was held and is free again
+	// with another type.
 	Conflict
 	// Aliased means that the key is new, but one of the claim's aliases belongs to another record.
 	Aliased
@@ -154,7 +155,7 @@ const (
 	ResultRetry
 	// ResultDead gives the task up; a person can reopen it.
 	ResultDead
-	// ResultRelease frees a held claim: the next delivery of the same payload is New again and continues the
+	// ResultRelease frees a held claim: the next delivery of the same payload and type is New again and continues the
 	// count of attempts. For a task of a worker it gives the task back, due at once, its attempt uncounted.
 	ResultRelease
 )

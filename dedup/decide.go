@@ -19,6 +19,12 @@ func Decide(old Record, c Claim, now time.Time) Verdict {
 		return Conflict
 	}
 	if free(old, now) {
+		// The type chooses the handler, and it need not be signed: a captured delivery with another one must not give
+		// the event, which one handler has begun, to a second one. The handler's name is not compared, so that a
+		// deploy may change who takes the type.
+		if old.Payload.Type != c.Payload.Type {
+			return Conflict
+		}
 		return New
 	}
 	return Known

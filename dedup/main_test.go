@@ -1,4 +1,4 @@
-package dedup_test
+package dedup
 
 import (
 	"testing"
@@ -6,4 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
+// TestMain fails the package when a test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -19,6 +19,14 @@ const (
 	maxDiscarded = 8 << 20  // bytes of a response's body that are read at all
 )
 
+// A connection of HTTP/2 outlives the attempts that time out on it, so that one which leads nowhere would fail
+// every attempt until TCP gives it up. It is asked for a sign of life instead when it has been silent for
+// silence, and left when none comes within lifeSign.
+const (
+	silence  = 10 * time.Second
+	lifeSign = 5 * time.Second
+)
+
 // newClient returns the client of a target. Certificates are always validated: there is no switch. Content
 // codings are not asked for and not undone.
 func newClient(c Config) *http.Client {
@@ -43,6 +51,7 @@ func newClient(c Config) *http.Client {
 			MaxResponseHeaderBytes: maxHead,
 			DisableCompression:     true,
 			ForceAttemptHTTP2:      true,
+			HTTP2:                  &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: lifeSign, WriteByteTimeout: silence},
 		},
 	}
 }

@@ -89,6 +89,10 @@ func (t *Target) exchange(ctx context.Context, ev Event, to *url.URL, proof Cred
 		return seen{err: withoutURL(err)}, nil
 	}
 	defer res.Body.Close() //nolint:errcheck // what was wanted of it was read
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		// Its body is the connection itself, which no context ends.
+		return seen{err: errors.New("the target switched protocols (101), which nobody asked for")}, nil
+	}
 	return read(res), res.Header
 }
 

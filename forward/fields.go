@@ -3,6 +3,7 @@ package forward
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"strings"
 )
@@ -22,16 +23,20 @@ func Key(field, id string) string {
 }
 
 // hopByHop are fields that are not sent on: those of one connection (RFC 9110 section 7.6.1), those that our
-// own request sets, those that tell of the way here, credentials, signatures over the request as it came to
-// us, which cannot hold for another URL, and digests, since the body may be one item of what came.
+// own request sets, those that tell of the way here (and all that begin with [wayHere]), credentials, signatures
+// over the request as it came to us, which cannot hold for another URL, and digests, since the body may be one
+// item of what came.
 func hopByHop() []string {
 	return []string{
 		"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
-		"Transfer-Encoding", "Upgrade", "Host", "Content-Length", "Accept-Encoding", "Expect", "Early-Data",
-		"Authorization", "Cookie", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
-		"X-Real-Ip", "Signature", "Signature-Input", "Content-Digest", "Repr-Digest", "Digest", "Content-Md5",
+		"Transfer-Encoding", "Upgrade", "Http2-Settings", "Host", "Content-Length", "Accept-Encoding", "Expect", "Early-Data",
+		"Authorization", "Cookie", "Via", "Forwarded", "X-Real-Ip", "Signature", "Signature-Input", "Content-Digest", "Repr-Digest", "Digest", "Content-Md5",
 	}
 }
+
+// wayHere begins the fields with which proxies tell of the client: its address, and with some of them who it is.
+// A target believes them of us.
+const wayHere = "X-Forwarded-"
 
 // fields returns the fields of the request to the target.
 func fields(ev Event) http.Header {
@@ -47,6 +52,7 @@ func fields(ev Event) http.Header {
 	for _, name := range hopByHop() {
 		h.Del(name)
 	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return strings.HasPrefix(http.CanonicalHeaderKey(name), wayHere) })
 	h["Idempotency-Key"] = []string{ev.Key}
 	if h.Get("User-Agent") == "" {
 		h.Set("User-Agent", "eyelet")

@@ -29,6 +29,18 @@ func TestTheKeyGoesOnOctetForOctet(t *testing.T) {
 	}
 }
 
+func TestAnEventWithoutAKeyIsNotSent(t *testing.T) {
+	t.Parallel()
+	f := plain(t, says(200))
+	target := to(t, f.URL, func(c *Config) { c.TerminalLimit = 1 })
+	ev := event("1")
+	ev.Key = ""
+	if r := target.Deliver(context.Background(), ev); r.Outcome != Terminal || r.Err == nil || len(f.requests()) != 0 {
+		t.Errorf("%v %v after %d requests", r.Outcome, r.Err, len(f.requests()))
+	}
+	want(t, deliver(t, target, "2"), Accepted, 200) // it is no fault of the target's
+}
+
 func TestKeysOfEventsWithoutAField(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{"a": `"a"`, `a"\`: `"a\"\\"`} {
@@ -53,6 +65,7 @@ func TestWhatIsOfOneHopDoesNotGoOn(t *testing.T) {
 	ev.Header = http.Header{
 		"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "Ce-Id": {"7"},
 		"Connection": {"close, X-Hop", "x-too"}, "X-Hop": {"1"}, "X-Too": {"1"},
+		"X-Forwarded-For": {"1"}, "X-Forwarded-User": {"root"}, "X-Forwarded-Prefix": {"/admin"}, "x-forwarded-email": {"root"},
 	}
 	for _, name := range hopByHop() {
 		if ev.Header.Get(name) == "" {
@@ -136,6 +149,8 @@ func TestTargetsThatAreNoneAreRefused(t *testing.T) {
 		"no name": {URL: "http://h/"}, "no URL": {Name: "x"}, "relative": {Name: "x", URL: "/a"}, "scheme": {Name: "x", URL: "ftp://h/"},
 		"no host": {Name: "x", URL: "http:///a"}, "fragment": {Name: "x", URL: "http://h/#a"}, "opaque": {Name: "x", URL: "http:h"},
 		"malformed": {Name: "x", URL: "http://user:s3cret@h:x/"}, "negative": {Name: "x", URL: "http://h/", Timeout: -1},
+		"only a port": {Name: "x", URL: "http://:80/"}, "a URL as a host": {Name: "x", URL: "http://h/", AllowHosts: []string{"https://other"}},
+		"a pattern as a host": {Name: "x", URL: "http://h/", AllowHosts: []string{"*.example"}}, "no allowed host": {Name: "x", URL: "http://h/", AllowHosts: []string{""}},
 	} {
 		if _, err := New(c); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: error is %v", name, err)

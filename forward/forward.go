@@ -27,7 +27,8 @@ type Event struct {
 	// ID names the event among those of this process, so that a Retry-After holds for it; it is not sent.
 	// Empty leaves the waiting to the caller alone.
 	ID string
-	// Key is the value of the field Idempotency-Key, octet for octet (section 9.7); see [Key].
+	// Key is the value of the field Idempotency-Key, octet for octet (section 9.7); see [Key]. Required: an
+	// event without one is Terminal, and nothing is sent (section 9.4).
 	Key string
 	// Header holds the fields of the delivery as it came to us; those that are of one hop do not go on.
 	Header http.Header

@@ -33,7 +33,7 @@ func TestRepeatedTerminalOutcomesSwitchTheTargetOff(t *testing.T) {
 	}
 	r := deliver(t, target, "waits")
 	want(t, r, Waits, 0)
-	if !errors.Is(r.Err, ErrOff) || r.NotBefore <= 0 || r.NotBefore > offMost || !strings.Contains(r.Err.Error(), "404") {
+	if !errors.Is(r.Err, ErrOff) || r.NotBefore <= 0 || r.NotBefore > LongestOffWait || !strings.Contains(r.Err.Error(), "404") {
 		t.Errorf("not before %v: %v", r.NotBefore, r.Err)
 	}
 	again := opened(t, f.URL, file, nil)
@@ -107,7 +107,7 @@ func TestA451IsReported(t *testing.T) {
 
 func TestHowSoonEventsOfATargetThatIsOffAskAgain(t *testing.T) {
 	t.Parallel()
-	for off, most := range map[time.Duration]time.Duration{0: offLeast, time.Minute: offLeast, 8 * time.Minute: time.Minute, 24 * time.Hour: offMost, -time.Hour: offLeast} {
+	for off, most := range map[time.Duration]time.Duration{0: offLeast, time.Minute: offLeast, 8 * time.Minute: time.Minute, 24 * time.Hour: LongestOffWait, -time.Hour: offLeast} {
 		for range 100 {
 			if wait := offWait(off); wait < most/2 || wait > most {
 				t.Fatalf("off for %v waits %v, want %v to %v", off, wait, most/2, most)

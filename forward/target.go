@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/verify"
@@ -29,9 +30,11 @@ const (
 // off, within these bounds, so that a short pause ends soon and a long one costs little.
 const (
 	offLeast = 10 * time.Second
-	offMost  = 10 * time.Minute
 	offPart  = 8
 )
+
+// LongestOffWait is after how long at most an event of a target that was off asks again.
+const LongestOffWait = 10 * time.Minute
 
 // Config describes a target. [New] checks it.
 type Config struct {
@@ -87,7 +90,7 @@ type Target struct {
 // New checks the configuration and returns the target. It opens nothing. Errors hold no URL.
 func New(c Config) (*Target, error) {
 	u, err := url.Parse(c.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" || u.Opaque != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Fragment != "" || u.Opaque != "" {
 		return nil, errors.New("the target is no URL of http or https")
 	}
 	if c.Name == "" {
@@ -95,6 +98,11 @@ func New(c Config) (*Target, error) {
 	}
 	if c.Timeout < 0 || c.TotalRetryTime < 0 || c.MaxConns < 0 || c.TerminalLimit < 0 {
 		return nil, errors.New("a time or number of the target is negative")
+	}
+	for _, host := range c.AllowHosts {
+		if !isHost(host) {
+			return nil, fmt.Errorf("the allowed host %q is none: want a name or an address, and a port or none", host)
+		}
 	}
 	if c.DenyPrivate {
 		if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
@@ -113,6 +121,15 @@ func New(c Config) (*Target, error) {
 	t.url = u
 	digest := sha256.Sum256([]byte(c.URL))
 	return t, c.State.register(c.Name, hex.EncodeToString(digest[:]))
+}
+
+// isHost reports whether a redirect can point to what is written: a pattern or a URL would never match.
+func isHost(host string) bool {
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return true
+	}
+	u, err := url.Parse("http://" + host)
+	return err == nil && u.Host == host && u.Hostname() != "" && !strings.ContainsAny(host, "*,; ")
 }
 
 func withDefaults(c Config) Config {
@@ -147,6 +164,9 @@ func (t *Target) Close() error {
 // at once where nothing is to be sent. An attempt that ends because ctx was cancelled is Transient and teaches
 // nothing about the target.
 func (t *Target) Deliver(ctx context.Context, ev Event) Result {
+	if ev.Key == "" {
+		return Result{Outcome: Terminal, Err: errors.New("the event has no idempotency key, which every delivery needs")}
+	}
 	now := t.cfg.Now()
 	known := t.cfg.State.get(t.cfg.Name)
 	if known.Off {
@@ -166,7 +186,7 @@ func (t *Target) Deliver(ctx context.Context, ev Event) Result {
 
 // offWait is uniform in the upper half of an eighth of the time that the target has been off.
 func offWait(off time.Duration) time.Duration {
-	wait := min(max(off/offPart, offLeast), offMost)
+	wait := min(max(off/offPart, offLeast), LongestOffWait)
 	return wait - rand.N(wait/2+1)
 }
 

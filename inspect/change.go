@@ -118,10 +118,8 @@ func (a *api) raw(w http.ResponseWriter, r *http.Request) {
 	}
 	data := file.Bytes()
 	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream") // never shown by a browser, whatever a stranger sent
+	guard(w, "application/octet-stream") // never shown by a browser
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.Name}))
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(data)))
 	_, _ = w.Write(data) // the reader is gone
 }

@@ -64,8 +64,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	w.Header().Set("Content-Type", NDJSON)
-	w.Header().Set("Cache-Control", "no-store")
+	guard(w, NDJSON)
 	lines := json.NewEncoder(w)
 	flush := http.NewResponseController(w)
 	n := 0
@@ -93,14 +92,21 @@ func (a *api) show(w http.ResponseWriter, r *http.Request) {
 	answer(w, Details(rec))
 }
 
-func answer(w http.ResponseWriter, what any) {
-	w.Header().Set("Content-Type", "application/json")
+// guard says what an answer is. It may hold what strangers sent: it is not kept on the way, and no browser takes it
+// for anything else.
+func guard(w http.ResponseWriter, kind string) {
+	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+}
+
+func answer(w http.ResponseWriter, what any) {
+	guard(w, "application/json")
 	_ = json.NewEncoder(w).Encode(what) // the reader is gone
 }
 
 func fail(w http.ResponseWriter, status int, title string) {
-	w.Header().Set("Content-Type", "application/problem+json")
+	guard(w, "application/problem+json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"title": title, "status": status}) // the reader is gone
 }
@@ -139,18 +145,20 @@ func setFilter(f *dedup.Filter, name string, values []string) (err error) {
 	case "state":
 		f.States, err = parseStates(values)
 	case "since":
-		f.Since, err = time.ParseDuration(value)
-		if err == nil && f.Since <= 0 {
-			err = errors.New("not a time that has passed")
+		if f.Since, err = time.ParseDuration(value); err != nil || f.Since <= 0 {
+			err = fmt.Errorf("%q is no time that has passed, such as 1h", value)
 		}
 	case "aside":
-		f.Aside, err = strconv.ParseBool(value)
+		if f.Aside, err = strconv.ParseBool(value); err != nil {
+			err = fmt.Errorf("%q is neither true nor false", value)
+		}
 	case "before":
-		f.Before, err = strconv.ParseUint(value, 10, 64)
+		if f.Before, err = strconv.ParseUint(value, 10, 64); err != nil {
+			err = fmt.Errorf("%q is no seq of a list", value)
+		}
 	case "limit":
-		f.Limit, err = strconv.Atoi(value)
-		if err == nil && f.Limit < 0 {
-			err = errors.New("negative")
+		if f.Limit, err = strconv.Atoi(value); err != nil || f.Limit < 0 {
+			err = fmt.Errorf("%q is no number of events", value)
 		}
 	default:
 		err = errors.New("not known here")

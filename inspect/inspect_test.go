@@ -121,11 +121,11 @@ func TestParametersThatAreWrongAreNamed(t *testing.T) {
 	for query, want := range map[string]string{
 		"stat=dead":       `parameter "stat": not known here`,
 		"state=gone":      `parameter "state": "gone" is no state: pending, running, done and dead are`,
-		"limit=-1":        `parameter "limit": negative`,
-		"since=-1h":       `parameter "since": not a time that has passed`,
+		"limit=-1":        `parameter "limit": "-1" is no number of events`,
+		"since=-1h":       `parameter "since": "-1h" is no time that has passed, such as 1h`,
 		"type=a&type=b":   `parameter "type" stands twice`,
-		"before=x":        `parameter "before": strconv.ParseUint: parsing "x": invalid syntax`,
-		"aside=perhaps":   `parameter "aside": strconv.ParseBool: parsing "perhaps": invalid syntax`,
+		"before=x":        `parameter "before": "x" is no seq of a list`,
+		"aside=perhaps":   `parameter "aside": "perhaps" is neither true nor false`,
 		"limit=1&limit=2": `parameter "limit" stands twice`,
 	} {
 		q, err := url.ParseQuery(query)

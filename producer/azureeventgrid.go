@@ -18,7 +18,8 @@ const eventGridApp = "4962773b-9cdb-44cf-a8bf-237846a00ab7"
 // AzureEventGrid receives from Azure Event Grid, in its own schema and in that of CloudEvents, up to 5,000
 // events a delivery. Event Grid signs nothing; one of these settings says how it proves itself:
 //
-//   - query (or header) and value: a key in the webhook's URL, or a static header of the subscription
+//   - query (or header) and value: a key in the webhook's URL, or a static header of the subscription; while it is
+//     changed, secrets holds the others that may match
 //   - audience and issuers, and jwks_url: an Entra token of Event Grid's application (app_ids)
 //
 // Topics, when it is set, lists the topics (the sources of CloudEvents) whose events are taken; one that is not
@@ -35,11 +36,11 @@ func AzureEventGrid(s Settings) Producer {
 	var urlKey verify.Scheme
 	switch {
 	case s.Query != "":
-		scheme := &verify.Static{In: verify.InQuery, Name: s.Query, Secrets: verify.Secrets(s.Value)}
+		scheme := &verify.Static{In: verify.InQuery, Name: s.Query, Secrets: verify.Secrets(s.values()...)}
 		p, urlKey = p.signedBy(scheme), scheme
 		p.SecretQuery = []string{s.Query}
 	case s.Header != "":
-		p = p.signedBy(&verify.Static{In: verify.InHeader, Name: s.Header, Secrets: verify.Secrets(s.Value)})
+		p = p.signedBy(&verify.Static{In: verify.InHeader, Name: s.Header, Secrets: verify.Secrets(s.values()...)})
 		p.SecretHeaders = []string{s.Header}
 	default:
 		p = p.entra(s)
@@ -63,7 +64,7 @@ func (p Producer) entra(s Settings) Producer {
 		apps = []string{eventGridApp}
 	}
 	p = p.signedByTokens(s, "https://login.microsoftonline.com/common/discovery/v2.0/keys", &verify.JWT{
-		Algorithms: []string{"RS256"}, Audiences: s.Audience, Issuers: s.Issuers,
+		Algorithms: algorithms(s, "RS256"), Audiences: s.Audience, Issuers: s.Issuers,
 		Claims: []verify.ClaimRule{
 			{Names: []string{"appid", "azp"}, Values: apps},
 			{Names: []string{"roles"}, Values: []string{"AzureEventGridSecureWebhookSubscriber"}},
@@ -98,7 +99,7 @@ func (g eventGrid) split(d *Delivery) ([]Item, error) {
 
 // splitGridSchemas takes a delivery apart: an array of Event Grid's own schema, or CloudEvents.
 func splitGridSchemas(d *Delivery) ([]Item, error) {
-	if ceMedia(d.Request.Header.Get("Content-Type")) != "" || len(d.Request.Header.Values("Ce-Specversion")) > 0 {
+	if isCloudEvent(d.Request.Header) {
 		return SplitCloudEvents(d)
 	}
 	doc, err := checkedJSON(d.Body)

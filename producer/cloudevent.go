@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"mime"
 	"net/http"
 	"strings"
@@ -36,9 +35,10 @@ const (
 // An identifier is source and id together (see [JoinID]), because an id alone names nothing; where the
 // signature covers an Idempotency-Key field, that is the identifier instead. The context attributes, with "id"
 // and "source" and extensions among them, are the item's attributes. Refusals: event_malformed,
-// ambiguous_field, media_type_unsupported for event formats other than JSON.
+// ambiguous_field, media_type_unsupported for event formats other than JSON, and insufficient_coverage for binary
+// mode under a signature that leaves the attributes out (see [Producer.LooseBinary]).
 func SplitCloudEvents(d *Delivery) ([]Item, error) {
-	events, err := parseCloudEvents(d.Request.Header, d.Body)
+	events, err := d.cloudEvents()
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +85,45 @@ func ceMedia(contentType string) string {
 		return ""
 	}
 	return kind
+}
+
+// parsedEvents are the events of a delivery, with what they were read from.
+type parsedEvents struct {
+	request *http.Request
+	body    []byte
+	events  []cloudEvent
+	err     error
+}
+
+// cloudEvents returns the events of the delivery. All that read them share the result, which nobody changes, so
+// that a delivery is parsed once for its identifier, its type and its attributes.
+func (d *Delivery) cloudEvents() ([]cloudEvent, error) {
+	if d.parsed == nil || d.parsed.request != d.Request || !sameBytes(d.parsed.body, d.Body) {
+		var events []cloudEvent
+		err := d.checkMode()
+		if err == nil {
+			events, err = parseCloudEvents(d.Request.Header, d.Body)
+		}
+		d.parsed = &parsedEvents{request: d.Request, body: d.Body, events: events, err: err}
+	}
+	return d.parsed.events, d.parsed.err
+}
+
+// checkMode refuses binary mode where a signature binds the body and not the attributes: whoever captured an event
+// of another mode, or a batch of them, could send its body again under attributes of his own, as any event at all.
+// In the other modes the attributes are in the body. A credential, such as a bearer token, binds nothing and is its
+// holder's word for all of it.
+func (d *Delivery) checkMode() error {
+	if d.Identity.Signed == nil || d.looseBinary || ceMedia(d.Request.Header.Get("Content-Type")) != "" {
+		return nil
+	}
+	for name := range d.Request.Header {
+		name = strings.ToLower(name)
+		if attribute, found := strings.CutPrefix(name, "ce-"); found && isAttributeName(attribute) && !d.Identity.Covers(name) {
+			return &verify.Error{Code: verify.InsufficientCoverage, KeyID: d.Identity.KeyID, Component: name}
+		}
+	}
+	return nil
 }
 
 // parseCloudEvents reads the events of a request.
@@ -351,7 +390,6 @@ func (e cloudEvent) checked() (cloudEvent, error) {
 		return e, malformed("specversion", errors.New("only CloudEvents 1.0 is understood"))
 	}
 	e.id, e.source, e.kind = e.attributes["id"], e.attributes["source"], e.attributes["type"]
-	e.attributes = maps.Clone(e.attributes)
 	delete(e.attributes, "type")
 	delete(e.attributes, "specversion")
 	return e, nil

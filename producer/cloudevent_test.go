@@ -266,3 +266,64 @@ func FuzzCloudEvent(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkItemsOfACloudEvent reads what the presets read of one event: identifier, type and attributes.
+func BenchmarkItemsOfACloudEvent(b *testing.B) {
+	structured := `{"specversion":"1.0","id":"1","source":"/shop","type":"order.paid","subject":"7","time":"2026-01-01T00:00:00Z","data":{"fill":"` +
+		strings.Repeat("x", 1024) + `"}}`
+	binary := delivery(hook, `{"n":1}`, "ce-specversion", "1.0", "ce-id", "1", "ce-source", "/shop", "ce-type", "order.paid", "ce-subject", "7",
+		"Content-Type", "application/json")
+	token := CloudEvents(Settings{Bearer: "0123456789abcdef"})
+	eventarc := GoogleEventarc("https://hooks.example", "push@project.iam.gserviceaccount.com")
+	for _, one := range []struct {
+		name string
+		p    Producer
+		d    *Delivery
+	}{
+		{"structured", token, delivery(hook, structured, "Content-Type", ceStructured)},
+		{"binary", token, binary},
+		{"eventarc", eventarc, binary},
+	} {
+		p := one.p.WithDefaults()
+		b.Run(one.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				d := &Delivery{Request: one.d.Request, Body: one.d.Body}
+				if items, err := p.Items(d); err != nil || items[0].Type != "order.paid" || items[0].Attributes["subject"] != "7" {
+					b.Fatal(items, err)
+				}
+			}
+		})
+	}
+}
+
+// TestACloudEventIsParsedOnceForEachDelivery: what reads it shares one result, and none of another delivery.
+func TestACloudEventIsParsedOnceForEachDelivery(t *testing.T) {
+	t.Parallel()
+	p := CloudEvents(Settings{Bearer: "0123456789abcdef"})
+	d := binaryEvent()
+	items, err := p.Items(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := d.parsed
+	if again, err := p.Items(d); err != nil || d.parsed != first || !cmp.Equal(items, again) {
+		t.Errorf("parsed again: %v, %v", again, err)
+	}
+	other := *d
+	other.Request = binaryEvent("ce-subject", "another").Request
+	if got, err := p.Items(&other); err != nil || got[0].Attributes["subject"] != "another" {
+		t.Errorf("another request: %v, %v", got, err)
+	}
+	other = *d
+	other.Body = []byte("atad")
+	if got, err := p.Items(&other); err != nil || string(got[0].Body) != "atad" {
+		t.Errorf("another body: %v, %v", got, err)
+	}
+	bad := delivery(hook, `{`, "Content-Type", ceStructured)
+	for range 2 { // a refusal is shared too
+		if _, err := p.Items(bad); verify.CodeOf(err) != verify.EventMalformed {
+			t.Error(err)
+		}
+	}
+}

@@ -137,14 +137,29 @@ func splitOne(d *Delivery) (Item, error) {
 	return items[0], nil // anything but a batch is one event
 }
 
+// isCloudEvent reports whether a request is meant as a CloudEvent where other deliveries come too: by its media type,
+// or by any attribute in the header that every event must have. One that lacks the others is malformed then, and
+// not something else.
+func isCloudEvent(h http.Header) bool {
+	if ceMedia(h.Get("Content-Type")) != "" {
+		return true
+	}
+	for _, name := range []string{"Ce-Specversion", "Ce-Id", "Ce-Source", "Ce-Type"} {
+		if len(h.Values(name)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // cloudEventValue reads one thing of the single CloudEvent that a delivery may be; "" when it is none.
 type cloudEventValue string
 
 func (v cloudEventValue) Extract(d *Delivery) (string, error) {
-	if ceMedia(d.Request.Header.Get("Content-Type")) == "" && len(d.Request.Header.Values("Ce-Specversion")) == 0 {
+	if !isCloudEvent(d.Request.Header) {
 		return "", nil
 	}
-	events, err := parseCloudEvents(d.Request.Header, d.Body)
+	events, err := d.cloudEvents()
 	if err != nil {
 		return "", err
 	}
@@ -164,7 +179,7 @@ func (v cloudEventValue) String() string { return "cloudevent:" + string(v) }
 
 // cloudEventAttributes are the attributes of the single CloudEvent that a delivery may be.
 func cloudEventAttributes(d *Delivery) map[string]string {
-	events, err := parseCloudEvents(d.Request.Header, d.Body)
+	events, err := d.cloudEvents()
 	if err != nil || len(events) != 1 {
 		return nil
 	}

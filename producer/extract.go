@@ -214,16 +214,19 @@ func (j join) Extract(d *Delivery) (string, error) {
 func (j join) Consumes() []string { return consumesAll(j) }
 func (j join) String() string     { return spellAll(j, joinSpelling) }
 
+// joinEscapes keeps the separator out of parts.
+var joinEscapes = strings.NewReplacer("%", "%25", ":", "%3A")
+
 // JoinID makes one identifier of several values, as [Join] does.
 func JoinID(values ...string) string {
-	escape := strings.NewReplacer("%", "%25", ":", "%3A")
 	var b strings.Builder
 	for i, v := range values {
 		if i == len(values)-1 {
 			b.WriteString(v)
 			break
 		}
-		b.WriteString(escape.Replace(v) + ":")
+		b.WriteString(joinEscapes.Replace(v))
+		b.WriteByte(':')
 	}
 	if b.Len() > MaxKey {
 		return digestID([]byte(b.String()))

@@ -51,11 +51,14 @@ func newDocument(text []byte) *document {
 
 // document returns the body as JSON. All extractors of a delivery share it, so that the body is checked once.
 func (d *Delivery) document() *document {
-	if d.doc == nil || len(d.doc.text) != len(d.Body) || len(d.Body) > 0 && &d.doc.text[0] != &d.Body[0] {
+	if d.doc == nil || !sameBytes(d.doc.text, d.Body) {
 		d.doc = newDocument(d.Body)
 	}
 	return d.doc
 }
+
+// sameBytes reports whether two slices are the same bytes of memory, not only equal ones.
+func sameBytes(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 // scalarAt returns the string, number or boolean at a path, as [JSON] promises.
 func scalarAt(doc *document, path string, names []string) (string, error) {

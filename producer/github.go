@@ -2,6 +2,7 @@ package producer
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/verify"
@@ -17,28 +18,48 @@ import (
 // too.
 //
 // https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
-func GitHub(secrets ...string) Producer { return gitHub(false, secrets) }
+func GitHub(secrets ...string) Producer { return gitHub(Settings{Secrets: secrets}) }
 
-// gitHub also takes X-Hub-Signature, the older field with SHA-1, when allowSHA1 is set.
-func gitHub(allowSHA1 bool, secrets []string) Producer {
+func gitHub(s Settings) Producer {
 	p := webhook("github", "https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries")
-	list, err := plainSecrets(secrets)
-	scheme := &verify.HMAC{
-		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"}, Hashes: []verify.Hash{verify.SHA256},
-		Encoding: verify.Hex, Secrets: list,
-	}
-	if allowSHA1 {
-		scheme.Headers = append(scheme.Headers, "X-Hub-Signature")
-		scheme.Hashes = append(scheme.Hashes, verify.SHA1)
-	}
-	p = p.signedBy(scheme)
-	p.Err = errors.Join(err, p.Err)
+	p = p.signedAsHub(s)
 	p.Key, p.KeyRequired = Header("X-GitHub-Delivery"), true
 	p.Type = Header("X-GitHub-Event")
 	p.Attributes = attributes(map[string]Extractor{"action": JSON("action")})
 	p.MaxBody = 25 << 20
 	p.Window = 4 * 24 * time.Hour
 	return p
+}
+
+// signedAsHub sets the scheme of GitHub and of Meta: an HMAC of the body in X-Hub-Signature-256. The older field
+// X-Hub-Signature counts too where something else than SHA-256 is allowed (allow_sha1, algs).
+func (p Producer) signedAsHub(s Settings) Producer {
+	list, err := plainSecrets(s.Secrets)
+	scheme := &verify.HMAC{
+		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"}, Hashes: hashes(s.Algs, verify.SHA256),
+		Encoding: verify.Hex, Secrets: list,
+	}
+	if s.AllowSHA1 && !slices.Contains(scheme.Hashes, verify.SHA1) {
+		scheme.Hashes = append(scheme.Hashes, verify.SHA1)
+	}
+	if !slices.Equal(scheme.Hashes, []verify.Hash{verify.SHA256}) {
+		scheme.Headers = append(scheme.Headers, "X-Hub-Signature")
+	}
+	p = p.signedBy(scheme)
+	p.Err = errors.Join(err, p.Err)
+	return p
+}
+
+// hashes are those that the setting algs names, or else the preset's.
+func hashes(algs []string, preset ...verify.Hash) []verify.Hash {
+	if len(algs) == 0 {
+		return preset
+	}
+	named := make([]verify.Hash, len(algs))
+	for i, a := range algs {
+		named[i] = verify.Hash(a)
+	}
+	return named
 }
 
 // attributes reads facts that are nice to know. One that cannot be had, or not without doubt, is left out.

@@ -65,7 +65,7 @@ func google(name, docs string, s Settings) Producer {
 		p.Err = errors.New("set audience and email: Google signs tokens for any audience for all its customers")
 	} else {
 		p = p.signedByTokens(s, "https://www.googleapis.com/oauth2/v3/certs", &verify.JWT{
-			Algorithms: []string{"RS256"}, Issuers: issuers, Audiences: s.Audience,
+			Algorithms: algorithms(s, "RS256"), Issuers: issuers, Audiences: s.Audience,
 			Claims: []verify.ClaimRule{
 				{Names: []string{"email"}, Values: []string{s.Email}},
 				{Names: []string{"email_verified"}, Values: []string{"true"}},

@@ -12,13 +12,17 @@ import (
 // Errors are *verify.Error: id_missing, ambiguous_field, event_malformed or media_type_unsupported. All of
 // them are about the request, so they are 4xx and no retry cures them.
 func (p *Producer) Items(d *Delivery) ([]Item, error) {
+	d.looseBinary = p.LooseBinary
 	items, err := p.split(d)
 	if err != nil {
 		return nil, err
 	}
 	for i := range items {
+		if err := p.bound(&items[i]); err != nil {
+			return nil, err
+		}
 		if items[i].ID == "" && p.KeyRequired {
-			return nil, &verify.Error{Code: verify.IDMissing, Component: p.keyComponent()}
+			return nil, p.unnamed(d)
 		}
 		if items[i].ID == "" {
 			items[i].ID = digestID(items[i].Body)
@@ -29,6 +33,15 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 		}
 	}
 	return items, nil
+}
+
+// unnamed refuses a delivery without an identifier. A body that is no JSON where the identifier is a member of it
+// is not the event that it should be.
+func (p *Producer) unnamed(d *Delivery) error {
+	if _, member := p.Key.(jsonMember); member && d.document().err != nil {
+		return malformed("body", d.document().err)
+	}
+	return &verify.Error{Code: verify.IDMissing, Component: p.keyComponent()}
 }
 
 func (p *Producer) split(d *Delivery) ([]Item, error) {
@@ -71,9 +84,6 @@ func asRefusal(err error) error {
 }
 
 func (p *Producer) checkID(id string) error {
-	if err := keyLength(id); err != nil {
-		return err
-	}
 	if p.KeyFormat != nil {
 		return p.KeyFormat(id)
 	}
@@ -85,4 +95,11 @@ func (p *Producer) keyComponent() string {
 		return "id"
 	}
 	return p.Key.String()
+}
+
+func (p *Producer) typeComponent() string {
+	if p.Type == nil {
+		return "type"
+	}
+	return p.Type.String()
 }

@@ -3,7 +3,6 @@ package producer
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"net/http"
 	"time"
 
@@ -19,18 +18,16 @@ import (
 //
 // https://developers.facebook.com/docs/graph-api/webhooks/getting-started
 func Meta(verifyToken string, secrets ...string) Producer {
-	p := webhook("meta", "https://developers.facebook.com/docs/graph-api/webhooks/getting-started")
-	list, err := plainSecrets(secrets)
-	p = p.signedBy(&verify.HMAC{
-		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"}, Hashes: []verify.Hash{verify.SHA256},
-		Encoding: verify.Hex, Secrets: list,
-	})
-	p.Err = errors.Join(err, p.Err)
+	return meta(Settings{VerifyToken: verifyToken, Secrets: secrets})
+}
+
+func meta(s Settings) Producer {
+	p := webhook("meta", "https://developers.facebook.com/docs/graph-api/webhooks/getting-started").signedAsHub(s)
 	p.Key = BodyDigest()
 	p.Type = JSON("object")
 	p.Window = 60 * time.Hour
-	if verifyToken != "" {
-		p.Challenge = func(r *http.Request) (*Reply, error) { return metaChallenge(r, verifyToken) }
+	if s.VerifyToken != "" {
+		p.Challenge = func(r *http.Request) (*Reply, error) { return metaChallenge(r, s.VerifyToken) }
 		p.ChallengeMethods = []string{http.MethodGet}
 		p.SecretQuery = []string{"hub.verify_token"}
 	}

@@ -23,7 +23,7 @@ func OpenBankingUK(s Settings) Producer {
 		p.Err = errors.New("set audience (the client id that the bank knows) and issuers")
 	} else {
 		p = p.signedByTokens(s, "", &verify.JWT{
-			Algorithms: []string{"PS256"}, Body: true, NoExpiry: true, Audiences: s.Audience, Issuers: s.Issuers,
+			Algorithms: algorithms(s, "PS256"), Body: true, NoExpiry: true, Audiences: s.Audience, Issuers: s.Issuers,
 		})
 	}
 	p.Tolerance = verify.Tolerance{Past: 7 * 24 * time.Hour, Future: 5 * time.Minute}

@@ -33,12 +33,10 @@ func secretPresets() []Preset {
 			func(s Settings) Producer { return Chargebee(s.credential()) }},
 		{"datatrans", "HMAC-SHA256 of time and body", "digest of the body", "", "2xx (assumed)", secrets, list(Datatrans)},
 		{"dwolla", "HMAC-SHA256 of the body", "body id", "10 s", "2xx; 72 h", secrets, list(Dwolla)},
-		{"github", "HMAC-SHA256 of the body", "X-GitHub-Delivery", "10 s", "2xx; tries once", []string{"secrets", "allow_sha1"},
-			func(s Settings) Producer { return gitHub(s.AllowSHA1, s.Secrets) }},
+		{"github", "HMAC-SHA256 of the body", "X-GitHub-Delivery", "10 s", "2xx; tries once", []string{"secrets", "allow_sha1", "algs"}, gitHub},
 		{"gitlab", "token in X-Gitlab-Token", "Idempotency-Key", "10 s", "2xx", []string{"secrets", "header", "value"}, gitLabFrom},
 		{"interledger-rafiki", "HMAC-SHA256 of time and canonical JSON", "body id", "", "200 only; without end", secrets, list(Rafiki)},
-		{"meta", "HMAC-SHA256 of the body", "digest of the body", "", "200; 36 h", []string{"secrets", "verify_token"},
-			func(s Settings) Producer { return Meta(s.VerifyToken, s.Secrets...) }},
+		{"meta", "HMAC-SHA256 of the body", "digest of the body", "", "200; 36 h", []string{"secrets", "verify_token", "allow_sha1", "algs"}, meta},
 		{"razorpay", "HMAC-SHA256 of the body", "x-razorpay-event-id", "5 s", "2xx; 24 h", secrets, list(Razorpay)},
 		{"shopify", "HMAC-SHA256 of the body", "X-Shopify-Event-Id", "5 s", "200; 4 h", secrets, list(Shopify)},
 		{"shopify-events", "HMAC-SHA256 of the body", "Shopify-Webhook-Id", "5 s", "200; 4 h", secrets, list(ShopifyEvents)},
@@ -71,14 +69,10 @@ func adyenFrom(s Settings) Producer {
 }
 
 func gitLabFrom(s Settings) Producer {
-	tokens := s.Secrets
-	if s.Value != "" {
-		tokens = append(tokens[:len(tokens):len(tokens)], s.Value)
-	}
 	if s.Header != "" {
-		return gitLab(s.Header, tokens)
+		return gitLab(s.Header, s.values())
 	}
-	return GitLab(tokens...)
+	return GitLab(s.values()...)
 }
 
 func worldpayFrom(s Settings) Producer {
@@ -102,16 +96,9 @@ func webSubFrom(s Settings) Producer {
 			subscriptions = append(subscriptions, one)
 		}
 	}
-	secrets := s.Secrets
+	s.Subscriptions = subscriptions
 	if len(subscriptions) > 0 {
-		secrets = nil
+		s.Secrets = nil
 	}
-	hashes := []verify.Hash{verify.SHA256, verify.SHA384, verify.SHA512, verify.SHA1}
-	if len(s.Algs) > 0 {
-		hashes = nil
-	}
-	for _, a := range s.Algs {
-		hashes = append(hashes, verify.Hash(a))
-	}
-	return webSub(subscriptions, secrets, hashes)
+	return webSub(s)
 }

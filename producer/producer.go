@@ -35,7 +35,8 @@ type Producer struct {
 	// KeyFormat refuses identifiers of another form with its error (400). Defaults to accepting any of 1 to
 	// 1,024 characters.
 	KeyFormat func(id string) error
-	// Type extracts the event type. Defaults to none: the type is then empty.
+	// Type extracts the event type. Defaults to none: the type is then empty. One of more than MaxType characters, or
+	// with a control character, is refused under API (400) and left out under Webhook.
 	Type Extractor
 	// Attributes reads facts about the event that handlers see (source, subject, time, ...). May be nil.
 	Attributes func(*Delivery) (map[string]string, error)
@@ -49,6 +50,10 @@ type Producer struct {
 	// Payload is what handlers and the store see as the body, where the body is only an envelope of it.
 	// Defaults to the body as it arrived.
 	Payload func(*Delivery) ([]byte, error)
+	// LooseBinary takes CloudEvents in binary mode also where the signature binds the body and leaves the attributes
+	// (ce-*) out. Anybody who captured a signed body can then give it another source, type and identifier; the first
+	// such delivery is recognised by its bytes only while the original is remembered. Defaults to refusing them (401).
+	LooseBinary bool
 	// Challenge answers unsigned requests of a subscription handshake (GET and OPTIONS), before anything is
 	// verified. It returns nil for a request that is no challenge. A challenge that is refused is an error;
 	// a reply beside the error is how the vendor wants to be refused. May be nil.
@@ -134,6 +139,9 @@ type Delivery struct {
 	Identity verify.Identity
 
 	doc *document // the body, once an extractor has read it as JSON
+	// looseBinary is the producer's LooseBinary.
+	looseBinary bool
+	parsed      *parsedEvents // the CloudEvents in it, once somebody has read them
 }
 
 // Item is one event of a batch.
@@ -144,8 +152,10 @@ type Item struct {
 	Type string
 	// Body is the event's own bytes.
 	Body []byte
-	// Attributes are facts about the event.
+	// Attributes are facts about the event. Who reads a delivery again may get the same map, so nobody changes it.
 	Attributes map[string]string
+	// Note says what the event says of itself that could not be kept; empty for nothing. [Producer.Items] sets it.
+	Note string
 }
 
 // FingerprintFunc digests what must be the same when an identifier comes again. The zero value of the result

@@ -40,7 +40,7 @@ type Settings struct {
 	VerifyToken string `conf:"verify_token"`
 	// NotificationURL is the address as it was registered with the vendor, where it is signed (Square).
 	NotificationURL string `conf:"notification_url"`
-	// AllowSHA1 accepts the vendor's older signatures with SHA-1 too.
+	// AllowSHA1 accepts the vendor's older signatures with SHA-1 too (GitHub, Meta).
 	AllowSHA1 bool `conf:"allow_sha1"`
 	// Encoding of the signature, hex or base64, where the vendor does not say which (Worldpay).
 	Encoding string `conf:"encoding"`
@@ -151,12 +151,17 @@ func (p Preset) unused(s Settings) error {
 	return errors.Join(errs...)
 }
 
+// values are the shared credentials of which any may match.
+func (s Settings) values() []string {
+	if s.Value == "" {
+		return s.Secrets
+	}
+	return append(slices.Clone(s.Secrets), s.Value)
+}
+
 // credential is the shared credential that the settings describe, or nil when they describe none or two.
 func (s Settings) credential() *verify.Static {
-	values := s.Secrets
-	if s.Value != "" {
-		values = append(slices.Clone(values), s.Value)
-	}
+	values := s.values()
 	var found []*verify.Static
 	if s.Username != "" || s.Password != "" {
 		passwords := slices.Clone(s.Secrets)

@@ -18,6 +18,14 @@ func (p Producer) signedByTokens(s Settings, address string, scheme *verify.JWT)
 	return p.signedBy(scheme)
 }
 
+// algorithms are those that the setting algs names (RFC 7518), or else the issuer's.
+func algorithms(s Settings, issuer string) []string {
+	if len(s.Algs) > 0 {
+		return s.Algs
+	}
+	return []string{issuer}
+}
+
 // tokenKeys returns the keys of the settings, or those that the issuer publishes at the address.
 func tokenKeys(s Settings, address string) (verify.TokenKeySet, error) {
 	if s.TokenKeys != nil {

@@ -55,6 +55,9 @@ func receiveCase(p Producer, r *http.Request, body []byte, c *vectorCase) (outco
 	if err := p.Tolerance.Check(id, c.now()); err != nil {
 		return outcome{}, err
 	}
+	if len(items) == 0 { // an empty batch
+		return outcome{id: id}, nil
+	}
 	return outcome{id, items[0]}, nil
 }
 

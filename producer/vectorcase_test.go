@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,24 +212,40 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) Settings {
 		s.Subscriptions = append(s.Subscriptions, Subscription{Topic: sub.Topic, Mode: sub.Mode, Secret: sub.Secret})
 	}
 	if k.JWKS != nil {
-		keys, err := verify.ParseTokenKeys(k.JWKS)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.TokenKeys = keys
+		s.TokenKeys = tokenKeysOf(t, k.JWKS)
 	}
 	s.Fetch = func(_ context.Context, address string) ([]byte, error) {
 		if text, ok := k.Certs[address]; ok {
 			return []byte(text), nil
 		}
 		*fetched = append(*fetched, address)
-		if verify.IsSNSURL(address) {
+		if verify.IsSNSURL(address) && !strings.HasSuffix(address, ".pem") {
 			return []byte("<ConfirmSubscriptionResponse/>"), nil
 		}
 		return nil, errors.New("nothing is there")
 	}
 	s.Roots, s.PinnedKeys = roots(t, k.Roots), pinned(t, k.PublicKeys)
 	return s
+}
+
+// tokenKeysOf reads what an issuer publishes. A set without a usable key knows no kid, as a fetched one does.
+func tokenKeysOf(t *testing.T, jwks []byte) verify.TokenKeySet {
+	t.Helper()
+	var set struct{ Keys []json.RawMessage }
+	if err := json.Unmarshal(jwks, &set); err != nil || set.Keys == nil {
+		t.Fatalf("keys.jwks is no JSON Web Key Set: %v", err)
+	}
+	keys, err := verify.ParseTokenKeys(jwks)
+	if err != nil {
+		return noTokenKeys{}
+	}
+	return keys
+}
+
+type noTokenKeys struct{}
+
+func (noTokenKeys) PublicKeys(context.Context, string) ([]verify.JSONWebKey, error) {
+	return nil, &verify.Error{Code: verify.KeyUnknown}
 }
 
 func roots(t *testing.T, text string) *x509.CertPool {
@@ -284,19 +302,35 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) Producer {
 // adapt says in the words of the settings what the cases say in theirs.
 func adapt(scheme string, s *Settings) {
 	switch scheme {
-	case "cloudevents", "yookassa":
+	case "cloudevents", "yookassa", "websub":
 		// Cases without a credential are about the event; such a producer is known by its addresses.
-		if s.Bearer == "" && len(s.Secrets) == 0 {
+		if s.Bearer == "" && len(s.Secrets) == 0 && !slices.ContainsFunc(s.Subscriptions, func(one Subscription) bool { return one.Secret != "" }) {
 			s.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 		}
 	case "gitlab":
-		s.Secrets, s.Header, s.Value = []string{s.Value}, "", "" // the preset knows its field
+		s.Secrets, s.Header, s.Value = s.values(), "", "" // the preset knows its field
+	case "paypal":
+		s.CheckChain = false // the preset checks it in any case
+	}
+	if scheme == "websub" {
+		s.AllowSHA1 = false // the preset takes it unless algs leaves it out
 	}
 }
 
 // described are producers without a preset, told in the words that eyelet.yaml has for them.
 func described() map[string]func(Settings) Producer {
 	return map[string]func(Settings) Producer{
+		// https://developers.tabapay.com/reference/verifying-webhook-signatures: v2 is made with the secret before this one.
+		"tabapay": func(s Settings) Producer {
+			return Producer{
+				Name: "tabapay", Contract: Webhook, Key: IdempotencyKey{}, KeyRequired: true,
+				Tolerance: verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute},
+				Scheme: &verify.HMAC{
+					Headers: []string{"X-HMAC-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}", "v2={sig}"},
+					Encoding: verify.Hex, Content: "{timestamp}.{body}", Secrets: verify.Secrets(s.Secrets...),
+				},
+			}
+		},
 		"described": func(s Settings) Producer {
 			return Producer{
 				Name: "described", Contract: Webhook, Key: Header("X-Kitchen-Id"), KeyRequired: true, Type: JSON("event"),

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -17,7 +19,11 @@ import (
 // stricter lists by "producer code" where we refuse an advisory case that others accept, and why.
 func stricter() map[string]string {
 	return map[string]string{
-		"stripe timestamp_too_new": "a signature from the future outlives its record: the vendor's SDKs bound the past only",
+		"aws-sns timestamp_too_old":               "the vendor signs the time and tries for an hour: 24 hours are enough",
+		"paypal timestamp_too_old":                "the vendor signs the time and tries for 3 days: 74 hours are enough",
+		"standard-webhooks component_unsupported": "with a full stop in the id, what is signed can be read as another id, time and body",
+		"svix component_unsupported":              "as for standard-webhooks",
+		"stripe timestamp_too_new":                "a signature from the future outlives its record: the vendor's SDKs bound the past only",
 	}
 }
 
@@ -228,7 +234,7 @@ func expectItem(t *testing.T, want vectorEvent, it Item, c *vectorCase) {
 		id = alone
 	}
 	switch {
-	case want.ID == "" && c.Expect.Reason == "ok" && !strings.HasPrefix(id, "sha256:"):
+	case want.ID == "" && c.Expect.Reason == "ok" && !strings.HasPrefix(id, "sha256:") && !strings.HasPrefix(id, "signed:"):
 		t.Errorf("id %q, want a digest since the sender gives none", id)
 	case want.ID != "" && id != want.ID:
 		t.Errorf("id %q, want %q", id, want.ID)
@@ -255,7 +261,13 @@ func expectData(t *testing.T, want json.RawMessage, it Item, c *vectorCase) {
 		t.Fatal(err)
 	}
 	var text string
-	if json.Unmarshal(want, &text) == nil && string(data) == text {
+	if json.Unmarshal(want, &text) == nil {
+		if string(data) == text || !utf8.Valid(data) && base64.StdEncoding.EncodeToString(data) == text {
+			return // binary data has no other spelling in JSON
+		}
+	}
+	member, err := valueAt(it.Body, []string{"data"}) // events that are no CloudEvents may have a member of that name
+	if ceMedia(kind) == "" && err == nil && member != nil && sameJSON(member, want) {
 		return
 	}
 	if !sameJSON(data, want) {

@@ -16,7 +16,8 @@ type Subscription struct {
 	Topic string `conf:"topic"`
 	// Mode is what was asked of the hub: "subscribe" or "unsubscribe". Defaults to subscribe.
 	Mode string `conf:"mode"`
-	// Secret is the hub.secret of the subscription. Required.
+	// Secret is the hub.secret of the subscription. Required, unless the producer lists its allowed addresses: a hub that
+	// was given no secret signs nothing.
 	Secret string `conf:"secret"`
 }
 
@@ -30,14 +31,15 @@ type Subscription struct {
 //
 // https://www.w3.org/TR/websub/
 func WebSub(subscriptions ...Subscription) Producer {
-	return webSub(subscriptions, nil, []verify.Hash{verify.SHA256, verify.SHA384, verify.SHA512, verify.SHA1})
+	return webSub(Settings{Subscriptions: subscriptions})
 }
 
 // webSub also takes secrets that are good for any topic that has no subscription here, for those who subscribe
 // elsewhere.
-func webSub(subscriptions []Subscription, secrets []string, hashes []verify.Hash) Producer {
+func webSub(s Settings) Producer {
 	p := webhook("websub", "https://www.w3.org/TR/websub/")
-	scheme, err := newTopics(subscriptions, secrets, hashes)
+	subscriptions := s.Subscriptions
+	scheme, err := newTopics(s)
 	p.Scheme, p.Err = scheme, err
 	p.Key = BodyDigest()
 	p.Type = Link("self")
@@ -72,40 +74,61 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription) (*Reply, err
 // topics verifies a delivery with the secret of its topic, so that the hub of one topic cannot speak for
 // another.
 type topics struct {
-	byTopic map[string]*verify.HMAC
-	only    *verify.HMAC // where there is one topic, a delivery need not name it
-	other   *verify.HMAC // for topics that are not listed; nil refuses them
+	byTopic map[string]verify.Scheme
+	only    verify.Scheme // where there is one topic, a delivery need not name it
+	other   *verify.HMAC  // for topics that are not listed; nil refuses them
 }
 
-func newTopics(subscriptions []Subscription, secrets []string, hashes []verify.Hash) (*topics, error) {
-	t := &topics{byTopic: map[string]*verify.HMAC{}}
+// unsigned is the scheme of topics without a secret, whose hubs are known by their addresses.
+type unsigned struct{}
+
+// Verify implements verify.Scheme; it proves nothing.
+func (unsigned) Verify(*http.Request, func() ([]byte, error)) (verify.Identity, error) {
+	return verify.Identity{}, nil
+}
+
+func newTopics(set Settings) (*topics, error) {
+	t := &topics{byTopic: map[string]verify.Scheme{}}
+	hashes := hashes(set.Algs, verify.SHA256, verify.SHA384, verify.SHA512, verify.SHA1)
 	var errs []error
-	if len(subscriptions) == 0 && len(secrets) == 0 {
+	if len(set.Subscriptions) == 0 && len(set.Secrets) == 0 {
 		errs = append(errs, errors.New("neither a subscription nor a secret is set"))
 	}
-	if len(secrets) > 0 {
-		t.other = webSubScheme(hashes, secrets...)
+	if len(set.Secrets) > 0 {
+		t.other = webSubScheme(hashes, set.Secrets...)
 		errs = append(errs, t.other.Check())
 	}
-	for _, s := range subscriptions {
-		scheme := t.byTopic[s.Topic]
-		if scheme == nil {
-			scheme = webSubScheme(hashes)
-			t.byTopic[s.Topic] = scheme
-		}
-		scheme.Secrets = append(scheme.Secrets, verify.Secret(s.Secret))
+	for _, s := range set.Subscriptions {
 		if s.Topic == "" || s.Mode != "" && s.Mode != "subscribe" && s.Mode != "unsubscribe" {
 			errs = append(errs, fmt.Errorf("subscription to %q: want a topic, and subscribe or unsubscribe", s.Topic))
 		}
-		if err := scheme.Check(); err != nil {
+		if err := t.add(s, hashes, len(set.AllowedIPs) > 0); err != nil {
 			errs = append(errs, fmt.Errorf("subscription to %q: %w", s.Topic, err))
 		}
-		t.only = scheme
+		t.only = t.byTopic[s.Topic]
 	}
 	if len(t.byTopic) != 1 {
 		t.only = nil
 	}
 	return t, errors.Join(errs...)
+}
+
+// add notes the secret of a subscription. One topic can have several, of which all are signed or none.
+func (t *topics) add(s Subscription, hashes []verify.Hash, byAddress bool) error {
+	if known := t.byTopic[s.Topic]; s.Secret == "" && byAddress && known == nil {
+		t.byTopic[s.Topic] = unsigned{}
+		return nil
+	}
+	scheme, signed := t.byTopic[s.Topic].(*verify.HMAC)
+	if t.byTopic[s.Topic] != nil && !signed {
+		return errors.New("one with a secret and one without")
+	}
+	if !signed {
+		scheme = webSubScheme(hashes)
+		t.byTopic[s.Topic] = scheme
+	}
+	scheme.Secrets = append(scheme.Secrets, verify.Secret(s.Secret))
+	return scheme.Check()
 }
 
 func webSubScheme(hashes []verify.Hash, secrets ...string) *verify.HMAC {
@@ -116,12 +139,15 @@ func webSubScheme(hashes []verify.Hash, secrets ...string) *verify.HMAC {
 }
 
 // of returns the scheme for a topic, nil when there is none.
-func (t *topics) of(topic string) *verify.HMAC {
+func (t *topics) of(topic string) verify.Scheme {
 	if scheme := t.byTopic[topic]; scheme != nil {
 		return scheme
 	}
 	if topic == "" && t.only != nil {
 		return t.only
+	}
+	if t.other == nil {
+		return nil
 	}
 	return t.other
 }
@@ -145,11 +171,13 @@ func (t *topics) Sign(r *http.Request, body []byte, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	scheme := t.of(topic)
-	if scheme == nil {
+	switch scheme := t.of(topic).(type) {
+	case nil:
 		return fmt.Errorf("no subscription to %q", topic)
+	case *verify.HMAC:
+		return scheme.Sign(r, body, now)
 	}
-	return scheme.Sign(r, body, now)
+	return nil // there is no secret to sign with
 }
 
 // String says what is demanded, for the policy.

@@ -10,8 +10,8 @@ import (
 // id that is not among them is a signature that does not match. The vendor wants 200, nothing else, within 10
 // seconds, and tries for a week.
 //
-// That the signature is written in hex, and entries stand apart by commas, is assumed: the pages that could be
-// read do not say it. The setting `encoding: base64` takes the other spelling.
+// Entries stand apart by commas. That the signature is written in hex is documented for account payouts and taken for
+// all events; the setting `encoding: base64` takes the other spelling.
 //
 // https://developer.worldpay.com/products/access/events
 func Worldpay(keys map[string]string) Producer { return worldpay(keys, verify.Hex) }

@@ -25,7 +25,7 @@ func yandexPay(s Settings) Producer {
 		p.Err = errors.New("set merchant_id: tokens for other merchants have the same keys")
 	} else {
 		p = p.signedByTokens(s, "https://pay.yandex.ru/api/jwks", &verify.JWT{
-			Algorithms: []string{"ES256"}, Body: true, HeaderTimes: true,
+			Algorithms: algorithms(s, "ES256"), Body: true, HeaderTimes: true,
 			Claims: []verify.ClaimRule{{Names: []string{"merchantId"}, Values: []string{s.MerchantID}}},
 		})
 	}

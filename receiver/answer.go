@@ -67,18 +67,13 @@ func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
 	done := make(chan ended, 1)
 	d.rx.door.stay()
-	release := d.handOver() // a handler that outlasts its delivery keeps its place in the quota
+	place := d.place.handOver() // a handler that outlasts its delivery keeps its place in the quota
 	go func() {
-		defer release()
 		defer d.rx.door.leave()
 		defer cancel()
-		defer func() {
-			if v := recover(); v != nil { // a bug of ours or of the store; the handler's panics are its own
-				d.rx.log.Error("panic while answering", "endpoint", d.ep.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
-				done <- ended{err: fail(codeInternal, nil)}
-			}
-		}()
-		done <- h.finish(ctx, h.wait(ctx, cancel))
+		end := h.run(ctx, cancel)
+		place.leave() // before anybody hears of the end
+		done <- end
 	}()
 	select {
 	case end := <-done:
@@ -108,6 +103,17 @@ type held struct {
 type ended struct {
 	reply *reply
 	err   error
+}
+
+// run runs the handler and records how it ended.
+func (h *held) run(ctx context.Context, cancel context.CancelFunc) (end ended) {
+	defer func() {
+		if v := recover(); v != nil { // a bug of ours or of the store; the handler's panics are its own
+			h.rx.log.Error("panic while answering", "endpoint", h.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
+			end = ended{err: fail(codeInternal, nil)}
+		}
+	}()
+	return h.finish(ctx, h.wait(ctx, cancel))
 }
 
 // wait runs the handler and keeps the lease until it has returned, however long that takes. Its context ends

@@ -193,7 +193,7 @@ func (a *attempt) hangs() {
 	a.d.hanging.Add(1)
 	o := a.observation(dedup.Running, reasonHanging)
 	o.Kind = "hanging"
-	a.d.observed(o)
+	a.d.cfg.observed(context.Background(), a.d.log, o)
 }
 
 // conclude says what becomes of the task, given what the handler returned and why its context ended.
@@ -286,14 +286,14 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 // latter is so when an earlier call recorded the outcome after all, though it returned an error.
 func (a *attempt) drop(cause error) {
 	a.log().Warn("the lease was lost: the result of this attempt is dropped", "error_type", errType(cause))
-	a.d.observed(a.observation(dedup.Pending, reasonLeaseLost))
+	a.d.cfg.observed(context.Background(), a.d.log, a.observation(dedup.Pending, reasonLeaseLost))
 }
 
 func (a *attempt) giveUp(err error) {
 	a.log().Error("the outcome could not be recorded: the task runs again when its lease has ended", "err", err)
 	o := a.observation(dedup.Pending, reasonUnrecorded)
 	o.Err = err
-	a.d.observed(o)
+	a.d.cfg.observed(context.Background(), a.d.log, o)
 }
 
 // report logs and observes what the store has recorded.
@@ -318,7 +318,7 @@ func (a *attempt) report(res dedup.Result, cause error) {
 	}
 	o := a.observation(state, res.Reason)
 	o.Err = typeOnly(cause)
-	a.d.observed(o)
+	a.d.cfg.observed(context.Background(), a.d.log, o)
 }
 
 // observation describes the attempt without payload: of errors only what names their type may be added.

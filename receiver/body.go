@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -32,7 +33,8 @@ func (b *budget) give(n int64) {
 	}
 }
 
-// body reads the body of one request, once, under its limits. It is for one goroutine.
+// body reads the body of one request, once, under its limits. It is for one goroutine, which must settle it when
+// the bytes are no longer a stranger's.
 type body struct {
 	from     io.Reader
 	limit    int64 // of the producer, in bytes
@@ -47,10 +49,10 @@ type body struct {
 	done bool
 }
 
-func newBody(w http.ResponseWriter, r *http.Request, limit int64, rx *Receiver, of *budget) *body {
+func newBody(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration, of *budget) *body {
 	return &body{
 		from: r.Body, limit: limit, declared: r.ContentLength, budget: of,
-		deadline: http.NewResponseController(w).SetReadDeadline, timeout: rx.cfg.BodyTimeout,
+		deadline: http.NewResponseController(w).SetReadDeadline, timeout: timeout,
 	}
 }
 
@@ -65,7 +67,6 @@ func (b *body) read() ([]byte, error) {
 		b.buf, b.err = b.readAll()
 		if b.err != nil {
 			b.buf = nil
-			b.settle()
 		}
 	}
 	return b.buf, b.err
@@ -122,12 +123,15 @@ func (b *body) settle() {
 	b.held = 0
 }
 
-// leave ends the reading of the body. What was not read, net/http reads and drops before the connection is used
-// again: that must not take for ever either.
-func (b *body) leave() {
-	b.settle()
-	if !b.done && b.declared != 0 {
-		_ = b.deadline(time.Now().Add(b.timeout))
+// endRequest prepares the connection for the time after the answer. A body that was not read, net/http reads and
+// drops before the connection is used again: that must not take for ever. Where both lengths were sent, net/http
+// hides one of them: the connection must not be used again (RFC 9112 section 6.1).
+func (rx *Receiver) endRequest(w http.ResponseWriter, r *http.Request, read bool) {
+	if !read && r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(rx.cfg.BodyTimeout))
+	}
+	if r.ProtoMajor == 1 && slices.Contains(r.TransferEncoding, "chunked") {
+		w.Header().Set("Connection", "close")
 	}
 }
 

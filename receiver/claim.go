@@ -65,6 +65,7 @@ func (d *delivery) entries() []entry {
 	}
 	if d.uncoded() {
 		delete(base.Header, "Content-Encoding")
+		tellItem(base.Header)
 	}
 	if raw, ok := d.ep.p.Key.(producer.RawExtractor); ok && d.ep.p.Split == nil {
 		base.KeyField = raw.Raw(d.Delivery)
@@ -102,6 +103,7 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 		Payload:     payload,
 		Window:      p.Window,
 		DropBody:    p.DropBody,
+		Note:        it.Note,
 	}}
 	d.assign(&e, it)
 	return e
@@ -122,6 +124,9 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 	}
 	if len(on) == 0 {
 		e.claim.Note = noteNoHandler
+		if it.Note != "" {
+			e.claim.Note += "; " + it.Note
+		}
 	}
 }
 
@@ -213,10 +218,12 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 	if len(decisions) == 1 {
 		return d.concludeOne(ctx, entries[0], decisions[0])
 	}
-	known := 0
+	fresh, known := 0, 0
 	var asides []dedup.Claim
 	for i, decision := range decisions {
 		switch {
+		case decision.Verdict == dedup.New:
+			fresh++
 		case decision.Verdict == dedup.Known && inFlight(decision.Record):
 			return nil, fail(codeInFlight, nil)
 		case decision.Verdict == dedup.Known:
@@ -229,9 +236,15 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 		return nil, err
 	}
 	answer := batchReply(&d.ep.p, len(entries))
-	if known > 0 && known == len(decisions) {
+	switch {
+	case fresh > 0:
+	case len(decisions) == 0:
+		answer.code = codeNothing
+	case known == len(decisions):
 		answer.code = codeRepeated
 		answer.header.Set(replayedField, "true")
+	default:
+		answer.code = codeAside
 	}
 	return answer, nil
 }
@@ -334,6 +347,25 @@ func keptHeader(h http.Header, secret []string) http.Header {
 		}
 	}
 	return kept
+}
+
+// The media types of CloudEvents in JSON (HTTP protocol binding sections 3.2 and 3.3).
+const (
+	cloudEventBatch = "application/cloudevents-batch+json"
+	cloudEventOne   = "application/cloudevents+json"
+)
+
+// tellItem makes the media type that of one event, which is what is kept of a batch: whoever gets it sent on would
+// look for a batch in it.
+func tellItem(h http.Header) {
+	kind, params, _ := strings.Cut(h.Get("Content-Type"), ";")
+	if !strings.EqualFold(strings.TrimSpace(kind), cloudEventBatch) {
+		return
+	}
+	if kind = cloudEventOne; params != "" {
+		kind += ";" + params
+	}
+	h["Content-Type"] = []string{kind} // the values are the request's
 }
 
 func isSecret(name string, secret []string) bool {

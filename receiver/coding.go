@@ -75,17 +75,38 @@ func decodedBody(h http.Header, coded []byte, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", coding, err)
 	}
-	var plain bytes.Buffer
-	n, err := plain.ReadFrom(io.LimitReader(r, limit+1))
+	plain, err := readAtMost(r, limit)
 	switch {
-	case n > limit:
-		return nil, errInflates
+	case errors.Is(err, errInflates):
+		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", coding, err)
 	case from.Len() > 0:
 		return nil, fmt.Errorf("%s: %d bytes after its end", coding, from.Len())
 	}
-	return plain.Bytes(), nil
+	return plain, nil
+}
+
+// readAtMost reads everything, or returns errInflates once there are more than limit bytes. Its buffer doubles up to
+// the limit and one byte, so that all buffers together have at most twice that.
+func readAtMost(r io.Reader, limit int64) ([]byte, error) {
+	var buf []byte
+	for int64(len(buf)) <= limit {
+		if len(buf) == cap(buf) {
+			bigger := make([]byte, len(buf), min(max(2*int64(cap(buf)), firstBuffer), limit+1))
+			copy(bigger, buf)
+			buf = bigger
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if errors.Is(err, io.EOF) && int64(len(buf)) <= limit {
+			return buf, nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+	}
+	return nil, errInflates
 }
 
 // decode takes the coding off the verified body: the extractors read what it holds.

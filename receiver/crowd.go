@@ -14,7 +14,7 @@ import (
 // only take time from each other; a few more than that are there for key sets that have to be fetched.
 const (
 	turnsPerCPU    = 4
-	maxStrangers   = 1024            // that wait for their turn
+	maxStrangers   = 1024            // that wait for their turn, and as many of which each is the first of its peer
 	maxFromOnePeer = 512             // of them
 	maxKnown       = 4096            // that wait
 	strangerWait   = 2 * time.Second // at most; then 503
@@ -34,6 +34,10 @@ const (
 // peers that lately brought new events to the same endpoint, and these go first; to strangers, one peer
 // may take only a part of what is left.
 //
+// After a start nobody is known. Of strangers, the one delivery of a peer that has no other waiting goes before those
+// that have, so that a few addresses which send without a pause keep nobody out: with its first new event a peer is
+// known.
+//
 // A peer is a network address, or the half of one that IPv6 gives to a network; behind a proxy that is not
 // among Config.TrustedProxies all senders are one peer.
 type crowd struct {
@@ -45,9 +49,16 @@ type crowd struct {
 	mu        sync.Mutex
 	running   int
 	strangers int          // of running
-	wait      [2]list.List // of *waiter: strangers, known
+	wait      [3]list.List // of *waiter, as in the lines below; the first line goes first
 	peers     map[peerName]*peer
 }
+
+// The lines in which deliveries wait for their turn.
+const (
+	lineKnown = iota
+	lineFirst // strangers whose peer had nobody waiting
+	lineMore  // other strangers
+)
 
 // peerName is an address at an endpoint.
 type peerName struct {
@@ -167,17 +178,20 @@ var errCrowd = errors.New("too many deliveries wait to be verified")
 func (g *guest) enter(ctx context.Context) error {
 	c := g.of
 	c.mu.Lock()
-	if c.wait[0].Len()+c.wait[1].Len() == 0 && c.free(g.known) {
+	if c.waiting() == 0 && c.free(g.known) {
 		c.begin(g)
 		c.mu.Unlock()
 		return nil
 	}
-	queue, most := &c.wait[0], strangerWait
-	full := queue.Len() >= maxStrangers || g.peer.waiting >= maxFromOnePeer
-	if g.known {
-		queue, most = &c.wait[1], knownWait
-		full = queue.Len() >= maxKnown
+	line, room, most := lineMore, maxStrangers, strangerWait
+	switch {
+	case g.known:
+		line, room, most = lineKnown, maxKnown, knownWait
+	case g.peer.waiting == 0:
+		line = lineFirst
 	}
+	queue := &c.wait[line]
+	full := queue.Len() >= room || !g.known && g.peer.waiting >= maxFromOnePeer
 	if full {
 		c.mu.Unlock()
 		return fail(codeBusy, errCrowd)
@@ -225,11 +239,19 @@ func (g *guest) leave() {
 	c.call()
 }
 
-// call gives turns to those who wait, the known first.
+// waiting is how many wait for their turn.
+func (c *crowd) waiting() (n int) {
+	for i := range c.wait {
+		n += c.wait[i].Len()
+	}
+	return n
+}
+
+// call gives turns to those who wait, line by line.
 func (c *crowd) call() {
-	for i, known := range [...]bool{true, false} {
-		queue := &c.wait[1-i]
-		for queue.Len() > 0 && c.free(known) {
+	for line := range c.wait {
+		queue := &c.wait[line]
+		for queue.Len() > 0 && c.free(line == lineKnown) {
 			w := queue.Remove(queue.Front()).(*waiter)
 			w.guest.peer.waiting--
 			c.begin(w.guest)

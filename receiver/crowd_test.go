@@ -84,7 +84,7 @@ func TestStrangersLeaveTurnsForTheKnown(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if c.wait[0].Len()+c.wait[1].Len() != 0 {
+		if c.waiting() != 0 {
 			t.Error("somebody waits who has gone")
 		}
 	})
@@ -102,7 +102,7 @@ func TestOnePeerDoesNotFillTheQueue(t *testing.T) {
 			_, more := enterAll(c, maxFromOnePeer, fmt.Sprintf("198.51.100.%d", i))
 			waits = append(waits, more...)
 		}
-		if len(waits) != maxStrangers {
+		if len(waits) != maxStrangers+4 { // and the first of each address
 			t.Errorf("%d strangers wait", len(waits))
 		}
 		// A sender whose connection ended does not wait on.
@@ -116,6 +116,41 @@ func TestOnePeerDoesNotFillTheQueue(t *testing.T) {
 			if err := <-w; !errors.Is(err, errCrowd) {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// TestAfterAStartAFloodKeepsNobodyOut: nobody is known yet, and two addresses fill the line. Who sends one delivery
+// goes before the rest of theirs, and is known from then on.
+func TestAfterAStartAFloodKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := testCrowd()
+		inside, waits := enterAll(c, maxFromOnePeer+6, "203.0.113.7")
+		_, more := enterAll(c, maxFromOnePeer, "203.0.113.8")
+		_, honest := enterAll(c, 1, "192.0.2.1")
+		if len(inside) != 6 || len(honest) != 1 {
+			t.Fatalf("%d inside, %d honest deliveries wait", len(inside), len(honest))
+		}
+		for i := range 3 { // the first of either address, and then the honest one
+			inside[i].leave()
+		}
+		synctest.Wait()
+		select {
+		case err := <-honest[0]:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("an honest delivery waits behind the flood")
+		}
+		c.from("192.0.2.1").welcome(time.Now())
+		if known, _ := enterAll(c, 1, "192.0.2.1"); len(known) != 1 {
+			t.Error("after its first event the sender waits still")
+		}
+		time.Sleep(time.Minute)
+		for _, w := range append(waits, more...) {
+			<-w
 		}
 	})
 }

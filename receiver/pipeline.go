@@ -15,6 +15,17 @@ import (
 )
 
 // delivery is one request on its way through the pipeline.
+//
+// What it takes of what deliveries share is given back by a defer beside the place where it is taken, so that an
+// error, a panic and an aborted request give it back as well:
+//
+//	ServeHTTP     its place in the crowd, and its way through the door, until the answer is sent
+//	authenticate  the bytes of its body in the budget of strangers, until it is verified or refused
+//	verify        its turn to verify, but for the time in which the body comes
+//	accept        its place in the producer's quota, until there is an answer; an Answer handler that goes on for
+//	              longer takes it over (run)
+//
+// Events that it took from the quota and that were none are given back by learn.
 type delivery struct {
 	*producer.Delivery
 	rx   *Receiver
@@ -26,10 +37,9 @@ type delivery struct {
 	guest *guest
 	// received is the verified body with its content coding, where Body is without.
 	received []byte
-	// spent is how many events it took from the producer's quota; release frees its place there, nil when it
-	// has none.
-	spent   int
-	release func()
+	// place is its place in the producer's quota, and spent how many events it took from it.
+	place place
+	spent int
 	// stale is why an authentic delivery is too old to be accepted, though not too old to be a repetition.
 	stale error
 	// unnamed is why its items could not be had; a handshake does without them.
@@ -41,31 +51,24 @@ type delivery struct {
 
 // ServeHTTP answers one delivery.
 func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	started := time.Now()
-	guest := ep.rx.crowd.arrive(ep.p.Name, clientAddr(r, ep.rx.cfg.TrustedProxies), started)
+	started, rx := time.Now(), ep.rx
+	guest := rx.crowd.arrive(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
 	defer guest.depart()
 	d := &delivery{
-		Delivery: &producer.Delivery{}, rx: ep.rx, ep: ep, r: r, guest: guest, body: newBody(w, r, ep.p.MaxBody, ep.rx, guest.budget()),
+		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, guest: guest, body: newBody(w, r, ep.p.MaxBody, rx.cfg.BodyTimeout, guest.budget()),
 	}
-	defer d.body.settle() // also when what reads the body panics to abort the request
-	defer func() { d.handOver()() }()
 	var answer *reply
-	if ep.rx.door.enter() {
-		defer ep.rx.door.leave() // after the answer is sent
+	if rx.door.enter() {
+		defer rx.door.leave()
 		answer = d.receiveSafely(r.Context())
 	} else {
-		answer = ep.rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
+		answer = rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
 	}
-	d.settleLimits(answer)
-	d.body.leave()
-	ep.announce(&answer.header)
-	// Where both lengths were sent, net/http hides one of them: the connection must not be used again
-	// (RFC 9112 section 6.1).
-	if r.ProtoMajor == 1 && slices.Contains(r.TransferEncoding, "chunked") {
-		w.Header().Set("Connection", "close")
-	}
+	d.learn(answer)
+	ep.announce(answer)
+	rx.endRequest(w, r, d.body.done)
 	answer.send(w)
-	ep.rx.report(r.Context(), d, answer, time.Since(started))
+	rx.report(r.Context(), d, answer, time.Since(started))
 }
 
 // receiveSafely turns errors into problems, and a panic of ours into one as well.
@@ -124,11 +127,23 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 	if d.unnamed != nil {
 		return nil, d.unnamed
 	}
-	if err := d.spend(); err != nil {
-		return nil, err
-	}
 	// 8. Is it new? All items are claimed in one durable step, and
 	// 9. the decisions become the answer; an Answer handler runs in between. Workers run the other handlers.
+	return d.accept(ctx)
+}
+
+// accept claims the events of the delivery, as far as its producer's quota goes.
+func (d *delivery) accept(ctx context.Context) (*reply, error) {
+	if q := d.ep.quota; q != nil {
+		if !q.enter() {
+			return nil, fail(codeAtCapacity, nil)
+		}
+		d.place.of = q
+		defer d.place.leave()
+		if err := d.spend(q); err != nil {
+			return nil, err
+		}
+	}
 	entries := d.entries()
 	if len(entries) == 1 && entries[0].answer != nil {
 		return d.answer(ctx, entries[0])
@@ -241,11 +256,11 @@ func (d *delivery) refuseChallenge(want *producer.Reply, err error) *reply {
 // authenticate verifies the delivery, when it is its turn, and reads its body. The bytes of its body are no
 // longer a stranger's then.
 func (d *delivery) authenticate(ctx context.Context) error {
+	defer d.body.settle()
 	err := d.verify(ctx)
 	if err == nil {
 		d.Body, err = d.body.read()
 	}
-	d.body.settle()
 	var refusal *verify.Error
 	if errors.As(err, &refusal) && refusal.Code != verify.KeysUnavailable {
 		d.guest.refused()

@@ -100,16 +100,26 @@ func (q *quota) exceeded(wait time.Duration, left int) *failure {
 	return f
 }
 
-// spend takes what the delivery uses of its producer's quota. What it holds is given back by release.
-func (d *delivery) spend() error {
-	q := d.ep.quota
-	if q == nil {
-		return nil
+// place is a place inside a quota; the zero place is none.
+type place struct{ of *quota }
+
+// leave gives the place back, once.
+func (p *place) leave() {
+	if p.of != nil {
+		p.of.leave()
+		p.of = nil
 	}
-	if !q.enter() {
-		return fail(codeAtCapacity, nil)
-	}
-	d.release = q.leave
+}
+
+// handOver gives the place to somebody who needs it for longer, and who then gives it back.
+func (p *place) handOver() place {
+	taken := *p
+	p.of = nil
+	return taken
+}
+
+// spend takes the events of the delivery from the quota.
+func (d *delivery) spend(q *quota) error {
 	wait, left := q.take(len(d.items), time.Now()) // by the clock that never jumps
 	if wait > 0 {
 		return q.exceeded(wait, left)
@@ -120,25 +130,16 @@ func (d *delivery) spend() error {
 	return nil
 }
 
-// settleLimits draws the lessons of the answer: from where a new event came, more are welcome, and what is no
-// new event costs its producer nothing. It proves nothing about who sent it: anybody may have captured it.
-func (d *delivery) settleLimits(a *reply) {
+// learn draws the lessons of the answer: from where a new event came, more are welcome, and what is no
+// new event costs its producer nothing. It proves nothing about who sent it: anybody may have captured it. Nor does
+// an event that the store could not take: the producer sends it again.
+func (d *delivery) learn(a *reply) {
 	switch a.code {
 	case codeAccepted, codeAnswered:
 		d.guest.welcome(time.Now())
-	case codeRepeated, codeAside, codeInFlight, codeReplayed, codeKeyReused, string(verify.NonceReused):
+	case codeRepeated, codeAside, codeNothing, codeInFlight, codeReplayed, codeKeyReused, codeStore, string(verify.NonceReused):
 		if d.spent > 0 {
 			d.ep.quota.give(d.spent)
 		}
 	}
-}
-
-// handOver returns what frees the place of the delivery, for somebody who uses it for longer.
-func (d *delivery) handOver() func() {
-	release := d.release
-	d.release = nil
-	if release == nil {
-		return func() {}
-	}
-	return release
 }

@@ -2,6 +2,13 @@
 //
 // Most programs need two functions: [Open] a [Config] with a store, producers and handlers, and mount
 // [Receiver.HTTP] (or echov4.Mount).
+//
+// A handler is made by [On], which stores an event, acknowledges it and then runs your function until it succeeds, or
+// by [Answer], whose result is the response. What the function returns decides what becomes of the event: nil ends it,
+// [Reject] gives it up, [Postpone] and [RetryAfter] say when to come again, and any other error is tried again with
+// backoff. At least once: an effect outside is made idempotent with [Event.ID].
+//
+// The examples "Test" and "TestWithAPreset" show how to test a handler of your own with signed requests.
 package receiver
 
 import (
@@ -102,12 +109,12 @@ func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	newBody(w, r, 0, rx, new(budget)).leave()
+	rx.endRequest(w, r, false)
 	rx.refuseUnknown(w, r)
 }
 
 func (rx *Receiver) servePolicy(w http.ResponseWriter, r *http.Request) {
-	newBody(w, r, 0, rx, new(budget)).leave()
+	rx.endRequest(w, r, false)
 	rx.policy.ServeHTTP(w, r)
 }
 

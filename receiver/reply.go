@@ -17,6 +17,7 @@ const (
 	codeAnswered  = "answered"
 	codeRepeated  = "replayed"
 	codeAside     = "kept_aside"
+	codeNothing   = "empty_batch"
 	codeHandshake = "handshake"
 )
 

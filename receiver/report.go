@@ -31,12 +31,24 @@ func (rx *Receiver) report(ctx context.Context, d *delivery, a *reply, took time
 		}
 		rx.log.LogAttrs(ctx, level, "delivery", attrs...)
 	}
-	if rx.cfg.Observe != nil {
-		rx.cfg.Observe(ctx, Observation{
-			Kind: "delivery", Endpoint: name, Type: d.typ, ID: d.id, Event: a.event,
-			Status: a.status, Code: a.code, Took: took, Err: observable(a.err),
-		})
+	rx.cfg.observed(ctx, rx.log, Observation{
+		Kind: "delivery", Endpoint: name, Type: d.typ, ID: d.id, Event: a.event,
+		Status: a.status, Code: a.code, Took: took, Err: observable(a.err),
+	})
+}
+
+// observed tells the observer, whose panics are its own affair: they are logged, and change nothing of what is
+// observed.
+func (c *Config) observed(ctx context.Context, log *slog.Logger, o Observation) {
+	if c.Observe == nil {
+		return
 	}
+	defer func() {
+		if v := recover(); v != nil {
+			log.Error("Config.Observe panicked", "type", fmt.Sprintf("%T", v), "stack", newPanic(v).stack)
+		}
+	}()
+	c.Observe(ctx, o)
 }
 
 func levelOf(a *reply) slog.Level {
@@ -55,9 +67,7 @@ func levelOf(a *reply) slog.Level {
 func (rx *Receiver) refuseUnknown(w http.ResponseWriter, r *http.Request) {
 	answer := rx.problemReply(&producer.Producer{}, fail(codeNotFound, nil))
 	answer.send(w)
-	if rx.cfg.Observe != nil {
-		rx.cfg.Observe(r.Context(), Observation{Kind: "delivery", Status: answer.status, Code: answer.code})
-	}
+	rx.cfg.observed(r.Context(), rx.log, Observation{Kind: "delivery", Status: answer.status, Code: answer.code})
 }
 
 // private is what the log says about a cause. The text of a handler's error may quote the payload, so it is
@@ -124,10 +134,8 @@ func (rx *Receiver) reportAnswer(ctx context.Context, h *held, result dedup.Resu
 		}
 		rx.log.WarnContext(ctx, "answer handler did not succeed", args...)
 	}
-	if rx.cfg.Observe != nil {
-		rx.cfg.Observe(ctx, Observation{
-			Kind: "attempt", Endpoint: h.p.Name, Type: h.rec.Payload.Type, ID: h.rec.Key.ID, Event: h.rec.Event,
-			Handler: h.handler.name, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: typeOnly(cause),
-		})
-	}
+	rx.cfg.observed(ctx, rx.log, Observation{
+		Kind: "attempt", Endpoint: h.p.Name, Type: h.rec.Payload.Type, ID: h.rec.Key.ID, Event: h.rec.Event,
+		Handler: h.handler.name, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: typeOnly(cause),
+	})
 }

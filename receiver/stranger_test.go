@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,7 +87,7 @@ func TestANewPayloadUnderAKnownIdentifierIsKeptOnce(t *testing.T) {
 func TestACapturedCloudEventIsNoOtherEventUnderAnotherID(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
-	p.Key, p.Type, p.Split = nil, nil, producer.SplitCloudEvents
+	p.Key, p.Type, p.Split, p.LooseBinary = nil, nil, producer.SplitCloudEvents, true
 	s := serve(t, p, nil)
 	event := func(id string) ask {
 		return ask{body: "{}", header: http.Header{
@@ -236,4 +237,88 @@ func TestAnEventDoesNotNameTheKeyThatSignedIt(t *testing.T) {
 	if _, named := rec.Payload.Attributes["keyid"]; named || rec.Payload.Attributes["source"] != "/shop" {
 		t.Errorf("attributes %v", rec.Payload.Attributes)
 	}
+}
+
+// TestAFreeEventIsNotGivenToAnotherHandler: the type is not signed. While the first handler has failed for now, a
+// captured delivery with another type neither runs another handler nor keeps the event from its own.
+func TestAFreeEventIsNotGivenToAnotherHandler(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		for _, compared := range []producer.FingerprintFunc{producer.FingerprintBody, producer.FingerprintNone} {
+			p.Fingerprint = compared
+			var fails atomic.Bool
+			fails.Store(true)
+			others := newCounter()
+			s := serve(t, p, nil,
+				Answer("shop", "order", func(context.Context, Event[[]byte]) (Response, error) {
+					if fails.Load() {
+						return Response{}, errors.New("later")
+					}
+					return Response{Status: 201}, nil
+				}),
+				Answer("shop", "refund", func(context.Context, Event[[]byte]) (Response, error) { others.add(); return Response{}, nil }),
+				On("shop", "audit", func(context.Context, Event[[]byte]) error { others.add(); return nil }))
+			order := ask{id: "k1", typ: "order", body: "{}"}
+			if g := s.send(order); g.status != 503 {
+				t.Fatalf("%+v", g)
+			}
+			for _, typ := range []string{"refund", "audit", ""} {
+				forged := order
+				forged.typ = typ
+				if g := s.send(forged); p.Contract == producer.API && g.status != 422 || p.Contract == producer.Webhook && g.status != 200 {
+					t.Errorf("as %q: %+v", typ, g)
+				}
+			}
+			fails.Store(false)
+			if g := s.send(order); g.status != 201 || g.replayed() {
+				t.Errorf("the producer's own retry: %+v", g)
+			}
+			if n := others.count(); n != 0 {
+				t.Errorf("other handlers ran %d times", n)
+			}
+		}
+	})
+}
+
+// TestACapturedBatchIsNoEventInBinaryMode: a signature of the body says nothing about the fields beside it.
+func TestACapturedBatchIsNoEventInBinaryMode(t *testing.T) {
+	t.Parallel()
+	const batch = `[{"specversion":"1.0","id":"1","source":"/shop","type":"order"},{"specversion":"1.0","id":"2","source":"/shop","type":"order"}]`
+	binary := http.Header{"Ce-Id": {"9"}, "Ce-Source": {"/bank"}, "Ce-Type": {"transfer"}, "Ce-Specversion": {"1.0"}}
+	for name, change := range map[string]func(*producer.Producer){
+		"split": func(p *producer.Producer) { p.Key, p.Type, p.Split = nil, nil, producer.SplitCloudEvents },
+		"extractor": func(p *producer.Producer) {
+			p.Key = mustExtract(t, "cloudevent:id")
+			p.Type = mustExtract(t, "cloudevent:type")
+		},
+	} {
+		p := webhookProducer()
+		change(&p)
+		s := serve(t, p, nil)
+		sent := 0
+		if p.Split != nil {
+			if g := s.send(ask{body: batch, header: http.Header{"Content-Type": {"application/cloudevents-batch+json"}}}); g.status != 200 {
+				t.Fatalf("%s: %+v", name, g)
+			}
+			sent = 2
+		}
+		wantProblem(t, s.send(ask{body: batch, header: binary}), 401, "insufficient_coverage")
+		if n := len(s.records()); n != sent {
+			t.Errorf("%s: %d records", name, n)
+		}
+		// Signed attributes are what the producer said.
+		p.Scheme = testScheme{covered: []string{"ce-id", "ce-source", "ce-type", "ce-specversion"}}
+		if g := serve(t, p, nil).send(ask{body: "{}", header: binary}); g.status != 200 {
+			t.Errorf("%s, covered: %+v", name, g)
+		}
+	}
+}
+
+func mustExtract(t *testing.T, spelling string) producer.Extractor {
+	t.Helper()
+	x, err := producer.ParseExtractor(spelling)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }

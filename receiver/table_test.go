@@ -608,3 +608,29 @@ func waitFor(t *testing.T, ok func() bool) {
 		}
 	}
 }
+
+// TestATypeThatDoesNotFitLosesNoWebhook: it is refused where the sender reads the answer, and left out where the
+// sender would drop the event.
+func TestATypeThatDoesNotFitLosesNoWebhook(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		seen := make(chan Event[[]byte], 1)
+		s := serve(t, p, nil,
+			On("shop", "*", func(_ context.Context, ev Event[[]byte]) error { seen <- ev; return nil }).Named("every"),
+			On("shop", "xxx*", func(context.Context, Event[[]byte]) error { t.Error("a part of a name is another name"); return nil }))
+		g := s.send(ask{id: "k1", typ: strings.Repeat("x", producer.MaxType+1)})
+		if p.Contract == producer.API {
+			wantProblem(t, g, 400, "event_malformed")
+			return
+		}
+		if g.status != 200 {
+			t.Fatalf("%+v", g)
+		}
+		if ev := <-seen; ev.Type != "" || ev.ID != "k1" {
+			t.Errorf("%q of type %q", ev.ID, ev.Type)
+		}
+		if rec := s.records()[0]; !strings.Contains(rec.Note, "longer than 1024 characters") || len(rec.Tasks) != 1 {
+			t.Errorf("note %q, %d tasks", rec.Note, len(rec.Tasks))
+		}
+	})
+}

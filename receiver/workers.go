@@ -193,19 +193,6 @@ func (d *dispatcher) waitForRoom() (tasks int, bytes int64) {
 	return 0, 0
 }
 
-// observed tells the observer, whose panics are its own affair: they are logged and do not end the process.
-func (d *dispatcher) observed(o Observation) {
-	if d.cfg.Observe == nil {
-		return
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			d.log.Error("Config.Observe panicked", "type", fmt.Sprintf("%T", v), "stack", newPanic(v).stack)
-		}
-	}()
-	d.cfg.Observe(context.Background(), o)
-}
-
 // pause waits, or until ctx ends; it reports whether ctx goes on.
 func pause(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)

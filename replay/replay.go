@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,8 +39,8 @@ type Signing interface {
 
 // Options say where a recording goes, and as what.
 type Options struct {
-	// URL is where the receiver is reached: http or https. Without a path the recorded target is used, octet
-	// for octet. Required.
+	// URL is where the receiver is reached: http or https. Without a path and a query the recorded target is
+	// used, octet for octet. Required.
 	URL string
 	// Sign signs the request afresh, after the recorded signature was removed. Defaults to sending it as it was
 	// recorded, with its Host.
@@ -49,8 +50,7 @@ type Options struct {
 	SignedURL string
 	// Now is the time of a fresh signature. Defaults to the present.
 	Now time.Time
-	// Client sends. Redirects are never followed, whatever it says. Defaults to a client with a timeout of a
-	// minute.
+	// Client sends. Redirects are never followed, whatever it says. Defaults to [NewClient].
 	Client *http.Client
 	// Header is added to the request after it was signed.
 	Header http.Header
@@ -81,10 +81,18 @@ func Send(ctx context.Context, rec *Recording, o Options) (Result, error) {
 	for name, values := range o.Header {
 		req.Header[name] = values
 	}
+	client := o.Client
+	if client == nil {
+		client = NewClient()
+		defer client.CloseIdleConnections()
+	}
 	started := time.Now()
-	res, err := client(o.Client).Do(req)
+	res, err := staying(client).Do(req)
 	if err != nil {
 		return Result{}, fmt.Errorf("no answer: %w", inner(err))
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols { // its body is the connection itself, which no timeout ends
+		return Result{}, errors.Join(errors.New("no answer: the receiver switched protocols (101), which nobody asked for"), res.Body.Close())
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err = errors.Join(err, res.Body.Close()); err != nil {
@@ -110,17 +118,6 @@ func inner(err error) error {
 	return err
 }
 
-func client(given *http.Client) *http.Client {
-	c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DisableCompression: true, DisableKeepAlives: true, ForceAttemptHTTP2: true,
-	}}
-	if given != nil {
-		*c = *given
-	}
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return c
-}
-
 // ours are the fields that belong to the connection on which we send.
 var ours = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer", "Upgrade", "Te"}
 
@@ -138,7 +135,7 @@ func request(ctx context.Context, rec *Recording, o Options) (*http.Request, err
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", rec.Name, err)
 	}
-	whole := at.Path != "" && at.Path != "/"
+	whole := at.Path != "" && at.Path != "/" || at.RawQuery != ""
 	if !whole {
 		req.URL.Path, req.URL.RawPath, req.URL.RawQuery = recorded.Path, recorded.RawPath, recorded.RawQuery
 	}
@@ -160,7 +157,7 @@ func header(rec *Recording, fresh bool) http.Header {
 	h := http.Header{"User-Agent": nil} // none, unless one was recorded
 	for _, f := range rec.Fields {
 		canonical := textproto.CanonicalMIMEHeaderKey(f.Name)
-		if contains(ours, canonical) {
+		if slices.Contains(ours, canonical) {
 			continue
 		}
 		name := f.Name
@@ -199,13 +196,4 @@ func sign(req *http.Request, body []byte, o Options) error {
 	}
 	req.Header = signed.Header
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }

@@ -190,3 +190,49 @@ func TestMistakesAndSilenceAreErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAnswerThatSwitchesProtocolsIsAnError: what follows a 101 has no end, and no timeout ends it.
+func TestAnAnswerThatSwitchesProtocolsIsAnError(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // for a client that stays
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn) // until the client leaves
+	}()
+	defer func() { _ = ln.Close(); <-left }()
+	sent := make(chan error, 1)
+	go func() {
+		_, err := replay.Send(context.Background(), recording(t, "POST /a HTTP/1.1\n\n"), replay.Options{URL: "http://" + ln.Addr().String()})
+		sent <- err
+	}()
+	select {
+	case err := <-sent:
+		if err == nil || !strings.Contains(err.Error(), "101") {
+			t.Errorf("error is %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("sending does not end")
+	}
+}
+
+func TestAQueryOfTheURLIsNotDropped(t *testing.T) {
+	t.Parallel()
+	address, got := raw(t)
+	if _, err := replay.Send(context.Background(), recording(t, "POST /a?b HTTP/1.1\n\n"), replay.Options{URL: address + "?token=1"}); err != nil {
+		t.Fatal(err)
+	}
+	if head := <-got; !strings.HasPrefix(head, "POST /?token=1 HTTP/1.1\r\n") {
+		t.Errorf("request is\n%s", head)
+	}
+}

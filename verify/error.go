@@ -23,7 +23,7 @@ const (
 	AmbiguousField       Code = "ambiguous_field"        // a field that must stand on one line stands on several
 	DigestMissing        Code = "digest_missing"         // a body without a usable Content-Digest (RFC 9530)
 	DigestMismatch       Code = "digest_mismatch"        // the body is not the one that the Content-Digest describes
-	BodyHashMismatch     Code = "body_hash_mismatch"     // the body is not the one that a signed hash describes
+	BodyHashMismatch     Code = "body_hash_mismatch"     // the body is not the one that a signed hash describes, or none does
 	TimestampMissing     Code = "timestamp_missing"      // the signed time that the scheme demands was not sent
 	TimestampMalformed   Code = "timestamp_malformed"    // the signed time is no time
 	TimestampTooOld      Code = "timestamp_too_old"      // signed longer ago than the tolerance

@@ -131,9 +131,21 @@ func expand(s string) string {
 
 var quoted = regexp.MustCompile(`"([^"]*)"`)
 
-// listedNames returns the components in the first list of a signature input that can be demanded; at least one.
+// listedNames returns the components in the first list of a signature input that can be demanded; at least one. A part
+// of a field is none, but for that of a digest.
 func listedNames(input string) []string {
 	var names []string
+	for _, item := range listedItems(input, 1) {
+		name, _ := item.Value.(string)
+		_, sf := item.Params.Get("sf")
+		_, key := item.Params.Get("key")
+		if checkName(name) == nil && name != "@query-param" && (!sf && !key || name == "content-digest") && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if names != nil {
+		return names
+	}
 	for _, m := range quoted.FindAllStringSubmatch(between(input, "(", ")"), -1) {
 		if checkName(m[1]) == nil && m[1] != "@query-param" && !slices.Contains(names, m[1]) {
 			names = append(names, m[1])
@@ -143,6 +155,39 @@ func listedNames(input string) []string {
 		return []string{"@method"}
 	}
 	return names
+}
+
+// listedItems returns the components of the first lists in a signature input that httpsfv can read.
+func listedItems(input string, lists int) []httpsfv.Item {
+	dict, err := httpsfv.UnmarshalDictionary([]string{input})
+	if err != nil {
+		return nil
+	}
+	var items []httpsfv.Item
+	for i, label := range dict.Names() {
+		member, _ := dict.Get(label)
+		if list, ok := member.(httpsfv.InnerList); ok && i < lists {
+			items = append(items, list.Items...)
+		}
+	}
+	return items
+}
+
+// addParts gives a request the parts that the parameters of components name: a member of a dictionary, a parameter of
+// the query.
+func addParts(r *http.Request, input string) {
+	for _, item := range listedItems(input, maxLabels) {
+		name, _ := item.Value.(string)
+		key, _ := item.Params.Get("key")
+		param, _ := item.Params.Get("name")
+		if member, ok := key.(string); ok && name != "content-digest" && checkName(name) == nil {
+			r.Header.Set(name, member+"=1, other=2")
+		}
+		if part, ok := param.(string); ok && name == "@query-param" && !strings.Contains("&"+r.URL.RawQuery, "&"+part+"=") {
+			r.URL.RawQuery += "&" + part + "=v"
+		}
+	}
+	r.RequestURI = r.URL.RequestURI()
 }
 
 // gateRequest returns a POST with every field that the input names.
@@ -168,6 +213,7 @@ func gateRequest(t *testing.T, input string) (*http.Request, string) {
 			r.Header.Set(name, "v")
 		}
 	}
+	addParts(r, input)
 	return r, body
 }
 
@@ -225,11 +271,41 @@ func handBaseOf(r *http.Request, list httpsfv.InnerList) (string, bool) {
 			value = "?" + r.URL.RawQuery
 		case "@scheme":
 			value = r.URL.Scheme
+		case "@query-param":
+			param, _ := item.Params.Get("name")
+			part, _ := param.(string)
+			value = r.URL.Query().Get(part)
+		}
+		if part, ok := handPart(r, name, item.Params); ok {
+			value = part
 		}
 		b.WriteString(id + ": " + value + "\n")
 	}
 	params, err := httpsfv.Marshal(list)
 	return b.String() + `"@signature-params": ` + params, err == nil
+}
+
+// handPart returns the value of a field that is signed as bytes, as a structure, or in part (RFC 9421 section 2.1).
+func handPart(r *http.Request, name string, params *httpsfv.Params) (string, bool) {
+	if _, bs := params.Get("bs"); bs {
+		return ":" + base64.StdEncoding.EncodeToString([]byte(r.Header.Get(name))) + ":", true
+	}
+	_, sf := params.Get("sf")
+	key, keyed := params.Get("key")
+	dict, err := httpsfv.UnmarshalDictionary(r.Header.Values(name))
+	if err != nil || !sf && !keyed {
+		return "", false
+	}
+	var value httpsfv.StructuredFieldValue = dict
+	if member, ok := key.(string); ok {
+		found, there := dict.Get(member)
+		if !there {
+			return "", false
+		}
+		value = found
+	}
+	text, err := httpsfv.Marshal(value)
+	return text, err == nil
 }
 
 // fieldInput writes the list and the parameters of a field case. A name may carry parameters.

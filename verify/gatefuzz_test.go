@@ -30,7 +30,7 @@ func FuzzGate(f *testing.F) {
 		}
 		r, body := gateRequest(t, input)
 		if name, value, ok := strings.Cut(line, ":"); ok {
-			r.Header.Add(http.CanonicalHeaderKey(strings.TrimSpace(name)), strings.TrimSpace(value))
+			r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 		}
 		signByHand(t, r, input)
 		key, err := NewHMACKey("k", gateSecret)
@@ -60,7 +60,11 @@ func checkAccepted(t *testing.T, s *RFC9421, r *http.Request, body string, id Id
 		t.Helper()
 		other := r.Clone(t.Context())
 		change(other)
-		if _, err := s.Verify(other, bodyOf(body)); err == nil {
+		again, err := s.Verify(other, bodyOf(body))
+		if loose && !slices.Equal(again.Covered, id.Covered) {
+			return // another of its signatures holds, which need not cover the same
+		}
+		if err == nil {
 			t.Fatalf("%q: accepted with %s", input, what)
 		}
 	}

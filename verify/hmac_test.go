@@ -93,7 +93,7 @@ func TestHMACJudgesWhatWasSent(t *testing.T) {
 		{"a byte order mark is part of the body", bodyScheme(), []string{"X-Sig: " + sig}, "\ufefftea", SignatureMismatch},
 		{"another body", bodyScheme(), []string{"X-Sig: " + sig}, "Tea", SignatureMismatch},
 		{"no field", bodyScheme(), nil, "tea", SignatureMissing},
-		{"empty field", bodyScheme(), []string{"X-Sig: "}, "tea", SignatureMalformed},
+		{"empty field", bodyScheme(), []string{"X-Sig: "}, "tea", SignatureMissing},
 		{"two fields", bodyScheme(), []string{"X-Sig: " + sig, "X-Sig: " + sig}, "tea", AmbiguousField},
 		{"base64 where hex is meant", bodyScheme(), []string{"X-Sig: " + base64.StdEncoding.EncodeToString(tag(hmacSecret, "tea"))}, "tea", SignatureMalformed},
 		{"half a signature", bodyScheme(), []string{"X-Sig: " + sig[:32]}, "tea", SignatureMismatch},
@@ -110,6 +110,8 @@ func TestHMACJudgesWhatWasSent(t *testing.T) {
 		{"65 entries", timedScheme(), []string{"X-Sig: " + strings.Repeat("a,", 63) + "t=1700000000,v1=" + timed}, "tea", SignatureMalformed},
 
 		{"id and time", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "new-time: 1700000000"}, "tea", ""},
+		{"empty time", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "new-time: "}, "tea", TimestampMissing},
+		{"an empty field does not hide the older one", idScheme(), []string{"new-sig: ", "old-sig: " + b64, "old-id: e1", "old-time: 1700000000"}, "tea", ""},
 		{"older fields", idScheme(), []string{"old-sig: " + b64, "old-id: e1", "old-time: 1700000000"}, "tea", ""},
 		{"an id of the other family", idScheme(), []string{"new-sig: " + b64, "old-id: e1", "new-time: 1700000000"}, "tea", IDMissing},
 		{"a time of the other family", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "old-time: 1700000000"}, "tea", TimestampMissing},

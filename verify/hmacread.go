@@ -58,6 +58,9 @@ func (p *hmacPlan) read(r *http.Request) (sent, error) {
 		if s.timestamp, stamps, err = field(r, name); err != nil {
 			return sent{}, err
 		}
+		if s.timestamp == "" {
+			stamps = 0
+		}
 	} else if !p.entriesHold("timestamp") {
 		return s, nil
 	}
@@ -71,14 +74,15 @@ func (p *hmacPlan) read(r *http.Request) (sent, error) {
 	return s, nil
 }
 
-// find returns the value of the first signature field that is present.
+// find returns the value of the first signature field that is present; an empty one holds nothing that could be a
+// signature, and so is absent.
 func (p *hmacPlan) find(r *http.Request) (sent, string, error) {
 	for i, name := range p.headers {
 		value, n, err := field(r, name)
 		if err != nil {
 			return sent{}, "", err
 		}
-		if n > 0 {
+		if n > 0 && strings.TrimSpace(value) != "" {
 			return sent{header: i}, value, nil
 		}
 	}

@@ -275,6 +275,9 @@ func (j *JWT) identity(t *parsedToken) (Identity, error) {
 	if issued.After(notBefore) {
 		notBefore = issued
 	}
+	if !expires.IsZero() { // a token is refused "on or after" exp (RFC 7519 section 4.1.4)
+		expires = expires.Add(-time.Nanosecond)
+	}
 	id := Identity{KeyID: shortID(t.kid), NotBefore: notBefore, Expires: expires, Claims: t.payload}
 	if j.Body {
 		sum := sha256.Sum256([]byte(t.signed))

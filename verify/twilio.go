@@ -17,8 +17,8 @@ const bodyHashParam = "bodySHA256"
 
 // Twilio verifies X-Twilio-Signature: base64 of an HMAC-SHA1 over the URL as it was configured and, for forms,
 // every name and value in the order of the names. The URL is tried with and without its port, because proxies
-// change it. A body that is no form is bound by bodySHA256 in the signed URL; another body than that is
-// body_hash_mismatch, and a body that nothing binds is digest_missing.
+// change it. A body that is no form is bound by bodySHA256 in the signed URL; another body than that, or one that
+// nothing binds, is body_hash_mismatch.
 //
 // Names and values are joined without a separator: "ab=c" and "a=bc" have one signature. That is the vendor's
 // design, and no receiver can tell them apart.
@@ -58,7 +58,7 @@ func (t *Twilio) Verify(r *http.Request, body func() ([]byte, error)) (Identity,
 			return Identity{}, &Error{Code: BodyHashMismatch, Component: bodyHashParam}
 		}
 	case len(b) > 0 && !isForm(r):
-		return Identity{}, &Error{Code: DigestMissing, Component: bodyHashParam}
+		return Identity{}, &Error{Code: BodyHashMismatch, Component: bodyHashParam}
 	}
 	return id, nil
 }

@@ -87,7 +87,7 @@ func TestTwilioBodiesThatAreNoFormsAreBoundByTheirHash(t *testing.T) {
 	if _, err := scheme.Verify(get, given("")); err != nil {
 		t.Errorf("no body: %v", err)
 	}
-	if _, err := scheme.Verify(get, given(`{"a":1}`)); CodeOf(err) != DigestMissing {
+	if _, err := scheme.Verify(get, given(`{"a":1}`)); CodeOf(err) != BodyHashMismatch {
 		t.Errorf("a body that nothing binds: got %v", err)
 	}
 	r.URL.RawQuery += "&bodySHA256=00"

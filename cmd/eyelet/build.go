@@ -185,6 +185,9 @@ func (p *plan) rehearse() mistakes {
 		if strings.Contains(line, "takes its events alone") {
 			m.hint = "forward answers for producers of scheme rfc9421: with mode: store it is one handler among others"
 		}
+		if what, _, ok := strings.Cut(m.what, ": set Config.URL"); ok { // that is for programs in Go
+			m.what, m.hint = what, "write the public base at the top of the file, as in url: https://hooks.example"
+		}
 		found = append(found, m)
 	}
 	return found

@@ -58,7 +58,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		"test key":         {"producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: ed25519, public_key_file: keys/shop.pub.pem}]\nurl: http://x\n", `e.yaml:4: key "k" is published for tests: everybody can sign with it | make one of your own: eyelet keygen`},
 		"test secret":      {"producers:\n  gh: {preset: github, secret_file: keys/github.secret}\n", `e.yaml:2: producer "gh" uses a secret of the test data, which everybody knows | make one of your own: eyelet keygen --alg hmac-sha256`},
 		"setting of a preset that it has not": {
-			"producers:\n  gh: {preset: github, secret: x, verify_token: y}\n", `e.yaml:2: producer "gh": preset github has no setting "verify_token"; it has secrets, allow_sha1`,
+			"producers:\n  gh: {preset: github, secret: x, verify_token: y}\n", `e.yaml:2: producer "gh": preset github has no setting "verify_token"; it has secrets, allow_sha1, algs`,
 		},
 		"setting of another scheme": {"producers:\n  gh: {preset: github, secret: x, label: y}\n", `e.yaml:2: unknown setting "label" in producers.gh`},
 		"extractors": {

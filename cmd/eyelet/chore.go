@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"slices"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -25,6 +27,7 @@ type chore struct {
 	state            string // of the events that it is for
 	method, path     string // of the request for one event, behind /events/EVENT
 	adds             bool   // --add gives events to handlers that they do not have
+	careful          bool   // flags select what was kept aside only where they say so
 	destroys         bool   // wants --yes, and touches no event of another state
 }
 
@@ -32,8 +35,9 @@ var (
 	reopening = chore{
 		use: "reopen", short: "Run dead letters and deliveries that were kept aside",
 		long: "Makes the dead tasks of events pending again, with their attempts counted from zero. A delivery that was\n" +
-			"kept aside runs once with its own payload. The answer that duplicates get stays what it was.",
-		verb: "reopen", done: "reopened", state: "dead", method: http.MethodPost, path: "/reopen", adds: true,
+			"kept aside runs once with its own payload; flags select it with --aside or --reason only. The answer that\n" +
+			"duplicates get stays what it was.",
+		verb: "reopen", done: "reopened", state: "dead", method: http.MethodPost, path: "/reopen", adds: true, careful: true,
 	}
 	retrying = chore{
 		use: "retry", short: "Run waiting events now",
@@ -67,6 +71,7 @@ func (p *program) choreCommand(what chore) *cobra.Command {
 	}
 	file, format := p.configFlag(c), outputFlag(c)
 	f := &choreFlags{filters: filterFlags(c, what.state)}
+	f.careful = what.careful
 	c.Flags().BoolVar(&f.all, "all", false, "all of them")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "list the events and change nothing")
 	c.Flags().BoolVar(&f.progress, "progress", false, "tell how it gets on, even if nobody looks at a terminal")
@@ -102,6 +107,9 @@ func (p *program) doChore(c *cobra.Command, what chore, f *choreFlags, args []st
 		found, err := f.selection(c.Context(), api, named)
 		if err != nil {
 			return err
+		}
+		if f.left > 0 {
+			p.tell("left alone: %s, kept aside; --aside selects those\n", many(f.left, "delivery"))
 		}
 		if f.dryRun {
 			return p.rehearse(c.Context(), api, what, f, found)
@@ -211,6 +219,7 @@ func (a eventsAPI) summary(ctx context.Context, event string) (line inspect.Even
 // rehearse lists what a chore would be done to.
 func (p *program) rehearse(ctx context.Context, api eventsAPI, what chore, f *choreFlags, found []selected) error {
 	n, missing := 0, 0
+	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
 	for _, e := range found {
 		line := e.line
 		if line == nil {
@@ -225,14 +234,19 @@ func (p *program) rehearse(ctx context.Context, api eventsAPI, what chore, f *ch
 			}
 			line = &looked
 		}
-		n++
+		if n++; n == 1 && f.format == "text" {
+			_, _ = fmt.Fprintln(t, eventHeads)
+		}
 		if f.format == "json" {
 			if err := json.NewEncoder(p.Out).Encode(line); err != nil {
 				return err
 			}
 			continue
 		}
-		p.say("%s\n", eventRow(*line))
+		_, _ = fmt.Fprintln(t, eventRow(*line)) // Flush tells
+	}
+	if err := t.Flush(); err != nil {
+		return err
 	}
 	if f.format == "text" {
 		p.say("would %s %s\n", what.verb, many(n, "event"))
@@ -300,7 +314,7 @@ func (p *program) work(ctx context.Context, events []selected, j *job) error {
 	return p.sumUp(j)
 }
 
-// note counts an fate and prints it where it is wanted.
+// note counts a fate and prints it where it is wanted.
 func (p *program) note(j *job, o fate) error {
 	switch {
 	case o.Error == "":

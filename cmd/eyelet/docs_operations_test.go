@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/replay"
 )
@@ -27,7 +28,11 @@ func TestThePageNamesEveryMetric(t *testing.T) {
 	page := operationsPage(t)
 	store := dedup.NewMemory(dedup.MemoryOptions{})
 	defer store.Close()
-	m := newMetrics(store)
+	targets := forward.NewState()
+	if _, err := forward.New(forward.Config{Name: "t", URL: "http://h/", State: targets}); err != nil {
+		t.Fatal(err)
+	}
+	m := newMetrics(store, targets)
 	m.observe(t.Context(), receiver.Observation{Kind: "delivery", Endpoint: "e", Code: "accepted"})
 	m.observe(t.Context(), receiver.Observation{Kind: "attempt", Endpoint: "e", Handler: "h", State: dedup.Done})
 	families, err := m.registry.Gather()

@@ -85,7 +85,7 @@ func TestTheReliabilityPageNamesTestsThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sources strings.Builder
-	for _, dir := range []string{".", "../../dedup", "../../dedup/badgerstore"} {
+	for _, dir := range []string{".", "../../dedup", "../../dedup/badgerstore", "../../receiver", "../../forward", "../../replay", "../../inspect"} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)

@@ -11,15 +11,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/eyelet-dev/eyelet/inspect"
 )
@@ -105,13 +103,13 @@ func (p *program) eventsShowCommand() *cobra.Command {
 func (p *program) showCommand(short, state string) *cobra.Command {
 	c := &cobra.Command{Use: "show EVENT", Short: short, Args: cobra.ExactArgs(1)}
 	file := p.configFlag(c)
-	format := c.Flags().StringP("output", "o", "json", "json")
+	format := c.Flags().StringP("output", "o", "json", "text or json")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if *format != "json" {
-			return wrong("write -o json", "unknown output %q", *format)
+		if err := checkOutput(*format); err != nil {
+			return err
 		}
 		return p.withEvents(c, *file, func(api eventsAPI) error {
-			return p.showEvent(c.Context(), api, args[0], state)
+			return p.showEvent(c.Context(), api, args[0], state, *format)
 		})
 	}
 	return c
@@ -141,24 +139,18 @@ func (a eventsAPI) send(ctx context.Context, method, path string, body []byte) (
 
 // withEvents finds the running server, or opens the store.
 func (p *program) withEvents(c *cobra.Command, file string, do func(eventsAPI) error) error {
-	src := p.source(c, file)
-	src.flags = &pflag.FlagSet{} // --producer and the like are no settings
-	s, err := src.load()
+	s, err := p.outline(c, file)
 	if err != nil {
 		return err
 	}
-	if api, ok := s.runningAPI(c.Context()); ok {
+	if api, ok, err := s.runningAPI(c.Context()); ok || err != nil {
+		if err != nil {
+			return err
+		}
 		return do(api)
 	}
-	kind, dir, err := s.storeKind()
-	if err != nil {
-		return wrong("", "%v", err)
-	}
-	if kind == "memory" {
-		return wrong("start one: eyelet serve --config "+s.file, "no server runs, and a store in memory is gone with its server")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		return &mistake{at: s.Node.place("store"), what: "there is no store yet: " + dir + ": " + cause(err), hint: "serve makes it when it starts"}
+	if err := s.storeIsThere(); err != nil {
+		return err
 	}
 	store, err := s.openStore(slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -168,49 +160,6 @@ func (p *program) withEvents(c *cobra.Command, file string, do func(eventsAPI) e
 	return errors.Join(do(eventsAPI{do: func(r *http.Request) (*http.Response, error) {
 		return askHandler(api, r), nil
 	}}), store.Close())
-}
-
-// asking asks the operations port for a path.
-type asking func(ctx context.Context, method, path string) (*http.Response, error)
-
-// runningServer returns how to ask the server of these settings, or nil when none answers.
-func (s *settings) runningServer(ctx context.Context) asking {
-	if api, ok := s.runningAPI(ctx); ok {
-		return func(ctx context.Context, method, path string) (*http.Response, error) {
-			return api.send(ctx, method, path, nil)
-		}
-	}
-	return nil
-}
-
-// runningAPI returns the API of the server of these settings; false when none answers.
-func (s *settings) runningAPI(ctx context.Context) (eventsAPI, bool) {
-	dir, err := s.stateDir()
-	if err != nil {
-		return eventsAPI{}, false
-	}
-	token, err := os.ReadFile(filepath.Join(dir, tokenFile))
-	if err != nil {
-		return eventsAPI{}, false
-	}
-	address, err := os.ReadFile(filepath.Join(dir, addressFile))
-	if err != nil {
-		return eventsAPI{}, false
-	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: choreWorkers, IdleConnTimeout: time.Second}}
-	api := eventsAPI{live: true, do: func(r *http.Request) (*http.Response, error) {
-		r.URL.Scheme, r.URL.Host = "http", strings.TrimSpace(string(address))
-		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-		return client.Do(r)
-	}}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	res, err := api.get(ctx, "/events?limit=1&id=-")
-	if err != nil {
-		return eventsAPI{}, false // it is gone and left its files behind
-	}
-	_ = res.Body.Close()
-	return api, res.StatusCode == http.StatusOK // else somebody else has the port
 }
 
 // askHandler asks a handler of this process as if it were a server.
@@ -308,7 +257,7 @@ func (p *program) listEvents(ctx context.Context, api eventsAPI, q url.Values, f
 			return err
 		}
 		if n == 1 {
-			_, _ = fmt.Fprintln(t, "ACCEPTED\tEVENT\tENDPOINT\tTYPE\tSTATE\tATTEMPT\tID")
+			_, _ = fmt.Fprintln(t, eventHeads)
 		}
 		_, _ = fmt.Fprintln(t, eventRow(e)) // Flush tells
 		return nil
@@ -319,23 +268,42 @@ func (p *program) listEvents(ctx context.Context, api eventsAPI, q url.Values, f
 	return errors.Join(err, t.Flush())
 }
 
+// eventHeads are the heads of the columns of eventRow.
+const eventHeads = "ACCEPTED\tEVENT\tENDPOINT\tTYPE\tSTATE\tATTEMPT\tID"
+
 func eventRow(e inspect.Event) string {
 	state := e.State
 	if e.Aside != "" {
 		state += " (kept aside: " + e.Aside + ")"
+	} else if why := reasons(e); len(why) > 0 {
+		state += " (" + strings.Join(why, ", ") + ")"
 	}
 	return strings.Join([]string{
 		e.Accepted.Format(time.RFC3339), e.Event, shown(e.Endpoint), shown(e.Type), state, strconv.Itoa(e.Attempt), shown(e.ID),
 	}, "\t")
 }
 
+// reasons say why the tasks that the state of the event stands for are in it.
+func reasons(e inspect.Event) []string {
+	var why []string
+	for _, t := range e.Tasks {
+		if t.State == e.State && t.Reason != "" && !slices.Contains(why, shown(t.Reason)) {
+			why = append(why, shown(t.Reason))
+		}
+	}
+	return why
+}
+
 // showEvent prints an event; the state is the one that it must be in, "" for any.
-func (p *program) showEvent(ctx context.Context, api eventsAPI, event, state string) error {
+func (p *program) showEvent(ctx context.Context, api eventsAPI, event, state, format string) error {
 	res, err := api.get(ctx, "/events/"+url.PathEscape(event))
 	if err != nil {
 		return failed("the server did not answer: %v", err)
 	}
 	defer res.Body.Close() //nolint:errcheck // it was read to its end
+	if res.StatusCode == http.StatusNotFound {
+		return failed("no such event: %s", shown(event))
+	}
 	if err := answered(res); err != nil {
 		return err
 	}
@@ -344,12 +312,15 @@ func (p *program) showEvent(ctx context.Context, api eventsAPI, event, state str
 		return failed("the answer was cut: %v", err)
 	}
 	var pretty bytes.Buffer
-	var e inspect.Event
+	var e inspect.Detail
 	if errors.Join(json.Indent(&pretty, text, "", "  "), json.Unmarshal(text, &e)) != nil {
 		return failed("the answer of the server is no event")
 	}
 	if state != "" && e.State != state {
 		return failed("event %s is not %s: it is %s", shown(event), state, e.State)
+	}
+	if format == "text" {
+		return writeDetail(p.Out, e)
 	}
 	_, err = pretty.WriteTo(p.Out)
 	return err

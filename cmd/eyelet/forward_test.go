@@ -118,6 +118,9 @@ func TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	if n := a.calls.Load(); n != 10 {
 		t.Errorf("%d requests, want 10", n)
 	}
+	if text := scraped(t, r); !strings.Contains(text, "eyelet_target_off{target=\"deploy\"} 1\n") {
+		t.Error("no metric says that the target is off")
+	}
 	if code, out, errs := run(t, "targets", "on", "deploy", "--config", file); code != 0 || out != "target deploy is switched on\n" {
 		t.Errorf("targets on: %d %s %s", code, out, errs)
 	}
@@ -125,6 +128,24 @@ func TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	if _, text := readiness(t, r); text != "ready\n" {
 		t.Errorf("readiness says %s", text)
 	}
+	if text := scraped(t, r); !strings.Contains(text, "eyelet_target_off{target=\"deploy\"} 0\n") {
+		t.Error("the metric says that the target is off still")
+	}
+}
+
+// scraped are the metrics of the server.
+func scraped(t *testing.T, r *running) string {
+	t.Helper()
+	res, err := http.Get(r.operations + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
@@ -137,7 +158,7 @@ func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
 	}{
 		{"targets off deploy --reason maintenance", 0, "target deploy is switched off\n", ""},
 		{"targets off nobody", 2, "", "eyelet: no target is called \"nobody\"\n  hint: `eyelet targets list` names them\n"},
-		{"targets on", 2, "", "eyelet: eyelet targets on: accepts 1 arg(s), received 0\n  hint: see eyelet targets on --help\n"},
+		{"targets on", 2, "", "eyelet: eyelet targets on: the number of arguments is not right\n  hint: write eyelet targets on NAME\n"},
 	} {
 		code, out, errs := run(t, append(strings.Fields(step.args), "--config", file)...)
 		if code != step.code || out != step.out || errs != step.errs {

@@ -39,7 +39,7 @@ var plainWord = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
 
 func (p *program) keygen(alg verify.Alg, id, name, dir string) error {
 	if !plainWord.MatchString(name) || !plainWord.MatchString(id) {
-		return wrong(`letters, digits, "-", "_" and "."`, "a name or id that is none")
+		return wrong(`write letters, digits, "-", "_" and "."`, "a key needs a plain name and id, not %q and %q", name, id)
 	}
 	line := fmt.Sprintf("      - {id: %s, alg: %s, public_key_file: %s.pub.pem}", id, alg, name)
 	secret := name + ".pem"

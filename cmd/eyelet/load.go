@@ -33,6 +33,8 @@ type source struct {
 	file    string
 	environ []string       // NAME=value
 	flags   *pflag.FlagSet // may be nil
+	// outline leaves producers and handlers out: whoever looks after events needs none of their secrets.
+	outline bool
 }
 
 func (s source) lookup(name string) (string, bool) {
@@ -61,7 +63,11 @@ func (s source) load() (*settings, error) {
 
 func (s source) parse(file string, data []byte) (*settings, error) {
 	var found mistakes
-	root, err := parseTree(file, data, s.lookup)
+	var except []string
+	if s.outline {
+		except = []string{"producers", "handlers"}
+	}
+	root, err := parseTree(file, data, s.lookup, except...)
 	if ms, ok := mistakesIn(err); ok {
 		found = append(found, ms...)
 	}

@@ -14,12 +14,26 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	bundled "github.com/eyelet-dev/eyelet/testdata"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"eyelet": main})
+	testscript.Main(leakless{m}, map[string]func(){"eyelet": main})
+}
+
+// leakless fails the tests when one of them leaves a goroutine behind.
+type leakless struct{ *testing.M }
+
+func (l leakless) Run() int {
+	code := l.M.Run()
+	http.DefaultClient.CloseIdleConnections()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines were left behind:", err)
+		return 1
+	}
+	return code
 }
 
 // TestScripts runs the binary as people do. Each script has three free ports, $PORT, $OPS and $OTHER, and the

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -19,9 +21,17 @@ type metrics struct {
 	answering  *prometheus.HistogramVec
 	attempts   *prometheus.CounterVec
 	running    *prometheus.HistogramVec
+	hanging    *prometheus.GaugeVec
+	hang       sync.Map // an attempt for every handler that hangs
 }
 
-func newMetrics(store dedup.Store) *metrics {
+// attempt names a start of a task.
+type attempt struct {
+	event, handler string
+	number         int
+}
+
+func newMetrics(store dedup.Store, targets *forward.State) *metrics {
 	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
@@ -37,8 +47,11 @@ func newMetrics(store dedup.Store) *metrics {
 		running: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "eyelet_attempt_seconds", Help: "Time that attempts of handlers took.", Buckets: buckets,
 		}, []string{"endpoint", "handler"}),
+		hanging: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "eyelet_handlers_hanging", Help: "Handlers that go on after their time, each of which keeps a worker.",
+		}, []string{"endpoint", "handler"}),
 	}
-	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, storeMetrics{store},
+	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, storeMetrics{store}, targetMetrics{targets},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -52,6 +65,13 @@ func (m *metrics) observe(_ context.Context, o receiver.Observation) {
 	case "attempt":
 		m.attempts.WithLabelValues(o.Endpoint, o.Handler, o.State.String()).Inc()
 		m.running.WithLabelValues(o.Endpoint, o.Handler).Observe(o.Took.Seconds())
+		if _, hung := m.hang.LoadAndDelete(attempt{o.Event, o.Handler, o.Attempt}); hung {
+			m.hanging.WithLabelValues(o.Endpoint, o.Handler).Dec()
+		}
+	case "hanging":
+		if _, twice := m.hang.LoadOrStore(attempt{o.Event, o.Handler, o.Attempt}, true); !twice {
+			m.hanging.WithLabelValues(o.Endpoint, o.Handler).Inc()
+		}
 	}
 }
 
@@ -108,5 +128,26 @@ func (m storeMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, g := range storeGauges() {
 		out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.read(stats))
+	}
+}
+
+// targetMetrics shows what is known about the targets of forward handlers.
+type targetMetrics struct{ targets *forward.State }
+
+func targetOff() *prometheus.Desc {
+	return prometheus.NewDesc("eyelet_target_off", "1 for a target that is switched off, and whose events wait; else 0.", []string{"target"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (targetMetrics) Describe(out chan<- *prometheus.Desc) { out <- targetOff() }
+
+// Collect implements prometheus.Collector.
+func (m targetMetrics) Collect(out chan<- prometheus.Metric) {
+	for _, t := range m.targets.List() {
+		off := 0.0
+		if t.Off {
+			off = 1
+		}
+		out <- prometheus.MustNewConstMetric(targetOff(), prometheus.GaugeValue, off, t.Name)
 	}
 }

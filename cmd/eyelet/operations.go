@@ -24,6 +24,8 @@ import (
 const (
 	tokenFile   = "operations.token"
 	addressFile = "operations.addr"
+	// operationsRealm names the port to whoever has no token, and to our own commands.
+	operationsRealm = "eyelet operations"
 )
 
 // stateDir holds the token that the operations port wants, and the address of that port.
@@ -118,7 +120,7 @@ func (s *stateDir) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) != 1 {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="eyelet operations"`)
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+operationsRealm+`"`)
 			http.Error(w, "the token of "+tokenFile+" is needed", http.StatusUnauthorized)
 			return
 		}

@@ -123,3 +123,40 @@ func TestDeliveriesWithoutTLSComeFromOurProxiesOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAProxyTookInClearTextIsRefused: the proxy says so in the last value of X-Forwarded-Proto. Nobody else is asked.
+func TestWhatAProxyTookInClearTextIsRefused(t *testing.T) {
+	t.Parallel()
+	const proxies = "trusted_proxies: [192.0.2.0/24]\n"
+	for _, tt := range []struct {
+		config, peer string
+		said         []string
+		want         int
+	}{
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"http"}, 403},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"HTTPS"}, 200},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", nil, 200},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{""}, 200},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"https, http"}, 403},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"http", "https"}, 200},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"ws"}, 403},
+		{"listen: 0.0.0.0:8080\n", "198.51.100.1:1", []string{"https"}, 403},
+		{"listen: 0.0.0.0:8080\n", "127.0.0.1:1", []string{"http"}, 200}, // no proxy of ours
+		{"listen: 127.0.0.1:8080\n", "192.0.2.9:1", []string{"http"}, 403},
+		{"listen: 0.0.0.0:8080\ninsecure_http: true\n", "192.0.2.9:1", []string{"http"}, 200},
+	} {
+		c, err := parse(t, tt.config+proxies)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := (&server{settings: c}).guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") }))
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.RemoteAddr = tt.peer
+		r.Header["X-Forwarded-Proto"] = tt.said
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != tt.want {
+			t.Errorf("%q from %s saying %q: status %d, want %d", tt.config, tt.peer, tt.said, w.Code, tt.want)
+		}
+	}
+}

@@ -39,6 +39,7 @@ func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
 	}
 	b.quota(p, made)
 	set(&made.EmptyBody, c.EmptyBody)
+	set(&made.LooseBinary, c.LooseBinary)
 	made.EarlyData = made.EarlyData || c.EarlyData
 	made.Retire, made.Deprecated = b.date(p, "retire", c.Retire), b.date(p, "deprecated", c.Deprecated)
 	set(&made.QueryScope, c.QueryScope)

@@ -99,10 +99,11 @@ func (p *program) command() *cobra.Command {
 		p.configCommand(), p.keygenCommand(), p.producersCommand(), p.versionCommand(),
 		p.storeCommand(), p.tortureCommand(), p.tortureChildCommand(),
 	)
+	root.InitDefaultCompletionCmd()
 	for _, c := range append(everyCommand(root), root) {
 		c.SetFlagErrorFunc(flagError)
 		c.Args = explainArgs(c.Args)
-		if c.RunE == nil { // a command of commands; without this its arguments would not be looked at
+		if c.RunE == nil && c.Run == nil { // a command of commands; without this its arguments would not be looked at
 			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		}
 	}
@@ -135,17 +136,20 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if len(args) > 0 && c.HasSubCommands() {
 			var known []string
 			for _, inner := range c.Commands() {
-				known = append(known, inner.Name())
+				if !inner.Hidden {
+					known = append(known, inner.Name())
+				}
 			}
 			return wrong(didYouMean(args[0], known), "unknown command %q for %s", args[0], c.CommandPath())
 		}
-		if check == nil {
+		if check == nil || check(c, args) == nil {
 			return nil
 		}
-		if err := check(c, args); err != nil {
-			return wrong("see "+c.CommandPath()+" --help", "%s: %v", c.CommandPath(), err)
+		form := strings.TrimSuffix(c.UseLine(), " [flags]")
+		if form == c.CommandPath() {
+			return wrong("see "+form+" --help", "%s takes no arguments, and %q is one", form, args[0])
 		}
-		return nil
+		return wrong("write "+form, "%s: the number of arguments is not right", c.CommandPath())
 	}
 }
 

@@ -21,7 +21,7 @@ func (p *program) eventsRawCommand() *cobra.Command {
 			"named or selected, each as EVENT.http. Body, method and target are byte for byte what was kept. The\n" +
 			"fields Authorization and Cookie, and those that hold a producer's credentials, are never kept. The files\n" +
 			"hold payloads: only their owner can read them.",
-		Example: "  eyelet events raw 3TQ5E2ZKDPZ7MCYVPSJ6GF5WQM > order.http\n" +
+		Example: "  eyelet events raw 1-51iaa0tnruenounm2nthmo0uqst8qan3 > order.http\n" +
 			"  eyelet events raw --dir deliveries --producer gh --since 1d",
 	}
 	file, format := p.configFlag(c), outputFlag(c)
@@ -82,7 +82,7 @@ func (p *program) printRaw(ctx context.Context, api eventsAPI, event string) err
 		return err
 	}
 	if refused != "" {
-		return failed("%s", refused)
+		return failed("%s: %s", refused, shown(event))
 	}
 	_, err = p.Out.Write(data)
 	return err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -144,9 +143,7 @@ func (p *program) replayTo(c *cobra.Command, f replayFlags, recs []*replay.Recor
 		}
 		options = append(options, o)
 	}
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DisableCompression: true, IdleConnTimeout: time.Second,
-	}}
+	client := replay.NewClient()
 	defer client.CloseIdleConnections()
 	bar := p.newProgress(f.progress, "sent", len(recs))
 	bad := 0
@@ -210,7 +207,11 @@ func (p *program) replayOptions(c *cobra.Command, f replayFlags, rec *replay.Rec
 // sentVerdict says in a word what an answer means.
 func sentVerdict(r replay.Result) string {
 	good := r.Status >= 200 && r.Status < 300
+	var receipt struct{ Status string }
+	_ = json.Unmarshal(r.Body, &receipt) // an answer of somebody else's is no receipt
 	switch {
+	case good && receipt.Status == "kept_aside":
+		return "kept aside"
 	case good && r.Replayed:
 		return "duplicate"
 	case good:

@@ -18,6 +18,10 @@ type filters struct {
 	aside bool
 	all   bool   // of commands that change or copy: the person means every event
 	state string // fixed by the command; "" where --state is a flag
+	// careful leaves out what was kept aside, unless a flag asks for it: it would run for the first time, and it
+	// may be a known event under another name, or another payload under a known one.
+	careful bool
+	left    int // that were left out
 }
 
 // filterFlags adds the flags that select events. The state is fixed unless it is "".
@@ -88,7 +92,11 @@ func (f *filters) selection(ctx context.Context, api eventsAPI, named []string) 
 		return nil, err
 	}
 	err = api.eachEvent(ctx, q, func(_ []byte, e inspect.Event) error {
-		if f.fits(e) {
+		switch {
+		case !f.fits(e):
+		case f.careful && e.Aside != "" && !f.aside && *f.words["reason"] == "":
+			f.left++
+		default:
 			all = append(all, selected{e.Event, &e})
 		}
 		return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
@@ -161,6 +162,17 @@ func (p *program) sender(c *cobra.Command, f sendFlags) (sending, error) {
 	return as, nil
 }
 
+// keyFlag names the flag that gives a key; "" where none does.
+func (f sendFlags) keyFlag() string {
+	switch {
+	case f.key != "":
+		return "--key"
+	case f.secretFile != "":
+		return "--secret-file"
+	}
+	return ""
+}
+
 // loadKey reads the key files of the flags.
 func loadKey(signer *verify.Signer, f sendFlags) error {
 	if f.key != "" && f.secretFile != "" {
@@ -217,11 +229,36 @@ func (p *program) senderOf(c *cobra.Command, f sendFlags, as *sending, signer *v
 		return nil
 	}
 	if own, ok := as.from.Scheme.(replay.Signing); ok {
+		if flag := f.keyFlag(); flag != "" {
+			return wrong("leave it out, or name another --config", "%s has no effect: producer %q signs with the secret of %s", flag, f.producer, s.file)
+		}
 		as.sign = own
 	}
 	signer.Label = cmp.Or(signer.Label, as.config.rfc.Label)
 	signer.Tag = as.config.rfc.Tag
-	return chooseKey(signer, as.config.rfc.Keys)
+	return chooseKey(signer, s.fitting(signer, as.config.rfc.Keys))
+}
+
+// fitting returns the key whose public half is that of the signer's private key, where the configuration has it as
+// PEM; else all keys.
+func (c *settings) fitting(signer *verify.Signer, keys []keyConfig) []keyConfig {
+	if signer.Private == nil {
+		return keys
+	}
+	want, err := verify.MarshalPublicKey(signer.Private.Public())
+	if err != nil {
+		return keys
+	}
+	for i, k := range keys {
+		text := []byte(k.PublicKey)
+		if k.PublicKeyFile != "" {
+			text, _ = os.ReadFile(c.path(k.PublicKeyFile)) // that it cannot be read was told before
+		}
+		if bytes.Equal(bytes.TrimSpace(text), bytes.TrimSpace(want)) {
+			return keys[i : i+1]
+		}
+	}
+	return keys
 }
 
 // chooseKey finds the id of the key that was given, or the only secret that the configuration has.
@@ -295,9 +332,21 @@ func (p *program) readPayload(file string) ([]byte, error) {
 	}
 	body, err := os.ReadFile(file)
 	if err != nil {
-		return nil, wrong("", "payload %s: %s", file, cause(err))
+		return nil, wrong(presetHint(file), "payload %s: %s", file, cause(err))
 	}
 	return body, nil
+}
+
+// presetHint names the preset that may have been meant by a file that is not there.
+func presetHint(file string) string {
+	var names []string
+	for _, known := range producer.Presets() {
+		names = append(names, known.Name)
+	}
+	if near := nearest(file, names); near != "" {
+		return fmt.Sprintf("did you mean the preset %q?", near)
+	}
+	return "a payload, a recording (FILE.http), or a preset of `eyelet producers`"
 }
 
 // newID returns a random UUID (RFC 9562 section 5.4).
@@ -323,7 +372,9 @@ func (p *program) printSent(r replay.Result, format string) error {
 			p.say(": %s", shown(r.Code))
 		}
 		p.say("\n")
-		if body := strings.TrimSpace(string(r.Body)); body != "" && r.Code == "" {
+		if detail := problemDetail(r); detail != "" {
+			p.say("%s\n", shown(detail))
+		} else if body := strings.TrimSpace(string(r.Body)); body != "" && r.Code == "" {
 			p.say("%s\n", shown(body))
 		}
 	}
@@ -331,4 +382,13 @@ func (p *program) printSent(r replay.Result, format string) error {
 		return &failure{}
 	}
 	return nil
+}
+
+// problemDetail is what a problem (RFC 9457) says to people; "" where the answer is none.
+func problemDetail(r replay.Result) string {
+	var problem struct{ Title, Detail string }
+	if r.Code == "" || json.Unmarshal(r.Body, &problem) != nil {
+		return ""
+	}
+	return cmp.Or(problem.Detail, problem.Title)
 }

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -102,7 +104,7 @@ func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 }
 
 func (s *server) open(ctx context.Context) error {
-	certificate, err := s.settings.certificate()
+	certificate, err := s.settings.certificate(s.log)
 	if err != nil {
 		return err
 	}
@@ -121,7 +123,7 @@ func (s *server) open(ctx context.Context) error {
 	if err := s.settings.openTargets(s.plan.targets, s.log); err != nil {
 		return err
 	}
-	s.metrics, s.feed = newMetrics(s.store), newFeed()
+	s.metrics, s.feed = newMetrics(s.store, s.plan.targets), newFeed()
 	c := s.plan.Config
 	c.Store, c.Logger, c.Observe = s.store, s.log, s.observe
 	if s.rx, err = receiver.Open(c); err != nil {
@@ -169,18 +171,6 @@ func lastCause(err error) string {
 	}
 }
 
-// certificate loads the certificate for TLS; nil without TLS.
-func (c *settings) certificate() (*tls.Certificate, error) {
-	if c.TLS == nil {
-		return nil, nil
-	}
-	pair, err := tls.LoadX509KeyPair(c.path(c.TLS.CertFile), c.path(c.TLS.KeyFile))
-	if err != nil {
-		return nil, &mistake{at: c.Node.place("tls"), what: "tls: " + cause(err), hint: "cert_file and key_file are PEM files, relative to the configuration file"}
-	}
-	return &pair, nil
-}
-
 func (s *server) newHTTPServer(h http.Handler) *http.Server {
 	c := s.plan.Config
 	l := s.settings.Limits
@@ -195,34 +185,42 @@ func (s *server) newHTTPServer(h http.Handler) *http.Server {
 }
 
 // deliveries is the server that producers call.
-func (s *server) deliveries(certificate *tls.Certificate) *http.Server {
+func (s *server) deliveries(certificate *certificateFiles) *http.Server {
 	srv := s.newHTTPServer(s.guard(mount(s.rx)))
 	if certificate != nil {
-		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
+		srv.TLSConfig = &tls.Config{GetCertificate: certificate.get, MinVersion: tls.VersionTLS12}
 	}
 	return srv
 }
 
-// guard refuses deliveries that came over a network without TLS, where only our proxies may bring such.
+// guard refuses deliveries that came over a network without TLS: to us, where only our proxies may bring such, or to
+// the proxy that brings them, as it says.
 func (s *server) guard(next http.Handler) http.Handler {
 	c := s.settings
-	parsed, _ := netip.ParseAddrPort(c.Listen)
-	if c.TLS != nil || c.InsecureHTTP || loopback(c.Listen, parsed) {
+	if c.InsecureHTTP {
 		return next
 	}
+	parsed, _ := netip.ParseAddrPort(c.Listen)
+	safe := c.TLS != nil || loopback(c.Listen, parsed)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		peer, err := netip.ParseAddrPort(r.RemoteAddr)
-		ours := err == nil && peer.Addr().Unmap().IsLoopback()
-		for _, proxy := range c.TrustedProxies {
-			ours = ours || err == nil && proxy.Contains(peer.Addr().Unmap())
-		}
-		if !ours {
+		addr, err := netip.ParseAddrPort(r.RemoteAddr)
+		peer := addr.Addr().Unmap()
+		proxy := err == nil && slices.ContainsFunc(c.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
+		if proxy && saysHTTP(r.Header) || !safe && !proxy && (err != nil || !peer.IsLoopback()) {
 			w.Header().Set("Connection", "close")
 			http.Error(w, "deliveries come over TLS", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// saysHTTP reports whether a proxy of ours says that the client came to it without TLS. The last value is the
+// proxy's own; one that sends no such field says nothing.
+func saysHTTP(h http.Header) bool {
+	said := strings.Split(strings.Join(h.Values("X-Forwarded-Proto"), ","), ",")
+	last := strings.TrimSpace(said[len(said)-1])
+	return last != "" && !strings.EqualFold(last, "https")
 }
 
 // run serves until ctx ends, or until it cannot go on.

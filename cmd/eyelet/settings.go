@@ -114,6 +114,7 @@ type commonConfig struct {
 	QueryScope  *bool    `conf:"query_scope"`
 	EarlyData   bool     `conf:"early_data"`
 	EmptyBody   *bool    `conf:"empty_body"`
+	LooseBinary *bool    `conf:"loose_binary"`
 
 	// How much it may send.
 	Rate        rateConf `conf:"rate"` // 100/s, 6000/m, 3600/h

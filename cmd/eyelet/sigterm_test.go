@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -175,10 +176,62 @@ func TestTermDuringLoadDrains(t *testing.T) {
 			running++
 		}
 	}
+	for id := range states {
+		if !slices.Contains(seen.accepted, id) {
+			t.Errorf("%s was accepted and not answered", id)
+		}
+	}
 	if running > 0 {
 		t.Errorf("%d tasks were left in the middle, though there was time", running)
 	}
 	t.Logf("answers by status: %v; events in the store: %d", seen.counts, len(states))
+}
+
+// TestTermWaitsNoLongerThanItsDeadline: work that does not end in time is left for the next start.
+func TestTermWaitsNoLongerThanItsDeadline(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "eyelet.yaml")
+	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: badger:./data\nlimits: {drain: 1s, backoff_base: 1ms, handler_timeout: 1h}\nproducers:\n" +
+		"  gh: {preset: github, secrets: [another-long-secret]}\nhandlers:\n" +
+		"  - {producer: gh, type: \"*\", exec: [sh, -c, \"touch began; test -f go || exec sleep 3000; touch ended\"]}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := startServed(t, config)
+	if status, _ := pushTo(http.DefaultClient, c.listen, "slow"); status != http.StatusOK {
+		t.Fatalf("status %d", status)
+	}
+	eventually(t, "the handler runs", func() bool { return exists(filepath.Join(dir, "began")) })
+	c.term(t)
+	if log := c.log.String(); !strings.Contains(log, "reason=stopped") {
+		t.Errorf("the log does not tell: %s", log)
+	}
+	if got := listEvents(t, config)["slow"]; got != "pending" {
+		t.Errorf("what was not finished is %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next := startServed(t, config)
+	eventually(t, "the handler runs to its end", func() bool { return exists(filepath.Join(dir, "ended")) })
+	next.term(t)
+	if got := listEvents(t, config)["slow"]; got != "done" {
+		t.Errorf("after the next start it is %q", got)
+	}
+}
+
+// term tells the process to end, and waits for it to end well. The time is far below that of the handler.
+func (c *served) term(t *testing.T) {
+	t.Helper()
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+	defer late.Stop()
+	if err := c.Wait(); err != nil {
+		t.Fatalf("the child ended with %v: %s", err, c.log.String())
+	}
 }
 
 // listEvents returns the states of all events in the store of a server that does not run.

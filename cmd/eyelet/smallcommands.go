@@ -69,6 +69,9 @@ func (p *program) configCommand() *cobra.Command {
 				p.tell("%s\n", "eyelet: warning: "+oneLine(warning))
 			}
 		}
+		if len(plan.Handlers) == 0 {
+			p.tell("%s\n", "eyelet: warning: there are no handlers: events are accepted and kept, and nobody works on them")
+		}
 		p.say("%s: good: %s, %s\n", s.file, many(len(plan.Producers), "producer"), many(len(plan.Handlers), "handler"))
 		return plan.Close()
 	}

@@ -47,6 +47,7 @@ func (s storeSource) find(p *program, c *cobra.Command) (ask asking, dir string,
 	}
 	src := p.source(c, *s.config)
 	src.flags = &pflag.FlagSet{}
+	src.outline = true
 	set, err := src.load()
 	if err != nil {
 		return nil, "", err

@@ -38,15 +38,16 @@ func (p *program) eventsTailCommand() *cobra.Command {
 		if err := checkOutput(*format); err != nil {
 			return err
 		}
-		src := p.source(c, *file)
-		src.flags = nil
-		s, err := src.load()
+		s, err := p.outline(c, *file)
 		if err != nil {
 			return err
 		}
-		api, ok := s.runningAPI(c.Context())
+		api, ok, err := s.runningAPI(c.Context())
+		if err != nil {
+			return err
+		}
 		if !ok {
-			return failed("no server runs, so there is nothing to follow")
+			return failed("no server runs, so there is nothing to follow; start one: eyelet serve --config %s", s.file)
 		}
 		return p.tail(c.Context(), api, f, *format)
 	}

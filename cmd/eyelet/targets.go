@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -124,7 +123,7 @@ func (p *program) targetsCommand() *cobra.Command {
 		if err := checkOutput(*format); err != nil {
 			return err
 		}
-		return p.withTargets(c, *file, func(h http.Handler) error { return p.listTargets(c.Context(), h, *format) })
+		return p.withTargets(c, *file, false, func(h http.Handler) error { return p.listTargets(c.Context(), h, *format) })
 	}
 	c.AddCommand(list, p.targetSwitch("on", "Send events to a target again"), p.targetSwitch("off", "Let the events of a target wait"))
 	return c
@@ -139,7 +138,7 @@ func (p *program) targetSwitch(to, short string) *cobra.Command {
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		q := url.Values{"name": {args[0]}, "switch": {to}, "reason": {*reason}}
-		return p.withTargets(c, *file, func(h http.Handler) error {
+		return p.withTargets(c, *file, true, func(h http.Handler) error {
 			status, text, err := askOnce(c.Context(), h, http.MethodPost, "/targets?"+q.Encode())
 			switch {
 			case err != nil:
@@ -150,6 +149,9 @@ func (p *program) targetSwitch(to, short string) *cobra.Command {
 				return failed("%s", text)
 			}
 			_, err = fmt.Fprintf(p.Out, "target %s is switched %s\n", args[0], to)
+			if to == "on" {
+				p.tell("its events go on within %v; at once with: eyelet events retry --handler '%s'\n", span(forward.LongestOffWait), args[0])
+			}
 			return err
 		})
 	}
@@ -203,29 +205,35 @@ func (t *targetLine) notes() []string {
 	return notes
 }
 
-// withTargets finds the running server, or takes the store's lock and works on the file.
-func (p *program) withTargets(c *cobra.Command, file string, do func(http.Handler) error) error {
-	src := p.source(c, file)
-	src.flags = &pflag.FlagSet{} // --reason is no setting
-	s, err := src.load()
+// withTargets finds the running server, or takes the store's lock and works on the file. Only what changes a
+// target makes a store where there is none.
+func (p *program) withTargets(c *cobra.Command, file string, changes bool, do func(http.Handler) error) error {
+	s, err := p.outline(c, file)
 	if err != nil {
 		return err
 	}
-	if s.runningServer(c.Context()) != nil {
-		server, err := s.operationsServer()
-		if err != nil {
-			return err
-		}
-		return do(server)
+	if api, ok, err := s.runningAPI(c.Context()); err != nil {
+		return err
+	} else if ok {
+		return do(api)
 	}
-	if kind, _, err := s.storeKind(); err == nil && kind == "memory" {
-		return wrong("start one: eyelet serve --config "+s.file, "no server runs, and what it learns in memory is gone with it")
+	missing := s.storeIsThere()
+	if kind, _, err := s.storeKind(); missing != nil && (err != nil || kind == "memory") {
+		return missing
+	}
+	src := p.source(c, file)
+	src.flags = &pflag.FlagSet{} // --reason is no setting
+	if s, err = src.load(); err != nil {
+		return err // without a server the names of the targets are in the handlers
 	}
 	plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard, testKeys: true})
 	if err != nil {
 		return err
 	}
-	defer plan.Close()                                       //nolint:errcheck // nothing was opened
+	defer plan.Close() //nolint:errcheck // nothing was opened
+	if missing != nil && !changes {
+		return do(targetsAPI(plan.targets)) // nothing was learned yet
+	}
 	store, err := s.openStore(slog.New(slog.DiscardHandler)) // nobody else has the file as long as we have the store
 	if err != nil {
 		return err
@@ -236,36 +244,16 @@ func (p *program) withTargets(c *cobra.Command, file string, do func(http.Handle
 	return errors.Join(do(targetsAPI(plan.targets)), store.Close())
 }
 
-// operationsServer passes requests on to the running server.
-func (c *settings) operationsServer() (http.Handler, error) {
-	dir, err := c.stateDir()
+// ServeHTTP passes a request on to the running server.
+func (a eventsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	res, err := a.send(r.Context(), r.Method, r.URL.RequestURI(), nil)
 	if err != nil {
-		return nil, wrong("", "%v", err)
+		http.Error(w, "the server did not answer", http.StatusBadGateway)
+		return
 	}
-	token, err := os.ReadFile(filepath.Join(dir, tokenFile))
-	if err != nil {
-		return nil, failed("the server has just ended")
-	}
-	address, err := os.ReadFile(filepath.Join(dir, addressFile))
-	if err != nil {
-		return nil, failed("the server has just ended")
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		req, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+strings.TrimSpace(string(address))+r.URL.RequestURI(), nil)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-		res, err := (&http.Client{}).Do(req)
-		if err != nil {
-			http.Error(w, "the server did not answer", http.StatusBadGateway)
-			return
-		}
-		defer res.Body.Close() //nolint:errcheck // it was read to its end
-		w.WriteHeader(res.StatusCode)
-		_, _ = io.Copy(w, io.LimitReader(res.Body, 4<<20))
-	}), nil
+	defer res.Body.Close() //nolint:errcheck // it was read to its end
+	w.WriteHeader(res.StatusCode)
+	_, _ = io.Copy(w, io.LimitReader(res.Body, 4<<20))
 }
 
 // askOnce sends a request to a handler of this process and returns its whole answer.

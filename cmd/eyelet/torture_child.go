@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -115,12 +116,17 @@ func (c *child) waitIdle(ctx context.Context) (bool, error) {
 	}
 }
 
-// tortureChild is the process that is killed: a receiver whose handlers write each run to the effects file.
-func tortureChild(ctx context.Context, dir string, out io.Writer) error {
+// tortureChild is the process that is killed: a receiver whose handlers write each run to the effects file. Tests
+// put a store between the receiver and Badger that breaks the promise.
+func tortureChild(ctx context.Context, dir string, out io.Writer, between func(dedup.Store) dedup.Store) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
+	var store dedup.Store
 	store, err := badgerstore.Open(storeDir(dir), badgerstore.Options{Logger: log, RecoverWait: func(int) time.Duration { return 0 }})
 	if err != nil {
 		return err
+	}
+	if between != nil {
+		store = between(store)
 	}
 	file, err := os.OpenFile(effects(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -129,12 +135,9 @@ func tortureChild(ctx context.Context, dir string, out io.Writer) error {
 	rx, err := receiver.Open(receiver.Config{
 		Store:     store,
 		Producers: []producer.Producer{producer.GitHub(tortureSecret)},
-		Handlers: []receiver.Handler{
-			receiver.On("github", "*", effect(file, "first")).Named("first"),
-			receiver.On("github", "push*", effect(file, "second")).Named("second"),
-			receiver.On("github", "bomb", bomb(file)).Named("bomb"),
-		},
-		Attempts: bombAttempts, BackoffBase: time.Millisecond, BackoffCap: 5 * time.Millisecond, Logger: log,
+		Handlers:  tortureHandlers(file),
+		Attempts:  bombAttempts, BackoffBase: time.Millisecond, BackoffCap: 5 * time.Millisecond, Logger: log,
+		InFlightWait: 100 * time.Millisecond,
 	})
 	if err != nil {
 		return err
@@ -158,6 +161,47 @@ func tortureChild(ctx context.Context, dir string, out io.Writer) error {
 		return err
 	}
 	return errors.Join(rx.Close(), store.Close(), file.Close())
+}
+
+// tortureHandlers are one of each kind: two tasks of an event, a task of a lane, an answer, and one that kills.
+func tortureHandlers(file *os.File) []receiver.Handler {
+	return []receiver.Handler{
+		receiver.On("github", "push", effect(file, "first")).Named("first"),
+		receiver.On("github", "push*", effect(file, "second")).Named("second"),
+		receiver.On("github", typeLane, stumbles(effect(file, "laned"))).Lane(producer.JSON("lane")).Named("laned"),
+		receiver.Answer("github", typeAsk, answers(file)).Named("ask"),
+		receiver.On("github", typeBomb, effect(file, "beside")).Named("beside"),
+		receiver.On("github", typeBomb, bomb(file)).Named("bomb"),
+	}
+}
+
+// The types of events that are handled in a way of their own.
+const (
+	typeLane = "lane"
+	typeAsk  = "ask"
+	typeBomb = "bomb"
+)
+
+// stumbles makes the first attempt of every fourth event fail.
+func stumbles(next func(context.Context, receiver.Event[[]byte]) error) func(context.Context, receiver.Event[[]byte]) error {
+	return func(ctx context.Context, ev receiver.Event[[]byte]) error {
+		if ev.Attempt == 1 && sha256.Sum256(ev.Body)[0]%4 == 0 {
+			return errors.New("the first attempt fails")
+		}
+		return next(ctx, ev)
+	}
+}
+
+// answers is a handler whose every run has another answer, so that one that was made again would show. The first
+// attempt of every fourth event fails, and the producer has to come again.
+func answers(file *os.File) func(context.Context, receiver.Event[[]byte]) (receiver.Response, error) {
+	run := stumbles(effect(file, "ask"))
+	return func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
+		if err := run(ctx, ev); err != nil {
+			return receiver.Response{}, err
+		}
+		return receiver.Response{Status: http.StatusOK, Body: []byte(ev.EventID + " " + rand.Text())}, nil
+	}
 }
 
 // effect is a handler whose run leaves one line: the handler, the event, its identifier and its payload.

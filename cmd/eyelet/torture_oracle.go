@@ -3,15 +3,20 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,17 +35,19 @@ type oracle struct {
 	unknown  int
 	dups     int
 	wrong    int
-	loaded   bool // the load is over: every answer from now on repeats one
+	events   map[string]bool // our ids of all events, before the last duplicates
+	loaded   bool            // the load is over: every answer from now on repeats one
 }
 
 type sent struct {
 	typ    string
+	lane   string
 	body   []byte
 	answer string // status and body of the first answer; empty while there is none
 }
 
 func newOracle(progress io.Writer) *oracle {
-	return &oracle{progress: progress, sent: map[string]*sent{}}
+	return &oracle{progress: progress, sent: map[string]*sent{}, events: map[string]bool{}}
 }
 
 func (o *oracle) counts() (acknowledged, duplicates, unknown int) {
@@ -80,12 +87,12 @@ func (o *oracle) load(ctx context.Context, url string, clients int, seed uint64,
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(n)))
 			if withBomb && n == 0 {
-				o.send(ctx, client, url, o.create(rng, "bomb"))
+				o.send(ctx, client, url, o.create(rng, typeBomb))
 			}
 			for ctx.Err() == nil {
 				id := o.again(rng)
 				if id == "" || rng.IntN(5) > 0 {
-					id = o.create(rng, "push")
+					id = o.create(rng, [...]string{"push", "push", typeLane, typeAsk}[rng.IntN(4)])
 				}
 				if !o.send(ctx, client, url, id) {
 					return // the receiver is gone
@@ -96,16 +103,23 @@ func (o *oracle) load(ctx context.Context, url string, clients int, seed uint64,
 	wg.Wait()
 }
 
+// tortureLanes is how many lanes there are.
+const tortureLanes = 5
+
 // create makes a new event. The payload is known before anything is sent.
 func (o *oracle) create(rng *rand.Rand, typ string) string {
 	id := fmt.Sprintf("%s-%016x%016x", typ, rng.Uint64(), rng.Uint64())
-	body := make([]byte, 200+rng.IntN(1800))
-	for i := range body {
-		body[i] = byte(rng.Uint32())
+	s := &sent{typ: typ, body: make([]byte, 200+rng.IntN(1800))}
+	for i := range s.body {
+		s.body[i] = byte(rng.Uint32())
+	}
+	if typ == typeLane {
+		s.lane = strconv.Itoa(rng.IntN(tortureLanes))
+		s.body = fmt.Appendf(nil, `{"lane":"%s","pad":"%x"}`, s.lane, s.body)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sent[id] = &sent{typ: typ, body: body}
+	o.sent[id] = s
 	o.order = append(o.order, id)
 	return id
 }
@@ -187,65 +201,133 @@ func (o *oracle) note(id string, status int, body []byte, replayed bool) {
 
 // duplicates sends every acknowledged event once more: each must be answered as the first time.
 func (o *oracle) duplicates(ctx context.Context, url string) {
-	transport := &http.Transport{MaxIdleConnsPerHost: 16}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
 	o.mu.Lock()
 	o.loaded = true
-	ids := make(chan string, len(o.order))
+	var ids []string
 	for _, id := range o.order {
 		if o.sent[id].answer != "" {
-			ids <- id
+			ids = append(ids, id)
 		}
 	}
-	close(ids)
 	o.mu.Unlock()
+	for _, id := range o.deliver(ctx, url, ids) {
+		o.mu.Lock()
+		o.wrong++
+		o.fault("%s: no answer to the last duplicate", id)
+		o.mu.Unlock()
+	}
+}
+
+// unanswered are the events for which no answer was read yet.
+func (o *oracle) unanswered() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var ids []string
+	for _, id := range o.order {
+		if o.sent[id].answer == "" {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// retry delivers what has no answer yet, until it has or the receiver is gone. Handlers that answer may need a
+// second attempt.
+func (o *oracle) retry(ctx context.Context, url string) error {
+	const tries = 10
+	for range tries {
+		ids := o.unanswered()
+		if len(ids) == 0 || len(o.deliver(ctx, url, ids)) > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%d events are not answered, however often they are sent", len(o.unanswered()))
+}
+
+// deliver sends events, several at a time, and returns those that got no answer.
+func (o *oracle) deliver(ctx context.Context, url string, all []string) (silent []string) {
+	if url == "" {
+		return all
+	}
+	const clients = 16
+	transport := &http.Transport{MaxIdleConnsPerHost: clients}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	ids := make(chan string, len(all))
+	for _, id := range all {
+		ids <- id
+	}
+	close(ids)
+	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for range 16 {
+	for range clients {
 		wg.Go(func() {
 			for id := range ids {
 				if !o.send(ctx, client, url, id) {
-					o.mu.Lock()
-					o.wrong++
-					o.fault("%s: no answer to the last duplicate", id)
-					o.mu.Unlock()
+					mu.Lock()
+					silent = append(silent, id)
+					mu.Unlock()
 				}
 			}
 		})
 	}
 	wg.Wait()
+	return silent
 }
 
 // check compares the store and the effects with what was promised.
 func (o *oracle) check(ctx context.Context, dir string) (tally, error) {
-	store, err := badgerstore.Open(storeDir(dir), badgerstore.Options{})
-	if err != nil {
-		return tally{}, err
-	}
-	defer func() { _ = store.Close() }()
 	var t tally
-	t.Acknowledged, t.Duplicates, t.Unknown = o.counts()
-	t.Wrong = o.wrongAnswers()
+	t.Acknowledged, _, t.Unknown = o.counts()
 	records := map[string]dedup.Record{}
-	for r, err := range store.List(ctx, dedup.Filter{Body: true}) {
-		if err != nil {
-			return t, err
-		}
+	err := eachRecord(ctx, dir, func(r dedup.Record) {
 		if _, twice := records[r.Key.ID]; twice || r.Generation != 1 {
 			t.Doubled++
 			o.fault("%s: accepted twice", r.Key.ID)
 		}
 		records[r.Key.ID] = r
+		o.events[r.Event] = true
+	})
+	if err != nil {
+		return t, err
 	}
 	runs, err := readEffects(effects(dir))
 	if err != nil {
 		return t, err
 	}
-	t.Runs, t.Bombs = runs.lines, runs.bombs
+	t.Runs, t.Bombs, t.Laned = runs.lines, runs.bombs, len(runs.laned)
 	for id, s := range o.sent {
 		o.checkEvent(&t, id, s, records, runs)
 	}
+	o.checkLanes(&t, records, runs)
 	return t, nil
+}
+
+// checkAgain adds what the last duplicates showed: their answers, and what became of them in the store.
+func (o *oracle) checkAgain(ctx context.Context, dir string, t *tally) error {
+	_, t.Duplicates, _ = o.counts()
+	t.Wrong += o.wrongAnswers()
+	return eachRecord(ctx, dir, func(r dedup.Record) {
+		if !o.events[r.Event] {
+			t.Doubled++
+			o.fault("%s: accepted twice, the second time as its last duplicate", r.Key.ID)
+		}
+	})
+}
+
+// eachRecord calls f for every record of the store that a child left.
+func eachRecord(ctx context.Context, dir string, f func(dedup.Record)) error {
+	store, err := badgerstore.Open(storeDir(dir), badgerstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	for r, err := range store.List(ctx, dedup.Filter{Body: true}) {
+		if err != nil {
+			return errors.Join(err, store.Close())
+		}
+		f(r)
+	}
+	return store.Close()
 }
 
 func (o *oracle) checkEvent(t *tally, id string, s *sent, records map[string]dedup.Record, runs *effectLog) {
@@ -266,24 +348,57 @@ func (o *oracle) checkEvent(t *tally, id string, s *sent, records map[string]ded
 		t.Wrong++
 		o.fault("%s: the answer %q does not name the event %s", id, s.answer, r.Event)
 	}
+	if s.typ == typeAsk && s.answer != "" {
+		if t.Answered++; s.answer != fmt.Sprintf("%d %s", r.Answer.Status, r.Answer.Body) {
+			t.Wrong++
+			o.fault("%s: answered %q, and another answer is stored", id, s.answer)
+		}
+	}
 	o.checkRuns(t, id, s, r, runs)
 }
+
+// checkLanes wants the successful runs of each lane in accepted order. One whose outcome a kill kept from being
+// recorded runs again before the next.
+func (o *oracle) checkLanes(t *tally, records map[string]dedup.Record, runs *effectLog) {
+	accepted, ran := map[string][]string{}, map[string][]string{}
+	for id, r := range records {
+		if s := o.sent[id]; s != nil && s.typ == typeLane {
+			accepted[s.lane] = append(accepted[s.lane], r.Key.ID)
+		}
+	}
+	for _, id := range runs.laned {
+		s := o.sent[id]
+		if s == nil {
+			continue
+		}
+		if lane := ran[s.lane]; len(lane) == 0 || lane[len(lane)-1] != id {
+			ran[s.lane] = append(lane, id)
+		}
+	}
+	for lane, ids := range accepted {
+		slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(records[a].Seq, records[b].Seq) })
+		if !slices.Equal(ids, ran[lane]) {
+			t.Disordered++
+			o.fault("lane %s: %d events were accepted, and their %d runs were not in that order", lane, len(ids), len(ran[lane]))
+		}
+	}
+}
+
+// handlersOf are the handlers that must have run, by the type of the event.
+var handlersOf = map[string][]string{"push": {"first", "second"}, typeLane: {"laned"}, typeAsk: {"ask"}, typeBomb: {"beside"}}
 
 // checkRuns wants each handler of a stored event to have run with the stored payload, under one event id, and
 // a bomb to have gone off at most as often as it has attempts.
 func (o *oracle) checkRuns(t *tally, id string, s *sent, r dedup.Record, runs *effectLog) {
 	sum := sha256.Sum256(s.body)
-	handlers := []string{"first", "second"}
-	if s.typ == "bomb" {
-		handlers = []string{"first"}
-		if n := runs.bombsOf[id]; n > bombAttempts {
-			t.Doubled++
-			o.fault("%s: a handler with %d attempts killed the process %d times", id, bombAttempts, n)
-		}
+	handlers := handlersOf[s.typ]
+	if n := runs.bombsOf[id]; n > bombAttempts {
+		t.Doubled++
+		o.fault("%s: a handler with %d attempts killed the process %d times", id, bombAttempts, n)
 	}
 	for _, h := range handlers {
 		got := runs.of[h+" "+id]
-		if len(got) == 0 {
+		if len(got) == 0 && (s.typ != typeAsk || s.answer != "") {
 			t.Unhandled++
 			o.fault("%s: handler %s never ran (state %s)", id, h, r.State())
 		}
@@ -300,6 +415,7 @@ func (o *oracle) checkRuns(t *tally, id string, s *sent, r dedup.Record, runs *e
 type effectLog struct {
 	lines, bombs int
 	of           map[string][]string // "handler id" -> "event payload-digest" of each run
+	laned        []string            // the events that ran in lanes, one after another
 	bombsOf      map[string]int
 }
 
@@ -321,6 +437,9 @@ func readEffects(path string) (*effectLog, error) {
 			log.bombs++
 			log.bombsOf[part[2]]++
 			continue
+		}
+		if part[0] == "laned" {
+			log.laned = append(log.laned, part[2])
 		}
 		key := part[0] + " " + part[2]
 		log.of[key] = append(log.of[key], part[1]+" "+part[3])

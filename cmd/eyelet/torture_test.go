@@ -18,7 +18,7 @@ func TestTortureChild(t *testing.T) {
 	if dir == "" {
 		t.Skip("the child of TestKillsLoseNothing")
 	}
-	if err := tortureChild(t.Context(), dir, os.Stdout); err != nil {
+	if err := tortureChild(t.Context(), dir, os.Stdout, sabotageOf(os.Getenv(childSabotage), dir)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -59,8 +59,8 @@ func TestKillsLoseNothing(t *testing.T) {
 	if sum.bad() {
 		t.Error("the promise was broken")
 	}
-	if sum.Acknowledged == 0 || sum.Duplicates == 0 || sum.Bombs == 0 {
-		t.Error("the run proved nothing: it needs acknowledgements, duplicates and bombs")
+	if sum.Acknowledged == 0 || sum.Duplicates == 0 || sum.Bombs == 0 || sum.Laned == 0 || sum.Answered == 0 {
+		t.Error("the run proved nothing: it needs acknowledgements, duplicates, bombs, lanes and answers")
 	}
 }
 

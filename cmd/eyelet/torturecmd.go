@@ -24,8 +24,8 @@ func (p *program) tortureCommand() *cobra.Command {
 		Use: "torture", Short: "Kill a receiver under load and check that nothing is lost", Args: cobra.NoArgs,
 		Long: "Runs a receiver with a store of its own under signed load with duplicates, kills it at random moments\n" +
 			"(kill -9), starts it again, and checks the promise: every event that was acknowledged is there with its\n" +
-			"exact payload and reached its handlers, none was accepted twice, and every duplicate was answered as the\n" +
-			"first delivery. Use it on the disk that you are going to use. It shows what a dying process loses; what\n" +
+			"exact payload and reached its handlers, those of a lane in accepted order, none was accepted twice, and\n" +
+			"every duplicate was answered as the first delivery, also where a handler made the answer. Use it on the disk that you are going to use. It shows what a dying process loses; what\n" +
 			"a power cut loses depends on the disk too. Exits 1 when the promise was broken; the store stays in --dir\n" +
 			"then, to be looked at.",
 	}
@@ -99,9 +99,10 @@ func (p *program) printTally(sum tally) error {
 		count int
 	}{
 		{"kills", sum.Rounds}, {"events acknowledged", sum.Acknowledged}, {"duplicates answered", sum.Duplicates},
-		{"deliveries without an answer", sum.Unknown}, {"runs of handlers", sum.Runs}, {"kills by a handler", sum.Bombs},
+		{"deliveries without an answer", sum.Unknown}, {"answered by a handler", sum.Answered},
+		{"runs of handlers", sum.Runs}, {"of these in lanes", sum.Laned}, {"kills by a handler", sum.Bombs},
 		{"lost", sum.Lost}, {"accepted twice", sum.Doubled}, {"wrong answers", sum.Wrong},
-		{"without a run of a handler", sum.Unhandled}, {"damaged", sum.Damaged},
+		{"without a run of a handler", sum.Unhandled}, {"lanes out of order", sum.Disordered}, {"damaged", sum.Damaged},
 	} {
 		_, _ = fmt.Fprintln(w, row.name+"\t"+strconv.Itoa(row.count)+"\t")
 	}
@@ -112,6 +113,6 @@ func (p *program) printTally(sum tally) error {
 func (p *program) tortureChildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "torture-child DIR", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return tortureChild(c.Context(), args[0], p.Out) },
+		RunE: func(c *cobra.Command, args []string) error { return tortureChild(c.Context(), args[0], p.Out, nil) },
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,13 +52,14 @@ const (
 type growth struct {
 	file   string
 	lookup func(string) (string, bool)
+	except []string // names at the top whose values are not looked at
 	nodes  int
 	wrong  mistakes
 }
 
 // parseTree reads YAML. Variables (${NAME}) are expanded after parsing, in values only, so that no value of a
-// variable can change the structure of the file.
-func parseTree(file string, data []byte, lookup func(string) (string, bool)) (*node, error) {
+// variable can change the structure of the file. The settings at the top that except names are left out.
+func parseTree(file string, data []byte, lookup func(string) (string, bool), except ...string) (*node, error) {
 	if len(data) > maxConfigBytes {
 		return nil, &mistake{at: place{file, 1}, what: "file is larger than 4 MiB"}
 	}
@@ -73,7 +75,7 @@ func parseTree(file string, data []byte, lookup func(string) (string, bool)) (*n
 	} else if !errors.Is(err, io.EOF) {
 		return nil, yamlMistake(file, err)
 	}
-	g := &growth{file: file, lookup: lookup}
+	g := &growth{file: file, lookup: lookup, except: except}
 	root := g.node(doc.Content[0], 0)
 	if root.kind != mapping && len(g.wrong) == 0 {
 		g.add(root.at, "", "the file is %s, want a mapping of settings", root.kind)
@@ -136,6 +138,9 @@ func (g *growth) mapping(n *node, y *yaml.Node, depth int) {
 		}
 		if first, twice := n.where[name]; twice {
 			g.add(at, "remove one of them", "%q is set twice, first in line %d", name, first.line)
+			continue
+		}
+		if depth == 0 && slices.Contains(g.except, name) {
 			continue
 		}
 		n.names = append(n.names, name)

@@ -126,6 +126,11 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 	if old != nil {
 		rec = old.rec
 	}
+	if rec.Hold && rec.Open() { // it may be free, and then its type counts, which the row does not have
+		if rec, err = old.record(); err != nil {
+			return dedup.Decision{}, err
+		}
+	}
 	if v := dedup.Decide(rec, p.claim, b.now); v != dedup.New {
 		rec, err := old.record()
 		b.unused(p)

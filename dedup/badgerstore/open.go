@@ -23,7 +23,8 @@ type Options struct {
 	// slog.Default().
 	Logger *slog.Logger
 	// Clock judges leases and windows. Defaults to the system's clock at the start plus the time that has
-	// passed since, so that a step of the system's clock does not end windows.
+	// passed since, so that a step of the system's clock does not end windows. When another clock is set back,
+	// time goes on from where it was; when it jumps ahead, so do leases and windows.
 	Clock dedup.Clock
 	// MinFree is how much of the file system stays free, in bytes: below it new events are refused
 	// with ErrUnavailable, while those that are kept are finished. Never more than a quarter of the file
@@ -142,9 +143,7 @@ func newStore(dir string, o Options) *Store {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if o.Clock == nil {
-		o.Clock = newElapsed()
-	}
+	o.Clock = clockOf(o.Clock)
 	if o.RecoverWait == nil {
 		o.RecoverWait = recoverWait
 	}

@@ -3,6 +3,7 @@ package badgerstore
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -14,9 +15,11 @@ import (
 func (s *Store) recover() error {
 	var running []*row
 	var found census
+	now, behind := s.now(), s.behind()
+	waits := func(r *row) bool { return behind > 0 && setBack(&r.edit().rec, now, behind) }
 	err := s.db.View(func(txn *badger.Txn) (err error) {
 		found, err = s.survey(txn, func(r *row) {
-			if interrupted(&r.rec) {
+			if interrupted(&r.rec) || waits(r) {
 				running = append(running, r)
 				return
 			}
@@ -33,13 +36,16 @@ func (s *Store) recover() error {
 	s.recent.fill(found.newest, found.cut)
 	s.count(found.total)
 	s.mu.Unlock()
-	if err := s.resume(running); err != nil {
+	if err := s.resume(running, behind); err != nil {
 		return err
 	}
 	if err := s.sweepChunks(); err != nil {
 		return err
 	}
-	if len(running) > 0 {
+	switch {
+	case behind > 0:
+		s.log.Warn("the clock is behind the last commit, as accepted: tasks wait for so much less", "dir", s.dir, "behind", behind, "events", len(running))
+	case len(running) > 0:
 		s.log.Info("tasks were interrupted by the end of the process", "dir", s.dir, "events", len(running))
 	}
 	return nil
@@ -74,15 +80,25 @@ func interrupted(r *dedup.Record) bool {
 	return false
 }
 
-// resume makes interrupted tasks wait for their next attempt, in steps of one commit each. There is always
-// one, so that every start has a number.
-func (s *Store) resume(rows []*row) error {
+// behind says how far the clock is behind the last commit, when that was accepted (AcceptClock): the tasks that
+// wait would wait for so much longer.
+func (s *Store) behind() time.Duration {
+	if by := s.meta.wall.Sub(s.now()); by > clockSlack {
+		return by
+	}
+	return 0
+}
+
+// resume makes interrupted tasks wait for their next attempt, and others no longer than they had to before the
+// clock was set back, in steps of one commit each. There is always one, so that every start has a number.
+func (s *Store) resume(rows []*row, behind time.Duration) error {
 	for first := true; first || len(rows) > 0; first = false {
 		n := min(len(rows), batchOps)
 		err := s.commitDirect(func(b *batch) {
 			for _, r := range rows[:n] {
 				r.before = r.tally()
 				next := r.edit()
+				setBack(&next.rec, b.now, behind)
 				for i, t := range next.rec.Tasks {
 					wait := s.options.RecoverWait(t.Attempt)
 					if next.rec.Hold {

@@ -114,7 +114,7 @@ func (d *driver) newClaim() dedup.Claim {
 	c := delivery(fmt.Sprint("k", d.IntN(6)))
 	c.Key.Principal = pick(d.Rand, "shop", "shop", "other")
 	c.Fingerprint = pick(d.Rand, dedup.Fingerprint{}, fingerprint(1), fingerprint(1), fingerprint(1), fingerprint(2))
-	c.Payload.Type = pick(d.Rand, "order.paid", "order.refunded", "ping")
+	c.Payload.Type = pick(d.Rand, "order.paid", "order.paid", "order.paid", "order.refunded", "ping")
 	c.Payload.Endpoint = pick(d.Rand, "orders", "orders", "returns")
 	c.Payload.Body = fmt.Appendf(nil, "body %d", len(d.trace))
 	c.Window = pick(d.Rand, 30*minute, 2*hour)

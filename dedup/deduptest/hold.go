@@ -16,6 +16,7 @@ func holdChecks() []check {
 		{"ARetriedClaimIsReleased", holdRetries},
 		{"AReleasedClaimKeepsItsEventAndSequence", holdKeepsIdentity},
 		{"AReleasedClaimConflictsWithAnotherPayload", holdReleasedConflict},
+		{"AFreeClaimConflictsWithAnotherType", holdFreeOfOneType},
 		{"ALeaseThatRanOutFreesTheClaim", holdLapses},
 		{"AnExtendedLeaseHoldsTheClaim", holdExtends},
 		{"AfterTheNextClaimTheFirstLeaseIsLost", holdFences},
@@ -125,6 +126,33 @@ func holdReleasedConflict(x *rig) {
 	x.finish(x.want(dedup.New, c).Lease, release())
 	c.Fingerprint = fingerprint(2)
 	x.want(dedup.Conflict, c) // a delivery without a fingerprint does not wash the first one away
+}
+
+// holdFreeOfOneType: another type would be another handler's. Who takes the type may change.
+func holdFreeOfOneType(x *rig) {
+	first := x.want(dedup.New, held("a"))
+	other := held("a")
+	other.Payload.Type += ".other"
+	other.Tasks[0].Handler = "another"
+	now := delivery("a")
+	now.Payload.Type, now.Fingerprint = other.Payload.Type, dedup.Fingerprint{}
+	x.want(dedup.Known, other) // it is held: the verdict tells nothing new
+	x.finish(first.Lease, release())
+	x.want(dedup.Conflict, other)
+	x.want(dedup.Conflict, now)
+	only := other
+	only.OnlyKnown, only.Hold, only.Lease = true, false, 0
+	x.want(dedup.Conflict, only)
+	renamed := held("a")
+	renamed.Tasks[0].Handler = "renamed"
+	second := x.want(dedup.New, renamed)
+	if second.Record.Event != first.Record.Event || second.Record.Tasks[0].Attempt != 2 {
+		x.Errorf("second: %s", text(second.Record))
+	}
+	x.advance(2 * minute) // the lease runs out
+	x.want(dedup.Conflict, other)
+	x.finish(x.want(dedup.New, held("a")).Lease, answer(200, "done"))
+	x.want(dedup.Known, other) // and so does an answer
 }
 
 func holdLapses(x *rig) {

@@ -104,6 +104,9 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 		if !m.free(e) {
 			return dedup.Known, e
 		}
+		if e.Payload.Type != c.Payload.Type {
+			return dedup.Conflict, e
+		}
 	}
 	for _, alias := range c.Aliases {
 		if other := m.byAlias(alias); other != nil && other.Key != c.Key && !m.over(other) {

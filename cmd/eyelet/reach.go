@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// outline loads what a command needs that looks after events: where the store is, and the running server.
+func (p *program) outline(c *cobra.Command, file string) (*settings, error) {
+	src := p.source(c, file)
+	src.flags = &pflag.FlagSet{} // --producer and the like are no settings
+	src.outline = true
+	return src.load()
+}
+
+// storeIsThere is a mistake where no server runs and there is no store to open in its place.
+func (c *settings) storeIsThere() error {
+	kind, dir, err := c.storeKind()
+	if err != nil {
+		return wrong("", "%v", err)
+	}
+	if kind == "memory" {
+		return wrong("start one: eyelet serve --config "+c.file, "no server runs, and a store in memory is gone with its server")
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return &mistake{at: c.Node.place("store"), what: "there is no store yet: " + dir + ": " + cause(err), hint: "serve makes it when it starts"}
+	}
+	return nil
+}
+
+// asking asks the operations port for a path.
+type asking func(ctx context.Context, method, path string) (*http.Response, error)
+
+// runningServer returns how to ask the server of these settings, or nil when none answers.
+func (c *settings) runningServer(ctx context.Context) asking {
+	if api, ok, err := c.runningAPI(ctx); ok && err == nil {
+		return func(ctx context.Context, method, path string) (*http.Response, error) {
+			return api.send(ctx, method, path, nil)
+		}
+	}
+	return nil
+}
+
+// runningAPI returns the API of the server of these settings; ok is false when none answers. The error says why
+// a server that runs does not talk to us.
+func (c *settings) runningAPI(ctx context.Context) (api eventsAPI, ok bool, err error) {
+	dir, err := c.stateDir()
+	if err != nil {
+		return api, false, nil //nolint:nilerr // opening the store tells
+	}
+	address, token, err := readState(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return api, false, wrong("ask as the user that runs serve", "%s: only its owner may read it", filepath.Join(dir, tokenFile))
+	} else if err != nil {
+		return api, false, nil //nolint:nilerr // nobody serves
+	}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: choreWorkers, IdleConnTimeout: time.Second}}
+	api = eventsAPI{live: true, do: func(r *http.Request) (*http.Response, error) {
+		r.URL.Scheme, r.URL.Host = "http", address
+		r.Header.Set("Authorization", "Bearer "+token)
+		return client.Do(r)
+	}}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	res, err := api.get(ctx, "/events?limit=1&id=-")
+	if err != nil {
+		return api, false, nil //nolint:nilerr // it is gone and left its files behind
+	}
+	_ = res.Body.Close()
+	if res.StatusCode == http.StatusUnauthorized && strings.Contains(res.Header.Get("WWW-Authenticate"), operationsRealm) {
+		return api, false, wrong("serve writes a new one at each start: does --config name the file of the server that runs?",
+			"the server at %s does not take the token in %s", address, filepath.Join(dir, tokenFile))
+	}
+	return api, res.StatusCode == http.StatusOK, nil // else somebody else has the port
+}
+
+// readState reads what serve left for the commands.
+func readState(dir string) (address, token string, err error) {
+	first, err := os.ReadFile(filepath.Join(dir, tokenFile))
+	if err != nil {
+		return "", "", err
+	}
+	second, err := os.ReadFile(filepath.Join(dir, addressFile))
+	return strings.TrimSpace(string(second)), strings.TrimSpace(string(first)), err
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// TestTheIDOfAKeyIsThatOfItsPublicHalf: with several keys in the configuration the first is not the one.
+func TestTheIDOfAKeyIsThatOfItsPublicHalf(t *testing.T) {
+	t.Parallel()
+	c := &settings{dir: t.TempDir()}
+	keys := []keyConfig{{ID: "secret", Alg: string(verify.HMACSHA256), Secret: "0123456789abcdef"}}
+	for _, name := range []string{"old", "new"} {
+		if err := keyPair(verify.Ed25519, filepath.Join(c.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, keyConfig{ID: "key-" + name, Alg: string(verify.Ed25519), PublicKeyFile: name + ".pub.pem"})
+	}
+	for _, name := range []string{"old", "new"} {
+		text, err := os.ReadFile(filepath.Join(c.dir, name+".pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		private, err := verify.ParsePrivateKey(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signer := &verify.Signer{Private: private}
+		if err := chooseKey(signer, c.fitting(signer, keys)); err != nil || signer.KeyID != "key-"+name {
+			t.Errorf("%s signs as %q, %v", name, signer.KeyID, err)
+		}
+	}
+}

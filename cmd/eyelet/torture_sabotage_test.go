@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// childSabotage names what is wrong with the store of the child, which is this test binary: the program itself has
+// no such thing. "claim-after 17 FILE" kills the child after its 17th Claim and notes that in the file.
+const childSabotage = "EYELET_TEST_TORTURE_SABOTAGE"
+
+// sabotageOf returns the store to put between the receiver and Badger.
+func sabotageOf(name, dir string) func(dedup.Store) dedup.Store {
+	switch name {
+	case "":
+		return nil
+	case "early":
+		return func(s dedup.Store) dedup.Store {
+			return early{s, dedup.NewMemory(dedup.MemoryOptions{})}
+		}
+	}
+	if point, at, ok := strings.Cut(name, " "); ok {
+		var n int64
+		if _, err := fmt.Sscan(at, &n); err != nil {
+			panic(err)
+		}
+		return func(s dedup.Store) dedup.Store { return &mined{Store: s, dir: dir, point: point, left: n} }
+	}
+	return func(s dedup.Store) dedup.Store { return bent{s, name} }
+}
+
+// early acknowledges before the commit: what is new is decided in memory, and stored a little later.
+type early struct {
+	dedup.Store
+	front *dedup.Memory
+}
+
+func (e early) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	if slices.ContainsFunc(claims, func(c dedup.Claim) bool { return c.Hold || c.OnlyKnown }) {
+		return e.Store.Claim(ctx, claims...)
+	}
+	decisions, err := e.front.Claim(ctx, claims...)
+	time.AfterFunc(50*time.Millisecond, func() { _, _ = e.Store.Claim(context.Background(), claims...) })
+	return decisions, err
+}
+
+// bent does one thing wrong.
+type bent struct {
+	dedup.Store
+	wrong string
+}
+
+func (b bent) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	claims = slices.Clone(claims)
+	for i := range claims {
+		c := &claims[i]
+		switch b.wrong {
+		case "always-new":
+			if !c.Hold { // those would fail for ever at their first attempt
+				c.Key.Space, c.Aliases = rand.Text(), nil
+			}
+		case "other-payload":
+			c.Payload.Body = bytes.ToUpper(c.Payload.Body)
+		case "no-lanes":
+			c.Tasks = slices.Clone(c.Tasks)
+			for j := range c.Tasks {
+				c.Tasks[j].Lane = ""
+			}
+		}
+	}
+	decisions, err := b.Store.Claim(ctx, claims...)
+	for i := range decisions {
+		if b.wrong == "other-answers" && decisions[i].Verdict == dedup.Known {
+			a := &decisions[i].Record.Answer
+			a.Body = append(bytes.Clone(a.Body), '!')
+		}
+	}
+	return decisions, err
+}
+
+func (b bent) Take(ctx context.Context, n int, size int64, lease time.Duration) ([]dedup.Work, error) {
+	for {
+		works, err := b.Store.Take(ctx, n, size, lease)
+		if b.wrong != "never-run" {
+			return works, err
+		}
+		kept := works[:0]
+		for _, w := range works {
+			if w.Record.Seq%10 != 0 {
+				kept = append(kept, w)
+			} else if err := b.Finish(ctx, w.Lease, dedup.Result{Kind: dedup.ResultDone}); err != nil {
+				return kept, err
+			}
+		}
+		if len(kept) > 0 || err != nil {
+			return kept, err
+		}
+	}
+}
+
+// Finish makes retries late, so that nothing but a lane keeps a later task from going first.
+func (b bent) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
+	if b.wrong == "no-lanes" && r.Kind == dedup.ResultRetry {
+		r.After += 200 * time.Millisecond
+	}
+	return b.Store.Finish(ctx, l, r)
+}
+
+// mined kills its process at a point.
+type mined struct {
+	dedup.Store
+	dir, point string
+	left       int64
+}
+
+func (m *mined) at(point string) {
+	if point != m.point || atomic.AddInt64(&m.left, -1) != 0 {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(m.dir, point), nil, 0o600); err != nil {
+		panic(err)
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+func (m *mined) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	m.at("claim-before")
+	defer m.at("claim-after")
+	return m.Store.Claim(ctx, claims...)
+}
+
+func (m *mined) Take(ctx context.Context, n int, size int64, lease time.Duration) ([]dedup.Work, error) {
+	m.at("take-before")
+	defer m.at("take-after")
+	return m.Store.Take(ctx, n, size, lease)
+}
+
+func (m *mined) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
+	kind := "finish"
+	if r.Answer.Status != 0 {
+		kind = "answer"
+	}
+	m.at(kind + "-before")
+	defer m.at(kind + "-after")
+	return m.Store.Finish(ctx, l, r)
+}
+
+// TestTortureSeesEveryKindOfBrokenPromise runs the command over stores that each do one thing wrong.
+func TestTortureSeesEveryKindOfBrokenPromise(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		wrong, finding string
+		of             func(tally) int
+	}{
+		{"early", "acknowledged and gone", func(t tally) int { return t.Lost }},
+		{"always-new", "accepted twice", func(t tally) int { return t.Doubled }},
+		{"other-answers", "first answered", func(t tally) int { return t.Wrong }},
+		{"other-payload", "stored with another payload", func(t tally) int { return t.Damaged }},
+		{"never-run", "never ran", func(t tally) int { return t.Unhandled }},
+		{"no-lanes", "not in that order", func(t tally) int { return t.Disordered }},
+	} {
+		t.Run(tc.wrong, func(t *testing.T) {
+			t.Parallel()
+			var out, errs lockedBuffer
+			p := &program{In: strings.NewReader(""), Out: &out, Err: &errs, Executable: childProgram(t, tc.wrong)}
+			code := p.Run(t.Context(), "torture", "--rounds", "4", "--clients", "4", "--dir", t.TempDir(), "-o", "json")
+			var sum tally
+			if err := json.Unmarshal([]byte(out.String()), &sum); err != nil {
+				t.Fatalf("exit %d, %v: %s", code, err, errs.String())
+			}
+			if code != exitFailed || tc.of(sum) == 0 || !strings.Contains(errs.String(), "the promise was broken") {
+				t.Errorf("exit %d, %+v", code, sum)
+			}
+			if finding := "BROKEN: "; !strings.Contains(errs.String(), finding) || !strings.Contains(errs.String(), tc.finding) {
+				t.Errorf("nothing is said of %q", tc.finding)
+			}
+		})
+	}
+}
+
+// childProgram is a program that plays the child of the command, with a store that has something wrong.
+func childProgram(t *testing.T, wrong string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "child")
+	text := fmt.Sprintf("#!/bin/sh\nexec env %s=\"$2\" %s=%s '%s' -test.run='^TestTortureChild$'\n", childDir, childSabotage, wrong, self)
+	if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestAKillAtEachStepOfADeliveryBreaksNothing has the child kill itself before and after each step that it has the
+// store make for a delivery or a task, and everything is looked at in the end.
+func TestAKillAtEachStepOfADeliveryBreaksNothing(t *testing.T) {
+	t.Parallel()
+	var points []string
+	for _, step := range []string{"claim", "take", "finish", "answer"} {
+		for _, when := range []string{"-before", "-after"} {
+			points = append(points, step+when)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	starts := 0
+	run := &torture{
+		dir: t.TempDir(), rounds: len(points), clients: 8, seed: uint64(time.Now().UnixNano()), peace: true,
+		minLife: 30 * time.Second, maxLife: 30 * time.Second, // the child does not live so long
+		progress: testLog{t},
+	}
+	run.child = func(dir string) []string {
+		argv := []string{"/usr/bin/env", childDir + "=" + dir}
+		if starts < run.rounds {
+			argv = append(argv, fmt.Sprintf("%s=%s %d", childSabotage, points[starts], 10+starts))
+		}
+		starts++
+		return append(argv, self, "-test.run=^TestTortureChild$")
+	}
+	if err := run.check(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	sum, err := run.run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", sum)
+	if sum.bad() || sum.Laned == 0 || sum.Answered == 0 {
+		t.Error("the promise was broken, or nothing was tried")
+	}
+	for _, point := range points {
+		if !exists(filepath.Join(run.dir, point)) {
+			t.Errorf("no child was killed at %s", point)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package badgerstore
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+// setClock is a clock that can be set either way while somebody waits for it.
+type setClock struct {
+	mu     sync.Mutex
+	off    time.Duration
+	waited chan struct{} // told of each alarm, when somebody listens
+}
+
+func (c *setClock) set(off time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.off = off
+}
+
+func (c *setClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Round(0).Add(c.off)
+}
+
+func (c *setClock) Alarm(at time.Time) (<-chan struct{}, func()) {
+	select {
+	case c.waited <- struct{}{}:
+	default:
+	}
+	rings, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		for c.Now().Before(at) {
+			select {
+			case <-gone:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+		close(rings)
+	}()
+	return rings, func() { close(gone) }
+}
+
+func TestAClockOfOnesOwnThatIsSetBackGoesOnFromWhereItWas(t *testing.T) {
+	t.Parallel()
+	below := &setClock{}
+	clock := clockOf(below)
+	before := clock.Now()
+	for _, off := range []time.Duration{-time.Hour, -3 * time.Hour, -2 * time.Hour} {
+		below.set(off)
+		now := clock.Now()
+		if now.Before(before) {
+			t.Errorf("set to %v: %v is before %v", off, now, before)
+		}
+		before = now
+	}
+	if ahead := time.Until(clock.Now()); ahead < time.Hour-time.Minute || ahead > time.Hour+time.Minute {
+		t.Errorf("a step ahead by an hour counts %v", ahead)
+	}
+}
+
+func TestTheMachinesClockIsReadOnce(t *testing.T) {
+	t.Parallel()
+	for _, given := range []dedup.Clock{nil, dedup.SystemClock()} {
+		if _, ok := clockOf(given).(elapsed); !ok {
+			t.Errorf("%T lives by %T", given, clockOf(given))
+		}
+	}
+}
+
+func TestATaskThatWaitsIsTakenAlthoughTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	clock := &setClock{waited: make(chan struct{}, 1)}
+	o := quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	mustClaim(t, s, claimOf("a"), dedup.New)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultRetry, After: 300 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan error, 1)
+	go func() {
+		_, err := s.Take(ctx, 1, 1<<20, time.Minute)
+		taken <- err
+	}()
+	<-clock.waited // the committer sleeps until the task is due
+	clock.set(-time.Hour)
+	if err := <-taken; err != nil { // the context would have ended long before the hour
+		t.Error(err)
+	}
+}
+
+func TestTasksDoNotWaitForAClockThatWasSetBackBetweenTwoProcesses(t *testing.T) {
+	t.Parallel()
+	clock := deduptest.NewClock()
+	o := quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for _, id := range []string{"soon", "later"} {
+		mustClaim(t, s, claimOf(id), dedup.New)
+	}
+	work, err := s.Take(ctx, 2, 1<<20, time.Minute)
+	if err != nil || len(work) != 2 {
+		t.Fatal(len(work), err)
+	}
+	for i, after := range []time.Duration{time.Second, 30 * time.Minute} {
+		if err := s.Finish(ctx, work[i].Lease, dedup.Result{Kind: dedup.ResultRetry, After: after}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(-time.Hour)
+	o.AcceptClock = true
+	for restart := range 2 { // what was put right stays right
+		s = open(t, s.dir, o)
+		for i, want := range []time.Duration{time.Second, 30 * time.Minute} {
+			r, err := s.Get(ctx, work[i].Record.Event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wait := r.Tasks[0].Due.Sub(clock.Now()); wait != want {
+				t.Errorf("start %d: %s waits for %v, want %v", restart, r.Key.ID, wait, want)
+			}
+		}
+		mustClaim(t, s, claimOf("soon"), dedup.Known)
+		if restart == 0 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	clock.Advance(time.Second)
+	if work, err = s.Take(ctx, 2, 1<<20, time.Minute); err != nil || len(work) != 1 || work[0].Record.Key.ID != "soon" {
+		t.Errorf("%d tasks, %v", len(work), err)
+	}
+}

@@ -1,0 +1,102 @@
+package producer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Bounds of what a delivery says about its event. Names end up in logs, environments, exported files and on
+// terminals, so that none holds a control character (CloudEvents 1.0.2, type system, forbids them as well).
+const (
+	// MaxType is the longest event type, in characters.
+	MaxType = 1024
+	// maxAttributes bounds all attributes of an event, in bytes; each is at most maxValue.
+	maxAttributes = 64 << 10
+)
+
+var (
+	errControl  = errors.New("it holds a control character")
+	errTypeLong = fmt.Errorf("it is longer than %d characters", MaxType)
+)
+
+func holdsControl(text string) bool { return strings.IndexFunc(text, unicode.IsControl) >= 0 }
+
+// bound makes what the item says of itself fit. Under the API contract an identifier or a type that does not fit
+// is refused. Senders of webhooks would drop the event on that, and a part of a name is another name: there a
+// digest stands for the identifier, and the type is left out, so that only handlers of every type get the event.
+// Attributes that do not fit are left out under both contracts. Note says what was left out.
+func (p *Producer) bound(it *Item) error {
+	if err := cmp.Or(keyLength(it.ID), controlError(it.ID)); err != nil {
+		if p.Contract == API {
+			return &verify.Error{Code: verify.EventMalformed, Component: p.keyComponent(), Err: err}
+		}
+		it.ID = digestID([]byte(it.ID))
+	}
+	var notes []string
+	if err := cmp.Or(typeLength(it.Type), controlError(it.Type)); err != nil {
+		if p.Contract == API {
+			return &verify.Error{Code: verify.EventMalformed, Component: p.typeComponent(), Err: err}
+		}
+		it.Type = ""
+		notes = append(notes, "the type was left out: "+err.Error())
+	}
+	kept := fitting(it.Attributes)
+	if left := len(it.Attributes) - len(kept); left > 0 {
+		notes = append(notes, fmt.Sprintf("attributes left out, too long or with control characters: %d", left))
+		it.Attributes = kept
+	}
+	it.Note = strings.Join(notes, "; ")
+	return nil
+}
+
+func controlError(text string) error {
+	if holdsControl(text) {
+		return errControl
+	}
+	return nil
+}
+
+func typeLength(kind string) error {
+	if utf8.RuneCountInString(kind) > MaxType || len(kind) > 4*MaxType {
+		return errTypeLong
+	}
+	return nil
+}
+
+// fitting returns the attributes that fit: all of them, mostly. Where they are too many, those that say what the
+// event is go first.
+func fitting(all map[string]string) map[string]string {
+	size, fit := 0, true
+	for name, value := range all {
+		size += len(name) + len(value)
+		fit = fit && fits(name, value)
+	}
+	if fit && size <= maxAttributes {
+		return all
+	}
+	kept := map[string]string{}
+	names := append([]string{"id", "source", "subject", "time", "datacontenttype"}, slices.Sorted(maps.Keys(all))...)
+	size = 0
+	for _, name := range names {
+		value, there := all[name]
+		if _, twice := kept[name]; !there || twice || !fits(name, value) || size+len(name)+len(value) > maxAttributes {
+			continue
+		}
+		size += len(name) + len(value)
+		kept[name] = value
+	}
+	return kept
+}
+
+// fits reports whether an attribute may be kept.
+func fits(name, value string) bool {
+	return len(name) <= MaxType && len(value) <= maxValue && !holdsControl(name) && !holdsControl(value)
+}

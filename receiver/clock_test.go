@@ -1,0 +1,327 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// setClock is a clock that is set while the receiver runs.
+type setClock struct{ off atomic.Int64 }
+
+func (c *setClock) Now() time.Time { return time.Now().Round(0).Add(time.Duration(c.off.Load())) }
+
+// Alarm implements dedup.Clock: it follows every step.
+func (c *setClock) Alarm(at time.Time) (<-chan struct{}, func()) {
+	rings, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		for c.Now().Before(at) {
+			select {
+			case <-gone:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+		close(rings)
+	}()
+	return rings, func() { close(gone) }
+}
+
+// watchedStore counts the extensions of leases.
+type watchedStore struct {
+	dedup.Store
+	extended atomic.Int64
+}
+
+func (s *watchedStore) Extend(ctx context.Context, l dedup.Lease, d time.Duration) error {
+	err := s.Store.Extend(ctx, l, d)
+	if err == nil {
+		s.extended.Add(1)
+	}
+	return err
+}
+
+// clocked is a receiver with a clock that is set, and what it did.
+type clocked struct {
+	*site
+	clock   *setClock
+	watched *watchedStore
+	release chan struct{} // closed: handlers that wait may return
+	stop    chan struct{} // closed: the load ends
+	loads   sync.WaitGroup
+	free    func() // closes release
+	end     func() // closes stop and waits
+
+	mu       sync.Mutex
+	done     map[string]int // successful runs
+	accepted map[string]bool
+	waiting  map[string]int // runs of the handlers that wait
+}
+
+// serveClocked opens a receiver over a Badger store. The store lives by the same clock when own is set, and else
+// by its default.
+func serveClocked(t *testing.T, p producer.Producer, own bool) *clocked {
+	t.Helper()
+	c := &clocked{clock: &setClock{}, release: make(chan struct{}), stop: make(chan struct{}), done: map[string]int{}, accepted: map[string]bool{}, waiting: map[string]int{}}
+	c.free = sync.OnceFunc(func() { close(c.release) })
+	c.end = sync.OnceFunc(func() { close(c.stop); c.loads.Wait() })
+	options := badgerstore.Options{Logger: slog.New(slog.DiscardHandler)}
+	if own {
+		options.Clock = c.clock
+	}
+	store, err := badgerstore.Open(t.TempDir(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.watched = &watchedStore{Store: store}
+	rx, err := Open(Config{
+		Store: c.watched, Producers: []producer.Producer{p}, URL: "https://hooks.example", Clock: c.clock.Now,
+		Handlers: []Handler{On("shop", "t", c.second), On("shop", "long", c.long), Answer("shop", "ask", c.ask)},
+		Logger:   slog.New(slog.DiscardHandler), BackoffBase: 20 * time.Millisecond, BackoffCap: 50 * time.Millisecond,
+		Lease: 2 * time.Second, InFlightWait: 10 * time.Millisecond, Workers: 4,
+		AnswerTimeout: time.Minute, HandlerTimeout: 5 * time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.site = &site{t: t, rx: rx, srv: httptest.NewServer(rx.Handler()), p: p}
+	t.Cleanup(func() {
+		c.end()
+		c.free()
+		c.srv.Close()
+		if err := errors.Join(rx.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// second is a handler that succeeds at its second attempt, after a backoff.
+func (c *clocked) second(_ context.Context, ev Event[[]byte]) error {
+	if ev.Attempt == 1 {
+		return errBoom
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done[ev.ID]++
+	return nil
+}
+
+func (c *clocked) wait(id string) int {
+	c.mu.Lock()
+	c.waiting[id]++
+	run := c.waiting[id]
+	c.mu.Unlock()
+	<-c.release
+	return run
+}
+
+func (c *clocked) long(_ context.Context, ev Event[[]byte]) error {
+	c.wait(ev.ID)
+	return nil
+}
+
+func (c *clocked) ask(_ context.Context, ev Event[[]byte]) (Response, error) {
+	return Response{Status: 200, Body: fmt.Appendf(nil, "run %d", c.wait(ev.ID))}, nil
+}
+
+func (c *clocked) runs(id string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting[id]
+}
+
+func (c *clocked) taken() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.accepted)
+}
+
+// at is a delivery that was signed at a time. Its body is its own.
+func at(signed time.Time, id, typ string) ask {
+	return ask{id: id, body: `{"id":"` + id + `"}`, header: http.Header{"Type": {typ}, "Signed-At": {strconv.FormatInt(signed.Unix(), 10)}}}
+}
+
+// accept delivers a new event that is signed by the receiver's clock.
+func (c *clocked) accept(id string) got {
+	c.t.Helper()
+	g := c.send(at(c.clock.Now(), id, "t"))
+	if g.status/100 != 2 || g.replayed() {
+		c.t.Fatalf("%s: %+v", id, g)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.accepted[id] = true
+	return g
+}
+
+// load sends new events, each of them twice, until the load ends. Around a step a delivery may be refused, with
+// the reason.
+func (c *clocked) load(worker int) {
+	for i := 0; ; i++ {
+		select {
+		case <-c.stop:
+			return
+		default:
+		}
+		id := fmt.Sprintf("load%d-%d", worker, i)
+		known := false
+		for range 2 {
+			g, err := c.try(at(c.clock.Now(), id, "t"))
+			switch {
+			case err != nil:
+				c.t.Errorf("%s: %v", id, err)
+				return
+			case g.status/100 == 2:
+				if g.replayed() != known {
+					c.t.Errorf("%s, known %v: %+v", id, known, g)
+				}
+				known = true
+				c.mu.Lock()
+				c.accepted[id] = true
+				c.mu.Unlock()
+			case g.status != 401:
+				c.t.Errorf("%s: %+v", id, g)
+			}
+		}
+	}
+}
+
+// judged checks what the clock as it is now makes of a delivery that is signed by a good clock, and of one that was
+// captured when the clocks agreed.
+func (c *clocked) judged(step int, off time.Duration, first got) {
+	c.t.Helper()
+	if g := c.send(at(c.clock.Now(), "first", "t")); !g.replayed() || g.body != first.body || g.status != first.status {
+		c.t.Errorf("step %d: a duplicate gets %+v, the first got %+v", step, g, first)
+	}
+	fresh := c.send(at(time.Now(), fmt.Sprint("honest", step), "t"))
+	captured := c.send(at(time.Now(), "first", "t"))
+	switch {
+	case off > 0:
+		wantProblem(c.t, fresh, 401, "timestamp_too_old")
+	case off < 0:
+		wantProblem(c.t, fresh, 401, "timestamp_too_new")
+	}
+	switch {
+	case off < 0:
+		wantProblem(c.t, captured, 401, "timestamp_too_new")
+	case !c.p.StaleKnown:
+		wantProblem(c.t, captured, 401, "timestamp_too_old")
+	case !captured.replayed() || captured.body != first.body:
+		c.t.Errorf("step %d: a stale repetition of what is known gets %+v", step, captured)
+	}
+}
+
+// settled waits until no task is left and checks the records: each accepted event is there once and done, at about
+// the time that it was (as the store has it, by off), and remembered for its window.
+func (c *clocked) settled(extra int, once bool) {
+	c.t.Helper()
+	waitFor(c.t, func() bool {
+		stats, err := c.watched.Stats(c.t.Context())
+		return err == nil && stats.Pending+stats.Running == 0
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := map[string]bool{}
+	for rec, err := range c.watched.List(c.t.Context(), dedup.Filter{}) {
+		switch id := rec.Key.ID; {
+		case err != nil:
+			c.t.Fatal(err)
+		case seen[id] || rec.Generation != 1 || rec.State() != dedup.Done || rec.Aside != "":
+			c.t.Errorf("%s: twice %v, generation %d, %v", id, seen[id], rec.Generation, rec.State())
+		case c.accepted[id] && (c.done[id] == 0 || once && c.done[id] > 1):
+			c.t.Errorf("%s: %d successful runs", id, c.done[id])
+		case rec.Expires.Sub(rec.Finished) != rec.Window || rec.Window < 24*time.Hour:
+			c.t.Errorf("%s: finished %v, ends %v", id, rec.Finished, rec.Expires)
+		case once && time.Since(rec.Finished).Abs() > 10*time.Minute:
+			c.t.Errorf("%s: finished at %v", id, rec.Finished)
+		}
+		seen[rec.Key.ID] = true
+	}
+	if len(seen) != len(c.accepted)+extra {
+		c.t.Errorf("%d records, %d accepted", len(seen), len(c.accepted)+extra)
+	}
+}
+
+func TestStepsOfTheMachinesClockDoubleNothingAndHoldUpNothing(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		c := serveClocked(t, p, false)
+		first := c.accept("first")
+		if g := c.send(at(c.clock.Now(), "l1", "long")); g.status/100 != 2 {
+			t.Fatalf("%+v", g)
+		}
+		answered := make(chan got, 1)
+		held := at(c.clock.Now(), "a1", "ask")
+		go func() {
+			g, err := c.try(held)
+			if err != nil {
+				t.Error(err)
+			}
+			answered <- g
+		}()
+		waitFor(t, func() bool { return c.runs("l1") == 1 && c.runs("a1") == 1 })
+		for worker := range 2 {
+			c.loads.Go(func() { c.load(worker) })
+		}
+		for step, off := range []time.Duration{time.Hour, -time.Hour, time.Hour} {
+			c.clock.off.Store(int64(off))
+			extended, taken := c.watched.extended.Load(), c.taken()
+			c.accept(fmt.Sprint("step", step))
+			c.judged(step, off, first)
+			if g := c.send(at(c.clock.Now(), "a1", "ask")); g.status != 409 && g.status != 503 {
+				t.Errorf("while its answer is made: %+v", g)
+			}
+			// The leases of those that wait were extended, and events went on coming.
+			waitFor(t, func() bool { return c.watched.extended.Load() >= extended+2 && c.taken() >= taken+5 })
+		}
+		c.end()
+		c.free()
+		if g := <-answered; g.status != 200 || g.body != "run 1" {
+			t.Errorf("the answer is %+v", g)
+		}
+		if g := c.send(at(c.clock.Now(), "a1", "ask")); g.body != "run 1" || !g.replayed() {
+			t.Errorf("the duplicate is answered %+v", g)
+		}
+		c.settled(2, true)
+		if c.runs("l1") != 1 || c.runs("a1") != 1 {
+			t.Errorf("%d and %d runs beside each other", c.runs("l1"), c.runs("a1"))
+		}
+	})
+}
+
+func TestStepsOfTheStoresOwnClockDoubleNothingAndHoldUpNothing(t *testing.T) {
+	t.Parallel()
+	c := serveClocked(t, apiProducer(), true)
+	first := c.accept("first")
+	for worker := range 2 {
+		c.loads.Go(func() { c.load(worker) })
+	}
+	for step, off := range []time.Duration{-time.Hour, 0, time.Hour, -time.Hour} {
+		c.clock.off.Store(int64(off))
+		id := fmt.Sprint("step", step)
+		c.accept(id)
+		waitFor(t, func() bool { // the task did not wait for an hour
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.done[id] == 1
+		})
+		if g := c.send(at(c.clock.Now(), "first", "t")); !g.replayed() || g.body != first.body {
+			t.Errorf("step %d: a duplicate gets %+v", step, g)
+		}
+	}
+	c.end()
+	c.settled(0, false)
+}

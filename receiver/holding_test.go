@@ -1,0 +1,198 @@
+package receiver
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// answering calls back when the status of an answer is written: the delivery is over then for its sender.
+type answering struct {
+	*httptest.ResponseRecorder
+	now func()
+}
+
+func (w answering) WriteHeader(status int) {
+	w.ResponseRecorder.WriteHeader(status)
+	w.now()
+}
+
+// TestAnAnsweredDeliveryHoldsNoPlace: who has the answer to one delivery may send the next, also where only one
+// at once is allowed.
+func TestAnAnsweredDeliveryHoldsNoPlace(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		p.Concurrency = 1
+		for name, h := range map[string]Handler{
+			"on":     On("shop", "*", func(context.Context, Event[[]byte]) error { return nil }),
+			"answer": Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) { return Response{}, nil }),
+		} {
+			s := serve(t, p, nil, h)
+			next := httptest.NewRecorder()
+			w := answering{httptest.NewRecorder(), func() { s.rx.HTTP("shop").ServeHTTP(next, s.request(ask{id: "k2"})) }}
+			s.rx.HTTP("shop").ServeHTTP(w, s.request(ask{id: "k1"}))
+			if w.Code/100 != 2 || next.Code/100 != 2 {
+				t.Errorf("%s: %d, and the next one %d", name, w.Code, next.Code)
+			}
+		}
+	})
+}
+
+// TestAPanicLeavesNothingTaken: whatever panics on the way, also to abort the request, nothing stays taken.
+func TestAPanicLeavesNothingTaken(t *testing.T) {
+	t.Parallel()
+	p := apiProducer()
+	p.Concurrency = 1
+	boom := producer.FingerprintFunc(func(d *producer.Delivery, it producer.Item) [32]byte {
+		if d.Request.Header.Get("Boom") != "" {
+			panic("boom")
+		}
+		return producer.FingerprintBody(d, it)
+	})
+	p.Fingerprint = boom
+	s := serve(t, p, nil)
+	for name, r := range map[string]*http.Request{
+		"in the body":   s.request(ask{id: "k1"}),
+		"in the scheme": s.request(ask{id: "k1", header: http.Header{"Sig": {"panic"}}}),
+		"after spend":   s.request(ask{id: "k1", header: http.Header{"Boom": {"1"}}}),
+	} {
+		if name == "in the body" {
+			r.Body, r.ContentLength = aborting{}, 100
+		}
+		func() {
+			defer func() { _ = recover() }()
+			s.rx.HTTP("shop").ServeHTTP(httptest.NewRecorder(), r)
+		}()
+		c := s.rx.crowd
+		if used := s.rx.budget.used.Load(); used != 0 || c.running != 0 || c.strangers != 0 || len(c.peers) != 0 {
+			t.Errorf("%s: %d bytes, %d turns, %d peers are taken", name, used, c.running, len(c.peers))
+		}
+		if inside := s.rx.endpoints["shop"].quota.inside; inside != 0 {
+			t.Errorf("%s: %d places are taken", name, inside)
+		}
+	}
+	if err := s.rx.Close(); err != nil { // waits for those that are inside
+		t.Error(err)
+	}
+}
+
+// aborting is a body whose reading panics, as that of a reverse proxy does.
+type aborting struct{}
+
+func (aborting) Read([]byte) (int, error) { panic(http.ErrAbortHandler) }
+func (aborting) Close() error             { return nil }
+
+// TestAPanicOfTheObserverChangesNothing: neither the answer nor what is kept of it.
+func TestAPanicOfTheObserverChangesNothing(t *testing.T) {
+	t.Parallel()
+	runs := newCounter()
+	s := serve(t, apiProducer(), func(c *Config) {
+		c.Observe = func(context.Context, Observation) { panic("secret-payload") }
+	}, Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) {
+		runs.add()
+		return Response{Body: []byte(`{"n":1}`)}, nil
+	}))
+	for i := range 2 {
+		g := s.send(ask{id: "k1"})
+		if g.status != 200 || g.body != `{"n":1}` || g.replayed() != (i == 1) {
+			t.Errorf("delivery %d: %+v", i, g)
+		}
+	}
+	if g := s.send(ask{path: "/nowhere"}); g.status != 404 {
+		t.Errorf("%+v", g)
+	}
+	if runs.count() != 1 {
+		t.Errorf("the handler ran %d times", runs.count())
+	}
+	if log := s.log.String(); strings.Contains(log, "secret-payload") || !strings.Contains(log, "Observe panicked") {
+		t.Error(log)
+	}
+}
+
+// lending is a store whose decisions share the answer with the claim, as a store may.
+type lending struct{ dedup.Store }
+
+func (l lending) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	decisions, err := l.Store.Claim(ctx, claims...)
+	for i := range decisions {
+		if decisions[i].Verdict == dedup.New {
+			decisions[i].Record.Answer = claims[i].Answer
+		}
+	}
+	return decisions, err
+}
+
+// TestAnAnnouncementChangesNoSharedAnswer: the answer that all events of an endpoint share stays as it is.
+func TestAnAnnouncementChangesNoSharedAnswer(t *testing.T) {
+	t.Parallel()
+	p := apiProducer()
+	p.Deprecated = time.Unix(1_700_000_000, 0)
+	s := serve(t, p, func(c *Config) { c.Store = lending{c.Store} })
+	if g := s.send(ask{id: "k1"}); g.status != 202 || g.header.Get("Deprecation") == "" {
+		t.Fatalf("%+v", g)
+	}
+	if h := s.rx.endpoints["shop"].accepted.Header; h.Get("Deprecation") != "" {
+		t.Errorf("the answer of every later event is %v", h)
+	}
+}
+
+// TestBothLengthsEndTheConnectionEverywhere: RFC 9112 section 6.1, on paths that are nobody's too.
+func TestBothLengthsEndTheConnectionEverywhere(t *testing.T) {
+	t.Parallel()
+	s := serve(t, apiProducer(), nil)
+	for _, path := range []string{"/webhooks/shop", "/webhooks/nobody", "/policy"} {
+		answer := s.wire(head(path, "Transfer-Encoding: chunked", "Content-Length: 4", "", "2", "{}", "0", "", ""), false)
+		if resp := parseAnswer(t, answer); !resp.Close {
+			t.Errorf("%s: the connection may be used again: %q", path, answer)
+		}
+	}
+}
+
+// TestWhatBringsNoNewEventIsNotWelcome: a captured batch that is empty, or whose items are all here, neither
+// makes its sender known nor uses up the quota.
+func TestWhatBringsNoNewEventIsNotWelcome(t *testing.T) {
+	t.Parallel()
+	p := apiProducer()
+	p.Key, p.KeyRequired, p.Rate = nil, false, producer.Rate{Events: 5, Per: time.Hour}
+	p.Split = func(d *producer.Delivery) ([]producer.Item, error) {
+		var items []producer.Item
+		for word := range strings.FieldsSeq(string(d.Body)) {
+			id, payload, _ := strings.Cut(word, "=")
+			items = append(items, producer.Item{ID: id, Body: []byte(payload)})
+		}
+		return items, nil
+	}
+	s := serve(t, p, nil)
+	for range 3 {
+		if g := s.send(ask{}); g.status != 202 {
+			t.Fatalf("empty: %+v", g)
+		}
+	}
+	if n := len(s.rx.crowd.peers); n != 0 {
+		t.Error("an empty batch makes its sender known")
+	}
+	if g := s.send(ask{body: "a=1 a=2"}); g.status != 202 { // the second one is kept aside
+		t.Fatalf("%+v", g)
+	}
+	credit := func() int {
+		for _, peer := range s.rx.crowd.peers {
+			return peer.credit
+		}
+		return 0
+	}
+	first := credit()
+	for range 3 {
+		if g := s.send(ask{body: "a=1 a=2"}); g.status != 202 {
+			t.Fatalf("again: %+v", g)
+		}
+	}
+	if first != creditAccepted || credit() != first {
+		t.Errorf("credit %d, later %d", first, credit())
+	}
+}
