@@ -131,12 +131,13 @@ func (d *delivery) spend(q *quota) error {
 }
 
 // learn draws the lessons of the answer: from where a new event came, more are welcome, and what is no
-// new event costs its producer nothing. It proves nothing about who sent it: anybody may have captured it.
+// new event costs its producer nothing. It proves nothing about who sent it: anybody may have captured it. Nor does
+// an event that the store could not take: the producer sends it again.
 func (d *delivery) learn(a *reply) {
 	switch a.code {
 	case codeAccepted, codeAnswered:
 		d.guest.welcome(time.Now())
-	case codeRepeated, codeAside, codeNothing, codeInFlight, codeReplayed, codeKeyReused, string(verify.NonceReused):
+	case codeRepeated, codeAside, codeNothing, codeInFlight, codeReplayed, codeKeyReused, codeStore, string(verify.NonceReused):
 		if d.spent > 0 {
 			d.ep.quota.give(d.spent)
 		}

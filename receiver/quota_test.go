@@ -11,6 +11,7 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -136,6 +137,25 @@ func TestOnlyNewEventsOfTheProducerUseItsRate(t *testing.T) {
 		}
 		if g := s.send(ask{id: "k2", body: "2"}); g.status/100 != 2 || g.replayed() {
 			t.Fatalf("%+v", g)
+		}
+		wantProblem(t, s.send(ask{id: "k3", body: "3"}), 429, "rate_limited")
+	})
+}
+
+func TestEventsThatTheStoreDoesNotTakeUseNoRate(t *testing.T) {
+	t.Parallel()
+	contracts(t, func(t *testing.T, p producer.Producer) {
+		p.Rate = producer.Rate{Events: 2, Per: time.Hour}
+		broken := &brokenStore{claim: dedup.ErrClosed}
+		s := serve(t, p, func(c *Config) { broken.Store, c.Store = c.Store, broken })
+		for range 5 {
+			wantProblem(t, s.send(ask{id: "k1", body: "1"}), 503, "store_unavailable")
+		}
+		broken.claim = nil
+		for _, id := range []string{"k1", "k2"} {
+			if g := s.send(ask{id: id, body: id}); g.status/100 != 2 || g.replayed() {
+				t.Errorf("%+v", g)
+			}
 		}
 		wantProblem(t, s.send(ask{id: "k3", body: "3"}), 429, "rate_limited")
 	})

@@ -12,10 +12,8 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -29,7 +27,6 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
 // running is the binary in this process.
@@ -433,15 +430,8 @@ func TestDevServesWithKeysOfItsOwn(t *testing.T) {
 func TestListsCannotSteerATerminal(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "")
-	// Deliveries with such an identifier are not accepted; the store of an earlier version may hold one.
-	store, err := badgerstore.Open(filepath.Join(filepath.Dir(file), "data"), badgerstore.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = store.Claim(t.Context(), dedup.Claim{Key: dedup.Key{Principal: "gh", Endpoint: "gh", ID: "g-\u009b31m1"}})
-	if err := errors.Join(err, store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "g-\u202e31m1", "{}")
 	var out bytes.Buffer
 	p := &program{In: strings.NewReader(""), Out: &out, Err: io.Discard}
 	if code := p.Run(context.Background(), "events", "list", "--config", file); code != 0 {
