@@ -44,9 +44,7 @@ func TestAFullBacklogRefusesNewEventsUntilAFifthIsFree(t *testing.T) {
 			for _, c := range []dedup.Claim{aside, held, untasked} {
 				mustClaim(t, s, c, dedup.New) // nothing of this waits for workers
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			shut(t, s)
 			s = open(t, s.dir, o)
 			unavailable(t, s.Health(ctx), "backlog full") // a restart does not forget
 			finish := func() {

@@ -114,21 +114,10 @@ func TestIncrementsRestoreExactlyWhatWasThere(t *testing.T) {
 			events[i] = mustClaim(t, s, c, dedup.New).Record.Event
 		}
 	}
-	finish := func(n int, kind dedup.Kind) {
-		work, err := s.Take(ctx, n, 1<<30, time.Minute)
-		if err != nil || len(work) != n {
-			t.Fatal(len(work), err)
-		}
-		for _, w := range work {
-			if err := s.Finish(ctx, w.Lease, dedup.Result{Kind: kind}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	add(0, 12)
 	whole, v1 := backup(t, s, 0)
 	wholeHas := everything(t, s)
-	finish(6, dedup.ResultDone)
+	finishNext(t, s, 6, dedup.Result{Kind: dedup.ResultDone})
 	add(12, 15)
 	inc1, v2 := backup(t, s, v1)
 	for i := range 3 { // deleted, and forgotten by the database too
@@ -136,7 +125,7 @@ func TestIncrementsRestoreExactlyWhatWasThere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	finish(3, dedup.ResultDead)
+	finishNext(t, s, 3, dedup.Result{Kind: dedup.ResultDead})
 	if err := s.reclaim(); err != nil {
 		t.Fatal(err)
 	}
@@ -277,17 +266,9 @@ func TestRestoreWantsAnEmptyDirectory(t *testing.T) {
 func TestAClosedStoreIsBackedUpAsItIs(t *testing.T) {
 	t.Parallel()
 	for _, crashed := range []bool{false, true} {
-		s := open(t, t.TempDir(), quiet())
-		for i := range 20 {
-			mustClaim(t, s, largeClaim(fmt.Sprint(i), i*100), dedup.New)
-		}
+		s := filled(t, 20, func(i int) dedup.Claim { return largeClaim(fmt.Sprint(i), i*100) })
 		want := everything(t, s)
-		dir := s.dir
-		if crashed {
-			dir = copyStore(t, s.dir)
-		} else if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		dir := left(t, s, crashed)
 		before := files(t, dir)
 		var b bytes.Buffer
 		if _, err := BackupDir(context.Background(), dir, quiet(), &b, 0); err != nil {
@@ -372,13 +353,7 @@ func writeFixture(t *testing.T, file string) {
 	for _, kind := range []dedup.Kind{dedup.ResultDone, dedup.ResultDead} {
 		id := map[dedup.Kind]string{dedup.ResultDone: "done", dedup.ResultDead: "dead"}[kind]
 		mustClaim(t, s, claimOf(id), dedup.New)
-		work, err := s.Take(context.Background(), 1, 1<<20, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Finish(context.Background(), work[0].Lease, dedup.Result{Kind: kind}); err != nil {
-			t.Fatal(err)
-		}
+		finishNext(t, s, 1, dedup.Result{Kind: kind})
 	}
 	c := claimOf("waits")
 	c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: "n"}}

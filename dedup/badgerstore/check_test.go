@@ -62,9 +62,7 @@ func TestACheckCountsWhatIsThere(t *testing.T) {
 	if _, err := Check(context.Background(), s.dir, quiet()); err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("while it is in use: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	before := files(t, s.dir)
 	r, err = Check(context.Background(), s.dir, quiet())
 	look("closed", r, err)
@@ -188,13 +186,8 @@ func TestTheCheckInTheBackgroundFindsADamagedValue(t *testing.T) {
 // it had never been there, so nothing may be called new any more.
 func TestADamagedTableOfARunningStoreRefusesWhatIsNew(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
-	for i := range 200 {
-		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := filled(t, 200, smallClaim)
+	shut(t, s)
 	o := quiet()
 	o.CheckEvery = 50 * time.Millisecond
 	again := open(t, s.dir, o)
@@ -214,13 +207,8 @@ func TestADamagedTableOfARunningStoreRefusesWhatIsNew(t *testing.T) {
 // which Badger alone would end the process.
 func TestADamagedTableIsAnErrorWhereverItIsDamaged(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
-	for i := range 50 {
-		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := filled(t, 50, smallClaim)
+	shut(t, s)
 	table := logs(t, s.dir, ".sst")[0]
 	info, err := os.Stat(table)
 	if err != nil {
@@ -302,9 +290,7 @@ func TestAMissingOrDamagedHighWaterFileIsRefused(t *testing.T) {
 			t.Parallel()
 			s := open(t, t.TempDir(), quiet())
 			mustClaim(t, s, claimOf("a"), dedup.New)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			shut(t, s)
 			tc.spoil(t, filepath.Join(s.dir, highWaterName))
 			for range 2 { // a refused start must not put the file right
 				if r, err := Check(context.Background(), s.dir, quiet()); err != nil || r.Sound() {
@@ -325,9 +311,7 @@ func TestAMissingOrDamagedHighWaterFileIsRefused(t *testing.T) {
 			if d := mustClaim(t, again, claimOf("b"), dedup.New); d.Record.Seq < lostGap {
 				t.Errorf("sequence %d may have been given out before", d.Record.Seq)
 			}
-			if err := again.Close(); err != nil {
-				t.Fatal(err)
-			}
+			shut(t, again)
 			mustClaim(t, open(t, s.dir, quiet()), claimOf("b"), dedup.Known) // once is enough
 		})
 	}

@@ -130,11 +130,7 @@ func TestBadgerStillSaysThatACollectionHasBegun(t *testing.T) {
 
 func TestALowDiskGivesSpaceBackAsLongAsThereIsRoomForIt(t *testing.T) {
 	t.Parallel()
-	fs := &space{}
-	fs.free.Store(10 << 30)
-	fs.total.Store(100 << 30)
-	o := quiet()
-	o.statfs = fs.statfs
+	fs, o := diskOf(10 << 30)
 	s := open(t, t.TempDir(), o)
 	mustClaim(t, s, claimOf("a"), dedup.New)
 	for _, tc := range []struct {
@@ -145,8 +141,7 @@ func TestALowDiskGivesSpaceBackAsLongAsThereIsRoomForIt(t *testing.T) {
 		{400 << 20, 0},
 	} {
 		s.removed.Store(1)
-		fs.free.Store(tc.free)
-		s.lookAgain()
+		fs.leave(s, tc.free)
 		if !s.disk.state().low() || s.disk.state().frozen() {
 			t.Fatal("the disk is not low, or too full")
 		}

@@ -82,9 +82,7 @@ func TestADamagedEventIsAnErrorAndNeverNew(t *testing.T) {
 	if n != 2 || s.Damaged() == 0 {
 		t.Errorf("%d events listed, damage met %d times", n, s.Damaged())
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	again := open(t, s.dir, quiet())
 	_, err = again.Claim(ctx, bad)
 	damagedIs(t, err, "Claim after opening again")
@@ -153,13 +151,8 @@ func TestADamagedTaskDoesNotStopTheOthers(t *testing.T) {
 
 func TestADamagedTableIsFound(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
-	for i := range 200 {
-		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := filled(t, 200, smallClaim)
+	shut(t, s)
 	for _, f := range logs(t, s.dir, ".sst") {
 		flip(t, f, 500)
 	}
@@ -174,9 +167,7 @@ func TestCheckOnOpenFindsADamagedBody(t *testing.T) {
 	c := claimOf("a")
 	c.Tasks = nil
 	mustClaim(t, s, c, dedup.New)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	for _, f := range logs(t, s.dir, ".vlog") {
 		flip(t, f, 400)
 	}

@@ -67,9 +67,7 @@ func TestTheOracleOfTheKillTestsSeesALoss(t *testing.T) {
 	k := newKilled()
 	k.child(t, dir, 1, killStepEnv+"=4 10")
 	s := open(t, dir, quiet())
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	probe := &killed{events: map[string]string{"never": eventID(hashOf(killClaim("never").Key), 7)}, done: map[string]bool{}}
 	var found []string
 	probe.inspect(dir, func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) })

@@ -116,33 +116,15 @@ func TestBadgerLogsFailedSyncsAsWeListenForThem(t *testing.T) {
 	}
 }
 
-// space is a file system whose free space the test sets.
-type space struct{ free, total atomic.Int64 }
-
-func (f *space) statfs(string) (free, total int64, err error) {
-	return f.free.Load(), f.total.Load(), nil
-}
-
-func (s *Store) lookAgain() {
-	s.disk.mu.Lock()
-	defer s.disk.mu.Unlock()
-	s.disk.at = time.Time{}
-}
-
 func TestALowDiskRefusesNewEventsAndFinishesTheOthers(t *testing.T) {
 	t.Parallel()
-	fs := &space{}
-	fs.free.Store(10 << 30)
-	fs.total.Store(100 << 30)
-	o := quiet()
-	o.statfs = fs.statfs
+	fs, o := diskOf(10 << 30)
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
 	mustClaim(t, s, claimOf("a"), dedup.New)
 	mustClaim(t, s, claimOf("b"), dedup.New)
 
-	fs.free.Store(511 << 20)
-	s.lookAgain()
+	fs.leave(s, 511<<20)
 	_, err := s.Claim(ctx, claimOf("c"))
 	if u := unavailable(t, err, "disk low: 511 MiB free, 512 MiB wanted"); u.RetryAfter <= 0 {
 		t.Error("no RetryAfter")
@@ -157,8 +139,7 @@ func TestALowDiskRefusesNewEventsAndFinishesTheOthers(t *testing.T) {
 		t.Fatalf("Finish on a low disk: %v", err)
 	}
 
-	fs.free.Store(3*memTable - 1)
-	s.lookAgain()
+	fs.leave(s, 3*memTable-1)
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	if _, err := s.Take(short, 1, 1<<20, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
@@ -187,11 +168,7 @@ func TestALowDiskRefusesNewEventsAndFinishesTheOthers(t *testing.T) {
 
 func TestFinishOnAFullDiskIsRefusedAndTheLeaseStays(t *testing.T) {
 	t.Parallel()
-	fs := &space{}
-	fs.free.Store(10 << 30)
-	fs.total.Store(100 << 30)
-	o := quiet()
-	o.statfs = fs.statfs
+	fs, o := diskOf(10 << 30)
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
 	mustClaim(t, s, claimOf("a"), dedup.New)
@@ -199,11 +176,9 @@ func TestFinishOnAFullDiskIsRefusedAndTheLeaseStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fs.free.Store(1)
-	s.lookAgain()
+	fs.leave(s, 1)
 	unavailable(t, s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}), "disk low")
-	fs.free.Store(10 << 30)
-	s.lookAgain()
+	fs.leave(s, 10<<30)
 	if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}); err != nil {
 		t.Fatal(err)
 	}
@@ -231,11 +206,7 @@ func TestMinFreeIsNeverMoreThanAQuarterOfTheFileSystem(t *testing.T) {
 
 func TestAFullDiskIsNotOpened(t *testing.T) {
 	t.Parallel()
-	fs := &space{}
-	fs.free.Store(1 << 20)
-	fs.total.Store(100 << 30)
-	o := quiet()
-	o.statfs = fs.statfs
+	_, o := diskOf(1 << 20)
 	_, err := Open(t.TempDir(), o)
 	unavailable(t, err, "disk low")
 }
@@ -272,10 +243,7 @@ func copyStore(t *testing.T, dir string) string {
 
 func TestAStoreThatLostCommitsIsRefused(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
-	for i := range 20 {
-		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
-	}
+	s := filled(t, 20, smallClaim)
 	dir := copyStore(t, s.dir)
 	for _, f := range logs(t, dir, ".mem") {
 		flip(t, f, 2000)
@@ -316,10 +284,7 @@ func flip(t *testing.T, file string, at int64) {
 
 func TestACrashIsNoLoss(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
-	for i := range 20 {
-		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
-	}
+	s := filled(t, 20, smallClaim)
 	again := open(t, copyStore(t, s.dir), quiet())
 	for i := range 20 {
 		mustClaim(t, again, claimOf(fmt.Sprint(i)), dedup.Known)
@@ -346,9 +311,7 @@ func TestAnImplausibleClockIsRefused(t *testing.T) {
 			o.Clock = clock
 			s := open(t, dir, o)
 			mustClaim(t, s, claimOf("a"), dedup.New)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			shut(t, s)
 			clock.Advance(tc.by)
 			again, err := Open(dir, o)
 			if tc.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "--accept-clock") {
@@ -535,9 +498,7 @@ func TestCloseWakesBlockedTakes(t *testing.T) {
 		}()
 	}
 	time.Sleep(50 * time.Millisecond) // they should be blocked by now
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	for range cap(errs) {
 		if err := <-errs; !errors.Is(err, dedup.ErrClosed) {
 			t.Errorf("Take: %v", err)

@@ -172,9 +172,7 @@ func writeGolden(t *testing.T, files, expectation string) {
 		t.Fatal(err)
 	}
 	crashed := copyStore(t, s.dir)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	pack(t, files, map[string]string{"closed": s.dir, "crashed": crashed})
 }
 
@@ -191,13 +189,7 @@ func fillGolden(t *testing.T, s *Store, clock *deduptest.Clock) (g golden) {
 	}
 	finish := func(id string, res dedup.Result) {
 		claim(id, func(*dedup.Claim) {})
-		work, err := s.Take(ctx, 1, 1<<20, time.Hour)
-		if err == nil {
-			err = s.Finish(ctx, work[0].Lease, res)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		finishNext(t, s, 1, res)
 	}
 	finish("again", dedup.Result{Kind: dedup.ResultDead, Reason: "rejected", Err: "of the generation before"})
 	clock.Advance(25 * time.Hour)
@@ -331,9 +323,7 @@ func TestOlderFormatsAreBroughtForwardOneByOne(t *testing.T) {
 	if _, err := Open(dir, o); err == nil || !strings.Contains(err.Error(), "in use") || len(steps) > 0 {
 		t.Fatalf("while an older program uses it: %v after steps %v", err, steps)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	if _, err := Open(dir, o); err == nil || !strings.Contains(err.Error(), "power is gone") {
 		t.Fatal(err)
 	}
@@ -345,9 +335,7 @@ func TestOlderFormatsAreBroughtForwardOneByOne(t *testing.T) {
 	if diff := cmp.Diff([]int{1, 2, 2}, steps); diff != "" {
 		t.Error(diff)
 	}
-	if err := again.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, again)
 	before := files(t, dir)
 	_, err := Open(dir, quiet())
 	formatIs(t, err, FormatError{Dir: dir, Format: 3, Known: formatVersion}, "use the newer program")

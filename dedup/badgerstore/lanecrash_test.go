@@ -32,9 +32,7 @@ func TestLanesKeepTheirOrderOverARestartThatInterrupts(t *testing.T) {
 	if err != nil || len(heads) != 2 {
 		t.Fatalf("%d heads, %v", len(heads), err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	if s, err = Open(dir, o); err != nil {
 		t.Fatal(err)
 	}

@@ -84,9 +84,7 @@ func TestLargeBodiesAreKept(t *testing.T) {
 		}
 		sameBody(t, work[0].Record.Payload.Body, largeClaim(fmt.Sprint(i), sizes[i]).Payload.Body)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	check(open(t, dir, quiet()))
 }
 
@@ -122,13 +120,7 @@ func TestALargeBodyGoesWithItsEvent(t *testing.T) {
 	dropped.DropBody = true
 	for _, c := range []dedup.Claim{dropped, purged} {
 		event := mustClaim(t, s, c, dedup.New).Record.Event
-		work, err := s.Take(ctx, 1, 1, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}); err != nil {
-			t.Fatal(err)
-		}
+		finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDone})
 		if c.Key == purged.Key {
 			if err := s.Purge(ctx, event); err != nil {
 				t.Fatal(err)
@@ -165,9 +157,7 @@ func TestPiecesWithoutARecordGoAtTheNextStart(t *testing.T) {
 	if n := pieces(t, s); n != 5 {
 		t.Fatalf("%d pieces after a sweep of the same boot", n)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	again := open(t, dir, quiet())
 	if n := pieces(t, again); n != 2 {
 		t.Errorf("%d pieces, want those of the kept event", n)
@@ -181,25 +171,19 @@ func TestPiecesWithoutARecordGoAtTheNextStart(t *testing.T) {
 
 func TestALargeClaimThatIsRefusedLeavesNothing(t *testing.T) {
 	t.Parallel()
-	fs := &space{}
-	fs.free.Store(10 << 30)
-	fs.total.Store(100 << 30)
-	o := quiet()
-	o.statfs = fs.statfs
+	fs, o := diskOf(10 << 30)
 	s := open(t, t.TempDir(), o)
 	// The disk runs low after the third piece.
 	var commits atomic.Int32
 	s.commitTxn = func(txn *badger.Txn) error {
 		if commits.Add(1) == 3 {
-			fs.free.Store(400 << 20)
-			s.lookAgain()
+			fs.leave(s, 400<<20)
 		}
 		return txn.Commit()
 	}
 	_, err := s.Claim(context.Background(), largeClaim("a", 6*chunkSize))
 	unavailable(t, err, "disk low")
-	fs.free.Store(10 << 30)
-	s.lookAgain()
+	fs.leave(s, 10<<30)
 	mustClaim(t, s, claimOf("b"), dedup.New)
 	if n := pieces(t, s); n != 0 {
 		t.Errorf("%d pieces are left", n)

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -36,65 +34,37 @@ func linearMain() bool {
 	}
 	var mu sync.Mutex
 	lines := json.NewEncoder(os.Stdout)
-	runRecorder(s, 10000, func(o deduptest.Operation) {
+	r := recorder(s)
+	r.Note = func(o deduptest.Operation) {
 		mu.Lock()
 		defer mu.Unlock()
 		_ = lines.Encode(o)
-	})
+	}
+	var wg sync.WaitGroup
+	for client := range linearClients {
+		wg.Go(func() { _ = r.Run(context.Background(), client, 10000, rand.New(rand.NewPCG(rand.Uint64(), 1))) })
+	}
+	wg.Wait()
 	return true
 }
 
-func runRecorder(s *Store, calls int, note func(deduptest.Operation)) {
-	r := &deduptest.Recorder{Store: s, Keys: 30, Now: func() int64 { return time.Now().UnixNano() }, Note: note}
-	var wg sync.WaitGroup
-	for client := range linearClients {
-		wg.Go(func() { _ = r.Run(context.Background(), client, calls, rand.New(rand.NewPCG(rand.Uint64(), 1))) })
-	}
-	wg.Wait()
-}
-
-// linearizable compares a history, key by key, with a store that does one call after another.
-func linearizable(history []deduptest.Operation) (key string, result porcupine.CheckResult) {
-	model := (&porcupine.NondeterministicModel{
-		Init: func() []any { return []any{deduptest.KeyState{}} },
-		Step: func(state, input, output any) []any {
-			var out []any
-			for _, s := range state.(deduptest.KeyState).Steps(input.(deduptest.Call), output.(deduptest.Effect)) {
-				out = append(out, s)
-			}
-			return out
-		},
-	}).ToModel()
-	for key, ops := range deduptest.ByKey(history) {
-		var found []porcupine.Operation
-		for _, o := range ops {
-			found = append(found, porcupine.Operation{ClientId: o.Client, Input: o.Call, Output: o.Effect, Call: o.Began, Return: o.Ended})
-		}
-		if got := porcupine.CheckOperationsTimeout(model, found, 20*time.Second); got != porcupine.Ok {
-			return key, got
-		}
-	}
-	return "", porcupine.Ok
+func recorder(s *Store) *deduptest.Recorder {
+	return &deduptest.Recorder{Store: s, Keys: 30, Now: func() int64 { return time.Now().UnixNano() }}
 }
 
 func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	for round := range 5 {
 		s := open(t, t.TempDir(), quiet())
-		var mu sync.Mutex
-		var history []deduptest.Operation
-		runRecorder(s, 60, func(o deduptest.Operation) {
-			mu.Lock()
-			defer mu.Unlock()
-			if o.Ended != 0 && !o.Void {
-				history = append(history, o)
-			}
-		})
+		history, err := recorder(s).History(t.Context(), linearClients, 60, rand.Uint64())
+		if err != nil {
+			t.Error(err)
+		}
 		if len(history) < 100 {
 			t.Errorf("only %d calls", len(history))
 		}
-		if key, got := linearizable(history); got != porcupine.Ok {
-			t.Fatalf("round %d, key %s: %d calls are %s", round, key, len(history), got)
+		if err := deduptest.Linearizable(history); err != nil {
+			t.Fatalf("round %d: %v", round, err)
 		}
 	}
 }
@@ -121,8 +91,8 @@ func TestHistoriesAcrossKillsAreLinearizable(t *testing.T) {
 		if whole < 40 || cut == 0 {
 			t.Errorf("%d calls and %d that were cut off: the test tested nothing", whole, cut)
 		}
-		if key, got := linearizable(history); got != porcupine.Ok {
-			t.Fatalf("key %s: %d calls are %s", key, len(history), got)
+		if err := deduptest.Linearizable(history); err != nil {
+			t.Fatal(err)
 		}
 		t.Logf("%d calls, %d of them cut off by a kill", whole, cut)
 	}

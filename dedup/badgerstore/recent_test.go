@@ -2,7 +2,6 @@ package badgerstore
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -11,10 +10,7 @@ import (
 
 func TestListsGoBeyondWhatIsRemembered(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
-	for i := range 10 {
-		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
-	}
+	s := filled(t, 10, smallClaim)
 	ids := func(s *Store, f dedup.Filter) (out string) {
 		t.Helper()
 		for r, err := range s.List(context.Background(), f) {
@@ -47,9 +43,7 @@ func TestListsGoBeyondWhatIsRemembered(t *testing.T) {
 	s.recent.events, s.recent.cut = s.recent.events[6:], true
 	s.mu.Unlock()
 	check(s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	check(open(t, s.dir, quiet()))
 }
 

@@ -122,9 +122,7 @@ func TestTheStatisticsSurviveARestart(t *testing.T) {
 		}
 	}
 	look(s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	look(open(t, s.dir, quiet()))
 }
 
@@ -251,9 +249,7 @@ func TestAnOlderGenerationSurvivesARestart(t *testing.T) {
 	if second.Generation != 2 || second.Event == first {
 		t.Errorf("second generation: %+v", second)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	s = open(t, s.dir, o)
 	for event, size := range map[string]int{first: 2 * chunkSize, second.Event: 3 * chunkSize} {
 		r, err := s.Get(ctx, event)

@@ -68,9 +68,7 @@ func repaired(t *testing.T, s *Store, done ...string) *Store {
 	}
 	sound(s)
 	before, listed := countsOf(t, s), everything(t, s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	shut(t, s)
 	again := open(t, s.dir, uncached())
 	sound(again)
 	if diff := cmp.Diff(before, countsOf(t, again)); diff != "" {
@@ -137,7 +135,7 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 			c := largeClaim("bad", tc.size)
 			old := mustClaim(t, s, c, dedup.New).Record
 			if tc.taken {
-				finishNext(t, s, dedup.Result{Kind: dedup.ResultRetry, After: time.Hour})
+				finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultRetry, After: time.Hour})
 			}
 			good := mustClaim(t, s, claimOf("good"), dedup.New).Record.Event
 			tc.damage(t, s, tc.key(c, rowOf(t, s, c)))
@@ -170,18 +168,6 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 	}
 }
 
-// finishNext takes the next task and ends it.
-func finishNext(t *testing.T, s *Store, res dedup.Result) {
-	t.Helper()
-	work, err := s.Take(context.Background(), 1, 1, time.Minute)
-	if err == nil {
-		err = s.Finish(context.Background(), work[0].Lease, res)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func rowOf(t *testing.T, s *Store, c dedup.Claim) (r *row) {
 	t.Helper()
 	err := s.view(func(txn *badger.Txn) (err error) {
@@ -200,7 +186,7 @@ func TestAnEventWithoutItsStateIsADeadLetterThatCanBeReopened(t *testing.T) {
 	s := open(t, t.TempDir(), uncached())
 	c := largeClaim("bad", 2000)
 	event := mustClaim(t, s, c, dedup.New).Record.Event
-	finishNext(t, s, dedup.Result{Kind: dedup.ResultDone})
+	finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDone})
 	spoil(t, s, hashOf(c.Key).key(familyState))
 	s = repaired(t, s, repairedState)
 	if r := letter(t, s, c); r.Event != event {
@@ -267,7 +253,7 @@ func TestAnEventThatIsInMemoryIsWrittenAgain(t *testing.T) {
 		c := largeClaim("bad", 2000)
 		event := mustClaim(t, s, c, dedup.New).Record.Event
 		if tc.taken {
-			finishNext(t, s, dedup.Result{Kind: dedup.ResultRetry, After: time.Hour})
+			finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultRetry, After: time.Hour})
 		}
 		spoil(t, s, hashOf(c.Key).key(tc.family))
 		s = repaired(t, s, repairedMemory)
@@ -317,7 +303,7 @@ func TestAnOlderGenerationIsRepaired(t *testing.T) {
 	s := open(t, t.TempDir(), o)
 	c := largeClaim("again", 2000)
 	old := mustClaim(t, s, c, dedup.New).Record
-	finishNext(t, s, dedup.Result{Kind: dedup.ResultDead, Reason: "rejected"})
+	finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDead, Reason: "rejected"})
 	clock.Advance(25 * time.Hour)
 	mustClaim(t, s, c, dedup.New)
 	wreck(t, s, hashOf(c.Key).olderKey(old.Seq))
@@ -335,13 +321,8 @@ func TestAnOlderGenerationIsRepaired(t *testing.T) {
 
 func TestADamagedTableIsNotRepaired(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
-	for i := range 200 {
-		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.New)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := filled(t, 200, smallClaim)
+	shut(t, s)
 	again := open(t, s.dir, quiet())
 	for _, f := range logs(t, s.dir, ".sst") {
 		flip(t, f, 500)

@@ -3,7 +3,6 @@ package badgerstore
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -17,16 +16,7 @@ import (
 func TestADamagedByteOfTheValueLogDamagesOneValue(t *testing.T) {
 	t.Parallel()
 	for _, crashed := range []bool{false, true} {
-		s := open(t, t.TempDir(), quiet())
-		for i := range 20 {
-			mustClaim(t, s, largeClaim(fmt.Sprint(i), 2000), dedup.New)
-		}
-		dir := s.dir
-		if crashed {
-			dir = copyStore(t, s.dir)
-		} else if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		dir := left(t, filled(t, 20, mediumClaim), crashed)
 		file := slices.Max(logs(t, dir, ".vlog"))
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -40,7 +30,7 @@ func TestADamagedByteOfTheValueLogDamagesOneValue(t *testing.T) {
 		again := open(t, dir, quiet())
 		bad := 0
 		for i := range 20 {
-			ds, err := again.Claim(context.Background(), largeClaim(fmt.Sprint(i), 2000))
+			ds, err := again.Claim(context.Background(), mediumClaim(i))
 			switch {
 			case err != nil:
 				bad++
@@ -57,13 +47,8 @@ func TestADamagedByteOfTheValueLogDamagesOneValue(t *testing.T) {
 
 func TestADamagedLengthInTheValueLogIsRefused(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
-	for i := range 10 {
-		mustClaim(t, s, largeClaim(fmt.Sprint(i), 2000), dedup.New)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := filled(t, 10, mediumClaim)
+	shut(t, s)
 	file := slices.Max(logs(t, s.dir, ".vlog"))
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -84,7 +69,7 @@ func TestADamagedLengthInTheValueLogIsRefused(t *testing.T) {
 	o.AcceptLoss = true
 	again := open(t, s.dir, o)
 	for i := range 10 {
-		ds, err := again.Claim(context.Background(), largeClaim(fmt.Sprint(i), 2000))
+		ds, err := again.Claim(context.Background(), mediumClaim(i))
 		if err == nil && (i >= 3 || ds[0].Verdict != dedup.Known) {
 			t.Errorf("event %d: %v", i, ds[0].Verdict)
 		}
@@ -94,10 +79,7 @@ func TestADamagedLengthInTheValueLogIsRefused(t *testing.T) {
 // TestATornEndOfTheValueLogIsNoDamage is what a power cut leaves: the last commit is there in part.
 func TestATornEndOfTheValueLogIsNoDamage(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
-	for i := range 5 {
-		mustClaim(t, s, largeClaim(fmt.Sprint(i), 2000), dedup.New)
-	}
+	s := filled(t, 5, mediumClaim)
 	file := slices.Max(logs(t, s.dir, ".vlog"))
 	data, err := os.ReadFile(file)
 	if err != nil {

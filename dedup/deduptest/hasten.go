@@ -56,23 +56,7 @@ func hastenWaiting(x *rig) {
 }
 
 func hastenOnlyWaiting(x *rig) {
-	c := delivery("a")
-	c.Tasks = []dedup.NewTask{{Handler: "done"}, {Handler: "dead"}, {Handler: "runs"}, {Handler: "waits"}}
-	event := x.accept(c)
-	var runs dedup.Lease
-	for range c.Tasks {
-		w := x.take()
-		switch w.Task().Handler {
-		case "done":
-			x.finish(w.Lease, done())
-		case "dead":
-			x.finish(w.Lease, dead())
-		case "waits":
-			x.finish(w.Lease, retry(hour))
-		default:
-			runs = w.Lease
-		}
-	}
+	event, runs := x.oneOfEach()
 	before := x.get(event)
 	x.hasten(event)
 	after := x.get(event)

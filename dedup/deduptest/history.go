@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/anishathalye/porcupine"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
@@ -262,4 +265,50 @@ func ByKey(history []Operation) map[string][]Operation {
 		}
 	}
 	return out
+}
+
+// History lets so many callers at once make so many calls each and returns those that came to something, in the order
+// of their ends. It takes the place of Note. The same seed makes the same choices, though not the same order of calls.
+func (r *Recorder) History(ctx context.Context, clients, calls int, seed uint64) ([]Operation, error) {
+	var mu sync.Mutex
+	var history []Operation
+	r.Note = func(o Operation) {
+		mu.Lock()
+		defer mu.Unlock()
+		if o.Ended != 0 && !o.Void {
+			history = append(history, o)
+		}
+	}
+	errs := together(clients, func(client int) error {
+		return r.Run(ctx, client, calls, rand.New(rand.NewPCG(seed, uint64(client))))
+	})
+	return history, errors.Join(errs...)
+}
+
+// checkFor is how long the check of one key may take before it is given up.
+const checkFor = 20 * time.Second
+
+// Linearizable compares a history, key by key, with a store that does one call after another. It returns an error that
+// names a key when no order of its calls explains what their callers saw, or when none was found in 20 seconds.
+func Linearizable(history []Operation) error {
+	model := (&porcupine.NondeterministicModel{
+		Init: func() []any { return []any{KeyState{}} },
+		Step: func(state, input, output any) []any {
+			var out []any
+			for _, s := range state.(KeyState).Steps(input.(Call), output.(Effect)) {
+				out = append(out, s)
+			}
+			return out
+		},
+	}).ToModel()
+	for key, ops := range ByKey(history) {
+		var found []porcupine.Operation
+		for _, o := range ops {
+			found = append(found, porcupine.Operation{ClientId: o.Client, Input: o.Call, Output: o.Effect, Call: o.Began, Return: o.Ended})
+		}
+		if got := porcupine.CheckOperationsTimeout(model, found, checkFor); got != porcupine.Ok {
+			return fmt.Errorf("key %s: the order of %d calls is %s", key, len(found), got)
+		}
+	}
+	return nil
 }

@@ -128,6 +128,28 @@ func (x *rig) accept(c dedup.Claim) string {
 	return d.Record.Event
 }
 
+// oneOfEach accepts an event with four tasks, whose handlers are called as they stand: done, dead, runs and waits
+// (for an hour). runs is the lease of the running one.
+func (x *rig) oneOfEach() (event string, runs dedup.Lease) {
+	x.Helper()
+	c := delivery("a")
+	c.Tasks = []dedup.NewTask{{Handler: "done"}, {Handler: "dead"}, {Handler: "runs"}, {Handler: "waits"}}
+	event = x.accept(c)
+	for range c.Tasks {
+		switch w := x.take(); w.Task().Handler {
+		case "done":
+			x.finish(w.Lease, done())
+		case "dead":
+			x.finish(w.Lease, dead())
+		case "waits":
+			x.finish(w.Lease, retry(hour))
+		default:
+			runs = w.Lease
+		}
+	}
+	return event, runs
+}
+
 // take takes one task for a minute; one must be due.
 func (x *rig) take() dedup.Work {
 	x.Helper()
