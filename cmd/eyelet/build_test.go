@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,5 +111,22 @@ func TestEveryPresetWithoutItsSecretIsAMistakeOfItsLine(t *testing.T) {
 		if !ok || len(ms) == 0 || ms[0].at.line != 3 {
 			t.Errorf("%s: %v", preset.Name, err)
 		}
+	}
+}
+
+// TestADescribedProducerNeedsItsFieldAndItsSecretOnly: what docs/config.md gives a default for may be left out.
+func TestADescribedProducerNeedsItsFieldAndItsSecretOnly(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "  pay: {scheme: hmac, header: [X-Hub-Signature-256], secret: octo-secret, pattern: \"sha256={sig}\"}\n")
+	r := launch(t, "serve", "--config", file)
+	request := pushRequest(t, r.deliveries, "g-1", "{}")
+	request.URL.Path = "/webhooks/pay"
+	res, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("status %d", res.StatusCode)
 	}
 }

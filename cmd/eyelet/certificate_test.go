@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"log/slog"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,14 +17,16 @@ import (
 	"time"
 )
 
-// issued writes a certificate with this serial number, and its key, in the PEM files of a folder.
-func issued(t *testing.T, dir string, serial int64) {
+// issued writes a certificate of this machine with this serial number, and its key, in the PEM files of a folder.
+func issued(t *testing.T, dir string, serial int64) *x509.Certificate {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +44,11 @@ func issued(t *testing.T, dir string, serial int64) {
 			t.Fatal(err)
 		}
 	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate
 }
 
 func TestARenewedCertificateNeedsNoRestart(t *testing.T) {

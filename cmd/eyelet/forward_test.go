@@ -68,7 +68,13 @@ func pushOwn(t *testing.T, r *running, id string) (status int, retryAfter string
 
 func readiness(t *testing.T, r *running) (int, string) {
 	t.Helper()
-	res, err := http.Get(r.operations + "/readyz")
+	return operation(t, r, "/readyz")
+}
+
+// operation gets what is open on the operations port.
+func operation(t *testing.T, r *running, path string) (status int, body string) {
+	t.Helper()
+	res, err := http.Get(r.operations + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,16 +142,8 @@ func TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 // scraped are the metrics of the server.
 func scraped(t *testing.T, r *running) string {
 	t.Helper()
-	res, err := http.Get(r.operations + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	_, text := operation(t, r, "/metrics")
+	return text
 }
 
 func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {

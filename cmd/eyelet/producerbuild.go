@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -290,7 +291,7 @@ func (b *producerBuild) hmac(p *producerConfig) producer.Producer {
 	made := producer.Producer{Name: p.Name, Contract: producer.Webhook, StaleKnown: true, AllowedIPs: c.AllowedIPs}
 	scheme := &verify.HMAC{
 		Headers: c.Header, Separator: c.Separator, Entries: c.Pattern, Hash: verify.Hash(c.Hash), Hashes: convert[verify.Hash](c.Hashes),
-		Encoding: verify.Encoding(c.Encoding), SecretEncoding: verify.Encoding(c.SecretEncoding),
+		Encoding: verify.Encoding(cmp.Or(c.Encoding, string(verify.Hex))), SecretEncoding: verify.Encoding(c.SecretEncoding),
 		Secrets: convert[verify.Secret](c.Secrets), TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader, Content: c.Template,
 	}
 	if c.Secret != "" {
