@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
+	"golang.org/x/sys/unix"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
@@ -328,6 +329,25 @@ func TestAnImplausibleClockIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A child process that is being started has the files of its parent for a moment, and so the lock of a store that the
+// parent closes meanwhile.
+func TestALockThatIsAboutToGoIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := open(t, dir, quiet()).Close(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(left.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(20*time.Millisecond, func() { _ = left.Close() })
+	open(t, dir, quiet())
 }
 
 func TestDirectoriesThatCannotBeAStoreAreRefused(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/pb"
@@ -41,6 +42,10 @@ func checkTables(dir string, o badger.Options) error {
 	return nil
 }
 
+// lockPatience is how long a directory may be locked that nobody has open any more: a program that this process, or
+// the one that had the store, was just starting keeps the lock until it runs.
+const lockPatience = time.Second
+
 // lockFree reports whether no process has the store open.
 func lockFree(dir string) (bool, error) {
 	d, err := os.Open(dir)
@@ -48,11 +53,15 @@ func lockFree(dir string) (bool, error) {
 		return false, err
 	}
 	defer func() { _ = d.Close() }() // releases the lock
-	err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return false, nil
+	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err == nil, err
+		}
+		if time.Since(begun) > lockPatience {
+			return false, nil
+		}
 	}
-	return err == nil, err
 }
 
 // checkTable verifies index and blocks of one table.
