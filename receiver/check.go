@@ -29,7 +29,7 @@ func withDefaults(c Config) Config {
 	c.AnswerTimeout = cmp.Or(c.AnswerTimeout, DefaultAnswerTimeout)
 	c.InFlightWait = cmp.Or(c.InFlightWait, DefaultInFlightWait)
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
-	c.Workers = cmp.Or(c.Workers, 4*runtime.NumCPU())
+	c.Workers = cmp.Or(c.Workers, 4*runtime.GOMAXPROCS(0))
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
 	c.BodyTimeout = cmp.Or(c.BodyTimeout, DefaultBodyTimeout)
 	c.StoreTimeout = cmp.Or(c.StoreTimeout, DefaultStoreTimeout)

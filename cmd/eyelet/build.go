@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -67,6 +68,9 @@ func (c *settings) limits(rc *receiver.Config) {
 	rc.URL, rc.Hosts, rc.TrustedProxies = c.URL, c.Hosts, c.TrustedProxies
 	rc.Attempts, rc.BackoffBase, rc.BackoffCap, rc.PostponeMax = l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax
 	rc.Lease, rc.Workers, rc.RetryAfter, rc.InFlightWait = l.Lease, l.Workers, l.RetryAfter, l.InFlightWait
+	if l.InFlightWait == 0 && text(l.Node, "in_flight_wait") != "" {
+		rc.InFlightWait = -1 // written as 0: not to wait, and no default
+	}
 	rc.StoreTimeout = l.StoreTimeout
 	rc.BodyTimeout, rc.MaxBody, rc.BodyBudget = l.BodyTimeout, int64(l.MaxBody), int64(l.BodyBudget)
 	rc.HandlerTimeout = cmp.Or(l.HandlerTimeout, receiver.DefaultHandlerTimeout)
@@ -100,8 +104,8 @@ func (c *settings) check() mistakes {
 	add := func(setting, hint, what string) {
 		found = append(found, &mistake{at: c.Node.place(setting), what: what, hint: hint})
 	}
-	listen, err := netip.ParseAddrPort(c.Listen)
-	if err != nil && !validAddress(c.Listen) {
+	listen, _ := netip.ParseAddrPort(c.Listen) // a name is none
+	if !validAddress(c.Listen) {
 		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is no address: "+oneLine(c.Listen))
 	} else if c.TLS == nil && !c.InsecureHTTP && len(c.TrustedProxies) == 0 && !loopback(c.Listen, listen) {
 		add("listen", "add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true where nobody can listen in",
@@ -109,6 +113,8 @@ func (c *settings) check() mistakes {
 	}
 	if c.Operations != operationsOff && !validAddress(c.Operations) {
 		add("operations", "write 127.0.0.1:8081, or off", "operations is no address: "+oneLine(c.Operations))
+	} else if c.Operations == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
+		add("operations", "choose another port", "listen and operations are the same address")
 	}
 	if c.TLS != nil && (c.TLS.CertFile == "" || c.TLS.KeyFile == "") {
 		add("tls", "", "tls needs a cert_file and a key_file")
@@ -136,7 +142,11 @@ const operationsOff = "off"
 
 func validAddress(address string) bool {
 	_, port, err := net.SplitHostPort(address)
-	return err == nil && port != "" && strings.Trim(port, "0123456789") == ""
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 // loopback reports whether only this machine can reach the address.

@@ -120,6 +120,7 @@ func (c *settings) defaultRows() [][2]string {
 		{"listen", c.Listen}, {"operations", c.Operations}, {"store", c.Store},
 		{"log.format", c.Log.Format}, {"log.level", c.Log.Level},
 		{"limits.max_body", bytes(receiver.DefaultMaxBody)}, {"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
+		{"limits.header_timeout", span(headerTimeout)}, {"limits.idle_timeout", span(idleTimeout)}, {"limits.store_timeout", span(receiver.DefaultStoreTimeout)},
 		{"limits.body_timeout", span(receiver.DefaultBodyTimeout)}, {"limits.workers", count(4 * runtime.GOMAXPROCS(0))},
 		{"limits.attempts", count(receiver.DefaultAttempts)}, {"limits.backoff_base", span(receiver.DefaultBackoffBase)},
 		{"limits.backoff_cap", span(receiver.DefaultBackoffCap)}, {"limits.postpone_max", span(receiver.DefaultPostponeMax)},

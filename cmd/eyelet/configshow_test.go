@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -111,5 +113,33 @@ func TestWhatIsShownIsAConfiguration(t *testing.T) {
 	}
 	if s.Limits.MaxBody != 2<<20 || s.Limits.Attempts != 16 || len(s.Producers) != 1 || s.Producers[0].common.MaxBody == 0 {
 		t.Errorf("it says %+v", s)
+	}
+}
+
+func TestEveryLimitWithADefaultIsShown(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, limits, _ := strings.Cut(string(doc), "## Limits")
+	limits, _, _ = strings.Cut(limits, "###")
+	shown := map[string]bool{}
+	for _, row := range (&settings{}).defaultRows() {
+		shown[row[0]] = true
+	}
+	rows := regexp.MustCompile("(?m)^\\| (`[^|]*) \\| ([^|]*) \\|").FindAllStringSubmatch(limits, -1)
+	for _, row := range rows {
+		if row[2] == "none" || strings.HasPrefix(row[2], "the larger") {
+			continue // the store's to know
+		}
+		for name := range strings.SplitSeq(row[1], ", ") {
+			if name = "limits." + strings.Trim(name, "`"); !shown[name] {
+				t.Errorf("%s has a default, and config show does not show it", name)
+			}
+		}
+	}
+	if len(rows) < 15 {
+		t.Errorf("only %d limits were found", len(rows))
 	}
 }

@@ -110,15 +110,32 @@ func (d *decoder) object(n *node, v reflect.Value, path string) {
 		d.decode(n.inner[name], field, join(path, name))
 		if slices.Contains(inFiles, name) {
 			d.notEmpty(n.inner[name], join(path, name))
+		} else if n.inner[name].saysNothing(name, field.Type()) {
+			d.add(n.where[name], "leave it out for its default", "%s is empty", join(path, name))
 		}
 	}
+}
+
+// onlyThese are lists of what alone is good. An empty one would be read as nothing, and taken for anything.
+var onlyThese = []string{"allowed_ips", "hosts", "algs", "methods", "media_types", "topics", "issuers", "audience", "app_ids"}
+
+// saysNothing reports whether a setting was named and not written. Sections may be empty: what stands in them is
+// left out.
+func (n *node) saysNothing(name string, t reflect.Type) bool {
+	if n.kind == sequence {
+		return len(n.items) == 0 && slices.Contains(onlyThese, name)
+	}
+	list := t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && t.Elem() != prefixType
+	return n.kind == empty && !list && t.Kind() != reflect.Struct
 }
 
 // notEmpty makes sure that a secret was written, and not only its name.
 func (d *decoder) notEmpty(n *node, path string) {
 	if n.kind == sequence {
 		for i, item := range n.items {
-			d.notEmpty(item, fmt.Sprintf("%s[%d]", path, i))
+			if item.kind != empty { // that is noted already
+				d.notEmpty(item, fmt.Sprintf("%s[%d]", path, i))
+			}
 		}
 		return
 	}
@@ -147,6 +164,10 @@ func (d *decoder) twin(n *node, name string, fields map[string]reflect.Value, pa
 	}
 	if n.inner[base] != nil {
 		d.add(n.where[name], "remove one of them", "%s and %s are both set", join(path, base), name)
+		return true
+	}
+	if inner := n.inner[name]; inner.kind == empty || inner.kind == sequence && len(inner.items) == 0 {
+		d.add(n.where[name], "write the name of the file", "%s is empty", join(path, name))
 		return true
 	}
 	var files []string
@@ -305,6 +326,10 @@ func (d *decoder) list(n *node, v reflect.Value, path string) {
 		d.add(n.at, "write each under its name", "%s is %s, want a mapping", path, n.kind)
 	case n.kind == sequence:
 		for i, inner := range n.items {
+			if inner.kind == empty {
+				d.add(inner.at, "write it, or remove the item", "%s[%d] is empty", path, i)
+				continue
+			}
 			item := reflect.New(elem).Elem()
 			d.decode(inner, item, fmt.Sprintf("%s[%d]", path, i))
 			v.Set(reflect.Append(v, item))
@@ -345,8 +370,13 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 	if err != nil {
 		what, hint := wanted(v.Type())
 		d.add(n.at, hint, "%s is %q, want %s", path, n.text, what)
+	} else if v.CanInt() && v.Int() == 0 && !slices.Contains(zeroCounts, path[strings.LastIndex(path, ".")+1:]) {
+		d.add(n.at, "leave it out for its default", "%s is 0", path)
 	}
 }
+
+// zeroCounts are the numbers that may be 0. For all others that would be the same as not written: the default.
+var zeroCounts = []string{"backlog_bytes", "backlog_events", "in_flight_wait", "concurrency"}
 
 func wanted(t reflect.Type) (what, hint string) {
 	switch {
@@ -360,18 +390,21 @@ func wanted(t reflect.Type) (what, hint string) {
 	return "a whole number", ""
 }
 
-// parseDuration is time.ParseDuration with days, and refuses what is negative.
+// maxDays bounds durations: a time so far ahead is one that a store can write, in nanoseconds.
+const maxDays = 36500
+
+// parseDuration is time.ParseDuration with days, and refuses what is negative or too long.
 func parseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
-		if err != nil || n > 36500 {
+		if err != nil || n > maxDays {
 			return 0, fmt.Errorf("no number of days: %q", text)
 		}
 		return time.Duration(n) * 24 * time.Hour, nil
 	}
 	t, err := time.ParseDuration(text)
-	if err == nil && t < 0 {
-		err = fmt.Errorf("negative: %q", text)
+	if err == nil && (t < 0 || t > maxDays*24*time.Hour) {
+		err = fmt.Errorf("negative, or too long: %q", text)
 	}
 	return t, err
 }

@@ -27,14 +27,23 @@ type sink interface {
 
 // output is a writer for several handlers: one line is written at once.
 type output struct {
-	mu sync.Mutex
-	w  io.Writer
+	mu   sync.Mutex
+	w    io.Writer
+	torn bool // the last line broke off; the next one is not to be the end of it
 }
 
-func (o *output) Write(p []byte) (int, error) {
+func (o *output) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.w.Write(p)
+	if o.torn {
+		if _, err := o.w.Write([]byte("\n")); err != nil {
+			return 0, err
+		}
+		o.torn = false
+	}
+	n, err := o.w.Write(line)
+	o.torn = n > 0 && n < len(line)
+	return n, err
 }
 
 // handlers builds the handlers of the configuration. The names of tasks are stored, so the default name is made
@@ -76,6 +85,14 @@ func (b *handlerBuild) handler(h *handlerConfig) (receiver.Handler, string) {
 	}
 	if h.Answer && len(h.Exec) == 0 {
 		b.add(h.Node.place("answer"), "", "answer is a setting of exec")
+	}
+	if len(h.Env) > 0 && len(h.Exec) == 0 {
+		b.add(h.Node.place("env"), "", "env is a setting of exec")
+	}
+	for _, name := range h.Env {
+		if name, _, value := strings.Cut(name, "="); value {
+			b.add(h.Node.place("env"), "set it in the environment of eyelet", "env names variables, and %q comes with a value", name)
+		}
 	}
 	name := h.named(kind)
 	if first, twice := b.taken[name]; twice {
@@ -197,6 +214,10 @@ func count(kinds []string) string {
 
 func (b *handlerBuild) exec(h *handlerConfig) sink {
 	argv := append([]string{}, h.Exec...)
+	if strings.ContainsRune(strings.Join(argv, ""), 0) {
+		b.add(h.Node.place("exec"), "", "a word of exec holds a NUL, which no program can be given")
+		return nil
+	}
 	if strings.ContainsRune(argv[0], filepath.Separator) {
 		argv[0] = b.path(argv[0])
 		if full, err := filepath.Abs(argv[0]); err == nil { // else LookPath would search for it

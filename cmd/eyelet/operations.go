@@ -74,6 +74,9 @@ func (c *settings) claimState(address string) (*stateDir, error) {
 }
 
 func (s *stateDir) release() {
+	if _, token, err := readState(s.dir); err == nil && token != s.token {
+		return // another server has come, as one with a store in memory can
+	}
 	for _, name := range []string{tokenFile, addressFile} {
 		_ = os.Remove(filepath.Join(s.dir, name)) // they say nothing any more; the next start writes new ones
 	}

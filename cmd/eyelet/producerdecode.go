@@ -85,6 +85,9 @@ func (p *producerConfig) decodeNothing(d *decoder, n *node, path string) {
 
 // text returns the named single value, or "".
 func text(n *node, name string) string {
+	if n == nil {
+		return ""
+	}
 	if inner := n.inner[name]; inner != nil && inner.kind == scalar {
 		return inner.text
 	}

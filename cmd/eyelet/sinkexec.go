@@ -82,6 +82,9 @@ func (s *execSink) run(ctx context.Context, ev receiver.Event[[]byte]) (out []by
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = execWait
 	err = cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // it exited with 0; what it left behind has its outputs still open
+	}
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

@@ -2,11 +2,15 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -60,7 +64,7 @@ func (p *program) configCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard})
+		plan, err := s.checked(c.Context())
 		if err != nil {
 			return err
 		}
@@ -77,6 +81,24 @@ func (p *program) configCommand() *cobra.Command {
 	}
 	c.AddCommand(check, p.configShowCommand())
 	return c
+}
+
+// checked builds what serve would serve, and reads the certificate as serve does.
+func (c *settings) checked(ctx context.Context) (*plan, error) {
+	plan, err := c.build(ctx, buildOptions{stdout: io.Discard})
+	if c.TLS == nil || c.TLS.CertFile == "" || c.TLS.KeyFile == "" { // told already
+		return plan, err
+	}
+	_, unfit := c.certificate(slog.New(slog.DiscardHandler))
+	if unfit == nil {
+		return plan, err
+	}
+	if err == nil {
+		return nil, errors.Join(unfit, plan.Close())
+	}
+	found, _ := mistakesIn(err)
+	more, _ := mistakesIn(unfit)
+	return nil, slices.Concat(found, more).err()
 }
 
 func many(n int, what string) string {

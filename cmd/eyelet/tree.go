@@ -88,6 +88,9 @@ var yamlLine = regexp.MustCompile(`line (\d+): ?`)
 
 func yamlMistake(file string, err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors: ")
+	if strings.HasPrefix(text, "unknown anchor") { // its name may be a secret without its quotes
+		text = "a value that begins with * stands for another one, and there is no such"
+	}
 	at := place{file, 1}
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
 		at.line, _ = strconv.Atoi(m[1])
@@ -151,7 +154,8 @@ func (g *growth) mapping(n *node, y *yaml.Node, depth int) {
 // variable is ${NAME}; $${ stands for a literal ${.
 var variable = regexp.MustCompile(`\$?\$\{([^}]*)\}?`)
 
-// expand replaces variables. The values never appear in a message.
+// expand replaces variables. The values never appear in a message, and neither does what only looks like the name
+// of one: it may be the rest of a secret.
 func (g *growth) expand(at place, text string) string {
 	return variable.ReplaceAllStringFunc(text, func(m string) string {
 		if strings.HasPrefix(m, "$$") {
@@ -159,7 +163,7 @@ func (g *growth) expand(at place, text string) string {
 		}
 		name := strings.TrimSuffix(m[2:], "}")
 		if !strings.HasSuffix(m, "}") || !variableName.MatchString(name) {
-			g.add(at, "write ${NAME}, or $${ for a literal ${", "a variable that is none: ${%s", name)
+			g.add(at, "write ${NAME}, or $${ for a literal ${", "a variable that is none: ${ without a name and }")
 			return ""
 		}
 		value, ok := g.lookup(name)

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// carelessShop is a good configuration; what follows it is what somebody wrote without care.
+const carelessShop = "producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: hmac-sha256, secret: 0123456789abcdefghij}]\nurl: http://x\n"
+
+func TestWhatSaysNothingIsAMistake(t *testing.T) {
+	t.Parallel()
+	handler := carelessShop + "handlers:\n  - {producer: shop, type: a, forward: \"http://x\", "
+	tests := map[string]struct{ yaml, want string }{
+		"an item of handlers":    {carelessShop + "handlers:\n  -\n", "e.yaml:7: handlers[0] is empty"},
+		"an item of keys":        {"url: http://x\nproducers:\n  shop:\n    scheme: rfc9421\n    keys:\n      - {id: k, alg: hmac-sha256, secret: 0123456789abcdefghij}\n      -\n", "e.yaml:7: producers.shop.keys[1] is empty"},
+		"an address":             {strings.Replace(carelessShop, "scheme: rfc9421", "scheme: rfc9421\n    allowed_ips: [~]", 1), "e.yaml:4: producers.shop.allowed_ips[0] is empty"},
+		"no addresses":           {strings.Replace(carelessShop, "scheme: rfc9421", "scheme: rfc9421\n    allowed_ips:", 1), "e.yaml:4: producers.shop.allowed_ips is empty"},
+		"an empty list":          {strings.Replace(carelessShop, "scheme: rfc9421", "scheme: rfc9421\n    allowed_ips: []", 1), "e.yaml:4: producers.shop.allowed_ips is empty"},
+		"no hosts":               {carelessShop + "hosts: []\n", "e.yaml:6: hosts is empty"},
+		"the file of a bearer":   {handler + "bearer_file: }\n", "e.yaml:7: handlers[0].bearer_file is empty"},
+		"a bearer":               {handler + "bearer: }\n", "e.yaml:7: handlers[0].bearer is empty"},
+		"a signature":            {handler + "sign: }\n", "e.yaml:7: handlers[0].sign is empty"},
+		"the files of secrets":   {"producers:\n  gh: {preset: github, secret_files: }\n", "e.yaml:2: producers.gh.secret_files is empty"},
+		"a word of a program":    {carelessShop + "handlers:\n  - {producer: shop, type: a, exec: [cat, ~]}\n", "e.yaml:7: handlers[0].exec[1] is empty"},
+		"sections and no values": {carelessShop + "limits:\nlog:\nhandlers:\n", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := firstMistake(built(t, t.TempDir(), tt.yaml)); got != tt.want {
+				t.Errorf("mistake is %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// firstMistake is the first line of err without the folder.
+func firstMistake(err error) string {
+	ms, ok := mistakesIn(err)
+	if !ok {
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	first := *ms[0]
+	first.at.file = filepath.Base(first.at.file)
+	return first.Error()
+}
+
+func TestANumberThatCountsForNothingIsAMistake(t *testing.T) {
+	t.Parallel()
+	producer := func(setting string) string {
+		return strings.Replace(carelessShop, "scheme: rfc9421", "scheme: rfc9421\n    "+setting, 1)
+	}
+	tests := map[string]struct{ yaml, want string }{
+		"tolerance":        {producer("tolerance: {future: 0s}"), "e.yaml:4: producers.shop.tolerance.future is 0"},
+		"short tolerance":  {producer("tolerance: 0s"), "e.yaml:4: producers.shop.tolerance is 0"},
+		"window":           {producer("window: 0d"), "e.yaml:4: producers.shop.window is 0"},
+		"attempts":         {carelessShop + "limits: {attempts: 0}\n", "e.yaml:6: limits.attempts is 0"},
+		"drain":            {carelessShop + "limits: {drain: 0s}\n", "e.yaml:6: limits.drain is 0"},
+		"minimum":          {carelessShop + "limits: {min_free: 0}\n", "e.yaml:6: limits.min_free is 0"},
+		"timeout":          {carelessShop + "handlers: [{producer: shop, type: a, exec: [cat], timeout: 0s}]\n", "e.yaml:6: handlers[0].timeout is 0"},
+		"none is none":     {carelessShop + "limits: {backlog_events: 0, backlog_bytes: 0, in_flight_wait: 0s}\n", ""},
+		"no concurrency":   {producer("concurrency: 0"), ""},
+		"beyond any clock": {producer("window: 2200000h"), `e.yaml:4: producers.shop.window is "2200000h", want a duration`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := firstMistake(built(t, t.TempDir(), tt.yaml)); got != tt.want {
+				t.Errorf("mistake is %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestADuplicateNeedNotWait(t *testing.T) {
+	t.Parallel()
+	c, err := parse(t, "limits: {in_flight_wait: 0s}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rc receiver.Config
+	if c.limits(&rc); rc.InFlightWait >= 0 {
+		t.Errorf("in_flight_wait: 0s waits: %v, which is the default %v where it is 0", rc.InFlightWait, receiver.DefaultInFlightWait)
+	}
+}
+
+func TestASecretThatIsNoYAMLIsNotQuoted(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"abc${s3cret", "abc${s3cret-more}", "*s3cret", "&s3cret", "!s3cret", "'s3cret", "\"s3cret", "@s3cret", "%s3cret", "`s3cret", "{s3cret", "[s3cret", "|s3cret", "!s3cret!x", "\"\\s3cret\"", "a: s3cret"} {
+		err := built(t, t.TempDir(), "url: http://x\nproducers:\n  gh:\n    preset: github\n    secret: "+value+"\n")
+		if err == nil {
+			continue // it is a secret
+		}
+		if strings.Contains(withHints(err), "s3cret") {
+			t.Errorf("secret: %s is quoted in\n%s", value, withHints(err))
+		}
+	}
+}
+
+func TestSettingsOfExecAreForExec(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ handler, want string }{
+		"env of stdout":  {"stdout: true, env: [HOME]", "e.yaml:7: env is a setting of exec"},
+		"env of forward": {"forward: \"http://x\", env: [HOME]", "e.yaml:7: env is a setting of exec"},
+		"a value in env": {"exec: [cat], env: [\"A=b\"]", "e.yaml:7: env names variables, and \"A\" comes with a value"},
+		"a NUL":          {`exec: [cat, "a\0b"]`, "e.yaml:7: a word of exec holds a NUL, which no program can be given"},
+		"good":           {"exec: [cat], env: [A]", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			yaml := carelessShop + "handlers:\n  - {producer: shop, type: a, " + tt.handler + "}\n"
+			if got := firstMistake(built(t, t.TempDir(), yaml)); got != tt.want {
+				t.Errorf("mistake is %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAddressesThatServeCannotBindAreMistakes(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ yaml, want string }{
+		"a port too high":   {"listen: 127.0.0.1:99999\n", "e.yaml:6: listen is no address: 127.0.0.1:99999"},
+		"of operations":     {"operations: 127.0.0.1:65536\n", "e.yaml:6: operations is no address: 127.0.0.1:65536"},
+		"one for both":      {"listen: 127.0.0.1:9\noperations: 127.0.0.1:9\n", "e.yaml:7: listen and operations are the same address"},
+		"any port for both": {"listen: 127.0.0.1:0\noperations: 127.0.0.1:0\n", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := firstMistake(built(t, t.TempDir(), carelessShop+tt.yaml)); got != tt.want {
+				t.Errorf("mistake is %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCheckingLooksAtTheCertificateAsServingDoes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "e.yaml")
+	text := carelessShop + "tls: {cert_file: none.pem, key_file: none.pem}\nlog: {format: x}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	p := &program{In: strings.NewReader(""), Out: &out, Err: &errs}
+	code := p.Run(t.Context(), "config", "check", "--config", file)
+	if code != exitUsage || !strings.Contains(errs.String(), "tls: ") || !strings.Contains(errs.String(), "log.format") {
+		t.Errorf("exit %d, standard output %q, standard error\n%s", code, out.String(), errs.String())
+	}
+}
+
+// halting writes half of the first line and fails, as a full disk does.
+type halting struct {
+	bytes.Buffer
+	failed bool
+}
+
+func (h *halting) Write(p []byte) (int, error) {
+	if h.failed {
+		return h.Buffer.Write(p)
+	}
+	h.failed = true
+	n, _ := h.Buffer.Write(p[:len(p)/2])
+	return n, fs.ErrInvalid
+}
+
+func TestALineAfterOneThatBrokeOffIsWhole(t *testing.T) {
+	t.Parallel()
+	w := &halting{}
+	s := stdoutSink{&output{w: w}}
+	if err := s.deliver(t.Context(), order(`{}`)); !errors.Is(err, fs.ErrInvalid) {
+		t.Fatalf("error is %v", err)
+	}
+	for range 2 {
+		if err := s.deliver(t.Context(), order(`{}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := strings.Split(w.String(), "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[1], `{"id"`) || lines[1] != lines[2] {
+		t.Errorf("lines are %q", lines)
+	}
+}
+
+func TestAProgramThatLeavesAnotherBehindIsDone(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	fifo := filepath.Join(t.TempDir(), "x")
+	s := shell(t, "echo said; (while [ ! -e "+fifo+" ]; do sleep 0.2; done) & exit 0")
+	t.Cleanup(func() { _ = os.WriteFile(fifo, nil, 0o600) }) // the program left behind ends
+	if err := s.deliver(ctx, order("{}")); err != nil {
+		t.Errorf("exit 0 is %v", err)
+	}
+	r, err := s.answer(ctx, order("{}"))
+	if err != nil || string(r.Body) != "said\n" {
+		t.Errorf("answer is %q, %v", r.Body, err)
+	}
+}
+
+func TestAServerTakesOnlyItsOwnFilesAway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := &settings{Store: "badger:" + dir}
+	first, err := c.claimState("127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := c.claimState("127.0.0.1:2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.release()
+	if address, token, err := readState(dir); err != nil || address != "127.0.0.1:2" || token != second.token {
+		t.Errorf("the files of the other server: %q, %v", address, err)
+	}
+	second.release()
+	if _, _, err := readState(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the files are left behind: %v", err)
+	}
+}
