@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -232,5 +235,61 @@ func TestAServerTakesOnlyItsOwnFilesAway(t *testing.T) {
 	second.release()
 	if _, _, err := readState(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the files are left behind: %v", err)
+	}
+}
+
+func TestASectionThatIsNoneStaysAMistake(t *testing.T) {
+	t.Parallel()
+	_, err := parse(t, "log: text\n", "EYELET_LOG_LEVEL=warn")
+	if got := firstMistake(err); got != "eyelet.yaml:1: log is a single value, want a mapping" {
+		t.Errorf("mistake is %q", got)
+	}
+}
+
+func TestAPanicOfAPageOfOursIsAnErrorInTheLog(t *testing.T) {
+	t.Parallel()
+	log := &lockedBuffer{}
+	s := &server{settings: &settings{}, plan: &plan{}, log: newLogger(log, "text", slog.LevelInfo)}
+	site := httptest.NewUnstartedServer(http.NotFoundHandler())
+	site.Config = s.newHTTPServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") }))
+	site.Start()
+	defer site.Close()
+	if res, err := http.Get(site.URL); err == nil {
+		_ = res.Body.Close()
+		t.Fatal("the page was answered")
+	}
+	eventually(t, "the log tells", func() bool { return strings.Contains(log.String(), "level=ERROR") })
+	if text := log.String(); !strings.Contains(text, "a bug") || strings.Count(text, "\n") != 1 {
+		t.Errorf("the log is\n%s", text)
+	}
+}
+
+func TestWhatStrangersDoToConnectionsIsNoErrorInTheLog(t *testing.T) {
+	t.Parallel()
+	log := &lockedBuffer{}
+	s := &server{settings: &settings{}, plan: &plan{}, log: newLogger(log, "text", slog.LevelInfo)}
+	s.newHTTPServer(nil).ErrorLog.Print("http: TLS handshake error from 192.0.2.1: EOF")
+	if log.String() != "" {
+		t.Errorf("the log is %q", log.String())
+	}
+}
+
+func TestAKeyWhoseOtherHalfCannotBeWrittenIsNotLeftBehind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	public := filepath.Join(dir, "shop.pub.pem")
+	if err := os.WriteFile(public, []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	p := &program{Out: &out, Err: &errs}
+	if code := p.Run(t.Context(), "keygen", "--dir", dir); code != exitUsage {
+		t.Errorf("exit %d: %s", code, errs.String())
+	}
+	if _, err := os.Stat(filepath.Join(dir, "shop.pem")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a private key that belongs to nothing is there: %v", err)
+	}
+	if text, err := os.ReadFile(public); err != nil || string(text) != "another" {
+		t.Errorf("the other file is %q, %v", text, err)
 	}
 }

@@ -73,7 +73,11 @@ func keyPair(alg verify.Alg, path string) error {
 	if err := newFile(path+".pem", secretPEM); err != nil {
 		return err
 	}
-	return newFile(path+".pub.pem", publicPEM)
+	if err := newFile(path+".pub.pem", publicPEM); err != nil {
+		_ = os.Remove(path + ".pem") // ours, and the key of nothing; best effort
+		return err
+	}
+	return nil
 }
 
 // newFile writes a file that only its owner can read, and never over another one.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -180,8 +181,22 @@ func (s *server) newHTTPServer(h http.Handler) *http.Server {
 		WriteTimeout:      max(c.AnswerTimeout, receiver.DefaultAnswerTimeout) + cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout) + answerSlack,
 		IdleTimeout:       cmp.Or(l.IdleTimeout, idleTimeout),
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of strangers' connections
+		ErrorLog:          log.New(connectionLog{s.log}, "", 0),
 	}
+}
+
+// connectionLog takes what net/http tells. Most of it is what strangers do to their connections; a panic is a bug
+// of ours.
+type connectionLog struct{ log *slog.Logger }
+
+// Write logs a line, or a panic with its stack.
+func (l connectionLog) Write(line []byte) (int, error) {
+	level, text := slog.LevelDebug, strings.TrimRight(string(line), "\n")
+	if strings.HasPrefix(text, "http: panic serving ") || strings.HasPrefix(text, "http2: panic serving ") {
+		level = slog.LevelError
+	}
+	l.log.Log(context.Background(), level, text)
+	return len(line), nil
 }
 
 // deliveries is the server that producers call.

@@ -189,8 +189,12 @@ func (n *node) place(name string) place {
 	return n.at
 }
 
-// set puts a value at a dotted path, making mappings on the way.
+// set puts a value at a dotted path, making mappings on the way. What is there already and is no mapping stays, for
+// decoding to refuse.
 func (n *node) set(path, value string, at place) {
+	if n.kind != mapping && n.kind != empty {
+		return
+	}
 	name, rest, deeper := strings.Cut(path, ".")
 	if n.inner == nil {
 		n.kind, n.inner, n.where = mapping, map[string]*node{}, map[string]place{}
