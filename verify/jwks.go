@@ -75,7 +75,7 @@ type jwksSet struct {
 func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil {
-		return nil, fmt.Errorf("JWKS URL %q is no URL", cfg.URL)
+		return nil, errors.New("the JWKS URL is no URL") // which may hold a credential
 	}
 	if err := checkKeyURL(u); err != nil {
 		return nil, err
@@ -110,13 +110,13 @@ func checkKeyURL(u *url.URL) error {
 	host := u.Hostname()
 	switch {
 	case host == "" || u.User != nil:
-		return fmt.Errorf("JWKS URL %q needs a host and no user", u.Redacted())
+		return errors.New("the JWKS URL needs a host and no user")
 	case u.Scheme == "https":
 		return nil
 	case u.Scheme == "http" && isLoopback(host):
 		return nil
 	}
-	return fmt.Errorf("JWKS URL %q must be https (http is for loopback addresses)", u.Redacted())
+	return fmt.Errorf("the JWKS URL at %s must be https (http is for loopback addresses)", u.Host)
 }
 
 func isLoopback(host string) bool {
@@ -269,6 +269,9 @@ func (j *JWKS) get() (*jwksSet, error) {
 	req.Header.Set("Accept", "application/jwk-set+json, application/json")
 	resp, err := j.client.Do(req)
 	if err != nil {
+		if inner := (*url.Error)(nil); errors.As(err, &inner) {
+			err = inner.Err // without the URL, whose query may be a credential
+		}
 		return nil, fmt.Errorf("fetching keys: %w", err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing is lost with the end of a read

@@ -368,3 +368,17 @@ func TestCloseEndsTheFetch(t *testing.T) {
 	}
 	s.CloseClientConnections()
 }
+
+func TestAFailedFetchDoesNotTellTheURL(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.NotFoundHandler())
+	s.Close() // nobody listens there
+	j, err := NewJWKS(JWKSConfig{URL: s.URL + "/jwks?token=s3cret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if _, err := j.Key(t.Context(), "k"); err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("error is %v", err)
+	}
+}

@@ -10,10 +10,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -291,5 +293,51 @@ func TestAKeyWhoseOtherHalfCannotBeWrittenIsNotLeftBehind(t *testing.T) {
 	}
 	if text, err := os.ReadFile(public); err != nil || string(text) != "another" {
 		t.Errorf("the other file is %q, %v", text, err)
+	}
+}
+
+func TestNoMistakeQuotesASecret(t *testing.T) {
+	t.Parallel()
+	const value = "s3cret-Zz%~\\x07 not=any:form"
+	for _, preset := range producer.Presets() {
+		for _, name := range preset.Uses {
+			form := "\"" + value + "\""
+			switch {
+			case name == "keys":
+				form = "{id: \"" + value + "\"}"
+			case name == "subscriptions":
+				form = "[{topic: \"http://x/\", mode: x, secret: \"" + value + "\"}]"
+			case !slices.Contains(inFiles, name):
+				continue
+			}
+			err := built(t, t.TempDir(), "url: http://x\nproducers:\n  p:\n    preset: "+preset.Name+"\n    "+name+": "+form+"\n")
+			if text := withHints(err); strings.Contains(text, "s3cret") || strings.Contains(text, "Zz%") {
+				t.Errorf("preset %s, %s: %s", preset.Name, name, text)
+			}
+		}
+	}
+	for _, encoding := range []string{"raw", "hex", "base64", "whsec"} {
+		for _, setting := range []string{"secret: \"" + value + "\"", "secrets: [\"" + value + "\"]", "keys: {k: \"" + value + "\"}"} {
+			err := built(t, t.TempDir(), "producers:\n  p: {scheme: hmac, header: [X], pattern: [\"{kid}={sig}\"], secret_encoding: "+encoding+", "+setting+"}\n")
+			if text := withHints(err); strings.Contains(text, "s3cret") || strings.Contains(text, "Zz%") || strings.Contains(text, "invalid byte") {
+				t.Errorf("%s %s: %s", encoding, setting, text)
+			}
+		}
+	}
+	for _, handler := range []string{
+		"forward: \"http://u:s3cret@x y/\"", "forward: \"http://u:s3cret@/\"", "forward: \"ftp://u:s3cret@h/?k=s3cret\"", "forward: \"http://h/%zz?k=s3cret\"",
+		"forward: \"http://u:s3cret@127.0.0.1/?k=s3cret\", deny_private: true",
+		"forward: \"http://x\", bearer: \"s3cret\\n\\x01\"", "forward: \"http://x\", sign: {id: k, secret: s3cret}", "forward: \"http://x\", sign: {id: k, alg: ed25519, secret: s3cret-0123456789abcdef}",
+	} {
+		err := built(t, t.TempDir(), carelessShop+"handlers:\n  - {producer: shop, type: a, "+handler+"}\n")
+		if text := withHints(err); err == nil || strings.Contains(text, "s3cret") {
+			t.Errorf("%s: %s", handler, text)
+		}
+	}
+	for _, key := range []string{"jwks_url: \"http://elsewhere.example/?k=s3cret\"", "jwks_url: \"https://u:s3cret@elsewhere.example/\"", "jwks_url: \"http://%zz?k=s3cret\"", "url: \"ftp://u:s3cret@x/\"", "url: \"http://u:s3cret@x y/\""} {
+		err := built(t, t.TempDir(), strings.Replace(carelessShop, "scheme: rfc9421", "scheme: rfc9421\n    "+key, 1))
+		if text := withHints(err); err == nil || strings.Contains(text, "s3cret") {
+			t.Errorf("%s: %s", key, text)
+		}
 	}
 }

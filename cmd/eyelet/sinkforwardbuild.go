@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -138,6 +139,9 @@ func (b *handlerBuild) loadCredentials(h *handlerConfig) (forward.Credentials, e
 		token, err := b.reread(h.Node, "bearer_file", string(h.Bearer))
 		if err != nil {
 			return c, err
+		}
+		if strings.ContainsFunc(token, unicode.IsControl) {
+			return c, errors.New("bearer holds a control character, which no field can have")
 		}
 		c.Authorization = verify.Secret("Bearer " + token)
 	}
