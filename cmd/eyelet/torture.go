@@ -71,12 +71,15 @@ func (t *torture) run(ctx context.Context) (tally, error) {
 	if err := t.settle(ctx, o); err != nil {
 		return sum, fmt.Errorf("after the last kill: %w", err)
 	}
+	acked, _, _ := o.counts()
+	t.say("checking %d events", acked)
 	check, err := o.check(ctx, t.dir)
 	if err != nil {
 		return sum, err
 	}
 	check.Rounds = sum.Rounds
 	// Only now, because a delivery of what was lost would bring it back.
+	t.say("sending all of them once more")
 	if err := t.repeat(ctx, o); err != nil {
 		return sum, fmt.Errorf("while every event is sent once more: %w", err)
 	}
@@ -122,7 +125,10 @@ func (t *torture) round(ctx context.Context, o *oracle, rng *rand.Rand, round in
 // off everything: bombs may kill it a few times more.
 func (t *torture) settle(ctx context.Context, o *oracle) error {
 	starts := 100 + bombAttempts*t.rounds
-	for range starts {
+	for start := range starts {
+		if start%10 == 0 {
+			t.say("the receiver works off what is left, start %d", start+1)
+		}
 		c, err := startChild(ctx, t.child(t.dir))
 		if err != nil {
 			return err
