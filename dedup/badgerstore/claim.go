@@ -85,6 +85,9 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 		p := &o.claims[i]
 		p.claim, p.hash = claims[i], hashOf(claims[i].Key)
 		o.bytes += p.encode(0)
+		if n := answerSize(p.claim.Answer) + len(p.claim.Note); n > stateMost {
+			return nil, fmt.Errorf("%w: an answer and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
+		}
 	}
 	if o.bytes > batchBytes {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", dedup.ErrTooLarge, o.bytes, batchBytes)
@@ -222,6 +225,8 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 			return dedup.Decision{}, err
 		}
 		before, next.hasState, next.before = described, old.hasState, old.before
+	} else if gone := b.rows[next.place]; gone != nil { // deleted in this batch: the database has it still
+		next.hasState, next.before = gone.hasState, gone.before
 	}
 	rec := dedup.Accept(before, *c, eventID(p.hash, b.seq+1), b.seq+1, b.token+1, b.now)
 	again := old != nil && rec.Event == before.Event
