@@ -367,3 +367,54 @@ func TestAnAnswerThatIsTooLargeFailsAloneAndNotTheStore(t *testing.T) {
 		t.Error("the store does not work")
 	}
 }
+
+// TestASweepOfEventsWithManyNamesEnds has more to delete at once than a transaction takes.
+func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
+	t.Parallel()
+	clock := &setClock{}
+	o := quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	for c := range 4 {
+		claims := make([]dedup.Claim, 64)
+		for i := range claims {
+			claims[i] = dedup.Claim{Key: dedup.Key{ID: fmt.Sprint(c, "-", i)}, Window: time.Minute}
+			for a := range 110 {
+				claims[i].Aliases = append(claims[i].Aliases, dedup.Key{Space: "nonce", ID: fmt.Sprint(c, "-", i, "-", a)})
+			}
+		}
+		if _, err := s.Claim(context.Background(), claims...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock.set(time.Hour)
+	if err := s.sweep(0); err != nil {
+		t.Errorf("%.200v", err)
+	}
+	if st, err := s.Stats(context.Background()); err != nil || st.Records != 0 {
+		t.Errorf("%d records are left, %v", st.Records, err)
+	}
+}
+
+// TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing refuses a claim that nobody waits for any more.
+func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
+	t.Parallel()
+	fs, o := diskOf(10 << 30)
+	s := open(t, t.TempDir(), o)
+	claim := claimOpOf(t, largeClaim("a", 2*chunkSize))
+	if err := s.storeBodies(context.Background(), claim, []dedup.Decision{{Verdict: dedup.New}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := pieces(t, s); n != 2 {
+		t.Fatalf("%d pieces", n)
+	}
+	fs.leave(s, 400<<20)
+	if err := s.queue.push(claim); err != nil {
+		t.Fatal(err)
+	}
+	<-claim.done
+	unavailable(t, claim.err, "disk low")
+	if n := pieces(t, s); n != 0 {
+		t.Errorf("%d pieces are left", n)
+	}
+}

@@ -119,6 +119,15 @@ func (o *claimOp) apply(b *batch) error {
 	return nil
 }
 
+// refused deletes the pieces of large bodies of claims that failed: their caller may have left.
+func (o *claimOp) refused(b *batch) {
+	for i := range o.claims {
+		if !b.disk.frozen() {
+			b.unused(&o.claims[i])
+		}
+	}
+}
+
 // claim decides one claim.
 func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 	old, err := b.at(place{hash: p.hash})

@@ -112,6 +112,9 @@ func (s *Store) decide(b *batch, ops []op) {
 		if err != nil {
 			b.rollback()
 			b.sums = before
+			if c, ok := o.(*claimOp); ok {
+				c.refused(b)
+			}
 		}
 		o.self().err = err
 	}
