@@ -72,7 +72,8 @@ type Store interface {
 	Extend(ctx context.Context, l Lease, d time.Duration) error
 
 	// Finish records how the leased work ended. ErrLeaseLost unless the lease's token is the newest of its
-	// task and the task runs (also when the event is gone); the record is then untouched.
+	// task and the task runs (also when the event is gone); the record is then untouched. A store may refuse a
+	// result of more than a few megabytes with ErrTooLarge.
 	Finish(ctx context.Context, l Lease, r Result) error
 
 	// Get returns the record of an event with its payload, or ErrNotFound. Records that are Disposable may be

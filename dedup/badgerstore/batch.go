@@ -87,22 +87,28 @@ type aliasOf struct {
 // batch is a set of operations that become durable in one step. Each of them sees the effect of those before
 // it; nobody else sees any before the commit.
 type batch struct {
-	s                     *Store
-	txn                   *badger.Txn
-	now                   time.Time
-	seq                   uint64
-	token                 uint64
-	window                time.Duration
-	rows                  map[place]*row
-	aliases               map[hash]aliasOf
-	chunks                []rawWrite
-	undo                  []func()
+	s         *Store
+	txn       *badger.Txn
+	now       time.Time
+	seq       uint64
+	token     uint64
+	rows      map[place]*row
+	aliases   map[hash]aliasOf
+	chunks    []rawWrite
+	forgotten []*row // whose place may have a new row
+	undo      []func()
+	bytes     int64
+	always    bool // commit even when nothing changed
+	disk      diskState
+	sums
+}
+
+// sums are what the operations of a batch add up to; those of one that fails do not count.
+type sums struct {
 	news                  int64
-	bytes                 int64
 	removed               int64 // bytes of bodies that were deleted
 	waiting, waitingBytes int64 // of new events, for the bounds of the backlog
-	always                bool  // commit even when nothing changed
-	disk                  diskState
+	window                time.Duration
 }
 
 type rawWrite struct {
@@ -114,7 +120,7 @@ type rawWrite struct {
 func (s *Store) newBatch(ops int) *batch {
 	return &batch{
 		s: s, txn: s.db.NewTransaction(true), now: s.now(), seq: s.meta.seq, token: s.meta.token,
-		window: s.meta.window, rows: make(map[place]*row, ops), aliases: make(map[hash]aliasOf, ops), disk: s.disk.state(),
+		sums: sums{window: s.meta.window}, rows: make(map[place]*row, ops), aliases: make(map[hash]aliasOf, ops), disk: s.disk.state(),
 	}
 }
 
@@ -218,6 +224,9 @@ func (b *batch) remove(r *row) error {
 	next := r.edit()
 	next.gone = true
 	b.put(next)
+	n := len(b.forgotten)
+	b.undo = append(b.undo, func() { b.forgotten = b.forgotten[:n] })
+	b.forgotten = append(b.forgotten, next)
 	b.dropChunks(r)
 	for _, a := range rec.Aliases {
 		h := hashOf(a)

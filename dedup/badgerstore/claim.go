@@ -85,6 +85,9 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 		p := &o.claims[i]
 		p.claim, p.hash = claims[i], hashOf(claims[i].Key)
 		o.bytes += p.encode(0)
+		if n := answerSize(p.claim.Answer) + len(p.claim.Note); n > stateMost {
+			return nil, fmt.Errorf("%w: an answer and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
+		}
 	}
 	if o.bytes > batchBytes {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", dedup.ErrTooLarge, o.bytes, batchBytes)
@@ -114,6 +117,15 @@ func (o *claimOp) apply(b *batch) error {
 		o.decisions[i] = d
 	}
 	return nil
+}
+
+// refused deletes the pieces of large bodies of claims that failed: their caller may have left.
+func (o *claimOp) refused(b *batch) {
+	for i := range o.claims {
+		if !b.disk.frozen() {
+			b.unused(&o.claims[i])
+		}
+	}
 }
 
 // claim decides one claim.
@@ -222,6 +234,8 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 			return dedup.Decision{}, err
 		}
 		before, next.hasState, next.before = described, old.hasState, old.before
+	} else if gone := b.rows[next.place]; gone != nil { // deleted in this batch: the database has it still
+		next.hasState, next.before = gone.hasState, gone.before
 	}
 	rec := dedup.Accept(before, *c, eventID(p.hash, b.seq+1), b.seq+1, b.token+1, b.now)
 	again := old != nil && rec.Event == before.Event

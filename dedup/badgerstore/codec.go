@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -340,10 +341,17 @@ func appendKey(b []byte, k dedup.Key) []byte {
 	return appendString(appendString(b, k.Space), k.ID)
 }
 
+// endOfTime is the last time that is stored, in the year 2262: a window or a lease without an end ends then, and not
+// in a past that the nanoseconds would overflow into.
+var endOfTime = time.Unix(0, math.MaxInt64)
+
 // appendTime writes nanoseconds since 1970, or 0 for the zero time; 1970 itself does not occur.
 func appendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, 0)
+	}
+	if t.After(endOfTime) {
+		t = endOfTime
 	}
 	return binary.AppendVarint(b, t.UnixNano())
 }

@@ -76,7 +76,11 @@ func (s *Store) process(ops []op) (eager int) {
 	err := s.commit(b)
 	switch {
 	case errors.Is(err, badger.ErrTxnTooBig):
-		s.split(ops, served)
+		s.split(b, ops, served)
+		if f := s.failure.Load(); f != nil {
+			s.answerAll(nil, s.parked, f)
+			s.parked = nil
+		}
 		return eager
 	case errors.As(err, new(*notWritten)):
 		s.giveBack(b, served)
@@ -103,9 +107,14 @@ func (s *Store) process(ops []op) (eager int) {
 func (s *Store) decide(b *batch, ops []op) {
 	for _, o := range ops {
 		b.undo = b.undo[:0]
+		before := b.sums
 		err := o.apply(b)
 		if err != nil {
 			b.rollback()
+			b.sums = before
+			if c, ok := o.(*claimOp); ok {
+				c.refused(b)
+			}
 		}
 		o.self().err = err
 	}
@@ -113,14 +122,11 @@ func (s *Store) decide(b *batch, ops []op) {
 
 // serveTakes gives due tasks to the blocked Takes, first come, first served.
 func (s *Store) serveTakes(b *batch) (served []*takeOp) {
-	if b.disk.frozen() {
-		return nil
-	}
 	waiting := s.parked[:0]
 	for _, o := range s.parked {
 		switch {
 		case o.state.Load() == takeGone:
-		case !b.anyDue():
+		case b.disk.frozen() || !b.anyDue():
 			waiting = append(waiting, o)
 		case !o.state.CompareAndSwap(takeWaits, takeServed):
 		case b.serve(o):
@@ -141,29 +147,56 @@ func (b *batch) anyDue() bool {
 }
 
 // split commits the operations of a batch that was too large one by one.
-func (s *Store) split(ops []op, served []*takeOp) {
-	for _, o := range served {
-		s.answerTake(o, &dedup.ErrUnavailable{Reason: "batch was too large"})
-	}
+func (s *Store) split(b *batch, ops []op, served []*takeOp) {
+	s.giveBack(b, served)
 	for _, o := range ops {
 		if _, isTake := o.(*takeOp); isTake {
 			continue
 		}
 		b := s.newBatch(1)
 		s.decide(b, []op{o})
-		err := s.commit(b)
-		b.txn.Discard()
-		if errors.Is(err, badger.ErrTxnTooBig) {
-			err = fmt.Errorf("%w: %w", dedup.ErrTooLarge, err)
-		}
-		if errors.As(err, new(*notWritten)) {
-			err = errors.Unwrap(err)
-		}
-		if err != nil {
+		if err := s.commitAlone(b); err != nil {
 			o.self().err = err
 		}
 		o.self().done <- struct{}{}
 	}
+	for _, o := range served {
+		s.serveAlone(o)
+	}
+}
+
+// commitAlone commits the batch of one operation.
+func (s *Store) commitAlone(b *batch) error {
+	defer b.txn.Discard()
+	err := s.commit(b)
+	if errors.Is(err, badger.ErrTxnTooBig) {
+		err = fmt.Errorf("%w: %w", dedup.ErrTooLarge, err)
+	}
+	if errors.As(err, new(*notWritten)) {
+		err = errors.Unwrap(err)
+	}
+	return err
+}
+
+// serveAlone serves a Take whose batch was too large in a batch of its own. It waits on when nothing is due any more.
+func (s *Store) serveAlone(o *takeOp) {
+	o.work, o.rows = nil, nil
+	if f := s.failure.Load(); f != nil {
+		s.answerTake(o, f)
+		return
+	}
+	b := s.newBatch(o.n)
+	if b.disk.frozen() || !b.serve(o) {
+		b.txn.Discard()
+		o.state.Store(takeWaits)
+		s.parked = append(s.parked, o)
+		return
+	}
+	err := s.commitAlone(b)
+	if err != nil {
+		s.giveBack(b, []*takeOp{o})
+	}
+	s.answerTake(o, err)
 }
 
 func (s *Store) answerAll(ops []op, takes []*takeOp, err error) {
@@ -260,6 +293,9 @@ func (s *Store) commit(b *batch) error {
 func (s *Store) publish(b *batch) {
 	var change tally
 	var added []listed
+	for _, r := range b.forgotten {
+		s.schedule(r)
+	}
 	for _, r := range b.rows {
 		if !r.dirty {
 			continue

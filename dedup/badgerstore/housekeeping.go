@@ -154,15 +154,19 @@ func (s *Store) sweep(slack time.Duration) error {
 		ended = append(ended, s.endedOlder(txn, before)...)
 		return nil
 	})
-	for err == nil && len(ended) > 0 {
-		n := min(len(ended), 256)
+	for most := 256; err == nil && len(ended) > 0; {
+		n := min(len(ended), most)
 		o := &sweepOp{ticket: newTicket(false), places: ended[:n], before: before}
 		o.bytes = n * 64
-		ended = ended[n:]
 		if err = s.queue.push(o); err == nil {
 			<-o.ticket.done
 			err = o.err
 		}
+		if errors.Is(err, dedup.ErrTooLarge) && n > 1 { // they have many names, or many pieces
+			most, err = n/2, nil
+			continue
+		}
+		ended = ended[n:]
 	}
 	return err
 }

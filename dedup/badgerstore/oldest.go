@@ -9,8 +9,8 @@ import (
 
 // oldest knows when the oldest event that waits for workers was accepted.
 type oldest struct {
-	open map[uint64]struct{} // by sequence
-	ages ageHeap             // of open events, and of some that are open no more
+	open map[uint64]time.Time // when they were accepted, by sequence
+	ages ageHeap              // of open events, and of not many more that are open no more
 }
 
 type age struct {
@@ -24,11 +24,27 @@ func (o *oldest) note(r *dedup.Record, gone bool) {
 	_, known := o.open[r.Seq]
 	switch {
 	case waits && !known:
-		o.open[r.Seq] = struct{}{}
+		o.open[r.Seq] = r.Accepted
 		heap.Push(&o.ages, age{r.Accepted, r.Seq})
 	case !waits && known:
 		delete(o.open, r.Seq)
 	}
+	if len(o.ages) > 2*len(o.open)+agesMost {
+		o.forget()
+	}
+}
+
+// agesMost is how many ages of events that are open no more are kept at least: one event that waits for long must
+// not keep those of all that ended since.
+const agesMost = 512
+
+// forget leaves the ages of open events only.
+func (o *oldest) forget() {
+	o.ages = make(ageHeap, 0, len(o.open))
+	for seq, accepted := range o.open {
+		o.ages = append(o.ages, age{accepted, seq})
+	}
+	heap.Init(&o.ages)
 }
 
 // accepted returns the time, zero when no event waits.

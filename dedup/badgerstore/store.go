@@ -115,13 +115,19 @@ func (s *Store) do(ctx context.Context, o op) error {
 
 // view reads the database. What it sees is durable: a transaction begins after the commits before it.
 func (s *Store) view(read func(txn *badger.Txn) error) error {
-	s.readers.RLock()
+	if !s.reads() {
+		return dedup.ErrClosed
+	}
 	defer s.readers.RUnlock()
 	if err := s.usable(); err != nil {
 		return err
 	}
 	return s.db.View(read)
 }
+
+// reads begins to read the database, which readers.RUnlock ends. It is false once Close waits for the readers: one of
+// them may ask within a List of its own, and would wait for itself.
+func (s *Store) reads() bool { return s.readers.TryRLock() }
 
 func (s *Store) now() time.Time { return s.clock.Now().Round(0).UTC() }
 
@@ -215,7 +221,9 @@ func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
 	if err := ctx.Err(); err != nil {
 		return dedup.Stats{}, err
 	}
-	s.readers.RLock()
+	if !s.reads() {
+		return dedup.Stats{}, dedup.ErrClosed
+	}
 	defer s.readers.RUnlock()
 	if s.closed.Load() {
 		return dedup.Stats{}, dedup.ErrClosed

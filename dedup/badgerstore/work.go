@@ -2,6 +2,7 @@ package badgerstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -83,6 +84,9 @@ func (s *Store) bodies(o *takeOp) []dedup.Work {
 		if err != nil {
 			s.damage(err)
 			res := dedup.Result{Kind: dedup.ResultDead, Reason: reasonDamaged, Err: err.Error()}
+			if !errors.As(err, new(*DamagedError)) { // the store closes, which says nothing of the task
+				res = dedup.Result{Kind: dedup.ResultRelease}
+			}
 			_ = s.queue.push(&leaseOp{ticket: newTicket(false), lease: w.Lease, change: func(r *dedup.Record, now time.Time) error {
 				return r.Finish(w.Lease, res, now)
 			}}) // without it the lease runs out, and the next Take tries again
@@ -175,10 +179,27 @@ func (s *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) erro
 func (s *Store) Finish(ctx context.Context, l dedup.Lease, res dedup.Result) error {
 	res.Answer = res.Answer.Clone()
 	t := newTicket(res.Answer.Status != 0 || res.Kind == dedup.ResultRelease)
-	t.bytes = len(res.Answer.Body) + 512
+	if t.bytes += answerSize(res.Answer) + len(res.Reason) + len(res.Err); t.bytes > stateMost {
+		return fmt.Errorf("%w: a result of %d bytes, at most %d", dedup.ErrTooLarge, t.bytes, stateMost)
+	}
 	return s.do(ctx, &leaseOp{ticket: t, lease: l, change: func(r *dedup.Record, now time.Time) error {
 		return r.Finish(l, res, now)
 	}})
+}
+
+// stateMost bounds in bytes what a claim or a result adds to the state of an event. Badger refuses values that do not
+// fit a file of its log, and a refused write is the end of the store.
+const stateMost = 8 << 20
+
+func answerSize(a dedup.Answer) int {
+	n := len(a.Body)
+	for k, vs := range a.Header {
+		n += len(k)
+		for _, v := range vs {
+			n += len(v)
+		}
+	}
+	return n
 }
 
 // apply implements op.

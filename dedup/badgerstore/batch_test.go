@@ -1,0 +1,420 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// byHand opens a store whose batches the test makes itself: its committer runs only when the test ends.
+func byHand(t *testing.T, dir string, o Options) *Store {
+	t.Helper()
+	s := newStore(dir, o)
+	if err := s.open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		go s.run()
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+func claimOpOf(t *testing.T, claims ...dedup.Claim) *claimOp {
+	t.Helper()
+	o, err := prepare(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func takeOpOf(n int) *takeOp {
+	return &takeOp{n: n, room: 1 << 30, lease: time.Hour, ticket: ticket{done: make(chan struct{}, 1)}}
+}
+
+// together processes operations as one batch; those that are answered at once must succeed.
+func together(t *testing.T, s *Store, ops ...op) {
+	t.Helper()
+	s.process(ops)
+	for i, o := range ops {
+		if err := o.self().err; err != nil {
+			t.Fatalf("operation %d: %v", i, err)
+		}
+	}
+}
+
+func finishOp(l dedup.Lease, kind dedup.Kind) *leaseOp {
+	return &leaseOp{ticket: newTicket(false), lease: l, change: func(r *dedup.Record, now time.Time) error {
+		return r.Finish(l, dedup.Result{Kind: kind}, now)
+	}}
+}
+
+// TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent puts the end of an event and the next one of its key
+// into one commit.
+func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
+	t.Parallel()
+	for name, forget := range map[string]func(s *Store, event string) []op{
+		"purged": func(_ *Store, event string) []op { return []op{&purgeOp{ticket: newTicket(true), event: event}} },
+		"swept": func(s *Store, event string) []op {
+			h, _, _ := parseEventID(event)
+			return []op{&sweepOp{ticket: newTicket(false), places: []place{{hash: h}}, before: s.now().Add(1000 * time.Hour)}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := byHand(t, dir, quiet())
+			claim := claimOf("a")
+			claim.Tasks[0].Lane = "lane"
+			first := claimOpOf(t, claim)
+			together(t, s, first)
+			take := takeOpOf(1)
+			together(t, s, take)
+			together(t, s, finishOp(take.work[0].Lease, dedup.ResultDone))
+			second := claimOpOf(t, claim)
+			together(t, s, append(forget(s, first.decisions[0].Record.Event), second)...)
+			if v := second.decisions[0].Verdict; v != dedup.New {
+				t.Fatalf("the second claim is %v", v)
+			}
+			if s.stats.Records != 1 || s.stats.Pending != 1 {
+				t.Errorf("statistics: %+v", s.stats)
+			}
+			err := s.db.View(func(txn *badger.Txn) error {
+				r, err := readRow(txn, decisionPlace(t, second.decisions[0]))
+				if err == nil && r.rec.Event != second.decisions[0].Record.Event {
+					err = fmt.Errorf("it is event %s", r.rec.Event)
+				}
+				return err
+			})
+			if err != nil {
+				t.Errorf("the new event on disk: %v", err)
+			}
+		})
+	}
+}
+
+// TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane ends, purges and replaces an event in one commit.
+func TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane(t *testing.T) {
+	t.Parallel()
+	s := byHand(t, t.TempDir(), quiet())
+	claim, other := claimOf("a"), claimOf("b")
+	claim.Tasks[0].Lane, other.Tasks[0].Lane = "lane", "lane"
+	together(t, s, claimOpOf(t, claim, other))
+	take := takeOpOf(1)
+	together(t, s, take)
+	lease := take.work[0].Lease
+	together(t, s, finishOp(lease, dedup.ResultDone), &purgeOp{ticket: newTicket(true), event: lease.Event}, claimOpOf(t, claim))
+	next := takeOpOf(1)
+	together(t, s, next)
+	if len(next.work) != 1 || next.work[0].Record.Key != other.Key {
+		t.Fatalf("the next task of the lane is not given out: %v", next.work)
+	}
+	if open, _ := s.agenda.Len(); open != 2 {
+		t.Errorf("%d tasks in the agenda, want 2", open)
+	}
+}
+
+// decisionPlace is where the record of a decision lives.
+func decisionPlace(t *testing.T, d dedup.Decision) place {
+	t.Helper()
+	h, _, ok := parseEventID(d.Record.Event)
+	if !ok {
+		t.Fatalf("event %q", d.Record.Event)
+	}
+	return place{hash: h}
+}
+
+// tooLarge are claims with more keys than a transaction takes.
+func tooLarge(t *testing.T) (ops []op) {
+	t.Helper()
+	for c := range 40 {
+		claims := make([]dedup.Claim, 8)
+		for i := range claims {
+			claims[i] = dedup.Claim{Key: dedup.Key{ID: fmt.Sprint(c, "-", i)}}
+			for a := range 100 {
+				claims[i].Aliases = append(claims[i].Aliases, dedup.Key{Space: "nonce", ID: fmt.Sprint(c, "-", i, "-", a)})
+			}
+		}
+		ops = append(ops, claimOpOf(t, claims...))
+	}
+	return ops
+}
+
+// TestATakeInABatchThatIsTooLargeIsServed fills a transaction in whose batch a Take is.
+func TestATakeInABatchThatIsTooLargeIsServed(t *testing.T) {
+	t.Parallel()
+	s := byHand(t, t.TempDir(), quiet())
+	together(t, s, claimOpOf(t, claimOf("waits")))
+	take := takeOpOf(1)
+	together(t, s, append(tooLarge(t), take)...)
+	if len(take.work) != 1 || len(take.done) != 1 {
+		t.Errorf("work %v, answers %d", take.work, len(take.done))
+	}
+	if s.stats.Running != 1 {
+		t.Errorf("%d tasks run", s.stats.Running)
+	}
+}
+
+// TestATakeLearnsThatASplitBatchEndedTheStore makes the commit of an operation fail whose batch was too large.
+func TestATakeLearnsThatASplitBatchEndedTheStore(t *testing.T) {
+	t.Parallel()
+	s := newStore(t.TempDir(), quiet())
+	if err := s.open(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		go s.run()
+		_ = s.Close()
+	}()
+	take := takeOpOf(1)
+	s.process([]op{take})
+	s.commitTxn = func(*badger.Txn) error { return syscall.EIO }
+	s.process(tooLarge(t))
+	if len(take.done) != 1 {
+		t.Fatal("the Take is not answered")
+	}
+	unavailable(t, take.err, "commit failed")
+}
+
+// TestTakesThatTogetherAreTooLargeAreServed gives out more tasks at once than a transaction takes.
+func TestTakesThatTogetherAreTooLargeAreServed(t *testing.T) {
+	t.Parallel()
+	s := byHand(t, t.TempDir(), quiet())
+	const takes = 28
+	for c := range takes {
+		claims := make([]dedup.Claim, batchOps)
+		for i := range claims {
+			claims[i] = dedup.Claim{Key: dedup.Key{ID: fmt.Sprint(c, "-", i)}, Tasks: []dedup.NewTask{{Handler: "h"}}}
+		}
+		together(t, s, claimOpOf(t, claims...))
+	}
+	var ops []op
+	for range takes {
+		ops = append(ops, takeOpOf(batchOps))
+	}
+	together(t, s, ops...)
+	tokens := map[uint64]bool{}
+	for _, o := range ops {
+		for _, w := range o.(*takeOp).work {
+			tokens[w.Lease.Token] = true
+		}
+	}
+	if len(tokens) != takes*batchOps || s.stats.Running != takes*batchOps {
+		t.Errorf("%d tasks were given out, %d run; want %d", len(tokens), s.stats.Running, takes*batchOps)
+	}
+}
+
+func TestAnOperationThatFailsIsNotCounted(t *testing.T) {
+	t.Parallel()
+	o := quiet()
+	o.MaxBacklogRecords = 2
+	s := byHand(t, t.TempDir(), o)
+	refused, fits := claimOpOf(t, claimOf("a"), claimOf("b"), claimOf("c")), claimOpOf(t, claimOf("d"))
+	s.process([]op{refused, fits})
+	unavailable(t, refused.err, "backlog")
+	if fits.err != nil {
+		t.Errorf("there was room: %v", fits.err)
+	}
+	if s.stats.Accepted != 1 || s.stats.Records != 1 {
+		t.Errorf("statistics: %+v", s.stats)
+	}
+}
+
+func TestTakesThatGaveUpGoFromAFullDiskToo(t *testing.T) {
+	t.Parallel()
+	fs, o := diskOf(10 << 30)
+	s := byHand(t, t.TempDir(), o)
+	fs.leave(s, 3*memTable-1)
+	for range 10 {
+		take := takeOpOf(1)
+		s.process([]op{take})
+		take.state.Store(takeGone)
+	}
+	s.process(nil)
+	if len(s.parked) != 0 {
+		t.Errorf("%d Takes that gave up are kept", len(s.parked))
+	}
+}
+
+func TestATaskWhosePayloadIsNotReadBecauseTheStoreClosesIsKept(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	event := mustClaim(t, s, largeClaim("a", 2*chunkSize), dedup.New).Record.Event
+	take := takeOpOf(1)
+	if err := s.queue.push(take); err != nil {
+		t.Fatal(err)
+	}
+	<-take.done
+	s.closed.Store(true) // Close has begun, and the committer goes on for a moment
+	out := s.bodies(take)
+	s.closed.Store(false)
+	if len(out) != 0 {
+		t.Error("a closed store was read")
+	}
+	mustClaim(t, s, claimOf("behind it"), dedup.New)
+	r, err := s.Get(context.Background(), event)
+	if err != nil || r.State() == dedup.Dead {
+		t.Errorf("the event is %v, %v", r.State(), err)
+	}
+}
+
+func TestTheAgesOfEventsThatHaveEndedAreForgotten(t *testing.T) {
+	t.Parallel()
+	o := oldest{open: map[uint64]time.Time{}}
+	began := time.Now()
+	note := func(seq uint64, state dedup.State) {
+		o.note(&dedup.Record{Seq: seq, Accepted: began.Add(time.Duration(seq)), Tasks: []dedup.Task{{State: state}}, Expires: time.Time{}}, state == dedup.Done)
+	}
+	note(1, dedup.Pending)
+	for seq := uint64(2); seq < 10000; seq++ {
+		note(seq, dedup.Pending)
+		note(seq, dedup.Done)
+	}
+	if at := o.accepted(); !at.Equal(began.Add(1)) {
+		t.Errorf("the oldest was accepted at %v", at.Sub(began))
+	}
+	if len(o.ages) > 1000 {
+		t.Errorf("%d ages are kept for one open event", len(o.ages))
+	}
+	note(1, dedup.Done)
+	if at := o.accepted(); !at.IsZero() {
+		t.Errorf("nothing is open, but %v", at)
+	}
+}
+
+// TestReadingWithinAListDoesNotHangWhileTheStoreCloses reads an event from within a List when Close waits for it.
+func TestReadingWithinAListDoesNotHangWhileTheStoreCloses(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	event := mustClaim(t, s, claimOf("a"), dedup.New).Record.Event
+	closed, got := make(chan error, 1), make(chan error, 1)
+	for _, err := range s.List(context.Background(), dedup.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { closed <- s.Close() }()
+		for s.readers.TryRLock() { // until Close waits for the readers
+			s.readers.RUnlock()
+			time.Sleep(time.Millisecond)
+		}
+		go func() {
+			_, err := s.Get(context.Background(), event)
+			got <- err
+		}()
+		select {
+		case err := <-got:
+			if !errors.Is(err, dedup.ErrClosed) {
+				t.Errorf("%v, want that the store is closed", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("Get within List hangs")
+		}
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAWindowWithoutAnEndDoesNotEndAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, quiet())
+	claim := claimOf("a")
+	claim.Tasks, claim.Window = nil, math.MaxInt64
+	mustClaim(t, s, claim, dedup.New)
+	shut(t, s)
+	mustClaim(t, open(t, dir, quiet()), claim, dedup.Known)
+}
+
+func TestAnAnswerThatIsTooLargeFailsAloneAndNotTheStore(t *testing.T) {
+	t.Parallel()
+	o := quiet()
+	o.logFile = 8 << 20
+	s := open(t, t.TempDir(), o)
+	ctx := context.Background()
+	mustClaim(t, s, claimOf("a"), dedup.New)
+	work, err := s.Take(ctx, 1, 1<<20, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	huge := make([]byte, 9<<20)
+	for name, res := range map[string]dedup.Result{
+		"answer": {Kind: dedup.ResultDone, Answer: dedup.Answer{Status: 200, Body: huge}},
+		"error":  {Kind: dedup.ResultRetry, Err: string(huge)},
+		"field":  {Kind: dedup.ResultDone, Answer: dedup.Answer{Status: 200, Header: map[string][]string{"X": {string(huge)}}}},
+	} {
+		if err := s.Finish(ctx, work[0].Lease, res); !errors.Is(err, dedup.ErrTooLarge) {
+			t.Errorf("%s: %.200v, want that it is too large", name, err)
+		}
+	}
+	claim := claimOf("b")
+	claim.Answer.Body = huge
+	if _, err := s.Claim(ctx, claim); !errors.Is(err, dedup.ErrTooLarge) {
+		t.Errorf("claim: %.200v, want that it is too large", err)
+	}
+	if err := s.Health(ctx); err != nil {
+		t.Error("the store does not work")
+	}
+}
+
+// TestASweepOfEventsWithManyNamesEnds has more to delete at once than a transaction takes.
+func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
+	t.Parallel()
+	clock := &setClock{}
+	o := quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	for c := range 4 {
+		claims := make([]dedup.Claim, 64)
+		for i := range claims {
+			claims[i] = dedup.Claim{Key: dedup.Key{ID: fmt.Sprint(c, "-", i)}, Window: time.Minute}
+			for a := range 110 {
+				claims[i].Aliases = append(claims[i].Aliases, dedup.Key{Space: "nonce", ID: fmt.Sprint(c, "-", i, "-", a)})
+			}
+		}
+		if _, err := s.Claim(context.Background(), claims...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock.set(time.Hour)
+	if err := s.sweep(0); err != nil {
+		t.Errorf("%.200v", err)
+	}
+	if st, err := s.Stats(context.Background()); err != nil || st.Records != 0 {
+		t.Errorf("%d records are left, %v", st.Records, err)
+	}
+}
+
+// TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing refuses a claim that nobody waits for any more.
+func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
+	t.Parallel()
+	fs, o := diskOf(10 << 30)
+	s := open(t, t.TempDir(), o)
+	claim := claimOpOf(t, largeClaim("a", 2*chunkSize))
+	if err := s.storeBodies(context.Background(), claim, []dedup.Decision{{Verdict: dedup.New}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := pieces(t, s); n != 2 {
+		t.Fatalf("%d pieces", n)
+	}
+	fs.leave(s, 400<<20)
+	if err := s.queue.push(claim); err != nil {
+		t.Fatal(err)
+	}
+	<-claim.done
+	unavailable(t, claim.err, "disk low")
+	if n := pieces(t, s); n != 0 {
+		t.Errorf("%d pieces are left", n)
+	}
+}
