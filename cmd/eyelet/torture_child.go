@@ -128,7 +128,7 @@ func tortureChild(ctx context.Context, dir string, out io.Writer, between func(d
 	if between != nil {
 		store = between(store)
 	}
-	file, err := os.OpenFile(effects(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := openEffects(effects(dir))
 	if err != nil {
 		return err
 	}
@@ -204,11 +204,32 @@ func answers(file *os.File) func(context.Context, receiver.Event[[]byte]) (recei
 	}
 }
 
+// lineEnd ends a line of effects that is whole. A kill may break a line off, where it goes from one page of the file
+// to the next; its handler has not returned then, and runs again.
+const lineEnd = " ."
+
+// openEffects opens the file for whole lines: what a kill broke off gets its end of line.
+func openEffects(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil || info.Size() == 0 {
+		return file, err
+	}
+	last := make([]byte, 1)
+	if _, err = file.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
+		_, err = file.WriteString("\n")
+	}
+	return file, err
+}
+
 // effect is a handler whose run leaves one line: the handler, the event, its identifier and its payload.
 func effect(file *os.File, name string) func(context.Context, receiver.Event[[]byte]) error {
 	return func(_ context.Context, ev receiver.Event[[]byte]) error {
 		sum := sha256.Sum256(ev.Body)
-		_, err := fmt.Fprintf(file, "%s %s %s %s\n", name, ev.EventID, ev.ID, hex.EncodeToString(sum[:]))
+		_, err := fmt.Fprintf(file, "%s %s %s %s%s\n", name, ev.EventID, ev.ID, hex.EncodeToString(sum[:]), lineEnd)
 		return err
 	}
 }
@@ -216,7 +237,7 @@ func effect(file *os.File, name string) func(context.Context, receiver.Event[[]b
 // bomb is a handler that kills its process, each time it runs.
 func bomb(file *os.File) func(context.Context, receiver.Event[[]byte]) error {
 	return func(_ context.Context, ev receiver.Event[[]byte]) error {
-		if _, err := fmt.Fprintf(file, "bomb %s %s %d\n", ev.EventID, ev.ID, ev.Attempt); err != nil {
+		if _, err := fmt.Fprintf(file, "bomb %s %s %d%s\n", ev.EventID, ev.ID, ev.Attempt, lineEnd); err != nil {
 			return err
 		}
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)

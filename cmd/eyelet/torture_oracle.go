@@ -428,7 +428,11 @@ func readEffects(path string) (*effectLog, error) {
 	log := &effectLog{of: map[string][]string{}, bombsOf: map[string]int{}}
 	scan := bufio.NewScanner(f)
 	for scan.Scan() {
-		part := strings.Fields(scan.Text())
+		line, whole := strings.CutSuffix(scan.Text(), lineEnd)
+		if !whole {
+			continue
+		}
+		part := strings.Fields(line)
 		if len(part) != 4 {
 			return nil, fmt.Errorf("%s: not a line of effects: %q", path, scan.Text())
 		}
