@@ -236,8 +236,10 @@ func (s *site) send(a ask) got {
 	return g
 }
 
-func (s *site) try(a ask) (got, error) {
-	resp, err := client.Do(s.request(a))
+func (s *site) try(a ask) (got, error) { return s.tryWith(client, a) }
+
+func (s *site) tryWith(c *http.Client, a ask) (got, error) {
+	resp, err := c.Do(s.request(a))
 	if err != nil {
 		return got{}, err
 	}
