@@ -96,6 +96,7 @@ type batch struct {
 	aliases   map[hash]aliasOf
 	chunks    []rawWrite
 	forgotten []*row // whose place may have a new row
+	announced []*row // new ones that the agenda knows already
 	undo      []func()
 	bytes     int64
 	always    bool // commit even when nothing changed

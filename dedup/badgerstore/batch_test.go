@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -136,14 +138,14 @@ func decisionPlace(t *testing.T, d dedup.Decision) place {
 }
 
 // tooLarge are claims with more keys than a transaction takes.
-func tooLarge(t *testing.T) (ops []op) {
+func tooLarge(t *testing.T, prefix string) (ops []op) {
 	t.Helper()
 	for c := range 40 {
 		claims := make([]dedup.Claim, 8)
 		for i := range claims {
-			claims[i] = dedup.Claim{Key: dedup.Key{ID: fmt.Sprint(c, "-", i)}}
+			claims[i] = dedup.Claim{Key: dedup.Key{ID: fmt.Sprint(prefix, c, "-", i)}}
 			for a := range 100 {
-				claims[i].Aliases = append(claims[i].Aliases, dedup.Key{Space: "nonce", ID: fmt.Sprint(c, "-", i, "-", a)})
+				claims[i].Aliases = append(claims[i].Aliases, dedup.Key{Space: "nonce", ID: fmt.Sprint(prefix, c, "-", i, "-", a)})
 			}
 		}
 		ops = append(ops, claimOpOf(t, claims...))
@@ -157,12 +159,18 @@ func TestATakeInABatchThatIsTooLargeIsServed(t *testing.T) {
 	s := byHand(t, t.TempDir(), quiet())
 	together(t, s, claimOpOf(t, claimOf("waits")))
 	take := takeOpOf(1)
-	together(t, s, append(tooLarge(t), take)...)
+	together(t, s, append(tooLarge(t, "a"), take)...)
 	if len(take.work) != 1 || len(take.done) != 1 {
 		t.Errorf("work %v, answers %d", take.work, len(take.done))
 	}
 	if s.stats.Running != 1 {
 		t.Errorf("%d tasks run", s.stats.Running)
+	}
+	// The same for an event that the batch itself accepts.
+	both := takeOpOf(2)
+	together(t, s, append(tooLarge(t, "b"), claimOpOf(t, claimOf("new")), both)...)
+	if len(both.work) != 1 || both.work[0].Record.Key.ID != "new" {
+		t.Errorf("work %v", both.work)
 	}
 }
 
@@ -180,7 +188,7 @@ func TestATakeLearnsThatASplitBatchEndedTheStore(t *testing.T) {
 	take := takeOpOf(1)
 	s.process([]op{take})
 	s.commitTxn = func(*badger.Txn) error { return syscall.EIO }
-	s.process(tooLarge(t))
+	s.process(tooLarge(t, "a"))
 	if len(take.done) != 1 {
 		t.Fatal("the Take is not answered")
 	}
@@ -416,5 +424,77 @@ func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
 	unavailable(t, claim.err, "disk low")
 	if n := pieces(t, s); n != 0 {
 		t.Errorf("%d pieces are left", n)
+	}
+}
+
+// TestANewEventIsStartedInTheStepThatAcceptsIt saves a write of every event that somebody waits for.
+func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := byHand(t, dir, quiet())
+	claim, take := claimOpOf(t, claimOf("a"), claimOf("b")), takeOpOf(1)
+	before := s.meta.commit
+	together(t, s, claim, take)
+	if len(take.work) != 1 || take.err != nil {
+		t.Fatalf("the Take got %d tasks, %v", len(take.work), take.err)
+	}
+	if n := s.meta.commit - before; n != 1 {
+		t.Errorf("%d commits", n)
+	}
+	for i, d := range claim.decisions {
+		if d.Verdict != dedup.New || d.Record.Tasks[0].State != dedup.Pending {
+			t.Errorf("claim %d: %v, task %v", i, d.Verdict, d.Record.Tasks[0].State)
+		}
+	}
+	taken, waits := take.work[0].Record.Event, claim.decisions[1].Record.Event
+	if taken == waits {
+		waits = claim.decisions[0].Record.Event
+	}
+	// What a crash would find.
+	crashed := open(t, copyStore(t, dir), quiet())
+	for event, want := range map[string]int{taken: 1, waits: 0} {
+		rec, err := crashed.Get(context.Background(), event)
+		if err != nil || rec.Tasks[0].Attempt != want {
+			t.Errorf("after a crash event %s has %d attempts, not %d: %v", event, rec.Tasks[0].Attempt, want, err)
+		}
+	}
+	// The other one is given out once, and the first one not again.
+	next, none := takeOpOf(2), takeOpOf(2)
+	together(t, s, next)
+	together(t, s, none)
+	if len(next.work) != 1 || next.work[0].Record.Event != waits || len(none.work) != 0 {
+		t.Errorf("then Takes got %d and %d tasks", len(next.work), len(none.work))
+	}
+	together(t, s, finishOp(take.work[0].Lease, dedup.ResultDone), finishOp(next.work[0].Lease, dedup.ResultDone))
+	if open, _ := s.agenda.Len(); open != 0 {
+		t.Errorf("%d tasks are left", open)
+	}
+}
+
+// TestANewEventThatIsNotWrittenIsNotStarted has the file system refuse the step that would accept and start it.
+func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
+	t.Parallel()
+	s := byHand(t, t.TempDir(), quiet())
+	lane := claimOf("a")
+	lane.Tasks[0].Lane = "lane"
+	refused, take := claimOpOf(t, lane, claimOf("b")), takeOpOf(2)
+	works := s.water.f
+	closed, err := os.Open(filepath.Join(s.dir, highWaterName)) // takes no writes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = closed.Close() }()
+	s.water.f = closed
+	s.process([]op{refused, take})
+	s.water.f = works
+	unavailable(t, refused.err, "cannot be written")
+	unavailable(t, take.err, "cannot be written")
+	if open, running := s.agenda.Len(); open+running != 0 || !s.oldest.accepted().IsZero() {
+		t.Errorf("%d tasks are left, %d of them running; the oldest was accepted %v", open, running, s.oldest.accepted())
+	}
+	again, next := claimOpOf(t, lane, claimOf("b")), takeOpOf(2)
+	together(t, s, again, next)
+	if again.decisions[0].Verdict != dedup.New || len(next.work) != 2 {
+		t.Errorf("the retry: %v, %d tasks", again.decisions[0].Verdict, len(next.work))
 	}
 }

@@ -72,8 +72,12 @@ func (s *Store) process(ops []op) (eager int) {
 	b := s.newBatch(len(ops))
 	defer b.txn.Discard()
 	s.decide(b, ops)
+	s.announce(b)
 	served := s.serveTakes(b)
 	err := s.commit(b)
+	if err != nil {
+		s.withdraw(b)
+	}
 	switch {
 	case errors.Is(err, badger.ErrTxnTooBig):
 		s.split(b, ops, served)
@@ -139,6 +143,30 @@ func (s *Store) serveTakes(b *batch) (served []*takeOp) {
 	clear(s.parked[len(waiting):])
 	s.parked = waiting
 	return served
+}
+
+// announce puts the tasks of the batch's new events into the agenda before they are durable, when a Take waits for
+// work: accepting and starting them is then one durable step and one write, not two. Nobody hears of them before
+// the commit, and one that fails withdraws them.
+func (s *Store) announce(b *batch) {
+	if len(s.parked) == 0 || b.news == 0 {
+		return
+	}
+	for _, r := range b.rows {
+		if r.dirty && !r.gone && r.rec.Seq > s.meta.seq {
+			s.schedule(r)
+			b.announced = append(b.announced, r)
+		}
+	}
+}
+
+// withdraw undoes announce.
+func (s *Store) withdraw(b *batch) {
+	for _, r := range b.announced {
+		gone := *r
+		gone.gone = true
+		s.schedule(&gone)
+	}
 }
 
 func (b *batch) anyDue() bool {
