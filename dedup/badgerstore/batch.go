@@ -12,7 +12,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// row is a record as the committer sees it. Rows are not changed once they are in a batch or in the cache:
+// row is a record as the committer sees it. What it says is not changed once it is in a batch or in the cache:
 // edit makes the next one.
 type row struct {
 	place    place
@@ -167,9 +167,7 @@ func (b *batch) at(p place) (*row, error) {
 		return r, nil
 	}
 	if r := b.s.cache.get(p); r != nil {
-		next := *r
-		next.dirty, next.fresh, next.before = false, false, r.tally()
-		return &next, nil
+		return r, nil
 	}
 	r, err := readRow(b.txn, p)
 	if err != nil {

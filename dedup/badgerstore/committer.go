@@ -406,8 +406,12 @@ func (c *rowCache) keep(r *row) {
 	if r.gone || !r.rec.Open() || c.bytes+r.weight() > c.max {
 		return
 	}
+	r.settled()
 	c.rows[r.place] = r
 	c.bytes += r.weight()
 }
+
+// settled makes the row what the database has.
+func (r *row) settled() { r.dirty, r.fresh, r.before = false, false, r.tally() }
 
 func (r *row) weight() int64 { return int64(cap(r.fix.raw)) + 768 }
