@@ -91,7 +91,8 @@ type Store interface {
 	Reopen(ctx context.Context, event string, tasks ...NewTask) (Record, error)
 
 	// Purge forgets the record of an event whose tasks are all done or dead, key and aliases included (unless
-	// a newer record has them by now). ErrNotFound, or ErrOpen while work is left.
+	// a newer record has them by now). ErrNotFound, or ErrOpen while work is left. The next event of the key has a new
+	// id, and a Generation that no record has which is still kept.
 	Purge(ctx context.Context, event string) error
 
 	// Stats counts what the store holds.

@@ -96,6 +96,7 @@ type batch struct {
 	aliases   map[hash]aliasOf
 	chunks    []rawWrite
 	forgotten []*row // whose place may have a new row
+	retired   generations
 	undo      []func()
 	bytes     int64
 	always    bool // commit even when nothing changed

@@ -169,7 +169,7 @@ func newStore(dir string, o Options) *Store {
 		dir: dir, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
 		logger: &logger{slog: o.Logger}, queue: newQueue(), agenda: agenda.New(),
 		cache:  rowCache{rows: map[place]*row{}, max: o.CacheBytes},
-		oldest: oldest{open: map[uint64]time.Time{}}, harmed: map[string]struct{}{},
+		oldest: oldest{open: map[uint64]time.Time{}}, older: generations{}, harmed: map[string]struct{}{},
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
 		failed:  make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}), grown: make(chan struct{}, 1),
 	}

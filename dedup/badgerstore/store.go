@@ -50,6 +50,7 @@ type Store struct {
 	agenda    *agenda.Agenda
 	cache     rowCache
 	oldest    oldest
+	older     generations
 	parked    []*takeOp
 	growth    int64
 	published uint64 // the newest sequence that is in recent
