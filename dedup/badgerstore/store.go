@@ -39,6 +39,8 @@ type Store struct {
 	backlog *backlog
 	queue   *queue
 	boot    uint64
+	// identity names the history of the store.
+	identity string
 
 	// commitTxn is badger's Commit; tests make it fail.
 	commitTxn   func(*badger.Txn) error
