@@ -111,6 +111,7 @@ func (a *Agenda) Drop(event string, task int) {
 // as running until the given time, which must be after now. A running task whose time has passed is due again.
 func (a *Agenda) Next(now time.Time, n int, bytes int64, until time.Time) []Item {
 	var out []Item
+	bytes = max(bytes, 0) // far below it the sum would turn over
 	for len(out) < n {
 		e := a.first(now)
 		if e == nil || e.Due.After(now) {
