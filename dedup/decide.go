@@ -187,8 +187,14 @@ func (r *Record) Recover(i int, now time.Time, wait time.Duration) {
 
 // Reopen makes dead tasks pending with their attempts counted from zero and adds tasks of handlers that the
 // record does not have. It returns ErrNotDead when that changes nothing, and for a claim that is held or
-// waits for its next delivery; ErrNoPayload when the body was dropped. An error leaves the record untouched.
+// waits for its next delivery; ErrNoPayload when the body was dropped; ErrInvalid for a task without a handler. An
+// error leaves the record untouched.
 func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
+	for _, n := range tasks {
+		if n.Handler == "" {
+			return fmt.Errorf("%w: task without a handler", ErrInvalid)
+		}
+	}
 	if r.Hold && r.Open() || !r.reopens(tasks) {
 		return ErrNotDead
 	}

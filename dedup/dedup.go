@@ -87,11 +87,13 @@ type Store interface {
 	// Reopen makes the dead tasks of an event pending again, with their attempts counted from zero. Given
 	// tasks are added (those whose handler the record does not have yet), for events that had no handler
 	// when they were accepted. The stored answer stays. ErrNotFound for an unknown event; ErrNotDead when
-	// there is nothing to reopen; ErrNoPayload when the payload is no longer kept.
+	// there is nothing to reopen; ErrNoPayload when the payload is no longer kept; ErrInvalid for a task without a
+	// handler.
 	Reopen(ctx context.Context, event string, tasks ...NewTask) (Record, error)
 
 	// Purge forgets the record of an event whose tasks are all done or dead, key and aliases included (unless
-	// a newer record has them by now). ErrNotFound, or ErrOpen while work is left.
+	// a newer record has them by now). ErrNotFound, or ErrOpen while work is left. The next event of the key has a new
+	// id, and a Generation that no record has which is still kept.
 	Purge(ctx context.Context, event string) error
 
 	// Stats counts what the store holds.

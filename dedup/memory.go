@@ -15,7 +15,8 @@ import (
 type MemoryOptions struct {
 	// Clock defaults to SystemClock.
 	Clock Clock
-	// MaxRecords is how many records are kept; Claim is ErrUnavailable beyond it. Zero is without a limit.
+	// MaxRecords is how many records are kept; Claim is ErrUnavailable beyond it, and ErrTooLarge for what never
+	// fits. Zero is without a limit.
 	MaxRecords int
 	// MaxBytes bounds the payloads, answers and names of all records together in the same way.
 	MaxBytes int64
@@ -379,6 +380,10 @@ func (m *Memory) wake() {
 
 // room returns an error unless the records and bytes that a step adds fit the bounds.
 func (m *Memory) room(s *memoryStep) error {
+	o := m.options
+	if o.MaxRecords > 0 && s.records > o.MaxRecords || o.MaxBytes > 0 && s.bytes > o.MaxBytes {
+		return fmt.Errorf("%w: %d records of %d bytes, and memory has room for %d of %d (0 is any); raise the bounds", ErrTooLarge, s.records, s.bytes, o.MaxRecords, o.MaxBytes)
+	}
 	for !m.fits(s) {
 		if m.sweep(s.now, sweepBound) == 0 {
 			return &ErrUnavailable{Reason: fmt.Sprintf("memory is full: %d records of %d bytes", len(m.events), m.bytes)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -104,7 +105,7 @@ func TestAGrowingClaimNeedsRoom(t *testing.T) {
 	if err := m.Finish(t.Context(), d.Lease, Result{Kind: ResultRelease}); err != nil {
 		t.Fatal(err)
 	}
-	c.Payload.Body = make([]byte, 5000)
+	c.Payload.Body = make([]byte, 2500)
 	_, err := m.Claim(t.Context(), c)
 	wantFull(t, err)
 	c.Payload.Body = make([]byte, 10)
@@ -199,6 +200,58 @@ func TestNothingIsLeftOfRecordsThatWerePurged(t *testing.T) {
 		}
 	}
 	empty(t, m)
+	if len(m.windows) != 0 {
+		t.Errorf("%d windows keep what was purged", len(m.windows))
+	}
+}
+
+// TestWhatNeverFitsIsTooLarge: no retry helps a claim that is larger than the whole store.
+func TestWhatNeverFitsIsTooLarge(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]MemoryOptions{"records": {MaxRecords: 1}, "bytes": {MaxBytes: 2000}} {
+		m := NewMemory(o)
+		if _, err := m.Claim(t.Context(), event("a"), event("b")); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %v, want that it is too large", name, err)
+		}
+		mustClaim(t, m, New, event("a"))
+		_, err := m.Claim(t.Context(), event("b"))
+		wantFull(t, err)
+	}
+}
+
+func TestNamesCountAsBytes(t *testing.T) {
+	t.Parallel()
+	m := NewMemory(MemoryOptions{MaxBytes: 1 << 20})
+	long := strings.Repeat("x", 1<<10)
+	for i := 0; ; i++ {
+		c := Claim{Key: Key{ID: fmt.Sprint(i, long), Principal: long, Endpoint: long}}
+		for a := range 8 {
+			c.Aliases = append(c.Aliases, Key{Space: SpaceNonce, ID: fmt.Sprint(i, a, long)})
+		}
+		if _, err := m.Claim(t.Context(), c); err != nil {
+			wantFull(t, err)
+			return
+		}
+		if i > 1<<20/(8<<10) {
+			t.Fatalf("%d names of 8 KiB went into 1 MiB", i)
+		}
+	}
+}
+
+// TestAWindowThatEndsEarlierGivesWayEarlier: the window of a claim that is held begins, at the latest, with the end
+// of its lease, and an outcome brings that forward.
+func TestAWindowThatEndsEarlierGivesWayEarlier(t *testing.T) {
+	t.Parallel()
+	clock := &still{now: time.Now()}
+	m := NewMemory(MemoryOptions{Clock: clock, MaxRecords: 1})
+	c := event("a")
+	c.Hold, c.Lease, c.Tasks = true, 1000*time.Hour, []NewTask{{Handler: "h"}}
+	d := mustClaim(t, m, New, c)
+	if err := m.Finish(t.Context(), d.Lease, Result{Kind: ResultDone}); err != nil {
+		t.Fatal(err)
+	}
+	clock.now = clock.now.Add(time.Hour)
+	mustClaim(t, m, New, event("b"))
 }
 
 func TestTakeLivesByTheSystemClockUnlessTold(t *testing.T) {

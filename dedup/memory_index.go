@@ -13,7 +13,7 @@ import (
 // that a reader who has it needs no lock.
 type memoryEntry struct {
 	*Record
-	queued  bool // in the heap of windows
+	window  int  // where it is in the heap of windows, from 1; 0 when it is not
 	retired bool // a newer generation has, or had, its key
 }
 
@@ -118,6 +118,9 @@ func (m *Memory) replace(r *Record) {
 func (m *Memory) drop(e *memoryEntry) {
 	delete(m.events, e.Event)
 	m.names.remove(e)
+	if e.window > 0 {
+		heap.Remove(&m.windows, e.window-1)
+	}
 	m.count(e.Record, -1)
 	for i := range e.Tasks {
 		m.agenda.Drop(e.Event, i)
@@ -146,9 +149,13 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 			m.agenda.Extend(e.Event, i, t.Until)
 		}
 	}
-	if ends := e.Ends(); !ends.IsZero() && !e.queued {
-		e.queued = true
+	switch ends := e.Ends(); {
+	case ends.IsZero():
+	case e.window == 0:
 		heap.Push(&m.windows, window{ends, e})
+	case ends.Before(m.windows[e.window-1].ends): // a later end is seen when the earlier one has come
+		m.windows[e.window-1].ends = ends
+		heap.Fix(&m.windows, e.window-1)
 	}
 }
 
@@ -172,7 +179,10 @@ func (m *Memory) count(r *Record, by int64) {
 
 // size estimates what a record takes.
 func size(r *Record) int64 {
-	n := 512 + 128*len(r.Tasks) + 128*len(r.Aliases) + len(r.Payload.Body) + len(r.Answer.Body)
+	n := 512 + 128*len(r.Tasks) + len(r.Payload.Body) + len(r.Answer.Body) + r.Key.length()
+	for _, a := range r.Aliases {
+		n += 128 + a.length()
+	}
 	for k, v := range r.Payload.Attributes {
 		n += len(k) + len(v)
 	}
@@ -195,20 +205,17 @@ func (m *Memory) sweep(now time.Time, bound int) int {
 	looked := 0
 	for ; looked < bound && len(m.windows) > 0 && !m.windows[0].ends.After(now); looked++ {
 		e := heap.Pop(&m.windows).(window).entry
-		e.queued = false
 		switch {
-		case m.events[e.Event] != e: // purged
 		case e.Disposable(now):
 			m.drop(e)
 		case e.Ends().After(now): // the window has moved since it was queued
-			e.queued = true
 			heap.Push(&m.windows, window{e.Ends(), e})
 		}
 	}
 	return looked
 }
 
-// window is when a record may be forgotten, unless it has moved since.
+// window is when a record may be forgotten, unless that has moved to a later time since.
 type window struct {
 	ends  time.Time
 	entry *memoryEntry
@@ -218,15 +225,26 @@ type windowHeap []window
 
 func (h windowHeap) Len() int           { return len(h) }
 func (h windowHeap) Less(i, j int) bool { return h[i].ends.Before(h[j].ends) }
-func (h windowHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *windowHeap) Push(x any)        { *h = append(*h, x.(window)) }
+func (h windowHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].entry.window, h[j].entry.window = i+1, j+1
+}
+func (h *windowHeap) Push(x any) {
+	w := x.(window)
+	*h = append(*h, w)
+	w.entry.window = len(*h)
+}
 func (h *windowHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]
 	old[len(old)-1] = window{}
 	*h = old[:len(old)-1]
+	last.entry.window = 0
 	return last
 }
+
+// length returns the bytes of the key's parts.
+func (k Key) length() int { return len(k.Principal) + len(k.Endpoint) + len(k.Space) + len(k.ID) }
 
 // bare returns the record without the body of its payload.
 func bare(r *Record) *Record {

@@ -144,7 +144,7 @@ type Record struct {
 	Key         Key
 	Aliases     []Key // other names under which the event is known
 	Fingerprint Fingerprint
-	Generation  int    // 1 for the first event under a key, 2 for the next after the window, ...
+	Generation  int    // 1 for the first event under a key, else one more than the largest that is kept of the key
 	Seq         uint64 // the order of acceptance within the store
 	Accepted    time.Time
 	Finished    time.Time     // when the last outcome came; zero while work is left

@@ -19,10 +19,15 @@ import (
 // State is what targets taught us: who is switched off, who moved, who will end. One State serves all targets
 // of a process. Without a file it forgets everything at the end of the process; [State.Open] gives it one.
 type State struct {
-	mu      sync.Mutex
-	path    string // "" before Open
+	mu      sync.Mutex // held for moments only: every delivery asks
+	path    string     // "" before Open
 	log     *slog.Logger
 	targets map[string]Status
+	changes uint64 // how often targets has changed
+
+	disk    sync.Mutex // held while the file is written, and taken before mu
+	written uint64     // the changes that the file has
+	replace func(path string, text []byte) error
 }
 
 // Status is what is known about one target.
@@ -59,7 +64,7 @@ var ErrUnknownTarget = errors.New("no such target")
 
 // NewState returns an empty state, for targets to be made with.
 func NewState() *State {
-	return &State{targets: map[string]Status{}, log: slog.New(slog.DiscardHandler)}
+	return &State{targets: map[string]Status{}, log: slog.New(slog.DiscardHandler), replace: replaceFile}
 }
 
 // Open reads what an earlier process kept in the file at path, which need not exist, and keeps every change
@@ -122,7 +127,7 @@ func (s *State) List() []Status {
 // is on changes nothing but the count. The error is [ErrUnknownTarget], or says why the change is not on disk;
 // it holds for this process all the same.
 func (s *State) SwitchOn(name string) error {
-	return s.update(name, func(st *Status) {
+	return s.toggle(name, func(st *Status) {
 		st.Off, st.Since, st.Reason, st.Terminals = false, time.Time{}, "", 0
 	})
 }
@@ -130,7 +135,7 @@ func (s *State) SwitchOn(name string) error {
 // SwitchOff makes the target take nothing until it is switched on; its events wait. The errors are those of
 // SwitchOn.
 func (s *State) SwitchOff(name, reason string, now time.Time) error {
-	return s.update(name, func(st *Status) { st.switchOff(reason, now) })
+	return s.toggle(name, func(st *Status) { st.switchOff(reason, now) })
 }
 
 func (st *Status) switchOff(reason string, now time.Time) {
@@ -156,30 +161,42 @@ func (s *State) get(name string) Status {
 	return s.targets[name]
 }
 
-// update changes what is known and writes the file when that changes anything. When the file cannot be
-// written the change holds for this process, and the next one is written with it.
+// update changes what is known and, when that changes anything, returns once the file has it. When the file cannot
+// be written the change holds for this process, and the next one is written with it.
 func (s *State) update(name string, change func(*Status)) error {
+	before, at, err := s.apply(name, change)
+	if err != nil || before == at {
+		return err
+	}
+	return s.keep(name, at)
+}
+
+// toggle is update for a person, who is told that it is on disk also when there is nothing to change: the
+// change may be another's whose write failed, or has not ended.
+func (s *State) toggle(name string, change func(*Status)) error {
+	_, at, err := s.apply(name, change)
+	if err != nil {
+		return err
+	}
+	return s.keep(name, at)
+}
+
+// apply changes what is known, and returns the number of changes before and after it.
+func (s *State) apply(name string, change func(*Status)) (before, at uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, ok := s.targets[name]
+	old, ok := s.targets[name]
 	if !ok {
-		return fmt.Errorf("%w: %q", ErrUnknownTarget, name)
+		return 0, 0, fmt.Errorf("%w: %q", ErrUnknownTarget, name)
 	}
-	after := before
-	change(&after)
-	if after == before {
-		return nil
+	before = s.changes
+	next := old
+	if change(&next); next != old {
+		s.targets[name] = next
+		s.changes++
+		s.report(old, next)
 	}
-	s.targets[name] = after
-	s.report(before, after)
-	if s.path == "" {
-		return nil
-	}
-	if err := s.write(); err != nil {
-		s.log.Error("what a target said is not on disk, and would be forgotten by a restart", "target", name, "err", err)
-		return fmt.Errorf("state of targets: %w", err)
-	}
-	return nil
+	return before, s.changes, nil
 }
 
 // report logs what a person must know. URLs are not logged: they may hold credentials.
@@ -201,24 +218,51 @@ func (s *State) report(before, after Status) {
 	}
 }
 
-// write replaces the file in one step that survives a power cut.
-func (s *State) write() error {
-	f := stateFile{Format: stateFormat}
+// keep returns once the file has as many changes as at. Deliveries go on meanwhile: who writes takes with it all that
+// has changed by then, and nothing older is written after it.
+func (s *State) keep(name string, at uint64) error {
+	s.disk.Lock()
+	defer s.disk.Unlock()
+	if s.written >= at {
+		return nil
+	}
+	path, log, f, newest := s.snapshot()
+	if path == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(f, "", "  ")
+	if err == nil {
+		err = s.replace(path, append(text, '\n'))
+	}
+	if err != nil {
+		log.Error("what a target said is not on disk, and would be forgotten by a restart", "target", name, "err", err)
+		return fmt.Errorf("state of targets: %w", err)
+	}
+	s.written = newest
+	return nil
+}
+
+// snapshot returns what the file has to say by now, and how many changes that has.
+func (s *State) snapshot() (path string, log *slog.Logger, f stateFile, newest uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.Format = stateFormat
 	for _, name := range slices.Sorted(maps.Keys(s.targets)) {
 		f.Targets = append(f.Targets, s.targets[name])
 	}
-	text, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
+	return s.path, s.log, f, s.changes
+}
+
+// replaceFile replaces the file in one step that survives a power cut.
+func replaceFile(path string, text []byte) error {
+	next := path + ".next" // nobody else writes it: one write at a time here, and one process per store
+	if err := writeSynced(next, text); err != nil {
 		return err
 	}
-	next := s.path + ".next" // we are alone: the mutex here, and one process per store
-	if err := writeSynced(next, append(text, '\n')); err != nil {
+	if err := os.Rename(next, path); err != nil {
 		return err
 	}
-	if err := os.Rename(next, s.path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(s.path))
+	return syncDir(filepath.Dir(path))
 }
 
 func writeSynced(path string, text []byte) error {

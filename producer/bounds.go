@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -34,14 +33,14 @@ func holdsControl(text string) bool { return strings.IndexFunc(text, unicode.IsC
 // digest stands for the identifier, and the type is left out, so that only handlers of every type get the event.
 // Attributes that do not fit are left out under both contracts. Note says what was left out.
 func (p *Producer) bound(it *Item) error {
-	if err := cmp.Or(keyLength(it.ID), controlError(it.ID)); err != nil {
+	if err := cmp.Or(lengthError(it.ID, MaxKey, errKeyLong), controlError(it.ID)); err != nil {
 		if p.Contract == API {
 			return &verify.Error{Code: verify.EventMalformed, Component: p.keyComponent(), Err: err}
 		}
 		it.ID = digestID([]byte(it.ID))
 	}
 	var notes []string
-	if err := cmp.Or(typeLength(it.Type), controlError(it.Type)); err != nil {
+	if err := cmp.Or(lengthError(it.Type, MaxType, errTypeLong), controlError(it.Type)); err != nil {
 		if p.Contract == API {
 			return &verify.Error{Code: verify.EventMalformed, Component: p.typeComponent(), Err: err}
 		}
@@ -60,13 +59,6 @@ func (p *Producer) bound(it *Item) error {
 func controlError(text string) error {
 	if holdsControl(text) {
 		return errControl
-	}
-	return nil
-}
-
-func typeLength(kind string) error {
-	if utf8.RuneCountInString(kind) > MaxType || len(kind) > 4*MaxType {
-		return errTypeLong
 	}
 	return nil
 }

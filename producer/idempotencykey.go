@@ -142,10 +142,11 @@ func KeyFormatRegexp(expr string) (func(id string) error, error) {
 	}, nil
 }
 
-// keyLength is the bound that every identifier keeps, whatever its format.
-func keyLength(id string) error {
-	if n := utf8.RuneCountInString(id); n > MaxKey || len(id) > 4*MaxKey {
-		return errKeyLong
+// lengthError returns tooLong for a text of more than so many characters, and for one that is longer in bytes than so
+// many characters can be.
+func lengthError(text string, most int, tooLong error) error {
+	if utf8.RuneCountInString(text) > most || len(text) > utf8.UTFMax*most {
+		return tooLong
 	}
 	return nil
 }

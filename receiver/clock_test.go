@@ -15,29 +15,9 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/producer"
 )
-
-// setClock is a clock that is set while the receiver runs.
-type setClock struct{ off atomic.Int64 }
-
-func (c *setClock) Now() time.Time { return time.Now().Round(0).Add(time.Duration(c.off.Load())) }
-
-// Alarm implements dedup.Clock: it follows every step.
-func (c *setClock) Alarm(at time.Time) (<-chan struct{}, func()) {
-	rings, gone := make(chan struct{}), make(chan struct{})
-	go func() {
-		for c.Now().Before(at) {
-			select {
-			case <-gone:
-				return
-			case <-time.After(2 * time.Millisecond):
-			}
-		}
-		close(rings)
-	}()
-	return rings, func() { close(gone) }
-}
 
 // watchedStore counts the extensions of leases.
 type watchedStore struct {
@@ -56,7 +36,7 @@ func (s *watchedStore) Extend(ctx context.Context, l dedup.Lease, d time.Duratio
 // clocked is a receiver with a clock that is set, and what it did.
 type clocked struct {
 	*site
-	clock   *setClock
+	clock   *deduptest.SteppedClock
 	watched *watchedStore
 	release chan struct{} // closed: handlers that wait may return
 	stop    chan struct{} // closed: the load ends
@@ -74,7 +54,7 @@ type clocked struct {
 // by its default.
 func serveClocked(t *testing.T, p producer.Producer, own bool) *clocked {
 	t.Helper()
-	c := &clocked{clock: &setClock{}, release: make(chan struct{}), stop: make(chan struct{}), done: map[string]int{}, accepted: map[string]bool{}, waiting: map[string]int{}}
+	c := &clocked{clock: deduptest.NewSteppedClock(), release: make(chan struct{}), stop: make(chan struct{}), done: map[string]int{}, accepted: map[string]bool{}, waiting: map[string]int{}}
 	c.free = sync.OnceFunc(func() { close(c.release) })
 	c.end = sync.OnceFunc(func() { close(c.stop); c.loads.Wait() })
 	options := badgerstore.Options{Logger: slog.New(slog.DiscardHandler)}
@@ -277,7 +257,7 @@ func TestStepsOfTheMachinesClockDoubleNothingAndHoldUpNothing(t *testing.T) {
 			c.loads.Go(func() { c.load(worker) })
 		}
 		for step, off := range []time.Duration{time.Hour, -time.Hour, time.Hour} {
-			c.clock.off.Store(int64(off))
+			c.clock.Set(off)
 			extended, taken := c.watched.extended.Load(), c.taken()
 			c.accept(fmt.Sprint("step", step))
 			c.judged(step, off, first)
@@ -310,7 +290,7 @@ func TestStepsOfTheStoresOwnClockDoubleNothingAndHoldUpNothing(t *testing.T) {
 		c.loads.Go(func() { c.load(worker) })
 	}
 	for step, off := range []time.Duration{-time.Hour, 0, time.Hour, -time.Hour} {
-		c.clock.off.Store(int64(off))
+		c.clock.Set(off)
 		id := fmt.Sprint("step", step)
 		c.accept(id)
 		waitFor(t, func() bool { // the task did not wait for an hour

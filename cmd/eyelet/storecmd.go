@@ -10,8 +10,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
-	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -65,6 +65,18 @@ func (s storeSource) find(p *program, c *cobra.Command) (ask asking, dir string,
 // offline is what a store is opened with that nobody serves.
 func offline() badgerstore.Options {
 	return badgerstore.Options{Logger: slog.New(slog.DiscardHandler)}
+}
+
+// warned is offline with what a person must know of told on standard error.
+func (p *program) warned() badgerstore.Options {
+	o := offline()
+	o.Logger = slog.New(slog.NewTextHandler(p.Err, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	return o
 }
 
 // storeMistake is an error about a store that the user has to do something about.
@@ -218,12 +230,12 @@ func (p *program) storeBackupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "backup FILE", Short: "Write a backup, while the server runs or not", Args: cobra.ExactArgs(1),
 		Long: "Writes everything that was accepted before the command began to FILE, or to standard output for \"-\".\n" +
-			"With --since it writes what came after an earlier backup, which is named by its file or its version;\n" +
-			"restore takes the whole one and the increments in their order. A backup holds payloads: keep it as\n" +
-			"safe as the store.",
+			"With --since it writes what came after an earlier backup of the same store, which is named by its file\n" +
+			"or by the position that was printed; restore takes the whole one and the increments in their order.\n" +
+			"After a restore, begin with a whole backup. A backup holds payloads: keep it as safe as the store.",
 	}
 	from := p.storeFlags(c)
-	since := c.Flags().String("since", "", "an earlier backup: its file, or the version that was printed")
+	since := c.Flags().String("since", "", "an earlier backup: its file, or the position that was printed")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		after, err := backupSince(*since)
 		if err != nil {
@@ -233,13 +245,13 @@ func (p *program) storeBackupCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var version uint64
+		var at badgerstore.Position
 		write := func(w io.Writer) (err error) {
 			if ask != nil {
-				version, err = backupFrom(c.Context(), ask, w, after)
+				at, err = backupFrom(c.Context(), ask, w, after)
 				return err
 			}
-			if version, err = badgerstore.BackupDir(c.Context(), dir, offline(), w, after); err != nil {
+			if at, err = badgerstore.BackupDir(c.Context(), dir, p.warned(), w, after); err != nil {
 				return storeMistake(err)
 			}
 			return nil
@@ -250,51 +262,50 @@ func (p *program) storeBackupCommand() *cobra.Command {
 			err = writeBackup(args[0], write)
 		}
 		if err == nil {
-			_, _ = fmt.Fprintf(p.Err, "version %d; the next increment is --since %d\n", version, version)
+			_, _ = fmt.Fprintf(p.Err, "position %s; the next increment is --since %s\n", at, at)
 		}
 		return err
 	}
 	return c
 }
 
-// backupSince reads the version after which an increment begins.
-func backupSince(text string) (uint64, error) {
+// backupSince reads the position after which an increment begins.
+func backupSince(text string) (badgerstore.Position, error) {
 	if text == "" {
-		return 0, nil
+		return badgerstore.Position{}, nil
 	}
-	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
-		return n, nil
+	if at, err := badgerstore.ParsePosition(text); err == nil {
+		return at, nil
 	}
 	f, err := os.Open(text)
 	if err != nil {
-		return 0, wrong("name the file of an earlier backup, or its version", "--since %s: %s", text, cause(err))
+		return badgerstore.Position{}, wrong("name the file of an earlier backup, or its position", "--since %s: %s", text, cause(err))
 	}
 	defer f.Close() //nolint:errcheck // it is only read
-	version, err := badgerstore.BackupVersion(f)
+	at, err := badgerstore.BackupPosition(f)
 	if err != nil {
-		return 0, wrong("", "--since %s: %v", text, err)
+		return badgerstore.Position{}, wrong("", "--since %s: %v", text, err)
 	}
-	return version, nil
+	return at, nil
 }
 
 // backupFrom copies a backup from the server that runs.
-func backupFrom(ctx context.Context, ask asking, w io.Writer, since uint64) (uint64, error) {
-	res, err := ask(ctx, http.MethodGet, "/store/backup?since="+strconv.FormatUint(since, 10))
+func backupFrom(ctx context.Context, ask asking, w io.Writer, since badgerstore.Position) (at badgerstore.Position, err error) {
+	res, err := ask(ctx, http.MethodGet, "/store/backup?since="+url.QueryEscape(since.String()))
 	if err != nil {
-		return 0, failed("the server did not answer: %v", err)
+		return at, failed("the server did not answer: %v", err)
 	}
 	defer res.Body.Close() //nolint:errcheck // it was read to its end
 	if err := answered(res); err != nil {
-		return 0, err
+		return at, err
 	}
 	if _, err := io.Copy(w, res.Body); err != nil {
-		return 0, failed("the backup is not complete: %v", err)
+		return at, failed("the backup is not complete: %v", err)
 	}
-	version, err := strconv.ParseUint(res.Trailer.Get(backupTrailer), 10, 64)
-	if err != nil {
-		return 0, failed("the backup is not complete: the server ended it early")
+	if at, err = badgerstore.ParsePosition(res.Trailer.Get(backupTrailer)); err != nil {
+		return at, failed("the backup is not complete: the server ended it early")
 	}
-	return version, nil
+	return at, nil
 }
 
 // writeBackup writes the file of a backup. That it cannot be made is the user's to change.
@@ -311,8 +322,10 @@ func (p *program) storeRestoreCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "restore BACKUP [INCREMENT...]", Short: "Make a store of backups", Args: cobra.MinimumNArgs(1),
 		Long: "Makes a store in --dir, which must be empty or not exist, of a whole backup and the increments after it,\n" +
-			"and checks it. Events that were accepted after the last of them are gone: a repeated delivery of one is\n" +
-			"new. A backup that is older than the window needs `serve --accept-clock` at its first start.",
+			"and checks it. Backups of another store, and increments that do not continue the one before them, are\n" +
+			"refused. Events that were accepted after the last of them are gone: a repeated delivery of one is new.\n" +
+			"A backup that is older than the window needs `serve --accept-clock` at its first start. What is\n" +
+			"restored is a store of its own, whose backups begin with a whole one.",
 	}
 	dir := c.Flags().String("dir", "", "directory to restore into")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -332,7 +345,7 @@ func (p *program) storeRestoreCommand() *cobra.Command {
 			defer f.Close() //nolint:errcheck // it is only read
 			in = append(in, f)
 		}
-		if _, err := badgerstore.Restore(c.Context(), *dir, offline(), in...); err != nil {
+		if _, err := badgerstore.Restore(c.Context(), *dir, p.warned(), in...); err != nil {
 			return storeMistake(err)
 		}
 		r, err := badgerstore.Check(c.Context(), *dir, offline())
@@ -352,11 +365,11 @@ func (p *program) storeRestoreCommand() *cobra.Command {
 type maintained interface {
 	Check(ctx context.Context) (badgerstore.Report, error)
 	Repair(ctx context.Context) ([]badgerstore.Repair, error)
-	Backup(ctx context.Context, w io.Writer, since uint64) (uint64, error)
+	Backup(ctx context.Context, w io.Writer, since badgerstore.Position) (badgerstore.Position, error)
 }
 
-// backupTrailer holds the version of a backup. It comes last, so that a backup without it is not whole.
-const backupTrailer = "Eyelet-Backup-Version"
+// backupTrailer holds the position of a backup. It comes last, so that a backup without it is not whole.
+const backupTrailer = "Eyelet-Backup-Position"
 
 // maintenance serves checks, repairs and backups of the store to those who have the token.
 func (s *server) maintenance() http.Handler {
@@ -368,16 +381,16 @@ func (s *server) maintenance() http.Handler {
 	mux.HandleFunc("GET /store/check", reporting(func(ctx context.Context) (any, error) { return store.Check(ctx) }))
 	mux.HandleFunc("POST /store/repair", reporting(func(ctx context.Context) (any, error) { return store.Repair(ctx) }))
 	mux.HandleFunc("GET /store/backup", func(w http.ResponseWriter, r *http.Request) {
-		since, err := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
+		since, err := badgerstore.ParsePosition(r.URL.Query().Get("since"))
 		if err != nil && r.URL.Query().Has("since") {
-			problem(w, http.StatusBadRequest, errors.New("since is no version"))
+			problem(w, http.StatusBadRequest, errors.New("since is no position of a backup"))
 			return
 		}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		w.Header().Set("Trailer", backupTrailer)
 		w.Header().Set("Content-Type", "application/octet-stream")
 		counted := &counting{to: w}
-		version, err := store.Backup(r.Context(), counted, since)
+		at, err := store.Backup(r.Context(), counted, since)
 		switch {
 		case err != nil && counted.n == 0:
 			w.Header().Del("Trailer")
@@ -385,7 +398,7 @@ func (s *server) maintenance() http.Handler {
 		case err != nil:
 			s.log.Warn("a backup was not completed", "error", err)
 		default:
-			w.Header().Set(backupTrailer, strconv.FormatUint(version, 10))
+			w.Header().Set(backupTrailer, at.String())
 		}
 	})
 	return mux

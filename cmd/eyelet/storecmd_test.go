@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -95,6 +96,22 @@ func TestAStoreIsCheckedAndBackedUpWhileItIsServedAndAfter(t *testing.T) {
 	}
 	_, said = eyelet(t, exitUsage, "store", "restore", "--dir", filepath.Join(dir, "x"), inc)
 	if !strings.Contains(said, "begin with a whole backup") {
+		t.Error(said)
+	}
+	_, said = eyelet(t, exitUsage, "store", "backup", filepath.Join(dir, "y"), "--dir", filepath.Join(dir, "restored-6"), "--since", inc)
+	if !strings.Contains(said, "another store") || !strings.Contains(said, "make a whole backup") {
+		t.Error(said)
+	}
+	mine := filepath.Join(dir, "mine.backup")
+	_, said = eyelet(t, exitOK, "store", "backup", mine, "--dir", filepath.Join(dir, "restored-6"))
+	at := strings.Fields(said)[1]
+	if !regexp.MustCompile(`^\d+@[0-9a-f]{32};$`).MatchString(at) {
+		t.Error(said)
+	}
+	eyelet(t, exitOK, "store", "backup", "-", "--dir", filepath.Join(dir, "restored-6"), "--since", strings.TrimSuffix(at, ";"))
+	number, _, _ := strings.Cut(at, "@")
+	_, said = eyelet(t, exitOK, "store", "backup", filepath.Join(dir, "z"), "--dir", filepath.Join(dir, "restored-6"), "--since", number)
+	if !strings.Contains(said, "WARN") || !strings.Contains(said, "does not name its store") {
 		t.Error(said)
 	}
 	if info, err := os.Stat(whole); err != nil || info.Mode().Perm() != 0o600 {

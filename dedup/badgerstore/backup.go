@@ -20,7 +20,7 @@ import (
 // forgets in an increment what was deleted once compaction has forgotten it.
 //
 //	line of text        "eyelet backup 1"
-//	line of JSON        backupHead
+//	line of JSON        backupHead, with the identity of the store and the version that it begins after
 //	v key value         a value that was written after Since; key and value with their length before them
 //	k key               a key that was there before and still is; only in increments
 //	e count sum         the end: how many of v and k, and the SHA-256 of everything before the sum
@@ -39,6 +39,8 @@ const (
 type backupHead struct {
 	// Format is that of the store.
 	Format int `json:"format"`
+	// Store is the identity of the store, empty where it has none.
+	Store string `json:"store,omitempty"`
 	// Since is the version of the backup before, 0 for a whole one, and Version that of this one.
 	Since   uint64 `json:"since"`
 	Version uint64 `json:"version"`
@@ -46,56 +48,67 @@ type backupHead struct {
 	Commit uint64 `json:"commit"`
 }
 
+// from is where the backup begins, and at where it ends.
+func (h backupHead) from() Position { return Position{h.Store, h.Since} }
+func (h backupHead) at() Position   { return Position{h.Store, h.Version} }
+
 // Backup writes everything that was acknowledged before the call to w, while the store is in use, and returns the
-// version of what it wrote. With the version of an earlier backup as since it writes only what came after it and
-// the keys of the rest; since 0 writes everything. [Restore] reads it. Values that are damaged are written as they
-// are, so that their keys stay known; the log names them.
+// position of what it wrote. With the position of an earlier backup as since it writes only what came after it and
+// the keys of the rest; the zero Position writes everything. [Restore] reads it. Values that are damaged are written
+// as they are, so that their keys stay known; the log names them.
+//
+// The error is a [ChainError] when since is of another store, or of this one before it was restored. A since
+// that does not name its store is believed, and the log says so.
 //
 // Long as it may take, it sees the store at one moment, and holds back nothing but that the space of what is
 // deleted meanwhile is given back later.
-func (s *Store) Backup(ctx context.Context, w io.Writer, since uint64) (version uint64, err error) {
+func (s *Store) Backup(ctx context.Context, w io.Writer, since Position) (at Position, err error) {
 	if err := s.usable(); err != nil {
-		return 0, err
+		return Position{}, err
 	}
 	err = s.view(func(txn *badger.Txn) error {
-		version, err = s.backup(ctx, txn, w, since)
+		at, err = s.backup(ctx, txn, w, since)
 		return err
 	})
-	return version, err
+	return at, err
 }
 
 // BackupDir is Backup of the store in dir, which nobody may have open.
-func BackupDir(ctx context.Context, dir string, o Options, w io.Writer, since uint64) (version uint64, err error) {
+func BackupDir(ctx context.Context, dir string, o Options, w io.Writer, since Position) (at Position, err error) {
 	s := newStore(dir, o)
 	if _, err := s.existing(); err != nil {
-		return 0, err
+		return Position{}, err
 	}
 	if err := checkTables(dir, s.badgerOptions()); err != nil {
-		return 0, fmt.Errorf("store %s is damaged: %w", dir, err)
+		return Position{}, fmt.Errorf("store %s is damaged: %w", dir, err)
 	}
 	if err := s.openToRead(); err != nil {
-		return 0, err
+		return Position{}, err
 	}
 	defer func() { err = errors.Join(err, s.db.Close()) }()
+	if s.identity, _, err = readIdentity(dir); err != nil {
+		return Position{}, fmt.Errorf("store %s: %w", dir, err)
+	}
 	err = s.db.View(func(txn *badger.Txn) error {
-		version, err = s.backup(ctx, txn, w, since)
+		at, err = s.backup(ctx, txn, w, since)
 		return err
 	})
-	return version, err
+	return at, err
 }
 
-func (s *Store) backup(ctx context.Context, txn *badger.Txn, w io.Writer, since uint64) (uint64, error) {
+func (s *Store) backup(ctx context.Context, txn *badger.Txn, w io.Writer, since Position) (Position, error) {
+	none := Position{}
 	m, err := readMeta(txn)
 	if err != nil {
-		return 0, fmt.Errorf("store %s: %w", s.dir, err)
+		return none, fmt.Errorf("store %s: %w", s.dir, err)
 	}
-	head := backupHead{Format: s.options.formats.current, Since: since, Version: txn.ReadTs(), Commit: m.commit}
-	if since > head.Version {
-		return 0, fmt.Errorf("the store is at version %d, before %d: that backup is of another store, or of one before it was restored; make a whole one", head.Version, since)
+	head := backupHead{Format: s.options.formats.current, Store: s.identity, Since: since.Version, Version: txn.ReadTs(), Commit: m.commit}
+	if err := s.after(since, head.at()); err != nil {
+		return none, err
 	}
 	out := newBackupWriter(w)
 	if err := out.begin(head); err != nil {
-		return 0, err
+		return none, err
 	}
 	options := badger.DefaultIteratorOptions
 	options.PrefetchValues = false
@@ -103,22 +116,22 @@ func (s *Store) backup(ctx context.Context, txn *badger.Txn, w io.Writer, since 
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return none, err
 		}
 		key := it.Item().KeyCopy(nil)
 		if key[0] == familyFill {
 			continue
 		}
-		if it.Item().Version() <= since {
+		if it.Item().Version() <= since.Version {
 			out.key(key)
 			continue
 		}
 		out.value(key, s.backupValue(txn, key))
 		if out.err != nil {
-			return 0, out.err
+			return none, out.err
 		}
 	}
-	return head.Version, out.end()
+	return head.at(), out.end()
 }
 
 // backupValue returns a value as it is; what cannot be read is empty, which no value is, and damaged wherever it
@@ -222,6 +235,9 @@ func newBackupReader(r io.Reader) (*backupReader, error) {
 	if err := json.Unmarshal(line, &b.head); err != nil {
 		return nil, fmt.Errorf("%w: its head is no JSON", errBackup)
 	}
+	if b.head.Store != "" && !isIdentity(b.head.Store) {
+		return nil, fmt.Errorf("%w: its head names no store", errBackup)
+	}
 	if b.head.Format != formatVersion {
 		return nil, fmt.Errorf("the backup is of a store of format %d, this program knows format %d: restore it with the program that made it", b.head.Format, formatVersion)
 	}
@@ -289,6 +305,11 @@ func (b *backupReader) finish() error {
 
 // Restore makes a store in dir, which must be empty or not exist, of a whole backup and the increments after
 // it, in their order, and returns how many keys it holds. A directory in which it failed is none that can be opened.
+// The error is a [ChainError] when a backup does not continue the one before it: it is of another store, comes
+// twice or out of order, or one is missing between them. Backups of earlier programs do not name their store; those
+// are believed, and the log warns.
+//
+// What it makes is a store of its own, with a new identity: its backups begin with a whole one.
 //
 // Event ids and leases that were given out after the backup are not given out again. Events that were accepted after
 // it are gone: a repeated delivery of one is new.
@@ -309,9 +330,9 @@ func Restore(ctx context.Context, dir string, o Options, backups ...io.Reader) (
 			err = errors.Join(err, s.db.Close())
 		}
 	}()
-	var before backupHead
+	var have Position
 	for i, r := range backups {
-		if before, err = s.load(ctx, r, before, i == 0); err != nil {
+		if have, err = s.load(ctx, r, have); err != nil {
 			return 0, fmt.Errorf("backup %d: %w", i+1, err)
 		}
 	}
@@ -320,6 +341,9 @@ func Restore(ctx context.Context, dir string, o Options, backups ...io.Reader) (
 	}
 	closed = true
 	if err := s.db.Close(); err != nil {
+		return 0, err
+	}
+	if _, err := newIdentity(dir); err != nil {
 		return 0, err
 	}
 	return keys, writeFormat(dir, formatVersion)
@@ -342,16 +366,16 @@ func restoreInto(dir string) error {
 	return nil
 }
 
-// load brings the store to the state of a backup: its values are set, and what it does not name is deleted.
-func (s *Store) load(ctx context.Context, r io.Reader, before backupHead, first bool) (backupHead, error) {
+// load brings the store from where it is to the state of a backup, whose position it returns: its values are set,
+// and what it does not name is deleted.
+func (s *Store) load(ctx context.Context, r io.Reader, have Position) (Position, error) {
 	in, err := newBackupReader(r)
-	switch {
-	case err != nil:
-		return before, err
-	case first && in.head.Since != 0:
-		return before, fmt.Errorf("it is an increment after version %d; begin with a whole backup", in.head.Since)
-	case !first && in.head.Since != before.Version:
-		return before, fmt.Errorf("it is an increment after version %d, but the one before it is of version %d", in.head.Since, before.Version)
+	if err != nil {
+		return have, err
+	}
+	end, err := s.follow(in.head, have)
+	if err != nil {
+		return have, err
 	}
 	txn := s.db.NewTransaction(false)
 	defer txn.Discard()
@@ -369,32 +393,32 @@ func (s *Store) load(ctx context.Context, r io.Reader, before backupHead, first 
 			break
 		}
 		if err := errors.Join(err, ctx.Err()); err != nil {
-			return before, err
+			return have, err
 		}
 		if len(key) == 0 || bytes.Compare(key, last) <= 0 {
-			return before, fmt.Errorf("%w: its keys are not in order", errBackup)
+			return have, fmt.Errorf("%w: its keys are not in order", errBackup)
 		}
 		last = key
 		if err := deleteUntil(it, batch, key); err != nil {
-			return before, err
+			return have, err
 		}
 		there := it.Valid() && bytes.Equal(it.Item().Key(), key)
 		if old && !there {
-			return before, errors.New("it names a key that the backups before it do not have: it is of another store")
+			return have, errors.New("it names a key that the backups before it do not have: it is of another store; give the increments of one store only")
 		}
 		if there {
 			it.Next()
 		}
 		if !old {
 			if err := batch.Set(key, value); err != nil {
-				return before, err
+				return have, err
 			}
 		}
 	}
 	if err := deleteUntil(it, batch, nil); err != nil {
-		return before, err
+		return have, err
 	}
-	return in.head, batch.Flush()
+	return end, batch.Flush()
 }
 
 // deleteUntil deletes the keys from where the iterator is to the one before key; all the rest when that is nil.
@@ -434,13 +458,4 @@ func (s *Store) restoreMeta() (keys int, err error) {
 		return 0, err
 	}
 	return keys, errors.Join(water.write(m.commit), water.close())
-}
-
-// BackupVersion reads the version of a backup from its beginning.
-func BackupVersion(r io.Reader) (uint64, error) {
-	b, err := newBackupReader(r)
-	if err != nil {
-		return 0, err
-	}
-	return b.head.Version, nil
 }

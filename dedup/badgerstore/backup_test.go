@@ -33,14 +33,14 @@ func everything(t *testing.T, s *Store) map[string]dedup.Record {
 	return out
 }
 
-func backup(t *testing.T, s *Store, since uint64) ([]byte, uint64) {
+func backup(t *testing.T, s *Store, since Position) ([]byte, Position) {
 	t.Helper()
 	var b bytes.Buffer
-	version, err := s.Backup(context.Background(), &b, since)
+	at, err := s.Backup(context.Background(), &b, since)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b.Bytes(), version
+	return b.Bytes(), at
 }
 
 func restore(t *testing.T, backups ...[]byte) *Store {
@@ -87,7 +87,7 @@ func TestABackupUnderLoadHasEverythingAcknowledgedBeforeIt(t *testing.T) {
 	}
 	before := map[string]string{}
 	acked.Range(func(id, event any) bool { before[id.(string)] = event.(string); return true })
-	data, _ := backup(t, s, 0)
+	data, _ := backup(t, s, Position{})
 	close(stop)
 	wg.Wait()
 	again := restore(t, data)
@@ -115,7 +115,7 @@ func TestIncrementsRestoreExactlyWhatWasThere(t *testing.T) {
 		}
 	}
 	add(0, 12)
-	whole, v1 := backup(t, s, 0)
+	whole, v1 := backup(t, s, Position{})
 	wholeHas := everything(t, s)
 	finishNext(t, s, 6, dedup.Result{Kind: dedup.ResultDone})
 	add(12, 15)
@@ -130,8 +130,8 @@ func TestIncrementsRestoreExactlyWhatWasThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	inc2, v3 := backup(t, s, v2)
-	if v1 >= v2 || v2 >= v3 {
-		t.Errorf("versions %d, %d, %d do not rise", v1, v2, v3)
+	if v1.Version >= v2.Version || v2.Version >= v3.Version {
+		t.Errorf("positions %v, %v, %v do not rise", v1, v2, v3)
 	}
 	if len(inc2) > len(whole)/2 {
 		t.Errorf("an increment of %d bytes after a whole backup of %d", len(inc2), len(whole))
@@ -157,14 +157,14 @@ func TestRestoreRefusesWhatIsNoChainOfWholeBackups(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	mustClaim(t, s, claimOf("a"), dedup.New)
-	whole, v1 := backup(t, s, 0)
+	whole, v1 := backup(t, s, Position{})
 	mustClaim(t, s, claimOf("b"), dedup.New)
 	inc1, v2 := backup(t, s, v1)
 	mustClaim(t, s, claimOf("c"), dedup.New)
 	inc2, _ := backup(t, s, v2)
 	other := open(t, t.TempDir(), quiet())
 	mustClaim(t, other, claimOf("z"), dedup.New)
-	foreign, _ := backup(t, other, 0)
+	foreign, _ := backup(t, other, Position{})
 	for name, tc := range map[string]struct {
 		want    string
 		backups [][]byte
@@ -175,7 +175,7 @@ func TestRestoreRefusesWhatIsNoChainOfWholeBackups(t *testing.T) {
 		"begins with an increment": {"begin with a whole backup", [][]byte{inc1}},
 		"a gap":                    {"but the one before it", [][]byte{whole, inc2}},
 		"of another store":         {"another store", [][]byte{foreign, inc1}},
-		"two whole ones":           {"but the one before it", [][]byte{whole, whole}},
+		"two whole ones":           {"it is a whole one", [][]byte{whole, whole}},
 		"cut off":                  {"not a whole backup", [][]byte{whole[:len(whole)-40]}},
 		"without its sum":          {"not a whole backup", [][]byte{whole[:len(whole)-1]}},
 		"a newer format":           {"format 9", [][]byte{bytes.Replace(whole, []byte(`"format":1`), []byte(`"format":9`), 1)}},
@@ -207,7 +207,7 @@ func TestEveryByteOfABackupIsChecked(t *testing.T) {
 	c := claimOf("a")
 	c.Payload.Body = []byte("short")
 	mustClaim(t, s, c, dedup.New)
-	data, _ := backup(t, s, 0)
+	data, _ := backup(t, s, Position{})
 	for i := range data {
 		bad := bytes.Clone(data)
 		bad[i] ^= 4
@@ -256,7 +256,7 @@ func FuzzBackupReader(f *testing.F) {
 func TestRestoreWantsAnEmptyDirectory(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
-	data, _ := backup(t, s, 0)
+	data, _ := backup(t, s, Position{})
 	_, err := Restore(context.Background(), s.dir, quiet(), bytes.NewReader(data))
 	if err == nil || !strings.Contains(err.Error(), "is not empty") {
 		t.Error(err)
@@ -271,7 +271,7 @@ func TestAClosedStoreIsBackedUpAsItIs(t *testing.T) {
 		dir := left(t, s, crashed)
 		before := files(t, dir)
 		var b bytes.Buffer
-		if _, err := BackupDir(context.Background(), dir, quiet(), &b, 0); err != nil {
+		if _, err := BackupDir(context.Background(), dir, quiet(), &b, Position{}); err != nil {
 			t.Fatalf("crashed %v: %v", crashed, err)
 		}
 		if diff := cmp.Diff(before, files(t, dir)); !crashed && diff != "" {
@@ -307,7 +307,7 @@ func TestDamageSurvivesABackup(t *testing.T) {
 	mustClaim(t, s, bad, dedup.New)
 	mustClaim(t, s, claimOf("good"), dedup.New)
 	spoil(t, s, hashOf(bad.Key).key(familyEvent))
-	data, _ := backup(t, s, 0)
+	data, _ := backup(t, s, Position{})
 	again := restore(t, data)
 	_, err := again.Claim(context.Background(), bad)
 	damagedIs(t, err, "Claim in the restored store")
@@ -361,7 +361,7 @@ func writeFixture(t *testing.T, file string) {
 	large := claimOf("large")
 	large.Payload.Body = bytes.Repeat([]byte("eyelet! "), (chunkSize+1000)/8)
 	mustClaim(t, s, large, dedup.New)
-	data, _ := backup(t, s, 0)
+	data, _ := backup(t, s, Position{})
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -97,6 +97,7 @@ type batch struct {
 	chunks    []rawWrite
 	forgotten []*row // whose place may have a new row
 	announced []*row // new ones that the agenda knows already
+	retired   generations
 	undo      []func()
 	bytes     int64
 	always    bool // commit even when nothing changed

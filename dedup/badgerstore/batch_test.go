@@ -14,6 +14,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
 // byHand opens a store whose batches the test makes itself: its committer runs only when the test ends.
@@ -379,7 +380,7 @@ func TestAnAnswerThatIsTooLargeFailsAloneAndNotTheStore(t *testing.T) {
 // TestASweepOfEventsWithManyNamesEnds has more to delete at once than a transaction takes.
 func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 	t.Parallel()
-	clock := &setClock{}
+	clock := deduptest.NewSteppedClock()
 	o := quiet()
 	o.Clock = clock
 	s := open(t, t.TempDir(), o)
@@ -395,7 +396,7 @@ func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	clock.set(time.Hour)
+	clock.Set(time.Hour)
 	if err := s.sweep(0); err != nil {
 		t.Errorf("%.200v", err)
 	}

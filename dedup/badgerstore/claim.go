@@ -253,6 +253,7 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	if !again {
 		b.seq++
 		b.news++
+		rec.Generation = max(rec.Generation, b.lastGeneration(p.hash)+1) // the newest one may have been purged
 	}
 	d := dedup.Decision{Verdict: dedup.New}
 	if rec.Hold {
@@ -297,6 +298,7 @@ func (b *batch) retire(old, next *row) error {
 	aside.place.older = old.rec.Seq
 	aside.fresh, aside.hasState = true, false
 	b.put(aside)
+	b.noteRetired(aside)
 	next.before = tally{}
 	return nil
 }

@@ -2,7 +2,6 @@ package badgerstore
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -10,51 +9,13 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// setClock is a clock that can be set either way while somebody waits for it.
-type setClock struct {
-	mu     sync.Mutex
-	off    time.Duration
-	waited chan struct{} // told of each alarm, when somebody listens
-}
-
-func (c *setClock) set(off time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.off = off
-}
-
-func (c *setClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().Round(0).Add(c.off)
-}
-
-func (c *setClock) Alarm(at time.Time) (<-chan struct{}, func()) {
-	select {
-	case c.waited <- struct{}{}:
-	default:
-	}
-	rings, gone := make(chan struct{}), make(chan struct{})
-	go func() {
-		for c.Now().Before(at) {
-			select {
-			case <-gone:
-				return
-			case <-time.After(2 * time.Millisecond):
-			}
-		}
-		close(rings)
-	}()
-	return rings, func() { close(gone) }
-}
-
 func TestAClockOfOnesOwnThatIsSetBackGoesOnFromWhereItWas(t *testing.T) {
 	t.Parallel()
-	below := &setClock{}
+	below := deduptest.NewSteppedClock()
 	clock := clockOf(below)
 	before := clock.Now()
 	for _, off := range []time.Duration{-time.Hour, -3 * time.Hour, -2 * time.Hour} {
-		below.set(off)
+		below.Set(off)
 		now := clock.Now()
 		if now.Before(before) {
 			t.Errorf("set to %v: %v is before %v", off, now, before)
@@ -77,7 +38,7 @@ func TestTheMachinesClockIsReadOnce(t *testing.T) {
 
 func TestATaskThatWaitsIsTakenAlthoughTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
-	clock := &setClock{waited: make(chan struct{}, 1)}
+	clock := deduptest.NewSteppedClock()
 	o := quiet()
 	o.Clock = clock
 	s := open(t, t.TempDir(), o)
@@ -96,8 +57,8 @@ func TestATaskThatWaitsIsTakenAlthoughTheClockWasSetBack(t *testing.T) {
 		_, err := s.Take(ctx, 1, 1<<20, time.Minute)
 		taken <- err
 	}()
-	<-clock.waited // the committer sleeps until the task is due
-	clock.set(-time.Hour)
+	<-clock.Asked() // the committer sleeps until the task is due
+	clock.Set(-time.Hour)
 	if err := <-taken; err != nil { // the context would have ended long before the hour
 		t.Error(err)
 	}

@@ -332,6 +332,7 @@ func (s *Store) publish(b *batch) {
 		change.add(r.before, -1)
 		s.schedule(r)
 		s.cache.keep(r)
+		s.older.note(r)
 		if r.rec.Seq > s.published {
 			added = append(added, listed{r.rec.Seq, r.place})
 		}

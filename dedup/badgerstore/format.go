@@ -96,15 +96,19 @@ func readFormat(dir string) (int, error) {
 	return version, nil
 }
 
-// writeFormat writes the file whole or not at all.
 func writeFormat(dir string, version int) error {
+	return writeWhole(dir, formatName, fmt.Sprintf("%s%d\n", formatPrefix, version))
+}
+
+// writeWhole writes a small file whole or not at all.
+func writeWhole(dir, name, text string) error {
 	f, err := os.CreateTemp(dir, tempPrefix+"*")
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "%s%d\n", formatPrefix, version)
+	_, err = f.WriteString(text)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(f.Name(), filepath.Join(dir, formatName)), syncDir(dir))
+	return errors.Join(os.Rename(f.Name(), filepath.Join(dir, name)), syncDir(dir))
 }

@@ -82,6 +82,9 @@ func TestAStoreOfAnOlderFormatIsOpenedWhole(t *testing.T) {
 				o := quiet()
 				o.Clock = goldenClock(want.Written)
 				s := open(t, dir, o)
+				if id, unknown, err := readIdentity(dir); err != nil || unknown != "" || id != s.identity {
+					t.Errorf("its identity is %q, and %q on disk (%s, %v)", s.identity, id, unknown, err)
+				}
 				compareGolden(t, s, want)
 			})
 		}

@@ -169,7 +169,7 @@ func newStore(dir string, o Options) *Store {
 		dir: dir, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
 		logger: &logger{slog: o.Logger}, queue: newQueue(), agenda: agenda.New(),
 		cache:  rowCache{rows: map[place]*row{}, max: o.CacheBytes},
-		oldest: oldest{open: map[uint64]time.Time{}}, harmed: map[string]struct{}{},
+		oldest: oldest{open: map[uint64]time.Time{}}, older: generations{}, harmed: map[string]struct{}{},
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
 		failed:  make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}), grown: make(chan struct{}, 1),
 	}
@@ -331,6 +331,16 @@ func (s *Store) openMeta() error {
 	if unknown != "" && !s.options.AcceptLoss {
 		return errUnknownLoss(s.dir, unknown) // before a file is made in its place
 	}
+	if m.commit < mark && !s.options.AcceptLoss {
+		return errLost(s.dir, m.commit, mark)
+	}
+	if err := s.checkClock(m); err != nil {
+		return err
+	}
+	// Before anything tells that the loss was accepted: from then on the history is another one.
+	if err := s.openIdentity(m, unknown != "" || m.commit < mark); err != nil {
+		return err
+	}
 	water, err := openHighWater(s.dir)
 	if err != nil {
 		return fmt.Errorf("store %s: high-water file: %w", s.dir, err)
@@ -344,16 +354,10 @@ func (s *Store) openMeta() error {
 		}
 	}
 	if m.commit < mark {
-		if !s.options.AcceptLoss {
-			return errLost(s.dir, m.commit, mark)
-		}
 		s.log.Warn("commits are lost, as accepted", "dir", s.dir, "last", m.commit, "acknowledged", mark)
 		m.commit = mark
 		// Numbers that the lost commits gave out must not come again.
 		m.seq, m.token = m.seq+lostGap, m.token+lostGap
-	}
-	if err := s.checkClock(m); err != nil {
-		return err
 	}
 	m.boot++
 	m.window = max(m.window, dedup.DefaultWindow)

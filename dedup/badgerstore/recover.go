@@ -19,6 +19,7 @@ func (s *Store) recover() error {
 	waits := func(r *row) bool { return behind > 0 && setBack(&r.edit().rec, now, behind) }
 	err := s.db.View(func(txn *badger.Txn) (err error) {
 		found, err = s.survey(txn, func(r *row) {
+			s.older.note(r)
 			if interrupted(&r.rec) || waits(r) {
 				running = append(running, r)
 				return

@@ -191,6 +191,9 @@ func (o *repairOp) mend(b *batch, p place) error {
 		b.complete(p, &next.rec)
 	}
 	next.rec.Event = eventID(p.hash, next.rec.Seq)
+	if p.older == 0 {
+		next.rec.Generation = max(next.rec.Generation, b.lastGeneration(p.hash)+1)
+	}
 	next.rec.Payload.Endpoint = rest.claim.Payload.Endpoint
 	next.rec = strip(next.rec)
 	b.giveUp(&next.rec, o.repair.Done, o.repair.Done != repairedEvent)

@@ -317,6 +317,14 @@ func TestAnOlderGenerationIsRepaired(t *testing.T) {
 	if err := s.Degraded(); err != nil {
 		t.Error(err)
 	}
+	wreck(t, s, hashOf(c.Key).key(familyEvent))
+	repairs, err := s.Repair(ctx)
+	if err != nil || len(repairs) != 1 {
+		t.Fatalf("%+v, %v", repairs, err)
+	}
+	if r, err := s.Get(ctx, repairs[0].Event); err != nil || r.Generation != 2 {
+		t.Errorf("the newest event is generation %d, %v", r.Generation, err)
+	}
 }
 
 func TestADamagedTableIsNotRepaired(t *testing.T) {

@@ -39,6 +39,8 @@ type Store struct {
 	backlog *backlog
 	queue   *queue
 	boot    uint64
+	// identity names the history of the store.
+	identity string
 
 	// commitTxn is badger's Commit; tests make it fail.
 	commitTxn   func(*badger.Txn) error
@@ -50,6 +52,7 @@ type Store struct {
 	agenda    *agenda.Agenda
 	cache     rowCache
 	oldest    oldest
+	older     generations
 	parked    []*takeOp
 	growth    int64
 	published uint64 // the newest sequence that is in recent

@@ -12,6 +12,8 @@
 //		})
 //	}
 //
+// Besides, [SteppedClock] shows what a store of your own does when the machine's clock is set.
+//
 // The name of each check says the behaviour that it holds. No check measures how long anything takes; one that
 // waits for something that must happen gives up after [Patience].
 //

@@ -200,6 +200,11 @@ func (d *driver) accepted(newest, goesOn *modelEvent, c dedup.Claim, got dedup.D
 			d.Fatalf("event %q, seq %d after %q, %d", r.Event, r.Seq, e.Event, e.Seq)
 		}
 	}
+	for _, e := range m.events {
+		if e.Key == c.Key && !e.purged && !m.doubtful(e) && e.Generation >= r.Generation {
+			d.Fatalf("generation %d while generation %d is kept", r.Generation, e.Generation)
+		}
+	}
 	if newest != nil && !m.doubtful(newest) && r.Generation != newest.Generation+1 || r.Generation < 1 {
 		d.Fatalf("generation %d", r.Generation)
 	}

@@ -28,6 +28,7 @@ func durableChecks() []check {
 		{"StaleLeasesAreLost", durableStale},
 		{"SequencesTokensAndEventIdsGoOn", durableCounters},
 		{"GenerationsSurvive", durableGenerations},
+		{"GenerationsAreCountedOnAfterARestart", func(x *rig) { countOn(x, x.reopen) }},
 		{"PurgedEventsStayAway", durablePurge},
 		{"StatsAreRight", durableStats},
 	}

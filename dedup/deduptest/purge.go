@@ -1,6 +1,8 @@
 package deduptest
 
 import (
+	"slices"
+
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
@@ -13,6 +15,7 @@ func purgeChecks() []check {
 		{"AnUnknownEventIsErrNotFound", purgeUnknown},
 		{"AnOldGenerationIsForgottenAndTheNewOneAnswers", purgeOld},
 		{"AfterTheNewGenerationTheOldOneDoesNotAnswerAgain", purgeNew},
+		{"AGenerationThatIsKeptIsCountedOnFrom", purgeGeneration},
 		{"ATaskOfAPurgedEventIsNeverGiven", purgeTasks},
 	}
 }
@@ -125,4 +128,58 @@ func purgeTasks(x *rig) {
 	x.finish(x.takeOf(next).Lease, done())
 	x.advance(hour)
 	x.idle("the other event was purged")
+}
+
+func purgeGeneration(x *rig) { countOn(x, func() {}) }
+
+// countOn purges generations of a key, one after another, and looks at what the next one is called. again may close
+// the store and open it again.
+func countOn(x *rig, again func()) {
+	x.Helper()
+	older, newer := generations(x)
+	c := delivery("a")
+	c.Window = hour
+	x.purge(newer)
+	again()
+	third := x.want(dedup.New, c).Record
+	x.generationsAre("a", 1, third.Generation)
+	x.finish(x.takeOf(third.Event).Lease, dead())
+	x.advance(hour)
+	fourth := x.want(dedup.New, c).Record
+	x.finish(x.takeOf(fourth.Event).Lease, done())
+	x.generationsAre("a", 1, third.Generation, third.Generation+1)
+	x.purge(fourth.Event)
+	x.purge(third.Event)
+	again()
+	ds := x.claims(c, delivery("b"), c)
+	fifth := ds[0].Record
+	x.generationsAre("a", 1, fifth.Generation)
+	for _, event := range []string{older, newer, third.Event, fourth.Event} {
+		if fifth.Event == event {
+			x.Errorf("event id %q was used again", event)
+		}
+	}
+	if ds[1].Record.Generation != 1 || ds[2].Record.Event != fifth.Event {
+		x.Errorf("another key has generation %d, a duplicate event %q", ds[1].Record.Generation, ds[2].Record.Event)
+	}
+	x.finish(x.takeOf(fifth.Event).Lease, done())
+	x.purge(fifth.Event)
+	x.purge(older)
+	again()
+	if last := x.want(dedup.New, c).Record; last.Generation != 1 {
+		x.Errorf("generation %d of a key of which nothing is kept", last.Generation)
+	}
+}
+
+// generationsAre checks that the records of a key have just these generations, which rise: none is there twice.
+func (x *rig) generationsAre(id string, want ...int) {
+	x.Helper()
+	var have []int
+	for _, r := range x.list(dedup.Filter{ID: id}) { // the newest first
+		have = append(have, r.Generation)
+	}
+	slices.Reverse(have)
+	if !slices.Equal(have, want) || !slices.IsSorted(have) || len(slices.Compact(slices.Clone(have))) != len(want) {
+		x.Errorf("the records of %q have generations %v, want %v, each larger than the one before", id, have, want)
+	}
 }

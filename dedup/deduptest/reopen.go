@@ -13,6 +13,7 @@ func reopenChecks() []check {
 		{"AnEventThatHadNoHandlerCanGetOne", reopenUnhandled},
 		{"NothingToReopenIsErrNotDead", reopenNothing},
 		{"AnUnknownEventIsErrNotFound", reopenUnknown},
+		{"ATaskWithoutAHandlerIsErrInvalidAndNothingIsReopened", reopenNobody},
 		{"ADroppedBodyIsErrNoPayload", reopenDropped},
 		{"ABodyStaysWhileATaskIsDeadEvenIfItIsToBeDropped", reopenKeepsBody},
 		{"TheBodyIsDroppedOnlyWhenAsked", reopenBodies},
@@ -214,4 +215,13 @@ func reopenRace(x *rig) {
 	}
 	x.take()
 	x.idle("the reopened task is running")
+}
+
+func reopenNobody(x *rig) {
+	event := x.accept(delivery("a"))
+	x.finish(x.take().Lease, dead())
+	before := x.get(event)
+	_, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "bill"}, dedup.NewTask{Lane: "l"})
+	x.fails(err, dedup.ErrInvalid, "Reopen with a task without a handler")
+	x.same(x.get(event), before, "record")
 }

@@ -5,8 +5,6 @@ package agenda
 
 import (
 	"container/heap"
-	"slices"
-	"sort"
 	"time"
 )
 
@@ -37,15 +35,16 @@ type ref struct {
 type entry struct {
 	Item
 	in      *dueHeap // the heap that it is in; nil while it is in none
-	index   int
+	index   int      // its place there
+	place   int      // its place among those of its lane that wait
 	running bool
 }
 
 // Agenda orders open tasks. It is not safe for concurrent use: the store's lock guards it.
 type Agenda struct {
 	entries map[ref]*entry
-	lanes   map[string][]*entry // in order behind the running one; only the first can be in the heap or running
-	due     dueHeap             // what waits, and what runs under the end of its lease
+	lanes   map[string]*lane
+	due     dueHeap // what waits, and what runs under the end of its lease
 	running int
 
 	suspects     dueHeap // those that wait
@@ -55,7 +54,7 @@ type Agenda struct {
 
 // New returns an empty agenda.
 func New() *Agenda {
-	return &Agenda{entries: map[ref]*entry{}, lanes: map[string][]*entry{}}
+	return &Agenda{entries: map[ref]*entry{}, lanes: map[string]*lane{}}
 }
 
 // Len returns the number of open tasks, and of those the running ones.
@@ -86,12 +85,6 @@ func (a *Agenda) Put(it Item) {
 func (a *Agenda) PutRunning(it Item, until time.Time) {
 	a.Put(it)
 	e := a.entries[ref{it.Event, it.Task}]
-	if lane := a.lanes[e.Lane]; e.Lane != "" && lane[0] != e {
-		a.unschedule(lane[0])
-		at := slices.Index(lane, e)
-		copy(lane[1:at+1], lane[:at])
-		lane[0] = e
-	}
 	a.start(e, until)
 }
 
@@ -111,6 +104,7 @@ func (a *Agenda) Drop(event string, task int) {
 // as running until the given time, which must be after now. A running task whose time has passed is due again.
 func (a *Agenda) Next(now time.Time, n int, bytes int64, until time.Time) []Item {
 	var out []Item
+	bytes = max(bytes, 0) // far below it the sum would turn over
 	for len(out) < n {
 		e := a.first(now)
 		if e == nil || e.Due.After(now) {
@@ -174,6 +168,7 @@ func (a *Agenda) start(e *entry, until time.Time) {
 	if !e.running {
 		a.running++
 	}
+	a.run(e)
 	a.unschedule(e)
 	e.running, e.Due = true, until
 	a.schedule(e)
@@ -193,7 +188,7 @@ func (a *Agenda) stop(e *entry) {
 
 // schedule puts e, which is in no heap, into one when it is the first of its lane.
 func (a *Agenda) schedule(e *entry) {
-	if e.Lane != "" && a.lanes[e.Lane][0] != e {
+	if e.Lane != "" && a.lanes[e.Lane].first() != e {
 		return
 	}
 	e.in = &a.due
@@ -207,51 +202,6 @@ func (a *Agenda) unschedule(e *entry) {
 	if e.in != nil {
 		heap.Remove(e.in, e.index)
 		e.in = nil
-	}
-}
-
-// join puts e into its lane, by Seq or, where tasks yield, by when they are due. A task that is reopened behind a later one that already runs waits
-// for it, in front of all others: two tasks of a lane never run at once.
-func (a *Agenda) join(e *entry) {
-	if e.Lane == "" {
-		return
-	}
-	lane := a.lanes[e.Lane]
-	from := 0
-	if len(lane) > 0 && lane[0].running {
-		from = 1
-	}
-	at := from + sort.Search(len(lane)-from, func(i int) bool {
-		if e.Yields {
-			return before(e, lane[from+i])
-		}
-		return lane[from+i].Seq > e.Seq
-	})
-	if at == 0 && len(lane) > 0 {
-		a.unschedule(lane[0])
-	}
-	a.lanes[e.Lane] = slices.Insert(lane, at, e)
-}
-
-// leave takes e out of its lane and lets the next one of the lane be due.
-func (a *Agenda) leave(e *entry) {
-	if e.Lane == "" {
-		return
-	}
-	lane := a.lanes[e.Lane]
-	if lane[0] == e { // mostly; it keeps long lanes cheap
-		lane[0], lane = nil, lane[1:]
-	} else {
-		at := slices.Index(lane, e)
-		lane = slices.Delete(lane, at, at+1)
-	}
-	if len(lane) == 0 {
-		delete(a.lanes, e.Lane)
-		return
-	}
-	a.lanes[e.Lane] = lane
-	if lane[0].in == nil {
-		a.schedule(lane[0])
 	}
 }
 

@@ -3,6 +3,7 @@ package agenda
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -59,6 +60,19 @@ func TestTheBytesBoundAllButTheFirst(t *testing.T) {
 	}{{9, 1, "0"}, {9, 25, "12"}, {1, 1000, "3"}, {0, 1000, ""}, {9, 1000, "4"}, {9, 1000, ""}} {
 		if got := events(a.Next(at(0), row.n, row.bytes, at(60))); got != row.want {
 			t.Errorf("%d tasks of %d bytes: %q, want %q", row.n, row.bytes, got, row.want)
+		}
+	}
+}
+
+func TestFewerBytesThanNoneAreOneTask(t *testing.T) {
+	t.Parallel()
+	for _, bytes := range []int64{0, -1, math.MinInt64, math.MinInt64 + 5} {
+		a := New()
+		for i := range uint64(3) {
+			a.Put(item(fmt.Sprint(i), i, "", 0))
+		}
+		if got := events(a.Next(at(0), 9, bytes, at(60))); got != "0" {
+			t.Errorf("%d bytes: %q", bytes, got)
 		}
 	}
 }

@@ -1,0 +1,70 @@
+package deduptest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+// must waits for what must happen.
+func must(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(deduptest.Patience):
+		t.Fatal(what)
+	}
+}
+
+func TestASteppedClockGoesWithTheMachinesByItsOffset(t *testing.T) {
+	t.Parallel()
+	c := deduptest.NewSteppedClock()
+	for _, off := range []time.Duration{0, time.Hour, -3 * time.Hour, -2 * time.Hour, 0} {
+		before := time.Now()
+		c.Set(off)
+		now := c.Now()
+		if early, late := now.Before(before.Add(off-time.Minute)), now.After(time.Now().Add(off+time.Minute)); early || late {
+			t.Errorf("set to %v it says %v, and the machine %v", off, now, before)
+		}
+		if now != now.Round(0) {
+			t.Error("it carries a monotonic reading")
+		}
+	}
+	soon, _ := c.Alarm(c.Now().Add(time.Millisecond))
+	must(t, soon, "an alarm does not ring by itself")
+	past, _ := c.Alarm(c.Now().Add(-time.Hour))
+	if !rings(past) {
+		t.Error("an alarm of the past does not ring at once")
+	}
+}
+
+func TestAlarmsOfASteppedClockFollowItsSteps(t *testing.T) {
+	t.Parallel()
+	c := deduptest.NewSteppedClock()
+	start := c.Now()
+	first, _ := c.Alarm(start.Add(time.Hour))
+	second, _ := c.Alarm(start.Add(3 * time.Hour))
+	stopped, stop := c.Alarm(start.Add(time.Hour))
+	stop()
+	stop() // again does nothing
+	must(t, c.Asked(), "nobody is told of the alarms")
+	if rings(c.Asked()) {
+		t.Error("it tells of alarms twice")
+	}
+	c.Set(2 * time.Hour)
+	if !rings(first) || rings(second) || rings(stopped) {
+		t.Error("two hours ahead, only what is due within them rings")
+	}
+	near, _ := c.Alarm(c.Now().Add(time.Minute))
+	c.Set(-2 * time.Hour)
+	later, giveUp := c.Alarm(start)
+	if rings(near) || rings(later) {
+		t.Error("an alarm did not wait for a clock that was set back")
+	}
+	giveUp()
+	c.Set(2*time.Hour + 2*time.Minute)
+	if !rings(near) || rings(later) || rings(second) {
+		t.Error("set ahead again, the alarm that waits rings, and no other")
+	}
+}

@@ -1,0 +1,45 @@
+package agenda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// BenchmarkLane puts tasks of one lane in the order in which a start finds them, which is that of hashes, retries
+// each tenth of them, and ends them in the middle and at the front. The time of one task must not grow with the lane.
+func BenchmarkLane(b *testing.B) {
+	for _, lane := range []string{"l", "~l"} {
+		for _, n := range []int{1_000, 30_000, 100_000} {
+			b.Run(fmt.Sprint(lane, " of ", n), func(b *testing.B) {
+				r := rand.New(rand.NewPCG(1, 2))
+				for b.Loop() {
+					a, order := New(), r.Perm(n)
+					put := func(i, due int) {
+						it := item(fmt.Sprint(i), uint64(i), lane, due)
+						it.Yields = lane == "~l"
+						a.Put(it)
+					}
+					for _, i := range order {
+						put(i, i)
+					}
+					for _, i := range order[:n/10] {
+						put(i, n+i)
+					}
+					for _, i := range order[:n/2] {
+						a.Drop(fmt.Sprint(i), 0)
+					}
+					for range order[n/2:] {
+						for _, it := range a.Next(at(2*n), 1, 100, at(3*n)) {
+							a.Drop(it.Event, it.Task)
+						}
+					}
+					if open, running := a.Len(); open+running != 0 {
+						b.Fatalf("%d tasks are left, %d running", open, running)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/task")
+			})
+		}
+	}
+}
