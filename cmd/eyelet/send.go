@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/replay"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -91,7 +92,7 @@ func (p *program) send(c *cobra.Command, args []string, f sendFlags) error {
 	}
 	r, err := replay.Send(c.Context(), rec, o)
 	if err != nil {
-		return failed("%s: %v", as.url, err)
+		return failed("%s: %v", forward.Shown(as.url), err)
 	}
 	return p.printSent(r, f.output)
 }
