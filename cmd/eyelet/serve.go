@@ -61,6 +61,9 @@ func (p *program) serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		for _, warning := range s.exposed() {
+			srv.log.Warn(warning)
+		}
 		return srv.run(c.Context())
 	}
 	return c
