@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -92,7 +93,13 @@ func (p *program) send(c *cobra.Command, args []string, f sendFlags) error {
 	}
 	r, err := replay.Send(c.Context(), rec, o)
 	if err != nil {
-		return failed("%s: %v", forward.Shown(as.url), err)
+		err = failed("%s: %v", forward.Shown(as.url), err)
+		if f.output == "json" { // as replay prints it
+			e := json.NewEncoder(p.Out)
+			e.SetEscapeHTML(false) // <secret>
+			return errors.Join(err, e.Encode(map[string]any{"verdict": "failed", "error": err.Error()}))
+		}
+		return err
 	}
 	return p.printSent(r, f.output)
 }
