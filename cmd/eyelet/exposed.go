@@ -19,7 +19,7 @@ func (c *settings) exposed() []string {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	files := slices.Clone(c.secretFiles)
+	files := slices.Clone(c.confidential)
 	if c.TLS != nil {
 		files = append(files, c.TLS.KeyFile)
 	}
@@ -31,7 +31,7 @@ func (c *settings) exposed() []string {
 	for i := range files {
 		files[i] = c.path(files[i])
 	}
-	if c.literalSecret {
+	if c.writtenOut {
 		files = append(files, c.file)
 	}
 	slices.Sort(files)

@@ -110,8 +110,7 @@ type verdict struct {
 	Type  string `json:"type"`
 	// Events are those of a batch.
 	Events []verdictEvent `json:"events,omitempty"`
-	// Why says what is wrong with one that is not valid.
-	Why string `json:"why,omitempty"`
+	why    string
 }
 
 type verdictEvent struct {
@@ -142,7 +141,7 @@ func (p *plan) judge(rec *httpfile.File, name string, now time.Time) (verdict, e
 	}
 	items, err := authenticate(from, d, now)
 	if err != nil {
-		return verdict{Code: cmp.Or(string(verify.CodeOf(err)), "invalid"), Why: err.Error()}, nil
+		return verdict{Code: cmp.Or(string(verify.CodeOf(err)), "invalid"), why: err.Error()}, nil
 	}
 	v := verdict{Valid: true, Code: "ok"}
 	if from.Split == nil && len(items) == 1 {
@@ -205,7 +204,7 @@ func (p *program) printVerdict(v verdict, format string) error {
 			p.say("  event: id %s, type %s\n", shown(e.ID), shown(e.Type))
 		}
 	} else {
-		p.say("not valid: %s\n", shown(v.Why))
+		p.say("not valid: %s\n", shown(v.why))
 	}
 	if !v.Valid {
 		return &failure{}
