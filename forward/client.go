@@ -27,9 +27,10 @@ const (
 	lifeSign = 5 * time.Second
 )
 
-// newClient returns the client of a target. Certificates are always validated: there is no switch. Content
-// codings are not asked for and not undone.
-func newClient(c Config) *http.Client {
+// newTransport returns what sends to a target. There is no http.Client around it: that would read the Location of
+// a redirect, which is ours to judge, and quote it in its errors. Certificates are always validated: there is no switch.
+// Content codings are not asked for and not undone.
+func newTransport(c Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	proxy := http.ProxyFromEnvironment
 	if c.DenyPrivate {
@@ -37,21 +38,17 @@ func newClient(c Config) *http.Client {
 		dialer.Control = verify.OnlyPublic
 		proxy = nil
 	}
-	return &http.Client{
-		// What a redirect means is decided by Deliver.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy:                  proxy,
-			DialContext:            dialer.DialContext,
-			TLSClientConfig:        &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12},
-			TLSHandshakeTimeout:    tlsTimeout,
-			MaxConnsPerHost:        c.MaxConns,
-			MaxIdleConnsPerHost:    min(maxIdle, c.MaxConns),
-			IdleConnTimeout:        idleTimeout,
-			MaxResponseHeaderBytes: maxHead,
-			DisableCompression:     true,
-			ForceAttemptHTTP2:      true,
-			HTTP2:                  &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: lifeSign, WriteByteTimeout: silence},
-		},
+	return &http.Transport{
+		Proxy:                  proxy,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    tlsTimeout,
+		MaxConnsPerHost:        c.MaxConns,
+		MaxIdleConnsPerHost:    min(maxIdle, c.MaxConns),
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxHead,
+		DisableCompression:     true,
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: lifeSign, WriteByteTimeout: silence},
 	}
 }

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/textproto"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -84,9 +88,9 @@ func (t *Target) exchange(ctx context.Context, ev Event, to *url.URL, proof Cred
 			return seen{ours: true, err: fmt.Errorf("the request cannot be signed: %w", err)}, nil
 		}
 	}
-	res, err := t.client.Do(req)
+	res, err := t.wire.RoundTrip(req)
 	if err != nil {
-		return seen{err: withoutURL(err)}, nil
+		return seen{err: fmt.Errorf("no answer from the target: %w", unquoted(err))}, nil
 	}
 	defer res.Body.Close() //nolint:errcheck // what was wanted of it was read
 	if res.StatusCode == http.StatusSwitchingProtocols {
@@ -105,7 +109,7 @@ func read(res *http.Response) seen {
 		_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxDiscarded))
 	}
 	if err != nil {
-		return seen{err: fmt.Errorf("the target's response was cut, and its outcome is unknown: %w", withoutURL(err))}
+		return seen{err: fmt.Errorf("the target's response was cut, and its outcome is unknown: %w", unquoted(err))}
 	}
 	s := seen{status: res.StatusCode, retryAfter: res.Header.Values("Retry-After"), sunset: parseSunset(res.Header.Values("Sunset"))}
 	if res.Header.Get("Content-Encoding") == "" && kept.Len() > 0 {
@@ -114,11 +118,20 @@ func read(res *http.Response) seen {
 	return s
 }
 
-// withoutURL drops the URL from an error of net/http: it may hold credentials.
-func withoutURL(err error) error {
-	var inner *url.Error
-	if errors.As(err, &inner) {
-		return fmt.Errorf("no answer from the target: %w", inner.Err)
+// unquoted takes what the target wrote out of an error of net/http: it may be our own request, with its URL.
+func unquoted(err error) error {
+	var known net.Error
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &known) || errors.As(err, &certificate) {
+		return err
+	}
+	var line textproto.ProtocolError
+	text, _, quotes := strings.Cut(err.Error(), `"`)
+	switch {
+	case errors.As(err, &line):
+		return errors.New("the response is malformed")
+	case quotes:
+		return errors.New(strings.TrimSpace(text))
 	}
 	return err
 }

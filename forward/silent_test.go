@@ -3,7 +3,6 @@ package forward
 import (
 	"context"
 	"net"
-	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -18,8 +17,8 @@ func TestAConnectionThatLeadsNowhereIsLeft(t *testing.T) {
 	f.StartTLS()
 	target := to(t, f.URL, func(c *Config) { c.Timeout = 20 * time.Second })
 	trust(t, target, f)
-	transport, ok := target.client.Transport.(*http.Transport)
-	if !ok || transport.HTTP2 == nil || transport.HTTP2.SendPingTimeout == 0 || transport.HTTP2.PingTimeout == 0 {
+	transport := target.wire
+	if transport.HTTP2 == nil || transport.HTTP2.SendPingTimeout == 0 || transport.HTTP2.PingTimeout == 0 {
 		t.Fatal("no sign of life is asked for")
 	}
 	transport.HTTP2.SendPingTimeout, transport.HTTP2.PingTimeout = 20*time.Millisecond, 50*time.Millisecond

@@ -80,11 +80,11 @@ type Credentials struct {
 
 // Target delivers events to one URL.
 type Target struct {
-	cfg    Config   // with its defaults
-	url    *url.URL // as configured, without credentials
-	basic  verify.Secret
-	client *http.Client
-	held   holds
+	cfg   Config   // with its defaults
+	url   *url.URL // as configured, without credentials
+	basic verify.Secret
+	wire  *http.Transport
+	held  holds
 }
 
 // New checks the configuration and returns the target. It opens nothing. Errors hold no URL.
@@ -112,7 +112,7 @@ func New(c Config) (*Target, error) {
 		}
 	}
 	c = withDefaults(c)
-	t := &Target{cfg: c, client: newClient(c)}
+	t := &Target{cfg: c, wire: newTransport(c)}
 	if u.User != nil {
 		password, _ := u.User.Password()
 		t.basic = verify.Secret("Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
@@ -156,7 +156,7 @@ func withDefaults(c Config) Config {
 
 // Close ends the connections that nobody uses.
 func (t *Target) Close() error {
-	t.client.CloseIdleConnections()
+	t.wire.CloseIdleConnections()
 	return nil
 }
 

@@ -3,7 +3,6 @@ package forward
 import (
 	"context"
 	"crypto/x509"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -17,10 +16,7 @@ func trust(t *testing.T, target *Target, f *far) {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AddCert(f.Certificate())
-	transport, ok := target.client.Transport.(*http.Transport)
-	if !ok {
-		t.Fatal("no transport")
-	}
+	transport := target.wire
 	transport.TLSClientConfig.RootCAs = roots
 }
 
@@ -75,16 +71,16 @@ func TestAddressesInsideAreRefusedWhereTheOperatorSaysSo(t *testing.T) {
 	if _, err := New(Config{Name: "x", URL: "https://93.184.215.14/", DenyPrivate: true}); err != nil {
 		t.Error(err)
 	}
-	transport, ok := to(t, "https://hooks.example/", deny).client.Transport.(*http.Transport)
-	if !ok || transport.Proxy != nil {
+	transport := to(t, "https://hooks.example/", deny).wire
+	if transport.Proxy != nil {
 		t.Error("a proxy would hide the address")
 	}
 }
 
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
-	transport, ok := to(t, "https://hooks.example/", nil).client.Transport.(*http.Transport)
-	if !ok || transport.MaxConnsPerHost != DefaultConns || transport.MaxResponseHeaderBytes == 0 || transport.TLSHandshakeTimeout == 0 ||
+	transport := to(t, "https://hooks.example/", nil).wire
+	if transport.MaxConnsPerHost != DefaultConns || transport.MaxResponseHeaderBytes == 0 || transport.TLSHandshakeTimeout == 0 ||
 		transport.TLSClientConfig.InsecureSkipVerify {
 		t.Errorf("transport is %+v", transport)
 	}

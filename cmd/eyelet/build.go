@@ -31,6 +31,7 @@ type plan struct {
 	names    []string // of the handlers, as they stand in the settings
 	closers  []io.Closer
 	targets  *forward.State // of forward handlers
+	stdout   *output        // of stdout handlers
 }
 
 // Close ends what fetches keys.

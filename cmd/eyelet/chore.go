@@ -230,6 +230,12 @@ func (p *program) rehearse(ctx context.Context, api eventsAPI, what chore, f *ch
 			if refused != "" {
 				missing++
 				p.tell("%s\n", "eyelet: "+shown(e.event)+": "+refused)
+				if f.format == "json" {
+					err = json.NewEncoder(p.Out).Encode(fate{Event: e.event, Result: "refused", Error: refused})
+				}
+				if err != nil {
+					return err
+				}
 				continue
 			}
 			line = &looked

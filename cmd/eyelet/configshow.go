@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -26,7 +27,7 @@ func (p *program) configShowCommand() *cobra.Command {
 		Long: "Prints the settings as serve would take them: those of the file, overruled by the environment, with the\n" +
 			"defaults of what is not set. Secrets are " + hidden + ". In producers and handlers a value that was made of\n" +
 			"variables is shown as it was written, ${NAME}, because it may hold a secret; what stands in the query of\n" +
-			"an address, and its user, is hidden too. Secrets among the words of exec belong into\n" +
+			"an address, and its user, is hidden too, and of the target of forward all but its host. Secrets among the words of exec belong into\n" +
 			"variables.",
 	}
 	file := p.configFlag(c)
@@ -185,6 +186,10 @@ func veil(n, written *node, name string) *node {
 		switch {
 		case secret:
 			out.text = hidden
+		case name == "forward" && written.isVariable():
+			out.text = written.text
+		case name == "forward":
+			out.text = forward.Shown(n.text) // what is written around a variable may be as secret as its value
 		case written != nil && strings.Contains(written.text, "${"):
 			out.text = written.text
 		default:
@@ -209,6 +214,11 @@ func veil(n, written *node, name string) *node {
 		}
 	}
 	return out
+}
+
+// isVariable reports whether a value was written as a variable alone.
+func (n *node) isVariable() bool {
+	return n != nil && strings.HasPrefix(n.text, "${") && strings.IndexByte(n.text, '}') == len(n.text)-1
 }
 
 func (n *node) item(i int) *node {

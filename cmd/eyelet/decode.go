@@ -16,8 +16,9 @@ import (
 // decoder fills structs from nodes and keeps every mistake that it meets. Fields are named by the tag `conf`;
 // a field of type *node gets the node of its struct, so that later checks can name lines too.
 type decoder struct {
-	dir   string // what the names of files are relative to
-	wrong mistakes
+	dir     string // what the names of files are relative to
+	wrong   mistakes
+	secrets []string // the files that secrets stand in, as they are named
 }
 
 func (d *decoder) add(at place, hint, format string, args ...any) {
@@ -181,6 +182,9 @@ func (d *decoder) twin(n *node, name string, fields map[string]reflect.Value, pa
 		if text == "" {
 			continue
 		}
+		if base != "roots" { // those are certificates
+			d.secrets = append(d.secrets, file)
+		}
 		d.decode(&node{at: n.where[name], kind: scalar, text: text}, appended(field), join(path, base))
 	}
 	return true
@@ -272,6 +276,7 @@ func (d *decoder) words(n *node, v reflect.Value, path string) {
 		case inFile && n.inner[id] != nil:
 			d.add(n.where[name], "remove one of them", "%s and %s are both set", join(path, id), name)
 		case inFile:
+			d.secrets = append(d.secrets, item.String())
 			item.SetString(d.secretFile(n.where[name], item.String()))
 			name = id
 		default:

@@ -305,11 +305,16 @@ func (s *devScreen) delivery(o outcomeOf) {
 
 func (s *devScreen) summary(outcomes []outcomeOf, wrongs []string, h held) {
 	n := map[string]int{}
+	good := true
 	for _, o := range outcomes {
 		n[o.Verdict]++
+		good = good && o.OK
 	}
 	if s.json {
-		line := map[string]any{"deliveries": len(outcomes), "verdicts": n, "events": h.events, "aside": h.aside, "ok": len(wrongs) == 0}
+		line := map[string]any{"deliveries": len(outcomes), "verdicts": n, "events": h.events, "aside": h.aside, "ok": len(wrongs) == 0 && good}
+		if len(wrongs) > 0 {
+			line["wrong"] = wrongs
+		}
 		_ = json.NewEncoder(s.out).Encode(line) // whoever reads is gone
 		return
 	}

@@ -186,14 +186,14 @@ func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
 // TestWhereATargetMovedIsTold: row R173 from outside, without what only the target should see.
 func TestWhereATargetMovedIsTold(t *testing.T) {
 	t.Parallel()
-	a := newAim(t, 308, "Location", "/new?token=s3cret")
+	a := newAim(t, 308, "Location", "/s3cret/new?token=s3cret")
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, mode: relay, forward: \""+a.url+"\"}\n")
 	r := launch(t, "serve", "--config", file)
 	if status, _ := pushOwn(t, r, "g-1"); status != 503 {
 		t.Errorf("moved: %d", status)
 	}
 	code, out, errs := run(t, "targets", "list", "--config", file)
-	if code != 0 || !strings.Contains(out, "moved to "+a.url+"/new") || strings.Contains(out+errs, "s3cret") {
+	if code != 0 || !strings.Contains(out, "moved to "+a.url+"/<secret>") || strings.Contains(out+errs, "s3cret") {
 		t.Errorf("targets list: %d %s %s", code, out, errs)
 	}
 	a.status.Store(200)
@@ -202,7 +202,7 @@ func TestWhereATargetMovedIsTold(t *testing.T) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if got := a.last.URL.RequestURI(); got != "/new?token=s3cret" {
+	if got := a.last.URL.RequestURI(); got != "/s3cret/new?token=s3cret" {
 		t.Errorf("the request went to %s", got)
 	}
 }
@@ -472,5 +472,46 @@ func TestATargetThatNeverRecoversEndsInADeadLetter(t *testing.T) {
 	defer mu.Unlock()
 	if len(keys) != 1 || keys[`"g-1"`] != 4 {
 		t.Errorf("requests by key: %v", keys)
+	}
+}
+
+// TestASecretInTheURLOfATargetIsNowhereToBeSeen: it is sent to the target, which is switched off and on by its name.
+func TestASecretInTheURLOfATargetIsNowhereToBeSeen(t *testing.T) {
+	t.Parallel()
+	a := newAim(t, 410)
+	moved := newAim(t, 308, "Location", "/s3cret%zz")
+	file := configured(t, "limits: {attempts: 1}\nhandlers:\n  - {producer: gh, type: push, forward: \""+a.url+"/s3cret?key=s3cret\"}\n"+
+		"  - {producer: gh, type: push, name: moved, forward: \""+moved.url+"/s3cret\"}\n")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "level: error", "level: debug", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := launch(t, "serve", "--config", file)
+	if status, _ := pushOwn(t, r, "g-1"); status != 200 {
+		t.Fatalf("status %d", status)
+	}
+	eventually(t, "both are tried", func() bool { return a.calls.Load() == 1 && moved.calls.Load() == 1 })
+	eventually(t, "the dead letter", func() bool { return strings.HasPrefix(state(t, file, "g-1"), "dead") })
+	events := listed(t, file)
+	for what, args := range map[string][]string{
+		"targets list": {"targets", "list"}, "targets list -o json": {"targets", "list", "-o", "json"}, "dead list": {"dead", "list"},
+		"dead show": {"dead", "show", events[0].Event, "-o", "text"}, "events show": {"events", "show", events[0].Event},
+		"config show": {"config", "show"}, "config check": {"config", "check"},
+	} {
+		out, errs := command(t, 0, "", append(args, "--config", file)...)
+		if out == "" || strings.Contains(out+errs, "s3cret") {
+			t.Errorf("%s: %s%s", what, out, errs)
+		}
+	}
+	_, ready := readiness(t, r)
+	if text := ready + scraped(t, r) + r.errs.String(); strings.Contains(text, "s3cret") || !strings.Contains(text, `target="gh/push/forward"`) {
+		t.Error(text)
+	}
+	command(t, 0, "", "targets", "on", "gh/push/forward", "--config", file)
+	if out, _ := command(t, 0, "", "targets", "list", "--config", file); !strings.Contains(out, "gh/push/forward  on") {
+		t.Error(out)
 	}
 }

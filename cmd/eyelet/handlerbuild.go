@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/forward"
@@ -25,31 +24,11 @@ type sink interface {
 	answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error)
 }
 
-// output is a writer for several handlers: one line is written at once.
-type output struct {
-	mu   sync.Mutex
-	w    io.Writer
-	torn bool // the last line broke off; the next one is not to be the end of it
-}
-
-func (o *output) Write(line []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.torn {
-		if _, err := o.w.Write([]byte("\n")); err != nil {
-			return 0, err
-		}
-		o.torn = false
-	}
-	n, err := o.w.Write(line)
-	o.torn = n > 0 && n < len(line)
-	return n, err
-}
-
 // handlers builds the handlers of the configuration. The names of tasks are stored, so the default name is made
 // of what a person would keep: producer, pattern and kind.
 func (c *settings) buildHandlers(stdout io.Writer, p *plan) mistakes {
-	b := &handlerBuild{settings: c, stdout: &output{w: stdout}, taken: map[string]place{}, targets: p.targets}
+	p.stdout = newOutput(stdout)
+	b := &handlerBuild{settings: c, stdout: p.stdout, taken: map[string]place{}, targets: p.targets}
 	for i := range c.Handlers {
 		h, name := b.handler(&c.Handlers[i])
 		p.Handlers, p.names = append(p.Handlers, h), append(p.names, name)

@@ -22,7 +22,8 @@ func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *run
 	r := &running{errs: &lockedBuffer{}, out: &lockedBuffer{}}
 	up := make(chan [2]string, 1)
 	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) { up <- [2]string{l, o} }}
-	srv := &server{program: p, settings: s, log: newLogger(r.errs, "text", slog.LevelDebug)}
+	srv := &server{program: p, settings: s, logTo: &logOutput{to: r.errs}}
+	srv.log = newLogger(srv.logTo, "text", slog.LevelDebug)
 	if srv.plan, err = s.build(t.Context(), buildOptions{stdout: r.out}); err != nil {
 		t.Fatal(err)
 	}

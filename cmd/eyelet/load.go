@@ -80,6 +80,10 @@ func (s source) parse(file string, data []byte) (*settings, error) {
 	c := &settings{file: file, dir: filepath.Dir(file)}
 	d := &decoder{dir: c.dir}
 	d.decode(root, reflect.ValueOf(c).Elem(), "")
+	c.confidential = d.secrets
+	if unset, err := parseTree(file, data, func(string) (string, bool) { return someVariable, true }, except...); err == nil {
+		c.writtenOut = unset.holdsSecret("")
+	}
 	c.defaults()
 	return c, append(found, d.wrong...).err()
 }

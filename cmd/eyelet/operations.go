@@ -94,11 +94,7 @@ func (s *server) operations() http.Handler {
 			http.Error(w, oneLine(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
-		state := "ready"
-		if err := degraded(s.store); err != nil {
-			state = "ready, degraded: " + oneLine(err.Error()) + "; see eyelet store check"
-		}
-		_, _ = fmt.Fprintln(w, state)
+		_, _ = fmt.Fprintln(w, s.condition())
 		tellOff(w, s.plan.targets)
 	})
 	mux.Handle("/targets", s.state.authorized(s.changes(targetsAPI(s.plan.targets))))
@@ -108,6 +104,21 @@ func (s *server) operations() http.Handler {
 	mux.Handle("/", s.state.authorized(s.changes(inspect.API(s.store))))
 	configured, _, _ := net.SplitHostPort(s.settings.Operations) // checked before
 	return sameSite(configured, mux)
+}
+
+// condition is the line of a server that accepts deliveries, although something may be wrong.
+func (s *server) condition() string {
+	var wrong []string
+	if err := degraded(s.store); err != nil {
+		wrong = append(wrong, oneLine(err.Error())+"; see eyelet store check")
+	}
+	if err := s.logTo.failing(); err != nil {
+		wrong = append(wrong, oneLine(err.Error()))
+	}
+	if len(wrong) == 0 {
+		return "ready"
+	}
+	return "ready, degraded: " + strings.Join(wrong, "; ")
 }
 
 // degraded says what is wrong with a store that accepts deliveries all the same.

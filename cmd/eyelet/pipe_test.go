@@ -37,7 +37,9 @@ func TestAnOutputThatNobodyReadsHoldsUpNoEnd(t *testing.T) {
 	}
 	<-out.entered
 	cancel()
-	<-ended
+	if code := <-ended; code != exitFailed {
+		t.Errorf("exit %d although a handler did not return", code)
+	}
 	close(out.gone)
 	if !strings.Contains(errs.String(), "run again after the next start: 1") {
 		t.Errorf("nobody is told of the task: %s", errs.String())

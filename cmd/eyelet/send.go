@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/replay"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -91,7 +93,13 @@ func (p *program) send(c *cobra.Command, args []string, f sendFlags) error {
 	}
 	r, err := replay.Send(c.Context(), rec, o)
 	if err != nil {
-		return failed("%s: %v", as.url, err)
+		err = failed("%s: %v", forward.Shown(as.url), err)
+		if f.output == "json" { // as replay prints it
+			e := json.NewEncoder(p.Out)
+			e.SetEscapeHTML(false) // <secret>
+			return errors.Join(err, e.Encode(map[string]any{"verdict": "failed", "error": err.Error()}))
+		}
+		return err
 	}
 	return p.printSent(r, f.output)
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,8 +37,9 @@ const (
 func (p *program) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve", Short: "Receive deliveries", Args: cobra.NoArgs,
-		Long: "Receives deliveries as the configuration says, until it is told to stop by Ctrl-C or SIGTERM; it then\n" +
-			"refuses new ones and finishes what it has. A second Ctrl-C ends it at once.",
+		Long: "Receives deliveries as the configuration says, until it is told to stop by Ctrl-C, SIGTERM or SIGHUP; it\n" +
+			"then refuses new ones and finishes what it has. A second signal ends it at once. Exits 0 when everything\n" +
+			"ended within limits.drain, and 1 when something was left, which goes on after the next start.",
 	}
 	file := p.configFlag(c)
 	c.Flags().String("listen", "", "address for deliveries")
@@ -50,6 +52,7 @@ func (p *program) serveCommand() *cobra.Command {
 	c.Flags().Bool("accept-loss", false, "open a store whose last commits are missing")
 	c.Flags().Bool("accept-clock", false, "open a store whose last commit does not fit the clock")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		outliveReaders()
 		s, err := p.source(c, *file).load()
 		if err != nil {
 			return err
@@ -57,6 +60,9 @@ func (p *program) serveCommand() *cobra.Command {
 		srv, err := p.newServer(c.Context(), s, buildOptions{stdout: p.Out})
 		if err != nil {
 			return err
+		}
+		for _, warning := range s.exposed() {
+			srv.log.Warn(warning)
 		}
 		return srv.run(c.Context())
 	}
@@ -69,6 +75,7 @@ type server struct {
 	settings *settings
 	plan     *plan
 	log      *slog.Logger
+	logTo    *logOutput
 	store    dedup.Store
 	rx       *receiver.Receiver
 	metrics  *metrics
@@ -86,7 +93,8 @@ func (p *program) newServer(ctx context.Context, s *settings, o buildOptions) (*
 	if err != nil {
 		level = slog.LevelInfo // build reports it
 	}
-	srv := &server{program: p, settings: s, log: newLogger(p.Err, s.Log.Format, level)}
+	srv := &server{program: p, settings: s, logTo: &logOutput{to: p.Err}}
+	srv.log = newLogger(srv.logTo, s.Log.Format, level)
 	if srv.plan, err = s.build(ctx, o); err != nil {
 		return nil, err
 	}
@@ -94,6 +102,31 @@ func (p *program) newServer(ctx context.Context, s *settings, o buildOptions) (*
 		return nil, errors.Join(err, srv.close()) //nolint:contextcheck // closing takes its own time
 	}
 	return srv, nil
+}
+
+// logOutput remembers whether the log can be written. That it cannot is no reason to stop.
+type logOutput struct {
+	to   io.Writer
+	lost atomic.Pointer[error] // of the last write; nil when it was a good one
+}
+
+// Write implements io.Writer.
+func (l *logOutput) Write(line []byte) (int, error) {
+	n, err := l.to.Write(line)
+	if err == nil {
+		l.lost.Store(nil)
+	} else {
+		l.lost.Store(&err)
+	}
+	return n, err
+}
+
+// failing says why lines of the log are lost; nil when none are.
+func (l *logOutput) failing() error {
+	if err := l.lost.Load(); err != nil {
+		return fmt.Errorf("the log cannot be written, and its lines are lost: %s; start eyelet again where it can", cause(*err))
+	}
+	return nil
 }
 
 func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
@@ -265,6 +298,8 @@ func (s *server) run(ctx context.Context) error {
 		s.log.Info("stopping: no new deliveries, work that is under way is finished", "within", s.settings.Limits.Drain)
 	case err = <-ended:
 		err = failed("the server ended: %v", err)
+	case <-s.plan.stdout.gone:
+		err = failed("nobody reads standard output any more, to which a handler prints: start eyelet again together with its reader; no event is lost")
 	case <-broken(s.store):
 		err = failed("the store failed and the program must be restarted: %v", s.store.Health(ctx))
 	}
@@ -288,14 +323,17 @@ func broken(store dedup.Store) <-chan struct{} {
 	return nil
 }
 
-// drain finishes what is under way. New deliveries are answered 503 meanwhile.
+// drain finishes what is under way. New deliveries are answered 503 meanwhile. It is an error that anything was left
+// at the end of the time for it, whether it could be ended then or not.
 func (s *server) drain() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.settings.Limits.Drain)
 	defer cancel()
 	err := s.rx.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		s.log.Warn("not everything was finished in time; it goes on after the next start")
-		err = nil
+	if ctx.Err() != nil {
+		err = late(s.settings.Limits.Drain, err)
+	}
+	if err != nil {
+		s.log.Warn("not everything was finished", "error", err)
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), connectionsEnd)
 	defer cancel()
@@ -311,6 +349,19 @@ func (s *server) drain() error {
 	return err
 }
 
+// late says what was left when the time to drain was over; nothing more than that when it could be ended then.
+func late(drain time.Duration, left error) error {
+	what := ""
+	if left != nil {
+		for line := range strings.Lines(left.Error()) {
+			if line = strings.TrimSpace(line); line != context.DeadlineExceeded.Error() {
+				what += "; " + line
+			}
+		}
+	}
+	return failed("not everything ended within %s (limits.drain): accepted events go on after the next start%s", span(drain), what)
+}
+
 // close releases what open took, in the reverse order. It may be called with half of it there.
 func (s *server) close() error {
 	var errs []error
@@ -323,7 +374,9 @@ func (s *server) close() error {
 		s.state.release()
 	}
 	if s.rx != nil {
-		errs = append(errs, s.rx.Close())
+		ctx, cancel := context.WithTimeout(context.Background(), connectionsEnd) // it had its time to drain
+		defer cancel()
+		errs = append(errs, s.rx.Shutdown(ctx))
 	}
 	if s.store != nil {
 		if err := s.store.Close(); err != nil && !errors.Is(err, dedup.ErrClosed) {

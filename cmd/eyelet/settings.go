@@ -37,6 +37,9 @@ type settings struct {
 
 	file string // where the settings were read from
 	dir  string // what relative paths are relative to
+
+	confidential []string // the files that secrets were read from, as they are named
+	writtenOut   bool     // a secret is written out in the file
 }
 
 type tlsSettings struct {

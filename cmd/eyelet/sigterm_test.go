@@ -26,21 +26,26 @@ type served struct {
 	*exec.Cmd
 	listen string
 	log    *lockedBuffer
+	stderr io.Closer // our end of its standard error
 }
 
 var listening = regexp.MustCompile(`msg="accepting deliveries" listen=(\S+)`)
 
-func startServed(t *testing.T, config string) *served {
+func startServed(t *testing.T, config string, change ...func(*exec.Cmd)) *served {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &served{Cmd: &exec.Cmd{Path: self, Args: []string{"eyelet", "serve", "--config", config}, Env: os.Environ()}, log: &lockedBuffer{}}
+	for _, f := range change {
+		f(c.Cmd)
+	}
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.stderr = stderr
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +69,10 @@ func startServed(t *testing.T, config string) *served {
 
 // pushed is what became of a delivery: its status, or 0 where no answer came.
 func pushTo(client *http.Client, base, id string) (status int, retryAfter string) {
+	return pushTyped(client, base, id, "push")
+}
+
+func pushTyped(client *http.Client, base, id, event string) (status int, retryAfter string) {
 	body := `{"id":"` + id + `"}`
 	mac := hmac.New(sha256.New, []byte("another-long-secret"))
 	mac.Write([]byte(body))
@@ -72,7 +81,7 @@ func pushTo(client *http.Client, base, id string) (status int, retryAfter string
 		return 0, ""
 	}
 	r.Header.Set("X-GitHub-Delivery", id)
-	r.Header.Set("X-GitHub-Event", "push")
+	r.Header.Set("X-GitHub-Event", event)
 	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	r.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(r)
@@ -203,7 +212,9 @@ func TestTermWaitsNoLongerThanItsDeadline(t *testing.T) {
 		t.Fatalf("status %d", status)
 	}
 	eventually(t, "the handler runs", func() bool { return exists(filepath.Join(dir, "began")) })
-	c.term(t)
+	if code := c.end(t, syscall.SIGTERM); code != exitFailed {
+		t.Errorf("exit %d although a handler was not done in time", code)
+	}
 	if log := c.log.String(); !strings.Contains(log, "reason=stopped") {
 		t.Errorf("the log does not tell: %s", log)
 	}
@@ -232,6 +243,23 @@ func (c *served) term(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Fatalf("the child ended with %v: %s", err, c.log.String())
 	}
+}
+
+// end sends a signal and returns the exit code; -1 for a process that the signal ended.
+func (c *served) end(t *testing.T, sig os.Signal) int {
+	t.Helper()
+	if err := c.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	return c.wait()
+}
+
+// wait returns the exit code; -1 for a process that a signal ended, as one is that does not end.
+func (c *served) wait() int {
+	late := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+	defer late.Stop()
+	_ = c.Wait() // the state tells
+	return c.ProcessState.ExitCode()
 }
 
 // listEvents returns the states of all events in the store of a server that does not run.

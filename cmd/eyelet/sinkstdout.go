@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"sync"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -13,6 +16,46 @@ import (
 
 // stdoutSink prints each event as a line of JSON.
 type stdoutSink struct{ out *output }
+
+// output is a writer for several handlers: one line is written at once.
+type output struct {
+	mu   sync.Mutex
+	w    io.Writer
+	torn bool          // the last line broke off; the next one is not to be the end of it
+	gone chan struct{} // closed once nobody reads any more, which no later write can change
+}
+
+func newOutput(w io.Writer) *output { return &output{w: w, gone: make(chan struct{})} }
+
+// Write writes a line. Once the reader is gone nothing is written any more.
+func (o *output) Write(line []byte) (n int, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case <-o.gone:
+		return 0, syscall.EPIPE
+	default:
+	}
+	defer func() {
+		if readerGone(err) {
+			close(o.gone)
+		}
+	}()
+	if o.torn {
+		if _, err := o.w.Write([]byte("\n")); err != nil {
+			return 0, err
+		}
+		o.torn = false
+	}
+	n, err = o.w.Write(line)
+	o.torn = n > 0 && n < len(line)
+	return n, err
+}
+
+// readerGone reports whether a write failed because nobody reads from the pipe any more.
+func readerGone(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
+}
 
 // printed is the line of an event. A payload that is JSON stands in data as it is, other text in text, and
 // other bytes in body, in base64.
@@ -48,6 +91,9 @@ func (s stdoutSink) deliver(_ context.Context, ev receiver.Event[[]byte]) error 
 		return err
 	}
 	_, err = s.out.Write(append(line, '\n'))
+	if readerGone(err) {
+		return receiver.Postpone(0, err) // no attempt of this process can print it
+	}
 	return err
 }
 

@@ -68,6 +68,9 @@ func (p *program) configCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		for _, warning := range s.exposed() {
+			p.tell("%s\n", "eyelet: warning: "+oneLine(warning))
+		}
 		for i := range plan.Producers {
 			for _, warning := range plan.Producers[i].Warnings() {
 				p.tell("%s\n", "eyelet: warning: "+oneLine(warning))

@@ -85,7 +85,7 @@ func storeMistake(err error) error {
 	return wrong(hint, "%s", what)
 }
 
-// checked is the report of a check, and what was repaired before it.
+// checked is the report of a check, and what was repaired before it. It is what the server answers, too.
 type checked struct {
 	badgerstore.Report
 	Repaired []badgerstore.Repair `json:"repaired,omitempty"`
@@ -132,26 +132,23 @@ func (p *program) storeCheckCommand() *cobra.Command {
 	return c
 }
 
-// checkStore lets the server check its store, or checks the one in dir.
+// checkStore lets the server check its store, or checks the one in dir. A repair comes with the report of what it left,
+// so that nothing is read once more for it.
 func checkStore(ctx context.Context, ask asking, dir string, repair bool) (r checked, err error) {
-	if ask == nil {
-		if repair {
-			r.Repaired, err = repairStore(ctx, dir)
-		}
-		if err == nil {
-			r.Report, err = badgerstore.Check(ctx, dir, offline())
-		}
-		if err != nil {
-			return r, storeMistake(err)
-		}
-		return r, nil
+	switch {
+	case ask != nil && repair:
+		return r, askFor(ctx, ask, http.MethodPost, "/store/repair", &r)
+	case ask != nil:
+		return r, askFor(ctx, ask, http.MethodGet, "/store/check", &r.Report)
+	case repair:
+		r.Repaired, r.Report, err = badgerstore.RepairDir(ctx, dir, offline())
+	default:
+		r.Report, err = badgerstore.Check(ctx, dir, offline())
 	}
-	if repair {
-		if err := askFor(ctx, ask, http.MethodPost, "/store/repair", &r.Repaired); err != nil {
-			return r, err
-		}
+	if err != nil {
+		return r, storeMistake(err)
 	}
-	return r, askFor(ctx, ask, http.MethodGet, "/store/check", &r.Report)
+	return r, nil
 }
 
 // askFor asks the server for something in JSON.
@@ -168,22 +165,6 @@ func askFor(ctx context.Context, ask asking, method, path string, to any) error 
 		return failed("the answer of the server cannot be read: %v", err)
 	}
 	return nil
-}
-
-// repairStore repairs the store in dir, which must be there.
-func repairStore(ctx context.Context, dir string) (done []badgerstore.Repair, err error) {
-	before, err := badgerstore.Check(ctx, dir, offline())
-	if err != nil || len(before.Damaged) == 0 || before.Tables != "" {
-		return nil, err // a damaged table is in the report that follows
-	}
-	o := offline()
-	o.CheckEvery = -1
-	store, err := badgerstore.Open(dir, o)
-	if err != nil {
-		return nil, err
-	}
-	done, err = store.Repair(ctx)
-	return done, errors.Join(err, store.Close())
 }
 
 func (p *program) printRepairs(all []badgerstore.Repair) error {
@@ -364,7 +345,7 @@ func (p *program) storeRestoreCommand() *cobra.Command {
 // maintained is a store that can be checked, repaired and backed up while it is served.
 type maintained interface {
 	Check(ctx context.Context) (badgerstore.Report, error)
-	Repair(ctx context.Context) ([]badgerstore.Repair, error)
+	Repair(ctx context.Context) ([]badgerstore.Repair, badgerstore.Report, error)
 	Backup(ctx context.Context, w io.Writer, since badgerstore.Position) (badgerstore.Position, error)
 }
 
@@ -379,7 +360,13 @@ func (s *server) maintenance() http.Handler {
 		return http.NotFoundHandler()
 	}
 	mux.HandleFunc("GET /store/check", reporting(func(ctx context.Context) (any, error) { return store.Check(ctx) }))
-	mux.HandleFunc("POST /store/repair", reporting(func(ctx context.Context) (any, error) { return store.Repair(ctx) }))
+	mux.HandleFunc("POST /store/repair", reporting(func(ctx context.Context) (any, error) {
+		repaired, report, err := store.Repair(ctx)
+		if report.Tables != "" {
+			err = nil // the report says so, as without a server
+		}
+		return checked{report, repaired}, err
+	}))
 	mux.HandleFunc("GET /store/backup", func(w http.ResponseWriter, r *http.Request) {
 		since, err := badgerstore.ParsePosition(r.URL.Query().Get("since"))
 		if err != nil && r.URL.Query().Has("since") {

@@ -46,7 +46,7 @@ type targetLine struct {
 	Since     time.Time `json:"since,omitzero"` // off since
 	Reason    string    `json:"reason,omitempty"`
 	Terminals int       `json:"terminals"`
-	Moved     string    `json:"moved,omitempty"` // without what may be a credential
+	Moved     string    `json:"moved,omitempty"` // as it is shown
 	Sunset    time.Time `json:"sunset,omitzero"`
 	Legal     time.Time `json:"legal,omitzero"`
 }
@@ -55,8 +55,8 @@ func targetsOf(state *forward.State) []targetLine {
 	all := []targetLine{}
 	for _, s := range state.List() {
 		t := targetLine{Name: s.Name, On: !s.Off, Since: s.Since, Reason: s.Reason, Terminals: s.Terminals, Sunset: s.Sunset, Legal: s.Legal}
-		if u, err := url.Parse(s.Moved); err == nil && s.Moved != "" {
-			t.Moved = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+		if s.Moved != "" {
+			t.Moved = forward.Shown(s.Moved)
 		}
 		all = append(all, t)
 	}
@@ -79,7 +79,9 @@ func targetsAPI(state *forward.State) http.Handler {
 	mux.HandleFunc("GET /targets", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(targetsOf(state)) // a reader that is gone asks again
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)         // <secret>
+		_ = e.Encode(targetsOf(state)) // a reader that is gone asks again
 	})
 	mux.HandleFunc("POST /targets", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -165,8 +167,10 @@ func (p *program) listTargets(ctx context.Context, h http.Handler, format string
 		return errors.Join(failed("the answer of the server is no list of targets"), err)
 	}
 	if format == "json" {
+		e := json.NewEncoder(p.Out)
+		e.SetEscapeHTML(false) // <secret>
 		for _, t := range all {
-			if err := json.NewEncoder(p.Out).Encode(t); err != nil {
+			if err := e.Encode(t); err != nil {
 				return err
 			}
 		}

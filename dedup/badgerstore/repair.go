@@ -45,41 +45,65 @@ const (
 // purged, its key is forgotten, and the producer can deliver the event again. A value that is damaged on disk
 // only is written again from memory.
 //
-// It returns what it did, in the order of the keys. A damaged table is not repaired: what was in it is not known. At
-// its end the store counts its events anew, which holds commits up for as long as that takes at a start.
-func (s *Store) Repair(ctx context.Context) ([]Repair, error) {
-	report, err := s.Check(ctx)
+// It returns what it did, in the order of the keys, and the report of the last look at everything. The store is read
+// once when nothing is damaged and else a second time after the repairs. A damaged table is not repaired: what was in it
+// is not known. At its end the store counts its events anew, which holds commits up for as long as that takes at a start.
+func (s *Store) Repair(ctx context.Context) ([]Repair, Report, error) {
+	before, err := s.Check(ctx)
 	if err != nil {
-		return nil, err
+		return nil, before, err
 	}
-	if report.Tables != "" {
-		return nil, fmt.Errorf("store %s has a damaged table, which cannot be repaired: %s; restore a backup", s.dir, report.Tables)
+	if before.Tables != "" {
+		return nil, before, fmt.Errorf("store %s has a damaged table, which cannot be repaired: %s; restore a backup", s.dir, before.Tables)
 	}
+	return s.repair(ctx, before)
+}
+
+// RepairDir repairs the store in dir, which must be there and which nobody may have open, as [Store.Repair] does. A store
+// that is sound, or has a damaged table, is only looked at, as [Check] does; the report says which it is. Options are
+// those of [Open].
+func RepairDir(ctx context.Context, dir string, o Options) (done []Repair, report Report, err error) {
+	before, err := Check(ctx, dir, o)
+	if err != nil || len(before.Damaged) == 0 || before.Tables != "" {
+		return nil, before, err
+	}
+	o.CheckEvery = -1
+	s, err := Open(dir, o)
+	if err != nil {
+		return nil, before, err
+	}
+	// What is good by now, because opening the store wrote it anew, is left alone.
+	done, report, err = s.repair(ctx, before)
+	return done, report, errors.Join(err, s.Close())
+}
+
+// repair mends what a check found, and checks again when that was anything.
+func (s *Store) repair(ctx context.Context, before Report) ([]Repair, Report, error) {
 	out := []Repair{}
-	if len(report.Damaged) == 0 {
-		return out, nil
+	if len(before.Damaged) == 0 {
+		return out, before, nil
 	}
-	owners, err := s.aliasOwners(ctx, report.Damaged)
+	owners, err := s.aliasOwners(ctx, before.Damaged)
 	if err != nil {
-		return nil, err
+		return nil, before, err
 	}
-	for _, d := range report.Damaged {
+	for _, d := range before.Damaged {
 		o := &repairOp{ticket: newTicket(false), owners: owners, repair: Repair{Key: d.Key, Event: d.Event}}
 		o.bytes = chunkSize // of a value that is written from memory
 		if o.key, err = keyNamed(d.Key); err != nil {
-			return out, err
+			return out, before, err
 		}
 		if err := s.do(ctx, o); err != nil {
-			return out, fmt.Errorf("repairing %s: %w", d.Key, err)
+			return out, before, fmt.Errorf("repairing %s: %w", d.Key, err)
 		}
 		s.log.Warn("damaged value repaired", "dir", s.dir, "key", d.Key, "event", o.repair.Event, "done", o.repair.Done)
 		out = append(out, o.repair)
 	}
 	if err := s.do(ctx, &countOp{ticket: newTicket(false)}); err != nil {
-		return out, err
+		return out, before, err
 	}
-	_, err = s.Check(ctx) // which replaces what is known to be damaged
-	return out, err
+	after, err := s.Check(ctx) // which replaces what is known to be damaged
+	return out, after, err
 }
 
 // keyNamed reads the key that damaged has named.

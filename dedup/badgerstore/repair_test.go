@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func repaired(t *testing.T, s *Store, done ...string) *Store {
 	if _, err := s.Check(ctx); err != nil || s.Degraded() == nil {
 		t.Fatalf("no damage is known: %v", err)
 	}
-	repairs, err := s.Repair(ctx)
+	repairs, _, err := s.Repair(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +308,7 @@ func TestAnOlderGenerationIsRepaired(t *testing.T) {
 	clock.Advance(25 * time.Hour)
 	mustClaim(t, s, c, dedup.New)
 	wreck(t, s, hashOf(c.Key).olderKey(old.Seq))
-	if repairs, err := s.Repair(ctx); err != nil || len(repairs) != 1 || repairs[0].Event != old.Event {
+	if repairs, _, err := s.Repair(ctx); err != nil || len(repairs) != 1 || repairs[0].Event != old.Event {
 		t.Fatalf("%+v, %v", repairs, err)
 	}
 	r, err := s.Get(ctx, old.Event)
@@ -318,7 +319,7 @@ func TestAnOlderGenerationIsRepaired(t *testing.T) {
 		t.Error(err)
 	}
 	wreck(t, s, hashOf(c.Key).key(familyEvent))
-	repairs, err := s.Repair(ctx)
+	repairs, _, err := s.Repair(ctx)
 	if err != nil || len(repairs) != 1 {
 		t.Fatalf("%+v, %v", repairs, err)
 	}
@@ -335,7 +336,7 @@ func TestADamagedTableIsNotRepaired(t *testing.T) {
 	for _, f := range logs(t, s.dir, ".sst") {
 		flip(t, f, 500)
 	}
-	if _, err := again.Repair(context.Background()); err == nil || !strings.Contains(err.Error(), ".sst") || !strings.Contains(err.Error(), "restore a backup") {
+	if _, _, err := again.Repair(context.Background()); err == nil || !strings.Contains(err.Error(), ".sst") || !strings.Contains(err.Error(), "restore a backup") {
 		t.Error(err)
 	}
 }
@@ -384,4 +385,54 @@ func TestWhatNoChecksumConfirmsIsNotBelieved(t *testing.T) {
 			}
 		})
 	}
+}
+
+// reading is a context that counts how often it is asked whether it goes on: a check asks at every value.
+type reading struct {
+	context.Context
+	asked atomic.Int64
+}
+
+// Err implements context.Context.
+func (r *reading) Err() error {
+	r.asked.Add(1)
+	return r.Context.Err()
+}
+
+// scans is how often everything was read, in a store with so many values; what else asks is far below half of them.
+func (r *reading) scans(values int) int {
+	return int((r.asked.Swap(0) + int64(values)/2) / int64(values))
+}
+
+func TestARepairReadsTheStoreOnceOrTwice(t *testing.T) {
+	t.Parallel()
+	const values = 400
+	s := open(t, t.TempDir(), uncached())
+	for i := range values {
+		mustClaim(t, s, claimOf(fmt.Sprintf("event-%d", i)), dedup.New)
+	}
+	ctx := &reading{Context: context.Background()}
+	if _, err := s.Check(ctx); err != nil || ctx.scans(values) != 1 {
+		t.Fatalf("a check is no measure: %v", err)
+	}
+	repair := func(how string, scans, repairs int, do func() ([]Repair, Report, error)) {
+		t.Helper()
+		done, report, err := do()
+		if err != nil || len(done) != repairs || !report.Sound() || report.Records != values {
+			t.Errorf("%s: %d repairs, %+v, %v", how, len(done), report, err)
+		}
+		if got := ctx.scans(values); got != scans {
+			t.Errorf("%s: everything was read %d times, want %d", how, got, scans)
+		}
+	}
+	event := hashOf(claimOf("event-7").Key).key(familyEvent)
+	inUse := func() ([]Repair, Report, error) { return s.Repair(ctx) }
+	repair("sound, in use", 1, 0, inUse)
+	spoil(t, s, event)
+	repair("damaged, in use", 2, 1, inUse)
+	spoil(t, s, event)
+	shut(t, s)
+	closed := func() ([]Repair, Report, error) { return RepairDir(ctx, s.dir, quiet()) }
+	repair("damaged, closed", 2, 1, closed)
+	repair("sound, closed", 1, 0, closed)
 }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// othersRead are the bits of a mode that let the group and others read a file.
+const othersRead = 0o044
+
+// exposed returns a warning for each file with a secret that others than its owner can read: those that settings name,
+// and the configuration when a secret is written out in it. Public keys and certificates are none. On Windows
+// modes say nothing about who can read, and there are no warnings.
+func (c *settings) exposed() []string {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	files := slices.Clone(c.confidential)
+	if c.TLS != nil {
+		files = append(files, c.TLS.KeyFile)
+	}
+	for i := range c.Handlers {
+		if sign := c.Handlers[i].Sign; sign != nil {
+			files = append(files, sign.PrivateKeyFile)
+		}
+	}
+	for i := range files {
+		files[i] = c.path(files[i])
+	}
+	if c.writtenOut {
+		files = append(files, c.file)
+	}
+	slices.Sort(files)
+	var warnings []string
+	for _, file := range slices.Compact(files) {
+		info, err := os.Stat(file)
+		if file == "" || err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&othersRead == 0 {
+			continue // what cannot be read is a mistake of its own
+		}
+		warnings = append(warnings, fmt.Sprintf("%s holds a secret, and its mode %04o lets others than its owner read it: chmod 600 %s",
+			file, info.Mode().Perm(), file))
+	}
+	return warnings
+}
+
+// someVariable is the value of every variable where only what is written out counts.
+const someVariable = "\x00"
+
+// holdsSecret reports whether a secret is written out in the value of a setting, and not as a variable, alone or
+// among other text, or as the name of a file. It is for values whose variables are someVariable.
+func (n *node) holdsSecret(name string) bool {
+	switch secret := n.isSecret(name); n.kind {
+	case scalar:
+		return secret && n.text != "" && !strings.Contains(n.text, someVariable)
+	case sequence:
+		return slices.ContainsFunc(n.items, func(item *node) bool {
+			of := name
+			if item.kind == mapping && !secret {
+				of = "" // as veil has it
+			}
+			return item.holdsSecret(of)
+		})
+	case mapping:
+		return slices.ContainsFunc(n.names, func(member string) bool {
+			inner, of := n.inner[member], member
+			if inner.kind == scalar && (secret || name == "keys") && !strings.HasSuffix(member, "_file") {
+				of = "secret" // by the id of its key
+			}
+			return inner.holdsSecret(of)
+		})
+	}
+	return false
+}
+
+// isSecret reports whether the setting is one of a secret, or the value an address with a password.
+func (n *node) isSecret(name string) bool {
+	if name == "forward" && n.kind == scalar {
+		u, err := url.Parse(strings.ReplaceAll(n.text, someVariable, "v"))
+		return err == nil && u.User != nil
+	}
+	return name != "roots" && slices.Contains(inFiles, name)
+}

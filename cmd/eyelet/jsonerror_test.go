@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+)
+
+// objects reads the lines of an output, each of which must be a JSON object.
+func objects(t *testing.T, out string) (all []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatalf("%q is no object: %v", line, err)
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+func TestSendingToNobodyIsJSONToo(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(unpacked(t), "shop", "12-unsigned.http")
+	out, errs := command(t, exitFailed, "", "send", file, "--url", "http://127.0.0.1:1/s3cret", "-o", "json")
+	all := objects(t, out)
+	if len(all) != 1 || all[0]["verdict"] != "failed" || !strings.Contains(all[0]["error"].(string), "no answer") {
+		t.Errorf("%s%s", out, errs)
+	}
+	if strings.Contains(out+errs, "s3cret") {
+		t.Errorf("%s%s", out, errs)
+	}
+}
+
+// TestARehearsalThatMissedIsNotOKInJSON: the last line agrees with the exit code.
+func TestARehearsalThatMissedIsNotOKInJSON(t *testing.T) {
+	t.Parallel()
+	dir := unpacked(t)
+	file := filepath.Join(dir, "shop", "12-unsigned.http")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, body := range map[bool]string{true: string(text), false: strings.Replace(string(text), "signature_missing", "signature_invalid", 1)} {
+		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code := exitOK
+		if !want {
+			code = exitFailed
+		}
+		out, _ := command(t, code, "", "dev", "--once", "--config", filepath.Join(dir, "eyelet.yaml"), file, "-o", "json")
+		all := objects(t, out)
+		if last := all[len(all)-1]; len(all) != 2 || all[0]["ok"] != want || last["ok"] != want {
+			t.Errorf("exit %d: %s", code, out)
+		}
+	}
+}
+
+func TestARehearsedChoreTellsOfUnknownEventsInJSON(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, exec: [/bin/false]}\n")
+	r := launch(t, "serve", "--config", file)
+	push(t, http.DefaultClient, r.deliveries, "one", "{}")
+	known := listed(t, file)[0].Event
+	out, _ := command(t, exitFailed, "", "dead", "reopen", known, "nobody", "--dry-run", "-o", "json", "--config", file)
+	all := objects(t, out)
+	if len(all) != 2 || all[0]["event"] != known || all[1]["event"] != "nobody" || all[1]["result"] != "refused" || all[1]["error"] == "" {
+		t.Error(out)
+	}
+}
+
+// tableless is a store of a server with a damaged table.
+type tableless struct{ repairable }
+
+func (*tableless) Repair(context.Context) ([]badgerstore.Repair, badgerstore.Report, error) {
+	return nil, badgerstore.Report{Records: 7, Tables: "000001.sst"}, errors.New("it cannot be repaired")
+}
+
+// TestADamagedTableIsReportedByARepairAsByACheck: the server tells what there is, as a repair without it does.
+func TestADamagedTableIsReportedByARepairAsByACheck(t *testing.T) {
+	t.Parallel()
+	ask := func(ctx context.Context, method, path string) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		(&server{store: &tableless{}}).maintenance().ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, nil))
+		return w.Result(), nil
+	}
+	if got, err := checkStore(t.Context(), ask, "", true); err != nil || got.Sound() || got.Tables != "000001.sst" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

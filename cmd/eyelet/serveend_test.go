@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// ending writes a configuration with one handler and little time to drain, and returns its file.
+func ending(t *testing.T, handler, drain, more string) string {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "eyelet.yaml")
+	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: badger:./data\nlimits: {drain: " + drain + ", attempts: 1, handler_timeout: 1h}\n" +
+		"producers:\n  gh: {preset: github, secrets: [another-long-secret]}\nhandlers:\n  - {producer: gh, type: \"*\", " + handler + "}\n" + more
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// piped gives the process a standard output that is a pipe, and returns our end of it.
+func piped(t *testing.T) (give func(*exec.Cmd), reader *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.Close()
+		_ = w.Close()
+	})
+	return func(c *exec.Cmd) { c.Stdout = w }, r
+}
+
+// half sends a delivery but for its last byte, and returns the connection.
+func half(t *testing.T, c *served) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", c.listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = fmt.Fprint(conn, "POST /webhooks/gh HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nX-GitHub-Delivery: half\r\n"+
+		"X-GitHub-Event: push\r\nX-Hub-Signature-256: sha256=00\r\nContent-Length: 2\r\n\r\n{")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A second request is answered after the first one has begun: both go through the same listener.
+	if status, _ := pushTo(http.DefaultClient, c.listen, "other"); status != http.StatusOK {
+		t.Fatalf("status %d", status)
+	}
+	return conn
+}
+
+func stopping(t *testing.T, c *served) {
+	t.Helper()
+	eventually(t, "it stops", func() bool { return strings.Contains(c.log.String(), "msg=\"stopping") })
+}
+
+// TestServeEndsByOneRule: exit 0 when everything that was under way ended before the time to drain was over, else 1.
+func TestServeEndsByOneRule(t *testing.T) {
+	t.Parallel()
+	const quick = "exec: [/bin/true]"
+	for _, tc := range []struct {
+		name, handler, drain string
+		want                 int
+		begin                func(t *testing.T, c *served, dir string)
+		after                func(t *testing.T, c *served, dir string) // once it stops
+	}{
+		{name: "nothing is under way", handler: quick, drain: "20s", want: exitOK},
+		{name: "a handler ends in time", handler: `exec: [sh, -c, "touch began; sleep 1"]`, drain: "20s", want: exitOK, begin: begun},
+		{name: "a handler is ended", handler: `exec: [sh, -c, "touch began; exec sleep 300"]`, drain: "1s", want: exitFailed, begin: begun},
+		{name: "a handler never returns", handler: "stdout: true", drain: "1s", want: exitFailed, begin: func(t *testing.T, c *served, _ string) {
+			t.Helper()
+			for i := range 2000 { // more than a pipe holds
+				pushTo(http.DefaultClient, c.listen, fmt.Sprintf("%d-%s", i, strings.Repeat("x", 100)))
+			}
+		}},
+		{name: "a delivery ends in time", handler: quick, drain: "20s", want: exitOK, after: func(t *testing.T, c *served, _ string) {
+			t.Helper()
+			time.Sleep(300 * time.Millisecond)
+		}},
+		{name: "a delivery is under way", handler: quick, drain: "1s", want: exitFailed, begin: func(t *testing.T, c *served, _ string) {
+			t.Helper()
+			half(t, c)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			config := ending(t, tc.handler, tc.drain, "")
+			give, _ := piped(t)
+			c := startServed(t, config, give)
+			dir := filepath.Dir(config)
+			var conn net.Conn
+			if tc.after != nil {
+				conn = half(t, c)
+			}
+			if tc.begin != nil {
+				tc.begin(t, c, dir)
+			}
+			if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if tc.after != nil {
+				stopping(t, c)
+				tc.after(t, c, dir)
+				_, _ = io.WriteString(conn, "}")
+				if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || res.StatusCode != http.StatusUnauthorized {
+					t.Errorf("the delivery got no answer of its own: %v, %v", res, err)
+				} else {
+					_ = res.Body.Close()
+				}
+			}
+			if code := c.wait(); code != tc.want {
+				t.Errorf("exit %d, want %d: %s", code, tc.want, c.log.String())
+			}
+			if late := strings.Contains(c.log.String(), "not everything ended"); late != (tc.want == exitFailed) {
+				t.Errorf("it tells so: %t; %s", late, c.log.String())
+			}
+		})
+	}
+}
+
+// begun delivers an event and waits until its handler runs.
+func begun(t *testing.T, c *served, dir string) {
+	t.Helper()
+	if status, _ := pushTo(http.DefaultClient, c.listen, "slow"); status != http.StatusOK {
+		t.Fatalf("status %d", status)
+	}
+	eventually(t, "the handler runs", func() bool { return exists(filepath.Join(dir, "began")) })
+}
+
+func TestEverySignalToStopDrainsAndTheSecondEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			config := ending(t, `exec: [sh, -c, "touch began; sleep 1"]`, "40s", "")
+			c := startServed(t, config)
+			begun(t, c, filepath.Dir(config))
+			if code := c.end(t, sig); code != exitOK {
+				t.Errorf("exit %d: %s", code, c.log.String())
+			}
+			if got := listEvents(t, config)["slow"]; got != "done" {
+				t.Errorf("what was under way is %q", got)
+			}
+		})
+		t.Run("second after "+sig.String(), func(t *testing.T) {
+			t.Parallel()
+			c := startServed(t, ending(t, "exec: [/bin/true]", "1h", ""))
+			half(t, c)
+			if err := c.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			stopping(t, c)
+			ended := make(chan int, 1)
+			go func() { ended <- c.wait() }()
+			for {
+				select {
+				case code := <-ended:
+					if code != -1 {
+						t.Errorf("exit %d, want the signal's: %s", code, c.log.String())
+					}
+					return
+				case <-time.After(100 * time.Millisecond):
+					_ = c.Process.Signal(sig)
+				}
+			}
+		})
+	}
+}
+
+// TestTheTwoHangupsOfATerminalAreOne: the shell passes on the hangup of its terminal, and the kernel tells once more
+// when the shell ends.
+func TestTheTwoHangupsOfATerminalAreOne(t *testing.T) {
+	t.Parallel()
+	config := ending(t, `exec: [sh, -c, "touch began; sleep 1"]`, "40s", "")
+	c := startServed(t, config)
+	begun(t, c, filepath.Dir(config))
+	if err := c.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Millisecond)
+	if code := c.end(t, syscall.SIGHUP); code != exitOK {
+		t.Errorf("exit %d: %s", code, c.log.String())
+	}
+}
+
+// TestAHangupThatNohupIgnoresIsIgnored: serve goes on then.
+func TestAHangupThatNohupIgnoresIsIgnored(t *testing.T) {
+	t.Parallel()
+	binary := realProgram(t)
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("skipped: no shell here")
+	}
+	c := startServed(t, ending(t, "exec: [/bin/true]", "20s", ""), func(c *exec.Cmd) {
+		c.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`, binary}, c.Args[1:]...)
+		c.Path = shell
+	})
+	for i := range 3 {
+		if err := c.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+		if status, _ := pushTo(http.DefaultClient, c.listen, fmt.Sprint("id-", i)); status != http.StatusOK {
+			t.Fatalf("status %d after a hangup: %s", status, c.log.String())
+		}
+	}
+	if code := c.end(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit %d: %s", code, c.log.String())
+	}
+}
+
+// TestAStandardOutputWithoutAReaderEndsServeInOrder: what could not be printed waits for the next start with its only
+// attempt, and what else is under way is finished.
+func TestAStandardOutputWithoutAReaderEndsServeInOrder(t *testing.T) {
+	t.Parallel()
+	config := ending(t, "stdout: true", "20s", "  - {producer: gh, type: push, exec: [sh, -c, \"touch began; sleep 1; touch finished\"]}\n")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte(strings.Replace(string(text), `"*"`, "ping", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	give, reader := piped(t)
+	c := startServed(t, config, give)
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	begun(t, c, filepath.Dir(config))
+	if status, _ := pushTyped(http.DefaultClient, c.listen, "unread", "ping"); status != http.StatusOK {
+		t.Fatalf("status %d", status)
+	}
+	if code := c.wait(); code != exitFailed {
+		t.Errorf("exit %d, want %d: %s", code, exitFailed, c.log.String())
+	}
+	if !strings.Contains(c.log.String(), "eyelet: nobody reads standard output any more") {
+		t.Errorf("it does not tell: %s", c.log.String())
+	}
+	if !exists(filepath.Join(filepath.Dir(config), "finished")) {
+		t.Error("another handler was not waited for")
+	}
+	if got := listEvents(t, config)["unread"]; got != "pending" {
+		t.Errorf("the event is %q", got)
+	}
+	give, reader = piped(t)
+	next := startServed(t, config, give)
+	if err := reader.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(reader)
+	if !lines.Scan() || !strings.Contains(lines.Text(), `"id":"unread"`) {
+		t.Errorf("printed after the next start: %s", lines.Text())
+	}
+	if code := next.end(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit %d: %s", code, next.log.String())
+	}
+}
+
+// TestALogThatNobodyReadsEndsNothing: deliveries go on, readiness tells, and a signal drains.
+func TestALogThatNobodyReadsEndsNothing(t *testing.T) {
+	t.Parallel()
+	config := ending(t, `exec: [sh, -c, "touch began; sleep 1"]`, "20s", "log: {level: debug}\n")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte(strings.Replace(string(text), `"off"`, "127.0.0.1:0", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := startServed(t, config)
+	if err := c.stderr.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(config)
+	begun(t, c, dir)
+	operations, err := os.ReadFile(filepath.Join(dir, "data", addressFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "readiness tells", func() bool {
+		status, body := get(t, "http://"+strings.TrimSpace(string(operations))+"/readyz")
+		return status == http.StatusOK && strings.Contains(body, "degraded: the log cannot be written")
+	})
+	if code := c.end(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+	if got := listEvents(t, config)["slow"]; got != "done" {
+		t.Errorf("what was under way is %q", got)
+	}
+}

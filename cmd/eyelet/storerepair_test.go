@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+)
+
+// reading is a context that counts how often it is asked whether it goes on: a check asks at every value.
+type reading struct {
+	context.Context
+	asked atomic.Int64
+}
+
+// Err implements context.Context.
+func (r *reading) Err() error {
+	r.asked.Add(1)
+	return r.Context.Err()
+}
+
+// TestARepairByCommandReadsTheStoreTwice: once to find what is damaged, once to see that nothing is any more.
+func TestARepairByCommandReadsTheStoreTwice(t *testing.T) {
+	t.Parallel()
+	const values = 200
+	dir := filepath.Join(t.TempDir(), "data")
+	store, err := badgerstore.Open(dir, offline())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range values {
+		body := []byte(`{}`)
+		if i == 7 {
+			body = []byte(marked)
+		}
+		claim := dedup.Claim{
+			Key:     dedup.Key{Principal: "gh", Endpoint: "gh", ID: strconv.Itoa(i)},
+			Payload: dedup.Payload{Endpoint: "gh", Body: body}, Window: dedup.DefaultWindow,
+			Tasks: []dedup.NewTask{{Handler: "h"}},
+		}
+		if _, err := store.Claim(t.Context(), claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	spoilMarked(t, dir)
+	for _, tc := range []struct {
+		how           string
+		scans, repair int
+	}{{"damaged", 2, 1}, {"sound", 1, 0}} {
+		ctx := &reading{Context: t.Context()}
+		got, err := checkStore(ctx, nil, dir, true)
+		if err != nil || len(got.Repaired) != tc.repair || !got.Sound() || got.Records != values {
+			t.Errorf("%s: %+v, %v", tc.how, got, err)
+		}
+		if scans := int(ctx.asked.Load()+values/2) / values; scans != tc.scans {
+			t.Errorf("%s: everything was read %d times, want %d", tc.how, scans, tc.scans)
+		}
+	}
+}
+
+// repairable is a store of a server that counts how often it is looked through.
+type repairable struct {
+	dedup.Store
+	checks, repairs int
+}
+
+func (r *repairable) Check(context.Context) (badgerstore.Report, error) {
+	r.checks++
+	return badgerstore.Report{Records: 7}, nil
+}
+
+func (r *repairable) Repair(context.Context) ([]badgerstore.Repair, badgerstore.Report, error) {
+	r.repairs++
+	return []badgerstore.Repair{{Key: "e:00", Done: "done"}}, badgerstore.Report{Records: 7}, nil
+}
+
+func (r *repairable) Backup(context.Context, io.Writer, uint64) (uint64, error) { return 0, nil }
+
+func TestAServerIsAskedOnceForARepair(t *testing.T) {
+	t.Parallel()
+	store := &repairable{}
+	asked := 0
+	ask := func(ctx context.Context, method, path string) (*http.Response, error) {
+		asked++
+		w := httptest.NewRecorder()
+		(&server{store: store}).maintenance().ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, nil))
+		return w.Result(), nil
+	}
+	got, err := checkStore(t.Context(), ask, "", true)
+	if err != nil || len(got.Repaired) != 1 || got.Records != 7 || !got.Sound() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if asked != 1 || store.repairs != 1 || store.checks != 0 {
+		t.Errorf("%d requests, %d repairs, %d checks beside them", asked, store.repairs, store.checks)
+	}
+}
