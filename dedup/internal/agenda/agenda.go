@@ -80,14 +80,6 @@ func (a *Agenda) Put(it Item) {
 	a.schedule(e)
 }
 
-// PutRunning adds a task that runs already; it is due again when its lease ends, at until. No other task of
-// its lane may run.
-func (a *Agenda) PutRunning(it Item, until time.Time) {
-	a.Put(it)
-	e := a.entries[ref{it.Event, it.Task}]
-	a.start(e, until)
-}
-
 // Drop removes a task that has its outcome, which lets the next one of its lane start.
 func (a *Agenda) Drop(event string, task int) {
 	r := ref{event, task}

@@ -77,12 +77,15 @@ func TestFewerBytesThanNoneAreOneTask(t *testing.T) {
 	}
 }
 
-func TestARunningTaskIsPutFirstInItsLane(t *testing.T) {
+func TestARunningTaskIsTheFirstOfItsLane(t *testing.T) {
 	t.Parallel()
 	a := New()
-	a.Put(item("a", 1, "l", 0))
+	a.Put(item("c", 3, "l", 0))
+	if got := events(a.Next(at(0), 9, 1000, at(60))); got != "c" {
+		t.Fatalf("%q runs, want c", got)
+	}
+	a.Put(item("a", 1, "l", 0)) // reopened, as the next one
 	a.Put(item("b", 2, "l", 0))
-	a.PutRunning(item("c", 3, "l", 0), at(60))
 	if got := a.Next(at(0), 9, 1000, at(90)); len(got) != 0 {
 		t.Errorf("%q runs beside c", events(got))
 	}
