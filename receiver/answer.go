@@ -119,7 +119,7 @@ func (h *held) run(ctx context.Context, cancel context.CancelFunc) (end ended) {
 // wait runs the handler and keeps the lease until it has returned, however long that takes. Its context ends
 // early when the lease is lost, because then another delivery may have the event, and when the receiver ends.
 func (h *held) wait(ctx context.Context, cancel context.CancelFunc) returned {
-	came := h.handler.start(ctx, h.rec, h.rec.Tasks[h.lease.Task].Attempt)
+	came := h.handler.start(ctx, &h.rec, h.rec.Tasks[h.lease.Task].Attempt)
 	extend := time.NewTicker(max(h.rx.cfg.Lease/3, time.Millisecond))
 	defer extend.Stop()
 	ending := h.rx.ending.Done()

@@ -142,7 +142,7 @@ func (a *attempt) call(h *Handler) {
 	defer cancel(nil)
 	ctx, stop := context.WithTimeout(lost, a.d.cfg.HandlerTimeout)
 	defer stop()
-	out := h.start(ctx, a.work.Record, a.task.Attempt)
+	out := h.start(ctx, &a.work.Record, a.task.Attempt)
 	extend := time.NewTimer(time.Until(a.extends))
 	defer extend.Stop()
 	hangs := time.NewTimer(a.d.cfg.HandlerTimeout + hangGrace)

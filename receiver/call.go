@@ -23,7 +23,7 @@ type returned struct {
 // start runs the handler once over the record, whose maps and body become the handler's own, in a goroutine of
 // its own, which is the only way to survive runtime.Goexit. It and a panic are errors: they end the attempt, not the process. Exactly one value comes
 // out of the channel, which nobody needs to receive.
-func (h *Handler) start(ctx context.Context, rec dedup.Record, attempt int) <-chan returned {
+func (h *Handler) start(ctx context.Context, rec *dedup.Record, attempt int) <-chan returned {
 	out := make(chan returned, 1)
 	ev := eventOf(rec, attempt)
 	go func() {
@@ -58,8 +58,8 @@ func probe(err error) {
 }
 
 // eventOf is the event as handlers see it, not decoded yet. It shares its maps and its body with the record.
-func eventOf(rec dedup.Record, attempt int) Event[any] {
-	p := rec.Payload
+func eventOf(rec *dedup.Record, attempt int) Event[any] {
+	p := &rec.Payload
 	ev := Event[any]{
 		ID:         rec.Key.ID,
 		EventID:    rec.Event,

@@ -31,7 +31,7 @@ func only(t *testing.T, h Handler, decode decodeFunc) *Handler {
 // call runs the handler once and waits until it returned.
 func call(t *testing.T, h *Handler, rec dedup.Record, attempt int) (*Response, error) {
 	t.Helper()
-	r := <-h.start(t.Context(), rec, attempt)
+	r := <-h.start(t.Context(), &rec, attempt)
 	return r.response, r.err
 }
 
