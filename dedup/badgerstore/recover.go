@@ -2,7 +2,10 @@ package badgerstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -14,20 +17,16 @@ import (
 // before the committer starts.
 func (s *Store) recover() error {
 	var running []*row
-	var found census
 	now, behind := s.now(), s.behind()
 	waits := func(r *row) bool { return behind > 0 && setBack(&r.edit().rec, now, behind) }
-	err := s.db.View(func(txn *badger.Txn) (err error) {
-		found, err = s.survey(txn, func(r *row) {
-			s.older.note(r)
-			if interrupted(&r.rec) || waits(r) {
-				running = append(running, r)
-				return
-			}
-			s.schedule(r)
-			s.cache.keep(r)
-		})
-		return err
+	found, err := s.survey(func(r *row) {
+		s.older.note(r)
+		if interrupted(&r.rec) || waits(r) {
+			running = append(running, r)
+			return
+		}
+		s.schedule(r)
+		s.cache.keep(r)
 	})
 	if err != nil {
 		return fmt.Errorf("store %s: %w", s.dir, err)
@@ -59,18 +58,72 @@ type census struct {
 	cut    bool // there are more than those
 }
 
-// survey counts the events, and calls visit for each that has work left.
-func (s *Store) survey(txn *badger.Txn, visit func(*row)) (c census, err error) {
-	err = s.scan(txn, func(r *row) {
-		c.total.add(r.tally(), 1)
-		c.cut = c.newest.offer(listed{r.rec.Seq, place{hash: r.place.hash}}) || c.cut
-		visit(r)
-	}, func(h hash, rec dedup.Record) {
-		c.total.add((&row{rec: rec}).tally(), 1)
-		c.cut = c.newest.offer(listed{rec.Seq, place{hash: h}}) || c.cut
-	})
-	return c, err
+// offer counts one event.
+func (c *census) offer(t tally, l listed) {
+	c.total.add(t, 1)
+	c.cut = c.newest.offer(l) || c.cut
 }
+
+// join adds what another part of the store has.
+func (c *census) join(other census) {
+	c.total.add(other.total, 1)
+	c.cut = c.cut || other.cut
+	for _, l := range other.newest {
+		c.cut = c.newest.offer(l) || c.cut
+	}
+}
+
+// survey counts the events, and calls visit, one call at a time, for each that has work left. How long a start takes
+// hangs on it, so every processor reads a part of the store.
+func (s *Store) survey(visit func(*row)) (census, error) {
+	return s.surveyOf(partsOf(runtime.GOMAXPROCS(0)), visit)
+}
+
+func (s *Store) surveyOf(parts []part, visit func(*row)) (census, error) {
+	found, errs := make([]census, len(parts)), make([]error, len(parts))
+	var one sync.Mutex
+	var readers sync.WaitGroup
+	for i, p := range parts {
+		c := &found[i]
+		readers.Go(func() {
+			errs[i] = s.db.View(func(txn *badger.Txn) error {
+				return s.scan(txn, p, func(r *row) {
+					c.offer(r.tally(), listed{r.rec.Seq, place{hash: r.place.hash}})
+					one.Lock()
+					defer one.Unlock()
+					visit(r)
+				}, func(h hash, rec dedup.Record) {
+					c.offer((&row{rec: rec}).tally(), listed{rec.Seq, place{hash: h}})
+				})
+			})
+		})
+	}
+	readers.Wait()
+	for _, other := range found[1:] {
+		found[0].join(other)
+	}
+	return found[0], errors.Join(errs...)
+}
+
+// part is a part of the store: the hashes whose first byte is at least from and less than to.
+type part struct{ from, to int }
+
+// partsOf divides the store into so many parts of about one size, as hashes are uniform; at most one a first byte.
+func partsOf(n int) []part {
+	const all = 1 << 8
+	n = max(1, min(n, all))
+	parts := make([]part, n)
+	for i := range parts {
+		parts[i] = part{i * all / n, (i + 1) * all / n}
+	}
+	return parts
+}
+
+// first is the key of a family at which the part begins.
+func (p part) first(family byte) []byte { return []byte{family, byte(p.from)} }
+
+// has reports whether a key of some family, at or behind the first one, is in the part.
+func (p part) has(key []byte) bool { return len(key) > 1 && int(key[1]) < p.to }
 
 func interrupted(r *dedup.Record) bool {
 	for _, t := range r.Tasks {
@@ -127,15 +180,15 @@ func (s *Store) commitDirect(change func(b *batch)) error {
 	return s.commit(b)
 }
 
-// scan calls open for every event with work left, and finished with the state of every other. The states are
+// scan calls open for every event of a part with work left, and finished with the state of every other. The states are
 // in the tree itself, so an event without work costs no read of its body. Damaged events are noted and left
 // out.
-func (s *Store) scan(txn *badger.Txn, open func(*row), finished func(hash, dedup.Record)) error {
-	states := stateIterator(txn)
+func (s *Store) scan(txn *badger.Txn, p part, open func(*row), finished func(hash, dedup.Record)) error {
+	states := stateIterator(txn, p)
 	defer states.it.Close()
 	it := txn.NewIterator(keysOnly(familyEvent))
 	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
+	for it.Seek(p.first(familyEvent)); it.Valid() && p.has(it.Item().Key()); it.Next() {
 		key := it.Item().Key()
 		if len(key) != rowKeySize {
 			continue
@@ -150,7 +203,7 @@ func (s *Store) scan(txn *badger.Txn, open func(*row), finished func(hash, dedup
 	}
 	older := txn.NewIterator(keysOnly(familyOlder))
 	defer older.Close()
-	for older.Rewind(); older.Valid(); older.Next() {
+	for older.Seek(p.first(familyOlder)); older.Valid() && p.has(older.Item().Key()); older.Next() {
 		key := older.Item().Key()
 		if len(key) == olderKeySize {
 			s.scanRow(txn, olderPlace(key), open)
@@ -172,9 +225,9 @@ func (s *Store) scanRow(txn *badger.Txn, p place, open func(*row)) {
 // stateCursor walks the states in the order of the hashes.
 type stateCursor struct{ it *badger.Iterator }
 
-func stateIterator(txn *badger.Txn) stateCursor {
+func stateIterator(txn *badger.Txn, p part) stateCursor {
 	it := txn.NewIterator(keysOnly(familyState))
-	it.Rewind()
+	it.Seek(p.first(familyState))
 	return stateCursor{it}
 }
 

@@ -126,6 +126,50 @@ func TestTheStatisticsSurviveARestart(t *testing.T) {
 	look(open(t, s.dir, quiet()))
 }
 
+// TestPartsAreTheWholeStore reads a store in one part and in many: each event must be seen once.
+func TestPartsAreTheWholeStore(t *testing.T) {
+	t.Parallel()
+	const events = 700
+	s := filled(t, events, smallClaim)
+	finishNext(t, s, 300, dedup.Result{Kind: dedup.ResultDone})
+	finishNext(t, s, 100, dedup.Result{Kind: dedup.ResultDead})
+	look := func(parts []part) (string, int) {
+		t.Helper()
+		open := map[string]int{}
+		found, err := s.surveyOf(parts, func(r *row) { open[r.rec.Event]++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for event, times := range open {
+			if times != 1 {
+				t.Errorf("event %s was seen %d times", event, times)
+			}
+		}
+		seen := map[uint64]bool{}
+		for _, l := range found.newest {
+			seen[l.seq] = true
+		}
+		return fmt.Sprintf("%+v, %d of them different, cut %t, %d open", found.total, len(seen), found.cut, len(open)), len(found.newest)
+	}
+	want, n := look(partsOf(1))
+	if n != events {
+		t.Errorf("%d events in one part, not %d", n, events)
+	}
+	for _, many := range []int{0, 2, 3, 7, 255, 256, 1000} {
+		parts := partsOf(many)
+		end := 0
+		for _, p := range parts {
+			if p.from != end || p.to <= p.from {
+				t.Errorf("%d parts: one from %d to %d after %d", many, p.from, p.to, end)
+			}
+			end = p.to
+		}
+		if got, _ := look(parts); got != want || end != 256 {
+			t.Errorf("%d parts that end at %d: %s, want %s", many, end, got, want)
+		}
+	}
+}
+
 // stored counts the keys of a family.
 func stored(t *testing.T, s *Store, family byte) (n int) {
 	t.Helper()

@@ -326,7 +326,7 @@ type countOp struct{ ticket }
 
 // apply implements op.
 func (o *countOp) apply(b *batch) error {
-	found, err := b.s.survey(b.txn, func(*row) {})
+	found, err := b.s.survey(func(*row) {})
 	if err != nil {
 		return err
 	}

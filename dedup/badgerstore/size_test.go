@@ -25,19 +25,41 @@ func BenchmarkSize(b *testing.B) {
 				before := heapInUse()
 				fillStore(b, s, events, body)
 				b.ReportMetric(float64(heapInUse()-before)/events, "heap-B/waiting-event")
-				for left := events; left > 0; {
-					work, err := s.Take(context.Background(), 512, 4<<20, time.Minute)
-					if err != nil {
-						b.Fatal(err)
-					}
-					left -= len(work)
-					finishAll(b, s, work)
-				}
+				finishEverything(b, s, events)
 				if err := s.Close(); err != nil {
 					b.Fatal(err)
 				}
 				b.ReportMetric(float64(dirSize(s.dir))/events, "disk-B/event")
 			}
+		})
+	}
+}
+
+// BenchmarkOpen measures how long a start takes for each event that is remembered, with one processor and with all.
+func BenchmarkOpen(b *testing.B) {
+	const events = 200000
+	s := open(b, b.TempDir(), quiet())
+	fillStore(b, s, events, 256)
+	finishEverything(b, s, events)
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	all := runtime.GOMAXPROCS(0)
+	for _, processors := range []int{1, all} {
+		b.Run(fmt.Sprintf("processors=%d", processors), func(b *testing.B) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
+			for b.Loop() {
+				again, err := Open(s.dir, quiet())
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				if err := again.Close(); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/events, "us/event")
 		})
 	}
 }
@@ -55,6 +77,18 @@ func fillStore(b *testing.B, s *Store, events, body int) {
 			}
 			claims = claims[:0]
 		}
+	}
+}
+
+func finishEverything(b *testing.B, s *Store, events int) {
+	b.Helper()
+	for left := events; left > 0; {
+		work, err := s.Take(context.Background(), 512, 4<<20, time.Minute)
+		if err != nil {
+			b.Fatal(err)
+		}
+		left -= len(work)
+		finishAll(b, s, work)
 	}
 }
 
