@@ -45,6 +45,7 @@ const (
 	codePostponed      = "answer_postponed"
 	codeStore          = "store_unavailable"
 	codeShuttingDown   = "shutting_down"
+	codeStarting       = "starting"
 	codeInternal       = "internal_error"
 
 	// Two codes have another name outside: nobody learns by asking which keys exist, and the identifier is
@@ -144,6 +145,7 @@ var problems = []problem{
 	{Code: codeRateLimited, Type: quotaExceeded, Status: 429, Title: "Too many events", Detail: "The producer sends more than its rate in the policy. Nothing was kept.", Again: true},
 	{Code: codeAtCapacity, Type: reducedCapacity, Status: 503, Title: "Too many deliveries at once", Detail: "The producer has as many deliveries under way as the policy lets it have. Nothing was kept.", Again: true},
 	{Code: codeStore, Status: 503, Title: "Not kept", Detail: "Events cannot be kept at the moment.", Again: true},
+	{Code: codeStarting, Status: 503, Title: "Starting", Detail: "The receiver is starting. Nothing was read.", Again: true, Closes: true},
 	{Code: codeShuttingDown, Status: 503, Title: "Shutting down", Detail: "The receiver is restarting.", Again: true, Closes: true},
 	{Code: codeInternal, Status: 500, Title: "Internal error", Detail: "The receiver has a fault. Nothing is known about the event."},
 }

@@ -19,6 +19,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
 )
 
 // webhooksPath is where [Receiver.Handler] serves the endpoints; policyPath is where it serves the policy.
@@ -73,6 +75,18 @@ func Open(c Config) (*Receiver, error) {
 	}
 	rx.startWorkers()
 	return rx, nil
+}
+
+// Starting returns what stands in for the handler of a receiver until [Open] has returned, as a store with many events
+// takes time to open: it answers everything 503 with Retry-After (Config.RetryAfter) and the code starting,
+// and reads no body. Of the configuration it needs neither store nor producers.
+func Starting(c Config) http.Handler {
+	c = withDefaults(c)
+	rx := &Receiver{cfg: c, policyURL: c.PolicyURL}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rx.endRequest(w, r, false)
+		rx.problemReply(&producer.Producer{}, fail(codeStarting, nil)).send(w)
+	})
 }
 
 // largestBody is the largest body that any producer may send.

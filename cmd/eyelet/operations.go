@@ -86,9 +86,7 @@ func (s *stateDir) release() {
 // the token.
 func (s *server) operations() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprintln(w, "ok")
-	})
+	mux.HandleFunc("GET /healthz", healthy)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.rx.Ready(r.Context()); err != nil {
 			http.Error(w, oneLine(err.Error()), http.StatusServiceUnavailable)
@@ -105,6 +103,20 @@ func (s *server) operations() http.Handler {
 	configured, _, _ := net.SplitHostPort(s.settings.Operations) // checked before
 	return sameSite(configured, mux)
 }
+
+// startingOperations answers probes until the store is open: the process lives, and is not ready.
+func (c *settings) startingOperations() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthy)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "starting: the store is being opened", http.StatusServiceUnavailable)
+	})
+	configured, _, _ := net.SplitHostPort(c.Operations) // checked before
+	return sameSite(configured, mux)
+}
+
+func healthy(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") }
 
 // condition is the line of a server that accepts deliveries, although something may be wrong.
 func (s *server) condition() string {

@@ -18,6 +18,8 @@ type program struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Environ  []string // NAME=value
+	// Starting, when set, is called with the addresses once they answer, before the store is opened.
+	Starting func(listen, operations string)
 	// Serving, when set, is called with the addresses once deliveries are accepted.
 	Serving func(listen, operations string)
 	// Executable is this program, to be started again. Defaults to os.Executable.

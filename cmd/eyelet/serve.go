@@ -84,7 +84,23 @@ type server struct {
 
 	listeners []net.Listener
 	servers   []*http.Server
+	fronts    []*front
+	ended     chan error // why a server ended before it was told to
 }
+
+// front is what a server serves: at first that it is starting, later the real thing.
+type front struct{ current atomic.Pointer[http.Handler] }
+
+func newFront(h http.Handler) *front {
+	f := &front{}
+	f.become(h)
+	return f
+}
+
+func (f *front) become(h http.Handler) { f.current.Store(&h) }
+
+// ServeHTTP implements http.Handler.
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*f.current.Load()).ServeHTTP(w, r) }
 
 // newServer makes everything ready to serve. What it cannot do is something for the user to change, and
 // nothing is left open then.
@@ -151,7 +167,8 @@ func (s *server) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.store, err = s.settings.openStore(s.log); err != nil { //nolint:contextcheck // a store is opened whole
+	s.begin(certificate)
+	if err := s.openStore(); err != nil { //nolint:contextcheck // a store is opened whole
 		return err
 	}
 	if err := s.settings.openTargets(s.plan.targets, s.log); err != nil {
@@ -163,17 +180,72 @@ func (s *server) open(ctx context.Context) error {
 	if s.rx, err = receiver.Open(c); err != nil {
 		return wrong("", "%v", err)
 	}
-	s.servers = append(s.servers, s.deliveries(certificate))
-	if !operations {
-		return nil
+	if operations {
+		if s.state, err = s.settings.claimState(s.listeners[1].Addr().String()); err != nil {
+			return err
+		}
+		s.servers[1].RegisterOnShutdown(s.feed.close)
+		s.fronts[1].become(s.operations())
 	}
-	if s.state, err = s.settings.claimState(s.listeners[1].Addr().String()); err != nil {
-		return err
-	}
-	operator := s.newHTTPServer(s.operations())
-	operator.RegisterOnShutdown(s.feed.close)
-	s.servers = append(s.servers, operator)
+	s.fronts[0].become(mount(s.rx))
 	return nil
+}
+
+// begin has the listeners answer, at first that the receiver is starting: opening a store with many events takes time,
+// and neither producers nor probes should have to wait for it.
+func (s *server) begin(certificate *certificateFiles) {
+	deliveries := newFront(receiver.Starting(s.plan.Config))
+	s.fronts, s.servers = []*front{deliveries}, []*http.Server{s.deliveries(deliveries, certificate)}
+	if len(s.listeners) > 1 {
+		operations := newFront(s.settings.startingOperations())
+		s.fronts, s.servers = append(s.fronts, operations), append(s.servers, s.newHTTPServer(operations))
+	}
+	s.ended = make(chan error, len(s.servers))
+	for i, srv := range s.servers {
+		go s.serve(srv, s.listeners[i])
+	}
+	if s.program.Starting != nil {
+		s.program.Starting(s.addresses())
+	}
+}
+
+// serve serves a listener until it is closed.
+func (s *server) serve(srv *http.Server, ln net.Listener) {
+	var err error
+	if srv.TLSConfig != nil {
+		err = srv.ServeTLS(ln, "", "")
+	} else {
+		err = srv.Serve(ln)
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		s.ended <- err
+	}
+}
+
+// tellOpening is how long a store may take to open before the log says so, and how often it says that again.
+const tellOpening = 5 * time.Second
+
+// openStore opens the store, and tells of it when that takes long.
+func (s *server) openStore() (err error) {
+	began := time.Now()
+	tick := time.NewTicker(tellOpening)
+	defer tick.Stop()
+	opened, told := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(told)
+		for {
+			select {
+			case <-tick.C:
+				s.log.Info("the store is being opened; deliveries are answered 503 until it is", "store", s.settings.Store, "since", time.Since(began).Round(time.Second))
+			case <-opened:
+				return
+			}
+		}
+	}()
+	s.store, err = s.settings.openStore(s.log)
+	close(opened)
+	<-told
+	return err
 }
 
 // listen binds an address.
@@ -233,8 +305,8 @@ func (l connectionLog) Write(line []byte) (int, error) {
 }
 
 // deliveries is the server that producers call.
-func (s *server) deliveries(certificate *certificateFiles) *http.Server {
-	srv := s.newHTTPServer(s.guard(mount(s.rx)))
+func (s *server) deliveries(h http.Handler, certificate *certificateFiles) *http.Server {
+	srv := s.newHTTPServer(s.guard(h))
 	if certificate != nil {
 		srv.TLSConfig = &tls.Config{GetCertificate: certificate.get, MinVersion: tls.VersionTLS12}
 	}
@@ -273,20 +345,6 @@ func saysHTTP(h http.Header) bool {
 
 // run serves until ctx ends, or until it cannot go on.
 func (s *server) run(ctx context.Context) error {
-	ended := make(chan error, len(s.servers))
-	for i, srv := range s.servers {
-		go func() {
-			var err error
-			if srv.TLSConfig != nil {
-				err = srv.ServeTLS(s.listeners[i], "", "")
-			} else {
-				err = srv.Serve(s.listeners[i])
-			}
-			if !errors.Is(err, http.ErrServerClosed) {
-				ended <- err
-			}
-		}()
-	}
 	listen, operations := s.addresses()
 	s.log.Info("accepting deliveries", "listen", listen, "operations", operations, "store", s.settings.Store, "policy", s.settings.URL+"/policy")
 	if s.program.Serving != nil {
@@ -296,7 +354,7 @@ func (s *server) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		s.log.Info("stopping: no new deliveries, work that is under way is finished", "within", s.settings.Limits.Drain)
-	case err = <-ended:
+	case err = <-s.ended:
 		err = failed("the server ended: %v", err)
 	case <-s.plan.stdout.gone:
 		err = failed("nobody reads standard output any more, to which a handler prints: start eyelet again together with its reader; no event is lost")
@@ -365,6 +423,9 @@ func late(drain time.Duration, left error) error {
 // close releases what open took, in the reverse order. It may be called with half of it there.
 func (s *server) close() error {
 	var errs []error
+	for _, srv := range s.servers {
+		_ = srv.Close() // its listener is closed below, too
+	}
 	for _, ln := range s.listeners {
 		if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
