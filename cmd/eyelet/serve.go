@@ -100,7 +100,9 @@ func newFront(h http.Handler) *front {
 func (f *front) become(h http.Handler) { f.current.Store(&h) }
 
 // ServeHTTP implements http.Handler.
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*f.current.Load()).ServeHTTP(w, r) }
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*f.current.Load()).ServeHTTP(w, r)
+}
 
 // newServer makes everything ready to serve. What it cannot do is something for the user to change, and
 // nothing is left open then.
