@@ -349,6 +349,8 @@ type maintained interface {
 	Backup(ctx context.Context, w io.Writer, since badgerstore.Position) (badgerstore.Position, error)
 }
 
+var _ maintained = (*badgerstore.Store)(nil)
+
 // backupTrailer holds the position of a backup. It comes last, so that a backup without it is not whole.
 const backupTrailer = "Eyelet-Backup-Position"
 

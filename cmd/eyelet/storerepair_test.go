@@ -84,7 +84,11 @@ func (r *repairable) Repair(context.Context) ([]badgerstore.Repair, badgerstore.
 	return []badgerstore.Repair{{Key: "e:00", Done: "done"}}, badgerstore.Report{Records: 7}, nil
 }
 
-func (r *repairable) Backup(context.Context, io.Writer, uint64) (uint64, error) { return 0, nil }
+func (r *repairable) Backup(context.Context, io.Writer, badgerstore.Position) (at badgerstore.Position, err error) {
+	return at, nil
+}
+
+var _ maintained = (*repairable)(nil)
 
 func TestAServerIsAskedOnceForARepair(t *testing.T) {
 	t.Parallel()
