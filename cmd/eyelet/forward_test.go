@@ -74,16 +74,8 @@ func readiness(t *testing.T, r *running) (int, string) {
 // operation gets what is open on the operations port.
 func operation(t *testing.T, r *running, path string) (status int, body string) {
 	t.Helper()
-	res, err := http.Get(r.operations + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.StatusCode, string(text)
+	status, _, body = told(t, getRequest(t, r.operations+path))
+	return status, body
 }
 
 // TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn is row R177 from outside: ten refusals, a restart, and
