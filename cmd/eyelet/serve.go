@@ -186,10 +186,12 @@ func (s *server) open(ctx context.Context) error {
 		if s.state, err = s.settings.claimState(s.listeners[1].Addr().String()); err != nil {
 			return err
 		}
+	}
+	s.fronts[0].become(mount(s.rx))
+	if operations { // after the deliveries, which are accepted once it says so
 		s.servers[1].RegisterOnShutdown(s.feed.close)
 		s.fronts[1].become(s.operations())
 	}
-	s.fronts[0].become(mount(s.rx))
 	return nil
 }
 
