@@ -472,13 +472,9 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 	}
 }
 
-// TestANewEventThatIsNotWrittenIsNotStarted has the file system refuse the step that would accept and start it.
-func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
-	t.Parallel()
-	s := byHand(t, t.TempDir(), quiet())
-	lane := claimOf("a")
-	lane.Tasks[0].Lane = "lane"
-	refused, take := claimOpOf(t, lane, claimOf("b")), takeOpOf(2)
+// unwritable does something while the file system takes no writes.
+func unwritable(t *testing.T, s *Store, do func()) {
+	t.Helper()
 	works := s.water.f
 	closed, err := os.Open(filepath.Join(s.dir, highWaterName)) // takes no writes
 	if err != nil {
@@ -486,8 +482,19 @@ func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
 	}
 	defer func() { _ = closed.Close() }()
 	s.water.f = closed
-	s.process([]op{refused, take})
+	do()
 	s.water.f = works
+	s.disk.doubt()
+}
+
+// TestANewEventThatIsNotWrittenIsNotStarted has the file system refuse the step that would accept and start it.
+func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
+	t.Parallel()
+	s := byHand(t, t.TempDir(), quiet())
+	lane := claimOf("a")
+	lane.Tasks[0].Lane = "lane"
+	refused, take := claimOpOf(t, lane, claimOf("b")), takeOpOf(2)
+	unwritable(t, s, func() { s.process([]op{refused, take}) })
 	unavailable(t, refused.err, "cannot be written")
 	unavailable(t, take.err, "cannot be written")
 	if open, running := s.agenda.Len(); open+running != 0 || !s.oldest.accepted().IsZero() {
@@ -497,5 +504,23 @@ func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
 	together(t, s, again, next)
 	if again.decisions[0].Verdict != dedup.New || len(next.work) != 2 {
 		t.Errorf("the retry: %v, %d tasks", again.decisions[0].Verdict, len(next.work))
+	}
+}
+
+// TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne has the file system refuse an event, whose number the next one gets.
+func TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne(t *testing.T) {
+	t.Parallel()
+	clock := deduptest.NewSteppedClock()
+	o := quiet()
+	o.Clock = clock
+	s := byHand(t, t.TempDir(), o)
+	refused, take := claimOpOf(t, claimOf("a")), takeOpOf(1)
+	unwritable(t, s, func() { s.process([]op{refused, take}) })
+	unavailable(t, refused.err, "cannot be written")
+	clock.Set(time.Hour)
+	again := claimOpOf(t, claimOf("a"))
+	together(t, s, again)
+	if want := again.decisions[0].Record.Accepted; !s.stats.Oldest.Equal(want) {
+		t.Errorf("the oldest event was accepted %v, want %v", s.stats.Oldest, want)
 	}
 }

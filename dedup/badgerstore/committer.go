@@ -154,7 +154,7 @@ func (s *Store) announce(b *batch) {
 	}
 	for _, r := range b.rows {
 		if r.dirty && !r.gone && r.rec.Seq > s.meta.seq {
-			s.schedule(r)
+			s.arrange(r)
 			b.announced = append(b.announced, r)
 		}
 	}
@@ -165,7 +165,7 @@ func (s *Store) withdraw(b *batch) {
 	for _, r := range b.announced {
 		gone := *r
 		gone.gone = true
-		s.schedule(&gone)
+		s.arrange(&gone)
 	}
 }
 
@@ -371,9 +371,14 @@ func (s *Store) count(t tally) {
 	s.backlog.add(t.waitingBytes, t.waiting)
 }
 
-// schedule tells the agenda how the tasks of a row stand.
+// schedule tells the agenda, and whoever knows the oldest event, how a row stands that is durable.
 func (s *Store) schedule(r *row) {
-	s.oldest.note(&r.rec, r.gone)
+	s.oldest.note(&r.rec, r.gone) // by its number, which an event that is not written leaves to the next one
+	s.arrange(r)
+}
+
+// arrange tells the agenda how the tasks of a row stand.
+func (s *Store) arrange(r *row) {
 	for i := range r.rec.Tasks {
 		t := &r.rec.Tasks[i]
 		switch {
