@@ -247,13 +247,28 @@ func (m *message) trimmed(in *signatureInput) *http.Request {
 	h := make(http.Header, len(in.components)+2)
 	h["Signature-Input"] = []string{in.label + "=" + in.member}
 	h["Signature"] = []string{in.label + "=" + in.signature}
+	bare := map[string]bool{} // fields whose octets count, which the engine does not strip (RFC 9421 section 2.1.3)
 	for i := range in.components {
-		name := in.components[i].name
-		if name[0] == '@' {
+		c := &in.components[i]
+		if c.name[0] == '@' {
 			continue
 		}
-		h[http.CanonicalHeaderKey(name)] = m.lines(name)
+		name := http.CanonicalHeaderKey(c.name)
+		if bare[name] = bare[name] || c.bs; bare[name] {
+			h[name] = stripped(m.lines(c.name))
+		} else {
+			h[name] = m.lines(c.name)
+		}
 	}
 	u := *m.url
 	return &http.Request{Method: m.request.Method, URL: &u, Header: h, Host: m.authority, Body: http.NoBody}
+}
+
+// stripped returns the values without the whitespace around them, which HTTP/1.1 takes off and HTTP/2 may not.
+func stripped(lines []string) []string {
+	out := make([]string, len(lines))
+	for i, line := range lines {
+		out[i] = strings.TrimSpace(line)
+	}
+	return out
 }
