@@ -206,7 +206,7 @@ func TestAnAnswerThatSwitchesProtocolsIsAnError(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // for a client that stays
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))             // for a client that stays
 		if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil { // an answer that comes before it is another error
 			t.Error(err)
 		}
