@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -247,25 +248,23 @@ func (m *message) trimmed(in *signatureInput) *http.Request {
 	h := make(http.Header, len(in.components)+2)
 	h["Signature-Input"] = []string{in.label + "=" + in.member}
 	h["Signature"] = []string{in.label + "=" + in.signature}
-	bare := map[string]bool{} // fields whose octets count, which the engine does not strip (RFC 9421 section 2.1.3)
 	for i := range in.components {
-		c := &in.components[i]
-		if c.name[0] == '@' {
+		name := in.components[i].name
+		if name[0] == '@' {
 			continue
 		}
-		name := http.CanonicalHeaderKey(c.name)
-		if bare[name] = bare[name] || c.bs; bare[name] {
-			h[name] = stripped(m.lines(c.name))
-		} else {
-			h[name] = m.lines(c.name)
-		}
+		h[http.CanonicalHeaderKey(name)] = stripped(m.lines(name))
 	}
 	u := *m.url
 	return &http.Request{Method: m.request.Method, URL: &u, Header: h, Host: m.authority, Body: http.NoBody}
 }
 
-// stripped returns the values without the whitespace around them, which HTTP/1.1 takes off and HTTP/2 may not.
+// stripped returns the values without the whitespace around them, as RFC 9421 section 2.1 has them: HTTP/1.1 takes it
+// off, HTTP/2 may not, and the engine leaves it in the octets of a field (;bs).
 func stripped(lines []string) []string {
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.TrimSpace(line) != line }) {
+		return lines
+	}
 	out := make([]string, len(lines))
 	for i, line := range lines {
 		out[i] = strings.TrimSpace(line)
