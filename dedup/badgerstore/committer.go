@@ -163,9 +163,9 @@ func (s *Store) announce(b *batch) {
 // withdraw undoes announce.
 func (s *Store) withdraw(b *batch) {
 	for _, r := range b.announced {
-		gone := *r
-		gone.gone = true
-		s.arrange(&gone)
+		for i := range r.rec.Tasks {
+			s.agenda.Drop(r.rec.Event, i)
+		}
 	}
 }
 
