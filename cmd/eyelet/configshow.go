@@ -197,23 +197,33 @@ func veil(n, written *node, name string) *node {
 		}
 	case sequence:
 		for i, item := range n.items {
-			of := name
-			if item.kind == mapping && !secret {
-				of = "" // a list of mappings, such as keys of rfc9421, whose members have names of their own
-			}
-			out.items = append(out.items, veil(item, written.item(i), of))
+			out.items = append(out.items, veil(item, written.item(i), item.nameIn(name)))
 		}
 	case mapping:
 		out.inner, out.where = map[string]*node{}, map[string]place{}
 		for _, member := range n.names {
-			inner := veil(n.inner[member], written.member(member), member)
-			if inner.kind == scalar && (secret || name == "keys") {
-				inner.text = hidden // secrets by the id of their key
-			}
-			out.inner[member] = inner
+			inner := n.inner[member]
+			out.inner[member] = veil(inner, written.member(member), inner.nameUnder(name, member))
 		}
 	}
 	return out
+}
+
+// nameIn is the name by which an item of a list is judged: that of the list, but for a list of mappings, such as keys of
+// rfc9421, whose members have names of their own.
+func (n *node) nameIn(list string) string {
+	if n.kind == mapping && !slices.Contains(inFiles, list) {
+		return ""
+	}
+	return list
+}
+
+// nameUnder is the name by which a member of a mapping is judged: its own, but for secrets by the id of their key.
+func (n *node) nameUnder(name, member string) string {
+	if n.kind == scalar && (name == "keys" || slices.Contains(inFiles, name)) {
+		return "secret"
+	}
+	return member
 }
 
 // isVariable reports whether a value was written as a variable alone.

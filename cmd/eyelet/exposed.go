@@ -31,7 +31,7 @@ func (c *settings) exposed() []string {
 	for i := range files {
 		files[i] = c.path(files[i])
 	}
-	if c.writtenOut {
+	if c.writesOutSecrets() {
 		files = append(files, c.file)
 	}
 	slices.Sort(files)
@@ -47,28 +47,32 @@ func (c *settings) exposed() []string {
 	return warnings
 }
 
+// writesOutSecrets reports whether a secret is written out in the file of the settings.
+func (c *settings) writesOutSecrets() bool {
+	data, err := os.ReadFile(c.file)
+	if err != nil {
+		return false // it was read a moment ago; there is nothing to warn of
+	}
+	tree, err := parseTree(c.file, data, func(string) (string, bool) { return someVariable, true })
+	return err == nil && tree != nil && tree.holdsSecret("")
+}
+
 // someVariable is the value of every variable where only what is written out counts.
 const someVariable = "\x00"
 
 // holdsSecret reports whether a secret is written out in the value of a setting, and not as a variable, alone or
 // among other text, or as the name of a file. It is for values whose variables are someVariable.
 func (n *node) holdsSecret(name string) bool {
-	switch secret := n.isSecret(name); n.kind {
+	switch n.kind {
 	case scalar:
-		return secret && n.text != "" && !strings.Contains(n.text, someVariable)
+		return n.isSecret(name) && n.text != "" && !strings.Contains(n.text, someVariable)
 	case sequence:
-		return slices.ContainsFunc(n.items, func(item *node) bool {
-			of := name
-			if item.kind == mapping && !secret {
-				of = "" // as veil has it
-			}
-			return item.holdsSecret(of)
-		})
+		return slices.ContainsFunc(n.items, func(item *node) bool { return item.holdsSecret(item.nameIn(name)) })
 	case mapping:
 		return slices.ContainsFunc(n.names, func(member string) bool {
 			inner, of := n.inner[member], member
-			if inner.kind == scalar && (secret || name == "keys") && !strings.HasSuffix(member, "_file") {
-				of = "secret" // by the id of its key
+			if !strings.HasSuffix(member, "_file") {
+				of = inner.nameUnder(name, member)
 			}
 			return inner.holdsSecret(of)
 		})

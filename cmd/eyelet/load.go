@@ -81,9 +81,6 @@ func (s source) parse(file string, data []byte) (*settings, error) {
 	d := &decoder{dir: c.dir}
 	d.decode(root, reflect.ValueOf(c).Elem(), "")
 	c.confidential = d.secrets
-	if unset, err := parseTree(file, data, func(string) (string, bool) { return someVariable, true }, except...); err == nil {
-		c.writtenOut = unset.holdsSecret("")
-	}
 	c.defaults()
 	return c, append(found, d.wrong...).err()
 }

@@ -39,7 +39,6 @@ type settings struct {
 	dir  string // what relative paths are relative to
 
 	confidential []string // the files that secrets were read from, as they are named
-	writtenOut   bool     // a secret is written out in the file
 }
 
 type tlsSettings struct {
