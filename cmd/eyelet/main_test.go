@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +29,9 @@ func TestMain(m *testing.M) {
 type leakless struct{ *testing.M }
 
 func (l leakless) Run() int {
+	if signal.Ignored(syscall.SIGHUP) { // under nohup, as programs that the tests start would ignore it then
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	code := l.M.Run()
 	http.DefaultClient.CloseIdleConnections()
 	if err := goleak.Find(); err != nil && code == 0 {
