@@ -26,7 +26,8 @@ type served struct {
 	*exec.Cmd
 	listen string
 	log    *lockedBuffer
-	stderr io.Closer // our end of its standard error
+	stderr io.Closer     // our end of its standard error
+	logged chan struct{} // closed once log has all of that
 }
 
 var listening = regexp.MustCompile(`msg="accepting deliveries" listen=(\S+)`)
@@ -37,7 +38,7 @@ func startServed(t *testing.T, config string, change ...func(*exec.Cmd)) *served
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &served{Cmd: &exec.Cmd{Path: self, Args: []string{"eyelet", "serve", "--config", config}, Env: os.Environ()}, log: &lockedBuffer{}}
+	c := &served{Cmd: &exec.Cmd{Path: self, Args: []string{"eyelet", "serve", "--config", config}, Env: os.Environ()}, log: &lockedBuffer{}, logged: make(chan struct{})}
 	for _, f := range change {
 		f(c.Cmd)
 	}
@@ -52,6 +53,7 @@ func startServed(t *testing.T, config string, change ...func(*exec.Cmd)) *served
 	t.Cleanup(func() { _ = c.Process.Kill() })
 	up := make(chan string, 1)
 	go func() {
+		defer close(c.logged)
 		lines := bufio.NewScanner(io.TeeReader(stderr, c.log))
 		for lines.Scan() {
 			if m := listening.FindStringSubmatch(lines.Text()); m != nil {
@@ -235,13 +237,8 @@ func TestTermWaitsNoLongerThanItsDeadline(t *testing.T) {
 // term tells the process to end, and waits for it to end well. The time is far below that of the handler.
 func (c *served) term(t *testing.T) {
 	t.Helper()
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	late := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
-	defer late.Stop()
-	if err := c.Wait(); err != nil {
-		t.Fatalf("the child ended with %v: %s", err, c.log.String())
+	if code := c.end(t, syscall.SIGTERM); code != exitOK {
+		t.Fatalf("the child ended with %d: %s", code, c.log.String())
 	}
 }
 
@@ -258,6 +255,7 @@ func (c *served) end(t *testing.T, sig os.Signal) int {
 func (c *served) wait() int {
 	late := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
 	defer late.Stop()
+	<-c.logged   // Wait would close the pipe before its last lines are read
 	_ = c.Wait() // the state tells
 	return c.ProcessState.ExitCode()
 }
