@@ -15,20 +15,21 @@ const module = "github.com/eyelet-dev/eyelet"
 // rooms is the house: for each room the rooms of this module that its code may import. Test files may also
 // import what they need to be driven by: a room's own neighbours above it are never among them.
 var rooms = map[string][]string{
-	"verify":                {},
-	"dedup":                 {"dedup/internal/agenda"},
-	"dedup/internal/agenda": {},
-	"dedup/deduptest":       {"dedup"},
-	"dedup/badgerstore":     {"dedup", "dedup/internal/agenda"},
-	"producer":              {"verify"},
-	"receiver":              {"verify", "dedup", "producer"},
-	"receiver/echov4":       {"receiver"},
-	"forward":               {"verify"},
-	"replay":                {"verify", "dedup", "producer", "internal/httpfile"},
-	"inspect":               {"dedup", "replay"},
-	"internal/httpfile":     {},
-	"testdata":              {},
-	"cmd/loadbench":         {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
+	"verify":                               {},
+	"dedup":                                {"dedup/internal/agenda"},
+	"dedup/internal/agenda":                {},
+	"dedup/deduptest":                      {"dedup"},
+	"dedup/badgerstore":                    {"dedup", "dedup/internal/agenda"},
+	"dedup/badgerstore/internal/faultdisk": {}, // for tests
+	"producer":                             {"verify"},
+	"receiver":                             {"verify", "dedup", "producer"},
+	"receiver/echov4":                      {"receiver"},
+	"forward":                              {"verify"},
+	"replay":                               {"verify", "dedup", "producer", "internal/httpfile"},
+	"inspect":                              {"dedup", "replay"},
+	"internal/httpfile":                    {},
+	"testdata":                             {},
+	"cmd/loadbench":                        {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "forward", "replay", "inspect",
 		"internal/httpfile", "testdata",
@@ -41,6 +42,7 @@ var confined = map[string][]string{
 	"github.com/dgraph-io/badger/v4":   {"dedup/badgerstore/"},
 	"github.com/yaronf/httpsign":       {"verify/"},
 	"github.com/lestrrat-go/jwx/v3":    {"verify/"},
+	"github.com/hanwen/go-fuse/v2":     {"dedup/badgerstore/internal/faultdisk/"},
 	"github.com/cloudevents/sdk-go/v2": {}, // an oracle for tests only
 }
 

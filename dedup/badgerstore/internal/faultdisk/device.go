@@ -1,0 +1,145 @@
+//go:build linux
+
+package faultdisk
+
+import (
+	"bytes"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+)
+
+const (
+	pageSize   = 4096
+	sectorSize = 512 // the largest unit that a device writes whole or not at all
+)
+
+type page [pageSize]byte
+
+// device is what a disk with a volatile cache holds. Reads see every write. A power cut keeps what was flushed, and of
+// the writes since the last flush any subset, each of them whole or in part.
+type device struct {
+	mu      sync.Mutex
+	epoch   int // counts the power cuts; handles of an older epoch fail
+	size    int64
+	seen    map[int64]*page // what reads see; pages are never changed in place
+	durable map[int64]*page // what was flushed
+	pending []write         // since the last flush, in order
+	failing []byte          // the next write that holds these bytes fails
+	stats   Stats
+}
+
+type write struct {
+	at   int64
+	data []byte
+}
+
+func newDevice(size int64) *device {
+	return &device{size: size, seen: map[int64]*page{}, durable: map[int64]*page{}}
+}
+
+func (d *device) read(epoch int, to []byte, at int64) (int, syscall.Errno) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if epoch != d.epoch {
+		return 0, syscall.EIO
+	}
+	n := int(max(0, min(int64(len(to)), d.size-at)))
+	for done := 0; done < n; {
+		number, from := (at+int64(done))/pageSize, (at+int64(done))%pageSize
+		part := to[done:min(n, done+int(pageSize-from))]
+		if p := d.seen[number]; p != nil {
+			copy(part, p[from:])
+		} else {
+			clear(part)
+		}
+		done += len(part)
+	}
+	return n, 0
+}
+
+func (d *device) write(epoch int, data []byte, at int64) syscall.Errno {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if epoch != d.epoch || at+int64(len(data)) > d.size {
+		return syscall.EIO
+	}
+	if len(d.failing) > 0 && bytes.Contains(data, d.failing) {
+		d.failing = nil
+		d.stats.Failed++
+		return syscall.EIO
+	}
+	d.stats.Writes++
+	w := write{at, bytes.Clone(data)}
+	d.pending = append(d.pending, w)
+	apply(d.seen, w)
+	return 0
+}
+
+func (d *device) flush(epoch int) syscall.Errno {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if epoch != d.epoch {
+		return syscall.EIO
+	}
+	d.stats.Flushes++
+	for _, w := range d.pending {
+		apply(d.durable, w)
+	}
+	d.pending = nil
+	return 0
+}
+
+// cut loses the power. What was not flushed is kept, dropped or torn, each write by chance.
+func (d *device) cut(seed uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	chance := rand.New(rand.NewPCG(seed, 1))
+	keep := chance.Float64() // some cuts lose nearly everything, some nearly nothing
+	for _, w := range d.pending {
+		switch luck := chance.Float64(); {
+		case luck < 0.2:
+			d.stats.Torn++
+			tear(d.durable, w, chance)
+		case chance.Float64() < keep:
+			apply(d.durable, w)
+		default:
+			d.stats.Dropped++
+		}
+	}
+	d.pending, d.failing = nil, nil
+	d.seen = maps.Clone(d.durable)
+	d.epoch++
+	d.stats.Cuts++
+}
+
+// tear writes some of the sectors of w: those before a point, those behind it, or any.
+func tear(to map[int64]*page, w write, chance *rand.Rand) {
+	unit := sectorSize
+	if chance.IntN(2) == 0 {
+		unit = pageSize
+	}
+	pieces := (len(w.data) + unit - 1) / unit
+	at, way := chance.IntN(pieces+1), chance.IntN(3)
+	for i := range pieces {
+		if way == 0 && i >= at || way == 1 && i < at || way == 2 && chance.IntN(2) == 0 {
+			continue
+		}
+		from := i * unit
+		apply(to, write{w.at + int64(from), w.data[from:min(len(w.data), from+unit)]})
+	}
+}
+
+// apply writes w into pages, which may be shared: a changed page is a new one.
+func apply(to map[int64]*page, w write) {
+	for done := 0; done < len(w.data); {
+		number, from := (w.at+int64(done))/pageSize, (w.at+int64(done))%pageSize
+		next := new(page)
+		if old := to[number]; old != nil {
+			*next = *old
+		}
+		done += copy(next[from:], w.data[done:])
+		to[number] = next
+	}
+}

@@ -1,0 +1,199 @@
+//go:build linux
+
+// Package faultdisk is a disk for tests, with a volatile write cache whose power can be cut and whose writes can
+// fail. A file system in it is what the test uses.
+//
+// The disk is a file of a FUSE file system, behind a loop device. A process of its own serves it, because a process
+// that serves a disk must not wait for that disk.
+package faultdisk
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Disk is a disk with an ext4 file system. Its methods are for one goroutine, but Cut may be called from another one.
+type Disk struct {
+	// Dir is where the file system is mounted.
+	Dir string
+
+	epoch  int
+	fuse   string
+	loop   string
+	server *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+}
+
+// Stats counts what happened to a disk.
+type Stats struct {
+	Writes, Flushes int
+	// Cuts are the power cuts; Dropped and Torn are the writes that they lost, whole or in part.
+	Cuts, Dropped, Torn int
+	// Failed are the writes that FailWrite made fail.
+	Failed int
+}
+
+// New makes a disk of size bytes with an empty file system, mounted. It skips the test, or fails it where the
+// environment variable required is set, when the machine does not allow it: it needs root, /dev/fuse, loop devices
+// and mkfs.ext4. The test binary must call Main.
+func New(t testing.TB, size int64, required string) *Disk {
+	t.Helper()
+	d, err := start(t.TempDir(), size)
+	switch {
+	case err != nil && os.Getenv(required) != "":
+		t.Fatalf("%s is set, but there is no disk to test with: %v", required, err)
+	case err != nil:
+		t.Skipf("skipped: no disk to test with: %v", err)
+	}
+	t.Cleanup(d.close)
+	_, err = run("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", d.file())
+	if err == nil {
+		err = d.Mount()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// start starts the server of a disk under dir.
+func start(dir string, size int64) (*Disk, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("mounting a file system needs root")
+	}
+	for _, tool := range []string{"mkfs.ext4", "mount", "umount", "losetup"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		return nil, err
+	}
+	d := &Disk{Dir: filepath.Join(dir, "mnt"), fuse: filepath.Join(dir, "fuse")}
+	if err := errors.Join(os.Mkdir(d.Dir, 0o700), os.Mkdir(d.fuse, 0o700)); err != nil {
+		return nil, err
+	}
+	d.server = exec.CommandContext(context.Background(), os.Args[0])
+	d.server.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", serverEnv, size, d.fuse))
+	d.server.Stderr = os.Stderr
+	in, err := d.server.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := d.server.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	d.in, d.out = in, bufio.NewReader(out)
+	if err := d.server.Start(); err != nil {
+		return nil, err
+	}
+	if line, err := d.out.ReadString('\n'); line != "ready\n" {
+		d.close()
+		return nil, fmt.Errorf("the server of the disk does not start: %q %w", line, err)
+	}
+	return d, nil
+}
+
+func (d *Disk) file() string { return filepath.Join(d.fuse, fmt.Sprint(d.epoch)) }
+
+// Mount mounts the file system, which recovers its journal. The page cache is empty then.
+func (d *Disk) Mount() error {
+	var err error
+	for range 5 { // another process may take the loop device that losetup has found
+		if d.loop, err = run("losetup", "--find", "--show", d.file()); err == nil {
+			_, err = run("mount", "-o", "noatime", d.loop, d.Dir)
+			return err
+		}
+	}
+	return err
+}
+
+// Unmount unmounts the file system. It waits for up to ten seconds for a killed process to release its files.
+func (d *Disk) Unmount() error {
+	var err error
+	for range 500 {
+		if _, err = run("umount", d.Dir); err == nil {
+			_, err = run("losetup", "--detach", d.loop)
+			d.loop = ""
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return err
+}
+
+// Cut cuts the power: what was not flushed is kept, dropped or torn, as seed decides, and everything that uses the
+// file system gets errors. Unmount and Mount start it again.
+func (d *Disk) Cut(seed uint64) error {
+	_, err := d.ask(fmt.Sprintf("cut %d", seed))
+	if err == nil {
+		d.epoch++
+	}
+	return err
+}
+
+// FailWrite makes the next write that holds the marker fail once with EIO. A later write of the same bytes succeeds.
+func (d *Disk) FailWrite(marker []byte) error {
+	_, err := d.ask("fail " + hex.EncodeToString(marker))
+	return err
+}
+
+// Stats returns what happened so far.
+func (d *Disk) Stats() (Stats, error) {
+	var s Stats
+	line, err := d.ask("stats")
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal([]byte(line), &s)
+}
+
+// ask sends a command to the server and returns its answer.
+func (d *Disk) ask(command string) (string, error) {
+	if _, err := fmt.Fprintln(d.in, command); err != nil {
+		return "", err
+	}
+	line, err := d.out.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line = strings.TrimSuffix(line, "\n")
+	if problem, ok := strings.CutPrefix(line, "error "); ok {
+		return "", fmt.Errorf("faultdisk: %s: %s", command, problem)
+	}
+	return line, nil
+}
+
+// close takes everything down. It is best effort: the test is over.
+func (d *Disk) close() {
+	if d.loop != "" {
+		_, _ = run("umount", "-l", d.Dir)
+		_, _ = run("losetup", "--detach", d.loop)
+	}
+	_ = d.in.Close()
+	_ = d.server.Wait()
+	_, _ = run("umount", "-l", d.fuse)
+}
+
+// run runs a tool and returns what it printed, without the white space around it.
+func run(tool string, args ...string) (string, error) {
+	out, err := exec.CommandContext(context.Background(), tool, args...).CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", tool, err, text)
+	}
+	return text, nil
+}

@@ -1,0 +1,164 @@
+//go:build linux
+
+package faultdisk
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// serverEnv makes a process the server of a disk: "SIZE DIR".
+const serverEnv = "EYELET_FAULTDISK"
+
+// Main serves a disk when this process was started as the server of one, and reports whether it was. A test binary
+// calls it first of all in TestMain.
+func Main() bool {
+	text := os.Getenv(serverEnv)
+	if text == "" {
+		return false
+	}
+	if err := serve(text, os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "faultdisk:", err)
+		os.Exit(1)
+	}
+	return true
+}
+
+// serve serves the disk of the text until its standard input ends. It answers each line of it with one line.
+func serve(text string, in io.Reader, out io.Writer) error {
+	number, dir, _ := strings.Cut(text, " ")
+	size, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return err
+	}
+	d := newDevice(size)
+	root := &folder{device: d}
+	mounted, err := fs.Mount(dir, root, &fs.Options{MountOptions: fuse.MountOptions{
+		DirectMountStrict: true, MaxWrite: 1 << 20, FsName: "faultdisk", Name: "faultdisk",
+	}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = mounted.Unmount() }()
+	lines := bufio.NewScanner(in)
+	_, err = fmt.Fprintln(out, "ready")
+	for err == nil && lines.Scan() {
+		answer, wrong := d.obey(lines.Text())
+		if wrong != nil {
+			answer = "error " + wrong.Error()
+		}
+		_, err = fmt.Fprintln(out, answer)
+	}
+	return errors.Join(err, lines.Err())
+}
+
+// obey carries a command out: "cut SEED", "fail HEX" or "stats".
+func (d *device) obey(line string) (string, error) {
+	command, arg, _ := strings.Cut(line, " ")
+	switch command {
+	case "cut":
+		seed, err := strconv.ParseUint(arg, 10, 64)
+		if err != nil {
+			return "", err
+		}
+		d.cut(seed)
+	case "fail":
+		marker, err := hex.DecodeString(arg)
+		if err != nil {
+			return "", err
+		}
+		d.mu.Lock()
+		d.failing = marker
+		d.mu.Unlock()
+	case "stats":
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		b, err := json.Marshal(d.stats)
+		return string(b), err
+	default:
+		return "", errors.New("unknown command")
+	}
+	return "done", nil
+}
+
+// folder is the file system: a file for each epoch, named by its number.
+type folder struct {
+	fs.Inode
+	device *device
+}
+
+var (
+	_ fs.NodeLookuper  = (*folder)(nil)
+	_ fs.NodeOpener    = (*node)(nil)
+	_ fs.NodeGetattrer = (*node)(nil)
+	_ fs.NodeSetattrer = (*node)(nil)
+	_ fs.FileReader    = (*handle)(nil)
+	_ fs.FileWriter    = (*handle)(nil)
+	_ fs.FileFsyncer   = (*handle)(nil)
+)
+
+// Lookup finds the file of an epoch.
+func (f *folder) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	epoch, err := strconv.Atoi(name)
+	if err != nil || epoch < 0 {
+		return nil, syscall.ENOENT
+	}
+	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(f.device.size)
+	return f.NewInode(ctx, &node{device: f.device, epoch: epoch}, fs.StableAttr{Mode: fuse.S_IFREG, Ino: uint64(epoch) + 2}), 0
+}
+
+type node struct {
+	fs.Inode
+	device *device
+	epoch  int
+}
+
+// Getattr returns the size.
+func (n *node) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(n.device.size)
+	return 0
+}
+
+// Setattr changes nothing.
+func (n *node) Setattr(ctx context.Context, f fs.FileHandle, _ *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	return n.Getattr(ctx, f, out)
+}
+
+// Open opens the file without a page cache of its own, so that every write arrives at once.
+func (n *node) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	return &handle{n.device, n.epoch}, fuse.FOPEN_DIRECT_IO, 0
+}
+
+type handle struct {
+	device *device
+	epoch  int
+}
+
+// Read reads what was written.
+func (h *handle) Read(_ context.Context, to []byte, at int64) (fuse.ReadResult, syscall.Errno) {
+	n, errno := h.device.read(h.epoch, to, at)
+	return fuse.ReadResultData(to[:n]), errno
+}
+
+// Write writes into the volatile cache.
+func (h *handle) Write(_ context.Context, data []byte, at int64) (uint32, syscall.Errno) {
+	if errno := h.device.write(h.epoch, data, at); errno != 0 {
+		return 0, errno
+	}
+	return uint32(len(data)), 0
+}
+
+// Fsync makes everything written durable.
+func (h *handle) Fsync(context.Context, uint32) syscall.Errno { return h.device.flush(h.epoch) }
