@@ -16,16 +16,13 @@ import (
 
 // Bounds of fetching a JSON Web Key Set.
 const (
-	jwksMaxBytes  = 1 << 20
-	jwksTimeout   = 5 * time.Second
-	jwksMinAge    = time.Minute // Cache-Control is clamped to these two
-	jwksMaxAge    = time.Hour
-	jwksAge       = 10 * time.Minute // without Cache-Control
-	jwksStale     = 24 * time.Hour   // how long keys outlive a server that is down
-	jwksPause     = 30 * time.Second // between fetches that strangers or failures cause
-	jwksAbsent    = time.Minute      // how long a kid that was not there is not asked for again
-	jwksMaxAbsent = 1024             // kids remembered as absent
-	jwksMaxKid    = 256              // and how long they may be, in bytes
+	jwksMaxBytes = 1 << 20
+	jwksTimeout  = 5 * time.Second
+	jwksMinAge   = time.Minute // Cache-Control is clamped to these two
+	jwksMaxAge   = time.Hour
+	jwksAge      = 10 * time.Minute // without Cache-Control
+	jwksStale    = 24 * time.Hour   // how long keys outlive a server that is down
+	jwksPause    = 30 * time.Second // between fetches that unknown key ids or failures cause
 )
 
 // JWKSConfig describes the key set of a producer that publishes its keys at a URL.
@@ -46,8 +43,10 @@ type JWKSConfig struct {
 //
 // The set is fetched at its first use and again when Cache-Control says so, at least every hour and at most every
 // minute; in the last quarter of that time in the background. A kid that is not in the set causes a fetch at most
-// every 30 seconds. A fetch replaces the set, so that keys which are gone are good no more; while fetches fail the
-// last set serves for up to 24 hours. Symmetric keys are never taken from a URL.
+// every 30 seconds. It is key_unknown only after a fetch that began after the lookup; where none was allowed it is
+// keys_unavailable with the rest of the pause, so unknown kids from others never cause a final refusal of a key that
+// was just published. A fetch replaces the set, which drops removed keys; while fetches fail the last set serves for
+// up to 24 hours. Symmetric keys are never taken from a URL.
 type JWKS struct {
 	cfg    JWKSConfig
 	client *http.Client
@@ -59,14 +58,15 @@ type JWKS struct {
 	set     *jwksSet
 	running chan struct{} // closed when the fetch under way ends; nil while there is none
 	tried   time.Time     // when the last fetch began
+	begun   uint64        // how many fetches have begun
 	err     error         // why the last fetch failed; nil when it did not
-	absent  map[string]time.Time
 }
 
 // jwksSet is one fetched state of the set.
 type jwksSet struct {
 	public  []JSONWebKey
 	keys    *staticSet
+	fetch   uint64 // the number of its fetch, counted from one
 	fetched time.Time
 	expires time.Time
 }
@@ -92,7 +92,7 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 	client.Timeout = jwksTimeout
 	client.CheckRedirect = sameOrigin
 	ctx, cancel := context.WithCancel(context.Background())
-	return &JWKS{cfg: cfg, client: client, ctx: ctx, cancel: cancel, absent: map[string]time.Time{}}, nil
+	return &JWKS{cfg: cfg, client: client, ctx: ctx, cancel: cancel}, nil
 }
 
 // Close ends the fetch under way, if any, and waits for it. Afterwards nothing is fetched any more.
@@ -158,22 +158,21 @@ func (j *JWKS) PublicKeys(ctx context.Context, kid string) ([]JSONWebKey, error)
 }
 
 // lookup shows the current set to find, fetching it first where it must, and once more where find did not find
-// and a fetch is due.
+// and a fetch is due. Only a set whose fetch began after the call proves that a key does not exist.
 func (j *JWKS) lookup(ctx context.Context, id string, find func(*jwksSet) bool) error {
-	j.refresh(ctx, j.due)
+	before := j.refresh(ctx, j.due)
 	if set, _ := j.current(); set != nil && find(set) {
 		return nil
 	}
-	j.refresh(ctx, func(now time.Time) (bool, bool) { return j.missDue(id, now), true })
+	j.refresh(ctx, func(now time.Time) (bool, bool) { return j.missDue(before, now), true })
 	set, err := j.current()
 	switch {
 	case set != nil && find(set):
 		return nil
-	case set == nil || err != nil: // the key may be there, but we cannot see it
-		return &Error{Code: KeysUnavailable, KeyID: id, RetryAfter: j.retryAfter(), Err: err}
+	case set != nil && err == nil && set.fetch > before:
+		return &Error{Code: KeyUnknown, KeyID: id}
 	}
-	j.remember(id)
-	return &Error{Code: KeyUnknown, KeyID: id}
+	return &Error{Code: KeysUnavailable, KeyID: id, RetryAfter: j.retryAfter(), Err: err}
 }
 
 // current returns the set if it may still be used, and the failure of the last fetch.
@@ -198,43 +197,31 @@ func (j *JWKS) due(now time.Time) (fetch, wait bool) {
 	return now.After(j.set.expires.Add(-quarter)) && now.Sub(j.tried) >= jwksPause, false
 }
 
-// missDue says whether a kid that is not in the set is a reason to fetch. It is called under the lock.
-func (j *JWKS) missDue(id string, now time.Time) bool {
-	if at, ok := j.absent[id]; ok && now.Sub(at) < jwksAbsent {
-		return false
-	}
-	return now.Sub(j.tried) >= jwksPause
+// missDue says whether a kid that is not in the set is a reason to fetch, for a lookup that came after that many
+// fetches had begun. It is called under the lock.
+func (j *JWKS) missDue(before uint64, now time.Time) bool {
+	return j.begun == before && now.Sub(j.tried) >= jwksPause
 }
 
-// remember notes that the set, as it is now, does not have the kid.
-func (j *JWKS) remember(id string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if at, ok := j.absent[id]; len(id) > jwksMaxKid || ok && j.cfg.Now().Sub(at) < jwksAbsent {
-		return
-	}
-	if len(j.absent) >= jwksMaxAbsent {
-		clear(j.absent)
-	}
-	j.absent[id] = j.cfg.Now()
-}
-
+// retryAfter returns the rest of the pause between fetches, at least a second.
 func (j *JWKS) retryAfter() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return max(jwksPause-j.cfg.Now().Sub(j.tried), time.Second)
 }
 
-// refresh fetches the set when due says so. There is one fetch at a time; who needs its result waits for it or
-// for the end of ctx.
-func (j *JWKS) refresh(ctx context.Context, due func(now time.Time) (fetch, wait bool)) {
+// refresh fetches the set when due says so, and returns how many fetches had begun before. There is one fetch at a
+// time; a caller that needs its result waits for it or for the end of ctx.
+func (j *JWKS) refresh(ctx context.Context, due func(now time.Time) (fetch, wait bool)) (before uint64) {
 	j.mu.Lock()
+	before = j.begun
 	fetch, wait := due(j.cfg.Now())
 	if fetch && j.running == nil && j.ctx.Err() == nil {
 		j.running = make(chan struct{})
 		j.tried = j.cfg.Now()
+		j.begun++
 		j.flight.Add(1)
-		go j.fetch() //nolint:contextcheck // it serves others too, and outlives the request that began it
+		go j.fetch(j.begun) //nolint:contextcheck // it serves others too, and outlives the request that began it
 	}
 	// A lookup that misses waits for a fetch that is under way, whoever began it.
 	done := j.running
@@ -245,14 +232,16 @@ func (j *JWKS) refresh(ctx context.Context, due func(now time.Time) (fetch, wait
 		case <-ctx.Done():
 		}
 	}
+	return before
 }
 
-func (j *JWKS) fetch() {
+func (j *JWKS) fetch(number uint64) {
 	defer j.flight.Done()
 	set, err := j.get()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.err = err; err == nil {
+		set.fetch = number
 		j.set = set
 	}
 	close(j.running)

@@ -93,7 +93,7 @@ func TestJWKSFollowsTheServer(t *testing.T) {
 		t.Errorf("%v, %v", keys, err)
 	}
 	s.wantFetches(t, 1)
-	if got := idsOf(t, j, "b"); got != "key_unknown" { // fetched a moment ago
+	if got := idsOf(t, j, "b"); got != "keys_unavailable" { // fetched a moment ago
 		t.Error(got)
 	}
 	s.wantFetches(t, 1)
@@ -103,7 +103,7 @@ func TestJWKSFollowsTheServer(t *testing.T) {
 		t.Error(got)
 	}
 	s.wantFetches(t, 2)
-	if got := idsOf(t, j, "a"); got != "key_unknown" { // the fetch dropped it
+	if got := idsOf(t, j, "a"); got != "keys_unavailable" { // the fetch dropped it
 		t.Error(got)
 	}
 	if got := idsOf(t, j, ""); got != "b" {
@@ -121,32 +121,65 @@ func TestJWKSFollowsTheServer(t *testing.T) {
 	s.wantFetches(t, 3)
 }
 
-func TestJWKSRemembersWhichKidsAreAbsent(t *testing.T) {
+// A client that asks for unknown kids, the next one among them, takes every fetch that is allowed. The owner
+// of a key that was just published is asked to try again and is never refused for good.
+func TestUnknownKidsCannotBlockARotation(t *testing.T) {
 	t.Parallel()
 	s, clock := newKeyServer(t), newFakeClock()
 	j := s.open(t, clock)
-	s.serve("max-age=3600", edJWK(t, "a"))
-	idsOf(t, j, "a")
-	for range 4 { // 2 minutes
-		clock.Add(30 * time.Second)
-		if got := idsOf(t, j, "x"); got != "key_unknown" {
-			t.Error(got)
+	old, next := edJWK(t, "old"), edJWK(t, "next")
+	s.serve("max-age=3600", old)
+	idsOf(t, j, "old")
+	clock.Add(jwksPause)
+	if got := idsOf(t, j, "next"); got != "key_unknown" { // a guess, before it is published
+		t.Fatal(got)
+	}
+	s.serve("max-age=3600", old, next)
+	for wait := jwksPause; wait > 0; wait -= 10 * time.Second {
+		for _, kid := range []string{"guess", "next"} {
+			var e *Error
+			if _, err := j.Key(t.Context(), kid); !errors.As(err, &e) || e.Code != KeysUnavailable || e.RetryAfter != wait {
+				t.Fatalf("%s: %v, want keys_unavailable for %s", kid, err, wait)
+			}
 		}
+		clock.Add(10 * time.Second)
 	}
-	s.wantFetches(t, 3) // the first, at 30 s, and at 90 s
-	clock.Add(30 * time.Second)
-	for i := range 3 * jwksMaxAbsent {
-		idsOf(t, j, fmt.Sprint("kid-", i))
-	}
-	if n := len(j.absent); n > jwksMaxAbsent {
-		t.Errorf("%d kids are remembered", n)
-	}
-	s.wantFetches(t, 4)
-	s.serve("max-age=3600", edJWK(t, "x"))
-	clock.Add(60 * time.Second)
-	if got := idsOf(t, j, "x"); got != "x" {
+	if got := idsOf(t, j, "guess"); got != "key_unknown" { // this fetch began after the question
 		t.Error(got)
 	}
+	if got := idsOf(t, j, "next"); got != "next" { // and it brought the new key
+		t.Error(got)
+	}
+	s.wantFetches(t, 3)
+}
+
+// A fetch that began before a delivery arrived may have missed the key that signed it.
+func TestAFetchUnderWayDoesNotProveThatAKeyIsUnknown(t *testing.T) {
+	t.Parallel()
+	s, clock := newKeyServer(t), newFakeClock()
+	j := s.open(t, clock)
+	old := edJWK(t, "old")
+	s.serve("", old)
+	idsOf(t, j, "old")
+	clock.Add(jwksPause)
+	began, release := make(chan struct{}), make(chan struct{})
+	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+		close(began)
+		<-release
+		fmt.Fprintf(w, `{"keys":[%s]}`, old)
+	})
+	first, second := make(chan string, 1), make(chan string, 1)
+	go func() { first <- idsOf(t, j, "guess") }()
+	<-began
+	go func() { second <- idsOf(t, j, "next") }()
+	go close(release)
+	if got := <-first; got != "key_unknown" {
+		t.Errorf("asked before the fetch: %s", got)
+	}
+	if got := <-second; got != "keys_unavailable" {
+		t.Errorf("asked during the fetch or after it: %s", got)
+	}
+	s.wantFetches(t, 2)
 }
 
 func TestJWKSOutlivesItsServer(t *testing.T) {
@@ -282,7 +315,8 @@ func TestJWKSTakesOnlySignatureKeys(t *testing.T) {
 		string(jwkWith(t, rsaKey, `"kid":"plain"`)), string(jwkOf(t, "rs256", "RS256", rsaKey)),
 		string(jwkOf(t, "ps256", "PS256", rsaKey)), string(jwkOf(t, "es384", "ES384", ec)), string(jwkWith(t, ec, `"use":"sig"`)),
 	)
-	j := s.open(t, newFakeClock())
+	clock := newFakeClock()
+	j := s.open(t, clock)
 	if got := idsOf(t, j, ""); got != "plain rs256 es384 " {
 		t.Errorf("keys for HTTP signatures: %q", got)
 	}
@@ -302,6 +336,7 @@ func TestJWKSTakesOnlySignatureKeys(t *testing.T) {
 	if want := "plain: rs256:RS256 ps256:PS256 es384:ES384 :"; strings.Join(got, " ") != want {
 		t.Errorf("public keys: %q", got)
 	}
+	clock.Add(jwksPause)
 	if _, err := j.PublicKeys(t.Context(), "secret"); CodeOf(err) != KeyUnknown {
 		t.Errorf("the symmetric key: %v", err)
 	}

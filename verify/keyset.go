@@ -91,7 +91,8 @@ type KeyFile struct {
 }
 
 // FileKeys is a [KeySet] that reads its file again when its modification time or size changes, and keeps the
-// last good keys while the file is missing or broken.
+// last good keys while the file is missing or broken. A key that it does not have makes it look at the file at once:
+// key_unknown is said of the file as it is, and keys_unavailable while the file is missing or broken.
 type FileKeys struct {
 	cfg KeyFile
 
@@ -122,12 +123,23 @@ func OpenKeyFile(cfg KeyFile) (*FileKeys, error) {
 // Key implements [KeySet].
 func (f *FileKeys) Key(ctx context.Context, id string) ([]Key, error) {
 	f.mu.Lock()
-	if now := f.cfg.Now(); now.Sub(f.looked) >= f.cfg.Every || now.Before(f.looked) {
+	defer f.mu.Unlock()
+	now := f.cfg.Now()
+	if now.Sub(f.looked) >= f.cfg.Every || now.Before(f.looked) {
 		f.look(now)
 	}
-	keys := f.keys
-	f.mu.Unlock()
-	return keys.Key(ctx, id)
+	found, err := f.keys.Key(ctx, id)
+	if err == nil {
+		return found, nil
+	}
+	if f.err == nil { // the file costs a stat, and a read only when it has changed
+		f.look(now)
+		found, err = f.keys.Key(ctx, id)
+	}
+	if err != nil && f.err != nil {
+		return nil, &Error{Code: KeysUnavailable, KeyID: id, RetryAfter: f.cfg.Every, Err: f.err}
+	}
+	return found, err
 }
 
 // Err returns why the file could not be read the last time it was looked at, or nil.

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,6 +139,45 @@ func TestAKeyFileIsReadAgainWhenItChanges(t *testing.T) {
 	clock.Add(5 * time.Second)
 	if current() != first.Fingerprint() || f.Err() != nil {
 		t.Errorf("the file is good again: %v", f.Err())
+	}
+}
+
+// A key that was added to the file a moment ago is found at once, and while the file cannot be read no key is
+// refused for good.
+func TestAKeyFileIsLookedAtBeforeAKeyIsUnknown(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keys.json")
+	write := func(kids ...string) {
+		t.Helper()
+		for i, kid := range kids {
+			kids[i] = edJWK(t, kid)
+		}
+		if err := os.WriteFile(path, []byte(`{"keys":[`+strings.Join(kids, ",")+`]}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old")
+	clock := newFakeClock()
+	f, err := OpenKeyFile(KeyFile{Path: path, Now: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := idsOf(t, f, "next"); got != "key_unknown" {
+		t.Error(got)
+	}
+	write("old", "next")
+	if got := idsOf(t, f, "next"); got != "next" {
+		t.Error(got)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	var e *Error
+	if _, err := f.Key(t.Context(), "later"); !errors.As(err, &e) || e.Code != KeysUnavailable || e.RetryAfter <= 0 {
+		t.Errorf("while the file is gone: %v", err)
+	}
+	if got := idsOf(t, f, "old"); got != "old" {
+		t.Error(got)
 	}
 }
 
