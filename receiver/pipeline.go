@@ -3,6 +3,7 @@ package receiver
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"runtime/debug"
@@ -79,7 +80,8 @@ func (d *delivery) receiveSafely(ctx context.Context) (answer *reply) {
 				panic(v)
 			}
 			// The stack holds no payload; the value might.
-			d.rx.log.Error("panic while receiving", "endpoint", d.ep.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
+			d.rx.sampled.write(ctx, slog.LevelError, sampledKind{"panic while receiving", d.ep.p.Name, codeInternal},
+				slog.String("value", panicText(v)), slog.String("stack", string(debug.Stack())))
 			answer = d.rx.problemReply(&d.ep.p, fail(codeInternal, nil))
 		}
 	}()

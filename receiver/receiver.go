@@ -37,6 +37,7 @@ type Receiver struct {
 	cfg     Config // with its defaults
 	book    *book
 	log     *slog.Logger
+	sampled *sampler    // of lines that clients cause
 	workers *dispatcher // nil until startWorkers
 
 	endpoints map[string]*endpoint // by the producer's name
@@ -58,7 +59,7 @@ func Open(c Config) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	rx := &Receiver{cfg: c, book: b, log: c.Logger, endpoints: map[string]*endpoint{}}
+	rx := &Receiver{cfg: c, book: b, log: c.Logger, sampled: newSampler(c.Logger), endpoints: map[string]*endpoint{}}
 	rx.budget.limit = c.BodyBudget
 	rx.crowd = newCrowd(&rx.budget, largestBody(c))
 	rx.ending, rx.end = context.WithCancel(context.Background())
@@ -152,6 +153,7 @@ func (rx *Receiver) Shutdown(ctx context.Context) error {
 	go func() { stopped <- rx.stopWorkers(ctx) }()
 	err := rx.door.close(ctx)
 	rx.end()
+	defer rx.sampled.close()
 	return errors.Join(err, <-stopped)
 }
 

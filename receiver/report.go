@@ -17,19 +17,15 @@ import (
 // outsiders may not see; no payload, credential or signature is in it.
 func (rx *Receiver) report(ctx context.Context, d *delivery, a *reply, took time.Duration) {
 	name := d.ep.p.Name
-	level := levelOf(a)
-	if rx.log.Enabled(ctx, level) {
-		attrs := []slog.Attr{
-			slog.String("endpoint", name), slog.Int("status", a.status), slog.String("code", a.code),
-			slog.Duration("took", took),
-		}
+	if level := levelOf(a); rx.log.Enabled(ctx, level) {
+		attrs := []slog.Attr{slog.Int("status", a.status), slog.Duration("took", took)}
 		if a.event != "" {
 			attrs = append(attrs, slog.String("event", a.event))
 		}
 		if why := private(a.err); why != "" {
 			attrs = append(attrs, slog.String("why", why))
 		}
-		rx.log.LogAttrs(ctx, level, "delivery", attrs...)
+		rx.sampled.write(ctx, level, sampledKind{"delivery", name, a.code}, attrs...)
 	}
 	rx.cfg.observed(ctx, rx.log, Observation{
 		Kind: "delivery", Endpoint: name, Type: d.typ, ID: d.id, Event: a.event,

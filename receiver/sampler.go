@@ -1,0 +1,94 @@
+package receiver
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+)
+
+// Of each kind of sampled line, sampledLines are written one by one in sampledFor.
+const (
+	sampledLines = 10
+	sampledFor   = time.Minute
+)
+
+// sampler writes log lines that clients cause, so that a client which sends without a pause cannot fill the disk: of
+// each kind the first ten in a minute, and at the end of that minute one line with the number of the others. At level
+// DEBUG all of them are written. Metrics are not sampled.
+type sampler struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	minute map[sampledKind]*sampledMinute
+}
+
+// sampledKind is what is counted together: lines with the same text about an endpoint, for the same reason. Code is
+// of a closed set, so that clients cannot make kinds.
+type sampledKind struct{ text, endpoint, code string }
+
+// sampledMinute counts the lines of a kind since its first one.
+type sampledMinute struct {
+	level slog.Level
+	lines int
+	end   *time.Timer
+}
+
+func newSampler(log *slog.Logger) *sampler {
+	return &sampler{log: log, minute: map[sampledKind]*sampledMinute{}}
+}
+
+// write logs one line with the endpoint, the code and the other attributes, or counts it.
+func (s *sampler) write(ctx context.Context, level slog.Level, kind sampledKind, attrs ...slog.Attr) {
+	if !s.log.Enabled(ctx, level) {
+		return
+	}
+	if level > slog.LevelDebug && !s.first(kind, level) {
+		level = slog.LevelDebug
+	}
+	s.log.LogAttrs(ctx, level, kind.text, append(kind.attrs(), attrs...)...)
+}
+
+// first counts a line and reports whether it is one of the first of its minute.
+func (s *sampler) first(kind sampledKind, level slog.Level) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.minute[kind]
+	if m == nil {
+		m = &sampledMinute{level: level}
+		m.end = time.AfterFunc(sampledFor, func() { s.summarize(kind, m) })
+		s.minute[kind] = m
+	}
+	m.lines++
+	return m.lines <= sampledLines
+}
+
+// summarize ends a minute: the next line of the kind is written again.
+func (s *sampler) summarize(kind sampledKind, m *sampledMinute) {
+	s.mu.Lock()
+	if s.minute[kind] != m { // close was earlier
+		s.mu.Unlock()
+		return
+	}
+	delete(s.minute, kind)
+	s.mu.Unlock()
+	m.end.Stop()
+	if more := m.lines - sampledLines; more > 0 {
+		s.log.LogAttrs(context.Background(), m.level, kind.text, append(kind.attrs(), slog.Int("more", more), slog.Duration("within", sampledFor))...)
+	}
+}
+
+// close writes the numbers that are not written yet.
+func (s *sampler) close() {
+	s.mu.Lock()
+	open := maps.Clone(s.minute)
+	s.mu.Unlock()
+	for kind, m := range open {
+		s.summarize(kind, m)
+	}
+}
+
+func (k sampledKind) attrs() []slog.Attr {
+	return []slog.Attr{slog.String("endpoint", k.endpoint), slog.String("code", k.code)}
+}
