@@ -80,7 +80,7 @@ func CloudEventData(contentType string, body []byte) (kind string, data []byte, 
 // ceMedia returns the media type when it is one of CloudEvents, in lower case and without parameters.
 func ceMedia(contentType string) string {
 	kind, _, _ := strings.Cut(contentType, ";")
-	kind = strings.ToLower(strings.TrimSpace(kind))
+	kind = strings.ToLower(verify.TrimOWS(kind))
 	if !strings.HasPrefix(kind, ceMediaPrefix) {
 		return ""
 	}
@@ -195,7 +195,7 @@ func isAttributeName(name string) bool {
 // decodeAttribute reads an attribute from a field value: quotes are taken off, then one round of
 // percent-decoding is done, and the result must be Unicode (binding section 3.1.3.2).
 func decodeAttribute(value string) (string, error) {
-	value = strings.Trim(value, " \t")
+	value = verify.TrimOWS(value)
 	if strings.HasPrefix(value, `"`) {
 		var err error
 		if value, err = unquoteField(value); err != nil {

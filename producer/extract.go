@@ -27,14 +27,14 @@ func (h headerField) Extract(d *Delivery) (string, error) { return singleLine(d,
 func (h headerField) Consumes() []string                  { return []string{strings.ToLower(h.name)} }
 func (h headerField) String() string                      { return "header:" + h.name }
 
-// singleLine returns the only line of a field without the white space around it, or "" when it is absent.
+// singleLine returns the only line of a field without the optional white space around it, or "" when it is absent.
 func singleLine(d *Delivery, name string) (string, error) {
 	lines := d.Request.Header.Values(name)
 	switch len(lines) {
 	case 0:
 		return "", nil
 	case 1:
-		return strings.Trim(lines[0], " \t"), nil
+		return verify.TrimOWS(lines[0]), nil
 	}
 	return "", &verify.Error{Code: verify.AmbiguousField, Component: strings.ToLower(name)}
 }

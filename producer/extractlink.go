@@ -71,11 +71,11 @@ func nextLink(s string) (target, params, rest string, err error) {
 // compared without regard to case (RFC 8288 section 2.1.1), and later rel parameters do not count (section 3.3).
 func hasRelation(params, rel string) bool {
 	for param := range strings.SplitSeq(params, ";") {
-		name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
-		if !strings.EqualFold(strings.TrimSpace(name), "rel") {
+		name, value, _ := strings.Cut(verify.TrimOWS(param), "=")
+		if !strings.EqualFold(verify.TrimOWS(name), "rel") {
 			continue
 		}
-		for _, one := range strings.Fields(strings.Trim(strings.TrimSpace(value), `"`)) {
+		for one := range strings.SplitSeq(strings.Trim(verify.TrimOWS(value), `"`), " ") {
 			if strings.EqualFold(one, rel) {
 				return true
 			}

@@ -359,7 +359,7 @@ const (
 // look for a batch in it.
 func tellItem(h http.Header) {
 	kind, params, _ := strings.Cut(h.Get("Content-Type"), ";")
-	if !strings.EqualFold(strings.TrimSpace(kind), cloudEventBatch) {
+	if !strings.EqualFold(verify.TrimOWS(kind), cloudEventBatch) {
 		return
 	}
 	if kind = cloudEventOne; params != "" {

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // clientAddr returns the address of the client: the peer, or, when the peer is a trusted proxy, the last
@@ -16,7 +18,7 @@ func clientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
-		hop := parseAddr(strings.TrimSpace(hops[i]))
+		hop := parseAddr(verify.TrimOWS(hops[i]))
 		if !hop.IsValid() {
 			return peer
 		}
@@ -36,7 +38,7 @@ func clientScheme(r *http.Request, trusted []netip.Prefix) string {
 		said := r.Header.Values("X-Forwarded-Proto")
 		if len(said) > 0 {
 			last := said[len(said)-1]
-			if strings.EqualFold(strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:]), "https") {
+			if strings.EqualFold(verify.TrimOWS(last[strings.LastIndexByte(last, ',')+1:]), "https") {
 				return "https"
 			}
 		}

@@ -30,7 +30,7 @@ func codingOf(h http.Header) (coding string, ok bool) {
 	var found []string
 	for _, line := range h.Values("Content-Encoding") {
 		for item := range strings.SplitSeq(line, ",") {
-			item = strings.ToLower(strings.Trim(item, " \t"))
+			item = strings.ToLower(verify.TrimOWS(item))
 			if item != "" && item != "identity" {
 				found = append(found, item)
 			}

@@ -31,7 +31,7 @@ type delivery struct {
 	*producer.Delivery
 	rx   *Receiver
 	ep   *endpoint
-	r    *http.Request // as it arrived; the request of Delivery has the public URL and no body
+	r    *http.Request // normalized; the request of Delivery has the public URL and no body
 	at   target
 	body *body
 	// guest is its place among those that are not verified yet.
@@ -53,6 +53,7 @@ type delivery struct {
 // ServeHTTP answers one delivery.
 func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started, rx := time.Now(), ep.rx
+	r = verify.Normalize(r)
 	guest := rx.crowd.arrive(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
 	defer guest.depart()
 	d := &delivery{

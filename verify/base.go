@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -209,7 +208,7 @@ func (m *message) appendField(b []byte, c *component) ([]byte, *Error) {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		line = strings.TrimSpace(line)
+		line = TrimOWS(line)
 		if c.bs {
 			b = append(b, ':')
 			b = base64.StdEncoding.AppendEncode(b, []byte(line))
@@ -253,21 +252,9 @@ func (m *message) trimmed(in *signatureInput) *http.Request {
 		if name[0] == '@' {
 			continue
 		}
-		h[http.CanonicalHeaderKey(name)] = stripped(m.lines(name))
+		// The engine leaves white space in the octets of a field (;bs).
+		h[http.CanonicalHeaderKey(name)] = trimLines(m.lines(name))
 	}
 	u := *m.url
 	return &http.Request{Method: m.request.Method, URL: &u, Header: h, Host: m.authority, Body: http.NoBody}
-}
-
-// stripped returns the values without the whitespace around them, as RFC 9421 section 2.1 has them: HTTP/1.1 takes it
-// off, HTTP/2 may not, and the engine leaves it in the octets of a field (;bs).
-func stripped(lines []string) []string {
-	if !slices.ContainsFunc(lines, func(line string) bool { return strings.TrimSpace(line) != line }) {
-		return lines
-	}
-	out := make([]string, len(lines))
-	for i, line := range lines {
-		out[i] = strings.TrimSpace(line)
-	}
-	return out
 }

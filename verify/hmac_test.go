@@ -159,10 +159,12 @@ func TestHMACTimesAreStrictlyDecimal(t *testing.T) {
 		}
 	}
 	header := idScheme()
-	r := request("new-sig: "+base64.StdEncoding.EncodeToString(tag(hmacSecret, "e1. 17.tea")), "new-id: e1")
-	r.Header["New-Time"] = []string{" 17"}
-	if _, err := header.Verify(r, given("tea")); CodeOf(err) != TimestampMalformed {
-		t.Errorf("a time with a space: got %v", err)
+	r := request("new-sig: "+base64.StdEncoding.EncodeToString(tag(hmacSecret, "e1.1 7.tea")), "new-id: e1")
+	for _, stamp := range []string{"1 7", "17\u00a0", "\v17"} {
+		r.Header["New-Time"] = []string{stamp}
+		if _, err := header.Verify(r, given("tea")); CodeOf(err) != TimestampMalformed {
+			t.Errorf("time %q: got %v", stamp, err)
+		}
 	}
 }
 

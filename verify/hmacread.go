@@ -82,14 +82,15 @@ func (p *hmacPlan) find(r *http.Request) (sent, string, error) {
 		if err != nil {
 			return sent{}, "", err
 		}
-		if n > 0 && strings.TrimSpace(value) != "" {
+		if n > 0 && value != "" {
 			return sent{header: i}, value, nil
 		}
 	}
 	return sent{}, "", &Error{Code: SignatureMissing, Component: p.headers[0]}
 }
 
-// field returns the value of a field that may stand on one line only, and how many lines there are.
+// field returns the value of a field that may stand on one line only, without the optional white space around it, and
+// how many lines there are.
 func field(r *http.Request, name string) (string, int, error) {
 	if name == "Host" { // net/http moves it out of the header
 		return r.Host, 1, nil
@@ -98,7 +99,7 @@ func field(r *http.Request, name string) (string, int, error) {
 	case 0:
 		return "", 0, nil
 	case 1:
-		return values[0], 1, nil
+		return TrimOWS(values[0]), 1, nil
 	default:
 		return "", 0, &Error{Code: AmbiguousField, Component: name}
 	}
@@ -116,7 +117,7 @@ func (p *hmacPlan) readEntries(s *sent, value string) (int, error) {
 			return 0, p.malformed(s)
 		}
 		entries++
-		e, ok := p.parse(strings.TrimSpace(text))
+		e, ok := p.parse(TrimOWS(text))
 		if !ok {
 			continue
 		}

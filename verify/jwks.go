@@ -297,7 +297,7 @@ func (j *JWKS) newSet(public []JSONWebKey, age time.Duration) *jwksSet {
 func cacheAge(h http.Header) time.Duration {
 	age := jwksAge
 	for _, d := range strings.Split(strings.ToLower(strings.Join(h.Values("Cache-Control"), ",")), ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(d), "=")
+		name, value, _ := strings.Cut(TrimOWS(d), "=")
 		switch name {
 		case "no-store", "no-cache":
 			return jwksMinAge

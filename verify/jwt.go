@@ -128,7 +128,7 @@ func (j *JWT) find(r *http.Request, body func() ([]byte, error)) (string, error)
 		if err != nil {
 			return "", err
 		}
-		if b = bytes.TrimSpace(b); len(b) == 0 {
+		if b = bytes.Trim(b, " \t\r\n"); len(b) == 0 {
 			return "", &Error{Code: TokenMissing}
 		}
 		if len(b) > maxBodyToken {
@@ -136,15 +136,11 @@ func (j *JWT) find(r *http.Request, body func() ([]byte, error)) (string, error)
 		}
 		return string(b), nil
 	}
-	fields := r.Header.Values("Authorization")
-	if len(fields) > 1 {
+	token, err := authorization(r, "Bearer")
+	if err != nil {
 		return "", &Error{Code: AmbiguousField, Component: "authorization"}
 	}
-	if len(fields) == 0 {
-		return "", &Error{Code: TokenMissing, Component: "authorization"}
-	}
-	scheme, token, _ := strings.Cut(fields[0], " ")
-	if token = strings.Trim(token, " "); !strings.EqualFold(scheme, "Bearer") || token == "" {
+	if token == "" {
 		return "", &Error{Code: TokenMissing, Component: "authorization"}
 	}
 	if len(token) > maxBearer {

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -109,18 +110,18 @@ func (m *MutualTLS) client(r *http.Request) (*x509.Certificate, error) {
 const maxProxiedCert = 16 << 10
 
 func (m *MutualTLS) proxied(r *http.Request) (*x509.Certificate, error) {
-	field := strings.ToLower(m.ProxyHeader)
-	lines := r.Header.Values(m.ProxyHeader)
-	if len(lines) > 1 {
-		return nil, &Error{Code: AmbiguousField, Component: field}
+	name := strings.ToLower(m.ProxyHeader)
+	value, _, err := field(r, textproto.CanonicalMIMEHeaderKey(m.ProxyHeader))
+	switch {
+	case err != nil:
+		return nil, &Error{Code: AmbiguousField, Component: name}
+	case value == "":
+		return nil, &Error{Code: CredentialsMissing, Component: name}
 	}
-	if len(lines) == 0 || lines[0] == "" {
-		return nil, &Error{Code: CredentialsMissing, Component: field}
-	}
-	if cert := parseProxied(lines[0]); cert != nil {
+	if cert := parseProxied(value); cert != nil {
 		return cert, nil
 	}
-	return nil, &Error{Code: CertUntrusted, Component: field, Err: errors.New("not a certificate")}
+	return nil, &Error{Code: CertUntrusted, Component: name, Err: errors.New("not a certificate")}
 }
 
 // parseProxied reads a certificate as proxies write it, or returns nil.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net/http"
+	"net/textproto"
 	"strings"
 	"time"
 )
@@ -85,7 +86,7 @@ type payPalHead struct {
 func readPayPal(r *http.Request) (payPalHead, error) {
 	var head payPalHead
 	var encoded, alg string
-	for _, field := range []struct {
+	for _, want := range []struct {
 		name  string
 		value *string
 		code  Code
@@ -96,14 +97,14 @@ func readPayPal(r *http.Request) (payPalHead, error) {
 		{"paypal-transmission-time", &head.time, TimestampMissing},
 		{"paypal-cert-url", &head.certURL, CertURLUntrusted},
 	} {
-		lines := r.Header.Values(field.name)
-		if len(lines) > 1 {
-			return head, &Error{Code: AmbiguousField, Component: field.name}
+		value, n, err := field(r, textproto.CanonicalMIMEHeaderKey(want.name))
+		switch {
+		case err != nil:
+			return head, &Error{Code: AmbiguousField, Component: want.name}
+		case n == 0 || value == "":
+			return head, &Error{Code: want.code, Component: want.name}
 		}
-		if len(lines) == 0 || lines[0] == "" {
-			return head, &Error{Code: field.code, Component: field.name}
-		}
-		*field.value = lines[0]
+		*want.value = value
 	}
 	if !strings.EqualFold(alg, "SHA256withRSA") {
 		return head, &Error{Code: AlgorithmNotAllowed, Component: "paypal-auth-algo"}

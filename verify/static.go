@@ -218,7 +218,7 @@ func authorization(r *http.Request, scheme string) (string, error) {
 	if err != nil || !strings.EqualFold(got, scheme) {
 		return "", err
 	}
-	return strings.TrimSpace(rest), nil
+	return TrimOWS(rest), nil
 }
 
 // queryValue returns a parameter of the query that may stand there once. Parts of the query that do not parse

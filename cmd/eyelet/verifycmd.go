@@ -173,7 +173,7 @@ func (p *plan) delivery(rec *httpfile.File, from *producer.Producer) (*producer.
 		return nil, wrong("", "%s: the request target is no URL", rec.Name)
 	}
 	r.Body = http.NoBody
-	return &producer.Delivery{Request: r, Body: rec.Body}, nil
+	return &producer.Delivery{Request: verify.Normalize(r), Body: rec.Body}, nil
 }
 
 // authenticate does what the endpoint does before it asks the store.
