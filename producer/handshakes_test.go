@@ -59,8 +59,8 @@ func TestSlackChallengeIsEchoedAsText(t *testing.T) {
 func TestZoomChallengeIsAnsweredWithTheSecretThatAsked(t *testing.T) {
 	t.Parallel()
 	both := Zoom("new "+testSecret, testSecret)
-	const token = `q"<17>`
-	body := `{"event":"endpoint.url_validation","payload":{"plainToken":"q\"<17>"}}`
+	const token = `q_17-Az`
+	body := `{"event":"endpoint.url_validation","payload":{"plainToken":"q_17-Az"}}`
 	for _, secret := range []string{"new " + testSecret, testSecret} {
 		reply, err := both.Handshake(context.Background(), signedBody(t, Zoom(secret), body))
 		if err != nil || reply == nil || reply.Status != 200 || reply.ContentType != "application/json" {
@@ -80,8 +80,12 @@ func TestZoomChallengeIsAnsweredWithTheSecretThatAsked(t *testing.T) {
 		t.Errorf("a stranger's challenge: got %+v, %v", reply, err)
 	}
 	for body, want := range map[string]verify.Code{
-		`{"event":"meeting.started","payload":{"plainToken":"x"}}`: "",
-		`{"event":"endpoint.url_validation"}`:                      verify.EventMalformed,
+		`{"event":"meeting.started","payload":{"plainToken":"x"}}`:                                        "",
+		`{"event":"endpoint.url_validation"}`:                                                             verify.EventMalformed,
+		`{"event":"endpoint.url_validation","payload":{"plainToken":"v0:1750000000:{}"}}`:                 verify.EventMalformed,
+		`{"event":"endpoint.url_validation","payload":{"plainToken":"a b"}}`:                              verify.EventMalformed,
+		`{"event":"endpoint.url_validation","payload":{"plainToken":"é"}}`:                                verify.EventMalformed,
+		`{"event":"endpoint.url_validation","payload":{"plainToken":"` + strings.Repeat("a", 257) + `"}}`: verify.EventMalformed,
 	} {
 		if reply, err := both.Handshake(context.Background(), signedBody(t, Zoom(testSecret), body)); reply != nil || verify.CodeOf(err) != want {
 			t.Errorf("%s: got %+v, %v", body, reply, err)

@@ -100,13 +100,13 @@ func TestTwilioWithoutATokenIsNamedByWhatIsSigned(t *testing.T) {
 func TestAdyenBatchesAreTakenApart(t *testing.T) {
 	t.Parallel()
 	const item = `{"NotificationRequestItem":{"pspReference":"p%","amount":{"value":1,"currency":"EUR"},"eventCode":"CAPTURE","success":"true"}}`
-	body, err := verify.NewAdyen(testHex).SignBody([]byte(`{"notificationItems":[` + strings.ReplaceAll(item, "%", "1") + "," + strings.ReplaceAll(item, "%", "2:x") + `]}`))
+	body, err := verify.NewAdyen(testHex).SignBody([]byte(`{"notificationItems":[` + strings.ReplaceAll(item, "%", "1") + "," + strings.ReplaceAll(item, "%", "2%x") + `]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := Adyen(testHex)
 	items, id, err := receive(p, fields(t, http.MethodPost, testHook), body, testNow)
-	if err != nil || len(items) != 2 || items[0].ID != "p1:CAPTURE:true" || items[1].ID != "p2%3Ax:CAPTURE:true" || items[1].Type != "CAPTURE" {
+	if err != nil || len(items) != 2 || items[0].ID != "p1:CAPTURE:true" || items[1].ID != "p2%25x:CAPTURE:true" || items[1].Type != "CAPTURE" {
 		t.Fatalf("got %+v, %v", items, err)
 	}
 	if strings.Contains(string(items[0].Body), "p2") || !strings.Contains(string(items[0].Body), `"pspReference":"p1"`) {

@@ -14,7 +14,8 @@ import (
 )
 
 // Zoom receives webhooks of Zoom. A secret is the app's secret token. The signed challenge by which Zoom checks
-// an address, again every 72 hours (endpoint.url_validation), is answered.
+// an address, again every 72 hours (endpoint.url_validation), is answered where its plainToken is 1 to 256 letters,
+// digits, "-" and "_".
 //
 // Zoom gives events no id; a digest of the body names them. It wants 200 or 204 within 3 seconds. All of this is
 // from secondary sources; the tolerance of 5 minutes is ours, and that it tries 3 times is general knowledge.
@@ -40,6 +41,19 @@ func zoomScheme(secrets ...verify.Secret) *verify.HMAC {
 	}
 }
 
+// isZoomToken reports whether a text is what is answered with its MAC: 1 to 256 letters, digits, "-" and "_". Under the
+// same secret a webhook's signature is a MAC of "v0:TIME:BODY", which must never be made of a challenge.
+func isZoomToken(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= 256
+}
+
 func zoomHandshake(d *Delivery, secrets []verify.Secret) (*Reply, error) {
 	if kind, err := JSON("event").Extract(d); kind != "endpoint.url_validation" {
 		return nil, err
@@ -48,7 +62,7 @@ func zoomHandshake(d *Delivery, secrets []verify.Secret) (*Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if token == "" {
+	if !isZoomToken(token) {
 		return nil, &verify.Error{Code: verify.EventMalformed, Component: "json:payload.plainToken"}
 	}
 	for _, s := range secrets { // the answer is made with the secret that the question was signed with

@@ -17,7 +17,8 @@ import (
 const maxItems = 1_000
 
 // Adyen verifies payment notifications of Adyen: every item carries, in additionalData.hmacSignature, the
-// base64 of an HMAC-SHA256 over eight of its members. One bad item refuses the whole request.
+// base64 of an HMAC-SHA256 over eight of its members, joined by colons. Of these only merchantReference may hold a colon,
+// so a signature fits one list of members. One bad item refuses the whole request.
 //
 // Nothing else in the body is bound: reason, paymentMethod, eventDate and other additional data can be altered
 // by anybody who holds a signed item. Identity.Signed is therefore nil.
@@ -175,12 +176,16 @@ func adyenItem(raw json.RawMessage) (AdyenItem, error) {
 	}
 	it.signature = text(extra["hmacSignature"])
 	it.PSPReference, it.EventCode, it.Success = text(m["pspReference"]), text(m["eventCode"]), text(m["success"])
+	reference := text(m["merchantReference"])
 	it.signed = strings.Join([]string{
-		it.PSPReference, text(m["originalReference"]), text(m["merchantAccountCode"]), text(m["merchantReference"]),
+		it.PSPReference, text(m["originalReference"]), text(m["merchantAccountCode"]), reference,
 		text(amount["value"]), text(amount["currency"]), it.EventCode, it.Success,
 	}, ":")
 	if bad != nil {
 		return it, malformedItem("a signed member is neither text, number nor boolean")
+	}
+	if strings.Count(it.signed, ":")-strings.Count(reference, ":") != 7 {
+		return it, malformedItem("a colon in a signed member other than merchantReference: what is signed would be ambiguous")
 	}
 	return it, nil
 }

@@ -84,6 +84,36 @@ func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 	}
 }
 
+// The signed text is eight members with colons between them. The merchant's own reference may hold one, and no other
+// member: with two that do, one signature fits several items.
+func TestAdyenColonsMoveNothingFromOneMemberToAnother(t *testing.T) {
+	t.Parallel()
+	scheme := NewAdyen(adyenKey)
+	item := func(psp, original, account, reference, event string) string {
+		return fmt.Sprintf(`{"live":"false","notificationItems":[{"NotificationRequestItem":{"pspReference":%q,"originalReference":%q,`+
+			`"merchantAccountCode":%q,"merchantReference":%q,"amount":{"value":1000,"currency":"EUR"},"eventCode":%q,"success":"true"}}]}`,
+			psp, original, account, reference, event)
+	}
+	signed, err := scheme.SignBody([]byte(item("PSP1", "", "Shop", "order:17", "CAPTURE")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := scheme.Verify(nil, given(string(signed))); err != nil {
+		t.Errorf("a colon in merchantReference: %v", err)
+	}
+	_, sig, _ := strings.Cut(string(signed), `"hmacSignature":"`)
+	sig, _, _ = strings.Cut(sig, `"`)
+	for _, moved := range []string{
+		item("PSP1:", "Shop", "order", "17", "CAPTURE"), item("PSP1", ":Shop", "order", "17", "CAPTURE"),
+		item("PSP1", "", "Shop:order", "17", "CAPTURE"),
+	} {
+		moved = strings.Replace(moved, `"success"`, `"additionalData":{"hmacSignature":"`+sig+`"},"success"`, 1)
+		if _, err := scheme.Verify(nil, given(moved)); CodeOf(err) != EventMalformed {
+			t.Errorf("%s: got %v", moved, err)
+		}
+	}
+}
+
 func TestAdyenKeysAreHex(t *testing.T) {
 	t.Parallel()
 	for _, keys := range [][]string{nil, {""}, {"tea"}, {adyenKey, "x"}} {

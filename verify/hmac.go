@@ -35,7 +35,7 @@ const (
 	// Base64 is RFC 4648 section 4 with its padding.
 	Base64 Encoding = "base64"
 	// Whsec is the form of Standard Webhooks: "whsec_", which may be missing, and base64 whose padding may be
-	// missing. It is for secrets only.
+	// missing and whose last bits may be left over. It is for secrets only.
 	Whsec Encoding = "whsec"
 )
 

@@ -245,7 +245,7 @@ func TestHMACCheckReportsEveryMistake(t *testing.T) {
 		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Entries: []string{"{kid}/{sig}"}}, []string{"{kid} and keys by id go together"}},
 		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Keys: map[string]Secret{"": "", "b": "s"}},
 			[]string{"both secrets and keys", "a key without an id", `key "" is empty`}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, PublicKeys: []ed25519.PublicKey{short}}, []string{"no entry holds {ed25519}", "has 5 bytes"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, PublicKeys: []ed25519.PublicKey{short}}, []string{"no entry holds {ed25519}", "not 5"}},
 		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), TimestampUnit: time.Hour}, []string{"timestamp unit"}},
 		{&HMAC{Headers: []string{"A"}, TimestampHeaders: []string{"T"}, Entries: []string{"{timestamp}={sig}"}, Encoding: Hex, Secrets: Secrets("s")},
 			[]string{"both a header and an entry"}},
@@ -277,6 +277,15 @@ func TestWhsecSecretsNeedNeitherPrefixNorPadding(t *testing.T) {
 		if got, err := decodeSecret(Secret(s), Whsec); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("got %q, %v", got, err)
 		}
+	}
+	// Bits that base64 leaves over, with padding and without: other libraries take such secrets.
+	for _, s := range []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS="} {
+		if got, err := decodeSecret(Secret(s), Whsec); err != nil || len(got) != 23 {
+			t.Errorf("%q: got %d bytes, %v", s, len(got), err)
+		}
+	}
+	if _, err := decodeSecret("whsec_no base64", Whsec); err == nil || !strings.Contains(err.Error(), `base64 after "whsec_"`) {
+		t.Errorf("got %v", err)
 	}
 	if got, err := decodeSecret("whsec_x", Raw); err != nil || string(got) != "whsec_x" {
 		t.Errorf("a raw secret was changed to %q, %v", got, err)

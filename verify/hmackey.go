@@ -77,7 +77,9 @@ func decodeSecret(s Secret, enc Encoding) ([]byte, error) {
 			return nil, errors.New("is an Ed25519 key and no shared secret")
 		}
 		v = strings.TrimRight(strings.TrimPrefix(v, "whsec_"), "=")
-		out, ok = decodeBase64(base64.RawStdEncoding, nil, v)
+		if out, ok = decodeBase64(base64.RawStdEncoding, nil, v); !ok {
+			return nil, errors.New(`has no base64 after "whsec_", as Standard Webhooks writes secrets`)
+		}
 	default:
 		return nil, fmt.Errorf("has the unknown encoding %q", string(enc))
 	}
@@ -96,7 +98,7 @@ func (e Encoding) decode(dst []byte, text string) ([]byte, bool) {
 		out, err := hex.AppendDecode(dst, []byte(text))
 		return out, err == nil && len(text) > 0
 	case Base64:
-		return decodeBase64(base64.StdEncoding, dst, text)
+		return decodeBase64(base64.StdEncoding.Strict(), dst, text)
 	}
 	return nil, false
 }
@@ -105,7 +107,7 @@ func decodeBase64(enc *base64.Encoding, dst []byte, text string) ([]byte, bool) 
 	if text == "" || strings.ContainsAny(text, "\r\n") { // which encoding/base64 skips
 		return nil, false
 	}
-	out, err := enc.Strict().AppendDecode(dst, []byte(text))
+	out, err := enc.AppendDecode(dst, []byte(text))
 	return out, err == nil
 }
 

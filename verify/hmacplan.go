@@ -272,9 +272,8 @@ func (p *hmacPlan) setKeys(h *HMAC) error {
 		add(id, fmt.Sprintf("key %q", id), h.Keys[id])
 	}
 	for i, k := range h.PublicKeys {
-		if len(k) != ed25519.PublicKeySize {
-			errs = append(errs, fmt.Errorf("public key %d of %d has %d bytes, not %d",
-				i+1, len(h.PublicKeys), len(k), ed25519.PublicKeySize))
+		if _, err := algsOf(k); err != nil {
+			errs = append(errs, fmt.Errorf("public key %d of %d: %w", i+1, len(h.PublicKeys), err))
 		}
 	}
 	return errors.Join(errs...)

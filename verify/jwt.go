@@ -2,6 +2,10 @@ package verify
 
 import (
 	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -50,7 +54,8 @@ type JWT struct {
 	Claims []ClaimRule
 }
 
-// ClaimRule demands that a claim has one of some values. A claim that is a list must hold one of them.
+// ClaimRule demands that a claim has one of some values. The claims "aud" and "roles" may be lists, which must then hold
+// one of them; a list is no value of any other claim (RFC 7519 section 4.1).
 type ClaimRule struct {
 	// Names of the claim; the first that is present counts. Entra names one thing "appid" or "azp".
 	Names []string
@@ -205,7 +210,7 @@ func (j *JWT) checkSignature(r *http.Request, t *parsedToken) error {
 		return err
 	}
 	for _, key := range keys {
-		if key.Alg != "" && key.Alg != t.alg {
+		if key.Alg != "" && key.Alg != t.alg || !fitsJOSE(t.alg, key.Public) {
 			continue
 		}
 		if _, err := jws.Verify([]byte(t.compact), jws.WithKey(alg, key.Public)); err == nil {
@@ -215,17 +220,32 @@ func (j *JWT) checkSignature(r *http.Request, t *parsedToken) error {
 	return &Error{Code: SignatureMismatch, KeyID: shortID(t.kid)}
 }
 
+// joseCurves are the curves to which the ECDSA algorithms are tied (RFC 7518 section 3.4).
+var joseCurves = map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521()}
+
+// fitsJOSE reports whether a sound key is for a JOSE algorithm.
+func fitsJOSE(alg string, public crypto.PublicKey) bool {
+	if ec, ok := public.(*ecdsa.PublicKey); ok {
+		return ec != nil && ec.Curve != nil && joseCurves[alg] == ec.Curve
+	}
+	if _, err := algsOf(public); err != nil {
+		return false
+	}
+	_, ed := public.(ed25519.PublicKey)
+	return ed == (alg == "EdDSA") && joseCurves[alg] == nil
+}
+
 func (j *JWT) checkClaims(t *parsedToken) error {
-	if !intersects(j.Issuers, t.claims.texts("iss")) {
+	if !intersects(j.Issuers, t.claims.values("iss")) {
 		return &Error{Code: IssuerMismatch, KeyID: shortID(t.kid), Component: "iss"}
 	}
-	if !intersects(j.Audiences, t.claims.texts("aud")) {
+	if !intersects(j.Audiences, t.claims.values("aud")) {
 		return &Error{Code: AudienceMismatch, KeyID: shortID(t.kid), Component: "aud"}
 	}
 	for _, rule := range j.Claims {
 		var got []string
 		for _, name := range rule.Names {
-			if got = t.claims.texts(name); len(got) > 0 {
+			if got = t.claims.values(name); len(got) > 0 {
 				break
 			}
 		}

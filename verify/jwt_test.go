@@ -118,7 +118,7 @@ const tokenNow = 1_700_000_000
 
 func goodClaims() map[string]any {
 	return map[string]any{
-		"iss": "https://issuer.example", "aud": "us", "email": "a@b.example", "email_verified": true,
+		"iss": "https://issuer.example", "aud": "us", "email": "a@b.example", "email_verified": true, "roles": "sender",
 		"iat": tokenNow - 10, "exp": tokenNow + 3600,
 	}
 }
@@ -129,6 +129,7 @@ func bearerScheme() *JWT {
 		Issuers: []string{"https://issuer.example"}, Audiences: []string{"us", "also us"},
 		Claims: []ClaimRule{
 			{Names: []string{"azp", "email"}, Values: []string{"a@b.example"}}, {Names: []string{"email_verified"}, Values: []string{"true"}},
+			{Names: []string{"roles"}, Values: []string{"sender"}},
 		},
 	}
 }
@@ -145,6 +146,11 @@ func TestBearerTokens(t *testing.T) {
 		{"ECDSA", i.sign(t, "ES256", "e", nil, good), ""},
 		{"Ed25519", i.sign(t, "EdDSA", "d", nil, good), ""},
 		{"no key id", i.sign(t, "RS256", "", nil, good), ""},
+		{"issuer in a list", sign(map[string]any{"iss": []string{"https://other.example", "https://issuer.example"}}), IssuerMismatch},
+		{"email in a list", sign(map[string]any{"email": []string{"a@b.example"}}), SubjectMismatch},
+		{"azp in a list", sign(map[string]any{"azp": []string{"a@b.example", "x"}, "email": nil}), SubjectMismatch},
+		{"role in a list", sign(map[string]any{"roles": []string{"reader", "sender"}}), ""},
+		{"no such role in a list", sign(map[string]any{"roles": []string{"reader"}}), SubjectMismatch},
 		{"audience in a list", sign(map[string]any{"aud": []string{"them", "us"}}), ""},
 		{"verified as text", sign(map[string]any{"email_verified": "true"}), ""},
 		{"the other claim name", sign(map[string]any{"azp": "a@b.example", "email": nil}), ""},
@@ -229,6 +235,27 @@ func TestKeysAreUsedWithTheirOwnAlgorithmOnly(t *testing.T) {
 	for kid, code := range map[string]Code{"r": SignatureMismatch, "any": ""} {
 		if _, err := scheme.Verify(bearer(newIssuer().sign(t, "PS256", kid, nil, goodClaims())), noBody); CodeOf(err) != code {
 			t.Errorf("key %s with PS256: %v, want %q", kid, err, code)
+		}
+	}
+}
+
+// An ECDSA algorithm is tied to its curve (RFC 7518 section 3.4).
+func TestECDSAAlgorithmsAreTiedToTheirCurves(t *testing.T) {
+	t.Parallel()
+	curves := map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521()}
+	for name, curve := range curves {
+		key, err := ecdsa.GenerateKey(curve, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for alg := range curves {
+			s := bearerScheme()
+			s.Algorithms = []string{alg}
+			s.Keys = staticTokenKeys{{ID: "k", Public: &key.PublicKey}}
+			_, err := s.Verify(bearer(signWith(t, key, alg, "k", nil, goodClaims())), noBody)
+			if want := alg == name; (err == nil) != want || !want && CodeOf(err) != SignatureMismatch {
+				t.Errorf("%s with the curve of %s: got %v", alg, name, err)
+			}
 		}
 	}
 }

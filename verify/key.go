@@ -117,6 +117,9 @@ func algsOf(public crypto.PublicKey) ([]Alg, error) {
 		if len(k) != ed25519.PublicKeySize {
 			return nil, fmt.Errorf("an Ed25519 key has %d bytes, not %d", ed25519.PublicKeySize, len(k))
 		}
+		if smallOrder(k) {
+			return nil, errors.New("the Ed25519 key is a point of small order: anyone can sign for it")
+		}
 		return []Alg{Ed25519}, nil
 	case *ecdsa.PublicKey:
 		if k == nil || k.Curve == nil {

@@ -64,14 +64,17 @@ func (o object) text(name string) (value string, ok bool) {
 	return value, true
 }
 
-// texts returns the values of a member that is a string, a boolean, or a list of strings.
-func (o object) texts(name string) []string {
+// values returns the value of a claim that is a string or a boolean, or the values of one that may be a list of strings.
+func (o object) values(name string) []string {
 	if one, ok := o.text(name); ok {
 		return []string{one}
 	}
 	raw := string(o[name])
 	if raw == "true" || raw == "false" {
 		return []string{raw}
+	}
+	if name != "aud" && name != "roles" {
+		return nil
 	}
 	var list []string
 	if json.Unmarshal(o[name], &list) != nil {
