@@ -89,12 +89,12 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	// New means that the event was not known and is now kept (or, with OnlyKnown, that it is not known).
+	// New means that the event was not known and is now kept (or, with OnlyKnown, that it is not known); to a claim
+	// that holds also that an event whose held claim is free again is now its own (see [Accept]).
 	New Verdict = iota + 1
 	// Known means that the key has a record with the same fingerprint.
 	Known
-	// Conflict means that the key has a record with another fingerprint, or a claim that was held and is free again
-	// with another type.
+	// Conflict means that the key has a record with another fingerprint.
 	Conflict
 	// Aliased means that the key is new, but one of the claim's aliases belongs to another record.
 	Aliased
@@ -119,7 +119,7 @@ func (v Verdict) String() string {
 type Decision struct {
 	Verdict Verdict
 	// Record is the event's record as it stands now, without the payload's body: the new one, or that of the
-	// earlier delivery. After a Conflict it must not be shown to the sender.
+	// earlier delivery. An event that goes on keeps the payload of its first delivery, which [Store.Get] returns. After a Conflict it must not be shown to the sender.
 	Record Record
 	// Lease is the claimer's, after a New claim with Hold.
 	Lease Lease
@@ -155,7 +155,7 @@ const (
 	ResultRetry
 	// ResultDead gives the task up; a person can reopen it.
 	ResultDead
-	// ResultRelease frees a held claim: the next delivery of the same payload and type is New again and continues the
+	// ResultRelease frees a held claim: the next claim of the same payload that holds is New again and continues the
 	// count of attempts. For a task of a worker it gives the task back, due at once, its attempt uncounted.
 	ResultRelease
 )

@@ -10,7 +10,8 @@ import (
 // It is pure; every store agrees with it. Aliases are the store's to look up, after Decide said New.
 //
 // A conflict comes before anything else that a live record could say, so that a key which is in flight with
-// one payload never tells its state to the sender of another.
+// one payload never tells its state to the sender of another. A held claim that is free again is New to a claim
+// that holds, and Known to any other.
 func Decide(old Record, c Claim, now time.Time) Verdict {
 	if old.Event == "" || old.Expired(now) {
 		return New
@@ -18,13 +19,7 @@ func Decide(old Record, c Claim, now time.Time) Verdict {
 	if old.Fingerprint != (Fingerprint{}) && c.Fingerprint != (Fingerprint{}) && old.Fingerprint != c.Fingerprint {
 		return Conflict
 	}
-	if free(old, now) {
-		// The type chooses the handler, and it need not be signed: a captured delivery with another one must not give
-		// the event, which one handler has begun, to a second one. The handler's name is not compared, so that a
-		// deploy may change who takes the type.
-		if old.Payload.Type != c.Payload.Type {
-			return Conflict
-		}
+	if c.Hold && free(old, now) {
 		return New
 	}
 	return Known
@@ -34,6 +29,12 @@ func Decide(old Record, c Claim, now time.Time) Verdict {
 // was released, its lease ran out, or the process that held it died.
 func free(r Record, now time.Time) bool {
 	return r.freed() || r.lapses() && !r.Held(now)
+}
+
+// Continues reports whether the claim goes on with the event that old is, a held claim that is free, instead of
+// making another one.
+func Continues(old Record, c Claim, now time.Time) bool {
+	return c.Hold && old.Event != "" && !old.Expired(now) && free(old, now)
 }
 
 // Taken reports whether an alias of the claim belongs to other, a live record of another key: the verdict is
@@ -54,22 +55,20 @@ const maxAliases = 64
 
 // Accept returns the record that a claim with the verdict New makes. old is the record that the key had
 // (zero when none), event and seq are what the store gives to an event that it sees for the first time, token
-// is a token larger than any before it. A claim that was free goes on under its old event id, sequence and
-// generation, with its attempts counted on and its aliases and fingerprint kept.
+// is a token larger than any before it.
 //
-// The claim must pass [Claim.Check]. The record shares its slices and maps with the claim.
+// A held claim that was free goes on as the event that it was, with its attempts counted on. The new claim adds
+// its aliases and its lease, and nothing else: whatever it says beyond the fingerprint need not be signed.
+//
+// The claim must pass [Claim.Check]. The record shares its slices and maps with the claim, or with old.
 func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time) Record {
-	r := Record{Event: event, Seq: seq, Accepted: now, Generation: old.Generation + 1, Aliases: c.Aliases, Fingerprint: c.Fingerprint}
-	var last Task
-	if old.Event != "" && !old.Expired(now) && free(old, now) {
-		r.Event, r.Seq, r.Accepted, r.Generation = old.Event, old.Seq, old.Accepted, old.Generation
-		r.Asides = old.Asides
-		r.Aliases = joinAliases(old.Aliases, c.Aliases)
-		if c.Fingerprint == (Fingerprint{}) {
-			r.Fingerprint = old.Fingerprint
-		}
-		last = old.Tasks[0]
+	if Continues(old, c, now) {
+		r := old
+		r.Aliases, r.Tasks = joinAliases(old.Aliases, c.Aliases), slices.Clone(old.Tasks)
+		r.Start(0, token, now, c.Lease)
+		return r
 	}
+	r := Record{Event: event, Seq: seq, Accepted: now, Generation: old.Generation + 1, Aliases: c.Aliases, Fingerprint: c.Fingerprint}
 	r.Key, r.Payload = c.Key, c.Payload
 	r.Answer, r.Hold, r.DropBody, r.Note = c.Answer, c.Hold, c.DropBody, c.Note
 	r.Window = c.Window
@@ -86,8 +85,6 @@ func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time)
 			r.Tasks[i].State, r.Tasks[i].Reason, r.Tasks[i].Ended = Dead, c.Aside.Reason, now
 		}
 	case c.Hold:
-		t := &r.Tasks[0]
-		t.Attempt, t.Postponed, t.Ended, t.Reason, t.Err = last.Attempt, last.Postponed, last.Ended, last.Reason, last.Err
 		r.Start(0, token, now, c.Lease)
 	}
 	r.settle(now)

@@ -98,17 +98,17 @@ func TestAFullMemoryFindsRoomBehindWhatStays(t *testing.T) {
 
 func TestAGrowingClaimNeedsRoom(t *testing.T) {
 	t.Parallel()
-	m := NewMemory(MemoryOptions{MaxBytes: 2000})
+	m := NewMemory(MemoryOptions{MaxBytes: 3000})
 	c := event("a")
 	c.Hold, c.Lease, c.Tasks = true, time.Minute, []NewTask{{Handler: "h"}}
 	d := mustClaim(t, m, New, c)
 	if err := m.Finish(t.Context(), d.Lease, Result{Kind: ResultRelease}); err != nil {
 		t.Fatal(err)
 	}
-	c.Payload.Body = make([]byte, 2500)
+	c.Aliases = []Key{{Space: SpaceNonce, ID: strings.Repeat("n", 2500)}}
 	_, err := m.Claim(t.Context(), c)
 	wantFull(t, err)
-	c.Payload.Body = make([]byte, 10)
+	c.Aliases[0].ID = "n"
 	mustClaim(t, m, New, c)
 }
 

@@ -24,7 +24,7 @@ const askAgain = 200 * time.Millisecond
 func inFlight(rec dedup.Record) bool { return rec.Hold && rec.Answer.Status == 0 && rec.Open() }
 
 // answer claims the event for its Answer handler and runs it, or waits for the delivery that does. When a
-// claim is released, exactly one of those who wait gets it from the store; the others wait on.
+// claim is released, exactly one of those that wait gets it from the store; the others wait on.
 func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 	key := e.claim.Key.Hash()
 	watch := d.rx.flights.watch(key)
@@ -55,14 +55,53 @@ func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 	}
 }
 
+// resumable reports whether an Answer handler has begun the event and was freed of it without an answer.
+func resumable(rec dedup.Record) bool { return inFlight(rec) && rec.Tasks[0].State == dedup.Pending }
+
+// resume claims an event that an Answer handler was freed of, for a delivery that no Answer handler takes: its type
+// need not be signed, and handlers may have changed since.
+func (d *delivery) resume(ctx context.Context, e entry, rec dedup.Record) (*reply, error) {
+	e.claim.Tasks = []dedup.NewTask{{Handler: rec.Tasks[0].Handler}}
+	e.claim.Answer = dedup.Answer{}
+	e.claim.Hold, e.claim.Lease = true, d.rx.cfg.Lease
+	return d.answer(ctx, e)
+}
+
+// begin makes the run of an event whose claim the delivery holds. The first run is of the delivery itself. A later one
+// is of what the store kept of the first: the delivery only triggers it. Its handler is the one that began the event,
+// or, where that has another name by now, the Answer handler of the stored type; nil where there is none.
+func (d *delivery) begin(ctx context.Context, e entry, decision dedup.Decision) (*held, error) {
+	h := &held{
+		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: decision.Record, lease: decision.Lease, started: time.Now(),
+		accepted: d.ep.accepted,
+	}
+	task := h.rec.Tasks[h.lease.Task]
+	if task.Attempt == 1 {
+		h.rec.Payload = e.claim.Payload // a decision comes without the body
+		h.rec.Payload.Header, h.rec.Payload.Attributes = h.rec.Payload.Header.Clone(), maps.Clone(h.rec.Payload.Attributes)
+		return h, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.StoreTimeout)
+	defer cancel()
+	rec, err := d.rx.cfg.Store.Get(ctx, h.rec.Event)
+	if err != nil {
+		err = storeFailure(err)
+		release := dedup.Result{Kind: dedup.ResultRelease, Reason: task.Reason, Err: task.Err}
+		return nil, errors.Join(err, d.rx.cfg.Store.Finish(ctx, h.lease, release))
+	}
+	h.rec = rec
+	if h.handler = d.rx.book.byName(task.Handler); h.handler == nil {
+		_, h.handler = d.rx.book.pick(d.ep.p.Name, rec.Payload.Type)
+	}
+	return h, nil
+}
+
 // run lets the handler run and waits for it as long as the producer does. What the producer no longer waits
 // for goes on, and its result is recorded for the next delivery: there is never a second run beside it.
 func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
-	rec := decision.Record
-	rec.Payload = e.claim.Payload // a decision comes without the body
-	rec.Payload.Header, rec.Payload.Attributes = rec.Payload.Header.Clone(), maps.Clone(rec.Payload.Attributes)
-	h := &held{
-		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: rec, lease: decision.Lease, started: time.Now(),
+	h, err := d.begin(ctx, e, decision)
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
 	done := make(chan ended, 1)
@@ -97,6 +136,8 @@ type held struct {
 	rec     dedup.Record
 	lease   dedup.Lease
 	started time.Time
+	// accepted is the answer to an event that no handler answers.
+	accepted dedup.Answer
 }
 
 // ended is how it ended, for the delivery that waits.
@@ -113,7 +154,13 @@ func (h *held) run(ctx context.Context, cancel context.CancelFunc) (end ended) {
 			end = ended{err: fail(codeInternal, nil)}
 		}
 	}()
-	return h.finish(ctx, h.wait(ctx, cancel))
+	if h.handler == nil {
+		gone := dedup.Result{Kind: dedup.ResultDead, Reason: reasonGone, Err: errGone, Answer: h.accepted}
+		return h.finish(ctx, gone, ended{}, nil)
+	}
+	r := h.wait(ctx, cancel)
+	result, end := h.judge(ctx, r)
+	return h.finish(ctx, result, end, r.err)
 }
 
 // wait runs the handler and keeps the lease until it has returned, however long that takes. Its context ends
@@ -148,12 +195,10 @@ func (h *held) extend(ctx context.Context) error {
 	return h.rx.cfg.Store.Extend(ctx, h.lease, h.rx.cfg.Lease)
 }
 
-// finish records how the handler ended, and only then says so: to the delivery that waits, and to the
-// duplicates.
-func (h *held) finish(ctx context.Context, r returned) ended {
+// finish records the result, and only then says so: to the delivery that waits, and to the duplicates.
+func (h *held) finish(ctx context.Context, result dedup.Result, end ended, cause error) ended {
 	defer h.rx.flights.land(h.rec.Key.Hash())
-	result, end := h.judge(ctx, r)
-	h.rx.reportAnswer(ctx, h, result, r.err)
+	h.rx.reportAnswer(ctx, h, result, cause)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.rx.cfg.StoreTimeout)
 	defer cancel()
 	if err := h.rx.cfg.Store.Finish(ctx, h.lease, result); err != nil {

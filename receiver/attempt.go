@@ -31,6 +31,9 @@ const (
 	reasonHanging    = "hanging"    // the handler goes on after its context ended
 )
 
+// errGone is the stored error of a task with reasonGone.
+const errGone = "no handler has this name any more"
+
 // maxErrText bounds the text of errors that is stored with a task, in bytes.
 const maxErrText = 1 << 10
 
@@ -71,7 +74,7 @@ func (a *attempt) run() {
 	h := a.d.book.byName(a.task.Handler)
 	switch {
 	case h == nil:
-		a.finish(dead(reasonGone, "no handler has this name any more"), nil)
+		a.finish(dead(reasonGone, errGone), nil)
 	case a.failures() > a.d.cfg.Attempts:
 		// Every attempt was interrupted: whatever the event does to the process, it has done it often enough.
 		a.finish(dead(reasonExhausted, "the attempts are used up; the last error: "+a.task.Err), nil)

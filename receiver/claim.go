@@ -255,6 +255,9 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 	case dedup.New:
 		return storedReply(p, decision.Record, false), nil
 	case dedup.Known:
+		if e.answer == nil && resumable(decision.Record) {
+			return d.resume(ctx, e, decision.Record)
+		}
 		if inFlight(decision.Record) {
 			return nil, fail(codeInFlight, nil)
 		}

@@ -121,9 +121,9 @@ func (rx *Receiver) reportAnswer(ctx context.Context, h *held, result dedup.Resu
 		state = dedup.Pending
 	}
 	took := time.Since(h.started)
-	attempt := h.rec.Tasks[h.lease.Task].Attempt
+	handler, attempt := h.rec.Tasks[h.lease.Task].Handler, h.rec.Tasks[h.lease.Task].Attempt
 	if state != dedup.Done {
-		args := []any{"handler", h.handler.name, "event", h.rec.Event, "attempt", attempt, "reason", result.Reason, "took", took}
+		args := []any{"handler", handler, "event", h.rec.Event, "attempt", attempt, "reason", result.Reason, "took", took}
 		var p *panicked
 		if errors.As(cause, &p) {
 			args = append(args, "panic", panicText(p.value), "stack", p.stack)
@@ -132,6 +132,6 @@ func (rx *Receiver) reportAnswer(ctx context.Context, h *held, result dedup.Resu
 	}
 	rx.cfg.observed(ctx, rx.log, Observation{
 		Kind: "attempt", Endpoint: h.p.Name, Type: h.rec.Payload.Type, ID: h.rec.Key.ID, Event: h.rec.Event,
-		Handler: h.handler.name, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: typeOnly(cause),
+		Handler: handler, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: typeOnly(cause),
 	})
 }

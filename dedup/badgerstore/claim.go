@@ -138,11 +138,6 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 	if old != nil {
 		rec = old.rec
 	}
-	if rec.Hold && rec.Open() { // it may be free, and then its type counts, which the row does not have
-		if rec, err = old.record(); err != nil {
-			return dedup.Decision{}, err
-		}
-	}
 	if v := dedup.Decide(rec, p.claim, b.now); v != dedup.New {
 		rec, err := old.record()
 		b.unused(p)
@@ -222,7 +217,7 @@ func (b *batch) count(a *dedup.Aside) (d dedup.Decision, full bool, err error) {
 	return dedup.Decision{Verdict: dedup.Known, Record: rec}, true, err
 }
 
-// accept stages the record of a new claim. The one that the key had before goes: aside when it is a dead
+// accept stages the record of a new claim, or goes on with a held one that is free. The record that the key had before goes: aside when it is a dead
 // letter, for good otherwise.
 func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	c := &p.claim
@@ -233,57 +228,85 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 		if err != nil {
 			return dedup.Decision{}, err
 		}
+		if dedup.Continues(described, *c, b.now) {
+			return b.resume(p, old, described)
+		}
 		before, next.hasState, next.before = described, old.hasState, old.before
 	} else if gone := b.rows[next.place]; gone != nil { // deleted in this batch: the database has it still
 		next.hasState, next.before = gone.hasState, gone.before
 	}
 	rec := dedup.Accept(before, *c, eventID(p.hash, b.seq+1), b.seq+1, b.token+1, b.now)
-	again := old != nil && rec.Event == before.Event
-	switch {
-	case again:
-		changed := *c
-		changed.Aliases, changed.Fingerprint = rec.Aliases, rec.Fingerprint
-		next.fix = encodeFixed(&changed, p.fix.kind, p.fix.body)
-		b.replace(old, before, rec)
-	case old != nil:
+	if old != nil {
 		if err := b.retire(old, next); err != nil {
 			return dedup.Decision{}, err
 		}
 	}
-	if !again {
-		b.seq++
-		b.news++
-		rec.Generation = max(rec.Generation, b.lastGeneration(p.hash)+1) // the newest one may have been purged
-	}
+	b.seq++
+	b.news++
+	rec.Generation = max(rec.Generation, b.lastGeneration(p.hash)+1) // the newest one may have been purged
 	d := dedup.Decision{Verdict: dedup.New}
 	if rec.Hold {
-		b.token++
-		d.Lease = dedup.Lease{Event: rec.Event, Token: b.token, Until: rec.Tasks[0].Until}
+		d.Lease = b.lease(&rec)
 	}
 	b.window = max(b.window, rec.Window)
-	for _, a := range rec.Aliases {
-		b.putAlias(hashOf(a), aliasOf{hash: p.hash, seq: rec.Seq})
-	}
+	b.putAliases(p.hash, &rec)
 	next.rec = strip(rec)
 	b.put(next)
 	d.Record = next.rec
 	d.Record.Tasks = slices.Clone(rec.Tasks)
-	if again {
-		var err error
-		d.Record, err = next.record()
-		return d, err
-	}
 	return d, nil
 }
 
-// replace lets go of what the record of a claim that was free had and has no longer.
-func (b *batch) replace(old *row, before, rec dedup.Record) {
-	b.dropChunks(old)
+// lease uses up the token that the record's only task has just been started with.
+func (b *batch) lease(rec *dedup.Record) dedup.Lease {
+	b.token++
+	return dedup.Lease{Event: rec.Event, Token: b.token, Until: rec.Tasks[0].Until}
+}
+
+// putAliases makes the aliases of a record its own.
+func (b *batch) putAliases(h hash, rec *dedup.Record) {
+	for _, a := range rec.Aliases {
+		b.putAlias(hashOf(a), aliasOf{hash: h, seq: rec.Seq})
+	}
+}
+
+// dropAliases lets go of the aliases that a record had and has no longer.
+func (b *batch) dropAliases(before, rec *dedup.Record) {
 	for _, a := range before.Aliases {
 		if !slices.Contains(rec.Aliases, a) {
 			b.putAlias(hashOf(a), aliasOf{gone: true})
 		}
 	}
+}
+
+// resume gives a held claim that was free to its next claimer. What the event was first claimed with stays; only
+// aliases may be added. Where that was damaged, the new claim, which has the same fingerprint, takes its place.
+func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decision, error) {
+	rec := dedup.Accept(before, p.claim, "", 0, b.token+1, b.now)
+	d := dedup.Decision{Verdict: dedup.New, Lease: b.lease(&rec)}
+	next := old.edit()
+	next.rec = strip(rec)
+	changed := !slices.Equal(before.Aliases, rec.Aliases)
+	switch {
+	case old.fix.kind == bodyLost:
+		whole := p.claim
+		whole.Aliases = rec.Aliases
+		next.fix, next.fresh = encodeFixed(&whole, p.fix.kind, p.fix.body), true
+		next.rec.Payload.Endpoint = whole.Payload.Endpoint
+	case changed:
+		next.fix, next.fresh = old.fix.renamed(&rec), true
+		fallthrough
+	default:
+		b.unused(p)
+	}
+	if changed {
+		b.dropAliases(&before, &rec)
+		b.putAliases(p.hash, &rec)
+	}
+	b.put(next)
+	var err error
+	d.Record, err = next.record()
+	return d, err
 }
 
 // retire makes room for a new generation of a key.

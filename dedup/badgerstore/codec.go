@@ -134,6 +134,18 @@ func (f fixed) without(kind byte) fixed {
 	return fixed{raw: b, sum: crc32.Checksum(b, castagnoli), kind: kind, size: f.size}
 }
 
+// renamed returns the fixed part with the aliases of the record, which has the rest as it was.
+func (f fixed) renamed(r *dedup.Record) fixed {
+	b := make([]byte, fixedHeadSize, len(f.raw)+384)
+	copy(b, f.raw)
+	b = appendDescription(b, &dedup.Claim{Key: r.Key, Aliases: r.Aliases, Payload: r.Payload})
+	b[0] = codecVersion
+	binary.LittleEndian.PutUint32(b[1:], uint32(len(b)-fixedHeadSize))
+	b = append(b, f.raw[fixedHeadSize+int(binary.LittleEndian.Uint32(f.raw[1:])):]...)
+	f.raw, f.sum = b, crc32.Checksum(b, castagnoli)
+	return f
+}
+
 // inline returns the body that the value itself holds.
 func (f fixed) inline() []byte {
 	return f.raw[fixedHeadSize+int(binary.LittleEndian.Uint32(f.raw[1:])):]

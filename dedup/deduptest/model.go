@@ -101,11 +101,8 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 		if e.Fingerprint != none && c.Fingerprint != none && e.Fingerprint != c.Fingerprint {
 			return dedup.Conflict, e
 		}
-		if !m.free(e) {
+		if !m.free(e) || !c.Hold {
 			return dedup.Known, e
-		}
-		if e.Payload.Type != c.Payload.Type {
-			return dedup.Conflict, e
 		}
 	}
 	for _, alias := range c.Aliases {
@@ -129,12 +126,8 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 
 // accept makes, or goes on with, the event of a claim that is new. got is the store's record.
 func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease dedup.Lease) *modelEvent {
-	var before dedup.Task
 	if e == nil {
-		e = &modelEvent{Record: dedup.Record{Event: got.Event, Seq: got.Seq, Generation: got.Generation, Accepted: m.now}}
-		m.events = append(m.events, e)
-	} else {
-		before = e.Tasks[0]
+		e = m.make(c, got)
 	}
 	for _, alias := range c.Aliases {
 		if !slices.Contains(e.Aliases, alias) {
@@ -142,12 +135,20 @@ func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease ded
 		}
 		m.owners[alias] = e
 	}
-	if c.Fingerprint != (dedup.Fingerprint{}) {
-		e.Fingerprint = c.Fingerprint
+	if c.Hold {
+		m.start(e, 0, c.Lease, lease)
 	}
-	e.Key, e.Payload, e.Answer, e.Window = c.Key, c.Payload, c.Answer, c.Window
-	e.Hold, e.DropBody, e.Tasks = c.Hold, c.DropBody, nil
-	e.Finished, e.Expires = time.Time{}, time.Time{}
+	m.settle(e)
+	return e
+}
+
+// make adds the event of a claim. got is the store's record.
+func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
+	e := &modelEvent{Record: dedup.Record{
+		Event: got.Event, Seq: got.Seq, Generation: got.Generation, Accepted: m.now,
+		Key: c.Key, Fingerprint: c.Fingerprint, Payload: c.Payload, Answer: c.Answer, Window: c.Window, Hold: c.Hold, DropBody: c.DropBody,
+	}}
+	m.events = append(m.events, e)
 	for _, t := range c.Tasks {
 		e.Tasks = append(e.Tasks, dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: m.now})
 	}
@@ -157,11 +158,6 @@ func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease ded
 			e.Tasks[i].State, e.Tasks[i].Reason = dedup.Dead, c.Aside.Reason
 		}
 	}
-	if c.Hold {
-		e.Tasks[0].Attempt, e.Tasks[0].Postponed = before.Attempt, before.Postponed
-		m.start(e, 0, c.Lease, lease)
-	}
-	m.settle(e)
 	return e
 }
 

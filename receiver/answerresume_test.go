@@ -1,0 +1,99 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// failsOnce is an Answer handler whose first run fails; it remembers what each run saw.
+func failsOnce(seen *[]Event[[]byte]) func(context.Context, Event[[]byte]) (Response, error) {
+	return func(_ context.Context, ev Event[[]byte]) (Response, error) {
+		if *seen = append(*seen, ev); len(*seen) == 1 {
+			return Response{}, errors.New("not yet")
+		}
+		return Response{Body: []byte(ev.Header.Get("Shop"))}, nil
+	}
+}
+
+// TestAFailedAnswerRunsAgainAsItFirstCame: fields that nobody signed must not reach the handler from a later
+// delivery of the same bytes.
+func TestAFailedAnswerRunsAgainAsItFirstCame(t *testing.T) {
+	t.Parallel()
+	for _, typ := range []string{"paid", "noted", "unheard"} { // of the delivery that triggers the second run
+		t.Run(typ, func(t *testing.T) {
+			t.Parallel()
+			p := webhookProducer()
+			p.Attributes = func(d *producer.Delivery) (map[string]string, error) {
+				return map[string]string{"shop": d.Request.Header.Get("Shop")}, nil
+			}
+			var seen []Event[[]byte]
+			other := newCounter()
+			s := serve(t, p, nil, Answer("shop", "paid", failsOnce(&seen)), On("shop", "noted", func(context.Context, Event[[]byte]) error {
+				other.add()
+				return nil
+			}))
+			wantProblem(t, s.send(ask{id: "k1", typ: "paid", body: "1", header: http.Header{"Shop": {"ours"}}}), 503, "answer_failed")
+			for i := range 2 {
+				g := s.send(ask{id: "k1", typ: typ, body: "1", header: http.Header{"Shop": {"evil"}}})
+				if g.status != 200 || g.body != "ours" || g.replayed() != (i == 1) {
+					t.Errorf("%d: %+v", i, g)
+				}
+			}
+			if len(seen) != 2 || other.count() != 0 {
+				t.Fatalf("%d runs, %d of another handler", len(seen), other.count())
+			}
+			again := seen[1]
+			if again.Header.Get("Shop") != "ours" || again.Attributes["shop"] != "ours" || again.Type != "paid" || again.Attempt != 2 || string(again.Body) != "1" {
+				t.Errorf("the second run saw %+v", again)
+			}
+			if rec := s.records()[0]; rec.Payload.Header.Get("Shop") != "ours" || rec.Payload.Type != "paid" {
+				t.Errorf("record %+v", rec)
+			}
+		})
+	}
+}
+
+// TestAFailedAnswerGoesOnUnderAnotherConfiguration: its handler may have another name by then, or be gone.
+func TestAFailedAnswerGoesOnUnderAnotherConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name     string
+		handlers func(seen *[]Event[[]byte]) []Handler
+		runs     int
+		state    dedup.State
+	}{
+		{"renamed", func(seen *[]Event[[]byte]) []Handler {
+			return []Handler{Answer("shop", "*", failsOnce(seen)).Named("renamed")}
+		}, 2, dedup.Done},
+		{"stored first", func(seen *[]Event[[]byte]) []Handler {
+			return []Handler{On("shop", "*", func(_ context.Context, ev Event[[]byte]) error {
+				*seen = append(*seen, ev)
+				return nil
+			}).Named("stored")}
+		}, 1, dedup.Dead},
+		{"gone", func(*[]Event[[]byte]) []Handler { return nil }, 1, dedup.Dead},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			var seen []Event[[]byte]
+			s := serve(t, webhookProducer(), nil, Answer("shop", "*", failsOnce(&seen)))
+			a := ask{id: "k1", typ: "paid", body: "1"}
+			wantProblem(t, s.send(a), 503, "answer_failed")
+			later := serve(t, webhookProducer(), func(c *Config) { c.Store = s.store }, row.handlers(&seen)...)
+			if g := later.send(a); g.status != 200 || g.replayed() {
+				t.Errorf("%+v", g)
+			}
+			if g := later.send(a); g.status != 200 || !g.replayed() {
+				t.Errorf("again: %+v", g)
+			}
+			if rec := s.records()[0]; len(seen) != row.runs || rec.State() != row.state || row.state == dedup.Dead && rec.Tasks[0].Reason != reasonGone {
+				t.Errorf("%d runs, record %+v", len(seen), rec)
+			}
+		})
+	}
+}
