@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,12 @@ type message struct {
 	url       *url.URL // absolute, with the octets of path and query as they arrived
 	authority string   // lower case, without a default port (RFC 9421 section 2.2.3)
 	path      string   // as it arrived, at least "/"
+
+	// What the signature bases of the request may still cost, all of them together.
+	room  int                     // bytes of bases
+	parts int                     // bytes to parse for components that are parts of something
+	marks int                     // values in them
+	like  map[string][]namedField // by prefix, see fieldsLike
 }
 
 // errNotAbsolute is a mistake of the program that calls Verify, not of the sender.
@@ -34,7 +41,7 @@ func newMessage(r *http.Request) (*message, error) {
 	if len(r.URL.RawQuery) > maxBase {
 		return nil, malformed("@query", "larger than 64 KiB")
 	}
-	m := &message{request: r, path: r.URL.EscapedPath()}
+	m := &message{request: r, path: r.URL.EscapedPath(), room: maxBase, parts: maxStructured, marks: maxMarks}
 	if raw := r.URL.RawPath; raw != "" && raw != m.path || r.URL.Opaque != "" {
 		return nil, malformed("@path", "no path of a URI")
 	}
@@ -75,15 +82,35 @@ func isAuthority(s string) bool {
 	return s != ""
 }
 
-// query returns the query with its question mark (RFC 9421 section 2.2.7).
-func (m *message) query() string { return "?" + m.url.RawQuery }
-
-func (m *message) targetURI() string {
-	s := m.url.Scheme + "://" + m.authority + m.path
-	if m.url.RawQuery != "" || m.url.ForceQuery {
-		s += m.query()
+// form reports whether the query can be read as a form, as [url.ParseQuery] does.
+func (m *message) form() bool {
+	query := m.url.RawQuery
+	for i := 0; i < len(query); i++ {
+		switch query[i] {
+		case ';':
+			return false
+		case '%':
+			if i+2 >= len(query) || !isHex(query[i+1]) || !isHex(query[i+2]) {
+				return false
+			}
+			i += 2
+		}
 	}
-	return s
+	return true
+}
+
+func isHex(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' }
+
+// appendQuery appends the query with its question mark (RFC 9421 section 2.2.7).
+func (m *message) appendQuery(b []byte) []byte { return append(append(b, '?'), m.url.RawQuery...) }
+
+func (m *message) appendTargetURI(b []byte) []byte {
+	b = append(append(b, m.url.Scheme...), "://"...)
+	b = append(append(b, m.authority...), m.path...)
+	if m.url.RawQuery != "" || m.url.ForceQuery {
+		b = m.appendQuery(b)
+	}
+	return b
 }
 
 // lines returns the lines of a field, whose name is in lower case. net/http keeps Host out of the header, and
@@ -104,13 +131,43 @@ func (m *message) lines(name string) []string {
 	return m.request.Header[http.CanonicalHeaderKey(name)]
 }
 
+// namedField is a field of the request, its name in lower case.
+type namedField struct {
+	name  string
+	lines []string
+}
+
+// fieldsLike returns the fields whose names begin with a prefix in lower case and are longer. The header is walked over
+// once for each prefix, however many signatures there are.
+func (m *message) fieldsLike(prefix string) []namedField {
+	found, ok := m.like[prefix]
+	if ok {
+		return found
+	}
+	for field, lines := range m.request.Header {
+		if len(field) > len(prefix) && strings.EqualFold(field[:len(prefix)], prefix) {
+			found = append(found, namedField{strings.ToLower(field), lines})
+		}
+	}
+	if m.like == nil {
+		m.like = map[string][]namedField{}
+	}
+	m.like[prefix] = found
+	return found
+}
+
 // base appends the signature base of RFC 9421 section 2.5 to b. It checks every value on its way: a field that is not
 // there, characters that must not be signed, a parameter of the query that comes twice. One field can be covered in
-// many forms, so the work is bounded and not only the size of the request.
+// many forms and by many signatures, so the work is bounded for all bases of the request together.
 func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
-	if m.structured(in) > maxStructured {
-		return nil, malformed("signature-input", "more than 8 KiB of structured fields and parameters to read")
+	if !m.spendParts(in) {
+		return nil, malformed("signature-input", "more than 8 KiB of structured fields and parameters to read, or too many values in them")
 	}
+	size := m.size(in)
+	if m.room -= size; m.room < 0 {
+		return nil, malformed("signature-input", "the signature bases are larger than 64 KiB")
+	}
+	b = slices.Grow(b, size)
 	for i := range in.components {
 		c := &in.components[i]
 		b = append(append(b, c.id...), ": "...)
@@ -124,9 +181,6 @@ func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(b) > maxBase {
-			return nil, malformed(c.name, "the signature base is larger than 64 KiB")
-		}
 		for _, x := range b[start:] {
 			if x != '\t' && (x < ' ' || x > '~') {
 				return nil, malformed(c.name, "characters that a signature base cannot hold")
@@ -138,16 +192,54 @@ func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
 	return append(b, in.params...), nil
 }
 
-// structured returns how many bytes must be parsed for the components that are parts of something.
-func (m *message) structured(in *signatureInput) int {
-	size := 0
+// spendParts reports whether the components that are parts of something may be parsed, and counts what they cost: their
+// bytes, and the marks that begin a member, a parameter or an item of a list, each of which costs much more.
+func (m *message) spendParts(in *signatureInput) bool {
 	for i := range in.components {
 		switch c := &in.components[i]; {
 		case c.name == "@query-param":
-			size += len(m.url.RawQuery)
+			m.parts -= len(m.url.RawQuery)
 		case c.sf || c.keyed:
 			for _, line := range m.lines(c.name) {
-				size += len(line)
+				m.parts -= len(line)
+				for i := range len(line) {
+					if strings.IndexByte(",;( ", line[i]) >= 0 {
+						m.marks--
+					}
+				}
+				m.marks--
+			}
+		}
+		if m.parts < 0 || m.marks < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// size returns how long the base is, at most a few bytes for each component too much. Parts of something have a limit of
+// their own and are not counted.
+func (m *message) size(in *signatureInput) int {
+	size := len(`"@signature-params": `) + len(in.params)
+	for i := range in.components {
+		c := &in.components[i]
+		size += len(c.id) + len(": \n")
+		switch {
+		case c.keyed || c.sf:
+		case c.name == "@target-uri":
+			size += len(m.url.Scheme) + len("://?") + len(m.authority) + len(m.path) + len(m.url.RawQuery)
+		case c.name == "@query":
+			size += len(m.url.RawQuery) + 1
+		case c.name == "@path":
+			size += len(m.path)
+		case c.name[0] == '@':
+			size += len(m.request.Method) + len(m.authority)
+		default:
+			for _, line := range m.lines(c.name) {
+				size += len(line) + len(", ")
+				if c.bs {
+					size += base64.StdEncoding.EncodedLen(len(line)) - len(line) + len("::")
+				}
 			}
 		}
 	}
@@ -159,7 +251,7 @@ func (m *message) appendDerived(b []byte, c *component) ([]byte, *Error) {
 	case "@method":
 		return append(b, m.request.Method...), nil
 	case "@target-uri":
-		return append(b, m.targetURI()...), nil
+		return m.appendTargetURI(b), nil
 	case "@authority":
 		return append(b, m.authority...), nil
 	case "@scheme":
@@ -167,7 +259,7 @@ func (m *message) appendDerived(b []byte, c *component) ([]byte, *Error) {
 	case "@path":
 		return append(b, m.path...), nil
 	case "@query":
-		return append(b, m.query()...), nil
+		return m.appendQuery(b), nil
 	}
 	return m.appendQueryParam(b, c.key)
 }
@@ -179,15 +271,25 @@ func (m *message) appendQueryParam(b []byte, encoded string) ([]byte, *Error) {
 	if err != nil {
 		return nil, malformed("@query-param", "the name is not percent-encoded")
 	}
-	values, err := url.ParseQuery(m.url.RawQuery)
-	if err != nil {
+	value, found := "", 0
+	for rest := m.url.RawQuery; rest != ""; {
+		var pair string
+		pair, rest, _ = strings.Cut(rest, "&")
+		key, raw, _ := strings.Cut(pair, "=")
+		if key, err = url.QueryUnescape(key); err != nil || pair == "" || key != name {
+			continue
+		}
+		value = raw
+		found++
+	}
+	if value, err = url.QueryUnescape(value); err != nil {
 		return nil, malformed("@query-param", "the query is not a form")
 	}
-	switch found := values[name]; len(found) {
+	switch found {
 	case 0:
 		return nil, absent("@query-param")
 	case 1:
-		return append(b, escapeQueryParam(found[0])...), nil
+		return append(b, escapeQueryParam(value)...), nil
 	}
 	return nil, &Error{Code: AmbiguousField, Component: "@query-param"}
 }
@@ -211,13 +313,24 @@ func (m *message) appendField(b []byte, c *component) ([]byte, *Error) {
 		line = TrimOWS(line)
 		if c.bs {
 			b = append(b, ':')
-			b = base64.StdEncoding.AppendEncode(b, []byte(line))
+			b = appendBase64(b, line)
 			b = append(b, ':')
 		} else {
 			b = append(b, line...)
 		}
 	}
 	return b, nil
+}
+
+// appendBase64 appends the encoded line, without a copy of the whole line on its way.
+func appendBase64(b []byte, line string) []byte {
+	var part [768]byte // a multiple of three
+	for line != "" {
+		n := copy(part[:], line)
+		b = base64.StdEncoding.AppendEncode(b, part[:n])
+		line = line[n:]
+	}
+	return b
 }
 
 // appendStructured appends a field, or one member of it, in the canonical form of its structure. Only

@@ -175,11 +175,9 @@ func checkPresent(name string, m *message, in *signatureInput) *Error {
 	if !many {
 		return checkField(name, m.lines(name), in)
 	}
-	for field, lines := range m.request.Header {
-		if len(field) > len(prefix) && strings.EqualFold(field[:len(prefix)], prefix) {
-			if err := checkField(strings.ToLower(field), lines, in); err != nil {
-				return err
-			}
+	for _, field := range m.fieldsLike(prefix) {
+		if err := checkField(field.name, field.lines, in); err != nil {
+			return err
 		}
 	}
 	return nil

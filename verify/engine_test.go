@@ -15,7 +15,9 @@ func TestWhatTheEngineCannotHandleIsMalformed(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)
-	s.scheme = &RFC9421{Keys: StaticKeys(Key{ID: "k", Alg: HMACSHA256, material: &material{alg: HMACSHA256, verifier: brokenEngine{}}})}
+	s.scheme = &RFC9421{Keys: StaticKeys(Key{ID: "k", Alg: HMACSHA256, material: &material{
+		alg: HMACSHA256, holds: func(_, _ []byte) bool { return true }, verifier: brokenEngine{},
+	}})}
 	_, err := s.verify()
 	wantCode(t, err, SignatureMalformed)
 	if err := (httpsignEngine{}).verify("x", &http.Request{}); !errors.Is(err, errBroken) { // panics inside

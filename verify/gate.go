@@ -15,9 +15,11 @@ const (
 	maxSignatureFields = 8 << 10 // bytes of Signature-Input and Signature together
 	maxComponents      = 32
 	maxLabels          = 32       // members of each field
-	maxSignatures      = 8        // signatures that are tried
-	maxBase            = 64 << 10 // bytes of a signature base, and of a query
-	maxStructured      = 8 << 10  // bytes that are parsed for the sf, key and name parameters of one signature
+	maxSignatures      = 8        // signatures that are looked at, and keys that they are held against
+	maxVerified        = 2        // signatures that are held against keys
+	maxBase            = 64 << 10 // bytes of all signature bases of a request, and of a query
+	maxStructured      = 8 << 10  // bytes that are parsed for the sf, key and name parameters of a request
+	maxMarks           = 256      // characters among these that begin a value
 )
 
 // signatureParams are the signature parameters with a meaning (RFC 9421 section 2.3) and their types.

@@ -45,6 +45,7 @@ type material struct {
 	alg         Alg // what the verifier was built for, whatever becomes of Key.Alg
 	public      crypto.PublicKey
 	fingerprint string
+	holds       primitive
 	verifier    engine
 }
 
@@ -70,7 +71,7 @@ func NewHMACKey(id string, secret []byte) (Key, error) {
 		return Key{}, fmt.Errorf("key %q: %w", id, err)
 	}
 	return Key{ID: id, Alg: HMACSHA256, material: &material{
-		alg: HMACSHA256, fingerprint: secretFingerprint(secret), verifier: v,
+		alg: HMACSHA256, fingerprint: secretFingerprint(secret), holds: newHMACPrimitive(padded), verifier: v,
 	}}, nil
 }
 
@@ -106,7 +107,7 @@ func newPublicKey(id string, alg Alg, public crypto.PublicKey) (Key, error) {
 	}
 	sum := sha256.Sum256(der)
 	return Key{ID: id, Alg: alg, material: &material{
-		alg: alg, public: public, fingerprint: hex.EncodeToString(sum[:]), verifier: v,
+		alg: alg, public: public, fingerprint: hex.EncodeToString(sum[:]), holds: newPublicPrimitive(alg, public), verifier: v,
 	}}, nil
 }
 

@@ -91,8 +91,8 @@ func TestQueriesAreSignedAsTheyArrived(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.query() != want[0] || m.targetURI() != want[1] {
-			t.Errorf("%s: %q, %q", raw, m.query(), m.targetURI())
+		if string(m.appendQuery(nil)) != want[0] || string(m.appendTargetURI(nil)) != want[1] {
+			t.Errorf("%s: %q, %q", raw, string(m.appendQuery(nil)), string(m.appendTargetURI(nil)))
 		}
 	}
 }

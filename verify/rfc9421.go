@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -21,14 +20,18 @@ import (
 // that the signed Content-Digest describes (RFC 9530).
 //
 // Not accepted, though the RFC knows it: @request-target, the parameters req and tr, sf on fields that are no
-// Dictionaries, request lines in absolute form, and a query that does not parse as a form. Bases and queries
-// have at most 64 KiB, and what is parsed for sf, key and @query-param of one signature at most 8 KiB.
+// Dictionaries, request lines in absolute form, and a query that does not parse as a form.
+//
+// The work for one request is bounded, whatever its number of signatures: 8 are looked at and 2 are verified. All
+// signature bases together have at most 64 KiB, and what is parsed for sf, key and @query-param at most 8 KiB.
+// A signature with an unknown key costs what one with a known key costs. The engine sees only signatures that
+// our own signature base and the key's primitive have found good, and must agree.
 type RFC9421 struct {
 	// Keys are the producer's keys. Required.
 	Keys KeySet
 	// Label is the label of the signature to look at. Defaults to any: labels mean nothing (RFC 9421
-	// section 7.2.5), every signature whose key is known is tried in turn, at most 8, and one that is good is
-	// enough.
+	// section 7.2.5). Of the first 8 signatures, 2 whose keys are known are verified in turn, and one that is good
+	// is enough.
 	Label string
 	// Tag, when set, is the tag that a signature must carry (RFC 9421 section 7.2.7).
 	Tag string
@@ -141,7 +144,7 @@ func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity
 	if err != nil {
 		return Identity{}, err
 	}
-	t := &trial{scheme: s, m: m, body: body, left: maxSignatures}
+	t := &trial{scheme: s, m: m, body: body, form: m.form()}
 	for i := range inputs {
 		in := &inputs[i]
 		if s.Label != "" && in.label != s.Label {
@@ -151,24 +154,36 @@ func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity
 			return id, nil
 		}
 		if t.stage == stageOver {
-			break
+			return Identity{}, t.err
 		}
 	}
+	t.refuseUnknown(r.Context())
 	if t.err == nil {
 		return Identity{}, &Error{Code: SignatureMissing, Err: fmt.Errorf("no signature has the label %q", s.Label)}
 	}
 	return Identity{}, t.err
 }
 
-// trial is the verification of one request: the best refusal so far, and how many more signatures are tried.
+// trial is the verification of one request: the best refusal so far, and the work that was done.
 type trial struct {
-	scheme *RFC9421
-	m      *message
-	body   func() ([]byte, error)
-	bases  int // signature bases that were built
-	left   int
-	stage  stage
-	err    error
+	scheme   *RFC9421
+	m        *message
+	body     func() ([]byte, error)
+	form     bool         // the query is a form
+	looked   int          // signatures that were looked at
+	verified int          // signatures that were held against keys
+	checked  int          // keys they were held against
+	buffer   []byte       // of the last signature base
+	unknown  []unknownKey // signatures whose key is not known, or not good for them
+	stage    stage
+	err      error
+}
+
+// unknownKey is a signature that no key can have made, and its refusal.
+type unknownKey struct {
+	in  *signatureInput
+	at  stage
+	err error
 }
 
 // refuse keeps the refusal that came furthest.
@@ -179,26 +194,37 @@ func (t *trial) refuse(at stage, err error) (Identity, bool) {
 	return Identity{}, false
 }
 
-// try verifies one signature: what costs little comes first. What is wrong with the request is found before its key
-// is looked for, so that nobody learns from the refusal whether there is such a key.
+// try verifies one signature. What costs little comes first, and what is wrong with the request is found before its
+// key is looked for.
 func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
+	if t.looked++; t.looked > maxSignatures {
+		return t.refuse(stageParse, malformed("signature-input", "too many signatures to try"))
+	}
 	if err := in.parse(); err != nil {
 		return t.refuse(stageParse, err)
 	}
 	if err := t.checkParams(in); err != nil {
 		return t.refuse(stageTag, err)
 	}
-	var buffer [1024]byte
-	base, refusal := t.base(buffer[:0], in)
-	if refusal != nil {
-		refusal.KeyID = in.keyID
-		return t.refuse(stageCoverage, refusal)
+	if err := t.check(in); err != nil {
+		err.KeyID = in.keyID
+		return t.refuse(stageCoverage, err)
 	}
 	keys, at, err := t.keys(ctx, in)
-	if err != nil {
+	switch {
+	case at == stageUnavailable:
 		return t.refuse(at, err)
+	case err != nil:
+		t.unknown = append(t.unknown, unknownKey{in, at, err})
+		return Identity{}, false
+	case t.verified == maxVerified:
+		return t.refuse(stageSignature, tooMany(in))
 	}
-	key, refusal := t.verify(keys, in)
+	base, refusal := t.base(in)
+	if refusal != nil {
+		return t.refuse(stageCoverage, refusal)
+	}
+	key, refusal := t.verify(keys, base, in)
 	if refusal != nil {
 		return t.refuse(stageSignature, refusal)
 	}
@@ -212,20 +238,64 @@ func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 	return t.identity(key, in, base, bound), true
 }
 
-// base appends the signature base to b, after everything was checked that does not depend on a key. That comes before
-// the key is looked up, so that these refusals do not tell which keys exist.
-func (t *trial) base(b []byte, in *signatureInput) ([]byte, *Error) {
+// check demands the coverage, and a query that the engine can read: as a form, also where only its octets are signed.
+func (t *trial) check(in *signatureInput) *Error {
 	if err := checkCoverage(t.scheme.rules, t.m, in); err != nil {
-		return nil, err
+		return err
 	}
-	if t.bases++; t.bases > maxSignatures {
-		return nil, malformed("signature-input", "too many signatures to try")
+	if !t.form {
+		return malformed("@query", "the query is no form")
 	}
-	if _, err := url.ParseQuery(t.m.url.RawQuery); err != nil {
-		// The engine reads every query as a form, also where only its octets are signed.
-		return nil, malformed("@query", "the query is no form")
+	return nil
+}
+
+// base returns the signature base. It lasts until the next one is built.
+func (t *trial) base(in *signatureInput) ([]byte, *Error) {
+	base, err := t.m.base(t.buffer[:0], in)
+	if err != nil {
+		refusal := *err
+		refusal.KeyID = in.keyID
+		return nil, &refusal
 	}
-	return t.m.base(b, in)
+	t.buffer = base
+	return base, nil
+}
+
+// refuseUnknown refuses the signatures whose keys are not known. It does for them what is done for a signature with a
+// known key, within the same limit, so neither the refusal nor its time tells which keys exist.
+func (t *trial) refuseUnknown(ctx context.Context) {
+	for i := range t.unknown {
+		u := &t.unknown[i]
+		if t.verified < maxVerified {
+			base, refusal := t.base(u.in)
+			if refusal != nil {
+				t.refuse(stageCoverage, refusal)
+				continue
+			}
+			t.verified++
+			if decoy := t.decoy(ctx, u.in); decoy != nil {
+				decoy.material.holds(base, u.in.octets())
+			}
+		}
+		t.refuse(u.at, u.err)
+	}
+}
+
+// decoy returns a key of the set that takes the place of an unknown one: with the signature's algorithm if there is
+// such a key. It returns nil where the set has no key.
+func (t *trial) decoy(ctx context.Context, in *signatureInput) *Key {
+	all, err := t.scheme.Keys.Key(ctx, "")
+	if err != nil {
+		return nil
+	}
+	if fits, _ := t.usable(all, in); fits != nil {
+		return &fits[0]
+	}
+	i := slices.IndexFunc(all, func(k Key) bool { return k.material != nil })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
 }
 
 // checkParams demands the parameters that a signature must have.
@@ -257,6 +327,15 @@ func (t *trial) keys(ctx context.Context, in *signatureInput) ([]Key, stage, err
 		}
 		return nil, stageUnavailable, err
 	}
+	usable, code := t.usable(found, in)
+	if usable == nil {
+		return nil, stageAlg, &Error{Code: code, KeyID: in.keyID}
+	}
+	return usable, 0, nil
+}
+
+// usable returns the keys whose algorithm may be used and is the one that the signature names, or why there is none.
+func (t *trial) usable(found []Key, in *signatureInput) ([]Key, Code) {
 	algs := t.scheme.Algs
 	if len(algs) == 0 {
 		algs = defaultAlgs
@@ -275,20 +354,22 @@ func (t *trial) keys(ctx context.Context, in *signatureInput) ([]Key, stage, err
 			usable = append(usable, *k)
 		}
 	}
-	if usable == nil {
-		return nil, stageAlg, &Error{Code: code, KeyID: in.keyID}
-	}
-	return usable, 0, nil
+	return usable, code
 }
 
-// verify returns the key that made the signature.
-func (t *trial) verify(keys []Key, in *signatureInput) (*Key, *Error) {
+// verify returns the key that made the signature. Both our own primitive and the engine must find it good; the engine,
+// which does more work than the octets call for, is asked second.
+func (t *trial) verify(keys []Key, base []byte, in *signatureInput) (*Key, *Error) {
+	t.verified++
 	code := SignatureMismatch
+	signature := in.octets()
 	for i := range keys {
-		if t.left == 0 {
-			return nil, &Error{Code: code, KeyID: in.keyID, Err: reason("too many signatures to try")}
+		if t.checked++; t.checked > maxSignatures {
+			return nil, tooMany(in)
 		}
-		t.left--
+		if !keys[i].material.holds(base, signature) {
+			continue
+		}
 		err := keys[i].material.verifier.verify(in.label, t.m.trimmed(in))
 		if err == nil {
 			return &keys[i], nil
@@ -298,6 +379,10 @@ func (t *trial) verify(keys []Key, in *signatureInput) (*Key, *Error) {
 		}
 	}
 	return nil, &Error{Code: code, KeyID: in.keyID}
+}
+
+func tooMany(in *signatureInput) *Error {
+	return &Error{Code: SignatureMismatch, KeyID: in.keyID, Err: reason("too many signatures to verify")}
 }
 
 // checkBody reads the body, if it must, and compares it with the signed digest. It reports whether the signature

@@ -357,22 +357,35 @@ func TestOneGoodSignatureIsEnough(t *testing.T) {
 	}
 }
 
-func TestAtMost8SignaturesAreTried(t *testing.T) {
+func TestAtMost2SignaturesOf8AreVerified(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)
 	input, signature := s.r.Header.Get("Signature-Input"), s.r.Header.Get("Signature")
-	for n, want := range map[int]Code{7: "", 8: SignatureMismatch} {
+	for _, c := range []struct {
+		bad, unknown, short int
+		want                Code
+	}{
+		{1, 0, 0, ""}, {2, 0, 0, SignatureMismatch}, {1, 6, 0, ""}, {0, 7, 0, ""}, {0, 8, 0, KeyUnknown}, {0, 0, 8, InsufficientCoverage},
+		{1, 3, 3, ""}, {1, 3, 4, SignatureMismatch},
+	} {
 		var inputs, signatures []string
-		for i := range n {
+		for i := range c.bad + c.unknown + c.short {
 			label := string(rune('a' + i))
-			inputs = append(inputs, strings.Replace(input, "sig1", label, 1))
+			other := strings.Replace(input, "sig1", label, 1)
+			switch {
+			case i < c.unknown:
+				other = strings.Replace(other, `keyid="k"`, `keyid="x"`, 1)
+			case i < c.unknown+c.short:
+				other = label + `=("@method");created=1;keyid="k"`
+			}
+			inputs = append(inputs, other)
 			signatures = append(signatures, label+"=:"+strings.Repeat("AAAA", 4)+":")
 		}
 		s.r.Header.Set("Signature-Input", strings.Join(append(inputs, input), ", "))
 		s.r.Header.Set("Signature", strings.Join(append(signatures, signature), ", "))
-		if _, err := s.verify(); CodeOf(err) != want {
-			t.Errorf("%d bad ones before: %v, want %q", n, err, want)
+		if _, err := s.verify(); CodeOf(err) != c.want {
+			t.Errorf("%+v before the good one: %v", c, err)
 		}
 	}
 	labels := make([]string, 200)
@@ -383,6 +396,94 @@ func TestAtMost8SignaturesAreTried(t *testing.T) {
 	s.r.Header.Set("Signature", strings.Join(labels, `=:AAAA:, `)+`=:AAAA:`)
 	_, err := s.verify()
 	wantCode(t, err, SignatureMalformed)
+}
+
+// countingEngine refuses everything and counts.
+type countingEngine struct{ calls int }
+
+func (e *countingEngine) verify(string, *http.Request) error { e.calls++; return errNotVerified }
+
+// TestTheWorkForUnknownKeysIsThatForKnownOnes counts what a request of bad signatures makes the receiver compute, for
+// every mix of signatures with a key that it has and one that it does not have.
+func TestTheWorkForUnknownKeysIsThatForKnownOnes(t *testing.T) {
+	t.Parallel()
+	for _, ids := range []string{"k", "x", "kk", "kx", "xk", "xx", "kkkkkkkk", "xxxxxxxx", "xxxxxxxk", "kxxxxxxx", "xkxkxkxk"} {
+		s := newScene(t)
+		s.pair.sign(t, s.r, s.body)
+		input := s.r.Header.Get("Signature-Input")
+		var inputs, signatures []string
+		for i, id := range strings.Split(ids, "") {
+			label := string(rune('a' + i))
+			inputs = append(inputs, strings.NewReplacer("sig1", label, `keyid="k"`, `keyid="`+id+`"`).Replace(input))
+			signatures = append(signatures, label+"=:AAAA:")
+		}
+		s.r.Header.Set("Signature-Input", strings.Join(inputs, ", "))
+		s.r.Header.Set("Signature", strings.Join(signatures, ", "))
+		checks, bytes, engine := 0, 0, &countingEngine{}
+		s.scheme = &RFC9421{Keys: StaticKeys(Key{ID: "k", Alg: HMACSHA256, material: &material{
+			alg: HMACSHA256, verifier: engine, holds: func(base, _ []byte) bool { checks++; bytes += len(base); return false },
+		}})}
+		_, err := s.verify()
+		wantCode(t, err, SignatureMismatch, KeyUnknown)
+		if want := min(2, len(ids)); checks != want || engine.calls != 0 || bytes != want*len(mustBase(t, s.r)) {
+			t.Errorf("keys %s: %d checks of %d bytes, %d calls of the engine; want %d checks", ids, checks, bytes, engine.calls, want)
+		}
+	}
+}
+
+// mustBase returns the base of the first signature of a request.
+func mustBase(t *testing.T, r *http.Request) []byte {
+	t.Helper()
+	in, err := signatureFields(r.Header)
+	if err != nil || in[0].parse() != nil {
+		t.Fatal(err)
+	}
+	m, err := newMessage(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, refusal := m.base(nil, &in[0])
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	return base
+}
+
+// TestTheEngineMustAgree has a signature that our own check finds good and the engine does not.
+func TestTheEngineMustAgree(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.pair.sign(t, s.r, s.body)
+	engine := &countingEngine{}
+	key := s.pair.key
+	key.material = &material{alg: key.material.alg, holds: key.material.holds, verifier: engine}
+	s.scheme = &RFC9421{Keys: StaticKeys(key)}
+	_, err := s.verify()
+	wantCode(t, err, SignatureMismatch)
+	if engine.calls != 1 {
+		t.Errorf("the engine was called %d times", engine.calls)
+	}
+}
+
+// TestTheBasesOfARequestShareOneLimit has two signatures over fields that fit one base and not two.
+func TestTheBasesOfARequestShareOneLimit(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]Code{20 << 10: "", 40 << 10: SignatureMalformed} {
+		s := newScene(t)
+		s.r.Header.Set("X-A", strings.Repeat("x", size))
+		s.pair.signer.Components = append([]string{"x-a"}, allComponents...)
+		s.pair.sign(t, s.r, s.body)
+		input, signature := s.r.Header.Get("Signature-Input"), s.r.Header.Get("Signature")
+		if _, err := s.verify(); err != nil {
+			t.Errorf("%d bytes, one signature: %v", size, err)
+		}
+		s.r.Header.Set("Signature-Input", strings.Replace(input, "sig1", "a", 1)+", "+input)
+		s.r.Header.Set("Signature", "a=:AAAA:, "+signature)
+		_, err := s.verify()
+		if want == "" && err != nil || want != "" && err == nil {
+			t.Errorf("%d bytes, two signatures: %v", size, err)
+		}
+	}
 }
 
 func TestKeysOfOneIDAreAllTried(t *testing.T) {

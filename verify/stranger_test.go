@@ -48,7 +48,8 @@ func TestRefusalsDoNotTellWhichKeysThereAre(t *testing.T) {
 
 func TestTheWorkForASignatureIsBounded(t *testing.T) {
 	t.Parallel()
-	dictionary := "a=1, b=1" + strings.Repeat(", z=1", 1<<10)
+	dictionary := "a=1, b=1" + strings.Repeat(`, z="`+strings.Repeat("z", 59)+`"`, 96)
+	flags := strings.Repeat("a,", maxMarks)
 	for name, c := range map[string]struct {
 		components, field, query string
 		code                     Code
@@ -56,6 +57,8 @@ func TestTheWorkForASignatureIsBounded(t *testing.T) {
 		"one member":        {`"x-a";key="a"`, dictionary, "", SignatureMismatch},
 		"many members":      {`"x-a";key="a" "x-a";key="b"`, dictionary, "", SignatureMalformed},
 		"all of it":         {`"x-a";sf`, dictionary + dictionary, "", SignatureMalformed},
+		"many values":       {`"x-a";key="a"`, flags + "a", "", SignatureMalformed},
+		"as many values":    {`"x-a";key="a"`, flags[2:] + "a", "", SignatureMismatch},
 		"octets":            {`"x-a"`, dictionary + dictionary, "", SignatureMismatch},
 		"one parameter":     {`"@query-param";name="a"`, "", "a=" + strings.Repeat("x", 5<<10), SignatureMismatch},
 		"many parameters":   {`"@query-param";name="a" "@query-param";name="b"`, "", "b=1&a=" + strings.Repeat("x", 5<<10), SignatureMalformed},

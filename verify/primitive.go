@@ -1,0 +1,77 @@
+package verify
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"math/big"
+)
+
+// primitive reports whether a signature was made with one key over these octets (RFC 9421 section 3.3). It is what an
+// unauthenticated client can make us compute; the engine runs only for signatures that it finds good.
+type primitive func(base, signature []byte) bool
+
+func newHMACPrimitive(secret []byte) primitive {
+	return func(base, signature []byte) bool {
+		mac := hmac.New(sha256.New, secret)
+		mac.Write(base)
+		return hmac.Equal(mac.Sum(nil), signature)
+	}
+}
+
+// newPublicPrimitive returns nil for an algorithm that does not fit the key.
+func newPublicPrimitive(alg Alg, public crypto.PublicKey) primitive {
+	switch k := public.(type) {
+	case ed25519.PublicKey:
+		return func(base, signature []byte) bool { return ed25519.Verify(k, base, signature) }
+	case *ecdsa.PublicKey:
+		return newECDSAPrimitive(alg, k)
+	case *rsa.PublicKey:
+		if alg == RSAv15SHA256 {
+			return func(base, signature []byte) bool {
+				sum := sha256.Sum256(base)
+				return rsa.VerifyPKCS1v15(k, crypto.SHA256, sum[:], signature) == nil
+			}
+		}
+		return func(base, signature []byte) bool {
+			sum := sha512.Sum512(base)
+			return rsa.VerifyPSS(k, crypto.SHA512, sum[:], signature, nil) == nil
+		}
+	}
+	return nil
+}
+
+// newECDSAPrimitive reads a signature as the two integers r and s, each as long as the curve's order (RFC 9421 sections
+// 3.3.4 and 3.3.5).
+func newECDSAPrimitive(alg Alg, public *ecdsa.PublicKey) primitive {
+	size := (public.Curve.Params().N.BitLen() + 7) / 8
+	return func(base, signature []byte) bool {
+		if len(signature) != 2*size {
+			return false
+		}
+		var buf [sha512.Size384]byte
+		sum := buf[:]
+		if alg == ECDSAP256SHA256 {
+			short := sha256.Sum256(base)
+			sum = short[:]
+		} else {
+			buf = sha512.Sum384(base)
+		}
+		return ecdsa.Verify(public, sum, new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:]))
+	}
+}
+
+// octets returns the signature itself. Its text has passed the gate.
+func (in *signatureInput) octets() []byte {
+	text := in.signature
+	octets, err := base64.StdEncoding.DecodeString(text[1 : len(text)-1])
+	if err != nil {
+		return nil
+	}
+	return octets
+}
