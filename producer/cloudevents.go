@@ -173,7 +173,7 @@ func (v cloudEventValue) Extract(d *Delivery) (string, error) {
 }
 
 func (v cloudEventValue) Consumes() []string {
-	return []string{"ce-id", "ce-source", "ce-type", "content-type"}
+	return []string{"ce-id", "ce-source", "ce-type", "content-type", "@body"}
 }
 func (v cloudEventValue) String() string { return "cloudevent:" + string(v) }
 

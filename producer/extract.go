@@ -48,7 +48,7 @@ func (q queryParam) Extract(d *Delivery) (string, error) {
 	return singleParam(d.Request.URL.RawQuery, string(q))
 }
 
-func (q queryParam) Consumes() []string { return nil }
+func (q queryParam) Consumes() []string { return []string{"@query"} }
 func (q queryParam) String() string     { return "query:" + string(q) }
 
 // Form reads a member of a body of type application/x-www-form-urlencoded; other bodies have none. A member
@@ -64,7 +64,7 @@ func (f formMember) Extract(d *Delivery) (string, error) {
 	return singleParam(string(d.Body), string(f))
 }
 
-func (f formMember) Consumes() []string { return []string{"content-type"} }
+func (f formMember) Consumes() []string { return []string{"content-type", "@body"} }
 func (f formMember) String() string     { return "form:" + string(f) }
 
 // mediaType returns the media type of the body in lower case without its parameters, or "".
@@ -116,7 +116,7 @@ func (j jsonMember) Extract(d *Delivery) (string, error) {
 	return scalarAt(d.document(), j.path, j.names)
 }
 
-func (j jsonMember) Consumes() []string { return nil }
+func (j jsonMember) Consumes() []string { return []string{"@body"} }
 func (j jsonMember) String() string     { return "json:" + j.path }
 
 // JWT reads a claim of the verified token, at a path as with [JSON]. It never looks at tokens that the scheme
@@ -132,6 +132,7 @@ func (c jwtClaim) Extract(d *Delivery) (string, error) {
 	return scalarAt(newDocument(d.Identity.Claims), c.path, c.names)
 }
 
+// Consumes lists nothing: the scheme verified the token.
 func (c jwtClaim) Consumes() []string { return nil }
 func (c jwtClaim) String() string     { return "jwt:" + c.path }
 
@@ -151,7 +152,7 @@ func BodyDigest() Extractor { return bodyDigest{} }
 type bodyDigest struct{}
 
 func (bodyDigest) Extract(d *Delivery) (string, error) { return digestID(d.Body), nil }
-func (bodyDigest) Consumes() []string                  { return nil }
+func (bodyDigest) Consumes() []string                  { return []string{"@body"} }
 func (bodyDigest) String() string                      { return "digest:body" }
 
 func digestID(b []byte) string {

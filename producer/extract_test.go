@@ -132,13 +132,13 @@ func TestMisspeltExtractorsAreRefused(t *testing.T) {
 	}
 }
 
-func TestExtractorsNameTheFieldsTheyRead(t *testing.T) {
+func TestExtractorsNameWhatTheyRead(t *testing.T) {
 	t.Parallel()
-	x, err := ParseExtractor("header:X-Id + link:self | idempotency-key | form:a | json:a")
+	x, err := ParseExtractor("header:X-Id + link:self | idempotency-key | query:q | form:a | json:a | digest:body | const:a | jwt:a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(x.Consumes(), " "); got != "x-id link idempotency-key content-type" {
+	if got := strings.Join(x.Consumes(), " "); got != "x-id link idempotency-key @query content-type @body @body @body" {
 		t.Errorf("consumes %q", got)
 	}
 }

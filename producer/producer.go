@@ -40,8 +40,8 @@ type Producer struct {
 	Type Extractor
 	// Attributes reads facts about the event that handlers see (source, subject, time, ...). May be nil.
 	Attributes func(*Delivery) (map[string]string, error)
-	// Reads are header fields that handlers read besides (lower case). RFC 9421 signatures must cover them, like
-	// those that Key and Type read, when they are present. The lanes of handlers add theirs.
+	// Reads is what handlers read besides, as [Extractor.Consumes] lists it: header fields in lower case, "@query",
+	// "@body". RFC 9421 signatures must cover these, like what Key and Type read. The lanes of handlers add theirs.
 	Reads []string
 	// Fingerprint selects what is compared when an identifier comes again. Defaults to FingerprintBody.
 	Fingerprint FingerprintFunc
@@ -167,7 +167,9 @@ type Extractor interface {
 	// Extract returns the value, "" when there is none, or a *verify.Error when there is one that must not be
 	// used: malformed, or ambiguous because a field or JSON member occurs twice.
 	Extract(*Delivery) (string, error)
-	// Consumes lists the header fields (lower case) that are read, so that signatures can be made to cover them.
+	// Consumes lists everything of the request that is read: header fields in lower case, "@query" and "@body". A
+	// signature must cover all of it for the value to be the sender's. What the scheme itself vouches for, such as the
+	// claims of a verified token, is not listed.
 	Consumes() []string
 	// String returns the extractor as the configuration spells it, such as "header:X-GitHub-Delivery".
 	String() string

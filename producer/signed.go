@@ -28,7 +28,7 @@ func Signed(name string, keys verify.KeySet) Producer {
 	}
 }
 
-// consumed are the header fields that decide what an event is called and what becomes of it.
+// consumed is everything of the request that decides what an event is called and what becomes of it.
 func (p *Producer) consumed() []string {
 	fields := slices.Clone(p.Reads)
 	for _, x := range []Extractor{p.Key, p.Type} {
@@ -42,7 +42,8 @@ func (p *Producer) consumed() []string {
 
 // withCoverage makes RFC 9421 schemes demand that the consumed fields are signed.
 func (p Producer) withCoverage() Producer {
-	consumed := p.consumed()
+	// The query and the body are covered by the default profile.
+	consumed := slices.DeleteFunc(p.consumed(), func(part string) bool { return strings.HasPrefix(part, "@") })
 	p.Scheme = mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
 		scheme, ok := s.(*verify.RFC9421)
 		if !ok || len(scheme.Coverage.Exactly) > 0 {
@@ -106,9 +107,13 @@ func (p *Producer) checkCoverage() error {
 		if !ok || len(scheme.Coverage.Exactly) == 0 {
 			return s
 		}
-		for _, field := range p.consumed() {
-			if !slices.Contains(scheme.Coverage.Exactly, field) {
-				bare = append(bare, field)
+		bound := verify.Identity{Covered: slices.Clone(scheme.Coverage.Exactly)}
+		if bound.Covers("content-digest") {
+			bound.Covered = append(bound.Covered, "@body")
+		}
+		for _, part := range p.consumed() {
+			if !bound.Covers(part) {
+				bare = append(bare, part)
 			}
 		}
 		return s
@@ -116,5 +121,5 @@ func (p *Producer) checkCoverage() error {
 	if len(bare) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the coverage leaves out %s, which the key or the type is read from: anybody could change it", strings.Join(bare, ", "))
+	return fmt.Errorf("the coverage leaves out %s, from which the key or the type is read: an attacker could change it", strings.Join(bare, ", "))
 }

@@ -115,6 +115,31 @@ func TestExactCoverageMustHoldWhatNamesTheEvent(t *testing.T) {
 	if errs := p.Check(); len(errs) != 0 {
 		t.Errorf("the body is signed: %v", errs)
 	}
+	for _, c := range []struct {
+		key     string
+		exactly []string
+		missing string
+	}{
+		{"query:id", []string{"@method", "content-digest"}, "@query"},
+		{"const:a + query:id | json:id", []string{"@method", "@path", "content-digest"}, "@query"},
+		{"query:id", []string{"@query", "content-digest"}, ""},
+		{"query:id", []string{"@target-uri", "content-digest"}, ""},
+		{"json:id", []string{"@method", "@query"}, "@body"},
+		{"form:id", []string{"content-digest"}, "content-type"},
+		{"digest:body", []string{"@method"}, "@body"},
+		{"cloudevent:id", []string{"content-digest", "content-type", "ce-id", "ce-source"}, "ce-type"},
+	} {
+		p := Signed("shop", signedKeys(t))
+		p.Scheme = &verify.RFC9421{Keys: signedKeys(t), Coverage: verify.Coverage{Exactly: c.exactly}}
+		var err error
+		if p.Key, err = ParseExtractor(c.key); err != nil {
+			t.Fatal(err)
+		}
+		errs := p.Check()
+		if c.missing == "" && len(errs) != 0 || c.missing != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), c.missing)) {
+			t.Errorf("%s under %v: %v, want %q", c.key, c.exactly, errs, c.missing)
+		}
+	}
 }
 
 func TestFieldsThatNameTheEventMustBeSignedBesideAnotherCredential(t *testing.T) {

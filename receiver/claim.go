@@ -149,11 +149,10 @@ func (d *delivery) scope() string {
 	if !p.QueryScope {
 		return scope
 	}
-	whole := d.Identity.Covers("@target-uri")
-	if (whole || d.Identity.Covers("@path")) && d.ep.whole == nil && at.path != webhooksPath+p.Name {
+	if d.Identity.Covers("@path") && d.ep.whole == nil && at.path != webhooksPath+p.Name {
 		scope += at.path
 	}
-	if whole || d.Identity.Covers("@query") {
+	if d.Identity.Covers("@query") {
 		if query := at.without(p.ScopeIgnores); query != "" {
 			scope += "?" + query
 		}
@@ -199,18 +198,12 @@ func (d *delivery) signsKey() bool {
 	if d.ep.p.Split != nil {
 		return false // it may read fields as well, as the binary mode of CloudEvents does
 	}
-	if d.ep.p.Key == nil {
-		return d.Identity.Covers("@body")
-	}
-	for _, field := range d.ep.keyFields {
-		if !d.Identity.Covers(field) {
+	for _, part := range d.ep.keyParts {
+		if !d.Identity.Covers(part) {
 			return false
 		}
 	}
-	if d.ep.keyInQuery && !d.Identity.Covers("@query") && !d.Identity.Covers("@target-uri") {
-		return false
-	}
-	return d.Identity.Covers("@body") || d.Identity.Covers("content-digest")
+	return d.Identity.Covers("@body")
 }
 
 // conclude turns decisions into the answer.

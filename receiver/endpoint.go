@@ -27,10 +27,9 @@ type endpoint struct {
 	secretHeaders []string
 	// accepted is the answer that is stored with events for On handlers. Nobody changes its header.
 	accepted dedup.Answer
-	// keyFields are the header fields that the identifier is read from; keyInQuery says that the query is.
-	keyFields  []string
-	keyInQuery bool
-	quota      *quota // nil where the producer has none
+	// keyParts is everything of a request that the identifier is read from.
+	keyParts []string
+	quota    *quota // nil where the producer has none
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
@@ -47,7 +46,7 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 	ep.secretHeaders = append([]string{"Authorization", "Proxy-Authorization", "Cookie"}, p.SecretHeaders...)
 	ep.accepted = acceptance(&p)
 	if p.Key != nil {
-		ep.keyFields, ep.keyInQuery = p.Key.Consumes(), strings.Contains(p.Key.String(), "query:")
+		ep.keyParts = p.Key.Consumes()
 	}
 	return ep
 }

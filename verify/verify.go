@@ -57,10 +57,12 @@ type Identity struct {
 	Claims []byte
 }
 
-// Covers reports whether the signature binds the named component or field (lower case).
+// Covers reports whether the signature binds the named component or field (lower case). What binds "@target-uri" binds
+// the parts of the URL too.
 func (id Identity) Covers(name string) bool {
+	part := name == "@scheme" || name == "@authority" || name == "@path" || name == "@query"
 	for _, c := range id.Covered {
-		if c == name {
+		if c == name || part && c == "@target-uri" {
 			return true
 		}
 	}
