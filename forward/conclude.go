@@ -9,7 +9,7 @@ import (
 
 // conclude says what came of an attempt, and keeps what it teaches about the target.
 func (t *Target) conclude(ev Event, s seen, now time.Time) Result {
-	r := Result{Outcome: judge(s.status), Status: s.status, ContentType: s.contentType, Body: s.body, Err: s.err}
+	r := Result{Outcome: Judge(s.status, true), Status: s.status, ContentType: s.contentType, Body: s.body, Err: s.err}
 	if s.status != 0 && r.Outcome != Accepted && r.Err == nil {
 		r.Err = fmt.Errorf("the target answered %d", s.status)
 	}
@@ -34,7 +34,7 @@ func (t *Target) conclude(ev Event, s seen, now time.Time) Result {
 // heed notes the Sunset of a response. An acceptance without one takes an earlier one back; a failure may come
 // from somebody in between, who knows nothing of it.
 func (st *Status) heed(s seen) {
-	if judge(s.status) == Accepted || !s.sunset.IsZero() {
+	if Judge(s.status, true) == Accepted || !s.sunset.IsZero() {
 		st.Sunset = s.sunset
 	}
 }

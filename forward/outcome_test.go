@@ -16,10 +16,10 @@ func TestWhatAStatusMeans(t *testing.T) {
 		200: Accepted, 201: Accepted, 202: Accepted, 203: Accepted, 204: Accepted, 205: Accepted, 206: Accepted, 226: Accepted, 299: Accepted,
 		207: Terminal,
 		300: Terminal, 301: Terminal, 302: Terminal, 303: Terminal, 304: Terminal, 305: Terminal, 307: Terminal, 308: Terminal,
-		400: Terminal, 401: Terminal, 402: Terminal, 403: Terminal, 404: Terminal, 405: Terminal, 406: Terminal, 409: Terminal, 410: Terminal,
+		400: Terminal, 401: Terminal, 402: Terminal, 403: Terminal, 404: Terminal, 405: Terminal, 406: Terminal, 410: Terminal,
 		411: Terminal, 412: Terminal, 413: Terminal, 414: Terminal, 415: Terminal, 417: Terminal, 418: Terminal, 422: Terminal, 423: Terminal,
 		426: Terminal, 428: Terminal, 431: Terminal, 451: Terminal, 499: Terminal,
-		408: Transient, 421: Transient, 425: Transient, 429: Transient,
+		408: Transient, 409: Transient, 421: Transient, 425: Transient, 429: Transient,
 		500: Transient, 501: Transient, 502: Transient, 503: Transient, 504: Transient, 507: Transient, 511: Transient, 599: Transient,
 		600: Transient, 999: Transient,
 	} {
@@ -168,5 +168,16 @@ func TestOutcomesHaveNames(t *testing.T) {
 		if outcome.String() != name {
 			t.Errorf("%d is %q", int(outcome), outcome)
 		}
+	}
+}
+
+// TestAConflictIsTransientOnlyUnderAKey: what the idempotency draft says of 409 holds for requests that carry the field.
+func TestAConflictIsTransientOnlyUnderAKey(t *testing.T) {
+	t.Parallel()
+	if got := Judge(409, true); got != Transient {
+		t.Errorf("with a key: %v", got)
+	}
+	if got := Judge(409, false); got != Terminal {
+		t.Errorf("without a key: %v", got)
 	}
 }
