@@ -20,7 +20,7 @@ func TestTheKeyGoesOnOctetForOctet(t *testing.T) {
 	for _, key := range []string{`"k"`, "k", `"k\"1";a=b`, `"a  b"`, "8e03978e-40d5-43dd-bc93-6894a57f9324", "\xe4"} {
 		f := plain(t, says(200))
 		ev := event("1")
-		ev.Key = key
+		ev.Key = Key(key, "of another event")
 		ev.Header.Set("Idempotency-Key", "of the delivery")
 		want(t, to(t, f.URL, nil).Deliver(context.Background(), ev), Accepted, 200)
 		if got := f.requests()[0].key; got != key {

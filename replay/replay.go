@@ -72,7 +72,18 @@ type Result struct {
 // maxAnswer bounds what is read of an answer, in bytes.
 const maxAnswer = 4 << 20
 
-// Send sends the recording and returns the answer, whatever its status. An error says that there was none.
+// ErrNoAnswer is in the error of Send when the delivery was sent, or may have been, and no whole answer came: its outcome is
+// unknown.
+var ErrNoAnswer = errors.New("no whole answer")
+
+// unanswered is an error that is ErrNoAnswer and says why.
+type unanswered struct{ error }
+
+func (unanswered) Is(target error) bool { return target == ErrNoAnswer } //nolint:errorlint // the question is about this very value
+func (e unanswered) Unwrap() error      { return e.error }
+
+// Send sends the recording and returns the answer, whatever its status. An error says that there was none: [ErrNoAnswer],
+// or a mistake in the recording or the options, by which nothing was sent.
 func Send(ctx context.Context, rec *Recording, o Options) (Result, error) {
 	req, err := request(ctx, rec, o)
 	if err != nil {
@@ -89,14 +100,14 @@ func Send(ctx context.Context, rec *Recording, o Options) (Result, error) {
 	started := time.Now()
 	res, err := staying(client).Do(req)
 	if err != nil {
-		return Result{}, fmt.Errorf("no answer: %w", inner(err))
+		return Result{}, unanswered{fmt.Errorf("no answer: %w", inner(err))}
 	}
 	if res.StatusCode == http.StatusSwitchingProtocols { // its body is the connection itself, which no timeout ends
-		return Result{}, errors.Join(errors.New("no answer: the receiver switched protocols (101), which nobody asked for"), res.Body.Close())
+		return Result{}, unanswered{errors.Join(errors.New("no answer: the receiver switched protocols (101), which was not asked for"), res.Body.Close())}
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return Result{}, fmt.Errorf("the answer was cut: %w", err)
+		return Result{}, unanswered{fmt.Errorf("the answer was cut: %w", err)}
 	}
 	r := Result{Status: res.StatusCode, Header: res.Header, Body: body, Took: time.Since(started)}
 	r.Replayed = res.Header.Get("Idempotency-Replayed") == "true"

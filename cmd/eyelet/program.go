@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,10 +32,15 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // what was asked for did not succeed
 	exitUsage  = 2 // something in the arguments, the configuration or the machine has to be changed first
+	// exitTransient says that the same delivery may succeed later: EX_TEMPFAIL of sysexits.h.
+	exitTransient = 75
 )
 
-// failure ends the program with exitFailed after its message, if it has one.
-type failure struct{ what string }
+// failure ends the program with its code, or exitFailed, after its message, if it has one.
+type failure struct {
+	what string
+	code int // 0 stands for exitFailed
+}
 
 func (f *failure) Error() string { return f.what }
 
@@ -70,7 +76,7 @@ func (p *program) explain(err error) int {
 		if f.what != "" {
 			p.tell("%s\n", "eyelet: "+f.what)
 		}
-		return exitFailed
+		return cmp.Or(f.code, exitFailed)
 	}
 	if ms, ok := mistakesIn(err); ok {
 		for _, m := range ms {

@@ -404,7 +404,7 @@ func checkReplays(t *testing.T, name, event string, rec *httpfile.File) {
 	defer srv.Close()
 	for _, args := range [][]string{{}, {"--as-recorded", "--plain"}} {
 		out, _ := command(t, 0, "", append([]string{"replay", name, "--to", srv.URL, "-o", "json"}, args...)...)
-		if !strings.Contains(out, `"status":202,"verdict":"accepted"`) {
+		if !strings.Contains(out, `"status":202,"outcome":"accepted","verdict":"accepted"`) {
 			t.Errorf("output %s", out)
 		}
 		r := <-got
@@ -444,7 +444,7 @@ func TestAReplayIsSignedAfreshForAnotherReceiver(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := launch(t, "serve", "--config", other)
-	if out, _ := command(t, 1, "", "replay", name, "--to", second.deliveries); !strings.HasPrefix(out, name+": 401 refused: signature_invalid") {
+	if out, _ := command(t, 1, "", "replay", name, "--to", second.deliveries); !strings.HasPrefix(out, name+": 401 terminal: signature_invalid") {
 		t.Errorf("as recorded, to a receiver with another secret: %q", out)
 	}
 	if out, _ := command(t, 0, "", "replay", name, "--to", second.deliveries, "--sign", "--config", other); !strings.HasPrefix(out, name+": 200 accepted") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
@@ -32,7 +33,8 @@ func (p *program) replayCommand() *cobra.Command {
 			"A delivery that is sent to a URL says what it once was in the fields " + replay.FieldOriginalEvent + ",\n" +
 			replay.FieldOriginalAccepted + " and " + replay.FieldOriginalAttempt + ", which no signature covers. A receiver that\n" +
 			"knows the event answers it from its store; one that checks the time of signatures wants it signed afresh.\n" +
-			"Exits 0 when all were accepted, 1 when one was not.",
+			"Exits 0 when all were accepted (which duplicates are), 1 when one never will be as it is (terminal), and 75\n" +
+			"when the others may be accepted later (transient).",
 		Example: "  eyelet replay deliveries/*.http --to http://127.0.0.1:9000\n" +
 			"  eyelet replay order.http --to https://staging.example --sign --config eyelet.yaml --key shop.pem\n" +
 			"  eyelet replay order.http --handlers --config eyelet.yaml",
@@ -127,6 +129,7 @@ type replayed struct {
 	File    string `json:"file"`
 	Event   string `json:"event,omitempty"`
 	Status  int    `json:"status,omitempty"`
+	Outcome string `json:"outcome"`
 	Verdict string `json:"verdict"`
 	Code    string `json:"code,omitempty"`
 	Error   string `json:"error,omitempty"`
@@ -146,7 +149,7 @@ func (p *program) replayTo(c *cobra.Command, f replayFlags, recs []*replay.Recor
 	client := replay.NewClient()
 	defer client.CloseIdleConnections()
 	bar := p.newProgress(f.progress, "sent", len(recs))
-	bad := 0
+	var outcomes []forward.Outcome
 	for i, rec := range recs {
 		options[i].Client = client
 		if f.sign {
@@ -156,12 +159,11 @@ func (p *program) replayTo(c *cobra.Command, f replayFlags, recs []*replay.Recor
 		if c.Context().Err() != nil {
 			return failed("stopped after %d of %d", i, len(recs))
 		}
-		line := replayed{File: rec.Name, Event: rec.Note("event"), Status: r.Status, Verdict: sentVerdict(r), Code: r.Code}
+		s := judgeSent(rec, r, err)
+		outcomes = append(outcomes, s.outcome)
+		line := replayed{File: rec.Name, Event: rec.Note("event"), Status: r.Status, Outcome: s.outcome.String(), Verdict: s.verdict, Code: r.Code}
 		if err != nil {
-			line.Verdict, line.Error = "failed", err.Error()
-		}
-		if r.Status < 200 || r.Status > 299 {
-			bad++
+			line.Error = err.Error()
 		}
 		if err := p.printReplayed(line, f.output); err != nil {
 			return err
@@ -169,10 +171,7 @@ func (p *program) replayTo(c *cobra.Command, f replayFlags, recs []*replay.Recor
 		bar.at(i + 1)
 	}
 	bar.end(len(recs))
-	if bad > 0 {
-		return &failure{}
-	}
-	return nil
+	return ended(exitOf(outcomes...), "")
 }
 
 // replayOptions says how one recording is sent. Keys are read once for each producer.
@@ -202,24 +201,6 @@ func (p *program) replayOptions(c *cobra.Command, f replayFlags, rec *replay.Rec
 	}
 	o.Sign, o.SignedURL = as.sign, as.signedURL
 	return o, nil
-}
-
-// sentVerdict says in a word what an answer means.
-func sentVerdict(r replay.Result) string {
-	good := r.Status >= 200 && r.Status < 300
-	var receipt struct{ Status string }
-	_ = json.Unmarshal(r.Body, &receipt) // an answer of somebody else's is no receipt
-	switch {
-	case good && receipt.Status == "kept_aside":
-		return "kept aside"
-	case good && r.Replayed:
-		return "duplicate"
-	case good:
-		return "accepted"
-	case r.Replayed:
-		return "refused before"
-	}
-	return "refused"
 }
 
 func (p *program) printReplayed(line replayed, format string) error {

@@ -43,7 +43,8 @@ func (p *program) sendCommand() *cobra.Command {
 			"sends a sample of that vendor's, of the TYPE that is given or a usual one, to any URL.\n\n" +
 			"The key is that of --key (a private key in PEM), --secret-file, or of a producer in --config. What a\n" +
 			"preset needs beside a secret is said with --set, in the words of eyelet.yaml.\n" +
-			"Exits 0 when the delivery was accepted, 1 when it was not.",
+			"Exits 0 when the delivery was accepted (which a duplicate is), 75 when it may be accepted later\n" +
+			"(transient: 503, 409 to an Idempotency-Key, no answer, ...), and 1 when it never will be as it is (terminal).",
 		Example: "  eyelet send order.json --key shop.pem --keyid shop --url http://127.0.0.1:8080/webhooks/shop\n" +
 			"  eyelet send order.json --config eyelet.yaml --producer gh\n" +
 			"  eyelet send stripe charge.refunded --secret-file stripe.secret --url http://127.0.0.1:9000/hooks\n" +
@@ -93,15 +94,16 @@ func (p *program) send(c *cobra.Command, args []string, f sendFlags) error {
 	}
 	r, err := replay.Send(c.Context(), rec, o)
 	if err != nil {
-		err = failed("%s: %v", forward.Shown(as.url), err)
+		s := judgeSent(rec, r, err)
+		err = ended(exitOf(s.outcome), oneLine(fmt.Sprintf("%s: %v", forward.Shown(as.url), err)))
 		if f.output == "json" { // as replay prints it
 			e := json.NewEncoder(p.Out)
 			e.SetEscapeHTML(false) // <secret>
-			return errors.Join(err, e.Encode(map[string]any{"verdict": "failed", "error": err.Error()}))
+			return errors.Join(err, e.Encode(map[string]any{"outcome": s.outcome.String(), "verdict": s.verdict, "error": err.Error()}))
 		}
 		return err
 	}
-	return p.printSent(r, f.output)
+	return p.printSent(r, judgeSent(rec, r, nil), f.output)
 }
 
 // toSend returns the delivery, and whether it is still to be signed.
@@ -367,15 +369,14 @@ func newID() string {
 }
 
 // printSent says what became of the delivery.
-func (p *program) printSent(r replay.Result, format string) error {
-	verdict := sentVerdict(r)
+func (p *program) printSent(r replay.Result, s judgement, format string) error {
 	if format == "json" {
-		line := map[string]any{"status": r.Status, "verdict": verdict, "code": r.Code, "replayed": r.Replayed, "body": string(r.Body)}
+		line := map[string]any{"status": r.Status, "outcome": s.outcome.String(), "verdict": s.verdict, "code": r.Code, "replayed": r.Replayed, "body": string(r.Body)}
 		if err := json.NewEncoder(p.Out).Encode(line); err != nil {
 			return err
 		}
 	} else {
-		p.say("%d %s", r.Status, verdict)
+		p.say("%d %s", r.Status, s.verdict)
 		if r.Code != "" {
 			p.say(": %s", shown(r.Code))
 		}
@@ -386,10 +387,7 @@ func (p *program) printSent(r replay.Result, format string) error {
 			p.say("%s\n", shown(body))
 		}
 	}
-	if r.Status < 200 || r.Status > 299 {
-		return &failure{}
-	}
-	return nil
+	return ended(exitOf(s.outcome), "")
 }
 
 // problemDetail is what a problem (RFC 9457) says to people; "" where the answer is none.

@@ -215,7 +215,7 @@ func TestTheOutcomeOfATargetIsJudged(t *testing.T) {
 		200: {"done", "200"}, 201: {"done", "201"}, 204: {"done", "204"}, 299: {"done", "299"},
 		207: {"rejected", "422"},
 		301: {"rejected", "422"}, 307: {"rejected", "422"}, 308: {"rejected", "422"},
-		400: {"rejected", "400"}, 401: {"rejected", "422"}, 404: {"rejected", "422"}, 409: {"rejected", "422"}, 410: {"rejected", "422"},
+		400: {"rejected", "400"}, 401: {"rejected", "422"}, 404: {"rejected", "422"}, 409: {"again", "again"}, 410: {"rejected", "422"},
 		413: {"rejected", "413"}, 415: {"rejected", "415"}, 422: {"rejected", "422"}, 451: {"rejected", "451"},
 		408: {"again", "again"}, 421: {"again", "again"}, 425: {"again", "again"}, 429: {"again", "again"},
 		500: {"again", "again"}, 502: {"again", "again"}, 503: {"again", "again"}, 511: {"again", "again"}, 599: {"again", "again"},

@@ -65,7 +65,7 @@ func refusalTitle(status int) string {
 
 // refusal is the status for an event that the target refused. What the target says about the event is passed
 // on; what it says about us (401, 403), about where we sent it (404, 405) or about its own life (410) is not
-// the producer's, and 409 would make it try again.
+// the producer's.
 func refusal(status int) int {
 	switch status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
