@@ -238,8 +238,8 @@ func newBackupReader(r io.Reader) (*backupReader, error) {
 	if b.head.Store != "" && !isIdentity(b.head.Store) {
 		return nil, fmt.Errorf("%w: its head names no store", errBackup)
 	}
-	if b.head.Format != formatVersion {
-		return nil, fmt.Errorf("the backup is of a store of format %d, this program knows format %d: restore it with the program that made it", b.head.Format, formatVersion)
+	if b.head.Format < 1 || b.head.Format > formatVersion {
+		return nil, fmt.Errorf("the backup is of a store of format %d, this program knows formats up to %d: restore it with the program that made it", b.head.Format, formatVersion)
 	}
 	return b, nil
 }

@@ -178,7 +178,7 @@ func TestRestoreRefusesWhatIsNoChainOfWholeBackups(t *testing.T) {
 		"two whole ones":           {"it is a whole one", [][]byte{whole, whole}},
 		"cut off":                  {"not a whole backup", [][]byte{whole[:len(whole)-40]}},
 		"without its sum":          {"not a whole backup", [][]byte{whole[:len(whole)-1]}},
-		"a newer format":           {"format 9", [][]byte{bytes.Replace(whole, []byte(`"format":1`), []byte(`"format":9`), 1)}},
+		"a newer format":           {"format 9", [][]byte{bytes.Replace(whole, []byte(`"format":2`), []byte(`"format":9`), 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,8 +21,12 @@ import (
 // The description is what the claim said and never changes; the state is what happens to the event. The
 // checksum is a CRC-32C over value and key, so that a value that strayed to another key is found as well.
 // Numbers of fixed width are little-endian, others are varints; strings and lists carry their length.
+//
+// Version 2 differs from version 1 in what may follow: description and state end with optional fields (see field).
+// Values of both versions are read; version 2 is written.
 const (
-	codecVersion  = 1
+	codecVersion  = 2
+	codecOldest   = 1
 	fixedHeadSize = 1 + 4 + 4 + 1 + 8
 	sumSize       = 4
 )
@@ -123,7 +127,22 @@ func appendDescription(b []byte, c *dedup.Claim) []byte {
 	for k, v := range p.Attributes {
 		b = appendString(appendString(b, k), v)
 	}
-	return b
+	return appendFields(b, payloadFields(p)...)
+}
+
+// payloadFields lists the optional fields of a description.
+func payloadFields(*dedup.Payload) []field { return nil }
+
+// upgraded returns the fixed part as this version writes it: a description of version 1 is one of version 2 without
+// optional fields.
+func (f fixed) upgraded() fixed {
+	if f.raw[0] == codecVersion {
+		return f
+	}
+	f.raw = slices.Clone(f.raw)
+	f.raw[0] = codecVersion
+	f.sum = crc32.Checksum(f.raw, castagnoli)
+	return f
 }
 
 // without returns the fixed part with its body left out, as kind says.
@@ -173,6 +192,9 @@ func (f fixed) describe(p place, r *dedup.Record) error {
 			to.Attributes[k] = d.str()
 		}
 	}
+	if f.raw[0] > 1 {
+		d.fields(payloadFields(to)...)
+	}
 	if !d.whole() {
 		return d.end(p.key())
 	}
@@ -181,6 +203,7 @@ func (f fixed) describe(p place, r *dedup.Record) error {
 
 // encodeEvent appends the state to the fixed part and seals both.
 func encodeEvent(key []byte, f fixed, r *dedup.Record) []byte {
+	f = f.upgraded()
 	b := appendState(f.raw, r) // into the room behind it, which nobody else uses
 	n := len(b) - len(f.raw)
 	b = binary.LittleEndian.AppendUint32(b, uint32(n))
@@ -211,7 +234,7 @@ func decodeEvent(key, value []byte, r *dedup.Record) (fixed, error) {
 	cut := tail - int(stateSize)
 	f.raw = content[:cut:cut]
 	f.sum = crc32.Checksum(f.raw, castagnoli)
-	return f, decodeStateInto(key, content[cut:tail], r)
+	return f, decodeStateInto(key, content[0], content[cut:tail], r)
 }
 
 // encodeState writes a state of its own.
@@ -227,7 +250,7 @@ func decodeState(key, value []byte, r *dedup.Record) error {
 	if err != nil {
 		return err
 	}
-	return decodeStateInto(key, content[1:], r)
+	return decodeStateInto(key, content[0], content[1:], r)
 }
 
 func seal(key, b []byte) []byte {
@@ -245,7 +268,7 @@ func unseal(key, value []byte) ([]byte, error) {
 	if sum != binary.LittleEndian.Uint32(value[len(b):]) {
 		return nil, damaged(key, "its checksum does not match", nil)
 	}
-	if b[0] != codecVersion {
+	if b[0] < codecOldest || b[0] > codecVersion {
 		return nil, damaged(key, fmt.Sprintf("version %d is not known", b[0]), nil)
 	}
 	return b, nil
@@ -295,8 +318,11 @@ func appendState(b []byte, r *dedup.Record) []byte {
 	for i := range r.Tasks {
 		b = appendTask(b, &r.Tasks[i])
 	}
-	return b
+	return appendFields(b, stateFields(r)...)
 }
+
+// stateFields lists the optional fields of a state.
+func stateFields(*dedup.Record) []field { return nil }
 
 func appendTask(b []byte, t *dedup.Task) []byte {
 	b = append(b, byte(t.State))
@@ -310,7 +336,7 @@ func appendTask(b []byte, t *dedup.Task) []byte {
 	return binary.AppendUvarint(b, t.Token)
 }
 
-func decodeStateInto(key, b []byte, r *dedup.Record) error {
+func decodeStateInto(key []byte, version byte, b []byte, r *dedup.Record) error {
 	d := decoder{s: string(b)}
 	flags := d.byte()
 	if flags&^byte(flagsAll) != 0 {
@@ -340,6 +366,9 @@ func decodeStateInto(key, b []byte, r *dedup.Record) error {
 		for range n {
 			r.Tasks = append(r.Tasks, d.task())
 		}
+	}
+	if version > 1 {
+		d.fields(stateFields(r)...)
 	}
 	return d.end(key)
 }

@@ -357,7 +357,7 @@ func TestDirectoriesThatCannotBeAStoreAreRefused(t *testing.T) {
 		make       func(t *testing.T, dir string)
 	}{
 		{"newer format", "use the newer program", func(t *testing.T, dir string) {
-			write(t, dir, "format", "eyelet store 2\n")
+			write(t, dir, "format", fmt.Sprintf("eyelet store %d\n", formatVersion+1))
 		}},
 		{"not a format", "is this the right directory", func(t *testing.T, dir string) {
 			write(t, dir, "format", "something else\n")

@@ -12,7 +12,7 @@ import (
 
 // formatVersion is the version of everything in the directory: keys, values, and the version of Badger.
 const (
-	formatVersion = 1
+	formatVersion = 2
 	formatName    = "format"
 	formatPrefix  = "eyelet store "
 )
@@ -42,9 +42,14 @@ type formats struct {
 	steps   map[int]func(dir string) error // by the format that they begin with
 }
 
-// ownFormats returns ours. Format 1 is the first, so there is nothing to bring forward yet; every later format
-// comes with the step from the one before.
-func ownFormats() formats { return formats{current: formatVersion} }
+// ownFormats returns ours. Format 2 reads every value of format 1 and writes none, so the step between them changes
+// nothing but the file of the format: a store that is stopped before that is opened by both programs, and after it
+// by the newer one.
+func ownFormats() formats {
+	return formats{current: formatVersion, steps: map[int]func(dir string) error{
+		1: func(string) error { return nil },
+	}}
+}
 
 // check reads the format of the store in dir, brings an older one forward, and writes it for a new store. It
 // is a file of its own so that an older program can tell a newer store before it touches the database.

@@ -19,13 +19,17 @@ type meta struct {
 	window time.Duration // longest window of any claim
 }
 
-func encodeMeta(m meta) []byte {
-	b := make([]byte, 1, 64)
-	b[0] = codecVersion
-	for _, n := range [...]uint64{m.commit, m.seq, m.token, m.boot, uint64(m.window)} {
-		b = binary.LittleEndian.AppendUint64(b, n)
+// fields lists what version 2 stores.
+func (m *meta) fields() []field {
+	return []field{
+		{1, &m.commit}, {2, &m.seq}, {3, &m.token}, {4, &m.boot}, {5, &m.wall}, {6, &m.window},
 	}
-	return seal(metaKey, appendTime(b, m.wall))
+}
+
+func encodeMeta(m meta) []byte {
+	b := make([]byte, 1, 128)
+	b[0] = codecVersion
+	return seal(metaKey, appendFields(b, m.fields()...))
 }
 
 // readMeta returns the counters; the zero value for a new store.
@@ -34,10 +38,24 @@ func readMeta(txn *badger.Txn) (m meta, err error) {
 	if value == nil || err != nil {
 		return m, err
 	}
+	return decodeMeta(value)
+}
+
+func decodeMeta(value []byte) (m meta, err error) {
 	content, err := unseal(metaKey, value)
 	if err != nil {
 		return m, err
 	}
+	if content[0] == 1 {
+		return decodeMeta1(content)
+	}
+	d := decoder{s: string(content[1:])}
+	d.fields(m.fields()...)
+	return m, d.end(metaKey)
+}
+
+// decodeMeta1 reads version 1: five numbers of eight bytes and the time.
+func decodeMeta1(content []byte) (m meta, err error) {
 	if len(content) < 1+5*8 {
 		return m, damaged(metaKey, "too short", nil)
 	}

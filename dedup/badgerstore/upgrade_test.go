@@ -1,0 +1,191 @@
+package badgerstore
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// goldenStore unpacks a golden store of format 1 and returns its directory, what is in it, and options to open it.
+func goldenStore(t *testing.T, state string) (dir string, want golden, o Options) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/format1.json")
+	if err == nil {
+		err = json.Unmarshal(text, &want)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	unpack(t, "testdata/format1.tar.gz", state, dir)
+	o = quiet()
+	o.Clock = goldenClock(want.Written)
+	return dir, want, o
+}
+
+// contents returns every file of a directory, but for the lock.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for name := range files(t, dir) {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = string(b)
+	}
+	return out
+}
+
+func sameContents(t *testing.T, what string, before, after map[string]string) {
+	t.Helper()
+	for name, text := range before {
+		if now, there := after[name]; !there {
+			t.Errorf("%s: %s is gone", what, name)
+		} else if now != text {
+			t.Errorf("%s: %s is another", what, name)
+		}
+	}
+	for name := range after {
+		if _, there := before[name]; !there {
+			t.Errorf("%s: %s is new", what, name)
+		}
+	}
+}
+
+func TestAProgramOfAnOlderFormatLeavesANewerStoreAlone(t *testing.T) {
+	t.Parallel()
+	older := quiet()
+	older.formats = formats{current: formatVersion - 1}
+	for _, state := range []string{"closed", "crashed"} {
+		s := filled(t, 3, smallClaim)
+		dir := left(t, s, state == "crashed")
+		before := contents(t, dir)
+		_, err := Open(dir, older)
+		formatIs(t, err, FormatError{Dir: dir, Format: formatVersion, Known: formatVersion - 1}, "use the newer program")
+		sameContents(t, state, before, contents(t, dir))
+		again := open(t, dir, quiet())
+		mustClaim(t, again, smallClaim(2), dedup.Known)
+	}
+}
+
+// TestBringingAStoreForwardMayEndAnywhere ends the process around the step from format 1: either program opens what is
+// left, and nothing is lost.
+func TestBringingAStoreForwardMayEndAnywhere(t *testing.T) {
+	t.Parallel()
+	ends := errors.New("the process ended")
+	for _, state := range []string{"closed", "crashed"} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			dir, want, o := goldenStore(t, state)
+			before := contents(t, dir)
+			stopped := o
+			stopped.formats = formats{current: formatVersion, steps: map[int]func(string) error{1: func(dir string) error {
+				return errors.Join(ownFormats().steps[1](dir), ends)
+			}}}
+			if _, err := Open(dir, stopped); !errors.Is(err, ends) {
+				t.Fatal(err)
+			}
+			sameContents(t, "before the format is written", before, contents(t, dir))
+			if v, err := readFormat(dir); err != nil || v != 1 {
+				t.Fatalf("format %d, %v", v, err)
+			}
+			if err := writeFormat(dir, formatVersion); err != nil { // and the process ends right after that
+				t.Fatal(err)
+			}
+			older := o
+			older.formats = formats{current: 1}
+			_, err := Open(dir, older)
+			formatIs(t, err, FormatError{Dir: dir, Format: formatVersion, Known: 1}, "use the newer program")
+			compareGolden(t, open(t, dir, o), want)
+		})
+	}
+}
+
+// TestValuesOfVersion1AreWrittenAnew changes every event that a program of format 1 wrote, so that both parts of each
+// are in one value, and reads them again after a start.
+func TestValuesOfVersion1AreWrittenAnew(t *testing.T) {
+	t.Parallel()
+	dir, _, o := goldenStore(t, "closed")
+	s := open(t, dir, o)
+	ctx := t.Context()
+	for _, r := range everything(t, s) {
+		_, _ = s.Hasten(ctx, r.Event) // those that wait
+		_, _ = s.Reopen(ctx, r.Event) // those that are dead
+	}
+	work, err := s.Take(ctx, 20, 1<<30, time.Minute)
+	if err != nil || len(work) < 5 {
+		t.Fatal(len(work), err)
+	}
+	for _, w := range work {
+		if err := s.Finish(ctx, w.Lease, dedup.Result{Kind: dedup.ResultDone}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := everything(t, s)
+	shut(t, s)
+	again := open(t, dir, o)
+	if diff := cmp.Diff(want, everything(t, again)); diff != "" {
+		t.Error(diff)
+	}
+	if r, err := again.Check(ctx); err != nil || !r.Sound() {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestTheCountersOfBothVersionsAreRead(t *testing.T) {
+	t.Parallel()
+	want := meta{commit: 1 << 60, seq: 2, token: 3, boot: 4, wall: time.Unix(1_700_000_000, 5).UTC(), window: time.Hour}
+	got, err := decodeMeta(encodeMeta(want))
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(meta{})); diff != "" || err != nil {
+		t.Errorf("version 2: %s, %v", diff, err)
+	}
+	if got, err := decodeMeta(encodeMeta(meta{})); err != nil || got != (meta{}) {
+		t.Errorf("zero: %+v, %v", got, err)
+	}
+	sealed := func(b ...byte) []byte { return seal(metaKey, b) }
+	for name, value := range map[string][]byte{
+		"an unknown field":   sealed(2, 99, 1, 1),
+		"a field twice":      sealed(2, 1, 1, 1, 1, 1, 1),
+		"a wrong order":      sealed(2, 2, 1, 1, 1, 1, 1),
+		"a field cut off":    sealed(2, 1, 2, 1),
+		"a field too long":   sealed(2, 1, 2, 1, 1),
+		"an unknown version": sealed(3),
+	} {
+		if m, err := decodeMeta(value); err == nil {
+			t.Errorf("%s is read as %+v", name, m)
+		}
+	}
+}
+
+func TestEveryTypeOfFieldComesBack(t *testing.T) {
+	t.Parallel()
+	type values struct {
+		N uint64
+		I int
+		D time.Duration
+		B bool
+		S string
+		T time.Time
+	}
+	all := func(v *values) []field {
+		return []field{{1, &v.N}, {2, &v.I}, {3, &v.D}, {4, &v.B}, {5, &v.S}, {600, &v.T}}
+	}
+	for _, want := range []values{
+		{}, {N: 1<<64 - 1, I: -1, D: -time.Hour, B: true, S: "text", T: time.Unix(1, 0).UTC()}, {S: "only"}, {T: time.Unix(-5, 0).UTC()},
+	} {
+		got := values{N: 7, I: 7, D: 7, B: true, S: "before", T: time.Now()}
+		d := decoder{s: string(appendFields(nil, all(&want)...))}
+		d.fields(all(&got)...)
+		if diff := cmp.Diff(want, got); diff != "" || !d.whole() {
+			t.Errorf("%s, whole: %v", diff, d.whole())
+		}
+	}
+}
