@@ -41,7 +41,7 @@ func assorted(t *testing.T) *Store {
 func TestACheckCountsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	s := assorted(t)
-	want := Report{Format: 1, Records: 5, Pending: 2, Running: 1, Done: 1, Dead: 1, Aliases: 5, Pieces: 7, Damaged: []Damage{}}
+	want := Report{Format: formatVersion, Records: 5, Pending: 2, Running: 1, Done: 1, Dead: 1, Aliases: 5, Pieces: 7, Damaged: []Damage{}}
 	look := func(what string, r Report, err error) {
 		t.Helper()
 		if err != nil {
