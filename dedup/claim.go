@@ -24,6 +24,11 @@ type Claim struct {
 	// meet aliases only: their spaces are not those of the keys. An alias belongs to the record that claimed
 	// it last, and to nobody once that is purged.
 	Aliases []Key
+	// Series names a state of which only the newest content counts, such as a feed; the zero Key is none. The record of
+	// a claim with a series is the newest of it until one of another key is accepted, and its window does not end
+	// before that. A claim of a record that was replaced, whose window has not ended, is Superseded. All claims of a key
+	// name the same series. Its Space is SpaceSeries; it is among the record's aliases, but never Aliased.
+	Series Key
 	// Fingerprint is the digest of the payload; zero conflicts with nothing.
 	Fingerprint Fingerprint
 	Payload     Payload
@@ -64,6 +69,7 @@ func (c *Claim) Check() error {
 	note(c.Hold && c.Answer.Status != 0, "hold with an answer")
 	note(c.Hold && c.Aside != nil, "hold of a delivery that is kept aside")
 	note(c.Aside != nil && c.Aside.Reason == "", "aside without a reason")
+	note(c.Series != (Key{}) && (c.Series.Space != SpaceSeries || c.Aside != nil), "series of another space, or of a delivery that is kept aside")
 	seen := map[string]bool{}
 	for _, t := range c.Tasks {
 		note(t.Handler == "", "task without a handler")
@@ -98,9 +104,11 @@ const (
 	Conflict
 	// Aliased means that the key is new, but one of the claim's aliases belongs to another record.
 	Aliased
+	// Superseded means that the key has a record of the same series with the same fingerprint, which is not the newest.
+	Superseded
 )
 
-// String returns new, known, conflict or aliased.
+// String returns new, known, conflict, aliased or superseded.
 func (v Verdict) String() string {
 	switch v {
 	case New:
@@ -111,6 +119,8 @@ func (v Verdict) String() string {
 		return "conflict"
 	case Aliased:
 		return "aliased"
+	case Superseded:
+		return "superseded"
 	}
 	return "none"
 }

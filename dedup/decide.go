@@ -22,8 +22,23 @@ func Decide(old Record, c Claim, now time.Time) Verdict {
 	if c.Hold && free(old, now) {
 		return New
 	}
+	if c.Series != (Key{}) && !old.Newest {
+		return Superseded
+	}
 	return Known
 }
+
+// Names are the aliases of the claim's record: its own, and its series.
+func (c *Claim) Names() []Key {
+	if c.Series == (Key{}) {
+		return c.Aliases
+	}
+	return append(slices.Clone(c.Aliases), c.Series)
+}
+
+// Supersede makes the record an older one of its series. Stores call it for the record that had the series when another
+// one is accepted. Its window ends when it would have ended, which may be at once.
+func (r *Record) Supersede() { r.Newest = false }
 
 // free reports whether the record is of a claim that was held and is held no longer, without an outcome: it
 // was released, its lease ran out, or the process that held it died.
@@ -64,12 +79,13 @@ const maxAliases = 64
 func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time) Record {
 	if Continues(old, c, now) {
 		r := old
-		r.Aliases, r.Tasks = joinAliases(old.Aliases, c.Aliases), slices.Clone(old.Tasks)
+		r.Aliases, r.Tasks = joinAliases(old.Aliases, c.Names()), slices.Clone(old.Tasks)
+		r.Newest = c.Series != (Key{})
 		r.Start(0, token, now, c.Lease)
 		return r
 	}
-	r := Record{Event: event, Seq: seq, Accepted: now, Generation: old.Generation + 1, Aliases: c.Aliases, Fingerprint: c.Fingerprint}
-	r.Key, r.Payload = c.Key, c.Payload
+	r := Record{Event: event, Seq: seq, Accepted: now, Generation: old.Generation + 1, Aliases: c.Names(), Fingerprint: c.Fingerprint}
+	r.Key, r.Payload, r.Newest = c.Key, c.Payload, c.Series != (Key{})
 	r.Answer, r.Hold, r.DropBody, r.Note = c.Answer, c.Hold, c.DropBody, c.Note
 	r.Window = c.Window
 	if r.Window <= 0 {

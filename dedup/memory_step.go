@@ -90,6 +90,7 @@ func (s *memoryStep) accept(old Record, c Claim) Decision {
 	} else {
 		s.bytes += size(&r) - size(&old)
 	}
+	s.supersede(c, r.Event)
 	s.change(&r)
 	s.keys[c.Key.Hash()] = &r
 	for _, alias := range r.Aliases {
@@ -100,6 +101,19 @@ func (s *memoryStep) accept(old Record, c Claim) Decision {
 		d.Lease = Lease{Event: r.Event, Token: s.token, Until: r.Tasks[0].Until}
 	}
 	return d
+}
+
+// supersede tells the record that had the series of the claim that there is a newer one.
+func (s *memoryStep) supersede(c Claim, by string) {
+	if c.Series == (Key{}) {
+		return
+	}
+	h := c.Series.Hash()
+	if before := s.newest(s.aliases[h], s.m.names.aliases[h]); before.Event != "" && before.Event != by {
+		older := *before
+		older.Supersede()
+		s.change(&older)
+	}
 }
 
 func (s *memoryStep) change(r *Record) {
@@ -123,6 +137,9 @@ func (s *memoryStep) apply() {
 		} else {
 			m.replace(r)
 		}
+	}
+	for h, r := range s.aliases {
+		m.names.aliases[h] = m.events[r.Event] // also where a record has taken one back that it had before
 	}
 	m.accepted += int64(s.records)
 	m.commits++

@@ -25,8 +25,9 @@ type Key struct {
 	ID string
 }
 
-// The key spaces beside that of the idempotency identifiers.
+// The key spaces beside that of the idempotency identifiers. SpaceSeries is that of [Claim.Series].
 const (
+	SpaceSeries = "series"
 	SpaceNonce  = "nonce"
 	SpaceSigned = "signed"
 	SpaceAside  = "aside:"
@@ -163,6 +164,8 @@ type Record struct {
 	Original string
 	// Asides counts the deliveries kept aside for this event, those beyond the maximum included.
 	Asides int
+	// Newest marks the newest record of its series ([Claim.Series]): its window does not end.
+	Newest bool
 	// Note explains an unusual outcome, such as "no handler".
 	Note string
 }
@@ -199,8 +202,11 @@ func (r *Record) Held(now time.Time) bool {
 }
 
 // Ends returns when the window ends, and with it what the record knows of its key: Expires, or the lease's
-// end plus the window for a claim that is held. It is zero while other work is left.
+// end plus the window for a claim that is held. It is zero while other work is left, and for the newest record of a series.
 func (r *Record) Ends() time.Time {
+	if r.Newest {
+		return time.Time{}
+	}
 	if r.lapses() {
 		return r.Tasks[0].Until.Add(r.Window)
 	}

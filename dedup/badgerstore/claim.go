@@ -65,7 +65,7 @@ func (o *claimOp) answer() []dedup.Decision {
 		if d.Verdict != dedup.New || c.OnlyKnown || d.Record.Key != (dedup.Key{}) {
 			continue
 		}
-		d.Record.Key, d.Record.Aliases, d.Record.Payload = c.Key, c.Aliases, c.Payload
+		d.Record.Key, d.Record.Aliases, d.Record.Payload = c.Key, c.Names(), c.Payload
 		d.Record.Payload.Body = nil
 	}
 	return o.decisions
@@ -249,6 +249,9 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 		d.Lease = b.lease(&rec)
 	}
 	b.window = max(b.window, rec.Window)
+	if err := b.supersede(c, p.hash, &rec); err != nil {
+		return dedup.Decision{}, err
+	}
 	b.putAliases(p.hash, &rec)
 	next.rec = strip(rec)
 	b.put(next)
@@ -283,6 +286,9 @@ func (b *batch) dropAliases(before, rec *dedup.Record) {
 // aliases may be added. Where that was damaged, the new claim, which has the same fingerprint, takes its place.
 func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decision, error) {
 	rec := dedup.Accept(before, p.claim, "", 0, b.token+1, b.now)
+	if err := b.supersede(&p.claim, p.hash, &rec); err != nil {
+		return dedup.Decision{}, err
+	}
 	d := dedup.Decision{Verdict: dedup.New, Lease: b.lease(&rec)}
 	next := old.edit()
 	next.rec = strip(rec)
@@ -290,7 +296,7 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 	switch {
 	case old.fix.kind == bodyLost:
 		whole := p.claim
-		whole.Aliases = rec.Aliases
+		whole.Aliases, whole.Series = rec.Aliases, dedup.Key{}
 		next.fix, next.fresh = encodeFixed(&whole, p.fix.kind, p.fix.body), true
 		next.rec.Payload.Endpoint = whole.Payload.Endpoint
 	case changed:
@@ -307,6 +313,25 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 	var err error
 	d.Record, err = next.record()
 	return d, err
+}
+
+// supersede gives the series of the claim to its record, and tells the record that had it that there is a newer one.
+func (b *batch) supersede(c *dedup.Claim, h hash, rec *dedup.Record) error {
+	if c.Series == (dedup.Key{}) {
+		return nil
+	}
+	series := hashOf(c.Series)
+	before, err := b.alias(series)
+	if err != nil {
+		return err
+	}
+	if before != nil && before.rec.Event != rec.Event {
+		older := before.edit()
+		older.rec.Supersede()
+		b.put(older)
+	}
+	b.putAlias(series, aliasOf{hash: h, seq: rec.Seq})
+	return nil
 }
 
 // retire makes room for a new generation of a key.

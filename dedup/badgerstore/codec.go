@@ -114,8 +114,9 @@ func describeSize(c *dedup.Claim) int {
 
 func appendDescription(b []byte, c *dedup.Claim) []byte {
 	b = appendKey(b, c.Key)
-	b = binary.AppendUvarint(b, uint64(len(c.Aliases)))
-	for _, a := range c.Aliases {
+	aliases := c.Names()
+	b = binary.AppendUvarint(b, uint64(len(aliases)))
+	for _, a := range aliases {
 		b = appendKey(b, a)
 	}
 	p := &c.Payload
@@ -280,7 +281,8 @@ const (
 	flagDropBody
 	flagAnswer
 	flagFingerprint
-	flagsAll = flagHold | flagDropBody | flagAnswer | flagFingerprint
+	flagNewest
+	flagsAll = flagHold | flagDropBody | flagAnswer | flagFingerprint | flagNewest
 )
 
 func appendState(b []byte, r *dedup.Record) []byte {
@@ -296,6 +298,9 @@ func appendState(b []byte, r *dedup.Record) []byte {
 	}
 	if r.Fingerprint != (dedup.Fingerprint{}) {
 		flags |= flagFingerprint
+	}
+	if r.Newest {
+		flags |= flagNewest
 	}
 	b = append(b, flags)
 	if flags&flagFingerprint != 0 {
@@ -343,6 +348,7 @@ func decodeStateInto(key []byte, version byte, b []byte, r *dedup.Record) error 
 		d.bad = true
 	}
 	r.Hold, r.DropBody = flags&flagHold != 0, flags&flagDropBody != 0
+	r.Newest = flags&flagNewest != 0
 	r.Fingerprint = dedup.Fingerprint{}
 	if flags&flagFingerprint != 0 {
 		copy(r.Fingerprint[:], d.take(len(r.Fingerprint)))

@@ -67,6 +67,7 @@ func Run(t *testing.T, h Harness) {
 		{"Claim", claimChecks()},
 		{"Batch", batchChecks()},
 		{"Alias", aliasChecks()},
+		{"Series", seriesChecks()},
 		{"Aside", asideChecks()},
 		{"Hold", holdChecks()},
 		{"Take", takeChecks()},

@@ -130,6 +130,9 @@ func (d *driver) newClaim() dedup.Claim {
 			c.Aliases = append(c.Aliases, alias)
 		}
 	}
+	if series := map[string]string{"k0": "s", "k1": "s", "k2": "t"}[c.Key.ID]; series != "" {
+		c.Series = dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSeries, ID: series}
+	}
 	switch d.IntN(6) {
 	case 0, 1:
 		c.Hold, c.Lease, c.Answer = true, pick(d.Rand, 10*time.Second, 5*minute), dedup.Answer{}
@@ -137,6 +140,7 @@ func (d *driver) newClaim() dedup.Claim {
 	case 2:
 		e := d.event()
 		if e != nil && !d.model.doubtful(e) {
+			c.Series = dedup.Key{}
 			c.Key.Space = dedup.SpaceAside + fmt.Sprint(d.IntN(3))
 			c.Aside = &dedup.Aside{Reason: "conflict", Of: e.Event, Max: d.IntN(4)}
 		}

@@ -79,6 +79,9 @@ func (e *modelEvent) summary() dedup.State {
 
 // over reports whether the window has passed.
 func (m *model) over(e *modelEvent) bool {
+	if e.Newest {
+		return false
+	}
 	if e.Hold && e.count(dedup.Running) == 1 {
 		return !m.now.Before(e.Tasks[0].Until.Add(e.Window))
 	}
@@ -101,7 +104,11 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 		if e.Fingerprint != none && c.Fingerprint != none && e.Fingerprint != c.Fingerprint {
 			return dedup.Conflict, e
 		}
-		if !m.free(e) || !c.Hold {
+		resumes := m.free(e) && c.Hold
+		if !resumes && c.Series != (dedup.Key{}) && !e.Newest {
+			return dedup.Superseded, e
+		}
+		if !resumes {
 			return dedup.Known, e
 		}
 	}
@@ -129,7 +136,14 @@ func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease ded
 	if e == nil {
 		e = m.make(c, got)
 	}
-	for _, alias := range c.Aliases {
+	names := slices.Clone(c.Aliases)
+	if e.Newest = c.Series != (dedup.Key{}); e.Newest {
+		names = append(names, c.Series)
+		if before := m.byAlias(c.Series); before != nil && before != e {
+			before.Newest = false
+		}
+	}
+	for _, alias := range names {
 		if !slices.Contains(e.Aliases, alias) {
 			e.Aliases = append(e.Aliases, alias)
 		}

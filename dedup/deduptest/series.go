@@ -1,0 +1,114 @@
+package deduptest
+
+import (
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func seriesChecks() []check {
+	return []check{
+		{"TheNewestIsKnownWhateverItsWindow", seriesNewest},
+		{"WhatWasReplacedIsSupersededUntilItsWindowEnds", seriesReplaced},
+		{"TheWindowOfWhatWasReplacedMayHaveEndedAlready", seriesReplacedLate},
+		{"OneStepSeesTheSeries", seriesOneStep},
+		{"SeriesDoNotMeet", seriesApart},
+		{"AReleasedClaimThatIsRunAgainIsTheNewest", seriesReleased},
+		{"APurgedNewestIsNew", seriesPurged},
+		{"TheNewestIsKnownAfterAReopen", seriesDurable},
+	}
+}
+
+// content is a claim of a content of a series, with nothing to do, and a window of an hour.
+func content(id, series string) dedup.Claim {
+	c := delivery(id)
+	c.Tasks, c.Window = nil, hour
+	c.Series = dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSeries, ID: series}
+	return c
+}
+
+func seriesNewest(x *rig) {
+	event := x.accept(content("a", "s"))
+	x.advance(100 * hour)
+	if d := x.want(dedup.Known, content("a", "s")); d.Record.Event != event || d.Record.Answer.Status != 202 {
+		x.Errorf("known as %s", text(d.Record))
+	}
+}
+
+func seriesReplaced(x *rig) {
+	a := x.accept(content("a", "s"))
+	x.advance(10 * minute)
+	b := x.accept(content("b", "s"))
+	if d := x.want(dedup.Superseded, content("a", "s")); d.Record.Event != a {
+		x.Errorf("superseded is %q, want %q", d.Record.Event, a)
+	}
+	x.want(dedup.Known, content("b", "s"))
+	x.advance(50*minute - time.Millisecond)
+	x.want(dedup.Superseded, content("a", "s"))
+	x.advance(time.Millisecond)
+	again := x.accept(content("a", "s"))
+	if again == a || again == b {
+		x.Errorf("the event %q came twice", again)
+	}
+	x.want(dedup.Known, content("a", "s"))
+	x.want(dedup.Superseded, content("b", "s"))
+}
+
+func seriesReplacedLate(x *rig) {
+	x.accept(content("a", "s"))
+	x.advance(100 * hour)
+	x.accept(content("b", "s"))
+	x.want(dedup.New, content("a", "s"))
+	x.want(dedup.Superseded, content("b", "s"))
+}
+
+func seriesOneStep(x *rig) {
+	ds := x.claims(content("a", "s"), content("b", "s"), content("a", "s"), content("b", "s"))
+	for i, want := range []dedup.Verdict{dedup.New, dedup.New, dedup.Superseded, dedup.Known} {
+		if ds[i].Verdict != want {
+			x.Errorf("claim %d: %v, want %v", i, ds[i].Verdict, want)
+		}
+	}
+}
+
+func seriesApart(x *rig) {
+	a := x.accept(content("a", "s"))
+	x.accept(content("b", "t"))
+	x.accept(delivery("s"))
+	x.advance(2 * hour)
+	if d := x.want(dedup.Known, content("a", "s")); d.Record.Event != a {
+		x.Errorf("known as %q", d.Record.Event)
+	}
+	x.want(dedup.Known, content("b", "t"))
+}
+
+func seriesReleased(x *rig) {
+	a := held("a")
+	a.Series = content("a", "s").Series
+	lease := x.want(dedup.New, a).Lease
+	x.accept(content("b", "s"))
+	x.finish(lease, release())
+	x.want(dedup.New, a)
+	x.want(dedup.Superseded, content("b", "s"))
+	x.accept(content("c", "s"))
+	x.want(dedup.Superseded, a)
+}
+
+func seriesPurged(x *rig) {
+	a := x.accept(content("a", "s"))
+	if err := x.store.Purge(x.ctx, a); err != nil {
+		x.Fatal(err)
+	}
+	x.want(dedup.New, content("a", "s"))
+}
+
+func seriesDurable(x *rig) {
+	x.accept(content("a", "s"))
+	x.accept(content("b", "s"))
+	x.reopen()
+	x.want(dedup.Superseded, content("a", "s"))
+	x.want(dedup.Known, content("b", "s"))
+	x.advance(2 * hour)
+	x.want(dedup.Known, content("b", "s"))
+	x.accept(content("a", "s"))
+}
