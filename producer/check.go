@@ -109,7 +109,7 @@ func flatten(err error) []error {
 func (p *Producer) Warnings() []string {
 	d := p.WithDefaults()
 	var found []string
-	if d.Window < DefaultWindow {
+	if d.Window < DefaultWindow && d.Series == nil {
 		found = append(found, fmt.Sprintf("producer %q: window %v is shorter than a day, and many senders retry for a day: "+
 			"a late retry becomes a new event", d.Name, d.Window))
 	}

@@ -143,16 +143,23 @@ func TestMetaChallengeNeedsTheVerifyToken(t *testing.T) {
 func TestWebSubConfirmsWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	const a, b = "https://a.example/feed", "https://b.example/feed"
-	p := WebSub(Subscription{Topic: a, Secret: testSecret}, Subscription{Topic: b, Mode: "unsubscribe", Secret: testSecret})
+	p := WebSub(Subscription{Topic: a, Secret: testSecret, Token: testToken}, Subscription{Topic: b, Mode: "unsubscribe", Secret: testSecret, Token: "another-" + testToken})
+	token := "token=" + testToken + "&"
 	for query, want := range map[string]int{
-		"hub.mode=subscribe&hub.challenge=x17&hub.lease_seconds=1&hub.topic=" + url.QueryEscape(a): 200,
-		"hub.mode=unsubscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(b):                   200,
-		"hub.mode=denied&hub.reason=no&hub.topic=" + url.QueryEscape(a):                            200,
-		"hub.mode=denied&hub.topic=" + url.QueryEscape("https://c.example/feed"):                   404,
-		"hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(b):                     404,
-		"hub.mode=subscribe&hub.challenge=x17":                                                     404,
-		"hub.mode=subscribe&hub.topic=" + url.QueryEscape(a):                                       404,
-		"hub.challenge=x17&hub.topic=" + url.QueryEscape(a):                                        404,
+		token + "hub.mode=subscribe&hub.challenge=x17&hub.lease_seconds=1&hub.topic=" + url.QueryEscape(a):       200,
+		"token=another-" + testToken + "&hub.mode=unsubscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(b): 200,
+		token + "hub.mode=denied&hub.reason=no&hub.topic=" + url.QueryEscape(a):                                  200,
+		token + "hub.mode=denied&hub.topic=" + url.QueryEscape("https://c.example/feed"):                         404,
+		token + "hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(b):                           404,
+		token + "hub.mode=subscribe&hub.challenge=x17":                                                           404,
+		token + "hub.mode=subscribe&hub.topic=" + url.QueryEscape(a):                                             404,
+		token + "hub.challenge=x17&hub.topic=" + url.QueryEscape(a):                                              404,
+		// The capability of the callback: none, another one, that of another topic, and one that goes on.
+		"hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(a):                                 404,
+		"token=&hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(a):                          404,
+		"token=another-" + testToken + "&hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(a): 404,
+		"token=" + testToken + "x&hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(a):        404,
+		"hub.mode=denied&hub.topic=" + url.QueryEscape(a):                                                      404,
 	} {
 		reply, err := p.Challenge(challengeRequest(t, http.MethodGet, query))
 		if reply == nil || reply.Status != want || (err == nil) != (want == 200) {
@@ -171,7 +178,8 @@ func TestWebSubConfirmsWhatIsWanted(t *testing.T) {
 func TestWebSubHubsSpeakForTheirOwnTopic(t *testing.T) {
 	t.Parallel()
 	const a, b = "https://a.example/feed", "https://b.example/feed"
-	p := WebSub(Subscription{Topic: a, Secret: "secret of a"}, Subscription{Topic: b, Secret: "secret of b"})
+	p := WebSub(Subscription{Topic: a, Secret: "secret of a", Token: testToken}, Subscription{Topic: b, Secret: "secret of b", Token: testToken})
+	var principal string
 	send := func(link, secret string) error {
 		r := challengeRequest(t, http.MethodPost, "")
 		if link != "" {
@@ -181,7 +189,8 @@ func TestWebSubHubsSpeakForTheirOwnTopic(t *testing.T) {
 		if err := hub.Sign(r, []byte("<feed/>"), testNow); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := receive(p, r, []byte("<feed/>"), testNow)
+		_, id, err := receive(p, r, []byte("<feed/>"), testNow)
+		principal = id.Principal
 		return err
 	}
 	for _, c := range []struct {
@@ -193,6 +202,8 @@ func TestWebSubHubsSpeakForTheirOwnTopic(t *testing.T) {
 	} {
 		if err := send(c.link, c.secret); verify.CodeOf(err) != c.want {
 			t.Errorf("topic %q with the %s: got %v, want %q", c.link, c.secret, err, c.want)
+		} else if err == nil && principal != c.link {
+			t.Errorf("the principal of topic %q is %q", c.link, principal)
 		}
 	}
 	preset, _ := FindPreset("websub")
@@ -200,15 +211,34 @@ func TestWebSubHubsSpeakForTheirOwnTopic(t *testing.T) {
 	if err := errors.Join(send("https://c.example/feed", "common"), send("", "common")); err != nil || len(p.Check()) > 0 {
 		t.Errorf("a secret for any topic: %v, %v", err, p.Check())
 	}
+	if principal != "" {
+		t.Errorf("a secret for any topic does not bind the topic, and the principal is %q", principal)
+	}
 	if reply, err := p.Challenge(challengeRequest(t, http.MethodGet, "hub.mode=subscribe&hub.challenge=x&hub.topic=y")); err == nil || reply.Status != 404 {
 		t.Errorf("nothing was asked for: got %+v, %v", reply, err)
 	}
-	p = preset.Open(Settings{Secrets: []string{"common"}, Subscriptions: []Subscription{{Topic: a}}, Algs: []string{"sha512"}})
+	p = preset.Open(Settings{Secrets: []string{"common"}, Subscriptions: []Subscription{{Topic: a, Token: testToken}}, Algs: []string{"sha512"}})
 	if err := send(a, "common"); verify.CodeOf(err) != verify.AlgorithmNotAllowed {
 		t.Errorf("an algorithm that is not listed: %v", err)
 	}
-	p = WebSub(Subscription{Topic: a, Secret: "secret of a"})
-	if err := send("", "secret of a"); err != nil {
-		t.Errorf("the only topic need not be named: %v", err)
+	p = WebSub(Subscription{Topic: a, Secret: "secret of a", Token: testToken})
+	if err := send("", "secret of a"); err != nil || principal != a {
+		t.Errorf("the only topic need not be named: %q, %v", principal, err)
+	}
+}
+
+func TestWebSubSubscriptionsNeedACallbackThatCannotBeGuessed(t *testing.T) {
+	t.Parallel()
+	for token, good := range map[string]bool{
+		testToken: true, "": false, "fifteen-letters": false, "sixteen-letters-": true, "a token with spaces": false, "percent%2Fencoded%2Ftoken": false,
+	} {
+		p := WebSub(Subscription{Topic: "https://a.example/feed", Secret: testSecret, Token: token})
+		errs := p.Check()
+		if (len(errs) == 0) != good {
+			t.Errorf("token %q: %v", token, errs)
+		}
+		if text := errors.Join(errs...); text != nil && token != "" && strings.Contains(text.Error(), token) {
+			t.Errorf("the mistake quotes the token: %v", text)
+		}
 	}
 }

@@ -76,6 +76,10 @@ type Producer struct {
 	// SameSigned says what to do with the same signed bytes under another identifier, where the signature
 	// covers the body but not the identifier. Defaults to SameSignedDefault.
 	SameSigned SameSigned
+	// Series names the state whose newest content a delivery is, such as the topic of a feed; empty for a delivery that is
+	// an event of its own. Equal content is known while it is the newest of its series; content that was replaced and comes
+	// again within Window is quarantined, and after it accepted again. The series is scoped to the principal. May be nil.
+	Series func(*Delivery) string
 	// Window is how long identifiers are remembered after the outcome. Defaults to 24 hours.
 	Window time.Duration
 	// DropBody drops bodies once every handler is done. By default they stay for the window.

@@ -72,7 +72,7 @@ type vectorConfig struct {
 	MinVersion      number `json:"min_version"`
 	AllowSHA1       bool   `json:"allow_sha1"`
 	Algs            oneOrMore
-	Subscriptions   []struct{ Topic, Mode, Secret string }
+	Subscriptions   []struct{ Topic, Mode, Secret, Token string }
 	VerifyToken     string `json:"verify_token"`
 	MerchantID      string `json:"merchant_id"`
 	Origins         oneOrMore
@@ -209,7 +209,7 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) Settings {
 		s.Keys = nil
 	}
 	for _, sub := range conf.Subscriptions {
-		s.Subscriptions = append(s.Subscriptions, Subscription{Topic: sub.Topic, Mode: sub.Mode, Secret: sub.Secret})
+		s.Subscriptions = append(s.Subscriptions, Subscription{Topic: sub.Topic, Mode: sub.Mode, Secret: sub.Secret, Token: sub.Token})
 	}
 	if k.JWKS != nil {
 		s.TokenKeys = tokenKeysOf(t, k.JWKS)

@@ -250,7 +250,7 @@ func TestSampleSaysWhatItCannotDo(t *testing.T) {
 func TestWebSubTopicsAreUnsignedOnlyWhereAddressesAreListed(t *testing.T) {
 	t.Parallel()
 	p, _ := FindPreset("websub")
-	s := Settings{Subscriptions: []Subscription{{Topic: "https://a.example/"}}}
+	s := Settings{Subscriptions: []Subscription{{Topic: "https://a.example/", Token: testToken}}}
 	if made := p.Open(s); len(made.Check()) == 0 {
 		t.Error("a topic without a secret needs no address")
 	}
@@ -259,16 +259,20 @@ func TestWebSubTopicsAreUnsignedOnlyWhereAddressesAreListed(t *testing.T) {
 	if errs := made.Check(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	link := fields(t, http.MethodPost, testHook, "Link", `<https://a.example/>; rel="self"`)
-	if _, id, err := receive(made, link, []byte("x"), testNow); err != nil || id.Signed != nil {
+	link := fields(t, http.MethodPost, testHook+"?token="+testToken, "Link", `<https://a.example/>; rel="self"`)
+	if _, id, err := receive(made, link, []byte("x"), testNow); err != nil || id.Signed != nil || id.Principal != "https://a.example/" {
 		t.Errorf("got %+v, %v", id, err)
+	}
+	bare := fields(t, http.MethodPost, testHook, "Link", `<https://a.example/>; rel="self"`)
+	if _, _, err := receive(made, bare, []byte("x"), testNow); verify.CodeOf(err) != verify.CredentialsMissing {
+		t.Errorf("without the token of the callback: got %v", err)
 	}
 	link.Header.Set("Link", `<https://b.example/>; rel="self"`)
 	if _, _, err := receive(made, link, []byte("x"), testNow); verify.CodeOf(err) != verify.TopicUnexpected {
 		t.Errorf("a topic that nobody wants: got %v", err)
 	}
 	for _, secrets := range [][2]string{{"", testSecret}, {testSecret, ""}} {
-		s.Subscriptions = []Subscription{{Topic: "https://a.example/", Secret: secrets[0]}, {Topic: "https://a.example/", Secret: secrets[1]}}
+		s.Subscriptions = []Subscription{{Topic: "https://a.example/", Secret: secrets[0], Token: testToken}, {Topic: "https://a.example/", Secret: secrets[1], Token: testToken}}
 		if made := p.Open(s); len(made.Check()) == 0 {
 			t.Errorf("one topic with and without a secret opens: %q", secrets)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/verify"
@@ -17,17 +18,34 @@ type Subscription struct {
 	// Mode is what was asked of the hub: "subscribe" or "unsubscribe". Defaults to subscribe.
 	Mode string `conf:"mode"`
 	// Secret is the hub.secret of the subscription. Required, unless the producer lists its allowed addresses: a hub that
-	// was given no secret signs nothing.
+	// was given no secret signs nothing. Give every topic a secret of its own: one that two topics share lets the hub of
+	// either speak for both.
 	Secret string `conf:"secret"`
+	// Token is the capability in the callback's query (hub.callback=https://HOST/webhooks/NAME?token=TOKEN), which only
+	// the hub of the subscription learns: at least 16 letters, digits, "-", "_", "." and "~" that cannot be guessed.
+	// A check that does not bring it is not confirmed. Required.
+	Token string `conf:"token"`
 }
 
-// WebSub receives the content that WebSub hubs distribute, for the given subscriptions, and answers the check
-// by which a hub confirms one (404 for a topic that is not wanted). Deliveries are signed with the secret of
-// their topic; the topic is the target of the Link with rel="self", and it is the event type.
+// webSubToken is the query parameter of the callback that holds the capability.
+const webSubToken = "token"
+
+// WebSub receives the content that WebSub hubs distribute, for the given subscriptions, and confirms them to the hub
+// that asks (WebSub section 5.3). A check is confirmed only when it brings the topic's token in its query, which the hub
+// got with the callback (the capability URL of section 5.1), and asks for the mode that is configured; others are
+// answered 404. Without that, anyone could have a hub subscribe the callback under another secret. A renewal of the
+// lease is confirmed in the same way. Deliveries are signed with the secret of their topic; the topic is the target of
+// the Link with rel="self", and it is the principal and the event type. A topic without a secret is known by the allowed
+// addresses and its token.
 //
-// Content has no id; a digest of the body names it. All hashes of the specification are accepted, SHA-1 too,
-// which many hubs still send; the setting algs takes a shorter list. A bad signature is answered 401 and never handled:
-// the specification also allows 2xx for it. How long a hub tries is the hub's business.
+// Content has no id; a digest of the body names it within its topic. It is a state: equal content is known while it
+// is the newest accepted content of its topic, or for the window of one hour, and content that a topic returned to within
+// the window is quarantined. Topics that are not listed, which a common secret allows, share one principal, because that
+// secret does not bind the Link, and their content is known for the window.
+//
+// All hashes of the specification are accepted, SHA-1 too, which many hubs still send; the setting algs takes a shorter
+// list. A bad signature is answered 401 and never handled: the specification also allows 2xx for it. How long a hub
+// tries is the hub's business.
 //
 // https://www.w3.org/TR/websub/
 func WebSub(subscriptions ...Subscription) Producer {
@@ -45,7 +63,9 @@ func webSub(s Settings) Producer {
 	p.Type = Link("self")
 	p.Challenge = func(r *http.Request) (*Reply, error) { return webSubChallenge(r, subscriptions) }
 	p.ChallengeMethods = []string{http.MethodGet}
-	p.Window = 4 * 24 * time.Hour
+	p.Series = func(d *Delivery) string { return d.Identity.Principal } // none for topics that are not listed
+	p.SecretQuery = []string{webSubToken}
+	p.Window = time.Hour
 	return p
 }
 
@@ -57,8 +77,12 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription) (*Reply, err
 	if err != nil {
 		return nil, err
 	}
+	token, err := Query(webSubToken).Extract(&Delivery{Request: r})
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range subscriptions {
-		if s.Topic != q.topic {
+		if s.Topic != q.topic || !sameText(token, s.Token) {
 			continue
 		}
 		switch {
@@ -75,17 +99,12 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription) (*Reply, err
 // another.
 type topics struct {
 	byTopic map[string]verify.Scheme
-	only    verify.Scheme // where there is one topic, a delivery need not name it
-	other   *verify.HMAC  // for topics that are not listed; nil refuses them
+	only    string       // where there is one topic, a delivery need not name it
+	other   *verify.HMAC // for topics that are not listed; nil refuses them
 }
 
-// unsigned is the scheme of topics without a secret, whose hubs are known by their addresses.
-type unsigned struct{}
-
-// Verify implements verify.Scheme; it proves nothing.
-func (unsigned) Verify(*http.Request, func() ([]byte, error)) (verify.Identity, error) {
-	return verify.Identity{}, nil
-}
+// webSubTokenForm is the form of a token: the unreserved characters of RFC 3986 section 2.3, which a query holds as they are.
+var webSubTokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{16,}$`)
 
 func newTopics(set Settings) (*topics, error) {
 	t := &topics{byTopic: map[string]verify.Scheme{}}
@@ -102,13 +121,16 @@ func newTopics(set Settings) (*topics, error) {
 		if s.Topic == "" || s.Mode != "" && s.Mode != "subscribe" && s.Mode != "unsubscribe" {
 			errs = append(errs, fmt.Errorf("subscription to %q: want a topic, and subscribe or unsubscribe", s.Topic))
 		}
+		if !webSubTokenForm.MatchString(s.Token) {
+			errs = append(errs, fmt.Errorf("subscription to %q: want a token of at least 16 letters, digits, -, _, . and ~, and the callback %s=TOKEN", s.Topic, "?"+webSubToken))
+		}
 		if err := t.add(s, hashes, len(set.AllowedIPs) > 0); err != nil {
 			errs = append(errs, fmt.Errorf("subscription to %q: %w", s.Topic, err))
 		}
-		t.only = t.byTopic[s.Topic]
+		t.only = s.Topic
 	}
 	if len(t.byTopic) != 1 {
-		t.only = nil
+		t.only = ""
 	}
 	return t, errors.Join(errs...)
 }
@@ -116,7 +138,7 @@ func newTopics(set Settings) (*topics, error) {
 // add notes the secret of a subscription. One topic can have several, of which all are signed or none.
 func (t *topics) add(s Subscription, hashes []verify.Hash, byAddress bool) error {
 	if known := t.byTopic[s.Topic]; s.Secret == "" && byAddress && known == nil {
-		t.byTopic[s.Topic] = unsigned{}
+		t.byTopic[s.Topic] = verify.QueryValue(webSubToken, s.Token)
 		return nil
 	}
 	scheme, signed := t.byTopic[s.Topic].(*verify.HMAC)
@@ -138,31 +160,33 @@ func webSubScheme(hashes []verify.Hash, secrets ...string) *verify.HMAC {
 	}
 }
 
-// of returns the scheme for a topic, nil when there is none.
-func (t *topics) of(topic string) verify.Scheme {
-	if scheme := t.byTopic[topic]; scheme != nil {
-		return scheme
+// of returns the scheme for a topic, nil when there is none, and the topic as it is listed: empty when it is not.
+func (t *topics) of(topic string) (scheme verify.Scheme, listed string) {
+	if topic == "" {
+		topic = t.only
 	}
-	if topic == "" && t.only != nil {
-		return t.only
+	if scheme := t.byTopic[topic]; scheme != nil {
+		return scheme, topic
 	}
 	if t.other == nil {
-		return nil
+		return nil, ""
 	}
-	return t.other
+	return t.other, ""
 }
 
-// Verify implements verify.Scheme.
+// Verify implements verify.Scheme. The principal is the topic.
 func (t *topics) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
 	topic, err := Link("self").Extract(&Delivery{Request: r})
 	if err != nil {
 		return verify.Identity{}, err
 	}
-	scheme := t.of(topic)
+	scheme, listed := t.of(topic)
 	if scheme == nil {
 		return verify.Identity{}, &verify.Error{Code: verify.TopicUnexpected, Component: "link"}
 	}
-	return scheme.Verify(r, body)
+	identity, err := scheme.Verify(r, body)
+	identity.Principal = listed
+	return identity, err
 }
 
 // Sign signs r and body as a hub would, with the secret of the topic that the Link of r names.
@@ -171,13 +195,16 @@ func (t *topics) Sign(r *http.Request, body []byte, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	switch scheme := t.of(topic).(type) {
+	scheme, _ := t.of(topic)
+	switch scheme := scheme.(type) {
 	case nil:
 		return fmt.Errorf("no subscription to %q", topic)
 	case *verify.HMAC:
 		return scheme.Sign(r, body, now)
+	case *verify.Static:
+		return scheme.Sign(r, body, now)
 	}
-	return nil // there is no secret to sign with
+	return nil
 }
 
 // String says what is demanded, for the policy.

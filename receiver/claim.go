@@ -105,6 +105,11 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 		DropBody:    p.DropBody,
 		Note:        it.Note,
 	}}
+	if p.Series != nil {
+		if id := p.Series(d.Delivery); id != "" {
+			e.claim.Series = dedup.Key{Principal: key.Principal, Endpoint: p.Name, Space: dedup.SpaceSeries, ID: id}
+		}
+	}
 	d.assign(&e, it)
 	return e
 }
@@ -223,6 +228,8 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 			known++
 		case decision.Verdict == dedup.Conflict:
 			asides = append(asides, d.aside(entries[i], "conflict", decision.Record.Event, 0))
+		case decision.Verdict == dedup.Superseded:
+			asides = append(asides, d.aside(entries[i], "superseded", decision.Record.Event, maxReplayed))
 		}
 	}
 	if _, err := d.rx.claim(ctx, asides...); err != nil {
@@ -265,6 +272,11 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 			return nil, &verify.Error{Code: verify.NonceReused, KeyID: d.Identity.KeyID}
 		}
 		return d.replayed(ctx, e, decision.Record.Event)
+	case dedup.Superseded:
+		if p.Contract == producer.API {
+			return nil, fail(codeReplayed, nil)
+		}
+		return d.keepAside(ctx, d.aside(e, "superseded", decision.Record.Event, maxReplayed))
 	}
 	return nil, fail(codeInternal, nil)
 }
@@ -301,7 +313,7 @@ func (d *delivery) keepConflict(ctx context.Context, e entry, of string) (*reply
 func (d *delivery) aside(e entry, reason, of string, most int) dedup.Claim {
 	c := e.claim
 	c.Key.Space = dedup.SpaceAside + hex.EncodeToString(c.Fingerprint[:])
-	c.Aliases, c.Hold, c.Lease = nil, false, 0
+	c.Aliases, c.Series, c.Hold, c.Lease = nil, dedup.Key{}, false, 0
 	c.Answer = d.ep.accepted
 	c.Aside = &dedup.Aside{Reason: reason, Of: of, Max: most}
 	return c

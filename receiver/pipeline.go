@@ -364,7 +364,7 @@ func (d *delivery) repeatOnly(ctx context.Context) (*reply, error) {
 	entries := d.entries()
 	claims := claimsOf(entries)
 	for i := range claims {
-		claims[i].OnlyKnown, claims[i].Hold, claims[i].Aliases = true, false, nil
+		claims[i].OnlyKnown, claims[i].Hold, claims[i].Aliases, claims[i].Series = true, false, nil, dedup.Key{}
 	}
 	decisions, err := d.rx.claim(ctx, claims...)
 	if err != nil {

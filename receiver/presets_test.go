@@ -228,7 +228,7 @@ func sampled() map[string]producer.Settings {
 		"interledger-rafiki": text, "meta": text, "razorpay": text, "shopify": text, "shopify-events": text, "slack": text,
 		"square": {Secrets: text.Secrets, NotificationURL: publicBase + "/webhooks/square"}, "standard-webhooks": standard,
 		"stripe": text, "svix": standard, "twilio": text, "webengage": {LicenseCode: "~17", SecretKey: secret17},
-		"websub":   {Subscriptions: []producer.Subscription{{Topic: "https://blog.example/feed", Secret: secret17}}},
+		"websub":   {Subscriptions: []producer.Subscription{{Topic: "https://blog.example/feed", Secret: secret17, Token: "callback-token-17"}}},
 		"worldpay": {Keys: map[string]string{"1": secret17}}, "zoom": text,
 	}
 }

@@ -485,11 +485,11 @@ func TestUnsignedChallengesEchoTextOnly(t *testing.T) {
 	t.Parallel()
 	const topic, script = "https://blog.example/feed", "%3Cscript%3E"
 	h := openHouse(t, time.Now(), []producer.Producer{
-		openPreset(t, "websub", producer.Settings{Subscriptions: []producer.Subscription{{Topic: topic, Secret: secret17}}}),
+		openPreset(t, "websub", producer.Settings{Subscriptions: []producer.Subscription{{Topic: topic, Secret: secret17, Token: "callback-token-17"}}}),
 		openPreset(t, "meta", producer.Settings{Secrets: []string{secret17}, VerifyToken: "wanted"}),
 	})
 	for _, target := range []string{
-		"/webhooks/websub?hub.mode=subscribe&hub.topic=" + topic + "&hub.challenge=" + script,
+		"/webhooks/websub?token=callback-token-17&hub.mode=subscribe&hub.topic=" + topic + "&hub.challenge=" + script,
 		"/webhooks/meta?hub.mode=subscribe&hub.verify_token=wanted&hub.challenge=" + script,
 	} {
 		got := h.expect(request("GET", target, ""), 200, false)
@@ -499,11 +499,11 @@ func TestUnsignedChallengesEchoTextOnly(t *testing.T) {
 		isInert(t, got)
 	}
 	for target, status := range map[string]int{
-		"/webhooks/websub?hub.mode=subscribe&hub.topic=https://evil.example&hub.challenge=" + script:            404,
-		"/webhooks/websub?hub.mode=unsubscribe&hub.topic=" + topic + "&hub.challenge=" + script:                 404,
-		"/webhooks/meta?hub.mode=subscribe&hub.verify_token=unwanted&hub.challenge=" + script:                   403,
-		"/webhooks/meta?hub.mode=subscribe&hub.challenge=" + script:                                             403,
-		"/webhooks/meta?hub.mode=subscribe&hub.verify_token=wanted&hub.challenge=" + strings.Repeat("x", 2_000): 403,
+		"/webhooks/websub?token=callback-token-17&hub.mode=subscribe&hub.topic=https://evil.example&hub.challenge=" + script: 404,
+		"/webhooks/websub?token=callback-token-17&hub.mode=unsubscribe&hub.topic=" + topic + "&hub.challenge=" + script:      404,
+		"/webhooks/meta?hub.mode=subscribe&hub.verify_token=unwanted&hub.challenge=" + script:                                403,
+		"/webhooks/meta?hub.mode=subscribe&hub.challenge=" + script:                                                          403,
+		"/webhooks/meta?hub.mode=subscribe&hub.verify_token=wanted&hub.challenge=" + strings.Repeat("x", 2_000):              403,
 	} {
 		if got := h.expect(request("GET", target, ""), status, false); strings.Contains(got.body, "<scr") || strings.Contains(got.body, "xxx") {
 			t.Errorf("%.80s: %+v", target, got)

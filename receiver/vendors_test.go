@@ -160,10 +160,10 @@ func TestWebSubHubIsAnswered(t *testing.T) {
 	t.Parallel()
 	const topic, other = "https://blog.example/feed", "https://other.example/feed"
 	runs := newCounter()
-	s := serve(t, producer.WebSub(producer.Subscription{Topic: topic, Secret: "secret of the hub 17"}), nil,
+	s := serve(t, producer.WebSub(producer.Subscription{Topic: topic, Secret: "secret of the hub 17", Token: webSubToken}), nil,
 		On("websub", "*", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
 	check := func(topic string) got {
-		return s.send(ask{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?hub.mode=subscribe&hub.challenge=x17" +
+		return s.send(ask{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?token=" + webSubToken + "&hub.mode=subscribe&hub.challenge=x17" +
 			"&hub.lease_seconds=1&hub.topic=" + url.QueryEscape(topic)})
 	}
 	g := check(topic)

@@ -306,7 +306,7 @@ func TestNoMistakeQuotesASecret(t *testing.T) {
 			case name == "keys":
 				form = "{id: \"" + value + "\"}"
 			case name == "subscriptions":
-				form = "[{topic: \"http://x/\", mode: x, secret: \"" + value + "\"}]"
+				form = "[{topic: \"http://x/\", mode: x, secret: \"" + value + "\", token: \"" + value + "\"}]"
 			case !slices.Contains(inFiles, name):
 				continue
 			}

@@ -147,7 +147,7 @@ func (d *decoder) notEmpty(n *node, path string) {
 
 // inFiles are the secrets, and what is as long as a key: they must not be empty, and they may stand in a file of
 // their own instead: NAME_file, or NAME_files for a list.
-var inFiles = []string{"secret", "secrets", "password", "value", "bearer", "secret_key", "verify_token", "roots"}
+var inFiles = []string{"secret", "secrets", "password", "value", "bearer", "secret_key", "verify_token", "token", "roots"}
 
 // twin reads a secret from the file that NAME_file names, and reports whether the setting is such a name. White
 // space around a secret in a file is no part of it: editors add it.

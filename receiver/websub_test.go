@@ -1,0 +1,164 @@
+package receiver
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+const webSubToken = "callback-token-17"
+
+// hubs is a receiver of two topics, each with a secret of its own, whose store lives by a clock that is set.
+type hubs struct {
+	*site
+	clock *deduptest.Clock
+	runs  *counter
+}
+
+const feedA, feedB = "https://a.example/feed", "https://b.example/feed"
+
+func serveHubs(t *testing.T) *hubs {
+	t.Helper()
+	h := &hubs{clock: deduptest.NewClock(), runs: newCounter()}
+	store := dedup.NewMemory(dedup.MemoryOptions{Clock: h.clock})
+	p := producer.WebSub(
+		producer.Subscription{Topic: feedA, Secret: "secret of " + feedA, Token: webSubToken},
+		producer.Subscription{Topic: feedB, Secret: "secret of " + feedB, Token: webSubToken})
+	h.site = serve(t, p, func(c *Config) { c.Store = store }, On("websub", "*", func(context.Context, Event[[]byte]) error { h.runs.add(); return nil }))
+	h.store = store
+	return h
+}
+
+// deliver sends content as the hub of a topic does.
+func (h *hubs) deliver(topic, content string) got {
+	h.t.Helper()
+	a := ask{body: content, header: http.Header{"Link": {`<` + topic + `>; rel="self"`}}}
+	r := h.request(a)
+	hub := &verify.HMAC{Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Hex, Secrets: verify.Secrets("secret of " + topic)}
+	if err := hub.Sign(r, []byte(content), time.Now()); err != nil {
+		h.t.Fatal(err)
+	}
+	a.header = r.Header
+	g := h.send(a)
+	if g.status != 200 {
+		h.t.Fatalf("%s of %s: %+v", content, topic, g)
+	}
+	return g
+}
+
+// ran waits for a run, and for its outcome, with which the window begins.
+func (h *hubs) ran() {
+	h.t.Helper()
+	h.runs.await(h.t)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		open := false
+		for _, r := range h.records() {
+			open = open || r.Open()
+		}
+		switch {
+		case !open:
+			return
+		case time.Now().After(deadline):
+			h.t.Fatal("the outcome is not recorded")
+		}
+	}
+}
+
+// quarantined counts the deliveries that were kept without being run, by reason.
+func (h *hubs) quarantined() map[string]int {
+	h.t.Helper()
+	out := map[string]int{}
+	for _, r := range h.records() {
+		if r.Aside != "" {
+			out[r.Aside]++
+		}
+	}
+	return out
+}
+
+func TestTheHubOfOneTopicDoesNotSilenceAnother(t *testing.T) {
+	t.Parallel()
+	h := serveHubs(t)
+	h.deliver(feedA, "<what b will publish/>")
+	h.ran()
+	if g := h.deliver(feedB, "<what b will publish/>"); g.replayed() {
+		t.Errorf("the content of b is known from a: %+v", g)
+	}
+	h.ran()
+	if g := h.deliver(feedB, "<what b will publish/>"); !g.replayed() {
+		t.Errorf("a repeated delivery is not known: %+v", g)
+	}
+}
+
+func TestContentThatATopicReturnsToAfterTheWindowRunsAgain(t *testing.T) {
+	t.Parallel()
+	h := serveHubs(t)
+	h.deliver(feedA, "A")
+	h.ran()
+	h.clock.Advance(10 * time.Minute)
+	h.deliver(feedA, "B")
+	h.ran()
+	h.clock.Advance(60 * time.Minute)
+	if g := h.deliver(feedA, "A"); g.replayed() {
+		t.Errorf("A after 70 minutes: %+v", g)
+	}
+	h.ran()
+	if n, q := h.runs.count(), h.quarantined(); n != 3 || len(q) > 0 {
+		t.Errorf("%d runs, quarantined %v", n, q)
+	}
+}
+
+func TestContentThatATopicReturnsToWithinTheWindowIsQuarantined(t *testing.T) {
+	t.Parallel()
+	h := serveHubs(t)
+	h.deliver(feedA, "A")
+	h.ran()
+	h.clock.Advance(10 * time.Minute)
+	h.deliver(feedA, "B")
+	h.ran()
+	h.clock.Advance(10 * time.Minute)
+	for range 2 {
+		if g := h.deliver(feedA, "A"); g.replayed() {
+			t.Errorf("A after B: %+v", g)
+		}
+	}
+	if n, q := h.runs.count(), h.quarantined(); n != 2 || q["superseded"] != 1 {
+		t.Errorf("%d runs, quarantined %v", n, q)
+	}
+	if g := h.deliver(feedA, "B"); !g.replayed() {
+		t.Errorf("B is the newest: %+v", g)
+	}
+}
+
+func TestTheNewestContentOfATopicStaysKnown(t *testing.T) {
+	t.Parallel()
+	h := serveHubs(t)
+	h.deliver(feedA, "A")
+	h.ran()
+	h.clock.Advance(100 * time.Hour)
+	if g := h.deliver(feedA, "A"); !g.replayed() || h.runs.count() != 1 {
+		t.Errorf("%d runs: %+v", h.runs.count(), g)
+	}
+}
+
+func TestAHubThatWasNotGivenTheCallbackIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	h := serveHubs(t)
+	check := func(query string) got {
+		return h.send(ask{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?" + query +
+			"hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(feedA)})
+	}
+	for _, query := range []string{"", "token=&", "token=callback-token-16&"} {
+		wantProblem(t, check(query), 404, "challenge_unexpected")
+	}
+	if g := check("token=" + webSubToken + "&"); g.status != 200 || g.body != "x17" {
+		t.Errorf("%+v", g)
+	}
+}
