@@ -177,7 +177,7 @@ func TestAMissingOrEmptySecretIsAMistake(t *testing.T) {
 			empty.Keys = map[string]string{"1": testSecret, "2": ""}
 		}
 		if len(s.Subscriptions) > 0 {
-			empty.Secrets, empty.Subscriptions = nil, []Subscription{{Topic: "https://blog.example/feed"}}
+			empty.Secrets, empty.Subscriptions = nil, []Subscription{{Topic: "https://blog.example/feed", Token: testToken}}
 		}
 		if made := p.Open(empty); made.Err == nil || len(made.Check()) == 0 {
 			t.Error("opens with an empty secret")

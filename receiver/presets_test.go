@@ -309,7 +309,7 @@ func anotherSecret(s producer.Settings) producer.Settings {
 		s.Keys = map[string]string{"1": other.Replace(s.Keys["1"])}
 	}
 	if s.Subscriptions != nil {
-		s.Subscriptions = []producer.Subscription{{Topic: s.Subscriptions[0].Topic, Secret: other.Replace(secret17)}}
+		s.Subscriptions = []producer.Subscription{{Topic: s.Subscriptions[0].Topic, Secret: other.Replace(secret17), Token: s.Subscriptions[0].Token}}
 	}
 	return s
 }
