@@ -123,6 +123,9 @@ type Hastener interface {
 var (
 	ErrLeaseLost = errors.New("lease lost: somebody else has this work, or it has its outcome already")
 	ErrClosed    = errors.New("store is closed")
+	// ErrFailed says that a store is useless until it is opened again, in a process of its own at best: nothing
+	// that is tried again can succeed. Stores return it as the cause of [ErrUnavailable].
+	ErrFailed    = errors.New("store has failed and must be opened again")
 	ErrNotFound  = errors.New("no such event")
 	ErrNotDead   = errors.New("event has nothing to reopen")
 	ErrNoPayload = errors.New("payload is no longer kept")

@@ -184,6 +184,9 @@ func (h *held) wait(ctx context.Context, cancel context.CancelFunc) returned {
 				extend.Stop()
 			} else if err != nil {
 				h.rx.log.Warn("lease not extended", "handler", h.handler.name, "event", h.rec.Event, "err", err)
+				if errors.Is(err, dedup.ErrFailed) { // no extension can succeed any more
+					extend.Stop()
+				}
 			}
 		}
 	}

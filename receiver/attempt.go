@@ -161,10 +161,11 @@ func (a *attempt) call(h *Handler) {
 			a.finish(a.conclude(r, context.Cause(ctx)), r.err)
 			return
 		case <-extend.C:
-			if a.extend() {
-				extend.Reset(time.Until(a.extends))
-			} else {
+			switch err := a.extend(); {
+			case errors.Is(err, dedup.ErrLeaseLost):
 				cancel(dedup.ErrLeaseLost)
+			case !errors.Is(err, dedup.ErrFailed): // else no extension can succeed any more
+				extend.Reset(time.Until(a.extends))
 			}
 		case <-hangs.C:
 			a.hangs()
@@ -176,8 +177,8 @@ func (a *attempt) call(h *Handler) {
 }
 
 // extend makes the lease last, and says when it is to be extended next: after a third of its length, sooner
-// when the store could not do it. It reports false when the lease is lost.
-func (a *attempt) extend() bool {
+// when the store could not do it. The error is the store's.
+func (a *attempt) extend() error {
 	length := a.d.cfg.Lease
 	ctx, cancel := context.WithTimeout(a.d.minding, length/3)
 	defer cancel()
@@ -187,7 +188,7 @@ func (a *attempt) extend() bool {
 		a.extends = time.Now().Add(length / 12)
 		a.log().Warn("the lease was not extended", "err", err)
 	}
-	return !errors.Is(err, dedup.ErrLeaseLost)
+	return err
 }
 
 // hangs notes that the handler ignores the end of its context.
@@ -248,7 +249,8 @@ func (a *attempt) retry(reason string, err error) dedup.Result {
 
 // finish tells the store how the attempt ended, and does not give up while the store is unavailable: it
 // extends the lease meanwhile, so that the handler need not run again for a fault of the store. It gives up
-// when the lease is lost or the dispatcher leaves, and after one more lease on errors that promise no end.
+// when the lease is lost, when the store has failed for good or the dispatcher leaves, and after one more lease on
+// errors that promise no end.
 func (a *attempt) finish(res dedup.Result, cause error) {
 	a.leave() // what is left to do is the store's work
 	patience := time.Now().Add(a.d.cfg.Lease)
@@ -265,6 +267,9 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 		case errors.Is(err, dedup.ErrLeaseLost):
 			a.drop(cause)
 			return
+		case errors.Is(err, dedup.ErrFailed):
+			a.giveUp(err)
+			return
 		case errors.As(err, &unavailable):
 			patience = time.Now().Add(a.d.cfg.Lease)
 		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound), time.Now().After(patience):
@@ -278,7 +283,7 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 			a.giveUp(err)
 			return
 		}
-		if time.Now().After(a.extends) && !a.extend() {
+		if time.Now().After(a.extends) && errors.Is(a.extend(), dedup.ErrLeaseLost) {
 			a.drop(cause)
 			return
 		}

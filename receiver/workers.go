@@ -152,7 +152,7 @@ func (d *dispatcher) take() {
 			})
 		}
 		switch {
-		case errors.Is(err, dedup.ErrClosed):
+		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrFailed):
 			return
 		case err != nil:
 			pause(d.taking, backoff(storeRetryBase, storeRetryCap, failures, d.random))
@@ -172,6 +172,8 @@ func (d *dispatcher) noteTake(failures int, err error) int {
 		return 0
 	case errors.Is(err, dedup.ErrClosed):
 		d.log.Error("the store was closed before the receiver: no more tasks are run")
+	case errors.Is(err, dedup.ErrFailed):
+		d.log.Error("the store has failed: no more tasks are run", "err", err)
 	case failures == 0:
 		d.log.Error("the store gives out no tasks; trying again", "err", err)
 	}

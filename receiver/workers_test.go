@@ -296,6 +296,44 @@ func TestResultThatTheStoreNeverTakesIsGivenUp(t *testing.T) {
 	})
 }
 
+// TestAFailedStoreIsNotAskedAgain has the store fail for good while a handler runs: nothing can be recorded any more.
+func TestAFailedStoreIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: make(chan struct{})}
+		f := newFloor(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour })
+		f.accept("1", "x")
+		f.d.start()
+		synctest.Wait()
+		gone := func() error {
+			return fmt.Errorf("over: %w", &dedup.ErrUnavailable{Reason: "a commit failed", Err: fmt.Errorf("%w: I/O", dedup.ErrFailed)})
+		}
+		f.store.set(func() { f.store.failTake, f.store.failExtend, f.store.failFinish = gone, gone, gone })
+		time.Sleep(DefaultLease * 9 / 10)
+		f.same("extensions", 1, f.store.extended)
+		close(g.open)
+		synctest.Wait()
+		f.same("attempts", []string{"attempt gh/* 1 pending unrecorded"}, f.attempts())
+		f.same("results", 1, f.store.finished)
+		if err := f.d.stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAFailedStoreEndsTheWorkers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t, []Handler{script()}, nil)
+		f.store.failTake = func() error { return &dedup.ErrUnavailable{Reason: "a commit failed", Err: dedup.ErrFailed} }
+		f.d.start()
+		<-f.d.done
+		if !strings.Contains(f.logs.String(), "the store has failed") {
+			t.Error("nothing is in the log")
+		}
+	})
+}
+
 func TestOutageOfTakeIsLoggedOnceAndEnds(t *testing.T) {
 	onFloor(t, []Handler{script()}, nil, func(f *floor) {
 		event := f.accept("1", "x")

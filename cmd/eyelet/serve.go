@@ -364,6 +364,8 @@ func (s *server) run(ctx context.Context) error {
 		err = failed("nobody reads standard output any more, to which a handler prints: start eyelet again together with its reader; no event is lost")
 	case <-broken(s.store):
 		err = failed("the store failed and the program must be restarted: %v", s.store.Health(ctx))
+		s.abandon() //nolint:contextcheck // ctx may go on
+		return err
 	}
 	return errors.Join(err, s.drain(), s.close()) //nolint:contextcheck // ctx has ended; draining has its own time
 }
@@ -383,6 +385,31 @@ func broken(store dedup.Store) <-chan struct{} {
 		return s.Failed()
 	}
 	return nil
+}
+
+// The time to end over a store that has failed: for answers that are being written, and for all of it.
+const (
+	abandonAnswers = 300 * time.Millisecond
+	abandonAll     = 1500 * time.Millisecond
+)
+
+// abandon ends without draining: a store that has failed records no outcome any more, and every second is one in
+// which deliveries are refused. What hangs is left behind, as the process is about to end.
+func (s *server) abandon() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ctx, cancel := context.WithTimeout(context.Background(), abandonAnswers)
+		defer cancel()
+		if err := errors.Join(s.rx.Shutdown(ctx), s.close()); err != nil {
+			s.log.Warn("not everything was finished", "error", err)
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(abandonAll):
+		s.log.Warn("what still ran was left behind")
+	}
 }
 
 // drain finishes what is under way. New deliveries are answered 503 meanwhile. It is an error that anything was left

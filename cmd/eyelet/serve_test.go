@@ -287,6 +287,41 @@ func TestAStoreThatFailsEndsTheServer(t *testing.T) {
 	}
 }
 
+// TestAFailedStoreIsNotDrained has a handler at work that takes longer than any test, and an hour to drain.
+func TestAFailedStoreIsNotDrained(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	began := filepath.Join(dir, "began")
+	s, err := source{file: configured(t, "store: memory\nlimits: {drain: 1h, handler_timeout: 1h}\n"+
+		"handlers: [{producer: gh, type: \"*\", exec: [sh, -c, \"trap '' TERM; touch "+began+"; sleep 300\"]}]\n")}.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
+	srv, err := p.newServer(context.Background(), s, buildOptions{stdout: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := failing{srv.store, make(chan struct{})}
+	srv.store = f
+	code := make(chan int, 1)
+	go func() { code <- p.explain(srv.run(context.Background())) }()
+	listen, _ := srv.addresses()
+	if status, _ := push(t, &http.Client{}, "http://"+listen, "g-1", "{}"); status != 200 {
+		t.Fatalf("status %d", status)
+	}
+	eventually(t, "the handler runs", func() bool { return exists(began) })
+	close(f.failed)
+	select {
+	case code := <-code:
+		if code != exitFailed {
+			t.Errorf("exit %d, want %d", code, exitFailed)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the server waits for what the store cannot record")
+	}
+}
+
 func TestAProducerOfOnesOwnNeedsNoGo(t *testing.T) {
 	t.Parallel()
 	file := configured(t, `  pay:

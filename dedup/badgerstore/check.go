@@ -129,6 +129,9 @@ func (s *Store) badgerOptions() badger.Options {
 	if s.options.logFile > 0 {
 		o = o.WithValueLogFileSize(s.options.logFile)
 	}
+	if s.options.memTable > 0 {
+		o = o.WithMemTableSize(s.options.memTable)
+	}
 	return o
 }
 

@@ -23,7 +23,9 @@ func (s *Store) run() {
 		due, alarm, stop := s.nextWork()
 		ops, closed = s.queue.wait(ops, last, due, alarm)
 		stop()
+		s.heart.begin()
 		last = s.process(ops)
+		s.heart.end()
 		clear(ops)
 	}
 	for _, o := range s.parked {
@@ -181,6 +183,7 @@ func (s *Store) split(b *batch, ops []op, served []*takeOp) {
 		if _, isTake := o.(*takeOp); isTake {
 			continue
 		}
+		s.heart.begin() // another one of many commits
 		b := s.newBatch(1)
 		s.decide(b, []op{o})
 		if err := s.commitAlone(b); err != nil {
@@ -213,6 +216,7 @@ func (s *Store) serveAlone(o *takeOp) {
 		s.answerTake(o, f)
 		return
 	}
+	s.heart.begin()
 	b := s.newBatch(o.n)
 	if b.disk.frozen() || !b.serve(o) {
 		b.txn.Discard()

@@ -115,6 +115,12 @@ func TestBadgerLogsFailedSyncsAsWeListenForThem(t *testing.T) {
 	if !strings.Contains(badgerSource(t, "levels.go"), `Errorf("Ignoring table %s"`) {
 		t.Error("levels.go no longer has the line that logger.Errorf looks for")
 	}
+	if !strings.Contains(badgerSource(t, "levels.go"), `Warningf("[Compactor: %d] LOG Compact FAILED with error: %+v: %+v"`) {
+		t.Error("levels.go no longer has the line that logger.Warningf looks for")
+	}
+	if !strings.Contains(badgerSource(t, "db.go"), `Errorf("error flushing memtable to disk: %v, retrying"`) {
+		t.Error("db.go no longer has the line that logger.Errorf looks for")
+	}
 }
 
 func TestALowDiskRefusesNewEventsAndFinishesTheOthers(t *testing.T) {

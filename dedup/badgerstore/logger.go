@@ -2,18 +2,58 @@ package badgerstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // logger gives Badger's lines to slog and listens to those that are the only sign of a failure: a sync of the
-// value log that failed, and a table that was left out for its checksum.
+// value log that failed, a table that was left out for its checksum, a memory table or a compaction that Badger
+// cannot write and tries again and again.
 type logger struct {
-	slog     *slog.Logger
-	unsynced atomic.Pointer[string]
-	skipped  atomic.Pointer[string]
+	slog       *slog.Logger
+	unsynced   atomic.Pointer[string]
+	skipped    atomic.Pointer[string]
+	flushing   complaint
+	compacting complaint
+}
+
+// complaint is a line that Badger repeats as long as something fails.
+type complaint struct{ newest atomic.Pointer[complained] }
+
+type complained struct {
+	text string
+	at   time.Time
+	told time.Time // when the log had it
+}
+
+// The times of complaints: after how long without one the failure is over, and how often the log has one.
+const (
+	complaintLasts = 3 * time.Second
+	complaintEvery = 10 * time.Second
+)
+
+// note keeps the line. It reports whether the log should have it.
+func (c *complaint) note(text string) bool {
+	next := &complained{text: text, at: time.Now()}
+	old := c.newest.Load()
+	tell := old == nil || next.at.Sub(old.told) >= complaintEvery
+	if next.told = next.at; !tell {
+		next.told = old.told
+	}
+	c.newest.Store(next)
+	return tell
+}
+
+// current returns what fails; nil when nothing does.
+func (c *complaint) current() error {
+	if n := c.newest.Load(); n != nil && time.Since(n.at) < complaintLasts {
+		return errors.New(n.text)
+	}
+	return nil
 }
 
 // Errorf implements badger.Logger.
@@ -24,13 +64,24 @@ func (l *logger) Errorf(format string, args ...any) {
 		l.unsynced.CompareAndSwap(nil, &text)
 	case strings.HasPrefix(text, "Ignoring table"):
 		l.skipped.CompareAndSwap(nil, &text)
+	case strings.HasPrefix(text, "error flushing memtable"):
+		if !l.flushing.note(text) {
+			return
+		}
 	}
 	l.log(slog.LevelError, text)
 }
 
 // Warningf implements badger.Logger.
 func (l *logger) Warningf(format string, args ...any) {
-	l.log(slog.LevelWarn, strings.TrimSpace(fmt.Sprintf(format, args...)))
+	text := strings.TrimSpace(fmt.Sprintf(format, args...))
+	if _, failure, ok := strings.Cut(text, "Compact FAILED with error: "); ok {
+		failure, _, _ = strings.Cut(failure, ": {") // what it would have compacted, which is long
+		if text = "compaction failed: " + failure; !l.compacting.note(text) {
+			return
+		}
+	}
+	l.log(slog.LevelWarn, text)
 }
 
 // Infof implements badger.Logger. What Badger finds worth telling is detail here.

@@ -60,7 +60,12 @@ type Options struct {
 	commit  func(*badger.Txn) error
 	step    func(step) // called before each step of a commit
 	formats formats
-	logFile int64 // the size of a file of the value log; 0 is that of the layout
+	// Sizes of files, in bytes; 0 is that of the layout.
+	logFile  int64 // of the value log
+	memTable int64 // of a memory table
+	// now measures how long the disk takes, beats is when the heartbeat looks; nil are those of the machine.
+	now   func() time.Time
+	beats <-chan time.Time
 }
 
 // layout is how bodies are placed. BenchmarkSustained compares the two over the whole life of events (claim, take,
@@ -132,6 +137,7 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	go s.run()
+	go s.keepBeating()
 	s.done.Go(s.keepHouse)
 	if o.CheckEvery >= 0 {
 		s.done.Go(s.keepChecking)
@@ -162,16 +168,19 @@ func newStore(dir string, o Options) *Store {
 	if o.CheckEvery == 0 {
 		o.CheckEvery = verifyEvery
 	}
+	if o.now == nil {
+		o.now = time.Now
+	}
 	if o.formats.current == 0 {
 		o.formats = ownFormats()
 	}
 	return &Store{
 		dir: dir, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
-		logger: &logger{slog: o.Logger}, queue: newQueue(), agenda: agenda.New(),
+		logger: &logger{slog: o.Logger}, queue: newQueue(), heart: newHeartbeat(o.now), agenda: agenda.New(),
 		cache:  rowCache{rows: map[place]*row{}, max: o.CacheBytes},
 		oldest: oldest{open: map[uint64]time.Time{}}, older: generations{}, harmed: map[string]struct{}{},
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
-		failed:  make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}), grown: make(chan struct{}, 1),
+		failed:  make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}), ended: make(chan struct{}), grown: make(chan struct{}, 1),
 	}
 }
 

@@ -38,6 +38,7 @@ type Store struct {
 	water   *highWater
 	backlog *backlog
 	queue   *queue
+	heart   *heartbeat
 	boot    uint64
 	// identity names the history of the store.
 	identity string
@@ -67,7 +68,9 @@ type Store struct {
 	done    sync.WaitGroup
 	readers sync.RWMutex // held for reading while the database is read
 	closing sync.Once
-	ended   error
+	ended   chan struct{} // Close has ended
+	// closeErr is what it returns.
+	closeErr error
 
 	mu     sync.Mutex
 	stats  dedup.Stats
@@ -105,14 +108,35 @@ func (s *Store) do(ctx context.Context, o op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if !o.self().claim {
+		return s.push(ctx, o, nil)
+	}
+	if err := s.heart.err(); err != nil {
+		return err
+	}
+	return s.push(ctx, o, s.heart.hangs.wait())
+}
+
+// push gives an operation to the committer and waits for its answer, but no longer than until ctx ends, the store has
+// failed, or hangs is closed: then the operation may still happen.
+func (s *Store) push(ctx context.Context, o op, hangs <-chan struct{}) error {
 	if err := s.queue.push(o); err != nil {
 		return err
 	}
-	select {
-	case <-o.self().done:
-		return o.self().err
-	case <-ctx.Done():
-		return ctx.Err() // the operation may still happen
+	for {
+		select {
+		case <-o.self().done:
+			return o.self().err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.failed:
+			return s.failure.Load()
+		case <-hangs:
+			if err := s.heart.err(); err != nil {
+				return err
+			}
+			hangs = nil // the disk answers again
+		}
 	}
 }
 
@@ -134,10 +158,17 @@ func (s *Store) reads() bool { return s.readers.TryRLock() }
 
 func (s *Store) now() time.Time { return s.clock.Now().Round(0).UTC() }
 
-// fail makes the store useless for good. After a commit that failed nobody knows what is durable, and what
+// fatal is the cause of a failure that lasts until the store is opened again.
+type fatal struct{ err error }
+
+func (f *fatal) Error() string        { return f.err.Error() }
+func (f *fatal) Unwrap() error        { return f.err }
+func (f *fatal) Is(target error) bool { return target == dedup.ErrFailed }
+
+// fail makes the store useless for good. After a commit that failed nothing tells what is durable, and what
 // failed can be read all the same; only opening the store again tells.
 func (s *Store) fail(reason string, err error) *dedup.ErrUnavailable {
-	f := &dedup.ErrUnavailable{Reason: reason + "; the program must be restarted", Err: err}
+	f := &dedup.ErrUnavailable{Reason: reason + "; the program must be restarted", Err: &fatal{err}}
 	if s.failure.CompareAndSwap(nil, f) {
 		s.log.Error("store failed", "dir", s.dir, "reason", reason, "error", err)
 		close(s.failed)
@@ -178,7 +209,7 @@ func (s *Store) Degraded() error {
 	s.mu.Unlock()
 	switch {
 	case n == 0:
-		return nil
+		return s.logger.compacting.current()
 	case n == 1:
 		return errors.New("1 stored value is damaged; its key stays known, deliveries of it are answered 503")
 	case n >= harmedMax:
@@ -204,6 +235,9 @@ func (s *Store) Health(ctx context.Context) error {
 	}
 	if u := s.unsound.Load(); u != nil {
 		return u
+	}
+	if err := s.heart.err(); err != nil {
+		return err
 	}
 	if d := s.disk.state(); d.low() {
 		return d.err()
@@ -250,15 +284,32 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
 		s.queue.close()
-		<-s.stopped
-		close(s.quit)
+		if s.closeErr = s.close(); s.closeErr != nil {
+			s.closeErr = fmt.Errorf("closing store %s: %w", s.dir, s.closeErr)
+		}
+	})
+	return s.closeErr
+}
+
+// close ends what runs, and then closes the files. It does not wait for a disk that does not answer.
+func (s *Store) close() error {
+	defer close(s.ended)
+	late := s.awaits(s.stopped)
+	close(s.quit)
+	if late != nil {
+		return late
+	}
+	closed := make(chan struct{})
+	var err error
+	go func() {
+		defer close(closed)
 		s.done.Wait()
 		s.readers.Lock()
 		defer s.readers.Unlock()
-		s.ended = errors.Join(s.db.Close(), s.water.close())
-		if s.ended != nil {
-			s.ended = fmt.Errorf("closing store %s: %w", s.dir, s.ended)
-		}
-	})
-	return s.ended
+		err = errors.Join(s.db.Close(), s.water.close())
+	}()
+	if late := s.awaits(closed); late != nil {
+		return late
+	}
+	return err
 }

@@ -43,8 +43,11 @@ func (s *Store) Take(ctx context.Context, n int, bytes int64, lease time.Duratio
 	if err := s.queue.push(o); err != nil {
 		return nil, err
 	}
-	if !o.wait(ctx) {
-		return nil, ctx.Err()
+	if !o.wait(ctx, s.failed) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return nil, s.usable()
 	}
 	if o.err != nil {
 		return nil, o.err
@@ -56,18 +59,21 @@ func (s *Store) Take(ctx context.Context, n int, bytes int64, lease time.Duratio
 	return out, nil
 }
 
-// wait returns true when the Take was answered, and false when ctx ended before. A Take that is being served
-// when ctx ends is answered: the work is its own already.
-func (o *takeOp) wait(ctx context.Context) bool {
+// wait returns true when the Take was answered, and false when ctx ended or the store failed before. A Take that is
+// being served when ctx ends is answered: the work is its own already.
+func (o *takeOp) wait(ctx context.Context, failed <-chan struct{}) bool {
 	select {
 	case <-o.done:
 		return true
 	case <-ctx.Done():
+	case <-failed:
 	}
 	for !o.state.CompareAndSwap(takeWaits, takeGone) {
 		select {
 		case <-o.done:
 			return true
+		case <-failed: // its batch hangs
+			return false
 		case <-time.After(time.Millisecond): // it may go back to waiting
 		}
 	}

@@ -1,0 +1,188 @@
+package badgerstore
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// The times of a heartbeat: how often it looks, after how long a commit counts as hanging, and after how long the
+// store has failed.
+const (
+	beatEvery = 500 * time.Millisecond
+	hangAfter = 4 * time.Second // with a look before and one after, readiness is red within 5 seconds
+	failAfter = time.Minute
+)
+
+// heartbeat watches the committer from outside. A disk that does not answer returns no error: the commit blocks, and
+// Badger tries for ever to write a memory table that cannot be written.
+//
+// Time is what passes from look to look, and never more than two looks at once: a process that was paused must not
+// take the pause for a hanging disk.
+type heartbeat struct {
+	now   func() time.Time
+	epoch time.Time
+	work  atomic.Uint64 // odd while the committer works, another number for every piece of work
+	last  atomic.Int64  // when the last look was, after epoch
+	hang  atomic.Pointer[dedup.ErrUnavailable]
+	hangs signal
+
+	// The watching goroutine's own.
+	seen     uint64
+	working  time.Duration // for how long the piece of work seen has been under way
+	flushing time.Duration // for how long a memory table cannot be written
+}
+
+func newHeartbeat(now func() time.Time) *heartbeat {
+	return &heartbeat{now: now, epoch: now(), hangs: signal{on: make(chan struct{})}}
+}
+
+// begin and end enclose a piece of work of the committer.
+func (h *heartbeat) begin() { h.work.Store(h.work.Load()&^1 + 3) }
+func (h *heartbeat) end()   { h.work.Store(h.work.Load()&^1 + 2) }
+
+// err is why nothing new is accepted; nil while the disk answers.
+func (h *heartbeat) err() error {
+	if u := h.hang.Load(); u != nil {
+		return u
+	}
+	return nil
+}
+
+// paused says for how long the watching goroutine has not looked, when that is much longer than it should be: then
+// the process stood still.
+func (h *heartbeat) paused() time.Duration {
+	if gap := h.now().Sub(h.epoch) - time.Duration(h.last.Load()); gap > 4*beatEvery {
+		return gap
+	}
+	return 0
+}
+
+// look notes how the committer stands. flush is why a memory table cannot be written, nil while it can. It returns
+// why the store has failed, once it has.
+func (h *heartbeat) look(flush error) (failed error) {
+	now := h.now().Sub(h.epoch)
+	step := min(now-time.Duration(h.last.Swap(int64(now))), 2*beatEvery)
+	if work := h.work.Load(); work != h.seen || work&1 == 0 {
+		h.seen, h.working = work, 0
+	} else {
+		h.working += step
+	}
+	if flush == nil {
+		h.flushing = 0
+	} else {
+		h.flushing += step
+	}
+	var cause error
+	switch {
+	case flush != nil:
+		cause = fmt.Errorf("a memory table cannot be written: %w", flush)
+	case h.working >= hangAfter:
+		cause = fmt.Errorf("a commit has been under way for %v", h.working.Round(time.Second))
+	}
+	h.note(cause)
+	if h.working >= failAfter || h.flushing >= failAfter {
+		return cause
+	}
+	return nil
+}
+
+// note makes known why the disk does not answer, or that it does.
+func (h *heartbeat) note(cause error) {
+	if cause == nil {
+		h.hang.Store(nil)
+	} else {
+		h.hang.Store(&dedup.ErrUnavailable{Reason: "the disk does not answer", RetryAfter: 5 * time.Second, Err: cause})
+	}
+	h.hangs.set(cause != nil)
+}
+
+// keepBeating watches the committer until the store is closed.
+func (s *Store) keepBeating() {
+	beats := s.options.beats
+	if beats == nil {
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		beats = tick.C
+	}
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-s.failed:
+			return
+		case <-beats:
+			s.beat()
+		}
+	}
+}
+
+// beat looks once, and tells what has changed.
+func (s *Store) beat() {
+	before := s.heart.err()
+	failed := s.heart.look(s.logger.flushing.current())
+	after := s.heart.err()
+	switch {
+	case failed != nil:
+		s.fail("the disk does not answer", failed)
+	case before == nil && after != nil:
+		s.log.Error("the disk does not answer: new events are refused", "dir", s.dir, "error", errors.Unwrap(after))
+	case before != nil && after == nil:
+		s.log.Info("the disk answers again", "dir", s.dir)
+	}
+}
+
+// signal is a state that can be waited for.
+type signal struct {
+	mu sync.Mutex
+	on chan struct{} // closed while the state is on
+}
+
+// wait returns a channel that is closed once the state is on.
+func (s *signal) wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.on
+}
+
+func (s *signal) set(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.on:
+		if !on {
+			s.on = make(chan struct{})
+		}
+	default:
+		if on {
+			close(s.on)
+		}
+	}
+}
+
+// closePatience is how long Close waits for a disk that does not answer.
+const closePatience = time.Second
+
+// errStaysOpen says that Close could not wait for the disk.
+var errStaysOpen = errors.New("the disk does not answer; the files stay open until the process ends")
+
+// awaits waits until done is closed. Once the store has failed, or the disk does not answer, that is for a moment
+// only.
+func (s *Store) awaits(done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-s.failed:
+	case <-s.heart.hangs.wait():
+	}
+	select {
+	case <-done:
+		return nil
+	case <-time.After(closePatience):
+		return errStaysOpen
+	}
+}

@@ -1,0 +1,225 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// pulse drives the heartbeat of a store.
+type pulse struct {
+	past  atomic.Int64 // since the start
+	beats chan time.Time
+}
+
+func newPulse(o *Options) *pulse {
+	p, start := &pulse{beats: make(chan time.Time)}, time.Now()
+	o.now = func() time.Time { return start.Add(time.Duration(p.past.Load())) }
+	o.beats = p.beats
+	return p
+}
+
+// pass lets the heartbeat look as often as it does within d, unless the store fails.
+func (p *pulse) pass(s *Store, d time.Duration) {
+	for ; d > 0; d -= beatEvery {
+		p.past.Add(int64(beatEvery))
+		select {
+		case p.beats <- time.Time{}:
+		case <-s.Failed():
+		}
+	}
+}
+
+// stuckDisk is a store whose commits hang while stuck is not nil.
+type stuckDisk struct {
+	*Store
+	*pulse
+	stuck atomic.Pointer[chan struct{}]
+	began chan struct{} // a commit hangs
+}
+
+func openStuck(t *testing.T) *stuckDisk {
+	t.Helper()
+	o := quiet()
+	d := &stuckDisk{pulse: newPulse(&o), began: make(chan struct{}, 1)}
+	o.commit = func(txn *badger.Txn) error {
+		if c := d.stuck.Load(); c != nil {
+			d.began <- struct{}{}
+			<-*c
+		}
+		return txn.Commit()
+	}
+	var err error
+	if d.Store, err = Open(t.TempDir(), o); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// hang has the next commit hang, and returns how its claim ends and what lets it go on.
+func (d *stuckDisk) hang(t *testing.T, id string) (claimed <-chan error, release func()) {
+	t.Helper()
+	c, errs := make(chan struct{}), make(chan error, 1)
+	d.stuck.Store(&c)
+	go func() {
+		_, err := d.Claim(context.Background(), claimOf(id))
+		errs <- err
+	}()
+	<-d.began
+	return errs, func() { d.stuck.Store(nil); close(c) }
+}
+
+func TestAHangingCommitMakesTheStoreUnavailableUntilItEnds(t *testing.T) {
+	t.Parallel()
+	d := openStuck(t)
+	defer shut(t, d.Store)
+	ctx := context.Background()
+	mustClaim(t, d.Store, claimOf("before"), dedup.New)
+	d.pass(d.Store, 2 * failAfter)
+	if err := d.Health(ctx); err != nil {
+		t.Fatalf("an idle store: %v", err)
+	}
+	claimed, release := d.hang(t, "slow")
+	d.pass(d.Store, 5 * time.Second)
+	unavailable(t, d.Health(ctx), "the disk does not answer")
+	_, err := d.Claim(ctx, claimOf("next"))
+	unavailable(t, err, "the disk does not answer")
+	unavailable(t, <-claimed, "the disk does not answer") // it waits no longer
+	release()
+	for d.heart.work.Load()&1 == 1 {
+		time.Sleep(time.Millisecond)
+	}
+	d.pass(d.Store, 2*beatEvery)
+	if err := d.Health(ctx); err != nil {
+		t.Errorf("the disk answers again: %v", err)
+	}
+	mustClaim(t, d.Store, claimOf("slow"), dedup.Known)
+	mustClaim(t, d.Store, claimOf("next"), dedup.New)
+}
+
+func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
+	t.Parallel()
+	d := openStuck(t)
+	ctx := context.Background()
+	mustClaim(t, d.Store, claimOf("a"), dedup.New)
+	work, err := d.Take(ctx, 1, 1<<20, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan error, 1)
+	go func() {
+		_, err := d.Take(ctx, 1, 1<<20, time.Hour)
+		taken <- err
+	}()
+	claimed, release := d.hang(t, "slow")
+	finished := make(chan error, 1)
+	go func() { finished <- d.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}) }()
+	d.pass(d.Store, failAfter + 2*beatEvery)
+	<-d.Failed()
+	for what, err := range map[string]error{"Take": <-taken, "Finish": <-finished, "Health": d.Health(ctx)} {
+		if u := unavailable(t, err, "the disk does not answer"); !errors.Is(u, dedup.ErrFailed) {
+			t.Errorf("%s: %v does not say that the store has failed", what, u)
+		}
+	}
+	if err := d.Close(); !errors.Is(err, errStaysOpen) {
+		t.Errorf("Close: %v", err)
+	}
+	release()
+	unavailable(t, <-claimed, "the disk does not answer")
+	<-d.stopped
+	d.done.Wait()
+	if err := errors.Join(d.db.Close(), d.water.close()); err != nil { // as the end of the process would
+		t.Error(err)
+	}
+}
+
+// TestAPauseIsNotAHangingDisk stops the process in the middle of a commit for an hour, as SIGSTOP does.
+func TestAPauseIsNotAHangingDisk(t *testing.T) {
+	t.Parallel()
+	d := openStuck(t)
+	defer shut(t, d.Store)
+	claimed, release := d.hang(t, "slow")
+	d.past.Add(int64(time.Hour))
+	d.beats <- time.Time{}
+	if err := d.Health(context.Background()); err != nil {
+		t.Error(err)
+	}
+	release()
+	if err := <-claimed; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAMemoryTableThatCannotBeWrittenIsNoticed takes the names of the next tables by directories.
+func TestAMemoryTableThatCannotBeWrittenIsNoticed(t *testing.T) {
+	t.Parallel()
+	o := quiet()
+	o.memTable = 64 << 10
+	s := open(t, t.TempDir(), o)
+	ctx := context.Background()
+	var taken []string
+	for i := range 1000 {
+		name := filepath.Join(s.dir, fmt.Sprintf("%06d.sst", i+1))
+		if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
+			taken = append(taken, name)
+			if err := os.Mkdir(name, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	accepted := 0
+	for i := 0; s.Health(ctx) == nil; i++ {
+		if _, err := s.Claim(ctx, claimOf(fmt.Sprint(i))); err == nil {
+			accepted++
+		}
+	}
+	u := unavailable(t, s.Health(ctx), "the disk does not answer")
+	if !strings.Contains(u.Error(), "memory table") {
+		t.Errorf("%v does not say what is wrong", u)
+	}
+	_, err := s.Claim(ctx, claimOf("next"))
+	unavailable(t, err, "the disk does not answer")
+	for _, name := range taken {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for s.Health(ctx) != nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	for i := range accepted {
+		mustClaim(t, s, claimOf(fmt.Sprint(i)), dedup.Known)
+	}
+}
+
+// TestAMemoryTableThatIsNotWrittenForAMinuteEndsTheStore has Badger say once a look that it cannot.
+func TestAMemoryTableThatIsNotWrittenForAMinuteEndsTheStore(t *testing.T) {
+	t.Parallel()
+	o := quiet()
+	p := newPulse(&o)
+	s := open(t, t.TempDir(), o)
+	for range failAfter/beatEvery + 1 {
+		s.logger.Errorf("error flushing memtable to disk: %v, retrying", os.ErrPermission)
+		p.pass(s, beatEvery)
+	}
+	<-s.Failed()
+}
+
+func TestACompactionThatFailsIsTold(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), quiet())
+	s.logger.Warningf("[Compactor: %d] LOG Compact FAILED with error: %+v: %+v", 1, os.ErrPermission, struct{ a string }{"tables"})
+	if err := s.Degraded(); err == nil || !strings.Contains(err.Error(), "compaction failed: permission denied") || strings.Contains(err.Error(), "tables") {
+		t.Errorf("Degraded: %v", err)
+	}
+}
