@@ -85,12 +85,12 @@ func TestAHangingCommitMakesTheStoreUnavailableUntilItEnds(t *testing.T) {
 	defer shut(t, d.Store)
 	ctx := context.Background()
 	mustClaim(t, d.Store, claimOf("before"), dedup.New)
-	d.pass(d.Store, 2 * failAfter)
+	d.pass(d.Store, 2*failAfter)
 	if err := d.Health(ctx); err != nil {
 		t.Fatalf("an idle store: %v", err)
 	}
 	claimed, release := d.hang(t, "slow")
-	d.pass(d.Store, 5 * time.Second)
+	d.pass(d.Store, 5*time.Second)
 	unavailable(t, d.Health(ctx), "the disk does not answer")
 	_, err := d.Claim(ctx, claimOf("next"))
 	unavailable(t, err, "the disk does not answer")
@@ -124,7 +124,7 @@ func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
 	claimed, release := d.hang(t, "slow")
 	finished := make(chan error, 1)
 	go func() { finished <- d.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}) }()
-	d.pass(d.Store, failAfter + 2*beatEvery)
+	d.pass(d.Store, failAfter+2*beatEvery)
 	<-d.Failed()
 	for what, err := range map[string]error{"Take": <-taken, "Finish": <-finished, "Health": d.Health(ctx)} {
 		if u := unavailable(t, err, "the disk does not answer"); !errors.Is(u, dedup.ErrFailed) {
