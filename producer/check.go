@@ -211,7 +211,25 @@ func (p *Producer) checkRequests() error {
 			errs = append(errs, fmt.Errorf("%q is no field name", name))
 		}
 	}
-	return errors.Join(append(errs, checkURL(p.URL))...)
+	return errors.Join(append(errs, checkURL(p.URL), p.checkQuery())...)
+}
+
+// checkQuery refuses a query in the URL of an endpoint whose signatures cannot tell it from what follows it.
+func (p *Producer) checkQuery() error {
+	u, err := url.Parse(p.URL)
+	if err != nil || u.RawQuery == "" {
+		return nil //nolint:nilerr // a URL that is none is a mistake of its own
+	}
+	open := false
+	mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
+		h, ok := s.(*verify.HMAC)
+		open = open || ok && h.OpenURL()
+		return s
+	})
+	if !open {
+		return nil
+	}
+	return errors.New("url has a query, which the signature does not tell from the body: set notification_url, as it was registered")
 }
 
 func checkURL(raw string) error {

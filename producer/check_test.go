@@ -18,6 +18,24 @@ func (trusting) Verify(*http.Request, func() ([]byte, error)) (verify.Identity, 
 	return verify.Identity{}, nil
 }
 
+func TestSquareNeedsItsNotificationURLWhereTheURLHasAQuery(t *testing.T) {
+	t.Parallel()
+	p := Square("", testSecret)
+	p.URL = "https://hooks.example/square"
+	if errs := p.Check(); len(errs) != 0 {
+		t.Error(errs)
+	}
+	p.URL += "?src=a"
+	if errs := p.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "notification_url") {
+		t.Errorf("got %v", errs)
+	}
+	p = Square(p.URL, testSecret)
+	p.URL = "https://hooks.example/square?src=a"
+	if errs := p.Check(); len(errs) != 0 {
+		t.Error(errs)
+	}
+}
+
 func TestCheckFindsEachMistake(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

@@ -8,8 +8,9 @@ import (
 )
 
 // Square receives webhooks of Square. A secret is the subscription's signature key. Signed are the notification
-// URL, exactly as it was registered, and the body; with an empty notificationURL it is the public URL of the
-// endpoint.
+// URL, exactly as it was registered, and the body, without anything between them. With an empty notificationURL it is
+// the public URL of the endpoint, which then has no query: bytes of the body could be moved into it. A registered URL
+// with a query needs notificationURL.
 //
 // Square wants 2xx within 10 seconds and tries for 24 hours (older pages say 72, which the window allows for).
 //
@@ -22,7 +23,7 @@ func Square(notificationURL string, keys ...string) Producer {
 		Content: "{config:notification_url}{body}", Config: map[string]string{"notification_url": notificationURL},
 	}
 	if notificationURL == "" {
-		scheme.Content, scheme.Config, p.SignsURL = "{url}{body}", nil, true
+		scheme.Content, scheme.Config, scheme.Malleable, p.SignsURL = "{url}{body}", nil, true, true
 	}
 	p = p.signedBy(scheme)
 	p.Err = errors.Join(err, p.Err)

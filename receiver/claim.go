@@ -196,7 +196,7 @@ func (d *delivery) fingerprint(it producer.Item) [32]byte {
 
 // bindsKey reports whether an identifier stands for certain signed bytes, and they for it. Where one signature has
 // many bodies it does not: they conflict with each other.
-func (d *delivery) bindsKey() bool { return d.signsKey() && !d.Identity.Loose }
+func (d *delivery) bindsKey() bool { return d.signsKey() && !d.Identity.Malleable }
 
 // signsKey reports whether the signature certainly binds whatever the identifier is read from.
 func (d *delivery) signsKey() bool {

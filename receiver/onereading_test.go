@@ -1,7 +1,12 @@
 package receiver
 
 import (
+	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -117,4 +122,104 @@ func TestHandlersGetTheFieldValuesThatWereVerified(t *testing.T) {
 	if h := <-seen; h.Get("X-Event-Id") != "e1" || h.Get("X-Account") != "mine" {
 		t.Errorf("%q", h)
 	}
+}
+
+// wantOneRun sends one delivery, and then every other split of its signed bytes, and wants one run.
+func wantOneRun(t *testing.T, p producer.Producer, first func() *http.Request, body string, splits func(yield func(*http.Request, string))) {
+	t.Helper()
+	runs := newCounter()
+	s := serve(t, p, func(c *Config) {
+		c.Clock = func() time.Time { return time.Unix(1_700_000_000, 0) }
+	}, Answer(p.Name, "*", func(context.Context, Event[[]byte]) (Response, error) { runs.add(); return Response{}, nil }))
+	send := func(r *http.Request, body string) int {
+		in := httptest.NewRequest(http.MethodPost, r.URL.RequestURI(), strings.NewReader(body))
+		in.Header, in.Host = r.Header, "hooks.example"
+		w := httptest.NewRecorder()
+		s.rx.Handler().ServeHTTP(w, in)
+		return w.Code
+	}
+	r := first()
+	signer, ok := p.Scheme.(interface {
+		Sign(*http.Request, []byte, time.Time) error
+	})
+	if !ok {
+		t.Fatal("the scheme cannot sign")
+	}
+	if err := signer.Sign(r, []byte(body), time.Unix(1_700_000_000, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if status := send(r, body); status != 200 {
+		t.Fatalf("status %d", status)
+	}
+	tried := 0
+	splits(func(moved *http.Request, rest string) {
+		tried++
+		for name, lines := range r.Header {
+			if moved.Header[name] == nil {
+				moved.Header[name] = lines
+			}
+		}
+		send(moved, rest)
+	})
+	if tried == 0 || runs.count() != 1 {
+		t.Errorf("%d runs after %d splits", runs.count(), tried)
+	}
+}
+
+func post(t *testing.T, url string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+func TestBytesThatMoveBetweenSignedPartsRunNothingAgain(t *testing.T) {
+	t.Parallel()
+	const body = `12{"event_id":"e1","type":"paid","n":[1,2,3]}`
+	t.Run("square, a query", func(t *testing.T) {
+		t.Parallel()
+		const plain = `{"event_id":"e1","type":"paid","n":[1,2,3]}`
+		p := producer.Square("", "0123456789abcdef")
+		runs := newCounter()
+		s := serve(t, p, nil, On("square", "*", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
+		for i := range len(plain) {
+			url := "https://hooks.example/webhooks/square?src=a" + plain[:i]
+			in := httptest.NewRequest(http.MethodPost, "/webhooks/square", strings.NewReader(plain[i:]))
+			in.RequestURI, in.Host = strings.TrimPrefix(url, "https://hooks.example"), "hooks.example"
+			in.URL.RawQuery = "src=a" + plain[:i]
+			mac := hmac.New(sha256.New, []byte("0123456789abcdef"))
+			mac.Write([]byte("https://hooks.example/webhooks/square?src=a" + plain))
+			in.Header.Set("Content-Type", "application/json")
+			in.Header.Set("X-Square-Hmacsha256-Signature", base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+			w := httptest.NewRecorder()
+			s.rx.Handler().ServeHTTP(w, in)
+			if w.Code != 400 {
+				t.Errorf("%d bytes moved: status %d", i, w.Code)
+			}
+		}
+		if runs.count() != 0 || len(s.records()) != 0 {
+			t.Errorf("%d runs, %d records", runs.count(), len(s.records()))
+		}
+	})
+	t.Run("datatrans", func(t *testing.T) {
+		t.Parallel()
+		p := producer.Datatrans(strings.Repeat("0a", 32))
+		p.Tolerance = verify.Tolerance{Past: 60 * 366 * 24 * time.Hour}
+		p.Window = 100 * 366 * 24 * time.Hour
+		url := "https://hooks.example/webhooks/datatrans"
+		wantOneRun(t, p, func() *http.Request { return post(t, url) }, body, func(yield func(*http.Request, string)) {
+			const stamp = "1700000000000"
+			whole := stamp + body
+			for cut := 1; cut <= len(stamp)+2; cut++ {
+				mac := hmac.New(sha256.New, bytes.Repeat([]byte{10}, 32))
+				mac.Write([]byte(whole))
+				r := post(t, url)
+				r.Header.Set("Datatrans-Signature", "t="+whole[:cut]+",s0="+hex.EncodeToString(mac.Sum(nil)))
+				yield(r, whole[cut:])
+			}
+		})
+	})
 }

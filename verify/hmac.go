@@ -81,13 +81,24 @@ type HMAC struct {
 	TimestampHeaders []string
 	// TimestampUnit is time.Second or time.Millisecond since 1970. Defaults to seconds.
 	TimestampUnit time.Duration
-	// IDHeaders are the fields with the signed identifier: one, or one for each of Headers. A full stop in
-	// it is refused where Content sets a full stop after {id}: what is signed would be ambiguous.
+	// IDHeaders are the fields with the signed identifier: one, or one for each of Headers.
 	IDHeaders []string
 	// Content is what is signed: literal text around the placeholders {body}, {timestamp} (as it was sent),
 	// {id}, {url} (as the producer called it), {header:NAME}, {config:NAME}, and {jcs} (the JSON body in the
 	// canonical form of RFC 8785). Defaults to "{body}". It must hold {body} or {jcs}.
+	//
+	// It must be possible to take what is signed apart in one way only. A part before the body is ended by the first
+	// character of the text that follows it, one after the body by the last character of the text before it, and an
+	// identifier, field or URL that holds that character is refused (component_unsupported). Check refuses a part
+	// without such text, or with text that it always may hold: a digit beside {timestamp}, and beside {url} a
+	// character of a URI (RFC 3986 section 2).
 	Content string
+	// Malleable accepts a Content that can be taken apart in several ways, for vendors that sign one. Identity.Malleable
+	// is then set, and a request whose URL has a query is refused where nothing ends {url}.
+	Malleable bool
+	// URL, when set, is the only URL that {url} stands for, with its query, as it was registered with the producer. A
+	// request to another one is refused (signature_mismatch). Defaults to any, as the producer called it.
+	URL string
 	// Config holds the values of {config:NAME}.
 	Config map[string]string
 	// Contents takes the place of Content for producers whose signed bytes are no template. It returns all
@@ -119,6 +130,10 @@ func (h *HMAC) ready() error {
 	return h.err
 }
 
+// OpenURL reports whether the URL is signed and nothing in the signed content ends it. Requests with a query are then
+// refused.
+func (h *HMAC) OpenURL() bool { return h.ready() == nil && h.plan.openURL() }
+
 // Verify implements [Scheme]. The identity holds the signed time, what is covered, the id of the key where the
 // entry names one, and the SHA-256 of the signed content.
 func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
@@ -141,7 +156,7 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 		if kid, ok := h.plan.match(sent, content); ok {
 			return Identity{
 				KeyID: kid, SignedAt: sent.signedAt, Covered: h.plan.covered[sent.header], Signed: content.digest(),
-				Loose: h.Contents != nil || h.plan.templateHolds("jcs"),
+				Malleable: h.Contents != nil || h.plan.templateHolds("jcs") || h.plan.malleable != nil,
 			}, nil
 		}
 	}

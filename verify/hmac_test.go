@@ -375,7 +375,7 @@ func anyHMAC(t *rapid.T) *HMAC {
 	case "header":
 		h.TimestampHeaders, h.Content = []string{"X-Time"}, "{timestamp}\n"+h.Content
 	case "entry":
-		h.Separator, h.Entries, h.Content = ",", []string{"t={timestamp}", "{alg}:{sig}"}, h.Content+"{timestamp}"
+		h.Separator, h.Entries, h.Content = ",", []string{"t={timestamp}", "{alg}:{sig}"}, h.Content+"\n{timestamp}"
 	}
 	return h
 }

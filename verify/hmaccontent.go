@@ -53,7 +53,7 @@ func (p *hmacPlan) contents(r *http.Request, body []byte, s sent) ([]segments, e
 // fill puts the values of a request in the template.
 func (p *hmacPlan) fill(r *http.Request, body []byte, s sent) (segments, error) {
 	out := make(segments, 0, len(p.template))
-	for _, q := range p.template {
+	for i, q := range p.template {
 		switch q.name {
 		case "":
 			out = append(out, []byte(q.literal))
@@ -70,7 +70,11 @@ func (p *hmacPlan) fill(r *http.Request, body []byte, s sent) (segments, error) 
 		case "id":
 			out = append(out, []byte(s.id))
 		case "url":
-			out = append(out, []byte(r.URL.String()))
+			u, err := p.signedURL(i, r)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, []byte(u))
 		case "config":
 			out = append(out, []byte(p.config[q.arg]))
 		case "header":
@@ -82,10 +86,28 @@ func (p *hmacPlan) fill(r *http.Request, body []byte, s sent) (segments, error) 
 			if n == 0 {
 				return nil, &Error{Code: InsufficientCoverage, Component: name}
 			}
+			if err := p.checkValue(i, name, value); err != nil {
+				return nil, err
+			}
 			out = append(out, []byte(value))
 		}
 	}
 	return out, nil
+}
+
+// signedURL returns the URL that is signed, which is part i of the template.
+func (p *hmacPlan) signedURL(i int, r *http.Request) (string, error) {
+	u := r.URL.String()
+	switch {
+	case p.url != "" && u != p.url:
+		return "", &Error{Code: SignatureMismatch, Component: "@target-uri", Err: reason("the URL is not the one that is configured")}
+	case p.openURL() && (r.URL.RawQuery != "" || r.URL.ForceQuery):
+		return "", &Error{
+			Code: ComponentUnsupported, Component: "@query",
+			Err: reason("where the query ends in the signed content cannot be told: configure the URL that the producer signs"),
+		}
+	}
+	return u, p.checkValue(i, "@target-uri", u)
 }
 
 // sign sets the fields of a signature on r.

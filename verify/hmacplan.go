@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/textproto"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +26,10 @@ type hmacPlan struct {
 	publicKeys       []ed25519.PublicKey
 	unit             time.Duration
 	template         []part
+	boundaries       []boundary // one for each part of the template
+	malleable        []string   // names of the parts without one
 	config           map[string]string
+	url              string
 	custom           contentsFunc
 	covered          [][]string // for each of headers
 }
@@ -34,7 +38,7 @@ type hmacPlan struct {
 func newHMACPlan(h *HMAC) (*hmacPlan, error) {
 	p := &hmacPlan{
 		separator: h.Separator, encoding: h.Encoding, unit: h.TimestampUnit, config: h.Config,
-		custom: h.Contents, publicKeys: h.PublicKeys,
+		custom: h.Contents, publicKeys: h.PublicKeys, url: h.URL,
 	}
 	errs := []error{
 		p.setFields(h), p.setHashes(h), p.setEntries(h), p.setTemplate(h), p.setTimestamp(h), p.setKeys(h),
@@ -167,7 +171,7 @@ func (p *hmacPlan) setTemplate(h *HMAC) error {
 	var errs []error
 	bodies := 0
 	for _, q := range parts {
-		if q.name == "body" || q.name == "jcs" {
+		if q.isBody() {
 			bodies++
 		}
 		if err := p.checkPlaceholder(q, h); err != nil {
@@ -176,6 +180,12 @@ func (p *hmacPlan) setTemplate(h *HMAC) error {
 	}
 	if bodies != 1 {
 		errs = append(errs, fmt.Errorf("content %q: holds {body} or {jcs} %d times, not once", text, bodies))
+	}
+	if u, err := url.Parse(h.URL); h.URL != "" && (err != nil || u.Scheme == "" || u.Host == "" || !p.templateHolds("url")) {
+		errs = append(errs, fmt.Errorf("content %q: the URL is not absolute, or there is no {url}", text))
+	}
+	if err := p.setBoundaries(h); err != nil {
+		errs = append(errs, fmt.Errorf("content %q: %w", text, err))
 	}
 	return errors.Join(errs...)
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha512"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -210,24 +209,15 @@ func (p *hmacPlan) readID(r *http.Request, name string) (string, error) {
 		return "", err
 	case id == "":
 		return "", &Error{Code: IDMissing, Component: name}
-	case strings.Contains(id, ".") && p.dotEndsID():
-		return "", &Error{
-			Code: ComponentUnsupported, Component: name,
-			Err: errors.New("a full stop in the id makes the signed content ambiguous"),
+	}
+	for i, q := range p.template {
+		if q.name == "id" {
+			if err := p.checkValue(i, name, id); err != nil {
+				return "", err
+			}
 		}
 	}
 	return id, nil
-}
-
-// dotEndsID reports whether a full stop ends the id in the signed content. With one inside the id, (a, 1, 2.x)
-// and (a.1, 2, x) would have one signature.
-func (p *hmacPlan) dotEndsID() bool {
-	for i, q := range p.template {
-		if q.name == "id" && i+1 < len(p.template) {
-			return strings.HasPrefix(p.template[i+1].literal, ".")
-		}
-	}
-	return false
 }
 
 // parseTimestamp reads a time since 1970 that is written in decimal digits and nothing else.

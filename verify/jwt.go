@@ -298,7 +298,7 @@ func (j *JWT) identity(t *parsedToken) (Identity, error) {
 	if j.Body {
 		sum := sha256.Sum256([]byte(t.signed))
 		id.SignedAt, id.Signed, id.Covered = issued, sum[:], []string{"@body"}
-		id.Loose = true // white space may stand around the token
+		id.Malleable = true // white space may stand around the token
 	}
 	return id, nil
 }

@@ -70,7 +70,7 @@ func (p *PayPal) Verify(r *http.Request, body func() ([]byte, error)) (Identity,
 	sum := sha256.Sum256([]byte(content))
 	return Identity{
 		SignedAt: sent.at, NotBefore: cert.notBefore, Expires: cert.notAfter, ExpiredCode: CertExpired,
-		Covered: []string{"paypal-transmission-id", "paypal-transmission-time"}, Loose: true, Signed: sum[:],
+		Covered: []string{"paypal-transmission-id", "paypal-transmission-time"}, Malleable: true, Signed: sum[:],
 	}, nil
 }
 

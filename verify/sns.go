@@ -114,7 +114,7 @@ func (s *SNS) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 	sum := sha256.Sum256(content)
 	return Identity{
 		SignedAt: signedAt, NotBefore: cert.notBefore, Expires: cert.notAfter, ExpiredCode: CertExpired,
-		Covered: []string{"@body"}, Loose: true, Signed: sum[:],
+		Covered: []string{"@body"}, Malleable: true, Signed: sum[:],
 	}, nil
 }
 

@@ -324,7 +324,7 @@ func (id Identity) and(more Identity) Identity {
 	}
 	id.Covered = append(slices.Clone(id.Covered), more.Covered...)
 	if more.Signed != nil {
-		id.Signed, id.Loose = more.Signed, more.Loose
+		id.Signed, id.Malleable = more.Signed, more.Malleable
 	}
 	if more.Claims != nil {
 		id.Claims = more.Claims

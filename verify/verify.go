@@ -47,9 +47,9 @@ type Identity struct {
 	// Covered lists what the signature binds: lower-case field names, derived components as RFC 9421 spells
 	// them ("@method", "@query", "@target-uri"), and "@body" where the body is bound.
 	Covered []string
-	// Loose says that bodies of other octets can have the same signature: what is signed is a canonical form, or
-	// some members of the body. Signed is then the same for all of them.
-	Loose bool
+	// Malleable says that other deliveries can have the same signature: what is signed is a canonical form, some
+	// members of the body, or a concatenation whose parts have no boundaries. Signed is then the same for all of them.
+	Malleable bool
 	// Signed is a digest of the signed content. It is nil where the credential does not bind the body, as
 	// with bearer tokens, so that nobody takes two messages under one token for a replay.
 	Signed []byte

@@ -58,6 +58,14 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		"window":           {strings.Replace(shop, "scheme: rfc9421", "scheme: rfc9421\n    window: 1m", 1), `e.yaml:2: producer "shop": window 1m0s is shorter than the tolerance (5m0s back, 1m0s ahead): a replay would outlive its record`},
 		"test key":         {"producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: ed25519, public_key_file: keys/shop.pub.pem}]\nurl: http://x\n", `e.yaml:4: key "k" is published for tests: everybody can sign with it | make one of your own: eyelet keygen`},
 		"test secret":      {"producers:\n  gh: {preset: github, secret_file: keys/github.secret}\n", `e.yaml:2: producer "gh" uses a secret of the test data, which everybody knows | make one of your own: eyelet keygen --alg hmac-sha256`},
+		"ambiguous content": {
+			"url: http://x\nproducers:\n  pay: {scheme: hmac, header: X-Sig, secret: 0123456789abcdef, template: \"{url}{body}\"}\n",
+			`e.yaml:3: producer "pay": content "{url}{body}": {url} cannot be told from what follows it: put text between them that it cannot hold, such as a line break`,
+		},
+		"signed URL": {
+			"url: http://x\nproducers:\n  pay: {scheme: hmac, header: X-Sig, secret: 0123456789abcdef, template: \"{url}{body}\", signed_url: hooks}\n",
+			`e.yaml:3: producer "pay": content "{url}{body}": the URL is not absolute, or there is no {url}`,
+		},
 		"setting of a preset that it has not": {
 			"producers:\n  gh: {preset: github, secret: x, verify_token: y}\n", `e.yaml:2: producer "gh": preset github has no setting "verify_token"; it has secrets, allow_sha1, algs`,
 		},

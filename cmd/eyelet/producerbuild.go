@@ -293,6 +293,7 @@ func (b *producerBuild) hmac(p *producerConfig) producer.Producer {
 		Headers: c.Header, Separator: c.Separator, Entries: c.Pattern, Hash: verify.Hash(c.Hash), Hashes: convert[verify.Hash](c.Hashes),
 		Encoding: verify.Encoding(cmp.Or(c.Encoding, string(verify.Hex))), SecretEncoding: verify.Encoding(c.SecretEncoding),
 		Secrets: convert[verify.Secret](c.Secrets), TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader, Content: c.Template,
+		URL: c.SignedURL,
 	}
 	if c.Secret != "" {
 		scheme.Secrets = append(scheme.Secrets, verify.Secret(c.Secret))

@@ -185,6 +185,7 @@ type hmacConfig struct {
 	TimestampUnit   string            `conf:"timestamp_unit"` // s or ms
 	IDHeader        []string          `conf:"id_header"`
 	Template        string            `conf:"template"`
+	SignedURL       string            `conf:"signed_url"`
 	Secret          secret            `conf:"secret"`
 	Secrets         []secret          `conf:"secrets"`
 	Keys            map[string]secret `conf:"keys"`

@@ -1,0 +1,203 @@
+package verify
+
+import (
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func boundaryScheme(content string) *HMAC {
+	h := &HMAC{Headers: []string{"X-Sig"}, Encoding: Hex, Content: content, Secrets: Secrets(hmacSecret), Config: map[string]string{"sep": "|", "dot": "."}}
+	if strings.Contains(content, "{timestamp}") {
+		h.TimestampHeaders = []string{"X-Time"}
+	}
+	if strings.Contains(content, "{id}") {
+		h.IDHeaders = []string{"X-Id"}
+	}
+	return h
+}
+
+// decodableContents are templates whose signed bytes can be taken apart in one way only.
+var decodableContents = []string{
+	"{body}", "{timestamp}.{body}", "v0:{timestamp}:{body}", "{id}.{timestamp}.{body}", "{id}|{timestamp}|{header:X-A}|{body}",
+	"{header:X-A} {body}", "{url}|{body}", "{url}\n{body}", "{config:sep}{body}", "{header:X-A}{config:dot}{body}", "{body}.{timestamp}",
+	"{body}|{id}", "{id}.{body}.{header:X-A}", "{timestamp}::{jcs}", "{body} {url}", "{header:X-A}a{body}",
+}
+
+// ambiguousContents are templates in which one part can be moved to another.
+var ambiguousContents = []string{
+	"{url}{body}", "{header:X-A}{body}", "{id}{body}", "{timestamp}{body}", "{timestamp}0{body}", "{id}{timestamp}{body}", "{url}/{body}",
+	"{url}={body}", "{id}{header:X-A}.{body}", "{body}{timestamp}", "{body}{id}", "{body}.{id}{timestamp}", "{body}1{timestamp}",
+	"{header:X-A}{jcs}", "{url}{config:dot}{body}",
+}
+
+func TestSignedTemplatesMustBeUniquelyDecodable(t *testing.T) {
+	t.Parallel()
+	for _, content := range decodableContents {
+		if err := boundaryScheme(content).Check(); err != nil {
+			t.Errorf("%s: %v", content, err)
+		}
+	}
+	for _, content := range ambiguousContents {
+		h := boundaryScheme(content)
+		if err := h.Check(); err == nil || !strings.Contains(err.Error(), "cannot be told from") {
+			t.Errorf("%s: %v", content, err)
+		}
+		h = boundaryScheme(content)
+		h.Malleable = true
+		if err := h.Check(); err != nil {
+			t.Errorf("%s, of a vendor: %v", content, err)
+		}
+	}
+	// The URL is one that is known, so nothing can be moved to its end.
+	h := boundaryScheme("{url}{body}")
+	h.URL = "https://hooks.example/in?a=1"
+	if err := h.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// One captured signature is tried over every way to take its signed bytes apart. Only the delivery that was signed passes,
+// and under a vendor's ambiguous template all that pass have one digest of the signed bytes.
+func TestNoByteMovesFromOnePartOfTheSignedContentToAnother(t *testing.T) {
+	t.Parallel()
+	ambiguous := 0
+	for _, content := range append(append([]string{}, decodableContents...), ambiguousContents...) {
+		h := boundaryScheme(content)
+		h.Malleable = true
+		signed := delivered("e1.2|x", "1700000000", "pa id", "https://hooks.example/in", "7.8|9 {\"n\":1}.3")
+		if strings.Contains(content, "{id}.") {
+			signed = delivered("e1", "1700000000", "pa id", "https://hooks.example/in", "7.8|9 {\"n\":1}.3")
+		}
+		if strings.Contains(content, "jcs") {
+			signed.body = `{"n":1}`
+		}
+		for _, value := range []struct{ old, clean string }{{"|", "-"}, {" ", "-"}, {".", "-"}, {"a", "-"}} {
+			if err := h.Sign(signed.request(t), []byte(signed.body), testNow); err == nil {
+				break
+			}
+			signed.id, signed.a = strings.ReplaceAll(signed.id, value.old, value.clean), strings.ReplaceAll(signed.a, value.old, value.clean)
+		}
+		r := signed.request(t)
+		if err := h.Sign(r, []byte(signed.body), testNow); err != nil {
+			t.Fatalf("%s: %v", content, err)
+		}
+		id, err := h.Verify(r, bodyOf(signed.body))
+		if err != nil {
+			t.Fatalf("%s: %v", content, err)
+		}
+		passed := 0
+		for _, moved := range signed.moved(t) {
+			other := moved.request(t)
+			other.Header.Set("X-Sig", r.Header.Get("X-Sig"))
+			again, err := h.Verify(other, bodyOf(moved.body))
+			if err != nil || moved == signed {
+				continue
+			}
+			if !moved.differsIn(content, signed) {
+				continue
+			}
+			passed++
+			if hex.EncodeToString(again.Signed) != hex.EncodeToString(id.Signed) || !again.Malleable {
+				t.Errorf("%s: %+v passes as %+v under another digest", content, moved, signed)
+			}
+		}
+		if h.plan.malleable == nil && passed > 0 {
+			t.Errorf("%s: %d other deliveries pass", content, passed)
+		}
+		ambiguous += passed
+	}
+	if ambiguous == 0 {
+		t.Error("no byte was moved even where nothing ends a part")
+	}
+}
+
+// parts are the values of a delivery that a template can hold.
+type parts struct{ id, stamp, a, url, body string }
+
+func delivered(id, stamp, a, url, body string) parts {
+	return parts{id, stamp, a, url, body}
+}
+
+func (p parts) request(t *testing.T) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{"X-Id": {p.id}, "X-Time": {p.stamp}, "X-A": {p.a}}
+	return r
+}
+
+// moved returns the delivery with up to eight bytes moved across each boundary between two of its parts, in every order of
+// these, and all of the text before or after each separator.
+func (p parts) moved(t *testing.T) []parts {
+	t.Helper()
+	fields := []func(*parts) *string{
+		func(p *parts) *string { return &p.id }, func(p *parts) *string { return &p.stamp }, func(p *parts) *string { return &p.a },
+		func(p *parts) *string { return &p.body }, func(p *parts) *string { return &p.url },
+	}
+	var out []parts
+	for i, left := range fields {
+		for j, right := range fields {
+			if i == j {
+				continue
+			}
+			for _, glue := range []string{"", ".", "|", " ", "a", "0", "1", "=", "/"} {
+				whole := *left(&p) + glue + *right(&p)
+				for cut := 0; cut+len(glue) <= len(whole); cut++ {
+					if whole[cut:cut+len(glue)] != glue {
+						continue
+					}
+					q := p
+					*left(&q), *right(&q) = whole[:cut], whole[cut+len(glue):]
+					if r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, q.url, nil); err == nil && r.URL.String() == q.url && r.URL.Host != "" {
+						out = append(out, q)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// differsIn reports whether two deliveries differ in a part that the template holds.
+func (p parts) differsIn(content string, q parts) bool {
+	return strings.Contains(content, "{id}") && p.id != q.id || strings.Contains(content, "{timestamp}") && p.stamp != q.stamp ||
+		strings.Contains(content, "{header") && p.a != q.a || strings.Contains(content, "{url}") && p.url != q.url || p.body != q.body
+}
+
+func TestAnOpenURLHasNoQuery(t *testing.T) {
+	t.Parallel()
+	h := boundaryScheme("{url}{body}")
+	h.Malleable = true
+	r := delivered("", "", "", "https://hooks.example/in", "tea").request(t)
+	if err := h.Sign(r, []byte("tea"), testNow); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Verify(r, given("tea")); err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range []string{"?", "?a=1"} {
+		other := delivered("", "", "", "https://hooks.example/in"+query, "tea").request(t)
+		other.Header = r.Header
+		if _, err := h.Verify(other, given("tea")); CodeOf(err) != ComponentUnsupported {
+			t.Errorf("%q: got %v", query, err)
+		}
+	}
+	known := boundaryScheme("{url}{body}")
+	known.URL = "https://hooks.example/in?a=1"
+	r = delivered("", "", "", known.URL, "tea").request(t)
+	if err := known.Sign(r, []byte("tea"), testNow); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := known.Verify(r, given("tea")); err != nil || id.Malleable || !id.Covers("@query") {
+		t.Errorf("%+v, %v", id, err)
+	}
+	other := delivered("", "", "", known.URL+"t", "ea").request(t)
+	other.Header = r.Header
+	if _, err := known.Verify(other, given("ea")); CodeOf(err) != SignatureMismatch {
+		t.Errorf("got %v", err)
+	}
+}
