@@ -79,7 +79,7 @@ func (t *Target) exchange(ctx context.Context, ev Event, to *url.URL, proof Cred
 	if err != nil {
 		return seen{ours: true, err: errors.New("the target is no URL")}, nil
 	}
-	req.Header = fields(ev)
+	req.Header = t.header(ev, to, labelOf(proof))
 	if proof.Authorization != "" {
 		req.Header.Set("Authorization", string(proof.Authorization))
 	}

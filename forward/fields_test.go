@@ -58,30 +58,95 @@ func TestKeysOfEventsWithoutAField(t *testing.T) {
 	}
 }
 
+// TestWhatIsOfOneHopDoesNotGoOn: not even where the producer signed it or the preset has it.
 func TestWhatIsOfOneHopDoesNotGoOn(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(200))
 	ev := event("1")
 	ev.Header = http.Header{
-		"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "Ce-Id": {"7"},
-		"Connection": {"close, X-Hop", "x-too"}, "X-Hop": {"1"}, "X-Too": {"1"},
-		"X-Forwarded-For": {"1"}, "X-Forwarded-User": {"root"}, "X-Forwarded-Prefix": {"/admin"}, "x-forwarded-email": {"root"},
+		"Content-Type": {"application/json"}, "Content-Language": {"de"}, "Ce-Id": {"7"}, "X-Github-Event": {"push"}, "X-Github-Other": {"1"},
+		"X-Signed": {"a", "b"}, "X-Unsigned": {"1"}, "X-Named": {"1"}, "Connection": {"close, X-Github-Hop", "x-too"}, "X-Github-Hop": {"1"}, "X-Too": {"1"},
+		"X-Forwarded-For": {"1"}, "X-Forwarded-User": {"root"}, "x-forwarded-email": {"root"}, "User-Agent": {"curl"},
 	}
-	for _, name := range hopByHop() {
+	ev.Signed = []string{"x-signed", "x-too", "x-forwarded-for", "x-forwarded-email"}
+	for _, name := range neverSent {
+		ev.Signed = append(ev.Signed, strings.ToLower(name))
 		if ev.Header.Get(name) == "" {
 			ev.Header.Set(name, "s3cret")
 		}
 	}
-	want(t, to(t, f.URL, nil).Deliver(context.Background(), ev), Accepted, 200)
+	target := to(t, f.URL, func(c *Config) { c.Fields = []string{"x-named", "X-GitHub-*"} })
+	want(t, target.Deliver(context.Background(), ev), Accepted, 200)
 	expected := http.Header{
-		"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "Ce-Id": {"7"}, "Idempotency-Key": {`"1"`},
-		"User-Agent": {"eyelet"}, "Content-Length": {"10"},
+		"Content-Type": {"application/json"}, "Content-Language": {"de"}, "Ce-Id": {"7"}, "X-Github-Event": {"push"}, "X-Github-Other": {"1"},
+		"X-Signed": {"a", "b"}, "X-Named": {"1"}, "Idempotency-Key": {`"1"`}, "User-Agent": {"eyelet"}, "Content-Length": {"10"}, "Via": {"s3cret, 1.1 eyelet"},
 	}
 	if diff := cmp.Diff(expected, f.requests()[0].header); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}
 	if ev.Header.Get("Cookie") != "s3cret" {
 		t.Error("the caller's header was changed")
+	}
+}
+
+func TestADigestGoesOnWhereItIsTrue(t *testing.T) {
+	t.Parallel()
+	ev := event("1")
+	right, err := verify.ContentDigest(ev.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, err := verify.ContentDigest([]byte("of the whole batch"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for digest, want := range map[string]string{right: right, wrong: "", "sha-256=:AAAA:": "", "md5=:AAAA:": "", right + "," + wrong: ""} {
+		f := plain(t, says(200))
+		ev.Header.Set("Content-Digest", digest)
+		to(t, f.URL, nil).Deliver(context.Background(), ev)
+		if got := f.requests()[0].header.Get("Content-Digest"); got != want {
+			t.Errorf("%q went on as %q", digest, got)
+		}
+	}
+}
+
+func TestFieldsThatCannotBeNamedAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{"", "*", "X-*", "x-*", "X-Shop*", "a b", "Host", "authorization", "Via", "X-Forwarded-For", "X-Forwarded-*", "x-forwarded-user-*", "Transfer-Encoding", "Signature", "Idempotency-Key"} {
+		if _, err := New(Config{Name: "x", URL: "http://h/", Fields: []string{field}}); err == nil {
+			t.Errorf("%q is taken", field)
+		}
+	}
+	for _, via := range []string{"a b", "a,b", "ü", strings.Repeat("x", 65)} {
+		if _, err := New(Config{Name: "x", URL: "http://h/", Via: via}); err == nil {
+			t.Errorf("the name %q is taken", via)
+		}
+	}
+}
+
+// TestEveryRequestCarriesVia: the way so far, and our own name behind it.
+func TestEveryRequestCarriesVia(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		way  []string
+		want string
+	}{
+		{nil, "1.1 eyelet-7"},
+		{[]string{"1.1 edge"}, "1.1 edge, 1.1 eyelet-7"},
+		{[]string{"1.0 fred, 1.1 p.example (Apache/1.1)", "2 edge"}, "1.0 fred, 1.1 p.example (Apache/1.1), 2 edge, 1.1 eyelet-7"},
+		{[]string{"1.1 \xe4"}, "1.1 eyelet-7"},
+		{[]string{strings.Repeat("1.1 x,", 1000)}, "1.1 eyelet-7"},
+	} {
+		f := plain(t, says(307, "Location", "/next"), says(200))
+		ev := event("1")
+		ev.Header["Via"] = tt.way
+		target := to(t, f.URL, func(c *Config) { c.Via = "eyelet-7" })
+		want(t, target.Deliver(context.Background(), ev), Accepted, 200)
+		for _, r := range f.requests() {
+			if got := r.header["Via"]; len(got) != 1 || got[0] != tt.want {
+				t.Errorf("%q went on as %q, want %q", tt.way, got, tt.want)
+			}
+		}
 	}
 }
 

@@ -30,8 +30,17 @@ type Event struct {
 	// Key is the value of the field Idempotency-Key, octet for octet (section 9.7); see [Key]. Required: an
 	// event without one is Terminal, and nothing is sent (section 9.4).
 	Key string
-	// Header holds the fields of the delivery as it came to us; those that are of one hop do not go on.
+	// Header holds the fields of the delivery as it came to us. Those that describe the content and the attributes of a
+	// CloudEvent (ce-*) go on, and of the others those in Signed and in [Config.Fields]. Fields of one connection,
+	// credentials, and what proxies report about the client never do.
 	Header http.Header
+	// Signed names the fields of Header whose values the producer signed as a whole.
+	Signed []string
+	// Label is the label of the producer's verified signature (RFC 9421) in Header. It, or another one of the same key, is
+	// sent on where everything that it covers is unchanged. Empty is none.
+	Label string
+	// Method and Target are the request line of the delivery, which a signature may cover. Empty is unknown.
+	Method, Target string
 	// Body is the payload.
 	Body []byte
 	// Accepted is when the event was accepted here, which is when the total retry time begins.

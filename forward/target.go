@@ -33,6 +33,9 @@ const (
 	offPart  = 8
 )
 
+// maxPseudonym bounds our name in Via.
+const maxPseudonym = 64
+
 // LongestOffWait is after how long at most an event of a target that was off asks again.
 const LongestOffWait = 10 * time.Minute
 
@@ -66,6 +69,12 @@ type Config struct {
 	// TerminalLimit is after how many Terminal outcomes without an Accepted one between them the target is
 	// switched off. Defaults to 10.
 	TerminalLimit int
+	// Fields are header fields of deliveries that go on beside those that [Event.Header] describes: names, or what
+	// several begin with, followed by a star ("X-Shop-*"). Defaults to none.
+	Fields []string
+	// Via is our name in the field Via of every request (RFC 9110 section 7.6.3): a pseudonym that no other hop has, so that a
+	// receiver of the same name finds a loop. A token of at most 64 characters. Defaults to eyelet.
+	Via string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
@@ -80,11 +89,12 @@ type Credentials struct {
 
 // Target delivers events to one URL.
 type Target struct {
-	cfg   Config   // with its defaults
-	url   *url.URL // as configured, without credentials
-	basic verify.Secret
-	wire  *http.Transport
-	held  holds
+	cfg    Config   // with its defaults
+	url    *url.URL // as configured, without credentials
+	basic  verify.Secret
+	fields []fieldPattern
+	wire   *http.Transport
+	held   holds
 }
 
 // New checks the configuration and returns the target. It opens nothing. Errors hold no URL.
@@ -112,7 +122,14 @@ func New(c Config) (*Target, error) {
 		}
 	}
 	c = withDefaults(c)
-	t := &Target{cfg: c, wire: newTransport(c)}
+	if !verify.IsToken(c.Via) || len(c.Via) > maxPseudonym {
+		return nil, fmt.Errorf("the name in Via is no token of at most %d characters", maxPseudonym)
+	}
+	fields, err := parseFields(c.Fields)
+	if err != nil {
+		return nil, err
+	}
+	t := &Target{cfg: c, fields: fields, wire: newTransport(c)}
 	if u.User != nil {
 		password, _ := u.User.Password()
 		t.basic = verify.Secret("Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
@@ -147,6 +164,9 @@ func withDefaults(c Config) Config {
 	}
 	if c.TerminalLimit == 0 {
 		c.TerminalLimit = DefaultTerminalLimit
+	}
+	if c.Via == "" {
+		c.Via = "eyelet"
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -207,7 +207,7 @@ func (p *Producer) checkRequests() error {
 		}
 	}
 	for _, name := range p.SecretHeaders {
-		if !isToken(name) {
+		if !verify.IsToken(name) {
 			errs = append(errs, fmt.Errorf("%q is no field name", name))
 		}
 	}

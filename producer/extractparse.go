@@ -3,6 +3,8 @@ package producer
 import (
 	"fmt"
 	"strings"
+
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // How joins and lists are spelled.
@@ -90,7 +92,7 @@ func parseOne(spelling string) (Extractor, error) {
 }
 
 func parseField(kind, name string) (Extractor, error) {
-	if name != "" && !isToken(name) {
+	if name != "" && !verify.IsToken(name) {
 		return nil, fmt.Errorf("extractor %s: %q is no field name (RFC 9110 section 5.1)", kind, name)
 	}
 	if kind == "idempotency-key" || strings.EqualFold(name, defaultKeyField) {
@@ -114,17 +116,3 @@ func parsePath(path string, build func(string) Extractor) (Extractor, error) {
 
 // maxPath bounds the names of a path, each of which is one pass over the value before it.
 const maxPath = 16
-
-// isToken reports whether s is a token (RFC 9110 section 5.6.2), as the names of fields are.
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return s != ""
-}

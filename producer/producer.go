@@ -43,6 +43,9 @@ type Producer struct {
 	// Reads is what handlers read besides, as [Extractor.Consumes] lists it: header fields in lower case, "@query",
 	// "@body". RFC 9421 signatures must cover these, like what Key and Type read. The lanes of handlers add theirs.
 	Reads []string
+	// Fields are the header fields that are the sender's own: names, or what several begin with, followed by a star
+	// ("X-GitHub-*"). An intermediary sends them on; see [Producer.OwnFields]. They are not therefore authentic.
+	Fields []string
 	// Fingerprint selects what is compared when an identifier comes again. Defaults to FingerprintBody.
 	Fingerprint FingerprintFunc
 	// Split takes a batch apart; nil means that a delivery is one event.

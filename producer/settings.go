@@ -197,7 +197,7 @@ func FindPreset(name string) (Preset, bool) {
 
 // webhook is what the presets have in common: a vendor that tries again, and drops events on a wrong 4xx.
 func webhook(name, docs string) Producer {
-	return Producer{Name: name, Preset: name, Docs: docs, Contract: Webhook, StaleKnown: true}
+	return Producer{Name: name, Preset: name, Docs: docs, Contract: Webhook, StaleKnown: true, Fields: vendorFields[name]}
 }
 
 // signedBy sets a scheme that can be checked at once.

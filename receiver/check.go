@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // withDefaults returns the configuration with its zero fields replaced by their defaults.
@@ -64,6 +65,9 @@ func check(c Config) (*book, error) {
 	}
 	if len(c.Producers) == 0 {
 		mistakes = append(mistakes, errors.New("producers: at least one is required"))
+	}
+	if c.Via != "" && (!verify.IsToken(c.Via) || len(c.Via) > MaxVia) {
+		mistakes = append(mistakes, fmt.Errorf("via: the name is no token of at most %d characters", MaxVia))
 	}
 	mistakes = append(mistakes, checkAddresses(c)...)
 	mistakes = append(mistakes, checkNumbers(c)...)

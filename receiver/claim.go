@@ -19,9 +19,6 @@ const maxReplayed = 16
 // maxHeader bounds the header fields that are kept of a delivery, in bytes.
 const maxHeader = 64 << 10
 
-// keyIDAttribute is the attribute that names the key with which the delivery was signed.
-const keyIDAttribute = "keyid"
-
 // noteNoHandler marks events that nobody takes.
 const noteNoHandler = "no handler"
 
@@ -87,15 +84,8 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 	if !d.uncoded() {
 		kept.Body = d.received // it is kept and compared as it came
 	}
-	payload.Type, payload.Body, payload.Attributes = it.Type, kept.Body, it.Attributes
-	if _, named := it.Attributes[keyIDAttribute]; named || d.Identity.KeyID != "" {
-		payload.Attributes = map[string]string{}
-		maps.Copy(payload.Attributes, it.Attributes)
-		delete(payload.Attributes, keyIDAttribute) // what the event says of itself proves nothing
-		if d.Identity.KeyID != "" {
-			payload.Attributes[keyIDAttribute] = d.Identity.KeyID
-		}
-	}
+	payload.Type, payload.Body = it.Type, kept.Body
+	payload.Attributes = proven(it.Attributes, d.Identity, !d.uncoded())
 	e := entry{claim: dedup.Claim{
 		Key:         key,
 		Aliases:     d.aliases(key),

@@ -43,6 +43,10 @@ type Config struct {
 	PolicyURL string
 	// Hosts, when not empty, are the only Host values accepted; others are answered 421.
 	Hosts []string
+	// Via is the name of this receiver in the field Via (RFC 9110 section 7.6.3), for receivers whose handlers send
+	// deliveries on and put the name there. A delivery that names it already came back to where it was, and is refused (400):
+	// a loop ends. A token of at most 64 characters. Defaults to none, which refuses nothing.
+	Via string
 	// TrustedProxies are peers whose X-Forwarded-For and X-Forwarded-Proto count. Defaults to none.
 	TrustedProxies []netip.Prefix
 

@@ -22,8 +22,17 @@ type Event[T any] struct {
 	Accepted time.Time
 	// KeyField is the field value that carried the identifier, octet for octet; empty where none did.
 	KeyField string
-	// Header holds the kept header fields; Authorization and Cookie never are.
+	// Method and Target are the request line of the delivery, the target with its credentials blotted out.
+	Method, Target string
+	// Header holds the kept header fields; Authorization and Cookie never are. Only those in SignedFields are the
+	// producer's word: any client can add others to a delivery that it captured.
 	Header http.Header
+	// SignedFields are the header fields (lower case) whose values the signature covers; nil where it covers none, or
+	// where a shared credential authenticates the delivery.
+	SignedFields []string
+	// SignatureLabel is the label of the signature (RFC 9421) that was verified. It is empty for other schemes, and where
+	// Header and Body are not those of the whole delivery, such as those of an item of a batch.
+	SignatureLabel string
 	// Source and Subject say where the event happened and what it is about, as a CloudEvent says it or as the
 	// producer's preset reads it; empty where nothing says so.
 	Source, Subject string
@@ -55,6 +64,7 @@ type Response struct {
 
 // describe fills in what the attributes say.
 func (ev *Event[T]) describe() {
+	ev.takeProof()
 	ev.Source, ev.Subject = ev.Attributes["source"], ev.Attributes["subject"]
 	if at, err := time.Parse(time.RFC3339, ev.Attributes["time"]); err == nil {
 		ev.Time = at

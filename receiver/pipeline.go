@@ -167,6 +167,9 @@ func (d *delivery) admit() error {
 	if d.ep.retired() {
 		return fail(codeRetired, nil)
 	}
+	if d.looped() {
+		return fail(codeLoop, nil)
+	}
 	if len(p.AllowedIPs) > 0 && !within(clientAddr(r, d.rx.cfg.TrustedProxies), p.AllowedIPs) {
 		return fail(codeAddressRefused, nil)
 	}

@@ -22,6 +22,7 @@ const (
 	codeHostUnknown    = "host_unknown"
 	codeRetired        = "endpoint_retired"
 	codeAddressRefused = "address_refused"
+	codeLoop           = "loop_detected"
 	codeMethod         = "method_not_allowed"
 	codeTargetRefused  = "target_malformed"
 	codeEarlyData      = "early_data"
@@ -88,6 +89,7 @@ var problems = []problem{
 	{Code: codeHostUnknown, Status: 421, Title: "Not a host of this receiver", Detail: "The Host of the request is none that this receiver answers for."},
 	{Code: codeRetired, Status: 410, Title: "Endpoint retired", Detail: "This endpoint has ended, as its answers announced in the field Sunset. Stop sending to it."},
 	{Code: codeAddressRefused, Status: 403, Title: "Address not allowed", Detail: "Deliveries to this endpoint are accepted from agreed addresses only."},
+	{Code: codeLoop, Status: 400, Title: "Loop detected", Detail: "The field Via names this receiver: the delivery came back to where it was. No retry cures it."},
 	{Code: codeMethod, Status: 405, Title: "Method not allowed", Detail: "The Allow field lists the methods of this endpoint."},
 	{Code: codeTargetRefused, Status: 400, Title: "Malformed request target", Detail: "The request target has no path, or is not a URL."},
 	{Code: codeEarlyData, Status: 425, Title: "Too early", Detail: "The request came as TLS early data, which can be replayed. Send it again after the handshake."},

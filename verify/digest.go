@@ -89,6 +89,19 @@ func (d contentDigest) check(body []byte) *Error {
 	return nil
 }
 
+// CheckContentDigest reports whether a Content-Digest field is true of a body (RFC 9530 section 2): nil where every digest of a
+// supported algorithm matches and there is at least one, else an error with the code digest_missing or digest_mismatch.
+func CheckContentDigest(lines []string, body []byte) error {
+	d, refusal := parseContentDigest(lines)
+	if refusal == nil {
+		refusal = d.check(body)
+	}
+	if refusal != nil {
+		return refusal
+	}
+	return nil
+}
+
 func digestError(code Code, cause error) *Error {
 	return &Error{Code: code, Component: "content-digest", Err: cause}
 }

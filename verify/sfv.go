@@ -298,6 +298,16 @@ func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // isTokenChar reports whether c is a tchar of RFC 9110 section 5.6.2.
+// IsToken reports whether the text is a token (RFC 9110 section 5.6.2), such as a field name.
+func IsToken(text string) bool {
+	for i := range len(text) {
+		if !isTokenChar(text[i]) {
+			return false
+		}
+	}
+	return text != ""
+}
+
 func isTokenChar(c byte) bool {
 	return isLower(c) || isUpper(c) || isDigit(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }

@@ -13,9 +13,11 @@ import (
 	"strconv"
 	"strings"
 
+	"fmt"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // buildOptions is what building needs beside the settings.
@@ -48,7 +50,7 @@ func (p *plan) Close() error {
 func (c *settings) build(ctx context.Context, o buildOptions) (*plan, error) {
 	pb := &producerBuild{settings: c, testKeys: o.testKeys}
 	p := &plan{settings: c, targets: forward.NewState()}
-	p.Producers = pb.build(ctx)
+	p.Producers, p.Via = pb.build(ctx), c.viaName()
 	found := c.buildHandlers(o.stdout, p)
 	p.closers = append(p.closers, pb.closers...)
 	found = append(append(pb.wrong, found...), c.check()...)
@@ -116,6 +118,9 @@ func (c *settings) check() mistakes {
 		add("operations", "write 127.0.0.1:8081, or off", "operations is no address: "+oneLine(c.Operations))
 	} else if c.Operations == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
 		add("operations", "choose another port", "listen and operations are the same address")
+	}
+	if c.Via != "" && (!verify.IsToken(c.Via) || len(c.Via) > receiver.MaxVia) {
+		add("via", "write a name that no other hop has, as in via: eyelet-berlin", fmt.Sprintf("via is no token of at most %d characters", receiver.MaxVia))
 	}
 	if c.TLS != nil && (c.TLS.CertFile == "" || c.TLS.KeyFile == "") {
 		add("tls", "", "tls needs a cert_file and a key_file")

@@ -91,7 +91,13 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		"twice the same":   {shop + "handlers:\n  - {producer: shop, type: a, stdout: true}\n  - {producer: shop, type: a, stdout: true}\n", `e.yaml:8: two handlers are called "shop/a/stdout", the first in line 7 | give one of them a name of its own: name: ...`},
 		"forward":          {shop + "handlers:\n  - {producer: shop, type: a, forward: localhost}\n", "e.yaml:7: forward is no URL of http or https | write it whole, as in http://127.0.0.1:9000/deploy"},
 		"mode":             {shop + "handlers:\n  - {producer: shop, type: a, forward: \"http://x\", mode: stor}\n", `e.yaml:7: mode is "stor", want relay or store | did you mean "store"?`},
-		"answers overlap":  {shop + "handlers:\n  - {producer: shop, type: \"*\", forward: \"http://x\"}\n  - {producer: shop, type: b, stdout: true}\n", `e.yaml:7: handlers "shop/*/forward" and "shop/b/stdout": an Answer handler takes its events alone, and both would take "b" | forward answers for producers of scheme rfc9421: with mode: store it is one handler among others`},
+		"forward_headers": {
+			shop + "handlers:\n  - {producer: shop, type: a, forward: \"http://x\", forward_headers: [X-Shop-*, X-*, Host]}\n  - {producer: shop, type: b, stdout: true, forward_headers: [X-A]}\n",
+			"e.yaml:7: forward_headers: \"X-*\" is too wide: write the beginning that the fields of one sender share, as in X-Shop-* the field Host is never sent on | name the fields that the target needs, as in [X-Shop-Region, X-Trace-*]\n" +
+				"e.yaml:8: forward_headers is a setting of forward",
+		},
+		"via":             {shop + "via: a b\n", "e.yaml:6: via is no token of at most 64 characters | write a name that no other hop has, as in via: eyelet-berlin"},
+		"answers overlap": {shop + "handlers:\n  - {producer: shop, type: \"*\", forward: \"http://x\"}\n  - {producer: shop, type: b, stdout: true}\n", `e.yaml:7: handlers "shop/*/forward" and "shop/b/stdout": an Answer handler takes its events alone, and both would take "b" | forward answers for producers of scheme rfc9421: with mode: store it is one handler among others`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -118,7 +118,7 @@ func (n *node) lay(name string, over *node) {
 func (c *settings) defaultRows() [][2]string {
 	count, bytes := strconv.Itoa, func(n int64) string { return strconv.FormatInt(n, 10) }
 	return [][2]string{
-		{"listen", c.Listen}, {"operations", c.Operations}, {"store", c.Store},
+		{"listen", c.Listen}, {"operations", c.Operations}, {"store", c.Store}, {"via", c.viaName()},
 		{"log.format", c.Log.Format}, {"log.level", c.Log.Level},
 		{"limits.max_body", bytes(receiver.DefaultMaxBody)}, {"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
 		{"limits.header_timeout", span(headerTimeout)}, {"limits.idle_timeout", span(idleTimeout)}, {"limits.store_timeout", span(receiver.DefaultStoreTimeout)},

@@ -28,7 +28,7 @@ type sink interface {
 // of what a person would keep: producer, pattern and kind.
 func (c *settings) buildHandlers(stdout io.Writer, p *plan) mistakes {
 	p.stdout = newOutput(stdout)
-	b := &handlerBuild{settings: c, stdout: p.stdout, taken: map[string]place{}, targets: p.targets}
+	b := &handlerBuild{settings: c, stdout: p.stdout, taken: map[string]place{}, targets: p.targets, producers: p.Producers}
 	for i := range c.Handlers {
 		h, name := b.handler(&c.Handlers[i])
 		p.Handlers, p.names = append(p.Handlers, h), append(p.names, name)
@@ -39,11 +39,12 @@ func (c *settings) buildHandlers(stdout io.Writer, p *plan) mistakes {
 
 type handlerBuild struct {
 	*settings
-	stdout  *output
-	taken   map[string]place
-	targets *forward.State // of forward handlers
-	closers []io.Closer
-	wrong   mistakes
+	stdout    *output
+	taken     map[string]place
+	targets   *forward.State // of forward handlers
+	producers []producer.Producer
+	closers   []io.Closer
+	wrong     mistakes
 }
 
 func (b *handlerBuild) add(at place, hint, format string, args ...any) {

@@ -27,13 +27,15 @@ type settings struct {
 	// InsecureHTTP allows HTTP without TLS beyond loopback.
 	InsecureHTTP bool `conf:"insecure_http"`
 	// TrustedProxies are addresses whose X-Forwarded-* fields count.
-	TrustedProxies []netip.Prefix   `conf:"trusted_proxies"`
-	Hosts          []string         `conf:"hosts"`
-	TLS            *tlsSettings     `conf:"tls"`
-	Log            logSettings      `conf:"log"`
-	Limits         limitSettings    `conf:"limits"`
-	Producers      []producerConfig `conf:"producers"`
-	Handlers       []handlerConfig  `conf:"handlers"`
+	TrustedProxies []netip.Prefix `conf:"trusted_proxies"`
+	Hosts          []string       `conf:"hosts"`
+	// Via is our name in the field Via of what forward handlers send. See viaName for its default.
+	Via       string           `conf:"via"`
+	TLS       *tlsSettings     `conf:"tls"`
+	Log       logSettings      `conf:"log"`
+	Limits    limitSettings    `conf:"limits"`
+	Producers []producerConfig `conf:"producers"`
+	Handlers  []handlerConfig  `conf:"handlers"`
 
 	file string // where the settings were read from
 	dir  string // what relative paths are relative to

@@ -273,7 +273,7 @@ func TestForwardingSendsWhatTheTargetNeedsAndNoMore(t *testing.T) {
 		t.Errorf("request is %s %s %s", last.Method, last.RequestURI, body)
 	}
 	want := http.Header{
-		"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "Idempotency-Key": {`"k-1"`}, "User-Agent": {"eyelet"},
+		"Content-Type": {"application/json"}, "Idempotency-Key": {`"k-1"`}, "User-Agent": {"eyelet"}, "Via": {"1.1 eyelet"},
 		"Content-Length": {"7"},
 	}
 	if diff := cmp.Diff(want, last.Header); diff != "" {

@@ -17,6 +17,7 @@ type forwardSink struct{ target *forward.Target }
 func (s *forwardSink) send(ctx context.Context, ev receiver.Event[[]byte]) forward.Result {
 	return s.target.Deliver(ctx, forward.Event{
 		ID: ev.EventID, Key: forward.Key(ev.KeyField, ev.ID), Header: ev.Header, Body: ev.Body, Accepted: ev.Accepted,
+		Signed: ev.SignedFields, Label: ev.SignatureLabel, Method: ev.Method, Target: ev.Target,
 	})
 }
 

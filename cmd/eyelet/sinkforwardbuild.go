@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,13 +41,14 @@ type forwardConfig struct {
 	TerminalLimit  int           `conf:"terminal_limit"`
 	MaxConnections int           `conf:"max_connections"`
 	CAFile         string        `conf:"ca_file"`
+	ForwardHeaders []string      `conf:"forward_headers"` // fields that go on beside what the producer has and signs
 }
 
 // forwardOnly are the settings that mean nothing without forward.
 func forwardOnly() []string {
 	return []string{
 		"mode", "sign", "bearer", "bearer_file", "deny_private", "allow_hosts", "total_retry_time", "terminal_limit",
-		"max_connections", "ca_file",
+		"max_connections", "ca_file", "forward_headers",
 	}
 }
 
@@ -72,6 +74,7 @@ func (b *handlerBuild) forward(h *handlerConfig, name string) sink {
 		Name: name, URL: h.Forward, State: b.targets, AllowHosts: h.AllowHosts, DenyPrivate: h.DenyPrivate,
 		TotalRetryTime: h.TotalRetryTime, TerminalLimit: h.TerminalLimit, MaxConns: h.MaxConnections,
 		Roots: b.roots(h), Credentials: b.credentials(h), Timeout: b.timeoutOf(h, b.answers(h)),
+		Via: b.viaName(), Fields: b.fields(h),
 	}
 	target, err := forward.New(c)
 	if err != nil {
@@ -80,6 +83,22 @@ func (b *handlerBuild) forward(h *handlerConfig, name string) sink {
 	}
 	b.closers = append(b.closers, target)
 	return &forwardSink{target}
+}
+
+// fields are the header fields that go on: those of the producer, and those of the configuration.
+func (b *handlerBuild) fields(h *handlerConfig) []string {
+	if err := forward.CheckFields(h.ForwardHeaders); err != nil {
+		b.add(h.Node.place("forward_headers"), "name the fields that the target needs, as in [X-Shop-Region, X-Trace-*]", "forward_headers: %v", err)
+		return nil
+	}
+	fields := h.ForwardHeaders
+	for i := range b.producers {
+		if p := &b.producers[i]; p.Name == h.Producer {
+			own := slices.DeleteFunc(p.OwnFields(), func(field string) bool { return forward.CheckFields([]string{field}) != nil })
+			fields = append(own, fields...)
+		}
+	}
+	return fields
 }
 
 // roots are the system's authorities and those of ca_file; nil for the system's alone.

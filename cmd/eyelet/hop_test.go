@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// TestALoopEndsAtOurOwnName: a target that leads back to us gets the event once, and the producer a final refusal.
+func TestALoopEndsAtOurOwnName(t *testing.T) {
+	t.Parallel()
+	var back atomic.Pointer[url.URL]
+	var rounds atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rounds.Add(1)
+		// Another endpoint, and another event by its identifier, so that nothing but Via can end it.
+		r.Header.Set("X-GitHub-Delivery", r.Header.Get("X-GitHub-Delivery")+"+")
+		httputil.NewSingleHostReverseProxy(back.Load()).ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, mode: relay, forward: \""+proxy.URL+"/webhooks/gh\"}\n")
+	r := launch(t, "serve", "--config", file)
+	u, err := url.Parse(r.deliveries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back.Store(u)
+	if status, _ := pushOwn(t, r, "g-1"); status != 400 {
+		t.Errorf("the producer was answered %d, want 400", status)
+	}
+	if n := rounds.Load(); n != 1 {
+		t.Errorf("the event went round %d times", n)
+	}
+}
+
+// TestOurNameInViaIsOurOwn: it stays the same, differs from that of another receiver, and can be chosen.
+func TestOurNameInViaIsOurOwn(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	file := filepath.Join(t.TempDir(), "e.yaml")
+	for _, text := range []string{"listen: 127.0.0.1:8080\n", "listen: 127.0.0.1:8082\n", "url: https://a.example\n", "store: \"badger:./other\"\n"} {
+		var last string
+		for range 2 {
+			s := parsed(t, file, text+"producers:\n  gh: {preset: github, secrets: [octo-secret]}\n")
+			if last != "" && s.viaName() != last {
+				t.Errorf("it was %s, and is %s", last, s.viaName())
+			}
+			last = s.viaName()
+		}
+		if !regexp.MustCompile(`^eyelet-[0-9a-f]{8}$`).MatchString(last) || names[last] {
+			t.Errorf("%s is no name of its own", last)
+		}
+		names[last] = true
+	}
+	if got := parsed(t, file, "via: edge-1\nproducers:\n  gh: {preset: github, secrets: [octo-secret]}\n").viaName(); got != "edge-1" {
+		t.Errorf("%s", got)
+	}
+}
+
+// parsed loads a configuration, written to the same file as those before it.
+func parsed(t *testing.T, file, text string) *settings {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := source{file: file}.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestASignedDeliveryIsSentOnWithItsSignature: what the producer signed goes on, with a signature that still holds, Via and
+// what the configuration names; what it did not sign stays here.
+func TestASignedDeliveryIsSentOnWithItsSignature(t *testing.T) {
+	t.Parallel()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem, err := verify.MarshalPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAim(t, 200)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "eyelet.yaml")
+	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: \"memory:\"\nurl: http://hooks.example\nvia: edge-1\nlog: {level: error}\nproducers:\n" +
+		"  shop:\n    scheme: rfc9421\n    key: header:X-Order\n" +
+		"    keys: [{id: k1, alg: ed25519, public_key_file: k.pem}]\n" +
+		"handlers:\n  - {producer: shop, type: \"*\", forward: \"" + a.url + "/in\", forward_headers: [X-Region, X-Trace-*], sign: {id: hop, secret: " + hopSecret + "}}\n"
+	for name, content := range map[string]string{file: text, filepath.Join(dir, "k.pem"): string(pem)} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := launch(t, "serve", "--config", file)
+	body := `{"type":"order.paid"}`
+	req, err := http.NewRequest(http.MethodPost, r.deliveries+"/webhooks/shop", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "X-Order": "7", "X-Kind": "paid", "X-Region": "eu", "X-Trace-Id": "1",
+		"X-Original-URL": "/admin", "X-User": "root", "Via": "1.1 lb",
+	} {
+		req.Header.Set(name, value)
+	}
+	components := []string{"@method", "content-digest", "content-type", "x-order", "x-kind"}
+	for _, s := range []*verify.Signer{{Label: "end", Components: components}, {Label: "sig1", Components: append([]string{"@target-uri"}, components...)}} {
+		s.KeyID, s.Private = "k1", private
+		signed := req.Clone(context.Background())
+		signed.URL, signed.Host = &url.URL{Scheme: "http", Host: "hooks.example", Path: "/webhooks/shop"}, "hooks.example"
+		if err := s.Sign(signed, []byte(body), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		req.Header = signed.Header
+	}
+	if status, _, text := told(t, req); status != 200 {
+		t.Fatalf("%d %s", status, text)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, want := range map[string]string{
+		"X-Order": "7", "X-Kind": "paid", "X-Region": "eu", "X-Trace-Id": "1", "Via": "1.1 lb, 1.1 edge-1", "X-Original-URL": "", "X-User": "",
+	} {
+		if got := a.last.Header.Get(name); got != want {
+			t.Errorf("%s went on as %q, want %q", name, got, want)
+		}
+	}
+	key, err := verify.NewPublicKey("k1", verify.Ed25519, public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := verify.NewHMACKey("hop", []byte(hopSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.last.URL.Scheme, a.last.URL.Host = "http", a.last.Host
+	for _, scheme := range []*verify.RFC9421{
+		{Keys: verify.StaticKeys(key), Label: "end", Coverage: verify.Coverage{Exactly: components}}, {Keys: verify.StaticKeys(own), Label: "sig1"},
+	} {
+		if _, err := scheme.Verify(a.last, func() ([]byte, error) { return []byte(body), nil }); err != nil {
+			t.Errorf("%s: %v, %v", scheme.Label, err, a.last.Header)
+		}
+	}
+}
