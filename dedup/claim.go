@@ -29,6 +29,8 @@ type Claim struct {
 	// before that. A claim of a record that was replaced, whose window has not ended, is Superseded. All claims of a key
 	// name the same series. Its Space is SpaceSeries; it is among the record's aliases, but never Aliased.
 	Series Key
+	// Occurrence, when it is not nil, says that the key is a digest of content which may come more than once.
+	Occurrence *Occurrence
 	// Fingerprint is the digest of the payload; zero conflicts with nothing.
 	Fingerprint Fingerprint
 	Payload     Payload
@@ -70,6 +72,8 @@ func (c *Claim) Check() error {
 	note(c.Hold && c.Aside != nil, "hold of a delivery that is kept aside")
 	note(c.Aside != nil && c.Aside.Reason == "", "aside without a reason")
 	note(c.Series != (Key{}) && (c.Series.Space != SpaceSeries || c.Aside != nil), "series of another space, or of a delivery that is kept aside")
+	note(c.Aside != nil && c.Occurrence != nil, "occurrence of a delivery that is kept aside")
+	note(c.Occurrence != nil && c.Key.Space != "", "occurrence of a key in another space")
 	seen := map[string]bool{}
 	for _, t := range c.Tasks {
 		note(t.Handler == "", "task without a handler")
@@ -88,6 +92,8 @@ type Aside struct {
 	// Max is how many are kept for one event; zero is without a limit. Beyond it only the counter grows, and
 	// the decision is Known with the record of the event.
 	Max int
+	// Share keeps the record without a body, which is that of the event Of, as long as that has it; else the body is kept.
+	Share bool
 }
 
 // Verdict is the answer to a claim.
@@ -106,9 +112,12 @@ const (
 	Aliased
 	// Superseded means that the key has a record of the same series with the same fingerprint, which is not the newest.
 	Superseded
+	// Repeated means that the content of the claim's key came before under another name, and is not to be taken for
+	// another occurrence. Nothing is stored.
+	Repeated
 )
 
-// String returns new, known, conflict, aliased or superseded.
+// String returns new, known, conflict, aliased, superseded or repeated.
 func (v Verdict) String() string {
 	switch v {
 	case New:
@@ -121,6 +130,8 @@ func (v Verdict) String() string {
 		return "aliased"
 	case Superseded:
 		return "superseded"
+	case Repeated:
+		return "repeated"
 	}
 	return "none"
 }
@@ -135,6 +146,9 @@ type Decision struct {
 	Lease Lease
 	// Alias is the claim's alias that was taken, after Aliased.
 	Alias Key
+	// Reused is the event of other content that came with the same unsigned identifier, after New; empty when there is
+	// none. Both records have a note of it.
+	Reused string
 }
 
 // Lease is the right to finish one task, until it ends or somebody else gets a newer one.

@@ -28,14 +28,6 @@ func Decide(old Record, c Claim, now time.Time) Verdict {
 	return Known
 }
 
-// Names are the aliases of the claim's record: its own, and its series.
-func (c *Claim) Names() []Key {
-	if c.Series == (Key{}) {
-		return c.Aliases
-	}
-	return append(slices.Clone(c.Aliases), c.Series)
-}
-
 // Supersede makes the record an older one of its series. Stores call it for the record that had the series when another
 // one is accepted. Its window ends when it would have ended, which may be at once.
 func (r *Record) Supersede() { r.Newest = false }
@@ -53,9 +45,9 @@ func Continues(old Record, c Claim, now time.Time) bool {
 }
 
 // Taken reports whether an alias of the claim belongs to other, a live record of another key: the verdict is
-// then Aliased instead of New. other is the zero Record when nobody has the alias.
-func Taken(other Record, c Claim, now time.Time) bool {
-	return other.Event != "" && other.Key != c.Key && !other.Expired(now)
+// then Aliased instead of New. other is the zero Record when no record has the alias. Aliases of SpaceSent are never taken.
+func Taken(other Record, alias Key, c Claim, now time.Time) bool {
+	return other.live(now) && other.Key != c.Key && alias.Space != SpaceSent
 }
 
 // Full reports whether as many deliveries as wanted are kept aside for original already, so that only its
@@ -97,6 +89,9 @@ func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time)
 	switch {
 	case c.Aside != nil:
 		r.Aside, r.Original, r.Hold = c.Aside.Reason, c.Aside.Of, false
+		if r.Shared = c.Aside.Share; r.Shared {
+			r.Payload.Body = nil
+		}
 		for i := range r.Tasks {
 			r.Tasks[i].State, r.Tasks[i].Reason, r.Tasks[i].Ended = Dead, c.Aside.Reason, now
 		}

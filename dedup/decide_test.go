@@ -166,7 +166,7 @@ func TestTakenForEveryOwnerOfAnAlias(t *testing.T) {
 		{"another key in its window", old, time.Hour - 1, true},
 		{"another key after its window", old, time.Hour, false},
 	} {
-		if got := dedup.Taken(row.owner, c, t0.Add(row.after)); got != row.want {
+		if got := dedup.Taken(row.owner, dedup.Key{Space: dedup.SpaceNonce}, c, t0.Add(row.after)); got != row.want {
 			t.Errorf("%s: %t, want %t", row.name, got, row.want)
 		}
 	}

@@ -207,7 +207,7 @@ type Stats struct {
 // Filter selects records; zero fields select all.
 type Filter struct {
 	Event    string        // our own id
-	ID       string        // the idempotency identifier
+	ID       string        // what the event is unique by, or the identifier that its sender gave
 	Producer string        //
 	Endpoint string        //
 	Type     string        // exact, or "prefix*"
@@ -224,7 +224,7 @@ type Filter struct {
 // Match reports whether the filter selects the record at now. Limit and Body are not its matter.
 func (f *Filter) Match(r *Record, now time.Time) bool {
 	return (f.Event == "" || f.Event == r.Event) &&
-		(f.ID == "" || f.ID == r.Key.ID) &&
+		(f.ID == "" || f.ID == r.Key.ID || f.ID == r.Payload.VendorID) &&
 		(f.Producer == "" || f.Producer == r.Payload.Producer) &&
 		(f.Endpoint == "" || f.Endpoint == r.Payload.Endpoint) &&
 		matchType(f.Type, r.Payload.Type) &&

@@ -174,7 +174,7 @@ func (m *Memory) start(now time.Time, n int, bytes int64, lease time.Duration) [
 		m.token++
 		l := r.Start(it.Task, m.token, now, lease)
 		m.replace(r)
-		out = append(out, Work{Record: r.Clone(), Lease: l})
+		out = append(out, Work{Record: m.whole(r).Clone(), Lease: l})
 	}
 	if len(out) > 0 {
 		m.commits++
@@ -229,7 +229,7 @@ func (m *Memory) Get(ctx context.Context, event string) (Record, error) {
 	if e == nil {
 		return Record{}, fmt.Errorf("event %q: %w", event, ErrNotFound)
 	}
-	return e.Clone(), nil
+	return m.whole(e.Record).Clone(), nil
 }
 
 // List implements [Store].
@@ -264,7 +264,7 @@ func (m *Memory) match(f Filter, now time.Time) []*Record {
 		if m.events[r.Event] != e || r.Disposable(now) || !f.Match(r, now) {
 			continue
 		}
-		out = append(out, r)
+		out = append(out, m.whole(r))
 		if f.Limit > 0 && len(out) == f.Limit {
 			break
 		}
@@ -300,7 +300,7 @@ func (m *Memory) change(ctx context.Context, event string, edit func(*Record, ti
 	m.replace(r)
 	m.commits++
 	m.wake()
-	return r.Clone(), nil
+	return m.whole(r).Clone(), nil
 }
 
 // Purge implements [Store].

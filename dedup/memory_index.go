@@ -125,10 +125,46 @@ func (m *Memory) drop(e *memoryEntry) {
 	for i := range e.Tasks {
 		m.agenda.Drop(e.Event, i)
 	}
+	m.leave(e)
 	m.gone++
 	if m.gone > len(m.order)/2 {
 		m.order = slices.DeleteFunc(m.order, func(e *memoryEntry) bool { return m.events[e.Event] != e })
 		m.gone = 0
+	}
+}
+
+// whole returns the record with its body, which may be that of another one.
+func (m *Memory) whole(r *Record) *Record {
+	keeper := m.events[r.Original]
+	if !r.Shared || keeper == nil {
+		return r
+	}
+	c := *r
+	c.Payload.Body = keeper.Payload.Body
+	return &c
+}
+
+// leave takes a record that is gone off those with which it shares a body. The oldest of those that share its own
+// one gets that.
+func (m *Memory) leave(e *memoryEntry) {
+	if keeper := m.events[e.Original]; e.Shared && keeper != nil {
+		r := keeper.edit()
+		r.Unshare(e.Event, m.clock.Now())
+		m.replace(r)
+	}
+	var sharers []*Record
+	for _, event := range e.Sharers {
+		if other := m.events[event]; other != nil {
+			sharers = append(sharers, other.edit())
+		}
+	}
+	if len(sharers) == 0 {
+		return
+	}
+	sharers[0].Payload.Body = e.Payload.Body
+	sharers[0].Inherit(sharers[1:]...)
+	for _, r := range sharers {
+		m.replace(r)
 	}
 }
 

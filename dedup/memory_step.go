@@ -2,6 +2,7 @@ package dedup
 
 import (
 	"crypto/rand"
+	"slices"
 	"time"
 )
 
@@ -29,25 +30,69 @@ func (m *Memory) newStep(now time.Time) *memoryStep {
 }
 
 func (s *memoryStep) claim(c Claim) Decision {
-	old := s.newest(s.keys[c.Key.Hash()], s.m.names.newest(c.Key))
+	found, _ := Resolve(c, s.lookup(), s.now) // memory has no errors
+	if found.Repeated {
+		return Decision{Verdict: Repeated, Record: bare(&found.Of).Clone()}
+	}
+	c = found.Claim
+	old := s.byKey(c.Key)
 	if v := Decide(*old, c, s.now); v != New {
 		return Decision{Verdict: v, Record: bare(old).Clone()}
 	}
 	for _, alias := range c.Aliases {
-		other := s.newest(s.aliases[alias.Hash()], s.m.names.aliases[alias.Hash()])
-		if Taken(*other, c, s.now) {
+		if other := s.byAlias(alias); Taken(*other, alias, c, s.now) {
 			return Decision{Verdict: Aliased, Record: bare(other).Clone(), Alias: alias}
 		}
 	}
 	if c.OnlyKnown {
 		return Decision{Verdict: New}
 	}
-	if c.Aside != nil {
-		if original, full := s.count(c.Aside); full {
-			return Decision{Verdict: Known, Record: bare(original).Clone()}
-		}
+	if c.Aside == nil {
+		return s.occur(s.accept(*old, c), &found)
 	}
-	return s.accept(*old, c)
+	aside := *c.Aside
+	original, full := s.count(&aside)
+	if full {
+		return Decision{Verdict: Known, Record: bare(original).Clone()}
+	}
+	aside.Share = aside.Share && original != nil && original.keepsBody()
+	c.Aside = &aside
+	d := s.accept(*old, c)
+	if aside.Share {
+		original.Sharers = append(slices.Clone(original.Sharers), d.Record.Event)
+	}
+	return d
+}
+
+// occur keeps what an accepted claim means for other records: the count of occurrences, and a name that was used again.
+func (s *memoryStep) occur(d Decision, found *Resolution) Decision {
+	if found.Number > 0 {
+		first := *s.newest(s.changes[found.Of.Event], s.m.events[found.Of.Event])
+		first.Occurrences = found.Number
+		s.change(&first)
+	}
+	if found.Reused.Event != "" {
+		older, fresh := found.Reused, *s.changes[d.Record.Event]
+		if NoteReuse(&fresh, &older) {
+			s.change(&older)
+		}
+		s.change(&fresh)
+		d.Record.Note, d.Reused = fresh.Note, older.Event
+	}
+	return d
+}
+
+func (s *memoryStep) lookup() Lookup {
+	return Lookup{
+		Key:   func(k Key) (Record, error) { return *s.byKey(k), nil },
+		Alias: func(k Key) (Record, error) { return *s.byAlias(k), nil },
+	}
+}
+
+func (s *memoryStep) byKey(k Key) *Record { return s.newest(s.keys[k.Hash()], s.m.names.newest(k)) }
+
+func (s *memoryStep) byAlias(k Key) *Record {
+	return s.newest(s.aliases[k.Hash()], s.m.names.aliases[k.Hash()])
 }
 
 // newest returns the current state of a record: as this step changed it, else as it is stored. It is the zero

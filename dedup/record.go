@@ -31,6 +31,12 @@ const (
 	SpaceNonce  = "nonce"
 	SpaceSigned = "signed"
 	SpaceAside  = "aside:"
+	// SpaceSlot is that of [Occurrence.Slots].
+	SpaceSlot = "slot"
+	// SpaceOccurrence, with the key's ID behind it, is that of the names of occurrences.
+	SpaceOccurrence = "occurrence:"
+	// SpaceSent is that of identifiers that are not signed. What they name need not be one event.
+	SpaceSent = "sent"
 )
 
 // Hash returns a uniform digest of the key. Every part is hashed behind its length, so no two different keys
@@ -55,6 +61,8 @@ type Payload struct {
 	Endpoint string // the endpoint's name
 	Type     string // the event type; may be empty
 	KeyField string // the field value that carried the identifier, octet for octet, for forwarding
+	// VendorID is the identifier that the sender gave, where it is not the key's because nobody signed it; else empty.
+	VendorID string
 	Method   string // of the request
 	Target   string // the request target as it arrived
 	// Header holds the fields that are kept; Authorization and Cookie never are.
@@ -166,6 +174,12 @@ type Record struct {
 	Asides int
 	// Newest marks the newest record of its series ([Claim.Series]): its window does not end.
 	Newest bool
+	// Occurrences is the largest number that was given to an occurrence of the record's content; 0 while there is one.
+	Occurrences int
+	// Shared says that the body is that of Original, which keeps it for as long as this record is there.
+	Shared bool
+	// Sharers are the events whose body this record keeps, the oldest first.
+	Sharers []string
 	// Note explains an unusual outcome, such as "no handler".
 	Note string
 }
@@ -219,16 +233,16 @@ func (r *Record) Expired(now time.Time) bool {
 	return !ends.IsZero() && !now.Before(ends)
 }
 
-// Disposable reports whether a store may forget the record at now: its window has passed, and none of its
-// tasks is dead. A dead letter stays until a person purges it or it is reopened and done.
+// Disposable reports whether a store may forget the record at now: its window has passed, none of its tasks is
+// dead, and no other record shares its body. A dead letter stays until a person purges it or it is reopened and done.
 func (r *Record) Disposable(now time.Time) bool {
-	return r.Expired(now) && r.State() != Dead
+	return r.Expired(now) && r.State() != Dead && len(r.Sharers) == 0
 }
 
-// Dropped reports whether the record does without its body: it was to be dropped, and every task is done. A
-// record without tasks keeps it, because its event had no handler yet and can be reopened.
+// Dropped reports whether the record does without its body: it was to be dropped, every task is done, and no other
+// record shares it. A record without tasks keeps it, because its event had no handler yet and can be reopened.
 func (r *Record) Dropped() bool {
-	return r.DropBody && len(r.Tasks) > 0 && r.State() == Done
+	return r.DropBody && len(r.Tasks) > 0 && r.State() == Done && len(r.Sharers) == 0
 }
 
 // LaneOf returns the lane of task i with its scope, the handler and the endpoint's name, or "" when the task
@@ -258,7 +272,7 @@ func (r *Record) Yields(i int) bool { return strings.HasPrefix(r.Tasks[i].Lane, 
 func (r *Record) Clone() Record {
 	c := *r
 	c.Aliases = slices.Clone(r.Aliases)
-	c.Tasks = slices.Clone(r.Tasks)
+	c.Tasks, c.Sharers = slices.Clone(r.Tasks), slices.Clone(r.Sharers)
 	c.Answer = r.Answer.Clone()
 	c.Payload.Header = r.Payload.Header.Clone()
 	c.Payload.Attributes = maps.Clone(r.Payload.Attributes)

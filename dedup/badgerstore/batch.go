@@ -235,6 +235,21 @@ func (b *batch) remove(r *row) error {
 		}
 	}
 	b.removed += r.fix.size
+	return b.unshare(&rec)
+}
+
+// unshare takes a record that is removed off those that share the body of its original.
+func (b *batch) unshare(rec *dedup.Record) error {
+	if rec.Original == "" {
+		return nil
+	}
+	keeper, err := b.event(rec.Original)
+	if err != nil || keeper == nil || !slices.Contains(keeper.rec.Sharers, rec.Event) {
+		return err
+	}
+	next := keeper.edit()
+	next.rec.Unshare(rec.Event, b.now)
+	b.settle(next)
 	return nil
 }
 

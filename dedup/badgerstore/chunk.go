@@ -40,7 +40,7 @@ func (o *chunkOp) apply(b *batch) error {
 // unused deletes the pieces of a claim that turned out not to be new.
 func (b *batch) unused(p *prepared) {
 	if p.fix.kind == bodyChunks && p.fix.body != 0 {
-		b.dropChunks(&row{place: place{hash: p.hash}, fix: p.fix})
+		b.dropChunks(&row{place: place{hash: p.at}, fix: p.fix})
 	}
 }
 
@@ -60,6 +60,9 @@ func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.D
 		if err != nil {
 			return nil, err
 		}
+		for i := range o.claims {
+			o.claims[i].at = probe.claims[i].at
+		}
 		if err := s.storeBodies(ctx, o, probe.decisions); err != nil {
 			s.dropBodies(o)
 			return nil, err
@@ -75,6 +78,7 @@ func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.D
 		if !errors.Is(err, errAbsent) {
 			return nil, err
 		}
+		claims = alone(claims)
 	}
 }
 
@@ -98,18 +102,25 @@ func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decis
 			return s.backlog.err()
 		}
 		p.encode(s.bodyNumber())
-		body := p.claim.Payload.Body
-		for n := range chunkCount(p.fix.size) {
-			key := p.hash.chunkKey(p.fix.body, n)
-			piece := body[int(n)*chunkSize : min(len(body), (int(n)+1)*chunkSize)]
-			value := make([]byte, 1, 1+len(piece)+sumSize)
-			value[0] = codecVersion
-			value = seal(key, append(value, piece...))
-			t := newTicket(true)
-			t.claim, t.bytes = true, len(value)
-			if err := s.do(ctx, &chunkOp{ticket: t, writes: []rawWrite{{key: key, value: value}}}); err != nil {
-				return err
-			}
+		if err := s.storeBody(ctx, p.at, p.fix.body, p.claim.Payload.Body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeBody writes the pieces of a large body.
+func (s *Store) storeBody(ctx context.Context, h hash, number uint64, body []byte) error {
+	for n := range chunkCount(int64(len(body))) {
+		key := h.chunkKey(number, n)
+		piece := body[int(n)*chunkSize : min(len(body), (int(n)+1)*chunkSize)]
+		value := make([]byte, 1, 1+len(piece)+sumSize)
+		value[0] = codecVersion
+		value = seal(key, append(value, piece...))
+		t := newTicket(true)
+		t.claim, t.bytes = true, len(value)
+		if err := s.do(ctx, &chunkOp{ticket: t, writes: []rawWrite{{key: key, value: value}}}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -117,24 +128,25 @@ func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decis
 
 // dropBodies asks for the pieces of claims that failed to be deleted. What it misses goes at the next start.
 func (s *Store) dropBodies(o *claimOp) {
-	drop := &chunkOp{ticket: newTicket(false), frees: true}
 	for i := range o.claims {
-		p := &o.claims[i]
-		if p.fix.kind != bodyChunks || p.fix.body == 0 {
-			continue
-		}
-		for n := range chunkCount(p.fix.size) {
-			drop.writes = append(drop.writes, rawWrite{key: p.hash.chunkKey(p.fix.body, n)})
+		if p := &o.claims[i]; p.fix.kind == bodyChunks && p.fix.body != 0 {
+			s.dropBody(p.at, p.fix.body, p.fix.size)
 		}
 	}
-	if len(drop.writes) > 0 {
-		_ = s.queue.push(drop)
+}
+
+// dropBody asks for the pieces of a large body to be deleted.
+func (s *Store) dropBody(h hash, number uint64, size int64) {
+	drop := &chunkOp{ticket: newTicket(false), frees: true}
+	for n := range chunkCount(size) {
+		drop.writes = append(drop.writes, rawWrite{key: h.chunkKey(number, n)})
 	}
+	_ = s.queue.push(drop)
 }
 
 // body returns a copy of the body of a row's event; nil where it was dropped or empty.
 func (s *Store) body(r *row) ([]byte, error) {
-	if r.fix.kind != bodyChunks {
+	if r.fix.kind != bodyChunks && r.fix.kind != bodyShared {
 		return r.body(nil)
 	}
 	var body []byte
@@ -151,6 +163,8 @@ func (r *row) body(txn *badger.Txn) ([]byte, error) {
 		return nil, nil
 	case r.fix.kind == bodyInline:
 		return bytes.Clone(r.fix.inline()), nil
+	case r.fix.kind == bodyShared:
+		return r.sharedBody(txn)
 	}
 	body := make([]byte, 0, r.fix.size)
 	for n := range chunkCount(r.fix.size) {
@@ -173,6 +187,21 @@ func (r *row) body(txn *badger.Txn) ([]byte, error) {
 	}
 	return body, nil
 }
+
+// sharedBody returns the body of the row's original, which keeps it.
+func (r *row) sharedBody(txn *badger.Txn) ([]byte, error) {
+	keeper, err := readEvent(txn, r.rec.Original)
+	if err != nil {
+		return nil, err
+	}
+	if keeper == nil || !keeper.keepsBody() {
+		return nil, damaged(r.place.key(), "the body that it shares is gone", nil)
+	}
+	return keeper.body(txn)
+}
+
+// keepsBody reports whether the row has a body of its own.
+func (r *row) keepsBody() bool { return r.fix.kind == bodyInline || r.fix.kind == bodyChunks }
 
 // sweepChunks deletes the pieces that other boots left without a record.
 func (s *Store) sweepChunks() error {

@@ -16,6 +16,8 @@ type prepared struct {
 	fix   fixed
 	// absent says that the body is large and has not been stored: the claim may ask, but not be accepted.
 	absent bool
+	// at is the place under which the pieces of a large body are, or are to be.
+	at hash
 }
 
 // claimOp decides claims, and stores the new ones.
@@ -51,10 +53,27 @@ func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decis
 			return s.claimLarge(ctx, claims)
 		}
 	}
-	if err := s.do(ctx, o); err != nil {
+	err = s.do(ctx, o)
+	if errors.Is(err, errAbsent) { // what a claim was to share a large body with is gone
+		return s.Claim(ctx, alone(claims)...)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return o.answer(), nil
+}
+
+// alone returns the claims with bodies of their own.
+func alone(claims []dedup.Claim) []dedup.Claim {
+	out := slices.Clone(claims)
+	for i := range out {
+		if out[i].Aside != nil {
+			aside := *out[i].Aside
+			aside.Share = false
+			out[i].Aside = &aside
+		}
+	}
+	return out
 }
 
 // answer completes the records of new events with what their claims say; the committer left that to the
@@ -84,6 +103,7 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 	for i := range claims {
 		p := &o.claims[i]
 		p.claim, p.hash = claims[i], hashOf(claims[i].Key)
+		p.at = p.hash
 		o.bytes += p.encode(0)
 		if n := answerSize(p.claim.Answer) + len(p.claim.Note); n > stateMost {
 			return nil, fmt.Errorf("%w: an answer and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
@@ -99,12 +119,35 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 // large body is absent.
 func (p *prepared) encode(number uint64) int {
 	kind := byte(bodyInline)
-	if len(p.claim.Payload.Body) > chunkSize {
+	switch {
+	case p.claim.Aside != nil && p.claim.Aside.Share:
+		kind = bodyShared
+	case len(p.claim.Payload.Body) > chunkSize:
 		kind = bodyChunks
 		p.absent = number == 0 && !p.claim.OnlyKnown
 	}
 	p.fix = encodeFixed(&p.claim, kind, number)
 	return len(p.fix.raw) + 256
+}
+
+// resolved returns the claim as it is decided, where that is not as it came: an occurrence may have another key or
+// more aliases.
+func (p *prepared) resolved(c dedup.Claim) (*prepared, error) {
+	if p.claim.Occurrence == nil {
+		return p, nil
+	}
+	same := c.Key == p.claim.Key && len(c.Names()) == len(p.claim.Names())
+	if same {
+		p.at = p.hash
+		return p, nil
+	}
+	q := &prepared{claim: c, hash: hashOf(c.Key), absent: p.absent, at: p.at}
+	if p.fix.body != 0 && q.hash != p.at {
+		return nil, errAbsent
+	}
+	p.at, q.at = q.hash, q.hash
+	q.fix = encodeFixed(&c, p.fix.kind, p.fix.body)
+	return q, nil
 }
 
 // apply implements op.
@@ -130,6 +173,81 @@ func (o *claimOp) refused(b *batch) {
 
 // claim decides one claim.
 func (b *batch) claim(p *prepared) (dedup.Decision, error) {
+	found, err := dedup.Resolve(p.claim, b.lookup(), b.now)
+	if err != nil {
+		return dedup.Decision{}, err
+	}
+	if found.Repeated {
+		b.unused(p)
+		return dedup.Decision{Verdict: dedup.Repeated, Record: found.Of}, nil
+	}
+	q, err := p.resolved(found.Claim)
+	if err != nil {
+		return dedup.Decision{}, err
+	}
+	d, err := b.decide(q)
+	if err != nil || d.Verdict != dedup.New || q.claim.OnlyKnown {
+		return d, err
+	}
+	return b.occur(d, &found, q != p)
+}
+
+// lookup finds records as this batch has left them.
+func (b *batch) lookup() dedup.Lookup {
+	described := func(r *row, err error) (dedup.Record, error) {
+		if r == nil || err != nil {
+			return dedup.Record{}, err
+		}
+		return r.record()
+	}
+	return dedup.Lookup{
+		Key:   func(k dedup.Key) (dedup.Record, error) { return described(b.at(place{hash: hashOf(k)})) },
+		Alias: func(k dedup.Key) (dedup.Record, error) { return described(b.alias(hashOf(k))) },
+	}
+}
+
+// occur keeps what an accepted claim means for other records: the count of occurrences, and a name that was used
+// again. whole asks for a record with its description.
+func (b *batch) occur(d dedup.Decision, found *dedup.Resolution, whole bool) (dedup.Decision, error) {
+	edit := func(event string) (*row, error) {
+		r, err := b.event(event)
+		if r == nil || err != nil {
+			return nil, err
+		}
+		return r.edit(), nil
+	}
+	if found.Number > 0 {
+		first, err := edit(found.Of.Event)
+		if first == nil || err != nil {
+			return d, err
+		}
+		first.rec.Occurrences = found.Number
+		b.put(first)
+	}
+	if !whole && found.Reused.Event == "" {
+		return d, nil
+	}
+	fresh, err := edit(d.Record.Event)
+	if fresh == nil || err != nil {
+		return d, err
+	}
+	if found.Reused.Event != "" {
+		older, err := edit(found.Reused.Event)
+		if older == nil || err != nil {
+			return d, err
+		}
+		if dedup.NoteReuse(&fresh.rec, &older.rec) {
+			b.put(older)
+		}
+		b.put(fresh)
+		d.Reused = older.rec.Event
+	}
+	d.Record, err = fresh.record()
+	return d, err
+}
+
+// decide decides a claim that says which event it is about.
+func (b *batch) decide(p *prepared) (dedup.Decision, error) {
 	old, err := b.at(place{hash: p.hash})
 	if err != nil {
 		return dedup.Decision{}, err
@@ -165,13 +283,7 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 		}
 	}
 	if p.claim.Aside != nil {
-		if d, full, err := b.count(p.claim.Aside); full || err != nil {
-			b.unused(p)
-			return d, err
-		}
-		if old, err = b.at(place{hash: p.hash}); err != nil { // the original may be the key's last generation
-			return dedup.Decision{}, err
-		}
+		return b.quarantine(p)
 	}
 	if p.absent {
 		return dedup.Decision{}, errAbsent
@@ -193,32 +305,61 @@ func (b *batch) taken(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
 		if err != nil {
 			return nil, alias, err
 		}
-		if dedup.Taken(rec, *c, b.now) {
+		if dedup.Taken(rec, alias, *c, b.now) {
 			return &rec, alias, nil
 		}
 	}
 	return nil, dedup.Key{}, nil
 }
 
-// count adds one to what is kept aside for an event; full says that there is no room for another.
-func (b *batch) count(a *dedup.Aside) (d dedup.Decision, full bool, err error) {
+// quarantine keeps a delivery aside for its original, unless there are enough of them already.
+func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
+	a := *p.claim.Aside
 	original, err := b.event(a.Of)
-	if err != nil || original == nil || original.rec.Disposable(b.now) {
-		return d, false, err
+	if err != nil {
+		return dedup.Decision{}, err
 	}
-	full = a.Full(original.rec)
-	next := original.edit()
-	next.rec.Asides++
-	b.put(next)
-	if !full {
-		return d, false, nil
+	if original != nil && original.rec.Disposable(b.now) {
+		original = nil
 	}
-	rec, err := next.record()
-	return dedup.Decision{Verdict: dedup.Known, Record: rec}, true, err
+	if original != nil {
+		full := a.Full(original.rec)
+		original = original.edit()
+		original.rec.Asides++
+		b.put(original)
+		if full {
+			b.unused(p)
+			rec, err := original.record()
+			return dedup.Decision{Verdict: dedup.Known, Record: rec}, err
+		}
+	}
+	a.Share = a.Share && original != nil && original.keepsBody()
+	q := *p
+	q.claim.Aside = &a
+	if p.fix.kind == bodyShared && !a.Share {
+		q.encode(0)
+	}
+	if q.absent {
+		return dedup.Decision{}, errAbsent
+	}
+	old, err := b.at(place{hash: p.hash}) // the original may be the key's last generation
+	if err != nil {
+		return dedup.Decision{}, err
+	}
+	d, err := b.accept(&q, old)
+	if err == nil && a.Share {
+		if original, err = b.event(a.Of); err != nil || original == nil {
+			return d, err
+		}
+		original = original.edit()
+		original.rec.Sharers = append(slices.Clone(original.rec.Sharers), d.Record.Event)
+		b.put(original)
+	}
+	return d, err
 }
 
-// accept stages the record of a new claim, or goes on with a held one that is free. The record that the key had before goes: aside when it is a dead
-// letter, for good otherwise.
+// accept stages the record of a new claim, or goes on with a held one that is free. The record that the key had before
+// goes: aside when it is still needed, for good otherwise.
 func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	c := &p.claim
 	next := &row{place: place{hash: p.hash}, fix: p.fix, fresh: true, dirty: true}
@@ -296,7 +437,7 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 	switch {
 	case old.fix.kind == bodyLost:
 		whole := p.claim
-		whole.Aliases, whole.Series = rec.Aliases, dedup.Key{}
+		whole.Aliases, whole.Series, whole.Occurrence = rec.Aliases, dedup.Key{}, nil
 		next.fix, next.fresh = encodeFixed(&whole, p.fix.kind, p.fix.body), true
 		next.rec.Payload.Endpoint = whole.Payload.Endpoint
 	case changed:

@@ -37,6 +37,7 @@ const (
 	bodyChunks  = 1 // in pieces of its own
 	bodyDropped = 2 // no longer
 	bodyLost    = 3 // no longer, because it was damaged
+	bodyShared  = 4 // by the original of the record
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -99,7 +100,7 @@ func encodeFixed(c *dedup.Claim, kind byte, number uint64) fixed {
 
 func describeSize(c *dedup.Claim) int {
 	p := &c.Payload
-	n := len(c.Key.Principal) + len(c.Key.Endpoint) + len(c.Key.ID) + len(p.Target) + len(p.KeyField) + len(p.Type)
+	n := len(c.Key.Principal) + len(c.Key.Endpoint) + len(c.Key.ID) + len(p.VendorID) + len(p.Target) + len(p.KeyField) + len(p.Type)
 	for k, vs := range p.Header {
 		n += len(k) + 4
 		for _, v := range vs {
@@ -132,7 +133,9 @@ func appendDescription(b []byte, c *dedup.Claim) []byte {
 }
 
 // payloadFields lists the optional fields of a description.
-func payloadFields(*dedup.Payload) []field { return nil }
+func payloadFields(p *dedup.Payload) []field {
+	return []field{{1, &p.VendorID}}
+}
 
 // upgraded returns the fixed part as this version writes it: a description of version 1 is one of version 2 without
 // optional fields.
@@ -164,6 +167,22 @@ func (f fixed) renamed(r *dedup.Record) fixed {
 	b = append(b, f.raw[fixedHeadSize+int(binary.LittleEndian.Uint32(f.raw[1:])):]...)
 	f.raw, f.sum = b, crc32.Checksum(b, castagnoli)
 	return f
+}
+
+// withBody returns the fixed part with a body of its own in place of a shared one: in the value, or in pieces of the
+// number.
+func (f fixed) withBody(body []byte, number uint64) fixed {
+	end := fixedHeadSize + int(binary.LittleEndian.Uint32(f.raw[1:]))
+	b := make([]byte, end, end+len(body)+384)
+	copy(b, f.raw)
+	kind := byte(bodyChunks)
+	if number == 0 {
+		kind = bodyInline
+		b = append(b, body...)
+	}
+	b[9] = kind
+	binary.LittleEndian.PutUint64(b[10:], number)
+	return fixed{raw: b, sum: crc32.Checksum(b, castagnoli), kind: kind, body: number, size: f.size}
 }
 
 // inline returns the body that the value itself holds.
@@ -235,6 +254,7 @@ func decodeEvent(key, value []byte, r *dedup.Record) (fixed, error) {
 	cut := tail - int(stateSize)
 	f.raw = content[:cut:cut]
 	f.sum = crc32.Checksum(f.raw, castagnoli)
+	r.Shared = f.kind == bodyShared
 	return f, decodeStateInto(key, content[0], content[cut:tail], r)
 }
 
@@ -327,7 +347,9 @@ func appendState(b []byte, r *dedup.Record) []byte {
 }
 
 // stateFields lists the optional fields of a state.
-func stateFields(*dedup.Record) []field { return nil }
+func stateFields(r *dedup.Record) []field {
+	return []field{{1, &r.Occurrences}, {2, &r.Sharers}}
+}
 
 func appendTask(b []byte, t *dedup.Task) []byte {
 	b = append(b, byte(t.State))

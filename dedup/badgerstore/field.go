@@ -50,6 +50,11 @@ func (f field) appendTo(b []byte) []byte {
 			return b
 		}
 		return appendTime(b, *v)
+	case *[]string:
+		for _, s := range *v {
+			b = appendString(b, s)
+		}
+		return b
 	}
 	panic(fmt.Sprintf("badgerstore: field %d has the unknown type %T", f.number, f.of))
 }
@@ -107,5 +112,9 @@ func (f field) read(d *decoder) {
 		*v = d.take(len(d.s))
 	case *time.Time:
 		*v = d.time()
+	case *[]string:
+		for *v = nil; d.s != ""; {
+			*v = append(*v, d.str())
+		}
 	}
 }

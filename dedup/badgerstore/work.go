@@ -286,8 +286,8 @@ func (o *editOp) apply(b *batch) error {
 	if err := o.edit(&next.rec, b.now); err != nil {
 		return fmt.Errorf("event %q: %w", o.event, err)
 	}
-	if next.fix.kind == bodyLost && next.rec.Open() {
-		return fmt.Errorf("event %q: %w: it was damaged", o.event, dedup.ErrNoPayload)
+	if err := b.payloadKept(next); err != nil {
+		return fmt.Errorf("event %q: %w", o.event, err)
 	}
 	if o.rec, err = next.record(); err != nil {
 		return err
@@ -297,31 +297,24 @@ func (o *editOp) apply(b *batch) error {
 	return nil
 }
 
-// purgeOp forgets an event.
-type purgeOp struct {
-	ticket
-	event string
-}
-
-// Purge implements [dedup.Store].
-func (s *Store) Purge(ctx context.Context, event string) error {
-	return s.do(ctx, &purgeOp{ticket: newTicket(true), event: event})
-}
-
-// apply implements op.
-func (o *purgeOp) apply(b *batch) error {
-	r, err := b.event(o.event)
-	switch {
-	case err != nil:
-		return err
-	case r == nil || r.rec.Disposable(b.now):
-		return fmt.Errorf("event %q: %w", o.event, dedup.ErrNotFound)
-	case r.rec.Open():
-		return fmt.Errorf("event %q: %w", o.event, dedup.ErrOpen)
-	case b.disk.frozen():
-		return b.disk.err()
+// payloadKept returns an error when a row has work to do and its body, or the one that it shares, is gone.
+func (b *batch) payloadKept(r *row) error {
+	if !r.rec.Open() {
+		return nil
 	}
-	return b.remove(r)
+	if r.fix.kind == bodyShared {
+		keeper, err := b.event(r.rec.Original)
+		if err != nil {
+			return err
+		}
+		if r = keeper; r == nil {
+			return dedup.ErrNoPayload
+		}
+	}
+	if r.fix.kind == bodyLost {
+		return fmt.Errorf("%w: it was damaged", dedup.ErrNoPayload)
+	}
+	return nil
 }
 
 func newTicket(eager bool) ticket {

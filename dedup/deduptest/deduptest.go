@@ -69,6 +69,8 @@ func Run(t *testing.T, h Harness) {
 		{"Alias", aliasChecks()},
 		{"Series", seriesChecks()},
 		{"Aside", asideChecks()},
+		{"Occurrence", occurrenceChecks()},
+		{"Share", shareChecks()},
 		{"Hold", holdChecks()},
 		{"Take", takeChecks()},
 		{"Lane", laneChecks()},

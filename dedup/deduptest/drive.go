@@ -130,6 +130,11 @@ func (d *driver) newClaim() dedup.Claim {
 			c.Aliases = append(c.Aliases, alias)
 		}
 	}
+	if d.IntN(4) == 0 {
+		c.Key.ID = pick(d.Rand, "d0", "d1")
+		c.Payload.VendorID = pick(d.Rand, "", "v0", "v1", "v2", "v3", "v4")
+		c.Occurrence = &dedup.Occurrence{Name: c.Payload.VendorID, Max: pick(d.Rand, 0, 2, 3), Within: pick(d.Rand, 0, 0, minute)}
+	}
 	if series := map[string]string{"k0": "s", "k1": "s", "k2": "t"}[c.Key.ID]; series != "" {
 		c.Series = dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSeries, ID: series}
 	}
@@ -139,7 +144,7 @@ func (d *driver) newClaim() dedup.Claim {
 		c.Tasks = []dedup.NewTask{{Handler: "quote"}}
 	case 2:
 		e := d.event()
-		if e != nil && !d.model.doubtful(e) {
+		if e != nil && c.Occurrence == nil && !d.model.doubtful(e) {
 			c.Series = dedup.Key{}
 			c.Key.Space = dedup.SpaceAside + fmt.Sprint(d.IntN(3))
 			c.Aside = &dedup.Aside{Reason: "conflict", Of: e.Event, Max: d.IntN(4)}
@@ -165,8 +170,13 @@ func (d *driver) claim() {
 func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 	d.Helper()
 	m := &d.model
+	t := m.resolve(c)
+	c = t.claim
 	newest := m.byKey(c.Key)
-	want, e := m.verdict(c)
+	want, e := dedup.Repeated, t.repeated
+	if t.repeated == nil {
+		want, e = m.verdict(c)
+	}
 	d.note("claim %s/%s%s fp=%x hold=%t only=%t aside=%+v aliases=%d tasks=%d: %v %s",
 		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[31], c.Hold, c.OnlyKnown, c.Aside, len(c.Aliases), len(c.Tasks), got.Verdict, got.Record.Event)
 	if got.Verdict != want {
@@ -180,7 +190,14 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 			return
 		}
 		d.accepted(newest, e, c, got)
+		goesOn := e != nil
 		e = m.accept(e, c, got.Record, got.Lease)
+		if t.first != nil {
+			t.first.Occurrences = t.number
+		}
+		if wants := t.reused != nil && !goesOn; wants != (got.Reused != "") || wants && got.Reused != t.reused.Event {
+			d.Fatalf("reuse of %q", got.Reused)
+		}
 	} else if got.Lease.Token != 0 {
 		d.Fatalf("%v with a lease: %+v", want, got.Lease)
 	}

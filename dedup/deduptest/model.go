@@ -113,7 +113,7 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 		}
 	}
 	for _, alias := range c.Aliases {
-		if other := m.byAlias(alias); other != nil && other.Key != c.Key && !m.over(other) {
+		if other := m.byAlias(alias); other != nil && other.Key != c.Key && !m.over(other) && alias.Space != dedup.SpaceSent {
 			return dedup.Aliased, other
 		}
 	}
@@ -129,6 +129,53 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 		return dedup.New, e
 	}
 	return dedup.New, nil
+}
+
+// turn is how a claim with an occurrence is decided further.
+type turn struct {
+	claim    dedup.Claim
+	repeated *modelEvent // whose content it is, when it is refused
+	first    *modelEvent // that counts it as occurrence number, when it is accepted
+	number   int
+	reused   *modelEvent // of other content that came under its name
+}
+
+// resolve says which event a claim is about.
+func (m *model) resolve(c dedup.Claim) turn {
+	t := turn{claim: c}
+	o := c.Occurrence
+	if o == nil {
+		return t
+	}
+	live := func(e *modelEvent) bool { return e != nil && !m.over(e) }
+	t.claim.Occurrence = nil
+	first := m.byKey(c.Key)
+	if o.Name != "" {
+		named, _ := c.Named()
+		sent, _ := c.Sent()
+		t.claim.Aliases = append(slices.Clone(c.Aliases), named, sent)
+		if e := m.byAlias(named); live(e) {
+			t.claim.Key = e.Key
+			return t
+		}
+		if e := m.byAlias(sent); live(e) && strings.TrimSuffix(e.Key.ID, ";2") != c.Key.ID && strings.TrimSuffix(e.Key.ID, ";3") != c.Key.ID {
+			t.reused = e
+		}
+	}
+	if !live(first) || o.Name == "" {
+		return t
+	}
+	t.repeated = first
+	if first.Payload.Type != c.Payload.Type || o.Within > 0 && !m.now.Before(first.Accepted.Add(o.Within)) {
+		return t
+	}
+	for n := 2; n <= o.Max; n++ {
+		if n > first.Occurrences && !live(m.byKey(c.Key.Occurrence(n))) {
+			t.claim.Key, t.first, t.number, t.repeated = c.Key.Occurrence(n), first, n, nil
+			return t
+		}
+	}
+	return t
 }
 
 // accept makes, or goes on with, the event of a claim that is new. got is the store's record.
@@ -332,6 +379,7 @@ func modelText(r dedup.Record) string {
 		}
 		r.Tasks[i] = c
 	}
+	r.Note = "" // it names events by their ids
 	slices.SortFunc(r.Aliases, func(a, b dedup.Key) int { return strings.Compare(a.Space+a.ID, b.Space+b.ID) })
 	return text(r)
 }

@@ -300,6 +300,7 @@ func text(r dedup.Record) string {
 		c.Payload.Attributes = nil
 	}
 	c.Aliases, c.Tasks = append([]dedup.Key{}, c.Aliases...), append([]dedup.Task{}, c.Tasks...)
+	c.Sharers = append([]string{}, c.Sharers...)
 	b, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // a Record is made of values that have a JSON form

@@ -1,0 +1,322 @@
+package deduptest
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func occurrenceChecks() []check {
+	return []check{
+		{"TheSameContentUnderItsNameIsKnown", occurrenceKnown},
+		{"WithoutANameTheFirstIsKnown", occurrenceUnnamed},
+		{"UnderAnotherNameItIsRepeatedAndStoresNothing", occurrenceRepeated},
+		{"WithinTheBoundAnotherNameIsAnotherOccurrence", occurrenceAgain},
+		{"AnotherTypeIsNoOtherOccurrence", occurrenceType},
+		{"OtherOccurrencesComeWithinATime", occurrenceWithin},
+		{"EachOccurrenceHasItsOwnAnswerAndRuns", occurrenceHeld},
+		{"ALargeBodyOccursAgain", occurrenceLarge},
+		{"InOneCallClaimsSeeEachOther", occurrenceBatch},
+		{"AfterTheWindowOfTheFirstItsNumbersAreNotGivenTwice", occurrenceExpires},
+		{"AskingStoresNoOccurrence", occurrenceAsked},
+		{"SlotsBoundTheKeysThatShareThem", occurrenceSlots},
+		{"TheRecordOfAnOlderProgramIsTheFirstOccurrence", occurrenceFormer},
+		{"AFormerRecordOfAnotherTypeDoesNotCount", occurrenceFormerType},
+		{"OtherContentUnderAKnownNameIsNewAndNoted", occurrenceReused},
+		{"TheVendorsIdentifierFindsTheEvent", occurrenceFound},
+	}
+}
+
+// digested is a claim whose key is a digest of its content, which came under a name.
+func digested(digest, name string, most int) dedup.Claim {
+	c := delivery(digest)
+	c.Payload.VendorID = name
+	c.Occurrence = &dedup.Occurrence{Name: name, Max: most}
+	return c
+}
+
+func heldDigest(digest, name string, most int) dedup.Claim {
+	c := digested(digest, name, most)
+	c.Answer, c.Hold, c.Lease = dedup.Answer{}, true, minute
+	return c
+}
+
+// about makes a claim with the verdict v about an event.
+func (x *rig) about(v dedup.Verdict, event string, c dedup.Claim) {
+	x.Helper()
+	if d := x.want(v, c); d.Record.Event != event {
+		x.Fatalf("%v of %q: about %q, want %q", v, c.Occurrence.Name, d.Record.Event, event)
+	}
+}
+
+func occurrenceKnown(x *rig) {
+	event := x.accept(digested("d", "a", 0))
+	other := digested("d", "a", 0)
+	other.Payload.Type = "other"
+	x.about(dedup.Known, event, digested("d", "a", 0))
+	x.about(dedup.Known, event, other)
+	if r := x.get(event); r.Key.ID != "d" || r.Payload.VendorID != "a" || r.Occurrences != 0 {
+		x.Errorf("record %s", text(r))
+	}
+}
+
+func occurrenceUnnamed(x *rig) {
+	event := x.accept(digested("d", "a", 4))
+	x.accept(digested("d", "b", 4))
+	x.about(dedup.Known, event, digested("d", "", 4))
+	unnamed := x.accept(digested("e", "", 0))
+	x.about(dedup.Known, unnamed, digested("e", "", 0))
+	x.about(dedup.Repeated, unnamed, digested("e", "a", 0))
+}
+
+func occurrenceRepeated(x *rig) {
+	event := x.accept(digested("d", "a", 1))
+	before := x.get(event)
+	for _, name := range []string{"b", "c", "b"} {
+		d := x.want(dedup.Repeated, digested("d", name, 1))
+		x.same(d.Record, bare(before), "record of the decision")
+		if d.Lease.Token != 0 {
+			x.Errorf("lease %+v", d.Lease)
+		}
+	}
+	x.same(x.get(event), before, "record")
+	if n := len(x.list(dedup.Filter{})); n != 1 {
+		x.Errorf("%d records", n)
+	}
+	x.takeOf(event)
+	x.idle("repeated claims have no tasks")
+}
+
+func occurrenceAgain(x *rig) {
+	events := []string{}
+	for i := range 3 {
+		events = append(events, x.accept(digested("d", fmt.Sprint(i), 3)))
+	}
+	x.about(dedup.Repeated, events[0], digested("d", "3", 3))
+	for i, event := range events {
+		x.about(dedup.Known, event, digested("d", fmt.Sprint(i), 3))
+		r := x.get(event)
+		want, counts := "d", 3
+		if i > 0 {
+			want, counts = fmt.Sprintf("d;%d", i+1), 0
+		}
+		if r.Key.ID != want || r.Occurrences != counts {
+			x.Errorf("occurrence %d: %s", i+1, text(r))
+		}
+	}
+	for range events {
+		x.finish(x.take().Lease, done())
+	}
+	x.about(dedup.Repeated, events[0], digested("d", "3", 3))
+}
+
+func occurrenceType(x *rig) {
+	event := x.accept(digested("d", "a", 9))
+	c := digested("d", "b", 9)
+	c.Payload.Type = "other"
+	x.about(dedup.Repeated, event, c)
+	x.accept(digested("d", "b", 9))
+	x.about(dedup.Repeated, event, func() dedup.Claim { c.Occurrence.Name = "c"; return c }())
+}
+
+func occurrenceWithin(x *rig) {
+	first := digested("d", "a", 9)
+	first.Window = day
+	event := x.accept(first)
+	again := digested("d", "b", 9)
+	again.Occurrence.Within, again.Window = hour, day
+	x.advance(hour - time.Millisecond)
+	x.accept(again)
+	x.advance(time.Millisecond)
+	again.Occurrence = &dedup.Occurrence{Name: "c", Max: 9, Within: hour}
+	x.about(dedup.Repeated, event, again)
+}
+
+func occurrenceHeld(x *rig) {
+	a := x.want(dedup.New, heldDigest("d", "a", 9))
+	b := x.want(dedup.New, heldDigest("d", "b", 9))
+	x.finish(a.Lease, answer(200, "to a"))
+	x.finish(b.Lease, release())
+	x.about(dedup.Known, a.Record.Event, heldDigest("d", "a", 9))
+	again := x.want(dedup.New, heldDigest("d", "b", 9))
+	if again.Record.Event != b.Record.Event || again.Record.Tasks[0].Attempt != 2 {
+		x.Fatalf("b goes on as %s", text(again.Record))
+	}
+	x.finish(again.Lease, answer(200, "to b"))
+	for _, name := range []string{"a", "b"} {
+		if got := x.want(dedup.Known, heldDigest("d", name, 9)).Record.Answer.Body; string(got) != "to "+name {
+			x.Errorf("answer %q to %s", got, name)
+		}
+	}
+	released := x.want(dedup.New, heldDigest("e", "a", 0))
+	x.finish(released.Lease, release())
+	x.about(dedup.Repeated, released.Record.Event, heldDigest("e", "b", 0)) // another name does not run it
+	x.about(dedup.New, released.Record.Event, heldDigest("e", "", 0))
+}
+
+func occurrenceLarge(x *rig) {
+	var events []string
+	large := func(name string) dedup.Claim {
+		c := digested("d", name, 2)
+		c.Payload.Body = bytes.Repeat([]byte{'L'}, 3<<19)
+		return c
+	}
+	for _, name := range []string{"a", "b"} {
+		events = append(events, x.accept(large(name)))
+	}
+	x.about(dedup.Repeated, events[0], large("c"))
+	for i, event := range events {
+		x.about(dedup.Known, event, large(string(rune('a'+i))))
+		if got := x.get(event).Payload.Body; !bytes.Equal(got, large("").Payload.Body) {
+			x.Errorf("%s has a body of %d bytes", event, len(got))
+		}
+	}
+}
+
+func occurrenceBatch(x *rig) {
+	ds := x.claims(digested("d", "a", 2), digested("d", "b", 2), digested("d", "a", 2), digested("d", "c", 2), digested("d", "b", 2))
+	want := []dedup.Verdict{dedup.New, dedup.New, dedup.Known, dedup.Repeated, dedup.Known}
+	about := []int{0, 1, 0, 0, 1}
+	for i, d := range ds {
+		if d.Verdict != want[i] || d.Record.Event != ds[about[i]].Record.Event {
+			x.Errorf("claim %d: %v of %q", i, d.Verdict, d.Record.Event)
+		}
+	}
+	if r := x.get(ds[0].Record.Event); r.Occurrences != 2 {
+		x.Errorf("the first counts %d", r.Occurrences)
+	}
+}
+
+func occurrenceExpires(x *rig) {
+	short := func(name string) dedup.Claim {
+		c := digested("d", name, 3)
+		c.Tasks, c.Window = nil, hour
+		return c
+	}
+	x.accept(short("a"))
+	x.advance(hour - minute)
+	second := x.accept(short("b"))
+	x.advance(2 * minute)
+	x.about(dedup.Known, second, short("b"))
+	first := x.accept(short("c"))
+	third := x.accept(short("e"))
+	if a, b := x.get(first), x.get(third); a.Key.ID != "d" || b.Key.ID != "d;3" || a.Occurrences != 3 {
+		x.Errorf("first %s\nthird %s", text(a), text(b))
+	}
+	x.about(dedup.Known, second, short("b"))
+	x.about(dedup.Repeated, first, short("f"))
+}
+
+func occurrenceAsked(x *rig) {
+	asks := func(c dedup.Claim) dedup.Claim { c.OnlyKnown = true; return c }
+	x.want(dedup.New, asks(digested("d", "a", 2)))
+	event := x.accept(digested("d", "a", 2))
+	x.want(dedup.New, asks(digested("d", "b", 2)))
+	x.about(dedup.Known, event, asks(digested("d", "a", 2)))
+	x.about(dedup.Repeated, event, asks(digested("d", "b", 1)))
+	if n := len(x.list(dedup.Filter{})); n != 1 || x.get(event).Occurrences != 0 {
+		x.Errorf("%d records, first %s", n, text(x.get(event)))
+	}
+}
+
+func occurrenceSlots(x *rig) {
+	slotted := func(topic string) dedup.Claim {
+		c := digested("d;"+topic, topic, 0)
+		c.Tasks, c.Window = nil, hour
+		for n := range 3 {
+			c.Occurrence.Slots = append(c.Occurrence.Slots, dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSlot, ID: fmt.Sprint("d;", n)})
+		}
+		return c
+	}
+	first := x.accept(slotted("a"))
+	x.accept(slotted("b"))
+	x.about(dedup.Known, first, slotted("a"))
+	x.advance(minute)
+	x.accept(slotted("c"))
+	x.about(dedup.Repeated, first, slotted("e"))
+	x.about(dedup.Known, first, slotted("a"))
+	if err := x.store.Purge(x.ctx, first); err != nil {
+		x.Fatal(err)
+	}
+	x.accept(slotted("f"))
+	x.want(dedup.Repeated, slotted("g"))
+	x.advance(hour - minute)
+	x.accept(slotted("g"))
+}
+
+// formerly is a claim as an older program made it, with the identifier as the key.
+func formerly(id, digest string) dedup.Claim {
+	c := delivery(id)
+	c.Aliases = []dedup.Key{signed(digest)}
+	return c
+}
+
+func upgraded(digest, name string, most int) dedup.Claim {
+	c := digested(digest, name, most)
+	c.Fingerprint = fingerprint(1)
+	c.Occurrence.Former = &dedup.Former{Alias: signed(digest), ID: name}
+	return c
+}
+
+func occurrenceFormer(x *rig) {
+	event := x.accept(formerly("a", "d"))
+	x.about(dedup.Known, event, upgraded("d", "a", 0))
+	x.about(dedup.Known, event, upgraded("d", "", 0))
+	x.about(dedup.Repeated, event, upgraded("d", "b", 0))
+	second := x.get(x.accept(upgraded("d", "b", 2)))
+	if second.Key.ID != "d;2" {
+		x.Errorf("second %s", text(second))
+	}
+	x.about(dedup.Repeated, event, upgraded("d", "c", 2))
+	x.about(dedup.Known, second.Event, upgraded("d", "b", 2))
+	x.accept(upgraded("e", "a", 0))
+	if err := x.store.Purge(x.ctx, x.take().Record.Event); err == nil {
+		x.Error("purged an open event")
+	}
+}
+
+func occurrenceFormerType(x *rig) {
+	event := x.accept(formerly("a", "d"))
+	c := upgraded("d", "b", 0)
+	c.Key.ID, c.Payload.Type = "d;other", "other"
+	c.Occurrence.Former.Type = "other"
+	x.accept(c)
+	same := upgraded("d", "b", 0)
+	same.Key.ID, same.Occurrence.Former.Type = "d;order.paid", same.Payload.Type
+	x.about(dedup.Repeated, event, same)
+}
+
+func occurrenceReused(x *rig) {
+	a := x.accept(digested("d", "a", 0))
+	d := x.want(dedup.New, digested("e", "a", 0))
+	b := d.Record.Event
+	x.same(d.Record, bare(x.get(b)), "record of the decision")
+	if d.Reused != a || !strings.Contains(x.get(b).Note, a) || !strings.Contains(x.get(a).Note, b) {
+		x.Errorf("reuse of %q: %s\n%s", d.Reused, text(x.get(a)), text(x.get(b)))
+	}
+	c := x.want(dedup.New, digested("f", "a", 0))
+	if c.Reused != b || strings.Contains(x.get(a).Note, c.Record.Event) {
+		x.Errorf("reuse of %q: %s", c.Reused, text(x.get(a)))
+	}
+	x.about(dedup.Known, a, digested("d", "a", 0))
+	if again := x.want(dedup.New, digested("d", "g", 9)); again.Reused != "" {
+		x.Errorf("another occurrence reuses %q", again.Reused)
+	}
+}
+
+func occurrenceFound(x *rig) {
+	a := x.accept(digested("d", "a", 0))
+	b := x.accept(digested("e", "a", 0))
+	x.accept(digested("f", "b", 0))
+	var found []string
+	for _, r := range x.list(dedup.Filter{ID: "a"}) {
+		found = append(found, r.Event)
+	}
+	if !slices.Equal(found, []string{b, a}) {
+		x.Errorf("found %v, want %v", found, []string{b, a})
+	}
+}
