@@ -294,8 +294,9 @@ func (b *batch) stage() (bool, error) {
 	}
 	for _, w := range b.chunks {
 		if w.passing {
-			wrote = true
-			err = errors.Join(err, b.txn.SetEntry(badger.NewEntry(w.key, w.value).WithTTL(time.Second)))
+			if wrote = true; err == nil {
+				err = b.txn.SetEntry(badger.NewEntry(w.key, w.value).WithTTL(time.Second))
+			}
 			continue
 		}
 		set(w.key, w.value)

@@ -302,36 +302,83 @@ func TestTheAgesOfEventsThatHaveEndedAreForgotten(t *testing.T) {
 	}
 }
 
-// TestReadingWithinAListDoesNotHangWhileTheStoreCloses reads an event from within a List when Close waits for it.
-func TestReadingWithinAListDoesNotHangWhileTheStoreCloses(t *testing.T) {
+// TestCloseDoesNotWaitForAList closes the store from within a List, which then ends.
+func TestCloseDoesNotWaitForAList(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), quiet())
-	event := mustClaim(t, s, claimOf("a"), dedup.New).Record.Event
-	closed, got := make(chan error, 1), make(chan error, 1)
-	for _, err := range s.List(context.Background(), dedup.Filter{}) {
+	s := filled(t, 3, smallClaim)
+	closed := make(chan error, 1)
+	n := 0
+	for r, err := range s.List(context.Background(), dedup.Filter{}) {
+		if n++; n > 1 {
+			if !errors.Is(err, dedup.ErrClosed) {
+				t.Errorf("%v, want that the store is closed", err)
+			}
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		go func() { closed <- s.Close() }()
-		for s.readers.TryRLock() { // until Close waits for the readers
-			s.readers.RUnlock()
-			time.Sleep(time.Millisecond)
-		}
-		go func() {
-			_, err := s.Get(context.Background(), event)
-			got <- err
-		}()
 		select {
-		case err := <-got:
-			if !errors.Is(err, dedup.ErrClosed) {
-				t.Errorf("%v, want that the store is closed", err)
+		case err := <-closed:
+			if err != nil {
+				t.Error(err)
 			}
-		case <-time.After(10 * time.Second):
-			t.Error("Get within List hangs")
+		case <-time.After(time.Minute):
+			t.Fatal("Close waits for the List")
+		}
+		if _, err := s.Get(context.Background(), r.Event); !errors.Is(err, dedup.ErrClosed) {
+			t.Errorf("%v, want that the store is closed", err)
 		}
 	}
-	if err := <-closed; err != nil {
-		t.Error(err)
+	if n != 2 {
+		t.Errorf("%d iterations", n)
+	}
+}
+
+// TestCloseEndsAListThatReadsTheWholeStore closes the store while a List that matches nothing is on its way through it.
+func TestCloseEndsAListThatReadsTheWholeStore(t *testing.T) {
+	t.Parallel()
+	s := filled(t, 3, smallClaim)
+	read := 0
+	err := s.eachPage(context.Background(), func(*badger.Txn, place) { read++; s.closed.Store(true) })
+	if !errors.Is(err, dedup.ErrClosed) || read != 3 {
+		t.Errorf("%d events of the first page, then %v", read, err)
+	}
+	s.closed.Store(false)
+}
+
+// TestAListInPagesFindsWhatIsReplacedMeanwhile has the key of a dead letter accepted again between two pages.
+func TestAListInPagesFindsWhatIsReplacedMeanwhile(t *testing.T) {
+	t.Parallel()
+	clock := deduptest.NewClock()
+	o := quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	c := smallClaim(1)
+	first := mustClaim(t, s, c, dedup.New).Record.Event
+	finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDead})
+	m := matcher{s: s, filter: &dedup.Filter{}, now: s.now()}
+	var second string
+	err := s.eachPage(context.Background(), func(txn *badger.Txn, p place) {
+		m.visit(txn, p)
+		if second == "" {
+			clock.Advance(25 * time.Hour)
+			second = mustClaim(t, s, c, dedup.New).Record.Event
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := m.newest(); len(found) != 1 || eventID(found[0].place.hash, found[0].seq) != first {
+		t.Errorf("%v: the dead letter %s is to be found once", found, first)
+	}
+	n := 0
+	for range s.List(context.Background(), dedup.Filter{}) {
+		n++
+	}
+	if n != 2 {
+		t.Errorf("%d events are listed, want both generations", n)
 	}
 }
 

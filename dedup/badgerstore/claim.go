@@ -31,8 +31,41 @@ type claimOp struct {
 var errAbsent = errors.New("body is not stored yet")
 
 // Claim implements [dedup.Store]. Bodies of more than 512 KiB are stored in pieces before the record that makes
-// them visible.
+// them visible. Where the stored record that a claim meets is damaged, the other claims are stored all the same, in a step
+// of their own, and the error is a [DamagedError]: only the damaged event waits for its repair.
 func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	decisions, err := s.claim(ctx, claims)
+	var met *damagedClaim
+	if !errors.As(err, &met) {
+		return decisions, err
+	}
+	for first := err; ; {
+		claims = slices.Concat(claims[:met.at], claims[met.at+1:])
+		if len(claims) == 0 || held(claims) {
+			return nil, first
+		}
+		if _, err = s.claim(ctx, claims); !errors.As(err, &met) {
+			return nil, errors.Join(first, err)
+		}
+	}
+}
+
+// damagedClaim says which of several claims met a damaged record.
+type damagedClaim struct {
+	at  int
+	err *DamagedError
+}
+
+func (e *damagedClaim) Error() string { return e.err.Error() }
+func (e *damagedClaim) Unwrap() error { return e.err }
+
+// held reports whether a claim is held: its caller must get the lease.
+func held(claims []dedup.Claim) bool {
+	return slices.ContainsFunc(claims, func(c dedup.Claim) bool { return c.Hold })
+}
+
+// claim is one step of Claim.
+func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
 	}
@@ -154,6 +187,10 @@ func (p *prepared) resolved(c dedup.Claim) (*prepared, error) {
 func (o *claimOp) apply(b *batch) error {
 	for i := range o.claims {
 		d, err := b.claim(&o.claims[i])
+		var damage *DamagedError
+		if errors.As(err, &damage) {
+			return &damagedClaim{i, damage}
+		}
 		if err != nil {
 			return err
 		}

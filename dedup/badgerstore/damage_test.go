@@ -71,7 +71,7 @@ func TestADamagedEventIsAnErrorAndNeverNew(t *testing.T) {
 	damagedIs(t, err, "Claim of two")
 	_, err = s.Get(ctx, event)
 	damagedIs(t, err, "Get")
-	mustClaim(t, s, claimOf("third"), dedup.New) // nothing of the failed call was stored
+	mustClaim(t, s, claimOf("third"), dedup.Known) // it does not wait for the repair of another
 	mustClaim(t, s, good, dedup.Known)
 	n := 0
 	for _, err := range s.List(ctx, dedup.Filter{}) {
@@ -336,4 +336,30 @@ func FuzzParseEventID(f *testing.F) {
 			t.Fatalf("%q is not the only name of its event", id)
 		}
 	})
+}
+
+// TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch has two of five claims meet damaged records.
+func TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch(t *testing.T) {
+	t.Parallel()
+	s := filled(t, 5, smallClaim)
+	for _, i := range []int{1, 3} {
+		spoil(t, s, hashOf(smallClaim(i).Key).key(familyEvent))
+	}
+	s.cache.rows = map[place]*row{}
+	var claims []dedup.Claim
+	for i := range 8 {
+		claims = append(claims, smallClaim(i))
+	}
+	_, err := s.Claim(context.Background(), claims...)
+	damagedIs(t, err, "Claim")
+	for i := 5; i < 8; i++ {
+		mustClaim(t, s, smallClaim(i), dedup.Known)
+	}
+	_, err = s.Claim(context.Background(), smallClaim(3))
+	damagedIs(t, err, "Claim")
+	held := claimOf("held")
+	held.Hold, held.Answer, held.Lease, held.Tasks = true, dedup.Answer{}, time.Minute, []dedup.NewTask{{Handler: "a"}}
+	_, err = s.Claim(context.Background(), smallClaim(1), held)
+	damagedIs(t, err, "Claim")
+	mustClaim(t, s, held, dedup.New) // its caller would not have had the lease
 }

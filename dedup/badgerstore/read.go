@@ -1,6 +1,7 @@
 package badgerstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -64,75 +65,108 @@ type listed struct {
 }
 
 // List implements [dedup.Store]. The newest 65,536 events are found at once; a list that goes beyond them
-// reads the whole store.
+// reads the whole store, a page at a time, and ends when the store is closed.
 func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record, error] {
 	return func(yield func(dedup.Record, error) bool) {
-		stopped := false
-		err := s.view(func(txn *badger.Txn) error {
-			matches, err := s.match(ctx, txn, &f)
-			if err != nil {
-				return err
+		matches, err := s.match(ctx, &f)
+		for _, m := range matches {
+			if err = ctx.Err(); err != nil {
+				break
 			}
-			for _, m := range matches {
-				if err := ctx.Err(); err != nil {
-					return err
+			var rec dedup.Record
+			var found bool
+			var damage error
+			if err = s.view(func(txn *badger.Txn) error {
+				r, err := m.read(txn)
+				if found = err == nil && r != nil; found { // else it was readable a moment ago; damage is noted
+					rec, damage = r.whole(txn, f.Body)
 				}
-				r, err := readRow(txn, m.place)
-				if err != nil || r == nil {
-					continue // it was readable a moment ago; the damage is noted
-				}
-				rec, err := r.whole(txn, f.Body)
-				if !yield(rec, err) {
-					stopped = true
-					return nil
-				}
+				return nil
+			}); err != nil {
+				break
 			}
-			return nil
-		})
-		if err != nil && !stopped {
+			if found && !yield(rec, damage) {
+				return
+			}
+		}
+		if err != nil {
 			yield(dedup.Record{}, err)
 		}
 	}
 }
 
 // match returns the places of what the filter selects, newest first.
-func (s *Store) match(ctx context.Context, txn *badger.Txn, f *dedup.Filter) ([]listed, error) {
-	m := matcher{s: s, txn: txn, filter: f, now: s.now()}
+func (s *Store) match(ctx context.Context, f *dedup.Filter) ([]listed, error) {
+	m := matcher{s: s, filter: f, now: s.now()}
 	if f.Event != "" {
-		if h, seq, ok := parseEventID(f.Event); ok {
-			m.consider(listed{seq, place{hash: h}})
+		h, seq, ok := parseEventID(f.Event)
+		if !ok {
+			return nil, nil
 		}
-		return m.found, nil
+		err := m.consider(ctx, []listed{{seq, place{hash: h}}})
+		return m.found, err
 	}
 	s.mu.Lock()
 	newest, cut := s.recent.events, s.recent.cut
 	s.mu.Unlock()
-	for _, l := range slices.Backward(newest) {
-		if err := ctx.Err(); err != nil || m.full() {
-			return m.found, err
-		}
-		if f.Before == 0 || l.seq < f.Before {
-			m.consider(l)
-		}
+	if f.Before != 0 {
+		n, _ := slices.BinarySearchFunc(newest, f.Before, func(l listed, seq uint64) int { return cmp.Compare(l.seq, seq) })
+		newest = newest[:n]
 	}
-	if !cut {
-		return m.found, nil
+	if err := m.consider(ctx, newest); err != nil || m.full() || !cut {
+		return m.found, err
 	}
 	m.found = m.found[:0]
-	if err := eachPlace(ctx, txn, m.visit); err != nil {
+	if err := s.eachPage(ctx, m.visit); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(m.found, func(a, b listed) int { return cmp.Compare(b.seq, a.seq) })
-	if m.full() {
-		m.found = m.found[:f.Limit]
+	return m.newest(), nil
+}
+
+// pageSize is how many events a list reads in one transaction.
+const pageSize = 1024
+
+// eachPage visits every event, older generations included, a page in a transaction. An event whose key comes again
+// meanwhile may be visited twice.
+func (s *Store) eachPage(ctx context.Context, visit func(*badger.Txn, place)) error {
+	for _, family := range [...]byte{familyEvent, familyOlder} {
+		for from := []byte{family}; from != nil; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			err := s.view(func(txn *badger.Txn) error {
+				from = eachPlaceFrom(txn, family, from, pageSize, visit)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
 	}
-	return m.found, nil
+	return nil
+}
+
+// eachPlaceFrom visits up to n events of a family, beginning at a key. It returns the key to go on with, nil at the end.
+func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int, visit func(*badger.Txn, place)) (next []byte) {
+	it := txn.NewIterator(keysOnly(family))
+	defer it.Close()
+	for it.Seek(from); it.Valid(); it.Next() {
+		key := it.Item().Key()
+		if n--; n < 0 {
+			return bytes.Clone(key)
+		}
+		p := place{hash: hash(key[1:rowKeySize])}
+		if family == familyOlder {
+			p = olderPlace(key)
+		}
+		visit(txn, p)
+	}
+	return nil
 }
 
 // matcher collects what a filter selects.
 type matcher struct {
 	s      *Store
-	txn    *badger.Txn
 	filter *dedup.Filter
 	now    time.Time
 	found  []listed
@@ -140,17 +174,51 @@ type matcher struct {
 
 func (m *matcher) full() bool { return m.filter.Limit > 0 && len(m.found) >= m.filter.Limit }
 
-// consider looks at the event with the sequence under a hash, whichever generation that is by now.
-func (m *matcher) consider(l listed) {
-	r, err := readRow(m.txn, l.place)
-	if err == nil && (r == nil || r.rec.Seq != l.seq) {
-		r, err = readRow(m.txn, place{hash: l.place.hash, older: l.seq})
+// newest returns what was found, newest first and each once.
+func (m *matcher) newest() []listed {
+	slices.SortFunc(m.found, func(a, b listed) int { return cmp.Compare(b.seq, a.seq) })
+	found := slices.CompactFunc(m.found, func(a, b listed) bool { return a.seq == b.seq })
+	if m.filter.Limit > 0 {
+		found = found[:min(len(found), m.filter.Limit)]
 	}
-	m.take(r, err)
+	return found
+}
+
+// consider looks at events, the last one first, until the list is full.
+func (m *matcher) consider(ctx context.Context, events []listed) error {
+	for len(events) > 0 && !m.full() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		page := events[max(0, len(events)-pageSize):]
+		events = events[:len(events)-len(page)]
+		err := m.s.view(func(txn *badger.Txn) error {
+			for _, l := range slices.Backward(page) {
+				if m.full() {
+					break
+				}
+				m.take(l.read(txn))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read returns the event with the sequence under a hash, whichever generation that is by now; nil when it is gone.
+func (l listed) read(txn *badger.Txn) (*row, error) {
+	r, err := readRow(txn, l.place)
+	if err == nil && (r == nil || r.rec.Seq != l.seq) {
+		r, err = readRow(txn, place{hash: l.place.hash, older: l.seq})
+	}
+	return r, err
 }
 
 // visit looks at what is at a place.
-func (m *matcher) visit(p place) { m.take(readRow(m.txn, p)) }
+func (m *matcher) visit(txn *badger.Txn, p place) { m.take(readRow(txn, p)) }
 
 func (m *matcher) take(r *row, err error) {
 	if err != nil {
@@ -165,23 +233,15 @@ func (m *matcher) take(r *row, err error) {
 	}
 }
 
-// eachPlace visits every event, older generations included.
+// eachPlace visits every event, older generations included, in one transaction.
 func eachPlace(ctx context.Context, txn *badger.Txn, visit func(place)) error {
 	for _, family := range [...]byte{familyEvent, familyOlder} {
-		it := txn.NewIterator(keysOnly(family))
-		for it.Rewind(); it.Valid(); it.Next() {
+		for from := []byte{family}; from != nil; {
 			if err := ctx.Err(); err != nil {
-				it.Close()
 				return err
 			}
-			key := it.Item().Key()
-			p := place{hash: hash(key[1:rowKeySize])}
-			if family == familyOlder {
-				p = olderPlace(key)
-			}
-			visit(p)
+			from = eachPlaceFrom(txn, family, from, pageSize, func(_ *badger.Txn, p place) { visit(p) })
 		}
-		it.Close()
 	}
 	return nil
 }

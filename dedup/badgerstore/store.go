@@ -152,8 +152,7 @@ func (s *Store) view(read func(txn *badger.Txn) error) error {
 	return s.db.View(read)
 }
 
-// reads begins to read the database, which readers.RUnlock ends. It is false once Close waits for the readers: one of
-// them may ask within a List of its own, and would wait for itself.
+// reads begins to read the database, which readers.RUnlock ends. It is false once Close waits for the readers.
 func (s *Store) reads() bool { return s.readers.TryRLock() }
 
 func (s *Store) now() time.Time { return s.clock.Now().Round(0).UTC() }

@@ -58,8 +58,14 @@ func guardValueLog(dir string) (damaged int, err error) {
 		data = data[:len(data)-len(page)]
 	}
 	entries, end := logEntries(data)
-	if behind := strayEntries(data, end); len(behind) > 0 && laterCommits(entries, behind) {
-		return 0, &errCutLog{filepath.Base(file), end}
+	if behind := strayEntries(data, end); laterCommits(entries, behind, 0) {
+		floor, err := newestVersion(files, file)
+		if err != nil {
+			return 0, err
+		}
+		if laterCommits(entries, behind, floor) {
+			return 0, &errCutLog{filepath.Base(file), end}
+		}
 	}
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
@@ -67,7 +73,7 @@ func guardValueLog(dir string) (damaged int, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	for i, e := range entries {
-		if e.good || !laterCommits(entries[:i], entries[i+1:]) {
+		if e.good || !laterCommits(entries[:i], entries[i+1:], 0) {
 			continue
 		}
 		damaged++
@@ -135,10 +141,11 @@ func strayEntries(data []byte, from int) (found []logEntry) {
 }
 
 // laterCommits reports whether what is between before and behind was durable: a commit is written when the one
-// before it is, so two commits behind a place, both newer than everything before it, say so. One alone may be
-// the commit that a power cut tore.
-func laterCommits(before, behind []logEntry) bool {
-	newest := uint64(0)
+// before it is, so two commits behind a place, both newer than everything before it and than floor, say so. One
+// alone may be the commit that a power cut tore. What a collection has written anew keeps its version, and many of
+// them are written at once: floor is the newest version of the files before, which they do not exceed.
+func laterCommits(before, behind []logEntry, floor uint64) bool {
+	newest := floor
 	for _, e := range before {
 		if e.good {
 			newest = max(newest, e.version)
@@ -155,4 +162,24 @@ func laterCommits(before, behind []logEntry) bool {
 		}
 	}
 	return false
+}
+
+// newestVersion returns the newest version in the value logs before one.
+func newestVersion(files []string, before string) (newest uint64, err error) {
+	for _, file := range files {
+		if file >= before {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return 0, err
+		}
+		entries, _ := logEntries(data)
+		for _, e := range entries {
+			if e.good {
+				newest = max(newest, e.version)
+			}
+		}
+	}
+	return newest, nil
 }
