@@ -291,7 +291,7 @@ func (b *batch) decide(p *prepared) (dedup.Decision, error) {
 	}
 	var rec dedup.Record
 	if old != nil {
-		rec = old.rec
+		rec = b.s.grace.spared(old.rec, b.now)
 	}
 	if v := dedup.Decide(rec, p.claim, b.now); v != dedup.New {
 		rec, err := old.record()
@@ -441,6 +441,7 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 // lease uses up the token that the record's only task has just been started with.
 func (b *batch) lease(rec *dedup.Record) dedup.Lease {
 	b.token++
+	b.s.grace.note(rec.Tasks[0].Until.Sub(b.now))
 	return dedup.Lease{Event: rec.Event, Token: b.token, Until: rec.Tasks[0].Until}
 }
 

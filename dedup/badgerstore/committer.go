@@ -73,6 +73,9 @@ func (s *Store) process(ops []op) (eager int) {
 	}
 	b := s.newBatch(len(ops))
 	defer b.txn.Discard()
+	if s.heart.paused() {
+		s.grace.resume(b.now)
+	}
 	s.decide(b, ops)
 	s.announce(b)
 	served := s.serveTakes(b)

@@ -28,6 +28,7 @@ type heartbeat struct {
 	epoch time.Time
 	work  atomic.Uint64 // odd while the committer works, another number for every piece of work
 	last  atomic.Int64  // when the last look was, after epoch
+	stood atomic.Bool   // it came late, and paused has not been told
 	hang  atomic.Pointer[dedup.ErrUnavailable]
 	hangs signal
 
@@ -53,20 +54,33 @@ func (h *heartbeat) err() error {
 	return nil
 }
 
-// paused says for how long the watching goroutine has not looked, when that is much longer than it should be: then
-// the process stood still.
-func (h *heartbeat) paused() time.Duration {
-	if gap := h.now().Sub(h.epoch) - time.Duration(h.last.Load()); gap > 4*beatEvery {
-		return gap
+// pauseAfter is after how long without a look the process has stood still.
+const pauseAfter = 4 * beatEvery
+
+// paused reports whether the process, or its machine, stood still since the call before: nothing was looked at for much
+// longer than it should be. Who goes on first, the caller or the watching goroutine, does not matter.
+func (h *heartbeat) paused() bool {
+	gap := h.now().Sub(h.epoch) - time.Duration(h.last.Load())
+	if gap > pauseAfter {
+		h.since()
 	}
-	return 0
+	return h.stood.Swap(false) || gap > pauseAfter
+}
+
+// since returns the time since it was called last.
+func (h *heartbeat) since() time.Duration {
+	now := h.now().Sub(h.epoch)
+	return now - time.Duration(h.last.Swap(int64(now)))
 }
 
 // look notes how the committer stands. flush is why a memory table cannot be written, nil while it can. It returns
 // why the store has failed, once it has.
 func (h *heartbeat) look(flush error) (failed error) {
-	now := h.now().Sub(h.epoch)
-	step := min(now-time.Duration(h.last.Swap(int64(now))), 2*beatEvery)
+	step := h.since()
+	if step > pauseAfter {
+		h.stood.Store(true)
+	}
+	step = min(step, 2*beatEvery)
 	if work := h.work.Load(); work != h.seen || work&1 == 0 {
 		h.seen, h.working = work, 0
 	} else {

@@ -55,6 +55,7 @@ type Store struct {
 	oldest    oldest
 	older     generations
 	parked    []*takeOp
+	grace     grace
 	growth    int64
 	published uint64 // the newest sequence that is in recent
 

@@ -139,6 +139,11 @@ func (b *batch) start(o *takeOp, event string, task int) error {
 	if r == nil || task >= len(r.rec.Tasks) || r.rec.Hold || !ready(r.rec.Tasks[task], b.now) {
 		return nil
 	}
+	if t := r.rec.Tasks[task]; t.State == dedup.Running && b.s.grace.spares(t.Until, b.now) {
+		b.s.agenda.Extend(event, task, b.s.grace.until)
+		return nil
+	}
+	b.s.grace.note(o.lease)
 	next := r.edit()
 	next.rec.Recover(task, b.now, 0)
 	b.token++

@@ -1,0 +1,119 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+// paused is a store whose process can stand still.
+type paused struct {
+	*Store
+	*pulse
+	clock *deduptest.Clock
+}
+
+func openPaused(t *testing.T) *paused {
+	t.Helper()
+	p, o := &paused{clock: deduptest.NewClock()}, quiet()
+	o.Clock, p.pulse = p.clock, newPulse(&o)
+	p.Store = open(t, t.TempDir(), o)
+	return p
+}
+
+// stand is time in which nothing of the process runs; live is time in which it does.
+func (p *paused) stand(d time.Duration) {
+	p.past.Add(int64(d))
+	p.clock.Advance(d)
+}
+
+func (p *paused) live(d time.Duration) {
+	for ; d > 0; d -= beatEvery {
+		p.clock.Advance(min(d, beatEvery))
+		p.pass(p.Store, beatEvery)
+	}
+}
+
+// given reports whether the task is given out now.
+func (p *paused) given(t *testing.T) (dedup.Work, bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	work, err := p.Take(ctx, 1, 1<<20, 30*time.Second)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if len(work) == 0 {
+		return dedup.Work{}, false
+	}
+	return work[0], true
+}
+
+func TestAPauseBeyondTheLeaseStartsNoSecondRun(t *testing.T) {
+	t.Parallel()
+	p := openPaused(t)
+	mustClaim(t, p.Store, claimOf("a"), dedup.New)
+	first, ok := p.given(t)
+	if !ok {
+		t.Fatal("no task")
+	}
+	for range 2 { // whether the heartbeat or the committer notices first
+		p.stand(36 * time.Second)
+		if _, ok := p.given(t); ok {
+			t.Fatal("the task is given out beside the one who still runs it")
+		}
+		p.pass(p.Store, beatEvery)
+		if _, ok := p.given(t); ok {
+			t.Fatal("the task is given out beside the one who still runs it")
+		}
+		if err := p.Extend(context.Background(), first.Lease, 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		p.live(15 * time.Second)
+		if _, ok := p.given(t); ok {
+			t.Fatal("the task is given out although its lease was extended")
+		}
+	}
+	p.live(16 * time.Second)
+	if again, ok := p.given(t); !ok || again.Task().Attempt != 2 {
+		t.Error("the task is not given out when its lease has ended in a process that runs")
+	}
+}
+
+func TestAfterAPauseALeaseThatNobodyExtendsEnds(t *testing.T) {
+	t.Parallel()
+	p := openPaused(t)
+	mustClaim(t, p.Store, claimOf("a"), dedup.New)
+	if _, ok := p.given(t); !ok {
+		t.Fatal("no task")
+	}
+	p.stand(time.Hour)
+	if _, ok := p.given(t); ok {
+		t.Fatal("the task is given out at once")
+	}
+	p.live(11 * time.Second)
+	if again, ok := p.given(t); !ok || again.Task().Attempt != 2 {
+		t.Error("the task is not given out after a third of its lease")
+	}
+}
+
+func TestAPauseDoesNotFreeAHeldClaim(t *testing.T) {
+	t.Parallel()
+	p := openPaused(t)
+	c := claimOf("a")
+	c.Hold, c.Answer, c.Lease, c.Tasks = true, dedup.Answer{}, 30*time.Second, []dedup.NewTask{{Handler: "a"}}
+	lease := mustClaim(t, p.Store, c, dedup.New).Lease
+	p.stand(36 * time.Second)
+	mustClaim(t, p.Store, c, dedup.Known)
+	if err := p.Extend(context.Background(), lease, 30*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	p.live(29 * time.Second)
+	mustClaim(t, p.Store, c, dedup.Known)
+	p.live(2 * time.Second)
+	mustClaim(t, p.Store, c, dedup.New)
+}
