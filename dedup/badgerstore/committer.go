@@ -295,12 +295,22 @@ func (s *Store) commit(b *batch) error {
 	if !wrote {
 		return nil
 	}
+	if !s.spare.fill() {
+		return &notWritten{errNoDescriptors}
+	}
 	if err := s.water.probe(); err != nil {
 		s.disk.doubt()
 		return &notWritten{diskState{unwritable: err}.err()}
 	}
+	if s.unopened {
+		s.spare.release(spareOpens)
+	}
 	s.options.step(stepCommit)
-	if err := s.commitTxn(b.txn); err != nil {
+	err = s.commitTxn(b.txn)
+	if s.unopened = err != nil && unopened(err); s.unopened {
+		return &notWritten{errNoDescriptors}
+	}
+	if err != nil {
 		return s.fail("a commit failed", err)
 	}
 	if text := s.logger.unsynced.Load(); text != nil {

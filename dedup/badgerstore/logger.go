@@ -15,6 +15,7 @@ import (
 // cannot write and tries again and again.
 type logger struct {
 	slog       *slog.Logger
+	spare      *spare // listens too
 	unsynced   atomic.Pointer[string]
 	skipped    atomic.Pointer[string]
 	flushing   complaint
@@ -65,6 +66,7 @@ func (l *logger) Errorf(format string, args ...any) {
 	case strings.HasPrefix(text, "Ignoring table"):
 		l.skipped.CompareAndSwap(nil, &text)
 	case strings.HasPrefix(text, "error flushing memtable"):
+		l.spare.heard(text)
 		if !l.flushing.note(text) {
 			return
 		}
@@ -88,7 +90,10 @@ func (l *logger) Warningf(format string, args ...any) {
 func (l *logger) Infof(format string, args ...any) { l.debug(format, args) }
 
 // Debugf implements badger.Logger.
-func (l *logger) Debugf(format string, args ...any) { l.debug(format, args) }
+func (l *logger) Debugf(format string, args ...any) {
+	l.spare.heard(format)
+	l.debug(format, args)
+}
 
 func (l *logger) debug(format string, args []any) {
 	if l.slog.Enabled(context.Background(), slog.LevelDebug) {

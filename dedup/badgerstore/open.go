@@ -174,9 +174,10 @@ func newStore(dir string, o Options) *Store {
 	if o.formats.current == 0 {
 		o.formats = ownFormats()
 	}
+	held := &spare{}
 	return &Store{
-		dir: dir, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
-		logger: &logger{slog: o.Logger}, queue: newQueue(), heart: newHeartbeat(o.now), agenda: agenda.New(),
+		spare: held, dir: dir, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
+		logger: &logger{slog: o.Logger, spare: held}, queue: newQueue(), heart: newHeartbeat(o.now), agenda: agenda.New(),
 		cache:  rowCache{rows: map[place]*row{}, max: o.CacheBytes},
 		oldest: oldest{open: map[uint64]time.Time{}}, older: generations{}, harmed: map[string]struct{}{},
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
@@ -216,6 +217,7 @@ func (s *Store) open() (err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.db.Close())
+			s.spare.release(spareFiles)
 			if s.water != nil {
 				err = errors.Join(err, s.water.f.Close())
 			}

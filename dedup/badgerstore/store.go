@@ -36,6 +36,7 @@ type Store struct {
 	clock   dedup.Clock
 	disk    *disk
 	water   *highWater
+	spare   *spare
 	backlog *backlog
 	queue   *queue
 	heart   *heartbeat
@@ -57,6 +58,7 @@ type Store struct {
 	parked    []*takeOp
 	grace     grace
 	growth    int64
+	unopened  bool   // the value log could not be changed for a new one
 	published uint64 // the newest sequence that is in recent
 
 	failure atomic.Pointer[dedup.ErrUnavailable]
@@ -239,6 +241,9 @@ func (s *Store) Health(ctx context.Context) error {
 	if err := s.heart.err(); err != nil {
 		return err
 	}
+	if err := s.spare.err(); err != nil {
+		return err
+	}
 	if d := s.disk.state(); d.low() {
 		return d.err()
 	}
@@ -307,6 +312,7 @@ func (s *Store) close() error {
 		s.readers.Lock()
 		defer s.readers.Unlock()
 		err = errors.Join(s.db.Close(), s.water.close())
+		s.spare.release(spareFiles)
 	}()
 	if late := s.awaits(closed); late != nil {
 		return late

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if childMain() || linearMain() {
+	if childMain() || linearMain() || starvedMain() {
 		return
 	}
 	goleak.VerifyTestMain(m)
