@@ -3,18 +3,21 @@ package verify
 import (
 	"bytes"
 	"crypto/hmac"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// maxItems bounds the items of one Adyen notification.
-const maxItems = 1_000
+// Bounds on an Adyen notification, which is read before it is verified.
+const (
+	maxItems     = 1_000
+	maxItemParts = 100     // values of an item, on average
+	maxAdyenText = 1 << 10 // bytes of a signed member
+	maxAdyenName = 160     // bytes of a name that holds escapes: the longest one that is looked for, every letter escaped
+)
 
 // Adyen verifies payment notifications of Adyen: every item carries, in additionalData.hmacSignature, the
 // base64 of an HMAC-SHA256 over eight of its members, joined by colons. Of these only merchantReference may hold a colon,
@@ -67,16 +70,7 @@ func (a *Adyen) Verify(_ *http.Request, body func() ([]byte, error)) (Identity, 
 	if err != nil {
 		return Identity{}, err
 	}
-	items, err := AdyenItems(b)
-	if err != nil {
-		return Identity{}, err
-	}
-	for _, it := range items {
-		if err := a.verify(it); err != nil {
-			return Identity{}, err
-		}
-	}
-	return Identity{}, nil
+	return Identity{}, readAdyenItems(b, a.verify)
 }
 
 func (a *Adyen) verify(it AdyenItem) error {
@@ -125,125 +119,163 @@ func (a *Adyen) SignBody(body []byte) ([]byte, error) {
 // AdyenItems takes a notification apart, without verifying it. Members that occur twice on the way to a
 // signed one are refused (event_malformed), whatever the case of their letters.
 func AdyenItems(body []byte) ([]AdyenItem, error) {
-	if !utf8.Valid(body) {
-		return nil, malformedItem("not UTF-8")
-	}
-	top, err := members(body, "notificationItems")
+	var items []AdyenItem
+	err := readAdyenItems(body, func(it AdyenItem) error {
+		items = append(items, it)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	var list []json.RawMessage
-	if json.Unmarshal(top["notificationItems"], &list) != nil || len(list) == 0 || len(list) > maxItems {
-		return nil, malformedItem("no notificationItems, or too many")
-	}
-	items := make([]AdyenItem, len(list))
-	for i, raw := range list {
-		wrapper, err := members(raw, "NotificationRequestItem")
-		if err != nil {
-			return nil, err
-		}
-		if items[i], err = adyenItem(wrapper["NotificationRequestItem"]); err != nil {
-			return nil, err
-		}
-	}
 	return items, nil
+}
+
+// readAdyenItems calls each for every item while it reads the notification, in one pass, and stops at the first error.
+func readAdyenItems(body []byte, each func(AdyenItem) error) error {
+	if !utf8.Valid(body) {
+		return malformedItem("not UTF-8")
+	}
+	r := adyenReader{jsonScanner{text: body, most: maxItems * maxItemParts}}
+	count := 0
+	err := r.members([]string{"notificationItems"}, func(int) error {
+		return r.array(func() error {
+			if count++; count > maxItems {
+				return malformedItem("too many notificationItems")
+			}
+			it, err := r.wrapper()
+			if err != nil {
+				return err
+			}
+			return each(it)
+		})
+	})
+	if err == nil {
+		err = r.end()
+	}
+	switch {
+	case err != nil && CodeOf(err) == "":
+		return &Error{Code: EventMalformed, Component: "@body", Err: err}
+	case err != nil:
+		return err
+	case count == 0:
+		return malformedItem("no notificationItems")
+	}
+	return nil
 }
 
 func malformedItem(why string) error {
 	return &Error{Code: EventMalformed, Component: "@body", Err: errors.New(why)}
 }
 
-func adyenItem(raw json.RawMessage) (AdyenItem, error) {
-	it := AdyenItem{Body: raw}
-	m, err := members(raw, "pspReference", "originalReference", "merchantAccountCode", "merchantReference",
-		"amount", "eventCode", "success", "additionalData")
+// adyenReader reads the parts of a notification.
+type adyenReader struct{ jsonScanner }
+
+// members reads an object and calls read for each of the named members, by its index, to read the value. One that
+// occurs twice is refused, whatever the case of its letters, because programs that read the body later may not agree on
+// which counts. A name in another case is not read.
+func (r *adyenReader) members(names []string, read func(i int) error) error {
+	seen := 0
+	return r.object(func(name []byte) error {
+		text := name[1 : len(name)-1]
+		if bytes.IndexByte(text, '\\') >= 0 {
+			if text = text[:0:0]; len(name) <= maxAdyenName {
+				text, _ = appendString(nil, name)
+			}
+		}
+		i := slices.IndexFunc(names, func(n string) bool { return bytes.EqualFold([]byte(n), text) })
+		if i >= 0 {
+			if seen&(1<<i) != 0 {
+				return &Error{Code: AmbiguousField, Component: names[i], Err: errors.New("a member occurs twice")}
+			}
+			seen |= 1 << i
+		}
+		if i >= 0 && string(text) == names[i] {
+			return read(i)
+		}
+		_, err := r.value()
+		return err
+	})
+}
+
+// inner is members for an object that may be null.
+func (r *adyenReader) inner(names []string, read func(i int) error) error {
+	if r.next() == 'n' {
+		_, err := r.value()
+		return err
+	}
+	return r.members(names, read)
+}
+
+// The members of an item that are read. The first six are signed as they are, at their places of the signed text; amount
+// holds two more that are.
+var (
+	adyenMembers = []string{"pspReference", "originalReference", "merchantAccountCode", "merchantReference", "eventCode", "success",
+		"amount", "additionalData"}
+	adyenPlaces = [...]int{0, 1, 2, adyenReference, adyenEvent, adyenSuccess}
+	adyenAmount = []string{"value", "currency"}
+	adyenExtra  = []string{"hmacSignature"}
+)
+
+// Places in the signed text.
+const (
+	adyenReference, adyenValue, adyenEvent, adyenSuccess = 3, 4, 6, 7
+	adyenSigned                                          = 8
+)
+
+func (r *adyenReader) wrapper() (it AdyenItem, err error) {
+	found := false
+	err = r.members([]string{"NotificationRequestItem"}, func(int) error {
+		found = true
+		it, err = r.item()
+		return err
+	})
+	if err == nil && !found {
+		err = malformedItem("an item without its content")
+	}
+	return it, err
+}
+
+func (r *adyenReader) item() (AdyenItem, error) {
+	var it AdyenItem
+	var signed [adyenSigned]string
+	r.next()
+	start := r.i
+	err := r.members(adyenMembers, func(i int) (err error) {
+		switch adyenMembers[i] {
+		case "amount":
+			return r.inner(adyenAmount, func(i int) (err error) { signed[adyenValue+i], err = r.plain(); return err })
+		case "additionalData":
+			return r.inner(adyenExtra, func(int) (err error) { it.signature, err = r.plain(); return err })
+		}
+		signed[adyenPlaces[i]], err = r.plain()
+		return err
+	})
 	if err != nil {
 		return it, err
 	}
-	amount, err := innerMembers(m["amount"], "value", "currency")
-	if err != nil {
-		return it, err
-	}
-	extra, err := innerMembers(m["additionalData"], "hmacSignature")
-	if err != nil {
-		return it, err
-	}
-	var bad error
-	text := func(raw json.RawMessage) string {
-		s, err := plainText(raw)
-		bad = errors.Join(bad, err)
-		return s
-	}
-	it.signature = text(extra["hmacSignature"])
-	it.PSPReference, it.EventCode, it.Success = text(m["pspReference"]), text(m["eventCode"]), text(m["success"])
-	reference := text(m["merchantReference"])
-	it.signed = strings.Join([]string{
-		it.PSPReference, text(m["originalReference"]), text(m["merchantAccountCode"]), reference,
-		text(amount["value"]), text(amount["currency"]), it.EventCode, it.Success,
-	}, ":")
-	if bad != nil {
-		return it, malformedItem("a signed member is neither text, number nor boolean")
-	}
-	if strings.Count(it.signed, ":")-strings.Count(reference, ":") != 7 {
+	it.Body = r.text[start:r.i:r.i]
+	it.PSPReference, it.EventCode, it.Success = signed[0], signed[adyenEvent], signed[adyenSuccess]
+	it.signed = strings.Join(signed[:], ":")
+	if strings.Count(it.signed, ":")-strings.Count(signed[adyenReference], ":") != adyenSigned-1 {
 		return it, malformedItem("a colon in a signed member other than merchantReference: what is signed would be ambiguous")
 	}
 	return it, nil
 }
 
-// plainText is a string decoded, a number or boolean as it is spelt, and "" for null and for nothing.
-func plainText(raw json.RawMessage) (string, error) {
+// plain reads a string and decodes it, a number or boolean as it is spelt, and "" for null.
+func (r *adyenReader) plain() (string, error) {
+	raw, err := r.value()
 	switch {
-	case len(raw) == 0 || string(raw) == "null":
-		return "", nil
+	case err != nil:
+		return "", err
 	case raw[0] == '{' || raw[0] == '[':
-		return "", errors.New("no plain value")
-	case raw[0] != '"':
-		return string(raw), nil
+		return "", malformedItem("a signed member is neither text, number nor boolean")
+	case len(raw) > maxAdyenText:
+		return "", malformedItem("a signed member is too long")
+	case raw[0] == '"':
+		return stringOf(raw), nil
+	case string(raw) == "null":
+		return "", nil
 	}
-	var s string
-	err := json.Unmarshal(raw, &s)
-	return s, err
-}
-
-// innerMembers is members for an object that may be missing.
-func innerMembers(raw json.RawMessage, names ...string) (map[string]json.RawMessage, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
-	}
-	return members(raw, names...)
-}
-
-// members returns the named members of a JSON object. One that occurs twice is refused, whatever the case of its
-// letters, because programs that read the body later may not agree on which counts.
-func members(raw []byte, names ...string) (map[string]json.RawMessage, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
-		return nil, malformedItem("not an object")
-	}
-	found := map[string]json.RawMessage{}
-	seen := map[string]bool{}
-	for dec.More() {
-		tok, err := dec.Token()
-		var value json.RawMessage
-		if err != nil || dec.Decode(&value) != nil {
-			return nil, malformedItem("no JSON")
-		}
-		key, _ := tok.(string)
-		i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, key) })
-		if i < 0 {
-			continue
-		}
-		if seen[names[i]] {
-			return nil, &Error{Code: AmbiguousField, Component: names[i], Err: errors.New("a member occurs twice")}
-		}
-		seen[names[i]] = true
-		found[key] = value
-	}
-	if _, err := dec.Token(); err != nil {
-		return nil, malformedItem("no JSON")
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, malformedItem("more than one value")
-	}
-	return found, nil
+	return string(raw), nil
 }

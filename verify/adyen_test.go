@@ -55,6 +55,15 @@ func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := string(signed)
+	_, item, _ := strings.Cut(good[:len(good)-2], "[")
+	full, err := scheme.SignBody([]byte(adyenNotice(slices.Repeat([]string{"p1"}, maxItems)...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	thousand := string(full)
+	if _, err := scheme.Verify(nil, given(thousand)); err != nil {
+		t.Errorf("a thousand items: %v", err)
+	}
 	for _, c := range []struct {
 		name, body string
 		want       Code
@@ -74,7 +83,14 @@ func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 		{"item without its content", `{"notificationItems":[{}]}`, EventMalformed},
 		{"object for text", strings.Replace(good, `"p1"`, `{"a":1}`, 1), EventMalformed},
 		{"not UTF-8", strings.Replace(good, `"p1"`, "\"p\xff\"", 1), EventMalformed},
-		{"a thousand and one items", adyenNotice(slices.Repeat([]string{"p"}, 1001)...), EventMalformed},
+		{"a thousand and one items", thousand[:len(thousand)-2] + "," + item + "]}", EventMalformed},
+		{"an unsigned item after a signed one", good[:len(good)-2] + `,{"NotificationRequestItem":{}}]}`, SignatureMissing},
+		{"member twice, once all in escapes", strings.Replace(good, `"pspReference":`, `"`+escaped("pspReference")+`":"x","pspReference":`, 1), AmbiguousField},
+		{"member in escapes", strings.Replace(good, `"pspReference":`, `"`+escaped("pspReference")+`":`, 1), ""},
+		{"an empty name", strings.Replace(good, `"pspReference":`, `"":"x","pspReference":`, 1), ""},
+		{"a long signed member", strings.Replace(good, `"p1"`, `"`+strings.Repeat("p", 1<<10)+`"`, 1), EventMalformed},
+		{"too many values", strings.Replace(good, `"r1"`, `[`+strings.Repeat("1,", maxItems*maxItemParts)+`1]`, 1), EventMalformed},
+		{"nested very deep", strings.Replace(good, `"r1"`, strings.Repeat("[", 70)+strings.Repeat("]", 70), 1), EventMalformed},
 		{"no signature", adyenNotice("p1"), SignatureMissing},
 		{"line break in the signature", strings.Replace(good, `="`, `=\n"`, 1), SignatureMalformed},
 	} {
@@ -144,4 +160,13 @@ func FuzzAdyen(f *testing.F) {
 			t.Fatalf("untyped error %v", err)
 		}
 	})
+}
+
+// escaped spells every letter of a name as an escape.
+func escaped(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		fmt.Fprintf(&b, `\u%04x`, name[i])
+	}
+	return b.String()
 }

@@ -107,6 +107,8 @@ type HMAC struct {
 	// Covers lists what Contents binds, for Identity.Covered.
 	Covers []string
 
+	pieces func(r *http.Request, body []byte) ([]segments, error) // what Contents returns, without copies; optional
+
 	once sync.Once
 	plan *hmacPlan
 	err  error

@@ -32,6 +32,9 @@ type contentsFunc func(r *http.Request, body []byte) ([][]byte, error)
 
 // contents returns what may have been signed.
 func (p *hmacPlan) contents(r *http.Request, body []byte, s sent) ([]segments, error) {
+	if p.pieces != nil {
+		return p.pieces(r, body)
+	}
 	if p.custom == nil {
 		content, err := p.fill(r, body, s)
 		return []segments{content}, err

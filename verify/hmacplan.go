@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/textproto"
 	"net/url"
 	"slices"
@@ -31,6 +32,7 @@ type hmacPlan struct {
 	config           map[string]string
 	url              string
 	custom           contentsFunc
+	pieces           func(*http.Request, []byte) ([]segments, error)
 	covered          [][]string // for each of headers
 }
 
@@ -38,7 +40,7 @@ type hmacPlan struct {
 func newHMACPlan(h *HMAC) (*hmacPlan, error) {
 	p := &hmacPlan{
 		separator: h.Separator, encoding: h.Encoding, unit: h.TimestampUnit, config: h.Config,
-		custom: h.Contents, publicKeys: h.PublicKeys, url: h.URL,
+		custom: h.Contents, pieces: h.pieces, publicKeys: h.PublicKeys, url: h.URL,
 	}
 	errs := []error{
 		p.setFields(h), p.setHashes(h), p.setEntries(h), p.setTemplate(h), p.setTimestamp(h), p.setKeys(h),

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 )
 
 // object is a JSON object whose member names occur once and are compared exactly, unlike those that
@@ -15,53 +14,50 @@ type object map[string]json.RawMessage
 var errObject = errors.New("not a JSON object")
 
 // maxMembers bounds the members of an object that is read before anything is verified: each of them costs much
-// more than the bytes that a stranger needs for it.
-const maxMembers = 1_000
+// more than the bytes that an unauthenticated client needs for it.
+const maxMembers = 256
 
-// parseObject reads one JSON object and nothing after it. A name that occurs twice is an error.
+// parseObject reads one JSON object and nothing after it, in one pass. A name that occurs twice is an error.
 func parseObject(raw []byte) (object, error) {
-	if !json.Valid(raw) {
-		return nil, errObject
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return nil, errObject
-	}
+	s := jsonScanner{text: raw}
 	members := object{}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return nil, errObject
-		}
-		key, _ := name.(string)
+	err := s.object(func(name []byte) error {
+		key := stringOf(name)
 		if len(members) == maxMembers {
-			return nil, fmt.Errorf("more than %d members", maxMembers)
+			return fmt.Errorf("more than %d members", maxMembers)
 		}
 		if _, twice := members[key]; twice {
-			return nil, fmt.Errorf("member %.40q occurs twice", key)
+			return fmt.Errorf("member %.40q occurs twice", key)
 		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, errObject
-		}
+		value, err := s.value()
 		members[key] = value
+		return err
+	})
+	if err == nil {
+		err = s.end()
 	}
-	if _, err := dec.Token(); err != nil {
+	if errors.Is(err, errJSON) || errors.Is(err, errJSONEnd) {
 		return nil, errObject
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errObject
+	return members, err
+}
+
+// stringOf returns what a JSON string means, given its text with the quotes.
+func stringOf(text []byte) string {
+	if bytes.IndexByte(text, '\\') < 0 {
+		return string(text[1 : len(text)-1])
 	}
-	return members, nil
+	out, _ := appendString(nil, text)
+	return string(out)
 }
 
 // text returns a member that is a string; ok is false when it is absent, null or something else.
 func (o object) text(name string) (value string, ok bool) {
 	raw := o[name]
-	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &value) != nil {
+	if len(raw) == 0 || raw[0] != '"' {
 		return "", false
 	}
-	return value, true
+	return stringOf(raw), true
 }
 
 // values returns the value of a claim that is a string or a boolean, or the values of one that may be a list of strings.

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/rsa"
 	"crypto/sha1" //nolint:gosec // signature version 1 of SNS is SHA-1 with RSA
@@ -147,21 +148,28 @@ func snsContent(message object) ([]byte, error) {
 	default:
 		return nil, errors.New("a message type that SNS does not sign")
 	}
-	var b strings.Builder
+	size := 0
 	for _, name := range names {
-		value, ok := message.text(name)
-		if raw := string(message[name]); !ok && name == "Subject" && (raw == "" || raw == "null") {
+		size += len(name) + len(message[name])
+	}
+	b := make([]byte, 0, size) // two quotes make room for two line feeds
+	for _, name := range names {
+		raw := message[name]
+		if name == "Subject" && (len(raw) == 0 || string(raw) == "null") {
 			continue // the one member that may be missing
 		}
-		if !ok {
+		if len(raw) == 0 || raw[0] != '"' {
 			return nil, fmt.Errorf("member %s is missing or no string", name)
 		}
-		if name != "Message" && strings.Contains(value, "\n") {
+		b = append(append(b, name...), '\n')
+		start := len(b)
+		b, _ = appendString(b, raw)
+		if name != "Message" && bytes.IndexByte(b[start:], '\n') >= 0 {
 			return nil, fmt.Errorf("member %s holds a line feed", name)
 		}
-		b.WriteString(name + "\n" + value + "\n")
+		b = append(b, '\n')
 	}
-	return []byte(b.String()), nil
+	return b, nil
 }
 
 func snsTime(message object) (time.Time, error) {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 )
@@ -28,7 +27,7 @@ type Twilio struct{ hmac *HMAC } // a pointer: fmt prints what is in a private f
 func NewTwilio(tokens ...string) *Twilio {
 	return &Twilio{hmac: &HMAC{
 		Headers: []string{"X-Twilio-Signature"}, Hash: SHA1, Encoding: Base64, Secrets: Secrets(tokens...),
-		Contents: twilioContents, Covers: []string{"@target-uri", "@authority", "@path", "@query", "@body"},
+		Contents: twilioContents, pieces: twilioPieces, Covers: []string{"@target-uri", "@authority", "@path", "@query", "@body"},
 	}}
 }
 
@@ -86,43 +85,32 @@ func isForm(r *http.Request) bool {
 
 // twilioContents returns what may have been signed: each spelling of the URL with the form behind it.
 func twilioContents(r *http.Request, body []byte) ([][]byte, error) {
+	pieces, err := twilioPieces(r, body)
+	var out [][]byte
+	for _, p := range pieces {
+		out = append(out, p.join())
+	}
+	return out, err
+}
+
+// twilioPieces is twilioContents without a copy of the form for each spelling.
+func twilioPieces(r *http.Request, body []byte) ([]segments, error) {
 	hash, err := queryValue(r, bodyHashParam)
 	if err != nil {
 		return nil, err
 	}
-	form := ""
+	var form []byte
 	if hash == "" && isForm(r) {
-		values, err := url.ParseQuery(string(body))
-		if err != nil {
+		var ok bool
+		if form, ok = sortedForm(body); !ok {
 			return nil, &Error{Code: EventMalformed, Component: "@body"}
 		}
-		form = sortedForm(values)
 	}
-	var out [][]byte
+	var out []segments
 	for _, u := range portVariants(r.URL) {
-		out = append(out, []byte(u+form))
+		out = append(out, segments{[]byte(u), form})
 	}
 	return out, nil
-}
-
-// sortedForm joins names and values in the order of the names; a name with several values stands before each
-// different one, in their order (as the vendor's Node.js library does; its Go library takes the first only).
-func sortedForm(values url.Values) string {
-	var b strings.Builder
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		sorted := slices.Clone(values[name])
-		slices.Sort(sorted)
-		for _, v := range slices.Compact(sorted) {
-			b.WriteString(name)
-			b.WriteString(v)
-		}
-	}
-	return b.String()
 }
 
 // portVariants spells the URL as it is, and without its port or with the default one.

@@ -1,8 +1,11 @@
 package verify
 
 import (
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,5 +96,45 @@ func TestTwilioBodiesThatAreNoFormsAreBoundByTheirHash(t *testing.T) {
 	r.URL.RawQuery += "&bodySHA256=00"
 	if _, err := scheme.Verify(r, given(`{"a":1}`)); CodeOf(err) != AmbiguousField {
 		t.Errorf("two hashes: got %v", err)
+	}
+}
+
+// referenceForm is sortedForm by the standard library.
+func referenceForm(body string) (string, bool) {
+	values, err := url.ParseQuery(body)
+	if err != nil {
+		return "", false
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		sorted := slices.Sorted(slices.Values(values[name]))
+		for _, v := range slices.Compact(sorted) {
+			b.WriteString(name + v)
+		}
+	}
+	return b.String(), true
+}
+
+func TestTwilioFormsAreSortedAsTheLibraryReadsThem(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(2010, 0))
+	parts := []string{"a", "b", "Body", "&", "&", "=", "=", "+", "%20", "%41", "%e2%82%ac", "aaaaaaaab", "aaaaaaaac", "\x00", "%00", "é", "&a=1", "&a=1", "&a=2"}
+	for range 50_000 {
+		var b strings.Builder
+		for range random.IntN(12) {
+			b.WriteString(parts[random.IntN(len(parts))])
+		}
+		if random.IntN(20) == 0 {
+			b.WriteString([]string{";", "%", "%4", "%zz"}[random.IntN(4)])
+		}
+		got, ok := sortedForm([]byte(b.String()))
+		if want, wantOK := referenceForm(b.String()); ok != wantOK || string(got) != want {
+			t.Fatalf("%q: %q, %t, want %q, %t", b.String(), got, ok, want, wantOK)
+		}
+	}
+	for n, want := range map[int]bool{maxFormParams: true, maxFormParams + 1: false} {
+		if _, ok := sortedForm([]byte(strings.Repeat("a=1&", n))); ok != want {
+			t.Errorf("%d parameters: %t", n, ok)
+		}
 	}
 }

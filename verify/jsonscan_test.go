@@ -1,0 +1,86 @@
+package verify
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+func scan(text string) error {
+	s := jsonScanner{text: []byte(text)}
+	if _, err := s.value(); err != nil {
+		return err
+	}
+	return s.end()
+}
+
+// TestTheScannerTakesWhatIsJSON compares the scanner with the standard library, on texts that are changed at random.
+func TestTheScannerTakesWhatIsJSON(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(8259, 0))
+	seeds := []string{
+		`{"a":[1,-0.5e+10,true,false,null,"x\u20ac\"\\\/\b\f\n\r\t"],"b":{"":{}},"c":[[],{}]}`, `[0,1.0,-1E-2,10,"\ud83d\ude00"]`, ` "x" `,
+		`-`, `01`, `1.`, `.5`, `1e`, `+1`, `tru`, `[1,]`, `{"a":1,}`, `{"a" 1}`, `{,}`, `[,]`, `"\x"`, `"\u12"`, "\"\n\"", `{"a":1}}`, ``, ` `, `nul`, "\x00",
+	}
+	letters := `{}[]",:\u/truefalsn0123456789eE+-. ` + "\n\x00\x80a"
+	valid := 0
+	for i := range 200_000 {
+		text := []byte(seeds[i%len(seeds)])
+		for range random.IntN(4) {
+			at := random.IntN(len(text) + 1)
+			c := letters[random.IntN(len(letters))]
+			switch random.IntN(3) {
+			case 0:
+				text = append(text[:at:at], append([]byte{c}, text[at:]...)...)
+			case 1:
+				if at < len(text) {
+					text[at] = c
+				}
+			default:
+				if at < len(text) {
+					text = append(text[:at:at], text[at+1:]...)
+				}
+			}
+		}
+		want := json.Valid(text)
+		if got := scan(string(text)) == nil; got != want {
+			t.Fatalf("%q: taken %t, want %t", text, got, want)
+		}
+		if want {
+			valid++
+			checkStrings(t, text)
+		}
+	}
+	if valid < 10_000 {
+		t.Errorf("only %d texts are JSON: the test compares too little", valid)
+	}
+}
+
+// checkStrings compares what a text that is one string means.
+func checkStrings(t *testing.T, text []byte) {
+	t.Helper()
+	text = []byte(strings.TrimSpace(string(text)))
+	var want string
+	if json.Unmarshal(text, &want) != nil || text[0] != '"' {
+		return
+	}
+	if got := strings.ToValidUTF8(stringOf(text), "\ufffd"); got != strings.ToValidUTF8(want, "\ufffd") {
+		t.Fatalf("%q means %q, want %q", text, got, want)
+	}
+}
+
+func TestTheScannerHasBounds(t *testing.T) {
+	t.Parallel()
+	for text, ok := range map[string]bool{
+		strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth):     true,
+		strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1): false,
+		"[" + strings.Repeat("1,", maxValues-2) + "1]":                    true,
+		"[" + strings.Repeat("1,", maxValues-1) + "1]":                    false,
+		`{"a":` + strings.Repeat("[", 1<<20):                              false,
+	} {
+		if err := scan(text); (err == nil) != ok {
+			t.Errorf("%.20s of %d bytes: %v", text, len(text), err)
+		}
+	}
+}
