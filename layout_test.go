@@ -32,7 +32,7 @@ var rooms = map[string][]string{
 	"cmd/loadbench":                        {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "forward", "replay", "inspect",
-		"internal/httpfile", "testdata",
+		"internal/descriptors", "internal/httpfile", "testdata",
 	},
 }
 

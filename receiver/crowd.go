@@ -104,12 +104,7 @@ func newCrowd(bodies *budget, largest int64) *crowd {
 
 // arrive lets a request in; depart must follow.
 func (c *crowd) arrive(endpoint string, addr netip.Addr, now time.Time) *guest {
-	bits := 32
-	if addr.Is6() {
-		bits = 64
-	}
-	network, _ := addr.Prefix(bits) // the zero address is a peer as well
-	name := peerName{endpoint, network}
+	name := peerName{endpoint, networkOf(addr)} // the zero address is a peer as well
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.peers[name]

@@ -36,6 +36,8 @@ type delivery struct {
 	body *body
 	// guest is its place among those that are not verified yet.
 	guest *guest
+	// on is its connection.
+	on *onConn
 	// received is the verified body with its content coding, where Body is without.
 	received []byte
 	// place is its place in the producer's quota, and spent how many events it took from it.
@@ -56,8 +58,10 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = verify.Normalize(r)
 	guest := rx.crowd.arrive(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
 	defer guest.depart()
+	on := requestOn(r.Context())
+	defer on.end()
 	d := &delivery{
-		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, guest: guest, body: newBody(w, r, ep.p.MaxBody, rx.cfg.BodyTimeout, guest.budget()),
+		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, guest: guest, on: on, body: newBody(w, r, ep.p.MaxBody, rx.cfg.BodyTimeout, guest.budget()),
 	}
 	var answer *reply
 	if rx.door.enter() {
@@ -69,6 +73,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.learn(answer)
 	ep.announce(answer)
 	rx.endRequest(w, r, d.body.done)
+	d.endRefusals(w, answer)
 	answer.send(w)
 	rx.report(r.Context(), d, answer, time.Since(started))
 }
@@ -270,6 +275,9 @@ func (d *delivery) authenticate(ctx context.Context) error {
 	var refusal *verify.Error
 	if errors.As(err, &refusal) && refusal.Code != verify.KeysUnavailable {
 		d.guest.refused()
+	}
+	if err == nil {
+		d.on.authentic()
 	}
 	return err
 }

@@ -1,0 +1,224 @@
+package receiver
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+)
+
+// maxRefusals is how many deliveries in a row a connection may bring that fail before they are authenticated. An
+// honest sender does not need another one, and with the connection ends what HTTP/2 remembers of earlier fields.
+const maxRefusals = 4
+
+// stage says what a connection is doing. It is the least that may be closed of what its requests are in.
+type stage int
+
+const (
+	stageWaiting    stage = iota // no request: idle, in a handshake of TLS, or with a head that is not complete
+	stageUnverified              // requests of which none is verified
+	stageVerified                // a request that is verified; such a connection is in no line
+)
+
+// conn is a connection of a Listener, whose lock protects its fields.
+type conn struct {
+	net.Conn
+	of     *Listener
+	groups []*group
+	proxy  bool // a trusted one
+	joined bool
+
+	stage  stage
+	places []*list.Element // in the lines of its groups
+
+	head      int64 // bytes read since there was a request
+	headPlace *list.Element
+
+	requests, verified int
+	refused            int // deliveries in a row
+}
+
+// Read implements net.Conn. What is read while there is no request is a part of a head.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.of.countHead(c, int64(n))
+	}
+	return n, err
+}
+
+// Write implements net.Conn. Where something is answered, no head is being read.
+func (c *conn) Write(p []byte) (int, error) {
+	c.of.mu.Lock()
+	c.settleHead()
+	c.of.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.of.mu.Lock()
+	c.of.leave(c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// CloseWrite closes one direction, as net/http does before it closes a connection whose client still sends.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// LocalAddr implements net.Conn. The address leads back to the connection: net/http puts it into the context of each
+// request, also through TLS and HTTP/2.
+func (c *conn) LocalAddr() net.Addr { return connAddr{c.Conn.LocalAddr(), c} }
+
+type connAddr struct {
+	net.Addr
+	conn *conn
+}
+
+// countHead counts bytes of a head, and closes the connections that began theirs first when there are too many.
+func (l *Listener) countHead(c *conn, n int64) {
+	l.mu.Lock()
+	if !c.joined || c.requests > 0 {
+		l.mu.Unlock()
+		return
+	}
+	if c.headPlace == nil {
+		c.headPlace = l.heads.PushBack(c)
+		c.enter(stageWaiting) // now it waits for its head, and no longer idles
+	}
+	c.head += n
+	l.headBytes += n
+	var closing []*conn
+	for l.headBytes > l.limits.HeadBytes {
+		first := l.heads.Front().Value.(*conn)
+		l.leave(first)
+		l.closed.HeadBytes++
+		closing = append(closing, first)
+	}
+	l.mu.Unlock()
+	endAll(closing)
+}
+
+// settleHead ends the count of a head: it is complete, or the connection ends.
+func (c *conn) settleHead() {
+	if c.headPlace == nil {
+		return
+	}
+	c.of.heads.Remove(c.headPlace)
+	c.of.headBytes -= c.head
+	c.head, c.headPlace = 0, nil
+}
+
+// enter puts the connection at the end of the lines of a stage.
+func (c *conn) enter(to stage) {
+	for i, place := range c.places {
+		c.groups[i].lines[c.stage].Remove(place)
+	}
+	c.stage, c.places = to, nil
+	if to == stageVerified {
+		return
+	}
+	for _, g := range c.groups {
+		c.places = append(c.places, g.lines[to].PushBack(c))
+	}
+}
+
+// judge finds the stage anew after one of its requests began, was verified, or ended.
+func (c *conn) judge() {
+	to := stageWaiting
+	switch {
+	case c.verified > 0:
+		to = stageVerified
+	case c.requests > 0:
+		to = stageUnverified
+	}
+	if c.joined && to != c.stage {
+		c.enter(to)
+	}
+}
+
+// onConn is a request on its connection. Its methods do nothing for a connection that is not of a Listener.
+type onConn struct {
+	conn *conn
+	good bool // the request is verified
+}
+
+// requestOn notes that a request began; end must follow.
+func requestOn(ctx context.Context) *onConn {
+	address, _ := ctx.Value(http.LocalAddrContextKey).(connAddr)
+	at := &onConn{conn: address.conn}
+	at.change(func(c *conn) {
+		c.settleHead()
+		c.requests++
+	})
+	return at
+}
+
+// verified notes that the request is one of those for which the connection must stay.
+func (at *onConn) verified() {
+	if at.good {
+		return
+	}
+	at.good = true
+	at.change(func(c *conn) { c.verified++ })
+}
+
+// end notes that the request was answered.
+func (at *onConn) end() {
+	at.change(func(c *conn) {
+		c.requests--
+		if at.good {
+			c.verified--
+		}
+	})
+}
+
+// authentic notes that a delivery was authenticated, which ends a row of refusals.
+func (at *onConn) authentic() {
+	at.verified()
+	at.change(func(c *conn) { c.refused = 0 })
+}
+
+// refused notes that a delivery failed before it was authenticated, and reports whether the connection has to end.
+func (at *onConn) refused() (last bool) {
+	at.change(func(c *conn) {
+		c.refused++
+		last = c.refused >= maxRefusals && !c.proxy
+	})
+	return last
+}
+
+// endRefusals ends a connection that brings one delivery after the other that is not authentic: for HTTP/2, net/http
+// turns the field into GOAWAY.
+func (d *delivery) endRefusals(w http.ResponseWriter, answer *reply) {
+	unauthentic := answer.status == http.StatusUnauthorized || answer.status == http.StatusBadRequest
+	if unauthentic && !d.on.good && d.on.refused() {
+		w.Header().Set("Connection", "close")
+	}
+}
+
+func (at *onConn) change(f func(*conn)) {
+	if at.conn == nil {
+		return
+	}
+	l := at.conn.of
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(at.conn)
+	at.conn.judge()
+}
+
+// peerOf returns the address of a connection's peer; the zero address for one that is not of a network.
+func peerOf(c net.Conn) netip.Addr {
+	if remote := c.RemoteAddr(); remote != nil {
+		return parseAddr(remote.String())
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,249 @@
+package receiver
+
+import (
+	"container/list"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"syscall"
+
+	"github.com/eyelet-dev/eyelet/internal/descriptors"
+)
+
+// Limits bounds the connections of a [Listener]. A field that is zero or less has its default.
+type Limits struct {
+	// Connections is how many connections may be open at once. Defaults to [DefaultConnections].
+	Connections int
+	// PerAddress is how many of them one address may have; of IPv6 a network of 64 bits counts as one. Defaults to an
+	// eighth of Connections.
+	PerAddress int
+	// TrustedProxies are peers that bring the requests of many clients: PerAddress does not bound them, and refusals
+	// do not close their connections. Defaults to none.
+	TrustedProxies []netip.Prefix
+	// HeadBytes is how many bytes of requests may be held whose head is not complete yet, on all connections together.
+	// How long one head may be is for http.Server.MaxHeaderBytes to say. Defaults to 32 MiB.
+	HeadBytes int64
+}
+
+// The defaults of [Limits].
+const (
+	maxConnections   = 8192
+	connectionsShare = 8   // of all connections, for one address: one in so many
+	descriptorsKept  = 512 // of the process, for everything but connections
+	DefaultHeadBytes = 32 << 20
+)
+
+// DefaultConnections is how many connections a [Listener] has at once by default: half of the file descriptors that the
+// process may have beyond 512, or a quarter of all where that is more, and at most 8,192. The rest is for the store,
+// for the connections of handlers, and for the connections that are just being closed.
+func DefaultConnections() int { return connectionsOf(descriptors.Limit()) }
+
+func connectionsOf(descriptors int) int {
+	return max(1, min(maxConnections, max((descriptors-descriptorsKept)/2, descriptors/4)))
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Connections <= 0 {
+		l.Connections = DefaultConnections()
+	}
+	if l.PerAddress <= 0 {
+		l.PerAddress = max(1, l.Connections/connectionsShare)
+	}
+	if l.HeadBytes <= 0 {
+		l.HeadBytes = DefaultHeadBytes
+	}
+	return l
+}
+
+// Listener is a net.Listener with bounds on its connections; [Listen] makes one.
+//
+// At a bound it closes the connection that has waited longest of those that are idle or whose next request has no
+// complete head yet. Where there is none, it closes the one that has waited longest of those whose request is not
+// verified yet, and where there is none of these either, the new one. A connection with a request that is verified is
+// never closed, and Accept never waits for a connection to end.
+type Listener struct {
+	net.Listener
+	limits Limits
+
+	mu        sync.Mutex
+	all       *group
+	addresses map[netip.Prefix]*group
+	heads     list.List // of *conn with bytes of a head that is not complete, in the order of their first ones
+	headBytes int64
+	closed    ClosedConnections
+}
+
+// ListenerStats are the counts of a [Listener].
+type ListenerStats struct {
+	// Open is how many connections are open.
+	Open int
+	// Closed counts the connections that were closed because of a bound.
+	Closed ClosedConnections
+}
+
+// ClosedConnections counts connections that a [Listener] closed since it was made, by the bound that was reached.
+type ClosedConnections struct {
+	// Connections, PerAddress and HeadBytes are the bounds of [Limits].
+	Connections, PerAddress, HeadBytes uint64
+	// Descriptors is the bound of the operating system on open files, when Accept met it.
+	Descriptors uint64
+}
+
+// group is the open connections of an address, or of all.
+type group struct {
+	network netip.Prefix // of the address; the zero prefix for all
+	open    int
+	lines   [stageVerified]list.List // of *conn that may be closed, oldest first
+}
+
+// oldest returns the connection that is the first to be closed; nil when none may be.
+func (g *group) oldest() *conn {
+	for i := range g.lines {
+		if first := g.lines[i].Front(); first != nil {
+			return first.Value.(*conn)
+		}
+	}
+	return nil
+}
+
+// Listen bounds the connections of ln. It is for one http.Server, with or without TLS and HTTP/2:
+//
+//	http.Serve(receiver.Listen(ln, receiver.Limits{}), rx.Handler())
+//
+// Handlers of a [Receiver] find the connection of a request through its context (http.LocalAddrContextKey, whose value
+// therefore is not a *net.TCPAddr) and tell the listener what becomes of the request. Besides that the listener knows
+// refused deliveries: with the fourth in a row that fails before it is authenticated (400 or 401), the answer ends the
+// connection. Other handlers of the same server are wrapped with [Listener.Handler].
+func Listen(ln net.Listener, l Limits) *Listener {
+	return &Listener{Listener: ln, limits: l.withDefaults(), all: &group{}, addresses: map[netip.Prefix]*group{}}
+}
+
+// Handler returns a handler that keeps the connection of a request open while next serves it. Handlers of a [Receiver]
+// do not need it.
+func (l *Listener) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at := requestOn(r.Context())
+		at.verified()
+		defer at.end()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Stats returns the counts of the listener.
+func (l *Listener) Stats() ListenerStats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return ListenerStats{Open: l.all.open, Closed: l.closed}
+}
+
+// Accept implements net.Listener. It closes another connection where a bound is reached.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			if outOfDescriptors(err) && l.closeOldest() {
+				continue
+			}
+			return nil, err
+		}
+		if c := l.admit(accepted); c != nil {
+			return c, nil
+		}
+		_ = accepted.Close()
+	}
+}
+
+func outOfDescriptors(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// closeOldest closes a connection, so that its descriptor is free, and reports whether there was one to close.
+func (l *Listener) closeOldest() bool {
+	l.mu.Lock()
+	var closing []*conn
+	room := l.makeRoom(l.all, l.all.open, &l.closed.Descriptors, &closing)
+	l.mu.Unlock()
+	endAll(closing)
+	return room && len(closing) > 0
+}
+
+// admit counts a connection. It returns nil when there is no room for it and none can be made.
+func (l *Listener) admit(accepted net.Conn) *conn {
+	c := &conn{Conn: accepted, of: l, groups: []*group{l.all}}
+	peer := peerOf(accepted)
+	c.proxy = within(peer, l.limits.TrustedProxies)
+	var closing []*conn
+	defer func() { endAll(closing) }()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if peer.IsValid() && !c.proxy {
+		address := l.address(networkOf(peer))
+		if !l.makeRoom(address, l.limits.PerAddress, &l.closed.PerAddress, &closing) {
+			return nil
+		}
+		c.groups = append(c.groups, address)
+	}
+	if !l.makeRoom(l.all, l.limits.Connections, &l.closed.Connections, &closing) {
+		return nil
+	}
+	l.join(c)
+	return c
+}
+
+// makeRoom takes connections out of a group until it has less than most, and reports whether it has. What it takes out
+// is for the caller to close, without the lock.
+func (l *Listener) makeRoom(g *group, most int, counter *uint64, closing *[]*conn) bool {
+	for g.open >= most {
+		*counter++
+		c := g.oldest()
+		if c == nil {
+			return false
+		}
+		l.leave(c)
+		*closing = append(*closing, c)
+	}
+	return true
+}
+
+func endAll(closing []*conn) {
+	for _, c := range closing {
+		_ = c.Conn.Close() // it may have ended by itself
+	}
+}
+
+// address returns the group of a network. It is remembered while it has connections.
+func (l *Listener) address(network netip.Prefix) *group {
+	if g := l.addresses[network]; g != nil {
+		return g
+	}
+	return &group{network: network}
+}
+
+// join adds a connection to its groups.
+func (l *Listener) join(c *conn) {
+	c.joined = true
+	for _, g := range c.groups {
+		g.open++
+		if g.network.IsValid() {
+			l.addresses[g.network] = g
+		}
+	}
+	c.enter(stageWaiting)
+}
+
+// leave takes a connection out of everything; a second time it does nothing.
+func (l *Listener) leave(c *conn) {
+	if !c.joined {
+		return
+	}
+	c.enter(stageVerified) // in no line
+	c.settleHead()
+	c.joined = false
+	for _, g := range c.groups {
+		if g.open--; g.open == 0 {
+			delete(l.addresses, g.network)
+		}
+	}
+}
