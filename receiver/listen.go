@@ -44,7 +44,8 @@ func connectionsOf(descriptors int) int {
 	return max(1, min(maxConnections, max((descriptors-descriptorsKept)/2, descriptors/4)))
 }
 
-func (l Limits) withDefaults() Limits {
+// WithDefaults returns the limits with the defaults of what is not set.
+func (l Limits) WithDefaults() Limits {
 	if l.Connections <= 0 {
 		l.Connections = DefaultConnections()
 	}
@@ -117,7 +118,7 @@ func (g *group) oldest() *conn {
 // refused deliveries: with the fourth in a row that fails before it is authenticated (400 or 401), the answer ends the
 // connection. Other handlers of the same server are wrapped with [Listener.Handler].
 func Listen(ln net.Listener, l Limits) *Listener {
-	return &Listener{Listener: ln, limits: l.withDefaults(), all: &group{}, addresses: map[netip.Prefix]*group{}}
+	return &Listener{Listener: ln, limits: l.WithDefaults(), all: &group{}, addresses: map[netip.Prefix]*group{}}
 }
 
 // Handler returns a handler that keeps the connection of a request open while next serves it. Handlers of a [Receiver]

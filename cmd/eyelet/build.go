@@ -101,29 +101,14 @@ func (c *settings) answers(h *handlerConfig) bool {
 	return false
 }
 
-// check judges the settings that are nobody else's.
+// check judges the settings that are not of a producer or a handler.
 func (c *settings) check() mistakes {
-	var found mistakes
+	found := c.checkPorts()
 	add := func(setting, hint, what string) {
 		found = append(found, &mistake{at: c.Node.place(setting), what: what, hint: hint})
 	}
-	listen, _ := netip.ParseAddrPort(c.Listen) // a name is none
-	if !validAddress(c.Listen) {
-		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is no address: "+oneLine(c.Listen))
-	} else if c.TLS == nil && !c.InsecureHTTP && len(c.TrustedProxies) == 0 && !loopback(c.Listen, listen) {
-		add("listen", "add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true where nobody can listen in",
-			"deliveries would come over HTTP without TLS from beyond this machine")
-	}
-	if c.Operations != operationsOff && !validAddress(c.Operations) {
-		add("operations", "write 127.0.0.1:8081, or off", "operations is no address: "+oneLine(c.Operations))
-	} else if c.Operations == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
-		add("operations", "choose another port", "listen and operations are the same address")
-	}
 	if c.Via != "" && (!verify.IsToken(c.Via) || len(c.Via) > receiver.MaxVia) {
 		add("via", "write a name that no other hop has, as in via: eyelet-berlin", fmt.Sprintf("via is no token of at most %d characters", receiver.MaxVia))
-	}
-	if c.TLS != nil && (c.TLS.CertFile == "" || c.TLS.KeyFile == "") {
-		add("tls", "", "tls needs a cert_file and a key_file")
 	}
 	if !slices.Contains([]string{"text", "json"}, c.Log.Format) {
 		found = append(found, &mistake{at: c.Log.Node.place("format"), what: "log.format is neither text nor json", hint: ""})
@@ -138,8 +123,54 @@ func (c *settings) check() mistakes {
 	if l := c.Limits; kind == "memory" && (l.BacklogBytes > 0 || l.BacklogEvents > 0 || l.MinFree > 0) {
 		found = append(found, &mistake{at: l.Node.at, what: "backlog_bytes, backlog_events and min_free have no meaning for a store in memory", hint: "leave them out, or write store: badger:DIR"})
 	}
-	if c.Limits.BacklogEvents < 0 {
-		found = append(found, &mistake{at: c.Limits.Node.place("backlog_events"), what: "limits.backlog_events is less than 0"})
+	for _, n := range []struct {
+		name  string
+		value int
+	}{
+		{"backlog_events", c.Limits.BacklogEvents}, {"connections", c.Limits.Connections},
+		{"connections_per_address", c.Limits.ConnectionsPerAddress},
+	} {
+		if n.value < 0 {
+			found = append(found, &mistake{at: c.Limits.Node.place(n.name), what: "limits." + n.name + " is less than 0"})
+		}
+	}
+	if head := c.Limits.Head; head != 0 && (head < minHead || head > maxHead) {
+		found = append(found, &mistake{at: c.Limits.Node.place("head"), what: "limits.head is not between 8KiB and 1MiB"})
+	}
+	return found
+}
+
+// checkPorts judges where deliveries and operations are served.
+func (c *settings) checkPorts() (found mistakes) {
+	add := func(setting, hint, what string) {
+		found = append(found, &mistake{at: c.Node.place(setting), what: what, hint: hint})
+	}
+	if !validAddress(c.Listen) {
+		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is no address: "+oneLine(c.Listen))
+	} else if c.TLS == nil && !c.InsecureHTTP && len(c.TrustedProxies) == 0 && !loopback(c.Listen) {
+		add("listen", "add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true where nobody can listen in",
+			"deliveries would come over HTTP without TLS from beyond this machine")
+	}
+	if _, unix := c.unixPath(c.Operations); !unix && c.Operations != operationsOff {
+		switch {
+		case !validAddress(c.Operations):
+			add("operations", "write 127.0.0.1:8081, unix:eyelet.sock, or off", "operations is no address: "+oneLine(c.Operations))
+		case c.Operations == c.Listen && !strings.HasSuffix(c.Listen, ":0"):
+			add("operations", "choose another port", "listen and operations are the same address")
+		case c.OperationsTLS == nil && !c.InsecureHTTP && !loopback(c.Operations):
+			add("operations", "add operations_tls: {cert_file: ..., key_file: ...}, or insecure_http: true where nobody can listen in",
+				"the token and the events of the operations port would go over HTTP without TLS beyond this machine")
+		}
+	} else if c.OperationsTLS != nil {
+		add("operations_tls", "leave it out", "operations_tls has no meaning for operations: "+oneLine(c.Operations))
+	}
+	for setting, t := range map[string]*tlsSettings{"tls": c.TLS, "operations_tls": c.OperationsTLS} {
+		if t != nil && (t.CertFile == "" || t.KeyFile == "") {
+			add(setting, "", setting+" needs a cert_file and a key_file")
+		}
+	}
+	if c.HTTP2 && c.TLS == nil {
+		add("http2", "leave it out: a proxy speaks HTTP/2 to producers by itself", "http2 has no meaning without tls")
 	}
 	return found
 }
@@ -156,9 +187,13 @@ func validAddress(address string) bool {
 }
 
 // loopback reports whether only this machine can reach the address.
-func loopback(address string, parsed netip.AddrPort) bool {
+func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	return parsed.IsValid() && parsed.Addr().IsLoopback() || err == nil && host == "localhost"
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
 func (c *settings) logLevel() (slog.Level, error) {

@@ -41,6 +41,8 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 	const shop = "producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: hmac-sha256, secret: 0123456789abcdefghij}]\nurl: http://x\n"
 	const beyond = "e.yaml:6: deliveries would come over HTTP without TLS from beyond this machine | " +
 		"add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true where nobody can listen in"
+	const operationsBeyond = "e.yaml:6: the token and the events of the operations port would go over HTTP without TLS beyond this machine | " +
+		"add operations_tls: {cert_file: ..., key_file: ...}, or insecure_http: true where nobody can listen in"
 	tests := map[string]struct{ yaml, want string }{
 		"none":             {"url: http://x\n", "e.yaml:1: there are no producers | add one under producers: `eyelet keygen` prints a first one"},
 		"unknown preset":   {"producers:\n  gh: {preset: githb, secret: x}\n", `e.yaml:2: unknown preset "githb" | did you mean "github"?`},
@@ -77,11 +79,27 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 				"e.yaml:9: lane: extractor \"x\": want KIND:NAME, such as header:X-Id or json:data.id",
 		},
 		"addresses": {shop + "listen: 0.0.0.0:80\noperations: nowhere\nstore: bager:x\nlog: {format: xml, level: loud}\n", beyond + "\n" +
-			"e.yaml:7: operations is no address: nowhere | write 127.0.0.1:8081, or off\n" +
+			"e.yaml:7: operations is no address: nowhere | write 127.0.0.1:8081, unix:eyelet.sock, or off\n" +
 			"e.yaml:8: store is neither badger:DIR nor memory | write badger:./data, or memory: for trying out\n" +
 			"e.yaml:9: log.format is neither text nor json\n" +
 			"e.yaml:9: log.level is none of debug, info, warn and error"},
-		"open to all":      {shop + "listen: :8080\n", beyond},
+		"open to all":                      {shop + "listen: :8080\n", beyond},
+		"operations open to all":           {shop + "operations: 0.0.0.0:8081\n", operationsBeyond},
+		"operations by a name":             {shop + "trusted_proxies: [10.0.0.0/8]\noperations: eyelet.internal:8081\n", strings.Replace(operationsBeyond, ":6:", ":7:", 1)},
+		"operations in clear":              {shop + "insecure_http: true\noperations: \":8081\"\n", "<nil>"},
+		"operations over TLS":              {shop + "operations: \":8081\"\noperations_tls: {cert_file: c.pem, key_file: k.pem}\n", "<nil>"},
+		"half a certificate of operations": {shop + "operations_tls: {cert_file: c.pem}\n", "e.yaml:6: operations_tls needs a cert_file and a key_file"},
+		"a certificate for a socket": {
+			shop + "operations: unix:eyelet.sock\noperations_tls: {cert_file: c.pem, key_file: k.pem}\n",
+			"e.yaml:7: operations_tls has no meaning for operations: unix:eyelet.sock | leave it out",
+		},
+		"bounds of connections": {
+			shop + "http2: true\nlimits:\n  connections: -1\n  connections_per_address: -1\n  head: 4KiB\n",
+			"e.yaml:6: http2 has no meaning without tls | leave it out: a proxy speaks HTTP/2 to producers by itself\n" +
+				"e.yaml:8: limits.connections is less than 0\n" +
+				"e.yaml:9: limits.connections_per_address is less than 0\n" +
+				"e.yaml:10: limits.head is not between 8KiB and 1MiB",
+		},
 		"good":             {shop + "listen: \"localhost:1\"\nhandlers:\n  - {producer: shop, type: a, exec: [cat], answer: true, timeout: 1m}\n", "<nil>"},
 		"unknown producer": {shop + "handlers:\n  - {producer: shpo, type: a, stdout: true}\n", `e.yaml:7: handler for the unknown producer "shpo" | did you mean "shop"?`},
 		"two sinks":        {shop + "handlers:\n  - {producer: shop, type: a, stdout: true, forward: \"http://x\"}\n", "e.yaml:7: a handler needs one of stdout, exec and forward, and this one has stdout and forward"},

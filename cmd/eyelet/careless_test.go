@@ -140,6 +140,8 @@ func TestAddressesThatServeCannotBindAreMistakes(t *testing.T) {
 	tests := map[string]struct{ yaml, want string }{
 		"a port too high":   {"listen: 127.0.0.1:99999\n", "e.yaml:6: listen is no address: 127.0.0.1:99999"},
 		"of operations":     {"operations: 127.0.0.1:65536\n", "e.yaml:6: operations is no address: 127.0.0.1:65536"},
+		"of no socket":      {"operations: \"unix:\"\n", "e.yaml:6: operations is no address: unix:"},
+		"of a socket":       {"operations: unix:eyelet.sock\n", ""},
 		"one for both":      {"listen: 127.0.0.1:9\noperations: 127.0.0.1:9\n", "e.yaml:7: listen and operations are the same address"},
 		"any port for both": {"listen: 127.0.0.1:0\noperations: 127.0.0.1:0\n", ""},
 	}
@@ -253,7 +255,7 @@ func TestAPanicOfAPageOfOursIsAnErrorInTheLog(t *testing.T) {
 	log := &lockedBuffer{}
 	s := &server{settings: &settings{}, plan: &plan{}, log: newLogger(log, "text", slog.LevelInfo)}
 	site := httptest.NewUnstartedServer(http.NotFoundHandler())
-	site.Config = s.newHTTPServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") }))
+	site.Config = s.newHTTPServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") }), nil)
 	site.Start()
 	defer site.Close()
 	if res, err := http.Get(site.URL); err == nil {
@@ -270,7 +272,7 @@ func TestWhatStrangersDoToConnectionsIsNoErrorInTheLog(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
 	s := &server{settings: &settings{}, plan: &plan{}, log: newLogger(log, "text", slog.LevelInfo)}
-	s.newHTTPServer(nil).ErrorLog.Print("http: TLS handshake error from 192.0.2.1: EOF")
+	s.newHTTPServer(nil, nil).ErrorLog.Print("http: TLS handshake error from 192.0.2.1: EOF")
 	if log.String() != "" {
 		t.Errorf("the log is %q", log.String())
 	}

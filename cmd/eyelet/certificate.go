@@ -12,7 +12,20 @@ import (
 // certificateCheck is how often, at most, the files of the certificate are looked at.
 const certificateCheck = time.Second
 
-// certificateFiles is the certificate of the settings. The files are looked at when a client connects, and read
+// certificates are those of the two ports; nil where a port is served without TLS.
+type certificates struct{ deliveries, operations *certificateFiles }
+
+// certificates loads the certificates of the settings.
+func (c *settings) certificates(log *slog.Logger) (certificates, error) {
+	deliveries, err := c.certificate("tls", c.TLS, log)
+	if err != nil {
+		return certificates{}, err
+	}
+	operations, err := c.certificate("operations_tls", c.OperationsTLS, log)
+	return certificates{deliveries, operations}, err
+}
+
+// certificateFiles is a certificate of the settings. The files are looked at when a client connects, and read
 // again when one of them is another than before, so that a renewed certificate needs no restart. A pair that
 // does not fit, as while one file is new and the other still old, leaves the last good one in use.
 type certificateFiles struct {
@@ -26,15 +39,15 @@ type certificateFiles struct {
 	seen    [2]fs.FileInfo // of the pair that was tried last
 }
 
-// certificate loads the certificate for TLS; nil without TLS.
-func (c *settings) certificate(log *slog.Logger) (*certificateFiles, error) {
-	if c.TLS == nil {
+// certificate loads the certificate of a setting; nil without it.
+func (c *settings) certificate(setting string, t *tlsSettings, log *slog.Logger) (*certificateFiles, error) {
+	if t == nil {
 		return nil, nil
 	}
-	f := &certificateFiles{cert: c.path(c.TLS.CertFile), key: c.path(c.TLS.KeyFile), log: log, now: time.Now}
+	f := &certificateFiles{cert: c.path(t.CertFile), key: c.path(t.KeyFile), log: log, now: time.Now}
 	f.seen, _ = f.look() // loading tells what is wrong
 	if err := f.load(); err != nil {
-		return nil, &mistake{at: c.Node.place("tls"), what: "tls: " + cause(err), hint: "cert_file and key_file are PEM files, relative to the configuration file"}
+		return nil, &mistake{at: c.Node.place(setting), what: setting + ": " + cause(err), hint: "cert_file and key_file are PEM files, relative to the configuration file"}
 	}
 	f.looked = f.now()
 	return f, nil

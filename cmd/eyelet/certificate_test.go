@@ -55,9 +55,9 @@ func TestARenewedCertificateNeedsNoRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	issued(t, dir, 1)
-	c := &settings{dir: dir, TLS: &tlsSettings{CertFile: "cert.pem", KeyFile: "key.pem"}}
+	c := &settings{dir: dir}
 	var log bytes.Buffer
-	f, err := c.certificate(slog.New(slog.NewTextHandler(&log, nil)))
+	f, err := c.certificate("tls", &tlsSettings{CertFile: "cert.pem", KeyFile: "key.pem"}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,11 +116,14 @@ func (n *node) lay(name string, over *node) {
 
 // defaultRows are what the binary and package receiver take for settings that are not set.
 func (c *settings) defaultRows() [][2]string {
+	ln := c.connections()
 	count, bytes := strconv.Itoa, func(n int64) string { return strconv.FormatInt(n, 10) }
 	return [][2]string{
 		{"listen", c.Listen}, {"operations", c.Operations}, {"store", c.Store}, {"via", c.viaName()},
 		{"log.format", c.Log.Format}, {"log.level", c.Log.Level},
 		{"limits.max_body", bytes(receiver.DefaultMaxBody)}, {"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
+		{"limits.connections", count(ln.Connections)}, {"limits.connections_per_address", count(ln.PerAddress)},
+		{"limits.head", bytes(defaultHead)}, {"limits.head_budget", bytes(ln.HeadBytes)},
 		{"limits.header_timeout", span(headerTimeout)}, {"limits.idle_timeout", span(idleTimeout)}, {"limits.store_timeout", span(receiver.DefaultStoreTimeout)},
 		{"limits.body_timeout", span(receiver.DefaultBodyTimeout)}, {"limits.workers", count(4 * runtime.GOMAXPROCS(0))},
 		{"limits.attempts", count(receiver.DefaultAttempts)}, {"limits.backoff_base", span(receiver.DefaultBackoffBase)},

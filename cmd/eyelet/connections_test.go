@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -39,6 +40,12 @@ func (r *running) dial(t testing.TB) net.Conn {
 const unsignedHead = "POST /webhooks/gh HTTP/1.1\r\nHost: h\r\nX-GitHub-Delivery: d\r\nX-Hub-Signature-256: sha256=" +
 	"0000000000000000000000000000000000000000000000000000000000000000\r\nContent-Type: application/json\r\n"
 
+// headOf is a head of so many bytes, for a body of two.
+func headOf(n int) string {
+	const end = "\r\nContent-Length: 2\r\n\r\n"
+	return unsignedHead + "X: " + strings.Repeat("x", n-len(unsignedHead)-len("X: ")-len(end)) + end
+}
+
 // statuses reads everything until the server ends the connection and returns the statuses in it.
 func statuses(t *testing.T, conn net.Conn) string {
 	t.Helper()
@@ -71,8 +78,8 @@ func TestConnectionsThatDawdleAreEnded(t *testing.T) {
 		"half a chunk":             {unsignedHead + "Transfer-Encoding: chunked\r\n\r\n5\r\n{", "408"},
 		"nothing after an answer":  {unsignedHead + "Content-Length: 2\r\n\r\n{}", "401"},
 		"a second head that stops": {unsignedHead + "Content-Length: 2\r\n\r\n{}" + unsignedHead, "401"},
-		"a head of 20 KiB":         {unsignedHead + "X: " + strings.Repeat("x", 20<<10) + "\r\nContent-Length: 2\r\n\r\n{}", "401"},
-		"a head of 80 KiB":         {unsignedHead + "X: " + strings.Repeat("x", 80<<10) + "\r\nContent-Length: 2\r\n\r\n{}", "431"},
+		"a head of 16 KiB":         {headOf(16<<10) + "{}", "401"},
+		"a head of 16 KiB and one": {headOf(16<<10+1) + "{}", "431"},
 		"a head without end":       {unsignedHead + strings.Repeat("X: 1\r\n", 20<<10), "431"},
 		"too large as declared":    {unsignedHead + "Content-Length: 65537\r\n\r\n", "413"},
 		"waits for a 100 in vain":  {unsignedHead + "Expect: 100-continue\r\nContent-Length: 65537\r\n\r\n", "413"},
@@ -118,7 +125,7 @@ func TestConnectionsCostABoundedAmount(t *testing.T) { //nolint:paralleltest // 
 			t.Fatal(err)
 		}
 	}
-	r := serveGitHub(t, "header_timeout: 2m, body_timeout: 2m, idle_timeout: 5m")
+	r := serveGitHub(t, fmt.Sprintf("header_timeout: 2m, body_timeout: 2m, idle_timeout: 5m, connections: %d, connections_per_address: %[1]d", n+1))
 	memory := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats

@@ -136,7 +136,7 @@ func (p *program) newDevRun(ctx context.Context, s *settings) (run *devRun, err 
 		return nil, wrong("", "loopback: %s", lastCause(err))
 	}
 	run.address = "http://" + ln.Addr().String()
-	run.server = &http.Server{Handler: run.guarded(mount(run.rx)), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: maxHeader}
+	run.server = &http.Server{Handler: run.guarded(mount(run.rx)), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: defaultHead}
 	go func() { _ = run.server.Serve(ln) }() // ends with close
 	return run, nil
 }

@@ -32,7 +32,7 @@ func TestThePageNamesEveryMetric(t *testing.T) {
 	if _, err := forward.New(forward.Config{Name: "t", URL: "http://h/", State: targets}); err != nil {
 		t.Fatal(err)
 	}
-	m := newMetrics(store, targets)
+	m := newMetrics(store, targets, []*receiver.Listener{receiver.Listen(nil, receiver.Limits{})})
 	m.observe(t.Context(), receiver.Observation{Kind: "delivery", Endpoint: "e", Code: "accepted"})
 	m.observe(t.Context(), receiver.Observation{Kind: "attempt", Endpoint: "e", Handler: "h", State: dedup.Done})
 	families, err := m.registry.Gather()

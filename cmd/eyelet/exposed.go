@@ -20,8 +20,10 @@ func (c *settings) exposed() []string {
 		return nil
 	}
 	files := slices.Clone(c.confidential)
-	if c.TLS != nil {
-		files = append(files, c.TLS.KeyFile)
+	for _, t := range []*tlsSettings{c.TLS, c.OperationsTLS} {
+		if t != nil {
+			files = append(files, t.KeyFile)
+		}
 	}
 	for i := range c.Handlers {
 		if sign := c.Handlers[i].Sign; sign != nil {

@@ -31,7 +31,7 @@ type attempt struct {
 	number         int
 }
 
-func newMetrics(store dedup.Store, targets *forward.State) *metrics {
+func newMetrics(store dedup.Store, targets *forward.State, listeners []*receiver.Listener) *metrics {
 	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
@@ -51,7 +51,7 @@ func newMetrics(store dedup.Store, targets *forward.State) *metrics {
 			Name: "eyelet_handlers_hanging", Help: "Handlers that go on after their time, each of which keeps a worker.",
 		}, []string{"endpoint", "handler"}),
 	}
-	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, storeMetrics{store}, targetMetrics{targets},
+	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, storeMetrics{store}, targetMetrics{targets}, connectionMetrics{listeners},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -149,5 +149,36 @@ func (m targetMetrics) Collect(out chan<- prometheus.Metric) {
 			off = 1
 		}
 		out <- prometheus.MustNewConstMetric(targetOff(), prometheus.GaugeValue, off, t.Name)
+	}
+}
+
+// connectionMetrics shows what the listeners count: that of deliveries, and that of operations.
+type connectionMetrics struct{ listeners []*receiver.Listener }
+
+func openConnections() *prometheus.Desc {
+	return prometheus.NewDesc("eyelet_connections", "Open connections.", []string{"port"}, nil)
+}
+
+func closedConnections() *prometheus.Desc {
+	return prometheus.NewDesc("eyelet_connections_closed_total", "Connections closed because of a limit.", []string{"port", "limit"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (connectionMetrics) Describe(out chan<- *prometheus.Desc) {
+	out <- openConnections()
+	out <- closedConnections()
+}
+
+// Collect implements prometheus.Collector.
+func (m connectionMetrics) Collect(out chan<- prometheus.Metric) {
+	for i, ln := range m.listeners {
+		port, stats := []string{"deliveries", "operations"}[i], ln.Stats()
+		out <- prometheus.MustNewConstMetric(openConnections(), prometheus.GaugeValue, float64(stats.Open), port)
+		for limit, n := range map[string]uint64{
+			"connections": stats.Closed.Connections, "connections_per_address": stats.Closed.PerAddress,
+			"head_budget": stats.Closed.HeadBytes, "descriptors": stats.Closed.Descriptors,
+		} {
+			out <- prometheus.MustNewConstMetric(closedConnections(), prometheus.CounterValue, float64(n), port, limit)
+		}
 	}
 }

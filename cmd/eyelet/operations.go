@@ -100,8 +100,7 @@ func (s *server) operations() http.Handler {
 	mux.Handle("GET /tail", s.state.authorized(s.feed))
 	mux.Handle("/store/", s.state.authorized(s.changes(s.maintenance())))
 	mux.Handle("/", s.state.authorized(s.changes(inspect.API(s.store))))
-	configured, _, _ := net.SplitHostPort(s.settings.Operations) // checked before
-	return sameSite(configured, mux)
+	return sameSite(s.settings.operationsHost(), mux)
 }
 
 // startingOperations answers probes until the store is open: the process lives, and is not ready.
@@ -112,8 +111,16 @@ func (c *settings) startingOperations() http.Handler {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "starting: the store is being opened", http.StatusServiceUnavailable)
 	})
-	configured, _, _ := net.SplitHostPort(c.Operations) // checked before
-	return sameSite(configured, mux)
+	return sameSite(c.operationsHost(), mux)
+}
+
+// operationsHost is the configured name of the operations port. A Unix socket has none, and no browser reaches it.
+func (c *settings) operationsHost() string {
+	if _, unix := c.unixPath(c.Operations); unix {
+		return ""
+	}
+	host, _, _ := net.SplitHostPort(c.Operations) // checked before
+	return host
 }
 
 func healthy(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") }

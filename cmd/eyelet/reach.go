@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io/fs"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,9 +66,9 @@ func (c *settings) runningAPI(ctx context.Context) (api eventsAPI, ok bool, err 
 	} else if err != nil {
 		return api, false, nil //nolint:nilerr // nobody serves
 	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: choreWorkers, IdleConnTimeout: time.Second}}
+	client, base := c.operationsClient(address)
 	api = eventsAPI{live: true, do: func(r *http.Request) (*http.Response, error) {
-		r.URL.Scheme, r.URL.Host = "http", address
+		r.URL.Scheme, r.URL.Host = base.Scheme, base.Host
 		r.Header.Set("Authorization", "Bearer "+token)
 		return client.Do(r)
 	}}
@@ -81,6 +84,35 @@ func (c *settings) runningAPI(ctx context.Context) (api eventsAPI, ok bool, err 
 			"the server at %s does not take the token in %s", address, filepath.Join(dir, tokenFile))
 	}
 	return api, res.StatusCode == http.StatusOK, nil // else somebody else has the port
+}
+
+// operationsClient returns a client for an address of operationsAddress, and the base of its URLs. Over TLS it trusts the
+// certificate of operations_tls alone, whatever names that has.
+func (c *settings) operationsClient(address string) (*http.Client, url.URL) {
+	t := &http.Transport{MaxIdleConnsPerHost: choreWorkers, IdleConnTimeout: time.Second}
+	if path, ok := c.unixPath(address); ok {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+		return &http.Client{Transport: t}, url.URL{Scheme: "http", Host: "localhost"}
+	}
+	if host, ok := strings.CutPrefix(address, "https://"); ok {
+		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: c.isOperations}
+		return &http.Client{Transport: t}, url.URL{Scheme: "https", Host: host}
+	}
+	return &http.Client{Transport: t}, url.URL{Scheme: "http", Host: address}
+}
+
+// isOperations accepts a server with the certificate of operations_tls.
+func (c *settings) isOperations(state tls.ConnectionState) error {
+	if c.OperationsTLS == nil {
+		return errors.New("the server uses operations_tls, and these settings do not name its certificate")
+	}
+	pair, err := tls.LoadX509KeyPair(c.path(c.OperationsTLS.CertFile), c.path(c.OperationsTLS.KeyFile))
+	if err == nil && !pair.Leaf.Equal(state.PeerCertificates[0]) {
+		err = errors.New("the server's certificate is not that of operations_tls")
+	}
+	return err
 }
 
 // readState reads what serve left for the commands.

@@ -16,19 +16,18 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/descriptors"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 // The bounds of the servers. Bodies have bounds of their own in package receiver.
 const (
 	headerTimeout  = 10 * time.Second
-	maxHeader      = 64 << 10
 	idleTimeout    = 2 * time.Minute
 	answerSlack    = 30 * time.Second // to write an answer, beyond the time to read and to handle
 	connectionsEnd = 5 * time.Second  // for connections to end after everything was answered
@@ -61,7 +60,7 @@ func (p *program) serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		for _, warning := range s.exposed() {
+		for _, warning := range append(s.exposed(), s.fewDescriptors(descriptors.Limit())...) {
 			srv.log.Warn(warning)
 		}
 		return srv.run(c.Context())
@@ -82,7 +81,7 @@ type server struct {
 	feed     *feed
 	state    *stateDir // nil where no operations are served
 
-	listeners []net.Listener
+	listeners []*receiver.Listener
 	servers   []*http.Server
 	fronts    []*front
 	ended     chan error // why a server ended before it was told to
@@ -156,34 +155,35 @@ func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 }
 
 func (s *server) open(ctx context.Context) error {
-	certificate, err := s.settings.certificate(s.log)
+	certificates, err := s.settings.certificates(s.log)
 	if err != nil {
 		return err
 	}
-	if err := s.listen(ctx, "listen", s.settings.Listen); err != nil {
+	limits := s.settings.connections()
+	if err := s.listen(ctx, "listen", s.settings.Listen, limits); err != nil {
 		return err
 	}
 	operations := s.settings.Operations != operationsOff
 	if operations {
-		if err := s.listen(ctx, "operations", s.settings.Operations); err != nil {
+		if err := s.listen(ctx, "operations", s.settings.Operations, operationsConnections(limits)); err != nil {
 			return err
 		}
 	}
-	s.begin(certificate)
+	s.begin(certificates)
 	if err := s.openStore(); err != nil { //nolint:contextcheck // a store is opened whole
 		return err
 	}
 	if err := s.settings.openTargets(s.plan.targets, s.log); err != nil {
 		return err
 	}
-	s.metrics, s.feed = newMetrics(s.store, s.plan.targets), newFeed()
+	s.metrics, s.feed = newMetrics(s.store, s.plan.targets, s.listeners), newFeed()
 	c := s.plan.Config
 	c.Store, c.Logger, c.Observe = s.store, s.log, s.observe
 	if s.rx, err = receiver.Open(c); err != nil {
 		return wrong("", "%v", err)
 	}
 	if operations {
-		if s.state, err = s.settings.claimState(s.listeners[1].Addr().String()); err != nil {
+		if s.state, err = s.settings.claimState(s.operationsAddress()); err != nil {
 			return err
 		}
 	}
@@ -197,12 +197,13 @@ func (s *server) open(ctx context.Context) error {
 
 // begin has the listeners answer, at first that the receiver is starting: opening a store with many events takes time,
 // and neither producers nor probes should have to wait for it.
-func (s *server) begin(certificate *certificateFiles) {
+func (s *server) begin(certificates certificates) {
 	deliveries := newFront(receiver.Starting(s.plan.Config))
-	s.fronts, s.servers = []*front{deliveries}, []*http.Server{s.deliveries(deliveries, certificate)}
+	s.fronts, s.servers = []*front{deliveries}, []*http.Server{s.newHTTPServer(s.guard(deliveries), certificates.deliveries)}
 	if len(s.listeners) > 1 {
 		operations := newFront(s.settings.startingOperations())
-		s.fronts, s.servers = append(s.fronts, operations), append(s.servers, s.newHTTPServer(operations))
+		s.fronts = append(s.fronts, operations)
+		s.servers = append(s.servers, s.newHTTPServer(s.listeners[1].Handler(operations), certificates.operations))
 	}
 	s.ended = make(chan error, len(s.servers))
 	for i, srv := range s.servers {
@@ -252,46 +253,26 @@ func (s *server) openStore() (err error) {
 	return err
 }
 
-// listen binds an address.
-func (s *server) listen(ctx context.Context, setting, address string) error {
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err == nil {
-		s.listeners = append(s.listeners, ln)
-		return nil
-	}
-	m := &mistake{at: s.settings.Node.place(setting), what: fmt.Sprintf("%s %s: %s", setting, address, lastCause(err))}
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		m.what = fmt.Sprintf("%s %s: the port is in use", setting, address)
-		m.hint = "another eyelet may be running; choose another port with --" + setting
-	case errors.Is(err, syscall.EACCES):
-		m.hint = "ports below 1024 are for the administrator: choose another one"
-	}
-	return m
-}
-
-// lastCause returns the innermost error's text.
-func lastCause(err error) string {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
-		err = inner
-	}
-}
-
-func (s *server) newHTTPServer(h http.Handler) *http.Server {
+// newHTTPServer returns a server that ends TLS where there is a certificate.
+func (s *server) newHTTPServer(h http.Handler, certificate *certificateFiles) *http.Server {
 	c := s.plan.Config
 	l := s.settings.Limits
-	return &http.Server{
+	srv := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: cmp.Or(l.HeaderTimeout, headerTimeout),
 		WriteTimeout:      max(c.AnswerTimeout, receiver.DefaultAnswerTimeout) + cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout) + answerSlack,
 		IdleTimeout:       cmp.Or(l.IdleTimeout, idleTimeout),
-		MaxHeaderBytes:    maxHeader,
+		MaxHeaderBytes:    s.settings.headerBytes(),
 		ErrorLog:          log.New(connectionLog{s.log}, "", 0),
+		Protocols:         new(http.Protocols),
+		HTTP2:             boundedHTTP2(),
 	}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetHTTP2(s.settings.HTTP2)
+	if certificate != nil {
+		srv.TLSConfig = &tls.Config{GetCertificate: certificate.get, MinVersion: tls.VersionTLS12}
+	}
+	return srv
 }
 
 // connectionLog takes what net/http tells. Most of it is what strangers do to their connections; a panic is a bug
@@ -308,15 +289,6 @@ func (l connectionLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// deliveries is the server that producers call.
-func (s *server) deliveries(h http.Handler, certificate *certificateFiles) *http.Server {
-	srv := s.newHTTPServer(s.guard(h))
-	if certificate != nil {
-		srv.TLSConfig = &tls.Config{GetCertificate: certificate.get, MinVersion: tls.VersionTLS12}
-	}
-	return srv
-}
-
 // guard refuses deliveries that came over a network without TLS: to us, where only our proxies may bring such, or to
 // the proxy that brings them, as it says.
 func (s *server) guard(next http.Handler) http.Handler {
@@ -324,8 +296,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	if c.InsecureHTTP {
 		return next
 	}
-	parsed, _ := netip.ParseAddrPort(c.Listen)
-	safe := c.TLS != nil || loopback(c.Listen, parsed)
+	safe := c.TLS != nil || loopback(c.Listen)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		addr, err := netip.ParseAddrPort(r.RemoteAddr)
 		peer := addr.Addr().Unmap()
@@ -374,7 +345,7 @@ func (s *server) addresses() (listen, operations string) {
 	listen = s.listeners[0].Addr().String()
 	operations = operationsOff
 	if len(s.listeners) > 1 {
-		operations = s.listeners[1].Addr().String()
+		operations = s.operationsAddress()
 	}
 	return listen, operations
 }

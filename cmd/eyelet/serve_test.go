@@ -369,23 +369,43 @@ func TestAProducerOfOnesOwnNeedsNoGo(t *testing.T) {
 
 func TestServingOverTLS(t *testing.T) {
 	t.Parallel()
-	file := configured(t, "tls: {cert_file: cert.pem, key_file: key.pem}\nurl: https://127.0.0.1\n")
-	certificate := issued(t, filepath.Dir(file), 1)
-	r := launch(t, "serve", "--config", file)
+	for name, row := range map[string]struct {
+		rest  string
+		major int
+	}{"HTTP/1.1": {"", 1}, "HTTP/2": {"http2: true\n", 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := configured(t, row.rest+"tls: {cert_file: cert.pem, key_file: key.pem}\nurl: https://127.0.0.1\n")
+			client := trusting(issued(t, filepath.Dir(file), 1))
+			defer client.CloseIdleConnections()
+			r := launch(t, "serve", "--config", file)
+			secure := strings.Replace(r.deliveries, "http:", "https:", 1)
+			if status, _ := push(t, client, secure, "g-1", "{}"); status != 200 {
+				t.Errorf("status is %d", status)
+			}
+			res, err := client.Get(secure + "/policy")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			if res.ProtoMajor != row.major {
+				t.Errorf("the protocol is %s", res.Proto)
+			}
+			if res, err := http.Get(r.deliveries + "/policy"); err == nil {
+				_ = res.Body.Close()
+				if res.StatusCode == http.StatusOK {
+					t.Error("HTTP without TLS is served")
+				}
+			}
+		})
+	}
+}
+
+// trusting is a client for HTTP/1.1 and HTTP/2 that trusts one certificate.
+func trusting(certificate *x509.Certificate) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
-	defer client.CloseIdleConnections()
-	secure := strings.Replace(r.deliveries, "http:", "https:", 1)
-	if status, _ := push(t, client, secure, "g-1", "{}"); status != 200 {
-		t.Errorf("status is %d", status)
-	}
-	if res, err := http.Get(r.deliveries + "/policy"); err == nil {
-		_ = res.Body.Close()
-		if res.StatusCode == http.StatusOK {
-			t.Error("HTTP without TLS is served")
-		}
-	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
 }
 
 func TestACertificateThatCannotBeReadIsAMistake(t *testing.T) {

@@ -13,8 +13,8 @@ type settings struct {
 	Node *node
 	// Listen is where deliveries arrive. Defaults to 127.0.0.1:8080.
 	Listen string `conf:"listen"`
-	// Operations is where probes, metrics and the events are served. Defaults to 127.0.0.1:8081; "off" serves
-	// none.
+	// Operations is where probes, metrics and the events are served: an address, or unix:PATH. Defaults to
+	// 127.0.0.1:8081; "off" serves none.
 	Operations string `conf:"operations"`
 	// URL is the public base, as producers call it.
 	URL string `conf:"url"`
@@ -30,8 +30,12 @@ type settings struct {
 	TrustedProxies []netip.Prefix `conf:"trusted_proxies"`
 	Hosts          []string       `conf:"hosts"`
 	// Via is our name in the field Via of what forward handlers send. See viaName for its default.
-	Via       string           `conf:"via"`
-	TLS       *tlsSettings     `conf:"tls"`
+	Via string       `conf:"via"`
+	TLS *tlsSettings `conf:"tls"`
+	// OperationsTLS is the certificate of the operations port.
+	OperationsTLS *tlsSettings `conf:"operations_tls"`
+	// HTTP2 lets producers use HTTP/2, which needs TLS.
+	HTTP2     bool             `conf:"http2"`
 	Log       logSettings      `conf:"log"`
 	Limits    limitSettings    `conf:"limits"`
 	Producers []producerConfig `conf:"producers"`
@@ -56,9 +60,15 @@ type logSettings struct {
 }
 
 type limitSettings struct {
-	Node           *node
-	MaxBody        size          `conf:"max_body"`
-	BodyBudget     size          `conf:"body_budget"`
+	Node       *node
+	MaxBody    size `conf:"max_body"`
+	BodyBudget size `conf:"body_budget"`
+	// Connections and ConnectionsPerAddress bound the connections of producers.
+	Connections           int `conf:"connections"`
+	ConnectionsPerAddress int `conf:"connections_per_address"`
+	// Head bounds the head of a request, and HeadBudget all heads that are not complete.
+	Head           size          `conf:"head"`
+	HeadBudget     size          `conf:"head_budget"`
 	HeaderTimeout  time.Duration `conf:"header_timeout"`
 	BodyTimeout    time.Duration `conf:"body_timeout"`
 	IdleTimeout    time.Duration `conf:"idle_timeout"`

@@ -75,7 +75,10 @@ func pushTo(client *http.Client, base, id string) (status int, retryAfter string
 }
 
 func pushTyped(client *http.Client, base, id, event string) (status int, retryAfter string) {
-	body := `{"id":"` + id + `"}`
+	return pushBody(client, base, id, event, `{"id":"`+id+`"}`)
+}
+
+func pushBody(client *http.Client, base, id, event, body string) (status int, retryAfter string) {
 	mac := hmac.New(sha256.New, []byte("another-long-secret"))
 	mac.Write([]byte(body))
 	r, err := http.NewRequest(http.MethodPost, "http://"+base+"/webhooks/gh", strings.NewReader(body))

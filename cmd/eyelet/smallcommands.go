@@ -86,22 +86,31 @@ func (p *program) configCommand() *cobra.Command {
 	return c
 }
 
-// checked builds what serve would serve, and reads the certificate as serve does.
+// checked builds what serve would serve, and reads the certificates as serve does.
 func (c *settings) checked(ctx context.Context) (*plan, error) {
 	plan, err := c.build(ctx, buildOptions{stdout: io.Discard})
-	if c.TLS == nil || c.TLS.CertFile == "" || c.TLS.KeyFile == "" { // told already
-		return plan, err
-	}
-	_, unfit := c.certificate(slog.New(slog.DiscardHandler))
-	if unfit == nil {
+	unfit := c.unfitCertificates()
+	if len(unfit) == 0 {
 		return plan, err
 	}
 	if err == nil {
-		return nil, errors.Join(unfit, plan.Close())
+		return nil, errors.Join(unfit.err(), plan.Close())
 	}
 	found, _ := mistakesIn(err)
-	more, _ := mistakesIn(unfit)
-	return nil, slices.Concat(found, more).err()
+	return nil, slices.Concat(found, unfit).err()
+}
+
+// unfitCertificates returns what is wrong with the files of tls and operations_tls.
+func (c *settings) unfitCertificates() (found mistakes) {
+	for setting, t := range map[string]*tlsSettings{"tls": c.TLS, "operations_tls": c.OperationsTLS} {
+		if t == nil || t.CertFile == "" || t.KeyFile == "" { // told already
+			continue
+		}
+		_, err := c.certificate(setting, t, slog.New(slog.DiscardHandler))
+		more, _ := mistakesIn(err)
+		found = append(found, more...)
+	}
+	return found
 }
 
 func many(n int, what string) string {

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// fewFiles runs the binary with at most so many open files.
+func fewFiles(t *testing.T, n int) func(*exec.Cmd) {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "eyelet") // the test's binary plays eyelet under that name
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, binary); err != nil {
+		t.Fatal(err)
+	}
+	return func(c *exec.Cmd) {
+		c.Path = "/bin/sh"
+		c.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, n), binary}, c.Args[1:]...)
+	}
+}
+
+// holdOpen keeps n connections of one byte open, from 40 addresses, until ctx ends: what is closed is opened again. It
+// returns once each was open.
+func holdOpen(ctx context.Context, t *testing.T, address string, n int) (held *sync.WaitGroup, opened *atomic.Int64) {
+	t.Helper()
+	var first sync.WaitGroup
+	held, opened = &sync.WaitGroup{}, &atomic.Int64{}
+	for i := range n {
+		first.Add(1)
+		held.Go(func() {
+			once := sync.OnceFunc(first.Done)
+			defer once()
+			from := &net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(10+i%40))}}
+			for ctx.Err() == nil {
+				if conn, err := from.DialContext(ctx, "tcp", address); err == nil {
+					opened.Add(1)
+					stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+					_, _ = conn.Write([]byte("P"))
+					once()
+					_, _ = conn.Read(make([]byte, 1)) // until it is closed
+					stop()
+					_ = conn.Close()
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second):
+				}
+			}
+		})
+	}
+	first.Wait()
+	return held, opened
+}
+
+// TestFewDescriptorsAndManyIdleConnectionsStopNobody: with 300 open files and 1,000 idle connections the deliveries of an
+// honest sender are accepted while the store goes on to its next files, and the process ends well.
+func TestFewDescriptorsAndManyIdleConnectionsStopNobody(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "eyelet.yaml")
+	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nstore: badger:./data\nproducers:\n  gh: {preset: github, secrets: [another-long-secret]}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := startServed(t, config, fewFiles(t, 300))
+	if log := c.log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "may have 300 files open, and so 75 connections") {
+		t.Errorf("no warning: %s", log)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	held, opened := holdOpen(ctx, t, c.listen, 1000)
+
+	honest := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+	defer honest.CloseIdleConnections()
+	const events, size = 12, 8 << 20 // beyond the 64 MiB of a value log
+	retries := 0
+	for i := range events {
+		body := fmt.Sprintf(`{"n":%d,"x":"%s"}`, i, strings.Repeat("x", size))
+		status, _ := pushBody(honest, c.listen, fmt.Sprint(i), "push", body)
+		for tries := 1; status != http.StatusOK && tries < 10; tries++ { // as senders do
+			retries++
+			status, _ = pushBody(honest, c.listen, fmt.Sprint(i), "push", body)
+		}
+		if status != http.StatusOK {
+			t.Fatalf("delivery %d: status %d; the log: %s", i, status, c.log.String())
+		}
+	}
+	t.Logf("%d MiB accepted with %d retries, beside %d connections opened", events*size>>20, retries, opened.Load())
+	cancel()
+	held.Wait()
+	if code := c.end(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit %d: %s", code, c.log.String())
+	}
+}
