@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -41,6 +43,35 @@ func Example() {
 	// 200 replayed: false
 	// 200 replayed: true
 	// pushed to refs/heads/main
+}
+
+// A program whose connections are bounded, with the timeouts that a server on the Internet needs.
+func ExampleListen() {
+	rx, err := receiver.Open(receiver.Config{
+		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
+		Producers: []producer.Producer{producer.GitHub(secret)},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = rx.Close() }()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	bounded := receiver.Listen(ln, receiver.Limits{Connections: 1000, PerAddress: 100})
+	srv := &http.Server{Handler: rx.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	go func() { _ = srv.Serve(bounded) }()
+	defer func() { _ = srv.Close() }()
+
+	resp, err := http.Get("http://" + ln.Addr().String() + "/policy")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	fmt.Println(resp.StatusCode, bounded.Stats().Closed.PerAddress, "closed")
+	// Output:
+	// 200 0 closed
 }
 
 func replayed(w *httptest.ResponseRecorder) string {
