@@ -22,11 +22,12 @@ var rooms = map[string][]string{
 	"dedup/badgerstore":                    {"dedup", "dedup/internal/agenda"},
 	"dedup/badgerstore/internal/faultdisk": {}, // for tests
 	"producer":                             {"verify"},
-	"receiver":                             {"verify", "dedup", "producer"},
+	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors"},
 	"receiver/echov4":                      {"receiver"},
 	"forward":                              {"verify"},
 	"replay":                               {"verify", "dedup", "producer", "internal/httpfile"},
 	"inspect":                              {"dedup", "replay"},
+	"internal/descriptors":                 {},
 	"internal/httpfile":                    {},
 	"testdata":                             {},
 	"cmd/loadbench":                        {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
