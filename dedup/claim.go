@@ -52,6 +52,8 @@ type Claim struct {
 	DropBody bool
 	// Note is stored with the record.
 	Note string
+	// Remember asks the store to remember the key beyond its window. Nil does not.
+	Remember *Remember
 	// Aside keeps the delivery without running it; its tasks are born dead.
 	Aside *Aside
 }
@@ -71,6 +73,7 @@ func (c *Claim) Check() error {
 	note(c.Hold && c.Answer.Status != 0, "hold with an answer")
 	note(c.Hold && c.Aside != nil, "hold of a delivery that is kept aside")
 	note(c.Aside != nil && c.Aside.Reason == "", "aside without a reason")
+	note(c.Aside != nil && c.Remember != nil, "to remember a delivery that is kept aside")
 	note(c.Series != (Key{}) && (c.Series.Space != SpaceSeries || c.Aside != nil), "series of another space, or of a delivery that is kept aside")
 	note(c.Aside != nil && c.Occurrence != nil, "occurrence of a delivery that is kept aside")
 	note(c.Occurrence != nil && c.Key.Space != "", "occurrence of a key in another space")
@@ -115,9 +118,15 @@ const (
 	// Repeated means that the content of the claim's key came before under another name, and is not to be taken for
 	// another occurrence. Nothing is stored.
 	Repeated
+	// Seen means that the key is remembered beyond its window: its event was accepted before, and the outcome is no longer
+	// kept. Nothing is stored. The decision's record is the dead letter of the event, where it left one.
+	Seen
+	// TooOld means that the event happened before the days that are remembered, so that nothing tells whether it was accepted
+	// before. Nothing is stored.
+	TooOld
 )
 
-// String returns new, known, conflict, aliased, superseded or repeated.
+// String returns new, known, conflict, aliased, superseded, repeated, seen or too_old.
 func (v Verdict) String() string {
 	switch v {
 	case New:
@@ -132,6 +141,10 @@ func (v Verdict) String() string {
 		return "superseded"
 	case Repeated:
 		return "repeated"
+	case Seen:
+		return "seen"
+	case TooOld:
+		return "too_old"
 	}
 	return "none"
 }

@@ -47,7 +47,8 @@ type Store interface {
 	// ErrInvalid, with nothing stored.
 	//
 	// The newest generation of a key answers for it. When that was purged or forgotten the key is new, even
-	// if an older generation is kept as a dead letter or was reopened.
+	// if an older generation is kept as a dead letter or was reopened. A claim with [Remember] asks further: what
+	// its key left beyond its window decides with [Recall], after the aliases. A New one is remembered in the same step.
 	//
 	// The store changes none of a claim's maps and slices, nor does the caller once it has called. A decision may
 	// share them with its claim.
@@ -92,7 +93,7 @@ type Store interface {
 	Reopen(ctx context.Context, event string, tasks ...NewTask) (Record, error)
 
 	// Purge forgets the record of an event whose tasks are all done or dead, key and aliases included (unless
-	// a newer record has them by now). ErrNotFound, or ErrOpen while work is left. The next event of the key has a new
+	// a newer record has them by now), and what is remembered of the key ([Remember]). ErrNotFound, or ErrOpen while work is left. The next event of the key has a new
 	// id, and a Generation that no record has which is still kept.
 	Purge(ctx context.Context, event string) error
 

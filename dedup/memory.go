@@ -18,6 +18,8 @@ type MemoryOptions struct {
 	// MaxRecords is how many records are kept; Claim is ErrUnavailable beyond it, and ErrTooLarge for what never
 	// fits. Zero is without a limit.
 	MaxRecords int
+	// Remember bounds what is remembered of keys beyond their windows.
+	Remember Retention
 	// MaxBytes bounds the payloads, answers and names of all records together in the same way.
 	MaxBytes int64
 }
@@ -38,6 +40,7 @@ type Memory struct {
 	gone     int            // entries of order that are not in events
 	agenda   *agenda.Agenda
 	windows  windowHeap
+	traces   memoryTraces
 	seq      uint64
 	token    uint64
 	bytes    int64
@@ -59,6 +62,7 @@ func NewMemory(o MemoryOptions) *Memory {
 	if o.Clock == nil {
 		o.Clock = SystemClock()
 	}
+	o.Remember = o.Remember.WithDefaults()
 	return &Memory{
 		options: o,
 		clock:   o.Clock,
@@ -67,6 +71,7 @@ func NewMemory(o MemoryOptions) *Memory {
 		events:  map[string]*memoryEntry{},
 		names:   memoryNames{keys: map[[32]byte][]*memoryEntry{}, aliases: map[[32]byte]*memoryEntry{}},
 		agenda:  agenda.New(),
+		traces:  newMemoryTraces(o.Remember, DayOf(o.Clock.Now())),
 	}
 }
 
@@ -317,6 +322,9 @@ func (m *Memory) Purge(ctx context.Context, event string) error {
 	case e.Open():
 		return fmt.Errorf("event %q: %w", event, ErrOpen)
 	}
+	if !e.retired {
+		m.traces.forget(e.Key)
+	}
 	m.drop(e)
 	m.commits++
 	return nil
@@ -366,7 +374,7 @@ func (m *Memory) Close() error {
 	}
 	close(m.done)
 	m.events, m.order, m.windows = nil, nil, nil
-	m.names = memoryNames{}
+	m.names, m.traces = memoryNames{}, memoryTraces{}
 	return nil
 }
 

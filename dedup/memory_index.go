@@ -116,6 +116,9 @@ func (m *Memory) replace(r *Record) {
 
 // drop forgets a record, its names and its place in the agenda.
 func (m *Memory) drop(e *memoryEntry) {
+	if !e.retired && e.Unaccepted() {
+		m.traces.release(e.Key)
+	}
 	delete(m.events, e.Event)
 	m.names.remove(e)
 	if e.window > 0 {

@@ -17,6 +17,7 @@ type memoryStep struct {
 	order   []string           // the events of changes as they came
 	keys    map[[32]byte]*Record
 	aliases map[[32]byte]*Record
+	traces  map[traceKey]Trace
 
 	records int   // records that the step adds
 	bytes   int64 // and how much more there is to keep
@@ -26,6 +27,7 @@ func (m *Memory) newStep(now time.Time) *memoryStep {
 	return &memoryStep{
 		m: m, now: now, seq: m.seq, token: m.token,
 		changes: map[string]*Record{}, keys: map[[32]byte]*Record{}, aliases: map[[32]byte]*Record{},
+		traces: map[traceKey]Trace{},
 	}
 }
 
@@ -43,6 +45,13 @@ func (s *memoryStep) claim(c Claim) Decision {
 		if other := s.byAlias(alias); Taken(*other, alias, c, s.now) {
 			return Decision{Verdict: Aliased, Record: bare(other).Clone(), Alias: alias}
 		}
+	}
+	if v := s.recall(*old, c); v != New {
+		d := Decision{Verdict: v}
+		if old.Event != "" && !old.Disposable(s.now) {
+			d.Record = bare(old).Clone()
+		}
+		return d
 	}
 	if c.OnlyKnown {
 		return Decision{Verdict: New}
@@ -95,6 +104,31 @@ func (s *memoryStep) byAlias(k Key) *Record {
 	return s.newest(s.aliases[k.Hash()], s.m.names.aliases[k.Hash()])
 }
 
+// trace returns what is remembered of a key.
+func (s *memoryStep) trace(k Key) Trace {
+	if t, ok := s.traces[traceKeyOf(k)]; ok {
+		return t
+	}
+	return s.m.traces.keys[traceKeyOf(k)]
+}
+
+func (s *memoryStep) recall(old Record, c Claim) Verdict {
+	if c.Remember == nil || s.m.traces.retention.Off() {
+		return New
+	}
+	return Recall(old, c, s.trace, s.m.traces.first(s.now), s.now)
+}
+
+// remember notes the acceptance of a claim; old is the record that its key had before.
+func (s *memoryStep) remember(old Record, c Claim) {
+	if s.m.traces.retention.Off() {
+		return
+	}
+	for _, of := range c.Traces() {
+		s.traces[traceKeyOf(of.Key)] = of.Recalled(old, s.trace(of.Key)).Again(DayOf(s.now), s.m.traces.first(s.now))
+	}
+}
+
 // newest returns the current state of a record: as this step changed it, else as it is stored. It is the zero
 // Record when there is none.
 func (s *memoryStep) newest(changed *Record, stored *memoryEntry) *Record {
@@ -132,6 +166,7 @@ func (s *memoryStep) accept(old Record, c Claim) Decision {
 		s.seq++
 		s.records++
 		s.bytes += size(&r)
+		s.remember(old, c)
 	} else {
 		s.bytes += size(&r) - size(&old)
 	}
@@ -185,6 +220,9 @@ func (s *memoryStep) apply() {
 	}
 	for h, r := range s.aliases {
 		m.names.aliases[h] = m.events[r.Event] // also where a record has taken one back that it had before
+	}
+	for k, t := range s.traces {
+		m.traces.note(k, t, DayOf(s.now))
 	}
 	m.accepted += int64(s.records)
 	m.commits++

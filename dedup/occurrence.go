@@ -153,6 +153,7 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 			return out, err
 		}
 	}
+	out.Claim.Remember = c.Remember.resolved(c, out.Number > 0)
 	if err := out.slot(o.Slots, find, now); err != nil || out.Repeated {
 		return out, err
 	}

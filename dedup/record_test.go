@@ -175,7 +175,7 @@ func TestAFilterMatchesTypesByPrefix(t *testing.T) {
 func TestWordsForPeople(t *testing.T) {
 	t.Parallel()
 	var got []string
-	for v := range dedup.Repeated + 2 {
+	for v := range dedup.TooOld + 2 {
 		got = append(got, v.String())
 	}
 	for s := range dedup.Dead + 2 {
@@ -185,7 +185,7 @@ func TestWordsForPeople(t *testing.T) {
 		got = append(got, d.String())
 	}
 	want := []string{
-		"none", "new", "known", "conflict", "aliased", "superseded", "repeated", "none",
+		"none", "new", "known", "conflict", "aliased", "superseded", "repeated", "seen", "too_old", "none",
 		"none", "pending", "running", "done", "dead", "none",
 		"durability -1", "none", "process", "machine", "replicated", "durability 4",
 	}

@@ -94,6 +94,8 @@ type batch struct {
 	token     uint64
 	rows      map[place]*row
 	aliases   map[hash]aliasOf
+	traces    map[string]traceOf // by their keys
+	evicted   uint64             // as in meta
 	chunks    []rawWrite
 	forgotten []*row // whose place may have a new row
 	announced []*row // new ones that the agenda knows already
@@ -123,6 +125,7 @@ func (s *Store) newBatch(ops int) *batch {
 	return &batch{
 		s: s, txn: s.db.NewTransaction(true), now: s.now(), seq: s.meta.seq, token: s.meta.token,
 		sums: sums{window: s.meta.window}, rows: make(map[place]*row, ops), aliases: make(map[hash]aliasOf, ops), disk: s.disk.state(),
+		traces: make(map[string]traceOf, ops), evicted: s.meta.evicted,
 	}
 }
 
@@ -228,6 +231,9 @@ func (b *batch) remove(r *row) error {
 	b.undo = append(b.undo, func() { b.forgotten = b.forgotten[:n] })
 	b.forgotten = append(b.forgotten, next)
 	b.dropChunks(r)
+	if rec.Unaccepted() {
+		b.forget(r, dedup.Trace.Without)
+	}
 	for _, a := range rec.Aliases {
 		h := hashOf(a)
 		if owner, ok, err := b.owner(h); err == nil && ok && owner.hash == r.place.hash && owner.seq == rec.Seq {
@@ -292,6 +298,13 @@ func (b *batch) stage() (bool, error) {
 			set(key, encodeAlias(key, a))
 		}
 	}
+	for name, t := range b.traces {
+		if key := []byte(name); t.gone {
+			set(key, nil)
+		} else {
+			set(key, encodeTrace(key, t.Trace))
+		}
+	}
 	for _, w := range b.chunks {
 		if w.passing {
 			if wrote = true; err == nil {
@@ -304,10 +317,16 @@ func (b *batch) stage() (bool, error) {
 	if !wrote && !b.always {
 		return false, err
 	}
-	set(metaKey, encodeMeta(meta{
-		commit: b.s.meta.commit + 1, seq: b.seq, token: b.token, boot: b.s.meta.boot, wall: b.now, window: b.window,
-	}))
+	set(metaKey, encodeMeta(b.meta()))
 	return true, err
+}
+
+// meta is what the commit of the batch makes of the counters.
+func (b *batch) meta() meta {
+	m := b.s.meta
+	m.commit++
+	m.seq, m.token, m.wall, m.window, m.evicted = b.seq, b.token, b.now, b.window, b.evicted
+	return m
 }
 
 // write stages one row. The state of an event is stored beside it as soon as it changes, and also when the

@@ -31,6 +31,8 @@ type Report struct {
 	// Aliases are further names of events, Pieces the parts of bodies of more than 512 KiB.
 	Aliases int64 `json:"aliases"`
 	Pieces  int64 `json:"pieces"`
+	// Remembered are the keys that are remembered beyond their windows, those of days included that are over.
+	Remembered int64 `json:"remembered"`
 	// Commit is the number of the last commit in the database, Water the one in the high-water file. A commit
 	// below the high water says that acknowledged commits are lost.
 	Commit uint64 `json:"commit"`
@@ -219,7 +221,7 @@ func (x *examination) finish() {
 func (x *examination) one(txn *badger.Txn, key []byte) {
 	length := map[byte]int{
 		familyEvent: rowKeySize, familyState: rowKeySize, familyAlias: rowKeySize, familyOlder: olderKeySize,
-		familyChunk: chunkKeySize, familyMeta: 1, familyFill: 5,
+		familyChunk: chunkKeySize, familyTrace: traceKeySize, familyMeta: 1, familyFill: 5,
 	}
 	if want := length[key[0]]; len(key) != want {
 		x.damaged(damaged(key, "it is no key of ours", nil), "", "")
@@ -236,6 +238,11 @@ func (x *examination) one(txn *badger.Txn, key []byte) {
 	case familyAlias:
 		x.report.Aliases++
 		if _, _, err := readAlias(txn, hash(key[1:])); err != nil {
+			x.damaged(err, "", "")
+		}
+	case familyTrace:
+		x.report.Remembered++
+		if _, err := readTrace(txn, key); err != nil {
 			x.damaged(err, "", "")
 		}
 	case familyChunk:

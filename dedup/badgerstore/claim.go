@@ -305,6 +305,14 @@ func (b *batch) decide(p *prepared) (dedup.Decision, error) {
 		b.unused(p)
 		return dedup.Decision{Verdict: dedup.Aliased, Record: *other, Alias: alias}, nil
 	}
+	if v := b.recall(&rec, p); v != dedup.New {
+		b.unused(p)
+		d := dedup.Decision{Verdict: v}
+		if old != nil && !rec.Disposable(b.now) {
+			d.Record, err = old.record()
+		}
+		return d, err
+	}
 	if p.claim.OnlyKnown {
 		return dedup.Decision{Verdict: dedup.New}, nil
 	}
@@ -419,6 +427,7 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 			return dedup.Decision{}, err
 		}
 	}
+	b.remember(p)
 	b.seq++
 	b.news++
 	rec.Generation = max(rec.Generation, b.lastGeneration(p.hash)+1) // the newest one may have been purged

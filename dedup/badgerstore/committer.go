@@ -317,7 +317,7 @@ func (s *Store) commit(b *batch) error {
 		return s.fail("the value log could not be synced", errors.New(*text))
 	}
 	s.options.step(stepHighWater)
-	s.meta = meta{commit: s.meta.commit + 1, seq: b.seq, token: b.token, boot: s.meta.boot, wall: b.now, window: b.window}
+	s.meta = b.meta()
 	if err := s.water.write(s.meta.commit); err != nil {
 		return s.fail("the high-water file could not be written", err)
 	}

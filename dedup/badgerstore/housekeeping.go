@@ -22,7 +22,9 @@ const (
 	// before the day is over.
 	reclaimEvery = time.Hour
 	reclaimWorth = 256 << 20
-	verifyEvery  = 24 * time.Hour
+	// pruneEvery is how often the keys of days that are over are deleted.
+	pruneEvery  = time.Hour
+	verifyEvery = 24 * time.Hour
 	// sweepSlack is how long a record stays in the store after its window has ended, for people to look at.
 	sweepSlack = time.Hour
 	// growth is after how many bytes the mappings of the logs are looked at again.
@@ -36,7 +38,7 @@ func (s *Store) keepHouse() {
 	advice.look()
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	reclaimed := time.Now()
+	reclaimed, pruned := time.Now(), time.Time{}
 	for {
 		select {
 		case <-s.quit:
@@ -50,6 +52,10 @@ func (s *Store) keepHouse() {
 		}
 		s.restrictFiles()
 		s.note("sweep", s.sweep(sweepSlack))
+		if time.Since(pruned) >= pruneEvery {
+			pruned = time.Now()
+			s.note("prune", s.prune())
+		}
 		if worth := s.removed.Load() >= reclaimWorth; worth && time.Since(reclaimed) >= reclaimEvery ||
 			s.disk.state().low() && s.removed.Load() > 0 || time.Since(reclaimed) >= flattenEvery {
 			reclaimed = time.Now()

@@ -18,6 +18,7 @@ import (
 //	o hash seq        the event of an older generation of the key, with its last state
 //	a hash            an alias: hash and seq of its event
 //	c hash body n     piece n of a large body
+//	r hash            what is remembered of a key beyond its window; the first 16 bytes of the hash only
 //	m                 the counters and the clock of the last commit
 //	z n               filling, of no meaning
 const (
@@ -26,6 +27,7 @@ const (
 	familyOlder  = 'o'
 	familyAlias  = 'a'
 	familyChunk  = 'c'
+	familyTrace  = 'r'
 	familyMeta   = 'm'
 	familyFill   = 'z'
 	hashSize     = 20

@@ -17,12 +17,16 @@ type meta struct {
 	boot   uint64        // how often the store was opened
 	wall   time.Time     // when the commit was made
 	window time.Duration // longest window of any claim
+
+	since   uint64 // the day on which the store began to remember keys beyond their windows
+	evicted uint64 // the first day of them that was not forgotten for want of room; 0 for all
 }
 
 // fields lists what version 2 stores.
 func (m *meta) fields() []field {
 	return []field{
 		{1, &m.commit}, {2, &m.seq}, {3, &m.token}, {4, &m.boot}, {5, &m.wall}, {6, &m.window},
+		{20, &m.since}, {21, &m.evicted},
 	}
 }
 

@@ -55,6 +55,9 @@ type Options struct {
 	// CacheBytes bounds the memory for events with open tasks. Defaults to 32 MiB.
 	CacheBytes int64
 
+	// Remember bounds what is remembered of keys beyond their windows, by claims that ask for it. A key takes about 40 bytes.
+	Remember dedup.Retention
+
 	layout  layout
 	statfs  func(dir string) (free, total int64, err error)
 	commit  func(*badger.Txn) error
@@ -153,6 +156,7 @@ func newStore(dir string, o Options) *Store {
 	if o.RecoverWait == nil {
 		o.RecoverWait = recoverWait
 	}
+	o.Remember = o.Remember.WithDefaults()
 	if o.CacheBytes <= 0 {
 		o.CacheBytes = 32 << 20
 	}
@@ -370,6 +374,7 @@ func (s *Store) openMeta() error {
 		// Numbers that the lost commits gave out must not come again.
 		m.seq, m.token = m.seq+lostGap, m.token+lostGap
 	}
+	s.beginToRemember(&m)
 	m.boot++
 	m.window = max(m.window, dedup.DefaultWindow)
 	s.meta, s.boot = m, m.boot

@@ -81,6 +81,7 @@ func (o *purgeOp) apply(b *batch) error {
 	if err := o.handOver(b, r); err != nil {
 		return err
 	}
+	b.forget(r, func(dedup.Trace) dedup.Trace { return dedup.Trace{} })
 	return b.remove(r)
 }
 

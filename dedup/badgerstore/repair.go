@@ -33,6 +33,7 @@ const (
 	repairedEvent   = "the payload is lost, the state is kept"
 	repairedAll     = "payload and state are lost, the key stays known"
 	repairedAlias   = "the name belongs to its event again"
+	repairedTrace   = "the key is remembered as one that was accepted"
 	repairedNobody  = "it belongs to no event, and is deleted"
 	repairedAlready = "it is good by now"
 	repairedNot     = "nothing can be done: restore a backup"
@@ -174,6 +175,9 @@ func (o *repairOp) apply(b *batch) (err error) {
 			o.repair.Event = eventID(owner.hash, owner.seq)
 		}
 		b.putAlias(h, owner)
+	case family == familyTrace && size == traceKeySize:
+		o.repair.Done = repairedTrace
+		b.putTrace(o.key, traceOf{Trace: everSeen(b.now)})
 	case family == familyChunk && size == chunkKeySize:
 		return o.mendPiece(b)
 	}

@@ -74,6 +74,7 @@ type Store struct {
 	ended   chan struct{} // Close has ended
 	// closeErr is what it returns.
 	closeErr error
+	crowded  sync.Once // says that more keys are to be remembered than there is room for
 
 	mu     sync.Mutex
 	stats  dedup.Stats

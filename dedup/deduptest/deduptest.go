@@ -68,6 +68,7 @@ func Run(t *testing.T, h Harness) {
 		{"Batch", batchChecks()},
 		{"Alias", aliasChecks()},
 		{"Series", seriesChecks()},
+		{"Remember", rememberChecks()},
 		{"Aside", asideChecks()},
 		{"Occurrence", occurrenceChecks()},
 		{"Share", shareChecks()},

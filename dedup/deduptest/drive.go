@@ -53,7 +53,7 @@ func agrees(x *rig) {
 	if x.harness.OwnClock {
 		x.Skip("the store lives by a clock of its own")
 	}
-	d := &driver{rig: x, Rand: x.random(), model: model{now: x.clock.Now(), owners: map[dedup.Key]*modelEvent{}}}
+	d := &driver{rig: x, Rand: x.random(), model: model{now: x.clock.Now(), owners: map[dedup.Key]*modelEvent{}, began: x.clock.Now(), traces: map[dedup.Key]*modelTrace{}}}
 	defer func() {
 		if x.Failed() {
 			x.Logf("the last calls:\n%s", strings.Join(d.trace[max(0, len(d.trace)-60):], "\n"))
@@ -96,6 +96,9 @@ func (d *driver) step() {
 
 func (d *driver) move() {
 	by := pick(d.Rand, time.Millisecond, time.Second, 9*time.Second, minute, 4*minute, 29*minute, hour, 3*hour)
+	if d.IntN(30) == 0 {
+		by = 31 * day
+	}
 	d.clock.Advance(by)
 	d.model.now = d.model.now.Add(by)
 	d.note("the clock moves by %v", by)
@@ -138,6 +141,11 @@ func (d *driver) newClaim() dedup.Claim {
 	if series := map[string]string{"k0": "s", "k1": "s", "k2": "t"}[c.Key.ID]; series != "" {
 		c.Series = dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSeries, ID: series}
 	}
+	if most, ok := map[string]int{"k1": 0, "k3": 1, "k4": 3, "d0": 0, "d1": 2}[c.Key.ID]; ok {
+		c.Remember = &dedup.Remember{
+			Most: most, Time: pick(d.Rand, time.Time{}, d.model.now, d.model.began, d.model.now.Add(-40*day), d.model.now.Add(-80*minute)),
+		}
+	}
 	switch d.IntN(6) {
 	case 0, 1:
 		c.Hold, c.Lease, c.Answer = true, pick(d.Rand, 10*time.Second, 5*minute), dedup.Answer{}
@@ -145,7 +153,7 @@ func (d *driver) newClaim() dedup.Claim {
 	case 2:
 		e := d.event()
 		if e != nil && c.Occurrence == nil && !d.model.doubtful(e) {
-			c.Series = dedup.Key{}
+			c.Series, c.Remember = dedup.Key{}, nil
 			c.Key.Space = dedup.SpaceAside + fmt.Sprint(d.IntN(3))
 			c.Aside = &dedup.Aside{Reason: "conflict", Of: e.Event, Max: d.IntN(4)}
 		}
@@ -200,6 +208,9 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 		}
 	} else if got.Lease.Token != 0 {
 		d.Fatalf("%v with a lease: %+v", want, got.Lease)
+	}
+	if e == nil {
+		e = &modelEvent{}
 	}
 	if g, w := modelText(got.Record), modelText(bare(e.Record)); g != w {
 		d.Fatalf("decision %v:\n got %s\nwant %s", want, g, w)
@@ -402,6 +413,9 @@ func (d *driver) purge() {
 	case err != nil:
 		d.Fatalf("Purge of %s: %v", modelText(e.Record), err)
 	default:
+		if d.model.byKey(e.Key) == e {
+			delete(d.model.traces, e.Key)
+		}
 		e.purged = true
 	}
 }

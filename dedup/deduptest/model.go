@@ -18,6 +18,14 @@ type model struct {
 	owners map[dedup.Key]*modelEvent // who got an alias last
 	token  uint64                    // the largest so far
 	leases []dedup.Lease             // all that were ever given
+	began  time.Time                 // when the store was new
+	traces map[dedup.Key]*modelTrace // of every key that was ever to be remembered
+}
+
+// modelTrace is what is remembered of a key.
+type modelTrace struct {
+	last  time.Time // the last acceptance
+	count int
 }
 
 type modelEvent struct {
@@ -117,6 +125,12 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 			return dedup.Aliased, other
 		}
 	}
+	if v := m.recall(c, e); v != dedup.New {
+		if e == nil || m.doubtful(e) {
+			e = nil
+		}
+		return v, e
+	}
 	if c.Aside != nil && !c.OnlyKnown {
 		if original := m.byEvent(c.Aside.Of); original != nil {
 			original.Asides++
@@ -178,8 +192,61 @@ func (m *model) resolve(c dedup.Claim) turn {
 	return t
 }
 
+// days counts the midnights in UTC between the year 1970 and a time.
+func days(t time.Time) int { return int(t.Unix() / (24 * 60 * 60)) }
+
+// firstOf is the key of the first occurrence of the content of a key.
+func firstOf(k dedup.Key) dedup.Key {
+	k.ID, _, _ = strings.Cut(k.ID, ";")
+	return k
+}
+
+// trace returns what is remembered of a key. The last event of it does not count when it was never accepted.
+func (m *model) trace(k dedup.Key, e *modelEvent) *modelTrace {
+	t := m.traces[firstOf(k)]
+	if t == nil || m.forgets() && days(t.last) < days(m.now)-90 {
+		return nil
+	}
+	left := *t
+	if e != nil && e.Hold && e.open() && k == firstOf(k) {
+		left.count--
+	}
+	if left.count == 0 {
+		return nil
+	}
+	return &left
+}
+
+// forgets reports whether the days have ended of which the store remembers the first keys.
+func (m *model) forgets() bool { return days(m.now)-90 > days(m.began) }
+
+// recall decides a claim that is new otherwise; e is the last event of its key, nil when there was none or it was purged.
+func (m *model) recall(c dedup.Claim, e *modelEvent) dedup.Verdict {
+	if c.Remember == nil || e != nil && !m.over(e) || c.Key != firstOf(c.Key) {
+		return dedup.New
+	}
+	if t := m.trace(c.Key, e); t != nil {
+		if t.count < c.Remember.Most {
+			return dedup.New
+		}
+		return dedup.Seen
+	}
+	at := c.Remember.Time
+	if m.forgets() && !at.IsZero() && days(at) <= days(m.now)-90 && at.Before(m.now.Add(-c.Window)) {
+		return dedup.TooOld
+	}
+	return dedup.New
+}
+
 // accept makes, or goes on with, the event of a claim that is new. got is the store's record.
 func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease dedup.Lease) *modelEvent {
+	if e == nil && c.Remember != nil {
+		t := m.trace(c.Key, m.byKey(c.Key))
+		if t == nil {
+			t = &modelTrace{}
+		}
+		m.traces[firstOf(c.Key)] = &modelTrace{last: m.now, count: t.count + 1}
+	}
 	if e == nil {
 		e = m.make(c, got)
 	}

@@ -1,0 +1,189 @@
+package badgerstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+// rememberedClaim is of an event that has nothing to do, has a window of an hour, and is to be remembered.
+func rememberedClaim(id string) dedup.Claim {
+	c := claimOf(id)
+	c.Tasks, c.Window, c.Remember = nil, time.Hour, &dedup.Remember{}
+	return c
+}
+
+// pruned looks for what is to be forgotten, as the housekeeper does.
+func pruned(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.prune(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheKeysOfTheOldestDaysAreForgottenFirst(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock, o.Remember = clock, dedup.Retention{Max: 10}
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	s := open(t, t.TempDir(), o)
+	deduptest.ForgetsTheOldestDays(t, s, clock, func() {
+		pruned(t, s)
+		pruned(t, s) // which deletes what the first one has found
+	})
+	if n := stored(t, s, familyTrace); n != 10 {
+		t.Errorf("%d keys are stored, want 10", n)
+	}
+	shut(t, s)
+	if n := strings.Count(log.String(), "those of the oldest days are forgotten"); n != 1 {
+		t.Errorf("it was said %d times:\n%s", n, log.String())
+	}
+	s = open(t, s.dir, o)
+	old := rememberedClaim("z")
+	old.Remember.Time = clock.Now().Add(-100 * 24 * time.Hour)
+	mustClaim(t, s, old, dedup.TooOld)
+}
+
+func TestNothingIsRememberedWhenThatIsOff(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock, o.AcceptClock = clock, true
+	s := open(t, t.TempDir(), o)
+	mustClaim(t, s, rememberedClaim("kept"), dedup.New)
+	shut(t, s)
+	o.Remember.For = -1
+	s = open(t, s.dir, o)
+	clock.Advance(time.Hour)
+	mustClaim(t, s, rememberedClaim("kept"), dedup.New)
+	deduptest.RemembersNothing(t, s, clock)
+	pruned(t, s)
+	if n := stored(t, s, familyTrace); n != 0 {
+		t.Errorf("%d keys are remembered", n)
+	}
+	shut(t, s)
+	o.Remember.For = 0
+	s = open(t, s.dir, o)
+	old := rememberedClaim("old") // a memory that begins anew has forgotten nothing
+	old.Remember.Time = clock.Now().Add(-500 * 24 * time.Hour)
+	mustClaim(t, s, old, dedup.New)
+}
+
+func TestDaysThatAreOverAreDeleted(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	for i := range 5 {
+		mustClaim(t, s, rememberedClaim(fmt.Sprint(i)), dedup.New)
+		clock.Advance(24 * time.Hour)
+	}
+	clock.Advance(88 * 24 * time.Hour) // the first two are more than 90 days ago, and another one is not yet
+	pruned(t, s)
+	if n := stored(t, s, familyTrace); n != 3 && n != 2 {
+		t.Errorf("%d keys are stored", n)
+	}
+	clock.Advance(10 * 24 * time.Hour)
+	pruned(t, s)
+	if n := stored(t, s, familyTrace); n != 0 {
+		t.Errorf("%d keys are stored", n)
+	}
+}
+
+func TestADamagedMemoryOfAKeyKeepsItKnown(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	c := rememberedClaim("a")
+	mustClaim(t, s, c, dedup.New)
+	clock.Advance(time.Hour)
+	spoil(t, s, hashOf(c.Key).traceKey())
+	mustClaim(t, s, c, dedup.Seen)
+	done, report, err := s.Repair(context.Background())
+	if err != nil || len(done) != 1 || done[0].Done != repairedTrace || !report.Sound() || report.Remembered != 1 {
+		t.Fatalf("%+v, %+v, %v", done, report, err)
+	}
+	mustClaim(t, s, c, dedup.Seen)
+}
+
+func TestABackupHoldsWhatIsRemembered(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	mustClaim(t, s, rememberedClaim("a"), dedup.New)
+	var file bytes.Buffer
+	if _, err := s.Backup(context.Background(), &file, Position{}); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "restored")
+	if _, err := Restore(context.Background(), dir, o, &file); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(2 * time.Hour)
+	again := open(t, dir, o)
+	mustClaim(t, again, rememberedClaim("a"), dedup.Seen)
+	mustClaim(t, again, rememberedClaim("b"), dedup.New)
+}
+
+func TestAYoungMemorySaysSinceWhenItRemembers(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock, o.AcceptClock, o.Logger = clock, true, slog.New(slog.NewTextHandler(&log, nil))
+	since := "since=" + clock.Now().UTC().Format(time.DateOnly)
+	dir := t.TempDir()
+	for _, after := range []time.Duration{0, 80 * 24 * time.Hour, 11 * 24 * time.Hour} {
+		clock.Advance(after)
+		shut(t, open(t, dir, o))
+	}
+	if n := strings.Count(log.String(), since); n != 2 {
+		t.Errorf("it is said %d times, want at the two starts within 90 days:\n%s", n, log.String())
+	}
+}
+
+// BenchmarkTraceBytes measures what a remembered key takes on disk, once its tables are compacted.
+func BenchmarkTraceBytes(b *testing.B) {
+	const keys = 200_000
+	for b.Loop() {
+		s := open(b, b.TempDir(), quiet())
+		batch := s.db.NewWriteBatch()
+		var err error
+		for i := 0; i < keys && err == nil; i++ {
+			key := hashOf(dedup.Key{Endpoint: "orders", ID: fmt.Sprint(i)}).traceKey()
+			err = batch.Set(key, encodeTrace(key, dedup.Trace{Day: 20_000, Count: 1}))
+		}
+		if err == nil {
+			err = batch.Flush()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(s.dir, "*.sst"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		size := int64(0)
+		for _, name := range files {
+			info, err := os.Stat(name)
+			if err != nil {
+				b.Fatal(err)
+			}
+			size += info.Size()
+		}
+		b.ReportMetric(float64(size)/keys, "B/key")
+	}
+}

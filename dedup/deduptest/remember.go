@@ -1,0 +1,337 @@
+package deduptest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+func rememberChecks() []check {
+	return []check{
+		{"WhatIsRememberedIsSeenBeyondItsWindow", rememberSeen},
+		{"WithoutRememberItIsNew", rememberNot},
+		{"WithinTheWindowItIsKnown", rememberWindow},
+		{"AskingSaysSeen", rememberAsked},
+		{"ItIsForgottenAfterNinetyDays", rememberEnds},
+		{"WhatHappenedBeforeTheDaysThatAreRememberedIsTooOld", rememberTooOld},
+		{"AYoungStoreTakesWhatComes", rememberYoung},
+		{"WhatHappenedWithinTheWindowIsNeverTooOld", rememberPatient},
+		{"MostOfAKeyAreAccepted", rememberMost},
+		{"APurgedKeyIsForgotten", rememberPurged},
+		{"APurgedOlderGenerationForgetsNothing", rememberPurgedOlder},
+		{"ADeadLetterIsNamed", rememberDead},
+		{"AHeldClaimWithoutAnOutcomeWasNeverAccepted", rememberReleased},
+		{"AHeldClaimWithAnOutcomeIsSeen", rememberAnswered},
+		{"AnAliasComesFirst", rememberAlias},
+		{"OccurrencesAreCountedWithTheirContent", rememberOccurrences},
+		{"SlotsAreCountedTogether", rememberSlots},
+		{"OneStepSeesWhatItRemembers", rememberOneStep},
+		{"KeysAreRememberedAcrossAReopen", rememberDurable},
+	}
+}
+
+// remembered is an event with nothing to do that is to be remembered.
+func remembered(id string) dedup.Claim {
+	c := delivery(id)
+	c.Tasks, c.Window = nil, hour
+	c.Remember = &dedup.Remember{}
+	return c
+}
+
+// happened is a claim of an event that happened at a time.
+func happened(id string, at time.Time) dedup.Claim {
+	c := remembered(id)
+	c.Remember.Time = at
+	return c
+}
+
+// records counts what the store holds.
+func (x *rig) records() int {
+	x.Helper()
+	return len(x.list(dedup.Filter{}))
+}
+
+func rememberSeen(x *rig) {
+	x.accept(remembered("a"))
+	x.advance(hour)
+	for _, c := range []dedup.Claim{remembered("a"), happened("a", x.clock.Now()), happened("a", x.clock.Now().Add(-50*hour))} {
+		if d := x.want(dedup.Seen, c); d.Record.Event != "" || d.Lease.Token != 0 {
+			x.Errorf("seen is %s, %+v", text(d.Record), d.Lease)
+		}
+	}
+	x.advance(50 * day)
+	c := remembered("a")
+	c.Fingerprint, c.Payload.Type = fingerprint(2), "another"
+	x.want(dedup.Seen, c)
+	if n := x.records(); n != 0 {
+		x.Errorf("%d records", n)
+	}
+	other := remembered("a")
+	other.Key.Principal = "other"
+	x.want(dedup.New, other)
+}
+
+func rememberNot(x *rig) {
+	c := remembered("a")
+	c.Remember = nil
+	x.accept(c)
+	x.advance(hour)
+	x.want(dedup.New, remembered("a"))
+	x.advance(hour)
+	x.want(dedup.New, c) // and who does not ask is not told
+}
+
+func rememberWindow(x *rig) {
+	event := x.accept(remembered("a"))
+	x.advance(hour - time.Millisecond)
+	if d := x.want(dedup.Known, remembered("a")); d.Record.Event != event {
+		x.Errorf("known as %s", text(d.Record))
+	}
+	c := remembered("a")
+	c.Fingerprint = fingerprint(2)
+	x.want(dedup.Conflict, c)
+}
+
+func rememberAsked(x *rig) {
+	ask := remembered("a")
+	ask.OnlyKnown = true
+	x.want(dedup.New, ask)
+	x.accept(remembered("a")) // asking has left nothing
+	x.advance(hour)
+	x.want(dedup.Seen, ask)
+}
+
+func rememberEnds(x *rig) {
+	x.accept(remembered("a"))
+	x.advance(89 * day)
+	x.want(dedup.Seen, remembered("a"))
+	x.advance(2 * day)
+	x.want(dedup.New, remembered("a"))
+	x.advance(hour)
+	x.want(dedup.Seen, remembered("a"))
+}
+
+func rememberTooOld(x *rig) {
+	began := x.clock.Now()
+	x.advance(100 * day)
+	if d := x.want(dedup.TooOld, happened("a", began.Add(5*day))); d.Record.Event != "" {
+		x.Errorf("too old is %s", text(d.Record))
+	}
+	x.want(dedup.TooOld, happened("a", began.Add(-500*day)))
+	x.want(dedup.New, happened("b", began.Add(50*day)))
+	x.want(dedup.New, remembered("c"))
+	if n := x.records(); n != 2 {
+		x.Errorf("%d records, want 2", n)
+	}
+}
+
+func rememberYoung(x *rig) {
+	x.want(dedup.New, happened("a", x.clock.Now().Add(-500*day)))
+	x.advance(80 * day)
+	x.want(dedup.New, happened("b", x.clock.Now().Add(-500*day)))
+}
+
+func rememberPatient(x *rig) {
+	x.advance(100 * day)
+	c := happened("a", x.clock.Now().Add(-95*day))
+	c.Window = 96 * day
+	x.want(dedup.New, c)
+}
+
+func rememberMost(x *rig) {
+	c := remembered("a")
+	c.Remember.Most = 3
+	for range 3 {
+		x.want(dedup.New, c)
+		x.want(dedup.Known, c)
+		x.advance(hour)
+	}
+	x.want(dedup.Seen, c)
+	x.advance(89 * day) // from the last one on
+	x.want(dedup.Seen, c)
+}
+
+func rememberPurged(x *rig) {
+	event := x.accept(remembered("a"))
+	x.purge(event)
+	event = x.accept(remembered("a"))
+	x.advance(hour)
+	x.want(dedup.Seen, remembered("a"))
+	x.fails(x.store.Purge(x.ctx, event), dedup.ErrNotFound, "Purge of what is forgotten")
+	x.want(dedup.Seen, remembered("a"))
+}
+
+func rememberPurgedOlder(x *rig) {
+	c := remembered("a")
+	c.Tasks, c.Remember.Most = []dedup.NewTask{{Handler: "ship"}}, 2
+	letter := x.accept(c)
+	x.finish(x.take().Lease, dead())
+	x.advance(hour)
+	c.Tasks = nil
+	x.accept(c)
+	x.purge(letter)
+	x.advance(hour)
+	x.want(dedup.Seen, c)
+}
+
+func rememberDead(x *rig) {
+	c := remembered("a")
+	c.Tasks = []dedup.NewTask{{Handler: "ship"}}
+	letter := x.accept(c)
+	x.finish(x.take().Lease, dead())
+	x.advance(hour)
+	if d := x.want(dedup.Seen, c); d.Record.Event != letter {
+		x.Errorf("seen is %s, want the dead letter %s", text(d.Record), letter)
+	}
+	x.purge(letter)
+	x.want(dedup.New, c)
+}
+
+func rememberReleased(x *rig) {
+	c := held("a")
+	c.Window, c.Remember = hour, &dedup.Remember{}
+	x.finish(x.want(dedup.New, c).Lease, release())
+	x.advance(hour)
+	x.want(dedup.New, c) // and its lease runs out
+	x.advance(3 * hour)
+	x.accept(remembered("b")) // a store may forget the one before meanwhile
+	x.want(dedup.New, c)
+}
+
+func rememberAnswered(x *rig) {
+	for id, r := range map[string]dedup.Result{"done": answer(200, "ok"), "dead": dead()} {
+		c := held(id)
+		c.Window, c.Remember = hour, &dedup.Remember{}
+		x.finish(x.want(dedup.New, c).Lease, r)
+	}
+	x.advance(hour)
+	x.want(dedup.Seen, remembered("done"))
+	x.want(dedup.Seen, remembered("dead"))
+}
+
+func rememberAlias(x *rig) {
+	x.accept(remembered("a"))
+	x.advance(hour)
+	owner := delivery("b")
+	owner.Aliases = []dedup.Key{signed("s")}
+	x.accept(owner)
+	c := remembered("a")
+	c.Aliases = []dedup.Key{signed("s")}
+	x.want(dedup.Aliased, c)
+}
+
+func rememberOccurrences(x *rig) {
+	c := func(digest, name string, most int) dedup.Claim {
+		c := digested(digest, name, 3)
+		c.Tasks, c.Window, c.Remember = nil, hour, &dedup.Remember{Most: most}
+		return c
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		x.want(dedup.New, c("d", name, 3)) // the bound of the window, not that of the memory, counts within it
+		x.want(dedup.New, c("e", name, 4))
+		x.want(dedup.New, c("f", name, 0))
+		x.want(dedup.Known, c("d", name, 3))
+	}
+	x.want(dedup.Repeated, c("d", "x", 3))
+	x.advance(hour)
+	x.want(dedup.Seen, c("d", "a", 3))
+	x.want(dedup.Seen, c("d", "x", 3))
+	x.want(dedup.New, c("e", "x", 4))
+	x.want(dedup.Known, c("e", "x", 4))
+	x.want(dedup.Seen, c("f", "x", 0))
+	x.advance(hour)
+	x.want(dedup.Seen, c("e", "y", 4))
+}
+
+func rememberSlots(x *rig) {
+	slots := []dedup.Key{{Principal: "shop", Space: dedup.SpaceSlot, ID: "1"}, {Principal: "shop", Space: dedup.SpaceSlot, ID: "2"}}
+	c := func(topic string) dedup.Claim {
+		c := digested("d;"+topic, "", 0)
+		c.Tasks, c.Window, c.Remember = nil, hour, &dedup.Remember{}
+		c.Occurrence.Slots = slots
+		return c
+	}
+	x.want(dedup.New, c("a"))
+	x.want(dedup.New, c("b"))
+	x.want(dedup.Repeated, c("c"))
+	x.advance(hour)
+	x.want(dedup.Seen, c("a"))
+	x.want(dedup.Seen, c("c")) // its own key was never accepted
+}
+
+func rememberOneStep(x *rig) {
+	ds := x.claims(remembered("a"), remembered("a"), remembered("b"))
+	for i, want := range []dedup.Verdict{dedup.New, dedup.Known, dedup.New} {
+		if ds[i].Verdict != want {
+			x.Errorf("claim %d: %v, want %v", i, ds[i].Verdict, want)
+		}
+	}
+	x.advance(hour)
+	ds = x.claims(remembered("b"), remembered("c"), remembered("a"), remembered("c"))
+	for i, want := range []dedup.Verdict{dedup.Seen, dedup.New, dedup.Seen, dedup.Known} {
+		if ds[i].Verdict != want {
+			x.Errorf("claim %d: %v, want %v", i, ds[i].Verdict, want)
+		}
+	}
+}
+
+func rememberDurable(x *rig) {
+	began := x.clock.Now()
+	x.accept(remembered("a"))
+	event := x.accept(remembered("b"))
+	x.purge(event)
+	x.advance(50 * day)
+	x.reopen()
+	x.want(dedup.Seen, remembered("a"))
+	x.want(dedup.New, remembered("b"))
+	x.advance(50 * day)
+	x.reopen()
+	x.want(dedup.TooOld, happened("c", began.Add(-day)))
+	x.want(dedup.New, remembered("a"))
+	x.want(dedup.Seen, remembered("b"))
+}
+
+// ForgetsTheOldestDays checks a new store that remembers at most ten keys (dedup.Retention.Max) and lives by the clock:
+// the keys of the oldest day are forgotten first, and an event that happened before is too old then. prune makes the
+// store look for what is too much.
+func ForgetsTheOldestDays(t *testing.T, s dedup.Store, clock *Clock, prune func()) {
+	t.Helper()
+	claim := func(c dedup.Claim, want dedup.Verdict) {
+		t.Helper()
+		if ds, err := s.Claim(t.Context(), c); err != nil || ds[0].Verdict != want {
+			t.Fatalf("claim of %s: %+v, %v; want %v", c.Key.ID, ds, err, want)
+		}
+	}
+	began := clock.Now()
+	days := []string{"a", "b", "c"}
+	for _, name := range days {
+		for i := range 4 {
+			claim(remembered(fmt.Sprint(name, i)), dedup.New)
+		}
+		clock.Advance(2 * day)
+		prune()
+	}
+	for i := range 4 {
+		claim(remembered(fmt.Sprint("b", i)), dedup.Seen)
+		claim(remembered(fmt.Sprint("c", i)), dedup.Seen)
+	}
+	claim(happened("a0", began.Add(-day)), dedup.TooOld)
+	claim(happened("x", began.Add(-100*day)), dedup.TooOld)
+	claim(happened("y", began.Add(4*day)), dedup.New)
+	claim(remembered("a1"), dedup.New)
+}
+
+// RemembersNothing checks a new store whose memory beyond the windows is off.
+func RemembersNothing(t *testing.T, s dedup.Store, clock *Clock) {
+	t.Helper()
+	for range 3 {
+		for _, c := range []dedup.Claim{remembered("a"), happened("b", clock.Now().Add(-500*day))} {
+			if ds, err := s.Claim(t.Context(), c); err != nil || ds[0].Verdict != dedup.New {
+				t.Fatalf("%+v, %v", ds, err)
+			}
+		}
+		clock.Advance(100 * day)
+	}
+}

@@ -1,0 +1,79 @@
+package dedup
+
+import "time"
+
+// traceKey is what a store remembers a key by.
+type traceKey [16]byte
+
+func traceKeyOf(k Key) traceKey {
+	h := k.Hash()
+	return traceKey(h[:len(traceKey{})])
+}
+
+// memoryTraces is what a Memory store remembers beyond the windows.
+type memoryTraces struct {
+	retention Retention
+	since     Day // when it began
+	evicted   Day // the first day that Max has left; 0 is all
+	keys      map[traceKey]Trace
+	counts    map[Day]int64 // of keys
+	checked   Day           // when the days that have ended were last looked for
+}
+
+func newMemoryTraces(r Retention, today Day) memoryTraces {
+	return memoryTraces{retention: r, since: today, keys: map[traceKey]Trace{}, counts: map[Day]int64{}}
+}
+
+// first returns the first day that is remembered.
+func (m *memoryTraces) first(now time.Time) Day { return m.retention.First(m.since, m.evicted, now) }
+
+// note keeps a trace, and forgets the oldest day when there are too many.
+func (m *memoryTraces) note(k traceKey, t Trace, today Day) {
+	if old, ok := m.keys[k]; ok {
+		m.counts[old.Day]--
+	}
+	m.keys[k] = t
+	m.counts[t.Day]++
+	if int64(len(m.keys)) > m.retention.Max || m.checked != today {
+		m.checked = today
+		m.prune(today)
+	}
+}
+
+// prune forgets the days that have ended, and those beyond Max.
+func (m *memoryTraces) prune(today Day) {
+	m.evicted = max(m.evicted, m.retention.Evict(m.counts, today))
+	first := m.first(today.Start())
+	if oldestOf(m.counts) >= first {
+		return
+	}
+	for k, t := range m.keys {
+		if t.Day < first {
+			delete(m.keys, k)
+		}
+	}
+	for day := range m.counts {
+		if day < first {
+			delete(m.counts, day)
+		}
+	}
+}
+
+func (m *memoryTraces) forget(k Key) {
+	key := traceKeyOf(k)
+	if t, ok := m.keys[key]; ok {
+		m.counts[t.Day]--
+		delete(m.keys, key)
+	}
+}
+
+// release takes one acceptance back.
+func (m *memoryTraces) release(k Key) {
+	key := traceKeyOf(k)
+	switch t := m.keys[key].Without(); t.Count {
+	case 0:
+		m.forget(k)
+	default:
+		m.keys[key] = t
+	}
+}
