@@ -211,25 +211,31 @@ func (p *Producer) checkRequests() error {
 			errs = append(errs, fmt.Errorf("%q is no field name", name))
 		}
 	}
-	return errors.Join(append(errs, checkURL(p.URL), p.checkQuery())...)
+	return errors.Join(append(errs, checkURL(p.URL), p.checkAmbiguous())...)
 }
 
-// checkQuery refuses a query in the URL of an endpoint whose signatures cannot tell it from what follows it.
-func (p *Producer) checkQuery() error {
+// checkAmbiguous refuses what must not be combined with signed content whose parts have no boundaries: a query in the URL
+// that is signed, and signed bytes that may come again under another identifier.
+func (p *Producer) checkAmbiguous() error {
 	u, err := url.Parse(p.URL)
-	if err != nil || u.RawQuery == "" {
-		return nil //nolint:nilerr // a URL that is none is a mistake of its own
-	}
-	open := false
+	hasQuery := err == nil && u.RawQuery != ""
+	var errs []error
 	mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
 		h, ok := s.(*verify.HMAC)
-		open = open || ok && h.OpenURL()
+		if !ok {
+			return s
+		}
+		open := h.Ambiguous()
+		if hasQuery && slices.Contains(open, "url") {
+			errs = append(errs, errors.New("url has a query, which the signature does not tell from the body: set notification_url, as it was registered"))
+		}
+		if len(open) > 0 && p.SameSigned == SameSignedOff {
+			errs = append(errs, errors.New("same_signed: off is not for this producer: its signature does not tell the parts of a delivery "+
+				"from each other, and the digest of what is signed recognizes a delivery whose bytes were moved"))
+		}
 		return s
 	})
-	if !open {
-		return nil
-	}
-	return errors.New("url has a query, which the signature does not tell from the body: set notification_url, as it was registered")
+	return errors.Join(errs...)
 }
 
 func checkURL(raw string) error {

@@ -132,9 +132,14 @@ func (h *HMAC) ready() error {
 	return h.err
 }
 
-// OpenURL reports whether the URL is signed and nothing in the signed content ends it. Requests with a query are then
-// refused.
-func (h *HMAC) OpenURL() bool { return h.ready() == nil && h.plan.openURL() }
+// Ambiguous returns the names of the placeholders that nothing ends in the signed content, such as "url"; there are none
+// unless Malleable is set. It returns nothing while there is a mistake in the description.
+func (h *HMAC) Ambiguous() []string {
+	if h.ready() != nil {
+		return nil
+	}
+	return slices.Clone(h.plan.malleable)
+}
 
 // Verify implements [Scheme]. The identity holds the signed time, what is covered, the id of the key where the
 // entry names one, and the SHA-256 of the signed content.
