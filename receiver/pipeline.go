@@ -54,7 +54,7 @@ type delivery struct {
 
 // ServeHTTP answers one delivery.
 func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	started, rx := time.Now(), ep.rx
+	started, rx, ctx := time.Now(), ep.rx, r.Context()
 	r = verify.Normalize(r)
 	guest := rx.crowd.arrive(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
 	defer guest.depart()
@@ -66,7 +66,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer *reply
 	if rx.door.enter() {
 		defer rx.door.leave()
-		answer = d.receiveSafely(r.Context())
+		answer = d.receiveSafely(ctx)
 	} else {
 		answer = rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
 	}
@@ -75,7 +75,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rx.endRequest(w, r, d.body.done)
 	d.endRefusals(w, answer)
 	answer.send(w)
-	rx.report(r.Context(), d, answer, time.Since(started))
+	rx.report(ctx, d, answer, time.Since(started))
 }
 
 // receiveSafely turns errors into problems, and a panic of ours into one as well.
