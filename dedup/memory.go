@@ -38,7 +38,7 @@ type Memory struct {
 	names    memoryNames
 	order    []*memoryEntry // by Seq; gone ones are taken out when they are the greater part
 	gone     int            // entries of order that are not in events
-	agenda   *agenda.Agenda
+	agenda   *agenda.Agenda[string]
 	windows  windowHeap
 	traces   memoryTraces
 	seq      uint64
@@ -70,7 +70,7 @@ func NewMemory(o MemoryOptions) *Memory {
 		changed: make(chan struct{}),
 		events:  map[string]*memoryEntry{},
 		names:   memoryNames{keys: map[[32]byte][]*memoryEntry{}, aliases: map[[32]byte]*memoryEntry{}},
-		agenda:  agenda.New(),
+		agenda:  agenda.New[string](),
 		traces:  newMemoryTraces(o.Remember, DayOf(o.Clock.Now())),
 	}
 }
@@ -343,12 +343,7 @@ func (m *Memory) Stats(ctx context.Context) (Stats, error) {
 		Backlog: m.backlog, Bytes: m.bytes, Free: -1,
 		Commits: m.commits, Accepted: m.accepted,
 	}
-	for _, e := range m.order {
-		if m.events[e.Event] == e && e.Open() && !e.Hold {
-			s.Oldest = e.Accepted
-			break
-		}
-	}
+	s.Oldest, _ = m.agenda.Oldest()
 	return s, nil
 }
 

@@ -126,7 +126,7 @@ func (m *Memory) drop(e *memoryEntry) {
 	}
 	m.count(e.Record, -1)
 	for i := range e.Tasks {
-		m.agenda.Drop(e.Event, i)
+		m.agenda.Drop(e.Seq, i)
 	}
 	m.leave(e)
 	m.gone++
@@ -178,14 +178,15 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 		switch {
 		case i < len(old.Tasks) && old.Tasks[i] == t && old.Hold == e.Hold:
 		case e.Hold || !t.Open():
-			m.agenda.Drop(e.Event, i)
+			m.agenda.Drop(e.Seq, i)
 		case t.State == Pending:
-			m.agenda.Put(agenda.Item{
-				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Yields: e.Yields(i), Due: t.Due, Bytes: int64(len(e.Payload.Body)),
+			m.agenda.Put(agenda.Item[string]{
+				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Yields: e.Yields(i), Due: t.Due, Accepted: e.Accepted,
+				Bytes: int64(len(e.Payload.Body)),
 				Suspect: t.Interrupted(),
 			})
 		default:
-			m.agenda.Extend(e.Event, i, t.Until)
+			m.agenda.Extend(e.Seq, i, t.Until)
 		}
 	}
 	switch ends := e.Ends(); {

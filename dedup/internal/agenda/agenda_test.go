@@ -15,11 +15,11 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-func item(event string, seq uint64, lane string, due int) Item {
-	return Item{Event: event, Seq: seq, Lane: lane, Due: at(due), Bytes: 10}
+func item(event string, seq uint64, lane string, due int) Item[string] {
+	return Item[string]{Event: event, Seq: seq, Lane: lane, Due: at(due), Accepted: at(int(seq)), Bytes: 10} //nolint:gosec // small
 }
 
-func events(items []Item) string {
+func events(items []Item[string]) string {
 	s := ""
 	for _, it := range items {
 		s += it.Event
@@ -29,8 +29,8 @@ func events(items []Item) string {
 
 func TestTheLongestDueComesFirstAndTiesInAcceptedOrder(t *testing.T) {
 	t.Parallel()
-	a := New()
-	for _, it := range []Item{item("c", 3, "", 1), item("d", 4, "", 1), item("b", 2, "", 5), item("a", 1, "", 9)} {
+	a := New[string]()
+	for _, it := range []Item[string]{item("c", 3, "", 1), item("d", 4, "", 1), item("b", 2, "", 5), item("a", 1, "", 9)} {
 		a.Put(it)
 	}
 	if got := events(a.Next(at(5), 9, 1000, at(60))); got != "cdb" {
@@ -49,7 +49,7 @@ func TestTheLongestDueComesFirstAndTiesInAcceptedOrder(t *testing.T) {
 
 func TestTheBytesBoundAllButTheFirst(t *testing.T) {
 	t.Parallel()
-	a := New()
+	a := New[string]()
 	for i := range uint64(5) {
 		a.Put(item(fmt.Sprint(i), i, "", 0))
 	}
@@ -67,7 +67,7 @@ func TestTheBytesBoundAllButTheFirst(t *testing.T) {
 func TestFewerBytesThanNoneAreOneTask(t *testing.T) {
 	t.Parallel()
 	for _, bytes := range []int64{0, -1, math.MinInt64, math.MinInt64 + 5} {
-		a := New()
+		a := New[string]()
 		for i := range uint64(3) {
 			a.Put(item(fmt.Sprint(i), i, "", 0))
 		}
@@ -79,7 +79,7 @@ func TestFewerBytesThanNoneAreOneTask(t *testing.T) {
 
 func TestARunningTaskIsTheFirstOfItsLane(t *testing.T) {
 	t.Parallel()
-	a := New()
+	a := New[string]()
 	a.Put(item("c", 3, "l", 0))
 	if got := events(a.Next(at(0), 9, 1000, at(60))); got != "c" {
 		t.Fatalf("%q runs, want c", got)
@@ -90,27 +90,27 @@ func TestARunningTaskIsTheFirstOfItsLane(t *testing.T) {
 		t.Errorf("%q runs beside c", events(got))
 	}
 	a.Put(item("z", 0, "l", 0)) // reopened
-	a.Drop("c", 0)
-	for _, want := range []string{"z", "a", "b", ""} {
+	a.Drop(3, 0)
+	for seq, want := range []string{"z", "a", "b", ""} {
 		if got := events(a.Next(at(0), 9, 1000, at(90))); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		a.Drop(want, 0)
+		a.Drop(uint64(seq), 0)
 	}
 }
 
 func TestCallsAboutUnknownOrWaitingTasksDoNothing(t *testing.T) {
 	t.Parallel()
-	a := New()
-	a.Drop("nobody", 0)
-	a.Extend("nobody", 0, at(9))
+	a := New[string]()
+	a.Drop(7, 0)
+	a.Extend(7, 0, at(9))
 	a.Put(item("a", 1, "l", 3))
-	a.Extend("a", 0, at(9))
+	a.Extend(1, 0, at(9))
 	if next, ok := a.NextDue(); !ok || !next.Equal(at(3)) {
 		t.Errorf("next due %v, %t, want the task that waits", next, ok)
 	}
-	a.Drop("a", 1)
-	a.Drop("a", 0)
+	a.Drop(1, 1)
+	a.Drop(1, 0)
 	if next, ok := a.NextDue(); ok {
 		t.Errorf("next due %v of an empty agenda", next)
 	}
@@ -126,7 +126,7 @@ type naive struct {
 }
 
 type task struct {
-	Item
+	Item[string]
 	running bool
 }
 
@@ -151,9 +151,9 @@ func (n *naive) next() *task {
 	return best
 }
 
-func (n *naive) find(event string) *task {
+func (n *naive) find(seq uint64) *task {
 	for _, t := range n.tasks {
-		if t.Event == event {
+		if t.Seq == seq {
 			return t
 		}
 	}
@@ -162,7 +162,7 @@ func (n *naive) find(event string) *task {
 
 // pair drives the agenda and the naive one side by side.
 type pair struct {
-	agenda *Agenda
+	agenda *Agenda[string]
 	naive  naive
 }
 
@@ -171,7 +171,7 @@ func (p *pair) put(t *rapid.T) {
 	it := item(fmt.Sprint("e", seq), seq, rapid.SampledFrom([]string{"", "l", "l", "m"}).Draw(t, "lane"), 0)
 	it.Due = p.naive.now.Add(time.Duration(rapid.IntRange(-3, 20).Draw(t, "due")) * time.Second)
 	it.Bytes = int64(rapid.IntRange(0, 20).Draw(t, "bytes"))
-	old := p.naive.find(it.Event)
+	old := p.naive.find(it.Seq)
 	if old == nil {
 		p.naive.tasks = append(p.naive.tasks, &task{Item: it})
 	} else {
@@ -182,31 +182,31 @@ func (p *pair) put(t *rapid.T) {
 }
 
 func (p *pair) drop(t *rapid.T) {
-	event := fmt.Sprint("e", rapid.IntRange(1, 30).Draw(t, "seq"))
-	p.naive.tasks = slices.DeleteFunc(p.naive.tasks, func(t *task) bool { return t.Event == event })
-	p.agenda.Drop(event, 0)
+	seq := rapid.Uint64Range(1, 30).Draw(t, "seq")
+	p.naive.tasks = slices.DeleteFunc(p.naive.tasks, func(t *task) bool { return t.Seq == seq })
+	p.agenda.Drop(seq, 0)
 }
 
 func (p *pair) extend(t *rapid.T) {
-	event := fmt.Sprint("e", rapid.IntRange(1, 30).Draw(t, "seq"))
+	seq := rapid.Uint64Range(1, 30).Draw(t, "seq")
 	until := p.naive.now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "by")) * time.Second)
-	if known := p.naive.find(event); known != nil && known.running {
+	if known := p.naive.find(seq); known != nil && known.running {
 		known.Due = until
 	}
-	p.agenda.Extend(event, 0, until)
+	p.agenda.Extend(seq, 0, until)
 }
 
 func (p *pair) take(t *rapid.T) {
 	n, bytes := rapid.IntRange(1, 4).Draw(t, "n"), int64(rapid.IntRange(0, 60).Draw(t, "bytes"))
 	until := p.naive.now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "lease")) * time.Second)
-	var want []Item
+	var want []Item[string]
 	for left := bytes; len(want) < n; {
 		next := p.naive.next()
 		if next == nil || next.Due.After(p.naive.now) || len(want) > 0 && left < next.Bytes {
 			break
 		}
 		left -= next.Bytes
-		want = append(want, next.Item)
+		want = append(want, Item[string]{Event: next.Event, Seq: next.Seq, Bytes: next.Bytes})
 		next.running, next.Due = true, until
 	}
 	got := p.agenda.Next(p.naive.now, n, bytes, until)
@@ -232,16 +232,62 @@ func (p *pair) check(t *rapid.T) {
 	if open, r := p.agenda.Len(); open != len(p.naive.tasks) || r != running {
 		t.Fatalf("open %d, running %d; want %d, %d", open, r, len(p.naive.tasks), running)
 	}
+	var oldest time.Time
+	for _, known := range p.naive.tasks {
+		if oldest.IsZero() || known.Accepted.Before(oldest) {
+			oldest = known.Accepted
+		}
+	}
+	if accepted, ok := p.agenda.Oldest(); ok != (len(p.naive.tasks) > 0) || ok && !accepted.Equal(oldest) {
+		t.Fatalf("oldest %v, %t; want %v", accepted, ok, oldest)
+	}
 	next := p.naive.next()
 	if due, ok := p.agenda.NextDue(); ok != (next != nil) || ok && !due.Equal(next.Due) {
 		t.Fatalf("next due %v, %t; want %v", due, ok, next)
 	}
 }
 
+func TestTheTasksOfOneEventAreApart(t *testing.T) {
+	t.Parallel()
+	a := New[string]()
+	for task, due := range []int{2, 0, 1} {
+		it := item("a", 1, "", due)
+		it.Task = task
+		a.Put(it)
+	}
+	a.Drop(1, 0)
+	got := a.Next(at(0), 9, 1000, at(60))
+	if open, running := a.Len(); len(got) != 1 || got[0].Task != 1 || open != 2 || running != 1 {
+		t.Errorf("%v of %d open and %d running tasks", got, open, running)
+	}
+	a.Drop(1, 1)
+	a.Drop(1, 2)
+	if _, ok := a.Oldest(); ok || len(a.events) != 0 {
+		t.Errorf("%d events are left", len(a.events))
+	}
+}
+
+// TestEventsThatAreGoneAreForgotten makes sure that one event that waits for long does not keep what is known of others.
+func TestEventsThatAreGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	a := New[string]()
+	a.Put(item("old", 1, "", 0))
+	for seq := uint64(2); seq < 10_000; seq++ {
+		a.Put(item("new", seq, "", 0))
+		a.Drop(seq, 0)
+	}
+	if len(a.oldest) > 2*seqsMost {
+		t.Errorf("%d sequences are kept of one event", len(a.oldest))
+	}
+	if accepted, ok := a.Oldest(); !ok || !accepted.Equal(at(1)) {
+		t.Errorf("the oldest was accepted at %v, %t", accepted, ok)
+	}
+}
+
 func TestItAgreesWithASearchedList(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		p := pair{agenda: New(), naive: naive{now: start}}
+		p := pair{agenda: New[string](), naive: naive{now: start}}
 		t.Repeat(map[string]func(*rapid.T){
 			"put": p.put, "put again": p.put, "drop": p.drop, "extend": p.extend, "take": p.take,
 			"wait": func(t *rapid.T) {
@@ -255,7 +301,7 @@ func TestItAgreesWithASearchedList(t *testing.T) {
 func TestALaneRunsInAcceptedOrderWhateverHappens(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		a := New()
+		a := New[string]()
 		n := rapid.IntRange(1, 12).Draw(t, "tasks")
 		for i := range n {
 			a.Put(item(fmt.Sprint("e", i), uint64(i+1), "l", rapid.IntRange(0, 5).Draw(t, "due")))
@@ -270,10 +316,9 @@ func TestALaneRunsInAcceptedOrderWhateverHappens(t *testing.T) {
 				switch rapid.IntRange(0, 3).Draw(t, "outcome") {
 				case 0: // its lease will run out
 				case 1:
-					it.Due = at(now + 5)
-					a.Put(it)
+					a.Put(item(it.Event, it.Seq, "l", now+5))
 				default:
-					a.Drop(it.Event, it.Task)
+					a.Drop(it.Seq, it.Task)
 					done++
 				}
 			}

@@ -14,7 +14,7 @@ func BenchmarkLane(b *testing.B) {
 			b.Run(fmt.Sprint(lane, " of ", n), func(b *testing.B) {
 				r := rand.New(rand.NewPCG(1, 2))
 				for b.Loop() {
-					a, order := New(), r.Perm(n)
+					a, order := New[string](), r.Perm(n)
 					put := func(i, due int) {
 						it := item(fmt.Sprint(i), uint64(i), lane, due)
 						it.Yields = lane == "~l"
@@ -27,11 +27,11 @@ func BenchmarkLane(b *testing.B) {
 						put(i, n+i)
 					}
 					for _, i := range order[:n/2] {
-						a.Drop(fmt.Sprint(i), 0)
+						a.Drop(uint64(i), 0)
 					}
 					for range order[n/2:] {
 						for _, it := range a.Next(at(2*n), 1, 100, at(3*n)) {
-							a.Drop(it.Event, it.Task)
+							a.Drop(it.Seq, it.Task)
 						}
 					}
 					if open, running := a.Len(); open+running != 0 {

@@ -6,7 +6,7 @@ import (
 )
 
 // names returns the events of the items.
-func names(items []Item) string {
+func names(items []Item[string]) string {
 	var out string
 	for _, it := range items {
 		out += it.Event
@@ -16,18 +16,18 @@ func names(items []Item) string {
 
 func TestOneSuspectRunsAtATime(t *testing.T) {
 	t.Parallel()
-	a, now := New(), time.Unix(1_000_000, 0)
+	a, now := New[string](), time.Unix(1_000_000, 0)
 	for i, name := range []string{"a", "b", "c"} {
-		a.Put(Item{Event: name, Seq: uint64(i), Due: now, Suspect: true})
+		a.Put(Item[string]{Event: name, Seq: uint64(i), Due: now, Suspect: true})
 	}
-	a.Put(Item{Event: "x", Seq: 9, Due: now})
+	a.Put(Item[string]{Event: "x", Seq: 9, Due: now})
 	if got := names(a.Next(now, 10, 1<<20, now.Add(time.Hour))); got != "ax" {
 		t.Fatalf("first %q, want one suspect and the others: ax", got)
 	}
 	if at, ok := a.NextDue(); !ok || !at.Equal(now.Add(suspectTime)) {
 		t.Fatalf("next due %v %v, want the end of the suspect's time", at, ok)
 	}
-	a.Drop("a", 0)
+	a.Drop(0, 0)
 	if at, ok := a.NextDue(); !ok || !at.Equal(now) {
 		t.Fatalf("next due %v %v, want now: no suspect runs", at, ok)
 	}
@@ -35,7 +35,7 @@ func TestOneSuspectRunsAtATime(t *testing.T) {
 		t.Fatalf("after the first has its outcome: %q, want b", got)
 	}
 	// b fails by itself: it is no suspect any more, and c may run beside it.
-	a.Put(Item{Event: "b", Seq: 1, Due: now})
+	a.Put(Item[string]{Event: "b", Seq: 1, Due: now})
 	if got := names(a.Next(now, 10, 1<<20, now.Add(time.Hour))); got != "bc" {
 		t.Fatalf("after the second failed: %q, want bc", got)
 	}
@@ -43,9 +43,9 @@ func TestOneSuspectRunsAtATime(t *testing.T) {
 
 func TestASuspectThatHangsDoesNotKeepTheOthersForEver(t *testing.T) {
 	t.Parallel()
-	a, now := New(), time.Unix(1_000_000, 0)
-	a.Put(Item{Event: "a", Due: now, Suspect: true})
-	a.Put(Item{Event: "b", Seq: 1, Due: now, Suspect: true})
+	a, now := New[string](), time.Unix(1_000_000, 0)
+	a.Put(Item[string]{Event: "a", Due: now, Suspect: true})
+	a.Put(Item[string]{Event: "b", Seq: 1, Due: now, Suspect: true})
 	if got := names(a.Next(now, 10, 1<<20, now.Add(time.Hour))); got != "a" {
 		t.Fatalf("%q, want a", got)
 	}
@@ -60,13 +60,13 @@ func TestASuspectThatHangsDoesNotKeepTheOthersForEver(t *testing.T) {
 
 func TestASuspectWaitsForItsLane(t *testing.T) {
 	t.Parallel()
-	a, now := New(), time.Unix(1_000_000, 0)
-	a.Put(Item{Event: "a", Seq: 1, Lane: "l", Due: now})
-	a.Put(Item{Event: "b", Seq: 2, Lane: "l", Due: now, Suspect: true})
+	a, now := New[string](), time.Unix(1_000_000, 0)
+	a.Put(Item[string]{Event: "a", Seq: 1, Lane: "l", Due: now})
+	a.Put(Item[string]{Event: "b", Seq: 2, Lane: "l", Due: now, Suspect: true})
 	if got := names(a.Next(now, 10, 1<<20, now.Add(time.Hour))); got != "a" {
 		t.Fatalf("%q, want a", got)
 	}
-	a.Drop("a", 0)
+	a.Drop(1, 0)
 	if got := names(a.Next(now, 10, 1<<20, now.Add(time.Hour))); got != "b" {
 		t.Fatalf("%q, want b", got)
 	}
