@@ -39,12 +39,13 @@ var rooms = map[string][]string{
 
 // confined names third-party modules that stay behind one door, and the files that may import them.
 var confined = map[string][]string{
-	"github.com/labstack/echo/v4":      {"receiver/echov4/", "cmd/"},
-	"github.com/dgraph-io/badger/v4":   {"dedup/badgerstore/"},
-	"github.com/yaronf/httpsign":       {"verify/"},
-	"github.com/lestrrat-go/jwx/v3":    {"verify/"},
-	"github.com/hanwen/go-fuse/v2":     {"dedup/badgerstore/internal/faultdisk/"},
-	"github.com/cloudevents/sdk-go/v2": {}, // an oracle for tests only
+	"github.com/labstack/echo/v4":           {"receiver/echov4/", "cmd/"},
+	"github.com/dgraph-io/badger/v4":        {"dedup/badgerstore/"},
+	"github.com/KimMachineGun/automemlimit": {"dedup/badgerstore/"},
+	"github.com/yaronf/httpsign":            {"verify/"},
+	"github.com/lestrrat-go/jwx/v3":         {"verify/"},
+	"github.com/hanwen/go-fuse/v2":          {"dedup/badgerstore/internal/faultdisk/"},
+	"github.com/cloudevents/sdk-go/v2":      {}, // an oracle for tests only
 }
 
 func TestRoomsImportOnlyWhatTheHouseAllows(t *testing.T) {

@@ -182,7 +182,7 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 		case t.State == Pending:
 			m.agenda.Put(agenda.Item[string]{
 				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Yields: e.Yields(i), Due: t.Due, Accepted: e.Accepted,
-				Bytes: int64(len(e.Payload.Body)),
+				Bytes:   int64(len(e.Payload.Body)),
 				Suspect: t.Interrupted(),
 			})
 		default:

@@ -208,9 +208,8 @@ func TestAProgramThatLeavesAnotherBehindIsDone(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	fifo := filepath.Join(t.TempDir(), "x")
-	s := shell(t, "echo said; (while [ ! -e "+fifo+" ]; do sleep 0.2; done) & exit 0")
-	t.Cleanup(func() { _ = os.WriteFile(fifo, nil, 0o600) }) // the program left behind ends
+	dir := t.TempDir() // the program left behind ends with it
+	s := shell(t, "echo said; (while [ -d "+dir+" ]; do sleep 0.2; done) & exit 0")
 	if err := s.deliver(ctx, order("{}")); err != nil {
 		t.Errorf("exit 0 is %v", err)
 	}

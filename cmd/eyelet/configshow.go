@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -118,7 +119,7 @@ func (n *node) lay(name string, over *node) {
 func (c *settings) defaultRows() [][2]string {
 	ln := c.connections()
 	count, bytes := strconv.Itoa, func(n int64) string { return strconv.FormatInt(n, 10) }
-	return [][2]string{
+	rows := [][2]string{
 		{"listen", c.Listen}, {"operations", c.Operations}, {"store", c.Store}, {"via", c.viaName()},
 		{"log.format", c.Log.Format}, {"log.level", c.Log.Level},
 		{"limits.max_body", bytes(receiver.DefaultMaxBody)}, {"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
@@ -132,6 +133,10 @@ func (c *settings) defaultRows() [][2]string {
 		{"limits.in_flight_wait", span(receiver.DefaultInFlightWait)}, {"limits.lease", span(receiver.DefaultLease)},
 		{"limits.retry_after", span(receiver.DefaultRetryAfter)}, {"limits.drain", span(c.Limits.Drain)},
 	}
+	if kind, _, err := c.storeKind(); err == nil && kind != "memory" {
+		rows = append(rows, [2]string{"limits.backlog_events", bytes(badgerstore.DefaultBacklogRecords())})
+	}
+	return rows
 }
 
 // span writes a duration without the zeros that Duration.String adds.

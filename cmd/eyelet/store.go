@@ -29,9 +29,13 @@ func (c *settings) openStore(log *slog.Logger) (dedup.Store, error) {
 
 // storeOptions are what the settings say of a store on disk.
 func (c *settings) storeOptions(log *slog.Logger) badgerstore.Options {
+	events := int64(c.Limits.BacklogEvents)
+	if events == 0 && text(c.Limits.Node, "backlog_events") != "" {
+		events = -1 // written as 0: no bound, and no default
+	}
 	return badgerstore.Options{
 		Logger: log, AcceptLoss: c.AcceptLoss, AcceptClock: c.AcceptClock, MinFree: int64(c.Limits.MinFree),
-		MaxBacklogBytes: int64(c.Limits.BacklogBytes), MaxBacklogRecords: int64(c.Limits.BacklogEvents),
+		MaxBacklogBytes: int64(c.Limits.BacklogBytes), MaxBacklogRecords: events,
 	}
 }
 

@@ -272,6 +272,13 @@ func TestTheBoundsOfTheStoreReachIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	none, err := source{}.parse("eyelet.yaml", []byte("limits: {backlog_events: 0}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := none.storeOptions(nil); o.MaxBacklogRecords >= 0 {
+		t.Errorf("backlog_events: 0 is %d", o.MaxBacklogRecords)
+	}
 	if o := set.storeOptions(nil); o.MaxBacklogRecords != 3 || o.MaxBacklogBytes != 2<<20 || o.MinFree != 1<<30 {
 		t.Errorf("%+v", o)
 	}

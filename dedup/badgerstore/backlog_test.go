@@ -2,7 +2,9 @@ package badgerstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -106,4 +108,29 @@ func TestALargeEventIsNotStoredInPiecesForAFullBacklog(t *testing.T) {
 		t.Errorf("%d pieces were stored", n)
 	}
 	mustClaim(t, s, claimOf("a"), dedup.Known)
+}
+
+func TestTheDefaultBoundOfTheBacklogFollowsTheMemory(t *testing.T) {
+	t.Parallel()
+	has := func(n uint64) func() (uint64, error) { return func() (uint64, error) { return n, nil } }
+	unknown := func() (uint64, error) { return 0, errors.New("not here") }
+	for name, tc := range map[string]struct {
+		goLimit int64
+		others  []func() (uint64, error)
+		want    int64
+	}{
+		"GOMEMLIMIT":  {2400 << 10, []func() (uint64, error){has(1 << 40)}, 1 << 10},
+		"a cgroup":    {math.MaxInt64, []func() (uint64, error){has(2400 << 20), has(1 << 40)}, 1 << 20},
+		"no cgroup":   {math.MaxInt64, []func() (uint64, error){unknown, has(4800 << 20)}, 2 << 20},
+		"no limit":    {math.MaxInt64, []func() (uint64, error){has(math.MaxUint64), has(2400)}, 1},
+		"it is small": {1, nil, 1},
+		"nothing":     {math.MaxInt64, []func() (uint64, error){unknown, unknown}, 1_000_000},
+	} {
+		if got := backlogRecords(tc.goLimit, tc.others...); got != tc.want {
+			t.Errorf("%s: %d events, want %d", name, got, tc.want)
+		}
+	}
+	if s := open(t, t.TempDir(), quiet()); s.backlog.maxRecords <= 0 {
+		t.Errorf("a store has the bound %d", s.backlog.maxRecords)
+	}
 }

@@ -15,14 +15,13 @@ import (
 // row is a record as the committer sees it. What it says is not changed once it is in a batch or in the cache:
 // edit makes the next one.
 type row struct {
-	place    place
-	rec      dedup.Record // stripped: the fixed part has the description
-	fix      fixed
-	hasState bool // a state of its own is stored beside the event
-	fresh    bool // the event itself has to be written
-	dirty    bool
-	gone     bool // deleted
-	before   tally
+	place  place
+	rec    dedup.Record // stripped: the fixed part has the description
+	fix    fixed        // without its bytes where only the outline was read
+	fresh  bool         // the event itself has to be written
+	dirty  bool
+	gone   bool // deleted
+	before tally
 }
 
 // tally is what one record adds to the statistics.
@@ -190,6 +189,11 @@ func (b *batch) event(id string) (*row, error) {
 	if !ok {
 		return nil, nil
 	}
+	return b.find(h, seq)
+}
+
+// find returns the row of the event with a sequence under a hash, nil when there is none.
+func (b *batch) find(h hash, seq uint64) (*row, error) {
 	r, err := b.at(place{hash: h})
 	if err != nil || r != nil && r.rec.Seq == seq {
 		return r, err
@@ -211,11 +215,7 @@ func (b *batch) alias(h hash) (*row, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	r, err := b.at(place{hash: a.hash})
-	if err != nil || r != nil && r.rec.Seq == a.seq {
-		return r, err
-	}
-	return b.at(place{hash: a.hash, older: a.seq})
+	return b.find(a.hash, a.seq)
 }
 
 // remove deletes the row with all that belongs to it.
@@ -329,30 +329,24 @@ func (b *batch) meta() meta {
 	return m
 }
 
-// write stages one row. The state of an event is stored beside it as soon as it changes, and also when the
-// event has no work for workers from the start, so that the states tell which windows end.
+// write stages one row. The state of an event is stored beside it as well, so that a start reads no bodies and a sweep
+// no events.
 func (r *row) write(set func(key, value []byte)) {
 	older := r.place.older != 0
-	switch {
-	case r.gone:
+	if r.gone {
 		set(r.place.key(), nil)
-		if !older && r.hasState {
+		if !older {
 			set(r.place.hash.key(familyState), nil)
 		}
 		return
-	case r.fresh || older:
+	}
+	if r.fresh || older {
 		key := r.place.key()
 		set(key, encodeEvent(key, r.fix, &r.rec))
 	}
-	switch {
-	case older:
-	case !r.fresh || !r.rec.Ends().IsZero():
+	if !older {
 		key := r.place.hash.key(familyState)
-		set(key, encodeState(key, &r.rec))
-		r.hasState = true
-	case r.hasState:
-		set(r.place.hash.key(familyState), nil)
-		r.hasState = false
+		set(key, encodeState(key, &r.rec, outlineOf(r)))
 	}
 }
 
@@ -388,8 +382,7 @@ func (r *row) readState(txn *badger.Txn) error {
 		return err
 	}
 	claimed := r.rec.Seq
-	r.hasState = true
-	if err := decodeState(key, value, &r.rec); err != nil {
+	if _, _, err := decodeState(key, value, &r.rec); err != nil {
 		return err
 	}
 	if r.rec.Seq != claimed {

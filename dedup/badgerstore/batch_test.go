@@ -278,30 +278,6 @@ func TestATaskWhosePayloadIsNotReadBecauseTheStoreClosesIsKept(t *testing.T) {
 	}
 }
 
-func TestTheAgesOfEventsThatHaveEndedAreForgotten(t *testing.T) {
-	t.Parallel()
-	o := oldest{open: map[uint64]time.Time{}}
-	began := time.Now()
-	note := func(seq uint64, state dedup.State) {
-		o.note(&dedup.Record{Seq: seq, Accepted: began.Add(time.Duration(seq)), Tasks: []dedup.Task{{State: state}}, Expires: time.Time{}}, state == dedup.Done)
-	}
-	note(1, dedup.Pending)
-	for seq := uint64(2); seq < 10000; seq++ {
-		note(seq, dedup.Pending)
-		note(seq, dedup.Done)
-	}
-	if at := o.accepted(); !at.Equal(began.Add(1)) {
-		t.Errorf("the oldest was accepted at %v", at.Sub(began))
-	}
-	if len(o.ages) > 1000 {
-		t.Errorf("%d ages are kept for one open event", len(o.ages))
-	}
-	note(1, dedup.Done)
-	if at := o.accepted(); !at.IsZero() {
-		t.Errorf("nothing is open, but %v", at)
-	}
-}
-
 // TestCloseDoesNotWaitForAList closes the store from within a List, which then ends.
 func TestCloseDoesNotWaitForAList(t *testing.T) {
 	t.Parallel()
@@ -544,8 +520,9 @@ func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
 	unwritable(t, s, func() { s.process([]op{refused, take}) })
 	unavailable(t, refused.err, "cannot be written")
 	unavailable(t, take.err, "cannot be written")
-	if open, running := s.agenda.Len(); open+running != 0 || !s.oldest.accepted().IsZero() {
-		t.Errorf("%d tasks are left, %d of them running; the oldest was accepted %v", open, running, s.oldest.accepted())
+	oldest, waits := s.agenda.Oldest()
+	if open, running := s.agenda.Len(); open+running != 0 || waits {
+		t.Errorf("%d tasks are left, %d of them running; the oldest was accepted %v", open, running, oldest)
 	}
 	again, next := claimOpOf(t, lane, claimOf("b")), takeOpOf(2)
 	together(t, s, again, next)

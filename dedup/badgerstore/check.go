@@ -131,6 +131,9 @@ func (s *Store) badgerOptions() badger.Options {
 	if s.options.logFile > 0 {
 		o = o.WithValueLogFileSize(s.options.logFile)
 	}
+	if s.options.blockCache > 0 {
+		o = o.WithBlockCacheSize(s.options.blockCache)
+	}
 	if s.options.memTable > 0 {
 		o = o.WithMemTableSize(s.options.memTable)
 	}
@@ -286,7 +289,10 @@ func (x *examination) known(txn *badger.Txn, p place, r *row) (event, state stri
 	var rec dedup.Record
 	key := p.hash.key(familyState)
 	value, err := readValue(txn, key)
-	if p.older != 0 || err != nil || value == nil || decodeState(key, value, &rec) != nil {
+	if p.older != 0 || err != nil || value == nil {
+		return "", ""
+	}
+	if _, _, err := decodeState(key, value, &rec); err != nil {
 		return "", ""
 	}
 	return eventID(p.hash, rec.Seq), rec.State().String()

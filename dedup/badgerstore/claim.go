@@ -417,9 +417,9 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 		if dedup.Continues(described, *c, b.now) {
 			return b.resume(p, old, described)
 		}
-		before, next.hasState, next.before = described, old.hasState, old.before
+		before, next.before = described, old.before
 	} else if gone := b.rows[next.place]; gone != nil { // deleted in this batch: the database has it still
-		next.hasState, next.before = gone.hasState, gone.before
+		next.before = gone.before
 	}
 	rec := dedup.Accept(before, *c, eventID(p.hash, b.seq+1), b.seq+1, b.token+1, b.now)
 	if old != nil {
@@ -532,7 +532,7 @@ func (b *batch) retire(old, next *row) error {
 	}
 	aside := old.edit()
 	aside.place.older = old.rec.Seq
-	aside.fresh, aside.hasState = true, false
+	aside.fresh = true
 	b.put(aside)
 	b.noteRetired(aside)
 	next.before = tally{}

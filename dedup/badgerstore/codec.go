@@ -258,20 +258,41 @@ func decodeEvent(key, value []byte, r *dedup.Record) (fixed, error) {
 	return f, decodeStateInto(key, content[0], content[cut:tail], r)
 }
 
-// encodeState writes a state of its own.
-func encodeState(key []byte, r *dedup.Record) []byte {
-	b := make([]byte, 1, 192)
-	b[0] = codecVersion
-	return seal(key, appendState(b, r))
+// outline is what a start asks of an event that has work left, besides its state. Stored with the state, it spares the
+// start the event itself, whose body it does not need. Version 1 has none.
+type outline struct {
+	size     int64  // length of the body
+	endpoint string // where a task is in a lane
 }
 
-// decodeState checks and reads a state of its own.
-func decodeState(key, value []byte, r *dedup.Record) error {
+func outlineOf(r *row) outline {
+	o := outline{size: r.fix.size}
+	for i := range r.rec.Tasks {
+		if r.rec.Tasks[i].Lane != "" {
+			o.endpoint = r.rec.Payload.Endpoint
+		}
+	}
+	return o
+}
+
+// fields lists the optional fields of a stored state that its event does not have.
+func (o *outline) fields() []field { return []field{{60, &o.size}, {61, &o.endpoint}} }
+
+// encodeState writes a state of its own.
+func encodeState(key []byte, r *dedup.Record, o outline) []byte {
+	b := make([]byte, 1, 192)
+	b[0] = codecVersion
+	return seal(key, appendFields(appendState(b, r), o.fields()...))
+}
+
+// decodeState checks and reads a state of its own. outlined is false where it is of version 1.
+func decodeState(key, value []byte, r *dedup.Record) (o outline, outlined bool, err error) {
 	content, err := unseal(key, value)
 	if err != nil {
-		return err
+		return o, false, err
 	}
-	return decodeStateInto(key, content[0], content[1:], r)
+	err = decodeStateInto(key, content[0], content[1:], r, o.fields()...)
+	return o, content[0] > 1, err
 }
 
 func seal(key, b []byte) []byte {
@@ -363,7 +384,7 @@ func appendTask(b []byte, t *dedup.Task) []byte {
 	return binary.AppendUvarint(b, t.Token)
 }
 
-func decodeStateInto(key []byte, version byte, b []byte, r *dedup.Record) error {
+func decodeStateInto(key []byte, version byte, b []byte, r *dedup.Record, more ...field) error {
 	d := decoder{s: string(b)}
 	flags := d.byte()
 	if flags&^byte(flagsAll) != 0 {
@@ -396,7 +417,7 @@ func decodeStateInto(key []byte, version byte, b []byte, r *dedup.Record) error 
 		}
 	}
 	if version > 1 {
-		d.fields(stateFields(r)...)
+		d.fields(append(stateFields(r), more...)...)
 	}
 	return d.end(key)
 }

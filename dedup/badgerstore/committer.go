@@ -159,7 +159,7 @@ func (s *Store) announce(b *batch) {
 	}
 	for _, r := range b.rows {
 		if r.dirty && !r.gone && r.rec.Seq > s.meta.seq {
-			s.arrange(r)
+			s.schedule(r)
 			b.announced = append(b.announced, r)
 		}
 	}
@@ -169,7 +169,7 @@ func (s *Store) announce(b *batch) {
 func (s *Store) withdraw(b *batch) {
 	for _, r := range b.announced {
 		for i := range r.rec.Tasks {
-			s.agenda.Drop(r.rec.Event, i)
+			s.agenda.Drop(r.rec.Seq, i)
 		}
 	}
 }
@@ -276,7 +276,7 @@ func (e *notWritten) Unwrap() error { return e.err }
 func (s *Store) giveBack(b *batch, served []*takeOp) {
 	for _, o := range served {
 		for _, w := range o.work {
-			s.agenda.Extend(w.Lease.Event, w.Lease.Task, b.now)
+			s.agenda.Extend(w.Record.Seq, w.Lease.Task, b.now)
 		}
 	}
 }
@@ -356,7 +356,7 @@ func (s *Store) publish(b *batch) {
 	}
 	slices.SortFunc(added, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
 	s.published = b.seq
-	oldest := s.oldest.accepted()
+	oldest, _ := s.agenda.Oldest()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range added {
@@ -388,26 +388,20 @@ func (s *Store) count(t tally) {
 	s.backlog.add(t.waitingBytes, t.waiting)
 }
 
-// schedule tells the agenda, and whoever knows the oldest event, how a row stands that is durable.
+// schedule tells the agenda how the tasks of a row stand.
 func (s *Store) schedule(r *row) {
-	s.oldest.note(&r.rec, r.gone) // by its number, which an event that is not written leaves to the next one
-	s.arrange(r)
-}
-
-// arrange tells the agenda how the tasks of a row stand.
-func (s *Store) arrange(r *row) {
 	for i := range r.rec.Tasks {
 		t := &r.rec.Tasks[i]
 		switch {
 		case r.gone || r.rec.Hold || !t.Open():
-			s.agenda.Drop(r.rec.Event, i)
+			s.agenda.Drop(r.rec.Seq, i)
 		case t.State == dedup.Pending:
-			s.agenda.Put(agenda.Item{
-				Event: r.rec.Event, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Yields: r.rec.Yields(i), Due: t.Due, Bytes: r.fix.size,
-				Suspect: t.Interrupted(),
+			s.agenda.Put(agenda.Item[hash]{
+				Event: r.place.hash, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Yields: r.rec.Yields(i), Due: t.Due,
+				Accepted: r.rec.Accepted, Bytes: r.fix.size, Suspect: t.Interrupted(),
 			})
 		default:
-			s.agenda.Extend(r.rec.Event, i, t.Until)
+			s.agenda.Extend(r.rec.Seq, i, t.Until)
 		}
 	}
 }
@@ -426,7 +420,7 @@ func (c *rowCache) keep(r *row) {
 		c.bytes -= old.weight()
 		delete(c.rows, r.place)
 	}
-	if r.gone || !r.rec.Open() || c.bytes+r.weight() > c.max {
+	if r.gone || r.fix.raw == nil || !r.rec.Open() || c.bytes+r.weight() > c.max {
 		return
 	}
 	r.settled()

@@ -231,8 +231,9 @@ func TestStoredValuesComeBackWhole(t *testing.T) {
 		t.Errorf("body %q", f.inline())
 	}
 	var state dedup.Record
-	if err := decodeState(key, encodeState(key, &want), &state); err != nil {
-		t.Fatal(err)
+	about := outline{size: 1 << 40, endpoint: "e"}
+	if o, outlined, err := decodeState(key, encodeState(key, &want, about), &state); err != nil || !outlined || o != about {
+		t.Fatal(o, outlined, err)
 	}
 	want.Key, want.Aliases, want.Payload, want.Event = dedup.Key{}, nil, dedup.Payload{}, ""
 	if diff := cmp.Diff(want, state); diff != "" {
@@ -314,17 +315,18 @@ func FuzzDecodeEvent(f *testing.F) {
 func FuzzDecodeState(f *testing.F) {
 	_, rec := fullRecord()
 	key := []byte("skey")
-	whole := encodeState(key, &rec)
+	whole := encodeState(key, &rec, outline{size: 7, endpoint: "e"})
 	f.Add(whole[:len(whole)-sumSize])
 	f.Add([]byte{codecVersion})
 	f.Fuzz(func(t *testing.T, content []byte) {
 		var r dedup.Record
-		if err := decodeState(key, seal(key, bytes.Clone(content)), &r); err != nil {
+		o, _, err := decodeState(key, seal(key, bytes.Clone(content)), &r)
+		if err != nil {
 			return
 		}
 		var again dedup.Record
-		if err := decodeState(key, encodeState(key, &r), &again); err != nil {
-			t.Fatalf("what was read cannot be read again: %v", err)
+		if got, _, err := decodeState(key, encodeState(key, &r, o), &again); err != nil || got != o {
+			t.Fatalf("what was read cannot be read again: %v, %v", got, err)
 		}
 	})
 }

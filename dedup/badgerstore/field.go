@@ -36,6 +36,8 @@ func (f field) appendTo(b []byte) []byte {
 		return appendNumber(b, *v)
 	case *int:
 		return appendNumber(b, uint64(*v)) //nolint:gosec // read back by the same conversion
+	case *int64:
+		return appendNumber(b, uint64(*v)) //nolint:gosec // read back by the same conversion
 	case *time.Duration:
 		return appendNumber(b, uint64(*v)) //nolint:gosec // read back by the same conversion
 	case *bool:
@@ -104,6 +106,8 @@ func (f field) read(d *decoder) {
 		*v = d.uvarint()
 	case *int:
 		*v = int(d.uvarint()) //nolint:gosec // written by the same conversion
+	case *int64:
+		*v = int64(d.uvarint()) //nolint:gosec // written by the same conversion
 	case *time.Duration:
 		*v = time.Duration(d.uvarint()) //nolint:gosec // written by the same conversion
 	case *bool:

@@ -148,7 +148,10 @@ func (s *Store) sweep(slack time.Duration) error {
 		for it.Rewind(); it.Valid(); it.Next() {
 			var rec dedup.Record
 			key := it.Item().Key()
-			err := it.Item().Value(func(value []byte) error { return decodeState(key, value, &rec) })
+			err := it.Item().Value(func(value []byte) error {
+				_, _, err := decodeState(key, value, &rec)
+				return err
+			})
 			if err != nil {
 				s.damage(err)
 				continue

@@ -47,7 +47,8 @@ type Options struct {
 	// MaxBacklogBytes and MaxBacklogRecords bound the events that wait for workers, their payloads in bytes
 	// and their number: at the bound new events that would wait are refused with ErrUnavailable, until 80 %
 	// of it is left. Duplicates are answered, and events that their claimer holds or that have no task are
-	// accepted. Zero is without a bound.
+	// accepted. MaxBacklogBytes defaults to no bound, MaxBacklogRecords to DefaultBacklogRecords; less than
+	// zero is no bound.
 	MaxBacklogBytes, MaxBacklogRecords int64
 	// AcceptClock opens a store although the clock is before its last commit, or so far after it that
 	// every window would have ended.
@@ -66,6 +67,8 @@ type Options struct {
 	// Sizes of files, in bytes; 0 is that of the layout.
 	logFile  int64 // of the value log
 	memTable int64 // of a memory table
+	// blockCache is the size of the cache of Badger's blocks, in bytes; 0 is the default.
+	blockCache int64
 	// now measures how long the disk takes, beats is when the heartbeat looks; nil are those of the machine.
 	now   func() time.Time
 	beats <-chan time.Time
@@ -157,6 +160,9 @@ func newStore(dir string, o Options) *Store {
 		o.RecoverWait = recoverWait
 	}
 	o.Remember = o.Remember.WithDefaults()
+	if o.MaxBacklogRecords == 0 {
+		o.MaxBacklogRecords = DefaultBacklogRecords()
+	}
 	if o.CacheBytes <= 0 {
 		o.CacheBytes = 32 << 20
 	}
@@ -181,9 +187,9 @@ func newStore(dir string, o Options) *Store {
 	held := &spare{}
 	return &Store{
 		spare: held, dir: dir, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
-		logger: &logger{slog: o.Logger, spare: held}, queue: newQueue(), heart: newHeartbeat(o.now), agenda: agenda.New(),
-		cache:  rowCache{rows: map[place]*row{}, max: o.CacheBytes},
-		oldest: oldest{open: map[uint64]time.Time{}}, older: generations{}, harmed: map[string]struct{}{},
+		logger: &logger{slog: o.Logger, spare: held}, queue: newQueue(), heart: newHeartbeat(o.now), agenda: agenda.New[hash](),
+		cache: rowCache{rows: map[place]*row{}, max: o.CacheBytes},
+		older: generations{}, harmed: map[string]struct{}{},
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
 		failed:  make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}), ended: make(chan struct{}), grown: make(chan struct{}, 1),
 	}

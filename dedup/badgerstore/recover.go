@@ -17,7 +17,10 @@ import (
 // before the committer starts.
 func (s *Store) recover() error {
 	var running []*row
+	var unstated []*row // as format 1 has them
+	var failed error
 	now, behind := s.now(), s.behind()
+	s.published = s.meta.seq
 	waits := func(r *row) bool { return behind > 0 && setBack(&r.edit().rec, now, behind) }
 	found, err := s.survey(func(r *row) {
 		s.older.note(r)
@@ -25,13 +28,18 @@ func (s *Store) recover() error {
 			running = append(running, r)
 			return
 		}
+		if r.place.older == 0 && r.fix.raw != nil {
+			if unstated = append(unstated, r); len(unstated) == unstatedMost {
+				failed = errors.Join(failed, s.state(unstated))
+				unstated = unstated[:0]
+			}
+		}
 		s.schedule(r)
 		s.cache.keep(r)
 	})
-	if err != nil {
+	if err := errors.Join(err, failed, s.state(unstated)); err != nil {
 		return fmt.Errorf("store %s: %w", s.dir, err)
 	}
-	s.published = s.meta.seq
 	s.mu.Lock()
 	s.recent.fill(found.newest, found.cut)
 	s.count(found.total)
@@ -143,6 +151,22 @@ func (s *Store) behind() time.Duration {
 	return 0
 }
 
+// unstatedMost is how many events get their states in one commit.
+const unstatedMost = 256
+
+// state stores the states of rows that have none of this format, so that the next start reads no bodies.
+func (s *Store) state(rows []*row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return s.commitDirect(func(b *batch) {
+		for _, r := range rows {
+			r.before = r.tally()
+			b.put(r.edit())
+		}
+	})
+}
+
 // resume makes interrupted tasks wait for their next attempt, and others no longer than they had to before the
 // clock was set back, in steps of one commit each. There is always one, so that every start has a number.
 func (s *Store) resume(rows []*row, behind time.Duration) error {
@@ -181,8 +205,9 @@ func (s *Store) commitDirect(change func(b *batch)) error {
 }
 
 // scan calls open for every event of a part with work left, and finished with the state of every other. The states are
-// in the tree itself, so an event without work costs no read of its body. Damaged events are noted and left
-// out.
+// in the tree itself, so no body is read: the rows that open gets have the outline of their event only. Events of format
+// 1 with work left have no outline, and are read whole, as are those of older generations. Damaged events are noted
+// and left out.
 func (s *Store) scan(txn *badger.Txn, p part, open func(*row), finished func(hash, dedup.Record)) error {
 	states := stateIterator(txn, p)
 	defer states.it.Close()
@@ -194,12 +219,16 @@ func (s *Store) scan(txn *badger.Txn, p part, open func(*row), finished func(has
 			continue
 		}
 		h := hash(key[1:])
-		rec, ok, err := states.next(h)
-		if err == nil && ok && !rec.Open() {
-			finished(h, rec)
-			continue
+		r := &row{place: place{hash: h}}
+		outlined, err := states.next(r)
+		switch {
+		case err == nil && r.rec.Seq != 0 && !r.rec.Open():
+			finished(h, r.rec)
+		case err == nil && outlined:
+			open(r)
+		default:
+			s.scanRow(txn, r.place, open)
 		}
-		s.scanRow(txn, place{hash: h}, open)
 	}
 	older := txn.NewIterator(keysOnly(familyOlder))
 	defer older.Close()
@@ -231,19 +260,26 @@ func stateIterator(txn *badger.Txn, p part) stateCursor {
 	return stateCursor{it}
 }
 
-// next returns the state stored for h, whose calls come in rising order.
-func (c stateCursor) next(h hash) (rec dedup.Record, ok bool, err error) {
+// next reads the state stored for the row and, where there is one, the outline. The rows of its calls come in rising
+// order. A row without a state is left as it is.
+func (c stateCursor) next(r *row) (outlined bool, err error) {
+	h := r.place.hash
 	for ; c.it.Valid(); c.it.Next() {
 		key := c.it.Item().Key()
 		order := bytes.Compare(key[1:], h[:])
 		if order > 0 {
-			return rec, false, nil
+			return false, nil
 		}
 		if order < 0 {
 			continue
 		}
-		err = c.it.Item().Value(func(value []byte) error { return decodeState(key, value, &rec) })
-		return rec, err == nil, err
+		err = c.it.Item().Value(func(value []byte) (err error) {
+			var o outline
+			o, outlined, err = decodeState(key, value, &r.rec)
+			r.fix.size, r.rec.Payload.Endpoint = o.size, o.endpoint
+			return err
+		})
+		return outlined, err
 	}
-	return rec, false, nil
+	return false, nil
 }

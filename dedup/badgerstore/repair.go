@@ -202,12 +202,6 @@ func (o *repairOp) mend(b *batch, p place) error {
 		return nil
 	}
 	next := &row{place: p, dirty: true, fresh: true}
-	var err error
-	next.hasState, err = has(b.txn, p.hash.key(familyState))
-	if err != nil {
-		return err
-	}
-	next.hasState = next.hasState && p.older == 0
 	rest := salvage(b.txn, p)
 	switch {
 	case rest.fix != nil:

@@ -109,17 +109,27 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 	t.Parallel()
 	ctx := context.Background()
 	event := func(c dedup.Claim, _ *row) []byte { return hashOf(c.Key).key(familyEvent) }
+	// stateless does the damage to an event whose state is gone too.
+	stateless := func(damage func(t *testing.T, s *Store, key []byte)) func(t *testing.T, s *Store, key []byte) {
+		return func(t *testing.T, s *Store, key []byte) {
+			t.Helper()
+			unset(t, s, append([]byte{familyState}, key[1:]...))
+			damage(t, s, key)
+		}
+	}
 	for _, tc := range []struct {
 		name   string
 		size   int // of the body
 		damage func(t *testing.T, s *Store, key []byte)
 		key    func(dedup.Claim, *row) []byte
-		taken  bool // it has a state of its own
+		taken  bool
 		done   string
 		known  bool // its id is still the same, and so is its key
 	}{
-		{"never taken", 2000, spoil, event, false, repairedAll, true},
-		{"never taken, nothing readable", 2000, wreck, event, false, repairedAll, false},
+		{"without a state", 2000, stateless(spoil), event, false, repairedAll, true},
+		{"without a state, nothing readable", 2000, stateless(wreck), event, false, repairedAll, false},
+		{"never taken", 2000, spoil, event, false, repairedEvent, true},
+		{"never taken, nothing readable", 2000, wreck, event, false, repairedEvent, true},
 		{"retried", 2000, spoil, event, true, repairedEvent, true},
 		{"retried, nothing readable", 2000, wreck, event, true, repairedEvent, true},
 		{"retried, the event is gone", 2000, unset, event, true, repairedEvent, true},
@@ -368,6 +378,7 @@ func TestWhatNoChecksumConfirmsIsNotBelieved(t *testing.T) {
 			if err := s.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) }); err != nil {
 				t.Fatal(err)
 			}
+			unset(t, s, hashOf(c.Key).key(familyState))
 			if err := s.Close(); err != nil { // what was damaged before the start is listed all the same
 				t.Fatal(err)
 			}
@@ -412,7 +423,7 @@ func TestARepairReadsTheStoreOnceOrTwice(t *testing.T) {
 		mustClaim(t, s, claimOf(fmt.Sprintf("event-%d", i)), dedup.New)
 	}
 	ctx := &reading{Context: context.Background()}
-	if _, err := s.Check(ctx); err != nil || ctx.scans(values) != 1 {
+	if _, err := s.Check(ctx); err != nil || ctx.scans(2*values) != 1 { // an event and its state each
 		t.Fatalf("a check is no measure: %v", err)
 	}
 	repair := func(how string, scans, repairs int, do func() ([]Repair, Report, error)) {
@@ -421,7 +432,7 @@ func TestARepairReadsTheStoreOnceOrTwice(t *testing.T) {
 		if err != nil || len(done) != repairs || !report.Sound() || report.Records != values {
 			t.Errorf("%s: %d repairs, %+v, %v", how, len(done), report, err)
 		}
-		if got := ctx.scans(values); got != scans {
+		if got := ctx.scans(2 * values); got != scans {
 			t.Errorf("%s: everything was read %d times, want %d", how, got, scans)
 		}
 	}

@@ -34,8 +34,10 @@ func salvage(txn *badger.Txn, p place) (left salvaged) {
 	}
 	stateKey := p.hash.key(familyState)
 	var state dedup.Record
-	if value, err := readValue(txn, stateKey); err == nil && value != nil && decodeState(stateKey, value, &state) == nil {
-		left.state, left.rec = true, state
+	if value, err := readValue(txn, stateKey); err == nil && value != nil {
+		if _, _, err := decodeState(stateKey, value, &state); err == nil {
+			left.state, left.rec = true, state
+		}
 	}
 	return left
 }

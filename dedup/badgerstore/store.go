@@ -51,9 +51,8 @@ type Store struct {
 
 	// The committer's own.
 	meta      meta
-	agenda    *agenda.Agenda
+	agenda    *agenda.Agenda[hash]
 	cache     rowCache
-	oldest    oldest
 	older     generations
 	parked    []*takeOp
 	grace     grace

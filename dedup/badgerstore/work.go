@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
 )
 
 // takeOp waits for tasks that are due.
@@ -118,9 +119,9 @@ func (b *batch) serve(o *takeOp) bool {
 			return len(o.work) > 0
 		}
 		for _, it := range items {
-			if err := b.start(o, it.Event, it.Task); err != nil {
+			if err := b.start(o, it); err != nil {
 				b.s.damage(err)
-				b.s.agenda.Drop(it.Event, it.Task)
+				b.s.agenda.Drop(it.Seq, it.Task)
 			}
 		}
 		if len(o.work) > 0 {
@@ -131,16 +132,17 @@ func (b *batch) serve(o *takeOp) bool {
 
 // start makes a due task running. The agenda may be behind what this batch did to the task: then the task is
 // left alone, and the agenda learns better after the commit.
-func (b *batch) start(o *takeOp, event string, task int) error {
-	r, err := b.event(event)
+func (b *batch) start(o *takeOp, it agenda.Item[hash]) error {
+	r, err := b.find(it.Event, it.Seq)
 	if err != nil {
 		return err
 	}
+	task := it.Task
 	if r == nil || task >= len(r.rec.Tasks) || r.rec.Hold || !ready(r.rec.Tasks[task], b.now) {
 		return nil
 	}
 	if t := r.rec.Tasks[task]; t.State == dedup.Running && b.s.grace.spares(t.Until, b.now) {
-		b.s.agenda.Extend(event, task, b.s.grace.until)
+		b.s.agenda.Extend(it.Seq, task, b.s.grace.until)
 		return nil
 	}
 	b.s.grace.note(o.lease)

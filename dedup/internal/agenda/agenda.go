@@ -35,9 +35,9 @@ type entry[E any] struct {
 	task          int32
 	seq           uint64
 	due, accepted int64
-	bytes         int64
 	lane          *lane[E]  // nil outside of lanes
 	next          *entry[E] // of the other tasks of the event
+	bytes         uint32    // at most so many; a larger payload counts as that
 	index         int32     // the place in the heap that it is in
 	place         int32     // the place among those of its lane that wait
 	in            heapName
@@ -84,7 +84,7 @@ func (a *Agenda[E]) Put(it Item[E]) {
 	if e == nil {
 		e = &entry[E]{
 			event: it.Event, task: int32(it.Task), seq: it.Seq, due: nanos(it.Due), accepted: nanos(it.Accepted), //nolint:gosec // an event has few tasks
-			bytes: it.Bytes, yields: it.Yields,
+			bytes: uint32(min(max(it.Bytes, 0), math.MaxUint32)), yields: it.Yields,
 		}
 		a.add(e)
 		a.join(e, it.Lane)
@@ -156,11 +156,11 @@ func (a *Agenda[E]) Next(now time.Time, n int, bytes int64, until time.Time) []I
 		if e == nil || e.due > at {
 			break
 		}
-		if len(out) > 0 && bytes < e.bytes {
+		if len(out) > 0 && bytes < int64(e.bytes) {
 			break
 		}
-		bytes -= e.bytes
-		out = append(out, Item[E]{Event: e.event, Seq: e.seq, Task: int(e.task), Bytes: e.bytes})
+		bytes -= int64(e.bytes)
+		out = append(out, Item[E]{Event: e.event, Seq: e.seq, Task: int(e.task), Bytes: int64(e.bytes)})
 		if e.suspect {
 			a.suspect, a.suspectUntil = e, nanos(now.Add(suspectTime))
 		}
