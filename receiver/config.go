@@ -87,6 +87,12 @@ type Config struct {
 	// BodyBudget bounds the bytes of all bodies that are held before verification. Defaults to 256 MiB.
 	BodyBudget int64
 
+	// PeersFile is the path of a file that keeps which networks lately sent new events, so that a start under load knows its
+	// senders: endpoint, network, credit and its end, for an hour at most. It is written every hour and at Shutdown, readable
+	// for its owner only; a receiver that opens with it gives the peers half of their credit. Defaults to none: after a start
+	// every peer is unknown.
+	PeersFile string
+
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Clock judges the freshness of signatures. Defaults to time.Now. Leases and windows are judged by the

@@ -161,5 +161,5 @@ func TestHonestProducerGetsThroughAFlood(t *testing.T) { //nolint:paralleltest /
 	if peak > before+bound {
 		t.Errorf("the heap grew from %d to %d MiB, more than by %d", before>>20, peak>>20, bound>>20)
 	}
-	waitFor(t, func() bool { return s.rx.budget.used.Load() == 0 && s.rx.crowd.unknown.used.Load() == 0 })
+	waitFor(t, func() bool { return s.rx.budget.used.Load() == 0 && s.rx.limiter.unknown.used.Load() == 0 })
 }

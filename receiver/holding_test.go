@@ -69,9 +69,9 @@ func TestAPanicLeavesNothingTaken(t *testing.T) {
 			defer func() { _ = recover() }()
 			s.rx.HTTP("shop").ServeHTTP(httptest.NewRecorder(), r)
 		}()
-		c := s.rx.crowd
-		if used := s.rx.budget.used.Load(); used != 0 || c.running != 0 || c.strangers != 0 || len(c.peers) != 0 {
-			t.Errorf("%s: %d bytes, %d turns, %d peers are taken", name, used, c.running, len(c.peers))
+		c := s.rx.limiter
+		if used := s.rx.budget.used.Load(); used != 0 || c.running != 0 || c.taken != 0 || len(c.peers) != 0 {
+			t.Errorf("%s: %d bytes, %d slots, %d peers are taken", name, used, c.running, len(c.peers))
 		}
 		if inside := s.rx.endpoints["shop"].quota.inside; inside != 0 {
 			t.Errorf("%s: %d places are taken", name, inside)
@@ -174,14 +174,14 @@ func TestWhatBringsNoNewEventIsNotWelcome(t *testing.T) {
 			t.Fatalf("empty: %+v", g)
 		}
 	}
-	if n := len(s.rx.crowd.peers); n != 0 {
+	if n := len(s.rx.limiter.peers); n != 0 {
 		t.Error("an empty batch makes its sender known")
 	}
 	if g := s.send(ask{body: "a=1 a=2"}); g.status != 202 { // the second one is kept aside
 		t.Fatalf("%+v", g)
 	}
 	credit := func() int {
-		for _, peer := range s.rx.crowd.peers {
+		for _, peer := range s.rx.limiter.peers {
 			return peer.credit
 		}
 		return 0

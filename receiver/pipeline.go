@@ -20,9 +20,9 @@ import (
 // What it takes of what deliveries share is given back by a defer beside the place where it is taken, so that an
 // error, a panic and an aborted request give it back as well:
 //
-//	ServeHTTP     its place in the crowd, and its way through the door, until the answer is sent
-//	authenticate  the bytes of its body in the budget of strangers, until it is verified or refused
-//	verify        its turn to verify, but for the time in which the body comes
+//	ServeHTTP     its permit, and its way through the door, until the answer is sent
+//	authenticate  the bytes of its body in the budget of unverified bodies, until it is verified or refused
+//	verify        its slot to verify in, but for the time in which the body comes
 //	accept        its place in the producer's quota, until there is an answer; an Answer handler that goes on for
 //	              longer takes it over (run)
 //
@@ -34,8 +34,8 @@ type delivery struct {
 	r    *http.Request // normalized; the request of Delivery has the public URL and no body
 	at   target
 	body *body
-	// guest is its place among those that are not verified yet.
-	guest *guest
+	// permit is what it may use before it is verified.
+	permit *permit
 	// on is its connection.
 	on *onConn
 	// received is the verified body with its content coding, where Body is without.
@@ -56,12 +56,13 @@ type delivery struct {
 func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started, rx, ctx := time.Now(), ep.rx, r.Context()
 	r = verify.Normalize(r)
-	guest := rx.crowd.arrive(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
-	defer guest.depart()
+	permit := rx.limiter.arrive(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
+	defer permit.depart()
 	on := requestOn(r.Context())
 	defer on.end()
 	d := &delivery{
-		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, guest: guest, on: on, body: newBody(w, r, ep.p.MaxBody, rx.cfg.BodyTimeout, guest.budget()),
+		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, permit: permit, on: on,
+		body: newBody(w, r, ep.p.MaxBody, rx.cfg.BodyTimeout, permit.budget()),
 	}
 	var answer *reply
 	if rx.door.enter() {
@@ -264,8 +265,8 @@ func (d *delivery) refuseChallenge(want *producer.Reply, err error) *reply {
 	return answer
 }
 
-// authenticate verifies the delivery, when it is its turn, and reads its body. The bytes of its body are no
-// longer a stranger's then.
+// authenticate verifies the delivery, when it has a slot, and reads its body. The bytes of its body no longer count as
+// unverified then.
 func (d *delivery) authenticate(ctx context.Context) error {
 	defer d.body.settle()
 	err := d.verify(ctx)
@@ -274,7 +275,7 @@ func (d *delivery) authenticate(ctx context.Context) error {
 	}
 	var refusal *verify.Error
 	if errors.As(err, &refusal) && refusal.Code != verify.KeysUnavailable {
-		d.guest.refused()
+		d.permit.refused()
 	}
 	if err == nil {
 		d.on.authentic()
@@ -282,24 +283,24 @@ func (d *delivery) authenticate(ctx context.Context) error {
 	return err
 }
 
-// verify asks the scheme. While the body comes, which its sender may make take long, others have their turn.
+// verify asks the scheme. While the body comes, which its sender may make take long, others have the slot.
 func (d *delivery) verify(ctx context.Context) error {
 	if d.ep.p.Scheme == nil {
 		return nil
 	}
-	if err := d.guest.enter(ctx); err != nil {
+	if err := d.permit.acquire(ctx); err != nil {
 		return err
 	}
-	defer d.guest.leave()
+	defer d.permit.release()
 	var missed error
 	identity, err := d.ep.p.Scheme.Verify(d.Request, func() ([]byte, error) {
 		if d.body.done {
 			return d.body.read()
 		}
-		d.guest.leave()
+		d.permit.release()
 		body, err := d.body.read()
 		if err == nil {
-			missed = d.guest.enter(ctx)
+			missed = d.permit.acquire(ctx)
 		}
 		return body, errors.Join(err, missed)
 	})

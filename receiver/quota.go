@@ -136,7 +136,7 @@ func (d *delivery) spend(q *quota) error {
 func (d *delivery) learn(a *reply) {
 	switch a.code {
 	case codeAccepted, codeAnswered:
-		d.guest.welcome(time.Now())
+		d.permit.accepted(time.Now())
 	case codeRepeated, codeAside, codeNothing, codeInFlight, codeReplayed, codeKeyReused, codeStore, string(verify.NonceReused):
 		if d.spent > 0 {
 			d.ep.quota.give(d.spent)

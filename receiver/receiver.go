@@ -43,10 +43,10 @@ type Receiver struct {
 	endpoints map[string]*endpoint // by the producer's name
 	policy    *policy
 	policyURL string
-	budget    budget  // of bodies that nobody has verified yet
-	crowd     *crowd  // of requests that nobody has verified yet
-	flights   flights // Answer handlers that run, for the duplicates that wait for them
-	door      door    // lets requests in until Shutdown
+	budget    budget   // of bodies that nobody has verified yet
+	limiter   *limiter // of requests that are not verified yet
+	flights   flights  // Answer handlers that run, for the duplicates that wait for them
+	door      door     // lets requests in until Shutdown
 	ending    context.Context
 	end       context.CancelFunc // ends the contexts of Answer handlers that outlast Shutdown
 }
@@ -61,7 +61,7 @@ func Open(c Config) (*Receiver, error) {
 	}
 	rx := &Receiver{cfg: c, book: b, log: c.Logger, sampled: newSampler(c.Logger), endpoints: map[string]*endpoint{}}
 	rx.budget.limit = c.BodyBudget
-	rx.crowd = newCrowd(&rx.budget, largestBody(c))
+	rx.limiter = newLimiter(&rx.budget, largestBody(c), len(c.Producers))
 	rx.ending, rx.end = context.WithCancel(context.Background())
 	rx.policyURL = c.PolicyURL
 	for _, p := range c.Producers {
@@ -73,6 +73,10 @@ func Open(c Config) (*Receiver, error) {
 	if rx.policy, err = newPolicy(rx); err != nil {
 		rx.end()
 		return nil, err
+	}
+	if c.PeersFile != "" {
+		rx.loadPeers()
+		go rx.keepPeers()
 	}
 	rx.startWorkers()
 	return rx, nil
@@ -152,6 +156,7 @@ func (rx *Receiver) Shutdown(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- rx.stopWorkers(ctx) }()
 	err := rx.door.close(ctx)
+	rx.savePeers()
 	rx.end()
 	defer rx.sampled.close()
 	return errors.Join(err, <-stopped)

@@ -154,6 +154,9 @@ func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
+// peersFile is the file in the store's folder that keeps which networks lately sent new events.
+const peersFile = "peers.json"
+
 func (s *server) open(ctx context.Context) error {
 	certificates, err := s.settings.certificates(s.log)
 	if err != nil {
@@ -179,6 +182,9 @@ func (s *server) open(ctx context.Context) error {
 	s.metrics, s.feed = newMetrics(s.store, s.plan.targets, s.listeners), newFeed()
 	c := s.plan.Config
 	c.Store, c.Logger, c.Observe = s.store, s.log, s.observe
+	if c.PeersFile, err = s.settings.besideStore(peersFile); err != nil {
+		return err
+	}
 	if s.rx, err = receiver.Open(c); err != nil {
 		return wrong("", "%v", err)
 	}

@@ -25,18 +25,26 @@ const targetsFile = "targets.json"
 
 // openTargets gives the state its file. A store in memory has none.
 func (c *settings) openTargets(state *forward.State, log *slog.Logger) error {
-	kind, dir, err := c.storeKind()
+	file, err := c.besideStore(targetsFile)
 	if err != nil {
-		return wrong("", "%v", err)
-	}
-	file := ""
-	if kind == "badger" {
-		file = filepath.Join(dir, targetsFile)
+		return err
 	}
 	if err := state.Open(file, log); err != nil {
 		return wrong("move the file away to have every target switched on, where the configuration says it is", "%v", err)
 	}
 	return nil
+}
+
+// besideStore returns the path of a file in the store's folder, or "" for a store in memory, which has no folder.
+func (c *settings) besideStore(name string) (string, error) {
+	kind, dir, err := c.storeKind()
+	if err != nil {
+		return "", wrong("", "%v", err)
+	}
+	if kind != "badger" {
+		return "", nil
+	}
+	return filepath.Join(dir, name), nil
 }
 
 // targetLine is a line of the list of targets.
