@@ -101,7 +101,8 @@ type batch struct {
 	retired   generations
 	undo      []func()
 	bytes     int64
-	always    bool // commit even when nothing changed
+	always    bool      // commit even when nothing changed
+	reclaimed time.Time // space was given back; zero when it was not
 	disk      diskState
 	sums
 }
@@ -326,6 +327,10 @@ func (b *batch) meta() meta {
 	m := b.s.meta
 	m.commit++
 	m.seq, m.token, m.wall, m.window, m.evicted = b.seq, b.token, b.now, b.window, b.evicted
+	m.removed += b.removed
+	if !b.reclaimed.IsZero() {
+		m.reclaimed, m.removed = b.reclaimed, b.removed
+	}
 	return m
 }
 

@@ -1,16 +1,86 @@
 package badgerstore
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
 )
 
 // collectShare is the part of a value log file that must be deleted values before the file is rewritten.
 const collectShare = 0.5
+
+// valueLog is a file of the value log.
+type valueLog struct {
+	file uint32
+	size int64
+}
+
+// valueLogs returns the files of the value log that are no longer written to.
+func (s *Store) valueLogs() (files []valueLog, err error) {
+	names, err := filepath.Glob(filepath.Join(s.dir, "*.vlog")) // by rising numbers of six digits
+	for _, name := range names[:max(0, len(names)-1)] {
+		number, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(name), ".vlog"), 10, 32)
+		info, missing := os.Stat(name)
+		if err == nil && missing == nil {
+			files = append(files, valueLog{file: uint32(number), size: info.Size()})
+		}
+	}
+	return files, err
+}
+
+func sizeOf(files []valueLog) (size int64) {
+	for _, f := range files {
+		size += f.size
+	}
+	return size
+}
+
+// liveIn adds up the values by the files of the value log that they are in. all counts values that are deleted or
+// overwritten as long as compaction has not dropped them from the tables, as rewriting a file keeps those too; else only
+// values that can be read count.
+func (s *Store) liveIn(all bool) (map[uint32]int64, error) {
+	live := map[uint32]int64{}
+	err := s.view(func(txn *badger.Txn) error {
+		options := badger.DefaultIteratorOptions
+		options.PrefetchValues, options.AllVersions = false, all
+		it := txn.NewIterator(options)
+		defer it.Close()
+		n := 0
+		for it.Rewind(); it.Valid(); it.Next() {
+			if n++; n%pageSize == 0 && s.ending() {
+				return dedup.ErrClosed
+			}
+			if file, size, ok := pointer(it.Item()); ok {
+				live[file] += size
+			}
+		}
+		return nil
+	})
+	return live, err
+}
+
+// pointer returns where the value of an item is in the value log; ok is false for one that is in a table.
+func pointer(item *badger.Item) (file uint32, size int64, ok bool) {
+	const isPointer = 1 << 1 // Badger's bitValuePointer
+	v := reflect.ValueOf(item).Elem()
+	at := v.FieldByName("vptr").Bytes()
+	if v.FieldByName("meta").Uint()&isPointer == 0 || len(at) < 8 {
+		return 0, 0, false
+	}
+	return binary.NativeEndian.Uint32(at), int64(binary.NativeEndian.Uint32(at[4:])), true
+}
 
 // collectOp begins the collection of one file of the value log. Badger reads the newest version of its memory table
 // when it begins, without a lock against the goroutine that writes it. So a collection begins in the committer,
@@ -18,6 +88,7 @@ const collectShare = 0.5
 // takes as long as it takes, beside commits, which Badger has locks for.
 type collectOp struct {
 	ticket
+	file  uint32
 	begun bool
 	ended chan error // how the collection ended, once it has begun
 }
@@ -33,7 +104,7 @@ func (o *collectOp) apply(b *batch) error {
 	o.begun = true
 	db, over := b.s.db, make(chan struct{})
 	go func() {
-		err := db.RunValueLogGC(collectShare)
+		err := collectFile(db, o.file)
 		close(over)
 		o.ended <- err
 	}()
@@ -45,6 +116,58 @@ func (o *collectOp) apply(b *batch) error {
 		}
 	}
 	return nil
+}
+
+// chosen is more deleted bytes than any file of the value log has.
+const chosen = 1 << 40
+
+// collectFile rewrites one file of the value log. Badger looks at no other file than the one with the most deleted
+// bytes by its own count, and gives up when that is the one being written, or has a little less than its share: the
+// file is made that one.
+func collectFile(db *badger.DB, file uint32) error {
+	count := discards(db)
+	if count == nil {
+		return errors.New("the count of deleted values is not where this version of Badger should have it")
+	}
+	var left []uint32 // chosen by a process that ended before it had collected them
+	count.Lock()
+	count.Iterate(func(other, n uint64) {
+		if n >= chosen {
+			left = append(left, uint32(other)) //nolint:gosec // files have numbers of 32 bits
+		}
+	})
+	count.Unlock()
+	for _, other := range append(left, file) {
+		count.Update(other, -1) // to zero
+	}
+	count.Update(file, chosen)
+	err := db.RunValueLogGC(collectShare)
+	if err != nil {
+		count.Update(file, -1)
+		return fmt.Errorf("value log %d: %w", file, err)
+	}
+	return nil
+}
+
+// discardCount is Badger's count of deleted bytes in each file of the value log.
+type discardCount interface {
+	sync.Locker
+	Update(file uint32, by int64) int64
+	Iterate(func(file, n uint64))
+}
+
+// discards returns Badger's own count; nil where Badger has it no more.
+func discards(db *badger.DB) discardCount {
+	vlog := reflect.ValueOf(db).Elem().FieldByName("vlog")
+	if !vlog.IsValid() || vlog.Kind() != reflect.Struct {
+		return nil
+	}
+	field := vlog.FieldByName("discardStats")
+	if !field.IsValid() || field.Kind() != reflect.Pointer || field.IsNil() {
+		return nil
+	}
+	count, _ := reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem().Interface().(discardCount)
+	return count
 }
 
 // collecting returns Badger's own mark that a collection has begun: it is set right after what is read without a lock,
@@ -59,8 +182,22 @@ func collecting(db *badger.DB) *atomic.Bool {
 
 // collect gives back the space of value log files that are deleted values for the most part.
 func (s *Store) collect() error {
-	for !s.ending() {
-		o := &collectOp{ticket: newTicket(false), ended: make(chan error, 1)}
+	files, err := s.valueLogs()
+	if err != nil {
+		return err
+	}
+	live, err := s.liveIn(true)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if float64(live[f.file]) > (1-collectShare)*float64(f.size) {
+			continue
+		}
+		if s.ending() {
+			return nil
+		}
+		o := &collectOp{ticket: newTicket(false), file: f.file, ended: make(chan error, 1)}
 		if err := s.queue.push(o); err != nil {
 			return err
 		}
@@ -70,7 +207,7 @@ func (s *Store) collect() error {
 			err = errors.Join(err, <-o.ended)
 		}
 		if errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
-			return nil
+			continue
 		}
 		if err != nil {
 			return err

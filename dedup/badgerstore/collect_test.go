@@ -48,7 +48,7 @@ func outdated(t *testing.T, o Options) (s *Store, kept map[string]dedup.Claim) {
 		}
 	}
 	clock.Advance(26 * time.Hour)
-	if err := s.sweep(sweepSlack); err != nil {
+	if err := s.sweep(ownRhythm().slack); err != nil {
 		t.Fatal(err)
 	}
 	return s, kept

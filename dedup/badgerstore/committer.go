@@ -323,7 +323,8 @@ func (s *Store) commit(b *batch) error {
 	}
 	s.options.step(stepPublish)
 	s.publish(b)
-	s.removed.Add(b.removed)
+	s.removed.Store(s.meta.removed)
+	s.reclaimed.Store(s.meta.reclaimed.UnixNano())
 	if s.growth += b.bytes; s.growth >= growth {
 		s.growth = 0
 		select {

@@ -14,31 +14,38 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// The rhythm of what happens in the background.
+// rhythm is how often what happens in the background happens. Tests have one of their own.
+type rhythm struct {
+	look    time.Duration // how often it is looked whether something is due
+	sweep   time.Duration // how often records are deleted whose window has ended
+	slack   time.Duration // how long they stay for people to look at
+	reclaim time.Duration // how often, at most, space is given back that deleted values take
+	flatten time.Duration // how often it is given back although that is little
+	prune   time.Duration // how often the keys of days that are over are deleted
+}
+
+func ownRhythm() rhythm {
+	return rhythm{
+		look: time.Minute, sweep: 10 * time.Minute, slack: time.Hour, reclaim: time.Hour, flatten: dedup.DefaultWindow,
+		prune: time.Hour,
+	}
+}
+
 const (
-	sweepEvery   = 10 * time.Minute
-	flattenEvery = dedup.DefaultWindow
-	// reclaimEvery and reclaimWorth: how often and for how many bytes of deleted bodies space is given back
-	// before the day is over.
-	reclaimEvery = time.Hour
-	reclaimWorth = 256 << 20
-	// pruneEvery is how often the keys of days that are over are deleted.
-	pruneEvery  = time.Hour
 	verifyEvery = 24 * time.Hour
-	// sweepSlack is how long a record stays in the store after its window has ended, for people to look at.
-	sweepSlack = time.Hour
 	// growth is after how many bytes the mappings of the logs are looked at again.
 	growth = 2 << 20
 )
 
-// keepHouse gives back the space of what has ended, and looks for damage.
+// keepHouse gives back the space of what has ended.
 func (s *Store) keepHouse() {
 	s.restrictFiles()
 	advice := newAdviser(s.dir)
 	advice.look()
-	tick := time.NewTicker(sweepEvery)
+	s.note("reclaim", s.reclaimAtStart())
+	tick := time.NewTicker(s.options.rhythm.look)
 	defer tick.Stop()
-	reclaimed, pruned := time.Now(), time.Time{}
+	swept, pruned := time.Now(), time.Time{}
 	for {
 		select {
 		case <-s.quit:
@@ -50,18 +57,43 @@ func (s *Store) keepHouse() {
 			continue
 		case <-tick.C:
 		}
-		s.restrictFiles()
-		s.note("sweep", s.sweep(sweepSlack))
-		if time.Since(pruned) >= pruneEvery {
-			pruned = time.Now()
-			s.note("prune", s.prune())
-		}
-		if worth := s.removed.Load() >= reclaimWorth; worth && time.Since(reclaimed) >= reclaimEvery ||
-			s.disk.state().low() && s.removed.Load() > 0 || time.Since(reclaimed) >= flattenEvery {
-			reclaimed = time.Now()
-			s.note("reclaim", s.reclaim())
+		if low := s.disk.state().low(); low || time.Since(swept) >= s.options.rhythm.sweep {
+			swept = time.Now()
+			s.restrictFiles()
+			s.note("sweep", s.sweep(s.options.rhythm.slack))
+			s.note("reclaim", s.reclaimWhenDue(low))
+			if time.Since(pruned) >= s.options.rhythm.prune {
+				pruned = time.Now()
+				s.note("prune", s.prune())
+			}
 		}
 	}
+}
+
+// reclaimAtStart gives space back that the processes before left: one that never runs for long would never come to it.
+func (s *Store) reclaimAtStart() error {
+	if worth, err := s.wasteful(); !worth || err != nil {
+		return err
+	}
+	return s.reclaim()
+}
+
+// reclaimWhenDue gives space back when enough was deleted, when a day has passed since it was done last, or when the
+// disk is low and there is anything to give back.
+func (s *Store) reclaimWhenDue(low bool) error {
+	passed := s.now().Sub(time.Unix(0, s.reclaimed.Load()))
+	removed := s.removed.Load()
+	due := passed >= s.options.rhythm.flatten || passed < 0
+	if !due && (low || passed >= s.options.rhythm.reclaim && removed >= s.db.Opts().ValueLogFileSize) {
+		var err error
+		if due, err = s.wasteful(); err != nil {
+			return err
+		}
+	}
+	if !due {
+		return nil
+	}
+	return s.reclaim()
 }
 
 // keepChecking verifies the store every now and then, until it is closed.

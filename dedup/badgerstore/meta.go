@@ -20,6 +20,9 @@ type meta struct {
 
 	since   uint64 // the day on which the store began to remember keys beyond their windows
 	evicted uint64 // the first day of them that was not forgotten for want of room; 0 for all
+
+	reclaimed time.Time // when space was given back, or the store was made
+	removed   int64     // bytes of bodies deleted since then
 }
 
 // fields lists what version 2 stores.
@@ -27,6 +30,7 @@ func (m *meta) fields() []field {
 	return []field{
 		{1, &m.commit}, {2, &m.seq}, {3, &m.token}, {4, &m.boot}, {5, &m.wall}, {6, &m.window},
 		{20, &m.since}, {21, &m.evicted},
+		{30, &m.reclaimed}, {31, &m.removed},
 	}
 }
 

@@ -67,6 +67,7 @@ type Options struct {
 	// Sizes of files, in bytes; 0 is that of the layout.
 	logFile  int64 // of the value log
 	memTable int64 // of a memory table
+	rhythm   rhythm
 	// blockCache is the size of the cache of Badger's blocks, in bytes; 0 is the default.
 	blockCache int64
 	// now measures how long the disk takes, beats is when the heartbeat looks; nil are those of the machine.
@@ -178,6 +179,9 @@ func newStore(dir string, o Options) *Store {
 	if o.CheckEvery == 0 {
 		o.CheckEvery = verifyEvery
 	}
+	if o.rhythm == (rhythm{}) {
+		o.rhythm = ownRhythm()
+	}
 	if o.now == nil {
 		o.now = time.Now
 	}
@@ -186,7 +190,7 @@ func newStore(dir string, o Options) *Store {
 	}
 	held := &spare{}
 	return &Store{
-		spare: held, dir: dir, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
+		spare: held, dir: dir, meter: meter{dir: dir}, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
 		logger: &logger{slog: o.Logger, spare: held}, queue: newQueue(), heart: newHeartbeat(o.now), agenda: agenda.New[hash](),
 		cache: rowCache{rows: map[place]*row{}, max: o.CacheBytes},
 		older: generations{}, harmed: map[string]struct{}{},
@@ -210,7 +214,7 @@ func (s *Store) open() (err error) {
 	options := s.badgerOptions()
 	s.disk = &disk{
 		dir: s.dir, statfs: s.options.statfs, minFree: s.options.MinFree, memTable: options.MemTableSize,
-		size: func() int64 { return 0 },
+		size: func() int64 { return s.meter.usage().all },
 	}
 	if d := s.disk.look(); d.frozen() {
 		return fmt.Errorf("store %s cannot be opened: %w", s.dir, d.err())
@@ -233,7 +237,6 @@ func (s *Store) open() (err error) {
 			}
 		}
 	}()
-	s.disk.size = s.size
 	if s.options.CheckOnOpen {
 		if err := s.checkValues(); err != nil {
 			return fmt.Errorf("store %s is damaged: %w; restore a backup, or open it without the check", s.dir, err)
@@ -383,7 +386,12 @@ func (s *Store) openMeta() error {
 	s.beginToRemember(&m)
 	m.boot++
 	m.window = max(m.window, dedup.DefaultWindow)
+	if m.reclaimed.IsZero() {
+		m.reclaimed = s.now()
+	}
 	s.meta, s.boot = m, m.boot
+	s.removed.Store(m.removed)
+	s.reclaimed.Store(m.reclaimed.UnixNano())
 	return nil
 }
 

@@ -8,32 +8,71 @@ import (
 	"time"
 )
 
-// reclaim gives space back. Files of the value log are rewritten without what was deleted once compaction has
-// told how much that is; compaction sees what was deleted once the memory table is a file. Badger turns the
-// memory table into a file when it is full, which takes weeks where events are few and large: so it
-// is filled here.
+// reclaim gives space back. Files of the value log are rewritten without what was deleted once compaction has dropped
+// that from the tables; compaction sees what was deleted once the memory table is a file. Badger turns the memory table
+// into a file when it is full, which takes weeks where events are few and large: so it is filled here.
 func (s *Store) reclaim() error {
 	if err := s.roomToReclaim(); err != nil {
 		return err
 	}
-	if n := s.removed.Swap(0); n > 0 {
+	worth := s.removed.Load() > 0
+	if !worth {
+		var err error
+		if worth, err = s.wasteful(); err != nil {
+			return err
+		}
+	}
+	if worth {
 		if err := s.compactable(); err != nil {
-			s.removed.Add(n)
 			return err
 		}
 	}
 	if err := s.db.Flatten(1); err != nil {
 		return err
 	}
-	return s.collect()
+	if err := s.collect(); err != nil {
+		return err
+	}
+	s.meter.forget()
+	o := &reclaimedOp{newTicket(false)}
+	if err := s.queue.push(o); err != nil {
+		return err
+	}
+	<-o.done
+	return o.err
+}
+
+// reclaimedOp notes that space was given back.
+type reclaimedOp struct{ ticket }
+
+// apply implements op.
+func (o *reclaimedOp) apply(b *batch) error {
+	if b.disk.frozen() {
+		return b.disk.err()
+	}
+	b.always, b.reclaimed = true, b.now
+	return nil
+}
+
+// wasteful reports whether more than half of the value log is of deleted values, beyond a file that is on its way to it.
+func (s *Store) wasteful() (bool, error) {
+	uses, err := s.valueLogs()
+	size, one := sizeOf(uses), s.db.Opts().ValueLogFileSize
+	if size <= one || err != nil {
+		return false, err
+	}
+	live, err := s.liveIn(false)
+	for _, u := range uses {
+		size -= 2 * live[u.file]
+	}
+	return size > one, err
 }
 
 // roomToReclaim says why no space can be given back: it takes some first, for two memory tables, for a file of the
 // value log, and for tables that are written anew before the old ones go.
 func (s *Store) roomToReclaim() error {
 	o := s.db.Opts()
-	tables, _ := s.db.Size()
-	need := s.disk.state().hard + 2*o.MemTableSize + o.ValueLogFileSize + tables
+	need := s.disk.state().hard + 2*o.MemTableSize + o.ValueLogFileSize + s.meter.usage().tables
 	if free := s.disk.state().free; free >= 0 && free < need {
 		return fmt.Errorf("giving space back takes %s first, and %s are free", mib(need), mib(free))
 	}
@@ -79,9 +118,10 @@ func (s *Store) ending() bool {
 // fill writes as many values of no meaning as make Badger begin a new memory table, and waits until
 // the old one is a file. The values are the same every time, compress to almost nothing, and expire at once.
 func (s *Store) fill() error {
-	const valueSize, perOp = 240, 1000
+	const valueSize = 240
 	value := make([]byte, valueSize)
 	options := s.db.Opts()
+	perOp := int(min(1000, options.MemTableSize/20/valueSize)) // which fits a transaction
 	for n := uint32(0); int64(n)*valueSize < options.MemTableSize; {
 		o := &chunkOp{ticket: newTicket(false), frees: true}
 		o.bytes = perOp * valueSize

@@ -220,7 +220,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 
 	sweep := func(events, states, aliases int) {
 		t.Helper()
-		if err := s.sweep(sweepSlack); err != nil {
+		if err := s.sweep(ownRhythm().slack); err != nil {
 			t.Fatal(err)
 		}
 		if e, st, a := stored(t, s, familyEvent), stored(t, s, familyState), stored(t, s, familyAlias); e != events || st != states || a != aliases {
@@ -259,7 +259,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 		}
 	}
 	clock.Advance(26 * time.Hour)
-	if err := s.sweep(sweepSlack); err != nil {
+	if err := s.sweep(ownRhythm().slack); err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range []byte{familyEvent, familyState, familyOlder, familyAlias} {

@@ -35,6 +35,7 @@ type Store struct {
 	logger  *logger
 	clock   dedup.Clock
 	disk    *disk
+	meter   meter
 	water   *highWater
 	spare   *spare
 	backlog *backlog
@@ -48,6 +49,7 @@ type Store struct {
 	commitTxn   func(*badger.Txn) error
 	largeBodies atomic.Uint32
 	removed     atomic.Int64 // bytes of bodies deleted since the last reclaim
+	reclaimed   atomic.Int64 // when that was, in nanoseconds since 1970
 
 	// The committer's own.
 	meta      meta
@@ -273,15 +275,9 @@ func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
 	s.mu.Lock()
 	st := s.stats
 	s.mu.Unlock()
-	st.Bytes = s.size()
+	st.Bytes = s.meter.usage().all
 	st.Free = s.disk.state().free
 	return st, nil
-}
-
-// size returns the bytes of the database's files, as of the last minute.
-func (s *Store) size() int64 {
-	lsm, vlog := s.db.Size()
-	return lsm + vlog
 }
 
 // Close implements [dedup.Store]: operations that wait are committed, blocked Takes return ErrClosed.
