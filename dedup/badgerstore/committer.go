@@ -73,9 +73,7 @@ func (s *Store) process(ops []op) (eager int) {
 	}
 	b := s.newBatch(len(ops))
 	defer b.txn.Discard()
-	if s.heart.paused() {
-		s.grace.resume(b.now)
-	}
+	s.grace.resume(b.now, s.heart.paused())
 	s.decide(b, ops)
 	s.announce(b)
 	served := s.serveTakes(b)

@@ -17,8 +17,12 @@ type grace struct {
 // note keeps the length of a lease that is given out.
 func (g *grace) note(lease time.Duration) { g.lease = max(g.lease, lease) }
 
-// resume begins the grace.
-func (g *grace) resume(now time.Time) {
+// resume begins the grace after a pause. A short one ends no lease that is extended in time, and is what a busy machine
+// looks like.
+func (g *grace) resume(now time.Time, pause time.Duration) {
+	if pause == 0 || pause < g.lease/3 {
+		return
+	}
 	if until := now.Add(g.lease / 3); until.After(g.until) {
 		g.until = until
 	}

@@ -28,7 +28,7 @@ type heartbeat struct {
 	epoch time.Time
 	work  atomic.Uint64 // odd while the committer works, another number for every piece of work
 	last  atomic.Int64  // when the last look was, after epoch
-	stood atomic.Bool   // it came late, and paused has not been told
+	stood atomic.Int64  // how late it was, until paused has told
 	hang  atomic.Pointer[dedup.ErrUnavailable]
 	hangs signal
 
@@ -54,17 +54,20 @@ func (h *heartbeat) err() error {
 	return nil
 }
 
-// pauseAfter is after how long without a look the process has stood still.
+// pauseAfter is after how long without a look the process may have stood still.
 const pauseAfter = 4 * beatEvery
 
-// paused reports whether the process, or its machine, stood still since the call before: nothing was looked at for much
-// longer than it should be. Who goes on first, the caller or the watching goroutine, does not matter.
-func (h *heartbeat) paused() bool {
+// paused returns for how long the process, or its machine, stood still since the call before: nothing was looked at for
+// much longer than it should be. Who goes on first, the caller or the watching goroutine, does not matter.
+func (h *heartbeat) paused() time.Duration {
 	gap := h.now().Sub(h.epoch) - time.Duration(h.last.Load())
 	if gap > pauseAfter {
 		h.since()
 	}
-	return h.stood.Swap(false) || gap > pauseAfter
+	if gap = max(gap, time.Duration(h.stood.Swap(0))); gap > pauseAfter {
+		return gap
+	}
+	return 0
 }
 
 // since returns the time since it was called last.
@@ -78,7 +81,7 @@ func (h *heartbeat) since() time.Duration {
 func (h *heartbeat) look(flush error) (failed error) {
 	step := h.since()
 	if step > pauseAfter {
-		h.stood.Store(true)
+		h.stood.Store(int64(step))
 	}
 	step = min(step, 2*beatEvery)
 	if work := h.work.Load(); work != h.seen || work&1 == 0 {
