@@ -56,6 +56,7 @@ func AdyenPlatform(keys ...string) Producer {
 	})
 	p.Key = BodyDigest()
 	p.Type = JSON("type")
+	p.EventTime = JSON("timestamp")
 	p.Accepted = accepted()
 	p.Window = adyenHorizon + 24*time.Hour
 	return p

@@ -18,6 +18,7 @@ func Dwolla(secrets ...string) Producer {
 	p.Err = errors.Join(err, p.Err)
 	p.Key = JSON("id")
 	p.Type = JSON("topic")
+	p.EventTime = JSON("timestamp")
 	p.Fingerprint = FingerprintNone
 	p.Window = 4 * 24 * time.Hour
 	return p

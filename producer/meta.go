@@ -25,6 +25,7 @@ func meta(s Settings) Producer {
 	p := webhook("meta", "https://developers.facebook.com/docs/graph-api/webhooks/getting-started").signedAsHub(s)
 	p.Key = BodyDigest()
 	p.Type = JSON("object")
+	p.EventTime = JSON("entry.0.time")
 	p.Window = 60 * time.Hour
 	if s.VerifyToken != "" {
 		p.Challenge = func(r *http.Request) (*Reply, error) { return metaChallenge(r, s.VerifyToken) }

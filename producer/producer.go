@@ -83,6 +83,12 @@ type Producer struct {
 	// an event of its own. Equal content is known while it is the newest of its series; content that was replaced and comes
 	// again within Window is quarantined, and after it accepted again. The series is scoped to the principal. May be nil.
 	Series func(*Delivery) string
+	// EventTime reads when the event happened from the signed content: RFC 3339, or seconds or milliseconds since 1970. It
+	// says how far what is remembered beyond the window must reach, and refuses nothing else. Defaults to none.
+	EventTime Extractor
+	// Forgets says that nothing is remembered of events beyond their window. By default the store is asked to remember those
+	// whose signature binds the content and says no time, for 90 days unless it is told otherwise.
+	Forgets bool
 	// Window is how long identifiers are remembered after the outcome. Defaults to 24 hours.
 	Window time.Duration
 	// DropBody drops bodies once every handler is done. By default they stay for the window.

@@ -19,6 +19,7 @@ func Razorpay(secrets ...string) Producer {
 	p.Err = errors.Join(err, p.Err)
 	p.Key = Header("x-razorpay-event-id")
 	p.Type = JSON("event")
+	p.EventTime = JSON("created_at")
 	p.Window = 48 * time.Hour
 	return p
 }

@@ -36,6 +36,7 @@ func shopify(name, prefix string, secrets []string) Producer {
 	p.Err = errors.Join(err, p.Err)
 	p.Key = First(Header(prefix+"Event-Id"), Header(prefix+"Webhook-Id"))
 	p.Type = Header(prefix + "Topic")
+	p.EventTime = JSON("updated_at")
 	p.Attributes = attributes(map[string]Extractor{"shop": Header(prefix + "Shop-Domain")})
 	p.Window = 28 * time.Hour
 	return p

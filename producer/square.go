@@ -29,6 +29,7 @@ func Square(notificationURL string, keys ...string) Producer {
 	p.Err = errors.Join(err, p.Err)
 	p.Key = JSON("event_id")
 	p.Type = JSON("type")
+	p.EventTime = JSON("created_at")
 	p.Fingerprint = FingerprintNone
 	p.Window = 4 * 24 * time.Hour
 	return p

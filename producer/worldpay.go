@@ -27,6 +27,7 @@ func worldpay(keys map[string]string, encoding verify.Encoding) Producer {
 	})
 	p.Key = JSON("eventId")
 	p.Type = JSON("eventDetails.type")
+	p.EventTime = JSON("eventTimestamp")
 	p.Fingerprint = FingerprintNone
 	p.Window = 8 * 24 * time.Hour
 	return p

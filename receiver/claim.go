@@ -94,6 +94,7 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 		Window:      p.Window,
 		DropBody:    p.DropBody,
 		Note:        it.Note,
+		Remember:    d.remember(),
 	}}
 	if p.Series != nil {
 		if id := p.Series(d.Delivery); id != "" {
@@ -218,6 +219,8 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 			known++
 		case decision.Verdict == dedup.Conflict:
 			asides = append(asides, d.aside(entries[i], "conflict", decision.Record.Event, 0))
+		case beyond(decision.Verdict) != "":
+			asides = append(asides, d.aside(entries[i], beyond(decision.Verdict), decision.Record.Event, maxReplayed))
 		case decision.Verdict == dedup.Superseded:
 			asides = append(asides, d.aside(entries[i], "superseded", decision.Record.Event, maxReplayed))
 		}
@@ -267,6 +270,8 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 			return nil, fail(codeReplayed, nil)
 		}
 		return d.keepAside(ctx, d.aside(e, "superseded", decision.Record.Event, maxReplayed))
+	case dedup.Seen, dedup.TooOld:
+		return d.keepBeyond(ctx, e, decision)
 	}
 	return nil, fail(codeInternal, nil)
 }
@@ -303,7 +308,7 @@ func (d *delivery) keepConflict(ctx context.Context, e entry, of string) (*reply
 func (d *delivery) aside(e entry, reason, of string, most int) dedup.Claim {
 	c := e.claim
 	c.Key.Space = dedup.SpaceAside + hex.EncodeToString(c.Fingerprint[:])
-	c.Aliases, c.Series, c.Hold, c.Lease = nil, dedup.Key{}, false, 0
+	c.Aliases, c.Series, c.Remember, c.Hold, c.Lease = nil, dedup.Key{}, nil, false, 0
 	c.Answer = d.ep.accepted
 	c.Aside = &dedup.Aside{Reason: reason, Of: of, Max: most}
 	return c

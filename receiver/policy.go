@@ -132,6 +132,7 @@ var acceptedRules = []policyRule{
 	{"a known event that is being answered right now", "a short wait for its answer, then the in-flight status and Retry-After; send it again, also after a 409", "a short wait for its answer, then the in-flight status and Retry-After"},
 	{"a known key with another payload", "422; what was accepted first stays as it is", "the success status; the delivery is kept aside for a person and not processed"},
 	{"a batch with an item whose key is known with another payload", "the item is kept aside, the others are kept, one success status", "the item is kept aside, the others are kept, one success status"},
+	{"an event whose signature says no time, accepted so long ago that its answer is no longer kept, or older than what is remembered", "401", "the success status; the delivery is kept aside for a person and not processed"},
 	{"the same signed bytes under another identifier", "401, unless the endpoint says otherwise", "the success status; the delivery is kept aside, at most 16 times, and not processed"},
 	{"a payload that is not understood", "the success status where processing comes later, else 422", "the success status where processing comes later, else 422"},
 }

@@ -118,7 +118,7 @@ var problems = []problem{
 	{Code: string(verify.TimestampTooOld), Status: 401, Title: "Signature too old", Detail: "The delivery was signed too long ago. Sign it afresh."},
 	{Code: string(verify.TimestampTooNew), Status: 401, Title: "Signature from the future", Detail: "The delivery was signed too far ahead of our clock."},
 	{Code: string(verify.NonceReused), Status: 401, Title: "Nonce used before", Detail: "The nonce came with another event."},
-	{Code: codeReplayed, Status: 401, Title: "Signature used before", Detail: "The same signed bytes came under another identifier."},
+	{Code: codeReplayed, Status: 401, Title: "Signature used before", Detail: "The same signed bytes came before: under another identifier, or so long ago that the answer is no longer kept."},
 	{Code: string(verify.KeysUnavailable), Status: 503, Title: "Keys not available", Detail: "The keys of the producer cannot be had at the moment.", Again: true},
 	{Code: string(verify.CredentialsMissing), Status: 401, Title: "Credentials missing", Detail: "Deliveries to this endpoint carry credentials; this one does not."},
 	{Code: string(verify.CredentialsMismatch), Status: 401, Title: "Credentials not valid", Detail: "The credentials are not those of this endpoint."},

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -132,6 +133,7 @@ func (c *settings) defaultRows() [][2]string {
 		{"limits.handler_timeout", span(receiver.DefaultHandlerTimeout)}, {"limits.answer_timeout", span(receiver.DefaultAnswerTimeout)},
 		{"limits.in_flight_wait", span(receiver.DefaultInFlightWait)}, {"limits.lease", span(receiver.DefaultLease)},
 		{"limits.retry_after", span(receiver.DefaultRetryAfter)}, {"limits.drain", span(c.Limits.Drain)},
+		{"limits.remember_signatures.for", span(dedup.DefaultRememberFor)}, {"limits.remember_signatures.max", count(dedup.DefaultRememberMax)},
 	}
 	if kind, _, err := c.storeKind(); err == nil && kind != "memory" {
 		rows = append(rows, [2]string{"limits.backlog_events", bytes(badgerstore.DefaultBacklogRecords())})
@@ -168,6 +170,14 @@ func (c *settings) addProducerDefaults(n *node, p producer.Producer) {
 	}
 	if p.Key != nil {
 		rows = append(rows, [2]string{"key", p.Key.String()})
+	}
+	remembers := "on"
+	if p.Forgets {
+		remembers = "off"
+	}
+	rows = append(rows, [2]string{"remember_signatures", remembers})
+	if p.EventTime != nil {
+		rows = append(rows, [2]string{"event_time", p.EventTime.String()})
 	}
 	if p.Type != nil {
 		rows = append(rows, [2]string{"type", p.Type.String()})

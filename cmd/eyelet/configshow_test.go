@@ -128,6 +128,9 @@ func TestEveryLimitWithADefaultIsShown(t *testing.T) {
 	shown := map[string]bool{}
 	for _, row := range (&settings{}).defaultRows() {
 		shown[row[0]] = true
+		if last := strings.LastIndex(row[0], "."); last >= 0 {
+			shown[row[0][:last]] = true // a setting with members of its own
+		}
 	}
 	rows := regexp.MustCompile("(?m)^\\| (`[^|]*) \\| ([^|]*) \\|").FindAllStringSubmatch(limits, -1)
 	for _, row := range rows {

@@ -23,7 +23,7 @@ func TestTheReferenceNamesEverySetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := 0
-	for _, v := range []any{settings{}, tlsSettings{}, logSettings{}, limitSettings{}, commonConfig{}, rfc9421Config{},
+	for _, v := range []any{settings{}, tlsSettings{}, logSettings{}, limitSettings{}, rememberConf{}, commonConfig{}, rfc9421Config{},
 		keyConfig{}, toleranceConf{}, hmacConfig{}, handlerConfig{}, forwardConfig{}, signConfig{}, producer.Settings{}, producer.Subscription{}} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {

@@ -48,6 +48,9 @@ func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
 	if c.Contract != "" {
 		made.Contract = choose(b, p, "contract", c.Contract, map[string]producer.Contract{"api": producer.API, "webhook": producer.Webhook})
 	}
+	if c.RememberSignatures != "" {
+		made.Forgets = choose(b, p, "remember_signatures", c.RememberSignatures, map[string]bool{"off": true, "on": false})
+	}
 	if c.SameSigned != "" {
 		made.SameSigned = choose(b, p, "same_signed", c.SameSigned, map[string]producer.SameSigned{
 			"off": producer.SameSignedOff, "aside": producer.SameSignedAside, "refuse": producer.SameSignedRefuse,
@@ -94,6 +97,7 @@ func (b *producerBuild) identity(p *producerConfig, made *producer.Producer) {
 	}
 	extractor("key", c.Key, &made.Key)
 	extractor("type", c.Type, &made.Type)
+	extractor("event_time", c.EventTime, &made.EventTime)
 	set(&made.KeyRequired, c.KeyRequired)
 	switch c.KeyFormat {
 	case "":

@@ -89,6 +89,8 @@ type limitSettings struct {
 	BacklogEvents int  `conf:"backlog_events"`
 	// MinFree is how much of the store's file system stays free.
 	MinFree size `conf:"min_free"`
+	// RememberSignatures bounds what is remembered of events beyond their window.
+	RememberSignatures rememberConf `conf:"remember_signatures"`
 }
 
 // producerConfig is one producer and its endpoint. Which settings it has depends on how it signs.
@@ -143,7 +145,11 @@ type commonConfig struct {
 	InFlight   int           `conf:"in_flight"`
 	StaleKnown *bool         `conf:"stale_known"`
 	SameSigned string        `conf:"same_signed"` // off, aside or refuse
-	DropBody   *bool         `conf:"drop_body"`
+	// RememberSignatures is off where nothing is to be remembered beyond the window; EventTime is the extractor of when an
+	// event happened.
+	RememberSignatures string `conf:"remember_signatures"`
+	EventTime          string `conf:"event_time"`
+	DropBody           *bool  `conf:"drop_body"`
 
 	// When the endpoint ends, and since when it is not to be used: dates (the start of the day in UTC) or times of RFC 3339.
 	Retire     string `conf:"retire"`

@@ -17,7 +17,7 @@ func (c *settings) openStore(log *slog.Logger) (dedup.Store, error) {
 		return nil, wrong("", "%v", err)
 	}
 	if kind == "memory" {
-		return dedup.NewMemory(dedup.MemoryOptions{}), nil
+		return dedup.NewMemory(dedup.MemoryOptions{Remember: c.Limits.RememberSignatures.retention()}), nil
 	}
 	store, err := badgerstore.Open(dir, c.storeOptions(log))
 	if err != nil {
@@ -36,6 +36,7 @@ func (c *settings) storeOptions(log *slog.Logger) badgerstore.Options {
 	return badgerstore.Options{
 		Logger: log, AcceptLoss: c.AcceptLoss, AcceptClock: c.AcceptClock, MinFree: int64(c.Limits.MinFree),
 		MaxBacklogBytes: int64(c.Limits.BacklogBytes), MaxBacklogRecords: events,
+		Remember: c.Limits.RememberSignatures.retention(),
 	}
 }
 

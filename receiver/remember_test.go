@@ -1,0 +1,227 @@
+package receiver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// later is a receiver of one producer whose store lives by a clock that is set, and that counts runs.
+type later struct {
+	*site
+	clock *deduptest.Clock
+	runs  *counter
+	kept  dedup.Store
+}
+
+// overStores runs a test over each kind of store.
+func overStores(t *testing.T, p producer.Producer, f func(l *later)) {
+	t.Helper()
+	for name, open := range map[string]func(*testing.T, *deduptest.Clock) dedup.Store{
+		"memory": func(_ *testing.T, clock *deduptest.Clock) dedup.Store {
+			return dedup.NewMemory(dedup.MemoryOptions{Clock: clock})
+		},
+		"badger": func(t *testing.T, clock *deduptest.Clock) dedup.Store {
+			s, err := badgerstore.Open(t.TempDir(), badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := &later{clock: deduptest.NewClock(), runs: newCounter()}
+			l.kept = open(t, l.clock)
+			l.site = serve(t, p, func(c *Config) { c.Store = l.kept }, On(p.Name, "*", func(context.Context, Event[[]byte]) error { l.runs.add(); return nil }))
+			f(l)
+		})
+	}
+}
+
+// ran waits for a run and its outcome, with which the window begins.
+func (l *later) ran() {
+	l.t.Helper()
+	l.runs.await(l.t)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if stats, err := l.kept.Stats(l.t.Context()); err == nil && stats.Pending+stats.Running == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatal("the outcome is not recorded")
+		}
+	}
+}
+
+// asides lists what was quarantined, newest first, with its body.
+func (l *later) asides() (out []dedup.Record) {
+	l.t.Helper()
+	for rec, err := range l.kept.List(l.t.Context(), dedup.Filter{Aside: true, Body: true}) {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		out = append(out, rec)
+	}
+	return out
+}
+
+// timeless is a webhook whose identifier is signed and no time: scheme "Sig: good" without a time.
+func timeless() producer.Producer {
+	p := webhookProducer()
+	p.Scheme = testScheme{covered: []string{"delivery-id"}}
+	p.EventTime = producer.JSON("at")
+	return p
+}
+
+var noTime = http.Header{"Signed-At": nil}
+
+func TestACapturedDeliveryDoesNotRunAgainAfterTheWindow(t *testing.T) {
+	t.Parallel()
+	overStores(t, timeless(), func(l *later) {
+		a := ask{id: "e1", typ: "paid", body: `{"amount":1}`, header: noTime}
+		l.send(a)
+		l.ran()
+		l.clock.Advance(60 * 24 * time.Hour)
+		for range 2 {
+			if g := l.send(a); g.status != 200 || g.replayed() {
+				l.t.Errorf("after the window: %+v", g)
+			}
+		}
+		asides := l.asides()
+		if len(asides) != 1 || asides[0].Aside != "seen_before" || string(asides[0].Payload.Body) != a.body {
+			l.t.Fatalf("quarantined: %+v", asides)
+		}
+		if n := l.runs.count(); n != 1 {
+			l.t.Errorf("%d runs", n)
+		}
+		// A person who wants it to run again reopens it.
+		if _, err := l.kept.Reopen(l.t.Context(), asides[0].Event); err != nil {
+			l.t.Fatal(err)
+		}
+		l.ran()
+		l.send(ask{id: "e2", typ: "paid", body: `{"amount":2}`, header: noTime})
+		l.ran()
+	})
+}
+
+func TestAnEventFromBeforeTheDaysThatAreRememberedIsQuarantined(t *testing.T) {
+	t.Parallel()
+	overStores(t, timeless(), func(l *later) {
+		body := func(at time.Time) string { return fmt.Sprintf(`{"at":%q}`, at.Format(time.RFC3339)) }
+		began := l.clock.Now()
+		l.send(ask{id: "young", body: body(began.Add(-500 * 24 * time.Hour)), header: noTime}) // a young store takes what comes
+		l.ran()
+		l.clock.Advance(100 * 24 * time.Hour)
+		if g := l.send(ask{id: "old", body: body(began.Add(-24 * time.Hour)), header: noTime}); g.status != 200 {
+			l.t.Errorf("%+v", g)
+		}
+		if asides := l.asides(); len(asides) != 1 || asides[0].Aside != "too_old_to_tell" || asides[0].Key.ID != "old" || len(asides[0].Payload.Body) == 0 {
+			l.t.Fatalf("quarantined: %+v", asides)
+		}
+		l.send(ask{id: "late", body: body(began.Add(50 * 24 * time.Hour)), header: noTime}) // late, and not before what is remembered
+		l.ran()
+		if n := l.runs.count(); n != 2 {
+			l.t.Errorf("%d runs", n)
+		}
+	})
+}
+
+func TestUnderTheAPIContractWhatWasSeenBeforeIsRefused(t *testing.T) {
+	t.Parallel()
+	p := timeless()
+	p.Contract = producer.API
+	overStores(t, p, func(l *later) {
+		a := ask{id: "e1", body: `{}`, header: noTime}
+		l.send(a)
+		l.ran()
+		l.clock.Advance(60 * 24 * time.Hour)
+		wantProblem(l.t, l.send(a), 401, "signature_reused")
+		if n := len(l.asides()); n != 0 {
+			l.t.Errorf("%d quarantined", n)
+		}
+	})
+}
+
+func TestWithoutMemoryAWindowEnds(t *testing.T) {
+	t.Parallel()
+	p := timeless()
+	p.Forgets = true
+	overStores(t, p, func(l *later) {
+		a := ask{id: "e1", body: `{}`, header: noTime}
+		for range 2 {
+			l.send(a)
+			l.ran()
+			l.clock.Advance(60 * 24 * time.Hour)
+		}
+	})
+}
+
+func TestASignedTimeNeedsNoMemory(t *testing.T) {
+	t.Parallel()
+	overStores(t, timeless(), func(l *later) {
+		a := ask{id: "e1", body: `{}`} // signed now, by somebody who has the key
+		for range 2 {
+			l.send(a)
+			l.ran()
+			l.clock.Advance(60 * 24 * time.Hour)
+		}
+	})
+}
+
+func TestAPurgedEventIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	overStores(t, timeless(), func(l *later) {
+		a := ask{id: "e1", body: `{}`, header: noTime}
+		l.send(a)
+		l.ran()
+		for rec, err := range l.kept.List(l.t.Context(), dedup.Filter{}) {
+			if err != nil {
+				l.t.Fatal(err)
+			}
+			if err := l.kept.Purge(l.t.Context(), rec.Event); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+		l.clock.Advance(60 * 24 * time.Hour)
+		l.send(a)
+		l.ran()
+	})
+}
+
+func TestAnItemOfABatchThatWasSeenBeforeIsQuarantinedAlone(t *testing.T) {
+	t.Parallel()
+	p := timeless()
+	p.Split = func(d *producer.Delivery) (items []producer.Item, err error) {
+		for line := range strings.FieldsSeq(string(d.Body)) {
+			items = append(items, producer.Item{ID: line, Body: []byte(line)})
+		}
+		return items, nil
+	}
+	overStores(t, p, func(l *later) {
+		l.send(ask{body: "a b", header: noTime})
+		l.runs.await(l.t)
+		l.ran()
+		l.clock.Advance(60 * 24 * time.Hour)
+		if g := l.send(ask{body: "b c", header: noTime}); g.status != 200 {
+			l.t.Errorf("%+v", g)
+		}
+		l.ran()
+		if asides := l.asides(); len(asides) != 1 || asides[0].Key.ID != "b" || asides[0].Aside != "seen_before" {
+			l.t.Errorf("quarantined: %+v", asides)
+		}
+	})
+}
