@@ -70,7 +70,6 @@ func (p Producer) entra(s Settings) Producer {
 			{Names: []string{"roles"}, Values: []string{"AzureEventGridSecureWebhookSubscriber"}},
 		},
 	})
-	p.Authenticate = `Bearer realm="azure-event-grid"`
 	return p
 }
 

@@ -2,7 +2,6 @@ package producer
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,8 +21,8 @@ const (
 )
 
 var (
-	errControl  = errors.New("it holds a control character")
-	errTypeLong = fmt.Errorf("it is longer than %d characters", MaxType)
+	errControl  = verify.Public("it holds a control character")
+	errTypeLong = verify.Public("longer than 1,024 characters") // MaxType
 )
 
 func holdsControl(text string) bool { return strings.IndexFunc(text, unicode.IsControl) >= 0 }

@@ -39,7 +39,7 @@ func (p Producer) WithDefaults() Producer {
 		p.Methods = []string{http.MethodPost}
 	}
 	if p.Authenticate == "" {
-		p.Authenticate = fmt.Sprintf("Signature realm=%q", p.Name)
+		p.Authenticate = challenges(p.Scheme, p.Name)
 	}
 	if p.Accepted.Status == 0 {
 		p.Accepted.Status = byContract(p.Contract, http.StatusAccepted, http.StatusOK)

@@ -32,8 +32,9 @@ const (
 // SplitCloudEvents is a Split for senders of CloudEvents 1.0 over HTTP: structured JSON, binary, and JSON
 // batches, told apart by the media type as the HTTP protocol binding says.
 //
-// An identifier is source and id together (see [JoinID]), because an id alone names nothing; where the
-// signature covers an Idempotency-Key field, that is the identifier instead. The context attributes, with "id"
+// An identifier is source and id together (see [JoinID]), because an id alone names nothing. An Idempotency-Key field is the
+// identifier of a single event instead, where the signature covers it, and where the scheme binds no field: under a bearer
+// token every field is as authentic as the token. The context attributes, with "id"
 // and "source" and extensions among them, are the item's attributes. Refusals: event_malformed,
 // ambiguous_field, media_type_unsupported for event formats other than JSON, and insufficient_coverage for binary
 // mode under a signature that leaves the attributes out (see [Producer.LooseBinary]).
@@ -46,7 +47,7 @@ func SplitCloudEvents(d *Delivery) ([]Item, error) {
 	for i, e := range events {
 		items[i] = Item{ID: JoinID(e.source, e.id), Type: e.kind, Body: e.body, Attributes: e.attributes}
 	}
-	if key := (IdempotencyKey{}); len(items) == 1 && d.Identity.Covers(strings.ToLower(key.field())) {
+	if key := (IdempotencyKey{}); len(items) == 1 && (d.Identity.Covers(strings.ToLower(key.field())) || d.unbound()) {
 		id, err := key.Extract(d)
 		if err != nil {
 			return nil, err
@@ -57,6 +58,9 @@ func SplitCloudEvents(d *Delivery) ([]Item, error) {
 	}
 	return items, nil
 }
+
+// unbound reports whether the scheme binds nothing of the request, as shared credentials do.
+func (d *Delivery) unbound() bool { return d.Identity.Signed == nil && len(d.Identity.Covered) == 0 }
 
 // CloudEventData returns the data of an event and its media type: body as [Item] holds it, contentType as the
 // delivery had it. In structured mode and in batches the data is inside the body, and an event without data has

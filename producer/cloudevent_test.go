@@ -178,6 +178,10 @@ func TestMalformedCloudEventsAreRefused(t *testing.T) {
 func TestIdempotencyKeyNamesACloudEventWhereItIsSigned(t *testing.T) {
 	t.Parallel()
 	d := binaryEvent("Idempotency-Key", `"k1"`)
+	if items, err := SplitCloudEvents(d); err != nil || items[0].ID != "k1" {
+		t.Errorf("where nothing is bound: %v, %v", items, err)
+	}
+	d.Identity.Covered = []string{"@method"}
 	if items, err := SplitCloudEvents(d); err != nil || items[0].ID != "/s:1" {
 		t.Errorf("unsigned: %v, %v", items, err)
 	}

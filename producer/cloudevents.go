@@ -19,7 +19,9 @@ import (
 // section 3.3), so they are refused as an unsupported media type (415) unless batch is set; since a batch
 // cannot be answered event by event, there are no Answer handlers then.
 //
-// An identifier is source and id together; [SplitCloudEvents] says the rest. Requests to subscribe (OPTIONS,
+// An Idempotency-Key that is sent is the identifier, else source and id together are; [SplitCloudEvents] says the rest. The
+// token authenticates the key as it does everything else. PUT is not taken unless it is agreed (HTTP webhook section 2.1): add
+// it to Methods. Requests to subscribe (OPTIONS,
 // HTTP webhook section 4) are answered when origins lists who may send; rate is how many requests a minute
 // are granted. The callback address of such a request is never called. Windows are a guess, since how long a
 // sender tries again is its own matter.
@@ -33,7 +35,6 @@ func CloudEvents(s Settings) Producer {
 	}
 	if len(tokens) > 0 {
 		p = p.signedBy(&verify.Static{In: verify.InBearer, Name: "access_token", Secrets: verify.Secrets(tokens...)})
-		p.Authenticate = `Bearer realm="cloudevents"`
 		p.SecretQuery = []string{"access_token"}
 		// HTTP webhook section 3.2: an answer to a token in the query is nobody else's.
 		p.Accepted = Reply{Header: http.Header{"Cache-Control": {"private"}}}
@@ -41,13 +42,12 @@ func CloudEvents(s Settings) Producer {
 		p.Err = errors.Join(p.Err, errors.New("cloudevents: no bearer token; set one, or allowed_ips"))
 	}
 	p.AllowedIPs = s.AllowedIPs
-	p.KeyRequired = true
+	p.KeyRequired, p.Fingerprint = true, fingerprintEvent
 	if s.Batch {
 		p.Split = SplitCloudEvents
 	} else {
-		p.Key, p.Type, p.Attributes = oneCloudEvent("id"), oneCloudEvent("type"), oneCloudEventAttributes
+		p.Key, p.Type, p.Attributes = First(IdempotencyKey{}, oneCloudEvent("id")), oneCloudEvent("type"), oneCloudEventAttributes
 	}
-	p.Methods = []string{http.MethodPost, http.MethodPut}
 	p.Window = 48 * time.Hour
 	p = p.grants(s, nil)
 	return p

@@ -85,9 +85,9 @@ func scalarAt(doc *document, path string, names []string) (string, error) {
 // The ways in which JSON can be of no use.
 var (
 	errNotJSON   = errors.New("not JSON")
-	errTooDeep   = errors.New("nested deeper than 256")
+	errTooDeep   = verify.Public("nested deeper than 256")
 	errDuplicate = errors.New("member occurs twice")
-	errTooLong   = errors.New("value over 4096 bytes")
+	errTooLong   = verify.Public("value over 4,096 bytes")
 	errNotText   = errors.New("string that is not Unicode text")
 )
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -30,6 +31,24 @@ func FingerprintBody(d *Delivery, it Item) [32]byte {
 		writePart(h, []byte(strings.ToLower(name)))
 		for _, line := range d.Request.Header[name] {
 			writePart(h, []byte(line))
+		}
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// fingerprintEvent compares what a CloudEvent says less its id and its time, where an Idempotency-Key identifies it: a producer
+// may make both afresh for each attempt (delivery draft section 10). Otherwise it is FingerprintBody.
+func fingerprintEvent(d *Delivery, it Item) [32]byte {
+	events, err := d.cloudEvents()
+	if err != nil || len(events) != 1 || len(d.Request.Header.Values(defaultKeyField)) == 0 {
+		return FingerprintBody(d, it)
+	}
+	h := sha256.New()
+	writePart(h, events[0].data)
+	for _, name := range slices.Sorted(maps.Keys(events[0].attributes)) {
+		if name != "id" && name != "time" {
+			writePart(h, []byte(name))
+			writePart(h, []byte(events[0].attributes[name]))
 		}
 	}
 	return [32]byte(h.Sum(nil))

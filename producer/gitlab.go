@@ -38,10 +38,7 @@ func (p Producer) withCredential(c *verify.Static) Producer {
 		p.SecretHeaders = []string{c.Name}
 	case verify.InQuery:
 		p.SecretQuery = []string{c.Name}
-	case verify.InBasic:
-		p.Authenticate = `Basic realm="webhooks", charset="UTF-8"`
 	case verify.InBearer:
-		p.Authenticate = `Bearer realm="webhooks"`
 		if c.Name != "" {
 			p.SecretQuery = []string{c.Name}
 		}

@@ -72,7 +72,6 @@ func google(name, docs string, s Settings) Producer {
 			},
 		})
 	}
-	p.Authenticate = `Bearer realm="` + name + `"`
 	p.KeyRequired = true
 	p.Attributes = attributes(map[string]Extractor{
 		"source": JSON("subscription"), "time": JSON("message.publishTime"), "orderingkey": JSON("message.orderingKey"),

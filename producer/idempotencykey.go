@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -60,10 +59,10 @@ func (k IdempotencyKey) Extract(d *Delivery) (string, error) {
 }
 
 var (
-	errKeyEmpty  = errors.New("an empty key is not a key")
-	errKeySyntax = errors.New("not a string (RFC 9651 section 3.3.3)")
-	errKeyBare   = errors.New("not a string (RFC 9651 section 3.3.3) and not one bare word")
-	errKeyLong   = fmt.Errorf("longer than %d characters", MaxKey)
+	errKeyEmpty  = verify.Public("an empty key is not a key")
+	errKeySyntax = verify.Public("not a string (RFC 9651 section 3.3.3)")
+	errKeyBare   = verify.Public("not a string (RFC 9651 section 3.3.3) and not one bare word")
+	errKeyLong   = verify.Public("longer than 1,024 characters") // MaxKey
 )
 
 func (k IdempotencyKey) parse(line string) (string, error) {
@@ -112,8 +111,21 @@ func (k IdempotencyKey) String() string {
 	return "idempotency-key:" + k.field()
 }
 
-// KeyFormatUUID is a KeyFormat for identifiers that are UUIDs in their usual form (RFC 9562 section 4).
-func KeyFormatUUID(id string) error {
+// KeyFormat is a form that identifiers must have. Idempotency keys should have one that is published
+// (draft-ietf-httpapi-idempotency-key-header-07 section 5).
+type KeyFormat interface {
+	// Check returns an error for an identifier of another form.
+	Check(id string) error
+	// String describes the form to the producer's developers, so that it goes on after "the identifier is".
+	String() string
+}
+
+// KeyFormatUUID is the format of identifiers that are UUIDs in their usual form (RFC 9562 section 4).
+var KeyFormatUUID KeyFormat = uuidFormat{}
+
+type uuidFormat struct{}
+
+func (f uuidFormat) Check(id string) error {
 	ok := len(id) == 36
 	for i := 0; ok && i < len(id); i++ {
 		if i == 8 || i == 13 || i == 18 || i == 23 {
@@ -123,24 +135,37 @@ func KeyFormatUUID(id string) error {
 		ok = strings.IndexByte("0123456789abcdefABCDEF", id[i]) >= 0
 	}
 	if !ok {
-		return errors.New("not a UUID (RFC 9562 section 4)")
+		return notOf(f)
 	}
 	return nil
 }
 
-// KeyFormatRegexp returns a KeyFormat for identifiers that match the expression as a whole.
-func KeyFormatRegexp(expr string) (func(id string) error, error) {
+func (uuidFormat) String() string { return "a UUID (RFC 9562 section 4)" }
+
+// KeyFormatRegexp returns the format of identifiers that match the expression as a whole.
+func KeyFormatRegexp(expr string) (KeyFormat, error) {
 	re, err := regexp.Compile(`\A(?:` + expr + `)\z`)
 	if err != nil {
 		return nil, fmt.Errorf("key format: %w", err)
 	}
-	return func(id string) error {
-		if !re.MatchString(id) {
-			return fmt.Errorf("not of the form %s", expr)
-		}
-		return nil
-	}, nil
+	return regexpFormat{expr, re}, nil
 }
+
+type regexpFormat struct {
+	expr string
+	re   *regexp.Regexp
+}
+
+func (f regexpFormat) Check(id string) error {
+	if !f.re.MatchString(id) {
+		return notOf(f)
+	}
+	return nil
+}
+
+func (f regexpFormat) String() string { return "of the form " + f.expr }
+
+func notOf(f KeyFormat) error { return verify.Public("not " + f.String()) }
 
 // lengthError returns tooLong for a text of more than so many characters, and for one that is longer in bytes than so
 // many characters can be.

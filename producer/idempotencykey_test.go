@@ -96,7 +96,7 @@ func TestKeyFormats(t *testing.T) {
 	}
 	cases := []struct {
 		name   string
-		format func(string) error
+		format KeyFormat
 		id     string
 		ok     bool
 	}{
@@ -111,7 +111,7 @@ func TestKeyFormats(t *testing.T) {
 		{"regexp and a newline", re, "abc\n", false},
 	}
 	for _, c := range cases {
-		if err := c.format(c.id); (err == nil) != c.ok {
+		if err := c.format.Check(c.id); (err == nil) != c.ok {
 			t.Errorf("%s: %q gave %v", c.name, c.id, err)
 		}
 	}

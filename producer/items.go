@@ -85,7 +85,7 @@ func asRefusal(err error) error {
 
 func (p *Producer) checkID(id string) error {
 	if p.KeyFormat != nil {
-		return p.KeyFormat(id)
+		return p.KeyFormat.Check(id)
 	}
 	return nil
 }

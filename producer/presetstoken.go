@@ -9,7 +9,7 @@ func tokenPresets() []Preset {
 		{"azure-event-grid", "key in the URL or a header, or an Entra token", "each event's id", "30 s", "200-204; 24 hours",
 			[]string{"query", "header", "value", "secrets", "audience", "issuers", "app_ids", "jwks_url", "algs", "origins", "rate", "topics"},
 			AzureEventGrid},
-		{"cloudevents", "bearer token", "source and id", "", "2xx; the sender's matter",
+		{"cloudevents", "bearer token", "Idempotency-Key, or source and id", "", "2xx; the sender's matter",
 			[]string{"bearer", "secrets", "batch", "origins", "rate"}, CloudEvents},
 		{"google-eventarc", "Google's token: audience and service account", "CloudEvent source and id, or message id", "",
 			"102, 200, 201, 202, 204; 24 hours", google, googleEventarc},

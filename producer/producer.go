@@ -32,9 +32,9 @@ type Producer struct {
 	Key Extractor
 	// KeyRequired refuses deliveries without an identifier (400). When false, a digest of the body stands in.
 	KeyRequired bool
-	// KeyFormat refuses identifiers of another form with its error (400). Defaults to accepting any of 1 to
-	// 1,024 characters.
-	KeyFormat func(id string) error
+	// KeyFormat refuses identifiers of another form (400), and is published in the policy. Defaults to accepting any of 1
+	// to 1,024 characters.
+	KeyFormat KeyFormat
 	// Type extracts the event type. Defaults to none: the type is then empty. One of more than MaxType characters, or
 	// with a control character, is refused under API (400) and left out under Webhook.
 	Type Extractor
@@ -134,7 +134,9 @@ type Producer struct {
 	Deprecated time.Time
 	// AllowedIPs, when not empty, are the only addresses accepted (403 for others).
 	AllowedIPs []netip.Prefix
-	// Realm and Challenge parameters of WWW-Authenticate; defaults to `Signature realm="NAME"`.
+	// Authenticate is the field WWW-Authenticate of a 401 (RFC 9110 section 11.6.1). Defaults to a challenge for each scheme
+	// that is demanded: Basic and Bearer (RFC 7617, RFC 6750) for credentials of theirs, and Signature for what has no
+	// registered name; the realm is the producer's name.
 	Authenticate string
 	// Docs is the address of the vendor's documentation.
 	Docs string

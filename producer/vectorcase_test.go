@@ -293,6 +293,9 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) Producer {
 	} else {
 		t.Fatalf("scheme %q has no preset and no description in the runner's table", scheme)
 	}
+	if c.request(t).Method == http.MethodPut { // and so is PUT
+		p.Methods = []string{http.MethodPost, http.MethodPut}
+	}
 	if errs := p.Check(); len(errs) != 0 {
 		t.Fatal(errors.Join(errs...))
 	}

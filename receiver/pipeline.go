@@ -189,9 +189,7 @@ func (d *delivery) admit() error {
 		return fail(codeEarlyData, nil)
 	}
 	if !d.ep.takes(r.Header.Get("Content-Type")) {
-		f := fail(codeMediaType, nil)
-		f.header = http.Header{"Accept-Post": {joined(p.MediaTypes)}, "Accept": {joined(p.MediaTypes)}}
-		return f
+		return fail(codeMediaType, nil)
 	}
 	if _, ok := codingOf(r.Header); !ok {
 		f := fail(codeCoding, nil)
@@ -241,7 +239,9 @@ func (d *delivery) challenge() (*reply, error) {
 		case err != nil:
 			return nil, err
 		case want != nil:
-			return handshakeReply(want), nil
+			answer := handshakeReply(want)
+			d.setAllow(answer)
+			return answer, nil
 		}
 	}
 	if !slices.Contains(p.Methods, d.r.Method) {
@@ -255,14 +255,19 @@ func (d *delivery) challenge() (*reply, error) {
 func (d *delivery) refuseChallenge(want *producer.Reply, err error) *reply {
 	answer := d.rx.problemReply(&d.ep.p, err)
 	maps.Copy(answer.header, want.Header)
-	if answer.header.Get("Allow") != "" {
-		answer.header.Set("Allow", d.ep.allow)
-	}
+	d.setAllow(answer)
 	if want.Status != 0 {
 		answer.status = want.Status
 		answer.body = d.rx.problemBody(rowOf(answer.code), want.Status, err)
 	}
 	return answer
+}
+
+// setAllow makes an Allow field that of the whole endpoint.
+func (d *delivery) setAllow(answer *reply) {
+	if answer.header.Get("Allow") != "" {
+		answer.header.Set("Allow", d.ep.allow)
+	}
 }
 
 // authenticate verifies the delivery, when it has a slot, and reads its body. The bytes of its body no longer count as

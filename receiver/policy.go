@@ -61,31 +61,35 @@ type policyRule struct {
 
 // policyEndpoint says what one endpoint expects.
 type policyEndpoint struct {
-	Name      string   `json:"name"`
-	URL       string   `json:"url"`
-	Contract  string   `json:"contract"`
-	Methods   []string `json:"methods"`
-	Types     []string `json:"media_types,omitempty"`
-	Key       string   `json:"key"`
-	Required  bool     `json:"key_required"`
-	Scope     string   `json:"scope"`
-	Window    string   `json:"window"`
-	Compared  string   `json:"fingerprint"`
-	MaxBody   int64    `json:"max_body"`
-	Codings   string   `json:"content_codings"`
-	Empty     bool     `json:"empty_body,omitempty"`
-	Rate      string   `json:"rate,omitempty"`
-	AtOnce    int      `json:"concurrency,omitempty"`
-	Signature string   `json:"signature,omitempty"`
-	Coverage  string   `json:"accept_signature,omitempty"`
-	Fresh     string   `json:"freshness"`
-	Nonce     string   `json:"nonce"`
-	Success   int      `json:"success_status"`
-	InFlight  int      `json:"in_flight_status"`
-	Early     string   `json:"early_data"`
-	Retire    string   `json:"retire,omitempty"`
-	Deprecate string   `json:"deprecated,omitempty"`
-	Docs      string   `json:"docs,omitempty"`
+	Name     string   `json:"name"`
+	URL      string   `json:"url"`
+	Contract string   `json:"contract"`
+	Methods  []string `json:"methods"`
+	Types    []string `json:"media_types,omitempty"`
+	Key      string   `json:"key"`
+	// Format is the form of identifiers; empty is any. Strict says that keys without quotes are refused.
+	Format     string   `json:"key_format,omitempty"`
+	Strict     bool     `json:"key_strict"`
+	Algorithms []string `json:"algorithms,omitempty"`
+	Required   bool     `json:"key_required"`
+	Scope      string   `json:"scope"`
+	Window     string   `json:"window"`
+	Compared   string   `json:"fingerprint"`
+	MaxBody    int64    `json:"max_body"`
+	Codings    string   `json:"content_codings"`
+	Empty      bool     `json:"empty_body,omitempty"`
+	Rate       string   `json:"rate,omitempty"`
+	AtOnce     int      `json:"concurrency,omitempty"`
+	Signature  string   `json:"signature,omitempty"`
+	Coverage   string   `json:"accept_signature,omitempty"`
+	Fresh      string   `json:"freshness"`
+	Nonce      string   `json:"nonce"`
+	Success    int      `json:"success_status"`
+	InFlight   int      `json:"in_flight_status"`
+	Early      string   `json:"early_data"`
+	Retire     string   `json:"retire,omitempty"`
+	Deprecate  string   `json:"deprecated,omitempty"`
+	Docs       string   `json:"docs,omitempty"`
 }
 
 // policyProblem is a row of the table of failures, for readers.
@@ -156,7 +160,11 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	if p.Rate.Limits() {
 		e.Rate = fmt.Sprintf("%d events in %s, %d at once; repetitions do not count", p.Rate.Events, spell(p.Rate.Per), p.Rate.Burst)
 	}
-	e.Key = keyPolicy(&p)
+	e.Key, e.Strict = keyPolicy(&p), strictKey(p.Key)
+	if p.KeyFormat != nil {
+		e.Format = p.KeyFormat.String()
+	}
+	e.Algorithms = verify.PublishedAlgorithms(p.Scheme)
 	e.Scope = "the authenticated principal and this endpoint"
 	if p.QueryScope {
 		e.Scope += ", with the signed path and query"
@@ -194,15 +202,26 @@ func keyPolicy(p *producer.Producer) string {
 	}
 	words := p.Key.String() + ", 1 to 1,024 characters"
 	if strings.HasPrefix(p.Key.String(), "idempotency-key") {
-		words += ", a structured-field String (RFC 9651); bare values are the same key where the endpoint is not strict"
+		words += ", a structured-field String (RFC 9651); "
+		if strictKey(p.Key) {
+			words += "values without quotes are refused"
+		} else {
+			words += "bare values are the same key"
+		}
 	}
 	if p.KeyFormat != nil {
-		words += ", of the form agreed"
+		words += ", " + p.KeyFormat.String()
 	}
 	if !p.KeyRequired {
 		words += "; without one, a digest of the body"
 	}
 	return words
+}
+
+// strictKey reports whether the identifier is an Idempotency-Key that must be in quotes.
+func strictKey(key producer.Extractor) bool {
+	k, ok := key.(producer.IdempotencyKey)
+	return ok && k.Strict
 }
 
 // spell writes durations as people do.

@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	crand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ const (
 	codeRetired        = "endpoint_retired"
 	codeAddressRefused = "address_refused"
 	codeLoop           = "loop_detected"
+	codeDigestSyntax   = "digest_malformed"
+	codeDigestKinds    = "digest_unsupported"
+	codeDigestValue    = "digest_invalid"
 	codeMethod         = "method_not_allowed"
 	codeTargetRefused  = "target_malformed"
 	codeEarlyData      = "early_data"
@@ -78,6 +82,13 @@ const (
 	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
+// The problem types of draft-ietf-httpapi-digest-fields-problem-types-06.
+const (
+	unsupportedDigests = "https://iana.org/assignments/http-problem-types#digest-unsupported-algorithms"
+	invalidDigests     = "https://iana.org/assignments/http-problem-types#digest-invalid-values"
+	mismatchingDigests = "https://iana.org/assignments/http-problem-types#digest-mismatching-values"
+)
+
 // problems is the table from failures to answers. Only the status of in_flight depends on the producer. What
 // is not an error to senders of webhooks (another payload under a known key, signed bytes that come again) is
 // not here: conclude decides it.
@@ -111,7 +122,10 @@ var problems = []problem{
 	{Code: string(verify.ComponentUnsupported), Status: 400, Title: "Component not supported", Detail: "The signature covers a component that this endpoint does not accept.", Names: true},
 	{Code: string(verify.AmbiguousField), Status: 400, Title: "Ambiguous request", Detail: "Something that must occur once occurs more often.", Names: true},
 	{Code: string(verify.DigestMissing), Status: 401, Title: "Content-Digest missing", Detail: "The body needs a Content-Digest of an accepted algorithm (sha-256 or sha-512), and the signature must cover it."},
-	{Code: string(verify.DigestMismatch), Status: 401, Title: "Content-Digest does not match", Detail: "The body is not the one that Content-Digest describes."},
+	{Code: codeDigestSyntax, Status: 400, Title: "Content-Digest malformed", Detail: "The field Content-Digest is not a dictionary of byte sequences (RFC 9530 section 2)."},
+	{Code: codeDigestKinds, Type: unsupportedDigests, Status: 400, Title: "Unsupported Hashing Algorithms", Detail: "Content-Digest names none of the algorithms that this endpoint accepts. Want-Content-Digest lists them."},
+	{Code: codeDigestValue, Type: invalidDigests, Status: 400, Title: "Invalid Digest Values", Detail: "A digest in Content-Digest does not have the length of its algorithm."},
+	{Code: string(verify.DigestMismatch), Type: mismatchingDigests, Status: 401, Title: "Content-Digest does not match", Detail: "The body is not the one that Content-Digest describes."},
 	{Code: string(verify.BodyHashMismatch), Status: 401, Title: "Body hash does not match", Detail: "The body is not the one that the signed hash describes."},
 	{Code: string(verify.TimestampMissing), Status: 401, Title: "Signed time missing", Detail: "The signature needs the time at which it was made."},
 	{Code: string(verify.TimestampMalformed), Status: 400, Title: "Signed time malformed", Detail: "The signed time is no time."},
@@ -203,13 +217,27 @@ func failureOf(err error) *failure {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &refusal):
-		return &failure{code: string(refusal.Code), err: err, after: refusal.RetryAfter}
+		return &failure{code: codeOf(refusal), err: err, after: refusal.RetryAfter}
 	case errors.As(err, &unavailable):
 		return &failure{code: codeStore, err: err, after: unavailable.RetryAfter}
 	case errors.Is(err, dedup.ErrTooLarge):
 		return fail(codeBatchTooLarge, err)
 	}
 	return fail(codeInternal, err)
+}
+
+// codeOf is the code of a refusal. A Content-Digest that no body could match is the producer's own mistake, and not a sign that
+// a third party changed the body: it has codes of its own.
+func codeOf(refusal *verify.Error) string {
+	switch {
+	case errors.Is(refusal.Err, verify.ErrDigestSyntax):
+		return codeDigestSyntax
+	case errors.Is(refusal.Err, verify.ErrDigestUnsupported):
+		return codeDigestKinds
+	case errors.Is(refusal.Err, verify.ErrDigestLength):
+		return codeDigestValue
+	}
+	return string(refusal.Code)
 }
 
 // storeFailure is the row of an error of the store. An unknown one says that nothing is known about the event:
@@ -238,7 +266,12 @@ func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 		"Link":          {fmt.Sprintf(`<%s>; rel="describedby"`, rx.policyURL)},
 	}
 	maps.Copy(header, f.header)
-	if row.Code == string(verify.DigestMissing) {
+	switch row.Code {
+	case codeMediaType:
+		taken := joined(p.MediaTypesTaken())
+		header.Set("Accept-Post", taken)
+		header.Set("Accept", taken)
+	case string(verify.DigestMissing), codeDigestKinds:
 		header.Set("Want-Content-Digest", "sha-256=10, sha-512=3") // RFC 9530 section 4
 	}
 	if row.Again {
@@ -250,10 +283,19 @@ func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 	if status == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", p.Authenticate)
 		if s, ok := p.Scheme.(interface{ AcceptSignature() string }); ok && s.AcceptSignature() != "" {
-			header.Set("Accept-Signature", s.AcceptSignature())
+			header.Set("Accept-Signature", s.AcceptSignature()+offeredNonce(p.Nonce))
 		}
 	}
 	return &reply{status: status, header: header, body: rx.problemBody(row, status, err), code: f.code, err: err}
+}
+
+// offeredNonce is the parameter with which Accept-Signature offers a nonce where one is required (RFC 9421 section 5.1). It is
+// random and not kept: a producer may take it or make its own.
+func offeredNonce(policy producer.NoncePolicy) string {
+	if policy == producer.NonceOff {
+		return ""
+	}
+	return `;nonce="` + crand.Text() + `"`
 }
 
 // problemBody is the problem details object (RFC 9457 section 3). Nothing in it comes from the private cause.
@@ -263,6 +305,10 @@ func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 	if row.Names && errors.As(err, &refusal) && refusal.Component != "" {
 		detail += fmt.Sprintf(" It is about %q.", refusal.Component)
 	}
+	var reason verify.Public
+	if errors.As(err, &reason) {
+		detail += " Reason: " + string(reason) + "."
+	}
 	body, err := json.Marshal(struct {
 		Type   string `json:"type"`
 		Title  string `json:"title"`
@@ -271,7 +317,8 @@ func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 		Detail string `json:"detail"`
 		// Violated names the policies of the field RateLimit-Policy that were not kept to.
 		Violated []string `json:"violated-policies,omitempty"`
-	}{rx.typeOf(row), row.Title, status, row.Code, strings.ToValidUTF8(detail, "?"), violated(row)})
+		digestProblem
+	}{rx.typeOf(row), row.Title, status, row.Code, strings.ToValidUTF8(detail, "?"), violated(row), digestProblemOf(err)})
 	if err != nil {
 		return nil // strings and a number always marshal
 	}

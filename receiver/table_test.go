@@ -629,7 +629,7 @@ func TestATypeThatDoesNotFitLosesNoWebhook(t *testing.T) {
 		if ev := <-seen; ev.Type != "" || ev.ID != "k1" {
 			t.Errorf("%q of type %q", ev.ID, ev.Type)
 		}
-		if rec := s.records()[0]; !strings.Contains(rec.Note, "longer than 1024 characters") || len(rec.Tasks) != 1 {
+		if rec := s.records()[0]; !strings.Contains(rec.Note, "longer than 1,024 characters") || len(rec.Tasks) != 1 {
 			t.Errorf("note %q, %d tasks", rec.Note, len(rec.Tasks))
 		}
 	})

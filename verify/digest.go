@@ -22,6 +22,19 @@ var (
 	ErrDigestLength = errors.New("the digest has not the length of its algorithm")
 )
 
+// DigestError is the cause of a refusal of a Content-Digest that names algorithms. Err is one of the errors above.
+type DigestError struct {
+	// Algorithms are the keys of the dictionary that are at fault, as the request spells them; at most 16.
+	Algorithms []string
+	Err        error
+}
+
+// Error implements error. It quotes nothing of the request.
+func (e *DigestError) Error() string { return e.Err.Error() }
+
+// Unwrap returns which of the errors it is.
+func (e *DigestError) Unwrap() error { return e.Err }
+
 // Names of the digests that count (RFC 9530 section 5).
 const (
 	digestSHA256 = "sha-256"
@@ -47,8 +60,10 @@ func parseContentDigest(lines []string) (contentDigest, *Error) {
 	if !ok {
 		return d, digestError(DigestMissing, ErrDigestSyntax)
 	}
+	var others []string
 	for _, m := range members {
 		if !isDigestName(m.key) {
+			others = append(others, m.key)
 			continue
 		}
 		if m.list || m.item.kind != sfBytes {
@@ -65,11 +80,11 @@ func parseContentDigest(lines []string) (contentDigest, *Error) {
 			d.sha256 = raw
 		}
 		if len(raw) != size {
-			return d, digestError(DigestMismatch, ErrDigestLength)
+			return d, digestError(DigestMismatch, &DigestError{[]string{m.key}, ErrDigestLength})
 		}
 	}
 	if d.sha256 == nil && d.sha512 == nil {
-		return d, digestError(DigestMissing, ErrDigestUnsupported)
+		return d, digestError(DigestMissing, &DigestError{others, ErrDigestUnsupported})
 	}
 	return d, nil
 }

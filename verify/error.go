@@ -81,6 +81,13 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// Public is a cause of a refusal that the sender may be told, such as a limit or the form that a value must have. It is in words
+// of ours and holds nothing of the request. Receivers add it to what they answer.
+type Public string
+
+// Error implements error.
+func (p Public) Error() string { return string(p) }
+
 // clip bounds what the sender can write into our log.
 func clip(s string) string {
 	if len(s) > 128 {

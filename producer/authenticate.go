@@ -1,0 +1,51 @@
+package producer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// challenges is the field WWW-Authenticate for a scheme.
+func challenges(scheme verify.Scheme, realm string) string {
+	var all []string
+	mapScheme(scheme, func(s verify.Scheme) verify.Scheme {
+		if c := challenge(s, realm); !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+		return s
+	})
+	return strings.Join(all, ", ")
+}
+
+// challenge is the challenge of one scheme. Signatures have no scheme in the registry of IANA; theirs is called Signature.
+func challenge(scheme verify.Scheme, realm string) string {
+	switch s := scheme.(type) {
+	case *verify.JWT:
+		if !s.Body {
+			return fmt.Sprintf("Bearer realm=%q", realm)
+		}
+	case *verify.Static:
+		switch s.In {
+		case verify.InBearer:
+			return fmt.Sprintf("Bearer realm=%q", realm)
+		case verify.InBasic:
+			return fmt.Sprintf("Basic realm=%q, charset=\"UTF-8\"", realm)
+		}
+	}
+	return fmt.Sprintf("Signature realm=%q", realm)
+}
+
+// MediaTypesTaken lists the media types that a 415 names: MediaTypes, or those of CloudEvents, whose reader is the only one that
+// refuses a media type by itself.
+func (p *Producer) MediaTypesTaken() []string {
+	switch {
+	case len(p.MediaTypes) > 0:
+		return p.MediaTypes
+	case p.Split != nil:
+		return []string{ceStructured, ceBatch}
+	}
+	return []string{ceStructured}
+}

@@ -1,0 +1,299 @@
+package receiver
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// TestASentKeyDecidesUnderABearerToken: the token authenticates every field, so that the Idempotency-Key of a CloudEvent is
+// the producer's word. Two keys are two events, and one key is one, whatever source and id say.
+func TestASentKeyDecidesUnderABearerToken(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []bool{false, true} {
+		got := make(chan Event[[]byte], 9)
+		handler := On("cloudevents", "*", func(_ context.Context, ev Event[[]byte]) error { got <- ev; return nil })
+		s := serve(t, producer.CloudEvents(producer.Settings{Bearer: ceToken, Batch: batch}), nil, handler)
+		for _, step := range []struct {
+			id, key  string
+			replayed bool
+		}{
+			{"1", `"ev-1"`, false}, {"1", `"ev-2"`, false}, {"2", `"ev-1"`, true}, {"1", `ev-1`, true}, {"1", "", false}, {"1", "", true}, {"3", "", false},
+		} {
+			a := cloudEvent(step.id, "Idempotency-Key", step.key)
+			if g := s.send(a); g.status != 200 || g.replayed() != step.replayed {
+				t.Errorf("batch %v, %+v: %d %s, replayed %v", batch, step, g.status, g.body, g.replayed())
+			}
+		}
+		if t.Failed() {
+			continue
+		}
+		var ids []string
+		for range 4 {
+			ev := <-got
+			ids = append(ids, ev.ID)
+			if ev.ID == "ev-1" && !batch && ev.KeyField != `"ev-1"` {
+				t.Errorf("the field was kept as %q", ev.KeyField)
+			}
+		}
+		slices.Sort(ids)
+		if want := []string{"/s:1", "/s:3", "ev-1", "ev-2"}; !slices.Equal(ids, want) {
+			t.Errorf("batch %v: events %q, want %q", batch, ids, want)
+		}
+		wantProblem(t, s.send(cloudEvent("1", "Idempotency-Key", `"a`)), 400, "event_malformed")
+	}
+}
+
+// TestNoPresetTakesPutUnasked: delivery by PUT is a matter of agreement. The methods that the policy, the 405 and a granted
+// subscription name are those that are taken.
+func TestNoPresetTakesPutUnasked(t *testing.T) {
+	t.Parallel()
+	for _, preset := range producer.Presets() {
+		p := preset.Open(producer.Settings{Name: preset.Name})
+		if slices.Contains(p.WithDefaults().Methods, http.MethodPut) {
+			t.Errorf("%s takes PUT", preset.Name)
+		}
+	}
+	for _, agreed := range []bool{false, true} {
+		p := producer.CloudEvents(producer.Settings{Bearer: ceToken, Origins: []string{"sender.example"}})
+		allow, status := "OPTIONS, POST", 405
+		if agreed {
+			p.Methods = []string{"POST", "PUT"}
+			allow, status = "OPTIONS, POST, PUT", 200
+		}
+		s := serve(t, p, nil)
+		put := cloudEvent("1")
+		put.method = http.MethodPut
+		if g := s.send(put); g.status != status || !agreed && g.header.Get("Allow") != allow {
+			t.Errorf("agreed %v: %d, Allow %q", agreed, g.status, g.header.Get("Allow"))
+		}
+		g := s.send(ask{method: "OPTIONS", header: http.Header{"Webhook-Request-Origin": {"sender.example"}}})
+		if g.status != 200 || g.header.Get("Allow") != allow {
+			t.Errorf("agreed %v: granted with %d, Allow %q, want %q", agreed, g.status, g.header.Get("Allow"), allow)
+		}
+		if doc := s.policyData(); strings.Contains(strings.Join(doc.Endpoints[0].Methods, " "), "PUT") != agreed {
+			t.Errorf("the policy says %v", doc.Endpoints[0].Methods)
+		}
+	}
+}
+
+// policyData is the policy as data.
+func (s *site) policyData() policyDoc {
+	s.t.Helper()
+	data, _ := s.policy("?format=json", nil)
+	var doc policyDoc
+	if err := json.Unmarshal([]byte(data), &doc); err != nil {
+		s.t.Fatal(err)
+	}
+	return doc
+}
+
+// TestEvery415SaysWhatIsTaken: also where no media types are set, and the reader of the events refuses one.
+func TestEvery415SaysWhatIsTaken(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []bool{false, true} {
+		want := "application/cloudevents+json"
+		refused := []string{"application/cloudevents+avro", "application/cloudevents-batch+protobuf", "application/cloudevents-batch+json"}
+		if batch {
+			want += ", application/cloudevents-batch+json"
+			refused = refused[:2]
+		}
+		s := serve(t, producer.CloudEvents(producer.Settings{Bearer: ceToken, Batch: batch}), nil)
+		for _, kind := range refused {
+			g := s.send(cloudEvent("1", "Content-Type", kind))
+			if wantProblem(t, g, 415, "media_type_unsupported"); g.header.Get("Accept-Post") != want || g.header.Get("Accept") != want {
+				t.Errorf("%s: Accept-Post %q, Accept %q, want %q", kind, g.header.Get("Accept-Post"), g.header.Get("Accept"), want)
+			}
+		}
+	}
+}
+
+// TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness (idempotency draft section 5, RFC 9421 section 1.4).
+func TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness(t *testing.T) {
+	t.Parallel()
+	word, err := producer.KeyFormatRegexp("[a-z]{3}-[0-9]+")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		format producer.KeyFormat
+		strict bool
+		algs   []verify.Alg
+		want   []string // on the page
+		not    string
+	}{
+		{nil, false, nil, []string{"bare values are the same key", "ed25519", "hmac-sha256", "rsa-pss-sha512"}, "rsa-v1_5-sha256"},
+		{producer.KeyFormatUUID, true, []verify.Alg{verify.Ed25519}, []string{"UUID (RFC 9562 section 4)", "values without quotes are refused", "ed25519"}, "hmac-sha256"},
+		{word, true, []verify.Alg{verify.HMACSHA256}, []string{"[a-z]{3}-[0-9]&#43;", "hmac-sha256"}, "ed25519"},
+	} {
+		key, err := verify.NewHMACKey("k", []byte("0123456789abcdef"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := producer.Signed("shop", verify.StaticKeys(key))
+		p.Scheme = &verify.RFC9421{Keys: verify.StaticKeys(key), Algs: tt.algs}
+		p.Key, p.KeyFormat = producer.IdempotencyKey{Strict: tt.strict}, tt.format
+		s := serve(t, p, nil)
+		page, _ := s.policy("", nil)
+		for _, want := range tt.want {
+			if !strings.Contains(page, want) {
+				t.Errorf("the page does not say %q", want)
+			}
+		}
+		if strings.Contains(page, tt.not) {
+			t.Errorf("the page says %q", tt.not)
+		}
+		e := s.policyData().Endpoints[0]
+		if e.Strict != tt.strict || (e.Format == "") != (tt.format == nil) || tt.algs != nil && !slices.Equal(e.Algorithms, []string{string(tt.algs[0])}) {
+			t.Errorf("as data: %v %q %v", e.Strict, e.Format, e.Algorithms)
+		}
+	}
+}
+
+// TestA400NamesItsLimit: the producer's developer learns what to change without asking.
+func TestA400NamesItsLimit(t *testing.T) {
+	t.Parallel()
+	p := apiProducer()
+	s := serve(t, p, nil)
+	p.KeyFormat = producer.KeyFormatUUID
+	formatted := serve(t, p, nil)
+	p = apiProducer()
+	p.Key, p.Type = producer.JSON("id"), producer.JSON("type")
+	inBody := serve(t, p, nil)
+	for name, tt := range map[string]struct {
+		g    got
+		want string
+	}{
+		"a long key":       {s.send(ask{id: `"` + strings.Repeat("k", 1025) + `"`}), "longer than 1,024 characters"},
+		"a very long key":  {s.send(ask{id: strings.Repeat("k", 9000)}), "longer than 1,024 characters"},
+		"a key of another": {formatted.send(ask{id: "k1"}), "not a UUID (RFC 9562 section 4)"},
+		"a broken key":     {s.send(ask{id: `"k`}), "not a string (RFC 9651 section 3.3.3)"},
+		"a long type":      {s.send(ask{id: "k1", typ: strings.Repeat("t", 1025)}), "longer than 1,024 characters"},
+		"a long value":     {inBody.send(ask{body: `{"id":"` + strings.Repeat("i", 4097) + `"}`}), "over 4,096 bytes"},
+		"a deep body":      {inBody.send(ask{body: `{"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `,"id":"1"}`}), "nested deeper than 256"},
+	} {
+		t.Log(name)
+		wantProblem(t, tt.g, 400, "event_malformed")
+		if !strings.Contains(tt.g.body, tt.want) {
+			t.Errorf("%s: %s, want %q", name, tt.g.body, tt.want)
+		}
+	}
+}
+
+// TestMalformedDigestsAreTheProducersMistake: 400 with the problem types of
+// draft-ietf-httpapi-digest-fields-problem-types-06. A digest of another body stays 401: the body may have been changed on
+// its way by a third party.
+func TestMalformedDigestsAreTheProducersMistake(t *testing.T) {
+	t.Parallel()
+	const registered = "https://iana.org/assignments/http-problem-types#"
+	s := serveSigned(t, nil)
+	other, err := verify.ContentDigest([]byte("another body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for digest, want := range map[string]struct {
+		status          int
+		code, typ, more string
+	}{
+		"sha-256=:AAAA:": {400, "digest_invalid", registered + "digest-invalid-values", `"invalid-digests":[{"algorithm":"sha-256","header":"Content-Digest","reason":`},
+		"sha-256=::":     {400, "digest_invalid", registered + "digest-invalid-values", ""},
+		"md5=:AAAA:, unixsum=:AAAA:": {
+			400, "digest_unsupported", registered + "digest-unsupported-algorithms",
+			`"unsupported-algorithms":[{"algorithm":"md5","header":"Content-Digest"},{"algorithm":"unixsum","header":"Content-Digest"}]`,
+		},
+		"sha-256=AAAA":        {400, "digest_malformed", "https://hooks.example/policy#digest_malformed", ""},
+		`sha-256="abc"`:       {400, "digest_malformed", "https://hooks.example/policy#digest_malformed", ""},
+		"sha-256=:AAAA:, ,a=": {400, "digest_malformed", "https://hooks.example/policy#digest_malformed", ""},
+		other:                 {401, "digest_mismatch", registered + "digest-mismatching-values", ""},
+	} {
+		g := s.deliverDigest(digest)
+		t.Log(digest)
+		wantProblem(t, g, want.status, want.code)
+		var p struct{ Type string }
+		if err := json.Unmarshal([]byte(g.body), &p); err != nil || p.Type != want.typ || !strings.Contains(g.body, want.more) {
+			t.Errorf("%s: %s, want the type %s and %s", digest, g.body, want.typ, want.more)
+		}
+		if (g.header.Get("WWW-Authenticate") != "") != (want.status == 401) || (g.header.Get("Want-Content-Digest") != "") != (want.code == "digest_unsupported") {
+			t.Errorf("%s: %v", digest, g.header)
+		}
+	}
+}
+
+// deliverDigest signs a delivery with this Content-Digest and sends it.
+func (s signedSite) deliverDigest(digest string) got {
+	s.t.Helper()
+	signed, err := http.NewRequest(http.MethodPost, "https://hooks.example/webhooks/shop", strings.NewReader("{}"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	signed.Header.Set("Idempotency-Key", `"k"`)
+	signed.Header.Set("Content-Type", "application/json")
+	signed.Header.Set("Content-Digest", digest)
+	if err := s.hmac.Sign(signed, []byte("{}"), time.Now()); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.send(ask{body: "{}", header: signed.Header})
+}
+
+// TestAcceptSignatureOffersANonceWhereOneIsRequired: a fresh one each time (RFC 9421 section 5.1), with which the producer
+// can sign again.
+func TestAcceptSignatureOffersANonceWhereOneIsRequired(t *testing.T) {
+	t.Parallel()
+	for policy, offers := range map[producer.NoncePolicy]bool{producer.NonceOff: false, producer.NonceRequired: true, producer.NonceUnique: true} {
+		p := apiProducer()
+		p.Nonce = policy
+		s := serve(t, p, nil)
+		seen := map[string]bool{}
+		for range 3 {
+			g := s.send(ask{id: "k1", header: http.Header{"Sig": {"signature_missing"}}})
+			nonce := regexp.MustCompile(`;nonce="([A-Za-z0-9_-]{16,})"$`).FindStringSubmatch(g.header.Get("Accept-Signature"))
+			if (nonce != nil) != offers {
+				t.Errorf("policy %v: Accept-Signature is %s", policy, g.header.Get("Accept-Signature"))
+			}
+			if offers && nonce != nil {
+				if seen[nonce[1]] {
+					t.Error("the same nonce was offered twice")
+				}
+				seen[nonce[1]] = true
+			}
+		}
+		if offers {
+			wantProblem(t, s.send(ask{id: "k1"}), 401, "insufficient_coverage")
+			for nonce := range seen {
+				if g := s.send(ask{id: "k1", header: http.Header{"Nonce": {nonce}}}); g.status != 202 {
+					t.Errorf("with the offered nonce: %d %s", g.status, g.body)
+				}
+				break
+			}
+		}
+	}
+}
+
+// TestAChallengeNamesASchemeThatApplies: the registered scheme where the credential is one of it.
+func TestAChallengeNamesASchemeThatApplies(t *testing.T) {
+	t.Parallel()
+	static := func(in verify.Place, name string) verify.Scheme {
+		return &verify.Static{In: in, Name: name, Secrets: verify.Secrets("0123456789abcdef")}
+	}
+	for want, scheme := range map[string]verify.Scheme{
+		`Bearer realm="shop"`:                                      static(verify.InBearer, ""),
+		`Basic realm="shop", charset="UTF-8"`:                      verify.Basic("user", "0123456789abcdef"),
+		`Signature realm="shop"`:                                   testScheme{},
+		`Basic realm="shop", charset="UTF-8", Bearer realm="shop"`: verify.All{verify.Basic("user", "0123456789abcdef"), static(verify.InBearer, "")},
+	} {
+		p := apiProducer()
+		p.Scheme = scheme
+		g := serve(t, p, nil).send(ask{id: "k1", header: http.Header{"Sig": {"signature_missing"}}})
+		if g.status != 401 || g.header.Get("WWW-Authenticate") != want {
+			t.Errorf("%d %q, want %q", g.status, g.header.Get("WWW-Authenticate"), want)
+		}
+	}
+}
