@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -155,5 +157,42 @@ func TestConnectionsCostABoundedAmount(t *testing.T) { //nolint:paralleltest // 
 	t.Logf("%d connections cost %d bytes each", n, each)
 	if each > bound {
 		t.Errorf("%d connections cost %d bytes each, more than %d", n, each, bound)
+	}
+}
+
+// TestHTTP2HasSmallBounds reads the settings that a server of HTTP/2 begins with (RFC 9113 section 6.5.2).
+func TestHTTP2HasSmallBounds(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "http2: true\ntls: {cert_file: cert.pem, key_file: key.pem}\nurl: https://127.0.0.1\n")
+	client := trusting(issued(t, filepath.Dir(file), 1))
+	r := launch(t, "serve", "--config", file)
+	c := client.Transport.(*http.Transport).TLSClientConfig.Clone()
+	c.NextProtos = []string{"h2"}
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(r.deliveries, "http://"), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
+		t.Fatal(err)
+	}
+	var head [9]byte
+	if _, err := io.ReadFull(conn, head[:]); err != nil {
+		t.Fatal(err)
+	}
+	payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+	if _, err := io.ReadFull(conn, payload); err != nil || head[3] != 4 {
+		t.Fatalf("frame %x: %v", head, err)
+	}
+	got := map[uint16]uint32{}
+	for ; len(payload) >= 6; payload = payload[6:] {
+		got[binary.BigEndian.Uint16(payload)] = binary.BigEndian.Uint32(payload[2:])
+	}
+	const table, streams, frame, list = 1, 3, 5, 6
+	if got[streams] != 32 || got[frame] > 16<<10 || got[table] > 4<<10 || got[list] < 16<<10 || got[list] > 17<<10 {
+		t.Errorf("settings %v", got)
 	}
 }
