@@ -58,7 +58,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = verify.Normalize(r)
 	permit := rx.limiter.arrive(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
 	defer permit.depart()
-	on := requestOn(r.Context())
+	on := requestOn(ctx)
 	defer on.end()
 	d := &delivery{
 		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, permit: permit, on: on,

@@ -158,7 +158,7 @@ func (rx *Receiver) Shutdown(ctx context.Context) error {
 	err := rx.door.close(ctx)
 	rx.savePeers()
 	rx.end()
-	defer rx.sampled.close()
+	defer rx.sampled.close() //nolint:contextcheck // what is counted is written at any rate
 	return errors.Join(err, <-stopped)
 }
 

@@ -44,7 +44,7 @@ func (s *sampler) write(ctx context.Context, level slog.Level, kind sampledKind,
 	if !s.log.Enabled(ctx, level) {
 		return
 	}
-	if level > slog.LevelDebug && !s.first(kind, level) {
+	if level > slog.LevelDebug && !s.first(kind, level) { //nolint:contextcheck // the end of a minute is of no request
 		level = slog.LevelDebug
 	}
 	s.log.LogAttrs(ctx, level, kind.text, append(kind.attrs(), attrs...)...)
