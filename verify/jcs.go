@@ -258,6 +258,9 @@ func compareMembers(a, b canonicalMember) int {
 // 3.2.2.3), so that it survives the way through a program unchanged. A double keeps any decimal number of 15 digits,
 // so for these the spelling alone decides.
 func isCanonicalNumber(text []byte) bool {
+	if len(text) <= 15 && !slices.ContainsFunc(text, func(b byte) bool { return !isDigit(b) }) {
+		return true // an integer, and JSON has no zero in front of one
+	}
 	if len(text) > maxNumber || bytes.IndexByte(text, 'E') >= 0 {
 		return false
 	}

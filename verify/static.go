@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -222,16 +223,29 @@ func authorization(r *http.Request, scheme string) (string, error) {
 }
 
 // queryValue returns a parameter of the query that may stand there once. Parts of the query that do not parse
-// are nobody's parameter.
+// are not parameters. It makes no table of the others, of which an unauthenticated client can send thousands.
 func queryValue(r *http.Request, name string) (string, error) {
-	switch values := r.URL.Query()[name]; len(values) {
-	case 0:
-		return "", nil
-	case 1:
-		return values[0], nil
-	default:
+	found, times := "", 0
+	for rest, more := r.URL.RawQuery, true; more; {
+		var pair string
+		pair, rest, more = strings.Cut(rest, "&")
+		key, raw, _ := strings.Cut(pair, "=")
+		if len(key) < len(name) || len(key) > len("%41")*len(name) || strings.IndexByte(pair, ';') >= 0 {
+			continue
+		}
+		key, err := url.QueryUnescape(key)
+		if err != nil || key != name {
+			continue
+		}
+		if value, err := url.QueryUnescape(raw); err == nil {
+			found = value
+			times++
+		}
+	}
+	if times > 1 {
 		return "", &Error{Code: AmbiguousField, Component: name}
 	}
+	return found, nil
 }
 
 // All demands that every scheme accepts the request: two query parameters, or basic authentication and a

@@ -2,7 +2,9 @@ package verify
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -145,5 +147,24 @@ func TestAllPassesErrorsOn(t *testing.T) {
 	cut := errors.New("cut")
 	if _, err := (All{bodyScheme()}).Verify(request("X-Sig: 00"), func() ([]byte, error) { return nil, cut }); !errors.Is(err, cut) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAParameterIsReadAsTheLibraryReadsIt(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3986, 0))
+	parts := []string{"key", "k%65y", "%6bey", "ke", "=", "=", "&", "&", "v", "%", "%zz", ";", "+", "%20", "kez"}
+	for range 50_000 {
+		var b strings.Builder
+		for range random.IntN(10) {
+			b.WriteString(parts[random.IntN(len(parts))])
+		}
+		r := &http.Request{URL: &url.URL{RawQuery: b.String()}}
+		got, err := queryValue(r, "key")
+		switch want := r.URL.Query()["key"]; {
+		case len(want) > 1 && CodeOf(err) != AmbiguousField,
+			len(want) == 1 && (err != nil || got != want[0]), len(want) == 0 && (err != nil || got != ""):
+			t.Fatalf("%q: %q, %v, want %q", b.String(), got, err, want)
+		}
 	}
 }
