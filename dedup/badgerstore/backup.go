@@ -79,13 +79,14 @@ func BackupDir(ctx context.Context, dir string, o Options, w io.Writer, since Po
 	if _, err := s.existing(); err != nil {
 		return Position{}, err
 	}
-	if err := checkTables(dir, s.badgerOptions()); err != nil {
-		return Position{}, fmt.Errorf("store %s is damaged: %w", dir, err)
-	}
-	if err := s.openToRead(); err != nil {
+	close, damage, err := s.openToRead()
+	if err != nil {
 		return Position{}, err
 	}
-	defer func() { err = errors.Join(err, s.db.Close()) }()
+	if damage != nil {
+		return Position{}, fmt.Errorf("store %s is damaged: %w", dir, damage)
+	}
+	defer func() { err = errors.Join(err, close()) }()
 	if s.identity, _, err = readIdentity(dir); err != nil {
 		return Position{}, fmt.Errorf("store %s: %w", dir, err)
 	}
@@ -321,6 +322,10 @@ func Restore(ctx context.Context, dir string, o Options, backups ...io.Reader) (
 		return 0, err
 	}
 	s := newStore(dir, o)
+	if s.lock, err = lockDir(dir); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.lock.release()) }()
 	if s.db, err = openBadger(dir, s.badgerOptions().WithSyncWrites(false), s.logger); err != nil {
 		return 0, err
 	}

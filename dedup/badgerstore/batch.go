@@ -20,21 +20,23 @@ type row struct {
 	fix    fixed        // without its bytes where only the outline was read
 	fresh  bool         // the event itself has to be written
 	dirty  bool
-	gone   bool // deleted
+	gone   bool   // deleted
+	seal   uint32 // the checksum of the stored value that has the newest state; see census
 	before tally
 }
 
 // tally is what one record adds to the statistics.
 type tally struct {
 	records, pending, running, dead, backlog int64
-	waiting, waitingBytes                    int64 // open and not held by a claimer
+	waiting, waitingBytes                    int64  // open and not held by a claimer
+	sum                                      uint64 // the mark in the census
 }
 
 func (r *row) tally() tally {
 	if r == nil || r.gone {
 		return tally{}
 	}
-	t := tally{records: 1}
+	t := tally{records: 1, sum: r.mark()}
 	for i := range r.rec.Tasks {
 		switch r.rec.Tasks[i].State {
 		case dedup.Pending:
@@ -103,7 +105,14 @@ type batch struct {
 	bytes     int64
 	always    bool      // commit even when nothing changed
 	reclaimed time.Time // space was given back; zero when it was not
-	disk      diskState
+
+	next        meta    // what the commit writes
+	change      tally   // of all rows
+	aliasChange census  // of the aliases
+	uncounted   bool    // what it replaces is damaged: the census is unknown until everything is counted anew
+	recount     *census // what the store held before the batch, counted anew
+
+	disk diskState
 	sums
 }
 
@@ -173,7 +182,7 @@ func (b *batch) at(p place) (*row, error) {
 	if r := b.s.cache.get(p); r != nil {
 		return r, nil
 	}
-	r, err := readRow(b.txn, p)
+	r, err := b.s.readRow(b.txn, p)
 	if err != nil {
 		b.s.damage(err)
 		return nil, err
@@ -288,16 +297,19 @@ func (b *batch) stage() (bool, error) {
 	}
 	for _, r := range b.rows {
 		if r.dirty {
-			r.write(set)
+			r.write(set, b.s.gaps)
+			b.change.add(r.tally(), 1)
+			b.change.add(r.before, -1)
 		}
 	}
 	for h, a := range b.aliases {
 		key := h.key(familyAlias)
-		if a.gone {
-			set(key, nil)
-		} else {
-			set(key, encodeAlias(key, a))
+		var value []byte
+		if !a.gone {
+			value = encodeAlias(key, a)
 		}
+		b.countAlias(h, value)
+		set(key, value)
 	}
 	for name, t := range b.traces {
 		if key := []byte(name); t.gone {
@@ -318,7 +330,8 @@ func (b *batch) stage() (bool, error) {
 	if !wrote && !b.always {
 		return false, err
 	}
-	set(metaKey, encodeMeta(b.meta()))
+	b.next = b.meta()
+	set(metaKey, encodeMeta(b.next))
 	return true, err
 }
 
@@ -331,12 +344,14 @@ func (b *batch) meta() meta {
 	if !b.reclaimed.IsZero() {
 		m.reclaimed, m.removed = b.reclaimed, b.removed
 	}
+	m.census = b.census()
 	return m
 }
 
 // write stages one row. The state of an event is stored beside it as well, so that a start reads no bodies and a sweep
 // no events.
-func (r *row) write(set func(key, value []byte)) {
+func (r *row) write(set func(key, value []byte), g gaps) {
+	rec := g.stored(r.rec)
 	older := r.place.older != 0
 	if r.gone {
 		set(r.place.key(), nil)
@@ -347,22 +362,35 @@ func (r *row) write(set func(key, value []byte)) {
 	}
 	if r.fresh || older {
 		key := r.place.key()
-		set(key, encodeEvent(key, r.fix, &r.rec))
+		value := encodeEvent(key, r.fix, &rec)
+		r.seal = sealOf(value)
+		set(key, value)
 	}
 	if !older {
 		key := r.place.hash.key(familyState)
-		set(key, encodeState(key, &r.rec, outlineOf(r)))
+		value := encodeState(key, &rec, outlineOf(r))
+		r.seal = sealOf(value)
+		set(key, value)
 	}
 }
 
-// readRow reads a row from the database, nil when there is none.
+// readRow reads a row from the database, nil when there is none. Its window ends when it does by the store's gaps.
+func (s *Store) readRow(txn *badger.Txn, p place) (*row, error) {
+	r, err := readRow(txn, p)
+	if r != nil {
+		s.gaps.prolong(&r.rec)
+	}
+	return r, err
+}
+
+// readRow reads a row as it is stored, nil when there is none.
 func readRow(txn *badger.Txn, p place) (*row, error) {
 	key := p.key()
 	value, err := readValue(txn, key)
 	if value == nil || err != nil {
 		return nil, err
 	}
-	r := &row{place: p}
+	r := &row{place: p, seal: sealOf(value)}
 	if r.fix, err = decodeEvent(key, value, &r.rec); err != nil {
 		return nil, err
 	}
@@ -387,6 +415,7 @@ func (r *row) readState(txn *badger.Txn) error {
 		return err
 	}
 	claimed := r.rec.Seq
+	r.seal = sealOf(value)
 	if _, _, err := decodeState(key, value, &r.rec); err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -111,14 +110,14 @@ func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 	if r.Format, err = s.existing(); err != nil {
 		return r, err
 	}
-	if err := checkTables(dir, s.badgerOptions()); err != nil {
-		r.Tables = err.Error()
-		return r, nil
-	}
-	if err := s.openToRead(); err != nil {
+	close, damage, err := s.openToRead()
+	if err != nil || damage != nil {
+		if damage != nil {
+			r.Tables = damage.Error()
+		}
 		return r, err
 	}
-	defer func() { err = errors.Join(err, s.db.Close()) }()
+	defer func() { err = errors.Join(err, close()) }()
 	if r.Water, r.WaterUnknown, err = peekHighWater(dir); err != nil {
 		return r, err
 	}
@@ -154,20 +153,45 @@ func (s *Store) existing() (int, error) {
 	return version, err
 }
 
-// openToRead opens the database without anything of ours being changed. Logs that a crash left are read by opening
-// it for writing only.
-func (s *Store) openToRead() error {
-	left, err := filepath.Glob(filepath.Join(s.dir, "*.mem"))
-	if err != nil {
-		return err
+// openToRead opens the database of a store that is not in use; close puts everything back as it was. Logs that a crash
+// left are read by opening it for writing only. damage says what is wrong with the tables; then nothing is open.
+func (s *Store) openToRead() (close func() error, damage, err error) {
+	if s.lock, err = lockDir(s.dir); err != nil {
+		return nil, nil, err
 	}
-	if len(left) > 0 {
+	close = func() error {
+		var closed error
+		if s.db != nil {
+			closed = s.db.Close()
+		}
+		return errors.Join(closed, undoStart(s.dir), s.lock.release())
+	}
+	if damage, err = s.openTables(); damage != nil || err != nil {
+		return nil, damage, errors.Join(err, close())
+	}
+	return close, nil, nil
+}
+
+func (s *Store) openTables() (damage, err error) {
+	if err := undoStart(s.dir); err != nil {
+		return nil, err
+	}
+	o := s.badgerOptions()
+	unnamed, damage := checkTables(s.dir, o)
+	if damage != nil {
+		return damage, nil
+	}
+	inOrder, err := s.keepBefore(unnamed)
+	if err != nil {
+		return nil, err
+	}
+	if !inOrder {
 		if err := s.guard(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	s.db, err = openBadger(s.dir, s.badgerOptions().WithReadOnly(len(left) == 0), s.logger)
-	return err
+	s.db, err = openBadger(s.dir, o.WithReadOnly(inOrder), s.logger)
+	return nil, err
 }
 
 // examination goes through all values of a store.

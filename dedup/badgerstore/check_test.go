@@ -232,7 +232,7 @@ func TestADamagedTableIsAnErrorWhereverItIsDamaged(t *testing.T) {
 		if err := os.WriteFile(table, whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := checkTables(s.dir, s.badgerOptions()); err == nil {
+		if _, err := checkTables(s.dir, s.badgerOptions()); err == nil {
 			t.Errorf("a table of %d of %d bytes passes", n, len(whole))
 		}
 	}
@@ -253,7 +253,7 @@ func opensDamaged(t *testing.T, dir, table string, whole []byte, at int64) int {
 	if err := os.WriteFile(table, bad, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkTables(dir, newStore(dir, quiet()).badgerOptions()); err == nil {
+	if _, err := checkTables(dir, newStore(dir, quiet()).badgerOptions()); err == nil {
 		t.Logf("byte %d of %d: the content is the same", at, len(whole))
 		return 1
 	}

@@ -31,6 +31,17 @@ func (s *Store) run() {
 	for _, o := range s.parked {
 		s.answerTake(o, dedup.ErrClosed)
 	}
+	s.commitTime()
+}
+
+// commitTime makes the end of the process the time of the last commit, as far as the disk takes it.
+func (s *Store) commitTime() {
+	if s.failure.Load() != nil || s.disk.state().frozen() {
+		return
+	}
+	if err := s.commitDirect(func(*batch) {}); err != nil {
+		s.note("time", err)
+	}
 }
 
 // frozenPoll is how often a store that writes nothing looks for space.
@@ -315,7 +326,7 @@ func (s *Store) commit(b *batch) error {
 		return s.fail("the value log could not be synced", errors.New(*text))
 	}
 	s.options.step(stepHighWater)
-	s.meta = b.meta()
+	s.meta = b.next
 	if err := s.water.write(s.meta.commit); err != nil {
 		return s.fail("the high-water file could not be written", err)
 	}
@@ -335,7 +346,6 @@ func (s *Store) commit(b *batch) error {
 
 // publish tells agenda, cache and statistics what was committed.
 func (s *Store) publish(b *batch) {
-	var change tally
 	var added []listed
 	for _, r := range b.forgotten {
 		s.schedule(r)
@@ -344,8 +354,6 @@ func (s *Store) publish(b *batch) {
 		if !r.dirty {
 			continue
 		}
-		change.add(r.tally(), 1)
-		change.add(r.before, -1)
 		s.schedule(r)
 		s.cache.keep(r)
 		s.older.note(r)
@@ -364,7 +372,7 @@ func (s *Store) publish(b *batch) {
 	s.stats.Oldest = oldest
 	s.stats.Commits++
 	s.stats.Accepted += b.news
-	s.count(change)
+	s.count(b.change)
 }
 
 func (t *tally) add(other tally, by int64) {
@@ -375,6 +383,7 @@ func (t *tally) add(other tally, by int64) {
 	t.backlog += by * other.backlog
 	t.waiting += by * other.waiting
 	t.waitingBytes += by * other.waitingBytes
+	t.sum += uint64(by) * other.sum //nolint:gosec // modulo 2^64, as the sum is
 }
 
 // count changes the statistics; s.mu is held.

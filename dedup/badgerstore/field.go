@@ -14,6 +14,12 @@ type field struct {
 	of     any
 }
 
+// content is a variable of another type that knows how it is stored: as nothing when it is zero.
+type content interface {
+	appendTo(b []byte) []byte
+	readFrom(d *decoder)
+}
+
 // appendFields writes number, length and content of each field that is not zero. The fields come in rising order of
 // their numbers.
 func appendFields(b []byte, fields ...field) []byte {
@@ -57,6 +63,8 @@ func (f field) appendTo(b []byte) []byte {
 			b = appendString(b, s)
 		}
 		return b
+	case content:
+		return v.appendTo(b)
 	}
 	panic(fmt.Sprintf("badgerstore: field %d has the unknown type %T", f.number, f.of))
 }
@@ -120,5 +128,7 @@ func (f field) read(d *decoder) {
 		for *v = nil; d.s != ""; {
 			*v = append(*v, d.str())
 		}
+	case content:
+		v.readFrom(d)
 	}
 }

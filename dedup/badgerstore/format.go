@@ -36,7 +36,7 @@ func (e *FormatError) Error() string {
 }
 
 // formats are the formats that a program opens: its own, and the older ones, each brought to the next one by its
-// step. A step works on a directory that nobody has open, and may be run again after a crash.
+// step. A step works on a directory that this process has locked, and may be run again after a crash.
 type formats struct {
 	current int
 	steps   map[int]func(dir string) error // by the format that they begin with
@@ -63,14 +63,6 @@ func (f formats) check(dir string) error {
 	}
 	if version > f.current {
 		return &FormatError{Dir: dir, Format: version, Known: f.current}
-	}
-	if version < f.current {
-		switch free, err := lockFree(dir); {
-		case err != nil:
-			return err
-		case !free:
-			return inUse(dir) // by an older program
-		}
 	}
 	for ; version < f.current; version++ {
 		step := f.steps[version]

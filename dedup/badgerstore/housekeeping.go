@@ -57,6 +57,7 @@ func (s *Store) keepHouse() {
 			continue
 		case <-tick.C:
 		}
+		s.note("time", s.noteTime())
 		if low := s.disk.state().low(); low || time.Since(swept) >= s.options.rhythm.sweep {
 			swept = time.Now()
 			s.restrictFiles()
@@ -94,6 +95,31 @@ func (s *Store) reclaimWhenDue(low bool) error {
 		return nil
 	}
 	return s.reclaim()
+}
+
+// idleMost is how long a store goes without a commit. A start compares the clock with the last one, and would take a
+// quiet weekend for a clock that has jumped.
+const idleMost = time.Hour
+
+// timeOp commits the time when nothing else was committed for long.
+type timeOp struct{ ticket }
+
+// apply implements op.
+func (o *timeOp) apply(b *batch) error {
+	if b.now.Sub(b.s.meta.wall) >= idleMost && !b.disk.frozen() {
+		b.always = true
+	}
+	return nil
+}
+
+// noteTime makes the time of the last commit less than an hour old.
+func (s *Store) noteTime() error {
+	o := &timeOp{newTicket(false)}
+	if err := s.queue.push(o); err != nil {
+		return err
+	}
+	<-o.done
+	return o.err
 }
 
 // keepChecking verifies the store every now and then, until it is closed.
@@ -172,6 +198,9 @@ func (o *sweepOp) apply(b *batch) error {
 // sweep deletes what may be forgotten, slack after its window has ended. Nothing is left to Badger's own
 // expiry: that follows the system's clock, and a clock that jumps ahead would open every window.
 func (s *Store) sweep(slack time.Duration) error {
+	if s.gaps.holdsSweep(s.now()) {
+		return nil
+	}
 	before := s.now().Add(-slack)
 	var ended []place
 	err := s.view(func(txn *badger.Txn) error {
@@ -188,6 +217,7 @@ func (s *Store) sweep(slack time.Duration) error {
 				s.damage(err)
 				continue
 			}
+			s.gaps.prolong(&rec)
 			if rec.Disposable(before) {
 				ended = append(ended, place{hash: hash(key[1:rowKeySize])})
 			}
@@ -218,7 +248,7 @@ func (s *Store) endedOlder(txn *badger.Txn, before time.Time) (ended []place) {
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
 		p := olderPlace(it.Item().Key())
-		r, err := readRow(txn, p)
+		r, err := s.readRow(txn, p)
 		if err != nil {
 			s.damage(err)
 			continue

@@ -186,7 +186,7 @@ func TestAStoreWithoutAnIdentityGetsOne(t *testing.T) {
 			log, o := warned()
 			var old bytes.Buffer
 			at, err := BackupDir(context.Background(), dir, o, &old, Position{})
-			if err != nil || at.Store != "" || at.Version != was.Version {
+			if err != nil || at.Store != "" || at.Version < was.Version {
 				t.Errorf("%v, %v", at, err)
 			}
 			if _, err := BackupDir(context.Background(), dir, o, io.Discard, was); !errors.As(err, new(*ChainError)) {

@@ -17,6 +17,8 @@ type meta struct {
 	boot   uint64        // how often the store was opened
 	wall   time.Time     // when the commit was made
 	window time.Duration // longest window of any claim
+	census census        // what the store holds
+	gaps   gaps          // times that do not count for windows
 
 	since   uint64 // the day on which the store began to remember keys beyond their windows
 	evicted uint64 // the first day of them that was not forgotten for want of room; 0 for all
@@ -29,6 +31,7 @@ type meta struct {
 func (m *meta) fields() []field {
 	return []field{
 		{1, &m.commit}, {2, &m.seq}, {3, &m.token}, {4, &m.boot}, {5, &m.wall}, {6, &m.window},
+		{7, &m.census.known}, {8, &m.census.entries}, {9, &m.census.sum}, {10, &m.gaps},
 		{20, &m.since}, {21, &m.evicted},
 		{30, &m.reclaimed}, {31, &m.removed},
 	}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -50,8 +49,8 @@ type Options struct {
 	// accepted. MaxBacklogBytes defaults to no bound, MaxBacklogRecords to DefaultBacklogRecords; less than
 	// zero is no bound.
 	MaxBacklogBytes, MaxBacklogRecords int64
-	// AcceptClock opens a store although the clock is before its last commit, or so far after it that
-	// every window would have ended.
+	// AcceptClock opens a store although the clock is before its last commit. A clock that is more than a day after it
+	// needs no consent: that time does not count for windows.
 	AcceptClock bool
 	// CacheBytes bounds the memory for events with open tasks. Defaults to 32 MiB.
 	CacheBytes int64
@@ -133,8 +132,8 @@ func (l layout) badgerOptions(dir string, log *logger) badger.Options {
 // order: tasks that were running have used that attempt and wait for the next one, and held claims are free.
 //
 // It refuses a directory that another process uses, one of a newer format, one that has lost commits it had
-// acknowledged (see AcceptLoss), one whose last commit is not a plausible past of the clock (see
-// AcceptClock), and one on a full disk. The store must be closed.
+// acknowledged (see AcceptLoss), one whose last commit is after the clock's time (see AcceptClock), and one on a
+// full disk. The files of a store that is refused are as they were. The store must be closed.
 func Open(dir string, o Options) (*Store, error) {
 	if dir == "" {
 		return nil, errors.New("store has no directory: name one")
@@ -208,6 +207,18 @@ func (s *Store) open() (err error) {
 	if err := makeDir(s.dir); err != nil {
 		return err
 	}
+	if s.lock, err = lockDir(s.dir); err != nil {
+		return err
+	}
+	if err := s.openLocked(); err != nil {
+		return errors.Join(err, s.lock.release())
+	}
+	return nil
+}
+
+// openLocked opens the store whose directory is locked. Until it is sure that the store is whole it can put the files back
+// as they were, and does when it refuses the store.
+func (s *Store) openLocked() (err error) {
 	if err := s.options.formats.check(s.dir); err != nil {
 		return err
 	}
@@ -219,33 +230,75 @@ func (s *Store) open() (err error) {
 	if d := s.disk.look(); d.frozen() {
 		return fmt.Errorf("store %s cannot be opened: %w", s.dir, d.err())
 	}
-	if err := checkTables(s.dir, options); err != nil {
-		return fmt.Errorf("store %s is damaged: %w; restore a backup", s.dir, err)
-	}
-	if err := s.guard(); err != nil {
+	defer func() {
+		if err == nil {
+			return
+		}
+		if s.db != nil {
+			err = errors.Join(err, s.db.Close())
+			s.spare.release(spareFiles)
+		}
+		if s.water != nil {
+			err = errors.Join(err, s.water.f.Close())
+		}
+		err = errors.Join(err, undoStart(s.dir))
+	}()
+	if err := s.prepare(options); err != nil {
 		return err
 	}
 	if s.db, err = openBadger(s.dir, options, s.logger); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.db.Close())
-			s.spare.release(spareFiles)
-			if s.water != nil {
-				err = errors.Join(err, s.water.f.Close())
-			}
-		}
-	}()
 	if s.options.CheckOnOpen {
 		if err := s.checkValues(); err != nil {
 			return fmt.Errorf("store %s is damaged: %w; restore a backup, or open it without the check", s.dir, err)
 		}
 	}
-	if err := s.openMeta(); err != nil {
+	left, err := s.openMeta()
+	if err != nil {
 		return err
 	}
-	return s.recover()
+	if err := startIsSure(s.dir); err != nil {
+		return fmt.Errorf("store %s: %w", s.dir, err)
+	}
+	return s.recover(left)
+}
+
+// prepare makes the files ready for Badger, which changes them when it opens them.
+func (s *Store) prepare(o badger.Options) error {
+	if err := undoStart(s.dir); err != nil {
+		return fmt.Errorf("store %s: what the last start left cannot be put back: %w", s.dir, err)
+	}
+	unnamed, err := checkTables(s.dir, o)
+	if err != nil {
+		return fmt.Errorf("store %s is damaged: %w; restore a backup", s.dir, err)
+	}
+	if _, err := s.keepBefore(unnamed); err != nil {
+		return err
+	}
+	if err := s.guard(); err != nil {
+		return err
+	}
+	if err := unmarkClosed(s.dir); err != nil {
+		return fmt.Errorf("store %s: %w", s.dir, err)
+	}
+	return nil
+}
+
+// keepBefore keeps the files as they are, unless the store was closed in order: then Badger changes nothing that could be
+// missed.
+func (s *Store) keepBefore(unnamed []string) (inOrder bool, err error) {
+	inOrder, err = closedInOrder(s.dir)
+	if err == nil && (!inOrder || len(unnamed) > 0) {
+		inOrder, err = false, keepBefore(s.dir, unnamed)
+	}
+	if err != nil {
+		return false, fmt.Errorf("store %s: its files cannot be copied, as a start after a crash does: %w", s.dir, err)
+	}
+	if len(unnamed) > 0 {
+		s.log.Info("tables are left out that the list of tables does not name", "dir", s.dir, "tables", unnamed)
+	}
+	return inOrder, nil
 }
 
 // guard keeps Badger from cutting off a value log that is damaged in its middle.
@@ -309,11 +362,8 @@ func openBadger(dir string, o badger.Options, log *logger) (db *badger.DB, err e
 			err = fmt.Errorf("store %s is damaged: it cannot be opened: %v; restore a backup", dir, p)
 		}
 	}()
-	db, err = badger.Open(o)
+	db, err = badger.Open(o.WithBypassLockGuard(true)) // we have the lock
 	if err != nil {
-		if strings.Contains(err.Error(), "Cannot acquire directory lock") {
-			return nil, inUse(dir)
-		}
 		return nil, fmt.Errorf("store %s does not open: %w", dir, err)
 	}
 	if text := log.skipped.Load(); text != nil {
@@ -322,47 +372,68 @@ func openBadger(dir string, o badger.Options, log *logger) (db *badger.DB, err e
 	return db, nil
 }
 
-func inUse(dir string) error {
-	return fmt.Errorf("store %s is in use by another process: stop it, or ask it instead%s", dir, lockOwner(dir))
-}
-
-// lockOwner says which process has the directory, as far as the lock file tells.
-func lockOwner(dir string) string {
-	b, err := os.ReadFile(filepath.Join(dir, "LOCK"))
-	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
-		return " (process " + pid + ")"
-	}
-	return ""
-}
-
 // clockSlack is how far the clock may be behind the last commit without question: clocks are
 // corrected by so much.
 const clockSlack = time.Minute
 
-// openMeta reads the counters and compares them with the high-water file and the clock.
-func (s *Store) openMeta() error {
+// openMeta reads the counters, compares them with the high-water file, the clock and what the store holds, and takes
+// note of all that is there. It returns what recover has to do.
+func (s *Store) openMeta() (left unfinished, err error) {
 	txn := s.db.NewTransaction(false)
 	m, err := readMeta(txn)
 	txn.Discard()
 	if err != nil {
-		return fmt.Errorf("store %s: %w; restore a backup", s.dir, err)
+		return left, fmt.Errorf("store %s: %w; restore a backup", s.dir, err)
 	}
 	mark, unknown, err := peekHighWater(s.dir)
 	if err != nil {
-		return fmt.Errorf("store %s: high-water file: %w", s.dir, err)
+		return left, fmt.Errorf("store %s: high-water file: %w", s.dir, err)
 	}
 	unknown = unknownFor(m, unknown)
 	if unknown != "" && !s.options.AcceptLoss {
-		return errUnknownLoss(s.dir, unknown) // before a file is made in its place
+		return left, errUnknownLoss(s.dir, unknown) // before a file is made in its place
 	}
 	if m.commit < mark && !s.options.AcceptLoss {
-		return errLost(s.dir, m.commit, mark)
+		return left, errLost(s.dir, m.commit, mark)
 	}
 	if err := s.checkClock(m); err != nil {
-		return err
+		return left, err
 	}
+	s.meta = m
+	s.openGaps()
+	found, left, err := s.takeStock()
+	if err != nil {
+		return left, err
+	}
+	missing := m.census.missing(found.census, found.damaged)
+	if missing && !s.options.AcceptLoss {
+		return left, errMissing(s.dir, m.census, found.census)
+	}
+	s.meta.census = found.census
+	if missing {
+		s.log.Warn("events are missing, as accepted", "dir", s.dir, "counted", m.census.entries, "found", found.census.entries)
+	}
+	return left, s.acceptMeta(mark, unknown, missing)
+}
+
+// openGaps notes the time since the last commit when it was too long to count.
+func (s *Store) openGaps() {
+	m := &s.meta
+	found := (*gap)(nil)
+	if m.gaps, found = m.gaps.at(s.now(), m.wall, max(m.window, dedup.DefaultWindow)); found != nil {
+		s.log.Warn("the last commit is longer ago than a window: the time does not count for any window, and nothing is deleted for a day. "+
+			"Set the clock if it is wrong", "dir", s.dir, "last", m.wall, "now", s.now(), "gap", found.rest)
+	}
+	s.gaps = m.gaps
+}
+
+// acceptMeta opens the identity and the high-water file, and makes the counters those of a new history when commits are
+// lost and that was accepted.
+func (s *Store) acceptMeta(mark uint64, unknown string, missing bool) error {
+	m := &s.meta
+	lost := unknown != "" || m.commit < mark || missing
 	// Before anything tells that the loss was accepted: from then on the history is another one.
-	if err := s.openIdentity(m, unknown != "" || m.commit < mark); err != nil {
+	if err := s.openIdentity(*m, lost); err != nil {
 		return err
 	}
 	water, err := openHighWater(s.dir)
@@ -372,7 +443,6 @@ func (s *Store) openMeta() error {
 	s.water, s.disk.probe = water, water.probe
 	if unknown != "" {
 		s.log.Warn("whether commits are lost is not known, as accepted", "dir", s.dir, "highwater", unknown)
-		m.seq, m.token = m.seq+lostGap, m.token+lostGap
 		if err := errors.Join(water.write(m.commit), water.f.Sync()); err != nil {
 			return fmt.Errorf("store %s: high-water file: %w", s.dir, err)
 		}
@@ -380,16 +450,17 @@ func (s *Store) openMeta() error {
 	if m.commit < mark {
 		s.log.Warn("commits are lost, as accepted", "dir", s.dir, "last", m.commit, "acknowledged", mark)
 		m.commit = mark
-		// Numbers that the lost commits gave out must not come again.
+	}
+	if lost { // numbers that the lost commits gave out must not come again
 		m.seq, m.token = m.seq+lostGap, m.token+lostGap
 	}
-	s.beginToRemember(&m)
+	s.beginToRemember(m)
 	m.boot++
 	m.window = max(m.window, dedup.DefaultWindow)
 	if m.reclaimed.IsZero() {
 		m.reclaimed = s.now()
 	}
-	s.meta, s.boot = m, m.boot
+	s.boot = m.boot
 	s.removed.Store(m.removed)
 	s.reclaimed.Store(m.reclaimed.UnixNano())
 	return nil
@@ -406,21 +477,12 @@ func unknownFor(m meta, unknown string) string {
 // lostGap is more events and tokens than the logs that can be lost at once hold.
 const lostGap = 1 << 32
 
+// checkClock refuses a clock that is behind the last commit. One that is far ahead is no reason: see gap.
 func (s *Store) checkClock(m meta) error {
-	if m.wall.IsZero() || s.options.AcceptClock {
+	now := s.now()
+	if m.wall.IsZero() || s.options.AcceptClock || !now.Before(m.wall.Add(-clockSlack)) {
 		return nil
 	}
-	now := s.now()
-	window := max(m.window, dedup.DefaultWindow)
-	const advice = "if the clock is right, accept it once (AcceptClock, --accept-clock)"
-	switch {
-	case now.Before(m.wall.Add(-clockSlack)):
-		return fmt.Errorf("store %s: the clock says %s, but the last commit was later, at %s: set the clock; %s",
-			s.dir, now.Format(time.RFC3339), m.wall.Format(time.RFC3339), advice)
-	case now.After(m.wall.Add(window)):
-		return fmt.Errorf("store %s: the clock says %s, more than the window of %v after the last commit at %s, "+
-			"so every key would be forgotten: set the clock; %s",
-			s.dir, now.Format(time.RFC3339), window, m.wall.Format(time.RFC3339), advice)
-	}
-	return nil
+	return fmt.Errorf("store %s: the clock says %s, but the last commit was later, at %s: set the clock; "+
+		"if the clock is right, accept it once (AcceptClock, --accept-clock)", s.dir, now.Format(time.RFC3339), m.wall.Format(time.RFC3339))
 }

@@ -21,7 +21,7 @@ func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 	}
 	var rec dedup.Record
 	err := s.view(func(txn *badger.Txn) error {
-		r, err := readEvent(txn, event)
+		r, err := s.readEvent(txn, event)
 		if err != nil {
 			s.damage(err)
 			return err
@@ -36,6 +36,15 @@ func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 }
 
 // readEvent finds the row of an event, nil when there is none.
+func (s *Store) readEvent(txn *badger.Txn, event string) (*row, error) {
+	r, err := readEvent(txn, event)
+	if r != nil {
+		s.gaps.prolong(&r.rec)
+	}
+	return r, err
+}
+
+// readEvent finds the row of an event as it is stored, nil when there is none.
 func readEvent(txn *badger.Txn, event string) (*row, error) {
 	h, seq, ok := parseEventID(event)
 	if !ok {
@@ -77,7 +86,7 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 			var found bool
 			var damage error
 			if err = s.view(func(txn *badger.Txn) error {
-				r, err := m.read(txn)
+				r, err := s.readListed(txn, m)
 				if found = err == nil && r != nil; found { // else it was readable a moment ago; damage is noted
 					rec, damage = r.whole(txn, f.Body)
 				}
@@ -197,7 +206,7 @@ func (m *matcher) consider(ctx context.Context, events []listed) error {
 				if m.full() {
 					break
 				}
-				m.take(l.read(txn))
+				m.take(m.s.readListed(txn, l))
 			}
 			return nil
 		})
@@ -208,17 +217,17 @@ func (m *matcher) consider(ctx context.Context, events []listed) error {
 	return nil
 }
 
-// read returns the event with the sequence under a hash, whichever generation that is by now; nil when it is gone.
-func (l listed) read(txn *badger.Txn) (*row, error) {
-	r, err := readRow(txn, l.place)
+// readListed returns the event with the sequence under a hash, whichever generation that is by now; nil when it is gone.
+func (s *Store) readListed(txn *badger.Txn, l listed) (*row, error) {
+	r, err := s.readRow(txn, l.place)
 	if err == nil && (r == nil || r.rec.Seq != l.seq) {
-		r, err = readRow(txn, place{hash: l.place.hash, older: l.seq})
+		r, err = s.readRow(txn, place{hash: l.place.hash, older: l.seq})
 	}
 	return r, err
 }
 
 // visit looks at what is at a place.
-func (m *matcher) visit(txn *badger.Txn, p place) { m.take(readRow(txn, p)) }
+func (m *matcher) visit(txn *badger.Txn, p place) { m.take(m.s.readRow(txn, p)) }
 
 func (m *matcher) take(r *row, err error) {
 	if err != nil {

@@ -13,68 +13,87 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// recover reads which events have work left and puts in order what the process before left behind. It runs
-// before the committer starts.
-func (s *Store) recover() error {
-	var running []*row
-	var unstated []*row // as format 1 has them
-	var failed error
+// unfinished is what recover has to put in order.
+type unfinished struct {
+	running  []*row        // events whose tasks were interrupted, or wait by a clock that has been set back
+	unstated []place       // events with work left that have no state of this format
+	behind   time.Duration // how far the clock is behind the last commit
+}
+
+// takeStock reads what the store holds and which events have work left. It writes nothing.
+func (s *Store) takeStock() (found surveyed, left unfinished, err error) {
 	now, behind := s.now(), s.behind()
+	left.behind = behind
 	s.published = s.meta.seq
 	waits := func(r *row) bool { return behind > 0 && setBack(&r.edit().rec, now, behind) }
-	found, err := s.survey(func(r *row) {
+	found, err = s.survey(func(r *row) {
 		s.older.note(r)
 		if interrupted(&r.rec) || waits(r) {
-			running = append(running, r)
+			left.running = append(left.running, r)
 			return
 		}
 		if r.place.older == 0 && r.fix.raw != nil {
-			if unstated = append(unstated, r); len(unstated) == unstatedMost {
-				failed = errors.Join(failed, s.state(unstated))
-				unstated = unstated[:0]
-			}
+			left.unstated = append(left.unstated, r.place)
 		}
 		s.schedule(r)
 		s.cache.keep(r)
 	})
-	if err := errors.Join(err, failed, s.state(unstated)); err != nil {
-		return fmt.Errorf("store %s: %w", s.dir, err)
+	if err != nil {
+		return found, left, fmt.Errorf("store %s: %w", s.dir, err)
 	}
 	s.mu.Lock()
 	s.recent.fill(found.newest, found.cut)
 	s.count(found.total)
 	s.mu.Unlock()
-	if err := s.resume(running, behind); err != nil {
+	return found, left, nil
+}
+
+// recover puts in order what the process before left behind. It runs before the committer starts.
+func (s *Store) recover(left unfinished) error {
+	s.published = s.meta.seq
+	if err := errors.Join(s.resume(left.running, left.behind), s.state(left.unstated)); err != nil {
 		return err
 	}
 	if err := s.sweepChunks(); err != nil {
 		return err
 	}
 	switch {
-	case behind > 0:
-		s.log.Warn("the clock is behind the last commit, as accepted: tasks wait for so much less", "dir", s.dir, "behind", behind, "events", len(running))
-	case len(running) > 0:
-		s.log.Info("tasks were interrupted by the end of the process", "dir", s.dir, "events", len(running))
+	case left.behind > 0:
+		s.log.Warn("the clock is behind the last commit, as accepted: tasks wait for so much less", "dir", s.dir, "behind", left.behind,
+			"events", len(left.running))
+	case len(left.running) > 0:
+		s.log.Info("tasks were interrupted by the end of the process", "dir", s.dir, "events", len(left.running))
 	}
 	return nil
 }
 
-// census is what a store has.
-type census struct {
-	total  tally
-	newest newestHeap
-	cut    bool // there are more than those
+// surveyed is what a survey found.
+type surveyed struct {
+	total   tally
+	census  census
+	damaged int // entries that cannot be read; they are counted in the census only
+	newest  newestHeap
+	cut     bool // there are more than those
 }
 
 // offer counts one event.
-func (c *census) offer(t tally, l listed) {
+func (c *surveyed) offer(t tally, l listed) {
 	c.total.add(t, 1)
+	c.census.add(1, t.sum)
 	c.cut = c.newest.offer(l) || c.cut
 }
 
+// miss counts an event that cannot be read.
+func (c *surveyed) miss(p place) {
+	c.damaged++
+	c.census.add(1, (&row{place: p}).mark())
+}
+
 // join adds what another part of the store has.
-func (c *census) join(other census) {
+func (c *surveyed) join(other surveyed) {
 	c.total.add(other.total, 1)
+	c.census.add(other.census.entries, other.census.sum)
+	c.damaged += other.damaged
 	c.cut = c.cut || other.cut
 	for _, l := range other.newest {
 		c.cut = c.newest.offer(l) || c.cut
@@ -83,26 +102,30 @@ func (c *census) join(other census) {
 
 // survey counts the events, and calls visit, one call at a time, for each that has work left. How long a start takes
 // hangs on it, so every processor reads a part of the store.
-func (s *Store) survey(visit func(*row)) (census, error) {
+func (s *Store) survey(visit func(*row)) (surveyed, error) {
 	return s.surveyOf(partsOf(runtime.GOMAXPROCS(0)), visit)
 }
 
-func (s *Store) surveyOf(parts []part, visit func(*row)) (census, error) {
-	found, errs := make([]census, len(parts)), make([]error, len(parts))
+func (s *Store) surveyOf(parts []part, visit func(*row)) (surveyed, error) {
+	found, errs := make([]surveyed, len(parts)), make([]error, len(parts))
 	var one sync.Mutex
 	var readers sync.WaitGroup
 	for i, p := range parts {
 		c := &found[i]
 		readers.Go(func() {
 			errs[i] = s.db.View(func(txn *badger.Txn) error {
-				return s.scan(txn, p, func(r *row) {
+				err := s.scan(txn, p, func(r *row) {
 					c.offer(r.tally(), listed{r.rec.Seq, place{hash: r.place.hash}})
 					one.Lock()
 					defer one.Unlock()
 					visit(r)
-				}, func(h hash, rec dedup.Record) {
-					c.offer((&row{rec: rec}).tally(), listed{rec.Seq, place{hash: h}})
+				}, func(r *row) {
+					c.offer(r.tally(), listed{r.rec.Seq, r.place})
+				}, c.miss)
+				c.damaged += s.scanAliases(txn, p, func(h hash, seal uint32) {
+					c.census.add(1, mark(familyAlias, place{hash: h}, seal))
 				})
+				return err
 			})
 		})
 	}
@@ -110,6 +133,7 @@ func (s *Store) surveyOf(parts []part, visit func(*row)) (census, error) {
 	for _, other := range found[1:] {
 		found[0].join(other)
 	}
+	found[0].census.known = true
 	return found[0], errors.Join(errs...)
 }
 
@@ -154,17 +178,23 @@ func (s *Store) behind() time.Duration {
 // unstatedMost is how many events get their states in one commit.
 const unstatedMost = 256
 
-// state stores the states of rows that have none of this format, so that the next start reads no bodies.
-func (s *Store) state(rows []*row) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	return s.commitDirect(func(b *batch) {
-		for _, r := range rows {
-			r.before = r.tally()
-			b.put(r.edit())
+// state stores the states of events that have none of this format, so that the next start reads no bodies.
+func (s *Store) state(places []place) error {
+	for len(places) > 0 {
+		n := min(len(places), unstatedMost)
+		err := s.commitDirect(func(b *batch) {
+			for _, p := range places[:n] {
+				if r, err := b.at(p); err == nil && r != nil { // damage is noted
+					b.put(r.edit())
+				}
+			}
+		})
+		if err != nil {
+			return err
 		}
-	})
+		places = places[n:]
+	}
+	return nil
 }
 
 // resume makes interrupted tasks wait for their next attempt, and others no longer than they had to before the
@@ -206,9 +236,9 @@ func (s *Store) commitDirect(change func(b *batch)) error {
 
 // scan calls open for every event of a part with work left, and finished with the state of every other. The states are
 // in the tree itself, so no body is read: the rows that open gets have the outline of their event only. Events of format
-// 1 with work left have no outline, and are read whole, as are those of older generations. Damaged events are noted
-// and left out.
-func (s *Store) scan(txn *badger.Txn, p part, open func(*row), finished func(hash, dedup.Record)) error {
+// 1 with work left have no outline, and are read whole, as are those of older generations. Damaged events are noted,
+// and given to unread.
+func (s *Store) scan(txn *badger.Txn, p part, open, finished func(*row), unread func(place)) error {
 	states := stateIterator(txn, p)
 	defer states.it.Close()
 	it := txn.NewIterator(keysOnly(familyEvent))
@@ -221,13 +251,14 @@ func (s *Store) scan(txn *badger.Txn, p part, open func(*row), finished func(has
 		h := hash(key[1:])
 		r := &row{place: place{hash: h}}
 		outlined, err := states.next(r)
+		s.gaps.prolong(&r.rec)
 		switch {
 		case err == nil && r.rec.Seq != 0 && !r.rec.Open():
-			finished(h, r.rec)
+			finished(r)
 		case err == nil && outlined:
 			open(r)
 		default:
-			s.scanRow(txn, r.place, open)
+			s.scanRow(txn, r.place, open, unread)
 		}
 	}
 	older := txn.NewIterator(keysOnly(familyOlder))
@@ -235,17 +266,18 @@ func (s *Store) scan(txn *badger.Txn, p part, open func(*row), finished func(has
 	for older.Seek(p.first(familyOlder)); older.Valid() && p.has(older.Item().Key()); older.Next() {
 		key := older.Item().Key()
 		if len(key) == olderKeySize {
-			s.scanRow(txn, olderPlace(key), open)
+			s.scanRow(txn, olderPlace(key), open, unread)
 		}
 	}
 	return nil
 }
 
-func (s *Store) scanRow(txn *badger.Txn, p place, open func(*row)) {
-	r, err := readRow(txn, p)
+func (s *Store) scanRow(txn *badger.Txn, p place, open func(*row), unread func(place)) {
+	r, err := s.readRow(txn, p)
 	switch {
 	case err != nil:
 		s.damage(err)
+		unread(p)
 	case r != nil:
 		open(r)
 	}
@@ -276,7 +308,7 @@ func (c stateCursor) next(r *row) (outlined bool, err error) {
 		err = c.it.Item().Value(func(value []byte) (err error) {
 			var o outline
 			o, outlined, err = decodeState(key, value, &r.rec)
-			r.fix.size, r.rec.Payload.Endpoint = o.size, o.endpoint
+			r.fix.size, r.rec.Payload.Endpoint, r.seal = o.size, o.endpoint, sealOf(value)
 			return err
 		})
 		return outlined, err

@@ -201,6 +201,7 @@ func (o *repairOp) mend(b *batch, p place) error {
 		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready
 		return nil
 	}
+	b.uncounted = true // a damaged value is replaced; countOp counts everything anew
 	next := &row{place: p, dirty: true, fresh: true}
 	rest := salvage(b.txn, p)
 	switch {
@@ -218,6 +219,7 @@ func (o *repairOp) mend(b *batch, p place) error {
 	}
 	next.rec.Payload.Endpoint = rest.claim.Payload.Endpoint
 	next.rec = strip(next.rec)
+	b.s.gaps.prolong(&next.rec)
 	b.giveUp(&next.rec, o.repair.Done, o.repair.Done != repairedEvent)
 	b.put(next)
 	o.repair.Event = next.rec.Event
@@ -328,6 +330,7 @@ func (o *countOp) apply(b *batch) error {
 	if err != nil {
 		return err
 	}
+	b.always, b.recount = true, &found.census
 	s := b.s
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -44,6 +44,8 @@ type Store struct {
 	boot    uint64
 	// identity names the history of the store.
 	identity string
+	lock     *dirLock
+	gaps     gaps
 
 	// commitTxn is badger's Commit; tests make it fail.
 	commitTxn   func(*badger.Txn) error
@@ -307,11 +309,21 @@ func (s *Store) close() error {
 		s.done.Wait()
 		s.readers.Lock()
 		defer s.readers.Unlock()
-		err = errors.Join(s.db.Close(), s.water.close())
+		err = s.closeFiles()
 		s.spare.release(spareFiles)
 	}()
 	if late := s.awaits(closed); late != nil {
 		return late
 	}
 	return err
+}
+
+// closeFiles closes the database. The store was closed in order when everything that it wrote is on disk, which nothing
+// tells after a failure.
+func (s *Store) closeFiles() error {
+	err := errors.Join(s.db.Close(), s.water.close())
+	if err == nil && s.failure.Load() == nil {
+		err = markClosed(s.dir)
+	}
+	return errors.Join(err, s.lock.release())
 }

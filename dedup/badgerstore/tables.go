@@ -6,62 +6,33 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
-	"golang.org/x/sys/unix"
 )
 
 // checkTables verifies every table that the manifest names, before Badger opens them: it opens tables in
-// goroutines of its own, where a damaged one ends the process.
-func checkTables(dir string, o badger.Options) error {
-	free, err := lockFree(dir)
-	if err != nil || !free {
-		return err // Badger says whose it is
-	}
-	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // a new store
-	} else if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	manifest, _, err := badger.ReplayManifestFile(f, 0, o)
+// goroutines of its own, where a damaged one ends the process. It returns the tables that the manifest does not name.
+func checkTables(dir string, o badger.Options) (unnamed []string, err error) {
+	manifest, isNew, err := readManifest(dir, o)
 	if err != nil {
-		return fmt.Errorf("%s: %w", badger.ManifestFilename, err)
+		return nil, err
+	}
+	if unnamed, err = unnamedTables(dir, manifest); err != nil {
+		return nil, err
+	}
+	if isNew && len(unnamed) > 0 {
+		return nil, fmt.Errorf("%s is missing", badger.ManifestFilename)
 	}
 	for id, t := range manifest.Tables {
 		path := table.NewFilename(id, dir)
 		if err := checkTable(path, id, table.Options{BlockSize: o.BlockSize, Compression: t.Compression}); err != nil {
-			return fmt.Errorf("table %s: %w", filepath.Base(path), err)
+			return nil, fmt.Errorf("table %s: %w", filepath.Base(path), err)
 		}
 	}
-	return nil
-}
-
-// lockPatience is how long a directory may be locked that nobody has open any more: a program that this process, or
-// the one that had the store, was just starting keeps the lock until it runs.
-const lockPatience = time.Second
-
-// lockFree reports whether no process has the store open.
-func lockFree(dir string) (bool, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = d.Close() }() // releases the lock
-	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return err == nil, err
-		}
-		if time.Since(begun) > lockPatience {
-			return false, nil
-		}
-	}
+	return unnamed, nil
 }
 
 // checkTable verifies index and blocks of one table.

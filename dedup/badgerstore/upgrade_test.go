@@ -142,12 +142,13 @@ func TestValuesOfVersion1AreWrittenAnew(t *testing.T) {
 
 func TestTheCountersOfBothVersionsAreRead(t *testing.T) {
 	t.Parallel()
-	want := meta{commit: 1 << 60, seq: 2, token: 3, boot: 4, wall: time.Unix(1_700_000_000, 5).UTC(), window: time.Hour}
+	want := meta{commit: 1 << 60, seq: 2, token: 3, boot: 4, wall: time.Unix(1_700_000_000, 5).UTC(), window: time.Hour,
+		census: census{true, 6, 7}, gaps: gaps{{time.Unix(5, 0).UTC(), time.Hour}, {time.Unix(9, 0).UTC(), time.Minute}}}
 	got, err := decodeMeta(encodeMeta(want))
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(meta{})); diff != "" || err != nil {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(meta{}, census{}, gap{})); diff != "" || err != nil {
 		t.Errorf("version 2: %s, %v", diff, err)
 	}
-	if got, err := decodeMeta(encodeMeta(meta{})); err != nil || got != (meta{}) {
+	if got, err := decodeMeta(encodeMeta(meta{})); err != nil || !cmp.Equal(got, meta{}, cmp.AllowUnexported(meta{}, census{}, gap{})) {
 		t.Errorf("zero: %+v, %v", got, err)
 	}
 	sealed := func(b ...byte) []byte { return seal(metaKey, b) }

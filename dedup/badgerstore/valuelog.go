@@ -41,10 +41,6 @@ func (e *errCutLog) Error() string {
 
 // guardValueLog repairs the newest value log as far as it can. It returns how many entries are damaged.
 func guardValueLog(dir string) (damaged int, err error) {
-	free, err := lockFree(dir)
-	if err != nil || !free {
-		return 0, err
-	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.vlog")) // names are numbers of 6 digits
 	if err != nil || len(files) == 0 {
 		return 0, err

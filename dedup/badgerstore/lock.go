@@ -1,0 +1,64 @@
+package badgerstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// dirLock is the lock on the directory of a store, the same that Badger takes. It is held from the first look at the
+// files until the database is closed, because a start moves, copies and renames files before Badger opens them.
+type dirLock struct{ dir *os.File }
+
+const lockName = "LOCK"
+
+// lockPatience is how long a directory may be locked that nobody has open any more: a program that this process, or
+// the one that had the store, was just starting keeps the lock until it runs.
+const lockPatience = time.Second
+
+// lockDir takes the lock and writes the id of the process beside it, for people to read.
+func lockDir(dir string) (*dirLock, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("store directory %s cannot be read: %w", dir, err)
+	}
+	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			l := &dirLock{d}
+			_ = os.WriteFile(l.path(), fmt.Appendln(nil, os.Getpid()), 0o600)
+			return l, nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, errors.Join(fmt.Errorf("store %s cannot be locked: %w", dir, err), d.Close())
+		case time.Since(begun) > lockPatience:
+			return nil, errors.Join(inUse(dir), d.Close())
+		}
+	}
+}
+
+func (l *dirLock) path() string { return filepath.Join(l.dir.Name(), lockName) }
+
+// release gives the lock back.
+func (l *dirLock) release() error {
+	_ = os.Remove(l.path())
+	return l.dir.Close()
+}
+
+func inUse(dir string) error {
+	return fmt.Errorf("store %s is in use by another process: stop it, or ask it instead%s", dir, lockOwner(dir))
+}
+
+// lockOwner says which process has the directory, as far as the lock file tells.
+func lockOwner(dir string) string {
+	b, err := os.ReadFile(filepath.Join(dir, lockName))
+	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
+		return " (process " + pid + ")"
+	}
+	return ""
+}

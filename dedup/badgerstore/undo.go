@@ -1,0 +1,259 @@
+package badgerstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+// A start after a crash changes files before it knows whether the store is whole: Badger cuts logs off, turns them
+// into tables, compacts and deletes. So what was there is kept in a directory of its own, until the census tells
+// that nothing is missing: tables that MANIFEST does not name, links to the tables that it names, and the logs. A start that
+// is refused, or that ends before it is sure, is undone from there. The first commit comes after that.
+//
+// The logs are replaced by copies that are flushed, before Badger reads them. After a failed flush the kernel calls the
+// pages clean whose writing failed: they are read as if they were on disk, and nothing writes them again, neither another
+// flush nor, on extents that were never written, the same bytes in the same place. An event that is read from there
+// would be answered with 2xx and be gone after a power cut. Copies are written for the first time.
+const (
+	beforeStart = "before-start" // what a start has replaced, while it is not sure
+	afterStart  = "after-start"  // the same, of no use any more
+	startList   = "files"        // the names of the files that were there before the start, one in a line
+	newSuffix   = ".new"         // of a copy that is not whole yet
+)
+
+// closedName is a file that says that the store was closed in order: what it wrote is on disk.
+const closedName = "closed"
+
+// markClosed writes the file, as the last thing that is done to a store.
+func markClosed(dir string) error { return writeWhole(dir, closedName, "eyelet closed\n") }
+
+// unmarkClosed takes the file away, durably, before anything else is written.
+func unmarkClosed(dir string) error {
+	err := os.Remove(filepath.Join(dir, closedName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, syncDir(dir))
+}
+
+// closedInOrder reports whether the store was closed in order, as far as the files tell.
+func closedInOrder(dir string) (bool, error) {
+	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	if err != nil || len(logs) > 0 {
+		return false, err
+	}
+	_, err = os.Stat(filepath.Join(dir, closedName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// undoStart brings back what a start that did not come to its end has replaced, and takes away what it has made.
+func undoStart(dir string) error {
+	if err := os.RemoveAll(filepath.Join(dir, afterStart)); err != nil {
+		return err
+	}
+	kept := filepath.Join(dir, beforeStart)
+	list, err := os.ReadFile(filepath.Join(kept, startList))
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.RemoveAll(kept) // nothing was replaced yet
+	} else if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(kept)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if name := e.Name(); name != startList && !strings.HasSuffix(name, newSuffix) {
+			if err := os.Rename(filepath.Join(kept, name), filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := removeUnlisted(dir, strings.Split(string(list), "\n")); err != nil {
+		return err
+	}
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(kept)
+}
+
+// removeUnlisted deletes tables and logs that are not in a list.
+func removeUnlisted(dir string, list []string) error {
+	names, err := badgerFiles(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !slices.Contains(list, name) {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
+		}
+	}
+	return err
+}
+
+// badgerFiles returns the names of the tables and logs of a directory.
+func badgerFiles(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		switch filepath.Ext(e.Name()) {
+		case ".sst", ".mem", ".vlog":
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+// keepBefore keeps what is there before a start that follows a crash, and replaces the logs and MANIFEST by copies that
+// are on disk for certain. unnamed are the tables that MANIFEST does not name, which Badger would delete.
+func keepBefore(dir string, unnamed []string) error {
+	kept := filepath.Join(dir, beforeStart)
+	if err := os.Mkdir(kept, 0o700); err != nil {
+		return err
+	}
+	names, err := badgerFiles(dir)
+	if err != nil {
+		return err
+	}
+	if err := writeWhole(kept, startList, strings.Join(names, "\n")); err != nil {
+		return err
+	}
+	if err := syncDir(dir); err != nil { // the list first: it says that there may be something to undo
+		return err
+	}
+	replace, err := cachedFiles(dir, names)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		switch {
+		case slices.Contains(unnamed, name):
+			err = os.Rename(path, filepath.Join(kept, name))
+		case filepath.Ext(name) == ".sst":
+			_ = os.Link(path, filepath.Join(kept, name)) // where there are no links, a table that is compacted is not kept
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range replace {
+		if err := replaceByCopy(dir, kept, name); err != nil {
+			return fmt.Errorf("copying %s: %w", name, err)
+		}
+	}
+	return errors.Join(syncDir(kept), syncDir(dir))
+}
+
+// cachedFiles returns the files that may have content which only the page cache has: the logs that are written ahead,
+// MANIFEST, and the newest two files of the value log that hold anything, because a flush may have failed where one
+// file ended.
+func cachedFiles(dir string, names []string) (replace []string, err error) {
+	if _, err := os.Stat(filepath.Join(dir, badger.ManifestFilename)); err == nil {
+		replace = append(replace, badger.ManifestFilename)
+	}
+	values := 0
+	for _, name := range slices.Backward(names) { // which are in order; numbers have one width
+		switch filepath.Ext(name) {
+		case ".mem":
+			replace = append(replace, name)
+		case ".vlog":
+			if values == 2 {
+				continue
+			}
+			empty, err := isEmptyLog(filepath.Join(dir, name))
+			if err != nil {
+				return nil, err
+			}
+			if !empty {
+				values++
+				replace = append(replace, name)
+			}
+		}
+	}
+	return replace, nil
+}
+
+// isEmptyLog reports whether a file of the value log has no entry: after its head there is the end, or a zero.
+func isEmptyLog(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }()
+	var first [logHeadSize + 16]byte
+	n, err := f.ReadAt(first[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return n <= logHeadSize || !slices.ContainsFunc(first[logHeadSize:n], func(b byte) bool { return b != 0 }), nil
+}
+
+// replaceByCopy puts a copy of a file in its place, flushed, and the file itself among what is kept.
+func replaceByCopy(dir, kept, name string) error {
+	path, fresh := filepath.Join(dir, name), filepath.Join(kept, name+newSuffix)
+	if err := copySparse(path, fresh); err != nil {
+		return err
+	}
+	if err := os.Rename(path, filepath.Join(kept, name)); err != nil {
+		return err
+	}
+	return os.Rename(fresh, path)
+}
+
+// copySparse copies a file and flushes the copy. It leaves holes where there are zeros, of which logs have many.
+func copySparse(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	block, zeros := make([]byte, 64<<10), make([]byte, 64<<10)
+	at := int64(0)
+	for {
+		n, err := io.ReadFull(in, block)
+		if n > 0 && !bytes.Equal(block[:n], zeros[:n]) {
+			if _, err := out.WriteAt(block[:n], at); err != nil {
+				return err
+			}
+		}
+		at += int64(n)
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return errors.Join(out.Truncate(at), out.Sync())
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// startIsSure ends what keepBefore began. It is durable before the first commit, so that no commit is undone.
+func startIsSure(dir string) error {
+	kept, done := filepath.Join(dir, beforeStart), filepath.Join(dir, afterStart)
+	if err := os.Rename(kept, done); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(done)
+}
