@@ -106,13 +106,8 @@ func TestAClockAnHourAheadGoesOn(t *testing.T) {
 	launch(t, "serve", "--config", file).goesOn(t, file)
 }
 
-func TestAClockMoreThanAWindowAheadIsRefusedUntilItIsAccepted(t *testing.T) {
+func TestAStoreThatWasOffForDaysGoesOn(t *testing.T) {
 	t.Parallel()
 	file := leftBy(t, -100*time.Hour)
-	var errs bytes.Buffer
-	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Serving: func(string, string) { t.Error("it serves") }}
-	if code := p.Run(t.Context(), "serve", "--config", file); code != exitUsage || !strings.Contains(errs.String(), "every key would be forgotten") {
-		t.Errorf("exit %d: %s", code, errs.String())
-	}
-	launch(t, "serve", "--config", file, "--accept-clock").goesOn(t, file)
+	launch(t, "serve", "--config", file).goesOn(t, file)
 }

@@ -48,8 +48,8 @@ func (p *program) serveCommand() *cobra.Command {
 	c.Flags().String("log-level", "", "debug, info, warn or error")
 	c.Flags().String("log-format", "", "text or json")
 	c.Flags().Bool("insecure-http", false, "receive over HTTP without TLS from beyond this machine")
-	c.Flags().Bool("accept-loss", false, "open a store whose last commits are missing")
-	c.Flags().Bool("accept-clock", false, "open a store whose last commit does not fit the clock")
+	c.Flags().Bool("accept-loss", false, "open a store although acknowledged events are missing")
+	c.Flags().Bool("accept-clock", false, "open a store although the clock is before its last commit")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		outliveReaders()
 		s, err := p.source(c, *file).load()

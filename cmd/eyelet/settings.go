@@ -22,7 +22,7 @@ type settings struct {
 	Store string `conf:"store"`
 	// AcceptLoss opens a store whose end is missing.
 	AcceptLoss bool `conf:"accept_loss"`
-	// AcceptClock opens a store whose last commit is no plausible past of the clock.
+	// AcceptClock opens a store although the clock is before its last commit.
 	AcceptClock bool `conf:"accept_clock"`
 	// InsecureHTTP allows HTTP without TLS beyond loopback.
 	InsecureHTTP bool `conf:"insecure_http"`

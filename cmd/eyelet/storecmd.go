@@ -190,6 +190,10 @@ func (p *program) printReport(r badgerstore.Report) error {
 	case r.Lost:
 		water = fmt.Sprintf("LOST: commit %d was acknowledged, the last one here is %d", r.Water, r.Commit)
 	}
+	census := "complete"
+	if r.Missing != "" {
+		census = "LOST: " + r.Missing
+	}
 	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintf(t, "format\t%d\n", r.Format)
 	_, _ = fmt.Fprintf(t, "records\t%d, %d of them older generations\n", r.Records, r.Older)
@@ -197,6 +201,7 @@ func (p *program) printReport(r badgerstore.Report) error {
 	_, _ = fmt.Fprintf(t, "others\t%s, %s of large bodies\n", many(int(r.Aliases), "further name"), many(int(r.Pieces), "piece"))
 	_, _ = fmt.Fprintf(t, "tables\t%s\n", tables)
 	_, _ = fmt.Fprintf(t, "high water\t%s\n", water)
+	_, _ = fmt.Fprintf(t, "census\t%s\n", census)
 	_, _ = fmt.Fprintf(t, "damaged\t%s\n", many(len(r.Damaged), "value"))
 	if len(r.Damaged) > 0 {
 		_, _ = fmt.Fprintf(t, "\nSTATE\tEVENT\tKEY\tREASON\n")
@@ -305,8 +310,7 @@ func (p *program) storeRestoreCommand() *cobra.Command {
 		Long: "Makes a store in --dir, which must be empty or not exist, of a whole backup and the increments after it,\n" +
 			"and checks it. Backups of another store, and increments that do not continue the one before them, are\n" +
 			"refused. Events that were accepted after the last of them are gone: a repeated delivery of one is new.\n" +
-			"A backup that is older than the window needs `serve --accept-clock` at its first start. What is\n" +
-			"restored is a store of its own, whose backups begin with a whole one.",
+			"What is restored is a store of its own, whose backups begin with a whole one.",
 	}
 	dir := c.Flags().String("dir", "", "directory to restore into")
 	c.RunE = func(c *cobra.Command, args []string) error {

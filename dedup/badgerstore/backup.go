@@ -79,14 +79,14 @@ func BackupDir(ctx context.Context, dir string, o Options, w io.Writer, since Po
 	if _, err := s.existing(); err != nil {
 		return Position{}, err
 	}
-	close, damage, err := s.openToRead()
+	finish, damage, err := s.openToRead()
 	if err != nil {
 		return Position{}, err
 	}
 	if damage != nil {
 		return Position{}, fmt.Errorf("store %s is damaged: %w", dir, damage)
 	}
-	defer func() { err = errors.Join(err, close()) }()
+	defer func() { err = errors.Join(err, finish()) }()
 	if s.identity, _, err = readIdentity(dir); err != nil {
 		return Position{}, fmt.Errorf("store %s: %w", dir, err)
 	}

@@ -53,12 +53,17 @@ func (c *census) add(entries, sum uint64) {
 
 // errMissing says that a store does not hold what its last commit counted.
 func errMissing(dir string, want, have census) error {
-	what := fmt.Sprintf("its last commit counted %d events and aliases, and %d are there", want.entries, have.entries)
+	return fmt.Errorf("store %s lost a part of what it acknowledged: %s. Its files are as they were; "+
+		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): lost events are gone, and a repeated delivery of one is new",
+		dir, difference(want, have))
+}
+
+// difference says how what is there differs from what was counted.
+func difference(want, have census) string {
 	if want.entries == have.entries {
-		what = fmt.Sprintf("all %d events and aliases that its last commit counted are there, but not all in their newest state", want.entries)
+		return fmt.Sprintf("all %d events and aliases that its last commit counted are there, but not all in their newest state", want.entries)
 	}
-	return fmt.Errorf("store %s lost a part of what it acknowledged: %s. Its files are as they were. "+
-		"Restore a backup, or accept the loss (AcceptLoss, --accept-loss): lost events are gone, and a repeated delivery of one is new", dir, what)
+	return fmt.Sprintf("its last commit counted %d events and aliases, and %d are there", want.entries, have.entries)
 }
 
 // missing compares what a start found with what the last commit counted. A value that is damaged cannot be compared: it

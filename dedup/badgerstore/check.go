@@ -39,6 +39,9 @@ type Report struct {
 	Lost   bool   `json:"lost"`
 	// WaterUnknown says why there is no high water (missing or damaged), empty when there is one.
 	WaterUnknown string `json:"high_water_unknown,omitempty"`
+	// Missing is empty when the store holds the events and aliases that its last commit counted, each in its newest
+	// state, or nothing was counted yet; else it says how they differ. Opening such a store is refused.
+	Missing string `json:"missing,omitempty"`
 	// Tables is empty when the checksums of all tables match, else it says which does not. Nothing else was
 	// read then when the store was not open.
 	Tables string `json:"tables,omitempty"`
@@ -61,7 +64,7 @@ type Damage struct {
 
 // Sound reports whether nothing is wrong.
 func (r *Report) Sound() bool {
-	return len(r.Damaged) == 0 && r.Tables == "" && !r.Lost && r.WaterUnknown == ""
+	return len(r.Damaged) == 0 && r.Tables == "" && r.Missing == "" && !r.Lost && r.WaterUnknown == ""
 }
 
 // Check reads every value of the store while it is in use, compares all checksums and counts.
@@ -110,14 +113,14 @@ func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 	if r.Format, err = s.existing(); err != nil {
 		return r, err
 	}
-	close, damage, err := s.openToRead()
+	finish, damage, err := s.openToRead()
 	if err != nil || damage != nil {
 		if damage != nil {
 			r.Tables = damage.Error()
 		}
 		return r, err
 	}
-	defer func() { err = errors.Join(err, close()) }()
+	defer func() { err = errors.Join(err, finish()) }()
 	if r.Water, r.WaterUnknown, err = peekHighWater(dir); err != nil {
 		return r, err
 	}
@@ -153,13 +156,13 @@ func (s *Store) existing() (int, error) {
 	return version, err
 }
 
-// openToRead opens the database of a store that is not in use; close puts everything back as it was. Logs that a crash
+// openToRead opens the database of a store that is not in use; finish closes it and puts everything back as it was. Logs that a crash
 // left are read by opening it for writing only. damage says what is wrong with the tables; then nothing is open.
-func (s *Store) openToRead() (close func() error, damage, err error) {
+func (s *Store) openToRead() (finish func() error, damage, err error) {
 	if s.lock, err = lockDir(s.dir); err != nil {
 		return nil, nil, err
 	}
-	close = func() error {
+	finish = func() error {
 		var closed error
 		if s.db != nil {
 			closed = s.db.Close()
@@ -167,9 +170,9 @@ func (s *Store) openToRead() (close func() error, damage, err error) {
 		return errors.Join(closed, undoStart(s.dir), s.lock.release())
 	}
 	if damage, err = s.openTables(); damage != nil || err != nil {
-		return nil, damage, errors.Join(err, close())
+		return nil, damage, errors.Join(err, finish())
 	}
-	return close, nil, nil
+	return finish, nil, nil
 }
 
 func (s *Store) openTables() (damage, err error) {
@@ -181,12 +184,12 @@ func (s *Store) openTables() (damage, err error) {
 	if damage != nil {
 		return damage, nil
 	}
-	inOrder, err := s.keepBefore(unnamed)
+	inOrder, err := closedInOrder(s.dir)
 	if err != nil {
 		return nil, err
 	}
-	if !inOrder {
-		if err := s.guard(); err != nil {
+	if inOrder = inOrder && len(unnamed) == 0; !inOrder {
+		if err := errors.Join(s.keepBefore(unnamed), s.guard()); err != nil {
 			return nil, err
 		}
 	}
@@ -201,6 +204,8 @@ type examination struct {
 	note   func(error)
 	found  map[string]Damage // by key
 	seen   int
+	census census // of what can be read
+	unread int    // entries that cannot
 }
 
 func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
@@ -233,6 +238,9 @@ func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
 		}
 		x.one(txn, it.Item().KeyCopy(nil))
 	}
+	if x.census.known = true; m.census.missing(x.census, x.unread) {
+		x.report.Missing = difference(m.census, x.census)
+	}
 	return nil
 }
 
@@ -263,10 +271,7 @@ func (x *examination) one(txn *badger.Txn, key []byte) {
 	case familyState:
 		x.state(txn, key)
 	case familyAlias:
-		x.report.Aliases++
-		if _, _, err := readAlias(txn, hash(key[1:])); err != nil {
-			x.damaged(err, "", "")
-		}
+		x.alias(txn, key)
 	case familyTrace:
 		x.report.Remembered++
 		if _, err := readTrace(txn, key); err != nil {
@@ -278,9 +283,30 @@ func (x *examination) one(txn *badger.Txn, key []byte) {
 	}
 }
 
+func (x *examination) alias(txn *badger.Txn, key []byte) {
+	x.report.Aliases++
+	value, err := readValue(txn, key)
+	if err == nil {
+		_, err = unseal(key, value)
+	}
+	seal := sealOf(value)
+	if err != nil {
+		x.damaged(err, "", "")
+		x.unread++
+		seal = 0
+	}
+	x.census.add(1, mark(familyAlias, place{hash: hash(key[1:])}, seal))
+}
+
 func (x *examination) event(txn *badger.Txn, p place) {
 	x.report.Records++
 	r, err := readRow(txn, p)
+	if err != nil || r == nil {
+		x.unread++
+		x.census.add(1, (&row{place: p}).mark())
+	} else {
+		x.census.add(1, r.mark())
+	}
 	if err == nil && r != nil {
 		_, err = r.body(txn)
 	}

@@ -35,17 +35,17 @@ func (g gaps) rest(began time.Time) (rest time.Duration) {
 }
 
 // prolong moves the end of the record's window, from what is stored to what counts.
-func (g gaps) prolong(r *dedup.Record) { g.move(r, 1) }
+func (g gaps) prolong(r *dedup.Record) { g.move(r, g.rest(r.Finished)) }
 
 // stored undoes prolong, for a record that is written.
 func (g gaps) stored(r dedup.Record) dedup.Record {
-	g.move(&r, -1)
+	g.move(&r, -g.rest(r.Finished))
 	return r
 }
 
-func (g gaps) move(r *dedup.Record, by time.Duration) {
-	if rest := g.rest(r.Finished); rest > 0 && !r.Expires.IsZero() {
-		r.Expires = r.Expires.Add(by * rest)
+func (gaps) move(r *dedup.Record, by time.Duration) {
+	if !r.Expires.IsZero() {
+		r.Expires = r.Expires.Add(by)
 	}
 }
 

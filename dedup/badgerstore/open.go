@@ -40,7 +40,7 @@ type Options struct {
 	// second. Damaged values show in Degraded, a damaged table in Health. Defaults to 24 hours; less than
 	// zero is never.
 	CheckEvery time.Duration
-	// AcceptLoss opens a store although commits that were acknowledged are missing, or nothing tells
+	// AcceptLoss opens a store although commits or events that were acknowledged are missing, or nothing tells
 	// whether they are because the high-water file is missing or damaged.
 	AcceptLoss bool
 	// MaxBacklogBytes and MaxBacklogRecords bound the events that wait for workers, their payloads in bytes
@@ -241,7 +241,7 @@ func (s *Store) openLocked() (err error) {
 		if s.water != nil {
 			err = errors.Join(err, s.water.f.Close())
 		}
-		err = errors.Join(err, undoStart(s.dir))
+		err = errors.Join(err, s.undo())
 	}()
 	if err := s.prepare(options); err != nil {
 		return err
@@ -273,32 +273,38 @@ func (s *Store) prepare(o badger.Options) error {
 	if err != nil {
 		return fmt.Errorf("store %s is damaged: %w; restore a backup", s.dir, err)
 	}
-	if _, err := s.keepBefore(unnamed); err != nil {
-		return err
-	}
-	if err := s.guard(); err != nil {
-		return err
-	}
-	if err := unmarkClosed(s.dir); err != nil {
-		return fmt.Errorf("store %s: %w", s.dir, err)
-	}
-	return nil
-}
-
-// keepBefore keeps the files as they are, unless the store was closed in order: then Badger changes nothing that could be
-// missed.
-func (s *Store) keepBefore(unnamed []string) (inOrder bool, err error) {
-	inOrder, err = closedInOrder(s.dir)
-	if err == nil && (!inOrder || len(unnamed) > 0) {
-		inOrder, err = false, keepBefore(s.dir, unnamed)
+	inOrder, err := closedInOrder(s.dir)
+	if err == nil && inOrder && len(unnamed) == 0 {
+		s.before, err = badgerFiles(s.dir)
 	}
 	if err != nil {
-		return false, fmt.Errorf("store %s: its files cannot be copied, as a start after a crash does: %w", s.dir, err)
+		return fmt.Errorf("store %s: %w", s.dir, err)
+	}
+	if s.before == nil {
+		if err := s.keepBefore(unnamed); err != nil {
+			return err
+		}
+	}
+	return s.guard()
+}
+
+// keepBefore keeps the files as they are.
+func (s *Store) keepBefore(unnamed []string) error {
+	if err := keepBefore(s.dir, unnamed); err != nil {
+		return fmt.Errorf("store %s: its files cannot be kept as they are while it starts: %w", s.dir, err)
 	}
 	if len(unnamed) > 0 {
 		s.log.Info("tables are left out that the list of tables does not name", "dir", s.dir, "tables", unnamed)
 	}
-	return inOrder, nil
+	return nil
+}
+
+// undo brings the files back that were there before the start, and takes away what it has made.
+func (s *Store) undo() error {
+	if s.before != nil { // Badger has made logs, which are empty, and nothing else that matters
+		return removeUnlisted(s.dir, s.before, ".mem", ".vlog")
+	}
+	return undoStart(s.dir)
 }
 
 // guard keeps Badger from cutting off a value log that is damaged in its middle.
@@ -419,12 +425,12 @@ func (s *Store) openMeta() (left unfinished, err error) {
 // openGaps notes the time since the last commit when it was too long to count.
 func (s *Store) openGaps() {
 	m := &s.meta
-	found := (*gap)(nil)
-	if m.gaps, found = m.gaps.at(s.now(), m.wall, max(m.window, dedup.DefaultWindow)); found != nil {
+	all, found := m.gaps.at(s.now(), m.wall, max(m.window, dedup.DefaultWindow))
+	if found != nil {
 		s.log.Warn("the last commit is longer ago than a window: the time does not count for any window, and nothing is deleted for a day. "+
 			"Set the clock if it is wrong", "dir", s.dir, "last", m.wall, "now", s.now(), "gap", found.rest)
 	}
-	s.gaps = m.gaps
+	m.gaps, s.gaps = all, all
 }
 
 // acceptMeta opens the identity and the high-water file, and makes the counters those of a new history when commits are

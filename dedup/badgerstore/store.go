@@ -7,8 +7,8 @@
 // # What it does not promise
 //
 // Losing the disk loses the store. A power cut is survived on file systems that make the name of a new file
-// durable with its content (ext4, xfs, btrfs on Linux). A damaged log is noticed when its last commits are
-// gone, not when an older log file of several is damaged in the middle. docs/reliability.md has the whole list.
+// durable with its content (ext4, xfs, btrfs on Linux). Damage is noticed by checksums and a census, and the last
+// commits that a power cut may have torn are not told from ones that are damaged. docs/reliability.md has the whole list.
 package badgerstore
 
 import (
@@ -46,6 +46,7 @@ type Store struct {
 	identity string
 	lock     *dirLock
 	gaps     gaps
+	before   []string // the tables and logs that were there before a start that followed an orderly end
 
 	// commitTxn is badger's Commit; tests make it fail.
 	commitTxn   func(*badger.Txn) error
@@ -322,7 +323,7 @@ func (s *Store) close() error {
 // tells after a failure.
 func (s *Store) closeFiles() error {
 	err := errors.Join(s.db.Close(), s.water.close())
-	if err == nil && s.failure.Load() == nil {
+	if err == nil && s.failure.Load() == nil && s.logger.unsynced.Load() == nil {
 		err = markClosed(s.dir)
 	}
 	return errors.Join(err, s.lock.release())

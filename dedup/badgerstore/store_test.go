@@ -8,11 +8,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
 func TestMain(m *testing.M) {
-	if childMain() || linearMain() || starvedMain() {
+	if faultdisk.Main() || childMain() || linearMain() || starvedMain() {
 		return
 	}
 	goleak.VerifyTestMain(m)

@@ -20,6 +20,14 @@ func checkTables(dir string, o badger.Options) (unnamed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// The registry of keys is read by Badger as well, which leaves goroutines behind when it cannot.
+	keys, err := badger.OpenKeyRegistry(badger.KeyRegistryOptions{Dir: dir, ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", badger.KeyRegistryFileName, err)
+	}
+	if err := keys.Close(); err != nil {
+		return nil, err
+	}
 	if unnamed, err = unnamedTables(dir, manifest); err != nil {
 		return nil, err
 	}

@@ -15,11 +15,11 @@ import (
 )
 
 // A start after a crash changes files before it knows whether the store is whole: Badger cuts logs off, turns them
-// into tables, compacts and deletes. So what was there is kept in a directory of its own, until the census tells
-// that nothing is missing: tables that MANIFEST does not name, links to the tables that it names, and the logs. A start that
-// is refused, or that ends before it is sure, is undone from there. The first commit comes after that.
+// into tables, compacts and deletes. So what was there is kept in a directory of its own, until the census tells that
+// nothing is missing: tables that MANIFEST does not name, links to the tables that it names, MANIFEST and the logs. A
+// start that is refused, or that ends before it is sure, is undone from there. The first commit comes after that.
 //
-// The logs are replaced by copies that are flushed, before Badger reads them. After a failed flush the kernel calls the
+// MANIFEST and the logs are replaced by copies that are flushed, before Badger reads them. After a failed flush the kernel calls the
 // pages clean whose writing failed: they are read as if they were on disk, and nothing writes them again, neither another
 // flush nor, on extents that were never written, the same bytes in the same place. An event that is read from there
 // would be answered with 2xx and be gone after a power cut. Copies are written for the first time.
@@ -35,15 +35,6 @@ const closedName = "closed"
 
 // markClosed writes the file, as the last thing that is done to a store.
 func markClosed(dir string) error { return writeWhole(dir, closedName, "eyelet closed\n") }
-
-// unmarkClosed takes the file away, durably, before anything else is written.
-func unmarkClosed(dir string) error {
-	err := os.Remove(filepath.Join(dir, closedName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return errors.Join(err, syncDir(dir))
-}
 
 // closedInOrder reports whether the store was closed in order, as far as the files tell.
 func closedInOrder(dir string) (bool, error) {
@@ -81,7 +72,7 @@ func undoStart(dir string) error {
 			}
 		}
 	}
-	if err := removeUnlisted(dir, strings.Split(string(list), "\n")); err != nil {
+	if err := removeUnlisted(dir, strings.Split(string(list), "\n"), ".sst", ".mem", ".vlog"); err != nil {
 		return err
 	}
 	if err := syncDir(dir); err != nil {
@@ -90,14 +81,14 @@ func undoStart(dir string) error {
 	return os.RemoveAll(kept)
 }
 
-// removeUnlisted deletes tables and logs that are not in a list.
-func removeUnlisted(dir string, list []string) error {
+// removeUnlisted deletes the files with one of the endings that are not in a list.
+func removeUnlisted(dir string, list []string, endings ...string) error {
 	names, err := badgerFiles(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if !slices.Contains(list, name) {
+		if slices.Contains(endings, filepath.Ext(name)) && !slices.Contains(list, name) {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
 		}
 	}
@@ -116,25 +107,21 @@ func badgerFiles(dir string) (names []string, err error) {
 	return names, err
 }
 
-// keepBefore keeps what is there before a start that follows a crash, and replaces the logs and MANIFEST by copies that
-// are on disk for certain. unnamed are the tables that MANIFEST does not name, which Badger would delete.
+// keepBefore keeps what is there before a start, and replaces what may be in the page cache only by copies that are on
+// disk for certain. unnamed are the tables that MANIFEST does not name, which Badger would delete.
 func keepBefore(dir string, unnamed []string) error {
+	names, err := badgerFiles(dir)
+	if err != nil || len(names) == 0 {
+		return err // nothing there yet
+	}
 	kept := filepath.Join(dir, beforeStart)
 	if err := os.Mkdir(kept, 0o700); err != nil {
-		return err
-	}
-	names, err := badgerFiles(dir)
-	if err != nil {
 		return err
 	}
 	if err := writeWhole(kept, startList, strings.Join(names, "\n")); err != nil {
 		return err
 	}
 	if err := syncDir(dir); err != nil { // the list first: it says that there may be something to undo
-		return err
-	}
-	replace, err := cachedFiles(dir, names)
-	if err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -149,6 +136,10 @@ func keepBefore(dir string, unnamed []string) error {
 			return err
 		}
 	}
+	replace, err := cachedFiles(dir, names)
+	if err != nil {
+		return err
+	}
 	for _, name := range replace {
 		if err := replaceByCopy(dir, kept, name); err != nil {
 			return fmt.Errorf("copying %s: %w", name, err)
@@ -157,9 +148,9 @@ func keepBefore(dir string, unnamed []string) error {
 	return errors.Join(syncDir(kept), syncDir(dir))
 }
 
-// cachedFiles returns the files that may have content which only the page cache has: the logs that are written ahead,
-// MANIFEST, and the newest two files of the value log that hold anything, because a flush may have failed where one
-// file ended.
+// cachedFiles returns the files with content that perhaps only the page cache has: MANIFEST, the logs that are written
+// ahead, and the newest two files of the value log that hold anything, because a flush may have failed where one file
+// ended.
 func cachedFiles(dir string, names []string) (replace []string, err error) {
 	if _, err := os.Stat(filepath.Join(dir, badger.ManifestFilename)); err == nil {
 		replace = append(replace, badger.ManifestFilename)
@@ -244,12 +235,14 @@ func copySparse(from, to string) (err error) {
 	}
 }
 
-// startIsSure ends what keepBefore began. It is durable before the first commit, so that no commit is undone.
+// startIsSure ends what keepBefore began, and takes the mark of an orderly end away. It is durable before the first
+// commit, so that no commit is undone.
 func startIsSure(dir string) error {
-	kept, done := filepath.Join(dir, beforeStart), filepath.Join(dir, afterStart)
-	if err := os.Rename(kept, done); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
+	done := filepath.Join(dir, afterStart)
+	if err := os.Rename(filepath.Join(dir, beforeStart), done); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Remove(filepath.Join(dir, closedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := syncDir(dir); err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +38,9 @@ func contents(t *testing.T, dir string) map[string]string {
 	out := map[string]string{}
 	for name := range files(t, dir) {
 		b, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, syscall.EISDIR) {
+			b, err = []byte("directory"), nil
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,13 +49,14 @@ func contents(t *testing.T, dir string) map[string]string {
 	return out
 }
 
+// sameContents compares files but for the zeros at their ends, which Badger makes logs long with.
 func sameContents(t *testing.T, what string, before, after map[string]string) {
 	t.Helper()
 	for name, text := range before {
 		if now, there := after[name]; !there {
 			t.Errorf("%s: %s is gone", what, name)
-		} else if now != text {
-			t.Errorf("%s: %s is another", what, name)
+		} else if strings.TrimRight(now, "\x00") != strings.TrimRight(text, "\x00") {
+			t.Errorf("%s: %s is another: %d bytes, were %d", what, name, len(now), len(text))
 		}
 	}
 	for name := range after {

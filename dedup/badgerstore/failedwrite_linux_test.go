@@ -1,0 +1,72 @@
+package badgerstore
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
+)
+
+// TestWhatOnlyThePageCacheHasIsNotAcknowledged makes the disk fail the one write that holds an event. The commit fails
+// and the store ends, as it must. A start over the same page cache finds the event whole; what it says of it has to
+// hold after a start that reads the disk.
+func TestWhatOnlyThePageCacheHasIsNotAcknowledged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped: a file system of its own takes long")
+	}
+	t.Parallel()
+	for name, repeat := range map[string]int{
+		"in the value log":         800,
+		"in the log written ahead": 0,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk := faultdisk.New(t, 512<<20, "EYELET_REQUIRE_POWER")
+			dir := filepath.Join(disk.Dir, "store")
+			s := open(t, dir, quiet())
+			for i := range 20 {
+				mustClaim(t, s, smallClaim(i), dedup.New)
+			}
+			marker := []byte("the event whose write fails ")
+			c := claimOf(string(marker))
+			c.Payload.Body = bytes.Repeat(marker, repeat)
+			if err := disk.FailWrite(marker); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Claim(t.Context(), c); err == nil {
+				t.Fatal("the write did not fail")
+			}
+			if stats, err := disk.Stats(); err != nil || stats.Failed != 1 {
+				t.Fatalf("%+v, %v", stats, err)
+			}
+			_ = s.Close()
+
+			s = open(t, dir, quiet()) // over the same page cache
+			ds, err := s.Claim(t.Context(), c)
+			acknowledged := err == nil
+			if acknowledged {
+				t.Logf("the retry is %v", ds[0].Verdict)
+			}
+			shut(t, s)
+
+			if err := errors.Join(disk.Unmount(), disk.Mount()); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, dir, quiet())
+			for i := range 20 {
+				mustClaim(t, s, smallClaim(i), dedup.Known)
+			}
+			if acknowledged {
+				d := mustClaim(t, s, c, dedup.Known)
+				r, err := s.Get(t.Context(), d.Record.Event)
+				if err != nil || !bytes.Equal(r.Payload.Body, c.Payload.Body) {
+					t.Errorf("%d bytes of %d, %v", len(r.Payload.Body), len(c.Payload.Body), err)
+				}
+			}
+			shut(t, s)
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package badgerstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// TestAFlippedBitAnywhereIsNoticed flips random bits of all files of a store, one at a time, as a crash and as Close left
+// it, 30 each by default; set EYELET_FLIPS for more and EYELET_SEED for other ones. A store with a flipped bit may be
+// refused, and then its files are as they were. One that is opened never takes a known key for a new one, never returns
+// another payload, and never has another state, unless it says which value is damaged.
+func TestAFlippedBitAnywhereIsNoticed(t *testing.T) {
+	t.Parallel()
+	flips, seed := 30, rand.Uint64()
+	if n, err := strconv.Atoi(os.Getenv("EYELET_FLIPS")); err == nil {
+		flips = n
+	}
+	if n, err := strconv.ParseUint(os.Getenv("EYELET_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	bothEnds(t, 500, func(t *testing.T, files, _ map[string]string) {
+		s := open(t, copyDir(t, files), small())
+		want := everything(t, s)
+		shut(t, s)
+		names := slices.Sorted(maps.Keys(files))
+		chance, found := rand.New(rand.NewPCG(seed, uint64(len(t.Name())))), map[string]int{}
+		t.Logf("seed %d, %d files", seed, len(names))
+		for n := range flips {
+			name := names[n%len(names)]
+			text := []byte(files[name])
+			end := len(bytes.TrimRight(text, "\x00"))
+			if end == 0 {
+				continue
+			}
+			at, bit := chance.IntN(end), chance.IntN(8)
+			text[at] ^= 1 << bit
+			damaged := maps.Clone(files)
+			damaged[name] = string(text)
+			found[opensDamagedOrNot(t, fmt.Sprintf("%s, bit %d of byte %d of %d", name, bit, at, end), damaged, want)]++
+			if t.Failed() {
+				t.FailNow()
+			}
+		}
+		t.Logf("%v", found)
+	})
+}
+
+// opensDamagedOrNot opens a store with a flipped bit and compares what it says with what it held.
+func opensDamagedOrNot(t *testing.T, what string, files map[string]string, want map[string]dedup.Record) (result string) {
+	t.Helper()
+	dir := copyDir(t, files)
+	defer func() { _ = os.RemoveAll(dir) }()
+	s, err := Open(dir, small())
+	if err != nil {
+		sameContents(t, what, files, contents(t, dir))
+		return "refused"
+	}
+	defer shut(t, s)
+	bad := 0
+	var broken *DamagedError
+	for event, r := range want {
+		c := dedup.Claim{Key: r.Key, OnlyKnown: true, Payload: dedup.Payload{Type: r.Payload.Type}}
+		ds, err := s.Claim(t.Context(), c)
+		switch {
+		case errors.As(err, &broken):
+			bad++
+		case err != nil:
+			t.Errorf("%s: claim: %v", what, err)
+		case ds[0].Verdict == dedup.New && !r.Disposable(s.now()):
+			t.Errorf("%s: key %s is new again", what, r.Key.ID)
+		}
+		now, err := s.Get(t.Context(), event)
+		switch {
+		case errors.As(err, &broken):
+			bad++
+		case err != nil:
+			t.Errorf("%s: %v", what, err)
+		case !bytes.Equal(now.Payload.Body, r.Payload.Body):
+			t.Errorf("%s: the payload of %s is another", what, r.Key.ID)
+		case now.State() != r.State():
+			t.Errorf("%s: %s is %v, and was %v", what, r.Key.ID, now.State(), r.State())
+		}
+	}
+	switch {
+	case bad == 0:
+		return "harmless"
+	case s.Damaged() == 0:
+		t.Errorf("%s: %d values are damaged, and nothing tells", what, bad)
+	}
+	return "told"
+}

@@ -1,0 +1,217 @@
+package badgerstore
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+)
+
+const hour = time.Hour
+
+// timed is a store that lives by the clock, with its options and what it logs.
+func timed(t *testing.T) (s *Store, clock *deduptest.Clock, log *bytes.Buffer, o Options) {
+	t.Helper()
+	clock = deduptest.NewClock()
+	text, o := warned()
+	o.Clock = clock
+	return open(t, t.TempDir(), o), clock, text, o
+}
+
+// answered is a claim whose event is finished as soon as it is accepted: its window begins then.
+func answered(id string, window time.Duration) dedup.Claim {
+	c := claimOf(id)
+	c.Tasks, c.Window = nil, window
+	return c
+}
+
+func TestAQuietWeekendIsNoDamage(t *testing.T) {
+	t.Parallel()
+	for _, crashed := range []bool{false, true} {
+		s, clock, log, o := timed(t)
+		mustClaim(t, s, answered("friday", 0), dedup.New)
+		for range 60 {
+			clock.Advance(hour)
+			mustClaim(t, s, asked("nothing"), dedup.New)
+			if err := s.noteTime(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		clock.Advance(30 * time.Minute)
+		again := open(t, left(t, s, crashed), o)
+		mustClaim(t, again, answered("friday", 0), dedup.New) // its window has ended, for the time counts
+		if log.Len() > 0 {
+			t.Errorf("crashed %v: the log says %s", crashed, log)
+		}
+	}
+}
+
+// asked is a claim that only asks.
+func asked(id string) dedup.Claim {
+	c := claimOf(id)
+	c.OnlyKnown = true
+	return c
+}
+
+func TestAnIdleStoreCommitsTheTimeOnceAnHour(t *testing.T) {
+	t.Parallel()
+	s, clock, _, _ := timed(t)
+	mustClaim(t, s, claimOf("a"), dedup.New)
+	before := commitsOf(t, s)
+	for range 6 { // the housekeeper comes every ten minutes
+		clock.Advance(10 * time.Minute)
+		if err := s.noteTime(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := commitsOf(t, s) - before; n != 1 {
+		t.Errorf("%d commits in an hour", n)
+	}
+}
+
+func TestCloseCommitsTheTime(t *testing.T) {
+	t.Parallel()
+	s, clock, log, o := timed(t)
+	mustClaim(t, s, answered("friday", 0), dedup.New)
+	clock.Advance(60 * hour) // asleep, and nothing was committed
+	shut(t, s)
+	clock.Advance(time.Minute)
+	open(t, s.dir, o)
+	if log.Len() > 0 {
+		t.Errorf("the log says %s", log)
+	}
+}
+
+func TestAStoreThatWasOffForDaysForgetsNothing(t *testing.T) {
+	t.Parallel()
+	s, clock, log, o := timed(t)
+	mustClaim(t, s, answered("day", 0), dedup.New)
+	mustClaim(t, s, answered("hour", hour), dedup.New)
+	mustClaim(t, s, answered("ended", hour/4), dedup.New)
+	mustClaim(t, s, claimOf("waits"), dedup.New)
+	clock.Advance(hour / 2)
+	shut(t, s)
+	clock.Advance(5 * 24 * hour)
+	for start := range 3 { // what is judged once is judged so after the next start
+		s = open(t, s.dir, o)
+		if told := strings.Contains(log.String(), "longer ago than a window"); told != (start == 0) {
+			t.Errorf("start %d: the log says %q", start, log)
+		}
+		log.Reset()
+		d := mustClaim(t, s, answered("day", 0), dedup.Known)
+		if left := d.Record.Expires.Sub(clock.Now()); left != 24*hour-hour/2-time.Duration(start)*time.Minute {
+			t.Errorf("start %d: its window lasts for %v", start, left)
+		}
+		mustClaim(t, s, answered("hour", hour), dedup.Known)
+		if err := s.sweep(0); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := s.Stats(t.Context()); err != nil || st.Records != 4 {
+			t.Fatalf("start %d: %+v, %v", start, st, err)
+		}
+		if start < 2 {
+			shut(t, s)
+			clock.Advance(time.Minute)
+		}
+	}
+	finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDone}) // begins a window of its own, after the gap
+	clock.Advance(hour)
+	mustClaim(t, s, answered("hour", hour), dedup.New)
+	mustClaim(t, s, answered("day", 0), dedup.Known)
+	clock.Advance(22*hour + 50*time.Minute)
+	mustClaim(t, s, answered("day", 0), dedup.New)
+	mustClaim(t, s, claimOf("waits"), dedup.Known)
+	clock.Advance(hour)
+	mustClaim(t, s, claimOf("waits"), dedup.New)
+	if err := s.sweep(0); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := s.Stats(t.Context()); err != nil || st.Records != 2 { // day and waits are there again
+		t.Errorf("after the window: %+v, %v", st, err)
+	}
+	if r, err := s.Check(t.Context()); err != nil || !r.Sound() {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestAnEventThatIsChangedAfterAGapKeepsItsWindow writes a record again that is judged by a gap: it must not count twice.
+func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
+	t.Parallel()
+	s, clock, _, o := timed(t)
+	original := mustClaim(t, s, answered("a", 0), dedup.New).Record
+	shut(t, s)
+	clock.Advance(48 * hour)
+	s = open(t, s.dir, o)
+	aside := answered("other", 0)
+	aside.Key.Space, aside.Aside = dedup.SpaceAside+"conflict", &dedup.Aside{Reason: "conflict", Of: original.Event, Max: 5}
+	aside.Tasks = claimOf("x").Tasks
+	mustClaim(t, s, aside, dedup.New) // counts itself in the original
+	want := mustClaim(t, s, answered("a", 0), dedup.Known).Record
+	if left := want.Expires.Sub(clock.Now()); want.Asides != 1 || left != 24*hour {
+		t.Errorf("%d asides, its window lasts for %v", want.Asides, left)
+	}
+	shut(t, s)
+	s = open(t, s.dir, o)
+	if diff := cmp.Diff(want, mustClaim(t, s, answered("a", 0), dedup.Known).Record); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAClockThatWasFarAheadAndIsSetRightForgetsNothing starts a machine whose clock says another year.
+func TestAClockThatWasFarAheadAndIsSetRightForgetsNothing(t *testing.T) {
+	t.Parallel()
+	s, clock, _, o := timed(t)
+	mustClaim(t, s, answered("before", 0), dedup.New)
+	shut(t, s)
+	const year = 365 * 24 * hour
+	clock.Advance(year)
+	s = open(t, s.dir, o)
+	mustClaim(t, s, answered("before", 0), dedup.Known)
+	mustClaim(t, s, answered("meanwhile", 0), dedup.New)
+	shut(t, s)
+	clock.Advance(hour - year)
+	if _, err := Open(s.dir, o); err == nil || !strings.Contains(err.Error(), "--accept-clock") {
+		t.Fatal(err)
+	}
+	o.AcceptClock = true
+	s = open(t, s.dir, o)
+	if d := mustClaim(t, s, answered("before", 0), dedup.Known); d.Record.Expires.Sub(clock.Now()) != 23*hour {
+		t.Errorf("its window lasts for %v", d.Record.Expires.Sub(clock.Now()))
+	}
+	mustClaim(t, s, answered("meanwhile", 0), dedup.Known)
+	clock.Advance(23 * hour)
+	mustClaim(t, s, answered("before", 0), dedup.New)
+}
+
+func TestGapsAddUpAndEnd(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(days int) time.Time { return start.AddDate(0, 0, days) }
+	var g gaps
+	for n := range 40 { // every four days it is off for two
+		var found *gap
+		if g, found = g.at(at(4*n+2), at(4*n), 90*24*hour); found == nil || found.rest != 48*hour {
+			t.Fatalf("gap %d: %v", n, found)
+		}
+		if len(g) > gapsMax {
+			t.Fatalf("%d gaps", len(g))
+		}
+	}
+	if rest := g.rest(at(4 * 39)); rest != 48*hour {
+		t.Errorf("of the last one %v", rest)
+	}
+	if rest := g.rest(at(4*37 - 1)); rest != 3*48*hour {
+		t.Errorf("of the last three %v", rest)
+	}
+	if rest := g.rest(at(4*39 + 1)); rest != 0 {
+		t.Errorf("behind all %v", rest)
+	}
+	if all, found := g.at(at(400), at(400), 24*hour); len(all) != 0 || found != nil {
+		t.Errorf("%v are left, and %v", all, found)
+	}
+}
