@@ -145,7 +145,7 @@ func (s *Store) beat() {
 	after := s.heart.err()
 	switch {
 	case failed != nil:
-		s.fail("the disk does not answer", failed)
+		_ = s.fail("the disk does not answer", failed)
 	case before == nil && after != nil:
 		s.log.Error("the disk does not answer: new events are refused", "dir", s.dir, "error", errors.Unwrap(after))
 	case before != nil && after == nil:
