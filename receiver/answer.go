@@ -234,6 +234,9 @@ func (h *held) judge(ctx context.Context, r returned) (dedup.Result, ended) {
 	case r.err != nil:
 		return release(codeAnswerFailed, notBefore(r.err), r.err)
 	}
+	if r.response != nil && r.response.Refusal != nil && isRefusal(r.response.Status) {
+		r.response = h.rx.refusalResponse(h.p, r.response)
+	}
 	answer, err := answerOf(h.p, r.response)
 	if err != nil {
 		return release(codeAnswerFailed, 0, err)
@@ -264,6 +267,11 @@ func (h *held) transientReply(a dedup.Answer) *reply {
 	return &reply{status: a.Status, header: header, body: a.Body, code: codeAnswerFailed, event: h.rec.Event}
 }
 
+// isRefusal reports whether a response with a Refusal can have the status.
+func isRefusal(status int) bool {
+	return status == 0 || status >= 400 && status < 500 && !transient(status)
+}
+
 // transient reports whether a status says that the same delivery may succeed later.
 func transient(status int) bool {
 	switch status {
@@ -280,6 +288,9 @@ func answerOf(p *producer.Producer, r *Response) (dedup.Answer, error) {
 		r = &Response{}
 	}
 	a := dedup.Answer{Status: r.Status, Header: repeatable(r.Header), Body: r.Body}
+	if a.Status == 0 && r.Refusal != nil { // of an event that was reopened: nobody gets it
+		a.Status = http.StatusUnprocessableEntity
+	}
 	if a.Status == 0 {
 		a.Status = http.StatusOK
 		if len(r.Body) == 0 && p.Contract == producer.API {
@@ -287,6 +298,8 @@ func answerOf(p *producer.Producer, r *Response) (dedup.Answer, error) {
 		}
 	}
 	switch {
+	case r.Refusal != nil && !isRefusal(r.Status):
+		return a, fmt.Errorf("the handler refused the event with status %d, which does not refuse it for good", r.Status)
 	case a.Status < 200, a.Status >= 300 && a.Status < 400, a.Status > 599, a.Status == http.StatusMultiStatus:
 		return a, fmt.Errorf("the handler answered with status %s, which no producer may get", strconv.Itoa(a.Status))
 	case len(a.Body) > maxResponse:

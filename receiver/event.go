@@ -60,6 +60,18 @@ type Response struct {
 	Header http.Header
 	// Body of at most 1 MiB.
 	Body []byte
+	// Refusal, when set, makes the response a problem (RFC 9457) like those of the receiver, which refuses the event for good:
+	// with a type that the policy explains, a Link to it, and Cache-Control: no-store. Status is then 400 to 499 and
+	// defaults to 422; Header and Body are not used.
+	Refusal *Refusal
+}
+
+// Refusal says why an event is refused for good, to the producer.
+type Refusal struct {
+	// ByTarget says that another receiver, to which the event was forwarded, refused it.
+	ByTarget bool
+	// Detail explains this refusal. It is sent to the producer. Defaults to what the policy says of the problem.
+	Detail string
 }
 
 // describe fills in what the attributes say.

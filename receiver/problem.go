@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"cmp"
 	crand "crypto/rand"
 	"encoding/json"
 	"errors"
@@ -44,6 +45,7 @@ const (
 	codeReplayed       = "signature_reused"
 	codeInFlight       = "in_flight"
 	codeRejected       = "rejected"
+	codeTargetSaidNo   = "target_refused"
 	codeUndecodable    = "undecodable"
 	codeAnswerFailed   = "answer_failed"
 	codeAnswerTimeout  = "answer_timeout"
@@ -154,6 +156,7 @@ var problems = []problem{
 	{Code: codeKeyReused, Status: 422, Title: "Idempotency key used for another payload", Detail: "The key came before with another payload. What was accepted then stays as it is."},
 	{Code: codeInFlight, Status: 409, Title: "Delivery in progress", Detail: "The first delivery of this event is still being answered. Retry later for its answer.", Again: true},
 	{Code: codeRejected, Status: 422, Title: "Event rejected", Detail: "The event was understood and will not be processed."},
+	{Code: codeTargetSaidNo, Status: 422, Title: "Refused by the target", Detail: "The receiver that the event was forwarded to refused it for good."},
 	{Code: codeUndecodable, Status: 422, Title: "Payload not understood", Detail: "The payload is not of the form that this endpoint processes."},
 	{Code: codeAnswerFailed, Status: 503, Title: "Not processed", Detail: "The event could not be processed now. It can be sent again.", Again: true},
 	{Code: codeAnswerTimeout, Status: 503, Title: "Not processed in time", Detail: "Processing goes on. Send the event again for its result.", Again: true},
@@ -250,6 +253,19 @@ func storeFailure(err error) *failure {
 		return f
 	}
 	return fail(codeStore, err)
+}
+
+// refusalResponse is the response for a refusal of a handler's: a problem of the table in the handler's words.
+func (rx *Receiver) refusalResponse(p *producer.Producer, r *Response) *Response {
+	code := codeRejected
+	if r.Refusal.ByTarget {
+		code = codeTargetSaidNo
+	}
+	row := rowOf(code)
+	row.Status = cmp.Or(r.Status, row.Status)
+	row.Detail = cmp.Or(r.Refusal.Detail, row.Detail)
+	answer := rx.problemReply(p, fail(code, nil))
+	return &Response{Status: row.Status, Header: answer.header, Body: rx.problemBody(row, row.Status, nil)}
 }
 
 // problemReply is the answer to a delivery that failed.

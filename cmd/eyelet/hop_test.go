@@ -37,8 +37,9 @@ func TestALoopEndsAtOurOwnName(t *testing.T) {
 		t.Fatal(err)
 	}
 	back.Store(u)
-	if status, _ := pushOwn(t, r, "g-1"); status != 400 {
-		t.Errorf("the producer was answered %d, want 400", status)
+	status, _, problem := told(t, pushRequest(t, r.deliveries, "g-1", `{"id":"g-1"}`))
+	if status != 400 || !strings.Contains(problem, `#target_refused"`) || !strings.Contains(problem, "status 400") {
+		t.Errorf("the producer was answered %d %s, want 400 with a typed problem", status, problem)
 	}
 	if n := rounds.Load(); n != 1 {
 		t.Errorf("the event went round %d times", n)

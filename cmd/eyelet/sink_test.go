@@ -115,11 +115,14 @@ func TestAProgramAnswers(t *testing.T) {
 		`printf '{"price":7}'`:       `200 application/json {"price":7}`,
 		"printf hello":               "200 text/plain; charset=utf-8 hello",
 		"true":                       "200  ",
-		"echo sold out >&2; exit 65": `422 application/problem+json {"code":"rejected","status":422,"title":"sold out"}`,
+		"echo sold out >&2; exit 65": "refused: sold out",
 		"exit 1":                     "/bin/sh: exit status 1: it said nothing",
 	} {
 		r, err := shell(t, script).answer(context.Background(), order("{}"))
 		got := fmt.Sprintf("%d %s %s", r.Status, r.Header.Get("Content-Type"), r.Body)
+		if r.Refusal != nil {
+			got = "refused: " + r.Refusal.Detail
+		}
 		if err != nil {
 			got = err.Error()
 		}

@@ -50,7 +50,7 @@ func (s *execSink) answer(ctx context.Context, ev receiver.Event[[]byte]) (recei
 	out, reason, err := s.run(ctx, ev)
 	switch {
 	case reason != "":
-		return problemResponse(http.StatusUnprocessableEntity, "rejected", reason)
+		return receiver.Response{Refusal: &receiver.Refusal{Detail: reason}}, nil
 	case err != nil:
 		return receiver.Response{}, err
 	}
@@ -60,12 +60,6 @@ func (s *execSink) answer(ctx context.Context, ev receiver.Event[[]byte]) (recei
 		r.Header = http.Header{"Content-Type": {kind}}
 	}
 	return r, nil
-}
-
-// problemResponse is an answer of the kind of RFC 9457.
-func problemResponse(status int, code, title string) (receiver.Response, error) {
-	body, err := json.Marshal(map[string]any{"title": title, "status": status, "code": code})
-	return receiver.Response{Status: status, Header: http.Header{"Content-Type": {"application/problem+json"}}, Body: body}, err
 }
 
 // run returns what the program wrote, or why it rejected the event, or the error that may pass.

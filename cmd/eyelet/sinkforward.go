@@ -50,18 +50,18 @@ func (s *forwardSink) answer(ctx context.Context, ev receiver.Event[[]byte]) (re
 		}
 		return relayed, nil
 	case r.Outcome == forward.Terminal:
-		return problemResponse(refusal(r.Status), "target_refused", refusalTitle(r.Status))
+		return receiver.Response{Status: refusal(r.Status), Refusal: &receiver.Refusal{ByTarget: true, Detail: refusalDetail(r.Status)}}, nil
 	case errors.Is(r.Err, forward.ErrOff):
 		return receiver.Response{}, receiver.Postpone(r.NotBefore, r.Err) // our own wait, not one of the target's
 	}
 	return receiver.Response{}, r.Err
 }
 
-func refusalTitle(status int) string {
+func refusalDetail(status int) string {
 	if status == 0 {
-		return "the target has ended"
+		return "The target has ended."
 	}
-	return fmt.Sprintf("the target refused the event with status %d", status)
+	return fmt.Sprintf("The target refused the event with status %d.", status)
 }
 
 // refusal is the status for an event that the target refused. What the target says about the event is passed
