@@ -3,6 +3,7 @@ package receiver
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -186,6 +187,30 @@ func TestA400NamesItsLimit(t *testing.T) {
 			t.Errorf("%s: %s, want %q", name, tt.g.body, tt.want)
 		}
 	}
+}
+
+// TestASignatureBeyondALimitIsToldTheLimit: as a 400 about an event is.
+func TestASignatureBeyondALimitIsToldTheLimit(t *testing.T) {
+	t.Parallel()
+	s := serveSigned(t, nil)
+	for input, want := range map[string]string{
+		`sig1=("` + strings.Repeat("x", 9000) + `");created=1`: "larger than 8 KiB",
+		`sig1=(` + manyNames(33) + `);created=1`:               "more than 32 components",
+	} {
+		g := s.send(ask{id: `"k"`, body: "{}", header: http.Header{"Signature-Input": {input}, "Signature": {"sig1=:AAAA:"}}})
+		if g.status != 400 || !strings.Contains(g.body, want) {
+			t.Errorf("%d %s, want %q", g.status, g.body, want)
+		}
+	}
+}
+
+// manyNames are so many component identifiers.
+func manyNames(n int) string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("%q", fmt.Sprintf("x-%d", i)))
+	}
+	return strings.Join(names, " ")
 }
 
 // TestMalformedDigestsAreTheProducersMistake: 400 with the problem types of

@@ -39,7 +39,7 @@ func newMessage(r *http.Request) (*message, error) {
 		return nil, errNotAbsolute
 	}
 	if len(r.URL.RawQuery) > maxBase {
-		return nil, malformed("@query", "larger than 64 KiB")
+		return nil, overLimit("@query", "larger than 64 KiB")
 	}
 	if !isEncoded(r.URL.RawQuery) {
 		return nil, malformed("@query", "a percent sign without two hexadecimal digits")
@@ -169,11 +169,11 @@ func (m *message) fieldsLike(prefix string) []namedField {
 // many forms and by many signatures, so the work is bounded for all bases of the request together.
 func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
 	if !m.spendParts(in) {
-		return nil, malformed("signature-input", "more than 8 KiB of structured fields and parameters to read, or too many values in them")
+		return nil, overLimit("signature-input", "more than 8 KiB of structured fields and parameters to read, or too many values in them")
 	}
 	size := m.size(in)
 	if m.room -= size; m.room < 0 {
-		return nil, malformed("signature-input", "the signature bases are larger than 64 KiB")
+		return nil, overLimit("signature-input", "the signature bases are larger than 64 KiB")
 	}
 	b = slices.Grow(b, size)
 	for i := range in.components {

@@ -79,7 +79,7 @@ func signatureFields(h http.Header) ([]signatureInput, error) {
 		size += len(v) + 2
 	}
 	if size > maxSignatureFields {
-		return nil, malformed("signature-input", "the signature fields are larger than 8 KiB")
+		return nil, overLimit("signature-input", "the signature fields are larger than 8 KiB")
 	}
 	in, ok := parseDictionary(joinLines(inputs), maxLabels)
 	if !ok {
@@ -124,6 +124,11 @@ func malformed(component, why string) *Error {
 	return &Error{Code: SignatureMalformed, Component: component, Err: reason(why)}
 }
 
+// overLimit refuses what is beyond a limit, which the sender is told.
+func overLimit(component, limit string) *Error {
+	return &Error{Code: SignatureMalformed, Component: component, Err: Public(limit)}
+}
+
 func unsupported(component, why string) *Error {
 	return &Error{Code: ComponentUnsupported, Component: component, Err: reason(why)}
 }
@@ -157,7 +162,7 @@ func (in *signatureInput) parseComponents(p *sfScanner) *Error {
 	p.skip('(')
 	for p.spaces(); !p.skip(')'); p.spaces() {
 		if len(in.components) == maxComponents {
-			return malformed("signature-input", "more than 32 components")
+			return overLimit("signature-input", "more than 32 components")
 		}
 		c, err := parseComponent(p)
 		if err != nil {
@@ -281,7 +286,7 @@ func (in *signatureInput) parseParams(p *sfScanner) *Error {
 			return nil
 		}
 		if n == len(seen) {
-			return malformed("signature-input", "too many parameters")
+			return overLimit("signature-input", "too many parameters")
 		}
 		for _, k := range seen[:n] {
 			if k == key {

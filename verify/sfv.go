@@ -297,7 +297,6 @@ func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isTokenChar reports whether c is a tchar of RFC 9110 section 5.6.2.
 // IsToken reports whether the text is a token (RFC 9110 section 5.6.2), such as a field name.
 func IsToken(text string) bool {
 	for i := range len(text) {
@@ -308,6 +307,7 @@ func IsToken(text string) bool {
 	return text != ""
 }
 
+// isTokenChar reports whether c is a tchar of RFC 9110 section 5.6.2.
 func isTokenChar(c byte) bool {
 	return isLower(c) || isUpper(c) || isDigit(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
