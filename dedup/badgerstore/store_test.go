@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if faultdisk.Main() || childMain() || linearMain() || starvedMain() {
+	if faultdisk.Main() || campaignMain() || childMain() || linearMain() || starvedMain() {
 		return
 	}
 	goleak.VerifyTestMain(m)

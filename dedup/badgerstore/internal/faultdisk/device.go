@@ -21,12 +21,17 @@ type page [pageSize]byte
 // the writes since the last flush any subset, each of them whole or in part.
 type device struct {
 	mu      sync.Mutex
-	epoch   int // counts the power cuts; handles of an older epoch fail
+	epoch   int  // counts the power cuts; handles of an older epoch fail
+	off     bool // since a power cut, until the disk is used again
 	size    int64
 	seen    map[int64]*page // what reads see; pages are never changed in place
 	durable map[int64]*page // what was flushed
 	pending []write         // since the last flush, in order
 	failing []byte          // the next write that holds these bytes fails
+	failIn  int             // the write that fails, counted from 1; 0 for none
+	cutIn   int             // the write from which on the power is cut, likewise,
+	depth   int             // as soon as so many writes are not flushed
+	chance  *rand.Rand      // decides what a power cut loses
 	stats   Stats
 }
 
@@ -36,7 +41,7 @@ type write struct {
 }
 
 func newDevice(size int64) *device {
-	return &device{size: size, seen: map[int64]*page{}, durable: map[int64]*page{}}
+	return &device{size: size, seen: map[int64]*page{}, durable: map[int64]*page{}, chance: rand.New(rand.NewPCG(0, 0))}
 }
 
 func (d *device) read(epoch int, to []byte, at int64) (int, syscall.Errno) {
@@ -65,8 +70,7 @@ func (d *device) write(epoch int, data []byte, at int64) syscall.Errno {
 	if epoch != d.epoch || at+int64(len(data)) > d.size {
 		return syscall.EIO
 	}
-	if len(d.failing) > 0 && bytes.Contains(data, d.failing) {
-		d.failing = nil
+	if d.fails(data) {
 		d.stats.Failed++
 		return syscall.EIO
 	}
@@ -74,7 +78,26 @@ func (d *device) write(epoch int, data []byte, at int64) syscall.Errno {
 	w := write{at, bytes.Clone(data)}
 	d.pending = append(d.pending, w)
 	apply(d.seen, w)
+	if d.cutIn > 1 {
+		d.cutIn--
+	} else if d.cutIn == 1 && len(d.pending) >= d.depth {
+		d.cut()
+		return syscall.EIO
+	}
 	return 0
+}
+
+// fails reports whether this write is the one that fails.
+func (d *device) fails(data []byte) bool {
+	if d.failIn > 0 {
+		d.failIn--
+		return d.failIn == 0
+	}
+	if len(d.failing) == 0 || !bytes.Contains(data, d.failing) {
+		return false
+	}
+	d.failing = nil
+	return true
 }
 
 func (d *device) flush(epoch int) syscall.Errno {
@@ -91,11 +114,14 @@ func (d *device) flush(epoch int) syscall.Errno {
 	return 0
 }
 
-// cut loses the power. What was not flushed is kept, dropped or torn, each write by chance.
-func (d *device) cut(seed uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	chance := rand.New(rand.NewPCG(seed, 1))
+// cut loses the power, unless it is off. What was not flushed is kept, dropped or torn, each write by chance. The caller
+// has locked d.
+func (d *device) cut() {
+	if d.off {
+		return
+	}
+	d.off = true
+	chance := d.chance
 	keep := chance.Float64() // some cuts lose nearly everything, some nearly nothing
 	for _, w := range d.pending {
 		switch luck := chance.Float64(); {
@@ -108,7 +134,7 @@ func (d *device) cut(seed uint64) {
 			d.stats.Dropped++
 		}
 	}
-	d.pending, d.failing = nil, nil
+	d.pending, d.failing, d.failIn, d.cutIn = nil, nil, 0, 0
 	d.seen = maps.Clone(d.durable)
 	d.epoch++
 	d.stats.Cuts++

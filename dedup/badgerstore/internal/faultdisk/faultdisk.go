@@ -23,13 +23,13 @@ import (
 	"time"
 )
 
-// Disk is a disk with an ext4 file system. Its methods are for one goroutine, but Cut may be called from another one.
+// Disk is a disk with an ext4 file system. One goroutine uses it at a time.
 type Disk struct {
 	// Dir is where the file system is mounted.
 	Dir string
 
-	epoch  int
-	fuse   string
+	fuse   string // where the file is that holds the disk
+	file   string // one for each time that the power was on
 	loop   string
 	server *exec.Cmd
 	in     io.WriteCloser
@@ -41,7 +41,7 @@ type Stats struct {
 	Writes, Flushes int
 	// Cuts are the power cuts; Dropped and Torn are the writes that they lost, whole or in part.
 	Cuts, Dropped, Torn int
-	// Failed are the writes that FailWrite made fail.
+	// Failed are the writes that FailWrite and FailIn made fail.
 	Failed int
 }
 
@@ -58,7 +58,7 @@ func New(t testing.TB, size int64, required string) *Disk {
 		t.Skipf("skipped: no disk to test with: %v", err)
 	}
 	t.Cleanup(d.close)
-	_, err = run("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", d.file())
+	_, err = run("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", d.file)
 	if err == nil {
 		err = d.Mount()
 	}
@@ -82,6 +82,7 @@ func start(dir string, size int64) (*Disk, error) {
 		return nil, err
 	}
 	d := &Disk{Dir: filepath.Join(dir, "mnt"), fuse: filepath.Join(dir, "fuse")}
+	d.file = filepath.Join(d.fuse, "0")
 	if err := errors.Join(os.Mkdir(d.Dir, 0o700), os.Mkdir(d.fuse, 0o700)); err != nil {
 		return nil, err
 	}
@@ -107,13 +108,15 @@ func start(dir string, size int64) (*Disk, error) {
 	return d, nil
 }
 
-func (d *Disk) file() string { return filepath.Join(d.fuse, fmt.Sprint(d.epoch)) }
-
 // Mount mounts the file system, which recovers its journal. The page cache is empty then.
 func (d *Disk) Mount() error {
-	var err error
+	epoch, err := d.ask("on")
+	if err != nil {
+		return err
+	}
+	d.file = filepath.Join(d.fuse, epoch)
 	for range 5 { // another process may take the loop device that losetup has found
-		if d.loop, err = run("losetup", "--find", "--show", d.file()); err == nil {
+		if d.loop, err = run("losetup", "--find", "--show", d.file); err == nil {
 			_, err = run("mount", "-o", "noatime", d.loop, d.Dir)
 			return err
 		}
@@ -135,19 +138,35 @@ func (d *Disk) Unmount() error {
 	return err
 }
 
-// Cut cuts the power: what was not flushed is kept, dropped or torn, as seed decides, and everything that uses the
-// file system gets errors. Unmount and Mount start it again.
-func (d *Disk) Cut(seed uint64) error {
-	_, err := d.ask(fmt.Sprintf("cut %d", seed))
-	if err == nil {
-		d.epoch++
-	}
+// Seed makes what later power cuts lose follow from seed.
+func (d *Disk) Seed(seed uint64) error {
+	_, err := d.ask(fmt.Sprintf("seed %d", seed))
+	return err
+}
+
+// Cut cuts the power: what was not flushed is kept, dropped or torn, by chance, and everything that uses the file
+// system gets errors. Unmount and Mount start it again.
+func (d *Disk) Cut() error {
+	_, err := d.ask("cut")
+	return err
+}
+
+// CutIn cuts the power at the nth write from now on, or at the first one behind it that makes depth writes that are
+// not flushed.
+func (d *Disk) CutIn(n, depth int) error {
+	_, err := d.ask(fmt.Sprintf("cutin %d %d", n, depth))
 	return err
 }
 
 // FailWrite makes the next write that holds the marker fail once with EIO. A later write of the same bytes succeeds.
 func (d *Disk) FailWrite(marker []byte) error {
 	_, err := d.ask("fail " + hex.EncodeToString(marker))
+	return err
+}
+
+// FailIn makes the nth write from now on fail once with EIO, whatever it holds.
+func (d *Disk) FailIn(n int) error {
+	_, err := d.ask(fmt.Sprintf("failin %d", n))
 	return err
 }
 

@@ -57,7 +57,7 @@ func TestAPowerCutKeepsWhatWasFlushed(t *testing.T) {
 		if err := writeFile(t, loose, data, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Cut(seed); err != nil {
+		if err := errors.Join(d.Seed(seed), d.Cut()); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Unmount(); err != nil {

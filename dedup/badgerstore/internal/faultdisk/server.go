@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -46,7 +47,7 @@ func serve(text string, in io.Reader, out io.Writer) error {
 	d := newDevice(size)
 	root := &folder{device: d}
 	mounted, err := fs.Mount(dir, root, &fs.Options{MountOptions: fuse.MountOptions{
-		DirectMountStrict: true, MaxWrite: 1 << 20, FsName: "faultdisk", Name: "faultdisk",
+		DirectMountStrict: true, MaxWrite: 512 << 10, FsName: "faultdisk", Name: "faultdisk",
 	}})
 	if err != nil {
 		return err
@@ -64,33 +65,35 @@ func serve(text string, in io.Reader, out io.Writer) error {
 	return errors.Join(err, lines.Err())
 }
 
-// obey carries a command out: "cut SEED", "fail HEX" or "stats".
+// obey carries a command out and answers with the epoch: "on", "cut", "cutin N DEPTH", "fail HEX", "failin N", "seed N" or "stats".
 func (d *device) obey(line string) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	command, arg, _ := strings.Cut(line, " ")
+	var err error
 	switch command {
+	case "on":
+		d.off = false
 	case "cut":
-		seed, err := strconv.ParseUint(arg, 10, 64)
-		if err != nil {
-			return "", err
-		}
-		d.cut(seed)
+		d.cut()
+	case "cutin":
+		_, err = fmt.Sscan(arg, &d.cutIn, &d.depth)
 	case "fail":
-		marker, err := hex.DecodeString(arg)
-		if err != nil {
-			return "", err
-		}
-		d.mu.Lock()
-		d.failing = marker
-		d.mu.Unlock()
+		d.failing, err = hex.DecodeString(arg)
+	case "failin":
+		d.failIn, err = strconv.Atoi(arg)
+	case "seed":
+		var seed uint64
+		seed, err = strconv.ParseUint(arg, 10, 64)
+		d.chance = rand.New(rand.NewPCG(seed, 1))
 	case "stats":
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		b, err := json.Marshal(d.stats)
+		var b []byte
+		b, err = json.Marshal(d.stats)
 		return string(b), err
 	default:
-		return "", errors.New("unknown command")
+		err = errors.New("unknown command")
 	}
-	return "done", nil
+	return fmt.Sprint(d.epoch), err
 }
 
 // folder is the file system: a file for each epoch, named by its number.
