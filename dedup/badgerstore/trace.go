@@ -187,7 +187,7 @@ func (s *Store) prune() error {
 		if err := s.queue.push(step); err != nil {
 			return err
 		}
-		if <-step.ticket.done; step.err != nil {
+		if <-step.done; step.err != nil {
 			return step.err
 		}
 		ended = ended[n:]
