@@ -76,6 +76,14 @@ func (g gaps) at(now, wall time.Time, window time.Duration) (all gaps, found *ga
 
 func (g gap) end() time.Time { return g.from.Add(g.rest) }
 
+// all returns how long all gaps were together.
+func (g gaps) all() (sum time.Duration) {
+	for _, one := range g {
+		sum += one.rest
+	}
+	return sum
+}
+
 // holdsSweep reports whether nothing is deleted yet: for one window after a gap a person can still set the clock.
 func (g gaps) holdsSweep(now time.Time) bool {
 	return len(g) > 0 && now.Before(g[len(g)-1].end().Add(longestIdle))

@@ -61,7 +61,12 @@ func everSeen(now time.Time) dedup.Trace { return dedup.Trace{Day: dedup.DayOf(n
 
 // first returns the first day that is remembered at the time of the batch.
 func (b *batch) first() dedup.Day {
-	return b.s.options.Remember.First(dedup.Day(b.s.meta.since), dedup.Day(b.evicted), b.now)
+	return b.s.firstDay(b.s.meta.since, b.evicted, b.now)
+}
+
+// firstDay returns the first day that is remembered. A gap does not count as time here either, as long as it is known.
+func (s *Store) firstDay(since, evicted uint64, now time.Time) dedup.Day {
+	return s.options.Remember.First(dedup.Day(since), dedup.Day(evicted), now.Add(-s.gaps.all())) //nolint:gosec // days
 }
 
 // trace returns what is remembered of a key.
@@ -164,8 +169,11 @@ const (
 
 // prune forgets the days whose time is over and, where more keys are remembered than Max, the oldest days. The number of
 // keys by day is counted anew each time, so that no commit has to keep it. A pass reads keys and days only, which are in the
-// tree.
+// tree. Nothing is deleted while a gap holds the sweep.
 func (s *Store) prune() error {
+	if s.gaps.holdsSweep(s.now()) {
+		return nil
+	}
 	counts, ended, err := s.countTraces()
 	if err != nil {
 		return err
@@ -203,7 +211,7 @@ func (s *Store) countTraces() (counts map[dedup.Day]int64, ended [][]byte, err e
 		if err != nil {
 			return err
 		}
-		first, off := s.options.Remember.First(dedup.Day(m.since), dedup.Day(m.evicted), s.now()), s.options.Remember.Off()
+		first, off := s.firstDay(m.since, m.evicted, s.now()), s.options.Remember.Off()
 		it := txn.NewIterator(keysOnly(familyTrace))
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {

@@ -187,3 +187,21 @@ func BenchmarkTraceBytes(b *testing.B) {
 		b.ReportMetric(float64(size)/keys, "B/key")
 	}
 }
+
+func TestAGapForgetsNothingThatIsRemembered(t *testing.T) {
+	t.Parallel()
+	clock, o := deduptest.NewClock(), quiet()
+	o.Clock = clock
+	s := open(t, t.TempDir(), o)
+	mustClaim(t, s, rememberedClaim("a"), dedup.New)
+	shut(t, s)
+	clock.Advance(200 * 24 * time.Hour) // the machine was off, or its clock is wrong
+	s = open(t, s.dir, o)
+	pruned(t, s)
+	if n := stored(t, s, familyTrace); n != 1 {
+		t.Errorf("%d keys are stored", n)
+	}
+	mustClaim(t, s, rememberedClaim("a"), dedup.Known) // its window did not end meanwhile
+	clock.Advance(2 * time.Hour)
+	mustClaim(t, s, rememberedClaim("a"), dedup.Seen)
+}
