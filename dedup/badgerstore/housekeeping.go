@@ -73,7 +73,7 @@ func (s *Store) keepHouse() {
 
 // reclaimAtStart gives space back that the processes before left: one that never runs for long would never come to it.
 func (s *Store) reclaimAtStart() error {
-	if worth, err := s.wasteful(); !worth || err != nil {
+	if worth, err := s.wasteful(s.db.Opts().ValueLogFileSize); !worth || err != nil {
 		return err
 	}
 	return s.reclaim()
@@ -84,15 +84,18 @@ func (s *Store) reclaimAtStart() error {
 func (s *Store) reclaimWhenDue(low bool) error {
 	passed := s.now().Sub(time.Unix(0, s.reclaimed.Load()))
 	removed := s.removed.Load()
+	one := s.db.Opts().ValueLogFileSize
 	due := passed >= s.options.rhythm.flatten || passed < 0
-	if !due && (low || passed >= s.options.rhythm.reclaim && removed >= s.db.Opts().ValueLogFileSize) {
-		var err error
-		if due, err = s.wasteful(); err != nil {
-			return err
-		}
+	var err error
+	switch {
+	case due:
+	case low && passed >= s.options.rhythm.sweep:
+		due, err = s.wasteful(0)
+	case passed >= s.options.rhythm.reclaim && removed >= one:
+		due, err = s.wasteful(one)
 	}
-	if !due {
-		return nil
+	if !due || err != nil {
+		return err
 	}
 	return s.reclaim()
 }

@@ -18,7 +18,7 @@ func (s *Store) reclaim() error {
 	worth := s.removed.Load() > 0
 	if !worth {
 		var err error
-		if worth, err = s.wasteful(); err != nil {
+		if worth, err = s.wasteful(0); err != nil {
 			return err
 		}
 	}
@@ -54,18 +54,19 @@ func (o *reclaimedOp) apply(b *batch) error {
 	return nil
 }
 
-// wasteful reports whether more than half of the value log is of deleted values, beyond a file that is on its way to it.
-func (s *Store) wasteful() (bool, error) {
-	uses, err := s.valueLogs()
-	size, one := sizeOf(uses), s.db.Opts().ValueLogFileSize
-	if size <= one || err != nil {
+// wasteful reports whether more than half of the value log is of deleted values, beyond some bytes. Files that are
+// written to do not count.
+func (s *Store) wasteful(beyond int64) (bool, error) {
+	files, err := s.valueLogs()
+	size := sizeOf(files)
+	if size <= beyond || err != nil {
 		return false, err
 	}
 	live, err := s.liveIn(false)
-	for _, u := range uses {
-		size -= 2 * live[u.file]
+	for _, f := range files {
+		size -= 2 * live[f.file]
 	}
-	return size > one, err
+	return size > beyond, err
 }
 
 // roomToReclaim says why no space can be given back: it takes some first, for two memory tables, for a file of the
