@@ -17,11 +17,11 @@ import (
 // The backlog has 40,000 events, or EYELET_BACKLOG_EVENTS of them. It runs alone: the heap is that of the process.
 func TestTheMemoryOfAWaitingEvent(t *testing.T) { //nolint:paralleltest // see above
 	events := 40_000
-	if n, err := strconv.Atoi(os.Getenv("EYELET_BACKLOG_EVENTS")); err == nil {
-		events = n
-	}
 	o := quiet()
 	o.CheckEvery, o.CacheBytes, o.blockCache = -1, 1, 1<<20 // the caches have bounds of their own
+	if n, err := strconv.Atoi(os.Getenv("EYELET_BACKLOG_EVENTS")); err == nil {
+		events, o.blockCache = n, 0
+	}
 	empty, full := t.TempDir(), t.TempDir()
 	shut(t, open(t, empty, o))
 	fill(t, full, events)
