@@ -284,14 +284,17 @@ func costBodies() map[string]func(n int) []byte {
 // costHeads change the head of a request so that it asks for the most work. They return how many bytes it has then, about.
 func costHeads() map[string]func(r *http.Request) int {
 	const size = 14 << 10
-	repeated := func(sep string) func(r *http.Request) int {
+	repeated := func(sep string, most int) func(r *http.Request) int {
 		return func(r *http.Request) int {
+			size := 0
 			for name, lines := range r.Header {
 				if strings.Contains(strings.ToLower(name), "signature") {
-					r.Header[name] = []string{lines[0] + strings.Repeat(sep+lines[0], (8<<10-len(lines[0]))/(len(lines[0])+len(sep)))}
+					times := min(most, 8<<10/(len(lines[0])+len(sep)))
+					r.Header[name] = []string{lines[0] + strings.Repeat(sep+lines[0], times-1)}
+					size += len(r.Header.Get(name))
 				}
 			}
-			return 8 << 10
+			return size
 		}
 	}
 	query := func(element string) func(r *http.Request) int {
@@ -302,9 +305,10 @@ func costHeads() map[string]func(r *http.Request) int {
 	}
 	return map[string]func(r *http.Request) int{
 		"as it is":             func(*http.Request) int { return 0 },
-		"entries, with commas": repeated(","),
-		"entries, with spaces": repeated(" "),
-		"entries, with both":   repeated(", "),
+		"entries, with commas": repeated(",", 64),
+		"entries, with spaces": repeated(" ", 64),
+		"entries, with both":   repeated(", ", 64),
+		"many entries":         repeated(",", 1<<10),
 		"parameters":           query("&%d=1"),
 		"escaped parameters":   query("&%%61=%%62"),
 		"Link fields": func(r *http.Request) int {

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -320,6 +321,29 @@ func TestEd25519StandsBesideHMAC(t *testing.T) {
 	flood := strings.TrimSpace(strings.Repeat(entry("coffee")+" ", 20)) + " " + entry("tea")
 	if _, err := h.Verify(request("S: "+flood), given("tea")); CodeOf(err) != SignatureMismatch {
 		t.Errorf("the work is not bounded: got %v", err)
+	}
+}
+
+// TestAnUnknownKeyIDOfAMACCostsWhatAKnownOneCosts counts the MACs of bodies for keys by id.
+func TestAnUnknownKeyIDOfAMACCostsWhatAKnownOneCosts(t *testing.T) {
+	t.Parallel()
+	h := &HMAC{
+		Headers: []string{"S"}, Separator: ",", Entries: []string{"{kid}/{sig}"}, Encoding: Hex, Keys: map[string]Secret{"a": "first", "b": "second"},
+	}
+	if err := h.ready(); err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]int{"a/00": 1, "x/00": 1, "x/00,y/00": 1, "a/00,x/00": 1, "a/00,b/00": 2} {
+		counted := 0
+		for i := range h.plan.keys {
+			h.plan.keys[i].pools[SHA256] = &sync.Pool{New: func() any { counted++; return sha256.New() }}
+		}
+		if _, err := h.Verify(request("S: "+field), given("tea")); CodeOf(err) != SignatureMismatch {
+			t.Errorf("%s: %v", field, err)
+		}
+		if counted != want {
+			t.Errorf("%s: %d MACs, want %d", field, counted, want)
+		}
 	}
 }
 
