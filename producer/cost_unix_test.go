@@ -36,7 +36,7 @@ const (
 	fixedMemory = 64_000
 	timesHash   = 20.0
 	memory      = 4.0
-	bodyBuffer  = 4.0 / 3 // bytes of memory that the receiver needs for a byte of body: its buffer grows fourfold
+	bodyBuffer  = 4.0 / 3 // bytes of memory that the receiver needs for a byte of body, whose length is declared, at most
 )
 
 // costTarget is an endpoint and a delivery that it refuses.

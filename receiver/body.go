@@ -3,9 +3,11 @@ package receiver
 import (
 	"errors"
 	"io"
+	"math/bits"
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -100,21 +102,50 @@ func (b *body) readAll() ([]byte, error) {
 	}
 }
 
-// grow makes the buffer four times as large, but never larger than the declared length or the limit asks for,
-// and one byte to see the end or the excess.
+// grow makes the buffer twice as large, but never larger than the declared length or the limit asks for,
+// and one byte to see the end or the excess. The buffers on the way are used again by other bodies.
 func (b *body) grow(buf []byte) ([]byte, error) {
 	most := b.limit
 	if b.declared >= 0 {
 		most = min(most, b.declared)
 	}
-	size := min(max(4*int64(cap(buf)), firstBuffer), max(most, int64(len(buf)))+1)
+	size := min(max(2*int64(cap(buf)), firstBuffer), max(most, int64(len(buf)))+1)
 	if !b.budget.take(size - b.held) {
 		return buf, fail(codeBusy, errBudget)
 	}
 	b.held = size
-	bigger := make([]byte, len(buf), size)
+	bigger := takeBuffer(size)[:len(buf)]
 	copy(bigger, buf)
+	giveBuffer(buf)
 	return bigger, nil
+}
+
+// buffers are those that bodies have outgrown, by their size: firstBuffer, twice that, and so on. No part of a program
+// but the reading of bodies has seen them.
+var buffers [14]sync.Pool
+
+// bufferClass returns the index of a size in buffers, or -1 for one that none of them has.
+func bufferClass(size int64) int {
+	class := bits.Len64(uint64(size/firstBuffer)) - 1
+	if class < 0 || class >= len(buffers) || size != firstBuffer<<class {
+		return -1
+	}
+	return class
+}
+
+func takeBuffer(size int64) []byte {
+	if class := bufferClass(size); class >= 0 {
+		if old, ok := buffers[class].Get().(*[]byte); ok {
+			return *old
+		}
+	}
+	return make([]byte, size)
+}
+
+func giveBuffer(buf []byte) {
+	if class := bufferClass(int64(cap(buf))); class >= 0 {
+		buffers[class].Put(&buf)
+	}
 }
 
 // settle gives the budget back: the delivery was refused, or it is verified and its body belongs to the event.

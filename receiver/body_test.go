@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -129,5 +130,35 @@ func TestBudgetIsOfUnverifiedBodiesOnly(t *testing.T) {
 	})
 	if g := s.send(ask{id: "k2", body: strings.Repeat("x", 900_000)}); g.status != 204 {
 		t.Errorf("%+v", g)
+	}
+}
+
+// Buffers that bodies outgrew are used again, and no body ever has bytes of another one.
+func TestBuffersOfBodiesAreNotShared(t *testing.T) {
+	t.Parallel()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for n := range 40 {
+				want := bytes.Repeat([]byte{byte(16*i + n%16)}, 1+(n*7919)%100_000)
+				length := int64(len(want))
+				if n%2 == 0 {
+					length = -1
+				}
+				b := &body{
+					from: iotest.HalfReader(bytes.NewReader(want)), limit: 1 << 20, declared: length, budget: &budget{limit: 1 << 30},
+					deadline: func(time.Time) error { return nil },
+				}
+				if got, err := b.read(); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%d bytes: got %d, %v", len(want), len(got), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for size, want := range map[int64]int{0: -1, 1: -1, firstBuffer - 1: -1, firstBuffer: 0, firstBuffer + 1: -1, 2 * firstBuffer: 1, firstBuffer << 13: 13, firstBuffer << 14: -1} {
+		if got := bufferClass(size); got != want {
+			t.Errorf("%d bytes are of class %d, want %d", size, got, want)
+		}
 	}
 }

@@ -1,0 +1,50 @@
+package receiver
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// refusedMemory returns the memory that a refused delivery of n bytes takes on its whole way, of several tries the
+// least. It comes in small pieces, as from a network.
+func refusedMemory(t *testing.T, h http.Handler, n int) float64 {
+	t.Helper()
+	body := bytes.Repeat([]byte("x"), n)
+	least := float64(1 << 40)
+	for range 5 {
+		r := httptest.NewRequest(http.MethodPost, "https://hooks.example/webhooks/github", bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("00", 32))
+		w := httptest.NewRecorder()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		h.ServeHTTP(w, r)
+		runtime.ReadMemStats(&after)
+		if w.Code != http.StatusUnauthorized {
+			t.Fatal(w.Code)
+		}
+		least = min(least, float64(after.TotalAlloc-before.TotalAlloc))
+	}
+	return least
+}
+
+// TestARefusedDeliveryTakesLittleMemory bounds the memory of the whole way through the receiver, for a scheme that needs none
+// of its own: 64 kB, and 4/3 of a byte for each byte that was sent. What schemes take is measured in package producer, and
+// all of it together is 64 kB and 4 bytes.
+func TestARefusedDeliveryTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it counts the memory of the process
+	s := serve(t, producer.GitHub("0123456789abcdef0123"), func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
+	for _, n := range []int{0, 1 << 10, 64 << 10, 1 << 20} {
+		got := refusedMemory(t, s.rx.HTTP("github"), n)
+		if most := 64_000 + 4.0/3*float64(n); got > most {
+			t.Errorf("%d bytes: %.0f bytes of memory, at most %.0f", n, got, most)
+		}
+		t.Logf("%d bytes: %.0f bytes of memory", n, got)
+	}
+}
