@@ -226,14 +226,6 @@ func (o *repairOp) mend(b *batch, p place) error {
 	return nil
 }
 
-func has(txn *badger.Txn, key []byte) (bool, error) {
-	_, err := txn.Get(key)
-	if errors.Is(err, badger.ErrKeyNotFound) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // complete gives an event of which nothing good is left what it needs to keep its key known: a number, a window,
 // and a task that a person sees. What was read without a checksum to confirm it is kept within what is possible.
 func (b *batch) complete(p place, r *dedup.Record) {
