@@ -12,6 +12,8 @@ import (
 type Event struct {
 	// ID is the idempotency identifier, without the quotes of a structured field.
 	ID string `json:"id"`
+	// VendorID is the identifier that the sender gave, where ID is a digest of what was signed.
+	VendorID string `json:"vendor_id,omitempty"`
 	// Event is our own id.
 	Event string `json:"event"`
 	// Producer, Endpoint, Principal and Type say who sent what to where.
@@ -39,6 +41,8 @@ type Event struct {
 	Aside    string `json:"aside,omitempty"`
 	Original string `json:"original,omitempty"`
 	Asides   int    `json:"asides,omitempty"`
+	// Occurrences is how many events were accepted of the same signed content, where there are several.
+	Occurrences int `json:"occurrences,omitempty"`
 	// Note explains an unusual outcome.
 	Note string `json:"note,omitempty"`
 	// Tasks are the handlers' work.
@@ -83,11 +87,11 @@ type Answer struct {
 // Summary returns the line of a record.
 func Summary(r dedup.Record) Event {
 	e := Event{
-		ID: r.Key.ID, Event: r.Event, Producer: r.Payload.Producer, Endpoint: r.Payload.Endpoint,
+		ID: r.Key.ID, VendorID: r.Payload.VendorID, Event: r.Event, Producer: r.Payload.Producer, Endpoint: r.Payload.Endpoint,
 		Principal: r.Key.Principal, Type: r.Payload.Type, State: r.State().String(),
 		Accepted: r.Accepted.UTC(), Finished: moment(r.Finished), Expires: moment(r.Expires),
 		Seq: r.Seq, Generation: r.Generation, Status: r.Answer.Status,
-		Aside: r.Aside, Original: r.Original, Asides: r.Asides, Note: r.Note,
+		Aside: r.Aside, Original: r.Original, Asides: r.Asides, Occurrences: r.Occurrences, Note: r.Note,
 		Tasks: []Task{},
 	}
 	for _, t := range r.Tasks {

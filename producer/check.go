@@ -116,6 +116,10 @@ func (p *Producer) Warnings() []string {
 	if d.Scheme == nil {
 		found = append(found, fmt.Sprintf("producer %q: nothing but addresses authenticates deliveries", d.Name))
 	}
+	if d.Preset == "" && d.Class() == ClassContentSigned {
+		found = append(found, fmt.Sprintf("producer %q: its signature says neither id nor time: the same bytes under another id are "+
+			"either another event or a replay (same_signed says what becomes of them)", d.Name))
+	}
 	return found
 }
 
@@ -173,14 +177,33 @@ func (p *Producer) checkAnswers() error {
 	default:
 		errs = append(errs, fmt.Errorf("in-flight status %d; want 409, 429 or 503", p.InFlight))
 	}
-	if p.SameSigned < SameSignedDefault || p.SameSigned > SameSignedRefuse {
-		errs = append(errs, fmt.Errorf("same-signed policy %d is not known", p.SameSigned))
-	}
+	errs = append(errs, p.checkSameSigned())
 	if !p.Retire.IsZero() && p.Deprecated.After(p.Retire) { // RFC 9745 section 4
 		errs = append(errs, errors.New("the endpoint is deprecated after it is retired"))
 	}
 	if p.Nonce < NonceOff || p.Nonce > NonceUnique {
 		errs = append(errs, fmt.Errorf("nonce policy %d is not known", p.Nonce))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Producer) checkSameSigned() error {
+	var errs []error
+	if p.SameSigned < SameSignedDefault || p.SameSigned > SameSignedRun {
+		errs = append(errs, fmt.Errorf("same-signed policy %d is not known", p.SameSigned))
+	}
+	quarantines := p.SameSigned == SameSignedAside
+	for typ, s := range p.SameSignedTypes {
+		if s < SameSignedAside || s > SameSignedRun {
+			errs = append(errs, fmt.Errorf("same-signed policy of type %q: want aside, refuse or run", typ))
+		}
+		quarantines = quarantines || s == SameSignedAside
+	}
+	if quarantines && p.Contract == API {
+		errs = append(errs, errors.New("same-signed policy aside: under the API contract a 2xx says that the event is processed; use refuse, run or off"))
+	}
+	if p.SameSignedMax < 0 {
+		errs = append(errs, errors.New("the number of occurrences is not negative"))
 	}
 	return errors.Join(errs...)
 }

@@ -14,8 +14,9 @@ import (
 //
 // GitHub never tries again by itself, so what is refused is lost until somebody redelivers it: bodies of up to
 // 25 MiB are accepted, the vendor's own limit. It redelivers under the same X-GitHub-Delivery, for 3 days (from
-// general knowledge, not re-read). That field is not signed; the receiver therefore remembers the signed bytes
-// too.
+// general knowledge, not re-read). That field is not signed, and several hooks of one action share it: events are named
+// by a digest of the body. Bodies without a time or a number of their own (workflow_dispatch, membership, ping and a few
+// more) may come up to 16 times with different identifiers; any other body that comes again is quarantined.
 //
 // https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
 func GitHub(secrets ...string) Producer { return gitHub(Settings{Secrets: secrets}) }
@@ -26,9 +27,22 @@ func gitHub(s Settings) Producer {
 	p.Key, p.KeyRequired = Header("X-GitHub-Delivery"), true
 	p.Type = Header("X-GitHub-Event")
 	p.Attributes = attributes(map[string]Extractor{"action": JSON("action")})
+	p.Repeatable = shapes(16, gitHubShapes...)
 	p.MaxBody = 25 << 20
 	p.Window = 4 * 24 * time.Hour
 	return p
+}
+
+// gitHubShapes are the bodies that two events can share, by the members of them that the vendor's schemas list. A new
+// kind of event without a time is quarantined when it comes again, and is one more line here.
+var gitHubShapes = [][]string{
+	{"workflow", "inputs", "ref"},                        // workflow_dispatch
+	{"client_payload", "branch"},                         // repository_dispatch
+	{"scope", "team", "member"},                          // membership
+	{"membership", "organization"},                       // organization: member_added, member_removed
+	{"team", "repository", "!action"},                    // team_add
+	{"zen", "hook_id"},                                   // ping
+	{"check_run", "action=rerequested|requested_action"}, // buttons
 }
 
 // signedAsHub sets the scheme of GitHub and of Meta: an HMAC of the body in X-Hub-Signature-256. The older field

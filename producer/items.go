@@ -7,7 +7,8 @@ import (
 )
 
 // Items returns the events of a verified delivery: one, or the items of a batch. Every item has an identifier,
-// which is a digest of its body where the sender gave none and KeyRequired is off.
+// which is a digest where the sender gave none and KeyRequired is off: of the signed content, or of the item's body and
+// its position in a batch.
 //
 // Errors are *verify.Error: id_missing, ambiguous_field, event_malformed or media_type_unsupported. All of
 // them are about the request, so they are 4xx and no retry cures them.
@@ -25,7 +26,8 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 			return nil, p.unnamed(d)
 		}
 		if items[i].ID == "" {
-			items[i].ID = digestID(items[i].Body)
+			items[i].Unnamed = true
+			items[i].ID = p.unnamedID(d, items[i].Body, i)
 			continue
 		}
 		if err := p.checkID(items[i].ID); err != nil {
@@ -33,6 +35,16 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 		}
 	}
 	return items, nil
+}
+
+// unnamedID names an item without an identifier. Where the signed content names events it does so here too; in a batch,
+// and where an identifier in the body is missing, the body does.
+func (p *Producer) unnamedID(d *Delivery, body []byte, position int) string {
+	switch class := p.ClassOf(d.Identity); {
+	case p.Split != nil || p.Payload != nil || class == ClassIDSigned || class == ClassUnsigned:
+		return positionID(body, position)
+	}
+	return stableID(d)
 }
 
 // unnamed refuses a delivery without an identifier. A body that is no JSON where the identifier is a member of it

@@ -79,6 +79,22 @@ type Producer struct {
 	// SameSigned says what to do with the same signed bytes under another identifier, where the signature
 	// covers the body but not the identifier. Defaults to SameSignedDefault.
 	SameSigned SameSigned
+	// SameSignedMax bounds how many occurrences of signed content are accepted in a window, the first one included.
+	// Defaults to 16 with SameSignedRun, and to what Repeatable says otherwise.
+	SameSignedMax int
+	// SameSignedTypes is SameSigned for events of some types: SameSignedAside, SameSignedRun or SameSignedRefuse.
+	SameSignedTypes map[string]SameSigned
+	// Repeatable says how often the content of a delivery may be accepted where its signature covers neither an
+	// identifier nor a time: more than once where two events can be equal in everything that is signed. It reads only
+	// what is signed. Defaults to once.
+	Repeatable func(*Delivery) Repeats
+	// Sending reads the identifier of one sending, which its retries share, where Key reads one that different events
+	// share. It counts where neither is signed. Defaults to Key.
+	Sending Extractor
+	// KeyedByType makes signed content an event of its own under each type, for senders that send equal bytes for
+	// several types. Each type that a handler names exactly counts once; of all others there are at most 9. It counts
+	// where the signature covers neither an identifier nor a time.
+	KeyedByType bool
 	// Series names the state whose newest content a delivery is, such as the topic of a feed; empty for a delivery that is
 	// an event of its own. Equal content is known while it is the newest of its series; content that was replaced and comes
 	// again within Window is quarantined, and after it accepted again. The series is scoped to the principal. May be nil.
@@ -161,8 +177,10 @@ type Delivery struct {
 
 // Item is one event of a batch.
 type Item struct {
-	// ID is the idempotency identifier; empty where KeyRequired is false stands for a digest of Body.
+	// ID is the idempotency identifier; empty where KeyRequired is false stands for a digest.
 	ID string
+	// Unnamed says that the sender gave no identifier, so that ID is a digest. [Producer.Items] sets it.
+	Unnamed bool
 	// Type is the event type.
 	Type string
 	// Body is the event's own bytes.
@@ -237,10 +255,13 @@ type SameSigned int
 const (
 	// SameSignedDefault is SameSignedRefuse under API and SameSignedAside under Webhook.
 	SameSignedDefault SameSigned = iota
-	// SameSignedOff treats it as an event of its own.
+	// SameSignedOff trusts the identifier: other identifiers are other events, without a bound.
 	SameSignedOff
-	// SameSignedAside keeps it aside without running it, at most 16 per original, and answers 200.
+	// SameSignedAside quarantines it, at most 16 per original, and answers 200. It is not for API.
 	SameSignedAside
 	// SameSignedRefuse answers 401.
 	SameSignedRefuse
+	// SameSignedRun accepts it as another occurrence, up to SameSignedMax in a window, where the signature covers
+	// neither the identifier nor a time; what is beyond that is quarantined, under API refused.
+	SameSignedRun
 )

@@ -10,10 +10,11 @@ import (
 // Shopify receives webhooks of Shopify apps. A secret is the app's client secret; while it is rotated Shopify
 // signs with the oldest one that is not revoked.
 //
-// The identifier is X-Shopify-Event-Id, or X-Shopify-Webhook-Id where an older shop sends none. Neither is
-// signed; the receiver therefore remembers the signed bytes too. One event that several subscriptions deliver
-// has one Event-Id: give subscriptions whose handlers differ an endpoint of their own each. Shopify wants 200
-// within 5 seconds, tries 8 times in 4 hours, and then removes a subscription that was made through its API.
+// Neither X-Shopify-Event-Id nor X-Shopify-Webhook-Id nor the topic is signed, and one body may come under several
+// topics: events are named by a digest of the body and the topic. Each topic with a handler of its own gets a body once;
+// handlers of several topics ("orders/*", "*") get it under at most 9 topics. The same topic with another Webhook-Id is
+// quarantined, except shop/redact, whose body has nothing of its own. Shopify wants 200 within 5 seconds, tries 8
+// times in 4 hours, and then removes a subscription that was made through its API.
 //
 // https://shopify.dev/docs/apps/build/webhooks/subscribe/https
 func Shopify(secrets ...string) Producer { return shopify("shopify", "X-Shopify-", secrets) }
@@ -35,8 +36,11 @@ func shopify(name, prefix string, secrets []string) Producer {
 	p = p.signedBy(&verify.HMAC{Headers: []string{prefix + "Hmac-Sha256"}, Encoding: verify.Base64, Secrets: list})
 	p.Err = errors.Join(err, p.Err)
 	p.Key = First(Header(prefix+"Event-Id"), Header(prefix+"Webhook-Id"))
+	p.Sending = Header(prefix + "Webhook-Id")
 	p.Type = Header(prefix + "Topic")
 	p.EventTime = JSON("updated_at")
+	p.KeyedByType = true
+	p.Repeatable = shapes(16, []string{"shop_id", "shop_domain", "!customer", "!data_request", "!id"}) // shop/redact
 	p.Attributes = attributes(map[string]Extractor{"shop": Header(prefix + "Shop-Domain")})
 	p.Window = 28 * time.Hour
 	return p

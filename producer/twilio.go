@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"time"
@@ -12,8 +11,9 @@ import (
 // Twilio receives webhooks of Twilio. A secret is the account's auth token. Twilio signs the URL, so the
 // receiver must know its public one; [verify.Twilio] says what else is signed.
 //
-// The identifier is I-Twilio-Idempotency-Token, which is not signed; where it is missing, a digest of the
-// signed content (URL and parameters) stands in. The body of the answer matters here: it may be TwiML, so use
+// The identifier I-Twilio-Idempotency-Token is not signed: events are named by a digest of the signed content (URL and
+// parameters). Requests of a running call may be equal in it; up to 256 of them with different tokens are accepted, within
+// 24 hours of the first. Everything else that comes again under another token is quarantined. The body of the answer matters here: it may be TwiML, so use
 // an Answer handler, whose response duplicates get again. Twilio waits 15 seconds and tries once more unless the
 // URL's fragment says otherwise.
 //
@@ -23,7 +23,8 @@ func Twilio(tokens ...string) Producer {
 	_, err := plainSecrets(tokens)
 	p = p.signedBy(verify.NewTwilio(tokens...))
 	p.Err = errors.Join(err, p.Err)
-	p.Key = First(Header("I-Twilio-Idempotency-Token"), signedDigest{})
+	p.Key = Header("I-Twilio-Idempotency-Token")
+	p.Repeatable = ofRunningCall
 	p.Type = First(
 		Form("EventType"), Form("MessageStatus"), Form("SmsStatus"), Form("CallStatus"), Form("RecordingStatus"),
 		Form("TranscriptionStatus"), Form("ConferenceStatus"), Form("StatusCallbackEvent"), JSON("type"),
@@ -34,15 +35,23 @@ func Twilio(tokens ...string) Producer {
 	return p
 }
 
-// signedDigest names a delivery by the digest of all that is signed of it.
-type signedDigest struct{}
-
-func (signedDigest) Extract(d *Delivery) (string, error) {
-	if d.Identity.Signed == nil {
-		return "", nil
+// ofRunningCall lets requests of a running call occur again: the same key pressed at the same menu is another request.
+// Messages and status callbacks do not: they have an identifier of their own, a number or a time in what is signed.
+func ofRunningCall(d *Delivery) Repeats {
+	value := func(name string) string {
+		v, err := First(Form(name), Query(name)).Extract(d)
+		if err != nil {
+			return "ambiguous"
+		}
+		return v
 	}
-	return "signed:" + hex.EncodeToString(d.Identity.Signed), nil
+	for _, name := range []string{"SequenceNumber", "Timestamp", "EventType", "MessageStatus", "SmsStatus"} {
+		if value(name) != "" {
+			return Repeats{}
+		}
+	}
+	if value("CallSid") == "" || value("CallStatus") == "completed" {
+		return Repeats{}
+	}
+	return Repeats{Max: 256, Within: 24 * time.Hour}
 }
-
-func (signedDigest) Consumes() []string { return nil }
-func (signedDigest) String() string     { return "digest:signed" }

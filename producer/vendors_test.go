@@ -92,7 +92,7 @@ func TestTwilioWithoutATokenIsNamedByWhatIsSigned(t *testing.T) {
 		return items[0].ID
 	}
 	a, again, b := id(testHook+"?CallSid=1"), id(testHook+"?CallSid=1"), id(testHook+"?CallSid=2")
-	if a != again || a == b || !strings.HasPrefix(a, "signed:") {
+	if a != again || a == b || !strings.HasPrefix(a, "sha256:") {
 		t.Errorf("got %q, %q, %q", a, again, b)
 	}
 }

@@ -3,6 +3,7 @@ package receiver
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"unicode"
@@ -173,6 +174,11 @@ func (b *book) matching(producer, typ string, other bool) (on []*Handler, answer
 		}
 	}
 	return on, nil
+}
+
+// named reports whether a handler names the type exactly.
+func (b *book) named(producer, typ string) bool {
+	return slices.ContainsFunc(b.byProducer[producer], func(h *Handler) bool { return h.pattern == typ })
 }
 
 // byName returns the handler of this name, or nil.

@@ -62,6 +62,7 @@ func eventOf(rec *dedup.Record, attempt int) Event[any] {
 	p := &rec.Payload
 	ev := Event[any]{
 		ID:         rec.Key.ID,
+		VendorID:   p.VendorID,
 		EventID:    rec.Event,
 		Producer:   p.Producer,
 		Endpoint:   p.Endpoint,
@@ -84,6 +85,7 @@ func eventOf(rec *dedup.Record, attempt int) Event[any] {
 func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 	typed := Event[T]{
 		ID:        ev.ID,
+		VendorID:  ev.VendorID,
 		EventID:   ev.EventID,
 		Producer:  ev.Producer,
 		Endpoint:  ev.Endpoint,

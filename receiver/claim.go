@@ -1,8 +1,10 @@
 package receiver
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -24,8 +26,10 @@ const noteNoHandler = "no handler"
 
 // entry is one item of a delivery, ready to be claimed.
 type entry struct {
-	claim  dedup.Claim
-	answer *Handler // the handler that answers it; nil for On handlers and for nobody
+	claim dedup.Claim
+	// occurrence is how the signed content names the event; nil where something else does.
+	occurrence *producer.Occurrence
+	answer     *Handler // the handler that answers it; nil for On handlers and for nobody
 }
 
 func claimsOf(entries []entry) []dedup.Claim {
@@ -96,13 +100,57 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 		Note:        it.Note,
 		Remember:    d.remember(),
 	}}
+	if o, ok := p.OccurrenceOf(d.Delivery, it); ok {
+		d.occur(&e, it, o)
+	}
 	if p.Series != nil {
 		if id := p.Series(d.Delivery); id != "" {
 			e.claim.Series = dedup.Key{Principal: key.Principal, Endpoint: p.Name, Space: dedup.SpaceSeries, ID: id}
 		}
 	}
 	d.assign(&e, it)
+	if p.KeyedByType && e.occurrence != nil && !d.rx.book.named(p.Name, it.Type) {
+		e.claim.Occurrence.Slots = slotsOf(e.claim.Key, e.occurrence.Digest, len(e.claim.Tasks) > 0)
+	}
 	return e
+}
+
+// occur names the event by its signed content.
+func (d *delivery) occur(e *entry, it producer.Item, o producer.Occurrence) {
+	c := &e.claim
+	e.occurrence = &o
+	c.Key.ID, c.Fingerprint = o.ID, dedup.Fingerprint{} // content of one key is the same by definition
+	former := &dedup.Former{}
+	c.Aliases = slices.DeleteFunc(c.Aliases, func(k dedup.Key) bool {
+		if k.Space == dedup.SpaceSigned {
+			former.Alias = k
+		}
+		return k.Space == dedup.SpaceSigned
+	})
+	if !it.Unnamed {
+		c.Payload.VendorID, former.ID = it.ID, it.ID
+	}
+	if d.ep.p.KeyedByType {
+		former.Type = it.Type
+	}
+	if c.Remember != nil {
+		c.Remember.Most = o.Repeats.Max
+	}
+	c.Occurrence = &dedup.Occurrence{Name: o.Name, Max: o.Repeats.Max, Within: o.Repeats.Within, Former: former}
+}
+
+// maxTypes is under how many types handlers of several types get the same signed content.
+const maxTypes = 9
+
+// slotsOf bounds the types that are not named by a handler, those that run apart from those that do not.
+func slotsOf(key dedup.Key, digest string, runs bool) []dedup.Key {
+	slots := make([]dedup.Key, maxTypes)
+	for i := range slots {
+		slots[i] = dedup.Key{
+			Principal: key.Principal, Endpoint: key.Endpoint, Space: dedup.SpaceSlot, ID: fmt.Sprintf("%s;%t;%d", digest, runs, i),
+		}
+	}
+	return slots
 }
 
 // assign gives the entry to its handlers. It is they who decide between an answer now and one later.
@@ -209,6 +257,7 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 	}
 	fresh, known := 0, 0
 	var asides []dedup.Claim
+	var originals []dedup.Record
 	for i, decision := range decisions {
 		switch {
 		case decision.Verdict == dedup.New:
@@ -219,14 +268,21 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 			known++
 		case decision.Verdict == dedup.Conflict:
 			asides = append(asides, d.aside(entries[i], "conflict", decision.Record.Event, 0))
+			originals = append(originals, decision.Record)
 		case beyond(decision.Verdict) != "":
 			asides = append(asides, d.aside(entries[i], beyond(decision.Verdict), decision.Record.Event, maxReplayed))
+			originals = append(originals, decision.Record)
 		case decision.Verdict == dedup.Superseded:
 			asides = append(asides, d.aside(entries[i], "superseded", decision.Record.Event, maxReplayed))
+			originals = append(originals, decision.Record)
 		}
 	}
-	if _, err := d.rx.claim(ctx, asides...); err != nil {
+	kept, err := d.rx.claim(ctx, asides...)
+	if err != nil {
 		return nil, err
+	}
+	for i := range kept {
+		d.warnAside(asides[i], kept[i], originals[i])
 	}
 	answer := batchReply(&d.ep.p, len(entries))
 	switch {
@@ -246,6 +302,7 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 	p := &d.ep.p
 	switch decision.Verdict {
 	case dedup.New:
+		d.noteNew(e, decision)
 		return storedReply(p, decision.Record, false), nil
 	case dedup.Known:
 		if e.answer == nil && resumable(decision.Record) {
@@ -259,36 +316,65 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 		if p.Contract == producer.API {
 			return nil, fail(codeKeyReused, nil)
 		}
-		return d.keepConflict(ctx, e, decision.Record.Event)
+		return d.keepConflict(ctx, e, decision.Record)
 	case dedup.Aliased:
 		if decision.Alias.Space == dedup.SpaceNonce {
 			return nil, &verify.Error{Code: verify.NonceReused, KeyID: d.Identity.KeyID}
 		}
-		return d.replayed(ctx, e, decision.Record.Event)
+		return d.replayed(ctx, e, decision.Record)
 	case dedup.Superseded:
 		if p.Contract == producer.API {
 			return nil, fail(codeReplayed, nil)
 		}
-		return d.keepAside(ctx, d.aside(e, "superseded", decision.Record.Event, maxReplayed))
+		return d.keepAside(ctx, e, d.aside(e, "superseded", decision.Record.Event, maxReplayed), decision.Record)
+	case dedup.Repeated:
+		return d.repeated(ctx, e, decision.Record)
 	case dedup.Seen, dedup.TooOld:
 		return d.keepBeyond(ctx, e, decision)
 	}
 	return nil, fail(codeInternal, nil)
 }
 
-// replayed deals with signed bytes that came before, under another identifier, as the event of.
-func (d *delivery) replayed(ctx context.Context, e entry, of string) (*reply, error) {
-	if d.ep.p.SameSigned != producer.SameSignedAside {
-		return nil, fail(codeReplayed, nil)
+// noteNew logs what is unusual about a new event that its signed content names.
+func (d *delivery) noteNew(e entry, decision dedup.Decision) {
+	if e.occurrence == nil {
+		return
 	}
-	return d.keepAside(ctx, d.aside(e, "replayed", of, maxReplayed))
+	log := d.rx.log.With("endpoint", d.ep.p.Name, "event", decision.Record.Event, "vendor_id", e.claim.Payload.VendorID, "type", e.claim.Payload.Type)
+	if id := decision.Record.Key.ID; id != e.occurrence.ID {
+		log.Info("another occurrence of known content", "id", id)
+	}
+	if decision.Reused != "" {
+		log.Info("the identifier came before with other content", "other", decision.Reused)
+	}
 }
 
-// keepConflict keeps another payload under a known identifier aside. There is no bound on how many, because each
+// repeated deals with signed content that came before under another identifier, and is not to be taken for another
+// event. It never gets the answer of the event that it repeats.
+func (d *delivery) repeated(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
+	p := &d.ep.p
+	if p.Contract == producer.API || p.SameSignedOf(of.Payload.Type) == producer.SameSignedRefuse {
+		return nil, fail(codeReplayed, nil)
+	}
+	c := d.aside(e, "same_bytes", of.Event, maxReplayed)
+	c.Key.Space, c.Key.ID = dedup.SpaceAside+"same_bytes", e.occurrence.ID+";same_bytes;"+e.occurrence.Name
+	c.Aside.Share = !e.occurrence.Members
+	return d.keepAside(ctx, e, c, of)
+}
+
+// replayed deals with signed bytes that came before, under another identifier, as the event of.
+func (d *delivery) replayed(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
+	if s := d.ep.p.SameSigned; s != producer.SameSignedAside && s != producer.SameSignedRun || d.ep.p.Contract == producer.API {
+		return nil, fail(codeReplayed, nil)
+	}
+	return d.keepAside(ctx, e, d.aside(e, "replayed", of.Event, maxReplayed), of)
+}
+
+// keepConflict quarantines another payload under a known identifier. There is no bound on how many, because each
 // may be an event of the producer; so bytes that were signed for a known event are not among them, or
-// who captured a few deliveries could fill the store with them under each other's identifiers.
-func (d *delivery) keepConflict(ctx context.Context, e entry, of string) (*reply, error) {
-	conflict := d.aside(e, "conflict", of, 0)
+// an attacker who captured a few deliveries could fill the store with them under each other's identifiers.
+func (d *delivery) keepConflict(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
+	conflict := d.aside(e, "conflict", of.Event, 0)
 	probe := conflict
 	probe.OnlyKnown = true
 	probe.Aliases = slices.DeleteFunc(slices.Clone(e.claim.Aliases), func(k dedup.Key) bool { return k.Space != dedup.SpaceSigned })
@@ -298,33 +384,52 @@ func (d *delivery) keepConflict(ctx context.Context, e entry, of string) (*reply
 			return nil, err
 		}
 		if decisions[0].Verdict == dedup.Aliased {
-			return d.replayed(ctx, e, decisions[0].Record.Event)
+			return d.replayed(ctx, e, decisions[0].Record)
 		}
 	}
-	return d.keepAside(ctx, conflict)
+	return d.keepAside(ctx, e, conflict, of)
 }
 
-// aside is the claim that keeps a delivery without running it, once for each identifier and payload.
+// aside is the claim that quarantines a delivery, once for each identifier and payload.
 func (d *delivery) aside(e entry, reason, of string, most int) dedup.Claim {
 	c := e.claim
 	c.Key.Space = dedup.SpaceAside + hex.EncodeToString(c.Fingerprint[:])
-	c.Aliases, c.Series, c.Remember, c.Hold, c.Lease = nil, dedup.Key{}, nil, false, 0
+	c.Aliases, c.Occurrence, c.Series, c.Remember, c.Hold, c.Lease = nil, nil, dedup.Key{}, nil, false, 0
 	c.Answer = d.ep.accepted
 	c.Aside = &dedup.Aside{Reason: reason, Of: of, Max: most}
 	return c
 }
 
-func (d *delivery) keepAside(ctx context.Context, c dedup.Claim) (*reply, error) {
+// keepAside quarantines a delivery. Where an Answer handler would have answered, the answer is empty: a body would be
+// taken for the handler's.
+func (d *delivery) keepAside(ctx context.Context, e entry, c dedup.Claim, of dedup.Record) (*reply, error) {
 	decisions, err := d.rx.claim(ctx, c)
 	if err != nil {
 		return nil, err
 	}
+	d.warnAside(c, decisions[0], of)
 	answer := asideReply(&d.ep.p)
+	if e.answer != nil {
+		answer.body = nil
+	}
 	if decisions[0].Verdict == dedup.New {
 		answer.event = decisions[0].Record.Event
 	}
 	return answer, nil
 }
+
+// warnAside says that a delivery is quarantined. Beyond the bound it is only counted, and has no event of its own.
+func (d *delivery) warnAside(c dedup.Claim, decision dedup.Decision, of dedup.Record) {
+	event := ""
+	if decision.Record.Event != of.Event {
+		event = decision.Record.Event
+	}
+	d.rx.log.Warn("delivery quarantined", "endpoint", d.ep.p.Name, "reason", c.Aside.Reason, "event", event, "original", of.Event,
+		"vendor_id", vendorID(&c.Payload, c.Key.ID), "original_vendor_id", vendorID(&of.Payload, of.Key.ID), "type", c.Payload.Type)
+}
+
+// vendorID is the identifier that the sender gave to an event.
+func vendorID(p *dedup.Payload, id string) string { return cmp.Or(p.VendorID, id) }
 
 // keptHeader returns the fields that are kept with an event: none that holds a credential, and not more than
 // maxHeader bytes, those whose names come first.

@@ -7,9 +7,14 @@ import (
 
 // Event is what a handler gets.
 type Event[T any] struct {
-	// ID is the idempotency identifier, as the producer chose it. Pass it on to make effects of your own
-	// idempotent.
+	// ID is what the event is unique by within its endpoint and principal: pass it on to make effects of your own
+	// idempotent, or use it as a unique key. It is the identifier that the producer chose. Where nobody signed that, nor a
+	// time, it is a digest of what was signed: "sha256:HEX", from the second occurrence of the same content on
+	// "sha256:HEX;2", and for Shopify "sha256:HEX;TOPIC".
 	ID string
+	// VendorID is the identifier that the producer sent, where ID is a digest of what was signed; else empty. It is not
+	// signed, and several events may share it.
+	VendorID string
 	// EventID is our own opaque id of the event; it is never used again.
 	EventID string
 	// Producer, Endpoint and Principal say who sent it to where.

@@ -68,7 +68,7 @@ func ExampleOn() {
 		Producers: []producer.Producer{producer.GitHub(secret)},
 		Handlers: []receiver.Handler{
 			receiver.On("github", "push", func(_ context.Context, ev receiver.Event[Push]) error {
-				pushes <- ev.ID + " pushed to " + ev.Data.Ref
+				pushes <- ev.VendorID + " pushed to " + ev.Data.Ref
 				return nil
 			}),
 		},
@@ -137,9 +137,9 @@ func ExampleHandler_With() {
 	logging := func(out io.Writer) func(receiver.Next) receiver.Next {
 		return func(next receiver.Next) receiver.Next {
 			return func(ctx context.Context, ev receiver.Event[any]) (*receiver.Response, error) {
-				fmt.Fprintln(out, "begin", ev.Type, ev.ID, "attempt", ev.Attempt)
+				fmt.Fprintln(out, "begin", ev.Type, ev.VendorID, "attempt", ev.Attempt)
 				resp, err := next(ctx, ev)
-				fmt.Fprintln(out, "end", ev.Type, ev.ID, "error:", err)
+				fmt.Fprintln(out, "end", ev.Type, ev.VendorID, "error:", err)
 				return resp, err
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // publicBase is where the producers believe that they send to.
@@ -135,6 +136,19 @@ func request(method, target, body string, header ...string) *http.Request {
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
+	}
+	return r
+}
+
+// signedAt signs a request as the producer would at a time, where its scheme signs header fields.
+func signedAt(t *testing.T, p producer.Producer, r *http.Request, at time.Time) *http.Request {
+	t.Helper()
+	if s, ok := p.Scheme.(interface {
+		Sign(r *http.Request, body []byte, now time.Time) error
+	}); ok {
+		if err := s.Sign(r, bodyOf(t, r), at); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return r
 }
@@ -271,6 +285,58 @@ func TestEveryPresetReachesItsHandlerOnce(t *testing.T) {
 	}
 }
 
+// TestAPresetThatSignsAgainLaterSendsADuplicate: senders sign a retry afresh, or send the same bytes again.
+func TestAPresetThatSignsAgainLaterSendsADuplicate(t *testing.T) {
+	t.Parallel()
+	deliveries := map[string]func(at time.Time) (producer.Producer, *http.Request){
+		"own": func(at time.Time) (producer.Producer, *http.Request) { // as in the README
+			p := producer.Producer{
+				Name: "own", Contract: producer.Webhook, Key: producer.JSON("id"), Type: producer.JSON("type"),
+				Scheme: &verify.HMAC{
+					Headers: []string{"X-Signature"}, Encoding: verify.Hex, Content: "{timestamp}.{body}",
+					TimestampHeaders: []string{"X-Timestamp"}, Secrets: verify.Secrets(secret17),
+				},
+			}
+			return p, signedAt(t, p, post(p.Name, `{"id":"evt-17","type":"made"}`), at)
+		},
+		"unnamed": func(at time.Time) (producer.Producer, *http.Request) {
+			p := producer.Producer{
+				Name: "unnamed", Contract: producer.Webhook, Key: producer.BodyDigest(),
+				Scheme: &verify.HMAC{
+					Headers: []string{"X-Signature"}, Encoding: verify.Hex, Content: "{timestamp}.{body}",
+					TimestampHeaders: []string{"X-Timestamp"}, Secrets: verify.Secrets(secret17),
+				},
+			}
+			return p, signedAt(t, p, post(p.Name, `{"type":"made"}`), at)
+		},
+	}
+	for name, settings := range sampled() {
+		preset, _ := producer.FindPreset(name)
+		deliveries[name] = func(at time.Time) (producer.Producer, *http.Request) {
+			p := preset.Open(settings)
+			r, _, err := preset.Sample(settings, publicBase+"/webhooks/"+name, "", "evt-17", time.Unix(1_900_000_000, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p, signedAt(t, p, r, at)
+		}
+	}
+	for name, deliver := range deliveries {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Unix(1_900_000_000, 0)
+			p, first := deliver(now)
+			h := openHouse(t, now.Add(3*time.Minute), []producer.Producer{p})
+			_, later := deliver(now.Add(3 * time.Minute))
+			for i, r := range []*http.Request{first, later, first} {
+				h.expect(r, http.StatusOK, i > 0)
+			}
+			h.awaited()
+			h.settled()
+		})
+	}
+}
+
 // TestWhatIsNotTheVendorsNeverReachesTheStore sends the same samples with another secret.
 func TestWhatIsNotTheVendorsNeverReachesTheStore(t *testing.T) {
 	t.Parallel()
@@ -314,8 +380,8 @@ func anotherSecret(s producer.Settings) producer.Settings {
 	return s
 }
 
-// TestGitHubConflictsAndReplaysAreKeptAside: GitHub signs the body and not the identifier.
-func TestGitHubConflictsAndReplaysAreKeptAside(t *testing.T) {
+// TestGitHubRepetitionsAreQuarantined: GitHub signs the body and not the identifier.
+func TestGitHubRepetitionsAreQuarantined(t *testing.T) {
 	t.Parallel()
 	p := producer.GitHub(secret17)
 	h := openHouse(t, time.Now(), []producer.Producer{p})
@@ -324,33 +390,57 @@ func TestGitHubConflictsAndReplaysAreKeptAside(t *testing.T) {
 	}
 	h.expect(push("guid-1", `{"ref":"a"}`), 200, false)
 	original := h.awaited()
+	if original.VendorID != "guid-1" || !strings.HasPrefix(original.ID, "sha256:") {
+		t.Errorf("id %q, vendor's id %q", original.ID, original.VendorID)
+	}
 
-	// The same signed bytes under identifiers that a stranger chose.
+	// The same signed bytes under identifiers that an attacker chose.
 	for i := range 20 {
-		guid := "stranger-" + strings.Repeat("x", i)
+		guid := "attacker-" + strings.Repeat("x", i)
 		if got := h.expect(push(guid, `{"ref":"a"}`), 200, false); !strings.Contains(got.body, "kept_aside") {
 			t.Errorf("%+v", got)
 		}
 	}
-	if n := h.asides("replayed"); n != 16 {
-		t.Errorf("%d replays are kept, want 16", n)
+	if n := h.asides("same_bytes"); n != 16 {
+		t.Errorf("%d repetitions are kept, want 16", n)
 	}
 
-	// The same identifier with another payload, which did come from GitHub.
-	for range 2 {
-		if got := h.expect(push("guid-1", `{"ref":"b"}`), 200, false); !strings.Contains(got.body, "kept_aside") {
-			t.Errorf("%+v", got)
-		}
-	}
-	if n := h.asides("conflict"); n != 1 {
-		t.Errorf("%d conflicts are kept, want 1 for the two attempts", n)
+	// The same identifier with another payload, which did come from GitHub, is another event.
+	h.expect(push("guid-1", `{"ref":"b"}`), 200, false)
+	h.expect(push("guid-1", `{"ref":"b"}`), 200, true)
+	if other := h.awaited(); other.VendorID != "guid-1" || other.ID == original.ID {
+		t.Errorf("%+v", other)
 	}
 	for _, rec := range h.records() {
-		if rec.Aside != "" && rec.Original != original.EventID {
-			t.Errorf("%s is aside for %q", rec.Key.ID, rec.Original)
+		if rec.Aside != "" && (rec.Original != original.EventID || !rec.Shared) {
+			t.Errorf("%s is quarantined for %q", rec.Key.ID, rec.Original)
 		}
-		if rec.Event == original.EventID && rec.Asides != 21 {
-			t.Errorf("%d are counted, want 21", rec.Asides)
+		if rec.Event == original.EventID && rec.Asides != 20 {
+			t.Errorf("%d are counted, want 20", rec.Asides)
+		}
+	}
+	h.settled()
+}
+
+// TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal: it has none of its own, also after the original was purged.
+func TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal(t *testing.T) {
+	t.Parallel()
+	p := producer.GitHub(secret17)
+	h := openHouse(t, time.Now(), []producer.Producer{p})
+	for _, guid := range []string{"guid-1", "guid-2", "guid-3", "guid-4"} {
+		h.expect(h.signed(p, post("github", `{"ref":"a"}`, "X-GitHub-Event", "push", "X-GitHub-Delivery", guid)), 200, false)
+	}
+	original := h.awaited().EventID
+	h.settled()
+	if err := h.store.Purge(t.Context(), original); err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range h.records() {
+		if _, err := h.store.Reopen(t.Context(), rec.Event); err != nil {
+			t.Fatal(err)
+		}
+		if ev := h.awaited(); ev.EventID != rec.Event || string(ev.Body) != `{"ref":"a"}` || ev.VendorID != rec.Payload.VendorID {
+			t.Errorf("%+v", ev)
 		}
 	}
 	h.settled()
@@ -432,12 +522,10 @@ func TestTwilioGetsItsTwiMLAgain(t *testing.T) {
 	if got := <-ran; got != "+15550017 ringing" {
 		t.Errorf("the handler saw %q", got)
 	}
-	// Another form under the same token is somebody else's call: kept, and never answered as the first one.
-	if got := h.expect(call("CallSid=CA18&CallStatus=ringing&From=%2B15550018"), 200, false); strings.Contains(got.body, "<Say>") {
-		t.Errorf("got %+v", got)
-	}
-	if n := h.asides("conflict"); n != 1 || len(ran) != 0 {
-		t.Errorf("%d conflicts, %d more runs", n, len(ran))
+	// Another form under the same token is another call, and never answered as the first one.
+	h.expect(call("CallSid=CA18&CallStatus=ringing&From=%2B15550018"), 200, false)
+	if got := <-ran; got != "+15550018 ringing" {
+		t.Errorf("the handler saw %q", got)
 	}
 }
 

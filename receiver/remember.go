@@ -38,5 +38,5 @@ func (d *delivery) keepBeyond(ctx context.Context, e entry, decision dedup.Decis
 	if d.ep.p.Contract == producer.API {
 		return nil, fail(codeReplayed, nil)
 	}
-	return d.keepAside(ctx, d.aside(e, beyond(decision.Verdict), decision.Record.Event, maxReplayed))
+	return d.keepAside(ctx, e, d.aside(e, beyond(decision.Verdict), decision.Record.Event, maxReplayed), decision.Record)
 }

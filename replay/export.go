@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -44,7 +45,7 @@ func Export(r dedup.Record) (*Recording, error) {
 	}
 	for _, n := range [][2]string{
 		{"producer", r.Payload.Producer}, {"now", strconv.FormatInt(r.Accepted.Unix(), 10)}, {"event", r.Event},
-		{"id", r.Key.ID}, {"type", r.Payload.Type},
+		{"id", cmp.Or(r.Payload.VendorID, r.Key.ID)}, {"type", r.Payload.Type},
 		{"accepted", r.Accepted.UTC().Format(time.RFC3339Nano)}, {"attempt", strconv.Itoa(attempt)},
 	} {
 		if fitsLine(n[1]) {

@@ -275,7 +275,7 @@ func github() []delivery {
 	return []delivery{
 		first.says("push-new", "new 200", "a push, signed with the webhook's secret"),
 		first.at(now+3600).says("push-redelivered", "duplicate 200", "redelivered by hand an hour later"),
-		push(guid, "push", other).at(now+3601).says("push-conflict", "aside 200", "the same delivery id with another payload: kept aside, nothing lost, nothing run"),
+		push(guid, "push", other).at(now+3601).says("push-other-hook", "new 200", "the same delivery id with another payload, as another hook sends it: an event of its own"),
 		push("7d3162e0-cc78-11e3-81ab-4c9367dc0958", "push", body).at(now+3602).
 			says("push-replayed", "aside 200", "captured bytes under an id of the attacker's own: kept aside, not run"),
 		push("aa3162e0-cc78-11e3-81ab-4c9367dc0958", "push", body).says("tampered", "refused 401 signature_mismatch", "another branch than the one signed").tampered("main", "evil"),

@@ -161,8 +161,10 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 	}
 	for _, content := range contents {
 		if kid, ok := h.plan.match(sent, content); ok {
+			signed := content.digest()
 			return Identity{
-				KeyID: kid, SignedAt: sent.signedAt, Covered: h.plan.covered[sent.header], Signed: content.digest(),
+				KeyID: kid, SignedAt: sent.signedAt, Covered: h.plan.covered[sent.header], Signed: signed,
+				Stable:    h.plan.stable(content, signed),
 				Malleable: h.Contents != nil || h.plan.templateHolds("jcs") || h.plan.malleable != nil,
 			}, nil
 		}

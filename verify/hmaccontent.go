@@ -3,6 +3,7 @@ package verify
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,6 +25,35 @@ func (s segments) digest() []byte {
 		d.Write(b)
 	}
 	return d.Sum(nil)
+}
+
+// stable digests the content, whose own digest is signed, without its time and without what is the same in every
+// delivery. It is nil where the body alone is left of more. The boundaries of the parts count, except where the content
+// does not tell them either.
+func (p *hmacPlan) stable(content segments, signed []byte) []byte {
+	if len(content) == 1 || p.custom != nil {
+		return signed
+	}
+	var kept segments
+	only := ""
+	for i, q := range p.template {
+		switch q.name {
+		case "", "config", "timestamp":
+		default:
+			kept, only = append(kept, content[i]), q.name
+		}
+	}
+	switch {
+	case len(kept) == 1 && only == "body":
+		return nil
+	case len(kept) == 1 || p.malleable != nil:
+		return kept.digest()
+	}
+	var framed segments
+	for _, part := range kept {
+		framed = append(framed, binary.BigEndian.AppendUint64(nil, uint64(len(part))), part)
+	}
+	return framed.digest()
 }
 
 func (s segments) join() []byte { return bytes.Join(s, nil) }

@@ -338,7 +338,7 @@ func (id Identity) and(more Identity) Identity {
 	}
 	id.Covered = append(slices.Clone(id.Covered), more.Covered...)
 	if more.Signed != nil {
-		id.Signed, id.Malleable = more.Signed, more.Malleable
+		id.Signed, id.Stable, id.Malleable = more.Signed, more.Stable, more.Malleable
 	}
 	if more.Claims != nil {
 		id.Claims = more.Claims

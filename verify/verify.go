@@ -53,6 +53,10 @@ type Identity struct {
 	// Signed is a digest of the signed content. It is nil where the credential does not bind the body, as
 	// with bearer tokens, so that nobody takes two messages under one token for a replay.
 	Signed []byte
+	// Stable is the SHA-256 of the signed content without its time, each variable part with its length before it where
+	// there are several: the same for all signatures of one message, whenever they were made. It is nil where the scheme
+	// does not know it, and where it would be that of the body.
+	Stable []byte
 	// Claims is the JSON of a verified token's claims (JWT schemes); nil elsewhere.
 	Claims []byte
 }

@@ -228,6 +228,9 @@ func (s *shopper) events() map[string]map[string]any {
 			s.t.Fatal(err)
 		}
 		id := fmt.Sprint(e["id"])
+		if vendor := e["vendor_id"]; vendor != nil {
+			id = fmt.Sprint(vendor)
+		}
 		if _, twice := all[id]; twice && e["aside"] == nil {
 			s.t.Errorf("%q is in the store twice", id)
 		}
@@ -454,7 +457,7 @@ func TestProblemsLinkToThePolicy(t *testing.T) {
 
 func TestACapturedWebhookNeverRunsTwice(t *testing.T) {
 	t.Parallel()
-	s := serveForShop(t, `  - {producer: gh, type: "*", exec: [sh, -c, "echo $EYELET_EVENT_ID >> runs"]}`+"\n")
+	s := serveForShop(t, `  - {producer: gh, type: "*", exec: [sh, -c, "echo $EYELET_EVENT_VENDOR_ID >> runs"]}`+"\n")
 	body := `{"ref":"refs/heads/main"}`
 	mac := hmac.New(sha256.New, s.secret)
 	mac.Write([]byte(body))

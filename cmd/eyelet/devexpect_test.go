@@ -180,7 +180,7 @@ func TestTheBundledDeliveriesDoWhatTheyExpect(t *testing.T) {
 	if n := strings.Count(out.String(), "ok   testdata/"); n != len(testdata.Deliveries()) {
 		t.Errorf("%d of %d deliveries are good:\n%s", n, len(testdata.Deliveries()), out.String())
 	}
-	if !strings.Contains(out.String(), "the store holds exactly the 6 accepted events, and 2 kept aside\n") {
+	if !strings.Contains(out.String(), "the store holds exactly the 7 accepted events, and 1 kept aside\n") {
 		t.Errorf("output ends\n%s", out.String())
 	}
 }

@@ -223,10 +223,10 @@ type held struct{ events, aside int }
 
 // compare holds what was answered against what the store has: exactly the accepted events, each once.
 func (r *devRun) compare(ctx context.Context, outcomes []outcomeOf) (wrongs []string, h held, err error) {
-	accepted := map[string]string{} // endpoint and id: file
+	accepted := map[string]string{} // by endpoint and event: file
 	for _, o := range outcomes {
 		if o.Verdict == verdictNew {
-			accepted[o.Producer+" "+o.ID] = o.File
+			accepted[o.Producer+" "+o.Event] = o.File
 		}
 	}
 	for rec, err := range r.store.List(ctx, dedup.Filter{}) {
@@ -238,7 +238,7 @@ func (r *devRun) compare(ctx context.Context, outcomes []outcomeOf) (wrongs []st
 			continue
 		}
 		h.events++
-		name := rec.Payload.Endpoint + " " + rec.Key.ID
+		name := rec.Payload.Endpoint + " " + rec.Event
 		if _, ok := accepted[name]; !ok {
 			wrongs = append(wrongs, fmt.Sprintf("%q is in the store and was not accepted, or is there twice", shown(name)))
 		}

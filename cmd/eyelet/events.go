@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -279,7 +280,7 @@ func eventRow(e inspect.Event) string {
 		state += " (" + strings.Join(why, ", ") + ")"
 	}
 	return strings.Join([]string{
-		e.Accepted.Format(time.RFC3339), e.Event, shown(e.Endpoint), shown(e.Type), state, strconv.Itoa(e.Attempt), shown(e.ID),
+		e.Accepted.Format(time.RFC3339), e.Event, shown(e.Endpoint), shown(e.Type), state, strconv.Itoa(e.Attempt), shown(cmp.Or(e.VendorID, e.ID)),
 	}, "\t")
 }
 

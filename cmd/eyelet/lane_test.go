@@ -14,7 +14,7 @@ import (
 // fails until a file is there.
 func TestAFailingTaskHoldsUpItsLaneUnlessTheConfigurationSaysOtherwise(t *testing.T) {
 	t.Parallel()
-	const script = `[ "$EYELET_EVENT_ID" != a0 ] || [ -f go ] || exit 1; echo "$EYELET_EVENT_ID" >> runs`
+	const script = `[ "$EYELET_EVENT_VENDOR_ID" != a0 ] || [ -f go ] || exit 1; echo "$EYELET_EVENT_VENDOR_ID" >> runs`
 	for setting, holds := range map[string]bool{"": true, ", lane_blocks: true": true, ", lane_blocks: false": false} {
 		t.Run("lane: json:lane"+setting, func(t *testing.T) {
 			t.Parallel()

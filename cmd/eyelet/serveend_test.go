@@ -260,7 +260,7 @@ func TestAStandardOutputWithoutAReaderEndsServeInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(reader)
-	if !lines.Scan() || !strings.Contains(lines.Text(), `"id":"unread"`) {
+	if !lines.Scan() || !strings.Contains(lines.Text(), `"vendor_id":"unread"`) {
 		t.Errorf("printed after the next start: %s", lines.Text())
 	}
 	if code := next.end(t, syscall.SIGTERM); code != exitOK {

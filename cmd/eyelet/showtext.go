@@ -65,7 +65,7 @@ func detailRows(d inspect.Detail) [][2]string {
 		answer = strconv.Itoa(d.Answer.Status)
 	}
 	return [][2]string{
-		{"event", d.Event.Event}, {"id", d.ID}, {"producer", d.Producer}, {"principal", d.Principal}, {"type", d.Type},
+		{"id", cmp.Or(d.VendorID, d.ID)}, {"event", d.Event.Event}, {"unique by", d.ID}, {"producer", d.Producer}, {"principal", d.Principal}, {"type", d.Type},
 		{"state", state}, {"accepted", timeText(&d.Accepted)}, {"finished", timeText(d.Finished)}, {"expires", timeText(d.Expires)},
 		{"answer", answer}, {"note", d.Note}, {"request", strings.TrimSpace(d.Method + " " + d.Target)},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -273,11 +274,14 @@ func listEvents(t *testing.T, config string) map[string]string {
 	}
 	states := map[string]string{}
 	for line := range strings.Lines(out.String()) {
-		var e struct{ ID, State string }
+		var e struct {
+			ID, State string
+			VendorID  string `json:"vendor_id"`
+		}
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
 		}
-		states[e.ID] = e.State
+		states[cmp.Or(e.VendorID, e.ID)] = e.State
 	}
 	return states
 }

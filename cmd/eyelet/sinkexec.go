@@ -103,7 +103,7 @@ func (s *execSink) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
 		}
 	}
 	for _, v := range [][2]string{
-		{"ID", ev.ID}, {"EVENT", ev.EventID}, {"PRODUCER", ev.Producer}, {"ENDPOINT", ev.Endpoint},
+		{"ID", ev.ID}, {"VENDOR_ID", ev.VendorID}, {"EVENT", ev.EventID}, {"PRODUCER", ev.Producer}, {"ENDPOINT", ev.Endpoint},
 		{"PRINCIPAL", ev.Principal}, {"TYPE", ev.Type}, {"KEY", ev.KeyField}, {"ATTEMPT", strconv.Itoa(ev.Attempt)},
 		{"ACCEPTED", ev.Accepted.UTC().Format(time.RFC3339Nano)}, {"CONTENT_TYPE", ev.Header.Get("Content-Type")},
 		{"SOURCE", ev.Source}, {"SUBJECT", ev.Subject}, {"TIME", ev.Attributes["time"]},

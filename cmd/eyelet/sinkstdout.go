@@ -61,6 +61,7 @@ func readerGone(err error) bool {
 // other bytes in body, in base64.
 type printed struct {
 	ID         string            `json:"id"`
+	VendorID   string            `json:"vendor_id,omitempty"`
 	Event      string            `json:"event"`
 	Producer   string            `json:"producer"`
 	Endpoint   string            `json:"endpoint"`
@@ -75,7 +76,7 @@ type printed struct {
 
 func (s stdoutSink) deliver(_ context.Context, ev receiver.Event[[]byte]) error {
 	p := printed{
-		ID: ev.ID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint, Type: ev.Type,
+		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint, Type: ev.Type,
 		Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
 	}
 	switch {

@@ -229,7 +229,7 @@ func openEffects(path string) (*os.File, error) {
 func effect(file *os.File, name string) func(context.Context, receiver.Event[[]byte]) error {
 	return func(_ context.Context, ev receiver.Event[[]byte]) error {
 		sum := sha256.Sum256(ev.Body)
-		_, err := fmt.Fprintf(file, "%s %s %s %s%s\n", name, ev.EventID, ev.ID, hex.EncodeToString(sum[:]), lineEnd)
+		_, err := fmt.Fprintf(file, "%s %s %s %s%s\n", name, ev.EventID, ev.VendorID, hex.EncodeToString(sum[:]), lineEnd)
 		return err
 	}
 }
@@ -237,7 +237,7 @@ func effect(file *os.File, name string) func(context.Context, receiver.Event[[]b
 // bomb is a handler that kills its process, each time it runs.
 func bomb(file *os.File) func(context.Context, receiver.Event[[]byte]) error {
 	return func(_ context.Context, ev receiver.Event[[]byte]) error {
-		if _, err := fmt.Fprintf(file, "bomb %s %s %d%s\n", ev.EventID, ev.ID, ev.Attempt, lineEnd); err != nil {
+		if _, err := fmt.Fprintf(file, "bomb %s %s %d%s\n", ev.EventID, ev.VendorID, ev.Attempt, lineEnd); err != nil {
 			return err
 		}
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)

@@ -281,11 +281,11 @@ func (o *oracle) check(ctx context.Context, dir string) (tally, error) {
 	t.Acknowledged, _, t.Unknown = o.counts()
 	records := map[string]dedup.Record{}
 	err := eachRecord(ctx, dir, func(r dedup.Record) {
-		if _, twice := records[r.Key.ID]; twice || r.Generation != 1 {
+		if _, twice := records[r.Payload.VendorID]; twice || r.Generation != 1 {
 			t.Doubled++
-			o.fault("%s: accepted twice", r.Key.ID)
+			o.fault("%s: accepted twice", r.Payload.VendorID)
 		}
-		records[r.Key.ID] = r
+		records[r.Payload.VendorID] = r
 		o.events[r.Event] = true
 	})
 	if err != nil {
@@ -310,7 +310,7 @@ func (o *oracle) checkAgain(ctx context.Context, dir string, t *tally) error {
 	return eachRecord(ctx, dir, func(r dedup.Record) {
 		if !o.events[r.Event] {
 			t.Doubled++
-			o.fault("%s: accepted twice, the second time as its last duplicate", r.Key.ID)
+			o.fault("%s: accepted twice, the second time as its last duplicate", r.Payload.VendorID)
 		}
 	})
 }
@@ -363,7 +363,7 @@ func (o *oracle) checkLanes(t *tally, records map[string]dedup.Record, runs *eff
 	accepted, ran := map[string][]string{}, map[string][]string{}
 	for id, r := range records {
 		if s := o.sent[id]; s != nil && s.typ == typeLane {
-			accepted[s.lane] = append(accepted[s.lane], r.Key.ID)
+			accepted[s.lane] = append(accepted[s.lane], r.Payload.VendorID)
 		}
 	}
 	for _, id := range runs.laned {

@@ -70,7 +70,7 @@ func (b bent) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decisio
 		switch b.wrong {
 		case "always-new":
 			if !c.Hold { // those would fail for ever at their first attempt
-				c.Key.Space, c.Aliases = rand.Text(), nil
+				c.Key.Space, c.Aliases, c.Occurrence = rand.Text(), nil, nil
 			}
 		case "other-payload":
 			c.Payload.Body = bytes.ToUpper(c.Payload.Body)

@@ -18,7 +18,7 @@ import (
 type Push struct{ Ref string }
 
 func onPush(_ context.Context, ev receiver.Event[Push]) error {
-	log.Printf("%s: push to %s", ev.ID, ev.Data.Ref)
+	log.Printf("%s: push to %s", ev.VendorID, ev.Data.Ref)
 	return nil
 }
 

@@ -1,0 +1,348 @@
+package receiver_test
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// identityVector is deliveries in order, and what becomes of them.
+type identityVector struct {
+	Name, Producer    string
+	Handlers          []string
+	Answer            bool // the handlers answer
+	Steps             []identityStep
+	Runs, Quarantined int
+	Noted             int      // records with a note about an identifier that was used again
+	IDs               []string // patterns of what the runs saw
+}
+
+// identityStep is a delivery, or several whose {n} differs.
+type identityStep struct {
+	ID, Sending, Type, Body string
+	Header                  map[string]string
+	Times, Secret           int
+	After, Signed           string // by how much the clock moves before, and how long ago it was signed
+	Former                  bool   // stored as a program of format 1 stored it, with the identifier as the key
+	Outcome                 string // new, known, quarantined or refused
+	Answer                  *string
+}
+
+// identityProducer returns the producer of a vector and the fields of its identifier, its type and its sending.
+func identityProducer(t *testing.T, name string, secrets ...string) (p producer.Producer, id, typ, sending string) {
+	t.Helper()
+	own := func(content string, contract producer.Contract) producer.Producer {
+		scheme := &verify.HMAC{Headers: []string{"X-Signature"}, Encoding: verify.Hex, Content: content, Secrets: verify.Secrets(secrets...)}
+		if strings.Contains(content, "timestamp") {
+			scheme.TimestampHeaders = []string{"X-Time"}
+		}
+		return producer.Producer{
+			Name: name, Scheme: scheme, Contract: contract, Key: producer.Header("X-Id"), Type: producer.Header("X-Type"), KeyRequired: true,
+		}
+	}
+	switch id, typ = "X-Id", "X-Type"; name {
+	case "github":
+		return producer.GitHub(secrets...), "X-GitHub-Delivery", "X-GitHub-Event", ""
+	case "shopify":
+		return producer.Shopify(secrets...), "X-Shopify-Event-Id", "X-Shopify-Topic", "X-Shopify-Webhook-Id"
+	case "razorpay":
+		return producer.Razorpay(secrets...), "X-Razorpay-Event-Id", "", ""
+	case "twilio":
+		return producer.Twilio(secrets...), "I-Twilio-Idempotency-Token", "", ""
+	case "timed":
+		p = own("{timestamp}.{body}", producer.Webhook)
+	case "api":
+		p = own("{body}", producer.API)
+	default:
+		p = own("{body}", producer.Webhook)
+	}
+	switch name {
+	case "run":
+		p.SameSigned, p.SameSignedMax = producer.SameSignedRun, 3
+	case "off":
+		p.SameSigned = producer.SameSignedOff
+	case "members":
+		p.Fingerprint = producer.FingerprintFields(producer.JSON("n"))
+	}
+	return p, id, typ, ""
+}
+
+// TestIdentityVectors delivers each vector to a receiver over both stores.
+func TestIdentityVectors(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../testdata/vectors/identity/identity.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors []identityVector
+	if err := json.Unmarshal(raw, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	stores := map[string]func(*testing.T, dedup.Clock) dedup.Store{
+		"memory": func(_ *testing.T, clock dedup.Clock) dedup.Store {
+			return dedup.NewMemory(dedup.MemoryOptions{Clock: clock})
+		},
+		"badger": func(t *testing.T, clock dedup.Clock) dedup.Store {
+			t.Helper()
+			s, err := badgerstore.Open(t.TempDir(), badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+	}
+	for name, open := range stores {
+		for _, v := range vectors {
+			t.Run(name+"/"+v.Name, func(t *testing.T) {
+				t.Parallel()
+				clock := deduptest.NewClock()
+				newIdentityRun(t, v, clock, open(t, clock)).run()
+			})
+		}
+	}
+}
+
+// identityRun is a receiver to which a vector is delivered.
+type identityRun struct {
+	t     *testing.T
+	v     identityVector
+	clock *deduptest.Clock
+	store dedup.Store
+	p     producer.Producer
+	h     http.Handler
+
+	id, typ, sending string
+
+	mu   sync.Mutex
+	runs []string // the identifiers that handlers saw
+}
+
+var identitySecrets = []string{"the-kettle-is-on-17", "the-kettle-was-on-16"}
+
+func newIdentityRun(t *testing.T, v identityVector, clock *deduptest.Clock, store dedup.Store) *identityRun {
+	t.Helper()
+	r := &identityRun{t: t, v: v, clock: clock, store: store}
+	r.p, r.id, r.typ, r.sending = identityProducer(t, v.Producer, identitySecrets...)
+	var handlers []receiver.Handler
+	for _, pattern := range v.Handlers {
+		if v.Answer {
+			handlers = append(handlers, receiver.Answer(v.Producer, pattern, func(_ context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
+				return receiver.Response{Body: fmt.Appendf(nil, "run %d", r.ran(ev))}, nil
+			}))
+			continue
+		}
+		handlers = append(handlers, receiver.On(v.Producer, pattern, func(_ context.Context, ev receiver.Event[[]byte]) error {
+			r.ran(ev)
+			return nil
+		}))
+	}
+	rx, err := receiver.Open(receiver.Config{
+		Store: store, Producers: []producer.Producer{r.p}, Handlers: handlers, URL: publicBase, Clock: clock.Now,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rx.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.h = rx.Handler()
+	return r
+}
+
+func (r *identityRun) ran(ev receiver.Event[[]byte]) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs = append(r.runs, ev.ID)
+	return len(r.runs)
+}
+
+func (r *identityRun) run() {
+	for i, step := range r.v.Steps {
+		for n := range max(1, step.Times) {
+			one := step
+			for _, text := range []*string{&one.ID, &one.Sending, &one.Type} {
+				*text = strings.ReplaceAll(*text, "{n}", fmt.Sprint(n+1))
+			}
+			outcome, body := r.deliver(one)
+			if outcome != step.Outcome || step.Answer != nil && body != *step.Answer {
+				r.t.Fatalf("step %d.%d: %s, %q, want %s", i+1, n+1, outcome, body, step.Outcome)
+			}
+		}
+	}
+	r.check(r.settle())
+}
+
+// deliver sends a step and says what became of it.
+func (r *identityRun) deliver(step identityStep) (outcome, body string) {
+	r.t.Helper()
+	if step.After != "" {
+		r.settle() // handlers must not be caught by a lease that runs out
+		r.clock.Advance(duration(r.t, step.After))
+	}
+	kind := "application/json"
+	if r.v.Producer == "twilio" {
+		kind = "application/x-www-form-urlencoded"
+	}
+	req := post(r.v.Producer, step.Body, "Content-Type", kind)
+	for name, value := range map[string]string{r.id: step.ID, r.typ: step.Type, r.sending: step.Sending} {
+		if name != "" && value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	for name, value := range step.Header {
+		req.Header.Set(name, value)
+	}
+	signer := r.p
+	if step.Secret > 0 {
+		signer, _, _, _ = identityProducer(r.t, r.v.Producer, identitySecrets[step.Secret])
+	}
+	at := r.clock.Now()
+	if step.Signed != "" {
+		at = at.Add(-duration(r.t, step.Signed))
+	}
+	if err := signer.Scheme.(interface {
+		Sign(r *http.Request, body []byte, now time.Time) error
+	}).Sign(req, []byte(step.Body), at); err != nil {
+		r.t.Fatal(err)
+	}
+	if step.Former {
+		return r.storeFormer(req, step), ""
+	}
+	w := httptest.NewRecorder()
+	r.h.ServeHTTP(w, req.WithContext(r.t.Context()))
+	body = w.Body.String()
+	aside := strings.Contains(body, "kept_aside") || r.v.Answer && body == ""
+	switch {
+	case w.Code == http.StatusUnauthorized:
+		return "refused", body
+	case w.Code/100 != 2:
+		return fmt.Sprint(w.Code), body
+	case w.Header().Get("Idempotency-Replayed") != "":
+		return "known", body
+	case aside:
+		return "quarantined", body
+	}
+	return "new", body
+}
+
+// storeFormer claims a delivery as a program of format 1 did.
+func (r *identityRun) storeFormer(req *http.Request, step identityStep) string {
+	r.t.Helper()
+	body := []byte(step.Body)
+	id, err := r.p.Scheme.Verify(req, func() ([]byte, error) { return body, nil })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	handler := r.v.Producer + "/" + r.v.Handlers[0]
+	decisions, err := r.store.Claim(r.t.Context(), dedup.Claim{
+		Key: dedup.Key{Principal: r.v.Producer, Endpoint: r.v.Producer, ID: step.ID},
+		Aliases: []dedup.Key{{
+			Principal: r.v.Producer, Endpoint: r.v.Producer, Space: dedup.SpaceSigned, ID: hex.EncodeToString(id.Signed),
+		}},
+		Fingerprint: producer.FingerprintBody(&producer.Delivery{Request: req, Identity: id}, producer.Item{Body: body}),
+		Payload:     dedup.Payload{Producer: r.v.Producer, Endpoint: r.v.Producer, Type: step.Type, Body: body},
+		Answer:      dedup.Answer{Status: http.StatusOK},
+		Tasks:       []dedup.NewTask{{Handler: handler}},
+		Window:      r.p.Window,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return decisions[0].Verdict.String()
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// settle waits until every event has its outcome, and returns all records.
+func (r *identityRun) settle() []dedup.Record {
+	r.t.Helper()
+	for range 2000 {
+		var all []dedup.Record
+		open := false
+		for rec, err := range r.store.List(r.t.Context(), dedup.Filter{Body: true}) {
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			open = open || rec.Open()
+			all = append(all, rec)
+		}
+		if !open {
+			return all
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	r.t.Fatal("there is always something to do")
+	return nil
+}
+
+// check compares what was run and what is kept.
+func (r *identityRun) check(records []dedup.Record) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	quarantined, noted := 0, 0
+	for _, rec := range records {
+		if strings.Contains(rec.Note, "identifier") {
+			noted++
+		}
+		if rec.Aside == "" {
+			continue
+		}
+		quarantined++
+		if rec.Original == "" || len(rec.Payload.Body) == 0 {
+			r.t.Errorf("quarantined %+v", rec)
+		}
+		if whole := r.v.Producer != "members" && r.v.Producer != "timed"; rec.Shared != whole {
+			r.t.Errorf("quarantined for %s: its body is shared: %t", rec.Aside, rec.Shared)
+		}
+	}
+	if len(r.runs) != r.v.Runs || quarantined != r.v.Quarantined || noted != r.v.Noted {
+		r.t.Errorf("%d runs, want %d; %d quarantined, want %d; %d noted, want %d", len(r.runs), r.v.Runs, quarantined, r.v.Quarantined, noted, r.v.Noted)
+	}
+	seen := slices.Clone(r.runs)
+	if slices.Sort(seen); len(slices.Compact(seen)) != len(r.runs) {
+		r.t.Errorf("two events have one identifier: %v", r.runs)
+	}
+	left := slices.Clone(r.runs)
+	for _, pattern := range r.v.IDs {
+		i := slices.IndexFunc(left, func(id string) bool {
+			ok, err := path.Match(strings.ReplaceAll(pattern, "/", "|"), strings.ReplaceAll(id, "/", "|"))
+			return err == nil && ok && strings.Count(pattern, ";") == strings.Count(id, ";")
+		})
+		if i < 0 {
+			r.t.Fatalf("no run of %q among %v", pattern, r.runs)
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+}

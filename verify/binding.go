@@ -1,0 +1,93 @@
+package verify
+
+import (
+	"slices"
+	"strings"
+)
+
+// Binding is what every signature of a scheme binds, as far as that is known before any delivery.
+type Binding struct {
+	// Content says that there is a digest of what is signed in each identity (Identity.Signed).
+	Content bool
+	// Time says that each signature has a signed time.
+	Time bool
+	// Covered lists what is bound, as Identity.Covered does.
+	Covered []string
+}
+
+// Binder is an optional interface of schemes, which those of this package have.
+type Binder interface {
+	Binds() Binding
+}
+
+// Binds implements [Binder].
+func (h *HMAC) Binds() Binding {
+	if h.ready() != nil {
+		return Binding{}
+	}
+	b := Binding{Content: true, Time: h.plan.templateHolds("timestamp"), Covered: slices.Clone(h.plan.covered[0])}
+	for _, covered := range h.plan.covered[1:] { // each of the fields that may carry the signature has its own
+		b.Covered = slices.DeleteFunc(b.Covered, func(part string) bool { return !slices.Contains(covered, part) && !h.isID(part) })
+	}
+	return b
+}
+
+// isID reports whether a field is one of those with the signed identifier.
+func (h *HMAC) isID(field string) bool {
+	return slices.ContainsFunc(h.IDHeaders, func(name string) bool { return strings.EqualFold(name, field) })
+}
+
+// Binds implements [Binder].
+func (t *Twilio) Binds() Binding { return t.hmac.Binds() }
+
+// Binds implements [Binder].
+func (s *RFC9421) Binds() Binding {
+	covered := []string{"@body", "@target-uri"}
+	if exactly := s.Coverage.Exactly; len(exactly) > 0 {
+		covered = slices.Clone(exactly)
+		if slices.Contains(exactly, "content-digest") {
+			covered = append(covered, "@body")
+		}
+	}
+	return Binding{Content: true, Time: true, Covered: append(covered, s.Coverage.Consumed...)}
+}
+
+// Binds implements [Binder].
+func (s *SNS) Binds() Binding { return Binding{Content: true, Time: true, Covered: []string{"@body"}} }
+
+// Binds implements [Binder].
+func (p *PayPal) Binds() Binding {
+	return Binding{Content: true, Time: true, Covered: []string{"paypal-transmission-id", "paypal-transmission-time", "@body"}}
+}
+
+// Binds implements [Binder]. A token that is not the body binds nothing of it.
+func (j *JWT) Binds() Binding {
+	if !j.Body {
+		return Binding{}
+	}
+	return Binding{Content: true, Time: true, Covered: []string{"@body"}}
+}
+
+// Binds implements [Binder]. Each item of the body is signed on its own, with its identifier.
+func (a *Adyen) Binds() Binding { return Binding{Content: true, Covered: []string{"@body"}} }
+
+// Binds implements [Binder]: a shared credential binds nothing.
+func (s *Static) Binds() Binding { return Binding{} }
+
+// Binds implements [Binder]: a connection's certificate binds nothing.
+func (m *MutualTLS) Binds() Binding { return Binding{} }
+
+// Binds implements [Binder]. It is what all of the schemes bind together; one that does not say binds nothing.
+func (a All) Binds() Binding {
+	var all Binding
+	for _, s := range a {
+		b, ok := s.(Binder)
+		if !ok {
+			continue
+		}
+		one := b.Binds()
+		all.Content, all.Time = all.Content || one.Content, all.Time || one.Time
+		all.Covered = append(all.Covered, one.Covered...)
+	}
+	return all
+}
