@@ -134,6 +134,12 @@ func (p Preset) Open(s Settings) Producer {
 // Window is how long the preset remembers identifiers: for as long as the vendor tries again, and a day.
 func (p Preset) Window() time.Duration { return p.New(Settings{}).WithDefaults().Window }
 
+// Class says what identifies the preset's events.
+func (p Preset) Class() Class {
+	made := p.New(Settings{})
+	return made.Class()
+}
+
 // Docs is the address of the vendor's documentation.
 func (p Preset) Docs() string { return p.New(Settings{}).Docs }
 

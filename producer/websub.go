@@ -103,6 +103,11 @@ type topics struct {
 	other   *verify.HMAC // for topics that are not listed; nil refuses them
 }
 
+// Binds implements [verify.Binder].
+func (t *topics) Binds() verify.Binding {
+	return verify.Binding{Content: true, Covered: []string{"@body"}}
+}
+
 // webSubTokenForm is the form of a token: the unreserved characters of RFC 3986 section 2.3, which a query holds as they are.
 var webSubTokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{16,}$`)
 

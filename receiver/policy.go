@@ -74,22 +74,24 @@ type policyEndpoint struct {
 	Required   bool     `json:"key_required"`
 	Scope      string   `json:"scope"`
 	Window     string   `json:"window"`
-	Compared   string   `json:"fingerprint"`
-	MaxBody    int64    `json:"max_body"`
-	Codings    string   `json:"content_codings"`
-	Empty      bool     `json:"empty_body,omitempty"`
-	Rate       string   `json:"rate,omitempty"`
-	AtOnce     int      `json:"concurrency,omitempty"`
-	Signature  string   `json:"signature,omitempty"`
-	Coverage   string   `json:"accept_signature,omitempty"`
-	Fresh      string   `json:"freshness"`
-	Nonce      string   `json:"nonce"`
-	Success    int      `json:"success_status"`
-	InFlight   int      `json:"in_flight_status"`
-	Early      string   `json:"early_data"`
-	Retire     string   `json:"retire,omitempty"`
-	Deprecate  string   `json:"deprecated,omitempty"`
-	Docs       string   `json:"docs,omitempty"`
+	// Identity says what an event is unique by.
+	Identity  string `json:"identity"`
+	Compared  string `json:"fingerprint"`
+	MaxBody   int64  `json:"max_body"`
+	Codings   string `json:"content_codings"`
+	Empty     bool   `json:"empty_body,omitempty"`
+	Rate      string `json:"rate,omitempty"`
+	AtOnce    int    `json:"concurrency,omitempty"`
+	Signature string `json:"signature,omitempty"`
+	Coverage  string `json:"accept_signature,omitempty"`
+	Fresh     string `json:"freshness"`
+	Nonce     string `json:"nonce"`
+	Success   int    `json:"success_status"`
+	InFlight  int    `json:"in_flight_status"`
+	Early     string `json:"early_data"`
+	Retire    string `json:"retire,omitempty"`
+	Deprecate string `json:"deprecated,omitempty"`
+	Docs      string `json:"docs,omitempty"`
 }
 
 // policyProblem is a row of the table of failures, for readers.
@@ -144,7 +146,7 @@ var acceptedRules = []policyRule{
 func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	e := policyEndpoint{
 		Name: p.Name, URL: p.URL, Contract: "api", Methods: p.Methods, Types: p.MediaTypes, Required: p.KeyRequired,
-		Window: spell(p.Window), MaxBody: p.MaxBody, Success: p.Accepted.Status, InFlight: p.InFlight,
+		Window: spell(p.Window), Identity: p.Class().Names(), MaxBody: p.MaxBody, Success: p.Accepted.Status, InFlight: p.InFlight,
 		Fresh: fmt.Sprintf("a signed time is accepted up to %s back and %s ahead", spell(p.Tolerance.Past), spell(p.Tolerance.Future)),
 		Nonce: "not looked at", Early: "refused (425)", Docs: p.Docs,
 		Compared: "the payload as received, with the CloudEvents attributes in the header",

@@ -66,6 +66,7 @@ func Open(c Config) (*Receiver, error) {
 	rx.policyURL = c.PolicyURL
 	for _, p := range c.Producers {
 		rx.endpoints[p.Name] = newEndpoint(rx, p)
+		rx.log.Info("events are identified by what is signed", "endpoint", p.Name, "class", p.Class().String())
 		for _, warning := range p.Warnings() {
 			rx.log.Warn(warning)
 		}

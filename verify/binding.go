@@ -20,13 +20,16 @@ type Binder interface {
 	Binds() Binding
 }
 
-// Binds implements [Binder].
+// Binds implements [Binder]. It needs no secret.
 func (h *HMAC) Binds() Binding {
-	if h.ready() != nil {
+	p := &hmacPlan{custom: h.Contents}
+	if p.setFields(h) != nil || p.setEntries(h) != nil && len(p.entries) == 0 || len(p.headers) == 0 {
 		return Binding{}
 	}
-	b := Binding{Content: true, Time: h.plan.templateHolds("timestamp"), Covered: slices.Clone(h.plan.covered[0])}
-	for _, covered := range h.plan.covered[1:] { // each of the fields that may carry the signature has its own
+	_ = p.setTemplate(h) // its mistakes are those of Check
+	p.setCovered(h)
+	b := Binding{Content: true, Time: p.templateHolds("timestamp"), Covered: slices.Clone(p.covered[0])}
+	for _, covered := range p.covered[1:] { // each of the fields that may carry the signature has its own
 		b.Covered = slices.DeleteFunc(b.Covered, func(part string) bool { return !slices.Contains(covered, part) && !h.isID(part) })
 	}
 	return b

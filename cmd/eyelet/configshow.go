@@ -175,7 +175,10 @@ func (c *settings) addProducerDefaults(n *node, p producer.Producer) {
 	if p.Forgets {
 		remembers = "off"
 	}
-	rows = append(rows, [2]string{"remember_signatures", remembers})
+	rows = append(rows, [2]string{"remember_signatures", remembers}, [2]string{"same_signed", sameSignedWord(p.SameSigned)})
+	if p.SameSignedMax > 0 {
+		rows = append(rows, [2]string{"same_signed_max", strconv.Itoa(p.SameSignedMax)})
+	}
 	if p.EventTime != nil {
 		rows = append(rows, [2]string{"event_time", p.EventTime.String()})
 	}
@@ -344,4 +347,17 @@ func textNode(text string) *yaml.Node {
 		y.Tag, y.Style = "", 0 // 5, true
 	}
 	return y
+}
+
+// sameSignedWord spells a policy as the file does.
+func sameSignedWord(s producer.SameSigned) string {
+	switch s {
+	case producer.SameSignedOff:
+		return "off"
+	case producer.SameSignedAside:
+		return "aside"
+	case producer.SameSignedRun:
+		return "run"
+	}
+	return "refuse"
 }

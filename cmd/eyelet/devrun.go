@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -223,10 +224,10 @@ type held struct{ events, aside int }
 
 // compare holds what was answered against what the store has: exactly the accepted events, each once.
 func (r *devRun) compare(ctx context.Context, outcomes []outcomeOf) (wrongs []string, h held, err error) {
-	accepted := map[string]string{} // by endpoint and event: file
+	accepted := map[string][]string{} // files by endpoint and identifier, which several events may share
 	for _, o := range outcomes {
 		if o.Verdict == verdictNew {
-			accepted[o.Producer+" "+o.Event] = o.File
+			accepted[o.Producer+" "+o.ID] = append(accepted[o.Producer+" "+o.ID], o.File)
 		}
 	}
 	for rec, err := range r.store.List(ctx, dedup.Filter{}) {
@@ -238,14 +239,17 @@ func (r *devRun) compare(ctx context.Context, outcomes []outcomeOf) (wrongs []st
 			continue
 		}
 		h.events++
-		name := rec.Payload.Endpoint + " " + rec.Event
-		if _, ok := accepted[name]; !ok {
+		name := rec.Payload.Endpoint + " " + cmp.Or(rec.Payload.VendorID, rec.Key.ID)
+		if len(accepted[name]) == 0 {
 			wrongs = append(wrongs, fmt.Sprintf("%q is in the store and was not accepted, or is there twice", shown(name)))
+			continue
 		}
-		delete(accepted, name)
+		accepted[name] = accepted[name][1:]
 	}
-	for name, file := range accepted {
-		wrongs = append(wrongs, fmt.Sprintf("%q of %s was accepted and is not in the store", shown(name), file))
+	for name, files := range accepted {
+		for _, file := range files {
+			wrongs = append(wrongs, fmt.Sprintf("%q of %s was accepted and is not in the store", shown(name), file))
+		}
 	}
 	slices.Sort(wrongs)
 	return wrongs, h, nil

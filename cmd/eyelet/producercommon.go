@@ -51,10 +51,39 @@ func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
 	if c.RememberSignatures != "" {
 		made.Forgets = choose(b, p, "remember_signatures", c.RememberSignatures, map[string]bool{"off": true, "on": false})
 	}
+	b.sameSigned(p, made)
+}
+
+// sameSigned says what becomes of signed content that comes again under another identifier.
+func (b *producerBuild) sameSigned(p *producerConfig, made *producer.Producer) {
+	c := &p.common
+	words := map[string]producer.SameSigned{
+		"aside": producer.SameSignedAside, "refuse": producer.SameSignedRefuse, "run": producer.SameSignedRun,
+	}
+	for typ, word := range c.SameSignedTypes {
+		if made.SameSignedTypes == nil {
+			made.SameSignedTypes = map[string]producer.SameSigned{}
+		}
+		made.SameSignedTypes[typ] = choose(b, p, "same_signed_types", word, words)
+	}
 	if c.SameSigned != "" {
-		made.SameSigned = choose(b, p, "same_signed", c.SameSigned, map[string]producer.SameSigned{
-			"off": producer.SameSignedOff, "aside": producer.SameSignedAside, "refuse": producer.SameSignedRefuse,
-		})
+		words["off"] = producer.SameSignedOff
+		made.SameSigned = choose(b, p, "same_signed", c.SameSigned, words)
+	}
+	if c.SameSignedMax != 0 {
+		made.SameSignedMax = c.SameSignedMax
+	}
+	var fields []producer.Extractor
+	for _, spelling := range c.Fingerprint {
+		x, err := producer.ParseExtractor(spelling)
+		if err != nil {
+			b.add(p.Node.place("fingerprint"), "", "fingerprint: %v", err)
+			continue
+		}
+		fields = append(fields, x)
+	}
+	if len(fields) > 0 {
+		made.Fingerprint = producer.FingerprintFields(fields...)
 	}
 }
 

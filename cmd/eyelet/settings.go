@@ -144,7 +144,11 @@ type commonConfig struct {
 	Accepted   int           `conf:"accepted"` // status of an event that is kept
 	InFlight   int           `conf:"in_flight"`
 	StaleKnown *bool         `conf:"stale_known"`
-	SameSigned string        `conf:"same_signed"` // off, aside or refuse
+	SameSigned string        `conf:"same_signed"` // off, aside, refuse or run
+	// SameSignedMax bounds the occurrences, and SameSignedTypes is same_signed by event type.
+	SameSignedMax   int               `conf:"same_signed_max"`
+	SameSignedTypes map[string]string `conf:"same_signed_types"`
+	Fingerprint     []string          `conf:"fingerprint"` // extractors
 	// RememberSignatures is off where nothing is to be remembered beyond the window; EventTime is the extractor of when an
 	// event happened.
 	RememberSignatures string `conf:"remember_signatures"`

@@ -139,9 +139,9 @@ func (p *program) producersCommand() *cobra.Command {
 			return p.producersJSON()
 		}
 		t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
-		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tWINDOW\tDEADLINE\tWANTS")
+		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tWINDOW\tDEADLINE\tWANTS\tIDENTITY")
 		for _, known := range producer.Presets() {
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID, hours(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants)
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID, hours(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants, known.Class())
 		}
 		return t.Flush()
 	}
@@ -153,7 +153,7 @@ func (p *program) producersJSON() error {
 	for _, known := range producer.Presets() {
 		err := lines.Encode(map[string]any{
 			"preset": known.Name, "auth": known.Auth, "id": known.ID, "window": known.Window().String(), "deadline": known.Deadline,
-			"wants": known.Wants, "settings": append([]string{}, known.Uses...), "docs": known.Docs(),
+			"wants": known.Wants, "identity": known.Class().String(), "settings": append([]string{}, known.Uses...), "docs": known.Docs(),
 		})
 		if err != nil {
 			return err
