@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -32,15 +33,13 @@ func TestAFlippedBitAnywhereIsNoticed(t *testing.T) {
 		want := everything(t, s)
 		shut(t, s)
 		names := slices.Sorted(maps.Keys(files))
+		names = slices.DeleteFunc(names, func(name string) bool { return strings.Trim(files[name], "\x00") == "" })
 		chance, found := rand.New(rand.NewPCG(seed, uint64(len(t.Name())))), map[string]int{}
 		t.Logf("seed %d, %d files", seed, len(names))
 		for n := range flips {
 			name := names[n%len(names)]
 			text := []byte(files[name])
 			end := len(bytes.TrimRight(text, "\x00"))
-			if end == 0 {
-				continue
-			}
 			at, bit := chance.IntN(end), chance.IntN(8)
 			text[at] ^= 1 << bit
 			damaged := maps.Clone(files)

@@ -291,7 +291,7 @@ func (s *Store) prepare(o badger.Options) error {
 // keepBefore keeps the files as they are.
 func (s *Store) keepBefore(unnamed []string) error {
 	if err := keepBefore(s.dir, unnamed); err != nil {
-		return fmt.Errorf("store %s: its files cannot be kept as they are while it starts: %w", s.dir, err)
+		return fmt.Errorf("store %s: its newest logs cannot be copied before it is opened, which takes as much space as they have: %w", s.dir, err)
 	}
 	if len(unnamed) > 0 {
 		s.log.Info("tables are left out that the list of tables does not name", "dir", s.dir, "tables", unnamed)
