@@ -232,7 +232,24 @@ func fillGolden(t *testing.T, s *Store, clock *deduptest.Clock) (g golden) {
 	claim("aside", func(c *dedup.Claim) {
 		c.Key.Space, c.Aside = dedup.SpaceAside+"conflict", &dedup.Aside{Reason: "conflict", Of: again.Event}
 	})
+	fillGolden2(claim)
 	return g
+}
+
+// fillGolden2 adds what format 2 brought: a vendor's identifier, content that came twice under different ones, the newest
+// content of a series and the one that it replaced, and a key that is remembered beyond its window.
+func fillGolden2(claim func(id string, change func(c *dedup.Claim)) dedup.Record) {
+	for _, name := range []string{"first", "second"} {
+		claim("occurs", func(c *dedup.Claim) {
+			c.Payload.VendorID, c.Occurrence = name, &dedup.Occurrence{Name: name, Max: 3}
+		})
+	}
+	for _, content := range []string{"series before", "series now"} {
+		claim(content, func(c *dedup.Claim) {
+			c.Series = dedup.Key{Principal: "p", Endpoint: "orders", Space: dedup.SpaceSeries, ID: "feed"}
+		})
+	}
+	claim("remembered", func(c *dedup.Claim) { c.Tasks, c.Remember = nil, &dedup.Remember{} })
 }
 
 // pack writes directories into an archive; runs of zeros, of which Badger's logs are full, cost next to nothing.
