@@ -453,7 +453,7 @@ func (c *costRun) target(x costTarget) {
 		c.check(x.name+", "+shape, primitive, size, len(x.body), 5, verifyIt(r, x.body))
 	}
 	largest := min(1<<20, x.maxBody)
-	for shape, make := range costBodies() {
+	for shape, build := range costBodies() {
 		if !c.exact && !readsContent[x.name] && shape != "zeros" && shape != "shuffled members" {
 			continue
 		}
@@ -461,7 +461,7 @@ func (c *costRun) target(x costTarget) {
 		sizes := [2]int{largest / 16, largest}
 		for i, size := range sizes {
 			name := fmt.Sprintf("%s, %s, %d bytes", x.name, shape, size)
-			got[i] = c.check(name, primitive, size, size, max(1, (64<<10)/size), verifyIt(x.request, make(size)))
+			got[i] = c.check(name, primitive, size, size, max(1, (64<<10)/size), verifyIt(x.request, build(size)))
 		}
 		c.checkSlope(x.name+", "+shape, got, float64(sizes[1]-sizes[0]))
 	}

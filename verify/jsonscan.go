@@ -66,10 +66,10 @@ func (s *jsonScanner) value() (json.RawMessage, error) {
 	c := s.next()
 	start := s.i
 	var err error
-	switch {
-	case c == '{':
+	switch c {
+	case '{':
 		err = s.object(func([]byte) error { _, err := s.value(); return err })
-	case c == '[':
+	case '[':
 		err = s.array(func() error { _, err := s.value(); return err })
 	default:
 		err = s.scalar(c)

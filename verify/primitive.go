@@ -49,7 +49,7 @@ func newPublicPrimitive(alg Alg, public crypto.PublicKey) primitive {
 // newECDSAPrimitive reads a signature as the two integers r and s, each as long as the curve's order (RFC 9421 sections
 // 3.3.4 and 3.3.5).
 func newECDSAPrimitive(alg Alg, public *ecdsa.PublicKey) primitive {
-	size := (public.Curve.Params().N.BitLen() + 7) / 8
+	size := (public.Params().N.BitLen() + 7) / 8
 	return func(base, signature []byte) bool {
 		if len(signature) != 2*size {
 			return false
