@@ -1,0 +1,42 @@
+package producer
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestItemsOfABatchWithoutIdentifiersAreNamedByBytesAndPosition: two equal items of one batch are two events, and the
+// batch that is sent again has the same ones.
+func TestItemsOfABatchWithoutIdentifiersAreNamedByBytesAndPosition(t *testing.T) {
+	t.Parallel()
+	p := Producer{Split: func(d *Delivery) ([]Item, error) {
+		var items []Item
+		for line := range strings.Lines(string(d.Body)) {
+			items = append(items, Item{Body: []byte(line)})
+		}
+		return items, nil
+	}}
+	names := func(body string) []string {
+		t.Helper()
+		items, err := p.Items(delivery(hook, body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, it := range items {
+			if !it.Unnamed {
+				t.Errorf("%q is not said to be unnamed", it.ID)
+			}
+			ids = append(ids, it.ID)
+		}
+		return ids
+	}
+	first, again := names("a\na\nb\n"), names("a\na\nb\n")
+	if strings.Join(first, " ") != strings.Join(again, " ") {
+		t.Errorf("%v, again %v", first, again)
+	}
+	want := []string{digestID([]byte("a\n")), digestID([]byte("a\n")) + ";2", digestID([]byte("b\n")) + ";3"}
+	if strings.Join(first, " ") != strings.Join(want, " ") {
+		t.Errorf("got %v, want %v", first, want)
+	}
+}
