@@ -133,7 +133,7 @@ func (d *delivery) occur(e *entry, it producer.Item, o producer.Occurrence) {
 	if d.ep.p.KeyedByType {
 		former.Type = it.Type
 	}
-	if c.Remember != nil {
+	if c.Remember != nil && o.Repeats.Within == 0 { // content that repeats only for a time does not after its window
 		c.Remember.Most = o.Repeats.Max
 	}
 	c.Occurrence = &dedup.Occurrence{Name: o.Name, Max: o.Repeats.Max, Within: o.Repeats.Within, Former: former}
