@@ -12,7 +12,7 @@ import (
 // signature binds the content and says no time, nothing else tells later that a captured delivery is old. Content that
 // is a state (Series) may come back, and a credential that binds nothing proves nothing about content.
 func (p *Producer) Remembers(id verify.Identity) bool {
-	return !p.Forgets && p.Series == nil && id.SignedAt.IsZero() && (id.Signed != nil || id.Covers("@body"))
+	return !p.Forgets && p.Series == nil && id.SignedAt.IsZero() && (id.Signed != nil || id.Covers("@body") || id.Covers("@items"))
 }
 
 // HappenedAt returns when the event of a delivery happened, as EventTime reads it from what is signed; zero where it says

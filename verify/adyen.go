@@ -70,7 +70,7 @@ func (a *Adyen) Verify(_ *http.Request, body func() ([]byte, error)) (Identity, 
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{Covered: []string{"@body"}}, readAdyenItems(b, a.verify)
+	return Identity{Covered: []string{"@items"}}, readAdyenItems(b, a.verify)
 }
 
 func (a *Adyen) verify(it AdyenItem) error {
