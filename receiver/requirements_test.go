@@ -159,7 +159,7 @@ func TestStandardWebhooksAreRememberedForTheWholeSchedule(t *testing.T) {
 	}
 }
 
-func TestCapturedDeliveryWithoutASignedTimeIsKnownForTheWindowAndNoLonger(t *testing.T) {
+func TestCapturedDeliveryWithoutASignedTimeIsKnownForTheWindowAndSeenAfterIt(t *testing.T) {
 	t.Parallel()
 	p := producer.GitHub("0123456789abcdef0123")
 	window := p.WithDefaults().Window
@@ -187,6 +187,9 @@ func TestCapturedDeliveryWithoutASignedTimeIsKnownForTheWindowAndNoLonger(t *tes
 	clock.Advance(2 * time.Second)
 	if g := send("d1"); g.replayed() {
 		t.Errorf("after the window: %+v", g)
+	}
+	if n := len(s.records()); n == 0 || s.records()[0].Aside != reasonSeenBefore {
+		t.Errorf("after the window it is not quarantined: %d records", n)
 	}
 }
 
