@@ -82,6 +82,7 @@ type campaign struct {
 	ends                              map[string]int
 	accepted, known, finished, failed int
 	warm                              int          // starts over the page cache of a failed write
+	halves                            int          // the most damaged values of events that were never acknowledged
 	hung                              atomic.Int64 // children that did not end when their disk was gone
 }
 
@@ -146,6 +147,7 @@ func (c *campaign) must(t *testing.T, err error) {
 func (c *campaign) check(t *testing.T) {
 	t.Helper()
 	c.ledger.check(c.dir)
+	c.halves = max(c.halves, c.ledger.halves)
 	for i, text := range c.ledger.wrong {
 		if i == 20 {
 			t.Errorf("and %d more", len(c.ledger.wrong)-i)
@@ -278,6 +280,6 @@ func (c *campaign) finish(t *testing.T) {
 	if c.accepted == 0 || c.known == 0 || c.finished == 0 || stats.Cuts == 0 || stats.Dropped+stats.Torn == 0 || stats.Failed == 0 {
 		t.Errorf("the campaign tested nothing: %d events, %d duplicates, %d finished, disk %+v", c.accepted, c.known, c.finished, stats)
 	}
-	t.Logf("ends %v: %d events acknowledged, %d duplicates, %d finished, %d lives without a disk, %d starts over its cache, %d hung; disk %+v; 0 lost, 0 twice, 0 wrong",
-		c.ends, c.accepted, c.known, c.finished, c.failed, c.warm, c.hung.Load(), stats)
+	t.Logf("ends %v: %d events acknowledged, %d duplicates, %d finished, %d lives without a disk, %d starts over its cache, %d hung, at most %d halves of events that were never acknowledged in a store; disk %+v; 0 lost, 0 twice, 0 wrong",
+		c.ends, c.accepted, c.known, c.finished, c.failed, c.warm, c.hung.Load(), c.halves, stats)
 }
