@@ -72,7 +72,7 @@ func (p *Producer) Class() Class {
 		return ClassUnknown
 	}
 	b := scheme.Binds()
-	return p.classOf(b.Content || len(b.Covered) > 0, b.Time, verify.Identity{Covered: b.Covered})
+	return p.classOf(b.Content || len(b.Covered) > 0, b.Time, verify.Identity{Covered: b.Covered, Malleable: b.Malleable})
 }
 
 // ClassOf returns the class of a verified delivery.
@@ -86,7 +86,7 @@ func (p *Producer) classOf(signed, timed bool, id verify.Identity) Class {
 		return ClassUnsigned
 	case p.Split != nil:
 		return ClassIDSigned // the items of a batch are named by the signed body
-	case p.named() && !slices.ContainsFunc(p.Key.Consumes(), func(part string) bool { return !id.Covers(part) }):
+	case p.named() && p.bindsName(id):
 		return ClassIDSigned
 	case timed:
 		return ClassTimeSigned
@@ -94,6 +94,14 @@ func (p *Producer) classOf(signed, timed bool, id verify.Identity) Class {
 		return ClassContentSigned
 	}
 	return ClassUnnamed
+}
+
+// bindsName reports whether the signature binds the identifier. Where other deliveries can have the same signature, bytes
+// can be moved from one part of what is signed to another: only an identifier within the body is bound then.
+func (p *Producer) bindsName(id verify.Identity) bool {
+	return !slices.ContainsFunc(p.Key.Consumes(), func(part string) bool {
+		return !id.Covers(part) || id.Malleable && part != "@body"
+	})
 }
 
 // named reports whether the sender's events have identifiers, and not digests of the body only.

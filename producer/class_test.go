@@ -58,8 +58,11 @@ func TestTheClassOfAnOwnHMACFollowsFromItsTemplate(t *testing.T) {
 		{"{body}", Header("X-Id"), ClassContentSigned},
 		{"{body}", BodyDigest(), ClassUnnamed},
 		{"{body}", JSON("id"), ClassIDSigned},
+		{"{header:X-Id}.{body}", Header("X-Id"), ClassIDSigned},
+		{"{header:X-Id}{body}", Header("X-Id"), ClassContentSigned}, // bytes can be moved from the identifier to the body
+		{"{url}{body}", JSON("id"), ClassIDSigned},
 	} {
-		scheme := &verify.HMAC{Headers: []string{"Sig"}, Encoding: verify.Hex, Content: row.content, Secrets: verify.Secrets(testSecret)}
+		scheme := &verify.HMAC{Headers: []string{"Sig"}, Encoding: verify.Hex, Content: row.content, Secrets: verify.Secrets(testSecret), Malleable: true}
 		if strings.Contains(row.content, "timestamp") {
 			scheme.TimestampHeaders = []string{"X-Time"}
 		}

@@ -13,6 +13,8 @@ type Binding struct {
 	Time bool
 	// Covered lists what is bound, as Identity.Covered does.
 	Covered []string
+	// Malleable says that other deliveries can have the same signature (Identity.Malleable).
+	Malleable bool
 }
 
 // Binder is an optional interface of schemes, which those of this package have.
@@ -22,13 +24,15 @@ type Binder interface {
 
 // Binds implements [Binder]. It needs no secret.
 func (h *HMAC) Binds() Binding {
-	p := &hmacPlan{custom: h.Contents}
+	p := &hmacPlan{custom: h.Contents, config: h.Config, url: h.URL}
 	if p.setFields(h) != nil || p.setEntries(h) != nil && len(p.entries) == 0 || len(p.headers) == 0 {
 		return Binding{}
 	}
 	_ = p.setTemplate(h) // its mistakes are those of Check
 	p.setCovered(h)
-	b := Binding{Content: true, Time: p.templateHolds("timestamp"), Covered: slices.Clone(p.covered[0])}
+	b := Binding{
+		Content: true, Time: p.templateHolds("timestamp"), Covered: slices.Clone(p.covered[0]), Malleable: p.isMalleable(),
+	}
 	for _, covered := range p.covered[1:] { // each of the fields that may carry the signature has its own
 		b.Covered = slices.DeleteFunc(b.Covered, func(part string) bool { return !slices.Contains(covered, part) && !h.isID(part) })
 	}
@@ -56,11 +60,14 @@ func (s *RFC9421) Binds() Binding {
 }
 
 // Binds implements [Binder].
-func (s *SNS) Binds() Binding { return Binding{Content: true, Time: true, Covered: []string{"@body"}} }
+func (s *SNS) Binds() Binding {
+	return Binding{Content: true, Time: true, Malleable: true, Covered: []string{"@body"}}
+}
 
 // Binds implements [Binder].
 func (p *PayPal) Binds() Binding {
-	return Binding{Content: true, Time: true, Covered: []string{"paypal-transmission-id", "paypal-transmission-time", "@body"}}
+	return Binding{Content: true, Time: true, Malleable: true,
+		Covered: []string{"paypal-transmission-id", "paypal-transmission-time", "@body"}}
 }
 
 // Binds implements [Binder]. A token that is not the body binds nothing of it.
@@ -68,7 +75,7 @@ func (j *JWT) Binds() Binding {
 	if !j.Body {
 		return Binding{}
 	}
-	return Binding{Content: true, Time: true, Covered: []string{"@body"}}
+	return Binding{Content: true, Time: true, Malleable: true, Covered: []string{"@body"}}
 }
 
 // Binds implements [Binder]. Each item of the body is signed on its own, with its identifier.
@@ -89,7 +96,7 @@ func (a All) Binds() Binding {
 			continue
 		}
 		one := b.Binds()
-		all.Content, all.Time = all.Content || one.Content, all.Time || one.Time
+		all.Content, all.Time, all.Malleable = all.Content || one.Content, all.Time || one.Time, all.Malleable || one.Malleable
 		all.Covered = append(all.Covered, one.Covered...)
 	}
 	return all

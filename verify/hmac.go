@@ -165,7 +165,7 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 			return Identity{
 				KeyID: kid, SignedAt: sent.signedAt, Covered: h.plan.covered[sent.header], Signed: signed,
 				Stable:    h.plan.stable(content, signed),
-				Malleable: h.Contents != nil || h.plan.templateHolds("jcs") || h.plan.malleable != nil,
+				Malleable: h.plan.isMalleable(),
 			}, nil
 		}
 	}

@@ -106,3 +106,8 @@ func (p *hmacPlan) checkValue(i int, component, value string) error {
 
 // openURL reports whether the URL is signed and nothing ends it. A query, which anyone can prolong, is then refused.
 func (p *hmacPlan) openURL() bool { return slices.Contains(p.malleable, "url") }
+
+// isMalleable reports whether other deliveries can have the same signed content.
+func (p *hmacPlan) isMalleable() bool {
+	return p.custom != nil || p.templateHolds("jcs") || p.malleable != nil
+}
