@@ -1,0 +1,495 @@
+package receiver_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// A client that captured one delivery, and has no secret, sends it in so many other forms.
+const (
+	mutations      = 600
+	mutationsLater = 120 // after the window
+)
+
+// capture is a delivery that was captured, and what it may do.
+type capture struct {
+	producer producer.Producer
+	message  message
+	now      time.Time
+	// most is how often a handler may run for it within the window: once for each signed event in it, and for signed content
+	// that two events may share as often as the producer says.
+	most int
+	// later is how often a handler may run for it once more after the window.
+	later int
+	// anyID says that nothing of the event is signed: who captured the credential can send any event. Each identifier then
+	// runs once in a window.
+	anyID bool
+	// refused says that Open refuses the producer, because its signature has several readings.
+	refused bool
+}
+
+// runs counts what handlers have seen, by handler and identifier.
+type runs struct {
+	mu   sync.Mutex
+	all  map[string]int
+	each map[string]int
+}
+
+func (r *runs) handler(p, pattern string) receiver.Handler {
+	return receiver.On(p, pattern, func(_ context.Context, ev receiver.Event[[]byte]) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.all[pattern]++
+		r.each[pattern+" "+ev.ID]++
+		return nil
+	}).Named("takes " + pattern)
+}
+
+// check compares what handlers have seen with what they may have.
+func (r *runs) check(t *testing.T, c capture, most int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts := r.all
+	if c.anyID {
+		counts, most = r.each, most/max(c.most, 1)
+	}
+	for handler, n := range counts {
+		if n > most {
+			t.Errorf("the handler that %s ran %d times, which may be %d", handler, n, most)
+		}
+	}
+	if r.all["*"] == 0 {
+		t.Error("no handler has seen the captured delivery")
+	}
+}
+
+// TestACapturedDeliveryRunsOnceHoweverItIsSentAgain sends one delivery of every preset, and of every scheme that a producer
+// of one's own may have, in 600 other forms, and more after its window has ended.
+func TestACapturedDeliveryRunsOnceHoweverItIsSentAgain(t *testing.T) {
+	t.Parallel()
+	all := presetCaptures(t)
+	maps.Copy(all, ownCaptures(t))
+	for _, preset := range producer.Presets() {
+		if _, ok := all[preset.Name]; !ok {
+			t.Errorf("no delivery of %s", preset.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := deduptest.NewClock()
+			store := dedup.NewMemory(dedup.MemoryOptions{Clock: clock})
+			all[name].attack(t, store, clock)
+		})
+	}
+}
+
+// TestACapturedDeliveryRunsOnceOnDisk does the same over a store on disk, for one producer of each class.
+func TestACapturedDeliveryRunsOnceOnDisk(t *testing.T) {
+	t.Parallel()
+	all := presetCaptures(t)
+	for _, name := range []string{"stripe", "slack", "github", "meta", "gitlab", "adyen, two items"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := deduptest.NewClock()
+			store, err := badgerstore.Open(t.TempDir(), badgerstore.Options{Logger: slog.New(slog.DiscardHandler), Clock: clock})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[name].attack(t, store, clock)
+		})
+	}
+}
+
+// attack sends the delivery, and then its mutations. It closes the store.
+func (c capture) attack(t *testing.T, store dedup.Store, clock *deduptest.Clock) {
+	seen := &runs{all: map[string]int{}, each: map[string]int{}}
+	begin := clock.Now()
+	rx, err := receiver.Open(receiver.Config{
+		Store: store, Producers: []producer.Producer{c.producer}, URL: publicBase, Logger: slog.New(slog.DiscardHandler),
+		Handlers: []receiver.Handler{seen.handler(c.producer.Name, "*"), seen.handler(c.producer.Name, "other-*")},
+		Clock:    func() time.Time { return c.now.Add(clock.Now().Sub(begin)) },
+	})
+	if (err != nil) != c.refused {
+		t.Errorf("Open: %v; want it refused: %v", err, c.refused)
+	}
+	if err != nil {
+		_ = store.Close()
+		return
+	}
+	defer func() {
+		if err := rx.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = store.Close()
+	}()
+	m := newMutator(1, c.message)
+	if status := give(rx, c.message); status/100 != 2 {
+		t.Fatalf("the captured delivery is answered %d", status)
+	}
+	kinds := c.mutate(t, rx, m, mutations)
+	finish(t, store)
+	seen.check(t, c, c.most)
+	if c.producer.Window == 0 || t.Failed() {
+		return
+	}
+	clock.Advance(c.producer.Window + time.Hour)
+	give(rx, c.message)
+	c.mutate(t, rx, m, mutationsLater)
+	finish(t, store)
+	seen.check(t, c, c.most+c.later)
+	if t.Failed() {
+		t.Logf("answered with a 2xx: %v", kinds)
+	}
+}
+
+// mutate sends so many mutations, and returns how many of each kind were answered with a 2xx.
+func (c capture) mutate(t *testing.T, rx *receiver.Receiver, m *mutator, n int) map[string]int {
+	t.Helper()
+	taken, kinds := 0, map[string]int{}
+	for i := range n {
+		kind, msg := m.mutate(i)
+		if give(rx, msg)/100 == 2 {
+			taken++
+			kinds[kind]++
+		}
+	}
+	if n == mutations && (taken == 0 || taken == n) {
+		t.Errorf("of %d mutations %d were answered with a 2xx: they are none, or nothing verifies", n, taken)
+	}
+	return kinds
+}
+
+// give hands a message to the receiver, and returns the status; 0 for what is not a request.
+func give(rx *receiver.Receiver, msg message) int {
+	r := msg.request()
+	if r == nil {
+		return 0
+	}
+	w := httptest.NewRecorder()
+	rx.Handler().ServeHTTP(w, r)
+	return w.Code
+}
+
+// finish waits until no handler is left to run.
+func finish(t *testing.T, store dedup.Store) {
+	t.Helper()
+	for range 6_000 {
+		stats, err := store.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats.Pending+stats.Running == 0 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("handlers do not come to an end")
+}
+
+// messageOf is a request for the endpoint of a producer as a message.
+func messageOf(t *testing.T, name string, r *http.Request, body []byte) message {
+	t.Helper()
+	target := "/webhooks/" + name
+	if r.URL.RawQuery != "" {
+		target += "?" + r.URL.RawQuery
+	}
+	return message{r.Method, target, r.Header.Clone(), body}
+}
+
+// unsignedPresets are those whose senders prove who they are and not what they send.
+var unsignedPresets = []string{
+	"aws-eventbridge", "azure-event-grid", "chargebee", "cloudevents", "gitlab", "google-eventarc", "google-pubsub", "webengage", "yookassa",
+}
+
+// presetCaptures are deliveries of all presets.
+func presetCaptures(t *testing.T) map[string]capture {
+	t.Helper()
+	all := map[string]capture{}
+	now := time.Now().Truncate(time.Second)
+	add := func(name, preset string, s producer.Settings, kind string, change func(*message)) {
+		made, _ := producer.FindPreset(preset)
+		r, body, err := made.Sample(s, publicBase+"/webhooks/"+preset, kind, "evt-17", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := capture{producer: made.Open(s), message: messageOf(t, preset, r, body), now: now, most: 1}
+		if change != nil {
+			change(&c.message)
+		}
+		all[name] = c
+	}
+	settings := sampled()
+	for name, s := range settings {
+		add(name, name, s, "", nil)
+	}
+	for name, prefix := range map[string]string{
+		"aws-sns": "valid: made, version 2", "google-eventarc": "valid: plain", "google-pubsub": "valid: plain", "openbanking-uk": "valid",
+		"paypal": "valid: made chain root", "yandex-pay": "valid",
+	} {
+		rec := recorded(t, name, prefix)
+		s := rec.settings(t)
+		s.Topics, s.CheckChain = rec.Config.Topics, name == "aws-sns"
+		d := rec.delivery(t)
+		d.URL.RawQuery = ""
+		all[name] = capture{
+			producer: openPreset(t, name, s), message: messageOf(t, name, d, []byte(rec.Body)), now: time.Unix(rec.Now, 0), most: 1,
+		}
+	}
+	here := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	add("yookassa", "yookassa", producer.Settings{AllowedIPs: here}, "", nil)
+	for name, body := range repeatable {
+		preset, _, _ := strings.Cut(name, ",")
+		add(name, preset, settings[preset], "", withBody(t, openPreset(t, preset, settings[preset]), body))
+	}
+	add("adyen, two items", "adyen", settings["adyen"], "", twoItems(t, settings["adyen"], now))
+	batch := settings["cloudevents"]
+	batch.Batch = true
+	add("cloudevents, batches", "cloudevents", batch, "", nil)
+	for name, c := range all {
+		all[name] = c.bounded(name)
+	}
+	return all
+}
+
+// bounded returns the capture with what it may do.
+func (c capture) bounded(name string) capture {
+	if slices.Contains(unsignedPresets, c.producer.Preset) {
+		c.anyID, c.later = true, 1
+	}
+	switch name {
+	case "adyen, two items":
+		c.most = 2
+	case "shopify", "shopify-events", "shopify, shop/redact":
+		c.most = 9 // one body may come under several topics
+	case "github, workflow_dispatch", "github, membership":
+		c.most = 16
+	case "twilio, a running call":
+		c.most = 256
+	case "websub":
+		c.later = 1 // content is a state: after the window it counts again
+	}
+	return c
+}
+
+// repeatable are bodies that two events may share in everything that is signed, by preset and what they are.
+var repeatable = map[string]string{
+	"github, workflow_dispatch": `{"inputs":{},"ref":"refs/heads/main","workflow":".github/workflows/tea.yml","sender":{"login":"mallow"}}`,
+	"github, membership":        `{"action":"added","scope":"team","member":{"login":"mallow"},"team":{"id":17},"organization":{"id":1}}`,
+	"twilio, a running call":    `CallSid=CA17&CallStatus=in-progress&Digits=1&From=%2B15550017`,
+	"shopify, shop/redact":      `{"shop_id":17,"shop_domain":"teapots.myshopify.com"}`,
+}
+
+// withBody gives a message another body, which is signed.
+func withBody(t *testing.T, p producer.Producer, body string) func(*message) {
+	t.Helper()
+	return func(msg *message) {
+		r := request(msg.method, msg.target, body)
+		r.Header = msg.header.Clone()
+		if err := p.Scheme.(interface {
+			Sign(*http.Request, []byte, time.Time) error
+		}).Sign(r, []byte(body), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		msg.header, msg.body = r.Header, []byte(body)
+	}
+}
+
+// twoItems puts two signed items into one delivery of Adyen.
+func twoItems(t *testing.T, s producer.Settings, now time.Time) func(*message) {
+	t.Helper()
+	preset, _ := producer.FindPreset("adyen")
+	_, second, err := preset.Sample(s, publicBase+"/webhooks/adyen", "", "evt-18", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(msg *message) {
+		const open = `"notificationItems":[`
+		_, items, _ := bytes.Cut(second, []byte(open))
+		items = items[:bytes.LastIndexByte(items, ']')]
+		msg.body = bytes.Replace(msg.body, []byte(open), append(append([]byte(open), items...), ','), 1)
+	}
+}
+
+const ownBody = `{"id":"e1","type":"paid","at":1700000000,"url":"a.b:c/d?e=1&f|g","n":1.5}`
+
+// own is a producer without a preset, and a delivery of it.
+type own struct {
+	scheme  verify.Scheme
+	key     producer.Extractor
+	change  func(*producer.Producer)
+	fields  map[string]string
+	query   string
+	body    string
+	anyID   bool
+	refused bool
+}
+
+// ownCaptures are deliveries of producers without a preset.
+func ownCaptures(t *testing.T) map[string]capture {
+	t.Helper()
+	all := map[string]capture{}
+	now := time.Now().Truncate(time.Second)
+	for name, o := range ownProducers() {
+		all[name] = o.capture(t, now)
+	}
+	key, signer := ed25519Pair(t)
+	for name, o := range signedProducers() {
+		o.scheme = &verify.RFC9421{Keys: verify.StaticKeys(key)}
+		all["rfc9421, "+name] = o.captureBy(t, now, func(r *http.Request, body []byte) error {
+			components := []string{"@method", "@target-uri", "content-digest"}
+			for field := range o.fields {
+				components = append(components, strings.ToLower(field))
+			}
+			signer.Components = components
+			return signer.Sign(r, body, now)
+		})
+	}
+	return all
+}
+
+func ed25519Pair(t *testing.T) (verify.Key, verify.Signer) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := verify.NewPublicKey("k1", verify.Ed25519, public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, verify.Signer{KeyID: "k1", Private: private}
+}
+
+func (o own) capture(t *testing.T, now time.Time) capture {
+	t.Helper()
+	return o.captureBy(t, now, func(r *http.Request, body []byte) error {
+		return o.scheme.(interface {
+			Sign(*http.Request, []byte, time.Time) error
+		}).Sign(r, body, now)
+	})
+}
+
+func (o own) captureBy(t *testing.T, now time.Time, sign func(*http.Request, []byte) error) capture {
+	t.Helper()
+	p := producer.Producer{
+		Name: "own", Scheme: o.scheme, Key: o.key, Type: producer.JSON("type"), Contract: producer.Webhook, SignsURL: true, Window: 25 * time.Hour,
+	}
+	if o.change != nil {
+		o.change(&p)
+	}
+	body := []byte(o.body)
+	if o.body == "" {
+		body = []byte(ownBody)
+	}
+	r := request(http.MethodPost, "/webhooks/own"+o.query, string(body))
+	for name, value := range o.fields {
+		r.Header.Set(name, value)
+	}
+	if err := sign(r, body); err != nil && !o.refused {
+		t.Fatal(err)
+	}
+	return capture{producer: p, message: messageOf(t, "own", r, body), now: now, most: 1, later: later(o.anyID), anyID: o.anyID, refused: o.refused}
+}
+
+func later(anyID bool) int {
+	if anyID {
+		return 1
+	}
+	return 0
+}
+
+// asAPI gives a producer the answers of an API.
+func asAPI(p *producer.Producer) { p.Contract = producer.API }
+
+// ownProducers are the templates of the scheme hmac, and shared credentials.
+func ownProducers() map[string]own {
+	template := func(content string) *verify.HMAC {
+		h := &verify.HMAC{Headers: []string{"X-Signature"}, Encoding: verify.Hex, Content: content, Secrets: verify.Secrets(secret17)}
+		if strings.Contains(content, "{timestamp}") {
+			h.TimestampHeaders = []string{"X-Time"}
+		}
+		if strings.Contains(content, "{id}") {
+			h.IDHeaders = []string{"X-Event-Id"}
+		}
+		return h
+	}
+	id := map[string]string{"X-Event-Id": "evt-17"}
+	byField, byBody := producer.Header("X-Event-Id"), producer.JSON("id")
+	fixed := template("{url}{body}")
+	fixed.URL = publicBase + "/webhooks/own?a=1"
+	malleable := template("{url}{body}")
+	malleable.Malleable = true
+	field := template("{header:X-Event-Id}{body}")
+	field.Malleable = true
+	return map[string]own{
+		"hmac, time and body, id in a field":    {scheme: template("{timestamp}.{body}"), key: byField, fields: id},
+		"hmac, time and body, id in the body":   {scheme: template("{timestamp}.{body}"), key: byBody},
+		"hmac, time and body, no id":            {scheme: template("{timestamp}.{body}"), key: producer.BodyDigest()},
+		"hmac, body, id in a field":             {scheme: template("{body}"), key: byField, fields: id},
+		"hmac, body, id in a field, as an API":  {scheme: template("{body}"), key: byField, fields: id, change: asAPI},
+		"hmac, body, id in the body":            {scheme: template("{body}"), key: byBody},
+		"hmac, body, no id":                     {scheme: template("{body}"), key: producer.BodyDigest()},
+		"hmac, id, time and body":               {scheme: template("{id}.{timestamp}.{body}"), key: byField, fields: id},
+		"hmac, a field and the body":            {scheme: template("{header:X-Event-Id}.{body}"), key: byField, fields: id},
+		"hmac, the body and a field":            {scheme: template("{body}.{header:X-Event-Id}"), key: byField, fields: id},
+		"hmac, URL and body":                    {scheme: template("{url}\n{body}"), key: producer.Query("id"), query: "?id=evt-17"},
+		"hmac, the URL that was registered":     {scheme: fixed, key: byBody, query: "?a=1"},
+		"hmac, URL and body, malleable":         {scheme: malleable, key: byBody},
+		"hmac, field and body, malleable":       {scheme: field, key: byField, fields: id},
+		"hmac, URL and body without a boundary": {scheme: template("{url}{body}"), key: producer.Query("id"), query: "?id=evt-17", refused: true},
+		"hmac, field and body without one":      {scheme: template("{header:X-Event-Id}{body}"), key: byField, fields: id, refused: true},
+		"bearer":                                {scheme: verify.BearerToken(secret17), key: byBody, anyID: true},
+		"basic":                                 {scheme: verify.Basic("kettle", secret17), key: byField, fields: id, anyID: true},
+		"a field":                               {scheme: verify.HeaderValue("X-Token", secret17), key: byField, fields: id, anyID: true},
+		"a parameter":                           {scheme: verify.QueryValue("token", secret17), key: byBody, anyID: true},
+	}
+}
+
+// signedProducers are producers that sign as RFC 9421 says.
+func signedProducers() map[string]own {
+	id := map[string]string{"X-Event-Id": "evt-17", "X-Type": "paid", "Content-Type": "application/json"}
+	binary := map[string]string{
+		"Ce-Id": "evt-17", "Ce-Source": "/shop", "Ce-Type": "paid", "Ce-Specversion": "1.0", "Content-Type": "application/json",
+	}
+	event := `{"specversion":"1.0","id":"evt-17","source":"/shop","type":"paid","data":{"n":1}}`
+	cloudEvents := func(p *producer.Producer) {
+		p.Key, p.Type, p.Split, p.Contract = nil, nil, producer.SplitCloudEvents, producer.API
+	}
+	byQuery := func(p *producer.Producer) { p.QueryScope, p.Contract = true, producer.API }
+	return map[string]own{
+		"Idempotency-Key": {
+			key: producer.IdempotencyKey{}, fields: map[string]string{"Idempotency-Key": `"evt-17"`, "Content-Type": "application/json"}, change: byQuery,
+		},
+		"id and type in fields": {
+			key: producer.Header("X-Event-Id"), fields: id, change: func(p *producer.Producer) { p.Type = producer.Header("X-Type") },
+		},
+		"id in the query":              {key: producer.Query("id"), query: "?id=evt-17&b=2", fields: id, change: byQuery},
+		"id in the body":               {key: producer.JSON("id"), fields: id},
+		"no id":                        {key: producer.BodyDigest(), fields: id},
+		"CloudEvents, binary mode":     {fields: binary, change: cloudEvents},
+		"CloudEvents, structured mode": {fields: map[string]string{"Content-Type": "application/cloudevents+json"}, body: event, change: cloudEvents},
+		"CloudEvents, a batch": {
+			fields: map[string]string{"Content-Type": "application/cloudevents-batch+json"}, body: "[" + event + "]", change: cloudEvents,
+		},
+	}
+}
