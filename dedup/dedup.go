@@ -203,7 +203,12 @@ type Stats struct {
 	Oldest   time.Time // when the oldest event that waits for workers was accepted; zero without any
 	Commits  int64     // durable steps since the store was opened
 	Accepted int64     // records accepted since the store was opened
+	// Quarantined counts the records that are [Record.Quarantined]; kinds without any are missing. The caller owns it.
+	Quarantined map[Quarantine]int64
 }
+
+// Quarantine is a kind of quarantined deliveries: those of an endpoint, for a reason ([Record.Aside]).
+type Quarantine struct{ Endpoint, Reason string }
 
 // Filter selects records; zero fields select all.
 type Filter struct {
@@ -213,7 +218,7 @@ type Filter struct {
 	Endpoint string        //
 	Type     string        // exact, or "prefix*"
 	Handler  string        // records with a task of this handler
-	Reason   string        // records with a task of this reason (of the handler, if one is named)
+	Reason   string        // records with a task of this reason (of the handler, if one is named), or quarantined for it
 	States   []State       // any of them
 	Since    time.Duration // accepted within this time; zero is for ever
 	Aside    bool          // only deliveries that were kept aside
@@ -236,8 +241,12 @@ func (f *Filter) Match(r *Record, now time.Time) bool {
 		(f.Before == 0 || r.Seq < f.Before)
 }
 
-// matchTask reports whether one task is both of the handler and of the reason.
+// matchTask reports whether one task is both of the handler and of the reason. A quarantined delivery that no handler
+// takes has a reason, and no task.
 func (f *Filter) matchTask(r *Record) bool {
+	if f.Handler == "" && r.Aside == f.Reason && r.Quarantined() {
+		return true
+	}
 	return slices.ContainsFunc(r.Tasks, func(t Task) bool {
 		return (f.Handler == "" || f.Handler == t.Handler) && (f.Reason == "" || f.Reason == t.Reason)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -48,6 +49,7 @@ type Memory struct {
 	dead     int64
 	held     int64
 	freed    int64 // tasks of released claims, which are not in the agenda
+	aside    map[Quarantine]int64
 	commits  int64
 	accepted int64
 }
@@ -69,6 +71,7 @@ func NewMemory(o MemoryOptions) *Memory {
 		done:    make(chan struct{}),
 		changed: make(chan struct{}),
 		events:  map[string]*memoryEntry{},
+		aside:   map[Quarantine]int64{},
 		names:   memoryNames{keys: map[[32]byte][]*memoryEntry{}, aliases: map[[32]byte]*memoryEntry{}},
 		agenda:  agenda.New[string](),
 		traces:  newMemoryTraces(o.Remember, DayOf(o.Clock.Now())),
@@ -341,7 +344,7 @@ func (m *Memory) Stats(ctx context.Context) (Stats, error) {
 		Records: int64(len(m.events)),
 		Pending: int64(open-running) + m.freed, Running: int64(running) + m.held, Dead: m.dead,
 		Backlog: m.backlog, Bytes: m.bytes, Free: -1,
-		Commits: m.commits, Accepted: m.accepted,
+		Commits: m.commits, Accepted: m.accepted, Quarantined: maps.Clone(m.aside),
 	}
 	s.Oldest, _ = m.agenda.Oldest()
 	return s, nil

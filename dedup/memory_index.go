@@ -202,6 +202,11 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 // count adds the record to the totals, or takes it out with -1.
 func (m *Memory) count(r *Record, by int64) {
 	m.bytes += by * size(r)
+	if q := (Quarantine{r.Payload.Endpoint, r.Aside}); r.Quarantined() {
+		if m.aside[q] += by; m.aside[q] == 0 {
+			delete(m.aside, q)
+		}
+	}
 	if r.Open() {
 		m.backlog += by * int64(len(r.Payload.Body))
 	}

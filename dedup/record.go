@@ -194,8 +194,17 @@ func (r *Record) Open() bool {
 	return false
 }
 
-// State sums the tasks up: dead when one is dead, else running, else pending, else done.
+// Quarantined reports whether the record is of a delivery that was kept aside and that nobody has reopened.
+func (r *Record) Quarantined() bool {
+	return r.Aside != "" && !slices.ContainsFunc(r.Tasks, func(t Task) bool { return t.State != Dead || t.Reason != r.Aside })
+}
+
+// State sums the tasks up: dead when one is dead, else running, else pending, else done. A quarantined delivery is dead,
+// also one that no handler takes.
 func (r *Record) State() State {
+	if r.Quarantined() {
+		return Dead
+	}
 	state := Done
 	for _, t := range r.Tasks {
 		switch {

@@ -40,7 +40,7 @@ func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 		decision := decisions[0]
 		switch {
 		case decision.Verdict == dedup.New:
-			d.noteNew(e, decision)
+			d.noteNew(ctx, e, decision)
 			return d.run(ctx, e, decision)
 		case decision.Verdict != dedup.Known || !inFlight(decision.Record):
 			return d.concludeOne(ctx, e, decision)

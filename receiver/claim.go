@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -267,13 +268,13 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 		case decision.Verdict == dedup.Known:
 			known++
 		case decision.Verdict == dedup.Conflict:
-			asides = append(asides, d.aside(entries[i], "conflict", decision.Record.Event, 0))
+			asides = append(asides, d.aside(entries[i], reasonConflict, decision.Record.Event, 0))
 			originals = append(originals, decision.Record)
 		case beyond(decision.Verdict) != "":
 			asides = append(asides, d.aside(entries[i], beyond(decision.Verdict), decision.Record.Event, maxReplayed))
 			originals = append(originals, decision.Record)
 		case decision.Verdict == dedup.Superseded:
-			asides = append(asides, d.aside(entries[i], "superseded", decision.Record.Event, maxReplayed))
+			asides = append(asides, d.aside(entries[i], reasonSuperseded, decision.Record.Event, maxReplayed))
 			originals = append(originals, decision.Record)
 		}
 	}
@@ -282,7 +283,7 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 		return nil, err
 	}
 	for i := range kept {
-		d.warnAside(asides[i], kept[i], originals[i])
+		d.warnAside(ctx, asides[i], kept[i], originals[i])
 	}
 	answer := batchReply(&d.ep.p, len(entries))
 	switch {
@@ -302,9 +303,12 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 	p := &d.ep.p
 	switch decision.Verdict {
 	case dedup.New:
-		d.noteNew(e, decision)
+		d.noteNew(ctx, e, decision)
 		return storedReply(p, decision.Record, false), nil
 	case dedup.Known:
+		if d.namedByContent(e) {
+			d.sameBytes = sameKnown
+		}
 		if e.answer == nil && resumable(decision.Record) {
 			return d.resume(ctx, e, decision.Record)
 		}
@@ -324,9 +328,9 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 		return d.replayed(ctx, e, decision.Record)
 	case dedup.Superseded:
 		if p.Contract == producer.API {
-			return nil, fail(codeReplayed, nil)
+			return nil, d.refuseReplayed()
 		}
-		return d.keepAside(ctx, e, d.aside(e, "superseded", decision.Record.Event, maxReplayed), decision.Record)
+		return d.keepAside(ctx, e, d.aside(e, reasonSuperseded, decision.Record.Event, maxReplayed), decision.Record)
 	case dedup.Repeated:
 		return d.repeated(ctx, e, decision.Record)
 	case dedup.Seen, dedup.TooOld:
@@ -335,18 +339,48 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 	return nil, fail(codeInternal, nil)
 }
 
-// noteNew logs what is unusual about a new event that its signed content names.
-func (d *delivery) noteNew(e entry, decision dedup.Decision) {
+// noteNew logs what is unusual about a new event that its signed content names, and notes it for the metrics.
+func (d *delivery) noteNew(ctx context.Context, e entry, decision dedup.Decision) {
+	rec := decision.Record
 	if e.occurrence == nil {
 		return
 	}
-	log := d.rx.log.With("endpoint", d.ep.p.Name, "event", decision.Record.Event, "vendor_id", e.claim.Payload.VendorID, "type", e.claim.Payload.Type)
-	if id := decision.Record.Key.ID; id != e.occurrence.ID {
-		log.Info("another occurrence of known content", "id", id)
+	if len(rec.Tasks) > 0 && rec.Tasks[0].Attempt > 1 { // an event that goes on
+		d.sameBytes = sameKnown
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("event", rec.Event), slog.String("vendor_id", e.claim.Payload.VendorID), slog.String("type", e.claim.Payload.Type),
+	}
+	if rec.Key.ID != e.occurrence.ID {
+		d.sameBytes = sameAgain
+		d.rx.sampled.write(ctx, slog.LevelInfo, sampledKind{text: "another occurrence of known content", endpoint: d.ep.p.Name},
+			append(attrs, slog.String("id", rec.Key.ID))...)
 	}
 	if decision.Reused != "" {
-		log.Info("the identifier came before with other content", "other", decision.Reused)
+		d.idReused = true
+		d.rx.sampled.write(ctx, slog.LevelInfo, sampledKind{text: "the identifier came before with other content", endpoint: d.ep.p.Name},
+			append(attrs, slog.String("other", decision.Reused))...)
 	}
+}
+
+// The values of [Observation.SameBytes].
+const (
+	sameKnown       = "known"
+	sameAgain       = "again"
+	sameQuarantined = "quarantined"
+	sameRefused     = "refused"
+)
+
+// namedByContent reports whether the event is named by a digest of what was signed.
+func (d *delivery) namedByContent(e entry) bool {
+	return e.occurrence != nil || d.ep.p.ClassOf(d.Identity) == producer.ClassUnnamed
+}
+
+// refuseReplayed refuses a delivery because its signed bytes came before.
+func (d *delivery) refuseReplayed() error {
+	d.sameBytes = sameRefused
+	return fail(codeReplayed, nil)
 }
 
 // repeated deals with signed content that came before under another identifier, and is not to be taken for another
@@ -354,10 +388,10 @@ func (d *delivery) noteNew(e entry, decision dedup.Decision) {
 func (d *delivery) repeated(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
 	p := &d.ep.p
 	if p.Contract == producer.API || p.SameSignedOf(of.Payload.Type) == producer.SameSignedRefuse {
-		return nil, fail(codeReplayed, nil)
+		return nil, d.refuseReplayed()
 	}
-	c := d.aside(e, "same_bytes", of.Event, maxReplayed)
-	c.Key.Space, c.Key.ID = dedup.SpaceAside+"same_bytes", e.occurrence.ID+";same_bytes;"+e.occurrence.Name
+	c := d.aside(e, reasonSameBytes, of.Event, maxReplayed)
+	c.Key.Space, c.Key.ID = dedup.SpaceAside+reasonSameBytes, e.occurrence.ID+";same_bytes;"+e.occurrence.Name
 	c.Aside.Share = !e.occurrence.Members
 	return d.keepAside(ctx, e, c, of)
 }
@@ -365,16 +399,16 @@ func (d *delivery) repeated(ctx context.Context, e entry, of dedup.Record) (*rep
 // replayed deals with signed bytes that came before, under another identifier, as the event of.
 func (d *delivery) replayed(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
 	if s := d.ep.p.SameSigned; s != producer.SameSignedAside && s != producer.SameSignedRun || d.ep.p.Contract == producer.API {
-		return nil, fail(codeReplayed, nil)
+		return nil, d.refuseReplayed()
 	}
-	return d.keepAside(ctx, e, d.aside(e, "replayed", of.Event, maxReplayed), of)
+	return d.keepAside(ctx, e, d.aside(e, reasonReplayed, of.Event, maxReplayed), of)
 }
 
 // keepConflict quarantines another payload under a known identifier. There is no bound on how many, because each
 // may be an event of the producer; so bytes that were signed for a known event are not among them, or
 // an attacker who captured a few deliveries could fill the store with them under each other's identifiers.
 func (d *delivery) keepConflict(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
-	conflict := d.aside(e, "conflict", of.Event, 0)
+	conflict := d.aside(e, reasonConflict, of.Event, 0)
 	probe := conflict
 	probe.OnlyKnown = true
 	probe.Aliases = slices.DeleteFunc(slices.Clone(e.claim.Aliases), func(k dedup.Key) bool { return k.Space != dedup.SpaceSigned })
@@ -407,7 +441,15 @@ func (d *delivery) keepAside(ctx context.Context, e entry, c dedup.Claim, of ded
 	if err != nil {
 		return nil, err
 	}
-	d.warnAside(c, decisions[0], of)
+	d.warnAside(ctx, c, decisions[0], of)
+	switch c.Aside.Reason {
+	case reasonSameBytes, reasonReplayed:
+		d.sameBytes = sameQuarantined
+	case reasonSuperseded, reasonSeenBefore:
+		if d.namedByContent(e) {
+			d.sameBytes = sameQuarantined
+		}
+	}
 	answer := asideReply(&d.ep.p)
 	if e.answer != nil {
 		answer.body = nil
@@ -418,14 +460,17 @@ func (d *delivery) keepAside(ctx context.Context, e entry, c dedup.Claim, of ded
 	return answer, nil
 }
 
-// warnAside says that a delivery is quarantined. Beyond the bound it is only counted, and has no event of its own.
-func (d *delivery) warnAside(c dedup.Claim, decision dedup.Decision, of dedup.Record) {
+// warnAside says that a delivery is quarantined, with what tells it from its original. Beyond the bound it is only
+// counted, and has no event of its own.
+func (d *delivery) warnAside(ctx context.Context, c dedup.Claim, decision dedup.Decision, of dedup.Record) {
 	event := ""
 	if decision.Record.Event != of.Event {
 		event = decision.Record.Event
 	}
-	d.rx.log.Warn("delivery quarantined", "endpoint", d.ep.p.Name, "reason", c.Aside.Reason, "event", event, "original", of.Event,
-		"vendor_id", vendorID(&c.Payload, c.Key.ID), "original_vendor_id", vendorID(&of.Payload, of.Key.ID), "type", c.Payload.Type)
+	d.rx.sampled.write(ctx, slog.LevelWarn, sampledKind{text: "delivery quarantined", endpoint: d.ep.p.Name, reason: c.Aside.Reason},
+		slog.String("event", event), slog.String("original", of.Event),
+		slog.String("vendor_id", vendorID(&c.Payload, c.Key.ID)), slog.String("original_vendor_id", vendorID(&of.Payload, of.Key.ID)),
+		slog.String("type", c.Payload.Type))
 }
 
 // vendorID is the identifier that the sender gave to an event.

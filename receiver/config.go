@@ -112,6 +112,12 @@ type Observation struct {
 	// Status and Code are the answer to a delivery, and why: "accepted", "replayed", "signature_mismatch", ...
 	Status int
 	Code   string
+	// SameBytes says what became of a delivery whose signed content came before, where no signed identifier names the
+	// event: "known" (the same event again), "again" (another occurrence, which runs), "quarantined" or "refused".
+	// Otherwise it is empty.
+	SameBytes string
+	// IDReused is true of a delivery that was accepted under an unsigned identifier which came before with other content.
+	IDReused bool
 	// Handler, Attempt and State tell of an attempt and how it ended; Reason says why.
 	Handler string
 	Attempt int

@@ -50,6 +50,9 @@ type delivery struct {
 	items   []producer.Item
 	// id and typ are of the only item, for the log.
 	id, typ string
+	// sameBytes and idReused are what metrics count of deliveries that are named by their signed content; see [Observation].
+	sameBytes string
+	idReused  bool
 }
 
 // ServeHTTP answers one delivery.
@@ -87,7 +90,7 @@ func (d *delivery) receiveSafely(ctx context.Context) (answer *reply) {
 				panic(v)
 			}
 			// The stack holds no payload; the value might.
-			d.rx.sampled.write(ctx, slog.LevelError, sampledKind{"panic while receiving", d.ep.p.Name, codeInternal},
+			d.rx.sampled.write(ctx, slog.LevelError, sampledKind{text: "panic while receiving", endpoint: d.ep.p.Name, code: codeInternal},
 				slog.String("value", panicText(v)), slog.String("stack", string(debug.Stack())))
 			answer = d.rx.problemReply(&d.ep.p, fail(codeInternal, nil))
 		}

@@ -25,11 +25,11 @@ func (rx *Receiver) report(ctx context.Context, d *delivery, a *reply, took time
 		if why := private(a.err); why != "" {
 			attrs = append(attrs, slog.String("why", why))
 		}
-		rx.sampled.write(ctx, level, sampledKind{"delivery", name, a.code}, attrs...)
+		rx.sampled.write(ctx, level, sampledKind{text: "delivery", endpoint: name, code: a.code}, attrs...)
 	}
 	rx.cfg.observed(ctx, rx.log, Observation{
 		Kind: "delivery", Endpoint: name, Type: d.typ, ID: d.id, Event: a.event,
-		Status: a.status, Code: a.code, Took: took, Err: observable(a.err),
+		Status: a.status, Code: a.code, Took: took, Err: observable(a.err), SameBytes: d.sameBytes, IDReused: d.idReused,
 	})
 }
 

@@ -24,9 +24,9 @@ type sampler struct {
 	minute map[sampledKind]*sampledMinute
 }
 
-// sampledKind is what is counted together: lines with the same text about an endpoint, for the same reason. Code is
-// of a closed set, so that clients cannot make kinds.
-type sampledKind struct{ text, endpoint, code string }
+// sampledKind is what is counted together: lines with the same text about an endpoint, for the same code or reason.
+// Both are of closed sets, so that clients cannot make kinds; a line has one of them or none.
+type sampledKind struct{ text, endpoint, code, reason string }
 
 // sampledMinute counts the lines of a kind since its first one.
 type sampledMinute struct {
@@ -39,7 +39,7 @@ func newSampler(log *slog.Logger) *sampler {
 	return &sampler{log: log, minute: map[sampledKind]*sampledMinute{}}
 }
 
-// write logs one line with the endpoint, the code and the other attributes, or counts it.
+// write logs one line with the endpoint, the code or the reason and the other attributes, or counts it.
 func (s *sampler) write(ctx context.Context, level slog.Level, kind sampledKind, attrs ...slog.Attr) {
 	if !s.log.Enabled(ctx, level) {
 		return
@@ -90,5 +90,12 @@ func (s *sampler) close() {
 }
 
 func (k sampledKind) attrs() []slog.Attr {
-	return []slog.Attr{slog.String("endpoint", k.endpoint), slog.String("code", k.code)}
+	attrs := []slog.Attr{slog.String("endpoint", k.endpoint)}
+	if k.code != "" {
+		attrs = append(attrs, slog.String("code", k.code))
+	}
+	if k.reason != "" {
+		attrs = append(attrs, slog.String("reason", k.reason))
+	}
+	return attrs
 }

@@ -22,7 +22,7 @@ func TestLinesOfOneKindAreSampled(t *testing.T) {
 		s, out := sampledLog(slog.LevelInfo)
 		write := func(n int, endpoint, code string) {
 			for i := range n {
-				s.write(t.Context(), slog.LevelInfo, sampledKind{"delivery", endpoint, code}, slog.Int("i", i))
+				s.write(t.Context(), slog.LevelInfo, sampledKind{text: "delivery", endpoint: endpoint, code: code}, slog.Int("i", i))
 			}
 		}
 		write(25, "gh", "signature_mismatch")
@@ -63,7 +63,7 @@ func TestDebugHasEverySampledLine(t *testing.T) {
 	t.Parallel()
 	s, out := sampledLog(slog.LevelDebug)
 	for range 25 {
-		s.write(t.Context(), slog.LevelWarn, sampledKind{"delivery", "gh", "busy"})
+		s.write(t.Context(), slog.LevelWarn, sampledKind{text: "delivery", endpoint: "gh", code: "busy"})
 	}
 	if warn, debug := strings.Count(out.String(), "level=WARN"), strings.Count(out.String(), "level=DEBUG"); warn != 10 || debug != 15 {
 		t.Errorf("%d at WARN and %d at DEBUG", warn, debug)

@@ -22,6 +22,8 @@ type metrics struct {
 	attempts   *prometheus.CounterVec
 	running    *prometheus.HistogramVec
 	hanging    *prometheus.GaugeVec
+	sameBytes  *prometheus.CounterVec
+	idReused   *prometheus.CounterVec
 	hang       sync.Map // an attempt for every handler that hangs
 }
 
@@ -50,8 +52,14 @@ func newMetrics(store dedup.Store, targets *forward.State, listeners []*receiver
 		hanging: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "eyelet_handlers_hanging", Help: "Handlers that go on after their time, each of which keeps a worker.",
 		}, []string{"endpoint", "handler"}),
+		sameBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "eyelet_same_bytes_total", Help: "Deliveries whose signed content came before, where no signed identifier names the event.",
+		}, []string{"endpoint", "outcome"}),
+		idReused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "eyelet_id_reused_total", Help: "Events accepted under an unsigned identifier that came before with other content.",
+		}, []string{"endpoint"}),
 	}
-	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, storeMetrics{store}, targetMetrics{targets}, connectionMetrics{listeners},
+	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, m.sameBytes, m.idReused, storeMetrics{store}, targetMetrics{targets}, connectionMetrics{listeners},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -62,6 +70,12 @@ func (m *metrics) observe(_ context.Context, o receiver.Observation) {
 	case "delivery":
 		m.deliveries.WithLabelValues(o.Endpoint, o.Code).Inc()
 		m.answering.WithLabelValues(o.Endpoint).Observe(o.Took.Seconds())
+		if o.SameBytes != "" {
+			m.sameBytes.WithLabelValues(o.Endpoint, o.SameBytes).Inc()
+		}
+		if o.IDReused {
+			m.idReused.WithLabelValues(o.Endpoint).Inc()
+		}
 	case "attempt":
 		m.attempts.WithLabelValues(o.Endpoint, o.Handler, o.State.String()).Inc()
 		m.running.WithLabelValues(o.Endpoint, o.Handler).Observe(o.Took.Seconds())
@@ -111,11 +125,16 @@ func storeGauges() []storeGauge {
 	}
 }
 
+func quarantined() *prometheus.Desc {
+	return prometheus.NewDesc("eyelet_quarantined", "Deliveries that are quarantined and wait for a decision.", []string{"endpoint", "reason"}, nil)
+}
+
 // Describe implements prometheus.Collector.
 func (storeMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, g := range storeGauges() {
 		out <- g.desc
 	}
+	out <- quarantined()
 }
 
 // Collect implements prometheus.Collector. A store that cannot answer has no counts.
@@ -128,6 +147,9 @@ func (m storeMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, g := range storeGauges() {
 		out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.read(stats))
+	}
+	for q, n := range stats.Quarantined {
+		out <- prometheus.MustNewConstMetric(quarantined(), prometheus.GaugeValue, float64(n), q.Endpoint, q.Reason)
 	}
 }
 

@@ -28,9 +28,9 @@ type filters struct {
 func filterFlags(c *cobra.Command, state string) *filters {
 	f := &filters{words: map[string]*string{}, state: state}
 	help := map[string]string{
-		"id": "idempotency identifier", "producer": "name of the producer", "endpoint": "name of the endpoint",
+		"id": "idempotency identifier, or the one that the sender gave", "producer": "name of the producer", "endpoint": "name of the endpoint",
 		"type": `event type, or "prefix*"`, "handler": "name of a handler with a task",
-		"reason": "reason of a task, such as exhausted, rejected or conflict",
+		"reason": "reason of a task or of a quarantine, such as exhausted, rejected or same_bytes",
 		"state":  "pending, running, done or dead; several with commas", "since": "accepted within, such as 1h or 7d",
 	}
 	for name, text := range help {
@@ -108,10 +108,14 @@ func (f *filters) selection(ctx context.Context, api eventsAPI, named []string) 
 }
 
 // fits reports whether, of an event that is dead or waits, one task is at once in that state, of the handler and
-// of the reason that were asked for: a done task of the handler is no reason to reopen another's.
+// of the reason that were asked for: a done task of the handler is no reason to reopen another's. A quarantined delivery
+// that no handler takes has its reason without a task.
 func (f *filters) fits(e inspect.Event) bool {
 	handler, reason := *f.words["handler"], *f.words["reason"]
 	if f.state == "" || handler == "" && reason == "" {
+		return true
+	}
+	if len(e.Tasks) == 0 && handler == "" && reason == e.Aside {
 		return true
 	}
 	for _, t := range e.Tasks {

@@ -30,6 +30,7 @@ type tally struct {
 	records, pending, running, dead, backlog int64
 	waiting, waitingBytes                    int64  // open and not held by a claimer
 	sum                                      uint64 // the mark in the census
+	quarantined                              map[dedup.Quarantine]int64
 }
 
 func (r *row) tally() tally {
@@ -46,6 +47,9 @@ func (r *row) tally() tally {
 		case dedup.Dead:
 			t.dead++
 		}
+	}
+	if r.rec.Quarantined() {
+		t.quarantined = map[dedup.Quarantine]int64{{Endpoint: r.rec.Payload.Endpoint, Reason: r.rec.Aside}: 1}
 	}
 	if r.rec.Open() {
 		t.backlog = r.fix.size

@@ -258,15 +258,18 @@ func decodeEvent(key, value []byte, r *dedup.Record) (fixed, error) {
 	return f, decodeStateInto(key, content[0], content[cut:tail], r)
 }
 
-// outline is what a start asks of an event that has work left, besides its state. Stored with the state, it spares the
+// outline is what a start asks of an event that has work left or is quarantined, besides its state. Stored with the state, it spares the
 // start the event itself, whose body it does not need. Version 1 has none.
 type outline struct {
 	size     int64  // length of the body
-	endpoint string // where a task is in a lane
+	endpoint string // where a task is in a lane, or the delivery is quarantined
 }
 
 func outlineOf(r *row) outline {
 	o := outline{size: r.fix.size}
+	if r.rec.Quarantined() {
+		o.endpoint = r.rec.Payload.Endpoint
+	}
 	for i := range r.rec.Tasks {
 		if r.rec.Tasks[i].Lane != "" {
 			o.endpoint = r.rec.Payload.Endpoint

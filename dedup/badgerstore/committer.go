@@ -384,6 +384,21 @@ func (t *tally) add(other tally, by int64) {
 	t.waiting += by * other.waiting
 	t.waitingBytes += by * other.waitingBytes
 	t.sum += uint64(by) * other.sum //nolint:gosec // modulo 2^64, as the sum is
+	t.quarantined = addQuarantined(t.quarantined, other.quarantined, by)
+}
+
+// addQuarantined adds one count of quarantined deliveries to another, which it changes and returns. Kinds without any
+// are left out.
+func addQuarantined(to, other map[dedup.Quarantine]int64, by int64) map[dedup.Quarantine]int64 {
+	if to == nil && len(other) > 0 {
+		to = map[dedup.Quarantine]int64{}
+	}
+	for kind, n := range other {
+		if to[kind] += by * n; to[kind] == 0 {
+			delete(to, kind)
+		}
+	}
+	return to
 }
 
 // count changes the statistics; s.mu is held.
@@ -393,6 +408,7 @@ func (s *Store) count(t tally) {
 	s.stats.Running += t.running
 	s.stats.Dead += t.dead
 	s.stats.Backlog += t.backlog
+	s.stats.Quarantined = addQuarantined(s.stats.Quarantined, t.quarantined, 1)
 	s.backlog.add(t.waitingBytes, t.waiting)
 }
 

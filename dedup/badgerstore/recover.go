@@ -253,6 +253,8 @@ func (s *Store) scan(txn *badger.Txn, p part, open, finished func(*row), unread 
 		outlined, err := states.next(r)
 		s.gaps.prolong(&r.rec)
 		switch {
+		case err == nil && r.rec.Quarantined() && r.rec.Payload.Endpoint == "": // stored by an older program
+			s.scanRow(txn, r.place, open, unread)
 		case err == nil && r.rec.Seq != 0 && !r.rec.Open():
 			finished(r)
 		case err == nil && outlined:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -117,7 +118,7 @@ func TestTheStatisticsSurviveARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := dedup.Stats{Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead, Backlog: st.Backlog}
-		if got != want || st.Free <= 0 || st.Bytes < 0 || st.Oldest.IsZero() {
+		if !reflect.DeepEqual(got, want) || st.Free <= 0 || st.Bytes < 0 || st.Oldest.IsZero() {
 			t.Errorf("got %+v, want %+v", st, want)
 		}
 	}

@@ -330,7 +330,7 @@ func (o *countOp) apply(b *batch) error {
 	t := found.total
 	t.add(tally{
 		records: s.stats.Records, pending: s.stats.Pending, running: s.stats.Running, dead: s.stats.Dead,
-		backlog: s.stats.Backlog, waiting: s.backlog.records, waitingBytes: s.backlog.bytes,
+		backlog: s.stats.Backlog, waiting: s.backlog.records, waitingBytes: s.backlog.bytes, quarantined: s.stats.Quarantined,
 	}, -1)
 	s.count(t)
 	return nil

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -277,6 +278,7 @@ func (s *Store) Stats(ctx context.Context) (dedup.Stats, error) {
 	}
 	s.mu.Lock()
 	st := s.stats
+	st.Quarantined = maps.Clone(st.Quarantined)
 	s.mu.Unlock()
 	st.Bytes = s.meter.usage().all
 	st.Free = s.disk.state().free

@@ -15,6 +15,8 @@ func asideChecks() []check {
 		{"ADeliveryWhoseOriginalIsGoneIsKept", asideOrphan},
 		{"ADeliveryKeptAsideCanBeReopened", asideReopens},
 		{"OfOneCallAllCount", asideBatch},
+		{"ADeliveryKeptAsideThatNoHandlerTakesIsADeadLetter", asideWithoutTasks},
+		{"WhatIsKeptAsideIsCountedByEndpointAndReason", asideStats},
 	}
 }
 

@@ -75,8 +75,11 @@ func (e *modelEvent) count(s dedup.State) int {
 
 func (e *modelEvent) open() bool { return e.count(dedup.Pending)+e.count(dedup.Running) > 0 }
 
-// summary is the state of the event as a whole.
+// summary is the state of the event as a whole. What was kept aside is a dead letter without any task, too.
 func (e *modelEvent) summary() dedup.State {
+	if e.Aside != "" && len(e.Tasks) == 0 {
+		return dedup.Dead
+	}
 	for _, s := range []dedup.State{dedup.Dead, dedup.Running, dedup.Pending} {
 		if e.count(s) > 0 {
 			return s
@@ -97,7 +100,7 @@ func (m *model) over(e *modelEvent) bool {
 }
 
 // doubtful reports whether the store may have forgotten the event.
-func (m *model) doubtful(e *modelEvent) bool { return m.over(e) && e.count(dedup.Dead) == 0 }
+func (m *model) doubtful(e *modelEvent) bool { return m.over(e) && e.summary() != dedup.Dead }
 
 // free reports whether a claim that was held waits for the next delivery.
 func (m *model) free(e *modelEvent) bool {
