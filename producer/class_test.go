@@ -25,10 +25,12 @@ func TestTheClassOfEveryPresetFollowsFromItsScheme(t *testing.T) {
 			got[name] = class
 		}
 	}
-	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
+	for _, p := range Presets() {
 		if class := p.Class(); class != got[p.Name] {
-			t.Errorf("class %v, want %v", class, got[p.Name])
+			t.Errorf("%s: class %v, want %v", p.Name, class, got[p.Name])
 		}
+	}
+	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		made := p.Open(s)
 		r, body, err := p.Sample(s, testHook, "", "evt-17", testNow)
 		if err != nil || made.Scheme == nil || p.Name == "slack" { // of slack, commands have no identifier
