@@ -36,8 +36,8 @@ const NDJSON = "application/x-ndjson"
 //	POST /events/EVENT/retry              waiting tasks run now; answers the [Event]
 //	DELETE /events/EVENT                  forgets the event and its key; 204
 //
-// A list takes the parameters event, id, producer, endpoint, type ("prefix*" too), handler, reason (of a task,
-// of that handler where one is named), state (several, or separated by commas), since (a duration, such as 1h),
+// A list takes the parameters event, id (what the event is unique by, or what its sender gave), producer, endpoint, type ("prefix*" too), handler, reason (of a task,
+// of that handler where one is named, or of a quarantine), state (several, or separated by commas), since (a duration, such as 1h),
 // aside (true), before (a seq: the cursor of the next page) and limit (0 is without a limit). An unknown
 // parameter is 400. A list that the store cannot finish ends with a line {"error": "..."}.
 //

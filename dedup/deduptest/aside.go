@@ -16,6 +16,7 @@ func asideChecks() []check {
 		{"ADeliveryKeptAsideCanBeReopened", asideReopens},
 		{"OfOneCallAllCount", asideBatch},
 		{"ADeliveryKeptAsideThatNoHandlerTakesIsADeadLetter", asideWithoutTasks},
+		{"ADeliveryThatNoHandlerTakesSharesABody", asideSharesWithoutTasks},
 		{"WhatIsKeptAsideIsCountedByEndpointAndReason", asideStats},
 	}
 }

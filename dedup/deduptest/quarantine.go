@@ -1,6 +1,7 @@
 package deduptest
 
 import (
+	"bytes"
 	"errors"
 	"maps"
 
@@ -48,6 +49,26 @@ func asideWithoutTasks(x *rig) {
 	if r := x.get(event); r.State() != dedup.Done {
 		x.Errorf("after its run: %s", text(r))
 	}
+}
+
+// asideSharesWithoutTasks wants a quarantined delivery that no handler took to run with the body of its original.
+func asideSharesWithoutTasks(x *rig) {
+	original, _, body := x.shared(2000, 0, nil)
+	c := share(original, "copy", body)
+	c.Tasks = nil
+	event := x.accept(c)
+	x.advance(30 * day)
+	if r := x.get(event); !r.Shared {
+		x.Errorf("it does not share: %s", text(bare(r)))
+	}
+	if _, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "ship"}); err != nil {
+		x.Fatal(err)
+	}
+	w := x.takeOf(event)
+	if !bytes.Equal(w.Record.Payload.Body, body) {
+		x.Errorf("it runs with %d bytes, want %d", len(w.Record.Payload.Body), len(body))
+	}
+	x.finish(w.Lease, done())
 }
 
 // asideStats wants the counts of what is quarantined to follow every change, and to outlast the process.
