@@ -4,8 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"maps"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -213,7 +219,7 @@ func messageOf(t *testing.T, name string, r *http.Request, body []byte) message 
 	if r.URL.RawQuery != "" {
 		target += "?" + r.URL.RawQuery
 	}
-	return message{r.Method, target, r.Header.Clone(), body}
+	return message{r.Method, target, r.Header.Clone(), body, r.TLS}
 }
 
 // unsignedPresets are those whose senders prove who they are and not what they send.
@@ -335,6 +341,7 @@ const ownBody = `{"id":"e1","type":"paid","at":1700000000,"url":"a.b:c/d?e=1&f|g
 // own is a producer without a preset, and a delivery of it.
 type own struct {
 	scheme  verify.Scheme
+	prove   func(*http.Request) // shows what the scheme verifies, for one that does not sign
 	key     producer.Extractor
 	change  func(*producer.Producer)
 	fields  map[string]string
@@ -364,6 +371,12 @@ func ownCaptures(t *testing.T) map[string]capture {
 			return signer.Sign(r, body, now)
 		})
 	}
+	for name, o := range tokenProducers(t, now) {
+		all[name] = o.capture(t, now)
+	}
+	for name, o := range certificateProducers(t, now) {
+		all[name] = o.capture(t, now)
+	}
 	return all
 }
 
@@ -383,6 +396,10 @@ func ed25519Pair(t *testing.T) (verify.Key, verify.Signer) {
 func (o own) capture(t *testing.T, now time.Time) capture {
 	t.Helper()
 	return o.captureBy(t, now, func(r *http.Request, body []byte) error {
+		if o.prove != nil {
+			o.prove(r)
+			return nil
+		}
 		return o.scheme.(interface {
 			Sign(*http.Request, []byte, time.Time) error
 		}).Sign(r, body, now)
@@ -491,5 +508,77 @@ func signedProducers() map[string]own {
 		"CloudEvents, a batch": {
 			fields: map[string]string{"Content-Type": "application/cloudevents-batch+json"}, body: "[" + event + "]", change: cloudEvents,
 		},
+	}
+}
+
+// tokenProducers are producers whose deliveries carry a token, or are one.
+func tokenProducers(t *testing.T, now time.Time) map[string]own {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := verify.ParseTokenKeys(fmt.Appendf(nil, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k1","use":"sig","x":%q}]}`,
+		base64.RawURLEncoding.EncodeToString(public)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := func(claims string) string {
+		signed := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","kid":"k1"}`)) + "." +
+			base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"aud":"us","iat":%d,"exp":%d,%s}`, now.Unix(), now.Add(100*time.Hour).Unix(), claims))
+		return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, []byte(signed)))
+	}
+	scheme := func(body bool) verify.Scheme {
+		return &verify.JWT{Keys: keys, Algorithms: []string{"EdDSA"}, Audiences: []string{"us"}, Body: body}
+	}
+	bearer, body := token(`"sub":"kettle"`), token(`"jti":"evt-17","type":"paid"`)
+	claimed := func(p *producer.Producer) { p.Type = producer.JWT("type") }
+	id := map[string]string{"X-Event-Id": "evt-17"}
+	authorize := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+bearer) }
+	asIs := func(*http.Request) {}
+	return map[string]own{
+		"jwt, a bearer token, id in a field":  {scheme: scheme(false), prove: authorize, key: producer.Header("X-Event-Id"), fields: id, anyID: true},
+		"jwt, a bearer token, id in the body": {scheme: scheme(false), prove: authorize, key: producer.JSON("id"), anyID: true},
+		"jwt, the body, id in a claim":        {scheme: scheme(true), prove: asIs, key: producer.JWT("jti"), body: body, change: claimed},
+		"jwt, the body, id in a field":        {scheme: scheme(true), prove: asIs, key: producer.Header("X-Event-Id"), fields: id, body: body, change: claimed},
+		"jwt, the body, no id":                {scheme: scheme(true), prove: asIs, key: producer.BodyDigest(), body: body, change: claimed},
+	}
+}
+
+// certificateProducers are producers that show a certificate.
+func certificateProducers(t *testing.T, now time.Time) map[string]own {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(17), DNSNames: []string{"kettle.example"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(100 * time.Hour),
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, proxied := &verify.MutualTLS{Names: template.DNSNames}, &verify.MutualTLS{
+		Names: template.DNSNames, ProxyHeader: "Client-Cert",
+		Trusted: func(r *http.Request) bool { return strings.HasPrefix(r.RemoteAddr, "192.0.2.1:") },
+	}
+	connect := func(r *http.Request) {
+		r.TLS = &tls.ConnectionState{
+			PeerCertificates: []*x509.Certificate{certificate}, VerifiedChains: [][]*x509.Certificate{{certificate}},
+		}
+	}
+	passOn := func(r *http.Request) {
+		r.Header.Set("Client-Cert", ":"+base64.StdEncoding.EncodeToString(certificate.Raw)+":")
+	}
+	byField, id := producer.Header("X-Event-Id"), map[string]string{"X-Event-Id": "evt-17"}
+	return map[string]own{
+		"mtls, id in a field":                {scheme: direct, prove: connect, key: byField, fields: id, anyID: true},
+		"mtls, id in the body":               {scheme: direct, prove: connect, key: producer.JSON("id"), anyID: true},
+		"mtls behind a proxy, id in a field": {scheme: proxied, prove: passOn, key: byField, fields: id, anyID: true},
 	}
 }

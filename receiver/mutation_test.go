@@ -3,6 +3,7 @@ package receiver_test
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
@@ -19,10 +20,11 @@ type message struct {
 	method, target string
 	header         http.Header
 	body           []byte
+	connection     *tls.ConnectionState // nil without TLS
 }
 
 func (m message) clone() message {
-	return message{m.method, m.target, m.header.Clone(), bytes.Clone(m.body)}
+	return message{m.method, m.target, m.header.Clone(), bytes.Clone(m.body), m.connection}
 }
 
 // request is the message as the server of package net/http hands it over, except that nothing is refused or stripped
@@ -35,6 +37,7 @@ func (m message) request() *http.Request {
 	r := &http.Request{
 		Method: m.method, URL: u, RequestURI: m.target, Header: m.header, Host: "hooks.example", RemoteAddr: "192.0.2.1:1234",
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody, ContentLength: int64(len(m.body)),
+		TLS: m.connection,
 	}
 	if len(m.body) > 0 {
 		r.Body = readCloser{bytes.NewReader(m.body)}
