@@ -1,15 +1,18 @@
 package receiver_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -85,9 +88,8 @@ func identityProducer(t *testing.T, name string, secrets ...string) (p producer.
 	return p, id, typ, ""
 }
 
-// TestIdentityVectors delivers each vector to a receiver over both stores.
-func TestIdentityVectors(t *testing.T) {
-	t.Parallel()
+func identityVectors(t *testing.T) []identityVector {
+	t.Helper()
 	raw, err := os.ReadFile("../testdata/vectors/identity/identity.json")
 	if err != nil {
 		t.Fatal(err)
@@ -96,6 +98,12 @@ func TestIdentityVectors(t *testing.T) {
 	if err := json.Unmarshal(raw, &vectors); err != nil {
 		t.Fatal(err)
 	}
+	return vectors
+}
+
+// TestIdentityVectors delivers each vector to a receiver over both stores.
+func TestIdentityVectors(t *testing.T) {
+	t.Parallel()
 	stores := map[string]func(*testing.T, dedup.Clock) dedup.Store{
 		"memory": func(_ *testing.T, clock dedup.Clock) dedup.Store {
 			return dedup.NewMemory(dedup.MemoryOptions{Clock: clock})
@@ -110,7 +118,7 @@ func TestIdentityVectors(t *testing.T) {
 		},
 	}
 	for name, open := range stores {
-		for _, v := range vectors {
+		for _, v := range identityVectors(t) {
 			t.Run(name+"/"+v.Name, func(t *testing.T) {
 				t.Parallel()
 				clock := deduptest.NewClock()
@@ -118,6 +126,61 @@ func TestIdentityVectors(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestQuarantinedDeliveriesOnDiskKeepNoBody counts the copies of a body in the files of a store.
+func TestQuarantinedDeliveriesOnDiskKeepNoBody(t *testing.T) {
+	t.Parallel()
+	dir, clock := t.TempDir(), deduptest.NewClock()
+	store, err := badgerstore.Open(dir, badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mark = "a-mark-that-is-in-the-body-alone"
+	step := identityStep{Type: "workflow_dispatch", Body: `{"ref":"main","workflow":"a.yml","inputs":{"n":"` + mark + strings.Repeat("17", 4<<10) + `"}}`}
+	v := identityVector{Producer: "github", Handlers: []string{"*"}, Runs: 16, Quarantined: 16}
+	r := newIdentityRun(t, v, clock, store)
+	deliver := func(from, to int, want string) (copies int) {
+		t.Helper()
+		for n := from; n < to; n++ {
+			step.ID = fmt.Sprint("w", n)
+			if outcome, _ := r.deliver(step); outcome != want {
+				t.Fatalf("delivery %d: %s, want %s", n, outcome, want)
+			}
+		}
+		r.settle()
+		files, err := filepath.Glob(filepath.Join(dir, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			copies += bytes.Count(beginning(t, name), []byte(mark))
+		}
+		return copies
+	}
+	run := deliver(0, 16, "new")
+	if run < 16 {
+		t.Fatalf("%d copies of the body of 16 events", run)
+	}
+	if all := deliver(16, 32, "quarantined"); all != run {
+		t.Errorf("%d copies of the body, and %d before 16 deliveries were quarantined", all, run)
+	}
+	r.check(r.settle())
+}
+
+// beginning returns the first 4 MiB of a file; what follows in one of a small store is zeros.
+func beginning(t *testing.T, name string) []byte {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, 4<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 // identityRun is a receiver to which a vector is delivered.
