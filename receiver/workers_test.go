@@ -310,6 +310,7 @@ func TestAFailedStoreIsNotAskedAgain(t *testing.T) {
 		}
 		f.store.set(func() { f.store.failTake, f.store.failExtend, f.store.failFinish = gone, gone, gone })
 		time.Sleep(DefaultLease * 9 / 10)
+		synctest.Wait()
 		f.same("extensions", 1, f.store.extended)
 		close(g.open)
 		synctest.Wait()

@@ -121,10 +121,16 @@ func TestAHostileHeadCostsLittle(t *testing.T) {
 				}
 			})
 			t.Logf("%s, key %s: %v, %d bytes, %d primitives; 1 MiB of SHA-256: %v", name, id, cpu, memory, primitives, hashing)
-			if memory > 100_000 || primitives > 2 {
-				t.Errorf("%s, key %s: %d bytes and %d primitives", name, id, memory, primitives)
+			if primitives > 2 {
+				t.Errorf("%s, key %s: %d primitives", name, id, primitives)
 			}
-			if cpu > hashing && !raceDetector { // which slows our code down and no hash
+			if raceDetector { // which slows our code down and no hash, and drops what a sync.Pool keeps
+				continue
+			}
+			if memory > 100_000 {
+				t.Errorf("%s, key %s: %d bytes", name, id, memory)
+			}
+			if cpu > hashing {
 				t.Errorf("%s, key %s: %v, and 1 MiB of SHA-256 took %v", name, id, cpu, hashing)
 			}
 		}

@@ -164,7 +164,7 @@ func TestAPauseIsNotAHangingDisk(t *testing.T) {
 func TestAMemoryTableThatCannotBeWrittenIsNoticed(t *testing.T) {
 	t.Parallel()
 	o := quiet()
-	o.memTable = 64 << 10
+	o.memTable, o.beats = 64<<10, nil
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
 	var taken []string
