@@ -8,9 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -227,10 +230,31 @@ func TestWebSubHubsSpeakForTheirOwnTopic(t *testing.T) {
 	}
 }
 
-func TestWebSubSubscriptionsNeedACallbackThatCannotBeGuessed(t *testing.T) {
+// TestWebSubWithoutATokenIsConfirmedWhileItIsPendingOnly asks as any hub may, which can have been sent by anyone.
+func TestWebSubWithoutATokenIsConfirmedWhileItIsPendingOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := WebSub(Subscription{Topic: "https://a.example/feed", Secret: testSecret})
+		check := func(want int) {
+			t.Helper()
+			r := httptest.NewRequest(http.MethodGet, "/webhooks/websub?hub.mode=subscribe&hub.challenge=c17&hub.topic=https%3A%2F%2Fa.example%2Ffeed", nil)
+			reply, err := p.Challenge(r)
+			if reply == nil || reply.Status != want || (err != nil) != (want != http.StatusOK) {
+				t.Errorf("%+v, %v; want %d", reply, err, want)
+			}
+		}
+		check(http.StatusOK)
+		time.Sleep(webSubPending - time.Second)
+		check(http.StatusOK)
+		time.Sleep(time.Second)
+		check(http.StatusNotFound)
+	})
+}
+
+func TestWebSubSubscriptionsWithATokenNeedOneThatCannotBeGuessed(t *testing.T) {
 	t.Parallel()
 	for token, good := range map[string]bool{
-		testToken: true, "": false, "fifteen-letters": false, "sixteen-letters-": true, "a token with spaces": false, "percent%2Fencoded%2Ftoken": false,
+		testToken: true, "": true, "fifteen-letters": false, "sixteen-letters-": true, "a token with spaces": false, "percent%2Fencoded%2Ftoken": false,
 	} {
 		p := WebSub(Subscription{Topic: "https://a.example/feed", Secret: testSecret, Token: token})
 		errs := p.Check()

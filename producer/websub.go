@@ -23,20 +23,25 @@ type Subscription struct {
 	Secret string `conf:"secret"`
 	// Token is the capability in the callback's query (hub.callback=https://HOST/webhooks/NAME?token=TOKEN), which only
 	// the hub of the subscription learns: at least 16 letters, digits, "-", "_", "." and "~" that cannot be guessed.
-	// A check that does not bring it is not confirmed. Required.
+	// A check that does not bring it is not confirmed. Without a token the subscription is pending, and confirmed to any
+	// hub that asks for it, for the first hour after the start only.
 	Token string `conf:"token"`
 }
 
 // webSubToken is the query parameter of the callback that holds the capability.
 const webSubToken = "token"
 
+// webSubPending is how long after the start a subscription without a token is confirmed.
+const webSubPending = time.Hour
+
 // WebSub receives the content that WebSub hubs distribute, for the given subscriptions, and confirms them to the hub
 // that asks (WebSub section 5.3). A check is confirmed only when it brings the topic's token in its query, which the hub
 // got with the callback (the capability URL of section 5.1), and asks for the mode that is configured; others are
-// answered 404. Without that, anyone could have a hub subscribe the callback under another secret. A renewal of the
-// lease is confirmed in the same way. Deliveries are signed with the secret of their topic; the topic is the target of
+// answered 404. Without that, anyone could have a hub subscribe the callback under another secret. A subscription
+// without a token is therefore confirmed in the first hour after the start only, in which it is pending. A renewal of
+// the lease is confirmed in the same way. Deliveries are signed with the secret of their topic; the topic is the target of
 // the Link with rel="self", and it is the principal and the event type. A topic without a secret is known by the allowed
-// addresses and its token.
+// addresses and its token, where it has one.
 //
 // Content has no id; a digest of the body names it within its topic. It is a state: equal content is known while it
 // is the newest accepted content of its topic, or for the window of one hour, and content that a topic returned to within
@@ -61,7 +66,10 @@ func webSub(s Settings) Producer {
 	p.Scheme, p.Err = scheme, err
 	p.Key = BodyDigest()
 	p.Type = Link("self")
-	p.Challenge = func(r *http.Request) (*Reply, error) { return webSubChallenge(r, subscriptions) }
+	began := time.Now()
+	p.Challenge = func(r *http.Request) (*Reply, error) {
+		return webSubChallenge(r, subscriptions, time.Since(began) < webSubPending)
+	}
 	p.ChallengeMethods = []string{http.MethodGet}
 	p.Series = func(d *Delivery) string { return d.Identity.Principal } // none for topics that are not listed
 	p.SecretQuery = []string{webSubToken}
@@ -69,7 +77,8 @@ func webSub(s Settings) Producer {
 	return p
 }
 
-func webSubChallenge(r *http.Request, subscriptions []Subscription) (*Reply, error) {
+// webSubChallenge answers the check of a hub. pending is whether subscriptions without a token are confirmed.
+func webSubChallenge(r *http.Request, subscriptions []Subscription, pending bool) (*Reply, error) {
 	if r.Method != http.MethodGet {
 		return nil, nil
 	}
@@ -81,8 +90,12 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription) (*Reply, err
 	if err != nil {
 		return nil, err
 	}
+	late := false
 	for _, s := range subscriptions {
-		if s.Topic != q.topic || !sameText(token, s.Token) {
+		if s.Topic != q.topic || s.Token != "" && !sameText(token, s.Token) {
+			continue
+		}
+		if late = s.Token == "" && !pending && q.mode != "denied"; late {
 			continue
 		}
 		switch {
@@ -92,7 +105,19 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription) (*Reply, err
 			return echo(q.challenge), nil
 		}
 	}
-	return &Reply{Status: http.StatusNotFound}, &verify.Error{Code: verify.ChallengeUnexpected, Component: "hub.topic"}
+	refusal := &verify.Error{Code: verify.ChallengeUnexpected, Component: "hub.topic"}
+	if late {
+		refusal.Err = errors.New("a subscription without a token is confirmed in the first hour after the start only: restart, or set its token")
+	}
+	return &Reply{Status: http.StatusNotFound}, refusal
+}
+
+// byAddressOnly is the scheme of topics with neither a secret nor a token, whose hubs are known by their addresses.
+type byAddressOnly struct{}
+
+// Verify implements [verify.Scheme]; it proves nothing.
+func (byAddressOnly) Verify(*http.Request, func() ([]byte, error)) (verify.Identity, error) {
+	return verify.Identity{}, nil
 }
 
 // topics verifies a delivery with the secret of its topic, so that the hub of one topic cannot speak for
@@ -126,7 +151,7 @@ func newTopics(set Settings) (*topics, error) {
 		if s.Topic == "" || s.Mode != "" && s.Mode != "subscribe" && s.Mode != "unsubscribe" {
 			errs = append(errs, fmt.Errorf("subscription to %q: want a topic, and subscribe or unsubscribe", s.Topic))
 		}
-		if !webSubTokenForm.MatchString(s.Token) {
+		if s.Token != "" && !webSubTokenForm.MatchString(s.Token) {
 			errs = append(errs, fmt.Errorf("subscription to %q: want a token of at least 16 letters, digits, -, _, . and ~, and the callback %s=TOKEN", s.Topic, "?"+webSubToken))
 		}
 		if err := t.add(s, hashes, len(set.AllowedIPs) > 0); err != nil {
@@ -143,7 +168,10 @@ func newTopics(set Settings) (*topics, error) {
 // add notes the secret of a subscription. One topic can have several, of which all are signed or none.
 func (t *topics) add(s Subscription, hashes []verify.Hash, byAddress bool) error {
 	if known := t.byTopic[s.Topic]; s.Secret == "" && byAddress && known == nil {
-		t.byTopic[s.Topic] = verify.QueryValue(webSubToken, s.Token)
+		t.byTopic[s.Topic] = byAddressOnly{}
+		if s.Token != "" {
+			t.byTopic[s.Topic] = verify.QueryValue(webSubToken, s.Token)
+		}
 		return nil
 	}
 	scheme, signed := t.byTopic[s.Topic].(*verify.HMAC)
