@@ -159,6 +159,18 @@ func (m *mined) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error
 	return m.Store.Finish(ctx, l, r)
 }
 
+// tortured runs a short torture of a receiver that breaks a promise, and returns what was said and counted.
+func tortured(t *testing.T, wrong string) (said string, sum tally, code int) {
+	t.Helper()
+	var out, errs lockedBuffer
+	p := &program{In: strings.NewReader(""), Out: &out, Err: &errs, Executable: childProgram(t, wrong)}
+	code = p.Run(t.Context(), "torture", "--rounds", "4", "--clients", "4", "--dir", t.TempDir(), "-o", "json")
+	if err := json.Unmarshal([]byte(out.String()), &sum); err != nil {
+		t.Fatalf("exit %d, %v: %s", code, err, errs.String())
+	}
+	return errs.String(), sum, code
+}
+
 // TestTortureSeesEveryKindOfBrokenPromise runs the command over stores that each do one thing wrong.
 func TestTortureSeesEveryKindOfBrokenPromise(t *testing.T) {
 	t.Parallel()
@@ -175,19 +187,16 @@ func TestTortureSeesEveryKindOfBrokenPromise(t *testing.T) {
 	} {
 		t.Run(tc.wrong, func(t *testing.T) {
 			t.Parallel()
-			var out, errs lockedBuffer
-			p := &program{In: strings.NewReader(""), Out: &out, Err: &errs, Executable: childProgram(t, tc.wrong)}
-			code := p.Run(t.Context(), "torture", "--rounds", "4", "--clients", "4", "--dir", t.TempDir(), "-o", "json")
-			var sum tally
-			if err := json.Unmarshal([]byte(out.String()), &sum); err != nil {
-				t.Fatalf("exit %d, %v: %s", code, err, errs.String())
+			// A busy machine does little in four rounds: what chance has to bring, such as an order that is wrong, gets more.
+			for try := range 8 {
+				said, sum, code := tortured(t, tc.wrong)
+				if code == exitFailed && tc.of(sum) > 0 && strings.Contains(said, "the promise was broken") &&
+					strings.Contains(said, "BROKEN: ") && strings.Contains(said, tc.finding) {
+					return
+				}
+				t.Logf("try %d: exit %d, %+v", try, code, sum)
 			}
-			if code != exitFailed || tc.of(sum) == 0 || !strings.Contains(errs.String(), "the promise was broken") {
-				t.Errorf("exit %d, %+v", code, sum)
-			}
-			if finding := "BROKEN: "; !strings.Contains(errs.String(), finding) || !strings.Contains(errs.String(), tc.finding) {
-				t.Errorf("nothing is said of %q", tc.finding)
-			}
+			t.Errorf("nothing is said of %q", tc.finding)
 		})
 	}
 }
