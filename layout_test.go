@@ -21,7 +21,7 @@ var rooms = map[string][]string{
 	"dedup/deduptest":                      {"dedup"},
 	"dedup/badgerstore":                    {"dedup", "dedup/internal/agenda"},
 	"dedup/badgerstore/internal/faultdisk": {}, // for tests
-	"producer":                             {"verify"},
+	"producer":                             {"verify", "dedup"},
 	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors"},
 	"receiver/echov4":                      {"receiver"},
 	"forward":                              {"verify"},

@@ -34,8 +34,8 @@ type Claim struct {
 	// Fingerprint is the digest of the payload; zero conflicts with nothing.
 	Fingerprint Fingerprint
 	Payload     Payload
-	// Answer is stored with a new record at once; leave it zero with Hold.
-	Answer Answer
+	// Response is stored with a new record at once; leave it zero with Hold.
+	Response Response
 	// Tasks are the handlers' work. Without any the event is done at once, with Note saying why.
 	Tasks []NewTask
 	// Hold leaves the lease of the only task with the claimer, who runs the handler and finishes it. A claim
@@ -54,8 +54,8 @@ type Claim struct {
 	Note string
 	// Remember asks the store to remember the key beyond its window. Nil does not.
 	Remember *Remember
-	// Aside keeps the delivery without running it; its tasks are born dead.
-	Aside *Aside
+	// Quarantine keeps the delivery without running it; its tasks are born dead.
+	Quarantine *Quarantine
 }
 
 // Check returns an error that wraps ErrInvalid and says everything that is wrong with the claim, or nil.
@@ -70,12 +70,12 @@ func (c *Claim) Check() error {
 	note(c.Key.ID == "", "key without an id")
 	note(c.Hold && len(c.Tasks) != 1, "hold needs exactly one task")
 	note(c.Hold && c.Lease <= 0, "hold needs a lease")
-	note(c.Hold && c.Answer.Status != 0, "hold with an answer")
-	note(c.Hold && c.Aside != nil, "hold of a delivery that is kept aside")
-	note(c.Aside != nil && c.Aside.Reason == "", "aside without a reason")
-	note(c.Aside != nil && c.Remember != nil, "to remember a delivery that is kept aside")
-	note(c.Series != (Key{}) && (c.Series.Space != SpaceSeries || c.Aside != nil), "series of another space, or of a delivery that is kept aside")
-	note(c.Aside != nil && c.Occurrence != nil, "occurrence of a delivery that is kept aside")
+	note(c.Hold && c.Response.Status != 0, "hold with an answer")
+	note(c.Hold && c.Quarantine != nil, "hold of a delivery that is kept aside")
+	note(c.Quarantine != nil && c.Quarantine.Reason == "", "aside without a reason")
+	note(c.Quarantine != nil && c.Remember != nil, "to remember a delivery that is kept aside")
+	note(c.Series != (Key{}) && (c.Series.Space != SpaceSeries || c.Quarantine != nil), "series of another space, or of a delivery that is kept aside")
+	note(c.Quarantine != nil && c.Occurrence != nil, "occurrence of a delivery that is kept aside")
 	note(c.Occurrence != nil && c.Key.Space != "", "occurrence of a key in another space")
 	seen := map[string]bool{}
 	for _, t := range c.Tasks {
@@ -86,11 +86,11 @@ func (c *Claim) Check() error {
 	return errors.Join(wrong...)
 }
 
-// Aside says why a delivery is kept without being run.
-type Aside struct {
+// Quarantine says why a delivery is kept without being run.
+type Quarantine struct {
 	// Reason is a short code: "conflict", "replayed".
 	Reason string
-	// Of is the event that the delivery belongs to. Its Asides counter grows with every new one.
+	// Of is the event that the delivery belongs to. Its QuarantineCount counter grows with every new one.
 	Of string
 	// Max is how many are kept for one event; zero is without a limit. Beyond it only the counter grows, and
 	// the decision is Known with the record of the event.
@@ -206,6 +206,6 @@ type Result struct {
 	Postponed bool
 	// Reason is a short code, Err the text of the error.
 	Reason, Err string
-	// Answer is the response of a held claim.
-	Answer Answer
+	// Response is the response of a held claim.
+	Response Response
 }

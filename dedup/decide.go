@@ -44,16 +44,16 @@ func Continues(old Record, c Claim, now time.Time) bool {
 	return c.Hold && old.Event != "" && !old.Expired(now) && free(old, now)
 }
 
-// Taken reports whether an alias of the claim belongs to other, a live record of another key: the verdict is
+// AliasTaken reports whether an alias of the claim belongs to other, a live record of another key: the verdict is
 // then Aliased instead of New. other is the zero Record when no record has the alias. Aliases of SpaceSent are never taken.
-func Taken(other Record, alias Key, c Claim, now time.Time) bool {
+func AliasTaken(other Record, alias Key, c Claim, now time.Time) bool {
 	return other.live(now) && other.Key != c.Key && alias.Space != SpaceSent
 }
 
 // Full reports whether as many deliveries as wanted are kept aside for original already, so that only its
 // counter grows. A delivery whose original is gone (the zero Record) is kept.
-func (a *Aside) Full(original Record) bool {
-	return original.Event != "" && a.Max > 0 && original.Asides >= a.Max
+func (a *Quarantine) Full(original Record) bool {
+	return original.Event != "" && a.Max > 0 && original.QuarantineCount >= a.Max
 }
 
 // maxAliases is how many aliases a record keeps. A claim that is released again and again brings new ones
@@ -78,7 +78,7 @@ func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time)
 	}
 	r := Record{Event: event, Seq: seq, Accepted: now, Generation: old.Generation + 1, Aliases: c.Names(), Fingerprint: c.Fingerprint}
 	r.Key, r.Payload, r.Newest = c.Key, c.Payload, c.Series != (Key{})
-	r.Answer, r.Hold, r.DropBody, r.Note = c.Answer, c.Hold, c.DropBody, c.Note
+	r.Response, r.Hold, r.DropBody, r.Note = c.Response, c.Hold, c.DropBody, c.Note
 	r.Window = c.Window
 	if r.Window <= 0 {
 		r.Window = DefaultWindow
@@ -87,13 +87,13 @@ func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time)
 		r.Tasks = append(r.Tasks, Task{Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now})
 	}
 	switch {
-	case c.Aside != nil:
-		r.Aside, r.Original, r.Hold = c.Aside.Reason, c.Aside.Of, false
-		if r.Shared = c.Aside.Share; r.Shared {
+	case c.Quarantine != nil:
+		r.QuarantineReason, r.Original, r.Hold = c.Quarantine.Reason, c.Quarantine.Of, false
+		if r.Shared = c.Quarantine.Share; r.Shared {
 			r.Payload.Body = nil
 		}
 		for i := range r.Tasks {
-			r.Tasks[i].State, r.Tasks[i].Reason, r.Tasks[i].Ended = Dead, c.Aside.Reason, now
+			r.Tasks[i].State, r.Tasks[i].Reason, r.Tasks[i].Ended = Dead, c.Quarantine.Reason, now
 		}
 	case c.Hold:
 		r.Start(0, token, now, c.Lease)
@@ -154,13 +154,13 @@ func (r *Record) Finish(l Lease, res Result, now time.Time) error {
 	switch res.Kind {
 	case ResultDone:
 		t.State = Done
-		if res.Answer.Status != 0 {
-			r.Answer = res.Answer
+		if res.Response.Status != 0 {
+			r.Response = res.Response
 		}
 	case ResultDead:
 		t.State = Dead
-		if res.Answer.Status != 0 {
-			r.Answer = res.Answer
+		if res.Response.Status != 0 {
+			r.Response = res.Response
 		}
 	case ResultRetry:
 		t.State, t.Due = Pending, now.Add(max(0, res.After))
@@ -224,12 +224,12 @@ func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
 	return nil
 }
 
-// Hasten makes the pending tasks that wait for a later time due at now. It returns ErrNoWait, and changes
+// RunNow makes the pending tasks that wait for a later time due at now. It returns ErrNotWaiting, and changes
 // nothing, when there is none; a claim that is held or was released waits for its next delivery, not for time.
-func (r *Record) Hasten(now time.Time) error {
+func (r *Record) RunNow(now time.Time) error {
 	waits := func(t Task) bool { return t.State == Pending && t.Due.After(now) }
 	if r.Hold || !slices.ContainsFunc(r.Tasks, waits) {
-		return ErrNoWait
+		return ErrNotWaiting
 	}
 	for i := range r.Tasks {
 		if waits(r.Tasks[i]) {

@@ -64,9 +64,9 @@ func decideRows(t *testing.T) []decideRow {
 		known = dedup.Known
 		fresh = dedup.New
 	)
-	answered := dedup.Result{Kind: dedup.ResultDone, Answer: dedup.Answer{Status: 200}}
-	refused := dedup.Result{Kind: dedup.ResultDead, Answer: dedup.Answer{Status: 422}}
-	aside := func(c *dedup.Claim) { c.Aside = &dedup.Aside{Reason: "conflict"} }
+	answered := dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{Status: 200}}
+	refused := dedup.Result{Kind: dedup.ResultDead, Response: dedup.Response{Status: 422}}
+	aside := func(c *dedup.Claim) { c.Quarantine = &dedup.Quarantine{Reason: "conflict"} }
 	running := made(t, nil)
 	running.Start(0, 2, t0, time.Minute)
 	half := made(t, func(c *dedup.Claim) { c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill"}) }, result(dedup.ResultDone))
@@ -166,7 +166,7 @@ func TestTakenForEveryOwnerOfAnAlias(t *testing.T) {
 		{"another key in its window", old, time.Hour - 1, true},
 		{"another key after its window", old, time.Hour, false},
 	} {
-		if got := dedup.Taken(row.owner, dedup.Key{Space: dedup.SpaceNonce}, c, t0.Add(row.after)); got != row.want {
+		if got := dedup.AliasTaken(row.owner, dedup.Key{Space: dedup.SpaceNonce}, c, t0.Add(row.after)); got != row.want {
 			t.Errorf("%s: %t, want %t", row.name, got, row.want)
 		}
 	}
@@ -180,7 +180,7 @@ func TestAcceptGoesOnWithAClaimThatWasFree(t *testing.T) {
 		c.Fingerprint, c.Aliases = dedup.Fingerprint{7}, []dedup.Key{n("a"), n("b")}
 	}
 	old := made(t, first, dedup.Result{Kind: dedup.ResultRelease, Reason: "failed", Err: "timed out"})
-	old.Asides = 3
+	old.QuarantineCount = 3
 	c := claimOf(func(c *dedup.Claim) {
 		hold(c)
 		c.Aliases = []dedup.Key{n("b"), n("c")}
@@ -192,7 +192,7 @@ func TestAcceptGoesOnWithAClaimThatWasFree(t *testing.T) {
 	got := dedup.Accept(old, c, "unused", 99, 5, later)
 	want := dedup.Record{
 		Event: "e1", Key: c.Key, Aliases: []dedup.Key{n("a"), n("b"), n("c")}, Fingerprint: dedup.Fingerprint{7},
-		Generation: 1, Seq: 1, Accepted: t0, Window: time.Hour, Payload: old.Payload, Hold: true, Asides: 3,
+		Generation: 1, Seq: 1, Accepted: t0, Window: time.Hour, Payload: old.Payload, Hold: true, QuarantineCount: 3,
 		Tasks: []dedup.Task{{
 			Handler: "ship", State: dedup.Running, Attempt: 2, Due: t0, Started: later, Ended: t0,
 			Reason: "failed", Err: "timed out", Token: 5, Until: later.Add(time.Minute),
@@ -244,7 +244,7 @@ func TestAcceptIsDoneAtOnceOrDeadOrPending(t *testing.T) {
 		{"default window", func(c *dedup.Claim) { c.Window = 0 }, dedup.Pending, false, 24 * time.Hour},
 		{"negative window", func(c *dedup.Claim) { c.Window = -1 }, dedup.Pending, false, 24 * time.Hour},
 		{"no tasks", func(c *dedup.Claim) { c.Tasks = nil }, dedup.Done, true, time.Hour},
-		{"aside", func(c *dedup.Claim) { c.Aside = &dedup.Aside{Reason: "replayed", Of: "e0"} }, dedup.Dead, true, time.Hour},
+		{"aside", func(c *dedup.Claim) { c.Quarantine = &dedup.Quarantine{Reason: "replayed", Of: "e0"} }, dedup.Dead, true, time.Hour},
 		{"held", hold, dedup.Running, false, time.Hour},
 	} {
 		r := made(t, row.change)
@@ -284,7 +284,7 @@ func TestFinishForEveryKind(t *testing.T) {
 		if !row.hold {
 			lease = r.Start(0, 2, t0, time.Minute)
 		}
-		res := dedup.Result{Kind: row.kind, After: time.Minute, Reason: "why", Err: "text", Answer: dedup.Answer{Status: 418}}
+		res := dedup.Result{Kind: row.kind, After: time.Minute, Reason: "why", Err: "text", Response: dedup.Response{Status: 418}}
 		if err := r.Finish(lease, res, later); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -292,7 +292,7 @@ func TestFinishForEveryKind(t *testing.T) {
 		if task.State != row.state || task.Attempt != row.attempt || !task.Due.Equal(row.due) || !task.Ended.Equal(later) || !task.Until.IsZero() {
 			t.Errorf("%s: task %+v", name, task)
 		}
-		if task.Reason != "why" || task.Err != "text" || !r.Ends().Equal(row.ends) || (r.Answer.Status == 418) != row.takesAnswer {
+		if task.Reason != "why" || task.Err != "text" || !r.Ends().Equal(row.ends) || (r.Response.Status == 418) != row.takesAnswer {
 			t.Errorf("%s: record %+v", name, r)
 		}
 		before := r.Clone()

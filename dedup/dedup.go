@@ -42,7 +42,7 @@ type Store interface {
 	// Claim asks for each claim whether its key is new, and stores the new ones, all in one durable step.
 	// The decisions are in the order of the claims; a claim sees the effect of those before it. Of all
 	// concurrent claims of one key exactly one gets New. A verdict other than New writes nothing, except
-	// that a full Aside counts (see [Claim]). Duplicates are answered only once the record that they repeat
+	// that a full Quarantine counts (see [Claim]). Duplicates are answered only once the record that they repeat
 	// is durable. Claims that cannot fit one step are ErrTooLarge, and claims that [Claim.Check] refuses are
 	// ErrInvalid, with nothing stored.
 	//
@@ -111,13 +111,13 @@ type Store interface {
 	Close() error
 }
 
-// Hastener is a power that stores may have beside those of [Store]; Memory and badgerstore have it.
-type Hastener interface {
-	// Hasten makes the waiting tasks of an event due now, without waiting for their backoff or for the end of a
+// Expediter is a power that stores may have beside those of [Store]; Memory and badgerstore have it.
+type Expediter interface {
+	// RunNow makes the waiting tasks of an event due now, without waiting for their backoff or for the end of a
 	// postponement. Their attempts stay as they are, and lanes keep their order. ErrNotFound for an unknown
-	// event; ErrNoWait when no task waits for a later time, and for a held claim, which waits for its producer.
+	// event; ErrNotWaiting when no task waits for a later time, and for a held claim, which waits for its producer.
 	// A nil error is worth what that of [Store.Reopen] is.
-	Hasten(ctx context.Context, event string) (Record, error)
+	RunNow(ctx context.Context, event string) (Record, error)
 }
 
 // The errors of a store.
@@ -126,14 +126,14 @@ var (
 	ErrClosed    = errors.New("store is closed")
 	// ErrFailed says that a store is useless until it is opened again, in a process of its own at best: nothing
 	// that is tried again can succeed. Stores return it as the cause of [ErrUnavailable].
-	ErrFailed    = errors.New("store has failed and must be opened again")
-	ErrNotFound  = errors.New("no such event")
-	ErrNotDead   = errors.New("event has nothing to reopen")
-	ErrNoPayload = errors.New("payload is no longer kept")
-	ErrNoWait    = errors.New("event has no task that waits")
-	ErrOpen      = errors.New("event still has work to do")
-	ErrTooLarge  = errors.New("claims are too large for one durable step")
-	ErrInvalid   = errors.New("not valid")
+	ErrFailed     = errors.New("store has failed and must be opened again")
+	ErrNotFound   = errors.New("no such event")
+	ErrNotDead    = errors.New("event has nothing to reopen")
+	ErrNoPayload  = errors.New("payload is no longer kept")
+	ErrNotWaiting = errors.New("event has no task that waits")
+	ErrOpen       = errors.New("event still has work to do")
+	ErrTooLarge   = errors.New("claims are too large for one durable step")
+	ErrInvalid    = errors.New("not valid")
 )
 
 // ErrUnavailable says that a store cannot work at the moment; deliveries are answered 503.
@@ -204,27 +204,27 @@ type Stats struct {
 	Commits  int64     // durable steps since the store was opened
 	Accepted int64     // records accepted since the store was opened
 	// Quarantined counts the records that are [Record.Quarantined]; kinds without any are missing. The caller owns it.
-	Quarantined map[Quarantine]int64
+	Quarantined map[QuarantineGroup]int64
 }
 
-// Quarantine is a kind of quarantined deliveries: those of an endpoint, for a reason ([Record.Aside]).
-type Quarantine struct{ Endpoint, Reason string }
+// QuarantineGroup is a kind of quarantined deliveries: those of an endpoint, for a reason ([Record.Quarantine]).
+type QuarantineGroup struct{ Endpoint, Reason string }
 
 // Filter selects records; zero fields select all.
 type Filter struct {
-	Event    string        // our own id
-	ID       string        // what the event is unique by, or the identifier that its sender gave
-	Producer string        //
-	Endpoint string        //
-	Type     string        // exact, or "prefix*"
-	Handler  string        // records with a task of this handler
-	Reason   string        // records with a task of this reason (of the handler, if one is named), or quarantined for it
-	States   []State       // any of them
-	Since    time.Duration // accepted within this time; zero is for ever
-	Aside    bool          // only deliveries that were kept aside
-	Before   uint64        // only records with a smaller Seq: the cursor of the next page
-	Limit    int           // at most so many; zero is without a limit
-	Body     bool          // with payload bodies
+	Event       string        // our own id
+	ID          string        // what the event is unique by, or the identifier that its sender gave
+	Producer    string        //
+	Endpoint    string        //
+	Type        string        // exact, or "prefix*"
+	Handler     string        // records with a task of this handler
+	Reason      string        // records with a task of this reason (of the handler, if one is named), or quarantined for it
+	States      []State       // any of them
+	Since       time.Duration // accepted within this time; zero is for ever
+	Quarantined bool          // only deliveries that were kept aside
+	Before      uint64        // only records with a smaller Seq: the cursor of the next page
+	Limit       int           // at most so many; zero is without a limit
+	Body        bool          // with payload bodies
 }
 
 // Match reports whether the filter selects the record at now. Limit and Body are not its matter.
@@ -237,14 +237,14 @@ func (f *Filter) Match(r *Record, now time.Time) bool {
 		(f.Handler == "" && f.Reason == "" || f.matchTask(r)) &&
 		(len(f.States) == 0 || slices.Contains(f.States, r.State())) &&
 		(f.Since <= 0 || now.Sub(r.Accepted) <= f.Since) &&
-		(!f.Aside || r.Aside != "") &&
+		(!f.Quarantined || r.QuarantineReason != "") &&
 		(f.Before == 0 || r.Seq < f.Before)
 }
 
 // matchTask reports whether one task is both of the handler and of the reason. A quarantined delivery that no handler
 // takes has a reason, and no task.
 func (f *Filter) matchTask(r *Record) bool {
-	if f.Handler == "" && r.Aside == f.Reason && r.Quarantined() {
+	if f.Handler == "" && r.QuarantineReason == f.Reason && r.Quarantined() {
 		return true
 	}
 	return slices.ContainsFunc(r.Tasks, func(t Task) bool {

@@ -15,10 +15,10 @@ func ExampleMemory() {
 	defer store.Close()
 
 	claim := dedup.Claim{
-		Key:     dedup.Key{Principal: "shop", Endpoint: "orders", ID: "8e03978e"},
-		Payload: dedup.Payload{Type: "order.paid", Body: []byte(`{"order": 1}`)},
-		Answer:  dedup.Answer{Status: 202},
-		Tasks:   []dedup.NewTask{{Handler: "ship"}},
+		Key:      dedup.Key{Principal: "shop", Endpoint: "orders", ID: "8e03978e"},
+		Payload:  dedup.Payload{Type: "order.paid", Body: []byte(`{"order": 1}`)},
+		Response: dedup.Response{Status: 202},
+		Tasks:    []dedup.NewTask{{Handler: "ship"}},
 	}
 	for range 2 {
 		decisions, err := store.Claim(ctx, claim)
@@ -26,7 +26,7 @@ func ExampleMemory() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(decisions[0].Verdict, decisions[0].Record.Answer.Status)
+		fmt.Println(decisions[0].Verdict, decisions[0].Record.Response.Status)
 	}
 
 	work, err := store.Take(ctx, 1, 1<<20, 30*time.Second)
@@ -68,7 +68,7 @@ func ExampleMemory_hold() {
 			return dedup.Decision{}
 		}
 		d := decisions[0]
-		fmt.Println(d.Verdict, d.Record.Tasks[0].State, d.Record.Tasks[0].Attempt, d.Record.Answer.Status)
+		fmt.Println(d.Verdict, d.Record.Tasks[0].State, d.Record.Tasks[0].Attempt, d.Record.Response.Status)
 		return d
 	}
 	first := ask()
@@ -77,7 +77,7 @@ func ExampleMemory_hold() {
 		fmt.Println(err)
 	}
 	second := ask()
-	if err := store.Finish(ctx, second.Lease, dedup.Result{Kind: dedup.ResultDone, Answer: dedup.Answer{Status: 200}}); err != nil {
+	if err := store.Finish(ctx, second.Lease, dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{Status: 200}}); err != nil {
 		fmt.Println(err)
 	}
 	ask()

@@ -49,14 +49,14 @@ type Memory struct {
 	dead     int64
 	held     int64
 	freed    int64 // tasks of released claims, which are not in the agenda
-	aside    map[Quarantine]int64
+	aside    map[QuarantineGroup]int64
 	commits  int64
 	accepted int64
 }
 
 var (
-	_ Store    = (*Memory)(nil)
-	_ Hastener = (*Memory)(nil)
+	_ Store     = (*Memory)(nil)
+	_ Expediter = (*Memory)(nil)
 )
 
 // NewMemory returns an empty store.
@@ -71,7 +71,7 @@ func NewMemory(o MemoryOptions) *Memory {
 		done:    make(chan struct{}),
 		changed: make(chan struct{}),
 		events:  map[string]*memoryEntry{},
-		aside:   map[Quarantine]int64{},
+		aside:   map[QuarantineGroup]int64{},
 		names:   memoryNames{keys: map[[32]byte][]*memoryEntry{}, aliases: map[[32]byte]*memoryEntry{}},
 		agenda:  agenda.New[string](),
 		traces:  newMemoryTraces(o.Remember, DayOf(o.Clock.Now())),
@@ -201,7 +201,7 @@ func (m *Memory) Extend(ctx context.Context, l Lease, d time.Duration) error {
 // Finish implements [Store].
 func (m *Memory) Finish(ctx context.Context, l Lease, res Result) error {
 	return m.leased(ctx, l, func(r *Record, now time.Time) error {
-		res.Answer = res.Answer.Clone()
+		res.Response = res.Response.Clone()
 		return r.Finish(l, res, now)
 	})
 }
@@ -285,9 +285,9 @@ func (m *Memory) Reopen(ctx context.Context, event string, tasks ...NewTask) (Re
 	return m.change(ctx, event, func(r *Record, now time.Time) error { return r.Reopen(tasks, now) })
 }
 
-// Hasten implements [Hastener].
-func (m *Memory) Hasten(ctx context.Context, event string) (Record, error) {
-	return m.change(ctx, event, (*Record).Hasten)
+// RunNow implements [Expediter].
+func (m *Memory) RunNow(ctx context.Context, event string) (Record, error) {
+	return m.change(ctx, event, (*Record).RunNow)
 }
 
 // change edits the record of an event.

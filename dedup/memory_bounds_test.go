@@ -84,7 +84,7 @@ func TestAFullMemoryFindsRoomBehindWhatStays(t *testing.T) {
 	m := NewMemory(MemoryOptions{Clock: clock, MaxRecords: 4 * sweepBound})
 	for i := range 4*sweepBound - 1 {
 		c := event(fmt.Sprint(i))
-		c.Tasks, c.Aside = []NewTask{{Handler: "h"}}, &Aside{Reason: "conflict"}
+		c.Tasks, c.Quarantine = []NewTask{{Handler: "h"}}, &Quarantine{Reason: "conflict"}
 		mustClaim(t, m, New, c)
 	}
 	clock.now = clock.now.Add(time.Second)
@@ -177,7 +177,7 @@ func TestNothingIsLeftOfRecordsThatWerePurged(t *testing.T) {
 	m := NewMemory(MemoryOptions{})
 	for i := range 20 {
 		c := event(fmt.Sprint(i))
-		c.Tasks, c.Aside = []NewTask{{Handler: "h", Lane: "l"}}, &Aside{Reason: "conflict"}
+		c.Tasks, c.Quarantine = []NewTask{{Handler: "h", Lane: "l"}}, &Quarantine{Reason: "conflict"}
 		d := mustClaim(t, m, New, c)
 		if i%2 == 0 {
 			if err := m.Purge(t.Context(), d.Record.Event); err != nil {

@@ -202,7 +202,7 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 // count adds the record to the totals, or takes it out with -1.
 func (m *Memory) count(r *Record, by int64) {
 	m.bytes += by * size(r)
-	if q := (Quarantine{r.Payload.Endpoint, r.Aside}); r.Quarantined() {
+	if q := (QuarantineGroup{r.Payload.Endpoint, r.QuarantineReason}); r.Quarantined() {
 		if m.aside[q] += by; m.aside[q] == 0 {
 			delete(m.aside, q)
 		}
@@ -224,14 +224,14 @@ func (m *Memory) count(r *Record, by int64) {
 
 // size estimates what a record takes.
 func size(r *Record) int64 {
-	n := 512 + 128*len(r.Tasks) + len(r.Payload.Body) + len(r.Answer.Body) + r.Key.length()
+	n := 512 + 128*len(r.Tasks) + len(r.Payload.Body) + len(r.Response.Body) + r.Key.length()
 	for _, a := range r.Aliases {
 		n += 128 + a.length()
 	}
 	for k, v := range r.Payload.Attributes {
 		n += len(k) + len(v)
 	}
-	for _, h := range [...]http.Header{r.Payload.Header, r.Answer.Header} {
+	for _, h := range [...]http.Header{r.Payload.Header, r.Response.Header} {
 		for k, vs := range h {
 			n += len(k)
 			for _, v := range vs {

@@ -42,7 +42,7 @@ func (s *memoryStep) claim(c Claim) Decision {
 		return Decision{Verdict: v, Record: bare(old).Clone()}
 	}
 	for _, alias := range c.Aliases {
-		if other := s.byAlias(alias); Taken(*other, alias, c, s.now) {
+		if other := s.byAlias(alias); AliasTaken(*other, alias, c, s.now) {
 			return Decision{Verdict: Aliased, Record: bare(other).Clone(), Alias: alias}
 		}
 	}
@@ -56,16 +56,16 @@ func (s *memoryStep) claim(c Claim) Decision {
 	if c.OnlyKnown {
 		return Decision{Verdict: New}
 	}
-	if c.Aside == nil {
+	if c.Quarantine == nil {
 		return s.occur(s.accept(*old, c), &found)
 	}
-	aside := *c.Aside
+	aside := *c.Quarantine
 	original, full := s.count(&aside)
 	if full {
 		return Decision{Verdict: Known, Record: bare(original).Clone()}
 	}
 	aside.Share = aside.Share && original != nil && original.keepsBody()
-	c.Aside = &aside
+	c.Quarantine = &aside
 	d := s.accept(*old, c)
 	if aside.Share {
 		original.Sharers = append(slices.Clone(original.Sharers), d.Record.Event)
@@ -144,13 +144,13 @@ func (s *memoryStep) newest(changed *Record, stored *memoryEntry) *Record {
 }
 
 // count adds one to what is kept aside for the original, and reports whether it was full already.
-func (s *memoryStep) count(a *Aside) (original *Record, full bool) {
+func (s *memoryStep) count(a *Quarantine) (original *Record, full bool) {
 	found := s.newest(s.changes[a.Of], s.m.find(a.Of, s.now))
 	if found.Event == "" {
 		return nil, false
 	}
 	counted := *found
-	counted.Asides++
+	counted.QuarantineCount++
 	s.change(&counted)
 	return &counted, a.Full(*found)
 }

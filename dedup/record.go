@@ -19,7 +19,7 @@ type Key struct {
 	// Endpoint is the scope at the receiver: the endpoint's name, and the signed query where one was sent.
 	Endpoint string
 	// Space keeps identifiers of different kinds apart. Empty for idempotency identifiers; "nonce" and
-	// "signed" for aliases; SpaceAside and a digest for deliveries kept aside.
+	// "signed" for aliases; SpaceQuarantine and a digest for deliveries kept aside.
 	Space string
 	// ID is the identifier itself, as the producer chose it (without the quotes of a structured field).
 	ID string
@@ -27,10 +27,10 @@ type Key struct {
 
 // The key spaces beside that of the idempotency identifiers. SpaceSeries is that of [Claim.Series].
 const (
-	SpaceSeries = "series"
-	SpaceNonce  = "nonce"
-	SpaceSigned = "signed"
-	SpaceAside  = "aside:"
+	SpaceSeries     = "series"
+	SpaceNonce      = "nonce"
+	SpaceSigned     = "signed"
+	SpaceQuarantine = "aside:"
 	// SpaceSlot is that of [Occurrence.Slots].
 	SpaceSlot = "slot"
 	// SpaceOccurrence, with the key's ID behind it, is that of the names of occurrences.
@@ -73,16 +73,16 @@ type Payload struct {
 	Body []byte
 }
 
-// Answer is the response that is stored with a record and repeated to duplicates. A zero Status means that
+// Response is the response that is stored with a record and repeated to duplicates. A zero Status means that
 // there is none yet.
-type Answer struct {
+type Response struct {
 	Status int
 	Header http.Header // only what must be repeated, such as Content-Type and Location
 	Body   []byte
 }
 
 // Clone returns a copy that shares no memory with the answer.
-func (a Answer) Clone() Answer {
+func (a Response) Clone() Response {
 	a.Header, a.Body = a.Header.Clone(), bytes.Clone(a.Body)
 	return a
 }
@@ -159,19 +159,19 @@ type Record struct {
 	Finished    time.Time     // when the last outcome came; zero while work is left
 	Window      time.Duration // how long the key is remembered from Finished on
 	Expires     time.Time     // Finished + Window; zero while work is left (see Ends)
-	Answer      Answer
+	Response    Response
 	Tasks       []Task
 	Payload     Payload
 	// Hold marks an event whose handler answers the request itself; workers never run it.
 	Hold bool
 	// DropBody says that the body is dropped once every task is done.
 	DropBody bool
-	// Aside says why the delivery was kept aside without being run; empty for events.
-	Aside string
+	// QuarantineReason says why the delivery was kept aside without being run; empty for events.
+	QuarantineReason string
 	// Original is the event that a delivery kept aside belongs to.
 	Original string
-	// Asides counts the deliveries kept aside for this event, those beyond the maximum included.
-	Asides int
+	// QuarantineCount counts the deliveries kept aside for this event, those beyond the maximum included.
+	QuarantineCount int
 	// Newest marks the newest record of its series ([Claim.Series]): its window does not end.
 	Newest bool
 	// Occurrences is the largest number that was given to an occurrence of the record's content; 0 while there is one.
@@ -196,7 +196,7 @@ func (r *Record) Open() bool {
 
 // Quarantined reports whether the record is of a delivery that was kept aside and that nobody has reopened.
 func (r *Record) Quarantined() bool {
-	return r.Aside != "" && !slices.ContainsFunc(r.Tasks, func(t Task) bool { return t.State != Dead || t.Reason != r.Aside })
+	return r.QuarantineReason != "" && !slices.ContainsFunc(r.Tasks, func(t Task) bool { return t.State != Dead || t.Reason != r.QuarantineReason })
 }
 
 // State sums the tasks up: dead when one is dead, else running, else pending, else done. A quarantined delivery is dead,
@@ -282,7 +282,7 @@ func (r *Record) Clone() Record {
 	c := *r
 	c.Aliases = slices.Clone(r.Aliases)
 	c.Tasks, c.Sharers = slices.Clone(r.Tasks), slices.Clone(r.Sharers)
-	c.Answer = r.Answer.Clone()
+	c.Response = r.Response.Clone()
 	c.Payload.Header = r.Payload.Header.Clone()
 	c.Payload.Attributes = maps.Clone(r.Payload.Attributes)
 	c.Payload.Body = bytes.Clone(r.Payload.Body)

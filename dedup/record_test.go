@@ -111,10 +111,10 @@ func TestACloneSharesNothing(t *testing.T) {
 	t.Parallel()
 	full := func() dedup.Record {
 		return dedup.Record{
-			Aliases: []dedup.Key{{ID: "a"}},
-			Tasks:   []dedup.Task{{Handler: "h"}},
-			Answer:  dedup.Answer{Status: 200, Header: http.Header{"A": {"1"}}, Body: []byte("answer")},
-			Payload: dedup.Payload{Header: http.Header{"B": {"2"}}, Attributes: map[string]string{"c": "3"}, Body: []byte("payload")},
+			Aliases:  []dedup.Key{{ID: "a"}},
+			Tasks:    []dedup.Task{{Handler: "h"}},
+			Response: dedup.Response{Status: 200, Header: http.Header{"A": {"1"}}, Body: []byte("answer")},
+			Payload:  dedup.Payload{Header: http.Header{"B": {"2"}}, Attributes: map[string]string{"c": "3"}, Body: []byte("payload")},
 		}
 	}
 	r := full()
@@ -123,7 +123,7 @@ func TestACloneSharesNothing(t *testing.T) {
 		t.Fatalf("the clone differs:\n%s", diff)
 	}
 	c.Aliases[0].ID, c.Tasks[0].Handler = "x", "x"
-	c.Answer.Header["A"][0], c.Answer.Body[0] = "x", 'x'
+	c.Response.Header["A"][0], c.Response.Body[0] = "x", 'x'
 	c.Payload.Header["B"][0], c.Payload.Attributes["c"], c.Payload.Body[0] = "x", "x", 'x'
 	if diff := cmp.Diff(full(), r); diff != "" {
 		t.Errorf("changing the clone changed the record:\n%s", diff)
@@ -133,7 +133,7 @@ func TestACloneSharesNothing(t *testing.T) {
 func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 	t.Parallel()
 	c := dedup.Claim{
-		Hold: true, Answer: dedup.Answer{Status: 202}, Aside: &dedup.Aside{},
+		Hold: true, Response: dedup.Response{Status: 202}, Quarantine: &dedup.Quarantine{},
 		Tasks: []dedup.NewTask{{Handler: "a"}, {Handler: "a"}, {}},
 	}
 	err := c.Check()

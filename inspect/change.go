@@ -80,12 +80,12 @@ func readOrder(w http.ResponseWriter, r *http.Request) (Order, error) {
 }
 
 func (a *api) retry(w http.ResponseWriter, r *http.Request) {
-	store, ok := a.store.(dedup.Hastener)
+	store, ok := a.store.(dedup.Expediter)
 	if !ok {
 		fail(w, http.StatusNotImplemented, "this store cannot make waiting tasks due")
 		return
 	}
-	rec, err := store.Hasten(r.Context(), r.PathValue("event"))
+	rec, err := store.RunNow(r.Context(), r.PathValue("event"))
 	if err != nil {
 		refuse(w, err)
 		return
@@ -132,7 +132,7 @@ func refuse(w http.ResponseWriter, err error) {
 	}{
 		{dedup.ErrNotFound, http.StatusNotFound},
 		{dedup.ErrNotDead, http.StatusConflict},
-		{dedup.ErrNoWait, http.StatusConflict},
+		{dedup.ErrNotWaiting, http.StatusConflict},
 		{dedup.ErrNoPayload, http.StatusConflict},
 		{dedup.ErrOpen, http.StatusConflict},
 	} {

@@ -36,11 +36,11 @@ type Event struct {
 	Generation int `json:"generation"`
 	// Status is the stored answer's; zero while there is none.
 	Status int `json:"status"`
-	// Aside says why the delivery was kept aside without being run, Original for which event, and Asides how
+	// QuarantineReason says why the delivery was kept aside without being run, Original for which event, and QuarantineCount how
 	// many were kept aside for this one.
-	Aside    string `json:"aside,omitempty"`
-	Original string `json:"original,omitempty"`
-	Asides   int    `json:"asides,omitempty"`
+	QuarantineReason string `json:"aside,omitempty"`
+	Original         string `json:"original,omitempty"`
+	QuarantineCount  int    `json:"asides,omitempty"`
 	// Occurrences is how many events were accepted of the same signed content, where there are several.
 	Occurrences int `json:"occurrences,omitempty"`
 	// Note explains an unusual outcome.
@@ -90,8 +90,8 @@ func Summary(r dedup.Record) Event {
 		ID: r.Key.ID, VendorID: r.Payload.VendorID, Event: r.Event, Producer: r.Payload.Producer, Endpoint: r.Payload.Endpoint,
 		Principal: r.Key.Principal, Type: r.Payload.Type, State: r.State().String(),
 		Accepted: r.Accepted.UTC(), Finished: moment(r.Finished), Expires: moment(r.Expires),
-		Seq: r.Seq, Generation: r.Generation, Status: r.Answer.Status,
-		Aside: r.Aside, Original: r.Original, Asides: r.Asides, Occurrences: r.Occurrences, Note: r.Note,
+		Seq: r.Seq, Generation: r.Generation, Status: r.Response.Status,
+		QuarantineReason: r.QuarantineReason, Original: r.Original, QuarantineCount: r.QuarantineCount, Occurrences: r.Occurrences, Note: r.Note,
 		Tasks: []Task{},
 	}
 	for _, t := range r.Tasks {
@@ -116,9 +116,9 @@ func Details(r dedup.Record) Detail {
 		Attributes: p.Attributes,
 	}
 	d.Text, d.Base64 = textOrBytes(p.Body)
-	if r.Answer.Status != 0 {
-		d.Answer = &Answer{Status: r.Answer.Status, Header: r.Answer.Header}
-		d.Answer.Text, d.Answer.Base64 = textOrBytes(r.Answer.Body)
+	if r.Response.Status != 0 {
+		d.Answer = &Answer{Status: r.Response.Status, Header: r.Response.Header}
+		d.Answer.Text, d.Answer.Base64 = textOrBytes(r.Response.Body)
 	}
 	return d
 }

@@ -149,7 +149,7 @@ func setFilter(f *dedup.Filter, name string, values []string) (err error) {
 			err = fmt.Errorf("%q is no time that has passed, such as 1h", value)
 		}
 	case "aside":
-		if f.Aside, err = strconv.ParseBool(value); err != nil {
+		if f.Quarantined, err = strconv.ParseBool(value); err != nil {
 			err = fmt.Errorf("%q is neither true nor false", value)
 		}
 	case "before":

@@ -1,8 +1,10 @@
 package producer
 
 import (
+	"net/http"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -27,8 +29,8 @@ func Adyen(keys ...string) Producer {
 	return p
 }
 
-func accepted() Reply {
-	return Reply{Status: 200, ContentType: "text/plain", Body: []byte("[accepted]")}
+func accepted() dedup.Response {
+	return dedup.Response{Status: 200, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("[accepted]")}
 }
 
 func adyenItems(d *Delivery) ([]Item, error) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -47,18 +48,18 @@ func awsSNS(s Settings) Producer {
 	if fetch == nil {
 		fetch = verify.FetchPublic
 	}
-	p.Handshake = func(ctx context.Context, d *Delivery) (*Reply, error) { return confirmSNS(ctx, d, fetch) }
+	p.Handshake = func(ctx context.Context, d *Delivery) (*dedup.Response, error) { return confirmSNS(ctx, d, fetch) }
 	return p
 }
 
 // confirmSNS answers the messages about subscriptions; they are verified, and their topic is on the list.
-func confirmSNS(ctx context.Context, d *Delivery, fetch func(context.Context, string) ([]byte, error)) (*Reply, error) {
+func confirmSNS(ctx context.Context, d *Delivery, fetch func(context.Context, string) ([]byte, error)) (*dedup.Response, error) {
 	kind, err := JSON("Type").Extract(d)
 	if err != nil || kind == "Notification" {
 		return nil, err
 	}
 	if kind != "SubscriptionConfirmation" {
-		return &Reply{Status: http.StatusOK}, nil // the end of a subscription
+		return &dedup.Response{Status: http.StatusOK}, nil // the end of a subscription
 	}
 	address, err := JSON("SubscribeURL").Extract(d)
 	if err != nil {
@@ -73,5 +74,5 @@ func confirmSNS(ctx context.Context, d *Delivery, fetch func(context.Context, st
 			Err: errors.Join(errors.New("the subscription could not be confirmed"), err),
 		}
 	}
-	return &Reply{Status: http.StatusOK}, nil
+	return &dedup.Response{Status: http.StatusOK}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -144,7 +145,7 @@ func gridItem(d *Delivery, event []byte) (Item, error) {
 }
 
 // validate answers the validation of a subscription with the code that it carries, as JSON.
-func (g eventGrid) validate(_ context.Context, d *Delivery) (*Reply, error) {
+func (g eventGrid) validate(_ context.Context, d *Delivery) (*dedup.Response, error) {
 	if d.Request.Header.Get("Aeg-Event-Type") != "SubscriptionValidation" {
 		return nil, nil
 	}
@@ -166,5 +167,5 @@ func (g eventGrid) validate(_ context.Context, d *Delivery) (*Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reply{Status: http.StatusOK, ContentType: "application/json", Body: body}, nil
+	return &dedup.Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -37,7 +38,7 @@ func CloudEvents(s Settings) Producer {
 		p = p.signedBy(&verify.Static{In: verify.InBearer, Name: "access_token", Secrets: verify.Secrets(tokens...)})
 		p.SecretQuery = []string{"access_token"}
 		// HTTP webhook section 3.2: an answer to a token in the query is nobody else's.
-		p.Accepted = Reply{Header: http.Header{"Cache-Control": {"private"}}}
+		p.Accepted = dedup.Response{Header: http.Header{"Cache-Control": {"private"}}}
 	} else if len(s.AllowedIPs) == 0 {
 		p.Err = errors.Join(p.Err, errors.New("cloudevents: no bearer token; set one, or allowed_ips"))
 	}
@@ -61,7 +62,7 @@ func (p Producer) grants(s Settings, scheme verify.Scheme) Producer {
 	}
 	rate := s.Rate
 	p.ChallengeMethods = []string{http.MethodOptions}
-	p.Challenge = func(r *http.Request) (*Reply, error) {
+	p.Challenge = func(r *http.Request) (*dedup.Response, error) {
 		if r.Method != http.MethodOptions {
 			return nil, nil
 		}
@@ -77,10 +78,10 @@ func (p Producer) grants(s Settings, scheme verify.Scheme) Producer {
 
 // grant answers a request to subscribe (HTTP webhook section 4.2). Only an origin that the operator listed is
 // written back, so nothing of a stranger's is reflected.
-func grant(r *http.Request, origins []string, rate int) (*Reply, error) {
+func grant(r *http.Request, origins []string, rate int) (*dedup.Response, error) {
 	asked := r.Header.Values("WebHook-Request-Origin")
 	if len(asked) != 1 || !slices.ContainsFunc(origins, func(o string) bool { return strings.EqualFold(o, asked[0]) }) {
-		return &Reply{Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {http.MethodPost}}},
+		return &dedup.Response{Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {http.MethodPost}}},
 			&verify.Error{Code: verify.ChallengeUnexpected, Component: "webhook-request-origin"}
 	}
 	header := http.Header{"Allow": {http.MethodPost}}
@@ -88,7 +89,7 @@ func grant(r *http.Request, origins []string, rate int) (*Reply, error) {
 	if allowed := grantedRate(r.Header.Get("WebHook-Request-Rate"), rate); allowed != "" {
 		header.Set("WebHook-Allowed-Rate", allowed)
 	}
-	return &Reply{Status: http.StatusOK, Header: header}, nil
+	return &dedup.Response{Status: http.StatusOK, Header: header}, nil
 }
 
 // grantedRate is the rate that is asked for, at most limit requests a minute; a limit of zero is none.

@@ -40,7 +40,7 @@ func TestSlackChallengeIsEchoedAsText(t *testing.T) {
 	p := Slack(testSecret)
 	const challenge = `<script>alert(1)</script>`
 	reply, err := p.Handshake(context.Background(), signedBody(t, p, `{"type":"url_verification","challenge":"<script>alert(1)</script>"}`))
-	if err != nil || reply == nil || reply.Status != 200 || string(reply.Body) != challenge || reply.ContentType != "text/plain" {
+	if err != nil || reply == nil || reply.Status != 200 || string(reply.Body) != challenge || reply.Header.Get("Content-Type") != "text/plain" {
 		t.Fatalf("got %+v, %v", reply, err)
 	}
 	if reply.Header.Get("X-Content-Type-Options") != "nosniff" {
@@ -66,7 +66,7 @@ func TestZoomChallengeIsAnsweredWithTheSecretThatAsked(t *testing.T) {
 	body := `{"event":"endpoint.url_validation","payload":{"plainToken":"q_17-Az"}}`
 	for _, secret := range []string{"new " + testSecret, testSecret} {
 		reply, err := both.Handshake(context.Background(), signedBody(t, Zoom(secret), body))
-		if err != nil || reply == nil || reply.Status != 200 || reply.ContentType != "application/json" {
+		if err != nil || reply == nil || reply.Status != 200 || reply.Header.Get("Content-Type") != "application/json" {
 			t.Fatalf("got %+v, %v", reply, err)
 		}
 		var got map[string]string
@@ -172,8 +172,8 @@ func TestWebSubConfirmsWhatIsWanted(t *testing.T) {
 		if echoed := string(reply.Body) == "x17"; echoed != (want == 200 && strings.Contains(query, "challenge")) {
 			t.Errorf("%s: echoed %q", query, reply.Body)
 		}
-		if want == 200 && reply.ContentType != "text/plain" {
-			t.Errorf("got type %q", reply.ContentType)
+		if want == 200 && reply.Header.Get("Content-Type") != "text/plain" {
+			t.Errorf("got type %q", reply.Header.Get("Content-Type"))
 		}
 	}
 }

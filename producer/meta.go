@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -28,14 +29,14 @@ func meta(s Settings) Producer {
 	p.EventTime = JSON("entry.0.time")
 	p.Window = 60 * time.Hour
 	if s.VerifyToken != "" {
-		p.Challenge = func(r *http.Request) (*Reply, error) { return metaChallenge(r, s.VerifyToken) }
+		p.Challenge = func(r *http.Request) (*dedup.Response, error) { return metaChallenge(r, s.VerifyToken) }
 		p.ChallengeMethods = []string{http.MethodGet}
 		p.SecretQuery = []string{"hub.verify_token"}
 	}
 	return p
 }
 
-func metaChallenge(r *http.Request, token string) (*Reply, error) {
+func metaChallenge(r *http.Request, token string) (*dedup.Response, error) {
 	if r.Method != http.MethodGet {
 		return nil, nil
 	}
@@ -44,7 +45,7 @@ func metaChallenge(r *http.Request, token string) (*Reply, error) {
 		return nil, err
 	}
 	if q.mode != "subscribe" || q.challenge == "" || !sameText(q.token, token) {
-		return &Reply{Status: http.StatusForbidden}, &verify.Error{Code: verify.ChallengeUnexpected}
+		return &dedup.Response{Status: http.StatusForbidden}, &verify.Error{Code: verify.ChallengeUnexpected}
 	}
 	return echo(q.challenge), nil
 }

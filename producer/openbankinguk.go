@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -31,7 +32,7 @@ func OpenBankingUK(s Settings) Producer {
 	p.Type = eventName{}
 	p.Attributes = attributes(map[string]Extractor{"source": JWT("iss"), "subject": JWT("sub"), "transaction": JWT("txn")})
 	p.Payload = claimsPayload
-	p.Accepted = Reply{Status: http.StatusAccepted}
+	p.Accepted = dedup.Response{Status: http.StatusAccepted}
 	p.Window = 8 * 24 * time.Hour
 	return p
 }

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -60,16 +61,16 @@ type Producer struct {
 	// Challenge answers unsigned requests of a subscription handshake (GET and OPTIONS), before anything is
 	// verified. It returns nil for a request that is no challenge. A challenge that is refused is an error;
 	// a reply beside the error is how the vendor wants to be refused. May be nil.
-	Challenge func(*http.Request) (*Reply, error)
+	Challenge func(*http.Request) (*dedup.Response, error)
 	// ChallengeMethods lists the methods that Challenge answers, for the Allow field.
 	ChallengeMethods []string
 	// Handshake answers signed requests of a subscription handshake. It returns nil for a delivery of events.
 	// May be nil.
-	Handshake func(context.Context, *Delivery) (*Reply, error)
+	Handshake func(context.Context, *Delivery) (*dedup.Response, error)
 	// Contract chooses the column of the table of answers. Defaults to API.
 	Contract Contract
 	// Accepted is the answer to an event that is kept. Defaults to 202 under API, 200 under Webhook.
-	Accepted Reply
+	Accepted dedup.Response
 	// InFlight is the status for a duplicate whose first delivery is still being answered: 409 or 503.
 	// Defaults to 409 under API, 503 under Webhook.
 	InFlight int
@@ -225,14 +226,6 @@ const (
 	// Webhook is for vendors that drop events on a 4xx: 200, and 503 while the first delivery runs.
 	Webhook
 )
-
-// Reply is a response that a producer wants.
-type Reply struct {
-	Status      int
-	ContentType string
-	Header      http.Header
-	Body        []byte
-}
 
 // NoncePolicy says what a signed nonce is for.
 type NoncePolicy int

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -35,7 +36,7 @@ func Slack(secrets ...string) Producer {
 	return p
 }
 
-func slackHandshake(_ context.Context, d *Delivery) (*Reply, error) {
+func slackHandshake(_ context.Context, d *Delivery) (*dedup.Response, error) {
 	if kind, err := JSON("type").Extract(d); kind != "url_verification" {
 		return nil, err
 	}
@@ -50,9 +51,9 @@ func slackHandshake(_ context.Context, d *Delivery) (*Reply, error) {
 }
 
 // echo answers a challenge with itself. It is text whatever it holds, and no browser takes it for more.
-func echo(challenge string) *Reply {
-	return &Reply{
-		Status: http.StatusOK, ContentType: "text/plain", Header: http.Header{"X-Content-Type-Options": {"nosniff"}},
+func echo(challenge string) *dedup.Response {
+	return &dedup.Response{
+		Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/plain"}, "X-Content-Type-Options": {"nosniff"}},
 		Body: []byte(challenge),
 	}
 }

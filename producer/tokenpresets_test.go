@@ -301,7 +301,7 @@ func TestEventGridAnswersItsValidationOnly(t *testing.T) {
 	p := AzureEventGrid(Settings{Query: "code", Value: "0123456789"})
 	const event = `[{"id":"1","eventType":"Microsoft.EventGrid.SubscriptionValidationEvent","data":{"validationCode":"<b>\"x"}}]`
 	reply, err := p.Handshake(t.Context(), delivery(hook, event, "aeg-event-type", "SubscriptionValidation"))
-	if err != nil || reply.ContentType != "application/json" || !sameJSON(reply.Body, []byte(`{"validationResponse":"<b>\"x"}`)) ||
+	if err != nil || reply.Header.Get("Content-Type") != "application/json" || !sameJSON(reply.Body, []byte(`{"validationResponse":"<b>\"x"}`)) ||
 		strings.Contains(string(reply.Body), "<") {
 		t.Errorf("got %+v, %v", reply, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -83,7 +84,7 @@ func runFolder(t *testing.T, folder string) {
 type verdict struct {
 	code      verify.Code // "" when it was accepted
 	items     []Item
-	handshake *Reply
+	handshake *dedup.Response
 	producer  Producer
 	fetched   []string
 	err       error
@@ -134,7 +135,7 @@ func judge(t *testing.T, c *vectorCase) (got verdict) {
 		}
 	}
 	if !slices.Contains(p.Methods, r.Method) { // a receiver answers 405
-		got.handshake = &Reply{Status: http.StatusMethodNotAllowed}
+		got.handshake = &dedup.Response{Status: http.StatusMethodNotAllowed}
 		return refuse(&verify.Error{Code: verify.ChallengeUnexpected, Component: "@method"})
 	}
 	d := &Delivery{Request: r, Body: body}
@@ -295,8 +296,8 @@ func expectReply(t *testing.T, want *vectorReply, got verdict) {
 	if want.JSON != nil && !sameJSON(reply.Body, want.JSON) {
 		t.Errorf("body %s, want %s", reply.Body, want.JSON)
 	}
-	if kind, _, _ := strings.Cut(reply.ContentType, ";"); want.ContentType != "" && kind != want.ContentType {
-		t.Errorf("content type %q, want %q", reply.ContentType, want.ContentType)
+	if kind, _, _ := strings.Cut(reply.Header.Get("Content-Type"), ";"); want.ContentType != "" && kind != want.ContentType {
+		t.Errorf("content type %q, want %q", reply.Header.Get("Content-Type"), want.ContentType)
 	}
 	for name, value := range want.Headers {
 		if reply.Header.Get(name) != value {

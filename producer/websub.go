@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -67,7 +68,7 @@ func webSub(s Settings) Producer {
 	p.Key = BodyDigest()
 	p.Type = Link("self")
 	began := time.Now()
-	p.Challenge = func(r *http.Request) (*Reply, error) {
+	p.Challenge = func(r *http.Request) (*dedup.Response, error) {
 		return webSubChallenge(r, subscriptions, time.Since(began) < webSubPending)
 	}
 	p.ChallengeMethods = []string{http.MethodGet}
@@ -78,7 +79,7 @@ func webSub(s Settings) Producer {
 }
 
 // webSubChallenge answers the check of a hub. pending is whether subscriptions without a token are confirmed.
-func webSubChallenge(r *http.Request, subscriptions []Subscription, pending bool) (*Reply, error) {
+func webSubChallenge(r *http.Request, subscriptions []Subscription, pending bool) (*dedup.Response, error) {
 	if r.Method != http.MethodGet {
 		return nil, nil
 	}
@@ -100,7 +101,7 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription, pending bool
 		}
 		switch {
 		case q.mode == "denied": // a notice, by a hub that says so to whoever asks; nothing follows from it
-			return &Reply{Status: http.StatusOK, ContentType: "text/plain"}, nil
+			return &dedup.Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/plain"}}}, nil
 		case q.challenge != "" && q.mode == cmp.Or(s.Mode, "subscribe"):
 			return echo(q.challenge), nil
 		}
@@ -109,7 +110,7 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription, pending bool
 	if late {
 		refusal.Err = errors.New("a subscription without a token is confirmed in the first hour after the start only: restart, or set its token")
 	}
-	return &Reply{Status: http.StatusNotFound}, refusal
+	return &dedup.Response{Status: http.StatusNotFound}, refusal
 }
 
 // byAddressOnly is the scheme of topics with neither a secret nor a token, whose hubs are known by their addresses.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -29,7 +30,7 @@ func Zoom(secrets ...string) Producer {
 	p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
 	p.Key = BodyDigest()
 	p.Type = JSON("event")
-	p.Handshake = func(_ context.Context, d *Delivery) (*Reply, error) { return zoomHandshake(d, list) }
+	p.Handshake = func(_ context.Context, d *Delivery) (*dedup.Response, error) { return zoomHandshake(d, list) }
 	p.Window = 48 * time.Hour
 	return p
 }
@@ -54,7 +55,7 @@ func isZoomToken(s string) bool {
 	return s != "" && len(s) <= 256
 }
 
-func zoomHandshake(d *Delivery, secrets []verify.Secret) (*Reply, error) {
+func zoomHandshake(d *Delivery, secrets []verify.Secret) (*dedup.Response, error) {
 	if kind, err := JSON("event").Extract(d); kind != "endpoint.url_validation" {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func zoomHandshake(d *Delivery, secrets []verify.Secret) (*Reply, error) {
 		mac := hmac.New(sha256.New, []byte(s))
 		mac.Write([]byte(token))
 		body, err := json.Marshal(map[string]string{"plainToken": token, "encryptedToken": hex.EncodeToString(mac.Sum(nil))})
-		return &Reply{Status: http.StatusOK, ContentType: "application/json", Body: body}, err
+		return &dedup.Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body}, err
 	}
 	return nil, &verify.Error{Code: verify.SignatureMismatch}
 }

@@ -21,7 +21,7 @@ const maxResponse = 1 << 20
 const askAgain = 200 * time.Millisecond
 
 // inFlight reports whether an Answer handler has the record and there is no answer yet.
-func inFlight(rec dedup.Record) bool { return rec.Hold && rec.Answer.Status == 0 && rec.Open() }
+func inFlight(rec dedup.Record) bool { return rec.Hold && rec.Response.Status == 0 && rec.Open() }
 
 // answer claims the event for its Answer handler and runs it, or waits for the delivery that does. When a
 // claim is released, exactly one of those that wait gets it from the store; the others wait on.
@@ -63,7 +63,7 @@ func resumable(rec dedup.Record) bool { return inFlight(rec) && rec.Tasks[0].Sta
 // need not be signed, and handlers may have changed since.
 func (d *delivery) resume(ctx context.Context, e entry, rec dedup.Record) (*reply, error) {
 	e.claim.Tasks = []dedup.NewTask{{Handler: rec.Tasks[0].Handler}}
-	e.claim.Answer = dedup.Answer{}
+	e.claim.Response = dedup.Response{}
 	e.claim.Hold, e.claim.Lease = true, d.rx.cfg.Lease
 	return d.answer(ctx, e)
 }
@@ -138,7 +138,7 @@ type held struct {
 	lease   dedup.Lease
 	started time.Time
 	// accepted is the answer to an event that no handler answers.
-	accepted dedup.Answer
+	accepted dedup.Response
 }
 
 // ended is how it ended, for the delivery that waits.
@@ -156,7 +156,7 @@ func (h *held) run(ctx context.Context, cancel context.CancelFunc) (end ended) {
 		}
 	}()
 	if h.handler == nil {
-		gone := dedup.Result{Kind: dedup.ResultDead, Reason: reasonGone, Err: errGone, Answer: h.accepted}
+		gone := dedup.Result{Kind: dedup.ResultDead, Reason: reasonGone, Err: errGone, Response: h.accepted}
 		return h.finish(ctx, gone, ended{}, nil)
 	}
 	r := h.wait(ctx, cancel)
@@ -208,8 +208,8 @@ func (h *held) finish(ctx context.Context, result dedup.Result, end ended, cause
 	if err := h.rx.cfg.Store.Finish(ctx, h.lease, result); err != nil {
 		return ended{err: storeFailure(err)}
 	}
-	if result.Answer.Status != 0 {
-		h.rec.Answer = result.Answer
+	if result.Response.Status != 0 {
+		h.rec.Response = result.Response
 		end.reply = storedReply(h.p, h.rec, false)
 	}
 	return end
@@ -246,7 +246,7 @@ func (h *held) judge(ctx context.Context, r returned) (dedup.Result, ended) {
 		return dedup.Result{Kind: dedup.ResultRelease, Reason: "transient", Err: fmt.Sprintf("the handler answered %d", answer.Status)},
 			ended{reply: h.transientReply(answer)}
 	}
-	return dedup.Result{Kind: dedup.ResultDone, Answer: answer}, ended{}
+	return dedup.Result{Kind: dedup.ResultDone, Response: answer}, ended{}
 }
 
 // refuse is the terminal answer to an event that will never be handled as it is.
@@ -254,12 +254,12 @@ func (h *held) refuse(code string, err error) (dedup.Result, ended) {
 	problem := h.rx.problemReply(h.p, fail(code, err))
 	return dedup.Result{
 		Kind: dedup.ResultDead, Reason: code, Err: errText(err),
-		Answer: dedup.Answer{Status: problem.status, Header: problem.header, Body: problem.body},
+		Response: dedup.Response{Status: problem.status, Header: problem.header, Body: problem.body},
 	}, ended{}
 }
 
 // transientReply passes a transient response on, which is not stored.
-func (h *held) transientReply(a dedup.Answer) *reply {
+func (h *held) transientReply(a dedup.Response) *reply {
 	header := a.Header.Clone()
 	header.Set("Cache-Control", "no-store")
 	if header.Get("Retry-After") == "" {
@@ -284,11 +284,11 @@ func transient(status int) bool {
 
 // answerOf checks a handler's response and fills in its defaults. A response that no producer could act upon
 // is an error of the handler.
-func answerOf(p *producer.Producer, r *Response) (dedup.Answer, error) {
+func answerOf(p *producer.Producer, r *Response) (dedup.Response, error) {
 	if r == nil {
 		r = &Response{}
 	}
-	a := dedup.Answer{Status: r.Status, Header: repeatable(r.Header), Body: r.Body}
+	a := dedup.Response{Status: r.Status, Header: repeatable(r.Header), Body: r.Body}
 	if a.Status == 0 && r.Refusal != nil { // of an event that was reopened: nobody gets it
 		a.Status = http.StatusUnprocessableEntity
 	}

@@ -321,7 +321,7 @@ func TestTimedOutAnswerGoesOnAndItsResultIsRecorded(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond) // longer than the lease, which is extended
 		wantProblem(t, s.send(ask{id: "k1", body: "1"}), inFlightStatus(p), "in_flight")
 		close(release)
-		waitFor(t, func() bool { return s.records()[0].Answer.Status == 200 })
+		waitFor(t, func() bool { return s.records()[0].Response.Status == 200 })
 		if g := s.send(ask{id: "k1", body: "1"}); g.body != "real" || !g.replayed() {
 			t.Errorf("%+v", g)
 		}
@@ -373,7 +373,7 @@ func TestProducerThatHangsUpCancelsNothing(t *testing.T) {
 	if err := <-saw; err != nil {
 		t.Error("the handler's context:", err)
 	}
-	waitFor(t, func() bool { return s.records()[0].Answer.Status == 200 })
+	waitFor(t, func() bool { return s.records()[0].Response.Status == 200 })
 	if g := s.send(ask{id: "k1"}); g.body != "kept" || !g.replayed() {
 		t.Errorf("%+v", g)
 	}

@@ -503,8 +503,8 @@ func TestReopenedAnswerIsJudgedByItsResponse(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				old := dedup.Answer{Status: 422, Body: []byte("old")}
-				if err := f.store.Finish(t.Context(), out[0].Lease, dedup.Result{Kind: dedup.ResultDead, Answer: old}); err != nil {
+				old := dedup.Response{Status: 422, Body: []byte("old")}
+				if err := f.store.Finish(t.Context(), out[0].Lease, dedup.Result{Kind: dedup.ResultDead, Response: old}); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := f.store.Reopen(t.Context(), out[0].Record.Event); err != nil {
@@ -513,8 +513,8 @@ func TestReopenedAnswerIsJudgedByItsResponse(t *testing.T) {
 				r := f.outcome(out[0].Record.Event)
 				f.same("state", tt.state, r.Tasks[0].State)
 				f.same("reason", tt.reason, r.Tasks[0].Reason)
-				f.same("stored answer", old.Status, r.Answer.Status)
-				f.same("stored body", "old", string(r.Answer.Body))
+				f.same("stored answer", old.Status, r.Response.Status)
+				f.same("stored body", "old", string(r.Response.Body))
 			})
 		})
 	}

@@ -163,7 +163,7 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 		e.claim.Hold, e.claim.Lease = true, d.rx.cfg.Lease
 		return
 	}
-	e.claim.Answer = d.ep.accepted
+	e.claim.Response = d.ep.accepted
 	for _, h := range on {
 		e.claim.Tasks = append(e.claim.Tasks, dedup.NewTask{Handler: h.name, Lane: d.lane(h, it)})
 	}
@@ -391,8 +391,8 @@ func (d *delivery) repeated(ctx context.Context, e entry, of dedup.Record) (*rep
 		return nil, d.refuseReplayed()
 	}
 	c := d.aside(e, reasonSameBytes, of.Event, maxReplayed)
-	c.Key.Space, c.Key.ID = dedup.SpaceAside+reasonSameBytes, e.occurrence.ID+";same_bytes;"+e.occurrence.Name
-	c.Aside.Share = !e.occurrence.Members
+	c.Key.Space, c.Key.ID = dedup.SpaceQuarantine+reasonSameBytes, e.occurrence.ID+";same_bytes;"+e.occurrence.Name
+	c.Quarantine.Share = !e.occurrence.Members
 	return d.keepAside(ctx, e, c, of)
 }
 
@@ -427,10 +427,10 @@ func (d *delivery) keepConflict(ctx context.Context, e entry, of dedup.Record) (
 // aside is the claim that quarantines a delivery, once for each identifier and payload.
 func (d *delivery) aside(e entry, reason, of string, most int) dedup.Claim {
 	c := e.claim
-	c.Key.Space = dedup.SpaceAside + hex.EncodeToString(c.Fingerprint[:])
+	c.Key.Space = dedup.SpaceQuarantine + hex.EncodeToString(c.Fingerprint[:])
 	c.Aliases, c.Occurrence, c.Series, c.Remember, c.Hold, c.Lease = nil, nil, dedup.Key{}, nil, false, 0
-	c.Answer = d.ep.accepted
-	c.Aside = &dedup.Aside{Reason: reason, Of: of, Max: most}
+	c.Response = d.ep.accepted
+	c.Quarantine = &dedup.Quarantine{Reason: reason, Of: of, Max: most}
 	return c
 }
 
@@ -442,7 +442,7 @@ func (d *delivery) keepAside(ctx context.Context, e entry, c dedup.Claim, of ded
 		return nil, err
 	}
 	d.warnAside(ctx, c, decisions[0], of)
-	switch c.Aside.Reason {
+	switch c.Quarantine.Reason {
 	case reasonSameBytes, reasonReplayed:
 		d.sameBytes = sameQuarantined
 	case reasonSuperseded, reasonSeenBefore:
@@ -467,7 +467,7 @@ func (d *delivery) warnAside(ctx context.Context, c dedup.Claim, decision dedup.
 	if decision.Record.Event != of.Event {
 		event = decision.Record.Event
 	}
-	d.rx.sampled.write(ctx, slog.LevelWarn, sampledKind{text: "delivery quarantined", endpoint: d.ep.p.Name, reason: c.Aside.Reason},
+	d.rx.sampled.write(ctx, slog.LevelWarn, sampledKind{text: "delivery quarantined", endpoint: d.ep.p.Name, reason: c.Quarantine.Reason},
 		slog.String("event", event), slog.String("original", of.Event),
 		slog.String("vendor_id", vendorID(&c.Payload, c.Key.ID)), slog.String("original_vendor_id", vendorID(&of.Payload, of.Key.ID)),
 		slog.String("type", c.Payload.Type))

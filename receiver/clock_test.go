@@ -219,7 +219,7 @@ func (c *clocked) settled(extra int, once bool) {
 		switch id := rec.Key.ID; {
 		case err != nil:
 			c.t.Fatal(err)
-		case seen[id] || rec.Generation != 1 || rec.State() != dedup.Done || rec.Aside != "":
+		case seen[id] || rec.Generation != 1 || rec.State() != dedup.Done || rec.QuarantineReason != "":
 			c.t.Errorf("%s: twice %v, generation %d, %v", id, seen[id], rec.Generation, rec.State())
 		case c.accepted[id] && (c.done[id] == 0 || once && c.done[id] > 1):
 			c.t.Errorf("%s: %d successful runs", id, c.done[id])

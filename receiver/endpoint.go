@@ -26,7 +26,7 @@ type endpoint struct {
 	// secretHeaders are the fields that are never kept.
 	secretHeaders []string
 	// accepted is the answer that is stored with events for On handlers. Nobody changes its header.
-	accepted dedup.Answer
+	accepted dedup.Response
 	// keyParts is everything of a request that the identifier is read from.
 	keyParts []string
 	quota    *quota // nil where the producer has none

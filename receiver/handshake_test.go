@@ -16,12 +16,12 @@ func TestUnsignedChallengeIsAnsweredOnlyWhereConfigured(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
 	p.ChallengeMethods = []string{"GET", "OPTIONS"}
-	p.Challenge = func(r *http.Request) (*producer.Reply, error) {
+	p.Challenge = func(r *http.Request) (*dedup.Response, error) {
 		switch r.URL.Query().Get("mode") {
 		case "subscribe":
-			return &producer.Reply{Body: []byte("<script>" + r.URL.Host)}, nil
+			return &dedup.Response{Body: []byte("<script>" + r.URL.Host)}, nil
 		case "unwanted":
-			return &producer.Reply{Status: http.StatusNotFound}, &verify.Error{Code: verify.ChallengeUnexpected, Err: errors.New("private-cause")}
+			return &dedup.Response{Status: http.StatusNotFound}, &verify.Error{Code: verify.ChallengeUnexpected, Err: errors.New("private-cause")}
 		case "wrong":
 			return nil, &verify.Error{Code: verify.ChallengeUnexpected, Err: errors.New("private-cause")}
 		}
@@ -51,11 +51,11 @@ func TestUnsignedChallengeIsAnsweredOnlyWhereConfigured(t *testing.T) {
 func TestSignedHandshakeNeedsNoIdentifierAndComesAfterTheSignature(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
-	p.Handshake = func(_ context.Context, d *producer.Delivery) (*producer.Reply, error) {
+	p.Handshake = func(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
 		if !strings.HasPrefix(string(d.Body), "challenge") {
 			return nil, nil
 		}
-		return &producer.Reply{ContentType: "application/json", Body: d.Body}, nil
+		return &dedup.Response{Header: http.Header{"Content-Type": {"application/json"}}, Body: d.Body}, nil
 	}
 	runs := newCounter()
 	s := serve(t, p, nil, countingOn(runs))

@@ -122,7 +122,7 @@ func (l lending) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Deci
 	decisions, err := l.Store.Claim(ctx, claims...)
 	for i := range decisions {
 		if decisions[i].Verdict == dedup.New {
-			decisions[i].Record.Answer = claims[i].Answer
+			decisions[i].Record.Response = claims[i].Response
 		}
 	}
 	return decisions, err

@@ -328,7 +328,7 @@ func (r *identityRun) storeFormer(req *http.Request, step identityStep) string {
 		}},
 		Fingerprint: producer.FingerprintBody(&producer.Delivery{Request: req, Identity: id}, producer.Item{Body: body}),
 		Payload:     dedup.Payload{Producer: r.v.Producer, Endpoint: r.v.Producer, Type: step.Type, Body: body},
-		Answer:      dedup.Answer{Status: http.StatusOK},
+		Response:    dedup.Response{Status: http.StatusOK},
 		Tasks:       []dedup.NewTask{{Handler: handler}},
 		Window:      r.p.Window,
 	})
@@ -379,7 +379,7 @@ func (r *identityRun) check(records []dedup.Record) {
 		if strings.Contains(rec.Note, "identifier") {
 			noted++
 		}
-		if rec.Aside == "" {
+		if rec.QuarantineReason == "" {
 			continue
 		}
 		quarantined++
@@ -387,7 +387,7 @@ func (r *identityRun) check(records []dedup.Record) {
 			r.t.Errorf("quarantined %+v", rec)
 		}
 		if whole := r.v.Producer != "members" && r.v.Producer != "timed"; rec.Shared != whole {
-			r.t.Errorf("quarantined for %s: its body is shared: %t", rec.Aside, rec.Shared)
+			r.t.Errorf("quarantined for %s: its body is shared: %t", rec.QuarantineReason, rec.Shared)
 		}
 	}
 	if len(r.runs) != r.v.Runs || quarantined != r.v.Quarantined || noted != r.v.Noted {

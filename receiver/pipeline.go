@@ -255,7 +255,7 @@ func (d *delivery) challenge() (*reply, error) {
 
 // refuseChallenge refuses a handshake in the way that its sender wants to see: with that status and those fields,
 // and a problem as the body. Allow is of the whole endpoint, as RFC 9110 section 15.5.6 asks.
-func (d *delivery) refuseChallenge(want *producer.Reply, err error) *reply {
+func (d *delivery) refuseChallenge(want *dedup.Response, err error) *reply {
 	answer := d.rx.problemReply(&d.ep.p, err)
 	maps.Copy(answer.header, want.Header)
 	d.setAllow(answer)

@@ -116,7 +116,7 @@ func (h *house) records() []dedup.Record {
 func (h *house) asides(reason string) int {
 	n := 0
 	for _, rec := range h.records() {
-		if rec.Aside == reason {
+		if rec.QuarantineReason == reason {
 			n++
 		}
 	}
@@ -412,11 +412,11 @@ func TestGitHubRepetitionsAreQuarantined(t *testing.T) {
 		t.Errorf("%+v", other)
 	}
 	for _, rec := range h.records() {
-		if rec.Aside != "" && (rec.Original != original.EventID || !rec.Shared) {
+		if rec.QuarantineReason != "" && (rec.Original != original.EventID || !rec.Shared) {
 			t.Errorf("%s is quarantined for %q", rec.Key.ID, rec.Original)
 		}
-		if rec.Event == original.EventID && rec.Asides != 20 {
-			t.Errorf("%d are counted, want 20", rec.Asides)
+		if rec.Event == original.EventID && rec.QuarantineCount != 20 {
+			t.Errorf("%d are counted, want 20", rec.QuarantineCount)
 		}
 	}
 	h.settled()

@@ -65,7 +65,7 @@ func TestQuarantinedDeliveriesAreWarnedOfAndCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rec.Aside == "" {
+		if rec.QuarantineReason == "" {
 			original = rec.Event
 		} else {
 			aside[rec.Payload.VendorID] = rec

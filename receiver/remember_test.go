@@ -70,7 +70,7 @@ func (l *later) ran() {
 // asides lists what was quarantined, newest first, with its body.
 func (l *later) asides() (out []dedup.Record) {
 	l.t.Helper()
-	for rec, err := range l.kept.List(l.t.Context(), dedup.Filter{Aside: true, Body: true}) {
+	for rec, err := range l.kept.List(l.t.Context(), dedup.Filter{Quarantined: true, Body: true}) {
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestACapturedDeliveryDoesNotRunAgainAfterTheWindow(t *testing.T) {
 			}
 		}
 		asides := l.asides()
-		if len(asides) != 1 || asides[0].Aside != "seen_before" || string(asides[0].Payload.Body) != a.body {
+		if len(asides) != 1 || asides[0].QuarantineReason != "seen_before" || string(asides[0].Payload.Body) != a.body {
 			l.t.Fatalf("quarantined: %+v", asides)
 		}
 		if n := l.runs.count(); n != 1 {
@@ -129,7 +129,7 @@ func TestAnEventFromBeforeTheDaysThatAreRememberedIsQuarantined(t *testing.T) {
 		if g := l.send(ask{id: "old", body: body(began.Add(-24 * time.Hour)), header: noTime}); g.status != 200 {
 			l.t.Errorf("%+v", g)
 		}
-		if asides := l.asides(); len(asides) != 1 || asides[0].Aside != "too_old_to_tell" || asides[0].Key.ID != "old" || len(asides[0].Payload.Body) == 0 {
+		if asides := l.asides(); len(asides) != 1 || asides[0].QuarantineReason != "too_old_to_tell" || asides[0].Key.ID != "old" || len(asides[0].Payload.Body) == 0 {
 			l.t.Fatalf("quarantined: %+v", asides)
 		}
 		l.send(ask{id: "late", body: body(began.Add(50 * 24 * time.Hour)), header: noTime}) // late, and not before what is remembered
@@ -220,7 +220,7 @@ func TestAnItemOfABatchThatWasSeenBeforeIsQuarantinedAlone(t *testing.T) {
 			l.t.Errorf("%+v", g)
 		}
 		l.ran()
-		if asides := l.asides(); len(asides) != 1 || asides[0].Key.ID != "b" || asides[0].Aside != "seen_before" {
+		if asides := l.asides(); len(asides) != 1 || asides[0].Key.ID != "b" || asides[0].QuarantineReason != "seen_before" {
 			l.t.Errorf("quarantined: %+v", asides)
 		}
 	})

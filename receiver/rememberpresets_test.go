@@ -41,7 +41,7 @@ func (l *later) reasons() map[string]int {
 	l.t.Helper()
 	out := map[string]int{}
 	for _, rec := range l.asides() {
-		out[rec.Aside]++
+		out[rec.QuarantineReason]++
 	}
 	return out
 }

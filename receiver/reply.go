@@ -63,29 +63,26 @@ const jsonType = "application/json"
 // acceptance is the answer that is stored with an event for On handlers. Where the producer does not ask for a
 // body of its own, it names the event, whose id only the store knows: such an answer is stored without its
 // body, and acknowledgement adds it every time it is sent.
-func acceptance(p *producer.Producer) dedup.Answer {
+func acceptance(p *producer.Producer) dedup.Response {
 	want := p.Accepted
-	a := dedup.Answer{Status: want.Status, Header: want.Header.Clone(), Body: want.Body}
+	a := dedup.Response{Status: want.Status, Header: want.Header.Clone(), Body: want.Body}
 	if a.Header == nil {
 		a.Header = http.Header{}
 	}
-	switch {
-	case want.ContentType != "":
-		a.Header.Set("Content-Type", want.ContentType)
-	case len(want.Body) == 0 && !bodyless(want.Status):
+	if len(want.Body) == 0 && !bodyless(want.Status) && a.Header.Get("Content-Type") == "" {
 		a.Header.Set("Content-Type", jsonType)
 	}
 	return a
 }
 
-func acknowledges(a dedup.Answer) bool {
+func acknowledges(a dedup.Response) bool {
 	return len(a.Body) == 0 && !bodyless(a.Status) && a.Header.Get("Content-Type") == jsonType
 }
 
 // storedReply is the answer of a record, the first time or, replayed, any later time. A record that was
 // reopened before it had an answer is acknowledged like an event for On handlers.
 func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
-	a := rec.Answer
+	a := rec.Response
 	if a.Status == 0 {
 		a = acceptance(p)
 	}
@@ -128,7 +125,7 @@ func batchReply(p *producer.Producer, items int) *reply {
 }
 
 // handshakeReply is the answer to a subscription handshake.
-func handshakeReply(want *producer.Reply) *reply {
+func handshakeReply(want *dedup.Response) *reply {
 	r := &reply{status: want.Status, header: want.Header.Clone(), body: want.Body, code: codeHandshake}
 	if r.header == nil {
 		r.header = http.Header{}
@@ -136,9 +133,7 @@ func handshakeReply(want *producer.Reply) *reply {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
-	if want.ContentType != "" {
-		r.header.Set("Content-Type", want.ContentType)
-	} else if r.header.Get("Content-Type") == "" {
+	if r.header.Get("Content-Type") == "" {
 		r.header.Set("Content-Type", "text/plain; charset=utf-8") // never a type that could execute what it echoes
 	}
 	r.header.Set("Cache-Control", "no-store")

@@ -97,7 +97,7 @@ func TestDeadLetterGivesItsKeyBackAndStays(t *testing.T) {
 		}
 		s.settled(dedup.Done)
 		recs := s.records()
-		if len(recs) != 2 || recs[1].State() != dedup.Dead || string(recs[1].Payload.Body) != "1" || recs[0].Aside != "" {
+		if len(recs) != 2 || recs[1].State() != dedup.Dead || string(recs[1].Payload.Body) != "1" || recs[0].QuarantineReason != "" {
 			t.Fatalf("%+v", recs)
 		}
 		if _, err := s.store.Reopen(t.Context(), recs[1].Event); err != nil {
@@ -177,7 +177,7 @@ func TestCapturedDeliveryWithoutASignedTimeIsKnownForTheWindowAndSeenAfterIt(t *
 	send("d2") // the same signed bytes under another identifier
 	events := 0
 	for _, rec := range s.records() {
-		if rec.Aside == "" {
+		if rec.QuarantineReason == "" {
 			events++
 		}
 	}
@@ -188,7 +188,7 @@ func TestCapturedDeliveryWithoutASignedTimeIsKnownForTheWindowAndSeenAfterIt(t *
 	if g := send("d1"); g.replayed() {
 		t.Errorf("after the window: %+v", g)
 	}
-	if n := len(s.records()); n == 0 || s.records()[0].Aside != reasonSeenBefore {
+	if n := len(s.records()); n == 0 || s.records()[0].QuarantineReason != reasonSeenBefore {
 		t.Errorf("after the window it is not quarantined: %d records", n)
 	}
 }

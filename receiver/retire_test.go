@@ -48,7 +48,7 @@ func TestARetiringEndpointAnnouncesItsEnd(t *testing.T) {
 			}
 		}
 		for _, rec := range s.records() {
-			if rec.Answer.Header.Get("Sunset") != "" || rec.Answer.Header.Get("Deprecation") != "" {
+			if rec.Response.Header.Get("Sunset") != "" || rec.Response.Header.Get("Deprecation") != "" {
 				t.Error("the announcement is stored with an event")
 			}
 		}

@@ -25,7 +25,7 @@ func (s *site) kept() map[string]int {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		found[rec.Aside]++
+		found[rec.QuarantineReason]++
 	}
 	return found
 }

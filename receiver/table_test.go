@@ -260,7 +260,7 @@ func TestAnotherPayloadUnderAKnownKey(t *testing.T) {
 			t.Fatalf("%d records, want the event and one kept aside", len(recs))
 		}
 		aside := recs[0]
-		if aside.Aside != "conflict" || aside.Original != recs[1].Event || string(aside.Payload.Body) != "2" || aside.State() != dedup.Dead {
+		if aside.QuarantineReason != "conflict" || aside.Original != recs[1].Event || string(aside.Payload.Body) != "2" || aside.State() != dedup.Dead {
 			t.Errorf("kept aside: %+v", aside)
 		}
 		if runs.count() != 1 {
@@ -305,12 +305,12 @@ func TestSameSignedBytesUnderAnotherIdentifier(t *testing.T) {
 			}
 			events, asides, counted := 0, 0, 0
 			for _, rec := range s.records() {
-				if rec.Aside != "" {
+				if rec.QuarantineReason != "" {
 					asides++
 				} else {
 					events++
 				}
-				counted = max(counted, rec.Asides)
+				counted = max(counted, rec.QuarantineCount)
 			}
 			if events != row.events || asides != row.asides || asides > 0 && counted != 20 {
 				t.Errorf("%d events, %d aside, %d counted", events, asides, counted)
@@ -405,7 +405,7 @@ func TestBatchIsKeptWholeAndAConflictingItemAside(t *testing.T) {
 		}
 		var ids []string
 		for _, rec := range s.records() {
-			ids = append(ids, rec.Key.ID+rec.Aside)
+			ids = append(ids, rec.Key.ID+rec.QuarantineReason)
 		}
 		slices.Sort(ids)
 		if !slices.Equal(ids, []string{"a", "b", "bconflict", "c"}) {
@@ -530,7 +530,7 @@ func TestAddressesAreChecked(t *testing.T) {
 func TestVendorsOwnReplyIsGivenAndRepeated(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
-	p.Accepted = producer.Reply{Status: 200, ContentType: "text/plain", Body: []byte("[accepted]")}
+	p.Accepted = dedup.Response{Status: 200, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("[accepted]")}
 	s := serve(t, p, nil)
 	for i := range 2 {
 		g := s.send(ask{id: "k1"})
@@ -538,7 +538,7 @@ func TestVendorsOwnReplyIsGivenAndRepeated(t *testing.T) {
 			t.Errorf("%+v", g)
 		}
 	}
-	p.Accepted = producer.Reply{Status: 204}
+	p.Accepted = dedup.Response{Status: 204}
 	s = serve(t, p, nil)
 	if g := s.send(ask{id: "k1"}); g.status != 204 || g.body != "" || g.header.Get("Content-Length") != "" {
 		t.Errorf("%+v", g)

@@ -76,8 +76,8 @@ func (h *hubs) quarantined() map[string]int {
 	h.t.Helper()
 	out := map[string]int{}
 	for _, r := range h.records() {
-		if r.Aside != "" {
-			out[r.Aside]++
+		if r.QuarantineReason != "" {
+			out[r.QuarantineReason]++
 		}
 	}
 	return out

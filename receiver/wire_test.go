@@ -253,7 +253,7 @@ func TestCapturedGitHubDeliveryNeverRunsTwice(t *testing.T) {
 	}
 	events := 0
 	for _, rec := range s.records() {
-		if rec.Aside == "" {
+		if rec.QuarantineReason == "" {
 			events++
 		}
 	}

@@ -31,9 +31,9 @@ type Field = httpfile.Field
 // Read reads a recording. Mistakes in the file name its line.
 func Read(path string) (*Recording, error) { return httpfile.Read(path) }
 
-// Signing signs a request as its producer does; *verify.Signer and *verify.HMAC are two. r.URL is absolute, as
+// Signer signs a request as its producer does; *verify.Signer and *verify.HMAC are two. r.URL is absolute, as
 // the producer calls it.
-type Signing interface {
+type Signer interface {
 	Sign(r *http.Request, body []byte, now time.Time) error
 }
 
@@ -44,7 +44,7 @@ type Options struct {
 	URL string
 	// Sign signs the request afresh, after the recorded signature was removed. Defaults to sending it as it was
 	// recorded, with its Host.
-	Sign Signing
+	Sign Signer
 	// SignedURL is the public base that the producer would call, where it is not URL. It is used with Sign
 	// only.
 	SignedURL string

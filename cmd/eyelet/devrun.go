@@ -234,7 +234,7 @@ func (r *devRun) compare(ctx context.Context, outcomes []outcomeOf) (wrongs []st
 		if err != nil {
 			return nil, h, err
 		}
-		if rec.Aside != "" {
+		if rec.QuarantineReason != "" {
 			h.aside++
 			continue
 		}

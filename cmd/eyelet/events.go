@@ -274,8 +274,8 @@ const eventHeads = "ACCEPTED\tEVENT\tENDPOINT\tTYPE\tSTATE\tATTEMPT\tID"
 
 func eventRow(e inspect.Event) string {
 	state := e.State
-	if e.Aside != "" {
-		state += " (kept aside: " + e.Aside + " of " + shown(e.Original) + ")"
+	if e.QuarantineReason != "" {
+		state += " (kept aside: " + e.QuarantineReason + " of " + shown(e.Original) + ")"
 	} else if why := reasons(e); len(why) > 0 {
 		state += " (" + strings.Join(why, ", ") + ")"
 	}

@@ -18,9 +18,9 @@ func TestMetricsOfRepeatedContent(t *testing.T) {
 	store := dedup.NewMemory(dedup.MemoryOptions{})
 	defer store.Close() //nolint:errcheck // it never fails
 	claim := dedup.Claim{
-		Key:     dedup.Key{Principal: "gh", Endpoint: "gh", Space: dedup.SpaceAside, ID: "a"},
-		Payload: dedup.Payload{Producer: "gh", Endpoint: "gh"},
-		Aside:   &dedup.Aside{Reason: "same_bytes"},
+		Key:        dedup.Key{Principal: "gh", Endpoint: "gh", Space: dedup.SpaceQuarantine, ID: "a"},
+		Payload:    dedup.Payload{Producer: "gh", Endpoint: "gh"},
+		Quarantine: &dedup.Quarantine{Reason: "same_bytes"},
 	}
 	if _, err := store.Claim(t.Context(), claim); err != nil {
 		t.Fatal(err)

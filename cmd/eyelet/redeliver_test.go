@@ -153,7 +153,7 @@ func TestAQuarantinedDeliveryRunsOnceWithItsPayload(t *testing.T) {
 		t.Errorf("the repetition is answered %d", status)
 	}
 	aside := counted(t, file, "dead", 1)[0]
-	if aside.Aside != "same_bytes" || len(runs(t, file)) != 1 {
+	if aside.QuarantineReason != "same_bytes" || len(runs(t, file)) != 1 {
 		t.Fatalf("kept aside: %+v, runs %q", aside, runs(t, file))
 	}
 	for range 2 {

@@ -94,7 +94,7 @@ func (f *filters) selection(ctx context.Context, api eventsAPI, named []string) 
 	err = api.eachEvent(ctx, q, func(_ []byte, e inspect.Event) error {
 		switch {
 		case !f.fits(e):
-		case f.careful && e.Aside != "" && !f.aside && *f.words["reason"] == "":
+		case f.careful && e.QuarantineReason != "" && !f.aside && *f.words["reason"] == "":
 			f.left++
 		default:
 			all = append(all, selected{e.Event, &e})
@@ -115,7 +115,7 @@ func (f *filters) fits(e inspect.Event) bool {
 	if f.state == "" || handler == "" && reason == "" {
 		return true
 	}
-	if len(e.Tasks) == 0 && handler == "" && reason == e.Aside {
+	if len(e.Tasks) == 0 && handler == "" && reason == e.QuarantineReason {
 		return true
 	}
 	for _, t := range e.Tasks {

@@ -135,7 +135,7 @@ func exists(file string) bool {
 // sending is whom a delivery is sent as, and where to.
 type sending struct {
 	url, signedURL string
-	sign           replay.Signing
+	sign           replay.Signer
 	secret         string             // of --secret-file
 	from           *producer.Producer // nil without a producer of the configuration
 	config         *producerConfig
@@ -238,7 +238,7 @@ func (p *program) senderOf(c *cobra.Command, f sendFlags, as *sending, signer *v
 	if as.from == nil {
 		return nil
 	}
-	if own, ok := as.from.Scheme.(replay.Signing); ok {
+	if own, ok := as.from.Scheme.(replay.Signer); ok {
 		if flag := f.keyFlag(); flag != "" {
 			return wrong("leave it out, or name another --config", "%s has no effect: producer %q signs with the secret of %s", flag, f.producer, s.file)
 		}

@@ -57,8 +57,8 @@ func writeDetail(w io.Writer, d inspect.Detail) error {
 // detailRows are what is told of the event as a whole; those without a value are left out.
 func detailRows(d inspect.Detail) [][2]string {
 	state := d.State
-	if d.Aside != "" {
-		state += ", kept aside: " + d.Aside + " of " + d.Original
+	if d.QuarantineReason != "" {
+		state += ", kept aside: " + d.QuarantineReason + " of " + d.Original
 	}
 	answer := ""
 	if d.Answer != nil {

@@ -349,7 +349,7 @@ func (o *oracle) checkEvent(t *tally, id string, s *sent, records map[string]ded
 		o.fault("%s: the answer %q does not name the event %s", id, s.answer, r.Event)
 	}
 	if s.typ == typeAsk && s.answer != "" {
-		if t.Answered++; s.answer != fmt.Sprintf("%d %s", r.Answer.Status, r.Answer.Body) {
+		if t.Answered++; s.answer != fmt.Sprintf("%d %s", r.Response.Status, r.Response.Body) {
 			t.Wrong++
 			o.fault("%s: answered %q, and another answer is stored", id, s.answer)
 		}

@@ -84,7 +84,7 @@ func (b bent) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decisio
 	decisions, err := b.Store.Claim(ctx, claims...)
 	for i := range decisions {
 		if b.wrong == "other-answers" && decisions[i].Verdict == dedup.Known {
-			a := &decisions[i].Record.Answer
+			a := &decisions[i].Record.Response
 			a.Body = append(bytes.Clone(a.Body), '!')
 		}
 	}
@@ -151,7 +151,7 @@ func (m *mined) Take(ctx context.Context, n int, size int64, lease time.Duration
 
 func (m *mined) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
 	kind := "finish"
-	if r.Answer.Status != 0 {
+	if r.Response.Status != 0 {
 		kind = "answer"
 	}
 	m.at(kind + "-before")

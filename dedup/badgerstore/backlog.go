@@ -73,4 +73,4 @@ func (g *backlog) admit(b *batch, size int64) error {
 }
 
 // waits reports whether the event of a claim would wait for workers.
-func waits(c *dedup.Claim) bool { return len(c.Tasks) > 0 && !c.Hold && c.Aside == nil }
+func waits(c *dedup.Claim) bool { return len(c.Tasks) > 0 && !c.Hold && c.Quarantine == nil }

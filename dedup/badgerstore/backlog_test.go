@@ -41,8 +41,8 @@ func TestAFullBacklogRefusesNewEventsUntilAFifthIsFree(t *testing.T) {
 			refused(s)
 			mustClaim(t, s, claimOf("3"), dedup.Known)
 			aside, held, untasked := claimOf("aside"), claimOf("held"), claimOf("no task")
-			aside.Aside, untasked.Tasks = &dedup.Aside{Reason: "conflict"}, nil
-			held.Hold, held.Lease, held.Answer = true, time.Minute, dedup.Answer{}
+			aside.Quarantine, untasked.Tasks = &dedup.Quarantine{Reason: "conflict"}, nil
+			held.Hold, held.Lease, held.Response = true, time.Minute, dedup.Response{}
 			for _, c := range []dedup.Claim{aside, held, untasked} {
 				mustClaim(t, s, c, dedup.New) // nothing of this waits for workers
 			}

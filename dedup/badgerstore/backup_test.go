@@ -95,7 +95,7 @@ func TestABackupUnderLoadHasEverythingAcknowledgedBeforeIt(t *testing.T) {
 		if err != nil || !bytes.Equal(r.Payload.Body, killBody(id)) {
 			t.Fatalf("%s: %d bytes, %v", id, len(r.Payload.Body), err)
 		}
-		if d := mustClaim(t, again, killClaim(id), dedup.Known); d.Record.Event != event || d.Record.Answer.Status != 202 {
+		if d := mustClaim(t, again, killClaim(id), dedup.Known); d.Record.Event != event || d.Record.Response.Status != 202 {
 			t.Fatalf("%s: a duplicate is answered %+v", id, d.Record)
 		}
 	}
@@ -332,7 +332,7 @@ func TestABackupOfTheFirstFormatIsRestored(t *testing.T) {
 	s := open(t, dir, quiet())
 	states := map[string]string{}
 	for _, r := range everything(t, s) {
-		states[r.Key.ID] = fmt.Sprint(r.State(), " ", len(r.Payload.Body), " ", r.Answer.Status)
+		states[r.Key.ID] = fmt.Sprint(r.State(), " ", len(r.Payload.Body), " ", r.Response.Status)
 	}
 	want := map[string]string{"done": "done 1024 202", "dead": "dead 1024 202", "waits": "pending 1024 202", "large": "pending 525288 202"}
 	if diff := cmp.Diff(want, states); diff != "" {

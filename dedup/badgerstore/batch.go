@@ -30,7 +30,7 @@ type tally struct {
 	records, pending, running, dead, backlog int64
 	waiting, waitingBytes                    int64  // open and not held by a claimer
 	sum                                      uint64 // the mark in the census
-	quarantined                              map[dedup.Quarantine]int64
+	quarantined                              map[dedup.QuarantineGroup]int64
 }
 
 func (r *row) tally() tally {
@@ -49,7 +49,7 @@ func (r *row) tally() tally {
 		}
 	}
 	if r.rec.Quarantined() {
-		t.quarantined = map[dedup.Quarantine]int64{{Endpoint: r.rec.Payload.Endpoint, Reason: r.rec.Aside}: 1}
+		t.quarantined = map[dedup.QuarantineGroup]int64{{Endpoint: r.rec.Payload.Endpoint, Reason: r.rec.QuarantineReason}: 1}
 	}
 	if r.rec.Open() {
 		t.backlog = r.fix.size
@@ -71,7 +71,7 @@ func (r *row) edit() *row {
 // record returns a copy of the record for a caller, with the description and without the body.
 func (r *row) record() (dedup.Record, error) {
 	rec := r.rec
-	rec.Tasks, rec.Answer = slices.Clone(r.rec.Tasks), r.rec.Answer.Clone()
+	rec.Tasks, rec.Response = slices.Clone(r.rec.Tasks), r.rec.Response.Clone()
 	return rec, r.fix.describe(r.place, &rec)
 }
 

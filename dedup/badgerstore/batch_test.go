@@ -382,16 +382,16 @@ func TestAnAnswerThatIsTooLargeFailsAloneAndNotTheStore(t *testing.T) {
 	}
 	huge := make([]byte, 9<<20)
 	for name, res := range map[string]dedup.Result{
-		"answer": {Kind: dedup.ResultDone, Answer: dedup.Answer{Status: 200, Body: huge}},
+		"answer": {Kind: dedup.ResultDone, Response: dedup.Response{Status: 200, Body: huge}},
 		"error":  {Kind: dedup.ResultRetry, Err: string(huge)},
-		"field":  {Kind: dedup.ResultDone, Answer: dedup.Answer{Status: 200, Header: map[string][]string{"X": {string(huge)}}}},
+		"field":  {Kind: dedup.ResultDone, Response: dedup.Response{Status: 200, Header: map[string][]string{"X": {string(huge)}}}},
 	} {
 		if err := s.Finish(ctx, work[0].Lease, res); !errors.Is(err, dedup.ErrTooLarge) {
 			t.Errorf("%s: %.200v, want that it is too large", name, err)
 		}
 	}
 	claim := claimOf("b")
-	claim.Answer.Body = huge
+	claim.Response.Body = huge
 	if _, err := s.Claim(ctx, claim); !errors.Is(err, dedup.ErrTooLarge) {
 		t.Errorf("claim: %.200v, want that it is too large", err)
 	}

@@ -36,8 +36,8 @@ func benchClaim(r *rand.Rand, id string) dedup.Claim {
 			Header: map[string][]string{"Content-Type": {"application/json"}, "User-Agent": {"shop/1.0"}},
 			Body:   randomBody(r, 1024),
 		},
-		Answer: dedup.Answer{Status: 202},
-		Tasks:  []dedup.NewTask{{Handler: "shop/*"}},
+		Response: dedup.Response{Status: 202},
+		Tasks:    []dedup.NewTask{{Handler: "shop/*"}},
 	}
 }
 

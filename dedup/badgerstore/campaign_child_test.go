@@ -180,7 +180,7 @@ func (c *campaignChild) next(chance *rand.Rand, n, i int) string {
 func (c *campaignChild) hold(ctx context.Context) {
 	for i := 0; i < 60 && ctx.Err() == nil; i++ {
 		claim := campaignClaim(fmt.Sprintf("%s-hold-%d", c.life, i/2)) // twice each: after a release the second runs it
-		claim.Answer, claim.Hold, claim.Lease = dedup.Answer{}, true, time.Minute
+		claim.Response, claim.Hold, claim.Lease = dedup.Response{}, true, time.Minute
 		ds, err := c.store.Claim(ctx, claim)
 		if err != nil {
 			if c.over(ctx, err) {
@@ -191,7 +191,7 @@ func (c *campaignChild) hold(ctx context.Context) {
 		if ds[0].Verdict == dedup.New {
 			result := dedup.Result{Kind: dedup.ResultRelease}
 			if i%4 != 0 {
-				result = dedup.Result{Kind: dedup.ResultDone, Answer: dedup.Answer{Status: 200, Body: []byte(claim.Key.ID)}}
+				result = dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{Status: 200, Body: []byte(claim.Key.ID)}}
 			}
 			if err := c.store.Finish(ctx, ds[0].Lease, result); c.over(ctx, err) {
 				return
@@ -321,11 +321,11 @@ func campaignBody(id string) []byte {
 func campaignClaim(id string) dedup.Claim {
 	sum := sha256.Sum256([]byte(id))
 	c := dedup.Claim{
-		Key:     dedup.Key{Principal: "p", Endpoint: "e", ID: id},
-		Aliases: []dedup.Key{{Principal: "p", Endpoint: "e", Space: dedup.SpaceNonce, ID: id}},
-		Payload: dedup.Payload{Producer: "p", Endpoint: "e", Type: "campaign", Body: campaignBody(id)},
-		Tasks:   []dedup.NewTask{{Handler: "h"}},
-		Answer:  dedup.Answer{Status: 202},
+		Key:      dedup.Key{Principal: "p", Endpoint: "e", ID: id},
+		Aliases:  []dedup.Key{{Principal: "p", Endpoint: "e", Space: dedup.SpaceNonce, ID: id}},
+		Payload:  dedup.Payload{Producer: "p", Endpoint: "e", Type: "campaign", Body: campaignBody(id)},
+		Tasks:    []dedup.NewTask{{Handler: "h"}},
+		Response: dedup.Response{Status: 202},
 	}
 	if sum[2] < 40 {
 		c.Tasks[0].Lane = fmt.Sprint(sum[5] % 4)

@@ -100,10 +100,10 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 func alone(claims []dedup.Claim) []dedup.Claim {
 	out := slices.Clone(claims)
 	for i := range out {
-		if out[i].Aside != nil {
-			aside := *out[i].Aside
+		if out[i].Quarantine != nil {
+			aside := *out[i].Quarantine
 			aside.Share = false
-			out[i].Aside = &aside
+			out[i].Quarantine = &aside
 		}
 	}
 	return out
@@ -138,7 +138,7 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 		p.claim, p.hash = claims[i], hashOf(claims[i].Key)
 		p.at = p.hash
 		o.bytes += p.encode(0)
-		if n := answerSize(p.claim.Answer) + len(p.claim.Note); n > stateMost {
+		if n := answerSize(p.claim.Response) + len(p.claim.Note); n > stateMost {
 			return nil, fmt.Errorf("%w: an answer and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
 		}
 	}
@@ -153,7 +153,7 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 func (p *prepared) encode(number uint64) int {
 	kind := byte(bodyInline)
 	switch {
-	case p.claim.Aside != nil && p.claim.Aside.Share:
+	case p.claim.Quarantine != nil && p.claim.Quarantine.Share:
 		kind = bodyShared
 	case len(p.claim.Payload.Body) > chunkSize:
 		kind = bodyChunks
@@ -327,7 +327,7 @@ func (b *batch) decide(p *prepared) (dedup.Decision, error) {
 			return dedup.Decision{}, err
 		}
 	}
-	if p.claim.Aside != nil {
+	if p.claim.Quarantine != nil {
 		return b.quarantine(p)
 	}
 	if p.absent {
@@ -350,7 +350,7 @@ func (b *batch) taken(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
 		if err != nil {
 			return nil, alias, err
 		}
-		if dedup.Taken(rec, alias, *c, b.now) {
+		if dedup.AliasTaken(rec, alias, *c, b.now) {
 			return &rec, alias, nil
 		}
 	}
@@ -359,7 +359,7 @@ func (b *batch) taken(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
 
 // quarantine keeps a delivery aside for its original, unless there are enough of them already.
 func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
-	a := *p.claim.Aside
+	a := *p.claim.Quarantine
 	original, err := b.event(a.Of)
 	if err != nil {
 		return dedup.Decision{}, err
@@ -370,7 +370,7 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 	if original != nil {
 		full := a.Full(original.rec)
 		original = original.edit()
-		original.rec.Asides++
+		original.rec.QuarantineCount++
 		b.put(original)
 		if full {
 			b.unused(p)
@@ -380,7 +380,7 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 	}
 	a.Share = a.Share && original != nil && original.keepsBody()
 	q := *p
-	q.claim.Aside = &a
+	q.claim.Quarantine = &a
 	if p.fix.kind == bodyShared && !a.Share {
 		q.encode(0)
 	}

@@ -337,7 +337,7 @@ func appendState(b []byte, r *dedup.Record) []byte {
 	if r.DropBody {
 		flags |= flagDropBody
 	}
-	if r.Answer.Status != 0 || len(r.Answer.Header) > 0 || len(r.Answer.Body) > 0 {
+	if r.Response.Status != 0 || len(r.Response.Header) > 0 || len(r.Response.Body) > 0 {
 		flags |= flagAnswer
 	}
 	if r.Fingerprint != (dedup.Fingerprint{}) {
@@ -356,12 +356,12 @@ func appendState(b []byte, r *dedup.Record) []byte {
 	b = appendTime(b, r.Finished)
 	b = binary.AppendVarint(b, int64(r.Window))
 	b = appendTime(b, r.Expires)
-	b = binary.AppendUvarint(b, uint64(r.Asides))
-	b = appendString(appendString(appendString(b, r.Aside), r.Original), r.Note)
+	b = binary.AppendUvarint(b, uint64(r.QuarantineCount))
+	b = appendString(appendString(appendString(b, r.QuarantineReason), r.Original), r.Note)
 	if flags&flagAnswer != 0 {
-		b = binary.AppendVarint(b, int64(r.Answer.Status))
-		b = appendHeader(b, r.Answer.Header)
-		b = append(binary.AppendUvarint(b, uint64(len(r.Answer.Body))), r.Answer.Body...)
+		b = binary.AppendVarint(b, int64(r.Response.Status))
+		b = appendHeader(b, r.Response.Header)
+		b = append(binary.AppendUvarint(b, uint64(len(r.Response.Body))), r.Response.Body...)
 	}
 	b = binary.AppendUvarint(b, uint64(len(r.Tasks)))
 	for i := range r.Tasks {
@@ -402,14 +402,14 @@ func decodeStateInto(key []byte, version byte, b []byte, r *dedup.Record, more .
 	r.Seq, r.Generation = d.uvarint(), int(d.uvarint())
 	r.Accepted, r.Finished = d.time(), d.time()
 	r.Window, r.Expires = time.Duration(d.varint()), d.time()
-	r.Asides = int(d.uvarint())
-	r.Aside, r.Original, r.Note = d.str(), d.str(), d.str()
-	r.Answer = dedup.Answer{}
+	r.QuarantineCount = int(d.uvarint())
+	r.QuarantineReason, r.Original, r.Note = d.str(), d.str(), d.str()
+	r.Response = dedup.Response{}
 	if flags&flagAnswer != 0 {
-		r.Answer.Status = int(d.varint())
-		r.Answer.Header = d.header()
+		r.Response.Status = int(d.varint())
+		r.Response.Header = d.header()
 		if s := d.str(); s != "" {
-			r.Answer.Body = []byte(s)
+			r.Response.Body = []byte(s)
 		}
 	}
 	r.Tasks = nil

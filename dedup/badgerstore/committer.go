@@ -389,9 +389,9 @@ func (t *tally) add(other tally, by int64) {
 
 // addQuarantined adds one count of quarantined deliveries to another, which it changes and returns. Kinds without any
 // are left out.
-func addQuarantined(to, other map[dedup.Quarantine]int64, by int64) map[dedup.Quarantine]int64 {
+func addQuarantined(to, other map[dedup.QuarantineGroup]int64, by int64) map[dedup.QuarantineGroup]int64 {
 	if to == nil && len(other) > 0 {
-		to = map[dedup.Quarantine]int64{}
+		to = map[dedup.QuarantineGroup]int64{}
 	}
 	for kind, n := range other {
 		if to[kind] += by * n; to[kind] == 0 {

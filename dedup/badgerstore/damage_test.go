@@ -198,9 +198,9 @@ func fullRecord() (dedup.Claim, dedup.Record) {
 	r := dedup.Record{
 		Key: c.Key, Aliases: c.Aliases, Payload: c.Payload,
 		Event: "e", Fingerprint: dedup.Fingerprint{1, 31: 2}, Generation: 3, Seq: 1 << 40, Accepted: at, Finished: at.Add(1),
-		Window: time.Hour, Expires: at.Add(time.Hour), Hold: true, DropBody: true, Aside: "conflict", Original: "o",
-		Asides: 7, Note: "note",
-		Answer: dedup.Answer{Status: 299, Header: map[string][]string{"Location": {"/"}}, Body: []byte("answer")},
+		Window: time.Hour, Expires: at.Add(time.Hour), Hold: true, DropBody: true, QuarantineReason: "conflict", Original: "o",
+		QuarantineCount: 7, Note: "note",
+		Response: dedup.Response{Status: 299, Header: map[string][]string{"Location": {"/"}}, Body: []byte("answer")},
 		Tasks: []dedup.Task{
 			{Handler: "h", Lane: "l", State: dedup.Dead, Attempt: 4, Postponed: 1, Due: at, Started: at, Ended: at, Reason: "r", Err: "e", Token: 9, Until: at},
 			{Handler: "h2", State: dedup.Pending},
@@ -360,7 +360,7 @@ func TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch(t *testing.T) {
 	_, err = s.Claim(context.Background(), smallClaim(3))
 	damagedIs(t, err, "Claim")
 	held := claimOf("held")
-	held.Hold, held.Answer, held.Lease, held.Tasks = true, dedup.Answer{}, time.Minute, []dedup.NewTask{{Handler: "a"}}
+	held.Hold, held.Response, held.Lease, held.Tasks = true, dedup.Response{}, time.Minute, []dedup.NewTask{{Handler: "a"}}
 	_, err = s.Claim(context.Background(), smallClaim(1), held)
 	damagedIs(t, err, "Claim")
 	mustClaim(t, s, held, dedup.New) // its caller would not have had the lease

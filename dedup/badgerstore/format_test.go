@@ -207,11 +207,11 @@ func fillGolden(t *testing.T, s *Store, clock *deduptest.Clock) (g golden) {
 	finish("postponed", dedup.Result{Kind: dedup.ResultRetry, After: time.Hour, Postponed: true})
 	held := func(id string) dedup.Lease {
 		c := claimOf(id)
-		c.Hold, c.Lease, c.Answer = true, time.Minute, dedup.Answer{}
+		c.Hold, c.Lease, c.Response = true, time.Minute, dedup.Response{}
 		return mustClaim(t, s, c, dedup.New).Lease
 	}
-	answer := dedup.Answer{Status: 201, Header: map[string][]string{"Location": {"/1"}}, Body: []byte("made")}
-	if err := s.Finish(ctx, held("answered"), dedup.Result{Kind: dedup.ResultDone, Answer: answer}); err != nil {
+	answer := dedup.Response{Status: 201, Header: map[string][]string{"Location": {"/1"}}, Body: []byte("made")}
+	if err := s.Finish(ctx, held("answered"), dedup.Result{Kind: dedup.ResultDone, Response: answer}); err != nil {
 		t.Fatal(err)
 	}
 	held("held")
@@ -230,7 +230,7 @@ func fillGolden(t *testing.T, s *Store, clock *deduptest.Clock) (g golden) {
 	claim("small", func(c *dedup.Claim) { c.Payload.Body, c.Payload.Header = []byte("{}"), nil })
 	claim("large", func(c *dedup.Claim) { c.Payload.Body = bytes.Repeat([]byte("eyelet! "), (chunkSize+1000)/8) })
 	claim("aside", func(c *dedup.Claim) {
-		c.Key.Space, c.Aside = dedup.SpaceAside+"conflict", &dedup.Aside{Reason: "conflict", Of: again.Event}
+		c.Key.Space, c.Quarantine = dedup.SpaceQuarantine+"conflict", &dedup.Quarantine{Reason: "conflict", Of: again.Event}
 	})
 	fillGolden2(claim)
 	return g

@@ -148,12 +148,12 @@ func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
 	clock.Advance(48 * hour)
 	s = open(t, s.dir, o)
 	aside := answered("other", 0)
-	aside.Key.Space, aside.Aside = dedup.SpaceAside+"conflict", &dedup.Aside{Reason: "conflict", Of: original.Event, Max: 5}
+	aside.Key.Space, aside.Quarantine = dedup.SpaceQuarantine+"conflict", &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: 5}
 	aside.Tasks = claimOf("x").Tasks
 	mustClaim(t, s, aside, dedup.New) // counts itself in the original
 	want := mustClaim(t, s, answered("a", 0), dedup.Known).Record
-	if left := want.Expires.Sub(clock.Now()); want.Asides != 1 || left != 24*hour {
-		t.Errorf("%d asides, its window lasts for %v", want.Asides, left)
+	if left := want.Expires.Sub(clock.Now()); want.QuarantineCount != 1 || left != 24*hour {
+		t.Errorf("%d asides, its window lasts for %v", want.QuarantineCount, left)
 	}
 	shut(t, s)
 	s = open(t, s.dir, o)

@@ -105,7 +105,7 @@ func TestAPauseDoesNotFreeAHeldClaim(t *testing.T) {
 	t.Parallel()
 	p := openPaused(t)
 	c := claimOf("a")
-	c.Hold, c.Answer, c.Lease, c.Tasks = true, dedup.Answer{}, 30*time.Second, []dedup.NewTask{{Handler: "a"}}
+	c.Hold, c.Response, c.Lease, c.Tasks = true, dedup.Response{}, 30*time.Second, []dedup.NewTask{{Handler: "a"}}
 	lease := mustClaim(t, p.Store, c, dedup.New).Lease
 	p.stand(36 * time.Second)
 	mustClaim(t, p.Store, c, dedup.Known)

@@ -123,10 +123,10 @@ func killBody(id string) []byte {
 
 func killClaim(id string) dedup.Claim {
 	return dedup.Claim{
-		Key:     dedup.Key{Principal: "p", Endpoint: "e", ID: id},
-		Payload: dedup.Payload{Producer: "p", Endpoint: "e", Body: killBody(id)},
-		Tasks:   []dedup.NewTask{{Handler: "h"}},
-		Answer:  dedup.Answer{Status: 202},
+		Key:      dedup.Key{Principal: "p", Endpoint: "e", ID: id},
+		Payload:  dedup.Payload{Producer: "p", Endpoint: "e", Body: killBody(id)},
+		Tasks:    []dedup.NewTask{{Handler: "h"}},
+		Response: dedup.Response{Status: 202},
 	}
 }
 

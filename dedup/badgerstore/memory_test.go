@@ -61,10 +61,10 @@ func waitingClaim(i int) dedup.Claim {
 		body = append(body, sum[:16]...)
 	}
 	return dedup.Claim{
-		Key:     dedup.Key{Principal: "shop", Endpoint: "shop", ID: fmt.Sprintf("%x", sum[:16])},
-		Payload: dedup.Payload{Producer: "shop", Endpoint: "shop", Type: "order.paid", Body: body},
-		Tasks:   []dedup.NewTask{{Handler: "shop/*"}},
-		Answer:  dedup.Answer{Status: 202},
+		Key:      dedup.Key{Principal: "shop", Endpoint: "shop", ID: fmt.Sprintf("%x", sum[:16])},
+		Payload:  dedup.Payload{Producer: "shop", Endpoint: "shop", Type: "order.paid", Body: body},
+		Tasks:    []dedup.NewTask{{Handler: "shop/*"}},
+		Response: dedup.Response{Status: 202},
 	}
 }
 

@@ -29,7 +29,7 @@ func TestAnInterruptedTaskHasUsedItsAttemptAndWaits(t *testing.T) {
 	ctx := context.Background()
 	event := mustClaim(t, s, claimOf("a"), dedup.New).Record.Event
 	held := claimOf("held")
-	held.Hold, held.Lease, held.Answer = true, time.Hour, dedup.Answer{}
+	held.Hold, held.Lease, held.Response = true, time.Hour, dedup.Response{}
 	mustClaim(t, s, held, dedup.New)
 	work, err := s.Take(ctx, 1, 1<<20, time.Hour)
 	if err != nil {
@@ -215,7 +215,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	untasked.Tasks = nil
 	mustClaim(t, s, untasked, dedup.New)
 	held := claimOf("held")
-	held.Hold, held.Lease, held.Answer = true, time.Minute, dedup.Answer{}
+	held.Hold, held.Lease, held.Response = true, time.Minute, dedup.Response{}
 	mustClaim(t, s, held, dedup.New)
 	mustClaim(t, s, claimOf("pending"), dedup.New)
 
@@ -315,13 +315,13 @@ func TestADeliveryKeptAsideForTheLastGenerationOfItsKeyIsCounted(t *testing.T) {
 	o.Clock = clock
 	s := open(t, t.TempDir(), o)
 	c := claimOf("a")
-	c.Aside = &dedup.Aside{Reason: "conflict"}
+	c.Quarantine = &dedup.Quarantine{Reason: "conflict"}
 	first := mustClaim(t, s, c, dedup.New).Record.Event
 	clock.Advance(25 * time.Hour)
-	c.Aside = &dedup.Aside{Reason: "conflict", Of: first, Max: 2}
+	c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: first, Max: 2}
 	mustClaim(t, s, c, dedup.New)
-	if r, err := s.Get(context.Background(), first); err != nil || r.Asides != 1 {
-		t.Errorf("%d are counted, %v", r.Asides, err)
+	if r, err := s.Get(context.Background(), first); err != nil || r.QuarantineCount != 1 {
+		t.Errorf("%d are counted, %v", r.QuarantineCount, err)
 	}
 }
 

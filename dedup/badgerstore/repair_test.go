@@ -215,16 +215,16 @@ func TestAnEventThatIsDoneStaysDoneWithoutItsPayload(t *testing.T) {
 	ctx := context.Background()
 	s := open(t, t.TempDir(), uncached())
 	c := largeClaim("bad", 2000)
-	c.Hold, c.Lease, c.Answer, c.Fingerprint = true, time.Minute, dedup.Answer{}, dedup.Fingerprint{1}
-	answer := dedup.Answer{Status: 201, Body: []byte("made")}
+	c.Hold, c.Lease, c.Response, c.Fingerprint = true, time.Minute, dedup.Response{}, dedup.Fingerprint{1}
+	answer := dedup.Response{Status: 201, Body: []byte("made")}
 	lease := mustClaim(t, s, c, dedup.New).Lease
-	if err := s.Finish(ctx, lease, dedup.Result{Kind: dedup.ResultDone, Answer: answer}); err != nil {
+	if err := s.Finish(ctx, lease, dedup.Result{Kind: dedup.ResultDone, Response: answer}); err != nil {
 		t.Fatal(err)
 	}
 	spoil(t, s, hashOf(c.Key).key(familyEvent))
 	s = repaired(t, s, repairedEvent)
 	r := mustClaim(t, s, c, dedup.Known).Record
-	if diff := cmp.Diff(answer, r.Answer); diff != "" || r.State() != dedup.Done {
+	if diff := cmp.Diff(answer, r.Response); diff != "" || r.State() != dedup.Done {
 		t.Errorf("%v %s", r.State(), diff)
 	}
 	c.Fingerprint = dedup.Fingerprint{2}
@@ -236,7 +236,7 @@ func TestAClaimThatWasReleasedIsRunByTheNextDeliveryAlthoughItWasDamaged(t *test
 	ctx := context.Background()
 	s := open(t, t.TempDir(), uncached())
 	c := largeClaim("bad", 2000)
-	c.Hold, c.Lease, c.Answer = true, time.Minute, dedup.Answer{}
+	c.Hold, c.Lease, c.Response = true, time.Minute, dedup.Response{}
 	d := mustClaim(t, s, c, dedup.New)
 	if err := s.Finish(ctx, d.Lease, dedup.Result{Kind: dedup.ResultRetry}); err != nil {
 		t.Fatal(err)
@@ -359,7 +359,7 @@ func TestWhatNoChecksumConfirmsIsNotBelieved(t *testing.T) {
 		"a number":      func(_ *dedup.Claim, r *dedup.Record) { r.Seq = 1 << 50 },
 		"a window":      func(_ *dedup.Claim, r *dedup.Record) { r.Window = 1000 * dedup.DefaultWindow },
 		"a time":        func(_ *dedup.Claim, r *dedup.Record) { r.Accepted = r.Accepted.AddDate(100, 0, 0) },
-		"an answer":     func(_ *dedup.Claim, r *dedup.Record) { r.Answer.Status = 458 },
+		"an answer":     func(_ *dedup.Claim, r *dedup.Record) { r.Response.Status = 458 },
 		"a fingerprint": func(_ *dedup.Claim, r *dedup.Record) { r.Fingerprint = dedup.Fingerprint{7} },
 		"a hold":        func(_ *dedup.Claim, r *dedup.Record) { r.Hold = true },
 	} {
@@ -384,7 +384,7 @@ func TestWhatNoChecksumConfirmsIsNotBelieved(t *testing.T) {
 			}
 			s = repaired(t, open(t, s.dir, uncached()), repairedAll)
 			got := letter(t, s, c)
-			if got.Key != c.Key && got.Key != (dedup.Key{}) || got.Answer.Status != 0 || got.Hold || got.Seq > 3 ||
+			if got.Key != c.Key && got.Key != (dedup.Key{}) || got.Response.Status != 0 || got.Hold || got.Seq > 3 ||
 				got.Window != dedup.DefaultWindow || got.Accepted.After(s.now()) {
 				t.Errorf("%+v", got)
 			}

@@ -89,8 +89,8 @@ type Store struct {
 }
 
 var (
-	_ dedup.Store    = (*Store)(nil)
-	_ dedup.Hastener = (*Store)(nil)
+	_ dedup.Store     = (*Store)(nil)
+	_ dedup.Expediter = (*Store)(nil)
 )
 
 var (

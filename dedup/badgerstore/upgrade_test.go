@@ -123,7 +123,7 @@ func TestValuesOfVersion1AreWrittenAnew(t *testing.T) {
 	s := open(t, dir, o)
 	ctx := t.Context()
 	for _, r := range everything(t, s) {
-		_, _ = s.Hasten(ctx, r.Event) // those that wait
+		_, _ = s.RunNow(ctx, r.Event) // those that wait
 		_, _ = s.Reopen(ctx, r.Event) // those that are dead
 	}
 	work, err := s.Take(ctx, 20, 1<<30, time.Minute)

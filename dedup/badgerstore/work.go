@@ -190,9 +190,9 @@ func (s *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) erro
 // Finish implements [dedup.Store]. A result that a request waits for (one with an answer, and a release) is
 // committed at once, others share the next commit.
 func (s *Store) Finish(ctx context.Context, l dedup.Lease, res dedup.Result) error {
-	res.Answer = res.Answer.Clone()
-	t := newTicket(res.Answer.Status != 0 || res.Kind == dedup.ResultRelease)
-	if t.bytes += answerSize(res.Answer) + len(res.Reason) + len(res.Err); t.bytes > stateMost {
+	res.Response = res.Response.Clone()
+	t := newTicket(res.Response.Status != 0 || res.Kind == dedup.ResultRelease)
+	if t.bytes += answerSize(res.Response) + len(res.Reason) + len(res.Err); t.bytes > stateMost {
 		return fmt.Errorf("%w: a result of %d bytes, at most %d", dedup.ErrTooLarge, t.bytes, stateMost)
 	}
 	return s.do(ctx, &leaseOp{ticket: t, lease: l, change: func(r *dedup.Record, now time.Time) error {
@@ -204,7 +204,7 @@ func (s *Store) Finish(ctx context.Context, l dedup.Lease, res dedup.Result) err
 // fit a file of its log, and a refused write is the end of the store.
 const stateMost = 8 << 20
 
-func answerSize(a dedup.Answer) int {
+func answerSize(a dedup.Response) int {
 	n := len(a.Body)
 	for k, vs := range a.Header {
 		n += len(k)
@@ -262,9 +262,9 @@ func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask
 	return s.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Reopen(tasks, now) })
 }
 
-// Hasten implements [dedup.Hastener].
-func (s *Store) Hasten(ctx context.Context, event string) (dedup.Record, error) {
-	return s.edit(ctx, event, (*dedup.Record).Hasten)
+// RunNow implements [dedup.Expediter].
+func (s *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) {
+	return s.edit(ctx, event, (*dedup.Record).RunNow)
 }
 
 func (s *Store) edit(ctx context.Context, event string, edit func(*dedup.Record, time.Time) error) (dedup.Record, error) {

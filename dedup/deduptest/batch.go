@@ -87,8 +87,8 @@ func batchConflict(x *rig) {
 	conflict := delivery("old")
 	conflict.Fingerprint = fingerprint(2)
 	aside := conflict
-	aside.Key.Space = dedup.SpaceAside + "2"
-	aside.Aside = &dedup.Aside{Reason: "conflict"}
+	aside.Key.Space = dedup.SpaceQuarantine + "2"
+	aside.Quarantine = &dedup.Quarantine{Reason: "conflict"}
 	x.claims(delivery("a"), conflict, aside, delivery("b"))
 	ran := map[string]bool{}
 	for range 3 {

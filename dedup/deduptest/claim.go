@@ -48,7 +48,7 @@ func situations() []situation {
 		return func(x *rig, d dedup.Decision) { x.finish(d.Lease, r) }
 	}
 	aside := delivery("k")
-	aside.Aside = &dedup.Aside{Reason: "conflict"}
+	aside.Quarantine = &dedup.Quarantine{Reason: "conflict"}
 	unhandled := delivery("k")
 	unhandled.Tasks, unhandled.Note = nil, "no handler"
 	return []situation{
@@ -135,7 +135,7 @@ func claimIsKept(x *rig) {
 		x.Errorf("identity: %s", text(r))
 	case !r.Finished.IsZero() || !r.Expires.IsZero() || r.Window != 3*hour || r.Note != "first" || r.Hold:
 		x.Errorf("state: %s", text(r))
-	case r.Answer.Status != 202 || string(r.Answer.Body) != "accepted" || string(r.Payload.Body) != "body of k":
+	case r.Response.Status != 202 || string(r.Response.Body) != "accepted" || string(r.Payload.Body) != "body of k":
 		x.Errorf("content: %s", text(r))
 	case len(r.Tasks) != 2 || r.Tasks[0].Handler != "ship" || r.Tasks[1].Handler != "bill" || r.Tasks[1].Lane != "customer 7":
 		x.Errorf("tasks: %s", text(r))
@@ -155,8 +155,8 @@ func claimShowsNoBody(x *rig) {
 	x.same(d.Record, bare(x.get(d.Record.Event)), "record of New")
 	d = x.want(dedup.Known, delivery("k"))
 	x.same(d.Record, bare(x.get(d.Record.Event)), "record of Known")
-	if d.Record.Answer.Status != 202 || string(d.Record.Answer.Body) != "accepted" {
-		x.Errorf("answer for the duplicate: %+v", d.Record.Answer)
+	if d.Record.Response.Status != 202 || string(d.Record.Response.Body) != "accepted" {
+		x.Errorf("answer for the duplicate: %+v", d.Record.Response)
 	}
 }
 
@@ -237,7 +237,7 @@ func claimInvalid(x *rig) {
 		"one handler twice":  func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{Handler: "a"}, {Handler: "a"}} },
 	} {
 		c := delivery("bad")
-		c.Answer = dedup.Answer{}
+		c.Response = dedup.Response{}
 		spoil(&c)
 		invalid[name] = c
 	}
@@ -269,7 +269,7 @@ func claimIsCopied(x *rig) {
 	c.Aliases = []dedup.Key{nonce("n")}
 	event := x.accept(c)
 	before := text(x.get(event))
-	c.Payload.Body[0], c.Answer.Body[0], c.Aliases[0] = 'X', 'X', nonce("x")
+	c.Payload.Body[0], c.Response.Body[0], c.Aliases[0] = 'X', 'X', nonce("x")
 	c.Payload.Header.Set("Content-Type", "changed")
 	c.Payload.Attributes["source"] = "changed"
 	c.Tasks[0].Handler = "changed"

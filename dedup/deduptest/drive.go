@@ -148,14 +148,14 @@ func (d *driver) newClaim() dedup.Claim {
 	}
 	switch d.IntN(6) {
 	case 0, 1:
-		c.Hold, c.Lease, c.Answer = true, pick(d.Rand, 10*time.Second, 5*minute), dedup.Answer{}
+		c.Hold, c.Lease, c.Response = true, pick(d.Rand, 10*time.Second, 5*minute), dedup.Response{}
 		c.Tasks = []dedup.NewTask{{Handler: "quote"}}
 	case 2:
 		e := d.event()
 		if e != nil && c.Occurrence == nil && !d.model.doubtful(e) {
 			c.Series, c.Remember = dedup.Key{}, nil
-			c.Key.Space = dedup.SpaceAside + fmt.Sprint(d.IntN(3))
-			c.Aside = &dedup.Aside{Reason: "conflict", Of: e.Event, Max: d.IntN(4)}
+			c.Key.Space = dedup.SpaceQuarantine + fmt.Sprint(d.IntN(3))
+			c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: e.Event, Max: d.IntN(4)}
 		}
 	}
 	return c
@@ -186,7 +186,7 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 		want, e = m.verdict(c)
 	}
 	d.note("claim %s/%s%s fp=%x hold=%t only=%t aside=%+v aliases=%d tasks=%d: %v %s",
-		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[31], c.Hold, c.OnlyKnown, c.Aside, len(c.Aliases), len(c.Tasks), got.Verdict, got.Record.Event)
+		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[31], c.Hold, c.OnlyKnown, c.Quarantine, len(c.Aliases), len(c.Tasks), got.Verdict, got.Record.Event)
 	if got.Verdict != want {
 		d.Fatalf("claim of %+v: %v, want %v", c, got.Verdict, want)
 	}
@@ -425,7 +425,7 @@ func (d *driver) list() {
 	m := &d.model
 	f := dedup.Filter{
 		ID: pick(d.Rand, "", "", "k1"), Type: pick(d.Rand, "", "", "order.*", "ping", "p*"), Endpoint: pick(d.Rand, "", "", "returns"),
-		Handler: pick(d.Rand, "", "", "bill"), Since: pick(d.Rand, 0, 0, hour), Aside: d.IntN(6) == 0, Body: d.IntN(2) == 0,
+		Handler: pick(d.Rand, "", "", "bill"), Since: pick(d.Rand, 0, 0, hour), Quarantined: d.IntN(6) == 0, Body: d.IntN(2) == 0,
 		States: pick(d.Rand, nil, nil, []dedup.State{dedup.Dead}, []dedup.State{dedup.Pending, dedup.Running}),
 	}
 	if e := d.event(); e != nil && d.IntN(3) == 0 {

@@ -108,7 +108,7 @@ func durableNames(x *rig) {
 	}
 	x.accept(asideOf(original, 3, 2))
 	x.want(dedup.Known, asideOf(original, 4, 2))
-	if n := x.get(original.Event).Asides; n != 3 {
+	if n := x.get(original.Event).QuarantineCount; n != 3 {
 		x.Errorf("the original counts %d, want 3", n)
 	}
 }
@@ -172,7 +172,7 @@ func durableHeld(x *rig) {
 	x.lost(first.Lease, "somebody else holds the claim")
 	x.finish(second.Lease, answer(200, "second"))
 	x.reopen()
-	if got := x.want(dedup.Known, held("a")).Record.Answer; got.Status != 200 || string(got.Body) != "second" {
+	if got := x.want(dedup.Known, held("a")).Record.Response; got.Status != 200 || string(got.Body) != "second" {
 		x.Errorf("answer %+v", got)
 	}
 }

@@ -179,7 +179,7 @@ func (r *Recorder) claim(ctx context.Context, client int, in Call) (dedup.Lease,
 		return dedup.Lease{}, err
 	}
 	d := ds[0]
-	r.end(o, Effect{Verdict: d.Verdict, Token: d.Lease.Token, Attempt: d.Record.Tasks[0].Attempt, Code: d.Record.Answer.Status})
+	r.end(o, Effect{Verdict: d.Verdict, Token: d.Lease.Token, Attempt: d.Record.Tasks[0].Attempt, Code: d.Record.Response.Status})
 	return d.Lease, nil
 }
 
@@ -205,7 +205,7 @@ func (r *Recorder) take(ctx context.Context, client int) (dedup.Lease, string, e
 func (r *Recorder) finish(ctx context.Context, client int, in Call, l dedup.Lease) error {
 	in.Token = l.Token
 	o := r.begin(client, in)
-	err := r.Store.Finish(ctx, l, dedup.Result{Kind: in.Kind, Answer: dedup.Answer{Status: in.Code}})
+	err := r.Store.Finish(ctx, l, dedup.Result{Kind: in.Kind, Response: dedup.Response{Status: in.Code}})
 	if err != nil && !errors.Is(err, dedup.ErrLeaseLost) {
 		return err
 	}

@@ -34,7 +34,7 @@ func holdStarts(x *rig) {
 	r := x.get(d.Record.Event)
 	task := r.Tasks[0]
 	switch {
-	case !r.Hold || len(r.Tasks) != 1 || task.State != dedup.Running || task.Attempt != 1 || r.Answer.Status != 0:
+	case !r.Hold || len(r.Tasks) != 1 || task.State != dedup.Running || task.Attempt != 1 || r.Response.Status != 0:
 		x.Errorf("record: %s", text(r))
 	case d.Lease.Event != r.Event || d.Lease.Task != 0 || d.Lease.Token == 0 || d.Lease.Token != task.Token:
 		x.Errorf("lease %+v of task %+v", d.Lease, task)
@@ -60,13 +60,13 @@ func holdIsNotTaken(x *rig) {
 func holdAnswers(x *rig) {
 	d := x.want(dedup.New, held("a"))
 	r := answer(201, "made\x00\xff")
-	r.Answer.Header.Add("Content-Type", "charset=\xff")
+	r.Response.Header.Add("Content-Type", "charset=\xff")
 	x.finish(d.Lease, r)
 	got := x.want(dedup.Known, held("a")).Record
-	if got.Answer.Status != 201 || string(got.Answer.Body) != "made\x00\xff" ||
-		got.Answer.Header.Get("Location") != "/orders/1" || len(got.Answer.Header.Values("Content-Type")) != 2 ||
-		got.Answer.Header.Values("Content-Type")[1] != "charset=\xff" {
-		x.Errorf("the duplicate's answer: %+v", got.Answer)
+	if got.Response.Status != 201 || string(got.Response.Body) != "made\x00\xff" ||
+		got.Response.Header.Get("Location") != "/orders/1" || len(got.Response.Header.Values("Content-Type")) != 2 ||
+		got.Response.Header.Values("Content-Type")[1] != "charset=\xff" {
+		x.Errorf("the duplicate's answer: %+v", got.Response)
 	}
 	if got.State() != dedup.Done || got.Finished.IsZero() || !got.Expires.Equal(got.Finished.Add(got.Window)) {
 		x.Errorf("record: %s", text(got))
@@ -204,7 +204,7 @@ func holdExtends(x *rig) {
 	x.advance(2*minute - time.Millisecond)
 	x.want(dedup.Known, held("a"))
 	x.finish(d.Lease, answer(200, "late"))
-	if got := x.want(dedup.Known, held("a")).Record.Answer.Status; got != 200 {
+	if got := x.want(dedup.Known, held("a")).Record.Response.Status; got != 200 {
 		x.Errorf("answer %d", got)
 	}
 }
@@ -250,9 +250,9 @@ func holdIsGuarded(x *rig) {
 func holdReopens(x *rig) {
 	d := x.want(dedup.New, held("a"))
 	r := dead()
-	r.Answer = dedup.Answer{Status: 422, Body: []byte("refused")}
+	r.Response = dedup.Response{Status: 422, Body: []byte("refused")}
 	x.finish(d.Lease, r)
-	if got := x.want(dedup.Known, held("a")).Record.Answer; got.Status != 422 || string(got.Body) != "refused" {
+	if got := x.want(dedup.Known, held("a")).Record.Response; got.Status != 422 || string(got.Body) != "refused" {
 		x.Errorf("answer of the dead claim: %+v", got)
 	}
 	if _, err := x.store.Reopen(x.ctx, d.Record.Event); err != nil {
@@ -264,7 +264,7 @@ func holdReopens(x *rig) {
 		x.Errorf("attempt %d, token %d after %d", w.Task().Attempt, w.Lease.Token, d.Lease.Token)
 	}
 	x.finish(w.Lease, done())
-	if got := x.get(d.Record.Event); got.Answer.Status != 422 || got.State() != dedup.Done {
+	if got := x.get(d.Record.Event); got.Response.Status != 422 || got.State() != dedup.Done {
 		x.Errorf("record: %s", text(got))
 	}
 }

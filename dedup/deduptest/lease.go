@@ -141,7 +141,7 @@ func leaseGenerations(x *rig) {
 	mixed.Event = second.Lease.Event
 	x.lost(mixed, "the token is of the generation before")
 	x.finish(second.Lease, answer(201, "second"))
-	if got := x.want(dedup.Known, c).Record.Answer.Status; got != 201 {
+	if got := x.want(dedup.Known, c).Record.Response.Status; got != 201 {
 		x.Errorf("answer %d, want the second's", got)
 	}
 }

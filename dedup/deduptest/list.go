@@ -72,7 +72,7 @@ func listed(x *rig) map[string]string {
 		c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill"})
 	})
 	add("aside", func(c *dedup.Claim) {
-		c.Key.Space, c.Aside = dedup.SpaceAside+"1", &dedup.Aside{Reason: "conflict", Of: events["done"]}
+		c.Key.Space, c.Quarantine = dedup.SpaceQuarantine+"1", &dedup.Quarantine{Reason: "conflict", Of: events["done"]}
 	})
 	add("held", func(c *dedup.Claim) {
 		*c = held("held")
@@ -114,7 +114,7 @@ func listFilter(x *rig) {
 		{dedup.Filter{States: []dedup.State{dedup.Done}}, "done"},
 		{dedup.Filter{States: []dedup.State{dedup.Dead}}, "aside dead"},
 		{dedup.Filter{States: []dedup.State{dedup.Done, dedup.Dead}}, "aside dead done"},
-		{dedup.Filter{Aside: true}, "aside"},
+		{dedup.Filter{Quarantined: true}, "aside"},
 		{dedup.Filter{States: []dedup.State{dedup.Dead}, Type: "order.r*"}, "dead"},
 		{dedup.Filter{Limit: 2}, "held aside"},
 		{dedup.Filter{Limit: 2, Type: "order.*"}, "aside dead"},

@@ -77,7 +77,7 @@ func (e *modelEvent) open() bool { return e.count(dedup.Pending)+e.count(dedup.R
 
 // summary is the state of the event as a whole. What was kept aside is a dead letter without any task, too.
 func (e *modelEvent) summary() dedup.State {
-	if e.Aside != "" && len(e.Tasks) == 0 {
+	if e.QuarantineReason != "" && len(e.Tasks) == 0 {
 		return dedup.Dead
 	}
 	for _, s := range []dedup.State{dedup.Dead, dedup.Running, dedup.Pending} {
@@ -134,10 +134,10 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 		}
 		return v, e
 	}
-	if c.Aside != nil && !c.OnlyKnown {
-		if original := m.byEvent(c.Aside.Of); original != nil {
-			original.Asides++
-			if c.Aside.Max > 0 && original.Asides > c.Aside.Max {
+	if c.Quarantine != nil && !c.OnlyKnown {
+		if original := m.byEvent(c.Quarantine.Of); original != nil {
+			original.QuarantineCount++
+			if c.Quarantine.Max > 0 && original.QuarantineCount > c.Quarantine.Max {
 				return dedup.Known, original
 			}
 		}
@@ -277,16 +277,16 @@ func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease ded
 func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
 	e := &modelEvent{Record: dedup.Record{
 		Event: got.Event, Seq: got.Seq, Generation: got.Generation, Accepted: m.now,
-		Key: c.Key, Fingerprint: c.Fingerprint, Payload: c.Payload, Answer: c.Answer, Window: c.Window, Hold: c.Hold, DropBody: c.DropBody,
+		Key: c.Key, Fingerprint: c.Fingerprint, Payload: c.Payload, Response: c.Response, Window: c.Window, Hold: c.Hold, DropBody: c.DropBody,
 	}}
 	m.events = append(m.events, e)
 	for _, t := range c.Tasks {
 		e.Tasks = append(e.Tasks, dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: m.now})
 	}
-	if c.Aside != nil {
-		e.Aside, e.Original = c.Aside.Reason, c.Aside.Of
+	if c.Quarantine != nil {
+		e.QuarantineReason, e.Original = c.Quarantine.Reason, c.Quarantine.Of
 		for i := range e.Tasks {
-			e.Tasks[i].State, e.Tasks[i].Reason = dedup.Dead, c.Aside.Reason
+			e.Tasks[i].State, e.Tasks[i].Reason = dedup.Dead, c.Quarantine.Reason
 		}
 	}
 	return e
@@ -333,8 +333,8 @@ func (m *model) finish(e *modelEvent, t *dedup.Task, r dedup.Result) {
 			t.Attempt--
 		}
 	}
-	if r.Answer.Status != 0 && t.State != dedup.Pending {
-		e.Answer = r.Answer
+	if r.Response.Status != 0 && t.State != dedup.Pending {
+		e.Response = r.Response
 	}
 	m.settle(e)
 }
@@ -427,7 +427,7 @@ func (m *model) matches(f dedup.Filter, e *modelEvent) bool {
 	if len(f.States) > 0 && !slices.Contains(f.States, e.summary()) {
 		return false
 	}
-	if f.Aside && e.Aside == "" || f.Before > 0 && e.Seq >= f.Before {
+	if f.Quarantined && e.QuarantineReason == "" || f.Before > 0 && e.Seq >= f.Before {
 		return false
 	}
 	return f.Since <= 0 || !e.Accepted.Add(f.Since).Before(m.now)

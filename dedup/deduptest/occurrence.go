@@ -41,7 +41,7 @@ func digested(digest, name string, most int) dedup.Claim {
 
 func heldDigest(digest, name string, most int) dedup.Claim {
 	c := digested(digest, name, most)
-	c.Answer, c.Hold, c.Lease = dedup.Answer{}, true, minute
+	c.Response, c.Hold, c.Lease = dedup.Response{}, true, minute
 	return c
 }
 
@@ -148,7 +148,7 @@ func occurrenceHeld(x *rig) {
 	}
 	x.finish(again.Lease, answer(200, "to b"))
 	for _, name := range []string{"a", "b"} {
-		if got := x.want(dedup.Known, heldDigest("d", name, 9)).Record.Answer.Body; string(got) != "to "+name {
+		if got := x.want(dedup.Known, heldDigest("d", name, 9)).Record.Response.Body; string(got) != "to "+name {
 			x.Errorf("answer %q to %s", got, name)
 		}
 	}

@@ -53,7 +53,7 @@ func purgeAside(x *rig) {
 	original := x.get(x.accept(delivery("a")))
 	event := x.accept(asideOf(original, 2, 0))
 	x.purge(event)
-	if n := x.get(original.Event).Asides; n != 1 {
+	if n := x.get(original.Event).QuarantineCount; n != 1 {
 		x.Errorf("the original counts %d, want 1 as before", n)
 	}
 	x.want(dedup.Known, delivery("a"))

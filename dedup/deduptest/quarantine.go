@@ -21,7 +21,7 @@ func asideWithoutTasks(x *rig) {
 	for _, f := range []dedup.Filter{
 		{States: []dedup.State{dedup.Dead}},
 		{Reason: "conflict"},
-		{States: []dedup.State{dedup.Dead}, Reason: "conflict", Aside: true},
+		{States: []dedup.State{dedup.Dead}, Reason: "conflict", Quarantined: true},
 	} {
 		if got := x.list(f); len(got) != 1 || got[0].Event != event {
 			x.Errorf("%+v lists %d records, want the one that is kept aside", f, len(got))
@@ -75,7 +75,7 @@ func asideSharesWithoutTasks(x *rig) {
 func asideStats(x *rig) {
 	original := x.get(x.accept(delivery("a")))
 	x.finish(x.takeOf(original.Event).Lease, done())
-	want := func(want map[dedup.Quarantine]int64) {
+	want := func(want map[dedup.QuarantineGroup]int64) {
 		x.Helper()
 		if got := x.stats().Quarantined; !maps.Equal(got, want) {
 			x.Errorf("quarantined %v, want %v", got, want)
@@ -83,24 +83,24 @@ func asideStats(x *rig) {
 	}
 	want(nil)
 	endpoint := delivery("a").Payload.Endpoint
-	conflict, same := dedup.Quarantine{Endpoint: endpoint, Reason: "conflict"}, dedup.Quarantine{Endpoint: endpoint, Reason: "same_bytes"}
+	conflict, same := dedup.QuarantineGroup{Endpoint: endpoint, Reason: "conflict"}, dedup.QuarantineGroup{Endpoint: endpoint, Reason: "same_bytes"}
 	first, second := x.accept(asideOf(original, 2, 0)), x.accept(asideOf(original, 3, 0))
 	third := asideOf(original, 4, 0)
-	third.Aside.Reason, third.Tasks = "same_bytes", nil
+	third.Quarantine.Reason, third.Tasks = "same_bytes", nil
 	x.accept(third)
-	want(map[dedup.Quarantine]int64{conflict: 2, same: 1})
+	want(map[dedup.QuarantineGroup]int64{conflict: 2, same: 1})
 	if x.harness.Reopen != nil {
 		x.reopen()
-		want(map[dedup.Quarantine]int64{conflict: 2, same: 1})
+		want(map[dedup.QuarantineGroup]int64{conflict: 2, same: 1})
 	}
 	if _, err := x.store.Reopen(x.ctx, first); err != nil {
 		x.Fatal(err)
 	}
-	want(map[dedup.Quarantine]int64{conflict: 1, same: 1})
+	want(map[dedup.QuarantineGroup]int64{conflict: 1, same: 1})
 	x.finish(x.takeOf(first).Lease, dead())
-	want(map[dedup.Quarantine]int64{conflict: 1, same: 1})
+	want(map[dedup.QuarantineGroup]int64{conflict: 1, same: 1})
 	if err := x.store.Purge(x.ctx, second); err != nil {
 		x.Fatal(err)
 	}
-	want(map[dedup.Quarantine]int64{same: 1})
+	want(map[dedup.QuarantineGroup]int64{same: 1})
 }

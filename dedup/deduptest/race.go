@@ -140,8 +140,8 @@ func raceHeld(x *rig) {
 	}
 	x.finish(last, answer(201, "made"))
 	for i, d := range x.claimTogether(32, claim) {
-		if d.Verdict != dedup.Known || d.Record.Answer.Status != 201 || string(d.Record.Answer.Body) != "made" {
-			x.Errorf("claim %d: %v with %+v", i, d.Verdict, d.Record.Answer)
+		if d.Verdict != dedup.Known || d.Record.Response.Status != 201 || string(d.Record.Response.Body) != "made" {
+			x.Errorf("claim %d: %v with %+v", i, d.Verdict, d.Record.Response)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func raceAsides(x *rig) {
 			fresh++
 		}
 	}
-	if n := x.get(original.Event).Asides; fresh != 7 || n != 20 {
+	if n := x.get(original.Event).QuarantineCount; fresh != 7 || n != 20 {
 		x.Errorf("%d are kept of %d, want 7 of 20", fresh, n)
 	}
 }

@@ -20,7 +20,7 @@ func recordChecks() []check {
 
 // exact accepts an event full of bytes that are easily spoilt, and one that answers in the same way. It
 // returns what must come back.
-func exact(x *rig) (event, answered string, c dedup.Claim, a dedup.Answer) {
+func exact(x *rig) (event, answered string, c dedup.Claim, a dedup.Response) {
 	x.Helper()
 	all := make([]byte, 256)
 	for i := range all {
@@ -38,16 +38,16 @@ func exact(x *rig) (event, answered string, c dedup.Claim, a dedup.Answer) {
 	c.Payload.Attributes = map[string]string{"": "empty name", "time": "2026-01-02T03:04:05.678+09:00", "bytes": "\xff\x00"}
 	c.Note = "note ☃"
 	c.Tasks = []dedup.NewTask{{Handler: "h/☃", Lane: "l\x00\xff"}}
-	a = dedup.Answer{Status: 299, Header: http.Header{"X-Many": {"2", "1"}, "Content-Type": {"a/b; c=\"\xff\""}}, Body: all}
+	a = dedup.Response{Status: 299, Header: http.Header{"X-Many": {"2", "1"}, "Content-Type": {"a/b; c=\"\xff\""}}, Body: all}
 	event = x.accept(c)
 	h := held("answered")
 	d := x.want(dedup.New, h)
-	x.finish(d.Lease, dedup.Result{Kind: dedup.ResultDone, Answer: a})
+	x.finish(d.Lease, dedup.Result{Kind: dedup.ResultDone, Response: a})
 	return event, d.Record.Event, c, a
 }
 
 // checkBytes compares without any conversion that could hide a difference.
-func (x *rig) checkBytes(event, answered string, c dedup.Claim, a dedup.Answer) {
+func (x *rig) checkBytes(event, answered string, c dedup.Claim, a dedup.Response) {
 	x.Helper()
 	r := x.get(event)
 	for _, row := range []struct {
@@ -55,9 +55,9 @@ func (x *rig) checkBytes(event, answered string, c dedup.Claim, a dedup.Answer) 
 		got, want any
 	}{
 		{"key", r.Key, c.Key}, {"aliases", r.Aliases, c.Aliases}, {"fingerprint", r.Fingerprint, c.Fingerprint},
-		{"payload", r.Payload, c.Payload}, {"answer body", string(r.Answer.Body), string(c.Answer.Body)},
+		{"payload", r.Payload, c.Payload}, {"answer body", string(r.Response.Body), string(c.Response.Body)},
 		{"note", r.Note, c.Note}, {"handler", r.Tasks[0].Handler, c.Tasks[0].Handler}, {"lane", r.Tasks[0].Lane, c.Tasks[0].Lane},
-		{"stored answer", x.get(answered).Answer, a},
+		{"stored answer", x.get(answered).Response, a},
 	} {
 		if !reflect.DeepEqual(row.got, row.want) {
 			x.Errorf("%s:\n got %q\nwant %q", row.what, fmt.Sprint(row.got), fmt.Sprint(row.want))
@@ -102,8 +102,8 @@ func spoil(r *dedup.Record) {
 	for i := range r.Payload.Body {
 		r.Payload.Body[i] = 'X'
 	}
-	for i := range r.Answer.Body {
-		r.Answer.Body[i] = 'X'
+	for i := range r.Response.Body {
+		r.Response.Body[i] = 'X'
 	}
 }
 
@@ -149,9 +149,9 @@ func recordIsCopied(x *rig) {
 	a := answer(200, "ok")
 	h := x.want(dedup.New, held("b"))
 	x.finish(h.Lease, a)
-	a.Answer.Body[0] = 'X'
-	a.Answer.Header.Set("Location", "spoilt")
-	if got := x.get(h.Record.Event).Answer; string(got.Body) != "ok" || got.Header.Get("Location") != "/orders/1" {
+	a.Response.Body[0] = 'X'
+	a.Response.Header.Set("Location", "spoilt")
+	if got := x.get(h.Record.Event).Response; string(got.Body) != "ok" || got.Header.Get("Location") != "/orders/1" {
 		x.Errorf("answer after the caller changed its result: %+v", got)
 	}
 }

@@ -70,7 +70,7 @@ func reopenAnswer(x *rig) {
 	r := done()
 	x.finish(w.Lease, r)
 	x.finish(x.take().Lease, done())
-	if got := x.want(dedup.Known, delivery("a")).Record.Answer; got.Status != 202 || string(got.Body) != "accepted" {
+	if got := x.want(dedup.Known, delivery("a")).Record.Response; got.Status != 202 || string(got.Body) != "accepted" {
 		x.Errorf("answer %+v", got)
 	}
 }

@@ -78,15 +78,15 @@ func delivery(id string) dedup.Claim {
 			Attributes: map[string]string{"source": "till 7"},
 			Body:       []byte("body of " + id),
 		},
-		Answer: dedup.Answer{Status: 202, Body: []byte("accepted")},
-		Tasks:  []dedup.NewTask{{Handler: "ship"}},
+		Response: dedup.Response{Status: 202, Body: []byte("accepted")},
+		Tasks:    []dedup.NewTask{{Handler: "ship"}},
 	}
 }
 
 // held is an ordinary event whose handler answers the request itself, for a minute.
 func held(id string) dedup.Claim {
 	c := delivery(id)
-	c.Answer, c.Hold, c.Lease = dedup.Answer{}, true, minute
+	c.Response, c.Hold, c.Lease = dedup.Response{}, true, minute
 	return c
 }
 
@@ -212,7 +212,7 @@ func (x *rig) lost(l dedup.Lease, why string) {
 		x.Errorf("Extend although %s: %v, want ErrLeaseLost", why, err)
 	}
 	for kind := dedup.ResultDone; kind <= dedup.ResultRelease; kind++ {
-		r := dedup.Result{Kind: kind, After: hour, Reason: "stale", Err: "stale", Answer: dedup.Answer{Status: 299, Body: []byte("stale")}}
+		r := dedup.Result{Kind: kind, After: hour, Reason: "stale", Err: "stale", Response: dedup.Response{Status: 299, Body: []byte("stale")}}
 		if err := x.store.Finish(x.ctx, l, r); !errors.Is(err, dedup.ErrLeaseLost) {
 			x.Errorf("Finish with kind %d although %s: %v, want ErrLeaseLost", kind, why, err)
 		}
@@ -232,7 +232,7 @@ func retry(after time.Duration) dedup.Result {
 	return dedup.Result{Kind: dedup.ResultRetry, After: after, Reason: "failed", Err: "connection refused"}
 }
 func answer(status int, body string) dedup.Result {
-	return dedup.Result{Kind: dedup.ResultDone, Answer: dedup.Answer{
+	return dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{
 		Status: status, Header: http.Header{"Content-Type": {"text/plain"}, "Location": {"/orders/1"}}, Body: []byte(body),
 	}}
 }
@@ -294,8 +294,8 @@ func text(r dedup.Record) string {
 			*t = plain(*t)
 		}
 	}
-	c.Payload.Header, c.Answer.Header = plainHeader(c.Payload.Header), plainHeader(c.Answer.Header)
-	c.Payload.Body, c.Answer.Body = append([]byte{}, c.Payload.Body...), append([]byte{}, c.Answer.Body...)
+	c.Payload.Header, c.Response.Header = plainHeader(c.Payload.Header), plainHeader(c.Response.Header)
+	c.Payload.Body, c.Response.Body = append([]byte{}, c.Payload.Body...), append([]byte{}, c.Response.Body...)
 	if len(c.Payload.Attributes) == 0 {
 		c.Payload.Attributes = nil
 	}

@@ -30,7 +30,7 @@ func content(id, series string) dedup.Claim {
 func seriesNewest(x *rig) {
 	event := x.accept(content("a", "s"))
 	x.advance(100 * hour)
-	if d := x.want(dedup.Known, content("a", "s")); d.Record.Event != event || d.Record.Answer.Status != 202 {
+	if d := x.want(dedup.Known, content("a", "s")); d.Record.Event != event || d.Record.Response.Status != 202 {
 		x.Errorf("known as %s", text(d.Record))
 	}
 }

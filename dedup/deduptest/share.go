@@ -23,9 +23,9 @@ func shareChecks() []check {
 // share quarantines a repetition of the original's body.
 func share(original, name string, body []byte) dedup.Claim {
 	c := delivery(name)
-	c.Key.Space = dedup.SpaceAside + "test"
+	c.Key.Space = dedup.SpaceQuarantine + "test"
 	c.Payload.Body = body
-	c.Aside = &dedup.Aside{Reason: "same_bytes", Of: original, Max: 16, Share: true}
+	c.Quarantine = &dedup.Quarantine{Reason: "same_bytes", Of: original, Max: 16, Share: true}
 	return c
 }
 
@@ -72,7 +72,7 @@ func shareReads(x *rig) {
 			x.Errorf("listed with %d bytes", len(r.Payload.Body))
 		}
 	}
-	if r := x.get(original); len(r.Sharers) != 2 || r.Sharers[0] != sharers[0] || r.Asides != 2 {
+	if r := x.get(original); len(r.Sharers) != 2 || r.Sharers[0] != sharers[0] || r.QuarantineCount != 2 {
 		x.Errorf("original %s", text(bare(r)))
 	}
 	x.purge(sharers[0])

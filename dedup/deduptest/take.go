@@ -57,12 +57,12 @@ func takeOwned(x *rig) {
 	c := delivery("a")
 	c.Payload.Header = http.Header{"Content-Type": {"text/plain"}}
 	c.Payload.Attributes = map[string]string{"source": "here"}
-	c.Answer = dedup.Answer{Status: 202, Header: http.Header{"Location": {"/a"}}, Body: []byte("kept")}
+	c.Response = dedup.Response{Status: 202, Header: http.Header{"Location": {"/a"}}, Body: []byte("kept")}
 	c.Tasks = []dedup.NewTask{{Handler: "one"}, {Handler: "two"}}
 	event := x.accept(c)
 	spoil := func(r *dedup.Record) {
 		r.Payload.Header["Content-Type"][0], r.Payload.Attributes["source"] = "changed", "changed"
-		r.Answer.Header["Location"][0], r.Answer.Body[0] = "changed", 'X'
+		r.Response.Header["Location"][0], r.Response.Body[0] = "changed", 'X'
 		r.Payload.Body[0] = 'X'
 	}
 	first := x.take()
@@ -72,7 +72,7 @@ func takeOwned(x *rig) {
 	if p := second.Record.Payload; p.Header.Get("Content-Type") != "text/plain" || p.Attributes["source"] != "here" || p.Body[0] == 'X' {
 		x.Errorf("payload %+v", p)
 	}
-	if a := second.Record.Answer; a.Header.Get("Location") != "/a" || string(a.Body) != "kept" {
+	if a := second.Record.Response; a.Header.Get("Location") != "/a" || string(a.Body) != "kept" {
 		x.Errorf("answer %+v", a)
 	}
 }

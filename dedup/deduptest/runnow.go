@@ -16,20 +16,20 @@ func hastenChecks() []check {
 	}
 }
 
-func (x *rig) hastener() dedup.Hastener {
+func (x *rig) hastener() dedup.Expediter {
 	x.Helper()
-	h, ok := x.store.(dedup.Hastener)
+	h, ok := x.store.(dedup.Expediter)
 	if !ok {
-		x.Skip("the store is no dedup.Hastener")
+		x.Skip("the store is no dedup.Expediter")
 	}
 	return h
 }
 
 func (x *rig) hasten(event string) dedup.Record {
 	x.Helper()
-	r, err := x.hastener().Hasten(x.ctx, event)
+	r, err := x.hastener().RunNow(x.ctx, event)
 	if err != nil {
-		x.Fatalf("Hasten: %v", err)
+		x.Fatalf("RunNow: %v", err)
 	}
 	return r
 }
@@ -70,14 +70,14 @@ func hastenOnlyWaiting(x *rig) {
 
 func hastenNothing(x *rig) {
 	h := x.hastener()
-	_, err := h.Hasten(x.ctx, "nobody")
-	x.fails(err, dedup.ErrNotFound, "Hasten of an unknown event")
+	_, err := h.RunNow(x.ctx, "nobody")
+	x.fails(err, dedup.ErrNotFound, "RunNow of an unknown event")
 	event := x.accept(delivery("a"))
 	check := func(what string) {
 		x.Helper()
 		before := x.get(event)
-		_, err := h.Hasten(x.ctx, event)
-		x.fails(err, dedup.ErrNoWait, "Hasten of a task that "+what)
+		_, err := h.RunNow(x.ctx, event)
+		x.fails(err, dedup.ErrNotWaiting, "RunNow of a task that "+what)
 		x.same(x.get(event), before, "record")
 	}
 	check("is due")
@@ -90,11 +90,11 @@ func hastenNothing(x *rig) {
 func hastenHeld(x *rig) {
 	h := x.hastener()
 	d := x.want(dedup.New, held("a"))
-	_, err := h.Hasten(x.ctx, d.Record.Event)
-	x.fails(err, dedup.ErrNoWait, "Hasten of a held claim")
+	_, err := h.RunNow(x.ctx, d.Record.Event)
+	x.fails(err, dedup.ErrNotWaiting, "RunNow of a held claim")
 	x.finish(d.Lease, retry(hour))
-	_, err = h.Hasten(x.ctx, d.Record.Event)
-	x.fails(err, dedup.ErrNoWait, "Hasten of a released claim")
+	_, err = h.RunNow(x.ctx, d.Record.Event)
+	x.fails(err, dedup.ErrNotWaiting, "RunNow of a released claim")
 	x.idle("workers never run what a producer waits for")
 }
 

@@ -25,9 +25,9 @@ func asideChecks() []check {
 func asideOf(original dedup.Record, n, most int) dedup.Claim {
 	c := delivery(original.Key.ID)
 	c.Fingerprint = fingerprint(byte(n))
-	c.Key.Space = fmt.Sprint(dedup.SpaceAside, n)
+	c.Key.Space = fmt.Sprint(dedup.SpaceQuarantine, n)
 	c.Payload.Body = fmt.Appendf(nil, "payload %d", n)
-	c.Aside = &dedup.Aside{Reason: "conflict", Of: original.Event, Max: most}
+	c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: most}
 	return c
 }
 
@@ -35,7 +35,7 @@ func asideNeverRuns(x *rig) {
 	original := x.get(x.accept(delivery("a")))
 	x.finish(x.takeOf(original.Event).Lease, done())
 	r := x.get(x.accept(asideOf(original, 2, 0)))
-	if r.Aside != "conflict" || r.Original != original.Event || r.State() != dedup.Dead || r.Finished.IsZero() {
+	if r.QuarantineReason != "conflict" || r.Original != original.Event || r.State() != dedup.Dead || r.Finished.IsZero() {
 		x.Errorf("kept aside: %s", text(r))
 	}
 	if task := r.Tasks[0]; task.State != dedup.Dead || task.Reason != "conflict" || task.Attempt != 0 {
@@ -43,11 +43,11 @@ func asideNeverRuns(x *rig) {
 	}
 	x.idle("the only open event is kept aside")
 	after := x.get(original.Event)
-	if after.Asides != 1 {
-		x.Errorf("the original counts %d, want 1", after.Asides)
+	if after.QuarantineCount != 1 {
+		x.Errorf("the original counts %d, want 1", after.QuarantineCount)
 	}
-	after.Asides = original.Asides
-	if after.Answer.Status != 202 || after.State() != dedup.Done {
+	after.QuarantineCount = original.QuarantineCount
+	if after.Response.Status != 202 || after.State() != dedup.Done {
 		x.Errorf("the original: %s", text(after))
 	}
 	x.advance(30 * day)
@@ -63,7 +63,7 @@ func asideOnce(x *rig) {
 		}
 	}
 	x.accept(asideOf(original, 3, 4))
-	if n := x.get(original.Event).Asides; n != 2 {
+	if n := x.get(original.Event).QuarantineCount; n != 2 {
 		x.Errorf("the original counts %d, want 2", n)
 	}
 }
@@ -76,14 +76,14 @@ func asideMax(x *rig) {
 		if kept != (d.Verdict == dedup.New) || !kept && (d.Verdict != dedup.Known || d.Record.Event != original.Event) {
 			x.Errorf("delivery %d: %v of %q", n, d.Verdict, d.Record.Event)
 		}
-		if !kept && d.Record.Asides != n-1 {
-			x.Errorf("delivery %d: the decision counts %d, want %d", n, d.Record.Asides, n-1)
+		if !kept && d.Record.QuarantineCount != n-1 {
+			x.Errorf("delivery %d: the decision counts %d, want %d", n, d.Record.QuarantineCount, n-1)
 		}
 	}
-	if n := x.get(original.Event).Asides; n != 4 {
+	if n := x.get(original.Event).QuarantineCount; n != 4 {
 		x.Errorf("the original counts %d, want all 4", n)
 	}
-	if n := len(x.list(dedup.Filter{Aside: true})); n != 2 {
+	if n := len(x.list(dedup.Filter{Quarantined: true})); n != 2 {
 		x.Errorf("%d are kept, want 2", n)
 	}
 }
@@ -93,7 +93,7 @@ func asideUnlimited(x *rig) {
 	for n := 2; n < 40; n++ {
 		x.accept(asideOf(original, n, 0))
 	}
-	if n := x.get(original.Event).Asides; n != 38 {
+	if n := x.get(original.Event).QuarantineCount; n != 38 {
 		x.Errorf("the original counts %d, want 38", n)
 	}
 }
@@ -116,7 +116,7 @@ func asideReopens(x *rig) {
 		x.Fatal(err)
 	}
 	w := x.takeOf(event)
-	if string(w.Record.Payload.Body) != "payload 2" || w.Record.Aside != "conflict" || w.Task().Attempt != 1 {
+	if string(w.Record.Payload.Body) != "payload 2" || w.Record.QuarantineReason != "conflict" || w.Task().Attempt != 1 {
 		x.Errorf("work: %s", text(w.Record))
 	}
 	x.finish(w.Lease, done())
@@ -135,7 +135,7 @@ func asideBatch(x *rig) {
 	if ds[2].Record.Event != ds[0].Record.Event || ds[3].Record.Event != original.Event {
 		x.Errorf("known as %q and %q", ds[2].Record.Event, ds[3].Record.Event)
 	}
-	if n := x.get(original.Event).Asides; n != 3 {
+	if n := x.get(original.Event).QuarantineCount; n != 3 {
 		x.Errorf("the original counts %d, want 3", n)
 	}
 }
