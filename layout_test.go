@@ -24,7 +24,7 @@ var rooms = map[string][]string{
 	"producer":                             {"verify", "dedup"},
 	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors"},
 	"receiver/echov4":                      {"receiver"},
-	"forward":                              {"verify"},
+	"cmd/eyelet/internal/forward":          {"verify"},
 	"replay":                               {"verify", "dedup", "producer", "internal/httpfile"},
 	"inspect":                              {"dedup", "replay"},
 	"internal/descriptors":                 {},
@@ -32,7 +32,7 @@ var rooms = map[string][]string{
 	"testdata":                             {},
 	"cmd/loadbench":                        {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
 	"cmd/eyelet": {
-		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "forward", "replay", "inspect",
+		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "cmd/eyelet/internal/forward", "replay", "inspect",
 		"internal/descriptors", "internal/httpfile", "testdata",
 	},
 }

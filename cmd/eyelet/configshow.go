@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
-	"github.com/eyelet-dev/eyelet/forward"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -210,7 +210,7 @@ func veil(n, written *node, name string) *node {
 		case name == "forward" && written.isVariable():
 			out.text = written.text
 		case name == "forward":
-			out.text = forward.Shown(n.text) // what is written around a variable may be as secret as its value
+			out.text = forward.RedactURL(n.text) // what is written around a variable may be as secret as its value
 		case written != nil && strings.Contains(written.text, "${"):
 			out.text = written.text
 		default:

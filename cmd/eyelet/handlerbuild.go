@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/eyelet-dev/eyelet/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
@@ -22,11 +22,11 @@ type judgement struct {
 func judgeSent(rec *replay.Recording, r replay.Result, err error) judgement {
 	switch {
 	case errors.Is(err, replay.ErrNoAnswer):
-		return judgement{forward.Judge(0, isKeyed(rec)), "failed"}
+		return judgement{forward.Classify(0, isKeyed(rec)), "failed"}
 	case err != nil: // nothing was sent, and nothing would be the next time
 		return judgement{forward.Terminal, "failed"}
 	}
-	s := judgement{outcome: forward.Judge(r.Status, isKeyed(rec))}
+	s := judgement{outcome: forward.Classify(r.Status, isKeyed(rec))}
 	var receipt struct{ Status string }
 	_ = json.Unmarshal(r.Body, &receipt) // the body of another kind of receiver is not a receipt
 	switch {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eyelet-dev/eyelet/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/replay"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -95,7 +95,7 @@ func (p *program) send(c *cobra.Command, args []string, f sendFlags) error {
 	r, err := replay.Send(c.Context(), rec, o)
 	if err != nil {
 		s := judgeSent(rec, r, err)
-		err = ended(exitOf(s.outcome), oneLine(fmt.Sprintf("%s: %v", forward.Shown(as.url), err)))
+		err = ended(exitOf(s.outcome), oneLine(fmt.Sprintf("%s: %v", forward.RedactURL(as.url), err)))
 		if f.output == "json" { // as replay prints it
 			e := json.NewEncoder(p.Out)
 			e.SetEscapeHTML(false) // <secret>

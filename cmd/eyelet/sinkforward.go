@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/eyelet-dev/eyelet/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -30,7 +30,7 @@ func (s *forwardSink) deliver(ctx context.Context, ev receiver.Event[[]byte]) er
 		return nil
 	case r.Outcome == forward.Terminal:
 		return receiver.Reject(r.Err)
-	case r.Outcome == forward.Waits:
+	case r.Outcome == forward.Deferred:
 		return receiver.Postpone(r.NotBefore, r.Err)
 	case r.NotBefore > 0:
 		return receiver.RetryAfter(r.NotBefore, r.Err)

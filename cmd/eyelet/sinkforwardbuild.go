@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/eyelet-dev/eyelet/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/eyelet-dev/eyelet/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 )
 
 // targetsFile is the file in the store's folder that keeps what the targets of forward handlers taught us.
@@ -64,7 +64,7 @@ func targetsOf(state *forward.State) []targetLine {
 	for _, s := range state.List() {
 		t := targetLine{Name: s.Name, On: !s.Off, Since: s.Since, Reason: s.Reason, Terminals: s.Terminals, Sunset: s.Sunset, Legal: s.Legal}
 		if s.Moved != "" {
-			t.Moved = forward.Shown(s.Moved)
+			t.Moved = forward.RedactURL(s.Moved)
 		}
 		all = append(all, t)
 	}

@@ -130,7 +130,7 @@ func TestWhereARedirectMayPoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		target := &Target{cfg: Config{AllowHosts: tt.allow}}
-		got, err := target.redirected(from, http.Header{"Location": {tt.location}})
+		got, err := target.redirectTarget(from, http.Header{"Location": {tt.location}})
 		if tt.want == "" {
 			if err == nil {
 				t.Errorf("%s to %s (%v) is %v", tt.from, tt.location, tt.allow, got)
@@ -141,7 +141,7 @@ func TestWhereARedirectMayPoint(t *testing.T) {
 			t.Errorf("%s to %s (%v) is %v (%v)", tt.from, tt.location, tt.allow, got, err)
 		}
 	}
-	if _, err := (&Target{}).redirected(&url.URL{Scheme: "http", Host: "h"}, http.Header{"Location": {"/a", "/b"}}); err == nil {
+	if _, err := (&Target{}).redirectTarget(&url.URL{Scheme: "http", Host: "h"}, http.Header{"Location": {"/a", "/b"}}); err == nil {
 		t.Error("one of two places is chosen")
 	}
 }

@@ -16,7 +16,7 @@ func trust(t *testing.T, target *Target, f *far) {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AddCert(f.Certificate())
-	transport := target.wire
+	transport := target.transport
 	transport.TLSClientConfig.RootCAs = roots
 }
 
@@ -71,7 +71,7 @@ func TestAddressesInsideAreRefusedWhereTheOperatorSaysSo(t *testing.T) {
 	if _, err := New(Config{Name: "x", URL: "https://93.184.215.14/", DenyPrivate: true}); err != nil {
 		t.Error(err)
 	}
-	transport := to(t, "https://hooks.example/", deny).wire
+	transport := to(t, "https://hooks.example/", deny).transport
 	if transport.Proxy != nil {
 		t.Error("a proxy would hide the address")
 	}
@@ -79,7 +79,7 @@ func TestAddressesInsideAreRefusedWhereTheOperatorSaysSo(t *testing.T) {
 
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
-	transport := to(t, "https://hooks.example/", nil).wire
+	transport := to(t, "https://hooks.example/", nil).transport
 	if transport.MaxConnsPerHost != DefaultConns || transport.MaxResponseHeaderBytes == 0 || transport.TLSHandshakeTimeout == 0 ||
 		transport.TLSClientConfig.InsecureSkipVerify {
 		t.Errorf("transport is %+v", transport)

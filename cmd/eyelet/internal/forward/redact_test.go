@@ -25,7 +25,7 @@ func TestOfATargetsURLOnlySchemeAndHostAreShown(t *testing.T) {
 		"https://h%zz/s3cr":                      "<secret>",
 		"":                                       "<secret>",
 	} {
-		if got := Shown(text); got != want {
+		if got := RedactURL(text); got != want {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)
 		}
 	}

@@ -17,7 +17,7 @@ func TestAConnectionThatLeadsNowhereIsLeft(t *testing.T) {
 	f.StartTLS()
 	target := to(t, f.URL, func(c *Config) { c.Timeout = 20 * time.Second })
 	trust(t, target, f)
-	transport := target.wire
+	transport := target.transport
 	if transport.HTTP2 == nil || transport.HTTP2.SendPingTimeout == 0 || transport.HTTP2.PingTimeout == 0 {
 		t.Fatal("no sign of life is asked for")
 	}
@@ -34,10 +34,10 @@ func TestAConnectionThatLeadsNowhereIsLeft(t *testing.T) {
 type wires struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	mu   sync.Mutex
-	made []*wire
+	made []*transport
 }
 
-type wire struct {
+type transport struct {
 	net.Conn
 	cut chan struct{}
 }
@@ -49,7 +49,7 @@ func (w *wires) connect(ctx context.Context, network, address string) (net.Conn,
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	made := &wire{conn, make(chan struct{})}
+	made := &transport{conn, make(chan struct{})}
 	w.made = append(w.made, made)
 	return made, nil
 }
@@ -63,7 +63,7 @@ func (w *wires) cut() {
 }
 
 // Write says that it wrote, whatever comes of it.
-func (w *wire) Write(b []byte) (int, error) {
+func (w *transport) Write(b []byte) (int, error) {
 	select {
 	case <-w.cut:
 		return len(b), nil

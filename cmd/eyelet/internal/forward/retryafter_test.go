@@ -61,7 +61,7 @@ func TestARetryAfterHoldsForTheEventThatComesAgain(t *testing.T) {
 	target := to(t, f.URL, func(c *Config) { c.Now = now.Now })
 	want(t, deliver(t, target, "1"), Transient, 503)
 	now.add(59 * time.Second)
-	if r := deliver(t, target, "1"); r.Outcome != Waits || r.NotBefore != time.Second {
+	if r := deliver(t, target, "1"); r.Outcome != Deferred || r.NotBefore != time.Second {
 		t.Errorf("%v, not before %v", r.Outcome, r.NotBefore)
 	}
 	want(t, deliver(t, target, "another"), Accepted, 200)

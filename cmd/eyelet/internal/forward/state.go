@@ -168,7 +168,7 @@ func (s *State) update(name string, change func(*Status)) error {
 	if err != nil || before == at {
 		return err
 	}
-	return s.keep(name, at)
+	return s.persist(name, at)
 }
 
 // toggle is update for a person, who is told that it is on disk also when there is nothing to change: the
@@ -178,7 +178,7 @@ func (s *State) toggle(name string, change func(*Status)) error {
 	if err != nil {
 		return err
 	}
-	return s.keep(name, at)
+	return s.persist(name, at)
 }
 
 // apply changes what is known, and returns the number of changes before and after it.
@@ -194,13 +194,13 @@ func (s *State) apply(name string, change func(*Status)) (before, at uint64, err
 	if change(&next); next != old {
 		s.targets[name] = next
 		s.changes++
-		s.report(old, next)
+		s.logChange(old, next)
 	}
 	return before, s.changes, nil
 }
 
 // report logs what a person must know. URLs are not logged: they may hold credentials.
-func (s *State) report(before, after Status) {
+func (s *State) logChange(before, after Status) {
 	switch {
 	case after.Off && !before.Off:
 		s.log.Error("target is switched off, and its events wait until a person switches it on", "target", after.Name, "reason", after.Reason)
@@ -220,7 +220,7 @@ func (s *State) report(before, after Status) {
 
 // keep returns once the file has as many changes as at. Deliveries go on meanwhile: who writes takes with it all that
 // has changed by then, and nothing older is written after it.
-func (s *State) keep(name string, at uint64) error {
+func (s *State) persist(name string, at uint64) error {
 	s.disk.Lock()
 	defer s.disk.Unlock()
 	if s.written >= at {

@@ -2,7 +2,7 @@
 // draft-mayankpanke-event-delivery-semantics-01, as an intermediary needs it (section 9.7).
 //
 // A [Target] is one URL. [Target.Deliver] makes one attempt and says what came of it: the draft's three
-// outcomes, and [Waits] for a target that takes nothing at the moment. Retrying is the caller's: it keeps the
+// outcomes, and [Deferred] for a target that takes nothing at the moment. Retrying is the caller's: it keeps the
 // event, waits (at least [Result.NotBefore], with backoff and jitter of its own) and calls Deliver again.
 //
 // What a target taught us beyond one event (a new URL, that it is switched off, when it will end) is kept in a
@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -50,7 +51,7 @@ type Event struct {
 // Outcome is what an attempt came to.
 type Outcome int
 
-// The outcomes: the three of section 6.2 of the draft, and Waits, for which nothing was sent.
+// The outcomes: the three of section 6.2 of the draft, and Deferred, for which nothing was sent.
 const (
 	// Transient means that the same delivery may succeed later, or that nobody knows whether it did.
 	Transient Outcome = iota
@@ -58,9 +59,9 @@ const (
 	Accepted
 	// Terminal means that the target will never take the event as it is.
 	Terminal
-	// Waits means that nothing was sent: the target is switched off, or asked for a time that has not come.
+	// Deferred means that nothing was sent: the target is switched off, or asked for a time that has not come.
 	// It is no failed attempt.
-	Waits
+	Deferred
 )
 
 // String returns transient, accepted, terminal or waits.
@@ -82,7 +83,7 @@ type Result struct {
 	ContentType string
 	Body        []byte
 	// NotBefore is the lower bound of the wait before the next attempt, as the target wants it (Transient), or
-	// when to ask again (Waits). Zero is none.
+	// when to ask again (Deferred). Zero is none.
 	NotBefore time.Duration
 	// Err says why the event was not accepted; nil with Accepted. It holds no URL, no payload and no
 	// credential.
@@ -98,3 +99,25 @@ var ErrHeld = errors.New("the target asked for more time")
 
 // MaxResponse bounds what is kept of a target's response, in bytes.
 const MaxResponse = 1 << 20
+
+// placeholder stands for what is not shown.
+const placeholder = "<secret>"
+
+// RedactURL is the URL of a target as people may see it: scheme and host. Receivers of many services, such as webhooks of
+// chats, have their secret in the path or the query, so that everything behind the host but a bare "/" is shown as
+// "/<secret>", and credentials before it as "<secret>@". What is no URL of http or https is "<secret>" as a whole.
+// Nothing that names a target shows its URL in another way.
+func RedactURL(target string) string {
+	u, err := url.Parse(target)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return placeholder
+	}
+	user, rest := "", u.EscapedPath()
+	if u.User != nil {
+		user = placeholder + "@"
+	}
+	if rest != "" && rest != "/" || u.RawQuery != "" || u.Fragment != "" {
+		rest = "/" + placeholder
+	}
+	return u.Scheme + "://" + user + u.Host + rest
+}

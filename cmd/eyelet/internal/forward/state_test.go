@@ -32,12 +32,12 @@ func TestRepeatedTerminalOutcomesSwitchTheTargetOff(t *testing.T) {
 		want(t, deliver(t, target, id), Terminal, 404)
 	}
 	r := deliver(t, target, "waits")
-	want(t, r, Waits, 0)
+	want(t, r, Deferred, 0)
 	if !errors.Is(r.Err, ErrOff) || r.NotBefore <= 0 || r.NotBefore > LongestOffWait || !strings.Contains(r.Err.Error(), "404") {
 		t.Errorf("not before %v: %v", r.NotBefore, r.Err)
 	}
 	again := opened(t, f.URL, file, nil)
-	want(t, deliver(t, again, "waits"), Waits, 0)
+	want(t, deliver(t, again, "waits"), Deferred, 0)
 	if n := len(f.requests()); n != DefaultTerminalLimit {
 		t.Errorf("%d requests, want %d", n, DefaultTerminalLimit)
 	}
@@ -57,7 +57,7 @@ func TestA410SwitchesTheTargetOffAtOnce(t *testing.T) {
 	file := stateFileOf(t)
 	want(t, deliver(t, opened(t, f.URL, file, nil), "1"), Terminal, 410)
 	target := opened(t, f.URL, file, nil)
-	want(t, deliver(t, target, "2"), Waits, 0)
+	want(t, deliver(t, target, "2"), Deferred, 0)
 	if err := target.cfg.State.SwitchOn("shop"); err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +74,12 @@ func TestAnAcceptanceEndsTheRow(t *testing.T) {
 	f := plain(t, says(404), says(404), says(200), says(404), says(503), says(404), says(200), says(404), says(404), says(404))
 	target := to(t, f.URL, func(c *Config) { c.TerminalLimit = 3 })
 	for _, id := range ids("e", 10) {
-		if r := deliver(t, target, id); r.Outcome == Waits {
+		if r := deliver(t, target, id); r.Outcome == Deferred {
 			t.Fatalf("%s waits", id)
 		}
 		n++
 	}
-	if r := deliver(t, target, "last"); r.Outcome != Waits || n != 10 {
+	if r := deliver(t, target, "last"); r.Outcome != Deferred || n != 10 {
 		t.Errorf("after three in a row it is %v", r.Outcome)
 	}
 }
@@ -127,7 +127,7 @@ func TestAPersonSwitches(t *testing.T) {
 	if err := s.SwitchOff("shop", "maintenance", newClock().Now()); err != nil {
 		t.Fatal(err)
 	}
-	if r := deliver(t, target, "1"); r.Outcome != Waits || !strings.Contains(r.Err.Error(), "maintenance") {
+	if r := deliver(t, target, "1"); r.Outcome != Deferred || !strings.Contains(r.Err.Error(), "maintenance") {
 		t.Errorf("%v: %v", r.Outcome, r.Err)
 	}
 	if err := s.SwitchOff("shop", "another reason", newClock().Now().Add(time.Hour)); err != nil {
@@ -164,7 +164,7 @@ func TestAStateThatCannotBeWrittenHoldsForTheProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	target := opened(t, f.URL, filepath.Join(dir, "targets.json"), nil)
 	want(t, deliver(t, target, "1"), Terminal, 410)
-	want(t, deliver(t, target, "2"), Waits, 0)
+	want(t, deliver(t, target, "2"), Deferred, 0)
 	if err := target.cfg.State.SwitchOn("shop"); err == nil {
 		t.Error("a change that is not on disk is no error")
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestWhatAStatusMeans is rows R170, R171 and R172: the draft's tables, over the wire.
+// TestWhatAStatusMeans is rows R170, R171 and R172: the draft's tables, over the transport.
 func TestWhatAStatusMeans(t *testing.T) {
 	t.Parallel()
 	for status, outcome := range map[int]Outcome{
@@ -164,20 +164,20 @@ func TestACancelledAttemptTeachesNothing(t *testing.T) {
 
 func TestOutcomesHaveNames(t *testing.T) {
 	t.Parallel()
-	for outcome, name := range map[Outcome]string{Transient: "transient", Accepted: "accepted", Terminal: "terminal", Waits: "waits", 9: "outcome 9"} {
+	for outcome, name := range map[Outcome]string{Transient: "transient", Accepted: "accepted", Terminal: "terminal", Deferred: "waits", 9: "outcome 9"} {
 		if outcome.String() != name {
 			t.Errorf("%d is %q", int(outcome), outcome)
 		}
 	}
 }
 
-// TestAConflictIsTransientOnlyUnderAKey: what the idempotency draft says of 409 holds for requests that carry the field.
+// TestAConflictIsTransientOnlyUnderAKey: what the idempotency draft says of 409 holds for requests that addProducerSignature the field.
 func TestAConflictIsTransientOnlyUnderAKey(t *testing.T) {
 	t.Parallel()
-	if got := Judge(409, true); got != Transient {
+	if got := Classify(409, true); got != Transient {
 		t.Errorf("with a key: %v", got)
 	}
-	if got := Judge(409, false); got != Terminal {
+	if got := Classify(409, false); got != Terminal {
 		t.Errorf("without a key: %v", got)
 	}
 }

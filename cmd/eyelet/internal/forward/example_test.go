@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 )
 
 // A target that is busy says when to come again; the caller keeps the event and waits at least that long.

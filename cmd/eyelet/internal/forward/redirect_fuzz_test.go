@@ -16,7 +16,7 @@ func FuzzRedirect(f *testing.F) {
 	target := &Target{cfg: Config{AllowHosts: []string{"allowed:444"}}}
 	f.Fuzz(func(t *testing.T, location string) {
 		from := &url.URL{Scheme: "https", Host: "h", Path: "/a"}
-		to, err := target.redirected(from, http.Header{"Location": {location}})
+		to, err := target.redirectTarget(from, http.Header{"Location": {location}})
 		if err != nil {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/verify"
@@ -89,12 +90,12 @@ type Credentials struct {
 
 // Target delivers events to one URL.
 type Target struct {
-	cfg    Config   // with its defaults
-	url    *url.URL // as configured, without credentials
-	basic  verify.Secret
-	fields []fieldPattern
-	wire   *http.Transport
-	held   holds
+	cfg       Config   // with its defaults
+	url       *url.URL // as configured, without credentials
+	basic     verify.Secret
+	fields    []fieldPattern
+	transport *http.Transport
+	held      holds
 }
 
 // New checks the configuration and returns the target. It opens nothing. Errors hold no URL.
@@ -110,7 +111,7 @@ func New(c Config) (*Target, error) {
 		return nil, errors.New("a time or number of the target is negative")
 	}
 	for _, host := range c.AllowHosts {
-		if !isHost(host) {
+		if !isRedirectHost(host) {
 			return nil, fmt.Errorf("the allowed host %q is none: want a name or an address, and a port or none", host)
 		}
 	}
@@ -129,7 +130,7 @@ func New(c Config) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{cfg: c, fields: fields, wire: newTransport(c)}
+	t := &Target{cfg: c, fields: fields, transport: newTransport(c)}
 	if u.User != nil {
 		password, _ := u.User.Password()
 		t.basic = verify.Secret("Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
@@ -140,8 +141,8 @@ func New(c Config) (*Target, error) {
 	return t, c.State.register(c.Name, hex.EncodeToString(digest[:]))
 }
 
-// isHost reports whether a redirect can point to what is written: a pattern or a URL would never match.
-func isHost(host string) bool {
+// isRedirectHost reports whether a redirect can point to what is written: a pattern or a URL would never match.
+func isRedirectHost(host string) bool {
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return true
 	}
@@ -176,7 +177,7 @@ func withDefaults(c Config) Config {
 
 // Close ends the connections that nobody uses.
 func (t *Target) Close() error {
-	t.wire.CloseIdleConnections()
+	t.transport.CloseIdleConnections()
 	return nil
 }
 
@@ -190,10 +191,10 @@ func (t *Target) Deliver(ctx context.Context, ev Event) Result {
 	now := t.cfg.Now()
 	known := t.cfg.State.get(t.cfg.Name)
 	if known.Off {
-		return Result{Outcome: Waits, NotBefore: offWait(now.Sub(known.Since)), Err: fmt.Errorf("%w: %s", ErrOff, known.Reason)}
+		return Result{Outcome: Deferred, NotBefore: offWait(now.Sub(known.Since)), Err: fmt.Errorf("%w: %s", ErrOff, known.Reason)}
 	}
 	if left := t.held.left(ev.ID, now); left > 0 {
-		return Result{Outcome: Waits, NotBefore: left, Err: ErrHeld}
+		return Result{Outcome: Deferred, NotBefore: left, Err: ErrHeld}
 	}
 	attempt, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
@@ -201,7 +202,7 @@ func (t *Target) Deliver(ctx context.Context, ev Event) Result {
 	if s.status == 0 && errors.Is(ctx.Err(), context.Canceled) {
 		return Result{Outcome: Transient, Err: s.err}
 	}
-	return t.conclude(ev, s, t.cfg.Now())
+	return t.evaluate(ev, s, t.cfg.Now())
 }
 
 // offWait is uniform in the upper half of an eighth of the time that the target has been off.
@@ -216,8 +217,59 @@ func (t *Target) destination(known Status) *url.URL {
 		return t.url
 	}
 	moved, err := url.Parse(known.Moved)
-	if err != nil || !t.mayGo(t.url, moved) {
+	if err != nil || !t.allowedRedirect(t.url, moved) {
 		return t.url
 	}
 	return moved
+}
+
+// maxHeld bounds the events whose Retry-After is remembered.
+const maxHeld = 10_000
+
+// holds remembers for which events a target asked for time. The caller who keeps the event waits anyway; this
+// is for those who come again on their own, as producers do whose delivery is being relayed.
+type holds struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+// left returns for how long the event is not to be sent.
+func (h *holds) left(event string, now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	until, ok := h.until[event]
+	if ok && !until.After(now) {
+		delete(h.until, event)
+	}
+	return max(0, until.Sub(now))
+}
+
+// hold remembers a wait. When there are too many, those that are over go, and then the one that is over first.
+func (h *holds) hold(event string, until, now time.Time) {
+	if event == "" {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.until == nil {
+		h.until = map[string]time.Time{}
+	}
+	if len(h.until) >= maxHeld {
+		h.evict(now)
+	}
+	h.until[event] = until
+}
+
+func (h *holds) evict(now time.Time) {
+	first := ""
+	for event, until := range h.until {
+		if !until.After(now) {
+			delete(h.until, event)
+		} else if first == "" || until.Before(h.until[first]) {
+			first = event
+		}
+	}
+	if len(h.until) >= maxHeld {
+		delete(h.until, first)
+	}
 }

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -40,7 +41,7 @@ const attributePrefix = "Ce-"
 
 // neverSent are fields that are not sent on whoever signed them: those of one connection (RFC 9110 section 7.6.1), those that
 // our own request sets, credentials, those that proxies use for facts about the client, which a target believes of us (all
-// that begin with [proxyPrefix] are among them), signatures, which [Target.carry] judges, and digests of something else
+// that begin with [proxyPrefix] are among them), signatures, which [Target.addProducerSignature] judges, and digests of something else
 // than the content.
 var neverSent = []string{
 	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
@@ -78,7 +79,7 @@ func parseFields(fields []string) ([]fieldPattern, error) {
 	var errs []error
 	for _, written := range fields {
 		name, prefix := strings.CutSuffix(written, "*")
-		p := fieldPattern{canonical(name), prefix}
+		p := fieldPattern{http.CanonicalHeaderKey(name), prefix}
 		switch {
 		case !verify.IsToken(name):
 			errs = append(errs, fmt.Errorf("%q is no field name, and no beginning of one with a * behind it", written))
@@ -92,13 +93,10 @@ func parseFields(fields []string) ([]fieldPattern, error) {
 	return all, errors.Join(errs...)
 }
 
-// canonical is the spelling of http.Header, also for the beginning of a name that ends with a hyphen.
-func canonical(name string) string { return http.CanonicalHeaderKey(name) }
-
-// goesOn reports whether a field, in canonical spelling, goes on.
-func (t *Target) goesOn(name string, signed []string) bool {
+// isForwarded reports whether a field, in canonical spelling, goes on.
+func (t *Target) isForwarded(name string, signed []string) bool {
 	return !isNeverSent(name) && (slices.Contains(contentFields, name) || strings.HasPrefix(name, attributePrefix) ||
-		slices.ContainsFunc(signed, func(s string) bool { return canonical(s) == name }) ||
+		slices.ContainsFunc(signed, func(s string) bool { return http.CanonicalHeaderKey(s) == name }) ||
 		slices.ContainsFunc(t.fields, func(p fieldPattern) bool { return p.matches(name) }))
 }
 
@@ -106,7 +104,7 @@ func (t *Target) goesOn(name string, signed []string) bool {
 func (t *Target) header(ev Event, to *url.URL, ours string) http.Header {
 	h := http.Header{}
 	for name, lines := range ev.Header {
-		if name = canonical(name); t.goesOn(name, ev.Signed) {
+		if name = http.CanonicalHeaderKey(name); t.isForwarded(name, ev.Signed) {
 			h[name] = append(h[name], lines...)
 		}
 	}
@@ -123,7 +121,7 @@ func (t *Target) header(ev Event, to *url.URL, ours string) http.Header {
 		h.Set("User-Agent", "eyelet")
 	}
 	h.Set("Via", t.via(ev.Header.Values("Via")))
-	t.carry(ev, h, to, ours)
+	t.addProducerSignature(ev, h, to, ours)
 	return h
 }
 
@@ -138,4 +136,78 @@ func (t *Target) via(lines []string) string {
 		return own
 	}
 	return way + ", " + own
+}
+
+// Labels of signatures: that of our own where the configuration names none, and that of a carried one which would have
+// the same as ours.
+const (
+	defaultLabel = "sig1"
+	originLabel  = "origin"
+)
+
+// labelOf is the label of the signature that is added to the request; "" where none is.
+func labelOf(c Credentials) string {
+	if c.Signer == nil {
+		return ""
+	}
+	return cmp.Or(c.Signer.Label, defaultLabel)
+}
+
+// addProducerSignature adds a signature of the producer's to the request where it holds for it, so that a target which knows the producer's
+// key can check who made the event, whoever brought it (section 9.7): the one that was verified, else another of the same key.
+// The one that was verified mostly covers our URL; a producer that wants to be checked by the target adds one that does not
+// (RFC 9421 section 4.3). One is sent at most, because targets try few signatures, and ours keeps its label.
+func (t *Target) addProducerSignature(ev Event, h http.Header, to *url.URL, ours string) {
+	s := validSignature(ev, h, to)
+	if s == nil {
+		return
+	}
+	label := s.Label()
+	if label == ours {
+		label = originLabel
+	}
+	if label == ours {
+		label += "-1"
+	}
+	s.AddTo(h, label)
+}
+
+// validSignature returns the signature of the delivery that holds for the request; nil where none does.
+func validSignature(ev Event, h http.Header, to *url.URL) *verify.SentSignature {
+	if ev.Label == "" {
+		return nil
+	}
+	all := verify.SentSignatures(ev.Header)
+	verified := slices.IndexFunc(all, func(s verify.SentSignature) bool { return s.Label() == ev.Label })
+	if verified < 0 {
+		return nil
+	}
+	all[0], all[verified] = all[verified], all[0]
+	for i := range all {
+		changed := func(name string) bool { return !unchanged(name, ev, h, to) }
+		if all[i].KeyID() == all[0].KeyID() && !slices.ContainsFunc(all[i].Covers(), changed) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// unchanged reports whether a covered component of the delivery has the same value in the request. The authority of the
+// target is another one than ours, so that nothing which holds it is unchanged.
+func unchanged(name string, ev Event, h http.Header, to *url.URL) bool {
+	switch name {
+	case "@method":
+		return ev.Method == http.MethodPost
+	case "@path", "@query", "@query-param":
+		from, err := url.ParseRequestURI(ev.Target)
+		if err != nil {
+			return false
+		}
+		if name == "@path" {
+			return cmp.Or(from.EscapedPath(), "/") == cmp.Or(to.EscapedPath(), "/")
+		}
+		return from.RawQuery == to.RawQuery && from.ForceQuery == to.ForceQuery
+	}
+	sent := h.Values(name)
+	return len(sent) > 0 && slices.Equal(sent, ev.Header.Values(name))
 }
