@@ -1,10 +1,11 @@
 package eyelet_test
 
 import (
-	"go/parser"
-	"go/token"
-	"io/fs"
-	"path/filepath"
+	"go/ast"
+	"maps"
+	"math"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,9 +13,9 @@ import (
 
 const module = "github.com/eyelet-dev/eyelet"
 
-// rooms is the house: for each room the rooms of this module that its code may import. Test files may also
-// import what they need to be driven by: a room's own neighbours above it are never among them.
-var rooms = map[string][]string{
+// imports lists for each package the packages of this module that its code may import. Test files may also
+// import what drives them, but never a package that imports theirs.
+var imports = map[string][]string{
 	"verify":                               {},
 	"dedup":                                {"dedup/internal/agenda"},
 	"dedup/internal/agenda":                {},
@@ -37,7 +38,7 @@ var rooms = map[string][]string{
 	},
 }
 
-// confined names third-party modules that stay behind one door, and the files that may import them.
+// confined lists for each third-party module the folders whose code may import it.
 var confined = map[string][]string{
 	"github.com/labstack/echo/v4":           {"receiver/echov4/", "cmd/"},
 	"github.com/dgraph-io/badger/v4":        {"dedup/badgerstore/"},
@@ -48,80 +49,246 @@ var confined = map[string][]string{
 	"github.com/cloudevents/sdk-go/v2":      {}, // an oracle for tests only
 }
 
-func TestRoomsImportOnlyWhatTheHouseAllows(t *testing.T) {
+const (
+	maxChain       = 7  // packages on the longest chain of imports, both ends included
+	maxFiles       = 30 // non-test files in a package
+	maxMethodFiles = 5  // files that hold methods of one type
+	minLines       = 25 // lines of a file
+)
+
+// filesAllowed are packages with a limit of their own.
+var filesAllowed = map[string]int{
+	"cmd/eyelet":      40,          // one file for each command
+	"producer/preset": math.MaxInt, // one file for each vendor
+}
+
+// Exceptions from the limits, with the numbers of today. They may only fall.
+var (
+	filesToday = map[string]int{
+		"cmd/eyelet": 57, "dedup/badgerstore": 47, "producer": 52, "receiver": 42, "verify": 46,
+	}
+	methodFilesToday = map[string]int{
+		"cmd/eyelet.program": 23, "cmd/eyelet.settings": 15, "dedup/badgerstore.Store": 21, "dedup/badgerstore.batch": 9,
+		"dedup/deduptest.rig": 12, "forward.Target": 6, "producer.Producer": 15, "receiver.Receiver": 8, "receiver.delivery": 8,
+	}
+	// missingLinesToday says by how many lines a file is too short.
+	missingLinesToday = map[string]int{
+		"cmd/eyelet/dead.go": 3, "cmd/eyelet/mount.go": 1, "cmd/eyelet/via.go": 2, "producer/chargebee.go": 1,
+		"producer/presetstoken.go": 1, "producer/yookassa.go": 1, "receiver/backoff.go": 1, "receiver/meter.go": 11,
+		"verify/public.go": 15, "verify/testkeys.go": 13,
+	}
+)
+
+// tooVague are file names that do not say which concept the file holds.
+var tooVague = []string{"common", "helper", "helpers", "misc", "small", "types", "util", "utils"}
+
+func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
 	t.Parallel()
-	files := 0
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	for _, s := range sources(t) {
+		if s.isTest() {
+			continue
 		}
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "node_modules") {
-			return filepath.SkipDir
+		allowed, ok := imports[s.dir]
+		example := strings.HasPrefix(s.dir, "examples/")
+		if !ok && !example {
+			t.Errorf("%s: package %q is not in the table: add it with its imports", s.path, s.dir)
+			continue
 		}
-		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return nil
+		for _, name := range importsOf(s) {
+			inner, own := strings.CutPrefix(name, module+"/")
+			if own && ok && !slices.Contains(allowed, inner) {
+				t.Errorf("%s: %q must not import %q", s.path, s.dir, inner)
+			}
+			if !example {
+				checkConfined(t, s.path, name)
+			}
 		}
-		files++
-		checkFile(t, filepath.ToSlash(path))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if files == 0 {
-		t.Fatal("no Go files were looked at")
 	}
 }
 
-func checkFile(t *testing.T, path string) {
-	t.Helper()
-	room := filepath.ToSlash(filepath.Dir(path))
-	allowed, ok := rooms[room]
-	if !ok && !strings.HasPrefix(room, "examples/") {
-		t.Errorf("%s: room %q is not in the house: add it to the table with what it may import", path, room)
-		return
-	}
-	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
-	if err != nil {
-		t.Errorf("%s: %v", path, err)
-		return
-	}
-	for _, imp := range f.Imports {
-		name, err := strconv.Unquote(imp.Path.Value)
-		if err != nil {
-			t.Fatal(err)
+func importsOf(s source) []string {
+	var names []string
+	for _, imp := range s.file.Imports {
+		if name, err := strconv.Unquote(imp.Path.Value); err == nil {
+			names = append(names, name)
 		}
-		if inner, own := strings.CutPrefix(name, module+"/"); own && ok && !contains(allowed, inner) {
-			t.Errorf("%s: room %q must not import %q", path, room, inner)
-		}
-		checkConfined(t, path, name)
 	}
+	return names
 }
 
-func checkConfined(t *testing.T, path, name string) {
+func checkConfined(t *testing.T, file, name string) {
 	t.Helper()
-	if strings.HasPrefix(path, "examples/") {
-		return
-	}
-	for mod, doors := range confined {
+	for mod, folders := range confined {
 		if name != mod && !strings.HasPrefix(name, mod+"/") {
 			continue
 		}
-		inside := false
-		for _, door := range doors {
-			inside = inside || strings.HasPrefix(path, door)
-		}
-		if !inside {
-			t.Errorf("%s: %s is confined to %v", path, mod, doors)
+		if !slices.ContainsFunc(folders, func(folder string) bool { return strings.HasPrefix(file, folder) }) {
+			t.Errorf("%s: %s is confined to %v", file, mod, folders)
 		}
 	}
 }
 
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
+func TestTheTableListsNoPackageThatIsGone(t *testing.T) {
+	t.Parallel()
+	files := filesByPackage(t)
+	for _, dir := range slices.Sorted(maps.Keys(imports)) {
+		if files[dir] == 0 {
+			t.Errorf("the table lists %q, which has no Go files", dir)
 		}
 	}
-	return false
+}
+
+func TestImportChainsStayShort(t *testing.T) {
+	t.Parallel()
+	direct := map[string]map[string]bool{}
+	for _, s := range sources(t) {
+		if s.isTest() {
+			continue
+		}
+		if direct[s.dir] == nil {
+			direct[s.dir] = map[string]bool{}
+		}
+		for _, name := range importsOf(s) {
+			if inner, own := strings.CutPrefix(name, module+"/"); own {
+				direct[s.dir][inner] = true
+			}
+		}
+	}
+	var longest []string
+	for dir := range direct {
+		if c := chainFrom(dir, direct); len(c) > len(longest) {
+			longest = c
+		}
+	}
+	t.Logf("longest chain: %s", strings.Join(longest, " -> "))
+	if len(longest) > maxChain {
+		t.Errorf("%d packages import each other in a row, want at most %d", len(longest), maxChain)
+	}
+}
+
+// chainFrom returns the longest chain of imports that begins with a package. Go allows no cycles.
+func chainFrom(dir string, direct map[string]map[string]bool) []string {
+	var longest []string
+	for next := range direct[dir] {
+		if c := chainFrom(next, direct); len(c) > len(longest) {
+			longest = c
+		}
+	}
+	return append([]string{dir}, longest...)
+}
+
+func TestPackagesHaveFewFiles(t *testing.T) {
+	t.Parallel()
+	atMost := func(dir string) int {
+		if limit, ok := filesAllowed[dir]; ok {
+			return limit
+		}
+		return maxFiles
+	}
+	checkLimit(t, "non-test files", filesByPackage(t), filesToday, atMost)
+}
+
+func filesByPackage(t *testing.T) map[string]int {
+	t.Helper()
+	files := map[string]int{}
+	for _, s := range sources(t) {
+		if !s.isTest() {
+			files[s.dir]++
+		}
+	}
+	return files
+}
+
+func TestTheMethodsOfATypeAreInFewFiles(t *testing.T) {
+	t.Parallel()
+	files := map[string]map[string]bool{}
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv == nil || s.isTest() {
+				continue
+			}
+			name := s.dir + "." + baseType(f.Recv.List[0].Type).Name
+			if files[name] == nil {
+				files[name] = map[string]bool{}
+			}
+			files[name][s.path] = true
+		}
+	}
+	counts := map[string]int{}
+	for name, set := range files {
+		counts[name] = len(set)
+	}
+	checkLimit(t, "files with methods", counts, methodFilesToday, func(string) int { return maxMethodFiles })
+}
+
+// baseType returns the name of a receiver's type without pointer and type parameters.
+func baseType(t ast.Expr) *ast.Ident {
+	for {
+		switch x := t.(type) {
+		case *ast.StarExpr:
+			t = x.X
+		case *ast.IndexExpr:
+			t = x.X
+		case *ast.IndexListExpr:
+			t = x.X
+		case *ast.Ident:
+			return x
+		default:
+			return ast.NewIdent("?")
+		}
+	}
+}
+
+// checkLimit compares counts with a limit, or with the higher number that an exception allows.
+func checkLimit(t *testing.T, what string, counts, today map[string]int, limit func(name string) int) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		n, most := counts[name], limit(name)
+		except, excepted := today[name]
+		switch {
+		case excepted && n > except:
+			t.Errorf("%s has %d %s, and its exception allows %d", name, n, what, except)
+		case !excepted && n > most:
+			t.Errorf("%s has %d %s, want at most %d", name, n, what, most)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(today)) {
+		if n := counts[name]; n < today[name] {
+			t.Logf("%s has %d %s: lower its exception of %d, or remove it", name, n, what, today[name])
+		}
+	}
+}
+
+func TestFileNamesNameAConcept(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t) {
+		base := strings.TrimSuffix(path.Base(s.path), ".go")
+		for part := range strings.SplitSeq(strings.TrimSuffix(base, "_test"), "_") {
+			if slices.Contains(tooVague, part) {
+				t.Errorf("%s: %q does not say what the file holds", s.path, part)
+			}
+		}
+	}
+}
+
+// TestFilesAreNotTiny excepts vendors, files with build tags, and a package whose other files all have them.
+func TestFilesAreNotTiny(t *testing.T) {
+	t.Parallel()
+	untagged := map[string]int{}
+	for _, s := range sources(t) {
+		if !s.isTest() && !s.isTagged() {
+			untagged[s.dir]++
+		}
+	}
+	missing := map[string]int{}
+	for _, s := range sources(t) {
+		if s.isTest() || s.isTagged() || untagged[s.dir] == 1 || s.dir == "producer/preset" {
+			continue
+		}
+		if n := s.lines(); n < minLines {
+			missing[s.path] = minLines - n
+		}
+	}
+	checkLimit(t, "missing lines", missing, missingLinesToday, func(string) int { return 0 })
 }

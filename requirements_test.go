@@ -34,13 +34,13 @@ type testNames struct {
 func allTests(t *testing.T) testNames {
 	t.Helper()
 	names := testNames{map[string]bool{}, map[string]bool{}}
-	for _, p := range parseAll(t) {
-		for _, d := range p.file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasSuffix(p.path, "_test.go") {
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && s.isTest() {
 				names.functions[f.Name.Name] = true
 			}
 		}
-		ast.Inspect(p.file, func(n ast.Node) bool {
+		ast.Inspect(s.file, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 				if text, err := strconv.Unquote(lit.Value); err == nil {
 					names.subtests[strings.ReplaceAll(strings.TrimSuffix(text, "/"), " ", "_")] = true
