@@ -34,8 +34,9 @@ var imports = map[string][]string{
 	"cmd/loadbench":                        {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "cmd/eyelet/internal/forward", "replay", "inspect",
-		"internal/descriptors", "internal/httpfile", "testdata",
+		"internal/descriptors", "internal/httpfile", "testdata", "cmd/eyelet/internal/usage",
 	},
+	"cmd/eyelet/internal/usage": {},
 }
 
 // confined lists for each third-party module the folders whose code may import it.

@@ -16,6 +16,7 @@ import (
 	"fmt"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -60,7 +61,7 @@ func (c *settings) build(ctx context.Context, o buildOptions) (*plan, error) {
 		found = p.rehearse() //nolint:contextcheck // closing takes its own time
 	}
 	if len(found) > 0 {
-		return nil, errors.Join(found.err(), p.Close())
+		return nil, errors.Join(found.Err(), p.Close())
 	}
 	return p, nil
 }
@@ -103,26 +104,26 @@ func (c *settings) answers(h *handlerConfig) bool {
 }
 
 // check judges the settings that are not of a producer or a handler.
-func (c *settings) check() mistakes {
+func (c *settings) check() usage.Errors {
 	found := c.checkPorts()
 	add := func(setting, hint, what string) {
-		found = append(found, &mistake{at: c.Node.place(setting), what: what, hint: hint})
+		found = append(found, &usage.Error{At: c.Node.place(setting), What: what, Hint: hint})
 	}
 	if c.Via != "" && (!verify.IsToken(c.Via) || len(c.Via) > receiver.MaxVia) {
 		add("via", "write a name that no other hop has, as in via: eyelet-berlin", fmt.Sprintf("via is no token of at most %d characters", receiver.MaxVia))
 	}
 	if !slices.Contains([]string{"text", "json"}, c.Log.Format) {
-		found = append(found, &mistake{at: c.Log.Node.place("format"), what: "log.format is neither text nor json", hint: ""})
+		found = append(found, &usage.Error{At: c.Log.Node.place("format"), What: "log.format is neither text nor json", Hint: ""})
 	}
 	if _, err := c.logLevel(); err != nil {
-		found = append(found, &mistake{at: c.Log.Node.place("level"), what: "log.level is none of debug, info, warn and error"})
+		found = append(found, &usage.Error{At: c.Log.Node.place("level"), What: "log.level is none of debug, info, warn and error"})
 	}
 	kind, _, err := c.storeKind()
 	if err != nil {
 		add("store", "write badger:./data, or memory: for trying out", err.Error())
 	}
 	if l := c.Limits; kind == "memory" && (l.BacklogBytes > 0 || l.BacklogEvents > 0 || l.MinFree > 0) {
-		found = append(found, &mistake{at: l.Node.at, what: "backlog_bytes, backlog_events and min_free have no meaning for a store in memory", hint: "leave them out, or write store: badger:DIR"})
+		found = append(found, &usage.Error{At: l.Node.at, What: "backlog_bytes, backlog_events and min_free have no meaning for a store in memory", Hint: "leave them out, or write store: badger:DIR"})
 	}
 	for _, n := range []struct {
 		name  string
@@ -132,22 +133,22 @@ func (c *settings) check() mistakes {
 		{"connections_per_address", c.Limits.ConnectionsPerAddress},
 	} {
 		if n.value < 0 {
-			found = append(found, &mistake{at: c.Limits.Node.place(n.name), what: "limits." + n.name + " is less than 0"})
+			found = append(found, &usage.Error{At: c.Limits.Node.place(n.name), What: "limits." + n.name + " is less than 0"})
 		}
 	}
 	if head := c.Limits.Head; head != 0 && (head < minHead || head > maxHead) {
-		found = append(found, &mistake{at: c.Limits.Node.place("head"), what: "limits.head is not between 8KiB and 1MiB"})
+		found = append(found, &usage.Error{At: c.Limits.Node.place("head"), What: "limits.head is not between 8KiB and 1MiB"})
 	}
 	return found
 }
 
 // checkPorts judges where deliveries and operations are served.
-func (c *settings) checkPorts() (found mistakes) {
+func (c *settings) checkPorts() (found usage.Errors) {
 	add := func(setting, hint, what string) {
-		found = append(found, &mistake{at: c.Node.place(setting), what: what, hint: hint})
+		found = append(found, &usage.Error{At: c.Node.place(setting), What: what, Hint: hint})
 	}
 	if !validAddress(c.Listen) {
-		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is no address: "+oneLine(c.Listen))
+		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is no address: "+usage.OneLine(c.Listen))
 	} else if c.TLS == nil && !c.InsecureHTTP && len(c.TrustedProxies) == 0 && !loopback(c.Listen) {
 		add("listen", "add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true where nobody can listen in",
 			"deliveries would come over HTTP without TLS from beyond this machine")
@@ -155,7 +156,7 @@ func (c *settings) checkPorts() (found mistakes) {
 	if _, unix := c.unixPath(c.Operations); !unix && c.Operations != operationsOff {
 		switch {
 		case !validAddress(c.Operations):
-			add("operations", "write 127.0.0.1:8081, unix:eyelet.sock, or off", "operations is no address: "+oneLine(c.Operations))
+			add("operations", "write 127.0.0.1:8081, unix:eyelet.sock, or off", "operations is no address: "+usage.OneLine(c.Operations))
 		case c.Operations == c.Listen && !strings.HasSuffix(c.Listen, ":0"):
 			add("operations", "choose another port", "listen and operations are the same address")
 		case c.OperationsTLS == nil && !c.InsecureHTTP && !loopback(c.Operations):
@@ -163,7 +164,7 @@ func (c *settings) checkPorts() (found mistakes) {
 				"the token and the events of the operations port would go over HTTP without TLS beyond this machine")
 		}
 	} else if c.OperationsTLS != nil {
-		add("operations_tls", "leave it out", "operations_tls has no meaning for operations: "+oneLine(c.Operations))
+		add("operations_tls", "leave it out", "operations_tls has no meaning for operations: "+usage.OneLine(c.Operations))
 	}
 	for setting, t := range map[string]*tlsSettings{"tls": c.TLS, "operations_tls": c.OperationsTLS} {
 		if t != nil && (t.CertFile == "" || t.KeyFile == "") {
@@ -220,7 +221,7 @@ var quoted = regexp.MustCompile(`^(producer|handler)s? "([^"]*)"`)
 
 // rehearse opens a receiver over a store that keeps nothing and closes it again, so that every mistake that
 // only Open finds is found before anything is touched.
-func (p *plan) rehearse() mistakes {
+func (p *plan) rehearse() usage.Errors {
 	c := p.Config
 	c.Store = dedup.NewMemory(dedup.MemoryOptions{})
 	c.Logger = slog.New(slog.DiscardHandler)
@@ -231,14 +232,14 @@ func (p *plan) rehearse() mistakes {
 	if err == nil {
 		return nil
 	}
-	var found mistakes
+	var found usage.Errors
 	for line := range strings.Lines(err.Error()) {
-		m := &mistake{at: p.placeOf(line), what: oneLine(line)}
+		m := &usage.Error{At: p.placeOf(line), What: usage.OneLine(line)}
 		if strings.Contains(line, "takes its events alone") {
-			m.hint = "forward answers for producers of scheme rfc9421: with mode: store it is one handler among others"
+			m.Hint = "forward answers for producers of scheme rfc9421: with mode: store it is one handler among others"
 		}
-		if what, _, ok := strings.Cut(m.what, ": set Config.URL"); ok { // that is for programs in Go
-			m.what, m.hint = what, "write the public base at the top of the file, as in url: https://hooks.example"
+		if what, _, ok := strings.Cut(m.What, ": set Config.URL"); ok { // that is for programs in Go
+			m.What, m.Hint = what, "write the public base at the top of the file, as in url: https://hooks.example"
 		}
 		found = append(found, m)
 	}
@@ -246,10 +247,10 @@ func (p *plan) rehearse() mistakes {
 }
 
 // placeOf returns where the producer or handler of a mistake stands.
-func (p *plan) placeOf(line string) place {
+func (p *plan) placeOf(line string) usage.Place {
 	m := quoted.FindStringSubmatch(line)
 	if m == nil {
-		return place{p.settings.file, 1}
+		return usage.Place{File: p.settings.file, Line: 1}
 	}
 	for i, name := range p.names {
 		if m[1] == "handler" && name == m[2] {
@@ -261,5 +262,5 @@ func (p *plan) placeOf(line string) place {
 			return p.settings.Producers[i].at
 		}
 	}
-	return place{p.settings.file, 1}
+	return usage.Place{File: p.settings.file, Line: 1}
 }

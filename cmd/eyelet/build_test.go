@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/testdata"
 )
@@ -139,8 +140,8 @@ func TestEveryPresetWithoutItsSecretIsAMistakeOfItsLine(t *testing.T) {
 	t.Parallel()
 	for _, preset := range producer.Presets() {
 		err := built(t, t.TempDir(), "url: https://hooks.example\nproducers:\n  x:\n    preset: "+preset.Name+"\n")
-		ms, ok := mistakesIn(err)
-		if !ok || len(ms) == 0 || ms[0].at.line != 3 {
+		ms, ok := usage.Find(err)
+		if !ok || len(ms) == 0 || ms[0].At.Line != 3 {
 			t.Errorf("%s: %v", preset.Name, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -51,7 +52,7 @@ func TestWhatSaysNothingIsAMistake(t *testing.T) {
 
 // firstMistake is the first line of err without the folder.
 func firstMistake(err error) string {
-	ms, ok := mistakesIn(err)
+	ms, ok := usage.Find(err)
 	if !ok {
 		if err != nil {
 			return err.Error()
@@ -59,7 +60,7 @@ func firstMistake(err error) string {
 		return ""
 	}
 	first := *ms[0]
-	first.at.file = filepath.Base(first.at.file)
+	first.At.File = filepath.Base(first.At.File)
 	return first.Error()
 }
 

@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
 // certificateCheck is how often, at most, the files of the certificate are looked at.
@@ -47,7 +49,7 @@ func (c *settings) certificate(setting string, t *tlsSettings, log *slog.Logger)
 	f := &certificateFiles{cert: c.path(t.CertFile), key: c.path(t.KeyFile), log: log, now: time.Now}
 	f.seen, _ = f.look() // loading tells what is wrong
 	if err := f.load(); err != nil {
-		return nil, &mistake{at: c.Node.place(setting), what: setting + ": " + cause(err), hint: "cert_file and key_file are PEM files, relative to the configuration file"}
+		return nil, &usage.Error{At: c.Node.place(setting), What: setting + ": " + usage.Cause(err), Hint: "cert_file and key_file are PEM files, relative to the configuration file"}
 	}
 	f.looked = f.now()
 	return f, nil
@@ -89,7 +91,7 @@ func (f *certificateFiles) renew() {
 	}
 	f.seen = seen
 	if err := f.load(); err != nil {
-		f.log.Error("the certificate on disk cannot be used; the last one stays in use", "err", cause(err))
+		f.log.Error("the certificate on disk cannot be used; the last one stays in use", "err", usage.Cause(err))
 		return
 	}
 	f.log.Info("the certificate was read again", "not_after", f.current.Leaf.NotAfter)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -115,7 +116,7 @@ func (p *program) doChore(c *cobra.Command, what chore, f *choreFlags, args []st
 			return p.rehearse(c.Context(), api, what, f, found)
 		}
 		if what.destroys && len(named) == 0 && !f.yes && len(found) > 0 {
-			return wrong("look at them with --dry-run, then write --yes", "this would %s %s for good", what.verb, many(len(found), "event"))
+			return usage.Errorf("look at them with --dry-run, then write --yes", "this would %s %s for good", what.verb, many(len(found), "event"))
 		}
 		j := &job{done: what.done, format: f.format, asked: f.progress, lenient: len(named) == 0, inOrder: mayHaveLanes(found)}
 		j.act = func(ctx context.Context, e selected) (fate, error) { return what.act(ctx, api, e, order) }
@@ -146,7 +147,7 @@ func (p *program) order(c *cobra.Command, f *choreFlags, named bool) ([]byte, er
 		return nil, nil
 	}
 	if !named {
-		return nil, wrong("name the events", "--add is for events that are named, not for all that match")
+		return nil, usage.Errorf("name the events", "--add is for events that are named, not for all that match")
 	}
 	src := p.source(c, f.config)
 	src.flags = nil // --producer is no setting
@@ -163,7 +164,7 @@ func (p *program) order(c *cobra.Command, f *choreFlags, named bool) ([]byte, er
 	var o inspect.Order
 	for _, name := range f.add {
 		if !slices.Contains(names, name) {
-			return nil, wrong(didYouMean(name, names), "unknown handler %q", name)
+			return nil, usage.Errorf(usage.DidYouMean(name, names), "unknown handler %q", name)
 		}
 		o.Tasks = append(o.Tasks, inspect.NewTask{Handler: name})
 	}

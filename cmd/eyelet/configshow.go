@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -75,16 +76,16 @@ func (p *program) printConfig(n *node, format string) error {
 func (c *settings) effective(plan *plan) (*node, error) {
 	data, err := os.ReadFile(c.file)
 	if err != nil {
-		return nil, wrong("", "%s: %s", c.file, cause(err))
+		return nil, usage.Errorf("", "%s: %s", c.file, usage.Cause(err))
 	}
 	// The file once more, with its variables as they are written.
 	written, err := parseTree(c.file, data, func(name string) (string, bool) { return "${" + name + "}", true })
 	if err != nil {
 		return nil, err
 	}
-	root := &node{kind: mapping, inner: map[string]*node{}, where: map[string]place{}}
+	root := &node{kind: mapping, inner: map[string]*node{}, where: map[string]usage.Place{}}
 	for _, row := range c.defaultRows() {
-		root.set(row[0], row[1], place{})
+		root.set(row[0], row[1], usage.Place{})
 	}
 	for _, name := range c.Node.names {
 		n := veil(c.Node.inner[name], nil, name)
@@ -192,7 +193,7 @@ func (c *settings) addProducerDefaults(n *node, p producer.Producer) {
 			n.names = slices.DeleteFunc(slices.Clone(n.names), func(name string) bool { return name == top })
 		}
 		if old := n.inner[top]; old == nil || nested && old.inner[member] == nil {
-			n.set(row[0], row[1], place{})
+			n.set(row[0], row[1], usage.Place{})
 		}
 	}
 }
@@ -221,7 +222,7 @@ func veil(n, written *node, name string) *node {
 			out.items = append(out.items, veil(item, written.item(i), item.nameIn(name)))
 		}
 	case mapping:
-		out.inner, out.where = map[string]*node{}, map[string]place{}
+		out.inner, out.where = map[string]*node{}, map[string]usage.Place{}
 		for _, member := range n.names {
 			inner := n.inner[member]
 			out.inner[member] = veil(inner, written.member(member), inner.nameUnder(name, member))

@@ -11,18 +11,20 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
 // decoder fills structs from nodes and keeps every mistake that it meets. Fields are named by the tag `conf`;
 // a field of type *node gets the node of its struct, so that later checks can name lines too.
 type decoder struct {
 	dir     string // what the names of files are relative to
-	wrong   mistakes
+	wrong   usage.Errors
 	secrets []string // the files that secrets stand in, as they are named
 }
 
-func (d *decoder) add(at place, hint, format string, args ...any) {
-	d.wrong = append(d.wrong, &mistake{at: at, what: oneLine(fmt.Sprintf(format, args...)), hint: hint})
+func (d *decoder) add(at usage.Place, hint, format string, args ...any) {
+	d.wrong = append(d.wrong, &usage.Error{At: at, What: usage.OneLine(fmt.Sprintf(format, args...)), Hint: hint})
 }
 
 // secret is a value that is never printed.
@@ -105,7 +107,7 @@ func (d *decoder) object(n *node, v reflect.Value, path string) {
 			continue
 		}
 		if !ok {
-			d.add(n.where[name], didYouMean(name, settingNames(fields)), "unknown setting %q%s", name, inside(path))
+			d.add(n.where[name], usage.DidYouMean(name, settingNames(fields)), "unknown setting %q%s", name, inside(path))
 			continue
 		}
 		d.decode(n.inner[name], field, join(path, name))
@@ -200,14 +202,14 @@ func appended(v reflect.Value) reflect.Value {
 }
 
 // secretFile returns the secret in the file, or "" after it noted why there is none.
-func (d *decoder) secretFile(at place, file string) string {
+func (d *decoder) secretFile(at usage.Place, file string) string {
 	full := file
 	if !filepath.IsAbs(full) {
 		full = filepath.Join(d.dir, full)
 	}
 	data, err := os.ReadFile(full)
 	if err != nil {
-		d.add(at, "the name is relative to the configuration file", "secret file %s: %v", file, cause(err))
+		d.add(at, "the name is relative to the configuration file", "secret file %s: %v", file, usage.Cause(err))
 		return ""
 	}
 	text := strings.TrimSpace(string(data))
@@ -309,7 +311,9 @@ func (d *decoder) prefix(n *node, v reflect.Value, path string) {
 type shorthand interface{ short() any }
 
 // named is an element of a mapping whose names are the user's, such as producers.
-type named interface{ setName(name string, at place) }
+type named interface {
+	setName(name string, at usage.Place)
+}
 
 // list fills a slice: from a list, from a single value, or, when its elements have names, from a mapping.
 func (d *decoder) list(n *node, v reflect.Value, path string) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/testdata"
 )
@@ -45,7 +46,7 @@ type devFlags struct {
 func (p *program) dev(ctx context.Context, files []string, f devFlags) (err error) {
 	dir, err := os.MkdirTemp("", "eyelet-dev-")
 	if err != nil {
-		return wrong("set TMPDIR to a folder that is writable", "no folder for the store: %s", cause(err))
+		return usage.Errorf("set TMPDIR to a folder that is writable", "no folder for the store: %s", usage.Cause(err))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	recs, err := devRecordings(files)
@@ -75,18 +76,18 @@ func devRecordings(files []string) ([]devRecording, error) {
 	if bundled {
 		files = testdata.Deliveries()
 	}
-	var found mistakes
+	var found usage.Errors
 	var recs []devRecording
 	for _, name := range files {
 		rec, err := devRecordingFrom(name, bundled)
-		if ms, ok := mistakesIn(err); ok {
+		if ms, ok := usage.Find(err); ok {
 			found = append(found, ms...)
 		} else if err != nil {
 			return nil, err
 		}
 		recs = append(recs, rec)
 	}
-	return recs, found.err()
+	return recs, found.Err()
 }
 
 // devRecordingFrom reads one recording. Mistakes in it are the user's, unless the file was changed since it was
@@ -98,7 +99,7 @@ func devRecordingFrom(name string, bundled bool) (rec devRecording, err error) {
 		name = "testdata/" + name
 	}
 	if err != nil {
-		return rec, wrong("", "%s: %s", name, cause(err))
+		return rec, usage.Errorf("", "%s: %s", name, usage.Cause(err))
 	}
 	rec.changed = changed(data, bundled)
 	rec.File, err = httpfile.Parse(name, data)
@@ -120,7 +121,7 @@ func (p *program) devSettings(dir, config string) (*settings, error) {
 	if config == "" {
 		keys := filepath.Join(dir, "bundled")
 		if err := os.CopyFS(keys, testdata.Files()); err != nil {
-			return nil, wrong("set TMPDIR to a folder with some space", "the bundled deliveries cannot be unpacked: %s", cause(err))
+			return nil, usage.Errorf("set TMPDIR to a folder with some space", "the bundled deliveries cannot be unpacked: %s", usage.Cause(err))
 		}
 		src = source{file: filepath.Join(keys, "eyelet.yaml")} // nobody's environment changes the bundled settings
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 )
 
@@ -68,7 +69,7 @@ var notesKnown = []string{"about", "producer", "now", "expect", "id", "type", "s
 func expectationOf(rec *httpfile.File) (expectation, error) {
 	e := expectation{id: rec.Note("id"), typ: rec.Note("type")}
 	for _, n := range rec.Notes {
-		if near := nearest(n.Name, notesKnown); near != "" && !slices.Contains(notesKnown, n.Name) {
+		if near := usage.Nearest(n.Name, notesKnown); near != "" && !slices.Contains(notesKnown, n.Name) {
 			return e, noteMistake(rec, n.Name, fmt.Sprintf("did you mean %q?", near), "unknown note %q", n.Name)
 		}
 	}
@@ -97,7 +98,7 @@ func expectationOf(rec *httpfile.File) (expectation, error) {
 func noteMistake(rec *httpfile.File, note, hint, format string, args ...any) error {
 	var e *httpfile.Error
 	errors.As(rec.Errorf(note, format, args...), &e)
-	return &mistake{at: place{e.File, e.Line}, what: oneLine(e.Msg), hint: hint}
+	return &usage.Error{At: usage.Place{File: e.File, Line: e.Line}, What: usage.OneLine(e.Msg), Hint: hint}
 }
 
 // misses says what is not as expected; nil when everything is.

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/replay"
@@ -130,11 +131,11 @@ func (p *program) newDevRun(ctx context.Context, s *settings) (run *devRun, err 
 	c := run.plan.Config
 	c.Store, c.Logger, c.Clock, c.Observe = run.store, log, run.clock.Now, run.observe
 	if run.rx, err = receiver.Open(c); err != nil {
-		return nil, wrong("", "%v", err)
+		return nil, usage.Errorf("", "%v", err)
 	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, wrong("", "loopback: %s", lastCause(err))
+		return nil, usage.Errorf("", "loopback: %s", usage.RootCause(err))
 	}
 	run.address = "http://" + ln.Addr().String()
 	run.server = &http.Server{Handler: run.guarded(mount(run.rx)), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: defaultHead}
@@ -175,22 +176,22 @@ func (r *devRun) observe(_ context.Context, o receiver.Observation) {
 
 // knows makes sure that every recording is for a producer of the configuration.
 func (r *devRun) knows(recs []devRecording) error {
-	var found mistakes
+	var found usage.Errors
 	var names []string
 	for i := range r.plan.Producers {
 		names = append(names, r.plan.Producers[i].Name)
 	}
 	for _, rec := range recs {
 		if name := rec.Note("producer"); name != "" && !slices.Contains(names, name) {
-			err := noteMistake(rec.File, "producer", didYouMean(name, names)+" (--config FILE names producers of your own)", "unknown producer %q", name)
+			err := noteMistake(rec.File, "producer", usage.DidYouMean(name, names)+" (--config FILE names producers of your own)", "unknown producer %q", name)
 			if rec.changed != "" {
 				return failed("%v: %s", err, rec.changed)
 			}
-			ms, _ := mistakesIn(err)
+			ms, _ := usage.Find(err)
 			found = append(found, ms...)
 		}
 	}
-	return found.err()
+	return found.Err()
 }
 
 // deliver sends one recording and judges what became of it.
@@ -205,7 +206,7 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (outcomeOf, erro
 	case seen := <-r.observed:
 		o.Status, o.Code, o.ID, o.Type, o.Event = res.Status, seen.Code, seen.ID, seen.Type, seen.Event
 		if seen.Err != nil && res.Status >= 400 {
-			o.Why = oneLine(seen.Err.Error())
+			o.Why = usage.OneLine(seen.Err.Error())
 		}
 	case <-time.After(10 * time.Second):
 		return o, errors.New("nothing was observed of the delivery")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -17,7 +18,7 @@ var devVendors = []struct{ name, prefix string }{{"github", ""}, {"stripe", "whs
 func (p *program) devServe(ctx context.Context, dir string, f devFlags) error {
 	keys := filepath.Join(dir, "serve")
 	if err := os.Mkdir(keys, 0o700); err != nil {
-		return wrong("", "%s: %s", keys, cause(err))
+		return usage.Errorf("", "%s: %s", keys, usage.Cause(err))
 	}
 	listen, err := freeAddress(ctx, f.listen, defaultListen)
 	if err != nil {
@@ -61,7 +62,7 @@ func freeAddress(ctx context.Context, wanted, usual string) (string, error) {
 			return ln.Addr().String(), ln.Close()
 		}
 	}
-	return "", wrong("choose another with --serve-at", "%s: %s", tries[len(tries)-1], lastCause(err))
+	return "", usage.Errorf("choose another with --serve-at", "%s: %s", tries[len(tries)-1], usage.RootCause(err))
 }
 
 // devKeys makes keys for this run, and returns the secrets to be shown.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -72,7 +73,7 @@ func eventsQuery(filters map[string]*string, aside bool, limit int, all bool) (u
 	if all {
 		q.Set("limit", "0")
 	} else if limit < 1 {
-		return nil, wrong("--all is without a limit", "--limit is less than 1")
+		return nil, usage.Errorf("--all is without a limit", "--limit is less than 1")
 	}
 	for name, value := range filters {
 		if *value == "" {
@@ -82,7 +83,7 @@ func eventsQuery(filters map[string]*string, aside bool, limit int, all bool) (u
 		if name == "since" {
 			d, err := parseDuration(*value)
 			if err != nil {
-				return nil, wrong("write 30m, 12h or 7d", "--since is %q, want a duration", *value)
+				return nil, usage.Errorf("write 30m, 12h or 7d", "--since is %q, want a duration", *value)
 			}
 			q.Set(name, d.String())
 		}
@@ -91,7 +92,7 @@ func eventsQuery(filters map[string]*string, aside bool, limit int, all bool) (u
 		q.Set("aside", "true")
 	}
 	if _, err := inspect.ParseFilter(q); err != nil {
-		return nil, wrong("", "%v", err)
+		return nil, usage.Errorf("", "%v", err)
 	}
 	return q, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
@@ -26,9 +27,9 @@ type sink interface {
 
 // handlers builds the handlers of the configuration. The names of tasks are stored, so the default name is made
 // of what a person would keep: producer, pattern and kind.
-func (c *settings) buildHandlers(stdout io.Writer, p *plan) mistakes {
+func (c *settings) buildHandlers(stdout io.Writer, p *plan) usage.Errors {
 	p.stdout = newOutput(stdout)
-	b := &handlerBuild{settings: c, stdout: p.stdout, taken: map[string]place{}, targets: p.targets, producers: p.Producers}
+	b := &handlerBuild{settings: c, stdout: p.stdout, taken: map[string]usage.Place{}, targets: p.targets, producers: p.Producers}
 	for i := range c.Handlers {
 		h, name := b.handler(&c.Handlers[i])
 		p.Handlers, p.names = append(p.Handlers, h), append(p.names, name)
@@ -40,15 +41,15 @@ func (c *settings) buildHandlers(stdout io.Writer, p *plan) mistakes {
 type handlerBuild struct {
 	*settings
 	stdout    *output
-	taken     map[string]place
+	taken     map[string]usage.Place
 	targets   *forward.State // of forward handlers
 	producers []producer.Producer
 	closers   []io.Closer
-	wrong     mistakes
+	wrong     usage.Errors
 }
 
-func (b *handlerBuild) add(at place, hint, format string, args ...any) {
-	b.wrong = append(b.wrong, &mistake{at: at, what: oneLine(fmt.Sprintf(format, args...)), hint: hint})
+func (b *handlerBuild) add(at usage.Place, hint, format string, args ...any) {
+	b.wrong = append(b.wrong, &usage.Error{At: at, What: usage.OneLine(fmt.Sprintf(format, args...)), Hint: hint})
 }
 
 func (b *handlerBuild) handler(h *handlerConfig) (receiver.Handler, string) {
@@ -76,7 +77,7 @@ func (b *handlerBuild) handler(h *handlerConfig) (receiver.Handler, string) {
 	}
 	name := h.named(kind)
 	if first, twice := b.taken[name]; twice {
-		b.add(h.Node.at, "give one of them a name of its own: name: ...", "two handlers are called %q, the first in line %d", name, first.line)
+		b.add(h.Node.at, "give one of them a name of its own: name: ...", "two handlers are called %q, the first in line %d", name, first.Line)
 	}
 	b.taken[name] = h.Node.at
 	return b.build(h, to, answers, name), name
@@ -161,7 +162,7 @@ func (b *handlerBuild) producerOf(h *handlerConfig) *producerConfig {
 	if h.Producer == "" {
 		b.add(h.Node.at, "", "a handler needs a producer")
 	} else {
-		b.add(h.Node.place("producer"), didYouMean(h.Producer, names), "handler for the unknown producer %q", h.Producer)
+		b.add(h.Node.place("producer"), usage.DidYouMean(h.Producer, names), "handler for the unknown producer %q", h.Producer)
 	}
 	return nil
 }
@@ -211,7 +212,7 @@ func (b *handlerBuild) exec(h *handlerConfig) sink {
 	}
 	if err != nil {
 		b.add(h.Node.place("exec"), "the first word is a program, relative to the configuration file; chmod +x makes a file one",
-			"no program %s: %s", h.Exec[0], cause(err))
+			"no program %s: %s", h.Exec[0], usage.Cause(err))
 		return nil
 	}
 	argv[0] = full
@@ -228,6 +229,6 @@ func (b *handlerBuild) relays(h *handlerConfig, p *producerConfig) bool {
 	case "":
 		return p != nil && p.Scheme == "rfc9421"
 	}
-	b.add(h.Node.place("mode"), didYouMean(h.Mode, []string{"relay", "store"}), "mode is %q, want relay or store", h.Mode)
+	b.add(h.Node.place("mode"), usage.DidYouMean(h.Mode, []string{"relay", "store"}), "mode is %q, want relay or store", h.Mode)
 	return false
 }

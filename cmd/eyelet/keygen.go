@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -39,7 +40,7 @@ var plainWord = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
 
 func (p *program) keygen(alg verify.Alg, id, name, dir string) error {
 	if !plainWord.MatchString(name) || !plainWord.MatchString(id) {
-		return wrong(`write letters, digits, "-", "_" and "."`, "a key needs a plain name and id, not %q and %q", name, id)
+		return usage.Errorf(`write letters, digits, "-", "_" and "."`, "a key needs a plain name and id, not %q and %q", name, id)
 	}
 	line := fmt.Sprintf("      - {id: %s, alg: %s, public_key_file: %s.pub.pem}", id, alg, name)
 	secret := name + ".pem"
@@ -60,7 +61,7 @@ func (p *program) keygen(alg verify.Alg, id, name, dir string) error {
 func keyPair(alg verify.Alg, path string) error {
 	private, err := verify.GenerateKey(alg)
 	if err != nil {
-		return wrong(didYouMean(string(alg), convert[string](algorithms)), "%v", err)
+		return usage.Errorf(usage.DidYouMean(string(alg), convert[string](algorithms)), "%v", err)
 	}
 	secretPEM, err := verify.MarshalPrivateKey(private)
 	if err != nil {
@@ -84,16 +85,16 @@ func keyPair(alg verify.Alg, path string) error {
 func newFile(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if os.IsExist(err) {
-		return wrong("choose another --name or --dir, or move the file away", "%s is there already", path)
+		return usage.Errorf("choose another --name or --dir, or move the file away", "%s is there already", path)
 	} else if err != nil {
-		return wrong("", "%s: %s", path, cause(err))
+		return usage.Errorf("", "%s: %s", path, usage.Cause(err))
 	}
 	_, err = f.Write(data)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
 	if err != nil {
-		return wrong("", "%s: %s", path, cause(err))
+		return usage.Errorf("", "%s: %s", path, usage.Cause(err))
 	}
 	return nil
 }

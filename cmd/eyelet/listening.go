@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -38,26 +39,15 @@ func (s *server) listen(ctx context.Context, setting, address string, limits rec
 		s.listeners = append(s.listeners, receiver.Listen(ln, limits))
 		return nil
 	}
-	m := &mistake{at: s.settings.Node.place(setting), what: fmt.Sprintf("%s %s: %s", setting, address, lastCause(err))}
+	m := &usage.Error{At: s.settings.Node.place(setting), What: fmt.Sprintf("%s %s: %s", setting, address, usage.RootCause(err))}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		m.what = fmt.Sprintf("%s %s: the port is in use", setting, address)
-		m.hint = "another eyelet may be running; choose another port with --" + setting
+		m.What = fmt.Sprintf("%s %s: the port is in use", setting, address)
+		m.Hint = "another eyelet may be running; choose another port with --" + setting
 	case errors.Is(err, syscall.EACCES):
-		m.hint = "ports below 1024 are for the administrator: choose another one"
+		m.Hint = "ports below 1024 are for the administrator: choose another one"
 	}
 	return m
-}
-
-// lastCause returns the innermost error's text.
-func lastCause(err error) string {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
-		err = inner
-	}
 }
 
 // unixListener removes its socket when it is closed.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
@@ -54,27 +55,27 @@ func (s source) load() (*settings, error) {
 	}
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, wrong("name another with --config, or try `eyelet dev`, which needs none", "%s: there is no such file", file)
+		return nil, usage.Errorf("name another with --config, or try `eyelet dev`, which needs none", "%s: there is no such file", file)
 	} else if err != nil {
-		return nil, wrong("", "%s: %v", file, cause(err))
+		return nil, usage.Errorf("", "%s: %v", file, usage.Cause(err))
 	}
 	return s.parse(file, data)
 }
 
 func (s source) parse(file string, data []byte) (*settings, error) {
-	var found mistakes
+	var found usage.Errors
 	var except []string
 	if s.outline {
 		except = []string{"producers", "handlers"}
 	}
 	root, err := parseTree(file, data, s.lookup, except...)
-	if ms, ok := mistakesIn(err); ok {
+	if ms, ok := usage.Find(err); ok {
 		found = append(found, ms...)
 	}
 	if root == nil || root.kind != mapping {
-		return nil, found.err()
+		return nil, found.Err()
 	}
-	if ms, ok := mistakesIn(s.overrule(root)); ok {
+	if ms, ok := usage.Find(s.overrule(root)); ok {
 		found = append(found, ms...)
 	}
 	c := &settings{file: file, dir: filepath.Dir(file)}
@@ -82,7 +83,7 @@ func (s source) parse(file string, data []byte) (*settings, error) {
 	d.decode(root, reflect.ValueOf(c).Elem(), "")
 	c.confidential = d.secrets
 	c.defaults()
-	return c, append(found, d.wrong...).err()
+	return c, append(found, d.wrong...).Err()
 }
 
 func (c *settings) defaults() {
@@ -119,9 +120,9 @@ func (s source) overrule(root *node) error {
 		}
 	}
 	for path, value := range layers.All() {
-		root.set(path, fmt.Sprint(value), place{file: o.origin[path]})
+		root.set(path, fmt.Sprint(value), usage.Place{File: o.origin[path]})
 	}
-	return o.found.err()
+	return o.found.Err()
 }
 
 // overrides collects settings that do not come from the file.
@@ -130,7 +131,7 @@ type overrides struct {
 	paths      []string
 	byVariable map[string]string
 	origin     map[string]string // of a path: the variable or flag that set it
-	found      mistakes
+	found      usage.Errors
 }
 
 func (o *overrides) environment() koanf.Provider {
@@ -151,10 +152,10 @@ func (o *overrides) variable(name, value string) (string, any) {
 		o.origin[path] = name
 		return path, value
 	}
-	if near := nearest(strings.ToLower(strings.TrimPrefix(name, envPrefix)), words(o.byVariable)); near != "" {
-		o.found = append(o.found, &mistake{
-			at: place{file: "environment"}, what: "unknown variable " + name,
-			hint: "did you mean " + envPrefix + strings.ToUpper(near) + "?",
+	if near := usage.Nearest(strings.ToLower(strings.TrimPrefix(name, envPrefix)), words(o.byVariable)); near != "" {
+		o.found = append(o.found, &usage.Error{
+			At: usage.Place{File: "environment"}, What: "unknown variable " + name,
+			Hint: "did you mean " + envPrefix + strings.ToUpper(near) + "?",
 		})
 	}
 	return "", nil
@@ -213,13 +214,4 @@ func (c *settings) path(name string) string {
 		return name
 	}
 	return filepath.Join(c.dir, name)
-}
-
-// cause returns what is wrong with a file without repeating its name.
-func cause(err error) string {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err.Error()
-	}
-	return err.Error()
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 )
@@ -64,15 +65,15 @@ func TestEveryMistakeOfAFileIsReportedWithItsLine(t *testing.T) {
 
 // withHints returns a line for each mistake, its hint behind a bar.
 func withHints(err error) string {
-	ms, ok := mistakesIn(err)
+	ms, ok := usage.Find(err)
 	if !ok {
 		return fmt.Sprint(err)
 	}
 	var lines []string
 	for _, m := range ms {
 		line := m.Error()
-		if m.hint != "" {
-			line += " | " + m.hint
+		if m.Hint != "" {
+			line += " | " + m.Hint
 		}
 		lines = append(lines, line)
 	}
@@ -175,8 +176,8 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 func TestAMissingFileIsOneLine(t *testing.T) {
 	t.Parallel()
 	_, err := source{file: filepath.Join(t.TempDir(), "none.yaml")}.load()
-	ms, ok := mistakesIn(err)
-	if !ok || len(ms) != 1 || !strings.HasSuffix(ms[0].what, "none.yaml: there is no such file") || ms[0].hint == "" {
+	ms, ok := usage.Find(err)
+	if !ok || len(ms) != 1 || !strings.HasSuffix(ms[0].What, "none.yaml: there is no such file") || ms[0].Hint == "" {
 		t.Errorf("error is %v", err)
 	}
 	dir := t.TempDir()
@@ -217,7 +218,7 @@ func FuzzParseSettings(f *testing.F) {
 			}
 			return
 		}
-		ms, ok := mistakesIn(err)
+		ms, ok := usage.Find(err)
 		if !ok || len(ms) == 0 {
 			t.Fatalf("untyped error %v", err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
@@ -59,15 +60,15 @@ func (c *settings) stateDir() (string, error) {
 func (c *settings) claimState(address string) (*stateDir, error) {
 	dir, err := c.stateDir()
 	if err != nil {
-		return nil, wrong("", "%v", err)
+		return nil, usage.Errorf("", "%v", err)
 	}
 	s := &stateDir{dir: dir, token: rand.Text()}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, wrong("", "folder for the operations token %s: %s", dir, cause(err))
+		return nil, usage.Errorf("", "folder for the operations token %s: %s", dir, usage.Cause(err))
 	}
 	for name, text := range map[string]string{tokenFile: s.token, addressFile: address} {
 		if err := writeWhole(filepath.Join(dir, name), content(text+"\n")); err != nil {
-			return nil, wrong("", "%s: %s", filepath.Join(dir, name), cause(err))
+			return nil, usage.Errorf("", "%s: %s", filepath.Join(dir, name), usage.Cause(err))
 		}
 	}
 	return s, nil
@@ -89,7 +90,7 @@ func (s *server) operations() http.Handler {
 	mux.HandleFunc("GET /healthz", healthy)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := s.rx.Ready(r.Context()); err != nil {
-			http.Error(w, oneLine(err.Error()), http.StatusServiceUnavailable)
+			http.Error(w, usage.OneLine(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, s.condition())
@@ -129,10 +130,10 @@ func healthy(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "o
 func (s *server) condition() string {
 	var wrong []string
 	if err := degraded(s.store); err != nil {
-		wrong = append(wrong, oneLine(err.Error())+"; see eyelet store check")
+		wrong = append(wrong, usage.OneLine(err.Error())+"; see eyelet store check")
 	}
 	if err := s.logTo.failing(); err != nil {
-		wrong = append(wrong, oneLine(err.Error()))
+		wrong = append(wrong, usage.OneLine(err.Error()))
 	}
 	if len(wrong) == 0 {
 		return "ready"

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -162,7 +163,7 @@ func TestPresetsRefuseWhatTheyCannotUse(t *testing.T) {
 		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "the-kettle-is-on") {
 			t.Errorf("%s: got %v, want %q", settings, err, want)
 		}
-		if _, ok := mistakesIn(err); !ok {
+		if _, ok := usage.Find(err); !ok {
 			t.Errorf("%s: %T has no place in the file", settings, err)
 		}
 	}

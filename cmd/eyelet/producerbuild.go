@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/testdata"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -22,15 +23,15 @@ type producerBuild struct {
 	// testKeys allows keys that everybody knows, for the bundled deliveries.
 	testKeys bool
 	closers  []io.Closer // key sets that fetch
-	wrong    mistakes
+	wrong    usage.Errors
 }
 
-func (b *producerBuild) add(at place, hint, format string, args ...any) {
-	b.wrong = append(b.wrong, &mistake{at: at, what: oneLine(fmt.Sprintf(format, args...)), hint: hint})
+func (b *producerBuild) add(at usage.Place, hint, format string, args ...any) {
+	b.wrong = append(b.wrong, &usage.Error{At: at, What: usage.OneLine(fmt.Sprintf(format, args...)), Hint: hint})
 }
 
 // addAll adds each of the mistakes that err joins.
-func (b *producerBuild) addAll(at place, who string, err error) {
+func (b *producerBuild) addAll(at usage.Place, who string, err error) {
 	if err == nil {
 		return
 	}
@@ -87,7 +88,7 @@ func (b *producerBuild) preset(p *producerConfig) (producer.Producer, bool) {
 		for _, known := range producer.Presets() {
 			names = append(names, known.Name)
 		}
-		b.add(p.Node.place("preset"), didYouMean(p.Preset, names), "unknown preset %q", p.Preset)
+		b.add(p.Node.place("preset"), usage.DidYouMean(p.Preset, names), "unknown preset %q", p.Preset)
 		return producer.Producer{}, false
 	}
 	set := p.preset
@@ -106,7 +107,7 @@ func (b *producerBuild) preset(p *producerConfig) (producer.Producer, bool) {
 }
 
 // refuseTestSecret refuses the secrets that are published with Eyelet.
-func (b *producerBuild) refuseTestSecret(at place, name, text string) {
+func (b *producerBuild) refuseTestSecret(at usage.Place, name, text string) {
 	if !b.testKeys && slices.Contains(testdata.Secrets(), text) {
 		b.add(at, "make one of your own: eyelet keygen --alg hmac-sha256", "producer %q uses a secret of the test data, which everybody knows", name)
 	}
@@ -146,7 +147,7 @@ func choose[T any](b *producerBuild, p *producerConfig, setting, word string, wo
 		for k := range words {
 			known = append(known, k)
 		}
-		b.add(p.Node.place(setting), didYouMean(word, known), "%s is %q", setting, word)
+		b.add(p.Node.place(setting), usage.DidYouMean(word, known), "%s is %q", setting, word)
 	}
 	return value
 }
@@ -187,7 +188,7 @@ func (b *producerBuild) key(k *keyConfig) verify.KeySet {
 	}
 	alg := verify.Alg(k.Alg)
 	if !slices.Contains(algorithms, alg) {
-		b.add(k.Node.place("alg"), didYouMean(k.Alg, convert[string](algorithms)), "key %q: unknown algorithm %q", k.ID, k.Alg)
+		b.add(k.Node.place("alg"), usage.DidYouMean(k.Alg, convert[string](algorithms)), "key %q: unknown algorithm %q", k.ID, k.Alg)
 		return nil
 	}
 	shared, written := alg == verify.HMACSHA256, 0
@@ -221,7 +222,7 @@ var algorithms = []verify.Alg{
 func (b *producerBuild) keyFile(k *keyConfig, alg verify.Alg) verify.KeySet {
 	set, err := verify.OpenKeyFile(verify.KeyFile{Path: b.path(k.PublicKeyFile), ID: k.ID, Alg: alg, Principal: k.Principal})
 	if err != nil {
-		what := cause(err)
+		what := usage.Cause(err)
 		for range 2 { // the message names the file once
 			what = strings.TrimPrefix(strings.TrimPrefix(what, "key file "+b.path(k.PublicKeyFile)+": "), "key file: ")
 		}
@@ -257,7 +258,7 @@ func (b *producerBuild) inlineKey(k *keyConfig, alg verify.Alg) verify.KeySet {
 }
 
 // refuseTestKeys refuses keys whose other half everybody has.
-func (b *producerBuild) refuseTestKeys(ctx context.Context, at place, set verify.KeySet) {
+func (b *producerBuild) refuseTestKeys(ctx context.Context, at usage.Place, set verify.KeySet) {
 	keys, err := set.Key(ctx, "")
 	if err != nil || b.testKeys {
 		return

@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -151,6 +152,6 @@ func (b *producerBuild) date(p *producerConfig, setting, text string) time.Time 
 			return at.UTC()
 		}
 	}
-	b.add(p.Node.place(setting), "write 2027-01-31, which is the start of that day in UTC, or 2027-01-31T18:00:00+01:00", "%s is %q, want a date", setting, oneLine(text))
+	b.add(p.Node.place(setting), "write 2027-01-31, which is the start of that day in UTC, or 2027-01-31T18:00:00+01:00", "%s is %q, want a date", setting, usage.OneLine(text))
 	return time.Time{}
 }

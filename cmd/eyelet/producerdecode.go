@@ -3,6 +3,7 @@ package main
 import (
 	"reflect"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -41,7 +42,7 @@ func (p *producerConfig) decodeNode(d *decoder, n *node, path string) {
 		d.object(n, reflect.ValueOf(&into).Elem(), path)
 		p.hmac, p.common = into.hmacConfig, into.commonConfig
 	case head.Scheme != "":
-		d.add(n.where["scheme"], didYouMean(head.Scheme, []string{"rfc9421", "hmac"}), "unknown scheme %q", head.Scheme)
+		d.add(n.where["scheme"], usage.DidYouMean(head.Scheme, []string{"rfc9421", "hmac"}), "unknown scheme %q", head.Scheme)
 	default:
 		p.decodeNothing(d, n, path)
 	}
@@ -75,7 +76,7 @@ func (p *producerConfig) decodeNothing(d *decoder, n *node, path string) {
 	found := len(d.wrong)
 	for _, name := range n.names {
 		if _, ok := fields[name]; !ok {
-			d.add(n.where[name], didYouMean(name, settingNames(fields)), "unknown setting %q%s", name, inside(path))
+			d.add(n.where[name], usage.DidYouMean(name, settingNames(fields)), "unknown setting %q%s", name, inside(path))
 		}
 	}
 	if len(d.wrong) == found {

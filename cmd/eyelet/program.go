@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
@@ -46,7 +47,7 @@ func (f *failure) Error() string { return f.what }
 
 // failed ends the program with exitFailed. Without a message everything was said already.
 func failed(format string, args ...any) error {
-	return &failure{what: oneLine(fmt.Sprintf(format, args...))}
+	return &failure{what: usage.OneLine(fmt.Sprintf(format, args...))}
 }
 
 // Run runs the command of the arguments until it is done or ctx ends, and returns the exit code.
@@ -78,16 +79,16 @@ func (p *program) explain(err error) int {
 		}
 		return cmp.Or(f.code, exitFailed)
 	}
-	if ms, ok := mistakesIn(err); ok {
+	if ms, ok := usage.Find(err); ok {
 		for _, m := range ms {
-			p.tell("%s\n", "eyelet: "+oneLine(m.Error()))
-			if m.hint != "" {
-				p.tell("%s\n", "  hint: "+oneLine(m.hint))
+			p.tell("%s\n", "eyelet: "+usage.OneLine(m.Error()))
+			if m.Hint != "" {
+				p.tell("%s\n", "  hint: "+usage.OneLine(m.Hint))
 			}
 		}
 		return exitUsage
 	}
-	p.tell("%s\n", "eyelet: "+oneLine(err.Error()))
+	p.tell("%s\n", "eyelet: "+usage.OneLine(err.Error()))
 	return exitFailed
 }
 
@@ -132,11 +133,11 @@ func flagError(c *cobra.Command, err error) error {
 	if _, word, ok := strings.Cut(err.Error(), "unknown flag: --"); ok {
 		var known []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		if near := nearest(word, known); near != "" {
+		if near := usage.Nearest(word, known); near != "" {
 			hint = "did you mean --" + near + "?"
 		}
 	}
-	return wrong(hint, "%v", err)
+	return usage.Errorf(hint, "%v", err)
 }
 
 func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
@@ -148,16 +149,16 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 					known = append(known, inner.Name())
 				}
 			}
-			return wrong(didYouMean(args[0], known), "unknown command %q for %s", args[0], c.CommandPath())
+			return usage.Errorf(usage.DidYouMean(args[0], known), "unknown command %q for %s", args[0], c.CommandPath())
 		}
 		if check == nil || check(c, args) == nil {
 			return nil
 		}
 		form := strings.TrimSuffix(c.UseLine(), " [flags]")
 		if form == c.CommandPath() {
-			return wrong("see "+form+" --help", "%s takes no arguments, and %q is one", form, args[0])
+			return usage.Errorf("see "+form+" --help", "%s takes no arguments, and %q is one", form, args[0])
 		}
-		return wrong("write "+form, "%s: the number of arguments is not right", c.CommandPath())
+		return usage.Errorf("write "+form, "%s: the number of arguments is not right", c.CommandPath())
 	}
 }
 
@@ -183,7 +184,7 @@ func outputFlag(c *cobra.Command) *string {
 
 func checkOutput(format string) error {
 	if format != "text" && format != "json" {
-		return wrong("write -o text or -o json", "unknown output %q", format)
+		return usage.Errorf("write -o text or -o json", "unknown output %q", format)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/spf13/cobra"
 )
 
@@ -41,7 +42,7 @@ func (p *program) eventsRawCommand() *cobra.Command {
 			return err
 		}
 		if *dir == "" && len(named) != 1 {
-			return wrong("write --dir FOLDER", "more than one delivery needs a folder")
+			return usage.Errorf("write --dir FOLDER", "more than one delivery needs a folder")
 		}
 		return p.withEvents(c, *file, func(api eventsAPI) error {
 			if *dir == "" {
@@ -90,7 +91,7 @@ func (p *program) printRaw(ctx context.Context, api eventsAPI, event string) err
 
 func (p *program) exportTo(ctx context.Context, api eventsAPI, dir string, f *filters, named []string, j *job) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return wrong("", "folder %s: %s", dir, cause(err))
+		return usage.Errorf("", "folder %s: %s", dir, usage.Cause(err))
 	}
 	found, err := f.selection(ctx, api, named)
 	if err != nil {
@@ -104,7 +105,7 @@ func (p *program) exportTo(ctx context.Context, api eventsAPI, dir string, f *fi
 		}
 		name := filepath.Join(dir, filepath.Base(e.event)+".http")
 		if err := writeWhole(name, content(string(data))); err != nil {
-			return fate{}, failed("%s: %s", name, cause(err))
+			return fate{}, failed("%s: %s", name, usage.Cause(err))
 		}
 		return fate{Event: e.event, File: name}, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -29,13 +30,13 @@ func (p *program) outline(c *cobra.Command, file string) (*settings, error) {
 func (c *settings) storeIsThere() error {
 	kind, dir, err := c.storeKind()
 	if err != nil {
-		return wrong("", "%v", err)
+		return usage.Errorf("", "%v", err)
 	}
 	if kind == "memory" {
-		return wrong("start one: eyelet serve --config "+c.file, "no server runs, and a store in memory is gone with its server")
+		return usage.Errorf("start one: eyelet serve --config "+c.file, "no server runs, and a store in memory is gone with its server")
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return &mistake{at: c.Node.place("store"), what: "there is no store yet: " + dir + ": " + cause(err), hint: "serve makes it when it starts"}
+		return &usage.Error{At: c.Node.place("store"), What: "there is no store yet: " + dir + ": " + usage.Cause(err), Hint: "serve makes it when it starts"}
 	}
 	return nil
 }
@@ -62,7 +63,7 @@ func (c *settings) runningAPI(ctx context.Context) (api eventsAPI, ok bool, err 
 	}
 	address, token, err := readState(dir)
 	if errors.Is(err, fs.ErrPermission) {
-		return api, false, wrong("ask as the user that runs serve", "%s: only its owner may read it", filepath.Join(dir, tokenFile))
+		return api, false, usage.Errorf("ask as the user that runs serve", "%s: only its owner may read it", filepath.Join(dir, tokenFile))
 	} else if err != nil {
 		return api, false, nil //nolint:nilerr // nobody serves
 	}
@@ -80,7 +81,7 @@ func (c *settings) runningAPI(ctx context.Context) (api eventsAPI, ok bool, err 
 	}
 	_ = res.Body.Close()
 	if res.StatusCode == http.StatusUnauthorized && strings.Contains(res.Header.Get("WWW-Authenticate"), operationsRealm) {
-		return api, false, wrong("serve writes a new one at each start: does --config name the file of the server that runs?",
+		return api, false, usage.Errorf("serve writes a new one at each start: does --config name the file of the server that runs?",
 			"the server at %s does not take the token in %s", address, filepath.Join(dir, tokenFile))
 	}
 	return api, res.StatusCode == http.StatusOK, nil // else somebody else has the port

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
@@ -76,18 +77,18 @@ func (p *program) replayCommand() *cobra.Command {
 func (f replayFlags) check() error {
 	switch {
 	case f.handlers == (f.to != ""):
-		return wrong("write --to URL, or --handlers", "a replay goes either to a URL or to the handlers")
+		return usage.Errorf("write --to URL, or --handlers", "a replay goes either to a URL or to the handlers")
 	case f.handlers && (f.sign || f.asRecorded || f.key != "" || f.secretFile != ""):
-		return wrong("leave --sign, --as-recorded and the key out", "handlers are given what is stored, and no signature")
+		return usage.Errorf("leave --sign, --as-recorded and the key out", "handlers are given what is stored, and no signature")
 	case f.sign && f.asRecorded:
-		return wrong("leave one of them out", "--sign and --as-recorded are both given")
+		return usage.Errorf("leave one of them out", "--sign and --as-recorded are both given")
 	case !f.sign && (f.key != "" || f.secretFile != "" || f.keyID != "" || f.producer != ""):
-		return wrong("write --sign too", "there is a key, but nothing is signed")
+		return usage.Errorf("write --sign too", "there is a key, but nothing is signed")
 	case f.handlers:
 		return nil
 	}
 	if u, err := url.Parse(f.to); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return wrong("write it whole, as in http://127.0.0.1:8080", "--to is no URL of http or https")
+		return usage.Errorf("write it whole, as in http://127.0.0.1:8080", "--to is no URL of http or https")
 	}
 	return nil
 }
@@ -95,16 +96,16 @@ func (f replayFlags) check() error {
 // readRecordings reads all files before the first is sent, so that a mistake in the last sends none.
 func readRecordings(files []string) ([]*replay.Recording, error) {
 	var recs []*replay.Recording
-	var found mistakes
+	var found usage.Errors
 	for _, file := range files {
 		rec, err := readRecording(file)
-		if ms, ok := mistakesIn(err); ok {
+		if ms, ok := usage.Find(err); ok {
 			found = append(found, ms...)
 			continue
 		}
 		recs = append(recs, rec)
 	}
-	return recs, found.err()
+	return recs, found.Err()
 }
 
 // replayToHandlers reopens the events that the recordings came from.
@@ -113,7 +114,7 @@ func (p *program) replayToHandlers(c *cobra.Command, f replayFlags, recs []*repl
 	for _, rec := range recs {
 		event := rec.Note("event")
 		if event == "" {
-			return wrong("`eyelet events raw` writes it; other recordings are sent with --to", `%s has no note "# event: ..." of a stored event`, rec.Name)
+			return usage.Errorf("`eyelet events raw` writes it; other recordings are sent with --to", `%s has no note "# event: ..." of a stored event`, rec.Name)
 		}
 		events = append(events, selected{event: event})
 	}
@@ -197,7 +198,7 @@ func (p *program) replayOptions(c *cobra.Command, f replayFlags, rec *replay.Rec
 		signers[name] = as
 	}
 	if as.sign == nil {
-		return o, wrong("give --key or --secret-file, or --config whose producer has a secret", "there is no key to sign %s with", rec.Name)
+		return o, usage.Errorf("give --key or --secret-file, or --config whose producer has a secret", "there is no key to sign %s with", rec.Name)
 	}
 	o.Sign, o.SignedURL = as.sign, as.signedURL
 	return o, nil
@@ -208,7 +209,7 @@ func (p *program) printReplayed(line replayed, format string) error {
 		return json.NewEncoder(p.Out).Encode(line)
 	}
 	if line.Error != "" {
-		p.say("%s: %s: %s\n", line.File, line.Verdict, oneLine(line.Error))
+		p.say("%s: %s: %s\n", line.File, line.Verdict, usage.OneLine(line.Error))
 		return nil
 	}
 	p.say("%s: %d %s", line.File, line.Status, line.Verdict)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -141,7 +142,7 @@ func (p *program) named(args []string) ([]string, error) {
 			}
 		}
 		if err := lines.Err(); err != nil && err != io.EOF { //nolint:errorlint // Scan never wraps it
-			return nil, wrong("", "standard input: %v", err)
+			return nil, usage.Errorf("", "standard input: %v", err)
 		}
 	}
 	return events, nil
@@ -151,11 +152,11 @@ func (p *program) named(args []string) ([]string, error) {
 func (f *filters) choose(named []string, args []string) error {
 	switch {
 	case len(args) > 0 && f.any():
-		return wrong("leave one of them out", "events are named, and selected by flags too")
+		return usage.Errorf("leave one of them out", "events are named, and selected by flags too")
 	case len(args) == 0 && !f.any():
-		return wrong("name events, or select them with --producer, --type, --since, ..., or --all", "there is nothing to do this to")
+		return usage.Errorf("name events, or select them with --producer, --type, --since, ..., or --all", "there is nothing to do this to")
 	case len(args) > 0 && len(named) == 0:
-		return wrong("write one event a line", "standard input names no event")
+		return usage.Errorf("write one event a line", "standard input names no event")
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/replay"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -88,14 +89,14 @@ func (p *program) send(c *cobra.Command, args []string, f sendFlags) error {
 	o := replay.Options{URL: as.url, SignedURL: as.signedURL, Now: as.now}
 	if fresh {
 		if as.sign == nil {
-			return wrong("give --key, --secret-file, or --config with --producer", "there is no key to sign with")
+			return usage.Errorf("give --key, --secret-file, or --config with --producer", "there is no key to sign with")
 		}
 		o.Sign = as.sign
 	}
 	r, err := replay.Send(c.Context(), rec, o)
 	if err != nil {
 		s := judgeSent(rec, r, err)
-		err = ended(exitOf(s.outcome), oneLine(fmt.Sprintf("%s: %v", forward.RedactURL(as.url), err)))
+		err = ended(exitOf(s.outcome), usage.OneLine(fmt.Sprintf("%s: %v", forward.RedactURL(as.url), err)))
 		if f.output == "json" { // as replay prints it
 			e := json.NewEncoder(p.Out)
 			e.SetEscapeHTML(false) // <secret>
@@ -114,10 +115,10 @@ func (p *program) toSend(args []string, f sendFlags, as *sending) (rec *replay.R
 		return rec, false, err
 	}
 	if len(f.set) > 0 {
-		return nil, false, wrong("`eyelet producers` lists them", "--set is for the sample of a preset, and %q is none", file)
+		return nil, false, usage.Errorf("`eyelet producers` lists them", "--set is for the sample of a preset, and %q is none", file)
 	}
 	if len(args) > 1 {
-		return nil, false, wrong("`eyelet producers` lists them", "%q is no preset, so nothing can follow it", file)
+		return nil, false, usage.Errorf("`eyelet producers` lists them", "%q is no preset, so nothing can follow it", file)
 	}
 	if strings.HasSuffix(file, ".http") {
 		rec, err = readRecording(file)
@@ -148,7 +149,7 @@ func (p *program) sender(c *cobra.Command, f sendFlags) (sending, error) {
 	if f.at != "" {
 		seconds, err := strconv.ParseInt(f.at, 10, 64)
 		if err != nil {
-			return as, wrong("write --now 1782635400", "%q is no unix time", f.at)
+			return as, usage.Errorf("write --now 1782635400", "%q is no unix time", f.at)
 		}
 		as.now = time.Unix(seconds, 0)
 	}
@@ -164,7 +165,7 @@ func (p *program) sender(c *cobra.Command, f sendFlags) (sending, error) {
 	}
 	as.url = cmp.Or(as.url, "http://"+defaultListen)
 	if u, err := url.Parse(as.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return as, wrong("write it whole, as in http://127.0.0.1:8080", "--url is no URL of http or https")
+		return as, usage.Errorf("write it whole, as in http://127.0.0.1:8080", "--url is no URL of http or https")
 	}
 	if as.sign == nil && (signer.Private != nil || signer.Secret != nil) {
 		as.sign = signer
@@ -186,7 +187,7 @@ func (f sendFlags) keyFlag() string {
 // loadKey reads the key files of the flags.
 func loadKey(signer *verify.Signer, f sendFlags) error {
 	if f.key != "" && f.secretFile != "" {
-		return wrong("remove one of them", "--key and --secret-file are both given")
+		return usage.Errorf("remove one of them", "--key and --secret-file are both given")
 	}
 	file := cmp.Or(f.key, f.secretFile)
 	if file == "" {
@@ -194,14 +195,14 @@ func loadKey(signer *verify.Signer, f sendFlags) error {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return wrong("`eyelet keygen` makes a key", "key file %s: %s", file, cause(err))
+		return usage.Errorf("`eyelet keygen` makes a key", "key file %s: %s", file, usage.Cause(err))
 	}
 	if f.key == "" {
 		signer.Secret = []byte(strings.TrimSpace(string(text)))
 		return nil
 	}
 	if signer.Private, err = verify.ParsePrivateKey(text); err != nil {
-		return wrong("a key file holds a PEM block PRIVATE KEY; `eyelet keygen` makes one", "key file %s: %v", file, err)
+		return usage.Errorf("a key file holds a PEM block PRIVATE KEY; `eyelet keygen` makes one", "key file %s: %v", file, err)
 	}
 	return nil
 }
@@ -233,14 +234,14 @@ func (p *program) senderOf(c *cobra.Command, f sendFlags, as *sending, signer *v
 		}
 	}
 	if as.from == nil && f.producer != "" {
-		return wrong(didYouMean(f.producer, names), "unknown producer %q", f.producer)
+		return usage.Errorf(usage.DidYouMean(f.producer, names), "unknown producer %q", f.producer)
 	}
 	if as.from == nil {
 		return nil
 	}
 	if own, ok := as.from.Scheme.(replay.Signer); ok {
 		if flag := f.keyFlag(); flag != "" {
-			return wrong("leave it out, or name another --config", "%s has no effect: producer %q signs with the secret of %s", flag, f.producer, s.file)
+			return usage.Errorf("leave it out, or name another --config", "%s has no effect: producer %q signs with the secret of %s", flag, f.producer, s.file)
 		}
 		as.sign = own
 	}
@@ -304,7 +305,7 @@ func (p *program) payload(file string, f sendFlags, as sending) (*replay.Recordi
 	for _, line := range f.header {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return nil, wrong(`write -H "X-GitHub-Event: push"`, "%q is no header field", line)
+			return nil, usage.Errorf(`write -H "X-GitHub-Event: push"`, "%q is no header field", line)
 		}
 		rec.Fields = append(rec.Fields, replay.Field{Name: strings.TrimSpace(name), Value: strings.TrimSpace(value)})
 	}
@@ -336,13 +337,13 @@ func (p *program) readPayload(file string) ([]byte, error) {
 	if file == "-" {
 		body, err := io.ReadAll(p.In)
 		if err != nil {
-			return nil, wrong("", "standard input: %v", err)
+			return nil, usage.Errorf("", "standard input: %v", err)
 		}
 		return body, nil
 	}
 	body, err := os.ReadFile(file)
 	if err != nil {
-		return nil, wrong(presetHint(file), "payload %s: %s", file, cause(err))
+		return nil, usage.Errorf(presetHint(file), "payload %s: %s", file, usage.Cause(err))
 	}
 	return body, nil
 }
@@ -353,7 +354,7 @@ func presetHint(file string) string {
 	for _, known := range producer.Presets() {
 		names = append(names, known.Name)
 	}
-	if near := nearest(file, names); near != "" {
+	if near := usage.Nearest(file, names); near != "" {
 		return fmt.Sprintf("did you mean the preset %q?", near)
 	}
 	return "a payload, a recording (FILE.http), or a preset of `eyelet producers`"

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/replay"
 )
@@ -22,14 +23,14 @@ func (p *program) sample(preset producer.Preset, kind string, f sendFlags, as *s
 	}
 	to, err := url.Parse(as.url)
 	if err != nil {
-		return nil, wrong("", "--url is no URL")
+		return nil, usage.Errorf("", "--url is no URL")
 	}
 	if to.Path == "" {
 		to.Path = "/webhooks/" + set.Name
 	}
 	r, body, err := preset.Sample(set, called(to, as), kind, f.id, as.now)
 	if err != nil {
-		return nil, wrong(sampleHint(preset), "%v", firstOf(err))
+		return nil, usage.Errorf(sampleHint(preset), "%v", firstOf(err))
 	}
 	// The vendor's address may have a prefix that a proxy takes off, and the sample may have added to its query.
 	to.RawQuery = r.URL.RawQuery
@@ -56,17 +57,17 @@ func called(to *url.URL, as *sending) string {
 func (p *program) sampleSettings(preset producer.Preset, f sendFlags, as *sending) (producer.Settings, error) {
 	if as.config != nil {
 		if len(f.set) > 0 {
-			return producer.Settings{}, wrong("remove one of them", "--set and --producer are both given")
+			return producer.Settings{}, usage.Errorf("remove one of them", "--set and --producer are both given")
 		}
 		if as.config.Preset != preset.Name {
-			return producer.Settings{}, wrong("choose another --producer", "producer %q is not of the preset %s", as.config.Name, preset.Name)
+			return producer.Settings{}, usage.Errorf("choose another --producer", "producer %q is not of the preset %s", as.config.Name, preset.Name)
 		}
 		set := as.config.preset
 		set.Name = as.config.Name
 		return set, nil
 	}
 	if len(f.set) == 0 && as.secret == "" {
-		return producer.Settings{}, wrong("give --secret-file, --set, or --config with --producer; "+sampleHint(preset), "there is no secret to sign with")
+		return producer.Settings{}, usage.Errorf("give --secret-file, --set, or --config with --producer; "+sampleHint(preset), "there is no secret to sign with")
 	}
 	set, err := p.decodeSet(preset, f.set)
 	if as.secret != "" {
@@ -96,17 +97,17 @@ func firstOf(err error) error {
 
 // decodeSet reads NAME=VALUE as the file has NAME: VALUE.
 func (p *program) decodeSet(preset producer.Preset, pairs []string) (producer.Settings, error) {
-	all := &node{kind: mapping, inner: map[string]*node{}, where: map[string]place{}}
+	all := &node{kind: mapping, inner: map[string]*node{}, where: map[string]usage.Place{}}
 	for _, pair := range append([]string{"preset=" + preset.Name}, pairs...) {
 		name, text, ok := strings.Cut(pair, "=")
-		at := place{file: "--set " + name}
+		at := usage.Place{File: "--set " + name}
 		if !ok || all.inner[name] != nil {
-			return producer.Settings{}, wrong("write each NAME=VALUE once", "--set %s", name)
+			return producer.Settings{}, usage.Errorf("write each NAME=VALUE once", "--set %s", name)
 		}
 		value := &node{at: at, kind: scalar, text: text}
 		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
 			var err error
-			if value, err = parseTree(at.file, []byte(text), source{environ: p.Environ}.lookup); err != nil {
+			if value, err = parseTree(at.File, []byte(text), source{environ: p.Environ}.lookup); err != nil {
 				return producer.Settings{}, err
 			}
 		}
@@ -114,7 +115,7 @@ func (p *program) decodeSet(preset producer.Preset, pairs []string) (producer.Se
 	}
 	d, into := &decoder{dir: "."}, &producerConfig{}
 	into.decodeNode(d, all, "")
-	return into.preset, d.wrong.err()
+	return into.preset, d.wrong.Err()
 }
 
 // recordingOf turns a request into a recording of it.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/descriptors"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -141,7 +142,7 @@ func (l *logOutput) Write(line []byte) (int, error) {
 // failing says why lines of the log are lost; nil when none are.
 func (l *logOutput) failing() error {
 	if err := l.lost.Load(); err != nil {
-		return fmt.Errorf("the log cannot be written, and its lines are lost: %s; start eyelet again where it can", cause(*err))
+		return fmt.Errorf("the log cannot be written, and its lines are lost: %s; start eyelet again where it can", usage.Cause(*err))
 	}
 	return nil
 }
@@ -186,7 +187,7 @@ func (s *server) open(ctx context.Context) error {
 		return err
 	}
 	if s.rx, err = receiver.Open(c); err != nil {
-		return wrong("", "%v", err)
+		return usage.Errorf("", "%v", err)
 	}
 	if operations {
 		if s.state, err = s.settings.claimState(s.operationsAddress()); err != nil {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -97,7 +98,7 @@ type limitSettings struct {
 type producerConfig struct {
 	Node *node
 	Name string
-	at   place // of the name
+	at   usage.Place // of the name
 
 	Preset string
 	Scheme string // rfc9421 or hmac
@@ -107,7 +108,7 @@ type producerConfig struct {
 	preset producer.Settings
 }
 
-func (p *producerConfig) setName(name string, at place) { p.Name, p.at = name, at }
+func (p *producerConfig) setName(name string, at usage.Place) { p.Name, p.at = name, at }
 
 // headConfig says which kind of producer it is.
 type headConfig struct {

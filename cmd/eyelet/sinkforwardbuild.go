@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -108,7 +109,7 @@ func (b *handlerBuild) roots(h *handlerConfig) *x509.CertPool {
 	}
 	text, err := os.ReadFile(b.path(h.CAFile))
 	if err != nil {
-		b.add(h.Node.place("ca_file"), "the name is relative to the configuration file", "ca_file %s: %s", h.CAFile, cause(err))
+		b.add(h.Node.place("ca_file"), "the name is relative to the configuration file", "ca_file %s: %s", h.CAFile, usage.Cause(err))
 		return nil
 	}
 	pool, err := x509.SystemCertPool()
@@ -186,7 +187,7 @@ func (b *handlerBuild) loadCredentials(h *handlerConfig) (forward.Credentials, e
 	default:
 		text, err := os.ReadFile(b.path(s.PrivateKeyFile))
 		if err != nil {
-			return c, fmt.Errorf("sign: key file %s: %s", s.PrivateKeyFile, cause(err))
+			return c, fmt.Errorf("sign: key file %s: %s", s.PrivateKeyFile, usage.Cause(err))
 		}
 		if c.Signer.Private, err = verify.ParsePrivateKey(text); err != nil {
 			return c, fmt.Errorf("sign: key file %s: %w", s.PrivateKeyFile, err)
@@ -204,7 +205,7 @@ func (b *handlerBuild) reread(n *node, setting, written string) (string, error) 
 	}
 	data, err := os.ReadFile(b.path(file))
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %s", setting, file, cause(err))
+		return "", fmt.Errorf("%s %s: %s", setting, file, usage.Cause(err))
 	}
 	fresh := strings.TrimSpace(string(data))
 	if fresh == "" {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -69,11 +70,11 @@ func (p *program) configCommand() *cobra.Command {
 			return err
 		}
 		for _, warning := range s.exposed() {
-			p.tell("%s\n", "eyelet: warning: "+oneLine(warning))
+			p.tell("%s\n", "eyelet: warning: "+usage.OneLine(warning))
 		}
 		for i := range plan.Producers {
 			for _, warning := range plan.Producers[i].Warnings() {
-				p.tell("%s\n", "eyelet: warning: "+oneLine(warning))
+				p.tell("%s\n", "eyelet: warning: "+usage.OneLine(warning))
 			}
 		}
 		if len(plan.Handlers) == 0 {
@@ -94,20 +95,20 @@ func (c *settings) checked(ctx context.Context) (*plan, error) {
 		return plan, err
 	}
 	if err == nil {
-		return nil, errors.Join(unfit.err(), plan.Close())
+		return nil, errors.Join(unfit.Err(), plan.Close())
 	}
-	found, _ := mistakesIn(err)
-	return nil, slices.Concat(found, unfit).err()
+	found, _ := usage.Find(err)
+	return nil, slices.Concat(found, unfit).Err()
 }
 
 // unfitCertificates returns what is wrong with the files of tls and operations_tls.
-func (c *settings) unfitCertificates() (found mistakes) {
+func (c *settings) unfitCertificates() (found usage.Errors) {
 	for setting, t := range map[string]*tlsSettings{"tls": c.TLS, "operations_tls": c.OperationsTLS} {
 		if t == nil || t.CertFile == "" || t.KeyFile == "" { // told already
 			continue
 		}
 		_, err := c.certificate(setting, t, slog.New(slog.DiscardHandler))
-		more, _ := mistakesIn(err)
+		more, _ := usage.Find(err)
 		found = append(found, more...)
 	}
 	return found

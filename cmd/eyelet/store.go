@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
@@ -14,15 +15,15 @@ import (
 func (c *settings) openStore(log *slog.Logger) (dedup.Store, error) {
 	kind, dir, err := c.storeKind()
 	if err != nil {
-		return nil, wrong("", "%v", err)
+		return nil, usage.Errorf("", "%v", err)
 	}
 	if kind == "memory" {
 		return dedup.NewMemory(dedup.MemoryOptions{Remember: c.Limits.RememberSignatures.retention()}), nil
 	}
 	store, err := badgerstore.Open(dir, c.storeOptions(log))
 	if err != nil {
-		what, hint := withHint(oneLine(err.Error()))
-		return nil, &mistake{at: c.Node.place("store"), what: what, hint: hint}
+		what, hint := withHint(usage.OneLine(err.Error()))
+		return nil, &usage.Error{At: c.Node.place("store"), What: what, Hint: hint}
 	}
 	return store, nil
 }

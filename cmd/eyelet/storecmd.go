@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
@@ -54,10 +55,10 @@ func (s storeSource) find(p *program, c *cobra.Command) (ask asking, dir string,
 	}
 	kind, dir, err := set.storeKind()
 	if err != nil {
-		return nil, "", wrong("", "%v", err)
+		return nil, "", usage.Errorf("", "%v", err)
 	}
 	if kind == "memory" {
-		return nil, "", &mistake{at: set.Node.place("store"), what: "a store in memory is gone with its server", hint: "write store: badger:DIR"}
+		return nil, "", &usage.Error{At: set.Node.place("store"), What: "a store in memory is gone with its server", Hint: "write store: badger:DIR"}
 	}
 	return set.runningServer(c.Context()), dir, nil
 }
@@ -81,8 +82,8 @@ func (p *program) warned() badgerstore.Options {
 
 // storeMistake is an error about a store that the user has to do something about.
 func storeMistake(err error) error {
-	what, hint := withHint(oneLine(err.Error()))
-	return wrong(hint, "%s", what)
+	what, hint := withHint(usage.OneLine(err.Error()))
+	return usage.Errorf(hint, "%s", what)
 }
 
 // checked is the report of a check, and what was repaired before it. It is what the server answers, too.
@@ -182,7 +183,7 @@ func (p *program) printRepairs(all []badgerstore.Repair) error {
 func (p *program) printReport(r badgerstore.Report) error {
 	tables, water := "good", fmt.Sprintf("%d, last commit %d", r.Water, r.Commit)
 	if r.Tables != "" {
-		tables = "DAMAGED: " + oneLine(r.Tables)
+		tables = "DAMAGED: " + usage.OneLine(r.Tables)
 	}
 	switch {
 	case r.WaterUnknown != "":
@@ -207,7 +208,7 @@ func (p *program) printReport(r badgerstore.Report) error {
 		_, _ = fmt.Fprintf(t, "\nSTATE\tEVENT\tKEY\tREASON\n")
 	}
 	for _, d := range r.Damaged {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", d.State, cmp.Or(d.Event, "-"), d.Key, oneLine(d.Reason))
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", d.State, cmp.Or(d.Event, "-"), d.Key, usage.OneLine(d.Reason))
 	}
 	return t.Flush()
 }
@@ -265,12 +266,12 @@ func backupSince(text string) (badgerstore.Position, error) {
 	}
 	f, err := os.Open(text)
 	if err != nil {
-		return badgerstore.Position{}, wrong("name the file of an earlier backup, or its position", "--since %s: %s", text, cause(err))
+		return badgerstore.Position{}, usage.Errorf("name the file of an earlier backup, or its position", "--since %s: %s", text, usage.Cause(err))
 	}
 	defer f.Close() //nolint:errcheck // it is only read
 	at, err := badgerstore.BackupPosition(f)
 	if err != nil {
-		return badgerstore.Position{}, wrong("", "--since %s: %v", text, err)
+		return badgerstore.Position{}, usage.Errorf("", "--since %s: %v", text, err)
 	}
 	return at, nil
 }
@@ -299,7 +300,7 @@ func writeBackup(path string, write func(io.Writer) error) error {
 	var disk *fs.PathError
 	err := writeWhole(path, write)
 	if errors.As(err, &disk) {
-		return wrong("", "%s: %s", path, cause(err))
+		return usage.Errorf("", "%s: %s", path, usage.Cause(err))
 	}
 	return err
 }
@@ -315,7 +316,7 @@ func (p *program) storeRestoreCommand() *cobra.Command {
 	dir := c.Flags().String("dir", "", "directory to restore into")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *dir == "" {
-			return wrong("name an empty directory", "--dir is missing")
+			return usage.Errorf("name an empty directory", "--dir is missing")
 		}
 		var in []io.Reader
 		for _, name := range args {
@@ -325,7 +326,7 @@ func (p *program) storeRestoreCommand() *cobra.Command {
 			}
 			f, err := os.Open(name)
 			if err != nil {
-				return wrong("", "%s: %s", name, cause(err))
+				return usage.Errorf("", "%s: %s", name, usage.Cause(err))
 			}
 			defer f.Close() //nolint:errcheck // it is only read
 			in = append(in, f)
@@ -415,7 +416,7 @@ func reporting(look func(context.Context) (any, error)) http.HandlerFunc {
 func problem(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "title": oneLine(err.Error())}) // the client is gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "title": usage.OneLine(err.Error())}) // the client is gone
 }
 
 // counting tells whether anything was written.

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
 // targetsFile is the file in the store's folder that keeps what the targets of forward handlers taught us.
@@ -30,7 +31,7 @@ func (c *settings) openTargets(state *forward.State, log *slog.Logger) error {
 		return err
 	}
 	if err := state.Open(file, log); err != nil {
-		return wrong("move the file away to have every target switched on, where the configuration says it is", "%v", err)
+		return usage.Errorf("move the file away to have every target switched on, where the configuration says it is", "%v", err)
 	}
 	return nil
 }
@@ -39,7 +40,7 @@ func (c *settings) openTargets(state *forward.State, log *slog.Logger) error {
 func (c *settings) besideStore(name string) (string, error) {
 	kind, dir, err := c.storeKind()
 	if err != nil {
-		return "", wrong("", "%v", err)
+		return "", usage.Errorf("", "%v", err)
 	}
 	if kind != "badger" {
 		return "", nil
@@ -76,7 +77,7 @@ func targetsOf(state *forward.State) []targetLine {
 func tellOff(w io.Writer, state *forward.State) {
 	for _, t := range targetsOf(state) {
 		if !t.On {
-			_, _ = fmt.Fprintf(w, "target %s is switched off since %s: %s\n", t.Name, t.Since.Format(time.RFC3339), oneLine(t.Reason))
+			_, _ = fmt.Fprintf(w, "target %s is switched off since %s: %s\n", t.Name, t.Since.Format(time.RFC3339), usage.OneLine(t.Reason))
 		}
 	}
 }
@@ -154,7 +155,7 @@ func (p *program) targetSwitch(to, short string) *cobra.Command {
 			case err != nil:
 				return err
 			case status == http.StatusNotFound:
-				return wrong("`eyelet targets list` names them", "no target is called %q", args[0])
+				return usage.Errorf("`eyelet targets list` names them", "no target is called %q", args[0])
 			case status != http.StatusNoContent:
 				return failed("%s", text)
 			}
@@ -203,7 +204,7 @@ func (p *program) listTargets(ctx context.Context, h http.Handler, format string
 func (t *targetLine) notes() []string {
 	var notes []string
 	if t.Reason != "" {
-		notes = append(notes, oneLine(t.Reason))
+		notes = append(notes, usage.OneLine(t.Reason))
 	}
 	if t.Moved != "" {
 		notes = append(notes, "moved to "+t.Moved)

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/spf13/cobra"
 )
 
@@ -39,10 +40,10 @@ func (p *program) tortureCommand() *cobra.Command {
 			return err
 		}
 		if *dir == "" {
-			return wrong("name a directory on the disk to try", "--dir is missing")
+			return usage.Errorf("name a directory on the disk to try", "--dir is missing")
 		}
 		if *rounds < 1 || *clients < 1 {
-			return wrong("", "--rounds and --clients must be at least 1")
+			return usage.Errorf("", "--rounds and --clients must be at least 1")
 		}
 		if *seed == 0 {
 			*seed = rand.Uint64()
@@ -65,10 +66,10 @@ func (p *program) torture(c *cobra.Command, t *torture, format string) error {
 		return err
 	}
 	if err := os.MkdirAll(base, 0o700); err != nil {
-		return wrong("choose another --dir", "%s: %s", base, cause(err))
+		return usage.Errorf("choose another --dir", "%s: %s", base, usage.Cause(err))
 	}
 	if t.dir, err = os.MkdirTemp(base, "eyelet-torture-"); err != nil {
-		return wrong("choose another --dir", "%s: %s", base, cause(err))
+		return usage.Errorf("choose another --dir", "%s: %s", base, usage.Cause(err))
 	}
 	t.minLife, t.maxLife, t.progress = shortestLife, longestLife, p.Err
 	t.child = func(dir string) []string { return []string{self, "torture-child", dir} }

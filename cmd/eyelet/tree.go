@@ -10,19 +10,20 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"go.yaml.in/yaml/v3"
 )
 
 // node is one value of the configuration and the place where it was written. Decoding works on nodes, so that
 // every mistake can name its line.
 type node struct {
-	at    place
+	at    usage.Place
 	kind  nodeKind
-	text  string           // of a scalar, with its variables expanded
-	names []string         // of a mapping, in order
-	inner map[string]*node // of a mapping
-	where map[string]place // of the names of a mapping
-	items []*node          // of a sequence
+	text  string                 // of a scalar, with its variables expanded
+	names []string               // of a mapping, in order
+	inner map[string]*node       // of a mapping
+	where map[string]usage.Place // of the names of a mapping
+	items []*node                // of a sequence
 	// broken marks a value with a variable that cannot be had; the mistake is noted already.
 	broken bool
 }
@@ -54,24 +55,24 @@ type growth struct {
 	lookup func(string) (string, bool)
 	except []string // names at the top whose values are not looked at
 	nodes  int
-	wrong  mistakes
+	wrong  usage.Errors
 }
 
 // parseTree reads YAML. Variables (${NAME}) are expanded after parsing, in values only, so that no value of a
 // variable can change the structure of the file. The settings at the top that except names are left out.
 func parseTree(file string, data []byte, lookup func(string) (string, bool), except ...string) (*node, error) {
 	if len(data) > maxConfigBytes {
-		return nil, &mistake{at: place{file, 1}, what: "file is larger than 4 MiB"}
+		return nil, &usage.Error{At: usage.Place{File: file, Line: 1}, What: "file is larger than 4 MiB"}
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, &mistake{at: place{file, 1}, what: "file holds no settings", hint: "run `eyelet keygen --help` for a first producer"}
+		return nil, &usage.Error{At: usage.Place{File: file, Line: 1}, What: "file holds no settings", Hint: "run `eyelet keygen --help` for a first producer"}
 	} else if err != nil {
 		return nil, yamlMistake(file, err)
 	}
 	if err := dec.Decode(&second); err == nil {
-		return nil, &mistake{at: place{file, second.Line}, what: "a second document in the file", hint: `remove the line "---"`}
+		return nil, &usage.Error{At: usage.Place{File: file, Line: second.Line}, What: "a second document in the file", Hint: `remove the line "---"`}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, yamlMistake(file, err)
 	}
@@ -80,7 +81,7 @@ func parseTree(file string, data []byte, lookup func(string) (string, bool), exc
 	if root.kind != mapping && len(g.wrong) == 0 {
 		g.add(root.at, "", "the file is %s, want a mapping of settings", root.kind)
 	}
-	return root, g.wrong.err()
+	return root, g.wrong.Err()
 }
 
 // yamlLine finds the line in the errors of the YAML library, which are texts.
@@ -91,20 +92,20 @@ func yamlMistake(file string, err error) error {
 	if strings.HasPrefix(text, "unknown anchor") { // its name may be a secret without its quotes
 		text = "a value that begins with * stands for another one, and there is no such"
 	}
-	at := place{file, 1}
+	at := usage.Place{File: file, Line: 1}
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		at.line, _ = strconv.Atoi(m[1])
+		at.Line, _ = strconv.Atoi(m[1])
 		text = strings.Replace(text, m[0], "", 1)
 	}
-	return &mistake{at: at, what: "not YAML: " + oneLine(text), hint: `values with special characters need quotes, as in store: "memory:", and indentation is by spaces`}
+	return &usage.Error{At: at, What: "not YAML: " + usage.OneLine(text), Hint: `values with special characters need quotes, as in store: "memory:", and indentation is by spaces`}
 }
 
-func (g *growth) add(at place, hint, format string, args ...any) {
-	g.wrong = append(g.wrong, &mistake{at: at, what: oneLine(fmt.Sprintf(format, args...)), hint: hint})
+func (g *growth) add(at usage.Place, hint, format string, args ...any) {
+	g.wrong = append(g.wrong, &usage.Error{At: at, What: usage.OneLine(fmt.Sprintf(format, args...)), Hint: hint})
 }
 
 func (g *growth) node(y *yaml.Node, depth int) *node {
-	n := &node{at: place{g.file, y.Line}}
+	n := &node{at: usage.Place{File: g.file, Line: y.Line}}
 	if g.nodes++; g.nodes > maxConfigNodes || depth > maxConfigDepth {
 		if len(g.wrong) == 0 {
 			g.add(n.at, "", "the file is nested too deep or holds too much")
@@ -132,15 +133,15 @@ func (g *growth) node(y *yaml.Node, depth int) *node {
 }
 
 func (g *growth) mapping(n *node, y *yaml.Node, depth int) {
-	n.kind, n.inner, n.where = mapping, map[string]*node{}, map[string]place{}
+	n.kind, n.inner, n.where = mapping, map[string]*node{}, map[string]usage.Place{}
 	for i := 0; i+1 < len(y.Content); i += 2 {
-		name, at := y.Content[i].Value, place{g.file, y.Content[i].Line}
+		name, at := y.Content[i].Value, usage.Place{File: g.file, Line: y.Content[i].Line}
 		if y.Content[i].Kind != yaml.ScalarNode {
 			g.add(at, "", "a name of a setting must be a word")
 			continue
 		}
 		if first, twice := n.where[name]; twice {
-			g.add(at, "remove one of them", "%q is set twice, first in line %d", name, first.line)
+			g.add(at, "remove one of them", "%q is set twice, first in line %d", name, first.Line)
 			continue
 		}
 		if depth == 0 && slices.Contains(g.except, name) {
@@ -156,7 +157,7 @@ var variable = regexp.MustCompile(`\$?\$\{([^}]*)\}?`)
 
 // expand replaces variables. The values never appear in a message, and neither does what only looks like the name
 // of one: it may be the rest of a secret.
-func (g *growth) expand(at place, text string) string {
+func (g *growth) expand(at usage.Place, text string) string {
 	return variable.ReplaceAllStringFunc(text, func(m string) string {
 		if strings.HasPrefix(m, "$$") {
 			return m[1:]
@@ -179,9 +180,9 @@ func (g *growth) expand(at place, text string) string {
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // place returns where the named member was written, or the node itself when it was not.
-func (n *node) place(name string) place {
+func (n *node) place(name string) usage.Place {
 	if n == nil {
-		return place{}
+		return usage.Place{}
 	}
 	if inner := n.inner[name]; inner != nil {
 		return n.where[name]
@@ -191,13 +192,13 @@ func (n *node) place(name string) place {
 
 // set puts a value at a dotted path, making mappings on the way. What is there already and is no mapping stays, for
 // decoding to refuse.
-func (n *node) set(path, value string, at place) {
+func (n *node) set(path, value string, at usage.Place) {
 	if n.kind != mapping && n.kind != empty {
 		return
 	}
 	name, rest, deeper := strings.Cut(path, ".")
 	if n.inner == nil {
-		n.kind, n.inner, n.where = mapping, map[string]*node{}, map[string]place{}
+		n.kind, n.inner, n.where = mapping, map[string]*node{}, map[string]usage.Place{}
 	}
 	if n.inner[name] == nil {
 		n.names = append(n.names, name)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -68,17 +69,17 @@ func readRecording(path string) (*httpfile.File, error) {
 	case errors.As(err, &mistaken):
 		return nil, badRecording(mistaken)
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, wrong("", "%s: there is no such file", path)
+		return nil, usage.Errorf("", "%s: there is no such file", path)
 	case err != nil:
-		return nil, wrong("", "%s: %s", path, cause(err))
+		return nil, usage.Errorf("", "%s: %s", path, usage.Cause(err))
 	}
 	return rec, nil
 }
 
 func badRecording(e *httpfile.Error) error {
-	return &mistake{
-		at: place{e.File, e.Line}, what: oneLine(e.Msg),
-		hint: `a recording is notes ("# now: 1782635400"), a request line, header fields, a blank line, and the body`,
+	return &usage.Error{
+		At: usage.Place{File: e.File, Line: e.Line}, What: usage.OneLine(e.Msg),
+		Hint: `a recording is notes ("# now: 1782635400"), a request line, header fields, a blank line, and the body`,
 	}
 }
 
@@ -93,7 +94,7 @@ func arrival(rec *httpfile.File, said string) (time.Time, error) {
 		return time.Unix(seconds, 0), nil
 	}
 	if said != "" {
-		return time.Time{}, wrong("write --now 1782635400", "%q is no unix time", said)
+		return time.Time{}, usage.Errorf("write --now 1782635400", "%q is no unix time", said)
 	}
 	var e *httpfile.Error
 	if errors.As(rec.Errorf("now", "%q is no unix time", text), &e) {
@@ -130,10 +131,10 @@ func (p *plan) judge(rec *httpfile.File, name string, now time.Time) (verdict, e
 		names = append(names, p.Producers[i].Name)
 	}
 	if name == "" {
-		return verdict{}, wrong(`write --producer, or a note "# producer: shop"`, "%s names no producer", rec.Name)
+		return verdict{}, usage.Errorf(`write --producer, or a note "# producer: shop"`, "%s names no producer", rec.Name)
 	}
 	if from == nil {
-		return verdict{}, wrong(didYouMean(name, names), "unknown producer %q", name)
+		return verdict{}, usage.Errorf(usage.DidYouMean(name, names), "unknown producer %q", name)
 	}
 	d, err := p.delivery(rec, from)
 	if err != nil {
@@ -165,12 +166,12 @@ func (p *plan) delivery(rec *httpfile.File, from *producer.Producer) (*producer.
 	if from.URL != "" {
 		u, err := url.Parse(from.URL)
 		if err != nil {
-			return nil, wrong("", "producer %q: url is none", from.Name)
+			return nil, usage.Errorf("", "producer %q: url is none", from.Name)
 		}
 		u.RawQuery = r.URL.RawQuery
 		r.URL = u
 	} else if r.URL, err = url.Parse(strings.TrimSuffix(base, "/") + rec.Target); err != nil {
-		return nil, wrong("", "%s: the request target is no URL", rec.Name)
+		return nil, usage.Errorf("", "%s: the request target is no URL", rec.Name)
 	}
 	r.Body = http.NoBody
 	return &producer.Delivery{Request: verify.Normalize(r), Body: rec.Body}, nil
