@@ -20,7 +20,7 @@ var imports = map[string][]string{
 	"dedup":                                {"dedup/internal/agenda"},
 	"dedup/internal/agenda":                {},
 	"dedup/deduptest":                      {"dedup"},
-	"dedup/badgerstore":                    {"dedup", "dedup/internal/agenda"},
+	"dedup/badgerstore":                    {"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/internal/agenda"},
 	"dedup/badgerstore/internal/faultdisk": {}, // for tests
 	"producer":                             {"verify", "dedup"},
 	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors"},
@@ -36,7 +36,8 @@ var imports = map[string][]string{
 		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "cmd/eyelet/internal/forward", "replay", "inspect",
 		"internal/descriptors", "internal/httpfile", "testdata", "cmd/eyelet/internal/usage",
 	},
-	"cmd/eyelet/internal/usage": {},
+	"cmd/eyelet/internal/usage":             {},
+	"dedup/badgerstore/internal/badgerfile": {},
 }
 
 // confined lists for each third-party module the folders whose code may import it.

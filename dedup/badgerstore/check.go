@@ -13,6 +13,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
 // Report is what a check of a store found. Counts are of what can be read.
@@ -180,7 +181,7 @@ func (s *Store) openTables() (damage, err error) {
 		return nil, err
 	}
 	o := s.badgerOptions()
-	unnamed, damage := checkTables(s.dir, o)
+	unnamed, damage := badgerfile.CheckTables(s.dir, o)
 	if damage != nil {
 		return damage, nil
 	}

@@ -2,7 +2,6 @@ package badgerstore
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
 // assorted is a store with an event in every state.
@@ -232,7 +232,7 @@ func TestADamagedTableIsAnErrorWhereverItIsDamaged(t *testing.T) {
 		if err := os.WriteFile(table, whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := checkTables(s.dir, s.badgerOptions()); err == nil {
+		if _, err := badgerfile.CheckTables(s.dir, s.badgerOptions()); err == nil {
 			t.Errorf("a table of %d of %d bytes passes", n, len(whole))
 		}
 	}
@@ -253,7 +253,7 @@ func opensDamaged(t *testing.T, dir, table string, whole []byte, at int64) int {
 	if err := os.WriteFile(table, bad, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := checkTables(dir, newStore(dir, quiet()).badgerOptions()); err == nil {
+	if _, err := badgerfile.CheckTables(dir, newStore(dir, quiet()).badgerOptions()); err == nil {
 		t.Logf("byte %d of %d: the content is the same", at, len(whole))
 		return 1
 	}
@@ -362,17 +362,4 @@ func TestATaskWithADamagedBodyIsADeadLetter(t *testing.T) {
 		return false
 	})
 	mustClaim(t, s, c, dedup.Known)
-}
-
-func FuzzTableIndex(f *testing.F) {
-	f.Add([]byte("index\x00\x00\x00\x05\x08\x00\x10\x07\x00\x00\x00\x04"))
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := checkTableIndex(data); err == nil {
-			n := len(data)
-			if sum := int(binary.BigEndian.Uint32(data[n-4:])); sum > n-9 {
-				t.Errorf("a checksum of %d bytes in a table of %d passes", sum, n)
-			}
-		}
-	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/dgraph-io/badger/v4/table"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
 // rhythm is how often what happens in the background happens. Tests have one of their own.
@@ -40,8 +41,8 @@ const (
 // keepHouse gives back the space of what has ended.
 func (s *Store) keepHouse() {
 	s.restrictFiles()
-	advice := newAdviser(s.dir)
-	advice.look()
+	readahead := badgerfile.NewReadahead(s.dir)
+	readahead.DisableNew()
 	s.note("reclaim", s.reclaimAtStart())
 	tick := time.NewTicker(s.options.rhythm.look)
 	defer tick.Stop()
@@ -53,7 +54,7 @@ func (s *Store) keepHouse() {
 		case <-s.stopped:
 			return
 		case <-s.grown:
-			advice.look()
+			readahead.DisableNew()
 			continue
 		case <-tick.C:
 		}
@@ -283,7 +284,7 @@ func (s *Store) verify() error {
 	o := s.db.Opts()
 	for _, t := range s.db.Tables() {
 		path := table.NewFilename(t.ID, s.dir)
-		err := checkTable(path, t.ID, table.Options{BlockSize: o.BlockSize, Compression: o.Compression})
+		err := badgerfile.CheckTable(path, t.ID, table.Options{BlockSize: o.BlockSize, Compression: o.Compression})
 		if err != nil && listed(t.ID) { // else compaction has just deleted it
 			return fmt.Errorf("table %s: %w", filepath.Base(path), err)
 		}

@@ -13,6 +13,7 @@ import (
 	badgeroptions "github.com/dgraph-io/badger/v4/options"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
 )
 
@@ -269,7 +270,7 @@ func (s *Store) prepare(o badger.Options) error {
 	if err := undoStart(s.dir); err != nil {
 		return fmt.Errorf("store %s: what the last start left cannot be put back: %w", s.dir, err)
 	}
-	unnamed, err := checkTables(s.dir, o)
+	unnamed, err := badgerfile.CheckTables(s.dir, o)
 	if err != nil {
 		return fmt.Errorf("store %s is damaged: %w; restore a backup", s.dir, err)
 	}
@@ -309,8 +310,8 @@ func (s *Store) undo() error {
 
 // guard keeps Badger from cutting off a value log that is damaged in its middle.
 func (s *Store) guard() error {
-	n, err := guardValueLog(s.dir)
-	var cut *errCutLog
+	n, err := badgerfile.RepairValueLog(s.dir, chunkKeySize)
+	var cut *badgerfile.LostValuesError
 	switch {
 	case errors.As(err, &cut) && s.options.AcceptLoss:
 		s.log.Warn("values are lost, as accepted", "dir", s.dir, "error", err)

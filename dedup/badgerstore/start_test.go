@@ -102,10 +102,12 @@ func copyDir(t *testing.T, from map[string]string) string {
 	return dir
 }
 
+const recordHead = 8 // length and checksum of a record of a MANIFEST
+
 // records returns where the records of a MANIFEST begin, and its end.
 func records(t *testing.T, text string) (at []int) {
 	t.Helper()
-	for n := 8; n < len(text); n += manifestHead + int(binary.BigEndian.Uint32([]byte(text[n:]))) {
+	for n := 8; n < len(text); n += recordHead + int(binary.BigEndian.Uint32([]byte(text[n:]))) {
 		at = append(at, n)
 	}
 	if at = append(at, len(text)); len(at) < 5 {

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
 // A start after a crash changes files before it knows whether the store is whole: Badger cuts logs off, turns them
@@ -164,7 +166,7 @@ func cachedFiles(dir string, names []string) (replace []string, err error) {
 			if values == 2 {
 				continue
 			}
-			empty, err := isEmptyLog(filepath.Join(dir, name))
+			empty, err := badgerfile.IsEmptyLog(filepath.Join(dir, name))
 			if err != nil {
 				return nil, err
 			}
@@ -175,21 +177,6 @@ func cachedFiles(dir string, names []string) (replace []string, err error) {
 		}
 	}
 	return replace, nil
-}
-
-// isEmptyLog reports whether a file of the value log has no entry: after its head there is the end, or a zero.
-func isEmptyLog(path string) (bool, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = f.Close() }()
-	var first [logHeadSize + 16]byte
-	n, err := f.ReadAt(first[:], 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
-	}
-	return n <= logHeadSize || !slices.ContainsFunc(first[logHeadSize:n], func(b byte) bool { return b != 0 }), nil
 }
 
 // replaceByCopy puts a copy of a file in its place, flushed, and the file itself among what is kept.

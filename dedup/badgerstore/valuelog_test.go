@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
 // TestADamagedByteOfTheValueLogDamagesOneValue flips a byte of an entry in the middle of the newest value log: Badger
@@ -22,11 +23,11 @@ func TestADamagedByteOfTheValueLogDamagesOneValue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		entries, _ := logEntries(data)
+		entries, _ := badgerfile.LogEntries(data, chunkKeySize)
 		if len(entries) != 20 {
 			t.Fatalf("%d entries", len(entries))
 		}
-		flip(t, file, int64(entries[7].at+entries[7].size-300)) // in the value
+		flip(t, file, int64(entries[7].At+entries[7].Size-300)) // in the value
 		again := open(t, dir, quiet())
 		bad := 0
 		for i := range 20 {
@@ -54,8 +55,8 @@ func TestADamagedLengthInTheValueLogIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, _ := logEntries(data)
-	flip(t, file, int64(entries[3].at+2)) // the length of its key
+	entries, _ := badgerfile.LogEntries(data, chunkKeySize)
+	flip(t, file, int64(entries[3].At+2)) // the length of its key
 	before := files(t, s.dir)
 	if again, err := Open(s.dir, quiet()); err == nil {
 		t.Fatal("it was opened", again.Close())
@@ -85,19 +86,19 @@ func TestATornEndOfTheValueLogIsNoDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, end := logEntries(data)
+	entries, end := badgerfile.LogEntries(data, chunkKeySize)
 	last := entries[len(entries)-1]
 	for name, torn := range map[string][]byte{
-		"cut":     append(bytes.Clone(data[:last.at+500]), make([]byte, 5000)...),
-		"no head": append(append(bytes.Clone(data[:last.at]), make([]byte, 40)...), data[last.at+40:end]...),
-		"a hole":  append(append(bytes.Clone(data[:last.at+200]), make([]byte, 100)...), data[last.at+300:end+4096]...),
+		"cut":     append(bytes.Clone(data[:last.At+500]), make([]byte, 5000)...),
+		"no head": append(append(bytes.Clone(data[:last.At]), make([]byte, 40)...), data[last.At+40:end]...),
+		"a hole":  append(append(bytes.Clone(data[:last.At+200]), make([]byte, 100)...), data[last.At+300:end+4096]...),
 	} {
 		dir := copyStore(t, s.dir)
 		name2 := dir + strings.TrimPrefix(file, s.dir)
 		if err := os.WriteFile(name2, torn, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := guardValueLog(dir); err != nil || n != 0 {
+		if n, err := badgerfile.RepairValueLog(dir, chunkKeySize); err != nil || n != 0 {
 			t.Errorf("%s: %d damaged entries, %v", name, n, err)
 		}
 		if got, _ := os.ReadFile(name2); !bytes.Equal(got, torn) {
@@ -117,27 +118,15 @@ func TestATornCollectionIsNoDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, end := logEntries(data)
-	torn := append(make([]byte, logHeadSize), data[logHeadSize:end]...)
+	entries, end := badgerfile.LogEntries(data, chunkKeySize)
+	torn := append(make([]byte, entries[0].At), data[entries[0].At:end]...)
 	clear(torn[:4096])
 	write(t, dir, "000099.vlog", string(torn)+strings.Repeat("\x00", 4096))
-	if n, err := guardValueLog(dir); err != nil || n != 0 {
+	if n, err := badgerfile.RepairValueLog(dir, chunkKeySize); err != nil || n != 0 {
 		t.Fatalf("%d damaged entries, %v", n, err)
 	}
 	again := open(t, dir, quiet())
 	for i := range 8 {
 		mustClaim(t, again, mediumClaim(i), dedup.Known)
 	}
-}
-
-func FuzzLogEntries(f *testing.F) {
-	f.Add(append(make([]byte, logHeadSize), "\x00\x00\x1d\x02\x00e0123456789012345678912345678vvCRC4"...))
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		entries, end := logEntries(data)
-		if len(entries) > 0 && end > len(data) {
-			t.Errorf("%d entries end at %d of %d", len(entries), end, len(data))
-		}
-		strayEntries(data, end)
-	})
 }

@@ -1,4 +1,4 @@
-package badgerstore
+package badgerfile
 
 import (
 	"encoding/binary"
@@ -13,9 +13,9 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 )
 
-// checkTables verifies every table that the manifest names, before Badger opens them: it opens tables in
+// CheckTables verifies every table that the manifest names, before Badger opens them: it opens tables in
 // goroutines of its own, where a damaged one ends the process. It returns the tables that the manifest does not name.
-func checkTables(dir string, o badger.Options) (unnamed []string, err error) {
+func CheckTables(dir string, o badger.Options) (unnamed []string, err error) {
 	manifest, isNew, err := readManifest(dir, o)
 	if err != nil {
 		return nil, err
@@ -36,15 +36,15 @@ func checkTables(dir string, o badger.Options) (unnamed []string, err error) {
 	}
 	for id, t := range manifest.Tables {
 		path := table.NewFilename(id, dir)
-		if err := checkTable(path, id, table.Options{BlockSize: o.BlockSize, Compression: t.Compression}); err != nil {
+		if err := CheckTable(path, id, table.Options{BlockSize: o.BlockSize, Compression: t.Compression}); err != nil {
 			return nil, fmt.Errorf("table %s: %w", filepath.Base(path), err)
 		}
 	}
 	return unnamed, nil
 }
 
-// checkTable verifies index and blocks of one table.
-func checkTable(path string, id uint64, o table.Options) (err error) {
+// CheckTable verifies index and blocks of one table.
+func CheckTable(path string, id uint64, o table.Options) (err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package badgerstore
+package badgerfile
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package badgerstore
+package badgerfile
 
 import (
 	"os"
@@ -9,28 +9,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adviser tells the kernel that Badger's logs are not read in order. Badger maps its logs into memory and
+// Readahead tells the kernel that Badger's logs are not read in order. Badger maps its logs into memory and
 // writes them there; where the kernel reads ahead generously it brings large pieces into memory with every
 // fault and writes them back whole with every flush, some ten times what was changed. Badger has no option
 // for it, so the mappings are looked up.
-type adviser struct {
+type Readahead struct {
 	dir  string
 	done map[string]bool // lines of the last look
 }
 
-func newAdviser(dir string) *adviser {
+// NewReadahead watches the logs in a directory.
+func NewReadahead(dir string) *Readahead {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return &adviser{}
+		return &Readahead{}
 	}
 	if resolved, err := filepath.EvalSymlinks(abs); err == nil {
 		abs = resolved
 	}
-	return &adviser{dir: abs}
+	return &Readahead{dir: abs}
 }
 
-// look advises on the mappings that were not there at the last look. What it cannot do, it leaves.
-func (a *adviser) look() {
+// DisableNew advises on the mappings that were not there at the last look. What it cannot do, it leaves.
+func (a *Readahead) DisableNew() {
 	if a.dir == "" {
 		return
 	}

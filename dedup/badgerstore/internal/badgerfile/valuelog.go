@@ -1,4 +1,4 @@
-package badgerstore
+package badgerfile
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,26 +22,29 @@ import (
 // (varints), key with its version in the last 8 bytes, value, CRC-32C of all that (4, big-endian).
 const logHeadSize = 20
 
-// logEntry is one entry of a value log.
-type logEntry struct {
-	at, size int
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// LogEntry is one entry of a value log.
+type LogEntry struct {
+	At, Size int
 	version  uint64
 	good     bool
 }
 
-// errCutLog says that values would be lost that Badger cannot be made to keep.
-type errCutLog struct {
-	file string
-	at   int
+// LostValuesError says that values would be lost that Badger cannot be made to keep.
+type LostValuesError struct {
+	File string
+	At   int // byte of the file
 }
 
-func (e *errCutLog) Error() string {
+// Error names the file, the byte and the way out.
+func (e *LostValuesError) Error() string {
 	return fmt.Sprintf("value log %s is damaged at byte %d, where an entry begins, and acknowledged values behind it would be lost; "+
-		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): the keys of lost values stay known, their payloads are gone", e.file, e.at)
+		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): the keys of lost values stay known, their payloads are gone", e.File, e.At)
 }
 
-// guardValueLog repairs the newest value log as far as it can. It returns how many entries are damaged.
-func guardValueLog(dir string) (damaged int, err error) {
+// RepairValueLog repairs the newest value log as far as it can. It returns how many entries are damaged.
+func RepairValueLog(dir string, maxKey int) (damaged int, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.vlog")) // names are numbers of 6 digits
 	if err != nil || len(files) == 0 {
 		return 0, err
@@ -53,14 +57,14 @@ func guardValueLog(dir string) (damaged int, err error) {
 	for page := make([]byte, 4096); bytes.HasSuffix(data, page); { // Badger makes the file long before it is full
 		data = data[:len(data)-len(page)]
 	}
-	entries, end := logEntries(data)
-	if behind := strayEntries(data, end); laterCommits(entries, behind, 0) {
-		floor, err := newestVersion(files, file)
+	entries, end := LogEntries(data, maxKey)
+	if behind := strayEntries(data, end, maxKey); laterCommits(entries, behind, 0) {
+		floor, err := newestVersion(files, file, maxKey)
 		if err != nil {
 			return 0, err
 		}
 		if laterCommits(entries, behind, floor) {
-			return 0, &errCutLog{filepath.Base(file), end}
+			return 0, &LostValuesError{filepath.Base(file), end}
 		}
 	}
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
@@ -73,9 +77,9 @@ func guardValueLog(dir string) (damaged int, err error) {
 			continue
 		}
 		damaged++
-		body := data[e.at : e.at+e.size-4]
+		body := data[e.At : e.At+e.Size-4]
 		sum := binary.BigEndian.AppendUint32(nil, crc32.Checksum(body, castagnoli))
-		if _, err := f.WriteAt(sum, int64(e.at+len(body))); err != nil {
+		if _, err := f.WriteAt(sum, int64(e.At+len(body))); err != nil {
 			return damaged, err
 		}
 	}
@@ -85,20 +89,20 @@ func guardValueLog(dir string) (damaged int, err error) {
 	return damaged, err
 }
 
-// logEntries walks the log as far as the lengths in it make sense.
-func logEntries(data []byte) (entries []logEntry, end int) {
+// LogEntries walks the log as far as the lengths in it make sense.
+func LogEntries(data []byte, maxKey int) (entries []LogEntry, end int) {
 	for at := logHeadSize; ; {
-		e, ok := logEntryAt(data, at)
+		e, ok := logEntryAt(data, at, maxKey)
 		if !ok {
 			return entries, at
 		}
 		entries = append(entries, e)
-		at += e.size
+		at += e.Size
 	}
 }
 
 // logEntryAt reads the entry at a place; ok is false when none of ours can be there.
-func logEntryAt(data []byte, at int) (e logEntry, ok bool) {
+func logEntryAt(data []byte, at, maxKey int) (e LogEntry, ok bool) {
 	p := at + 2
 	var n [3]uint64 // lengths of key and value, expiry
 	for i := range n {
@@ -112,25 +116,25 @@ func logEntryAt(data []byte, at int) (e logEntry, ok bool) {
 		n[i], p = v, p+size
 	}
 	key := n[0]
-	if key < 1+8 || key > chunkKeySize+8 || n[1] > uint64(len(data)) || uint64(p)+key+n[1]+4 > uint64(len(data)) {
+	if key < 1+8 || key > uint64(maxKey)+8 || n[1] > uint64(len(data)) || uint64(p)+key+n[1]+4 > uint64(len(data)) {
 		return e, false
 	}
-	e = logEntry{at: at, size: p - at + int(key+n[1]) + 4}
+	e = LogEntry{At: at, Size: p - at + int(key+n[1]) + 4}
 	e.version = ^binary.BigEndian.Uint64(data[p+int(key)-8:])
-	e.good = crc32.Checksum(data[at:at+e.size-4], castagnoli) == binary.BigEndian.Uint32(data[at+e.size-4:])
+	e.good = crc32.Checksum(data[at:at+e.Size-4], castagnoli) == binary.BigEndian.Uint32(data[at+e.Size-4:])
 	return e, true
 }
 
 // strayEntries looks for good entries behind a place from where on the log makes no sense. That is where it ends, with
 // zeros or with what a power cut tore, unless it is damaged.
-func strayEntries(data []byte, from int) (found []logEntry) {
+func strayEntries(data []byte, from, maxKey int) (found []LogEntry) {
 	for at := from; at < len(data) && len(found) < 64; at++ {
 		if data[at] == 0 && at+1 < len(data) && data[at+1] == 0 && at+2 < len(data) && data[at+2] == 0 {
 			continue // an entry has a length of a key there
 		}
-		if e, ok := logEntryAt(data, at); ok && e.good {
+		if e, ok := logEntryAt(data, at, maxKey); ok && e.good {
 			found = append(found, e)
-			at += e.size - 1
+			at += e.Size - 1
 		}
 	}
 	return found
@@ -140,7 +144,7 @@ func strayEntries(data []byte, from int) (found []logEntry) {
 // before it is, so two commits behind a place, both newer than everything before it and than floor, say so. One
 // alone may be the commit that a power cut tore. What a collection has written anew keeps its version, and many of
 // them are written at once: floor is the newest version of the files before, which they do not exceed.
-func laterCommits(before, behind []logEntry, floor uint64) bool {
+func laterCommits(before, behind []LogEntry, floor uint64) bool {
 	newest := floor
 	for _, e := range before {
 		if e.good {
@@ -161,7 +165,7 @@ func laterCommits(before, behind []logEntry, floor uint64) bool {
 }
 
 // newestVersion returns the newest version in the value logs before one.
-func newestVersion(files []string, before string) (newest uint64, err error) {
+func newestVersion(files []string, before string, maxKey int) (newest uint64, err error) {
 	for _, file := range files {
 		if file >= before {
 			continue
@@ -170,7 +174,7 @@ func newestVersion(files []string, before string) (newest uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		entries, _ := logEntries(data)
+		entries, _ := LogEntries(data, maxKey)
 		for _, e := range entries {
 			if e.good {
 				newest = max(newest, e.version)
@@ -178,4 +182,19 @@ func newestVersion(files []string, before string) (newest uint64, err error) {
 		}
 	}
 	return newest, nil
+}
+
+// IsEmptyLog reports whether a file of the value log has no entry: after its head there is the end, or a zero.
+func IsEmptyLog(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }()
+	var first [logHeadSize + 16]byte
+	n, err := f.ReadAt(first[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return n <= logHeadSize || !slices.ContainsFunc(first[logHeadSize:n], func(b byte) bool { return b != 0 }), nil
 }

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
 func TestTheKernelIsToldNotToReadTheLogsAhead(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	mustClaim(t, s, claimOf("a"), dedup.New)
-	newAdviser(s.dir).look()
+	badgerfile.NewReadahead(s.dir).DisableNew()
 	text, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
 		t.Skip(err)
