@@ -233,7 +233,7 @@ func (f *Filter) Match(r *Record, now time.Time) bool {
 		(f.ID == "" || f.ID == r.Key.ID || f.ID == r.Payload.VendorID) &&
 		(f.Producer == "" || f.Producer == r.Payload.Producer) &&
 		(f.Endpoint == "" || f.Endpoint == r.Payload.Endpoint) &&
-		matchType(f.Type, r.Payload.Type) &&
+		(f.Type == "" || MatchType(f.Type, r.Payload.Type)) &&
 		(f.Handler == "" && f.Reason == "" || f.matchTask(r)) &&
 		(len(f.States) == 0 || slices.Contains(f.States, r.State())) &&
 		(f.Since <= 0 || now.Sub(r.Accepted) <= f.Since) &&
@@ -252,9 +252,10 @@ func (f *Filter) matchTask(r *Record) bool {
 	})
 }
 
-func matchType(pattern, name string) bool {
+// MatchType reports whether an event type matches a pattern: an exact type, or a prefix followed by "*".
+func MatchType(pattern, name string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(name, prefix)
 	}
-	return pattern == "" || pattern == name
+	return pattern == name
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -184,8 +185,8 @@ func TestPatternsOverlapWhenATypeIsTakenByBoth(t *testing.T) {
 		}
 		both, all := false, true
 		for _, typ := range types {
-			both = both || patternMatches(p, typ) && patternMatches(q, typ)
-			all = all && (patternMatches(p, typ) || !patternMatches(q, typ))
+			both = both || dedup.MatchType(p, typ) && dedup.MatchType(q, typ)
+			all = all && (dedup.MatchType(p, typ) || !dedup.MatchType(q, typ))
 		}
 		if got := patternsOverlap(p, q); got != both {
 			t.Fatalf("patternsOverlap(%q, %q) = %v", p, q, got)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -110,7 +111,7 @@ func (h Handler) Lane(by producer.Extractor) Handler { h.lane = by; return h }
 func (h Handler) LaneYields() Handler { h.yields = true; return h }
 
 // matches reports whether the pattern takes the event type.
-func (h *Handler) matches(typ string) bool { return patternMatches(h.pattern, typ) }
+func (h *Handler) matches(typ string) bool { return dedup.MatchType(h.pattern, typ) }
 
 // compose puts run inside the middleware.
 func (h *Handler) compose(decode decodeFunc) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/eyelet-dev/eyelet/dedup"
 )
 
 // A pattern is an exact event type, or a prefix followed by "*". "*" alone is the empty prefix.
@@ -19,14 +21,6 @@ func checkPattern(pattern string) error {
 	return nil
 }
 
-// patternMatches reports whether the pattern takes the event type.
-func patternMatches(pattern, typ string) bool {
-	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
-		return strings.HasPrefix(typ, prefix)
-	}
-	return pattern == typ
-}
-
 // patternsOverlap reports whether some event type is taken by both patterns. An event type never ends in a
 // "*" that means something, so the shorter prefix decides.
 func patternsOverlap(a, b string) bool { return patternCovers(a, b) || patternCovers(b, a) }
@@ -35,7 +29,7 @@ func patternsOverlap(a, b string) bool { return patternCovers(a, b) || patternCo
 func patternCovers(a, b string) bool {
 	prefix, ok := strings.CutSuffix(b, "*")
 	if !ok {
-		return patternMatches(a, b)
+		return dedup.MatchType(a, b)
 	}
-	return strings.HasSuffix(a, "*") && patternMatches(a, prefix)
+	return strings.HasSuffix(a, "*") && dedup.MatchType(a, prefix)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/dedup"
 )
 
 // tailFilter is what a person wants to see of the feed.
@@ -95,11 +97,8 @@ func (f tailFilter) wants(h happening) bool {
 	if h.Kind == "lost" {
 		return true
 	}
-	typed := f.typ == "" || f.typ == h.Type
-	if prefix, ok := strings.CutSuffix(f.typ, "*"); ok {
-		typed = strings.HasPrefix(h.Type, prefix)
-	}
-	return typed && (f.kind == "" || f.kind == h.Kind) && (f.endpoint == "" || f.endpoint == h.Endpoint) &&
+	return (f.typ == "" || dedup.MatchType(f.typ, h.Type)) &&
+		(f.kind == "" || f.kind == h.Kind) && (f.endpoint == "" || f.endpoint == h.Endpoint) &&
 		(f.handler == "" || f.handler == h.Handler)
 }
 
