@@ -26,6 +26,8 @@ var imports = map[string][]string{
 	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors"},
 	"receiver/echov4":                      {"receiver"},
 	"cmd/eyelet/internal/forward":          {"verify"},
+	"cmd/eyelet/internal/torture":          {"dedup", "dedup/badgerstore", "producer", "receiver"},
+	"cmd/eyelet/internal/sink":             {"receiver", "cmd/eyelet/internal/forward"},
 	"replay":                               {"verify", "dedup", "producer", "internal/httpfile"},
 	"inspect":                              {"dedup", "replay"},
 	"internal/descriptors":                 {},
@@ -33,7 +35,8 @@ var imports = map[string][]string{
 	"testdata":                             {},
 	"cmd/loadbench":                        {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
 	"cmd/eyelet": {
-		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "cmd/eyelet/internal/forward", "replay", "inspect",
+		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "cmd/eyelet/internal/forward", "cmd/eyelet/internal/sink",
+		"cmd/eyelet/internal/torture", "replay", "inspect",
 		"internal/descriptors", "internal/httpfile", "testdata", "cmd/eyelet/internal/usage",
 	},
 	"cmd/eyelet/internal/usage":             {},

@@ -16,6 +16,7 @@ import (
 	"fmt"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -35,7 +36,7 @@ type plan struct {
 	names    []string // of the handlers, as they stand in the settings
 	closers  []io.Closer
 	targets  *forward.State // of forward handlers
-	stdout   *output        // of stdout handlers
+	stdout   *sink.Output   // of stdout handlers
 }
 
 // Close ends what fetches keys.

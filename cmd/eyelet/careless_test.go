@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -169,54 +167,6 @@ func TestCheckingLooksAtTheCertificateAsServingDoes(t *testing.T) {
 	code := p.Run(t.Context(), "config", "check", "--config", file)
 	if code != exitUsage || !strings.Contains(errs.String(), "tls: ") || !strings.Contains(errs.String(), "log.format") {
 		t.Errorf("exit %d, standard output %q, standard error\n%s", code, out.String(), errs.String())
-	}
-}
-
-// halting writes half of the first line and fails, as a full disk does.
-type halting struct {
-	bytes.Buffer
-	failed bool
-}
-
-func (h *halting) Write(p []byte) (int, error) {
-	if h.failed {
-		return h.Buffer.Write(p)
-	}
-	h.failed = true
-	n, _ := h.Buffer.Write(p[:len(p)/2])
-	return n, fs.ErrInvalid
-}
-
-func TestALineAfterOneThatBrokeOffIsWhole(t *testing.T) {
-	t.Parallel()
-	w := &halting{}
-	s := stdoutSink{&output{w: w}}
-	if err := s.deliver(t.Context(), order(`{}`)); !errors.Is(err, fs.ErrInvalid) {
-		t.Fatalf("error is %v", err)
-	}
-	for range 2 {
-		if err := s.deliver(t.Context(), order(`{}`)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lines := strings.Split(w.String(), "\n")
-	if len(lines) != 4 || !strings.HasPrefix(lines[1], `{"id"`) || lines[1] != lines[2] {
-		t.Errorf("lines are %q", lines)
-	}
-}
-
-func TestAProgramThatLeavesAnotherBehindIsDone(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	dir := t.TempDir() // the program left behind ends with it
-	s := shell(t, "echo said; (while [ -d "+dir+" ]; do sleep 0.2; done) & exit 0")
-	if err := s.deliver(ctx, order("{}")); err != nil {
-		t.Errorf("exit 0 is %v", err)
-	}
-	r, err := s.answer(ctx, order("{}"))
-	if err != nil || string(r.Body) != "said\n" {
-		t.Errorf("answer is %q, %v", r.Body, err)
 	}
 }
 

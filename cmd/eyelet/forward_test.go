@@ -22,7 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -295,18 +294,6 @@ func TestAStoredEventWaitsForTheRetryAfter(t *testing.T) {
 	code, out, _ := run(t, "events", "list", "--config", file, "-o", "json")
 	if code != 0 || !strings.Contains(out, `"pending"`) || !strings.Contains(out, "beyond the total retry time") {
 		t.Errorf("events are %s", out)
-	}
-}
-
-// TestARetryAfterIsAskedOfTheWorkers: not only held by the target, which would wake a worker for nothing.
-func TestARetryAfterIsAskedOfTheWorkers(t *testing.T) {
-	t.Parallel()
-	s, _ := target(t, 503, http.Header{"Retry-After": {"3600"}}, "")
-	ev := order("{}")
-	ev.Accepted = time.Now()
-	err := s.deliver(context.Background(), ev)
-	if want := receiver.RetryAfter(time.Hour, nil).Error(); err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("error is %v, want %q", err, want)
 	}
 }
 

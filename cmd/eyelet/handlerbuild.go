@@ -11,24 +11,16 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// sink is what a handler of the configuration does with an event.
-type sink interface {
-	// deliver works on a stored event: nil when it is done, receiver.Reject when it never will be, another
-	// error when it may be later.
-	deliver(ctx context.Context, ev receiver.Event[[]byte]) error
-	// answer works while the producer waits; an error is transient.
-	answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error)
-}
-
 // handlers builds the handlers of the configuration. The names of tasks are stored, so the default name is made
 // of what a person would keep: producer, pattern and kind.
 func (c *settings) buildHandlers(stdout io.Writer, p *plan) usage.Errors {
-	p.stdout = newOutput(stdout)
+	p.stdout = sink.NewOutput(stdout)
 	b := &handlerBuild{settings: c, stdout: p.stdout, taken: map[string]usage.Place{}, targets: p.targets, producers: p.Producers}
 	for i := range c.Handlers {
 		h, name := b.handler(&c.Handlers[i])
@@ -40,7 +32,7 @@ func (c *settings) buildHandlers(stdout io.Writer, p *plan) usage.Errors {
 
 type handlerBuild struct {
 	*settings
-	stdout    *output
+	stdout    *sink.Output
 	taken     map[string]usage.Place
 	targets   *forward.State // of forward handlers
 	producers []producer.Producer
@@ -91,20 +83,20 @@ func (h *handlerConfig) named(kind string) string {
 	return fmt.Sprintf("%s/%s/%s", h.Producer, h.Type, kind)
 }
 
-func (b *handlerBuild) build(h *handlerConfig, to sink, answers bool, name string) receiver.Handler {
+func (b *handlerBuild) build(h *handlerConfig, to sink.Sink, answers bool, name string) receiver.Handler {
 	timeout := b.timeoutOf(h, answers)
 	var built receiver.Handler
 	if answers {
 		built = receiver.Answer(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			return to.answer(ctx, h.payload(ev))
+			return to.Answer(ctx, h.payload(ev))
 		})
 	} else {
 		built = receiver.On(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) error {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			return to.deliver(ctx, h.payload(ev))
+			return to.Deliver(ctx, h.payload(ev))
 		})
 	}
 	built = built.Named(name)
@@ -168,10 +160,10 @@ func (b *handlerBuild) producerOf(h *handlerConfig) *producerConfig {
 }
 
 // sink returns the one thing that the handler does.
-func (b *handlerBuild) sink(h *handlerConfig) (kind string, to sink) {
+func (b *handlerBuild) sink(h *handlerConfig) (kind string, to sink.Sink) {
 	var kinds []string
 	if h.Stdout {
-		kinds, to = append(kinds, "stdout"), stdoutSink{b.stdout}
+		kinds, to = append(kinds, "stdout"), sink.Stdout{Out: b.stdout}
 	}
 	if len(h.Exec) > 0 {
 		kinds, to = append(kinds, "exec"), b.exec(h)
@@ -193,7 +185,7 @@ func count(kinds []string) string {
 	return strings.Join(kinds, " and ")
 }
 
-func (b *handlerBuild) exec(h *handlerConfig) sink {
+func (b *handlerBuild) exec(h *handlerConfig) sink.Sink {
 	argv := append([]string{}, h.Exec...)
 	if strings.ContainsRune(strings.Join(argv, ""), 0) {
 		b.add(h.Node.place("exec"), "", "a word of exec holds a NUL, which no program can be given")
@@ -216,7 +208,7 @@ func (b *handlerBuild) exec(h *handlerConfig) sink {
 		return nil
 	}
 	argv[0] = full
-	return &execSink{argv: argv, dir: b.dir, pass: h.Env}
+	return &sink.Exec{Argv: argv, Dir: b.dir, Pass: h.Env}
 }
 
 // relays says whether a forward handler answers with the target's outcome.

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
 // The defaults of the binary; those of receiving are package receiver's.

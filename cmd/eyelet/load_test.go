@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
 func parse(t *testing.T, yaml string, environ ...string) (*settings, error) {

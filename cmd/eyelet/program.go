@@ -9,10 +9,11 @@ import (
 	"os"
 	"strings"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
 // program is the binary without its process, so that tests run it in their own. Run may be called once.

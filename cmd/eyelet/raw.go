@@ -8,8 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
 // maxRaw bounds an exported delivery, in bytes: the largest body that a preset takes, and its head.

@@ -13,9 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
 // outline loads what a command needs that looks after events: where the store is, and the running server.

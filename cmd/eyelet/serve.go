@@ -338,7 +338,7 @@ func (s *server) run(ctx context.Context) error {
 		s.log.Info("stopping: no new deliveries, work that is under way is finished", "within", s.settings.Limits.Drain)
 	case err = <-s.ended:
 		err = failed("the server ended: %v", err)
-	case <-s.plan.stdout.gone:
+	case <-s.plan.stdout.Gone():
 		err = failed("nobody reads standard output any more, to which a handler prints: start eyelet again together with its reader; no event is lost")
 	case <-broken(s.store):
 		err = failed("the store failed and the program must be restarted: %v", s.store.Health(ctx))

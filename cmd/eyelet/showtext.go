@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/eyelet-dev/eyelet/inspect"
 )
@@ -84,4 +85,12 @@ func timeText(t *time.Time) string {
 		return ""
 	}
 	return t.Format(time.RFC3339)
+}
+
+// printable replaces control characters, which could steer a terminal.
+func printable(r rune) rune {
+	if !unicode.IsPrint(r) {
+		return ' '
+	}
+	return r
 }

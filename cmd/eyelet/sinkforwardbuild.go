@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -62,7 +63,7 @@ func (b *handlerBuild) refuseForwardSettings(h *handlerConfig) {
 }
 
 // forward returns the sink of a forward handler, whose target has the handler's name.
-func (b *handlerBuild) forward(h *handlerConfig, name string) sink {
+func (b *handlerBuild) forward(h *handlerConfig, name string) sink.Sink {
 	u, err := url.Parse(h.Forward)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" {
 		b.add(h.Node.place("forward"), "write it whole, as in http://127.0.0.1:9000/deploy", "forward is no URL of http or https")
@@ -83,7 +84,7 @@ func (b *handlerBuild) forward(h *handlerConfig, name string) sink {
 		return nil
 	}
 	b.closers = append(b.closers, target)
-	return &forwardSink{target}
+	return &sink.Forward{Target: target}
 }
 
 // fields are the header fields that go on: those of the producer, and those of the configuration.

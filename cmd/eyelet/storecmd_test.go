@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/torture"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
@@ -306,8 +307,8 @@ func TestTortureIsACommand(t *testing.T) {
 	if code := p.Run(t.Context(), "torture", "--rounds", "3", "--dir", dir, "-o", "json"); code != exitOK {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
-	var sum tally
-	if err := json.Unmarshal(out.Bytes(), &sum); err != nil || sum.Rounds != 3 || sum.Acknowledged == 0 || sum.bad() {
+	var sum torture.Tally
+	if err := json.Unmarshal(out.Bytes(), &sum); err != nil || sum.Rounds != 3 || sum.Acknowledged == 0 || sum.Broken() {
 		t.Errorf("%s: %v", out.String(), err)
 	}
 	if !strings.Contains(errs.String(), "round 3 of 3") || !strings.Contains(errs.String(), "seed ") {
@@ -321,7 +322,7 @@ func TestTortureIsACommand(t *testing.T) {
 	}
 	broken := &program{Out: &out, Err: &errs}
 	out.Reset()
-	if err := broken.printTally(tally{Rounds: 7, Lost: 1}); err != nil || !strings.Contains(out.String(), "lost  1") {
+	if err := broken.printTally(torture.Tally{Rounds: 7, Lost: 1}); err != nil || !strings.Contains(out.String(), "lost  1") {
 		t.Errorf("the table: %q, %v", out.String(), err)
 	}
 }

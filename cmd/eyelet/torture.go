@@ -1,184 +1,121 @@
 package main
 
 import (
-	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
+	"text/tabwriter"
 	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/torture"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// torture kills a receiver again and again under signed load and checks that the promise held: every
-// acknowledged event is there with its exact payload, reached its handlers, in the order of its lane where it has
-// one, was accepted once, and every answer to a duplicate was the first answer.
-type torture struct {
-	dir     string
-	rounds  int
-	clients int
-	seed    uint64
-	peace   bool // no bombs
-	// minLife and maxLife bound the random time from a round's first acknowledgement to the kill.
-	minLife, maxLife time.Duration
-	progress         io.Writer
-	// child returns the command line of a receiver over the store in dir.
-	child func(dir string) []string
-}
+// The lives of a receiver under torture are random between these.
+const (
+	shortestLife = 20 * time.Millisecond
+	longestLife  = 400 * time.Millisecond
+)
 
-// tally is what a torture run counted.
-type tally struct {
-	Rounds       int `json:"rounds"`
-	Acknowledged int `json:"acknowledged"`
-	Duplicates   int `json:"duplicates_answered"`
-	Unknown      int `json:"without_answer"` // deliveries that the kill cut off
-	Answered     int `json:"answered_by_a_handler"`
-	Runs         int `json:"handler_runs"`
-	Laned        int `json:"runs_in_lanes"`
-	Bombs        int `json:"handler_kills"` // times a handler killed the process
-	Lost         int `json:"lost"`
-	Doubled      int `json:"doubled"`
-	Wrong        int `json:"wrong_answers"`
-	Unhandled    int `json:"unhandled"`
-	Disordered   int `json:"out_of_order"` // lanes
-	Damaged      int `json:"damaged"`
-}
-
-// bad reports whether the promise was broken.
-func (t tally) bad() bool { return t.Lost+t.Doubled+t.Wrong+t.Unhandled+t.Disordered+t.Damaged > 0 }
-
-// bombAttempts is the number of attempts that the child's handlers have. A task that does no harm is interrupted
-// by our own kills too; it has enough attempts not to be used up by chance.
-const bombAttempts = 6
-
-// run does the rounds and the checks. Its error says that the harness could not work; broken promises are in
-// the tally, each also a line of progress.
-func (t *torture) run(ctx context.Context) (tally, error) {
-	rng := rand.New(rand.NewPCG(t.seed, 1))
-	o := newOracle(t.progress)
-	var sum tally
-	for round := 1; round <= t.rounds; round++ {
-		if err := t.round(ctx, o, rng, round); err != nil {
-			return sum, fmt.Errorf("round %d: %w", round, err)
+func (p *program) tortureCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "torture", Short: "Kill a receiver under load and check that nothing is lost", Args: cobra.NoArgs,
+		Long: "Runs a receiver with a store of its own under signed load with duplicates, kills it at random moments\n" +
+			"(kill -9), starts it again, and checks the promise: every event that was acknowledged is there with its\n" +
+			"exact payload and reached its handlers, those of a lane in accepted order, none was accepted twice, and\n" +
+			"every duplicate was answered as the first delivery, also where a handler made the answer. Use it on the disk that you are going to use. It shows what a dying process loses; what\n" +
+			"a power cut loses depends on the disk too. Exits 1 when the promise was broken; the store stays in --dir\n" +
+			"then, to be looked at.",
+	}
+	dir := c.Flags().String("dir", "", "directory on the disk to try; a folder in it is made and removed")
+	rounds := c.Flags().Int("rounds", 100, "how often the receiver is killed")
+	clients := c.Flags().Int("clients", 16, "how many deliveries are under way at a time")
+	seed := c.Flags().Uint64("seed", 0, "of the random choices; 0 takes one of its own")
+	format := outputFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := checkOutput(*format); err != nil {
+			return err
 		}
-		sum.Rounds = round
-		if round%10 == 0 || round == t.rounds {
-			acked, dups, _ := o.counts()
-			t.say("round %d of %d: %d acknowledged, %d duplicates answered, %d answers wrong", round, t.rounds, acked, dups, o.wrongAnswers())
+		if *dir == "" {
+			return usage.Errorf("name a directory on the disk to try", "--dir is missing")
+		}
+		if *rounds < 1 || *clients < 1 {
+			return usage.Errorf("", "--rounds and --clients must be at least 1")
+		}
+		if *seed == 0 {
+			*seed = rand.Uint64()
+		}
+		return p.torture(c, &torture.Harness{Dir: *dir, Rounds: *rounds, Clients: *clients, Seed: *seed}, *format)
+	}
+	return c
+}
+
+func (p *program) torture(c *cobra.Command, t *torture.Harness, format string) error {
+	self := p.Executable
+	if self == "" {
+		var err error
+		if self, err = os.Executable(); err != nil {
+			return err
 		}
 	}
-	if err := t.settle(ctx, o); err != nil {
-		return sum, fmt.Errorf("after the last kill: %w", err)
-	}
-	acked, _, _ := o.counts()
-	t.say("checking %d events", acked)
-	check, err := o.check(ctx, t.dir)
-	if err != nil {
-		return sum, err
-	}
-	check.Rounds = sum.Rounds
-	// Only now, because a delivery of what was lost would bring it back.
-	t.say("sending all of them once more")
-	if err := t.repeat(ctx, o); err != nil {
-		return sum, fmt.Errorf("while every event is sent once more: %w", err)
-	}
-	return check, o.checkAgain(ctx, t.dir, &check)
-}
-
-// bombed reports whether a round begins with a bomb: every third of the first ones, and every tenth of the others.
-// A bomb costs as many starts as it has attempts.
-func (t *torture) bombed(round int) bool {
-	return !t.peace && (round%10 == 0 || round%3 == 0 && round <= 30)
-}
-
-// round starts a receiver, loads it, and kills it at a random moment. Some rounds begin with a bomb: an event whose
-// handler kills the process.
-func (t *torture) round(ctx context.Context, o *oracle, rng *rand.Rand, round int) error {
-	c, err := startChild(ctx, t.child(t.dir))
+	base, err := filepath.Abs(t.Dir)
 	if err != nil {
 		return err
 	}
-	defer c.kill()
-	load, stop := context.WithCancel(ctx)
-	defer stop()
-	done := make(chan struct{})
-	seed := rng.Uint64()
-	go func() {
-		defer close(done)
-		o.load(load, c.url, t.clients, seed, t.bombed(round))
-	}()
-	life := t.minLife + time.Duration(rng.Int64N(int64(t.maxLife-t.minLife)+1))
-	select {
-	case <-time.After(life):
-	case <-c.exited: // a bomb
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		return usage.Errorf("choose another --dir", "%s: %s", base, usage.Cause(err))
 	}
-	c.kill()
-	stop()
-	<-done
-	return nil
-}
-
-// settle starts the receiver, delivers again what was not answered, as producers do, until the receiver has worked
-// off everything: bombs may kill it a few times more.
-func (t *torture) settle(ctx context.Context, o *oracle) error {
-	starts := 100 + bombAttempts*t.rounds
-	for start := range starts {
-		if start%10 == 0 {
-			t.say("the receiver works off what is left, start %d", start+1)
-		}
-		c, err := startChild(ctx, t.child(t.dir))
+	if t.Dir, err = os.MkdirTemp(base, "eyelet-torture-"); err != nil {
+		return usage.Errorf("choose another --dir", "%s: %s", base, usage.Cause(err))
+	}
+	t.MinLife, t.MaxLife, t.Progress = shortestLife, longestLife, p.Err
+	t.Child = func(dir string) []string { return []string{self, "torture-child", dir} }
+	_, _ = fmt.Fprintf(p.Err, "seed %d, store in %s\n", t.Seed, t.Dir)
+	sum, err := t.Run(c.Context())
+	if err != nil {
+		return failed("the torture could not go on: %v; what there is stays in %s", err, t.Dir)
+	}
+	if format == "json" {
+		line, err := json.Marshal(sum)
 		if err != nil {
 			return err
 		}
-		if err := o.retry(ctx, c.url); err != nil {
-			return errors.Join(err, c.stop())
-		}
-		idle, err := c.waitIdle(ctx)
-		if idle {
-			return c.stop()
-		}
-		c.kill()
-		if err != nil && ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	return fmt.Errorf("work is still left after %d starts", starts)
-}
-
-// repeat delivers every acknowledged event once more.
-func (t *torture) repeat(ctx context.Context, o *oracle) error {
-	c, err := startChild(ctx, t.child(t.dir))
-	if err != nil {
+		_, _ = fmt.Fprintf(p.Out, "%s\n", line)
+	} else if err := p.printTally(sum); err != nil {
 		return err
 	}
-	o.duplicates(ctx, c.url)
-	if err := c.stop(); err != nil && !killed(err) { // killed by a bomb that ran again: the oracle has seen it
-		return err
+	if sum.Broken() {
+		return failed("the promise was broken; the store stays in %s", t.Dir)
 	}
-	return nil
+	return os.RemoveAll(t.Dir)
 }
 
-func (t *torture) say(format string, args ...any) {
-	if t.progress != nil {
-		_, _ = fmt.Fprintf(t.progress, format+"\n", args...)
+func (p *program) printTally(sum torture.Tally) error {
+	w := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', tabwriter.AlignRight)
+	for _, row := range []struct {
+		name  string
+		count int
+	}{
+		{"kills", sum.Rounds}, {"events acknowledged", sum.Acknowledged}, {"duplicates answered", sum.Duplicates},
+		{"deliveries without an answer", sum.Unknown}, {"answered by a handler", sum.Answered},
+		{"runs of handlers", sum.Runs}, {"of these in lanes", sum.Laned}, {"kills by a handler", sum.Crashes},
+		{"lost", sum.Lost}, {"accepted twice", sum.Doubled}, {"wrong answers", sum.Wrong},
+		{"without a run of a handler", sum.Unhandled}, {"lanes out of order", sum.Disordered}, {"damaged", sum.Damaged},
+	} {
+		_, _ = fmt.Fprintln(w, row.name+"\t"+strconv.Itoa(row.count)+"\t")
 	}
+	return w.Flush()
 }
 
-// effects is the file that the child's handlers write to: one line for each run.
-func effects(dir string) string { return filepath.Join(dir, "effects.log") }
-
-// storeDir is where the child's store is.
-func storeDir(dir string) string { return filepath.Join(dir, "store") }
-
-func (t *torture) check() error {
-	if t.rounds < 1 || t.clients < 1 {
-		return errors.New("rounds and clients must be at least 1")
+// tortureChildCommand is the receiver that is killed.
+func (p *program) tortureChildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "torture-child DIR", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return torture.Child(c.Context(), args[0], p.Out, nil) },
 	}
-	if t.maxLife < t.minLife {
-		return errors.New("the longest life must not be shorter than the shortest")
-	}
-	return os.MkdirAll(t.dir, 0o700)
 }

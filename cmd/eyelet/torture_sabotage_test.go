@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/torture"
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
@@ -160,7 +161,7 @@ func (m *mined) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error
 }
 
 // tortured runs a short torture of a receiver that breaks a promise, and returns what was said and counted.
-func tortured(t *testing.T, wrong string) (said string, sum tally, code int) {
+func tortured(t *testing.T, wrong string) (said string, sum torture.Tally, code int) {
 	t.Helper()
 	var out, errs lockedBuffer
 	p := &program{In: strings.NewReader(""), Out: &out, Err: &errs, Executable: childProgram(t, wrong)}
@@ -176,18 +177,18 @@ func TestTortureSeesEveryKindOfBrokenPromise(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		wrong, finding string
-		of             func(tally) int
+		of             func(torture.Tally) int
 	}{
-		{"early", "acknowledged and gone", func(t tally) int { return t.Lost }},
-		{"always-new", "accepted twice", func(t tally) int { return t.Doubled }},
-		{"other-answers", "first answered", func(t tally) int { return t.Wrong }},
-		{"other-payload", "stored with another payload", func(t tally) int { return t.Damaged }},
-		{"never-run", "never ran", func(t tally) int { return t.Unhandled }},
-		{"no-lanes", "not in that order", func(t tally) int { return t.Disordered }},
+		{"early", "acknowledged and gone", func(t torture.Tally) int { return t.Lost }},
+		{"always-new", "accepted twice", func(t torture.Tally) int { return t.Doubled }},
+		{"other-answers", "first answered", func(t torture.Tally) int { return t.Wrong }},
+		{"other-payload", "stored with another payload", func(t torture.Tally) int { return t.Damaged }},
+		{"never-run", "never ran", func(t torture.Tally) int { return t.Unhandled }},
+		{"no-lanes", "not in that order", func(t torture.Tally) int { return t.Disordered }},
 	} {
 		t.Run(tc.wrong, func(t *testing.T) {
 			t.Parallel()
-			// A busy machine does little in four rounds: what chance has to bring, such as an order that is wrong, gets more.
+			// A busy machine does little in four Rounds: what chance has to bring, such as an order that is wrong, gets more.
 			for try := range 8 {
 				said, sum, code := tortured(t, tc.wrong)
 				if code == exitFailed && tc.of(sum) > 0 && strings.Contains(said, "the promise was broken") &&
@@ -231,34 +232,31 @@ func TestAKillAtEachStepOfADeliveryBreaksNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	starts := 0
-	run := &torture{
-		dir: t.TempDir(), rounds: len(points), clients: 8, seed: uint64(time.Now().UnixNano()), peace: true,
-		minLife: 30 * time.Second, maxLife: 30 * time.Second, // the child does not live so long
-		progress: testLog{t},
+	run := &torture.Harness{
+		Dir: t.TempDir(), Rounds: len(points), Clients: 8, Seed: uint64(time.Now().UnixNano()), NoCrashers: true,
+		MinLife: 30 * time.Second, MaxLife: 30 * time.Second, // the child does not live so long
+		Progress: testLog{t},
 	}
-	run.child = func(dir string) []string {
+	run.Child = func(dir string) []string {
 		argv := []string{"/usr/bin/env", childDir + "=" + dir}
-		if starts < run.rounds {
+		if starts < run.Rounds {
 			argv = append(argv, fmt.Sprintf("%s=%s %d", childSabotage, points[starts], 10+starts))
 		}
 		starts++
 		return append(argv, self, "-test.run=^TestTortureChild$")
 	}
-	if err := run.check(); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	sum, err := run.run(ctx)
+	sum, err := run.Run(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%+v", sum)
-	if sum.bad() || sum.Laned == 0 || sum.Answered == 0 {
+	if sum.Broken() || sum.Laned == 0 || sum.Answered == 0 {
 		t.Error("the promise was broken, or nothing was tried")
 	}
 	for _, point := range points {
-		if !exists(filepath.Join(run.dir, point)) {
+		if !exists(filepath.Join(run.Dir, point)) {
 			t.Errorf("no child was killed at %s", point)
 		}
 	}

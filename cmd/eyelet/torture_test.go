@@ -4,10 +4,11 @@ import (
 	"context"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/torture"
 )
 
 // childDir names the folder of the torture run whose child this test binary is.
@@ -19,7 +20,7 @@ func TestTortureChild(t *testing.T) {
 	if dir == "" {
 		t.Skip("the child of TestKillsLoseNothing")
 	}
-	if err := tortureChild(t.Context(), dir, os.Stdout, sabotageOf(os.Getenv(childSabotage), dir)); err != nil {
+	if err := torture.Child(t.Context(), dir, os.Stdout, sabotageOf(os.Getenv(childSabotage), dir)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -39,28 +40,25 @@ func TestKillsLoseNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := &torture{
-		dir: t.TempDir(), rounds: rounds, clients: 8, seed: uint64(time.Now().UnixNano()),
-		minLife: 20 * time.Millisecond, maxLife: 200 * time.Millisecond, progress: testLog{t},
-		child: func(dir string) []string {
+	run := &torture.Harness{
+		Dir: t.TempDir(), Rounds: rounds, Clients: 8, Seed: uint64(time.Now().UnixNano()),
+		MinLife: 20 * time.Millisecond, MaxLife: 200 * time.Millisecond, Progress: testLog{t},
+		Child: func(dir string) []string {
 			return []string{"/usr/bin/env", childDir + "=" + dir, self, "-test.run=^TestTortureChild$"}
 		},
 	}
-	t.Logf("seed %d", run.seed)
-	if err := run.check(); err != nil {
-		t.Fatal(err)
-	}
+	t.Logf("seed %d", run.Seed)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
-	sum, err := run.run(ctx)
+	sum, err := run.Run(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%+v", sum)
-	if sum.bad() {
+	if sum.Broken() {
 		t.Error("the promise was broken")
 	}
-	if sum.Acknowledged == 0 || sum.Duplicates == 0 || sum.Bombs == 0 || sum.Laned == 0 || sum.Answered == 0 {
+	if sum.Acknowledged == 0 || sum.Duplicates == 0 || sum.Crashes == 0 || sum.Laned == 0 || sum.Answered == 0 {
 		t.Error("the run proved nothing: it needs acknowledgements, duplicates, bombs, lanes and answers")
 	}
 }
@@ -73,24 +71,3 @@ func (l testLog) Write(p []byte) (int, error) {
 }
 
 var _ io.Writer = testLog{}
-
-func TestALineOfEffectsThatAKillBrokeOffIsNone(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "effects.log")
-	for _, text := range []string{"first e1 id1 aa" + lineEnd + "\nsecond e1 id1 a", "second e1 id1 aa" + lineEnd + "\n"} {
-		file, err := openEffects(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := file.WriteString(text); err != nil {
-			t.Fatal(err)
-		}
-		if err := file.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	log, err := readEffects(path)
-	if err != nil || log.lines != 2 || len(log.of["first id1"]) != 1 || len(log.of["second id1"]) != 1 {
-		t.Errorf("%+v, %v", log, err)
-	}
-}

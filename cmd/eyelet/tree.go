@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
 // node is one value of the configuration and the place where it was written. Decoding works on nodes, so that

@@ -1,4 +1,4 @@
-package main
+package torture
 
 import (
 	"bufio"
@@ -24,8 +24,8 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// tortureSecret signs the load of a torture run, which never leaves the loopback.
-const tortureSecret = "torture-run-on-loopback-only"
+// secret signs the load of a torture run, which never leaves the loopback.
+const secret = "torture-run-on-loopback-only"
 
 // child is a receiver process under torture.
 type child struct {
@@ -116,9 +116,9 @@ func (c *child) waitIdle(ctx context.Context) (bool, error) {
 	}
 }
 
-// tortureChild is the process that is killed: a receiver whose handlers write each run to the effects file. Tests
+// Child is the process that is killed: a receiver whose handlers write each run to the effects file. Tests
 // put a store between the receiver and Badger that breaks the promise.
-func tortureChild(ctx context.Context, dir string, out io.Writer, between func(dedup.Store) dedup.Store) error {
+func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.Store) dedup.Store) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
 	var store dedup.Store
 	store, err := badgerstore.Open(storeDir(dir), badgerstore.Options{Logger: log, RecoverWait: func(int) time.Duration { return 0 }})
@@ -134,9 +134,9 @@ func tortureChild(ctx context.Context, dir string, out io.Writer, between func(d
 	}
 	rx, err := receiver.Open(receiver.Config{
 		Store:     store,
-		Producers: []producer.Producer{producer.GitHub(tortureSecret)},
-		Handlers:  tortureHandlers(file),
-		Attempts:  bombAttempts, BackoffBase: time.Millisecond, BackoffCap: 5 * time.Millisecond, Logger: log,
+		Producers: []producer.Producer{producer.GitHub(secret)},
+		Handlers:  handlers(file),
+		Attempts:  maxAttempts, BackoffBase: time.Millisecond, BackoffCap: 5 * time.Millisecond, Logger: log,
 		InFlightWait: 100 * time.Millisecond,
 	})
 	if err != nil {
@@ -163,27 +163,27 @@ func tortureChild(ctx context.Context, dir string, out io.Writer, between func(d
 	return errors.Join(rx.Close(), store.Close(), file.Close())
 }
 
-// tortureHandlers are one of each kind: two tasks of an event, a task of a lane, an answer, and one that kills.
-func tortureHandlers(file *os.File) []receiver.Handler {
+// handlers are one of each kind: two tasks of an event, a task of a lane, an answer, and one that kills.
+func handlers(file *os.File) []receiver.Handler {
 	return []receiver.Handler{
 		receiver.On("github", "push", effect(file, "first")).Named("first"),
 		receiver.On("github", "push*", effect(file, "second")).Named("second"),
-		receiver.On("github", typeLane, stumbles(effect(file, "laned"))).Lane(producer.JSON("lane")).Named("laned"),
+		receiver.On("github", typeLane, failsFirst(effect(file, "laned"))).Lane(producer.JSON("lane")).Named("laned"),
 		receiver.Answer("github", typeAsk, answers(file)).Named("ask"),
-		receiver.On("github", typeBomb, effect(file, "beside")).Named("beside"),
-		receiver.On("github", typeBomb, bomb(file)).Named("bomb"),
+		receiver.On("github", typeCrash, effect(file, "beside")).Named("beside"),
+		receiver.On("github", typeCrash, crasher(file)).Named("crasher"),
 	}
 }
 
 // The types of events that are handled in a way of their own.
 const (
-	typeLane = "lane"
-	typeAsk  = "ask"
-	typeBomb = "bomb"
+	typeLane  = "lane"
+	typeAsk   = "ask"
+	typeCrash = "crash"
 )
 
-// stumbles makes the first attempt of every fourth event fail.
-func stumbles(next func(context.Context, receiver.Event[[]byte]) error) func(context.Context, receiver.Event[[]byte]) error {
+// failsFirst makes the first attempt of every fourth event fail.
+func failsFirst(next func(context.Context, receiver.Event[[]byte]) error) func(context.Context, receiver.Event[[]byte]) error {
 	return func(ctx context.Context, ev receiver.Event[[]byte]) error {
 		if ev.Attempt == 1 && sha256.Sum256(ev.Body)[0]%4 == 0 {
 			return errors.New("the first attempt fails")
@@ -195,7 +195,7 @@ func stumbles(next func(context.Context, receiver.Event[[]byte]) error) func(con
 // answers is a handler whose every run has another answer, so that one that was made again would show. The first
 // attempt of every fourth event fails, and the producer has to come again.
 func answers(file *os.File) func(context.Context, receiver.Event[[]byte]) (receiver.Response, error) {
-	run := stumbles(effect(file, "ask"))
+	run := failsFirst(effect(file, "ask"))
 	return func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
 		if err := run(ctx, ev); err != nil {
 			return receiver.Response{}, err
@@ -234,10 +234,10 @@ func effect(file *os.File, name string) func(context.Context, receiver.Event[[]b
 	}
 }
 
-// bomb is a handler that kills its process, each time it runs.
-func bomb(file *os.File) func(context.Context, receiver.Event[[]byte]) error {
+// crasher is a handler that kills its process, each time it runs.
+func crasher(file *os.File) func(context.Context, receiver.Event[[]byte]) error {
 	return func(_ context.Context, ev receiver.Event[[]byte]) error {
-		if _, err := fmt.Fprintf(file, "bomb %s %s %d%s\n", ev.EventID, ev.VendorID, ev.Attempt, lineEnd); err != nil {
+		if _, err := fmt.Fprintf(file, "crash %s %s %d%s\n", ev.EventID, ev.VendorID, ev.Attempt, lineEnd); err != nil {
 			return err
 		}
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)

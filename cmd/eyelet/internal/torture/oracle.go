@@ -1,4 +1,4 @@
-package main
+package torture
 
 import (
 	"bufio"
@@ -67,7 +67,7 @@ func (o *oracle) wrongAnswers() int {
 	return o.wrong
 }
 
-func (o *oracle) fault(format string, args ...any) {
+func (o *oracle) violation(format string, args ...any) {
 	if o.progress != nil {
 		_, _ = fmt.Fprintf(o.progress, "BROKEN: "+format+"\n", args...)
 	}
@@ -75,7 +75,7 @@ func (o *oracle) fault(format string, args ...any) {
 
 // load sends deliveries from a number of clients until ctx ends: mostly new ones, every fifth one that was
 // sent before, in this round or an earlier one.
-func (o *oracle) load(ctx context.Context, url string, clients int, seed uint64, withBomb bool) {
+func (o *oracle) load(ctx context.Context, url string, clients int, seed uint64, withCrasher bool) {
 	if url == "" {
 		return
 	}
@@ -86,11 +86,11 @@ func (o *oracle) load(ctx context.Context, url string, clients int, seed uint64,
 	for n := range clients {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(n)))
-			if withBomb && n == 0 {
-				o.send(ctx, client, url, o.create(rng, typeBomb))
+			if withCrasher && n == 0 {
+				o.send(ctx, client, url, o.create(rng, typeCrash))
 			}
 			for ctx.Err() == nil {
-				id := o.again(rng)
+				id := o.pickSent(rng)
 				if id == "" || rng.IntN(5) > 0 {
 					id = o.create(rng, [...]string{"push", "push", typeLane, typeAsk}[rng.IntN(4)])
 				}
@@ -103,8 +103,8 @@ func (o *oracle) load(ctx context.Context, url string, clients int, seed uint64,
 	wg.Wait()
 }
 
-// tortureLanes is how many lanes there are.
-const tortureLanes = 5
+// laneCount is how many lanes there are.
+const laneCount = 5
 
 // create makes a new event. The payload is known before anything is sent.
 func (o *oracle) create(rng *rand.Rand, typ string) string {
@@ -114,7 +114,7 @@ func (o *oracle) create(rng *rand.Rand, typ string) string {
 		s.body[i] = byte(rng.Uint32())
 	}
 	if typ == typeLane {
-		s.lane = strconv.Itoa(rng.IntN(tortureLanes))
+		s.lane = strconv.Itoa(rng.IntN(laneCount))
 		s.body = fmt.Appendf(nil, `{"lane":"%s","pad":"%x"}`, s.lane, s.body)
 	}
 	o.mu.Lock()
@@ -124,8 +124,8 @@ func (o *oracle) create(rng *rand.Rand, typ string) string {
 	return id
 }
 
-// again picks an identifier that was sent before, the recent ones above all.
-func (o *oracle) again(rng *rand.Rand) string {
+// pickSent picks an identifier that was sent before, the recent ones above all.
+func (o *oracle) pickSent(rng *rand.Rand) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.order) == 0 {
@@ -147,7 +147,7 @@ func (o *oracle) send(ctx context.Context, client *http.Client, url, id string) 
 	if err != nil {
 		return false
 	}
-	mac := hmac.New(sha256.New, []byte(tortureSecret))
+	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(s.body)
 	req.Header.Set("Content-Type", "application/octet-stream")
 	req.Header.Set("X-GitHub-Event", s.typ)
@@ -160,7 +160,7 @@ func (o *oracle) send(ctx context.Context, client *http.Client, url, id string) 
 		o.unknown++
 		return false
 	}
-	o.note(id, status, body, replayed)
+	o.recordAnswer(id, status, body, replayed)
 	return true
 }
 
@@ -174,10 +174,10 @@ func exchange(client *http.Client, req *http.Request) (status int, body []byte, 
 	return resp.StatusCode, body, resp.Header.Get("Idempotency-Replayed") == "true", err
 }
 
-// note compares an answer with what was answered before; the oracle's lock is held. Of two concurrent
+// recordAnswer compares an answer with what was answered before; the oracle's lock is held. Of two concurrent
 // deliveries of one event the answers may be read in either order, so during the load only what they say is
 // compared; once the load is over, every answer must be marked as a replay.
-func (o *oracle) note(id string, status int, body []byte, replayed bool) {
+func (o *oracle) recordAnswer(id string, status int, body []byte, replayed bool) {
 	if status == http.StatusServiceUnavailable {
 		return // transient: nothing was promised
 	}
@@ -185,15 +185,15 @@ func (o *oracle) note(id string, status int, body []byte, replayed bool) {
 	switch {
 	case status != http.StatusOK:
 		o.wrong++
-		o.fault("%s: answered %s", id, answer)
+		o.violation("%s: answered %s", id, answer)
 	case s.answer == "":
 		s.answer = answer
 	case s.answer != answer:
 		o.wrong++
-		o.fault("%s: first answered %q, then %q", id, s.answer, answer)
+		o.violation("%s: first answered %q, then %q", id, s.answer, answer)
 	case o.loaded && !replayed:
 		o.wrong++
-		o.fault("%s: a duplicate's answer is not marked as a replay", id)
+		o.violation("%s: a duplicate's answer is not marked as a replay", id)
 	default:
 		o.dups++
 	}
@@ -213,7 +213,7 @@ func (o *oracle) duplicates(ctx context.Context, url string) {
 	for _, id := range o.deliver(ctx, url, ids) {
 		o.mu.Lock()
 		o.wrong++
-		o.fault("%s: no answer to the last duplicate", id)
+		o.violation("%s: no answer to the last duplicate", id)
 		o.mu.Unlock()
 	}
 }
@@ -276,14 +276,14 @@ func (o *oracle) deliver(ctx context.Context, url string, all []string) (silent 
 }
 
 // check compares the store and the effects with what was promised.
-func (o *oracle) check(ctx context.Context, dir string) (tally, error) {
-	var t tally
+func (o *oracle) check(ctx context.Context, dir string) (Tally, error) {
+	var t Tally
 	t.Acknowledged, _, t.Unknown = o.counts()
 	records := map[string]dedup.Record{}
 	err := eachRecord(ctx, dir, func(r dedup.Record) {
 		if _, twice := records[r.Payload.VendorID]; twice || r.Generation != 1 {
 			t.Doubled++
-			o.fault("%s: accepted twice", r.Payload.VendorID)
+			o.violation("%s: accepted twice", r.Payload.VendorID)
 		}
 		records[r.Payload.VendorID] = r
 		o.events[r.Event] = true
@@ -295,7 +295,7 @@ func (o *oracle) check(ctx context.Context, dir string) (tally, error) {
 	if err != nil {
 		return t, err
 	}
-	t.Runs, t.Bombs, t.Laned = runs.lines, runs.bombs, len(runs.laned)
+	t.Runs, t.Crashes, t.Laned = runs.lines, runs.crashes, len(runs.laned)
 	for id, s := range o.sent {
 		o.checkEvent(&t, id, s, records, runs)
 	}
@@ -304,13 +304,13 @@ func (o *oracle) check(ctx context.Context, dir string) (tally, error) {
 }
 
 // checkAgain adds what the last duplicates showed: their answers, and what became of them in the store.
-func (o *oracle) checkAgain(ctx context.Context, dir string, t *tally) error {
+func (o *oracle) checkAgain(ctx context.Context, dir string, t *Tally) error {
 	_, t.Duplicates, _ = o.counts()
 	t.Wrong += o.wrongAnswers()
 	return eachRecord(ctx, dir, func(r dedup.Record) {
 		if !o.events[r.Event] {
 			t.Doubled++
-			o.fault("%s: accepted twice, the second time as its last duplicate", r.Payload.VendorID)
+			o.violation("%s: accepted twice, the second time as its last duplicate", r.Payload.VendorID)
 		}
 	})
 }
@@ -330,11 +330,11 @@ func eachRecord(ctx context.Context, dir string, f func(dedup.Record)) error {
 	return store.Close()
 }
 
-func (o *oracle) checkEvent(t *tally, id string, s *sent, records map[string]dedup.Record, runs *effectLog) {
+func (o *oracle) checkEvent(t *Tally, id string, s *sent, records map[string]dedup.Record, runs *effectLog) {
 	r, stored := records[id]
 	if s.answer != "" && !stored {
 		t.Lost++
-		o.fault("%s: acknowledged and gone", id)
+		o.violation("%s: acknowledged and gone", id)
 		return
 	}
 	if !stored {
@@ -342,16 +342,16 @@ func (o *oracle) checkEvent(t *tally, id string, s *sent, records map[string]ded
 	}
 	if !bytes.Equal(r.Payload.Body, s.body) {
 		t.Damaged++
-		o.fault("%s: stored with another payload", id)
+		o.violation("%s: stored with another payload", id)
 	}
 	if s.answer != "" && !strings.Contains(s.answer, r.Event) {
 		t.Wrong++
-		o.fault("%s: the answer %q does not name the event %s", id, s.answer, r.Event)
+		o.violation("%s: the answer %q does not name the event %s", id, s.answer, r.Event)
 	}
 	if s.typ == typeAsk && s.answer != "" {
 		if t.Answered++; s.answer != fmt.Sprintf("%d %s", r.Response.Status, r.Response.Body) {
 			t.Wrong++
-			o.fault("%s: answered %q, and another answer is stored", id, s.answer)
+			o.violation("%s: answered %q, and another answer is stored", id, s.answer)
 		}
 	}
 	o.checkRuns(t, id, s, r, runs)
@@ -359,7 +359,7 @@ func (o *oracle) checkEvent(t *tally, id string, s *sent, records map[string]ded
 
 // checkLanes wants the successful runs of each lane in accepted order. One whose outcome a kill kept from being
 // recorded runs again before the next.
-func (o *oracle) checkLanes(t *tally, records map[string]dedup.Record, runs *effectLog) {
+func (o *oracle) checkLanes(t *Tally, records map[string]dedup.Record, runs *effectLog) {
 	accepted, ran := map[string][]string{}, map[string][]string{}
 	for id, r := range records {
 		if s := o.sent[id]; s != nil && s.typ == typeLane {
@@ -379,33 +379,33 @@ func (o *oracle) checkLanes(t *tally, records map[string]dedup.Record, runs *eff
 		slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(records[a].Seq, records[b].Seq) })
 		if !slices.Equal(ids, ran[lane]) {
 			t.Disordered++
-			o.fault("lane %s: %d events were accepted, and their %d runs were not in that order", lane, len(ids), len(ran[lane]))
+			o.violation("lane %s: %d events were accepted, and their %d runs were not in that order", lane, len(ids), len(ran[lane]))
 		}
 	}
 }
 
 // handlersOf are the handlers that must have run, by the type of the event.
-var handlersOf = map[string][]string{"push": {"first", "second"}, typeLane: {"laned"}, typeAsk: {"ask"}, typeBomb: {"beside"}}
+var handlersOf = map[string][]string{"push": {"first", "second"}, typeLane: {"laned"}, typeAsk: {"ask"}, typeCrash: {"beside"}}
 
 // checkRuns wants each handler of a stored event to have run with the stored payload, under one event id, and
 // a bomb to have gone off at most as often as it has attempts.
-func (o *oracle) checkRuns(t *tally, id string, s *sent, r dedup.Record, runs *effectLog) {
+func (o *oracle) checkRuns(t *Tally, id string, s *sent, r dedup.Record, runs *effectLog) {
 	sum := sha256.Sum256(s.body)
 	handlers := handlersOf[s.typ]
-	if n := runs.bombsOf[id]; n > bombAttempts {
+	if n := runs.crashesOf[id]; n > maxAttempts {
 		t.Doubled++
-		o.fault("%s: a handler with %d attempts killed the process %d times", id, bombAttempts, n)
+		o.violation("%s: a handler with %d attempts killed the process %d times", id, maxAttempts, n)
 	}
 	for _, h := range handlers {
 		got := runs.of[h+" "+id]
 		if len(got) == 0 && (s.typ != typeAsk || s.answer != "") {
 			t.Unhandled++
-			o.fault("%s: handler %s never ran (state %s)", id, h, r.State())
+			o.violation("%s: handler %s never ran (state %s)", id, h, r.State())
 		}
 		for _, run := range got {
 			if run != r.Event+" "+hex.EncodeToString(sum[:]) {
 				t.Damaged++
-				o.fault("%s: handler %s ran with another event or payload", id, h)
+				o.violation("%s: handler %s ran with another event or payload", id, h)
 			}
 		}
 	}
@@ -413,10 +413,10 @@ func (o *oracle) checkRuns(t *tally, id string, s *sent, r dedup.Record, runs *e
 
 // effectLog is what the handlers wrote.
 type effectLog struct {
-	lines, bombs int
-	of           map[string][]string // "handler id" -> "event payload-digest" of each run
-	laned        []string            // the events that ran in lanes, one after another
-	bombsOf      map[string]int
+	lines, crashes int
+	of             map[string][]string // "handler id" -> "event payload-digest" of each run
+	laned          []string            // the events that ran in lanes, one after another
+	crashesOf      map[string]int
 }
 
 func readEffects(path string) (*effectLog, error) {
@@ -425,7 +425,7 @@ func readEffects(path string) (*effectLog, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	log := &effectLog{of: map[string][]string{}, bombsOf: map[string]int{}}
+	log := &effectLog{of: map[string][]string{}, crashesOf: map[string]int{}}
 	scan := bufio.NewScanner(f)
 	for scan.Scan() {
 		line, whole := strings.CutSuffix(scan.Text(), lineEnd)
@@ -437,9 +437,9 @@ func readEffects(path string) (*effectLog, error) {
 			return nil, fmt.Errorf("%s: not a line of effects: %q", path, scan.Text())
 		}
 		log.lines++
-		if part[0] == "bomb" {
-			log.bombs++
-			log.bombsOf[part[2]]++
+		if part[0] == "crash" {
+			log.crashes++
+			log.crashesOf[part[2]]++
 			continue
 		}
 		if part[0] == "laned" {

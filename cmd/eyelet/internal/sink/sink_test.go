@@ -1,4 +1,4 @@
-package main
+package sink
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -41,17 +42,17 @@ func rejected(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), receiver.Reject(nil).Error())
 }
 
-func shell(t *testing.T, script string) *execSink {
+func shell(t *testing.T, script string) *Exec {
 	t.Helper()
-	return &execSink{argv: []string{"/bin/sh", "-c", script}, dir: t.TempDir()}
+	return &Exec{Argv: []string{"/bin/sh", "-c", script}, Dir: t.TempDir()}
 }
 
 func TestAProgramGetsThePayloadAndTheMetadata(t *testing.T) {
 	t.Setenv("EYELET_TEST_SECRET", "s3cret")
 	t.Setenv("EYELET_TEST_PASSED", "yes")
 	s := shell(t, "cat; env | sort")
-	s.pass = []string{"EYELET_TEST_PASSED"}
-	r, err := s.answer(context.Background(), order("{}\n"))
+	s.Pass = []string{"EYELET_TEST_PASSED"}
+	r, err := s.Answer(context.Background(), order("{}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestTheExitCodeOfAProgramIsItsOutcome(t *testing.T) {
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
-			err := shell(t, script).deliver(context.Background(), order("{}"))
+			err := shell(t, script).Deliver(context.Background(), order("{}"))
 			got := "done"
 			if err != nil {
 				got = err.Error()
@@ -118,7 +119,7 @@ func TestAProgramAnswers(t *testing.T) {
 		"echo sold out >&2; exit 65": "refused: sold out",
 		"exit 1":                     "/bin/sh: exit status 1: it said nothing",
 	} {
-		r, err := shell(t, script).answer(context.Background(), order("{}"))
+		r, err := shell(t, script).Answer(context.Background(), order("{}"))
 		got := fmt.Sprintf("%d %s %s", r.Status, r.Header.Get("Content-Type"), r.Body)
 		if r.Refusal != nil {
 			got = "refused: " + r.Refusal.Detail
@@ -139,17 +140,17 @@ func TestAProgramThatTakesTooLongIsKilledWithItsChildren(t *testing.T) {
 	go func() {
 		defer cancel()
 		for range 500 {
-			if data, err := os.ReadFile(filepath.Join(s.dir, "child")); err == nil && len(data) > 0 {
+			if data, err := os.ReadFile(filepath.Join(s.Dir, "child")); err == nil && len(data) > 0 {
 				return
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
-	err := s.deliver(ctx, order("{}"))
+	err := s.Deliver(ctx, order("{}"))
 	if err == nil || rejected(err) || !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v", err)
 	}
-	data, err := os.ReadFile(filepath.Join(s.dir, "child"))
+	data, err := os.ReadFile(filepath.Join(s.Dir, "child"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,13 +180,13 @@ func TestWhatNoVariableCanHoldIsRejected(t *testing.T) {
 	t.Parallel()
 	ev := order("{}")
 	ev.Type = "a\x00b"
-	if err := shell(t, "true").deliver(context.Background(), ev); !rejected(err) {
+	if err := shell(t, "true").Deliver(context.Background(), ev); !rejected(err) {
 		t.Errorf("error is %v", err)
 	}
 }
 
 // target answers every request with the same response, and notes the last one.
-func target(t *testing.T, status int, header http.Header, body string) (*forwardSink, *http.Request) {
+func target(t *testing.T, status int, header http.Header, body string) (*Forward, *http.Request) {
 	t.Helper()
 	var last http.Request
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -202,14 +203,14 @@ func target(t *testing.T, status int, header http.Header, body string) (*forward
 	return sinkTo(t, srv.URL+"/deploy?x=1"), &last
 }
 
-func sinkTo(t *testing.T, address string) *forwardSink {
+func sinkTo(t *testing.T, address string) *Forward {
 	t.Helper()
 	made, err := forward.New(forward.Config{Name: "shop", URL: address})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = made.Close() })
-	return &forwardSink{made}
+	return &Forward{made}
 }
 
 func TestTheOutcomeOfATargetIsJudged(t *testing.T) {
@@ -226,14 +227,14 @@ func TestTheOutcomeOfATargetIsJudged(t *testing.T) {
 		header := http.Header{"Retry-After": {"77"}, "Location": {"http://127.0.0.1:1/"}}
 		s, _ := target(t, status, header, "")
 		stored := "done"
-		if err := s.deliver(context.Background(), order("{}")); rejected(err) {
+		if err := s.Deliver(context.Background(), order("{}")); rejected(err) {
 			stored = "rejected"
 		} else if err != nil {
 			stored = "again"
 		}
 		s, _ = target(t, status, header, "") // one that has learned nothing
 		relayed := "again"
-		r, err := s.answer(context.Background(), order("{}"))
+		r, err := s.Answer(context.Background(), order("{}"))
 		if err == nil {
 			relayed = strconv.Itoa(r.Status)
 		}
@@ -252,7 +253,7 @@ func TestForwardingKeepsTheKeyOctetForOctet(t *testing.T) {
 		s, last := target(t, 200, nil, "")
 		ev := order("{}")
 		ev.KeyField = field
-		if err := s.deliver(context.Background(), ev); err != nil {
+		if err := s.Deliver(context.Background(), ev); err != nil {
 			t.Fatal(err)
 		}
 		if got := last.Header["Idempotency-Key"]; len(got) != 1 || got[0] != want {
@@ -264,7 +265,7 @@ func TestForwardingKeepsTheKeyOctetForOctet(t *testing.T) {
 func TestForwardingSendsWhatTheTargetNeedsAndNoMore(t *testing.T) {
 	t.Parallel()
 	s, last := target(t, 200, http.Header{"Content-Type": {"application/json"}, "Set-Cookie": {"a=b"}}, `{"ok":true}`)
-	r, err := s.answer(context.Background(), order(`{"a":1}`))
+	r, err := s.Answer(context.Background(), order(`{"a":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,8 +309,8 @@ func TestACutOrMissingResponseIsTransient(t *testing.T) {
 			}
 		}()
 		s := sinkTo(t, "http://user:s3cret@"+ln.Addr().String()+"/?token=s3cret")
-		_, relayed := s.answer(context.Background(), order("{}"))
-		for _, err := range []error{s.deliver(context.Background(), order("{}")), relayed} {
+		_, relayed := s.Answer(context.Background(), order("{}"))
+		for _, err := range []error{s.Deliver(context.Background(), order("{}")), relayed} {
 			if err == nil || rejected(err) || strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("%s: error is %v", name, err)
 			}
@@ -323,7 +324,7 @@ func TestACutOrMissingResponseIsTransient(t *testing.T) {
 func TestAHugeResponseIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	s, _ := target(t, 200, nil, strings.Repeat("x", forward.MaxResponse+1))
-	r, err := s.answer(context.Background(), order("{}"))
+	r, err := s.Answer(context.Background(), order("{}"))
 	if err != nil || r.Status != 200 || len(r.Body) != 0 {
 		t.Errorf("response is %d with %d bytes (%v)", r.Status, len(r.Body), err)
 	}
@@ -353,7 +354,7 @@ func TestEventsArePrintedAsLines(t *testing.T) {
 		"{\"a\":\n1}": `"data":{"a":1}`, "a=b&c": `"text":"a=b\u0026c"`, "\xff": `"body":"/w=="`, "": `"attempt":2`,
 	} {
 		var out bytes.Buffer
-		if err := (stdoutSink{&output{w: &out}}).deliver(context.Background(), order(body)); err != nil {
+		if err := (Stdout{&Output{w: &out}}).Deliver(context.Background(), order(body)); err != nil {
 			t.Fatal(err)
 		}
 		line := out.String()
@@ -361,8 +362,8 @@ func TestEventsArePrintedAsLines(t *testing.T) {
 			t.Errorf("%q is printed as %s", body, line)
 		}
 	}
-	broken := stdoutSink{&output{w: brokenWriter{}}}
-	if err := broken.deliver(context.Background(), order("{}")); err == nil {
+	broken := Stdout{&Output{w: brokenWriter{}}}
+	if err := broken.Deliver(context.Background(), order("{}")); err == nil {
 		t.Error("an event that could not be printed is done")
 	}
 }
@@ -370,3 +371,63 @@ func TestEventsArePrintedAsLines(t *testing.T) {
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("pipe is broken") }
+
+// halting writes half of the first line and fails, as a full disk does.
+type halting struct {
+	bytes.Buffer
+	failed bool
+}
+
+func (h *halting) Write(p []byte) (int, error) {
+	if h.failed {
+		return h.Buffer.Write(p)
+	}
+	h.failed = true
+	n, _ := h.Buffer.Write(p[:len(p)/2])
+	return n, fs.ErrInvalid
+}
+
+func TestALineAfterOneThatBrokeOffIsWhole(t *testing.T) {
+	t.Parallel()
+	w := &halting{}
+	s := Stdout{&Output{w: w}}
+	if err := s.Deliver(t.Context(), order(`{}`)); !errors.Is(err, fs.ErrInvalid) {
+		t.Fatalf("error is %v", err)
+	}
+	for range 2 {
+		if err := s.Deliver(t.Context(), order(`{}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := strings.Split(w.String(), "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[1], `{"id"`) || lines[1] != lines[2] {
+		t.Errorf("lines are %q", lines)
+	}
+}
+
+func TestAProgramThatLeavesAnotherBehindIsDone(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dir := t.TempDir() // the program left behind ends with it
+	s := shell(t, "echo said; (while [ -d "+dir+" ]; do sleep 0.2; done) & exit 0")
+	if err := s.Deliver(ctx, order("{}")); err != nil {
+		t.Errorf("exit 0 is %v", err)
+	}
+	r, err := s.Answer(ctx, order("{}"))
+	if err != nil || string(r.Body) != "said\n" {
+		t.Errorf("answer is %q, %v", r.Body, err)
+	}
+}
+
+// TestARetryAfterIsAskedOfTheWorkers: not only held by the target, which would wake a worker for nothing.
+func TestARetryAfterIsAskedOfTheWorkers(t *testing.T) {
+	t.Parallel()
+	s, _ := target(t, 503, http.Header{"Retry-After": {"3600"}}, "")
+	ev := order("{}")
+	ev.Accepted = time.Now()
+	err := s.Deliver(context.Background(), ev)
+	if want := receiver.RetryAfter(time.Hour, nil).Error(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("error is %v, want %q", err, want)
+	}
+}

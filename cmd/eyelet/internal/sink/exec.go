@@ -1,4 +1,6 @@
-package main
+// Package sink holds what a handler of the configuration does with an event: run a program, print a line, or
+// forward it to a URL.
+package sink
 
 import (
 	"bytes"
@@ -18,13 +20,22 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// execSink runs a program for each event: the payload on its standard input, the metadata in EYELET_EVENT_*,
+// Sink is what a handler of the configuration does with an event.
+type Sink interface {
+	// Deliver works on a stored event: nil when it is done, receiver.Reject when it never will be, another
+	// error when it may be later.
+	Deliver(ctx context.Context, ev receiver.Event[[]byte]) error
+	// Answer works while the producer waits; an error is transient.
+	Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error)
+}
+
+// Exec runs a program for each event: the payload on its standard input, the metadata in EYELET_EVENT_*,
 // and nothing else of our environment but what a program needs to run, so that no secret of ours leaks into
 // it.
-type execSink struct {
-	argv []string
-	dir  string   // the folder of the configuration file
-	pass []string // variables to pass on
+type Exec struct {
+	Argv []string
+	Dir  string   // working directory: the folder of the configuration file
+	Pass []string // names of variables to pass on
 }
 
 // exitRejected is the exit code with which a program rejects an event for good: EX_DATAERR of sysexits.h.
@@ -38,7 +49,8 @@ const (
 	execWait = 2 * time.Second
 )
 
-func (s *execSink) deliver(ctx context.Context, ev receiver.Event[[]byte]) error {
+// Deliver implements [Sink].
+func (s *Exec) Deliver(ctx context.Context, ev receiver.Event[[]byte]) error {
 	_, reason, err := s.run(ctx, ev)
 	if reason != "" {
 		return receiver.Reject(errors.New(reason))
@@ -46,7 +58,8 @@ func (s *execSink) deliver(ctx context.Context, ev receiver.Event[[]byte]) error
 	return err
 }
 
-func (s *execSink) answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
+// Answer implements [Sink].
+func (s *Exec) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
 	out, reason, err := s.run(ctx, ev)
 	switch {
 	case reason != "":
@@ -63,14 +76,14 @@ func (s *execSink) answer(ctx context.Context, ev receiver.Event[[]byte]) (recei
 }
 
 // run returns what the program wrote, or why it rejected the event, or the error that may pass.
-func (s *execSink) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, rejected string, err error) {
+func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, rejected string, err error) {
 	env, unfit := s.env(ev)
 	if unfit != "" {
 		return nil, unfit, nil
 	}
-	cmd := exec.CommandContext(ctx, s.argv[0], s.argv[1:]...)
+	cmd := exec.CommandContext(ctx, s.Argv[0], s.Argv[1:]...)
 	stdout, stderr := &bounded{max: maxExecStdout}, &bounded{max: maxExecStderr}
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.dir, env, bytes.NewReader(ev.Body), stdout, stderr
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.Dir, env, bytes.NewReader(ev.Body), stdout, stderr
 	// A process group of its own: the timeout ends the program and all that it started.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -82,22 +95,22 @@ func (s *execSink) run(ctx context.Context, ev receiver.Event[[]byte]) (out []by
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return nil, "", fmt.Errorf("%s was killed: %w", s.argv[0], context.Cause(ctx))
+		return nil, "", fmt.Errorf("%s was killed: %w", s.Argv[0], context.Cause(ctx))
 	case err == nil && stdout.over:
-		return nil, "", fmt.Errorf("%s wrote more than %d bytes", s.argv[0], maxExecStdout)
+		return nil, "", fmt.Errorf("%s wrote more than %d bytes", s.Argv[0], maxExecStdout)
 	case err == nil:
 		return stdout.kept.Bytes(), "", nil
 	case errors.As(err, &exit) && exit.ExitCode() == exitRejected:
 		return nil, firstLine(stderr.kept.String(), "the event was rejected"), nil
 	case errors.As(err, &exit):
-		return nil, "", fmt.Errorf("%s: %s: %s", s.argv[0], exit.ProcessState, firstLine(stderr.kept.String(), "it said nothing"))
+		return nil, "", fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState, firstLine(stderr.kept.String(), "it said nothing"))
 	}
 	return nil, "", err
 }
 
 // env returns the environment of the program, or why no variable can hold what the event says of itself.
-func (s *execSink) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
-	for _, name := range append([]string{"PATH", "HOME", "LANG", "TZ", "TMPDIR"}, s.pass...) {
+func (s *Exec) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
+	for _, name := range append([]string{"PATH", "HOME", "LANG", "TZ", "TMPDIR"}, s.Pass...) {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}

@@ -1,4 +1,4 @@
-package main
+package sink
 
 import (
 	"context"
@@ -14,21 +14,25 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// stdoutSink prints each event as a line of JSON.
-type stdoutSink struct{ out *output }
+// Stdout prints each event as a line of JSON.
+type Stdout struct{ Out *Output }
 
-// output is a writer for several handlers: one line is written at once.
-type output struct {
+// Output is a writer for several handlers: one line is written at once.
+type Output struct {
 	mu   sync.Mutex
 	w    io.Writer
 	torn bool          // the last line broke off; the next one is not to be the end of it
 	gone chan struct{} // closed once nobody reads any more, which no later write can change
 }
 
-func newOutput(w io.Writer) *output { return &output{w: w, gone: make(chan struct{})} }
+// NewOutput returns an Output over w.
+func NewOutput(w io.Writer) *Output { return &Output{w: w, gone: make(chan struct{})} }
+
+// Gone is closed once the reader of the output is gone.
+func (o *Output) Gone() <-chan struct{} { return o.gone }
 
 // Write writes a line. Once the reader is gone nothing is written any more.
-func (o *output) Write(line []byte) (n int, err error) {
+func (o *Output) Write(line []byte) (n int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	select {
@@ -74,7 +78,8 @@ type printed struct {
 	Body       []byte            `json:"body,omitempty"`
 }
 
-func (s stdoutSink) deliver(_ context.Context, ev receiver.Event[[]byte]) error {
+// Deliver implements [Sink].
+func (s Stdout) Deliver(_ context.Context, ev receiver.Event[[]byte]) error {
 	p := printed{
 		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint, Type: ev.Type,
 		Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
@@ -91,13 +96,14 @@ func (s stdoutSink) deliver(_ context.Context, ev receiver.Event[[]byte]) error 
 	if err != nil {
 		return err
 	}
-	_, err = s.out.Write(append(line, '\n'))
+	_, err = s.Out.Write(append(line, '\n'))
 	if readerGone(err) {
 		return receiver.Postpone(0, err) // no attempt of this process can print it
 	}
 	return err
 }
 
-func (s stdoutSink) answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
-	return receiver.Response{Status: http.StatusNoContent}, errors.Join(s.deliver(ctx, ev))
+// Answer implements [Sink].
+func (s Stdout) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
+	return receiver.Response{Status: http.StatusNoContent}, errors.Join(s.Deliver(ctx, ev))
 }

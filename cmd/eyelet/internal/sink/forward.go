@@ -1,4 +1,4 @@
-package main
+package sink
 
 import (
 	"context"
@@ -10,20 +10,20 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// forwardSink sends events on to a URL. What an answer of the target means is decided by package forward; here
+// Forward sends events on to a URL. What an answer of the target means is decided by package forward; here
 // it becomes an outcome of ours.
-type forwardSink struct{ target *forward.Target }
+type Forward struct{ Target *forward.Target }
 
-func (s *forwardSink) send(ctx context.Context, ev receiver.Event[[]byte]) forward.Result {
-	return s.target.Deliver(ctx, forward.Event{
+func (s *Forward) send(ctx context.Context, ev receiver.Event[[]byte]) forward.Result {
+	return s.Target.Deliver(ctx, forward.Event{
 		ID: ev.EventID, Key: forward.Key(ev.KeyField, ev.ID), Header: ev.Header, Body: ev.Body, Accepted: ev.Accepted,
 		Signed: ev.SignedFields, Label: ev.SignatureLabel, Method: ev.Method, Target: ev.Target,
 	})
 }
 
-// deliver forwards a stored event. The target's Retry-After is the lower bound of the next attempt, and what
+// Deliver forwards a stored event. The target's Retry-After is the lower bound of the next attempt, and what
 // waits for a target that is switched off uses up no attempts.
-func (s *forwardSink) deliver(ctx context.Context, ev receiver.Event[[]byte]) error {
+func (s *Forward) Deliver(ctx context.Context, ev receiver.Event[[]byte]) error {
 	r := s.send(ctx, ev)
 	switch {
 	case r.Outcome == forward.Accepted:
@@ -38,9 +38,9 @@ func (s *forwardSink) deliver(ctx context.Context, ev receiver.Event[[]byte]) er
 	return r.Err
 }
 
-// answer relays the event: the target's outcome decides ours. A Retry-After of the target stays here; what we
+// Answer relays the event: the target's outcome decides ours. A Retry-After of the target stays here; what we
 // ask for is our own (section 9.7 of the delivery draft).
-func (s *forwardSink) answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
+func (s *Forward) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
 	r := s.send(ctx, ev)
 	switch {
 	case r.Outcome == forward.Accepted:

@@ -1,0 +1,192 @@
+// Package torture checks the promise of the receiver: it kills a receiver process at random under signed load, and
+// compares what the store and the handlers have with what was acknowledged.
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Harness kills a receiver again and again under signed load and checks that the promise held: every
+// acknowledged event is there with its exact payload, reached its handlers, in the order of its lane where it has
+// one, was accepted once, and every answer to a duplicate was the first answer.
+type Harness struct {
+	// Dir holds the store and the log of handler runs.
+	Dir     string
+	Rounds  int // kills
+	Clients int // concurrent deliveries
+	Seed    uint64
+	// NoCrashers leaves out the events whose handler kills the process.
+	NoCrashers bool
+	// MinLife and MaxLife bound the random time from a round's first acknowledgement to the kill.
+	MinLife, MaxLife time.Duration
+	// Progress receives a line per ten rounds and per violation. Defaults to none.
+	Progress io.Writer
+	// Child returns the command line of a process that calls [Child] for dir.
+	Child func(dir string) []string
+}
+
+// Tally is what a torture run counted.
+type Tally struct {
+	Rounds       int `json:"rounds"`
+	Acknowledged int `json:"acknowledged"`
+	Duplicates   int `json:"duplicates_answered"`
+	Unknown      int `json:"without_answer"` // deliveries that the kill cut off
+	Answered     int `json:"answered_by_a_handler"`
+	Runs         int `json:"handler_runs"`
+	Laned        int `json:"runs_in_lanes"`
+	Crashes      int `json:"handler_kills"` // times a handler killed the process
+	Lost         int `json:"lost"`
+	Doubled      int `json:"doubled"`
+	Wrong        int `json:"wrong_answers"`
+	Unhandled    int `json:"unhandled"`
+	Disordered   int `json:"out_of_order"` // lanes
+	Damaged      int `json:"damaged"`
+}
+
+// Broken reports whether the promise was broken.
+func (t Tally) Broken() bool { return t.Lost+t.Doubled+t.Wrong+t.Unhandled+t.Disordered+t.Damaged > 0 }
+
+// maxAttempts is the number of attempts that the child's handlers have. A task that does no harm is interrupted
+// by our own kills too; it has enough attempts not to be used up by chance.
+const maxAttempts = 6
+
+// Run does the rounds and the checks. Its error says that the harness could not work; broken promises are in
+// the tally, each also a line of progress.
+func (t *Harness) Run(ctx context.Context) (Tally, error) {
+	if err := t.check(); err != nil {
+		return Tally{}, err
+	}
+	rng := rand.New(rand.NewPCG(t.Seed, 1))
+	o := newOracle(t.Progress)
+	var sum Tally
+	for round := 1; round <= t.Rounds; round++ {
+		if err := t.round(ctx, o, rng, round); err != nil {
+			return sum, fmt.Errorf("round %d: %w", round, err)
+		}
+		sum.Rounds = round
+		if round%10 == 0 || round == t.Rounds {
+			acked, dups, _ := o.counts()
+			t.printf("round %d of %d: %d acknowledged, %d duplicates answered, %d answers wrong", round, t.Rounds, acked, dups, o.wrongAnswers())
+		}
+	}
+	if err := t.drain(ctx, o); err != nil {
+		return sum, fmt.Errorf("after the last kill: %w", err)
+	}
+	acked, _, _ := o.counts()
+	t.printf("checking %d events", acked)
+	check, err := o.check(ctx, t.Dir)
+	if err != nil {
+		return sum, err
+	}
+	check.Rounds = sum.Rounds
+	// Only now, because a delivery of what was lost would bring it back.
+	t.printf("sending all of them once more")
+	if err := t.resendAll(ctx, o); err != nil {
+		return sum, fmt.Errorf("while every event is sent once more: %w", err)
+	}
+	return check, o.checkAgain(ctx, t.Dir, &check)
+}
+
+// hasCrasher reports whether a round begins with a bomb: every third of the first ones, and every tenth of the others.
+// A bomb costs as many starts as it has attempts.
+func (t *Harness) hasCrasher(round int) bool {
+	return !t.NoCrashers && (round%10 == 0 || round%3 == 0 && round <= 30)
+}
+
+// round starts a receiver, loads it, and kills it at a random moment. Some rounds begin with a bomb: an event whose
+// handler kills the process.
+func (t *Harness) round(ctx context.Context, o *oracle, rng *rand.Rand, round int) error {
+	c, err := startChild(ctx, t.Child(t.Dir))
+	if err != nil {
+		return err
+	}
+	defer c.kill()
+	load, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan struct{})
+	seed := rng.Uint64()
+	go func() {
+		defer close(done)
+		o.load(load, c.url, t.Clients, seed, t.hasCrasher(round))
+	}()
+	life := t.MinLife + time.Duration(rng.Int64N(int64(t.MaxLife-t.MinLife)+1))
+	select {
+	case <-time.After(life):
+	case <-c.exited: // a bomb
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c.kill()
+	stop()
+	<-done
+	return nil
+}
+
+// drain starts the receiver, delivers again what was not answered, as producers do, until the receiver has worked
+// off everything: bombs may kill it a few times more.
+func (t *Harness) drain(ctx context.Context, o *oracle) error {
+	starts := 100 + maxAttempts*t.Rounds
+	for start := range starts {
+		if start%10 == 0 {
+			t.printf("the receiver works off what is left, start %d", start+1)
+		}
+		c, err := startChild(ctx, t.Child(t.Dir))
+		if err != nil {
+			return err
+		}
+		if err := o.retry(ctx, c.url); err != nil {
+			return errors.Join(err, c.stop())
+		}
+		idle, err := c.waitIdle(ctx)
+		if idle {
+			return c.stop()
+		}
+		c.kill()
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("work is still left after %d starts", starts)
+}
+
+// resendAll delivers every acknowledged event once more.
+func (t *Harness) resendAll(ctx context.Context, o *oracle) error {
+	c, err := startChild(ctx, t.Child(t.Dir))
+	if err != nil {
+		return err
+	}
+	o.duplicates(ctx, c.url)
+	if err := c.stop(); err != nil && !killed(err) { // killed by a bomb that ran again: the oracle has seen it
+		return err
+	}
+	return nil
+}
+
+func (t *Harness) printf(format string, args ...any) {
+	if t.Progress != nil {
+		_, _ = fmt.Fprintf(t.Progress, format+"\n", args...)
+	}
+}
+
+// effects is the file that the child's handlers write to: one line for each run.
+func effects(dir string) string { return filepath.Join(dir, "effects.log") }
+
+// storeDir is where the child's store is.
+func storeDir(dir string) string { return filepath.Join(dir, "store") }
+
+func (t *Harness) check() error {
+	if t.Rounds < 1 || t.Clients < 1 {
+		return errors.New("rounds and clients must be at least 1")
+	}
+	if t.MaxLife < t.MinLife {
+		return errors.New("the longest life must not be shorter than the shortest")
+	}
+	return os.MkdirAll(t.Dir, 0o700)
+}
