@@ -16,13 +16,13 @@ const module = "github.com/eyelet-dev/eyelet"
 // imports lists for each package the packages of this module that its code may import. Test files may also
 // import what drives them, but never a package that imports theirs.
 var imports = map[string][]string{
-	"verify":                               {},
+	"verify":                               {"internal/strictjson"},
 	"dedup":                                {"dedup/internal/agenda"},
 	"dedup/internal/agenda":                {},
 	"dedup/deduptest":                      {"dedup"},
 	"dedup/badgerstore":                    {"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/internal/agenda"},
 	"dedup/badgerstore/internal/faultdisk": {}, // for tests
-	"producer":                             {"verify", "dedup"},
+	"producer":                             {"verify", "dedup", "internal/strictjson"},
 	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors"},
 	"receiver/echov4":                      {"receiver"},
 	"cmd/eyelet/internal/forward":          {"verify"},
@@ -32,6 +32,7 @@ var imports = map[string][]string{
 	"inspect":                              {"dedup", "replay"},
 	"internal/descriptors":                 {},
 	"internal/httpfile":                    {},
+	"internal/strictjson":                  {},
 	"testdata":                             {},
 	"cmd/loadbench":                        {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
 	"cmd/eyelet": {

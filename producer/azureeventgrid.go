@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -110,7 +111,7 @@ func splitGridSchemas(d *Delivery) ([]Item, error) {
 		return nil, malformed("body", err)
 	}
 	items := []Item{}
-	err = eachElement(doc, func(value []byte) error {
+	err = strictjson.EachElement(doc, func(value []byte) error {
 		if len(items) == maxGridEvents {
 			return malformed("body", errors.New("over 5000 events"))
 		}

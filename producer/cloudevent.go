@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -223,7 +224,7 @@ func decodeAttribute(value string) (string, error) {
 		i += 2
 	}
 	if !utf8.Valid(out) {
-		return "", errNotText
+		return "", strictjson.ErrText
 	}
 	return string(out), nil
 }
@@ -256,7 +257,7 @@ func unquoteField(value string) (string, error) {
 func parseStructured(body []byte) (cloudEvent, error) {
 	doc, err := checkedJSON(body)
 	if err == nil && doc[0] != '{' {
-		err = errNotJSON
+		err = strictjson.ErrSyntax
 	}
 	if err != nil {
 		return cloudEvent{}, malformed("body", err)
@@ -267,15 +268,15 @@ func parseStructured(body []byte) (cloudEvent, error) {
 func parseBatch(body []byte) ([]cloudEvent, error) {
 	doc, err := checkedJSON(body)
 	if err == nil && doc[0] != '[' {
-		err = errNotJSON
+		err = strictjson.ErrSyntax
 	}
 	if err != nil {
 		return nil, malformed("body", err)
 	}
 	events := []cloudEvent{}
-	err = eachElement(doc, func(value []byte) error {
+	err = strictjson.EachElement(doc, func(value []byte) error {
 		if value[0] != '{' {
-			return malformed(fmt.Sprintf("event %d", len(events)), errNotJSON)
+			return malformed(fmt.Sprintf("event %d", len(events)), strictjson.ErrSyntax)
 		}
 		e, err := parseEvent(value)
 		if err != nil {
@@ -295,8 +296,8 @@ func parseEvent(object []byte) (cloudEvent, error) {
 	e := cloudEvent{attributes: map[string]string{}, body: object}
 	seen := map[string]bool{}
 	var data, base64Data []byte
-	err := eachMember(object, func(key, value []byte) error {
-		name, err := scalar(key)
+	err := strictjson.EachMember(object, func(key, value []byte) error {
+		name, err := strictjson.Scalar(key)
 		if err != nil {
 			return malformed("body", err)
 		}
@@ -333,7 +334,7 @@ func (e *cloudEvent) set(name string, value []byte) error {
 	if value[0] != '"' && (defined || value[0] == '{' || value[0] == '[') || len(value) > maxValue {
 		return malformed(shortName(name), errors.New("not a value that the attribute can have"))
 	}
-	text, err := scalar(value)
+	text, err := strictjson.Scalar(value)
 	if err != nil {
 		return malformed(shortName(name), err)
 	}
@@ -351,14 +352,14 @@ func eventData(kind string, data, base64Data []byte) ([]byte, error) {
 		if base64Data[0] != '"' {
 			return nil, errors.New("data_base64 is no string")
 		}
-		text, err := scalar(base64Data)
+		text, err := strictjson.Scalar(base64Data)
 		if err != nil {
 			return nil, err
 		}
 		return base64.StdEncoding.DecodeString(text)
 	}
 	if len(data) > 0 && data[0] == '"' && !isJSONMedia(kind) {
-		text, err := scalar(data)
+		text, err := strictjson.Scalar(data)
 		return []byte(text), err
 	}
 	if string(data) == "null" {

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 )
 
 // Repeats is how often the same signed content may be accepted, each time as an event of its own, where its signature
@@ -155,7 +157,7 @@ func (d *document) has(shape []string) bool {
 		case raw == nil:
 			return false
 		case valued:
-			text, err := scalar(raw)
+			text, err := strictjson.Scalar(raw)
 			if err != nil || !strings.Contains("|"+values+"|", "|"+text+"|") {
 				return false
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -46,10 +47,10 @@ func (eventName) Extract(d *Delivery) (string, error) {
 		return "", nil //nolint:nilerr // a token without events has no type
 	}
 	name := ""
-	err = eachMember(events, func(key, _ []byte) error {
+	err = strictjson.EachMember(events, func(key, _ []byte) error {
 		var err error
 		if name == "" && len(key) <= maxValue {
-			name, err = scalar(key)
+			name, err = strictjson.Scalar(key)
 		}
 		return err
 	})

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 )
 
 // Bounds on an Adyen notification, which is read before it is verified.
@@ -135,10 +137,10 @@ func readAdyenItems(body []byte, each func(AdyenItem) error) error {
 	if !utf8.Valid(body) {
 		return malformedItem("not UTF-8")
 	}
-	r := adyenReader{jsonScanner{text: body, most: maxItems * maxItemParts}}
+	r := adyenReader{strictjson.NewScanner(body, strictjson.Limits{Depth: strictjson.Unverified.Depth, Values: maxItems * maxItemParts})}
 	count := 0
 	err := r.members([]string{"notificationItems"}, func(int) error {
-		return r.array(func() error {
+		return r.Array(func() error {
 			if count++; count > maxItems {
 				return malformedItem("too many notificationItems")
 			}
@@ -150,7 +152,7 @@ func readAdyenItems(body []byte, each func(AdyenItem) error) error {
 		})
 	})
 	if err == nil {
-		err = r.end()
+		err = r.End()
 	}
 	switch {
 	case err != nil && CodeOf(err) == "":
@@ -168,39 +170,39 @@ func malformedItem(why string) error {
 }
 
 // adyenReader reads the parts of a notification.
-type adyenReader struct{ jsonScanner }
+type adyenReader struct{ strictjson.Scanner }
 
 // members reads an object and calls read for each of the named members, by its index, to read the value. One that
 // occurs twice is refused, whatever the case of its letters, because programs that read the body later may not agree on
 // which counts. A name in another case is not read.
 func (r *adyenReader) members(names []string, read func(i int) error) error {
 	seen := 0
-	return r.object(func(name []byte) error {
+	return r.Object(func(name []byte) error {
 		text := name[1 : len(name)-1]
 		if bytes.IndexByte(text, '\\') >= 0 {
 			if text = text[:0:0]; len(name) <= maxAdyenName {
-				text, _ = appendString(nil, name)
+				text, _ = strictjson.AppendString(nil, name)
 			}
 		}
 		i := slices.IndexFunc(names, func(n string) bool { return bytes.EqualFold([]byte(n), text) })
 		if i >= 0 {
 			if seen&(1<<i) != 0 {
-				return &Error{Code: AmbiguousField, Component: names[i], Err: errors.New("a member occurs twice")}
+				return &Error{Code: AmbiguousField, Component: names[i], Err: strictjson.ErrDuplicate}
 			}
 			seen |= 1 << i
 		}
 		if i >= 0 && string(text) == names[i] {
 			return read(i)
 		}
-		_, err := r.value()
+		_, err := r.Value()
 		return err
 	})
 }
 
 // inner is members for an object that may be null.
 func (r *adyenReader) inner(names []string, read func(i int) error) error {
-	if r.next() == 'n' {
-		_, err := r.value()
+	if r.Next() == 'n' {
+		_, err := r.Value()
 		return err
 	}
 	return r.members(names, read)
@@ -238,8 +240,8 @@ func (r *adyenReader) wrapper() (it AdyenItem, err error) {
 func (r *adyenReader) item() (AdyenItem, error) {
 	var it AdyenItem
 	var signed [adyenSigned]string
-	r.next()
-	start := r.i
+	r.Next()
+	start := r.Pos()
 	err := r.members(adyenMembers, func(i int) (err error) {
 		switch adyenMembers[i] {
 		case "amount":
@@ -253,7 +255,7 @@ func (r *adyenReader) item() (AdyenItem, error) {
 	if err != nil {
 		return it, err
 	}
-	it.Body = r.text[start:r.i:r.i]
+	it.Body = r.Since(start)
 	it.PSPReference, it.EventCode, it.Success = signed[0], signed[adyenEvent], signed[adyenSuccess]
 	it.signed = strings.Join(signed[:], ":")
 	if strings.Count(it.signed, ":")-strings.Count(signed[adyenReference], ":") != adyenSigned-1 {
@@ -264,7 +266,7 @@ func (r *adyenReader) item() (AdyenItem, error) {
 
 // plain reads a string and decodes it, a number or boolean as it is spelt, and "" for null.
 func (r *adyenReader) plain() (string, error) {
-	raw, err := r.value()
+	raw, err := r.Value()
 	switch {
 	case err != nil:
 		return "", err
@@ -273,7 +275,7 @@ func (r *adyenReader) plain() (string, error) {
 	case len(raw) > maxAdyenText:
 		return "", malformedItem("a signed member is too long")
 	case raw[0] == '"':
-		return stringOf(raw), nil
+		return strictjson.String(raw), nil
 	case string(raw) == "null":
 		return "", nil
 	}

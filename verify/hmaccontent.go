@@ -10,6 +10,8 @@ import (
 	"net/textproto"
 	"strconv"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 )
 
 // segments is signed content in pieces, so that a body of megabytes is not copied to stand behind a timestamp.
@@ -93,7 +95,7 @@ func (p *hmacPlan) fill(r *http.Request, body []byte, s sent) (segments, error) 
 		case "body":
 			out = append(out, body)
 		case "jcs":
-			canonical, err := canonicalJSON(body)
+			canonical, err := strictjson.Canonical(body)
 			if err != nil {
 				return nil, &Error{Code: EventMalformed, Err: err}
 			}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/lestrrat-go/jwx/v3/jwa"
 	"github.com/lestrrat-go/jwx/v3/jws"
+
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 )
 
 // Bounds of a token, in bytes.
@@ -159,7 +161,7 @@ type parsedToken struct {
 	signed         []byte // header and payload, as they were signed
 	signature      []byte
 	alg, kid       string
-	header, claims object
+	header, claims strictjson.Object
 	payload        []byte
 }
 
@@ -180,10 +182,10 @@ func parseToken(compact []byte) (*parsedToken, error) {
 	}
 	t := &parsedToken{signed: compact[:len(parts[0])+1+len(parts[1])], payload: decoded[1], signature: decoded[2]}
 	var err error
-	if t.header, err = parseObject(decoded[0]); err != nil {
+	if t.header, err = strictjson.ParseObject(decoded[0]); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
-	if t.claims, err = parseObject(decoded[1]); err != nil {
+	if t.claims, err = strictjson.ParseObject(decoded[1]); err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
 	if _, critical := t.header["crit"]; critical {
@@ -192,9 +194,9 @@ func parseToken(compact []byte) (*parsedToken, error) {
 	if _, unencoded := t.header["b64"]; unencoded {
 		return nil, errors.New("header: unencoded payloads are not understood (RFC 7797)")
 	}
-	t.kid, _ = t.header.text("kid")
+	t.kid, _ = t.header.Text("kid")
 	var ok bool
-	if t.alg, ok = t.header.text("alg"); !ok {
+	if t.alg, ok = t.header.Text("alg"); !ok {
 		return nil, errors.New("header: no algorithm")
 	}
 	return t, nil
@@ -245,16 +247,16 @@ func fitsJOSE(alg string, public crypto.PublicKey) bool {
 }
 
 func (j *JWT) checkClaims(t *parsedToken) error {
-	if !intersects(j.Issuers, t.claims.values("iss")) {
+	if !intersects(j.Issuers, claimValues(t.claims, "iss")) {
 		return &Error{Code: IssuerMismatch, KeyID: shortID(t.kid), Component: "iss"}
 	}
-	if !intersects(j.Audiences, t.claims.values("aud")) {
+	if !intersects(j.Audiences, claimValues(t.claims, "aud")) {
 		return &Error{Code: AudienceMismatch, KeyID: shortID(t.kid), Component: "aud"}
 	}
 	for _, rule := range j.Claims {
 		var got []string
 		for _, name := range rule.Names {
-			if got = t.claims.values(name); len(got) > 0 {
+			if got = claimValues(t.claims, name); len(got) > 0 {
 				break
 			}
 		}
@@ -312,8 +314,27 @@ func (j *JWT) identity(t *parsedToken) (Identity, error) {
 	return id, nil
 }
 
+// claimValues returns the value of a claim that is a string or a boolean, or the values of one that may be a list of strings.
+func claimValues(claims strictjson.Object, name string) []string {
+	if one, ok := claims.Text(name); ok {
+		return []string{one}
+	}
+	raw := string(claims[name])
+	if raw == "true" || raw == "false" {
+		return []string{raw}
+	}
+	if name != "aud" && name != "roles" {
+		return nil
+	}
+	var list []string
+	if json.Unmarshal(claims[name], &list) != nil {
+		return nil
+	}
+	return list
+}
+
 // numericDate reads a time in seconds since 1970 (RFC 7519 section 2); zero when there is none.
-func numericDate(o object, name string) (time.Time, error) {
+func numericDate(o strictjson.Object, name string) (time.Time, error) {
 	raw, ok := o[name]
 	if !ok {
 		return time.Time{}, nil

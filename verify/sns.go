@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 )
 
 // SNS verifies messages of Amazon SNS: an RSA signature in the JSON body over some of its members, with a
@@ -74,8 +76,8 @@ func (s *SNS) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 	if err != nil {
 		return Identity{}, err
 	}
-	message, err := parseObject(raw)
-	if errors.Is(err, errObject) {
+	message, err := strictjson.ParseObject(raw)
+	if errors.Is(err, strictjson.ErrObject) {
 		return Identity{}, &Error{Code: SignatureMissing, Component: "Signature", Err: err}
 	} else if err != nil {
 		return Identity{}, &Error{Code: EventMalformed, Err: err}
@@ -88,14 +90,14 @@ func (s *SNS) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 	if err != nil {
 		return Identity{}, &Error{Code: EventMalformed, Err: err}
 	}
-	address, ok := message.text("SigningCertURL")
+	address, ok := message.Text("SigningCertURL")
 	if !ok {
-		address, _ = message.text("SigningCertUrl") // as messages to Lambda functions spell it
+		address, _ = message.Text("SigningCertUrl") // as messages to Lambda functions spell it
 	}
 	if !isSNSCertURL(address) {
 		return Identity{}, &Error{Code: CertURLUntrusted, Component: "SigningCertURL"}
 	}
-	if topic, _ := message.text("TopicArn"); !slices.Contains(s.Topics, topic) {
+	if topic, _ := message.Text("TopicArn"); !slices.Contains(s.Topics, topic) {
 		return Identity{}, &Error{Code: TopicUnexpected, Component: "TopicArn"}
 	}
 	cert, err := s.Certs.find(r.Context(), address, func(c *x509.Certificate) bool {
@@ -119,15 +121,15 @@ func (s *SNS) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 	}, nil
 }
 
-func (s *SNS) signature(message object) (signature []byte, hash crypto.Hash, err error) {
-	encoded, ok := message.text("Signature")
+func (s *SNS) signature(message strictjson.Object) (signature []byte, hash crypto.Hash, err error) {
+	encoded, ok := message.Text("Signature")
 	if !ok || encoded == "" {
 		return nil, 0, &Error{Code: SignatureMissing, Component: "Signature"}
 	}
 	if signature, err = base64.StdEncoding.Strict().DecodeString(encoded); err != nil || strings.ContainsAny(encoded, "\r\n") {
 		return nil, 0, &Error{Code: SignatureMalformed, Component: "Signature"}
 	}
-	version, _ := message.text("SignatureVersion")
+	version, _ := message.Text("SignatureVersion")
 	switch {
 	case version == "1" && s.MinVersion < 2:
 		return signature, crypto.SHA1, nil
@@ -138,9 +140,9 @@ func (s *SNS) signature(message object) (signature []byte, hash crypto.Hash, err
 }
 
 // snsContent builds the bytes that SNS signs: the names in their order, each with its value on the next line.
-func snsContent(message object) ([]byte, error) {
+func snsContent(message strictjson.Object) ([]byte, error) {
 	var names []string
-	switch kind, _ := message.text("Type"); kind {
+	switch kind, _ := message.Text("Type"); kind {
 	case "Notification":
 		names = []string{"Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"}
 	case "SubscriptionConfirmation", "UnsubscribeConfirmation":
@@ -163,7 +165,7 @@ func snsContent(message object) ([]byte, error) {
 		}
 		b = append(append(b, name...), '\n')
 		start := len(b)
-		b, _ = appendString(b, raw)
+		b, _ = strictjson.AppendString(b, raw)
 		if name != "Message" && bytes.IndexByte(b[start:], '\n') >= 0 {
 			return nil, fmt.Errorf("member %s holds a line feed", name)
 		}
@@ -172,8 +174,8 @@ func snsContent(message object) ([]byte, error) {
 	return b, nil
 }
 
-func snsTime(message object) (time.Time, error) {
-	text, _ := message.text("Timestamp")
+func snsTime(message strictjson.Object) (time.Time, error) {
+	text, _ := message.Text("Timestamp")
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		return time.Time{}, &Error{Code: TimestampMalformed, Component: "Timestamp"}

@@ -1,4 +1,4 @@
-package verify
+package strictjson
 
 import (
 	"bytes"
@@ -18,28 +18,29 @@ const (
 	maxNumber           = 25      // characters: no number that ECMAScript prints is longer
 )
 
-// canonicalJSON returns the canonical form (RFC 8785) of a JSON object. It refuses what two parsers could read
-// in two ways, so that the signature over the canonical form is one over what a handler will see: members that
-// occur twice, text that is not UTF-8, halves of surrogate pairs, numbers of 2^53 and above, and numbers that are not
-// spelt as ECMAScript spells them.
+// Canonical returns the canonical form (RFC 8785) of a JSON object. It refuses what two parsers
+// could read in two ways, so that the signature over the canonical form is one over what a
+// handler will see: members that occur twice, text that is not UTF-8, halves of surrogate
+// pairs, numbers of 2^53 and above, and numbers that are not spelt as ECMAScript spells them.
 //
-// It runs before anything is verified: it reads the body once, and refuses more than 10,000 values or 1,000 members.
-func canonicalJSON(body []byte) ([]byte, error) {
+// It runs before anything is verified: it reads the body once, and refuses more than 10,000
+// values or 1,000 members.
+func Canonical(body []byte) ([]byte, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("json: not UTF-8")
 	}
 	c := &canonicalizer{
-		jsonScanner: jsonScanner{text: body},
-		out:         make([]byte, 0, len(body)), // no canonical form is longer than the text
-		members:     make([]canonicalMember, 0, min(maxCanonicalMembers, bytes.Count(body, []byte(":")))),
+		Scanner: NewScanner(body, Unverified),
+		out:     make([]byte, 0, len(body)), // no canonical form is longer than the text
+		members: make([]canonicalMember, 0, min(maxCanonicalMembers, bytes.Count(body, []byte(":")))),
 	}
-	if c.next() != '{' {
+	if c.Next() != '{' {
 		return nil, errors.New("json: not an object")
 	}
 	if err := c.write(); err != nil {
 		return nil, err
 	}
-	if err := c.end(); err != nil {
+	if err := c.End(); err != nil {
 		return nil, err
 	}
 	return c.out, nil
@@ -47,7 +48,7 @@ func canonicalJSON(body []byte) ([]byte, error) {
 
 // canonicalizer writes the canonical form while it reads.
 type canonicalizer struct {
-	jsonScanner
+	Scanner
 	out     []byte
 	members []canonicalMember // of the objects that are open
 	written int               // members of all objects
@@ -64,13 +65,13 @@ type canonicalMember struct {
 
 // write reads one value and writes it.
 func (c *canonicalizer) write() error {
-	switch first := c.next(); first {
+	switch first := c.Next(); first {
 	case '{':
 		return c.writeObject()
 	case '[':
 		c.out = append(c.out, '[')
 		start := len(c.out)
-		err := c.array(func() error {
+		err := c.Array(func() error {
 			err := c.write()
 			c.out = append(c.out, ',')
 			return err
@@ -78,17 +79,17 @@ func (c *canonicalizer) write() error {
 		c.close(start, ']')
 		return err
 	case '"':
-		start := c.i
+		start := c.pos
 		if err := c.scalar(first); err != nil {
 			return err
 		}
-		return c.writeString(c.text[start:c.i])
+		return c.writeString(c.Since(start))
 	default:
-		start := c.i
+		start := c.pos
 		if err := c.scalar(first); err != nil {
 			return err
 		}
-		text := c.text[start:c.i]
+		text := c.Since(start)
 		if (first == '-' || isDigit(first)) && !isCanonicalNumber(text) {
 			return errors.New("json: a number of 2^53 or above, or one that is not spelt as ECMAScript spells it")
 		}
@@ -108,7 +109,7 @@ func (c *canonicalizer) close(start int, end byte) {
 func (c *canonicalizer) writeObject() error {
 	c.out = append(c.out, '{')
 	start, first, sorted := len(c.out), len(c.members), true
-	err := c.object(func(name []byte) error {
+	err := c.Object(func(name []byte) error {
 		if c.written++; c.written > maxCanonicalMembers {
 			return errors.New("json: too many members")
 		}
@@ -118,7 +119,7 @@ func (c *canonicalizer) writeObject() error {
 		}
 		if m.name = name[1 : len(name)-1]; bytes.IndexByte(m.name, '\\') >= 0 {
 			before := len(c.names)
-			if c.names, _ = appendString(c.names, name); len(c.names) > maxEscapedNames {
+			if c.names, _ = AppendString(c.names, name); len(c.names) > maxEscapedNames {
 				return errors.New("json: too many names with escapes")
 			}
 			m.name = c.names[before:len(c.names):len(c.names)]
@@ -152,14 +153,15 @@ func (c *canonicalizer) sort(start int, members []canonicalMember) error {
 	c.out = c.out[:start]
 	for i, m := range members {
 		if i > 0 && compareMembers(members[i-1], m) == 0 {
-			return errors.New("json: a member occurs twice")
+			return ErrDuplicate
 		}
 		c.out = append(append(c.out, c.moved[m.from-start:m.to-start]...), ',')
 	}
 	return nil
 }
 
-// writeString writes a string, given its text with the quotes, as RFC 8785 section 3.2.2.2 spells it.
+// writeString writes a string, given its text with the quotes, as RFC 8785 section 3.2.2.2
+// spells it.
 func (c *canonicalizer) writeString(text []byte) error {
 	if bytes.IndexByte(text, '\\') < 0 {
 		c.out = append(c.out, text...)
@@ -168,7 +170,7 @@ func (c *canonicalizer) writeString(text []byte) error {
 	c.out = append(c.out, '"')
 	start := len(c.out)
 	var whole bool
-	if c.out, whole = appendString(c.out, text); !whole {
+	if c.out, whole = AppendString(c.out, text); !whole {
 		return errors.New("json: half of a surrogate pair")
 	}
 	c.escape(start)
@@ -176,8 +178,8 @@ func (c *canonicalizer) writeString(text []byte) error {
 	return nil
 }
 
-// escape escapes what was written from start on, as far as it must be. What it writes is never longer than the text it
-// came from.
+// escape escapes what was written from start on, as far as it must be. What it writes is never
+// longer than the text it came from.
 func (c *canonicalizer) escape(start int) {
 	plain := func(b byte) bool { return b >= ' ' && b != '"' && b != '\\' }
 	i := start
@@ -214,9 +216,9 @@ func (c *canonicalizer) escape(start int) {
 	}
 }
 
-// Names are in the order of their UTF-16 code units (RFC 8785 section 3.2.3). In UTF-8 that is the order of the bytes,
-// but for the characters from U+E000 to U+FFFF, which begin with 0xEE and 0xEF and come last: no other byte of UTF-8 is
-// above 0xF4.
+// Names are in the order of their UTF-16 code units (RFC 8785 section 3.2.3). In UTF-8 that is
+// the order of the bytes, but for the characters from U+E000 to U+FFFF, which begin with 0xEE
+// and 0xEF and come last: no other byte of UTF-8 is above 0xF4.
 
 // nameOrder returns where a byte of a name stands among the others.
 func nameOrder(b byte) byte {
@@ -226,8 +228,8 @@ func nameOrder(b byte) byte {
 	return b
 }
 
-// namePrefix returns the first eight bytes of a name as a number that has their order. No byte of a name is 0 but for
-// the character U+0000, whose names the whole comparison tells apart.
+// namePrefix returns the first eight bytes of a name as a number that has their order. No byte
+// of a name is 0 but for the character U+0000, whose names the whole comparison tells apart.
 func namePrefix(name []byte) uint64 {
 	var b [8]byte
 	for i := range min(len(b), len(name)) {
@@ -254,9 +256,9 @@ func compareMembers(a, b canonicalMember) int {
 	return cmp.Compare(len(x), len(y))
 }
 
-// isCanonicalNumber reports whether a JSON number is below 2^53 and spelt as ECMAScript prints it (RFC 8785 section
-// 3.2.2.3), so that it survives the way through a program unchanged. A double keeps any decimal number of 15 digits,
-// so for these the spelling alone decides.
+// isCanonicalNumber reports whether a JSON number is below 2^53 and spelt as ECMAScript prints
+// it (RFC 8785 section 3.2.2.3), so that it survives the way through a program unchanged. A
+// double keeps any decimal number of 15 digits, so for these the spelling alone decides.
 func isCanonicalNumber(text []byte) bool {
 	if len(text) <= 15 && !slices.ContainsFunc(text, func(b byte) bool { return !isDigit(b) }) {
 		return true // an integer, and JSON has no zero in front of one
@@ -310,8 +312,8 @@ func splitNumber(text []byte) decimal {
 	return n
 }
 
-// printsAs reports whether ECMAScript prints the number that the text means as that text (ECMA-262 section 6.1.6.1.20),
-// for numbers below 2^53.
+// printsAs reports whether ECMAScript prints the number that the text means as that text
+// (ECMA-262 section 6.1.6.1.20), for numbers below 2^53.
 func printsAs(text []byte) bool {
 	f, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || math.Abs(f) >= 1<<53 {

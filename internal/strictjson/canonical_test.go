@@ -1,4 +1,4 @@
-package verify
+package strictjson
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func TestCanonicalJSON(t *testing.T) {
 		`[]`: "", `"x"`: "", ``: "", `{`: "", `{"a":1`: "", `{"a"}`: "", `{"a":1}{}`: "", `{"a":1}x`: "", "{\"a\":\"\xff\"}": "",
 		strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65): "",
 	} {
-		got, err := canonicalJSON([]byte(in))
+		got, err := Canonical([]byte(in))
 		if string(got) != want || (err == nil) != (want != "") {
 			t.Errorf("%.60s: got %s, %v", in, got, err)
 		}
@@ -42,7 +42,7 @@ func FuzzCanonicalJSON(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		out, err := canonicalJSON([]byte(body))
+		out, err := Canonical([]byte(body))
 		if err != nil {
 			if want, err := referenceCanonicalJSON([]byte(body)); err == nil && len(body) < 500 {
 				t.Fatalf("%q is refused, and is %q", body, want)
@@ -52,7 +52,7 @@ func FuzzCanonicalJSON(f *testing.F) {
 		if want, err := referenceCanonicalJSON([]byte(body)); err != nil || string(want) != string(out) {
 			t.Fatalf("%q: the canonical form is %q, want %q, %v", body, out, want, err)
 		}
-		again, err := canonicalJSON(out)
+		again, err := Canonical(out)
 		if err != nil || string(again) != string(out) {
 			t.Fatalf("%q: the canonical form of %q is %q, %v", body, out, again, err)
 		}
@@ -63,7 +63,8 @@ func FuzzCanonicalJSON(f *testing.F) {
 	})
 }
 
-// TestCanonicalJSONAgreesWithALibrary compares the canonical form of random texts with what a library makes of them.
+// TestCanonicalJSONAgreesWithALibrary compares the canonical form of random texts with what a
+// library makes of them.
 func TestCanonicalJSONAgreesWithALibrary(t *testing.T) {
 	t.Parallel()
 	const seed = 8785
@@ -103,7 +104,7 @@ func TestCanonicalJSONAgreesWithALibrary(t *testing.T) {
 	accepted := 0
 	for range 20_000 {
 		body := []byte(`{"x":` + write(4) + `}`)
-		got, err := canonicalJSON(body)
+		got, err := Canonical(body)
 		want, wantErr := referenceCanonicalJSON(body)
 		if (err == nil) != (wantErr == nil) || string(got) != string(want) {
 			t.Fatalf("%s:\ngot  %s, %v\nwant %s, %v", body, got, err, want, wantErr)
@@ -117,7 +118,7 @@ func TestCanonicalJSONAgreesWithALibrary(t *testing.T) {
 	}
 }
 
-// referenceCanonicalJSON is canonicalJSON by the library and the decoder of the standard library.
+// referenceCanonicalJSON is Canonical by the library and the decoder of the standard library.
 func referenceCanonicalJSON(body []byte) ([]byte, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("json: not UTF-8")
@@ -193,7 +194,8 @@ func referenceClosing(dec *json.Decoder) error {
 	return nil
 }
 
-// referenceNumber refuses a number that does not survive the way through an ECMAScript program unchanged.
+// referenceNumber refuses a number that does not survive the way through an ECMAScript program
+// unchanged.
 func referenceNumber(n json.Number) error {
 	f, err := strconv.ParseFloat(n.String(), 64)
 	if err != nil || math.Abs(f) >= 1<<53 {

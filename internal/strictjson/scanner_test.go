@@ -1,4 +1,4 @@
-package verify
+package strictjson
 
 import (
 	"encoding/json"
@@ -8,14 +8,15 @@ import (
 )
 
 func scan(text string) error {
-	s := jsonScanner{text: []byte(text)}
-	if _, err := s.value(); err != nil {
+	s := NewScanner([]byte(text), Unverified)
+	if _, err := s.Value(); err != nil {
 		return err
 	}
-	return s.end()
+	return s.End()
 }
 
-// TestTheScannerTakesWhatIsJSON compares the scanner with the standard library, on texts that are changed at random.
+// TestTheScannerTakesWhatIsJSON compares the scanner with the standard library, on texts that
+// are changed at random.
 func TestTheScannerTakesWhatIsJSON(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(8259, 0))
@@ -65,7 +66,7 @@ func checkStrings(t *testing.T, text []byte) {
 	if json.Unmarshal(text, &want) != nil || text[0] != '"' {
 		return
 	}
-	if got := strings.ToValidUTF8(stringOf(text), "\ufffd"); got != strings.ToValidUTF8(want, "\ufffd") {
+	if got := strings.ToValidUTF8(String(text), "\ufffd"); got != strings.ToValidUTF8(want, "\ufffd") {
 		t.Fatalf("%q means %q, want %q", text, got, want)
 	}
 }
@@ -73,11 +74,11 @@ func checkStrings(t *testing.T, text []byte) {
 func TestTheScannerHasBounds(t *testing.T) {
 	t.Parallel()
 	for text, ok := range map[string]bool{
-		strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth):     true,
-		strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1): false,
-		"[" + strings.Repeat("1,", maxValues-2) + "1]":                    true,
-		"[" + strings.Repeat("1,", maxValues-1) + "1]":                    false,
-		`{"a":` + strings.Repeat("[", 1<<20):                              false,
+		strings.Repeat("[", Unverified.Depth) + strings.Repeat("]", Unverified.Depth):     true,
+		strings.Repeat("[", Unverified.Depth+1) + strings.Repeat("]", Unverified.Depth+1): false,
+		"[" + strings.Repeat("1,", Unverified.Values-2) + "1]":                            true,
+		"[" + strings.Repeat("1,", Unverified.Values-1) + "1]":                            false,
+		`{"a":` + strings.Repeat("[", 1<<20):                                              false,
 	} {
 		if err := scan(text); (err == nil) != ok {
 			t.Errorf("%.20s of %d bytes: %v", text, len(text), err)

@@ -1,0 +1,275 @@
+// Package strictjson reads JSON (RFC 8259) that is not trusted yet. It refuses text that two
+// parsers could read in two ways, and bounds what the text can cost.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
+
+// Limits bound a text that is read before it is verified: a value costs much more than the
+// bytes that an unauthenticated client sends for it. Zero is no limit.
+type Limits struct {
+	Depth  int // nesting
+	Values int // values, objects and arrays included
+}
+
+// Unverified are the limits of text that was not verified yet.
+var Unverified = Limits{Depth: 64, Values: 10_000}
+
+// The reasons to refuse a text.
+var (
+	ErrSyntax    = errors.New("not JSON")
+	ErrTrailing  = errors.New("json: more than one value")
+	ErrDepth     = errors.New("json: nested too deep")
+	ErrValues    = errors.New("json: too many values")
+	ErrDuplicate = errors.New("a member occurs twice")
+	ErrText      = errors.New("string that is not Unicode text")
+)
+
+// Scanner walks over a JSON text in one pass. It allocates nothing, and its methods return the
+// first error. Bytes of strings are not checked to be UTF-8.
+type Scanner struct {
+	text   []byte
+	pos    int
+	limits Limits
+	values int
+	depth  int
+	valid  bool // Check took the text, so values are skipped without another check
+}
+
+// NewScanner returns a scanner at the start of a text.
+func NewScanner(text []byte, limits Limits) Scanner { return Scanner{text: text, limits: limits} }
+
+// Pos returns the index of the next byte that is read.
+func (s *Scanner) Pos() int { return s.pos }
+
+// Since returns the text from a position on, up to the next byte that is read.
+func (s *Scanner) Since(start int) []byte { return s.text[start:s.pos:s.pos] }
+
+// Next skips white space and returns the byte at the position, or 0 at the end.
+func (s *Scanner) Next() byte {
+	for ; s.pos < len(s.text); s.pos++ {
+		if c := s.text[s.pos]; c > ' ' || c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			return c
+		}
+	}
+	return 0
+}
+
+// End returns an error unless only white space is left.
+func (s *Scanner) End() error {
+	if s.Next(); s.pos < len(s.text) {
+		return ErrTrailing
+	}
+	return nil
+}
+
+// Value skips one value and returns its text.
+func (s *Scanner) Value() (raw json.RawMessage, err error) {
+	c := s.Next()
+	start := s.pos
+	switch {
+	case s.valid:
+		s.skipValid()
+	case c == '{':
+		err = s.Object(s.skipMember)
+	case c == '[':
+		err = s.Array(s.skipValue)
+	default:
+		err = s.scalar(c)
+	}
+	return s.Since(start), err
+}
+
+func (s *Scanner) skipMember([]byte) error { return s.skipValue() }
+func (s *Scanner) skipValue() error        { _, err := s.Value(); return err }
+
+// Object reads an object. For each member it calls read with the text of the name, quotes
+// included, to read the value at the position.
+func (s *Scanner) Object(read func(name []byte) error) error {
+	more, err := s.enter('{', '}')
+	for more && err == nil {
+		var name []byte
+		if name, err = s.name(); err != nil {
+			return err
+		}
+		if err = read(name); err != nil {
+			return err
+		}
+		more, err = s.comma('}')
+	}
+	return err
+}
+
+// Array reads an array. It calls read for each item, to read the value at the position.
+func (s *Scanner) Array(read func() error) error {
+	more, err := s.enter('[', ']')
+	for more && err == nil {
+		if err = read(); err != nil {
+			return err
+		}
+		more, err = s.comma(']')
+	}
+	return err
+}
+
+// enter reads the start of an object or array, and reports whether an element follows.
+func (s *Scanner) enter(open, end byte) (more bool, err error) {
+	if !s.skip(open) {
+		return false, ErrSyntax
+	}
+	if err := s.count(); err != nil {
+		return false, err
+	}
+	if s.depth++; s.depth > s.limits.Depth && s.limits.Depth > 0 {
+		return false, ErrDepth
+	}
+	return !s.leave(end), nil
+}
+
+// comma reads what follows an element: the end of the object or array, or a comma and then
+// another element.
+func (s *Scanner) comma(end byte) (more bool, err error) {
+	if s.leave(end) {
+		return false, nil
+	}
+	if !s.skip(',') {
+		return false, ErrSyntax
+	}
+	return true, nil
+}
+
+func (s *Scanner) leave(end byte) bool {
+	if !s.skip(end) {
+		return false
+	}
+	s.depth--
+	return true
+}
+
+// skip goes over the byte c, after white space, and reports whether it is there.
+func (s *Scanner) skip(c byte) bool {
+	if s.Next() != c {
+		return false
+	}
+	s.pos++
+	return true
+}
+
+// count notes one more value.
+func (s *Scanner) count() error {
+	if s.values++; s.values > s.limits.Values && s.limits.Values > 0 {
+		return ErrValues
+	}
+	return nil
+}
+
+// name reads the name of a member and the colon.
+func (s *Scanner) name() ([]byte, error) {
+	if s.Next() != '"' {
+		return nil, ErrSyntax
+	}
+	start := s.pos
+	if err := s.str(); err != nil {
+		return nil, err
+	}
+	name := s.Since(start)
+	if !s.skip(':') {
+		return nil, ErrSyntax
+	}
+	return name, nil
+}
+
+// scalar skips a value that is not an object or array and begins with c.
+func (s *Scanner) scalar(c byte) error {
+	if err := s.count(); err != nil {
+		return err
+	}
+	switch c {
+	case '"':
+		return s.str()
+	case 't':
+		return s.literal("true")
+	case 'f':
+		return s.literal("false")
+	case 'n':
+		return s.literal("null")
+	}
+	return s.number()
+}
+
+func (s *Scanner) literal(word string) error {
+	if !bytes.HasPrefix(s.text[s.pos:], []byte(word)) {
+		return ErrSyntax
+	}
+	s.pos += len(word)
+	return nil
+}
+
+// str skips a string.
+func (s *Scanner) str() error {
+	if s.valid {
+		s.pos = skipString(s.text, s.pos)
+		return nil
+	}
+	for s.pos++; s.pos < len(s.text); s.pos++ {
+		switch c := s.text[s.pos]; {
+		case c == '"':
+			s.pos++
+			return nil
+		case c < ' ':
+			return ErrSyntax
+		case c == '\\':
+			if s.pos++; s.pos == len(s.text) {
+				return ErrSyntax
+			}
+			if s.text[s.pos] == 'u' {
+				if _, ok := hex4(s.text[s.pos+1:]); !ok {
+					return ErrSyntax
+				}
+				s.pos += 4
+			} else if unescape(s.text[s.pos]) == 0 {
+				return ErrSyntax
+			}
+		}
+	}
+	return ErrSyntax
+}
+
+// number skips a number.
+func (s *Scanner) number() error {
+	if s.pos < len(s.text) && s.text[s.pos] == '-' {
+		s.pos++
+	}
+	first := s.pos
+	if whole := s.digits(); whole == 0 || whole > 1 && s.text[first] == '0' {
+		return ErrSyntax
+	}
+	if s.pos < len(s.text) && s.text[s.pos] == '.' {
+		s.pos++
+		if s.digits() == 0 {
+			return ErrSyntax
+		}
+	}
+	if s.pos < len(s.text) && s.text[s.pos]|0x20 == 'e' {
+		s.pos++
+		if s.pos < len(s.text) && (s.text[s.pos] == '+' || s.text[s.pos] == '-') {
+			s.pos++
+		}
+		if s.digits() == 0 {
+			return ErrSyntax
+		}
+	}
+	return nil
+}
+
+func (s *Scanner) digits() (n int) {
+	for ; s.pos < len(s.text) && isDigit(s.text[s.pos]); s.pos++ {
+		n++
+	}
+	return n
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -1,0 +1,113 @@
+package strictjson
+
+import (
+	"bytes"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Scalar returns the text of a string, a number or boolean as it is written, and "" for any
+// other value. Unlike encoding/json it refuses a string that is not Unicode (ErrText) instead
+// of replacing parts of it, which could make one identifier of two.
+func Scalar(raw []byte) (string, error) {
+	switch raw[0] {
+	case '"':
+		return unicodeText(raw)
+	case '{', '[', 'n':
+		return "", nil
+	}
+	return string(raw), nil
+}
+
+func unicodeText(raw []byte) (string, error) {
+	if !utf8.Valid(raw) {
+		return "", ErrText
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), nil
+	}
+	out, whole := AppendString(make([]byte, 0, len(raw)), raw)
+	if !whole {
+		return "", ErrText
+	}
+	return string(out), nil
+}
+
+// String returns the meaning of a JSON string, given its text with the quotes. See [AppendString].
+func String(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	out, _ := AppendString(nil, raw)
+	return string(out)
+}
+
+// AppendString appends the meaning of a valid JSON string, given its text with the quotes. Half
+// of a surrogate pair becomes U+FFFD, as in encoding/json, and whole is then false.
+func AppendString(b, raw []byte) (out []byte, whole bool) {
+	whole = true
+	for raw = raw[1 : len(raw)-1]; ; {
+		n := bytes.IndexByte(raw, '\\')
+		if n < 0 {
+			return append(b, raw...), whole
+		}
+		b = append(b, raw[:n]...)
+		if raw[n+1] != 'u' {
+			b = append(b, unescape(raw[n+1]))
+			raw = raw[n+2:]
+			continue
+		}
+		r, _ := hex4(raw[n+2:])
+		raw = raw[n+6:]
+		if utf16.IsSurrogate(r) {
+			low := rune(-1)
+			if bytes.HasPrefix(raw, []byte(`\u`)) {
+				low, _ = hex4(raw[2:])
+			}
+			if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
+				whole = false
+			} else {
+				raw = raw[6:]
+			}
+		}
+		b = utf8.AppendRune(b, r)
+	}
+}
+
+// unescape returns the character for the letter of a short escape, or 0.
+func unescape(c byte) byte {
+	switch c {
+	case '"', '\\', '/':
+		return c
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return 0
+}
+
+// hex4 reads the four digits of \u.
+func hex4(b []byte) (r rune, ok bool) {
+	if len(b) < 4 {
+		return 0, false
+	}
+	for _, c := range b[:4] {
+		switch {
+		case isDigit(c):
+			c -= '0'
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}

@@ -1,0 +1,165 @@
+package strictjson
+
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Check returns an object or array without the white space around it, for the functions below,
+// which rely on the check. Any other text is ErrSyntax, even a lone scalar: no path leads
+// anywhere in it. One that is nested deeper than depth is ErrDepth.
+func Check(text []byte, depth int) ([]byte, error) {
+	text = bytes.Trim(text, " \t\r\n")
+	if len(text) == 0 || text[0] != '{' && text[0] != '[' {
+		return nil, ErrSyntax
+	}
+	s := Scanner{text: text, limits: Limits{Depth: depth}}
+	if _, err := s.Value(); err != nil {
+		return nil, err
+	}
+	if s.End() != nil {
+		return nil, ErrSyntax
+	}
+	return text, nil
+}
+
+// At returns the text of the value at a path in checked JSON, or nil where there is none. In an
+// array a decimal name is an index. A member of the path that occurs twice is ErrDuplicate. The
+// time is linear in the length of the text.
+func At(checked []byte, path []string) (raw []byte, err error) {
+	raw = checked
+	for _, name := range path {
+		switch raw[0] {
+		case '{':
+			raw, err = memberOf(raw, name)
+		case '[':
+			raw, err = elementOf(raw, name)
+		default:
+			return nil, nil
+		}
+		if raw == nil || err != nil {
+			return nil, err
+		}
+	}
+	return raw, nil
+}
+
+// EachMember calls do with the text of each name, quotes included, and of each value of a
+// checked object.
+func EachMember(object []byte, do func(name, value []byte) error) error {
+	s := Scanner{text: object, valid: true}
+	return s.Object(func(name []byte) error {
+		value, err := s.Value()
+		if err != nil {
+			return err
+		}
+		return do(name, value)
+	})
+}
+
+// EachElement calls do with the text of each element of a checked array.
+func EachElement(array []byte, do func(value []byte) error) error {
+	s := Scanner{text: array, valid: true}
+	return s.Array(func() error {
+		value, err := s.Value()
+		if err != nil {
+			return err
+		}
+		return do(value)
+	})
+}
+
+// memberOf returns the value of a member, nil where there is none, or ErrDuplicate.
+func memberOf(object []byte, name string) (found []byte, err error) {
+	err = EachMember(object, func(key, value []byte) error {
+		if !means(key, name) {
+			return nil
+		}
+		if found != nil {
+			return ErrDuplicate
+		}
+		found = value
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// means reports whether the text of a JSON string, with the quotes, is a name. Text that is not
+// Unicode is none.
+func means(key []byte, name string) bool {
+	if bytes.IndexByte(key, '\\') < 0 {
+		return string(key[1:len(key)-1]) == name && utf8.ValidString(name)
+	}
+	if len(key) > 6*len(name)+2 { // every letter escaped
+		return false
+	}
+	text, err := unicodeText(key)
+	return err == nil && text == name
+}
+
+// elementOf returns an element, or nil where index is not the number of one.
+func elementOf(array []byte, index string) (found []byte, err error) {
+	n, err := strconv.Atoi(index)
+	if err != nil || strconv.Itoa(n) != index {
+		return nil, nil //nolint:nilerr // a word names no element
+	}
+	i := 0
+	err = EachElement(array, func(value []byte) error {
+		if i == n {
+			found = value
+		}
+		i++
+		return nil
+	})
+	return found, err
+}
+
+// skipValid skips the value at the position of a checked text, without looking into it.
+func (s *Scanner) skipValid() {
+	depth := 0
+	for ; s.pos < len(s.text); s.pos++ {
+		switch s.text[s.pos] {
+		case '"':
+			s.pos = skipString(s.text, s.pos)
+			if depth == 0 {
+				return
+			}
+			s.pos--
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth < 0 {
+				return // the end of the object or array around a number or literal
+			} else if depth == 0 {
+				s.pos++
+				return
+			}
+		case ',', ' ', '\t', '\r', '\n':
+			if depth == 0 {
+				return
+			}
+		}
+	}
+}
+
+// skipString returns the index after the string that begins at i.
+func skipString(b []byte, i int) int {
+	for i++; i < len(b); {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			break
+		}
+		end, escapes := i+n, 0
+		for escapes < n && b[end-1-escapes] == '\\' {
+			escapes++
+		}
+		if i = end + 1; escapes%2 == 0 {
+			return i
+		}
+	}
+	return len(b)
+}
