@@ -23,7 +23,8 @@ var imports = map[string][]string{
 	"dedup/badgerstore":                    {"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/internal/agenda"},
 	"dedup/badgerstore/internal/faultdisk": {}, // for tests
 	"producer":                             {"verify", "dedup", "internal/strictjson"},
-	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors"},
+	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors", "receiver/internal/admission"},
+	"receiver/internal/admission":          {},
 	"receiver/echov4":                      {"receiver"},
 	"cmd/eyelet/internal/forward":          {"verify"},
 	"cmd/eyelet/internal/torture":          {"dedup", "dedup/badgerstore", "producer", "receiver"},
@@ -71,7 +72,7 @@ var filesAllowed = map[string]int{
 // Exceptions from the limits, with the numbers of today. They may only fall.
 var (
 	filesToday = map[string]int{
-		"cmd/eyelet": 57, "dedup/badgerstore": 47, "producer": 52, "receiver": 42, "verify": 46,
+		"cmd/eyelet": 57, "dedup/badgerstore": 47, "producer": 52, "receiver": 39, "verify": 46,
 	}
 	methodFilesToday = map[string]int{
 		"cmd/eyelet.program": 23, "cmd/eyelet.settings": 15, "dedup/badgerstore.Store": 21, "dedup/badgerstore.batch": 9,
@@ -80,7 +81,7 @@ var (
 	// missingLinesToday says by how many lines a file is too short.
 	missingLinesToday = map[string]int{
 		"cmd/eyelet/dead.go": 3, "cmd/eyelet/mount.go": 1, "cmd/eyelet/via.go": 2, "producer/chargebee.go": 1,
-		"producer/presetstoken.go": 1, "producer/yookassa.go": 1, "receiver/backoff.go": 1, "receiver/meter.go": 11,
+		"producer/presetstoken.go": 1, "producer/yookassa.go": 1, "receiver/backoff.go": 1,
 		"verify/public.go": 15, "verify/testkeys.go": 13,
 	}
 )

@@ -106,13 +106,13 @@ func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
 	done := make(chan ended, 1)
-	d.rx.door.stay()
-	place := d.place.handOver() // a handler that outlasts its delivery keeps its place in the quota
+	d.rx.inflight.Add()
+	share := d.share.Transfer() // a handler that outlasts its delivery keeps its place in the quota
 	go func() {
-		defer d.rx.door.leave()
+		defer d.rx.inflight.Done()
 		defer cancel()
 		end := h.run(ctx, cancel)
-		place.leave() // before anybody hears of the end
+		share.Release() // before anybody hears of the end
 		done <- end
 	}()
 	select {

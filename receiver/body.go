@@ -8,52 +8,28 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
-// budget bounds the bytes of all bodies that nobody has verified yet, so that strangers cannot fill memory.
-type budget struct {
-	limit int64
-	used  atomic.Int64
-	of    *budget // the one that it is a part of; nil for the whole
-}
-
-// take reports whether n more bytes fit, and counts them when they do.
-func (b *budget) take(n int64) bool {
-	if b.used.Add(n) > b.limit || b.of != nil && !b.of.take(n) {
-		b.used.Add(-n)
-		return false
-	}
-	return true
-}
-
-func (b *budget) give(n int64) {
-	b.used.Add(-n)
-	if b.of != nil {
-		b.of.give(n)
-	}
-}
-
-// body reads the body of one request, once, under its limits. It is for one goroutine, which must settle it when
-// the bytes are no longer a stranger's.
+// body reads the body of one request, once, under its limits. It is for one goroutine.
 type body struct {
 	from     io.Reader
 	limit    int64 // of the producer, in bytes
 	declared int64 // Content-Length; -1 when unknown
-	budget   *budget
+	permit   *admission.Permit
 	deadline func(time.Time) error // of the connection
 	timeout  time.Duration
 
-	held int64 // what it has of the budget
 	buf  []byte
 	err  error
 	done bool
 }
 
-func newBody(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration, of *budget) *body {
+func newBody(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration, permit *admission.Permit) *body {
 	return &body{
-		from: r.Body, limit: limit, declared: r.ContentLength, budget: of,
+		from: r.Body, limit: limit, declared: r.ContentLength, permit: permit,
 		deadline: http.NewResponseController(w).SetReadDeadline, timeout: timeout,
 	}
 }
@@ -65,13 +41,17 @@ const firstBuffer = 4 << 10
 // that is larger than the limit, late, cut, or beyond the budget is an error; there is never a part of one.
 func (b *body) read() ([]byte, error) {
 	if !b.done {
-		b.done = true
-		b.buf, b.err = b.readAll()
-		if b.err != nil {
-			b.buf = nil
-		}
+		_ = b.load()
 	}
 	return b.buf, b.err
+}
+
+func (b *body) load() error {
+	b.done = true
+	if b.buf, b.err = b.readAll(); b.err != nil {
+		b.buf = nil
+	}
+	return b.err
 }
 
 func (b *body) readAll() ([]byte, error) {
@@ -110,10 +90,9 @@ func (b *body) grow(buf []byte) ([]byte, error) {
 		most = min(most, b.declared)
 	}
 	size := min(max(2*int64(cap(buf)), firstBuffer), max(most, int64(len(buf)))+1)
-	if !b.budget.take(size - b.held) {
+	if !b.permit.Hold(size - int64(cap(buf))) {
 		return buf, fail(codeBusy, errBudget)
 	}
-	b.held = size
 	bigger := takeBuffer(size)[:len(buf)]
 	copy(bigger, buf)
 	giveBuffer(buf)
@@ -146,12 +125,6 @@ func giveBuffer(buf []byte) {
 	if class := bufferClass(int64(cap(buf))); class >= 0 {
 		buffers[class].Put(&buf)
 	}
-}
-
-// settle gives the budget back: the delivery was refused, or it is verified and its body belongs to the event.
-func (b *body) settle() {
-	b.budget.give(b.held)
-	b.held = 0
 }
 
 // endRequest prepares the connection for the time after the answer. A body that was not read, net/http reads and

@@ -6,21 +6,24 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
-// newTestBody returns a body over r and the budget that it uses.
-func newTestBody(r io.Reader, declared, limit, most int64) (*body, *budget) {
-	b := &budget{limit: most}
+// newTestBody returns a body over r, and what is used of a budget of most bytes.
+func newTestBody(r io.Reader, declared, limit, most int64) (b *body, used func() int64) {
+	l := admission.NewLimiter(most, most-1, 1)
 	return &body{
-		from: r, declared: declared, limit: limit, budget: b,
+		from: r, declared: declared, limit: limit, permit: l.Admit("shop", netip.Addr{}, time.Now()),
 		deadline: func(time.Time) error { return errors.ErrUnsupported },
-	}, b
+	}, func() int64 { return l.Usage().Bodies }
 }
 
 func TestBodyIsReadOnceAndWhole(t *testing.T) {
@@ -34,15 +37,15 @@ func TestBodyIsReadOnceAndWhole(t *testing.T) {
 			for name, r := range map[string]io.Reader{
 				"whole": bytes.NewReader(want), "halves": iotest.HalfReader(bytes.NewReader(want)), "late end": iotest.DataErrReader(bytes.NewReader(want)),
 			} {
-				b, budget := newTestBody(r, declared, 1<<20, 4<<20)
+				b, used := newTestBody(r, declared, 1<<20, 4<<20)
 				for range 2 {
 					got, err := b.read()
 					if err != nil || !bytes.Equal(got, want) {
 						t.Fatalf("%s of %d: %d bytes, %v", name, size, len(got), err)
 					}
 				}
-				if b.settle(); budget.used.Load() != 0 {
-					t.Errorf("%s of %d: %d bytes are lost", name, size, budget.used.Load())
+				if b.permit.Settle(); used() != 0 {
+					t.Errorf("%s of %d: %d bytes are lost", name, size, used())
 				}
 			}
 		}
@@ -53,19 +56,19 @@ func TestBodyNeverCostsMuchMoreThanWhatWasSent(t *testing.T) {
 	t.Parallel()
 	for sent := 1; sent <= 1<<20; sent *= 3 {
 		// What was sent, and then nothing: the reader looks at the budget while it waits for more.
-		var b *body
+		var now func() int64
 		used := int64(-1)
 		waiting := iotest.ErrReader(errors.New("cut"))
-		look := readerFunc(func([]byte) (int, error) { used = b.budget.used.Load(); return 0, io.ErrUnexpectedEOF })
-		b, _ = newTestBody(io.MultiReader(strings.NewReader(strings.Repeat("x", sent)), look, waiting), 1<<20, 1<<20, 4<<20)
+		look := readerFunc(func([]byte) (int, error) { used = now(); return 0, io.ErrUnexpectedEOF })
+		b, now := newTestBody(io.MultiReader(strings.NewReader(strings.Repeat("x", sent)), look, waiting), 1<<20, 1<<20, 4<<20)
 		if _, err := b.read(); failureOf(err).code != codeBodyCut || b.buf != nil {
 			t.Fatalf("%v, %d bytes", err, len(b.buf))
 		}
 		if used < int64(sent) || used > max(firstBuffer, 4*int64(sent))+1 {
 			t.Errorf("%d bytes were sent, %d held", sent, used)
 		}
-		if b.settle(); b.budget.used.Load() != 0 {
-			t.Errorf("%d bytes are lost", b.budget.used.Load())
+		if b.permit.Settle(); now() != 0 {
+			t.Errorf("%d bytes are lost", now())
 		}
 	}
 }
@@ -76,25 +79,27 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestBodyThatFailsIsNamed(t *testing.T) {
 	t.Parallel()
-	for want, b := range map[string]*body{
-		codeBodyTooLarge: first(newTestBody(strings.NewReader("123456"), -1, 5, 1<<20)),
-		codeBodyTimeout:  first(newTestBody(iotest.ErrReader(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), -1, 5, 1<<20)),
-		codeBodyCut:      first(newTestBody(iotest.ErrReader(io.ErrUnexpectedEOF), -1, 5, 1<<20)),
-		codeBusy:         first(newTestBody(strings.NewReader("123456"), -1, 1<<20, 100)),
+	for want, c := range map[string]struct {
+		from        io.Reader
+		limit, most int64
+	}{
+		codeBodyTooLarge: {strings.NewReader("123456"), 5, 1 << 20},
+		codeBodyTimeout:  {iotest.ErrReader(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}), 5, 1 << 20},
+		codeBodyCut:      {iotest.ErrReader(io.ErrUnexpectedEOF), 5, 1 << 20},
+		codeBusy:         {strings.NewReader("123456"), 1 << 20, 100},
 	} {
+		b, used := newTestBody(c.from, -1, c.limit, c.most)
 		for range 2 {
 			got, err := b.read()
 			if got != nil || failureOf(err).code != want {
 				t.Errorf("%q, %v, want %s", got, err, want)
 			}
 		}
-		if b.settle(); b.budget.used.Load() != 0 {
-			t.Errorf("%s: %d bytes are lost", want, b.budget.used.Load())
+		if b.permit.Settle(); used() != 0 {
+			t.Errorf("%s: %d bytes are lost", want, used())
 		}
 	}
 }
-
-func first(b *body, _ *budget) *body { return b }
 
 func TestIdleConnectionsDoNotUseUpTheBudget(t *testing.T) {
 	t.Parallel()
@@ -110,7 +115,7 @@ func TestIdleConnectionsDoNotUseUpTheBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitFor(t, func() bool { return s.rx.budget.used.Load() == 32*firstBuffer })
+	waitFor(t, func() bool { return s.rx.limiter.Usage().Bodies == 32*firstBuffer })
 	if g := s.send(ask{id: "honest", body: strings.Repeat("x", 100_000)}); g.status != 202 {
 		t.Errorf("%+v", g)
 	}
@@ -123,7 +128,7 @@ func TestBudgetIsOfUnverifiedBodiesOnly(t *testing.T) {
 	s := serve(t, p, func(c *Config) { c.BodyBudget = 1 << 20 }, countingAnswer(runs, release))
 	s.sendAtOnce(1, ask{id: "k1", body: strings.Repeat("x", 900_000)}, func() {
 		runs.await(t)
-		if used := s.rx.budget.used.Load(); used != 0 {
+		if used := s.rx.limiter.Usage().Bodies; used != 0 {
 			t.Errorf("%d bytes of a verified body count", used)
 		}
 		close(release)
@@ -145,10 +150,7 @@ func TestBuffersOfBodiesAreNotShared(t *testing.T) {
 				if n%2 == 0 {
 					length = -1
 				}
-				b := &body{
-					from: iotest.HalfReader(bytes.NewReader(want)), limit: 1 << 20, declared: length, budget: &budget{limit: 1 << 30},
-					deadline: func(time.Time) error { return nil },
-				}
+				b, _ := newTestBody(iotest.HalfReader(bytes.NewReader(want)), length, 1<<20, 1<<30)
 				if got, err := b.read(); err != nil || !bytes.Equal(got, want) {
 					t.Errorf("%d bytes: got %d, %v", len(want), len(got), err)
 				}

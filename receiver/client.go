@@ -65,13 +65,3 @@ func within(a netip.Addr, prefixes []netip.Prefix) bool {
 	}
 	return false
 }
-
-// networkOf returns what counts as one client: an address, of IPv6 the half that is given to a network.
-func networkOf(addr netip.Addr) netip.Prefix {
-	bits := 32
-	if addr.Is6() {
-		bits = 64
-	}
-	network, _ := addr.Prefix(bits) // of the zero address the zero prefix
-	return network
-}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
 // endpoint receives the deliveries of one producer.
@@ -29,11 +30,11 @@ type endpoint struct {
 	accepted dedup.Response
 	// keyParts is everything of a request that the identifier is read from.
 	keyParts []string
-	quota    *quota // nil where the producer has none
+	quota    *admission.Quota // nil where the producer has none
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
-	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL, quota: newQuota(&p)}
+	ep := &endpoint{rx: rx, p: p, base: rx.cfg.URL, quota: admission.NewQuota(admission.Rate(p.Rate), p.Concurrency)}
 	methods := slices.Clone(p.Methods)
 	if p.Challenge != nil {
 		methods = append(methods, p.ChallengeMethods...)

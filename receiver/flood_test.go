@@ -149,7 +149,7 @@ func TestHonestProducerGetsThroughAFlood(t *testing.T) { //nolint:paralleltest /
 			t.Errorf("honest delivery %d: %d", i, status)
 		}
 		slowest = max(slowest, time.Since(began))
-		if used := s.rx.budget.used.Load(); used > budget {
+		if used := s.rx.limiter.Usage().Bodies; used > budget {
 			t.Errorf("%d bytes of the budget are used", used)
 		}
 	}
@@ -161,5 +161,5 @@ func TestHonestProducerGetsThroughAFlood(t *testing.T) { //nolint:paralleltest /
 	if peak > before+bound {
 		t.Errorf("the heap grew from %d to %d MiB, more than by %d", before>>20, peak>>20, bound>>20)
 	}
-	waitFor(t, func() bool { return s.rx.budget.used.Load() == 0 && s.rx.limiter.unknown.used.Load() == 0 })
+	waitFor(t, func() bool { return s.rx.limiter.Usage().Bodies == 0 && s.rx.limiter.Usage().UnknownBodies == 0 })
 }

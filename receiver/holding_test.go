@@ -10,6 +10,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
 // answering calls back when the status of an answer is written: the delivery is over then for its sender.
@@ -69,12 +70,11 @@ func TestAPanicLeavesNothingTaken(t *testing.T) {
 			defer func() { _ = recover() }()
 			s.rx.HTTP("shop").ServeHTTP(httptest.NewRecorder(), r)
 		}()
-		c := s.rx.limiter
-		if used := s.rx.budget.used.Load(); used != 0 || c.running != 0 || c.taken != 0 || len(c.peers) != 0 {
-			t.Errorf("%s: %d bytes, %d slots, %d peers are taken", name, used, c.running, len(c.peers))
+		if used := s.rx.limiter.Usage(); used != (admission.Usage{}) {
+			t.Errorf("%s: %+v in use", name, used)
 		}
-		if inside := s.rx.endpoints["shop"].quota.inside; inside != 0 {
-			t.Errorf("%s: %d places are taken", name, inside)
+		if running := s.rx.endpoints["shop"].quota.Running(); running != 0 {
+			t.Errorf("%s: %d slots of the quota are in use", name, running)
 		}
 	}
 	if err := s.rx.Close(); err != nil { // waits for those that are inside
@@ -174,15 +174,15 @@ func TestWhatBringsNoNewEventIsNotWelcome(t *testing.T) {
 			t.Fatalf("empty: %+v", g)
 		}
 	}
-	if n := len(s.rx.limiter.peers); n != 0 {
+	if n := s.rx.limiter.Usage().Peers; n != 0 {
 		t.Error("an empty batch makes its sender known")
 	}
 	if g := s.send(ask{body: "a=1 a=2"}); g.status != 202 { // the second one is kept aside
 		t.Fatalf("%+v", g)
 	}
 	credit := func() int {
-		for _, peer := range s.rx.limiter.peers {
-			return peer.credit
+		for _, peer := range s.rx.limiter.Known(time.Now()) {
+			return peer.Credit
 		}
 		return 0
 	}
@@ -192,7 +192,7 @@ func TestWhatBringsNoNewEventIsNotWelcome(t *testing.T) {
 			t.Fatalf("again: %+v", g)
 		}
 	}
-	if first != creditAccepted || credit() != first {
+	if first != admission.CreditAccepted || credit() != first {
 		t.Errorf("credit %d, later %d", first, credit())
 	}
 }

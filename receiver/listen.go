@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/eyelet-dev/eyelet/internal/descriptors"
+	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
 // Limits bounds the connections of a [Listener]. A field that is zero or less has its default.
@@ -180,7 +181,7 @@ func (l *Listener) admit(accepted net.Conn) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if peer.IsValid() && !c.proxy {
-		address := l.address(networkOf(peer))
+		address := l.address(admission.Network(peer))
 		if !l.makeRoom(address, l.limits.PerAddress, &l.closed.PerAddress, &closing) {
 			return nil
 		}

@@ -4,24 +4,28 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
-// knows reports whether the limiter of a receiver knows the address at its endpoint.
+// knows returns the credit of the address at an endpoint.
 func knows(rx *Receiver, endpoint, addr string) (credit int) {
-	p := rx.limiter.arrive(endpoint, netip.MustParseAddr(addr), time.Now())
-	defer p.depart()
-	return p.peer.credit
+	for _, p := range rx.limiter.Known(time.Now()) {
+		if p.Endpoint == endpoint && p.Network == admission.Network(netip.MustParseAddr(addr)) {
+			return p.Credit
+		}
+	}
+	return 0
 }
 
 // accept has the limiter of a receiver see n new events.
 func accept(rx *Receiver, endpoint, addr string, n int) {
 	for range n {
-		p := rx.limiter.arrive(endpoint, netip.MustParseAddr(addr), time.Now())
-		p.accepted(time.Now())
-		p.depart()
+		p := rx.limiter.Admit(endpoint, netip.MustParseAddr(addr), time.Now())
+		p.Credit(time.Now())
+		p.Release()
 	}
 }
 
@@ -41,7 +45,7 @@ func TestKnownPeersSurviveARestart(t *testing.T) {
 	}
 	second := serve(t, apiProducer(), withFile)
 	for addr, want := range map[string]int{
-		"192.0.2.1": 4 * creditAccepted / 2, "2001:db8::ffff": creditAccepted / 2, "192.0.2.2": 0, "2001:db8:0:1::1": 0,
+		"192.0.2.1": 4 * admission.CreditAccepted / 2, "2001:db8::ffff": admission.CreditAccepted / 2, "192.0.2.2": 0, "2001:db8:0:1::1": 0,
 	} {
 		if credit := knows(second.rx, "shop", addr); credit != want {
 			t.Errorf("%s has a credit of %d, want %d", addr, credit, want)
@@ -61,44 +65,6 @@ func TestKnownPeersSurviveARestart(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(path + ".*"); left != nil {
 		t.Errorf("%v are left", left)
-	}
-}
-
-func TestAFileOfPeersIsNotTrustedFurtherThanItMayBe(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	until := func(d time.Duration) string { return now.Add(d).UTC().Format(time.RFC3339) }
-	line := func(endpoint, network, credit, until string) string {
-		return `{"endpoint":"` + endpoint + `","network":"` + network + `","credit":` + credit + `,"until":"` + until + `"}` + "\n"
-	}
-	good := line("shop", "192.0.2.1/32", "8", until(time.Minute))
-	for name, c := range map[string]struct {
-		text string
-		want int
-	}{
-		"as it was saved":       {good, 4},
-		"too much credit":       {line("shop", "192.0.2.1/32", "1000000", until(time.Minute)), creditMax / 2},
-		"negative credit":       {line("shop", "192.0.2.1/32", "-8", until(time.Minute)), 0},
-		"its time is over":      {line("shop", "192.0.2.1/32", "8", until(-time.Minute)), 0},
-		"a time far ahead":      {line("shop", "192.0.2.1/32", "8", until(48*time.Hour)), 0},
-		"another endpoint":      {line("gone", "192.0.2.1/32", "8", until(time.Minute)), 0},
-		"another network":       {line("shop", "192.0.2.0/24", "8", until(time.Minute)), 0},
-		"cut off behind it":     {good + good[:20], 4},
-		"not such a file":       {"\x00\x01", 0},
-		"empty":                 {"", 0},
-		"more lines than there": {strings.Repeat(line("shop", "198.51.100.1/32", "8", until(time.Minute)), 2*maxSaved) + good, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "peers")
-			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			s := serve(t, apiProducer(), func(c *Config) { c.PeersFile = path })
-			if credit := knows(s.rx, "shop", "192.0.2.1"); credit != c.want {
-				t.Errorf("a credit of %d, want %d", credit, c.want)
-			}
-		})
 	}
 }
 

@@ -12,21 +12,11 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // delivery is one request on its way through the pipeline.
-//
-// What it takes of what deliveries share is given back by a defer beside the place where it is taken, so that an
-// error, a panic and an aborted request give it back as well:
-//
-//	ServeHTTP     its permit, and its way through the door, until the answer is sent
-//	authenticate  the bytes of its body in the budget of unverified bodies, until it is verified or refused
-//	verify        its slot to verify in, but for the time in which the body comes
-//	accept        its place in the producer's quota, until there is an answer; an Answer handler that goes on for
-//	              longer takes it over (run)
-//
-// Events that it took from the quota and that were none are given back by learn.
 type delivery struct {
 	*producer.Delivery
 	rx   *Receiver
@@ -34,15 +24,14 @@ type delivery struct {
 	r    *http.Request // normalized; the request of Delivery has the public URL and no body
 	at   target
 	body *body
-	// permit is what it may use before it is verified.
-	permit *permit
+	// permit is what it uses until it is verified, and share what it uses of its producer's quota afterwards. An
+	// Answer handler that outlasts the delivery takes over its slot.
+	permit *admission.Permit
+	share  admission.Share
 	// on is its connection.
 	on *onConn
 	// received is the verified body with its content coding, where Body is without.
 	received []byte
-	// place is its place in the producer's quota, and spent how many events it took from it.
-	place place
-	spent int
 	// stale is why an authentic delivery is too old to be accepted, though not too old to be a repetition.
 	stale error
 	// unnamed is why its items could not be had; a handshake does without them.
@@ -59,22 +48,22 @@ type delivery struct {
 func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started, rx, ctx := time.Now(), ep.rx, r.Context()
 	r = verify.Normalize(r)
-	permit := rx.limiter.arrive(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
-	defer permit.depart()
+	permit := rx.limiter.Admit(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
+	defer permit.Release()
 	on := requestOn(ctx)
 	defer on.end()
 	d := &delivery{
 		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, permit: permit, on: on,
-		body: newBody(w, r, ep.p.MaxBody, rx.cfg.BodyTimeout, permit.budget()),
+		body: newBody(w, r, ep.p.MaxBody, rx.cfg.BodyTimeout, permit),
 	}
 	var answer *reply
-	if rx.door.enter() {
-		defer rx.door.leave()
+	if rx.inflight.Begin() {
+		defer rx.inflight.Done()
 		answer = d.receiveSafely(ctx)
 	} else {
 		answer = rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
 	}
-	d.learn(answer)
+	d.recordOutcome(answer)
 	ep.announce(answer)
 	rx.endRequest(w, r, d.body.done)
 	d.endRefusals(w, answer)
@@ -146,15 +135,13 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 
 // accept claims the events of the delivery, as far as its producer's quota goes.
 func (d *delivery) accept(ctx context.Context) (*reply, error) {
-	if q := d.ep.quota; q != nil {
-		if !q.enter() {
-			return nil, fail(codeAtCapacity, nil)
-		}
-		d.place.of = q
-		defer d.place.leave()
-		if err := d.spend(q); err != nil {
-			return nil, err
-		}
+	var ok bool
+	if d.share, ok = d.ep.quota.Begin(); !ok {
+		return nil, fail(codeAtCapacity, nil)
+	}
+	defer d.share.Release()
+	if wait, left := d.share.Take(len(d.items), time.Now()); wait > 0 { // by the monotonic clock
+		return nil, rateExceeded(d.ep.p.Rate, wait, left)
 	}
 	entries := d.entries()
 	if len(entries) == 1 && entries[0].answer != nil {
@@ -276,14 +263,14 @@ func (d *delivery) setAllow(answer *reply) {
 // authenticate verifies the delivery, when it has a slot, and reads its body. The bytes of its body no longer count as
 // unverified then.
 func (d *delivery) authenticate(ctx context.Context) error {
-	defer d.body.settle()
+	defer d.permit.Settle()
 	err := d.verify(ctx)
 	if err == nil {
 		d.Body, err = d.body.read()
 	}
 	var refusal *verify.Error
 	if errors.As(err, &refusal) && refusal.Code != verify.KeysUnavailable {
-		d.permit.refused()
+		d.permit.Debit()
 	}
 	if err == nil {
 		d.on.authentic()
@@ -296,27 +283,22 @@ func (d *delivery) verify(ctx context.Context) error {
 	if d.ep.p.Scheme == nil {
 		return nil
 	}
-	if err := d.permit.acquire(ctx); err != nil {
+	if err := d.permit.Acquire(ctx); err != nil {
 		return err
 	}
-	defer d.permit.release()
-	var missed error
+	defer d.permit.Yield()
+	var busy error
 	identity, err := d.ep.p.Scheme.Verify(d.Request, func() ([]byte, error) {
-		if d.body.done {
-			return d.body.read()
+		if !d.body.done {
+			busy = d.permit.Paused(ctx, d.body.load)
 		}
-		d.permit.release()
-		body, err := d.body.read()
-		if err == nil {
-			missed = d.permit.acquire(ctx)
-		}
-		return body, errors.Join(err, missed)
+		return d.body.buf, errors.Join(d.body.err, busy)
 	})
 	switch {
 	case d.body.err != nil:
 		return d.body.err // whatever the scheme made of it
-	case missed != nil:
-		return missed
+	case busy != nil:
+		return busy
 	}
 	d.Identity = identity
 	return err
@@ -411,4 +393,15 @@ func (d *delivery) handshake(ctx context.Context) (*reply, error) {
 		return nil, err
 	}
 	return handshakeReply(want), nil
+}
+
+// recordOutcome credits the peer for a new event and refunds the rate tokens of what is none: it proves nothing about who
+// sent it, because anybody may have captured it. It also refunds what the store could not take: the producer sends it again.
+func (d *delivery) recordOutcome(a *reply) {
+	switch a.code {
+	case codeAccepted, codeAnswered:
+		d.permit.Credit(time.Now())
+	case codeRepeated, codeAside, codeNothing, codeInFlight, codeReplayed, codeKeyReused, codeStore, string(verify.NonceReused):
+		d.share.Refund()
+	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -223,6 +224,8 @@ func failureOf(err error) *failure {
 		return &failure{code: codeOf(refusal), err: err, after: refusal.RetryAfter}
 	case errors.As(err, &unavailable):
 		return &failure{code: codeStore, err: err, after: unavailable.RetryAfter}
+	case errors.Is(err, admission.ErrBusy):
+		return fail(codeBusy, err)
 	case errors.Is(err, dedup.ErrTooLarge):
 		return fail(codeBatchTooLarge, err)
 	}
@@ -241,6 +244,21 @@ func codeOf(refusal *verify.Error) string {
 		return codeDigestValue
 	}
 	return string(refusal.Code)
+}
+
+// quotaPolicy is the name of the one policy that every producer with a rate has, in the RateLimit fields.
+const quotaPolicy = "default"
+
+// rateExceeded is the failure of a delivery over the rate. Its RateLimit fields are those of
+// draft-ietf-httpapi-ratelimit-headers-11: t is when the delivery would fit, and Retry-After is not before it.
+func rateExceeded(rate producer.Rate, wait time.Duration, left int) *failure {
+	f := fail(codeRateLimited, nil)
+	f.after = wait
+	f.header = http.Header{
+		"Ratelimit-Policy": {fmt.Sprintf("%q;q=%d;w=%d", quotaPolicy, rate.Events, rate.Per/time.Second)},
+		"Ratelimit":        {fmt.Sprintf("%q;r=%d;t=%d", quotaPolicy, left, (wait+time.Second-1)/time.Second)},
+	}
+	return f
 }
 
 // storeFailure is the row of an error of the store. An unknown one says that nothing is known about the event:

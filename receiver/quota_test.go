@@ -15,46 +15,6 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-func TestBucketFillsSteadily(t *testing.T) {
-	t.Parallel()
-	p := producer.Producer{Rate: producer.Rate{Events: 10, Per: 2 * time.Second, Burst: 4}}.WithDefaults()
-	q := newQuota(&p)
-	now := time.Unix(1_700_000_000, 0)
-	rows := []struct {
-		after time.Duration
-		n     int
-		wait  time.Duration
-		left  int
-	}{
-		{0, 1, 0, 3},
-		{0, 3, 0, 0},
-		{0, 1, 200 * time.Millisecond, 0}, // a fifth of a second for each
-		{100 * time.Millisecond, 1, 100 * time.Millisecond, 0},
-		{100 * time.Millisecond, 1, 0, 0},
-		{time.Hour, 100, 0, 0}, // a batch beyond the burst costs a burst
-		{200 * time.Millisecond, 3, 400 * time.Millisecond, 1},
-		{-time.Hour, 1, 0, 0}, // time that goes back neither adds nor takes
-		{0, 1, 200 * time.Millisecond, 0},
-	}
-	for i, row := range rows {
-		now = now.Add(row.after)
-		wait, left := q.take(row.n, now)
-		if wait.Round(time.Microsecond) != row.wait || left != row.left {
-			t.Errorf("row %d: wait %v and %d left, want %v and %d", i, wait, left, row.wait, row.left)
-		}
-	}
-	q.give(1)
-	if wait, _ := q.take(1, now); wait != 0 {
-		t.Error("what was given back is not there:", wait)
-	}
-	for range 10 {
-		q.give(4)
-	}
-	if wait, left := q.take(4, now); wait != 0 || left != 0 {
-		t.Error("more than a burst was given back:", left)
-	}
-}
-
 // rateFields reads the two fields as structured fields and returns the parameters of their only item.
 func rateFields(t *testing.T, g got) (policy, state *httpsfv.Params) {
 	t.Helper()

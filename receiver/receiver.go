@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
 // webhooksPath is where [Receiver.Handler] serves the endpoints; policyPath is where it serves the policy.
@@ -28,6 +29,9 @@ const (
 	webhooksPath = "/webhooks/"
 	policyPath   = "/policy"
 )
+
+// peersEvery is how often the known peers are saved.
+const peersEvery = time.Hour
 
 // drainTime is how long Close waits for work that is under way.
 const drainTime = 30 * time.Second
@@ -43,10 +47,9 @@ type Receiver struct {
 	endpoints map[string]*endpoint // by the producer's name
 	policy    *policy
 	policyURL string
-	budget    budget   // of bodies that nobody has verified yet
-	limiter   *limiter // of requests that are not verified yet
-	flights   flights  // Answer handlers that run, for the duplicates that wait for them
-	door      door     // lets requests in until Shutdown
+	limiter   *admission.Limiter // of requests that are not verified yet
+	flights   flights            // Answer handlers that run, for the duplicates that wait for them
+	inflight  admission.InFlight
 	ending    context.Context
 	end       context.CancelFunc // ends the contexts of Answer handlers that outlast Shutdown
 }
@@ -60,8 +63,7 @@ func Open(c Config) (*Receiver, error) {
 		return nil, err
 	}
 	rx := &Receiver{cfg: c, book: b, log: c.Logger, sampled: newSampler(c.Logger), endpoints: map[string]*endpoint{}}
-	rx.budget.limit = c.BodyBudget
-	rx.limiter = newLimiter(&rx.budget, largestBody(c), len(c.Producers))
+	rx.limiter = admission.NewLimiter(c.BodyBudget, largestBody(c), len(c.Producers))
 	rx.ending, rx.end = context.WithCancel(context.Background())
 	rx.policyURL = c.PolicyURL
 	for _, p := range c.Producers {
@@ -145,7 +147,7 @@ var errShuttingDown = errors.New("the receiver is shutting down")
 
 // Ready returns nil while deliveries are accepted, else why not, for a readiness probe.
 func (rx *Receiver) Ready(ctx context.Context) error {
-	if rx.door.shut() {
+	if rx.inflight.Draining() {
 		return errShuttingDown
 	}
 	return rx.cfg.Store.Health(ctx)
@@ -156,7 +158,7 @@ func (rx *Receiver) Ready(ctx context.Context) error {
 func (rx *Receiver) Shutdown(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- rx.stopWorkers(ctx) }()
-	err := rx.door.close(ctx)
+	err := rx.inflight.Drain(ctx)
 	rx.savePeers()
 	rx.end()
 	defer rx.sampled.close() //nolint:contextcheck // what is counted is written at any rate
@@ -168,4 +170,36 @@ func (rx *Receiver) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	return rx.Shutdown(ctx)
+}
+
+// loadPeers reads the file of known peers. Without it, or with one that cannot be read, every peer is unknown.
+func (rx *Receiver) loadPeers() {
+	exists := func(endpoint string) bool { return rx.endpoints[endpoint] != nil }
+	if err := rx.limiter.Load(rx.cfg.PeersFile, exists, time.Now()); err != nil {
+		rx.log.Warn("the known peers were not all read: other senders are unknown", slog.Any("error", err))
+	}
+}
+
+// savePeers writes the file of known peers. A failure costs nothing but the credit of senders after the next start.
+func (rx *Receiver) savePeers() {
+	if rx.cfg.PeersFile == "" {
+		return
+	}
+	if err := rx.limiter.Save(rx.cfg.PeersFile, time.Now()); err != nil {
+		rx.log.Warn("the known peers were not saved", slog.Any("error", err))
+	}
+}
+
+// keepPeers saves the known peers every hour until the receiver ends.
+func (rx *Receiver) keepPeers() {
+	ticker := time.NewTicker(peersEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			rx.savePeers()
+		case <-rx.ending.Done():
+			return
+		}
+	}
 }

@@ -127,7 +127,7 @@ func TestAnAbortedRequestGivesItsBudgetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.srv.Close()
-	if used := s.rx.budget.used.Load(); used != 0 {
+	if used := s.rx.limiter.Usage().Bodies; used != 0 {
 		t.Errorf("%d bytes of the budget are lost", used)
 	}
 }

@@ -101,7 +101,7 @@ func TestSlowBodyIsTimedOut(t *testing.T) {
 		if n := len(s.records()); n != 0 {
 			t.Errorf("%d records", n)
 		}
-		if used := s.rx.budget.used.Load(); used != 0 {
+		if used := s.rx.limiter.Usage().Bodies; used != 0 {
 			t.Errorf("%d bytes of the budget are lost", used)
 		}
 	})

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package receiver
+package admission
 
 import "time"
 

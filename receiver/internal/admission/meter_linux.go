@@ -1,4 +1,4 @@
-package receiver
+package admission
 
 import (
 	"runtime"

@@ -1,4 +1,4 @@
-package receiver
+package admission
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 
 // testLimiter is a limiter of 8 slots, 2 of them kept for known peers, over 1,000 bytes, for so many endpoints. A
 // verification costs what its map says for the address.
-func testLimiter(endpoints int) *limiter {
-	l := newLimiter(&budget{limit: 1000}, 99, endpoints)
-	l.share(8, 2, endpoints)
+func testLimiter(endpoints int) *Limiter {
+	l := NewLimiter(1000, 99, endpoints)
+	l.setSlots(8, 2, endpoints)
 	l.meter = fakeMeter{}
 	return l
 }
@@ -25,21 +25,29 @@ type fakeMeter struct{ each time.Duration }
 func (fakeMeter) start() time.Duration               { return 0 }
 func (m fakeMeter) stop(time.Duration) time.Duration { return m.each }
 
-func (l *limiter) from(addr string) *permit { return l.at("shop", addr) }
+func (l *Limiter) from(addr string) *Permit { return l.at("shop", addr) }
 
-func (l *limiter) at(endpoint, addr string) *permit {
-	return l.arrive(endpoint, netip.MustParseAddr(addr), time.Now())
+func (l *Limiter) at(endpoint, addr string) *Permit {
+	return l.Admit(endpoint, netip.MustParseAddr(addr), time.Now())
+}
+
+// waiting returns how many requests wait for a slot.
+func (l *Limiter) waiting() (n int) {
+	for _, q := range l.queues {
+		n += q.before(lines - 1)
+	}
+	return n
 }
 
 // acquireAll lets n requests of the address begin, each at once or after a wait.
-func acquireAll(l *limiter, n int, addr string) (inside []*permit, waits []chan error) {
+func acquireAll(l *Limiter, n int, addr string) (inside []*Permit, waits []chan error) {
 	return acquireAt(l, "shop", n, addr)
 }
 
-func acquireAt(l *limiter, endpoint string, n int, addr string) (inside []*permit, waits []chan error) {
+func acquireAt(l *Limiter, endpoint string, n int, addr string) (inside []*Permit, waits []chan error) {
 	for range n {
 		p, done := l.at(endpoint, addr), make(chan error, 1)
-		go func() { done <- p.acquire(context.Background()) }()
+		go func() { done <- p.Acquire(context.Background()) }()
 		synctest.Wait()
 		select {
 		case err := <-done:
@@ -57,7 +65,7 @@ func TestUnknownPeersLeaveSlotsForKnownOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := testLimiter(1)
-		c.from("192.0.2.1").accepted(time.Now())
+		c.from("192.0.2.1").Credit(time.Now())
 		inside, waits := acquireAll(c, 10, "203.0.113.7")
 		if len(inside) != 6 || len(waits) != 4 {
 			t.Fatalf("%d unknown inside, %d wait", len(inside), len(waits))
@@ -66,7 +74,7 @@ func TestUnknownPeersLeaveSlotsForKnownOnes(t *testing.T) {
 		if len(known) != 2 || len(more) != 1 {
 			t.Fatalf("%d known inside, %d wait", len(known), len(more))
 		}
-		inside[0].release()
+		inside[0].Yield()
 		synctest.Wait()
 		select {
 		case err := <-more[0]:
@@ -76,9 +84,9 @@ func TestUnknownPeersLeaveSlotsForKnownOnes(t *testing.T) {
 		default:
 			t.Error("a known peer waits behind unknown ones")
 		}
-		known[0].release()
-		known[1].release()
-		inside[1].release()
+		known[0].Yield()
+		known[1].Yield()
+		inside[1].Yield()
 		synctest.Wait()
 		for i, w := range waits {
 			select {
@@ -94,7 +102,7 @@ func TestUnknownPeersLeaveSlotsForKnownOnes(t *testing.T) {
 		}
 		time.Sleep(unknownWait + time.Second)
 		for _, w := range waits[2:] {
-			if err := <-w; failureOf(err).code != codeBusy {
+			if err := <-w; !errors.Is(err, ErrBusy) {
 				t.Error(err)
 			}
 		}
@@ -122,12 +130,12 @@ func TestOnePeerDoesNotFillTheQueue(t *testing.T) {
 		// A sender whose connection ended does not wait on.
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := c.from("192.0.2.9").acquire(ctx); failureOf(err).code != codeBusy {
+		if err := c.from("192.0.2.9").Acquire(ctx); !errors.Is(err, ErrBusy) {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
 		for _, w := range waits {
-			if err := <-w; !errors.Is(err, errSlots) {
+			if err := <-w; !errors.Is(err, ErrBusy) {
 				t.Error(err)
 			}
 		}
@@ -147,7 +155,7 @@ func TestAfterAStartAFloodKeepsNobodyOut(t *testing.T) {
 			t.Fatalf("%d inside, %d honest deliveries wait", len(inside), len(honest))
 		}
 		for i := range 3 { // the first of either address, and then the honest one
-			inside[i].release()
+			inside[i].Yield()
 		}
 		synctest.Wait()
 		select {
@@ -158,7 +166,7 @@ func TestAfterAStartAFloodKeepsNobodyOut(t *testing.T) {
 		default:
 			t.Error("an honest delivery waits behind the flood")
 		}
-		c.from("192.0.2.1").accepted(time.Now())
+		c.from("192.0.2.1").Credit(time.Now())
 		if known, _ := acquireAll(c, 1, "192.0.2.1"); len(known) != 1 {
 			t.Error("after its first event the sender waits still")
 		}
@@ -172,7 +180,7 @@ func TestAfterAStartAFloodKeepsNobodyOut(t *testing.T) {
 func TestBytesOfUnknownPeersAreShared(t *testing.T) {
 	t.Parallel()
 	c := testLimiter(1)
-	c.from("192.0.2.1").accepted(time.Now())
+	c.from("192.0.2.1").Credit(time.Now())
 	take := func(addr string, n int64) bool { return c.from(addr).budget().take(n) }
 	switch {
 	case !take("203.0.113.1", 250) || take("203.0.113.1", 1):
@@ -192,23 +200,23 @@ func TestPeersAreKnownForAWhileAndForgotten(t *testing.T) {
 	c := testLimiter(1)
 	now := time.Unix(1_700_000_000, 0)
 	at := func(endpoint, addr string, now time.Time) bool {
-		g := c.arrive(endpoint, netip.MustParseAddr(addr), now)
-		defer g.depart()
+		g := c.Admit(endpoint, netip.MustParseAddr(addr), now)
+		defer g.Release()
 		return g.known
 	}
-	g := c.arrive("shop", netip.MustParseAddr("2001:db8::1"), now)
-	g.accepted(now)
+	g := c.Admit("shop", netip.MustParseAddr("2001:db8::1"), now)
+	g.Credit(now)
 	if g.known {
 		t.Error("a peer becomes known while its request is under way")
 	}
-	g.depart()
+	g.Release()
 	if !at("shop", "2001:db8::2", now) || at("shop", "2001:db8:0:1::1", now) || at("other", "2001:db8::1", now) {
 		t.Error("known are the network and the endpoint, and nobody else")
 	}
-	for range creditAccepted {
-		g := c.arrive("shop", netip.MustParseAddr("2001:db8::1"), now)
-		g.refused()
-		g.depart()
+	for range CreditAccepted {
+		g := c.Admit("shop", netip.MustParseAddr("2001:db8::1"), now)
+		g.Debit()
+		g.Release()
 	}
 	if at("shop", "2001:db8::1", now) {
 		t.Error("a peer that only floods is known still")
@@ -216,17 +224,17 @@ func TestPeersAreKnownForAWhileAndForgotten(t *testing.T) {
 	if len(c.peers) != 0 {
 		t.Errorf("%d unknown peers are remembered", len(c.peers))
 	}
-	g = c.arrive("shop", netip.Addr{}, now)
-	g.accepted(now)
-	g.depart()
-	if g = c.arrive("shop", netip.Addr{}, now.Add(creditLasts+1)); g.known {
+	g = c.Admit("shop", netip.Addr{}, now)
+	g.Credit(now)
+	g.Release()
+	if g = c.Admit("shop", netip.Addr{}, now.Add(creditLasts+1)); g.known {
 		t.Error("credit does not end")
 	}
-	g.depart()
+	g.Release()
 	for i := range maxPeers + 100 {
-		g := c.arrive("shop", netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), now)
-		g.accepted(now)
-		g.depart()
+		g := c.Admit("shop", netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), now)
+		g.Credit(now)
+		g.Release()
 	}
 	if len(c.peers) > maxPeers {
 		t.Errorf("%d peers are remembered", len(c.peers))
@@ -240,13 +248,13 @@ func TestAFloodAtOneEndpointLeavesSlotsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testLimiter(5)
 		l.meter = fakeMeter{650 * time.Millisecond}
-		var flood []*permit
+		var flood []*Permit
 		var waits []chan error
 		for i := range 8 {
 			inside, more := acquireAt(l, "costly", 50, fmt.Sprintf("203.0.113.%d", i))
 			flood, waits = append(flood, inside...), append(waits, more...)
 		}
-		if len(flood) != 2 || l.taken != 2 {
+		if len(flood) != 2 || l.runningUnknown != 2 {
 			t.Fatalf("the flood has %d slots", len(flood))
 		}
 		for i := range 12 {
@@ -256,7 +264,7 @@ func TestAFloodAtOneEndpointLeavesSlotsForOthers(t *testing.T) {
 				t.Fatalf("unknown sender %d of another endpoint waits: %d", i, len(wait))
 			}
 			l.meter = fakeMeter{}
-			cold[0].release()
+			cold[0].Yield()
 			l.meter = fakeMeter{650 * time.Millisecond}
 		}
 		for range 4 { // another flood has its own part, and there is still one slot of six for a third endpoint
@@ -267,7 +275,7 @@ func TestAFloodAtOneEndpointLeavesSlotsForOthers(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		for _, w := range waits {
-			if err := <-w; !errors.Is(err, errSlots) {
+			if err := <-w; !errors.Is(err, ErrBusy) {
 				t.Fatal(err)
 			}
 		}
@@ -303,18 +311,18 @@ func TestAFloodAtOneEndpointLeavesRoomToWait(t *testing.T) {
 func TestAnExpensiveVerificationCostsItsPeerTheNextSlots(t *testing.T) {
 	t.Parallel()
 	l := testLimiter(1)
-	l.from("192.0.2.1").accepted(time.Now())
+	l.from("192.0.2.1").Credit(time.Now())
 	lineOf := func(addr string) int {
 		line, _, _ := l.from(addr).line()
 		return line
 	}
-	verify := func(addr string, cost time.Duration) *permit {
+	verify := func(addr string, cost time.Duration) *Permit {
 		p := l.from(addr)
-		if err := p.acquire(t.Context()); err != nil {
+		if err := p.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		l.meter = fakeMeter{cost}
-		p.release()
+		p.Yield()
 		return p
 	}
 	for addr, credit := range map[string]int{"192.0.2.1": lineKnown, "203.0.113.1": lineFirst, "2001:db8::1": lineFirst} {
@@ -331,20 +339,20 @@ func TestAnExpensiveVerificationCostsItsPeerTheNextSlots(t *testing.T) {
 		if line := lineOf(addr); line != credit {
 			t.Errorf("%s: a cheap verification costs a slot", addr)
 		}
-		verify(addr, 65*time.Millisecond).accepted(time.Now())
+		verify(addr, 65*time.Millisecond).Credit(time.Now())
 		if line := lineOf(addr); line != lineKnown {
 			t.Errorf("%s: a new event costs a slot: line %d", addr, line)
 		}
 	}
 	verify("2001:db8::1", time.Hour)
-	if line := lineOf("2001:db8::2"); line != lineMore || l.debts[networkOf(netip.MustParseAddr("2001:db8::3"))] != debtMax-1 {
+	if line := lineOf("2001:db8::2"); line != lineMore || l.debts[Network(netip.MustParseAddr("2001:db8::3"))] != debtMax-1 {
 		t.Errorf("the network owes %v, and is in line %d", l.debts, line)
 	}
 	if line, _, _ := l.at("other", "2001:db8::1").line(); line != lineMore {
 		t.Error("the debt ends at another endpoint")
 	}
 	for i := range maxPeers + 10 {
-		l.owe(networkOf(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), 1)
+		l.owe(Network(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), 1)
 	}
 	if len(l.debts) > maxPeers {
 		t.Errorf("%d debts are remembered", len(l.debts))
@@ -356,11 +364,11 @@ func TestAPeerThatOwesWaitsBehindOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := testLimiter(1)
-		l.owe(networkOf(netip.MustParseAddr("203.0.113.7")), 2)
+		l.owe(Network(netip.MustParseAddr("203.0.113.7")), 2)
 		inside, _ := acquireAll(l, 6, "198.51.100.1")
 		_, owing := acquireAll(l, 1, "203.0.113.7")
 		_, honest := acquireAll(l, 1, "192.0.2.1")
-		inside[0].release()
+		inside[0].Yield()
 		synctest.Wait()
 		select {
 		case err := <-honest[0]:
@@ -371,7 +379,7 @@ func TestAPeerThatOwesWaitsBehindOthers(t *testing.T) {
 			t.Error("the request waits behind a peer that owes slots")
 		}
 		time.Sleep(time.Minute)
-		if err := <-owing[0]; !errors.Is(err, errSlots) {
+		if err := <-owing[0]; !errors.Is(err, ErrBusy) {
 			t.Error(err)
 		}
 	})
@@ -387,5 +395,65 @@ func TestTheMeterMeasuresTheGoroutine(t *testing.T) {
 	}
 	if took := m.stop(began); took <= 0 || took > time.Minute || sum == 0 {
 		t.Errorf("measured %v", took)
+	}
+}
+
+// A request that waits for a slow body leaves its slot to others meanwhile, and waits for one again afterwards.
+func TestAPausedRequestLeavesItsSlotToOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := testLimiter(1)
+		inside, _ := acquireAll(l, 6, "203.0.113.7")
+		_, waits := acquireAll(l, 1, "198.51.100.1")
+		err := inside[0].Paused(t.Context(), func() error {
+			synctest.Wait()
+			select {
+			case err := <-waits[0]:
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+				t.Error("no slot was free during the pause")
+			}
+			inside[1].Yield()
+			return nil
+		})
+		if err != nil || !inside[0].slot || l.running != 6 {
+			t.Errorf("%v: %d slots in use", err, l.running)
+		}
+		cut := errors.New("cut")
+		if err := inside[0].Paused(t.Context(), func() error { return cut }); !errors.Is(err, cut) || inside[0].slot {
+			t.Errorf("%v: a request that failed waits for a slot", err)
+		}
+		acquireAll(l, 1, "198.51.100.2")
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := inside[2].Paused(ctx, func() error { acquireAll(l, 1, "198.51.100.3"); cancel(); return nil }); !errors.Is(err, ErrBusy) {
+			t.Errorf("%v: no slot was free after the pause", err)
+		}
+	})
+}
+
+// Release gives back everything that a request still uses, however far it came.
+func TestReleaseGivesEverythingBack(t *testing.T) {
+	t.Parallel()
+	l := testLimiter(1)
+	for i := range 3 {
+		p := l.from("192.0.2.1")
+		if err := p.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !p.Hold(100) || !p.Hold(150) || p.Hold(1) {
+			t.Error("a peer may hold more or less than a quarter")
+		}
+		if used := l.Usage(); used != (Usage{250, 250, 1, 1}) {
+			t.Errorf("%+v in use", used)
+		}
+		for range i {
+			p.Settle()
+		}
+		p.Release()
+		if used := l.Usage(); used != (Usage{}) {
+			t.Errorf("%+v in use after the request", used)
+		}
 	}
 }

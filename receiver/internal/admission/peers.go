@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Bounds on the file of known peers.
+const (
+	maxSaved     = 1_000   // peers
+	maxPeersFile = 1 << 20 // bytes that are read of it
+)
+
+// Network returns what counts as one client: an IPv4 address, or an IPv6 /64. It is the zero prefix for the
+// zero address.
+func Network(addr netip.Addr) netip.Prefix {
+	bits := 32
+	if addr.Is6() {
+		bits = 64
+	}
+	network, _ := addr.Prefix(bits)
+	return network
+}
+
+// KnownPeer is a line of the file of known peers: a network that recently sent new events to an endpoint.
+type KnownPeer struct {
+	Endpoint string       `json:"endpoint"`
+	Network  netip.Prefix `json:"network"`
+	Credit   int          `json:"credit"`
+	Until    time.Time    `json:"until"`
+}
+
+// Known returns the peers with the most credit at now, at most 1,000.
+func (l *Limiter) Known(now time.Time) []KnownPeer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []KnownPeer
+	for name, p := range l.peers {
+		if p.credit > 0 && now.Before(p.until) {
+			until := p.until.UTC().Truncate(time.Second)
+			all = append(all, KnownPeer{name.endpoint, name.network, p.credit, until})
+		}
+	}
+	slices.SortFunc(all, func(a, b KnownPeer) int { return b.Credit - a.Credit })
+	return all[:min(len(all), maxSaved)]
+}
+
+// restore makes saved peers known, with half of their credit: another run of the program earned it.
+func (l *Limiter) restore(saved []KnownPeer, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range saved[:min(len(saved), maxSaved)] {
+		credit := min(s.Credit, creditMax) / 2
+		name := peerName{s.Endpoint, s.Network}
+		if credit <= 0 || !now.Before(s.Until) || s.Until.After(now.Add(creditLasts)) || l.peers[name] != nil {
+			continue
+		}
+		p := l.newPeer(name)
+		p.credit, p.until = credit, s.Until
+	}
+}
+
+// Load restores the known peers of a file. A missing file is no error; of a damaged one it restores what can be
+// read. exists reports whether an endpoint exists; peers of others are left out.
+func (l *Limiter) Load(path string, exists func(endpoint string) bool, now time.Time) error {
+	saved, err := readPeers(path)
+	saved = slices.DeleteFunc(saved, func(s KnownPeer) bool { return !exists(s.Endpoint) })
+	l.restore(saved, now)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func readPeers(path string) ([]KnownPeer, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	var saved []KnownPeer
+	for dec := json.NewDecoder(io.LimitReader(f, maxPeersFile)); ; {
+		var s KnownPeer
+		if err := dec.Decode(&s); err == io.EOF {
+			return saved, nil
+		} else if err != nil {
+			return saved, fmt.Errorf("%s: %w", path, err)
+		}
+		saved = append(saved, s)
+	}
+}
+
+// Save replaces the file of known peers, readable for its owner only.
+func (l *Limiter) Save(path string, now time.Time) error {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	for _, known := range l.Known(now) {
+		if err := enc.Encode(known); err != nil {
+			return err
+		}
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text.Bytes())
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package admission
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrBusy is returned when no slot is free in time.
+var ErrBusy = errors.New("too many deliveries wait to be verified")
+
+// Permit is what one request uses of a [Limiter] while it is unauthenticated: a slot to verify in, and bytes of
+// the body. It is for one goroutine.
+type Permit struct {
+	limiter *Limiter
+	peer    *peer
+	queue   *queue
+	known   bool
+	slot    bool
+	started time.Duration // by the meter
+	held    int64         // bytes of the body
+	charged int           // slots that it made its network owe
+}
+
+// waiter is a permit in a line.
+type waiter struct {
+	permit *Permit
+	ready  chan struct{} // closed when the permit has its slot
+}
+
+// Release ends the request and gives back everything that it still uses.
+func (p *Permit) Release() {
+	p.Settle()
+	l := p.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.peer.requests--; p.peer.requests == 0 && p.peer.credit <= 0 {
+		delete(l.peers, p.peer.name)
+	}
+}
+
+// Settle gives back the slot and the bytes: the delivery was refused, or it is verified and no longer counts
+// as unauthenticated.
+func (p *Permit) Settle() {
+	p.Yield()
+	p.budget().release(p.held)
+	p.held = 0
+}
+
+// Hold counts n more bytes of the body. It returns false when they do not fit the budget.
+func (p *Permit) Hold(n int64) bool {
+	if !p.budget().take(n) {
+		return false
+	}
+	p.held += n
+	return true
+}
+
+func (p *Permit) budget() *budget {
+	if p.known {
+		return p.limiter.bodies
+	}
+	return &p.peer.budget
+}
+
+// Credit rewards the peer for a new event, which also forgives what its verification cost.
+func (p *Permit) Credit(now time.Time) {
+	l := p.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.peer.credit <= 0 {
+		l.evictPeer()
+	}
+	p.peer.credit = min(creditMax, max(0, p.peer.credit)+CreditAccepted)
+	p.peer.until = now.Add(creditLasts)
+	l.owe(p.peer.name.network, -p.charged)
+	p.charged = 0
+}
+
+// Debit penalizes the peer for a failed verification.
+func (p *Permit) Debit() {
+	p.limiter.mu.Lock()
+	defer p.limiter.mu.Unlock()
+	p.peer.credit = max(0, p.peer.credit-1)
+}
+
+// Paused gives the slot back while f runs, and then waits for a slot again. It returns the error of f, without
+// a slot then, or that of Acquire.
+func (p *Permit) Paused(ctx context.Context, f func() error) error {
+	p.Yield()
+	if err := f(); err != nil {
+		return err
+	}
+	return p.Acquire(ctx)
+}
+
+// Acquire waits for a slot to verify in. It returns [ErrBusy] when none is free in time or ctx ends.
+func (p *Permit) Acquire(ctx context.Context) error {
+	if err := p.wait(ctx); err != nil {
+		return err
+	}
+	p.started = p.limiter.meter.start()
+	return nil
+}
+
+func (p *Permit) wait(ctx context.Context) error {
+	l := p.limiter
+	l.mu.Lock()
+	line, limit, longest := p.line()
+	if l.free(p) && p.queue.before(line) == 0 {
+		l.occupy(p)
+		l.mu.Unlock()
+		return nil
+	}
+	waiting := &p.queue.wait[line]
+	if waiting.Len() >= limit || line != lineKnown && p.peer.waiting >= maxFromOnePeer {
+		l.mu.Unlock()
+		return ErrBusy
+	}
+	w := &waiter{permit: p, ready: make(chan struct{})}
+	elem := waiting.PushBack(w)
+	p.peer.waiting++
+	l.mu.Unlock()
+	return p.await(ctx, w, waiting, elem, longest)
+}
+
+// line returns the line in which the request waits, how many may wait there, and for how long.
+func (p *Permit) line() (line, limit int, longest time.Duration) {
+	l := p.limiter
+	network := p.peer.name.network
+	switch owes := l.debts[network] > 0; {
+	case owes:
+		l.owe(network, -1)
+	case p.known:
+		return lineKnown, maxKnown, knownWait
+	case p.peer.waiting == 0:
+		return lineFirst, l.perQueue, unknownWait
+	}
+	return lineMore, l.perQueue, unknownWait
+}
+
+func (p *Permit) await(ctx context.Context, w *waiter, waiting *list.List, elem *list.Element, longest time.Duration) error {
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	select {
+	case <-w.ready:
+		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	p.limiter.mu.Lock()
+	defer p.limiter.mu.Unlock()
+	if p.slot { // granted at the last moment
+		return nil
+	}
+	waiting.Remove(elem)
+	p.peer.waiting--
+	return ErrBusy
+}
+
+// Yield gives the slot back, if there is one, to the next request that waits. An expensive verification makes
+// the peer's network owe slots.
+func (p *Permit) Yield() {
+	if !p.slot {
+		return
+	}
+	l := p.limiter
+	took := l.meter.stop(p.started)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if took > expensive {
+		slots := int(min(took/expensive, debtMax))
+		p.charged += slots
+		l.owe(p.peer.name.network, slots)
+	}
+	p.slot = false
+	l.running--
+	if !p.known {
+		l.runningUnknown--
+		p.queue.running--
+	}
+	l.grant()
+}

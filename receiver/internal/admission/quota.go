@@ -1,0 +1,136 @@
+package admission
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// Rate is a number of events per time. The zero rate is no limit.
+type Rate struct {
+	Events int
+	Per    time.Duration
+	Burst  int
+}
+
+// Quota bounds what one producer may use of the receiver: events per time, and deliveries at once. Take from
+// it only after verification, else unauthenticated clients could use it up.
+//
+// The rate is a token bucket. It is not golang.org/x/time/rate because tokens must be returned: only the store
+// knows whether a delivery is a duplicate, and repeating a captured delivery must not use up the quota.
+type Quota struct {
+	rate        Rate
+	concurrency int // zero is no limit
+
+	mu      sync.Mutex
+	tokens  float64
+	at      time.Time // when tokens was right
+	running int
+}
+
+// NewQuota returns a quota, or nil when nothing is limited.
+func NewQuota(rate Rate, concurrency int) *Quota {
+	if rate.Events == 0 && concurrency == 0 {
+		return nil
+	}
+	return &Quota{rate: rate, concurrency: concurrency, tokens: float64(rate.Burst)}
+}
+
+// Running returns the number of slots in use.
+func (q *Quota) Running() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.running
+}
+
+// Begin takes a slot. It returns false when all slots are in use.
+func (q *Quota) Begin() (Share, bool) {
+	if q == nil {
+		return Share{}, true
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.concurrency > 0 && q.running >= q.concurrency {
+		return Share{}, false
+	}
+	q.running++
+	return Share{quota: q, slot: true}, true
+}
+
+func (q *Quota) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.running--
+}
+
+// fill adds the tokens since the last call. A clock that goes backwards adds none.
+func (q *Quota) fill(now time.Time) {
+	if since := now.Sub(q.at); since > 0 && !q.at.IsZero() {
+		q.tokens = min(float64(q.rate.Burst), q.tokens+float64(q.rate.Events)*float64(since)/float64(q.rate.Per))
+	}
+	q.at = now
+}
+
+// take takes a token for each of n events and returns a wait of zero. When there are too few it takes none and
+// returns how long until there are enough, and how many are left. A batch larger than a burst costs a burst.
+func (q *Quota) take(n int, now time.Time) (wait time.Duration, left int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.fill(now)
+	price := float64(min(n, q.rate.Burst))
+	if q.tokens >= price {
+		q.tokens -= price
+		return 0, int(q.tokens)
+	}
+	missing := (price - q.tokens) * float64(q.rate.Per) / float64(q.rate.Events)
+	return max(1, time.Duration(math.Ceil(missing))), int(q.tokens)
+}
+
+// refund returns the tokens of n events.
+func (q *Quota) refund(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tokens = min(float64(q.rate.Burst), q.tokens+float64(min(n, q.rate.Burst)))
+}
+
+// Share is what one delivery uses of its producer's quota: a slot, and tokens. The zero value uses nothing.
+type Share struct {
+	quota *Quota
+	slot  bool
+	taken int // tokens, as a number of events
+}
+
+// Take takes a token for each of n events. When there are too few it takes none and returns how long until
+// there are enough, and how many are left.
+func (s *Share) Take(n int, now time.Time) (wait time.Duration, left int) {
+	if s.quota == nil || s.quota.rate.Events == 0 {
+		return 0, 0
+	}
+	if wait, left = s.quota.take(n, now); wait == 0 {
+		s.taken = n
+	}
+	return wait, left
+}
+
+// Refund returns the tokens.
+func (s *Share) Refund() {
+	if s.taken > 0 {
+		s.quota.refund(s.taken)
+		s.taken = 0
+	}
+}
+
+// Release returns the slot. It may be called more than once.
+func (s *Share) Release() {
+	if s.slot {
+		s.slot = false
+		s.quota.end()
+	}
+}
+
+// Transfer moves the slot to a longer-lived owner, which must release it. The tokens stay.
+func (s *Share) Transfer() Share {
+	moved := Share{quota: s.quota, slot: s.slot}
+	s.slot = false
+	return moved
+}
