@@ -16,11 +16,12 @@ const module = "github.com/eyelet-dev/eyelet"
 // imports lists for each package the packages of this module that its code may import. Test files may also
 // import what drives them, but never a package that imports theirs.
 var imports = map[string][]string{
+	"dedup/internal/heap":                  {},
+	"dedup/internal/taskqueue":             {"dedup/internal/heap"},
 	"verify":                               {"internal/strictjson"},
-	"dedup":                                {"dedup/internal/agenda"},
-	"dedup/internal/agenda":                {},
+	"dedup":                                {"dedup/internal/heap", "dedup/internal/taskqueue"},
 	"dedup/deduptest":                      {"dedup"},
-	"dedup/badgerstore":                    {"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/internal/agenda"},
+	"dedup/badgerstore":                    {"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/internal/taskqueue"},
 	"dedup/badgerstore/internal/faultdisk": {}, // for tests
 	"producer":                             {"verify", "dedup", "internal/strictjson"},
 	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors", "receiver/internal/admission"},

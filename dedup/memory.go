@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
+	"github.com/eyelet-dev/eyelet/dedup/internal/heap"
+	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
 // MemoryOptions are the settings of a Memory store. The zero value is ready to use.
@@ -39,8 +40,8 @@ type Memory struct {
 	names    memoryNames
 	order    []*memoryEntry // by Seq; gone ones are taken out when they are the greater part
 	gone     int            // entries of order that are not in events
-	agenda   *agenda.Agenda[string]
-	windows  windowHeap
+	queue    *taskqueue.Queue[string]
+	windows  heap.Heap[*memoryEntry]
 	traces   memoryTraces
 	seq      uint64
 	token    uint64
@@ -48,7 +49,7 @@ type Memory struct {
 	backlog  int64
 	dead     int64
 	held     int64
-	freed    int64 // tasks of released claims, which are not in the agenda
+	freed    int64 // tasks of released claims, which are not in the queue
 	aside    map[QuarantineGroup]int64
 	commits  int64
 	accepted int64
@@ -73,7 +74,8 @@ func NewMemory(o MemoryOptions) *Memory {
 		events:  map[string]*memoryEntry{},
 		aside:   map[QuarantineGroup]int64{},
 		names:   memoryNames{keys: map[[32]byte][]*memoryEntry{}, aliases: map[[32]byte]*memoryEntry{}},
-		agenda:  agenda.New[string](),
+		queue:   taskqueue.New[string](),
+		windows: heap.New(func(a, b *memoryEntry) bool { return a.ends.Before(b.ends) }, func(e *memoryEntry, i int) { e.window = i + 1 }),
 		traces:  newMemoryTraces(o.Remember, DayOf(o.Clock.Now())),
 	}
 }
@@ -141,7 +143,7 @@ func (m *Memory) Take(ctx context.Context, n int, bytes int64, lease time.Durati
 			return work, nil
 		}
 		changed := m.changed
-		next, ok := m.agenda.NextDue()
+		next, ok := m.queue.NextDue()
 		m.waiting++
 		m.mu.Unlock()
 		err = m.wait(ctx, changed, next, ok)
@@ -176,7 +178,7 @@ func (m *Memory) wait(ctx context.Context, changed <-chan struct{}, next time.Ti
 // start gives due tasks out.
 func (m *Memory) start(now time.Time, n int, bytes int64, lease time.Duration) []Work {
 	var out []Work
-	for _, it := range m.agenda.Next(now, n, bytes, now.Add(lease)) {
+	for _, it := range m.queue.Take(now, n, bytes, now.Add(lease)) {
 		r := m.events[it.Event].edit()
 		r.Recover(it.Task, now, 0) // only a task whose lease ran out is still running
 		m.token++
@@ -339,14 +341,14 @@ func (m *Memory) Stats(ctx context.Context) (Stats, error) {
 		return Stats{}, err
 	}
 	defer m.mu.Unlock()
-	open, running := m.agenda.Len()
+	open, running := m.queue.Len()
 	s := Stats{
 		Records: int64(len(m.events)),
 		Pending: int64(open-running) + m.freed, Running: int64(running) + m.held, Dead: m.dead,
 		Backlog: m.backlog, Bytes: m.bytes, Free: -1,
 		Commits: m.commits, Accepted: m.accepted, Quarantined: maps.Clone(m.aside),
 	}
-	s.Oldest, _ = m.agenda.Oldest()
+	s.Oldest, _ = m.queue.Oldest()
 	return s, nil
 }
 
@@ -371,7 +373,8 @@ func (m *Memory) Close() error {
 		return nil
 	}
 	close(m.done)
-	m.events, m.order, m.windows = nil, nil, nil
+	m.events, m.order = nil, nil
+	m.windows.Reset(nil)
 	m.names, m.traces = memoryNames{}, memoryTraces{}
 	return nil
 }

@@ -115,7 +115,7 @@ func TestAGrowingClaimNeedsRoom(t *testing.T) {
 // empty fails when anything is left of events that are gone.
 func empty(t *testing.T, m *Memory) {
 	t.Helper()
-	open, running := m.agenda.Len()
+	open, running := m.queue.Len()
 	if len(m.events)+len(m.names.keys)+len(m.names.aliases)+len(m.order)+open+running != 0 {
 		t.Errorf("left: %d events, %d keys, %d aliases, %d in order, %d open, %d running",
 			len(m.events), len(m.names.keys), len(m.names.aliases), len(m.order), open, running)
@@ -166,8 +166,8 @@ func TestNothingIsLeftOfRecordsThatExpired(t *testing.T) {
 			t.Fatalf("one call dropped %d records", before-len(m.events))
 		}
 	}
-	if len(m.windows) != 0 {
-		t.Errorf("%d windows are left", len(m.windows))
+	if m.windows.Len() != 0 {
+		t.Errorf("%d windows are left", m.windows.Len())
 	}
 	empty(t, m)
 }
@@ -200,8 +200,8 @@ func TestNothingIsLeftOfRecordsThatWerePurged(t *testing.T) {
 		}
 	}
 	empty(t, m)
-	if len(m.windows) != 0 {
-		t.Errorf("%d windows keep what was purged", len(m.windows))
+	if m.windows.Len() != 0 {
+		t.Errorf("%d windows keep what was purged", m.windows.Len())
 	}
 }
 

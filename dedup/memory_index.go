@@ -1,20 +1,20 @@
 package dedup
 
 import (
-	"container/heap"
 	"net/http"
 	"slices"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
+	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
 // memoryEntry is the place of one event. Its record is replaced by every change and never changed itself, so
 // that a reader who has it needs no lock.
 type memoryEntry struct {
 	*Record
-	window  int  // where it is in the heap of windows, from 1; 0 when it is not
-	retired bool // a newer generation has, or had, its key
+	ends    time.Time // when the record may be forgotten, unless that has moved to a later time since
+	window  int       // its index in the heap of windows, from 1; 0 when it is in none
+	retired bool      // a newer generation has, or had, its key
 }
 
 // edit returns a copy of the record whose tasks can be changed. Payload and answer are shared: they are
@@ -114,7 +114,7 @@ func (m *Memory) replace(r *Record) {
 	m.schedule(e, old)
 }
 
-// drop forgets a record, its names and its place in the agenda.
+// drop forgets a record, its names and its tasks in the queue.
 func (m *Memory) drop(e *memoryEntry) {
 	if !e.retired && e.Unaccepted() {
 		m.traces.release(e.Key)
@@ -122,11 +122,12 @@ func (m *Memory) drop(e *memoryEntry) {
 	delete(m.events, e.Event)
 	m.names.remove(e)
 	if e.window > 0 {
-		heap.Remove(&m.windows, e.window-1)
+		m.windows.Remove(e.window - 1)
+		e.window = 0
 	}
 	m.count(e.Record, -1)
 	for i := range e.Tasks {
-		m.agenda.Drop(e.Seq, i)
+		m.queue.Remove(e.Seq, i)
 	}
 	m.leave(e)
 	m.gone++
@@ -171,31 +172,31 @@ func (m *Memory) leave(e *memoryEntry) {
 	}
 }
 
-// schedule tells the agenda and the heap of windows what has changed since the record was old. Tasks that
-// have not changed are left alone: the agenda may have given them out in the very step that changes others.
+// schedule tells the queue and the heap of windows what has changed since the record was old. Tasks that
+// have not changed are left alone: the queue may have given them out in the very step that changes others.
 func (m *Memory) schedule(e *memoryEntry, old *Record) {
 	for i, t := range e.Tasks {
 		switch {
 		case i < len(old.Tasks) && old.Tasks[i] == t && old.Hold == e.Hold:
 		case e.Hold || !t.Open():
-			m.agenda.Drop(e.Seq, i)
+			m.queue.Remove(e.Seq, i)
 		case t.State == Pending:
-			m.agenda.Put(agenda.Item[string]{
+			m.queue.Schedule(taskqueue.Item[string]{
 				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Yields: e.Yields(i), Due: t.Due, Accepted: e.Accepted,
 				Bytes:   int64(len(e.Payload.Body)),
 				Suspect: t.Interrupted(),
 			})
 		default:
-			m.agenda.Extend(e.Seq, i, t.Until)
+			m.queue.Extend(e.Seq, i, t.Until)
 		}
 	}
 	switch ends := e.Ends(); {
 	case ends.IsZero():
 	case e.window == 0:
-		heap.Push(&m.windows, window{ends, e})
-	case ends.Before(m.windows[e.window-1].ends): // a later end is seen when the earlier one has come
-		m.windows[e.window-1].ends = ends
-		heap.Fix(&m.windows, e.window-1)
+		m.queueWindow(e)
+	case ends.Before(e.ends): // a later end is seen when the earlier one has come
+		e.ends = ends
+		m.windows.Replace(e.window-1, e)
 	}
 }
 
@@ -248,44 +249,23 @@ const sweepBound = 16
 // sweep forgets records whose window has ended, and returns how many windows it looked at, at most bound.
 func (m *Memory) sweep(now time.Time, bound int) int {
 	looked := 0
-	for ; looked < bound && len(m.windows) > 0 && !m.windows[0].ends.After(now); looked++ {
-		e := heap.Pop(&m.windows).(window).entry
+	for ; looked < bound && m.windows.Len() > 0 && !m.windows.First().ends.After(now); looked++ {
+		e := m.windows.Remove(0)
+		e.window = 0
 		switch {
 		case e.Disposable(now):
 			m.drop(e)
 		case e.Ends().After(now): // the window has moved since it was queued
-			heap.Push(&m.windows, window{e.Ends(), e})
+			m.queueWindow(e)
 		}
 	}
 	return looked
 }
 
-// window is when a record may be forgotten, unless that has moved to a later time since.
-type window struct {
-	ends  time.Time
-	entry *memoryEntry
-}
-
-type windowHeap []window
-
-func (h windowHeap) Len() int           { return len(h) }
-func (h windowHeap) Less(i, j int) bool { return h[i].ends.Before(h[j].ends) }
-func (h windowHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].entry.window, h[j].entry.window = i+1, j+1
-}
-func (h *windowHeap) Push(x any) {
-	w := x.(window)
-	*h = append(*h, w)
-	w.entry.window = len(*h)
-}
-func (h *windowHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = window{}
-	*h = old[:len(old)-1]
-	last.entry.window = 0
-	return last
+// queueWindow has the record looked at when its window ends.
+func (m *Memory) queueWindow(e *memoryEntry) {
+	e.ends = e.Ends()
+	m.windows.Push(e)
 }
 
 // length returns the bytes of the key's parts.

@@ -10,7 +10,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
+	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
 // run is the committer: the only goroutine that writes. Badger flushes the disk once and again for every
@@ -178,7 +178,7 @@ func (s *Store) announce(b *batch) {
 func (s *Store) withdraw(b *batch) {
 	for _, r := range b.announced {
 		for i := range r.rec.Tasks {
-			s.agenda.Drop(r.rec.Seq, i)
+			s.agenda.Remove(r.rec.Seq, i)
 		}
 	}
 }
@@ -418,9 +418,9 @@ func (s *Store) schedule(r *row) {
 		t := &r.rec.Tasks[i]
 		switch {
 		case r.gone || r.rec.Hold || !t.Open():
-			s.agenda.Drop(r.rec.Seq, i)
+			s.agenda.Remove(r.rec.Seq, i)
 		case t.State == dedup.Pending:
-			s.agenda.Put(agenda.Item[hash]{
+			s.agenda.Schedule(taskqueue.Item[hash]{
 				Event: r.place.hash, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Yields: r.rec.Yields(i), Due: t.Due,
 				Accepted: r.rec.Accepted, Bytes: r.fix.size, Suspect: t.Interrupted(),
 			})

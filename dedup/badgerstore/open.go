@@ -14,7 +14,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
-	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
+	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
 // Options are the settings of a store. The zero value is ready to use.
@@ -191,7 +191,7 @@ func newStore(dir string, o Options) *Store {
 	held := &spare{}
 	return &Store{
 		spare: held, dir: dir, meter: meter{dir: dir}, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
-		logger: &logger{slog: o.Logger, spare: held}, queue: newQueue(), heart: newHeartbeat(o.now), agenda: agenda.New[hash](),
+		logger: &logger{slog: o.Logger, spare: held}, queue: newQueue(), heart: newHeartbeat(o.now), agenda: taskqueue.New[hash](),
 		cache: rowCache{rows: map[place]*row{}, max: o.CacheBytes},
 		older: generations{}, harmed: map[string]struct{}{},
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},

@@ -24,7 +24,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
+	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
 // Store keeps records in a directory. [Open] makes one.
@@ -57,7 +57,7 @@ type Store struct {
 
 	// The committer's own.
 	meta      meta
-	agenda    *agenda.Agenda[hash]
+	agenda    *taskqueue.Queue[hash]
 	cache     rowCache
 	older     generations
 	parked    []*takeOp

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/internal/agenda"
+	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
 // takeOp waits for tasks that are due.
@@ -114,14 +114,14 @@ func (o *takeOp) apply(*batch) error { return nil }
 // serve gives due tasks to a Take. It reports whether there were any.
 func (b *batch) serve(o *takeOp) bool {
 	for {
-		items := b.s.agenda.Next(b.now, o.n, o.room, b.now.Add(o.lease))
+		items := b.s.agenda.Take(b.now, o.n, o.room, b.now.Add(o.lease))
 		if len(items) == 0 {
 			return len(o.work) > 0
 		}
 		for _, it := range items {
 			if err := b.start(o, it); err != nil {
 				b.s.damage(err)
-				b.s.agenda.Drop(it.Seq, it.Task)
+				b.s.agenda.Remove(it.Seq, it.Task)
 			}
 		}
 		if len(o.work) > 0 {
@@ -132,7 +132,7 @@ func (b *batch) serve(o *takeOp) bool {
 
 // start makes a due task running. The agenda may be behind what this batch did to the task: then the task is
 // left alone, and the agenda learns better after the commit.
-func (b *batch) start(o *takeOp, it agenda.Item[hash]) error {
+func (b *batch) start(o *takeOp, it taskqueue.Item[hash]) error {
 	r, err := b.find(it.Event, it.Seq)
 	if err != nil {
 		return err

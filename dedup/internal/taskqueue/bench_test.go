@@ -1,4 +1,4 @@
-package agenda
+package taskqueue
 
 import (
 	"fmt"
@@ -14,11 +14,11 @@ func BenchmarkLane(b *testing.B) {
 			b.Run(fmt.Sprint(lane, " of ", n), func(b *testing.B) {
 				r := rand.New(rand.NewPCG(1, 2))
 				for b.Loop() {
-					a, order := New[string](), r.Perm(n)
+					q, order := New[string](), r.Perm(n)
 					put := func(i, due int) {
 						it := item(fmt.Sprint(i), uint64(i), lane, due)
 						it.Yields = lane == "~l"
-						a.Put(it)
+						q.Schedule(it)
 					}
 					for _, i := range order {
 						put(i, i)
@@ -27,14 +27,14 @@ func BenchmarkLane(b *testing.B) {
 						put(i, n+i)
 					}
 					for _, i := range order[:n/2] {
-						a.Drop(uint64(i), 0)
+						q.Remove(uint64(i), 0)
 					}
 					for range order[n/2:] {
-						for _, it := range a.Next(at(2*n), 1, 100, at(3*n)) {
-							a.Drop(it.Seq, it.Task)
+						for _, it := range q.Take(at(2*n), 1, 100, at(3*n)) {
+							q.Remove(it.Seq, it.Task)
 						}
 					}
-					if open, running := a.Len(); open+running != 0 {
+					if open, running := q.Len(); open+running != 0 {
 						b.Fatalf("%d tasks are left, %d running", open, running)
 					}
 				}

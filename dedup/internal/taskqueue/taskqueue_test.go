@@ -1,4 +1,4 @@
-package agenda
+package taskqueue
 
 import (
 	"cmp"
@@ -29,36 +29,36 @@ func events(items []Item[string]) string {
 
 func TestTheLongestDueComesFirstAndTiesInAcceptedOrder(t *testing.T) {
 	t.Parallel()
-	a := New[string]()
+	q := New[string]()
 	for _, it := range []Item[string]{item("c", 3, "", 1), item("d", 4, "", 1), item("b", 2, "", 5), item("a", 1, "", 9)} {
-		a.Put(it)
+		q.Schedule(it)
 	}
-	if got := events(a.Next(at(5), 9, 1000, at(60))); got != "cdb" {
+	if got := events(q.Take(at(5), 9, 1000, at(60))); got != "cdb" {
 		t.Errorf("due %q, want cdb", got)
 	}
-	if next, ok := a.NextDue(); !ok || !next.Equal(at(9)) {
+	if next, ok := q.NextDue(); !ok || !next.Equal(at(9)) {
 		t.Errorf("next due %v, %t", next, ok)
 	}
-	if open, running := a.Len(); open != 4 || running != 3 {
+	if open, running := q.Len(); open != 4 || running != 3 {
 		t.Errorf("open %d, running %d", open, running)
 	}
-	if got := events(a.Next(at(60), 9, 1000, at(90))); got != "abcd" {
+	if got := events(q.Take(at(60), 9, 1000, at(90))); got != "abcd" {
 		t.Errorf("due with lost leases %q, want abcd", got)
 	}
 }
 
 func TestTheBytesBoundAllButTheFirst(t *testing.T) {
 	t.Parallel()
-	a := New[string]()
+	q := New[string]()
 	for i := range uint64(5) {
-		a.Put(item(fmt.Sprint(i), i, "", 0))
+		q.Schedule(item(fmt.Sprint(i), i, "", 0))
 	}
 	for _, row := range []struct {
 		n     int
 		bytes int64
 		want  string
 	}{{9, 1, "0"}, {9, 25, "12"}, {1, 1000, "3"}, {0, 1000, ""}, {9, 1000, "4"}, {9, 1000, ""}} {
-		if got := events(a.Next(at(0), row.n, row.bytes, at(60))); got != row.want {
+		if got := events(q.Take(at(0), row.n, row.bytes, at(60))); got != row.want {
 			t.Errorf("%d tasks of %d bytes: %q, want %q", row.n, row.bytes, got, row.want)
 		}
 	}
@@ -67,11 +67,11 @@ func TestTheBytesBoundAllButTheFirst(t *testing.T) {
 func TestFewerBytesThanNoneAreOneTask(t *testing.T) {
 	t.Parallel()
 	for _, bytes := range []int64{0, -1, math.MinInt64, math.MinInt64 + 5} {
-		a := New[string]()
+		q := New[string]()
 		for i := range uint64(3) {
-			a.Put(item(fmt.Sprint(i), i, "", 0))
+			q.Schedule(item(fmt.Sprint(i), i, "", 0))
 		}
-		if got := events(a.Next(at(0), 9, bytes, at(60))); got != "0" {
+		if got := events(q.Take(at(0), 9, bytes, at(60))); got != "0" {
 			t.Errorf("%d bytes: %q", bytes, got)
 		}
 	}
@@ -79,43 +79,43 @@ func TestFewerBytesThanNoneAreOneTask(t *testing.T) {
 
 func TestARunningTaskIsTheFirstOfItsLane(t *testing.T) {
 	t.Parallel()
-	a := New[string]()
-	a.Put(item("c", 3, "l", 0))
-	if got := events(a.Next(at(0), 9, 1000, at(60))); got != "c" {
+	q := New[string]()
+	q.Schedule(item("c", 3, "l", 0))
+	if got := events(q.Take(at(0), 9, 1000, at(60))); got != "c" {
 		t.Fatalf("%q runs, want c", got)
 	}
-	a.Put(item("a", 1, "l", 0)) // reopened, as the next one
-	a.Put(item("b", 2, "l", 0))
-	if got := a.Next(at(0), 9, 1000, at(90)); len(got) != 0 {
+	q.Schedule(item("a", 1, "l", 0)) // reopened, as the next one
+	q.Schedule(item("b", 2, "l", 0))
+	if got := q.Take(at(0), 9, 1000, at(90)); len(got) != 0 {
 		t.Errorf("%q runs beside c", events(got))
 	}
-	a.Put(item("z", 0, "l", 0)) // reopened
-	a.Drop(3, 0)
+	q.Schedule(item("z", 0, "l", 0)) // reopened
+	q.Remove(3, 0)
 	for seq, want := range []string{"z", "a", "b", ""} {
-		if got := events(a.Next(at(0), 9, 1000, at(90))); got != want {
+		if got := events(q.Take(at(0), 9, 1000, at(90))); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		a.Drop(uint64(seq), 0)
+		q.Remove(uint64(seq), 0)
 	}
 }
 
 func TestCallsAboutUnknownOrWaitingTasksDoNothing(t *testing.T) {
 	t.Parallel()
-	a := New[string]()
-	a.Drop(7, 0)
-	a.Extend(7, 0, at(9))
-	a.Put(item("a", 1, "l", 3))
-	a.Extend(1, 0, at(9))
-	if next, ok := a.NextDue(); !ok || !next.Equal(at(3)) {
+	q := New[string]()
+	q.Remove(7, 0)
+	q.Extend(7, 0, at(9))
+	q.Schedule(item("a", 1, "l", 3))
+	q.Extend(1, 0, at(9))
+	if next, ok := q.NextDue(); !ok || !next.Equal(at(3)) {
 		t.Errorf("next due %v, %t, want the task that waits", next, ok)
 	}
-	a.Drop(1, 1)
-	a.Drop(1, 0)
-	if next, ok := a.NextDue(); ok {
-		t.Errorf("next due %v of an empty agenda", next)
+	q.Remove(1, 1)
+	q.Remove(1, 0)
+	if next, ok := q.NextDue(); ok {
+		t.Errorf("next due %v of an empty queue", next)
 	}
-	if open, running := a.Len(); open != 0 || running != 0 || len(a.lanes) != 0 {
-		t.Errorf("open %d, running %d, lanes %d", open, running, len(a.lanes))
+	if open, running := q.Len(); open != 0 || running != 0 || len(q.lanes) != 0 {
+		t.Errorf("open %d, running %d, lanes %d", open, running, len(q.lanes))
 	}
 }
 
@@ -160,10 +160,10 @@ func (n *naive) find(seq uint64) *task {
 	return nil
 }
 
-// pair drives the agenda and the naive one side by side.
+// pair drives the queue and the naive one side by side.
 type pair struct {
-	agenda *Agenda[string]
-	naive  naive
+	queue *Queue[string]
+	naive naive
 }
 
 func (p *pair) put(t *rapid.T) {
@@ -178,13 +178,13 @@ func (p *pair) put(t *rapid.T) {
 		it.Lane, it.Bytes = old.Lane, old.Bytes // a task never changes those
 		old.Due, old.running = it.Due, false
 	}
-	p.agenda.Put(it)
+	p.queue.Schedule(it)
 }
 
 func (p *pair) drop(t *rapid.T) {
 	seq := rapid.Uint64Range(1, 30).Draw(t, "seq")
 	p.naive.tasks = slices.DeleteFunc(p.naive.tasks, func(t *task) bool { return t.Seq == seq })
-	p.agenda.Drop(seq, 0)
+	p.queue.Remove(seq, 0)
 }
 
 func (p *pair) extend(t *rapid.T) {
@@ -193,7 +193,7 @@ func (p *pair) extend(t *rapid.T) {
 	if known := p.naive.find(seq); known != nil && known.running {
 		known.Due = until
 	}
-	p.agenda.Extend(seq, 0, until)
+	p.queue.Extend(seq, 0, until)
 }
 
 func (p *pair) take(t *rapid.T) {
@@ -209,7 +209,7 @@ func (p *pair) take(t *rapid.T) {
 		want = append(want, Item[string]{Event: next.Event, Seq: next.Seq, Bytes: next.Bytes})
 		next.running, next.Due = true, until
 	}
-	got := p.agenda.Next(p.naive.now, n, bytes, until)
+	got := p.queue.Take(p.naive.now, n, bytes, until)
 	if !slices.Equal(got, want) {
 		t.Fatalf("gave %v, want %v", got, want)
 	}
@@ -229,7 +229,7 @@ func (p *pair) check(t *rapid.T) {
 			t.Fatalf("%d tasks of lane %s run at once", n, lane)
 		}
 	}
-	if open, r := p.agenda.Len(); open != len(p.naive.tasks) || r != running {
+	if open, r := p.queue.Len(); open != len(p.naive.tasks) || r != running {
 		t.Fatalf("open %d, running %d; want %d, %d", open, r, len(p.naive.tasks), running)
 	}
 	var oldest time.Time
@@ -238,48 +238,48 @@ func (p *pair) check(t *rapid.T) {
 			oldest = known.Accepted
 		}
 	}
-	if accepted, ok := p.agenda.Oldest(); ok != (len(p.naive.tasks) > 0) || ok && !accepted.Equal(oldest) {
+	if accepted, ok := p.queue.Oldest(); ok != (len(p.naive.tasks) > 0) || ok && !accepted.Equal(oldest) {
 		t.Fatalf("oldest %v, %t; want %v", accepted, ok, oldest)
 	}
 	next := p.naive.next()
-	if due, ok := p.agenda.NextDue(); ok != (next != nil) || ok && !due.Equal(next.Due) {
+	if due, ok := p.queue.NextDue(); ok != (next != nil) || ok && !due.Equal(next.Due) {
 		t.Fatalf("next due %v, %t; want %v", due, ok, next)
 	}
 }
 
 func TestTheTasksOfOneEventAreApart(t *testing.T) {
 	t.Parallel()
-	a := New[string]()
+	q := New[string]()
 	for task, due := range []int{2, 0, 1} {
 		it := item("a", 1, "", due)
 		it.Task = task
-		a.Put(it)
+		q.Schedule(it)
 	}
-	a.Drop(1, 0)
-	got := a.Next(at(0), 9, 1000, at(60))
-	if open, running := a.Len(); len(got) != 1 || got[0].Task != 1 || open != 2 || running != 1 {
+	q.Remove(1, 0)
+	got := q.Take(at(0), 9, 1000, at(60))
+	if open, running := q.Len(); len(got) != 1 || got[0].Task != 1 || open != 2 || running != 1 {
 		t.Errorf("%v of %d open and %d running tasks", got, open, running)
 	}
-	a.Drop(1, 1)
-	a.Drop(1, 2)
-	if _, ok := a.Oldest(); ok || len(a.events) != 0 {
-		t.Errorf("%d events are left", len(a.events))
+	q.Remove(1, 1)
+	q.Remove(1, 2)
+	if _, ok := q.Oldest(); ok || len(q.events) != 0 {
+		t.Errorf("%d events are left", len(q.events))
 	}
 }
 
 // TestEventsThatAreGoneAreForgotten makes sure that one event that waits for long does not keep what is known of others.
 func TestEventsThatAreGoneAreForgotten(t *testing.T) {
 	t.Parallel()
-	a := New[string]()
-	a.Put(item("old", 1, "", 0))
+	q := New[string]()
+	q.Schedule(item("old", 1, "", 0))
 	for seq := uint64(2); seq < 10_000; seq++ {
-		a.Put(item("new", seq, "", 0))
-		a.Drop(seq, 0)
+		q.Schedule(item("new", seq, "", 0))
+		q.Remove(seq, 0)
 	}
-	if len(a.oldest) > 2*seqsMost {
-		t.Errorf("%d sequences are kept of one event", len(a.oldest))
+	if q.oldest.Len() > 2*maxStale {
+		t.Errorf("%d sequences are kept of one event", q.oldest.Len())
 	}
-	if accepted, ok := a.Oldest(); !ok || !accepted.Equal(at(1)) {
+	if accepted, ok := q.Oldest(); !ok || !accepted.Equal(at(1)) {
 		t.Errorf("the oldest was accepted at %v, %t", accepted, ok)
 	}
 }
@@ -287,7 +287,7 @@ func TestEventsThatAreGoneAreForgotten(t *testing.T) {
 func TestItAgreesWithASearchedList(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		p := pair{agenda: New[string](), naive: naive{now: start}}
+		p := pair{queue: New[string](), naive: naive{now: start}}
 		t.Repeat(map[string]func(*rapid.T){
 			"put": p.put, "put again": p.put, "drop": p.drop, "extend": p.extend, "take": p.take,
 			"wait": func(t *rapid.T) {
@@ -301,24 +301,24 @@ func TestItAgreesWithASearchedList(t *testing.T) {
 func TestALaneRunsInAcceptedOrderWhateverHappens(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		a := New[string]()
+		q := New[string]()
 		n := rapid.IntRange(1, 12).Draw(t, "tasks")
 		for i := range n {
-			a.Put(item(fmt.Sprint("e", i), uint64(i+1), "l", rapid.IntRange(0, 5).Draw(t, "due")))
+			q.Schedule(item(fmt.Sprint("e", i), uint64(i+1), "l", rapid.IntRange(0, 5).Draw(t, "due")))
 		}
 		now, done := 0, 0
 		for done < n {
 			now += rapid.IntRange(1, 40).Draw(t, "seconds")
-			for _, it := range a.Next(at(now), 3, 1000, at(now+10)) {
+			for _, it := range q.Take(at(now), 3, 1000, at(now+10)) {
 				if want := fmt.Sprint("e", done); it.Event != want {
 					t.Fatalf("%s runs, want %s", it.Event, want)
 				}
 				switch rapid.IntRange(0, 3).Draw(t, "outcome") {
 				case 0: // its lease will run out
 				case 1:
-					a.Put(item(it.Event, it.Seq, "l", now+5))
+					q.Schedule(item(it.Event, it.Seq, "l", now+5))
 				default:
-					a.Drop(it.Seq, it.Task)
+					q.Remove(it.Seq, it.Task)
 					done++
 				}
 			}

@@ -1,0 +1,304 @@
+// Package taskqueue orders the open tasks of an embedded store: which one is due next, and which one waits
+// for an earlier task of its lane. It holds references only, about 120 bytes a task besides the store's own
+// reference. The records stay in the store.
+package taskqueue
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/internal/heap"
+)
+
+// Item refers to one open task. E is how the store finds its event.
+type Item[E any] struct {
+	Event E
+	Seq   uint64 // the order of acceptance; identifies the event, and decides within a lane
+	Task  int
+	Lane  string // empty, or the lane with its scope (endpoint and handler)
+	// Yields marks every task of a lane in which one that is not due yet lets later ones go first.
+	Yields   bool
+	Due      time.Time
+	Accepted time.Time // when the event was accepted
+	Bytes    int64     // size of the payload
+	// Suspect marks a task whose last attempt was interrupted: it may have killed the process. One suspect
+	// runs at a time, so a task that kills every process uses up its own attempts, not those of the tasks
+	// that run beside it.
+	Suspect bool
+}
+
+// suspectTime is how long a running suspect holds the other suspects back. A hanging one must not block them.
+const suspectTime = 30 * time.Second
+
+// entry is an open task, packed because a backlog has millions. Times are nanoseconds since 1970.
+type entry[E any] struct {
+	event         E
+	task          int32
+	seq           uint64
+	due, accepted int64
+	lane          *lane[E]  // nil outside of lanes
+	next          *entry[E] // the next task of the event
+	bytes         uint32    // capped
+	dueIndex      int32     // in the heap that in names
+	laneIndex     int32     // among the waiting tasks of its lane
+	in            heapName
+	yields        bool
+	suspect       bool
+	running       bool
+}
+
+// heapName is the heap of the queue that an entry is in.
+type heapName int8
+
+const (
+	inNone heapName = iota
+	inDue
+	inSuspects
+)
+
+// Queue orders open tasks. It is not safe for concurrent use.
+type Queue[E any] struct {
+	events  map[uint64]*entry[E] // the first task of each event, by sequence
+	lanes   map[string]*lane[E]
+	due     heap.Heap[*entry[E]] // waiting tasks by Due, running ones by the end of their lease
+	open    int
+	running int
+	oldest  heap.Heap[uint64] // sequences of the events, and of some that are gone
+
+	suspects     heap.Heap[*entry[E]] // those that wait
+	suspect      *entry[E]            // the one that runs
+	suspectUntil int64
+}
+
+// New returns an empty queue.
+func New[E any]() *Queue[E] {
+	moved := func(e *entry[E], i int) { e.dueIndex = int32(i) } //nolint:gosec // 2^31 entries do not fit the memory
+	return &Queue[E]{
+		events: map[uint64]*entry[E]{}, lanes: map[string]*lane[E]{},
+		due: heap.New(before[E], moved), suspects: heap.New(before[E], moved),
+		oldest: heap.New(func(a, b uint64) bool { return a < b }, nil),
+	}
+}
+
+// Len returns the number of open tasks, and how many of them run.
+func (q *Queue[E]) Len() (open, running int) { return q.open, q.running }
+
+// Schedule adds a waiting task or changes when a known one is due. A running task stops running, and queues
+// behind an earlier task of its lane that was added meanwhile.
+func (q *Queue[E]) Schedule(it Item[E]) {
+	e := q.find(it.Seq, it.Task)
+	if e == nil {
+		e = &entry[E]{
+			event: it.Event, task: int32(it.Task), seq: it.Seq, //nolint:gosec // an event has few tasks
+			due: nanos(it.Due), accepted: nanos(it.Accepted),
+			bytes: uint32(min(max(it.Bytes, 0), math.MaxUint32)), yields: it.Yields,
+		}
+		q.add(e)
+		q.enqueue(e, it.Lane)
+	} else if e.running || e.yields {
+		name := e.laneName()
+		q.dequeue(e)
+		q.stop(e)
+		e.due = nanos(it.Due) // the order of a lane that yields depends on it
+		q.enqueue(e, name)
+	}
+	q.withdraw(e)
+	e.due, e.suspect = nanos(it.Due), it.Suspect
+	q.offer(e)
+}
+
+// find returns the entry of a task, nil when there is none.
+func (q *Queue[E]) find(seq uint64, task int) *entry[E] {
+	e := q.events[seq]
+	for e != nil && int(e.task) != task {
+		e = e.next
+	}
+	return e
+}
+
+// add registers e under its event.
+func (q *Queue[E]) add(e *entry[E]) {
+	q.open++
+	first := q.events[e.seq]
+	if first != nil {
+		e.next, first.next = first.next, e
+		return
+	}
+	q.events[e.seq] = e
+	q.oldest.Push(e.seq)
+	if q.oldest.Len() > 2*len(q.events)+maxStale {
+		q.oldest.Reset(slices.Collect(maps.Keys(q.events)))
+	}
+}
+
+// maxStale is how many sequences of finished events are kept before they are pruned: one event that waits for
+// long must not keep those of all that finish meanwhile.
+const maxStale = 512
+
+// Remove removes a finished task. The next one of its lane may start.
+func (q *Queue[E]) Remove(seq uint64, task int) {
+	e := q.find(seq, task)
+	if e == nil {
+		return
+	}
+	q.open--
+	if first := q.events[seq]; first != e {
+		for first.next != e {
+			first = first.next
+		}
+		first.next = e.next
+	} else if e.next != nil {
+		q.events[seq] = e.next
+	} else {
+		delete(q.events, seq)
+	}
+	q.dequeue(e)
+	q.stop(e)
+}
+
+// Take returns up to n tasks that are due at now, of at most bytes in total but at least one task, and marks
+// them as running until a time after now. A running task whose time has passed is due again.
+func (q *Queue[E]) Take(now time.Time, n int, bytes int64, until time.Time) []Item[E] {
+	var out []Item[E]
+	bytes = max(bytes, 0) // far below it the sum would overflow
+	at := nanos(now)
+	for len(out) < n {
+		e := q.first(at)
+		if e == nil || e.due > at {
+			break
+		}
+		if len(out) > 0 && bytes < int64(e.bytes) {
+			break
+		}
+		bytes -= int64(e.bytes)
+		out = append(out, Item[E]{Event: e.event, Seq: e.seq, Task: int(e.task), Bytes: int64(e.bytes)})
+		if e.suspect {
+			q.suspect, q.suspectUntil = e, nanos(now.Add(suspectTime))
+		}
+		q.start(e, nanos(until))
+	}
+	return out
+}
+
+// first returns the task that is due next, nil when there is none. Suspects are skipped while another one runs.
+func (q *Queue[E]) first(now int64) *entry[E] {
+	var e *entry[E]
+	if q.due.Len() > 0 {
+		e = q.due.First()
+	}
+	if q.suspects.Len() == 0 || q.suspect != nil && now < q.suspectUntil {
+		return e
+	}
+	if s := q.suspects.First(); e == nil || before(s, e) {
+		return s
+	}
+	return e
+}
+
+// Extend moves the end of a running task's lease.
+func (q *Queue[E]) Extend(seq uint64, task int, until time.Time) {
+	if e := q.find(seq, task); e != nil && e.running {
+		q.start(e, nanos(until))
+	}
+}
+
+// NextDue returns when the next task is due, false without any.
+func (q *Queue[E]) NextDue() (time.Time, bool) {
+	next := int64(math.MaxInt64)
+	if q.due.Len() > 0 {
+		next = q.due.First().due
+	}
+	if q.suspects.Len() > 0 {
+		at := q.suspects.First().due
+		if q.suspect != nil {
+			at = max(at, q.suspectUntil)
+		}
+		next = min(next, at)
+	}
+	if q.due.Len()+q.suspects.Len() == 0 {
+		return time.Time{}, false
+	}
+	return time.Unix(0, next), true
+}
+
+// Oldest returns when the oldest event with an open task was accepted, false without any.
+func (q *Queue[E]) Oldest() (time.Time, bool) {
+	for q.oldest.Len() > 0 {
+		if e := q.events[q.oldest.First()]; e != nil {
+			return time.Unix(0, e.accepted), true
+		}
+		q.oldest.Remove(0)
+	}
+	return time.Time{}, false
+}
+
+// start marks e as running. It stays in the heap under the end of its lease, so a lost task is due again.
+func (q *Queue[E]) start(e *entry[E], until int64) {
+	if !e.running {
+		q.running++
+	}
+	q.occupy(e)
+	q.withdraw(e)
+	e.running, e.due = true, until
+	q.offer(e)
+}
+
+// stop takes e out of the heap and the count of running tasks.
+func (q *Queue[E]) stop(e *entry[E]) {
+	if e.running {
+		q.running--
+	}
+	if q.suspect == e {
+		q.suspect = nil
+	}
+	e.running = false
+	q.withdraw(e)
+}
+
+// offer puts e, which is in no heap, into one if it is the head of its lane.
+func (q *Queue[E]) offer(e *entry[E]) {
+	if e.lane != nil && e.lane.head() != e {
+		return
+	}
+	e.in = inDue
+	if e.suspect && !e.running {
+		e.in = inSuspects
+	}
+	q.heap(e.in).Push(e)
+}
+
+// withdraw takes e out of its heap.
+func (q *Queue[E]) withdraw(e *entry[E]) {
+	if e.in != inNone {
+		q.heap(e.in).Remove(int(e.dueIndex))
+		e.in = inNone
+	}
+}
+
+func (q *Queue[E]) heap(name heapName) *heap.Heap[*entry[E]] {
+	if name == inSuspects {
+		return &q.suspects
+	}
+	return &q.due
+}
+
+// before orders by the time when a task is due, then by acceptance.
+func before[E any](a, b *entry[E]) bool {
+	if a.due != b.due {
+		return a.due < b.due
+	}
+	return a.seq < b.seq
+}
+
+// nanos returns nanoseconds since 1970, clamped to the range of int64.
+func nanos(t time.Time) int64 {
+	switch {
+	case t.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
+	case t.Before(time.Unix(0, math.MinInt64)):
+		return math.MinInt64
+	}
+	return t.UnixNano()
+}
