@@ -16,6 +16,7 @@ const module = "github.com/eyelet-dev/eyelet"
 // imports lists for each package the packages of this module that its code may import. Test files may also
 // import what drives them, but never a package that imports theirs.
 var imports = map[string][]string{
+	"dedup/internal/history":               {"dedup"}, // for tests
 	"dedup/internal/heap":                  {},
 	"dedup/internal/taskqueue":             {"dedup/internal/heap"},
 	"verify":                               {"internal/strictjson"},

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/internal/history"
 )
 
 func TestConcurrentHistoriesOfMemoryAreLinearizable(t *testing.T) {
@@ -15,18 +15,18 @@ func TestConcurrentHistoriesOfMemoryAreLinearizable(t *testing.T) {
 		seed := rand.Uint64()
 		store := dedup.NewMemory(dedup.MemoryOptions{})
 		start := time.Now()
-		r := &deduptest.Recorder{Store: store, Keys: 6, Now: func() int64 { return int64(time.Since(start)) }}
-		history, err := r.History(t.Context(), 6, 40, seed)
+		r := &history.Recorder{Store: store, Keys: 6, Now: func() int64 { return int64(time.Since(start)) }}
+		ops, err := r.History(t.Context(), 6, 40, seed)
 		if err != nil {
 			t.Error(err)
 		}
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if len(history) < 60 {
-			t.Errorf("round %d: only %d calls", round, len(history))
+		if len(ops) < 60 {
+			t.Errorf("round %d: only %d calls", round, len(ops))
 		}
-		if err := deduptest.Linearizable(history); err != nil {
+		if err := history.CheckLinearizable(ops); err != nil {
 			t.Fatalf("round %d, seed %d: %v", round, seed, err)
 		}
 	}

@@ -18,22 +18,22 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// history is a store and its backups: a whole one, and an increment after each event that came since.
-type history struct {
+// backupChain is a store and its backups: a whole one, and an increment after each event that came since.
+type backupChain struct {
 	store *Store
 	files [][]byte
 	at    []Position
 }
 
-func historyOf(t *testing.T, s *Store, ids ...string) *history {
+func chainOf(t *testing.T, s *Store, ids ...string) *backupChain {
 	t.Helper()
-	h := &history{store: s}
+	h := &backupChain{store: s}
 	h.add(t, ids...)
 	return h
 }
 
 // add accepts events, and backs the store up before the first and after each.
-func (h *history) add(t *testing.T, ids ...string) {
+func (h *backupChain) add(t *testing.T, ids ...string) {
 	t.Helper()
 	for i := -1; i < len(ids); i++ {
 		if i >= 0 {
@@ -80,8 +80,8 @@ func breaks(t *testing.T, want string, number int, backups ...[]byte) {
 func TestOnlyTheBackupsOfOneStoreInTheirOrderAreAChain(t *testing.T) {
 	t.Parallel()
 	// The two stores do the same, so that versions and keys fit: only who they are tells them apart.
-	one := historyOf(t, open(t, t.TempDir(), quiet()), "a", "b", "c")
-	two := historyOf(t, open(t, t.TempDir(), quiet()), "a", "b", "c")
+	one := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b", "c")
+	two := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b", "c")
 	for i := range one.at {
 		if one.at[i].Version != two.at[i].Version || one.at[i].Store == two.at[i].Store {
 			t.Fatalf("positions %v and %v", one.at[i], two.at[i])
@@ -104,7 +104,7 @@ func TestOnlyTheBackupsOfOneStoreInTheirOrderAreAChain(t *testing.T) {
 
 func TestARestoredStoreIsNotTheOneOfItsBackups(t *testing.T) {
 	t.Parallel()
-	original := historyOf(t, open(t, t.TempDir(), quiet()), "a", "b")
+	original := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b")
 	restored := restore(t, original.files...)
 	var c *ChainError
 	for _, since := range original.at {
@@ -116,7 +116,7 @@ func TestARestoredStoreIsNotTheOneOfItsBackups(t *testing.T) {
 	}
 	// Both go on, and come to the same versions.
 	original.add(t, "c", "d", "e", "f", "g", "h")
-	other := historyOf(t, restored, "c", "d", "e", "f", "g", "h")
+	other := chainOf(t, restored, "c", "d", "e", "f", "g", "h")
 	met := 0
 	for i, p := range original.at {
 		for j, q := range other.at {
@@ -136,7 +136,7 @@ func TestARestoredStoreIsNotTheOneOfItsBackups(t *testing.T) {
 	if met < 4 {
 		t.Errorf("%d increments fit by their versions: the test shows nothing", met)
 	}
-	for _, h := range []*history{original, other} { // and each of them has its chain
+	for _, h := range []*backupChain{original, other} { // and each of them has its chain
 		if diff := cmp.Diff(everything(t, h.store), everything(t, restore(t, h.files...))); diff != "" {
 			t.Error(diff)
 		}
@@ -145,7 +145,7 @@ func TestARestoredStoreIsNotTheOneOfItsBackups(t *testing.T) {
 
 func TestAStoreKeepsItsIdentity(t *testing.T) {
 	t.Parallel()
-	h := historyOf(t, open(t, t.TempDir(), quiet()), "a")
+	h := chainOf(t, open(t, t.TempDir(), quiet()), "a")
 	id := h.at[0].Store
 	if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(id) {
 		t.Errorf("identity %q", id)
@@ -175,7 +175,7 @@ func TestAStoreWithoutAnIdentityGetsOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := historyOf(t, open(t, t.TempDir(), quiet()), "a")
+			h := chainOf(t, open(t, t.TempDir(), quiet()), "a")
 			was := h.at[1]
 			shut(t, h.store)
 			dir, file := h.store.dir, filepath.Join(h.store.dir, identityName)
@@ -229,8 +229,8 @@ func warned() (*bytes.Buffer, Options) {
 // TestTheStoreOfAnIncrementWithoutANameIsThatOfTheChain: what is believed does not hide what comes after it.
 func TestTheStoreOfAnIncrementWithoutANameIsThatOfTheChain(t *testing.T) {
 	t.Parallel()
-	one := historyOf(t, open(t, t.TempDir(), quiet()), "a", "b")
-	two := historyOf(t, open(t, t.TempDir(), quiet()), "a", "b")
+	one := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b")
+	two := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b")
 	one.store.identity = "" // as an earlier program writes it
 	var b bytes.Buffer
 	if _, err := one.store.Backup(context.Background(), &b, Position{Version: one.at[0].Version}); err != nil {
@@ -254,7 +254,7 @@ func TestAStoreThatLostCommitsIsAnotherOne(t *testing.T) {
 	for _, name := range []string{"behind the high water", "no high water"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := historyOf(t, open(t, t.TempDir(), quiet()), "a", "b")
+			h := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b")
 			earlier := copyStore(t, h.store.dir)
 			h.add(t, "c", "d")
 			shut(t, h.store)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/internal/history"
 )
 
 // The child of the history test calls the store in linearDirEnv at random and prints every call, when it begins and
@@ -35,7 +35,7 @@ func linearMain() bool {
 	var mu sync.Mutex
 	lines := json.NewEncoder(os.Stdout)
 	r := recorder(s)
-	r.Note = func(o deduptest.Operation) {
+	r.Note = func(o history.Operation) {
 		mu.Lock()
 		defer mu.Unlock()
 		_ = lines.Encode(o)
@@ -48,22 +48,22 @@ func linearMain() bool {
 	return true
 }
 
-func recorder(s *Store) *deduptest.Recorder {
-	return &deduptest.Recorder{Store: s, Keys: 30, Now: func() int64 { return time.Now().UnixNano() }}
+func recorder(s *Store) *history.Recorder {
+	return &history.Recorder{Store: s, Keys: 30, Now: func() int64 { return time.Now().UnixNano() }}
 }
 
 func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	for round := range 5 {
 		s := open(t, t.TempDir(), quiet())
-		history, err := recorder(s).History(t.Context(), linearClients, 60, rand.Uint64())
+		ops, err := recorder(s).History(t.Context(), linearClients, 60, rand.Uint64())
 		if err != nil {
 			t.Error(err)
 		}
-		if len(history) < 100 {
-			t.Errorf("only %d calls", len(history))
+		if len(ops) < 100 {
+			t.Errorf("only %d calls", len(ops))
 		}
-		if err := deduptest.Linearizable(history); err != nil {
+		if err := history.CheckLinearizable(ops); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestHistoriesAcrossKillsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	for range 3 {
 		dir := t.TempDir()
-		var history []deduptest.Operation
+		var all []history.Operation
 		whole, cut := 0, 0
 		for life := range 4 {
 			ops := oneLife(t, dir, life)
@@ -86,12 +86,12 @@ func TestHistoriesAcrossKillsAreLinearizable(t *testing.T) {
 					whole++
 				}
 			}
-			history = append(history, ops...)
+			all = append(all, ops...)
 		}
 		if whole < 40 || cut == 0 {
 			t.Errorf("%d calls and %d that were cut off: the test tested nothing", whole, cut)
 		}
-		if err := deduptest.Linearizable(history); err != nil {
+		if err := history.CheckLinearizable(all); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%d calls, %d of them cut off by a kill", whole, cut)
@@ -100,7 +100,7 @@ func TestHistoriesAcrossKillsAreLinearizable(t *testing.T) {
 
 // oneLife runs a child, kills it, and returns what it did: the restart of the store, the calls with an end, and those
 // without one as unknown.
-func oneLife(t *testing.T, dir string, life int) []deduptest.Operation {
+func oneLife(t *testing.T, dir string, life int) []history.Operation {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), linearDirEnv+"="+dir)
@@ -113,11 +113,11 @@ func oneLife(t *testing.T, dir string, life int) []deduptest.Operation {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	begun := map[int64]deduptest.Operation{}
-	ops := []deduptest.Operation{{Client: life * 100, Call: deduptest.Call{Restart: true}, Began: started}}
+	begun := map[int64]history.Operation{}
+	ops := []history.Operation{{Client: life * 100, Call: history.Call{Restart: true}, Began: started}}
 	lines := bufio.NewScanner(out)
 	for n := 0; lines.Scan(); n++ {
-		var o deduptest.Operation
+		var o history.Operation
 		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
 			break // the kill cut the line
 		}

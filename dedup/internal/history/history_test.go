@@ -1,24 +1,24 @@
-package deduptest_test
+package history_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/dedup/deduptest"
+	"github.com/eyelet-dev/eyelet/dedup/internal/history"
 )
 
 func TestAHistoryInWhichAKeyIsNewTwiceIsNotLinearizable(t *testing.T) {
 	t.Parallel()
-	claim := func(id, began, ended int64, v dedup.Verdict) deduptest.Operation {
-		return deduptest.Operation{
-			ID: id, Client: int(id), Call: deduptest.Call{Key: "k", Claim: true, Print: 1}, Effect: deduptest.Effect{Verdict: v},
+	claim := func(id, began, ended int64, v dedup.Verdict) history.Operation {
+		return history.Operation{
+			ID: id, Client: int(id), Call: history.Call{Key: "k", Claim: true, Print: 1}, Effect: history.Effect{Verdict: v},
 			Began: began, Ended: ended,
 		}
 	}
 	for _, tc := range []struct {
 		name   string
-		second deduptest.Operation
+		second history.Operation
 		good   bool
 	}{
 		{"known after new", claim(2, 3, 4, dedup.Known), true},
@@ -26,7 +26,7 @@ func TestAHistoryInWhichAKeyIsNewTwiceIsNotLinearizable(t *testing.T) {
 		{"known before new", claim(2, -2, -1, dedup.Known), false},
 		{"known beside new", claim(2, 0, 4, dedup.Known), true},
 	} {
-		err := deduptest.Linearizable([]deduptest.Operation{claim(1, 1, 2, dedup.New), tc.second})
+		err := history.CheckLinearizable([]history.Operation{claim(1, 1, 2, dedup.New), tc.second})
 		if (err == nil) != tc.good || err != nil && !strings.Contains(err.Error(), "key k") {
 			t.Errorf("%s: %v", tc.name, err)
 		}

@@ -1,4 +1,5 @@
-package deduptest
+// Package history records concurrent calls of a store and checks that they are linearizable.
+package history
 
 import (
 	"context"
@@ -48,9 +49,9 @@ type Operation struct {
 	Void         bool  // the call came to nothing, for certain
 }
 
-// KeyState is what a key is, one call after another: the sequential store that a history of concurrent calls is
+// keyState is what a key is, one call after another: the sequential store that a history of concurrent calls is
 // compared with, by a checker of linearizability. The zero value is a key that was never claimed.
-type KeyState struct {
+type keyState struct {
 	State   dedup.State
 	Hold    bool
 	Print   byte
@@ -60,13 +61,13 @@ type KeyState struct {
 	Code    int
 }
 
-// Steps returns the states that the key can be in after a call with the effect; none when the effect is wrong.
-func (e KeyState) Steps(in Call, out Effect) []KeyState {
+// steps returns the states that the key can be in after a call with the effect; none when the effect is wrong.
+func (e keyState) steps(in Call, out Effect) []keyState {
 	if in.Restart {
 		if e.State == dedup.Running {
 			e.State = dedup.Pending
 		}
-		return []KeyState{e}
+		return []keyState{e}
 	}
 	if out.Unknown {
 		return append(e.happened(in), e)
@@ -83,36 +84,36 @@ func (e KeyState) Steps(in Call, out Effect) []KeyState {
 	if !ok {
 		return nil
 	}
-	return []KeyState{e}
+	return []keyState{e}
 }
 
 // happened returns the state after a call that was cut off and happened all the same.
-func (e KeyState) happened(in Call) []KeyState {
+func (e keyState) happened(in Call) []keyState {
 	started := e
 	started.State, started.Blind, started.Attempt = dedup.Running, true, e.Attempt+1
 	switch {
 	case in.Claim && in.Hold && (e.State == 0 || e.State == dedup.Pending && e.Print == in.Print):
 		started.Print, started.Hold = in.Print, true
-		return []KeyState{started}
+		return []keyState{started}
 	case in.Claim && e.State == 0:
-		return []KeyState{{State: dedup.Pending, Print: in.Print}}
+		return []keyState{{State: dedup.Pending, Print: in.Print}}
 	case in.Take && e.State == dedup.Pending && !e.Hold:
-		return []KeyState{started}
+		return []keyState{started}
 	case !in.Claim && !in.Take:
 		if ok, after := e.finish(in, Effect{}); ok {
-			return []KeyState{after}
+			return []keyState{after}
 		}
 	}
 	return nil
 }
 
-func (e KeyState) start(out Effect, may bool) (bool, KeyState) {
+func (e keyState) start(out Effect, may bool) (bool, keyState) {
 	ok := may && out.Token > e.Token && out.Attempt == e.Attempt+1
 	e.State, e.Token, e.Blind, e.Attempt = dedup.Running, out.Token, false, out.Attempt
 	return ok, e
 }
 
-func (e KeyState) claim(in Call, out Effect) (bool, KeyState) {
+func (e keyState) claim(in Call, out Effect) (bool, keyState) {
 	fresh := e.State == 0
 	switch {
 	case !fresh && e.Print != in.Print:
@@ -121,12 +122,12 @@ func (e KeyState) claim(in Call, out Effect) (bool, KeyState) {
 		e.Print, e.Hold = in.Print, true
 		return e.start(out, out.Verdict == dedup.New)
 	case fresh:
-		return out.Verdict == dedup.New, KeyState{State: dedup.Pending, Print: in.Print}
+		return out.Verdict == dedup.New, keyState{State: dedup.Pending, Print: in.Print}
 	}
 	return out.Verdict == dedup.Known && out.Code == e.Code, e
 }
 
-func (e KeyState) finish(in Call, out Effect) (bool, KeyState) {
+func (e keyState) finish(in Call, out Effect) (bool, keyState) {
 	if e.State != dedup.Running || e.Blind || e.Token != in.Token {
 		return out.Lost, e
 	}
@@ -249,8 +250,8 @@ func (r *Recorder) Run(ctx context.Context, client, calls int, random *rand.Rand
 	return nil
 }
 
-// ByKey sorts the operations of a history by key. Those without one stand with every key.
-func ByKey(history []Operation) map[string][]Operation {
+// byKey sorts the operations of a history by key. Those without one stand with every key.
+func byKey(history []Operation) map[string][]Operation {
 	out := map[string][]Operation{}
 	for _, o := range history {
 		if o.Call.Key != "" {
@@ -279,29 +280,32 @@ func (r *Recorder) History(ctx context.Context, clients, calls int, seed uint64)
 			history = append(history, o)
 		}
 	}
-	errs := together(clients, func(client int) error {
-		return r.Run(ctx, client, calls, rand.New(rand.NewPCG(seed, uint64(client))))
-	})
+	errs := make([]error, clients)
+	var wg sync.WaitGroup
+	for client := range clients {
+		wg.Go(func() { errs[client] = r.Run(ctx, client, calls, rand.New(rand.NewPCG(seed, uint64(client)))) })
+	}
+	wg.Wait()
 	return history, errors.Join(errs...)
 }
 
 // checkFor is how long the check of one key may take before it is given up.
 const checkFor = 20 * time.Second
 
-// Linearizable compares a history, key by key, with a store that does one call after another. It returns an error that
+// CheckLinearizable compares a history, key by key, with a store that does one call after another. It returns an error that
 // names a key when no order of its calls explains what their callers saw, or when none was found in 20 seconds.
-func Linearizable(history []Operation) error {
+func CheckLinearizable(history []Operation) error {
 	model := (&porcupine.NondeterministicModel{
-		Init: func() []any { return []any{KeyState{}} },
+		Init: func() []any { return []any{keyState{}} },
 		Step: func(state, input, output any) []any {
 			var out []any
-			for _, s := range state.(KeyState).Steps(input.(Call), output.(Effect)) {
+			for _, s := range state.(keyState).steps(input.(Call), output.(Effect)) {
 				out = append(out, s)
 			}
 			return out
 		},
 	}).ToModel()
-	for key, ops := range ByKey(history) {
+	for key, ops := range byKey(history) {
 		var found []porcupine.Operation
 		for _, o := range ops {
 			found = append(found, porcupine.Operation{ClientId: o.Client, Input: o.Call, Output: o.Effect, Call: o.Began, Return: o.Ended})
