@@ -74,16 +74,16 @@ var filesAllowed = map[string]int{
 // Exceptions from the limits, with the numbers of today. They may only fall.
 var (
 	filesToday = map[string]int{
-		"cmd/eyelet": 57, "dedup/badgerstore": 47, "producer": 52, "receiver": 39, "verify": 46,
+		"cmd/eyelet": 57, "dedup/badgerstore": 47, "producer": 52, "verify": 46,
 	}
 	methodFilesToday = map[string]int{
 		"cmd/eyelet.program": 23, "cmd/eyelet.settings": 15, "dedup/badgerstore.Store": 21, "dedup/badgerstore.batch": 9,
-		"dedup/deduptest.rig": 12, "forward.Target": 6, "producer.Producer": 15, "receiver.Receiver": 8, "receiver.delivery": 8,
+		"dedup/deduptest.rig": 12, "forward.Target": 6, "producer.Producer": 15,
 	}
 	// missingLinesToday says by how many lines a file is too short.
 	missingLinesToday = map[string]int{
 		"cmd/eyelet/dead.go": 3, "cmd/eyelet/mount.go": 1, "cmd/eyelet/via.go": 2, "producer/chargebee.go": 1,
-		"producer/presetstoken.go": 1, "producer/yookassa.go": 1, "receiver/backoff.go": 1,
+		"producer/presetstoken.go": 1, "producer/yookassa.go": 1,
 		"verify/public.go": 15, "verify/testkeys.go": 13,
 	}
 )

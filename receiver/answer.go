@@ -17,8 +17,8 @@ import (
 // maxResponse bounds the body of a response, which is stored, in bytes.
 const maxResponse = 1 << 20
 
-// askAgain is how often a duplicate asks the store about a handler that may run in another process.
-const askAgain = 200 * time.Millisecond
+// pollInterval is how often a duplicate asks the store about a handler that may run in another process.
+const pollInterval = 200 * time.Millisecond
 
 // inFlight reports whether an Answer handler has the record and there is no answer yet.
 func inFlight(rec dedup.Record) bool { return rec.Hold && rec.Response.Status == 0 && rec.Open() }
@@ -27,12 +27,12 @@ func inFlight(rec dedup.Record) bool { return rec.Hold && rec.Response.Status ==
 // claim is released, exactly one of those that wait gets it from the store; the others wait on.
 func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 	key := e.claim.Key.Hash()
-	watch := d.rx.flights.watch(key)
+	watch := d.rx.pending.watch(key)
 	defer watch.leave()
 	patience := time.NewTimer(max(0, d.rx.cfg.InFlightWait))
 	defer patience.Stop()
 	for {
-		landed := watch.next()
+		notified := watch.next()
 		decisions, err := d.rx.claim(ctx, e.claim)
 		if err != nil {
 			return nil, err
@@ -46,8 +46,8 @@ func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 			return d.concludeOne(ctx, e, decision)
 		}
 		select {
-		case <-landed:
-		case <-time.After(askAgain):
+		case <-notified:
+		case <-time.After(pollInterval):
 		case <-patience.C:
 			return nil, fail(codeInFlight, nil)
 		case <-ctx.Done():
@@ -91,8 +91,8 @@ func (d *delivery) begin(ctx context.Context, e entry, decision dedup.Decision) 
 		return nil, errors.Join(err, d.rx.cfg.Store.Finish(ctx, h.lease, release))
 	}
 	h.rec = rec
-	if h.handler = d.rx.book.byName(task.Handler); h.handler == nil {
-		_, h.handler = d.rx.book.pick(d.ep.p.Name, rec.Payload.Type)
+	if h.handler = d.rx.registry.byName[task.Handler]; h.handler == nil {
+		_, h.handler = d.rx.registry.match(d.ep.p.Name, rec.Payload.Type)
 	}
 	return h, nil
 }
@@ -201,8 +201,8 @@ func (h *held) extend(ctx context.Context) error {
 
 // finish records the result, and only then says so: to the delivery that waits, and to the duplicates.
 func (h *held) finish(ctx context.Context, result dedup.Result, end ended, cause error) ended {
-	defer h.rx.flights.land(h.rec.Key.Hash())
-	h.rx.reportAnswer(ctx, h, result, cause)
+	defer h.rx.pending.notify(h.rec.Key.Hash())
+	h.rx.reportAnswerRun(ctx, h, result, cause)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.rx.cfg.StoreTimeout)
 	defer cancel()
 	if err := h.rx.cfg.Store.Finish(ctx, h.lease, result); err != nil {

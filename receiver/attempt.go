@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ type attempt struct {
 	task    *dedup.Task
 	size    int64     // of the payload
 	began   time.Time // when it was taken, then when its worker began
-	extends time.Time // when the lease wants to be extended
+	renewAt time.Time // when the lease wants to be extended
 	working bool      // it has a worker
 	left    bool      // it is out of the load
 }
@@ -55,7 +56,7 @@ type attempt struct {
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {
 	a := &attempt{d: d, work: w, size: int64(len(w.Record.Payload.Body)), began: time.Now()}
 	a.task = a.work.Task()
-	a.extends = a.began.Add(d.cfg.Lease / 3)
+	a.renewAt = a.began.Add(d.cfg.Lease / 3)
 	return a
 }
 
@@ -67,11 +68,11 @@ func (a *attempt) log() *slog.Logger {
 
 // run sees the attempt through to an outcome that the store knows of.
 func (a *attempt) run() {
-	defer a.leave()
+	defer a.freeWorker()
 	if !a.waitForWorker() {
 		return
 	}
-	h := a.d.book.byName(a.task.Handler)
+	h := a.d.registry.byName[a.task.Handler]
 	switch {
 	case h == nil:
 		a.finish(dead(reasonGone, errGone), nil)
@@ -86,8 +87,8 @@ func (a *attempt) run() {
 // waitForWorker reports whether the attempt got a worker. A task that waits too long, or until the dispatcher
 // stops, is given back as it was.
 func (a *attempt) waitForWorker() bool {
-	if a.d.taking.Err() != nil {
-		a.giveBack(reasonStopped)
+	if a.d.takeCtx.Err() != nil {
+		a.release(reasonStopped)
 		return false
 	}
 	select {
@@ -96,24 +97,24 @@ func (a *attempt) waitForWorker() bool {
 		return true
 	default:
 	}
-	patience := time.NewTimer(min(aheadPatience, a.d.cfg.Lease/3))
+	patience := time.NewTimer(min(workerPatience, a.d.cfg.Lease/3))
 	defer patience.Stop()
 	select {
 	case a.d.workers <- struct{}{}:
 		a.working, a.began = true, time.Now()
 		return true
 	case <-patience.C:
-		a.d.load.waited(time.Since(a.began))
-		a.giveBack(reasonWaited)
-	case <-a.d.taking.Done():
-		a.giveBack(reasonStopped)
+		a.d.prefetch.observeWait(time.Since(a.began))
+		a.release(reasonWaited)
+	case <-a.d.takeCtx.Done():
+		a.release(reasonStopped)
 	}
 	return false
 }
 
 // giveBack has somebody else run the task, or the same process later. It was not started, so that what is known
 // of the attempt before stays.
-func (a *attempt) giveBack(reason string) {
+func (a *attempt) release(reason string) {
 	res := dedup.Result{Kind: dedup.ResultRelease, Reason: reason}
 	if a.task.Reason != "" {
 		res.Reason, res.Err = a.task.Reason, a.task.Err
@@ -122,16 +123,16 @@ func (a *attempt) giveBack(reason string) {
 }
 
 // leave frees the worker and the place in the load, once.
-func (a *attempt) leave() {
+func (a *attempt) freeWorker() {
 	if a.working {
 		a.working = false
-		a.d.load.ran(time.Since(a.began))
+		a.d.prefetch.observeRun(time.Since(a.began))
 		<-a.d.workers
 	}
 	if !a.left {
 		a.left = true
 		a.work.Record.Payload.Body = nil
-		a.d.load.leave(a.size)
+		a.d.prefetch.release(a.size)
 	}
 }
 
@@ -141,12 +142,12 @@ func (a *attempt) failures() int { return a.task.Attempt - a.task.Postponed }
 // call runs the handler and minds the lease until it returned, even when its context ended long before:
 // there must be no second run beside one that still goes on.
 func (a *attempt) call(h *Handler) {
-	lost, cancel := context.WithCancelCause(a.d.running)
+	lost, cancel := context.WithCancelCause(a.d.handlerCtx)
 	defer cancel(nil)
 	ctx, stop := context.WithTimeout(lost, a.d.cfg.HandlerTimeout)
 	defer stop()
 	out := h.start(ctx, &a.work.Record, a.task.Attempt)
-	extend := time.NewTimer(time.Until(a.extends))
+	extend := time.NewTimer(time.Until(a.renewAt))
 	defer extend.Stop()
 	hangs := time.NewTimer(a.d.cfg.HandlerTimeout + hangGrace)
 	defer hangs.Stop()
@@ -165,12 +166,12 @@ func (a *attempt) call(h *Handler) {
 			case errors.Is(err, dedup.ErrLeaseLost):
 				cancel(dedup.ErrLeaseLost)
 			case !errors.Is(err, dedup.ErrFailed): // else no extension can succeed any more
-				extend.Reset(time.Until(a.extends))
+				extend.Reset(time.Until(a.renewAt))
 			}
 		case <-hangs.C:
 			a.hangs()
 			defer a.d.hanging.Add(-1) // at most once: the timer fires once
-		case <-a.d.minding.Done():
+		case <-a.d.leaseCtx.Done():
 			return
 		}
 	}
@@ -180,12 +181,12 @@ func (a *attempt) call(h *Handler) {
 // when the store could not do it. The error is the store's.
 func (a *attempt) extend() error {
 	length := a.d.cfg.Lease
-	ctx, cancel := context.WithTimeout(a.d.minding, length/3)
+	ctx, cancel := context.WithTimeout(a.d.leaseCtx, length/3)
 	defer cancel()
 	err := a.d.cfg.Store.Extend(ctx, a.work.Lease, length)
-	a.extends = time.Now().Add(length / 3)
+	a.renewAt = time.Now().Add(length / 3)
 	if err != nil {
-		a.extends = time.Now().Add(length / 12)
+		a.renewAt = time.Now().Add(length / 12)
 		a.log().Warn("the lease was not extended", "err", err)
 	}
 	return err
@@ -197,7 +198,7 @@ func (a *attempt) hangs() {
 	a.d.hanging.Add(1)
 	o := a.observation(dedup.Running, reasonHanging)
 	o.Kind = "hanging"
-	a.d.cfg.observed(context.Background(), a.d.log, o)
+	a.d.cfg.observe(context.Background(), a.d.log, o)
 }
 
 // conclude says what becomes of the task, given what the handler returned and why its context ended.
@@ -252,10 +253,10 @@ func (a *attempt) retry(reason string, err error) dedup.Result {
 // when the lease is lost, when the store has failed for good or the dispatcher leaves, and after one more lease on
 // errors that promise no end.
 func (a *attempt) finish(res dedup.Result, cause error) {
-	a.leave() // what is left to do is the store's work
+	a.freeWorker() // what is left to do is the store's work
 	patience := time.Now().Add(a.d.cfg.Lease)
 	for n := 0; ; n++ {
-		ctx, cancel := context.WithTimeout(a.d.minding, max(a.d.cfg.Lease/3, time.Millisecond))
+		ctx, cancel := context.WithTimeout(a.d.leaseCtx, max(a.d.cfg.Lease/3, time.Millisecond))
 		err := a.d.cfg.Store.Finish(ctx, a.work.Lease, res)
 		cancel()
 		if err == nil {
@@ -268,22 +269,22 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 			a.drop(cause)
 			return
 		case errors.Is(err, dedup.ErrFailed):
-			a.giveUp(err)
+			a.abandon(err)
 			return
 		case errors.As(err, &unavailable):
 			patience = time.Now().Add(a.d.cfg.Lease)
 		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound), time.Now().After(patience):
-			a.giveUp(err)
+			a.abandon(err)
 			return
 		}
 		if n == 0 {
 			a.log().Warn("the outcome is not recorded yet; trying again", "err", err)
 		}
-		if !pause(a.d.minding, min(backoff(storeRetryBase, storeRetryCap, n, a.d.random), a.d.cfg.Lease/6)) {
-			a.giveUp(err)
+		if !pause(a.d.leaseCtx, min(backoff(storeRetryBase, storeRetryCap, n, a.d.random), a.d.cfg.Lease/6)) {
+			a.abandon(err)
 			return
 		}
-		if time.Now().After(a.extends) && errors.Is(a.extend(), dedup.ErrLeaseLost) {
+		if time.Now().After(a.renewAt) && errors.Is(a.extend(), dedup.ErrLeaseLost) {
 			a.drop(cause)
 			return
 		}
@@ -294,14 +295,14 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 // latter is so when an earlier call recorded the outcome after all, though it returned an error.
 func (a *attempt) drop(cause error) {
 	a.log().Warn("the lease was lost: the result of this attempt is dropped", "error_type", errType(cause))
-	a.d.cfg.observed(context.Background(), a.d.log, a.observation(dedup.Pending, reasonLeaseLost))
+	a.d.cfg.observe(context.Background(), a.d.log, a.observation(dedup.Pending, reasonLeaseLost))
 }
 
-func (a *attempt) giveUp(err error) {
+func (a *attempt) abandon(err error) {
 	a.log().Error("the outcome could not be recorded: the task runs again when its lease has ended", "err", err)
 	o := a.observation(dedup.Pending, reasonUnrecorded)
 	o.Err = err
-	a.d.cfg.observed(context.Background(), a.d.log, o)
+	a.d.cfg.observe(context.Background(), a.d.log, o)
 }
 
 // report logs and observes what the store has recorded.
@@ -310,7 +311,7 @@ func (a *attempt) report(res dedup.Result, cause error) {
 	switch res.Kind {
 	case dedup.ResultDone:
 		state = dedup.Done
-		if a.d.log.Enabled(a.d.minding, slog.LevelDebug) {
+		if a.d.log.Enabled(a.d.leaseCtx, slog.LevelDebug) {
 			a.log().Debug("task done", "took", time.Since(a.began))
 		}
 	case dedup.ResultDead:
@@ -326,7 +327,7 @@ func (a *attempt) report(res dedup.Result, cause error) {
 	}
 	o := a.observation(state, res.Reason)
 	o.Err = typeOnly(cause)
-	a.d.cfg.observed(context.Background(), a.d.log, o)
+	a.d.cfg.observe(context.Background(), a.d.log, o)
 }
 
 // observation describes the attempt without payload: of errors only what names their type may be added.
@@ -389,4 +390,22 @@ func errType(err error) string {
 		names = append(names, fmt.Sprintf("%T", err))
 	}
 	return strings.Join(names, " > ")
+}
+
+// backoff is full jitter: uniform in [0, min(limit, base*2^n)], where n counts the failures before this one
+// (draft-mayankpanke-event-delivery-semantics-01 section 9.6). random(k) is uniform in [0, k).
+func backoff(base, limit time.Duration, n int, random func(int64) int64) time.Duration {
+	limit = min(limit, math.MaxInt64-1)
+	most := min(base, limit)
+	for ; n > 0 && most < limit; n-- {
+		if most > limit/2 {
+			most = limit
+			break
+		}
+		most *= 2
+	}
+	if most <= 0 {
+		return 0
+	}
+	return time.Duration(random(int64(most) + 1))
 }

@@ -69,7 +69,7 @@ func newFloor(t *testing.T, hs []Handler, change func(*Config)) *floor {
 	if change != nil {
 		change(&cfg)
 	}
-	b, err := newBook(hs, twoProducers, cfg.Decode)
+	b, err := newRegistry(hs, twoProducers, cfg.Decode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (f *floor) acceptAll(claims ...dedup.Claim) []string {
 func (f *floor) claim(id, body string, tasks ...dedup.NewTask) dedup.Claim {
 	f.t.Helper()
 	if tasks == nil {
-		on, _ := f.d.book.pick("gh", "push")
+		on, _ := f.d.registry.match("gh", "push")
 		for _, h := range on {
 			lane, err := h.laneOf(&producer.Delivery{}, producer.Item{Body: []byte(body)})
 			if err != nil {

@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -124,18 +123,6 @@ func takeBuffer(size int64) []byte {
 func giveBuffer(buf []byte) {
 	if class := bufferClass(int64(cap(buf))); class >= 0 {
 		buffers[class].Put(&buf)
-	}
-}
-
-// endRequest prepares the connection for the time after the answer. A body that was not read, net/http reads and
-// drops before the connection is used again: that must not take for ever. Where both lengths were sent, net/http
-// hides one of them: the connection must not be used again (RFC 9112 section 6.1).
-func (rx *Receiver) endRequest(w http.ResponseWriter, r *http.Request, read bool) {
-	if !read && r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(rx.cfg.BodyTimeout))
-	}
-	if r.ProtoMajor == 1 && slices.Contains(r.TransferEncoding, "chunked") {
-		w.Header().Set("Connection", "close")
 	}
 }
 

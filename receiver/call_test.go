@@ -21,11 +21,11 @@ import (
 // only makes a book of one handler and returns it.
 func only(t *testing.T, h Handler, decode decodeFunc) *Handler {
 	t.Helper()
-	b, err := newBook([]Handler{h.Named("it")}, twoProducers, decode)
+	b, err := newRegistry([]Handler{h.Named("it")}, twoProducers, decode)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b.byName("it")
+	return b.byName["it"]
 }
 
 // call runs the handler once and waits until it returned.

@@ -58,7 +58,7 @@ func withDefaults(c Config) Config {
 }
 
 // check returns the index of the handlers, or every mistake in the configuration at once.
-func check(c Config) (*book, error) {
+func check(c Config) (*registry, error) {
 	var mistakes []error
 	if c.Store == nil {
 		mistakes = append(mistakes, errors.New("store: none is set; dedup.NewMemory is one for trying out"))
@@ -85,7 +85,7 @@ func check(c Config) (*book, error) {
 		}
 		seen[p.Name] = true
 	}
-	b, err := newBook(c.Handlers, c.Producers, c.Decode)
+	b, err := newRegistry(c.Handlers, c.Producers, c.Decode)
 	if err := errors.Join(append(mistakes, err)...); err != nil {
 		return nil, err
 	}

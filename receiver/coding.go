@@ -108,21 +108,3 @@ func readAtMost(r io.Reader, limit int64) ([]byte, error) {
 	}
 	return nil, errInflates
 }
-
-// decode takes the coding off the verified body: the extractors read what it holds.
-func (d *delivery) decode() error {
-	d.received = d.Body
-	plain, err := decodedBody(d.r.Header, d.Body, d.ep.p.MaxBody)
-	switch {
-	case errors.Is(err, errInflates):
-		return fail(codeBodyTooLarge, err)
-	case err != nil:
-		return &verify.Error{Code: verify.EventMalformed, Component: "content-encoding", Err: err}
-	}
-	d.Body = plain
-	return nil
-}
-
-// uncoded reports whether what is kept of the delivery is no longer what its Content-Encoding says: an item of
-// a batch, or what was taken out of its envelope.
-func (d *delivery) uncoded() bool { return d.ep.p.Split != nil || d.ep.p.Payload != nil }

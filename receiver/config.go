@@ -101,31 +101,3 @@ type Config struct {
 	// Observe, when set, is called with what happened to every delivery and every attempt. It must not block.
 	Observe func(context.Context, Observation)
 }
-
-// Observation is something that happened, for metrics and live views. It holds no payload and no secret.
-type Observation struct {
-	// Kind is "delivery" (a request was answered), "attempt" (a task was run), or "hanging" (a handler goes on
-	// although its context ended; its attempt is observed when it returns).
-	Kind string
-	// Endpoint, Type, ID and Event name the event as far as it is known.
-	Endpoint, Type, ID, Event string
-	// Status and Code are the answer to a delivery, and why: "accepted", "replayed", "signature_mismatch", ...
-	Status int
-	Code   string
-	// SameBytes says what became of a delivery whose signed content came before, where no signed identifier names the
-	// event: "known" (the same event again), "again" (another occurrence, which runs), "quarantined" or "refused".
-	// Otherwise it is empty.
-	SameBytes string
-	// IDReused is true of a delivery that was accepted under an unsigned identifier which came before with other content.
-	IDReused bool
-	// Handler, Attempt and State tell of an attempt and how it ended; Reason says why.
-	Handler string
-	Attempt int
-	State   dedup.State
-	Reason  string
-	// Took is how long it took.
-	Took time.Duration
-	// Err is the private cause, for the log; of errors of handlers, which may quote the payload, it names the
-	// types only.
-	Err error
-}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -71,15 +72,15 @@ func (ep *endpoint) publicURL(r *http.Request, at target) (*url.URL, error) {
 
 // hostKnown reports whether the Host of a request is one of ours. A configured host without a port stands for
 // every port.
-func (rx *Receiver) hostKnown(host string) bool {
-	if len(rx.cfg.Hosts) == 0 {
+func hostKnown(hosts []string, host string) bool {
+	if len(hosts) == 0 {
 		return true
 	}
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = strings.Trim(host, "[]")
 	}
-	for _, known := range rx.cfg.Hosts {
+	for _, known := range hosts {
 		if strings.EqualFold(known, host) || strings.EqualFold(strings.Trim(known, "[]"), name) {
 			return true
 		}
@@ -103,4 +104,27 @@ func (ep *endpoint) takes(contentType string) bool {
 		}
 	}
 	return false
+}
+
+// retired reports whether the endpoint has ended.
+func (ep *endpoint) retired() bool {
+	return !ep.p.Retire.IsZero() && !ep.rx.cfg.Clock().Before(ep.p.Retire)
+}
+
+// announce adds to an answer when the endpoint ends (Sunset, RFC 8594 section 3) and since or from when it is
+// not to be used (Deprecation, a structured-field Date, RFC 9745 section 2). Both are about the endpoint and no
+// part of a stored answer. Once it has ended there is nothing to announce.
+func (ep *endpoint) announceSunset(answer *reply) {
+	if ep.p.Deprecated.IsZero() || ep.retired() {
+		return
+	}
+	header := answer.header.Clone() // the store and other deliveries may share it
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Set("Deprecation", "@"+strconv.FormatInt(ep.p.Deprecated.Unix(), 10))
+	if !ep.p.Retire.IsZero() {
+		header.Set("Sunset", ep.p.Retire.UTC().Format(http.TimeFormat))
+	}
+	answer.header = header
 }

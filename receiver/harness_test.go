@@ -277,7 +277,7 @@ func wantProblem(t *testing.T, g got, status int, code string) {
 		t.Fatalf("got %d %q (status in the body %d), want %d %q", g.status, p.Code, p.Status, status, code)
 	}
 	want := "https://hooks.example/policy#" + code
-	if registered := rowOf(code).Type; registered != "" {
+	if registered := problemFor(code).Type; registered != "" {
 		want = registered
 	}
 	if p.Type != want || p.Title == "" || p.Detail == "" {

@@ -126,7 +126,7 @@ func Listen(ln net.Listener, l Limits) *Listener {
 // do not need it.
 func (l *Listener) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at := requestOn(r.Context())
+		at := trackRequest(r.Context())
 		at.verified()
 		defer at.end()
 		next.ServeHTTP(w, r)

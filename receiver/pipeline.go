@@ -29,14 +29,14 @@ type delivery struct {
 	permit *admission.Permit
 	share  admission.Share
 	// on is its connection.
-	on *onConn
+	on *connRequest
 	// received is the verified body with its content coding, where Body is without.
 	received []byte
 	// stale is why an authentic delivery is too old to be accepted, though not too old to be a repetition.
 	stale error
-	// unnamed is why its items could not be had; a handshake does without them.
-	unnamed error
-	items   []producer.Item
+	// itemsErr is why no events could be extracted. Handshakes need none.
+	itemsErr error
+	items    []producer.Item
 	// id and typ are of the only item, for the log.
 	id, typ string
 	// sameBytes and idReused are what metrics count of deliveries that are named by their signed content; see [Observation].
@@ -50,7 +50,7 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = verify.Normalize(r)
 	permit := rx.limiter.Admit(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
 	defer permit.Release()
-	on := requestOn(ctx)
+	on := trackRequest(ctx)
 	defer on.end()
 	d := &delivery{
 		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, permit: permit, on: on,
@@ -64,11 +64,11 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
 	}
 	d.recordOutcome(answer)
-	ep.announce(answer)
+	ep.announceSunset(answer)
 	rx.endRequest(w, r, d.body.done)
 	d.endRefusals(w, answer)
 	answer.send(w)
-	rx.report(ctx, d, answer, time.Since(started))
+	rx.reportDelivery(ctx, d, answer, time.Since(started))
 }
 
 // receiveSafely turns errors into problems, and a panic of ours into one as well.
@@ -99,7 +99,7 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 		return nil, err
 	}
 	// 2. Which URL did the producer call?
-	if err := d.locate(ctx); err != nil {
+	if err := d.resolveURL(ctx); err != nil {
 		return nil, err
 	}
 	// 3. Unsigned handshakes, answered only where they are configured.
@@ -111,22 +111,22 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 		return nil, err
 	}
 	// 5. Which events are in it? A handshake has no need of an identifier.
-	if err := d.name(); err != nil {
+	if err := d.extractEvents(); err != nil {
 		return nil, err
 	}
 	// 6. Is it fresh? What is stale can only be a repetition.
-	if err := d.judgeTime(); err != nil {
+	if err := d.checkFreshness(); err != nil {
 		return nil, err
 	}
 	if d.stale != nil {
-		return d.repeatOnly(ctx)
+		return d.replayKnown(ctx)
 	}
 	// 7. Signed handshakes.
 	if answer, err := d.handshake(ctx); answer != nil || err != nil {
 		return answer, err
 	}
-	if d.unnamed != nil {
-		return nil, d.unnamed
+	if d.itemsErr != nil {
+		return nil, d.itemsErr
 	}
 	// 8. Is it new? All items are claimed in one durable step, and
 	// 9. the decisions become the answer; an Answer handler runs in between. Workers run the other handlers.
@@ -157,14 +157,14 @@ func (d *delivery) accept(ctx context.Context) (*reply, error) {
 // admit judges the head of the request.
 func (d *delivery) admit() error {
 	p, r := &d.ep.p, d.r
-	if !d.rx.hostKnown(r.Host) {
+	if !hostKnown(d.rx.cfg.Hosts, r.Host) {
 		return fail(codeHostUnknown, nil)
 	}
 	if d.ep.retired() {
-		return fail(codeRetired, nil)
+		return fail(codeEndpointRetired, nil)
 	}
 	if d.looped() {
-		return fail(codeLoop, nil)
+		return fail(codeLoopDetected, nil)
 	}
 	if len(p.AllowedIPs) > 0 && !within(clientAddr(r, d.rx.cfg.TrustedProxies), p.AllowedIPs) {
 		return fail(codeAddressRefused, nil)
@@ -198,19 +198,34 @@ func (d *delivery) methodRefused() error {
 	return f
 }
 
+// looped reports whether the delivery passed through this receiver before: whether its field Via names it (RFC 9110 section
+// 7.6.3). An intermediary must not forward a message to itself without end (section 7.6).
+func (d *delivery) looped() bool {
+	name := d.rx.cfg.Via
+	if name == "" {
+		return false
+	}
+	for _, line := range d.r.Header["Via"] {
+		if viaContains(line, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // early reports whether a proxy marked the request as TLS early data. Several or other values than "1" count
 // as "1" (RFC 8470 section 5.1).
 func (d *delivery) early() bool { return len(d.r.Header.Values("Early-Data")) > 0 }
 
 // locate gives the request the URL that the producer called.
-func (d *delivery) locate(ctx context.Context) error {
+func (d *delivery) resolveURL(ctx context.Context) error {
 	at, ok := parseTarget(requestTarget(d.r))
 	if !ok {
-		return fail(codeTargetRefused, nil)
+		return fail(codeTargetMalformed, nil)
 	}
 	u, err := d.ep.publicURL(d.r, at)
 	if err != nil {
-		return fail(codeTargetRefused, nil) // the error quotes the URL, which may hold a credential
+		return fail(codeTargetMalformed, nil) // the error quotes the URL, which may hold a credential
 	}
 	d.at = at
 	d.Request = d.r.WithContext(ctx)
@@ -248,7 +263,7 @@ func (d *delivery) refuseChallenge(want *dedup.Response, err error) *reply {
 	d.setAllow(answer)
 	if want.Status != 0 {
 		answer.status = want.Status
-		answer.body = d.rx.problemBody(rowOf(answer.code), want.Status, err)
+		answer.body = d.rx.problemBody(problemFor(answer.code), want.Status, err)
 	}
 	return answer
 }
@@ -306,7 +321,7 @@ func (d *delivery) verify(ctx context.Context) error {
 
 // name finds the events of the delivery. Senders of webhooks drop events on a 400, so that an identifier which
 // cannot be used is replaced by a digest of the body where the vendor does not always send one.
-func (d *delivery) name() error {
+func (d *delivery) extractEvents() error {
 	p := &d.ep.p
 	if err := d.checkContent(); err != nil {
 		return err
@@ -320,7 +335,7 @@ func (d *delivery) name() error {
 	if err != nil && p.Handshake == nil {
 		return err
 	}
-	d.items, d.unnamed = items, err
+	d.items, d.itemsErr = items, err
 	if len(items) == 1 {
 		d.id, d.typ = items[0].ID, items[0].Type
 	}
@@ -338,13 +353,27 @@ func (d *delivery) checkContent() error {
 	return d.decode()
 }
 
-// judgeTime refuses what is not fresh. Senders of some presets resend the same bytes hours later and give up
+// decode takes the coding off the verified body: the extractors read what it holds.
+func (d *delivery) decode() error {
+	d.received = d.Body
+	plain, err := decodedBody(d.r.Header, d.Body, d.ep.p.MaxBody)
+	switch {
+	case errors.Is(err, errInflates):
+		return fail(codeBodyTooLarge, err)
+	case err != nil:
+		return &verify.Error{Code: verify.EventMalformed, Component: "content-encoding", Err: err}
+	}
+	d.Body = plain
+	return nil
+}
+
+// checkFreshness refuses what is not fresh. Senders of some presets resend the same bytes hours later and give up
 // on a 401: what they send may still be a repetition of an event that we have. Early data never may: it could
 // have been captured (RFC 8470 section 3).
-func (d *delivery) judgeTime() error {
+func (d *delivery) checkFreshness() error {
 	p := &d.ep.p
 	err := p.Tolerance.Check(d.Identity, d.rx.cfg.Clock())
-	if verify.CodeOf(err) == verify.TimestampTooOld && p.StaleKnown && !d.early() && d.unnamed == nil {
+	if verify.CodeOf(err) == verify.TimestampTooOld && p.StaleKnown && !d.early() && d.itemsErr == nil {
 		d.stale = err
 		return nil
 	}
@@ -360,9 +389,9 @@ func (d *delivery) judgeTime() error {
 	return nil
 }
 
-// repeatOnly answers a stale delivery with the stored answer, when every item of it is known with the same
+// replayKnown answers a stale delivery with the stored answer, when every item of it is known with the same
 // payload and has an answer. Otherwise it is refused, and nothing is stored.
-func (d *delivery) repeatOnly(ctx context.Context) (*reply, error) {
+func (d *delivery) replayKnown(ctx context.Context) (*reply, error) {
 	entries := d.entries()
 	claims := claimsOf(entries)
 	for i := range claims {
@@ -401,7 +430,16 @@ func (d *delivery) recordOutcome(a *reply) {
 	switch a.code {
 	case codeAccepted, codeAnswered:
 		d.permit.Credit(time.Now())
-	case codeRepeated, codeAside, codeNothing, codeInFlight, codeReplayed, codeKeyReused, codeStore, string(verify.NonceReused):
+	case codeRepeated, codeQuarantined, codeEmptyBatch, codeInFlight, codeSignatureReused, codeKeyReused, codeStore, string(verify.NonceReused):
 		d.share.Refund()
+	}
+}
+
+// endRefusals ends a connection that brings one delivery after the other that is not authentic: for HTTP/2, net/http
+// turns the field into GOAWAY.
+func (d *delivery) endRefusals(w http.ResponseWriter, answer *reply) {
+	unauthentic := answer.status == http.StatusUnauthorized || answer.status == http.StatusBadRequest
+	if unauthentic && !d.on.good && d.on.refused() {
+		w.Header().Set("Connection", "close")
 	}
 }

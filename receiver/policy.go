@@ -48,7 +48,7 @@ func servicePolicy(c *Config) policyService {
 	}
 	return policyService{
 		Kept: kept[c.Store.Guarantees().Durability], Attempts: c.Attempts,
-		Backoff: fmt.Sprintf("full jitter: uniform between none and %s, which doubles with every failure up to %s", spell(c.BackoffBase), spell(c.BackoffCap)),
+		Backoff: fmt.Sprintf("full jitter: uniform between none and %s, which doubles with every failure up to %s", formatDuration(c.BackoffBase), formatDuration(c.BackoffCap)),
 	}
 }
 
@@ -112,7 +112,7 @@ func newPolicy(rx *Receiver) (*policy, error) {
 	for _, row := range problems {
 		doc.Problems = append(doc.Problems, policyProblem{
 			Code: row.Code, Type: rx.typeOf(row), Status: row.Status, Title: row.Title,
-			Detail: row.Detail, Retryable: row.Again || transient(row.Status) || row.Status == http.StatusMisdirectedRequest,
+			Detail: row.Detail, Retryable: row.Retryable || transient(row.Status) || row.Status == http.StatusMisdirectedRequest,
 		})
 	}
 	asJSON, err := json.MarshalIndent(doc, "", "  ")
@@ -146,8 +146,8 @@ var acceptedRules = []policyRule{
 func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	e := policyEndpoint{
 		Name: p.Name, URL: p.URL, Contract: "api", Methods: p.Methods, Types: p.MediaTypes, Required: p.KeyRequired,
-		Window: spell(p.Window), Identity: p.Class().Names(), MaxBody: p.MaxBody, Success: p.Accepted.Status, InFlight: p.InFlight,
-		Fresh: fmt.Sprintf("a signed time is accepted up to %s back and %s ahead", spell(p.Tolerance.Past), spell(p.Tolerance.Future)),
+		Window: formatDuration(p.Window), Identity: p.Class().Names(), MaxBody: p.MaxBody, Success: p.Accepted.Status, InFlight: p.InFlight,
+		Fresh: fmt.Sprintf("a signed time is accepted up to %s back and %s ahead", formatDuration(p.Tolerance.Past), formatDuration(p.Tolerance.Future)),
 		Nonce: "not looked at", Early: "refused (425)", Docs: p.Docs,
 		Compared: "the payload as received, with the CloudEvents attributes in the header",
 	}
@@ -160,7 +160,7 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	}
 	e.Codings, e.Empty, e.AtOnce = codings, p.EmptyBody, p.Concurrency
 	if p.Rate.Limits() {
-		e.Rate = fmt.Sprintf("%d events in %s, %d at once; repetitions do not count", p.Rate.Events, spell(p.Rate.Per), p.Rate.Burst)
+		e.Rate = fmt.Sprintf("%d events in %s, %d at once; repetitions do not count", p.Rate.Events, formatDuration(p.Rate.Per), p.Rate.Burst)
 	}
 	e.Key, e.Strict = keyPolicy(&p), strictKey(p.Key)
 	if p.KeyFormat != nil {
@@ -227,7 +227,7 @@ func strictKey(key producer.Extractor) bool {
 }
 
 // spell writes durations as people do.
-func spell(d time.Duration) string {
+func formatDuration(d time.Duration) string {
 	switch {
 	case d == verify.NoLimit:
 		return "any time"

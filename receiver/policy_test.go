@@ -55,7 +55,7 @@ func TestEveryProblemTypeIsAnAnchorOfThePolicy(t *testing.T) {
 		}
 	}
 	for _, code := range verifyCodes() {
-		if row := rowOf(code); row.Code == codeInternal || row.Status < 400 {
+		if row := problemFor(code); row.Code == codeInternal || row.Status < 400 {
 			t.Errorf("%s has no row", code)
 		}
 	}
@@ -125,8 +125,8 @@ func TestPolicySaysWhatTheConfigurationDoes(t *testing.T) {
 func TestTransientStatusesAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	for _, row := range problems {
-		if row.Again != (row.Status == 503 || row.Status == 409 || row.Status == 429) {
-			t.Errorf("%s: %d and again %v", row.Code, row.Status, row.Again)
+		if row.Retryable != (row.Status == 503 || row.Status == 409 || row.Status == 429) {
+			t.Errorf("%s: %d and again %v", row.Code, row.Status, row.Retryable)
 		}
 	}
 }

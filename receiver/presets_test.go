@@ -112,8 +112,8 @@ func (h *house) records() []dedup.Record {
 	return all
 }
 
-// asides counts what was kept aside for this reason.
-func (h *house) asides(reason string) int {
+// quarantined counts what was kept aside for this reason.
+func (h *house) quarantined(reason string) int {
 	n := 0
 	for _, rec := range h.records() {
 		if rec.QuarantineReason == reason {
@@ -401,7 +401,7 @@ func TestGitHubRepetitionsAreQuarantined(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
-	if n := h.asides("same_bytes"); n != 16 {
+	if n := h.quarantined("same_bytes"); n != 16 {
 		t.Errorf("%d repetitions are kept, want 16", n)
 	}
 

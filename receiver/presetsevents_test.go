@@ -278,7 +278,7 @@ func TestOneGoogleTokenServesManyMessages(t *testing.T) {
 	h.expect(push("m7", "dGVh", 2), 200, true) // the counter of attempts makes no other event of it
 	h.expect(push("m7", "bWlsaw==", 2), 200, false)
 	h.settled()
-	if conflicts, replays := h.asides("conflict"), h.asides("replayed"); conflicts != 1 || replays != 0 {
+	if conflicts, replays := h.quarantined("conflict"), h.quarantined("replayed"); conflicts != 1 || replays != 0 {
 		t.Errorf("%d conflicts, %d replays are kept aside", conflicts, replays)
 	}
 	forged := push("m99", "dGVh", 1)
@@ -323,7 +323,7 @@ func TestEventGridBatches(t *testing.T) {
 		t.Errorf("%+v", ev)
 	}
 	h.settled()
-	if n := h.asides("conflict"); n != 1 || len(h.records()) != 5 {
+	if n := h.quarantined("conflict"); n != 1 || len(h.records()) != 5 {
 		t.Errorf("%d conflicts in %d records, want 1 in 5", n, len(h.records()))
 	}
 	// Without one of the identifiers nothing of the batch is stored.
@@ -396,7 +396,7 @@ func TestCloudEventsInThreeModes(t *testing.T) {
 	expect("4", 8)
 	h.expect(binary("2", "66"), 200, false)
 	h.settled()
-	if n := h.asides("conflict"); n != 2 || len(handled) != 0 {
+	if n := h.quarantined("conflict"); n != 2 || len(handled) != 0 {
 		t.Errorf("%d conflicts are kept aside, want 2; %d more were handled", n, len(handled))
 	}
 	h.expect(post("cloudevents", "{}", bearer("Content-Type", "application/cloudevents+avro")...), 415, false)

@@ -21,40 +21,40 @@ import (
 
 // The codes of the receiver's own failures; those of verification are in package verify.
 const (
-	codeNotFound       = "not_found"
-	codeHostUnknown    = "host_unknown"
-	codeRetired        = "endpoint_retired"
-	codeAddressRefused = "address_refused"
-	codeLoop           = "loop_detected"
-	codeDigestSyntax   = "digest_malformed"
-	codeDigestKinds    = "digest_unsupported"
-	codeDigestValue    = "digest_invalid"
-	codeMethod         = "method_not_allowed"
-	codeTargetRefused  = "target_malformed"
-	codeEarlyData      = "early_data"
-	codeMediaType      = string(verify.MediaTypeUnsupported)
-	codeBodyTooLarge   = "body_too_large"
-	codeCoding         = "content_coding_unsupported"
-	codeBodyMissing    = "body_missing"
-	codeRateLimited    = "rate_limited"
-	codeAtCapacity     = "at_capacity"
-	codeBatchTooLarge  = "batch_too_large"
-	codeBodyTimeout    = "body_timeout"
-	codeBodyCut        = "body_incomplete"
-	codeBusy           = "busy"
-	codeKeyReused      = "idempotency_key_reused"
-	codeReplayed       = "signature_reused"
-	codeInFlight       = "in_flight"
-	codeRejected       = "rejected"
-	codeTargetSaidNo   = "target_refused"
-	codeUndecodable    = "undecodable"
-	codeAnswerFailed   = "answer_failed"
-	codeAnswerTimeout  = "answer_timeout"
-	codePostponed      = "answer_postponed"
-	codeStore          = "store_unavailable"
-	codeShuttingDown   = "shutting_down"
-	codeStarting       = "starting"
-	codeInternal       = "internal_error"
+	codeNotFound          = "not_found"
+	codeHostUnknown       = "host_unknown"
+	codeEndpointRetired   = "endpoint_retired"
+	codeAddressRefused    = "address_refused"
+	codeLoopDetected      = "loop_detected"
+	codeDigestMalformed   = "digest_malformed"
+	codeDigestUnsupported = "digest_unsupported"
+	codeDigestInvalid     = "digest_invalid"
+	codeMethod            = "method_not_allowed"
+	codeTargetMalformed   = "target_malformed"
+	codeEarlyData         = "early_data"
+	codeMediaType         = string(verify.MediaTypeUnsupported)
+	codeBodyTooLarge      = "body_too_large"
+	codeCoding            = "content_coding_unsupported"
+	codeBodyMissing       = "body_missing"
+	codeRateLimited       = "rate_limited"
+	codeAtCapacity        = "at_capacity"
+	codeBatchTooLarge     = "batch_too_large"
+	codeBodyTimeout       = "body_timeout"
+	codeBodyCut           = "body_incomplete"
+	codeBusy              = "busy"
+	codeKeyReused         = "idempotency_key_reused"
+	codeSignatureReused   = "signature_reused"
+	codeInFlight          = "in_flight"
+	codeRejected          = "rejected"
+	codeRefusedByTarget   = "target_refused"
+	codeUndecodable       = "undecodable"
+	codeAnswerFailed      = "answer_failed"
+	codeAnswerTimeout     = "answer_timeout"
+	codePostponed         = "answer_postponed"
+	codeStore             = "store_unavailable"
+	codeShuttingDown      = "shutting_down"
+	codeStarting          = "starting"
+	codeInternal          = "internal_error"
 
 	// Two codes have another name outside: nobody learns by asking which keys exist, and the identifier is
 	// called what the draft calls it.
@@ -72,11 +72,11 @@ type problem struct {
 	Title  string
 	Detail string
 	// Again marks transient failures: the same delivery may succeed later. They carry Retry-After.
-	Again bool
+	Retryable bool
 	// Closes marks failures after which the connection is of no more use.
-	Closes bool
+	CloseConn bool
 	// Names adds the component at fault to the detail, where that helps an honest sender.
-	Names bool
+	NameComponent bool
 }
 
 // The problem types of draft-ietf-httpapi-ratelimit-headers-11.
@@ -101,33 +101,33 @@ const (
 var problems = []problem{
 	{Code: codeNotFound, Status: 404, Title: "No such endpoint", Detail: "Nothing receives deliveries at this path. Paths are compared octet for octet."},
 	{Code: codeHostUnknown, Status: 421, Title: "Not a host of this receiver", Detail: "The Host of the request is none that this receiver answers for."},
-	{Code: codeRetired, Status: 410, Title: "Endpoint retired", Detail: "This endpoint has ended, as its answers announced in the field Sunset. Stop sending to it."},
+	{Code: codeEndpointRetired, Status: 410, Title: "Endpoint retired", Detail: "This endpoint has ended, as its answers announced in the field Sunset. Stop sending to it."},
 	{Code: codeAddressRefused, Status: 403, Title: "Address not allowed", Detail: "Deliveries to this endpoint are accepted from agreed addresses only."},
-	{Code: codeLoop, Status: 400, Title: "Loop detected", Detail: "The field Via names this receiver: the delivery came back to where it was. No retry cures it."},
+	{Code: codeLoopDetected, Status: 400, Title: "Loop detected", Detail: "The field Via names this receiver: the delivery came back to where it was. No retry cures it."},
 	{Code: codeMethod, Status: 405, Title: "Method not allowed", Detail: "The Allow field lists the methods of this endpoint."},
-	{Code: codeTargetRefused, Status: 400, Title: "Malformed request target", Detail: "The request target has no path, or is not a URL."},
+	{Code: codeTargetMalformed, Status: 400, Title: "Malformed request target", Detail: "The request target has no path, or is not a URL."},
 	{Code: codeEarlyData, Status: 425, Title: "Too early", Detail: "The request came as TLS early data, which can be replayed. Send it again after the handshake."},
 	{Code: codeMediaType, Status: 415, Title: "Unsupported media type", Detail: "The Accept-Post field lists the media types of this endpoint."},
 	{Code: codeCoding, Status: 415, Title: "Unsupported content coding", Detail: "The Accept-Encoding field lists the content codings, of which a body has at most one."},
-	{Code: codeBodyTooLarge, Status: 413, Title: "Body too large", Detail: "The body, or what it decodes to, is larger than the limit in the policy.", Closes: true},
+	{Code: codeBodyTooLarge, Status: 413, Title: "Body too large", Detail: "The body, or what it decodes to, is larger than the limit in the policy.", CloseConn: true},
 	{Code: codeBodyMissing, Status: 400, Title: "Body missing", Detail: "The request has neither a body nor a Content-Type: it is no delivery."},
 	{Code: codeBatchTooLarge, Status: 413, Title: "Batch too large", Detail: "The batch cannot be kept in one step. Send smaller batches."},
-	{Code: codeBodyTimeout, Status: 408, Title: "Body not complete in time", Detail: "The body did not arrive in time. Nothing was kept.", Closes: true},
-	{Code: codeBodyCut, Status: 400, Title: "Body incomplete", Detail: "The body ended early or is not framed correctly. Nothing was kept.", Closes: true},
-	{Code: codeBusy, Type: reducedCapacity, Status: 503, Title: "Busy", Detail: "Too many deliveries are arriving at once.", Again: true, Closes: true},
+	{Code: codeBodyTimeout, Status: 408, Title: "Body not complete in time", Detail: "The body did not arrive in time. Nothing was kept.", CloseConn: true},
+	{Code: codeBodyCut, Status: 400, Title: "Body incomplete", Detail: "The body ended early or is not framed correctly. Nothing was kept.", CloseConn: true},
+	{Code: codeBusy, Type: reducedCapacity, Status: 503, Title: "Busy", Detail: "Too many deliveries are arriving at once.", Retryable: true, CloseConn: true},
 
 	{Code: codeSignatureInvalid, Status: 401, Title: "Signature not valid", Detail: "The signature was not made over this request with a key of this producer."},
 	{Code: string(verify.SignatureMissing), Status: 401, Title: "Signature missing", Detail: "Deliveries to this endpoint are signed; this one is not."},
 	{Code: string(verify.SignatureMalformed), Status: 400, Title: "Signature malformed", Detail: "The signature fields do not parse."},
 	{Code: string(verify.AlgorithmNotAllowed), Status: 401, Title: "Algorithm not allowed", Detail: "The signature names an algorithm that this endpoint does not accept."},
 	{Code: string(verify.VersionUnsupported), Status: 401, Title: "Signature version not supported", Detail: "None of the signatures is of a version that this endpoint accepts."},
-	{Code: string(verify.InsufficientCoverage), Status: 401, Title: "Signature covers too little", Detail: "The signature leaves out what must be signed.", Names: true},
-	{Code: string(verify.ComponentUnsupported), Status: 400, Title: "Component not supported", Detail: "The signature covers a component that this endpoint does not accept.", Names: true},
-	{Code: string(verify.AmbiguousField), Status: 400, Title: "Ambiguous request", Detail: "Something that must occur once occurs more often.", Names: true},
+	{Code: string(verify.InsufficientCoverage), Status: 401, Title: "Signature covers too little", Detail: "The signature leaves out what must be signed.", NameComponent: true},
+	{Code: string(verify.ComponentUnsupported), Status: 400, Title: "Component not supported", Detail: "The signature covers a component that this endpoint does not accept.", NameComponent: true},
+	{Code: string(verify.AmbiguousField), Status: 400, Title: "Ambiguous request", Detail: "Something that must occur once occurs more often.", NameComponent: true},
 	{Code: string(verify.DigestMissing), Status: 401, Title: "Content-Digest missing", Detail: "The body needs a Content-Digest of an accepted algorithm (sha-256 or sha-512), and the signature must cover it."},
-	{Code: codeDigestSyntax, Status: 400, Title: "Content-Digest malformed", Detail: "The field Content-Digest is not a dictionary of byte sequences (RFC 9530 section 2)."},
-	{Code: codeDigestKinds, Type: unsupportedDigests, Status: 400, Title: "Unsupported Hashing Algorithms", Detail: "Content-Digest names none of the algorithms that this endpoint accepts. Want-Content-Digest lists them."},
-	{Code: codeDigestValue, Type: invalidDigests, Status: 400, Title: "Invalid Digest Values", Detail: "A digest in Content-Digest does not have the length of its algorithm."},
+	{Code: codeDigestMalformed, Status: 400, Title: "Content-Digest malformed", Detail: "The field Content-Digest is not a dictionary of byte sequences (RFC 9530 section 2)."},
+	{Code: codeDigestUnsupported, Type: unsupportedDigests, Status: 400, Title: "Unsupported Hashing Algorithms", Detail: "Content-Digest names none of the algorithms that this endpoint accepts. Want-Content-Digest lists them."},
+	{Code: codeDigestInvalid, Type: invalidDigests, Status: 400, Title: "Invalid Digest Values", Detail: "A digest in Content-Digest does not have the length of its algorithm."},
 	{Code: string(verify.DigestMismatch), Type: mismatchingDigests, Status: 401, Title: "Content-Digest does not match", Detail: "The body is not the one that Content-Digest describes."},
 	{Code: string(verify.BodyHashMismatch), Status: 401, Title: "Body hash does not match", Detail: "The body is not the one that the signed hash describes."},
 	{Code: string(verify.TimestampMissing), Status: 401, Title: "Signed time missing", Detail: "The signature needs the time at which it was made."},
@@ -135,8 +135,8 @@ var problems = []problem{
 	{Code: string(verify.TimestampTooOld), Status: 401, Title: "Signature too old", Detail: "The delivery was signed too long ago. Sign it afresh."},
 	{Code: string(verify.TimestampTooNew), Status: 401, Title: "Signature from the future", Detail: "The delivery was signed too far ahead of our clock."},
 	{Code: string(verify.NonceReused), Status: 401, Title: "Nonce used before", Detail: "The nonce came with another event."},
-	{Code: codeReplayed, Status: 401, Title: "Signature used before", Detail: "The same signed bytes came before: under another identifier, or so long ago that the answer is no longer kept."},
-	{Code: string(verify.KeysUnavailable), Status: 503, Title: "Keys not available", Detail: "The keys of the producer cannot be had at the moment.", Again: true},
+	{Code: codeSignatureReused, Status: 401, Title: "Signature used before", Detail: "The same signed bytes came before: under another identifier, or so long ago that the answer is no longer kept."},
+	{Code: string(verify.KeysUnavailable), Status: 503, Title: "Keys not available", Detail: "The keys of the producer cannot be had at the moment.", Retryable: true},
 	{Code: string(verify.CredentialsMissing), Status: 401, Title: "Credentials missing", Detail: "Deliveries to this endpoint carry credentials; this one does not."},
 	{Code: string(verify.CredentialsMismatch), Status: 401, Title: "Credentials not valid", Detail: "The credentials are not those of this endpoint."},
 	{Code: string(verify.TokenMissing), Status: 401, Title: "Token missing", Detail: "Deliveries to this endpoint carry a token; this one does not."},
@@ -152,27 +152,27 @@ var problems = []problem{
 	{Code: string(verify.TopicUnexpected), Status: 403, Title: "Topic not expected", Detail: "The topic is not on the list of this endpoint."},
 	{Code: string(verify.ChallengeUnexpected), Status: 403, Title: "Challenge not expected", Detail: "Nobody asked for this subscription."},
 
-	{Code: codeKeyMissing, Status: 400, Title: "Idempotency key missing", Detail: "Deliveries to this endpoint name their event; the policy says how.", Names: true},
-	{Code: string(verify.EventMalformed), Status: 400, Title: "Event malformed", Detail: "The delivery verified, but it is not the event that it should be.", Names: true},
+	{Code: codeKeyMissing, Status: 400, Title: "Idempotency key missing", Detail: "Deliveries to this endpoint name their event; the policy says how.", NameComponent: true},
+	{Code: string(verify.EventMalformed), Status: 400, Title: "Event malformed", Detail: "The delivery verified, but it is not the event that it should be.", NameComponent: true},
 	{Code: codeKeyReused, Status: 422, Title: "Idempotency key used for another payload", Detail: "The key came before with another payload. What was accepted then stays as it is."},
-	{Code: codeInFlight, Status: 409, Title: "Delivery in progress", Detail: "The first delivery of this event is still being answered. Retry later for its answer.", Again: true},
+	{Code: codeInFlight, Status: 409, Title: "Delivery in progress", Detail: "The first delivery of this event is still being answered. Retry later for its answer.", Retryable: true},
 	{Code: codeRejected, Status: 422, Title: "Event rejected", Detail: "The event was understood and will not be processed."},
-	{Code: codeTargetSaidNo, Status: 422, Title: "Refused by the target", Detail: "The receiver that the event was forwarded to refused it for good."},
+	{Code: codeRefusedByTarget, Status: 422, Title: "Refused by the target", Detail: "The receiver that the event was forwarded to refused it for good."},
 	{Code: codeUndecodable, Status: 422, Title: "Payload not understood", Detail: "The payload is not of the form that this endpoint processes."},
-	{Code: codeAnswerFailed, Status: 503, Title: "Not processed", Detail: "The event could not be processed now. It can be sent again.", Again: true},
-	{Code: codeAnswerTimeout, Status: 503, Title: "Not processed in time", Detail: "Processing goes on. Send the event again for its result.", Again: true},
-	{Code: codePostponed, Status: 503, Title: "Not processed yet", Detail: "The event cannot be processed before Retry-After.", Again: true},
-	{Code: codeRateLimited, Type: quotaExceeded, Status: 429, Title: "Too many events", Detail: "The producer sends more than its rate in the policy. Nothing was kept.", Again: true},
-	{Code: codeAtCapacity, Type: reducedCapacity, Status: 503, Title: "Too many deliveries at once", Detail: "The producer has as many deliveries under way as the policy lets it have. Nothing was kept.", Again: true},
-	{Code: codeStore, Status: 503, Title: "Not kept", Detail: "Events cannot be kept at the moment.", Again: true},
-	{Code: codeStarting, Status: 503, Title: "Starting", Detail: "The receiver is starting. Nothing was read.", Again: true, Closes: true},
-	{Code: codeShuttingDown, Status: 503, Title: "Shutting down", Detail: "The receiver is restarting.", Again: true, Closes: true},
+	{Code: codeAnswerFailed, Status: 503, Title: "Not processed", Detail: "The event could not be processed now. It can be sent again.", Retryable: true},
+	{Code: codeAnswerTimeout, Status: 503, Title: "Not processed in time", Detail: "Processing goes on. Send the event again for its result.", Retryable: true},
+	{Code: codePostponed, Status: 503, Title: "Not processed yet", Detail: "The event cannot be processed before Retry-After.", Retryable: true},
+	{Code: codeRateLimited, Type: quotaExceeded, Status: 429, Title: "Too many events", Detail: "The producer sends more than its rate in the policy. Nothing was kept.", Retryable: true},
+	{Code: codeAtCapacity, Type: reducedCapacity, Status: 503, Title: "Too many deliveries at once", Detail: "The producer has as many deliveries under way as the policy lets it have. Nothing was kept.", Retryable: true},
+	{Code: codeStore, Status: 503, Title: "Not kept", Detail: "Events cannot be kept at the moment.", Retryable: true},
+	{Code: codeStarting, Status: 503, Title: "Starting", Detail: "The receiver is starting. Nothing was read.", Retryable: true, CloseConn: true},
+	{Code: codeShuttingDown, Status: 503, Title: "Shutting down", Detail: "The receiver is restarting.", Retryable: true, CloseConn: true},
 	{Code: codeInternal, Status: 500, Title: "Internal error", Detail: "The receiver has a fault. Nothing is known about the event."},
 }
 
 // outside maps codes to what outsiders see of them. That an algorithm is not the key's would tell that the key
 // exists.
-func outside(code string) string {
+func publicCode(code string) string {
 	switch verify.Code(code) {
 	case verify.KeyUnknown, verify.SignatureMismatch, verify.AlgorithmMismatch:
 		return codeSignatureInvalid
@@ -183,14 +183,14 @@ func outside(code string) string {
 }
 
 // rowOf returns the row of a code. A code without a row would be our mistake, and is told as one.
-func rowOf(code string) problem {
-	code = outside(code)
+func problemFor(code string) problem {
+	code = publicCode(code)
 	for _, row := range problems {
 		if row.Code == code {
 			return row
 		}
 	}
-	return rowOf(codeInternal)
+	return problemFor(codeInternal)
 }
 
 // failure is an error that knows its row.
@@ -237,11 +237,11 @@ func failureOf(err error) *failure {
 func codeOf(refusal *verify.Error) string {
 	switch {
 	case errors.Is(refusal.Err, verify.ErrDigestSyntax):
-		return codeDigestSyntax
+		return codeDigestMalformed
 	case errors.Is(refusal.Err, verify.ErrDigestUnsupported):
-		return codeDigestKinds
+		return codeDigestUnsupported
 	case errors.Is(refusal.Err, verify.ErrDigestLength):
-		return codeDigestValue
+		return codeDigestInvalid
 	}
 	return string(refusal.Code)
 }
@@ -277,9 +277,9 @@ func storeFailure(err error) *failure {
 func (rx *Receiver) refusalResponse(p *producer.Producer, r *Response) *Response {
 	code := codeRejected
 	if r.Refusal.ByTarget {
-		code = codeTargetSaidNo
+		code = codeRefusedByTarget
 	}
-	row := rowOf(code)
+	row := problemFor(code)
 	row.Status = cmp.Or(r.Status, row.Status)
 	row.Detail = cmp.Or(r.Refusal.Detail, row.Detail)
 	answer := rx.problemReply(p, fail(code, nil))
@@ -289,7 +289,7 @@ func (rx *Receiver) refusalResponse(p *producer.Producer, r *Response) *Response
 // problemReply is the answer to a delivery that failed.
 func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 	f := failureOf(err)
-	row := rowOf(f.code)
+	row := problemFor(f.code)
 	status := row.Status
 	if row.Code == codeInFlight {
 		status = p.InFlight
@@ -305,13 +305,13 @@ func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 		taken := joined(p.MediaTypesTaken())
 		header.Set("Accept-Post", taken)
 		header.Set("Accept", taken)
-	case string(verify.DigestMissing), codeDigestKinds:
+	case string(verify.DigestMissing), codeDigestUnsupported:
 		header.Set("Want-Content-Digest", "sha-256=10, sha-512=3") // RFC 9530 section 4
 	}
-	if row.Again {
+	if row.Retryable {
 		header.Set("Retry-After", rx.retryAfter(f.after))
 	}
-	if row.Closes {
+	if row.CloseConn {
 		header.Set("Connection", "close")
 	}
 	if status == http.StatusUnauthorized {
@@ -336,7 +336,7 @@ func offeredNonce(policy producer.NoncePolicy) string {
 func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 	detail := row.Detail
 	var refusal *verify.Error
-	if row.Names && errors.As(err, &refusal) && refusal.Component != "" {
+	if row.NameComponent && errors.As(err, &refusal) && refusal.Component != "" {
 		detail += fmt.Sprintf(" It is about %q.", refusal.Component)
 	}
 	var reason verify.Public
@@ -383,4 +383,36 @@ func (rx *Receiver) retryAfter(least time.Duration) string {
 		d = least + rand.N(least/2+1)
 	}
 	return strconv.FormatInt(max(1, int64((d+time.Second-1)/time.Second)), 10)
+}
+
+// digestProblem holds the members that the problem types for digests add
+// (draft-ietf-httpapi-digest-fields-problem-types-06).
+type digestProblem struct {
+	Unsupported []digestFault `json:"unsupported-algorithms,omitempty"`
+	Invalid     []digestFault `json:"invalid-digests,omitempty"`
+}
+
+// digestFault is one algorithm of a digest field.
+type digestFault struct {
+	Algorithm string `json:"algorithm"`
+	Header    string `json:"header"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// digestProblemOf returns the members for a refusal; none where it is not about digests.
+func digestProblemOf(err error) (p digestProblem) {
+	var cause *verify.DigestError
+	if !errors.As(err, &cause) {
+		return p
+	}
+	for _, algorithm := range cause.Algorithms {
+		fault := digestFault{Algorithm: algorithm, Header: "Content-Digest"}
+		if errors.Is(cause, verify.ErrDigestUnsupported) {
+			p.Unsupported = append(p.Unsupported, fault)
+			continue
+		}
+		fault.Reason = cause.Error()
+		p.Invalid = append(p.Invalid, fault)
+	}
+	return p
 }

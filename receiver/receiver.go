@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,17 +39,17 @@ const drainTime = 30 * time.Second
 
 // Receiver accepts deliveries and runs handlers.
 type Receiver struct {
-	cfg     Config // with its defaults
-	book    *book
-	log     *slog.Logger
-	sampled *sampler    // of lines that clients cause
-	workers *dispatcher // nil until startWorkers
+	cfg      Config // with its defaults
+	registry *registry
+	log      *slog.Logger
+	sampled  *sampler // of lines that clients cause
+	workers  *dispatcher
 
 	endpoints map[string]*endpoint // by the producer's name
 	policy    *policy
 	policyURL string
 	limiter   *admission.Limiter // of requests that are not verified yet
-	flights   flights            // Answer handlers that run, for the duplicates that wait for them
+	pending   pendingAnswers     // Answer handlers that run, for the duplicates that wait for them
 	inflight  admission.InFlight
 	ending    context.Context
 	end       context.CancelFunc // ends the contexts of Answer handlers that outlast Shutdown
@@ -62,7 +63,7 @@ func Open(c Config) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	rx := &Receiver{cfg: c, book: b, log: c.Logger, sampled: newSampler(c.Logger), endpoints: map[string]*endpoint{}}
+	rx := &Receiver{cfg: c, registry: b, log: c.Logger, sampled: newSampler(c.Logger), endpoints: map[string]*endpoint{}}
 	rx.limiter = admission.NewLimiter(c.BodyBudget, largestBody(c), len(c.Producers))
 	rx.ending, rx.end = context.WithCancel(context.Background())
 	rx.policyURL = c.PolicyURL
@@ -81,7 +82,8 @@ func Open(c Config) (*Receiver, error) {
 		rx.loadPeers()
 		go rx.keepPeers()
 	}
-	rx.startWorkers()
+	rx.workers = newDispatcher(rx.cfg, rx.registry, rx.log)
+	rx.workers.start()
 	return rx, nil
 }
 
@@ -95,6 +97,18 @@ func Starting(c Config) http.Handler {
 		rx.endRequest(w, r, false)
 		rx.problemReply(&producer.Producer{}, fail(codeStarting, nil)).send(w)
 	})
+}
+
+// endRequest prepares the connection for the time after the answer. A body that was not read, net/http reads and
+// drops before the connection is used again: that must not take for ever. Where both lengths were sent, net/http
+// hides one of them: the connection must not be used again (RFC 9112 section 6.1).
+func (rx *Receiver) endRequest(w http.ResponseWriter, r *http.Request, read bool) {
+	if !read && r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(rx.cfg.BodyTimeout))
+	}
+	if r.ProtoMajor == 1 && slices.Contains(r.TransferEncoding, "chunked") {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 // largestBody is the largest body that any producer may send.
@@ -132,7 +146,7 @@ func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	rx.endRequest(w, r, false)
-	rx.refuseUnknown(w, r)
+	rx.serveNotFound(w, r)
 }
 
 func (rx *Receiver) servePolicy(w http.ResponseWriter, r *http.Request) {
@@ -157,7 +171,7 @@ func (rx *Receiver) Ready(ctx context.Context) error {
 // What is left runs after the next start. It may be called more than once.
 func (rx *Receiver) Shutdown(ctx context.Context) error {
 	stopped := make(chan error, 1)
-	go func() { stopped <- rx.stopWorkers(ctx) }()
+	go func() { stopped <- rx.workers.stop(ctx) }()
 	err := rx.inflight.Drain(ctx)
 	rx.savePeers()
 	rx.end()

@@ -21,9 +21,9 @@ func TestARefusalOfAHandlerIsAProblem(t *testing.T) {
 			code, detail string
 		}{
 			"rejected":          {Response{Refusal: &Refusal{Detail: "sold out"}}, nil, 422, "rejected", "sold out"},
-			"without words":     {Response{Status: 451, Refusal: &Refusal{}}, nil, 451, "rejected", rowOf("rejected").Detail},
+			"without words":     {Response{Status: 451, Refusal: &Refusal{}}, nil, 451, "rejected", problemFor("rejected").Detail},
 			"by the target":     {Response{Status: 413, Refusal: &Refusal{ByTarget: true, Detail: "The target refused the event with status 413."}}, nil, 413, "target_refused", "The target refused the event with status 413."},
-			"by Reject":         {Response{}, Reject(errors.New("secret-reason")), 422, "rejected", rowOf("rejected").Detail},
+			"by Reject":         {Response{}, Reject(errors.New("secret-reason")), 422, "rejected", problemFor("rejected").Detail},
 			"not a refusal":     {Response{Status: 200, Refusal: &Refusal{}}, nil, 503, "answer_failed", ""},
 			"nothing for good":  {Response{Status: 429, Refusal: &Refusal{}}, nil, 503, "answer_failed", ""},
 			"a failing service": {Response{Status: 500, Refusal: &Refusal{}}, nil, 503, "answer_failed", ""},
@@ -36,7 +36,7 @@ func TestARefusalOfAHandlerIsAProblem(t *testing.T) {
 					wantProblem(t, g, tt.status, tt.code)
 				}
 				var body struct{ Title, Detail string }
-				if err := json.Unmarshal([]byte(g.body), &body); err != nil || tt.detail != "" && body.Detail != tt.detail || body.Title != rowOf(tt.code).Title {
+				if err := json.Unmarshal([]byte(g.body), &body); err != nil || tt.detail != "" && body.Detail != tt.detail || body.Title != problemFor(tt.code).Title {
 					t.Errorf("%s: %s", name, g.body)
 				}
 				if g.status != tt.status || g.header.Get("Cache-Control") != "no-store" || tt.status != 503 && g.replayed() != again {

@@ -67,8 +67,8 @@ func (l *later) ran() {
 	}
 }
 
-// asides lists what was quarantined, newest first, with its body.
-func (l *later) asides() (out []dedup.Record) {
+// quarantined lists what was quarantined, newest first, with its body.
+func (l *later) quarantined() (out []dedup.Record) {
 	l.t.Helper()
 	for rec, err := range l.kept.List(l.t.Context(), dedup.Filter{Quarantined: true, Body: true}) {
 		if err != nil {
@@ -101,15 +101,15 @@ func TestACapturedDeliveryDoesNotRunAgainAfterTheWindow(t *testing.T) {
 				l.t.Errorf("after the window: %+v", g)
 			}
 		}
-		asides := l.asides()
-		if len(asides) != 1 || asides[0].QuarantineReason != "seen_before" || string(asides[0].Payload.Body) != a.body {
-			l.t.Fatalf("quarantined: %+v", asides)
+		quarantined := l.quarantined()
+		if len(quarantined) != 1 || quarantined[0].QuarantineReason != "seen_before" || string(quarantined[0].Payload.Body) != a.body {
+			l.t.Fatalf("quarantined: %+v", quarantined)
 		}
 		if n := l.runs.count(); n != 1 {
 			l.t.Errorf("%d runs", n)
 		}
 		// A person who wants it to run again reopens it.
-		if _, err := l.kept.Reopen(l.t.Context(), asides[0].Event); err != nil {
+		if _, err := l.kept.Reopen(l.t.Context(), quarantined[0].Event); err != nil {
 			l.t.Fatal(err)
 		}
 		l.ran()
@@ -129,8 +129,8 @@ func TestAnEventFromBeforeTheDaysThatAreRememberedIsQuarantined(t *testing.T) {
 		if g := l.send(ask{id: "old", body: body(began.Add(-24 * time.Hour)), header: noTime}); g.status != 200 {
 			l.t.Errorf("%+v", g)
 		}
-		if asides := l.asides(); len(asides) != 1 || asides[0].QuarantineReason != "too_old_to_tell" || asides[0].Key.ID != "old" || len(asides[0].Payload.Body) == 0 {
-			l.t.Fatalf("quarantined: %+v", asides)
+		if quarantined := l.quarantined(); len(quarantined) != 1 || quarantined[0].QuarantineReason != "too_old_to_tell" || quarantined[0].Key.ID != "old" || len(quarantined[0].Payload.Body) == 0 {
+			l.t.Fatalf("quarantined: %+v", quarantined)
 		}
 		l.send(ask{id: "late", body: body(began.Add(50 * 24 * time.Hour)), header: noTime}) // late, and not before what is remembered
 		l.ran()
@@ -150,7 +150,7 @@ func TestUnderTheAPIContractWhatWasSeenBeforeIsRefused(t *testing.T) {
 		l.ran()
 		l.clock.Advance(60 * 24 * time.Hour)
 		wantProblem(l.t, l.send(a), 401, "signature_reused")
-		if n := len(l.asides()); n != 0 {
+		if n := len(l.quarantined()); n != 0 {
 			l.t.Errorf("%d quarantined", n)
 		}
 	})
@@ -220,8 +220,8 @@ func TestAnItemOfABatchThatWasSeenBeforeIsQuarantinedAlone(t *testing.T) {
 			l.t.Errorf("%+v", g)
 		}
 		l.ran()
-		if asides := l.asides(); len(asides) != 1 || asides[0].Key.ID != "b" || asides[0].QuarantineReason != "seen_before" {
-			l.t.Errorf("quarantined: %+v", asides)
+		if quarantined := l.quarantined(); len(quarantined) != 1 || quarantined[0].Key.ID != "b" || quarantined[0].QuarantineReason != "seen_before" {
+			l.t.Errorf("quarantined: %+v", quarantined)
 		}
 	})
 }

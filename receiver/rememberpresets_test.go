@@ -40,7 +40,7 @@ func (l *later) signed(p producer.Producer, body string, fields ...string) got {
 func (l *later) reasons() map[string]int {
 	l.t.Helper()
 	out := map[string]int{}
-	for _, rec := range l.asides() {
+	for _, rec := range l.quarantined() {
 		out[rec.QuarantineReason]++
 	}
 	return out

@@ -13,12 +13,12 @@ import (
 
 // What a delivery came to when it did not fail, for the log and for Observe.
 const (
-	codeAccepted  = "accepted"
-	codeAnswered  = "answered"
-	codeRepeated  = "replayed"
-	codeAside     = "kept_aside"
-	codeNothing   = "empty_batch"
-	codeHandshake = "handshake"
+	codeAccepted    = "accepted"
+	codeAnswered    = "answered"
+	codeRepeated    = "replayed"
+	codeQuarantined = "kept_aside"
+	codeEmptyBatch  = "empty_batch"
+	codeHandshake   = "handshake"
 )
 
 // replayedField marks stored answers that are repeated, and only those.
@@ -103,11 +103,11 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 	return r
 }
 
-// asideReply is the answer to a delivery that was kept without being run. It says nothing about the event that
+// quarantinedReply is the answer to a delivery that was kept without being run. It says nothing about the event that
 // it belongs to.
-func asideReply(p *producer.Producer) *reply {
+func quarantinedReply(p *producer.Producer) *reply {
 	a := acceptance(p)
-	r := &reply{status: a.Status, header: a.Header, body: a.Body, code: codeAside}
+	r := &reply{status: a.Status, header: a.Header, body: a.Body, code: codeQuarantined}
 	if acknowledges(a) {
 		r.body = acknowledgement("", "kept_aside")
 	}

@@ -109,7 +109,7 @@ func TestARetiredEndpointIsGone(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			wantProblem(t, g, http.StatusGone, codeRetired)
+			wantProblem(t, g, http.StatusGone, codeEndpointRetired)
 			if g.header.Get("Sunset") != "" || g.header.Get("Retry-After") != "" {
 				t.Errorf("%s: header is %v", name, g.header)
 			}
@@ -130,7 +130,7 @@ func TestARetiredEndpointIsGone(t *testing.T) {
 func TestOnlyARetiredEndpointAnswers410(t *testing.T) {
 	t.Parallel()
 	for _, row := range problems {
-		if (row.Status == http.StatusGone) != (row.Code == codeRetired) {
+		if (row.Status == http.StatusGone) != (row.Code == codeEndpointRetired) {
 			t.Errorf("%s is %d", row.Code, row.Status)
 		}
 	}
@@ -144,7 +144,7 @@ func TestThePolicyTellsOfTheEnd(t *testing.T) {
 	s := serve(t, p, nil)
 	for _, path := range []string{"/policy", "/policy?format=json"} {
 		g := s.send(ask{method: http.MethodGet, path: path})
-		if !strings.Contains(g.body, "2037-01-31T00:00:00Z") || !strings.Contains(g.body, "2036-12-01T00:00:00Z") || !strings.Contains(g.body, codeRetired) {
+		if !strings.Contains(g.body, "2037-01-31T00:00:00Z") || !strings.Contains(g.body, "2036-12-01T00:00:00Z") || !strings.Contains(g.body, codeEndpointRetired) {
 			t.Errorf("%s does not tell of it", path)
 		}
 	}

@@ -274,12 +274,12 @@ func TestSameSignedBytesUnderAnotherIdentifier(t *testing.T) {
 	unbound := apiProducer()
 	unbound.Scheme = testScheme{}
 	rows := []struct {
-		name   string
-		p      producer.Producer
-		policy producer.SameSigned
-		status int
-		asides int
-		events int
+		name        string
+		p           producer.Producer
+		policy      producer.SameSigned
+		status      int
+		quarantined int
+		events      int
 	}{
 		{"api", unbound, producer.SameSignedDefault, 401, 0, 1},
 		{"webhook", webhookProducer(), producer.SameSignedDefault, 200, 16, 1},
@@ -303,17 +303,17 @@ func TestSameSignedBytesUnderAnotherIdentifier(t *testing.T) {
 					wantProblem(t, g, 401, "signature_reused")
 				}
 			}
-			events, asides, counted := 0, 0, 0
+			events, quarantined, counted := 0, 0, 0
 			for _, rec := range s.records() {
 				if rec.QuarantineReason != "" {
-					asides++
+					quarantined++
 				} else {
 					events++
 				}
 				counted = max(counted, rec.QuarantineCount)
 			}
-			if events != row.events || asides != row.asides || asides > 0 && counted != 20 {
-				t.Errorf("%d events, %d aside, %d counted", events, asides, counted)
+			if events != row.events || quarantined != row.quarantined || quarantined > 0 && counted != 20 {
+				t.Errorf("%d events, %d aside, %d counted", events, quarantined, counted)
 			}
 			for range row.events {
 				runs.await(t)

@@ -113,7 +113,7 @@ func TestKeptHeaderHoldsNoCredentialAndIsBounded(t *testing.T) {
 		"Signature": {"e"}, "Content-Type": {"f", "g"},
 	}
 	ep := newEndpoint(&Receiver{}, producer.Producer{Name: "shop", SecretHeaders: []string{"x-api-key"}})
-	kept := keptHeader(h, ep.secretHeaders)
+	kept := storedHeader(h, ep.secretHeaders)
 	if diff := cmp.Diff(http.Header{"Signature": {"e"}, "Content-Type": {"f", "g"}}, kept); diff != "" {
 		t.Error(diff)
 	}
@@ -122,7 +122,7 @@ func TestKeptHeaderHoldsNoCredentialAndIsBounded(t *testing.T) {
 		t.Error("the kept header shares memory with the request")
 	}
 	h = http.Header{"A": {strings.Repeat("x", maxHeader-1)}, "B": {"y"}}
-	if kept := keptHeader(h, nil); len(kept) != 1 {
+	if kept := storedHeader(h, nil); len(kept) != 1 {
 		t.Errorf("%d fields", len(kept))
 	}
 }

@@ -70,7 +70,7 @@ func TestProofIsNotTakenFromTheEvent(t *testing.T) {
 		{said, verify.Identity{}, true, map[string]string{"source": "s"}},
 		{nil, verify.Identity{Covered: []string{"@body"}}, true, nil},
 	} {
-		if diff := cmp.Diff(tt.want, proven(tt.said, tt.id, tt.whole)); diff != "" {
+		if diff := cmp.Diff(tt.want, withProof(tt.said, tt.id, tt.whole)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// loadBytes bounds the payloads that the workers hold at once, give or take one: a handful of bodies of
+	// prefetchBytes bounds the payloads that the workers hold at once, give or take one: a handful of bodies of
 	// the largest kind that presets allow (25 MiB).
-	loadBytes = 128 << 20
+	prefetchBytes = 128 << 20
 	// hangGrace is how long a handler may take to notice that its context ended before it counts as hanging.
 	hangGrace = time.Second
 	// stopGrace is how long handlers may take to return once stop has ended their contexts, and how long the
@@ -30,23 +30,6 @@ const (
 // errStopping is the cause of contexts that end because the receiver stops.
 var errStopping = errors.New("the receiver is stopping")
 
-// startWorkers starts the workers over the receiver's store. The configuration has its defaults.
-func (rx *Receiver) startWorkers() {
-	rx.workers = newDispatcher(rx.cfg, rx.book, rx.log)
-	rx.workers.start()
-}
-
-// stopWorkers stops taking tasks, waits for those that run until ctx ends, then ends their contexts and waits
-// a little more. It may be called more than once, and without workers. Its error says how many tasks it left
-// without an outcome, because a handler did not return or the store could not be told; they run again after
-// the next start.
-func (rx *Receiver) stopWorkers(ctx context.Context) error {
-	if rx.workers == nil {
-		return nil
-	}
-	return rx.workers.stop(ctx)
-}
-
 // dispatcher takes tasks from the store and runs them, at most Config.Workers at once. One goroutine takes;
 // every task has one that minds its lease and one in which the handler runs.
 //
@@ -57,36 +40,36 @@ func (rx *Receiver) stopWorkers(ctx context.Context) error {
 // It stops in three steps, each of them a context: taking ends (no new tasks), then running (the handlers'
 // contexts), then minding (the store is told nothing more, and handlers that still run are left alone).
 type dispatcher struct {
-	cfg    Config // with its defaults
-	book   *book
-	log    *slog.Logger
-	random func(int64) int64
+	cfg      Config // with its defaults
+	registry *registry
+	log      *slog.Logger
+	random   func(int64) int64
 
-	taking   context.Context
-	stopTake context.CancelFunc
-	running  context.Context
-	stopRun  context.CancelCauseFunc
-	minding  context.Context
-	stopMind context.CancelFunc
+	takeCtx      context.Context
+	stopTake     context.CancelFunc
+	handlerCtx   context.Context
+	stopHandlers context.CancelCauseFunc
+	leaseCtx     context.Context
+	stopLeases   context.CancelFunc
 
-	workers chan struct{} // holds a value for every handler that runs
-	load    load
-	wg      sync.WaitGroup // the taking goroutine and the minding ones
-	done    chan struct{}  // closed once all of them ended
-	hanging atomic.Int64   // handlers that go on after their context ended
+	workers  chan struct{} // holds a value for every handler that runs
+	prefetch prefetcher
+	wg       sync.WaitGroup // the taking goroutine and the minding ones
+	done     chan struct{}  // closed once all of them ended
+	hanging  atomic.Int64   // handlers that go on after their context ended
 }
 
-func newDispatcher(cfg Config, b *book, log *slog.Logger) *dispatcher {
+func newDispatcher(cfg Config, b *registry, log *slog.Logger) *dispatcher {
 	d := &dispatcher{
-		cfg: cfg, book: b, log: log,
-		random:  rand.Int64N,
-		workers: make(chan struct{}, cfg.Workers),
-		load:    load{workers: cfg.Workers, less: make(chan struct{}, 1)},
-		done:    make(chan struct{}),
+		cfg: cfg, registry: b, log: log,
+		random:   rand.Int64N,
+		workers:  make(chan struct{}, cfg.Workers),
+		prefetch: prefetcher{workers: cfg.Workers, freed: make(chan struct{}, 1)},
+		done:     make(chan struct{}),
 	}
-	d.taking, d.stopTake = context.WithCancel(context.Background())
-	d.running, d.stopRun = context.WithCancelCause(context.Background())
-	d.minding, d.stopMind = context.WithCancel(context.Background())
+	d.takeCtx, d.stopTake = context.WithCancel(context.Background())
+	d.handlerCtx, d.stopHandlers = context.WithCancelCause(context.Background())
+	d.leaseCtx, d.stopLeases = context.WithCancel(context.Background())
 	return d
 }
 
@@ -98,7 +81,9 @@ func (d *dispatcher) start() {
 	}()
 }
 
-// stop ends the dispatcher; see stopWorkers. It must not be called before start.
+// stop stops taking tasks, waits for those that run until ctx ends, then ends their contexts and waits a little more. It may
+// be called more than once, but not before start. Its error says how many tasks it left without an outcome, because a
+// handler did not return or the store could not be told; they run again after the next start.
 func (d *dispatcher) stop(ctx context.Context) error {
 	d.stopTake()
 	select {
@@ -106,12 +91,12 @@ func (d *dispatcher) stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	d.stopRun(errStopping)
+	d.stopHandlers(errStopping)
 	if d.ended(stopGrace) {
 		return nil
 	}
-	tasks := d.load.withoutOutcome()
-	d.stopMind()
+	tasks := d.prefetch.unfinished()
+	d.stopLeases()
 	if !d.ended(stopGrace) {
 		return errors.New("the store does not return: its calls were left alone")
 	}
@@ -135,19 +120,19 @@ func (d *dispatcher) ended(wait time.Duration) bool {
 func (d *dispatcher) take() {
 	failures := 0
 	for {
-		n, bytes := d.waitForRoom()
+		n, bytes := d.waitForCapacity()
 		if n == 0 {
 			return
 		}
-		works, err := d.cfg.Store.Take(d.taking, n, bytes, d.cfg.Lease)
-		if d.taking.Err() == nil {
+		works, err := d.cfg.Store.Take(d.takeCtx, n, bytes, d.cfg.Lease)
+		if d.takeCtx.Err() == nil {
 			failures = d.noteTake(failures, err)
 		}
 		for _, w := range works {
 			a := newAttempt(d, w)
-			d.load.add(a.size)
+			d.prefetch.add(a.size)
 			d.wg.Go(func() {
-				defer d.load.end()
+				defer d.prefetch.finish()
 				a.run()
 			})
 		}
@@ -155,9 +140,9 @@ func (d *dispatcher) take() {
 		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrFailed):
 			return
 		case err != nil:
-			pause(d.taking, backoff(storeRetryBase, storeRetryCap, failures, d.random))
+			pause(d.takeCtx, backoff(storeRetryBase, storeRetryCap, failures, d.random))
 		case len(works) == 0: // a store that does not block must not make us spin
-			pause(d.taking, storeRetryBase)
+			pause(d.takeCtx, storeRetryBase)
 		}
 	}
 }
@@ -180,16 +165,16 @@ func (d *dispatcher) noteTake(failures int, err error) int {
 	return failures + 1
 }
 
-// waitForRoom waits until there is room for another task, and says for how many, of how many bytes in all; none
+// waitForCapacity waits until there is room for another task, and says for how many, of how many bytes in all; none
 // when the dispatcher stops.
-func (d *dispatcher) waitForRoom() (tasks int, bytes int64) {
-	for d.taking.Err() == nil {
-		if tasks, bytes = d.load.room(); tasks > 0 && bytes > 0 {
+func (d *dispatcher) waitForCapacity() (tasks int, bytes int64) {
+	for d.takeCtx.Err() == nil {
+		if tasks, bytes = d.prefetch.capacity(); tasks > 0 && bytes > 0 {
 			return tasks, bytes
 		}
 		select {
-		case <-d.load.less:
-		case <-d.taking.Done():
+		case <-d.prefetch.freed:
+		case <-d.takeCtx.Done():
 		}
 	}
 	return 0, 0

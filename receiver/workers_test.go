@@ -111,7 +111,7 @@ func TestPayloadsInWorkAreBounded(t *testing.T) {
 	h := On("gh", "*", func(context.Context, Event[[]byte]) error { now.Add(1); <-g.open; return nil })
 	onFloor(t, []Handler{h}, nil, func(f *floor) {
 		g.open = make(chan struct{})
-		big := strings.Repeat("x", loadBytes/2)
+		big := strings.Repeat("x", prefetchBytes/2)
 		events := []string{f.accept("1", big), f.accept("2", big), f.accept("3", big), f.accept("4", "")}
 		synctest.Wait()
 		f.same("at once", int64(2), now.Load())

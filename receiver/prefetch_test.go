@@ -102,9 +102,9 @@ func TestOutcomesOnTheirWayAreBounded(t *testing.T) {
 				return nil
 			}
 		})
-		events := f.acceptMany("e", 2*unrecordedMost)
+		events := f.acceptMany("e", 2*unrecordedMax)
 		time.Sleep(10 * time.Second)
-		f.same("runs", int64(2+unrecordedMost), runs.Load())
+		f.same("runs", int64(2+unrecordedMax), runs.Load())
 		for _, e := range events {
 			f.ends(f.outcome(e), dedup.Done, "", 1)
 		}
@@ -117,7 +117,7 @@ func TestTasksAreTakenAheadOfFastHandlersOnly(t *testing.T) {
 		over int // this many are asked for at once
 		upTo int
 	}{
-		{0, 200, 4 + aheadMost}, {time.Millisecond, 100, 4 + 200}, {20 * time.Millisecond, 4, 4 + 10}, {time.Second, 0, 4},
+		{0, 200, 4 + prefetchMax}, {time.Millisecond, 100, 4 + 200}, {20 * time.Millisecond, 4, 4 + 10}, {time.Second, 0, 4},
 	} {
 		t.Run(c.long.String(), func(t *testing.T) {
 			var runs, long atomic.Int64
@@ -154,7 +154,7 @@ func TestTasksThatFindNoWorkerAreGivenBack(t *testing.T) {
 		states, _ := f.states(events)
 		f.same("taken at first", 50, states[dedup.Running])
 		// A Take that was under way may bring some of them back once.
-		time.Sleep(3 * aheadPatience)
+		time.Sleep(3 * workerPatience)
 		states, attempts := f.states(events)
 		f.same("running", 4, states[dedup.Running])
 		f.same("given back", 46, states[dedup.Pending])
@@ -172,7 +172,7 @@ func TestTasksThatWaitForAWorkerAreGivenBackOnStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs, long atomic.Int64
 		f := newFloor(t, []Handler{sleeps(&runs, &long)}, nil)
-		f.d.load.ran(0) // as if handlers were fast
+		f.d.prefetch.observeRun(0) // as if handlers were fast
 		long.Store(int64(5 * time.Second))
 		events := f.acceptMany("e", 50)
 		f.d.start()

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -16,19 +17,19 @@ import (
 const maxHandlerName = 256
 
 // book is the index of the handlers: who takes an event, and who has a name. It never changes.
-type book struct {
+type registry struct {
 	byProducer map[string][]*Handler
-	names      map[string]*Handler
+	byName     map[string]*Handler
 }
 
-// newBook checks the handlers and puts them in order. It returns every mistake at once. decode is what turns
+// newRegistry checks the handlers and puts them in order. It returns every mistake at once. decode is what turns
 // payloads into the handlers' types.
-func newBook(hs []Handler, producers []producer.Producer, decode decodeFunc) (*book, error) {
+func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc) (*registry, error) {
 	known := map[string]*producer.Producer{}
 	for i := range producers {
 		known[producers[i].Name] = &producers[i]
 	}
-	b := &book{byProducer: map[string][]*Handler{}, names: map[string]*Handler{}}
+	b := &registry{byProducer: map[string][]*Handler{}, byName: map[string]*Handler{}}
 	var mistakes []error
 	for i := range hs {
 		h := hs[i]
@@ -36,7 +37,7 @@ func newBook(hs []Handler, producers []producer.Producer, decode decodeFunc) (*b
 			h.name = h.producer + "/" + h.pattern
 		}
 		errs := checkHandler(&h, known)
-		if b.names[h.name] != nil {
+		if b.byName[h.name] != nil {
 			errs = append(errs, errors.New("another handler has this name: give one of them its own with Named"))
 		}
 		if len(errs) > 0 {
@@ -46,7 +47,7 @@ func newBook(hs []Handler, producers []producer.Producer, decode decodeFunc) (*b
 			continue
 		}
 		h.compose(decode)
-		b.names[h.name] = &h
+		b.byName[h.name] = &h
 		b.byProducer[h.producer] = append(b.byProducer[h.producer], &h)
 	}
 	for _, name := range sortedKeys(b.byProducer) {
@@ -123,7 +124,7 @@ func checkTogether(hs []*Handler) []error {
 					a.name, b.name, narrower(a.pattern, b.pattern)))
 			}
 		}
-		if by := shadow(a, hs); by != nil {
+		if by := shadowedBy(a, hs); by != nil {
 			errs = append(errs, fmt.Errorf("handler %q never runs: it takes what no other takes, and %q takes all of %q",
 				a.name, by.name, a.pattern))
 		}
@@ -133,7 +134,7 @@ func checkTogether(hs []*Handler) []error {
 
 // shadow returns the handler that leaves nothing for an Otherwise handler, if there is one. Several prefixes
 // never cover a longer one between them, so looking at one at a time is enough.
-func shadow(other *Handler, hs []*Handler) *Handler {
+func shadowedBy(other *Handler, hs []*Handler) *Handler {
 	if !other.other {
 		return nil
 	}
@@ -153,18 +154,18 @@ func narrower(a, b string) string {
 	return a
 }
 
-// pick returns who takes an event: all matching On handlers in the order of the configuration, or the one
+// match returns who takes an event: all matching On handlers in the order of the configuration, or the one
 // Answer handler. Both are nil when nobody does.
-func (b *book) pick(producer, typ string) (on []*Handler, answer *Handler) {
-	on, answer = b.matching(producer, typ, false)
+func (r *registry) match(producer, typ string) (on []*Handler, answer *Handler) {
+	on, answer = r.matchIn(producer, typ, false)
 	if answer == nil && len(on) == 0 {
-		return b.matching(producer, typ, true)
+		return r.matchIn(producer, typ, true)
 	}
 	return on, answer
 }
 
-func (b *book) matching(producer, typ string, other bool) (on []*Handler, answer *Handler) {
-	for _, h := range b.byProducer[producer] {
+func (r *registry) matchIn(producer, typ string, other bool) (on []*Handler, answer *Handler) {
+	for _, h := range r.byProducer[producer] {
 		switch {
 		case h.other != other || !h.matches(typ):
 		case h.answer:
@@ -176,13 +177,10 @@ func (b *book) matching(producer, typ string, other bool) (on []*Handler, answer
 	return on, nil
 }
 
-// named reports whether a handler names the type exactly.
-func (b *book) named(producer, typ string) bool {
-	return slices.ContainsFunc(b.byProducer[producer], func(h *Handler) bool { return h.pattern == typ })
+// namesType reports whether a handler names the type exactly.
+func (r *registry) namesType(producer, typ string) bool {
+	return slices.ContainsFunc(r.byProducer[producer], func(h *Handler) bool { return h.pattern == typ })
 }
-
-// byName returns the handler of this name, or nil.
-func (b *book) byName(name string) *Handler { return b.names[name] }
 
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
@@ -191,4 +189,30 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	sort.Strings(keys)
 	return keys
+}
+
+// A pattern is an exact event type, or a prefix followed by "*". "*" alone is the empty prefix.
+
+// checkPattern reports what is wrong with a pattern.
+func checkPattern(pattern string) error {
+	if pattern == "" {
+		return errors.New(`the pattern is empty: "*" takes every type`)
+	}
+	if i := strings.IndexByte(pattern, '*'); i >= 0 && i != len(pattern)-1 {
+		return fmt.Errorf("bad pattern %q: \"*\" may only stand at the end", pattern)
+	}
+	return nil
+}
+
+// patternsOverlap reports whether some event type is taken by both patterns. An event type never ends in a
+// "*" that means something, so the shorter prefix decides.
+func patternsOverlap(a, b string) bool { return patternCovers(a, b) || patternCovers(b, a) }
+
+// patternCovers reports whether a takes every type that b takes.
+func patternCovers(a, b string) bool {
+	prefix, ok := strings.CutSuffix(b, "*")
+	if !ok {
+		return dedup.MatchType(a, b)
+	}
+	return strings.HasSuffix(a, "*") && dedup.MatchType(a, prefix)
 }

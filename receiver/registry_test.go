@@ -76,7 +76,7 @@ func TestBookRefusesMistakes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b, err := newBook(tt.handlers, twoProducers, decodeJSON)
+			b, err := newRegistry(tt.handlers, twoProducers, decodeJSON)
 			if tt.want == "" {
 				if err != nil || b == nil {
 					t.Fatalf("got error %v, want none", err)
@@ -92,7 +92,7 @@ func TestBookRefusesMistakes(t *testing.T) {
 
 func TestBookReportsEveryMistakeAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := newBook([]Handler{
+	_, err := newRegistry([]Handler{
 		On("hg", "a*b", do),
 		Answer[[]byte]("grid", "*", nil).Lane(header("X")),
 		Answer("gh", "x", say),
@@ -110,7 +110,7 @@ func TestBookReportsEveryMistakeAtOnce(t *testing.T) {
 
 func TestBookPicks(t *testing.T) {
 	t.Parallel()
-	b, err := newBook([]Handler{
+	b, err := newRegistry([]Handler{
 		On("gh", "push", do),
 		On("gh", "p*", do),
 		Answer("gh", "quote", say),
@@ -138,11 +138,11 @@ func TestBookPicks(t *testing.T) {
 		{"nobody", "push", nil, ""},
 	}
 	for _, tt := range tests {
-		on, answer := b.pick(tt.producer, tt.typ)
+		on, answer := b.match(tt.producer, tt.typ)
 		var names []string
 		for _, h := range on {
 			names = append(names, h.name)
-			if b.byName(h.name) != h {
+			if b.byName[h.name] != h {
 				t.Errorf("%q is another handler by its name", h.name)
 			}
 		}
@@ -157,7 +157,7 @@ func TestBookPicks(t *testing.T) {
 			t.Errorf("%s %q: answered by %q, want %q", tt.producer, tt.typ, got, tt.answer)
 		}
 	}
-	if b.byName("gh/gone") != nil {
+	if b.byName["gh/gone"] != nil {
 		t.Error("a handler that does not exist was found")
 	}
 }
@@ -197,7 +197,7 @@ func TestPatternsOverlapWhenATypeIsTakenByBoth(t *testing.T) {
 	})
 }
 
-// TestAnswerHandlersHaveTheirEventsToThemselves compares what newBook says about a random set of handlers with
+// TestAnswerHandlersHaveTheirEventsToThemselves compares what newRegistry says about a random set of handlers with
 // what happens to every type.
 func TestAnswerHandlersHaveTheirEventsToThemselves(t *testing.T) {
 	t.Parallel()
@@ -220,7 +220,7 @@ func TestAnswerHandlersHaveTheirEventsToThemselves(t *testing.T) {
 		for _, h := range hs {
 			clash = clash || h.other && idle(h, hs, types)
 		}
-		_, err := newBook(hs, twoProducers, decodeJSON)
+		_, err := newRegistry(hs, twoProducers, decodeJSON)
 		if (err != nil) != clash {
 			t.Fatalf("error %v, but clash is %v", err, clash)
 		}
@@ -266,11 +266,11 @@ func TestLaneOfSeparatesHandlersAndValues(t *testing.T) {
 	it := producer.Item{Body: []byte("item")}
 	lane := func(h Handler, it producer.Item) string {
 		t.Helper()
-		b, err := newBook([]Handler{h}, twoProducers, decodeJSON)
+		b, err := newRegistry([]Handler{h}, twoProducers, decodeJSON)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, h := range b.names {
+		for _, h := range b.byName {
 			l, err := h.laneOf(d, it)
 			if err != nil {
 				t.Fatal(err)

@@ -144,16 +144,16 @@ func (c *conn) judge() {
 	}
 }
 
-// onConn is a request on its connection. Its methods do nothing for a connection that is not of a Listener.
-type onConn struct {
+// connRequest is a request on its connection. Its methods do nothing for a connection that is not of a Listener.
+type connRequest struct {
 	conn *conn
 	good bool // the request is verified
 }
 
-// requestOn notes that a request began; end must follow.
-func requestOn(ctx context.Context) *onConn {
+// trackRequest notes that a request began; end must follow.
+func trackRequest(ctx context.Context) *connRequest {
 	address, _ := ctx.Value(http.LocalAddrContextKey).(connAddr)
-	at := &onConn{conn: address.conn}
+	at := &connRequest{conn: address.conn}
 	at.change(func(c *conn) {
 		c.settleHead()
 		c.requests++
@@ -162,7 +162,7 @@ func requestOn(ctx context.Context) *onConn {
 }
 
 // verified notes that the request is one of those for which the connection must stay.
-func (at *onConn) verified() {
+func (at *connRequest) verified() {
 	if at.good {
 		return
 	}
@@ -171,7 +171,7 @@ func (at *onConn) verified() {
 }
 
 // end notes that the request was answered.
-func (at *onConn) end() {
+func (at *connRequest) end() {
 	at.change(func(c *conn) {
 		c.requests--
 		if at.good {
@@ -181,13 +181,13 @@ func (at *onConn) end() {
 }
 
 // authentic notes that a delivery was authenticated, which ends a row of refusals.
-func (at *onConn) authentic() {
+func (at *connRequest) authentic() {
 	at.verified()
 	at.change(func(c *conn) { c.refused = 0 })
 }
 
 // refused notes that a delivery failed before it was authenticated, and reports whether the connection has to end.
-func (at *onConn) refused() (last bool) {
+func (at *connRequest) refused() (last bool) {
 	at.change(func(c *conn) {
 		c.refused++
 		last = c.refused >= maxRefusals && !c.proxy
@@ -195,16 +195,7 @@ func (at *onConn) refused() (last bool) {
 	return last
 }
 
-// endRefusals ends a connection that brings one delivery after the other that is not authentic: for HTTP/2, net/http
-// turns the field into GOAWAY.
-func (d *delivery) endRefusals(w http.ResponseWriter, answer *reply) {
-	unauthentic := answer.status == http.StatusUnauthorized || answer.status == http.StatusBadRequest
-	if unauthentic && !d.on.good && d.on.refused() {
-		w.Header().Set("Connection", "close")
-	}
-}
-
-func (at *onConn) change(f func(*conn)) {
+func (at *connRequest) change(f func(*conn)) {
 	if at.conn == nil {
 		return
 	}

@@ -2,29 +2,29 @@ package receiver
 
 import "sync"
 
-// flights are the Answer handlers that run in this process, as far as somebody watches them.
-type flights struct {
+// pendingAnswers are the Answer handlers that run in this process, as far as somebody watches them.
+type pendingAnswers struct {
 	mu    sync.Mutex
-	byKey map[[32]byte]*flight
+	byKey map[[32]byte]*pendingAnswer
 }
 
-// flight is one key that is watched.
-type flight struct {
-	of       *flights
+// pendingAnswer is one key that is watched.
+type pendingAnswer struct {
+	of       *pendingAnswers
 	key      [32]byte
 	watchers int
-	landed   chan struct{} // closed and replaced at each landing
+	done     chan struct{} // closed and replaced at each landing
 }
 
 // watch begins to watch a key; leave must follow.
-func (fs *flights) watch(key [32]byte) *flight {
+func (fs *pendingAnswers) watch(key [32]byte) *pendingAnswer {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f := fs.byKey[key]
 	if f == nil {
-		f = &flight{of: fs, key: key, landed: make(chan struct{})}
+		f = &pendingAnswer{of: fs, key: key, done: make(chan struct{})}
 		if fs.byKey == nil {
-			fs.byKey = map[[32]byte]*flight{}
+			fs.byKey = map[[32]byte]*pendingAnswer{}
 		}
 		fs.byKey[key] = f
 	}
@@ -34,14 +34,14 @@ func (fs *flights) watch(key [32]byte) *flight {
 
 // next returns the channel that is closed by the next landing. Who gets it before he asks the store misses
 // none that the store did not know of.
-func (f *flight) next() <-chan struct{} {
+func (f *pendingAnswer) next() <-chan struct{} {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
-	return f.landed
+	return f.done
 }
 
 // leave stops watching.
-func (f *flight) leave() {
+func (f *pendingAnswer) leave() {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
 	if f.watchers--; f.watchers == 0 {
@@ -50,11 +50,11 @@ func (f *flight) leave() {
 }
 
 // land tells all watchers of a key that its handler has ended and that the store knows how.
-func (fs *flights) land(key [32]byte) {
+func (fs *pendingAnswers) notify(key [32]byte) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f := fs.byKey[key]; f != nil {
-		close(f.landed)
-		f.landed = make(chan struct{})
+		close(f.done)
+		f.done = make(chan struct{})
 	}
 }

@@ -13,29 +13,57 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
+// Observation is something that happened, for metrics and live views. It holds no payload and no secret.
+type Observation struct {
+	// Kind is "delivery" (a request was answered), "attempt" (a task was run), or "hanging" (a handler goes on
+	// although its context ended; its attempt is observed when it returns).
+	Kind string
+	// Endpoint, Type, ID and Event name the event as far as it is known.
+	Endpoint, Type, ID, Event string
+	// Status and Code are the answer to a delivery, and why: "accepted", "replayed", "signature_mismatch", ...
+	Status int
+	Code   string
+	// SameBytes says what became of a delivery whose signed content came before, where no signed identifier names the
+	// event: "known" (the same event again), "again" (another occurrence, which runs), "quarantined" or "refused".
+	// Otherwise it is empty.
+	SameBytes string
+	// IDReused is true of a delivery that was accepted under an unsigned identifier which came before with other content.
+	IDReused bool
+	// Handler, Attempt and State tell of an attempt and how it ended; Reason says why.
+	Handler string
+	Attempt int
+	State   dedup.State
+	Reason  string
+	// Took is how long it took.
+	Took time.Duration
+	// Err is the private cause, for the log; of errors of handlers, which may quote the payload, it names the
+	// types only.
+	Err error
+}
+
 // report tells the log and the observer how a delivery was answered. The code is the precise one, which
 // outsiders may not see; no payload, credential or signature is in it.
-func (rx *Receiver) report(ctx context.Context, d *delivery, a *reply, took time.Duration) {
+func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, a *reply, took time.Duration) {
 	name := d.ep.p.Name
 	if level := levelOf(a); rx.log.Enabled(ctx, level) {
 		attrs := []slog.Attr{slog.Int("status", a.status), slog.Duration("took", took)}
 		if a.event != "" {
 			attrs = append(attrs, slog.String("event", a.event))
 		}
-		if why := private(a.err); why != "" {
+		if why := logText(a.err); why != "" {
 			attrs = append(attrs, slog.String("why", why))
 		}
 		rx.sampled.write(ctx, level, sampledKind{text: "delivery", endpoint: name, code: a.code}, attrs...)
 	}
-	rx.cfg.observed(ctx, rx.log, Observation{
+	rx.cfg.observe(ctx, rx.log, Observation{
 		Kind: "delivery", Endpoint: name, Type: d.typ, ID: d.id, Event: a.event,
-		Status: a.status, Code: a.code, Took: took, Err: observable(a.err), SameBytes: d.sameBytes, IDReused: d.idReused,
+		Status: a.status, Code: a.code, Took: took, Err: observedError(a.err), SameBytes: d.sameBytes, IDReused: d.idReused,
 	})
 }
 
 // observed tells the observer, whose panics are its own affair: they are logged, and change nothing of what is
 // observed.
-func (c *Config) observed(ctx context.Context, log *slog.Logger, o Observation) {
+func (c *Config) observe(ctx context.Context, log *slog.Logger, o Observation) {
 	if c.Observe == nil {
 		return
 	}
@@ -59,25 +87,25 @@ func levelOf(a *reply) slog.Level {
 	return slog.LevelDebug
 }
 
-// refuseUnknown answers requests for paths that are nobody's.
-func (rx *Receiver) refuseUnknown(w http.ResponseWriter, r *http.Request) {
+// serveNotFound answers requests for paths that are nobody's.
+func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request) {
 	answer := rx.problemReply(&producer.Producer{}, fail(codeNotFound, nil))
 	answer.send(w)
-	rx.cfg.observed(r.Context(), rx.log, Observation{Kind: "delivery", Status: answer.status, Code: answer.code})
+	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: "delivery", Status: answer.status, Code: answer.code})
 }
 
 // private is what the log says about a cause. The text of a handler's error may quote the payload, so it is
 // kept with the event and not in the log.
-func private(err error) string {
-	if err == nil || ofHandler(err) {
+func logText(err error) string {
+	if err == nil || fromHandler(err) {
 		return ""
 	}
 	return err.Error()
 }
 
 // observable is what observers see of a cause: of a handler's error its type.
-func observable(err error) error {
-	if ofHandler(err) {
+func observedError(err error) error {
+	if fromHandler(err) {
 		return typeOnly(err)
 	}
 	return err
@@ -91,7 +119,7 @@ func typeOnly(err error) error {
 }
 
 // ofHandler reports whether an error may hold the text of a handler's error.
-func ofHandler(err error) bool {
+func fromHandler(err error) bool {
 	var f *failure
 	if !errors.As(err, &f) {
 		return false
@@ -111,8 +139,8 @@ func panicText(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// reportAnswer tells how one run of an Answer handler ended.
-func (rx *Receiver) reportAnswer(ctx context.Context, h *held, result dedup.Result, cause error) {
+// reportAnswerRun tells how one run of an Answer handler ended.
+func (rx *Receiver) reportAnswerRun(ctx context.Context, h *held, result dedup.Result, cause error) {
 	state := dedup.Done
 	switch result.Kind {
 	case dedup.ResultDead:
@@ -130,7 +158,7 @@ func (rx *Receiver) reportAnswer(ctx context.Context, h *held, result dedup.Resu
 		}
 		rx.log.WarnContext(ctx, "answer handler did not succeed", args...)
 	}
-	rx.cfg.observed(ctx, rx.log, Observation{
+	rx.cfg.observe(ctx, rx.log, Observation{
 		Kind: "attempt", Endpoint: h.p.Name, Type: h.rec.Payload.Type, ID: h.rec.Key.ID, Event: h.rec.Event,
 		Handler: handler, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: typeOnly(cause),
 	})

@@ -1,0 +1,279 @@
+package receiver
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"slices"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// The reasons why deliveries are quarantined; the last two come from what is remembered beyond the window.
+const (
+	reasonConflict   = "conflict"        // another payload under a known identifier
+	reasonReplayed   = "replayed"        // signed bytes, time included, that came before under another identifier
+	reasonSameBytes  = "same_bytes"      // signed content without a time that came before under another identifier
+	reasonSuperseded = "superseded"      // content of a series that was replaced by newer content
+	reasonSeenBefore = "seen_before"     // the event was accepted, and its outcome is no longer kept
+	reasonTooOld     = "too_old_to_tell" // it happened before the days that are remembered
+)
+
+// remember is what a claim asks the store to remember beyond its window; nil for nothing.
+func (d *delivery) remember() *dedup.Remember {
+	if !d.ep.p.Remembers(d.Identity) {
+		return nil
+	}
+	return &dedup.Remember{Time: d.ep.p.HappenedAt(d.Delivery)}
+}
+
+// beyond is the reason why an event is not run that the store does not take for new.
+func forgottenReason(v dedup.Verdict) string {
+	switch v {
+	case dedup.Seen:
+		return reasonSeenBefore
+	case dedup.TooOld:
+		return reasonTooOld
+	}
+	return ""
+}
+
+// quarantineForgotten quarantines an event that was accepted before its window ended, or may have been, with its body: that of the
+// event before is gone. Under the API contract it is refused, because a 2xx would say that it is processed.
+func (d *delivery) quarantineForgotten(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
+	if d.ep.p.Contract == producer.API {
+		if decision.Verdict == dedup.Seen && d.namedByContent(e) {
+			return nil, d.refuseReplayed()
+		}
+		return nil, fail(codeSignatureReused, nil)
+	}
+	return d.quarantine(ctx, e, d.quarantineClaim(e, forgottenReason(decision.Verdict), decision.Record.Event, maxReplayed), decision.Record)
+}
+
+// conclude turns decisions into the answer.
+func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []dedup.Decision) (*reply, error) {
+	if len(decisions) == 1 {
+		return d.concludeOne(ctx, entries[0], decisions[0])
+	}
+	fresh, known := 0, 0
+	var quarantined []dedup.Claim
+	var originals []dedup.Record
+	for i, decision := range decisions {
+		switch {
+		case decision.Verdict == dedup.New:
+			fresh++
+		case decision.Verdict == dedup.Known && inFlight(decision.Record):
+			return nil, fail(codeInFlight, nil)
+		case decision.Verdict == dedup.Known:
+			known++
+		case decision.Verdict == dedup.Conflict:
+			quarantined = append(quarantined, d.quarantineClaim(entries[i], reasonConflict, decision.Record.Event, 0))
+			originals = append(originals, decision.Record)
+		case forgottenReason(decision.Verdict) != "":
+			quarantined = append(quarantined, d.quarantineClaim(entries[i], forgottenReason(decision.Verdict), decision.Record.Event, maxReplayed))
+			originals = append(originals, decision.Record)
+		case decision.Verdict == dedup.Superseded:
+			quarantined = append(quarantined, d.quarantineClaim(entries[i], reasonSuperseded, decision.Record.Event, maxReplayed))
+			originals = append(originals, decision.Record)
+		}
+	}
+	kept, err := d.rx.claim(ctx, quarantined...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range kept {
+		d.logQuarantine(ctx, quarantined[i], kept[i], originals[i])
+	}
+	answer := batchReply(&d.ep.p, len(entries))
+	switch {
+	case fresh > 0:
+	case len(decisions) == 0:
+		answer.code = codeEmptyBatch
+	case known == len(decisions):
+		answer.code = codeRepeated
+		answer.header.Set(replayedField, "true")
+	default:
+		answer.code = codeQuarantined
+	}
+	return answer, nil
+}
+
+func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
+	p := &d.ep.p
+	switch decision.Verdict {
+	case dedup.New:
+		d.noteNew(ctx, e, decision)
+		return storedReply(p, decision.Record, false), nil
+	case dedup.Known:
+		if d.namedByContent(e) {
+			d.sameBytes = sameKnown
+		}
+		if e.answer == nil && resumable(decision.Record) {
+			return d.resume(ctx, e, decision.Record)
+		}
+		if inFlight(decision.Record) {
+			return nil, fail(codeInFlight, nil)
+		}
+		return storedReply(p, decision.Record, true), nil
+	case dedup.Conflict:
+		if p.Contract == producer.API {
+			return nil, fail(codeKeyReused, nil)
+		}
+		return d.quarantineConflict(ctx, e, decision.Record)
+	case dedup.Aliased:
+		if decision.Alias.Space == dedup.SpaceNonce {
+			return nil, &verify.Error{Code: verify.NonceReused, KeyID: d.Identity.KeyID}
+		}
+		return d.replayed(ctx, e, decision.Record)
+	case dedup.Superseded:
+		if p.Contract == producer.API {
+			return nil, d.refuseReplayed()
+		}
+		return d.quarantine(ctx, e, d.quarantineClaim(e, reasonSuperseded, decision.Record.Event, maxReplayed), decision.Record)
+	case dedup.Repeated:
+		return d.repeated(ctx, e, decision.Record)
+	case dedup.Seen, dedup.TooOld:
+		return d.quarantineForgotten(ctx, e, decision)
+	}
+	return nil, fail(codeInternal, nil)
+}
+
+// noteNew logs what is unusual about a new event that its signed content names, and notes it for the metrics.
+func (d *delivery) noteNew(ctx context.Context, e entry, decision dedup.Decision) {
+	rec := decision.Record
+	if e.occurrence == nil {
+		return
+	}
+	if len(rec.Tasks) > 0 && rec.Tasks[0].Attempt > 1 { // an event that goes on
+		d.sameBytes = sameKnown
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("event", rec.Event), slog.String("vendor_id", e.claim.Payload.VendorID), slog.String("type", e.claim.Payload.Type),
+	}
+	if rec.Key.ID != e.occurrence.ID {
+		d.sameBytes = sameAgain
+		d.rx.sampled.write(ctx, slog.LevelInfo, sampledKind{text: "another occurrence of known content", endpoint: d.ep.p.Name},
+			append(attrs, slog.String("id", rec.Key.ID))...)
+	}
+	if decision.Reused != "" {
+		d.idReused = true
+		d.rx.sampled.write(ctx, slog.LevelInfo, sampledKind{text: "the identifier came before with other content", endpoint: d.ep.p.Name},
+			append(attrs, slog.String("other", decision.Reused))...)
+	}
+}
+
+// The values of [Observation.SameBytes].
+const (
+	sameKnown       = "known"
+	sameAgain       = "again"
+	sameQuarantined = "quarantined"
+	sameRefused     = "refused"
+)
+
+// namedByContent reports whether the event is named by a digest of what was signed.
+func (d *delivery) namedByContent(e entry) bool {
+	return e.occurrence != nil || d.ep.p.ClassOf(d.Identity) == producer.ClassUnnamed
+}
+
+// refuseReplayed refuses a delivery because its signed bytes came before.
+func (d *delivery) refuseReplayed() error {
+	d.sameBytes = sameRefused
+	return fail(codeSignatureReused, nil)
+}
+
+// repeated deals with signed content that came before under another identifier, and is not to be taken for another
+// event. It never gets the answer of the event that it repeats.
+func (d *delivery) repeated(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
+	p := &d.ep.p
+	if p.Contract == producer.API || p.SameSignedOf(of.Payload.Type) == producer.SameSignedRefuse {
+		return nil, d.refuseReplayed()
+	}
+	c := d.quarantineClaim(e, reasonSameBytes, of.Event, maxReplayed)
+	c.Key.Space, c.Key.ID = dedup.SpaceQuarantine+reasonSameBytes, e.occurrence.ID+";same_bytes;"+e.occurrence.Name
+	c.Quarantine.Share = !e.occurrence.Members
+	return d.quarantine(ctx, e, c, of)
+}
+
+// replayed deals with signed bytes that came before, under another identifier, as the event of.
+func (d *delivery) replayed(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
+	if s := d.ep.p.SameSigned; s != producer.SameSignedAside && s != producer.SameSignedRun || d.ep.p.Contract == producer.API {
+		return nil, d.refuseReplayed()
+	}
+	return d.quarantine(ctx, e, d.quarantineClaim(e, reasonReplayed, of.Event, maxReplayed), of)
+}
+
+// quarantineConflict quarantines another payload under a known identifier. There is no bound on how many, because each
+// may be an event of the producer; so bytes that were signed for a known event are not among them, or
+// an attacker who captured a few deliveries could fill the store with them under each other's identifiers.
+func (d *delivery) quarantineConflict(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
+	conflict := d.quarantineClaim(e, reasonConflict, of.Event, 0)
+	probe := conflict
+	probe.OnlyKnown = true
+	probe.Aliases = slices.DeleteFunc(slices.Clone(e.claim.Aliases), func(k dedup.Key) bool { return k.Space != dedup.SpaceSigned })
+	if len(probe.Aliases) > 0 {
+		decisions, err := d.rx.claim(ctx, probe)
+		if err != nil {
+			return nil, err
+		}
+		if decisions[0].Verdict == dedup.Aliased {
+			return d.replayed(ctx, e, decisions[0].Record)
+		}
+	}
+	return d.quarantine(ctx, e, conflict, of)
+}
+
+// aside is the claim that quarantines a delivery, once for each identifier and payload.
+func (d *delivery) quarantineClaim(e entry, reason, of string, most int) dedup.Claim {
+	c := e.claim
+	c.Key.Space = dedup.SpaceQuarantine + hex.EncodeToString(c.Fingerprint[:])
+	c.Aliases, c.Occurrence, c.Series, c.Remember, c.Hold, c.Lease = nil, nil, dedup.Key{}, nil, false, 0
+	c.Response = d.ep.accepted
+	c.Quarantine = &dedup.Quarantine{Reason: reason, Of: of, Max: most}
+	return c
+}
+
+// quarantine quarantines a delivery. Where an Answer handler would have answered, the answer is empty: a body would be
+// taken for the handler's.
+func (d *delivery) quarantine(ctx context.Context, e entry, c dedup.Claim, of dedup.Record) (*reply, error) {
+	decisions, err := d.rx.claim(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	d.logQuarantine(ctx, c, decisions[0], of)
+	switch c.Quarantine.Reason {
+	case reasonSameBytes, reasonReplayed:
+		d.sameBytes = sameQuarantined
+	case reasonSuperseded, reasonSeenBefore:
+		if d.namedByContent(e) {
+			d.sameBytes = sameQuarantined
+		}
+	}
+	answer := quarantinedReply(&d.ep.p)
+	if e.answer != nil {
+		answer.body = nil
+	}
+	if decisions[0].Verdict == dedup.New {
+		answer.event = decisions[0].Record.Event
+	}
+	return answer, nil
+}
+
+// logQuarantine says that a delivery is quarantined, with what tells it from its original. Beyond the bound it is only
+// counted, and has no event of its own.
+func (d *delivery) logQuarantine(ctx context.Context, c dedup.Claim, decision dedup.Decision, of dedup.Record) {
+	event := ""
+	if decision.Record.Event != of.Event {
+		event = decision.Record.Event
+	}
+	d.rx.sampled.write(ctx, slog.LevelWarn, sampledKind{text: "delivery quarantined", endpoint: d.ep.p.Name, reason: c.Quarantine.Reason},
+		slog.String("event", event), slog.String("original", of.Event),
+		slog.String("vendor_id", vendorID(&c.Payload, c.Key.ID)), slog.String("original_vendor_id", vendorID(&of.Payload, of.Key.ID)),
+		slog.String("type", c.Payload.Type))
+}
+
+// vendorID is the identifier that the sender gave to an event.
+func vendorID(p *dedup.Payload, id string) string { return cmp.Or(p.VendorID, id) }
