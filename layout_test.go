@@ -41,9 +41,13 @@ var imports = map[string][]string{
 	"cmd/eyelet": {
 		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "cmd/eyelet/internal/forward", "cmd/eyelet/internal/sink",
 		"cmd/eyelet/internal/torture", "replay", "inspect",
-		"internal/descriptors", "internal/httpfile", "testdata", "cmd/eyelet/internal/usage",
+		"internal/descriptors", "internal/httpfile", "testdata", "cmd/eyelet/internal/usage", "cmd/eyelet/internal/config",
 	},
-	"cmd/eyelet/internal/usage":             {},
+	"cmd/eyelet/internal/usage": {},
+	"cmd/eyelet/internal/config": {
+		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "testdata", "cmd/eyelet/internal/forward",
+		"cmd/eyelet/internal/sink", "cmd/eyelet/internal/usage",
+	},
 	"dedup/badgerstore/internal/badgerfile": {},
 }
 
@@ -59,7 +63,7 @@ var confined = map[string][]string{
 }
 
 const (
-	maxChain       = 7  // packages on the longest chain of imports, both ends included
+	maxChain       = 8  // packages on the longest chain of imports, both ends included
 	maxFiles       = 30 // non-test files in a package
 	maxMethodFiles = 5  // files that hold methods of one type
 	minLines       = 25 // lines of a file
@@ -77,7 +81,7 @@ var (
 		"cmd/eyelet": 57, "dedup/badgerstore": 47, "producer": 52, "verify": 46,
 	}
 	methodFilesToday = map[string]int{
-		"cmd/eyelet.program": 23, "cmd/eyelet.settings": 15, "dedup/badgerstore.Store": 21, "dedup/badgerstore.batch": 9,
+		"cmd/eyelet.program": 23, "dedup/badgerstore.Store": 21, "dedup/badgerstore.batch": 9,
 		"dedup/deduptest.rig": 12, "forward.Target": 6, "producer.Producer": 15,
 	}
 	// missingLinesToday says by how many lines a file is too short.

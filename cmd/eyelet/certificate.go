@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
@@ -17,13 +18,13 @@ const certificateCheck = time.Second
 // certificates are those of the two ports; nil where a port is served without TLS.
 type certificates struct{ deliveries, operations *certificateFiles }
 
-// certificates loads the certificates of the settings.
-func (c *settings) certificates(log *slog.Logger) (certificates, error) {
-	deliveries, err := c.certificate("tls", c.TLS, log)
+// openCertificates loads the certificates of the settings.
+func openCertificates(c *config.Settings, log *slog.Logger) (certificates, error) {
+	deliveries, err := openCertificate(c, "tls", c.TLS, log)
 	if err != nil {
 		return certificates{}, err
 	}
-	operations, err := c.certificate("operations_tls", c.OperationsTLS, log)
+	operations, err := openCertificate(c, "operations_tls", c.OperationsTLS, log)
 	return certificates{deliveries, operations}, err
 }
 
@@ -41,15 +42,15 @@ type certificateFiles struct {
 	seen    [2]fs.FileInfo // of the pair that was tried last
 }
 
-// certificate loads the certificate of a setting; nil without it.
-func (c *settings) certificate(setting string, t *tlsSettings, log *slog.Logger) (*certificateFiles, error) {
+// openCertificate loads the certificate of a setting; nil without it.
+func openCertificate(c *config.Settings, setting string, t *config.TLS, log *slog.Logger) (*certificateFiles, error) {
 	if t == nil {
 		return nil, nil
 	}
-	f := &certificateFiles{cert: c.path(t.CertFile), key: c.path(t.KeyFile), log: log, now: time.Now}
+	f := &certificateFiles{cert: c.Path(t.CertFile), key: c.Path(t.KeyFile), log: log, now: time.Now}
 	f.seen, _ = f.look() // loading tells what is wrong
 	if err := f.load(); err != nil {
-		return nil, &usage.Error{At: c.Node.place(setting), What: setting + ": " + usage.Cause(err), Hint: "cert_file and key_file are PEM files, relative to the configuration file"}
+		return nil, &usage.Error{At: c.Place(setting), What: setting + ": " + usage.Cause(err), Hint: "cert_file and key_file are PEM files, relative to the configuration file"}
 	}
 	f.looked = f.now()
 	return f, nil

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 )
 
 // issued writes a certificate of this machine with this serial number, and its key, in the PEM files of a folder.
@@ -55,9 +57,9 @@ func TestARenewedCertificateNeedsNoRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	issued(t, dir, 1)
-	c := &settings{dir: dir}
+	c := &config.Settings{File: filepath.Join(dir, "eyelet.yaml")}
 	var log bytes.Buffer
-	f, err := c.certificate("tls", &tlsSettings{CertFile: "cert.pem", KeyFile: "key.pem"}, slog.New(slog.NewTextHandler(&log, nil)))
+	f, err := openCertificate(c, "tls", &config.TLS{CertFile: "cert.pem", KeyFile: "key.pem"}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
@@ -150,17 +151,17 @@ func (p *program) order(c *cobra.Command, f *choreFlags, named bool) ([]byte, er
 		return nil, usage.Errorf("name the events", "--add is for events that are named, not for all that match")
 	}
 	src := p.source(c, f.config)
-	src.flags = nil // --producer is no setting
-	s, err := src.load()
+	src.Flags = nil // --producer is no setting
+	s, err := src.Load()
 	if err != nil {
 		return nil, err
 	}
-	plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard})
+	plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard})
 	if err != nil {
 		return nil, err
 	}
 	defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
-	names := plan.names
+	names := plan.HandlerNames
 	var o inspect.Order
 	for _, name := range f.add {
 		if !slices.Contains(names, name) {

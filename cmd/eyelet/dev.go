@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/testdata"
@@ -26,7 +27,7 @@ func (p *program) devCommand() *cobra.Command {
 	var f devFlags
 	c.Flags().StringVar(&f.config, "config", "", "configuration to receive recordings of your own (default: that of the bundled ones)")
 	c.Flags().BoolVar(&f.once, "once", false, "end after the deliveries")
-	c.Flags().StringVar(&f.listen, "serve-at", "", "address to serve at afterwards (default "+defaultListen+", or a free port)")
+	c.Flags().StringVar(&f.listen, "serve-at", "", "address to serve at afterwards (default "+config.DefaultListen+", or a free port)")
 	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := checkOutput(*format); err != nil {
@@ -116,16 +117,16 @@ func devRecordingFrom(name string, bundled bool) (rec devRecording, err error) {
 }
 
 // devSettings returns the settings that receive the recordings, with a store in dir.
-func (p *program) devSettings(dir, config string) (*settings, error) {
-	src := source{file: config, environ: p.Environ}
-	if config == "" {
+func (p *program) devSettings(dir, file string) (*config.Settings, error) {
+	src := config.Source{File: file, Environ: p.Environ}
+	if file == "" {
 		keys := filepath.Join(dir, "bundled")
 		if err := os.CopyFS(keys, testdata.Files()); err != nil {
 			return nil, usage.Errorf("set TMPDIR to a folder with some space", "the bundled deliveries cannot be unpacked: %s", usage.Cause(err))
 		}
-		src = source{file: filepath.Join(keys, "eyelet.yaml")} // nobody's environment changes the bundled settings
+		src = config.Source{File: filepath.Join(keys, "eyelet.yaml")} // nobody's environment changes the bundled settings
 	}
-	s, err := src.load()
+	s, err := src.Load()
 	if err != nil {
 		return nil, err
 	}

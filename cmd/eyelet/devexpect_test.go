@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/testdata"
 )
@@ -183,4 +185,21 @@ func TestTheBundledDeliveriesDoWhatTheyExpect(t *testing.T) {
 	if !strings.Contains(out.String(), "the store holds exactly the 7 accepted events, and 1 kept aside\n") {
 		t.Errorf("output ends\n%s", out.String())
 	}
+}
+
+// withHints returns a line for each mistake, its hint behind a bar.
+func withHints(err error) string {
+	es, ok := usage.Find(err)
+	if !ok {
+		return fmt.Sprint(err)
+	}
+	var lines []string
+	for _, e := range es {
+		line := e.Error()
+		if e.Hint != "" {
+			line += " | " + e.Hint
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
 }

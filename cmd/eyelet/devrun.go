@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/receiver"
@@ -65,7 +66,7 @@ type devRun struct {
 	rx       *receiver.Receiver
 	clock    *devClock
 	server   *http.Server
-	plan     *plan
+	plan     *config.Plan
 	address  string
 	pass     string // what our own deliveries carry
 	observed chan receiver.Observation
@@ -77,7 +78,7 @@ const passHeader = "Eyelet-Dev-Pass"
 
 // rehearseDeliveries sends the recordings, prints what became of each, and checks what the store holds after
 // them.
-func (p *program) rehearseDeliveries(ctx context.Context, s *settings, recs []devRecording, format string) (err error) {
+func (p *program) rehearseDeliveries(ctx context.Context, s *config.Settings, recs []devRecording, format string) (err error) {
 	run, err := p.newDevRun(ctx, s)
 	if err != nil {
 		return err
@@ -114,9 +115,9 @@ func (p *program) rehearseDeliveries(ctx context.Context, s *settings, recs []de
 	return nil
 }
 
-func (p *program) newDevRun(ctx context.Context, s *settings) (run *devRun, err error) {
+func (p *program) newDevRun(ctx context.Context, s *config.Settings) (run *devRun, err error) {
 	run = &devRun{clock: &devClock{}, pass: rand.Text(), observed: make(chan receiver.Observation, 1024)}
-	if run.plan, err = s.build(ctx, buildOptions{stdout: io.Discard, testKeys: true}); err != nil {
+	if run.plan, err = s.Build(ctx, config.BuildOptions{Stdout: io.Discard, TestKeys: true}); err != nil {
 		return nil, err
 	}
 	defer func() { //nolint:contextcheck // closing takes its own time
@@ -125,7 +126,7 @@ func (p *program) newDevRun(ctx context.Context, s *settings) (run *devRun, err 
 		}
 	}()
 	log := newLogger(p.Err, "text", slog.LevelError)
-	if run.store, err = s.openStore(log); err != nil { //nolint:contextcheck // a store is opened whole
+	if run.store, err = s.OpenStore(log); err != nil { //nolint:contextcheck // a store is opened whole
 		return nil, err
 	}
 	c := run.plan.Config
@@ -138,7 +139,7 @@ func (p *program) newDevRun(ctx context.Context, s *settings) (run *devRun, err 
 		return nil, usage.Errorf("", "loopback: %s", usage.RootCause(err))
 	}
 	run.address = "http://" + ln.Addr().String()
-	run.server = &http.Server{Handler: run.guarded(mount(run.rx)), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: defaultHead}
+	run.server = &http.Server{Handler: run.guarded(mount(run.rx)), ReadHeaderTimeout: s.Limits.HeaderTimeout, MaxHeaderBytes: config.DefaultHead}
 	go func() { _ = run.server.Serve(ln) }() // ends with close
 	return run, nil
 }

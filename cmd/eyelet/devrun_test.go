@@ -8,13 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
 // rehearsal opens the receiver of the bundled deliveries.
 func rehearsal(t *testing.T) *devRun {
 	t.Helper()
-	s, err := source{file: filepath.Join(unpacked(t), "eyelet.yaml")}.load()
+	s, err := config.Source{File: filepath.Join(unpacked(t), "eyelet.yaml")}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -20,11 +21,11 @@ func (p *program) devServe(ctx context.Context, dir string, f devFlags) error {
 	if err := os.Mkdir(keys, 0o700); err != nil {
 		return usage.Errorf("", "%s: %s", keys, usage.Cause(err))
 	}
-	listen, err := freeAddress(ctx, f.listen, defaultListen)
+	listen, err := freeAddress(ctx, f.listen, config.DefaultListen)
 	if err != nil {
 		return err
 	}
-	operations, err := freeAddress(ctx, "", defaultOperations)
+	operations, err := freeAddress(ctx, "", config.DefaultOperations)
 	if err != nil {
 		return err
 	}
@@ -36,12 +37,12 @@ func (p *program) devServe(ctx context.Context, dir string, f devFlags) error {
 	if err := newFile(file, []byte(devConfig(listen, operations))); err != nil {
 		return err
 	}
-	s, err := source{file: file}.load()
+	s, err := config.Source{File: file}.Load()
 	if err != nil {
 		return err
 	}
 	s.Log.Level = "warn"
-	srv, err := p.newServer(ctx, s, buildOptions{stdout: p.Out})
+	srv, err := p.newServer(ctx, s, config.BuildOptions{Stdout: p.Out})
 	if err != nil {
 		return err
 	}

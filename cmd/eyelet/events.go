@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
@@ -81,7 +82,7 @@ func eventsQuery(filters map[string]*string, aside bool, limit int, all bool) (u
 		}
 		q.Set(name, *value)
 		if name == "since" {
-			d, err := parseDuration(*value)
+			d, err := config.ParseDuration(*value)
 			if err != nil {
 				return nil, usage.Errorf("write 30m, 12h or 7d", "--since is %q, want a duration", *value)
 			}
@@ -145,16 +146,16 @@ func (p *program) withEvents(c *cobra.Command, file string, do func(eventsAPI) e
 	if err != nil {
 		return err
 	}
-	if api, ok, err := s.runningAPI(c.Context()); ok || err != nil {
+	if api, ok, err := runningAPI(s, c.Context()); ok || err != nil {
 		if err != nil {
 			return err
 		}
 		return do(api)
 	}
-	if err := s.storeIsThere(); err != nil {
+	if err := requireStore(s); err != nil {
 		return err
 	}
-	store, err := s.openStore(slog.New(slog.DiscardHandler))
+	store, err := s.OpenStore(slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

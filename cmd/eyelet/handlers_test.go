@@ -9,13 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
 // serveHandlers serves a configuration with handlers in Go beside those of the file, and returns how it is asked.
 func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *running {
 	t.Helper()
-	s, err := source{file: file}.load()
+	s, err := config.Source{File: file}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,7 @@ func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *run
 	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) { up <- [2]string{l, o} }}
 	srv := &server{program: p, settings: s, logTo: &logOutput{to: r.errs}}
 	srv.log = newLogger(srv.logTo, "text", slog.LevelDebug)
-	if srv.plan, err = s.build(t.Context(), buildOptions{stdout: r.out}); err != nil {
+	if srv.plan, err = s.Build(t.Context(), config.BuildOptions{Stdout: r.out}); err != nil {
 		t.Fatal(err)
 	}
 	srv.plan.Handlers = append(srv.plan.Handlers, handlers...)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -61,7 +62,7 @@ func (p *program) keygen(alg verify.Alg, id, name, dir string) error {
 func keyPair(alg verify.Alg, path string) error {
 	private, err := verify.GenerateKey(alg)
 	if err != nil {
-		return usage.Errorf(usage.DidYouMean(string(alg), convert[string](algorithms)), "%v", err)
+		return usage.Errorf(usage.DidYouMean(string(alg), config.Algorithms()), "%v", err)
 	}
 	secretPEM, err := verify.MarshalPrivateKey(private)
 	if err != nil {

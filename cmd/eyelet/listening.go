@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,17 +19,11 @@ import (
 // unixScheme begins the address of a Unix socket, as in unix:/run/eyelet.sock.
 const unixScheme = "unix:"
 
-// unixPath returns the path of the address of a Unix socket, relative to the configuration file.
-func (c *settings) unixPath(address string) (path string, ok bool) {
-	path, ok = strings.CutPrefix(address, unixScheme)
-	return c.path(path), ok && path != ""
-}
-
 // listen binds an address.
 func (s *server) listen(ctx context.Context, setting, address string, limits receiver.Limits) error {
 	var ln net.Listener
 	var err error
-	if path, ok := s.settings.unixPath(address); ok {
+	if path, ok := s.settings.UnixPath(address); ok {
 		ln, err = listenUnix(ctx, path)
 	} else {
 		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -39,7 +32,7 @@ func (s *server) listen(ctx context.Context, setting, address string, limits rec
 		s.listeners = append(s.listeners, receiver.Listen(ln, limits))
 		return nil
 	}
-	m := &usage.Error{At: s.settings.Node.place(setting), What: fmt.Sprintf("%s %s: %s", setting, address, usage.RootCause(err))}
+	m := &usage.Error{At: s.settings.Place(setting), What: fmt.Sprintf("%s %s: %s", setting, address, usage.RootCause(err))}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		m.What = fmt.Sprintf("%s %s: the port is in use", setting, address)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 )
 
 // memoryServed writes a configuration whose events only the running server can show.
@@ -66,9 +68,9 @@ func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 	theirs, ours := t.TempDir(), t.TempDir()
 	issued(t, theirs, 1)
 	issued(t, ours, 2)
-	at := &tlsSettings{CertFile: "cert.pem", KeyFile: "key.pem"}
-	s := &server{settings: &settings{dir: theirs, OperationsTLS: at}, plan: &plan{}, log: newLogger(io.Discard, "text", 0)}
-	certificate, err := s.settings.certificate("operations_tls", at, s.log)
+	at := &config.TLS{CertFile: "cert.pem", KeyFile: "key.pem"}
+	s := &server{settings: &config.Settings{File: filepath.Join(theirs, "eyelet.yaml"), OperationsTLS: at}, plan: &config.Plan{}, log: newLogger(io.Discard, "text", 0)}
+	certificate, err := openCertificate(s.settings, "operations_tls", at, s.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +84,8 @@ func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 	go func() { defer close(done); _ = srv.ServeTLS(ln, "", "") }()
 	defer func() { _ = srv.Close(); <-done }()
 	for dir, want := range map[string]int{theirs: 1, ours: 0} {
-		c := &settings{dir: dir, OperationsTLS: at}
-		client, base := c.operationsClient("https://" + ln.Addr().String())
+		c := &config.Settings{File: filepath.Join(dir, "eyelet.yaml"), OperationsTLS: at}
+		client, base := operationsClient(c, "https://"+ln.Addr().String())
 		if res, err := client.Get(base.String() + "/"); err == nil {
 			_ = res.Body.Close()
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
@@ -29,15 +30,15 @@ const (
 	operationsRealm = "eyelet operations"
 )
 
-// stateDir holds the token that the operations port wants, and the address of that port.
+// stateFolder holds the token that the operations port wants, and the address of that port.
 type stateDir struct {
 	dir   string
 	token string
 }
 
-// stateDir returns the folder: that of the store, or one of the user's caches for a store in memory.
-func (c *settings) stateDir() (string, error) {
-	kind, dir, err := c.storeKind()
+// stateFolder returns the folder: that of the store, or one of the user's caches for a store in memory.
+func stateFolder(c *config.Settings) (string, error) {
+	kind, dir, err := c.StoreKind()
 	if err != nil {
 		return "", err
 	}
@@ -48,7 +49,7 @@ func (c *settings) stateDir() (string, error) {
 	if err != nil {
 		caches = filepath.Join(os.TempDir(), fmt.Sprintf("eyelet-%d", os.Getuid()))
 	}
-	full, err := filepath.Abs(c.file)
+	full, err := filepath.Abs(c.File)
 	if err != nil {
 		return "", err
 	}
@@ -57,8 +58,8 @@ func (c *settings) stateDir() (string, error) {
 }
 
 // claimState makes a token for this run and writes it, and the address, where only we can read them.
-func (c *settings) claimState(address string) (*stateDir, error) {
-	dir, err := c.stateDir()
+func claimState(c *config.Settings, address string) (*stateDir, error) {
+	dir, err := stateFolder(c)
 	if err != nil {
 		return nil, usage.Errorf("", "%v", err)
 	}
@@ -94,30 +95,30 @@ func (s *server) operations() http.Handler {
 			return
 		}
 		_, _ = fmt.Fprintln(w, s.condition())
-		tellOff(w, s.plan.targets)
+		tellOff(w, s.plan.Targets)
 	})
-	mux.Handle("/targets", s.state.authorized(s.changes(targetsAPI(s.plan.targets))))
+	mux.Handle("/targets", s.state.authorized(s.changes(targetsAPI(s.plan.Targets))))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
 	mux.Handle("GET /tail", s.state.authorized(s.feed))
 	mux.Handle("/store/", s.state.authorized(s.changes(s.maintenance())))
 	mux.Handle("/", s.state.authorized(s.changes(inspect.API(s.store))))
-	return sameSite(s.settings.operationsHost(), mux)
+	return sameSite(operationsHost(s.settings), mux)
 }
 
 // startingOperations answers probes until the store is open: the process lives, and is not ready.
-func (c *settings) startingOperations() http.Handler {
+func startingOperations(c *config.Settings) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthy)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "starting: the store is being opened", http.StatusServiceUnavailable)
 	})
-	return sameSite(c.operationsHost(), mux)
+	return sameSite(operationsHost(c), mux)
 }
 
 // operationsHost is the configured name of the operations port. A Unix socket has none, and no browser reaches it.
-func (c *settings) operationsHost() string {
-	if _, unix := c.unixPath(c.Operations); unix {
+func operationsHost(c *config.Settings) string {
+	if _, unix := c.UnixPath(c.Operations); unix {
 		return ""
 	}
 	host, _, _ := net.SplitHostPort(c.Operations) // checked before

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 )
 
 func TestTheOperationsPortIsForUs(t *testing.T) {
@@ -105,7 +107,7 @@ func TestOwnHosts(t *testing.T) {
 
 func TestDeliveriesWithoutTLSComeFromOurProxiesOnly(t *testing.T) {
 	t.Parallel()
-	c, err := parse(t, "listen: 0.0.0.0:8080\ntrusted_proxies: [192.0.2.0/24, \"2001:db8::1\"]\n")
+	c, err := config.Source{}.Parse("eyelet.yaml", []byte("listen: 0.0.0.0:8080\ntrusted_proxies: [192.0.2.0/24, \"2001:db8::1\"]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +147,7 @@ func TestWhatAProxyTookInClearTextIsRefused(t *testing.T) {
 		{"listen: 127.0.0.1:8080\n", "192.0.2.9:1", []string{"http"}, 403},
 		{"listen: 0.0.0.0:8080\ninsecure_http: true\n", "192.0.2.9:1", []string{"http"}, 200},
 	} {
-		c, err := parse(t, tt.config+proxies)
+		c, err := config.Source{}.Parse("eyelet.yaml", []byte(tt.config+proxies))
 		if err != nil {
 			t.Fatal(err)
 		}

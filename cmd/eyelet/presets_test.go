@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -70,18 +71,18 @@ func settingsFolder(t *testing.T) string {
 }
 
 // planOf builds one producer, named p.
-func planOf(t *testing.T, dir, settings string) (*plan, producer.Settings, error) {
+func planOf(t *testing.T, dir, settings string) (*config.Plan, producer.Settings, error) {
 	t.Helper()
-	s, err := source{}.parse(filepath.Join(dir, "eyelet.yaml"), []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"))
+	s, err := config.Source{}.Parse(filepath.Join(dir, "eyelet.yaml"), []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"))
 	if err != nil {
 		return nil, producer.Settings{}, err
 	}
-	p, err := s.build(t.Context(), buildOptions{})
+	p, err := s.Build(t.Context(), config.BuildOptions{})
 	if err != nil {
 		return nil, producer.Settings{}, err
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	return p, s.Producers[0].preset, nil
+	return p, s.Producers[0].PresetSettings, nil
 }
 
 // TestEveryPresetOpensFromYAML writes each preset with all that it can be told, and finds that no setting of
@@ -107,7 +108,7 @@ func TestEveryPresetOpensFromYAML(t *testing.T) {
 			if made := p.Producers[0]; made.Name != "p" || made.Preset != preset.Name {
 				t.Errorf("%s: %+v", preset.Name, made)
 			}
-			if slices.Contains(preset.Uses, "rate") && p.settings.Producers[0].common.Rate.events > 0 {
+			if slices.Contains(preset.Uses, "rate") && p.Producers[0].Rate.Events > 0 {
 				written["rate"] = true // it is also a setting of every producer
 			}
 			v := reflect.ValueOf(got)
@@ -178,12 +179,12 @@ func TestAnswerHandlersAndBatchesExcludeEachOther(t *testing.T) {
 		"preset: twilio, secret: the-kettle-is-on-17":                   true,
 		"preset: adyen, secrets_file: hex.txt":                          false,
 	} {
-		s, err := source{}.parse(filepath.Join(settingsFolder(t), "eyelet.yaml"), []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+
+		s, err := config.Source{}.Parse(filepath.Join(settingsFolder(t), "eyelet.yaml"), []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+
 			"}\nhandlers:\n  - {producer: p, type: a, exec: [cat], answer: true}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := s.build(t.Context(), buildOptions{})
+		p, err := s.Build(t.Context(), config.BuildOptions{})
 		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "sends batches") {
 			t.Errorf("%s: %v", settings, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
@@ -165,15 +166,15 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 
 // configFlag adds --config, which the environment can set too.
 func (p *program) configFlag(c *cobra.Command) *string {
-	file := c.Flags().String("config", "", "configuration file (default "+defaultConfig+", or EYELET_CONFIG)")
+	file := c.Flags().String("config", "", "configuration file (default "+config.DefaultFile+", or EYELET_CONFIG)")
 	return file
 }
 
 // source returns where the settings come from.
-func (p *program) source(c *cobra.Command, file string) source {
-	s := source{file: file, environ: p.Environ, flags: c.Flags()}
-	if s.file == "" {
-		s.file, _ = s.lookup("EYELET_CONFIG")
+func (p *program) source(c *cobra.Command, file string) config.Source {
+	s := config.Source{File: file, Environ: p.Environ, Flags: c.Flags()}
+	if s.File == "" {
+		s.File, _ = s.Lookup("EYELET_CONFIG")
 	}
 	return s
 }
@@ -196,9 +197,9 @@ func (p *program) terminal(w io.Writer) bool {
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return false
 	}
-	if _, no := (source{environ: p.Environ}).lookup("NO_COLOR"); no {
+	if _, no := (config.Source{Environ: p.Environ}).Lookup("NO_COLOR"); no {
 		return false
 	}
-	kind, _ := (source{environ: p.Environ}).lookup("TERM")
+	kind, _ := (config.Source{Environ: p.Environ}).Lookup("TERM")
 	return kind != "dumb"
 }

@@ -16,28 +16,29 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
 // outline loads what a command needs that looks after events: where the store is, and the running server.
-func (p *program) outline(c *cobra.Command, file string) (*settings, error) {
+func (p *program) outline(c *cobra.Command, file string) (*config.Settings, error) {
 	src := p.source(c, file)
-	src.flags = &pflag.FlagSet{} // --producer and the like are no settings
-	src.outline = true
-	return src.load()
+	src.Flags = &pflag.FlagSet{} // --producer and the like are no settings
+	src.Outline = true
+	return src.Load()
 }
 
-// storeIsThere is a mistake where no server runs and there is no store to open in its place.
-func (c *settings) storeIsThere() error {
-	kind, dir, err := c.storeKind()
+// requireStore is a mistake where no server runs and there is no store to open in its place.
+func requireStore(c *config.Settings) error {
+	kind, dir, err := c.StoreKind()
 	if err != nil {
 		return usage.Errorf("", "%v", err)
 	}
 	if kind == "memory" {
-		return usage.Errorf("start one: eyelet serve --config "+c.file, "no server runs, and a store in memory is gone with its server")
+		return usage.Errorf("start one: eyelet serve --config "+c.File, "no server runs, and a store in memory is gone with its server")
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return &usage.Error{At: c.Node.place("store"), What: "there is no store yet: " + dir + ": " + usage.Cause(err), Hint: "serve makes it when it starts"}
+		return &usage.Error{At: c.Place("store"), What: "there is no store yet: " + dir + ": " + usage.Cause(err), Hint: "serve makes it when it starts"}
 	}
 	return nil
 }
@@ -46,8 +47,8 @@ func (c *settings) storeIsThere() error {
 type asking func(ctx context.Context, method, path string) (*http.Response, error)
 
 // runningServer returns how to ask the server of these settings, or nil when none answers.
-func (c *settings) runningServer(ctx context.Context) asking {
-	if api, ok, err := c.runningAPI(ctx); ok && err == nil {
+func runningServer(c *config.Settings, ctx context.Context) asking {
+	if api, ok, err := runningAPI(c, ctx); ok && err == nil {
 		return func(ctx context.Context, method, path string) (*http.Response, error) {
 			return api.send(ctx, method, path, nil)
 		}
@@ -57,8 +58,8 @@ func (c *settings) runningServer(ctx context.Context) asking {
 
 // runningAPI returns the API of the server of these settings; ok is false when none answers. The error says why
 // a server that runs does not talk to us.
-func (c *settings) runningAPI(ctx context.Context) (api eventsAPI, ok bool, err error) {
-	dir, err := c.stateDir()
+func runningAPI(c *config.Settings, ctx context.Context) (api eventsAPI, ok bool, err error) {
+	dir, err := stateFolder(c)
 	if err != nil {
 		return api, false, nil //nolint:nilerr // opening the store tells
 	}
@@ -68,7 +69,7 @@ func (c *settings) runningAPI(ctx context.Context) (api eventsAPI, ok bool, err 
 	} else if err != nil {
 		return api, false, nil //nolint:nilerr // nobody serves
 	}
-	client, base := c.operationsClient(address)
+	client, base := operationsClient(c, address)
 	api = eventsAPI{live: true, do: func(r *http.Request) (*http.Response, error) {
 		r.URL.Scheme, r.URL.Host = base.Scheme, base.Host
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -90,27 +91,27 @@ func (c *settings) runningAPI(ctx context.Context) (api eventsAPI, ok bool, err 
 
 // operationsClient returns a client for an address of operationsAddress, and the base of its URLs. Over TLS it trusts the
 // certificate of operations_tls alone, whatever names that has.
-func (c *settings) operationsClient(address string) (*http.Client, url.URL) {
+func operationsClient(c *config.Settings, address string) (*http.Client, url.URL) {
 	t := &http.Transport{MaxIdleConnsPerHost: choreWorkers, IdleConnTimeout: time.Second}
-	if path, ok := c.unixPath(address); ok {
+	if path, ok := c.UnixPath(address); ok {
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}
 		return &http.Client{Transport: t}, url.URL{Scheme: "http", Host: "localhost"}
 	}
 	if host, ok := strings.CutPrefix(address, "https://"); ok {
-		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: c.isOperations}
+		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error { return isOperations(c, state) }}
 		return &http.Client{Transport: t}, url.URL{Scheme: "https", Host: host}
 	}
 	return &http.Client{Transport: t}, url.URL{Scheme: "http", Host: address}
 }
 
 // isOperations accepts a server with the certificate of operations_tls.
-func (c *settings) isOperations(state tls.ConnectionState) error {
+func isOperations(c *config.Settings, state tls.ConnectionState) error {
 	if c.OperationsTLS == nil {
 		return errors.New("the server uses operations_tls, and these settings do not name its certificate")
 	}
-	pair, err := tls.LoadX509KeyPair(c.path(c.OperationsTLS.CertFile), c.path(c.OperationsTLS.KeyFile))
+	pair, err := tls.LoadX509KeyPair(c.Path(c.OperationsTLS.CertFile), c.Path(c.OperationsTLS.KeyFile))
 	if err == nil && !pair.Leaf.Equal(state.PeerCertificates[0]) {
 		err = errors.New("the server's certificate is not that of operations_tls")
 	}

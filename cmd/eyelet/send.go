@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -139,7 +140,7 @@ type sending struct {
 	sign           replay.Signer
 	secret         string             // of --secret-file
 	from           *producer.Producer // nil without a producer of the configuration
-	config         *producerConfig
+	config         *config.Producer
 	now            time.Time
 }
 
@@ -163,7 +164,7 @@ func (p *program) sender(c *cobra.Command, f sendFlags) (sending, error) {
 			return as, err
 		}
 	}
-	as.url = cmp.Or(as.url, "http://"+defaultListen)
+	as.url = cmp.Or(as.url, "http://"+config.DefaultListen)
 	if u, err := url.Parse(as.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return as, usage.Errorf("write it whole, as in http://127.0.0.1:8080", "--url is no URL of http or https")
 	}
@@ -210,12 +211,12 @@ func loadKey(signer *verify.Signer, f sendFlags) error {
 // senderOf takes the address, and what it has of keys, from a producer of the configuration.
 func (p *program) senderOf(c *cobra.Command, f sendFlags, as *sending, signer *verify.Signer) error {
 	src := p.source(c, f.config)
-	src.flags = nil // --url is where to send to, and no setting
-	s, err := src.load()
+	src.Flags = nil // --url is where to send to, and no setting
+	s, err := src.Load()
 	if err != nil {
 		return err
 	}
-	plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard, testKeys: true})
+	plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard, TestKeys: true})
 	if err != nil {
 		return err
 	}
@@ -241,18 +242,18 @@ func (p *program) senderOf(c *cobra.Command, f sendFlags, as *sending, signer *v
 	}
 	if own, ok := as.from.Scheme.(replay.Signer); ok {
 		if flag := f.keyFlag(); flag != "" {
-			return usage.Errorf("leave it out, or name another --config", "%s has no effect: producer %q signs with the secret of %s", flag, f.producer, s.file)
+			return usage.Errorf("leave it out, or name another --config", "%s has no effect: producer %q signs with the secret of %s", flag, f.producer, s.File)
 		}
 		as.sign = own
 	}
-	signer.Label = cmp.Or(signer.Label, as.config.rfc.Label)
-	signer.Tag = as.config.rfc.Tag
-	return chooseKey(signer, s.fitting(signer, as.config.rfc.Keys))
+	signer.Label = cmp.Or(signer.Label, as.config.RFC9421.Label)
+	signer.Tag = as.config.RFC9421.Tag
+	return chooseKey(signer, fitting(s, signer, as.config.RFC9421.Keys))
 }
 
 // fitting returns the key whose public half is that of the signer's private key, where the configuration has it as
 // PEM; else all keys.
-func (c *settings) fitting(signer *verify.Signer, keys []keyConfig) []keyConfig {
+func fitting(c *config.Settings, signer *verify.Signer, keys []config.Key) []config.Key {
 	if signer.Private == nil {
 		return keys
 	}
@@ -263,7 +264,7 @@ func (c *settings) fitting(signer *verify.Signer, keys []keyConfig) []keyConfig 
 	for i, k := range keys {
 		text := []byte(k.PublicKey)
 		if k.PublicKeyFile != "" {
-			text, _ = os.ReadFile(c.path(k.PublicKeyFile)) // that it cannot be read was told before
+			text, _ = os.ReadFile(c.Path(k.PublicKeyFile)) // that it cannot be read was told before
 		}
 		if bytes.Equal(bytes.TrimSpace(text), bytes.TrimSpace(want)) {
 			return keys[i : i+1]
@@ -273,7 +274,7 @@ func (c *settings) fitting(signer *verify.Signer, keys []keyConfig) []keyConfig 
 }
 
 // chooseKey finds the id of the key that was given, or the only secret that the configuration has.
-func chooseKey(signer *verify.Signer, keys []keyConfig) error {
+func chooseKey(signer *verify.Signer, keys []config.Key) error {
 	given := signer.Private != nil || signer.Secret != nil
 	for _, k := range keys {
 		shared := k.Alg == string(verify.HMACSHA256)

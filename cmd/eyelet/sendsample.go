@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/replay"
@@ -62,14 +63,14 @@ func (p *program) sampleSettings(preset producer.Preset, f sendFlags, as *sendin
 		if as.config.Preset != preset.Name {
 			return producer.Settings{}, usage.Errorf("choose another --producer", "producer %q is not of the preset %s", as.config.Name, preset.Name)
 		}
-		set := as.config.preset
+		set := as.config.PresetSettings
 		set.Name = as.config.Name
 		return set, nil
 	}
 	if len(f.set) == 0 && as.secret == "" {
 		return producer.Settings{}, usage.Errorf("give --secret-file, --set, or --config with --producer; "+sampleHint(preset), "there is no secret to sign with")
 	}
-	set, err := p.decodeSet(preset, f.set)
+	set, err := config.Source{Environ: p.Environ}.PresetSettings(preset.Name, f.set)
 	if as.secret != "" {
 		set.Secrets = append(set.Secrets, as.secret)
 	}
@@ -93,29 +94,6 @@ func firstOf(err error) error {
 		}
 		err = many.Unwrap()[0]
 	}
-}
-
-// decodeSet reads NAME=VALUE as the file has NAME: VALUE.
-func (p *program) decodeSet(preset producer.Preset, pairs []string) (producer.Settings, error) {
-	all := &node{kind: mapping, inner: map[string]*node{}, where: map[string]usage.Place{}}
-	for _, pair := range append([]string{"preset=" + preset.Name}, pairs...) {
-		name, text, ok := strings.Cut(pair, "=")
-		at := usage.Place{File: "--set " + name}
-		if !ok || all.inner[name] != nil {
-			return producer.Settings{}, usage.Errorf("write each NAME=VALUE once", "--set %s", name)
-		}
-		value := &node{at: at, kind: scalar, text: text}
-		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
-			var err error
-			if value, err = parseTree(at.File, []byte(text), source{environ: p.Environ}.lookup); err != nil {
-				return producer.Settings{}, err
-			}
-		}
-		all.names, all.inner[name], all.where[name] = append(all.names, name), value, at
-	}
-	d, into := &decoder{dir: "."}, &producerConfig{}
-	into.decodeNode(d, all, "")
-	return into.preset, d.wrong.Err()
 }
 
 // recordingOf turns a request into a recording of it.

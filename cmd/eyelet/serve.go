@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/descriptors"
@@ -28,8 +29,6 @@ import (
 
 // The bounds of the servers. Bodies have bounds of their own in package receiver.
 const (
-	headerTimeout  = 10 * time.Second
-	idleTimeout    = 2 * time.Minute
 	answerSlack    = 30 * time.Second // to write an answer, beyond the time to read and to handle
 	connectionsEnd = 5 * time.Second  // for connections to end after everything was answered
 )
@@ -53,15 +52,15 @@ func (p *program) serveCommand() *cobra.Command {
 	c.Flags().Bool("accept-clock", false, "open a store although the clock is before its last commit")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		outliveReaders()
-		s, err := p.source(c, *file).load()
+		s, err := p.source(c, *file).Load()
 		if err != nil {
 			return err
 		}
-		srv, err := p.newServer(c.Context(), s, buildOptions{stdout: p.Out})
+		srv, err := p.newServer(c.Context(), s, config.BuildOptions{Stdout: p.Out})
 		if err != nil {
 			return err
 		}
-		for _, warning := range append(s.exposed(), s.fewDescriptors(descriptors.Limit())...) {
+		for _, warning := range append(config.Exposed(s), s.DescriptorWarnings(descriptors.Limit())...) {
 			srv.log.Warn(warning)
 		}
 		return srv.run(c.Context())
@@ -72,8 +71,8 @@ func (p *program) serveCommand() *cobra.Command {
 // server is a receiver with its store and its two listeners.
 type server struct {
 	program  *program
-	settings *settings
-	plan     *plan
+	settings *config.Settings
+	plan     *config.Plan
 	log      *slog.Logger
 	logTo    *logOutput
 	store    dedup.Store
@@ -106,14 +105,14 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // newServer makes everything ready to serve. What it cannot do is something for the user to change, and
 // nothing is left open then.
-func (p *program) newServer(ctx context.Context, s *settings, o buildOptions) (*server, error) {
-	level, err := s.logLevel()
+func (p *program) newServer(ctx context.Context, s *config.Settings, o config.BuildOptions) (*server, error) {
+	level, err := s.LogLevel()
 	if err != nil {
 		level = slog.LevelInfo // build reports it
 	}
 	srv := &server{program: p, settings: s, logTo: &logOutput{to: p.Err}}
 	srv.log = newLogger(srv.logTo, s.Log.Format, level)
-	if srv.plan, err = s.build(ctx, o); err != nil {
+	if srv.plan, err = s.Build(ctx, o); err != nil {
 		return nil, err
 	}
 	if err := srv.open(ctx); err != nil {
@@ -159,15 +158,15 @@ func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 const peersFile = "peers.json"
 
 func (s *server) open(ctx context.Context) error {
-	certificates, err := s.settings.certificates(s.log)
+	certificates, err := openCertificates(s.settings, s.log)
 	if err != nil {
 		return err
 	}
-	limits := s.settings.connections()
+	limits := s.settings.ConnectionLimits()
 	if err := s.listen(ctx, "listen", s.settings.Listen, limits); err != nil {
 		return err
 	}
-	operations := s.settings.Operations != operationsOff
+	operations := s.settings.Operations != config.OperationsOff
 	if operations {
 		if err := s.listen(ctx, "operations", s.settings.Operations, operationsConnections(limits)); err != nil {
 			return err
@@ -177,20 +176,20 @@ func (s *server) open(ctx context.Context) error {
 	if err := s.openStore(); err != nil { //nolint:contextcheck // a store is opened whole
 		return err
 	}
-	if err := s.settings.openTargets(s.plan.targets, s.log); err != nil {
+	if err := openTargets(s.settings, s.plan.Targets, s.log); err != nil {
 		return err
 	}
-	s.metrics, s.feed = newMetrics(s.store, s.plan.targets, s.listeners), newFeed()
+	s.metrics, s.feed = newMetrics(s.store, s.plan.Targets, s.listeners), newFeed()
 	c := s.plan.Config
 	c.Store, c.Logger, c.Observe = s.store, s.log, s.observe
-	if c.PeersFile, err = s.settings.besideStore(peersFile); err != nil {
+	if c.PeersFile, err = s.settings.StoreFile(peersFile); err != nil {
 		return err
 	}
 	if s.rx, err = receiver.Open(c); err != nil {
 		return usage.Errorf("", "%v", err)
 	}
 	if operations {
-		if s.state, err = s.settings.claimState(s.operationsAddress()); err != nil {
+		if s.state, err = claimState(s.settings, s.operationsAddress()); err != nil {
 			return err
 		}
 	}
@@ -208,7 +207,7 @@ func (s *server) begin(certificates certificates) {
 	deliveries := newFront(receiver.Starting(s.plan.Config))
 	s.fronts, s.servers = []*front{deliveries}, []*http.Server{s.newHTTPServer(s.guard(deliveries), certificates.deliveries)}
 	if len(s.listeners) > 1 {
-		operations := newFront(s.settings.startingOperations())
+		operations := newFront(startingOperations(s.settings))
 		s.fronts = append(s.fronts, operations)
 		s.servers = append(s.servers, s.newHTTPServer(s.listeners[1].Handler(operations), certificates.operations))
 	}
@@ -254,7 +253,7 @@ func (s *server) openStore() (err error) {
 			}
 		}
 	}()
-	s.store, err = s.settings.openStore(s.log)
+	s.store, err = s.settings.OpenStore(s.log)
 	close(opened)
 	<-told
 	return err
@@ -266,10 +265,10 @@ func (s *server) newHTTPServer(h http.Handler, certificate *certificateFiles) *h
 	l := s.settings.Limits
 	srv := &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: cmp.Or(l.HeaderTimeout, headerTimeout),
+		ReadHeaderTimeout: l.HeaderTimeout,
 		WriteTimeout:      max(c.AnswerTimeout, receiver.DefaultAnswerTimeout) + cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout) + answerSlack,
-		IdleTimeout:       cmp.Or(l.IdleTimeout, idleTimeout),
-		MaxHeaderBytes:    s.settings.headerBytes(),
+		IdleTimeout:       l.IdleTimeout,
+		MaxHeaderBytes:    s.settings.HeaderBytes(),
 		ErrorLog:          log.New(connectionLog{s.log}, "", 0),
 		Protocols:         new(http.Protocols),
 		HTTP2:             boundedHTTP2(),
@@ -303,7 +302,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	if c.InsecureHTTP {
 		return next
 	}
-	safe := c.TLS != nil || loopback(c.Listen)
+	safe := c.TLS != nil || config.IsLoopback(c.Listen)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		addr, err := netip.ParseAddrPort(r.RemoteAddr)
 		peer := addr.Addr().Unmap()
@@ -338,7 +337,7 @@ func (s *server) run(ctx context.Context) error {
 		s.log.Info("stopping: no new deliveries, work that is under way is finished", "within", s.settings.Limits.Drain)
 	case err = <-s.ended:
 		err = failed("the server ended: %v", err)
-	case <-s.plan.stdout.Gone():
+	case <-s.plan.Stdout.Gone():
 		err = failed("nobody reads standard output any more, to which a handler prints: start eyelet again together with its reader; no event is lost")
 	case <-broken(s.store):
 		err = failed("the store failed and the program must be restarted: %v", s.store.Health(ctx))
@@ -350,7 +349,7 @@ func (s *server) run(ctx context.Context) error {
 
 func (s *server) addresses() (listen, operations string) {
 	listen = s.listeners[0].Addr().String()
-	operations = operationsOff
+	operations = config.OperationsOff
 	if len(s.listeners) > 1 {
 		operations = s.operationsAddress()
 	}
@@ -426,7 +425,7 @@ func late(drain time.Duration, left error) error {
 			}
 		}
 	}
-	return failed("not everything ended within %s (limits.drain): accepted events go on after the next start%s", span(drain), what)
+	return failed("not everything ended within %s (limits.drain): accepted events go on after the next start%s", config.FormatDuration(drain), what)
 }
 
 // close releases what open took, in the reverse order. It may be called with half of it there.

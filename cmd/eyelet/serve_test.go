@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
@@ -270,12 +271,12 @@ func (f failing) Failed() <-chan struct{} { return f.failed }
 
 func TestAStoreThatFailsEndsTheServer(t *testing.T) {
 	t.Parallel()
-	s, err := source{file: configured(t, "store: memory\n")}.load()
+	s, err := config.Source{File: configured(t, "store: memory\n")}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-	srv, err := p.newServer(context.Background(), s, buildOptions{stdout: io.Discard})
+	srv, err := p.newServer(context.Background(), s, config.BuildOptions{Stdout: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,13 +293,13 @@ func TestAFailedStoreIsNotDrained(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	began := filepath.Join(dir, "began")
-	s, err := source{file: configured(t, "store: memory\nlimits: {drain: 1h, handler_timeout: 1h}\n"+
-		"handlers: [{producer: gh, type: \"*\", exec: [sh, -c, \"trap '' TERM; touch "+began+"; sleep 300\"]}]\n")}.load()
+	s, err := config.Source{File: configured(t, "store: memory\nlimits: {drain: 1h, handler_timeout: 1h}\n"+
+		"handlers: [{producer: gh, type: \"*\", exec: [sh, -c, \"trap '' TERM; touch "+began+"; sleep 300\"]}]\n")}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-	srv, err := p.newServer(context.Background(), s, buildOptions{stdout: io.Discard})
+	srv, err := p.newServer(context.Background(), s, config.BuildOptions{Stdout: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -61,15 +62,15 @@ func (p *program) configCommand() *cobra.Command {
 	}
 	file := p.configFlag(check)
 	check.RunE = func(c *cobra.Command, _ []string) error {
-		s, err := p.source(c, *file).load()
+		s, err := p.source(c, *file).Load()
 		if err != nil {
 			return err
 		}
-		plan, err := s.checked(c.Context())
+		plan, err := checkConfig(c.Context(), s)
 		if err != nil {
 			return err
 		}
-		for _, warning := range s.exposed() {
+		for _, warning := range config.Exposed(s) {
 			p.tell("%s\n", "eyelet: warning: "+usage.OneLine(warning))
 		}
 		for i := range plan.Producers {
@@ -80,17 +81,17 @@ func (p *program) configCommand() *cobra.Command {
 		if len(plan.Handlers) == 0 {
 			p.tell("%s\n", "eyelet: warning: there are no handlers: events are accepted and kept, and nobody works on them")
 		}
-		p.say("%s: good: %s, %s\n", s.file, many(len(plan.Producers), "producer"), many(len(plan.Handlers), "handler"))
+		p.say("%s: good: %s, %s\n", s.File, many(len(plan.Producers), "producer"), many(len(plan.Handlers), "handler"))
 		return plan.Close()
 	}
 	c.AddCommand(check, p.configShowCommand())
 	return c
 }
 
-// checked builds what serve would serve, and reads the certificates as serve does.
-func (c *settings) checked(ctx context.Context) (*plan, error) {
-	plan, err := c.build(ctx, buildOptions{stdout: io.Discard})
-	unfit := c.unfitCertificates()
+// checkConfig builds what serve would serve, and reads the certificates as serve does.
+func checkConfig(ctx context.Context, c *config.Settings) (*config.Plan, error) {
+	plan, err := c.Build(ctx, config.BuildOptions{Stdout: io.Discard})
+	unfit := unfitCertificates(c)
 	if len(unfit) == 0 {
 		return plan, err
 	}
@@ -102,12 +103,12 @@ func (c *settings) checked(ctx context.Context) (*plan, error) {
 }
 
 // unfitCertificates returns what is wrong with the files of tls and operations_tls.
-func (c *settings) unfitCertificates() (found usage.Errors) {
-	for setting, t := range map[string]*tlsSettings{"tls": c.TLS, "operations_tls": c.OperationsTLS} {
+func unfitCertificates(c *config.Settings) (found usage.Errors) {
+	for setting, t := range map[string]*config.TLS{"tls": c.TLS, "operations_tls": c.OperationsTLS} {
 		if t == nil || t.CertFile == "" || t.KeyFile == "" { // told already
 			continue
 		}
-		_, err := c.certificate(setting, t, slog.New(slog.DiscardHandler))
+		_, err := openCertificate(c, setting, t, slog.New(slog.DiscardHandler))
 		more, _ := usage.Find(err)
 		found = append(found, more...)
 	}

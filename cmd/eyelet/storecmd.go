@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
@@ -47,20 +48,20 @@ func (s storeSource) find(p *program, c *cobra.Command) (ask asking, dir string,
 		return nil, *s.dir, nil
 	}
 	src := p.source(c, *s.config)
-	src.flags = &pflag.FlagSet{}
-	src.outline = true
-	set, err := src.load()
+	src.Flags = &pflag.FlagSet{}
+	src.Outline = true
+	set, err := src.Load()
 	if err != nil {
 		return nil, "", err
 	}
-	kind, dir, err := set.storeKind()
+	kind, dir, err := set.StoreKind()
 	if err != nil {
 		return nil, "", usage.Errorf("", "%v", err)
 	}
 	if kind == "memory" {
-		return nil, "", &usage.Error{At: set.Node.place("store"), What: "a store in memory is gone with its server", Hint: "write store: badger:DIR"}
+		return nil, "", &usage.Error{At: set.Place("store"), What: "a store in memory is gone with its server", Hint: "write store: badger:DIR"}
 	}
-	return set.runningServer(c.Context()), dir, nil
+	return runningServer(set, c.Context()), dir, nil
 }
 
 // offline is what a store is opened with that nobody serves.
@@ -78,12 +79,6 @@ func (p *program) warned() badgerstore.Options {
 		return a
 	}}))
 	return o
-}
-
-// storeMistake is an error about a store that the user has to do something about.
-func storeMistake(err error) error {
-	what, hint := withHint(usage.OneLine(err.Error()))
-	return usage.Errorf(hint, "%s", what)
 }
 
 // checked is the report of a check, and what was repaired before it. It is what the server answers, too.
@@ -147,7 +142,7 @@ func checkStore(ctx context.Context, ask asking, dir string, repair bool) (r che
 		r.Report, err = badgerstore.Check(ctx, dir, offline())
 	}
 	if err != nil {
-		return r, storeMistake(err)
+		return r, config.StoreError(usage.Place{}, err)
 	}
 	return r, nil
 }
@@ -239,7 +234,7 @@ func (p *program) storeBackupCommand() *cobra.Command {
 				return err
 			}
 			if at, err = badgerstore.BackupDir(c.Context(), dir, p.warned(), w, after); err != nil {
-				return storeMistake(err)
+				return config.StoreError(usage.Place{}, err)
 			}
 			return nil
 		}
@@ -332,11 +327,11 @@ func (p *program) storeRestoreCommand() *cobra.Command {
 			in = append(in, f)
 		}
 		if _, err := badgerstore.Restore(c.Context(), *dir, p.warned(), in...); err != nil {
-			return storeMistake(err)
+			return config.StoreError(usage.Place{}, err)
 		}
 		r, err := badgerstore.Check(c.Context(), *dir, offline())
 		if err != nil {
-			return storeMistake(err)
+			return config.StoreError(usage.Place{}, err)
 		}
 		_, _ = fmt.Fprintf(p.Out, "%s: restored %s\n", *dir, many(int(r.Records), "record"))
 		if !r.Sound() {

@@ -44,12 +44,12 @@ func (p *program) eventsTailCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		api, ok, err := s.runningAPI(c.Context())
+		api, ok, err := runningAPI(s, c.Context())
 		if err != nil {
 			return err
 		}
 		if !ok {
-			return failed("no server runs, so there is nothing to follow; start one: eyelet serve --config %s", s.file)
+			return failed("no server runs, so there is nothing to follow; start one: eyelet serve --config %s", s.File)
 		}
 		return p.tail(c.Context(), api, f, *format)
 	}

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
@@ -25,8 +25,8 @@ import (
 const targetsFile = "targets.json"
 
 // openTargets gives the state its file. A store in memory has none.
-func (c *settings) openTargets(state *forward.State, log *slog.Logger) error {
-	file, err := c.besideStore(targetsFile)
+func openTargets(c *config.Settings, state *forward.State, log *slog.Logger) error {
+	file, err := c.StoreFile(targetsFile)
 	if err != nil {
 		return err
 	}
@@ -34,18 +34,6 @@ func (c *settings) openTargets(state *forward.State, log *slog.Logger) error {
 		return usage.Errorf("move the file away to have every target switched on, where the configuration says it is", "%v", err)
 	}
 	return nil
-}
-
-// besideStore returns the path of a file in the store's folder, or "" for a store in memory, which has no folder.
-func (c *settings) besideStore(name string) (string, error) {
-	kind, dir, err := c.storeKind()
-	if err != nil {
-		return "", usage.Errorf("", "%v", err)
-	}
-	if kind != "badger" {
-		return "", nil
-	}
-	return filepath.Join(dir, name), nil
 }
 
 // targetLine is a line of the list of targets.
@@ -161,7 +149,7 @@ func (p *program) targetSwitch(to, short string) *cobra.Command {
 			}
 			_, err = fmt.Fprintf(p.Out, "target %s is switched %s\n", args[0], to)
 			if to == "on" {
-				p.tell("its events go on within %v; at once with: eyelet events retry --handler '%s'\n", span(forward.LongestOffWait), args[0])
+				p.tell("its events go on within %v; at once with: eyelet events retry --handler '%s'\n", config.FormatDuration(forward.LongestOffWait), args[0])
 			}
 			return err
 		})
@@ -225,36 +213,36 @@ func (p *program) withTargets(c *cobra.Command, file string, changes bool, do fu
 	if err != nil {
 		return err
 	}
-	if api, ok, err := s.runningAPI(c.Context()); err != nil {
+	if api, ok, err := runningAPI(s, c.Context()); err != nil {
 		return err
 	} else if ok {
 		return do(api)
 	}
-	missing := s.storeIsThere()
-	if kind, _, err := s.storeKind(); missing != nil && (err != nil || kind == "memory") {
+	missing := requireStore(s)
+	if kind, _, err := s.StoreKind(); missing != nil && (err != nil || kind == "memory") {
 		return missing
 	}
 	src := p.source(c, file)
-	src.flags = &pflag.FlagSet{} // --reason is no setting
-	if s, err = src.load(); err != nil {
+	src.Flags = &pflag.FlagSet{} // --reason is no setting
+	if s, err = src.Load(); err != nil {
 		return err // without a server the names of the targets are in the handlers
 	}
-	plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard, testKeys: true})
+	plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard, TestKeys: true})
 	if err != nil {
 		return err
 	}
 	defer plan.Close() //nolint:errcheck // nothing was opened
 	if missing != nil && !changes {
-		return do(targetsAPI(plan.targets)) // nothing was learned yet
+		return do(targetsAPI(plan.Targets)) // nothing was learned yet
 	}
-	store, err := s.openStore(slog.New(slog.DiscardHandler)) // nobody else has the file as long as we have the store
+	store, err := s.OpenStore(slog.New(slog.DiscardHandler)) // nobody else has the file as long as we have the store
 	if err != nil {
 		return err
 	}
-	if err := s.openTargets(plan.targets, nil); err != nil {
+	if err := openTargets(s, plan.Targets, nil); err != nil {
 		return errors.Join(err, store.Close())
 	}
-	return errors.Join(do(targetsAPI(plan.targets)), store.Close())
+	return errors.Join(do(targetsAPI(plan.Targets)), store.Close())
 }
 
 // ServeHTTP passes a request on to the running server.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -43,16 +44,16 @@ func (p *program) verifyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		s, err := p.source(c, *file).load()
+		s, err := p.source(c, *file).Load()
 		if err != nil {
 			return err
 		}
-		plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard, testKeys: true})
+		plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard, TestKeys: true})
 		if err != nil {
 			return err
 		}
 		defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
-		v, err := plan.judge(rec, cmp.Or(*name, rec.Note("producer")), at)
+		v, err := judgeRecording(plan, rec, cmp.Or(*name, rec.Note("producer")), at)
 		if err != nil {
 			return err
 		}
@@ -119,9 +120,9 @@ type verdictEvent struct {
 	Type string `json:"type"`
 }
 
-// judge verifies a recording as the producer's endpoint would, with what needs no store: the signature, the
+// judgeRecording verifies a recording as the producer's endpoint would, with what needs no store: the signature, the
 // identifier and the time.
-func (p *plan) judge(rec *httpfile.File, name string, now time.Time) (verdict, error) {
+func judgeRecording(p *config.Plan, rec *httpfile.File, name string, now time.Time) (verdict, error) {
 	var from *producer.Producer
 	var names []string
 	for i := range p.Producers {
@@ -136,7 +137,7 @@ func (p *plan) judge(rec *httpfile.File, name string, now time.Time) (verdict, e
 	if from == nil {
 		return verdict{}, usage.Errorf(usage.DidYouMean(name, names), "unknown producer %q", name)
 	}
-	d, err := p.delivery(rec, from)
+	d, err := deliveryOf(p, rec, from)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -155,8 +156,8 @@ func (p *plan) judge(rec *httpfile.File, name string, now time.Time) (verdict, e
 	return v, nil
 }
 
-// delivery makes the recording what extractors see.
-func (p *plan) delivery(rec *httpfile.File, from *producer.Producer) (*producer.Delivery, error) {
+// deliveryOf makes the recording what extractors see.
+func deliveryOf(p *config.Plan, rec *httpfile.File, from *producer.Producer) (*producer.Delivery, error) {
 	r, err := rec.Request()
 	var mistaken *httpfile.Error
 	if errors.As(err, &mistaken) {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"context"
@@ -19,19 +19,19 @@ import (
 
 // handlers builds the handlers of the configuration. The names of tasks are stored, so the default name is made
 // of what a person would keep: producer, pattern and kind.
-func (c *settings) buildHandlers(stdout io.Writer, p *plan) usage.Errors {
-	p.stdout = sink.NewOutput(stdout)
-	b := &handlerBuild{settings: c, stdout: p.stdout, taken: map[string]usage.Place{}, targets: p.targets, producers: p.Producers}
+func buildHandlers(c *Settings, stdout io.Writer, p *Plan) usage.Errors {
+	p.Stdout = sink.NewOutput(stdout)
+	b := &handlerBuild{Settings: c, stdout: p.Stdout, taken: map[string]usage.Place{}, targets: p.Targets, producers: p.Producers}
 	for i := range c.Handlers {
 		h, name := b.handler(&c.Handlers[i])
-		p.Handlers, p.names = append(p.Handlers, h), append(p.names, name)
+		p.Handlers, p.HandlerNames = append(p.Handlers, h), append(p.HandlerNames, name)
 	}
 	p.closers = append(p.closers, b.closers...)
 	return b.wrong
 }
 
 type handlerBuild struct {
-	*settings
+	*Settings
 	stdout    *sink.Output
 	taken     map[string]usage.Place
 	targets   *forward.State // of forward handlers
@@ -44,7 +44,7 @@ func (b *handlerBuild) add(at usage.Place, hint, format string, args ...any) {
 	b.wrong = append(b.wrong, &usage.Error{At: at, What: usage.OneLine(fmt.Sprintf(format, args...)), Hint: hint})
 }
 
-func (b *handlerBuild) handler(h *handlerConfig) (receiver.Handler, string) {
+func (b *handlerBuild) handler(h *Handler) (receiver.Handler, string) {
 	p := b.producerOf(h)
 	if h.Type == "" {
 		b.add(h.Node.at, `write an event type, "prefix*", or "*"`, "a handler needs a type")
@@ -76,14 +76,14 @@ func (b *handlerBuild) handler(h *handlerConfig) (receiver.Handler, string) {
 }
 
 // named is the handler's name: its own, or one of what a person would keep.
-func (h *handlerConfig) named(kind string) string {
+func (h *Handler) named(kind string) string {
 	if h.Name != "" {
 		return h.Name
 	}
 	return fmt.Sprintf("%s/%s/%s", h.Producer, h.Type, kind)
 }
 
-func (b *handlerBuild) build(h *handlerConfig, to sink.Sink, answers bool, name string) receiver.Handler {
+func (b *handlerBuild) build(h *Handler, to sink.Sink, answers bool, name string) receiver.Handler {
 	timeout := b.timeoutOf(h, answers)
 	var built receiver.Handler
 	if answers {
@@ -121,7 +121,7 @@ func (b *handlerBuild) build(h *handlerConfig, to sink.Sink, answers bool, name 
 
 // payload is the event as the handler wants it. Who forwards it sends it on as it came; the others want to read
 // it, without a content coding.
-func (h *handlerConfig) payload(ev receiver.Event[[]byte]) receiver.Event[[]byte] {
+func (h *Handler) payload(ev receiver.Event[[]byte]) receiver.Event[[]byte] {
 	if h.Forward == "" {
 		ev.Body = ev.Data
 		ev.Header.Del("Content-Encoding")
@@ -129,7 +129,7 @@ func (h *handlerConfig) payload(ev receiver.Event[[]byte]) receiver.Event[[]byte
 	return ev
 }
 
-func (b *handlerBuild) timeoutOf(h *handlerConfig, answers bool) time.Duration {
+func (b *handlerBuild) timeoutOf(h *Handler, answers bool) time.Duration {
 	switch {
 	case h.Timeout > 0:
 		return h.Timeout
@@ -143,7 +143,7 @@ func (b *handlerBuild) timeoutOf(h *handlerConfig, answers bool) time.Duration {
 	return receiver.DefaultHandlerTimeout
 }
 
-func (b *handlerBuild) producerOf(h *handlerConfig) *producerConfig {
+func (b *handlerBuild) producerOf(h *Handler) *Producer {
 	var names []string
 	for i := range b.Producers {
 		if b.Producers[i].Name == h.Producer {
@@ -160,7 +160,7 @@ func (b *handlerBuild) producerOf(h *handlerConfig) *producerConfig {
 }
 
 // sink returns the one thing that the handler does.
-func (b *handlerBuild) sink(h *handlerConfig) (kind string, to sink.Sink) {
+func (b *handlerBuild) sink(h *Handler) (kind string, to sink.Sink) {
 	var kinds []string
 	if h.Stdout {
 		kinds, to = append(kinds, "stdout"), sink.Stdout{Out: b.stdout}
@@ -185,14 +185,14 @@ func count(kinds []string) string {
 	return strings.Join(kinds, " and ")
 }
 
-func (b *handlerBuild) exec(h *handlerConfig) sink.Sink {
+func (b *handlerBuild) exec(h *Handler) sink.Sink {
 	argv := append([]string{}, h.Exec...)
 	if strings.ContainsRune(strings.Join(argv, ""), 0) {
 		b.add(h.Node.place("exec"), "", "a word of exec holds a NUL, which no program can be given")
 		return nil
 	}
 	if strings.ContainsRune(argv[0], filepath.Separator) {
-		argv[0] = b.path(argv[0])
+		argv[0] = b.Path(argv[0])
 		if full, err := filepath.Abs(argv[0]); err == nil { // else LookPath would search for it
 			argv[0] = full
 		}
@@ -208,11 +208,11 @@ func (b *handlerBuild) exec(h *handlerConfig) sink.Sink {
 		return nil
 	}
 	argv[0] = full
-	return &sink.Exec{Argv: argv, Dir: b.dir, Pass: h.Env}
+	return &sink.Exec{Argv: argv, Dir: filepath.Dir(b.File), Pass: h.Env}
 }
 
 // relays says whether a forward handler answers with the target's outcome.
-func (b *handlerBuild) relays(h *handlerConfig, p *producerConfig) bool {
+func (b *handlerBuild) relays(h *Handler, p *Producer) bool {
 	switch h.Mode {
 	case "relay":
 		return true

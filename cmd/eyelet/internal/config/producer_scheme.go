@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ import (
 
 // producerBuild turns the settings of producers into producers.
 type producerBuild struct {
-	*settings
+	*Settings
 	// testKeys allows keys that everybody knows, for the bundled deliveries.
 	testKeys bool
 	closers  []io.Closer // key sets that fetch
@@ -68,7 +68,7 @@ func (b *producerBuild) build(ctx context.Context) []producer.Producer {
 	return all
 }
 
-func (b *producerBuild) one(ctx context.Context, p *producerConfig) (made producer.Producer, ok bool) {
+func (b *producerBuild) one(ctx context.Context, p *Producer) (made producer.Producer, ok bool) {
 	switch {
 	case p.Preset != "":
 		made, ok = b.preset(p)
@@ -81,7 +81,7 @@ func (b *producerBuild) one(ctx context.Context, p *producerConfig) (made produc
 	return made, ok
 }
 
-func (b *producerBuild) preset(p *producerConfig) (producer.Producer, bool) {
+func (b *producerBuild) preset(p *Producer) (producer.Producer, bool) {
 	preset, ok := producer.FindPreset(p.Preset)
 	if !ok {
 		var names []string
@@ -91,7 +91,7 @@ func (b *producerBuild) preset(p *producerConfig) (producer.Producer, bool) {
 		b.add(p.Node.place("preset"), usage.DidYouMean(p.Preset, names), "unknown preset %q", p.Preset)
 		return producer.Producer{}, false
 	}
-	set := p.preset
+	set := p.PresetSettings
 	set.Name = p.Name
 	if slices.Contains(preset.Uses, "rate") {
 		p.common.Rate.bare = false // requests per minute, as those senders count
@@ -114,8 +114,8 @@ func (b *producerBuild) refuseTestSecret(at usage.Place, name, text string) {
 }
 
 // rfc9421 builds a producer of one's own: RFC 9421 signatures and the Idempotency-Key field.
-func (b *producerBuild) rfc9421(ctx context.Context, p *producerConfig) producer.Producer {
-	c := &p.rfc
+func (b *producerBuild) rfc9421(ctx context.Context, p *Producer) producer.Producer {
+	c := &p.RFC9421
 	made := producer.Signed(p.Name, b.keys(ctx, p))
 	made.AllowedIPs = c.AllowedIPs
 	made.Nonce = choose(b, p, "nonce", c.Nonce, map[string]producer.NoncePolicy{
@@ -140,7 +140,7 @@ func convert[T ~string, S ~string](from []S) []T {
 }
 
 // choose returns what the word stands for; the zero value when there is no word.
-func choose[T any](b *producerBuild, p *producerConfig, setting, word string, words map[string]T) T {
+func choose[T any](b *producerBuild, p *Producer, setting, word string, words map[string]T) T {
 	value, ok := words[word]
 	if word != "" && !ok {
 		var known []string
@@ -153,17 +153,17 @@ func choose[T any](b *producerBuild, p *producerConfig, setting, word string, wo
 }
 
 // keys returns the key set of the producer, or nil after it noted what is wrong.
-func (b *producerBuild) keys(ctx context.Context, p *producerConfig) verify.KeySet {
+func (b *producerBuild) keys(ctx context.Context, p *Producer) verify.KeySet {
 	var sets []verify.KeySet
 	found := len(b.wrong)
-	for i := range p.rfc.Keys {
-		if set := b.key(&p.rfc.Keys[i]); set != nil {
+	for i := range p.RFC9421.Keys {
+		if set := b.key(&p.RFC9421.Keys[i]); set != nil {
 			sets = append(sets, set)
-			b.refuseTestKeys(ctx, p.rfc.Keys[i].Node.at, set)
+			b.refuseTestKeys(ctx, p.RFC9421.Keys[i].Node.at, set)
 		}
 	}
-	if p.rfc.JWKSURL != "" {
-		set, err := verify.NewJWKS(verify.JWKSConfig{URL: p.rfc.JWKSURL})
+	if p.RFC9421.JWKSURL != "" {
+		set, err := verify.NewJWKS(verify.JWKSConfig{URL: p.RFC9421.JWKSURL})
 		if err != nil {
 			b.add(p.Node.place("jwks_url"), "", "%v", err)
 		} else {
@@ -181,14 +181,14 @@ func (b *producerBuild) keys(ctx context.Context, p *producerConfig) verify.KeyS
 }
 
 // key returns a set of the one key, which may be in a file that is read again when it changes.
-func (b *producerBuild) key(k *keyConfig) verify.KeySet {
+func (b *producerBuild) key(k *Key) verify.KeySet {
 	if k.ID == "" {
 		b.add(k.Node.at, "signatures name it in their parameter keyid", "a key needs an id")
 		return nil
 	}
 	alg := verify.Alg(k.Alg)
-	if !slices.Contains(algorithms, alg) {
-		b.add(k.Node.place("alg"), usage.DidYouMean(k.Alg, convert[string](algorithms)), "key %q: unknown algorithm %q", k.ID, k.Alg)
+	if !slices.Contains(Algorithms(), k.Alg) {
+		b.add(k.Node.place("alg"), usage.DidYouMean(k.Alg, Algorithms()), "key %q: unknown algorithm %q", k.ID, k.Alg)
 		return nil
 	}
 	shared, written := alg == verify.HMACSHA256, 0
@@ -214,17 +214,19 @@ func (b *producerBuild) key(k *keyConfig) verify.KeySet {
 	return nil
 }
 
-// algorithms are those that a key of the configuration can have.
-var algorithms = []verify.Alg{
-	verify.Ed25519, verify.HMACSHA256, verify.ECDSAP256SHA256, verify.ECDSAP384SHA384, verify.RSAPSSSHA512, verify.RSAv15SHA256,
+// Algorithms returns those that a key of the configuration can have.
+func Algorithms() []string {
+	return convert[string]([]verify.Alg{
+		verify.Ed25519, verify.HMACSHA256, verify.ECDSAP256SHA256, verify.ECDSAP384SHA384, verify.RSAPSSSHA512, verify.RSAv15SHA256,
+	})
 }
 
-func (b *producerBuild) keyFile(k *keyConfig, alg verify.Alg) verify.KeySet {
-	set, err := verify.OpenKeyFile(verify.KeyFile{Path: b.path(k.PublicKeyFile), ID: k.ID, Alg: alg, Principal: k.Principal})
+func (b *producerBuild) keyFile(k *Key, alg verify.Alg) verify.KeySet {
+	set, err := verify.OpenKeyFile(verify.KeyFile{Path: b.Path(k.PublicKeyFile), ID: k.ID, Alg: alg, Principal: k.Principal})
 	if err != nil {
 		what := usage.Cause(err)
 		for range 2 { // the message names the file once
-			what = strings.TrimPrefix(strings.TrimPrefix(what, "key file "+b.path(k.PublicKeyFile)+": "), "key file: ")
+			what = strings.TrimPrefix(strings.TrimPrefix(what, "key file "+b.Path(k.PublicKeyFile)+": "), "key file: ")
 		}
 		b.add(k.Node.place("public_key_file"), keyFileHint(err), "key file %s: %s", k.PublicKeyFile, what)
 		return nil
@@ -239,7 +241,7 @@ func keyFileHint(err error) string {
 	return "a key file holds a PEM block PUBLIC KEY or CERTIFICATE, or a JSON Web Key"
 }
 
-func (b *producerBuild) inlineKey(k *keyConfig, alg verify.Alg) verify.KeySet {
+func (b *producerBuild) inlineKey(k *Key, alg verify.Alg) verify.KeySet {
 	var made verify.Key
 	var err error
 	place := k.Node.place("public_key")
@@ -287,7 +289,7 @@ func bundledKeys() []string {
 }
 
 // hmac builds a producer from the description of its signatures.
-func (b *producerBuild) hmac(p *producerConfig) producer.Producer {
+func (b *producerBuild) hmac(p *Producer) producer.Producer {
 	c := &p.hmac
 	made := producer.Producer{Name: p.Name, Contract: producer.Webhook, StaleKnown: true, AllowedIPs: c.AllowedIPs}
 	scheme := &verify.HMAC{

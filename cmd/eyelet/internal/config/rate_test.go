@@ -1,13 +1,11 @@
-package main
+package config
 
 import (
-	"os"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -15,23 +13,14 @@ import (
 // readQuota loads a file with one producer of these settings and returns the producer, or the mistakes.
 func readQuota(t *testing.T, lines string) (producer.Producer, string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "store: \"memory:\"\nproducers:\n  p: {" + lines + "}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, errs := &strings.Builder{}, &strings.Builder{}
-	p := &program{Out: out, Err: errs}
-	if code := p.Run(t.Context(), "config", "check", "--config", file); code != exitOK {
-		return producer.Producer{}, errs.String()
-	}
-	s, err := p.source(&cobra.Command{}, file).load()
+	s, err := Source{}.Parse(filepath.Join(t.TempDir(), "eyelet.yaml"), []byte(text))
 	if err != nil {
-		t.Fatal(err)
+		return producer.Producer{}, err.Error()
 	}
-	made, err := s.build(t.Context(), buildOptions{stdout: out})
+	made, err := s.Build(t.Context(), BuildOptions{Stdout: io.Discard})
 	if err != nil {
-		t.Fatal(err)
+		return producer.Producer{}, err.Error()
 	}
 	t.Cleanup(func() { _ = made.Close() })
 	return made.Producers[0], ""

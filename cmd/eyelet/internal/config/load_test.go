@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-func parse(t *testing.T, yaml string, environ ...string) (*settings, error) {
+func parse(t *testing.T, yaml string, environ ...string) (*Settings, error) {
 	t.Helper()
-	return source{environ: environ}.parse("eyelet.yaml", []byte(yaml))
+	return Source{Environ: environ}.Parse("eyelet.yaml", []byte(yaml))
 }
 
 func TestEveryMistakeOfAFileIsReportedWithItsLine(t *testing.T) {
@@ -106,8 +106,8 @@ handlers:
 		t.Fatal(err)
 	}
 	shop, gh := c.Producers[0], c.Producers[1]
-	got := []any{c.URL, shop.Name, shop.common.Window, shop.common.Tolerance.Past, len(shop.rfc.Keys), string(shop.rfc.Keys[1].Secret), gh.Preset,
-		len(gh.preset.Secrets), gh.preset.Secrets[0], gh.common.MaxBody, gh.common.Tolerance.Past, gh.common.Tolerance.Future, c.Handlers[0].Stdout,
+	got := []any{c.URL, shop.Name, shop.common.Window, shop.common.Tolerance.Past, len(shop.RFC9421.Keys), string(shop.RFC9421.Keys[1].Secret), gh.Preset,
+		len(gh.PresetSettings.Secrets), gh.PresetSettings.Secrets[0], gh.common.MaxBody, gh.common.Tolerance.Past, gh.common.Tolerance.Future, c.Handlers[0].Stdout,
 		c.Handlers[1].Exec, c.Handlers[1].Answer, c.Log.Level, c.Limits.Drain}
 	want := []any{"http://127.0.0.1:8080", "shop", 7 * 24 * time.Hour, 2 * time.Minute, 2, "0123456789abcdef", "github",
 		1, "s3cret", size(25 << 20), time.Hour, time.Minute, true,
@@ -128,8 +128,8 @@ func TestEnvironmentAndFlagsOverruleTheFile(t *testing.T) {
 	if err := flags.Parse([]string{"--log-level", "debug"}); err != nil {
 		t.Fatal(err)
 	}
-	s := source{flags: flags, environ: []string{"EYELET_LISTEN=:1", "EYELET_LOG_LEVEL=warn", "EYELET_LIMITS_WORKERS=3", "EYELET_VECTORS=/x"}}
-	c, err := s.parse("f", []byte("listen: a\nurl: b\nlimits: {lease: 1m}\n"))
+	s := Source{Flags: flags, Environ: []string{"EYELET_LISTEN=:1", "EYELET_LOG_LEVEL=warn", "EYELET_LIMITS_WORKERS=3", "EYELET_VECTORS=/x"}}
+	c, err := s.Parse("f", []byte("listen: a\nurl: b\nlimits: {lease: 1m}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,13 +176,13 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 
 func TestAMissingFileIsOneLine(t *testing.T) {
 	t.Parallel()
-	_, err := source{file: filepath.Join(t.TempDir(), "none.yaml")}.load()
+	_, err := Source{File: filepath.Join(t.TempDir(), "none.yaml")}.Load()
 	ms, ok := usage.Find(err)
 	if !ok || len(ms) != 1 || !strings.HasSuffix(ms[0].What, "none.yaml: there is no such file") || ms[0].Hint == "" {
 		t.Errorf("error is %v", err)
 	}
 	dir := t.TempDir()
-	if _, err := (source{file: dir}).load(); err == nil || !strings.Contains(err.Error(), "is a directory") {
+	if _, err := (Source{File: dir}).Load(); err == nil || !strings.Contains(err.Error(), "is a directory") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -194,14 +194,14 @@ func TestPathsAreRelativeToTheFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("url: x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := source{file: file}.load()
+	c, err := Source{File: file}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.path("./data"); got != filepath.Join(dir, "data") {
+	if got := c.Path("./data"); got != filepath.Join(dir, "data") {
 		t.Errorf("path is %s", got)
 	}
-	if got := c.path("/abs"); got != "/abs" {
+	if got := c.Path("/abs"); got != "/abs" {
 		t.Errorf("path is %s", got)
 	}
 }
@@ -212,7 +212,7 @@ func FuzzParseSettings(f *testing.F) {
 	f.Add("x: &x {y: ${Z}}\nz: *x\n")
 	f.Add("? [a]\n: b\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := source{environ: []string{"Z=1"}}.parse("f", []byte(text))
+		c, err := Source{Environ: []string{"Z=1"}}.Parse("f", []byte(text))
 		if err == nil {
 			if c == nil {
 				t.Fatal("neither settings nor an error")

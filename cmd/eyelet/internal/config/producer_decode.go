@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"reflect"
@@ -9,7 +9,7 @@ import (
 
 // decodeNode reads the settings of the producer's kind: those of its scheme or its preset, and the common ones.
 // A setting of another kind is as unknown as a misspelt one, so that none is silently without effect.
-func (p *producerConfig) decodeNode(d *decoder, n *node, path string) {
+func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 	p.Node = n
 	if !d.want(n, mapping, path) {
 		return
@@ -32,7 +32,7 @@ func (p *producerConfig) decodeNode(d *decoder, n *node, path string) {
 			commonConfig
 		}{}
 		d.object(n, reflect.ValueOf(&into).Elem(), path)
-		p.rfc, p.common = into.rfc9421Config, into.commonConfig
+		p.RFC9421, p.common = into.rfc9421Config, into.commonConfig
 	case head.Scheme == "hmac":
 		into := struct {
 			headConfig
@@ -49,7 +49,7 @@ func (p *producerConfig) decodeNode(d *decoder, n *node, path string) {
 }
 
 // decodePreset reads the settings of a preset. Which of them the preset understands is its own to say.
-func (p *producerConfig) decodePreset(d *decoder, n *node, path string) {
+func (p *Producer) decodePreset(d *decoder, n *node, path string) {
 	into := struct {
 		headConfig
 		producer.Settings
@@ -57,14 +57,14 @@ func (p *producerConfig) decodePreset(d *decoder, n *node, path string) {
 		commonConfig        // its rate stands for the preset's, which is made of it
 	}{}
 	d.object(n, reflect.ValueOf(&into).Elem(), path)
-	p.preset, p.common = into.Settings, into.commonConfig
+	p.PresetSettings, p.common = into.Settings, into.commonConfig
 	if into.Secret != "" {
-		p.preset.Secrets = append([]string{into.Secret}, p.preset.Secrets...)
+		p.PresetSettings.Secrets = append([]string{into.Secret}, p.PresetSettings.Secrets...)
 	}
 }
 
 // decodeNothing finds out whether a producer without a scheme has one that is misspelt.
-func (p *producerConfig) decodeNothing(d *decoder, n *node, path string) {
+func (p *Producer) decodeNothing(d *decoder, n *node, path string) {
 	var all struct {
 		headConfig
 		commonConfig

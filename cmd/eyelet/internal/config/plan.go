@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"cmp"
@@ -6,11 +6,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
-	"net/netip"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"fmt"
@@ -24,23 +21,23 @@ import (
 )
 
 // buildOptions is what building needs beside the settings.
-type buildOptions struct {
-	stdout   io.Writer // of handlers
-	testKeys bool      // keys that everybody knows are good
+type BuildOptions struct {
+	Stdout   io.Writer // of handlers
+	TestKeys bool      // keys that everybody knows are good
 }
 
 // plan is everything that the settings describe, without a store.
-type plan struct {
+type Plan struct {
 	receiver.Config
-	settings *settings
-	names    []string // of the handlers, as they stand in the settings
-	closers  []io.Closer
-	targets  *forward.State // of forward handlers
-	stdout   *sink.Output   // of stdout handlers
+	settings     *Settings
+	HandlerNames []string // of the handlers, as they stand in the settings
+	closers      []io.Closer
+	Targets      *forward.State // of forward handlers
+	Stdout       *sink.Output   // of stdout handlers
 }
 
 // Close ends what fetches keys.
-func (p *plan) Close() error {
+func (p *Plan) Close() error {
 	var errs []error
 	for _, c := range p.closers {
 		errs = append(errs, c.Close())
@@ -50,11 +47,11 @@ func (p *plan) Close() error {
 
 // build checks the settings as far as that is possible without opening anything, and reports every mistake at
 // once.
-func (c *settings) build(ctx context.Context, o buildOptions) (*plan, error) {
-	pb := &producerBuild{settings: c, testKeys: o.testKeys}
-	p := &plan{settings: c, targets: forward.NewState()}
+func (c *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
+	pb := &producerBuild{Settings: c, testKeys: o.TestKeys}
+	p := &Plan{settings: c, Targets: forward.NewState()}
 	p.Producers, p.Via = pb.build(ctx), c.viaName()
-	found := c.buildHandlers(o.stdout, p)
+	found := buildHandlers(c, o.Stdout, p)
 	p.closers = append(p.closers, pb.closers...)
 	found = append(append(pb.wrong, found...), c.check()...)
 	c.limits(&p.Config)
@@ -69,7 +66,7 @@ func (c *settings) build(ctx context.Context, o buildOptions) (*plan, error) {
 
 // limits fills in the numbers. The receiver's bounds on handlers are the largest that any of them has; each
 // handler keeps its own.
-func (c *settings) limits(rc *receiver.Config) {
+func (c *Settings) limits(rc *receiver.Config) {
 	l := c.Limits
 	rc.URL, rc.Hosts, rc.TrustedProxies = c.URL, c.Hosts, c.TrustedProxies
 	rc.Attempts, rc.BackoffBase, rc.BackoffCap, rc.PostponeMax = l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax
@@ -92,7 +89,7 @@ func (c *settings) limits(rc *receiver.Config) {
 }
 
 // answers reports whether the handler answers the producer itself.
-func (c *settings) answers(h *handlerConfig) bool {
+func (c *Settings) answers(h *Handler) bool {
 	if h.Forward == "" {
 		return h.Answer
 	}
@@ -105,7 +102,7 @@ func (c *settings) answers(h *handlerConfig) bool {
 }
 
 // check judges the settings that are not of a producer or a handler.
-func (c *settings) check() usage.Errors {
+func (c *Settings) check() usage.Errors {
 	found := c.checkPorts()
 	add := func(setting, hint, what string) {
 		found = append(found, &usage.Error{At: c.Node.place(setting), What: what, Hint: hint})
@@ -116,10 +113,10 @@ func (c *settings) check() usage.Errors {
 	if !slices.Contains([]string{"text", "json"}, c.Log.Format) {
 		found = append(found, &usage.Error{At: c.Log.Node.place("format"), What: "log.format is neither text nor json", Hint: ""})
 	}
-	if _, err := c.logLevel(); err != nil {
+	if _, err := c.LogLevel(); err != nil {
 		found = append(found, &usage.Error{At: c.Log.Node.place("level"), What: "log.level is none of debug, info, warn and error"})
 	}
-	kind, _, err := c.storeKind()
+	kind, _, err := c.StoreKind()
 	if err != nil {
 		add("store", "write badger:./data, or memory: for trying out", err.Error())
 	}
@@ -143,78 +140,11 @@ func (c *settings) check() usage.Errors {
 	return found
 }
 
-// checkPorts judges where deliveries and operations are served.
-func (c *settings) checkPorts() (found usage.Errors) {
-	add := func(setting, hint, what string) {
-		found = append(found, &usage.Error{At: c.Node.place(setting), What: what, Hint: hint})
-	}
-	if !validAddress(c.Listen) {
-		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is no address: "+usage.OneLine(c.Listen))
-	} else if c.TLS == nil && !c.InsecureHTTP && len(c.TrustedProxies) == 0 && !loopback(c.Listen) {
-		add("listen", "add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true where nobody can listen in",
-			"deliveries would come over HTTP without TLS from beyond this machine")
-	}
-	if _, unix := c.unixPath(c.Operations); !unix && c.Operations != operationsOff {
-		switch {
-		case !validAddress(c.Operations):
-			add("operations", "write 127.0.0.1:8081, unix:eyelet.sock, or off", "operations is no address: "+usage.OneLine(c.Operations))
-		case c.Operations == c.Listen && !strings.HasSuffix(c.Listen, ":0"):
-			add("operations", "choose another port", "listen and operations are the same address")
-		case c.OperationsTLS == nil && !c.InsecureHTTP && !loopback(c.Operations):
-			add("operations", "add operations_tls: {cert_file: ..., key_file: ...}, or insecure_http: true where nobody can listen in",
-				"the token and the events of the operations port would go over HTTP without TLS beyond this machine")
-		}
-	} else if c.OperationsTLS != nil {
-		add("operations_tls", "leave it out", "operations_tls has no meaning for operations: "+usage.OneLine(c.Operations))
-	}
-	for setting, t := range map[string]*tlsSettings{"tls": c.TLS, "operations_tls": c.OperationsTLS} {
-		if t != nil && (t.CertFile == "" || t.KeyFile == "") {
-			add(setting, "", setting+" needs a cert_file and a key_file")
-		}
-	}
-	if c.HTTP2 && c.TLS == nil {
-		add("http2", "leave it out: a proxy speaks HTTP/2 to producers by itself", "http2 has no meaning without tls")
-	}
-	return found
-}
-
-const operationsOff = "off"
-
-func validAddress(address string) bool {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	_, err = strconv.ParseUint(port, 10, 16)
-	return err == nil
-}
-
-// loopback reports whether only this machine can reach the address.
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
-}
-
-func (c *settings) logLevel() (slog.Level, error) {
+// LogLevel returns the level of log.level.
+func (c *Settings) LogLevel() (slog.Level, error) {
 	var level slog.Level
 	err := level.UnmarshalText([]byte(c.Log.Level))
 	return level, err
-}
-
-// storeKind takes the store's setting apart.
-func (c *settings) storeKind() (kind, dir string, err error) {
-	kind, dir, ok := strings.Cut(c.Store, ":")
-	switch {
-	case kind == "memory" && dir == "": // YAML wants quotes around memory:, so both are good
-		return kind, "", nil
-	case ok && kind == "badger" && dir != "":
-		return kind, c.path(dir), nil
-	}
-	return "", "", errors.New("store is neither badger:DIR nor memory")
 }
 
 // quoted finds the name in a mistake of package receiver: producer "shop": ..., handler "shop/a": ...
@@ -222,7 +152,7 @@ var quoted = regexp.MustCompile(`^(producer|handler)s? "([^"]*)"`)
 
 // rehearse opens a receiver over a store that keeps nothing and closes it again, so that every mistake that
 // only Open finds is found before anything is touched.
-func (p *plan) rehearse() usage.Errors {
+func (p *Plan) rehearse() usage.Errors {
 	c := p.Config
 	c.Store = dedup.NewMemory(dedup.MemoryOptions{})
 	c.Logger = slog.New(slog.DiscardHandler)
@@ -248,12 +178,12 @@ func (p *plan) rehearse() usage.Errors {
 }
 
 // placeOf returns where the producer or handler of a mistake stands.
-func (p *plan) placeOf(line string) usage.Place {
+func (p *Plan) placeOf(line string) usage.Place {
 	m := quoted.FindStringSubmatch(line)
 	if m == nil {
-		return usage.Place{File: p.settings.file, Line: 1}
+		return usage.Place{File: p.settings.File, Line: 1}
 	}
-	for i, name := range p.names {
+	for i, name := range p.HandlerNames {
 		if m[1] == "handler" && name == m[2] {
 			return p.settings.Handlers[i].Node.at
 		}
@@ -263,5 +193,5 @@ func (p *plan) placeOf(line string) usage.Place {
 			return p.settings.Producers[i].at
 		}
 	}
-	return usage.Place{File: p.settings.file, Line: 1}
+	return usage.Place{File: p.settings.File, Line: 1}
 }

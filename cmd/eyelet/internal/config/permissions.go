@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -15,12 +15,12 @@ const othersRead = 0o044
 // exposed returns a warning for each file with a secret that others than its owner can read: those that settings name,
 // and the configuration when a secret is written out in it. Public keys and certificates are none. On Windows
 // modes say nothing about who can read, and there are no warnings.
-func (c *settings) exposed() []string {
+func Exposed(c *Settings) []string {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
 	files := slices.Clone(c.confidential)
-	for _, t := range []*tlsSettings{c.TLS, c.OperationsTLS} {
+	for _, t := range []*TLS{c.TLS, c.OperationsTLS} {
 		if t != nil {
 			files = append(files, t.KeyFile)
 		}
@@ -31,10 +31,10 @@ func (c *settings) exposed() []string {
 		}
 	}
 	for i := range files {
-		files[i] = c.path(files[i])
+		files[i] = c.Path(files[i])
 	}
-	if c.writesOutSecrets() {
-		files = append(files, c.file)
+	if writesOutSecrets(c) {
+		files = append(files, c.File)
 	}
 	slices.Sort(files)
 	var warnings []string
@@ -50,12 +50,12 @@ func (c *settings) exposed() []string {
 }
 
 // writesOutSecrets reports whether a secret is written out in the file of the settings.
-func (c *settings) writesOutSecrets() bool {
-	data, err := os.ReadFile(c.file)
+func writesOutSecrets(c *Settings) bool {
+	data, err := os.ReadFile(c.File)
 	if err != nil {
 		return false // it was read a moment ago; there is nothing to warn of
 	}
-	tree, err := parseTree(c.file, data, func(string) (string, bool) { return someVariable, true })
+	tree, err := parseTree(c.File, data, func(string) (string, bool) { return someVariable, true })
 	return err == nil && tree != nil && tree.holdsSecret("")
 }
 

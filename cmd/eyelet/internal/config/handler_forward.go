@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func forwardOnly() []string {
 	}
 }
 
-func (b *handlerBuild) refuseForwardSettings(h *handlerConfig) {
+func (b *handlerBuild) refuseForwardSettings(h *Handler) {
 	for _, name := range forwardOnly() {
 		if h.Node.inner[name] != nil {
 			b.add(h.Node.place(name), "", "%s is a setting of forward", name)
@@ -63,7 +63,7 @@ func (b *handlerBuild) refuseForwardSettings(h *handlerConfig) {
 }
 
 // forward returns the sink of a forward handler, whose target has the handler's name.
-func (b *handlerBuild) forward(h *handlerConfig, name string) sink.Sink {
+func (b *handlerBuild) forward(h *Handler, name string) sink.Sink {
 	u, err := url.Parse(h.Forward)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" {
 		b.add(h.Node.place("forward"), "write it whole, as in http://127.0.0.1:9000/deploy", "forward is no URL of http or https")
@@ -88,7 +88,7 @@ func (b *handlerBuild) forward(h *handlerConfig, name string) sink.Sink {
 }
 
 // fields are the header fields that go on: those of the producer, and those of the configuration.
-func (b *handlerBuild) fields(h *handlerConfig) []string {
+func (b *handlerBuild) fields(h *Handler) []string {
 	if err := forward.CheckFields(h.ForwardHeaders); err != nil {
 		b.add(h.Node.place("forward_headers"), "name the fields that the target needs, as in [X-Shop-Region, X-Trace-*]", "forward_headers: %v", err)
 		return nil
@@ -104,11 +104,11 @@ func (b *handlerBuild) fields(h *handlerConfig) []string {
 }
 
 // roots are the system's authorities and those of ca_file; nil for the system's alone.
-func (b *handlerBuild) roots(h *handlerConfig) *x509.CertPool {
+func (b *handlerBuild) roots(h *Handler) *x509.CertPool {
 	if h.CAFile == "" {
 		return nil
 	}
-	text, err := os.ReadFile(b.path(h.CAFile))
+	text, err := os.ReadFile(b.Path(h.CAFile))
 	if err != nil {
 		b.add(h.Node.place("ca_file"), "the name is relative to the configuration file", "ca_file %s: %s", h.CAFile, usage.Cause(err))
 		return nil
@@ -125,7 +125,7 @@ func (b *handlerBuild) roots(h *handlerConfig) *x509.CertPool {
 
 // credentials returns what proves to the target who we are; nil where nothing does. Files are read again when
 // the target answers 401: somebody may have put a new key there.
-func (b *handlerBuild) credentials(h *handlerConfig) func(context.Context, bool) (forward.Credentials, error) {
+func (b *handlerBuild) credentials(h *Handler) func(context.Context, bool) (forward.Credentials, error) {
 	if h.Sign == nil && h.Bearer == "" {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (b *handlerBuild) credentials(h *handlerConfig) func(context.Context, bool)
 	}
 }
 
-func (b *handlerBuild) loadCredentials(h *handlerConfig) (forward.Credentials, error) {
+func (b *handlerBuild) loadCredentials(h *Handler) (forward.Credentials, error) {
 	var c forward.Credentials
 	if h.Bearer != "" {
 		token, err := b.reread(h.Node, "bearer_file", string(h.Bearer))
@@ -186,7 +186,7 @@ func (b *handlerBuild) loadCredentials(h *handlerConfig) (forward.Credentials, e
 		}
 		c.Signer.Secret = []byte(text)
 	default:
-		text, err := os.ReadFile(b.path(s.PrivateKeyFile))
+		text, err := os.ReadFile(b.Path(s.PrivateKeyFile))
 		if err != nil {
 			return c, fmt.Errorf("sign: key file %s: %s", s.PrivateKeyFile, usage.Cause(err))
 		}
@@ -204,7 +204,7 @@ func (b *handlerBuild) reread(n *node, setting, written string) (string, error) 
 	if file == "" {
 		return written, nil
 	}
-	data, err := os.ReadFile(b.path(file))
+	data, err := os.ReadFile(b.Path(file))
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %s", setting, file, usage.Cause(err))
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 )
 
 // common sets what every producer can be told. Only what is written overrules a preset.
-func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
+func (b *producerBuild) common(p *Producer, made *producer.Producer) {
 	c := &p.common
 	b.identity(p, made)
 	if c.MaxBody != 0 {
@@ -56,7 +56,7 @@ func (b *producerBuild) common(p *producerConfig, made *producer.Producer) {
 }
 
 // sameSigned says what becomes of signed content that comes again under another identifier.
-func (b *producerBuild) sameSigned(p *producerConfig, made *producer.Producer) {
+func (b *producerBuild) sameSigned(p *Producer, made *producer.Producer) {
 	c := &p.common
 	words := map[string]producer.SameSigned{
 		"aside": producer.SameSignedAside, "refuse": producer.SameSignedRefuse, "run": producer.SameSignedRun,
@@ -95,7 +95,7 @@ func set(to *bool, from *bool) {
 }
 
 // quota says how much the producer may send.
-func (b *producerBuild) quota(p *producerConfig, made *producer.Producer) {
+func (b *producerBuild) quota(p *Producer, made *producer.Producer) {
 	c := &p.common
 	if c.Rate.bare {
 		b.add(p.Node.place("rate"), rateHint, "rate is a number without its time")
@@ -112,7 +112,7 @@ func (b *producerBuild) quota(p *producerConfig, made *producer.Producer) {
 }
 
 // identity says where the identifier and the type of an event stand.
-func (b *producerBuild) identity(p *producerConfig, made *producer.Producer) {
+func (b *producerBuild) identity(p *Producer, made *producer.Producer) {
 	c := &p.common
 	extractor := func(setting, spelling string, into *producer.Extractor) {
 		if spelling == "" {
@@ -143,7 +143,7 @@ func (b *producerBuild) identity(p *producerConfig, made *producer.Producer) {
 }
 
 // date reads the start of a day in UTC, or a time of RFC 3339; zero where nothing is written.
-func (b *producerBuild) date(p *producerConfig, setting, text string) time.Time {
+func (b *producerBuild) date(p *Producer, setting, text string) time.Time {
 	if text == "" {
 		return time.Time{}
 	}

@@ -1,7 +1,10 @@
-package main
+// Package config turns eyelet.yaml, the environment and flags into the configuration of a receiver.
+package config
 
 import (
+	"cmp"
 	"net/netip"
+	"path/filepath"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
@@ -10,7 +13,7 @@ import (
 
 // settings is the configuration file, eyelet.yaml. Names are the tags `conf`. A *node remembers where the
 // settings were written. Defaults that are not set here are those of package receiver.
-type settings struct {
+type Settings struct {
 	Node *node
 	// Listen is where deliveries arrive. Defaults to 127.0.0.1:8080.
 	Listen string `conf:"listen"`
@@ -31,36 +34,38 @@ type settings struct {
 	TrustedProxies []netip.Prefix `conf:"trusted_proxies"`
 	Hosts          []string       `conf:"hosts"`
 	// Via is our name in the field Via of what forward handlers send. See viaName for its default.
-	Via string       `conf:"via"`
-	TLS *tlsSettings `conf:"tls"`
+	Via string `conf:"via"`
+	TLS *TLS   `conf:"tls"`
 	// OperationsTLS is the certificate of the operations port.
-	OperationsTLS *tlsSettings `conf:"operations_tls"`
+	OperationsTLS *TLS `conf:"operations_tls"`
 	// HTTP2 lets producers use HTTP/2, which needs TLS.
-	HTTP2     bool             `conf:"http2"`
-	Log       logSettings      `conf:"log"`
-	Limits    limitSettings    `conf:"limits"`
-	Producers []producerConfig `conf:"producers"`
-	Handlers  []handlerConfig  `conf:"handlers"`
+	HTTP2     bool       `conf:"http2"`
+	Log       Log        `conf:"log"`
+	Limits    Limits     `conf:"limits"`
+	Producers []Producer `conf:"producers"`
+	Handlers  []Handler  `conf:"handlers"`
 
-	file string // where the settings were read from
-	dir  string // what relative paths are relative to
+	File string // where the settings were read from; paths are relative to its folder
 
 	confidential []string // the files that secrets were read from, as they are named
 }
 
-type tlsSettings struct {
+// TLS names a certificate and its key.
+type TLS struct {
 	Node     *node
 	CertFile string `conf:"cert_file"`
 	KeyFile  string `conf:"key_file"`
 }
 
-type logSettings struct {
+// Log is the form of the log.
+type Log struct {
 	Node   *node
 	Format string `conf:"format"` // text or json
 	Level  string `conf:"level"`  // debug, info, warn or error
 }
 
-type limitSettings struct {
+// Limits are bounds and timeouts.
+type Limits struct {
 	Node       *node
 	MaxBody    size `conf:"max_body"`
 	BodyBudget size `conf:"body_budget"`
@@ -95,20 +100,20 @@ type limitSettings struct {
 }
 
 // producerConfig is one producer and its endpoint. Which settings it has depends on how it signs.
-type producerConfig struct {
+type Producer struct {
 	Node *node
 	Name string
 	at   usage.Place // of the name
 
-	Preset string
-	Scheme string // rfc9421 or hmac
-	common commonConfig
-	rfc    rfc9421Config
-	hmac   hmacConfig
-	preset producer.Settings
+	Preset         string
+	Scheme         string // rfc9421 or hmac
+	common         commonConfig
+	RFC9421        rfc9421Config
+	hmac           hmacConfig
+	PresetSettings producer.Settings
 }
 
-func (p *producerConfig) setName(name string, at usage.Place) { p.Name, p.at = name, at }
+func (p *Producer) setName(name string, at usage.Place) { p.Name, p.at = name, at }
 
 // headConfig says which kind of producer it is.
 type headConfig struct {
@@ -165,7 +170,7 @@ type commonConfig struct {
 type rfc9421Config struct {
 	Label      string         `conf:"label"`
 	Tag        string         `conf:"tag"`
-	Keys       []keyConfig    `conf:"keys"`
+	Keys       []Key          `conf:"keys"`
 	JWKSURL    string         `conf:"jwks_url"`
 	Algs       []string       `conf:"algs"`    // defaults to those of the profile
 	Require    []string       `conf:"require"` // components beside those of the profile
@@ -174,7 +179,7 @@ type rfc9421Config struct {
 }
 
 // keyConfig is one key of scheme rfc9421.
-type keyConfig struct {
+type Key struct {
 	Node          *node
 	ID            string `conf:"id"`
 	Alg           string `conf:"alg"`
@@ -216,7 +221,7 @@ type hmacConfig struct {
 }
 
 // handlerConfig is one handler: exactly one of stdout, exec and forward.
-type handlerConfig struct {
+type Handler struct {
 	Node     *node
 	Producer string   `conf:"producer"`
 	Type     string   `conf:"type"` // exact, "prefix*" or "*"
@@ -231,4 +236,32 @@ type handlerConfig struct {
 	Blocks    *bool         `conf:"lane_blocks"` // a task that fails holds up its lane; the default
 	Otherwise bool          `conf:"otherwise"`
 	Env       []string      `conf:"env"` // of exec: names of variables to pass on
+}
+
+// Place returns where a setting at the top of the file was written.
+func (c *Settings) Place(setting string) usage.Place { return c.Node.place(setting) }
+
+func (c *Settings) defaults() {
+	for _, d := range []struct {
+		setting *string
+		value   string
+	}{
+		{&c.Listen, DefaultListen}, {&c.Operations, DefaultOperations}, {&c.Store, defaultStore},
+		{&c.Log.Format, "text"}, {&c.Log.Level, "info"},
+	} {
+		if *d.setting == "" {
+			*d.setting = d.value
+		}
+	}
+	c.Limits.Drain = cmp.Or(c.Limits.Drain, defaultDrain)
+	c.Limits.HeaderTimeout = cmp.Or(c.Limits.HeaderTimeout, defaultHeaderTimeout)
+	c.Limits.IdleTimeout = cmp.Or(c.Limits.IdleTimeout, defaultIdleTimeout)
+}
+
+// path returns the file that a setting names, relative to the configuration file.
+func (c *Settings) Path(name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(c.File), name)
 }

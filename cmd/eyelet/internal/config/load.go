@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -17,13 +17,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/producer"
 )
 
 // The defaults of the binary; those of receiving are package receiver's.
 const (
-	defaultConfig     = "eyelet.yaml"
-	defaultListen     = "127.0.0.1:8080"
-	defaultOperations = "127.0.0.1:8081"
+	DefaultFile       = "eyelet.yaml"
+	DefaultListen     = "127.0.0.1:8080"
+	DefaultOperations = "127.0.0.1:8081"
 	defaultStore      = "badger:./data"
 	envPrefix         = "EYELET_"
 	// defaultDrain is how long serve waits for work that is under way when it is told to stop.
@@ -31,16 +32,17 @@ const (
 )
 
 // source is where settings come from: the file, then the environment, then flags; the later ones win.
-type source struct {
-	file    string
-	environ []string       // NAME=value
-	flags   *pflag.FlagSet // may be nil
+type Source struct {
+	File    string
+	Environ []string       // NAME=value
+	Flags   *pflag.FlagSet // may be nil
 	// outline leaves producers and handlers out: whoever looks after events needs none of their secrets.
-	outline bool
+	Outline bool
 }
 
-func (s source) lookup(name string) (string, bool) {
-	for _, pair := range slices.Backward(s.environ) {
+// Lookup returns an environment variable. Of several with the same name the last one counts.
+func (s Source) Lookup(name string) (string, bool) {
+	for _, pair := range slices.Backward(s.Environ) {
 		if value, ok := strings.CutPrefix(pair, name+"="); ok {
 			return value, true
 		}
@@ -49,10 +51,10 @@ func (s source) lookup(name string) (string, bool) {
 }
 
 // load reads the settings. All mistakes are reported at once.
-func (s source) load() (*settings, error) {
-	file := s.file
+func (s Source) Load() (*Settings, error) {
+	file := s.File
 	if file == "" {
-		file = defaultConfig
+		file = DefaultFile
 	}
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,16 +62,17 @@ func (s source) load() (*settings, error) {
 	} else if err != nil {
 		return nil, usage.Errorf("", "%s: %v", file, usage.Cause(err))
 	}
-	return s.parse(file, data)
+	return s.Parse(file, data)
 }
 
-func (s source) parse(file string, data []byte) (*settings, error) {
+// Parse reads settings from data, the content of the file.
+func (s Source) Parse(file string, data []byte) (*Settings, error) {
 	var found usage.Errors
 	var except []string
-	if s.outline {
+	if s.Outline {
 		except = []string{"producers", "handlers"}
 	}
-	root, err := parseTree(file, data, s.lookup, except...)
+	root, err := parseTree(file, data, s.Lookup, except...)
 	if ms, ok := usage.Find(err); ok {
 		found = append(found, ms...)
 	}
@@ -79,35 +82,18 @@ func (s source) parse(file string, data []byte) (*settings, error) {
 	if ms, ok := usage.Find(s.overrule(root)); ok {
 		found = append(found, ms...)
 	}
-	c := &settings{file: file, dir: filepath.Dir(file)}
-	d := &decoder{dir: c.dir}
+	c := &Settings{File: file}
+	d := &decoder{dir: filepath.Dir(file)}
 	d.decode(root, reflect.ValueOf(c).Elem(), "")
 	c.confidential = d.secrets
 	c.defaults()
 	return c, append(found, d.wrong...).Err()
 }
 
-func (c *settings) defaults() {
-	for _, d := range []struct {
-		setting *string
-		value   string
-	}{
-		{&c.Listen, defaultListen}, {&c.Operations, defaultOperations}, {&c.Store, defaultStore},
-		{&c.Log.Format, "text"}, {&c.Log.Level, "info"},
-	} {
-		if *d.setting == "" {
-			*d.setting = d.value
-		}
-	}
-	if c.Limits.Drain == 0 {
-		c.Limits.Drain = defaultDrain
-	}
-}
-
 // overrule puts what the environment and the flags say in the place of what the file says.
-func (s source) overrule(root *node) error {
-	o := &overrides{source: s, origin: map[string]string{}, byVariable: map[string]string{}}
-	o.paths = settingPaths(reflect.TypeFor[settings](), "")
+func (s Source) overrule(root *node) error {
+	o := &overrides{Source: s, origin: map[string]string{}, byVariable: map[string]string{}}
+	o.paths = settingPaths(reflect.TypeFor[Settings](), "")
 	for _, path := range o.paths {
 		o.byVariable[variableOf(path)] = path
 	}
@@ -115,8 +101,8 @@ func (s source) overrule(root *node) error {
 	if err := layers.Load(o.environment(), nil); err != nil {
 		return err
 	}
-	if s.flags != nil {
-		if err := layers.Load(posflag.ProviderWithFlag(s.flags, ".", nil, o.flag), nil); err != nil {
+	if s.Flags != nil {
+		if err := layers.Load(posflag.ProviderWithFlag(s.Flags, ".", nil, o.flag), nil); err != nil {
 			return err
 		}
 	}
@@ -128,7 +114,7 @@ func (s source) overrule(root *node) error {
 
 // overrides collects settings that do not come from the file.
 type overrides struct {
-	source
+	Source
 	paths      []string
 	byVariable map[string]string
 	origin     map[string]string // of a path: the variable or flag that set it
@@ -138,7 +124,7 @@ type overrides struct {
 func (o *overrides) environment() koanf.Provider {
 	return env.Provider(".", env.Opt{
 		Prefix:        envPrefix,
-		EnvironFunc:   func() []string { return o.environ },
+		EnvironFunc:   func() []string { return o.Environ },
 		TransformFunc: o.variable,
 	})
 }
@@ -209,10 +195,25 @@ func words(m map[string]string) []string {
 	return names
 }
 
-// path returns the file that a setting names, relative to the configuration file.
-func (c *settings) path(name string) string {
-	if name == "" || filepath.IsAbs(name) {
-		return name
+// PresetSettings reads the settings of a preset from NAME=VALUE, as the file has NAME: VALUE.
+func (s Source) PresetSettings(preset string, pairs []string) (producer.Settings, error) {
+	all := &node{kind: mapping, inner: map[string]*node{}, where: map[string]usage.Place{}}
+	for _, pair := range append([]string{"preset=" + preset}, pairs...) {
+		name, text, ok := strings.Cut(pair, "=")
+		at := usage.Place{File: "--set " + name}
+		if !ok || all.inner[name] != nil {
+			return producer.Settings{}, usage.Errorf("write each NAME=VALUE once", "--set %s", name)
+		}
+		value := &node{at: at, kind: scalar, text: text}
+		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
+			var err error
+			if value, err = parseTree(at.File, []byte(text), s.Lookup); err != nil {
+				return producer.Settings{}, err
+			}
+		}
+		all.names, all.inner[name], all.where[name] = append(all.names, name), value, at
 	}
-	return filepath.Join(c.dir, name)
+	d, into := &decoder{dir: "."}, &Producer{}
+	into.decodeNode(d, all, "")
+	return into.PresetSettings, d.wrong.Err()
 }

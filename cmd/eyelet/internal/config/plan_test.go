@@ -1,8 +1,7 @@
-package main
+package config
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,11 +28,11 @@ func unpacked(t *testing.T) string {
 func built(t *testing.T, dir, yaml string, environ ...string) error {
 	t.Helper()
 	file := filepath.Join(dir, "e.yaml")
-	c, err := source{environ: environ}.parse(file, []byte(yaml))
+	c, err := Source{Environ: environ}.Parse(file, []byte(yaml))
 	if err != nil {
 		return err
 	}
-	_, err = c.build(context.Background(), buildOptions{stdout: os.Stdout})
+	_, err = c.Build(context.Background(), BuildOptions{Stdout: os.Stdout})
 	return err
 }
 
@@ -144,22 +143,5 @@ func TestEveryPresetWithoutItsSecretIsAMistakeOfItsLine(t *testing.T) {
 		if !ok || len(ms) == 0 || ms[0].At.Line != 3 {
 			t.Errorf("%s: %v", preset.Name, err)
 		}
-	}
-}
-
-// TestADescribedProducerNeedsItsFieldAndItsSecretOnly: what docs/config.md gives a default for may be left out.
-func TestADescribedProducerNeedsItsFieldAndItsSecretOnly(t *testing.T) {
-	t.Parallel()
-	file := configured(t, "  pay: {scheme: hmac, header: [X-Hub-Signature-256], secret: octo-secret, pattern: \"sha256={sig}\"}\n")
-	r := launch(t, "serve", "--config", file)
-	request := pushRequest(t, r.deliveries, "g-1", "{}")
-	request.URL.Path = "/webhooks/pay"
-	res, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		t.Errorf("status %d", res.StatusCode)
 	}
 }

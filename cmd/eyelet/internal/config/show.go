@@ -1,10 +1,8 @@
-package main
+package config
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"runtime"
@@ -13,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
@@ -24,64 +21,25 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-func (p *program) configShowCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use: "show", Short: "Show what counts in the end", Args: cobra.NoArgs,
-		Long: "Prints the settings as serve would take them: those of the file, overruled by the environment, with the\n" +
-			"defaults of what is not set. Secrets are " + hidden + ". In producers and handlers a value that was made of\n" +
-			"variables is shown as it was written, ${NAME}, because it may hold a secret; what stands in the query of\n" +
-			"an address, and its user, is hidden too, and of the target of forward all but its host. Secrets among the words of exec belong into\n" +
-			"variables.",
-	}
-	file := p.configFlag(c)
-	format := c.Flags().StringP("output", "o", "text", "text (YAML) or json")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
-		s, err := p.source(c, *file).load()
-		if err != nil {
-			return err
-		}
-		plan, err := s.build(c.Context(), buildOptions{stdout: io.Discard})
-		if err != nil {
-			return err
-		}
-		defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
-		shown, err := s.effective(plan)
-		if err != nil {
-			return err
-		}
-		return p.printConfig(shown, *format)
-	}
-	return c
-}
+// Shown is a configuration without secrets.
+type Shown struct{ root *node }
 
-func (p *program) printConfig(n *node, format string) error {
-	if format == "json" {
-		e := json.NewEncoder(p.Out)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false) // <secret>
-		return e.Encode(n.plain())
-	}
-	e := yaml.NewEncoder(p.Out)
-	e.SetIndent(2)
-	if err := e.Encode(n.yaml()); err != nil {
-		return err
-	}
-	return e.Close()
-}
+// JSON returns the configuration for encoding/json.
+func (s Shown) JSON() any { return s.root.plain() }
 
-// effective returns the settings that count, as they may be shown.
-func (c *settings) effective(plan *plan) (*node, error) {
-	data, err := os.ReadFile(c.file)
+// YAML returns the configuration for YAML, its settings in order.
+func (s Shown) YAML() *yaml.Node { return s.root.yaml() }
+
+// Effective returns the settings that count, as they may be shown.
+func (c *Settings) Effective(plan *Plan) (Shown, error) {
+	data, err := os.ReadFile(c.File)
 	if err != nil {
-		return nil, usage.Errorf("", "%s: %s", c.file, usage.Cause(err))
+		return Shown{}, usage.Errorf("", "%s: %s", c.File, usage.Cause(err))
 	}
 	// The file once more, with its variables as they are written.
-	written, err := parseTree(c.file, data, func(name string) (string, bool) { return "${" + name + "}", true })
+	written, err := parseTree(c.File, data, func(name string) (string, bool) { return "${" + name + "}", true })
 	if err != nil {
-		return nil, err
+		return Shown{}, err
 	}
 	root := &node{kind: mapping, inner: map[string]*node{}, where: map[string]usage.Place{}}
 	for _, row := range c.defaultRows() {
@@ -99,7 +57,7 @@ func (c *settings) effective(plan *plan) (*node, error) {
 			c.addProducerDefaults(n, plan.Producers[i])
 		}
 	}
-	return root, nil
+	return Shown{root}, nil
 }
 
 // lay puts a value over what is there, member by member.
@@ -118,32 +76,32 @@ func (n *node) lay(name string, over *node) {
 }
 
 // defaultRows are what the binary and package receiver take for settings that are not set.
-func (c *settings) defaultRows() [][2]string {
-	ln := c.connections()
+func (c *Settings) defaultRows() [][2]string {
+	ln := c.ConnectionLimits()
 	count, bytes := strconv.Itoa, func(n int64) string { return strconv.FormatInt(n, 10) }
 	rows := [][2]string{
 		{"listen", c.Listen}, {"operations", c.Operations}, {"store", c.Store}, {"via", c.viaName()},
 		{"log.format", c.Log.Format}, {"log.level", c.Log.Level},
 		{"limits.max_body", bytes(receiver.DefaultMaxBody)}, {"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
 		{"limits.connections", count(ln.Connections)}, {"limits.connections_per_address", count(ln.PerAddress)},
-		{"limits.head", bytes(defaultHead)}, {"limits.head_budget", bytes(ln.HeadBytes)},
-		{"limits.header_timeout", span(headerTimeout)}, {"limits.idle_timeout", span(idleTimeout)}, {"limits.store_timeout", span(receiver.DefaultStoreTimeout)},
-		{"limits.body_timeout", span(receiver.DefaultBodyTimeout)}, {"limits.workers", count(4 * runtime.GOMAXPROCS(0))},
-		{"limits.attempts", count(receiver.DefaultAttempts)}, {"limits.backoff_base", span(receiver.DefaultBackoffBase)},
-		{"limits.backoff_cap", span(receiver.DefaultBackoffCap)}, {"limits.postpone_max", span(receiver.DefaultPostponeMax)},
-		{"limits.handler_timeout", span(receiver.DefaultHandlerTimeout)}, {"limits.answer_timeout", span(receiver.DefaultAnswerTimeout)},
-		{"limits.in_flight_wait", span(receiver.DefaultInFlightWait)}, {"limits.lease", span(receiver.DefaultLease)},
-		{"limits.retry_after", span(receiver.DefaultRetryAfter)}, {"limits.drain", span(c.Limits.Drain)},
-		{"limits.remember_signatures.for", span(dedup.DefaultRememberFor)}, {"limits.remember_signatures.max", count(dedup.DefaultRememberMax)},
+		{"limits.head", bytes(DefaultHead)}, {"limits.head_budget", bytes(ln.HeadBytes)},
+		{"limits.header_timeout", FormatDuration(defaultHeaderTimeout)}, {"limits.idle_timeout", FormatDuration(defaultIdleTimeout)}, {"limits.store_timeout", FormatDuration(receiver.DefaultStoreTimeout)},
+		{"limits.body_timeout", FormatDuration(receiver.DefaultBodyTimeout)}, {"limits.workers", count(4 * runtime.GOMAXPROCS(0))},
+		{"limits.attempts", count(receiver.DefaultAttempts)}, {"limits.backoff_base", FormatDuration(receiver.DefaultBackoffBase)},
+		{"limits.backoff_cap", FormatDuration(receiver.DefaultBackoffCap)}, {"limits.postpone_max", FormatDuration(receiver.DefaultPostponeMax)},
+		{"limits.handler_timeout", FormatDuration(receiver.DefaultHandlerTimeout)}, {"limits.answer_timeout", FormatDuration(receiver.DefaultAnswerTimeout)},
+		{"limits.in_flight_wait", FormatDuration(receiver.DefaultInFlightWait)}, {"limits.lease", FormatDuration(receiver.DefaultLease)},
+		{"limits.retry_after", FormatDuration(receiver.DefaultRetryAfter)}, {"limits.drain", FormatDuration(c.Limits.Drain)},
+		{"limits.remember_signatures.for", FormatDuration(dedup.DefaultRememberFor)}, {"limits.remember_signatures.max", count(dedup.DefaultRememberMax)},
 	}
-	if kind, _, err := c.storeKind(); err == nil && kind != "memory" {
+	if kind, _, err := c.StoreKind(); err == nil && kind != "memory" {
 		rows = append(rows, [2]string{"limits.backlog_events", bytes(badgerstore.DefaultBacklogRecords())})
 	}
 	return rows
 }
 
 // span writes a duration without the zeros that Duration.String adds.
-func span(d time.Duration) string {
+func FormatDuration(d time.Duration) string {
 	text := d.String()
 	if d >= time.Minute && d%time.Minute == 0 {
 		text = strings.TrimSuffix(text, "0s")
@@ -155,7 +113,7 @@ func span(d time.Duration) string {
 }
 
 // addProducerDefaults adds what a producer has of its scheme or preset, and was not told.
-func (c *settings) addProducerDefaults(n *node, p producer.Producer) {
+func (c *Settings) addProducerDefaults(n *node, p producer.Producer) {
 	if p.MaxBody == 0 {
 		p.MaxBody = cmp.Or(int64(c.Limits.MaxBody), receiver.DefaultMaxBody)
 	}
@@ -165,7 +123,7 @@ func (c *settings) addProducerDefaults(n *node, p producer.Producer) {
 		contract = "api"
 	}
 	rows := [][2]string{
-		{"window", span(p.Window)}, {"tolerance.past", span(p.Tolerance.Past)}, {"tolerance.future", span(p.Tolerance.Future)},
+		{"window", FormatDuration(p.Window)}, {"tolerance.past", FormatDuration(p.Tolerance.Past)}, {"tolerance.future", FormatDuration(p.Tolerance.Future)},
 		{"max_body", strconv.FormatInt(p.MaxBody, 10)}, {"contract", contract}, {"accepted", strconv.Itoa(p.Accepted.Status)},
 		{"in_flight", strconv.Itoa(p.InFlight)},
 	}
@@ -207,7 +165,7 @@ func veil(n, written *node, name string) *node {
 	case scalar:
 		switch {
 		case secret:
-			out.text = hidden
+			out.text = Hidden
 		case name == "forward" && written.isVariable():
 			out.text = written.text
 		case name == "forward":
@@ -276,14 +234,14 @@ func veilAddress(text string) string {
 	var words []string
 	for pair := range strings.SplitSeq(u.RawQuery, "&") {
 		word, _, _ := strings.Cut(pair, "=")
-		words = append(words, word+"="+hidden)
+		words = append(words, word+"="+Hidden)
 	}
 	query, user := "", ""
 	if u.RawQuery != "" {
 		query = "?" + strings.Join(words, "&")
 	}
 	if u.User != nil {
-		user = hidden + "@"
+		user = Hidden + "@"
 	}
 	u.User, u.RawQuery = nil, ""
 	return strings.Replace(u.String(), "//", "//"+user, 1) + query

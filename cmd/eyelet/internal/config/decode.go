@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -30,16 +30,17 @@ func (d *decoder) add(at usage.Place, hint, format string, args ...any) {
 // secret is a value that is never printed.
 type secret string
 
-const hidden = "<secret>"
+// Hidden is shown in place of secrets.
+const Hidden = "<secret>"
 
 // String returns <secret>.
-func (secret) String() string { return hidden }
+func (secret) String() string { return Hidden }
 
 // Format writes <secret> whatever the verb.
-func (s secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
+func (s secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, Hidden) }
 
 // MarshalText returns <secret>, for JSON and logs.
-func (secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+func (secret) MarshalText() ([]byte, error) { return []byte(Hidden), nil }
 
 // size is a number of bytes, such as 1MiB.
 type size int64
@@ -357,7 +358,7 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 	switch {
 	case v.Type() == durationType:
 		var t time.Duration
-		t, err = parseDuration(n.text)
+		t, err = ParseDuration(n.text)
 		v.SetInt(int64(t))
 	case v.Type() == sizeType:
 		var s size
@@ -403,7 +404,7 @@ func wanted(t reflect.Type) (what, hint string) {
 const maxDays = 36500
 
 // parseDuration is time.ParseDuration with days, and refuses what is negative or too long.
-func parseDuration(text string) (time.Duration, error) {
+func ParseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err != nil || n > maxDays {

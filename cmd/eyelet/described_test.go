@@ -1,0 +1,36 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/testdata"
+)
+
+// TestADescribedProducerNeedsItsFieldAndItsSecretOnly: what docs/config.md gives a default for may be left out.
+func TestADescribedProducerNeedsItsFieldAndItsSecretOnly(t *testing.T) {
+	t.Parallel()
+	file := configured(t, "  pay: {scheme: hmac, header: [X-Hub-Signature-256], secret: octo-secret, pattern: \"sha256={sig}\"}\n")
+	r := launch(t, "serve", "--config", file)
+	request := pushRequest(t, r.deliveries, "g-1", "{}")
+	request.URL.Path = "/webhooks/pay"
+	res, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("status %d", res.StatusCode)
+	}
+}
+
+// unpacked writes the test data to a folder and returns it.
+func unpacked(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, testdata.Files()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// TestTheReferenceNamesEverySetting holds docs/config.md to the settings that there are.
+func TestTheReferenceNamesEverySetting(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, v := range []any{Settings{}, TLS{}, Log{}, Limits{}, rememberConf{}, commonConfig{}, rfc9421Config{},
+		Key{}, toleranceConf{}, hmacConfig{}, Handler{}, forwardConfig{}, signConfig{}, producer.Settings{}, producer.Subscription{}} {
+		typ := reflect.TypeOf(v)
+		for i := range typ.NumField() {
+			name := typ.Field(i).Tag.Get("conf")
+			if name == "" {
+				continue
+			}
+			seen++
+			if !strings.Contains(string(text), "`"+name+"`") && !strings.Contains(string(text), "`"+name+":") &&
+				!strings.Contains(string(text), name+":") {
+				t.Errorf("docs/config.md does not name the setting %q of %s", name, typ.Name())
+			}
+		}
+	}
+	if seen < 50 {
+		t.Fatalf("only %d settings were looked at", seen)
+	}
+}
+
+// TestTheDescribedProducerIsGood loads the producer that docs/producers.md describes in YAML alone, signs as it
+// does with both of its secrets, and lets it verify.
+func TestTheDescribedProducerIsGood(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../../docs/producers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "## A producer that has no preset")
+	_, rest, _ = strings.Cut(rest, "```yaml\n")
+	example, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("there is no example")
+	}
+	s, err := Source{Environ: []string{"TABAPAY_SECRET=new-0123456789abcdef", "TABAPAY_OLD_SECRET=old-0123456789abcdef"}}.Parse("e.yaml", []byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Build(t.Context(), BuildOptions{Stdout: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close() //nolint:errcheck // it holds no key set that fetches
+	const body = `{"eventType":"transaction.completed"}`
+	for _, version := range []string{"v1=new", "v2=old", "v3=new", "v1=bad"} {
+		name, secret, _ := strings.Cut(version, "=")
+		mac := hmac.New(sha256.New, []byte(secret+"-0123456789abcdef"))
+		mac.Write([]byte("1784000000." + body))
+		r := httptest.NewRequest("POST", "https://hooks.example/webhooks/tabapay", nil)
+		r.Header.Set("Idempotency-Key", "tp-17")
+		r.Header.Set("X-HMAC-Signature", fmt.Sprintf("t=1784000000,%s=%x", name, mac.Sum(nil)))
+		made := &p.Producers[0]
+		id, err := made.Scheme.Verify(r, func() ([]byte, error) { return []byte(body), nil })
+		if good := version == "v1=new" || version == "v2=old"; (err == nil) != good {
+			t.Errorf("%s: %v", version, err)
+			continue
+		} else if !good {
+			continue
+		}
+		items, err := made.Items(&producer.Delivery{Request: r, Body: []byte(body), Identity: id})
+		if err != nil || items[0].ID != "tp-17" || items[0].Type != "transaction.completed" || id.SignedAt.Unix() != 1784000000 {
+			t.Errorf("%s: %+v, %v", version, items, err)
+		}
+	}
+}
