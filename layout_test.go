@@ -22,7 +22,7 @@ var imports = map[string][]string{
 	"verify":                               {"internal/strictjson"},
 	"dedup":                                {"dedup/internal/heap", "dedup/internal/taskqueue"},
 	"dedup/deduptest":                      {"dedup"},
-	"dedup/badgerstore":                    {"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/internal/taskqueue"},
+	"dedup/badgerstore":                    {"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/record", "dedup/internal/taskqueue"},
 	"dedup/badgerstore/internal/faultdisk": {}, // for tests
 	"producer":                             {"verify", "dedup", "internal/strictjson"},
 	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors", "receiver/internal/admission"},
@@ -49,6 +49,7 @@ var imports = map[string][]string{
 		"cmd/eyelet/internal/sink", "cmd/eyelet/internal/usage",
 	},
 	"dedup/badgerstore/internal/badgerfile": {},
+	"dedup/badgerstore/internal/record":     {"dedup"},
 }
 
 // confined lists for each third-party module the folders whose code may import it.

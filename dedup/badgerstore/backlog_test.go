@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 func TestAFullBacklogRefusesNewEventsUntilAFifthIsFree(t *testing.T) {
@@ -102,9 +103,9 @@ func TestALargeEventIsNotStoredInPiecesForAFullBacklog(t *testing.T) {
 	o.MaxBacklogRecords = 1
 	s := open(t, t.TempDir(), o)
 	mustClaim(t, s, claimOf("a"), dedup.New)
-	_, err := s.Claim(context.Background(), largeClaim("large", 3*chunkSize))
+	_, err := s.Claim(context.Background(), largeClaim("large", 3*record.ChunkSize))
 	unavailable(t, err, "backlog full")
-	if n := stored(t, s, familyChunk); n != 0 {
+	if n := stored(t, s, record.FamilyChunk); n != 0 {
 		t.Errorf("%d pieces were stored", n)
 	}
 	mustClaim(t, s, claimOf("a"), dedup.Known)

@@ -14,6 +14,8 @@ import (
 	"os"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // A backup is a file of its own kind and not Badger's: that one has no end, so that half of it looks whole, and
@@ -103,7 +105,7 @@ func (s *Store) backup(ctx context.Context, txn *badger.Txn, w io.Writer, since 
 	if err != nil {
 		return none, fmt.Errorf("store %s: %w", s.dir, err)
 	}
-	head := backupHead{Format: s.options.formats.current, Store: s.identity, Since: since.Version, Version: txn.ReadTs(), Commit: m.commit}
+	head := backupHead{Format: s.options.formats.current, Store: s.identity, Since: since.Version, Version: txn.ReadTs(), Commit: m.Commit}
 	if err := s.after(since, head.at()); err != nil {
 		return none, err
 	}
@@ -120,7 +122,7 @@ func (s *Store) backup(ctx context.Context, txn *badger.Txn, w io.Writer, since 
 			return none, err
 		}
 		key := it.Item().KeyCopy(nil)
-		if key[0] == familyFill {
+		if key[0] == record.FamilyFill {
 			continue
 		}
 		if it.Item().Version() <= since.Version {
@@ -140,7 +142,7 @@ func (s *Store) backup(ctx context.Context, txn *badger.Txn, w io.Writer, since 
 func (s *Store) backupValue(txn *badger.Txn, key []byte) []byte {
 	value, err := readValue(txn, key)
 	if err == nil {
-		_, err = unseal(key, value)
+		err = record.Verify(key, value)
 	}
 	if err != nil {
 		s.damage(err)
@@ -438,7 +440,7 @@ func deleteUntil(it *badger.Iterator, batch *badger.WriteBatch, key []byte) erro
 
 // restoreMeta moves the counters on and writes the high-water file.
 func (s *Store) restoreMeta() (keys int, err error) {
-	var m meta
+	var m record.Meta
 	err = s.db.View(func(txn *badger.Txn) error {
 		it := txn.NewIterator(badger.IteratorOptions{})
 		defer it.Close()
@@ -451,8 +453,8 @@ func (s *Store) restoreMeta() (keys int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	m.seq, m.token = m.seq+lostGap, m.token+lostGap
-	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Set(metaKey, encodeMeta(m)) }); err != nil {
+	m.Seq, m.Token = m.Seq+lostGap, m.Token+lostGap
+	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Set(record.MetaKey, m.Encode()) }); err != nil {
 		return 0, err
 	}
 	if err := s.db.Sync(); err != nil {
@@ -462,5 +464,5 @@ func (s *Store) restoreMeta() (keys int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return keys, errors.Join(water.write(m.commit), water.close())
+	return keys, errors.Join(water.write(m.Commit), water.close())
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // everything returns all records with their bodies, by event.
@@ -109,7 +110,7 @@ func TestIncrementsRestoreExactlyWhatWasThere(t *testing.T) {
 	events := map[int]string{}
 	add := func(from, to int) {
 		for i := from; i < to; i++ {
-			c := largeClaim(fmt.Sprint(i), 1000+i%3*chunkSize)
+			c := largeClaim(fmt.Sprint(i), 1000+i%3*record.ChunkSize)
 			events[i] = mustClaim(t, s, c, dedup.New).Record.Event
 		}
 	}
@@ -305,7 +306,7 @@ func TestDamageSurvivesABackup(t *testing.T) {
 	bad.Tasks = nil
 	mustClaim(t, s, bad, dedup.New)
 	mustClaim(t, s, claimOf("good"), dedup.New)
-	spoil(t, s, hashOf(bad.Key).key(familyEvent))
+	spoil(t, s, record.HashOf(bad.Key).Key(record.FamilyEvent))
 	data, _ := backup(t, s, Position{})
 	again := restore(t, data)
 	_, err := again.Claim(context.Background(), bad)
@@ -355,7 +356,7 @@ func writeFixture(t *testing.T, file string) {
 	c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: "n"}}
 	mustClaim(t, s, c, dedup.New)
 	large := claimOf("large")
-	large.Payload.Body = bytes.Repeat([]byte("eyelet! "), (chunkSize+1000)/8)
+	large.Payload.Body = bytes.Repeat([]byte("eyelet! "), (record.ChunkSize+1000)/8)
 	mustClaim(t, s, large, dedup.New)
 	data, _ := backup(t, s, Position{})
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

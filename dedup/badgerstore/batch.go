@@ -1,7 +1,6 @@
 package badgerstore
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,19 +9,20 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // row is a record as the committer sees it. What it says is not changed once it is in a batch or in the cache:
 // edit makes the next one.
 type row struct {
-	place  place
-	rec    dedup.Record // stripped: the fixed part has the description
-	fix    fixed        // without its bytes where only the outline was read
-	fresh  bool         // the event itself has to be written
-	dirty  bool
-	gone   bool   // deleted
-	seal   uint32 // the checksum of the stored value that has the newest state; see census
-	before tally
+	place    record.Place
+	rec      dedup.Record // stripped: the event has the description
+	event    record.Event // without its bytes where only the outline was read
+	fresh    bool         // the event itself has to be written
+	dirty    bool
+	gone     bool   // deleted
+	checksum uint32 // of the stored value that has the newest state; see record.Census
+	before   tally
 }
 
 // tally is what one record adds to the statistics.
@@ -52,9 +52,9 @@ func (r *row) tally() tally {
 		t.quarantined = map[dedup.QuarantineGroup]int64{{Endpoint: r.rec.Payload.Endpoint, Reason: r.rec.QuarantineReason}: 1}
 	}
 	if r.rec.Open() {
-		t.backlog = r.fix.size
+		t.backlog = r.event.Size
 		if !r.rec.Hold {
-			t.waiting, t.waitingBytes = 1, r.fix.size
+			t.waiting, t.waitingBytes = 1, r.event.Size
 		}
 	}
 	return t
@@ -72,7 +72,7 @@ func (r *row) edit() *row {
 func (r *row) record() (dedup.Record, error) {
 	rec := r.rec
 	rec.Tasks, rec.Response = slices.Clone(r.rec.Tasks), r.rec.Response.Clone()
-	return rec, r.fix.describe(r.place, &rec)
+	return rec, r.event.Describe(r.place, &rec)
 }
 
 // strip leaves out what the fixed part of the row says, but for what the row itself is asked.
@@ -84,8 +84,7 @@ func strip(r dedup.Record) dedup.Record {
 
 // aliasOf says which event an alias belongs to.
 type aliasOf struct {
-	hash hash
-	seq  uint64
+	record.Alias
 	gone bool
 }
 
@@ -97,10 +96,10 @@ type batch struct {
 	now       time.Time
 	seq       uint64
 	token     uint64
-	rows      map[place]*row
-	aliases   map[hash]aliasOf
-	traces    map[string]traceOf // by their keys
-	evicted   uint64             // as in meta
+	rows      map[record.Place]*row
+	aliases   map[record.Hash]aliasOf
+	traces    map[record.TraceID]traceOf
+	evicted   uint64 // as in meta
 	chunks    []rawWrite
 	forgotten []*row // whose place may have a new row
 	announced []*row // new ones that the agenda knows already
@@ -110,11 +109,11 @@ type batch struct {
 	always    bool      // commit even when nothing changed
 	reclaimed time.Time // space was given back; zero when it was not
 
-	next        meta    // what the commit writes
-	change      tally   // of all rows
-	aliasChange census  // of the aliases
-	uncounted   bool    // what it replaces is damaged: the census is unknown until everything is counted anew
-	recount     *census // what the store held before the batch, counted anew
+	next        record.Meta    // what the commit writes
+	change      tally          // of all rows
+	aliasChange record.Census  // of the aliases
+	uncounted   bool           // what it replaces is damaged: the census is unknown until everything is counted anew
+	recount     *record.Census // what the store held before the batch, counted anew
 
 	disk diskState
 	sums
@@ -136,9 +135,9 @@ type rawWrite struct {
 // newBatch returns an empty batch with room for about so many operations.
 func (s *Store) newBatch(ops int) *batch {
 	return &batch{
-		s: s, txn: s.db.NewTransaction(true), now: s.now(), seq: s.meta.seq, token: s.meta.token,
-		sums: sums{window: s.meta.window}, rows: make(map[place]*row, ops), aliases: make(map[hash]aliasOf, ops), disk: s.disk.state(),
-		traces: make(map[string]traceOf, ops), evicted: s.meta.evicted,
+		s: s, txn: s.db.NewTransaction(true), now: s.now(), seq: s.meta.Seq, token: s.meta.Token,
+		sums: sums{window: s.meta.Window}, rows: make(map[record.Place]*row, ops), aliases: make(map[record.Hash]aliasOf, ops), disk: s.disk.state(),
+		traces: make(map[record.TraceID]traceOf, ops), evicted: s.meta.Evicted,
 	}
 }
 
@@ -155,7 +154,7 @@ func (b *batch) put(r *row) {
 	b.rows[r.place] = r
 }
 
-func (b *batch) putAlias(h hash, a aliasOf) {
+func (b *batch) putAlias(h record.Hash, a aliasOf) {
 	old, had := b.aliases[h]
 	b.undo = append(b.undo, func() {
 		if had {
@@ -176,7 +175,7 @@ func (b *batch) rollback() {
 }
 
 // at returns the row at a place, nil when there is none.
-func (b *batch) at(p place) (*row, error) {
+func (b *batch) at(p record.Place) (*row, error) {
 	if r, ok := b.rows[p]; ok {
 		if r.gone {
 			return nil, nil
@@ -199,7 +198,7 @@ func (b *batch) at(p place) (*row, error) {
 
 // event returns the row of an event, nil when there is none.
 func (b *batch) event(id string) (*row, error) {
-	h, seq, ok := parseEventID(id)
+	h, seq, ok := record.ParseEventID(id)
 	if !ok {
 		return nil, nil
 	}
@@ -207,16 +206,16 @@ func (b *batch) event(id string) (*row, error) {
 }
 
 // find returns the row of the event with a sequence under a hash, nil when there is none.
-func (b *batch) find(h hash, seq uint64) (*row, error) {
-	r, err := b.at(place{hash: h})
+func (b *batch) find(h record.Hash, seq uint64) (*row, error) {
+	r, err := b.at(record.Place{Hash: h})
 	if err != nil || r != nil && r.rec.Seq == seq {
 		return r, err
 	}
-	return b.at(place{hash: h, older: seq})
+	return b.at(record.Place{Hash: h, Older: seq})
 }
 
 // owner says which event an alias belongs to; ok is false when nobody has it.
-func (b *batch) owner(h hash) (a aliasOf, ok bool, err error) {
+func (b *batch) owner(h record.Hash) (a aliasOf, ok bool, err error) {
 	if a, ok = b.aliases[h]; ok {
 		return a, !a.gone, nil
 	}
@@ -224,12 +223,12 @@ func (b *batch) owner(h hash) (a aliasOf, ok bool, err error) {
 }
 
 // alias returns the row of the event that an alias belongs to, nil when there is none.
-func (b *batch) alias(h hash) (*row, error) {
+func (b *batch) alias(h record.Hash) (*row, error) {
 	a, ok, err := b.owner(h)
 	if err != nil || !ok {
 		return nil, err
 	}
-	return b.find(a.hash, a.seq)
+	return b.find(a.Hash, a.Seq)
 }
 
 // remove deletes the row with all that belongs to it.
@@ -249,12 +248,12 @@ func (b *batch) remove(r *row) error {
 		b.forget(r, dedup.Trace.Without)
 	}
 	for _, a := range rec.Aliases {
-		h := hashOf(a)
-		if owner, ok, err := b.owner(h); err == nil && ok && owner.hash == r.place.hash && owner.seq == rec.Seq {
+		h := record.HashOf(a)
+		if owner, ok, err := b.owner(h); err == nil && ok && owner.Hash == r.place.Hash && owner.Seq == rec.Seq {
 			b.putAlias(h, aliasOf{gone: true})
 		}
 	}
-	b.removed += r.fix.size
+	b.removed += r.event.Size
 	return b.unshare(&rec)
 }
 
@@ -274,13 +273,13 @@ func (b *batch) unshare(rec *dedup.Record) error {
 }
 
 func (b *batch) dropChunks(r *row) {
-	if r.fix.kind != bodyChunks {
+	if r.event.Kind != record.BodyChunks {
 		return
 	}
 	n := len(b.chunks)
 	b.undo = append(b.undo, func() { b.chunks = b.chunks[:n] })
-	for i := range chunkCount(r.fix.size) {
-		b.chunks = append(b.chunks, rawWrite{key: r.place.hash.chunkKey(r.fix.body, i)})
+	for i := range record.ChunkCount(r.event.Size) {
+		b.chunks = append(b.chunks, rawWrite{key: r.place.Hash.ChunkKey(r.event.Body, i)})
 	}
 }
 
@@ -307,19 +306,19 @@ func (b *batch) stage() (bool, error) {
 		}
 	}
 	for h, a := range b.aliases {
-		key := h.key(familyAlias)
+		key := h.Key(record.FamilyAlias)
 		var value []byte
 		if !a.gone {
-			value = encodeAlias(key, a)
+			value = a.Encode(key)
 		}
 		b.countAlias(h, value)
 		set(key, value)
 	}
-	for name, t := range b.traces {
-		if key := []byte(name); t.gone {
+	for id, t := range b.traces {
+		if key := id.Key(); t.gone {
 			set(key, nil)
 		} else {
-			set(key, encodeTrace(key, t.Trace))
+			set(key, record.EncodeTrace(key, t.Trace))
 		}
 	}
 	for _, w := range b.chunks {
@@ -335,20 +334,20 @@ func (b *batch) stage() (bool, error) {
 		return false, err
 	}
 	b.next = b.meta()
-	set(metaKey, encodeMeta(b.next))
+	set(record.MetaKey, b.next.Encode())
 	return true, err
 }
 
 // meta is what the commit of the batch makes of the counters.
-func (b *batch) meta() meta {
+func (b *batch) meta() record.Meta {
 	m := b.s.meta
-	m.commit++
-	m.seq, m.token, m.wall, m.window, m.evicted = b.seq, b.token, b.now, b.window, b.evicted
-	m.removed += b.removed
+	m.Commit++
+	m.Seq, m.Token, m.Wall, m.Window, m.Evicted = b.seq, b.token, b.now, b.window, b.evicted
+	m.Removed += b.removed
 	if !b.reclaimed.IsZero() {
-		m.reclaimed, m.removed = b.reclaimed, b.removed
+		m.Reclaimed, m.Removed = b.reclaimed, b.removed
 	}
-	m.census = b.census()
+	m.Census = b.census()
 	return m
 }
 
@@ -356,30 +355,30 @@ func (b *batch) meta() meta {
 // no events.
 func (r *row) write(set func(key, value []byte), g gaps) {
 	rec := g.stored(r.rec)
-	older := r.place.older != 0
+	older := r.place.Older != 0
 	if r.gone {
-		set(r.place.key(), nil)
+		set(r.place.Key(), nil)
 		if !older {
-			set(r.place.hash.key(familyState), nil)
+			set(r.place.Hash.Key(record.FamilyState), nil)
 		}
 		return
 	}
 	if r.fresh || older {
-		key := r.place.key()
-		value := encodeEvent(key, r.fix, &rec)
-		r.seal = sealOf(value)
+		key := r.place.Key()
+		value := r.event.Encode(key, &rec)
+		r.checksum = record.Checksum(value)
 		set(key, value)
 	}
 	if !older {
-		key := r.place.hash.key(familyState)
-		value := encodeState(key, &rec, outlineOf(r))
-		r.seal = sealOf(value)
+		key := r.place.Hash.Key(record.FamilyState)
+		value := record.EncodeState(key, &rec, record.OutlineOf(&r.rec, r.event.Size))
+		r.checksum = record.Checksum(value)
 		set(key, value)
 	}
 }
 
 // readRow reads a row from the database, nil when there is none. Its window ends when it does by the store's gaps.
-func (s *Store) readRow(txn *badger.Txn, p place) (*row, error) {
+func (s *Store) readRow(txn *badger.Txn, p record.Place) (*row, error) {
 	r, err := readRow(txn, p)
 	if r != nil {
 		s.gaps.prolong(&r.rec)
@@ -388,24 +387,24 @@ func (s *Store) readRow(txn *badger.Txn, p place) (*row, error) {
 }
 
 // readRow reads a row as it is stored, nil when there is none.
-func readRow(txn *badger.Txn, p place) (*row, error) {
-	key := p.key()
+func readRow(txn *badger.Txn, p record.Place) (*row, error) {
+	key := p.Key()
 	value, err := readValue(txn, key)
 	if value == nil || err != nil {
 		return nil, err
 	}
-	r := &row{place: p, seal: sealOf(value)}
-	if r.fix, err = decodeEvent(key, value, &r.rec); err != nil {
+	r := &row{place: p, checksum: record.Checksum(value)}
+	if r.event, err = record.DecodeEvent(key, value, &r.rec); err != nil {
 		return nil, err
 	}
-	if p.older == 0 {
+	if p.Older == 0 {
 		if err := r.readState(txn); err != nil {
 			return nil, err
 		}
 	}
-	r.rec.Event = eventID(p.hash, r.rec.Seq)
+	r.rec.Event = record.EventID(p.Hash, r.rec.Seq)
 	described := r.rec
-	if err := r.fix.describe(p, &described); err != nil {
+	if err := r.event.Describe(p, &described); err != nil {
 		return nil, err
 	}
 	r.rec.Payload.Endpoint = described.Payload.Endpoint
@@ -413,18 +412,18 @@ func readRow(txn *badger.Txn, p place) (*row, error) {
 }
 
 func (r *row) readState(txn *badger.Txn) error {
-	key := r.place.hash.key(familyState)
+	key := r.place.Hash.Key(record.FamilyState)
 	value, err := readValue(txn, key)
 	if value == nil || err != nil {
 		return err
 	}
 	claimed := r.rec.Seq
-	r.seal = sealOf(value)
-	if _, _, err := decodeState(key, value, &r.rec); err != nil {
+	r.checksum = record.Checksum(value)
+	if _, _, err := record.DecodeState(key, value, &r.rec); err != nil {
 		return err
 	}
 	if r.rec.Seq != claimed {
-		return damaged(key, fmt.Sprintf("it is of event %d, not %d", r.rec.Seq, claimed), nil)
+		return record.Damaged(key, fmt.Sprintf("it is of event %d, not %d", r.rec.Seq, claimed), nil)
 	}
 	return nil
 }
@@ -441,7 +440,7 @@ func readValue(txn *badger.Txn, key []byte) ([]byte, error) {
 			return nil, nil
 		}
 		if err != nil {
-			return nil, damaged(key, "it cannot be found", err)
+			return nil, record.Damaged(key, "it cannot be found", err)
 		}
 		value, err := item.ValueCopy(nil)
 		switch {
@@ -450,32 +449,27 @@ func readValue(txn *badger.Txn, key []byte) ([]byte, error) {
 		case err == nil:
 			return value, nil
 		case try == readTries:
-			return nil, damaged(key, "it cannot be read", err)
+			return nil, record.Damaged(key, "it cannot be read", err)
 		}
 	}
 }
 
-func encodeAlias(key []byte, a aliasOf) []byte {
-	b := make([]byte, 1, 1+hashSize+8+sumSize)
-	b[0] = codecVersion
-	b = append(b, a.hash[:]...)
-	return seal(key, binary.LittleEndian.AppendUint64(b, a.seq))
-}
-
-func readAlias(txn *badger.Txn, h hash) (a aliasOf, ok bool, err error) {
-	key := h.key(familyAlias)
+// readAlias reads an alias from the database.
+func readAlias(txn *badger.Txn, h record.Hash) (a aliasOf, ok bool, err error) {
+	key := h.Key(record.FamilyAlias)
 	value, err := readValue(txn, key)
 	if value == nil || err != nil {
 		return a, false, err
 	}
-	content, err := unseal(key, value)
-	if err != nil {
-		return a, false, err
+	a.Alias, err = record.DecodeAlias(key, value)
+	return a, err == nil, err
+}
+
+// readMeta returns the counters; the zero value for a new store.
+func readMeta(txn *badger.Txn) (m record.Meta, err error) {
+	value, err := readValue(txn, record.MetaKey)
+	if value == nil || err != nil {
+		return m, err
 	}
-	if len(content) != 1+hashSize+8 {
-		return a, false, damaged(key, "it has the wrong length", nil)
-	}
-	copy(a.hash[:], content[1:])
-	a.seq = binary.LittleEndian.Uint64(content[1+hashSize:])
-	return a, true, nil
+	return record.DecodeMeta(value)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -70,8 +71,8 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 	for name, forget := range map[string]func(s *Store, event string) []op{
 		"purged": func(_ *Store, event string) []op { return []op{&purgeOp{ticket: newTicket(true), event: event}} },
 		"swept": func(s *Store, event string) []op {
-			h, _, _ := parseEventID(event)
-			return []op{&sweepOp{ticket: newTicket(false), places: []place{{hash: h}}, before: s.now().Add(1000 * time.Hour)}}
+			h, _, _ := record.ParseEventID(event)
+			return []op{&sweepOp{ticket: newTicket(false), places: []record.Place{{Hash: h}}, before: s.now().Add(1000 * time.Hour)}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,13 +130,13 @@ func TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane(t *testing.T) {
 }
 
 // decisionPlace is where the record of a decision lives.
-func decisionPlace(t *testing.T, d dedup.Decision) place {
+func decisionPlace(t *testing.T, d dedup.Decision) record.Place {
 	t.Helper()
-	h, _, ok := parseEventID(d.Record.Event)
+	h, _, ok := record.ParseEventID(d.Record.Event)
 	if !ok {
 		t.Fatalf("event %q", d.Record.Event)
 	}
-	return place{hash: h}
+	return record.Place{Hash: h}
 }
 
 // tooLarge are claims with more keys than a transaction takes.
@@ -259,7 +260,7 @@ func TestTakesThatGaveUpGoFromAFullDiskToo(t *testing.T) {
 func TestATaskWhosePayloadIsNotReadBecauseTheStoreClosesIsKept(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
-	event := mustClaim(t, s, largeClaim("a", 2*chunkSize), dedup.New).Record.Event
+	event := mustClaim(t, s, largeClaim("a", 2*record.ChunkSize), dedup.New).Record.Event
 	take := takeOpOf(1)
 	if err := s.queue.push(take); err != nil {
 		t.Fatal(err)
@@ -317,7 +318,7 @@ func TestCloseEndsAListThatReadsTheWholeStore(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 3, smallClaim)
 	read := 0
-	err := s.eachPage(context.Background(), func(*badger.Txn, place) { read++; s.closed.Store(true) })
+	err := s.eachPage(context.Background(), func(*badger.Txn, record.Place) { read++; s.closed.Store(true) })
 	if !errors.Is(err, dedup.ErrClosed) || read != 3 {
 		t.Errorf("%d events of the first page, then %v", read, err)
 	}
@@ -336,7 +337,7 @@ func TestAListInPagesFindsWhatIsReplacedMeanwhile(t *testing.T) {
 	finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDead})
 	m := matcher{s: s, filter: &dedup.Filter{}, now: s.now()}
 	var second string
-	err := s.eachPage(context.Background(), func(txn *badger.Txn, p place) {
+	err := s.eachPage(context.Background(), func(txn *badger.Txn, p record.Place) {
 		m.visit(txn, p)
 		if second == "" {
 			clock.Advance(25 * time.Hour)
@@ -346,7 +347,7 @@ func TestAListInPagesFindsWhatIsReplacedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := m.newest(); len(found) != 1 || eventID(found[0].place.hash, found[0].seq) != first {
+	if found := m.newest(); len(found) != 1 || record.EventID(found[0].place.Hash, found[0].seq) != first {
 		t.Errorf("%v: the dead letter %s is to be found once", found, first)
 	}
 	n := 0
@@ -433,7 +434,7 @@ func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
 	t.Parallel()
 	fs, o := diskOf(10 << 30)
 	s := open(t, t.TempDir(), o)
-	claim := claimOpOf(t, largeClaim("a", 2*chunkSize))
+	claim := claimOpOf(t, largeClaim("a", 2*record.ChunkSize))
 	if err := s.storeBodies(context.Background(), claim, []dedup.Decision{{Verdict: dedup.New}}); err != nil {
 		t.Fatal(err)
 	}
@@ -457,12 +458,12 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 	dir := t.TempDir()
 	s := byHand(t, dir, quiet())
 	claim, take := claimOpOf(t, claimOf("a"), claimOf("b")), takeOpOf(1)
-	before := s.meta.commit
+	before := s.meta.Commit
 	together(t, s, claim, take)
 	if len(take.work) != 1 || take.err != nil {
 		t.Fatalf("the Take got %d tasks, %v", len(take.work), take.err)
 	}
-	if n := s.meta.commit - before; n != 1 {
+	if n := s.meta.Commit - before; n != 1 {
 		t.Errorf("%d commits", n)
 	}
 	for i, d := range claim.decisions {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // Report is what a check of a store found. Counts are of what can be read.
@@ -205,8 +206,8 @@ type examination struct {
 	note   func(error)
 	found  map[string]Damage // by key
 	seen   int
-	census census // of what can be read
-	unread int    // entries that cannot
+	census record.Census // of what can be read
+	unread int           // entries that cannot
 }
 
 func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
@@ -223,8 +224,8 @@ func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
 	if err != nil {
 		x.damaged(err, "", "")
 	}
-	x.report.Commit = m.commit
-	x.report.Lost = m.commit < x.report.Water
+	x.report.Commit = m.Commit
+	x.report.Lost = m.Commit < x.report.Water
 	x.report.WaterUnknown = unknownFor(m, x.report.WaterUnknown)
 	options := badger.DefaultIteratorOptions
 	options.PrefetchValues = false
@@ -239,8 +240,8 @@ func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
 		}
 		x.one(txn, it.Item().KeyCopy(nil))
 	}
-	if x.census.known = true; m.census.missing(x.census, x.unread) {
-		x.report.Missing = difference(m.census, x.census)
+	if x.census.Known = true; missing(m.Census, x.census, x.unread) {
+		x.report.Missing = difference(m.Census, x.census)
 	}
 	return nil
 }
@@ -255,30 +256,26 @@ func (x *examination) finish() {
 
 // one looks at the value of a key.
 func (x *examination) one(txn *badger.Txn, key []byte) {
-	length := map[byte]int{
-		familyEvent: rowKeySize, familyState: rowKeySize, familyAlias: rowKeySize, familyOlder: olderKeySize,
-		familyChunk: chunkKeySize, familyTrace: traceKeySize, familyMeta: 1, familyFill: 5,
-	}
-	if want := length[key[0]]; len(key) != want {
-		x.damaged(damaged(key, "it is no key of ours", nil), "", "")
+	if !record.KnownKey(key) {
+		x.damaged(record.Damaged(key, "it is no key of ours", nil), "", "")
 		return
 	}
 	switch key[0] {
-	case familyEvent:
-		x.event(txn, place{hash: hash(key[1:])})
-	case familyOlder:
+	case record.FamilyEvent:
+		x.event(txn, record.PlaceOf(key))
+	case record.FamilyOlder:
 		x.report.Older++
-		x.event(txn, olderPlace(key))
-	case familyState:
+		x.event(txn, record.PlaceOf(key))
+	case record.FamilyState:
 		x.state(txn, key)
-	case familyAlias:
+	case record.FamilyAlias:
 		x.alias(txn, key)
-	case familyTrace:
+	case record.FamilyTrace:
 		x.report.Remembered++
 		if _, err := readTrace(txn, key); err != nil {
 			x.damaged(err, "", "")
 		}
-	case familyChunk:
+	case record.FamilyChunk:
 		x.report.Pieces++
 		x.value(txn, key)
 	}
@@ -288,25 +285,25 @@ func (x *examination) alias(txn *badger.Txn, key []byte) {
 	x.report.Aliases++
 	value, err := readValue(txn, key)
 	if err == nil {
-		_, err = unseal(key, value)
+		err = record.Verify(key, value)
 	}
-	seal := sealOf(value)
+	seal := record.Checksum(value)
 	if err != nil {
 		x.damaged(err, "", "")
 		x.unread++
 		seal = 0
 	}
-	x.census.add(1, mark(familyAlias, place{hash: hash(key[1:])}, seal))
+	x.census.Add(1, record.Mark(record.FamilyAlias, record.Place{Hash: record.Hash(key[1:])}, seal))
 }
 
-func (x *examination) event(txn *badger.Txn, p place) {
+func (x *examination) event(txn *badger.Txn, p record.Place) {
 	x.report.Records++
 	r, err := readRow(txn, p)
 	if err != nil || r == nil {
 		x.unread++
-		x.census.add(1, (&row{place: p}).mark())
+		x.census.Add(1, (&row{place: p}).mark())
 	} else {
-		x.census.add(1, r.mark())
+		x.census.Add(1, r.mark())
 	}
 	if err == nil && r != nil {
 		_, err = r.body(txn)
@@ -333,37 +330,37 @@ func (x *examination) event(txn *badger.Txn, p place) {
 }
 
 // known tells what can be told of an event with damage.
-func (x *examination) known(txn *badger.Txn, p place, r *row) (event, state string) {
+func (x *examination) known(txn *badger.Txn, p record.Place, r *row) (event, state string) {
 	if r != nil {
 		return r.rec.Event, r.rec.State().String()
 	}
 	var rec dedup.Record
-	key := p.hash.key(familyState)
+	key := p.Hash.Key(record.FamilyState)
 	value, err := readValue(txn, key)
-	if p.older != 0 || err != nil || value == nil {
+	if p.Older != 0 || err != nil || value == nil {
 		return "", ""
 	}
-	if _, _, err := decodeState(key, value, &rec); err != nil {
+	if _, _, err := record.DecodeState(key, value, &rec); err != nil {
 		return "", ""
 	}
-	return eventID(p.hash, rec.Seq), rec.State().String()
+	return record.EventID(p.Hash, rec.Seq), rec.State().String()
 }
 
 // state looks for states whose event is gone, which nobody would miss otherwise.
 func (x *examination) state(txn *badger.Txn, key []byte) {
-	h := hash(key[1:])
-	value, err := readValue(txn, h.key(familyEvent))
+	h := record.Hash(key[1:])
+	value, err := readValue(txn, h.Key(record.FamilyEvent))
 	if err != nil || value != nil {
 		return // the event tells of its state
 	}
-	event, state := x.known(txn, place{hash: h}, nil)
-	x.damaged(damaged(key, "the event that it belongs to is missing", nil), event, state)
+	event, state := x.known(txn, record.Place{Hash: h}, nil)
+	x.damaged(record.Damaged(key, "the event that it belongs to is missing", nil), event, state)
 }
 
 func (x *examination) value(txn *badger.Txn, key []byte) {
 	value, err := readValue(txn, key)
 	if err == nil {
-		_, err = unseal(key, value)
+		err = record.Verify(key, value)
 	}
 	if err != nil {
 		x.damaged(err, "", "")

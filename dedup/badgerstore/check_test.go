@@ -14,6 +14,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // assorted is a store with an event in every state.
@@ -22,7 +23,7 @@ func assorted(t *testing.T) *Store {
 	s := open(t, t.TempDir(), quiet())
 	ctx := context.Background()
 	for i := range 5 {
-		c := largeClaim(fmt.Sprint(i), 100+i*chunkSize/2)
+		c := largeClaim(fmt.Sprint(i), 100+i*record.ChunkSize/2)
 		c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: fmt.Sprint(i)}}
 		mustClaim(t, s, c, dedup.New)
 	}
@@ -82,22 +83,22 @@ func TestACheckFindsEveryKindOfDamagedValue(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, state, reason string
-		key                 func(h hash, body uint64) []byte
+		key                 func(h record.Hash, body uint64) []byte
 	}{
-		{"an open event", "pending", "checksum", func(h hash, _ uint64) []byte { return h.key(familyEvent) }},
-		{"a piece of a body", "pending", "checksum", func(h hash, body uint64) []byte { return h.chunkKey(body, 1) }},
-		{"an alias", "unknown", "checksum", func(hash, uint64) []byte {
-			return hashOf(dedup.Key{Principal: "p", Space: dedup.SpaceNonce, ID: "4"}).key(familyAlias)
+		{"an open event", "pending", "checksum", func(h record.Hash, _ uint64) []byte { return h.Key(record.FamilyEvent) }},
+		{"a piece of a body", "pending", "checksum", func(h record.Hash, body uint64) []byte { return h.ChunkKey(body, 1) }},
+		{"an alias", "unknown", "checksum", func(record.Hash, uint64) []byte {
+			return record.HashOf(dedup.Key{Principal: "p", Space: dedup.SpaceNonce, ID: "4"}).Key(record.FamilyAlias)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := assorted(t)
-			h := hashOf(largeClaim("4", 1).Key)
+			h := record.HashOf(largeClaim("4", 1).Key)
 			body := uint64(0)
 			if err := s.view(func(txn *badger.Txn) error {
-				r, err := readRow(txn, place{hash: h})
-				body = r.fix.body
+				r, err := readRow(txn, record.Place{Hash: h})
+				body = r.event.Body
 				return err
 			}); err != nil {
 				t.Fatal(err)
@@ -128,7 +129,7 @@ func TestACheckMissesNoEventWhoseStateIsLeft(t *testing.T) {
 	c := claimOf("a")
 	c.Tasks = nil
 	event := mustClaim(t, s, c, dedup.New).Record.Event
-	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Delete(hashOf(c.Key).key(familyEvent)) }); err != nil {
+	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Delete(record.HashOf(c.Key).Key(record.FamilyEvent)) }); err != nil {
 		t.Fatal(err)
 	}
 	r, err := s.Check(context.Background())
@@ -142,7 +143,7 @@ func TestWhatIsRepairedIsNoLongerReported(t *testing.T) {
 	s := open(t, t.TempDir(), quiet())
 	c := claimOf("a")
 	mustClaim(t, s, c, dedup.New)
-	key := hashOf(c.Key).key(familyEvent)
+	key := record.HashOf(c.Key).Key(record.FamilyEvent)
 	flipBack := func() { spoil(t, s, key) } // the same bit again
 	flipBack()
 	if _, err := s.Check(context.Background()); err != nil || s.Degraded() == nil {
@@ -174,7 +175,7 @@ func TestTheCheckInTheBackgroundFindsADamagedValue(t *testing.T) {
 	c := claimOf("a")
 	c.Tasks = nil
 	mustClaim(t, s, c, dedup.New)
-	spoil(t, s, hashOf(c.Key).key(familyEvent)) // nobody asks for it
+	spoil(t, s, record.HashOf(c.Key).Key(record.FamilyEvent)) // nobody asks for it
 	eventually(t, "the check reports the value", func() bool { return s.Degraded() != nil })
 	if err := s.Health(context.Background()); err != nil {
 		t.Error(err)
@@ -338,10 +339,10 @@ func TestATaskWithADamagedBodyIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	ctx := context.Background()
-	c := largeClaim("bad", 2*chunkSize)
+	c := largeClaim("bad", 2*record.ChunkSize)
 	event := mustClaim(t, s, c, dedup.New).Record.Event
 	mustClaim(t, s, claimOf("good"), dedup.New)
-	spoil(t, s, hashOf(c.Key).chunkKey(s.boot<<32|uint64(s.largeBodies.Load()), 1))
+	spoil(t, s, record.HashOf(c.Key).ChunkKey(s.boot<<32|uint64(s.largeBodies.Load()), 1))
 	var ran []string
 	for len(ran) == 0 {
 		work, err := s.Take(ctx, 1, 1, time.Minute)

@@ -3,18 +3,13 @@ package badgerstore
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
-
-// chunkSize is the length of the pieces of a large body, and the longest body that is kept in one.
-const chunkSize = 512 << 10
-
-func chunkCount(size int64) uint32 { return uint32((size + chunkSize - 1) / chunkSize) }
 
 // bodyNumber returns a number that no other large body has: the boot above, a count below.
 func (s *Store) bodyNumber() uint64 { return s.boot<<32 | uint64(s.largeBodies.Add(1)) }
@@ -39,8 +34,8 @@ func (o *chunkOp) apply(b *batch) error {
 
 // unused deletes the pieces of a claim that turned out not to be new.
 func (b *batch) unused(p *prepared) {
-	if p.fix.kind == bodyChunks && p.fix.body != 0 {
-		b.dropChunks(&row{place: place{hash: p.at}, fix: p.fix})
+	if p.event.Kind == record.BodyChunks && p.event.Body != 0 {
+		b.dropChunks(&row{place: record.Place{Hash: p.at}, event: p.event})
 	}
 }
 
@@ -102,7 +97,7 @@ func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decis
 			return s.backlog.err()
 		}
 		p.encode(s.bodyNumber())
-		if err := s.storeBody(ctx, p.at, p.fix.body, p.claim.Payload.Body); err != nil {
+		if err := s.storeBody(ctx, p.at, p.event.Body, p.claim.Payload.Body); err != nil {
 			return err
 		}
 	}
@@ -110,13 +105,11 @@ func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decis
 }
 
 // storeBody writes the pieces of a large body.
-func (s *Store) storeBody(ctx context.Context, h hash, number uint64, body []byte) error {
-	for n := range chunkCount(int64(len(body))) {
-		key := h.chunkKey(number, n)
-		piece := body[int(n)*chunkSize : min(len(body), (int(n)+1)*chunkSize)]
-		value := make([]byte, 1, 1+len(piece)+sumSize)
-		value[0] = codecVersion
-		value = seal(key, append(value, piece...))
+func (s *Store) storeBody(ctx context.Context, h record.Hash, number uint64, body []byte) error {
+	for n := range record.ChunkCount(int64(len(body))) {
+		key := h.ChunkKey(number, n)
+		piece := body[int(n)*record.ChunkSize : min(len(body), (int(n)+1)*record.ChunkSize)]
+		value := record.EncodeChunk(key, piece)
 		t := newTicket(true)
 		t.claim, t.bytes = true, len(value)
 		if err := s.do(ctx, &chunkOp{ticket: t, writes: []rawWrite{{key: key, value: value}}}); err != nil {
@@ -129,24 +122,24 @@ func (s *Store) storeBody(ctx context.Context, h hash, number uint64, body []byt
 // dropBodies asks for the pieces of claims that failed to be deleted. What it misses goes at the next start.
 func (s *Store) dropBodies(o *claimOp) {
 	for i := range o.claims {
-		if p := &o.claims[i]; p.fix.kind == bodyChunks && p.fix.body != 0 {
-			s.dropBody(p.at, p.fix.body, p.fix.size)
+		if p := &o.claims[i]; p.event.Kind == record.BodyChunks && p.event.Body != 0 {
+			s.dropBody(p.at, p.event.Body, p.event.Size)
 		}
 	}
 }
 
 // dropBody asks for the pieces of a large body to be deleted.
-func (s *Store) dropBody(h hash, number uint64, size int64) {
+func (s *Store) dropBody(h record.Hash, number uint64, size int64) {
 	drop := &chunkOp{ticket: newTicket(false), frees: true}
-	for n := range chunkCount(size) {
-		drop.writes = append(drop.writes, rawWrite{key: h.chunkKey(number, n)})
+	for n := range record.ChunkCount(size) {
+		drop.writes = append(drop.writes, rawWrite{key: h.ChunkKey(number, n)})
 	}
 	_ = s.queue.push(drop)
 }
 
 // body returns a copy of the body of a row's event; nil where it was dropped or empty.
 func (s *Store) body(r *row) ([]byte, error) {
-	if r.fix.kind != bodyChunks && r.fix.kind != bodyShared {
+	if r.event.Kind != record.BodyChunks && r.event.Kind != record.BodyShared {
 		return r.body(nil)
 	}
 	var body []byte
@@ -159,31 +152,31 @@ func (s *Store) body(r *row) ([]byte, error) {
 
 func (r *row) body(txn *badger.Txn) ([]byte, error) {
 	switch {
-	case r.fix.kind == bodyDropped || r.fix.kind == bodyLost || r.fix.size == 0:
+	case r.event.Kind == record.BodyDropped || r.event.Kind == record.BodyLost || r.event.Size == 0:
 		return nil, nil
-	case r.fix.kind == bodyInline:
-		return bytes.Clone(r.fix.inline()), nil
-	case r.fix.kind == bodyShared:
+	case r.event.Kind == record.BodyInline:
+		return bytes.Clone(r.event.InlineBody()), nil
+	case r.event.Kind == record.BodyShared:
 		return r.sharedBody(txn)
 	}
-	body := make([]byte, 0, r.fix.size)
-	for n := range chunkCount(r.fix.size) {
-		key := r.place.hash.chunkKey(r.fix.body, n)
+	body := make([]byte, 0, r.event.Size)
+	for n := range record.ChunkCount(r.event.Size) {
+		key := r.place.Hash.ChunkKey(r.event.Body, n)
 		value, err := readValue(txn, key)
 		if err != nil {
 			return nil, err
 		}
 		if value == nil {
-			return nil, damaged(key, "a piece of the body is missing", nil)
+			return nil, record.Damaged(key, "a piece of the body is missing", nil)
 		}
-		content, err := unseal(key, value)
+		chunk, err := record.DecodeChunk(key, value)
 		if err != nil {
 			return nil, err
 		}
-		body = append(body, content[1:]...)
+		body = append(body, chunk...)
 	}
-	if int64(len(body)) != r.fix.size {
-		return nil, damaged(r.place.key(), "its body has the wrong length", nil)
+	if int64(len(body)) != r.event.Size {
+		return nil, record.Damaged(r.place.Key(), "its body has the wrong length", nil)
 	}
 	return body, nil
 }
@@ -195,31 +188,31 @@ func (r *row) sharedBody(txn *badger.Txn) ([]byte, error) {
 		return nil, err
 	}
 	if keeper == nil || !keeper.keepsBody() {
-		return nil, damaged(r.place.key(), "the body that it shares is gone", nil)
+		return nil, record.Damaged(r.place.Key(), "the body that it shares is gone", nil)
 	}
 	return keeper.body(txn)
 }
 
 // keepsBody reports whether the row has a body of its own.
-func (r *row) keepsBody() bool { return r.fix.kind == bodyInline || r.fix.kind == bodyChunks }
+func (r *row) keepsBody() bool { return r.event.HasBody() }
 
 // sweepChunks deletes the pieces that other boots left without a record.
 func (s *Store) sweepChunks() error {
 	txn := s.db.NewTransaction(false)
 	defer txn.Discard()
-	it := txn.NewIterator(keysOnly(familyChunk))
+	it := txn.NewIterator(keysOnly(record.FamilyChunk))
 	defer it.Close()
 	var orphans []rawWrite
 	for it.Rewind(); it.Valid(); it.Next() {
 		key := it.Item().KeyCopy(nil)
-		if len(key) != chunkKeySize {
+		if len(key) != record.ChunkKeySize {
 			continue
 		}
-		number := binary.BigEndian.Uint64(key[rowKeySize:])
+		h, number := record.ParseChunkKey(key)
 		if bootOfBody(number) == s.boot {
 			continue
 		}
-		owned, err := bodyOwned(txn, hash(key[1:rowKeySize]), number)
+		owned, err := bodyOwned(txn, h, number)
 		if err != nil {
 			s.damage(err)
 			continue
@@ -239,18 +232,18 @@ func (s *Store) sweepChunks() error {
 }
 
 // bodyOwned reports whether an event, of any generation, has the large body.
-func bodyOwned(txn *badger.Txn, h hash, number uint64) (bool, error) {
-	r, err := readRow(txn, place{hash: h})
-	if err != nil || r != nil && r.fix.kind == bodyChunks && r.fix.body == number {
+func bodyOwned(txn *badger.Txn, h record.Hash, number uint64) (bool, error) {
+	r, err := readRow(txn, record.Place{Hash: h})
+	if err != nil || r != nil && r.event.Kind == record.BodyChunks && r.event.Body == number {
 		return true, err
 	}
-	options := keysOnly(familyOlder)
-	options.Prefix = h.key(familyOlder)
+	options := keysOnly(record.FamilyOlder)
+	options.Prefix = h.Key(record.FamilyOlder)
 	it := txn.NewIterator(options)
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
-		r, err := readRow(txn, olderPlace(it.Item().Key()))
-		if err != nil || r != nil && r.fix.kind == bodyChunks && r.fix.body == number {
+		r, err := readRow(txn, record.PlaceOf(it.Item().Key()))
+		if err != nil || r != nil && r.event.Kind == record.BodyChunks && r.event.Body == number {
 			return true, err
 		}
 	}

@@ -7,17 +7,18 @@ import (
 	"slices"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // prepared is a claim with everything done that needs no decision.
 type prepared struct {
 	claim dedup.Claim
-	hash  hash
-	fix   fixed
+	hash  record.Hash
+	event record.Event
 	// absent says that the body is large and has not been stored: the claim may ask, but not be accepted.
 	absent bool
 	// at is the place under which the pieces of a large body are, or are to be.
-	at hash
+	at record.Hash
 }
 
 // claimOp decides claims, and stores the new ones.
@@ -135,7 +136,7 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 	}
 	for i := range claims {
 		p := &o.claims[i]
-		p.claim, p.hash = claims[i], hashOf(claims[i].Key)
+		p.claim, p.hash = claims[i], record.HashOf(claims[i].Key)
 		p.at = p.hash
 		o.bytes += p.encode(0)
 		if n := answerSize(p.claim.Response) + len(p.claim.Note); n > stateMost {
@@ -151,16 +152,16 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 // encode writes the fixed part and returns its size. number is that of the large body's pieces; without one a
 // large body is absent.
 func (p *prepared) encode(number uint64) int {
-	kind := byte(bodyInline)
+	kind := record.BodyInline
 	switch {
 	case p.claim.Quarantine != nil && p.claim.Quarantine.Share:
-		kind = bodyShared
-	case len(p.claim.Payload.Body) > chunkSize:
-		kind = bodyChunks
+		kind = record.BodyShared
+	case len(p.claim.Payload.Body) > record.ChunkSize:
+		kind = record.BodyChunks
 		p.absent = number == 0 && !p.claim.OnlyKnown
 	}
-	p.fix = encodeFixed(&p.claim, kind, number)
-	return len(p.fix.raw) + 256
+	p.event = record.NewEvent(&p.claim, kind, number)
+	return p.event.EncodedSize() + 256
 }
 
 // resolved returns the claim as it is decided, where that is not as it came: an occurrence may have another key or
@@ -174,12 +175,12 @@ func (p *prepared) resolved(c dedup.Claim) (*prepared, error) {
 		p.at = p.hash
 		return p, nil
 	}
-	q := &prepared{claim: c, hash: hashOf(c.Key), absent: p.absent, at: p.at}
-	if p.fix.body != 0 && q.hash != p.at {
+	q := &prepared{claim: c, hash: record.HashOf(c.Key), absent: p.absent, at: p.at}
+	if p.event.Body != 0 && q.hash != p.at {
 		return nil, errAbsent
 	}
 	p.at, q.at = q.hash, q.hash
-	q.fix = encodeFixed(&c, p.fix.kind, p.fix.body)
+	q.event = record.NewEvent(&c, p.event.Kind, p.event.Body)
 	return q, nil
 }
 
@@ -238,8 +239,8 @@ func (b *batch) lookup() dedup.Lookup {
 		return r.record()
 	}
 	return dedup.Lookup{
-		Key:   func(k dedup.Key) (dedup.Record, error) { return described(b.at(place{hash: hashOf(k)})) },
-		Alias: func(k dedup.Key) (dedup.Record, error) { return described(b.alias(hashOf(k))) },
+		Key:   func(k dedup.Key) (dedup.Record, error) { return described(b.at(record.Place{Hash: record.HashOf(k)})) },
+		Alias: func(k dedup.Key) (dedup.Record, error) { return described(b.alias(record.HashOf(k))) },
 	}
 }
 
@@ -285,7 +286,7 @@ func (b *batch) occur(d dedup.Decision, found *dedup.Resolution, whole bool) (de
 
 // decide decides a claim that says which event it is about.
 func (b *batch) decide(p *prepared) (dedup.Decision, error) {
-	old, err := b.at(place{hash: p.hash})
+	old, err := b.at(record.Place{Hash: p.hash})
 	if err != nil {
 		return dedup.Decision{}, err
 	}
@@ -323,7 +324,7 @@ func (b *batch) decide(p *prepared) (dedup.Decision, error) {
 		return dedup.Decision{}, u
 	}
 	if waits(&p.claim) {
-		if err := b.s.backlog.admit(b, p.fix.size); err != nil {
+		if err := b.s.backlog.admit(b, p.event.Size); err != nil {
 			return dedup.Decision{}, err
 		}
 	}
@@ -339,7 +340,7 @@ func (b *batch) decide(p *prepared) (dedup.Decision, error) {
 // taken returns the live record of another key that one of the claim's aliases belongs to, or nil.
 func (b *batch) taken(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
 	for _, alias := range c.Aliases {
-		r, err := b.alias(hashOf(alias))
+		r, err := b.alias(record.HashOf(alias))
 		if err != nil {
 			return nil, alias, err
 		}
@@ -381,13 +382,13 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 	a.Share = a.Share && original != nil && original.keepsBody()
 	q := *p
 	q.claim.Quarantine = &a
-	if p.fix.kind == bodyShared && !a.Share {
+	if p.event.Kind == record.BodyShared && !a.Share {
 		q.encode(0)
 	}
 	if q.absent {
 		return dedup.Decision{}, errAbsent
 	}
-	old, err := b.at(place{hash: p.hash}) // the original may be the key's last generation
+	old, err := b.at(record.Place{Hash: p.hash}) // the original may be the key's last generation
 	if err != nil {
 		return dedup.Decision{}, err
 	}
@@ -407,7 +408,7 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 // goes: aside when it is still needed, for good otherwise.
 func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	c := &p.claim
-	next := &row{place: place{hash: p.hash}, fix: p.fix, fresh: true, dirty: true}
+	next := &row{place: record.Place{Hash: p.hash}, event: p.event, fresh: true, dirty: true}
 	var before dedup.Record
 	if old != nil {
 		described, err := old.record()
@@ -421,7 +422,7 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	} else if gone := b.rows[next.place]; gone != nil { // deleted in this batch: the database has it still
 		next.before = gone.before
 	}
-	rec := dedup.Accept(before, *c, eventID(p.hash, b.seq+1), b.seq+1, b.token+1, b.now)
+	rec := dedup.Accept(before, *c, record.EventID(p.hash, b.seq+1), b.seq+1, b.token+1, b.now)
 	if old != nil {
 		if err := b.retire(old, next); err != nil {
 			return dedup.Decision{}, err
@@ -455,9 +456,9 @@ func (b *batch) lease(rec *dedup.Record) dedup.Lease {
 }
 
 // putAliases makes the aliases of a record its own.
-func (b *batch) putAliases(h hash, rec *dedup.Record) {
+func (b *batch) putAliases(h record.Hash, rec *dedup.Record) {
 	for _, a := range rec.Aliases {
-		b.putAlias(hashOf(a), aliasOf{hash: h, seq: rec.Seq})
+		b.putAlias(record.HashOf(a), aliasOf{Alias: record.Alias{Hash: h, Seq: rec.Seq}})
 	}
 }
 
@@ -465,7 +466,7 @@ func (b *batch) putAliases(h hash, rec *dedup.Record) {
 func (b *batch) dropAliases(before, rec *dedup.Record) {
 	for _, a := range before.Aliases {
 		if !slices.Contains(rec.Aliases, a) {
-			b.putAlias(hashOf(a), aliasOf{gone: true})
+			b.putAlias(record.HashOf(a), aliasOf{gone: true})
 		}
 	}
 }
@@ -482,13 +483,13 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 	next.rec = strip(rec)
 	changed := !slices.Equal(before.Aliases, rec.Aliases)
 	switch {
-	case old.fix.kind == bodyLost:
+	case old.event.Kind == record.BodyLost:
 		whole := p.claim
 		whole.Aliases, whole.Series, whole.Occurrence = rec.Aliases, dedup.Key{}, nil
-		next.fix, next.fresh = encodeFixed(&whole, p.fix.kind, p.fix.body), true
+		next.event, next.fresh = record.NewEvent(&whole, p.event.Kind, p.event.Body), true
 		next.rec.Payload.Endpoint = whole.Payload.Endpoint
 	case changed:
-		next.fix, next.fresh = old.fix.renamed(&rec), true
+		next.event, next.fresh = old.event.WithAliases(&rec), true
 		fallthrough
 	default:
 		b.unused(p)
@@ -504,11 +505,11 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 }
 
 // supersede gives the series of the claim to its record, and tells the record that had it that there is a newer one.
-func (b *batch) supersede(c *dedup.Claim, h hash, rec *dedup.Record) error {
+func (b *batch) supersede(c *dedup.Claim, h record.Hash, rec *dedup.Record) error {
 	if c.Series == (dedup.Key{}) {
 		return nil
 	}
-	series := hashOf(c.Series)
+	series := record.HashOf(c.Series)
 	before, err := b.alias(series)
 	if err != nil {
 		return err
@@ -518,7 +519,7 @@ func (b *batch) supersede(c *dedup.Claim, h hash, rec *dedup.Record) error {
 		older.rec.Supersede()
 		b.put(older)
 	}
-	b.putAlias(series, aliasOf{hash: h, seq: rec.Seq})
+	b.putAlias(series, aliasOf{Alias: record.Alias{Hash: h, Seq: rec.Seq}})
 	return nil
 }
 
@@ -531,7 +532,7 @@ func (b *batch) retire(old, next *row) error {
 		return nil
 	}
 	aside := old.edit()
-	aside.place.older = old.rec.Seq
+	aside.place.Older = old.rec.Seq
 	aside.fresh = true
 	b.put(aside)
 	b.noteRetired(aside)

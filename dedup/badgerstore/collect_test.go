@@ -12,6 +12,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -38,7 +39,7 @@ func outdated(t *testing.T, o Options) (s *Store, kept map[string]dedup.Claim) {
 	s = open(t, t.TempDir(), o)
 	kept = map[string]dedup.Claim{}
 	for i := range 40 {
-		c := largeClaim(fmt.Sprint(i), chunkSize)
+		c := largeClaim(fmt.Sprint(i), record.ChunkSize)
 		if i%10 != 0 {
 			c.Tasks = nil
 		}

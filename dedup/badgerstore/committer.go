@@ -10,6 +10,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
@@ -167,7 +168,7 @@ func (s *Store) announce(b *batch) {
 		return
 	}
 	for _, r := range b.rows {
-		if r.dirty && !r.gone && r.rec.Seq > s.meta.seq {
+		if r.dirty && !r.gone && r.rec.Seq > s.meta.Seq {
 			s.schedule(r)
 			b.announced = append(b.announced, r)
 		}
@@ -327,13 +328,13 @@ func (s *Store) commit(b *batch) error {
 	}
 	s.options.step(stepHighWater)
 	s.meta = b.next
-	if err := s.water.write(s.meta.commit); err != nil {
+	if err := s.water.write(s.meta.Commit); err != nil {
 		return s.fail("the high-water file could not be written", err)
 	}
 	s.options.step(stepPublish)
 	s.publish(b)
-	s.removed.Store(s.meta.removed)
-	s.reclaimed.Store(s.meta.reclaimed.UnixNano())
+	s.removed.Store(s.meta.Removed)
+	s.reclaimed.Store(s.meta.Reclaimed.UnixNano())
 	if s.growth += b.bytes; s.growth >= growth {
 		s.growth = 0
 		select {
@@ -367,7 +368,7 @@ func (s *Store) publish(b *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range added {
-		s.recent.add(l.seq, l.place.hash)
+		s.recent.add(l.seq, l.place.Hash)
 	}
 	s.stats.Oldest = oldest
 	s.stats.Commits++
@@ -420,9 +421,9 @@ func (s *Store) schedule(r *row) {
 		case r.gone || r.rec.Hold || !t.Open():
 			s.agenda.Remove(r.rec.Seq, i)
 		case t.State == dedup.Pending:
-			s.agenda.Schedule(taskqueue.Item[hash]{
-				Event: r.place.hash, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Yields: r.rec.Yields(i), Due: t.Due,
-				Accepted: r.rec.Accepted, Bytes: r.fix.size, Suspect: t.Interrupted(),
+			s.agenda.Schedule(taskqueue.Item[record.Hash]{
+				Event: r.place.Hash, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Yields: r.rec.Yields(i), Due: t.Due,
+				Accepted: r.rec.Accepted, Bytes: r.event.Size, Suspect: t.Interrupted(),
 			})
 		default:
 			s.agenda.Extend(r.rec.Seq, i, t.Until)
@@ -432,19 +433,19 @@ func (s *Store) schedule(r *row) {
 
 // rowCache keeps rows with open tasks, so that taking and finishing them reads nothing.
 type rowCache struct {
-	rows  map[place]*row
+	rows  map[record.Place]*row
 	bytes int64
 	max   int64
 }
 
-func (c *rowCache) get(p place) *row { return c.rows[p] }
+func (c *rowCache) get(p record.Place) *row { return c.rows[p] }
 
 func (c *rowCache) keep(r *row) {
 	if old := c.rows[r.place]; old != nil {
 		c.bytes -= old.weight()
 		delete(c.rows, r.place)
 	}
-	if r.gone || r.fix.raw == nil || !r.rec.Open() || c.bytes+r.weight() > c.max {
+	if r.gone || !r.event.Loaded() || !r.rec.Open() || c.bytes+r.weight() > c.max {
 		return
 	}
 	r.settled()
@@ -455,4 +456,4 @@ func (c *rowCache) keep(r *row) {
 // settled makes the row what the database has.
 func (r *row) settled() { r.dirty, r.fresh, r.before = false, false, r.tally() }
 
-func (r *row) weight() int64 { return int64(cap(r.fix.raw)) + 768 }
+func (r *row) weight() int64 { return r.event.Memory() + 768 }

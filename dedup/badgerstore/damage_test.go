@@ -1,11 +1,9 @@
 package badgerstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,9 +12,9 @@ import (
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 func badgerSource(t *testing.T, file string) string {
@@ -64,7 +62,7 @@ func TestADamagedEventIsAnErrorAndNeverNew(t *testing.T) {
 	bad.Tasks, good.Tasks = nil, nil // finished, so that nothing is in memory
 	event := mustClaim(t, s, bad, dedup.New).Record.Event
 	mustClaim(t, s, good, dedup.New)
-	spoil(t, s, hashOf(bad.Key).key(familyEvent))
+	spoil(t, s, record.HashOf(bad.Key).Key(record.FamilyEvent))
 	_, err := s.Claim(ctx, bad)
 	damagedIs(t, err, "Claim")
 	_, err = s.Claim(ctx, claimOf("third"), bad)
@@ -94,7 +92,7 @@ func TestADamagedStateOrAliasIsAnError(t *testing.T) {
 	c := claimOf("bad")
 	c.Tasks = nil
 	mustClaim(t, s, c, dedup.New)
-	spoil(t, s, hashOf(c.Key).key(familyState))
+	spoil(t, s, record.HashOf(c.Key).Key(record.FamilyState))
 	_, err := s.Claim(context.Background(), c)
 	damagedIs(t, err, "Claim")
 
@@ -102,7 +100,7 @@ func TestADamagedStateOrAliasIsAnError(t *testing.T) {
 	c = claimOf("with alias")
 	c.Aliases = []dedup.Key{alias}
 	mustClaim(t, s, c, dedup.New)
-	spoil(t, s, hashOf(alias).key(familyAlias))
+	spoil(t, s, record.HashOf(alias).Key(record.FamilyAlias))
 	c.Key.ID = "other"
 	_, err = s.Claim(context.Background(), c)
 	damagedIs(t, err, "Claim with the alias")
@@ -115,11 +113,11 @@ func TestAValueUnderAnotherKeyIsDamaged(t *testing.T) {
 	a.Tasks = nil
 	mustClaim(t, s, a, dedup.New)
 	err := s.db.Update(func(txn *badger.Txn) error {
-		value, err := readValue(txn, hashOf(a.Key).key(familyEvent))
+		value, err := readValue(txn, record.HashOf(a.Key).Key(record.FamilyEvent))
 		if err != nil {
 			return err
 		}
-		return txn.Set(hashOf(b.Key).key(familyEvent), value)
+		return txn.Set(record.HashOf(b.Key).Key(record.FamilyEvent), value)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +135,7 @@ func TestADamagedTaskDoesNotStopTheOthers(t *testing.T) {
 	bad := claimOf("bad")
 	mustClaim(t, s, bad, dedup.New)
 	mustClaim(t, s, claimOf("good"), dedup.New)
-	spoil(t, s, hashOf(bad.Key).key(familyEvent))
+	spoil(t, s, record.HashOf(bad.Key).Key(record.FamilyEvent))
 	for range 2 {
 		work, err := s.Take(context.Background(), 1, 1<<20, time.Minute)
 		if err != nil || work[0].Record.Key.ID != "good" {
@@ -183,171 +181,14 @@ func TestCheckOnOpenFindsADamagedBody(t *testing.T) {
 	damagedIs(t, err, "Claim")
 }
 
-// fullRecord is a record with something in every field.
-func fullRecord() (dedup.Claim, dedup.Record) {
-	at := time.Unix(1_700_000_000, 123).UTC()
-	c := dedup.Claim{
-		Key:     dedup.Key{Principal: "p", Endpoint: "e", Space: "s", ID: "i"},
-		Aliases: []dedup.Key{{Principal: "p", Space: "nonce", ID: "n"}, {ID: "x"}},
-		Payload: dedup.Payload{
-			Producer: "producer", Endpoint: "endpoint", Type: "type", KeyField: `"i"`, Method: "POST", Target: "/x?y",
-			Header:     map[string][]string{"A": {"1", "2"}, "Empty": nil},
-			Attributes: map[string]string{"k": "v", "": ""}, Body: []byte("the body"),
-		},
-	}
-	r := dedup.Record{
-		Key: c.Key, Aliases: c.Aliases, Payload: c.Payload,
-		Event: "e", Fingerprint: dedup.Fingerprint{1, 31: 2}, Generation: 3, Seq: 1 << 40, Accepted: at, Finished: at.Add(1),
-		Window: time.Hour, Expires: at.Add(time.Hour), Hold: true, DropBody: true, QuarantineReason: "conflict", Original: "o",
-		QuarantineCount: 7, Note: "note",
-		Response: dedup.Response{Status: 299, Header: map[string][]string{"Location": {"/"}}, Body: []byte("answer")},
-		Tasks: []dedup.Task{
-			{Handler: "h", Lane: "l", State: dedup.Dead, Attempt: 4, Postponed: 1, Due: at, Started: at, Ended: at, Reason: "r", Err: "e", Token: 9, Until: at},
-			{Handler: "h2", State: dedup.Pending},
-		},
-	}
-	r.Payload.Body = nil
-	return c, r
-}
-
-func TestStoredValuesComeBackWhole(t *testing.T) {
-	t.Parallel()
-	c, want := fullRecord()
-	key := hashOf(c.Key).key(familyEvent)
-	value := encodeEvent(key, encodeFixed(&c, bodyInline, 0), &want)
-	var got dedup.Record
-	f, err := decodeEvent(key, value, &got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.describe(place{hash: hashOf(c.Key)}, &got); err != nil {
-		t.Fatal(err)
-	}
-	got.Event = want.Event
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if string(f.inline()) != "the body" {
-		t.Errorf("body %q", f.inline())
-	}
-	var state dedup.Record
-	about := outline{size: 1 << 40, endpoint: "e"}
-	if o, outlined, err := decodeState(key, encodeState(key, &want, about), &state); err != nil || !outlined || o != about {
-		t.Fatal(o, outlined, err)
-	}
-	want.Key, want.Aliases, want.Payload, want.Event = dedup.Key{}, nil, dedup.Payload{}, ""
-	if diff := cmp.Diff(want, state); diff != "" {
-		t.Error(diff)
-	}
-	bare := f.without(bodyDropped)
-	if again, err := decodeEvent(key, encodeEvent(key, bare, &want), &got); err != nil || len(again.inline()) != 0 || again.size != 8 {
-		t.Errorf("without its body: %+v, %v", again, err)
-	}
-}
-
-func TestEverySingleByteOfAValueIsChecked(t *testing.T) {
-	t.Parallel()
-	c, rec := fullRecord()
-	key := hashOf(c.Key).key(familyEvent)
-	value := encodeEvent(key, encodeFixed(&c, bodyInline, 0), &rec)
-	var r dedup.Record
-	for i := range value {
-		bad := bytes.Clone(value)
-		bad[i] ^= 1 << rand.IntN(8)
-		if _, err := decodeEvent(key, bad, &r); err == nil {
-			t.Errorf("byte %d is not checked", i)
-		}
-	}
-	for n := range value {
-		if _, err := decodeEvent(key, value[:n], &r); err == nil {
-			t.Errorf("the first %d bytes pass", n)
-		}
-	}
-}
-
-func TestEventIDsFindTheirRecord(t *testing.T) {
-	t.Parallel()
-	h := hashOf(dedup.Key{ID: "x"})
-	for _, seq := range []uint64{1, 35, 36, 1 << 63} {
-		id := eventID(h, seq)
-		if gotHash, gotSeq, ok := parseEventID(id); !ok || gotHash != h || gotSeq != seq {
-			t.Errorf("%s: %x %d %v", id, gotHash, gotSeq, ok)
-		}
-	}
-	id := eventID(h, 77)
-	for _, bad := range []string{"", "-", id + "0", strings.ToUpper(id), "0" + id, "0-" + id[3:], strings.Replace(id, "-", "--", 1)} {
-		if _, _, ok := parseEventID(bad); ok {
-			t.Errorf("%q is taken for an id", bad)
-		}
-	}
-}
-
-func FuzzDecodeEvent(f *testing.F) {
-	c, rec := fullRecord()
-	key := hashOf(c.Key).key(familyEvent)
-	whole := encodeEvent(key, encodeFixed(&c, bodyInline, 0), &rec)
-	f.Add(whole[:len(whole)-sumSize])
-	f.Add(encodeEvent(key, encodeFixed(&dedup.Claim{}, bodyChunks, 5), &dedup.Record{})[:40])
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, content []byte) {
-		// The checksum is put right, so that what stands behind it is tried.
-		value := seal(key, bytes.Clone(content))
-		var r dedup.Record
-		fix, err := decodeEvent(key, value, &r)
-		if err == nil {
-			err = fix.describe(place{}, &r)
-		}
-		var d *DamagedError
-		if err != nil {
-			if !errors.As(err, &d) {
-				t.Fatalf("%T", err)
-			}
-			return
-		}
-		again := encodeEvent(key, fix, &r)
-		var r2 dedup.Record
-		if _, err := decodeEvent(key, again, &r2); err != nil {
-			t.Fatalf("what was read cannot be read again: %v", err)
-		}
-	})
-}
-
-func FuzzDecodeState(f *testing.F) {
-	_, rec := fullRecord()
-	key := []byte("skey")
-	whole := encodeState(key, &rec, outline{size: 7, endpoint: "e"})
-	f.Add(whole[:len(whole)-sumSize])
-	f.Add([]byte{codecVersion})
-	f.Fuzz(func(t *testing.T, content []byte) {
-		var r dedup.Record
-		o, _, err := decodeState(key, seal(key, bytes.Clone(content)), &r)
-		if err != nil {
-			return
-		}
-		var again dedup.Record
-		if got, _, err := decodeState(key, encodeState(key, &r, o), &again); err != nil || got != o {
-			t.Fatalf("what was read cannot be read again: %v, %v", got, err)
-		}
-	})
-}
-
-func FuzzParseEventID(f *testing.F) {
-	f.Add(eventID(hashOf(dedup.Key{ID: "x"}), 5))
-	f.Fuzz(func(t *testing.T, id string) {
-		if h, seq, ok := parseEventID(id); ok && eventID(h, seq) != id {
-			t.Fatalf("%q is not the only name of its event", id)
-		}
-	})
-}
-
 // TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch has two of five claims meet damaged records.
 func TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 5, smallClaim)
 	for _, i := range []int{1, 3} {
-		spoil(t, s, hashOf(smallClaim(i).Key).key(familyEvent))
+		spoil(t, s, record.HashOf(smallClaim(i).Key).Key(record.FamilyEvent))
 	}
-	s.cache.rows = map[place]*row{}
+	s.cache.rows = map[record.Place]*row{}
 	var claims []dedup.Claim
 	for i := range 8 {
 		claims = append(claims, smallClaim(i))

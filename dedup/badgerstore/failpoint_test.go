@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // killStepEnv makes the child of the kill tests end itself: "2 17" is before step 2 of the 17th commit since its
@@ -68,7 +70,7 @@ func TestTheOracleOfTheKillTestsSeesALoss(t *testing.T) {
 	k.child(t, dir, 1, killStepEnv+"=4 10")
 	s := open(t, dir, quiet())
 	shut(t, s)
-	probe := &killed{events: map[string]string{"never": eventID(hashOf(killClaim("never").Key), 7)}, done: map[string]bool{}}
+	probe := &killed{events: map[string]string{"never": record.EventID(record.HashOf(killClaim("never").Key), 7)}, done: map[string]bool{}}
 	var found []string
 	probe.inspect(dir, func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) })
 	if len(found) == 0 || !strings.Contains(found[0], "never") {

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -164,7 +165,7 @@ func writeGolden(t *testing.T, files, expectation string) {
 	g.Written = clock.Now()
 	for _, r := range everything(t, s) {
 		body, times := r.Payload.Body, 1
-		if len(body) > chunkSize {
+		if len(body) > record.ChunkSize {
 			body, times = body[:8], len(body)/8
 		}
 		r.Payload.Body = nil
@@ -228,7 +229,7 @@ func fillGolden(t *testing.T, s *Store, clock *deduptest.Clock) (g golden) {
 	waits := claim("waits", func(c *dedup.Claim) { c.Aliases = []dedup.Key{nonce} })
 	g.Aliases = []goldenAlias{{nonce, waits.Event}}
 	claim("small", func(c *dedup.Claim) { c.Payload.Body, c.Payload.Header = []byte("{}"), nil })
-	claim("large", func(c *dedup.Claim) { c.Payload.Body = bytes.Repeat([]byte("eyelet! "), (chunkSize+1000)/8) })
+	claim("large", func(c *dedup.Claim) { c.Payload.Body = bytes.Repeat([]byte("eyelet! "), (record.ChunkSize+1000)/8) })
 	claim("aside", func(c *dedup.Claim) {
 		c.Key.Space, c.Quarantine = dedup.SpaceQuarantine+"conflict", &dedup.Quarantine{Reason: "conflict", Of: again.Event}
 	})

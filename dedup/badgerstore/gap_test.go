@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -194,8 +195,8 @@ func TestGapsAddUpAndEnd(t *testing.T) {
 	at := func(days int) time.Time { return start.AddDate(0, 0, days) }
 	var g gaps
 	for n := range 40 { // every four days it is off for two
-		var found *gap
-		if g, found = g.at(at(4*n+2), at(4*n), 90*24*hour); found == nil || found.rest != 48*hour {
+		var found *record.Gap
+		if g, found = g.at(at(4*n+2), at(4*n), 90*24*hour); found == nil || found.Rest != 48*hour {
 			t.Fatalf("gap %d: %v", n, found)
 		}
 		if len(g) > gapsMax {

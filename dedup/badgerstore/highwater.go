@@ -19,6 +19,8 @@ import (
 // be behind, never ahead.
 type highWater struct{ f *os.File }
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 const (
 	highWaterName = "highwater"
 	highWaterSize = 12

@@ -13,6 +13,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // rhythm is how often what happens in the background happens. Tests have one of their own.
@@ -110,7 +111,7 @@ type timeOp struct{ ticket }
 
 // apply implements op.
 func (o *timeOp) apply(b *batch) error {
-	if b.now.Sub(b.s.meta.wall) >= idleMost && !b.disk.frozen() {
+	if b.now.Sub(b.s.meta.Wall) >= idleMost && !b.disk.frozen() {
 		b.always = true
 	}
 	return nil
@@ -176,7 +177,7 @@ func (s *Store) note(what string, err error) {
 // sweepOp deletes records whose window has ended.
 type sweepOp struct {
 	ticket
-	places []place
+	places []record.Place
 	before time.Time
 	done   int
 }
@@ -206,15 +207,15 @@ func (s *Store) sweep(slack time.Duration) error {
 		return nil
 	}
 	before := s.now().Add(-slack)
-	var ended []place
+	var ended []record.Place
 	err := s.view(func(txn *badger.Txn) error {
-		it := txn.NewIterator(keysOnly(familyState))
+		it := txn.NewIterator(keysOnly(record.FamilyState))
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
 			var rec dedup.Record
 			key := it.Item().Key()
 			err := it.Item().Value(func(value []byte) error {
-				_, _, err := decodeState(key, value, &rec)
+				_, _, err := record.DecodeState(key, value, &rec)
 				return err
 			})
 			if err != nil {
@@ -223,7 +224,7 @@ func (s *Store) sweep(slack time.Duration) error {
 			}
 			s.gaps.prolong(&rec)
 			if rec.Disposable(before) {
-				ended = append(ended, place{hash: hash(key[1:rowKeySize])})
+				ended = append(ended, record.Place{Hash: record.Hash(key[1:record.KeySize])})
 			}
 		}
 		ended = append(ended, s.endedOlder(txn, before)...)
@@ -247,11 +248,11 @@ func (s *Store) sweep(slack time.Duration) error {
 }
 
 // endedOlder returns the older generations that were dead letters and are so no longer.
-func (s *Store) endedOlder(txn *badger.Txn, before time.Time) (ended []place) {
-	it := txn.NewIterator(keysOnly(familyOlder))
+func (s *Store) endedOlder(txn *badger.Txn, before time.Time) (ended []record.Place) {
+	it := txn.NewIterator(keysOnly(record.FamilyOlder))
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
-		p := olderPlace(it.Item().Key())
+		p := record.PlaceOf(it.Item().Key())
 		r, err := s.readRow(txn, p)
 		if err != nil {
 			s.damage(err)
@@ -296,7 +297,7 @@ func (s *Store) verify() error {
 func (s *Store) checkValues() error {
 	var wrong []error
 	err := s.db.View(func(txn *badger.Txn) error {
-		return eachPlace(context.Background(), txn, func(p place) {
+		return eachPlace(context.Background(), txn, func(p record.Place) {
 			r, err := readRow(txn, p)
 			if err == nil && r != nil {
 				_, err = r.body(txn)

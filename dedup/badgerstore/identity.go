@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // identity is a small file beside the database that holds the identity of the store: 128 random bits. It names one
@@ -56,7 +58,7 @@ func newIdentity(dir string) (string, error) {
 
 // openIdentity reads the identity of a store that is opened for writing, and gives it one when it has none or when
 // its history is not the one that it had.
-func (s *Store) openIdentity(m meta, lost bool) (err error) {
+func (s *Store) openIdentity(m record.Meta, lost bool) (err error) {
 	var unknown string
 	if s.identity, unknown, err = readIdentity(s.dir); err != nil {
 		return fmt.Errorf("store %s: %w", s.dir, err)
@@ -64,7 +66,7 @@ func (s *Store) openIdentity(m meta, lost bool) (err error) {
 	if s.identity != "" && !lost {
 		return nil
 	}
-	if m.commit > 0 {
+	if m.Commit > 0 {
 		s.log.Info("the store gets a new identity: begin with a whole backup", "dir", s.dir, "identity", unknown, "lost", lost)
 	}
 	if s.identity, err = newIdentity(s.dir); err != nil {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // The child of the kill test opens the store in the directory named by killDirEnv, and tells on its standard
@@ -116,7 +117,7 @@ func killBody(id string) []byte {
 	sum := sha256.Sum256([]byte(id))
 	size := 200 + int(sum[0])*4
 	if sum[1] < 2 {
-		size = chunkSize + 1000
+		size = record.ChunkSize + 1000
 	}
 	return bytes.Repeat(sum[:], size/len(sum)+1)[:size]
 }

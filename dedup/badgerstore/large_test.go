@@ -14,6 +14,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 func largeClaim(id string, size int) dedup.Claim {
@@ -26,7 +27,7 @@ func largeClaim(id string, size int) dedup.Claim {
 func pieces(t *testing.T, s *Store) (n int) {
 	t.Helper()
 	err := s.view(func(txn *badger.Txn) error {
-		it := txn.NewIterator(keysOnly(familyChunk))
+		it := txn.NewIterator(keysOnly(record.FamilyChunk))
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
 			n++
@@ -51,7 +52,7 @@ func TestLargeBodiesAreKept(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, quiet())
 	ctx := context.Background()
-	sizes := []int{chunkSize, chunkSize + 1, 2 * chunkSize, 5*chunkSize - 1, 25 << 20}
+	sizes := []int{record.ChunkSize, record.ChunkSize + 1, 2 * record.ChunkSize, 5*record.ChunkSize - 1, 25 << 20}
 	events := make([]string, len(sizes))
 	for i, size := range sizes {
 		d := mustClaim(t, s, largeClaim(fmt.Sprint(i), size), dedup.New)
@@ -95,7 +96,7 @@ func TestOneOfManyLargeClaimsIsStored(t *testing.T) {
 	var news atomic.Int32
 	for range 8 {
 		wg.Go(func() {
-			ds, err := s.Claim(context.Background(), largeClaim("same", 3*chunkSize))
+			ds, err := s.Claim(context.Background(), largeClaim("same", 3*record.ChunkSize))
 			if err != nil {
 				t.Error(err)
 			} else if ds[0].Verdict == dedup.New {
@@ -116,7 +117,7 @@ func TestALargeBodyGoesWithItsEvent(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	ctx := context.Background()
-	dropped, purged := largeClaim("dropped", 2*chunkSize), largeClaim("purged", 2*chunkSize)
+	dropped, purged := largeClaim("dropped", 2*record.ChunkSize), largeClaim("purged", 2*record.ChunkSize)
 	dropped.DropBody = true
 	for _, c := range []dedup.Claim{dropped, purged} {
 		event := mustClaim(t, s, c, dedup.New).Record.Event
@@ -138,9 +139,9 @@ func TestPiecesWithoutARecordGoAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir, quiet())
-	kept := largeClaim("kept", 2*chunkSize)
+	kept := largeClaim("kept", 2*record.ChunkSize)
 	event := mustClaim(t, s, kept, dedup.New).Record.Event
-	o, err := prepare([]dedup.Claim{largeClaim("orphan", 3*chunkSize)})
+	o, err := prepare([]dedup.Claim{largeClaim("orphan", 3*record.ChunkSize)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func TestALargeClaimThatIsRefusedLeavesNothing(t *testing.T) {
 		}
 		return txn.Commit()
 	}
-	_, err := s.Claim(context.Background(), largeClaim("a", 6*chunkSize))
+	_, err := s.Claim(context.Background(), largeClaim("a", 6*record.ChunkSize))
 	unavailable(t, err, "disk low")
 	fs.leave(s, 10<<30)
 	mustClaim(t, s, claimOf("b"), dedup.New)
@@ -195,10 +196,10 @@ func TestClaimsThatDoNotFitOneCommitAreTooLarge(t *testing.T) {
 	s := open(t, t.TempDir(), quiet())
 	var claims []dedup.Claim
 	for i := range 7 {
-		claims = append(claims, largeClaim(fmt.Sprint(i), chunkSize))
+		claims = append(claims, largeClaim(fmt.Sprint(i), record.ChunkSize))
 	}
 	if _, err := s.Claim(context.Background(), claims...); !errors.Is(err, dedup.ErrTooLarge) {
-		t.Errorf("claims of %d bytes: %v", 7*chunkSize, err)
+		t.Errorf("claims of %d bytes: %v", 7*record.ChunkSize, err)
 	}
 	if _, err := s.Claim(context.Background(), make([]dedup.Claim, batchOps+1)...); err == nil {
 		t.Error("too many claims pass")

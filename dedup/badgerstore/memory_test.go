@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // TestTheMemoryOfAWaitingEvent measures the live heap of a store that was opened with a backlog, against an empty one.
@@ -98,7 +99,7 @@ func TestAStartReadsNoEvents(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 20, smallClaim)
 	for i := range 20 {
-		spoil(t, s, hashOf(smallClaim(i).Key).key(familyEvent))
+		spoil(t, s, record.HashOf(smallClaim(i).Key).Key(record.FamilyEvent))
 	}
 	shut(t, s)
 	again := open(t, s.dir, quiet())

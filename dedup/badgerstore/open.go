@@ -14,6 +14,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
@@ -191,8 +192,8 @@ func newStore(dir string, o Options) *Store {
 	held := &spare{}
 	return &Store{
 		spare: held, dir: dir, meter: meter{dir: dir}, options: o, log: o.Logger, clock: o.Clock, commitTxn: o.commit,
-		logger: &logger{slog: o.Logger, spare: held}, queue: newQueue(), heart: newHeartbeat(o.now), agenda: taskqueue.New[hash](),
-		cache: rowCache{rows: map[place]*row{}, max: o.CacheBytes},
+		logger: &logger{slog: o.Logger, spare: held}, queue: newQueue(), heart: newHeartbeat(o.now), agenda: taskqueue.New[record.Hash](),
+		cache: rowCache{rows: map[record.Place]*row{}, max: o.CacheBytes},
 		older: generations{}, harmed: map[string]struct{}{},
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
 		failed:  make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}), ended: make(chan struct{}), grown: make(chan struct{}, 1),
@@ -310,7 +311,7 @@ func (s *Store) undo() error {
 
 // guard keeps Badger from cutting off a value log that is damaged in its middle.
 func (s *Store) guard() error {
-	n, err := badgerfile.RepairValueLog(s.dir, chunkKeySize)
+	n, err := badgerfile.RepairValueLog(s.dir, record.ChunkKeySize)
 	var cut *badgerfile.LostValuesError
 	switch {
 	case errors.As(err, &cut) && s.options.AcceptLoss:
@@ -400,8 +401,8 @@ func (s *Store) openMeta() (left unfinished, err error) {
 	if unknown != "" && !s.options.AcceptLoss {
 		return left, errUnknownLoss(s.dir, unknown) // before a file is made in its place
 	}
-	if m.commit < mark && !s.options.AcceptLoss {
-		return left, errLost(s.dir, m.commit, mark)
+	if m.Commit < mark && !s.options.AcceptLoss {
+		return left, errLost(s.dir, m.Commit, mark)
 	}
 	if err := s.checkClock(m); err != nil {
 		return left, err
@@ -412,13 +413,13 @@ func (s *Store) openMeta() (left unfinished, err error) {
 	if err != nil {
 		return left, err
 	}
-	missing := m.census.missing(found.census, found.damaged)
+	missing := missing(m.Census, found.census, found.damaged)
 	if missing && !s.options.AcceptLoss {
-		return left, errMissing(s.dir, m.census, found.census)
+		return left, errMissing(s.dir, m.Census, found.census)
 	}
-	s.meta.census = found.census
+	s.meta.Census = found.census
 	if missing {
-		s.log.Warn("events are missing, as accepted", "dir", s.dir, "counted", m.census.entries, "found", found.census.entries)
+		s.log.Warn("events are missing, as accepted", "dir", s.dir, "counted", m.Census.Entries, "found", found.census.Entries)
 	}
 	return left, s.acceptMeta(mark, unknown, missing)
 }
@@ -426,19 +427,19 @@ func (s *Store) openMeta() (left unfinished, err error) {
 // openGaps notes the time since the last commit when it was too long to count.
 func (s *Store) openGaps() {
 	m := &s.meta
-	all, found := m.gaps.at(s.now(), m.wall, max(m.window, dedup.DefaultWindow))
+	all, found := gaps(m.Gaps).at(s.now(), m.Wall, max(m.Window, dedup.DefaultWindow))
 	if found != nil {
 		s.log.Warn("the last commit is longer ago than a window: the time does not count for any window, and nothing is deleted for a day. "+
-			"Set the clock if it is wrong", "dir", s.dir, "last", m.wall, "now", s.now(), "gap", found.rest)
+			"Set the clock if it is wrong", "dir", s.dir, "last", m.Wall, "now", s.now(), "gap", found.Rest)
 	}
-	m.gaps, s.gaps = all, all
+	m.Gaps, s.gaps = all, all
 }
 
 // acceptMeta opens the identity and the high-water file, and makes the counters those of a new history when commits are
 // lost and that was accepted.
 func (s *Store) acceptMeta(mark uint64, unknown string, missing bool) error {
 	m := &s.meta
-	lost := unknown != "" || m.commit < mark || missing
+	lost := unknown != "" || m.Commit < mark || missing
 	// Before anything tells that the loss was accepted: from then on the history is another one.
 	if err := s.openIdentity(*m, lost); err != nil {
 		return err
@@ -450,32 +451,32 @@ func (s *Store) acceptMeta(mark uint64, unknown string, missing bool) error {
 	s.water, s.disk.probe = water, water.probe
 	if unknown != "" {
 		s.log.Warn("whether commits are lost is not known, as accepted", "dir", s.dir, "highwater", unknown)
-		if err := errors.Join(water.write(m.commit), water.f.Sync()); err != nil {
+		if err := errors.Join(water.write(m.Commit), water.f.Sync()); err != nil {
 			return fmt.Errorf("store %s: high-water file: %w", s.dir, err)
 		}
 	}
-	if m.commit < mark {
-		s.log.Warn("commits are lost, as accepted", "dir", s.dir, "last", m.commit, "acknowledged", mark)
-		m.commit = mark
+	if m.Commit < mark {
+		s.log.Warn("commits are lost, as accepted", "dir", s.dir, "last", m.Commit, "acknowledged", mark)
+		m.Commit = mark
 	}
 	if lost { // numbers that the lost commits gave out must not come again
-		m.seq, m.token = m.seq+lostGap, m.token+lostGap
+		m.Seq, m.Token = m.Seq+lostGap, m.Token+lostGap
 	}
 	s.beginToRemember(m)
-	m.boot++
-	m.window = max(m.window, dedup.DefaultWindow)
-	if m.reclaimed.IsZero() {
-		m.reclaimed = s.now()
+	m.Boot++
+	m.Window = max(m.Window, dedup.DefaultWindow)
+	if m.Reclaimed.IsZero() {
+		m.Reclaimed = s.now()
 	}
-	s.boot = m.boot
-	s.removed.Store(m.removed)
-	s.reclaimed.Store(m.reclaimed.UnixNano())
+	s.boot = m.Boot
+	s.removed.Store(m.Removed)
+	s.reclaimed.Store(m.Reclaimed.UnixNano())
 	return nil
 }
 
 // unknownFor says why there is no high water although there should be: a store without a commit has none.
-func unknownFor(m meta, unknown string) string {
-	if m.commit == 0 {
+func unknownFor(m record.Meta, unknown string) string {
+	if m.Commit == 0 {
 		return ""
 	}
 	return unknown
@@ -485,11 +486,11 @@ func unknownFor(m meta, unknown string) string {
 const lostGap = 1 << 32
 
 // checkClock refuses a clock that is behind the last commit. One that is far ahead is no reason: see gap.
-func (s *Store) checkClock(m meta) error {
+func (s *Store) checkClock(m record.Meta) error {
 	now := s.now()
-	if m.wall.IsZero() || s.options.AcceptClock || !now.Before(m.wall.Add(-clockSlack)) {
+	if m.Wall.IsZero() || s.options.AcceptClock || !now.Before(m.Wall.Add(-clockSlack)) {
 		return nil
 	}
 	return fmt.Errorf("store %s: the clock says %s, but the last commit was later, at %s: set the clock; "+
-		"if the clock is right, accept it once (AcceptClock, --accept-clock)", s.dir, now.Format(time.RFC3339), m.wall.Format(time.RFC3339))
+		"if the clock is right, accept it once (AcceptClock, --accept-clock)", s.dir, now.Format(time.RFC3339), m.Wall.Format(time.RFC3339))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // purgeOp forgets an event. A body that others share goes to the oldest of them.
@@ -48,7 +49,7 @@ func (s *Store) copyBody(ctx context.Context, o *purgeOp) error {
 	if err != nil {
 		return err
 	}
-	h, _, ok := parseEventID(o.heir)
+	h, _, ok := record.ParseEventID(o.heir)
 	if !ok {
 		return fmt.Errorf("event %q: %w", o.heir, dedup.ErrNotFound)
 	}
@@ -58,7 +59,7 @@ func (s *Store) copyBody(ctx context.Context, o *purgeOp) error {
 
 // dropCopy deletes a copy that is not needed: another record is the heir by now. What it misses goes at the next start.
 func (s *Store) dropCopy(ctx context.Context, o *purgeOp) {
-	h, _, ok := parseEventID(o.heir)
+	h, _, ok := record.ParseEventID(o.heir)
 	rec, err := s.Get(ctx, o.event)
 	if ok && err == nil {
 		s.dropBody(h, o.number, int64(len(rec.Payload.Body)))
@@ -93,7 +94,7 @@ func (o *purgeOp) handOver(b *batch, r *row) error {
 		if err != nil {
 			return err
 		}
-		if other != nil && other.fix.kind == bodyShared {
+		if other != nil && other.event.Kind == record.BodyShared {
 			sharers = append(sharers, other.edit())
 		}
 	}
@@ -101,17 +102,17 @@ func (o *purgeOp) handOver(b *batch, r *row) error {
 		return nil
 	}
 	heir := sharers[0]
-	if r.fix.kind == bodyChunks && (o.heir != heir.rec.Event || o.number == 0) {
+	if r.event.Kind == record.BodyChunks && (o.heir != heir.rec.Event || o.number == 0) {
 		o.heir, o.number = heir.rec.Event, 0
 		return errCopy
 	}
-	switch r.fix.kind {
-	case bodyChunks:
-		heir.fix, heir.fresh = heir.fix.withBody(nil, o.number), true
-	case bodyInline:
-		heir.fix, heir.fresh = heir.fix.withBody(r.fix.inline(), 0), true
+	switch r.event.Kind {
+	case record.BodyChunks:
+		heir.event, heir.fresh = heir.event.WithBody(nil, o.number), true
+	case record.BodyInline:
+		heir.event, heir.fresh = heir.event.WithBody(r.event.InlineBody(), 0), true
 	default:
-		heir.fix, heir.fresh = heir.fix.without(bodyLost), true
+		heir.event, heir.fresh = heir.event.WithoutBody(record.BodyLost), true
 	}
 	others := make([]*dedup.Record, 0, len(sharers))
 	for _, other := range sharers[1:] {

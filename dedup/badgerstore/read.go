@@ -12,6 +12,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // Get implements [dedup.Store].
@@ -46,15 +47,15 @@ func (s *Store) readEvent(txn *badger.Txn, event string) (*row, error) {
 
 // readEvent finds the row of an event as it is stored, nil when there is none.
 func readEvent(txn *badger.Txn, event string) (*row, error) {
-	h, seq, ok := parseEventID(event)
+	h, seq, ok := record.ParseEventID(event)
 	if !ok {
 		return nil, nil
 	}
-	r, err := readRow(txn, place{hash: h})
+	r, err := readRow(txn, record.Place{Hash: h})
 	if err != nil || r != nil && r.rec.Seq == seq {
 		return r, err
 	}
-	return readRow(txn, place{hash: h, older: seq})
+	return readRow(txn, record.Place{Hash: h, Older: seq})
 }
 
 // whole returns the record, with its body when that is wanted.
@@ -70,7 +71,7 @@ func (r *row) whole(txn *badger.Txn, body bool) (dedup.Record, error) {
 // listed is a match of a List, before it is read again to be yielded.
 type listed struct {
 	seq   uint64
-	place place
+	place record.Place
 }
 
 // List implements [dedup.Store]. The newest 65,536 events are found at once; a list that goes beyond them
@@ -108,11 +109,11 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 func (s *Store) match(ctx context.Context, f *dedup.Filter) ([]listed, error) {
 	m := matcher{s: s, filter: f, now: s.now()}
 	if f.Event != "" {
-		h, seq, ok := parseEventID(f.Event)
+		h, seq, ok := record.ParseEventID(f.Event)
 		if !ok {
 			return nil, nil
 		}
-		err := m.consider(ctx, []listed{{seq, place{hash: h}}})
+		err := m.consider(ctx, []listed{{seq, record.Place{Hash: h}}})
 		return m.found, err
 	}
 	s.mu.Lock()
@@ -137,8 +138,8 @@ const pageSize = 1024
 
 // eachPage visits every event, older generations included, a page in a transaction. An event whose key comes again
 // meanwhile may be visited twice.
-func (s *Store) eachPage(ctx context.Context, visit func(*badger.Txn, place)) error {
-	for _, family := range [...]byte{familyEvent, familyOlder} {
+func (s *Store) eachPage(ctx context.Context, visit func(*badger.Txn, record.Place)) error {
+	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
 		for from := []byte{family}; from != nil; {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -156,7 +157,7 @@ func (s *Store) eachPage(ctx context.Context, visit func(*badger.Txn, place)) er
 }
 
 // eachPlaceFrom visits up to n events of a family, beginning at a key. It returns the key to go on with, nil at the end.
-func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int, visit func(*badger.Txn, place)) (next []byte) {
+func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int, visit func(*badger.Txn, record.Place)) (next []byte) {
 	it := txn.NewIterator(keysOnly(family))
 	defer it.Close()
 	for it.Seek(from); it.Valid(); it.Next() {
@@ -164,9 +165,9 @@ func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int, visit func(
 		if n--; n < 0 {
 			return bytes.Clone(key)
 		}
-		p := place{hash: hash(key[1:rowKeySize])}
-		if family == familyOlder {
-			p = olderPlace(key)
+		p := record.Place{Hash: record.Hash(key[1:record.KeySize])}
+		if family == record.FamilyOlder {
+			p = record.PlaceOf(key)
 		}
 		visit(txn, p)
 	}
@@ -221,13 +222,13 @@ func (m *matcher) consider(ctx context.Context, events []listed) error {
 func (s *Store) readListed(txn *badger.Txn, l listed) (*row, error) {
 	r, err := s.readRow(txn, l.place)
 	if err == nil && (r == nil || r.rec.Seq != l.seq) {
-		r, err = s.readRow(txn, place{hash: l.place.hash, older: l.seq})
+		r, err = s.readRow(txn, record.Place{Hash: l.place.Hash, Older: l.seq})
 	}
 	return r, err
 }
 
 // visit looks at what is at a place.
-func (m *matcher) visit(txn *badger.Txn, p place) { m.take(m.s.readRow(txn, p)) }
+func (m *matcher) visit(txn *badger.Txn, p record.Place) { m.take(m.s.readRow(txn, p)) }
 
 func (m *matcher) take(r *row, err error) {
 	if err != nil {
@@ -243,13 +244,13 @@ func (m *matcher) take(r *row, err error) {
 }
 
 // eachPlace visits every event, older generations included, in one transaction.
-func eachPlace(ctx context.Context, txn *badger.Txn, visit func(place)) error {
-	for _, family := range [...]byte{familyEvent, familyOlder} {
+func eachPlace(ctx context.Context, txn *badger.Txn, visit func(record.Place)) error {
+	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
 		for from := []byte{family}; from != nil; {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			from = eachPlaceFrom(txn, family, from, pageSize, func(_ *badger.Txn, p place) { visit(p) })
+			from = eachPlaceFrom(txn, family, from, pageSize, func(_ *badger.Txn, p record.Place) { visit(p) })
 		}
 	}
 	return nil

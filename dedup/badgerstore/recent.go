@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // recentMax is how many of the newest events are listed without reading the whole store.
@@ -17,12 +19,12 @@ type recent struct {
 }
 
 // add notes a new event, whose sequence is larger than any before.
-func (r *recent) add(seq uint64, h hash) {
+func (r *recent) add(seq uint64, h record.Hash) {
 	if len(r.events) >= 2*recentMax {
 		r.events = append([]listed(nil), r.events[recentMax:]...)
 		r.cut = true
 	}
-	r.events = append(r.events, listed{seq, place{hash: h}})
+	r.events = append(r.events, listed{seq, record.Place{Hash: h}})
 }
 
 // fill takes what a scan collected.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 func TestListsGoBeyondWhatIsRemembered(t *testing.T) {
@@ -62,7 +63,7 @@ func TestTheNewestAreRemembered(t *testing.T) {
 	}
 	r = recent{}
 	for seq := range n {
-		r.add(uint64(seq), hash{})
+		r.add(uint64(seq), record.Hash{})
 	}
 	if last := r.events[len(r.events)-1]; !r.cut || len(r.events) < recentMax || last.seq != n-1 {
 		t.Errorf("%d events up to %d", len(r.events), last.seq)

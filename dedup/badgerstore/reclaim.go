@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // reclaim gives space back. Files of the value log are rewritten without what was deleted once compaction has dropped
@@ -127,7 +129,7 @@ func (s *Store) fill() error {
 		o := &chunkOp{ticket: newTicket(false), frees: true}
 		o.bytes = perOp * valueSize
 		for range perOp {
-			o.writes = append(o.writes, rawWrite{key: binary.BigEndian.AppendUint32([]byte{familyFill}, n), value: value, passing: true})
+			o.writes = append(o.writes, rawWrite{key: binary.BigEndian.AppendUint32([]byte{record.FamilyFill}, n), value: value, passing: true})
 			n++
 		}
 		if err := s.queue.push(o); err != nil {

@@ -11,20 +11,21 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // unfinished is what recover has to put in order.
 type unfinished struct {
-	running  []*row        // events whose tasks were interrupted, or wait by a clock that has been set back
-	unstated []place       // events with work left that have no state of this format
-	behind   time.Duration // how far the clock is behind the last commit
+	running  []*row         // events whose tasks were interrupted, or wait by a clock that has been set back
+	unstated []record.Place // events with work left that have no state of this format
+	behind   time.Duration  // how far the clock is behind the last commit
 }
 
 // takeStock reads what the store holds and which events have work left. It writes nothing.
 func (s *Store) takeStock() (found surveyed, left unfinished, err error) {
 	now, behind := s.now(), s.behind()
 	left.behind = behind
-	s.published = s.meta.seq
+	s.published = s.meta.Seq
 	waits := func(r *row) bool { return behind > 0 && setBack(&r.edit().rec, now, behind) }
 	found, err = s.survey(func(r *row) {
 		s.older.note(r)
@@ -32,7 +33,7 @@ func (s *Store) takeStock() (found surveyed, left unfinished, err error) {
 			left.running = append(left.running, r)
 			return
 		}
-		if r.place.older == 0 && r.fix.raw != nil {
+		if r.place.Older == 0 && r.event.Loaded() {
 			left.unstated = append(left.unstated, r.place)
 		}
 		s.schedule(r)
@@ -50,7 +51,7 @@ func (s *Store) takeStock() (found surveyed, left unfinished, err error) {
 
 // recover puts in order what the process before left behind. It runs before the committer starts.
 func (s *Store) recover(left unfinished) error {
-	s.published = s.meta.seq
+	s.published = s.meta.Seq
 	if err := errors.Join(s.resume(left.running, left.behind), s.state(left.unstated)); err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (s *Store) recover(left unfinished) error {
 // surveyed is what a survey found.
 type surveyed struct {
 	total   tally
-	census  census
+	census  record.Census
 	damaged int // entries that cannot be read; they are counted in the census only
 	newest  newestHeap
 	cut     bool // there are more than those
@@ -79,20 +80,20 @@ type surveyed struct {
 // offer counts one event.
 func (c *surveyed) offer(t tally, l listed) {
 	c.total.add(t, 1)
-	c.census.add(1, t.sum)
+	c.census.Add(1, t.sum)
 	c.cut = c.newest.offer(l) || c.cut
 }
 
 // miss counts an event that cannot be read.
-func (c *surveyed) miss(p place) {
+func (c *surveyed) miss(p record.Place) {
 	c.damaged++
-	c.census.add(1, (&row{place: p}).mark())
+	c.census.Add(1, (&row{place: p}).mark())
 }
 
 // join adds what another part of the store has.
 func (c *surveyed) join(other surveyed) {
 	c.total.add(other.total, 1)
-	c.census.add(other.census.entries, other.census.sum)
+	c.census.Add(other.census.Entries, other.census.Sum)
 	c.damaged += other.damaged
 	c.cut = c.cut || other.cut
 	for _, l := range other.newest {
@@ -115,15 +116,15 @@ func (s *Store) surveyOf(parts []part, visit func(*row)) (surveyed, error) {
 		readers.Go(func() {
 			errs[i] = s.db.View(func(txn *badger.Txn) error {
 				err := s.scan(txn, p, func(r *row) {
-					c.offer(r.tally(), listed{r.rec.Seq, place{hash: r.place.hash}})
+					c.offer(r.tally(), listed{r.rec.Seq, record.Place{Hash: r.place.Hash}})
 					one.Lock()
 					defer one.Unlock()
 					visit(r)
 				}, func(r *row) {
 					c.offer(r.tally(), listed{r.rec.Seq, r.place})
 				}, c.miss)
-				c.damaged += s.scanAliases(txn, p, func(h hash, seal uint32) {
-					c.census.add(1, mark(familyAlias, place{hash: h}, seal))
+				c.damaged += s.scanAliases(txn, p, func(h record.Hash, seal uint32) {
+					c.census.Add(1, record.Mark(record.FamilyAlias, record.Place{Hash: h}, seal))
 				})
 				return err
 			})
@@ -133,7 +134,7 @@ func (s *Store) surveyOf(parts []part, visit func(*row)) (surveyed, error) {
 	for _, other := range found[1:] {
 		found[0].join(other)
 	}
-	found[0].census.known = true
+	found[0].census.Known = true
 	return found[0], errors.Join(errs...)
 }
 
@@ -169,7 +170,7 @@ func interrupted(r *dedup.Record) bool {
 // behind says how far the clock is behind the last commit, when that was accepted (AcceptClock): the tasks that
 // wait would wait for so much longer.
 func (s *Store) behind() time.Duration {
-	if by := s.meta.wall.Sub(s.now()); by > clockSlack {
+	if by := s.meta.Wall.Sub(s.now()); by > clockSlack {
 		return by
 	}
 	return 0
@@ -179,7 +180,7 @@ func (s *Store) behind() time.Duration {
 const unstatedMost = 256
 
 // state stores the states of events that have none of this format, so that the next start reads no bodies.
-func (s *Store) state(places []place) error {
+func (s *Store) state(places []record.Place) error {
 	for len(places) > 0 {
 		n := min(len(places), unstatedMost)
 		err := s.commitDirect(func(b *batch) {
@@ -238,18 +239,18 @@ func (s *Store) commitDirect(change func(b *batch)) error {
 // in the tree itself, so no body is read: the rows that open gets have the outline of their event only. Events of format
 // 1 with work left have no outline, and are read whole, as are those of older generations. Damaged events are noted,
 // and given to unread.
-func (s *Store) scan(txn *badger.Txn, p part, open, finished func(*row), unread func(place)) error {
+func (s *Store) scan(txn *badger.Txn, p part, open, finished func(*row), unread func(record.Place)) error {
 	states := stateIterator(txn, p)
 	defer states.it.Close()
-	it := txn.NewIterator(keysOnly(familyEvent))
+	it := txn.NewIterator(keysOnly(record.FamilyEvent))
 	defer it.Close()
-	for it.Seek(p.first(familyEvent)); it.Valid() && p.has(it.Item().Key()); it.Next() {
+	for it.Seek(p.first(record.FamilyEvent)); it.Valid() && p.has(it.Item().Key()); it.Next() {
 		key := it.Item().Key()
-		if len(key) != rowKeySize {
+		if len(key) != record.KeySize {
 			continue
 		}
-		h := hash(key[1:])
-		r := &row{place: place{hash: h}}
+		h := record.Hash(key[1:])
+		r := &row{place: record.Place{Hash: h}}
 		outlined, err := states.next(r)
 		s.gaps.prolong(&r.rec)
 		switch {
@@ -263,18 +264,18 @@ func (s *Store) scan(txn *badger.Txn, p part, open, finished func(*row), unread 
 			s.scanRow(txn, r.place, open, unread)
 		}
 	}
-	older := txn.NewIterator(keysOnly(familyOlder))
+	older := txn.NewIterator(keysOnly(record.FamilyOlder))
 	defer older.Close()
-	for older.Seek(p.first(familyOlder)); older.Valid() && p.has(older.Item().Key()); older.Next() {
+	for older.Seek(p.first(record.FamilyOlder)); older.Valid() && p.has(older.Item().Key()); older.Next() {
 		key := older.Item().Key()
-		if len(key) == olderKeySize {
-			s.scanRow(txn, olderPlace(key), open, unread)
+		if len(key) == record.OlderKeySize {
+			s.scanRow(txn, record.PlaceOf(key), open, unread)
 		}
 	}
 	return nil
 }
 
-func (s *Store) scanRow(txn *badger.Txn, p place, open func(*row), unread func(place)) {
+func (s *Store) scanRow(txn *badger.Txn, p record.Place, open func(*row), unread func(record.Place)) {
 	r, err := s.readRow(txn, p)
 	switch {
 	case err != nil:
@@ -289,15 +290,15 @@ func (s *Store) scanRow(txn *badger.Txn, p place, open func(*row), unread func(p
 type stateCursor struct{ it *badger.Iterator }
 
 func stateIterator(txn *badger.Txn, p part) stateCursor {
-	it := txn.NewIterator(keysOnly(familyState))
-	it.Seek(p.first(familyState))
+	it := txn.NewIterator(keysOnly(record.FamilyState))
+	it.Seek(p.first(record.FamilyState))
 	return stateCursor{it}
 }
 
 // next reads the state stored for the row and, where there is one, the outline. The rows of its calls come in rising
 // order. A row without a state is left as it is.
 func (c stateCursor) next(r *row) (outlined bool, err error) {
-	h := r.place.hash
+	h := r.place.Hash
 	for ; c.it.Valid(); c.it.Next() {
 		key := c.it.Item().Key()
 		order := bytes.Compare(key[1:], h[:])
@@ -308,9 +309,9 @@ func (c stateCursor) next(r *row) (outlined bool, err error) {
 			continue
 		}
 		err = c.it.Item().Value(func(value []byte) (err error) {
-			var o outline
-			o, outlined, err = decodeState(key, value, &r.rec)
-			r.fix.size, r.rec.Payload.Endpoint, r.seal = o.size, o.endpoint, sealOf(value)
+			var o record.Outline
+			o, outlined, err = record.DecodeState(key, value, &r.rec)
+			r.event.Size, r.rec.Payload.Endpoint, r.checksum = o.Size, o.Endpoint, record.Checksum(value)
 			return err
 		})
 		return outlined, err

@@ -12,6 +12,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -224,7 +225,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 		if err := s.sweep(ownRhythm().slack); err != nil {
 			t.Fatal(err)
 		}
-		if e, st, a := stored(t, s, familyEvent), stored(t, s, familyState), stored(t, s, familyAlias); e != events || st != states || a != aliases {
+		if e, st, a := stored(t, s, record.FamilyEvent), stored(t, s, record.FamilyState), stored(t, s, record.FamilyAlias); e != events || st != states || a != aliases {
 			t.Errorf("%d events, %d states, %d aliases; want %d, %d, %d", e, st, a, events, states, aliases)
 		}
 	}
@@ -233,7 +234,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	sweep(5, 5, 2)
 	clock.Advance(2 * time.Minute)
 	// What is no longer to be forgotten when its turn comes, stays.
-	o2 := &sweepOp{ticket: newTicket(true), places: []place{{hash: hashOf(claimOf("dead").Key)}, {hash: hashOf(claimOf("pending").Key)}}, before: clock.Now()}
+	o2 := &sweepOp{ticket: newTicket(true), places: []record.Place{{Hash: record.HashOf(claimOf("dead").Key)}, {Hash: record.HashOf(claimOf("pending").Key)}}, before: clock.Now()}
 	if err := s.do(ctx, o2); err != nil || o2.done != 0 {
 		t.Errorf("%d swept, %v", o2.done, err)
 	}
@@ -244,7 +245,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	}
 	// The dead letter gives way to a new generation, is reopened there, done, and ends.
 	mustClaim(t, s, claimOf("dead"), dedup.New)
-	if n := stored(t, s, familyOlder); n != 1 {
+	if n := stored(t, s, record.FamilyOlder); n != 1 {
 		t.Fatalf("%d older generations", n)
 	}
 	if _, err := s.Reopen(ctx, deadLetter); err != nil {
@@ -263,7 +264,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	if err := s.sweep(ownRhythm().slack); err != nil {
 		t.Fatal(err)
 	}
-	for _, family := range []byte{familyEvent, familyState, familyOlder, familyAlias} {
+	for _, family := range []byte{record.FamilyEvent, record.FamilyState, record.FamilyOlder, record.FamilyAlias} {
 		if n := stored(t, s, family); n != 0 {
 			t.Errorf("%d keys of family %c are left", n, family)
 		}
@@ -280,7 +281,7 @@ func TestAnOlderGenerationSurvivesARestart(t *testing.T) {
 	o.Clock, o.AcceptClock = clock, true
 	s := open(t, t.TempDir(), o)
 	ctx := context.Background()
-	c := largeClaim("a", 2*chunkSize)
+	c := largeClaim("a", 2*record.ChunkSize)
 	first := mustClaim(t, s, c, dedup.New).Record.Event
 	work, err := s.Take(ctx, 1, 1, time.Minute)
 	if err != nil {
@@ -290,13 +291,13 @@ func TestAnOlderGenerationSurvivesARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.Advance(25 * time.Hour)
-	second := mustClaim(t, s, largeClaim("a", 3*chunkSize), dedup.New).Record
+	second := mustClaim(t, s, largeClaim("a", 3*record.ChunkSize), dedup.New).Record
 	if second.Generation != 2 || second.Event == first {
 		t.Errorf("second generation: %+v", second)
 	}
 	shut(t, s)
 	s = open(t, s.dir, o)
-	for event, size := range map[string]int{first: 2 * chunkSize, second.Event: 3 * chunkSize} {
+	for event, size := range map[string]int{first: 2 * record.ChunkSize, second.Event: 3 * record.ChunkSize} {
 		r, err := s.Get(ctx, event)
 		if err != nil {
 			t.Fatal(err)

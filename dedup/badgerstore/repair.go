@@ -3,8 +3,6 @@ package badgerstore
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // Repair is what was done about one damaged value.
@@ -90,8 +89,8 @@ func (s *Store) repair(ctx context.Context, before Report) ([]Repair, Report, er
 	}
 	for _, d := range before.Damaged {
 		o := &repairOp{ticket: newTicket(false), owners: owners, repair: Repair{Key: d.Key, Event: d.Event}}
-		o.bytes = chunkSize // of a value that is written from memory
-		if o.key, err = keyNamed(d.Key); err != nil {
+		o.bytes = record.ChunkSize // of a value that is written from memory
+		if o.key, err = record.ParseKeyName(d.Key); err != nil {
 			return out, before, err
 		}
 		if err := s.do(ctx, o); err != nil {
@@ -107,28 +106,19 @@ func (s *Store) repair(ctx context.Context, before Report) ([]Repair, Report, er
 	return out, after, err
 }
 
-// keyNamed reads the key that damaged has named.
-func keyNamed(name string) ([]byte, error) {
-	if len(name) < 2 || name[1] != ':' {
-		return nil, fmt.Errorf("damaged value %q has no key that can be repaired", name)
-	}
-	rest, err := hex.DecodeString(name[2:])
-	return append([]byte{name[0]}, rest...), err
-}
-
 // aliasOwners finds the events of damaged aliases: the events name their aliases.
-func (s *Store) aliasOwners(ctx context.Context, all []Damage) (map[hash]aliasOf, error) {
-	wanted := map[hash]aliasOf{}
+func (s *Store) aliasOwners(ctx context.Context, all []Damage) (map[record.Hash]aliasOf, error) {
+	wanted := map[record.Hash]aliasOf{}
 	for _, d := range all {
-		if key, err := keyNamed(d.Key); err == nil && key[0] == familyAlias && len(key) == rowKeySize {
-			wanted[hash(key[1:])] = aliasOf{gone: true}
+		if key, err := record.ParseKeyName(d.Key); err == nil && key[0] == record.FamilyAlias && len(key) == record.KeySize {
+			wanted[record.Hash(key[1:])] = aliasOf{gone: true}
 		}
 	}
 	if len(wanted) == 0 {
 		return wanted, nil
 	}
 	return wanted, s.view(func(txn *badger.Txn) error {
-		return eachPlace(ctx, txn, func(p place) {
+		return eachPlace(ctx, txn, func(p record.Place) {
 			r, err := readRow(txn, p)
 			if r == nil || err != nil {
 				return
@@ -138,8 +128,8 @@ func (s *Store) aliasOwners(ctx context.Context, all []Damage) (map[hash]aliasOf
 				return
 			}
 			for _, a := range rec.Aliases {
-				if old, ok := wanted[hashOf(a)]; ok && old.seq < rec.Seq { // the newest event has taken it
-					wanted[hashOf(a)] = aliasOf{hash: p.hash, seq: rec.Seq}
+				if old, ok := wanted[record.HashOf(a)]; ok && old.Seq < rec.Seq { // the newest event has taken it
+					wanted[record.HashOf(a)] = aliasOf{Alias: record.Alias{Hash: p.Hash, Seq: rec.Seq}}
 				}
 			}
 		})
@@ -150,7 +140,7 @@ func (s *Store) aliasOwners(ctx context.Context, all []Damage) (map[hash]aliasOf
 type repairOp struct {
 	ticket
 	key    []byte
-	owners map[hash]aliasOf
+	owners map[record.Hash]aliasOf
 	repair Repair
 }
 
@@ -162,30 +152,30 @@ func (o *repairOp) apply(b *batch) (err error) {
 	o.repair.Done = repairedNot
 	family, size := o.key[0], len(o.key)
 	switch {
-	case (family == familyEvent || family == familyState) && size == rowKeySize:
-		return o.mend(b, place{hash: hash(o.key[1:])})
-	case family == familyOlder && size == olderKeySize:
-		return o.mend(b, olderPlace(o.key))
-	case family == familyAlias && size == rowKeySize:
-		h := hash(o.key[1:])
+	case (family == record.FamilyEvent || family == record.FamilyState) && size == record.KeySize:
+		return o.mend(b, record.Place{Hash: record.Hash(o.key[1:])})
+	case family == record.FamilyOlder && size == record.OlderKeySize:
+		return o.mend(b, record.PlaceOf(o.key))
+	case family == record.FamilyAlias && size == record.KeySize:
+		h := record.Hash(o.key[1:])
 		owner := o.owners[h]
-		if o.repair.Done = repairedAlias; owner.gone || owner.seq == 0 {
+		if o.repair.Done = repairedAlias; owner.gone || owner.Seq == 0 {
 			o.repair.Done, owner = repairedNobody, aliasOf{gone: true}
 		} else {
-			o.repair.Event = eventID(owner.hash, owner.seq)
+			o.repair.Event = record.EventID(owner.Hash, owner.Seq)
 		}
 		b.putAlias(h, owner)
-	case family == familyTrace && size == traceKeySize:
+	case family == record.FamilyTrace && size == record.TraceKeySize:
 		o.repair.Done = repairedTrace
-		b.putTrace(o.key, traceOf{Trace: everSeen(b.now)})
-	case family == familyChunk && size == chunkKeySize:
+		b.putTrace(record.TraceID(o.key[1:]), traceOf{Trace: everSeen(b.now)})
+	case family == record.FamilyChunk && size == record.ChunkKeySize:
 		return o.mendPiece(b)
 	}
 	return nil
 }
 
 // mend repairs event and state at a place.
-func (o *repairOp) mend(b *batch, p place) error {
+func (o *repairOp) mend(b *batch, p record.Place) error {
 	if r, ok := b.rows[p]; ok { // another of its values was repaired in this batch
 		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready
 		return nil
@@ -205,17 +195,17 @@ func (o *repairOp) mend(b *batch, p place) error {
 	next := &row{place: p, dirty: true, fresh: true}
 	rest := salvage(b.txn, p)
 	switch {
-	case rest.fix != nil:
-		next.fix, next.rec, o.repair.Done = *rest.fix, rest.rec, repairedState
+	case rest.event != nil:
+		next.event, next.rec, o.repair.Done = *rest.event, rest.rec, repairedState
 	case rest.state:
-		next.fix, next.rec, o.repair.Done = encodeFixed(&rest.claim, bodyLost, 0), rest.rec, repairedEvent
+		next.event, next.rec, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), rest.rec, repairedEvent
 	default:
-		next.fix, next.rec, o.repair.Done = encodeFixed(&rest.claim, bodyLost, 0), rest.rec, repairedAll
+		next.event, next.rec, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), rest.rec, repairedAll
 		b.complete(p, &next.rec)
 	}
-	next.rec.Event = eventID(p.hash, next.rec.Seq)
-	if p.older == 0 {
-		next.rec.Generation = max(next.rec.Generation, b.lastGeneration(p.hash)+1)
+	next.rec.Event = record.EventID(p.Hash, next.rec.Seq)
+	if p.Older == 0 {
+		next.rec.Generation = max(next.rec.Generation, b.lastGeneration(p.Hash)+1)
 	}
 	next.rec.Payload.Endpoint = rest.claim.Payload.Endpoint
 	next.rec = strip(next.rec)
@@ -228,11 +218,11 @@ func (o *repairOp) mend(b *batch, p place) error {
 
 // complete gives an event of which nothing good is left what it needs to keep its key known: a number, a window,
 // and a task that a person sees. What was read without a checksum to confirm it is kept within what is possible.
-func (b *batch) complete(p place, r *dedup.Record) {
+func (b *batch) complete(p record.Place, r *dedup.Record) {
 	switch {
-	case p.older != 0:
-		r.Seq = p.older
-	case r.Seq == 0 || r.Seq > b.s.meta.seq:
+	case p.Older != 0:
+		r.Seq = p.Older
+	case r.Seq == 0 || r.Seq > b.s.meta.Seq:
 		b.seq++
 		r.Seq = b.seq
 	}
@@ -271,7 +261,7 @@ func (b *batch) giveUp(r *dedup.Record, why string, unsure bool) {
 
 // mendPiece gives up a large body of which a piece is damaged, with its other pieces.
 func (o *repairOp) mendPiece(b *batch) error {
-	h, number := hash(o.key[1:rowKeySize]), binary.BigEndian.Uint64(o.key[rowKeySize:])
+	h, number := record.ParseChunkKey(o.key)
 	r, err := b.bodyOwner(h, number)
 	switch {
 	case err != nil:
@@ -284,7 +274,7 @@ func (o *repairOp) mendPiece(b *batch) error {
 	default:
 		next := r.edit()
 		b.dropChunks(r)
-		next.fix, next.fresh = r.fix.without(bodyLost), true
+		next.event, next.fresh = r.event.WithoutBody(record.BodyLost), true
 		b.giveUp(&next.rec, repairedBody, false)
 		b.put(next)
 		o.repair.Event, o.repair.Done = next.rec.Event, repairedBody
@@ -293,19 +283,19 @@ func (o *repairOp) mendPiece(b *batch) error {
 }
 
 // bodyOwner returns the event, of any generation, that has a large body; nil when none has.
-func (b *batch) bodyOwner(h hash, number uint64) (*row, error) {
-	places := []place{{hash: h}}
-	options := keysOnly(familyOlder)
-	options.Prefix = h.key(familyOlder)
+func (b *batch) bodyOwner(h record.Hash, number uint64) (*row, error) {
+	places := []record.Place{{Hash: h}}
+	options := keysOnly(record.FamilyOlder)
+	options.Prefix = h.Key(record.FamilyOlder)
 	it := b.txn.NewIterator(options)
 	defer it.Close()
 	for it.Rewind(); it.Valid(); it.Next() {
-		places = append(places, olderPlace(it.Item().KeyCopy(nil)))
+		places = append(places, record.PlaceOf(it.Item().KeyCopy(nil)))
 	}
 	var wrong error
 	for _, p := range places {
 		r, err := b.at(p)
-		if err == nil && r != nil && r.fix.kind == bodyChunks && r.fix.body == number {
+		if err == nil && r != nil && r.event.Kind == record.BodyChunks && r.event.Body == number {
 			return r, nil
 		}
 		wrong = cmp.Or(wrong, err)

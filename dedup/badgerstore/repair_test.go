@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -108,12 +109,12 @@ func letter(t *testing.T, s *Store, c dedup.Claim) dedup.Record {
 func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	event := func(c dedup.Claim, _ *row) []byte { return hashOf(c.Key).key(familyEvent) }
+	event := func(c dedup.Claim, _ *row) []byte { return record.HashOf(c.Key).Key(record.FamilyEvent) }
 	// stateless does the damage to an event whose state is gone too.
 	stateless := func(damage func(t *testing.T, s *Store, key []byte)) func(t *testing.T, s *Store, key []byte) {
 		return func(t *testing.T, s *Store, key []byte) {
 			t.Helper()
-			unset(t, s, append([]byte{familyState}, key[1:]...))
+			unset(t, s, append([]byte{record.FamilyState}, key[1:]...))
 			damage(t, s, key)
 		}
 	}
@@ -133,11 +134,11 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 		{"retried", 2000, spoil, event, true, repairedEvent, true},
 		{"retried, nothing readable", 2000, wreck, event, true, repairedEvent, true},
 		{"retried, the event is gone", 2000, unset, event, true, repairedEvent, true},
-		{"a piece of its body", 2 * chunkSize, spoil, func(c dedup.Claim, r *row) []byte {
-			return hashOf(c.Key).chunkKey(r.fix.body, 1)
+		{"a piece of its body", 2 * record.ChunkSize, spoil, func(c dedup.Claim, r *row) []byte {
+			return record.HashOf(c.Key).ChunkKey(r.event.Body, 1)
 		}, false, repairedBody, true},
-		{"a piece is gone", 2 * chunkSize, unset, func(c dedup.Claim, r *row) []byte {
-			return hashOf(c.Key).chunkKey(r.fix.body, 1)
+		{"a piece is gone", 2 * record.ChunkSize, unset, func(c dedup.Claim, r *row) []byte {
+			return record.HashOf(c.Key).ChunkKey(r.event.Body, 1)
 		}, true, repairedBody, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -182,7 +183,7 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 func rowOf(t *testing.T, s *Store, c dedup.Claim) (r *row) {
 	t.Helper()
 	err := s.view(func(txn *badger.Txn) (err error) {
-		r, err = readRow(txn, place{hash: hashOf(c.Key)})
+		r, err = readRow(txn, record.Place{Hash: record.HashOf(c.Key)})
 		return err
 	})
 	if err != nil || r == nil {
@@ -198,7 +199,7 @@ func TestAnEventWithoutItsStateIsADeadLetterThatCanBeReopened(t *testing.T) {
 	c := largeClaim("bad", 2000)
 	event := mustClaim(t, s, c, dedup.New).Record.Event
 	finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDone})
-	spoil(t, s, hashOf(c.Key).key(familyState))
+	spoil(t, s, record.HashOf(c.Key).Key(record.FamilyState))
 	s = repaired(t, s, repairedState)
 	if r := letter(t, s, c); r.Event != event {
 		t.Errorf("event %s was %s", r.Event, event)
@@ -221,7 +222,7 @@ func TestAnEventThatIsDoneStaysDoneWithoutItsPayload(t *testing.T) {
 	if err := s.Finish(ctx, lease, dedup.Result{Kind: dedup.ResultDone, Response: answer}); err != nil {
 		t.Fatal(err)
 	}
-	spoil(t, s, hashOf(c.Key).key(familyEvent))
+	spoil(t, s, record.HashOf(c.Key).Key(record.FamilyEvent))
 	s = repaired(t, s, repairedEvent)
 	r := mustClaim(t, s, c, dedup.Known).Record
 	if diff := cmp.Diff(answer, r.Response); diff != "" || r.State() != dedup.Done {
@@ -241,7 +242,7 @@ func TestAClaimThatWasReleasedIsRunByTheNextDeliveryAlthoughItWasDamaged(t *test
 	if err := s.Finish(ctx, d.Lease, dedup.Result{Kind: dedup.ResultRetry}); err != nil {
 		t.Fatal(err)
 	}
-	spoil(t, s, hashOf(c.Key).key(familyEvent))
+	spoil(t, s, record.HashOf(c.Key).Key(record.FamilyEvent))
 	s = repaired(t, s, repairedEvent)
 	again := mustClaim(t, s, c, dedup.New)
 	if again.Record.Event != d.Record.Event || again.Lease.Token == 0 {
@@ -259,14 +260,14 @@ func TestAnEventThatIsInMemoryIsWrittenAgain(t *testing.T) {
 	for _, tc := range []struct {
 		taken  bool
 		family byte
-	}{{false, familyEvent}, {true, familyEvent}, {true, familyState}} {
+	}{{false, record.FamilyEvent}, {true, record.FamilyEvent}, {true, record.FamilyState}} {
 		s := open(t, t.TempDir(), quiet())
 		c := largeClaim("bad", 2000)
 		event := mustClaim(t, s, c, dedup.New).Record.Event
 		if tc.taken {
 			finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultRetry, After: time.Hour})
 		}
-		spoil(t, s, hashOf(c.Key).key(tc.family))
+		spoil(t, s, record.HashOf(c.Key).Key(tc.family))
 		s = repaired(t, s, repairedMemory)
 		r, err := s.Get(context.Background(), event)
 		if err != nil || !r.Open() {
@@ -284,14 +285,14 @@ func TestARepairedAliasBelongsToItsEventAgain(t *testing.T) {
 		c := claimOf(fmt.Sprint(i))
 		c.Aliases = []dedup.Key{{Principal: "p", Space: dedup.SpaceNonce, ID: fmt.Sprint(i)}}
 		mustClaim(t, s, c, dedup.New)
-		wreck(t, s, hashOf(c.Aliases[0]).key(familyAlias))
+		wreck(t, s, record.HashOf(c.Aliases[0]).Key(record.FamilyAlias))
 		claims = append(claims, c)
 	}
-	nobodys := hashOf(dedup.Key{ID: "nobody's"}).key(familyAlias)
+	nobodys := record.HashOf(dedup.Key{ID: "nobody's"}).Key(record.FamilyAlias)
 	wreck(t, s, nobodys)
 	keys := [][]byte{nobodys} // in the order of the report
 	for _, c := range claims {
-		keys = append(keys, hashOf(c.Aliases[0]).key(familyAlias))
+		keys = append(keys, record.HashOf(c.Aliases[0]).Key(record.FamilyAlias))
 	}
 	slices.SortFunc(keys, slices.Compare[[]byte])
 	done := []string{repairedAlias, repairedAlias, repairedAlias}
@@ -317,7 +318,7 @@ func TestAnOlderGenerationIsRepaired(t *testing.T) {
 	finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDead, Reason: "rejected"})
 	clock.Advance(25 * time.Hour)
 	mustClaim(t, s, c, dedup.New)
-	wreck(t, s, hashOf(c.Key).olderKey(old.Seq))
+	wreck(t, s, record.Place{Hash: record.HashOf(c.Key), Older: old.Seq}.Key())
 	if repairs, _, err := s.Repair(ctx); err != nil || len(repairs) != 1 || repairs[0].Event != old.Event {
 		t.Fatalf("%+v, %v", repairs, err)
 	}
@@ -328,7 +329,7 @@ func TestAnOlderGenerationIsRepaired(t *testing.T) {
 	if err := s.Degraded(); err != nil {
 		t.Error(err)
 	}
-	wreck(t, s, hashOf(c.Key).key(familyEvent))
+	wreck(t, s, record.HashOf(c.Key).Key(record.FamilyEvent))
 	repairs, _, err := s.Repair(ctx)
 	if err != nil || len(repairs) != 1 {
 		t.Fatalf("%+v, %v", repairs, err)
@@ -372,13 +373,13 @@ func TestWhatNoChecksumConfirmsIsNotBelieved(t *testing.T) {
 			mustClaim(t, s, claimOf("good"), dedup.New)
 			other := c
 			change(&other, &r)
-			key := hashOf(c.Key).key(familyEvent)
-			value := encodeEvent(key, encodeFixed(&other, bodyInline, 0), &r)
+			key := record.HashOf(c.Key).Key(record.FamilyEvent)
+			value := record.NewEvent(&other, record.BodyInline, 0).Encode(key, &r)
 			value[len(value)-1] ^= 1
 			if err := s.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) }); err != nil {
 				t.Fatal(err)
 			}
-			unset(t, s, hashOf(c.Key).key(familyState))
+			unset(t, s, record.HashOf(c.Key).Key(record.FamilyState))
 			if err := s.Close(); err != nil { // what was damaged before the start is listed all the same
 				t.Fatal(err)
 			}
@@ -436,7 +437,7 @@ func TestARepairReadsTheStoreOnceOrTwice(t *testing.T) {
 			t.Errorf("%s: everything was read %d times, want %d", how, got, scans)
 		}
 	}
-	event := hashOf(claimOf("event-7").Key).key(familyEvent)
+	event := record.HashOf(claimOf("event-7").Key).Key(record.FamilyEvent)
 	inUse := func() ([]Repair, Report, error) { return s.Repair(ctx) }
 	repair("sound, in use", 1, 0, inUse)
 	spoil(t, s, event)

@@ -16,6 +16,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // small are options with which a few thousand events have several tables and files of the value log.
@@ -257,7 +258,7 @@ func TestAStateThatIsAnEarlierOneIsNoticed(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 10, smallClaim)
 	earlier := map[string][]byte{}
-	key := hashOf(claimOf("3").Key).key(familyState)
+	key := record.HashOf(claimOf("3").Key).Key(record.FamilyState)
 	read := func() {
 		_ = s.db.View(func(txn *badger.Txn) error {
 			value, err := readValue(txn, key)
@@ -459,8 +460,8 @@ func TestACensusFollowsWhatHappens(t *testing.T) {
 	check := func(what string, s *Store) {
 		t.Helper()
 		found, err := s.survey(func(*row) {})
-		if err != nil || found.census != s.meta.census {
-			t.Errorf("%s: counted %+v, there are %+v, %v", what, s.meta.census, found.census, err)
+		if err != nil || found.census != s.meta.Census {
+			t.Errorf("%s: counted %+v, there are %+v, %v", what, s.meta.Census, found.census, err)
 		}
 	}
 	check("empty", s)
@@ -479,7 +480,7 @@ func TestACensusFollowsWhatHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("purged", s)
-	mustClaim(t, s, largeClaim("large", 2*chunkSize), dedup.New)
+	mustClaim(t, s, largeClaim("large", 2*record.ChunkSize), dedup.New)
 	check("a large body", s)
 	work, err := s.Take(t.Context(), 1, 1<<30, time.Minute)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
@@ -56,8 +57,8 @@ type Store struct {
 	reclaimed   atomic.Int64 // when that was, in nanoseconds since 1970
 
 	// The committer's own.
-	meta      meta
-	agenda    *taskqueue.Queue[hash]
+	meta      record.Meta
+	agenda    *taskqueue.Queue[record.Hash]
 	cache     rowCache
 	older     generations
 	parked    []*takeOp
@@ -92,6 +93,11 @@ var (
 	_ dedup.Store     = (*Store)(nil)
 	_ dedup.Expediter = (*Store)(nil)
 )
+
+// DamagedError reports a stored value that is not what was written: Key names it, Reason describes the damage, Err is
+// the cause, if there is one. The key that it belongs to stays known: a claim of it fails with this error and is never
+// accepted as new.
+type DamagedError = record.DamagedError
 
 var (
 	errQueueClosed = dedup.ErrClosed

@@ -1,50 +1,21 @@
 package badgerstore
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // A trace is what is remembered of a key beyond its window: the first 16 bytes of the key's hash in the key, day and
 // count in the value. The sets of the days are logical: the counters of the last commit hold the first day that is
 // remembered, traces before it count as absent at once, and the housekeeper deletes them later.
-const (
-	traceHashSize = 16
-	traceKeySize  = 1 + traceHashSize
-)
-
-// traceKey returns the key of the trace of an event's key.
-func (h hash) traceKey() []byte {
-	b := make([]byte, 0, traceKeySize)
-	return append(append(b, familyTrace), h[:traceHashSize]...)
-}
-
 // traceOf is a trace in a batch.
 type traceOf struct {
 	dedup.Trace
 	gone bool
-}
-
-func encodeTrace(key []byte, t dedup.Trace) []byte {
-	b := make([]byte, 1, 1+2+1+sumSize)
-	b[0] = codecVersion
-	b = binary.LittleEndian.AppendUint16(b, uint16(t.Day))
-	return seal(key, append(b, t.Count))
-}
-
-func decodeTrace(key, value []byte) (t dedup.Trace, err error) {
-	content, err := unseal(key, value)
-	if err != nil {
-		return t, err
-	}
-	if len(content) != 1+2+1 {
-		return t, damaged(key, "it has the wrong length", nil)
-	}
-	return dedup.Trace{Day: dedup.Day(binary.LittleEndian.Uint16(content[1:])), Count: content[3]}, nil
 }
 
 // readTrace returns what is remembered of a key, the zero Trace for nothing.
@@ -53,7 +24,7 @@ func readTrace(txn *badger.Txn, key []byte) (t dedup.Trace, err error) {
 	if value == nil || err != nil {
 		return t, err
 	}
-	return decodeTrace(key, value)
+	return record.DecodeTrace(key, value)
 }
 
 // everSeen is the trace of a key whose own is damaged. That it is there says that the key was accepted.
@@ -61,7 +32,7 @@ func everSeen(now time.Time) dedup.Trace { return dedup.Trace{Day: dedup.DayOf(n
 
 // first returns the first day that is remembered at the time of the batch.
 func (b *batch) first() dedup.Day {
-	return b.s.firstDay(b.s.meta.since, b.evicted, b.now)
+	return b.s.firstDay(b.s.meta.Since, b.evicted, b.now)
 }
 
 // firstDay returns the first day that is remembered. A gap does not count as time here either, as long as it is known.
@@ -70,12 +41,12 @@ func (s *Store) firstDay(since, evicted uint64, now time.Time) dedup.Day {
 }
 
 // trace returns what is remembered of a key.
-func (b *batch) trace(h hash) dedup.Trace {
-	key := h.traceKey()
-	if t, ok := b.traces[string(key)]; ok {
+func (b *batch) trace(h record.Hash) dedup.Trace {
+	id := h.TraceID()
+	if t, ok := b.traces[id]; ok {
 		return t.Trace
 	}
-	t, err := readTrace(b.txn, key)
+	t, err := readTrace(b.txn, id.Key())
 	if err != nil {
 		b.s.damage(err)
 		return everSeen(b.now)
@@ -83,17 +54,16 @@ func (b *batch) trace(h hash) dedup.Trace {
 	return t
 }
 
-func (b *batch) putTrace(key []byte, t traceOf) {
-	name := string(key)
-	old, had := b.traces[name]
+func (b *batch) putTrace(id record.TraceID, t traceOf) {
+	old, had := b.traces[id]
 	b.undo = append(b.undo, func() {
 		if had {
-			b.traces[name] = old
+			b.traces[id] = old
 		} else {
-			delete(b.traces, name)
+			delete(b.traces, id)
 		}
 	})
-	b.traces[name] = t
+	b.traces[id] = t
 }
 
 // recall says what a new claim meets beyond the window. old is the record that its key has, zero for none.
@@ -101,7 +71,7 @@ func (b *batch) recall(old *dedup.Record, p *prepared) dedup.Verdict {
 	if p.claim.Remember == nil || b.s.options.Remember.Off() {
 		return dedup.New
 	}
-	return dedup.Recall(*old, p.claim, func(k dedup.Key) dedup.Trace { return b.trace(hashOf(k)) }, b.first(), b.now)
+	return dedup.Recall(*old, p.claim, func(k dedup.Key) dedup.Trace { return b.trace(record.HashOf(k)) }, b.first(), b.now)
 }
 
 // remember notes that a claim is accepted. The record that its key had before has been removed.
@@ -110,20 +80,20 @@ func (b *batch) remember(p *prepared) {
 		return
 	}
 	for _, of := range p.claim.Traces() {
-		h := hashOf(of.Key)
-		b.putTrace(h.traceKey(), traceOf{Trace: b.trace(h).Again(dedup.DayOf(b.now), b.first())})
+		h := record.HashOf(of.Key)
+		b.putTrace(h.TraceID(), traceOf{Trace: b.trace(h).Again(dedup.DayOf(b.now), b.first())})
 	}
 }
 
 // forget leaves what is wanted of what is remembered of the key of a row that is deleted. That of an older generation belongs
 // to the newer one.
 func (b *batch) forget(r *row, wanted func(dedup.Trace) dedup.Trace) {
-	if r.place.older != 0 {
+	if r.place.Older != 0 {
 		return
 	}
-	if before := b.trace(r.place.hash); before.Count > 0 {
+	if before := b.trace(r.place.Hash); before.Count > 0 {
 		after := wanted(before)
-		b.putTrace(r.place.hash.traceKey(), traceOf{Trace: after, gone: after.Count == 0})
+		b.putTrace(r.place.Hash.TraceID(), traceOf{Trace: after, gone: after.Count == 0})
 	}
 }
 
@@ -131,7 +101,7 @@ func (b *batch) forget(r *row, wanted func(dedup.Trace) dedup.Trace) {
 type pruneOp struct {
 	ticket
 	evicted dedup.Day
-	keys    [][]byte
+	ids     []record.TraceID
 	all     bool // nothing is remembered any more
 }
 
@@ -146,16 +116,16 @@ func (o *pruneOp) apply(b *batch) error {
 		b.evicted, b.always = uint64(o.evicted), true
 	}
 	first := b.first()
-	for _, key := range o.keys {
-		t, staged := b.traces[string(key)]
+	for _, id := range o.ids {
+		t, staged := b.traces[id]
 		if !staged {
 			var err error
-			if t.Trace, err = readTrace(b.txn, key); err != nil {
+			if t.Trace, err = readTrace(b.txn, id.Key()); err != nil {
 				continue // damage is noted by the check; the key stays known
 			}
 		}
 		if t.Day < first || o.all {
-			b.putTrace(key, traceOf{gone: true})
+			b.putTrace(id, traceOf{gone: true})
 		}
 	}
 	return nil
@@ -190,7 +160,7 @@ func (s *Store) prune() error {
 	}
 	for first := true; first && o.evicted > 0 || len(ended) > 0; first = false {
 		n := min(len(ended), pruneStep)
-		step := &pruneOp{ticket: newTicket(false), all: o.all, evicted: o.evicted, keys: ended[:n]}
+		step := &pruneOp{ticket: newTicket(false), all: o.all, evicted: o.evicted, ids: ended[:n]}
 		step.bytes = n * 64
 		if err := s.queue.push(step); err != nil {
 			return err
@@ -204,27 +174,30 @@ func (s *Store) prune() error {
 }
 
 // countTraces counts the traces that are remembered by day, and returns the keys of others, as many as one pass deletes.
-func (s *Store) countTraces() (counts map[dedup.Day]int64, ended [][]byte, err error) {
+func (s *Store) countTraces() (counts map[dedup.Day]int64, ended []record.TraceID, err error) {
 	counts = map[dedup.Day]int64{}
 	err = s.view(func(txn *badger.Txn) error {
 		m, err := readMeta(txn)
 		if err != nil {
 			return err
 		}
-		first, off := s.firstDay(m.since, m.evicted, s.now()), s.options.Remember.Off()
-		it := txn.NewIterator(keysOnly(familyTrace))
+		first, off := s.firstDay(m.Since, m.Evicted, s.now()), s.options.Remember.Off()
+		it := txn.NewIterator(keysOnly(record.FamilyTrace))
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
 			var t dedup.Trace
 			key := it.Item().Key()
-			err := it.Item().Value(func(value []byte) (err error) { t, err = decodeTrace(key, value); return err })
+			if len(key) != record.TraceKeySize {
+				continue
+			}
+			err := it.Item().Value(func(value []byte) (err error) { t, err = record.DecodeTrace(key, value); return err })
 			switch {
 			case err != nil:
 				s.damage(err)
 			case t.Day >= first && !off:
 				counts[t.Day]++
 			case len(ended) < pruneMost:
-				ended = append(ended, it.Item().KeyCopy(nil))
+				ended = append(ended, record.TraceID(key[1:]))
 			}
 		}
 		return nil
@@ -234,16 +207,16 @@ func (s *Store) countTraces() (counts map[dedup.Day]int64, ended [][]byte, err e
 
 // beginToRemember notes in the counters when a store begins to remember keys, and says so as long as that is not For ago. What
 // was accepted before is not remembered, and new when it comes again after its window.
-func (s *Store) beginToRemember(m *meta) {
+func (s *Store) beginToRemember(m *record.Meta) {
 	keep, now := s.options.Remember, s.now()
 	if keep.Off() {
-		m.since, m.evicted = 0, 0
+		m.Since, m.Evicted = 0, 0
 		return
 	}
-	if m.since == 0 {
-		m.since = uint64(dedup.DayOf(now))
+	if m.Since == 0 {
+		m.Since = uint64(dedup.DayOf(now))
 	}
-	if since := dedup.Day(m.since); now.Before(since.Start().Add(keep.For)) { //nolint:gosec // a day
+	if since := dedup.Day(m.Since); now.Before(since.Start().Add(keep.For)) { //nolint:gosec // a day
 		s.log.Info("events are remembered beyond their windows from this day on; what was accepted before is not",
 			"dir", s.dir, "since", since.Start().Format(time.DateOnly), "for", keep.For)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -41,7 +42,7 @@ func TestTheKeysOfTheOldestDaysAreForgottenFirst(t *testing.T) {
 		pruned(t, s)
 		pruned(t, s) // which deletes what the first one has found
 	})
-	if n := stored(t, s, familyTrace); n != 10 {
+	if n := stored(t, s, record.FamilyTrace); n != 10 {
 		t.Errorf("%d keys are stored, want 10", n)
 	}
 	shut(t, s)
@@ -67,7 +68,7 @@ func TestNothingIsRememberedWhenThatIsOff(t *testing.T) {
 	mustClaim(t, s, rememberedClaim("kept"), dedup.New)
 	deduptest.RemembersNothing(t, s, clock)
 	pruned(t, s)
-	if n := stored(t, s, familyTrace); n != 0 {
+	if n := stored(t, s, record.FamilyTrace); n != 0 {
 		t.Errorf("%d keys are remembered", n)
 	}
 	shut(t, s)
@@ -89,12 +90,12 @@ func TestDaysThatAreOverAreDeleted(t *testing.T) {
 	}
 	clock.Advance(88 * 24 * time.Hour) // the first two are more than 90 days ago, and another one is not yet
 	pruned(t, s)
-	if n := stored(t, s, familyTrace); n != 3 && n != 2 {
+	if n := stored(t, s, record.FamilyTrace); n != 3 && n != 2 {
 		t.Errorf("%d keys are stored", n)
 	}
 	clock.Advance(10 * 24 * time.Hour)
 	pruned(t, s)
-	if n := stored(t, s, familyTrace); n != 0 {
+	if n := stored(t, s, record.FamilyTrace); n != 0 {
 		t.Errorf("%d keys are stored", n)
 	}
 }
@@ -107,7 +108,7 @@ func TestADamagedMemoryOfAKeyKeepsItKnown(t *testing.T) {
 	c := rememberedClaim("a")
 	mustClaim(t, s, c, dedup.New)
 	clock.Advance(time.Hour)
-	spoil(t, s, hashOf(c.Key).traceKey())
+	spoil(t, s, record.HashOf(c.Key).TraceID().Key())
 	mustClaim(t, s, c, dedup.Seen)
 	done, report, err := s.Repair(context.Background())
 	if err != nil || len(done) != 1 || done[0].Done != repairedTrace || !report.Sound() || report.Remembered != 1 {
@@ -160,8 +161,8 @@ func BenchmarkTraceBytes(b *testing.B) {
 		batch := s.db.NewWriteBatch()
 		var err error
 		for i := 0; i < keys && err == nil; i++ {
-			key := hashOf(dedup.Key{Endpoint: "orders", ID: fmt.Sprint(i)}).traceKey()
-			err = batch.Set(key, encodeTrace(key, dedup.Trace{Day: 20_000, Count: 1}))
+			key := record.HashOf(dedup.Key{Endpoint: "orders", ID: fmt.Sprint(i)}).TraceID().Key()
+			err = batch.Set(key, record.EncodeTrace(key, dedup.Trace{Day: 20_000, Count: 1}))
 		}
 		if err == nil {
 			err = batch.Flush()
@@ -198,7 +199,7 @@ func TestAGapForgetsNothingThatIsRemembered(t *testing.T) {
 	clock.Advance(200 * 24 * time.Hour) // the machine was off, or its clock is wrong
 	s = open(t, s.dir, o)
 	pruned(t, s)
-	if n := stored(t, s, familyTrace); n != 1 {
+	if n := stored(t, s, record.FamilyTrace); n != 1 {
 		t.Errorf("%d keys are stored", n)
 	}
 	mustClaim(t, s, rememberedClaim("a"), dedup.Known) // its window did not end meanwhile

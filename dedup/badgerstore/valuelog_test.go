@@ -10,6 +10,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
 // TestADamagedByteOfTheValueLogDamagesOneValue flips a byte of an entry in the middle of the newest value log: Badger
@@ -23,7 +24,7 @@ func TestADamagedByteOfTheValueLogDamagesOneValue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		entries, _ := badgerfile.LogEntries(data, chunkKeySize)
+		entries, _ := badgerfile.LogEntries(data, record.ChunkKeySize)
 		if len(entries) != 20 {
 			t.Fatalf("%d entries", len(entries))
 		}
@@ -55,7 +56,7 @@ func TestADamagedLengthInTheValueLogIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, _ := badgerfile.LogEntries(data, chunkKeySize)
+	entries, _ := badgerfile.LogEntries(data, record.ChunkKeySize)
 	flip(t, file, int64(entries[3].At+2)) // the length of its key
 	before := files(t, s.dir)
 	if again, err := Open(s.dir, quiet()); err == nil {
@@ -86,7 +87,7 @@ func TestATornEndOfTheValueLogIsNoDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, end := badgerfile.LogEntries(data, chunkKeySize)
+	entries, end := badgerfile.LogEntries(data, record.ChunkKeySize)
 	last := entries[len(entries)-1]
 	for name, torn := range map[string][]byte{
 		"cut":     append(bytes.Clone(data[:last.At+500]), make([]byte, 5000)...),
@@ -98,7 +99,7 @@ func TestATornEndOfTheValueLogIsNoDamage(t *testing.T) {
 		if err := os.WriteFile(name2, torn, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := badgerfile.RepairValueLog(dir, chunkKeySize); err != nil || n != 0 {
+		if n, err := badgerfile.RepairValueLog(dir, record.ChunkKeySize); err != nil || n != 0 {
 			t.Errorf("%s: %d damaged entries, %v", name, n, err)
 		}
 		if got, _ := os.ReadFile(name2); !bytes.Equal(got, torn) {
@@ -118,11 +119,11 @@ func TestATornCollectionIsNoDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, end := badgerfile.LogEntries(data, chunkKeySize)
+	entries, end := badgerfile.LogEntries(data, record.ChunkKeySize)
 	torn := append(make([]byte, entries[0].At), data[entries[0].At:end]...)
 	clear(torn[:4096])
 	write(t, dir, "000099.vlog", string(torn)+strings.Repeat("\x00", 4096))
-	if n, err := badgerfile.RepairValueLog(dir, chunkKeySize); err != nil || n != 0 {
+	if n, err := badgerfile.RepairValueLog(dir, record.ChunkKeySize); err != nil || n != 0 {
 		t.Fatalf("%d damaged entries, %v", n, err)
 	}
 	again := open(t, dir, quiet())

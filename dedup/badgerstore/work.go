@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
@@ -132,7 +133,7 @@ func (b *batch) serve(o *takeOp) bool {
 
 // start makes a due task running. The agenda may be behind what this batch did to the task: then the task is
 // left alone, and the agenda learns better after the commit.
-func (b *batch) start(o *takeOp, it taskqueue.Item[hash]) error {
+func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 	r, err := b.find(it.Event, it.Seq)
 	if err != nil {
 		return err
@@ -240,10 +241,10 @@ func (o *leaseOp) apply(b *batch) error {
 
 // settle puts a changed row, without its body where the record has no use for it any more.
 func (b *batch) settle(next *row) {
-	if next.rec.Dropped() && next.fix.kind != bodyDropped {
+	if next.rec.Dropped() && next.event.Kind != record.BodyDropped {
 		b.dropChunks(next)
-		next.fix, next.fresh = next.fix.without(bodyDropped), true
-		b.removed += next.fix.size
+		next.event, next.fresh = next.event.WithoutBody(record.BodyDropped), true
+		b.removed += next.event.Size
 	}
 	b.put(next)
 }
@@ -309,7 +310,7 @@ func (b *batch) payloadKept(r *row) error {
 	if !r.rec.Open() {
 		return nil
 	}
-	if r.fix.kind == bodyShared {
+	if r.event.Kind == record.BodyShared {
 		keeper, err := b.event(r.rec.Original)
 		if err != nil {
 			return err
@@ -318,7 +319,7 @@ func (b *batch) payloadKept(r *row) error {
 			return dedup.ErrNoPayload
 		}
 	}
-	if r.fix.kind == bodyLost {
+	if r.event.Kind == record.BodyLost {
 		return fmt.Errorf("%w: it was damaged", dedup.ErrNoPayload)
 	}
 	return nil

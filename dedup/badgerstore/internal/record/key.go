@@ -1,0 +1,193 @@
+package record
+
+import (
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// The layout of the keys. Every key except the one of the counters starts with its family, followed by the first 20
+// bytes of the hash of the event's [dedup.Key]. Keys are uniformly distributed and not ordered by time: compaction of
+// an LSM tree reclaims the space of uniform keys, but not that of time-ordered ones.
+//
+//	e hash            the event as it was claimed: description, body and first state
+//	s hash            the current state of the event; overrides the one in e
+//	o hash seq        the event of an older generation of the key, with its last state
+//	a hash            an alias: hash and seq of its event
+//	c hash body n     chunk n of a large body
+//	r hash            the trace of a key beyond its window; only the first 16 bytes of the hash
+//	m                 the counters and the clock of the last commit
+//	z n               filler without meaning
+const (
+	FamilyEvent = 'e'
+	FamilyState = 's'
+	FamilyOlder = 'o'
+	FamilyAlias = 'a'
+	FamilyChunk = 'c'
+	FamilyTrace = 'r'
+	FamilyMeta  = 'm'
+	FamilyFill  = 'z'
+)
+
+// The lengths of the keys of a family, in bytes. Events, states and aliases share KeySize.
+const (
+	hashSize     = 20
+	traceIDSize  = 16
+	KeySize      = 1 + hashSize
+	OlderKeySize = KeySize + 8
+	ChunkKeySize = KeySize + 8 + 4
+	TraceKeySize = 1 + traceIDSize
+	MaxKeySize   = ChunkKeySize
+)
+
+// MetaKey is the key of the [Meta].
+var MetaKey = []byte{FamilyMeta}
+
+// Hash locates a key in the store: the first bytes of its hash.
+type Hash [hashSize]byte
+
+// HashOf returns the hash of a key.
+func HashOf(k dedup.Key) Hash {
+	full := k.Hash()
+	return Hash(full[:hashSize])
+}
+
+// Key returns the key of a family that holds one value per hash: event, state or alias.
+func (h Hash) Key(family byte) []byte {
+	b := make([]byte, 0, KeySize)
+	return append(append(b, family), h[:]...)
+}
+
+// ChunkKey returns the key of chunk n of a large body.
+func (h Hash) ChunkKey(body uint64, n uint32) []byte {
+	b := make([]byte, 0, ChunkKeySize)
+	b = append(append(b, FamilyChunk), h[:]...)
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, body), n)
+}
+
+// ParseChunkKey returns the hash and the number of the body that a chunk key of ChunkKeySize belongs to.
+func ParseChunkKey(key []byte) (h Hash, body uint64) {
+	return Hash(key[1:KeySize]), binary.BigEndian.Uint64(key[KeySize:])
+}
+
+// TraceID locates a trace: the first bytes of the hash.
+type TraceID [traceIDSize]byte
+
+// TraceID returns the ID of the trace of a key.
+func (h Hash) TraceID() TraceID { return TraceID(h[:traceIDSize]) }
+
+// Key returns the key of the trace.
+func (id TraceID) Key() []byte {
+	b := make([]byte, 0, TraceKeySize)
+	return append(append(b, FamilyTrace), id[:]...)
+}
+
+// Place locates an event: the newest generation by its hash (Older is zero), an older one by hash and sequence.
+type Place struct {
+	Hash  Hash
+	Older uint64
+}
+
+// PlaceOf returns the place that a key of an event, a state or an older event belongs to.
+func PlaceOf(key []byte) Place {
+	p := Place{Hash: Hash(key[1:KeySize])}
+	if key[0] == FamilyOlder {
+		p.Older = binary.BigEndian.Uint64(key[KeySize:])
+	}
+	return p
+}
+
+// Family returns the family of the event at the place.
+func (p Place) Family() byte {
+	if p.Older != 0 {
+		return FamilyOlder
+	}
+	return FamilyEvent
+}
+
+// Key returns the key of the event at the place.
+func (p Place) Key() []byte {
+	if p.Older == 0 {
+		return p.Hash.Key(FamilyEvent)
+	}
+	b := make([]byte, 0, OlderKeySize)
+	b = append(append(b, FamilyOlder), p.Hash[:]...)
+	return binary.BigEndian.AppendUint64(b, p.Older)
+}
+
+// FillKey returns the key of filler n.
+func FillKey(n uint32) []byte { return binary.BigEndian.AppendUint32([]byte{FamilyFill}, n) }
+
+// KnownKey reports whether a key has the length that its family requires.
+func KnownKey(key []byte) bool {
+	switch key[0] {
+	case FamilyEvent, FamilyState, FamilyAlias:
+		return len(key) == KeySize
+	case FamilyOlder:
+		return len(key) == OlderKeySize
+	case FamilyChunk:
+		return len(key) == ChunkKeySize
+	case FamilyTrace:
+		return len(key) == TraceKeySize
+	case FamilyMeta:
+		return len(key) == 1
+	case FamilyFill:
+		return len(key) == 5
+	}
+	return false
+}
+
+// KeyName writes a key as text: its family, and the rest in hexadecimal.
+func KeyName(key []byte) string {
+	if len(key) == 0 {
+		return "(empty)"
+	}
+	return fmt.Sprintf("%c:%x", key[0], key[1:])
+}
+
+// ParseKeyName parses the text of a key.
+func ParseKeyName(name string) ([]byte, error) {
+	if len(name) < 2 || name[1] != ':' {
+		return nil, fmt.Errorf("damaged value %q has no key that can be repaired", name)
+	}
+	rest, err := hex.DecodeString(name[2:])
+	return append([]byte{name[0]}, rest...), err
+}
+
+var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+const idSize = 13 + 1 + 32
+
+// EventID returns the opaque id of an event: its sequence and the hash of its key. The hash finds the record, the
+// sequence makes the id unique forever.
+func EventID(h Hash, seq uint64) string {
+	var b [idSize]byte
+	return string(appendEventID(b[:0], h, seq))
+}
+
+func appendEventID(b []byte, h Hash, seq uint64) []byte {
+	b = strconv.AppendUint(b, seq, 36)
+	return idText.AppendEncode(append(b, '-'), h[:])
+}
+
+// ParseEventID parses an event id. It reports false for text that is not an id of this store.
+func ParseEventID(id string) (h Hash, seq uint64, ok bool) {
+	number, text, found := strings.Cut(id, "-")
+	if !found || len(text) != idText.EncodedLen(hashSize) {
+		return h, 0, false
+	}
+	seq, err := strconv.ParseUint(number, 36, 64)
+	if err != nil || seq == 0 {
+		return h, 0, false
+	}
+	var in, again [idSize]byte
+	if _, err := idText.Decode(h[:], append(in[:0], text...)); err != nil {
+		return h, 0, false
+	}
+	return h, seq, string(appendEventID(again[:0], h, seq)) == id
+}

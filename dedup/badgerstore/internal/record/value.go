@@ -1,0 +1,116 @@
+// Package record is the disk format of the store: the layout of keys, the encoding of values, their checksums and
+// their version. It knows nothing about the database that holds them.
+//
+// Values are encoded by hand and not by a general encoder, because every delivery passes through here:
+//
+//	event   version | length of the description (4) | length of the body (4) | body kind | body number (8) |
+//	        description | body | state | length of the state (4) | checksum (4)
+//	state   version | state | checksum (4)
+//
+// The description is what the claim provided and never changes; the state is what happens to the event. The checksum
+// is a CRC-32C over value and key, which also detects a value stored under the wrong key. Fixed-width numbers are
+// little-endian, others are varints; strings and lists are prefixed with their length.
+//
+// Version 2 adds optional fields at the end of description and state. Both versions are read; version 2 is written.
+package record
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+const (
+	version       = 2
+	oldestVersion = 1
+	sumSize       = 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// DamagedError reports a stored value that is not what was written. Its key stays known: a claim of it fails with
+// this error and is never accepted as new.
+type DamagedError struct {
+	// Key is the key of the value in the store: its family and the rest in hexadecimal.
+	Key string
+	// Reason describes the damage.
+	Reason string
+	// Err is the cause, if there is one.
+	Err error
+}
+
+// Error names the damaged value and the damage.
+func (e *DamagedError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("stored value %s is damaged: %s: %v", e.Key, e.Reason, e.Err)
+	}
+	return fmt.Sprintf("stored value %s is damaged: %s", e.Key, e.Reason)
+}
+
+// Unwrap returns the cause.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// Damaged returns the error of a damaged value.
+func Damaged(key []byte, reason string, err error) *DamagedError {
+	return &DamagedError{Key: KeyName(key), Reason: reason, Err: err}
+}
+
+// Seal appends the checksum to a value. The value starts with its version.
+func Seal(key, b []byte) []byte {
+	sum := crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, key)
+	return binary.LittleEndian.AppendUint32(b, sum)
+}
+
+// Reseal returns a copy of a value with a valid version and checksum, so that a damaged value can be decoded as far
+// as it makes sense.
+func Reseal(key, value []byte) []byte {
+	if len(value) < 1+sumSize {
+		return value
+	}
+	b := make([]byte, len(value)-sumSize, len(value))
+	copy(b, value)
+	b[0] = version
+	return Seal(key, b)
+}
+
+// Verify checks checksum and version of a value.
+func Verify(key, value []byte) error {
+	_, err := unseal(key, value)
+	return err
+}
+
+// Checksum returns the checksum at the end of a value, zero if the value is too short for one.
+func Checksum(value []byte) uint32 {
+	if len(value) < sumSize {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(value[len(value)-sumSize:])
+}
+
+// unseal checks checksum and version of a value and returns the value without the checksum.
+func unseal(key, value []byte) ([]byte, error) {
+	if len(value) < 1+sumSize {
+		return nil, Damaged(key, "too short", nil)
+	}
+	b := value[:len(value)-sumSize]
+	sum := crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, key)
+	if sum != Checksum(value) {
+		return nil, Damaged(key, "its checksum does not match", nil)
+	}
+	if b[0] < oldestVersion || b[0] > version {
+		return nil, Damaged(key, fmt.Sprintf("version %d is not known", b[0]), nil)
+	}
+	return b, nil
+}
+
+// unsealSize is unseal for values of a fixed size, without version and checksum.
+func unsealSize(key, value []byte, size int) ([]byte, error) {
+	b, err := unseal(key, value)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) != 1+size {
+		return nil, Damaged(key, "it has the wrong length", nil)
+	}
+	return b[1:], nil
+}
