@@ -2,9 +2,9 @@ package deduptest
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"net/http"
+	"math/rand/v2"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -58,38 +58,6 @@ const (
 	day    = 24 * time.Hour
 )
 
-// key is an ordinary key.
-func key(id string) dedup.Key {
-	return dedup.Key{Principal: "shop", Endpoint: "orders", ID: id}
-}
-
-// fingerprint is a fingerprint that is not zero.
-func fingerprint(b byte) dedup.Fingerprint { return dedup.Fingerprint{0: 1, 31: b} }
-
-// delivery is an ordinary event with one task.
-func delivery(id string) dedup.Claim {
-	return dedup.Claim{
-		Key:         key(id),
-		Fingerprint: fingerprint(1),
-		Payload: dedup.Payload{
-			Producer: "shop", Endpoint: "orders", Type: "order.paid", KeyField: `"` + id + `"`,
-			Method: http.MethodPost, Target: "/webhooks/orders?x=%41",
-			Header:     http.Header{"Content-Type": {"application/json"}},
-			Attributes: map[string]string{"source": "till 7"},
-			Body:       []byte("body of " + id),
-		},
-		Response: dedup.Response{Status: 202, Body: []byte("accepted")},
-		Tasks:    []dedup.NewTask{{Handler: "ship"}},
-	}
-}
-
-// held is an ordinary event whose handler answers the request itself, for a minute.
-func held(id string) dedup.Claim {
-	c := delivery(id)
-	c.Response, c.Hold, c.Lease = dedup.Response{}, true, minute
-	return c
-}
-
 // claim makes one claim.
 func (x *rig) claim(c dedup.Claim) dedup.Decision {
 	x.Helper()
@@ -106,26 +74,6 @@ func (x *rig) claims(cs ...dedup.Claim) []dedup.Decision {
 		x.Fatalf("Claim of %d: %d decisions", len(cs), len(ds))
 	}
 	return ds
-}
-
-// want makes one claim, whose verdict must be v.
-func (x *rig) want(v dedup.Verdict, c dedup.Claim) dedup.Decision {
-	x.Helper()
-	d := x.claim(c)
-	if d.Verdict != v {
-		x.Fatalf("claim of %q: verdict %v, want %v (record %s)", c.Key.ID, d.Verdict, v, text(d.Record))
-	}
-	return d
-}
-
-// accept claims an event that must be new, and returns its id.
-func (x *rig) accept(c dedup.Claim) string {
-	x.Helper()
-	d := x.want(dedup.New, c)
-	if d.Record.Event == "" {
-		x.Fatalf("new record of %q has no event id", c.Key.ID)
-	}
-	return d.Record.Event
 }
 
 // oneOfEach accepts an event with four tasks, whose handlers are called as they stand: done, dead, runs and waits
@@ -181,60 +129,12 @@ func (x *rig) takeOf(event string) dedup.Work {
 	return w
 }
 
-// idle fails when a task is due. It asks for a moment only, so it may miss one but never invents one.
-func (x *rig) idle(why string) {
-	x.Helper()
-	ctx, cancel := context.WithTimeout(x.ctx, 20*time.Millisecond)
-	defer cancel()
-	ws, err := x.store.Take(ctx, 1, 1<<30, minute)
-	if err == nil {
-		x.Fatalf("Take gave work although %s: %d tasks, %v", why, len(ws), ws)
-	}
-	if !errors.Is(err, context.DeadlineExceeded) {
-		x.Fatalf("Take until the context ended: %v, want the context's error", err)
-	}
-}
-
 // finish finishes leased work, which must succeed.
 func (x *rig) finish(l dedup.Lease, r dedup.Result) {
 	x.Helper()
 	if err := x.store.Finish(x.ctx, l, r); err != nil {
 		x.Fatalf("Finish %+v: %v", l, err)
 	}
-}
-
-// lost checks that the lease is refused by Extend and by every kind of Finish, and that the record is then as
-// before.
-func (x *rig) lost(l dedup.Lease, why string) {
-	x.Helper()
-	before, getErr := x.store.Get(x.ctx, l.Event)
-	if err := x.store.Extend(x.ctx, l, hour); !errors.Is(err, dedup.ErrLeaseLost) {
-		x.Errorf("Extend although %s: %v, want ErrLeaseLost", why, err)
-	}
-	for kind := dedup.ResultDone; kind <= dedup.ResultRelease; kind++ {
-		r := dedup.Result{Kind: kind, After: hour, Reason: "stale", Err: "stale", Response: dedup.Response{Status: 299, Body: []byte("stale")}}
-		if err := x.store.Finish(x.ctx, l, r); !errors.Is(err, dedup.ErrLeaseLost) {
-			x.Errorf("Finish with kind %d although %s: %v, want ErrLeaseLost", kind, why, err)
-		}
-	}
-	after, err := x.store.Get(x.ctx, l.Event)
-	if getErr == nil && err == nil {
-		x.same(after, before, "record after stale calls")
-	}
-}
-
-func done() dedup.Result { return dedup.Result{Kind: dedup.ResultDone} }
-func dead() dedup.Result {
-	return dedup.Result{Kind: dedup.ResultDead, Reason: "exhausted", Err: "no more attempts"}
-}
-func release() dedup.Result { return dedup.Result{Kind: dedup.ResultRelease} }
-func retry(after time.Duration) dedup.Result {
-	return dedup.Result{Kind: dedup.ResultRetry, After: after, Reason: "failed", Err: "connection refused"}
-}
-func answer(status int, body string) dedup.Result {
-	return dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{
-		Status: status, Header: http.Header{"Content-Type": {"text/plain"}, "Location": {"/orders/1"}}, Body: []byte(body),
-	}}
 }
 
 // get returns the record of an event that must be there.
@@ -259,71 +159,97 @@ func (x *rig) list(f dedup.Filter) []dedup.Record {
 	return out
 }
 
-// fails checks that an error is the expected one.
-func (x *rig) fails(err, want error, what string) {
+func (x *rig) close() {
 	x.Helper()
-	if !errors.Is(err, want) {
-		x.Fatalf("%s: %v, want %v", what, err, want)
+	if err := x.store.Close(); err != nil {
+		x.Fatalf("Close: %v", err)
 	}
 }
 
-// same compares records in everything that a store keeps.
-func (x *rig) same(got, want dedup.Record, what string) {
+func (x *rig) purge(event string) {
 	x.Helper()
-	if g, w := text(got), text(want); g != w {
-		x.Fatalf("%s:\n got %s\nwant %s", what, g, w)
+	if err := x.store.Purge(x.ctx, event); err != nil {
+		x.Fatalf("Purge: %v", err)
 	}
+	_, err := x.store.Get(x.ctx, event)
+	x.fails(err, dedup.ErrNotFound, "Get after Purge")
+	if rs := x.list(dedup.Filter{Event: event}); len(rs) != 0 {
+		x.Errorf("listed after Purge: %s", text(rs[0]))
+	}
+	x.fails(x.store.Purge(x.ctx, event), dedup.ErrNotFound, "second Purge")
 }
 
-// state checks the state of a task.
-func (x *rig) state(event string, task int, want dedup.State) {
+func (x *rig) stats() dedup.Stats {
 	x.Helper()
-	if got := x.get(event).Tasks[task].State; got != want {
-		x.Fatalf("task %d is %v, want %v", task, got, want)
-	}
-}
-
-// text writes a record so that equal ones read the same: times in UTC, nothing and empty alike.
-func text(r dedup.Record) string {
-	c := r.Clone()
-	for _, t := range []*time.Time{&c.Accepted, &c.Finished, &c.Expires} {
-		*t = plain(*t)
-	}
-	for i := range c.Tasks {
-		for _, t := range []*time.Time{&c.Tasks[i].Due, &c.Tasks[i].Started, &c.Tasks[i].Ended, &c.Tasks[i].Until} {
-			*t = plain(*t)
-		}
-	}
-	c.Payload.Header, c.Response.Header = plainHeader(c.Payload.Header), plainHeader(c.Response.Header)
-	c.Payload.Body, c.Response.Body = append([]byte{}, c.Payload.Body...), append([]byte{}, c.Response.Body...)
-	if len(c.Payload.Attributes) == 0 {
-		c.Payload.Attributes = nil
-	}
-	c.Aliases, c.Tasks = append([]dedup.Key{}, c.Aliases...), append([]dedup.Task{}, c.Tasks...)
-	c.Sharers = append([]string{}, c.Sharers...)
-	b, err := json.Marshal(c)
+	s, err := x.store.Stats(x.ctx)
 	if err != nil {
-		panic(err) // a Record is made of values that have a JSON form
+		x.Fatalf("Stats: %v", err)
 	}
-	return string(b)
+	return s
 }
 
-func plain(t time.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
+// waiting starts a Take that has nothing to give yet, and returns a function that waits for what it gave.
+func (x *rig) waiting() func() dedup.Work {
+	x.Helper()
+	type result struct {
+		works []dedup.Work
+		err   error
 	}
-	return t.UTC().Round(0)
+	got := make(chan result, 1)
+	ctx, cancel := context.WithTimeout(x.ctx, Patience)
+	go func() {
+		ws, err := x.store.Take(ctx, 1, 1<<30, minute)
+		got <- result{ws, err}
+	}()
+	time.Sleep(5 * time.Millisecond) // it most likely blocks by now; if not, the check holds too
+	return func() dedup.Work {
+		x.Helper()
+		defer cancel()
+		r := <-got
+		if r.err != nil || len(r.works) != 1 {
+			x.Fatalf("the waiting Take gave %d tasks, %v", len(r.works), r.err)
+		}
+		return r.works[0]
+	}
 }
 
-func plainHeader(h http.Header) http.Header {
-	if len(h) == 0 {
-		return nil
+// records counts what the store holds.
+func (x *rig) records() int {
+	x.Helper()
+	return len(x.list(dedup.Filter{}))
+}
+
+// seed returns a new seed, or the one that is asked for, and notes it in the log of the test.
+func (x *rig) seed() uint64 {
+	x.Helper()
+	seed, err := strconv.ParseUint(os.Getenv("EYELET_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64N(1 << 32)
+	}
+	x.Logf("seed %d: EYELET_SEED=%d repeats this", seed, seed)
+	return seed
+}
+
+// random returns a source of random numbers whose seed is in the test's log.
+func (x *rig) random() *rand.Rand {
+	x.Helper()
+	return rand.New(rand.NewPCG(x.seed(), 0))
+}
+
+func (x *rig) expediter() dedup.Expediter {
+	x.Helper()
+	h, ok := x.store.(dedup.Expediter)
+	if !ok {
+		x.Skip("the store is no dedup.Expediter")
 	}
 	return h
 }
 
-// bare returns the record as it is shown without its body.
-func bare(r dedup.Record) dedup.Record {
-	r.Payload.Body = nil
+func (x *rig) runNow(event string) dedup.Record {
+	x.Helper()
+	r, err := x.expediter().RunNow(x.ctx, event)
+	if err != nil {
+		x.Fatalf("RunNow: %v", err)
+	}
 	return r
 }

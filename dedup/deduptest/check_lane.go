@@ -7,28 +7,19 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// laned is an event whose only task is in a lane.
-func laned(id, lane string) dedup.Claim {
-	c := delivery(id)
-	c.Tasks = []dedup.NewTask{{Handler: "ship", Lane: lane}}
-	return c
-}
-
-func laneChecks() []check {
-	return []check{
-		{"TasksOfALaneRunOneAtATimeInAcceptedOrder", laneOrder},
-		{"OneTakeGivesOneTaskOfALane", laneOneCall},
-		{"ARetryBlocksItsLaneButNotTheOthers", laneBlocks},
-		{"ARetryLetsLaterTasksGoFirstWhereTheLaneYields", laneYields},
-		{"ALaneThatYieldsRunsOneAtATimeInAcceptedOrder", laneYieldsInOrder},
-		{"ALostLeaseBlocksItsLaneUntilItIsTakenAgain", laneLost},
-		{"ADeadTaskLetsItsLaneGoOn", laneDead},
-		{"LanesOfDifferentHandlersAndEndpointsAreDifferent", laneScope},
-		{"LanesDoNotMeetByMovingBytesBetweenParts", laneNames},
-		{"AReopenedTaskWaitsForTheRunningOneAndThenGoesFirst", laneReopen},
-		{"AReopenedTaskGoesBeforeALaterOneThatIsRetried", laneReopenRetry},
-		{"SeveralReopenedTasksKeepTheirOrderBehindARunningOne", laneReopenMany},
-	}
+var laneChecks = []check{
+	{"TasksOfALaneRunOneAtATimeInAcceptedOrder", laneOrder},
+	{"OneTakeGivesOneTaskOfALane", laneOneCall},
+	{"ARetryBlocksItsLaneButNotTheOthers", laneBlocks},
+	{"ARetryLetsLaterTasksGoFirstWhereTheLaneYields", laneYields},
+	{"ALaneThatYieldsRunsOneAtATimeInAcceptedOrder", laneYieldsInOrder},
+	{"ALostLeaseBlocksItsLaneUntilItIsTakenAgain", laneLost},
+	{"ADeadTaskLetsItsLaneGoOn", laneDead},
+	{"LanesOfDifferentHandlersAndEndpointsAreDifferent", laneScope},
+	{"LanesDoNotMeetByMovingBytesBetweenParts", laneNames},
+	{"AReopenedTaskWaitsForTheRunningOneAndThenGoesFirst", laneReopen},
+	{"AReopenedTaskGoesBeforeALaterOneThatIsRetried", laneReopenRetry},
+	{"SeveralReopenedTasksKeepTheirOrderBehindARunningOne", laneReopenMany},
 }
 
 func laneOrder(x *rig) {

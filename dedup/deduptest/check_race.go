@@ -4,26 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func raceChecks() []check {
-	return []check{
-		{"OfConcurrentClaimsOfOneKeyOneIsNew", raceOneKey},
-		{"OfConcurrentPayloadsOneIsNewAndTheOthersConflict", racePayloads},
-		{"OfConcurrentHeldClaimsOneHasTheLeaseUntilItIsReleasedOrDone", raceHeld},
-		{"OverlappingBatchesInAnyOrderAcceptEachKeyOnce", raceBatches},
-		{"OfConcurrentKeysWithOneAliasOneIsNew", raceAliases},
-		{"OfConcurrentDeliveriesMaxAreKeptAside", raceAsides},
-		{"EachTaskIsGivenToOneOfManyWorkers", raceWorkers},
-		{"LanesStayInOrderWithManyWorkers", raceLanes},
-		{"OfConcurrentFinishesOneCounts", raceFinish},
-		{"ACancelledClaimIsAcceptedOnceOrNotAtAll", raceCancelled},
-	}
+var raceChecks = []check{
+	{"OfConcurrentClaimsOfOneKeyOneIsNew", raceOneKey},
+	{"OfConcurrentPayloadsOneIsNewAndTheOthersConflict", racePayloads},
+	{"OfConcurrentHeldClaimsOneHasTheLeaseUntilItIsReleasedOrDone", raceHeld},
+	{"OverlappingBatchesInAnyOrderAcceptEachKeyOnce", raceBatches},
+	{"OfConcurrentKeysWithOneAliasOneIsNew", raceAliases},
+	{"OfConcurrentDeliveriesMaxAreQuarantined", raceQuarantine},
+	{"EachTaskIsGivenToOneOfManyWorkers", raceWorkers},
+	{"LanesStayInOrderWithManyWorkers", raceLanes},
+	{"OfConcurrentFinishesOneCounts", raceFinish},
+	{"ACancelledClaimIsAcceptedOnceOrNotAtAll", raceCancelled},
 }
 
 // together runs n calls at once and returns their errors.
@@ -89,7 +86,7 @@ func raceOneKey(x *rig) {
 	for i := range 10 {
 		oneNew(x, 16, func(int) dedup.Claim { return delivery(fmt.Sprint("k", i)) })
 	}
-	if n := len(x.list(dedup.Filter{})); n != 10 {
+	if n := x.records(); n != 10 {
 		x.Errorf("%d records, want 10", n)
 	}
 }
@@ -207,10 +204,10 @@ func raceAliases(x *rig) {
 	}
 }
 
-func raceAsides(x *rig) {
+func raceQuarantine(x *rig) {
 	original := x.get(x.accept(delivery("a")))
 	fresh := 0
-	for _, d := range x.claimTogether(20, func(i int) dedup.Claim { return asideOf(original, 2+i, 7) }) {
+	for _, d := range x.claimTogether(20, func(i int) dedup.Claim { return quarantineOf(original, 2+i, 7) }) {
 		if d.Verdict == dedup.New {
 			fresh++
 		}
@@ -369,13 +366,7 @@ func raceCancelled(x *rig) {
 		}
 		x.want(dedup.Known, delivery(fmt.Sprint("k", i)))
 	}
-	if n := len(x.list(dedup.Filter{})); n != len(delays) {
+	if n := x.records(); n != len(delays) {
 		x.Errorf("%d records, want %d", n, len(delays))
 	}
-}
-
-// random returns a source of random numbers whose seed is in the test's log.
-func (x *rig) random() *rand.Rand {
-	x.Helper()
-	return rand.New(rand.NewPCG(x.seed(), 0))
 }

@@ -6,32 +6,30 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func durableChecks() []check {
-	return []check{
-		{"EveryByteOfADeliverySurvives", func(x *rig) {
-			event, answered, c, a := exact(x)
-			x.reopen()
-			x.checkBytes(event, answered, c, a)
-		}},
-		{"LargeAndEmptyBodiesSurvive", func(x *rig) {
-			want := bodies(x)
-			x.reopen()
-			x.checkBodies(want)
-		}},
-		{"RecordsOfEveryStateSurvive", durableStates},
-		{"ClaimsOfEverySituationSurvive", durableVerdicts},
-		{"AliasesAndAsidesSurvive", durableNames},
-		{"WorkGoesOnInItsOrder", durableWork},
-		{"ARetryIsStillDueAtItsTime", durableRetry},
-		{"RunningWorkComesBackWithItsAttemptCounted", durableRunning},
-		{"AHeldClaimIsFreedWithItsAttemptCounted", durableHeld},
-		{"StaleLeasesAreLost", durableStale},
-		{"SequencesTokensAndEventIdsGoOn", durableCounters},
-		{"GenerationsSurvive", durableGenerations},
-		{"GenerationsAreCountedOnAfterARestart", func(x *rig) { countOn(x, x.reopen) }},
-		{"PurgedEventsStayAway", durablePurge},
-		{"StatsAreRight", durableStats},
-	}
+var durableChecks = []check{
+	{"EveryByteOfADeliverySurvives", func(x *rig) {
+		event, answered, c, a := exact(x)
+		x.reopen()
+		x.checkBytes(event, answered, c, a)
+	}},
+	{"LargeAndEmptyBodiesSurvive", func(x *rig) {
+		want := bodies(x)
+		x.reopen()
+		x.checkBodies(want)
+	}},
+	{"RecordsOfEveryStateSurvive", durableStates},
+	{"ClaimsOfEverySituationSurvive", durableVerdicts},
+	{"AliasesAndQuarantineSurvive", durableNames},
+	{"WorkGoesOnInItsOrder", durableWork},
+	{"ARetryIsStillDueAtItsTime", durableRetry},
+	{"RunningWorkComesBackWithItsAttemptCounted", durableRunning},
+	{"AHeldClaimIsFreedWithItsAttemptCounted", durableHeld},
+	{"StaleLeasesAreLost", durableStale},
+	{"SequencesTokensAndEventIdsGoOn", durableCounters},
+	{"GenerationsSurvive", durableGenerations},
+	{"GenerationsAreCountedOnAfterARestart", func(x *rig) { countOn(x, x.reopen) }},
+	{"PurgedEventsStayAway", durablePurge},
+	{"StatsAreRight", durableStats},
 }
 
 func durableStates(x *rig) {
@@ -96,18 +94,18 @@ func durableNames(x *rig) {
 	c := delivery("a")
 	c.Aliases = []dedup.Key{nonce("n"), signed("s")}
 	original := x.get(x.accept(c))
-	aside := x.accept(asideOf(original, 2, 2))
+	aside := x.accept(quarantineOf(original, 2, 2))
 	x.reopen()
 	b := delivery("b")
 	b.Aliases = c.Aliases[1:]
 	if d := x.want(dedup.Aliased, b); d.Record.Event != original.Event {
 		x.Errorf("aliased to %q", d.Record.Event)
 	}
-	if d := x.want(dedup.Known, asideOf(original, 2, 2)); d.Record.Event != aside {
+	if d := x.want(dedup.Known, quarantineOf(original, 2, 2)); d.Record.Event != aside {
 		x.Errorf("known as %q", d.Record.Event)
 	}
-	x.accept(asideOf(original, 3, 2))
-	x.want(dedup.Known, asideOf(original, 4, 2))
+	x.accept(quarantineOf(original, 3, 2))
+	x.want(dedup.Known, quarantineOf(original, 4, 2))
 	if n := x.get(original.Event).QuarantineCount; n != 3 {
 		x.Errorf("the original counts %d, want 3", n)
 	}

@@ -10,25 +10,23 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func occurrenceChecks() []check {
-	return []check{
-		{"TheSameContentUnderItsNameIsKnown", occurrenceKnown},
-		{"WithoutANameTheFirstIsKnown", occurrenceUnnamed},
-		{"UnderAnotherNameItIsRepeatedAndStoresNothing", occurrenceRepeated},
-		{"WithinTheBoundAnotherNameIsAnotherOccurrence", occurrenceAgain},
-		{"AnotherTypeIsNoOtherOccurrence", occurrenceType},
-		{"OtherOccurrencesComeWithinATime", occurrenceWithin},
-		{"EachOccurrenceHasItsOwnAnswerAndRuns", occurrenceHeld},
-		{"ALargeBodyOccursAgain", occurrenceLarge},
-		{"InOneCallClaimsSeeEachOther", occurrenceBatch},
-		{"AfterTheWindowOfTheFirstItsNumbersAreNotGivenTwice", occurrenceExpires},
-		{"AskingStoresNoOccurrence", occurrenceAsked},
-		{"SlotsBoundTheKeysThatShareThem", occurrenceSlots},
-		{"TheRecordOfAnOlderProgramIsTheFirstOccurrence", occurrenceFormer},
-		{"AFormerRecordOfAnotherTypeDoesNotCount", occurrenceFormerType},
-		{"OtherContentUnderAKnownNameIsNewAndNoted", occurrenceReused},
-		{"TheVendorsIdentifierFindsTheEvent", occurrenceFound},
-	}
+var occurrenceChecks = []check{
+	{"TheSameContentUnderItsNameIsKnown", occurrenceKnown},
+	{"WithoutANameTheFirstIsKnown", occurrenceUnnamed},
+	{"UnderAnotherNameItIsRepeatedAndStoresNothing", occurrenceRepeated},
+	{"WithinTheBoundAnotherNameIsAnotherOccurrence", occurrenceAgain},
+	{"AnotherTypeIsNoOtherOccurrence", occurrenceType},
+	{"OtherOccurrencesComeWithinATime", occurrenceWithin},
+	{"EachOccurrenceHasItsOwnAnswerAndRuns", occurrenceHeld},
+	{"ALargeBodyOccursAgain", occurrenceLarge},
+	{"InOneCallClaimsSeeEachOther", occurrenceBatch},
+	{"AfterTheWindowOfTheFirstItsNumbersAreNotGivenTwice", occurrenceExpires},
+	{"AskingStoresNoOccurrence", occurrenceAsked},
+	{"SlotsBoundTheKeysThatShareThem", occurrenceSlots},
+	{"TheRecordOfAnOlderProgramIsTheFirstOccurrence", occurrenceFormer},
+	{"AFormerRecordOfAnotherTypeDoesNotCount", occurrenceFormerType},
+	{"OtherContentUnderAKnownNameIsNewAndNoted", occurrenceReused},
+	{"TheVendorsIdentifierFindsTheEvent", occurrenceFound},
 }
 
 // digested is a claim whose key is a digest of its content, which came under a name.
@@ -43,14 +41,6 @@ func heldDigest(digest, name string, most int) dedup.Claim {
 	c := digested(digest, name, most)
 	c.Response, c.Hold, c.Lease = dedup.Response{}, true, minute
 	return c
-}
-
-// about makes a claim with the verdict v about an event.
-func (x *rig) about(v dedup.Verdict, event string, c dedup.Claim) {
-	x.Helper()
-	if d := x.want(v, c); d.Record.Event != event {
-		x.Fatalf("%v of %q: about %q, want %q", v, c.Occurrence.Name, d.Record.Event, event)
-	}
 }
 
 func occurrenceKnown(x *rig) {
@@ -84,7 +74,7 @@ func occurrenceRepeated(x *rig) {
 		}
 	}
 	x.same(x.get(event), before, "record")
-	if n := len(x.list(dedup.Filter{})); n != 1 {
+	if n := x.records(); n != 1 {
 		x.Errorf("%d records", n)
 	}
 	x.takeOf(event)
@@ -218,7 +208,7 @@ func occurrenceAsked(x *rig) {
 	x.want(dedup.New, asks(digested("d", "b", 2)))
 	x.about(dedup.Known, event, asks(digested("d", "a", 2)))
 	x.about(dedup.Repeated, event, asks(digested("d", "b", 1)))
-	if n := len(x.list(dedup.Filter{})); n != 1 || x.get(event).Occurrences != 0 {
+	if n := x.records(); n != 1 || x.get(event).Occurrences != 0 {
 		x.Errorf("%d records, first %s", n, text(x.get(event)))
 	}
 }

@@ -30,17 +30,6 @@ func setting(name string, otherwise int) int {
 	return otherwise
 }
 
-// seed returns a new seed, or the one that is asked for, and notes it in the log of the test.
-func (x *rig) seed() uint64 {
-	x.Helper()
-	seed, err := strconv.ParseUint(os.Getenv("EYELET_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64N(1 << 32)
-	}
-	x.Logf("seed %d: EYELET_SEED=%d repeats this", seed, seed)
-	return seed
-}
-
 // driver makes random calls of the store and the model, and compares.
 type driver struct {
 	*rig

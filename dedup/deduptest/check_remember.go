@@ -8,28 +8,26 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func rememberChecks() []check {
-	return []check{
-		{"WhatIsRememberedIsSeenBeyondItsWindow", rememberSeen},
-		{"WithoutRememberItIsNew", rememberNot},
-		{"WithinTheWindowItIsKnown", rememberWindow},
-		{"AskingSaysSeen", rememberAsked},
-		{"ItIsForgottenAfterNinetyDays", rememberEnds},
-		{"WhatHappenedBeforeTheDaysThatAreRememberedIsTooOld", rememberTooOld},
-		{"AYoungStoreTakesWhatComes", rememberYoung},
-		{"WhatHappenedWithinTheWindowIsNeverTooOld", rememberPatient},
-		{"MostOfAKeyAreAccepted", rememberMost},
-		{"APurgedKeyIsForgotten", rememberPurged},
-		{"APurgedOlderGenerationForgetsNothing", rememberPurgedOlder},
-		{"ADeadLetterIsNamed", rememberDead},
-		{"AHeldClaimWithoutAnOutcomeWasNeverAccepted", rememberReleased},
-		{"AHeldClaimWithAnOutcomeIsSeen", rememberAnswered},
-		{"AnAliasComesFirst", rememberAlias},
-		{"OccurrencesAreCountedWithTheirContent", rememberOccurrences},
-		{"SlotsAreCountedTogether", rememberSlots},
-		{"OneStepSeesWhatItRemembers", rememberOneStep},
-		{"KeysAreRememberedAcrossAReopen", rememberDurable},
-	}
+var rememberChecks = []check{
+	{"WhatIsRememberedIsSeenBeyondItsWindow", rememberSeen},
+	{"WithoutRememberItIsNew", rememberNot},
+	{"WithinTheWindowItIsKnown", rememberWindow},
+	{"AskingSaysSeen", rememberAsked},
+	{"ItIsForgottenAfterNinetyDays", rememberEnds},
+	{"WhatHappenedBeforeTheDaysThatAreRememberedIsTooOld", rememberTooOld},
+	{"AYoungStoreTakesWhatComes", rememberYoung},
+	{"WhatHappenedWithinTheWindowIsNeverTooOld", rememberPatient},
+	{"MostOfAKeyAreAccepted", rememberMost},
+	{"APurgedKeyIsForgotten", rememberPurged},
+	{"APurgedOlderGenerationForgetsNothing", rememberPurgedOlder},
+	{"ADeadLetterIsNamed", rememberDead},
+	{"AHeldClaimWithoutAnOutcomeWasNeverAccepted", rememberReleased},
+	{"AHeldClaimWithAnOutcomeIsSeen", rememberAnswered},
+	{"AnAliasComesFirst", rememberAlias},
+	{"OccurrencesAreCountedWithTheirContent", rememberOccurrences},
+	{"SlotsAreCountedTogether", rememberSlots},
+	{"OneStepSeesWhatItRemembers", rememberOneStep},
+	{"KeysAreRememberedAcrossAReopen", rememberDurable},
 }
 
 // remembered is an event with nothing to do that is to be remembered.
@@ -45,12 +43,6 @@ func happened(id string, at time.Time) dedup.Claim {
 	c := remembered(id)
 	c.Remember.Time = at
 	return c
-}
-
-// records counts what the store holds.
-func (x *rig) records() int {
-	x.Helper()
-	return len(x.list(dedup.Filter{}))
 }
 
 func rememberSeen(x *rig) {

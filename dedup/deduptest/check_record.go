@@ -10,12 +10,10 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func recordChecks() []check {
-	return []check{
-		{"EveryByteOfADeliveryIsKept", func(x *rig) { x.checkBytes(exact(x)) }},
-		{"LargeAndEmptyBodiesAreKept", func(x *rig) { x.checkBodies(bodies(x)) }},
-		{"TheCallerOwnsWhatItGets", recordIsCopied},
-	}
+var recordChecks = []check{
+	{"EveryByteOfADeliveryIsKept", func(x *rig) { x.checkBytes(exact(x)) }},
+	{"LargeAndEmptyBodiesAreKept", func(x *rig) { x.checkBodies(bodies(x)) }},
+	{"TheCallerOwnsWhatItGets", recordIsCopied},
 }
 
 // exact accepts an event full of bytes that are easily spoilt, and one that answers in the same way. It

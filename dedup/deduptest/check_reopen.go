@@ -4,21 +4,19 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func reopenChecks() []check {
-	return []check{
-		{"DeadTasksRunAgainWithAttemptsFromZero", reopenDead},
-		{"ItLeavesTasksAloneThatAreNotDead", reopenOnlyDead},
-		{"ItNeverChangesTheAnswer", reopenAnswer},
-		{"ItAddsTasksOfNewHandlersOnly", reopenAdds},
-		{"AnEventThatHadNoHandlerCanGetOne", reopenUnhandled},
-		{"NothingToReopenIsErrNotDead", reopenNothing},
-		{"AnUnknownEventIsErrNotFound", reopenUnknown},
-		{"ATaskWithoutAHandlerIsErrInvalidAndNothingIsReopened", reopenNobody},
-		{"ADroppedBodyIsErrNoPayload", reopenDropped},
-		{"ABodyStaysWhileATaskIsDeadEvenIfItIsToBeDropped", reopenKeepsBody},
-		{"TheBodyIsDroppedOnlyWhenAsked", reopenBodies},
-		{"OfConcurrentReopensOneChangesTheEvent", reopenRace},
-	}
+var reopenChecks = []check{
+	{"DeadTasksRunAgainWithAttemptsFromZero", reopenDead},
+	{"ItLeavesTasksAloneThatAreNotDead", reopenOnlyDead},
+	{"ItNeverChangesTheAnswer", reopenAnswer},
+	{"ItAddsTasksOfNewHandlersOnly", reopenAdds},
+	{"AnEventThatHadNoHandlerCanGetOne", reopenUnhandled},
+	{"NothingToReopenIsErrNotDead", reopenNothing},
+	{"AnUnknownEventIsErrNotFound", reopenUnknown},
+	{"ATaskWithoutAHandlerIsErrInvalidAndNothingIsReopened", reopenNobody},
+	{"ADroppedBodyIsErrNoPayload", reopenDropped},
+	{"ABodyStaysWhileATaskIsDeadEvenIfItIsToBeDropped", reopenKeepsBody},
+	{"TheBodyIsDroppedOnlyWhenAsked", reopenBodies},
+	{"OfConcurrentReopensOneChangesTheEvent", reopenRace},
 }
 
 func reopenDead(x *rig) {

@@ -6,20 +6,18 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func leaseChecks() []check {
-	return []check{
-		{"AFinishedTaskHasNoLease", leaseFinished},
-		{"ALeaseThatRanOutIsGivenToTheNext", leaseExpires},
-		{"ALeaseThatRanOutHoldsUntilSomebodyElseHasTheTask", leaseLate},
-		{"AnExtendedLeaseRunsLonger", leaseExtends},
-		{"AnExtensionCanShortenALease", leaseShortens},
-		{"AStaleLeaseIsLostAfterEveryWayTheTaskCanGoOn", leaseStale},
-		{"AStaleLeaseIsLostAfterAReopen", leaseReopened},
-		{"AStaleLeaseIsLostInTheNextGeneration", leaseGenerations},
-		{"ALeaseOfAPurgedEventIsLost", leasePurged},
-		{"ALeaseIsForItsOwnTask", leaseOfOtherTask},
-		{"TokensOnlyGrow", leaseTokens},
-	}
+var leaseChecks = []check{
+	{"AFinishedTaskHasNoLease", leaseFinished},
+	{"ALeaseThatRanOutIsGivenToTheNext", leaseExpires},
+	{"ALeaseThatRanOutHoldsUntilSomebodyElseHasTheTask", leaseLate},
+	{"AnExtendedLeaseRunsLonger", leaseExtends},
+	{"AnExtensionCanShortenALease", leaseShortens},
+	{"AStaleLeaseIsLostAfterEveryWayTheTaskCanGoOn", leaseStale},
+	{"AStaleLeaseIsLostAfterAReopen", leaseReopened},
+	{"AStaleLeaseIsLostInTheNextGeneration", leaseGenerations},
+	{"ALeaseOfAPurgedEventIsLost", leasePurged},
+	{"ALeaseIsForItsOwnTask", leaseOfOtherTask},
+	{"TokensOnlyGrow", leaseTokens},
 }
 
 func leaseFinished(x *rig) {

@@ -10,23 +10,21 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func holdChecks() []check {
-	return []check{
-		{"AHeldClaimRunsWithItsClaimer", holdStarts},
-		{"AHeldClaimIsNeverGivenToAWorker", holdIsNotTaken},
-		{"ItsAnswerIsStoredAndRepeated", holdAnswers},
-		{"AReleasedClaimIsNewAgainAndItsAttemptsCountOn", holdReleases},
-		{"ARetriedClaimIsReleased", holdRetries},
-		{"AReleasedClaimKeepsItsEventAndSequence", holdKeepsIdentity},
-		{"AReleasedClaimKeepsThePayloadAndTasksOfItsFirstDelivery", holdKeepsPayload},
-		{"AReleasedClaimConflictsWithAnotherPayload", holdReleasedConflict},
-		{"AFreeClaimIsNewOnlyToAClaimThatHolds", holdFreeNeedsHold},
-		{"ALeaseThatRanOutFreesTheClaim", holdLapses},
-		{"AnExtendedLeaseHoldsTheClaim", holdExtends},
-		{"AfterTheNextClaimTheFirstLeaseIsLost", holdFences},
-		{"AHeldClaimCannotBeReopenedOrPurged", holdIsGuarded},
-		{"ADeadHeldClaimIsRunByWorkersOnceItIsReopened", holdReopens},
-	}
+var holdChecks = []check{
+	{"AHeldClaimRunsWithItsClaimer", holdStarts},
+	{"AHeldClaimIsNeverGivenToAWorker", holdIsNotTaken},
+	{"ItsAnswerIsStoredAndRepeated", holdAnswers},
+	{"AReleasedClaimIsNewAgainAndItsAttemptsCountOn", holdReleases},
+	{"ARetriedClaimIsReleased", holdRetries},
+	{"AReleasedClaimKeepsItsEventAndSequence", holdKeepsIdentity},
+	{"AReleasedClaimKeepsThePayloadAndTasksOfItsFirstDelivery", holdKeepsPayload},
+	{"AReleasedClaimConflictsWithAnotherPayload", holdReleasedConflict},
+	{"AFreeClaimIsNewOnlyToAClaimThatHolds", holdFreeNeedsHold},
+	{"ALeaseThatRanOutFreesTheClaim", holdLapses},
+	{"AnExtendedLeaseHoldsTheClaim", holdExtends},
+	{"AfterTheNextClaimTheFirstLeaseIsLost", holdFences},
+	{"AHeldClaimCannotBeReopenedOrPurged", holdIsGuarded},
+	{"ADeadHeldClaimIsRunByWorkersOnceItIsReopened", holdReopens},
 }
 
 func holdStarts(x *rig) {

@@ -9,20 +9,11 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func closeChecks() []check {
-	return []check{
-		{"EveryCallIsErrClosedAfterwards", closeAll},
-		{"BlockedTakesReturn", closeBlocked},
-		{"ClosingAgainDoesNothing", closeTwice},
-		{"ConcurrentCallsGetAnAnswerOrErrClosed", closeConcurrent},
-	}
-}
-
-func (x *rig) close() {
-	x.Helper()
-	if err := x.store.Close(); err != nil {
-		x.Fatalf("Close: %v", err)
-	}
+var closeChecks = []check{
+	{"EveryCallIsErrClosedAfterwards", closeAll},
+	{"BlockedTakesReturn", closeBlocked},
+	{"ClosingAgainDoesNothing", closeTwice},
+	{"ConcurrentCallsGetAnAnswerOrErrClosed", closeConcurrent},
 }
 
 func closeAll(x *rig) {

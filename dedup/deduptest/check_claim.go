@@ -1,6 +1,7 @@
 package deduptest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -47,8 +48,8 @@ func situations() []situation {
 	finished := func(r dedup.Result) func(*rig, dedup.Decision) {
 		return func(x *rig, d dedup.Decision) { x.finish(d.Lease, r) }
 	}
-	aside := delivery("k")
-	aside.Quarantine = &dedup.Quarantine{Reason: "conflict"}
+	quarantined := delivery("k")
+	quarantined.Quarantine = &dedup.Quarantine{Reason: "conflict"}
 	unhandled := delivery("k")
 	unhandled.Tasks, unhandled.Note = nil, "no handler"
 	return []situation{
@@ -58,7 +59,7 @@ func situations() []situation {
 		{"AfterDone", delivery("k"), worked(done()), false},
 		{"AfterDead", delivery("k"), worked(dead()), false},
 		{"WithoutTasks", unhandled, stay, false},
-		{"KeptAside", aside, stay, false},
+		{"Quarantined", quarantined, stay, false},
 		{"WhileHeld", held("k"), stay, false},
 		{"AfterAHeldClaimIsDone", held("k"), finished(answer(201, "made")), false},
 		{"AfterAHeldClaimIsDoneWithoutAnAnswer", held("k"), finished(done()), false},
@@ -252,7 +253,7 @@ func claimInvalid(x *rig) {
 }
 
 func claimCancelled(x *rig) {
-	ctx, cancel := contextOf(x)
+	ctx, cancel := context.WithCancel(x.ctx)
 	cancel()
 	if _, err := x.store.Claim(ctx, delivery("k")); err == nil {
 		x.Fatal("Claim with a cancelled context: no error")

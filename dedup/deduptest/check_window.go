@@ -7,21 +7,19 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func windowChecks() []check {
-	return []check{
-		{"ItIsADayByDefaultAndBeginsAtTheOutcome", windowDefault},
-		{"ItNeverRunsWhileWorkIsLeft", windowWaits},
-		{"AfterItAKeyIsNewAndAnotherGeneration", windowEnds},
-		{"AfterItAnotherPayloadIsNew", windowConflict},
-		{"OfManyClaimsAfterItOneIsNew", windowOneWinner},
-		{"ADeadLetterStaysAfterItBesideTheNextGeneration", windowDeadLetter},
-		{"AReopenedDeadLetterDoesNotDisturbTheNextGeneration", windowReopen},
-		{"AReopenedDeadLetterWithoutANextGenerationIsKnown", windowReopenAlone},
-		{"AReopenedEventGetsItsWindowAnew", windowAnew},
-		{"AReleasedClaimIsForgottenAfterIt", windowReleased},
-		{"AClaimWhoseHolderVanishedIsForgottenAfterIt", windowVanished},
-		{"WhatHasItsWindowOrIsOpenOrDeadStays", windowSweep},
-	}
+var windowChecks = []check{
+	{"ItIsADayByDefaultAndBeginsAtTheOutcome", windowDefault},
+	{"ItNeverRunsWhileWorkIsLeft", windowWaits},
+	{"AfterItAKeyIsNewAndAnotherGeneration", windowEnds},
+	{"AfterItAnotherPayloadIsNew", windowConflict},
+	{"OfManyClaimsAfterItOneIsNew", windowOneWinner},
+	{"ADeadLetterStaysAfterItBesideTheNextGeneration", windowDeadLetter},
+	{"AReopenedDeadLetterDoesNotDisturbTheNextGeneration", windowReopen},
+	{"AReopenedDeadLetterWithoutANextGenerationIsKnown", windowReopenAlone},
+	{"AReopenedEventGetsItsWindowAnew", windowAnew},
+	{"AReleasedClaimIsForgottenAfterIt", windowReleased},
+	{"AClaimWhoseHolderVanishedIsForgottenAfterIt", windowVanished},
+	{"WhatHasItsWindowOrIsOpenOrDeadStays", windowSweep},
 }
 
 func windowDefault(x *rig) {

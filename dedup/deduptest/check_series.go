@@ -6,17 +6,15 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func seriesChecks() []check {
-	return []check{
-		{"TheNewestIsKnownWhateverItsWindow", seriesNewest},
-		{"WhatWasReplacedIsSupersededUntilItsWindowEnds", seriesReplaced},
-		{"TheWindowOfWhatWasReplacedMayHaveEndedAlready", seriesReplacedLate},
-		{"OneStepSeesTheSeries", seriesOneStep},
-		{"SeriesDoNotMeet", seriesApart},
-		{"AReleasedClaimThatIsRunAgainIsTheNewest", seriesReleased},
-		{"APurgedNewestIsNew", seriesPurged},
-		{"TheNewestIsKnownAfterAReopen", seriesDurable},
-	}
+var seriesChecks = []check{
+	{"TheNewestIsKnownWhateverItsWindow", seriesNewest},
+	{"WhatWasReplacedIsSupersededUntilItsWindowEnds", seriesReplaced},
+	{"TheWindowOfWhatWasReplacedMayHaveEndedAlready", seriesReplacedLate},
+	{"OneStepSeesTheSeries", seriesOneStep},
+	{"SeriesDoNotMeet", seriesApart},
+	{"AReleasedClaimThatIsRunAgainIsTheNewest", seriesReleased},
+	{"APurgedNewestIsNew", seriesPurged},
+	{"TheNewestIsKnownAfterAReopen", seriesDurable},
 }
 
 // content is a claim of a content of a series, with nothing to do, and a window of an hour.

@@ -1,27 +1,18 @@
 package deduptest
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func contextOf(x *rig) (context.Context, context.CancelFunc) { return context.WithCancel(x.ctx) }
-
-func nonce(id string) dedup.Key {
-	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceNonce, ID: id}
-}
-
-func batchChecks() []check {
-	return []check{
-		{"DecisionsAreInTheOrderOfTheClaims", batchOrder},
-		{"ALaterClaimOfTheCallSeesAnEarlierOne", batchOverlaps},
-		{"ALaterClaimOfTheCallSeesTheLeaseOfAnEarlierOne", batchHolds},
-		{"ALaterClaimOfTheCallMeetsTheAliasOfAnEarlierOne", batchAliases},
-		{"ARefusedItemDoesNotStopTheOthers", batchConflict},
-		{"ManyClaimsFitOneCall", batchMany},
-	}
+var batchChecks = []check{
+	{"DecisionsAreInTheOrderOfTheClaims", batchOrder},
+	{"ALaterClaimOfTheCallSeesAnEarlierOne", batchOverlaps},
+	{"ALaterClaimOfTheCallSeesTheLeaseOfAnEarlierOne", batchHolds},
+	{"ALaterClaimOfTheCallMeetsTheAliasOfAnEarlierOne", batchAliases},
+	{"ARefusedItemDoesNotStopTheOthers", batchConflict},
+	{"ManyClaimsFitOneCall", batchMany},
 }
 
 func batchOrder(x *rig) {
@@ -86,10 +77,10 @@ func batchConflict(x *rig) {
 	x.accept(delivery("old"))
 	conflict := delivery("old")
 	conflict.Fingerprint = fingerprint(2)
-	aside := conflict
-	aside.Key.Space = dedup.SpaceQuarantine + "2"
-	aside.Quarantine = &dedup.Quarantine{Reason: "conflict"}
-	x.claims(delivery("a"), conflict, aside, delivery("b"))
+	quarantined := conflict
+	quarantined.Key.Space = dedup.SpaceQuarantine + "2"
+	quarantined.Quarantine = &dedup.Quarantine{Reason: "conflict"}
+	x.claims(delivery("a"), conflict, quarantined, delivery("b"))
 	ran := map[string]bool{}
 	for range 3 {
 		ran[x.take().Record.Key.ID] = true
@@ -97,9 +88,9 @@ func batchConflict(x *rig) {
 	if !ran["old"] || !ran["a"] || !ran["b"] {
 		x.Errorf("work was given out for %v", ran)
 	}
-	x.idle("the item kept aside never runs")
-	if n := len(x.list(dedup.Filter{})); n != 4 {
-		x.Errorf("%d records, want old, a, b and the one kept aside", n)
+	x.idle("the item kept quarantined never runs")
+	if n := x.records(); n != 4 {
+		x.Errorf("%d records, want old, a, b and the one kept quarantined", n)
 	}
 }
 
@@ -113,7 +104,7 @@ func batchMany(x *rig) {
 			x.Fatalf("claim %d: %v", i, d.Verdict)
 		}
 	}
-	if n := len(x.list(dedup.Filter{})); n != len(cs) {
+	if n := x.records(); n != len(cs) {
 		x.Errorf("%d records, want %d", n, len(cs))
 	}
 }

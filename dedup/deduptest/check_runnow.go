@@ -4,42 +4,22 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// hastenChecks are skipped by stores without the power.
-func hastenChecks() []check {
-	return []check{
-		{"AWaitingTaskRunsAtOnceWithItsAttemptsKept", hastenWaiting},
-		{"OnlyTasksThatWaitChange", hastenOnlyWaiting},
-		{"NothingThatWaitsIsErrNoWait", hastenNothing},
-		{"AReleasedClaimWaitsForItsProducer", hastenHeld},
-		{"LanesKeepTheirOrder", hastenLane},
-		{"ItSurvivesARestart", hastenDurable},
-	}
+// runNowChecks are skipped by stores without the power.
+var runNowChecks = []check{
+	{"AWaitingTaskRunsAtOnceWithItsAttemptsKept", runNowWaiting},
+	{"OnlyTasksThatWaitChange", runNowOnlyWaiting},
+	{"NothingThatWaitsIsErrNotWaiting", runNowNothing},
+	{"AReleasedClaimWaitsForItsProducer", runNowHeld},
+	{"LanesKeepTheirOrder", runNowLane},
+	{"ItSurvivesARestart", runNowDurable},
 }
 
-func (x *rig) hastener() dedup.Expediter {
-	x.Helper()
-	h, ok := x.store.(dedup.Expediter)
-	if !ok {
-		x.Skip("the store is no dedup.Expediter")
-	}
-	return h
-}
-
-func (x *rig) hasten(event string) dedup.Record {
-	x.Helper()
-	r, err := x.hastener().RunNow(x.ctx, event)
-	if err != nil {
-		x.Fatalf("RunNow: %v", err)
-	}
-	return r
-}
-
-func hastenWaiting(x *rig) {
+func runNowWaiting(x *rig) {
 	event := x.accept(delivery("a"))
 	x.finish(x.take().Lease, retry(hour))
 	x.idle("the task waits an hour")
 	before := x.get(event)
-	r := x.hasten(event)
+	r := x.runNow(event)
 	stored := x.get(event)
 	x.same(bare(stored), bare(r), "returned and stored record")
 	if !stored.Tasks[0].Due.Before(before.Tasks[0].Due) {
@@ -55,10 +35,10 @@ func hastenWaiting(x *rig) {
 	x.idle("the task is done")
 }
 
-func hastenOnlyWaiting(x *rig) {
+func runNowOnlyWaiting(x *rig) {
 	event, runs := x.oneOfEach()
 	before := x.get(event)
-	x.hasten(event)
+	x.runNow(event)
 	after := x.get(event)
 	after.Tasks[3].Due = before.Tasks[3].Due
 	x.same(after, before, "everything but the task that waits")
@@ -68,8 +48,8 @@ func hastenOnlyWaiting(x *rig) {
 	}
 }
 
-func hastenNothing(x *rig) {
-	h := x.hastener()
+func runNowNothing(x *rig) {
+	h := x.expediter()
 	_, err := h.RunNow(x.ctx, "nobody")
 	x.fails(err, dedup.ErrNotFound, "RunNow of an unknown event")
 	event := x.accept(delivery("a"))
@@ -87,8 +67,8 @@ func hastenNothing(x *rig) {
 	check("is dead")
 }
 
-func hastenHeld(x *rig) {
-	h := x.hastener()
+func runNowHeld(x *rig) {
+	h := x.expediter()
 	d := x.want(dedup.New, held("a"))
 	_, err := h.RunNow(x.ctx, d.Record.Event)
 	x.fails(err, dedup.ErrNotWaiting, "RunNow of a held claim")
@@ -98,25 +78,25 @@ func hastenHeld(x *rig) {
 	x.idle("workers never run what a producer waits for")
 }
 
-func hastenLane(x *rig) {
+func runNowLane(x *rig) {
 	first, second := delivery("a"), delivery("b")
 	first.Tasks = []dedup.NewTask{{Handler: "ship", Lane: "l"}}
 	second.Tasks = first.Tasks
 	a, b := x.accept(first), x.accept(second)
 	x.finish(x.takeOf(a).Lease, retry(hour))
 	x.idle("the lane waits for its first task")
-	x.hasten(a)
+	x.runNow(a)
 	x.finish(x.takeOf(a).Lease, done())
 	x.finish(x.takeOf(b).Lease, done())
 }
 
-func hastenDurable(x *rig) {
+func runNowDurable(x *rig) {
 	if x.harness.Reopen == nil {
 		x.Skip("the store keeps nothing over a restart")
 	}
 	event := x.accept(delivery("a"))
 	x.finish(x.take().Lease, retry(hour))
-	x.hasten(event)
+	x.runNow(event)
 	x.reopen()
 	x.takeOf(event)
 }

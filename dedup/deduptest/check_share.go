@@ -7,17 +7,15 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func shareChecks() []check {
-	return []check{
-		{"ASharedBodyIsThatOfTheOriginal", shareReads},
-		{"AReopenedRecordRunsWithTheSharedBody", shareReopens},
-		{"PurgingTheOriginalHandsTheBodyToTheOldest", sharePurge},
-		{"PurgingTheOriginalHandsALargeBodyOn", sharePurgeLarge},
-		{"ASharedBodyIsNotForgotten", shareOutlives},
-		{"ABodyThatIsDroppedWaitsForThoseThatShareIt", shareDrops},
-		{"WithoutABodyToShareTheRecordKeepsItsOwn", shareAlone},
-		{"SharingSurvivesReopening", shareDurable},
-	}
+var shareChecks = []check{
+	{"ASharedBodyIsThatOfTheOriginal", shareReads},
+	{"AReopenedRecordRunsWithTheSharedBody", shareReopens},
+	{"PurgingTheOriginalHandsTheBodyToTheOldest", sharePurge},
+	{"PurgingTheOriginalHandsALargeBodyOn", sharePurgeLarge},
+	{"ASharedBodyIsNotForgotten", shareOutlives},
+	{"ABodyThatIsDroppedWaitsForThoseThatShareIt", shareDrops},
+	{"WithoutABodyToShareTheRecordKeepsItsOwn", shareAlone},
+	{"SharingSurvivesReopening", shareDurable},
 }
 
 // share quarantines a repetition of the original's body.
@@ -30,7 +28,7 @@ func share(original, name string, body []byte) dedup.Claim {
 }
 
 // shared makes an original that is done and records that share its body.
-func (x *rig) shared(size, n int, change func(*dedup.Claim)) (original string, sharers []string, body []byte) {
+func shared(x *rig, size, n int, change func(*dedup.Claim)) (original string, sharers []string, body []byte) {
 	x.Helper()
 	body = bytes.Repeat([]byte{'B'}, size)
 	c := delivery("original")
@@ -46,15 +44,8 @@ func (x *rig) shared(size, n int, change func(*dedup.Claim)) (original string, s
 	return original, sharers, body
 }
 
-func (x *rig) body(event string, want []byte) {
-	x.Helper()
-	if got := x.get(event).Payload.Body; !bytes.Equal(got, want) {
-		x.Fatalf("body of %s: %d bytes, want %d", event, len(got), len(want))
-	}
-}
-
 func shareReads(x *rig) {
-	original, sharers, body := x.shared(2000, 2, nil)
+	original, sharers, body := shared(x, 2000, 2, nil)
 	for _, event := range sharers {
 		r := x.get(event)
 		if !r.Shared || r.Original != original || r.State() != dedup.Dead {
@@ -82,7 +73,7 @@ func shareReads(x *rig) {
 }
 
 func shareReopens(x *rig) {
-	_, sharers, body := x.shared(2000, 1, nil)
+	_, sharers, body := shared(x, 2000, 1, nil)
 	r, err := x.store.Reopen(x.ctx, sharers[0])
 	if err != nil || !bytes.Equal(r.Payload.Body, body) {
 		x.Fatalf("Reopen: %v, %d bytes", err, len(r.Payload.Body))
@@ -95,12 +86,12 @@ func shareReopens(x *rig) {
 	x.body(sharers[0], body)
 }
 
-func sharePurge(x *rig)      { x.purgesOriginal(2000) }
-func sharePurgeLarge(x *rig) { x.purgesOriginal(3 << 19) }
+func sharePurge(x *rig)      { sharePurgeOf(x, 2000) }
+func sharePurgeLarge(x *rig) { sharePurgeOf(x, 3<<19) }
 
-func (x *rig) purgesOriginal(size int) {
+func sharePurgeOf(x *rig, size int) {
 	x.Helper()
-	original, sharers, body := x.shared(size, 3, nil)
+	original, sharers, body := shared(x, size, 3, nil)
 	x.purge(original)
 	heir := x.get(sharers[0])
 	if heir.Shared || len(heir.Sharers) != 2 {
@@ -127,13 +118,13 @@ func (x *rig) purgesOriginal(size int) {
 			x.body(left, body)
 		}
 	}
-	if n := len(x.list(dedup.Filter{})); n != 0 {
+	if n := x.records(); n != 0 {
 		x.Errorf("%d records are left", n)
 	}
 }
 
 func shareOutlives(x *rig) {
-	original, sharers, body := x.shared(2000, 1, nil)
+	original, sharers, body := shared(x, 2000, 1, nil)
 	x.advance(30 * day)
 	x.body(original, body)
 	x.body(sharers[0], body)
@@ -174,7 +165,7 @@ func shareAlone(x *rig) {
 }
 
 func shareDurable(x *rig) {
-	original, sharers, body := x.shared(3<<19, 2, nil)
+	original, sharers, body := shared(x, 3<<19, 2, nil)
 	x.reopen()
 	x.body(sharers[0], body)
 	x.purge(original)

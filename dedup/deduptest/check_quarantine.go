@@ -1,0 +1,239 @@
+package deduptest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+var quarantineChecks = []check{
+	{"AQuarantinedDeliveryIsADeadLetterThatNeverRuns", quarantineNeverRuns},
+	{"OneDeliveryIsQuarantinedOnce", quarantineOnce},
+	{"OnlyMaxAreKeptAndTheRestIsCounted", quarantineMax},
+	{"WithoutALimitAllAreKept", quarantineUnlimited},
+	{"ADeliveryWhoseOriginalIsGoneIsKept", quarantineOrphan},
+	{"AQuarantinedDeliveryCanBeReopened", quarantineReopens},
+	{"OfOneCallAllCount", quarantineBatch},
+	{"AQuarantinedDeliveryThatNoHandlerTakesIsADeadLetter", quarantineWithoutTasks},
+	{"ADeliveryThatNoHandlerTakesSharesABody", quarantineSharesWithoutTasks},
+	{"QuarantinedDeliveriesAreCountedByEndpointAndReason", quarantineStats},
+}
+
+// quarantineOf is another payload of the original's key, told apart by n.
+func quarantineOf(original dedup.Record, n, most int) dedup.Claim {
+	c := delivery(original.Key.ID)
+	c.Fingerprint = fingerprint(byte(n))
+	c.Key.Space = fmt.Sprint(dedup.SpaceQuarantine, n)
+	c.Payload.Body = fmt.Appendf(nil, "payload %d", n)
+	c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: most}
+	return c
+}
+
+func quarantineNeverRuns(x *rig) {
+	original := x.get(x.accept(delivery("a")))
+	x.finish(x.takeOf(original.Event).Lease, done())
+	r := x.get(x.accept(quarantineOf(original, 2, 0)))
+	if r.QuarantineReason != "conflict" || r.Original != original.Event || r.State() != dedup.Dead || r.Finished.IsZero() {
+		x.Errorf("kept aside: %s", text(r))
+	}
+	if task := r.Tasks[0]; task.State != dedup.Dead || task.Reason != "conflict" || task.Attempt != 0 {
+		x.Errorf("its task: %+v", task)
+	}
+	x.idle("the only open event is kept aside")
+	after := x.get(original.Event)
+	if after.QuarantineCount != 1 {
+		x.Errorf("the original counts %d, want 1", after.QuarantineCount)
+	}
+	after.QuarantineCount = original.QuarantineCount
+	if after.Response.Status != 202 || after.State() != dedup.Done {
+		x.Errorf("the original: %s", text(after))
+	}
+	x.advance(30 * day)
+	x.get(r.Event)
+}
+
+func quarantineOnce(x *rig) {
+	original := x.get(x.accept(delivery("a")))
+	event := x.accept(quarantineOf(original, 2, 4))
+	for range 3 {
+		if d := x.want(dedup.Known, quarantineOf(original, 2, 4)); d.Record.Event != event {
+			x.Errorf("known as %q, want %q", d.Record.Event, event)
+		}
+	}
+	x.accept(quarantineOf(original, 3, 4))
+	if n := x.get(original.Event).QuarantineCount; n != 2 {
+		x.Errorf("the original counts %d, want 2", n)
+	}
+}
+
+func quarantineMax(x *rig) {
+	original := x.get(x.accept(delivery("a")))
+	for n := 2; n < 6; n++ {
+		d := x.claim(quarantineOf(original, n, 2))
+		kept := n < 4
+		if kept != (d.Verdict == dedup.New) || !kept && (d.Verdict != dedup.Known || d.Record.Event != original.Event) {
+			x.Errorf("delivery %d: %v of %q", n, d.Verdict, d.Record.Event)
+		}
+		if !kept && d.Record.QuarantineCount != n-1 {
+			x.Errorf("delivery %d: the decision counts %d, want %d", n, d.Record.QuarantineCount, n-1)
+		}
+	}
+	if n := x.get(original.Event).QuarantineCount; n != 4 {
+		x.Errorf("the original counts %d, want all 4", n)
+	}
+	if n := len(x.list(dedup.Filter{Quarantined: true})); n != 2 {
+		x.Errorf("%d are kept, want 2", n)
+	}
+}
+
+func quarantineUnlimited(x *rig) {
+	original := x.get(x.accept(delivery("a")))
+	for n := 2; n < 40; n++ {
+		x.accept(quarantineOf(original, n, 0))
+	}
+	if n := x.get(original.Event).QuarantineCount; n != 38 {
+		x.Errorf("the original counts %d, want 38", n)
+	}
+}
+
+func quarantineOrphan(x *rig) {
+	original := x.get(x.accept(delivery("a")))
+	original.Event = "gone"
+	r := x.get(x.accept(quarantineOf(original, 2, 1)))
+	if r.Original != "gone" {
+		x.Errorf("original %q", r.Original)
+	}
+	x.accept(quarantineOf(original, 3, 1))
+}
+
+func quarantineReopens(x *rig) {
+	original := x.get(x.accept(delivery("a")))
+	x.finish(x.takeOf(original.Event).Lease, done())
+	event := x.accept(quarantineOf(original, 2, 0))
+	if _, err := x.store.Reopen(x.ctx, event); err != nil {
+		x.Fatal(err)
+	}
+	w := x.takeOf(event)
+	if string(w.Record.Payload.Body) != "payload 2" || w.Record.QuarantineReason != "conflict" || w.Task().Attempt != 1 {
+		x.Errorf("work: %s", text(w.Record))
+	}
+	x.finish(w.Lease, done())
+	x.state(event, 0, dedup.Done)
+}
+
+func quarantineBatch(x *rig) {
+	original := x.get(x.accept(delivery("a")))
+	ds := x.claims(quarantineOf(original, 2, 2), quarantineOf(original, 3, 2), quarantineOf(original, 2, 2), quarantineOf(original, 4, 2))
+	want := []dedup.Verdict{dedup.New, dedup.New, dedup.Known, dedup.Known}
+	for i, d := range ds {
+		if d.Verdict != want[i] {
+			x.Errorf("decision %d: %v, want %v", i, d.Verdict, want[i])
+		}
+	}
+	if ds[2].Record.Event != ds[0].Record.Event || ds[3].Record.Event != original.Event {
+		x.Errorf("known as %q and %q", ds[2].Record.Event, ds[3].Record.Event)
+	}
+	if n := x.get(original.Event).QuarantineCount; n != 3 {
+		x.Errorf("the original counts %d, want 3", n)
+	}
+}
+
+// quarantineWithoutTasks wants a quarantined delivery without tasks to be listed, selected and kept as one with tasks.
+func quarantineWithoutTasks(x *rig) {
+	original := x.get(x.accept(delivery("a")))
+	x.finish(x.takeOf(original.Event).Lease, done())
+	c := quarantineOf(original, 2, 0)
+	c.Tasks = nil
+	event := x.accept(c)
+	if r := x.get(event); r.State() != dedup.Dead || r.Finished.IsZero() {
+		x.Errorf("kept aside: %s", text(r))
+	}
+	for _, f := range []dedup.Filter{
+		{States: []dedup.State{dedup.Dead}},
+		{Reason: "conflict"},
+		{States: []dedup.State{dedup.Dead}, Reason: "conflict", Quarantined: true},
+	} {
+		if got := x.list(f); len(got) != 1 || got[0].Event != event {
+			x.Errorf("%+v lists %d records, want the one that is kept aside", f, len(got))
+		}
+	}
+	for _, f := range []dedup.Filter{{Reason: "same_bytes"}, {Reason: "conflict", Handler: "ship"}, {Reason: "conflict", States: []dedup.State{dedup.Done}}} {
+		if got := x.list(f); len(got) != 0 {
+			x.Errorf("%+v lists %d records, want none", f, len(got))
+		}
+	}
+	x.advance(30 * day)
+	x.get(event)
+	if _, err := x.store.Reopen(x.ctx, event); !errors.Is(err, dedup.ErrNotDead) {
+		x.Errorf("reopened without a handler: %v", err)
+	}
+	r, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "ship"})
+	if err != nil || r.State() != dedup.Pending {
+		x.Fatalf("reopened: %v, %s", err, text(r))
+	}
+	w := x.takeOf(event)
+	if string(w.Record.Payload.Body) != "payload 2" {
+		x.Errorf("it runs with %q", w.Record.Payload.Body)
+	}
+	x.finish(w.Lease, done())
+	if r := x.get(event); r.State() != dedup.Done {
+		x.Errorf("after its run: %s", text(r))
+	}
+}
+
+// quarantineSharesWithoutTasks wants a quarantined delivery that no handler took to run with the body of its original.
+func quarantineSharesWithoutTasks(x *rig) {
+	original, _, body := shared(x, 2000, 0, nil)
+	c := share(original, "copy", body)
+	c.Tasks = nil
+	event := x.accept(c)
+	x.advance(30 * day)
+	if r := x.get(event); !r.Shared {
+		x.Errorf("it does not share: %s", text(bare(r)))
+	}
+	if _, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "ship"}); err != nil {
+		x.Fatal(err)
+	}
+	w := x.takeOf(event)
+	if !bytes.Equal(w.Record.Payload.Body, body) {
+		x.Errorf("it runs with %d bytes, want %d", len(w.Record.Payload.Body), len(body))
+	}
+	x.finish(w.Lease, done())
+}
+
+// quarantineStats wants the counts of what is quarantined to follow every change, and to outlast the process.
+func quarantineStats(x *rig) {
+	original := x.get(x.accept(delivery("a")))
+	x.finish(x.takeOf(original.Event).Lease, done())
+	want := func(want map[dedup.QuarantineGroup]int64) {
+		x.Helper()
+		if got := x.stats().Quarantined; !maps.Equal(got, want) {
+			x.Errorf("quarantined %v, want %v", got, want)
+		}
+	}
+	want(nil)
+	endpoint := delivery("a").Payload.Endpoint
+	conflict, same := dedup.QuarantineGroup{Endpoint: endpoint, Reason: "conflict"}, dedup.QuarantineGroup{Endpoint: endpoint, Reason: "same_bytes"}
+	first, second := x.accept(quarantineOf(original, 2, 0)), x.accept(quarantineOf(original, 3, 0))
+	third := quarantineOf(original, 4, 0)
+	third.Quarantine.Reason, third.Tasks = "same_bytes", nil
+	x.accept(third)
+	want(map[dedup.QuarantineGroup]int64{conflict: 2, same: 1})
+	if x.harness.Reopen != nil {
+		x.reopen()
+		want(map[dedup.QuarantineGroup]int64{conflict: 2, same: 1})
+	}
+	if _, err := x.store.Reopen(x.ctx, first); err != nil {
+		x.Fatal(err)
+	}
+	want(map[dedup.QuarantineGroup]int64{conflict: 1, same: 1})
+	x.finish(x.takeOf(first).Lease, dead())
+	want(map[dedup.QuarantineGroup]int64{conflict: 1, same: 1})
+	if err := x.store.Purge(x.ctx, second); err != nil {
+		x.Fatal(err)
+	}
+	want(map[dedup.QuarantineGroup]int64{same: 1})
+}

@@ -1,0 +1,73 @@
+package deduptest
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// key is an ordinary key.
+func key(id string) dedup.Key {
+	return dedup.Key{Principal: "shop", Endpoint: "orders", ID: id}
+}
+
+// fingerprint is a fingerprint that is not zero.
+func fingerprint(b byte) dedup.Fingerprint { return dedup.Fingerprint{0: 1, 31: b} }
+
+// delivery is an ordinary event with one task.
+func delivery(id string) dedup.Claim {
+	return dedup.Claim{
+		Key:         key(id),
+		Fingerprint: fingerprint(1),
+		Payload: dedup.Payload{
+			Producer: "shop", Endpoint: "orders", Type: "order.paid", KeyField: `"` + id + `"`,
+			Method: http.MethodPost, Target: "/webhooks/orders?x=%41",
+			Header:     http.Header{"Content-Type": {"application/json"}},
+			Attributes: map[string]string{"source": "till 7"},
+			Body:       []byte("body of " + id),
+		},
+		Response: dedup.Response{Status: 202, Body: []byte("accepted")},
+		Tasks:    []dedup.NewTask{{Handler: "ship"}},
+	}
+}
+
+// held is an ordinary event whose handler answers the request itself, for a minute.
+func held(id string) dedup.Claim {
+	c := delivery(id)
+	c.Response, c.Hold, c.Lease = dedup.Response{}, true, minute
+	return c
+}
+
+func signed(id string) dedup.Key {
+	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSigned, ID: id}
+}
+
+func nonce(id string) dedup.Key {
+	return dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceNonce, ID: id}
+}
+
+// laned is an event whose only task is in a lane.
+func laned(id, lane string) dedup.Claim {
+	c := delivery(id)
+	c.Tasks = []dedup.NewTask{{Handler: "ship", Lane: lane}}
+	return c
+}
+
+func done() dedup.Result { return dedup.Result{Kind: dedup.ResultDone} }
+
+func dead() dedup.Result {
+	return dedup.Result{Kind: dedup.ResultDead, Reason: "exhausted", Err: "no more attempts"}
+}
+
+func release() dedup.Result { return dedup.Result{Kind: dedup.ResultRelease} }
+
+func retry(after time.Duration) dedup.Result {
+	return dedup.Result{Kind: dedup.ResultRetry, After: after, Reason: "failed", Err: "connection refused"}
+}
+
+func answer(status int, body string) dedup.Result {
+	return dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{
+		Status: status, Header: http.Header{"Content-Type": {"text/plain"}, "Location": {"/orders/1"}}, Body: []byte(body),
+	}}
+}

@@ -1,0 +1,171 @@
+package deduptest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// want makes one claim, whose verdict must be v.
+func (x *rig) want(v dedup.Verdict, c dedup.Claim) dedup.Decision {
+	x.Helper()
+	d := x.claim(c)
+	if d.Verdict != v {
+		x.Fatalf("claim of %q: verdict %v, want %v (record %s)", c.Key.ID, d.Verdict, v, text(d.Record))
+	}
+	return d
+}
+
+// accept claims an event that must be new, and returns its id.
+func (x *rig) accept(c dedup.Claim) string {
+	x.Helper()
+	d := x.want(dedup.New, c)
+	if d.Record.Event == "" {
+		x.Fatalf("new record of %q has no event id", c.Key.ID)
+	}
+	return d.Record.Event
+}
+
+// about makes a claim with the verdict v about an event.
+func (x *rig) about(v dedup.Verdict, event string, c dedup.Claim) {
+	x.Helper()
+	if d := x.want(v, c); d.Record.Event != event {
+		x.Fatalf("%v of %q: about %q, want %q", v, c.Occurrence.Name, d.Record.Event, event)
+	}
+}
+
+// idle fails when a task is due. It asks for a moment only, so it may miss one but never invents one.
+func (x *rig) idle(why string) {
+	x.Helper()
+	ctx, cancel := context.WithTimeout(x.ctx, 20*time.Millisecond)
+	defer cancel()
+	ws, err := x.store.Take(ctx, 1, 1<<30, minute)
+	if err == nil {
+		x.Fatalf("Take gave work although %s: %d tasks, %v", why, len(ws), ws)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		x.Fatalf("Take until the context ended: %v, want the context's error", err)
+	}
+}
+
+// lost checks that the lease is refused by Extend and by every kind of Finish, and that the record is then as
+// before.
+func (x *rig) lost(l dedup.Lease, why string) {
+	x.Helper()
+	before, getErr := x.store.Get(x.ctx, l.Event)
+	if err := x.store.Extend(x.ctx, l, hour); !errors.Is(err, dedup.ErrLeaseLost) {
+		x.Errorf("Extend although %s: %v, want ErrLeaseLost", why, err)
+	}
+	for kind := dedup.ResultDone; kind <= dedup.ResultRelease; kind++ {
+		r := dedup.Result{Kind: kind, After: hour, Reason: "stale", Err: "stale", Response: dedup.Response{Status: 299, Body: []byte("stale")}}
+		if err := x.store.Finish(x.ctx, l, r); !errors.Is(err, dedup.ErrLeaseLost) {
+			x.Errorf("Finish with kind %d although %s: %v, want ErrLeaseLost", kind, why, err)
+		}
+	}
+	after, err := x.store.Get(x.ctx, l.Event)
+	if getErr == nil && err == nil {
+		x.same(after, before, "record after stale calls")
+	}
+}
+
+// fails checks that an error is the expected one.
+func (x *rig) fails(err, want error, what string) {
+	x.Helper()
+	if !errors.Is(err, want) {
+		x.Fatalf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// same compares records in everything that a store keeps.
+func (x *rig) same(got, want dedup.Record, what string) {
+	x.Helper()
+	if g, w := text(got), text(want); g != w {
+		x.Fatalf("%s:\n got %s\nwant %s", what, g, w)
+	}
+}
+
+// state checks the state of a task.
+func (x *rig) state(event string, task int, want dedup.State) {
+	x.Helper()
+	if got := x.get(event).Tasks[task].State; got != want {
+		x.Fatalf("task %d is %v, want %v", task, got, want)
+	}
+}
+
+func (x *rig) body(event string, want []byte) {
+	x.Helper()
+	if got := x.get(event).Payload.Body; !bytes.Equal(got, want) {
+		x.Fatalf("body of %s: %d bytes, want %d", event, len(got), len(want))
+	}
+}
+
+func (x *rig) wakes(next func() dedup.Work, event string) {
+	x.Helper()
+	if w := next(); w.Record.Event != event {
+		x.Fatalf("the waiting Take gave %s, want event %s", text(w.Record), event)
+	}
+}
+
+// generationsAre checks that the records of a key have just these generations, which rise: none is there twice.
+func (x *rig) generationsAre(id string, want ...int) {
+	x.Helper()
+	var have []int
+	for _, r := range x.list(dedup.Filter{ID: id}) { // the newest first
+		have = append(have, r.Generation)
+	}
+	slices.Reverse(have)
+	if !slices.Equal(have, want) || !slices.IsSorted(have) || len(slices.Compact(slices.Clone(have))) != len(want) {
+		x.Errorf("the records of %q have generations %v, want %v, each larger than the one before", id, have, want)
+	}
+}
+
+// text writes a record so that equal ones read the same: times in UTC, nothing and empty alike.
+func text(r dedup.Record) string {
+	c := r.Clone()
+	for _, t := range []*time.Time{&c.Accepted, &c.Finished, &c.Expires} {
+		*t = plain(*t)
+	}
+	for i := range c.Tasks {
+		for _, t := range []*time.Time{&c.Tasks[i].Due, &c.Tasks[i].Started, &c.Tasks[i].Ended, &c.Tasks[i].Until} {
+			*t = plain(*t)
+		}
+	}
+	c.Payload.Header, c.Response.Header = plainHeader(c.Payload.Header), plainHeader(c.Response.Header)
+	c.Payload.Body, c.Response.Body = append([]byte{}, c.Payload.Body...), append([]byte{}, c.Response.Body...)
+	if len(c.Payload.Attributes) == 0 {
+		c.Payload.Attributes = nil
+	}
+	c.Aliases, c.Tasks = append([]dedup.Key{}, c.Aliases...), append([]dedup.Task{}, c.Tasks...)
+	c.Sharers = append([]string{}, c.Sharers...)
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // a Record is made of values that have a JSON form
+	}
+	return string(b)
+}
+
+func plain(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Round(0)
+}
+
+func plainHeader(h http.Header) http.Header {
+	if len(h) == 0 {
+		return nil
+	}
+	return h
+}
+
+// bare returns the record as it is shown without its body.
+func bare(r dedup.Record) dedup.Record {
+	r.Payload.Body = nil
+	return r
+}
