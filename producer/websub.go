@@ -175,15 +175,15 @@ func (t *topics) add(s Subscription, hashes []verify.Hash, byAddress bool) error
 		}
 		return nil
 	}
-	scheme, signed := t.byTopic[s.Topic].(*verify.HMAC)
+	known, signed := t.byTopic[s.Topic].(*verify.HMAC)
 	if t.byTopic[s.Topic] != nil && !signed {
 		return errors.New("one with a secret and one without")
 	}
-	if !signed {
-		scheme = webSubScheme(hashes)
-		t.byTopic[s.Topic] = scheme
+	scheme := webSubScheme(hashes, s.Secret)
+	if signed {
+		scheme.Secrets = append(known.Secrets, scheme.Secrets...)
 	}
-	scheme.Secrets = append(scheme.Secrets, verify.Secret(s.Secret))
+	t.byTopic[s.Topic] = scheme
 	return scheme.Check()
 }
 

@@ -41,7 +41,7 @@ const (
 
 // HMAC verifies deliveries that carry an HMAC (RFC 2104) of their bytes in a header field. It is data: a
 // producer is described by its fields, and most presets are nothing else. The value is used by pointer and is
-// not changed after its first use.
+// not changed after its first use, Check included.
 //
 //	&verify.HMAC{ // t=1492774577,v1=5257a8...
 //		Headers: []string{"Stripe-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}"},
@@ -117,8 +117,8 @@ type HMAC struct {
 // Check reports every mistake of the description: a missing or empty secret, one of another encoding, an
 // impossible pattern or template. Verify refuses everything while there is one.
 func (h *HMAC) Check() error {
-	_, err := newHMACPlan(h)
-	return err
+	h.once.Do(func() { h.plan, h.err = newHMACPlan(h) })
+	return h.err
 }
 
 // SignsURL reports whether the signed content holds the URL, which a receiver must then be told.
@@ -126,16 +126,10 @@ func (h *HMAC) SignsURL() bool {
 	return strings.Contains(h.Content, "{url}") || slices.Contains(h.Covers, "@target-uri")
 }
 
-// ready checks the description at its first use, after which it does not change.
-func (h *HMAC) ready() error {
-	h.once.Do(func() { h.plan, h.err = newHMACPlan(h) })
-	return h.err
-}
-
 // Ambiguous returns the names of the placeholders that nothing ends in the signed content, such as "url"; there are none
 // unless Malleable is set. It returns nothing while there is a mistake in the description.
 func (h *HMAC) Ambiguous() []string {
-	if h.ready() != nil {
+	if h.Check() != nil {
 		return nil
 	}
 	return slices.Clone(h.plan.malleable)
@@ -144,7 +138,7 @@ func (h *HMAC) Ambiguous() []string {
 // Verify implements [Scheme]. The identity holds the signed time, what is covered, the id of the key where the
 // entry names one, and the SHA-256 of the signed content.
 func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
-	if err := h.ready(); err != nil {
+	if err := h.Check(); err != nil {
 		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
 	}
 	sent, err := h.plan.read(r)
@@ -176,7 +170,7 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 // there is one, on r. The first secret is used, or the first key in the order of their ids. The field of the
 // identifier must be set before.
 func (h *HMAC) Sign(r *http.Request, body []byte, now time.Time) error {
-	if err := h.ready(); err != nil {
+	if err := h.Check(); err != nil {
 		return err
 	}
 	return h.plan.sign(r, body, now)

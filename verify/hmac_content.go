@@ -49,6 +49,9 @@ func (p *hmacPlan) stable(content segments, signed []byte) []byte {
 	case len(kept) == 1 && only == "body":
 		return nil
 	case len(kept) == 1 || p.malleable != nil:
+		if len(kept) == len(content) {
+			return signed
+		}
 		return kept.digest()
 	}
 	var framed segments

@@ -330,7 +330,7 @@ func TestAnUnknownKeyIDOfAMACCostsWhatAKnownOneCosts(t *testing.T) {
 	h := &HMAC{
 		Headers: []string{"S"}, Separator: ",", Entries: []string{"{kid}/{sig}"}, Encoding: Hex, Keys: map[string]Secret{"a": "first", "b": "second"},
 	}
-	if err := h.ready(); err != nil {
+	if err := h.Check(); err != nil {
 		t.Fatal(err)
 	}
 	for field, want := range map[string]int{"a/00": 1, "x/00": 1, "x/00,y/00": 1, "a/00,x/00": 1, "a/00,b/00": 2} {
