@@ -239,3 +239,44 @@ func IsTestKey(k Key) bool {
 	_, ok := testKeys[k.Fingerprint()]
 	return ok
 }
+
+// smallOrderPoints are the y-coordinates of the Ed25519 points whose order divides 8, as a key holds them (RFC 8032
+// section 5.1.2), each in every spelling that a verifier takes. Signatures that hold for such a key can be made without
+// a private key.
+var smallOrderPoints = [][ed25519.PublicKeySize]byte{
+	point("0000000000000000000000000000000000000000000000000000000000000000"), // order 4
+	point("0100000000000000000000000000000000000000000000000000000000000000"), // order 1
+	point("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), // order 8
+	point("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"), // order 8
+	point("ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f"), // order 2
+	point("edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f"), // order 4, y = p
+	point("eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f"), // order 1, y = p + 1
+}
+
+func point(digits string) (y [ed25519.PublicKeySize]byte) {
+	_, _ = hex.Decode(y[:], []byte(digits)) // a constant
+	return y
+}
+
+// smallOrder reports whether a key of the right length is a point of small order, with either sign of x.
+func smallOrder(key ed25519.PublicKey) bool {
+	y := [ed25519.PublicKeySize]byte(key)
+	y[len(y)-1] &= 0x7f
+	for _, p := range smallOrderPoints {
+		if y == p {
+			return true
+		}
+	}
+	return false
+}
+
+// testKeys names by fingerprint the keys that are published for tests: their private halves are public.
+var testKeys = map[string]string{
+	// RFC 9421 appendix B.1
+	"c73eecd318bd3813f2402a660d8a90010ca35d609d19377d5ee7af200713229f": "test-key-rsa",
+	"72859cbaf21a0b398b1f25712bbed148b1d85a0c6b824176eb306405caa6f0b2": "test-key-rsa-pss",
+	"55f96361b78cbb84f1fc604b0718e82bd91abb46d8fc25ae871b35fbbf8b7974": "test-key-ecc-p256",
+	"34571606cb7a0d71be377e671ddcccae2a169ed7733598214129231cd30c4a3c": "test-key-ed25519",
+	"586642c6a191a9281dc595811486c27f4fc49722103f98d07227aa72c6c047a4": "test-shared-secret",
+	"17c9e7cbd01ca1718a8e7669cb5d6f90b06e092a2f4d7d8cb3e6904856cd3e22": "test-shared-secret, not decoded from base64",
+}

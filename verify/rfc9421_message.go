@@ -1,0 +1,194 @@
+package verify
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// message is a request as signatures see it: the place where the values of components come from.
+type message struct {
+	request   *http.Request
+	url       *url.URL // absolute, with the octets of path and query as they arrived
+	authority string   // lower case, without a default port (RFC 9421 section 2.2.3)
+	path      string   // as it arrived, at least "/"
+
+	// What the signature bases of the request may still cost, all of them together.
+	room  int                     // bytes of bases
+	parts int                     // bytes to parse for components that are parts of something
+	marks int                     // values in them
+	like  map[string][]namedField // by prefix, see fieldsLike
+}
+
+// errNotAbsolute is a mistake of the program that calls Verify, not of the sender.
+var errNotAbsolute = errors.New("verify: the request's URL is not absolute: set its scheme and host to those that the producer called")
+
+// newMessage reads the URL of a request. It refuses request lines in absolute form, whose authority and Host may
+// disagree, and paths that are no URI paths, of which every server makes something else.
+func newMessage(r *http.Request) (*message, error) {
+	if t := r.RequestURI; t != "" && t[0] != '/' {
+		return nil, malformed("@target-uri", "the request target is not in origin form")
+	}
+	if r.URL.Scheme == "" || r.URL.Host == "" {
+		return nil, errNotAbsolute
+	}
+	if len(r.URL.RawQuery) > maxBase {
+		return nil, overLimit("@query", "larger than 64 KiB")
+	}
+	if !isEncoded(r.URL.RawQuery) {
+		return nil, malformed("@query", "a percent sign without two hexadecimal digits")
+	}
+	m := &message{request: r, path: r.URL.EscapedPath(), room: maxBase, parts: maxStructured, marks: maxMarks}
+	if raw := r.URL.RawPath; raw != "" && raw != m.path || r.URL.Opaque != "" {
+		return nil, malformed("@path", "no path of a URI")
+	}
+	u := *r.URL
+	u.User, u.Fragment, u.RawFragment = nil, "", ""
+	if m.path == "" {
+		m.path, u.Path = "/", "/"
+	}
+	if m.path[0] != '/' {
+		return nil, malformed("@path", "no path of a URI")
+	}
+	u.Scheme = strings.ToLower(u.Scheme)
+	m.authority = authority(u.Scheme, u.Host)
+	if !isAuthority(m.authority) {
+		return nil, malformed("@authority", "no host and port")
+	}
+	u.Host = m.authority
+	m.url = &u
+	return m, nil
+}
+
+// authority normalizes a host and port.
+func authority(scheme, host string) string {
+	host = strings.ToLower(host)
+	port := ":443"
+	if scheme == "http" {
+		port = ":80"
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(host, port), ":")
+}
+
+func isAuthority(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !isLower(c) && !isDigit(c) && !strings.ContainsRune(".-_:[]", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// maxForm bounds the parameters of a query that the engine takes apart.
+const maxForm = 256
+
+// form reports whether [url.ParseQuery] reads the query as a form of moderate length.
+func (m *message) form() bool {
+	return strings.IndexByte(m.url.RawQuery, ';') < 0 && strings.Count(m.url.RawQuery, "&") < maxForm
+}
+
+// isEncoded reports whether every percent sign begins an encoded octet (RFC 3986 section 2.1).
+func isEncoded(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			continue
+		}
+		if i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2]) {
+			return false
+		}
+		i += 2
+	}
+	return true
+}
+
+func isHex(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' }
+
+// appendQuery appends the query with its question mark (RFC 9421 section 2.2.7).
+func (m *message) appendQuery(b []byte) []byte { return append(append(b, '?'), m.url.RawQuery...) }
+
+func (m *message) appendTargetURI(b []byte) []byte {
+	b = append(append(b, m.url.Scheme...), "://"...)
+	b = append(append(b, m.authority...), m.path...)
+	if m.url.RawQuery != "" || m.url.ForceQuery {
+		b = m.appendQuery(b)
+	}
+	return b
+}
+
+// lines returns the lines of a field, whose name is in lower case. net/http keeps Host out of the header, and
+// clients keep Content-Length out of it.
+func (m *message) lines(name string) []string {
+	switch name {
+	case "host":
+		if authority(m.url.Scheme, m.request.Host) == m.authority {
+			return []string{m.request.Host}
+		}
+		return []string{m.authority}
+	case "content-length":
+		if v := m.request.Header["Content-Length"]; len(v) > 0 || m.request.ContentLength <= 0 {
+			return v
+		}
+		return []string{strconv.FormatInt(m.request.ContentLength, 10)}
+	}
+	return m.request.Header[http.CanonicalHeaderKey(name)]
+}
+
+// namedField is a field of the request, its name in lower case.
+type namedField struct {
+	name  string
+	lines []string
+}
+
+// fieldsLike returns the fields whose names begin with a prefix in lower case and are longer. The header is walked over
+// once for each prefix, however many signatures there are.
+func (m *message) fieldsLike(prefix string) []namedField {
+	found, ok := m.like[prefix]
+	if ok {
+		return found
+	}
+	for field, lines := range m.request.Header {
+		if len(field) > len(prefix) && strings.EqualFold(field[:len(prefix)], prefix) {
+			found = append(found, namedField{strings.ToLower(field), lines})
+		}
+	}
+	if m.like == nil {
+		m.like = map[string][]namedField{}
+	}
+	m.like[prefix] = found
+	return found
+}
+
+// trimmed returns a copy of the request that holds what the signature covers and nothing else, for the engine.
+func (m *message) trimmed(in *signatureInput) *http.Request {
+	h := make(http.Header, len(in.components)+2)
+	h["Signature-Input"] = []string{in.label + "=" + in.member}
+	h["Signature"] = []string{in.label + "=" + in.signature}
+	for i := range in.components {
+		name := in.components[i].name
+		if name[0] == '@' {
+			continue
+		}
+		// The engine leaves white space in the octets of a field (;bs).
+		h[http.CanonicalHeaderKey(name)] = trimLines(m.lines(name))
+	}
+	u := *m.url
+	if !slices.ContainsFunc(in.components, func(c component) bool { return strings.HasPrefix(c.name, "@query") }) {
+		// The engine need not take the query apart.
+		u.Opaque, u.RawQuery, u.ForceQuery = string(m.appendTargetURI(nil)[len(u.Scheme)+1:]), "", false
+	}
+	return &http.Request{Method: m.request.Method, URL: &u, Header: h, Host: m.authority, Body: http.NoBody}
+}
+
+// engineReads reports whether the engine reads what the signature covers as RFC 9421 says. It takes every query that it
+// sees for a form, also where only its octets are signed, and encodes parameters in a way of its own.
+func (m *message) engineReads(in *signatureInput) bool {
+	for i := range in.components {
+		if name := in.components[i].name; name == "@query-param" || name == "@query" && !m.form() {
+			return false
+		}
+	}
+	return true
+}
