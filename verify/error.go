@@ -70,10 +70,10 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(strings.ReplaceAll(string(e.Code), "_", " "))
 	if e.Component != "" {
-		fmt.Fprintf(&b, ": %q", clip(e.Component))
+		fmt.Fprintf(&b, ": %q", truncate(e.Component))
 	}
 	if e.KeyID != "" {
-		fmt.Fprintf(&b, " (key %q)", clip(e.KeyID))
+		fmt.Fprintf(&b, " (key %q)", truncate(e.KeyID))
 	}
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
@@ -88,8 +88,8 @@ type Public string
 // Error implements error.
 func (p Public) Error() string { return string(p) }
 
-// clip bounds what the sender can write into our log.
-func clip(s string) string {
+// truncate bounds what the sender can write into our log.
+func truncate(s string) string {
 	if len(s) > 128 {
 		return s[:125] + "..."
 	}

@@ -69,8 +69,8 @@ func onlyPublic(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// insides are the ranges of the special-purpose registries (RFC 6890) that netip has no method for.
-func insides() []string {
+// specialRanges are the ranges of the special-purpose registries (RFC 6890) that netip has no method for.
+func specialRanges() []string {
 	return []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 		"240.0.0.0/4", "::/96", "fec0::/10", "3fff::/20", "5f00::/16", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
@@ -82,7 +82,7 @@ func isPublic(ip netip.Addr) bool {
 	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
 		return false
 	}
-	for _, inside := range insides() {
+	for _, inside := range specialRanges() {
 		if netip.MustParsePrefix(inside).Contains(ip) {
 			return false
 		}

@@ -141,7 +141,7 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 	if err := h.Check(); err != nil {
 		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
 	}
-	sent, err := h.plan.read(r)
+	head, err := h.plan.read(r)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -149,21 +149,21 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 	if err != nil {
 		return Identity{}, err
 	}
-	contents, err := h.plan.contents(r, b, sent)
+	contents, err := h.plan.contents(r, b, head)
 	if err != nil {
 		return Identity{}, err
 	}
 	for _, content := range contents {
-		if kid, ok := h.plan.match(sent, content); ok {
+		if kid, ok := h.plan.match(head, content); ok {
 			signed := content.digest()
 			return Identity{
-				KeyID: kid, SignedAt: sent.signedAt, Covered: h.plan.covered[sent.header], Signed: signed,
+				KeyID: kid, SignedAt: head.signedAt, Covered: h.plan.covered[head.header], Signed: signed,
 				Stable:    h.plan.stable(content, signed),
 				Malleable: h.plan.isMalleable(),
 			}, nil
 		}
 	}
-	return Identity{}, &Error{Code: SignatureMismatch, Component: h.plan.headers[sent.header]}
+	return Identity{}, &Error{Code: SignatureMismatch, Component: h.plan.headers[head.header]}
 }
 
 // Sign signs r and body as the producer would at now: it sets the signature's field, and the timestamp's where

@@ -66,7 +66,7 @@ func (s segments) join() []byte { return bytes.Join(s, nil) }
 type contentsFunc func(r *http.Request, body []byte) ([][]byte, error)
 
 // contents returns what may have been signed.
-func (p *hmacPlan) contents(r *http.Request, body []byte, s sent) ([]segments, error) {
+func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]segments, error) {
 	if p.pieces != nil {
 		return p.pieces(r, body)
 	}
@@ -89,7 +89,7 @@ func (p *hmacPlan) contents(r *http.Request, body []byte, s sent) ([]segments, e
 }
 
 // fill puts the values of a request in the template.
-func (p *hmacPlan) fill(r *http.Request, body []byte, s sent) (segments, error) {
+func (p *hmacPlan) fill(r *http.Request, body []byte, s signatureHead) (segments, error) {
 	out := make(segments, 0, len(p.template))
 	for i, q := range p.template {
 		switch q.name {
@@ -139,7 +139,7 @@ func (p *hmacPlan) signedURL(i int, r *http.Request) (string, error) {
 	switch {
 	case p.url != "" && u != p.url:
 		return "", &Error{Code: SignatureMismatch, Component: "@target-uri", Err: reason("the URL is not the one that is configured")}
-	case p.openURL() && (r.URL.RawQuery != "" || r.URL.ForceQuery):
+	case p.openEndedURL() && (r.URL.RawQuery != "" || r.URL.ForceQuery):
 		return "", &Error{
 			Code: ComponentUnsupported, Component: "@query",
 			Err: reason("where the query ends in the signed content cannot be told: configure the URL that the producer signs"),
@@ -153,7 +153,7 @@ func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
 	if len(p.keys) == 0 {
 		return errors.New("sign: there is no secret, only public keys")
 	}
-	var s sent
+	var s signatureHead
 	if p.idHeaders != nil {
 		id, err := p.readID(r, p.idHeaders[0])
 		if err != nil {

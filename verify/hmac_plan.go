@@ -214,7 +214,7 @@ func (p *hmacPlan) checkPlaceholder(q part, h *HMAC) error {
 		}
 		return nil
 	default:
-		return fmt.Errorf("unknown placeholder {%s}", q.spelling())
+		return fmt.Errorf("unknown placeholder {%s}", q.text())
 	}
 	if q.name != "" && q.arg != "" {
 		return fmt.Errorf("{%s} takes no argument", q.name)

@@ -19,8 +19,8 @@ const (
 	maxTimestamp      = 15      // digits
 )
 
-// sent is what the header fields of a delivery say.
-type sent struct {
+// signatureHead is what the header fields of a delivery say.
+type signatureHead struct {
 	header    int // index of the signature field
 	sigs      []signature
 	timestamp string
@@ -37,25 +37,25 @@ type signature struct {
 }
 
 // read finds the signatures, the signed time and the signed id in the header fields.
-func (p *hmacPlan) read(r *http.Request) (sent, error) {
+func (p *hmacPlan) read(r *http.Request) (signatureHead, error) {
 	s, value, err := p.find(r)
 	if err != nil {
-		return sent{}, err
+		return signatureHead{}, err
 	}
 	var stamps int
 	if stamps, err = p.readEntries(&s, value); err != nil {
-		return sent{}, err
+		return signatureHead{}, err
 	}
 	if p.idHeaders != nil {
 		if s.id, err = p.readID(r, p.idHeaders[s.header]); err != nil {
-			return sent{}, err
+			return signatureHead{}, err
 		}
 	}
 	name := p.headers[s.header]
 	if p.timestampHeaders != nil {
 		name = p.timestampHeaders[s.header]
 		if s.timestamp, stamps, err = field(r, name); err != nil {
-			return sent{}, err
+			return signatureHead{}, err
 		}
 		if s.timestamp == "" {
 			stamps = 0
@@ -64,28 +64,28 @@ func (p *hmacPlan) read(r *http.Request) (sent, error) {
 		return s, nil
 	}
 	if stamps == 0 {
-		return sent{}, &Error{Code: TimestampMissing, Component: name}
+		return signatureHead{}, &Error{Code: TimestampMissing, Component: name}
 	}
 	var ok bool
 	if s.signedAt, ok = parseTimestamp(s.timestamp, p.unit); !ok {
-		return sent{}, &Error{Code: TimestampMalformed, Component: name}
+		return signatureHead{}, &Error{Code: TimestampMalformed, Component: name}
 	}
 	return s, nil
 }
 
 // find returns the value of the first signature field that is present; an empty one holds nothing that could be a
 // signature, and so is absent.
-func (p *hmacPlan) find(r *http.Request) (sent, string, error) {
+func (p *hmacPlan) find(r *http.Request) (signatureHead, string, error) {
 	for i, name := range p.headers {
 		value, n, err := field(r, name)
 		if err != nil {
-			return sent{}, "", err
+			return signatureHead{}, "", err
 		}
 		if n > 0 && value != "" {
-			return sent{header: i}, value, nil
+			return signatureHead{header: i}, value, nil
 		}
 	}
-	return sent{}, "", &Error{Code: SignatureMissing, Component: p.headers[0]}
+	return signatureHead{}, "", &Error{Code: SignatureMissing, Component: p.headers[0]}
 }
 
 // field returns the value of a field that may stand on one line only, without the optional white space around it, and
@@ -105,7 +105,7 @@ func field(r *http.Request, name string) (string, int, error) {
 }
 
 // readEntries collects the usable signatures, and returns how many timestamps there were.
-func (p *hmacPlan) readEntries(s *sent, value string) (int, error) {
+func (p *hmacPlan) readEntries(s *signatureHead, value string) (int, error) {
 	if len(value) > maxSignatureField {
 		return 0, p.malformed(s)
 	}
@@ -143,7 +143,7 @@ func (p *hmacPlan) readEntries(s *sent, value string) (int, error) {
 	return 0, p.malformed(s)
 }
 
-func (p *hmacPlan) malformed(s *sent) *Error {
+func (p *hmacPlan) malformed(s *signatureHead) *Error {
 	return &Error{Code: SignatureMalformed, Component: p.headers[s.header]}
 }
 
@@ -240,7 +240,7 @@ func parseTimestamp(s string, unit time.Duration) (time.Time, bool) {
 
 // match compares every signature with every key and returns the id of the key that made one. Where no key has the id of a
 // signature, one MAC is computed all the same, so the time does not tell which keys exist.
-func (p *hmacPlan) match(s sent, content segments) (string, bool) {
+func (p *hmacPlan) match(s signatureHead, content segments) (string, bool) {
 	var buf [sha512.Size]byte
 	computed := false
 	for _, k := range p.keys {
@@ -264,7 +264,7 @@ func (p *hmacPlan) match(s sent, content segments) (string, bool) {
 	return "", p.matchPublic(s, content)
 }
 
-func (p *hmacPlan) matchPublic(s sent, content segments) bool {
+func (p *hmacPlan) matchPublic(s signatureHead, content segments) bool {
 	var joined []byte
 	tried := 0
 	for i := range s.sigs {

@@ -67,7 +67,7 @@ func parseEntry(s string) (entryPattern, error) {
 		case seen[p.name]:
 			return nil, fmt.Errorf("entry %q: {%s} twice", s, p.name)
 		case p.arg != "" || !strings.Contains(" sig ed25519 alg kid timestamp ", " "+p.name+" "):
-			return nil, fmt.Errorf("entry %q: unknown placeholder {%s}", s, p.spelling())
+			return nil, fmt.Errorf("entry %q: unknown placeholder {%s}", s, p.text())
 		}
 		seen[p.name], placeholder = true, true
 	}
@@ -80,8 +80,8 @@ func parseEntry(s string) (entryPattern, error) {
 	return parts, nil
 }
 
-// spelling is the placeholder as it was written, without its braces.
-func (p part) spelling() string {
+// text is the placeholder as it was written, without its braces.
+func (p part) text() string {
 	if p.arg == "" {
 		return p.name
 	}

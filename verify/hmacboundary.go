@@ -44,7 +44,7 @@ func (p *hmacPlan) setBoundaries(h *HMAC) error {
 		p.malleable = append(p.malleable, q.name)
 		if !h.Malleable {
 			errs = append(errs, fmt.Errorf("{%s} cannot be told from what %s it: put text between them that it cannot hold, such as a line break",
-				q.spelling(), beside))
+				q.text(), beside))
 		}
 	}
 	return errors.Join(errs...)
@@ -104,8 +104,8 @@ func (p *hmacPlan) checkValue(i int, component, value string) error {
 	return nil
 }
 
-// openURL reports whether the URL is signed and nothing ends it. A query, which anyone can prolong, is then refused.
-func (p *hmacPlan) openURL() bool { return slices.Contains(p.malleable, "url") }
+// openEndedURL reports whether the URL is signed and nothing ends it. A query, which anyone can prolong, is then refused.
+func (p *hmacPlan) openEndedURL() bool { return slices.Contains(p.malleable, "url") }
 
 // isMalleable reports whether other deliveries can have the same signed content.
 func (p *hmacPlan) isMalleable() bool {

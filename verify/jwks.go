@@ -48,18 +48,18 @@ type JWKSConfig struct {
 // was just published. A fetch replaces the set, which drops removed keys; while fetches fail the last set serves for
 // up to 24 hours. Symmetric keys are never taken from a URL.
 type JWKS struct {
-	cfg    JWKSConfig
-	client *http.Client
-	ctx    context.Context
-	cancel context.CancelFunc
-	flight sync.WaitGroup
+	cfg     JWKSConfig
+	client  *http.Client
+	ctx     context.Context
+	cancel  context.CancelFunc
+	fetches sync.WaitGroup
 
-	mu      sync.Mutex
-	set     *jwksSet
-	running chan struct{} // closed when the fetch under way ends; nil while there is none
-	tried   time.Time     // when the last fetch began
-	begun   uint64        // how many fetches have begun
-	err     error         // why the last fetch failed; nil when it did not
+	mu         sync.Mutex
+	set        *jwksSet
+	fetching   chan struct{} // closed when the fetch under way ends; nil while there is none
+	lastFetch  time.Time     // when the last fetch began
+	fetchCount uint64        // how many fetches have begun
+	err        error         // why the last fetch failed; nil when it did not
 }
 
 // jwksSet is one fetched state of the set.
@@ -98,7 +98,7 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 // Close ends the fetch under way, if any, and waits for it. Afterwards nothing is fetched any more.
 func (j *JWKS) Close() error {
 	j.cancel()
-	j.flight.Wait()
+	j.fetches.Wait()
 	if j.cfg.Client == nil {
 		j.client.CloseIdleConnections()
 	}
@@ -187,44 +187,44 @@ func (j *JWKS) current() (*jwksSet, error) {
 
 // due says whether the set is to be fetched, and whether that is worth waiting for. It is called under the lock.
 func (j *JWKS) due(now time.Time) (fetch, wait bool) {
-	if j.err != nil && now.Sub(j.tried) < jwksPause {
+	if j.err != nil && now.Sub(j.lastFetch) < jwksPause {
 		return false, false // it failed a moment ago: live with what there is
 	}
 	if j.set == nil || now.After(j.set.expires) {
 		return true, true
 	}
 	quarter := j.set.expires.Sub(j.set.fetched) / 4
-	return now.After(j.set.expires.Add(-quarter)) && now.Sub(j.tried) >= jwksPause, false
+	return now.After(j.set.expires.Add(-quarter)) && now.Sub(j.lastFetch) >= jwksPause, false
 }
 
 // missDue says whether a kid that is not in the set is a reason to fetch, for a lookup that came after that many
 // fetches had begun. It is called under the lock.
 func (j *JWKS) missDue(before uint64, now time.Time) bool {
-	return j.begun == before && now.Sub(j.tried) >= jwksPause
+	return j.fetchCount == before && now.Sub(j.lastFetch) >= jwksPause
 }
 
 // retryAfter returns the rest of the pause between fetches, at least a second.
 func (j *JWKS) retryAfter() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return max(jwksPause-j.cfg.Now().Sub(j.tried), time.Second)
+	return max(jwksPause-j.cfg.Now().Sub(j.lastFetch), time.Second)
 }
 
 // refresh fetches the set when due says so, and returns how many fetches had begun before. There is one fetch at a
 // time; a caller that needs its result waits for it or for the end of ctx.
 func (j *JWKS) refresh(ctx context.Context, due func(now time.Time) (fetch, wait bool)) (before uint64) {
 	j.mu.Lock()
-	before = j.begun
+	before = j.fetchCount
 	fetch, wait := due(j.cfg.Now())
-	if fetch && j.running == nil && j.ctx.Err() == nil {
-		j.running = make(chan struct{})
-		j.tried = j.cfg.Now()
-		j.begun++
-		j.flight.Add(1)
-		go j.fetch(j.begun) //nolint:contextcheck // it serves others too, and outlives the request that began it
+	if fetch && j.fetching == nil && j.ctx.Err() == nil {
+		j.fetching = make(chan struct{})
+		j.lastFetch = j.cfg.Now()
+		j.fetchCount++
+		j.fetches.Add(1)
+		go j.fetch(j.fetchCount) //nolint:contextcheck // it serves others too, and outlives the request that began it
 	}
 	// A lookup that misses waits for a fetch that is under way, whoever began it.
-	done := j.running
+	done := j.fetching
 	j.mu.Unlock()
 	if wait && done != nil {
 		select {
@@ -236,7 +236,7 @@ func (j *JWKS) refresh(ctx context.Context, due func(now time.Time) (fetch, wait
 }
 
 func (j *JWKS) fetch(number uint64) {
-	defer j.flight.Done()
+	defer j.fetches.Done()
 	set, err := j.get()
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -244,8 +244,8 @@ func (j *JWKS) fetch(number uint64) {
 		set.fetch = number
 		j.set = set
 	}
-	close(j.running)
-	j.running = nil
+	close(j.fetching)
+	j.fetching = nil
 }
 
 func (j *JWKS) get() (*jwksSet, error) {

@@ -235,7 +235,7 @@ func TestJWKSRefreshesInTheBackground(t *testing.T) {
 		t.Error(got)
 	}
 	close(release)
-	j.flight.Wait()
+	j.fetches.Wait()
 	if got := idsOf(t, j, ""); got != "b" {
 		t.Error(got)
 	}

@@ -45,8 +45,8 @@ type material struct {
 	alg         Alg // what the verifier was built for, whatever becomes of Key.Alg
 	public      crypto.PublicKey
 	fingerprint string
-	holds       primitive
-	verifier    engine
+	check       primitive
+	engine      engine
 }
 
 // NewHMACKey makes a key for hmac-sha256 (RFC 9421 section 3.3.3) of a secret of at least 16 bytes, which is
@@ -71,7 +71,7 @@ func NewHMACKey(id string, secret []byte) (Key, error) {
 		return Key{}, fmt.Errorf("key %q: %w", id, err)
 	}
 	return Key{ID: id, Alg: HMACSHA256, material: &material{
-		alg: HMACSHA256, fingerprint: secretFingerprint(secret), holds: newHMACPrimitive(padded), verifier: v,
+		alg: HMACSHA256, fingerprint: secretFingerprint(secret), check: newHMACPrimitive(padded), engine: v,
 	}}, nil
 }
 
@@ -107,7 +107,7 @@ func newPublicKey(id string, alg Alg, public crypto.PublicKey) (Key, error) {
 	}
 	sum := sha256.Sum256(der)
 	return Key{ID: id, Alg: alg, material: &material{
-		alg: alg, public: public, fingerprint: hex.EncodeToString(sum[:]), holds: newPublicPrimitive(alg, public), verifier: v,
+		alg: alg, public: public, fingerprint: hex.EncodeToString(sum[:]), check: newPublicPrimitive(alg, public), engine: v,
 	}}, nil
 }
 

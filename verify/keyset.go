@@ -96,12 +96,12 @@ type KeyFile struct {
 type FileKeys struct {
 	cfg KeyFile
 
-	mu     sync.Mutex
-	keys   *staticSet
-	mtime  time.Time
-	size   int64
-	looked time.Time
-	err    error
+	mu      sync.Mutex
+	keys    *staticSet
+	mtime   time.Time
+	size    int64
+	checked time.Time
+	err     error
 }
 
 // OpenKeyFile reads the file, which must be good.
@@ -113,7 +113,7 @@ func OpenKeyFile(cfg KeyFile) (*FileKeys, error) {
 		cfg.Now = time.Now
 	}
 	f := &FileKeys{cfg: cfg}
-	f.look(cfg.Now())
+	f.reload(cfg.Now())
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -125,15 +125,15 @@ func (f *FileKeys) Key(ctx context.Context, id string) ([]Key, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.cfg.Now()
-	if now.Sub(f.looked) >= f.cfg.Every || now.Before(f.looked) {
-		f.look(now)
+	if now.Sub(f.checked) >= f.cfg.Every || now.Before(f.checked) {
+		f.reload(now)
 	}
 	found, err := f.keys.Key(ctx, id)
 	if err == nil {
 		return found, nil
 	}
 	if f.err == nil { // the file costs a stat, and a read only when it has changed
-		f.look(now)
+		f.reload(now)
 		found, err = f.keys.Key(ctx, id)
 	}
 	if err != nil && f.err != nil {
@@ -149,9 +149,9 @@ func (f *FileKeys) Err() error {
 	return f.err
 }
 
-// look reads the file if it has changed. On any mistake the keys stay as they are.
-func (f *FileKeys) look(now time.Time) {
-	f.looked = now
+// reload reads the file if it has changed. On any mistake the keys stay as they are.
+func (f *FileKeys) reload(now time.Time) {
+	f.checked = now
 	info, err := os.Stat(f.cfg.Path)
 	if err != nil {
 		f.err = fmt.Errorf("key file: %w", err)

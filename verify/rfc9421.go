@@ -128,7 +128,7 @@ const (
 	stageSignature
 	stageBody
 	stageUnavailable // a key that we cannot see may be the one: the sender should try again
-	stageOver        // not to be asked further: the body could not be read
+	stageBodyUnread  // not to be asked further: the body could not be read
 )
 
 // Verify implements [Scheme]. The Signed digest of the identity is the SHA-256 of the signature base, so a message
@@ -146,38 +146,38 @@ func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity
 	if err != nil {
 		return Identity{}, err
 	}
-	t := &trial{scheme: s, m: m, body: body}
+	v := &verification{scheme: s, m: m, body: body}
 	for i := range inputs {
 		in := &inputs[i]
 		if s.Label != "" && in.label != s.Label {
 			continue
 		}
-		if id, ok := t.try(r.Context(), in); ok {
+		if id, ok := v.try(r.Context(), in); ok {
 			return id, nil
 		}
-		if t.stage == stageOver {
-			return Identity{}, t.err
+		if v.stage == stageBodyUnread {
+			return Identity{}, v.err
 		}
 	}
-	t.refuseUnknown(r.Context())
-	if t.err == nil {
+	v.refuseUnknown(r.Context())
+	if v.err == nil {
 		return Identity{}, &Error{Code: SignatureMissing, Err: fmt.Errorf("no signature has the label %q", s.Label)}
 	}
-	return Identity{}, t.err
+	return Identity{}, v.err
 }
 
-// trial is the verification of one request: the best refusal so far, and the work that was done.
-type trial struct {
-	scheme   *RFC9421
-	m        *message
-	body     func() ([]byte, error)
-	looked   int          // signatures that were looked at
-	verified int          // signatures that were held against keys
-	checked  int          // keys they were held against
-	buffer   []byte       // of the last signature base
-	unknown  []unknownKey // signatures whose key is not known, or not good for them
-	stage    stage
-	err      error
+// verification is the verification of one request: the best refusal so far, and the work that was done.
+type verification struct {
+	scheme    *RFC9421
+	m         *message
+	body      func() ([]byte, error)
+	seen      int          // signatures that were looked at
+	tried     int          // signatures that were held against keys
+	keysTried int          // keys they were held against
+	buffer    []byte       // of the last signature base
+	unknown   []unknownKey // signatures whose key is not known, or not good for them
+	stage     stage
+	err       error
 }
 
 // unknownKey is a signature that no key can have made, and its refusal.
@@ -188,97 +188,97 @@ type unknownKey struct {
 }
 
 // refuse keeps the refusal that came furthest.
-func (t *trial) refuse(at stage, err error) (Identity, bool) {
-	if at > t.stage {
-		t.stage, t.err = at, err
+func (v *verification) refuse(at stage, err error) (Identity, bool) {
+	if at > v.stage {
+		v.stage, v.err = at, err
 	}
 	return Identity{}, false
 }
 
 // try verifies one signature. What costs little comes first, and what is wrong with the request is found before its
 // key is looked for.
-func (t *trial) try(ctx context.Context, in *signatureInput) (Identity, bool) {
-	if t.looked++; t.looked > maxSignatures {
-		return t.refuse(stageParse, malformed("signature-input", "too many signatures to try"))
+func (v *verification) try(ctx context.Context, in *signatureInput) (Identity, bool) {
+	if v.seen++; v.seen > maxSignatures {
+		return v.refuse(stageParse, malformed("signature-input", "too many signatures to try"))
 	}
 	if err := in.parse(); err != nil {
-		return t.refuse(stageParse, err)
+		return v.refuse(stageParse, err)
 	}
-	if err := t.checkParams(in); err != nil {
-		return t.refuse(stageTag, err)
+	if err := v.checkParams(in); err != nil {
+		return v.refuse(stageTag, err)
 	}
-	if err := checkCoverage(t.scheme.rules, t.m, in); err != nil {
+	if err := checkCoverage(v.scheme.rules, v.m, in); err != nil {
 		err.KeyID = in.keyID
-		return t.refuse(stageCoverage, err)
+		return v.refuse(stageCoverage, err)
 	}
-	keys, at, err := t.keys(ctx, in)
+	keys, at, err := v.keys(ctx, in)
 	switch {
 	case at == stageUnavailable:
-		return t.refuse(at, err)
+		return v.refuse(at, err)
 	case err != nil:
-		t.unknown = append(t.unknown, unknownKey{in, at, err})
+		v.unknown = append(v.unknown, unknownKey{in, at, err})
 		return Identity{}, false
-	case t.verified == maxVerified:
-		return t.refuse(stageSignature, tooMany(in))
+	case v.tried == maxVerified:
+		return v.refuse(stageSignature, tooMany(in))
 	}
-	base, refusal := t.base(in)
+	base, refusal := v.base(in)
 	if refusal != nil {
-		return t.refuse(stageCoverage, refusal)
+		return v.refuse(stageCoverage, refusal)
 	}
-	key, refusal := t.verify(keys, base, in)
+	key, refusal := v.verify(keys, base, in)
 	if refusal != nil {
-		return t.refuse(stageSignature, refusal)
+		return v.refuse(stageSignature, refusal)
 	}
-	bound, at, err := t.checkBody(in)
+	bound, at, err := v.checkBody(in)
 	if err != nil {
-		return t.refuse(at, err)
+		return v.refuse(at, err)
 	}
-	if t.scheme.KeyRequired && len(t.m.lines("idempotency-key")) == 0 {
-		return t.refuse(stageBody, &Error{Code: IDMissing, KeyID: in.keyID, Component: "idempotency-key"})
+	if v.scheme.KeyRequired && len(v.m.lines("idempotency-key")) == 0 {
+		return v.refuse(stageBody, &Error{Code: IDMissing, KeyID: in.keyID, Component: "idempotency-key"})
 	}
-	return t.identity(key, in, base, bound), true
+	return v.identity(key, in, base, bound), true
 }
 
 // base returns the signature base. It lasts until the next one is built.
-func (t *trial) base(in *signatureInput) ([]byte, *Error) {
-	base, err := t.m.base(t.buffer[:0], in)
+func (v *verification) base(in *signatureInput) ([]byte, *Error) {
+	base, err := v.m.base(v.buffer[:0], in)
 	if err != nil {
 		refusal := *err
 		refusal.KeyID = in.keyID
 		return nil, &refusal
 	}
-	t.buffer = base
+	v.buffer = base
 	return base, nil
 }
 
 // refuseUnknown refuses the signatures whose keys are not known. It does for them what is done for a signature with a
 // known key, within the same limit, so neither the refusal nor its time tells which keys exist.
-func (t *trial) refuseUnknown(ctx context.Context) {
-	for i := range t.unknown {
-		u := &t.unknown[i]
-		if t.verified < maxVerified {
-			base, refusal := t.base(u.in)
+func (v *verification) refuseUnknown(ctx context.Context) {
+	for i := range v.unknown {
+		u := &v.unknown[i]
+		if v.tried < maxVerified {
+			base, refusal := v.base(u.in)
 			if refusal != nil {
-				t.refuse(stageCoverage, refusal)
+				v.refuse(stageCoverage, refusal)
 				continue
 			}
-			t.verified++
-			if decoy := t.decoy(ctx, u.in); decoy != nil {
-				decoy.material.holds(base, u.in.octets())
+			v.tried++
+			if decoy := v.decoy(ctx, u.in); decoy != nil {
+				decoy.material.check(base, u.in.octets())
 			}
 		}
-		t.refuse(u.at, u.err)
+		v.refuse(u.at, u.err)
 	}
 }
 
 // decoy returns a key of the set that takes the place of an unknown one: with the signature's algorithm if there is
 // such a key. It returns nil where the set has no key.
-func (t *trial) decoy(ctx context.Context, in *signatureInput) *Key {
-	all, err := t.scheme.Keys.Key(ctx, "")
+func (v *verification) decoy(ctx context.Context, in *signatureInput) *Key {
+	all, err := v.scheme.Keys.Key(ctx, "")
 	if err != nil {
 		return nil
 	}
-	if fits, _ := t.usable(all, in); fits != nil {
+	if fits, _ := v.usable(all, in); fits != nil {
 		return &fits[0]
 	}
 	i := slices.IndexFunc(all, func(k Key) bool { return k.material != nil })
@@ -289,35 +289,35 @@ func (t *trial) decoy(ctx context.Context, in *signatureInput) *Key {
 }
 
 // checkParams demands the parameters that a signature must have.
-func (t *trial) checkParams(in *signatureInput) *Error {
-	if tag := t.scheme.Tag; tag != "" && (!in.hasTag || in.tag != tag) {
+func (v *verification) checkParams(in *signatureInput) *Error {
+	if tag := v.scheme.Tag; tag != "" && (!in.hasTag || in.tag != tag) {
 		return &Error{Code: InsufficientCoverage, KeyID: in.keyID, Component: "tag"}
 	}
 	if !in.hasCreated {
 		return &Error{Code: TimestampMissing, KeyID: in.keyID, Component: "created"}
 	}
 	if !in.hasKeyID {
-		if t.scheme.BoundKey == "" {
+		if v.scheme.BoundKey == "" {
 			return &Error{Code: InsufficientCoverage, Component: "keyid"}
 		}
-		in.keyID = t.scheme.BoundKey
+		in.keyID = v.scheme.BoundKey
 	}
 	return nil
 }
 
 // keys finds the keys that may have made the signature, and of them those whose algorithm may be used.
-func (t *trial) keys(ctx context.Context, in *signatureInput) ([]Key, stage, error) {
+func (v *verification) keys(ctx context.Context, in *signatureInput) ([]Key, stage, error) {
 	if in.keyID == "" { // to a key set that means all keys
 		return nil, stageKey, &Error{Code: KeyUnknown}
 	}
-	found, err := t.scheme.Keys.Key(ctx, in.keyID)
+	found, err := v.scheme.Keys.Key(ctx, in.keyID)
 	if err != nil {
 		if CodeOf(err) == KeyUnknown {
 			return nil, stageKey, err
 		}
 		return nil, stageUnavailable, err
 	}
-	usable, code := t.usable(found, in)
+	usable, code := v.usable(found, in)
 	if usable == nil {
 		return nil, stageAlg, &Error{Code: code, KeyID: in.keyID}
 	}
@@ -325,8 +325,8 @@ func (t *trial) keys(ctx context.Context, in *signatureInput) ([]Key, stage, err
 }
 
 // usable returns the keys whose algorithm may be used and is the one that the signature names, or why there is none.
-func (t *trial) usable(found []Key, in *signatureInput) ([]Key, Code) {
-	algs := t.scheme.Algs
+func (v *verification) usable(found []Key, in *signatureInput) ([]Key, Code) {
+	algs := v.scheme.Algs
 	if len(algs) == 0 {
 		algs = defaultAlgs
 	}
@@ -350,21 +350,21 @@ func (t *trial) usable(found []Key, in *signatureInput) ([]Key, Code) {
 // verify returns the key that made the signature. Our own signature base decides. The engine, which does more work than
 // the octets call for, is asked second and must find the signature good too, unless it is known to read the request in
 // another way than RFC 9421 says.
-func (t *trial) verify(keys []Key, base []byte, in *signatureInput) (*Key, *Error) {
-	t.verified++
+func (v *verification) verify(keys []Key, base []byte, in *signatureInput) (*Key, *Error) {
+	v.tried++
 	code := SignatureMismatch
 	signature := in.octets()
 	for i := range keys {
-		if t.checked++; t.checked > maxSignatures {
+		if v.keysTried++; v.keysTried > maxSignatures {
 			return nil, tooMany(in)
 		}
-		if !keys[i].material.holds(base, signature) {
+		if !keys[i].material.check(base, signature) {
 			continue
 		}
-		if !t.m.engineReads(in) {
+		if !v.m.engineAgrees(in) {
 			return &keys[i], nil
 		}
-		err := keys[i].material.verifier.verify(in.label, t.m.trimmed(in))
+		err := keys[i].material.engine.verify(in.label, v.m.coveredRequest(in))
 		if err == nil {
 			return &keys[i], nil
 		}
@@ -381,29 +381,29 @@ func tooMany(in *signatureInput) *Error {
 
 // checkBody reads the body, if it must, and compares it with the signed digest. It reports whether the signature
 // binds the body.
-func (t *trial) checkBody(in *signatureInput) (bound bool, at stage, err error) {
+func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err error) {
 	covered := in.coversDigest()
-	if !covered && !needsBody(t.scheme.rules) {
+	if !covered && !needsBody(v.scheme.rules) {
 		return false, stageBody, nil
 	}
 	var digest contentDigest
 	if covered {
 		var refusal *Error
-		if digest, refusal = parseContentDigest(t.m.lines("content-digest")); refusal != nil {
+		if digest, refusal = parseContentDigest(v.m.lines("content-digest")); refusal != nil {
 			refusal.KeyID = in.keyID
 			return false, stageBody, refusal
 		}
 	}
-	body, err := t.body()
+	body, err := v.body()
 	if err != nil {
-		return false, stageOver, err
+		return false, stageBodyUnread, err
 	}
 	var refusal *Error
 	switch {
 	case covered:
 		refusal = digest.check(body)
 	case len(body) > 0:
-		refusal = uncoveredBody(t.m)
+		refusal = uncoveredBody(v.m)
 	}
 	if refusal != nil {
 		refusal.KeyID = in.keyID
@@ -412,7 +412,7 @@ func (t *trial) checkBody(in *signatureInput) (bound bool, at stage, err error) 
 	return covered, 0, nil
 }
 
-func (t *trial) identity(key *Key, in *signatureInput, base []byte, bound bool) Identity {
+func (v *verification) identity(key *Key, in *signatureInput, base []byte, bound bool) Identity {
 	id := Identity{
 		KeyID: key.ID, Principal: key.Principal, Label: in.label, SignedAt: time.Unix(in.created, 0), Nonce: in.nonce,
 		Covered: coveredNames(in, bound),
@@ -423,7 +423,7 @@ func (t *trial) identity(key *Key, in *signatureInput, base []byte, bound bool) 
 	if in.hasExpires {
 		id.Expires = time.Unix(in.expires, 0)
 	}
-	if bound || needsBody(t.scheme.rules) { // without a digest the body was found to be empty
+	if bound || needsBody(v.scheme.rules) { // without a digest the body was found to be empty
 		sum := sha256.Sum256(base)
 		id.Signed = sum[:]
 	}
@@ -436,7 +436,7 @@ func coveredNames(in *signatureInput, bound bool) []string {
 	names := make([]string, 0, len(in.components)+5)
 	for i := range in.components {
 		c := &in.components[i]
-		if c.whole() {
+		if c.coversAll() {
 			names = append(names, c.name)
 		} else {
 			names = append(names, c.name+c.id[len(c.name)+2:])

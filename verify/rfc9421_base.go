@@ -18,7 +18,7 @@ func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
 		return nil, overLimit("signature-input", "more than 8 KiB of structured fields and parameters to read, or too many values in them")
 	}
 	size := m.size(in)
-	if m.room -= size; m.room < 0 {
+	if m.basesLeft -= size; m.basesLeft < 0 {
 		return nil, overLimit("signature-input", "the signature bases are larger than 64 KiB")
 	}
 	b = slices.Grow(b, size)
@@ -52,19 +52,19 @@ func (m *message) spendParts(in *signatureInput) bool {
 	for i := range in.components {
 		switch c := &in.components[i]; {
 		case c.name == "@query-param":
-			m.parts -= len(m.url.RawQuery)
+			m.partsLeft -= len(m.url.RawQuery)
 		case c.sf || c.keyed:
 			for _, line := range m.lines(c.name) {
-				m.parts -= len(line)
+				m.partsLeft -= len(line)
 				for i := range len(line) {
 					if strings.IndexByte(",;( ", line[i]) >= 0 {
-						m.marks--
+						m.marksLeft--
 					}
 				}
-				m.marks--
+				m.marksLeft--
 			}
 		}
-		if m.parts < 0 || m.marks < 0 {
+		if m.partsLeft < 0 || m.marksLeft < 0 {
 			return false
 		}
 	}
@@ -118,14 +118,14 @@ func (m *message) appendDerived(b []byte, c *component) ([]byte, *Error) {
 	return m.appendQueryParam(b, c.key)
 }
 
-func absent(component string) *Error {
+func missing(component string) *Error {
 	return &Error{Code: SignatureMismatch, Component: component, Err: reason("covered, but not there")}
 }
 
 func (m *message) appendField(b []byte, c *component) ([]byte, *Error) {
 	lines := m.lines(c.name)
 	if len(lines) == 0 {
-		return nil, absent(c.name)
+		return nil, missing(c.name)
 	}
 	if c.sf || c.keyed {
 		return appendStructured(b, c, lines)
@@ -168,7 +168,7 @@ func appendStructured(b []byte, c *component, lines []string) ([]byte, *Error) {
 	if c.keyed {
 		member, ok := dict.Get(c.key)
 		if !ok {
-			return nil, absent(c.name)
+			return nil, missing(c.name)
 		}
 		value = member
 	}
@@ -201,7 +201,7 @@ func (m *message) appendQueryParam(b []byte, encoded string) ([]byte, *Error) {
 	value, err = url.QueryUnescape(value)
 	switch {
 	case found == 0:
-		return nil, absent("@query-param")
+		return nil, missing("@query-param")
 	case found > 1:
 		return nil, &Error{Code: AmbiguousField, Component: "@query-param"}
 	case err != nil || !utf8.ValidString(value):

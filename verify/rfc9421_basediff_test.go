@@ -44,8 +44,8 @@ func compareBases(t *testing.T, o oracleRequest, components []oracleComponent, p
 	if refusal != nil {
 		return false
 	}
-	if m.engineReads(in) {
-		if engines, err := engineBase("sig", m.trimmed(in), nil, nil); err != nil || engines != string(ours) {
+	if m.engineAgrees(in) {
+		if engines, err := engineBase("sig", m.coveredRequest(in), nil, nil); err != nil || engines != string(ours) {
 			t.Fatalf("%s\nours:\n%s\nengine (%v):\n%s", text, ours, err, engines)
 		}
 	}

@@ -112,7 +112,7 @@ func TestAHostileHeadCostsLittle(t *testing.T) {
 		for _, id := range []string{"k", "nobody"} {
 			primitives := 0
 			scheme := &RFC9421{Keys: StaticKeys(Key{ID: id, Alg: Ed25519, material: &material{
-				alg: Ed25519, holds: func(_, _ []byte) bool { primitives++; return false }, verifier: &countingEngine{},
+				alg: Ed25519, check: func(_, _ []byte) bool { primitives++; return false }, engine: &countingEngine{},
 			}})}
 			cpu, memory := costOf(func() {
 				primitives = 0

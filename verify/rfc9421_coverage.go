@@ -98,7 +98,7 @@ func (c Coverage) Check() error {
 // covers reports whether the signature binds every octet of the named field or part.
 func (in *signatureInput) covers(name string) bool {
 	for i := range in.components {
-		if c := &in.components[i]; c.name == name && c.whole() {
+		if c := &in.components[i]; c.name == name && c.coversAll() {
 			return true
 		}
 	}
@@ -175,7 +175,7 @@ func checkPresent(name string, m *message, in *signatureInput) *Error {
 	if !many {
 		return checkField(name, m.lines(name), in)
 	}
-	for _, field := range m.fieldsLike(prefix) {
+	for _, field := range m.fieldsWithPrefix(prefix) {
 		if err := checkField(field.name, field.lines, in); err != nil {
 			return err
 		}

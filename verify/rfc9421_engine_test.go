@@ -16,7 +16,7 @@ func TestWhatTheEngineCannotHandleIsMalformed(t *testing.T) {
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)
 	s.scheme = &RFC9421{Keys: StaticKeys(Key{ID: "k", Alg: HMACSHA256, material: &material{
-		alg: HMACSHA256, holds: func(_, _ []byte) bool { return true }, verifier: brokenEngine{},
+		alg: HMACSHA256, check: func(_, _ []byte) bool { return true }, engine: brokenEngine{},
 	}})}
 	_, err := s.verify()
 	wantCode(t, err, SignatureMalformed)

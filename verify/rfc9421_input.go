@@ -46,8 +46,8 @@ type component struct {
 	id     string // the identifier as it stands in the base: the name in quotes and its parameters
 }
 
-// whole reports whether the component binds every octet of the field or part.
-func (c *component) whole() bool { return !c.sf && !c.keyed }
+// coversAll reports whether the component binds every octet of the field or part.
+func (c *component) coversAll() bool { return !c.sf && !c.keyed }
 
 // signatureInput is one signature as the sender describes it.
 type signatureInput struct {

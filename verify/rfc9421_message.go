@@ -17,10 +17,10 @@ type message struct {
 	path      string   // as it arrived, at least "/"
 
 	// What the signature bases of the request may still cost, all of them together.
-	room  int                     // bytes of bases
-	parts int                     // bytes to parse for components that are parts of something
-	marks int                     // values in them
-	like  map[string][]namedField // by prefix, see fieldsLike
+	basesLeft int                     // bytes of bases
+	partsLeft int                     // bytes to parse for components that are parts of something
+	marksLeft int                     // values in them
+	byPrefix  map[string][]namedField // by prefix, see fieldsWithPrefix
 }
 
 // errNotAbsolute is a mistake of the program that calls Verify, not of the sender.
@@ -41,7 +41,7 @@ func newMessage(r *http.Request) (*message, error) {
 	if !isEncoded(r.URL.RawQuery) {
 		return nil, malformed("@query", "a percent sign without two hexadecimal digits")
 	}
-	m := &message{request: r, path: r.URL.EscapedPath(), room: maxBase, parts: maxStructured, marks: maxMarks}
+	m := &message{request: r, path: r.URL.EscapedPath(), basesLeft: maxBase, partsLeft: maxStructured, marksLeft: maxMarks}
 	if raw := r.URL.RawPath; raw != "" && raw != m.path || r.URL.Opaque != "" {
 		return nil, malformed("@path", "no path of a URI")
 	}
@@ -85,8 +85,8 @@ func isAuthority(s string) bool {
 // maxForm bounds the parameters of a query that the engine takes apart.
 const maxForm = 256
 
-// form reports whether [url.ParseQuery] reads the query as a form of moderate length.
-func (m *message) form() bool {
+// queryIsForm reports whether [url.ParseQuery] reads the query as a queryIsForm of moderate length.
+func (m *message) queryIsForm() bool {
 	return strings.IndexByte(m.url.RawQuery, ';') < 0 && strings.Count(m.url.RawQuery, "&") < maxForm
 }
 
@@ -142,10 +142,10 @@ type namedField struct {
 	lines []string
 }
 
-// fieldsLike returns the fields whose names begin with a prefix in lower case and are longer. The header is walked over
+// fieldsWithPrefix returns the fields whose names begin with a prefix in lower case and are longer. The header is walked over
 // once for each prefix, however many signatures there are.
-func (m *message) fieldsLike(prefix string) []namedField {
-	found, ok := m.like[prefix]
+func (m *message) fieldsWithPrefix(prefix string) []namedField {
+	found, ok := m.byPrefix[prefix]
 	if ok {
 		return found
 	}
@@ -154,15 +154,15 @@ func (m *message) fieldsLike(prefix string) []namedField {
 			found = append(found, namedField{strings.ToLower(field), lines})
 		}
 	}
-	if m.like == nil {
-		m.like = map[string][]namedField{}
+	if m.byPrefix == nil {
+		m.byPrefix = map[string][]namedField{}
 	}
-	m.like[prefix] = found
+	m.byPrefix[prefix] = found
 	return found
 }
 
-// trimmed returns a copy of the request that holds what the signature covers and nothing else, for the engine.
-func (m *message) trimmed(in *signatureInput) *http.Request {
+// coveredRequest returns a copy of the request that holds what the signature covers and nothing else, for the engine.
+func (m *message) coveredRequest(in *signatureInput) *http.Request {
 	h := make(http.Header, len(in.components)+2)
 	h["Signature-Input"] = []string{in.label + "=" + in.member}
 	h["Signature"] = []string{in.label + "=" + in.signature}
@@ -182,11 +182,11 @@ func (m *message) trimmed(in *signatureInput) *http.Request {
 	return &http.Request{Method: m.request.Method, URL: &u, Header: h, Host: m.authority, Body: http.NoBody}
 }
 
-// engineReads reports whether the engine reads what the signature covers as RFC 9421 says. It takes every query that it
+// engineAgrees reports whether the engine reads what the signature covers as RFC 9421 says. It takes every query that it
 // sees for a form, also where only its octets are signed, and encodes parameters in a way of its own.
-func (m *message) engineReads(in *signatureInput) bool {
+func (m *message) engineAgrees(in *signatureInput) bool {
 	for i := range in.components {
-		if name := in.components[i].name; name == "@query-param" || name == "@query" && !m.form() {
+		if name := in.components[i].name; name == "@query-param" || name == "@query" && !m.queryIsForm() {
 			return false
 		}
 	}

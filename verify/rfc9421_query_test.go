@@ -111,7 +111,7 @@ func TestTheEngineIsAskedWhereItReadsTheRequestAsTheRFCDoes(t *testing.T) {
 		asked := 0
 		key := p.key
 		inner := *key.material
-		inner.verifier = askedEngine{inner.verifier, &asked}
+		inner.engine = askedEngine{inner.engine, &asked}
 		key.material = &inner
 		if _, err := (&RFC9421{Keys: StaticKeys(key)}).Verify(r, bodyOf(testBody)); err != nil || (asked == 1) != c.asked {
 			t.Errorf("%v, ?%s: asked %d times, %v", c.components, c.query, asked, err)

@@ -34,7 +34,7 @@ type Signer struct {
 	Private crypto.Signer
 	// Label is the label of the signature. Defaults to "sig1".
 	Label string
-	// Components are covered. Defaults to what [DefaultComponents] finds in the request.
+	// Components are covered. Defaults to the components of the default profile that the request has.
 	Components []string
 	// Expires, when not zero, is how long after its creation the signature ends.
 	Expires time.Duration
@@ -46,9 +46,9 @@ type Signer struct {
 	Digests []string
 }
 
-// DefaultComponents returns what a signature must cover on this request by the default profile: @method,
+// defaultComponents returns what a signature must cover on this request by the default profile: @method,
 // @target-uri, content-digest, and the fields of the profile that the request has.
-func DefaultComponents(r *http.Request) []string {
+func defaultComponents(r *http.Request) []string {
 	names := []string{"@method", "@target-uri"}
 	for _, name := range []string{"content-digest", "content-type", "content-encoding", "idempotency-key"} {
 		if r.Header.Get(name) != "" {
@@ -101,7 +101,7 @@ func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 func (s *Signer) input(r *http.Request, now time.Time) (*signatureInput, error) {
 	names := s.Components
 	if names == nil {
-		names = DefaultComponents(r)
+		names = defaultComponents(r)
 	}
 	var b strings.Builder
 	b.WriteByte('(')

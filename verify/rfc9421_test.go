@@ -421,7 +421,7 @@ func TestTheWorkForUnknownKeysIsThatForKnownOnes(t *testing.T) {
 		s.r.Header.Set("Signature", strings.Join(signatures, ", "))
 		checks, bytes, engine := 0, 0, &countingEngine{}
 		s.scheme = &RFC9421{Keys: StaticKeys(Key{ID: "k", Alg: HMACSHA256, material: &material{
-			alg: HMACSHA256, verifier: engine, holds: func(base, _ []byte) bool { checks++; bytes += len(base); return false },
+			alg: HMACSHA256, engine: engine, check: func(base, _ []byte) bool { checks++; bytes += len(base); return false },
 		}})}
 		_, err := s.verify()
 		wantCode(t, err, SignatureMismatch, KeyUnknown)
@@ -456,7 +456,7 @@ func TestTheEngineMustAgree(t *testing.T) {
 	s.pair.sign(t, s.r, s.body)
 	engine := &countingEngine{}
 	key := s.pair.key
-	key.material = &material{alg: key.material.alg, holds: key.material.holds, verifier: engine}
+	key.material = &material{alg: key.material.alg, check: key.material.check, engine: engine}
 	s.scheme = &RFC9421{Keys: StaticKeys(key)}
 	_, err := s.verify()
 	wantCode(t, err, SignatureMismatch)

@@ -114,7 +114,7 @@ func (s *Static) Verify(r *http.Request, _ func() ([]byte, error)) (Identity, er
 	}
 	equal := 0
 	for _, v := range s.Secrets {
-		equal |= sameText(got, want(v))
+		equal |= equalText(got, want(v))
 	}
 	if equal == 0 {
 		return Identity{}, &Error{Code: CredentialsMismatch, Component: s.component()}
@@ -157,8 +157,8 @@ func (s *Static) String() string {
 	}
 }
 
-// sameText compares digests, so that not even the length of a secret shows in the time it takes.
-func sameText(a, b string) int {
+// equalText compares digests, so that not even the length of a secret shows in the time it takes.
+func equalText(a, b string) int {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:])
 }

@@ -388,7 +388,7 @@ func (v *vectorMessage) runAccepted(t *testing.T, in signatureInput, keys vector
 	if berr != nil {
 		t.Fatal(berr)
 	}
-	theirs, terr := engineBase(in.label, m.trimmed(&in), nil, nil)
+	theirs, terr := engineBase(in.label, m.coveredRequest(&in), nil, nil)
 	if terr != nil {
 		t.Fatal(terr)
 	}
@@ -431,7 +431,7 @@ func (v *vectorMessage) runRefused(
 		} else if q != nil {
 			request = q.at(q.request.Host)
 		}
-		e, ok := key.material.verifier.(httpsignEngine)
+		e, ok := key.material.engine.(httpsignEngine)
 		if !ok {
 			t.Fatal("the key has another engine")
 		}
