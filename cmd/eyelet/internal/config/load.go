@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/posflag"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
@@ -26,7 +22,6 @@ const (
 	DefaultListen     = "127.0.0.1:8080"
 	DefaultOperations = "127.0.0.1:8081"
 	defaultStore      = "badger:./data"
-	envPrefix         = "EYELET_"
 	// defaultDrain is how long serve waits for work that is under way when it is told to stop.
 	defaultDrain = 30 * time.Second
 )
@@ -79,120 +74,13 @@ func (s Source) Parse(file string, data []byte) (*Settings, error) {
 	if root == nil || root.kind != mapping {
 		return nil, found.Err()
 	}
-	if ms, ok := usage.Find(s.overrule(root)); ok {
-		found = append(found, ms...)
-	}
+	found = append(found, s.applyOverrides(root)...)
 	c := &Settings{File: file}
 	d := &decoder{dir: filepath.Dir(file)}
 	d.decode(root, reflect.ValueOf(c).Elem(), "")
 	c.confidential = d.secrets
 	c.defaults()
 	return c, append(found, d.wrong...).Err()
-}
-
-// overrule puts what the environment and the flags say in the place of what the file says.
-func (s Source) overrule(root *node) error {
-	o := &overrides{Source: s, origin: map[string]string{}, byVariable: map[string]string{}}
-	o.paths = settingPaths(reflect.TypeFor[Settings](), "")
-	for _, path := range o.paths {
-		o.byVariable[variableOf(path)] = path
-	}
-	layers := koanf.New(".")
-	if err := layers.Load(o.environment(), nil); err != nil {
-		return err
-	}
-	if s.Flags != nil {
-		if err := layers.Load(posflag.ProviderWithFlag(s.Flags, ".", nil, o.flag), nil); err != nil {
-			return err
-		}
-	}
-	for path, value := range layers.All() {
-		root.set(path, fmt.Sprint(value), usage.Place{File: o.origin[path]})
-	}
-	return o.found.Err()
-}
-
-// overrides collects settings that do not come from the file.
-type overrides struct {
-	Source
-	paths      []string
-	byVariable map[string]string
-	origin     map[string]string // of a path: the variable or flag that set it
-	found      usage.Errors
-}
-
-func (o *overrides) environment() koanf.Provider {
-	return env.Provider(".", env.Opt{
-		Prefix:        envPrefix,
-		EnvironFunc:   func() []string { return o.Environ },
-		TransformFunc: o.variable,
-	})
-}
-
-// variable says which setting a variable sets. An empty one sets nothing.
-func (o *overrides) variable(name, value string) (string, any) {
-	if value == "" {
-		return "", nil
-	}
-	path := o.byVariable[name]
-	if path != "" {
-		o.origin[path] = name
-		return path, value
-	}
-	if near := usage.Nearest(strings.ToLower(strings.TrimPrefix(name, envPrefix)), words(o.byVariable)); near != "" {
-		o.found = append(o.found, &usage.Error{
-			At: usage.Place{File: "environment"}, What: "unknown variable " + name,
-			Hint: "did you mean " + envPrefix + strings.ToUpper(near) + "?",
-		})
-	}
-	return "", nil
-}
-
-func (o *overrides) flag(f *pflag.Flag) (string, any) {
-	path := strings.Replace(strings.ReplaceAll(f.Name, "-", "_"), "log_", "log.", 1)
-	if !f.Changed || !slices.Contains(o.paths, path) {
-		return "", nil
-	}
-	o.origin[path] = "--" + f.Name
-	return path, f.Value.String()
-}
-
-// settingPaths lists the single-valued settings that the environment can set: not those of producers and
-// handlers, which have names of the user's, and not lists.
-func settingPaths(t reflect.Type, prefix string) []string {
-	var paths []string
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name := f.Tag.Get("conf")
-		if name == "" {
-			continue
-		}
-		inner := f.Type
-		if inner.Kind() == reflect.Pointer {
-			inner = inner.Elem()
-		}
-		switch inner.Kind() {
-		case reflect.Struct:
-			paths = append(paths, settingPaths(inner, prefix+name+".")...)
-		case reflect.Slice:
-		default:
-			paths = append(paths, prefix+name)
-		}
-	}
-	return paths
-}
-
-func variableOf(path string) string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
-}
-
-// words returns the names of the variables as words, without their prefix.
-func words(m map[string]string) []string {
-	var names []string
-	for name := range m {
-		names = append(names, strings.ToLower(strings.TrimPrefix(name, envPrefix)))
-	}
-	return names
 }
 
 // PresetSettings reads the settings of a preset from NAME=VALUE, as the file has NAME: VALUE.
