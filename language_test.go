@@ -45,7 +45,7 @@ var unidiomatic = []phrase{
 	avoid(`(?i)\b(?:no|some|any|every)body\b`, ``, "no client, another process, every user"),
 	avoid(`(?i)\bwho (?:asks?|sends?|reads?|writes?|gets?|waits?|comes?|calls?|knows?|has|have|wants?|must|looks?|tries|`+
 		`holds?|took|takes?|did|does|listens?)\b`, `(?i)\bwho (?:sends|asks)[^.]*\?`, "the caller, which ..."),
-	avoid(`(?i)\bwhat (?:it|they|he|she) (?:has|have|had|holds?|knows?|gives?|tells?|says?|brings?|began|took|wants?|`+
+	avoid(`(?i)\bwhat (?:it|they|he|she) (?:has|have|had|holds?|knows?|gives?|tells?|says?|brings?|began|wants?|`+
 		`stands?|asks?|is told)\b`, ``, "the thing by its name"),
 	avoid(`(?i)\bwhat (?:becomes|became) of\b`, ``, "the result of"),
 	avoid(`^What (?:is|was|are|were|an?|the|it|they|no|stands?|came|comes|cannot|can|could|did|does|has|have|had|`+
