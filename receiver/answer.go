@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"runtime/debug"
@@ -28,11 +29,11 @@ func inFlight(rec dedup.Record) bool { return rec.Hold && rec.Response.Status ==
 func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 	key := e.claim.Key.Hash()
 	watch := d.rx.pending.watch(key)
-	defer watch.leave()
+	defer watch.unwatch()
 	patience := time.NewTimer(max(0, d.rx.cfg.InFlightWait))
 	defer patience.Stop()
 	for {
-		notified := watch.next()
+		stored := watch.next()
 		decisions, err := d.rx.claim(ctx, e.claim)
 		if err != nil {
 			return nil, err
@@ -46,7 +47,7 @@ func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 			return d.concludeOne(ctx, e, decision)
 		}
 		select {
-		case <-notified:
+		case <-stored:
 		case <-time.After(pollInterval):
 		case <-patience.C:
 			return nil, fail(codeInFlight, nil)
@@ -68,204 +69,189 @@ func (d *delivery) resume(ctx context.Context, e entry, rec dedup.Record) (*repl
 	return d.answer(ctx, e)
 }
 
-// begin makes the run of an event whose claim the delivery holds. The first run is of the delivery itself. A later one
-// is of what the store kept of the first: the delivery only triggers it. Its handler is the one that began the event,
-// or, where that has another name by now, the Answer handler of the stored type; nil where there is none.
-func (d *delivery) begin(ctx context.Context, e entry, decision dedup.Decision) (*held, error) {
-	h := &held{
-		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: decision.Record, lease: decision.Lease, started: time.Now(),
-		accepted: d.ep.accepted,
+// begin makes the run of an event whose claim the delivery holds. The first run gets the delivery itself. A later
+// one gets what the store kept of the first: the delivery only triggers it. Its handler is the one that began the
+// event, or, when that has another name by now, the Answer handler of the stored type; nil when there is none.
+func (d *delivery) begin(ctx context.Context, e entry, decision dedup.Decision) (*answerRun, error) {
+	cfg := &d.rx.cfg
+	run := &answerRun{
+		rx: d.rx, p: &d.ep.p, handler: e.answer, rec: decision.Record, started: time.Now(), accepted: d.ep.accepted,
+		leasedRun: leasedRun{
+			store: cfg.Store, lease: decision.Lease, length: cfg.Lease, renewAt: time.Now().Add(cfg.Lease / 3),
+		},
 	}
-	task := h.rec.Tasks[h.lease.Task]
+	task := run.task()
 	if task.Attempt == 1 {
-		h.rec.Payload = e.claim.Payload // a decision comes without the body
-		h.rec.Payload.Header, h.rec.Payload.Attributes = h.rec.Payload.Header.Clone(), maps.Clone(h.rec.Payload.Attributes)
-		return h, nil
+		p := e.claim.Payload // a decision comes without the body
+		p.Header, p.Attributes = p.Header.Clone(), maps.Clone(p.Attributes)
+		run.rec.Payload = p
+		return run, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.StoreTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.StoreTimeout)
 	defer cancel()
-	rec, err := d.rx.cfg.Store.Get(ctx, h.rec.Event)
+	rec, err := cfg.Store.Get(ctx, run.rec.Event)
 	if err != nil {
 		err = storeFailure(err)
 		release := dedup.Result{Kind: dedup.ResultRelease, Reason: task.Reason, Err: task.Err}
-		return nil, errors.Join(err, d.rx.cfg.Store.Finish(ctx, h.lease, release))
+		return nil, errors.Join(err, cfg.Store.Finish(ctx, run.lease, release))
 	}
-	h.rec = rec
-	if h.handler = d.rx.registry.byName[task.Handler]; h.handler == nil {
-		_, h.handler = d.rx.registry.match(d.ep.p.Name, rec.Payload.Type)
+	run.rec = rec
+	if run.handler = d.rx.registry.byName[task.Handler]; run.handler == nil {
+		_, run.handler = d.rx.registry.match(d.ep.p.Name, rec.Payload.Type)
 	}
-	return h, nil
+	return run, nil
 }
 
-// run lets the handler run and waits for it as long as the producer does. What the producer no longer waits
-// for goes on, and its result is recorded for the next delivery: there is never a second run beside it.
+// run runs the handler and waits for it as long as the producer does. A handler that takes longer goes on, and its
+// result is recorded for the next delivery: no second run starts beside it.
 func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
-	h, err := d.begin(ctx, e, decision)
+	run, err := d.begin(ctx, e, decision)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.rx.cfg.AnswerTimeout)
-	done := make(chan ended, 1)
+	done := make(chan runResult, 1)
 	d.rx.inflight.Add()
-	share := d.share.Transfer() // a handler that outlasts its delivery keeps its place in the quota
+	share := d.share.Transfer() // a handler that outlasts its delivery keeps its slot of the quota
 	go func() {
 		defer d.rx.inflight.Done()
 		defer cancel()
-		end := h.run(ctx, cancel)
-		share.Release() // before anybody hears of the end
-		done <- end
+		res := run.run(ctx, cancel)
+		share.Release() // before the producer can send the next delivery
+		done <- res
 	}()
 	select {
-	case end := <-done:
-		return end.reply, end.err
+	case res := <-done:
+		return res.reply, res.err
 	case <-ctx.Done():
 	}
-	// The handler's own answer counts, also when it came at the last moment.
+	// The handler's own response counts, even at the last moment.
 	select {
-	case end := <-done:
-		return end.reply, end.err
+	case res := <-done:
+		return res.reply, res.err
 	default:
 		return nil, fail(codeAnswerTimeout, context.Cause(ctx))
 	}
 }
 
-// held is an Answer handler at work, with the claim in its hands.
-type held struct {
-	rx      *Receiver
-	p       *producer.Producer
-	handler *Handler
-	rec     dedup.Record
-	lease   dedup.Lease
-	started time.Time
-	// accepted is the answer to an event that no handler answers.
-	accepted dedup.Response
+// answerRun is one run of an Answer handler, which holds the lease.
+type answerRun struct {
+	leasedRun
+	rx       *Receiver
+	p        *producer.Producer
+	handler  *Handler
+	rec      dedup.Record
+	started  time.Time
+	accepted dedup.Response // to an event that no handler answers
 }
 
-// ended is how it ended, for the delivery that waits.
-type ended struct {
+// runResult is what the waiting delivery gets of a run.
+type runResult struct {
 	reply *reply
 	err   error
 }
 
-// run runs the handler and records how it ended.
-func (h *held) run(ctx context.Context, cancel context.CancelFunc) (end ended) {
+func (r *answerRun) task() *dedup.Task { return &r.rec.Tasks[r.lease.Task] }
+
+// run runs the handler and records the result.
+func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res runResult) {
 	defer func() {
-		if v := recover(); v != nil { // a bug of ours or of the store; the handler's panics are its own
-			h.rx.log.Error("panic while answering", "endpoint", h.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
-			end = ended{err: fail(codeInternal, nil)}
+		if v := recover(); v != nil { // ours or the store's: a handler's panic is its error
+			r.rx.log.Error("panic while answering", "endpoint", r.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
+			res = runResult{err: fail(codeInternal, nil)}
 		}
 	}()
-	if h.handler == nil {
-		gone := dedup.Result{Kind: dedup.ResultDead, Reason: reasonGone, Err: errGone, Response: h.accepted}
-		return h.finish(ctx, gone, ended{}, nil)
+	if r.handler == nil {
+		gone := dedup.Result{Kind: dedup.ResultDead, Reason: reasonGone, Err: errGone, Response: r.accepted}
+		return r.finish(ctx, gone, runResult{}, nil)
 	}
-	r := h.wait(ctx, cancel)
-	result, end := h.judge(ctx, r)
-	return h.finish(ctx, result, end, r.err)
-}
-
-// wait runs the handler and keeps the lease until it has returned, however long that takes. Its context ends
-// early when the lease is lost, because then another delivery may have the event, and when the receiver ends.
-func (h *held) wait(ctx context.Context, cancel context.CancelFunc) returned {
-	came := h.handler.start(ctx, &h.rec, h.rec.Tasks[h.lease.Task].Attempt)
-	extend := time.NewTicker(max(h.rx.cfg.Lease/3, time.Millisecond))
-	defer extend.Stop()
-	ending := h.rx.ending.Done()
-	for {
-		select {
-		case r := <-came:
-			return r
-		case <-ending:
-			ending = nil
-			cancel()
-		case <-extend.C:
-			if err := h.extend(ctx); errors.Is(err, dedup.ErrLeaseLost) {
-				h.rx.log.Error("lease lost while the handler runs", "handler", h.handler.name, "event", h.rec.Event)
-				cancel()
-				extend.Stop()
-			} else if err != nil {
-				h.rx.log.Warn("lease not extended", "handler", h.handler.name, "event", h.rec.Event, "err", err)
-				if errors.Is(err, dedup.ErrFailed) { // no extension can succeed any more
-					extend.Stop()
-				}
+	came, _ := r.runLeased(context.WithoutCancel(ctx), r.handler.start(ctx, &r.rec, r.task().Attempt), runHooks{
+		log: r.log, stop: r.rx.ending.Done(),
+		cancel: func(cause error) {
+			if errors.Is(cause, dedup.ErrLeaseLost) {
+				r.log().Error("lease lost while the handler runs")
 			}
-		}
-	}
+			cancel()
+		},
+	})
+	result, res := r.outcome(ctx, came)
+	return r.finish(ctx, result, res, came.err)
 }
 
-func (h *held) extend(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.rx.cfg.Lease/3)
-	defer cancel()
-	return h.rx.cfg.Store.Extend(ctx, h.lease, h.rx.cfg.Lease)
+func (r *answerRun) log() *slog.Logger {
+	return r.rx.log.With("handler", r.handler.name, "event", r.rec.Event)
 }
 
-// finish records the result, and only then says so: to the delivery that waits, and to the duplicates.
-func (h *held) finish(ctx context.Context, result dedup.Result, end ended, cause error) ended {
-	defer h.rx.pending.notify(h.rec.Key.Hash())
-	h.rx.reportAnswerRun(ctx, h, result, cause)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.rx.cfg.StoreTimeout)
+// finish records the result, and only then passes it on, to the waiting delivery and to the duplicates.
+func (r *answerRun) finish(ctx context.Context, result dedup.Result, res runResult, cause error) runResult {
+	defer r.rx.pending.notify(r.rec.Key.Hash())
+	r.rx.reportAnswerRun(ctx, r, result, cause)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.rx.cfg.StoreTimeout)
 	defer cancel()
-	if err := h.rx.cfg.Store.Finish(ctx, h.lease, result); err != nil {
-		return ended{err: storeFailure(err)}
+	if err := r.store.Finish(ctx, r.lease, result); err != nil {
+		return runResult{err: storeFailure(err)}
 	}
 	if result.Response.Status != 0 {
-		h.rec.Response = result.Response
-		end.reply = storedReply(h.p, h.rec, false)
+		r.rec.Response = result.Response
+		res.reply = storedReply(r.p, r.rec, false)
 	}
-	return end
+	return res
 }
 
-// judge decides what a handler's end means. What no repetition can change is stored with its answer; anything
-// else frees the claim for the next delivery.
-func (h *held) judge(ctx context.Context, r returned) (dedup.Result, ended) {
-	release := func(code string, after time.Duration, err error) (dedup.Result, ended) {
-		return dedup.Result{Kind: dedup.ResultRelease, Reason: code, Err: errText(err)},
-			ended{err: &failure{code: code, after: after, err: err}}
+// outcome decides what becomes of the event: terminal outcomes are stored with their response, transient ones
+// release the claim for the next delivery.
+func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, runResult) {
+	switch kind, wait := classify(came.err); kind {
+	case errorRejected:
+		return r.refuse(codeRejected, came.err)
+	case errorUndecodable:
+		return r.refuse(codeUndecodable, came.err)
+	case errorPostponed:
+		return r.release(codePostponed, min(max(wait, time.Second), r.rx.cfg.PostponeMax), came.err)
+	case errorPanic, errorOther:
+		if ctx.Err() != nil {
+			return r.release(codeAnswerTimeout, wait, came.err)
+		}
+		return r.release(codeAnswerFailed, wait, came.err)
 	}
-	if wait, ok := postponed(r.err); ok && !isRejected(r.err) {
-		return release(codePostponed, min(max(wait, time.Second), h.rx.cfg.PostponeMax), r.err)
+	if came.response != nil && came.response.Refusal != nil && isRefusal(came.response.Status) {
+		came.response = r.rx.refusalResponse(r.p, came.response)
 	}
-	switch {
-	case isRejected(r.err):
-		return h.refuse(codeRejected, r.err)
-	case isUndecodable(r.err):
-		return h.refuse(codeUndecodable, r.err)
-	case r.err != nil && ctx.Err() != nil:
-		return release(codeAnswerTimeout, notBefore(r.err), r.err)
-	case r.err != nil:
-		return release(codeAnswerFailed, notBefore(r.err), r.err)
-	}
-	if r.response != nil && r.response.Refusal != nil && isRefusal(r.response.Status) {
-		r.response = h.rx.refusalResponse(h.p, r.response)
-	}
-	answer, err := answerOf(h.p, r.response)
+	resp, err := responseOf(r.p, came.response)
 	if err != nil {
-		return release(codeAnswerFailed, 0, err)
+		return r.release(codeAnswerFailed, 0, err)
 	}
-	if transient(answer.Status) {
-		return dedup.Result{Kind: dedup.ResultRelease, Reason: "transient", Err: fmt.Sprintf("the handler answered %d", answer.Status)},
-			ended{reply: h.transientReply(answer)}
+	if transient(resp.Status) {
+		why := fmt.Sprintf("the handler answered %d", resp.Status)
+		return dedup.Result{Kind: dedup.ResultRelease, Reason: "transient", Err: why},
+			runResult{reply: r.transientReply(resp)}
 	}
-	return dedup.Result{Kind: dedup.ResultDone, Response: answer}, ended{}
+	return dedup.Result{Kind: dedup.ResultDone, Response: resp}, runResult{}
 }
 
-// refuse is the terminal answer to an event that will never be handled as it is.
-func (h *held) refuse(code string, err error) (dedup.Result, ended) {
-	problem := h.rx.problemReply(h.p, fail(code, err))
+// release frees the claim for the next delivery.
+func (r *answerRun) release(code string, after time.Duration, err error) (dedup.Result, runResult) {
+	return dedup.Result{Kind: dedup.ResultRelease, Reason: code, Err: errText(err)},
+		runResult{err: &failure{code: code, after: after, err: err}}
+}
+
+// refuse stores a terminal refusal.
+func (r *answerRun) refuse(code string, err error) (dedup.Result, runResult) {
+	problem := r.rx.problemReply(r.p, fail(code, err))
 	return dedup.Result{
 		Kind: dedup.ResultDead, Reason: code, Err: errText(err),
 		Response: dedup.Response{Status: problem.status, Header: problem.header, Body: problem.body},
-	}, ended{}
+	}, runResult{}
 }
 
 // transientReply passes a transient response on, which is not stored.
-func (h *held) transientReply(a dedup.Response) *reply {
+func (r *answerRun) transientReply(a dedup.Response) *reply {
 	header := a.Header.Clone()
 	header.Set("Cache-Control", "no-store")
 	if header.Get("Retry-After") == "" {
-		header.Set("Retry-After", h.rx.retryAfter(0))
+		header.Set("Retry-After", r.rx.retryAfter(0))
 	}
-	return &reply{status: a.Status, header: header, body: a.Body, code: codeAnswerFailed, event: h.rec.Event}
+	return &reply{status: a.Status, header: header, body: a.Body, code: codeAnswerFailed, event: r.rec.Event}
 }
 
 // isRefusal reports whether a response with a Refusal can have the status.
@@ -282,9 +268,9 @@ func transient(status int) bool {
 	return status >= 500
 }
 
-// answerOf checks a handler's response and fills in its defaults. A response that no producer could act upon
+// responseOf checks a handler's response and fills in its defaults. A response that no producer could act upon
 // is an error of the handler.
-func answerOf(p *producer.Producer, r *Response) (dedup.Response, error) {
+func responseOf(p *producer.Producer, r *Response) (dedup.Response, error) {
 	if r == nil {
 		r = &Response{}
 	}

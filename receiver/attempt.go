@@ -43,12 +43,12 @@ const maxErrText = 1 << 10
 // What handlers return and panic with may quote the payload, which must not get into logs: of such errors
 // the log has the type and the store has the text.
 type attempt struct {
+	leasedRun
 	d       *dispatcher
 	work    dedup.Work
 	task    *dedup.Task
 	size    int64     // of the payload
 	began   time.Time // when it was taken, then when its worker began
-	renewAt time.Time // when the lease wants to be extended
 	working bool      // it has a worker
 	left    bool      // it is out of the load
 }
@@ -56,7 +56,7 @@ type attempt struct {
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {
 	a := &attempt{d: d, work: w, size: int64(len(w.Record.Payload.Body)), began: time.Now()}
 	a.task = a.work.Task()
-	a.renewAt = a.began.Add(d.cfg.Lease / 3)
+	a.leasedRun = leasedRun{store: d.cfg.Store, lease: w.Lease, length: d.cfg.Lease, renewAt: a.began.Add(d.cfg.Lease / 3)}
 	return a
 }
 
@@ -139,94 +139,63 @@ func (a *attempt) freeWorker() {
 // failures counts this attempt and the ones before it that failed or were interrupted.
 func (a *attempt) failures() int { return a.task.Attempt - a.task.Postponed }
 
-// call runs the handler and minds the lease until it returned, even when its context ended long before:
-// there must be no second run beside one that still goes on.
+// call runs the handler and records its outcome.
 func (a *attempt) call(h *Handler) {
-	lost, cancel := context.WithCancelCause(a.d.handlerCtx)
+	runCtx, cancel := context.WithCancelCause(a.d.handlerCtx)
 	defer cancel(nil)
-	ctx, stop := context.WithTimeout(lost, a.d.cfg.HandlerTimeout)
+	ctx, stop := context.WithTimeout(runCtx, a.d.cfg.HandlerTimeout)
 	defer stop()
 	out := h.start(ctx, &a.work.Record, a.task.Attempt)
-	extend := time.NewTimer(time.Until(a.renewAt))
-	defer extend.Stop()
-	hangs := time.NewTimer(a.d.cfg.HandlerTimeout + hangGrace)
-	defer hangs.Stop()
-	for {
-		select {
-		case r := <-out:
-			a.logPanic(r.err)
-			if context.Cause(lost) == dedup.ErrLeaseLost { //nolint:errorlint // the very value given to cancel
-				a.drop(r.err)
-				return
-			}
-			a.finish(a.conclude(r, context.Cause(ctx)), r.err)
-			return
-		case <-extend.C:
-			switch err := a.extend(); {
-			case errors.Is(err, dedup.ErrLeaseLost):
-				cancel(dedup.ErrLeaseLost)
-			case !errors.Is(err, dedup.ErrFailed): // else no extension can succeed any more
-				extend.Reset(time.Until(a.renewAt))
-			}
-		case <-hangs.C:
-			a.hangs()
-			defer a.d.hanging.Add(-1) // at most once: the timer fires once
-		case <-a.d.leaseCtx.Done():
-			return
-		}
+	hung := int64(0)
+	r, ok := a.runLeased(a.d.leaseCtx, out, runHooks{
+		log: a.log, cancel: cancel, hungAfter: a.d.cfg.HandlerTimeout + hungGrace,
+		hung: func() { hung = 1; a.reportHung() },
+	})
+	defer func() { a.d.hung.Add(-hung) }()
+	if !ok {
+		return
 	}
+	a.logPanic(r.err)
+	if context.Cause(runCtx) == dedup.ErrLeaseLost { //nolint:errorlint // the very value given to cancel
+		a.drop(r.err)
+		return
+	}
+	a.finish(a.outcome(r, context.Cause(ctx)), r.err)
 }
 
-// extend makes the lease last, and says when it is to be extended next: after a third of its length, sooner
-// when the store could not do it. The error is the store's.
-func (a *attempt) extend() error {
-	length := a.d.cfg.Lease
-	ctx, cancel := context.WithTimeout(a.d.leaseCtx, length/3)
-	defer cancel()
-	err := a.d.cfg.Store.Extend(ctx, a.work.Lease, length)
-	a.renewAt = time.Now().Add(length / 3)
-	if err != nil {
-		a.renewAt = time.Now().Add(length / 12)
-		a.log().Warn("the lease was not extended", "err", err)
-	}
-	return err
-}
-
-// hangs notes that the handler ignores the end of its context.
-func (a *attempt) hangs() {
+// reportHung records a handler that still runs after its context ended.
+func (a *attempt) reportHung() {
 	a.log().Warn("the handler hangs: it goes on after its context ended, and keeps its worker until it returns")
-	a.d.hanging.Add(1)
+	a.d.hung.Add(1)
 	o := a.observation(dedup.Running, reasonHanging)
 	o.Kind = "hanging"
 	a.d.cfg.observe(context.Background(), a.d.log, o)
 }
 
-// conclude says what becomes of the task, given what the handler returned and why its context ended.
-func (a *attempt) conclude(r returned, ended error) dedup.Result {
+// outcome decides what becomes of the task, given what the handler returned and why its context ended.
+func (a *attempt) outcome(r returned, ended error) dedup.Result {
 	err := r.err
 	if err == nil {
 		err = responseError(r.response)
 	}
-	if err == nil {
+	switch kind, wait := classify(err); {
+	case kind == errorNone:
 		return dedup.Result{Kind: dedup.ResultDone}
-	}
-	wait, wantsTime := postponed(err)
-	var crash *panicked
-	switch {
-	case isRejected(err):
+	case kind == errorRejected:
 		return dead(reasonRejected, errText(err))
-	case isUndecodable(err):
+	case kind == errorUndecodable:
 		return dead(reasonUndecodable, errText(err))
-	case wantsTime:
+	case kind == errorPostponed:
 		return a.postpone(wait, err)
-	case errors.As(err, &crash), errors.Is(err, errGoexit):
-		return a.retry(reasonPanicked, err)
+	case kind == errorPanic:
+		return a.retry(reasonPanicked, wait, err)
 	case errors.Is(ended, errStopping):
 		return dedup.Result{Kind: dedup.ResultRelease, Reason: reasonStopped, Err: errText(err)}
 	case errors.Is(ended, context.DeadlineExceeded):
-		return a.retry(reasonTimeout, err)
+		return a.retry(reasonTimeout, wait, err)
+	default:
+		return a.retry(reasonFailed, wait, err)
 	}
-	return a.retry(reasonFailed, err)
 }
 
 func (a *attempt) postpone(wait time.Duration, err error) dedup.Result {
@@ -239,12 +208,13 @@ func (a *attempt) postpone(wait time.Duration, err error) dedup.Result {
 	}
 }
 
-func (a *attempt) retry(reason string, err error) dedup.Result {
+// retry runs the task again after the backoff, which is added to the least wait.
+func (a *attempt) retry(reason string, least time.Duration, err error) dedup.Result {
 	n := a.failures()
 	if n >= a.d.cfg.Attempts {
 		return dead(reasonExhausted, errText(err))
 	}
-	after := notBefore(err) + backoff(a.d.cfg.BackoffBase, min(a.d.cfg.BackoffCap, longestWait), n-1, a.d.random)
+	after := least + backoff(a.d.cfg.BackoffBase, min(a.d.cfg.BackoffCap, longestWait), n-1, a.d.random)
 	return dedup.Result{Kind: dedup.ResultRetry, After: after, Reason: reason, Err: errText(err)}
 }
 
@@ -284,7 +254,7 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 			a.abandon(err)
 			return
 		}
-		if time.Now().After(a.renewAt) && errors.Is(a.extend(), dedup.ErrLeaseLost) {
+		if time.Now().After(a.renewAt) && errors.Is(a.extend(a.d.leaseCtx, a.log), dedup.ErrLeaseLost) {
 			a.drop(cause)
 			return
 		}
@@ -361,7 +331,7 @@ func responseError(r *Response) error {
 	if r == nil {
 		return nil
 	}
-	answer, err := answerOf(&producer.Producer{}, r)
+	answer, err := responseOf(&producer.Producer{}, r)
 	switch {
 	case err != nil:
 		return err

@@ -52,8 +52,7 @@ func probe(err error) {
 	}
 	_ = err.Error()
 	_ = errType(err)
-	_ = isRejected(err) || isUndecodable(err)
-	_, _ = postponed(err)
+	_, _ = classify(err)
 	_ = notBefore(err)
 }
 

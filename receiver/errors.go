@@ -83,6 +83,38 @@ func because(what string, err error) string {
 	return what + ": " + err.Error()
 }
 
+// errorKind is what a handler's error means for its event.
+type errorKind int
+
+const (
+	errorNone errorKind = iota
+	errorRejected
+	errorUndecodable
+	errorPostponed
+	errorPanic // or runtime.Goexit
+	errorOther
+)
+
+// classify returns the kind of a handler's error, and the wait that it asks for: the whole wait when postponed, else the
+// lower bound of RetryAfter.
+func classify(err error) (kind errorKind, wait time.Duration) {
+	wait, isPostponed := postponed(err)
+	var crash *panicked
+	switch {
+	case err == nil:
+		return errorNone, 0
+	case isRejected(err):
+		return errorRejected, 0
+	case isUndecodable(err):
+		return errorUndecodable, 0
+	case isPostponed:
+		return errorPostponed, wait
+	case errors.As(err, &crash), errors.Is(err, errGoexit):
+		return errorPanic, notBefore(err)
+	}
+	return errorOther, notBefore(err)
+}
+
 // isRejected reports whether err holds a Reject.
 func isRejected(err error) bool {
 	var e *rejection

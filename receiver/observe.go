@@ -140,7 +140,7 @@ func panicText(v any) string {
 }
 
 // reportAnswerRun tells how one run of an Answer handler ended.
-func (rx *Receiver) reportAnswerRun(ctx context.Context, h *held, result dedup.Result, cause error) {
+func (rx *Receiver) reportAnswerRun(ctx context.Context, r *answerRun, result dedup.Result, cause error) {
 	state := dedup.Done
 	switch result.Kind {
 	case dedup.ResultDead:
@@ -148,10 +148,10 @@ func (rx *Receiver) reportAnswerRun(ctx context.Context, h *held, result dedup.R
 	case dedup.ResultRelease:
 		state = dedup.Pending
 	}
-	took := time.Since(h.started)
-	handler, attempt := h.rec.Tasks[h.lease.Task].Handler, h.rec.Tasks[h.lease.Task].Attempt
+	took := time.Since(r.started)
+	handler, attempt := r.task().Handler, r.task().Attempt
 	if state != dedup.Done {
-		args := []any{"handler", handler, "event", h.rec.Event, "attempt", attempt, "reason", result.Reason, "took", took}
+		args := []any{"handler", handler, "event", r.rec.Event, "attempt", attempt, "reason", result.Reason, "took", took}
 		var p *panicked
 		if errors.As(cause, &p) {
 			args = append(args, "panic", panicText(p.value), "stack", p.stack)
@@ -159,7 +159,7 @@ func (rx *Receiver) reportAnswerRun(ctx context.Context, h *held, result dedup.R
 		rx.log.WarnContext(ctx, "answer handler did not succeed", args...)
 	}
 	rx.cfg.observe(ctx, rx.log, Observation{
-		Kind: "attempt", Endpoint: h.p.Name, Type: h.rec.Payload.Type, ID: h.rec.Key.ID, Event: h.rec.Event,
+		Kind: "attempt", Endpoint: r.p.Name, Type: r.rec.Payload.Type, ID: r.rec.Key.ID, Event: r.rec.Event,
 		Handler: handler, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: typeOnly(cause),
 	})
 }

@@ -2,59 +2,58 @@ package receiver
 
 import "sync"
 
-// pendingAnswers are the Answer handlers that run in this process, as far as somebody watches them.
+// pendingAnswers wakes the duplicates that wait for an Answer handler of this process.
 type pendingAnswers struct {
 	mu    sync.Mutex
 	byKey map[[32]byte]*pendingAnswer
 }
 
-// pendingAnswer is one key that is watched.
+// pendingAnswer is one key for which duplicates wait.
 type pendingAnswer struct {
-	of       *pendingAnswers
-	key      [32]byte
-	watchers int
-	done     chan struct{} // closed and replaced at each landing
+	of      *pendingAnswers
+	key     [32]byte
+	waiters int
+	stored  chan struct{} // closed and replaced each time a result is stored
 }
 
-// watch begins to watch a key; leave must follow.
-func (fs *pendingAnswers) watch(key [32]byte) *pendingAnswer {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	f := fs.byKey[key]
-	if f == nil {
-		f = &pendingAnswer{of: fs, key: key, done: make(chan struct{})}
-		if fs.byKey == nil {
-			fs.byKey = map[[32]byte]*pendingAnswer{}
+// watch begins to wait for a key; unwatch must follow.
+func (ps *pendingAnswers) watch(key [32]byte) *pendingAnswer {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byKey[key]
+	if p == nil {
+		p = &pendingAnswer{of: ps, key: key, stored: make(chan struct{})}
+		if ps.byKey == nil {
+			ps.byKey = map[[32]byte]*pendingAnswer{}
 		}
-		fs.byKey[key] = f
+		ps.byKey[key] = p
 	}
-	f.watchers++
-	return f
+	p.waiters++
+	return p
 }
 
-// next returns the channel that is closed by the next landing. Who gets it before he asks the store misses
-// none that the store did not know of.
-func (f *pendingAnswer) next() <-chan struct{} {
-	f.of.mu.Lock()
-	defer f.of.mu.Unlock()
-	return f.done
+// next returns the channel that is closed when the next result is stored. Call it before querying the store, else a
+// result stored in between is missed.
+func (p *pendingAnswer) next() <-chan struct{} {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	return p.stored
 }
 
-// leave stops watching.
-func (f *pendingAnswer) leave() {
-	f.of.mu.Lock()
-	defer f.of.mu.Unlock()
-	if f.watchers--; f.watchers == 0 {
-		delete(f.of.byKey, f.key)
+func (p *pendingAnswer) unwatch() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.waiters--; p.waiters == 0 {
+		delete(p.of.byKey, p.key)
 	}
 }
 
-// land tells all watchers of a key that its handler has ended and that the store knows how.
-func (fs *pendingAnswers) notify(key [32]byte) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if f := fs.byKey[key]; f != nil {
-		close(f.done)
-		f.done = make(chan struct{})
+// notify wakes the waiters of a key once its result is stored.
+func (ps *pendingAnswers) notify(key [32]byte) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p := ps.byKey[key]; p != nil {
+		close(p.stored)
+		p.stored = make(chan struct{})
 	}
 }

@@ -6,30 +6,33 @@ import (
 )
 
 const (
-	// prefetchFor is how long the tasks that are taken ahead of the workers may take to start, as far as can be
-	// told, and prefetchMax is how many there are at most. A crash counts an attempt of each.
+	// prefetchFor is how long prefetched tasks may take to start, by the estimate, and prefetchMax bounds their number.
+	// A crash counts an attempt of each.
 	prefetchFor = 50 * time.Millisecond
 	prefetchMax = 256
-	// workerPatience is how long a task that was taken waits for a worker before it is given back.
+	// prefetchBytes bounds the payloads of all running and prefetched tasks, give or take one: a handful of the
+	// largest bodies that presets allow (25 MiB).
+	prefetchBytes = 128 << 20
+	// workerPatience is how long a prefetched task waits for a worker before it returns to the store.
 	workerPatience = time.Second
-	// unrecordedMax is how many outcomes may be on their way to the store at once.
+	// unrecordedMax bounds the outcomes that the store has not recorded yet.
 	unrecordedMax = 1024
 )
 
-// load counts the tasks that the dispatcher has. Only the taking goroutine adds, so what was free stays free
+// prefetcher bounds the tasks that the dispatcher takes. Only the taking goroutine adds, so capacity stays available
 // until it adds again.
 type prefetcher struct {
 	workers int
 
 	mu       sync.Mutex
-	tasks    int   // whose handlers have not returned yet, those that wait for a worker included
-	bytes    int64 // of the payloads of these
-	open     int   // without an outcome that the store knows of
+	tasks    int   // that run or wait for a worker
+	bytes    int64 // of their payloads
+	open     int   // tasks without a recorded outcome
 	estimate runEstimate
-	freed    chan struct{} // holds a signal after something was removed
+	freed    chan struct{} // signals that capacity grew
 }
 
-// room returns how many more tasks, of how many bytes, there is room for. Neither is negative.
+// capacity returns how many more tasks and bytes may be taken. Neither is negative.
 func (p *prefetcher) capacity() (tasks int, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,7 +40,7 @@ func (p *prefetcher) capacity() (tasks int, bytes int64) {
 	return max(0, tasks), max(0, prefetchBytes-p.bytes)
 }
 
-// unfinished returns the number of tasks that have no outcome yet.
+// unfinished returns the number of tasks without a recorded outcome.
 func (p *prefetcher) unfinished() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +55,7 @@ func (p *prefetcher) add(bytes int64) {
 	p.open++
 }
 
-// leave takes out a task whose handler has returned, or does not run.
+// release removes a task whose handler has returned or will not run.
 func (p *prefetcher) release(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +64,7 @@ func (p *prefetcher) release(bytes int64) {
 	p.signal()
 }
 
-// end takes out a task that has its outcome.
+// finish removes a task whose outcome is recorded or abandoned.
 func (p *prefetcher) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,16 +72,18 @@ func (p *prefetcher) finish() {
 	p.signal()
 }
 
-// ran notes how long a worker was busy with a task, and waited that a task has waited so long for one.
-func (p *prefetcher) observeRun(took time.Duration) { p.note(func(p *runEstimate) { p.ran(took) }) }
-func (p *prefetcher) observeWait(waited time.Duration) {
-	p.note(func(p *runEstimate) { p.waited(waited) })
-}
-
-func (p *prefetcher) note(change func(*runEstimate)) {
+// observeRun records how long a handler ran.
+func (p *prefetcher) observeRun(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	change(&p.estimate)
+	p.estimate.add(took)
+}
+
+// observeWait records that a task waited so long for a worker in vain.
+func (p *prefetcher) observeWait(waited time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.estimate.mean = max(p.estimate.mean, waited)
 }
 
 func (p *prefetcher) signal() {
@@ -88,30 +93,26 @@ func (p *prefetcher) signal() {
 	}
 }
 
-// estimate estimates how long handlers take. Tasks are taken ahead of the workers only where they start almost at
-// once: a task that waits here has used an attempt if the process dies, and then runs only when its turn
-// among the interrupted ones has come.
+// runEstimate estimates how long handlers run. Tasks are prefetched only where they start almost at once: when the
+// process dies, a prefetched task has used an attempt, and runs only after the interrupted tasks before it.
 type runEstimate struct {
 	mean  time.Duration // of the last dozen or so
 	known bool
 }
 
-// ahead returns how many tasks the workers get through in prefetchFor, at most prefetchMax; none while no handler
-// has returned yet.
-func (p *runEstimate) ahead(workers int) int {
-	if !p.known {
+// ahead returns how many tasks the workers finish in prefetchFor, at most prefetchMax; none before the first handler
+// has returned.
+func (e *runEstimate) ahead(workers int) int {
+	if !e.known {
 		return 0
 	}
-	return int(min(int64(workers)*int64(prefetchFor)/max(1, int64(p.mean)), prefetchMax))
+	return int(min(int64(workers)*int64(prefetchFor)/max(1, int64(e.mean)), prefetchMax))
 }
 
-func (p *runEstimate) ran(took time.Duration) {
-	if !p.known {
-		p.mean, p.known = took, true
+func (e *runEstimate) add(took time.Duration) {
+	if !e.known {
+		e.mean, e.known = took, true
 		return
 	}
-	p.mean += (took - p.mean) / 16
+	e.mean += (took - e.mean) / 16
 }
-
-// waited says that the estimate was wrong: in all that time no worker was free.
-func (p *runEstimate) waited(long time.Duration) { p.mean = max(p.mean, long) }

@@ -14,11 +14,6 @@ import (
 )
 
 const (
-	// prefetchBytes bounds the payloads that the workers hold at once, give or take one: a handful of bodies of
-	// the largest kind that presets allow (25 MiB).
-	prefetchBytes = 128 << 20
-	// hangGrace is how long a handler may take to notice that its context ended before it counts as hanging.
-	hangGrace = time.Second
 	// stopGrace is how long handlers may take to return once stop has ended their contexts, and how long the
 	// store may take to hear of it.
 	stopGrace = 2 * time.Second
@@ -56,7 +51,7 @@ type dispatcher struct {
 	prefetch prefetcher
 	wg       sync.WaitGroup // the taking goroutine and the minding ones
 	done     chan struct{}  // closed once all of them ended
-	hanging  atomic.Int64   // handlers that go on after their context ended
+	hung     atomic.Int64   // handlers that still run after their context ended
 }
 
 func newDispatcher(cfg Config, b *registry, log *slog.Logger) *dispatcher {
