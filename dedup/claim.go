@@ -10,12 +10,6 @@ import (
 // (draft-mayankpanke-event-delivery-semantics-01 section 7.2) recommends 24 hours as the minimum.
 const DefaultWindow = 24 * time.Hour
 
-// NewTask asks for one handler's work.
-type NewTask struct {
-	Handler string
-	Lane    string
-}
-
 // Claim asks whether an event is new and, when it is, has it kept.
 type Claim struct {
 	Key Key
@@ -58,6 +52,14 @@ type Claim struct {
 	Quarantine *Quarantine
 }
 
+// window returns Window or its default.
+func (c *Claim) window() time.Duration {
+	if c.Window > 0 {
+		return c.Window
+	}
+	return DefaultWindow
+}
+
 // Check returns an error that wraps ErrInvalid and says everything that is wrong with the claim, or nil.
 // Stores check every claim before they decide the first.
 func (c *Claim) Check() error {
@@ -97,115 +99,4 @@ type Quarantine struct {
 	Max int
 	// Share keeps the record without a body, which is that of the event Of, as long as that has it; else the body is kept.
 	Share bool
-}
-
-// Verdict is the answer to a claim.
-type Verdict uint8
-
-// The verdicts.
-const (
-	// New means that the event was not known and is now kept (or, with OnlyKnown, that it is not known); to a claim
-	// that holds also that an event whose held claim is free again is now its own (see [Accept]).
-	New Verdict = iota + 1
-	// Known means that the key has a record with the same fingerprint.
-	Known
-	// Conflict means that the key has a record with another fingerprint.
-	Conflict
-	// Aliased means that the key is new, but one of the claim's aliases belongs to another record.
-	Aliased
-	// Superseded means that the key has a record of the same series with the same fingerprint, which is not the newest.
-	Superseded
-	// Repeated means that the content of the claim's key came before under another name, and is not to be taken for
-	// another occurrence. Nothing is stored.
-	Repeated
-	// Seen means that the key is remembered beyond its window: its event was accepted before, and the outcome is no longer
-	// kept. Nothing is stored. The decision's record is the dead letter of the event, where it left one.
-	Seen
-	// TooOld means that the event happened before the days that are remembered, so that nothing tells whether it was accepted
-	// before. Nothing is stored.
-	TooOld
-)
-
-// String returns new, known, conflict, aliased, superseded, repeated, seen or too_old.
-func (v Verdict) String() string {
-	switch v {
-	case New:
-		return "new"
-	case Known:
-		return "known"
-	case Conflict:
-		return "conflict"
-	case Aliased:
-		return "aliased"
-	case Superseded:
-		return "superseded"
-	case Repeated:
-		return "repeated"
-	case Seen:
-		return "seen"
-	case TooOld:
-		return "too_old"
-	}
-	return "none"
-}
-
-// Decision is what a store answers to one claim.
-type Decision struct {
-	Verdict Verdict
-	// Record is the event's record as it stands now, without the payload's body: the new one, or that of the
-	// earlier delivery. An event that goes on keeps the payload of its first delivery, which [Store.Get] returns. After a Conflict it must not be shown to the sender.
-	Record Record
-	// Lease is the claimer's, after a New claim with Hold.
-	Lease Lease
-	// Alias is the claim's alias that was taken, after Aliased.
-	Alias Key
-	// Reused is the event of other content that came with the same unsigned identifier, after New; empty when there is
-	// none. Both records have a note of it.
-	Reused string
-}
-
-// Lease is the right to finish one task, until it ends or somebody else gets a newer one.
-type Lease struct {
-	Event string
-	Task  int // index into Record.Tasks
-	Token uint64
-	Until time.Time
-}
-
-// Work is a task that was given to a worker.
-type Work struct {
-	Record Record // with its payload
-	Lease  Lease
-}
-
-// Task returns the task that the lease is for.
-func (w *Work) Task() *Task { return &w.Record.Tasks[w.Lease.Task] }
-
-// Kind is how leased work ended.
-type Kind uint8
-
-// The kinds of result.
-const (
-	// ResultDone ends the task for good; with Answer it stores the response of a held claim.
-	ResultDone Kind = iota + 1
-	// ResultRetry makes the task due again After from now.
-	ResultRetry
-	// ResultDead gives the task up; a person can reopen it.
-	ResultDead
-	// ResultRelease frees a held claim: the next claim of the same payload that holds is New again and continues the
-	// count of attempts. For a task of a worker it gives the task back, due at once, its attempt uncounted.
-	ResultRelease
-)
-
-// Result is how leased work ended.
-type Result struct {
-	Kind Kind
-	// After is when to try again, with ResultRetry.
-	After time.Duration
-	// Postponed marks a retry that is no failure.
-	Postponed bool
-	// Reason is a short code, Err the text of the error.
-	Reason, Err string
-	// Response is the response of a held claim.
-	Response Response
 }

@@ -2,6 +2,7 @@ package dedup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -32,27 +33,27 @@ type Memory struct {
 	options MemoryOptions
 	clock   Clock
 
-	mu       sync.Mutex
-	done     chan struct{} // closed by Close
-	changed  chan struct{} // closed, and replaced, when work may have become due earlier
-	waiting  int           // blocked Takes
-	events   map[string]*memoryEntry
-	names    memoryNames
-	order    []*memoryEntry // by Seq; gone ones are taken out when they are the greater part
-	gone     int            // entries of order that are not in events
-	queue    *taskqueue.Queue[string]
-	windows  heap.Heap[*memoryEntry]
-	traces   memoryTraces
-	seq      uint64
-	token    uint64
-	bytes    int64
-	backlog  int64
-	dead     int64
-	held     int64
-	freed    int64 // tasks of released claims, which are not in the queue
-	aside    map[QuarantineGroup]int64
-	commits  int64
-	accepted int64
+	mu          sync.Mutex
+	done        chan struct{} // closed by Close
+	changed     chan struct{} // closed, and replaced, when work may have become due earlier
+	waiting     int           // blocked Takes
+	events      map[string]*memoryEntry
+	names       memoryNames
+	order       []*memoryEntry // by Seq; gone ones are taken out when they are the greater part
+	stale       int            // entries of order that are not in events
+	queue       *taskqueue.Queue[string]
+	windows     heap.Heap[*memoryEntry]
+	traces      memoryTraces
+	seq         uint64
+	token       uint64
+	bytes       int64
+	backlog     int64
+	dead        int64
+	held        int64
+	freed       int64 // tasks of released claims, which are not in the queue
+	quarantined map[QuarantineGroup]int64
+	commits     int64
+	accepted    int64
 }
 
 var (
@@ -67,16 +68,16 @@ func NewMemory(o MemoryOptions) *Memory {
 	}
 	o.Remember = o.Remember.WithDefaults()
 	return &Memory{
-		options: o,
-		clock:   o.Clock,
-		done:    make(chan struct{}),
-		changed: make(chan struct{}),
-		events:  map[string]*memoryEntry{},
-		aside:   map[QuarantineGroup]int64{},
-		names:   memoryNames{keys: map[[32]byte][]*memoryEntry{}, aliases: map[[32]byte]*memoryEntry{}},
-		queue:   taskqueue.New[string](),
-		windows: heap.New(func(a, b *memoryEntry) bool { return a.ends.Before(b.ends) }, func(e *memoryEntry, i int) { e.window = i + 1 }),
-		traces:  newMemoryTraces(o.Remember, DayOf(o.Clock.Now())),
+		options:     o,
+		clock:       o.Clock,
+		done:        make(chan struct{}),
+		changed:     make(chan struct{}),
+		events:      map[string]*memoryEntry{},
+		quarantined: map[QuarantineGroup]int64{},
+		names:       memoryNames{keys: map[[32]byte][]*memoryEntry{}, aliases: map[[32]byte]*memoryEntry{}},
+		queue:       taskqueue.New[string](),
+		windows:     heap.New(func(a, b *memoryEntry) bool { return a.ends.Before(b.ends) }, func(e *memoryEntry, i int) { e.window = i + 1 }),
+		traces:      newMemoryTraces(o.Remember, DayOf(o.Clock.Now())),
 	}
 }
 
@@ -121,7 +122,7 @@ func (m *Memory) Claim(ctx context.Context, claims ...Claim) ([]Decision, error)
 	for i, c := range claims {
 		out[i] = step.claim(c)
 	}
-	if err := m.room(step); err != nil {
+	if err := m.fit(step); err != nil {
 		return nil, err
 	}
 	step.apply()
@@ -184,7 +185,7 @@ func (m *Memory) start(now time.Time, n int, bytes int64, lease time.Duration) [
 		m.token++
 		l := r.Start(it.Task, m.token, now, lease)
 		m.replace(r)
-		out = append(out, Work{Record: m.whole(r).Clone(), Lease: l})
+		out = append(out, Work{Record: m.withBody(r).Clone(), Lease: l})
 	}
 	if len(out) > 0 {
 		m.commits++
@@ -208,24 +209,13 @@ func (m *Memory) Finish(ctx context.Context, l Lease, res Result) error {
 	})
 }
 
-func (m *Memory) leased(ctx context.Context, l Lease, change func(*Record, time.Time) error) error {
-	now, err := m.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer m.mu.Unlock()
-	e := m.find(l.Event, now)
-	if e == nil {
+// leased edits the record that a lease is for.
+func (m *Memory) leased(ctx context.Context, l Lease, edit func(*Record, time.Time) error) error {
+	_, err := m.update(ctx, l.Event, edit)
+	if errors.Is(err, ErrNotFound) {
 		return ErrLeaseLost
 	}
-	r := e.edit()
-	if err := change(r, now); err != nil {
-		return err
-	}
-	m.replace(r)
-	m.commits++
-	m.wake()
-	return nil
+	return err
 }
 
 // Get implements [Store].
@@ -239,7 +229,7 @@ func (m *Memory) Get(ctx context.Context, event string) (Record, error) {
 	if e == nil {
 		return Record{}, fmt.Errorf("event %q: %w", event, ErrNotFound)
 	}
-	return m.whole(e.Record).Clone(), nil
+	return m.withBody(e.Record).Clone(), nil
 }
 
 // List implements [Store].
@@ -257,10 +247,11 @@ func (m *Memory) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 				yield(Record{}, err)
 				return
 			}
-			if !f.Body {
-				r = bare(r)
+			shown := r.withoutBody
+			if f.Body {
+				shown = r.Clone
 			}
-			if !yield(r.Clone(), nil) {
+			if !yield(shown(), nil) {
 				return
 			}
 		}
@@ -274,7 +265,7 @@ func (m *Memory) match(f Filter, now time.Time) []*Record {
 		if m.events[r.Event] != e || r.Disposable(now) || !f.Match(r, now) {
 			continue
 		}
-		out = append(out, m.whole(r))
+		out = append(out, m.withBody(r))
 		if f.Limit > 0 && len(out) == f.Limit {
 			break
 		}
@@ -292,25 +283,33 @@ func (m *Memory) RunNow(ctx context.Context, event string) (Record, error) {
 	return m.change(ctx, event, (*Record).RunNow)
 }
 
-// change edits the record of an event.
+// change edits the record of an event and returns the result.
 func (m *Memory) change(ctx context.Context, event string, edit func(*Record, time.Time) error) (Record, error) {
-	now, err := m.begin(ctx)
+	r, err := m.update(ctx, event, edit)
 	if err != nil {
 		return Record{}, err
+	}
+	return r.Clone(), nil
+}
+
+func (m *Memory) update(ctx context.Context, event string, edit func(*Record, time.Time) error) (*Record, error) {
+	now, err := m.begin(ctx)
+	if err != nil {
+		return nil, err
 	}
 	defer m.mu.Unlock()
 	e := m.find(event, now)
 	if e == nil {
-		return Record{}, fmt.Errorf("event %q: %w", event, ErrNotFound)
+		return nil, fmt.Errorf("event %q: %w", event, ErrNotFound)
 	}
 	r := e.edit()
 	if err := edit(r, now); err != nil {
-		return Record{}, fmt.Errorf("event %q: %w", event, err)
+		return nil, fmt.Errorf("event %q: %w", event, err)
 	}
 	m.replace(r)
 	m.commits++
 	m.wake()
-	return m.whole(r).Clone(), nil
+	return m.withBody(r), nil
 }
 
 // Purge implements [Store].
@@ -346,7 +345,7 @@ func (m *Memory) Stats(ctx context.Context) (Stats, error) {
 		Records: int64(len(m.events)),
 		Pending: int64(open-running) + m.freed, Running: int64(running) + m.held, Dead: m.dead,
 		Backlog: m.backlog, Bytes: m.bytes, Free: -1,
-		Commits: m.commits, Accepted: m.accepted, Quarantined: maps.Clone(m.aside),
+		Commits: m.commits, Accepted: m.accepted, Quarantined: maps.Clone(m.quarantined),
 	}
 	s.Oldest, _ = m.queue.Oldest()
 	return s, nil
@@ -359,7 +358,7 @@ func (m *Memory) Health(ctx context.Context) error {
 		return err
 	}
 	defer m.mu.Unlock()
-	return m.room(&memoryStep{m: m, now: now, records: 1, bytes: 1})
+	return m.fit(&memoryStep{m: m, now: now, records: 1, bytes: 1})
 }
 
 // Guarantees implements [Store].
@@ -387,8 +386,8 @@ func (m *Memory) wake() {
 	}
 }
 
-// room returns an error unless the records and bytes that a step adds fit the bounds.
-func (m *Memory) room(s *memoryStep) error {
+// fit returns an error unless the records and bytes that a step adds fit the bounds.
+func (m *Memory) fit(s *memoryStep) error {
 	o := m.options
 	if o.MaxRecords > 0 && s.records > o.MaxRecords || o.MaxBytes > 0 && s.bytes > o.MaxBytes {
 		return fmt.Errorf("%w: %d records of %d bytes, and memory has room for %d of %d (0 is any); raise the bounds", ErrTooLarge, s.records, s.bytes, o.MaxRecords, o.MaxBytes)

@@ -120,8 +120,8 @@ func empty(t *testing.T, m *Memory) {
 		t.Errorf("left: %d events, %d keys, %d aliases, %d in order, %d open, %d running",
 			len(m.events), len(m.names.keys), len(m.names.aliases), len(m.order), open, running)
 	}
-	if m.bytes != 0 || m.backlog != 0 || m.dead != 0 || m.held != 0 || m.freed != 0 || m.gone != 0 {
-		t.Errorf("left: %d bytes, backlog %d, %d dead, %d held, %d freed, %d gone", m.bytes, m.backlog, m.dead, m.held, m.freed, m.gone)
+	if m.bytes != 0 || m.backlog != 0 || m.dead != 0 || m.held != 0 || m.freed != 0 || m.stale != 0 {
+		t.Errorf("left: %d bytes, backlog %d, %d dead, %d held, %d freed, %d gone", m.bytes, m.backlog, m.dead, m.held, m.freed, m.stale)
 	}
 }
 

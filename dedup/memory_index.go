@@ -129,16 +129,16 @@ func (m *Memory) drop(e *memoryEntry) {
 	for i := range e.Tasks {
 		m.queue.Remove(e.Seq, i)
 	}
-	m.leave(e)
-	m.gone++
-	if m.gone > len(m.order)/2 {
+	m.unshare(e)
+	m.stale++
+	if m.stale > len(m.order)/2 {
 		m.order = slices.DeleteFunc(m.order, func(e *memoryEntry) bool { return m.events[e.Event] != e })
-		m.gone = 0
+		m.stale = 0
 	}
 }
 
-// whole returns the record with its body, which may be that of another one.
-func (m *Memory) whole(r *Record) *Record {
+// withBody returns the record with its body, which may be that of another one.
+func (m *Memory) withBody(r *Record) *Record {
 	keeper := m.events[r.Original]
 	if !r.Shared || keeper == nil {
 		return r
@@ -148,9 +148,9 @@ func (m *Memory) whole(r *Record) *Record {
 	return &c
 }
 
-// leave takes a record that is gone off those with which it shares a body. The oldest of those that share its own
+// unshare takes a record that is gone off those with which it shares a body. The oldest of those that share its own
 // one gets that.
-func (m *Memory) leave(e *memoryEntry) {
+func (m *Memory) unshare(e *memoryEntry) {
 	if keeper := m.events[e.Original]; e.Shared && keeper != nil {
 		r := keeper.edit()
 		r.Unshare(e.Event, m.clock.Now())
@@ -204,8 +204,8 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 func (m *Memory) count(r *Record, by int64) {
 	m.bytes += by * size(r)
 	if q := (QuarantineGroup{r.Payload.Endpoint, r.QuarantineReason}); r.Quarantined() {
-		if m.aside[q] += by; m.aside[q] == 0 {
-			delete(m.aside, q)
+		if m.quarantined[q] += by; m.quarantined[q] == 0 {
+			delete(m.quarantined, q)
 		}
 	}
 	if r.Open() {
@@ -268,12 +268,9 @@ func (m *Memory) queueWindow(e *memoryEntry) {
 	m.windows.Push(e)
 }
 
-// length returns the bytes of the key's parts.
-func (k Key) length() int { return len(k.Principal) + len(k.Endpoint) + len(k.Space) + len(k.ID) }
-
-// bare returns the record without the body of its payload.
-func bare(r *Record) *Record {
+// withoutBody returns a copy without the body of the payload.
+func (r *Record) withoutBody() Record {
 	c := *r
 	c.Payload.Body = nil
-	return &c
+	return c.Clone()
 }

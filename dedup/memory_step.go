@@ -34,22 +34,22 @@ func (m *Memory) newStep(now time.Time) *memoryStep {
 func (s *memoryStep) claim(c Claim) Decision {
 	found, _ := Resolve(c, s.lookup(), s.now) // memory has no errors
 	if found.Repeated {
-		return Decision{Verdict: Repeated, Record: bare(&found.Of).Clone()}
+		return Decision{Verdict: Repeated, Record: found.Of.withoutBody()}
 	}
 	c = found.Claim
 	old := s.byKey(c.Key)
 	if v := Decide(*old, c, s.now); v != New {
-		return Decision{Verdict: v, Record: bare(old).Clone()}
+		return Decision{Verdict: v, Record: old.withoutBody()}
 	}
 	for _, alias := range c.Aliases {
 		if other := s.byAlias(alias); AliasTaken(*other, alias, c, s.now) {
-			return Decision{Verdict: Aliased, Record: bare(other).Clone(), Alias: alias}
+			return Decision{Verdict: Aliased, Record: other.withoutBody(), Alias: alias}
 		}
 	}
 	if v := s.recall(*old, c); v != New {
 		d := Decision{Verdict: v}
 		if old.Event != "" && !old.Disposable(s.now) {
-			d.Record = bare(old).Clone()
+			d.Record = old.withoutBody()
 		}
 		return d
 	}
@@ -57,24 +57,24 @@ func (s *memoryStep) claim(c Claim) Decision {
 		return Decision{Verdict: New}
 	}
 	if c.Quarantine == nil {
-		return s.occur(s.accept(*old, c), &found)
+		return s.noteOccurrence(s.accept(*old, c), &found)
 	}
-	aside := *c.Quarantine
-	original, full := s.count(&aside)
+	quarantine := *c.Quarantine
+	original, full := s.countQuarantined(&quarantine)
 	if full {
-		return Decision{Verdict: Known, Record: bare(original).Clone()}
+		return Decision{Verdict: Known, Record: original.withoutBody()}
 	}
-	aside.Share = aside.Share && original != nil && original.keepsBody()
-	c.Quarantine = &aside
+	quarantine.Share = quarantine.Share && original != nil && original.keepsBody()
+	c.Quarantine = &quarantine
 	d := s.accept(*old, c)
-	if aside.Share {
+	if quarantine.Share {
 		original.Sharers = append(slices.Clone(original.Sharers), d.Record.Event)
 	}
 	return d
 }
 
-// occur keeps what an accepted claim means for other records: the count of occurrences, and a name that was used again.
-func (s *memoryStep) occur(d Decision, found *Resolution) Decision {
+// noteOccurrence keeps what an accepted claim means for other records: the count of occurrences, and a name that was used again.
+func (s *memoryStep) noteOccurrence(d Decision, found *Resolution) Decision {
 	if found.Number > 0 {
 		first := *s.newest(s.changes[found.Of.Event], s.m.events[found.Of.Event])
 		first.Occurrences = found.Number
@@ -101,7 +101,8 @@ func (s *memoryStep) lookup() Lookup {
 func (s *memoryStep) byKey(k Key) *Record { return s.newest(s.keys[k.Hash()], s.m.names.newest(k)) }
 
 func (s *memoryStep) byAlias(k Key) *Record {
-	return s.newest(s.aliases[k.Hash()], s.m.names.aliases[k.Hash()])
+	h := k.Hash()
+	return s.newest(s.aliases[h], s.m.names.aliases[h])
 }
 
 // trace returns what is remembered of a key.
@@ -143,8 +144,8 @@ func (s *memoryStep) newest(changed *Record, stored *memoryEntry) *Record {
 	return stored.Record
 }
 
-// count adds one to what is kept aside for the original, and reports whether it was full already.
-func (s *memoryStep) count(a *Quarantine) (original *Record, full bool) {
+// countQuarantined counts one more delivery on the original, and reports whether it was full already.
+func (s *memoryStep) countQuarantined(a *Quarantine) (original *Record, full bool) {
 	found := s.newest(s.changes[a.Of], s.m.find(a.Of, s.now))
 	if found.Event == "" {
 		return nil, false
@@ -176,7 +177,7 @@ func (s *memoryStep) accept(old Record, c Claim) Decision {
 	for _, alias := range r.Aliases {
 		s.aliases[alias.Hash()] = &r
 	}
-	d := Decision{Verdict: New, Record: bare(&r).Clone()}
+	d := Decision{Verdict: New, Record: r.withoutBody()}
 	if r.Hold {
 		d.Lease = Lease{Event: r.Event, Token: s.token, Until: r.Tasks[0].Until}
 	}
@@ -188,8 +189,7 @@ func (s *memoryStep) supersede(c Claim, by string) {
 	if c.Series == (Key{}) {
 		return
 	}
-	h := c.Series.Hash()
-	if before := s.newest(s.aliases[h], s.m.names.aliases[h]); before.Event != "" && before.Event != by {
+	if before := s.byAlias(c.Series); before.Event != "" && before.Event != by {
 		older := *before
 		older.Supersede()
 		s.change(&older)

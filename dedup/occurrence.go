@@ -53,12 +53,6 @@ func (k Key) Occurrence(n int) Key {
 	return k
 }
 
-// named is the alias by which an occurrence of the content is found under its name.
-func (k Key) named(name string) Key {
-	k.Space, k.ID = SpaceOccurrence+k.ID, name
-	return k
-}
-
 // content is the digest in the key of an occurrence, without what follows it.
 func (k Key) content() string {
 	digest, _, _ := strings.Cut(k.ID, ";")
@@ -235,9 +229,6 @@ func (out *Resolution) slot(slots []Key, find Lookup, now time.Time) error {
 	return nil
 }
 
-// live reports whether there is a record whose window has not passed.
-func (r *Record) live(now time.Time) bool { return r.Event != "" && !r.Expired(now) }
-
 // The notes on two records of different content whose sender gave both one identifier.
 const (
 	noteReused  = "its sender's identifier was that of event "
@@ -260,23 +251,4 @@ func (r *Record) note(text string) {
 		r.Note += "; "
 	}
 	r.Note += text
-}
-
-// keepsBody reports whether the record has a body of its own.
-func (r *Record) keepsBody() bool { return !r.Shared && !r.Dropped() }
-
-// Inherit makes the record the one that keeps the body which it shared until now. The others that share it follow in
-// the order of acceptance.
-func (r *Record) Inherit(others ...*Record) {
-	r.Shared = false
-	for _, other := range others {
-		other.Original = r.Event
-		r.Sharers = append(r.Sharers, other.Event)
-	}
-}
-
-// Unshare takes a record that is forgotten off those that share the body of r, which may then have no more use for it.
-func (r *Record) Unshare(event string, now time.Time) {
-	r.Sharers = slices.DeleteFunc(slices.Clone(r.Sharers), func(s string) bool { return s == event })
-	r.settle(now)
 }

@@ -2,7 +2,6 @@ package dedup
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"maps"
 	"net/http"
@@ -10,50 +9,6 @@ import (
 	"strings"
 	"time"
 )
-
-// Key names an event: the idempotency identifier within the authenticated principal and the endpoint.
-// Two keys are the same only when all fields are.
-type Key struct {
-	// Principal is the authenticated identity.
-	Principal string
-	// Endpoint is the scope at the receiver: the endpoint's name, and the signed query where one was sent.
-	Endpoint string
-	// Space keeps identifiers of different kinds apart. Empty for idempotency identifiers; "nonce" and
-	// "signed" for aliases; SpaceQuarantine and a digest for deliveries kept aside.
-	Space string
-	// ID is the identifier itself, as the producer chose it (without the quotes of a structured field).
-	ID string
-}
-
-// The key spaces beside that of the idempotency identifiers. SpaceSeries is that of [Claim.Series].
-const (
-	SpaceSeries     = "series"
-	SpaceNonce      = "nonce"
-	SpaceSigned     = "signed"
-	SpaceQuarantine = "aside:"
-	// SpaceSlot is that of [Occurrence.Slots].
-	SpaceSlot = "slot"
-	// SpaceOccurrence, with the key's ID behind it, is that of the names of occurrences.
-	SpaceOccurrence = "occurrence:"
-	// SpaceSent is that of identifiers that are not signed. What they name need not be one event.
-	SpaceSent = "sent"
-)
-
-// Hash returns a uniform digest of the key. Every part is hashed behind its length, so no two different keys
-// meet by moving bytes from one part to the next.
-func (k Key) Hash() [32]byte {
-	var stack [256]byte
-	b := stack[:0]
-	for _, part := range [...]string{k.Principal, k.Endpoint, k.Space, k.ID} {
-		b = binary.AppendUvarint(b, uint64(len(part)))
-		b = append(b, part...)
-	}
-	return sha256.Sum256(b)
-}
-
-// Fingerprint is a digest of the payload that a key was first seen with. The zero fingerprint means "none":
-// it conflicts with nothing.
-type Fingerprint [32]byte
 
 // Payload is what is kept of a delivery.
 type Payload struct {
@@ -86,66 +41,6 @@ func (a Response) Clone() Response {
 	a.Header, a.Body = a.Header.Clone(), bytes.Clone(a.Body)
 	return a
 }
-
-// State is where a task, or an event as a whole, stands.
-type State uint8
-
-// The states.
-const (
-	Pending State = iota + 1 // waits for a worker
-	Running                  // a worker has it
-	Done                     // finished
-	Dead                     // given up; a person can reopen it
-)
-
-// String returns pending, running, done or dead.
-func (s State) String() string {
-	switch s {
-	case Pending:
-		return "pending"
-	case Running:
-		return "running"
-	case Done:
-		return "done"
-	case Dead:
-		return "dead"
-	}
-	return "none"
-}
-
-// Task is one handler's work on one event.
-type Task struct {
-	Handler string // the handler's stable name
-	Lane    string // tasks of one handler, endpoint and lane run one after another; empty is no lane
-	State   State
-	// Attempt counts the starts; it is 1 while the first attempt runs.
-	Attempt int
-	// Postponed counts the starts that ended with a postponement, which are not failures.
-	Postponed int
-	// Due is when the task may start.
-	Due time.Time
-	// Started and Ended are the times of the last attempt.
-	Started, Ended time.Time
-	// Reason is a short code of why the task is dead or waits: "rejected", "exhausted", "undecodable", ...
-	Reason string
-	// Err is the text of the last error.
-	Err string
-	// Token is the newest lease of the task; tokens of a store only ever grow.
-	Token uint64
-	// Until is when that lease ends.
-	Until time.Time
-}
-
-// ReasonInterrupted is the reason of a task whose last attempt ended with its process or its lease. It may be
-// what killed the process, so stores run only one such task at a time: the tasks that merely ran beside it
-// keep their attempts.
-const ReasonInterrupted = "interrupted"
-
-// Interrupted reports whether the last attempt of the task was interrupted.
-func (t Task) Interrupted() bool { return t.Reason == ReasonInterrupted }
-
-// Open reports whether the task still has work to do.
-func (t Task) Open() bool { return t.State == Pending || t.State == Running }
 
 // Record is what is kept of one event.
 type Record struct {
@@ -185,14 +80,7 @@ type Record struct {
 }
 
 // Open reports whether any work on the record is left, so that its window has not begun.
-func (r *Record) Open() bool {
-	for _, t := range r.Tasks {
-		if t.Open() {
-			return true
-		}
-	}
-	return false
-}
+func (r *Record) Open() bool { return slices.ContainsFunc(r.Tasks, Task.Open) }
 
 // Quarantined reports whether the record is of a delivery that was kept aside and that nobody has reopened.
 func (r *Record) Quarantined() bool {
@@ -221,7 +109,7 @@ func (r *Record) State() State {
 
 // Held reports whether the claimer of a Hold record still has its lease at now.
 func (r *Record) Held(now time.Time) bool {
-	return r.Hold && len(r.Tasks) == 1 && r.Tasks[0].State == Running && now.Before(r.Tasks[0].Until)
+	return r.lapses() && now.Before(r.Tasks[0].Until)
 }
 
 // Ends returns when the window ends, and with it what the record knows of its key: Expires, or the lease's
@@ -269,11 +157,6 @@ func (r *Record) LaneOf(i int) string {
 	return string(b)
 }
 
-// LaneYields is how the name of a lane begins in which a task that waits for its retry lets later ones go
-// first. Two tasks of it never run at once either; of those that are due the longest due goes first, and of
-// those the one that was accepted first.
-const LaneYields = "~"
-
 // Yields reports whether task i is in a lane that yields.
 func (r *Record) Yields(i int) bool { return strings.HasPrefix(r.Tasks[i].Lane, LaneYields) }
 
@@ -287,4 +170,24 @@ func (r *Record) Clone() Record {
 	c.Payload.Attributes = maps.Clone(r.Payload.Attributes)
 	c.Payload.Body = bytes.Clone(r.Payload.Body)
 	return c
+}
+
+// live reports whether there is a record whose window has not passed.
+func (r *Record) live(now time.Time) bool { return r.Event != "" && !r.Expired(now) }
+
+// Unaccepted reports whether the record is of a held claim without an outcome.
+func (r *Record) Unaccepted() bool { return r.Hold && r.Open() }
+
+// freed reports whether the record is of a claim that was held and then released.
+func (r *Record) freed() bool { return r.heldIn(Pending) }
+
+// lapses reports whether the record is of a held claim, which is free when its lease runs out.
+func (r *Record) lapses() bool { return r.heldIn(Running) }
+
+func (r *Record) heldIn(s State) bool { return r.Hold && len(r.Tasks) == 1 && r.Tasks[0].State == s }
+
+// free reports whether the record is of a claim that was held and is held no longer, without an outcome: it
+// was released, its lease ran out, or the process that held it died.
+func (r *Record) free(now time.Time) bool {
+	return r.freed() || r.lapses() && !r.Held(now)
 }

@@ -161,7 +161,7 @@ func (r *Remember) resolved(c Claim, again bool) *Remember {
 // every store agrees with it. old is the record that the claim's key has (the zero Record when there is none), found returns
 // what is remembered of a key, and first is the first day that is remembered (0 when nothing was ever forgotten).
 func Recall(old Record, c Claim, found func(Key) Trace, first Day, now time.Time) Verdict {
-	if c.Remember == nil || c.Remember.again || old.Event != "" && !old.Expired(now) {
+	if c.Remember == nil || c.Remember.again || old.live(now) {
 		return New
 	}
 	known := false
@@ -175,12 +175,8 @@ func Recall(old Record, c Claim, found func(Key) Trace, first Day, now time.Time
 		}
 		known = known || i == 0
 	}
-	window := c.Window
-	if window <= 0 {
-		window = DefaultWindow
-	}
 	happened := c.Remember.Time
-	if !known && first > 0 && !happened.IsZero() && happened.Before(first.Start().Add(producerSkew)) && happened.Before(now.Add(-window)) {
+	if !known && first > 0 && !happened.IsZero() && happened.Before(first.Start().Add(producerSkew)) && happened.Before(now.Add(-c.window())) {
 		return TooOld // what happened later, and has no record within the window, was never accepted
 	}
 	return New
@@ -194,6 +190,3 @@ func (t Traced) Recalled(old Record, found Trace) Trace {
 	}
 	return found
 }
-
-// Unaccepted reports whether the record is of a held claim without an outcome.
-func (r *Record) Unaccepted() bool { return r.Hold && r.Open() }

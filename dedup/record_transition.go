@@ -1,0 +1,178 @@
+package dedup
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Start makes task i running under a new token, and counts the attempt.
+func (r *Record) Start(i int, token uint64, now time.Time, lease time.Duration) Lease {
+	t := &r.Tasks[i]
+	t.State, t.Token, t.Until, t.Started = Running, token, now.Add(lease), now
+	t.Attempt++
+	r.settle(now)
+	return Lease{Event: r.Event, Task: i, Token: token, Until: t.Until}
+}
+
+// Holds reports whether the lease is the newest of its task, and the task still runs.
+func (r *Record) Holds(l Lease) bool {
+	return l.Event == r.Event && l.Task >= 0 && l.Task < len(r.Tasks) &&
+		r.Tasks[l.Task].Token == l.Token && r.Tasks[l.Task].State == Running
+}
+
+// Extend makes the lease end d from now. It returns ErrLeaseLost, and changes nothing, unless the record
+// Holds the lease.
+func (r *Record) Extend(l Lease, d time.Duration, now time.Time) error {
+	if !r.Holds(l) {
+		return ErrLeaseLost
+	}
+	r.Tasks[l.Task].Until = now.Add(d)
+	return nil
+}
+
+// Finish applies the result of leased work. It returns ErrLeaseLost, and changes nothing, unless the record
+// Holds the lease, and ErrInvalid for a result of no known kind. A held claim that is retried is
+// released: only the next delivery runs it again.
+func (r *Record) Finish(l Lease, res Result, now time.Time) error {
+	if !r.Holds(l) {
+		return ErrLeaseLost
+	}
+	if res.Kind < ResultDone || res.Kind > ResultRelease {
+		return fmt.Errorf("%w: kind %d of result", ErrInvalid, res.Kind)
+	}
+	t := &r.Tasks[l.Task]
+	t.Ended, t.Reason, t.Err, t.Until = now, res.Reason, res.Err, time.Time{}
+	switch res.Kind {
+	case ResultDone:
+		t.State = Done
+	case ResultDead:
+		t.State = Dead
+	case ResultRetry:
+		t.State, t.Due = Pending, now.Add(max(0, res.After))
+		if res.Postponed {
+			t.Postponed++
+		}
+	case ResultRelease:
+		t.State, t.Due = Pending, now
+		if !r.Hold {
+			t.Attempt--
+		}
+	}
+	if res.Response.Status != 0 && !t.Open() {
+		r.Response = res.Response
+	}
+	r.settle(now)
+	return nil
+}
+
+// Recover makes task i, when it is running, pending again after the process that ran it died or its lease
+// ran out. The attempt counts; the task is due after wait. A held claim becomes free.
+func (r *Record) Recover(i int, now time.Time, wait time.Duration) {
+	t := &r.Tasks[i]
+	if t.State != Running {
+		return
+	}
+	freed := now
+	if r.Hold && t.Until.Before(now) {
+		freed = t.Until // as Ends has it, however late this is noticed
+	}
+	t.State, t.Due, t.Until, t.Ended = Pending, now.Add(wait), time.Time{}, now
+	t.Reason, t.Err = ReasonInterrupted, "the attempt was interrupted: its process ended or its lease ran out"
+	r.settle(freed)
+}
+
+// Reopen makes dead tasks pending with their attempts counted from zero and adds tasks of handlers that the
+// record does not have. It returns ErrNotDead when that changes nothing, and for a claim that is held or
+// waits for its next delivery; ErrNoPayload when the body was dropped; ErrInvalid for a task without a handler. An
+// error leaves the record untouched.
+func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
+	for _, n := range tasks {
+		if n.Handler == "" {
+			return fmt.Errorf("%w: task without a handler", ErrInvalid)
+		}
+	}
+	if r.Hold && r.Open() || !r.reopens(tasks) {
+		return ErrNotDead
+	}
+	if r.Dropped() {
+		return ErrNoPayload
+	}
+	for i := range r.Tasks {
+		if t := &r.Tasks[i]; t.State == Dead {
+			*t = Task{Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now, Token: t.Token}
+		}
+	}
+	for _, n := range tasks {
+		if !r.has(n.Handler) {
+			r.Tasks = append(r.Tasks, Task{Handler: n.Handler, Lane: n.Lane, State: Pending, Due: now})
+		}
+	}
+	r.Hold = false
+	r.settle(now)
+	return nil
+}
+
+// RunNow makes the pending tasks that wait for a later time due at now. It returns ErrNotWaiting, and changes
+// nothing, when there is none; a claim that is held or was released waits for its next delivery, not for time.
+func (r *Record) RunNow(now time.Time) error {
+	waits := func(t Task) bool { return t.State == Pending && t.Due.After(now) }
+	if r.Hold || !slices.ContainsFunc(r.Tasks, waits) {
+		return ErrNotWaiting
+	}
+	for i := range r.Tasks {
+		if waits(r.Tasks[i]) {
+			r.Tasks[i].Due = now
+		}
+	}
+	return nil
+}
+
+// reopens reports whether there is a dead task, or one of a handler that the record does not have.
+func (r *Record) reopens(tasks []NewTask) bool {
+	return slices.ContainsFunc(r.Tasks, func(t Task) bool { return t.State == Dead }) ||
+		slices.ContainsFunc(tasks, func(n NewTask) bool { return !r.has(n.Handler) })
+}
+
+func (r *Record) has(handler string) bool {
+	return slices.ContainsFunc(r.Tasks, func(t Task) bool { return t.Handler == handler })
+}
+
+// settle keeps Finished and Expires true to the tasks, and drops the body that nobody needs any more. The
+// window begins with the last outcome and never runs while work is left. A claim that was held and then freed
+// has its window too, so that an event whose producer gave up does not stay for ever.
+func (r *Record) settle(now time.Time) {
+	if r.Open() && !r.freed() {
+		r.Finished, r.Expires = time.Time{}, time.Time{}
+		return
+	}
+	if r.Finished.IsZero() {
+		r.Finished, r.Expires = now, now.Add(r.Window)
+	}
+	if r.Dropped() {
+		r.Payload.Body = nil
+	}
+}
+
+// Supersede makes the record an older one of its series. Stores call it for the record that had the series when another
+// one is accepted. Its window ends when it would have ended, which may be at once.
+func (r *Record) Supersede() { r.Newest = false }
+
+// keepsBody reports whether the record has a body of its own.
+func (r *Record) keepsBody() bool { return !r.Shared && !r.Dropped() }
+
+// Inherit makes the record the one that keeps the body which it shared until now. The others that share it follow in
+// the order of acceptance.
+func (r *Record) Inherit(others ...*Record) {
+	r.Shared = false
+	for _, other := range others {
+		other.Original = r.Event
+		r.Sharers = append(r.Sharers, other.Event)
+	}
+}
+
+// Unshare takes a record that is forgotten off those that share the body of r, which may then have no more use for it.
+func (r *Record) Unshare(event string, now time.Time) {
+	r.Sharers = slices.DeleteFunc(slices.Clone(r.Sharers), func(s string) bool { return s == event })
+	r.settle(now)
+}
