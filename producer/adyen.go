@@ -21,7 +21,7 @@ const adyenHorizon = 30 * 24 * time.Hour
 // https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/
 func Adyen(keys ...string) Producer {
 	p := webhook("adyen", "https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/")
-	p = p.signedBy(verify.NewAdyen(keys...))
+	p = signedBy(p, verify.NewAdyen(keys...))
 	p.Split = adyenItems
 	p.Fingerprint = FingerprintNone
 	p.Accepted = accepted()
@@ -53,7 +53,7 @@ func adyenItems(d *Delivery) ([]Item, error) {
 // https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/
 func AdyenPlatform(keys ...string) Producer {
 	p := webhook("adyen-platform", "https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/")
-	p = p.signedBy(&verify.HMAC{
+	p = signedBy(p, &verify.HMAC{
 		Headers: []string{"HmacSignature"}, Encoding: verify.Base64, Secrets: verify.Secrets(keys...), SecretEncoding: verify.Hex,
 	})
 	p.Key = BodyDigest()

@@ -45,7 +45,7 @@ func (p *Producer) MediaTypesTaken() []string {
 	case len(p.MediaTypes) > 0:
 		return p.MediaTypes
 	case p.Split != nil:
-		return []string{ceStructured, ceBatch}
+		return []string{MediaCloudEvent, MediaCloudEventBatch}
 	}
-	return []string{ceStructured}
+	return []string{MediaCloudEvent}
 }

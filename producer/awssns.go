@@ -31,7 +31,7 @@ func awsSNS(s Settings) Producer {
 	p := webhook("aws-sns", "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html")
 	roots, err := s.roots()
 	p.Err = err
-	p = p.signedBy(&verify.SNS{
+	p = signedBy(p, &verify.SNS{
 		Topics: s.Topics, MinVersion: s.MinVersion,
 		Certs: &verify.Certs{Fetch: s.Fetch, Roots: roots, SkipChain: !s.CheckChain, Pinned: s.PinnedKeys},
 	})

@@ -39,24 +39,24 @@ func AzureEventGrid(s Settings) Producer {
 	switch {
 	case s.Query != "":
 		scheme := &verify.Static{In: verify.InQuery, Name: s.Query, Secrets: verify.Secrets(s.values()...)}
-		p, urlKey = p.signedBy(scheme), scheme
+		p, urlKey = signedBy(p, scheme), scheme
 		p.SecretQuery = []string{s.Query}
 	case s.Header != "":
-		p = p.signedBy(&verify.Static{In: verify.InHeader, Name: s.Header, Secrets: verify.Secrets(s.values()...)})
+		p = signedBy(p, &verify.Static{In: verify.InHeader, Name: s.Header, Secrets: verify.Secrets(s.values()...)})
 		p.SecretHeaders = []string{s.Header}
 	default:
-		p = p.entra(s)
+		p = entra(p, s)
 	}
 	p.KeyRequired = true
 	grid := eventGrid{topics: s.Topics}
 	p.Split = grid.split
 	p.Handshake = grid.validate
 	p.Window = 48 * time.Hour
-	return p.grants(s, urlKey)
+	return grants(p, s, urlKey)
 }
 
 // entra verifies the tokens that Event Grid gets for a protected webhook.
-func (p Producer) entra(s Settings) Producer {
+func entra(p Producer, s Settings) Producer {
 	if len(s.Audience) == 0 || len(s.Issuers) == 0 {
 		p.Err = errors.New("set query (or header) and value, or audience and issuers for Entra tokens")
 		return p
@@ -65,7 +65,7 @@ func (p Producer) entra(s Settings) Producer {
 	if len(apps) == 0 {
 		apps = []string{eventGridApp}
 	}
-	p = p.signedByTokens(s, "https://login.microsoftonline.com/common/discovery/v2.0/keys", &verify.JWT{
+	p = signedByTokens(p, s, "https://login.microsoftonline.com/common/discovery/v2.0/keys", &verify.JWT{
 		Algorithms: algorithms(s, "RS256"), Audiences: s.Audience, Issuers: s.Issuers,
 		Claims: []verify.ClaimRule{
 			{Names: []string{"appid", "azp"}, Values: apps},
@@ -100,7 +100,7 @@ func (g eventGrid) split(d *Delivery) ([]Item, error) {
 
 // splitGridSchemas takes a delivery apart: an array of Event Grid's own schema, or CloudEvents.
 func splitGridSchemas(d *Delivery) ([]Item, error) {
-	if isCloudEvent(d.Request.Header) {
+	if IsCloudEvent(d.Request.Header) {
 		return SplitCloudEvents(d)
 	}
 	doc, err := checkedJSON(d.Body)

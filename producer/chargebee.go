@@ -14,8 +14,8 @@ import (
 //
 // https://www.chargebee.com/docs/billing/2.0/site-configuration/webhook_settings
 func Chargebee(credential *verify.Static) Producer {
-	p := webhook("chargebee", "https://www.chargebee.com/docs/billing/2.0/site-configuration/webhook_settings").
-		withCredential(credential)
+	p := webhook("chargebee", "https://www.chargebee.com/docs/billing/2.0/site-configuration/webhook_settings")
+	p = withCredential(p, credential)
 	p.Key = JSON("id")
 	p.Type = JSON("event_type")
 	p.Fingerprint = FingerprintFields(JSON("id"), JSON("event_type"), JSON("occurred_at"))

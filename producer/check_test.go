@@ -18,31 +18,6 @@ func (trusting) Verify(*http.Request, func() ([]byte, error)) (verify.Identity, 
 	return verify.Identity{}, nil
 }
 
-func TestSignedContentWithoutBoundariesIsNotCombinedWithWhatWouldMoveItsBytes(t *testing.T) {
-	t.Parallel()
-	p := Square("", testSecret)
-	p.URL = "https://hooks.example/square"
-	if errs := p.Check(); len(errs) != 0 {
-		t.Error(errs)
-	}
-	p.URL += "?src=a"
-	if errs := p.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "notification_url") {
-		t.Errorf("got %v", errs)
-	}
-	for _, p := range []Producer{Square("", testSecret), Datatrans(strings.Repeat("0a", 32))} {
-		p.SameSigned = SameSignedOff
-		if errs := p.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "same_signed") {
-			t.Errorf("%s: got %v", p.Name, errs)
-		}
-	}
-	p = Square(p.URL, testSecret)
-	p.SameSigned = SameSignedOff
-	p.URL = "https://hooks.example/square?src=a"
-	if errs := p.Check(); len(errs) != 0 {
-		t.Error(errs)
-	}
-}
-
 func TestCheckFindsEachMistake(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

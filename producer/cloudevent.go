@@ -24,9 +24,12 @@ type cloudEvent struct {
 
 // Media types of CloudEvents (HTTP protocol binding sections 3.2 and 3.3).
 const (
+	MediaCloudEvent      = "application/cloudevents+json"
+	MediaCloudEventBatch = "application/cloudevents-batch+json"
+)
+
+const (
 	ceMediaPrefix = "application/cloudevents"
-	ceStructured  = "application/cloudevents+json"
-	ceBatch       = "application/cloudevents-batch+json"
 	ceDataMedia   = "application/json" // of data whose media type is not told
 )
 
@@ -63,12 +66,73 @@ func SplitCloudEvents(d *Delivery) ([]Item, error) {
 // unbound reports whether the scheme binds nothing of the request, as shared credentials do.
 func (d *Delivery) unbound() bool { return d.Identity.Signed == nil && len(d.Identity.Covered) == 0 }
 
+// IsCloudEvent reports whether a request is meant as a CloudEvent where other deliveries come too: by its media type,
+// or by any attribute in the header that every event must have. One that lacks the others is malformed then, and
+// not something else.
+func IsCloudEvent(h http.Header) bool {
+	if ceMedia(h.Get("Content-Type")) != "" {
+		return true
+	}
+	for _, name := range []string{"Ce-Specversion", "Ce-Id", "Ce-Source", "Ce-Type"} {
+		if len(h.Values(name)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// CloudEventID reads source and id of the single CloudEvent that a delivery may be, joined by [JoinID]; other deliveries have
+// none, and a batch is refused (event_malformed).
+func CloudEventID() Extractor { return cloudEventValue("id") }
+
+// CloudEventType reads the type of the single CloudEvent that a delivery may be, as [CloudEventID] reads its identifier.
+func CloudEventType() Extractor { return cloudEventValue("type") }
+
+type cloudEventValue string
+
+func (v cloudEventValue) Extract(d *Delivery) (string, error) {
+	if !IsCloudEvent(d.Request.Header) {
+		return "", nil
+	}
+	e, err := d.cloudEvent()
+	switch {
+	case err != nil:
+		return "", err
+	case v == "type":
+		return e.kind, nil
+	}
+	return JoinID(e.source, e.id), nil
+}
+
+func (v cloudEventValue) Consumes() []string {
+	return []string{"ce-id", "ce-source", "ce-type", "content-type", "@body"}
+}
+func (v cloudEventValue) String() string { return "cloudevent:" + string(v) }
+
+// CloudEventAttributes reads the context attributes of a delivery that is a single CloudEvent, for [Producer.Attributes].
+func CloudEventAttributes(d *Delivery) (map[string]string, error) {
+	e, err := d.cloudEvent()
+	return e.attributes, err
+}
+
+// cloudEvent returns the only event of the delivery.
+func (d *Delivery) cloudEvent() (cloudEvent, error) {
+	events, err := d.cloudEvents()
+	if err == nil && len(events) != 1 {
+		err = malformed("body", errors.New("a batch where one event was expected"))
+	}
+	if err != nil {
+		return cloudEvent{}, err
+	}
+	return events[0], nil
+}
+
 // CloudEventData returns the data of an event and its media type: body as [Item] holds it, contentType as the
 // delivery had it. In structured mode and in batches the data is inside the body, and an event without data has
 // the JSON value null (CloudEvents JSON format 1.0.2 section 3.1). Anything else is data itself, as it arrived.
 func CloudEventData(contentType string, body []byte) (kind string, data []byte, err error) {
 	switch ceMedia(contentType) {
-	case ceStructured, ceBatch:
+	case MediaCloudEvent, MediaCloudEventBatch:
 	default:
 		return contentType, body, nil
 	}
@@ -143,9 +207,9 @@ func parseCloudEvents(h http.Header, body []byte) ([]cloudEvent, error) {
 	switch kind {
 	case "":
 		one, err = parseBinary(h, body)
-	case ceStructured:
+	case MediaCloudEvent:
 		one, err = parseStructured(body)
-	case ceBatch:
+	case MediaCloudEventBatch:
 		return parseBatch(body)
 	default:
 		return nil, &verify.Error{Code: verify.MediaTypeUnsupported, Component: "content-type"}

@@ -129,7 +129,7 @@ func TestMalformedCloudEventsAreRefused(t *testing.T) {
 	structured := func(body string) *Delivery {
 		return delivery(hook, body, "Content-Type", "Application/CloudEvents+JSON; charset=utf-8")
 	}
-	batch := func(body string) *Delivery { return delivery(hook, body, "Content-Type", ceBatch) }
+	batch := func(body string) *Delivery { return delivery(hook, body, "Content-Type", MediaCloudEventBatch) }
 	const good = `{"specversion":"1.0","id":"1","source":"/s","type":"t"`
 	cases := []struct {
 		name string
@@ -144,7 +144,7 @@ func TestMalformedCloudEventsAreRefused(t *testing.T) {
 		{"binary id twice", binaryEvent("Ce-Id", "1"), verify.AmbiguousField},
 		{"binary old version", delivery(hook, "", "ce-specversion", "0.3", "ce-id", "1", "ce-source", "/s", "ce-type", "t"), verify.EventMalformed},
 		{"binary empty id", delivery(hook, "", "ce-specversion", "1.0", "ce-id", "", "ce-source", "/s", "ce-type", "t"), verify.EventMalformed},
-		{"two media types", binaryEvent("Content-Type", "application/json", "Content-Type", ceStructured), verify.AmbiguousField},
+		{"two media types", binaryEvent("Content-Type", "application/json", "Content-Type", MediaCloudEvent), verify.AmbiguousField},
 		{"structured id twice", structured(good + `,"id":"2"}`), verify.AmbiguousField},
 		{"structured id under an escape", structured(good + `,"\u0069d":"2"}`), verify.AmbiguousField},
 		{"structured data twice", structured(good + `,"data":1,"data":2}`), verify.AmbiguousField},
@@ -212,35 +212,6 @@ func TestSourceAndIDTogetherNameAnEvent(t *testing.T) {
 	}
 }
 
-func TestSubscriptionsAreGrantedToListedOriginsOnly(t *testing.T) {
-	t.Parallel()
-	p := CloudEvents(Settings{Bearer: "0123456789abcdef", Origins: []string{"sender.example"}, Rate: 100})
-	if errs := p.Check(); len(errs) != 0 {
-		t.Fatal(errs)
-	}
-	if got := p.WithDefaults().Accepted; got.Status != 200 || got.Header.Get("Cache-Control") != "private" {
-		t.Errorf("accepted with %+v", got)
-	}
-	for _, c := range []struct{ origin, asked, granted string }{
-		{"sender.example", "120", "100"}, {"Sender.Example", "50", "50"}, {"sender.example", "", "100"}, {"sender.example", "x", "100"},
-		{"evil.example", "120", ""}, {"", "120", ""},
-	} {
-		r := delivery(hook, "", "WebHook-Request-Origin", c.origin, "WebHook-Request-Rate", c.asked, "WebHook-Request-Callback",
-			"http://169.254.169.254/").Request
-		r.Method = http.MethodOptions
-		reply, err := p.Challenge(r)
-		if granted := reply.Header.Get("WebHook-Allowed-Rate"); granted != c.granted || (err == nil) != (c.granted != "") {
-			t.Errorf("%+v: %+v, %v", c, reply, err)
-		}
-		if c.granted == "" && (reply.Status != 405 || reply.Header.Get("WebHook-Allowed-Origin") != "" || verify.CodeOf(err) != verify.ChallengeUnexpected) {
-			t.Errorf("%+v: %+v, %v", c, reply, err)
-		}
-	}
-	if CloudEvents(Settings{Bearer: "0123456789abcdef"}).Challenge != nil {
-		t.Error("subscriptions are granted without being configured")
-	}
-}
-
 // FuzzCloudEvent checks what holds for every input: a typed refusal, or events that have all they must have.
 func FuzzCloudEvent(f *testing.F) {
 	f.Add("application/cloudevents+json", `{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"a":[1]},"ext":true}`, "", "")
@@ -271,36 +242,6 @@ func FuzzCloudEvent(f *testing.F) {
 	})
 }
 
-// BenchmarkItemsOfACloudEvent reads what the presets read of one event: identifier, type and attributes.
-func BenchmarkItemsOfACloudEvent(b *testing.B) {
-	structured := `{"specversion":"1.0","id":"1","source":"/shop","type":"order.paid","subject":"7","time":"2026-01-01T00:00:00Z","data":{"fill":"` +
-		strings.Repeat("x", 1024) + `"}}`
-	binary := delivery(hook, `{"n":1}`, "ce-specversion", "1.0", "ce-id", "1", "ce-source", "/shop", "ce-type", "order.paid", "ce-subject", "7",
-		"Content-Type", "application/json")
-	token := CloudEvents(Settings{Bearer: "0123456789abcdef"})
-	eventarc := GoogleEventarc("https://hooks.example", "push@project.iam.gserviceaccount.com")
-	for _, one := range []struct {
-		name string
-		p    Producer
-		d    *Delivery
-	}{
-		{"structured", token, delivery(hook, structured, "Content-Type", ceStructured)},
-		{"binary", token, binary},
-		{"eventarc", eventarc, binary},
-	} {
-		p := one.p.WithDefaults()
-		b.Run(one.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				d := &Delivery{Request: one.d.Request, Body: one.d.Body}
-				if items, err := p.Items(d); err != nil || items[0].Type != "order.paid" || items[0].Attributes["subject"] != "7" {
-					b.Fatal(items, err)
-				}
-			}
-		})
-	}
-}
-
 // TestACloudEventIsParsedOnceForEachDelivery: what reads it shares one result, and none of another delivery.
 func TestACloudEventIsParsedOnceForEachDelivery(t *testing.T) {
 	t.Parallel()
@@ -324,7 +265,7 @@ func TestACloudEventIsParsedOnceForEachDelivery(t *testing.T) {
 	if got, err := p.Items(&other); err != nil || string(got[0].Body) != "atad" {
 		t.Errorf("another body: %v, %v", got, err)
 	}
-	bad := delivery(hook, `{`, "Content-Type", ceStructured)
+	bad := delivery(hook, `{`, "Content-Type", MediaCloudEvent)
 	for range 2 { // a refusal is shared too
 		if _, err := p.Items(bad); verify.CodeOf(err) != verify.EventMalformed {
 			t.Error(err)

@@ -35,7 +35,7 @@ func CloudEvents(s Settings) Producer {
 		tokens = append(slices.Clone(tokens), s.Bearer)
 	}
 	if len(tokens) > 0 {
-		p = p.signedBy(&verify.Static{In: verify.InBearer, Name: "access_token", Secrets: verify.Secrets(tokens...)})
+		p = signedBy(p, &verify.Static{In: verify.InBearer, Name: "access_token", Secrets: verify.Secrets(tokens...)})
 		p.SecretQuery = []string{"access_token"}
 		// HTTP webhook section 3.2: an answer to a token in the query is nobody else's.
 		p.Accepted = dedup.Response{Header: http.Header{"Cache-Control": {"private"}}}
@@ -43,20 +43,22 @@ func CloudEvents(s Settings) Producer {
 		p.Err = errors.Join(p.Err, errors.New("cloudevents: no bearer token; set one, or allowed_ips"))
 	}
 	p.AllowedIPs = s.AllowedIPs
-	p.KeyRequired, p.Fingerprint = true, fingerprintEvent
+	p.KeyRequired, p.Fingerprint = true, FingerprintCloudEvent
 	if s.Batch {
 		p.Split = SplitCloudEvents
 	} else {
-		p.Key, p.Type, p.Attributes = First(IdempotencyKey{}, oneCloudEvent("id")), oneCloudEvent("type"), oneCloudEventAttributes
+		p.Key = First(IdempotencyKey{}, singleEvent{CloudEventID(), func(it Item) string { return it.ID }})
+		p.Type = singleEvent{CloudEventType(), func(it Item) string { return it.Type }}
+		p.Attributes = CloudEventAttributes
 	}
 	p.Window = 48 * time.Hour
-	p = p.grants(s, nil)
+	p = grants(p, s, nil)
 	return p
 }
 
 // grants answers requests to subscribe for the origins of the settings; none leaves them unanswered. A scheme
 // given here must accept the request first, for keys that stand in the URL.
-func (p Producer) grants(s Settings, scheme verify.Scheme) Producer {
+func grants(p Producer, s Settings, scheme verify.Scheme) Producer {
 	if len(s.Origins) == 0 {
 		return p
 	}
@@ -107,28 +109,20 @@ func grantedRate(asked string, limit int) string {
 	return strconv.Itoa(n)
 }
 
-// oneCloudEvent reads one thing of a delivery that must be a single CloudEvent.
-type oneCloudEvent string
-
-func (v oneCloudEvent) Extract(d *Delivery) (string, error) {
-	it, err := splitOne(d)
-	if v == "type" {
-		return it.Type, err
-	}
-	return it.ID, err
+// singleEvent reads one value of a delivery that must be a single CloudEvent.
+type singleEvent struct {
+	Extractor
+	of func(Item) string
 }
 
-func (v oneCloudEvent) Consumes() []string { return cloudEventValue(v).Consumes() }
-func (v oneCloudEvent) String() string     { return cloudEventValue(v).String() }
-
-func oneCloudEventAttributes(d *Delivery) (map[string]string, error) {
+func (x singleEvent) Extract(d *Delivery) (string, error) {
 	it, err := splitOne(d)
-	return it.Attributes, err
+	return x.of(it), err
 }
 
 // splitOne is SplitCloudEvents for senders that were not asked for batches.
 func splitOne(d *Delivery) (Item, error) {
-	if ceMedia(d.Request.Header.Get("Content-Type")) == ceBatch {
+	if media, _, _ := strings.Cut(d.Request.Header.Get("Content-Type"), ";"); strings.EqualFold(verify.TrimOWS(media), MediaCloudEventBatch) {
 		return Item{}, &verify.Error{Code: verify.MediaTypeUnsupported, Component: "content-type"}
 	}
 	items, err := SplitCloudEvents(d)
@@ -136,53 +130,4 @@ func splitOne(d *Delivery) (Item, error) {
 		return Item{}, err
 	}
 	return items[0], nil // anything but a batch is one event
-}
-
-// isCloudEvent reports whether a request is meant as a CloudEvent where other deliveries come too: by its media type,
-// or by any attribute in the header that every event must have. One that lacks the others is malformed then, and
-// not something else.
-func isCloudEvent(h http.Header) bool {
-	if ceMedia(h.Get("Content-Type")) != "" {
-		return true
-	}
-	for _, name := range []string{"Ce-Specversion", "Ce-Id", "Ce-Source", "Ce-Type"} {
-		if len(h.Values(name)) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// cloudEventValue reads one thing of the single CloudEvent that a delivery may be; "" when it is none.
-type cloudEventValue string
-
-func (v cloudEventValue) Extract(d *Delivery) (string, error) {
-	if !isCloudEvent(d.Request.Header) {
-		return "", nil
-	}
-	events, err := d.cloudEvents()
-	if err != nil {
-		return "", err
-	}
-	if len(events) != 1 {
-		return "", malformed("body", errors.New("a batch where one event was expected"))
-	}
-	if v == "type" {
-		return events[0].kind, nil
-	}
-	return JoinID(events[0].source, events[0].id), nil
-}
-
-func (v cloudEventValue) Consumes() []string {
-	return []string{"ce-id", "ce-source", "ce-type", "content-type", "@body"}
-}
-func (v cloudEventValue) String() string { return "cloudevent:" + string(v) }
-
-// cloudEventAttributes are the attributes of the single CloudEvent that a delivery may be.
-func cloudEventAttributes(d *Delivery) map[string]string {
-	events, err := d.cloudEvents()
-	if err != nil || len(events) != 1 {
-		return nil
-	}
-	return events[0].attributes
 }

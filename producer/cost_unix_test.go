@@ -1,6 +1,6 @@
 //go:build unix
 
-package producer
+package producer_test
 
 import (
 	"bytes"
@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -99,7 +100,7 @@ func costTargets(t *testing.T) []costTarget {
 	t.Helper()
 	primitives := costPrimitives(t)
 	var all []costTarget
-	add := func(name, primitive string, p Producer, r *http.Request, body []byte) {
+	add := func(name, primitive string, p producer.Producer, r *http.Request, body []byte) {
 		p = p.WithDefaults()
 		if p.Scheme == nil {
 			return // addresses only
@@ -107,7 +108,7 @@ func costTargets(t *testing.T) []costTarget {
 		all = append(all, costTarget{name, p.Scheme, r, body, int(p.MaxBody), primitives[primitive]})
 	}
 	for name, s := range presetSettings() {
-		preset, _ := FindPreset(name)
+		preset, _ := producer.FindPreset(name)
 		good, bad := s, s
 		if len(s.Secrets) > 1 {
 			good.Secrets, bad.Secrets = s.Secrets[:1], s.Secrets[1:]
@@ -149,7 +150,7 @@ var readsContent = map[string]bool{
 }
 
 // signedTarget is an endpoint of RFC 9421 and a delivery that is signed with another key of the same id.
-func signedTarget(t *testing.T, alg verify.Alg) (Producer, *http.Request, []byte) {
+func signedTarget(t *testing.T, alg verify.Alg) (producer.Producer, *http.Request, []byte) {
 	t.Helper()
 	pair := func() (verify.Key, verify.Signer) {
 		if alg == verify.HMACSHA256 {
@@ -182,11 +183,11 @@ func signedTarget(t *testing.T, alg verify.Alg) (Producer, *http.Request, []byte
 	if err := signer.Sign(r, body, testNow); err != nil {
 		t.Fatal(err)
 	}
-	return Signed("shop", verify.StaticKeys(key)), r, body
+	return producer.Signed("shop", verify.StaticKeys(key)), r, body
 }
 
 // webhooksTarget is Standard Webhooks with a public key.
-func webhooksTarget(t *testing.T) (Producer, *http.Request, []byte) {
+func webhooksTarget(t *testing.T) (producer.Producer, *http.Request, []byte) {
 	t.Helper()
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -199,7 +200,7 @@ func webhooksTarget(t *testing.T) (Producer, *http.Request, []byte) {
 	r.Header.Set("Webhook-Id", "evt-17")
 	r.Header.Set("Webhook-Timestamp", fmt.Sprint(testNow.Unix()))
 	r.Header.Set("Webhook-Signature", "v1a,"+base64.StdEncoding.EncodeToString(make([]byte, 64)))
-	return StandardWebhooks("whpk_" + base64.StdEncoding.EncodeToString(public)), r, []byte("{}")
+	return producer.StandardWebhooks("whpk_" + base64.StdEncoding.EncodeToString(public)), r, []byte("{}")
 }
 
 // fill repeats the element and cuts the text to n bytes: begin, elements, end. Elements may hold a %d.

@@ -15,7 +15,7 @@ import (
 //
 // https://docs.datatrans.ch/docs/additional-security
 func Datatrans(keys ...string) Producer {
-	p := webhook("datatrans", "https://docs.datatrans.ch/docs/additional-security").signedBy(&verify.HMAC{
+	p := signedBy(webhook("datatrans", "https://docs.datatrans.ch/docs/additional-security"), &verify.HMAC{
 		Headers: []string{"Datatrans-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "s0={sig}"},
 		TimestampUnit: time.Millisecond, Encoding: verify.Hex, Content: "{timestamp}{body}", Malleable: true,
 		Secrets: verify.Secrets(keys...), SecretEncoding: verify.Hex,

@@ -14,7 +14,7 @@ import (
 func Dwolla(secrets ...string) Producer {
 	p := webhook("dwolla", "https://developers.dwolla.com/docs/balance/webhooks/process-validate")
 	list, err := plainSecrets(secrets)
-	p = p.signedBy(&verify.HMAC{Headers: []string{"X-Request-Signature-SHA-256"}, Encoding: verify.Hex, Secrets: list})
+	p = signedBy(p, &verify.HMAC{Headers: []string{"X-Request-Signature-SHA-256"}, Encoding: verify.Hex, Secrets: list})
 	p.Err = errors.Join(err, p.Err)
 	p.Key = JSON("id")
 	p.Type = JSON("topic")

@@ -16,8 +16,8 @@ import (
 //
 // https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-api-destinations.html
 func EventBridge(credential *verify.Static) Producer {
-	p := webhook("aws-eventbridge", "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-api-destinations.html").
-		withCredential(credential)
+	p := webhook("aws-eventbridge", "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-api-destinations.html")
+	p = withCredential(p, credential)
 	p.Key = JSON("id")
 	p.Type = JSON("detail-type")
 	p.Attributes = attributes(map[string]Extractor{"source": JSON("source"), "time": JSON("time")})

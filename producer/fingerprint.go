@@ -36,9 +36,9 @@ func FingerprintBody(d *Delivery, it Item) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// fingerprintEvent compares what a CloudEvent says less its id and its time, where an Idempotency-Key identifies it: a producer
+// FingerprintCloudEvent compares what a CloudEvent says less its id and its time, where an Idempotency-Key identifies it: a producer
 // may make both afresh for each attempt (delivery draft section 10). Otherwise it is FingerprintBody.
-func fingerprintEvent(d *Delivery, it Item) [32]byte {
+func FingerprintCloudEvent(d *Delivery, it Item) [32]byte {
 	events, err := d.cloudEvents()
 	if err != nil || len(events) != 1 || len(d.Request.Header.Values(defaultKeyField)) == 0 {
 		return FingerprintBody(d, it)

@@ -23,11 +23,11 @@ func GitHub(secrets ...string) Producer { return gitHub(Settings{Secrets: secret
 
 func gitHub(s Settings) Producer {
 	p := webhook("github", "https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries")
-	p = p.signedAsHub(s)
+	p = signedAsHub(p, s)
 	p.Key, p.KeyRequired = Header("X-GitHub-Delivery"), true
 	p.Type = Header("X-GitHub-Event")
 	p.Attributes = attributes(map[string]Extractor{"action": JSON("action")})
-	p.Repeatable = shapes(16, gitHubShapes...)
+	p.Repeatable = Shapes(16, gitHubShapes...)
 	p.MaxBody = 25 << 20
 	p.Window = 4 * 24 * time.Hour
 	return p
@@ -47,7 +47,7 @@ var gitHubShapes = [][]string{
 
 // signedAsHub sets the scheme of GitHub and of Meta: an HMAC of the body in X-Hub-Signature-256. The older field
 // X-Hub-Signature counts too where something else than SHA-256 is allowed (allow_sha1, algs).
-func (p Producer) signedAsHub(s Settings) Producer {
+func signedAsHub(p Producer, s Settings) Producer {
 	list, err := plainSecrets(s.Secrets)
 	scheme := &verify.HMAC{
 		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"}, Hashes: hashes(s.Algs, verify.SHA256),
@@ -59,7 +59,7 @@ func (p Producer) signedAsHub(s Settings) Producer {
 	if !slices.Equal(scheme.Hashes, []verify.Hash{verify.SHA256}) {
 		scheme.Headers = append(scheme.Headers, "X-Hub-Signature")
 	}
-	p = p.signedBy(scheme)
+	p = signedBy(p, scheme)
 	p.Err = errors.Join(err, p.Err)
 	return p
 }

@@ -18,8 +18,8 @@ import (
 func GitLab(tokens ...string) Producer { return gitLab("X-Gitlab-Token", tokens) }
 
 func gitLab(header string, tokens []string) Producer {
-	p := webhook("gitlab", "https://docs.gitlab.com/user/project/integrations/webhooks/").
-		withCredential(verify.HeaderValue(header, tokens...))
+	p := webhook("gitlab", "https://docs.gitlab.com/user/project/integrations/webhooks/")
+	p = withCredential(p, verify.HeaderValue(header, tokens...))
 	p.Key = IdempotencyKey{}
 	p.Type = Header("X-Gitlab-Event")
 	p.MaxBody = 25 << 20
@@ -28,7 +28,7 @@ func gitLab(header string, tokens []string) Producer {
 }
 
 // withCredential sets a shared credential as the scheme, and keeps it out of logs and stores.
-func (p Producer) withCredential(c *verify.Static) Producer {
+func withCredential(p Producer, c *verify.Static) Producer {
 	if c == nil {
 		p.Err = errors.Join(p.Err, errors.New("a credential must be set: one of user and password, header, query or bearer"))
 		return p
@@ -43,5 +43,5 @@ func (p Producer) withCredential(c *verify.Static) Producer {
 			p.SecretQuery = []string{c.Name}
 		}
 	}
-	return p.signedBy(c)
+	return signedBy(p, c)
 }

@@ -22,11 +22,11 @@ func GoogleEventarc(audience, email string) Producer {
 
 func googleEventarc(s Settings) Producer {
 	p := google("google-eventarc", "https://cloud.google.com/eventarc/standard/docs/event-driven-applications", s)
-	p.Key = First(cloudEventValue("id"), JSON("message.messageId"))
-	p.Type = First(cloudEventValue("type"), JSON("subscription"))
+	p.Key = First(CloudEventID(), JSON("message.messageId"))
+	p.Type = First(CloudEventType(), JSON("subscription"))
 	push := p.Attributes
 	p.Attributes = func(d *Delivery) (map[string]string, error) {
-		if found := cloudEventAttributes(d); found != nil {
+		if found, err := CloudEventAttributes(d); err == nil {
 			return found, nil
 		}
 		return push(d)
@@ -64,7 +64,7 @@ func google(name, docs string, s Settings) Producer {
 	if len(s.Audience) == 0 || s.Email == "" {
 		p.Err = errors.New("set audience and email: Google signs tokens for any audience for all its customers")
 	} else {
-		p = p.signedByTokens(s, "https://www.googleapis.com/oauth2/v3/certs", &verify.JWT{
+		p = signedByTokens(p, s, "https://www.googleapis.com/oauth2/v3/certs", &verify.JWT{
 			Algorithms: algorithms(s, "RS256"), Issuers: issuers, Audiences: s.Audience,
 			Claims: []verify.ClaimRule{
 				{Names: []string{"email"}, Values: []string{s.Email}},

@@ -23,7 +23,7 @@ func Meta(verifyToken string, secrets ...string) Producer {
 }
 
 func meta(s Settings) Producer {
-	p := webhook("meta", "https://developers.facebook.com/docs/graph-api/webhooks/getting-started").signedAsHub(s)
+	p := signedAsHub(webhook("meta", "https://developers.facebook.com/docs/graph-api/webhooks/getting-started"), s)
 	p.Key = BodyDigest()
 	p.Type = JSON("object")
 	p.EventTime = JSON("entry.0.time")

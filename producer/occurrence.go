@@ -111,10 +111,10 @@ func (p *Producer) SameSignedOf(typ string) SameSigned {
 	return p.SameSigned
 }
 
-// shapes returns a function for [Producer.Repeatable]: bodies that have the members of one of the shapes may occur up
+// Shapes returns a function for [Producer.Repeatable]: bodies that have the members of one of the shapes may occur up
 // to most times. A shape lists names of members at the top of a JSON object, "!NAME" for one that must be missing, and
 // "NAME=VALUE|VALUE" for a string with one of the values. Only the signed body counts.
-func shapes(most int, lists ...[]string) func(*Delivery) Repeats {
+func Shapes(most int, lists ...[]string) func(*Delivery) Repeats {
 	return func(d *Delivery) Repeats {
 		doc := signedJSON(d)
 		for _, shape := range lists {

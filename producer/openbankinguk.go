@@ -24,7 +24,7 @@ func OpenBankingUK(s Settings) Producer {
 	if len(s.Audience) == 0 || len(s.Issuers) == 0 {
 		p.Err = errors.New("set audience (the client id that the bank knows) and issuers")
 	} else {
-		p = p.signedByTokens(s, "", &verify.JWT{
+		p = signedByTokens(p, s, "", &verify.JWT{
 			Algorithms: algorithms(s, "PS256"), Body: true, NoExpiry: true, Audiences: s.Audience, Issuers: s.Issuers,
 		})
 	}

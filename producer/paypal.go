@@ -24,7 +24,7 @@ func payPal(s Settings) Producer {
 	p := webhook("paypal", "https://developer.paypal.com/api/rest/webhooks/rest/")
 	roots, err := s.roots()
 	p.Err = err
-	p = p.signedBy(&verify.PayPal{
+	p = signedBy(p, &verify.PayPal{
 		WebhookID: s.WebhookID,
 		Certs:     &verify.Certs{Fetch: s.Fetch, Roots: roots, Pinned: s.PinnedKeys},
 	})

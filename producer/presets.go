@@ -63,7 +63,7 @@ func adyenFrom(s Settings) Producer {
 		return p
 	}
 	signature := p.Scheme
-	basic := p.withCredential(verify.Basic(s.Username, s.Password))
+	basic := withCredential(p, verify.Basic(s.Username, s.Password))
 	basic.Scheme = verify.All{basic.Scheme, signature}
 	return basic
 }
@@ -101,4 +101,27 @@ func webSubFrom(s Settings) Producer {
 		s.Secrets = nil
 	}
 	return webSub(s)
+}
+
+// vendorFields are the header fields of each preset's vendor, for [Producer.Fields]: names, or what several begin with,
+// followed by a star. Fields that a scheme of package verify names are not repeated, and none holds a credential.
+var vendorFields = map[string][]string{
+	"aws-sns":           {"X-Amz-Sns-*"},
+	"azure-event-grid":  {"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version"},
+	"dwolla":            {"X-Dwolla-*"},
+	"github":            {"X-GitHub-*", "X-Hub-Signature"},
+	"gitlab":            {"X-Gitlab-Event", "X-Gitlab-Event-UUID", "X-Gitlab-Webhook-UUID", "X-Gitlab-Instance"},
+	"google-pubsub":     {"X-Goog-Pubsub-*"},
+	"openbanking-uk":    {"X-Jws-Signature", "X-Fapi-*"},
+	"paypal":            {"Paypal-*"},
+	"razorpay":          {"X-Razorpay-*"},
+	"shopify":           {"X-Shopify-*"},
+	"shopify-events":    {"Shopify-*"},
+	"slack":             {"X-Slack-*"},
+	"square":            {"Square-*", "X-Square-*"},
+	"standard-webhooks": {"Webhook-*"},
+	"svix":              {"Svix-*", "Webhook-*"},
+	"twilio":            {"X-Twilio-*", "I-Twilio-*"},
+	"websub":            {"Link", "X-Hub-Signature"},
+	"zoom":              {"X-Zm-*"},
 }

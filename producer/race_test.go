@@ -1,6 +1,6 @@
 //go:build race
 
-package producer
+package producer_test
 
 // raceDetector is whether the tests run under the race detector.
 const raceDetector = true

@@ -22,7 +22,7 @@ const rafikiMaxBody = 64 << 10
 func Rafiki(secrets ...string) Producer {
 	p := webhook("interledger-rafiki", "https://rafiki.dev/integration/requirements/webhook-events/")
 	list, err := plainSecrets(secrets)
-	p = p.signedBy(&verify.HMAC{
+	p = signedBy(p, &verify.HMAC{
 		Headers: []string{"Rafiki-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}"},
 		Encoding: verify.Hex, Content: "{timestamp}.{jcs}", Secrets: list,
 	})

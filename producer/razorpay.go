@@ -16,7 +16,7 @@ import (
 func Razorpay(secrets ...string) Producer {
 	p := webhook("razorpay", "https://razorpay.com/docs/webhooks/validate-test/")
 	list, err := plainSecrets(secrets)
-	p = p.signedBy(&verify.HMAC{Headers: []string{"X-Razorpay-Signature"}, Encoding: verify.Hex, Secrets: list})
+	p = signedBy(p, &verify.HMAC{Headers: []string{"X-Razorpay-Signature"}, Encoding: verify.Hex, Secrets: list})
 	p.Err = errors.Join(err, p.Err)
 	p.Key = Header("x-razorpay-event-id")
 	p.Type = JSON("event")

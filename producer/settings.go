@@ -213,7 +213,7 @@ func webhook(name, docs string) Producer {
 }
 
 // signedBy sets a scheme that can be checked at once.
-func (p Producer) signedBy(scheme interface {
+func signedBy(p Producer, scheme interface {
 	verify.Scheme
 	Check() error
 }) Producer {

@@ -33,14 +33,14 @@ func ShopifyEvents(secrets ...string) Producer {
 func shopify(name, prefix string, secrets []string) Producer {
 	p := webhook(name, "https://shopify.dev/docs/apps/build/webhooks/subscribe/https")
 	list, err := plainSecrets(secrets)
-	p = p.signedBy(&verify.HMAC{Headers: []string{prefix + "Hmac-Sha256"}, Encoding: verify.Base64, Secrets: list})
+	p = signedBy(p, &verify.HMAC{Headers: []string{prefix + "Hmac-Sha256"}, Encoding: verify.Base64, Secrets: list})
 	p.Err = errors.Join(err, p.Err)
 	p.Key = First(Header(prefix+"Event-Id"), Header(prefix+"Webhook-Id"))
 	p.Sending = Header(prefix + "Webhook-Id")
 	p.Type = Header(prefix + "Topic")
 	p.EventTime = JSON("updated_at")
 	p.KeyedByType = true
-	p.Repeatable = shapes(16, []string{"shop_id", "shop_domain", "!customer", "!data_request", "!id"}) // shop/redact
+	p.Repeatable = Shapes(16, []string{"shop_id", "shop_domain", "!customer", "!data_request", "!id"}) // shop/redact
 	p.Attributes = attributes(map[string]Extractor{"shop": Header(prefix + "Shop-Domain")})
 	p.Window = 28 * time.Hour
 	return p

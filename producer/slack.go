@@ -22,7 +22,7 @@ import (
 func Slack(secrets ...string) Producer {
 	p := webhook("slack", "https://docs.slack.dev/authentication/verifying-requests-from-slack")
 	list, err := plainSecrets(secrets)
-	p = p.signedBy(&verify.HMAC{
+	p = signedBy(p, &verify.HMAC{
 		Headers: []string{"X-Slack-Signature"}, TimestampHeaders: []string{"X-Slack-Request-Timestamp"},
 		Entries: []string{"v0={sig}"}, Encoding: verify.Hex, Content: "v0:{timestamp}:{body}", Secrets: list,
 	})

@@ -25,7 +25,7 @@ func Square(notificationURL string, keys ...string) Producer {
 	if notificationURL == "" {
 		scheme.Content, scheme.Config, scheme.Malleable, p.SignsURL = "{url}{body}", nil, true, true
 	}
-	p = p.signedBy(scheme)
+	p = signedBy(p, scheme)
 	p.Err = errors.Join(err, p.Err)
 	p.Key = JSON("event_id")
 	p.Type = JSON("type")

@@ -56,7 +56,7 @@ func standard(name, docs string, window time.Duration, secrets []string, prefixe
 		}
 		scheme.PublicKeys = append(scheme.PublicKeys, ed25519.PublicKey(key))
 	}
-	p = p.signedBy(scheme)
+	p = signedBy(p, scheme)
 	p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
 	p.Key, p.KeyRequired = ids, true
 	p.Type = JSON("type")

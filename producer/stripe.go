@@ -18,7 +18,7 @@ import (
 //
 // https://docs.stripe.com/webhooks/signature
 func Stripe(secrets ...string) Producer {
-	p := webhook("stripe", "https://docs.stripe.com/webhooks/signature").signedBy(&verify.HMAC{
+	p := signedBy(webhook("stripe", "https://docs.stripe.com/webhooks/signature"), &verify.HMAC{
 		Headers: []string{"Stripe-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}"},
 		Encoding: verify.Hex, Content: "{timestamp}.{body}", Secrets: verify.Secrets(secrets...),
 	})

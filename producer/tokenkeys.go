@@ -8,14 +8,14 @@ import (
 
 // signedByTokens sets a scheme whose keys are those of the settings, or those that the issuer publishes at the
 // address.
-func (p Producer) signedByTokens(s Settings, address string, scheme *verify.JWT) Producer {
+func signedByTokens(p Producer, s Settings, address string, scheme *verify.JWT) Producer {
 	keys, err := tokenKeys(s, address)
 	if err != nil {
 		p.Err = errors.Join(p.Err, err)
 		return p
 	}
 	scheme.Keys = keys
-	return p.signedBy(scheme)
+	return signedBy(p, scheme)
 }
 
 // algorithms are those that the setting algs names (RFC 7518), or else the issuer's.

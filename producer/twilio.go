@@ -21,7 +21,7 @@ import (
 func Twilio(tokens ...string) Producer {
 	p := webhook("twilio", "https://www.twilio.com/docs/usage/webhooks/webhooks-security")
 	_, err := plainSecrets(tokens)
-	p = p.signedBy(verify.NewTwilio(tokens...))
+	p = signedBy(p, verify.NewTwilio(tokens...))
 	p.Err = errors.Join(err, p.Err)
 	p.Key = Header("I-Twilio-Idempotency-Token")
 	p.Repeatable = ofRunningCall

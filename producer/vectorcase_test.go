@@ -1,4 +1,4 @@
-package producer
+package producer_test
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -194,10 +195,10 @@ func (c *vectorCase) request(t *testing.T) *http.Request {
 }
 
 // settings are what a user would configure for the case. Addresses that are fetched go to fetched.
-func (c *vectorCase) settings(t *testing.T, fetched *[]string) Settings {
+func (c *vectorCase) settings(t *testing.T, fetched *[]string) producer.Settings {
 	t.Helper()
 	k, conf := c.Keys, c.Config
-	s := Settings{
+	s := producer.Settings{
 		Secrets: c.Secret, Keys: k.ByID, Username: k.Username, Password: k.Password, Header: k.Header, Query: k.Query,
 		Value: k.Value, Bearer: k.Bearer, LicenseCode: k.LicenseCode, SecretKey: k.SecretKey,
 		VerifyToken: conf.VerifyToken, NotificationURL: conf.NotificationURL, AllowSHA1: conf.AllowSHA1, Algs: conf.Algs,
@@ -209,7 +210,7 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) Settings {
 		s.Keys = nil
 	}
 	for _, sub := range conf.Subscriptions {
-		s.Subscriptions = append(s.Subscriptions, Subscription{Topic: sub.Topic, Mode: sub.Mode, Secret: sub.Secret, Token: sub.Token})
+		s.Subscriptions = append(s.Subscriptions, producer.Subscription{Topic: sub.Topic, Mode: sub.Mode, Secret: sub.Secret, Token: sub.Token})
 	}
 	if k.JWKS != nil {
 		s.TokenKeys = tokenKeysOf(t, k.JWKS)
@@ -219,7 +220,7 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) Settings {
 			return []byte(text), nil
 		}
 		*fetched = append(*fetched, address)
-		if verify.IsSNSURL(address) && !strings.HasSuffix(address, ".pem") {
+		if strings.HasPrefix(address, "https://sns.") && !strings.HasSuffix(address, ".pem") {
 			return []byte("<ConfirmSubscriptionResponse/>"), nil
 		}
 		return nil, errors.New("nothing is there")
@@ -275,7 +276,7 @@ func pinned(t *testing.T, keys map[string]string) map[string]crypto.PublicKey {
 }
 
 // producer builds the producer of the case through the public table of presets, or describes it.
-func (c *vectorCase) producer(t *testing.T, fetched *[]string) Producer {
+func (c *vectorCase) producer(t *testing.T, fetched *[]string) producer.Producer {
 	t.Helper()
 	scheme := c.Scheme
 	if scheme == "" {
@@ -284,9 +285,9 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) Producer {
 	s := c.settings(t, fetched)
 	adapt(scheme, &s)
 	// Batches are something that a receiver asks for.
-	s.Batch = scheme == "cloudevents" && ceMedia(c.request(t).Header.Get("Content-Type")) == ceBatch
-	var p Producer
-	if preset, ok := FindPreset(scheme); ok {
+	s.Batch = scheme == "cloudevents" && strings.HasPrefix(c.request(t).Header.Get("Content-Type"), producer.MediaCloudEventBatch)
+	var p producer.Producer
+	if preset, ok := producer.FindPreset(scheme); ok {
 		p = preset.Open(s)
 	} else if describe, ok := described()[scheme]; ok {
 		p = describe(s)
@@ -303,15 +304,18 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) Producer {
 }
 
 // adapt says in the words of the settings what the cases say in theirs.
-func adapt(scheme string, s *Settings) {
+func adapt(scheme string, s *producer.Settings) {
 	switch scheme {
 	case "cloudevents", "yookassa", "websub":
 		// Cases without a credential are about the event; such a producer is known by its addresses.
-		if s.Bearer == "" && len(s.Secrets) == 0 && !slices.ContainsFunc(s.Subscriptions, func(one Subscription) bool { return one.Secret != "" }) {
+		if s.Bearer == "" && len(s.Secrets) == 0 && !slices.ContainsFunc(s.Subscriptions, func(one producer.Subscription) bool { return one.Secret != "" }) {
 			s.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 		}
 	case "gitlab":
-		s.Secrets, s.Header, s.Value = s.values(), "", "" // the preset knows its field
+		if s.Value != "" {
+			s.Secrets = append(slices.Clone(s.Secrets), s.Value)
+		}
+		s.Header, s.Value = "", "" // the preset knows its field
 	case "paypal":
 		s.CheckChain = false // the preset checks it in any case
 	}
@@ -321,12 +325,12 @@ func adapt(scheme string, s *Settings) {
 }
 
 // described are producers without a preset, told in the words that eyelet.yaml has for them.
-func described() map[string]func(Settings) Producer {
-	return map[string]func(Settings) Producer{
+func described() map[string]func(producer.Settings) producer.Producer {
+	return map[string]func(producer.Settings) producer.Producer{
 		// https://developers.tabapay.com/reference/verifying-webhook-signatures: v2 is made with the secret before this one.
-		"tabapay": func(s Settings) Producer {
-			return Producer{
-				Name: "tabapay", Contract: Webhook, Key: IdempotencyKey{}, KeyRequired: true,
+		"tabapay": func(s producer.Settings) producer.Producer {
+			return producer.Producer{
+				Name: "tabapay", Contract: producer.Webhook, Key: producer.IdempotencyKey{}, KeyRequired: true,
 				Tolerance: verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute},
 				Scheme: &verify.HMAC{
 					Headers: []string{"X-HMAC-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}", "v2={sig}"},
@@ -334,9 +338,9 @@ func described() map[string]func(Settings) Producer {
 				},
 			}
 		},
-		"described": func(s Settings) Producer {
-			return Producer{
-				Name: "described", Contract: Webhook, Key: Header("X-Kitchen-Id"), KeyRequired: true, Type: JSON("event"),
+		"described": func(s producer.Settings) producer.Producer {
+			return producer.Producer{
+				Name: "described", Contract: producer.Webhook, Key: producer.Header("X-Kitchen-Id"), KeyRequired: true, Type: producer.JSON("event"),
 				Scheme: &verify.HMAC{
 					Headers: []string{"X-Kitchen-Signature"}, Separator: ";", Entries: []string{"at={timestamp}", "mac={sig}"},
 					Encoding: verify.Hex, Content: "{timestamp}|{header:X-Kitchen-Id}|{body}", Secrets: verify.Secrets(s.Secrets...),

@@ -1,10 +1,11 @@
-package producer
+package producer_test
 
 import (
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -33,7 +34,7 @@ func TestEveryChangeOfARecordedDeliveryIsRefusedOrWithoutEffect(t *testing.T) {
 }
 
 // signedCase reports whether the signature of a case binds its body.
-func signedCase(t *testing.T, c *vectorCase) (Producer, outcome, bool) {
+func signedCase(t *testing.T, c *vectorCase) (producer.Producer, outcome, bool) {
 	t.Helper()
 	var fetched []string
 	p := c.producer(t, &fetched)
@@ -44,7 +45,7 @@ func signedCase(t *testing.T, c *vectorCase) (Producer, outcome, bool) {
 	return p, want, err == nil && want.id.Signed != nil && len(c.body(t)) > 0
 }
 
-func refuseChanges(t *testing.T, c *vectorCase, p Producer, want outcome) {
+func refuseChanges(t *testing.T, c *vectorCase, p producer.Producer, want outcome) {
 	t.Helper()
 	r, body := c.request(t), c.body(t)
 	refused, secrets := 0, secretsOf(c)
@@ -72,12 +73,12 @@ func refuseChanges(t *testing.T, c *vectorCase, p Producer, want outcome) {
 // TestNoPresetOpensWithoutWhatProvesTheSender asks every preset of the table.
 func TestNoPresetOpensWithoutWhatProvesTheSender(t *testing.T) {
 	t.Parallel()
-	for _, p := range Presets() {
-		made := p.Open(Settings{})
+	for _, p := range producer.Presets() {
+		made := p.Open(producer.Settings{})
 		if len(made.Check()) == 0 {
 			t.Errorf("%s opens without a secret", p.Name)
 		}
-		if !strings.HasPrefix(p.Docs(), "https://") || p.Window() < DefaultWindow && made.Series == nil {
+		if !strings.HasPrefix(p.Docs(), "https://") || p.Window() < producer.DefaultWindow && made.Series == nil {
 			t.Errorf("%s: documentation at %q, window %v", p.Name, p.Docs(), p.Window())
 		}
 	}

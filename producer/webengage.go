@@ -17,7 +17,7 @@ import (
 func WebEngage(licenseCode, secretKey string) Producer {
 	p := webhook("webengage", "https://docs.webengage.com/docs/webhooks")
 	sum := md5.Sum([]byte(licenseCode + ":" + secretKey)) // the vendor's formula; it hides nothing
-	p = p.signedBy(verify.All{
+	p = signedBy(p, verify.All{
 		verify.QueryValue("licenseCode", licenseCode), verify.QueryValue("secret", hex.EncodeToString(sum[:])),
 	})
 	if licenseCode == "" || secretKey == "" {

@@ -21,7 +21,7 @@ func worldpay(keys map[string]string, encoding verify.Encoding) Producer {
 	for id, k := range keys {
 		secrets[id] = verify.Secret(k)
 	}
-	p := webhook("worldpay", "https://developer.worldpay.com/products/access/events").signedBy(&verify.HMAC{
+	p := signedBy(webhook("worldpay", "https://developer.worldpay.com/products/access/events"), &verify.HMAC{
 		Headers: []string{"Event-Signature"}, Separator: ",", Entries: []string{"{kid}/{alg}/{sig}"},
 		Hashes: []verify.Hash{verify.SHA256}, Encoding: encoding, Keys: secrets,
 	})

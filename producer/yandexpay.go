@@ -24,7 +24,7 @@ func yandexPay(s Settings) Producer {
 	if s.MerchantID == "" {
 		p.Err = errors.New("set merchant_id: tokens for other merchants have the same keys")
 	} else {
-		p = p.signedByTokens(s, "https://pay.yandex.ru/api/jwks", &verify.JWT{
+		p = signedByTokens(p, s, "https://pay.yandex.ru/api/jwks", &verify.JWT{
 			Algorithms: algorithms(s, "ES256"), Body: true, HeaderTimes: true,
 			Claims: []verify.ClaimRule{{Names: []string{"merchantId"}, Values: []string{s.MerchantID}}},
 		})

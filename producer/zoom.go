@@ -25,7 +25,7 @@ import (
 func Zoom(secrets ...string) Producer {
 	p := webhook("zoom", "https://developers.zoom.us/docs/api/webhooks/")
 	list, err := plainSecrets(secrets)
-	p = p.signedBy(zoomScheme(list...))
+	p = signedBy(p, zoomScheme(list...))
 	p.Err = errors.Join(err, p.Err)
 	p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
 	p.Key = BodyDigest()

@@ -1,0 +1,41 @@
+package producer_test
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+const (
+	testHex    = "DFB1EB5485895CFA84146406857104ABB4CBCABDC8AAF103A624C8F6A3EAAB00"
+	testWhsec  = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	testSecret = "the-kettle-is-on-17"
+	testToken  = "callback-token-17"
+	testHook   = "https://hooks.example/webhooks/in"
+)
+
+var testNow = time.Unix(1_790_000_000, 0)
+
+// presetSettings are settings with which each preset of shared secrets opens. The last of each list is another
+// secret, for rotation.
+func presetSettings() map[string]producer.Settings {
+	plain := producer.Settings{Secrets: []string{testSecret, "second-" + testSecret}}
+	hexed := producer.Settings{Secrets: []string{testHex, strings.Repeat("0b", 32)}}
+	standard := producer.Settings{Secrets: []string{testWhsec, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}}
+	return map[string]producer.Settings{
+		"adyen": hexed, "adyen-platform": hexed, "datatrans": hexed,
+		"aws-eventbridge": {Header: "X-Api-Key", Value: testSecret}, "chargebee": {Username: "kettle", Password: testSecret},
+		"azure-event-grid": {Query: "code", Value: testSecret}, "cloudevents": {Bearer: testSecret},
+		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain, "shopify": plain,
+		"shopify-events": plain, "slack": plain, "twilio": plain, "zoom": plain, "stripe": plain,
+		"meta":              {Secrets: plain.Secrets, VerifyToken: "meta-" + testSecret},
+		"square":            {Secrets: plain.Secrets, NotificationURL: testHook},
+		"standard-webhooks": standard, "svix": standard,
+		"webengage": {LicenseCode: "~17", SecretKey: testSecret},
+		"websub":    {Subscriptions: []producer.Subscription{{Topic: "https://blog.example/feed", Secret: testSecret, Token: testToken}}},
+		"worldpay":  {Keys: map[string]string{"1": testSecret, "2": "second-" + testSecret}},
+		"yookassa":  {AllowedIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+	}
+}

@@ -1,0 +1,166 @@
+package producer_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// validCases are the recorded deliveries of a producer that are accepted without being a matter of policy.
+func validCases(t *testing.T, name string) []vectorCase {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "testdata", "vectors", "producers", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, err := readCases(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases = slices.DeleteFunc(cases, func(c vectorCase) bool { return !c.Expect.Valid || c.Advisory || c.Expect.Reason != "ok" })
+	if len(cases) == 0 {
+		t.Fatalf("no accepted delivery of %s", name)
+	}
+	return cases
+}
+
+// outcome is what a receiver keeps of a delivery.
+type outcome struct {
+	id   verify.Identity
+	item producer.Item
+}
+
+func receiveCase(p producer.Producer, r *http.Request, body []byte, c *vectorCase) (outcome, error) {
+	id, err := p.Scheme.Verify(r, func() ([]byte, error) { return body, nil })
+	if err != nil {
+		return outcome{}, err
+	}
+	items, err := p.Items(&producer.Delivery{Request: r, Body: body, Identity: id})
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := p.Tolerance.Check(id, c.now()); err != nil {
+		return outcome{}, err
+	}
+	if len(items) == 0 { // an empty batch
+		return outcome{id: id}, nil
+	}
+	return outcome{id, items[0]}, nil
+}
+
+// TestEveryChangeOfATokenPresetIsRefusedOrWithoutEffect flips a bit of each byte of body and fields. A change
+// is accepted only where it leaves the signed content, the identifier and the type as they were.
+func TestEveryChangeOfATokenPresetIsRefusedOrWithoutEffect(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"aws-sns", "paypal", "yandex-pay", "openbanking-uk"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range validCases(t, name)[:1] {
+				var fetched []string
+				p := c.producer(t, &fetched)
+				r, body := c.request(t), c.body(t)
+				want, err := receiveCase(p, r, body, &c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				refused := 0
+				for _, m := range changes(r, body) {
+					got, err := receiveCase(p, m.r, m.body, &c)
+					if err != nil {
+						refused++
+						if verify.CodeOf(err) == "" {
+							t.Errorf("%s: untyped error %v", m.what, err)
+						}
+						continue
+					}
+					if string(got.id.Signed) != string(want.id.Signed) || got.item.ID != want.item.ID || got.item.Type != want.item.Type {
+						t.Errorf("%s: accepted as %+v", m.what, got.item)
+					}
+				}
+				if refused < len(body)/2 {
+					t.Errorf("only %d changes were refused", refused)
+				}
+			}
+		})
+	}
+}
+
+// change is a delivery with one bit flipped.
+type change struct {
+	what string
+	r    *http.Request
+	body []byte
+}
+
+func changes(r *http.Request, body []byte) []change {
+	var all []change
+	for i := range body {
+		flipped := slices.Clone(body)
+		flipped[i] ^= 1 << (i % 7)
+		all = append(all, change{fmt.Sprintf("body[%d]", i), r, flipped})
+	}
+	for name, values := range r.Header {
+		for i := range values[0] {
+			flipped := []byte(values[0])
+			flipped[i] ^= 1
+			changed := r.Clone(r.Context())
+			changed.Header.Set(name, string(flipped))
+			all = append(all, change{fmt.Sprintf("%s[%d]", name, i), changed, body})
+		}
+	}
+	return all
+}
+
+// TestEveryChangeOfABearerTokenIsRefused looks at the credential only: nothing else of the delivery is signed.
+func TestEveryChangeOfABearerTokenIsRefused(t *testing.T) {
+	t.Parallel()
+	c := validCases(t, "google-eventarc")[0]
+	var fetched []string
+	p := c.producer(t, &fetched)
+	token := c.request(t).Header.Get("Authorization")
+	for i := len("Bearer "); i < len(token); i++ {
+		flipped := []byte(token)
+		flipped[i] ^= 1
+		r := c.request(t)
+		r.Header.Set("Authorization", string(flipped))
+		if _, err := receiveCase(p, r, c.body(t), &c); err == nil {
+			t.Errorf("character %d may be changed", i)
+		} else if strings.Contains(err.Error(), token[len(token)-30:len(token)-5]) {
+			t.Errorf("the error shows the token: %v", err)
+		}
+	}
+}
+
+// TestOneTokenServesManyMessages receives several messages under one bearer token; none is a replay.
+func TestOneTokenServesManyMessages(t *testing.T) {
+	t.Parallel()
+	c := validCases(t, "google-eventarc")[0]
+	c.Scheme = "google-pubsub"
+	var fetched []string
+	p := c.producer(t, &fetched)
+	ids := map[string]bool{}
+	for i := range 5 {
+		body := fmt.Sprintf(`{"message":{"data":"aGVsbG8=","messageId":"%d"},"subscription":"projects/p/subscriptions/s"}`, 100+i)
+		got, err := receiveCase(p, c.request(t), []byte(body), &c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.id.Signed != nil {
+			t.Fatal("the token is taken for a signature of the message")
+		}
+		ids[got.item.ID] = true
+		if got.item.Type != "projects/p/subscriptions/s" {
+			t.Errorf("type %q", got.item.Type)
+		}
+	}
+	if len(ids) != 5 {
+		t.Errorf("5 messages have %d identifiers", len(ids))
+	}
+}
