@@ -103,17 +103,17 @@ func splitGridSchemas(d *Delivery) ([]Item, error) {
 	if IsCloudEvent(d.Request.Header) {
 		return SplitCloudEvents(d)
 	}
-	doc, err := checkedJSON(d.Body)
+	doc, err := d.JSON()
 	if err == nil && doc[0] != '[' {
 		err = errors.New("not an array of events")
 	}
 	if err != nil {
-		return nil, malformed("body", err)
+		return nil, refused("body", err)
 	}
 	items := []Item{}
 	err = strictjson.EachElement(doc, func(value []byte) error {
 		if len(items) == maxGridEvents {
-			return malformed("body", errors.New("over 5000 events"))
+			return refused("body", errors.New("over 5000 events"))
 		}
 		it, err := gridItem(d, value)
 		items = append(items, it)
@@ -136,7 +136,7 @@ func gridItem(d *Delivery, event []byte) (Item, error) {
 		return it, err
 	}
 	if it.ID == "" || it.Type == "" {
-		return it, malformed("body", errors.New("an event without id or eventType"))
+		return it, refused("body", errors.New("an event without id or eventType"))
 	}
 	read := attributes(map[string]Extractor{
 		"source": JSON("topic"), "subject": JSON("subject"), "time": JSON("eventTime"), "dataversion": JSON("dataVersion"),
@@ -162,7 +162,7 @@ func (g eventGrid) validate(_ context.Context, d *Delivery) (*dedup.Response, er
 		return nil, err
 	}
 	if kind != validationEvent || code == "" || len(code) > MaxKey {
-		return nil, malformed("body", errors.New("not a validation event"))
+		return nil, refused("body", errors.New("not a validation event"))
 	}
 	body, err := json.Marshal(map[string]string{"validationResponse": code})
 	if err != nil {

@@ -45,6 +45,13 @@ func newDocument(text []byte) *document {
 	return &document{text: text, root: root, err: err}
 }
 
+// JSON returns the body without the white space around it. It is an object or array of valid JSON (RFC 8259), nested no deeper
+// than 256, else there is an error. All readers of a delivery share the check.
+func (d *Delivery) JSON() ([]byte, error) {
+	doc := d.document()
+	return doc.root, doc.err
+}
+
 // document returns the body as JSON. All extractors of a delivery share it, so that the body is checked once.
 func (d *Delivery) document() *document {
 	if d.doc == nil || !sameBytes(d.doc.text, d.Body) {
@@ -82,10 +89,6 @@ var (
 	errTooDeep = verify.Public("nested deeper than 256")
 	errTooLong = verify.Public("value over 4,096 bytes")
 )
-
-// valueAt returns the bytes of the value at a path, or nil when there is none. The whole document is checked,
-// no tree is built, and the time is linear in its length.
-func valueAt(doc []byte, names []string) ([]byte, error) { return newDocument(doc).at(names) }
 
 // at returns the bytes of the value at a path, or nil when there is none.
 func (d *document) at(names []string) (raw []byte, err error) {

@@ -85,9 +85,8 @@ func google(name, docs string, s Settings) Producer {
 
 // fingerprintMessage compares the message of a push and not the counter beside it.
 func fingerprintMessage(d *Delivery, it Item) [32]byte {
-	message, err := valueAt(it.Body, []string{"message"})
-	if err != nil || message == nil {
-		return FingerprintBody(d, it)
+	if message := valueAt(it.Body, "message"); message != nil {
+		return FingerprintBody(d, Item{Body: message})
 	}
-	return FingerprintBody(d, Item{Body: message})
+	return FingerprintBody(d, it)
 }

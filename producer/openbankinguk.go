@@ -38,24 +38,26 @@ func OpenBankingUK(s Settings) Producer {
 	return p
 }
 
+const maxEventName = 4_096 // bytes
+
 // eventName is the name of the first event of a security event token (RFC 8417 section 2.2).
 type eventName struct{}
 
 func (eventName) Extract(d *Delivery) (string, error) {
-	events, err := valueAt(d.Identity.Claims, []string{"events"})
-	if err != nil || len(events) == 0 || events[0] != '{' {
-		return "", nil //nolint:nilerr // a token without events has no type
+	events := valueAt(d.Identity.Claims, "events")
+	if len(events) == 0 || events[0] != '{' {
+		return "", nil // a token without events has no type
 	}
 	name := ""
-	err = strictjson.EachMember(events, func(key, _ []byte) error {
+	err := strictjson.EachMember(events, func(key, _ []byte) error {
 		var err error
-		if name == "" && len(key) <= maxValue {
+		if name == "" && len(key) <= maxEventName {
 			name, err = strictjson.Scalar(key)
 		}
 		return err
 	})
 	if err != nil {
-		return "", malformed("events", err)
+		return "", refused("events", err)
 	}
 	return name, nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -232,4 +233,22 @@ func plainSecrets(values []string) ([]verify.Secret, error) {
 		}
 	}
 	return verify.Secrets(values...), err
+}
+
+// refused is the error for an event that is not what it should be (event_malformed).
+func refused(component string, err error) error {
+	return &verify.Error{Code: verify.EventMalformed, Component: component, Err: err}
+}
+
+// valueAt returns the text of a member at the top of a JSON object, or nil where there is none or where the JSON is not valid.
+func valueAt(text []byte, name string) []byte {
+	checked, err := strictjson.Check(text, 256)
+	if err != nil {
+		return nil
+	}
+	value, err := strictjson.At(checked, []string{name})
+	if err != nil {
+		return nil
+	}
+	return value
 }

@@ -18,7 +18,9 @@ func tokenPresetNames() []string {
 func TestCountersOfAPushAreNoPartOfTheFingerprint(t *testing.T) {
 	t.Parallel()
 	p := googlePubSub(Settings{Audience: []string{"a"}, Email: "e"})
-	fingerprint := func(body string) [32]byte { return p.Fingerprint(newDelivery(testHook, body), Item{Body: []byte(body)}) }
+	fingerprint := func(body string) [32]byte {
+		return p.Fingerprint(newDelivery(testHook, body), Item{Body: []byte(body)})
+	}
 	first := fingerprint(`{"message":{"data":"YQ==","messageId":"1"},"deliveryAttempt":1}`)
 	if first != fingerprint(`{"message":{"data":"YQ==","messageId":"1"},"deliveryAttempt":2}`) {
 		t.Error("another attempt of a message looks like another message")
