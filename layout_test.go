@@ -25,11 +25,12 @@ var imports = map[string][]string{
 	"dedup/badgerstore":                    {"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/record", "dedup/internal/taskqueue"},
 	"dedup/badgerstore/internal/faultdisk": {}, // for tests
 	"producer":                             {"verify", "dedup", "internal/strictjson"},
+	"producer/preset":                      {"producer", "verify", "dedup", "internal/strictjson"},
 	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors", "receiver/internal/admission"},
 	"receiver/internal/admission":          {},
 	"receiver/echov4":                      {"receiver"},
 	"cmd/eyelet/internal/forward":          {"verify"},
-	"cmd/eyelet/internal/torture":          {"dedup", "dedup/badgerstore", "producer", "receiver"},
+	"cmd/eyelet/internal/torture":          {"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver"},
 	"cmd/eyelet/internal/sink":             {"receiver", "cmd/eyelet/internal/forward"},
 	"replay":                               {"verify", "dedup", "producer", "internal/httpfile"},
 	"inspect":                              {"dedup", "replay"},
@@ -37,15 +38,15 @@ var imports = map[string][]string{
 	"internal/httpfile":                    {},
 	"internal/strictjson":                  {},
 	"testdata":                             {},
-	"cmd/loadbench":                        {"dedup/badgerstore", "producer", "receiver", "receiver/echov4"},
+	"cmd/loadbench":                        {"dedup/badgerstore", "producer", "producer/preset", "receiver", "receiver/echov4"},
 	"cmd/eyelet": {
-		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "receiver/echov4", "cmd/eyelet/internal/forward", "cmd/eyelet/internal/sink",
+		"verify", "dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "receiver/echov4", "cmd/eyelet/internal/forward", "cmd/eyelet/internal/sink",
 		"cmd/eyelet/internal/torture", "replay", "inspect",
 		"internal/descriptors", "internal/httpfile", "testdata", "cmd/eyelet/internal/usage", "cmd/eyelet/internal/config",
 	},
 	"cmd/eyelet/internal/usage": {},
 	"cmd/eyelet/internal/config": {
-		"verify", "dedup", "dedup/badgerstore", "producer", "receiver", "testdata", "cmd/eyelet/internal/forward",
+		"verify", "dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "testdata", "cmd/eyelet/internal/forward",
 		"cmd/eyelet/internal/sink", "cmd/eyelet/internal/usage",
 	},
 	"dedup/badgerstore/internal/badgerfile": {},
@@ -79,7 +80,7 @@ var filesAllowed = map[string]int{
 // Exceptions from the limits, with the numbers of today. They may only fall.
 var (
 	filesToday = map[string]int{
-		"cmd/eyelet": 57, "dedup/badgerstore": 47, "producer": 52, "verify": 46,
+		"cmd/eyelet": 57, "dedup/badgerstore": 47, "verify": 46,
 	}
 	methodFilesToday = map[string]int{
 		"cmd/eyelet.program": 23, "dedup/badgerstore.Store": 21, "dedup/badgerstore.batch": 9,
@@ -87,8 +88,8 @@ var (
 	}
 	// missingLinesToday says by how many lines a file is too short.
 	missingLinesToday = map[string]int{
-		"cmd/eyelet/dead.go": 3, "cmd/eyelet/mount.go": 1, "cmd/eyelet/via.go": 2, "producer/chargebee.go": 1,
-		"producer/presetstoken.go": 1, "producer/yookassa.go": 1,
+		"cmd/eyelet/dead.go": 3, "cmd/eyelet/mount.go": 1, "cmd/eyelet/via.go": 2,
+
 		"verify/public.go": 15,
 	}
 )

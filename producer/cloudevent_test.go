@@ -245,7 +245,7 @@ func FuzzCloudEvent(f *testing.F) {
 // TestACloudEventIsParsedOnceForEachDelivery: what reads it shares one result, and none of another delivery.
 func TestACloudEventIsParsedOnceForEachDelivery(t *testing.T) {
 	t.Parallel()
-	p := CloudEvents(Settings{Bearer: "0123456789abcdef"})
+	p := Producer{Name: "cloudevents", Key: CloudEventID(), Type: CloudEventType(), Attributes: CloudEventAttributes}
 	d := binaryEvent()
 	items, err := p.Items(d)
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -108,7 +109,7 @@ func costTargets(t *testing.T) []costTarget {
 		all = append(all, costTarget{name, p.Scheme, r, body, int(p.MaxBody), primitives[primitive]})
 	}
 	for name, s := range presetSettings() {
-		preset, _ := producer.FindPreset(name)
+		vendor, _ := preset.Find(name)
 		good, bad := s, s
 		if len(s.Secrets) > 1 {
 			good.Secrets, bad.Secrets = s.Secrets[:1], s.Secrets[1:]
@@ -118,11 +119,11 @@ func costTargets(t *testing.T) []costTarget {
 				*value += "x"
 			}
 		}
-		r, body, err := preset.Sample(bad, testHook, "", "", testNow)
+		r, body, err := vendor.Sample(bad, testHook, "", "", testNow)
 		if err != nil {
 			t.Fatal(err)
 		}
-		add(name, "hmac", preset.Open(good), r, body)
+		add(name, "hmac", vendor.Open(good), r, body)
 	}
 	for name, primitive := range map[string]string{
 		"aws-sns": "rsa", "google-eventarc": "rsa", "google-pubsub": "rsa", "openbanking-uk": "rsa", "paypal": "rsa", "yandex-pay": "ecdsa",
@@ -200,7 +201,7 @@ func webhooksTarget(t *testing.T) (producer.Producer, *http.Request, []byte) {
 	r.Header.Set("Webhook-Id", "evt-17")
 	r.Header.Set("Webhook-Timestamp", fmt.Sprint(testNow.Unix()))
 	r.Header.Set("Webhook-Signature", "v1a,"+base64.StdEncoding.EncodeToString(make([]byte, 64)))
-	return producer.StandardWebhooks("whpk_" + base64.StdEncoding.EncodeToString(public)), r, []byte("{}")
+	return preset.StandardWebhooks("whpk_" + base64.StdEncoding.EncodeToString(public)), r, []byte("{}")
 }
 
 // fill repeats the element and cuts the text to n bytes: begin, elements, end. Elements may hold a %d.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -45,7 +46,7 @@ func ExampleParseExtractor() {
 }
 
 func ExampleProducer_Check() {
-	p := producer.PayPal("")
+	p := preset.PayPal("")
 	p.Name = "my shop"
 	for _, err := range p.Check() {
 		fmt.Println(strings.TrimPrefix(err.Error(), "producer "))

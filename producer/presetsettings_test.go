@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 const (
@@ -20,11 +20,11 @@ var testNow = time.Unix(1_790_000_000, 0)
 
 // presetSettings are settings with which each preset of shared secrets opens. The last of each list is another
 // secret, for rotation.
-func presetSettings() map[string]producer.Settings {
-	plain := producer.Settings{Secrets: []string{testSecret, "second-" + testSecret}}
-	hexed := producer.Settings{Secrets: []string{testHex, strings.Repeat("0b", 32)}}
-	standard := producer.Settings{Secrets: []string{testWhsec, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}}
-	return map[string]producer.Settings{
+func presetSettings() map[string]preset.Settings {
+	plain := preset.Settings{Secrets: []string{testSecret, "second-" + testSecret}}
+	hexed := preset.Settings{Secrets: []string{testHex, strings.Repeat("0b", 32)}}
+	standard := preset.Settings{Secrets: []string{testWhsec, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}}
+	return map[string]preset.Settings{
 		"adyen": hexed, "adyen-platform": hexed, "datatrans": hexed,
 		"aws-eventbridge": {Header: "X-Api-Key", Value: testSecret}, "chargebee": {Username: "kettle", Password: testSecret},
 		"azure-event-grid": {Query: "code", Value: testSecret}, "cloudevents": {Bearer: testSecret},
@@ -34,7 +34,7 @@ func presetSettings() map[string]producer.Settings {
 		"square":            {Secrets: plain.Secrets, NotificationURL: testHook},
 		"standard-webhooks": standard, "svix": standard,
 		"webengage": {LicenseCode: "~17", SecretKey: testSecret},
-		"websub":    {Subscriptions: []producer.Subscription{{Topic: "https://blog.example/feed", Secret: testSecret, Token: testToken}}},
+		"websub":    {Subscriptions: []preset.Subscription{{Topic: "https://blog.example/feed", Secret: testSecret, Token: testToken}}},
 		"worldpay":  {Keys: map[string]string{"1": testSecret, "2": "second-" + testSecret}},
 		"yookassa":  {AllowedIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 	}

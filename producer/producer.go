@@ -1,9 +1,9 @@
 // Package producer describes the senders of events: how each one signs, names, batches and greets, and what
 // it wants to hear back.
 //
-// For a vendor there is a preset, one function and one file each, such as [GitHub]; for producers of your own
-// there is [Signed]: RFC 9421 signatures and the Idempotency-Key field. Everything about a sender is data in
-// a [Producer], so a preset can be changed by setting its fields.
+// Package preset has a function for each vendor, such as preset.GitHub. For producers of your own there is [Signed]: RFC 9421
+// signatures and the Idempotency-Key field. Everything about a sender is data in a [Producer], so what a preset returns can be
+// changed by setting its fields.
 package producer
 
 import (

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -195,10 +196,10 @@ func (c *vectorCase) request(t *testing.T) *http.Request {
 }
 
 // settings are what a user would configure for the case. Addresses that are fetched go to fetched.
-func (c *vectorCase) settings(t *testing.T, fetched *[]string) producer.Settings {
+func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 	t.Helper()
 	k, conf := c.Keys, c.Config
-	s := producer.Settings{
+	s := preset.Settings{
 		Secrets: c.Secret, Keys: k.ByID, Username: k.Username, Password: k.Password, Header: k.Header, Query: k.Query,
 		Value: k.Value, Bearer: k.Bearer, LicenseCode: k.LicenseCode, SecretKey: k.SecretKey,
 		VerifyToken: conf.VerifyToken, NotificationURL: conf.NotificationURL, AllowSHA1: conf.AllowSHA1, Algs: conf.Algs,
@@ -210,7 +211,7 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) producer.Settings
 		s.Keys = nil
 	}
 	for _, sub := range conf.Subscriptions {
-		s.Subscriptions = append(s.Subscriptions, producer.Subscription{Topic: sub.Topic, Mode: sub.Mode, Secret: sub.Secret, Token: sub.Token})
+		s.Subscriptions = append(s.Subscriptions, preset.Subscription{Topic: sub.Topic, Mode: sub.Mode, Secret: sub.Secret, Token: sub.Token})
 	}
 	if k.JWKS != nil {
 		s.TokenKeys = tokenKeysOf(t, k.JWKS)
@@ -287,8 +288,8 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) producer.Producer
 	// Batches are something that a receiver asks for.
 	s.Batch = scheme == "cloudevents" && strings.HasPrefix(c.request(t).Header.Get("Content-Type"), producer.MediaCloudEventBatch)
 	var p producer.Producer
-	if preset, ok := producer.FindPreset(scheme); ok {
-		p = preset.Open(s)
+	if vendor, ok := preset.Find(scheme); ok {
+		p = vendor.Open(s)
 	} else if describe, ok := described()[scheme]; ok {
 		p = describe(s)
 	} else {
@@ -304,11 +305,11 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) producer.Producer
 }
 
 // adapt says in the words of the settings what the cases say in theirs.
-func adapt(scheme string, s *producer.Settings) {
+func adapt(scheme string, s *preset.Settings) {
 	switch scheme {
 	case "cloudevents", "yookassa", "websub":
 		// Cases without a credential are about the event; such a producer is known by its addresses.
-		if s.Bearer == "" && len(s.Secrets) == 0 && !slices.ContainsFunc(s.Subscriptions, func(one producer.Subscription) bool { return one.Secret != "" }) {
+		if s.Bearer == "" && len(s.Secrets) == 0 && !slices.ContainsFunc(s.Subscriptions, func(one preset.Subscription) bool { return one.Secret != "" }) {
 			s.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 		}
 	case "gitlab":
@@ -325,10 +326,10 @@ func adapt(scheme string, s *producer.Settings) {
 }
 
 // described are producers without a preset, told in the words that eyelet.yaml has for them.
-func described() map[string]func(producer.Settings) producer.Producer {
-	return map[string]func(producer.Settings) producer.Producer{
+func described() map[string]func(preset.Settings) producer.Producer {
+	return map[string]func(preset.Settings) producer.Producer{
 		// https://developers.tabapay.com/reference/verifying-webhook-signatures: v2 is made with the secret before this one.
-		"tabapay": func(s producer.Settings) producer.Producer {
+		"tabapay": func(s preset.Settings) producer.Producer {
 			return producer.Producer{
 				Name: "tabapay", Contract: producer.Webhook, Key: producer.IdempotencyKey{}, KeyRequired: true,
 				Tolerance: verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute},
@@ -338,7 +339,7 @@ func described() map[string]func(producer.Settings) producer.Producer {
 				},
 			}
 		},
-		"described": func(s producer.Settings) producer.Producer {
+		"described": func(s preset.Settings) producer.Producer {
 			return producer.Producer{
 				Name: "described", Contract: producer.Webhook, Key: producer.Header("X-Kitchen-Id"), KeyRequired: true, Type: producer.JSON("event"),
 				Scheme: &verify.HMAC{

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -73,8 +74,8 @@ func refuseChanges(t *testing.T, c *vectorCase, p producer.Producer, want outcom
 // TestNoPresetOpensWithoutWhatProvesTheSender asks every preset of the table.
 func TestNoPresetOpensWithoutWhatProvesTheSender(t *testing.T) {
 	t.Parallel()
-	for _, p := range producer.Presets() {
-		made := p.Open(producer.Settings{})
+	for _, p := range preset.All() {
+		made := p.Open(preset.Settings{})
 		if len(made.Check()) == 0 {
 			t.Errorf("%s opens without a secret", p.Name)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -335,7 +336,7 @@ func TestRunnerRefusesWhatItDoesNotKnow(t *testing.T) {
 			t.Errorf("%s was taken", raw)
 		}
 	}
-	if _, ok := producer.FindPreset("nobody"); ok {
+	if _, ok := preset.Find("nobody"); ok {
 		t.Error("a producer that nobody knows has a preset")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // BenchmarkDelivery measures the path of a delivery without network and disk: new events and repetitions of
@@ -21,7 +22,7 @@ func BenchmarkDelivery(b *testing.B) {
 	body := bytes.Repeat([]byte("x"), 1024)
 	field := sign(secret, string(body))
 	// The same bytes come under every identifier, so they must not count as replays.
-	p := producer.GitHub(secret)
+	p := preset.GitHub(secret)
 	p.SameSigned = producer.SameSignedOff
 	store := dedup.NewMemory(dedup.MemoryOptions{})
 	rx, err := Open(Config{

@@ -25,6 +25,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -94,9 +95,9 @@ func TestACapturedDeliveryRunsOnceHoweverItIsSentAgain(t *testing.T) {
 	t.Parallel()
 	all := presetCaptures(t)
 	maps.Copy(all, ownCaptures(t))
-	for _, preset := range producer.Presets() {
-		if _, ok := all[preset.Name]; !ok {
-			t.Errorf("no delivery of %s", preset.Name)
+	for _, vendor := range preset.All() {
+		if _, ok := all[vendor.Name]; !ok {
+			t.Errorf("no delivery of %s", vendor.Name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -232,13 +233,13 @@ func presetCaptures(t *testing.T) map[string]capture {
 	t.Helper()
 	all := map[string]capture{}
 	now := time.Now().Truncate(time.Second)
-	add := func(name, preset string, s producer.Settings, kind string, change func(*message)) {
-		made, _ := producer.FindPreset(preset)
-		r, body, err := made.Sample(s, publicBase+"/webhooks/"+preset, kind, "evt-17", now)
+	add := func(name, vendor string, s preset.Settings, kind string, change func(*message)) {
+		made, _ := preset.Find(vendor)
+		r, body, err := made.Sample(s, publicBase+"/webhooks/"+vendor, kind, "evt-17", now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := capture{producer: made.Open(s), message: messageOf(t, preset, r, body), now: now, most: 1}
+		c := capture{producer: made.Open(s), message: messageOf(t, vendor, r, body), now: now, most: 1}
 		if change != nil {
 			change(&c.message)
 		}
@@ -262,10 +263,10 @@ func presetCaptures(t *testing.T) map[string]capture {
 		}
 	}
 	here := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
-	add("yookassa", "yookassa", producer.Settings{AllowedIPs: here}, "", nil)
+	add("yookassa", "yookassa", preset.Settings{AllowedIPs: here}, "", nil)
 	for name, body := range repeatable {
-		preset, _, _ := strings.Cut(name, ",")
-		add(name, preset, settings[preset], "", withBody(t, openPreset(t, preset, settings[preset]), body))
+		vendor, _, _ := strings.Cut(name, ",")
+		add(name, vendor, settings[vendor], "", withBody(t, openPreset(t, vendor, settings[vendor]), body))
 	}
 	add("adyen, two items", "adyen", settings["adyen"], "", twoItems(t, settings["adyen"], now))
 	batch := settings["cloudevents"]
@@ -321,10 +322,10 @@ func withBody(t *testing.T, p producer.Producer, body string) func(*message) {
 }
 
 // twoItems puts two signed items into one delivery of Adyen.
-func twoItems(t *testing.T, s producer.Settings, now time.Time) func(*message) {
+func twoItems(t *testing.T, s preset.Settings, now time.Time) func(*message) {
 	t.Helper()
-	preset, _ := producer.FindPreset("adyen")
-	_, second, err := preset.Sample(s, publicBase+"/webhooks/adyen", "", "evt-18", now)
+	vendor, _ := preset.Find("adyen")
+	_, second, err := vendor.Sample(s, publicBase+"/webhooks/adyen", "", "evt-18", now)
 	if err != nil {
 		t.Fatal(err)
 	}

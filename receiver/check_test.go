@@ -10,6 +10,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 type brokenScheme struct{ testScheme }
@@ -25,7 +26,7 @@ func TestOpenReportsEveryMistakeAtOnce(t *testing.T) {
 	large := webhookProducer()
 	large.Name, large.MaxBody = "large", 1<<30
 	_, err := Open(Config{
-		Producers: []producer.Producer{apiProducer(), apiProducer(), {}, batch, broken, large, producer.GitHub("")},
+		Producers: []producer.Producer{apiProducer(), apiProducer(), {}, batch, broken, large, preset.GitHub("")},
 		Handlers: []Handler{
 			On("nobody", "*", func(context.Context, Event[string]) error { return nil }),
 			Answer("batch", "*", func(context.Context, Event[string]) (Response, error) { return Response{}, nil }),

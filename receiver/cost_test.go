@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // refusedMemory returns the memory that a refused delivery of n bytes takes on its whole way, of several tries the
@@ -43,7 +43,7 @@ func refusedMemory(t *testing.T, h http.Handler, n int) float64 {
 // of its own: 64 kB, and 4/3 of a byte for each byte that was sent. What schemes take is measured in package producer, and
 // all of it together is 64 kB and 4 bytes.
 func TestARefusedDeliveryTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it counts the memory of the process
-	s := serve(t, producer.GitHub("0123456789abcdef0123"), func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
+	s := serve(t, preset.GitHub("0123456789abcdef0123"), func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
 	for _, n := range []int{0, 1 << 10, 64 << 10, 1 << 20} {
 		got := refusedMemory(t, s.rx.HTTP("github"), n)
 		if most := 64_000 + 4.0/3*float64(n); got > most {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -22,7 +23,7 @@ func TestASentKeyDecidesUnderABearerToken(t *testing.T) {
 	for _, batch := range []bool{false, true} {
 		got := make(chan Event[[]byte], 9)
 		handler := On("cloudevents", "*", func(_ context.Context, ev Event[[]byte]) error { got <- ev; return nil })
-		s := serve(t, producer.CloudEvents(producer.Settings{Bearer: ceToken, Batch: batch}), nil, handler)
+		s := serve(t, preset.CloudEvents(preset.Settings{Bearer: ceToken, Batch: batch}), nil, handler)
 		for _, step := range []struct {
 			id, key  string
 			replayed bool
@@ -57,14 +58,14 @@ func TestASentKeyDecidesUnderABearerToken(t *testing.T) {
 // subscription name are those that are taken.
 func TestNoPresetTakesPutUnasked(t *testing.T) {
 	t.Parallel()
-	for _, preset := range producer.Presets() {
-		p := preset.Open(producer.Settings{Name: preset.Name})
+	for _, vendor := range preset.All() {
+		p := vendor.Open(preset.Settings{Name: vendor.Name})
 		if slices.Contains(p.WithDefaults().Methods, http.MethodPut) {
-			t.Errorf("%s takes PUT", preset.Name)
+			t.Errorf("%s takes PUT", vendor.Name)
 		}
 	}
 	for _, agreed := range []bool{false, true} {
-		p := producer.CloudEvents(producer.Settings{Bearer: ceToken, Origins: []string{"sender.example"}})
+		p := preset.CloudEvents(preset.Settings{Bearer: ceToken, Origins: []string{"sender.example"}})
 		allow, status := "OPTIONS, POST", 405
 		if agreed {
 			p.Methods = []string{"POST", "PUT"}
@@ -107,7 +108,7 @@ func TestEvery415SaysWhatIsTaken(t *testing.T) {
 			want += ", application/cloudevents-batch+json"
 			refused = refused[:2]
 		}
-		s := serve(t, producer.CloudEvents(producer.Settings{Bearer: ceToken, Batch: batch}), nil)
+		s := serve(t, preset.CloudEvents(preset.Settings{Bearer: ceToken, Batch: batch}), nil)
 		for _, kind := range refused {
 			g := s.send(cloudEvent("1", "Content-Type", kind))
 			if wantProblem(t, g, 415, "media_type_unsupported"); g.header.Get("Accept-Post") != want || g.header.Get("Accept") != want {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -41,7 +42,7 @@ func open(h receiver.Handler) (*receiver.Receiver, <-chan string) {
 	outcomes := make(chan string, 16)
 	rx, err := receiver.Open(receiver.Config{
 		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
-		Producers: []producer.Producer{producer.GitHub(secret)},
+		Producers: []producer.Producer{preset.GitHub(secret)},
 		Handlers:  []receiver.Handler{h},
 		Logger:    slog.New(slog.DiscardHandler),
 		Observe: func(_ context.Context, o receiver.Observation) {
@@ -65,7 +66,7 @@ func ExampleOn() {
 	pushes := make(chan string)
 	rx, err := receiver.Open(receiver.Config{
 		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
-		Producers: []producer.Producer{producer.GitHub(secret)},
+		Producers: []producer.Producer{preset.GitHub(secret)},
 		Handlers: []receiver.Handler{
 			receiver.On("github", "push", func(_ context.Context, ev receiver.Event[Push]) error {
 				pushes <- ev.VendorID + " pushed to " + ev.Data.Ref
@@ -167,7 +168,7 @@ func ExampleHandler_Otherwise() {
 	}
 	rx, err := receiver.Open(receiver.Config{
 		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
-		Producers: []producer.Producer{producer.GitHub(secret)},
+		Producers: []producer.Producer{preset.GitHub(secret)},
 		Handlers: []receiver.Handler{
 			receiver.On("github", "push", show("deploy on")),
 			receiver.On("github", "*", show("note")).Otherwise(),

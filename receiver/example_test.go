@@ -11,6 +11,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -19,7 +20,7 @@ func Example() {
 	pushed := make(chan string, 1)
 	rx, err := receiver.Open(receiver.Config{
 		Store:     dedup.NewMemory(dedup.MemoryOptions{}), // badgerstore.Open("data") keeps events over restarts
-		Producers: []producer.Producer{producer.GitHub(secret)},
+		Producers: []producer.Producer{preset.GitHub(secret)},
 		Handlers: []receiver.Handler{receiver.On("github", "push", func(_ context.Context, ev receiver.Event[Push]) error {
 			pushed <- ev.Data.Ref
 			return nil
@@ -49,7 +50,7 @@ func Example() {
 func ExampleListen() {
 	rx, err := receiver.Open(receiver.Config{
 		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
-		Producers: []producer.Producer{producer.GitHub(secret)},
+		Producers: []producer.Producer{preset.GitHub(secret)},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -88,8 +89,8 @@ func Example_test() {
 
 // For a vendor with a preset, a sample makes the signed request.
 func Example_testWithAPreset() {
-	secrets := producer.Settings{Secrets: []string{secret}}
-	github, _ := producer.FindPreset("github")
+	secrets := preset.Settings{Secrets: []string{secret}}
+	github, _ := preset.Find("github")
 	pushes := make(chan string, 1)
 	rx, err := receiver.Open(receiver.Config{
 		Store:     dedup.NewMemory(dedup.MemoryOptions{}),

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // heap is what the process holds in memory, after what is garbage is gone.
@@ -103,7 +103,7 @@ func TestHonestProducerGetsThroughAFlood(t *testing.T) { //nolint:paralleltest /
 		holders = 64
 		floods  = 16
 	)
-	p := producer.GitHub(secret)
+	p := preset.GitHub(secret)
 	s := serve(t, p, func(c *Config) { c.BodyBudget, c.Workers = budget, 2 },
 		On("github", "*", func(context.Context, Event[[]byte]) error { return nil }))
 	stranger, sender := clientFrom(t, "127.0.0.7"), clientFrom(t, "127.0.0.8")

@@ -23,6 +23,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -63,13 +64,13 @@ func identityProducer(t *testing.T, name string, secrets ...string) (p producer.
 	}
 	switch id, typ = "X-Id", "X-Type"; name {
 	case "github":
-		return producer.GitHub(secrets...), "X-GitHub-Delivery", "X-GitHub-Event", ""
+		return preset.GitHub(secrets...), "X-GitHub-Delivery", "X-GitHub-Event", ""
 	case "shopify":
-		return producer.Shopify(secrets...), "X-Shopify-Event-Id", "X-Shopify-Topic", "X-Shopify-Webhook-Id"
+		return preset.Shopify(secrets...), "X-Shopify-Event-Id", "X-Shopify-Topic", "X-Shopify-Webhook-Id"
 	case "razorpay":
-		return producer.Razorpay(secrets...), "X-Razorpay-Event-Id", "", ""
+		return preset.Razorpay(secrets...), "X-Razorpay-Event-Id", "", ""
 	case "twilio":
-		return producer.Twilio(secrets...), "I-Twilio-Idempotency-Token", "", ""
+		return preset.Twilio(secrets...), "I-Twilio-Idempotency-Token", "", ""
 	case "timed":
 		p = own("{timestamp}.{body}", producer.Webhook)
 	case "api":

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -182,7 +183,7 @@ func TestBytesThatMoveBetweenSignedPartsRunNothingAgain(t *testing.T) {
 	t.Run("square, a query", func(t *testing.T) {
 		t.Parallel()
 		const plain = `{"event_id":"e1","type":"paid","n":[1,2,3]}`
-		p := producer.Square("", "0123456789abcdef")
+		p := preset.Square("", "0123456789abcdef")
 		runs := newCounter()
 		s := serve(t, p, nil, On("square", "*", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
 		for i := range len(plain) {
@@ -206,7 +207,7 @@ func TestBytesThatMoveBetweenSignedPartsRunNothingAgain(t *testing.T) {
 	})
 	t.Run("datatrans", func(t *testing.T) {
 		t.Parallel()
-		p := producer.Datatrans(strings.Repeat("0a", 32))
+		p := preset.Datatrans(strings.Repeat("0a", 32))
 		p.Tolerance = verify.Tolerance{Past: 60 * 366 * 24 * time.Hour}
 		p.Window = 100 * 366 * 24 * time.Hour
 		url := "https://hooks.example/webhooks/datatrans"

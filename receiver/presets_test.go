@@ -17,6 +17,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -231,25 +232,25 @@ const (
 )
 
 // sampled are the presets whose deliveries a sample can be made of, with what they must be told.
-func sampled() map[string]producer.Settings {
-	text := producer.Settings{Secrets: []string{secret17}}
-	hexed := producer.Settings{Secrets: []string{hexKey}}
-	standard := producer.Settings{Secrets: []string{whsecKey}}
-	return map[string]producer.Settings{
+func sampled() map[string]preset.Settings {
+	text := preset.Settings{Secrets: []string{secret17}}
+	hexed := preset.Settings{Secrets: []string{hexKey}}
+	standard := preset.Settings{Secrets: []string{whsecKey}}
+	return map[string]preset.Settings{
 		"adyen": hexed, "adyen-platform": hexed, "aws-eventbridge": {Header: "X-Api-Key", Value: secret17},
 		"azure-event-grid": {Query: "code", Value: secret17}, "chargebee": {Username: "kettle", Password: secret17},
 		"cloudevents": {Bearer: secret17}, "datatrans": hexed, "dwolla": text, "github": text, "gitlab": text,
 		"interledger-rafiki": text, "meta": text, "razorpay": text, "shopify": text, "shopify-events": text, "slack": text,
 		"square": {Secrets: text.Secrets, NotificationURL: publicBase + "/webhooks/square"}, "standard-webhooks": standard,
 		"stripe": text, "svix": standard, "twilio": text, "webengage": {LicenseCode: "~17", SecretKey: secret17},
-		"websub":   {Subscriptions: []producer.Subscription{{Topic: "https://blog.example/feed", Secret: secret17, Token: "callback-token-17"}}},
+		"websub":   {Subscriptions: []preset.Subscription{{Topic: "https://blog.example/feed", Secret: secret17, Token: "callback-token-17"}}},
 		"worldpay": {Keys: map[string]string{"1": secret17}}, "zoom": text,
 	}
 }
 
-func openPreset(t *testing.T, name string, s producer.Settings) producer.Producer {
+func openPreset(t *testing.T, name string, s preset.Settings) producer.Producer {
 	t.Helper()
-	p, ok := producer.FindPreset(name)
+	p, ok := preset.Find(name)
 	if !ok {
 		t.Fatalf("no preset %q", name)
 	}
@@ -262,9 +263,9 @@ func TestEveryPresetReachesItsHandlerOnce(t *testing.T) {
 	for name, settings := range sampled() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			preset, _ := producer.FindPreset(name)
-			h := openHouse(t, time.Now(), []producer.Producer{preset.Open(settings)})
-			r, _, err := preset.Sample(settings, publicBase+"/webhooks/"+name, "", "evt-17", h.now)
+			vendor, _ := preset.Find(name)
+			h := openHouse(t, time.Now(), []producer.Producer{vendor.Open(settings)})
+			r, _, err := vendor.Sample(settings, publicBase+"/webhooks/"+name, "", "evt-17", h.now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,10 +312,10 @@ func TestAPresetThatSignsAgainLaterSendsADuplicate(t *testing.T) {
 		},
 	}
 	for name, settings := range sampled() {
-		preset, _ := producer.FindPreset(name)
+		vendor, _ := preset.Find(name)
 		deliveries[name] = func(at time.Time) (producer.Producer, *http.Request) {
-			p := preset.Open(settings)
-			r, _, err := preset.Sample(settings, publicBase+"/webhooks/"+name, "", "evt-17", time.Unix(1_900_000_000, 0))
+			p := vendor.Open(settings)
+			r, _, err := vendor.Sample(settings, publicBase+"/webhooks/"+name, "", "evt-17", time.Unix(1_900_000_000, 0))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -346,8 +347,8 @@ func TestWhatIsNotTheVendorsNeverReachesTheStore(t *testing.T) {
 	}
 	h := openHouse(t, time.Now(), producers)
 	for name, settings := range sampled() {
-		preset, _ := producer.FindPreset(name)
-		r, _, err := preset.Sample(anotherSecret(settings), publicBase+"/webhooks/"+name, "", "evt-17", h.now)
+		vendor, _ := preset.Find(name)
+		r, _, err := vendor.Sample(anotherSecret(settings), publicBase+"/webhooks/"+name, "", "evt-17", h.now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -362,7 +363,7 @@ func TestWhatIsNotTheVendorsNeverReachesTheStore(t *testing.T) {
 }
 
 // anotherSecret returns the settings with every secret replaced by another one.
-func anotherSecret(s producer.Settings) producer.Settings {
+func anotherSecret(s preset.Settings) preset.Settings {
 	other := strings.NewReplacer(secret17, "the-kettle-is-off-17", hexKey, strings.Repeat("0b", 32),
 		whsecKey, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
 	s.Value, s.Password, s.Bearer, s.SecretKey = other.Replace(s.Value), other.Replace(s.Password), other.Replace(s.Bearer), other.Replace(s.SecretKey)
@@ -375,7 +376,7 @@ func anotherSecret(s producer.Settings) producer.Settings {
 		s.Keys = map[string]string{"1": other.Replace(s.Keys["1"])}
 	}
 	if s.Subscriptions != nil {
-		s.Subscriptions = []producer.Subscription{{Topic: s.Subscriptions[0].Topic, Secret: other.Replace(secret17), Token: s.Subscriptions[0].Token}}
+		s.Subscriptions = []preset.Subscription{{Topic: s.Subscriptions[0].Topic, Secret: other.Replace(secret17), Token: s.Subscriptions[0].Token}}
 	}
 	return s
 }
@@ -383,7 +384,7 @@ func anotherSecret(s producer.Settings) producer.Settings {
 // TestGitHubRepetitionsAreQuarantined: GitHub signs the body and not the identifier.
 func TestGitHubRepetitionsAreQuarantined(t *testing.T) {
 	t.Parallel()
-	p := producer.GitHub(secret17)
+	p := preset.GitHub(secret17)
 	h := openHouse(t, time.Now(), []producer.Producer{p})
 	push := func(guid, body string) *http.Request {
 		return h.signed(p, post("github", body, "X-GitHub-Event", "push", "X-GitHub-Delivery", guid))
@@ -425,7 +426,7 @@ func TestGitHubRepetitionsAreQuarantined(t *testing.T) {
 // TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal: it has none of its own, also after the original was purged.
 func TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal(t *testing.T) {
 	t.Parallel()
-	p := producer.GitHub(secret17)
+	p := preset.GitHub(secret17)
 	h := openHouse(t, time.Now(), []producer.Producer{p})
 	for _, guid := range []string{"guid-1", "guid-2", "guid-3", "guid-4"} {
 		h.expect(h.signed(p, post("github", `{"ref":"a"}`, "X-GitHub-Event", "push", "X-GitHub-Delivery", guid)), 200, false)
@@ -449,7 +450,7 @@ func TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal(t *testing.T) {
 // TestStripeResentLaterGetsItsAnswer: Stripe signs a repetition afresh, and a proxy may repeat old bytes.
 func TestStripeResentLaterGetsItsAnswer(t *testing.T) {
 	t.Parallel()
-	p := producer.Stripe(secret17)
+	p := preset.Stripe(secret17)
 	h := openHouse(t, time.Now(), []producer.Producer{p})
 	const body = `{"id":"evt_17","type":"charge.succeeded","data":{}}`
 	old := h.signed(p, post("stripe", body))
@@ -467,7 +468,7 @@ func TestStripeResentLaterGetsItsAnswer(t *testing.T) {
 
 func TestSlackChallengeAndEvents(t *testing.T) {
 	t.Parallel()
-	p := producer.Slack(secret17)
+	p := preset.Slack(secret17)
 	h := openHouse(t, time.Now(), []producer.Producer{p})
 	challenge := post("slack", `{"type":"url_verification","token":"x","challenge":"<script>alert(1)</script>"}`)
 	h.expect(challenge, 401, false)
@@ -500,7 +501,7 @@ func isInert(t *testing.T, got seen) {
 // TestTwilioGetsItsTwiMLAgain: the answer of the handler is what the caller hears, the second time too.
 func TestTwilioGetsItsTwiMLAgain(t *testing.T) {
 	t.Parallel()
-	p := producer.Twilio(secret17)
+	p := preset.Twilio(secret17)
 	ran := make(chan string, 10)
 	h := openHouse(t, time.Now(), []producer.Producer{p},
 		receiver.Answer("twilio", "*", func(_ context.Context, ev receiver.Event[url.Values]) (receiver.Response, error) {
@@ -532,10 +533,10 @@ func TestTwilioGetsItsTwiMLAgain(t *testing.T) {
 // TestAdyenBatchesAreAccepted: Adyen wants to read that they are.
 func TestAdyenBatchesAreAccepted(t *testing.T) {
 	t.Parallel()
-	preset, _ := producer.FindPreset("adyen")
+	vendor, _ := preset.Find("adyen")
 	settings := sampled()["adyen"]
-	h := openHouse(t, time.Now(), []producer.Producer{preset.Open(settings)})
-	r, _, err := preset.Sample(settings, publicBase+"/webhooks/adyen", "CAPTURE", "psp17", h.now)
+	h := openHouse(t, time.Now(), []producer.Producer{vendor.Open(settings)})
+	r, _, err := vendor.Sample(settings, publicBase+"/webhooks/adyen", "CAPTURE", "psp17", h.now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -163,7 +164,7 @@ func TestSNSConfirmsAndDelivers(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(confirm.Keys.Roots))
 	sns := newAmazon(t, confirm.Keys.Certs)
-	p := openPreset(t, "aws-sns", producer.Settings{Topics: confirm.Config.Topics, CheckChain: true, Roots: roots, Fetch: sns.fetch})
+	p := openPreset(t, "aws-sns", preset.Settings{Topics: confirm.Config.Topics, CheckChain: true, Roots: roots, Fetch: sns.fetch})
 	h := openHouse(t, time.Unix(confirm.Now, 0), []producer.Producer{p})
 	at := func(r recording) *http.Request {
 		d := r.delivery(t)
@@ -232,9 +233,9 @@ func prefixOr(prefix, otherwise string) string {
 }
 
 // settings are what the receiver is told for the case.
-func (r recording) settings(t *testing.T) producer.Settings {
+func (r recording) settings(t *testing.T) preset.Settings {
 	t.Helper()
-	s := producer.Settings{Email: r.Config.Email, Issuers: r.Config.Issuers, WebhookID: r.Config.WebhookID, MerchantID: r.Config.MerchantID}
+	s := preset.Settings{Email: r.Config.Email, Issuers: r.Config.Issuers, WebhookID: r.Config.WebhookID, MerchantID: r.Config.MerchantID}
 	if r.Config.Audience != "" {
 		s.Audience = []string{r.Config.Audience}
 	}
@@ -289,7 +290,7 @@ func TestOneGoogleTokenServesManyMessages(t *testing.T) {
 // TestEventGridBatches: a subscription is validated, and each event of a batch is one.
 func TestEventGridBatches(t *testing.T) {
 	t.Parallel()
-	h := openHouse(t, time.Now(), []producer.Producer{openPreset(t, "azure-event-grid", producer.Settings{
+	h := openHouse(t, time.Now(), []producer.Producer{openPreset(t, "azure-event-grid", preset.Settings{
 		Query: "code", Value: secret17, Origins: []string{"eventgrid.azure.net"},
 	})})
 	const path = "/webhooks/azure-event-grid?code=" + secret17
@@ -358,7 +359,7 @@ type facts struct {
 func TestCloudEventsInThreeModes(t *testing.T) {
 	t.Parallel()
 	handled := make(chan facts, 10)
-	h := openHouse(t, time.Now(), []producer.Producer{openPreset(t, "cloudevents", producer.Settings{
+	h := openHouse(t, time.Now(), []producer.Producer{openPreset(t, "cloudevents", preset.Settings{
 		Bearer: secret17, Batch: true, Origins: []string{"shop.example"}, Rate: 100,
 	})}, receiver.On("cloudevents", "sold", func(_ context.Context, ev receiver.Event[struct{ N int }]) error {
 		handled <- facts{ev.ID, ev.Type, ev.Source, ev.Subject, ev.Time.Format(time.RFC3339Nano), ev.Extensions, ev.Data.N}
@@ -423,7 +424,7 @@ func TestCloudEventsCanBeAnsweredUnlessTheyComeInBatches(t *testing.T) {
 	quote := receiver.Answer("cloudevents", "sold", func(_ context.Context, ev receiver.Event[struct{ N int }]) (receiver.Response, error) {
 		return receiver.Response{Body: fmt.Appendf(nil, `{"total":%d}`, 2*ev.Data.N)}, nil
 	})
-	h := openHouse(t, time.Now(), []producer.Producer{openPreset(t, "cloudevents", producer.Settings{Bearer: secret17})}, quote)
+	h := openHouse(t, time.Now(), []producer.Producer{openPreset(t, "cloudevents", preset.Settings{Bearer: secret17})}, quote)
 	for _, replayed := range []bool{false, true} {
 		if got := h.expect(binary("1", "21"), 200, replayed); got.body != `{"total":42}` {
 			t.Errorf("%+v", got)
@@ -438,7 +439,7 @@ func TestCloudEventsCanBeAnsweredUnlessTheyComeInBatches(t *testing.T) {
 	}
 	_, err := receiver.Open(receiver.Config{
 		Store: h.store, Handlers: []receiver.Handler{quote},
-		Producers: []producer.Producer{openPreset(t, "cloudevents", producer.Settings{Bearer: secret17, Batch: true})},
+		Producers: []producer.Producer{openPreset(t, "cloudevents", preset.Settings{Bearer: secret17, Batch: true})},
 	})
 	if err == nil || !strings.Contains(err.Error(), "sends batches") {
 		t.Errorf("opened with batches and an Answer handler: %v", err)
@@ -461,7 +462,7 @@ func TestUnsignedChallengesAreOffUntilConfigured(t *testing.T) {
 	var producers []producer.Producer
 	for name, settings := range sampled() {
 		if name == "websub" { // its subscriptions are what it is configured with
-			settings = producer.Settings{Secrets: []string{secret17}}
+			settings = preset.Settings{Secrets: []string{secret17}}
 		}
 		producers = append(producers, openPreset(t, name, settings))
 	}
@@ -485,8 +486,8 @@ func TestUnsignedChallengesEchoTextOnly(t *testing.T) {
 	t.Parallel()
 	const topic, script = "https://blog.example/feed", "%3Cscript%3E"
 	h := openHouse(t, time.Now(), []producer.Producer{
-		openPreset(t, "websub", producer.Settings{Subscriptions: []producer.Subscription{{Topic: topic, Secret: secret17, Token: "callback-token-17"}}}),
-		openPreset(t, "meta", producer.Settings{Secrets: []string{secret17}, VerifyToken: "wanted"}),
+		openPreset(t, "websub", preset.Settings{Subscriptions: []preset.Subscription{{Topic: topic, Secret: secret17, Token: "callback-token-17"}}}),
+		openPreset(t, "meta", preset.Settings{Secrets: []string{secret17}, VerifyToken: "wanted"}),
 	})
 	for _, target := range []string{
 		"/webhooks/websub?token=callback-token-17&hub.mode=subscribe&hub.topic=" + topic + "&hub.challenge=" + script,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // fromGitHub delivers a signed body, and returns the status.
@@ -49,7 +50,7 @@ func (o *observations) same() (all []string) {
 func TestQuarantinedDeliveriesAreWarnedOfAndCounted(t *testing.T) {
 	t.Parallel()
 	var log syncBuffer
-	s := serve(t, producer.GitHub("the-kettle-is-on-17"), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
+	s := serve(t, preset.GitHub("the-kettle-is-on-17"), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
 		On("github", "push", func(context.Context, Event[[]byte]) error { return nil }))
 	const push = `{"ref":"refs/heads/main"}`
 	fromGitHub(t, s, "first", "push", push)
@@ -89,7 +90,7 @@ func TestQuarantinedDeliveriesAreWarnedOfAndCounted(t *testing.T) {
 func TestOccurrencesAreObserved(t *testing.T) {
 	t.Parallel()
 	var log syncBuffer
-	s := serve(t, producer.GitHub("the-kettle-is-on-17"), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	s := serve(t, preset.GitHub("the-kettle-is-on-17"), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	const ping = `{"zen":"Design for failure.","hook_id":1}`
 	fromGitHub(t, s, "a", "ping", ping)
 	fromGitHub(t, s, "a", "ping", ping)
@@ -122,7 +123,7 @@ func TestOccurrencesAreObserved(t *testing.T) {
 
 func TestRefusedRepetitionsAreObserved(t *testing.T) {
 	t.Parallel()
-	p := producer.GitHub("the-kettle-is-on-17")
+	p := preset.GitHub("the-kettle-is-on-17")
 	p.SameSigned = producer.SameSignedRefuse
 	s := serve(t, p, nil, On("github", "*", func(context.Context, Event[[]byte]) error { return nil }))
 	fromGitHub(t, s, "a", "push", `{}`)

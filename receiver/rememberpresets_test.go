@@ -7,6 +7,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -48,8 +49,8 @@ func (l *later) reasons() map[string]int {
 
 func TestRazorpayBytesThatComeAgain(t *testing.T) {
 	t.Parallel()
-	older, newer := producer.Razorpay("the old secret of 17"), producer.Razorpay("the new secret of 17")
-	overStores(t, producer.Razorpay("the new secret of 17", "the old secret of 17"), func(l *later) {
+	older, newer := preset.Razorpay("the old secret of 17"), preset.Razorpay("the new secret of 17")
+	overStores(t, preset.Razorpay("the new secret of 17", "the old secret of 17"), func(l *later) {
 		const body, late = `{"event":"payment.captured","created_at":1,"id":1}`, `{"event":"payment.captured","created_at":1,"id":2}`
 		l.signed(older, body, "X-Razorpay-Event-Id", "a")
 		l.ran()
@@ -78,7 +79,7 @@ func TestRazorpayBytesThatComeAgain(t *testing.T) {
 
 func TestGitHubBodiesThatOccurAgainAfterTheWindow(t *testing.T) {
 	t.Parallel()
-	p := producer.GitHub("the secret of 17")
+	p := preset.GitHub("the secret of 17")
 	overStores(t, p, func(l *later) {
 		const dispatch, push = `{"workflow":"a.yml","inputs":null,"ref":"refs/heads/main"}`, `{"ref":"refs/heads/main","after":"1"}`
 		send := func(body, kind, id string) got {
@@ -105,7 +106,7 @@ func TestGitHubBodiesThatOccurAgainAfterTheWindow(t *testing.T) {
 
 func TestATwilioCallDoesNotRunAgainAfterTheWindow(t *testing.T) {
 	t.Parallel()
-	p := producer.Twilio("the token of 17")
+	p := preset.Twilio("the token of 17")
 	overStores(t, p, func(l *later) {
 		send := func(token string) got {
 			a := ask{path: "/webhooks/twilio?CallSid=CA1&Digits=1", header: http.Header{"Sig": nil, "Signed-At": nil}}
@@ -136,7 +137,7 @@ func TestATwilioCallDoesNotRunAgainAfterTheWindow(t *testing.T) {
 
 func TestAPurgedGitHubDeliveryRunsAgain(t *testing.T) {
 	t.Parallel()
-	p := producer.GitHub("the secret of 17")
+	p := preset.GitHub("the secret of 17")
 	overStores(t, p, func(l *later) {
 		const push = `{"ref":"refs/heads/main","after":"1"}`
 		l.signed(p, push, "X-GitHub-Event", "push", "X-GitHub-Delivery", "a")

@@ -14,6 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -142,7 +143,7 @@ func (s *site) webhookAt(clock *deduptest.Clock, header http.Header, body string
 func TestStandardWebhooksAreRememberedForTheWholeSchedule(t *testing.T) {
 	t.Parallel()
 	runs := newCounter()
-	s, clock := serveAt(t, producer.StandardWebhooks("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+	s, clock := serveAt(t, preset.StandardWebhooks("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
 		On("standard-webhooks", "*", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
 	send := func() got { return s.webhookAt(clock, http.Header{"Webhook-Id": {"e1"}}, `{"type":"t"}`) }
 	if g := send(); g.status != 200 || g.replayed() {
@@ -161,7 +162,7 @@ func TestStandardWebhooksAreRememberedForTheWholeSchedule(t *testing.T) {
 
 func TestCapturedDeliveryWithoutASignedTimeIsKnownForTheWindowAndSeenAfterIt(t *testing.T) {
 	t.Parallel()
-	p := producer.GitHub("0123456789abcdef0123")
+	p := preset.GitHub("0123456789abcdef0123")
 	window := p.WithDefaults().Window
 	s, clock := serveAt(t, p)
 	send := func(id string) got {
@@ -333,7 +334,7 @@ func TestKeysOf1024CharactersAndFieldNamesOfAnyCase(t *testing.T) {
 
 func TestWhatAVendorChangesPerAttemptMakesNoConflict(t *testing.T) {
 	t.Parallel()
-	p := producer.Chargebee(verify.Basic("u", "0123456789abcdef0123"))
+	p := preset.Chargebee(verify.Basic("u", "0123456789abcdef0123"))
 	runs := newCounter()
 	s := serve(t, p, nil, On("chargebee", "*", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
 	for i, status := range []string{"scheduled", "re_scheduled", "failed"} {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -22,7 +22,7 @@ const ceToken = "cloud-token-0123456789"
 func serveCloudEvents(t *testing.T) (*site, chan Event[any]) {
 	t.Helper()
 	events := make(chan Event[any], 10)
-	p := producer.CloudEvents(producer.Settings{Bearer: ceToken, Origins: []string{"sender.example"}, Rate: 100, Batch: true})
+	p := preset.CloudEvents(preset.Settings{Bearer: ceToken, Origins: []string{"sender.example"}, Rate: 100, Batch: true})
 	return serve(t, p, nil, On("cloudevents", "*", func(_ context.Context, ev Event[any]) error {
 		events <- ev
 		return nil
@@ -149,7 +149,7 @@ func TestSubscriptionsOfCloudEventsAreGrantedOrRefused(t *testing.T) {
 	if called.Load() {
 		t.Error("the callback address was called")
 	}
-	off := serve(t, producer.CloudEvents(producer.Settings{Bearer: ceToken}), nil)
+	off := serve(t, preset.CloudEvents(preset.Settings{Bearer: ceToken}), nil)
 	g = off.send(ask{method: "OPTIONS", header: http.Header{"Webhook-Request-Origin": {"sender.example"}}})
 	if wantProblem(t, g, 405, "method_not_allowed"); g.header.Get("WebHook-Allowed-Origin") != "" {
 		t.Errorf("granted without being configured: %+v", g)
@@ -160,7 +160,7 @@ func TestWebSubHubIsAnswered(t *testing.T) {
 	t.Parallel()
 	const topic, other = "https://blog.example/feed", "https://other.example/feed"
 	runs := newCounter()
-	s := serve(t, producer.WebSub(producer.Subscription{Topic: topic, Secret: "secret of the hub 17", Token: webSubToken}), nil,
+	s := serve(t, preset.WebSub(preset.Subscription{Topic: topic, Secret: "secret of the hub 17", Token: webSubToken}), nil,
 		On("websub", "*", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
 	check := func(topic string) got {
 		return s.send(ask{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?token=" + webSubToken + "&hub.mode=subscribe&hub.challenge=x17" +
@@ -202,18 +202,18 @@ func TestWebSubHubIsAnswered(t *testing.T) {
 func TestCredentialsOfTheQueryStayOutOfEverythingKept(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret-0123456789abcdef"
-	for name, settings := range map[string]producer.Settings{
+	for name, settings := range map[string]preset.Settings{
 		"azure-event-grid": {Query: "code", Value: secret}, "webengage": {LicenseCode: "~17", SecretKey: secret},
 		"chargebee": {Query: "key", Value: secret}, "cloudevents": {Bearer: secret},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			preset, ok := producer.FindPreset(name)
+			vendor, ok := preset.Find(name)
 			if !ok {
 				t.Fatal("no such preset")
 			}
-			s := serve(t, preset.Open(settings), nil, On(name, "*", func(context.Context, Event[[]byte]) error { return Reject(nil) }))
-			r, body, err := preset.Sample(settings, "https://hooks.example/webhooks/"+name, "", "e1", time.Now())
+			s := serve(t, vendor.Open(settings), nil, On(name, "*", func(context.Context, Event[[]byte]) error { return Reject(nil) }))
+			r, body, err := vendor.Sample(settings, "https://hooks.example/webhooks/"+name, "", "e1", time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -267,7 +267,7 @@ func credentials(u *url.URL) []string {
 func TestStandardWebhooksNeedEveryField(t *testing.T) {
 	t.Parallel()
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	s := serve(t, producer.StandardWebhooks(secret), nil, On("standard-webhooks", "*", func(context.Context, Event[[]byte]) error { return nil }))
+	s := serve(t, preset.StandardWebhooks(secret), nil, On("standard-webhooks", "*", func(context.Context, Event[[]byte]) error { return nil }))
 	const body = `{"type":"t"}`
 	signed := func(at time.Time) http.Header {
 		r := s.request(ask{body: body})

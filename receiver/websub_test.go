@@ -9,7 +9,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -28,9 +28,9 @@ func serveHubs(t *testing.T) *hubs {
 	t.Helper()
 	h := &hubs{clock: deduptest.NewClock(), runs: newCounter()}
 	store := dedup.NewMemory(dedup.MemoryOptions{Clock: h.clock})
-	p := producer.WebSub(
-		producer.Subscription{Topic: feedA, Secret: "secret of " + feedA, Token: webSubToken},
-		producer.Subscription{Topic: feedB, Secret: "secret of " + feedB, Token: webSubToken})
+	p := preset.WebSub(
+		preset.Subscription{Topic: feedA, Secret: "secret of " + feedA, Token: webSubToken},
+		preset.Subscription{Topic: feedB, Secret: "secret of " + feedB, Token: webSubToken})
 	h.site = serve(t, p, func(c *Config) { c.Store = store }, On("websub", "*", func(context.Context, Event[[]byte]) error { h.runs.add(); return nil }))
 	h.store = store
 	return h

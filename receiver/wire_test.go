@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // wire speaks to the site octet for octet and returns everything that comes back until the connection ends,
@@ -216,7 +217,7 @@ func sign(secret, body string) string {
 
 func TestCapturedGitHubDeliveryNeverRunsTwice(t *testing.T) {
 	t.Parallel()
-	p := producer.GitHub("0123456789abcdef0123")
+	p := preset.GitHub("0123456789abcdef0123")
 	runs := newCounter()
 	s := serve(t, p, nil, On("github", "push", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
 	const body = `{"ref":"refs/heads/main"}`

@@ -18,6 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // presetSettings has the settings that presets can be told, as people write them. Those that are not listed need
@@ -71,15 +72,15 @@ func settingsFolder(t *testing.T) string {
 }
 
 // planOf builds one producer, named p.
-func planOf(t *testing.T, dir, settings string) (*config.Plan, producer.Settings, error) {
+func planOf(t *testing.T, dir, settings string) (*config.Plan, preset.Settings, error) {
 	t.Helper()
 	s, err := config.Source{}.Parse(filepath.Join(dir, "eyelet.yaml"), []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"))
 	if err != nil {
-		return nil, producer.Settings{}, err
+		return nil, preset.Settings{}, err
 	}
 	p, err := s.Build(t.Context(), config.BuildOptions{})
 	if err != nil {
-		return nil, producer.Settings{}, err
+		return nil, preset.Settings{}, err
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	return p, s.Producers[0].PresetSettings, nil
@@ -95,20 +96,20 @@ func TestEveryPresetOpensFromYAML(t *testing.T) {
 		"aws-eventbridge": "username: kettle, password: the-kettle-is-on-17", "chargebee": "bearer: the-kettle-is-on-17",
 		"azure-event-grid": "query: code, value: the-kettle-is-on-17", "gitlab": "header: X-Token, value: the-kettle-is-on-17",
 	}
-	for _, preset := range producer.Presets() {
-		for _, settings := range []string{cmp.Or(all[preset.Name], "secret_file: plain.txt"), more[preset.Name]} {
+	for _, vendor := range preset.All() {
+		for _, settings := range []string{cmp.Or(all[vendor.Name], "secret_file: plain.txt"), more[vendor.Name]} {
 			if settings == "" {
 				continue
 			}
-			p, got, err := planOf(t, dir, "preset: "+preset.Name+", "+settings)
+			p, got, err := planOf(t, dir, "preset: "+vendor.Name+", "+settings)
 			if err != nil {
-				t.Errorf("%s: %v", preset.Name, err)
+				t.Errorf("%s: %v", vendor.Name, err)
 				continue
 			}
-			if made := p.Producers[0]; made.Name != "p" || made.Preset != preset.Name {
-				t.Errorf("%s: %+v", preset.Name, made)
+			if made := p.Producers[0]; made.Name != "p" || made.Preset != vendor.Name {
+				t.Errorf("%s: %+v", vendor.Name, made)
 			}
-			if slices.Contains(preset.Uses, "rate") && p.Producers[0].Rate.Events > 0 {
+			if slices.Contains(vendor.Uses, "rate") && p.Producers[0].Rate.Events > 0 {
 				written["rate"] = true // it is also a setting of every producer
 			}
 			v := reflect.ValueOf(got)
@@ -119,7 +120,7 @@ func TestEveryPresetOpensFromYAML(t *testing.T) {
 			}
 		}
 	}
-	typ := reflect.TypeFor[producer.Settings]()
+	typ := reflect.TypeFor[preset.Settings]()
 	for i := range typ.NumField() {
 		if name := typ.Field(i).Tag.Get("conf"); name != "" && !written[name] {
 			t.Errorf("no preset was told %q", name)
@@ -223,11 +224,11 @@ func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
 	vendorsOnly := []string{"aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "yandex-pay"}
 	all := presetSettings()
 	all["azure-event-grid"] = "query: code, value_file: plain.txt" // not the token, which Microsoft signs
-	for _, preset := range producer.Presets() {
-		t.Run(preset.Name, func(t *testing.T) {
+	for _, vendor := range preset.All() {
+		t.Run(vendor.Name, func(t *testing.T) {
 			t.Parallel()
 			dir := settingsFolder(t)
-			settings := "preset: " + preset.Name + ", " + cmp.Or(all[preset.Name], "secret_file: plain.txt")
+			settings := "preset: " + vendor.Name + ", " + cmp.Or(all[vendor.Name], "secret_file: plain.txt")
 			p, _, err := planOf(t, dir, settings)
 			if err != nil {
 				t.Fatal(err)
@@ -241,10 +242,10 @@ func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
 				arrived <- verifiesAs(&p.Producers[0], r)
 			}))
 			defer srv.Close()
-			path := "/webhooks/" + map[string]string{"square": "square"}[preset.Name] // Square signs its notification_url
+			path := "/webhooks/" + map[string]string{"square": "square"}[vendor.Name] // Square signs its notification_url
 			sender := &program{Out: &strings.Builder{}, Err: &strings.Builder{}}
-			code := sender.Run(t.Context(), "send", preset.Name, "--config", config, "--producer", "p", "--url", srv.URL+path)
-			if slices.Contains(vendorsOnly, preset.Name) {
+			code := sender.Run(t.Context(), "send", vendor.Name, "--config", config, "--producer", "p", "--url", srv.URL+path)
+			if slices.Contains(vendorsOnly, vendor.Name) {
 				if code != exitUsage || !strings.Contains(fmt.Sprint(sender.Err), "only the vendor can sign") {
 					t.Errorf("exit %d: %v", code, sender.Err)
 				}

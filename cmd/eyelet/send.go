@@ -23,6 +23,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/replay"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -111,8 +112,8 @@ func (p *program) send(c *cobra.Command, args []string, f sendFlags) error {
 // toSend returns the delivery, and whether it is still to be signed.
 func (p *program) toSend(args []string, f sendFlags, as *sending) (rec *replay.Recording, fresh bool, err error) {
 	file := args[0]
-	if preset, ok := producer.FindPreset(file); ok && !exists(file) {
-		rec, err = p.sample(preset, append(args, "")[1], f, as)
+	if vendor, ok := preset.Find(file); ok && !exists(file) {
+		rec, err = p.sample(vendor, append(args, "")[1], f, as)
 		return rec, false, err
 	}
 	if len(f.set) > 0 {
@@ -352,7 +353,7 @@ func (p *program) readPayload(file string) ([]byte, error) {
 // presetHint names the preset that may have been meant by a file that is not there.
 func presetHint(file string) string {
 	var names []string
-	for _, known := range producer.Presets() {
+	for _, known := range preset.All() {
 		names = append(names, known.Name)
 	}
 	if near := usage.Nearest(file, names); near != "" {

@@ -11,14 +11,14 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
 // sample makes a delivery like one of the vendor's, signed for the address that the vendor would call. It takes
 // the path from as.url into the recording.
-func (p *program) sample(preset producer.Preset, kind string, f sendFlags, as *sending) (*replay.Recording, error) {
-	set, err := p.sampleSettings(preset, f, as)
+func (p *program) sample(vendor preset.Preset, kind string, f sendFlags, as *sending) (*replay.Recording, error) {
+	set, err := p.sampleSettings(vendor, f, as)
 	if err != nil {
 		return nil, err
 	}
@@ -29,14 +29,14 @@ func (p *program) sample(preset producer.Preset, kind string, f sendFlags, as *s
 	if to.Path == "" {
 		to.Path = "/webhooks/" + set.Name
 	}
-	r, body, err := preset.Sample(set, called(to, as), kind, f.id, as.now)
+	r, body, err := vendor.Sample(set, called(to, as), kind, f.id, as.now)
 	if err != nil {
-		return nil, usage.Errorf(sampleHint(preset), "%v", firstOf(err))
+		return nil, usage.Errorf(sampleHint(vendor), "%v", firstOf(err))
 	}
 	// The vendor's address may have a prefix that a proxy takes off, and the sample may have added to its query.
 	to.RawQuery = r.URL.RawQuery
 	as.url = (&url.URL{Scheme: to.Scheme, Host: to.Host}).String()
-	return recordingOf(preset.Name, to.RequestURI(), r, body), nil
+	return recordingOf(vendor.Name, to.RequestURI(), r, body), nil
 }
 
 // called is the address as the vendor would call it: that of the producer, or the one that is sent to below the
@@ -55,31 +55,31 @@ func called(to *url.URL, as *sending) string {
 }
 
 // sampleSettings are those of the producer in the configuration, or of the flags.
-func (p *program) sampleSettings(preset producer.Preset, f sendFlags, as *sending) (producer.Settings, error) {
+func (p *program) sampleSettings(vendor preset.Preset, f sendFlags, as *sending) (preset.Settings, error) {
 	if as.config != nil {
 		if len(f.set) > 0 {
-			return producer.Settings{}, usage.Errorf("remove one of them", "--set and --producer are both given")
+			return preset.Settings{}, usage.Errorf("remove one of them", "--set and --producer are both given")
 		}
-		if as.config.Preset != preset.Name {
-			return producer.Settings{}, usage.Errorf("choose another --producer", "producer %q is not of the preset %s", as.config.Name, preset.Name)
+		if as.config.Preset != vendor.Name {
+			return preset.Settings{}, usage.Errorf("choose another --producer", "producer %q is not of the preset %s", as.config.Name, vendor.Name)
 		}
 		set := as.config.PresetSettings
 		set.Name = as.config.Name
 		return set, nil
 	}
 	if len(f.set) == 0 && as.secret == "" {
-		return producer.Settings{}, usage.Errorf("give --secret-file, --set, or --config with --producer; "+sampleHint(preset), "there is no secret to sign with")
+		return preset.Settings{}, usage.Errorf("give --secret-file, --set, or --config with --producer; "+sampleHint(vendor), "there is no secret to sign with")
 	}
-	set, err := config.Source{Environ: p.Environ}.PresetSettings(preset.Name, f.set)
+	set, err := config.Source{Environ: p.Environ}.PresetSettings(vendor.Name, f.set)
 	if as.secret != "" {
 		set.Secrets = append(set.Secrets, as.secret)
 	}
-	set.Name = preset.Name
+	set.Name = vendor.Name
 	return set, err
 }
 
-func sampleHint(preset producer.Preset) string {
-	return "preset " + preset.Name + " has the settings " + strings.Join(preset.Uses, ", ")
+func sampleHint(vendor preset.Preset) string {
+	return "preset " + vendor.Name + " has the settings " + strings.Join(vendor.Uses, ", ")
 }
 
 // firstOf returns the first of joined errors: one line for one mistake.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 func (p *program) versionCommand() *cobra.Command {
@@ -142,7 +142,7 @@ func (p *program) producersCommand() *cobra.Command {
 		}
 		t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
 		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tWINDOW\tDEADLINE\tWANTS\tIDENTITY")
-		for _, known := range producer.Presets() {
+		for _, known := range preset.All() {
 			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID, hours(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants, known.Class())
 		}
 		return t.Flush()
@@ -152,7 +152,7 @@ func (p *program) producersCommand() *cobra.Command {
 
 func (p *program) producersJSON() error {
 	lines := json.NewEncoder(p.Out)
-	for _, known := range producer.Presets() {
+	for _, known := range preset.All() {
 		err := lines.Encode(map[string]any{
 			"preset": known.Name, "auth": known.Auth, "id": known.ID, "window": known.Window().String(), "deadline": known.Deadline,
 			"wants": known.Wants, "identity": known.Class().String(), "settings": append([]string{}, known.Uses...), "docs": known.Docs(),

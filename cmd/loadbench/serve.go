@@ -22,6 +22,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
@@ -97,7 +98,7 @@ func mountReceiver(e *echo.Echo, dir string) (stop func(), err error) {
 	var handled atomic.Int64
 	rx, err := receiver.Open(receiver.Config{
 		Store:     store,
-		Producers: []producer.Producer{producer.GitHub(secret)},
+		Producers: []producer.Producer{preset.GitHub(secret)},
 		Handlers: []receiver.Handler{
 			receiver.On("github", "*", func(context.Context, receiver.Event[[]byte]) error {
 				handled.Add(1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
@@ -29,7 +30,7 @@ func main() {
 	}
 	rx, err := receiver.Open(receiver.Config{
 		Store:     store,
-		Producers: []producer.Producer{producer.GitHub(os.Getenv("GITHUB_SECRET"))},
+		Producers: []producer.Producer{preset.GitHub(os.Getenv("GITHUB_SECRET"))},
 		Handlers:  []receiver.Handler{receiver.On("github", "push", onPush)},
 	})
 	if err != nil {

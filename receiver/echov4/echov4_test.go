@@ -18,6 +18,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
@@ -29,7 +30,7 @@ func open(t *testing.T, change func(*receiver.Config)) *receiver.Receiver {
 	t.Helper()
 	store := dedup.NewMemory(dedup.MemoryOptions{})
 	c := receiver.Config{
-		Store: store, Producers: []producer.Producer{producer.GitHub(secret)}, Logger: slog.New(slog.DiscardHandler),
+		Store: store, Producers: []producer.Producer{preset.GitHub(secret)}, Logger: slog.New(slog.DiscardHandler),
 		Handlers: []receiver.Handler{receiver.On("github", "push", func(context.Context, receiver.Event[[]byte]) error { return nil })},
 	}
 	if change != nil {

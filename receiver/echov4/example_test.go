@@ -9,6 +9,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
@@ -25,7 +26,7 @@ func ExampleMount() {
 	store := dedup.NewMemory(dedup.MemoryOptions{}) // badgerstore.Open("data") keeps events over restarts
 	rx, err := receiver.Open(receiver.Config{
 		Store:     store,
-		Producers: []producer.Producer{producer.GitHub("a long random secret")}, // os.Getenv("GITHUB_SECRET")
+		Producers: []producer.Producer{preset.GitHub("a long random secret")}, // os.Getenv("GITHUB_SECRET")
 		Handlers:  []receiver.Handler{receiver.On("github", "push", onPush)},
 	})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -158,8 +158,8 @@ func TestASectionThatIsNoneStaysAMistake(t *testing.T) {
 func TestNoMistakeQuotesASecret(t *testing.T) {
 	t.Parallel()
 	const value = "s3cret-Zz%~\\x07 not=any:form"
-	for _, preset := range producer.Presets() {
-		for _, name := range preset.Uses {
+	for _, vendor := range preset.All() {
+		for _, name := range vendor.Uses {
 			form := "\"" + value + "\""
 			switch {
 			case name == "keys":
@@ -169,9 +169,9 @@ func TestNoMistakeQuotesASecret(t *testing.T) {
 			case !slices.Contains(inFiles, name):
 				continue
 			}
-			err := built(t, t.TempDir(), "url: http://x\nproducers:\n  p:\n    preset: "+preset.Name+"\n    "+name+": "+form+"\n")
+			err := built(t, t.TempDir(), "url: http://x\nproducers:\n  p:\n    preset: "+vendor.Name+"\n    "+name+": "+form+"\n")
 			if text := withHints(err); strings.Contains(text, "s3cret") || strings.Contains(text, "Zz%") {
-				t.Errorf("preset %s, %s: %s", preset.Name, name, text)
+				t.Errorf("preset %s, %s: %s", vendor.Name, name, text)
 			}
 		}
 	}

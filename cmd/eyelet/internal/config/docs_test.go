@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // TestTheReferenceNamesEverySetting holds docs/config.md to the settings that there are.
@@ -23,7 +24,7 @@ func TestTheReferenceNamesEverySetting(t *testing.T) {
 	}
 	seen := 0
 	for _, v := range []any{Settings{}, TLS{}, Log{}, Limits{}, rememberConf{}, commonConfig{}, rfc9421Config{},
-		Key{}, toleranceConf{}, hmacConfig{}, Handler{}, forwardConfig{}, signConfig{}, producer.Settings{}, producer.Subscription{}} {
+		Key{}, toleranceConf{}, hmacConfig{}, Handler{}, forwardConfig{}, signConfig{}, preset.Settings{}, preset.Subscription{}} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
 			name := typ.Field(i).Tag.Get("conf")

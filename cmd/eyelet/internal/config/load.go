@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // The defaults of the binary; those of receiving are package receiver's.
@@ -84,19 +84,19 @@ func (s Source) Parse(file string, data []byte) (*Settings, error) {
 }
 
 // PresetSettings reads the settings of a preset from NAME=VALUE, as the file has NAME: VALUE.
-func (s Source) PresetSettings(preset string, pairs []string) (producer.Settings, error) {
+func (s Source) PresetSettings(vendor string, pairs []string) (preset.Settings, error) {
 	all := &node{kind: mapping, inner: map[string]*node{}, where: map[string]usage.Place{}}
-	for _, pair := range append([]string{"preset=" + preset}, pairs...) {
+	for _, pair := range append([]string{"preset=" + vendor}, pairs...) {
 		name, text, ok := strings.Cut(pair, "=")
 		at := usage.Place{File: "--set " + name}
 		if !ok || all.inner[name] != nil {
-			return producer.Settings{}, usage.Errorf("write each NAME=VALUE once", "--set %s", name)
+			return preset.Settings{}, usage.Errorf("write each NAME=VALUE once", "--set %s", name)
 		}
 		value := &node{at: at, kind: scalar, text: text}
 		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
 			var err error
 			if value, err = parseTree(at.File, []byte(text), s.Lookup); err != nil {
-				return producer.Settings{}, err
+				return preset.Settings{}, err
 			}
 		}
 		all.names, all.inner[name], all.where[name] = append(all.names, name), value, at

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/testdata"
 )
 
@@ -137,11 +137,11 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 
 func TestEveryPresetWithoutItsSecretIsAMistakeOfItsLine(t *testing.T) {
 	t.Parallel()
-	for _, preset := range producer.Presets() {
-		err := built(t, t.TempDir(), "url: https://hooks.example\nproducers:\n  x:\n    preset: "+preset.Name+"\n")
+	for _, vendor := range preset.All() {
+		err := built(t, t.TempDir(), "url: https://hooks.example\nproducers:\n  x:\n    preset: "+vendor.Name+"\n")
 		ms, ok := usage.Find(err)
 		if !ok || len(ms) == 0 || ms[0].At.Line != 3 {
-			t.Errorf("%s: %v", preset.Name, err)
+			t.Errorf("%s: %v", vendor.Name, err)
 		}
 	}
 }

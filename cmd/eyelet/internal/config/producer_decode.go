@@ -4,7 +4,7 @@ import (
 	"reflect"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // decodeNode reads the settings of the producer's kind: those of its scheme or its preset, and the common ones.
@@ -52,7 +52,7 @@ func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 func (p *Producer) decodePreset(d *decoder, n *node, path string) {
 	into := struct {
 		headConfig
-		producer.Settings
+		preset.Settings
 		Secret       string `conf:"secret"`
 		commonConfig        // its rate stands for the preset's, which is made of it
 	}{}
@@ -69,7 +69,7 @@ func (p *Producer) decodeNothing(d *decoder, n *node, path string) {
 		headConfig
 		commonConfig
 		hmacConfig
-		producer.Settings
+		preset.Settings
 		rfc9421Config
 	}
 	fields := fieldsOf(reflect.ValueOf(&all).Elem())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/testdata"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -82,10 +83,10 @@ func (b *producerBuild) one(ctx context.Context, p *Producer) (made producer.Pro
 }
 
 func (b *producerBuild) preset(p *Producer) (producer.Producer, bool) {
-	preset, ok := producer.FindPreset(p.Preset)
+	vendor, ok := preset.Find(p.Preset)
 	if !ok {
 		var names []string
-		for _, known := range producer.Presets() {
+		for _, known := range preset.All() {
 			names = append(names, known.Name)
 		}
 		b.add(p.Node.place("preset"), usage.DidYouMean(p.Preset, names), "unknown preset %q", p.Preset)
@@ -93,11 +94,11 @@ func (b *producerBuild) preset(p *Producer) (producer.Producer, bool) {
 	}
 	set := p.PresetSettings
 	set.Name = p.Name
-	if slices.Contains(preset.Uses, "rate") {
+	if slices.Contains(vendor.Uses, "rate") {
 		p.common.Rate.bare = false // requests per minute, as those senders count
 		set.Rate = p.common.Rate.perMinute()
 	}
-	made := preset.Open(set)
+	made := vendor.Open(set)
 	for _, text := range set.Secrets {
 		b.refuseTestSecret(p.at, p.Name, text)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 // settings is the configuration file, eyelet.yaml. Names are the tags `conf`. A *node remembers where the
@@ -110,7 +110,7 @@ type Producer struct {
 	common         commonConfig
 	RFC9421        rfc9421Config
 	hmac           hmacConfig
-	PresetSettings producer.Settings
+	PresetSettings preset.Settings
 }
 
 func (p *Producer) setName(name string, at usage.Place) { p.Name, p.at = name, at }

@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
 func TestEverySecretSettingIsHiddenWhateverItsForm(t *testing.T) {
@@ -41,7 +41,7 @@ func TestEverySecretSettingIsHiddenWhateverItsForm(t *testing.T) {
 func TestEverySettingOfTypeSecretIsKnownAsOne(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	for _, v := range []any{Settings{}, TLS{}, rfc9421Config{}, Key{}, hmacConfig{}, Handler{}, producer.Settings{}, producer.Subscription{}} {
+	for _, v := range []any{Settings{}, TLS{}, rfc9421Config{}, Key{}, hmacConfig{}, Handler{}, preset.Settings{}, preset.Subscription{}} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
 			f := typ.Field(i)

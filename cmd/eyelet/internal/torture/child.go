@@ -21,6 +21,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -134,7 +135,7 @@ func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.St
 	}
 	rx, err := receiver.Open(receiver.Config{
 		Store:     store,
-		Producers: []producer.Producer{producer.GitHub(secret)},
+		Producers: []producer.Producer{preset.GitHub(secret)},
 		Handlers:  handlers(file),
 		Attempts:  maxAttempts, BackoffBase: time.Millisecond, BackoffCap: 5 * time.Millisecond, Logger: log,
 		InFlightWait: 100 * time.Millisecond,

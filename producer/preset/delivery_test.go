@@ -1,0 +1,24 @@
+package preset
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+
+	"github.com/eyelet-dev/eyelet/producer"
+)
+
+// newDelivery makes a delivery for extractors: target and body, then header names and values in turn.
+func newDelivery(target, body string, header ...string) *producer.Delivery {
+	r := httptest.NewRequest(http.MethodPost, target, nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	return &producer.Delivery{Request: r, Body: []byte(body)}
+}
+
+func equalJSON(a, b []byte) bool {
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}

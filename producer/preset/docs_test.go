@@ -1,0 +1,167 @@
+package preset
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/producers.md and docs/security.md")
+
+// TestTheDocumentedTablesAreTrue compares the tables of docs/ with the presets. With -update it writes them.
+func TestTheDocumentedTablesAreTrue(t *testing.T) {
+	t.Parallel()
+	documentTables(t, "producers.md", map[string]string{"presets": presetTable(), "identities": identityTable(), "inbound": inboundTable()})
+	documentTables(t, "security.md", map[string]string{"captured": capturedTable(t)})
+}
+
+func documentTables(t *testing.T, name string, tables map[string]string) {
+	t.Helper()
+	file := filepath.Join("..", "..", "docs", name)
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := string(raw)
+	for name, table := range tables {
+		begin, end := "<!-- "+name+": written by go test ./producer/preset -update -->\n", "<!-- end of "+name+" -->"
+		before, rest, ok := strings.Cut(want, begin)
+		_, after, ended := strings.Cut(rest, end)
+		if !ok || !ended {
+			t.Fatalf("%s has no place for the table %q", file, name)
+		}
+		want = before + begin + table + end + after
+	}
+	if want == string(raw) {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is not what the presets say: go test ./producer/preset -update writes its tables", file)
+	}
+	if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// identityTable says what the events of each preset are named by, and what becomes of one that is redelivered.
+func identityTable() string {
+	var b strings.Builder
+	b.WriteString("| Preset | Class | When the vendor redelivers what was accepted |\n| --- | --- | --- |\n")
+	for _, preset := range All() {
+		p := preset.described()
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", preset.Name, p.Class(), redelivered(&p))
+	}
+	return b.String()
+}
+
+func redelivered(p *producer.Producer) string {
+	switch {
+	case p.Series != nil:
+		return "known while it is the newest content; after the window it runs again"
+	case p.Class() == producer.ClassUnsigned:
+		return "known within the window under the same identifier; later it runs again"
+	case signsTime(p):
+		return "known within the window; signed afresh later, it runs again"
+	}
+	return "known within the window; later quarantined (`seen_before`): `eyelet dead reopen EVENT` runs it"
+}
+
+// signsTime reports whether signatures of the producer have a time.
+func signsTime(p *producer.Producer) bool {
+	scheme, ok := p.Scheme.(verify.Binder)
+	return ok && scheme.Binds().Time
+}
+
+// capturedTable says how often a handler for every type may run for one captured delivery.
+func capturedTable(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("| Preset | Class | Window | Within the window | After it |\n| --- | --- | --- | --- | --- |\n")
+	for _, preset := range All() {
+		p := preset.described()
+		fmt.Fprintf(&b, "| %s | %s | %d h | %s | %s |\n", preset.Name, p.Class(), int(p.Window.Hours()), capturedWithin(t, &p), capturedAfter(&p))
+	}
+	return b.String()
+}
+
+// repeatableBodies are signed bodies that two events may share, by preset.
+var repeatableBodies = map[string]string{
+	"github": `{"zen":"","hook_id":1}`, "twilio": "CallSid=CA17&Digits=1", "shopify": `{"shop_id":1,"shop_domain":"a"}`,
+	"shopify-events": `{"shop_id":1,"shop_domain":"a"}`,
+}
+
+func capturedWithin(t *testing.T, p *producer.Producer) string {
+	t.Helper()
+	if p.Class() == producer.ClassUnsigned {
+		return "any event under any new identifier: the credential is captured"
+	}
+	text := "once"
+	if p.KeyedByType {
+		text += " for each topic that a handler names, and under at most 9 others"
+	}
+	if p.Repeatable == nil {
+		return text
+	}
+	r := httptest.NewRequest(http.MethodPost, testHook, nil)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	repeats := p.Repeatable(&producer.Delivery{Request: r, Body: []byte(repeatableBodies[p.Preset])})
+	if repeats.Max < 2 {
+		t.Errorf("%s: there is no body that repeats in repeatableBodies", p.Preset)
+	}
+	text += fmt.Sprintf("; up to %d times with content that repeats", repeats.Max)
+	if repeats.Within > 0 {
+		text += fmt.Sprintf(", within %d h", int(repeats.Within.Hours()))
+	}
+	return text
+}
+
+func capturedAfter(p *producer.Producer) string {
+	switch {
+	case p.Class() == producer.ClassUnsigned:
+		return "the same, until the credential is changed or a token ends"
+	case p.Series != nil:
+		return "once in each window, where the topic has moved on"
+	case signsTime(p):
+		past := strings.TrimSuffix(strings.TrimSuffix(p.Tolerance.WithDefaults().Past.String(), "0s"), "0m")
+		return fmt.Sprintf("refused: its signed time may be %s old", past)
+	case p.Forgets:
+		return "again, once in each window"
+	}
+	return "quarantined for 90 days more, then once again"
+}
+
+func presetTable() string {
+	var b strings.Builder
+	b.WriteString("| Preset | Authentication | Identifier | Window | Answer within | What counts as received; how long it tries | Settings |\n")
+	b.WriteString("| --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, p := range All() {
+		deadline := p.Deadline
+		if deadline == "" {
+			deadline = "not known"
+		}
+		settings := "`allowed_ips`"
+		if len(p.Uses) > 0 {
+			settings = "`" + strings.Join(p.Uses, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %d h | %s | %s | %s |\n",
+			p.Name, p.Docs(), p.Auth, p.ID, int(p.Window().Hours()), deadline, p.Wants, settings)
+	}
+	return b.String()
+}
+
+func inboundTable() string {
+	var b strings.Builder
+	b.WriteString("| System | `key:` | Note |\n| --- | --- | --- |\n")
+	for _, in := range producer.Inbounds() {
+		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", in.System, in.Key, in.Note)
+	}
+	return b.String()
+}

@@ -1,0 +1,382 @@
+package preset
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+const (
+	testHex    = "DFB1EB5485895CFA84146406857104ABB4CBCABDC8AAF103A624C8F6A3EAAB00"
+	testWhsec  = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	testSecret = "the-kettle-is-on-17"
+	testToken  = "callback-token-17"
+	testHook   = "https://hooks.example/webhooks/in"
+)
+
+var testNow = time.Unix(1_790_000_000, 0)
+
+// presetSettings are settings with which each preset of shared secrets opens. The last of each list is another
+// secret, for rotation.
+func presetSettings() map[string]Settings {
+	plain := Settings{Secrets: []string{testSecret, "second-" + testSecret}}
+	hexed := Settings{Secrets: []string{testHex, strings.Repeat("0b", 32)}}
+	standard := Settings{Secrets: []string{testWhsec, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}}
+	return map[string]Settings{
+		"adyen": hexed, "adyen-platform": hexed, "datatrans": hexed,
+		"aws-eventbridge": {Header: "X-Api-Key", Value: testSecret}, "chargebee": {Username: "kettle", Password: testSecret},
+		"azure-event-grid": {Query: "code", Value: testSecret}, "cloudevents": {Bearer: testSecret},
+		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain, "shopify": plain,
+		"shopify-events": plain, "slack": plain, "twilio": plain, "zoom": plain, "stripe": plain,
+		"meta":              {Secrets: plain.Secrets, VerifyToken: "meta-" + testSecret},
+		"square":            {Secrets: plain.Secrets, NotificationURL: testHook},
+		"standard-webhooks": standard, "svix": standard,
+		"webengage": {LicenseCode: "~17", SecretKey: testSecret},
+		"websub":    {Subscriptions: []Subscription{{Topic: "https://blog.example/feed", Secret: testSecret, Token: testToken}}},
+		"worldpay":  {Keys: map[string]string{"1": testSecret, "2": "second-" + testSecret}},
+		"yookassa":  {AllowedIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+	}
+}
+
+// eachPreset runs a test for every preset that has settings above.
+func eachPreset(t *testing.T, f func(t *testing.T, p Preset, s Settings)) {
+	t.Helper()
+	all := presetSettings()
+	for name, s := range all {
+		p, ok := Find(name)
+		if !ok {
+			t.Fatalf("no preset %q", name)
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, p, s)
+		})
+	}
+}
+
+// receive does what a receiver does with a delivery, up to its items.
+func receive(p producer.Producer, r *http.Request, body []byte, now time.Time) ([]producer.Item, verify.Identity, error) {
+	p = p.WithDefaults()
+	var id verify.Identity
+	if p.Scheme != nil {
+		var err error
+		if id, err = p.Scheme.Verify(r, func() ([]byte, error) { return body, nil }); err != nil {
+			return nil, id, err
+		}
+	}
+	if err := p.Tolerance.Check(id, now); err != nil {
+		return nil, id, err
+	}
+	items, err := p.Items(&producer.Delivery{Request: r, Body: body, Identity: id})
+	return items, id, err
+}
+
+func TestEverySampleIsAccepted(t *testing.T) {
+	t.Parallel()
+	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
+		made := p.Open(s)
+		if errs := made.Check(); len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		r, body, err := p.Sample(s, testHook, "", "evt-17", testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		items, id, err := receive(made, r, body, testNow.Add(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(items) != 1 || items[0].Type != samples()[p.Name].kind {
+			t.Errorf("got items %+v", items)
+		}
+		named := strings.Contains(items[0].ID, "evt-17")
+		if digest := strings.HasPrefix(items[0].ID, "sha256:"); named == digest {
+			t.Errorf("got id %q, want the one that was asked for or a digest", items[0].ID)
+		}
+		if id.Signed != nil && !id.Covers("@body") {
+			t.Errorf("the signed content is remembered, and does not bind the body: %+v", id)
+		}
+	})
+}
+
+func TestASampleSignedWithTheOldSecretIsAccepted(t *testing.T) {
+	t.Parallel()
+	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
+		if len(s.Secrets) < 2 {
+			t.Skip("one credential")
+		}
+		old := s
+		old.Secrets = s.Secrets[1:]
+		r, body, err := p.Sample(old, testHook, "", "", testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := receive(p.Open(s), r, body, testNow); err != nil {
+			t.Error(err)
+		}
+		fresh := s
+		fresh.Secrets = s.Secrets[:1]
+		if _, _, err := receive(p.Open(fresh), r, body, testNow); err == nil {
+			t.Error("accepted with a secret that is gone")
+		}
+	})
+}
+
+func TestEveryPresetIsCompleteAndPatient(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, p := range All() {
+		if names[p.Name] {
+			t.Errorf("%s stands twice in the table", p.Name)
+		}
+		names[p.Name] = true
+		if p.Auth == "" || p.ID == "" || p.Wants == "" {
+			t.Errorf("%s: a column is empty", p.Name)
+		}
+	}
+	if !slices.IsSortedFunc(All(), func(a, b Preset) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("the table is not sorted by name")
+	}
+	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
+		s.Name = "mine"
+		made := p.Open(s)
+		if made.Name != "mine" || made.Preset != p.Name {
+			t.Errorf("got name %q and preset %q", made.Name, made.Preset)
+		}
+		if d := made.WithDefaults(); d.Window < 24*time.Hour && d.Series == nil || d.Contract != producer.Webhook || d.Accepted.Status != 200 || !d.StaleKnown {
+			t.Errorf("got window %v, contract %v, answer %d, stale known %v", d.Window, d.Contract, d.Accepted.Status, d.StaleKnown)
+		}
+		if !strings.HasPrefix(made.Docs, "https://") {
+			t.Errorf("got documentation at %q", made.Docs)
+		}
+		if w := made.Warnings(); len(w) > 0 && p.Name != "yookassa" {
+			t.Error(w)
+		}
+	})
+}
+
+func TestAMissingOrEmptySecretIsAMistake(t *testing.T) {
+	t.Parallel()
+	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
+		if made := p.Open(Settings{}); made.Err == nil || len(made.Check()) == 0 {
+			t.Error("opens without a secret")
+		}
+		empty := s
+		empty.Secrets = append(slices.Clone(s.Secrets), "")
+		empty.Value, empty.Password, empty.SecretKey = "", "", ""
+		empty.AllowedIPs = nil
+		if len(s.Keys) > 0 {
+			empty.Keys = map[string]string{"1": testSecret, "2": ""}
+		}
+		if len(s.Subscriptions) > 0 {
+			empty.Secrets, empty.Subscriptions = nil, []Subscription{{Topic: "https://blog.example/feed", Token: testToken}}
+		}
+		if made := p.Open(empty); made.Err == nil || len(made.Check()) == 0 {
+			t.Error("opens with an empty secret")
+		}
+	})
+}
+
+func TestSecretsOfAnotherVendorAreAMistake(t *testing.T) {
+	t.Parallel()
+	for name, secret := range map[string]string{
+		"shopify": testWhsec, "slack": testWhsec, "github": testWhsec, "stripe": "sk_live_17", "adyen": testSecret, "datatrans": testWhsec,
+		"standard-webhooks": "no base64!", "svix": "whsk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=", "razorpay": " " + testSecret,
+	} {
+		p, _ := Find(name)
+		err := p.Open(Settings{Secrets: []string{secret}}).Err
+		if err == nil {
+			t.Errorf("%s: takes the secret %q", name, secret)
+		} else if strings.Contains(err.Error(), strings.TrimSpace(secret)) {
+			t.Errorf("%s: the error tells the secret: %v", name, err)
+		}
+	}
+}
+
+func TestASettingThatAPresetDoesNotKnowIsAMistake(t *testing.T) {
+	t.Parallel()
+	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
+		s.WebhookID = "17"
+		if err := p.Open(s).Err; err == nil || !strings.Contains(err.Error(), `"webhook_id"`) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// mutated returns the request with a change, for each of all single changes of bytes that are signed.
+type mutation struct {
+	what string
+	r    *http.Request
+	body []byte
+}
+
+// mutations changes each byte of the body, and each byte of what else the signature binds or consists of.
+func mutations(r *http.Request, body []byte, covered []string, signature string) []mutation {
+	var all []mutation
+	flips := []byte{1, 0x20, 0x80} // the next character, the other case, no ASCII
+	for n := range 3 * len(body) {
+		changed := slices.Clone(body)
+		changed[n/3] ^= flips[n%3]
+		all = append(all, mutation{fmt.Sprintf("body[%d] ^ %#x", n/3, flips[n%3]), r, changed})
+	}
+	for _, name := range append(slices.Clone(covered), signature) {
+		value := r.Header.Get(name)
+		for n := range 3 * len(value) {
+			changed := r.Clone(r.Context())
+			b := []byte(value)
+			b[n/3] ^= flips[n%3]
+			changed.Header.Set(name, string(b))
+			all = append(all, mutation{fmt.Sprintf("%s[%d] ^ %#x", name, n/3, flips[n%3]), changed, body})
+		}
+	}
+	if slices.Contains(covered, "@target-uri") {
+		for _, u := range []string{testHook + "x", testHook + "?a=1", "https://hooks2.example/webhooks/in", "http://hooks.example/webhooks/in"} {
+			changed := r.Clone(r.Context())
+			changed.URL, _ = url.Parse(u)
+			all = append(all, mutation{"url " + u, changed, body})
+		}
+	}
+	return all
+}
+
+// signatureFields says where the signature of a preset stands. Presets that are missing here prove no bytes:
+// adyen (eight members of the body; tested in package verify), aws-eventbridge, azure-event-grid, chargebee,
+// cloudevents, gitlab and webengage (shared credentials, sent as they are), yookassa (nothing but addresses).
+var signatureFields = map[string]string{
+	"adyen-platform": "HmacSignature", "datatrans": "Datatrans-Signature", "dwolla": "X-Request-Signature-SHA-256",
+	"github": "X-Hub-Signature-256", "interledger-rafiki": "Rafiki-Signature", "meta": "X-Hub-Signature-256",
+	"razorpay": "X-Razorpay-Signature", "shopify": "X-Shopify-Hmac-Sha256", "shopify-events": "Shopify-Hmac-Sha256",
+	"slack": "X-Slack-Signature", "square": "x-square-hmacsha256-signature", "standard-webhooks": "webhook-signature",
+	"stripe": "Stripe-Signature", "svix": "svix-signature", "twilio": "X-Twilio-Signature", "websub": "X-Hub-Signature",
+	"worldpay": "Event-Signature", "zoom": "x-zm-signature",
+}
+
+func TestEveryChangeOfASignedByteIsRefused(t *testing.T) {
+	t.Parallel()
+	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
+		field, ok := signatureFields[p.Name]
+		if !ok {
+			t.Skip("no byte is signed")
+		}
+		made := p.Open(s)
+		r, body, err := p.Sample(s, testHook, "", "evt-17", testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, id, err := receive(made, r, body, testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range mutations(r, body, id.Covered, field) {
+			_, changed, err := receive(made, m.r, m.body, testNow)
+			if err == nil && !sameSignature(p.Name, field, r, m, changed, id) {
+				t.Errorf("%s: accepted", m.what)
+			}
+			if err != nil && verify.CodeOf(err) == "" {
+				t.Errorf("%s: untyped error %v", m.what, err)
+			}
+		}
+	})
+}
+
+// sameSignature reports whether a change that is accepted changed neither the signed content nor the decoded
+// signature: the case of a hexadecimal digit or of the name of a hash.
+func sameSignature(preset, field string, r *http.Request, m mutation, a, b verify.Identity) bool {
+	if string(a.Signed) != string(b.Signed) || a.KeyID != b.KeyID {
+		return false
+	}
+	if preset == "twilio" && strings.HasPrefix(m.what, "body") {
+		return true // "+" for " ": two spellings of one form
+	}
+	return strings.HasPrefix(m.what, field) && strings.EqualFold(m.r.Header.Get(field), r.Header.Get(field))
+}
+
+func TestErrorsAndPrintsHoldNoSecretAndNoSignature(t *testing.T) {
+	t.Parallel()
+	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
+		made := p.Open(s)
+		r, body, err := p.Sample(s, testHook, "", "evt-17", testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var private []string
+		for _, v := range append(slices.Clone(s.Secrets), s.Value, s.Password, s.SecretKey, testSecret, testHex, s.VerifyToken) {
+			if v != "" {
+				private = append(private, v)
+			}
+		}
+		field := signatureFields[p.Name]
+		if v := r.Header.Get(field); v != "" {
+			private = append(private, v, v[len(v)-20:])
+		}
+		texts := []string{fmt.Sprintf("%v %+v %#v", made, made.Scheme, made.Scheme), fmt.Sprint(p.Open(Settings{Secrets: []string{testSecret + "\n"}}).Err)}
+		for _, m := range mutations(r, body, []string{"Authorization", "X-Api-Key", "X-Gitlab-Token"}, field) {
+			_, _, err := receive(made, m.r, m.body, testNow)
+			texts = append(texts, fmt.Sprintf("%v", err))
+			var refusal *verify.Error
+			if errors.As(err, &refusal) {
+				texts = append(texts, fmt.Sprintf("%+v", *refusal))
+			}
+		}
+		for _, text := range texts {
+			for _, secret := range private {
+				if strings.Contains(text, secret) {
+					t.Fatalf("%q holds %q", text, secret)
+				}
+			}
+		}
+	})
+}
+
+func TestOldAndEarlySignaturesAreRefusedAtTheEdge(t *testing.T) {
+	t.Parallel()
+	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
+		made := p.Open(s).WithDefaults()
+		r, body, err := p.Sample(s, testHook, "", "evt-17", testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, id, err := receive(made, r, body, testNow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id.SignedAt.IsZero() {
+			t.Skip("no signed time")
+		}
+		past, future := 5*time.Minute, 5*time.Minute
+		if p.Name == "stripe" {
+			future = time.Minute
+		}
+		for at, want := range map[time.Duration]verify.Code{
+			past: "", past + time.Second: verify.TimestampTooOld, -future: "", -future - time.Second: verify.TimestampTooNew,
+		} {
+			if _, _, err := receive(made, r, body, testNow.Add(at)); verify.CodeOf(err) != want {
+				t.Errorf("%v after the signature: got %v, want %q", at, err, want)
+			}
+		}
+	})
+}
+
+func TestAPayloadCountsExceptWhereTheIdentifierIsSigned(t *testing.T) {
+	t.Parallel()
+	signed := []string{
+		"adyen", "dwolla", "interledger-rafiki", "slack", "square", "standard-webhooks", "stripe", "svix", "worldpay",
+	}
+	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
+		made := p.Open(s).WithDefaults()
+		d := &producer.Delivery{Request: fields(t, http.MethodPost, testHook), Body: []byte("{}")}
+		compared := made.Fingerprint(d, producer.Item{Body: d.Body}) != [32]byte{}
+		if compared == slices.Contains(signed, p.Name) {
+			t.Errorf("payloads are compared: %v", compared)
+		}
+	})
+}
