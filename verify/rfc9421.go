@@ -11,39 +11,37 @@ import (
 	"time"
 )
 
-// RFC9421 verifies HTTP Message Signatures (RFC 9421). The value is used by pointer and is not changed after its
-// first use.
+// RFC9421 verifies HTTP Message Signatures (RFC 9421). The value is used by pointer and not
+// changed after its first use.
 //
 //	&verify.RFC9421{Keys: verify.StaticKeys(key)}
 //
-// Head first: nothing of the body is read before a signature over the head holds, and then the body must be the one
-// that the signed Content-Digest describes (RFC 9530).
+// The head comes first: the body is read only after a signature over the head was verified, and
+// must then match the signed Content-Digest (RFC 9530).
 //
-// Not accepted, though the RFC knows it: @request-target, the parameters req and tr, sf on fields that are no
-// Dictionaries, and request lines in absolute form.
+// Not accepted, although RFC 9421 defines them: @request-target, the parameters req and tr, sf
+// on fields other than Dictionaries, and request lines in absolute form.
 //
-// The work for one request is bounded, whatever its number of signatures: 8 are looked at and 2 are verified. All
-// signature bases together have at most 64 KiB, and what is parsed for sf, key and @query-param at most 8 KiB.
-// A signature with an unknown key costs what one with a known key costs. The engine sees only signatures that
-// our own signature base and the key's primitive have found good, and must agree. It does not see those over
-// @query-param, nor over @query where the query is not a form of at most 256 parameters, which it reads otherwise
-// than RFC 9421 says.
+// The work per request is bounded. Of any number of signatures 8 are looked at and 2 verified;
+// all signature bases together have at most 64 KiB, and sf, key and @query-param parse at most
+// 8 KiB. A signature with an unknown key costs as much as one with a known key.
 type RFC9421 struct {
 	// Keys are the producer's keys. Required.
 	Keys KeySet
-	// Label is the label of the signature to look at. Defaults to any: labels mean nothing (RFC 9421
-	// section 7.2.5). Of the first 8 signatures, 2 whose keys are known are verified in turn, and one that is good
-	// is enough.
+	// Label is the label of the signature to look at. Defaults to any, because labels have no
+	// meaning (RFC 9421 section 7.2.5). Of the first 8 signatures, 2 with known keys are
+	// verified in turn, and one valid signature is enough.
 	Label string
-	// Tag, when set, is the tag that a signature must carry (RFC 9421 section 7.2.7).
+	// Tag, if set, is the tag that a signature must carry (RFC 9421 section 7.2.7).
 	Tag string
-	// BoundKey is the id of the key of signatures that name none. Defaults to none: the keyid is then required.
+	// BoundKey is the key id of signatures without keyid. Defaults to none: keyid is then
+	// required.
 	BoundKey string
 	// Coverage is what a signature must cover. Defaults to the profile of [Coverage.Rules].
 	Coverage Coverage
 	// KeyRequired refuses requests without an Idempotency-Key (id_missing).
 	KeyRequired bool
-	// Algs are the algorithms that are accepted. Defaults to all but rsa-v1_5-sha256.
+	// Algs are the accepted algorithms. Defaults to all but rsa-v1_5-sha256.
 	Algs []Alg
 
 	once  sync.Once
@@ -51,10 +49,11 @@ type RFC9421 struct {
 	err   error
 }
 
-// defaultAlgs are accepted where the configuration names none.
+// defaultAlgs are accepted if the configuration lists none.
 var defaultAlgs = []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, ECDSAP384SHA384, RSAPSSSHA512}
 
-// Check reports every mistake of the configuration. Verify refuses everything while there is one.
+// Check reports all errors of the configuration. Until they are fixed, Verify refuses every
+// request.
 func (s *RFC9421) Check() error {
 	s.once.Do(func() {
 		s.rules = s.Coverage.Rules()
@@ -70,7 +69,7 @@ func (s *RFC9421) check() error {
 	}
 	if label := (&sfScanner{s: s.Label}); s.Label != "" {
 		if _, ok := label.key(); !ok || !label.end() {
-			errs = append(errs, fmt.Errorf("label %q is no key of a dictionary", s.Label))
+			errs = append(errs, fmt.Errorf("label %q is not a key of a dictionary", s.Label))
 		}
 	}
 	for _, text := range []string{s.Tag, s.BoundKey} {
@@ -89,8 +88,8 @@ func (s *RFC9421) check() error {
 	return errors.Join(append(errs, s.Coverage.Check())...)
 }
 
-// SignsURL reports whether signatures bind the scheme or the host of the URL, which a receiver must then be told:
-// those of the connection are what a stranger makes them.
+// SignsURL reports whether signatures bind the scheme or host of the URL. The receiver must
+// then know its public URL: the connection only has what an unauthenticated client claims.
 func (s *RFC9421) SignsURL() bool {
 	exactly := s.Coverage.Exactly
 	return len(exactly) == 0 || slices.ContainsFunc(exactly, func(name string) bool {
@@ -98,8 +97,8 @@ func (s *RFC9421) SignsURL() bool {
 	})
 }
 
-// AcceptSignature returns the value of the Accept-Signature field that asks for what the configuration demands (RFC 9421
-// section 5.1).
+// AcceptSignature returns the value of an Accept-Signature field that requests the configured
+// signature (RFC 9421 section 5.1).
 func (s *RFC9421) AcceptSignature() string {
 	label := s.Label
 	if label == "" {
@@ -115,8 +114,8 @@ func (s *RFC9421) AcceptSignature() string {
 	return v
 }
 
-// stage says how far a signature came before it was refused. Of several refusals the one that came furthest is
-// told.
+// stage is how far a signature came before it was refused. Of several refusals the furthest is
+// reported.
 type stage int
 
 const (
@@ -127,13 +126,13 @@ const (
 	stageAlg
 	stageSignature
 	stageBody
-	stageUnavailable // a key that we cannot see may be the one: the sender should try again
-	stageBodyUnread  // not to be asked further: the body could not be read
+	stageUnavailable // the key may exist but cannot be fetched: the sender should try again
+	stageBodyUnread  // ends the verification
 )
 
-// Verify implements [Scheme]. The Signed digest of the identity is the SHA-256 of the signature base, so a message
-// that comes again has the same one, under whichever label and in whatever order its fields come; it is nil
-// when nothing binds the body.
+// Verify implements [Scheme]. Identity.Signed is the SHA-256 of the signature base. A message
+// that is sent again has the same digest, whatever the label or the order of its fields. It is
+// nil if nothing binds the body.
 func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
 	if err := s.Check(); err != nil {
 		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
@@ -166,28 +165,28 @@ func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity
 	return Identity{}, v.err
 }
 
-// verification is the verification of one request: the best refusal so far, and the work that was done.
+// verification is the state of one Verify call: the furthest refusal and the work done.
 type verification struct {
 	scheme    *RFC9421
 	m         *message
 	body      func() ([]byte, error)
-	seen      int          // signatures that were looked at
-	tried     int          // signatures that were held against keys
-	keysTried int          // keys they were held against
+	seen      int          // signatures looked at
+	tried     int          // signatures checked against keys
+	keysTried int          // keys they were checked against
 	buffer    []byte       // of the last signature base
-	unknown   []unknownKey // signatures whose key is not known, or not good for them
+	unknown   []unknownKey // signatures whose key is unknown or does not fit
 	stage     stage
 	err       error
 }
 
-// unknownKey is a signature that no key can have made, and its refusal.
+// unknownKey is a signature that none of our keys can have made, and its refusal.
 type unknownKey struct {
 	in  *signatureInput
 	at  stage
 	err error
 }
 
-// refuse keeps the refusal that came furthest.
+// refuse keeps the furthest refusal.
 func (v *verification) refuse(at stage, err error) (Identity, bool) {
 	if at > v.stage {
 		v.stage, v.err = at, err
@@ -195,8 +194,8 @@ func (v *verification) refuse(at stage, err error) (Identity, bool) {
 	return Identity{}, false
 }
 
-// try verifies one signature. What costs little comes first, and what is wrong with the request is found before its
-// key is looked for.
+// try verifies one signature. Cheap checks come first, and faults of the request are found
+// before its key is looked up.
 func (v *verification) try(ctx context.Context, in *signatureInput) (Identity, bool) {
 	if v.seen++; v.seen > maxSignatures {
 		return v.refuse(stageParse, malformed("signature-input", "too many signatures to try"))
@@ -239,7 +238,7 @@ func (v *verification) try(ctx context.Context, in *signatureInput) (Identity, b
 	return v.identity(key, in, base, bound), true
 }
 
-// base returns the signature base. It lasts until the next one is built.
+// base returns the signature base, which is valid until the next call.
 func (v *verification) base(in *signatureInput) ([]byte, *Error) {
 	base, err := v.m.base(v.buffer[:0], in)
 	if err != nil {
@@ -251,8 +250,9 @@ func (v *verification) base(in *signatureInput) ([]byte, *Error) {
 	return base, nil
 }
 
-// refuseUnknown refuses the signatures whose keys are not known. It does for them what is done for a signature with a
-// known key, within the same limit, so neither the refusal nor its time tells which keys exist.
+// refuseUnknown refuses the signatures with unknown keys. It does the work of a signature with
+// a known key, within the same limit, so neither the refusal nor its timing reveals which keys
+// exist.
 func (v *verification) refuseUnknown(ctx context.Context) {
 	for i := range v.unknown {
 		u := &v.unknown[i]
@@ -271,8 +271,8 @@ func (v *verification) refuseUnknown(ctx context.Context) {
 	}
 }
 
-// decoy returns a key of the set that takes the place of an unknown one: with the signature's algorithm if there is
-// such a key. It returns nil where the set has no key.
+// decoy returns a key of the set to verify with instead of an unknown one, if possible one with
+// the signature's algorithm. It returns nil if the set has no key.
 func (v *verification) decoy(ctx context.Context, in *signatureInput) *Key {
 	all, err := v.scheme.Keys.Key(ctx, "")
 	if err != nil {
@@ -288,7 +288,7 @@ func (v *verification) decoy(ctx context.Context, in *signatureInput) *Key {
 	return &all[i]
 }
 
-// checkParams demands the parameters that a signature must have.
+// checkParams checks the required signature parameters.
 func (v *verification) checkParams(in *signatureInput) *Error {
 	if tag := v.scheme.Tag; tag != "" && (!in.hasTag || in.tag != tag) {
 		return &Error{Code: InsufficientCoverage, KeyID: in.keyID, Component: "tag"}
@@ -305,9 +305,9 @@ func (v *verification) checkParams(in *signatureInput) *Error {
 	return nil
 }
 
-// keys finds the keys that may have made the signature, and of them those whose algorithm may be used.
+// keys finds the keys with the signature's id whose algorithm is allowed.
 func (v *verification) keys(ctx context.Context, in *signatureInput) ([]Key, stage, error) {
-	if in.keyID == "" { // to a key set that means all keys
+	if in.keyID == "" { // a key set would return all keys
 		return nil, stageKey, &Error{Code: KeyUnknown}
 	}
 	found, err := v.scheme.Keys.Key(ctx, in.keyID)
@@ -324,7 +324,8 @@ func (v *verification) keys(ctx context.Context, in *signatureInput) ([]Key, sta
 	return usable, 0, nil
 }
 
-// usable returns the keys whose algorithm may be used and is the one that the signature names, or why there is none.
+// usable returns the keys whose algorithm is allowed and agrees with the signature's alg, or
+// the code why there is none.
 func (v *verification) usable(found []Key, in *signatureInput) ([]Key, Code) {
 	algs := v.scheme.Algs
 	if len(algs) == 0 {
@@ -347,9 +348,9 @@ func (v *verification) usable(found []Key, in *signatureInput) ([]Key, Code) {
 	return usable, code
 }
 
-// verify returns the key that made the signature. Our own signature base decides. The engine, which does more work than
-// the octets call for, is asked second and must find the signature good too, unless it is known to read the request in
-// another way than RFC 9421 says.
+// verify returns the key that made the signature. Our own signature base decides. The engine,
+// which does more work than the bytes require, is asked second and must agree, unless it is
+// known to read the request differently from RFC 9421.
 func (v *verification) verify(keys []Key, base []byte, in *signatureInput) (*Key, *Error) {
 	v.tried++
 	code := SignatureMismatch
@@ -379,8 +380,8 @@ func tooMany(in *signatureInput) *Error {
 	return &Error{Code: SignatureMismatch, KeyID: in.keyID, Err: reason("too many signatures to verify")}
 }
 
-// checkBody reads the body, if it must, and compares it with the signed digest. It reports whether the signature
-// binds the body.
+// checkBody reads the body if it must and compares it with the signed digest. It reports
+// whether the signature binds the body.
 func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err error) {
 	covered := in.coversDigest()
 	if !covered && !needsBody(v.scheme.rules) {
@@ -423,15 +424,15 @@ func (v *verification) identity(key *Key, in *signatureInput, base []byte, bound
 	if in.hasExpires {
 		id.Expires = time.Unix(in.expires, 0)
 	}
-	if bound || needsBody(v.scheme.rules) { // without a digest the body was found to be empty
+	if bound || needsBody(v.scheme.rules) { // without a digest the body is empty
 		sum := sha256.Sum256(base)
 		id.Signed = sum[:]
 	}
 	return id
 }
 
-// coveredNames lists what the signature binds: names alone where it binds every octet, the identifier's parameters with
-// them where it does not, and what follows from @target-uri.
+// coveredNames lists what the signature binds: the name of a component of which it binds every
+// octet, the name with its parameters otherwise, and the parts of @target-uri.
 func coveredNames(in *signatureInput, bound bool) []string {
 	names := make([]string, 0, len(in.components)+5)
 	for i := range in.components {

@@ -10,12 +10,12 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// base appends the signature base of RFC 9421 section 2.5 to b. It checks every value on its way: a field that is not
-// there, characters that must not be signed, a parameter of the query that comes twice. One field can be covered in
-// many forms and by many signatures, so the work is bounded for all bases of the request together.
+// base appends the signature base (RFC 9421 section 2.5) to b. It refuses missing fields,
+// characters that must not be signed and repeated query parameters. Many signatures can cover
+// one field in many forms, so the work is bounded for all bases of the request together.
 func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
 	if !m.spendParts(in) {
-		return nil, overLimit("signature-input", "more than 8 KiB of structured fields and parameters to read, or too many values in them")
+		return nil, overLimit("signature-input", "more than 8 KiB of structured fields and parameters, or too many values in them")
 	}
 	size := m.size(in)
 	if m.basesLeft -= size; m.basesLeft < 0 {
@@ -46,8 +46,9 @@ func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
 	return append(b, in.params...), nil
 }
 
-// spendParts reports whether the components that are parts of something may be parsed, and counts what they cost: their
-// bytes, and the marks that begin a member, a parameter or an item of a list, each of which costs much more.
+// spendParts charges the components that must be parsed, and reports whether the budget allows
+// it. They cost their bytes and their marks: the characters that begin a member, parameter or
+// list item, each of which costs much more than a byte.
 func (m *message) spendParts(in *signatureInput) bool {
 	for i := range in.components {
 		switch c := &in.components[i]; {
@@ -71,8 +72,8 @@ func (m *message) spendParts(in *signatureInput) bool {
 	return true
 }
 
-// size returns how long the base is, at most a few bytes for each component too much. Parts of something have a limit of
-// their own and are not counted.
+// size returns the length of the base, at most a few bytes per component too long. It does not
+// count parsed components, which have a limit of their own.
 func (m *message) size(in *signatureInput) int {
 	size := len(`"@signature-params": `) + len(in.params)
 	for i := range in.components {
@@ -119,7 +120,7 @@ func (m *message) appendDerived(b []byte, c *component) ([]byte, *Error) {
 }
 
 func missing(component string) *Error {
-	return &Error{Code: SignatureMismatch, Component: component, Err: reason("covered, but not there")}
+	return &Error{Code: SignatureMismatch, Component: component, Err: reason("covered but absent")}
 }
 
 func (m *message) appendField(b []byte, c *component) ([]byte, *Error) {
@@ -146,7 +147,7 @@ func (m *message) appendField(b []byte, c *component) ([]byte, *Error) {
 	return b, nil
 }
 
-// appendBase64 appends the encoded line, without a copy of the whole line on its way.
+// appendBase64 appends the encoded line without copying the whole line first.
 func appendBase64(b []byte, line string) []byte {
 	var part [768]byte // a multiple of three
 	for line != "" {
@@ -157,12 +158,12 @@ func appendBase64(b []byte, line string) []byte {
 	return b
 }
 
-// appendStructured appends a field, or one member of it, in the canonical form of its structure. Only
-// Dictionaries are known: of an Item or a List the type would have to be agreed on first.
+// appendStructured appends a field, or one member of it, in canonical form. Only Dictionaries
+// are supported: the type of an Item or List would have to be agreed on.
 func appendStructured(b []byte, c *component, lines []string) ([]byte, *Error) {
 	dict, err := httpsfv.UnmarshalDictionary(lines)
 	if err != nil {
-		return nil, unsupported(c.name, "the field is no dictionary")
+		return nil, unsupported(c.name, "the field is not a dictionary")
 	}
 	var value httpsfv.StructuredFieldValue = dict
 	if c.keyed {
@@ -174,14 +175,15 @@ func appendStructured(b []byte, c *component, lines []string) ([]byte, *Error) {
 	}
 	text, err := httpsfv.Marshal(value)
 	if err != nil {
-		return nil, unsupported(c.name, "the field is no dictionary")
+		return nil, unsupported(c.name, "the field is not a dictionary")
 	}
 	return append(b, text...), nil
 }
 
-// appendQueryParam appends the value of a parameter of the query, whose name is percent-encoded (RFC 9421 section 2.2.8).
-// The value is decoded and encoded again as the URL standard says, where "*" stays and "~" does not. A name that occurs
-// twice is refused, and so is a value that is not Unicode text: the standard would replace what it cannot read.
+// appendQueryParam appends the value of a query parameter, whose name is percent-encoded (RFC
+// 9421 section 2.2.8). The value is decoded and encoded again by the URL standard, which keeps
+// "*" and encodes "~". A repeated name is refused, and so is a value that is not Unicode: the
+// standard would replace the invalid bytes.
 func (m *message) appendQueryParam(b []byte, encoded string) ([]byte, *Error) {
 	name, err := url.PathUnescape(encoded)
 	if err != nil {
@@ -210,8 +212,9 @@ func (m *message) appendQueryParam(b []byte, encoded string) ([]byte, *Error) {
 	return appendFormText(b, value), nil
 }
 
-// appendFormText appends text in the percent-encoding of forms, with "%20" for a space: everything but letters, digits
-// and "*-._" is encoded (URL standard, application/x-www-form-urlencoded percent-encode set).
+// appendFormText appends text percent-encoded as in forms, with "%20" for a space: everything
+// but letters, digits and "*-._" (URL standard, application/x-www-form-urlencoded
+// percent-encode set).
 func appendFormText(b []byte, s string) []byte {
 	const digits = "0123456789ABCDEF"
 	for i := range len(s) {

@@ -13,18 +13,19 @@ type When string
 // The conditions of a [CoverageRule].
 const (
 	Always      When = "always"       // to every request
-	WithBody    When = "with a body"  // to requests with a body that is not empty
+	WithBody    When = "with a body"  // to requests with a non-empty body
 	WhenPresent When = "when present" // to requests that have the field
 )
 
-// CoverageRule is one line of what a signature must cover, as the policy page prints it (RFC 9421 section 1.4 asks
-// for such a profile).
+// CoverageRule is one line of the profile that the policy page prints (RFC 9421 section 1.4
+// requires such a profile).
 type CoverageRule struct {
-	// When says to which requests the rule applies.
+	// When is the condition under which the rule applies.
 	When When
-	// AnyOf lists sets of components, one of which must be covered. "ce-*" stands for every field of that beginning.
+	// AnyOf lists sets of components, one of which must be covered. "ce-*" is every field with
+	// this prefix.
 	AnyOf [][]string
-	// Why says what goes wrong without it.
+	// Why is the attack that the rule prevents.
 	Why string
 }
 
@@ -33,27 +34,28 @@ var defaultCoverage = []CoverageRule{
 	{Always, [][]string{{"@method"}}, "the request cannot be repeated as another method"},
 	{Always, [][]string{{"@target-uri"}, {"@authority", "@path", "@query"}},
 		"the request cannot be repeated at another endpoint or with another query"},
-	{WithBody, [][]string{{"content-digest"}}, "the body cannot be exchanged"},
+	{WithBody, [][]string{{"content-digest"}}, "the body cannot be replaced"},
 	{WhenPresent, [][]string{{"idempotency-key"}}, "the event cannot be repeated as another one"},
 	{WhenPresent, [][]string{{"content-type"}}, "the body cannot be read as something else"},
 	{WhenPresent, [][]string{{"content-encoding"}}, "the body cannot be read as something else"},
 	{WhenPresent, [][]string{{"ce-*"}}, "CloudEvents in binary mode keep their identity in these fields"},
 }
 
-// Coverage is what a signature must cover. The zero value is the default profile; what is set here adds to it.
+// Coverage is what a signature must cover. The zero value is the default profile; Required and
+// Consumed add to it.
 type Coverage struct {
-	// Required are components that must be covered always: fields, which then must be there, or "@scheme" and
-	// the like.
+	// Required are components that must always be covered: fields, which must then be present,
+	// or derived components such as "@scheme".
 	Required []string
-	// Consumed are header fields that something reads: the extractors of key and type, the handlers. They must be
-	// covered when they are present. "x-shop-*" stands for every field of that beginning.
+	// Consumed are header fields that extractors or handlers read. They must be covered if
+	// present. "x-shop-*" is every field with this prefix.
 	Consumed []string
-	// Exactly, when not empty, takes the place of all of the above: these components must be covered and nothing
-	// else. The body is then bound only if content-digest is among them.
+	// Exactly, if not empty, replaces all of the above: these components must be covered and
+	// nothing else. The body is then bound only if content-digest is among them.
 	Exactly []string
 
-	// off demands nothing but a component of whatever kind. It is out of reach outside of this package: the
-	// examples of RFC 9421 need it, and nothing that receives events does.
+	// off requires only that something is covered. It is unexported because only the examples
+	// of RFC 9421 need it; nothing that receives events does.
 	off bool
 }
 
@@ -64,14 +66,14 @@ func (c Coverage) Rules() []CoverageRule {
 	}
 	var rules []CoverageRule
 	for _, name := range c.Exactly {
-		rules = append(rules, CoverageRule{Always, [][]string{{name}}, "demanded by the configuration"})
+		rules = append(rules, CoverageRule{Always, [][]string{{name}}, "required by the configuration"})
 	}
 	if rules != nil {
 		return rules
 	}
 	rules = append(rules, defaultCoverage...)
 	for _, name := range c.Required {
-		rules = append(rules, CoverageRule{Always, [][]string{{name}}, "demanded by the configuration"})
+		rules = append(rules, CoverageRule{Always, [][]string{{name}}, "required by the configuration"})
 	}
 	for _, name := range c.Consumed {
 		rules = append(rules, CoverageRule{WhenPresent, [][]string{{name}}, "the receiver reads it"})
@@ -79,17 +81,17 @@ func (c Coverage) Rules() []CoverageRule {
 	return rules
 }
 
-// Check reports every name that no signature can cover.
+// Check reports every name that signatures cannot cover.
 func (c Coverage) Check() error {
 	var errs []error
 	for _, name := range append(append([]string{}, c.Required...), c.Exactly...) {
 		if err := checkName(name); err != nil || name == "@query-param" {
-			errs = append(errs, fmt.Errorf("coverage: %q is no component that a request can be required to sign", name))
+			errs = append(errs, fmt.Errorf("coverage: %q is not a component that a request can be required to sign", name))
 		}
 	}
 	for _, name := range c.Consumed {
 		if plain := strings.TrimSuffix(name, "*"); plain == "" || plain[0] == '@' || checkName(plain) != nil {
-			errs = append(errs, fmt.Errorf("coverage: %q is no header field in lower case", name))
+			errs = append(errs, fmt.Errorf("coverage: %q is not a header field in lower case", name))
 		}
 	}
 	return errors.Join(errs...)
@@ -105,8 +107,8 @@ func (in *signatureInput) covers(name string) bool {
 	return false
 }
 
-// coversDigest reports whether the signature binds Content-Digest so far that it binds the body: the field in any
-// form, or the member of a digest that we compute.
+// coversDigest reports whether the signature binds the body through Content-Digest: the field
+// in any form, or the member of a supported digest.
 func (in *signatureInput) coversDigest() bool {
 	for i := range in.components {
 		if c := &in.components[i]; c.name == "content-digest" && (!c.keyed || isDigestName(c.key)) {
@@ -116,8 +118,8 @@ func (in *signatureInput) coversDigest() bool {
 	return false
 }
 
-// checkCoverage holds the signature against the rules and returns the first component that is missing, or that
-// stands on several lines where its readers would take one of them.
+// checkCoverage returns the first required component that is missing, or that has several
+// lines, of which readers would take one.
 func checkCoverage(rules []CoverageRule, m *message, in *signatureInput) *Error {
 	for i := range rules {
 		rule := &rules[i]
@@ -212,7 +214,7 @@ func uncoveredBody(m *message) *Error {
 	return uncovered("content-digest")
 }
 
-// needsBody reports whether a body must be bound by its digest.
+// needsBody reports whether the digest of a body must be signed.
 func needsBody(rules []CoverageRule) bool {
 	for i := range rules {
 		if rules[i].When == WithBody {
@@ -222,8 +224,9 @@ func needsBody(rules []CoverageRule) bool {
 	return false
 }
 
-// acceptComponents returns the components that a request should sign to meet the rules, in the form of Accept-Signature
-// (RFC 9421 section 5.1). That form cannot say "when present", so it leaves out what deliveries seldom have.
+// acceptComponents returns the components that a request should sign to meet the rules, as in
+// Accept-Signature (RFC 9421 section 5.1). That field cannot express "when present", so the
+// components that deliveries seldom have are left out.
 func acceptComponents(rules []CoverageRule) string {
 	var names []string
 	for i := range rules {

@@ -10,21 +10,22 @@ import (
 	"strings"
 )
 
-// The causes that a digest_missing or digest_mismatch refusal may wrap, for receivers that answer each in its own
-// way.
+// The causes of a digest_missing or digest_mismatch refusal. Receivers answer each differently.
 var (
-	// ErrDigestSyntax says that Content-Digest is no Dictionary of byte sequences.
-	ErrDigestSyntax = errors.New("the field is no dictionary of byte sequences")
-	// ErrDigestUnsupported says that Content-Digest names neither sha-256 nor sha-512. The older algorithms
-	// do not count (RFC 9530 section 5).
+	// ErrDigestSyntax means that Content-Digest is not a Dictionary of byte sequences.
+	ErrDigestSyntax = errors.New("the field is not a dictionary of byte sequences")
+	// ErrDigestUnsupported means that Content-Digest has neither sha-256 nor sha-512. The older
+	// algorithms do not count (RFC 9530 section 5).
 	ErrDigestUnsupported = errors.New("neither sha-256 nor sha-512 is named")
-	// ErrDigestLength says that a digest has not the length of its algorithm.
-	ErrDigestLength = errors.New("the digest has not the length of its algorithm")
+	// ErrDigestLength means that a digest does not have the length of its algorithm.
+	ErrDigestLength = errors.New("the digest does not have the length of its algorithm")
 )
 
-// DigestError is the cause of a refusal of a Content-Digest that names algorithms. Err is one of the errors above.
+// DigestError is the cause of a refusal of a Content-Digest that names algorithms. Err is one
+// of the errors above.
 type DigestError struct {
-	// Algorithms are the keys of the dictionary that are at fault, as the request spells them; at most 16.
+	// Algorithms are the keys of the dictionary at fault, as the request writes them; at most
+	// 16.
 	Algorithms []string
 	Err        error
 }
@@ -32,10 +33,10 @@ type DigestError struct {
 // Error implements error. It quotes nothing of the request.
 func (e *DigestError) Error() string { return e.Err.Error() }
 
-// Unwrap returns which of the errors it is.
+// Unwrap returns Err.
 func (e *DigestError) Unwrap() error { return e.Err }
 
-// Names of the digests that count (RFC 9530 section 5).
+// The supported digests (RFC 9530 section 5).
 const (
 	digestSHA256 = "sha-256"
 	digestSHA512 = "sha-512"
@@ -46,11 +47,11 @@ const maxDigests = 16
 
 func isDigestName(s string) bool { return s == digestSHA256 || s == digestSHA512 }
 
-// contentDigest is what a Content-Digest field says; nil where it says nothing of that algorithm.
+// contentDigest holds the digests of a Content-Digest field; nil where one is absent.
 type contentDigest struct{ sha256, sha512 []byte }
 
-// parseContentDigest reads the field (RFC 9530 section 2). Algorithms that we do not know are skipped; at least one
-// that we know must be there.
+// parseContentDigest reads the field (RFC 9530 section 2). Unknown algorithms are skipped; at
+// least one must be supported.
 func parseContentDigest(lines []string) (contentDigest, *Error) {
 	var d contentDigest
 	if len(lines) == 0 {
@@ -89,7 +90,8 @@ func parseContentDigest(lines []string) (contentDigest, *Error) {
 	return d, nil
 }
 
-// check compares the body with every digest (RFC 9530 section 6.6: one that is wrong makes all wrong).
+// check compares the body with every digest: one wrong digest refuses the body (RFC 9530
+// section 6.6).
 func (d contentDigest) check(body []byte) *Error {
 	if d.sha256 != nil {
 		if sum := sha256.Sum256(body); !bytes.Equal(sum[:], d.sha256) {
@@ -104,8 +106,9 @@ func (d contentDigest) check(body []byte) *Error {
 	return nil
 }
 
-// CheckContentDigest reports whether a Content-Digest field is true of a body (RFC 9530 section 2): nil where every digest of a
-// supported algorithm matches and there is at least one, else an error with the code digest_missing or digest_mismatch.
+// CheckContentDigest compares a body with its Content-Digest field (RFC 9530 section 2). It
+// returns nil if there is a digest of a supported algorithm and every one matches, else an
+// error with the code digest_missing or digest_mismatch.
 func CheckContentDigest(lines []string, body []byte) error {
 	d, refusal := parseContentDigest(lines)
 	if refusal == nil {
@@ -121,8 +124,8 @@ func digestError(code Code, cause error) *Error {
 	return &Error{Code: code, Component: "content-digest", Err: cause}
 }
 
-// ContentDigest returns the value of the Content-Digest field for a body (RFC 9530 section 2) with the algorithms
-// "sha-256", "sha-512" or both; sha-256 when none is named.
+// ContentDigest returns the value of the Content-Digest field for a body (RFC 9530 section 2).
+// Algorithms are "sha-256" and "sha-512"; the default is sha-256.
 func ContentDigest(body []byte, algorithms ...string) (string, error) {
 	if len(algorithms) == 0 {
 		algorithms = []string{digestSHA256}

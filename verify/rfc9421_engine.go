@@ -12,27 +12,27 @@ import (
 	"github.com/yaronf/httpsign"
 )
 
-// engine verifies one signature over a request that has passed the gate. It is built once for each key and may
-// be used concurrently.
+// engine verifies one signature of a request whose signature fields were parsed. It is built
+// once per key and is safe for concurrent use.
 type engine interface {
-	// verify returns nil when the signature with this label is the key's, errNotVerified when it is not, and
-	// errBroken when it met what it cannot handle. It may write to r.
+	// verify returns nil if the key made the signature with this label, errNotVerified if not,
+	// and errBroken if it cannot handle the request. It may write to r.
 	verify(label string, r *http.Request) error
 }
 
 var (
-	errNotVerified = errors.New("the signature is not made with this key over these bytes")
+	errNotVerified = errors.New("the key did not make this signature over these bytes")
 	errBroken      = errors.New("the engine cannot handle the request")
 )
 
-// httpsignEngine leaves the signature base and the cryptography to httpsign. Of its answer only nil or not nil
-// is used, its own clock is off, and it demands no components: policy is ours.
+// httpsignEngine verifies with httpsign. Only whether it returns nil counts; its clock is off,
+// and it requires no components, because policy is ours.
 type httpsignEngine struct{ verifier *httpsign.Verifier }
 
 func (e httpsignEngine) verify(label string, r *http.Request) (err error) {
 	defer func() {
 		if recover() != nil {
-			err = errBroken // what it did not expect is no good signature
+			err = errBroken // a panic does not verify a signature
 		}
 	}()
 	if httpsign.VerifyRequest(label, *e.verifier, r) != nil {

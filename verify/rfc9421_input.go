@@ -7,31 +7,32 @@ import (
 	"strings"
 )
 
-// The gate stands between the network and everything that costs: it reads Signature-Input and Signature in one
-// pass each, knows every component and parameter that may be signed, and refuses the rest with a typed error
-// before a key is looked for.
+// The input parser runs before anything expensive. It reads Signature-Input and Signature in
+// one pass each, knows every component and parameter that may be signed, and refuses the rest
+// with a typed error before a key is looked up.
 
-// Bounds of the gate.
+// Bounds of the signature fields and of the work that they cause.
 const (
 	maxSignatureFields = 8 << 10 // bytes of Signature-Input and Signature together
 	maxComponents      = 32
 	maxLabels          = 32       // members of each field
-	maxSignatures      = 8        // signatures that are looked at, and keys that they are held against
-	maxVerified        = 2        // signatures that are held against keys
+	maxSignatures      = 8        // signatures looked at, and keys they are checked against
+	maxVerified        = 2        // signatures checked against keys
 	maxBase            = 64 << 10 // bytes of all signature bases of a request, and of a query
-	maxStructured      = 8 << 10  // bytes that are parsed for the sf, key and name parameters of a request
-	maxMarks           = 256      // characters among these that begin a value
+	maxStructured      = 8 << 10  // bytes of a request parsed for sf, key and name parameters
+	maxMarks           = 256      // characters in them that begin a value
 )
 
-// signatureParams are the signature parameters with a meaning (RFC 9421 section 2.3) and their types.
-// Others are signed and carried along.
+// signatureParams are the signature parameters with a meaning (RFC 9421 section 2.3) and their
+// types. Others are only signed.
 var signatureParams = map[string]sfKind{
 	"created": sfInteger, "expires": sfInteger,
 	"keyid": sfString, "nonce": sfString, "alg": sfString, "tag": sfString,
 }
 
-// derivedComponents are those that a request may sign (RFC 9421 section 2.2). @request-target is left out:
-// servers and proxies do not agree about it, and @method, @path and @query say the same.
+// derivedComponents are those that a request may sign (RFC 9421 section 2.2). @request-target
+// is not one of them: servers and proxies disagree about it, and @method, @path and @query
+// cover it.
 var derivedComponents = map[string]bool{
 	"@method": true, "@target-uri": true, "@authority": true, "@scheme": true, "@path": true, "@query": true,
 	"@query-param": true,
@@ -43,7 +44,7 @@ type component struct {
 	sf, bs bool
 	keyed  bool   // has ;key or ;name
 	key    string // the dictionary member (;key) or, for @query-param, the parameter (;name)
-	id     string // the identifier as it stands in the base: the name in quotes and its parameters
+	id     string // the identifier in the base: the quoted name and its parameters
 }
 
 // coversAll reports whether the component binds every octet of the field or part.
@@ -52,7 +53,7 @@ func (c *component) coversAll() bool { return !c.sf && !c.keyed }
 // signatureInput is one signature as the sender describes it.
 type signatureInput struct {
 	label      string
-	member     string // the member of Signature-Input: the list and its parameters, as it came
+	member     string // the member of Signature-Input as received: the list and its parameters
 	signature  string // the member of Signature: ":base64:"
 	components []component
 	params     string // the list and its parameters in canonical form: the value of @signature-params
@@ -64,9 +65,9 @@ type signatureInput struct {
 	hasTag                 bool
 }
 
-// signatureFields reads both fields and returns their members in pairs: label, member of Signature-Input, member
-// of Signature. Nothing at all is signature_missing; anything that is not two well-formed Dictionaries with the
-// same labels is signature_malformed as a whole.
+// signatureFields reads both fields and pairs their members by label. No field at all is
+// signature_missing; anything but two well-formed Dictionaries with the same labels is
+// signature_malformed as a whole.
 func signatureFields(h http.Header) ([]signatureInput, error) {
 	inputs, signatures := h["Signature-Input"], h["Signature"]
 	if len(inputs) == 0 && len(signatures) == 0 {
@@ -94,13 +95,13 @@ func signatureFields(h http.Header) ([]signatureInput, error) {
 		return nil, &Error{Code: SignatureMissing}
 	}
 	if len(in) != len(sig) {
-		return nil, malformed("signature", "a label is in one of the two fields only")
+		return nil, malformed("signature", "a label is in only one of the two fields")
 	}
 	found := make([]signatureInput, len(in))
 	for i, m := range in {
 		s := findMember(sig, m.key)
 		if s == nil {
-			return nil, malformed("signature", "a label is in one of the two fields only")
+			return nil, malformed("signature", "a label is in only one of the two fields")
 		}
 		found[i].label = m.key
 		if m.list {
@@ -113,7 +114,7 @@ func signatureFields(h http.Header) ([]signatureInput, error) {
 	return found, nil
 }
 
-// joinLines makes one value of the lines of a field (RFC 9110 section 5.2).
+// joinLines joins the lines of a field into one value (RFC 9110 section 5.2).
 func joinLines(lines []string) string {
 	if len(lines) == 1 {
 		return lines[0]
@@ -125,7 +126,7 @@ func malformed(component, why string) *Error {
 	return &Error{Code: SignatureMalformed, Component: component, Err: reason(why)}
 }
 
-// overLimit refuses what is beyond a limit, which the sender is told.
+// overLimit refuses what exceeds a limit. The sender may see the limit.
 func overLimit(component, limit string) *Error {
 	return &Error{Code: SignatureMalformed, Component: component, Err: Public(limit)}
 }
@@ -134,19 +135,20 @@ func unsupported(component, why string) *Error {
 	return &Error{Code: ComponentUnsupported, Component: component, Err: reason(why)}
 }
 
-// reason is a private cause in words of ours.
+// reason is a private cause in our own words.
 type reason string
 
 // Error implements error.
 func (r reason) Error() string { return string(r) }
 
-// parse reads the member of Signature-Input. The text has passed parseDictionary, so what is left is its meaning.
+// parse reads the meaning of the member of Signature-Input; parseDictionary has checked its
+// syntax.
 func (in *signatureInput) parse() *Error {
 	if in.member == "" {
-		return malformed("signature-input", "the member is no list of components")
+		return malformed("signature-input", "the member is not a list of components")
 	}
 	if in.signature == "" {
-		return malformed("signature", "the member is no byte sequence")
+		return malformed("signature", "the member is not a byte sequence")
 	}
 	p := &sfScanner{s: in.member}
 	if err := in.parseComponents(p); err != nil {
@@ -189,7 +191,7 @@ func parseComponent(p *sfScanner) (component, *Error) {
 	item, ok := p.bareItem()
 	name, isString := item.str()
 	if !ok || !isString {
-		return component{}, malformed("signature-input", "a component identifier is no string")
+		return component{}, malformed("signature-input", "a component identifier is not a string")
 	}
 	c := component{name: name, id: item.text}
 	if err := checkName(name); err != nil {
@@ -216,7 +218,7 @@ func parseComponent(p *sfScanner) (component, *Error) {
 func checkName(name string) *Error {
 	if strings.HasPrefix(name, "@") {
 		if !derivedComponents[name] {
-			return unsupported(name, "no derived component that a request may sign")
+			return unsupported(name, "not a derived component that a request may sign")
 		}
 		return nil
 	}
@@ -225,34 +227,33 @@ func checkName(name string) *Error {
 	}
 	for i := range len(name) {
 		if c := name[i]; isUpper(c) || !isTokenChar(c) {
-			return unsupported(name, "no field name in lower case")
+			return unsupported(name, "not a field name in lower case")
 		}
 	}
 	return nil
 }
 
-// set adds a parameter to the component.
 func (c *component) set(key string, value sfItem) *Error {
 	derived := c.name[0] == '@'
 	switch {
 	case key == "req" || key == "tr":
-		return unsupported(c.name, "req and tr are not for the head of a request")
+		return unsupported(c.name, "req and tr do not apply to the head of a request")
 	case key == "name" && c.name == "@query-param", key == "key" && !derived:
 		s, ok := value.str()
 		if !ok {
-			return malformed(c.name, "the parameter is no string")
+			return malformed(c.name, "the parameter is not a string")
 		}
 		if c.keyed {
-			return malformed(c.name, "a parameter stands twice")
+			return malformed(c.name, "a parameter occurs twice")
 		}
 		c.keyed, c.key = true, s
 		c.id += ";" + key + "=" + value.text
 	case (key == "sf" || key == "bs") && !derived:
 		if !value.flag() {
-			return malformed(c.name, "the parameter is no flag")
+			return malformed(c.name, "the parameter is not a flag")
 		}
 		if key == "sf" && c.sf || key == "bs" && c.bs {
-			return malformed(c.name, "a parameter stands twice")
+			return malformed(c.name, "a parameter occurs twice")
 		}
 		c.sf, c.bs = c.sf || key == "sf", c.bs || key == "bs"
 		c.id += ";" + key
@@ -291,7 +292,7 @@ func (in *signatureInput) parseParams(p *sfScanner) *Error {
 		}
 		for _, k := range seen[:n] {
 			if k == key {
-				return malformed("signature-input", "a parameter stands twice")
+				return malformed("signature-input", "a parameter occurs twice")
 			}
 		}
 		seen[n] = key
@@ -320,7 +321,7 @@ func (in *signatureInput) setParam(key string, value sfItem) *Error {
 			return &Error{Code: TimestampMalformed, Component: key}
 		}
 	} else if text, known = value.str(); !known {
-		return malformed(key, "the parameter is no string")
+		return malformed(key, "the parameter is not a string")
 	}
 	switch key {
 	case "created":
@@ -339,20 +340,22 @@ func (in *signatureInput) setParam(key string, value sfItem) *Error {
 	return nil
 }
 
-// checkTimes refuses a signature that ends before it begins; all else about time is [Tolerance.Check]'s.
+// checkTimes refuses a signature that expires before it was created. [Tolerance.Check] checks
+// everything else about time.
 func (in *signatureInput) checkTimes() *Error {
 	if in.hasCreated && in.hasExpires && in.expires < in.created {
-		return &Error{Code: TokenExpired, KeyID: in.keyID, Component: "expires", Err: reason("it ends before it begins")}
+		return &Error{Code: TokenExpired, KeyID: in.keyID, Component: "expires", Err: reason("it expires before it was created")}
 	}
 	return nil
 }
 
-// SentSignature is one signature of a request (RFC 9421), taken out of it to be sent on with another request. Whether it
-// holds there is for the intermediary to judge: every component that it covers must have the same value.
+// SentSignature is one signature of a received request (RFC 9421), to forward with another
+// request. The intermediary must decide whether it still verifies there: every covered
+// component must have the same value.
 type SentSignature struct{ in signatureInput }
 
-// SentSignatures returns the signatures of a request that are well formed, at most 8, in the order of Signature-Input. None of
-// them is verified.
+// SentSignatures returns the well-formed signatures of a request, at most 8, in the order of
+// Signature-Input. None of them is verified.
 func SentSignatures(h http.Header) []SentSignature {
 	inputs, err := signatureFields(h)
 	if err != nil {
@@ -367,14 +370,14 @@ func SentSignatures(h http.Header) []SentSignature {
 	return sent
 }
 
-// Label returns the label under which the signature came.
+// Label returns the label of the signature.
 func (s *SentSignature) Label() string { return s.in.label }
 
 // KeyID returns the parameter keyid, or "".
 func (s *SentSignature) KeyID() string { return s.in.keyID }
 
-// Covers returns the names of the covered components, each once: field names in lower case, and derived components such as
-// "@method".
+// Covers returns the names of the covered components, each once: field names in lower case, and
+// derived components such as "@method".
 func (s *SentSignature) Covers() []string {
 	var names []string
 	for i := range s.in.components {
@@ -385,8 +388,8 @@ func (s *SentSignature) Covers() []string {
 	return names
 }
 
-// AddTo adds the signature to the signature fields of a header, octet for octet, under a label. No signature covers its own
-// label, so that an intermediary may choose another one (RFC 9421 section 7.2.5).
+// AddTo adds the signature, octet for octet, to the signature fields of a header. No signature
+// covers its own label, so an intermediary may choose another (RFC 9421 section 7.2.5).
 func (s *SentSignature) AddTo(h http.Header, label string) {
 	setMember(h, "Signature-Input", label, s.in.member)
 	setMember(h, "Signature", label, s.in.signature)

@@ -9,25 +9,26 @@ import (
 	"strings"
 )
 
-// message is a request as signatures see it: the place where the values of components come from.
+// message is a request as signatures see it: the source of component values.
 type message struct {
 	request   *http.Request
 	url       *url.URL // absolute, with the octets of path and query as they arrived
 	authority string   // lower case, without a default port (RFC 9421 section 2.2.3)
 	path      string   // as it arrived, at least "/"
 
-	// What the signature bases of the request may still cost, all of them together.
+	// Budgets of all signature bases of the request together.
 	basesLeft int                     // bytes of bases
-	partsLeft int                     // bytes to parse for components that are parts of something
-	marksLeft int                     // values in them
+	partsLeft int                     // bytes to parse for sf, key and @query-param
+	marksLeft int                     // values in these bytes
 	byPrefix  map[string][]namedField // by prefix, see fieldsWithPrefix
 }
 
-// errNotAbsolute is a mistake of the program that calls Verify, not of the sender.
+// errNotAbsolute is an error of the calling program, not of the sender.
 var errNotAbsolute = errors.New("verify: the request's URL is not absolute: set its scheme and host to those that the producer called")
 
-// newMessage reads the URL of a request. It refuses request lines in absolute form, whose authority and Host may
-// disagree, and paths that are no URI paths, of which every server makes something else.
+// newMessage reads the URL of a request. It refuses request lines in absolute form, whose
+// authority and Host may disagree, and paths that are not URI paths, which servers read
+// differently.
 func newMessage(r *http.Request) (*message, error) {
 	if t := r.RequestURI; t != "" && t[0] != '/' {
 		return nil, malformed("@target-uri", "the request target is not in origin form")
@@ -43,7 +44,7 @@ func newMessage(r *http.Request) (*message, error) {
 	}
 	m := &message{request: r, path: r.URL.EscapedPath(), basesLeft: maxBase, partsLeft: maxStructured, marksLeft: maxMarks}
 	if raw := r.URL.RawPath; raw != "" && raw != m.path || r.URL.Opaque != "" {
-		return nil, malformed("@path", "no path of a URI")
+		return nil, malformed("@path", "not a path of a URI")
 	}
 	u := *r.URL
 	u.User, u.Fragment, u.RawFragment = nil, "", ""
@@ -51,12 +52,12 @@ func newMessage(r *http.Request) (*message, error) {
 		m.path, u.Path = "/", "/"
 	}
 	if m.path[0] != '/' {
-		return nil, malformed("@path", "no path of a URI")
+		return nil, malformed("@path", "not a path of a URI")
 	}
 	u.Scheme = strings.ToLower(u.Scheme)
 	m.authority = authority(u.Scheme, u.Host)
 	if !isAuthority(m.authority) {
-		return nil, malformed("@authority", "no host and port")
+		return nil, malformed("@authority", "not a host and port")
 	}
 	u.Host = m.authority
 	m.url = &u
@@ -82,10 +83,10 @@ func isAuthority(s string) bool {
 	return s != ""
 }
 
-// maxForm bounds the parameters of a query that the engine takes apart.
+// maxForm bounds the parameters of a query that the engine may parse.
 const maxForm = 256
 
-// queryIsForm reports whether [url.ParseQuery] reads the query as a queryIsForm of moderate length.
+// queryIsForm reports whether [url.ParseQuery] reads the query as a form of moderate length.
 func (m *message) queryIsForm() bool {
 	return strings.IndexByte(m.url.RawQuery, ';') < 0 && strings.Count(m.url.RawQuery, "&") < maxForm
 }
@@ -118,8 +119,8 @@ func (m *message) appendTargetURI(b []byte) []byte {
 	return b
 }
 
-// lines returns the lines of a field, whose name is in lower case. net/http keeps Host out of the header, and
-// clients keep Content-Length out of it.
+// lines returns the lines of a field; the name is in lower case. net/http keeps Host out of the
+// header, and clients keep Content-Length out of it.
 func (m *message) lines(name string) []string {
 	switch name {
 	case "host":
@@ -136,14 +137,14 @@ func (m *message) lines(name string) []string {
 	return m.request.Header[http.CanonicalHeaderKey(name)]
 }
 
-// namedField is a field of the request, its name in lower case.
+// namedField is a field of the request, with its name in lower case.
 type namedField struct {
 	name  string
 	lines []string
 }
 
-// fieldsWithPrefix returns the fields whose names begin with a prefix in lower case and are longer. The header is walked over
-// once for each prefix, however many signatures there are.
+// fieldsWithPrefix returns the fields whose names begin with a lower-case prefix and are
+// longer. It walks the header once per prefix, however many signatures there are.
 func (m *message) fieldsWithPrefix(prefix string) []namedField {
 	found, ok := m.byPrefix[prefix]
 	if ok {
@@ -161,7 +162,8 @@ func (m *message) fieldsWithPrefix(prefix string) []namedField {
 	return found
 }
 
-// coveredRequest returns a copy of the request that holds what the signature covers and nothing else, for the engine.
+// coveredRequest returns a copy of the request with only what the signature covers, for the
+// engine.
 func (m *message) coveredRequest(in *signatureInput) *http.Request {
 	h := make(http.Header, len(in.components)+2)
 	h["Signature-Input"] = []string{in.label + "=" + in.member}
@@ -171,19 +173,20 @@ func (m *message) coveredRequest(in *signatureInput) *http.Request {
 		if name[0] == '@' {
 			continue
 		}
-		// The engine leaves white space in the octets of a field (;bs).
+		// The engine does not trim the octets of a field with ;bs.
 		h[http.CanonicalHeaderKey(name)] = trimLines(m.lines(name))
 	}
 	u := *m.url
 	if !slices.ContainsFunc(in.components, func(c component) bool { return strings.HasPrefix(c.name, "@query") }) {
-		// The engine need not take the query apart.
+		// Spares the engine parsing the query.
 		u.Opaque, u.RawQuery, u.ForceQuery = string(m.appendTargetURI(nil)[len(u.Scheme)+1:]), "", false
 	}
 	return &http.Request{Method: m.request.Method, URL: &u, Header: h, Host: m.authority, Body: http.NoBody}
 }
 
-// engineAgrees reports whether the engine reads what the signature covers as RFC 9421 says. It takes every query that it
-// sees for a form, also where only its octets are signed, and encodes parameters in a way of its own.
+// engineAgrees reports whether the engine reads the covered components as RFC 9421 says. It
+// reads every query as a form, even if only its octets are signed, and encodes parameters
+// differently.
 func (m *message) engineAgrees(in *signatureInput) bool {
 	for i := range in.components {
 		if name := in.components[i].name; name == "@query-param" || name == "@query" && !m.queryIsForm() {

@@ -12,8 +12,9 @@ import (
 	"math/big"
 )
 
-// primitive reports whether a signature was made with one key over these octets (RFC 9421 section 3.3). It is what an
-// unauthenticated client can make us compute; the engine runs only for signatures that it finds good.
+// primitive reports whether one key made the signature over these octets (RFC 9421 section
+// 3.3). It is the only cryptography that an unauthenticated client can make us compute: the
+// engine runs only for signatures that it verified.
 type primitive func(base, signature []byte) bool
 
 func newHMACPrimitive(secret []byte) primitive {
@@ -46,8 +47,8 @@ func newPublicPrimitive(alg Alg, public crypto.PublicKey) primitive {
 	return nil
 }
 
-// newECDSAPrimitive reads a signature as the two integers r and s, each as long as the curve's order (RFC 9421 sections
-// 3.3.4 and 3.3.5).
+// newECDSAPrimitive reads a signature as the integers r and s, each as long as the order of the
+// curve (RFC 9421 sections 3.3.4 and 3.3.5).
 func newECDSAPrimitive(alg Alg, public *ecdsa.PublicKey) primitive {
 	size := (public.Params().N.BitLen() + 7) / 8
 	return func(base, signature []byte) bool {
@@ -66,7 +67,7 @@ func newECDSAPrimitive(alg Alg, public *ecdsa.PublicKey) primitive {
 	}
 }
 
-// octets returns the signature itself. Its text has passed the gate.
+// octets returns the decoded signature. Its text was checked by the parser.
 func (in *signatureInput) octets() []byte {
 	text := in.signature
 	octets, err := base64.StdEncoding.DecodeString(text[1 : len(text)-1])

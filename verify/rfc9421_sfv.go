@@ -2,10 +2,11 @@ package verify
 
 import "strings"
 
-// The scanner reads structured fields (RFC 8941) where they come from strangers. It allocates nothing but the
-// list of members, and it is stricter than the RFC: what it accepts has one spelling only, so that the text
-// itself is its canonical form (leading zeros, "?1" for a flag, and base64 with stray bits are refused). Dates and Display Strings,
-// which RFC 9421 does not know, are refused too.
+// The scanner reads structured fields (RFC 8941) of unauthenticated clients. It allocates only
+// the list of members. It is stricter than the RFC: every accepted value can be written in only
+// one way, so the text is its own canonical form. Leading zeros, "?1" for a flag, and base64
+// with stray bits are refused, and so are Dates and Display Strings, which RFC 9421 does not
+// know.
 
 // sfKind is the type of a bare item (RFC 8941 section 3.3).
 type sfKind byte
@@ -19,14 +20,14 @@ const (
 	sfBoolean
 )
 
-// sfItem is a bare item: its type and its text, quotes and colons included. A flag (a parameter without a value) is
-// a boolean without a text.
+// sfItem is a bare item: its type and its text, with quotes or colons. A flag (a parameter
+// without a value) is a boolean without text.
 type sfItem struct {
 	kind sfKind
 	text string
 }
 
-// flag reports whether the item is the boolean true as a parameter spells it.
+// flag reports whether the item is a flag.
 func (i sfItem) flag() bool { return i.kind == sfBoolean && i.text == "" }
 
 // str returns the value of a string.
@@ -48,15 +49,16 @@ func (i sfItem) str() (string, bool) {
 	return b.String(), true
 }
 
-// sfMember is a member of a Dictionary: the text of its value, parameters included.
+// sfMember is a member of a Dictionary.
 type sfMember struct {
 	key   string
-	value string // "" for a member without "=", whose parameters are of no use to us
+	value string // with its parameters; "" for a member without "="
 	list  bool   // an Inner List
-	item  sfItem // otherwise, the bare item
+	item  sfItem // the bare item, unless it is a list
 }
 
-// sfScanner walks over a text. Its methods report false at the first mistake; the position is then anywhere.
+// sfScanner reads a text. Its methods return false at the first error; the position is then
+// undefined.
 type sfScanner struct {
 	s string
 	i int
@@ -64,7 +66,7 @@ type sfScanner struct {
 
 func (p *sfScanner) end() bool { return p.i == len(p.s) }
 
-// peek returns the next byte, or 0 at the end (a byte that no field contains).
+// peek returns the next byte, or 0 at the end. No field contains a 0.
 func (p *sfScanner) peek() byte {
 	if p.end() {
 		return 0
@@ -149,7 +151,7 @@ func (p *sfScanner) bytesItem() sfKind {
 	return sfBytes
 }
 
-// numberItem reads Integers of at most 15 digits and Decimals of at most 12 and 3.
+// numberItem reads an Integer of at most 15 digits, or a Decimal of at most 12 and 3.
 func (p *sfScanner) numberItem() sfKind {
 	negative := p.skip('-')
 	whole := p.digits()
@@ -185,7 +187,7 @@ func (p *sfScanner) tokenItem() sfKind {
 	return sfToken
 }
 
-// booleanItem reads ?0 and ?1. As the value of a parameter, ?1 has a shorter spelling, which param demands.
+// booleanItem reads ?0 or ?1. As a parameter, ?1 must be written without its value; see param.
 func (p *sfScanner) booleanItem() sfKind {
 	p.i++
 	if !p.skip('0') && !p.skip('1') {
@@ -194,7 +196,7 @@ func (p *sfScanner) booleanItem() sfKind {
 	return sfBoolean
 }
 
-// param reads one parameter when there is one.
+// param reads a parameter if there is one.
 func (p *sfScanner) param() (key string, value sfItem, more, ok bool) {
 	if !p.skip(';') {
 		return "", sfItem{}, false, true
@@ -258,8 +260,8 @@ func (p *sfScanner) member() (m sfMember, ok bool) {
 	return m, ok
 }
 
-// parseDictionary reads a Dictionary of at most limit members, each key once. RFC 8941 keeps the last of two
-// members with one key, and others the first: we take neither.
+// parseDictionary reads a Dictionary of at most limit members, each key once. Of two members
+// with one key RFC 8941 takes the last and other parsers the first, so neither is taken.
 func parseDictionary(text string, limit int) ([]sfMember, bool) {
 	p := sfScanner{s: text}
 	p.spaces()
@@ -278,7 +280,7 @@ func parseDictionary(text string, limit int) ([]sfMember, bool) {
 			return nil, false
 		}
 		if p.blanks(); p.end() {
-			return nil, false // a comma with nothing behind it
+			return nil, false // a trailing comma
 		}
 	}
 	return members, true
@@ -307,13 +309,13 @@ func IsToken(text string) bool {
 	return text != ""
 }
 
-// isTokenChar reports whether c is a tchar of RFC 9110 section 5.6.2.
+// isTokenChar reports whether c is a tchar (RFC 9110 section 5.6.2).
 func isTokenChar(c byte) bool {
 	return isLower(c) || isUpper(c) || isDigit(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-// isBase64 reports whether s is base64 (RFC 4648 section 4) with its padding and without stray bits, so that no
-// other text stands for the same bytes.
+// isBase64 reports whether s is padded base64 (RFC 4648 section 4) without stray bits, so no
+// other text encodes the same bytes.
 func isBase64(s string) bool {
 	if len(s)%4 != 0 {
 		return false

@@ -24,9 +24,10 @@ import (
 
 // Signer signs requests as a producer does (RFC 9421), for tools and tests.
 type Signer struct {
-	// KeyID is the keyid; empty leaves the parameter out.
+	// KeyID is the keyid; empty omits the parameter.
 	KeyID string
-	// Alg is the algorithm. Defaults to hmac-sha256 with a Secret and to the algorithm of the Private key's type.
+	// Alg is the algorithm. Defaults to hmac-sha256 with a Secret, else to that of the Private
+	// key's type.
 	Alg Alg
 	// Secret is the shared secret of hmac-sha256.
 	Secret []byte
@@ -34,11 +35,12 @@ type Signer struct {
 	Private crypto.Signer
 	// Label is the label of the signature. Defaults to "sig1".
 	Label string
-	// Components are covered. Defaults to the components of the default profile that the request has.
+	// Components are covered. Defaults to the components of the default profile that the
+	// request has.
 	Components []string
-	// Expires, when not zero, is how long after its creation the signature ends.
+	// Expires, if not zero, is the lifetime of the signature.
 	Expires time.Duration
-	// Nonce and Tag are signed when they are not empty.
+	// Nonce and Tag are signed if not empty.
 	Nonce, Tag string
 	// NameAlg adds the alg parameter.
 	NameAlg bool
@@ -46,8 +48,8 @@ type Signer struct {
 	Digests []string
 }
 
-// defaultComponents returns what a signature must cover on this request by the default profile: @method,
-// @target-uri, content-digest, and the fields of the profile that the request has.
+// defaultComponents returns the components of the default profile that a request has: @method,
+// @target-uri, content-digest, and the fields of the profile.
 func defaultComponents(r *http.Request) []string {
 	names := []string{"@method", "@target-uri"}
 	for _, name := range []string{"content-digest", "content-type", "content-encoding", "idempotency-key"} {
@@ -66,8 +68,8 @@ func defaultComponents(r *http.Request) []string {
 	return names
 }
 
-// Sign sets Content-Digest (when there is a body and the field is not set yet), Signature-Input and Signature on r, whose
-// URL must be absolute. Older signatures stay unless they have the same label.
+// Sign sets Content-Digest (if there is a body and the field is absent), Signature-Input and
+// Signature on r, whose URL must be absolute. Existing signatures with other labels stay.
 func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 	if len(body) > 0 && r.Header.Get("Content-Digest") == "" {
 		digest, err := ContentDigest(body, s.Digests...)
@@ -97,7 +99,7 @@ func (s *Signer) Sign(r *http.Request, body []byte, now time.Time) error {
 	return nil
 }
 
-// input writes the member of Signature-Input and reads it again through the gate.
+// input writes the member of Signature-Input and parses it as a receiver would.
 func (s *Signer) input(r *http.Request, now time.Time) (*signatureInput, error) {
 	names := s.Components
 	if names == nil {
@@ -147,12 +149,13 @@ func (s *Signer) input(r *http.Request, now time.Time) (*signatureInput, error) 
 	return in, nil
 }
 
-// quote writes a string of RFC 8941. Characters that it cannot hold are refused when it is read again.
+// quote writes a string of RFC 8941. Characters that it cannot hold are refused when it is
+// parsed again.
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// setMember sets one member of a Dictionary and leaves the others.
+// setMember sets one member of a Dictionary and keeps the others.
 func setMember(h http.Header, field, label, value string) {
 	member := label + "=" + value
 	old, ok := parseDictionary(joinLines(h.Values(field)), maxLabels)
@@ -220,7 +223,8 @@ func (s *Signer) sign(base []byte) ([]byte, error) {
 	return nil, fmt.Errorf("algorithm %q is not known", alg)
 }
 
-// signECDSA writes r and s one after the other, each of n bytes (RFC 9421 section 3.3.4), where Go writes ASN.1.
+// signECDSA writes r and s one after the other, each of n bytes (RFC 9421 section 3.3.4). Go
+// writes ASN.1.
 func (s *Signer) signECDSA(sum []byte, hash crypto.Hash, n int) ([]byte, error) {
 	der, err := s.Private.Sign(rand.Reader, sum, hash)
 	if err != nil {
@@ -236,7 +240,8 @@ func (s *Signer) signECDSA(sum []byte, hash crypto.Hash, n int) ([]byte, error) 
 	return out, nil
 }
 
-// GenerateKey makes a key pair for an algorithm; RSA keys have 3072 bits. For hmac-sha256 see [GenerateSecret].
+// GenerateKey generates a key pair for an algorithm; RSA keys have 3072 bits. For hmac-sha256
+// see [GenerateSecret].
 func GenerateKey(alg Alg) (crypto.Signer, error) {
 	switch alg {
 	case Ed25519:
@@ -252,8 +257,8 @@ func GenerateKey(alg Alg) (crypto.Signer, error) {
 	return nil, fmt.Errorf("there is no key pair for algorithm %q", alg)
 }
 
-// GenerateSecret makes a secret of 32 random bytes for hmac-sha256, as 43 characters of unpadded base64url. The characters
-// themselves are the secret.
+// GenerateSecret generates a secret of 32 random bytes for hmac-sha256, written as 43
+// characters of unpadded base64url. The characters themselves are the secret.
 func GenerateSecret() []byte {
 	raw := make([]byte, 32)
 	rand.Read(raw) // never fails

@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"math"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 )
 
@@ -15,16 +13,15 @@ import (
 const (
 	maxCanonicalMembers = 1_000   // in all objects
 	maxEscapedNames     = 4 << 10 // bytes of the names that hold escapes
-	maxNumber           = 25      // characters: no number that ECMAScript prints is longer
 )
 
-// Canonical returns the canonical form (RFC 8785) of a JSON object. It refuses what two parsers
-// could read in two ways, so that the signature over the canonical form is one over what a
-// handler will see: members that occur twice, text that is not UTF-8, halves of surrogate
-// pairs, numbers of 2^53 and above, and numbers that are not spelt as ECMAScript spells them.
+// Canonical returns the canonical form (RFC 8785) of a JSON object. It refuses text that two
+// parsers could read differently, because a signature over the canonical form must be one over
+// what a handler sees: members that occur twice, text that is not UTF-8, unpaired surrogates,
+// numbers of 2^53 and above, and numbers that are not written as in ECMAScript.
 //
-// It runs before anything is verified: it reads the body once, and refuses more than 10,000
-// values or 1,000 members.
+// It runs on unverified bodies: it reads the text once and refuses more than 10,000 values or
+// 1,000 members.
 func Canonical(body []byte) ([]byte, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("json: not UTF-8")
@@ -50,10 +47,10 @@ func Canonical(body []byte) ([]byte, error) {
 type canonicalizer struct {
 	Scanner
 	out     []byte
-	members []canonicalMember // of the objects that are open
+	members []canonicalMember // of the open objects
 	written int               // members of all objects
-	names   []byte            // those that hold escapes, decoded
-	moved   []byte            // an object while its members are put in their order
+	names   []byte            // that hold escapes, decoded
+	moved   []byte            // scratch space to sort the members of an object
 }
 
 // canonicalMember is a member that was written to out.
@@ -91,14 +88,14 @@ func (c *canonicalizer) write() error {
 		}
 		text := c.Since(start)
 		if (first == '-' || isDigit(first)) && !isCanonicalNumber(text) {
-			return errors.New("json: a number of 2^53 or above, or one that is not spelt as ECMAScript spells it")
+			return errors.New("json: a number of 2^53 or above, or not written as in ECMAScript")
 		}
 		c.out = append(c.out, text...)
 		return nil
 	}
 }
 
-// close puts the end of an object or array in the place of its last comma, or behind its beginning.
+// close ends an object or array, replacing the last comma.
 func (c *canonicalizer) close(start int, end byte) {
 	if len(c.out) > start {
 		c.out = c.out[:len(c.out)-1]
@@ -143,7 +140,7 @@ func (c *canonicalizer) writeObject() error {
 	return err
 }
 
-// sort puts the members of the object that was written last in their order.
+// sort sorts the members of the object that was written last.
 func (c *canonicalizer) sort(start int, members []canonicalMember) error {
 	slices.SortFunc(members, compareMembers)
 	if c.moved == nil {
@@ -160,8 +157,7 @@ func (c *canonicalizer) sort(start int, members []canonicalMember) error {
 	return nil
 }
 
-// writeString writes a string, given its text with the quotes, as RFC 8785 section 3.2.2.2
-// spells it.
+// writeString writes a string (RFC 8785 section 3.2.2.2), given its text with the quotes.
 func (c *canonicalizer) writeString(text []byte) error {
 	if bytes.IndexByte(text, '\\') < 0 {
 		c.out = append(c.out, text...)
@@ -178,8 +174,8 @@ func (c *canonicalizer) writeString(text []byte) error {
 	return nil
 }
 
-// escape escapes what was written from start on, as far as it must be. What it writes is never
-// longer than the text it came from.
+// escape escapes the output from start on. The result is never longer than the text it came
+// from.
 func (c *canonicalizer) escape(start int) {
 	plain := func(b byte) bool { return b >= ' ' && b != '"' && b != '\\' }
 	i := start
@@ -216,11 +212,11 @@ func (c *canonicalizer) escape(start int) {
 	}
 }
 
-// Names are in the order of their UTF-16 code units (RFC 8785 section 3.2.3). In UTF-8 that is
-// the order of the bytes, but for the characters from U+E000 to U+FFFF, which begin with 0xEE
-// and 0xEF and come last: no other byte of UTF-8 is above 0xF4.
+// Names are sorted by their UTF-16 code units (RFC 8785 section 3.2.3). That is the order of
+// their UTF-8 bytes, except that the characters U+E000 to U+FFFF (first byte 0xEE or 0xEF) come
+// last. No byte of UTF-8 is above 0xF4.
 
-// nameOrder returns where a byte of a name stands among the others.
+// nameOrder returns the rank of a byte of a name.
 func nameOrder(b byte) byte {
 	if b == 0xee || b == 0xef {
 		return b + 0x10
@@ -228,8 +224,8 @@ func nameOrder(b byte) byte {
 	return b
 }
 
-// namePrefix returns the first eight bytes of a name as a number that has their order. No byte
-// of a name is 0 but for the character U+0000, whose names the whole comparison tells apart.
+// namePrefix returns the first eight bytes of a name as a number of the same order. Padding
+// equals only U+0000, which compareMembers distinguishes.
 func namePrefix(name []byte) uint64 {
 	var b [8]byte
 	for i := range min(len(b), len(name)) {
@@ -254,81 +250,4 @@ func compareMembers(a, b canonicalMember) int {
 		}
 	}
 	return cmp.Compare(len(x), len(y))
-}
-
-// isCanonicalNumber reports whether a JSON number is below 2^53 and spelt as ECMAScript prints
-// it (RFC 8785 section 3.2.2.3), so that it survives the way through a program unchanged. A
-// double keeps any decimal number of 15 digits, so for these the spelling alone decides.
-func isCanonicalNumber(text []byte) bool {
-	if len(text) <= 15 && !slices.ContainsFunc(text, func(b byte) bool { return !isDigit(b) }) {
-		return true // an integer, and JSON has no zero in front of one
-	}
-	if len(text) > maxNumber || bytes.IndexByte(text, 'E') >= 0 {
-		return false
-	}
-	n := splitNumber(text)
-	switch {
-	case n.digits > 15 || n.exponent > 290:
-		return printsAs(text)
-	case n.digits == 0:
-		return string(text) == "0"
-	case len(n.fraction) > 0 && n.fraction[len(n.fraction)-1] == '0':
-		return false
-	case n.exponent == 0:
-		return n.whole[0] != '0' || n.zeros <= 5
-	}
-	return n.scientific && n.exponent >= 7 && len(n.whole) == 1 && n.whole[0] != '0'
-}
-
-// decimal is a JSON number in its parts.
-type decimal struct {
-	whole, fraction []byte
-	digits          int  // from the first that is not zero on
-	zeros           int  // after the point, where whole is 0
-	exponent        int  // without its sign; 0 for none
-	scientific      bool // the exponent is spelt "e-" and without a zero in front
-}
-
-func splitNumber(text []byte) decimal {
-	n := decimal{whole: bytes.TrimPrefix(text, []byte("-"))}
-	if i := bytes.IndexByte(n.whole, 'e'); i >= 0 {
-		exponent := n.whole[i+1:]
-		n.whole, n.exponent = n.whole[:i], 1
-		if n.scientific = len(exponent) > 1 && exponent[0] == '-' && exponent[1] != '0'; n.scientific {
-			n.exponent, _ = strconv.Atoi(string(exponent[1:]))
-		}
-	}
-	if i := bytes.IndexByte(n.whole, '.'); i >= 0 {
-		n.whole, n.fraction = n.whole[:i], n.whole[i+1:]
-	}
-	if n.whole[0] != '0' {
-		n.digits = len(n.whole) + len(n.fraction)
-		return n
-	}
-	for n.zeros < len(n.fraction) && n.fraction[n.zeros] == '0' {
-		n.zeros++
-	}
-	n.digits = len(n.fraction) - n.zeros
-	return n
-}
-
-// printsAs reports whether ECMAScript prints the number that the text means as that text
-// (ECMA-262 section 6.1.6.1.20), for numbers below 2^53.
-func printsAs(text []byte) bool {
-	f, err := strconv.ParseFloat(string(text), 64)
-	if err != nil || math.Abs(f) >= 1<<53 {
-		return false
-	}
-	var buf [32]byte
-	if f == 0 {
-		return string(text) == "0"
-	}
-	if math.Abs(f) >= 1e-6 {
-		return string(strconv.AppendFloat(buf[:0], f, 'f', -1, 64)) == string(text)
-	}
-	printed := strconv.AppendFloat(buf[:0], f, 'e', -1, 64) // which has two digits in the exponent at least
-	if n := len(printed); printed[n-2] == '0' && printed[n-3] == '-' {
-		printed = append(printed[:n-2], printed[n-1])
-	}
-	return string(printed) == string(text)
 }

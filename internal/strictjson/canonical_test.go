@@ -17,7 +17,7 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-func TestCanonicalJSON(t *testing.T) {
+func TestCanonical(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		`{"b":2,"a":1}`: `{"a":1,"b":2}`,
@@ -37,7 +37,7 @@ func TestCanonicalJSON(t *testing.T) {
 	}
 }
 
-func FuzzCanonicalJSON(f *testing.F) {
+func FuzzCanonical(f *testing.F) {
 	for _, s := range []string{`{"b":2,"a":[1,{"c":"\u20ac"}]}`, `{"a":1,"a":2}`, `{"n":1e-7}`, `{"a":"\ud800"}`} {
 		f.Add(s)
 	}
@@ -45,7 +45,7 @@ func FuzzCanonicalJSON(f *testing.F) {
 		out, err := Canonical([]byte(body))
 		if err != nil {
 			if want, err := referenceCanonicalJSON([]byte(body)); err == nil && len(body) < 500 {
-				t.Fatalf("%q is refused, and is %q", body, want)
+				t.Fatalf("%q is refused; its canonical form is %q", body, want)
 			}
 			return
 		}
@@ -63,9 +63,9 @@ func FuzzCanonicalJSON(f *testing.F) {
 	})
 }
 
-// TestCanonicalJSONAgreesWithALibrary compares the canonical form of random texts with what a
-// library makes of them.
-func TestCanonicalJSONAgreesWithALibrary(t *testing.T) {
+// TestCanonicalAgreesWithALibrary compares the canonical forms of random texts with those of
+// gowebpki/jcs.
+func TestCanonicalAgreesWithALibrary(t *testing.T) {
 	t.Parallel()
 	const seed = 8785
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -114,11 +114,11 @@ func TestCanonicalJSONAgreesWithALibrary(t *testing.T) {
 		}
 	}
 	if accepted < 4_000 {
-		t.Errorf("only %d texts are accepted: the test compares too little", accepted)
+		t.Errorf("only %d texts are accepted: the test compares too few", accepted)
 	}
 }
 
-// referenceCanonicalJSON is Canonical by the library and the decoder of the standard library.
+// referenceCanonicalJSON is Canonical, made of the library and encoding/json.
 func referenceCanonicalJSON(body []byte) ([]byte, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("json: not UTF-8")
@@ -194,15 +194,14 @@ func referenceClosing(dec *json.Decoder) error {
 	return nil
 }
 
-// referenceNumber refuses a number that does not survive the way through an ECMAScript program
-// unchanged.
+// referenceNumber refuses a number that an ECMAScript program would change.
 func referenceNumber(n json.Number) error {
 	f, err := strconv.ParseFloat(n.String(), 64)
 	if err != nil || math.Abs(f) >= 1<<53 {
 		return errors.New("json: a number beyond 2^53")
 	}
 	if s, err := jcs.NumberToJSON(f); err != nil || s != n.String() {
-		return errors.New("json: a number that is not spelt as ECMAScript spells it")
+		return errors.New("json: a number not written as in ECMAScript")
 	}
 	return nil
 }

@@ -6,17 +6,18 @@ import (
 	"fmt"
 )
 
-// Object is a JSON object whose member names occur once and are compared exactly, unlike those that
-// encoding/json decodes into a struct: what one reader verifies, another must not read differently.
+// Object is a JSON object in which each member occurs once and names are compared exactly.
+// encoding/json takes the last duplicate and ignores case, so another reader could see other
+// values than those that were verified.
 type Object map[string]json.RawMessage
 
-// ErrObject refuses text that is not a JSON object.
+// ErrObject reports text that is not a JSON object.
 var ErrObject = errors.New("not a JSON object")
 
 // maxMembers bounds the members of an object.
 const maxMembers = 256
 
-// ParseObject reads one JSON object, within [Unverified], and nothing after it.
+// ParseObject reads a text that is one JSON object within [Unverified].
 func ParseObject(raw []byte) (Object, error) {
 	s := NewScanner(raw, Unverified)
 	members := Object{}
@@ -41,7 +42,7 @@ func ParseObject(raw []byte) (Object, error) {
 	return members, err
 }
 
-// Text returns a member that is a string; ok is false when it is absent, null or something else.
+// Text returns a member that is a string; ok is false if it is absent or anything else.
 func (o Object) Text(name string) (value string, ok bool) {
 	raw := o[name]
 	if len(raw) == 0 || raw[0] != '"' {

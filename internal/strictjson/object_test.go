@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestObjectsOfStrangersHaveABoundedNumberOfMembers(t *testing.T) {
+func TestObjectsHaveAtMost256Members(t *testing.T) {
 	t.Parallel()
 	for n, ok := range map[int]bool{maxMembers: true, maxMembers + 1: false} {
 		var b strings.Builder

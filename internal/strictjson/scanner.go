@@ -1,5 +1,5 @@
-// Package strictjson reads JSON (RFC 8259) that is not trusted yet. It refuses text that two
-// parsers could read in two ways, and bounds what the text can cost.
+// Package strictjson reads untrusted JSON (RFC 8259). It refuses text that two parsers could
+// read differently, and bounds the cost of reading it.
 package strictjson
 
 import (
@@ -8,14 +8,14 @@ import (
 	"errors"
 )
 
-// Limits bound a text that is read before it is verified: a value costs much more than the
-// bytes that an unauthenticated client sends for it. Zero is no limit.
+// Limits bound a text that is read before it is verified: a value costs much more than its
+// bytes cost the client that sends them. 0 means no limit.
 type Limits struct {
 	Depth  int // nesting
 	Values int // values, objects and arrays included
 }
 
-// Unverified are the limits of text that was not verified yet.
+// Unverified are the limits of unverified text.
 var Unverified = Limits{Depth: 64, Values: 10_000}
 
 // The reasons to refuse a text.
@@ -28,15 +28,15 @@ var (
 	ErrText      = errors.New("string that is not Unicode text")
 )
 
-// Scanner walks over a JSON text in one pass. It allocates nothing, and its methods return the
-// first error. Bytes of strings are not checked to be UTF-8.
+// Scanner reads a JSON text in one pass and allocates nothing. Its methods return the first
+// error. It does not check that strings are UTF-8.
 type Scanner struct {
 	text   []byte
 	pos    int
 	limits Limits
 	values int
 	depth  int
-	valid  bool // Check took the text, so values are skipped without another check
+	valid  bool // passed Check, so values are skipped unchecked
 }
 
 // NewScanner returns a scanner at the start of a text.
@@ -86,8 +86,8 @@ func (s *Scanner) Value() (raw json.RawMessage, err error) {
 func (s *Scanner) skipMember([]byte) error { return s.skipValue() }
 func (s *Scanner) skipValue() error        { _, err := s.Value(); return err }
 
-// Object reads an object. For each member it calls read with the text of the name, quotes
-// included, to read the value at the position.
+// Object reads an object. It calls read with the text of each name, quotes included; read must
+// read the value that follows.
 func (s *Scanner) Object(read func(name []byte) error) error {
 	more, err := s.enter('{', '}')
 	for more && err == nil {
@@ -103,7 +103,7 @@ func (s *Scanner) Object(read func(name []byte) error) error {
 	return err
 }
 
-// Array reads an array. It calls read for each item, to read the value at the position.
+// Array reads an array. It calls read at each element; read must read it.
 func (s *Scanner) Array(read func() error) error {
 	more, err := s.enter('[', ']')
 	for more && err == nil {
@@ -115,7 +115,7 @@ func (s *Scanner) Array(read func() error) error {
 	return err
 }
 
-// enter reads the start of an object or array, and reports whether an element follows.
+// enter reads the start of an object or array and reports whether an element follows.
 func (s *Scanner) enter(open, end byte) (more bool, err error) {
 	if !s.skip(open) {
 		return false, ErrSyntax
@@ -129,8 +129,7 @@ func (s *Scanner) enter(open, end byte) (more bool, err error) {
 	return !s.leave(end), nil
 }
 
-// comma reads what follows an element: the end of the object or array, or a comma and then
-// another element.
+// comma reads the end of an object or array, or a comma before another element.
 func (s *Scanner) comma(end byte) (more bool, err error) {
 	if s.leave(end) {
 		return false, nil
@@ -149,7 +148,7 @@ func (s *Scanner) leave(end byte) bool {
 	return true
 }
 
-// skip goes over the byte c, after white space, and reports whether it is there.
+// skip skips white space and then c, and reports whether c was there.
 func (s *Scanner) skip(c byte) bool {
 	if s.Next() != c {
 		return false
@@ -158,7 +157,6 @@ func (s *Scanner) skip(c byte) bool {
 	return true
 }
 
-// count notes one more value.
 func (s *Scanner) count() error {
 	if s.values++; s.values > s.limits.Values && s.limits.Values > 0 {
 		return ErrValues
@@ -182,7 +180,7 @@ func (s *Scanner) name() ([]byte, error) {
 	return name, nil
 }
 
-// scalar skips a value that is not an object or array and begins with c.
+// scalar skips a value other than an object or array, whose first byte is c.
 func (s *Scanner) scalar(c byte) error {
 	if err := s.count(); err != nil {
 		return err
@@ -208,7 +206,6 @@ func (s *Scanner) literal(word string) error {
 	return nil
 }
 
-// str skips a string.
 func (s *Scanner) str() error {
 	if s.valid {
 		s.pos = skipString(s.text, s.pos)
@@ -238,7 +235,6 @@ func (s *Scanner) str() error {
 	return ErrSyntax
 }
 
-// number skips a number.
 func (s *Scanner) number() error {
 	if s.pos < len(s.text) && s.text[s.pos] == '-' {
 		s.pos++

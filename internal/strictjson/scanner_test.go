@@ -15,9 +15,9 @@ func scan(text string) error {
 	return s.End()
 }
 
-// TestTheScannerTakesWhatIsJSON compares the scanner with the standard library, on texts that
-// are changed at random.
-func TestTheScannerTakesWhatIsJSON(t *testing.T) {
+// TestScannerAcceptsWhatEncodingJSONAccepts compares the scanner with encoding/json on randomly
+// mutated texts.
+func TestScannerAcceptsWhatEncodingJSONAccepts(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(8259, 0))
 	seeds := []string{
@@ -46,7 +46,7 @@ func TestTheScannerTakesWhatIsJSON(t *testing.T) {
 		}
 		want := json.Valid(text)
 		if got := scan(string(text)) == nil; got != want {
-			t.Fatalf("%q: taken %t, want %t", text, got, want)
+			t.Fatalf("%q: accepted %t, want %t", text, got, want)
 		}
 		if want {
 			valid++
@@ -54,11 +54,11 @@ func TestTheScannerTakesWhatIsJSON(t *testing.T) {
 		}
 	}
 	if valid < 10_000 {
-		t.Errorf("only %d texts are JSON: the test compares too little", valid)
+		t.Errorf("only %d texts are JSON: the test compares too few", valid)
 	}
 }
 
-// checkStrings compares what a text that is one string means.
+// checkStrings compares the decoded text if it is a string.
 func checkStrings(t *testing.T, text []byte) {
 	t.Helper()
 	text = []byte(strings.TrimSpace(string(text)))
@@ -71,7 +71,7 @@ func checkStrings(t *testing.T, text []byte) {
 	}
 }
 
-func TestTheScannerHasBounds(t *testing.T) {
+func TestScannerEnforcesLimits(t *testing.T) {
 	t.Parallel()
 	for text, ok := range map[string]bool{
 		strings.Repeat("[", Unverified.Depth) + strings.Repeat("]", Unverified.Depth):     true,

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Scalar returns the text of a string, a number or boolean as it is written, and "" for any
-// other value. Unlike encoding/json it refuses a string that is not Unicode (ErrText) instead
-// of replacing parts of it, which could make one identifier of two.
+// Scalar returns the content of a string, a number or boolean as it is written, and "" for any
+// other value. A string that is not Unicode is ErrText. encoding/json would replace parts of
+// it, and two identifiers could become one.
 func Scalar(raw []byte) (string, error) {
 	switch raw[0] {
 	case '"':
@@ -33,7 +33,7 @@ func unicodeText(raw []byte) (string, error) {
 	return string(out), nil
 }
 
-// String returns the meaning of a JSON string, given its text with the quotes. See [AppendString].
+// String decodes a valid JSON string, given its text with the quotes. See [AppendString].
 func String(raw []byte) string {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1])
@@ -42,8 +42,8 @@ func String(raw []byte) string {
 	return string(out)
 }
 
-// AppendString appends the meaning of a valid JSON string, given its text with the quotes. Half
-// of a surrogate pair becomes U+FFFD, as in encoding/json, and whole is then false.
+// AppendString decodes a valid JSON string, given its text with the quotes. An unpaired
+// surrogate becomes U+FFFD, as in encoding/json, and whole is then false.
 func AppendString(b, raw []byte) (out []byte, whole bool) {
 	whole = true
 	for raw = raw[1 : len(raw)-1]; ; {
@@ -74,7 +74,7 @@ func AppendString(b, raw []byte) (out []byte, whole bool) {
 	}
 }
 
-// unescape returns the character for the letter of a short escape, or 0.
+// unescape returns the character of a short escape, or 0.
 func unescape(c byte) byte {
 	switch c {
 	case '"', '\\', '/':
@@ -93,7 +93,7 @@ func unescape(c byte) byte {
 	return 0
 }
 
-// hex4 reads the four digits of \u.
+// hex4 reads the four digits after \u.
 func hex4(b []byte) (r rune, ok bool) {
 	if len(b) < 4 {
 		return 0, false

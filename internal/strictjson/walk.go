@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Check returns an object or array without the white space around it, for the functions below,
-// which rely on the check. Any other text is ErrSyntax, even a lone scalar: no path leads
-// anywhere in it. One that is nested deeper than depth is ErrDepth.
+// Check validates an object or array and returns it without the white space around it, ready
+// for the functions below. Any other text is ErrSyntax, even a lone scalar, which holds no
+// path. Text nested deeper than depth is ErrDepth.
 func Check(text []byte, depth int) ([]byte, error) {
 	text = bytes.Trim(text, " \t\r\n")
 	if len(text) == 0 || text[0] != '{' && text[0] != '[' {
@@ -24,7 +24,7 @@ func Check(text []byte, depth int) ([]byte, error) {
 	return text, nil
 }
 
-// At returns the text of the value at a path in checked JSON, or nil where there is none. In an
+// At returns the text of the value at a path in checked JSON, or nil if there is none. In an
 // array a decimal name is an index. A member of the path that occurs twice is ErrDuplicate. The
 // time is linear in the length of the text.
 func At(checked []byte, path []string) (raw []byte, err error) {
@@ -45,7 +45,7 @@ func At(checked []byte, path []string) (raw []byte, err error) {
 	return raw, nil
 }
 
-// EachMember calls do with the text of each name, quotes included, and of each value of a
+// EachMember calls do with the text of each name, quotes included, and of its value in a
 // checked object.
 func EachMember(object []byte, do func(name, value []byte) error) error {
 	s := Scanner{text: object, valid: true}
@@ -70,7 +70,7 @@ func EachElement(array []byte, do func(value []byte) error) error {
 	})
 }
 
-// memberOf returns the value of a member, nil where there is none, or ErrDuplicate.
+// memberOf returns the value of a member, nil if there is none, or ErrDuplicate.
 func memberOf(object []byte, name string) (found []byte, err error) {
 	err = EachMember(object, func(key, value []byte) error {
 		if !means(key, name) {
@@ -88,8 +88,7 @@ func memberOf(object []byte, name string) (found []byte, err error) {
 	return found, nil
 }
 
-// means reports whether the text of a JSON string, with the quotes, is a name. Text that is not
-// Unicode is none.
+// means reports whether the text of a JSON string, with the quotes, decodes to name.
 func means(key []byte, name string) bool {
 	if bytes.IndexByte(key, '\\') < 0 {
 		return string(key[1:len(key)-1]) == name && utf8.ValidString(name)
@@ -101,11 +100,11 @@ func means(key []byte, name string) bool {
 	return err == nil && text == name
 }
 
-// elementOf returns an element, or nil where index is not the number of one.
+// elementOf returns an element, or nil if there is none with this index.
 func elementOf(array []byte, index string) (found []byte, err error) {
 	n, err := strconv.Atoi(index)
 	if err != nil || strconv.Itoa(n) != index {
-		return nil, nil //nolint:nilerr // a word names no element
+		return nil, nil //nolint:nilerr // not an index
 	}
 	i := 0
 	err = EachElement(array, func(value []byte) error {
@@ -118,7 +117,7 @@ func elementOf(array []byte, index string) (found []byte, err error) {
 	return found, err
 }
 
-// skipValid skips the value at the position of a checked text, without looking into it.
+// skipValid skips the value at the position of a checked text.
 func (s *Scanner) skipValid() {
 	depth := 0
 	for ; s.pos < len(s.text); s.pos++ {
@@ -133,7 +132,7 @@ func (s *Scanner) skipValid() {
 			depth++
 		case '}', ']':
 			if depth--; depth < 0 {
-				return // the end of the object or array around a number or literal
+				return // the parent ends after a number or literal
 			} else if depth == 0 {
 				s.pos++
 				return
