@@ -13,6 +13,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // maxResponse bounds the body of a response, which is stored, in bytes.
@@ -230,17 +231,17 @@ func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, r
 }
 
 // release frees the claim for the next delivery.
-func (r *answerRun) release(code string, after time.Duration, err error) (dedup.Result, runResult) {
-	return dedup.Result{Kind: dedup.ResultRelease, Reason: code, Err: errText(err)},
+func (r *answerRun) release(code verify.Code, after time.Duration, err error) (dedup.Result, runResult) {
+	return dedup.Result{Kind: dedup.ResultRelease, Reason: string(code), Err: errText(err)},
 		runResult{err: &failure{code: code, after: after, err: err}}
 }
 
 // refuse stores a terminal refusal.
-func (r *answerRun) refuse(code string, err error) (dedup.Result, runResult) {
+func (r *answerRun) refuse(code verify.Code, err error) (dedup.Result, runResult) {
 	problem := r.rx.problemReply(r.p, fail(code, err))
 	return dedup.Result{
-		Kind: dedup.ResultDead, Reason: code, Err: errText(err),
-		Response: dedup.Response{Status: problem.status, Header: problem.header, Body: problem.body},
+		Kind: dedup.ResultDead, Reason: string(code), Err: errText(err),
+		Response: problem.Response,
 	}, runResult{}
 }
 
@@ -251,7 +252,8 @@ func (r *answerRun) transientReply(a dedup.Response) *reply {
 	if header.Get("Retry-After") == "" {
 		header.Set("Retry-After", r.rx.retryAfter(0))
 	}
-	return &reply{status: a.Status, header: header, body: a.Body, code: codeAnswerFailed, event: r.rec.Event}
+	a.Header = header
+	return &reply{Response: a, code: codeAnswerFailed, event: r.rec.Event}
 }
 
 // isRefusal reports whether a response with a Refusal can have the status.

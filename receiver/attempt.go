@@ -168,7 +168,7 @@ func (a *attempt) reportHung() {
 	a.log().Warn("the handler hangs: it goes on after its context ended, and keeps its worker until it returns")
 	a.d.hung.Add(1)
 	o := a.observation(dedup.Running, reasonHanging)
-	o.Kind = "hanging"
+	o.Kind = KindHanging
 	a.d.cfg.observe(context.Background(), a.d.log, o)
 }
 
@@ -304,7 +304,7 @@ func (a *attempt) report(res dedup.Result, cause error) {
 func (a *attempt) observation(state dedup.State, reason string) Observation {
 	p := a.work.Record.Payload
 	return Observation{
-		Kind:     "attempt",
+		Kind:     KindAttempt,
 		Endpoint: p.Endpoint, Type: p.Type, ID: a.work.Record.Key.ID, Event: a.work.Record.Event,
 		Handler: a.task.Handler, Attempt: a.task.Attempt,
 		State: state, Reason: reason, Took: time.Since(a.began),

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // newTestBody returns a body over r, and what is used of a budget of most bytes.
@@ -79,7 +80,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestBodyThatFailsIsNamed(t *testing.T) {
 	t.Parallel()
-	for want, c := range map[string]struct {
+	for want, c := range map[verify.Code]struct {
 		from        io.Reader
 		limit, most int64
 	}{

@@ -279,20 +279,14 @@ func storedHeader(h http.Header, secret []string) http.Header {
 	return kept
 }
 
-// The media types of CloudEvents in JSON (HTTP protocol binding sections 3.2 and 3.3).
-const (
-	cloudEventBatch = "application/cloudevents-batch+json"
-	cloudEventOne   = "application/cloudevents+json"
-)
-
 // setItemType makes the media type that of one event, which is what is kept of a batch: whoever gets it sent on would
 // look for a batch in it.
 func setItemType(h http.Header) {
 	kind, params, _ := strings.Cut(h.Get("Content-Type"), ";")
-	if !strings.EqualFold(verify.TrimOWS(kind), cloudEventBatch) {
+	if !strings.EqualFold(verify.TrimOWS(kind), producer.MediaCloudEventBatch) {
 		return
 	}
-	if kind = cloudEventOne; params != "" {
+	if kind = producer.MediaCloudEvent; params != "" {
 		kind += ";" + params
 	}
 	h["Content-Type"] = []string{kind} // the values are the request's

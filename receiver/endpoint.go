@@ -114,11 +114,11 @@ func (ep *endpoint) retired() bool {
 // announce adds to an answer when the endpoint ends (Sunset, RFC 8594 section 3) and since or from when it is
 // not to be used (Deprecation, a structured-field Date, RFC 9745 section 2). Both are about the endpoint and no
 // part of a stored answer. Once it has ended there is nothing to announce.
-func (ep *endpoint) announceSunset(answer *reply) {
+func (ep *endpoint) announceSunset(resp *reply) {
 	if ep.p.Deprecated.IsZero() || ep.retired() {
 		return
 	}
-	header := answer.header.Clone() // the store and other deliveries may share it
+	header := resp.Header.Clone() // the store and other deliveries may share it
 	if header == nil {
 		header = http.Header{}
 	}
@@ -126,5 +126,5 @@ func (ep *endpoint) announceSunset(answer *reply) {
 	if !ep.p.Retire.IsZero() {
 		header.Set("Sunset", ep.p.Retire.UTC().Format(http.TimeFormat))
 	}
-	answer.header = header
+	resp.Header = header
 }

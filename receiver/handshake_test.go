@@ -143,7 +143,7 @@ func TestObservationsTellWhatHappened(t *testing.T) {
 	defer s.seen.mu.Unlock()
 	var got []string
 	for _, o := range s.seen.all {
-		got = append(got, o.Kind+" "+o.Code+o.Reason)
+		got = append(got, string(o.Kind)+" "+o.Code+o.Reason)
 		if o.Kind == "delivery" && o.Status == 204 && (o.ID != "k1" || o.Type != "t" || o.Event == "" || o.Endpoint != "shop") {
 			t.Errorf("%+v", o)
 		}

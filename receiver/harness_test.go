@@ -106,7 +106,7 @@ func (o *observations) add(_ context.Context, ob Observation) {
 	o.all = append(o.all, ob)
 }
 
-func (o *observations) codes(kind string) []string {
+func (o *observations) codes(kind Kind) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var codes []string
@@ -264,7 +264,7 @@ func (s *site) records() []dedup.Record {
 }
 
 // wantProblem checks everything that problems have in common.
-func wantProblem(t *testing.T, g got, status int, code string) {
+func wantProblem[C ~string](t *testing.T, g got, status int, code C) {
 	t.Helper()
 	var p struct {
 		Type, Title, Code, Detail string
@@ -273,11 +273,11 @@ func wantProblem(t *testing.T, g got, status int, code string) {
 	if g.header.Get("Content-Type") != "application/problem+json" || json.Unmarshal([]byte(g.body), &p) != nil {
 		t.Fatalf("no problem: %d %v %q", g.status, g.header, g.body)
 	}
-	if g.status != status || p.Code != code || p.Status != g.status {
+	if g.status != status || p.Code != string(code) || p.Status != g.status {
 		t.Fatalf("got %d %q (status in the body %d), want %d %q", g.status, p.Code, p.Status, status, code)
 	}
-	want := "https://hooks.example/policy#" + code
-	if registered := problemFor(code).Type; registered != "" {
+	want := "https://hooks.example/policy#" + string(code)
+	if registered := problemFor(verify.Code(code)).Type; registered != "" {
 		want = registered
 	}
 	if p.Type != want || p.Title == "" || p.Detail == "" {

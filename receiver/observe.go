@@ -13,11 +13,19 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
+// Kind is what an [Observation] is about.
+type Kind string
+
+// The kinds of observations.
+const (
+	KindDelivery Kind = "delivery" // a request was answered
+	KindAttempt  Kind = "attempt"  // a handler was run
+	KindHanging  Kind = "hanging"  // a handler still runs after its context ended; its attempt follows when it returns
+)
+
 // Observation is something that happened, for metrics and live views. It holds no payload and no secret.
 type Observation struct {
-	// Kind is "delivery" (a request was answered), "attempt" (a task was run), or "hanging" (a handler goes on
-	// although its context ended; its attempt is observed when it returns).
-	Kind string
+	Kind Kind
 	// Endpoint, Type, ID and Event name the event as far as it is known.
 	Endpoint, Type, ID, Event string
 	// Status and Code are the answer to a delivery, and why: "accepted", "replayed", "signature_mismatch", ...
@@ -43,21 +51,21 @@ type Observation struct {
 
 // report tells the log and the observer how a delivery was answered. The code is the precise one, which
 // outsiders may not see; no payload, credential or signature is in it.
-func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, a *reply, took time.Duration) {
+func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply, took time.Duration) {
 	name := d.ep.p.Name
-	if level := levelOf(a); rx.log.Enabled(ctx, level) {
-		attrs := []slog.Attr{slog.Int("status", a.status), slog.Duration("took", took)}
-		if a.event != "" {
-			attrs = append(attrs, slog.String("event", a.event))
+	if level := levelOf(resp); rx.log.Enabled(ctx, level) {
+		attrs := []slog.Attr{slog.Int("status", resp.Status), slog.Duration("took", took)}
+		if resp.event != "" {
+			attrs = append(attrs, slog.String("event", resp.event))
 		}
-		if why := logText(a.err); why != "" {
+		if why := logText(resp.err); why != "" {
 			attrs = append(attrs, slog.String("why", why))
 		}
-		rx.sampled.write(ctx, level, sampledKind{text: "delivery", endpoint: name, code: a.code}, attrs...)
+		rx.sampled.write(ctx, level, sampledKind{text: "delivery", endpoint: name, code: resp.code}, attrs...)
 	}
 	rx.cfg.observe(ctx, rx.log, Observation{
-		Kind: "delivery", Endpoint: name, Type: d.typ, ID: d.id, Event: a.event,
-		Status: a.status, Code: a.code, Took: took, Err: observedError(a.err), SameBytes: d.sameBytes, IDReused: d.idReused,
+		Kind: KindDelivery, Endpoint: name, Type: d.typ, ID: d.id, Event: resp.event,
+		Status: resp.Status, Code: string(resp.code), Took: took, Err: observedError(resp.err), SameBytes: d.sameBytes, IDReused: d.idReused,
 	})
 }
 
@@ -75,13 +83,13 @@ func (c *Config) observe(ctx context.Context, log *slog.Logger, o Observation) {
 	c.Observe(ctx, o)
 }
 
-func levelOf(a *reply) slog.Level {
+func levelOf(resp *reply) slog.Level {
 	switch {
-	case a.code == codeInternal:
+	case resp.code == codeInternal:
 		return slog.LevelError
-	case a.status >= 500:
+	case resp.Status >= 500:
 		return slog.LevelWarn
-	case a.status >= 400:
+	case resp.Status >= 400:
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug
@@ -89,9 +97,9 @@ func levelOf(a *reply) slog.Level {
 
 // serveNotFound answers requests for paths that are nobody's.
 func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request) {
-	answer := rx.problemReply(&producer.Producer{}, fail(codeNotFound, nil))
-	answer.send(w)
-	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: "delivery", Status: answer.status, Code: answer.code})
+	resp := rx.problemReply(&producer.Producer{}, fail(codeNotFound, nil))
+	resp.send(w)
+	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: KindDelivery, Status: resp.Status, Code: string(resp.code)})
 }
 
 // private is what the log says about a cause. The text of a handler's error may quote the payload, so it is
@@ -159,7 +167,7 @@ func (rx *Receiver) reportAnswerRun(ctx context.Context, r *answerRun, result de
 		rx.log.WarnContext(ctx, "answer handler did not succeed", args...)
 	}
 	rx.cfg.observe(ctx, rx.log, Observation{
-		Kind: "attempt", Endpoint: r.p.Name, Type: r.rec.Payload.Type, ID: r.rec.Key.ID, Event: r.rec.Event,
+		Kind: KindAttempt, Endpoint: r.p.Name, Type: r.rec.Payload.Type, ID: r.rec.Key.ID, Event: r.rec.Event,
 		Handler: handler, Attempt: attempt, State: state, Reason: result.Reason, Took: took, Err: typeOnly(cause),
 	})
 }

@@ -56,23 +56,23 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, permit: permit, on: on,
 		body: newBody(w, r, ep.p.MaxBody, rx.cfg.BodyTimeout, permit),
 	}
-	var answer *reply
+	var resp *reply
 	if rx.inflight.Begin() {
 		defer rx.inflight.Done()
-		answer = d.receiveSafely(ctx)
+		resp = d.receiveSafely(ctx)
 	} else {
-		answer = rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
+		resp = rx.problemReply(&ep.p, fail(codeShuttingDown, errShuttingDown))
 	}
-	d.recordOutcome(answer)
-	ep.announceSunset(answer)
+	d.recordOutcome(resp)
+	ep.announceSunset(resp)
 	rx.endRequest(w, r, d.body.done)
-	d.endRefusals(w, answer)
-	answer.send(w)
-	rx.reportDelivery(ctx, d, answer, time.Since(started))
+	d.endRefusals(w, resp)
+	resp.send(w)
+	rx.reportDelivery(ctx, d, resp, time.Since(started))
 }
 
 // receiveSafely turns errors into problems, and a panic of ours into one as well.
-func (d *delivery) receiveSafely(ctx context.Context) (answer *reply) {
+func (d *delivery) receiveSafely(ctx context.Context) (resp *reply) {
 	defer func() {
 		if v := recover(); v != nil {
 			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
@@ -81,14 +81,14 @@ func (d *delivery) receiveSafely(ctx context.Context) (answer *reply) {
 			// The stack holds no payload; the value might.
 			d.rx.sampled.write(ctx, slog.LevelError, sampledKind{text: "panic while receiving", endpoint: d.ep.p.Name, code: codeInternal},
 				slog.String("value", panicText(v)), slog.String("stack", string(debug.Stack())))
-			answer = d.rx.problemReply(&d.ep.p, fail(codeInternal, nil))
+			resp = d.rx.problemReply(&d.ep.p, fail(codeInternal, nil))
 		}
 	}()
-	answer, err := d.receive(ctx)
+	resp, err := d.receive(ctx)
 	if err != nil {
 		return d.rx.problemReply(&d.ep.p, err)
 	}
-	return answer
+	return resp
 }
 
 // receive is the path of a delivery. The order matters for safety: nothing that is not authenticated touches
@@ -103,8 +103,8 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 		return nil, err
 	}
 	// 3. Unsigned handshakes, answered only where they are configured.
-	if answer, err := d.challenge(); answer != nil || err != nil {
-		return answer, err
+	if resp, err := d.challenge(); resp != nil || err != nil {
+		return resp, err
 	}
 	// 4. Who signed it? The body is read when the scheme asks for it, under its limits.
 	if err := d.authenticate(ctx); err != nil {
@@ -122,8 +122,8 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 		return d.replayKnown(ctx)
 	}
 	// 7. Signed handshakes.
-	if answer, err := d.handshake(ctx); answer != nil || err != nil {
-		return answer, err
+	if resp, err := d.handshake(ctx); resp != nil || err != nil {
+		return resp, err
 	}
 	if d.itemsErr != nil {
 		return nil, d.itemsErr
@@ -244,9 +244,9 @@ func (d *delivery) challenge() (*reply, error) {
 		case err != nil:
 			return nil, err
 		case want != nil:
-			answer := handshakeReply(want)
-			d.setAllow(answer)
-			return answer, nil
+			resp := handshakeReply(want)
+			d.setAllow(resp)
+			return resp, nil
 		}
 	}
 	if !slices.Contains(p.Methods, d.r.Method) {
@@ -258,20 +258,20 @@ func (d *delivery) challenge() (*reply, error) {
 // refuseChallenge refuses a handshake in the way that its sender wants to see: with that status and those fields,
 // and a problem as the body. Allow is of the whole endpoint, as RFC 9110 section 15.5.6 asks.
 func (d *delivery) refuseChallenge(want *dedup.Response, err error) *reply {
-	answer := d.rx.problemReply(&d.ep.p, err)
-	maps.Copy(answer.header, want.Header)
-	d.setAllow(answer)
+	resp := d.rx.problemReply(&d.ep.p, err)
+	maps.Copy(resp.Header, want.Header)
+	d.setAllow(resp)
 	if want.Status != 0 {
-		answer.status = want.Status
-		answer.body = d.rx.problemBody(problemFor(answer.code), want.Status, err)
+		resp.Status = want.Status
+		resp.Body = d.rx.problemBody(problemFor(resp.code), want.Status, err)
 	}
-	return answer
+	return resp
 }
 
 // setAllow makes an Allow field that of the whole endpoint.
-func (d *delivery) setAllow(answer *reply) {
-	if answer.header.Get("Allow") != "" {
-		answer.header.Set("Allow", d.ep.allow)
+func (d *delivery) setAllow(resp *reply) {
+	if resp.Header.Get("Allow") != "" {
+		resp.Header.Set("Allow", d.ep.allow)
 	}
 }
 
@@ -426,19 +426,19 @@ func (d *delivery) handshake(ctx context.Context) (*reply, error) {
 
 // recordOutcome credits the peer for a new event and refunds the rate tokens of what is none: it proves nothing about who
 // sent it, because anybody may have captured it. It also refunds what the store could not take: the producer sends it again.
-func (d *delivery) recordOutcome(a *reply) {
-	switch a.code {
-	case codeAccepted, codeAnswered:
+func (d *delivery) recordOutcome(resp *reply) {
+	if resp.fresh {
 		d.permit.Credit(time.Now())
-	case codeRepeated, codeQuarantined, codeEmptyBatch, codeInFlight, codeSignatureReused, codeKeyReused, codeStore, string(verify.NonceReused):
+	}
+	if resp.refund {
 		d.share.Refund()
 	}
 }
 
 // endRefusals ends a connection that brings one delivery after the other that is not authentic: for HTTP/2, net/http
 // turns the field into GOAWAY.
-func (d *delivery) endRefusals(w http.ResponseWriter, answer *reply) {
-	unauthentic := answer.status == http.StatusUnauthorized || answer.status == http.StatusBadRequest
+func (d *delivery) endRefusals(w http.ResponseWriter, resp *reply) {
+	unauthentic := resp.Status == http.StatusUnauthorized || resp.Status == http.StatusBadRequest
 	if unauthentic && !d.on.good && d.on.refused() {
 		w.Header().Set("Connection", "close")
 	}

@@ -96,12 +96,12 @@ type policyEndpoint struct {
 
 // policyProblem is a row of the table of failures, for readers.
 type policyProblem struct {
-	Code      string `json:"code"`
-	Type      string `json:"type"`
-	Status    int    `json:"status"`
-	Title     string `json:"title"`
-	Detail    string `json:"detail"`
-	Retryable bool   `json:"retryable"`
+	Code      verify.Code `json:"code"`
+	Type      string      `json:"type"`
+	Status    int         `json:"status"`
+	Title     string      `json:"title"`
+	Detail    string      `json:"detail"`
+	Retryable bool        `json:"retryable"`
 }
 
 func newPolicy(rx *Receiver) (*policy, error) {
@@ -243,22 +243,22 @@ func formatDuration(d time.Duration) string {
 
 // ServeHTTP serves the page, or its data with ?format=json or an Accept field that prefers JSON to HTML.
 func (p *policy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer := &reply{status: http.StatusOK, body: p.html, header: http.Header{
+	resp := &reply{Response: dedup.Response{Status: http.StatusOK, Body: p.html, Header: http.Header{
 		"Content-Type":            {"text/html; charset=utf-8"},
 		"Cache-Control":           {"no-cache"},
 		"Content-Security-Policy": {"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"},
 		"Vary":                    {"Accept"},
-	}}
+	}}}
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		answer.status, answer.body = http.StatusMethodNotAllowed, []byte("GET or HEAD\n")
-		answer.header.Set("Allow", "GET, HEAD")
-		answer.header.Set("Content-Type", "text/plain; charset=utf-8")
+		resp.Status, resp.Body = http.StatusMethodNotAllowed, []byte("GET or HEAD\n")
+		resp.Header.Set("Allow", "GET, HEAD")
+		resp.Header.Set("Content-Type", "text/plain; charset=utf-8")
 	case wantsJSON(r):
-		answer.body = p.json
-		answer.header.Set("Content-Type", jsonType)
+		resp.Body = p.json
+		resp.Header.Set("Content-Type", jsonType)
 	}
-	answer.send(w)
+	resp.send(w)
 }
 
 func wantsJSON(r *http.Request) bool {

@@ -50,12 +50,12 @@ func TestEveryProblemTypeIsAnAnchorOfThePolicy(t *testing.T) {
 	}
 	// The table as a whole: every row is an anchor, once, and every code there is has a row.
 	for _, row := range problems {
-		if n := strings.Count(page, `id="`+row.Code+`"`); n != 1 {
+		if n := strings.Count(page, `id="`+string(row.Code)+`"`); n != 1 {
 			t.Errorf("%s: %d anchors", row.Code, n)
 		}
 	}
 	for _, code := range verifyCodes() {
-		if row := problemFor(code); row.Code == codeInternal || row.Status < 400 {
+		if row := problemFor(verify.Code(code)); row.Code == codeInternal || row.Status < 400 {
 			t.Errorf("%s has no row", code)
 		}
 	}

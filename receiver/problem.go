@@ -21,51 +21,51 @@ import (
 
 // The codes of the receiver's own failures; those of verification are in package verify.
 const (
-	codeNotFound          = "not_found"
-	codeHostUnknown       = "host_unknown"
-	codeEndpointRetired   = "endpoint_retired"
-	codeAddressRefused    = "address_refused"
-	codeLoopDetected      = "loop_detected"
-	codeDigestMalformed   = "digest_malformed"
-	codeDigestUnsupported = "digest_unsupported"
-	codeDigestInvalid     = "digest_invalid"
-	codeMethod            = "method_not_allowed"
-	codeTargetMalformed   = "target_malformed"
-	codeEarlyData         = "early_data"
-	codeMediaType         = string(verify.MediaTypeUnsupported)
-	codeBodyTooLarge      = "body_too_large"
-	codeCoding            = "content_coding_unsupported"
-	codeBodyMissing       = "body_missing"
-	codeRateLimited       = "rate_limited"
-	codeAtCapacity        = "at_capacity"
-	codeBatchTooLarge     = "batch_too_large"
-	codeBodyTimeout       = "body_timeout"
-	codeBodyCut           = "body_incomplete"
-	codeBusy              = "busy"
-	codeKeyReused         = "idempotency_key_reused"
-	codeSignatureReused   = "signature_reused"
-	codeInFlight          = "in_flight"
-	codeRejected          = "rejected"
-	codeRefusedByTarget   = "target_refused"
-	codeUndecodable       = "undecodable"
-	codeAnswerFailed      = "answer_failed"
-	codeAnswerTimeout     = "answer_timeout"
-	codePostponed         = "answer_postponed"
-	codeStore             = "store_unavailable"
-	codeShuttingDown      = "shutting_down"
-	codeStarting          = "starting"
-	codeInternal          = "internal_error"
+	codeNotFound          verify.Code = "not_found"
+	codeHostUnknown       verify.Code = "host_unknown"
+	codeEndpointRetired   verify.Code = "endpoint_retired"
+	codeAddressRefused    verify.Code = "address_refused"
+	codeLoopDetected      verify.Code = "loop_detected"
+	codeDigestMalformed   verify.Code = "digest_malformed"
+	codeDigestUnsupported verify.Code = "digest_unsupported"
+	codeDigestInvalid     verify.Code = "digest_invalid"
+	codeMethod            verify.Code = "method_not_allowed"
+	codeTargetMalformed   verify.Code = "target_malformed"
+	codeEarlyData         verify.Code = "early_data"
+	codeMediaType                     = verify.MediaTypeUnsupported
+	codeBodyTooLarge      verify.Code = "body_too_large"
+	codeCoding            verify.Code = "content_coding_unsupported"
+	codeBodyMissing       verify.Code = "body_missing"
+	codeRateLimited       verify.Code = "rate_limited"
+	codeAtCapacity        verify.Code = "at_capacity"
+	codeBatchTooLarge     verify.Code = "batch_too_large"
+	codeBodyTimeout       verify.Code = "body_timeout"
+	codeBodyCut           verify.Code = "body_incomplete"
+	codeBusy              verify.Code = "busy"
+	codeKeyReused         verify.Code = "idempotency_key_reused"
+	codeSignatureReused   verify.Code = "signature_reused"
+	codeInFlight          verify.Code = "in_flight"
+	codeRejected          verify.Code = "rejected"
+	codeRefusedByTarget   verify.Code = "target_refused"
+	codeUndecodable       verify.Code = "undecodable"
+	codeAnswerFailed      verify.Code = "answer_failed"
+	codeAnswerTimeout     verify.Code = "answer_timeout"
+	codePostponed         verify.Code = "answer_postponed"
+	codeStore             verify.Code = "store_unavailable"
+	codeShuttingDown      verify.Code = "shutting_down"
+	codeStarting          verify.Code = "starting"
+	codeInternal          verify.Code = "internal_error"
 
 	// Two codes have another name outside: nobody learns by asking which keys exist, and the identifier is
 	// called what the draft calls it.
-	codeSignatureInvalid = "signature_invalid"
-	codeKeyMissing       = "idempotency_key_missing"
+	codeSignatureInvalid verify.Code = "signature_invalid"
+	codeKeyMissing       verify.Code = "idempotency_key_missing"
 )
 
 // problem is one row of the table of failures: what outsiders are told, and with which status. The policy
 // page prints the rows; Code is the anchor.
 type problem struct {
-	Code string
+	Code verify.Code
 	// Type is the registered problem type; empty is the anchor of Code in the policy.
 	Type   string
 	Status int
@@ -77,6 +77,8 @@ type problem struct {
 	CloseConn bool
 	// Names adds the component at fault to the detail, where that helps an honest sender.
 	NameComponent bool
+	// Refunds marks failures whose events do not count against the producer's rate.
+	Refunds bool
 }
 
 // The problem types of draft-ietf-httpapi-ratelimit-headers-11.
@@ -117,45 +119,45 @@ var problems = []problem{
 	{Code: codeBusy, Type: reducedCapacity, Status: 503, Title: "Busy", Detail: "Too many deliveries are arriving at once.", Retryable: true, CloseConn: true},
 
 	{Code: codeSignatureInvalid, Status: 401, Title: "Signature not valid", Detail: "The signature was not made over this request with a key of this producer."},
-	{Code: string(verify.SignatureMissing), Status: 401, Title: "Signature missing", Detail: "Deliveries to this endpoint are signed; this one is not."},
-	{Code: string(verify.SignatureMalformed), Status: 400, Title: "Signature malformed", Detail: "The signature fields do not parse."},
-	{Code: string(verify.AlgorithmNotAllowed), Status: 401, Title: "Algorithm not allowed", Detail: "The signature names an algorithm that this endpoint does not accept."},
-	{Code: string(verify.VersionUnsupported), Status: 401, Title: "Signature version not supported", Detail: "None of the signatures is of a version that this endpoint accepts."},
-	{Code: string(verify.InsufficientCoverage), Status: 401, Title: "Signature covers too little", Detail: "The signature leaves out what must be signed.", NameComponent: true},
-	{Code: string(verify.ComponentUnsupported), Status: 400, Title: "Component not supported", Detail: "The signature covers a component that this endpoint does not accept.", NameComponent: true},
-	{Code: string(verify.AmbiguousField), Status: 400, Title: "Ambiguous request", Detail: "Something that must occur once occurs more often.", NameComponent: true},
-	{Code: string(verify.DigestMissing), Status: 401, Title: "Content-Digest missing", Detail: "The body needs a Content-Digest of an accepted algorithm (sha-256 or sha-512), and the signature must cover it."},
+	{Code: verify.SignatureMissing, Status: 401, Title: "Signature missing", Detail: "Deliveries to this endpoint are signed; this one is not."},
+	{Code: verify.SignatureMalformed, Status: 400, Title: "Signature malformed", Detail: "The signature fields do not parse."},
+	{Code: verify.AlgorithmNotAllowed, Status: 401, Title: "Algorithm not allowed", Detail: "The signature names an algorithm that this endpoint does not accept."},
+	{Code: verify.VersionUnsupported, Status: 401, Title: "Signature version not supported", Detail: "None of the signatures is of a version that this endpoint accepts."},
+	{Code: verify.InsufficientCoverage, Status: 401, Title: "Signature covers too little", Detail: "The signature leaves out what must be signed.", NameComponent: true},
+	{Code: verify.ComponentUnsupported, Status: 400, Title: "Component not supported", Detail: "The signature covers a component that this endpoint does not accept.", NameComponent: true},
+	{Code: verify.AmbiguousField, Status: 400, Title: "Ambiguous request", Detail: "Something that must occur once occurs more often.", NameComponent: true},
+	{Code: verify.DigestMissing, Status: 401, Title: "Content-Digest missing", Detail: "The body needs a Content-Digest of an accepted algorithm (sha-256 or sha-512), and the signature must cover it."},
 	{Code: codeDigestMalformed, Status: 400, Title: "Content-Digest malformed", Detail: "The field Content-Digest is not a dictionary of byte sequences (RFC 9530 section 2)."},
 	{Code: codeDigestUnsupported, Type: unsupportedDigests, Status: 400, Title: "Unsupported Hashing Algorithms", Detail: "Content-Digest names none of the algorithms that this endpoint accepts. Want-Content-Digest lists them."},
 	{Code: codeDigestInvalid, Type: invalidDigests, Status: 400, Title: "Invalid Digest Values", Detail: "A digest in Content-Digest does not have the length of its algorithm."},
-	{Code: string(verify.DigestMismatch), Type: mismatchingDigests, Status: 401, Title: "Content-Digest does not match", Detail: "The body is not the one that Content-Digest describes."},
-	{Code: string(verify.BodyHashMismatch), Status: 401, Title: "Body hash does not match", Detail: "The body is not the one that the signed hash describes."},
-	{Code: string(verify.TimestampMissing), Status: 401, Title: "Signed time missing", Detail: "The signature needs the time at which it was made."},
-	{Code: string(verify.TimestampMalformed), Status: 400, Title: "Signed time malformed", Detail: "The signed time is no time."},
-	{Code: string(verify.TimestampTooOld), Status: 401, Title: "Signature too old", Detail: "The delivery was signed too long ago. Sign it afresh."},
-	{Code: string(verify.TimestampTooNew), Status: 401, Title: "Signature from the future", Detail: "The delivery was signed too far ahead of our clock."},
-	{Code: string(verify.NonceReused), Status: 401, Title: "Nonce used before", Detail: "The nonce came with another event."},
-	{Code: codeSignatureReused, Status: 401, Title: "Signature used before", Detail: "The same signed bytes came before: under another identifier, or so long ago that the answer is no longer kept."},
-	{Code: string(verify.KeysUnavailable), Status: 503, Title: "Keys not available", Detail: "The keys of the producer cannot be had at the moment.", Retryable: true},
-	{Code: string(verify.CredentialsMissing), Status: 401, Title: "Credentials missing", Detail: "Deliveries to this endpoint carry credentials; this one does not."},
-	{Code: string(verify.CredentialsMismatch), Status: 401, Title: "Credentials not valid", Detail: "The credentials are not those of this endpoint."},
-	{Code: string(verify.TokenMissing), Status: 401, Title: "Token missing", Detail: "Deliveries to this endpoint carry a token; this one does not."},
-	{Code: string(verify.TokenMalformed), Status: 401, Title: "Token malformed", Detail: "The token is not of the expected form."},
-	{Code: string(verify.TokenExpired), Status: 401, Title: "Expired", Detail: "The signature or token has ended."},
-	{Code: string(verify.TokenNotYetValid), Status: 401, Title: "Not valid yet", Detail: "The time of the token has not come."},
-	{Code: string(verify.AudienceMismatch), Status: 401, Title: "Token for somebody else", Detail: "The token's audience is not this endpoint."},
-	{Code: string(verify.IssuerMismatch), Status: 401, Title: "Token from somebody else", Detail: "The token's issuer is not this endpoint's."},
-	{Code: string(verify.SubjectMismatch), Status: 401, Title: "Token about somebody else", Detail: "The token's subject is not this endpoint's."},
-	{Code: string(verify.CertURLUntrusted), Status: 401, Title: "Certificate address not trusted", Detail: "The certificate's address is not the vendor's."},
-	{Code: string(verify.CertUntrusted), Status: 401, Title: "Certificate not trusted", Detail: "The certificate has no chain to a trusted root."},
-	{Code: string(verify.CertExpired), Status: 401, Title: "Certificate outside its dates", Detail: "The certificate has expired or is not valid yet."},
-	{Code: string(verify.TopicUnexpected), Status: 403, Title: "Topic not expected", Detail: "The topic is not on the list of this endpoint."},
-	{Code: string(verify.ChallengeUnexpected), Status: 403, Title: "Challenge not expected", Detail: "Nobody asked for this subscription."},
+	{Code: verify.DigestMismatch, Type: mismatchingDigests, Status: 401, Title: "Content-Digest does not match", Detail: "The body is not the one that Content-Digest describes."},
+	{Code: verify.BodyHashMismatch, Status: 401, Title: "Body hash does not match", Detail: "The body is not the one that the signed hash describes."},
+	{Code: verify.TimestampMissing, Status: 401, Title: "Signed time missing", Detail: "The signature needs the time at which it was made."},
+	{Code: verify.TimestampMalformed, Status: 400, Title: "Signed time malformed", Detail: "The signed time is no time."},
+	{Code: verify.TimestampTooOld, Status: 401, Title: "Signature too old", Detail: "The delivery was signed too long ago. Sign it afresh."},
+	{Code: verify.TimestampTooNew, Status: 401, Title: "Signature from the future", Detail: "The delivery was signed too far ahead of our clock."},
+	{Code: verify.NonceReused, Status: 401, Title: "Nonce used before", Detail: "The nonce came with another event.", Refunds: true},
+	{Code: codeSignatureReused, Status: 401, Title: "Signature used before", Detail: "The same signed bytes came before: under another identifier, or so long ago that the answer is no longer kept.", Refunds: true},
+	{Code: verify.KeysUnavailable, Status: 503, Title: "Keys not available", Detail: "The keys of the producer cannot be had at the moment.", Retryable: true},
+	{Code: verify.CredentialsMissing, Status: 401, Title: "Credentials missing", Detail: "Deliveries to this endpoint carry credentials; this one does not."},
+	{Code: verify.CredentialsMismatch, Status: 401, Title: "Credentials not valid", Detail: "The credentials are not those of this endpoint."},
+	{Code: verify.TokenMissing, Status: 401, Title: "Token missing", Detail: "Deliveries to this endpoint carry a token; this one does not."},
+	{Code: verify.TokenMalformed, Status: 401, Title: "Token malformed", Detail: "The token is not of the expected form."},
+	{Code: verify.TokenExpired, Status: 401, Title: "Expired", Detail: "The signature or token has ended."},
+	{Code: verify.TokenNotYetValid, Status: 401, Title: "Not valid yet", Detail: "The time of the token has not come."},
+	{Code: verify.AudienceMismatch, Status: 401, Title: "Token for somebody else", Detail: "The token's audience is not this endpoint."},
+	{Code: verify.IssuerMismatch, Status: 401, Title: "Token from somebody else", Detail: "The token's issuer is not this endpoint's."},
+	{Code: verify.SubjectMismatch, Status: 401, Title: "Token about somebody else", Detail: "The token's subject is not this endpoint's."},
+	{Code: verify.CertURLUntrusted, Status: 401, Title: "Certificate address not trusted", Detail: "The certificate's address is not the vendor's."},
+	{Code: verify.CertUntrusted, Status: 401, Title: "Certificate not trusted", Detail: "The certificate has no chain to a trusted root."},
+	{Code: verify.CertExpired, Status: 401, Title: "Certificate outside its dates", Detail: "The certificate has expired or is not valid yet."},
+	{Code: verify.TopicUnexpected, Status: 403, Title: "Topic not expected", Detail: "The topic is not on the list of this endpoint."},
+	{Code: verify.ChallengeUnexpected, Status: 403, Title: "Challenge not expected", Detail: "Nobody asked for this subscription."},
 
 	{Code: codeKeyMissing, Status: 400, Title: "Idempotency key missing", Detail: "Deliveries to this endpoint name their event; the policy says how.", NameComponent: true},
-	{Code: string(verify.EventMalformed), Status: 400, Title: "Event malformed", Detail: "The delivery verified, but it is not the event that it should be.", NameComponent: true},
-	{Code: codeKeyReused, Status: 422, Title: "Idempotency key used for another payload", Detail: "The key came before with another payload. What was accepted then stays as it is."},
-	{Code: codeInFlight, Status: 409, Title: "Delivery in progress", Detail: "The first delivery of this event is still being answered. Retry later for its answer.", Retryable: true},
+	{Code: verify.EventMalformed, Status: 400, Title: "Event malformed", Detail: "The delivery verified, but it is not the event that it should be.", NameComponent: true},
+	{Code: codeKeyReused, Status: 422, Title: "Idempotency key used for another payload", Detail: "The key came before with another payload. What was accepted then stays as it is.", Refunds: true},
+	{Code: codeInFlight, Status: 409, Title: "Delivery in progress", Detail: "The first delivery of this event is still being answered. Retry later for its answer.", Retryable: true, Refunds: true},
 	{Code: codeRejected, Status: 422, Title: "Event rejected", Detail: "The event was understood and will not be processed."},
 	{Code: codeRefusedByTarget, Status: 422, Title: "Refused by the target", Detail: "The receiver that the event was forwarded to refused it for good."},
 	{Code: codeUndecodable, Status: 422, Title: "Payload not understood", Detail: "The payload is not of the form that this endpoint processes."},
@@ -164,7 +166,7 @@ var problems = []problem{
 	{Code: codePostponed, Status: 503, Title: "Not processed yet", Detail: "The event cannot be processed before Retry-After.", Retryable: true},
 	{Code: codeRateLimited, Type: quotaExceeded, Status: 429, Title: "Too many events", Detail: "The producer sends more than its rate in the policy. Nothing was kept.", Retryable: true},
 	{Code: codeAtCapacity, Type: reducedCapacity, Status: 503, Title: "Too many deliveries at once", Detail: "The producer has as many deliveries under way as the policy lets it have. Nothing was kept.", Retryable: true},
-	{Code: codeStore, Status: 503, Title: "Not kept", Detail: "Events cannot be kept at the moment.", Retryable: true},
+	{Code: codeStore, Status: 503, Title: "Not kept", Detail: "Events cannot be kept at the moment.", Retryable: true, Refunds: true},
 	{Code: codeStarting, Status: 503, Title: "Starting", Detail: "The receiver is starting. Nothing was read.", Retryable: true, CloseConn: true},
 	{Code: codeShuttingDown, Status: 503, Title: "Shutting down", Detail: "The receiver is restarting.", Retryable: true, CloseConn: true},
 	{Code: codeInternal, Status: 500, Title: "Internal error", Detail: "The receiver has a fault. Nothing is known about the event."},
@@ -172,8 +174,8 @@ var problems = []problem{
 
 // outside maps codes to what outsiders see of them. That an algorithm is not the key's would tell that the key
 // exists.
-func publicCode(code string) string {
-	switch verify.Code(code) {
+func publicCode(code verify.Code) verify.Code {
+	switch code {
 	case verify.KeyUnknown, verify.SignatureMismatch, verify.AlgorithmMismatch:
 		return codeSignatureInvalid
 	case verify.IDMissing:
@@ -183,7 +185,7 @@ func publicCode(code string) string {
 }
 
 // rowOf returns the row of a code. A code without a row would be our mistake, and is told as one.
-func problemFor(code string) problem {
+func problemFor(code verify.Code) problem {
 	code = publicCode(code)
 	for _, row := range problems {
 		if row.Code == code {
@@ -195,7 +197,7 @@ func problemFor(code string) problem {
 
 // failure is an error that knows its row.
 type failure struct {
-	code   string
+	code   verify.Code
 	err    error         // the private cause
 	after  time.Duration // lower bound of Retry-After; zero leaves it to the configuration
 	header http.Header   // fields that this failure adds
@@ -203,14 +205,14 @@ type failure struct {
 
 func (f *failure) Error() string {
 	if f.err == nil {
-		return f.code
+		return string(f.code)
 	}
-	return f.code + ": " + f.err.Error()
+	return string(f.code) + ": " + f.err.Error()
 }
 
 func (f *failure) Unwrap() error { return f.err }
 
-func fail(code string, err error) *failure { return &failure{code: code, err: err} }
+func fail(code verify.Code, err error) *failure { return &failure{code: code, err: err} }
 
 // failureOf finds the row of any error. What nobody foresaw is our bug.
 func failureOf(err error) *failure {
@@ -234,7 +236,7 @@ func failureOf(err error) *failure {
 
 // codeOf is the code of a refusal. A Content-Digest that no body could match is the producer's own mistake, and not a sign that
 // a third party changed the body: it has codes of its own.
-func codeOf(refusal *verify.Error) string {
+func codeOf(refusal *verify.Error) verify.Code {
 	switch {
 	case errors.Is(refusal.Err, verify.ErrDigestSyntax):
 		return codeDigestMalformed
@@ -243,7 +245,7 @@ func codeOf(refusal *verify.Error) string {
 	case errors.Is(refusal.Err, verify.ErrDigestLength):
 		return codeDigestInvalid
 	}
-	return string(refusal.Code)
+	return refusal.Code
 }
 
 // quotaPolicy is the name of the one policy that every producer with a rate has, in the RateLimit fields.
@@ -282,8 +284,8 @@ func (rx *Receiver) refusalResponse(p *producer.Producer, r *Response) *Response
 	row := problemFor(code)
 	row.Status = cmp.Or(r.Status, row.Status)
 	row.Detail = cmp.Or(r.Refusal.Detail, row.Detail)
-	answer := rx.problemReply(p, fail(code, nil))
-	return &Response{Status: row.Status, Header: answer.header, Body: rx.problemBody(row, row.Status, nil)}
+	resp := rx.problemReply(p, fail(code, nil))
+	return &Response{Status: row.Status, Header: resp.Header, Body: rx.problemBody(row, row.Status, nil)}
 }
 
 // problemReply is the answer to a delivery that failed.
@@ -305,7 +307,7 @@ func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 		taken := joined(p.MediaTypesTaken())
 		header.Set("Accept-Post", taken)
 		header.Set("Accept", taken)
-	case string(verify.DigestMissing), codeDigestUnsupported:
+	case verify.DigestMissing, codeDigestUnsupported:
 		header.Set("Want-Content-Digest", "sha-256=10, sha-512=3") // RFC 9530 section 4
 	}
 	if row.Retryable {
@@ -320,7 +322,10 @@ func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 			header.Set("Accept-Signature", s.AcceptSignature()+offeredNonce(p.Nonce))
 		}
 	}
-	return &reply{status: status, header: header, body: rx.problemBody(row, status, err), code: f.code, err: err}
+	return &reply{
+		Response: dedup.Response{Status: status, Header: header, Body: rx.problemBody(row, status, err)},
+		code:     f.code, err: err, refund: row.Refunds,
+	}
 }
 
 // offeredNonce is the parameter with which Accept-Signature offers a nonce where one is required (RFC 9421 section 5.1). It is
@@ -344,11 +349,11 @@ func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 		detail += " Reason: " + string(reason) + "."
 	}
 	body, err := json.Marshal(struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Code   string `json:"code"`
-		Detail string `json:"detail"`
+		Type   string      `json:"type"`
+		Title  string      `json:"title"`
+		Status int         `json:"status"`
+		Code   verify.Code `json:"code"`
+		Detail string      `json:"detail"`
 		// Violated names the policies of the field RateLimit-Policy that were not kept to.
 		Violated []string `json:"violated-policies,omitempty"`
 		digestProblem
@@ -364,7 +369,7 @@ func (rx *Receiver) typeOf(row problem) string {
 	if row.Type != "" {
 		return row.Type
 	}
-	return rx.policyURL + "#" + row.Code
+	return rx.policyURL + "#" + string(row.Code)
 }
 
 func violated(row problem) []string {

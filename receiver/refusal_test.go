@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // TestARefusalOfAHandlerIsAProblem: typed, with a Link to the policy, not kept by caches, the same for duplicates, and with a
@@ -36,7 +37,7 @@ func TestARefusalOfAHandlerIsAProblem(t *testing.T) {
 					wantProblem(t, g, tt.status, tt.code)
 				}
 				var body struct{ Title, Detail string }
-				if err := json.Unmarshal([]byte(g.body), &body); err != nil || tt.detail != "" && body.Detail != tt.detail || body.Title != problemFor(tt.code).Title {
+				if err := json.Unmarshal([]byte(g.body), &body); err != nil || tt.detail != "" && body.Detail != tt.detail || body.Title != problemFor(verify.Code(tt.code)).Title {
 					t.Errorf("%s: %s", name, g.body)
 				}
 				if g.status != tt.status || g.header.Get("Cache-Control") != "no-store" || tt.status != 503 && g.replayed() != again {

@@ -9,16 +9,17 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // What a delivery came to when it did not fail, for the log and for Observe.
 const (
-	codeAccepted    = "accepted"
-	codeAnswered    = "answered"
-	codeRepeated    = "replayed"
-	codeQuarantined = "kept_aside"
-	codeEmptyBatch  = "empty_batch"
-	codeHandshake   = "handshake"
+	codeAccepted    verify.Code = "accepted"
+	codeAnswered    verify.Code = "answered"
+	codeRepeated    verify.Code = "replayed"
+	codeQuarantined verify.Code = "kept_aside"
+	codeEmptyBatch  verify.Code = "empty_batch"
+	codeHandshake   verify.Code = "handshake"
 )
 
 // replayedField marks stored answers that are repeated, and only those.
@@ -26,31 +27,31 @@ const replayedField = "Idempotency-Replayed"
 
 // reply is the answer to a delivery, and what the log says about it.
 type reply struct {
-	status int
-	header http.Header
-	body   []byte
-	code   string // what happened, precisely
-	event  string // our id of the event, when there is one
-	err    error  // the private cause of a failure
+	dedup.Response
+	code   verify.Code // what happened, precisely
+	event  string      // our id of the event, when there is one
+	err    error       // the private cause of a failure
+	fresh  bool        // the delivery brought a new event
+	refund bool        // its events do not count against the rate
 }
 
 // send writes the reply. It is the only place that writes a status.
 func (a *reply) send(w http.ResponseWriter) {
 	header := w.Header()
-	for name, values := range a.header {
+	for name, values := range a.Header {
 		header[name] = values
 	}
 	header.Set("X-Content-Type-Options", "nosniff")
-	if bodyless(a.status) {
-		w.WriteHeader(a.status)
+	if bodyless(a.Status) {
+		w.WriteHeader(a.Status)
 		return
 	}
-	if len(a.body) == 0 {
+	if len(a.Body) == 0 {
 		header.Del("Content-Type")
 	}
-	header.Set("Content-Length", strconv.Itoa(len(a.body)))
-	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // a producer that has gone asks again
+	header.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(a.Body) // a producer that has gone asks again
 }
 
 // bodyless reports whether responses of this status have no content (RFC 9110 section 6.4.1).
@@ -86,19 +87,19 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 	if a.Status == 0 {
 		a = acceptance(p)
 	}
-	r := &reply{status: a.Status, header: a.Header, body: a.Body, code: codeAccepted, event: rec.Event}
+	r := &reply{Response: a, code: codeAccepted, event: rec.Event, fresh: !replayed, refund: replayed}
 	if acknowledges(a) {
-		r.body = acknowledgement(rec.Event, "accepted")
+		r.Body = acknowledgement(rec.Event, "accepted")
 	}
 	if rec.Hold {
 		r.code = codeAnswered
 	}
 	if replayed {
 		r.code = codeRepeated
-		if r.header = a.Header.Clone(); r.header == nil { // what is stored stays as it is
-			r.header = http.Header{}
+		if r.Header = a.Header.Clone(); r.Header == nil { // the stored response stays as it is
+			r.Header = http.Header{}
 		}
-		r.header.Set(replayedField, "true")
+		r.Header.Set(replayedField, "true")
 	}
 	return r
 }
@@ -107,9 +108,9 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 // it belongs to.
 func quarantinedReply(p *producer.Producer) *reply {
 	a := acceptance(p)
-	r := &reply{status: a.Status, header: a.Header, body: a.Body, code: codeQuarantined}
+	r := &reply{Response: a, code: codeQuarantined, refund: true}
 	if acknowledges(a) {
-		r.body = acknowledgement("", "kept_aside")
+		r.Body = acknowledgement("", "kept_aside")
 	}
 	return r
 }
@@ -117,26 +118,26 @@ func quarantinedReply(p *producer.Producer) *reply {
 // batchReply is the answer to a batch, all of whose items are kept.
 func batchReply(p *producer.Producer, items int) *reply {
 	a := acceptance(p)
-	r := &reply{status: a.Status, header: a.Header, body: a.Body, code: codeAccepted}
+	r := &reply{Response: a, code: codeAccepted}
 	if acknowledges(a) {
-		r.body = fmt.Appendf(nil, "{\"events\":%d,\"status\":\"accepted\"}\n", items)
+		r.Body = fmt.Appendf(nil, "{\"events\":%d,\"status\":\"accepted\"}\n", items)
 	}
 	return r
 }
 
 // handshakeReply is the answer to a subscription handshake.
 func handshakeReply(want *dedup.Response) *reply {
-	r := &reply{status: want.Status, header: want.Header.Clone(), body: want.Body, code: codeHandshake}
-	if r.header == nil {
-		r.header = http.Header{}
+	r := &reply{Response: *want, code: codeHandshake}
+	if r.Header = want.Header.Clone(); r.Header == nil {
+		r.Header = http.Header{}
 	}
-	if r.status == 0 {
-		r.status = http.StatusOK
+	if r.Status == 0 {
+		r.Status = http.StatusOK
 	}
-	if r.header.Get("Content-Type") == "" {
-		r.header.Set("Content-Type", "text/plain; charset=utf-8") // never a type that could execute what it echoes
+	if r.Header.Get("Content-Type") == "" {
+		r.Header.Set("Content-Type", "text/plain; charset=utf-8") // never a type that could execute what it echoes
 	}
-	r.header.Set("Cache-Control", "no-store")
+	r.Header.Set("Cache-Control", "no-store")
 	return r
 }
 

@@ -144,7 +144,7 @@ func TestThePolicyTellsOfTheEnd(t *testing.T) {
 	s := serve(t, p, nil)
 	for _, path := range []string{"/policy", "/policy?format=json"} {
 		g := s.send(ask{method: http.MethodGet, path: path})
-		if !strings.Contains(g.body, "2037-01-31T00:00:00Z") || !strings.Contains(g.body, "2036-12-01T00:00:00Z") || !strings.Contains(g.body, codeEndpointRetired) {
+		if !strings.Contains(g.body, "2037-01-31T00:00:00Z") || !strings.Contains(g.body, "2036-12-01T00:00:00Z") || !strings.Contains(g.body, string(codeEndpointRetired)) {
 			t.Errorf("%s does not tell of it", path)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // Of each kind of sampled line, sampledLines are written one by one in sampledFor.
@@ -26,7 +28,11 @@ type sampler struct {
 
 // sampledKind is what is counted together: lines with the same text about an endpoint, for the same code or reason.
 // Both are of closed sets, so that clients cannot make kinds; a line has one of them or none.
-type sampledKind struct{ text, endpoint, code, reason string }
+type sampledKind struct {
+	text, endpoint string
+	code           verify.Code
+	reason         string
+}
 
 // sampledMinute counts the lines of a kind since its first one.
 type sampledMinute struct {
@@ -92,7 +98,7 @@ func (s *sampler) close() {
 func (k sampledKind) attrs() []slog.Attr {
 	attrs := []slog.Attr{slog.String("endpoint", k.endpoint)}
 	if k.code != "" {
-		attrs = append(attrs, slog.String("code", k.code))
+		attrs = append(attrs, slog.String("code", string(k.code)))
 	}
 	if k.reason != "" {
 		attrs = append(attrs, slog.String("reason", k.reason))

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // sampledLog returns a sampler and what it writes.
@@ -20,7 +22,7 @@ func TestLinesOfOneKindAreSampled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, out := sampledLog(slog.LevelInfo)
-		write := func(n int, endpoint, code string) {
+		write := func(n int, endpoint string, code verify.Code) {
 			for i := range n {
 				s.write(t.Context(), slog.LevelInfo, sampledKind{text: "delivery", endpoint: endpoint, code: code}, slog.Int("i", i))
 			}

@@ -30,9 +30,13 @@ func (d *delivery) remember() *dedup.Remember {
 	return &dedup.Remember{Time: d.ep.p.HappenedAt(d.Delivery)}
 }
 
-// beyond is the reason why an event is not run that the store does not take for new.
-func forgottenReason(v dedup.Verdict) string {
+// quarantineReason returns the reason for which an item with the verdict is quarantined, "" for none.
+func quarantineReason(v dedup.Verdict) string {
 	switch v {
+	case dedup.Conflict:
+		return reasonConflict
+	case dedup.Superseded:
+		return reasonSuperseded
 	case dedup.Seen:
 		return reasonSeenBefore
 	case dedup.TooOld:
@@ -50,7 +54,7 @@ func (d *delivery) quarantineForgotten(ctx context.Context, e entry, decision de
 		}
 		return nil, fail(codeSignatureReused, nil)
 	}
-	return d.quarantine(ctx, e, d.quarantineClaim(e, forgottenReason(decision.Verdict), decision.Record.Event, maxReplayed), decision.Record)
+	return d.quarantine(ctx, e, d.quarantineClaim(e, quarantineReason(decision.Verdict), decision.Record.Event), decision.Record)
 }
 
 // conclude turns decisions into the answer.
@@ -69,14 +73,9 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 			return nil, fail(codeInFlight, nil)
 		case decision.Verdict == dedup.Known:
 			known++
-		case decision.Verdict == dedup.Conflict:
-			quarantined = append(quarantined, d.quarantineClaim(entries[i], reasonConflict, decision.Record.Event, 0))
-			originals = append(originals, decision.Record)
-		case forgottenReason(decision.Verdict) != "":
-			quarantined = append(quarantined, d.quarantineClaim(entries[i], forgottenReason(decision.Verdict), decision.Record.Event, maxReplayed))
-			originals = append(originals, decision.Record)
-		case decision.Verdict == dedup.Superseded:
-			quarantined = append(quarantined, d.quarantineClaim(entries[i], reasonSuperseded, decision.Record.Event, maxReplayed))
+		case quarantineReason(decision.Verdict) != "":
+			reason := quarantineReason(decision.Verdict)
+			quarantined = append(quarantined, d.quarantineClaim(entries[i], reason, decision.Record.Event))
 			originals = append(originals, decision.Record)
 		}
 	}
@@ -87,18 +86,19 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 	for i := range kept {
 		d.logQuarantine(ctx, quarantined[i], kept[i], originals[i])
 	}
-	answer := batchReply(&d.ep.p, len(entries))
+	resp := batchReply(&d.ep.p, len(entries))
+	resp.fresh, resp.refund = fresh > 0, fresh == 0
 	switch {
 	case fresh > 0:
 	case len(decisions) == 0:
-		answer.code = codeEmptyBatch
+		resp.code = codeEmptyBatch
 	case known == len(decisions):
-		answer.code = codeRepeated
-		answer.header.Set(replayedField, "true")
+		resp.code = codeRepeated
+		resp.Header.Set(replayedField, "true")
 	default:
-		answer.code = codeQuarantined
+		resp.code = codeQuarantined
 	}
-	return answer, nil
+	return resp, nil
 }
 
 func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
@@ -132,7 +132,7 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 		if p.Contract == producer.API {
 			return nil, d.refuseReplayed()
 		}
-		return d.quarantine(ctx, e, d.quarantineClaim(e, reasonSuperseded, decision.Record.Event, maxReplayed), decision.Record)
+		return d.quarantine(ctx, e, d.quarantineClaim(e, reasonSuperseded, decision.Record.Event), decision.Record)
 	case dedup.Repeated:
 		return d.repeated(ctx, e, decision.Record)
 	case dedup.Seen, dedup.TooOld:
@@ -192,7 +192,7 @@ func (d *delivery) repeated(ctx context.Context, e entry, of dedup.Record) (*rep
 	if p.Contract == producer.API || p.SameSignedOf(of.Payload.Type) == producer.SameSignedRefuse {
 		return nil, d.refuseReplayed()
 	}
-	c := d.quarantineClaim(e, reasonSameBytes, of.Event, maxReplayed)
+	c := d.quarantineClaim(e, reasonSameBytes, of.Event)
 	c.Key.Space, c.Key.ID = dedup.SpaceQuarantine+reasonSameBytes, e.occurrence.ID+";same_bytes;"+e.occurrence.Name
 	c.Quarantine.Share = !e.occurrence.Members
 	return d.quarantine(ctx, e, c, of)
@@ -203,14 +203,14 @@ func (d *delivery) replayed(ctx context.Context, e entry, of dedup.Record) (*rep
 	if s := d.ep.p.SameSigned; s != producer.SameSignedAside && s != producer.SameSignedRun || d.ep.p.Contract == producer.API {
 		return nil, d.refuseReplayed()
 	}
-	return d.quarantine(ctx, e, d.quarantineClaim(e, reasonReplayed, of.Event, maxReplayed), of)
+	return d.quarantine(ctx, e, d.quarantineClaim(e, reasonReplayed, of.Event), of)
 }
 
 // quarantineConflict quarantines another payload under a known identifier. There is no bound on how many, because each
 // may be an event of the producer; so bytes that were signed for a known event are not among them, or
 // an attacker who captured a few deliveries could fill the store with them under each other's identifiers.
 func (d *delivery) quarantineConflict(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
-	conflict := d.quarantineClaim(e, reasonConflict, of.Event, 0)
+	conflict := d.quarantineClaim(e, reasonConflict, of.Event)
 	probe := conflict
 	probe.OnlyKnown = true
 	probe.Aliases = slices.DeleteFunc(slices.Clone(e.claim.Aliases), func(k dedup.Key) bool { return k.Space != dedup.SpaceSigned })
@@ -227,12 +227,15 @@ func (d *delivery) quarantineConflict(ctx context.Context, e entry, of dedup.Rec
 }
 
 // aside is the claim that quarantines a delivery, once for each identifier and payload.
-func (d *delivery) quarantineClaim(e entry, reason, of string, most int) dedup.Claim {
+func (d *delivery) quarantineClaim(e entry, reason, of string) dedup.Claim {
 	c := e.claim
 	c.Key.Space = dedup.SpaceQuarantine + hex.EncodeToString(c.Fingerprint[:])
 	c.Aliases, c.Occurrence, c.Series, c.Remember, c.Hold, c.Lease = nil, nil, dedup.Key{}, nil, false, 0
 	c.Response = d.ep.accepted
-	c.Quarantine = &dedup.Quarantine{Reason: reason, Of: of, Max: most}
+	c.Quarantine = &dedup.Quarantine{Reason: reason, Of: of, Max: maxReplayed}
+	if reason == reasonConflict {
+		c.Quarantine.Max = 0
+	}
 	return c
 }
 
@@ -252,14 +255,14 @@ func (d *delivery) quarantine(ctx context.Context, e entry, c dedup.Claim, of de
 			d.sameBytes = sameQuarantined
 		}
 	}
-	answer := quarantinedReply(&d.ep.p)
+	resp := quarantinedReply(&d.ep.p)
 	if e.answer != nil {
-		answer.body = nil
+		resp.Body = nil
 	}
 	if decisions[0].Verdict == dedup.New {
-		answer.event = decisions[0].Record.Event
+		resp.event = decisions[0].Record.Event
 	}
-	return answer, nil
+	return resp, nil
 }
 
 // logQuarantine says that a delivery is quarantined, with what tells it from its original. Beyond the bound it is only

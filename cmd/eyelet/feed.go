@@ -67,7 +67,7 @@ func (f *feed) observe(_ context.Context, o receiver.Observation) {
 		return
 	}
 	h := happening{
-		Time: time.Now().UTC(), Kind: o.Kind, Endpoint: o.Endpoint, Type: o.Type, ID: o.ID, Event: o.Event,
+		Time: time.Now().UTC(), Kind: string(o.Kind), Endpoint: o.Endpoint, Type: o.Type, ID: o.ID, Event: o.Event,
 		Status: o.Status, Code: o.Code, Handler: o.Handler, Attempt: o.Attempt, Reason: o.Reason, Took: o.Took.Seconds(),
 	}
 	if o.Kind != "delivery" {

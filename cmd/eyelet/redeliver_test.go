@@ -626,6 +626,6 @@ func TestWorkThatIsStoppedSaysHowFarItGot(t *testing.T) {
 	}
 }
 
-func observed(kind string) receiver.Observation {
+func observed(kind receiver.Kind) receiver.Observation {
 	return receiver.Observation{Kind: kind, Endpoint: "gh", State: dedup.Done}
 }
