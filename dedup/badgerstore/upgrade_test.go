@@ -1,7 +1,6 @@
 package badgerstore
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -18,13 +17,7 @@ import (
 // goldenStore unpacks a golden store of format 1 and returns its directory, what is in it, and options to open it.
 func goldenStore(t *testing.T, state string) (dir string, want golden, o Options) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/format1.json")
-	if err == nil {
-		err = json.Unmarshal(text, &want)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	want = readGolden(t, "format1")
 	dir = t.TempDir()
 	unpack(t, "testdata/format1.tar.gz", state, dir)
 	o = quiet()
