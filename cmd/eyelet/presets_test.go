@@ -114,7 +114,7 @@ func TestEveryPresetOpensFromYAML(t *testing.T) {
 			}
 			v := reflect.ValueOf(got)
 			for i := range v.NumField() {
-				if name := v.Type().Field(i).Tag.Get("conf"); name != "" && !v.Field(i).IsZero() {
+				if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("conf"), ","); name != "" && !v.Field(i).IsZero() {
 					written[name] = true
 				}
 			}
@@ -122,7 +122,7 @@ func TestEveryPresetOpensFromYAML(t *testing.T) {
 	}
 	typ := reflect.TypeFor[preset.Settings]()
 	for i := range typ.NumField() {
-		if name := typ.Field(i).Tag.Get("conf"); name != "" && !written[name] {
+		if name, _, _ := strings.Cut(typ.Field(i).Tag.Get("conf"), ","); name != "" && !written[name] {
 			t.Errorf("no preset was told %q", name)
 		}
 	}

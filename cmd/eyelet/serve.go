@@ -60,7 +60,7 @@ func (p *program) serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		for _, warning := range append(config.Exposed(s), s.DescriptorWarnings(descriptors.Limit())...) {
+		for _, warning := range append(config.ExposedSecrets(s), s.DescriptorWarnings(descriptors.Limit())...) {
 			srv.log.Warn(warning)
 		}
 		return srv.run(c.Context())

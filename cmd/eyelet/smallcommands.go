@@ -70,7 +70,7 @@ func (p *program) configCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		for _, warning := range config.Exposed(s) {
+		for _, warning := range config.ExposedSecrets(s) {
 			p.tell("%s\n", "eyelet: warning: "+usage.OneLine(warning))
 		}
 		for i := range plan.Producers {

@@ -23,23 +23,23 @@ type Settings struct {
 	// Name of the producer and its endpoint. Defaults to the preset's name.
 	Name string `conf:"name"`
 	// Secrets are shared secrets, signing keys or tokens in the vendor's own spelling, of which any may match.
-	Secrets []string `conf:"secrets"`
+	Secrets []string `conf:"secrets,secret"`
 	// Keys are secrets by key id.
-	Keys map[string]string `conf:"keys"`
+	Keys map[string]string `conf:"keys,secret"`
 	// Username and Password are those of basic authentication.
 	Username string `conf:"username"`
-	Password string `conf:"password"`
+	Password string `conf:"password,secret"`
 	// Header or Query names the field or parameter that carries Value, a shared credential.
 	Header string `conf:"header"`
 	Query  string `conf:"query"`
-	Value  string `conf:"value"`
+	Value  string `conf:"value,secret"`
 	// Bearer is a static bearer token.
-	Bearer string `conf:"bearer"`
+	Bearer string `conf:"bearer,secret"`
 	// LicenseCode and SecretKey are the account's (WebEngage).
 	LicenseCode string `conf:"license_code"`
-	SecretKey   string `conf:"secret_key"`
+	SecretKey   string `conf:"secret_key,secret"`
 	// VerifyToken is echoed by the vendor in its subscription challenge (Meta).
-	VerifyToken string `conf:"verify_token"`
+	VerifyToken string `conf:"verify_token,secret"`
 	// NotificationURL is the address as it was registered with the vendor, where it is signed (Square).
 	NotificationURL string `conf:"notification_url"`
 	// AllowSHA1 accepts the vendor's older signatures with SHA-1 too (GitHub, Meta).
@@ -76,7 +76,7 @@ type Settings struct {
 	// CheckChain demands that vendor certificates chain to a root where that is not checked already (SNS).
 	CheckChain bool `conf:"check_chain"`
 	// RootsPEM holds the authorities of vendor certificates in PEM (RFC 7468). Defaults to the system's.
-	RootsPEM string `conf:"roots"`
+	RootsPEM string `conf:"roots,file"`
 
 	// What follows is for programs and tests; the configuration does not spell it.
 
@@ -156,7 +156,7 @@ func (p Preset) unused(s Settings) error {
 	var errs []error
 	v := reflect.ValueOf(s)
 	for i := range v.NumField() {
-		name := v.Type().Field(i).Tag.Get("conf")
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("conf"), ",")
 		if name == "" || name == "name" || name == "allowed_ips" || v.Field(i).IsZero() || slices.Contains(p.Uses, name) {
 			continue
 		}

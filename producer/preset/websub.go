@@ -22,12 +22,12 @@ type Subscription struct {
 	// Secret is the hub.secret of the subscription. Required, unless the producer lists its allowed addresses: a hub that
 	// was given no secret signs nothing. Give every topic a secret of its own: one that two topics share lets the hub of
 	// either speak for both.
-	Secret string `conf:"secret"`
+	Secret string `conf:"secret,secret"`
 	// Token is the capability in the callback's query (hub.callback=https://HOST/webhooks/NAME?token=TOKEN), which only
 	// the hub of the subscription learns: at least 16 letters, digits, "-", "_", "." and "~" that cannot be guessed.
 	// A check that does not bring it is not confirmed. Without a token the subscription is pending, and confirmed to any
 	// hub that asks for it, for the first hour after the start only.
-	Token string `conf:"token"`
+	Token string `conf:"token,secret"`
 }
 
 // webSubToken is the query parameter of the callback that holds the capability.

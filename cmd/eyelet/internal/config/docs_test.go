@@ -23,11 +23,11 @@ func TestTheReferenceNamesEverySetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := 0
-	for _, v := range []any{Settings{}, TLS{}, Log{}, Limits{}, rememberConf{}, commonConfig{}, rfc9421Config{},
-		Key{}, toleranceConf{}, hmacConfig{}, Handler{}, forwardConfig{}, signConfig{}, preset.Settings{}, preset.Subscription{}} {
+	for _, v := range []any{Settings{}, TLS{}, Log{}, Limits{}, rememberSetting{}, commonConfig{}, rfc9421Config{},
+		Key{}, toleranceSetting{}, hmacConfig{}, Handler{}, forwardConfig{}, signConfig{}, preset.Settings{}, preset.Subscription{}} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
-			name := typ.Field(i).Tag.Get("conf")
+			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("conf"), ",")
 			if name == "" {
 				continue
 			}

@@ -26,7 +26,7 @@ type signConfig struct {
 	ID             string   `conf:"id"`  // the keyid
 	Alg            string   `conf:"alg"` // defaults to that of the key
 	PrivateKeyFile string   `conf:"private_key_file"`
-	Secret         secret   `conf:"secret"`
+	Secret         secret   `conf:"secret,secret"`
 	Label          string   `conf:"label"` // defaults to sig1
 	Tag            string   `conf:"tag"`
 	Components     []string `conf:"components"` // defaults to those of the profile
@@ -36,7 +36,7 @@ type signConfig struct {
 type forwardConfig struct {
 	Mode           string        `conf:"mode"` // relay or store
 	Sign           *signConfig   `conf:"sign"`
-	Bearer         secret        `conf:"bearer"`
+	Bearer         secret        `conf:"bearer,secret"`
 	DenyPrivate    bool          `conf:"deny_private"`
 	AllowHosts     []string      `conf:"allow_hosts"`
 	TotalRetryTime time.Duration `conf:"total_retry_time"`
@@ -200,7 +200,7 @@ func (b *handlerBuild) loadCredentials(h *Handler) (forward.Credentials, error) 
 // reread returns the secret of the file that the setting names now, or the one that was written in the
 // configuration.
 func (b *handlerBuild) reread(n *node, setting, written string) (string, error) {
-	file := text(n, setting)
+	file := n.scalar(setting)
 	if file == "" {
 		return written, nil
 	}

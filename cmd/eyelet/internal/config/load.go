@@ -80,7 +80,7 @@ func (s Source) Parse(file string, data []byte) (*Settings, error) {
 	d.decode(root, reflect.ValueOf(c).Elem(), "")
 	c.confidential = d.secrets
 	c.defaults()
-	return c, append(found, d.wrong...).Err()
+	return c, append(found, d.errs...).Err()
 }
 
 // PresetSettings reads the settings of a preset from NAME=VALUE, as the file has NAME: VALUE.
@@ -103,5 +103,5 @@ func (s Source) PresetSettings(vendor string, pairs []string) (preset.Settings, 
 	}
 	d, into := &decoder{dir: "."}, &Producer{}
 	into.decodeNode(d, all, "")
-	return into.PresetSettings, d.wrong.Err()
+	return into.PresetSettings, d.errs.Err()
 }

@@ -39,7 +39,7 @@ func TestEveryMistakeOfAFileIsReportedWithItsLine(t *testing.T) {
 			"producers:\n  gh: {preset: github, secret: \"\"}\n",
 			"eyelet.yaml:2: producers.gh.secret is empty | write it as ${NAME} and set the variable, or name a file",
 		},
-		"no variable":   {"url: http://${A B}\n", "eyelet.yaml:1: a variable that is none: ${ without a name and } | write ${NAME}, or $${ for a literal ${"},
+		"no variable":   {"url: http://${A B}\n", "eyelet.yaml:1: ${ is not followed by a name and } | write ${NAME}, or $${ for a literal ${"},
 		"wrong kinds":   {"listen: [a]\nhandlers: x\nlog: text\n", "eyelet.yaml:1: listen is a list, want a single value\neyelet.yaml:2: handlers is a single value, want a list\neyelet.yaml:3: log is a single value, want a mapping"},
 		"wrong numbers": {"limits:\n  workers: many\n  max_body: 1XB\n  lease: 5\ninsecure_http: maybe\n", "eyelet.yaml:2: limits.workers is \"many\", want a whole number\neyelet.yaml:3: limits.max_body is \"1XB\", want a number of bytes | write 65536, 64KiB or 1MiB\neyelet.yaml:4: limits.lease is \"5\", want a duration | write 30s, 5m, 24h or 7d\neyelet.yaml:5: insecure_http is \"maybe\", want true or false"},
 		"twice":         {"url: a\nlisten: b\nurl: c\n", `eyelet.yaml:3: "url" is set twice, first in line 1 | remove one of them`},

@@ -49,7 +49,7 @@ func settingPaths(t reflect.Type, prefix string) []string {
 	var paths []string
 	for i := range t.NumField() {
 		f := t.Field(i)
-		name := f.Tag.Get("conf")
+		name, _, _ := strings.Cut(f.Tag.Get("conf"), ",")
 		if name == "" {
 			continue
 		}

@@ -9,84 +9,78 @@ import (
 	"strings"
 )
 
-// othersRead are the bits of a mode that let the group and others read a file.
+// othersRead are the mode bits with which the group and others can read a file.
 const othersRead = 0o044
 
-// exposed returns a warning for each file with a secret that others than its owner can read: those that settings name,
-// and the configuration when a secret is written out in it. Public keys and certificates are none. On Windows
-// modes say nothing about who can read, and there are no warnings.
-func Exposed(c *Settings) []string {
+// ExposedSecrets returns a warning for each file with a secret that users other than its owner can read: the files that
+// settings name, and the configuration if it contains a secret. Public keys and certificates are not secret. Windows
+// has no such modes, hence no warnings.
+func ExposedSecrets(s *Settings) []string {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	files := slices.Clone(c.confidential)
-	for _, t := range []*TLS{c.TLS, c.OperationsTLS} {
+	files := slices.Clone(s.confidential)
+	for _, t := range []*TLS{s.TLS, s.OperationsTLS} {
 		if t != nil {
 			files = append(files, t.KeyFile)
 		}
 	}
-	for i := range c.Handlers {
-		if sign := c.Handlers[i].Sign; sign != nil {
+	for i := range s.Handlers {
+		if sign := s.Handlers[i].Sign; sign != nil {
 			files = append(files, sign.PrivateKeyFile)
 		}
 	}
 	for i := range files {
-		files[i] = c.Path(files[i])
+		files[i] = s.Path(files[i])
 	}
-	if writesOutSecrets(c) {
-		files = append(files, c.File)
+	if containsSecret(s) {
+		files = append(files, s.File)
 	}
 	slices.Sort(files)
 	var warnings []string
 	for _, file := range slices.Compact(files) {
 		info, err := os.Stat(file)
 		if file == "" || err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&othersRead == 0 {
-			continue // what cannot be read is a mistake of its own
+			continue // a file that cannot be read is an error of its own
 		}
-		warnings = append(warnings, fmt.Sprintf("%s holds a secret, and its mode %04o lets others than its owner read it: chmod 600 %s",
-			file, info.Mode().Perm(), file))
+		mode := info.Mode().Perm()
+		warnings = append(warnings, fmt.Sprintf("%s holds a secret, and its mode %04o lets others than its owner read it: chmod 600 %s", file, mode, file))
 	}
 	return warnings
 }
 
-// writesOutSecrets reports whether a secret is written out in the file of the settings.
-func writesOutSecrets(c *Settings) bool {
-	data, err := os.ReadFile(c.File)
+// variableMark is the value of every variable when only literal text counts.
+const variableMark = "\x00"
+
+// containsSecret reports whether a secret is written in the file itself.
+func containsSecret(s *Settings) bool {
+	data, err := os.ReadFile(s.File)
 	if err != nil {
-		return false // it was read a moment ago; there is nothing to warn of
+		return false // it was readable a moment ago
 	}
-	tree, err := parseTree(c.File, data, func(string) (string, bool) { return someVariable, true })
-	return err == nil && tree != nil && tree.holdsSecret("")
+	tree, err := parseTree(s.File, data, func(string) (string, bool) { return variableMark, true })
+	return err == nil && s.Node.literalSecret(tree)
 }
 
-// someVariable is the value of every variable where only what is written out counts.
-const someVariable = "\x00"
-
-// holdsSecret reports whether a secret is written out in the value of a setting, and not as a variable, alone or
-// among other text, or as the name of a file. It is for values whose variables are someVariable.
-func (n *node) holdsSecret(name string) bool {
-	switch n.kind {
-	case scalar:
-		return n.isSecret(name) && n.text != "" && !strings.Contains(n.text, someVariable)
-	case sequence:
-		return slices.ContainsFunc(n.items, func(item *node) bool { return item.holdsSecret(item.nameIn(name)) })
-	case mapping:
-		return slices.ContainsFunc(n.names, func(member string) bool {
-			inner, of := n.inner[member], member
-			if !strings.HasSuffix(member, "_file") {
-				of = inner.nameUnder(name, member)
-			}
-			return inner.holdsSecret(of)
-		})
-	}
-	return false
-}
-
-// isSecret reports whether the setting is one of a secret, or the value an address with a password.
-func (n *node) isSecret(name string) bool {
-	if name == "forward" && n.kind == scalar {
-		u, err := url.Parse(strings.ReplaceAll(n.text, someVariable, "v"))
+// literalSecret reports whether a secret is written out, not as a variable or the name of a file. written is the same
+// value with variables as variableMark.
+func (n *node) literalSecret(written *node) bool {
+	switch {
+	case written == nil:
+		return false
+	case n.kind == scalar && n.shown == host:
+		u, err := url.Parse(strings.ReplaceAll(written.text, variableMark, "v"))
 		return err == nil && u.User != nil
+	case n.kind == scalar:
+		return n.shown == hidden && written.text != "" && !strings.Contains(written.text, variableMark)
 	}
-	return name != "roots" && slices.Contains(inFiles, name)
+	for i, item := range n.items {
+		if item.literalSecret(written.item(i)) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(n.names, func(name string) bool {
+		file := n.shown == hidden && strings.HasSuffix(name, "_file") // of a map of secrets
+		return !file && n.inner[name].literalSecret(written.inner[name])
+	})
 }

@@ -71,7 +71,7 @@ func (c *Settings) limits(rc *receiver.Config) {
 	rc.URL, rc.Hosts, rc.TrustedProxies = c.URL, c.Hosts, c.TrustedProxies
 	rc.Attempts, rc.BackoffBase, rc.BackoffCap, rc.PostponeMax = l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax
 	rc.Lease, rc.Workers, rc.RetryAfter, rc.InFlightWait = l.Lease, l.Workers, l.RetryAfter, l.InFlightWait
-	if l.InFlightWait == 0 && text(l.Node, "in_flight_wait") != "" {
+	if l.InFlightWait == 0 && l.Node.scalar("in_flight_wait") != "" {
 		rc.InFlightWait = -1 // written as 0: not to wait, and no default
 	}
 	rc.StoreTimeout = l.StoreTimeout

@@ -14,15 +14,15 @@ func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 	if !d.want(n, mapping, path) {
 		return
 	}
-	head := headConfig{Preset: text(n, "preset"), Scheme: text(n, "scheme")}
+	head := headConfig{Preset: n.scalar("preset"), Scheme: n.scalar("scheme")}
 	p.Preset, p.Scheme = head.Preset, head.Scheme
 	if n.inner["name"] != nil {
-		d.add(n.where["name"], "the name is the word before the settings", "a producer has no setting \"name\"")
+		d.errs.Add(n.where["name"], "the name is the word before the settings", "a producer has no setting \"name\"")
 		return
 	}
 	switch {
 	case head.Preset != "" && head.Scheme != "":
-		d.add(n.where["scheme"], "remove one of them", "%s has both a preset and a scheme", path)
+		d.errs.Add(n.where["scheme"], "remove one of them", "%s has both a preset and a scheme", path)
 	case head.Preset != "":
 		p.decodePreset(d, n, path)
 	case head.Scheme == "rfc9421":
@@ -42,7 +42,7 @@ func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 		d.object(n, reflect.ValueOf(&into).Elem(), path)
 		p.hmac, p.common = into.hmacConfig, into.commonConfig
 	case head.Scheme != "":
-		d.add(n.where["scheme"], usage.DidYouMean(head.Scheme, []string{"rfc9421", "hmac"}), "unknown scheme %q", head.Scheme)
+		d.errs.Add(n.where["scheme"], usage.DidYouMean(head.Scheme, []string{"rfc9421", "hmac"}), "unknown scheme %q", head.Scheme)
 	default:
 		p.decodeNothing(d, n, path)
 	}
@@ -53,7 +53,7 @@ func (p *Producer) decodePreset(d *decoder, n *node, path string) {
 	into := struct {
 		headConfig
 		preset.Settings
-		Secret       string `conf:"secret"`
+		Secret       string `conf:"secret,secret"`
 		commonConfig        // its rate stands for the preset's, which is made of it
 	}{}
 	d.object(n, reflect.ValueOf(&into).Elem(), path)
@@ -73,24 +73,13 @@ func (p *Producer) decodeNothing(d *decoder, n *node, path string) {
 		rfc9421Config
 	}
 	fields := fieldsOf(reflect.ValueOf(&all).Elem())
-	found := len(d.wrong)
+	found := len(d.errs)
 	for _, name := range n.names {
 		if _, ok := fields[name]; !ok {
-			d.add(n.where[name], usage.DidYouMean(name, settingNames(fields)), "unknown setting %q%s", name, inside(path))
+			d.errs.Add(n.where[name], usage.DidYouMean(name, settingNames(fields)), "unknown setting %q%s", name, inside(path))
 		}
 	}
-	if len(d.wrong) == found {
-		d.add(p.at, "write scheme: rfc9421 with keys, or preset: github with secrets, ...", "%s has neither a scheme nor a preset", path)
+	if len(d.errs) == found {
+		d.errs.Add(p.at, "write scheme: rfc9421 with keys, or preset: github with secrets, ...", "%s has neither a scheme nor a preset", path)
 	}
-}
-
-// text returns the named single value, or "".
-func text(n *node, name string) string {
-	if n == nil {
-		return ""
-	}
-	if inner := n.inner[name]; inner != nil && inner.kind == scalar {
-		return inner.text
-	}
-	return ""
 }

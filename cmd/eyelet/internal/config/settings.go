@@ -96,7 +96,7 @@ type Limits struct {
 	// MinFree is how much of the store's file system stays free.
 	MinFree size `conf:"min_free"`
 	// RememberSignatures bounds what is remembered of events beyond their window.
-	RememberSignatures rememberConf `conf:"remember_signatures"`
+	RememberSignatures rememberSetting `conf:"remember_signatures"`
 }
 
 // producerConfig is one producer and its endpoint. Which settings it has depends on how it signs.
@@ -139,18 +139,18 @@ type commonConfig struct {
 	LooseBinary *bool    `conf:"loose_binary"`
 
 	// How much it may send.
-	Rate        rateConf `conf:"rate"` // 100/s, 6000/m, 3600/h
-	Burst       int      `conf:"burst"`
-	Concurrency int      `conf:"concurrency"`
+	Rate        rateSetting `conf:"rate"` // 100/s, 6000/m, 3600/h
+	Burst       int         `conf:"burst"`
+	Concurrency int         `conf:"concurrency"`
 
 	// What is remembered, and what is answered.
-	Tolerance  toleranceConf `conf:"tolerance"`
-	Window     time.Duration `conf:"window"`
-	Contract   string        `conf:"contract"` // api or webhook
-	Accepted   int           `conf:"accepted"` // status of an event that is kept
-	InFlight   int           `conf:"in_flight"`
-	StaleKnown *bool         `conf:"stale_known"`
-	SameSigned string        `conf:"same_signed"` // off, aside, refuse or run
+	Tolerance  toleranceSetting `conf:"tolerance"`
+	Window     time.Duration    `conf:"window"`
+	Contract   string           `conf:"contract"` // api or webhook
+	Accepted   int              `conf:"accepted"` // status of an event that is kept
+	InFlight   int              `conf:"in_flight"`
+	StaleKnown *bool            `conf:"stale_known"`
+	SameSigned string           `conf:"same_signed"` // off, aside, refuse or run
 	// SameSignedMax bounds the occurrences, and SameSignedTypes is same_signed by event type.
 	SameSignedMax   int               `conf:"same_signed_max"`
 	SameSignedTypes map[string]string `conf:"same_signed_types"`
@@ -185,19 +185,9 @@ type Key struct {
 	Alg           string `conf:"alg"`
 	PublicKey     string `conf:"public_key"`
 	PublicKeyFile string `conf:"public_key_file"`
-	Secret        secret `conf:"secret"`
+	Secret        secret `conf:"secret,secret"`
 	Principal     string `conf:"principal"`
 }
-
-// toleranceConf says how far a signed time may be off.
-type toleranceConf struct {
-	Node   *node
-	Past   time.Duration `conf:"past"`
-	Future time.Duration `conf:"future"`
-}
-
-// short makes `tolerance: 5m` the tolerance towards the past.
-func (t *toleranceConf) short() any { return &t.Past }
 
 // hmacConfig describes how a producer that has no preset signs with a shared secret; verify.HMAC says what each
 // setting means.
@@ -214,9 +204,9 @@ type hmacConfig struct {
 	IDHeader        []string          `conf:"id_header"`
 	Template        string            `conf:"template"`
 	SignedURL       string            `conf:"signed_url"`
-	Secret          secret            `conf:"secret"`
-	Secrets         []secret          `conf:"secrets"`
-	Keys            map[string]secret `conf:"keys"`
+	Secret          secret            `conf:"secret,secret"`
+	Secrets         []secret          `conf:"secrets,secret"`
+	Keys            map[string]secret `conf:"keys,secret"`
 	AllowedIPs      []netip.Prefix    `conf:"allowed_ips"`
 }
 
@@ -227,7 +217,7 @@ type Handler struct {
 	Type     string   `conf:"type"` // exact, "prefix*" or "*"
 	Stdout   bool     `conf:"stdout"`
 	Exec     []string `conf:"exec"`
-	Forward  string   `conf:"forward"`
+	Forward  string   `conf:"forward,target"`
 	forwardConfig
 	Answer    bool          `conf:"answer"` // of exec
 	Name      string        `conf:"name"`

@@ -27,41 +27,41 @@ type Shown struct{ root *node }
 // JSON returns the configuration for encoding/json.
 func (s Shown) JSON() any { return s.root.plain() }
 
-// YAML returns the configuration for YAML, its settings in order.
+// YAML returns the configuration with its settings in order.
 func (s Shown) YAML() *yaml.Node { return s.root.yaml() }
 
-// Effective returns the settings that count, as they may be shown.
-func (c *Settings) Effective(plan *Plan) (Shown, error) {
-	data, err := os.ReadFile(c.File)
+// Effective returns the settings with their defaults and without secrets.
+func (s *Settings) Effective(plan *Plan) (Shown, error) {
+	data, err := os.ReadFile(s.File)
 	if err != nil {
-		return Shown{}, usage.Errorf("", "%s: %s", c.File, usage.Cause(err))
+		return Shown{}, usage.Errorf("", "%s: %s", s.File, usage.Cause(err))
 	}
-	// The file once more, with its variables as they are written.
-	written, err := parseTree(c.File, data, func(name string) (string, bool) { return "${" + name + "}", true })
+	// In producers and handlers variables are shown by name, because their values may be secret.
+	written, err := parseTree(s.File, data, func(name string) (string, bool) { return "${" + name + "}", true })
 	if err != nil {
 		return Shown{}, err
 	}
-	root := &node{kind: mapping, inner: map[string]*node{}, where: map[string]usage.Place{}}
-	for _, row := range c.defaultRows() {
+	root := newMapping()
+	for _, row := range defaultRows(s) {
 		root.set(row[0], row[1], usage.Place{})
 	}
-	for _, name := range c.Node.names {
-		n := veil(c.Node.inner[name], nil, name)
+	for _, name := range s.Node.names {
+		var names *node
 		if name == "producers" || name == "handlers" {
-			n = veil(c.Node.inner[name], written.inner[name], name)
+			names = written.inner[name]
 		}
-		root.lay(name, n)
+		root.overlay(name, redact(s.Node.inner[name], names))
 	}
 	for i := range plan.Producers {
 		if n := root.inner["producers"].inner[plan.Producers[i].Name]; n != nil {
-			c.addProducerDefaults(n, plan.Producers[i])
+			addProducerDefaults(n, plan.Producers[i], cmp.Or(int64(s.Limits.MaxBody), receiver.DefaultMaxBody))
 		}
 	}
 	return Shown{root}, nil
 }
 
-// lay puts a value over what is there, member by member.
-func (n *node) lay(name string, over *node) {
+// overlay writes a value over the named member. Mappings are merged.
+func (n *node) overlay(name string, over *node) {
 	old := n.inner[name]
 	if old == nil || old.kind != mapping || over.kind != mapping {
 		if old == nil {
@@ -71,162 +71,161 @@ func (n *node) lay(name string, over *node) {
 		return
 	}
 	for _, inner := range over.names {
-		old.lay(inner, over.inner[inner])
+		old.overlay(inner, over.inner[inner])
 	}
 }
 
-// defaultRows are what the binary and package receiver take for settings that are not set.
-func (c *Settings) defaultRows() [][2]string {
-	ln := c.ConnectionLimits()
+// defaultRows are the paths and values of settings with a default.
+func defaultRows(s *Settings) [][2]string {
+	limits := s.ConnectionLimits()
 	count, bytes := strconv.Itoa, func(n int64) string { return strconv.FormatInt(n, 10) }
 	rows := [][2]string{
-		{"listen", c.Listen}, {"operations", c.Operations}, {"store", c.Store}, {"via", c.viaName()},
-		{"log.format", c.Log.Format}, {"log.level", c.Log.Level},
-		{"limits.max_body", bytes(receiver.DefaultMaxBody)}, {"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
-		{"limits.connections", count(ln.Connections)}, {"limits.connections_per_address", count(ln.PerAddress)},
-		{"limits.head", bytes(DefaultHead)}, {"limits.head_budget", bytes(ln.HeadBytes)},
-		{"limits.header_timeout", FormatDuration(defaultHeaderTimeout)}, {"limits.idle_timeout", FormatDuration(defaultIdleTimeout)}, {"limits.store_timeout", FormatDuration(receiver.DefaultStoreTimeout)},
-		{"limits.body_timeout", FormatDuration(receiver.DefaultBodyTimeout)}, {"limits.workers", count(4 * runtime.GOMAXPROCS(0))},
-		{"limits.attempts", count(receiver.DefaultAttempts)}, {"limits.backoff_base", FormatDuration(receiver.DefaultBackoffBase)},
-		{"limits.backoff_cap", FormatDuration(receiver.DefaultBackoffCap)}, {"limits.postpone_max", FormatDuration(receiver.DefaultPostponeMax)},
-		{"limits.handler_timeout", FormatDuration(receiver.DefaultHandlerTimeout)}, {"limits.answer_timeout", FormatDuration(receiver.DefaultAnswerTimeout)},
-		{"limits.in_flight_wait", FormatDuration(receiver.DefaultInFlightWait)}, {"limits.lease", FormatDuration(receiver.DefaultLease)},
-		{"limits.retry_after", FormatDuration(receiver.DefaultRetryAfter)}, {"limits.drain", FormatDuration(c.Limits.Drain)},
-		{"limits.remember_signatures.for", FormatDuration(dedup.DefaultRememberFor)}, {"limits.remember_signatures.max", count(dedup.DefaultRememberMax)},
+		{"listen", s.Listen}, {"operations", s.Operations}, {"store", s.Store}, {"via", s.viaName()},
+		{"log.format", s.Log.Format}, {"log.level", s.Log.Level},
+		{"limits.max_body", bytes(receiver.DefaultMaxBody)},
+		{"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
+		{"limits.connections", count(limits.Connections)},
+		{"limits.connections_per_address", count(limits.PerAddress)},
+		{"limits.head", bytes(DefaultHead)}, {"limits.head_budget", bytes(limits.HeadBytes)},
+		{"limits.header_timeout", FormatDuration(defaultHeaderTimeout)},
+		{"limits.idle_timeout", FormatDuration(defaultIdleTimeout)},
+		{"limits.store_timeout", FormatDuration(receiver.DefaultStoreTimeout)},
+		{"limits.body_timeout", FormatDuration(receiver.DefaultBodyTimeout)},
+		{"limits.workers", count(4 * runtime.GOMAXPROCS(0))},
+		{"limits.attempts", count(receiver.DefaultAttempts)},
+		{"limits.backoff_base", FormatDuration(receiver.DefaultBackoffBase)},
+		{"limits.backoff_cap", FormatDuration(receiver.DefaultBackoffCap)},
+		{"limits.postpone_max", FormatDuration(receiver.DefaultPostponeMax)},
+		{"limits.handler_timeout", FormatDuration(receiver.DefaultHandlerTimeout)},
+		{"limits.answer_timeout", FormatDuration(receiver.DefaultAnswerTimeout)},
+		{"limits.in_flight_wait", FormatDuration(receiver.DefaultInFlightWait)},
+		{"limits.lease", FormatDuration(receiver.DefaultLease)},
+		{"limits.retry_after", FormatDuration(receiver.DefaultRetryAfter)},
+		{"limits.drain", FormatDuration(s.Limits.Drain)},
+		{"limits.remember_signatures.for", FormatDuration(dedup.DefaultRememberFor)},
+		{"limits.remember_signatures.max", count(dedup.DefaultRememberMax)},
 	}
-	if kind, _, err := c.StoreKind(); err == nil && kind != "memory" {
+	if kind, _, err := s.StoreKind(); err == nil && kind != "memory" {
 		rows = append(rows, [2]string{"limits.backlog_events", bytes(badgerstore.DefaultBacklogRecords())})
 	}
 	return rows
 }
 
-// span writes a duration without the zeros that Duration.String adds.
-func FormatDuration(d time.Duration) string {
-	text := d.String()
-	if d >= time.Minute && d%time.Minute == 0 {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if d >= time.Hour && d%time.Hour == 0 {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
-// addProducerDefaults adds what a producer has of its scheme or preset, and was not told.
-func (c *Settings) addProducerDefaults(n *node, p producer.Producer) {
-	if p.MaxBody == 0 {
-		p.MaxBody = cmp.Or(int64(c.Limits.MaxBody), receiver.DefaultMaxBody)
-	}
+// addProducerDefaults adds what the scheme, the preset or the defaults say and the file does not.
+func addProducerDefaults(n *node, p producer.Producer, maxBody int64) {
+	p.MaxBody = cmp.Or(p.MaxBody, maxBody)
 	p = p.WithDefaults()
-	contract := "webhook"
+	contract, remembers := "webhook", "on"
 	if p.Contract == producer.API {
 		contract = "api"
 	}
-	rows := [][2]string{
-		{"window", FormatDuration(p.Window)}, {"tolerance.past", FormatDuration(p.Tolerance.Past)}, {"tolerance.future", FormatDuration(p.Tolerance.Future)},
-		{"max_body", strconv.FormatInt(p.MaxBody, 10)}, {"contract", contract}, {"accepted", strconv.Itoa(p.Accepted.Status)},
-		{"in_flight", strconv.Itoa(p.InFlight)},
-	}
-	if p.Key != nil {
-		rows = append(rows, [2]string{"key", p.Key.String()})
-	}
-	remembers := "on"
 	if p.Forgets {
 		remembers = "off"
 	}
-	rows = append(rows, [2]string{"remember_signatures", remembers}, [2]string{"same_signed", sameSignedWord(p.SameSigned)})
+	add := func(name, value string) {
+		if n.inner[name] == nil {
+			n.set(name, value, usage.Place{})
+		}
+	}
+	addMember := func(name, member string, value time.Duration) {
+		if old := n.inner[name]; old != nil && old.kind != mapping {
+			delete(n.inner, name) // tolerance: 10m is its past
+			n.names = slices.DeleteFunc(slices.Clone(n.names), func(other string) bool { return other == name })
+		}
+		if n.inner[name].member(member) == nil {
+			n.set(name+"."+member, FormatDuration(value), usage.Place{})
+		}
+	}
+	add("window", FormatDuration(p.Window))
+	addMember("tolerance", "past", p.Tolerance.Past)
+	addMember("tolerance", "future", p.Tolerance.Future)
+	add("max_body", strconv.FormatInt(p.MaxBody, 10))
+	add("contract", contract)
+	add("accepted", strconv.Itoa(p.Accepted.Status))
+	add("in_flight", strconv.Itoa(p.InFlight))
+	if p.Key != nil {
+		add("key", p.Key.String())
+	}
+	add("remember_signatures", remembers)
+	add("same_signed", sameSignedWord(p.SameSigned))
 	if p.SameSignedMax > 0 {
-		rows = append(rows, [2]string{"same_signed_max", strconv.Itoa(p.SameSignedMax)})
+		add("same_signed_max", strconv.Itoa(p.SameSignedMax))
 	}
 	if p.EventTime != nil {
-		rows = append(rows, [2]string{"event_time", p.EventTime.String()})
+		add("event_time", p.EventTime.String())
 	}
 	if p.Type != nil {
-		rows = append(rows, [2]string{"type", p.Type.String()})
-	}
-	for _, row := range rows {
-		top, member, nested := strings.Cut(row[0], ".")
-		if nested && n.inner[top] != nil && n.inner[top].kind != mapping {
-			n.inner[top] = nil // tolerance: 10m is its past
-			n.names = slices.DeleteFunc(slices.Clone(n.names), func(name string) bool { return name == top })
-		}
-		if old := n.inner[top]; old == nil || nested && old.inner[member] == nil {
-			n.set(row[0], row[1], usage.Place{})
-		}
+		add("type", p.Type.String())
 	}
 }
 
-// veil returns a copy of a value as it may be shown. written is the same value with its variables as they were
-// written; nil where values of variables may be shown.
-func veil(n, written *node, name string) *node {
+// disclosure is how a value may be shown.
+type disclosure int
+
+const (
+	open   disclosure = iota
+	hidden            // a secret
+	elided            // shown like a secret, because it is long
+	host              // a URL, whose path and query may be secret
+)
+
+// disclose marks a value by the option of its field's tag.
+func (n *node) disclose(option string) {
+	level := map[string]disclosure{"secret": hidden, "file": elided, "target": host}[option]
+	if level == open {
+		return
+	}
+	n.shown = level
+	for _, item := range n.items {
+		item.disclose(option)
+	}
+	for _, inner := range n.inner {
+		inner.disclose(option)
+	}
+}
+
+// redact returns a copy without secrets. written is the same value with variables by name, or nil if their values
+// may be shown.
+func redact(n, written *node) *node {
 	out := &node{kind: n.kind, text: n.text, names: n.names}
-	secret := slices.Contains(inFiles, name)
 	switch n.kind {
 	case scalar:
-		switch {
-		case secret:
-			out.text = Hidden
-		case name == "forward" && written.isVariable():
-			out.text = written.text
-		case name == "forward":
-			out.text = forward.RedactURL(n.text) // what is written around a variable may be as secret as its value
-		case written != nil && strings.Contains(written.text, "${"):
-			out.text = written.text
-		default:
-			out.text = veilAddress(n.text)
-		}
+		out.text = n.redacted(written)
 	case sequence:
 		for i, item := range n.items {
-			out.items = append(out.items, veil(item, written.item(i), item.nameIn(name)))
+			out.items = append(out.items, redact(item, written.item(i)))
 		}
 	case mapping:
 		out.inner, out.where = map[string]*node{}, map[string]usage.Place{}
-		for _, member := range n.names {
-			inner := n.inner[member]
-			out.inner[member] = veil(inner, written.member(member), inner.nameUnder(name, member))
+		for name, inner := range n.inner {
+			out.inner[name] = redact(inner, written.member(name))
 		}
 	}
 	return out
 }
 
-// nameIn is the name by which an item of a list is judged: that of the list, but for a list of mappings, such as keys of
-// rfc9421, whose members have names of their own.
-func (n *node) nameIn(list string) string {
-	if n.kind == mapping && !slices.Contains(inFiles, list) {
-		return ""
+// redacted returns the text of a single value as it may be shown.
+func (n *node) redacted(written *node) string {
+	switch {
+	case n.shown == hidden || n.shown == elided:
+		return Hidden
+	case n.shown == host && written.isVariable():
+		return written.text
+	case n.shown == host:
+		return forward.RedactURL(n.text) // the text around a variable may be as secret as its value
+	case written != nil && strings.Contains(written.text, "${"):
+		return written.text
 	}
-	return list
+	return redactAddress(n.text)
 }
 
-// nameUnder is the name by which a member of a mapping is judged: its own, but for secrets by the id of their key.
-func (n *node) nameUnder(name, member string) string {
-	if n.kind == scalar && (name == "keys" || slices.Contains(inFiles, name)) {
-		return "secret"
-	}
-	return member
-}
-
-// isVariable reports whether a value was written as a variable alone.
+// isVariable reports whether a value was written as a single variable.
 func (n *node) isVariable() bool {
 	return n != nil && strings.HasPrefix(n.text, "${") && strings.IndexByte(n.text, '}') == len(n.text)-1
 }
 
-func (n *node) item(i int) *node {
-	if n == nil || i >= len(n.items) {
-		return nil
-	}
-	return n.items[i]
-}
-
-func (n *node) member(name string) *node {
-	if n == nil {
-		return nil
-	}
-	return n.inner[name]
-}
-
-// veilAddress hides what an address may hold of credentials: its user, and the values of its query.
-func veilAddress(text string) string {
+// redactAddress hides the possible credentials of a URL: its user and the values of its query.
+func redactAddress(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User == nil && u.RawQuery == "" {
 		return text
@@ -268,7 +267,7 @@ func (n *node) plain() any {
 	return readWord(n.text)
 }
 
-// readWord returns a number or a truth value where the text is one as a person would write it.
+// readWord returns a number or a boolean if YAML writes it as text, else text.
 func readWord(text string) any {
 	var read any
 	if err := yaml.Unmarshal([]byte(text), &read); err == nil && fmt.Sprint(read) == text {
@@ -298,17 +297,17 @@ func (n *node) yaml() *yaml.Node {
 	return textNode(n.text)
 }
 
-// textNode is a plain word where YAML reads it back as the same text or the same number.
+// textNode returns an unquoted word if YAML reads it back as the same text, number or boolean.
 func textNode(text string) *yaml.Node {
 	y := &yaml.Node{}
 	y.SetString(text)
 	if _, quoted := readWord(text).(string); !quoted {
-		y.Tag, y.Style = "", 0 // 5, true
+		y.Tag, y.Style = "", 0
 	}
 	return y
 }
 
-// sameSignedWord spells a policy as the file does.
+// sameSignedWord returns a policy as the file writes it.
 func sameSignedWord(s producer.SameSigned) string {
 	switch s {
 	case producer.SameSignedOff:

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,47 +14,75 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-func TestEverySecretSettingIsHiddenWhateverItsForm(t *testing.T) {
-	t.Parallel()
-	for _, name := range append(slices.Clone(inFiles), "keys") {
-		for _, form := range []string{"s3cret", "[s3cret]", "[[s3cret]]", "{k: s3cret}"} {
-			if name == "keys" && !strings.HasPrefix(form, "{") {
-				continue // keys are a mapping, or a list of mappings whose secrets have names of their own
-			}
-			n, err := parseTree("x", []byte("producers: {p: {"+name+": "+form+"}}"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := yaml.Marshal(veil(n, nil, "").yaml())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(string(text), "s3cret") || !strings.Contains(string(text), Hidden) {
-				t.Errorf("%s: %s is shown as\n%s", name, form, text)
-			}
-		}
+// settingTypes are the structs whose fields may be secret.
+func settingTypes() []reflect.Type {
+	return []reflect.Type{
+		reflect.TypeFor[Settings](), reflect.TypeFor[TLS](), reflect.TypeFor[rfc9421Config](), reflect.TypeFor[Key](),
+		reflect.TypeFor[hmacConfig](), reflect.TypeFor[Handler](), reflect.TypeFor[forwardConfig](), reflect.TypeFor[signConfig](),
+		reflect.TypeFor[preset.Settings](), reflect.TypeFor[preset.Subscription](),
 	}
 }
 
-// TestEverySettingOfTypeSecretIsKnownAsOne holds the list of names that config show goes by to the settings.
+// secretNames returns the names of settings that may be in a file of their own.
+func secretNames() (names []string) {
+	for _, typ := range settingTypes() {
+		for name, f := range fieldsOf(reflect.New(typ).Elem()) {
+			if f.inFile() && f.value.Kind() != reflect.Map {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+func TestEverySecretSettingIsHiddenWhateverItsForm(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for _, typ := range settingTypes() {
+		for name, f := range fieldsOf(reflect.New(typ).Elem()) {
+			if !f.inFile() {
+				continue
+			}
+			for _, form := range []string{"s3cret", "[s3cret]", "[[s3cret]]", "{k: s3cret}"} {
+				seen++
+				n, err := parseTree("x", []byte("{"+name+": "+form+"}"), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				(&decoder{}).object(n, reflect.New(typ).Elem(), "")
+				text, err := yaml.Marshal(redact(n, nil).yaml())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(string(text), "s3cret") || !strings.Contains(string(text), Hidden) {
+					t.Errorf("%s.%s: %s is shown as\n%s", typ.Name(), name, form, text)
+				}
+			}
+		}
+	}
+	if seen < 4*12 {
+		t.Fatalf("only %d forms of secrets were looked at", seen)
+	}
+}
+
+// TestEverySettingOfTypeSecretIsKnownAsOne holds the tags that config show goes by to the settings.
 func TestEverySettingOfTypeSecretIsKnownAsOne(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	for _, v := range []any{Settings{}, TLS{}, rfc9421Config{}, Key{}, hmacConfig{}, Handler{}, preset.Settings{}, preset.Subscription{}} {
-		typ := reflect.TypeOf(v)
+	for _, typ := range settingTypes() {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
 			inner := f.Type
 			for inner.Kind() == reflect.Slice || inner.Kind() == reflect.Map {
 				inner = inner.Elem()
 			}
-			name := f.Tag.Get("conf")
+			name, option, _ := strings.Cut(f.Tag.Get("conf"), ",")
 			if inner != reflect.TypeFor[secret]() && !strings.Contains(strings.ToLower(f.Name), "secret") && !strings.Contains(strings.ToLower(f.Name), "password") &&
 				f.Name != "Token" {
 				continue
 			}
 			seen++
-			if name != "keys" && name != "secret_encoding" && !slices.Contains(inFiles, name) {
+			if name != "secret_encoding" && option != "secret" {
 				t.Errorf("%s.%s (%q) would be shown", typ.Name(), f.Name, name)
 			}
 		}
@@ -76,7 +103,7 @@ func TestAddressesAreShownWithoutWhatMayBeACredential(t *testing.T) {
 		"badger:./data":                         "badger:./data",
 		"json:type":                             "json:type",
 	} {
-		if got := veilAddress(text); got != want {
+		if got := redactAddress(text); got != want {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)
 		}
 	}
@@ -133,7 +160,7 @@ func TestEveryLimitWithADefaultIsShown(t *testing.T) {
 	_, limits, _ := strings.Cut(string(doc), "## Limits")
 	limits, _, _ = strings.Cut(limits, "###")
 	shown := map[string]bool{}
-	for _, row := range (&Settings{}).defaultRows() {
+	for _, row := range defaultRows(&Settings{}) {
 		shown[row[0]] = true
 		if last := strings.LastIndex(row[0], "."); last >= 0 {
 			shown[row[0][:last]] = true // a setting with members of its own

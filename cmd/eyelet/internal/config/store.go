@@ -56,7 +56,7 @@ func (c *Settings) OpenStore(log *slog.Logger) (dedup.Store, error) {
 // storeOptions are what the settings say of a store on disk.
 func (c *Settings) storeOptions(log *slog.Logger) badgerstore.Options {
 	events := int64(c.Limits.BacklogEvents)
-	if events == 0 && text(c.Limits.Node, "backlog_events") != "" {
+	if events == 0 && c.Limits.Node.scalar("backlog_events") != "" {
 		events = -1 // written as 0: no bound, and no default
 	}
 	return badgerstore.Options{
