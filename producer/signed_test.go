@@ -179,7 +179,7 @@ func TestSchemesSayThatTheySignTheURL(t *testing.T) {
 		"rfc9421 without a URL": {exactly("@method", "content-digest"), false},
 		"hmac of the URL":       {hmac("{url}{body}"), true},
 		"hmac of the body":      {hmac("{body}"), false},
-		"twilio":                {verify.NewTwilio("0123456789abcdef"), true},
+		"hmac that covers it":   {&verify.HMAC{Covers: []string{"@target-uri"}}, true},
 		"one of two":            {verify.All{verify.Basic("u", "p"), &verify.RFC9421{Keys: signedKeys(t)}}, true},
 		"none of two":           {verify.All{verify.Basic("u", "p"), hmac("{body}")}, false},
 		"none":                  {nil, false},

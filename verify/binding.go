@@ -45,9 +45,6 @@ func (h *HMAC) isID(field string) bool {
 }
 
 // Binds implements [Binder].
-func (t *Twilio) Binds() Binding { return t.hmac.Binds() }
-
-// Binds implements [Binder].
 func (s *RFC9421) Binds() Binding {
 	covered := []string{"@body", "@target-uri"}
 	if exactly := s.Coverage.Exactly; len(exactly) > 0 {
@@ -59,17 +56,6 @@ func (s *RFC9421) Binds() Binding {
 	return Binding{Content: true, Time: true, Covered: append(covered, s.Coverage.Consumed...)}
 }
 
-// Binds implements [Binder].
-func (s *SNS) Binds() Binding {
-	return Binding{Content: true, Time: true, Malleable: true, Covered: []string{"@body"}}
-}
-
-// Binds implements [Binder].
-func (p *PayPal) Binds() Binding {
-	return Binding{Content: true, Time: true, Malleable: true,
-		Covered: []string{"paypal-transmission-id", "paypal-transmission-time", "@body"}}
-}
-
 // Binds implements [Binder]. A token that is not the body binds nothing of it.
 func (j *JWT) Binds() Binding {
 	if !j.Body {
@@ -77,9 +63,6 @@ func (j *JWT) Binds() Binding {
 	}
 	return Binding{Content: true, Time: true, Malleable: true, Covered: []string{"@body"}}
 }
-
-// Binds implements [Binder]. Each item of the body is signed on its own, with its identifier.
-func (a *Adyen) Binds() Binding { return Binding{Content: true, Covered: []string{"@body"}} }
 
 // Binds implements [Binder]: a shared credential binds nothing.
 func (s *Static) Binds() Binding { return Binding{} }

@@ -101,13 +101,11 @@ type HMAC struct {
 	URL string
 	// Config holds the values of {config:NAME}.
 	Config map[string]string
-	// Contents takes the place of Content for producers whose signed bytes are no template. It returns all
-	// the forms that the producer may have signed, at least one and at most 8.
-	Contents func(r *http.Request, body []byte) ([][]byte, error)
+	// Contents replaces Content for producers whose signed bytes follow no template. It returns what the producer may have
+	// signed, 1 to 8 contents, each as the parts that make it up, so that a body is not copied.
+	Contents func(r *http.Request, body []byte) ([][][]byte, error)
 	// Covers lists what Contents binds, for Identity.Covered.
 	Covers []string
-
-	pieces func(r *http.Request, body []byte) ([]segments, error) // what Contents returns, without copies; optional
 
 	once sync.Once
 	plan *hmacPlan
@@ -155,7 +153,7 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 	}
 	for _, content := range contents {
 		if kid, ok := h.plan.match(head, content); ok {
-			signed := content.digest()
+			signed := digestOf(content)
 			return Identity{
 				KeyID: kid, SignedAt: head.signedAt, Covered: h.plan.covered[head.header], Signed: signed,
 				Stable:    h.plan.stable(content, signed),

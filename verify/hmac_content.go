@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -15,9 +14,9 @@ import (
 )
 
 // segments is signed content in pieces, so that a body of megabytes is not copied to stand behind a timestamp.
-type segments [][]byte
+type segments = [][]byte
 
-func (s segments) digest() []byte {
+func digestOf(s segments) []byte {
 	if len(s) == 1 {
 		sum := sha256.Sum256(s[0])
 		return sum[:]
@@ -52,24 +51,17 @@ func (p *hmacPlan) stable(content segments, signed []byte) []byte {
 		if len(kept) == len(content) {
 			return signed
 		}
-		return kept.digest()
+		return digestOf(kept)
 	}
 	var framed segments
 	for _, part := range kept {
 		framed = append(framed, binary.BigEndian.AppendUint64(nil, uint64(len(part))), part)
 	}
-	return framed.digest()
+	return digestOf(framed)
 }
-
-func (s segments) join() []byte { return bytes.Join(s, nil) }
-
-type contentsFunc func(r *http.Request, body []byte) ([][]byte, error)
 
 // contents returns what may have been signed.
 func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]segments, error) {
-	if p.pieces != nil {
-		return p.pieces(r, body)
-	}
 	if p.custom == nil {
 		content, err := p.fill(r, body, s)
 		return []segments{content}, err
@@ -81,11 +73,7 @@ func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]se
 	if len(forms) == 0 || len(forms) > maxContents {
 		return nil, &Error{Code: KeysUnavailable, Err: fmt.Errorf("%d forms of the signed content", len(forms))}
 	}
-	out := make([]segments, len(forms))
-	for i, f := range forms {
-		out[i] = segments{f}
-	}
-	return out, nil
+	return forms, nil
 }
 
 // fill puts the values of a request in the template.

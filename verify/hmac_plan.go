@@ -31,8 +31,7 @@ type hmacPlan struct {
 	malleable        []string   // names of the parts without one
 	config           map[string]string
 	url              string
-	custom           contentsFunc
-	pieces           func(*http.Request, []byte) ([]segments, error)
+	custom           func(*http.Request, []byte) ([][][]byte, error)
 	covered          [][]string // for each of headers
 }
 
@@ -40,7 +39,7 @@ type hmacPlan struct {
 func newHMACPlan(h *HMAC) (*hmacPlan, error) {
 	p := &hmacPlan{
 		separator: h.Separator, encoding: h.Encoding, unit: h.TimestampUnit, config: h.Config,
-		custom: h.Contents, pieces: h.pieces, publicKeys: h.PublicKeys, url: h.URL,
+		custom: h.Contents, publicKeys: h.PublicKeys, url: h.URL,
 	}
 	errs := []error{
 		p.setFields(h), p.setHashes(h), p.setEntries(h), p.setTemplate(h), p.setTimestamp(h), p.setKeys(h),

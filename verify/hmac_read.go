@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha512"
@@ -273,7 +274,7 @@ func (p *hmacPlan) matchPublic(s signatureHead, content segments) bool {
 			continue
 		}
 		if joined == nil {
-			joined = content.join()
+			joined = bytes.Join(content, nil)
 		}
 		for _, k := range p.publicKeys {
 			if tried++; tried > maxPublicChecks*len(p.publicKeys) {

@@ -29,6 +29,9 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // LogValue returns <secret>.
 func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
+// Decode returns the bytes that the secret stands for in an encoding. Errors say what is wrong and nothing of the value.
+func (s Secret) Decode(enc Encoding) ([]byte, error) { return decodeSecret(s, enc) }
+
 // Secrets converts strings to secrets.
 func Secrets(values ...string) []Secret {
 	out := make([]Secret, len(values))

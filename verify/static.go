@@ -181,7 +181,7 @@ func (s *Static) credential(r *http.Request) (string, error) {
 	case InHeader:
 		got, _, err = field(r, textproto.CanonicalMIMEHeaderKey(s.Name))
 	case InQuery:
-		got, err = queryValue(r, s.Name)
+		got, err = QueryParam(r, s.Name)
 	case InBasic:
 		var encoded string
 		if encoded, err = authorization(r, "Basic"); encoded != "" {
@@ -205,7 +205,7 @@ func (s *Static) bearer(r *http.Request) (string, error) {
 	if err != nil || s.Name == "" {
 		return got, err
 	}
-	inQuery, err := queryValue(r, s.Name)
+	inQuery, err := QueryParam(r, s.Name)
 	if err == nil && got != "" && inQuery != "" { // RFC 6750 section 2: not more than one method
 		err = &Error{Code: AmbiguousField, Component: s.Name}
 	}
@@ -222,9 +222,9 @@ func authorization(r *http.Request, scheme string) (string, error) {
 	return TrimOWS(rest), nil
 }
 
-// queryValue returns a parameter of the query that may stand there once. Parts of the query that do not parse
+// QueryParam returns a parameter of the query, or "" where there is none. One that occurs twice is an error (ambiguous_field). Parts of the query that do not parse
 // are not parameters. It makes no table of the others, of which an unauthenticated client can send thousands.
-func queryValue(r *http.Request, name string) (string, error) {
+func QueryParam(r *http.Request, name string) (string, error) {
 	found, times := "", 0
 	for rest, more := r.URL.RawQuery, true; more; {
 		var pair string

@@ -160,7 +160,7 @@ func TestAParameterIsReadAsTheLibraryReadsIt(t *testing.T) {
 			b.WriteString(parts[random.IntN(len(parts))])
 		}
 		r := &http.Request{URL: &url.URL{RawQuery: b.String()}}
-		got, err := queryValue(r, "key")
+		got, err := QueryParam(r, "key")
 		switch want := r.URL.Query()["key"]; {
 		case len(want) > 1 && CodeOf(err) != AmbiguousField,
 			len(want) == 1 && (err != nil || got != want[0]), len(want) == 0 && (err != nil || got != ""):

@@ -1,13 +1,10 @@
 package verify
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // withSignature puts a signature that nobody made on a request.
@@ -76,59 +73,5 @@ func TestTheWorkForASignatureIsBounded(t *testing.T) {
 			_, err := s.verify()
 			wantCode(t, err, c.code)
 		})
-	}
-}
-
-// TestStrangersDoNotPushOutACertificateInUse has a stranger name old certificates of the vendor, which are good
-// ones, and use the budget of fetches up for good.
-func TestStrangersDoNotPushOutACertificateInUse(t *testing.T) {
-	t.Parallel()
-	a := newAuthority()
-	now, down := time.Unix(tokenNow, 0), false
-	good := pemOf(a.leaf(&a.key.PublicKey, "x.example"), a.mid)
-	certs := &Certs{Roots: a.roots(), Now: func() time.Time { return now }, Fetch: func(context.Context, string) ([]byte, error) {
-		if down {
-			return nil, errors.New("status 503")
-		}
-		return good, nil
-	}}
-	find := func(address string) error {
-		_, err := certs.find(t.Context(), address, anyName)
-		return err
-	}
-	for _, address := range []string{"https://a/used.pem", "https://a/old.pem"} {
-		if err := find(address); err != nil {
-			t.Fatal(err)
-		}
-	}
-	certs.prove("https://a/used.pem")
-	certs.prove("https://a/never-fetched.pem")
-	for i := range 3 * certCacheSize {
-		now = now.Add(2 * certFetchSpan / certFetchBudget)
-		if err := find(fmt.Sprintf("https://a/%d.pem", i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	now, down = now.Add(certCacheAge), true
-	if err := find("https://a/used.pem"); err != nil {
-		t.Errorf("the certificate in use: %v", err)
-	}
-	for _, address := range []string{"https://a/old.pem", "https://a/1.pem", "https://a/never-fetched.pem"} {
-		if CodeOf(find(address)) != KeysUnavailable {
-			t.Errorf("%s is served without a fetch", address)
-		}
-	}
-}
-
-func TestTheCertificateOfSNSHasOneAddress(t *testing.T) {
-	t.Parallel()
-	const host = "https://sns.us-east-1.amazonaws.com"
-	for address, ok := range map[string]bool{
-		"/SimpleNotificationService-7506a1e3.pem": true, "/a.pem?": false, "/a.pem?x=1": false, "/b/../a.pem": false,
-		"//a.pem": false, "/%61.pem": false, "/b/a.pem": false, "/.pem": false, "/a.pem/": false, ":443/a.pem": true,
-	} {
-		if isSNSCertURL(host+address) != ok {
-			t.Errorf("%s: %t", address, !ok)
-		}
 	}
 }

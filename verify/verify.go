@@ -46,7 +46,7 @@ type Identity struct {
 	Nonce string
 	// Covered lists what the signature binds: lower-case field names, derived components as RFC 9421 spells
 	// them ("@method", "@query", "@target-uri"), "@body" where the body is bound, and "@items" where only some members of
-	// each item in it are ([Adyen]).
+	// each item in it are.
 	Covered []string
 	// Malleable says that other deliveries can have the same signature: what is signed is a canonical form, some
 	// members of the body, or a concatenation whose parts have no boundaries. Signed is then the same for all of them.

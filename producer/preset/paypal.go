@@ -1,6 +1,14 @@
 package preset
 
 import (
+	"crypto"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
@@ -25,9 +33,9 @@ func payPal(s Settings) producer.Producer {
 	p := webhook("paypal", "https://developer.paypal.com/api/rest/webhooks/rest/")
 	roots, err := s.roots()
 	p.Err = err
-	p = signedBy(p, &verify.PayPal{
+	p = signedBy(p, &payPalScheme{
 		WebhookID: s.WebhookID,
-		Certs:     &verify.Certs{Fetch: s.Fetch, Roots: roots, Pinned: s.PinnedKeys},
+		Certs:     &certStore{Fetch: s.Fetch, Roots: roots, Pinned: s.PinnedKeys},
 	})
 	p.Tolerance = verify.Tolerance{Past: 74 * time.Hour, Future: 5 * time.Minute}
 	p.Key, p.KeyRequired = producer.JSON("id"), true
@@ -37,4 +45,122 @@ func payPal(s Settings) producer.Producer {
 	})
 	p.Window = 4 * 24 * time.Hour
 	return p
+}
+
+// payPalScheme verifies webhooks of PayPal: an RSA signature over the transmission's id and time, the webhook's id
+// and the CRC-32 of the body, with a certificate that the request names and that is fetched only from PayPal.
+//
+// A CRC-32 binds nobody: who has one signed delivery can make another body of the same CRC-32 by appending four
+// bytes. So the identity does not list the body as covered. Its digest of the signed content is the same for
+// such a forgery, and a receiver that keeps the same signed content under another identifier aside is safe from
+// it as long as it remembers the original; the transmission's time bounds what comes later.
+type payPalScheme struct {
+	// WebhookID is the id that PayPal gave the webhook; it is signed. Required.
+	WebhookID string
+	// Certs fetches certificates. Required.
+	Certs *certStore
+}
+
+// Check reports every mistake of the description.
+func (p *payPalScheme) Check() error {
+	var errs []error
+	if p.WebhookID == "" {
+		errs = append(errs, errors.New("paypal: no webhook id"))
+	}
+	if p.Certs == nil {
+		errs = append(errs, errors.New("paypal: no source of certificates"))
+	}
+	return errors.Join(errs...)
+}
+
+// isPayPalHost reports whether a host or certificate name is below paypal.com.
+func isPayPalHost(host string) bool {
+	return strings.HasSuffix(host, ".paypal.com") && !strings.Contains(host, "..")
+}
+
+// Binds implements [verify.Binder].
+func (p *payPalScheme) Binds() verify.Binding {
+	return verify.Binding{Content: true, Time: true, Malleable: true,
+		Covered: []string{"paypal-transmission-id", "paypal-transmission-time", "@body"}}
+}
+
+// Verify implements [verify.Scheme].
+func (p *payPalScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
+	if err := p.Check(); err != nil {
+		return verify.Identity{}, &verify.Error{Code: verify.KeysUnavailable, Err: err}
+	}
+	sent, err := readPayPal(r)
+	if err != nil {
+		return verify.Identity{}, err
+	}
+	raw, err := body()
+	if err != nil {
+		return verify.Identity{}, err
+	}
+	cert, err := p.Certs.find(r.Context(), sent.certURL, func(c *x509.Certificate) bool { return namedAs(c, isPayPalHost) })
+	if err != nil {
+		return verify.Identity{}, err
+	}
+	content := fmt.Sprintf("%s|%s|%s|%d", sent.id, sent.time, p.WebhookID, crc32.ChecksumIEEE(raw))
+	if !rsaHolds(cert.public, crypto.SHA256, []byte(content), sent.signature) {
+		return verify.Identity{}, &verify.Error{Code: verify.SignatureMismatch, Component: payPalSignature}
+	}
+	p.Certs.prove(sent.certURL)
+	sum := sha256.Sum256([]byte(content))
+	return verify.Identity{
+		SignedAt: sent.at, NotBefore: cert.notBefore, Expires: cert.notAfter, ExpiredCode: verify.CertExpired,
+		Covered: []string{"paypal-transmission-id", "paypal-transmission-time"}, Malleable: true, Signed: sum[:],
+	}, nil
+}
+
+const payPalSignature = "paypal-transmission-sig"
+
+// payPalHead is what the header of a delivery says.
+type payPalHead struct {
+	id, time, certURL string
+	at                time.Time
+	signature         []byte
+}
+
+func readPayPal(r *http.Request) (payPalHead, error) {
+	var head payPalHead
+	var encoded, alg string
+	for _, want := range []struct {
+		name  string
+		value *string
+		code  verify.Code
+	}{
+		{payPalSignature, &encoded, verify.SignatureMissing},
+		{"paypal-auth-algo", &alg, verify.AlgorithmNotAllowed},
+		{"paypal-transmission-id", &head.id, verify.IDMissing},
+		{"paypal-transmission-time", &head.time, verify.TimestampMissing},
+		{"paypal-cert-url", &head.certURL, verify.CertURLUntrusted},
+	} {
+		switch lines := r.Header.Values(want.name); {
+		case len(lines) > 1:
+			return head, &verify.Error{Code: verify.AmbiguousField, Component: want.name}
+		case len(lines) == 0 || verify.TrimOWS(lines[0]) == "":
+			return head, &verify.Error{Code: want.code, Component: want.name}
+		default:
+			*want.value = verify.TrimOWS(lines[0])
+		}
+	}
+	if !strings.EqualFold(alg, "SHA256withRSA") {
+		return head, &verify.Error{Code: verify.AlgorithmNotAllowed, Component: "paypal-auth-algo"}
+	}
+	if !(certURL{host: isPayPalHost}).allows(head.certURL) {
+		return head, &verify.Error{Code: verify.CertURLUntrusted, Component: "paypal-cert-url"}
+	}
+	if strings.Contains(head.id, "|") {
+		return head, &verify.Error{Code: verify.SignatureMalformed, Component: "paypal-transmission-id"}
+	}
+	var err error
+	if head.at, err = time.Parse(time.RFC3339, head.time); err != nil {
+		return head, &verify.Error{Code: verify.TimestampMalformed, Component: "paypal-transmission-time"}
+	}
+	var ok bool
+	if head.signature, ok = decodeBase64Strict(encoded); !ok {
+		return head, &verify.Error{Code: verify.SignatureMalformed, Component: payPalSignature}
+	}
+	return head, nil
 }

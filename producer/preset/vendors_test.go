@@ -101,7 +101,7 @@ func TestTwilioWithoutATokenIsNamedByWhatIsSigned(t *testing.T) {
 func TestAdyenBatchesAreTakenApart(t *testing.T) {
 	t.Parallel()
 	const item = `{"NotificationRequestItem":{"pspReference":"p%","amount":{"value":1,"currency":"EUR"},"eventCode":"CAPTURE","success":"true"}}`
-	body, err := verify.NewAdyen(testHex).SignBody([]byte(`{"notificationItems":[` + strings.ReplaceAll(item, "%", "1") + "," + strings.ReplaceAll(item, "%", "2%x") + `]}`))
+	body, err := newAdyenScheme(testHex).SignBody([]byte(`{"notificationItems":[` + strings.ReplaceAll(item, "%", "1") + "," + strings.ReplaceAll(item, "%", "2%x") + `]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package verify
+package preset
 
 import (
 	"crypto"
@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 func payPalRequest(t *testing.T, text string) *http.Request {
@@ -30,11 +32,11 @@ func payPalRequest(t *testing.T, text string) *http.Request {
 	return r
 }
 
-func payPalScheme() *PayPal {
+func testPayPal() *payPalScheme {
 	a := newAuthority()
-	return &PayPal{
+	return &payPalScheme{
 		WebhookID: "wh1",
-		Certs:     &Certs{Roots: a.roots(), Fetch: serve(pemOf(a.leaf(&a.key.PublicKey, "messageverificationcerts.paypal.com"), a.mid))},
+		Certs:     &certStore{Roots: a.roots(), Fetch: serve(pemOf(a.leaf(&a.key.PublicKey, "messageverificationcerts.paypal.com"), a.mid))},
 	}
 }
 
@@ -44,41 +46,41 @@ func TestPayPalDeliveries(t *testing.T) {
 	cases := []struct {
 		name, field, value string // "" removes the field
 		body               string
-		code               Code
+		code               verify.Code
 	}{
 		{"good", "X-Other", "x", text, ""},
 		{"algorithm in small letters", "Paypal-Auth-Algo", "sha256withrsa", text, ""},
-		{"body changed", "X-Other", "x", `{"id":"WH-2"}`, SignatureMismatch},
-		{"time changed", "Paypal-Transmission-Time", "2023-11-14T22:13:21Z", text, SignatureMismatch},
-		{"id changed", "Paypal-Transmission-Id", "t2", text, SignatureMismatch},
-		{"id with the separator", "Paypal-Transmission-Id", "t1|x", text, SignatureMalformed},
-		{"no signature", "Paypal-Transmission-Sig", "", text, SignatureMissing},
-		{"signature is no base64", "Paypal-Transmission-Sig", "!", text, SignatureMalformed},
-		{"SHA-1", "Paypal-Auth-Algo", "SHA1withRSA", text, AlgorithmNotAllowed},
-		{"no algorithm", "Paypal-Auth-Algo", "", text, AlgorithmNotAllowed},
-		{"no id", "Paypal-Transmission-Id", "", text, IDMissing},
-		{"no time", "Paypal-Transmission-Time", "", text, TimestampMissing},
-		{"time is no time", "Paypal-Transmission-Time", "now", text, TimestampMalformed},
-		{"another host", "Paypal-Cert-Url", "https://paypal.com.evil.example/c", text, CertURLUntrusted},
-		{"no certificate", "Paypal-Cert-Url", "", text, CertURLUntrusted},
+		{"body changed", "X-Other", "x", `{"id":"WH-2"}`, verify.SignatureMismatch},
+		{"time changed", "Paypal-Transmission-Time", "2023-11-14T22:13:21Z", text, verify.SignatureMismatch},
+		{"id changed", "Paypal-Transmission-Id", "t2", text, verify.SignatureMismatch},
+		{"id with the separator", "Paypal-Transmission-Id", "t1|x", text, verify.SignatureMalformed},
+		{"no signature", "Paypal-Transmission-Sig", "", text, verify.SignatureMissing},
+		{"signature is no base64", "Paypal-Transmission-Sig", "!", text, verify.SignatureMalformed},
+		{"SHA-1", "Paypal-Auth-Algo", "SHA1withRSA", text, verify.AlgorithmNotAllowed},
+		{"no algorithm", "Paypal-Auth-Algo", "", text, verify.AlgorithmNotAllowed},
+		{"no id", "Paypal-Transmission-Id", "", text, verify.IDMissing},
+		{"no time", "Paypal-Transmission-Time", "", text, verify.TimestampMissing},
+		{"time is no time", "Paypal-Transmission-Time", "now", text, verify.TimestampMalformed},
+		{"another host", "Paypal-Cert-Url", "https://paypal.com.evil.example/c", text, verify.CertURLUntrusted},
+		{"no certificate", "Paypal-Cert-Url", "", text, verify.CertURLUntrusted},
 	}
 	for _, c := range cases {
 		r := payPalRequest(t, text)
 		if r.Header.Set(c.field, c.value); c.value == "" {
 			r.Header.Del(c.field)
 		}
-		if _, err := payPalScheme().Verify(r, body(c.body)); CodeOf(err) != c.code || (err == nil) != (c.code == "") {
+		if _, err := testPayPal().Verify(r, body(c.body)); verify.CodeOf(err) != c.code || (err == nil) != (c.code == "") {
 			t.Errorf("%s: %v, want %q", c.name, err, c.code)
 		}
 	}
 	r := payPalRequest(t, text)
 	r.Header.Add("Paypal-Transmission-Id", "t1")
-	if _, err := payPalScheme().Verify(r, body(text)); CodeOf(err) != AmbiguousField {
+	if _, err := testPayPal().Verify(r, body(text)); verify.CodeOf(err) != verify.AmbiguousField {
 		t.Errorf("two ids: %v", err)
 	}
-	other := payPalScheme()
+	other := testPayPal()
 	other.WebhookID = "wh2"
-	if _, err := other.Verify(payPalRequest(t, text), body(text)); CodeOf(err) != SignatureMismatch {
+	if _, err := other.Verify(payPalRequest(t, text), body(text)); verify.CodeOf(err) != verify.SignatureMismatch {
 		t.Errorf("another webhook: %v", err)
 	}
 }
@@ -89,11 +91,11 @@ func TestPayPalDoesNotClaimToBindTheBody(t *testing.T) {
 	const text = `{"id":"WH-1"}`
 	forged := sameCRC([]byte(`{"id":"WH-FORGED"}`), crc32.ChecksumIEEE([]byte(text)))
 	r := payPalRequest(t, text)
-	first, err := payPalScheme().Verify(r, body(text))
+	first, err := testPayPal().Verify(r, body(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := payPalScheme().Verify(r, body(string(forged)))
+	second, err := testPayPal().Verify(r, body(string(forged)))
 	if err != nil {
 		t.Fatalf("the weakness is gone: %v", err)
 	}
@@ -120,17 +122,17 @@ func sameCRC(text []byte, want uint32) []byte {
 func TestPayPalPinnedKeysAndDescription(t *testing.T) {
 	t.Parallel()
 	const text = `{"id":"WH-1"}`
-	p := payPalScheme()
-	p.Certs = &Certs{
+	p := testPayPal()
+	p.Certs = &certStore{
 		Pinned: map[string]crypto.PublicKey{"https://api.paypal.com/v1/notifications/certs/c1": &newAuthority().key.PublicKey},
 	}
 	if _, err := p.Verify(payPalRequest(t, text), body(text)); err != nil {
 		t.Errorf("a pinned key: %v", err)
 	}
-	if (&PayPal{Certs: &Certs{}}).Check() == nil || (&PayPal{WebhookID: "x"}).Check() == nil {
+	if (&payPalScheme{Certs: &certStore{}}).Check() == nil || (&payPalScheme{WebhookID: "x"}).Check() == nil {
 		t.Error("a scheme without webhook id or certificates was taken")
 	}
-	if _, err := payPalScheme().Verify(payPalRequest(t, text), noBody); err == nil || errors.As(err, new(*Error)) {
+	if _, err := testPayPal().Verify(payPalRequest(t, text), noBody); err == nil || errors.As(err, new(*verify.Error)) {
 		t.Errorf("the body's own error is %v", err)
 	}
 }

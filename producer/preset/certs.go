@@ -1,4 +1,4 @@
-package verify
+package preset
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/verify"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -28,10 +29,10 @@ const (
 	certMaxURL      = 512              // bytes of an address
 )
 
-// Certs fetches and judges the certificates of a vendor that names their address in each delivery. The zero
+// certStore fetches and judges the certificates of a vendor that names their address in each delivery. The zero
 // value fetches over the network (https only, 5 seconds, 64 KiB, no redirect, no address inside the network)
 // and trusts the system's roots. It is used by pointer and kept, because it holds the cache.
-type Certs struct {
+type certStore struct {
 	// Fetch returns the PEM text at an address that the scheme found to be the vendor's. Defaults to the
 	// network.
 	Fetch func(ctx context.Context, address string) ([]byte, error)
@@ -42,7 +43,7 @@ type Certs struct {
 	SkipChain bool
 	// Pinned are public keys by address, in place of a certificate that is fetched there. They have no dates.
 	Pinned map[string]crypto.PublicKey
-	// Now is the clock of the cache; certificates are judged by [Tolerance.Check]. Defaults to time.Now.
+	// Now is the clock of the cache; certificates are judged by [verify.Tolerance.Check]. Defaults to time.Now.
 	Now func() time.Time
 
 	mu     sync.Mutex
@@ -87,11 +88,11 @@ func (c certURL) allows(address string) bool {
 }
 
 // find returns the certificate at an address that was found to be the vendor's, for a subject of this name.
-func (c *Certs) find(ctx context.Context, address string, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
+func (c *certStore) find(ctx context.Context, address string, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
 	if key, ok := c.Pinned[address]; ok {
 		public, isRSA := key.(*rsa.PublicKey)
 		if !isRSA {
-			return nil, &Error{Code: CertUntrusted, Err: errors.New("the pinned key is not RSA")}
+			return nil, &verify.Error{Code: verify.CertUntrusted, Err: errors.New("the pinned key is not RSA")}
 		}
 		return &vendorCert{public: public}, nil
 	}
@@ -106,7 +107,7 @@ func (c *Certs) find(ctx context.Context, address string, isVendor func(*x509.Ce
 	case r := <-result:
 		if r.Err != nil {
 			// While it cannot be fetched again, the last one serves; its own dates bound how long.
-			if cert := c.last(address); cert != nil && CodeOf(r.Err) == KeysUnavailable {
+			if cert := c.last(address); cert != nil && verify.CodeOf(r.Err) == verify.KeysUnavailable {
 				return cert, nil
 			}
 			return nil, r.Err
@@ -114,18 +115,18 @@ func (c *Certs) find(ctx context.Context, address string, isVendor func(*x509.Ce
 		cert, _ := r.Val.(*vendorCert)
 		return cert, nil
 	case <-ctx.Done():
-		return nil, &Error{Code: KeysUnavailable, RetryAfter: certRetryAfter, Err: ctx.Err()}
+		return nil, &verify.Error{Code: verify.KeysUnavailable, RetryAfter: certRetryAfter, Err: ctx.Err()}
 	}
 }
 
-func (c *Certs) now() time.Time {
+func (c *certStore) now() time.Time {
 	if c.Now != nil {
 		return c.Now()
 	}
 	return time.Now()
 }
 
-func (c *Certs) cached(address string) *vendorCert {
+func (c *certStore) cached(address string) *vendorCert {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if one, ok := c.cache[address]; ok && c.now().Sub(one.fetched) < certCacheAge {
@@ -135,7 +136,7 @@ func (c *Certs) cached(address string) *vendorCert {
 }
 
 // last returns the certificate that was last fetched from a proven address, however long ago.
-func (c *Certs) last(address string) *vendorCert {
+func (c *certStore) last(address string) *vendorCert {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if one := c.cache[address]; one.proven {
@@ -145,7 +146,7 @@ func (c *Certs) last(address string) *vendorCert {
 }
 
 // prove notes that a delivery verified with the certificate of an address.
-func (c *Certs) prove(address string) {
+func (c *certStore) prove(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if one, ok := c.cache[address]; ok && !one.proven {
@@ -156,7 +157,7 @@ func (c *Certs) prove(address string) {
 
 // keep remembers a good certificate. The oldest one makes room, and a proven one only when all are. Failures are
 // not kept. So a stranger cannot push a certificate out that is in use.
-func (c *Certs) keep(address string, cert *vendorCert) {
+func (c *certStore) keep(address string, cert *vendorCert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cache == nil {
@@ -170,7 +171,7 @@ func (c *Certs) keep(address string, cert *vendorCert) {
 }
 
 // leastNeeded returns the address of the oldest certificate, of those that are not proven if there are any.
-func (c *Certs) leastNeeded() string {
+func (c *certStore) leastNeeded() string {
 	least := ""
 	for address, one := range c.cache {
 		if other := c.cache[least]; least == "" || one.proven != other.proven && other.proven ||
@@ -182,7 +183,7 @@ func (c *Certs) leastNeeded() string {
 }
 
 // mayFetch takes one fetch from the budget.
-func (c *Certs) mayFetch() bool {
+func (c *certStore) mayFetch() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
@@ -194,31 +195,31 @@ func (c *Certs) mayFetch() bool {
 	return true
 }
 
-func (c *Certs) fetch(ctx context.Context, address string, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
+func (c *certStore) fetch(ctx context.Context, address string, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
 	if cert := c.cached(address); cert != nil {
 		return cert, nil // a fetch ended between the look at the cache and this one
 	}
 	if !c.mayFetch() {
-		return nil, &Error{Code: KeysUnavailable, RetryAfter: certFetchSpan, Err: errors.New("too many fetches of certificates")}
+		return nil, &verify.Error{Code: verify.KeysUnavailable, RetryAfter: certFetchSpan, Err: errors.New("too many fetches of certificates")}
 	}
 	fetch := c.Fetch
 	if fetch == nil {
-		fetch = FetchPublic
+		fetch = verify.FetchPublic
 	}
 	text, err := fetch(ctx, address)
 	if err != nil {
-		return nil, &Error{Code: KeysUnavailable, RetryAfter: certRetryAfter, Err: err}
+		return nil, &verify.Error{Code: verify.KeysUnavailable, RetryAfter: certRetryAfter, Err: err}
 	}
 	cert, err := c.judge(text, isVendor)
 	if err != nil {
-		return nil, &Error{Code: CertUntrusted, Err: err}
+		return nil, &verify.Error{Code: verify.CertUntrusted, Err: err}
 	}
 	c.keep(address, cert)
 	return cert, nil
 }
 
 // judge checks the first certificate of a PEM text, with the others as its intermediates.
-func (c *Certs) judge(text []byte, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
+func (c *certStore) judge(text []byte, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
 	bundle, err := parseCerts(text)
 	if err != nil {
 		return nil, err
@@ -258,7 +259,7 @@ func parseCerts(text []byte) ([]*x509.Certificate, error) {
 
 // checkChain finds a chain to a root and narrows the dates to those at which all of it is good. No clock is
 // read: the chain is built at the beginning of the leaf's time, or at its end.
-func (c *Certs) checkChain(bundle []*x509.Certificate, good *vendorCert) error {
+func (c *certStore) checkChain(bundle []*x509.Certificate, good *vendorCert) error {
 	opts := x509.VerifyOptions{
 		Roots: c.Roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	}

@@ -1,4 +1,4 @@
-package verify
+package preset
 
 import (
 	"maps"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 func twilioRequest(t *testing.T, address, media, body string) *http.Request {
@@ -18,7 +20,7 @@ func twilioRequest(t *testing.T, address, media, body string) *http.Request {
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", media)
-	if err := NewTwilio(hmacSecret).Sign(r, []byte(body), time.Now()); err != nil {
+	if err := newTwilioScheme(testSecret).Sign(r, []byte(body), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -28,7 +30,7 @@ const formMedia = "application/x-www-form-urlencoded"
 
 func TestTwilioTriesTheURLWithAndWithoutItsPort(t *testing.T) {
 	t.Parallel()
-	scheme := NewTwilio("old token", hmacSecret)
+	scheme := newTwilioScheme("old token", testSecret)
 	for signed, seen := range map[string][]string{
 		"https://a.example/in?x=1":     {"https://a.example/in?x=1", "https://a.example:443/in?x=1"},
 		"https://a.example:443/in":     {"https://a.example/in"},
@@ -39,7 +41,7 @@ func TestTwilioTriesTheURLWithAndWithoutItsPort(t *testing.T) {
 		r := twilioRequest(t, signed, formMedia, "A=1")
 		for _, u := range seen {
 			r.URL, _ = url.Parse(u)
-			if _, err := scheme.Verify(r, given("A=1")); err != nil {
+			if _, err := scheme.Verify(r, body("A=1")); err != nil {
 				t.Errorf("signed %s, seen %s: %v", signed, u, err)
 			}
 		}
@@ -50,7 +52,7 @@ func TestTwilioTriesTheURLWithAndWithoutItsPort(t *testing.T) {
 	} {
 		r := twilioRequest(t, signed, formMedia, "A=1")
 		r.URL, _ = url.Parse(seen)
-		if _, err := scheme.Verify(r, given("A=1")); CodeOf(err) != SignatureMismatch {
+		if _, err := scheme.Verify(r, body("A=1")); verify.CodeOf(err) != verify.SignatureMismatch {
 			t.Errorf("signed %s, seen %s: %v", signed, seen, err)
 		}
 	}
@@ -58,14 +60,14 @@ func TestTwilioTriesTheURLWithAndWithoutItsPort(t *testing.T) {
 
 func TestTwilioFormsAreSigned(t *testing.T) {
 	t.Parallel()
-	scheme := NewTwilio(hmacSecret)
-	const body = "B=2&A=x&A=w&A=x&C="
-	r := twilioRequest(t, "https://a.example/in", formMedia, body)
-	for sent, want := range map[string]Code{
-		body: "", "C=&A=w&A=x&B=2": "", // the order of a form and its repetitions are not signed
-		"B=2&A=x&C=": SignatureMismatch, "B=2&A=x&A=w&A=y&C=": SignatureMismatch, "B=2;A=x": EventMalformed, "B=%zz": EventMalformed,
+	scheme := newTwilioScheme(testSecret)
+	const form = "B=2&A=x&A=w&A=x&C="
+	r := twilioRequest(t, "https://a.example/in", formMedia, form)
+	for sent, want := range map[string]verify.Code{
+		form: "", "C=&A=w&A=x&B=2": "", // the order of a form and its repetitions are not signed
+		"B=2&A=x&C=": verify.SignatureMismatch, "B=2&A=x&A=w&A=y&C=": verify.SignatureMismatch, "B=2;A=x": verify.EventMalformed, "B=%zz": verify.EventMalformed,
 	} {
-		if _, err := scheme.Verify(r, given(sent)); CodeOf(err) != want {
+		if _, err := scheme.Verify(r, body(sent)); verify.CodeOf(err) != want {
 			t.Errorf("%s: got %v, want %q", sent, err, want)
 		}
 	}
@@ -73,28 +75,28 @@ func TestTwilioFormsAreSigned(t *testing.T) {
 
 func TestTwilioBodiesThatAreNoFormsAreBoundByTheirHash(t *testing.T) {
 	t.Parallel()
-	scheme := NewTwilio(hmacSecret)
+	scheme := newTwilioScheme(testSecret)
 	const media = "application/json"
 	r := twilioRequest(t, "https://a.example/in?x=1", media, `{"a":1}`)
 	if !strings.Contains(r.URL.RawQuery, "bodySHA256=") {
 		t.Fatal("the signer bound no body")
 	}
-	id, err := scheme.Verify(r, given(`{"a":1}`))
+	id, err := scheme.Verify(r, body(`{"a":1}`))
 	if err != nil || !id.Covers("@body") || id.Signed == nil {
 		t.Errorf("got %+v, %v", id, err)
 	}
-	if _, err := scheme.Verify(r, given(`{"a":2}`)); CodeOf(err) != BodyHashMismatch {
+	if _, err := scheme.Verify(r, body(`{"a":2}`)); verify.CodeOf(err) != verify.BodyHashMismatch {
 		t.Errorf("another body: got %v", err)
 	}
 	get := twilioRequest(t, "https://a.example/in", media, "")
-	if _, err := scheme.Verify(get, given("")); err != nil {
+	if _, err := scheme.Verify(get, body("")); err != nil {
 		t.Errorf("no body: %v", err)
 	}
-	if _, err := scheme.Verify(get, given(`{"a":1}`)); CodeOf(err) != BodyHashMismatch {
+	if _, err := scheme.Verify(get, body(`{"a":1}`)); verify.CodeOf(err) != verify.BodyHashMismatch {
 		t.Errorf("a body that nothing binds: got %v", err)
 	}
 	r.URL.RawQuery += "&bodySHA256=00"
-	if _, err := scheme.Verify(r, given(`{"a":1}`)); CodeOf(err) != AmbiguousField {
+	if _, err := scheme.Verify(r, body(`{"a":1}`)); verify.CodeOf(err) != verify.AmbiguousField {
 		t.Errorf("two hashes: got %v", err)
 	}
 }

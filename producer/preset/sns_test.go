@@ -1,4 +1,4 @@
-package verify
+package preset
 
 import (
 	"crypto"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 const snsCert = "https://sns.us-east-1.amazonaws.com/made.pem"
@@ -55,11 +57,11 @@ func notification() map[string]string {
 	}
 }
 
-func snsScheme() *SNS {
+func testSNS() *snsScheme {
 	a := newAuthority()
-	return &SNS{
+	return &snsScheme{
 		Topics: []string{"arn:aws:sns:us-east-1:123456789012:t"},
-		Certs:  &Certs{Roots: a.roots(), Fetch: serve(pemOf(a.leaf(&a.key.PublicKey, "sns.amazonaws.com"), a.mid))},
+		Certs:  &certStore{Roots: a.roots(), Fetch: serve(pemOf(a.leaf(&a.key.PublicKey, "sns.amazonaws.com"), a.mid))},
 	}
 }
 
@@ -75,77 +77,77 @@ func TestSNSMessages(t *testing.T) {
 	}
 	cases := []struct {
 		name, body string
-		code       Code
+		code       verify.Code
 	}{
 		{"version 2", good, ""},
 		{"version 1", version1, ""},
 		{"an unsigned member", edit(`{`, `{"UnsubscribeURL":"https://evil.example/",`), ""},
 		{"null subject", edit(`{`, `{"Subject":null,`), ""},
-		{"version 2 said to be 1", edit(`"SignatureVersion":"2"`, `"SignatureVersion":"1"`), SignatureMismatch},
-		{"version 3", edit(`"SignatureVersion":"2"`, `"SignatureVersion":"3"`), VersionUnsupported},
-		{"subject added", edit(`{`, `{"Subject":"x",`), SignatureMismatch},
-		{"message changed", edit(`hello`, `hallo`), SignatureMismatch},
-		{"id changed", edit(`"m1"`, `"m2"`), SignatureMismatch},
-		{"id is a number", edit(`"m1"`, `1`), EventMalformed},
-		{"no id", edit(`"MessageId":"m1",`, ``), EventMalformed},
-		{"id twice", edit(`"MessageId":"m1",`, `"MessageId":"m1","MessageId":"m2",`), EventMalformed},
-		{"a line feed in the id", edit(`"m1"`, `"m1\nSubject\nx"`), EventMalformed},
-		{"a type that is not signed", edit(`"Type":"Notification"`, `"Type":"Other"`), EventMalformed},
-		{"no signature", edit(`"Signature":"`, `"Sig":"`), SignatureMissing},
-		{"signature with a line feed", edit(`"Signature":"`, `"Signature":"\n`), SignatureMalformed},
-		{"another topic", edit(`:t"`, `:u"`), TopicUnexpected},
-		{"another host", edit(`https://sns.us-east-1.amazonaws.com/`, `https://evil.example/`), CertURLUntrusted},
-		{"no certificate file", edit(`made.pem`, `made`), CertURLUntrusted},
-		{"no JSON: raw delivery", "hello", SignatureMissing},
-		{"an array", "[]", SignatureMissing},
+		{"version 2 said to be 1", edit(`"SignatureVersion":"2"`, `"SignatureVersion":"1"`), verify.SignatureMismatch},
+		{"version 3", edit(`"SignatureVersion":"2"`, `"SignatureVersion":"3"`), verify.VersionUnsupported},
+		{"subject added", edit(`{`, `{"Subject":"x",`), verify.SignatureMismatch},
+		{"message changed", edit(`hello`, `hallo`), verify.SignatureMismatch},
+		{"id changed", edit(`"m1"`, `"m2"`), verify.SignatureMismatch},
+		{"id is a number", edit(`"m1"`, `1`), verify.EventMalformed},
+		{"no id", edit(`"MessageId":"m1",`, ``), verify.EventMalformed},
+		{"id twice", edit(`"MessageId":"m1",`, `"MessageId":"m1","MessageId":"m2",`), verify.EventMalformed},
+		{"a line feed in the id", edit(`"m1"`, `"m1\nSubject\nx"`), verify.EventMalformed},
+		{"a type that is not signed", edit(`"Type":"Notification"`, `"Type":"Other"`), verify.EventMalformed},
+		{"no signature", edit(`"Signature":"`, `"Sig":"`), verify.SignatureMissing},
+		{"signature with a line feed", edit(`"Signature":"`, `"Signature":"\n`), verify.SignatureMalformed},
+		{"another topic", edit(`:t"`, `:u"`), verify.TopicUnexpected},
+		{"another host", edit(`https://sns.us-east-1.amazonaws.com/`, `https://evil.example/`), verify.CertURLUntrusted},
+		{"no certificate file", edit(`made.pem`, `made`), verify.CertURLUntrusted},
+		{"no JSON: raw delivery", "hello", verify.SignatureMissing},
+		{"an array", "[]", verify.SignatureMissing},
 	}
 	for _, c := range cases {
-		_, err := snsScheme().Verify(bearer(""), body(c.body))
-		if CodeOf(err) != c.code || (err == nil) != (c.code == "") {
+		_, err := testSNS().Verify(newDelivery(testHook, "").Request, body(c.body))
+		if verify.CodeOf(err) != c.code || (err == nil) != (c.code == "") {
 			t.Errorf("%s: %v, want %q", c.name, err, c.code)
 		}
 	}
-	strict := snsScheme()
+	strict := testSNS()
 	strict.MinVersion = 2
-	if _, err := strict.Verify(bearer(""), body(version1)); CodeOf(err) != VersionUnsupported {
+	if _, err := strict.Verify(newDelivery(testHook, "").Request, body(version1)); verify.CodeOf(err) != verify.VersionUnsupported {
 		t.Errorf("version 1 where 2 is wanted: %v", err)
 	}
 }
 
 func TestSNSIdentityBindsTheBodyAndHasTheCertificatesDates(t *testing.T) {
 	t.Parallel()
-	id, err := snsScheme().Verify(bearer(""), body(snsMessage(t, "2", notification())))
+	id, err := testSNS().Verify(newDelivery(testHook, "").Request, body(snsMessage(t, "2", notification())))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !id.Covers("@body") || id.Signed == nil || id.SignedAt.Unix() != tokenNow {
 		t.Errorf("identity %+v", id)
 	}
-	wide := Tolerance{Past: NoLimit, Future: NoLimit}
-	for at, code := range map[time.Time]Code{
+	wide := verify.Tolerance{Past: verify.NoLimit, Future: verify.NoLimit}
+	for at, code := range map[time.Time]verify.Code{
 		newAuthority().begin.Add(-time.Hour):       "", // the tolerance ahead is without a limit
 		newAuthority().mid.NotAfter:                "",
-		newAuthority().mid.NotAfter.Add(time.Hour): CertExpired,
+		newAuthority().mid.NotAfter.Add(time.Hour): verify.CertExpired,
 	} {
-		if err := wide.Check(id, at); CodeOf(err) != code {
+		if err := wide.Check(id, at); verify.CodeOf(err) != code {
 			t.Errorf("at %v: %v, want %q", at, err, code)
 		}
 	}
-	if err := (Tolerance{Past: NoLimit}).Check(id, newAuthority().begin.Add(-time.Hour)); CodeOf(err) != CertExpired {
+	if err := (verify.Tolerance{Past: verify.NoLimit}).Check(id, newAuthority().begin.Add(-time.Hour)); verify.CodeOf(err) != verify.CertExpired {
 		t.Errorf("before the certificate's time: %v", err)
 	}
 }
 
 func TestSNSChecksItsDescription(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]*SNS{
-		"nothing": {}, "no topics": {Certs: &Certs{}}, "an empty topic": {Certs: &Certs{}, Topics: []string{""}},
-		"no certificates": {Topics: []string{"t"}}, "version 3": {Certs: &Certs{}, Topics: []string{"t"}, MinVersion: 3},
+	for name, s := range map[string]*snsScheme{
+		"nothing": {}, "no topics": {Certs: &certStore{}}, "an empty topic": {Certs: &certStore{}, Topics: []string{""}},
+		"no certificates": {Topics: []string{"t"}}, "version 3": {Certs: &certStore{}, Topics: []string{"t"}, MinVersion: 3},
 	} {
 		if s.Check() == nil {
 			t.Errorf("%s was taken", name)
 		}
-		if _, err := s.Verify(bearer(""), body("{}")); CodeOf(err) != KeysUnavailable {
+		if _, err := s.Verify(newDelivery(testHook, "").Request, body("{}")); verify.CodeOf(err) != verify.KeysUnavailable {
 			t.Errorf("%s: verifies with %v", name, err)
 		}
 	}
@@ -159,7 +161,7 @@ func FuzzSNS(f *testing.F) {
 	f.Add(`[]`)
 	f.Add(`{"Signature":1}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := snsScheme().Verify(bearer(""), body(text)); CodeOf(err) == "" {
+		if _, err := testSNS().Verify(newDelivery(testHook, "").Request, body(text)); verify.CodeOf(err) == "" {
 			t.Fatalf("%q: %v", text, err)
 		}
 	})

@@ -1,10 +1,12 @@
-package verify
+package preset
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 const adyenKey = "DFB1EB5485895CFA84146406857104ABB4CBCABDC8AAF103A624C8F6A3EAAB00"
@@ -21,13 +23,13 @@ func adyenNotice(references ...string) string {
 
 func TestAdyenEveryItemMustBeSigned(t *testing.T) {
 	t.Parallel()
-	scheme := NewAdyen(strings.Repeat("00", 32), adyenKey)
-	signed, err := NewAdyen(adyenKey).SignBody([]byte(adyenNotice("p1", "p2")))
+	scheme := newAdyenScheme(strings.Repeat("00", 32), adyenKey)
+	signed, err := newAdyenScheme(adyenKey).SignBody([]byte(adyenNotice("p1", "p2")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	good := string(signed)
-	id, err := scheme.Verify(nil, given(good))
+	id, err := scheme.Verify(nil, body(good))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,18 +40,18 @@ func TestAdyenEveryItemMustBeSigned(t *testing.T) {
 		`"p2"`: `"p3"`, `"o1"`: `"o2"`, `"acc"`: `"bcc"`, `"m1"`: `"m2"`, `1000`: `1001`, `"EUR"`: `"USD"`, `"CAPTURE"`: `"REFUND"`,
 		`"true"`: `"false"`, `"amount":{"value":1000,`: `"amount":{"value":1000.0,`,
 	} {
-		if _, err := scheme.Verify(nil, given(strings.Replace(good, old, change, 1))); CodeOf(err) != SignatureMismatch {
+		if _, err := scheme.Verify(nil, body(strings.Replace(good, old, change, 1))); verify.CodeOf(err) != verify.SignatureMismatch {
 			t.Errorf("%s to %s: got %v", old, change, err)
 		}
 	}
-	if _, err := scheme.Verify(nil, given(strings.Replace(good, `"r1"`, `"r2"`, 1))); err != nil {
+	if _, err := scheme.Verify(nil, body(strings.Replace(good, `"r1"`, `"r2"`, 1))); err != nil {
 		t.Errorf("reason is not signed, and was refused: %v", err)
 	}
 }
 
 func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 	t.Parallel()
-	scheme := NewAdyen(adyenKey)
+	scheme := newAdyenScheme(adyenKey)
 	signed, err := scheme.SignBody([]byte(adyenNotice("p1")))
 	if err != nil {
 		t.Fatal(err)
@@ -61,40 +63,40 @@ func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	thousand := string(full)
-	if _, err := scheme.Verify(nil, given(thousand)); err != nil {
+	if _, err := scheme.Verify(nil, body(thousand)); err != nil {
 		t.Errorf("a thousand items: %v", err)
 	}
 	for _, c := range []struct {
 		name, body string
-		want       Code
+		want       verify.Code
 	}{
-		{"member twice", strings.Replace(good, `"success":`, `"success":"false","success":`, 1), AmbiguousField},
-		{"member twice in another case", strings.Replace(good, `"success":`, `"SUCCESS":"false","success":`, 1), AmbiguousField},
-		{"amount twice", strings.Replace(good, `"amount":`, `"amount":{},"amount":`, 1), AmbiguousField},
-		{"items twice", strings.Replace(good, `"notificationItems":`, `"notificationItems":[],"notificationItems":`, 1), AmbiguousField},
+		{"member twice", strings.Replace(good, `"success":`, `"success":"false","success":`, 1), verify.AmbiguousField},
+		{"member twice in another case", strings.Replace(good, `"success":`, `"SUCCESS":"false","success":`, 1), verify.AmbiguousField},
+		{"amount twice", strings.Replace(good, `"amount":`, `"amount":{},"amount":`, 1), verify.AmbiguousField},
+		{"items twice", strings.Replace(good, `"notificationItems":`, `"notificationItems":[],"notificationItems":`, 1), verify.AmbiguousField},
 		{"other members may differ in case", strings.Replace(good, `"reason":`, `"REASON":"x","reason":`, 1), ""},
-		{"text after it", good + "{}", EventMalformed},
-		{"no items", `{"notificationItems":[]}`, EventMalformed},
-		{"no such member", `{}`, EventMalformed},
-		{"not an object", `[]`, EventMalformed},
-		{"not JSON", `{"notificationItems`, EventMalformed},
-		{"empty", ``, EventMalformed},
-		{"item that is no object", `{"notificationItems":[17]}`, EventMalformed},
-		{"item without its content", `{"notificationItems":[{}]}`, EventMalformed},
-		{"object for text", strings.Replace(good, `"p1"`, `{"a":1}`, 1), EventMalformed},
-		{"not UTF-8", strings.Replace(good, `"p1"`, "\"p\xff\"", 1), EventMalformed},
-		{"a thousand and one items", thousand[:len(thousand)-2] + "," + item + "]}", EventMalformed},
-		{"an unsigned item after a signed one", good[:len(good)-2] + `,{"NotificationRequestItem":{}}]}`, SignatureMissing},
-		{"member twice, once all in escapes", strings.Replace(good, `"pspReference":`, `"`+escaped("pspReference")+`":"x","pspReference":`, 1), AmbiguousField},
+		{"text after it", good + "{}", verify.EventMalformed},
+		{"no items", `{"notificationItems":[]}`, verify.EventMalformed},
+		{"no such member", `{}`, verify.EventMalformed},
+		{"not an object", `[]`, verify.EventMalformed},
+		{"not JSON", `{"notificationItems`, verify.EventMalformed},
+		{"empty", ``, verify.EventMalformed},
+		{"item that is no object", `{"notificationItems":[17]}`, verify.EventMalformed},
+		{"item without its content", `{"notificationItems":[{}]}`, verify.EventMalformed},
+		{"object for text", strings.Replace(good, `"p1"`, `{"a":1}`, 1), verify.EventMalformed},
+		{"not UTF-8", strings.Replace(good, `"p1"`, "\"p\xff\"", 1), verify.EventMalformed},
+		{"a thousand and one items", thousand[:len(thousand)-2] + "," + item + "]}", verify.EventMalformed},
+		{"an unsigned item after a signed one", good[:len(good)-2] + `,{"NotificationRequestItem":{}}]}`, verify.SignatureMissing},
+		{"member twice, once all in escapes", strings.Replace(good, `"pspReference":`, `"`+escaped("pspReference")+`":"x","pspReference":`, 1), verify.AmbiguousField},
 		{"member in escapes", strings.Replace(good, `"pspReference":`, `"`+escaped("pspReference")+`":`, 1), ""},
 		{"an empty name", strings.Replace(good, `"pspReference":`, `"":"x","pspReference":`, 1), ""},
-		{"a long signed member", strings.Replace(good, `"p1"`, `"`+strings.Repeat("p", 1<<10)+`"`, 1), EventMalformed},
-		{"too many values", strings.Replace(good, `"r1"`, `[`+strings.Repeat("1,", maxItems*maxItemParts)+`1]`, 1), EventMalformed},
-		{"nested very deep", strings.Replace(good, `"r1"`, strings.Repeat("[", 70)+strings.Repeat("]", 70), 1), EventMalformed},
-		{"no signature", adyenNotice("p1"), SignatureMissing},
-		{"line break in the signature", strings.Replace(good, `="`, `=\n"`, 1), SignatureMalformed},
+		{"a long signed member", strings.Replace(good, `"p1"`, `"`+strings.Repeat("p", 1<<10)+`"`, 1), verify.EventMalformed},
+		{"too many values", strings.Replace(good, `"r1"`, `[`+strings.Repeat("1,", maxItems*maxItemParts)+`1]`, 1), verify.EventMalformed},
+		{"nested very deep", strings.Replace(good, `"r1"`, strings.Repeat("[", 70)+strings.Repeat("]", 70), 1), verify.EventMalformed},
+		{"no signature", adyenNotice("p1"), verify.SignatureMissing},
+		{"line break in the signature", strings.Replace(good, `="`, `=\n"`, 1), verify.SignatureMalformed},
 	} {
-		if _, err := scheme.Verify(nil, given(c.body)); CodeOf(err) != c.want || err != nil && c.want == "" {
+		if _, err := scheme.Verify(nil, body(c.body)); verify.CodeOf(err) != c.want || err != nil && c.want == "" {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -104,7 +106,7 @@ func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 // member: with two that do, one signature fits several items.
 func TestAdyenColonsMoveNothingFromOneMemberToAnother(t *testing.T) {
 	t.Parallel()
-	scheme := NewAdyen(adyenKey)
+	scheme := newAdyenScheme(adyenKey)
 	item := func(psp, original, account, reference, event string) string {
 		return fmt.Sprintf(`{"live":"false","notificationItems":[{"NotificationRequestItem":{"pspReference":%q,"originalReference":%q,`+
 			`"merchantAccountCode":%q,"merchantReference":%q,"amount":{"value":1000,"currency":"EUR"},"eventCode":%q,"success":"true"}}]}`,
@@ -114,7 +116,7 @@ func TestAdyenColonsMoveNothingFromOneMemberToAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := scheme.Verify(nil, given(string(signed))); err != nil {
+	if _, err := scheme.Verify(nil, body(string(signed))); err != nil {
 		t.Errorf("a colon in merchantReference: %v", err)
 	}
 	_, sig, _ := strings.Cut(string(signed), `"hmacSignature":"`)
@@ -124,7 +126,7 @@ func TestAdyenColonsMoveNothingFromOneMemberToAnother(t *testing.T) {
 		item("PSP1", "", "Shop:order", "17", "CAPTURE"),
 	} {
 		moved = strings.Replace(moved, `"success"`, `"additionalData":{"hmacSignature":"`+sig+`"},"success"`, 1)
-		if _, err := scheme.Verify(nil, given(moved)); CodeOf(err) != EventMalformed {
+		if _, err := scheme.Verify(nil, body(moved)); verify.CodeOf(err) != verify.EventMalformed {
 			t.Errorf("%s: got %v", moved, err)
 		}
 	}
@@ -133,11 +135,11 @@ func TestAdyenColonsMoveNothingFromOneMemberToAnother(t *testing.T) {
 func TestAdyenKeysAreHex(t *testing.T) {
 	t.Parallel()
 	for _, keys := range [][]string{nil, {""}, {"tea"}, {adyenKey, "x"}} {
-		scheme := NewAdyen(keys...)
+		scheme := newAdyenScheme(keys...)
 		if scheme.Check() == nil {
 			t.Errorf("%q: no mistake", keys)
 		}
-		if _, err := scheme.Verify(nil, given(adyenNotice("p1"))); CodeOf(err) != KeysUnavailable {
+		if _, err := scheme.Verify(nil, body(adyenNotice("p1"))); verify.CodeOf(err) != verify.KeysUnavailable {
 			t.Errorf("%q: got %v", keys, err)
 		}
 		if _, err := scheme.SignBody(nil); err == nil {
@@ -147,7 +149,7 @@ func TestAdyenKeysAreHex(t *testing.T) {
 }
 
 func FuzzAdyen(f *testing.F) {
-	scheme := NewAdyen(adyenKey)
+	scheme := newAdyenScheme(adyenKey)
 	signed, err := scheme.SignBody([]byte(adyenNotice("p1", "p2")))
 	if err != nil {
 		f.Fatal(err)
@@ -155,8 +157,8 @@ func FuzzAdyen(f *testing.F) {
 	f.Add(string(signed))
 	f.Add(adyenNotice("p1"))
 	f.Add(`{"notificationItems":[{"NotificationRequestItem":{"amount":null,"additionalData":{"hmacSignature":"AAAA"}}}]}`)
-	f.Fuzz(func(t *testing.T, body string) {
-		if _, err := scheme.Verify(nil, given(body)); err != nil && CodeOf(err) == "" {
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := scheme.Verify(nil, body(text)); err != nil && verify.CodeOf(err) == "" {
 			t.Fatalf("untyped error %v", err)
 		}
 	})

@@ -1,0 +1,234 @@
+package preset
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+func anyName(*x509.Certificate) bool { return true }
+
+func serve(text []byte) func(context.Context, string) ([]byte, error) {
+	return func(context.Context, string) ([]byte, error) { return text, nil }
+}
+
+func TestCertificatesAreJudged(t *testing.T) {
+	t.Parallel()
+	a := newAuthority()
+	leaf := a.leaf(&a.key.PublicKey, "sns.amazonaws.com")
+	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := &certAuthority{begin: a.begin, end: a.end}
+	stranger.rootKey, stranger.root = stranger.makeCA("Other Root", nil, nil, a.begin, a.end)
+	stranger.mid, stranger.midKey = stranger.root, stranger.rootKey
+	isVendor := func(c *x509.Certificate) bool {
+		return namedAs(c, func(n string) bool { return n == "sns.amazonaws.com" })
+	}
+	cases := []struct {
+		name  string
+		text  []byte
+		chain bool
+		code  verify.Code
+	}{
+		{"chain", pemOf(leaf, a.mid), true, ""},
+		{"without the intermediate", pemOf(leaf), true, verify.CertUntrusted},
+		{"without the intermediate, chain not wanted", pemOf(leaf), false, ""},
+		{"another root", pemOf(stranger.leaf(&a.key.PublicKey, "sns.amazonaws.com")), true, verify.CertUntrusted},
+		{"another name", pemOf(a.leaf(&a.key.PublicKey, "sns.amazonaws.com.evil.example"), a.mid), true, verify.CertUntrusted},
+		{"another name, chain not wanted", pemOf(a.leaf(&a.key.PublicKey, "evil.example")), false, verify.CertUntrusted},
+		{"an EC key", pemOf(a.leaf(&ec.PublicKey, "sns.amazonaws.com"), a.mid), true, verify.CertUntrusted},
+		{"the wrong order", pemOf(a.mid, leaf), true, verify.CertUntrusted},
+		{"nothing", nil, true, verify.CertUntrusted},
+		{"no PEM", []byte("<html>"), true, verify.CertUntrusted},
+		{"a broken certificate", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte{1}}), true, verify.CertUntrusted},
+		{"a bare public key", publicPEM(t, &a.key.PublicKey), false, verify.CertUntrusted},
+	}
+	for _, c := range cases {
+		certs := &certStore{Roots: a.roots(), SkipChain: !c.chain, Fetch: serve(c.text)}
+		cert, err := certs.find(t.Context(), "https://x/y.pem", isVendor)
+		if verify.CodeOf(err) != c.code || (err == nil) != (c.code == "") {
+			t.Errorf("%s: %v, want %q", c.name, err, c.code)
+		}
+		if err == nil && c.chain && !cert.notAfter.Equal(a.mid.NotAfter) {
+			t.Errorf("%s: good until %v, but the intermediate ends %v", c.name, cert.notAfter, a.mid.NotAfter)
+		}
+	}
+}
+
+func TestCertificatesAreFetchedOnceAndAgainAfterHalfADay(t *testing.T) {
+	t.Parallel()
+	a := newAuthority()
+	text := pemOf(a.leaf(&a.key.PublicKey, "x.example"), a.mid)
+	var fetches atomic.Int32
+	now := time.Unix(tokenNow, 0)
+	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now }, Fetch: func(context.Context, string) ([]byte, error) {
+		fetches.Add(1)
+		return text, nil
+	}}
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			if _, err := certs.find(t.Context(), "https://a/x.pem", anyName); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := fetches.Load(); n != 1 {
+		t.Errorf("%d fetches for 16 deliveries", n)
+	}
+	now = now.Add(certCacheAge)
+	if _, err := certs.find(t.Context(), "https://a/x.pem", anyName); err != nil || fetches.Load() != 2 {
+		t.Errorf("after the cache's age: %d fetches, %v", fetches.Load(), err)
+	}
+}
+
+// TestStrangersCannotMakeUsFetchWithoutEnd asks for address after address, as forged deliveries may.
+func TestStrangersCannotMakeUsFetchWithoutEnd(t *testing.T) {
+	t.Parallel()
+	a := newAuthority()
+	good := pemOf(a.leaf(&a.key.PublicKey, "x.example"), a.mid)
+	fetches, now := 0, time.Unix(tokenNow, 0)
+	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now }, Fetch: func(_ context.Context, address string) ([]byte, error) {
+		if fetches++; address == "https://a/good.pem" {
+			return good, nil
+		}
+		return nil, errors.New("status 404")
+	}}
+	if _, err := certs.find(t.Context(), "https://a/good.pem", anyName); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		if _, err := certs.find(t.Context(), fmt.Sprintf("https://a/%d.pem", i), anyName); verify.CodeOf(err) != verify.KeysUnavailable {
+			t.Fatal(err)
+		}
+	}
+	if fetches > certFetchBudget {
+		t.Errorf("%d fetches within a moment", fetches)
+	}
+	if _, err := certs.find(t.Context(), "https://a/good.pem", anyName); err != nil {
+		t.Errorf("a good certificate was pushed out: %v", err)
+	}
+	now = now.Add(certFetchSpan)
+	before := fetches
+	if _, err := certs.find(t.Context(), "https://a/new.pem", anyName); verify.CodeOf(err) != verify.KeysUnavailable || fetches != before+1 {
+		t.Errorf("after a minute: %d fetches more, %v", fetches-before, err)
+	}
+}
+
+func TestCertificateCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(tokenNow, 0)
+	certs := &certStore{Now: func() time.Time { return now }}
+	for i := range 3 * certCacheSize {
+		now = now.Add(time.Second)
+		certs.keep(fmt.Sprint(i), &vendorCert{})
+	}
+	if len(certs.cache) != certCacheSize || certs.cached(fmt.Sprint(3*certCacheSize-1)) == nil || certs.cached("0") != nil {
+		t.Errorf("%d certificates are kept", len(certs.cache))
+	}
+}
+
+func TestCertificateAddressesAreTheVendors(t *testing.T) {
+	t.Parallel()
+	for address, ok := range map[string]bool{
+		"https://sns.us-east-1.amazonaws.com/a.pem":                       true,
+		"https://sns.us-east-1.amazonaws.com:443/a.pem":                   true,
+		"https://sns.cn-north-1.amazonaws.com.cn/a.pem":                   true,
+		"http://sns.us-east-1.amazonaws.com/a.pem":                        false,
+		"https://sns.us-east-1.amazonaws.com:8443/a.pem":                  false,
+		"https://sns.us-east-1.amazonaws.com.evil.example/a.pem":          false,
+		"https://sns.us-east-1.amazonaws.com@evil.example/a.pem":          false,
+		"https://evil.example/sns.us-east-1.amazonaws.com/a.pem":          false,
+		"https://evil.example\\@sns.us-east-1.amazonaws.com/a.pem":        false,
+		"https://user@sns.us-east-1.amazonaws.com/a.pem":                  false,
+		"https://sns.amazonaws.com/a.pem":                                 false,
+		"https://xsns.us-east-1.amazonaws.com/a.pem":                      false,
+		"https://SNS.us-east-1.amazonaws.com/a.pem":                       false,
+		"https://sns.us-east-1.amazonaws.com/a.pem#x":                     false,
+		"https://sns.us-east-1.amazonaws.com /a.pem":                      false,
+		"//sns.us-east-1.amazonaws.com/a.pem":                             false,
+		"":                                                                false,
+		"https://sns.us-east-1.amazonaws.com/" + strings.Repeat("a", 600): false,
+	} {
+		if isSNSURL(address) != ok {
+			t.Errorf("%q: %v", address, !ok)
+		}
+	}
+	for host, ok := range map[string]bool{
+		"api.paypal.com": true, "api.sandbox.paypal.com": true, "paypal.com": false, "notpaypal.com": false, "paypal.com.evil.example": false,
+		"a..paypal.com": false,
+	} {
+		if (certURL{host: isPayPalHost}).allows("https://"+host+"/c") != ok {
+			t.Errorf("%q: %v", host, !ok)
+		}
+	}
+}
+
+// TestStrangersDoNotPushOutACertificateInUse has a stranger name old certificates of the vendor, which are good
+// ones, and use the budget of fetches up for good.
+func TestStrangersDoNotPushOutACertificateInUse(t *testing.T) {
+	t.Parallel()
+	a := newAuthority()
+	now, down := time.Unix(tokenNow, 0), false
+	good := pemOf(a.leaf(&a.key.PublicKey, "x.example"), a.mid)
+	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now }, Fetch: func(context.Context, string) ([]byte, error) {
+		if down {
+			return nil, errors.New("status 503")
+		}
+		return good, nil
+	}}
+	find := func(address string) error {
+		_, err := certs.find(t.Context(), address, anyName)
+		return err
+	}
+	for _, address := range []string{"https://a/used.pem", "https://a/old.pem"} {
+		if err := find(address); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certs.prove("https://a/used.pem")
+	certs.prove("https://a/never-fetched.pem")
+	for i := range 3 * certCacheSize {
+		now = now.Add(2 * certFetchSpan / certFetchBudget)
+		if err := find(fmt.Sprintf("https://a/%d.pem", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now, down = now.Add(certCacheAge), true
+	if err := find("https://a/used.pem"); err != nil {
+		t.Errorf("the certificate in use: %v", err)
+	}
+	for _, address := range []string{"https://a/old.pem", "https://a/1.pem", "https://a/never-fetched.pem"} {
+		if verify.CodeOf(find(address)) != verify.KeysUnavailable {
+			t.Errorf("%s is served without a fetch", address)
+		}
+	}
+}
+
+func TestTheCertificateOfSNSHasOneAddress(t *testing.T) {
+	t.Parallel()
+	const host = "https://sns.us-east-1.amazonaws.com"
+	for address, ok := range map[string]bool{
+		"/SimpleNotificationService-7506a1e3.pem": true, "/a.pem?": false, "/a.pem?x=1": false, "/b/../a.pem": false,
+		"//a.pem": false, "/%61.pem": false, "/b/a.pem": false, "/.pem": false, "/a.pem/": false, ":443/a.pem": true,
+	} {
+		if isSNSCertURL(host+address) != ok {
+			t.Errorf("%s: %t", address, !ok)
+		}
+	}
+}
