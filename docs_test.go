@@ -70,8 +70,8 @@ func anchor(title string) string {
 	}, title)
 }
 
-// TestPagesNameTestsThatExist covers the pages beside docs/requirements.md, whose test is stricter. CHANGELOG keeps
-// the names of its time.
+// TestPagesNameTestsThatExist covers the pages beside docs/requirements.md, whose test is
+// stricter. CHANGELOG keeps the names of its time.
 func TestPagesNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	tests := allTests(t)

@@ -13,8 +13,8 @@ import (
 
 const module = "github.com/eyelet-dev/eyelet"
 
-// imports lists for each package the packages of this module that its code may import. Test files may also
-// import what drives them, but never a package that imports theirs.
+// imports lists for each package the packages of this module that its code may import. Test
+// files may also import what drives them, but never a package that imports theirs.
 var imports = map[string][]string{
 	"dedup/internal/history":               {"dedup"}, // for tests
 	"dedup/internal/heap":                  {},
@@ -287,7 +287,8 @@ func TestFileNamesNameAConcept(t *testing.T) {
 	}
 }
 
-// TestFilesAreNotTiny excepts vendors, files with build tags, and a package whose other files all have them.
+// TestFilesAreNotTiny excepts vendors, files with build tags, and a package whose other files
+// all have them.
 func TestFilesAreNotTiny(t *testing.T) {
 	t.Parallel()
 	untagged := map[string]int{}

@@ -35,7 +35,8 @@ func TestTheReadmeFitsOnAScreenOrTwo(t *testing.T) {
 	}
 }
 
-// TestTheProgramsOfTheReadmeAreTheExamples compares the programs in README with those that are compiled.
+// TestTheProgramsOfTheReadmeAreTheExamples compares the programs in README with those that are
+// compiled.
 func TestTheProgramsOfTheReadmeAreTheExamples(t *testing.T) {
 	t.Parallel()
 	var programs strings.Builder
@@ -55,8 +56,8 @@ func TestTheProgramsOfTheReadmeAreTheExamples(t *testing.T) {
 	}
 }
 
-// TestTheConfigurationOfTheReadmeIsAnExcerpt compares README's configuration with that of docs/config.md, which
-// another test loads: the lines must be there, in the same order.
+// TestTheConfigurationOfTheReadmeIsAnExcerpt compares README's configuration with that of
+// docs/config.md, which another test loads: the lines must be there, in the same order.
 func TestTheConfigurationOfTheReadmeIsAnExcerpt(t *testing.T) {
 	t.Parallel()
 	readme, reference := blocks(t, "README.md", "yaml"), blocks(t, "docs/config.md", "yaml")
@@ -70,5 +71,26 @@ func TestTheConfigurationOfTheReadmeIsAnExcerpt(t *testing.T) {
 			t.Errorf("docs/config.md has no line %q after those before it", line)
 		}
 		rest = after
+	}
+}
+
+// TestTheSessionOfTheReadmeShowsTheRecordings compares each line of README's session with the note of its recording.
+func TestTheSessionOfTheReadmeShowsTheRecordings(t *testing.T) {
+	t.Parallel()
+	session := strings.Join(blocks(t, "README.md", "console"), "\n")
+	for line := range strings.SplitSeq(session, "\n") {
+		fields := strings.Fields(line)
+		if len(fields) < 4 || fields[0] != "ok" {
+			continue
+		}
+		text, err := os.ReadFile(fields[1])
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		if about := strings.TrimPrefix(first, "# about: "); !strings.Contains(line, about) {
+			t.Errorf("README shows %q, and the recording says %q", line, about)
+		}
 	}
 }

@@ -13,21 +13,21 @@ import (
 	"testing"
 )
 
-// requirementRow is one line of the table in docs/requirements.md: the number, what is asked, and where it
-// is shown to hold.
+// requirementRow is one line of the table in docs/requirements.md: the number, the requirement,
+// and the tests that show it.
 var requirementRow = regexp.MustCompile(`^\| (R\d{3}) \| [^|]+ \| ([^|]+) \|$`)
 
-// testName is a test in backticks, and perhaps one of its subtests.
+// testName is a test in backticks, optionally with a subtest.
 var testName = regexp.MustCompile("`((?:Test|Fuzz|Example|Benchmark)[A-Za-z0-9_]*)((?:/[^`]*)?)`")
 
-// requirements is how many rows the table has: R001 to R187.
+// requirements is the number of rows: R001 to R187.
 const requirements = 187
 
-// testNames is what rows may name.
+// testNames are the names that rows may contain.
 type testNames struct {
 	functions map[string]bool
-	// subtests are the strings of the repository's code and the names of its vector files, spaces written as "_":
-	// a subtest's name is one of them.
+	// subtests are the string literals of the code and the names of the vector files, with "_" for spaces: a
+	// superset of the subtests' names.
 	subtests map[string]bool
 }
 
@@ -76,7 +76,7 @@ func TestRequirementsNameTestsThatExist(t *testing.T) {
 			continue
 		}
 		if rows[m[1]] {
-			t.Errorf("%s stands twice", m[1])
+			t.Errorf("%s occurs twice", m[1])
 		}
 		rows[m[1]] = true
 		checkRequirement(t, m[1], m[2], tests)
@@ -91,7 +91,7 @@ func TestRequirementsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// checkRequirement wants every named test to exist, and a row without a test to say "later:" or "reason:".
+// checkRequirement requires every named test to exist, and "later:" or "reason:" in a row without a test.
 func checkRequirement(t *testing.T, id, where string, tests testNames) {
 	t.Helper()
 	named := testName.FindAllStringSubmatch(where, -1)
@@ -100,7 +100,7 @@ func checkRequirement(t *testing.T, id, where string, tests testNames) {
 		t.Errorf("%s names no test and gives neither \"later:\" nor \"reason:\": %q", id, where)
 	}
 	if rest := strings.Trim(testName.ReplaceAllString(where, ""), ", "); rest != "" && !explained {
-		t.Errorf("%s holds more than tests, but does not begin with \"later:\" or \"reason:\": %q", id, rest)
+		t.Errorf("%s contains more than tests, but does not begin with \"later:\" or \"reason:\": %q", id, rest)
 	}
 	for _, m := range named {
 		if !tests.functions[m[1]] {

@@ -15,7 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxFunction is the largest number of lines of a function. Tests may exceed it in 5 of 100 functions.
+// maxFunction is the largest number of lines of a function. Tests may exceed it in 5 of 100
+// functions.
 const maxFunction = 60
 
 // Columns of a line, where a tab counts as four.
@@ -41,8 +42,8 @@ func TestEveryExportedNameIsDocumented(t *testing.T) {
 	}
 }
 
-// undocumented returns the exported names of a declaration that have neither a comment of their own nor, in a
-// group, one of the group.
+// undocumented returns the exported names of a declaration that have neither a comment of their
+// own nor, in a group, one of the group.
 func undocumented(d ast.Decl) []string {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -128,7 +129,8 @@ func TestLinesAreShort(t *testing.T) {
 	ratchet(t, "long-code", code)
 }
 
-// rawLines returns the lines that belong to string literals of more than one line, which cannot be wrapped.
+// rawLines returns the lines that belong to string literals of more than one line, which cannot
+// be wrapped.
 func rawLines(s source) map[int]bool {
 	raw := map[int]bool{}
 	ast.Inspect(s.file, func(n ast.Node) bool {
@@ -144,7 +146,8 @@ func rawLines(s source) map[int]bool {
 	return raw
 }
 
-// ratchet compares counts with those of testdata/style/KIND.txt, which may only fall. -update lowers them.
+// ratchet compares counts with those of testdata/style/KIND.txt, which may only fall. -update
+// lowers them.
 func ratchet(t *testing.T, kind string, counts map[string]int) {
 	t.Helper()
 	file := "testdata/style/" + kind + ".txt"

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Command generate writes the recorded deliveries of this folder. It uses nothing of the project, so that its
-// signatures are an independent check. What it writes is the same on every run.
+// Command generate writes the recorded deliveries of this folder, the same bytes on every run.
+// It imports no package of the project, so its signatures are an independent check.
 package main
 
 import (
@@ -29,10 +29,10 @@ const base = "https://hooks.example"
 // delivery is one recording before it is signed.
 type delivery struct {
 	file, about, expect string
-	id, typ             string // what the receiver must read; empty where it refuses
-	now                 int64  // when it arrives
+	id, typ             string // as the receiver must read them; empty where it refuses
+	now                 int64  // arrival
 	producer            string
-	fields              [][2]string // in order, Host and the signature excepted
+	fields              [][2]string // in order, without Host and the signature
 	body                string
 	sign                func(*delivery) [][2]string
 	tamper              func(*delivery) // after signing
@@ -62,8 +62,8 @@ func write(path, data string) {
 	}
 }
 
-// render signs the delivery and returns the file. Its last note is the digest of everything else in it, so
-// that a byte which no signature covers cannot change unseen either.
+// render signs the delivery and returns the file. Its last note is the digest of everything
+// else in it, which also protects bytes that no signature covers.
 func (d delivery) render() string {
 	d.fields = append([][2]string{}, d.fields...)
 	if d.sign != nil {
@@ -72,7 +72,9 @@ func (d delivery) render() string {
 	if d.tamper != nil {
 		d.tamper(&d)
 	}
-	notes := [][2]string{{"about", d.about}, {"producer", d.producer}, {"now", strconv.FormatInt(d.now, 10)}, {"expect", d.expect}}
+	notes := [][2]string{
+		{"about", d.about}, {"producer", d.producer}, {"now", strconv.FormatInt(d.now, 10)}, {"expect", d.expect},
+	}
 	if d.id != "" {
 		notes = append(notes, [2]string{"id", d.id}, [2]string{"type", d.typ})
 	}
@@ -134,19 +136,21 @@ func mac(secret []byte, content string) []byte {
 
 // RFC 9421.
 
-// profile says how a delivery of the shop is signed.
+// profile selects how a delivery of the shop is signed.
 type profile struct {
 	hmac      bool
 	keyid     string
 	created   int64
 	expires   int64
-	uncovered string // a component that is left out
+	uncovered string // a component to leave out
 }
 
 func (p profile) sign(d *delivery) [][2]string {
 	digest := sha256.Sum256([]byte(d.body))
 	content := [2]string{"Content-Digest", "sha-256=:" + base64.StdEncoding.EncodeToString(digest[:]) + ":"}
-	values := [][2]string{{"@method", "POST"}, {"@target-uri", base + "/webhooks/" + d.producer}, {"content-digest", content[1]}}
+	values := [][2]string{
+		{"@method", "POST"}, {"@target-uri", base + "/webhooks/" + d.producer}, {"content-digest", content[1]},
+	}
 	for _, f := range d.fields {
 		values = append(values, [2]string{strings.ToLower(f[0]), f[1]})
 	}
@@ -187,7 +191,7 @@ func order(key, typ, body string) delivery {
 	return d
 }
 
-func (d delivery) says(file, expect, about string) delivery {
+func (d delivery) as(file, expect, about string) delivery {
 	d.file, d.expect, d.about = file, expect, about
 	if strings.HasPrefix(expect, "refused") {
 		d.id, d.typ = "", ""
@@ -218,29 +222,52 @@ func shop() []delivery {
 	const key = `"8e03978e-40d5-43dd-bc93-6894a57f9324"`
 	const body = `{"type":"order.paid","order":"A-1001","total":"129.00","currency":"EUR"}`
 	paid := order(key, "order.paid", body)
-	refund := order("c1b8f1de-2f1c-4be4-9a2c-5d9b1f3e7c10", "order.refunded", `{"type":"order.refunded","order":"A-1001","total":"29.00","currency":"EUR"}`)
+	const refunded = `{"type":"order.refunded","order":"A-1001","total":"29.00","currency":"EUR"}`
+	refund := order("c1b8f1de-2f1c-4be4-9a2c-5d9b1f3e7c10", "order.refunded", refunded)
 	quoted := order(`"c1b8f1de-2f1c-4be4-9a2c-5d9b1f3e7c10"`, refund.typ, refund.body)
 	fresh := func(n int, body string) delivery {
 		return order(fmt.Sprintf(`"0d5f6c2e-0000-4000-8000-%012d"`, n), "order.shipped", body)
 	}
 	const shipped = `{"type":"order.shipped","order":"A-1002"}`
 	return []delivery{
-		paid.says("order-new", "new 202", "a signed order, the first time").signed(profile{}),
-		paid.at(now+5).says("order-retried", "duplicate 202", "the same bytes again: the producer retried").signed(profile{created: now - 1}),
-		paid.at(now+60).says("order-signed-afresh", "duplicate 202", "the same event, signed again with the producer's other key").signed(profile{hmac: true}),
+		paid.as("order-new", "new 202", "a signed order, the first time").signed(profile{}),
+		paid.at(now+5).
+			as("order-retried", "duplicate 202", "the same bytes again: the producer retried").
+			signed(profile{created: now - 1}),
+		paid.at(now+60).
+			as("order-re-signed", "duplicate 202", "the same event, signed again with the producer's other key").
+			signed(profile{hmac: true}),
 		order(key, "order.paid", strings.Replace(body, "129.00", "1290.00", 1)).at(now+61).
-			says("order-conflict", "conflict 422", "the same key with another payload").signed(profile{}),
-		refund.at(now+70).says("refund-new", "new 202", "signed with HMAC, its key sent without quotes").signed(profile{hmac: true}),
-		quoted.at(now+71).says("refund-quoted", "duplicate 202", "the same key, this time as a quoted string").signed(profile{hmac: true}),
-		fresh(1, shipped).says("tampered", "refused 401 digest_mismatch", "a byte of the body changed on the way").signed(profile{}).tampered("A-1002", "A-1003"),
-		fresh(2, shipped).says("key-swapped", "refused 401 signature_mismatch", "the idempotency key changed on the way").signed(profile{}).swapped(),
-		fresh(3, shipped).says("stale", "refused 401 timestamp_too_old", "signed ten minutes ago").signed(profile{created: now - 600}),
-		fresh(4, shipped).says("from-the-future", "refused 401 timestamp_too_new", "signed five minutes ahead").signed(profile{created: now + 300}),
-		fresh(5, shipped).says("expired", "refused 401 token_expired", "past the end that its sender gave it").signed(profile{created: now - 60, expires: now - 30}),
-		fresh(6, shipped).says("unsigned", "refused 401 signature_missing", "no signature at all"),
-		fresh(7, shipped).says("uncovered", "refused 401 insufficient_coverage", "the signature leaves the idempotency key out").signed(profile{uncovered: "idempotency-key"}),
-		fresh(8, shipped).says("unknown-key", "refused 401 key_unknown", "a key that the receiver does not have").signed(profile{keyid: "shop-2019"}),
-		order("", "order.shipped", shipped).says("no-idempotency-key", "refused 400 id_missing", "no idempotency key, so nobody could tell a retry from a new event").signed(profile{}),
+			as("order-conflict", "conflict 422", "the same key with another payload").signed(profile{}),
+		refund.at(now+70).
+			as("refund-new", "new 202", "signed with HMAC, its key sent without quotes").signed(profile{hmac: true}),
+		quoted.at(now+71).
+			as("refund-quoted", "duplicate 202", "the same key, this time as a quoted string").
+			signed(profile{hmac: true}),
+		fresh(1, shipped).
+			as("tampered", "refused 401 digest_mismatch", "a byte of the body changed in transit").signed(profile{}).
+			tampered("A-1002", "A-1003"),
+		fresh(2, shipped).
+			as("key-swapped", "refused 401 signature_mismatch", "the idempotency key changed in transit").
+			signed(profile{}).swapped(),
+		fresh(3, shipped).
+			as("stale", "refused 401 timestamp_too_old", "signed ten minutes ago").signed(profile{created: now - 600}),
+		fresh(4, shipped).
+			as("from-the-future", "refused 401 timestamp_too_new", "signed five minutes ahead").
+			signed(profile{created: now + 300}),
+		fresh(5, shipped).
+			as("expired", "refused 401 token_expired", "after its signed expiry").
+			signed(profile{created: now - 60, expires: now - 30}),
+		fresh(6, shipped).as("unsigned", "refused 401 signature_missing", "no signature at all"),
+		fresh(7, shipped).
+			as("uncovered", "refused 401 insufficient_coverage", "the signature does not cover the idempotency key").
+			signed(profile{uncovered: "idempotency-key"}),
+		fresh(8, shipped).
+			as("unknown-key", "refused 401 key_unknown", "the receiver does not have this key").
+			signed(profile{keyid: "shop-2019"}),
+		order("", "order.shipped", shipped).
+			as("no-idempotency-key", "refused 400 id_missing", "without a key a retry looks like a new event").
+			signed(profile{}),
 	}
 }
 
@@ -267,21 +294,25 @@ func github() []delivery {
 		}}
 	}
 	const guid = "72d3162e-cc78-11e3-81ab-4c9367dc0958"
-	const body = `{"ref":"refs/heads/main","after":"6113728f27ae82c7b1a177c8d03f9e96e0adf246","repository":{"full_name":"octo/shop"}}`
+	const body = `{"ref":"refs/heads/main","after":"6113728f27ae82c7b1a177c8d03f9e96e0adf246",` +
+		`"repository":{"full_name":"octo/shop"}}`
 	first := push(guid, "push", body)
 	unsigned := push("f00dcafe-cc78-11e3-81ab-4c9367dc0958", "push", body)
 	unsigned.sign = nil
 	other := strings.Replace(body, "main", "next", 1)
 	return []delivery{
-		first.says("push-new", "new 200", "a push, signed with the webhook's secret"),
-		first.at(now+3600).says("push-redelivered", "duplicate 200", "redelivered by hand an hour later"),
-		push(guid, "push", other).at(now+3601).says("push-other-hook", "new 200", "the same delivery id with another payload, as another hook sends it: an event of its own"),
+		first.as("push-new", "new 200", "a push, signed with the webhook's secret"),
+		first.at(now+3600).as("push-redelivered", "duplicate 200", "redelivered manually an hour later"),
+		push(guid, "push", other).at(now+3601).
+			as("push-other-hook", "new 200", "another hook's payload under the same delivery id: a separate event"),
 		push("7d3162e0-cc78-11e3-81ab-4c9367dc0958", "push", body).at(now+3602).
-			says("push-replayed", "aside 200", "captured bytes under an id of the attacker's own: kept aside, not run"),
-		push("aa3162e0-cc78-11e3-81ab-4c9367dc0958", "push", body).says("tampered", "refused 401 signature_mismatch", "another branch than the one signed").tampered("main", "evil"),
-		unsigned.says("unsigned", "refused 401 signature_missing", "no signature at all"),
-		push("bb3162e0-cc78-11e3-81ab-4c9367dc0958", "ping", `{"zen":"Keep it logically awesome.","hook_id":1}`).at(now+3603).
-			says("ping-new", "new 200", "the ping that a new webhook begins with"),
+			as("push-replayed", "aside 200", "captured bytes under the attacker's own id: quarantined, not run"),
+		push("aa3162e0-cc78-11e3-81ab-4c9367dc0958", "push", body).
+			as("tampered", "refused 401 signature_mismatch", "the branch changed in transit").tampered("main", "evil"),
+		unsigned.as("unsigned", "refused 401 signature_missing", "no signature at all"),
+		push("bb3162e0-cc78-11e3-81ab-4c9367dc0958", "ping", `{"zen":"Keep it logically awesome.","hook_id":1}`).
+			at(now+3603).
+			as("ping-new", "new 200", "the first delivery of a new webhook: a ping"),
 	}
 }
 
@@ -293,20 +324,26 @@ func stripe() []delivery {
 		}
 	}
 	event := func(id, typ string, signed int64) delivery {
-		body := fmt.Sprintf(`{"id":%q,"object":"event","type":%q,"data":{"object":{"id":"in_1001","amount_paid":12900}}}`, id, typ)
-		return delivery{producer: "stripe", id: id, typ: typ, body: body, now: signed + 1, sign: sign(signed), fields: [][2]string{{"Content-Type", "application/json; charset=utf-8"}}}
+		const form = `{"id":%q,"object":"event","type":%q,"data":{"object":{"id":"in_1001","amount_paid":12900}}}`
+		body := fmt.Sprintf(form, id, typ)
+		return delivery{producer: "stripe", id: id, typ: typ, body: body, now: signed + 1, sign: sign(signed),
+			fields: [][2]string{{"Content-Type", "application/json; charset=utf-8"}}}
 	}
 	paid := event("evt_1PtestInvoicePaid", "invoice.paid", now)
 	again := event("evt_1PtestInvoicePaid", "invoice.paid", now+3600)
 	unsigned := event("evt_1PtestUnsigned", "invoice.paid", now)
 	unsigned.sign = nil
 	return []delivery{
-		paid.says("invoice-new", "new 200", "an invoice was paid"),
-		again.says("invoice-retried", "duplicate 200", "retried an hour later, signed with the time of the retry"),
-		paid.at(now+7200).says("invoice-stale-known", "duplicate 200", "the first bytes again two hours later: stale, but known and authentic"),
-		event("evt_1PtestStale", "invoice.paid", now).at(now+7200).says("stale", "refused 401 timestamp_too_old", "signed two hours ago and never seen"),
-		event("evt_1PtestTampered", "invoice.paid", now).says("tampered", "refused 401 signature_mismatch", "the amount changed on the way").tampered("12900", "1"),
-		unsigned.says("unsigned", "refused 401 signature_missing", "no signature at all"),
+		paid.as("invoice-new", "new 200", "an invoice was paid"),
+		again.
+			as("invoice-retried", "duplicate 200", "retried an hour later, signed with the time of the retry"),
+		paid.at(now+7200).
+			as("invoice-stale-known", "duplicate 200", "the first bytes again, two hours later: stale, but known"),
+		event("evt_1PtestStale", "invoice.paid", now).at(now+7200).
+			as("stale", "refused 401 timestamp_too_old", "signed two hours ago, and not known"),
+		event("evt_1PtestTampered", "invoice.paid", now).
+			as("tampered", "refused 401 signature_mismatch", "the amount changed in transit").tampered("12900", "1"),
+		unsigned.as("unsigned", "refused 401 signature_missing", "no signature at all"),
 	}
 }
 
@@ -317,7 +354,10 @@ func standardWebhooks() []delivery {
 	}
 	event := func(id, body string, signed int64) delivery {
 		d := delivery{producer: "standard-webhooks", id: id, typ: "user.created", body: body, now: signed + 1}
-		d.fields = [][2]string{{"Content-Type", "application/json"}, {"webhook-id", id}, {"webhook-timestamp", strconv.FormatInt(signed, 10)}}
+		d.fields = [][2]string{
+			{"Content-Type", "application/json"}, {"webhook-id", id},
+			{"webhook-timestamp", strconv.FormatInt(signed, 10)},
+		}
 		d.sign = func(d *delivery) [][2]string {
 			sig := mac(key, fmt.Sprintf("%s.%d.%s", id, signed, d.body))
 			return [][2]string{{"webhook-signature", "v1," + base64.StdEncoding.EncodeToString(sig)}}
@@ -328,11 +368,16 @@ func standardWebhooks() []delivery {
 	unsigned := event("msg_unsigned", body, now)
 	unsigned.sign = nil
 	return []delivery{
-		event("msg_1001", body, now).says("user-new", "new 200", "a user was created"),
-		event("msg_1001", body, now+300).says("user-retried", "duplicate 200", "retried five minutes later, signed with the time of the retry"),
-		event("msg_1001", strings.Replace(body, "u_1001", "u_1002", 1), now+301).says("user-restated", "duplicate 200", "another body under the same id: the vendor signs the id, so it is the same event"),
-		event("msg_stale", body, now).at(now+301).says("stale", "refused 401 timestamp_too_old", "signed a second more than five minutes ago"),
-		event("msg_tampered", body, now).says("tampered", "refused 401 signature_mismatch", "another user than the one signed").tampered("u_1001", "u_0001"),
-		unsigned.says("unsigned", "refused 401 signature_missing", "no signature at all"),
+		event("msg_1001", body, now).as("user-new", "new 200", "a user was created"),
+		event("msg_1001", body, now+300).
+			as("user-retried", "duplicate 200", "retried five minutes later, signed with the time of the retry"),
+		event("msg_1001", strings.Replace(body, "u_1001", "u_1002", 1), now+301).
+			as("user-restated", "duplicate 200", "another body under the same id, which is signed: the same event"),
+		event("msg_stale", body, now).at(now+301).
+			as("stale", "refused 401 timestamp_too_old", "signed five minutes and a second ago"),
+		event("msg_tampered", body, now).
+			as("tampered", "refused 401 signature_mismatch", "the user changed in transit").
+			tampered("u_1001", "u_0001"),
+		unsigned.as("unsigned", "refused 401 signature_missing", "no signature at all"),
 	}
 }

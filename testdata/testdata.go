@@ -1,7 +1,7 @@
 // Package testdata holds recorded deliveries for the first run, and the keys that signed them.
 //
-// The keys are public: whoever has this repository can sign with them. A receiver that faces anybody must
-// refuse them, and [Secrets] and [PublicKeys] are there so that it can.
+// The keys are public: anyone with this repository can sign with them. A receiver on a network
+// must refuse them; [Secrets] and [PublicKeys] list them.
 package testdata
 
 import (
@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// The recordings are made by generate.go with the standard library's crypto alone, so that they are a check on
-// package verify that does not depend on it.
+// generate.go makes the recordings with the standard library's crypto alone, as an independent
+// check of package verify.
 //
 //go:generate go run generate.go
 
 //go:embed */*.http keys/* eyelet.yaml
 var files embed.FS
 
-// Files returns the recordings (PRODUCER/*.http), the keys (keys/*) and the configuration that receives them
-// (eyelet.yaml).
+// Files returns the recordings (PRODUCER/*.http), the keys (keys/*) and the configuration that
+// receives them (eyelet.yaml).
 func Files() fs.FS { return files }
 
-// Deliveries returns the paths of the recordings in the order in which they are meant to arrive.
+// Deliveries returns the paths of the recordings in the order of their arrival.
 func Deliveries() []string {
 	var all []string
 	for _, producer := range []string{"shop", "github", "stripe", "standard-webhooks"} {

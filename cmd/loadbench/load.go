@@ -25,7 +25,7 @@ import (
 // secret is the key of both sides; the load runs on loopback only.
 const secret = "loadbench-shared-secret"
 
-// measure starts one side as a process of its own, loads it for the time of a round, and takes the figures.
+// measure starts one side as a separate process, loads it for one round, and returns its figures.
 func measure(ctx context.Context, s settings, side string) (figures, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -36,7 +36,7 @@ func measure(ctx context.Context, s settings, side string) (figures, error) {
 		cmd.Args = append(cmd.Args, "-profile", s.profile)
 	}
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe() // the child ends when this closes
+	stdin, err := cmd.StdinPipe() // the child exits when this closes
 	if err != nil {
 		return figures{}, err
 	}
@@ -53,7 +53,7 @@ func measure(ctx context.Context, s settings, side string) (figures, error) {
 		return figures{}, fmt.Errorf("child did not start: %w", err)
 	}
 	url = strings.TrimSpace(url)
-	// A second of warm-up opens the connections and fills the pools; it is not counted.
+	// An uncounted second of warm-up opens the connections and fills the pools.
 	if _, err := load(ctx, s, url, min(time.Second, s.time)); err != nil {
 		return figures{}, err
 	}
@@ -68,7 +68,7 @@ func measure(ctx context.Context, s settings, side string) (figures, error) {
 	return f, nil
 }
 
-// round loads a child and takes its figures.
+// round loads a child and returns its figures.
 func round(ctx context.Context, s settings, url string, pid int) (figures, error) {
 	before, err := stateOf(ctx, url)
 	if err != nil {
@@ -96,7 +96,7 @@ func round(ctx context.Context, s settings, url string, pid int) (figures, error
 	return f, nil
 }
 
-// stateOf asks a side for its state.
+// stateOf requests the state of a side.
 func stateOf(ctx context.Context, url string) (st state, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, hookPath)+statePath, nil)
 	if err != nil {
@@ -124,8 +124,9 @@ func summarise(took []time.Duration, elapsed, cpu time.Duration, flushed int64) 
 	return f
 }
 
-// load sends distinct signed events from s.clients connections for the given time and returns how long each
-// took. Any answer but 200 is an error: a benchmark of refusals would be worth nothing.
+// load sends distinct signed events over s.clients connections for the given time and returns
+// the duration of each. Any status except 200 is an error, because refusals are cheaper than
+// acceptances.
 func load(ctx context.Context, s settings, url string, length time.Duration) ([]time.Duration, error) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: s.clients, MaxConnsPerHost: s.clients}}
 	defer client.CloseIdleConnections()
@@ -157,7 +158,9 @@ func load(ctx context.Context, s settings, url string, length time.Duration) ([]
 	return all, fail
 }
 
-func oneClient(ctx context.Context, client *http.Client, url string, size int, deadline time.Time) ([]time.Duration, error) {
+func oneClient(
+	ctx context.Context, client *http.Client, url string, size int, deadline time.Time,
+) ([]time.Duration, error) {
 	mac := hmac.New(sha256.New, []byte(secret))
 	var took []time.Duration
 	for time.Now().Before(deadline) {
@@ -176,15 +179,17 @@ func oneClient(ctx context.Context, client *http.Client, url string, size int, d
 			return took, err
 		}
 		if resp.StatusCode != http.StatusOK {
-			return took, fmt.Errorf("answer %s", resp.Status)
+			return took, fmt.Errorf("unexpected status %s", resp.Status)
 		}
 		took = append(took, time.Since(start))
 	}
 	return took, nil
 }
 
-// event makes a signed delivery with an identifier of its own and a payload that does not compress.
-func event(ctx context.Context, url string, size int, sum func([]byte) []byte, sign func([]byte)) (*http.Request, error) {
+// event makes a signed delivery with a unique identifier and an incompressible payload.
+func event(
+	ctx context.Context, url string, size int, sum func([]byte) []byte, sign func([]byte),
+) (*http.Request, error) {
 	raw := make([]byte, size*3/4)
 	if _, err := rand.Read(raw); err != nil {
 		return nil, err

@@ -1,9 +1,10 @@
-// Command loadbench drives a receiver and a bare Echo handler side by side and prints what accepting an event
-// durably costs, as ratios to the bare handler.
+// Command loadbench drives a receiver and a bare Echo handler side by side and prints the cost
+// of accepting an event durably, as ratios to the bare handler.
 //
-// The bare handler checks the same HMAC and stores nothing; the receiver verifies, deduplicates, stores with an
-// fsync, answers and runs a handler. Both are processes of their own, so that their CPU time can be told apart
-// from the load's. Rounds alternate, because one round on a shared machine says little.
+// The bare handler checks the same HMAC and stores nothing. The receiver verifies,
+// deduplicates, stores with an fsync, answers and runs a handler. Both are separate processes,
+// to measure their CPU time without the clients'. Rounds alternate, because a single round on a
+// shared machine means little.
 //
 //	go run ./cmd/loadbench -clients 64 -time 5s -rounds 3
 package main
@@ -35,8 +36,8 @@ func main() {
 	flag.IntVar(&s.clients, "clients", 64, "concurrent clients")
 	flag.IntVar(&s.rounds, "rounds", 3, "rounds of each side, alternating; the median counts")
 	flag.IntVar(&s.body, "body", 1024, "size of a payload in bytes; it does not compress")
-	flag.DurationVar(&s.time, "time", 5*time.Second, "length of a round")
-	flag.StringVar(&s.dir, "dir", "", "where the store goes (default: a temporary folder)")
+	flag.DurationVar(&s.time, "time", 5*time.Second, "duration of a round")
+	flag.StringVar(&s.dir, "dir", "", "parent folder of the store (default: the system's temporary folder)")
 	flag.StringVar(&s.output, "o", "text", "output: text or json")
 	flag.StringVar(&s.child, "child", "", "internal: run one side (bare or receiver)")
 	flag.StringVar(&s.profile, "profile", "", "internal: write a CPU profile of the receiver's last round to this file")
@@ -79,7 +80,7 @@ func run(ctx context.Context, s settings, out, progress io.Writer) error {
 	return report(out, s, median(bare), median(receiver))
 }
 
-// figures are what one round gave.
+// figures are the results of one round.
 type figures struct {
 	Events    int     `json:"events"`
 	PerSecond float64 `json:"events_per_second"`
@@ -87,17 +88,17 @@ type figures struct {
 	P99       float64 `json:"p99_ms"`
 	CPU       float64 `json:"cpu_us_per_event"`
 	Allocs    float64 `json:"allocs_per_event"`
-	// EventsPerFlush is 0 where no flush was seen or none can be counted. Other programs flush the device too;
-	// EventsPerCommit is of the store alone, each of whose commits flushes twice at least.
+	// EventsPerFlush is 0 where flushes cannot be counted. It includes flushes of other
+	// programs. EventsPerCommit is the store's alone; each commit flushes at least twice.
 	EventsPerFlush  float64 `json:"events_per_flush"`
 	EventsPerCommit float64 `json:"events_per_commit"`
-	// HandledPerSecond counts the calls of the handler during the round, and Backlog the tasks without an outcome
-	// at its end. A receiver keeps up when handling is as fast as accepting.
+	// HandledPerSecond counts the handler calls of the round, Backlog the tasks without an
+	// outcome at its end. A receiver keeps up when it handles as fast as it accepts.
 	HandledPerSecond float64 `json:"handled_per_second"`
 	Backlog          int     `json:"backlog"`
 }
 
-// median takes the median of each figure by itself.
+// median returns the median of each figure.
 func median(rounds []figures) figures {
 	pick := func(get func(figures) float64) float64 {
 		var v []float64
@@ -132,7 +133,8 @@ func report(out io.Writer, s settings, bare, receiver figures) error {
 		})
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintf(out, "%d clients, %d byte bodies, median of %d rounds of %v\n", s.clients, s.body, s.rounds, s.time)
+	const head = "%d clients, %d byte bodies, median of %d rounds of %v\n"
+	_, _ = fmt.Fprintf(out, head, s.clients, s.body, s.rounds, s.time)
 	_, _ = fmt.Fprintln(w, "\tbare Echo + HMAC\treceiver\tratio\t")
 	row := func(name, format string, a, b float64) {
 		_, _ = fmt.Fprintf(w, "%s\t"+format+"\t"+format+"\t%.2f\t\n", name, a, b, b/a)

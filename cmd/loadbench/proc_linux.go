@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime returns the user and system time that a process has used, from /proc; its unit is 10 ms.
+// cpuTime returns the user and system time of a process, from /proc in units of 10 ms.
 func cpuTime(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// The command in parentheses may hold spaces: the fields are counted behind it.
+	// The command in parentheses may contain spaces: count the fields after it.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 13 {
 		return 0
@@ -26,8 +26,9 @@ func cpuTime(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// flushes returns how many flush requests the device under dir has completed, from /proc/diskstats; 0 where
-// that cannot be told. Flushes of other programs on the device count too.
+// flushes returns how many flush requests the device under dir has completed, from
+// /proc/diskstats, or 0 where that is unknown. Flushes of other programs on the device count
+// too.
 func flushes(dir string) int64 {
 	var st unix.Stat_t
 	if unix.Stat(dir, &st) != nil {
@@ -37,9 +38,10 @@ func flushes(dir string) int64 {
 	if err != nil {
 		return 0
 	}
+	major, minor := strconv.Itoa(int(unix.Major(st.Dev))), strconv.Itoa(int(unix.Minor(st.Dev)))
 	for _, line := range strings.Split(string(text), "\n") {
 		f := strings.Fields(line)
-		if len(f) < 19 || f[0] != strconv.Itoa(int(unix.Major(st.Dev))) || f[1] != strconv.Itoa(int(unix.Minor(st.Dev))) {
+		if len(f) < 19 || f[0] != major || f[1] != minor {
 			continue
 		}
 		n, _ := strconv.ParseInt(f[18], 10, 64)

@@ -27,7 +27,7 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
 
-// serve runs one side until standard input closes, after printing the address to load.
+// serve prints the URL to load and runs one side until standard input closes.
 func serve(ctx context.Context, s settings, out io.Writer) error {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
@@ -49,7 +49,7 @@ func serve(ctx context.Context, s settings, out io.Writer) error {
 		}
 		defer stop()
 	default:
-		return fmt.Errorf("no side is called %q", s.child)
+		return fmt.Errorf("unknown side %q", s.child)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -69,7 +69,7 @@ func serve(ctx context.Context, s settings, out io.Writer) error {
 	return nil
 }
 
-// bare is what stands without a receiver: it checks the signature and answers.
+// bare checks the signature and answers, as a handler without a receiver would.
 func bare(c echo.Context) error {
 	body, err := io.ReadAll(io.LimitReader(c.Request().Body, receiver.DefaultMaxBody))
 	if err != nil {
@@ -86,7 +86,7 @@ func bare(c echo.Context) error {
 
 func mountReceiver(e *echo.Echo, dir string) (stop func(), err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	// Each round has a store of its own, so that no round pays for the compaction of the one before.
+	// A new store for each round, so no round pays for the compaction of an earlier one.
 	fresh, err := os.MkdirTemp(dir, "store-")
 	if err != nil {
 		return nil, err
@@ -127,13 +127,13 @@ func mountReceiver(e *echo.Echo, dir string) (stop func(), err error) {
 	}, nil
 }
 
-// hookPath is where a side takes deliveries, statePath where it tells its state.
+// Paths of a side: for deliveries, and for its state.
 const (
 	hookPath  = "/webhooks/github"
 	statePath = "/state"
 )
 
-// state is what a side knows of itself.
+// state is reported by a side at statePath.
 type state struct {
 	Handled int64  `json:"handled"` // calls of the handler
 	Backlog int64  `json:"backlog"` // tasks without an outcome
@@ -147,8 +147,8 @@ func mallocs() uint64 {
 	return m.Mallocs
 }
 
-// profile writes a CPU profile of this process to a file until stop is called, and then a profile of what it has
-// allocated to a second file, whose name ends in ".allocs".
+// profile writes a CPU profile of this process to a file until stop is called, and then an
+// allocation profile to a second file, whose name ends in ".allocs".
 func profile(name string) (stop func(), err error) {
 	f, err := os.Create(name)
 	if err != nil {

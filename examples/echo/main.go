@@ -15,7 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
 
-// Push is the part of GitHub's push event that we want.
+// Push is the part of GitHub's push event that the handler needs.
 type Push struct{ Ref string }
 
 func onPush(_ context.Context, ev receiver.Event[Push]) error {

@@ -1,5 +1,5 @@
-// Command nethttp is a webhook endpoint in a net/http program, for a producer of your own that signs with
-// RFC 9421 and sends Idempotency-Key.
+// Command nethttp is a webhook endpoint in a net/http program, for a producer of your own that
+// signs with RFC 9421 and sends Idempotency-Key.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Order is what the shop sends.
+// Order is the payload of the shop's events.
 type Order struct {
 	Number string
 	Total  float64

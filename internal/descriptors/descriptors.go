@@ -1,5 +1,5 @@
-// Package descriptors tells how many files a process may have open.
+// Package descriptors reports how many files a process may have open.
 package descriptors
 
-// Unknown is what [Limit] returns where the system has no such limit, or does not tell it.
+// Unknown is the result of [Limit] where the system has no such limit or does not report it.
 const Unknown = 1 << 20

@@ -2,5 +2,5 @@
 
 package descriptors
 
-// Limit returns how many files the process may have open, which this system does not tell.
+// Limit returns Unknown.
 func Limit() int { return Unknown }
