@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// TrimOWS returns a field value without the optional white space around it: spaces and tabs, and nothing else (RFC 9110
-// section 5.6.3). Every reader of a field value uses it. A reader with a wider notion of white space would take another
-// value out of a field than the one that was signed.
+// TrimOWS trims optional white space: spaces and tabs, and nothing else (RFC 9110 section
+// 5.6.3). All readers of field values use it. A reader that trimmed more would read another
+// value than the signed one.
 func TrimOWS(value string) string { return strings.Trim(value, " \t") }
 
-// Normalize returns the request with the optional white space around every field value taken off, which is not a part of
-// the value (RFC 9110 section 5.5). HTTP/1 has taken it off already, other transports and programs may not have. It
-// returns r itself where there is none, and otherwise a copy with a header of its own.
+// Normalize trims the optional white space around every field value, which is not part of the
+// value (RFC 9110 section 5.5). HTTP/1 does so itself; other transports may not. It returns r
+// if there is none, else a copy with its own header.
 //
-// A receiver verifies a normalized request, reads identifiers from it and keeps its fields. What was verified is then
-// what everything after it reads.
+// A receiver verifies the normalized request and then uses only that one, so everything after
+// the check reads what was verified.
 func Normalize(r *http.Request) *http.Request {
 	var header http.Header
 	for name, lines := range r.Header {
@@ -40,8 +40,7 @@ func Normalize(r *http.Request) *http.Request {
 	return out
 }
 
-// trimLines returns the lines of a field without the optional white space around each. It returns the same slice where
-// there is none.
+// trimLines trims every line of a field. It returns the same slice if there is nothing to trim.
 func trimLines(lines []string) []string {
 	if !slices.ContainsFunc(lines, func(line string) bool { return TrimOWS(line) != line }) {
 		return lines

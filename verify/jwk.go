@@ -11,20 +11,20 @@ import (
 	"github.com/lestrrat-go/jwx/v3/jwk"
 )
 
-// JSONWebKey is a public key of a JSON Web Key Set (RFC 7517), for the verifiers of tokens; see
+// JSONWebKey is a public key of a JSON Web Key Set (RFC 7517), for verifying tokens; see
 // [JWKS.PublicKeys].
 type JSONWebKey struct {
-	// ID is the kid; empty when the key has none.
+	// ID is the kid; empty if the key has none.
 	ID string
-	// Alg is the JOSE algorithm that the key is bound to (RFC 7518 section 3.1), such as "RS256"; empty when
+	// Alg is the JOSE algorithm of the key (RFC 7518 section 3.1), such as "RS256"; empty if
 	// the key names none.
 	Alg string
 	// Public is an *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey.
 	Public crypto.PublicKey
 }
 
-// joseAlgs maps JOSE algorithms (RFC 7518 section 3.1, RFC 8037, RFC 9864) to those of HTTP signatures. Keys of
-// other algorithms do not sign HTTP messages.
+// joseAlgs maps JOSE algorithms (RFC 7518 section 3.1, RFC 8037, RFC 9864) to those of HTTP
+// signatures. Keys of other algorithms do not sign HTTP messages.
 var joseAlgs = map[string]Alg{
 	"ES256":   ECDSAP256SHA256,
 	"ES384":   ECDSAP384SHA384,
@@ -34,8 +34,8 @@ var joseAlgs = map[string]Alg{
 	"RS256":   RSAv15SHA256,
 }
 
-// signatureKey makes the key for HTTP signatures, or reports that this one is not for them. Without a kid the
-// key is found only by those who ask for all keys.
+// signatureKey makes the key for HTTP signatures, or reports that it is not for them. A key
+// without a kid is found only if all keys are requested.
 func (k JSONWebKey) signatureKey() (Key, bool) {
 	alg, known := joseAlgs[k.Alg]
 	if !known && k.Alg != "" {
@@ -45,14 +45,14 @@ func (k JSONWebKey) signatureKey() (Key, bool) {
 	return key, err == nil
 }
 
-// parseJWKS reads a JSON Web Key Set. Keys that are no public signature keys of a kind we know are left out:
-// others may be meant for others. A symmetric key never comes out of it.
+// parseJWKS reads a JSON Web Key Set. It skips keys other than public signature keys of a known
+// kind, which may be meant for other uses. It never returns a symmetric key.
 func parseJWKS(text []byte) ([]JSONWebKey, error) {
 	var shape struct {
 		Keys *[]json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &shape); err != nil || shape.Keys == nil {
-		return nil, errors.New("this is no JSON Web Key Set")
+		return nil, errors.New("not a JSON Web Key Set")
 	}
 	if len(*shape.Keys) == 0 {
 		return nil, nil
@@ -74,7 +74,8 @@ func parseJWKS(text []byte) ([]JSONWebKey, error) {
 	return keys, nil
 }
 
-// fromJWK takes the public key out of a JSON Web Key that may verify signatures. Its errors name no key material.
+// fromJWK returns the public key of a JSON Web Key that may verify signatures. Its errors
+// contain no key material.
 func fromJWK(raw jwk.Key) (JSONWebKey, error) {
 	if use, ok := raw.KeyUsage(); ok && use != "" && use != "sig" {
 		return JSONWebKey{}, errors.New("the key is not for signatures")
@@ -82,7 +83,7 @@ func fromJWK(raw jwk.Key) (JSONWebKey, error) {
 	if ops, ok := raw.KeyOps(); ok && len(ops) > 0 && !slices.Contains(ops, jwk.KeyOpVerify) && !slices.Contains(ops, jwk.KeyOpSign) {
 		return JSONWebKey{}, errors.New("the key is not for verifying")
 	}
-	// A private key may have been published by mistake: its public half is what it is.
+	// Of a private key that was published by accident the public half is used.
 	exported, err := jwk.PublicRawKeyOf(raw)
 	if err != nil {
 		return JSONWebKey{}, errors.New("the key is incomplete or of an unknown kind")
@@ -91,7 +92,7 @@ func fromJWK(raw jwk.Key) (JSONWebKey, error) {
 	if !ok {
 		return JSONWebKey{}, errors.New("the key is of an unknown kind")
 	}
-	if _, err := algsOf(public); err != nil { // a []byte, which is a symmetric key, fails here
+	if _, err := algsOf(public); err != nil { // so does a []byte, which is a symmetric key
 		return JSONWebKey{}, err
 	}
 	k := JSONWebKey{Public: public}
@@ -102,14 +103,14 @@ func fromJWK(raw jwk.Key) (JSONWebKey, error) {
 	return k, nil
 }
 
-// parseJWKText reads a JSON Web Key or a set of them that the operator wrote down. Unlike in a fetched set
-// every key must be good.
+// parseJWKText reads a configured JSON Web Key or set of them. Unlike in a fetched set, every
+// key must be valid.
 func parseJWKText(id string, alg Alg, text []byte) ([]Key, error) {
 	var set struct {
 		Keys *[]json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &set); err != nil {
-		return nil, fmt.Errorf("key %q: the text is no JSON", id)
+		return nil, fmt.Errorf("key %q: the text is not JSON", id)
 	}
 	list := []json.RawMessage{text}
 	if set.Keys != nil {

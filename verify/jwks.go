@@ -21,19 +21,19 @@ const (
 	jwksMinAge   = time.Minute // Cache-Control is clamped to these two
 	jwksMaxAge   = time.Hour
 	jwksAge      = 10 * time.Minute // without Cache-Control
-	jwksStale    = 24 * time.Hour   // how long keys outlive a server that is down
-	jwksPause    = 30 * time.Second // between fetches that unknown key ids or failures cause
+	jwksStale    = 24 * time.Hour   // how long keys stay in use while fetches fail
+	jwksPause    = 30 * time.Second // between fetches caused by unknown key ids or failures
 )
 
-// JWKSConfig describes the key set of a producer that publishes its keys at a URL.
+// JWKSConfig describes the key set that a producer publishes at a URL.
 type JWKSConfig struct {
-	// URL is where the JSON Web Key Set is (RFC 7517 section 5). It is https, or http on a loopback address.
-	// Required.
+	// URL is the address of the JSON Web Key Set (RFC 7517 section 5): https, or http on a
+	// loopback address. Required.
 	URL string
-	// Principal is the identity that the keys stand for; empty is the producer itself.
+	// Principal is the identity that the keys prove; empty is the producer itself.
 	Principal string
-	// Client fetches the set. Its timeout and its redirects are replaced: 5 seconds, and to the same origin
-	// only. Defaults to a client of its own.
+	// Client fetches the set. Its timeout is replaced (5 seconds), and its redirects must stay
+	// at the same origin. Defaults to a new client.
 	Client *http.Client
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -41,12 +41,15 @@ type JWKSConfig struct {
 
 // JWKS is a [KeySet] that is fetched from a URL.
 //
-// The set is fetched at its first use and again when Cache-Control says so, at least every hour and at most every
-// minute; in the last quarter of that time in the background. A kid that is not in the set causes a fetch at most
-// every 30 seconds. It is key_unknown only after a fetch that began after the lookup; where none was allowed it is
-// keys_unavailable with the rest of the pause, so unknown kids from others never cause a final refusal of a key that
-// was just published. A fetch replaces the set, which drops removed keys; while fetches fail the last set serves for
-// up to 24 hours. Symmetric keys are never taken from a URL.
+// The set is fetched at its first use and again when Cache-Control says so: every minute to
+// every hour, during the last quarter of that time in the background. A fetch replaces the set,
+// which drops removed keys. While fetches fail, the last set stays in use for up to 24 hours.
+// Symmetric keys are never taken from a URL.
+//
+// A kid that is not in the set causes a fetch at most every 30 seconds. It is key_unknown only
+// if a fetch began after the lookup. If none was allowed, it is keys_unavailable with the rest
+// of the pause as RetryAfter: unknown kids of other senders never cause the final refusal of a
+// key that was just published.
 type JWKS struct {
 	cfg     JWKSConfig
 	client  *http.Client
@@ -56,26 +59,26 @@ type JWKS struct {
 
 	mu         sync.Mutex
 	set        *jwksSet
-	fetching   chan struct{} // closed when the fetch under way ends; nil while there is none
-	lastFetch  time.Time     // when the last fetch began
-	fetchCount uint64        // how many fetches have begun
-	err        error         // why the last fetch failed; nil when it did not
+	fetching   chan struct{} // closed when the current fetch ends; nil while there is none
+	lastFetch  time.Time     // when it began
+	fetchCount uint64        // of fetches that have begun
+	err        error         // of the last fetch
 }
 
-// jwksSet is one fetched state of the set.
+// jwksSet is the result of one fetch.
 type jwksSet struct {
 	public  []JSONWebKey
 	keys    *staticSet
-	fetch   uint64 // the number of its fetch, counted from one
+	fetch   uint64 // the number of the fetch, from 1
 	fetched time.Time
 	expires time.Time
 }
 
-// NewJWKS returns the set at cfg.URL. It fetches nothing yet.
+// NewJWKS returns the set at cfg.URL. It does not fetch yet.
 func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil {
-		return nil, errors.New("the JWKS URL is no URL") // which may hold a credential
+		return nil, errors.New("the JWKS URL cannot be parsed") // not quoted: it may hold a credential
 	}
 	if err := checkKeyURL(u); err != nil {
 		return nil, err
@@ -95,7 +98,7 @@ func NewJWKS(cfg JWKSConfig) (*JWKS, error) {
 	return &JWKS{cfg: cfg, client: client, ctx: ctx, cancel: cancel}, nil
 }
 
-// Close ends the fetch under way, if any, and waits for it. Afterwards nothing is fetched any more.
+// Close cancels a fetch in flight and waits for it. No fetch starts afterwards.
 func (j *JWKS) Close() error {
 	j.cancel()
 	j.fetches.Wait()
@@ -105,7 +108,7 @@ func (j *JWKS) Close() error {
 	return nil
 }
 
-// checkKeyURL refuses addresses from which keys would come unauthenticated.
+// checkKeyURL refuses addresses whose keys would be unauthenticated.
 func checkKeyURL(u *url.URL) error {
 	host := u.Hostname()
 	switch {
@@ -141,8 +144,9 @@ func (j *JWKS) Key(ctx context.Context, id string) ([]Key, error) {
 	return found, err
 }
 
-// PublicKeys returns the public keys with this kid, or all of them for "", whatever they are used for. Errors are
-// those of [JWKS.Key]. It serves the verifiers of tokens, whose algorithms are not those of HTTP signatures.
+// PublicKeys returns the public keys with this kid, or all for "", whatever their use. Its
+// errors are those of [JWKS.Key]. It is for verifiers of tokens, whose algorithms differ from
+// those of HTTP signatures.
 func (j *JWKS) PublicKeys(ctx context.Context, kid string) ([]JSONWebKey, error) {
 	var found []JSONWebKey
 	err := j.lookup(ctx, kid, func(s *jwksSet) bool {
@@ -157,8 +161,9 @@ func (j *JWKS) PublicKeys(ctx context.Context, kid string) ([]JSONWebKey, error)
 	return found, err
 }
 
-// lookup shows the current set to find, fetching it first where it must, and once more where find did not find
-// and a fetch is due. Only a set whose fetch began after the call proves that a key does not exist.
+// lookup passes the current set to find. It fetches first if it must, and once more if find
+// fails and a fetch is due. Only a set whose fetch began after the call proves that a key does
+// not exist.
 func (j *JWKS) lookup(ctx context.Context, id string, find func(*jwksSet) bool) error {
 	before := j.refresh(ctx, j.due)
 	if set, _ := j.current(); set != nil && find(set) {
@@ -175,7 +180,7 @@ func (j *JWKS) lookup(ctx context.Context, id string, find func(*jwksSet) bool) 
 	return &Error{Code: KeysUnavailable, KeyID: id, RetryAfter: j.retryAfter(), Err: err}
 }
 
-// current returns the set if it may still be used, and the failure of the last fetch.
+// current returns the set if it is still usable, and the error of the last fetch.
 func (j *JWKS) current() (*jwksSet, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -185,10 +190,10 @@ func (j *JWKS) current() (*jwksSet, error) {
 	return j.set, j.err
 }
 
-// due says whether the set is to be fetched, and whether that is worth waiting for. It is called under the lock.
+// due reports whether to fetch the set and whether to wait for it. The caller holds the lock.
 func (j *JWKS) due(now time.Time) (fetch, wait bool) {
 	if j.err != nil && now.Sub(j.lastFetch) < jwksPause {
-		return false, false // it failed a moment ago: live with what there is
+		return false, false // the last fetch just failed: use the set as it is
 	}
 	if j.set == nil || now.After(j.set.expires) {
 		return true, true
@@ -197,8 +202,8 @@ func (j *JWKS) due(now time.Time) (fetch, wait bool) {
 	return now.After(j.set.expires.Add(-quarter)) && now.Sub(j.lastFetch) >= jwksPause, false
 }
 
-// missDue says whether a kid that is not in the set is a reason to fetch, for a lookup that came after that many
-// fetches had begun. It is called under the lock.
+// missDue reports whether a kid that is not in the set justifies a fetch; before is the number
+// of fetches that had begun at the lookup. The caller holds the lock.
 func (j *JWKS) missDue(before uint64, now time.Time) bool {
 	return j.fetchCount == before && now.Sub(j.lastFetch) >= jwksPause
 }
@@ -210,8 +215,8 @@ func (j *JWKS) retryAfter() time.Duration {
 	return max(jwksPause-j.cfg.Now().Sub(j.lastFetch), time.Second)
 }
 
-// refresh fetches the set when due says so, and returns how many fetches had begun before. There is one fetch at a
-// time; a caller that needs its result waits for it or for the end of ctx.
+// refresh fetches the set if due says so, and returns how many fetches had begun before.
+// Fetches do not overlap; a caller that needs the result waits for it or for the end of ctx.
 func (j *JWKS) refresh(ctx context.Context, due func(now time.Time) (fetch, wait bool)) (before uint64) {
 	j.mu.Lock()
 	before = j.fetchCount
@@ -221,9 +226,9 @@ func (j *JWKS) refresh(ctx context.Context, due func(now time.Time) (fetch, wait
 		j.lastFetch = j.cfg.Now()
 		j.fetchCount++
 		j.fetches.Add(1)
-		go j.fetch(j.fetchCount) //nolint:contextcheck // it serves others too, and outlives the request that began it
+		go j.fetch(j.fetchCount) //nolint:contextcheck // shared with other requests, so it outlives this one
 	}
-	// A lookup that misses waits for a fetch that is under way, whoever began it.
+	// A miss also waits for a fetch that another lookup began.
 	done := j.fetching
 	j.mu.Unlock()
 	if wait && done != nil {
@@ -259,11 +264,11 @@ func (j *JWKS) get() (*jwksSet, error) {
 	resp, err := j.client.Do(req)
 	if err != nil {
 		if inner := (*url.Error)(nil); errors.As(err, &inner) {
-			err = inner.Err // without the URL, whose query may be a credential
+			err = inner.Err // without the URL, whose query may hold a credential
 		}
 		return nil, fmt.Errorf("fetching keys: %w", err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing is lost with the end of a read
+	defer resp.Body.Close() //nolint:errcheck // read only
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("fetching keys: status %d", resp.StatusCode)
 	}
@@ -293,7 +298,7 @@ func (j *JWKS) newSet(public []JSONWebKey, age time.Duration) *jwksSet {
 	return &jwksSet{public: public, keys: newStaticSet(keys), fetched: now, expires: now.Add(age)}
 }
 
-// cacheAge reads how long the set is fresh (RFC 9111 section 5.2.2), within our bounds.
+// cacheAge returns how long the set is fresh (RFC 9111 section 5.2.2), within our bounds.
 func cacheAge(h http.Header) time.Duration {
 	age := jwksAge
 	for _, d := range strings.Split(strings.ToLower(strings.Join(h.Values("Cache-Control"), ",")), ",") {

@@ -28,44 +28,49 @@ const (
 	maxBodyToken = 1 << 20
 )
 
-// JWT verifies a signed token (RFC 7519, JWS compact form): the bearer token of an Authorization field, or the
-// whole body. Only the algorithms listed are accepted, and never "none" or one with a shared key.
+// JWT verifies a signed token (RFC 7519, JWS compact form): the bearer token of the
+// Authorization field, or the whole body. It accepts only the listed algorithms, never "none"
+// or one with a shared key.
 //
-// Refusals: token_missing, token_malformed, algorithm_not_allowed, key_unknown, keys_unavailable,
-// signature_mismatch, issuer_mismatch, audience_mismatch, subject_mismatch. The token's times are in the
-// identity, for [Tolerance.Check].
+// Refusals: token_missing, token_malformed, algorithm_not_allowed, key_unknown,
+// keys_unavailable, signature_mismatch, issuer_mismatch, audience_mismatch, subject_mismatch.
+// [Tolerance.Check] checks the times of the token, which are in the identity.
 type JWT struct {
 	// Keys are the keys of the issuer. Required.
 	Keys TokenKeySet
-	// Algorithms are the accepted ones as RFC 7518 and RFC 8037 name them: RS256, PS256, ES256, EdDSA, ...
-	// Required.
+	// Algorithms are the accepted ones, named as in RFC 7518 and RFC 8037: RS256, PS256, ES256,
+	// EdDSA, ... Required.
 	Algorithms []string
-	// Body says that the body is the token. It is then bound by the signature, and "iat" is its signed time;
-	// a bearer token is used for many requests, so that its "iat" says nothing about one of them.
+	// Body means that the body is the token. The signature then binds it, and "iat" is its
+	// signed time. A bearer token is used for many requests, so its "iat" is not the time of
+	// any of them.
 	Body bool
-	// HeaderTimes says that "iat" and "exp" stand in the JOSE header, as Yandex Pay writes them.
+	// HeaderTimes means that "iat" and "exp" are in the JOSE header, as Yandex Pay writes them.
 	HeaderTimes bool
 	// NoExpiry accepts tokens without "exp" (security event tokens, RFC 8417 section 2.2).
 	NoExpiry bool
-	// Issuers are the accepted values of "iss". Defaults to any, which is right only where Keys belong to one
-	// issuer and its tokens name none.
+	// Issuers are the accepted values of "iss". Defaults to any, which is safe only if Keys
+	// belong to one issuer whose tokens have no "iss".
 	Issuers []string
-	// Audiences are the accepted values of "aud". Defaults to any; then Claims must say whom the token is for.
+	// Audiences are the accepted values of "aud". Defaults to any; Claims must then restrict
+	// the audience.
 	Audiences []string
-	// Claims are demands on further claims; a token that breaks one is refused with subject_mismatch.
+	// Claims are rules for further claims; a token that breaks one is refused with
+	// subject_mismatch.
 	Claims []ClaimRule
 }
 
-// ClaimRule demands that a claim has one of some values. The claims "aud" and "roles" may be lists, which must then hold
-// one of them; a list is no value of any other claim (RFC 7519 section 4.1).
+// ClaimRule requires one of some values of a claim. Only "aud" and "roles" may be lists, which
+// must contain one of them; a list is not a value of any other claim (RFC 7519 section 4.1).
 type ClaimRule struct {
-	// Names of the claim; the first that is present counts. Entra names one thing "appid" or "azp".
+	// Names of the claim; the first that is present counts. Entra writes one claim as "appid"
+	// or "azp".
 	Names []string
-	// Values that are accepted; true and false are spelled so.
+	// Values are the accepted ones; booleans are "true" and "false".
 	Values []string
 }
 
-// Check reports every mistake of the description.
+// Check reports all errors of the description.
 func (j *JWT) Check() error {
 	var errs []error
 	if j.Keys == nil {
@@ -80,7 +85,7 @@ func (j *JWT) Check() error {
 		}
 	}
 	if len(j.Audiences) == 0 && len(j.Claims) == 0 {
-		errs = append(errs, errors.New("jwt: no audience and no claim says that a token is for us"))
+		errs = append(errs, errors.New("jwt: neither an audience nor a claim restricts tokens to us"))
 	}
 	if slices.Contains(j.Audiences, "") || slices.Contains(j.Issuers, "") {
 		errs = append(errs, errors.New("jwt: an audience or issuer is empty"))
@@ -93,7 +98,7 @@ func (j *JWT) Check() error {
 	return errors.Join(errs...)
 }
 
-// publicAlgorithm finds an algorithm with a public key; "none" and HMAC are not among them.
+// publicAlgorithm returns an algorithm with a public key. "none" and HMAC are not among them.
 func publicAlgorithm(name string) (jwa.SignatureAlgorithm, bool) {
 	for _, alg := range []jwa.SignatureAlgorithm{
 		jwa.RS256(), jwa.RS384(), jwa.RS512(), jwa.PS256(), jwa.PS384(), jwa.PS512(),
@@ -156,9 +161,9 @@ func (j *JWT) find(r *http.Request, body func() ([]byte, error)) ([]byte, error)
 	return []byte(token), nil
 }
 
-// parsedToken is a token whose signature was not checked yet.
+// parsedToken is an unverified token.
 type parsedToken struct {
-	signed         []byte // header and payload, as they were signed
+	signed         []byte // header and payload as received
 	signature      []byte
 	alg, kid       string
 	header, claims strictjson.Object
@@ -167,7 +172,8 @@ type parsedToken struct {
 
 var errToken = errors.New("not a token in compact form (RFC 7515 section 7.1)")
 
-// parseToken takes a compact token apart. The base64 is strict, so that a token has one spelling only.
+// parseToken parses a compact token. The base64 is strict, so a token can be written in only
+// one way.
 func parseToken(compact []byte) (*parsedToken, error) {
 	parts := bytes.SplitN(compact, []byte("."), 4)
 	if len(parts) != 3 {
@@ -189,10 +195,10 @@ func parseToken(compact []byte) (*parsedToken, error) {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
 	if _, critical := t.header["crit"]; critical {
-		return nil, errors.New("header: critical extensions are not understood (RFC 7515 section 4.1.11)")
+		return nil, errors.New("header: critical extensions are not supported (RFC 7515 section 4.1.11)")
 	}
 	if _, unencoded := t.header["b64"]; unencoded {
-		return nil, errors.New("header: unencoded payloads are not understood (RFC 7797)")
+		return nil, errors.New("header: unencoded payloads are not supported (RFC 7797)")
 	}
 	t.kid, _ = t.header.Text("kid")
 	var ok bool
@@ -223,7 +229,7 @@ func (j *JWT) checkSignature(r *http.Request, t *parsedToken) error {
 		if tried++; tried > maxSignatures {
 			break
 		}
-		// The header was read above, once and strictly; the library has only the octets to verify.
+		// parseToken has read the header; the library only verifies the octets.
 		if verifier.Verify(key.Public, t.signed, t.signature) == nil {
 			return nil
 		}
@@ -231,10 +237,10 @@ func (j *JWT) checkSignature(r *http.Request, t *parsedToken) error {
 	return &Error{Code: SignatureMismatch, KeyID: shortID(t.kid)}
 }
 
-// joseCurves are the curves to which the ECDSA algorithms are tied (RFC 7518 section 3.4).
+// joseCurves are the curves of the ECDSA algorithms (RFC 7518 section 3.4).
 var joseCurves = map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521()}
 
-// fitsJOSE reports whether a sound key is for a JOSE algorithm.
+// fitsJOSE reports whether a valid key fits a JOSE algorithm.
 func fitsJOSE(alg string, public crypto.PublicKey) bool {
 	if ec, ok := public.(*ecdsa.PublicKey); ok {
 		return ec != nil && ec.Curve != nil && joseCurves[alg] == ec.Curve
@@ -267,7 +273,7 @@ func (j *JWT) checkClaims(t *parsedToken) error {
 	return nil
 }
 
-// intersects reports whether a value that we got is wanted; no wishes are met by anything.
+// intersects reports whether got has a wanted value; an empty list accepts all.
 func intersects(wanted, got []string) bool {
 	if len(wanted) == 0 {
 		return true
@@ -280,7 +286,7 @@ func intersects(wanted, got []string) bool {
 	return false
 }
 
-// identity reads the times and says what the token binds.
+// identity checks the times and returns what the token binds.
 func (j *JWT) identity(t *parsedToken) (Identity, error) {
 	times := t.claims
 	if j.HeaderTimes {
@@ -291,7 +297,7 @@ func (j *JWT) identity(t *parsedToken) (Identity, error) {
 	notBefore, err3 := numericDate(times, "nbf")
 	err := errors.Join(err1, err2, err3)
 	if err == nil && expires.IsZero() && !j.NoExpiry {
-		err = errors.New("no exp: the token would be good for ever")
+		err = errors.New("no exp: the token would never expire")
 	}
 	if err == nil && j.Body && issued.IsZero() {
 		err = errors.New("no iat: nothing says when the token was signed")
@@ -309,12 +315,13 @@ func (j *JWT) identity(t *parsedToken) (Identity, error) {
 	if j.Body {
 		sum := sha256.Sum256(t.signed)
 		id.SignedAt, id.Signed, id.Covered = issued, sum[:], []string{"@body"}
-		id.Malleable = true // white space may stand around the token
+		id.Malleable = true // white space around the token is not signed
 	}
 	return id, nil
 }
 
-// claimValues returns the value of a claim that is a string or a boolean, or the values of one that may be a list of strings.
+// claimValues returns the value of a claim that is a string or boolean, or the values of a
+// claim that may be a list of strings.
 func claimValues(claims strictjson.Object, name string) []string {
 	if one, ok := claims.Text(name); ok {
 		return []string{one}
@@ -333,7 +340,7 @@ func claimValues(claims strictjson.Object, name string) []string {
 	return list
 }
 
-// numericDate reads a time in seconds since 1970 (RFC 7519 section 2); zero when there is none.
+// numericDate returns a time in seconds since 1970 (RFC 7519 section 2), zero if absent.
 func numericDate(o strictjson.Object, name string) (time.Time, error) {
 	raw, ok := o[name]
 	if !ok {
@@ -341,13 +348,13 @@ func numericDate(o strictjson.Object, name string) (time.Time, error) {
 	}
 	var seconds float64
 	if err := json.Unmarshal(raw, &seconds); err != nil || raw[0] == 'n' || seconds < 1 || seconds > 1<<40 {
-		return time.Time{}, fmt.Errorf("%s is no time", name)
+		return time.Time{}, fmt.Errorf("%s is not a time", name)
 	}
 	whole := int64(seconds)
 	return time.Unix(whole, int64((seconds-float64(whole))*1e9)), nil
 }
 
-// shortID bounds a key id that a stranger wrote, for errors and logs.
+// shortID bounds an unverified key id, for errors and logs.
 func shortID(id string) string {
 	if len(id) > 64 {
 		return id[:64]

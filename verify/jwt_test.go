@@ -397,7 +397,7 @@ func TestTokenSchemesCheckTheirDescription(t *testing.T) {
 		"no algorithms":   {JWT{Keys: keys, Audiences: []string{"us"}}, "no algorithms"},
 		"none":            {JWT{Keys: keys, Algorithms: []string{"none"}, Audiences: []string{"us"}}, `"none"`},
 		"HMAC":            {JWT{Keys: keys, Algorithms: []string{"HS256"}, Audiences: []string{"us"}}, `"HS256"`},
-		"for anybody":     {JWT{Keys: keys, Algorithms: []string{"RS256"}}, "for us"},
+		"for anyone":      {JWT{Keys: keys, Algorithms: []string{"RS256"}}, "restricts tokens to us"},
 		"empty audience":  {JWT{Keys: keys, Algorithms: []string{"RS256"}, Audiences: []string{""}}, "empty"},
 		"empty claim":     {JWT{Keys: keys, Algorithms: []string{"RS256"}, Claims: []ClaimRule{{Names: []string{"email"}, Values: []string{""}}}}, "email"},
 		"claim, no value": {JWT{Keys: keys, Algorithms: []string{"RS256"}, Claims: []ClaimRule{{Names: []string{"email"}}}}, "email"},

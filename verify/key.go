@@ -19,39 +19,39 @@ import (
 	"log/slog"
 )
 
-// Bounds on keys. RSA keys above the upper bound cost the verifier more than they are worth.
+// Bounds on keys. Larger RSA keys cost the verifier more than they add.
 const (
 	minSecret  = 16 // bytes of an HMAC secret
 	minRSABits = 2048
 	maxRSABits = 8192
 )
 
-// Key is one key of a producer. The constructors check its strength; a Key made without one of them verifies
-// nothing. A Key prints its id and algorithm, never its secret.
+// Key is one key of a producer. The constructors check its strength; a Key made without them
+// verifies nothing. A Key prints its id and algorithm, never its secret.
 type Key struct {
-	// ID is the name under which requests refer to the key.
+	// ID is the id by which requests refer to the key.
 	ID string
-	// Alg is the only algorithm that the key is used with.
+	// Alg is the only algorithm of the key.
 	Alg Alg
-	// Principal is the identity that the key stands for; empty is the producer itself.
+	// Principal is the identity that the key proves; empty is the producer itself.
 	Principal string
 
 	material *material
 }
 
-// material is what a key is made of. It sits behind a pointer so that printing a Key by reflection shows an
-// address and no secret. It is never changed.
+// material is the immutable content of a key. It is behind a pointer, so printing a Key by
+// reflection shows an address and no secret.
 type material struct {
-	alg         Alg // what the verifier was built for, whatever becomes of Key.Alg
+	alg         Alg // of check and engine, even if Key.Alg is changed
 	public      crypto.PublicKey
 	fingerprint string
 	check       primitive
 	engine      engine
 }
 
-// NewHMACKey makes a key for hmac-sha256 (RFC 9421 section 3.3.3) of a secret of at least 16 bytes, which is
-// copied. A secret that is the text or the encoding of a public or private key is refused: what others know is no
-// secret (RFC 9421 section 7.3.6).
+// NewHMACKey makes a key for hmac-sha256 (RFC 9421 section 3.3.3) of a secret of at least 16
+// bytes, which is copied. The text or encoding of a public or private key is refused as a
+// secret: others know it (RFC 9421 section 7.3.6).
 func NewHMACKey(id string, secret []byte) (Key, error) {
 	if id == "" {
 		return Key{}, errors.New("a key needs an id")
@@ -59,11 +59,11 @@ func NewHMACKey(id string, secret []byte) (Key, error) {
 	if len(secret) < minSecret {
 		return Key{}, fmt.Errorf("key %q: the secret has %d bytes and needs at least %d", id, len(secret), minSecret)
 	}
-	if what := keyInDisguise(secret); what != "" {
+	if what := encodedKey(secret); what != "" {
 		return Key{}, fmt.Errorf("key %q: the secret is %s, which is not a secret", id, what)
 	}
-	// A key shorter than the hash's block is padded with zeros by HMAC itself (RFC 2104 section 2), so the
-	// padding changes no MAC; the engine asks for a full block.
+	// HMAC itself pads a key shorter than the block of the hash with zeros (RFC 2104 section
+	// 2), so the padding changes no MAC. The engine requires a full block.
 	padded := make([]byte, max(len(secret), sha256.BlockSize))
 	copy(padded, secret)
 	v, err := newHMACEngine(padded)
@@ -75,9 +75,10 @@ func NewHMACKey(id string, secret []byte) (Key, error) {
 	}}, nil
 }
 
-// NewPublicKey makes a key of an *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey. The algorithm must fit
-// the key; "" chooses it by the key's type (rsa-pss-sha512 for RSA). rsa-v1_5-sha256 is used only when it is
-// named here and listed in [RFC9421.Algs]. RSA keys have at least 2048 bits.
+// NewPublicKey makes a key of an *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey. The
+// algorithm must fit the key; "" chooses it by the type of the key (rsa-pss-sha512 for RSA).
+// rsa-v1_5-sha256 must be named here and listed in [RFC9421.Algs]. RSA keys have at least 2048
+// bits.
 func NewPublicKey(id string, alg Alg, public crypto.PublicKey) (Key, error) {
 	if id == "" {
 		return Key{}, errors.New("a key needs an id")
@@ -85,7 +86,7 @@ func NewPublicKey(id string, alg Alg, public crypto.PublicKey) (Key, error) {
 	return newPublicKey(id, alg, public)
 }
 
-// newPublicKey is NewPublicKey for keys of a set, which may go without an id.
+// newPublicKey is NewPublicKey for keys of a set, which need no id.
 func newPublicKey(id string, alg Alg, public crypto.PublicKey) (Key, error) {
 	fits, err := algsOf(public)
 	if err != nil {
@@ -111,7 +112,8 @@ func newPublicKey(id string, alg Alg, public crypto.PublicKey) (Key, error) {
 	}}, nil
 }
 
-// algsOf checks the strength of a public key and returns the algorithms that fit it, the default one first.
+// algsOf checks the strength of a public key and returns the algorithms that fit it, the
+// default first.
 func algsOf(public crypto.PublicKey) ([]Alg, error) {
 	switch k := public.(type) {
 	case ed25519.PublicKey:
@@ -127,7 +129,7 @@ func algsOf(public crypto.PublicKey) ([]Alg, error) {
 			return nil, errors.New("the EC key is empty")
 		}
 		if _, err := k.ECDH(); err != nil { // not a point of its curve
-			return nil, errors.New("the EC key is no point of a supported curve")
+			return nil, errors.New("the EC key is not a point of a supported curve")
 		}
 		switch k.Curve {
 		case elliptic.P256():
@@ -151,8 +153,8 @@ func algsOf(public crypto.PublicKey) ([]Alg, error) {
 	return nil, fmt.Errorf("keys of type %T are not supported: RSA, ECDSA and Ed25519 public keys are", public)
 }
 
-// keyInDisguise names what a would-be secret really is, or returns "".
-func keyInDisguise(secret []byte) string {
+// encodedKey describes a secret that is an encoded key, or returns "".
+func encodedKey(secret []byte) string {
 	text := bytes.TrimSpace(secret)
 	if b, _ := pem.Decode(text); b != nil || bytes.Contains(text, []byte("-----BEGIN ")) {
 		return "PEM text"
@@ -165,7 +167,7 @@ func keyInDisguise(secret []byte) string {
 		return "a JSON Web Key"
 	}
 	der := secret
-	for range 2 { // as it is, then as base64 of it
+	for range 2 { // as it is, then decoded from base64
 		if _, err := x509.ParsePKIXPublicKey(der); err == nil {
 			return "a public key"
 		}
@@ -187,15 +189,15 @@ func keyInDisguise(secret []byte) string {
 	return ""
 }
 
-// secretFingerprint names a secret. It is an HMAC under the secret, so that the name gives nothing away that a
-// guess of the whole secret would not.
+// secretFingerprint identifies a secret. It is a MAC with the secret as the key, so it reveals
+// nothing to anyone who cannot guess the whole secret.
 func secretFingerprint(secret []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte("eyelet key fingerprint"))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// Public returns the public key, or nil when the key is a shared secret.
+// Public returns the public key, or nil for a shared secret.
 func (k Key) Public() crypto.PublicKey {
 	if k.material == nil {
 		return nil
@@ -203,9 +205,9 @@ func (k Key) Public() crypto.PublicKey {
 	return k.material.public
 }
 
-// Fingerprint returns 64 hexadecimal digits that name the key's material, whatever its id and algorithm: the
-// SHA-256 of the public key's PKIX encoding, or a MAC made with the secret. It is empty for a Key that was not
-// made by a constructor.
+// Fingerprint returns 64 hexadecimal digits that identify the key material, whatever its id and
+// algorithm: the SHA-256 of the public key's PKIX encoding, or a MAC with the secret. It is
+// empty for a Key that no constructor made.
 func (k Key) Fingerprint() string {
 	if k.material == nil {
 		return ""
@@ -233,16 +235,16 @@ func (k Key) MarshalJSON() ([]byte, error) {
 	}{k.ID, k.Alg, k.Principal})
 }
 
-// IsTestKey reports whether the key was published for tests, as those of RFC 9421 appendix B.1 were: everybody
-// can sign with it.
+// IsTestKey reports whether the key was published for tests, as those of RFC 9421 appendix B.1:
+// anyone can sign with it.
 func IsTestKey(k Key) bool {
 	_, ok := testKeys[k.Fingerprint()]
 	return ok
 }
 
-// smallOrderPoints are the y-coordinates of the Ed25519 points whose order divides 8, as a key holds them (RFC 8032
-// section 5.1.2), each in every spelling that a verifier takes. Signatures that hold for such a key can be made without
-// a private key.
+// smallOrderPoints are the y-coordinates of the Ed25519 points whose order divides 8, as
+// encoded in a key (RFC 8032 section 5.1.2), in every encoding that a verifier accepts.
+// Signatures for such a key can be made without a private key.
 var smallOrderPoints = [][ed25519.PublicKeySize]byte{
 	point("0000000000000000000000000000000000000000000000000000000000000000"), // order 4
 	point("0100000000000000000000000000000000000000000000000000000000000000"), // order 1
@@ -258,7 +260,8 @@ func point(digits string) (y [ed25519.PublicKeySize]byte) {
 	return y
 }
 
-// smallOrder reports whether a key of the right length is a point of small order, with either sign of x.
+// smallOrder reports whether a key of the right length is a point of small order, with either
+// sign of x.
 func smallOrder(key ed25519.PublicKey) bool {
 	y := [ed25519.PublicKeySize]byte(key)
 	y[len(y)-1] &= 0x7f
@@ -270,7 +273,7 @@ func smallOrder(key ed25519.PublicKey) bool {
 	return false
 }
 
-// testKeys names by fingerprint the keys that are published for tests: their private halves are public.
+// testKeys are the fingerprints of keys that were published for tests, private halves included.
 var testKeys = map[string]string{
 	// RFC 9421 appendix B.1
 	"c73eecd318bd3813f2402a660d8a90010ca35d609d19377d5ee7af200713229f": "test-key-rsa",

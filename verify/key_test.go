@@ -250,7 +250,7 @@ func TestTextsThatAreNoPublicKey(t *testing.T) {
 		"another algorithm":    {Ed25519, string(spki), "does not fit"},
 		"an unknown block":     {"", "-----BEGIN DOG-----\nAAAA\n-----END DOG-----\n", "DOG"},
 		"broken DER":           {"", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "parsed"},
-		"broken JSON":          {"", "{", "no JSON"},
+		"broken JSON":          {"", "{", "not JSON"},
 		"no JWK":               {"", "{}", "cannot be parsed"},
 		"an empty set":         {"", `{"keys":[]}`, "empty"},
 		"a symmetric JWK":      {"", `{"kty":"oct","k":"c2VjcmV0LXNlY3JldC1zZWNyZXQ"}`, "symmetric"},

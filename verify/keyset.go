@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// StaticKeys returns a set of these keys. Several keys may share an id while one takes over from the other.
+// StaticKeys returns a set of these keys. Keys may share an id during a rotation.
 func StaticKeys(keys ...Key) KeySet {
 	return newStaticSet(keys)
 }
 
-// staticSet is a set that does not change.
+// staticSet is an immutable set.
 type staticSet struct {
 	all  []Key
 	byID map[string][]Key
@@ -31,7 +31,7 @@ func newStaticSet(keys []Key) *staticSet {
 	return s
 }
 
-// Key implements [KeySet]. The result is shared: callers do not change it.
+// Key implements [KeySet]. The result is shared; callers must not modify it.
 func (s *staticSet) Key(_ context.Context, id string) ([]Key, error) {
 	found := s.all
 	if id != "" {
@@ -43,8 +43,8 @@ func (s *staticSet) Key(_ context.Context, id string) ([]Key, error) {
 	return found, nil
 }
 
-// JoinKeys returns the union of several sets. A key is unknown when every set says so; keys are unavailable
-// when no set has the key and one of them cannot tell.
+// JoinKeys returns the union of sets. A key is unknown if it is unknown to every set. Keys are
+// unavailable if no set has the key and one of them is unavailable.
 func JoinKeys(sets ...KeySet) KeySet {
 	if len(sets) == 1 {
 		return sets[0]
@@ -73,26 +73,30 @@ func (s joinedSet) Key(ctx context.Context, id string) ([]Key, error) {
 	return found, nil
 }
 
-// KeyFile describes a file that holds keys of a producer.
+// KeyFile describes a file with keys of a producer.
 type KeyFile struct {
-	// Path is the file: PEM blocks of public keys or certificates, a JSON Web Key, a JSON Web Key Set, or, with
-	// Alg hmac-sha256, a secret (white space around it is no part of it). Required.
+	// Path is the file: PEM blocks of public keys or certificates, a JSON Web Key, a JSON Web
+	// Key Set, or, with Alg hmac-sha256, a secret (surrounding white space is ignored).
+	// Required.
 	Path string
-	// ID is the id of the keys. Required except for JSON Web Keys, whose kid it replaces when it is set.
+	// ID is the id of the keys. Required except for JSON Web Keys, whose kid it replaces if
+	// set.
 	ID string
-	// Alg is the algorithm of the keys. Defaults to the one that the key's type or the JSON Web Key names.
+	// Alg is the algorithm of the keys. Defaults to that of the JSON Web Key or of the key's
+	// type.
 	Alg Alg
-	// Principal is the identity that the keys stand for; empty is the producer itself.
+	// Principal is the identity that the keys prove; empty is the producer itself.
 	Principal string
-	// Every is how often the file is looked at. Defaults to 5 seconds.
+	// Every is how often the file is checked. Defaults to 5 seconds.
 	Every time.Duration
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
 
-// FileKeys is a [KeySet] that reads its file again when its modification time or size changes, and keeps the
-// last good keys while the file is missing or broken. A key that it does not have makes it look at the file at once:
-// key_unknown is said of the file as it is, and keys_unavailable while the file is missing or broken.
+// FileKeys is a [KeySet] that reads its file again when its modification time or size changes.
+// While the file is missing or invalid, the last valid keys stay in use. Looking up an absent
+// key checks the file at once: the result is key_unknown for a valid file, else
+// keys_unavailable.
 type FileKeys struct {
 	cfg KeyFile
 
@@ -104,7 +108,7 @@ type FileKeys struct {
 	err     error
 }
 
-// OpenKeyFile reads the file, which must be good.
+// OpenKeyFile reads the file, which must be valid.
 func OpenKeyFile(cfg KeyFile) (*FileKeys, error) {
 	if cfg.Every == 0 {
 		cfg.Every = 5 * time.Second
@@ -132,7 +136,7 @@ func (f *FileKeys) Key(ctx context.Context, id string) ([]Key, error) {
 	if err == nil {
 		return found, nil
 	}
-	if f.err == nil { // the file costs a stat, and a read only when it has changed
+	if f.err == nil { // one stat, and a read only if the file changed
 		f.reload(now)
 		found, err = f.keys.Key(ctx, id)
 	}
@@ -142,14 +146,14 @@ func (f *FileKeys) Key(ctx context.Context, id string) ([]Key, error) {
 	return found, err
 }
 
-// Err returns why the file could not be read the last time it was looked at, or nil.
+// Err returns why the last check of the file failed, or nil.
 func (f *FileKeys) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err
 }
 
-// reload reads the file if it has changed. On any mistake the keys stay as they are.
+// reload reads the file if it changed. On any error the keys stay as they are.
 func (f *FileKeys) reload(now time.Time) {
 	f.checked = now
 	info, err := os.Stat(f.cfg.Path)

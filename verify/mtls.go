@@ -15,31 +15,33 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// MutualTLS accepts deliveries over a connection whose client showed one of the expected certificates. It
-// proves who called and nothing about the bytes: Identity.Signed is nil and nothing is covered.
+// MutualTLS accepts connections of clients with one of the expected certificates. It proves who
+// called and nothing about the bytes: Identity.Signed is nil and nothing is covered.
 //
-// The certificate is that of the connection (RFC 8446 section 4.3.2), or, where a proxy ends TLS, the one that
-// the proxy writes into ProxyHeader. The server or the proxy must have checked the chain: for the connection
-// that is demanded here (verified chains), for the proxy it is the operator's promise.
+// The certificate is that of the connection (RFC 8446 section 4.3.2), or, behind a proxy that
+// terminates TLS, the one that the proxy writes into ProxyHeader. The chain must be checked
+// before: Verify requires a verified chain of the connection, and relies on the operator for
+// the proxy.
 //
-// Refusals: credentials_missing without a certificate, cert_untrusted when its chain was not checked,
-// credentials_mismatch for another client. Its dates are in the identity.
+// Refusals: credentials_missing without a certificate, cert_untrusted if its chain was not
+// checked, credentials_mismatch for another client. Its validity period is in the identity.
 type MutualTLS struct {
-	// Names are the accepted DNS or URI names of the client's certificate, or its common name when it has no
-	// alternative name.
+	// Names are the accepted DNS or URI names of the certificate, or its common name if it has
+	// no alternative name.
 	Names []string
-	// Fingerprints are accepted SHA-256 digests of the certificate in hex. Names or Fingerprints are required.
+	// Fingerprints are accepted SHA-256 digests of the certificate in hex. Names or Fingerprints
+	// are required.
 	Fingerprints []string
-	// ProxyHeader is the field in which the proxy passes the client's certificate: PEM with percent-encoding
-	// (nginx, Envoy's "Cert=") or the structured field of RFC 9440 section 2.2. The proxy must remove the field
-	// from what clients send. Defaults to none.
+	// ProxyHeader is the field in which the proxy passes the client's certificate: PEM with
+	// percent-encoding (nginx, Envoy's "Cert=") or the structured field of RFC 9440 section
+	// 2.2. The proxy must remove the field from client requests. Defaults to none.
 	ProxyHeader string
-	// Trusted reports whether a request came from the proxy; the field is ignored otherwise. Required with
-	// ProxyHeader.
+	// Trusted reports whether the proxy sent a request; otherwise the field is ignored.
+	// Required with ProxyHeader.
 	Trusted func(*http.Request) bool
 }
 
-// Check reports every mistake of the description.
+// Check reports all errors of the description.
 func (m *MutualTLS) Check() error {
 	var errs []error
 	if len(m.Names) == 0 && len(m.Fingerprints) == 0 {
@@ -54,7 +56,7 @@ func (m *MutualTLS) Check() error {
 		}
 	}
 	if (m.ProxyHeader == "") != (m.Trusted == nil) {
-		errs = append(errs, errors.New("mtls: a proxy's header needs a way to tell the proxy, and the other way round"))
+		errs = append(errs, errors.New("mtls: ProxyHeader and Trusted must be set together"))
 	}
 	return errors.Join(errs...)
 }
@@ -88,7 +90,6 @@ func (m *MutualTLS) named(cert *x509.Certificate) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(m.Names, n) })
 }
 
-// client returns the certificate of the client.
 func (m *MutualTLS) client(r *http.Request) (*x509.Certificate, error) {
 	if m.ProxyHeader != "" && m.Trusted(r) {
 		return m.proxied(r)
@@ -97,7 +98,7 @@ func (m *MutualTLS) client(r *http.Request) (*x509.Certificate, error) {
 		return nil, &Error{Code: CredentialsMissing, Component: "certificate"}
 	}
 	if len(r.TLS.VerifiedChains) == 0 {
-		// Without a chain only a fingerprint can vouch for the certificate.
+		// Without a chain only a fingerprint proves the certificate.
 		sum := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
 		fingerprint := hex.EncodeToString(sum[:])
 		if !slices.ContainsFunc(m.Fingerprints, func(p string) bool { return strings.EqualFold(p, fingerprint) }) {

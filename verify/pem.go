@@ -12,16 +12,16 @@ import (
 	"fmt"
 )
 
-// ParsePublicKey reads one public key: a PEM block "PUBLIC KEY" (RFC 5280), "RSA PUBLIC KEY" (PKCS #1) or
-// "CERTIFICATE", or a JSON Web Key (RFC 7517). The algorithm must fit the key; "" takes the one that the JSON
-// Web Key names, or that of the key's type. A private key is refused.
+// ParsePublicKey reads one public key: a PEM block "PUBLIC KEY" (RFC 5280), "RSA PUBLIC KEY"
+// (PKCS #1) or "CERTIFICATE", or a JSON Web Key (RFC 7517). The algorithm must fit the key; ""
+// takes that of the JSON Web Key or of the key's type. A private key is refused.
 func ParsePublicKey(id string, alg Alg, text []byte) (Key, error) {
 	keys, err := ParsePublicKeys(id, alg, text)
 	if err != nil {
 		return Key{}, err
 	}
 	if len(keys) != 1 {
-		return Key{}, fmt.Errorf("key %q: there are %d keys where one is meant", id, len(keys))
+		return Key{}, fmt.Errorf("key %q: there are %d keys, not one", id, len(keys))
 	}
 	if keys[0].ID == "" {
 		return Key{}, errors.New("a key needs an id")
@@ -29,8 +29,8 @@ func ParsePublicKey(id string, alg Alg, text []byte) (Key, error) {
 	return keys[0], nil
 }
 
-// ParsePublicKeys reads every key of a text as [ParsePublicKey] reads one; they all get the same id, which may be
-// empty for a JSON Web Key Set: its keys then keep their own.
+// ParsePublicKeys reads all keys of a text in the forms of [ParsePublicKey]. They all get the
+// given id; with an empty one, those of a JSON Web Key Set keep their own.
 func ParsePublicKeys(id string, alg Alg, text []byte) ([]Key, error) {
 	if t := bytes.TrimSpace(text); len(t) > 0 && t[0] == '{' {
 		return parseJWKText(id, alg, t)
@@ -75,10 +75,11 @@ func publicOf(block *pem.Block) (crypto.PublicKey, error) {
 	case "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "ENCRYPTED PRIVATE KEY":
 		return nil, errors.New("this is a private key: a receiver needs the public one only")
 	}
-	return nil, fmt.Errorf("a PEM block %q is no public key", block.Type)
+	return nil, fmt.Errorf("a PEM block %q is not a public key", block.Type)
 }
 
-// oidRSAPSS marks RSA keys that are for PSS only (RFC 4055 section 3.1). crypto/x509 does not read them.
+// oidRSAPSS marks RSA keys for PSS only (RFC 4055 section 3.1), which crypto/x509 does not
+// read.
 var oidRSAPSS = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 10}
 
 func pssPublicKey(der []byte) (crypto.PublicKey, error) {
@@ -93,13 +94,13 @@ func pssPublicKey(der []byte) (crypto.PublicKey, error) {
 	return x509.ParsePKCS1PublicKey(spki.PublicKey.RightAlign())
 }
 
-// ParsePrivateKey reads a private key for a [Signer]: one PEM block "PRIVATE KEY" (PKCS #8), "RSA PRIVATE KEY"
-// (PKCS #1) or "EC PRIVATE KEY" (RFC 5915). Public keys beside it are skipped.
+// ParsePrivateKey reads a private key for a [Signer]: a PEM block "PRIVATE KEY" (PKCS #8), "RSA
+// PRIVATE KEY" (PKCS #1) or "EC PRIVATE KEY" (RFC 5915). Other blocks are skipped.
 func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 	for rest := text; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
-			return nil, errors.New("there is no PEM block of a private key")
+			return nil, errors.New("no PEM block holds a private key")
 		}
 		var key any
 		var err error
@@ -118,7 +119,7 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 			continue
 		}
 		if err != nil {
-			return nil, errors.New("the private key cannot be parsed") // the cause may quote the key
+			return nil, errors.New("the private key cannot be parsed") // not wrapped: it may quote the key
 		}
 		signer, ok := key.(crypto.Signer)
 		if !ok {

@@ -254,7 +254,7 @@ func GenerateKey(alg Alg) (crypto.Signer, error) {
 	case RSAPSSSHA512, RSAv15SHA256:
 		return rsa.GenerateKey(rand.Reader, 3072)
 	}
-	return nil, fmt.Errorf("there is no key pair for algorithm %q", alg)
+	return nil, fmt.Errorf("algorithm %q has no key pair", alg)
 }
 
 // GenerateSecret generates a secret of 32 random bytes for hmac-sha256, written as 43
