@@ -40,11 +40,19 @@ var imports = map[string][]string{
 	"testdata":                             {},
 	"cmd/loadbench":                        {"dedup/badgerstore", "producer", "producer/preset", "receiver", "receiver/echov4"},
 	"cmd/eyelet": {
-		"verify", "dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "receiver/echov4", "cmd/eyelet/internal/forward", "cmd/eyelet/internal/sink",
-		"cmd/eyelet/internal/torture", "replay", "inspect",
-		"internal/descriptors", "internal/httpfile", "testdata", "cmd/eyelet/internal/usage", "cmd/eyelet/internal/config",
+		"verify", "dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "replay", "inspect",
+		"internal/descriptors", "internal/httpfile", "testdata", "cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/config",
+		"cmd/eyelet/internal/forward", "cmd/eyelet/internal/opsapi", "cmd/eyelet/internal/opsclient", "cmd/eyelet/internal/server",
+		"cmd/eyelet/internal/torture", "cmd/eyelet/internal/usage",
 	},
-	"cmd/eyelet/internal/usage": {},
+	"cmd/eyelet/internal/server": {
+		"dedup", "dedup/badgerstore", "receiver", "receiver/echov4", "inspect",
+		"cmd/eyelet/internal/atomicfile", "cmd/eyelet/internal/forward", "cmd/eyelet/internal/opsapi", "cmd/eyelet/internal/usage",
+	},
+	"cmd/eyelet/internal/opsapi":     {"dedup/badgerstore"},
+	"cmd/eyelet/internal/opsclient":  {"dedup/badgerstore", "inspect", "cmd/eyelet/internal/opsapi", "cmd/eyelet/internal/usage"},
+	"cmd/eyelet/internal/atomicfile": {},
+	"cmd/eyelet/internal/usage":      {},
 	"cmd/eyelet/internal/config": {
 		"verify", "dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver", "testdata", "cmd/eyelet/internal/forward",
 		"cmd/eyelet/internal/sink", "cmd/eyelet/internal/usage",
@@ -80,16 +88,14 @@ var filesAllowed = map[string]int{
 // Exceptions from the limits, with the numbers of today. They may only fall.
 var (
 	filesToday = map[string]int{
-		"cmd/eyelet": 57, "dedup/badgerstore": 47, "verify": 46,
+		"dedup/badgerstore": 47, "verify": 46,
 	}
 	methodFilesToday = map[string]int{
-		"cmd/eyelet.program": 23, "dedup/badgerstore.Store": 21, "dedup/badgerstore.batch": 9,
-		"dedup/deduptest.rig": 12, "forward.Target": 6, "producer.Producer": 15,
+		"dedup/badgerstore.Store": 21, "dedup/badgerstore.batch": 9,
+		"dedup/deduptest.rig": 12, "producer.Producer": 15,
 	}
 	// missingLinesToday says by how many lines a file is too short.
 	missingLinesToday = map[string]int{
-		"cmd/eyelet/dead.go": 3, "cmd/eyelet/mount.go": 1, "cmd/eyelet/via.go": 2,
-
 		"verify/public.go": 15,
 	}
 )

@@ -14,11 +14,11 @@ import (
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
-// maxOrder bounds the body of a request, in bytes.
-const maxOrder = 64 << 10
+// maxRequestBody bounds the body of a request, in bytes.
+const maxRequestBody = 64 << 10
 
-// Order is the body of a request to reopen an event. It may be missing.
-type Order struct {
+// ReopenRequest is the body of a request to reopen an event. It may be missing.
+type ReopenRequest struct {
 	// Tasks are added to the event, for handlers that it does not have yet. That the handlers exist is for the
 	// caller to know: a task of a handler that nobody has becomes a dead letter with that reason.
 	Tasks []NewTask `json:"tasks,omitempty"`
@@ -31,7 +31,7 @@ type NewTask struct {
 }
 
 func (a *api) reopen(w http.ResponseWriter, r *http.Request) {
-	order, err := readOrder(w, r)
+	order, err := readReopen(w, r)
 	if err != nil {
 		var large *http.MaxBytesError
 		status := http.StatusBadRequest
@@ -53,10 +53,10 @@ func (a *api) reopen(w http.ResponseWriter, r *http.Request) {
 	answer(w, Summary(rec))
 }
 
-// readOrder reads the body. Unknown members are mistakes, and so is a form: browsers send those across sites.
-func readOrder(w http.ResponseWriter, r *http.Request) (Order, error) {
-	var o Order
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOrder))
+// readReopen reads the body. Unknown members are mistakes, and so is a form: browsers send those across sites.
+func readReopen(w http.ResponseWriter, r *http.Request) (ReopenRequest, error) {
+	var o ReopenRequest
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBody))
 	if err != nil || len(body) == 0 {
 		return o, err
 	}

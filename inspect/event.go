@@ -71,13 +71,13 @@ type Detail struct {
 	Header     http.Header       `json:"header,omitempty"`
 	Attributes map[string]string `json:"attributes,omitempty"`
 	// Text is a body of UTF-8; Base64 one that is not. Both are empty for a body that is empty or not kept.
-	Text   string  `json:"text,omitempty"`
-	Base64 []byte  `json:"base64,omitempty"`
-	Answer *Answer `json:"answer,omitempty"`
+	Text     string    `json:"text,omitempty"`
+	Base64   []byte    `json:"base64,omitempty"`
+	Response *Response `json:"answer,omitempty"`
 }
 
-// Answer is the response that duplicates get.
-type Answer struct {
+// Response is the response that duplicates get.
+type Response struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header,omitempty"`
 	Text   string      `json:"text,omitempty"`
@@ -117,8 +117,8 @@ func Details(r dedup.Record) Detail {
 	}
 	d.Text, d.Base64 = textOrBytes(p.Body)
 	if r.Response.Status != 0 {
-		d.Answer = &Answer{Status: r.Response.Status, Header: r.Response.Header}
-		d.Answer.Text, d.Answer.Base64 = textOrBytes(r.Response.Body)
+		d.Response = &Response{Status: r.Response.Status, Header: r.Response.Header}
+		d.Response.Text, d.Response.Base64 = textOrBytes(r.Response.Body)
 	}
 	return d
 }

@@ -154,7 +154,7 @@ func TestDetailsHoldTheBodyAsTextOrBytes(t *testing.T) {
 		if got := d.Text + string(d.Base64); got != body {
 			t.Errorf("body is %q, want %q", got, body)
 		}
-		if d.KeyField != `"`+d.ID+`"` || d.Target != "/webhooks/shop" || d.Answer == nil || d.Answer.Status != 202 {
+		if d.KeyField != `"`+d.ID+`"` || d.Target != "/webhooks/shop" || d.Response == nil || d.Response.Status != 202 {
 			t.Errorf("details are %+v", d)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 )
 
-func (p *program) configShowCommand() *cobra.Command {
+func configShowCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "show", Short: "Show what counts in the end", Args: cobra.NoArgs,
 		Long: "Prints the settings as serve would take them: those of the file, overruled by the environment, with the\n" +
@@ -19,7 +19,7 @@ func (p *program) configShowCommand() *cobra.Command {
 			"an address, and its user, is hidden too, and of the target of forward all but its host. Secrets among the words of exec belong into\n" +
 			"variables.",
 	}
-	file := p.configFlag(c)
+	file := configFlag(c)
 	format := c.Flags().StringP("output", "o", "text", "text (YAML) or json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := checkOutput(*format); err != nil {
@@ -38,19 +38,19 @@ func (p *program) configShowCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.printConfig(shown, *format)
+		return printConfig(p.Out, shown, *format)
 	}
 	return c
 }
 
-func (p *program) printConfig(n config.Shown, format string) error {
+func printConfig(w io.Writer, n config.Shown, format string) error {
 	if format == "json" {
-		e := json.NewEncoder(p.Out)
+		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		e.SetEscapeHTML(false) // <secret>
 		return e.Encode(n.JSON())
 	}
-	e := yaml.NewEncoder(p.Out)
+	e := yaml.NewEncoder(w)
 	e.SetIndent(2)
 	if err := e.Encode(n.YAML()); err != nil {
 		return err

@@ -1,22 +1,27 @@
 package main
 
 import (
+	"net/http"
+
 	"github.com/spf13/cobra"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func (p *program) deadCommand() *cobra.Command {
+var purging = bulkAction{
+	use: "purge", short: "Forget dead letters for good",
+	long: "Forgets dead letters with their payload, their answer and their key: a delivery that comes again is new.\n" +
+		"Events that are selected by flags are purged with --yes only.",
+	verb: "purge", done: "purged", state: "dead", method: http.MethodDelete, destroys: true,
+}
+
+func deadCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "dead", Short: "Look at dead letters, and decide about them", Args: cobra.NoArgs,
 		Long: "Dead letters are events of which a task was given up, and deliveries that were kept aside without being\n" +
 			"run. They stay until a person reopens or purges them.",
 	}
 	list := &cobra.Command{Use: "list", Short: "List dead letters, the newest first", Args: cobra.NoArgs}
-	c.AddCommand(p.listCommand(list, dedup.Dead.String()), p.deadShowCommand(), p.choreCommand(reopening), p.choreCommand(purging))
+	c.AddCommand(listCommand(p, list, dedup.Dead.String()), showCommand(p, "Show one dead letter with its payload and its errors", dedup.Dead.String()), bulkCommand(p, reopening), bulkCommand(p, purging))
 	return c
-}
-
-func (p *program) deadShowCommand() *cobra.Command {
-	return p.showCommand("Show one dead letter with its payload and its errors", dedup.Dead.String())
 }

@@ -16,7 +16,14 @@ import (
 	"github.com/eyelet-dev/eyelet/testdata"
 )
 
-func (p *program) devCommand() *cobra.Command {
+// devCmd is the command dev.
+type devCmd struct {
+	*program
+	config, listen, format string
+	once                   bool
+}
+
+func devCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "dev [FILE.http ...]", Short: "Try it out, without any configuration",
 		Long: "Starts a receiver with a store of its own, sends it recorded deliveries over HTTP, each at the time\n" +
@@ -24,7 +31,7 @@ func (p *program) devCommand() *cobra.Command {
 			"what its recording expects. Without --once it then goes on serving, with keys made at that moment.",
 		Example: "  eyelet dev --once\n  eyelet dev --once testdata/shop/*.http\n  eyelet dev --config eyelet.yaml my/*.http",
 	}
-	var f devFlags
+	f := &devCmd{program: p}
 	c.Flags().StringVar(&f.config, "config", "", "configuration to receive recordings of your own (default: that of the bundled ones)")
 	c.Flags().BoolVar(&f.once, "once", false, "end after the deliveries")
 	c.Flags().StringVar(&f.listen, "serve-at", "", "address to serve at afterwards (default "+config.DefaultListen+", or a free port)")
@@ -34,17 +41,12 @@ func (p *program) devCommand() *cobra.Command {
 			return err
 		}
 		f.format = *format
-		return p.dev(c.Context(), args, f)
+		return f.run(c.Context(), args)
 	}
 	return c
 }
 
-type devFlags struct {
-	config, listen, format string
-	once                   bool
-}
-
-func (p *program) dev(ctx context.Context, files []string, f devFlags) (err error) {
+func (f *devCmd) run(ctx context.Context, files []string) (err error) {
 	dir, err := os.MkdirTemp("", "eyelet-dev-")
 	if err != nil {
 		return usage.Errorf("set TMPDIR to a folder that is writable", "no folder for the store: %s", usage.Cause(err))
@@ -54,21 +56,21 @@ func (p *program) dev(ctx context.Context, files []string, f devFlags) (err erro
 	if err != nil {
 		return err
 	}
-	s, err := p.devSettings(dir, f.config)
+	s, err := f.settings(dir)
 	if err != nil {
 		return err
 	}
-	if err := p.rehearseDeliveries(ctx, s, recs, f.format); err != nil || f.once || ctx.Err() != nil {
+	if err := f.sendRecordings(ctx, s, recs); err != nil || f.once || ctx.Err() != nil {
 		return err
 	}
-	return p.devServe(ctx, dir, f)
+	return f.serve(ctx, dir)
 }
 
 // devRecording is a recording that dev sends.
 type devRecording struct {
 	*httpfile.File
-	expect  expectation
-	changed string // how it differs from what was recorded
+	expect   expectation
+	tampered string // how it differs from what was recorded
 }
 
 // devRecordings reads the named recordings, or the bundled ones. Every mistake in them is reported at once.
@@ -102,24 +104,24 @@ func devRecordingFrom(name string, bundled bool) (rec devRecording, err error) {
 	if err != nil {
 		return rec, usage.Errorf("", "%s: %s", name, usage.Cause(err))
 	}
-	rec.changed = changed(data, bundled)
+	rec.tampered = tampered(data, bundled)
 	rec.File, err = httpfile.Parse(name, data)
-	var mistaken *httpfile.Error
-	if errors.As(err, &mistaken) {
-		err = badRecording(mistaken)
+	var parseError *httpfile.Error
+	if errors.As(err, &parseError) {
+		err = badRecording(parseError)
 	} else if err == nil {
 		rec.expect, err = expectationOf(rec.File)
 	}
-	if err != nil && rec.changed != "" {
-		return rec, failed("%v: %s", err, rec.changed)
+	if err != nil && rec.tampered != "" {
+		return rec, failf("%v: %s", err, rec.tampered)
 	}
 	return rec, err
 }
 
-// devSettings returns the settings that receive the recordings, with a store in dir.
-func (p *program) devSettings(dir, file string) (*config.Settings, error) {
-	src := config.Source{File: file, Environ: p.Environ}
-	if file == "" {
+// settings returns the settings that receive the recordings, with a store in dir.
+func (f *devCmd) settings(dir string) (*config.Settings, error) {
+	src := config.Source{File: f.config, Environ: f.Environ}
+	if f.config == "" {
 		keys := filepath.Join(dir, "bundled")
 		if err := os.CopyFS(keys, testdata.Files()); err != nil {
 			return nil, usage.Errorf("set TMPDIR to a folder with some space", "the bundled deliveries cannot be unpacked: %s", usage.Cause(err))

@@ -25,13 +25,13 @@ func TestEveryByteOfARecordingCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if why := changed(data, true); why != "" {
+		if why := tampered(data, true); why != "" {
 			t.Fatalf("%s: %s", name, why)
 		}
 		for i := range data {
 			for _, bit := range []byte{1, 0x80} {
 				data[i] ^= bit
-				if changed(data, false) == "" {
+				if tampered(data, false) == "" {
 					t.Errorf("%s: byte %d was changed and nobody noticed", name, i)
 				}
 				data[i] ^= bit
@@ -43,10 +43,10 @@ func TestEveryByteOfARecordingCounts(t *testing.T) {
 func TestARecordingNeedsNoDigestUnlessItIsBundled(t *testing.T) {
 	t.Parallel()
 	data := []byte("# now: 1\nPOST / HTTP/1.1\nX-Hub-Signature-256: sha256=" + strings.Repeat("ab", 32) + "\n\n")
-	if why := changed(data, false); why != "" {
+	if why := tampered(data, false); why != "" {
 		t.Errorf("changed: %s", why)
 	}
-	if changed(data, true) == "" {
+	if tampered(data, true) == "" {
 		t.Error("a bundled recording without a digest passes")
 	}
 }
@@ -117,17 +117,17 @@ func TestExpectationsThatMakeNoSenseAreMistakes(t *testing.T) {
 
 func TestEachPartOfAnExpectationCounts(t *testing.T) {
 	t.Parallel()
-	good := outcomeOf{Verdict: verdictNew, Status: 202, Code: "accepted", ID: "k", Type: "a"}
+	good := devResult{Verdict: verdictNew, Status: 202, Code: "accepted", ID: "k", Type: "a"}
 	e := expectation{verdict: verdictNew, status: 202, code: "accepted", id: "k", typ: "a"}
 	if got := e.misses(good); got != nil {
 		t.Errorf("misses %v", got)
 	}
-	for want, change := range map[string]func(*outcomeOf){
-		"expected verdict new, got duplicate":    func(o *outcomeOf) { o.Verdict = verdictDuplicate },
-		"expected status 202, got 200":           func(o *outcomeOf) { o.Status = 200 },
-		"expected code accepted, got kept_aside": func(o *outcomeOf) { o.Code = "kept_aside" },
-		"expected id k, got l":                   func(o *outcomeOf) { o.ID = "l" },
-		"expected type a, got -":                 func(o *outcomeOf) { o.Type = "" },
+	for want, change := range map[string]func(*devResult){
+		"expected verdict new, got duplicate":    func(o *devResult) { o.Verdict = verdictDuplicate },
+		"expected status 202, got 200":           func(o *devResult) { o.Status = 200 },
+		"expected code accepted, got kept_aside": func(o *devResult) { o.Code = "kept_aside" },
+		"expected id k, got l":                   func(o *devResult) { o.ID = "l" },
+		"expected type a, got -":                 func(o *devResult) { o.Type = "" },
 	} {
 		o := good
 		change(&o)

@@ -20,7 +20,7 @@ func rehearsal(t *testing.T) *devRun {
 		t.Fatal(err)
 	}
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-	run, err := p.newDevRun(context.Background(), s)
+	run, err := newDevRun(context.Background(), p, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +75,11 @@ func TestTheStoreIsComparedWithWhatWasAnswered(t *testing.T) {
 	}
 	claim("a")
 	claim("b")
-	accepted := func(ids ...string) (list []outcomeOf) {
+	accepted := func(ids ...string) (list []devResult) {
 		for _, id := range ids {
-			list = append(list, outcomeOf{File: id + ".http", Producer: "shop", ID: id, Verdict: verdictNew})
+			list = append(list, devResult{File: id + ".http", Producer: "shop", ID: id, Verdict: verdictNew})
 		}
-		return append(list, outcomeOf{Producer: "shop", ID: "c", Verdict: verdictRefused})
+		return append(list, devResult{Producer: "shop", ID: "c", Verdict: verdictRefused})
 	}
 	for _, tt := range []struct {
 		ids  []string

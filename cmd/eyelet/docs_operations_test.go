@@ -7,9 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
-	"github.com/eyelet-dev/eyelet/dedup"
-	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
@@ -20,37 +17,6 @@ func operationsPage(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-// TestThePageNamesEveryMetric holds docs/operations.md to the metrics that there are.
-func TestThePageNamesEveryMetric(t *testing.T) {
-	t.Parallel()
-	page := operationsPage(t)
-	store := dedup.NewMemory(dedup.MemoryOptions{})
-	defer store.Close()
-	targets := forward.NewState()
-	if _, err := forward.New(forward.Config{Name: "t", URL: "http://h/", State: targets}); err != nil {
-		t.Fatal(err)
-	}
-	m := newMetrics(store, targets, []*receiver.Listener{receiver.Listen(nil, receiver.Limits{})})
-	m.observe(t.Context(), receiver.Observation{Kind: "delivery", Endpoint: "e", Code: "accepted"})
-	m.observe(t.Context(), receiver.Observation{Kind: "attempt", Endpoint: "e", Handler: "h", State: dedup.Done})
-	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := 0
-	for _, f := range families {
-		if strings.HasPrefix(f.GetName(), "eyelet_") {
-			seen++
-			if !strings.Contains(page, "`"+f.GetName()+"`") && !strings.Contains(page, "`"+f.GetName()+"{") {
-				t.Errorf("the page does not tell of the metric %s", f.GetName())
-			}
-		}
-	}
-	if seen < 10 {
-		t.Fatalf("only %d metrics were looked at", seen)
-	}
 }
 
 // TestThePagesCommandsExist finds every command of the page, with its flags.

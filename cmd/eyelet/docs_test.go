@@ -49,7 +49,7 @@ func TestTheReliabilityPageNamesTestsThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sources strings.Builder
-	for _, dir := range []string{".", "../../dedup", "../../dedup/badgerstore", "../../receiver", "../../receiver/internal/admission", "internal/config", "internal/forward", "internal/sink", "../../replay", "../../inspect"} {
+	for _, dir := range []string{".", "../../dedup", "../../dedup/badgerstore", "../../receiver", "../../receiver/internal/admission", "internal/config", "internal/forward", "internal/server", "internal/sink", "../../replay", "../../inspect"} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)

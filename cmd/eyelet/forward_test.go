@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
 	"bytes"
 	"context"
 	"crypto/ed25519"
@@ -156,7 +158,7 @@ func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
 			t.Errorf("%s: %d %q %q", step.args, code, out, errs)
 		}
 	}
-	var line targetLine
+	var line opsapi.Target
 	code, out, _ := run(t, "targets", "list", "-o", "json", "--config", file)
 	if err := json.Unmarshal([]byte(out), &line); err != nil || code != 0 || line.On || line.Name != "deploy" || line.Reason != "maintenance" {
 		t.Errorf("targets list: %d %s", code, out)
@@ -164,11 +166,11 @@ func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
 	if strings.Contains(out, "s3cret") {
 		t.Error("the list holds what only the target should see")
 	}
-	info, err := os.Stat(filepath.Join(filepath.Dir(file), "data", targetsFile))
+	info, err := os.Stat(filepath.Join(filepath.Dir(file), "data", "targets.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v (%v)", info, err)
 	}
-	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "data", targetsFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "data", "targets.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, errs := run(t, "serve", "--config", file); code != 2 || !strings.Contains(errs, "damaged") {
@@ -205,7 +207,7 @@ func TestTargetsAreSwitchedWithTheTokenOnly(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \"http://127.0.0.1:1/\", name: deploy}\n")
 	r := launch(t, "serve", "--config", file)
-	token, err := os.ReadFile(filepath.Join(filepath.Dir(file), "data", tokenFile))
+	token, err := os.ReadFile(filepath.Join(filepath.Dir(file), "data", opsapi.TokenFile))
 	if err != nil {
 		t.Fatal(err)
 	}

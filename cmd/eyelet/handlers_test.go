@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
@@ -23,18 +23,19 @@ func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *run
 	r := &running{errs: &lockedBuffer{}, out: &lockedBuffer{}}
 	up := make(chan [2]string, 1)
 	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) { up <- [2]string{l, o} }}
-	srv := &server{program: p, settings: s, logTo: &logOutput{to: r.errs}}
-	srv.log = newLogger(srv.logTo, "text", slog.LevelDebug)
-	if srv.plan, err = s.Build(t.Context(), config.BuildOptions{Stdout: r.out}); err != nil {
+	s.Log.Level = "debug"
+	o, err := p.serverOptions(t.Context(), s)
+	if err != nil {
 		t.Fatal(err)
 	}
-	srv.plan.Handlers = append(srv.plan.Handlers, handlers...)
-	if err := srv.open(t.Context()); err != nil {
+	o.Receiver.Handlers = append(o.Receiver.Handlers, handlers...)
+	srv, err := server.New(t.Context(), o)
+	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- srv.run(ctx) }()
+	go func() { ended <- srv.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

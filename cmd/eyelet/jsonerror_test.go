@@ -4,13 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
@@ -88,12 +90,8 @@ func (*tableless) Repair(context.Context) ([]badgerstore.Repair, badgerstore.Rep
 // TestADamagedTableIsReportedByARepairAsByACheck: the server tells what there is, as a repair without it does.
 func TestADamagedTableIsReportedByARepairAsByACheck(t *testing.T) {
 	t.Parallel()
-	ask := func(ctx context.Context, method, path string) (*http.Response, error) {
-		w := httptest.NewRecorder()
-		(&server{store: &tableless{}}).maintenance().ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, nil))
-		return w.Result(), nil
-	}
-	if got, err := checkStore(t.Context(), ask, "", true); err != nil || got.Sound() || got.Tables != "000001.sst" {
+	client := opsclient.New(server.MaintenanceAPI(&tableless{}, slog.New(slog.DiscardHandler)))
+	if got, err := checkStore(t.Context(), client, "", true); err != nil || got.Sound() || got.Tables != "000001.sst" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

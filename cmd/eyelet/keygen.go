@@ -15,7 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-func (p *program) keygenCommand() *cobra.Command {
+func keygenCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keygen",
 		Short: "Make a key and print the settings for it",
@@ -31,7 +31,7 @@ func (p *program) keygenCommand() *cobra.Command {
 		if *id == "" {
 			*id = *name
 		}
-		return p.keygen(verify.Alg(*alg), *id, *name, *dir)
+		return keygen(p, verify.Alg(*alg), *id, *name, *dir)
 	}
 	return c
 }
@@ -39,7 +39,7 @@ func (p *program) keygenCommand() *cobra.Command {
 // plainWord is what a name may be, so that it needs no quotes in a file of settings.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
 
-func (p *program) keygen(alg verify.Alg, id, name, dir string) error {
+func keygen(p *program, alg verify.Alg, id, name, dir string) error {
 	if !plainWord.MatchString(name) || !plainWord.MatchString(id) {
 		return usage.Errorf(`write letters, digits, "-", "_" and "."`, "a key needs a plain name and id, not %q and %q", name, id)
 	}
@@ -48,18 +48,18 @@ func (p *program) keygen(alg verify.Alg, id, name, dir string) error {
 	if alg == verify.HMACSHA256 {
 		secret = name + ".secret"
 		line = fmt.Sprintf("      - {id: %s, alg: %s, secret_file: %s}", id, alg, secret)
-		if err := newFile(filepath.Join(dir, secret), append(verify.GenerateSecret(), '\n')); err != nil {
+		if err := writeNewFile(filepath.Join(dir, secret), append(verify.GenerateSecret(), '\n')); err != nil {
 			return err
 		}
-	} else if err := keyPair(alg, filepath.Join(dir, name)); err != nil {
+	} else if err := writeKeyPair(alg, filepath.Join(dir, name)); err != nil {
 		return err
 	}
-	p.say("producers:\n  %s:\n    scheme: rfc9421\n    keys:\n%s\n", name, line)
-	p.tell("wrote %s, which the producer keeps secret\n", filepath.Join(dir, secret))
+	p.printf("producers:\n  %s:\n    scheme: rfc9421\n    keys:\n%s\n", name, line)
+	p.eprintf("wrote %s, which the producer keeps secret\n", filepath.Join(dir, secret))
 	return nil
 }
 
-func keyPair(alg verify.Alg, path string) error {
+func writeKeyPair(alg verify.Alg, path string) error {
 	private, err := verify.GenerateKey(alg)
 	if err != nil {
 		return usage.Errorf(usage.DidYouMean(string(alg), config.Algorithms()), "%v", err)
@@ -72,18 +72,18 @@ func keyPair(alg verify.Alg, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := newFile(path+".pem", secretPEM); err != nil {
+	if err := writeNewFile(path+".pem", secretPEM); err != nil {
 		return err
 	}
-	if err := newFile(path+".pub.pem", publicPEM); err != nil {
+	if err := writeNewFile(path+".pub.pem", publicPEM); err != nil {
 		_ = os.Remove(path + ".pem") // ours, and the key of nothing; best effort
 		return err
 	}
 	return nil
 }
 
-// newFile writes a file that only its owner can read, and never over another one.
-func newFile(path string, data []byte) error {
+// writeNewFile writes a file that only its owner can read, and never over another one.
+func writeNewFile(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if os.IsExist(err) {
 		return usage.Errorf("choose another --name or --dir, or move the file away", "%s is there already", path)

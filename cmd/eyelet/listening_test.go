@@ -1,16 +1,27 @@
 package main
 
 import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"io"
 	"io/fs"
+	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 )
 
 // memoryServed writes a configuration whose events only the running server can show.
@@ -68,14 +79,16 @@ func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 	theirs, ours := t.TempDir(), t.TempDir()
 	issued(t, theirs, 1)
 	issued(t, ours, 2)
-	at := &config.TLS{CertFile: "cert.pem", KeyFile: "key.pem"}
-	s := &server{settings: &config.Settings{File: filepath.Join(theirs, "eyelet.yaml"), OperationsTLS: at}, plan: &config.Plan{}, log: newLogger(io.Discard, "text", 0)}
-	certificate, err := openCertificate(s.settings, "operations_tls", at, s.log)
+	pair, err := tls.LoadX509KeyPair(filepath.Join(theirs, "cert.pem"), filepath.Join(theirs, "key.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	asked := make(chan string, 8)
-	srv := s.newHTTPServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Authorization") }), certificate)
+	srv := &http.Server{
+		Handler:   http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Authorization") }),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
+		ErrorLog:  log.New(io.Discard, "", 0),
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -84,12 +97,16 @@ func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 	go func() { defer close(done); _ = srv.ServeTLS(ln, "", "") }()
 	defer func() { _ = srv.Close(); <-done }()
 	for dir, want := range map[string]int{theirs: 1, ours: 0} {
-		c := &config.Settings{File: filepath.Join(dir, "eyelet.yaml"), OperationsTLS: at}
-		client, base := operationsClient(c, "https://"+ln.Addr().String())
-		if res, err := client.Get(base.String() + "/"); err == nil {
-			_ = res.Body.Close()
+		for name, text := range map[string]string{opsapi.AddressFile: "https://" + ln.Addr().String(), opsapi.TokenFile: "t"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		client.CloseIdleConnections()
+		r := opsclient.Running{StateDir: dir, CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
+		client, err := r.Connect(t.Context())
+		if err != nil || (client != nil) != (want > 0) {
+			t.Errorf("client %v, %v", client, err)
+		}
 		if len(asked) != want {
 			t.Errorf("%d requests arrived, want %d", len(asked), want)
 		}
@@ -97,6 +114,40 @@ func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 			<-asked
 		}
 	}
+}
+
+// issued writes a certificate of this machine with this serial number, and its key, in the PEM files of a folder.
+func issued(t *testing.T, dir string, serial int64) *x509.Certificate {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		next := filepath.Join(dir, "next-"+name)
+		if err := os.WriteFile(next, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate
 }
 
 func TestOperationsOnASocket(t *testing.T) {

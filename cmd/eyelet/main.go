@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	ctx, stop := untilTold()
+	ctx, stop := notifyContext()
 	p := &program{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Environ: os.Environ()}
 	code := p.Run(ctx, os.Args[1:]...)
 	stop()
@@ -22,27 +22,27 @@ func main() {
 // closed passes its own on, and the kernel sends another when the shell ends.
 const sameHangup = 250 * time.Millisecond
 
-// untilTold returns a context that ends with the first signal to stop. The second one ends the process at once. SIGHUP
+// notifyContext returns a context that ends with the first signal to stop. The second one ends the process at once. SIGHUP
 // is left alone where it is ignored, as by nohup.
-func untilTold() (context.Context, context.CancelFunc) {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
+func notifyContext() (context.Context, context.CancelFunc) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(told, syscall.SIGHUP)
+		signal.Notify(signals, syscall.SIGHUP)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		first := <-told
+		first := <-signals
 		cancel()
 		if first == syscall.SIGHUP {
 			signal.Reset(os.Interrupt, syscall.SIGTERM)
 			time.Sleep(sameHangup)
 		}
-		signal.Stop(told)
+		signal.Stop(signals)
 	}()
 	return ctx, cancel
 }
 
-// outliveReaders makes a write to a standard output or error whose reader is gone an error, where it ends a process
+// ignoreSIGPIPE makes a write to a standard output or error whose reader is gone an error, where it ends a process
 // without a word (SIGPIPE). It is for commands that have something to finish; others end as programs in a pipe do.
-func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+func ignoreSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

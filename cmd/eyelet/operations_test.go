@@ -1,29 +1,27 @@
 package main
 
 import (
-	"io"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 )
 
 func TestTheOperationsPortIsForUs(t *testing.T) {
 	t.Parallel()
 	s := serveForShop(t, "  - {producer: shop, type: \"*\", stdout: true}\n")
-	token, err := os.ReadFile(filepath.Join(s.dir, "data", tokenFile))
+	token, err := os.ReadFile(filepath.Join(s.dir, "data", opsapi.TokenFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, err := os.ReadFile(filepath.Join(s.dir, "data", addressFile))
+	address, err := os.ReadFile(filepath.Join(s.dir, "data", opsapi.AddressFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{tokenFile, addressFile} {
+	for _, name := range []string{opsapi.TokenFile, opsapi.AddressFile} {
 		info, err := os.Stat(filepath.Join(s.dir, "data", name))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has the mode %v (%v)", name, info.Mode(), err)
@@ -41,7 +39,7 @@ func TestTheOperationsPortIsForUs(t *testing.T) {
 		"readiness":            {path: "/readyz", status: 200, holds: "ready"},
 		"metrics":              {path: "/metrics", status: 200, holds: `eyelet_deliveries_total{code="accepted",endpoint="shop"} 1`},
 		"metrics of the store": {path: "/metrics", status: 200, holds: "eyelet_store_accepted_total 1"},
-		"no token":             {path: "/events", status: 401, holds: tokenFile},
+		"no token":             {path: "/events", status: 401, holds: opsapi.TokenFile},
 		"another token":        {path: "/events", header: http.Header{"Authorization": {"Bearer x"}}, status: 401},
 		"basic":                {path: "/events", header: http.Header{"Authorization": {"Basic x"}}, status: 401},
 		"unknown path":         {path: "/nothing", status: 401},
@@ -85,80 +83,4 @@ func mustRequest(t *testing.T, address string) *http.Request {
 		t.Fatal(err)
 	}
 	return r
-}
-
-func TestOwnHosts(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		configured, host string
-		want             bool
-	}{
-		{"127.0.0.1", "127.0.0.1:8081", true}, {"127.0.0.1", "[::1]:8081", true}, {"127.0.0.1", "localhost", true},
-		{"127.0.0.1", "eyelet.internal", false}, {"127.0.0.1", "10.0.0.1", false}, {"127.0.0.1", "", false},
-		{"eyelet.internal", "EYELET.internal:8081", true}, {"eyelet.internal", "10.0.0.1:8081", false},
-		{"", "10.0.0.1:8081", true}, {"", "evil.example", false}, {"0.0.0.0", "10.0.0.1:8081", true}, {"0.0.0.0", "evil.example", false},
-		{"", "", false},
-	} {
-		if got := ownHost(tt.configured, tt.host); got != tt.want {
-			t.Errorf("host %q on %q: %v", tt.host, tt.configured, got)
-		}
-	}
-}
-
-func TestDeliveriesWithoutTLSComeFromOurProxiesOnly(t *testing.T) {
-	t.Parallel()
-	c, err := config.Source{}.Parse("eyelet.yaml", []byte("listen: 0.0.0.0:8080\ntrusted_proxies: [192.0.2.0/24, \"2001:db8::1\"]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := (&server{settings: c}).guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") }))
-	for peer, want := range map[string]int{
-		"192.0.2.9:1": 200, "[2001:db8::1]:1": 200, "127.0.0.1:1": 200, "[::1]:1": 200, "[::ffff:192.0.2.9]:1": 200,
-		"198.51.100.1:1": 403, "[2001:db8::2]:1": 403, "": 403, "pipe": 403,
-	} {
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		r.RemoteAddr = peer
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("from %q: status %d, want %d", peer, w.Code, want)
-		}
-	}
-}
-
-// TestWhatAProxyTookInClearTextIsRefused: the proxy says so in the last value of X-Forwarded-Proto. Nobody else is asked.
-func TestWhatAProxyTookInClearTextIsRefused(t *testing.T) {
-	t.Parallel()
-	const proxies = "trusted_proxies: [192.0.2.0/24]\n"
-	for _, tt := range []struct {
-		config, peer string
-		said         []string
-		want         int
-	}{
-		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"http"}, 403},
-		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"HTTPS"}, 200},
-		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", nil, 200},
-		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{""}, 200},
-		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"https, http"}, 403},
-		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"http", "https"}, 200},
-		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"ws"}, 403},
-		{"listen: 0.0.0.0:8080\n", "198.51.100.1:1", []string{"https"}, 403},
-		{"listen: 0.0.0.0:8080\n", "127.0.0.1:1", []string{"http"}, 200}, // no proxy of ours
-		{"listen: 127.0.0.1:8080\n", "192.0.2.9:1", []string{"http"}, 403},
-		{"listen: 0.0.0.0:8080\ninsecure_http: true\n", "192.0.2.9:1", []string{"http"}, 200},
-	} {
-		c, err := config.Source{}.Parse("eyelet.yaml", []byte(tt.config+proxies))
-		if err != nil {
-			t.Fatal(err)
-		}
-		h := (&server{settings: c}).guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") }))
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		r.RemoteAddr = tt.peer
-		r.Header["X-Forwarded-Proto"] = tt.said
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != tt.want {
-			t.Errorf("%q from %s saying %q: status %d, want %d", tt.config, tt.peer, tt.said, w.Code, tt.want)
-		}
-	}
 }

@@ -210,7 +210,7 @@ func TestSamplesAreSignedForTheAddressThatTheVendorCalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		as := &sending{signedURL: tt.signed, from: &producer.Producer{URL: tt.own}}
+		as := &sender{signedURL: tt.signed, producer: &producer.Producer{URL: tt.own}}
 		if got := called(to, as); got != tt.want {
 			t.Errorf("%+v: signed for %s", tt, got)
 		}
@@ -243,16 +243,16 @@ func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
 			}))
 			defer srv.Close()
 			path := "/webhooks/" + map[string]string{"square": "square"}[vendor.Name] // Square signs its notification_url
-			sender := &program{Out: &strings.Builder{}, Err: &strings.Builder{}}
-			code := sender.Run(t.Context(), "send", vendor.Name, "--config", config, "--producer", "p", "--url", srv.URL+path)
+			client := &program{Out: &strings.Builder{}, Err: &strings.Builder{}}
+			code := client.Run(t.Context(), "send", vendor.Name, "--config", config, "--producer", "p", "--url", srv.URL+path)
 			if slices.Contains(vendorsOnly, vendor.Name) {
-				if code != exitUsage || !strings.Contains(fmt.Sprint(sender.Err), "only the vendor can sign") {
-					t.Errorf("exit %d: %v", code, sender.Err)
+				if code != exitUsage || !strings.Contains(fmt.Sprint(client.Err), "only the vendor can sign") {
+					t.Errorf("exit %d: %v", code, client.Err)
 				}
 				return
 			}
 			if code != exitOK {
-				t.Fatalf("exit %d: %v %v", code, sender.Out, sender.Err)
+				t.Fatalf("exit %d: %v %v", code, client.Out, client.Err)
 			}
 			if err := <-arrived; err != nil {
 				t.Error(err)

@@ -18,7 +18,7 @@ type progress struct {
 }
 
 // newProgress returns a progress that shows itself on a terminal, or when it was asked for; nil otherwise.
-func (p *program) newProgress(asked bool, verb string, total int) *progress {
+func newProgress(p *program, asked bool, verb string, total int) *progress {
 	onTerminal := p.terminal(p.Err)
 	if !asked && !onTerminal {
 		return nil
@@ -47,7 +47,7 @@ func (g *progress) end(n int) {
 	}
 	g.line(n)
 	if g.rewrite {
-		g.program.tell("\n")
+		g.program.eprintf("\n")
 	}
 }
 
@@ -56,8 +56,8 @@ func (g *progress) line(n int) {
 	rate := float64(n) / max(time.Since(g.began).Seconds(), 1e-3)
 	text := fmt.Sprintf("%s %d of %d (%.0f/s)", g.verb, n, g.total, rate)
 	if g.rewrite {
-		g.program.tell("\r\x1b[K%s", text)
+		g.program.eprintf("\r\x1b[K%s", text)
 		return
 	}
-	g.program.tell("%s\n", text)
+	g.program.eprintf("%s\n", text)
 }

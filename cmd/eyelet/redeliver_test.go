@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
 	"bytes"
 	"context"
 	"encoding/json"
@@ -17,10 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/internal/httpfile"
-	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
@@ -500,39 +500,6 @@ func TestTailFollowsWhatHappens(t *testing.T) {
 	}
 }
 
-func TestAReaderThatIsTooSlowIsToldWhatItLost(t *testing.T) {
-	t.Parallel()
-	f := newFeed()
-	reader := f.join()
-	for range feedBacklog + 7 {
-		f.observe(context.Background(), observed("delivery"))
-	}
-	for range feedBacklog {
-		if h := <-reader.lines; h.Kind != "delivery" {
-			t.Fatalf("line is %+v", h)
-		}
-	}
-	f.observe(context.Background(), observed("attempt"))
-	if h := <-reader.lines; h.Kind != "lost" || h.Lost != 7 {
-		t.Errorf("line is %+v, want 7 lost", h)
-	}
-	if h := <-reader.lines; h.Kind != "attempt" {
-		t.Errorf("line is %+v", h)
-	}
-	for range feedReaders - 1 {
-		if f.join() == nil {
-			t.Fatal("a reader was refused")
-		}
-	}
-	if f.join() != nil {
-		t.Error("there is no bound on readers")
-	}
-	f.leave(reader)
-	if f.join() == nil {
-		t.Error("who leaves makes no room")
-	}
-}
-
 func TestChangesNeedTheTokenAndOurOwnSite(t *testing.T) {
 	t.Parallel()
 	file := configured(t, fallible)
@@ -546,7 +513,7 @@ func TestChangesNeedTheTokenAndOurOwnSite(t *testing.T) {
 	r := launch(t, "serve", "--config", file)
 	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
 	event := counted(t, file, "dead", 1)[0].Event
-	token, err := os.ReadFile(filepath.Join(filepath.Dir(file), "data", tokenFile))
+	token, err := os.ReadFile(filepath.Join(filepath.Dir(file), "data", opsapi.TokenFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -616,7 +583,7 @@ func TestWorkThatIsStoppedSaysHowFarItGot(t *testing.T) {
 	})}
 	defer srv.Close()
 	go func() { _ = srv.Serve(ln) }()
-	for name, text := range map[string]string{tokenFile: "t", addressFile: ln.Addr().String()} {
+	for name, text := range map[string]string{opsapi.TokenFile: "t", opsapi.AddressFile: ln.Addr().String()} {
 		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "data", name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -624,8 +591,4 @@ func TestWorkThatIsStoppedSaysHowFarItGot(t *testing.T) {
 	if _, errs := command(t, 1, "", "dead", "reopen", "--all", "--config", file); !strings.Contains(errs, "stopped after 0 of 1: Service Unavailable") {
 		t.Errorf("output %q", errs)
 	}
-}
-
-func observed(kind receiver.Kind) receiver.Observation {
-	return receiver.Observation{Kind: kind, Endpoint: "gh", State: dedup.Done}
 }

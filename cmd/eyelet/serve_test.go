@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
@@ -269,6 +271,25 @@ type failing struct {
 
 func (f failing) Failed() <-chan struct{} { return f.failed }
 
+// failingServer is a server whose store fails when the channel is closed.
+func failingServer(t *testing.T, p *program, s *config.Settings, failed chan struct{}) *server.Server {
+	t.Helper()
+	o, err := p.serverOptions(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := o.OpenStore
+	o.OpenStore = func(log *slog.Logger) (dedup.Store, error) {
+		store, err := open(log)
+		return failing{store, failed}, err
+	}
+	srv, err := server.New(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return srv
+}
+
 func TestAStoreThatFailsEndsTheServer(t *testing.T) {
 	t.Parallel()
 	s, err := config.Source{File: configured(t, "store: memory\n")}.Load()
@@ -276,14 +297,9 @@ func TestAStoreThatFailsEndsTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-	srv, err := p.newServer(context.Background(), s, config.BuildOptions{Stdout: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := failing{srv.store, make(chan struct{})}
-	srv.store = f
-	p.Serving = func(string, string) { close(f.failed) }
-	if code := p.explain(srv.run(context.Background())); code != exitFailed {
+	failed := make(chan struct{})
+	p.Serving = func(string, string) { close(failed) }
+	if code := p.explain(failingServer(t, p, s, failed).Run(context.Background())); code != exitFailed {
 		t.Errorf("exit %d, want %d", code, exitFailed)
 	}
 }
@@ -299,20 +315,17 @@ func TestAFailedStoreIsNotDrained(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-	srv, err := p.newServer(context.Background(), s, config.BuildOptions{Stdout: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := failing{srv.store, make(chan struct{})}
-	srv.store = f
+	var listen string
+	p.Starting = func(l, _ string) { listen = l }
+	failed := make(chan struct{})
+	srv := failingServer(t, p, s, failed)
 	code := make(chan int, 1)
-	go func() { code <- p.explain(srv.run(context.Background())) }()
-	listen, _ := srv.addresses()
+	go func() { code <- p.explain(srv.Run(context.Background())) }()
 	if status, _ := push(t, &http.Client{}, "http://"+listen, "g-1", "{}"); status != 200 {
 		t.Fatalf("status %d", status)
 	}
 	eventually(t, "the handler runs", func() bool { return exists(began) })
-	close(f.failed)
+	close(failed)
 	select {
 	case code := <-code:
 		if code != exitFailed {

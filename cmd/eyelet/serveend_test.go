@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
 	"bufio"
 	"fmt"
 	"io"
@@ -285,7 +287,7 @@ func TestALogThatNobodyReadsEndsNothing(t *testing.T) {
 	}
 	dir := filepath.Dir(config)
 	begun(t, c, dir)
-	operations, err := os.ReadFile(filepath.Join(dir, "data", addressFile))
+	operations, err := os.ReadFile(filepath.Join(dir, "data", opsapi.AddressFile))
 	if err != nil {
 		t.Fatal(err)
 	}

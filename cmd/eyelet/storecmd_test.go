@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
 	"bytes"
 	"context"
 	"encoding/json"
@@ -226,7 +228,7 @@ func TestAStoreThatNobodyServesIsRepaired(t *testing.T) {
 	spoilMarked(t, data)
 	eyelet(t, exitFailed, "store", "check", "--dir", data)
 	out, _ := eyelet(t, exitOK, "store", "check", "--dir", data, "--repair", "-o", "json")
-	var report checked
+	var report opsapi.CheckReport
 	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Repaired) != 1 || !report.Sound() || report.Records != 1 {
 		t.Errorf("%s: %v", out, err)
 	}
@@ -304,7 +306,7 @@ func TestTortureIsACommand(t *testing.T) {
 	}
 	broken := &program{Out: &out, Err: &errs}
 	out.Reset()
-	if err := broken.printTally(torture.Tally{Rounds: 7, Lost: 1}); err != nil || !strings.Contains(out.String(), "lost  1") {
+	if err := printTally(broken.Out, torture.Tally{Rounds: 7, Lost: 1}); err != nil || !strings.Contains(out.String(), "lost  1") {
 		t.Errorf("the table: %q, %v", out.String(), err)
 	}
 }

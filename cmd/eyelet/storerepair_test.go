@@ -3,13 +3,15 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"testing"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
@@ -31,7 +33,7 @@ func TestARepairByCommandReadsTheStoreTwice(t *testing.T) {
 	t.Parallel()
 	const values = 200
 	dir := filepath.Join(t.TempDir(), "data")
-	store, err := badgerstore.Open(dir, offline())
+	store, err := badgerstore.Open(dir, quietOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,19 +91,16 @@ func (r *repairable) Backup(context.Context, io.Writer, badgerstore.Position) (a
 	return at, nil
 }
 
-var _ maintained = (*repairable)(nil)
-
 func TestAServerIsAskedOnceForARepair(t *testing.T) {
 	t.Parallel()
 	store := &repairable{}
 	asked := 0
-	ask := func(ctx context.Context, method, path string) (*http.Response, error) {
+	api := server.MaintenanceAPI(store, slog.New(slog.DiscardHandler))
+	client := opsclient.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
-		w := httptest.NewRecorder()
-		(&server{store: store}).maintenance().ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, nil))
-		return w.Result(), nil
-	}
-	got, err := checkStore(t.Context(), ask, "", true)
+		api.ServeHTTP(w, r)
+	}))
+	got, err := checkStore(t.Context(), client, "", true)
 	if err != nil || len(got.Repaired) != 1 || got.Records != 7 || !got.Sound() {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,98 +19,12 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// targetsFile is the file in the store's folder that keeps what the targets of forward handlers taught us.
-const targetsFile = "targets.json"
-
-// openTargets gives the state its file. A store in memory has none.
-func openTargets(c *config.Settings, state *forward.State, log *slog.Logger) error {
-	file, err := c.StoreFile(targetsFile)
-	if err != nil {
-		return err
-	}
-	if err := state.Open(file, log); err != nil {
-		return usage.Errorf("move the file away to have every target switched on, where the configuration says it is", "%v", err)
-	}
-	return nil
-}
-
-// targetLine is a line of the list of targets.
-type targetLine struct {
-	Name      string    `json:"name"`
-	On        bool      `json:"on"`
-	Since     time.Time `json:"since,omitzero"` // off since
-	Reason    string    `json:"reason,omitempty"`
-	Terminals int       `json:"terminals"`
-	Moved     string    `json:"moved,omitempty"` // as it is shown
-	Sunset    time.Time `json:"sunset,omitzero"`
-	Legal     time.Time `json:"legal,omitzero"`
-}
-
-func targetsOf(state *forward.State) []targetLine {
-	all := []targetLine{}
-	for _, s := range state.List() {
-		t := targetLine{Name: s.Name, On: !s.Off, Since: s.Since, Reason: s.Reason, Terminals: s.Terminals, Sunset: s.Sunset, Legal: s.Legal}
-		if s.Moved != "" {
-			t.Moved = forward.RedactURL(s.Moved)
-		}
-		all = append(all, t)
-	}
-	return all
-}
-
-// tellOff names the targets that are switched off, for readiness. The receiver is ready all the same: it
-// accepts events, and they wait.
-func tellOff(w io.Writer, state *forward.State) {
-	for _, t := range targetsOf(state) {
-		if !t.On {
-			_, _ = fmt.Fprintf(w, "target %s is switched off since %s: %s\n", t.Name, t.Since.Format(time.RFC3339), usage.OneLine(t.Reason))
-		}
-	}
-}
-
-// targetsAPI serves GET /targets, a JSON array, and POST /targets?name=NAME&switch=on|off&reason=TEXT.
-func targetsAPI(state *forward.State) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /targets", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)         // <secret>
-		_ = e.Encode(targetsOf(state)) // a reader that is gone asks again
-	})
-	mux.HandleFunc("POST /targets", func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		err := switchTarget(state, q.Get("name"), q.Get("switch"), q.Get("reason"))
-		switch {
-		case errors.Is(err, forward.ErrUnknownTarget):
-			http.Error(w, err.Error(), http.StatusNotFound)
-		case errors.Is(err, errSwitch):
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		case err != nil:
-			http.Error(w, "done, but a restart would undo it: "+err.Error(), http.StatusInternalServerError)
-		default:
-			w.WriteHeader(http.StatusNoContent)
-		}
-	})
-	return mux
-}
-
-var errSwitch = errors.New("switch is neither on nor off")
-
-func switchTarget(state *forward.State, name, to, reason string) error {
-	switch to {
-	case "on":
-		return state.SwitchOn(name)
-	case "off":
-		return state.SwitchOff(name, reason, time.Now())
-	}
-	return errSwitch
-}
-
-func (p *program) targetsCommand() *cobra.Command {
+func targetsCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "targets", Short: "Look at the targets of forward handlers, and switch them on and off", Args: cobra.NoArgs,
 		Long: "A target has the name of its handler. One that answers 410, or refuses too many events in a row for\n" +
@@ -117,51 +32,52 @@ func (p *program) targetsCommand() *cobra.Command {
 			"through its operations port; when none runs, the file in the store's folder is changed.",
 	}
 	list := &cobra.Command{Use: "list", Short: "List the targets", Args: cobra.NoArgs}
-	file, format := p.configFlag(list), outputFlag(list)
+	file, format := configFlag(list), outputFlag(list)
 	list.RunE = func(c *cobra.Command, _ []string) error {
 		if err := checkOutput(*format); err != nil {
 			return err
 		}
-		return p.withTargets(c, *file, false, func(h http.Handler) error { return p.listTargets(c.Context(), h, *format) })
+		return withTargets(c, p, *file, false, func(client *opsclient.Client) error {
+			return printTargets(c.Context(), p, client, *format)
+		})
 	}
-	c.AddCommand(list, p.targetSwitch("on", "Send events to a target again"), p.targetSwitch("off", "Let the events of a target wait"))
+	c.AddCommand(list, switchCommand(p, "on", "Send events to a target again"), switchCommand(p, "off", "Let the events of a target wait"))
 	return c
 }
 
-func (p *program) targetSwitch(to, short string) *cobra.Command {
+func switchCommand(p *program, to, short string) *cobra.Command {
 	c := &cobra.Command{Use: to + " NAME", Short: short, Args: cobra.ExactArgs(1)}
-	file := p.configFlag(c)
+	file := configFlag(c)
 	reason := new(string)
 	if to == "off" {
 		reason = c.Flags().String("reason", "a person switched it off", "why")
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		q := url.Values{"name": {args[0]}, "switch": {to}, "reason": {*reason}}
-		return p.withTargets(c, *file, true, func(h http.Handler) error {
-			status, text, err := askOnce(c.Context(), h, http.MethodPost, "/targets?"+q.Encode())
-			switch {
-			case err != nil:
-				return err
-			case status == http.StatusNotFound:
-				return usage.Errorf("`eyelet targets list` names them", "no target is called %q", args[0])
-			case status != http.StatusNoContent:
-				return failed("%s", text)
-			}
-			_, err = fmt.Fprintf(p.Out, "target %s is switched %s\n", args[0], to)
-			if to == "on" {
-				p.tell("its events go on within %v; at once with: eyelet events retry --handler '%s'\n", config.FormatDuration(forward.LongestOffWait), args[0])
-			}
-			return err
+		return withTargets(c, p, *file, true, func(client *opsclient.Client) error {
+			return switchTarget(c.Context(), p, client, args[0], to, *reason)
 		})
 	}
 	return c
 }
 
-func (p *program) listTargets(ctx context.Context, h http.Handler, format string) error {
-	status, text, err := askOnce(ctx, h, http.MethodGet, "/targets")
-	var all []targetLine
-	if err != nil || status != http.StatusOK || json.Unmarshal([]byte(text), &all) != nil {
-		return errors.Join(failed("the answer of the server is no list of targets"), err)
+func switchTarget(ctx context.Context, p *program, client *opsclient.Client, name, to, reason string) error {
+	err := client.SwitchTarget(ctx, name, to, reason)
+	if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok && refusal.Status == http.StatusNotFound {
+		return usage.Errorf("`eyelet targets list` names them", "no target is called %q", name)
+	} else if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.Out, "target %s is switched %s\n", name, to)
+	if to == "on" {
+		p.eprintf("its events go on within %v; at once with: eyelet events retry --handler '%s'\n", config.FormatDuration(forward.LongestOffWait), name)
+	}
+	return err
+}
+
+func printTargets(ctx context.Context, p *program, client *opsclient.Client, format string) error {
+	all, err := client.Targets(ctx)
+	if err != nil {
+		return err
 	}
 	if format == "json" {
 		e := json.NewEncoder(p.Out)
@@ -184,13 +100,12 @@ func (p *program) listTargets(ctx context.Context, h http.Handler, format string
 		if !t.On {
 			state = "off since " + t.Since.Format(time.RFC3339)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", shown(t.Name), state, t.Terminals, shown(strings.Join(t.notes(), "; ")))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", sanitize(t.Name), state, t.Terminals, sanitize(strings.Join(targetNotes(t), "; ")))
 	}
 	return w.Flush()
 }
 
-func (t *targetLine) notes() []string {
-	var notes []string
+func targetNotes(t opsapi.Target) (notes []string) {
 	if t.Reason != "" {
 		notes = append(notes, usage.OneLine(t.Reason))
 	}
@@ -206,24 +121,25 @@ func (t *targetLine) notes() []string {
 	return notes
 }
 
-// withTargets finds the running server, or takes the store's lock and works on the file. Only what changes a
-// target makes a store where there is none.
-func (p *program) withTargets(c *cobra.Command, file string, changes bool, do func(http.Handler) error) error {
-	s, err := p.outline(c, file)
+// withTargets finds the running server, or locks the store and works on its file of targets. Only a change of a target
+// creates a store where there is none.
+func withTargets(c *cobra.Command, p *program, file string, changes bool, do func(*opsclient.Client) error) error {
+	s, err := p.loadOutline(c, file)
 	if err != nil {
 		return err
 	}
-	if api, ok, err := runningAPI(s, c.Context()); err != nil {
+	if client, err := connect(c.Context(), s); err != nil {
 		return err
-	} else if ok {
-		return do(api)
+	} else if client != nil {
+		return do(client)
 	}
 	missing := requireStore(s)
-	if kind, _, err := s.StoreKind(); missing != nil && (err != nil || kind == "memory") {
+	kind, dir, err := s.StoreKind()
+	if missing != nil && (err != nil || kind == "memory") {
 		return missing
 	}
 	src := p.source(c, file)
-	src.Flags = &pflag.FlagSet{} // --reason is no setting
+	src.Flags = &pflag.FlagSet{} // --reason is not a setting
 	if s, err = src.Load(); err != nil {
 		return err // without a server the names of the targets are in the handlers
 	}
@@ -232,58 +148,16 @@ func (p *program) withTargets(c *cobra.Command, file string, changes bool, do fu
 		return err
 	}
 	defer plan.Close() //nolint:errcheck // nothing was opened
+	client := opsclient.New(server.TargetsAPI(plan.Targets))
 	if missing != nil && !changes {
-		return do(targetsAPI(plan.Targets)) // nothing was learned yet
+		return do(client) // nothing is known about them yet
 	}
-	store, err := s.OpenStore(slog.New(slog.DiscardHandler)) // nobody else has the file as long as we have the store
+	store, err := s.OpenStore(slog.New(slog.DiscardHandler)) // no other process has the file while this one has the store
 	if err != nil {
 		return err
 	}
-	if err := openTargets(s, plan.Targets, nil); err != nil {
+	if err := server.OpenTargets(plan.Targets, dir, nil); err != nil {
 		return errors.Join(err, store.Close())
 	}
-	return errors.Join(do(targetsAPI(plan.Targets)), store.Close())
-}
-
-// ServeHTTP passes a request on to the running server.
-func (a eventsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	res, err := a.send(r.Context(), r.Method, r.URL.RequestURI(), nil)
-	if err != nil {
-		http.Error(w, "the server did not answer", http.StatusBadGateway)
-		return
-	}
-	defer res.Body.Close() //nolint:errcheck // it was read to its end
-	w.WriteHeader(res.StatusCode)
-	_, _ = io.Copy(w, io.LimitReader(res.Body, 4<<20))
-}
-
-// askOnce sends a request to a handler of this process and returns its whole answer.
-func askOnce(ctx context.Context, h http.Handler, method, path string) (status int, text string, err error) {
-	req, err := http.NewRequestWithContext(ctx, method, path, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	a := &heard{header: http.Header{}}
-	h.ServeHTTP(a, req)
-	return a.status, strings.TrimSpace(a.text.String()), nil
-}
-
-// heard is a response that stays in memory.
-type heard struct {
-	header http.Header
-	status int
-	text   strings.Builder
-}
-
-func (a *heard) Header() http.Header { return a.header }
-
-func (a *heard) WriteHeader(status int) {
-	if a.status == 0 {
-		a.status = status
-	}
-}
-
-func (a *heard) Write(b []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.text.Write(b)
+	return errors.Join(do(client), store.Close())
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -22,7 +24,7 @@ const (
 	longestLife  = 400 * time.Millisecond
 )
 
-func (p *program) tortureCommand() *cobra.Command {
+func tortureCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "torture", Short: "Kill a receiver under load and check that nothing is lost", Args: cobra.NoArgs,
 		Long: "Runs a receiver with a store of its own under signed load with duplicates, kills it at random moments\n" +
@@ -50,12 +52,12 @@ func (p *program) tortureCommand() *cobra.Command {
 		if *seed == 0 {
 			*seed = rand.Uint64()
 		}
-		return p.torture(c, &torture.Harness{Dir: *dir, Rounds: *rounds, Clients: *clients, Seed: *seed}, *format)
+		return runTorture(c.Context(), p, &torture.Harness{Dir: *dir, Rounds: *rounds, Clients: *clients, Seed: *seed}, *format)
 	}
 	return c
 }
 
-func (p *program) torture(c *cobra.Command, t *torture.Harness, format string) error {
+func runTorture(ctx context.Context, p *program, t *torture.Harness, format string) error {
 	self := p.Executable
 	if self == "" {
 		var err error
@@ -76,9 +78,9 @@ func (p *program) torture(c *cobra.Command, t *torture.Harness, format string) e
 	t.MinLife, t.MaxLife, t.Progress = shortestLife, longestLife, p.Err
 	t.Child = func(dir string) []string { return []string{self, "torture-child", dir} }
 	_, _ = fmt.Fprintf(p.Err, "seed %d, store in %s\n", t.Seed, t.Dir)
-	sum, err := t.Run(c.Context())
+	sum, err := t.Run(ctx)
 	if err != nil {
-		return failed("the torture could not go on: %v; what there is stays in %s", err, t.Dir)
+		return failf("the torture could not go on: %v; what there is stays in %s", err, t.Dir)
 	}
 	if format == "json" {
 		line, err := json.Marshal(sum)
@@ -86,17 +88,17 @@ func (p *program) torture(c *cobra.Command, t *torture.Harness, format string) e
 			return err
 		}
 		_, _ = fmt.Fprintf(p.Out, "%s\n", line)
-	} else if err := p.printTally(sum); err != nil {
+	} else if err := printTally(p.Out, sum); err != nil {
 		return err
 	}
 	if sum.Broken() {
-		return failed("the promise was broken; the store stays in %s", t.Dir)
+		return failf("the promise was broken; the store stays in %s", t.Dir)
 	}
 	return os.RemoveAll(t.Dir)
 }
 
-func (p *program) printTally(sum torture.Tally) error {
-	w := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', tabwriter.AlignRight)
+func printTally(w io.Writer, sum torture.Tally) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	for _, row := range []struct {
 		name  string
 		count int
@@ -107,13 +109,13 @@ func (p *program) printTally(sum torture.Tally) error {
 		{"lost", sum.Lost}, {"accepted twice", sum.Doubled}, {"wrong answers", sum.Wrong},
 		{"without a run of a handler", sum.Unhandled}, {"lanes out of order", sum.Disordered}, {"damaged", sum.Damaged},
 	} {
-		_, _ = fmt.Fprintln(w, row.name+"\t"+strconv.Itoa(row.count)+"\t")
+		_, _ = fmt.Fprintln(t, row.name+"\t"+strconv.Itoa(row.count)+"\t")
 	}
-	return w.Flush()
+	return t.Flush()
 }
 
 // tortureChildCommand is the receiver that is killed.
-func (p *program) tortureChildCommand() *cobra.Command {
+func tortureChildCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use: "torture-child DIR", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return torture.Child(c.Context(), args[0], p.Out, nil) },

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// devScreen prints by the rules of our output: one line a delivery, colours on a terminal only.
+type devScreen struct {
+	out    io.Writer // errors of writing are not looked at: whoever reads is gone, and the exit code still tells
+	json   bool
+	colour bool
+	width  int // of the longest file name
+}
+
+func (f *devCmd) newScreen(recs []devRecording) *devScreen {
+	s := &devScreen{out: f.Out, json: f.format == "json", colour: f.terminal(f.Out)}
+	for _, rec := range recs {
+		s.width = max(s.width, len(rec.Name))
+	}
+	return s
+}
+
+// The colours of verdicts, as SGR codes.
+var colours = map[string]string{
+	verdictNew: "32", verdictDuplicate: "36", verdictConflict: "33", verdictAside: "33", verdictRefused: "35", verdictFailed: "31",
+}
+
+func (s *devScreen) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
+
+func (s *devScreen) paint(code, text string) string {
+	if !s.colour || code == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (s *devScreen) delivery(o devResult) {
+	if s.json {
+		_ = json.NewEncoder(s.out).Encode(o) // whoever reads is gone
+		return
+	}
+	why := o.About
+	if o.Verdict == verdictRefused || o.Verdict == verdictFailed {
+		why = strings.Trim(why+": "+strings.ReplaceAll(o.Code, "_", " "), ": ")
+	}
+	mark := "ok  "
+	if !o.OK {
+		mark = s.paint("31", "FAIL")
+	}
+	s.printf("%s %-*s  %s %d  %s\n", mark, s.width, o.File, s.paint(colours[o.Verdict], fmt.Sprintf("%-9s", o.Verdict)), o.Status, sanitize(why))
+	for _, miss := range o.Misses {
+		s.printf("       %s\n", sanitize(miss))
+	}
+	if !o.OK && o.Why != "" {
+		s.printf("       why: %s\n", sanitize(o.Why))
+	}
+}
+
+func (s *devScreen) summary(outcomes []devResult, wrongs []string, h stored) {
+	n := map[string]int{}
+	good := true
+	for _, o := range outcomes {
+		n[o.Verdict]++
+		good = good && o.OK
+	}
+	if s.json {
+		line := map[string]any{"deliveries": len(outcomes), "verdicts": n, "events": h.events, "aside": h.aside, "ok": len(wrongs) == 0 && good}
+		if len(wrongs) > 0 {
+			line["wrong"] = wrongs
+		}
+		_ = json.NewEncoder(s.out).Encode(line) // whoever reads is gone
+		return
+	}
+	var counts []string
+	for _, v := range verdicts {
+		if n[v] > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n[v], v))
+		}
+	}
+	s.printf("\n%s: %s\n", count(len(outcomes), "delivery"), strings.Join(counts, ", "))
+	if len(wrongs) > 0 {
+		s.printf("%s\n", s.paint("31", "the store does not hold exactly what was accepted"))
+		return
+	}
+	s.printf("the store holds exactly the %s, and %d kept aside\n", count(h.events, "accepted event"), h.aside)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/server"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// devVendors are the vendors that dev serves, and how their secrets begin.
+var devVendors = []struct{ name, prefix string }{{"github", ""}, {"stripe", "whsec_"}, {"standard-webhooks", "whsec_"}}
+
+// serve serves with keys made now, until ctx ends. The store is that of the deliveries before.
+func (f *devCmd) serve(ctx context.Context, dir string) error {
+	keys := filepath.Join(dir, "serve")
+	if err := os.Mkdir(keys, 0o700); err != nil {
+		return usage.Errorf("", "%s: %s", keys, usage.Cause(err))
+	}
+	listen, err := freeAddress(ctx, f.listen, config.DefaultListen)
+	if err != nil {
+		return err
+	}
+	operations, err := freeAddress(ctx, "", config.DefaultOperations)
+	if err != nil {
+		return err
+	}
+	secrets, err := devKeys(keys)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(keys, "eyelet.yaml")
+	if err := writeNewFile(file, []byte(devConfig(listen, operations))); err != nil {
+		return err
+	}
+	s, err := config.Source{File: file}.Load()
+	if err != nil {
+		return err
+	}
+	s.Log.Level = "warn"
+	o, err := f.serverOptions(ctx, s)
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(ctx, o)
+	if err != nil {
+		return err
+	}
+	f.welcome(listen, keys, secrets)
+	return srv.Run(ctx)
+}
+
+// freeAddress returns the wanted address, or the usual one, or one with a port that is free.
+func freeAddress(ctx context.Context, wanted, usual string) (string, error) {
+	tries := []string{usual, "127.0.0.1:0"}
+	if wanted != "" {
+		tries = []string{wanted}
+	}
+	var err error
+	for _, address := range tries {
+		var ln net.Listener
+		if ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address); err == nil {
+			return ln.Addr().String(), ln.Close()
+		}
+	}
+	return "", usage.Errorf("choose another with --serve-at", "%s: %s", tries[len(tries)-1], usage.RootCause(err))
+}
+
+// devKeys makes keys for this run, and returns the secrets to be shown.
+func devKeys(dir string) (map[string]string, error) {
+	if err := writeKeyPair(verify.Ed25519, filepath.Join(dir, "shop")); err != nil {
+		return nil, err
+	}
+	secrets := map[string]string{}
+	for _, v := range devVendors {
+		secrets[v.name] = v.prefix + string(verify.GenerateSecret())
+		if v.name == "standard-webhooks" {
+			secrets[v.name] = standardSecret()
+		}
+		if err := writeNewFile(filepath.Join(dir, v.name+".secret"), []byte(secrets[v.name]+"\n")); err != nil {
+			return nil, err
+		}
+	}
+	return secrets, nil
+}
+
+func devConfig(listen, operations string) string {
+	text := fmt.Sprintf("listen: %s\noperations: %s\nurl: http://%s\nstore: badger:../store\nproducers:\n"+
+		"  shop:\n    scheme: rfc9421\n    keys:\n      - {id: shop, alg: ed25519, public_key_file: shop.pub.pem}\n", listen, operations, listen)
+	handlers := "handlers:\n  - {producer: shop, type: \"*\", stdout: true}\n"
+	for _, v := range devVendors {
+		text += fmt.Sprintf("  %s: {preset: %s, secret_file: %s.secret}\n", v.name, v.name, v.name)
+		handlers += fmt.Sprintf("  - {producer: %s, type: \"*\", stdout: true}\n", v.name)
+	}
+	return text + handlers
+}
+
+// welcome prints what can be done now, in commands that can be copied.
+func (f *devCmd) welcome(listen, dir string, secrets map[string]string) {
+	run, file := goRun(), filepath.Join(dir, "eyelet.yaml")
+	f.printf("\nserving at http://%s, with keys made just now; they and the store go when you press Ctrl-C\n\n", listen)
+	f.printf("  endpoint of your own  http://%s/webhooks/shop (RFC 9421, key %s)\n", listen, filepath.Join(dir, "shop.pem"))
+	for _, v := range devVendors {
+		f.printf("  %-20s  http://%s/webhooks/%s (secret %s)\n", v.name, listen, v.name, secrets[v.name])
+	}
+	f.printf("  policy                http://%s/policy\n\n", listen)
+	f.printf("  echo '{\"type\":\"order.paid\",\"total\":\"129.00\"}' | %s send - --config %s --producer shop --key %s --id order-1\n",
+		run, file, filepath.Join(dir, "shop.pem"))
+	f.printf("  echo '{\"zen\":\"Keep it simple\"}' | %s send - --config %s --producer github -H 'X-GitHub-Event: ping'\n", run, file)
+	f.printf("  %s events list --config %s\n\n", run, file)
+}

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/inspect"
+)
+
+// bulkWorkers is how many events are changed at once, so that they share the store's durable steps.
+const bulkWorkers = opsclient.Workers
+
+// bulkAction is what a person can have done to events, one by one or to all that match.
+type bulkAction struct {
+	use, short, long string
+	verb, done       string // "reopen", "reopened"
+	state            string // of the events that it is for
+	method, path     string // of the request for one event, behind /events/EVENT
+	adds             bool   // --add gives events to handlers that they do not have
+	careful          bool   // flags select what was kept aside only where they say so
+	destroys         bool   // wants --yes, and touches no event of another state
+}
+
+var (
+	reopening = bulkAction{
+		use: "reopen", short: "Run dead letters and deliveries that were kept aside",
+		long: "Makes the dead tasks of events pending again, with their attempts counted from zero. A delivery that was\n" +
+			"kept aside runs once with its own payload; flags select it with --aside or --reason only. The answer that\n" +
+			"duplicates get stays what it was.",
+		verb: "reopen", done: "reopened", state: "dead", method: http.MethodPost, path: "/reopen", adds: true, careful: true,
+	}
+	retrying = bulkAction{
+		use: "retry", short: "Run waiting events now",
+		long: "Makes tasks that wait for their next attempt due now. Their attempts stay as they are; dead letters are\n" +
+			"reopened instead.",
+		verb: "retry", done: "made due", state: "pending", method: http.MethodPost, path: "/retry",
+	}
+)
+
+// bulkFlags are the flags of a bulk action.
+type bulkFlags struct {
+	config, format string
+	dryRun, yes    bool
+	progress       bool
+	add            []string
+	*filters
+}
+
+func bulkCommand(p *program, action bulkAction) *cobra.Command {
+	c := &cobra.Command{
+		Use: action.use + " [EVENT...]", Short: action.short, Args: cobra.ArbitraryArgs,
+		Long: action.long + "\n\n" +
+			"EVENT is our own id, as the lists show it; \"-\" reads one a line from standard input. Without any, the\n" +
+			"events that match all flags are taken, the oldest first. Exits 1 when one was refused.",
+	}
+	file, format := configFlag(c), outputFlag(c)
+	f := &bulkFlags{filters: addFilterFlags(c, action.state)}
+	f.careful = action.careful
+	c.Flags().BoolVar(&f.all, "all", false, "all of them")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "list the events and change nothing")
+	c.Flags().BoolVar(&f.progress, "progress", false, "tell how it gets on, even if nobody looks at a terminal")
+	if action.destroys {
+		c.Flags().BoolVar(&f.yes, "yes", false, "purge what the flags select without looking at it first")
+	}
+	if action.adds {
+		c.Flags().StringArrayVar(&f.add, "add", nil, "handler to give the event to, for one that had none (by name)")
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		f.config, f.format = *file, *format
+		return runBulk(c, p, action, f, args)
+	}
+	return c
+}
+
+func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args []string) error {
+	if err := checkOutput(f.format); err != nil {
+		return err
+	}
+	named, err := readEvents(p.In, args)
+	if err != nil {
+		return err
+	}
+	if err := f.check(named, args); err != nil {
+		return err
+	}
+	body, err := reopenRequest(c, p, f, len(named) > 0)
+	if err != nil {
+		return err
+	}
+	return p.withEvents(c, f.config, func(client *opsclient.Client) error {
+		found, err := f.selection(c.Context(), client, named)
+		if err != nil {
+			return err
+		}
+		if f.skipped > 0 {
+			p.eprintf("left alone: %s, kept aside; --aside selects those\n", count(f.skipped, "delivery"))
+		}
+		if f.dryRun {
+			return dryRun(c.Context(), p, client, action, f, found)
+		}
+		if action.destroys && len(named) == 0 && !f.yes && len(found) > 0 {
+			return usage.Errorf("look at them with --dry-run, then write --yes", "this would %s %s for good", action.verb, count(len(found), "event"))
+		}
+		r := &bulkRun{program: p, done: action.done, format: f.format, progress: f.progress, lenient: len(named) == 0, inOrder: mayHaveLanes(found)}
+		r.apply = func(ctx context.Context, e selected) (string, error) { return "", action.apply(ctx, client, e, body) }
+		if err := r.run(c.Context(), found); err != nil {
+			return err
+		}
+		if !client.Live && action.path != "" && r.count > 0 {
+			p.eprintf("no server runs: they are run when serve starts\n")
+		}
+		return nil
+	})
+}
+
+// mayHaveLanes reports whether an event is in a lane, or was named and not looked up. Those are reopened one after
+// another, so that no event of a lane overtakes an older one.
+func mayHaveLanes(found []selected) bool {
+	for _, e := range found {
+		if e.line == nil || slices.ContainsFunc(e.line.Tasks, func(t inspect.Task) bool { return t.Lane != "" }) {
+			return true
+		}
+	}
+	return false
+}
+
+// reopenRequest returns the body of the requests: the handlers to add, which the configuration must have.
+func reopenRequest(c *cobra.Command, p *program, f *bulkFlags, named bool) ([]byte, error) {
+	if len(f.add) == 0 {
+		return nil, nil
+	}
+	if !named {
+		return nil, usage.Errorf("name the events", "--add is for events that are named, not for all that match")
+	}
+	src := p.source(c, f.config)
+	src.Flags = nil // --producer is not a setting here
+	s, err := src.Load()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard})
+	if err != nil {
+		return nil, err
+	}
+	defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
+	var request inspect.ReopenRequest
+	for _, name := range f.add {
+		if !slices.Contains(plan.HandlerNames, name) {
+			return nil, usage.Errorf(usage.DidYouMean(name, plan.HandlerNames), "unknown handler %q", name)
+		}
+		request.Tasks = append(request.Tasks, inspect.NewTask{Handler: name})
+	}
+	return json.Marshal(request)
+}
+
+// apply applies the action to one event. A [*opsclient.Refusal] is about this event; another error ends the run.
+func (a bulkAction) apply(ctx context.Context, client *opsclient.Client, e selected, body []byte) error {
+	if a.destroys && e.line == nil {
+		d, _, err := client.Event(ctx, e.event)
+		if err != nil {
+			return err
+		}
+		if d.State != a.state {
+			return &opsclient.Refusal{Title: "it is not " + a.state + ": it is " + d.State}
+		}
+	}
+	return client.Change(ctx, e.event, a.method, a.path, body)
+}
+
+// dryRun lists the events to which an action would be applied.
+func dryRun(ctx context.Context, p *program, client *opsclient.Client, action bulkAction, f *bulkFlags, found []selected) error {
+	n, missing := 0, 0
+	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
+	lines := json.NewEncoder(p.Out)
+	for _, e := range found {
+		line := e.line
+		if line == nil {
+			d, _, err := client.Event(ctx, e.event)
+			if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok {
+				missing++
+				p.eprintf("eyelet: %s: %s\n", sanitize(e.event), refusal.Title)
+				if f.format == "json" {
+					if err := lines.Encode(actionResult{Event: e.event, Result: "refused", Error: refusal.Title}); err != nil {
+						return err
+					}
+				}
+				continue
+			} else if err != nil {
+				return err
+			}
+			line = &d.Event
+		}
+		if n++; n == 1 && f.format == "text" {
+			_, _ = fmt.Fprintln(t, eventHeads)
+		}
+		if f.format == "json" {
+			if err := lines.Encode(line); err != nil {
+				return err
+			}
+			continue
+		}
+		_, _ = fmt.Fprintln(t, eventRow(*line)) // Flush returns the error
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if f.format == "text" {
+		p.printf("would %s %s\n", action.verb, count(n, "event"))
+	}
+	if missing > 0 {
+		return &failure{}
+	}
+	return nil
+}
+
+// actionResult is the result for one event. Error is why it was refused.
+type actionResult struct {
+	Event  string `json:"event"`
+	Result string `json:"result"` // the verb of the action, "skipped" or "refused"
+	File   string `json:"file,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// bulkRun applies an action to many events.
+type bulkRun struct {
+	*program
+	done     string // the result of an event: "reopened"
+	format   string
+	progress bool // was asked for
+	inOrder  bool // one event after another
+	lenient  bool // the events were selected: one that changed since is not a failure
+	// apply applies the action to one event and returns the file that it wrote, if any.
+	apply func(ctx context.Context, e selected) (file string, err error)
+
+	count, skipped, refused int
+}
+
+// run applies the action to events, several at once, and prints the results. The first error that is not a refusal ends
+// it.
+func (r *bulkRun) run(ctx context.Context, events []selected) error {
+	results, ended := make(chan actionResult), make(chan error, 1)
+	go func() {
+		defer close(results)
+		ended <- r.applyAll(ctx, events, results)
+	}()
+	bar := newProgress(r.program, r.progress, r.done, len(events))
+	var lost error
+	for o := range results {
+		lost = errors.Join(lost, r.add(o))
+		bar.at(r.total())
+	}
+	bar.end(r.total())
+	if err := errors.Join(<-ended, lost); err != nil {
+		return failf("stopped after %d of %d: %v", r.total(), len(events), err)
+	}
+	return r.summarize()
+}
+
+// applyAll sends a result for each event.
+func (r *bulkRun) applyAll(ctx context.Context, events []selected, results chan<- actionResult) error {
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(bulkWorkers)
+	if r.inOrder {
+		group.SetLimit(1)
+	}
+	for _, e := range events {
+		if inner.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			result := actionResult{Event: e.event}
+			file, err := r.apply(inner, e)
+			if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok {
+				result.Error = refusal.Title
+			} else if err != nil {
+				return err
+			}
+			result.File = file
+			results <- result
+			return nil
+		})
+	}
+	return errors.Join(group.Wait(), ctx.Err())
+}
+
+func (r *bulkRun) total() int { return r.count + r.skipped + r.refused }
+
+// add counts a result and prints it where it is wanted.
+func (r *bulkRun) add(o actionResult) error {
+	switch {
+	case o.Error == "":
+		r.count++
+		o.Result = r.done
+	case r.lenient:
+		r.skipped++
+		o.Result = "skipped"
+	default:
+		r.refused++
+		o.Result = "refused"
+	}
+	if r.format == "json" {
+		return json.NewEncoder(r.Out).Encode(o)
+	}
+	if o.Error != "" {
+		r.eprintf("eyelet: %s: %s: %s\n", sanitize(o.Event), o.Result, sanitize(o.Error))
+	}
+	return nil
+}
+
+func (r *bulkRun) summarize() error {
+	if r.format == "text" {
+		r.printf("%s %s", r.done, count(r.count, "event"))
+		if r.skipped > 0 {
+			r.printf(", skipped %d", r.skipped)
+		}
+		r.printf("\n")
+	}
+	if r.refused > 0 {
+		return &failure{}
+	}
+	return nil
+}

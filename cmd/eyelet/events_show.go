@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/inspect"
+)
+
+// showCommand shows one event, which must be in the given state when there is one.
+func showCommand(p *program, short, state string) *cobra.Command {
+	c := &cobra.Command{Use: "show EVENT", Short: short, Args: cobra.ExactArgs(1)}
+	file := configFlag(c)
+	format := c.Flags().StringP("output", "o", "json", "text or json")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := checkOutput(*format); err != nil {
+			return err
+		}
+		return p.withEvents(c, *file, func(client *opsclient.Client) error {
+			return printEvent(c.Context(), p.Out, client, args[0], state, *format)
+		})
+	}
+	return c
+}
+
+// printEvent prints an event; the state is the one that it must be in, "" for any.
+func printEvent(ctx context.Context, w io.Writer, client *opsclient.Client, event, state, format string) error {
+	d, text, err := client.Event(ctx, event)
+	if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok && refusal.Status == http.StatusNotFound {
+		return failf("no such event: %s", sanitize(event))
+	} else if err != nil {
+		return err
+	}
+	if state != "" && d.State != state {
+		return failf("event %s is not %s: it is %s", sanitize(event), state, d.State)
+	}
+	if format == "text" {
+		return writeDetail(w, d)
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, text, "", "  "); err != nil {
+		return err
+	}
+	_, err = pretty.WriteTo(w)
+	return err
+}
+
+// writeDetail writes an event for a person. Whatever a stranger sent is shown without control characters.
+func writeDetail(w io.Writer, d inspect.Detail) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	for _, row := range detailRows(d) {
+		if row[1] != "" {
+			_, _ = fmt.Fprintf(t, "%s\t%s\n", row[0], sanitize(row[1])) // Flush tells
+		}
+	}
+	if len(d.Tasks) > 0 {
+		_, _ = fmt.Fprint(t, "\nTASK\tSTATE\tATTEMPT\tNEXT\tWHY\n")
+	}
+	for _, task := range d.Tasks {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", sanitize(task.Handler), task.State, task.Attempt,
+			cmp.Or(timeText(task.Due), "-"), sanitize(why(task)))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	var b strings.Builder
+	if len(d.Header) > 0 {
+		b.WriteString("\n")
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Header)) {
+		for _, value := range d.Header[name] {
+			fmt.Fprintf(&b, "%s: %s\n", sanitize(name), sanitize(value))
+		}
+	}
+	switch {
+	case len(d.Base64) > 0:
+		fmt.Fprintf(&b, "\n(%d bytes that are no text: eyelet events raw %s writes them)\n", len(d.Base64), d.Event.Event)
+	case d.Text != "":
+		b.WriteString("\n")
+		for line := range strings.Lines(d.Text) {
+			b.WriteString(strings.Map(printable, strings.TrimRight(line, "\r\n")) + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// detailRows are what is told of the event as a whole; those without a value are left out.
+func detailRows(d inspect.Detail) [][2]string {
+	state := d.State
+	if d.QuarantineReason != "" {
+		state += ", kept aside: " + d.QuarantineReason + " of " + d.Original
+	}
+	answer := ""
+	if d.Response != nil {
+		answer = strconv.Itoa(d.Response.Status)
+	}
+	return [][2]string{
+		{"id", cmp.Or(d.VendorID, d.ID)}, {"event", d.Event.Event}, {"unique by", d.ID}, {"producer", d.Producer}, {"principal", d.Principal}, {"type", d.Type},
+		{"state", state}, {"accepted", timeText(&d.Accepted)}, {"finished", timeText(d.Finished)}, {"expires", timeText(d.Expires)},
+		{"answer", answer}, {"note", d.Note}, {"request", strings.TrimSpace(d.Method + " " + d.Target)},
+	}
+}
+
+// why says why a task is where it is; the text of an error may begin with the reason.
+func why(t inspect.Task) string {
+	if t.Reason == "" || t.Error == "" || strings.HasPrefix(t.Error, t.Reason+":") {
+		return cmp.Or(t.Error, t.Reason)
+	}
+	return t.Reason + ": " + t.Error
+}
+
+func timeText(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.Format(time.RFC3339)
+}

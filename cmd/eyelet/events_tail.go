@@ -1,0 +1,99 @@
+package main
+
+import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// tailFilter is what a person wants to see of the feed.
+type tailFilter struct {
+	kind, endpoint, typ, handler string
+	limit                        int
+}
+
+func eventsTailCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "tail", Short: "Follow deliveries and attempts as they happen", Args: cobra.NoArgs,
+		Long: "Follows the running server: a line for each delivery that it answers and for each attempt of a handler,\n" +
+			"from now on, until Ctrl-C or until the server stops. A reader that is too slow is told how many lines it\n" +
+			"lost; the server never waits for it.",
+	}
+	file, format := configFlag(c), outputFlag(c)
+	var f tailFilter
+	c.Flags().StringVar(&f.kind, "kind", "", "delivery, attempt or hanging")
+	c.Flags().StringVar(&f.endpoint, "endpoint", "", "name of the endpoint")
+	c.Flags().StringVar(&f.typ, "type", "", `event type, or "prefix*"`)
+	c.Flags().StringVar(&f.handler, "handler", "", "name of a handler")
+	c.Flags().IntVar(&f.limit, "limit", 0, "end after so many lines; 0 is without a limit")
+	completeFlag(c, "kind", "delivery", "attempt", "hanging")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := checkOutput(*format); err != nil {
+			return err
+		}
+		s, err := p.loadOutline(c, *file)
+		if err != nil {
+			return err
+		}
+		client, err := connect(c.Context(), s)
+		if err != nil {
+			return err
+		}
+		if client == nil {
+			return failf("no server runs, so there is nothing to follow; start one: eyelet serve --config %s", s.File)
+		}
+		return tail(c.Context(), p.Out, client, f, *format)
+	}
+	return c
+}
+
+func tail(ctx context.Context, w io.Writer, client *opsclient.Client, f tailFilter, format string) error {
+	n := 0
+	return client.Tail(ctx, func(line []byte, e opsapi.TailEntry) (bool, error) {
+		if !f.matches(e) {
+			return true, nil
+		}
+		n++
+		text := tailRow(e)
+		if format == "json" {
+			text = string(line)
+		}
+		_, err := fmt.Fprintln(w, text)
+		return f.limit == 0 || n < f.limit, err
+	})
+}
+
+func (f tailFilter) matches(e opsapi.TailEntry) bool {
+	if e.Kind == "lost" {
+		return true
+	}
+	return (f.typ == "" || dedup.MatchType(f.typ, e.Type)) && (f.kind == "" || f.kind == e.Kind) &&
+		(f.endpoint == "" || f.endpoint == e.Endpoint) && (f.handler == "" || f.handler == e.Handler)
+}
+
+// tailRow is the line for a person.
+func tailRow(e opsapi.TailEntry) string {
+	words := []string{e.Time.Format(time.RFC3339), e.Kind}
+	switch e.Kind {
+	case "lost":
+		return strings.Join(append(words, strconv.Itoa(e.Lost)+" lines: this reader is too slow"), " ")
+	case "delivery":
+		words = append(words, sanitize(e.Endpoint), sanitize(e.Type), strconv.Itoa(e.Status), e.Code)
+	default:
+		words = append(words, sanitize(e.Handler), sanitize(e.Type), "attempt "+strconv.Itoa(e.Attempt), e.State)
+		if e.Reason != "" {
+			words = append(words, sanitize(e.Reason))
+		}
+	}
+	return strings.Join(append(words, sanitize(e.Event), sanitize(e.ID)), " ")
+}

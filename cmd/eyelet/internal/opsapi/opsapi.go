@@ -1,0 +1,73 @@
+// Package opsapi is what the operations API and its client share: where a running server is found, and the JSON of its
+// responses. The events API is that of package inspect.
+package opsapi
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+)
+
+// The files through which our own commands find a running server.
+const (
+	TokenFile   = "operations.token"
+	AddressFile = "operations.addr"
+	// Realm names the operations port in its 401 responses.
+	Realm = "eyelet operations"
+)
+
+// UnixScheme begins the address of a Unix socket, as in unix:/run/eyelet.sock.
+const UnixScheme = "unix:"
+
+// ReadState reads the address and the token that a server wrote to the folder.
+func ReadState(dir string) (address, token string, err error) {
+	first, err := os.ReadFile(filepath.Join(dir, TokenFile))
+	if err != nil {
+		return "", "", err
+	}
+	second, err := os.ReadFile(filepath.Join(dir, AddressFile))
+	return strings.TrimSpace(string(second)), strings.TrimSpace(string(first)), err
+}
+
+// TailEntry is a line of the tailHub: a delivery that was answered, or an attempt of a handler. No payload is in
+// it, and no text of an error.
+type TailEntry struct {
+	Time     time.Time `json:"time"`
+	Kind     string    `json:"kind"` // delivery, attempt, hanging, or lost: so many lines
+	Endpoint string    `json:"endpoint,omitempty"`
+	Type     string    `json:"type,omitempty"`
+	ID       string    `json:"id,omitempty"`
+	Event    string    `json:"event,omitempty"`
+	Status   int       `json:"status,omitempty"`
+	Code     string    `json:"code,omitempty"`
+	Handler  string    `json:"handler,omitempty"`
+	Attempt  int       `json:"attempt,omitempty"`
+	State    string    `json:"state,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Took     float64   `json:"took,omitempty"` // seconds
+	Lost     int       `json:"lost,omitempty"`
+}
+
+// Target is a line of the list of targets.
+type Target struct {
+	Name      string    `json:"name"`
+	On        bool      `json:"on"`
+	Since     time.Time `json:"since,omitzero"` // off since
+	Reason    string    `json:"reason,omitempty"`
+	Terminals int       `json:"terminals"`
+	Moved     string    `json:"moved,omitempty"` // as it is shown
+	Sunset    time.Time `json:"sunset,omitzero"`
+	Legal     time.Time `json:"legal,omitzero"`
+}
+
+// CheckReport is the report of a check, and what was repaired before it.
+type CheckReport struct {
+	badgerstore.Report
+	Repaired []badgerstore.Repair `json:"repaired,omitempty"`
+}
+
+// BackupTrailer holds the position of a backup. It comes last, so that a backup without it is not whole.
+const BackupTrailer = "Eyelet-Backup-Position"

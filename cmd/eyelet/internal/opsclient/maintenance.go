@@ -1,0 +1,58 @@
+package opsclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+)
+
+// Targets lists the targets of forward handlers.
+func (c *Client) Targets(ctx context.Context) (all []opsapi.Target, err error) {
+	err = c.fetch(ctx, http.MethodGet, "/targets", &all)
+	return all, err
+}
+
+// SwitchTarget switches a target "on" or "off". An unknown name is a [*Refusal] with status 404.
+func (c *Client) SwitchTarget(ctx context.Context, name, to, reason string) error {
+	q := url.Values{"name": {name}, "switch": {to}, "reason": {reason}}
+	res, err := c.call(ctx, http.MethodPost, "/targets?"+q.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	drain(res)
+	return nil
+}
+
+// Check checks the store.
+func (c *Client) Check(ctx context.Context) (r opsapi.CheckReport, err error) {
+	err = c.fetch(ctx, http.MethodGet, "/store/check", &r)
+	return r, err
+}
+
+// Repair repairs the store, and reports what it left.
+func (c *Client) Repair(ctx context.Context) (r opsapi.CheckReport, err error) {
+	err = c.fetch(ctx, http.MethodPost, "/store/repair", &r)
+	return r, err
+}
+
+// Backup writes a backup of the store to w and returns its position.
+func (c *Client) Backup(ctx context.Context, w io.Writer, since badgerstore.Position) (at badgerstore.Position, err error) {
+	res, err := c.get(ctx, "/store/backup?since="+url.QueryEscape(since.String()))
+	if err != nil {
+		return at, err
+	}
+	defer drain(res)
+	if _, err := io.Copy(w, res.Body); err != nil {
+		return at, fmt.Errorf("the backup is not complete: %w", err)
+	}
+	if at, err = badgerstore.ParsePosition(res.Trailer.Get(opsapi.BackupTrailer)); err != nil {
+		return at, errors.New("the backup is not complete: the server ended it early")
+	}
+	return at, nil
+}

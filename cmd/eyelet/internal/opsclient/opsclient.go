@@ -1,0 +1,234 @@
+// Package opsclient is the client of the operations API: of a running server, or of a handler in this process, such as
+// one over a store that was opened for a command.
+package opsclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+)
+
+// Workers is how many requests a caller may make at once over kept connections.
+const Workers = 16
+
+// connectTimeout bounds the first request to a server that may be gone.
+const connectTimeout = 2 * time.Second
+
+// Client sends requests to the operations API.
+type Client struct {
+	transport http.RoundTripper
+	// Live reports that a server runs, and with it the handlers.
+	Live bool
+}
+
+// New returns a client of a handler in this process.
+func New(h http.Handler) *Client { return &Client{transport: handlerTransport{h}} }
+
+// Running says how to reach the server of a configuration.
+type Running struct {
+	// StateDir is the folder in which the server wrote its address and its token.
+	StateDir string
+	// CertFile and KeyFile are those of operations_tls; empty without it.
+	CertFile, KeyFile string
+}
+
+// Connect returns a client of the running server, or nil when none answers. The error says why a server that runs
+// refuses us.
+func (r Running) Connect(ctx context.Context) (*Client, error) {
+	address, token, err := opsapi.ReadState(r.StateDir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, usage.Errorf("ask as the user that runs serve", "%s: only its owner may read it", filepath.Join(r.StateDir, opsapi.TokenFile))
+	} else if err != nil {
+		return nil, nil //nolint:nilerr // no server runs
+	}
+	c := &Client{transport: r.transport(address, token), Live: true}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	res, err := c.do(ctx, http.MethodGet, "/events?limit=1&id=-", nil)
+	if err != nil {
+		return nil, nil //nolint:nilerr // it is gone and left its files behind
+	}
+	_ = res.Body.Close()
+	if res.StatusCode == http.StatusUnauthorized && strings.Contains(res.Header.Get("WWW-Authenticate"), opsapi.Realm) {
+		return nil, usage.Errorf("serve writes a new one at each start: does --config name the file of the server that runs?",
+			"the server at %s does not take the token in %s", address, filepath.Join(r.StateDir, opsapi.TokenFile))
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, nil // another program has the port
+	}
+	return c, nil
+}
+
+// transport reaches the address that the server wrote.
+func (r Running) transport(address, token string) http.RoundTripper {
+	t := &http.Transport{MaxIdleConnsPerHost: Workers, IdleConnTimeout: time.Second}
+	base := url.URL{Scheme: "http", Host: address}
+	if path, ok := strings.CutPrefix(address, opsapi.UnixScheme); ok {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+		base.Host = "localhost"
+	} else if host, ok := strings.CutPrefix(address, "https://"); ok {
+		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: r.verify}
+		base = url.URL{Scheme: "https", Host: host}
+	}
+	return &serverTransport{Transport: t, base: base, token: token}
+}
+
+// verify accepts a server with the certificate of operations_tls, under any name.
+func (r Running) verify(state tls.ConnectionState) error {
+	if r.CertFile == "" {
+		return errors.New("the server uses operations_tls, and these settings do not name its certificate")
+	}
+	pair, err := tls.LoadX509KeyPair(r.CertFile, r.KeyFile)
+	if err == nil && !pair.Leaf.Equal(state.PeerCertificates[0]) {
+		err = errors.New("the server's certificate is not that of operations_tls")
+	}
+	return err
+}
+
+// serverTransport sends requests to one server with its token.
+type serverTransport struct {
+	*http.Transport
+	base  url.URL
+	token string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *serverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host = t.base.Scheme, t.base.Host
+	r.Header.Set("Authorization", "Bearer "+t.token)
+	return t.Transport.RoundTrip(r)
+}
+
+// handlerTransport answers requests with a handler of this process. The response is read while it is written.
+type handlerTransport struct{ handler http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (t handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, w := io.Pipe()
+	started := make(chan *http.Response, 1)
+	go func() {
+		p := &pipeWriter{PipeWriter: w, header: http.Header{}, started: started, body: body}
+		t.handler.ServeHTTP(p, r)
+		p.WriteHeader(http.StatusOK)
+		_ = w.Close() // never fails
+	}()
+	return <-started, nil
+}
+
+// pipeWriter is an http.ResponseWriter whose response begins with its head.
+type pipeWriter struct {
+	*io.PipeWriter
+	header  http.Header
+	body    *io.PipeReader
+	started chan *http.Response
+	wrote   bool
+}
+
+func (p *pipeWriter) Header() http.Header { return p.header }
+
+func (p *pipeWriter) WriteHeader(status int) {
+	if !p.wrote {
+		p.wrote = true
+		p.started <- &http.Response{StatusCode: status, Header: p.header, Body: p.body}
+	}
+}
+
+func (p *pipeWriter) Write(b []byte) (int, error) {
+	p.WriteHeader(http.StatusOK)
+	return p.PipeWriter.Write(b)
+}
+
+// do sends a request with a body of JSON, if any.
+func (c *Client) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("the server did not answer: %w", err)
+	}
+	return res, nil
+}
+
+// Refusal is the error for a request that the API refused (4xx): the next one may succeed.
+type Refusal struct {
+	Status int
+	Title  string
+}
+
+// Error returns the title.
+func (r *Refusal) Error() string { return r.Title }
+
+// call sends a request. A response above 299 is an error: a [*Refusal] below 500.
+func (c *Client) call(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	res, err := c.do(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode < 300 {
+		return res, nil
+	}
+	defer drain(res)
+	title := problemTitle(res)
+	if res.StatusCode < 500 {
+		return nil, &Refusal{res.StatusCode, title}
+	}
+	return nil, errors.New(title)
+}
+
+func (c *Client) get(ctx context.Context, path string) (*http.Response, error) {
+	return c.call(ctx, http.MethodGet, path, nil)
+}
+
+// fetch decodes a response into to.
+func (c *Client) fetch(ctx context.Context, method, path string, to any) error {
+	res, err := c.call(ctx, method, path, nil)
+	if err != nil {
+		return err
+	}
+	defer drain(res)
+	if err := json.NewDecoder(res.Body).Decode(to); err != nil {
+		return fmt.Errorf("the response of the server cannot be read: %w", err)
+	}
+	return nil
+}
+
+// drain reads a response to its end, after which its connection is used again.
+func drain(res *http.Response) {
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
+	_ = res.Body.Close()
+}
+
+// problemTitle returns the title of a problem (RFC 9457), else the plain text of the response, else that of its status.
+func problemTitle(res *http.Response) string {
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // a cut response has the text that came
+	var problem struct{ Title string }
+	switch {
+	case json.Unmarshal(text, &problem) == nil && problem.Title != "":
+		return problem.Title
+	case strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain"):
+		return strings.TrimSpace(string(text))
+	}
+	return http.StatusText(res.StatusCode)
+}

@@ -1,0 +1,116 @@
+package server
+
+import (
+	"crypto/tls"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+)
+
+// certificateCheck is how often, at most, the files of the certificate are looked at.
+const certificateCheck = time.Second
+
+// certificates are those of the two ports; nil where a port is served without TLS.
+type certificates struct{ deliveries, operations *certificateFiles }
+
+// KeyPair names the PEM files of a certificate and its key.
+type KeyPair struct{ Cert, Key string }
+
+// loadCertificates loads the certificates of the options.
+func (s *Server) loadCertificates() (c certificates, err error) {
+	if c.deliveries, err = s.loadCertificate("tls", s.TLS); err != nil {
+		return c, err
+	}
+	c.operations, err = s.loadCertificate("operations_tls", s.OperationsTLS)
+	return c, err
+}
+
+// certificateFiles is a certificate of the settings. The files are looked at when a client connects, and read
+// again when one of them is another than before, so that a renewed certificate needs no restart. A pair that
+// does not fit, as while one file is new and the other still old, leaves the last good one in use.
+type certificateFiles struct {
+	files KeyPair
+	log   *slog.Logger
+	now   func() time.Time
+
+	mu      sync.Mutex
+	current *tls.Certificate
+	checked time.Time
+	seen    [2]fs.FileInfo // of the pair that was tried last
+}
+
+// loadCertificate loads the certificate of a setting; nil without files.
+func (s *Server) loadCertificate(setting string, files *KeyPair) (*certificateFiles, error) {
+	if files == nil {
+		return nil, nil
+	}
+	f := &certificateFiles{files: *files, log: s.Log.Logger, now: time.Now}
+	f.seen, _ = f.stat() // load reports what is wrong
+	if err := f.load(); err != nil {
+		return nil, &usage.Error{At: s.Place(setting), What: setting + ": " + usage.Cause(err), Hint: "cert_file and key_file are PEM files, relative to the configuration file"}
+	}
+	f.checked = f.now()
+	return f, nil
+}
+
+// CheckCertificates loads the certificates of the options and returns what is wrong with them.
+func (o Options) CheckCertificates() (found usage.Errors) {
+	s := &Server{Options: o}
+	for setting, files := range map[string]*KeyPair{"tls": o.TLS, "operations_tls": o.OperationsTLS} {
+		_, err := s.loadCertificate(setting, files)
+		more, _ := usage.Find(err)
+		found = append(found, more...)
+	}
+	return found
+}
+
+func (f *certificateFiles) load() error {
+	pair, err := tls.LoadX509KeyPair(f.files.Cert, f.files.Key)
+	if err == nil {
+		f.current = &pair
+	}
+	return err
+}
+
+// stat describes the files as they are now.
+func (f *certificateFiles) stat() (seen [2]fs.FileInfo, err error) {
+	for i, name := range []string{f.files.Cert, f.files.Key} {
+		if seen[i], err = os.Stat(name); err != nil {
+			return seen, err
+		}
+	}
+	return seen, nil
+}
+
+// get returns the certificate for a connection. It is a GetCertificate of tls.Config.
+func (f *certificateFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := f.now(); now.Sub(f.checked) >= certificateCheck || now.Before(f.checked) {
+		f.checked = now
+		f.renew()
+	}
+	return f.current, nil
+}
+
+func (f *certificateFiles) renew() {
+	seen, err := f.stat()
+	if err != nil || same(seen[0], f.seen[0]) && same(seen[1], f.seen[1]) {
+		return // a file that is being replaced is there the next time
+	}
+	f.seen = seen
+	if err := f.load(); err != nil {
+		f.log.Error("the certificate on disk cannot be used; the last one stays in use", "err", usage.Cause(err))
+		return
+	}
+	f.log.Info("the certificate was read again", "not_after", f.current.Leaf.NotAfter)
+}
+
+// same reports whether nothing was written to a file, or put in its place.
+func same(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+}

@@ -1,0 +1,212 @@
+package server
+
+import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/receiver"
+	"github.com/eyelet-dev/eyelet/receiver/echov4"
+)
+
+// answerSlack is the time to write an answer, beyond the time to read the body and to handle the delivery.
+const answerSlack = 30 * time.Second
+
+// The operations port has an eighth as many connections as the port of deliveries, within these bounds, and heads of at
+// most operationsHead bytes each.
+const (
+	minOperations, maxOperations = 8, 64
+	operationsHead               = 16 << 10
+)
+
+// operationsLimits are the limits of the operations port beside those of deliveries.
+func operationsLimits(deliveries receiver.Limits) receiver.Limits {
+	n := min(maxOperations, max(minOperations, deliveries.Connections/8))
+	return receiver.Limits{Connections: n, PerAddress: n, HeadBytes: int64(n) * operationsHead}
+}
+
+// listen binds an address.
+func (s *Server) listen(ctx context.Context, setting, address string, limits receiver.Limits) error {
+	var ln net.Listener
+	var err error
+	if path, ok := strings.CutPrefix(address, opsapi.UnixScheme); ok {
+		ln, err = listenUnix(ctx, path)
+	} else {
+		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	}
+	if err == nil {
+		s.listeners = append(s.listeners, receiver.Listen(ln, limits))
+		return nil
+	}
+	e := &usage.Error{At: s.Place(setting), What: fmt.Sprintf("%s %s: %s", setting, address, usage.RootCause(err))}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		e.What = fmt.Sprintf("%s %s: the port is in use", setting, address)
+		e.Hint = "another eyelet may be running; choose another port with --" + setting
+	case errors.Is(err, syscall.EACCES):
+		e.Hint = "ports below 1024 are for the administrator: choose another one"
+	}
+	return e
+}
+
+// unixListener removes its socket when it is closed.
+type unixListener struct {
+	*net.UnixListener
+	path string
+}
+
+// listenUnix binds a Unix socket that only its owner can connect to. It replaces a socket that no process serves: the
+// socket gets its name once its mode is set.
+func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+	if err := checkSocketFree(ctx, path); err != nil {
+		return nil, err
+	}
+	unnamed := path + "-" + rand.Text()[:8]
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "unix", unnamed)
+	if err != nil {
+		return nil, err
+	}
+	socket := ln.(*net.UnixListener)
+	socket.SetUnlinkOnClose(false)
+	if err = os.Chmod(unnamed, 0o600); err == nil {
+		err = os.Rename(unnamed, path)
+	}
+	if err != nil {
+		_ = os.Remove(unnamed) // best effort
+		return nil, errors.Join(err, ln.Close())
+	}
+	return &unixListener{socket, path}, nil
+}
+
+// checkSocketFree returns an error when a process serves the socket, or when the path is not a socket.
+func checkSocketFree(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s is there, and is not a socket", filepath.Base(path))
+	}
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil //nolint:nilerr // no process serves it
+	}
+	_ = conn.Close()
+	return syscall.EADDRINUSE
+}
+
+// Addr implements net.Listener.
+func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
+
+// Close implements net.Listener.
+func (l *unixListener) Close() error {
+	err := l.UnixListener.Close()
+	if err == nil {
+		_ = os.Remove(l.path) // the next start replaces what is left
+	}
+	return err
+}
+
+// operationsAddress is the address of the operations port for our own commands: HOST:PORT, with https:// before it where
+// the port has TLS, or unix:PATH.
+func (s *Server) operationsAddress() string {
+	address := s.listeners[1].Addr()
+	switch {
+	case address.Network() == "unix":
+		return opsapi.UnixScheme + address.String()
+	case s.OperationsTLS != nil:
+		return "https://" + address.String()
+	}
+	return address.String()
+}
+
+// newHTTPServer returns a server that terminates TLS where there is a certificate.
+func (s *Server) newHTTPServer(h http.Handler, certificate *certificateFiles) *http.Server {
+	c := s.Receiver
+	srv := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: s.HeaderTimeout,
+		WriteTimeout:      max(c.AnswerTimeout, receiver.DefaultAnswerTimeout) + cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout) + answerSlack,
+		IdleTimeout:       s.IdleTimeout,
+		MaxHeaderBytes:    s.HeaderBytes,
+		ErrorLog:          log.New(connectionLog{s.Log.Logger}, "", 0),
+		Protocols:         new(http.Protocols),
+		HTTP2:             boundedHTTP2(),
+	}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetHTTP2(s.HTTP2)
+	if certificate != nil {
+		srv.TLSConfig = &tls.Config{GetCertificate: certificate.get, MinVersion: tls.VersionTLS12}
+	}
+	return srv
+}
+
+// boundedHTTP2 bounds the memory and the streams of one HTTP/2 connection.
+func boundedHTTP2() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams: 32, MaxReadFrameSize: 16 << 10, MaxDecoderHeaderTableSize: 4 << 10,
+		MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 256 << 10,
+	}
+}
+
+// requireTLS refuses deliveries that crossed a network without TLS: to this process, unless a trusted proxy sent them,
+// or to the proxy, as its X-Forwarded-Proto reports.
+func (s *Server) requireTLS(next http.Handler) http.Handler {
+	if s.InsecureHTTP {
+		return next
+	}
+	safe := s.TLS != nil || s.Loopback
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		addr, err := netip.ParseAddrPort(r.RemoteAddr)
+		peer := addr.Addr().Unmap()
+		proxy := err == nil && slices.ContainsFunc(s.Receiver.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
+		if proxy && forwardedHTTP(r.Header) || !safe && !proxy && (err != nil || !peer.IsLoopback()) {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "deliveries come over TLS", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// forwardedHTTP reports whether the last X-Forwarded-Proto value, the trusted proxy's own, is not https.
+func forwardedHTTP(h http.Header) bool {
+	values := strings.Split(strings.Join(h.Values("X-Forwarded-Proto"), ","), ",")
+	last := strings.TrimSpace(values[len(values)-1])
+	return last != "" && !strings.EqualFold(last, "https")
+}
+
+// Handler serves the receiver through Echo. Requests that no route takes are refused by the receiver, too, so that every
+// error is a problem of RFC 9457. All errors are those of Echo's router, because no handler returns one.
+func Handler(rx *receiver.Receiver) http.Handler {
+	e := echo.New()
+	echov4.Mount(e, rx)
+	refuse := rx.Handler()
+	e.HTTPErrorHandler = func(_ error, c echo.Context) {
+		if !c.Response().Committed {
+			refuse.ServeHTTP(c.Response(), c.Request())
+		}
+	}
+	return e
+}

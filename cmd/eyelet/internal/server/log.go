@@ -1,0 +1,64 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+)
+
+// Log is a logger that knows whether its lines can be written. A failed write does not stop the server.
+type Log struct {
+	*slog.Logger
+	to   io.Writer
+	lost atomic.Pointer[error] // of the last write; nil when it succeeded
+}
+
+// NewLog returns a log that writes lines of a format, text or json, to w.
+func NewLog(w io.Writer, format string, level slog.Level) *Log {
+	l := &Log{to: w}
+	o := &slog.HandlerOptions{Level: level}
+	if format == "json" {
+		l.Logger = slog.New(slog.NewJSONHandler(l, o))
+	} else {
+		l.Logger = slog.New(slog.NewTextHandler(l, o))
+	}
+	return l
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(line []byte) (int, error) {
+	n, err := l.to.Write(line)
+	if err == nil {
+		l.lost.Store(nil)
+	} else {
+		l.lost.Store(&err)
+	}
+	return n, err
+}
+
+// failing returns why lines are lost; nil when none are.
+func (l *Log) failing() error {
+	if err := l.lost.Load(); err != nil {
+		return fmt.Errorf("the log cannot be written, and its lines are lost: %s; start eyelet again where it can", usage.Cause(*err))
+	}
+	return nil
+}
+
+// connectionLog logs the messages of net/http. Most of them report what unauthenticated clients do to their
+// connections; a panic is a bug.
+type connectionLog struct{ log *slog.Logger }
+
+// Write logs a line, or a panic with its stack.
+func (l connectionLog) Write(line []byte) (int, error) {
+	level, text := slog.LevelDebug, strings.TrimRight(string(line), "\n")
+	if strings.HasPrefix(text, "http: panic serving ") || strings.HasPrefix(text, "http2: panic serving ") {
+		level = slog.LevelError
+	}
+	l.log.Log(context.Background(), level, text)
+	return len(line), nil
+}

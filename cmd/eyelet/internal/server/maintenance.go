@@ -1,0 +1,98 @@
+package server
+
+import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+)
+
+// maintained is a store that can be checked, repaired and backed up while it is served.
+type maintained interface {
+	Check(ctx context.Context) (badgerstore.Report, error)
+	Repair(ctx context.Context) ([]badgerstore.Repair, badgerstore.Report, error)
+	Backup(ctx context.Context, w io.Writer, since badgerstore.Position) (badgerstore.Position, error)
+}
+
+var _ maintained = (*badgerstore.Store)(nil)
+
+// MaintenanceAPI serves checks, repairs and backups of a store.
+func MaintenanceAPI(served dedup.Store, log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	store, ok := served.(maintained)
+	if !ok {
+		return http.NotFoundHandler()
+	}
+	mux.HandleFunc("GET /store/check", reportHandler(func(ctx context.Context) (any, error) { return store.Check(ctx) }))
+	mux.HandleFunc("POST /store/repair", reportHandler(func(ctx context.Context) (any, error) {
+		repaired, report, err := store.Repair(ctx)
+		if report.Tables != "" {
+			err = nil // the report says so, as without a server
+		}
+		return opsapi.CheckReport{Report: report, Repaired: repaired}, err
+	}))
+	mux.HandleFunc("GET /store/backup", func(w http.ResponseWriter, r *http.Request) {
+		since, err := badgerstore.ParsePosition(r.URL.Query().Get("since"))
+		if err != nil && r.URL.Query().Has("since") {
+			writeProblem(w, http.StatusBadRequest, errors.New("since is no position of a backup"))
+			return
+		}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		w.Header().Set("Trailer", opsapi.BackupTrailer)
+		w.Header().Set("Content-Type", "application/octet-stream")
+		counted := &countingWriter{to: w}
+		at, err := store.Backup(r.Context(), counted, since)
+		switch {
+		case err != nil && counted.n == 0:
+			w.Header().Del("Trailer")
+			writeProblem(w, http.StatusConflict, err)
+		case err != nil:
+			log.Warn("a backup was not completed", "error", err)
+		default:
+			w.Header().Set(opsapi.BackupTrailer, at.String())
+		}
+	})
+	return mux
+}
+
+// reportHandler answers with what a look at the whole store returns, which takes as long as the store is large.
+func reportHandler(look func(context.Context) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		report, err := look(r.Context())
+		if err != nil {
+			writeProblem(w, http.StatusServiceUnavailable, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(report) // the client is gone
+	}
+}
+
+// writeProblem answers an error as the events API does.
+func writeProblem(w http.ResponseWriter, status int, err error) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "title": usage.OneLine(err.Error())}) // the client is gone
+}
+
+// countingWriter tells whether anything was written.
+type countingWriter struct {
+	to io.Writer
+	n  int64
+}
+
+func (c *countingWriter) Write(b []byte) (int, error) {
+	n, err := c.to.Write(b)
+	c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/inspect"
+)
+
+// operations serves probes and metrics to everybody who can reach the port, and the events to those who have
+// the token.
+func (s *Server) operations() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthy)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.rx.Ready(r.Context()); err != nil {
+			http.Error(w, usage.OneLine(err.Error()), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, s.condition())
+		writeDisabledTargets(w, s.Targets)
+	})
+	mux.Handle("/targets", s.state.authorized(s.logChanges(TargetsAPI(s.Targets))))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /tail", s.state.authorized(s.tail))
+	mux.Handle("/store/", s.state.authorized(s.logChanges(MaintenanceAPI(s.store, s.Log.Logger))))
+	mux.Handle("/", s.state.authorized(s.logChanges(inspect.API(s.store))))
+	return sameSite(s.operationsHost(), mux)
+}
+
+// startingOperations answers probes until the store is open: the process lives, and is not ready.
+func (s *Server) startingOperations() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthy)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "starting: the store is being opened", http.StatusServiceUnavailable)
+	})
+	return sameSite(s.operationsHost(), mux)
+}
+
+// operationsHost is the configured host of the operations port. A Unix socket has none, and no browser reaches it.
+func (s *Server) operationsHost() string {
+	if strings.HasPrefix(s.Operations, opsapi.UnixScheme) {
+		return ""
+	}
+	host, _, _ := net.SplitHostPort(s.Operations) // checked before
+	return host
+}
+
+func healthy(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") }
+
+// condition is the line of a server that accepts deliveries, although something may be wrong.
+func (s *Server) condition() string {
+	var wrong []string
+	if err := degraded(s.store); err != nil {
+		wrong = append(wrong, usage.OneLine(err.Error())+"; see eyelet store check")
+	}
+	if err := s.Log.failing(); err != nil {
+		wrong = append(wrong, usage.OneLine(err.Error()))
+	}
+	if len(wrong) == 0 {
+		return "ready"
+	}
+	return "ready, degraded: " + strings.Join(wrong, "; ")
+}
+
+// degraded says what is wrong with a store that accepts deliveries all the same.
+func degraded(store dedup.Store) error {
+	if s, ok := store.(interface{ Degraded() error }); ok {
+		return s.Degraded()
+	}
+	return nil
+}
+
+// authorized lets requests with the token pass.
+func (s *stateFiles) authorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) != 1 {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+opsapi.Realm+`"`)
+			http.Error(w, "the token of "+opsapi.TokenFile+" is needed", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sameSite refuses requests that a page of another site made a browser send: those with a foreign Host (a name
+// that was made to point here) and those with a foreign Origin.
+func sameSite(configured string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !ownHost(configured, r.Host) {
+			http.Error(w, "not a host of this port", http.StatusMisdirectedRequest)
+			return
+		}
+		if foreignOrigin(r) {
+			http.Error(w, "requests of other sites are refused", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ownHost accepts the configured name, loopback, and any address when we listen on all of them: an address, as
+// opposed to a name, cannot be made to point elsewhere.
+func ownHost(configured, host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	if strings.EqualFold(name, "localhost") || strings.EqualFold(name, configured) && name != "" {
+		return true
+	}
+	address, err := netip.ParseAddr(name)
+	if err != nil {
+		return false
+	}
+	all, err := netip.ParseAddr(configured)
+	return address.IsLoopback() || configured == "" || err == nil && all.IsUnspecified()
+}
+
+func foreignOrigin(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+	default:
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host != r.Host
+}
+
+// logChanges notes in the log what a person had changed through the operations port.
+func (s *Server) logChanges(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			next.ServeHTTP(w, r)
+			return
+		}
+		seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(seen, r)
+		s.Log.Info("change through the operations port", "method", r.Method, "path", r.URL.Path, "status", seen.status)
+	})
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

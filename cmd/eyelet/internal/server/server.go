@@ -1,0 +1,385 @@
+// Package server runs a receiver behind its two ports: the port of deliveries, and the operations port with probes,
+// metrics, the events API and maintenance of the store.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// connectionsEnd is how long connections may take to close after everything was answered.
+const connectionsEnd = 5 * time.Second
+
+// Off is the address of an operations port that is not served.
+const Off = "off"
+
+// The files in the store's folder beside the store itself.
+const (
+	peersFile   = "peers.json"   // networks that recently sent new events
+	targetsFile = "targets.json" // what is known about the targets of forward handlers
+)
+
+// Options describe a server. The configuration is checked before it gets here.
+type Options struct {
+	// Receiver configures the receiver; the server sets Store, Logger, Observe and PeersFile.
+	Receiver receiver.Config
+	// Targets are those of the forward handlers in Receiver.
+	Targets *forward.State
+
+	// Listen and Operations are the two addresses: HOST:PORT or unix:PATH, or [Off] for Operations.
+	Listen, Operations string
+	// TLS and OperationsTLS are the certificates of the two ports; nil serves plain HTTP.
+	TLS, OperationsTLS *KeyPair
+	HTTP2              bool
+	// Loopback says that only this machine can reach Listen.
+	Loopback bool
+	// InsecureHTTP accepts deliveries without TLS from other machines.
+	InsecureHTTP bool
+	// Connections limits the connections of the port of deliveries.
+	Connections receiver.Limits
+	// HeaderBytes is http.Server.MaxHeaderBytes.
+	HeaderBytes                int
+	HeaderTimeout, IdleTimeout time.Duration
+	// Drain bounds the time to finish running work after ctx of [Server.Run] ends.
+	Drain time.Duration
+
+	// OpenStore opens the store, and StoreName is its name in the log.
+	OpenStore func(*slog.Logger) (dedup.Store, error)
+	StoreName string
+	// StoreDir is the store's folder; empty for a store in memory.
+	StoreDir string
+	// StateDir is where the token and the address of the operations port are written.
+	StateDir string
+
+	// Log is where the server logs.
+	Log *Log
+	// Warnings are logged at the start.
+	Warnings []string
+	// StdoutGone is closed when the reader of standard output is gone, which ends the server. May be nil.
+	StdoutGone <-chan struct{}
+	// OnStarting is called with the addresses once they answer, before the store is opened; OnServing once deliveries
+	// are accepted. Both may be nil.
+	OnStarting, OnServing func(listen, operations string)
+	// OnClose is called last when the server closes. May be nil.
+	OnClose func() error
+	// Place returns where a setting was written, for errors.
+	Place func(setting string) usage.Place
+}
+
+// Server is a receiver with its store and its two listeners.
+type Server struct {
+	Options
+	store   dedup.Store
+	rx      *receiver.Receiver
+	metrics *metrics
+	tail    *tailHub
+	state   *stateFiles // nil without an operations port
+
+	listeners []*receiver.Listener
+	servers   []*http.Server
+	handlers  []*swapHandler
+	ended     chan error // why a server ended before it was shut down
+}
+
+// swapHandler is a handler that can be replaced while it serves.
+type swapHandler struct{ current atomic.Pointer[http.Handler] }
+
+func newSwapHandler(h http.Handler) *swapHandler {
+	s := &swapHandler{}
+	s.set(h)
+	return s
+}
+
+func (s *swapHandler) set(h http.Handler) { s.current.Store(&h) }
+
+// ServeHTTP implements http.Handler.
+func (s *swapHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.current.Load()).ServeHTTP(w, r)
+}
+
+// New binds the ports and opens the store. On an error it leaves nothing open.
+func New(ctx context.Context, o Options) (*Server, error) {
+	s := &Server{Options: o}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.close()) //nolint:contextcheck // closing takes its own time
+	}
+	return s, nil
+}
+
+func (s *Server) open(ctx context.Context) error {
+	certificates, err := s.loadCertificates()
+	if err != nil {
+		return err
+	}
+	if err := s.listen(ctx, "listen", s.Listen, s.Connections); err != nil {
+		return err
+	}
+	operations := s.Operations != Off
+	if operations {
+		if err := s.listen(ctx, "operations", s.Operations, operationsLimits(s.Connections)); err != nil {
+			return err
+		}
+	}
+	s.serveStarting(certificates)
+	if err := s.openStore(); err != nil { //nolint:contextcheck // a store is opened whole
+		return err
+	}
+	if err := OpenTargets(s.Targets, s.StoreDir, s.Log.Logger); err != nil {
+		return err
+	}
+	s.metrics, s.tail = newMetrics(s.store, s.Targets, s.listeners), newTailHub()
+	c := s.Receiver
+	c.Store, c.Logger, c.Observe = s.store, s.Log.Logger, s.observe
+	if s.StoreDir != "" {
+		c.PeersFile = filepath.Join(s.StoreDir, peersFile)
+	}
+	if s.rx, err = receiver.Open(c); err != nil {
+		return usage.Errorf("", "%v", err)
+	}
+	if operations {
+		if s.state, err = writeState(s.StateDir, s.operationsAddress()); err != nil {
+			return err
+		}
+	}
+	s.handlers[0].set(Handler(s.rx))
+	if operations { // after the deliveries, which are accepted once it says so
+		s.servers[1].RegisterOnShutdown(s.tail.close)
+		s.handlers[1].set(s.operations())
+	}
+	return nil
+}
+
+// OpenTargets gives the state of the targets its file in the store's folder. A store in memory, whose folder is "", has
+// none.
+func OpenTargets(targets *forward.State, storeDir string, log *slog.Logger) error {
+	file := ""
+	if storeDir != "" {
+		file = filepath.Join(storeDir, targetsFile)
+	}
+	if err := targets.Open(file, log); err != nil {
+		return usage.Errorf("move the file away to have every target switched on, where the configuration says it is", "%v", err)
+	}
+	return nil
+}
+
+// serveStarting makes the ports answer that the receiver is starting: opening a large store takes time, and producers
+// and probes should not wait for it.
+func (s *Server) serveStarting(certificates certificates) {
+	deliveries := newSwapHandler(receiver.Starting(s.Receiver))
+	s.handlers = []*swapHandler{deliveries}
+	s.servers = []*http.Server{s.newHTTPServer(s.requireTLS(deliveries), certificates.deliveries)}
+	if len(s.listeners) > 1 {
+		operations := newSwapHandler(s.startingOperations())
+		s.handlers = append(s.handlers, operations)
+		s.servers = append(s.servers, s.newHTTPServer(s.listeners[1].Handler(operations), certificates.operations))
+	}
+	s.ended = make(chan error, len(s.servers))
+	for i, srv := range s.servers {
+		go s.serve(srv, s.listeners[i])
+	}
+	if s.OnStarting != nil {
+		s.OnStarting(s.addresses())
+	}
+}
+
+// serve serves a listener until it is closed.
+func (s *Server) serve(srv *http.Server, ln net.Listener) {
+	var err error
+	if srv.TLSConfig != nil {
+		err = srv.ServeTLS(ln, "", "")
+	} else {
+		err = srv.Serve(ln)
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		s.ended <- err
+	}
+}
+
+// openingInterval is how often the log reports that the store is still being opened.
+const openingInterval = 5 * time.Second
+
+// openStore opens the store, and logs while that takes long.
+func (s *Server) openStore() (err error) {
+	began := time.Now()
+	tick := time.NewTicker(openingInterval)
+	defer tick.Stop()
+	opened, logged := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(logged)
+		for {
+			select {
+			case <-tick.C:
+				s.Log.Info("the store is being opened; deliveries are answered 503 until it is", "store", s.StoreName, "since", time.Since(began).Round(time.Second))
+			case <-opened:
+				return
+			}
+		}
+	}()
+	s.store, err = s.OpenStore(s.Log.Logger)
+	close(opened)
+	<-logged
+	return err
+}
+
+// Run serves until ctx ends, or until the server cannot continue, and closes it.
+func (s *Server) Run(ctx context.Context) error {
+	for _, warning := range s.Warnings {
+		s.Log.Warn(warning)
+	}
+	listen, operations := s.addresses()
+	s.Log.Info("accepting deliveries", "listen", listen, "operations", operations, "store", s.StoreName, "policy", s.Receiver.URL+"/policy")
+	if s.OnServing != nil {
+		s.OnServing(listen, operations)
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+		s.Log.Info("stopping: no new deliveries, work that is under way is finished", "within", s.Drain)
+	case err = <-s.ended:
+		err = fmt.Errorf("the server ended: %w", err)
+	case <-s.StdoutGone:
+		err = errors.New("nobody reads standard output any more, to which a handler prints: start eyelet again together with its reader; no event is lost")
+	case <-storeFailed(s.store):
+		err = fmt.Errorf("the store failed and the program must be restarted: %w", s.store.Health(ctx))
+		s.abandon() //nolint:contextcheck // ctx may go on
+		return err
+	}
+	drained, closed := s.drain(), s.close() //nolint:contextcheck // ctx has ended; draining has its own time
+	for _, e := range []error{err, drained, closed} {
+		if e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+func (s *Server) addresses() (listen, operations string) {
+	listen = s.listeners[0].Addr().String()
+	operations = Off
+	if len(s.listeners) > 1 {
+		operations = s.operationsAddress()
+	}
+	return listen, operations
+}
+
+// storeFailed returns a channel that is closed when the store has failed for good; nil for stores that never do.
+func storeFailed(store dedup.Store) <-chan struct{} {
+	if s, ok := store.(interface{ Failed() <-chan struct{} }); ok {
+		return s.Failed()
+	}
+	return nil
+}
+
+// The time to end over a store that has failed: for answers that are being written, and in total.
+const (
+	abandonAnswers = 300 * time.Millisecond
+	abandonAll     = 1500 * time.Millisecond
+)
+
+// abandon ends without draining: a failed store records no outcome, and every second of draining refuses deliveries.
+// Work that hangs is left behind, as the process is about to end.
+func (s *Server) abandon() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ctx, cancel := context.WithTimeout(context.Background(), abandonAnswers)
+		defer cancel()
+		if err := errors.Join(s.rx.Shutdown(ctx), s.close()); err != nil {
+			s.Log.Warn("not everything was finished", "error", err)
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(abandonAll):
+		s.Log.Warn("what still ran was left behind")
+	}
+}
+
+// drain finishes running work. New deliveries are answered 503 meanwhile. Work that is left when the time is over is an
+// error, even if it could be ended then.
+func (s *Server) drain() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.Drain)
+	defer cancel()
+	err := s.rx.Shutdown(ctx)
+	if ctx.Err() != nil {
+		err = drainTimeout(s.Drain, err)
+	}
+	if err != nil {
+		s.Log.Warn("not everything was finished", "error", err)
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), connectionsEnd)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, srv := range s.servers {
+		wg.Go(func() {
+			if srv.Shutdown(ctx) != nil {
+				_ = srv.Close() // connections of clients that do not close them
+			}
+		})
+	}
+	wg.Wait()
+	return err
+}
+
+// drainTimeout returns the error of a drain that took too long. left is what could not be ended.
+func drainTimeout(drain time.Duration, left error) error {
+	what := ""
+	if left != nil {
+		for line := range strings.Lines(left.Error()) {
+			if line = strings.TrimSpace(line); line != context.DeadlineExceeded.Error() {
+				what += "; " + line
+			}
+		}
+	}
+	return fmt.Errorf("not everything ended within %s (limits.drain): accepted events go on after the next start%s", drain, what)
+}
+
+// close releases what open took, in reverse order. It may be called after half of open.
+func (s *Server) close() error {
+	var errs []error
+	for _, srv := range s.servers {
+		_ = srv.Close() // its listener is closed below, too
+	}
+	for _, ln := range s.listeners {
+		if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if s.state != nil {
+		s.state.remove()
+	}
+	if s.rx != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), connectionsEnd) // it had its time to drain
+		defer cancel()
+		errs = append(errs, s.rx.Shutdown(ctx))
+	}
+	if s.store != nil {
+		if err := s.store.Close(); err != nil && !errors.Is(err, dedup.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if s.OnClose != nil {
+		errs = append(errs, s.OnClose())
+	}
+	return errors.Join(errs...)
+}
+
+// observe passes an observation of the receiver to the metrics and to the readers of the tail.
+func (s *Server) observe(ctx context.Context, o receiver.Observation) {
+	s.metrics.observe(ctx, o)
+	s.tail.observe(ctx, o)
+}

@@ -1,0 +1,175 @@
+package server
+
+import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// lockedBuffer is written by a server and read by the test.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestAServerTakesOnlyItsOwnFilesAway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := writeState(dir, "127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := writeState(dir, "127.0.0.1:2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.remove()
+	if address, token, err := opsapi.ReadState(dir); err != nil || address != "127.0.0.1:2" || token != second.token {
+		t.Errorf("the files of the other server: %q, %v", address, err)
+	}
+	second.remove()
+	if _, _, err := opsapi.ReadState(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the files are left behind: %v", err)
+	}
+}
+
+func TestAPanicOfAPageOfOursIsAnErrorInTheLog(t *testing.T) {
+	t.Parallel()
+	log := &lockedBuffer{}
+	s := &Server{Options: Options{Log: NewLog(log, "text", slog.LevelInfo)}}
+	site := httptest.NewUnstartedServer(http.NotFoundHandler())
+	site.Config = s.newHTTPServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") }), nil)
+	site.Start()
+	defer site.Close()
+	if res, err := http.Get(site.URL); err == nil {
+		_ = res.Body.Close()
+		t.Fatal("the page was answered")
+	}
+	for range 500 { // the client sees the end of the connection first
+		if strings.Contains(log.String(), "level=ERROR") {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if text := log.String(); !strings.Contains(text, "a bug") || strings.Count(text, "\n") != 1 {
+		t.Errorf("the log is\n%s", text)
+	}
+}
+
+func TestWhatStrangersDoToConnectionsIsNoErrorInTheLog(t *testing.T) {
+	t.Parallel()
+	log := &lockedBuffer{}
+	s := &Server{Options: Options{Log: NewLog(log, "text", slog.LevelInfo)}}
+	s.newHTTPServer(nil, nil).ErrorLog.Print("http: TLS handshake error from 192.0.2.1: EOF")
+	if log.String() != "" {
+		t.Errorf("the log is %q", log.String())
+	}
+}
+
+func TestOwnHosts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		configured, host string
+		want             bool
+	}{
+		{"127.0.0.1", "127.0.0.1:8081", true}, {"127.0.0.1", "[::1]:8081", true}, {"127.0.0.1", "localhost", true},
+		{"127.0.0.1", "eyelet.internal", false}, {"127.0.0.1", "10.0.0.1", false}, {"127.0.0.1", "", false},
+		{"eyelet.internal", "EYELET.internal:8081", true}, {"eyelet.internal", "10.0.0.1:8081", false},
+		{"", "10.0.0.1:8081", true}, {"", "evil.example", false}, {"0.0.0.0", "10.0.0.1:8081", true}, {"0.0.0.0", "evil.example", false},
+		{"", "", false},
+	} {
+		if got := ownHost(tt.configured, tt.host); got != tt.want {
+			t.Errorf("host %q on %q: %v", tt.host, tt.configured, got)
+		}
+	}
+}
+
+// servedBy is a server with the ports of a configuration.
+func servedBy(c *config.Settings) *Server {
+	return &Server{Options: Options{
+		Loopback: config.IsLoopback(c.Listen), InsecureHTTP: c.InsecureHTTP, Receiver: receiver.Config{TrustedProxies: c.TrustedProxies},
+	}}
+}
+
+func TestDeliveriesWithoutTLSComeFromOurProxiesOnly(t *testing.T) {
+	t.Parallel()
+	c, err := config.Source{}.Parse("eyelet.yaml", []byte("listen: 0.0.0.0:8080\ntrusted_proxies: [192.0.2.0/24, \"2001:db8::1\"]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := servedBy(c).requireTLS(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") }))
+	for peer, want := range map[string]int{
+		"192.0.2.9:1": 200, "[2001:db8::1]:1": 200, "127.0.0.1:1": 200, "[::1]:1": 200, "[::ffff:192.0.2.9]:1": 200,
+		"198.51.100.1:1": 403, "[2001:db8::2]:1": 403, "": 403, "pipe": 403,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.RemoteAddr = peer
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("from %q: status %d, want %d", peer, w.Code, want)
+		}
+	}
+}
+
+// TestWhatAProxyTookInClearTextIsRefused: the proxy says so in the last value of X-Forwarded-Proto. Nobody else is asked.
+func TestWhatAProxyTookInClearTextIsRefused(t *testing.T) {
+	t.Parallel()
+	const proxies = "trusted_proxies: [192.0.2.0/24]\n"
+	for _, tt := range []struct {
+		config, peer string
+		said         []string
+		want         int
+	}{
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"http"}, 403},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"HTTPS"}, 200},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", nil, 200},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{""}, 200},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"https, http"}, 403},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"http", "https"}, 200},
+		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"ws"}, 403},
+		{"listen: 0.0.0.0:8080\n", "198.51.100.1:1", []string{"https"}, 403},
+		{"listen: 0.0.0.0:8080\n", "127.0.0.1:1", []string{"http"}, 200}, // no proxy of ours
+		{"listen: 127.0.0.1:8080\n", "192.0.2.9:1", []string{"http"}, 403},
+		{"listen: 0.0.0.0:8080\ninsecure_http: true\n", "192.0.2.9:1", []string{"http"}, 200},
+	} {
+		c, err := config.Source{}.Parse("eyelet.yaml", []byte(tt.config+proxies))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := servedBy(c).requireTLS(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") }))
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.RemoteAddr = tt.peer
+		r.Header["X-Forwarded-Proto"] = tt.said
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != tt.want {
+			t.Errorf("%q from %s saying %q: status %d, want %d", tt.config, tt.peer, tt.said, w.Code, tt.want)
+		}
+	}
+}

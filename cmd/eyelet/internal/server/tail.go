@@ -1,0 +1,134 @@
+package server
+
+import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/inspect"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+// The bounds of a tailHub. A reader that is slower than the events loses lines, and is told how many; it never
+// slows the receiver down.
+const (
+	tailBacklog      = 1024
+	maxTailReaders   = 16
+	tailHeartbeat    = 10 * time.Second
+	tailWriteTimeout = 10 * time.Second // with a reader that does not read
+)
+
+// tailHub hands what the receiver observes to whoever follows it.
+type tailHub struct {
+	mu      sync.Mutex
+	readers map[*tailReader]bool
+	ended   chan struct{}
+	end     sync.Once
+}
+
+type tailReader struct {
+	lines chan opsapi.TailEntry
+	lost  int // guarded by the tailHub's mutex
+}
+
+func newTailHub() *tailHub {
+	return &tailHub{readers: map[*tailReader]bool{}, ended: make(chan struct{})}
+}
+
+// close ends all readers, so that the server can stop.
+func (f *tailHub) close() { f.end.Do(func() { close(f.ended) }) }
+
+// observe hands one observation to the readers.
+func (f *tailHub) observe(_ context.Context, o receiver.Observation) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.readers) == 0 {
+		return
+	}
+	h := opsapi.TailEntry{
+		Time: time.Now().UTC(), Kind: string(o.Kind), Endpoint: o.Endpoint, Type: o.Type, ID: o.ID, Event: o.Event,
+		Status: o.Status, Code: o.Code, Handler: o.Handler, Attempt: o.Attempt, Reason: o.Reason, Took: o.Took.Seconds(),
+	}
+	if o.Kind != "delivery" {
+		h.State = o.State.String()
+	}
+	for r := range f.readers {
+		r.offer(h)
+	}
+}
+
+// offer never blocks. What was lost is told before the next line that fits.
+func (r *tailReader) offer(h opsapi.TailEntry) {
+	if r.lost > 0 {
+		select {
+		case r.lines <- opsapi.TailEntry{Time: h.Time, Kind: "lost", Lost: r.lost}:
+			r.lost = 0
+		default:
+		}
+	}
+	if r.lost == 0 {
+		select {
+		case r.lines <- h:
+			return
+		default:
+		}
+	}
+	r.lost++
+}
+
+// add adds a reader; nil when there are too many.
+func (f *tailHub) add() *tailReader {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.readers) >= maxTailReaders {
+		return nil
+	}
+	r := &tailReader{lines: make(chan opsapi.TailEntry, tailBacklog)}
+	f.readers[r] = true
+	return r
+}
+
+func (f *tailHub) remove(r *tailReader) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.readers, r)
+}
+
+// ServeHTTP sends lines of JSON until the reader leaves or the server stops. An empty line now and then finds
+// out about readers that are gone.
+func (f *tailHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	reader := f.add()
+	if reader == nil {
+		http.Error(w, "too many readers follow already", http.StatusServiceUnavailable)
+		return
+	}
+	defer f.remove(reader)
+	w.Header().Set("Content-Type", inspect.NDJSON)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	control := http.NewResponseController(w)
+	beat := time.NewTicker(tailHeartbeat)
+	defer beat.Stop()
+	lines := json.NewEncoder(w)
+	for err := control.Flush(); err == nil; err = control.Flush() {
+		select {
+		case h := <-reader.lines:
+			_ = control.SetWriteDeadline(time.Now().Add(tailWriteTimeout)) // else the server's own bound counts
+			err = lines.Encode(h)
+		case <-beat.C:
+			_ = control.SetWriteDeadline(time.Now().Add(tailWriteTimeout))
+			_, err = w.Write([]byte("\n"))
+		case <-f.ended:
+			return
+		case <-r.Context().Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}

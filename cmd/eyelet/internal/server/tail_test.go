@@ -1,0 +1,46 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/receiver"
+)
+
+func TestAReaderThatIsTooSlowIsToldWhatItLost(t *testing.T) {
+	t.Parallel()
+	f := newTailHub()
+	reader := f.add()
+	for range tailBacklog + 7 {
+		f.observe(context.Background(), observed("delivery"))
+	}
+	for range tailBacklog {
+		if h := <-reader.lines; h.Kind != "delivery" {
+			t.Fatalf("line is %+v", h)
+		}
+	}
+	f.observe(context.Background(), observed("attempt"))
+	if h := <-reader.lines; h.Kind != "lost" || h.Lost != 7 {
+		t.Errorf("line is %+v, want 7 lost", h)
+	}
+	if h := <-reader.lines; h.Kind != "attempt" {
+		t.Errorf("line is %+v", h)
+	}
+	for range maxTailReaders - 1 {
+		if f.add() == nil {
+			t.Fatal("a reader was refused")
+		}
+	}
+	if f.add() != nil {
+		t.Error("there is no bound on readers")
+	}
+	f.remove(reader)
+	if f.add() == nil {
+		t.Error("who leaves makes no room")
+	}
+}
+
+func observed(kind receiver.Kind) receiver.Observation {
+	return receiver.Observation{Kind: kind, Endpoint: "gh", State: dedup.Done}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+)
+
+// printf writes to standard output, and eprintf to standard error. Write errors are ignored: data, such as events and
+// verdicts, is written where errors are handled.
+func (p *program) printf(format string, args ...any) { _, _ = fmt.Fprintf(p.Out, format, args...) }
+
+func (p *program) eprintf(format string, args ...any) { _, _ = fmt.Fprintf(p.Err, format, args...) }
+
+// outputFlag adds -o.
+func outputFlag(c *cobra.Command) *string {
+	return c.Flags().StringP("output", "o", "text", "text or json")
+}
+
+func checkOutput(format string) error {
+	if format != "text" && format != "json" {
+		return usage.Errorf("write -o text or -o json", "unknown output %q", format)
+	}
+	return nil
+}
+
+// terminal reports whether w is one that a person looks at and that may be coloured.
+func (p *program) terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return false
+	}
+	if _, no := (config.Source{Environ: p.Environ}).Lookup("NO_COLOR"); no {
+		return false
+	}
+	kind, _ := (config.Source{Environ: p.Environ}).Lookup("TERM")
+	return kind != "dumb"
+}
+
+// sanitize returns text of an unauthenticated client for a terminal: without control characters, and "-" for none.
+func sanitize(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return strings.Map(printable, strings.ToValidUTF8(text, "?"))
+}
+
+// printable replaces control characters, which could steer a terminal.
+func printable(r rune) rune {
+	if !unicode.IsPrint(r) {
+		return ' '
+	}
+	return r
+}
+
+// count returns "1 event", "2 events" or "2 deliveries".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if stem, ok := strings.CutSuffix(what, "y"); ok {
+		what = stem + "ie"
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+)
+
+// program is the binary without its process, so that tests run it in their own. Run may be called once.
+type program struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Environ  []string // NAME=value
+	// Starting, when set, is called with the addresses once they answer, before the store is opened.
+	Starting func(listen, operations string)
+	// Serving, when set, is called with the addresses once deliveries are accepted.
+	Serving func(listen, operations string)
+	// Executable is this program, to be started again. Defaults to os.Executable.
+	Executable string
+}
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // what was asked for did not succeed
+	exitUsage  = 2 // something in the arguments, the configuration or the machine has to be changed first
+	// exitTransient says that the same delivery may succeed later: EX_TEMPFAIL of sysexits.h.
+	exitTransient = 75
+)
+
+// failure ends the program with its code, or exitFailed, after its message, if it has one.
+type failure struct {
+	what string
+	code int // 0 stands for exitFailed
+}
+
+func (f *failure) Error() string { return f.what }
+
+// failf ends the program with exitFailed. Without a message everything was said already.
+func failf(format string, args ...any) error {
+	return &failure{what: usage.OneLine(fmt.Sprintf(format, args...))}
+}
+
+// Run runs the command of the arguments until it is done or ctx ends, and returns the exit code.
+func (p *program) Run(ctx context.Context, args ...string) int {
+	root := p.command() //nolint:contextcheck // commands get theirs when they run
+	root.SetArgs(args)
+	root.SetIn(p.In)
+	root.SetOut(p.Out)
+	root.SetErr(p.Err)
+	return p.explain(root.ExecuteContext(ctx))
+}
+
+// explain prints an error by the rules of our output: one line "eyelet: what is wrong", without a full stop
+// and without a stack, and the hint on a line of its own.
+func (p *program) explain(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	var f *failure
+	if errors.As(err, &f) {
+		if f.what != "" {
+			p.eprintf("%s\n", "eyelet: "+f.what)
+		}
+		return cmp.Or(f.code, exitFailed)
+	}
+	if ms, ok := usage.Find(err); ok {
+		for _, m := range ms {
+			p.eprintf("%s\n", "eyelet: "+usage.OneLine(m.Error()))
+			if m.Hint != "" {
+				p.eprintf("%s\n", "  hint: "+usage.OneLine(m.Hint))
+			}
+		}
+		return exitUsage
+	}
+	p.eprintf("%s\n", "eyelet: "+usage.OneLine(err.Error()))
+	return exitFailed
+}
+
+func (p *program) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "eyelet",
+		Short: "The receiving half of every webhook",
+		Long: "Eyelet receives webhooks: it verifies who sent an event, accepts it once, keeps it on disk\n" +
+			"before saying so, and hands it to handlers until it has an outcome.\n\n" +
+			"Begin with `eyelet dev`, which needs no configuration.",
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs,
+	}
+	root.AddCommand(
+		serveCommand(p), devCommand(p), sendCommand(p), verifyCommand(p), eventsCommand(p), targetsCommand(p),
+		deadCommand(p), replayCommand(p),
+		configCommand(p), keygenCommand(p), producersCommand(p), versionCommand(p),
+		storeCommand(p), tortureCommand(p), tortureChildCommand(p),
+	)
+	root.InitDefaultCompletionCmd()
+	for _, c := range append(allCommands(root), root) {
+		c.SetFlagErrorFunc(flagError)
+		c.Args = explainArgs(c.Args)
+		if c.RunE == nil && c.Run == nil { // a command of commands; without this its arguments would not be looked at
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+	}
+	return root
+}
+
+func allCommands(c *cobra.Command) []*cobra.Command {
+	all := c.Commands()
+	for _, inner := range c.Commands() {
+		all = append(all, allCommands(inner)...)
+	}
+	return all
+}
+
+// flagError makes a wrong flag a mistake of the user's, with the nearest flag as the hint.
+func flagError(c *cobra.Command, err error) error {
+	hint := "see " + c.CommandPath() + " --help"
+	if _, word, ok := strings.Cut(err.Error(), "unknown flag: --"); ok {
+		var known []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near := usage.Nearest(word, known); near != "" {
+			hint = "did you mean --" + near + "?"
+		}
+	}
+	return usage.Errorf(hint, "%v", err)
+}
+
+func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) > 0 && c.HasSubCommands() {
+			var known []string
+			for _, inner := range c.Commands() {
+				if !inner.Hidden {
+					known = append(known, inner.Name())
+				}
+			}
+			return usage.Errorf(usage.DidYouMean(args[0], known), "unknown command %q for %s", args[0], c.CommandPath())
+		}
+		if check == nil || check(c, args) == nil {
+			return nil
+		}
+		form := strings.TrimSuffix(c.UseLine(), " [flags]")
+		if form == c.CommandPath() {
+			return usage.Errorf("see "+form+" --help", "%s takes no arguments, and %q is one", form, args[0])
+		}
+		return usage.Errorf("write "+form, "%s: the number of arguments is not right", c.CommandPath())
+	}
+}
+
+// configFlag adds --config, which the environment can set too.
+func configFlag(c *cobra.Command) *string {
+	return c.Flags().String("config", "", "configuration file (default "+config.DefaultFile+", or EYELET_CONFIG)")
+}
+
+// source returns where the settings come from.
+func (p *program) source(c *cobra.Command, file string) config.Source {
+	s := config.Source{File: file, Environ: p.Environ, Flags: c.Flags()}
+	if s.File == "" {
+		s.File, _ = s.Lookup("EYELET_CONFIG")
+	}
+	return s
+}

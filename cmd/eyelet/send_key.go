@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"io"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/replay"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// senderFlags are the flags of send and replay that say who signs a delivery, and where it goes.
+type senderFlags struct {
+	config, producer, url         string
+	key, secretFile, keyID, label string
+	signedURL, at                 string
+}
+
+// sender is who signs a delivery, and where it goes.
+type sender struct {
+	url, signedURL string
+	sign           replay.Signer
+	secret         string             // of --secret-file
+	producer       *producer.Producer // nil without a producer of the configuration
+	config         *config.Producer
+	now            time.Time
+}
+
+// newSender gathers the key and the address from the flags and the configuration.
+func newSender(c *cobra.Command, p *program, f senderFlags) (*sender, error) {
+	as := &sender{url: f.url, signedURL: f.signedURL, now: time.Now()}
+	if f.at != "" {
+		seconds, err := strconv.ParseInt(f.at, 10, 64)
+		if err != nil {
+			return nil, usage.Errorf("write --now 1782635400", "%q is no unix time", f.at)
+		}
+		as.now = time.Unix(seconds, 0)
+	}
+	signer := &verify.Signer{KeyID: f.keyID, Label: f.label}
+	if err := loadKey(signer, f); err != nil {
+		return nil, err
+	}
+	as.secret = string(signer.Secret)
+	if f.producer != "" || f.config != "" {
+		if err := as.configure(c, p, f, signer); err != nil {
+			return nil, err
+		}
+	}
+	as.url = cmp.Or(as.url, "http://"+config.DefaultListen)
+	if u, err := url.Parse(as.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, usage.Errorf("write it whole, as in http://127.0.0.1:8080", "--url is no URL of http or https")
+	}
+	if as.sign == nil && (signer.Private != nil || signer.Secret != nil) {
+		as.sign = signer
+	}
+	return as, nil
+}
+
+// keyFlag names the flag that gives a key; "" where none does.
+func (f senderFlags) keyFlag() string {
+	switch {
+	case f.key != "":
+		return "--key"
+	case f.secretFile != "":
+		return "--secret-file"
+	}
+	return ""
+}
+
+// loadKey reads the key files of the flags.
+func loadKey(signer *verify.Signer, f senderFlags) error {
+	if f.key != "" && f.secretFile != "" {
+		return usage.Errorf("remove one of them", "--key and --secret-file are both given")
+	}
+	file := cmp.Or(f.key, f.secretFile)
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return usage.Errorf("`eyelet keygen` makes a key", "key file %s: %s", file, usage.Cause(err))
+	}
+	if f.key == "" {
+		signer.Secret = []byte(strings.TrimSpace(string(text)))
+		return nil
+	}
+	if signer.Private, err = verify.ParsePrivateKey(text); err != nil {
+		return usage.Errorf("a key file holds a PEM block PRIVATE KEY; `eyelet keygen` makes one", "key file %s: %v", file, err)
+	}
+	return nil
+}
+
+// configure takes the address and the keys from a producer of the configuration.
+func (as *sender) configure(c *cobra.Command, p *program, f senderFlags, signer *verify.Signer) error {
+	src := p.source(c, f.config)
+	src.Flags = nil // --url is where to send to, and no setting
+	s, err := src.Load()
+	if err != nil {
+		return err
+	}
+	plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard, TestKeys: true})
+	if err != nil {
+		return err
+	}
+	defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
+	as.signedURL = cmp.Or(as.signedURL, s.URL)
+	scheme := "http://"
+	if s.TLS != nil {
+		scheme = "https://"
+	}
+	as.url = cmp.Or(as.url, scheme+s.Listen)
+	var names []string
+	for i := range plan.Producers {
+		names = append(names, plan.Producers[i].Name)
+		if plan.Producers[i].Name == f.producer {
+			as.producer, as.config = &plan.Producers[i], &s.Producers[i]
+		}
+	}
+	if as.producer == nil && f.producer != "" {
+		return usage.Errorf(usage.DidYouMean(f.producer, names), "unknown producer %q", f.producer)
+	}
+	if as.producer == nil {
+		return nil
+	}
+	if own, ok := as.producer.Scheme.(replay.Signer); ok {
+		if flag := f.keyFlag(); flag != "" {
+			return usage.Errorf("leave it out, or name another --config", "%s has no effect: producer %q signs with the secret of %s", flag, f.producer, s.File)
+		}
+		as.sign = own
+	}
+	signer.Label = cmp.Or(signer.Label, as.config.RFC9421.Label)
+	signer.Tag = as.config.RFC9421.Tag
+	return chooseKey(signer, matchingKeys(s, signer, as.config.RFC9421.Keys))
+}
+
+// matchingKeys returns the key whose public half is that of the signer's private key, where the configuration has it as
+// PEM; else all keys.
+func matchingKeys(c *config.Settings, signer *verify.Signer, keys []config.Key) []config.Key {
+	if signer.Private == nil {
+		return keys
+	}
+	want, err := verify.MarshalPublicKey(signer.Private.Public())
+	if err != nil {
+		return keys
+	}
+	for i, k := range keys {
+		text := []byte(k.PublicKey)
+		if k.PublicKeyFile != "" {
+			text, _ = os.ReadFile(c.Path(k.PublicKeyFile)) // that it cannot be read was told before
+		}
+		if bytes.Equal(bytes.TrimSpace(text), bytes.TrimSpace(want)) {
+			return keys[i : i+1]
+		}
+	}
+	return keys
+}
+
+// chooseKey finds the id of the key that was given, or the only secret that the configuration has.
+func chooseKey(signer *verify.Signer, keys []config.Key) error {
+	given := signer.Private != nil || signer.Secret != nil
+	for _, k := range keys {
+		shared := k.Alg == string(verify.HMACSHA256)
+		switch {
+		case signer.KeyID != "" && k.ID != signer.KeyID:
+		case !given && shared:
+			signer.KeyID, signer.Secret = k.ID, []byte(k.Secret)
+			return nil
+		case signer.Secret != nil && shared, signer.Private != nil && !shared:
+			signer.KeyID = k.ID
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
+
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/atomicfile"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
+)
+
+func storeCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "store", Short: "Check, repair, back up and restore the store", Args: cobra.NoArgs,
+		Long: "Looks after the store on disk. The running server is asked through its operations port; when none\n" +
+			"runs, the store is opened, for reading.",
+	}
+	c.AddCommand(storeCheckCommand(p), storeBackupCommand(p), storeRestoreCommand(p))
+	return c
+}
+
+// storeSource is where a store is to be found: through a configuration, or in a directory.
+type storeSource struct {
+	config, dir *string
+}
+
+func storeFlags(c *cobra.Command) storeSource {
+	return storeSource{config: configFlag(c), dir: c.Flags().String("dir", "", "directory of the store, in place of the configuration's")}
+}
+
+// find returns a client of the running server, or the directory of a store that is not served.
+func (s storeSource) find(p *program, c *cobra.Command) (client *opsclient.Client, dir string, err error) {
+	if *s.dir != "" {
+		return nil, *s.dir, nil
+	}
+	set, err := p.loadOutline(c, *s.config)
+	if err != nil {
+		return nil, "", err
+	}
+	kind, dir, err := set.StoreKind()
+	if err != nil {
+		return nil, "", usage.Errorf("", "%v", err)
+	}
+	if kind == "memory" {
+		return nil, "", &usage.Error{At: set.Place("store"), What: "a store in memory is gone with its server", Hint: "write store: badger:DIR"}
+	}
+	client, _ = connect(c.Context(), set) // opening the store reports why a server refuses us
+	return client, dir, nil
+}
+
+// quietOptions open a store that is not served.
+func quietOptions() badgerstore.Options {
+	return badgerstore.Options{Logger: slog.New(slog.DiscardHandler)}
+}
+
+// loggedOptions are quietOptions with warnings on standard error.
+func loggedOptions(w io.Writer) badgerstore.Options {
+	o := quietOptions()
+	o.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	return o
+}
+
+func storeCheckCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "check", Short: "Read every value and compare its checksum", Args: cobra.NoArgs,
+		Long: "Reads everything in the store and compares all checksums: of the tables, of every value, and whether\n" +
+			"the last commit is the last that was acknowledged. Exits 1 when something is wrong. After a crash\n" +
+			"the logs of a store that nobody serves are put in order first, as any start does.\n\n" +
+			"With --repair damaged values are given up: their keys stay known, and work that is lost with them\n" +
+			"becomes a dead letter with the reason \"damaged\". `dead reopen` runs one again whose payload is still\n" +
+			"there; `dead purge` forgets the key, so that the producer can deliver the event again.",
+	}
+	from, format := storeFlags(c), outputFlag(c)
+	repair := c.Flags().Bool("repair", false, "give damaged values up, and make dead letters of lost work")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := checkOutput(*format); err != nil {
+			return err
+		}
+		client, dir, err := from.find(p, c)
+		if err != nil {
+			return err
+		}
+		r, err := checkStore(c.Context(), client, dir, *repair)
+		if err != nil {
+			return err
+		}
+		if *format == "json" {
+			line, err := json.Marshal(r)
+			if err != nil {
+				return err
+			}
+			_, _ = fmt.Fprintf(p.Out, "%s\n", line)
+		} else if err := errors.Join(printReport(p.Out, r.Report), printRepairs(p.Out, r.Repaired)); err != nil {
+			return err
+		}
+		if !r.Sound() {
+			return failf("the store is damaged")
+		}
+		return nil
+	}
+	return c
+}
+
+// checkStore lets the server check its store, or checks the one in dir. A repair returns the report of what it left, so
+// that the store is not read once more for it.
+func checkStore(ctx context.Context, client *opsclient.Client, dir string, repair bool) (r opsapi.CheckReport, err error) {
+	switch {
+	case client != nil && repair:
+		return client.Repair(ctx)
+	case client != nil:
+		return client.Check(ctx)
+	case repair:
+		r.Repaired, r.Report, err = badgerstore.RepairDir(ctx, dir, quietOptions())
+	default:
+		r.Report, err = badgerstore.Check(ctx, dir, quietOptions())
+	}
+	if err != nil {
+		return r, config.StoreError(usage.Place{}, err)
+	}
+	return r, nil
+}
+
+func printRepairs(w io.Writer, all []badgerstore.Repair) error {
+	if len(all) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintf(t, "\nREPAIRED\tEVENT\tDONE\n")
+	for _, r := range all {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\n", r.Key, cmp.Or(r.Event, "-"), r.Done)
+	}
+	return t.Flush()
+}
+
+func printReport(w io.Writer, r badgerstore.Report) error {
+	tables, water := "good", fmt.Sprintf("%d, last commit %d", r.Water, r.Commit)
+	if r.Tables != "" {
+		tables = "DAMAGED: " + usage.OneLine(r.Tables)
+	}
+	switch {
+	case r.WaterUnknown != "":
+		water = "UNKNOWN: its file is " + r.WaterUnknown
+	case r.Lost:
+		water = fmt.Sprintf("LOST: commit %d was acknowledged, the last one here is %d", r.Water, r.Commit)
+	}
+	census := "complete"
+	if r.Missing != "" {
+		census = "LOST: " + r.Missing
+	}
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintf(t, "format\t%d\n", r.Format)
+	_, _ = fmt.Fprintf(t, "records\t%d, %d of them older generations\n", r.Records, r.Older)
+	_, _ = fmt.Fprintf(t, "tasks\t%d pending, %d running, %d done, %d dead\n", r.Pending, r.Running, r.Done, r.Dead)
+	_, _ = fmt.Fprintf(t, "others\t%s, %s of large bodies\n", count(int(r.Aliases), "further name"), count(int(r.Pieces), "piece"))
+	_, _ = fmt.Fprintf(t, "tables\t%s\n", tables)
+	_, _ = fmt.Fprintf(t, "high water\t%s\n", water)
+	_, _ = fmt.Fprintf(t, "census\t%s\n", census)
+	_, _ = fmt.Fprintf(t, "damaged\t%s\n", count(len(r.Damaged), "value"))
+	if len(r.Damaged) > 0 {
+		_, _ = fmt.Fprintf(t, "\nSTATE\tEVENT\tKEY\tREASON\n")
+	}
+	for _, d := range r.Damaged {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", d.State, cmp.Or(d.Event, "-"), d.Key, usage.OneLine(d.Reason))
+	}
+	return t.Flush()
+}
+
+func storeBackupCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "backup FILE", Short: "Write a backup, while the server runs or not", Args: cobra.ExactArgs(1),
+		Long: "Writes everything that was accepted before the command began to FILE, or to standard output for \"-\".\n" +
+			"With --since it writes what came after an earlier backup of the same store, which is named by its file\n" +
+			"or by the position that was printed; restore takes the whole one and the increments in their order.\n" +
+			"After a restore, begin with a whole backup. A backup holds payloads: keep it as safe as the store.",
+	}
+	from := storeFlags(c)
+	since := c.Flags().String("since", "", "an earlier backup: its file, or the position that was printed")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		after, err := backupSince(*since)
+		if err != nil {
+			return err
+		}
+		client, dir, err := from.find(p, c)
+		if err != nil {
+			return err
+		}
+		var at badgerstore.Position
+		write := func(w io.Writer) (err error) {
+			if client != nil {
+				at, err = client.Backup(c.Context(), w, after)
+				return err
+			}
+			if at, err = badgerstore.BackupDir(c.Context(), dir, loggedOptions(p.Err), w, after); err != nil {
+				return config.StoreError(usage.Place{}, err)
+			}
+			return nil
+		}
+		if args[0] == "-" {
+			err = write(p.Out)
+		} else {
+			err = writeBackup(args[0], write)
+		}
+		if err == nil {
+			_, _ = fmt.Fprintf(p.Err, "position %s; the next increment is --since %s\n", at, at)
+		}
+		return err
+	}
+	return c
+}
+
+// backupSince reads the position after which an increment begins.
+func backupSince(text string) (badgerstore.Position, error) {
+	if text == "" {
+		return badgerstore.Position{}, nil
+	}
+	if at, err := badgerstore.ParsePosition(text); err == nil {
+		return at, nil
+	}
+	f, err := os.Open(text)
+	if err != nil {
+		return badgerstore.Position{}, usage.Errorf("name the file of an earlier backup, or its position", "--since %s: %s", text, usage.Cause(err))
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	at, err := badgerstore.BackupPosition(f)
+	if err != nil {
+		return badgerstore.Position{}, usage.Errorf("", "--since %s: %v", text, err)
+	}
+	return at, nil
+}
+
+// writeBackup writes the file of a backup. That it cannot be made is the user's to change.
+func writeBackup(path string, write func(io.Writer) error) error {
+	var disk *fs.PathError
+	err := atomicfile.Write(path, write)
+	if errors.As(err, &disk) {
+		return usage.Errorf("", "%s: %s", path, usage.Cause(err))
+	}
+	return err
+}
+
+func storeRestoreCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "restore BACKUP [INCREMENT...]", Short: "Make a store of backups", Args: cobra.MinimumNArgs(1),
+		Long: "Makes a store in --dir, which must be empty or not exist, of a whole backup and the increments after it,\n" +
+			"and checks it. Backups of another store, and increments that do not continue the one before them, are\n" +
+			"refused. Events that were accepted after the last of them are gone: a repeated delivery of one is new.\n" +
+			"What is restored is a store of its own, whose backups begin with a whole one.",
+	}
+	dir := c.Flags().String("dir", "", "directory to restore into")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if *dir == "" {
+			return usage.Errorf("name an empty directory", "--dir is missing")
+		}
+		var in []io.Reader
+		for _, name := range args {
+			if name == "-" {
+				in = append(in, p.In)
+				continue
+			}
+			f, err := os.Open(name)
+			if err != nil {
+				return usage.Errorf("", "%s: %s", name, usage.Cause(err))
+			}
+			defer f.Close() //nolint:errcheck // it is only read
+			in = append(in, f)
+		}
+		if _, err := badgerstore.Restore(c.Context(), *dir, loggedOptions(p.Err), in...); err != nil {
+			return config.StoreError(usage.Place{}, err)
+		}
+		r, err := badgerstore.Check(c.Context(), *dir, quietOptions())
+		if err != nil {
+			return config.StoreError(usage.Place{}, err)
+		}
+		_, _ = fmt.Fprintf(p.Out, "%s: restored %s\n", *dir, count(int(r.Records), "record"))
+		if !r.Sound() {
+			return errors.Join(failf("the backup was made of a damaged store"), printReport(p.Out, r))
+		}
+		return nil
+	}
+	return c
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/internal/httpfile"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+func verifyCommand(p *program) *cobra.Command {
+	c := &cobra.Command{
+		Use: "verify FILE.http", Short: "Judge a recorded delivery offline", Args: cobra.ExactArgs(1),
+		Long: "Verifies a recorded delivery as the receiver of the configuration would at the given time, without\n" +
+			"sending or storing anything. Exits 0 when it is valid and 1 when it is not.",
+	}
+	file := configFlag(c)
+	name := c.Flags().String("producer", "", "producer (default: the note of the file)")
+	now := c.Flags().String("now", "", "unix time at which it arrives (default: the note of the file, else the present)")
+	format := outputFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := checkOutput(*format); err != nil {
+			return err
+		}
+		rec, err := readRecording(args[0])
+		if err != nil {
+			return err
+		}
+		at, err := arrival(rec, *now)
+		if err != nil {
+			return err
+		}
+		s, err := p.source(c, *file).Load()
+		if err != nil {
+			return err
+		}
+		plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard, TestKeys: true})
+		if err != nil {
+			return err
+		}
+		defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
+		v, err := verifyRecording(plan, rec, cmp.Or(*name, rec.Note("producer")), at)
+		if err != nil {
+			return err
+		}
+		return printVerdict(p, v, *format)
+	}
+	return c
+}
+
+// verdict is what verification says of a delivery.
+type verdict struct {
+	Valid bool   `json:"valid"`
+	Code  string `json:"code"` // "ok", or the check that failed
+	ID    string `json:"id"`
+	Type  string `json:"type"`
+	// Events are those of a batch.
+	Events []verdictEvent `json:"events,omitempty"`
+	why    string
+}
+
+type verdictEvent struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+}
+
+// verifyRecording verifies a recording as the producer's endpoint would, with what needs no store: the signature, the
+// identifier and the time.
+func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.Time) (verdict, error) {
+	var from *producer.Producer
+	var names []string
+	for i := range p.Producers {
+		if p.Producers[i].Name == name {
+			from = &p.Producers[i]
+		}
+		names = append(names, p.Producers[i].Name)
+	}
+	if name == "" {
+		return verdict{}, usage.Errorf(`write --producer, or a note "# producer: shop"`, "%s names no producer", rec.Name)
+	}
+	if from == nil {
+		return verdict{}, usage.Errorf(usage.DidYouMean(name, names), "unknown producer %q", name)
+	}
+	d, err := deliveryOf(p, rec, from)
+	if err != nil {
+		return verdict{}, err
+	}
+	items, err := authenticate(from, d, now)
+	if err != nil {
+		return verdict{Code: cmp.Or(string(verify.CodeOf(err)), "invalid"), why: err.Error()}, nil
+	}
+	v := verdict{Valid: true, Code: "ok"}
+	if from.Split == nil && len(items) == 1 {
+		v.ID, v.Type = items[0].ID, items[0].Type
+		return v, nil
+	}
+	for _, it := range items {
+		v.Events = append(v.Events, verdictEvent{it.ID, it.Type})
+	}
+	return v, nil
+}
+
+// deliveryOf makes the recording what extractors see.
+func deliveryOf(p *config.Plan, rec *httpfile.File, from *producer.Producer) (*producer.Delivery, error) {
+	r, err := rec.Request()
+	var mistaken *httpfile.Error
+	if errors.As(err, &mistaken) {
+		return nil, badRecording(mistaken)
+	}
+	base := cmp.Or(p.URL, "http://"+r.Host)
+	if from.URL != "" {
+		u, err := url.Parse(from.URL)
+		if err != nil {
+			return nil, usage.Errorf("", "producer %q: url is none", from.Name)
+		}
+		u.RawQuery = r.URL.RawQuery
+		r.URL = u
+	} else if r.URL, err = url.Parse(strings.TrimSuffix(base, "/") + rec.Target); err != nil {
+		return nil, usage.Errorf("", "%s: the request target is no URL", rec.Name)
+	}
+	r.Body = http.NoBody
+	return &producer.Delivery{Request: verify.Normalize(r), Body: rec.Body}, nil
+}
+
+// authenticate does what the endpoint does before it asks the store.
+func authenticate(from *producer.Producer, d *producer.Delivery, now time.Time) ([]producer.Item, error) {
+	var err error
+	whole := from.WithDefaults()
+	if whole.Scheme != nil {
+		d.Identity, err = whole.Scheme.Verify(d.Request, func() ([]byte, error) { return d.Body, nil })
+		if err != nil {
+			return nil, err
+		}
+	}
+	items, err := whole.Items(d)
+	if err != nil {
+		return nil, err
+	}
+	return items, whole.Tolerance.Check(d.Identity, now)
+}
+
+func printVerdict(p *program, v verdict, format string) error {
+	if format == "json" {
+		if err := json.NewEncoder(p.Out).Encode(v); err != nil {
+			return err
+		}
+	} else if v.Valid {
+		p.printf("valid: id %s, type %s\n", sanitize(v.ID), sanitize(v.Type))
+		for _, e := range v.Events {
+			p.printf("  event: id %s, type %s\n", sanitize(e.ID), sanitize(e.Type))
+		}
+	} else {
+		p.printf("not valid: %s\n", sanitize(v.why))
+	}
+	if !v.Valid {
+		return &failure{}
+	}
+	return nil
+}
