@@ -49,6 +49,10 @@ var unidiomatic = []phrase{
 	avoid(`(?i)\bwhat (?:it|they|he|she) (?:has|have|had|holds?|knows?|gives?|tells?|says?|brings?|began|wants?|`+
 		`stands?|asks?|is told)\b`, ``, "the thing by its name"),
 	avoid(`(?i)\bwhat (?:becomes|became) of\b`, ``, "the result of"),
+	avoid(`(?i)\bwhat (?:is|was|are|were) (?:read|kept|known|left|remembered|written|stored|decided|done|sent|taken|told) `+
+		`(?:of|by|to|for|from)\b`, ``, "the thing by its name"),
+	avoid(`(?i)\bof what (?:is|was|are|were|it|they)\b`, ``, "of the thing by its name"),
+	avoid(`(?i)\b(?:he|his|him)\b`, ``, "it, the client, the operator"),
 	avoid(`^What (?:is|was|are|were|an?|the|it|they|no|stands?|came|comes|cannot|can|could|did|does|has|have|had|`+
 		`waits?|runs?|goes|needs?|takes?|this|that|one)\b[^?]*[.]$`, ``, "subject first: name the thing"),
 	avoid(`^Who (?:is|has|gets|asks|wants|sends|waits|calls|reads|knows|captured|looks|holds)\b[^?]*[.]$`, ``,
@@ -76,6 +80,9 @@ var unidiomatic = []phrase{
 	// Metaphors that have a term.
 	avoid(`(?i)\b(?:crowds?|guests?|strangers?)\b`, ``, "limiter, permit, unauthenticated client"),
 	avoid(`(?i)\bdoors?\b`, ``, "in-flight tracker, adapter"),
+	avoid(`(?i)\bflights?\b`, `(?i)\bin[ -]flight\b`, "pending answer"),
+	avoid(`(?i)\b(?:the|a|our|strict) (?:gates?|faces?)\b`, ``, "parser, adapter"),
+	avoid(`(?i)\bheeds?\b`, ``, "records, obeys"),
 	avoid(`(?i)\b(?:the|a|our) book\b`, ``, "registry"),
 	avoid(`(?i)\brooms?\b`, `(?i)\brooms? (?:for|to)\b|\b(?:makes?|made|leaves?|no|enough|more) room\b`,
 		"package, capacity"),
