@@ -25,7 +25,7 @@ const (
 // Callers check first that the host is the vendor's; this function keeps the answer of the DNS honest.
 func FetchPublic(ctx context.Context, address string) ([]byte, error) {
 	return fetchWith(ctx, address, &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: fetchTimeout, Control: onlyPublic}).DialContext,
+		DialContext:         (&net.Dialer{Timeout: fetchTimeout, Control: OnlyPublic}).DialContext,
 		TLSHandshakeTimeout: fetchTimeout, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10,
 	})
 }
@@ -59,9 +59,9 @@ func fetchWith(ctx context.Context, address string, transport http.RoundTripper)
 	return text, nil
 }
 
-// onlyPublic refuses a connection to an address inside a network. It runs after the name was resolved, so a
+// OnlyPublic refuses a connection to an address inside a network. It runs after the name was resolved, so a
 // name that resolves to such an address does not get around it.
-func onlyPublic(_, address string, _ syscall.RawConn) error {
+func OnlyPublic(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !isPublic(at.Addr()) {
 		return errors.New("the address is inside a network")

@@ -3,7 +3,12 @@ package verify
 import (
 	"cmp"
 	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
 	"fmt"
+	"hash"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,22 +26,6 @@ const (
 	SHA256 Hash = "sha256"
 	SHA384 Hash = "sha384"
 	SHA512 Hash = "sha512"
-)
-
-// Encoding says how bytes are written as text. It is never guessed: text of the wrong encoding is refused.
-type Encoding string
-
-// The encodings of signatures (Hex, Base64) and of secrets (all of them).
-const (
-	// Raw is the text itself.
-	Raw Encoding = "raw"
-	// Hex is hexadecimal of either case.
-	Hex Encoding = "hex"
-	// Base64 is RFC 4648 section 4 with its padding.
-	Base64 Encoding = "base64"
-	// Whsec is the form of Standard Webhooks: "whsec_", which may be missing, and base64 whose padding may be
-	// missing and whose last bits may be left over. It is for secrets only.
-	Whsec Encoding = "whsec"
 )
 
 // HMAC verifies deliveries that carry an HMAC (RFC 2104) of their bytes in a header field. It is data: a
@@ -133,6 +122,28 @@ func (h *HMAC) Ambiguous() []string {
 	return slices.Clone(h.plan.malleable)
 }
 
+// Binds implements [Binder]. It needs no secret.
+func (h *HMAC) Binds() Binding {
+	p := &hmacPlan{custom: h.Contents, config: h.Config, url: h.URL}
+	if p.setFields(h) != nil || p.setEntries(h) != nil && len(p.entries) == 0 || len(p.headers) == 0 {
+		return Binding{}
+	}
+	_ = p.setTemplate(h) // its mistakes are those of Check
+	p.setCovered(h)
+	b := Binding{
+		Content: true, Time: p.templateHolds("timestamp"), Covered: slices.Clone(p.covered[0]), Malleable: p.isMalleable(),
+	}
+	for _, covered := range p.covered[1:] { // each of the fields that may carry the signature has its own
+		b.Covered = slices.DeleteFunc(b.Covered, func(part string) bool { return !slices.Contains(covered, part) && !h.isID(part) })
+	}
+	return b
+}
+
+// isID reports whether a field is one of those with the signed identifier.
+func (h *HMAC) isID(field string) bool {
+	return slices.ContainsFunc(h.IDHeaders, func(name string) bool { return strings.EqualFold(name, field) })
+}
+
 // Verify implements [Scheme]. The identity holds the signed time, what is covered, the id of the key where the
 // entry names one, and the SHA-256 of the signed content.
 func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
@@ -194,4 +205,46 @@ func (h *HMAC) String() string {
 		text += ", the time in " + strings.Join(h.TimestampHeaders, " or ")
 	}
 	return text
+}
+
+// new returns the constructor of the hash, or nil for an unknown name.
+func (h Hash) new() func() hash.Hash {
+	switch h {
+	case SHA1:
+		return sha1.New
+	case SHA256:
+		return sha256.New
+	case SHA384:
+		return sha512.New384
+	case SHA512:
+		return sha512.New
+	}
+	return nil
+}
+
+// hmacKey is one decoded secret. Keyed MACs are pooled: keying one costs two blocks of hashing.
+type hmacKey struct {
+	id    string
+	pools map[Hash]*sync.Pool
+}
+
+func newHMACKey(id string, secret []byte, hashes []Hash) hmacKey {
+	k := hmacKey{id: id, pools: make(map[Hash]*sync.Pool, len(hashes))}
+	for _, h := range hashes {
+		k.pools[h] = &sync.Pool{New: func() any { return hmac.New(h.new(), secret) }}
+	}
+	return k
+}
+
+// sum appends the MAC of the content to dst.
+func (k hmacKey) sum(dst []byte, h Hash, content segments) []byte {
+	pool := k.pools[h]
+	mac := pool.Get().(hash.Hash)
+	mac.Reset()
+	for _, s := range content {
+		mac.Write(s)
+	}
+	dst = mac.Sum(dst)
+	pool.Put(mac)
+	return dst
 }

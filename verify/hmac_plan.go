@@ -261,7 +261,7 @@ func (p *hmacPlan) setKeys(h *HMAC) error {
 		errs = append(errs, errors.New("secrets: none is set"))
 	}
 	add := func(id, what string, s Secret) {
-		secret, err := decodeSecret(s, enc)
+		secret, err := s.Decode(enc)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s %w", what, err))
 			return

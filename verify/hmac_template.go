@@ -3,6 +3,7 @@ package verify
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -158,4 +159,109 @@ func (p entryPattern) format(e entry) string {
 		}
 	}
 	return b.String()
+}
+
+// Signed content is a concatenation. Unless it can be taken apart in one way only, bytes can be moved from one part to
+// its neighbor under the same signature, and one captured delivery becomes many others.
+//
+// Every variable part before the body must therefore be followed by text whose first character the part cannot hold, and
+// every one after the body must have text before it whose last character it cannot hold. The body may hold anything.
+
+// boundary is the character that ends a variable part of the template.
+type boundary struct {
+	known bool
+	char  byte
+}
+
+// setBoundaries finds the boundary of every variable part. Where one has none, the content is refused, or, where the
+// vendor wants it so, it is noted that deliveries with the same signed bytes may differ.
+func (p *hmacPlan) setBoundaries(h *HMAC) error {
+	p.boundaries = make([]boundary, len(p.template))
+	body := slices.IndexFunc(p.template, func(q part) bool { return q.isBody() })
+	if body < 0 {
+		return nil // which is a mistake of its own
+	}
+	var errs []error
+	for i, q := range p.template {
+		if p.isConstant(q) || q.isBody() {
+			continue
+		}
+		before := i < body
+		next, beside := i+1, "follows"
+		if !before {
+			next, beside = i-1, "precedes"
+		}
+		if c, ok := p.edge(next, before); ok && q.endsAt(c) {
+			p.boundaries[i] = boundary{known: true, char: c}
+			continue
+		}
+		p.malleable = append(p.malleable, q.name)
+		if !h.Malleable {
+			errs = append(errs, fmt.Errorf("{%s} cannot be told from what %s it: put text between them that it cannot hold, such as a line break",
+				q.text(), beside))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// edge returns the first or last character of a part of the template that is the same in every delivery.
+func (p *hmacPlan) edge(i int, first bool) (byte, bool) {
+	if i < 0 || i >= len(p.template) || !p.isConstant(p.template[i]) {
+		return 0, false
+	}
+	text := p.constant(p.template[i])
+	switch {
+	case text == "":
+		return 0, false
+	case first:
+		return text[0], true
+	}
+	return text[len(text)-1], true
+}
+
+// isConstant reports whether the part is the same in every delivery.
+func (p *hmacPlan) isConstant(q part) bool {
+	return q.name == "" || q.name == "config" || q.name == "url" && p.url != ""
+}
+
+func (p *hmacPlan) constant(q part) string {
+	switch q.name {
+	case "config":
+		return p.config[q.arg]
+	case "url":
+		return p.url
+	}
+	return q.literal
+}
+
+func (q part) isBody() bool { return q.name == "body" || q.name == "jcs" }
+
+// endsAt reports whether a part can end at the character: whether its values do not hold it, or do not need to.
+func (q part) endsAt(c byte) bool {
+	switch q.name {
+	case "timestamp":
+		return !isDigit(c)
+	case "url": // unreserved and reserved characters, and the percent sign (RFC 3986 section 2)
+		return !isDigit(c) && !isLower(c|0x20) && !strings.ContainsRune("-._~:/?#[]@!$&'()*+,;=%", rune(c))
+	}
+	return true // of an identifier or field with that character
+}
+
+// checkValue refuses a value that holds the boundary of its part.
+func (p *hmacPlan) checkValue(i int, component, value string) error {
+	if end := p.boundaries[i]; end.known && strings.IndexByte(value, end.char) >= 0 {
+		return &Error{
+			Code: ComponentUnsupported, Component: component,
+			Err: fmt.Errorf("a %q in the value makes the signed content ambiguous", end.char),
+		}
+	}
+	return nil
+}
+
+// openEndedURL reports whether the URL is signed and nothing ends it. A query, which anyone can prolong, is then refused.
+func (p *hmacPlan) openEndedURL() bool { return slices.Contains(p.malleable, "url") }
+
+// isMalleable reports whether other deliveries can have the same signed content.
+func (p *hmacPlan) isMalleable() bool {
+	return p.custom != nil || p.templateHolds("jcs") || p.malleable != nil
 }

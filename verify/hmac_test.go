@@ -275,23 +275,23 @@ func TestWhsecSecretsNeedNeitherPrefixNorPadding(t *testing.T) {
 	want := []byte("0123456789abcdef0123456789") // 26 bytes: padding matters
 	b64 := base64.StdEncoding.EncodeToString(want)
 	for _, s := range []string{b64, "whsec_" + b64, "whsec_" + strings.TrimRight(b64, "=")} {
-		if got, err := decodeSecret(Secret(s), Whsec); err != nil || !bytes.Equal(got, want) {
+		if got, err := Secret(s).Decode(Whsec); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("got %q, %v", got, err)
 		}
 	}
 	// Bits that base64 leaves over, with padding and without: other libraries take such secrets.
 	for _, s := range []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS="} {
-		if got, err := decodeSecret(Secret(s), Whsec); err != nil || len(got) != 23 {
+		if got, err := Secret(s).Decode(Whsec); err != nil || len(got) != 23 {
 			t.Errorf("%q: got %d bytes, %v", s, len(got), err)
 		}
 	}
-	if _, err := decodeSecret("whsec_no base64", Whsec); err == nil || !strings.Contains(err.Error(), `base64 after "whsec_"`) {
+	if _, err := Secret("whsec_no base64").Decode(Whsec); err == nil || !strings.Contains(err.Error(), `base64 after "whsec_"`) {
 		t.Errorf("got %v", err)
 	}
-	if got, err := decodeSecret("whsec_x", Raw); err != nil || string(got) != "whsec_x" {
+	if got, err := Secret("whsec_x").Decode(Raw); err != nil || string(got) != "whsec_x" {
 		t.Errorf("a raw secret was changed to %q, %v", got, err)
 	}
-	if _, err := decodeSecret(Secret(strings.TrimRight(b64, "=")), Base64); err == nil {
+	if _, err := Secret(strings.TrimRight(b64, "=")).Decode(Base64); err == nil {
 		t.Error("plain base64 needs its padding")
 	}
 }

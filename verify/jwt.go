@@ -361,3 +361,11 @@ func shortID(id string) string {
 	}
 	return id
 }
+
+// Binds implements [Binder]. A token that is not the body binds nothing of it.
+func (j *JWT) Binds() Binding {
+	if !j.Body {
+		return Binding{}
+	}
+	return Binding{Content: true, Time: true, Malleable: true, Covered: []string{"@body"}}
+}

@@ -154,3 +154,6 @@ func decodeBinary(value string) []byte {
 	der, _ := item.Value.([]byte)
 	return der
 }
+
+// Binds implements [Binder]: a connection's certificate binds nothing.
+func (m *MutualTLS) Binds() Binding { return Binding{} }

@@ -97,6 +97,18 @@ func (s *RFC9421) SignsURL() bool {
 	})
 }
 
+// Binds implements [Binder].
+func (s *RFC9421) Binds() Binding {
+	covered := []string{"@body", "@target-uri"}
+	if exactly := s.Coverage.Exactly; len(exactly) > 0 {
+		covered = slices.Clone(exactly)
+		if slices.Contains(exactly, "content-digest") {
+			covered = append(covered, "@body")
+		}
+	}
+	return Binding{Content: true, Time: true, Covered: append(covered, s.Coverage.Consumed...)}
+}
+
 // AcceptSignature returns the value of an Accept-Signature field that requests the configured
 // signature (RFC 9421 section 5.1).
 func (s *RFC9421) AcceptSignature() string {

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"encoding/base64"
 	"net/http"
 	"slices"
 	"strconv"
@@ -393,4 +394,14 @@ func (s *SentSignature) Covers() []string {
 func (s *SentSignature) AddTo(h http.Header, label string) {
 	setMember(h, "Signature-Input", label, s.in.member)
 	setMember(h, "Signature", label, s.in.signature)
+}
+
+// octets returns the decoded signature. Its text was checked by the parser.
+func (in *signatureInput) octets() []byte {
+	text := in.signature
+	octets, err := base64.StdEncoding.DecodeString(text[1 : len(text)-1])
+	if err != nil {
+		return nil
+	}
+	return octets
 }

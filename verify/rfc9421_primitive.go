@@ -8,7 +8,6 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/sha512"
-	"encoding/base64"
 	"math/big"
 )
 
@@ -65,14 +64,4 @@ func newECDSAPrimitive(alg Alg, public *ecdsa.PublicKey) primitive {
 		}
 		return ecdsa.Verify(public, sum, new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:]))
 	}
-}
-
-// octets returns the decoded signature. Its text was checked by the parser.
-func (in *signatureInput) octets() []byte {
-	text := in.signature
-	octets, err := base64.StdEncoding.DecodeString(text[1 : len(text)-1])
-	if err != nil {
-		return nil
-	}
-	return octets
 }

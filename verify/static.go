@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 )
@@ -90,7 +89,7 @@ func (s *Static) Check() error {
 		errs = append(errs, errors.New("credential: no secret is set"))
 	}
 	for i, v := range s.Secrets {
-		if _, err := decodeSecret(v, Raw); err != nil {
+		if _, err := v.Decode(Raw); err != nil {
 			errs = append(errs, fmt.Errorf("credential: secret %d of %d %w", i+1, len(s.Secrets), err))
 		}
 	}
@@ -248,100 +247,5 @@ func QueryParam(r *http.Request, name string) (string, error) {
 	return found, nil
 }
 
-// All demands that every scheme accepts the request: two query parameters, or basic authentication and a
-// signature. The identity holds what the schemes prove together; the last one that says something decides.
-type All []Scheme
-
-// Check reports every mistake of the schemes.
-func (a All) Check() error {
-	if len(a) == 0 {
-		return errors.New("no scheme is set")
-	}
-	var errs []error
-	for _, s := range a {
-		if c, ok := s.(interface{ Check() error }); ok {
-			errs = append(errs, c.Check())
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// SignsURL reports whether one of the schemes signs the URL.
-func (a All) SignsURL() bool {
-	return slices.ContainsFunc(a, func(s Scheme) bool {
-		one, ok := s.(interface{ SignsURL() bool })
-		return ok && one.SignsURL()
-	})
-}
-
-// Verify implements [Scheme].
-func (a All) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
-	if len(a) == 0 {
-		return Identity{}, &Error{Code: KeysUnavailable, Err: a.Check()}
-	}
-	var all Identity
-	for _, s := range a {
-		id, err := s.Verify(r, body)
-		if err != nil {
-			return Identity{}, err
-		}
-		all = all.and(id)
-	}
-	return all, nil
-}
-
-// Sign lets every scheme that can sign do so, in their order.
-func (a All) Sign(r *http.Request, body []byte, now time.Time) error {
-	for _, s := range a {
-		signer, ok := s.(interface {
-			Sign(r *http.Request, body []byte, now time.Time) error
-		})
-		if !ok {
-			return fmt.Errorf("sign: a %T cannot sign", s)
-		}
-		if err := signer.Sign(r, body, now); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// String says what is demanded, for the policy.
-func (a All) String() string {
-	var parts []string
-	for _, s := range a {
-		if t, ok := s.(fmt.Stringer); ok {
-			parts = append(parts, t.String())
-		}
-	}
-	return strings.Join(parts, ", and ")
-}
-
-// and joins what two schemes proved of one request.
-func (id Identity) and(more Identity) Identity {
-	last := func(a, b string) string {
-		if b != "" {
-			return b
-		}
-		return a
-	}
-	id.KeyID, id.Principal = last(id.KeyID, more.KeyID), last(id.Principal, more.Principal)
-	id.Label, id.Nonce = last(id.Label, more.Label), last(id.Nonce, more.Nonce)
-	if !more.SignedAt.IsZero() {
-		id.SignedAt = more.SignedAt
-	}
-	if more.NotBefore.After(id.NotBefore) {
-		id.NotBefore = more.NotBefore
-	}
-	if id.Expires.IsZero() || !more.Expires.IsZero() && more.Expires.Before(id.Expires) {
-		id.Expires, id.ExpiredCode = more.Expires, more.ExpiredCode
-	}
-	id.Covered = append(slices.Clone(id.Covered), more.Covered...)
-	if more.Signed != nil {
-		id.Signed, id.Stable, id.Malleable = more.Signed, more.Stable, more.Malleable
-	}
-	if more.Claims != nil {
-		id.Claims = more.Claims
-	}
-	return id
-}
+// Binds implements [Binder]: a shared credential binds nothing.
+func (s *Static) Binds() Binding { return Binding{} }

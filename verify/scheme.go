@@ -1,0 +1,167 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Binding is what every signature of a scheme binds, as far as that is known before any delivery.
+type Binding struct {
+	// Content says that there is a digest of what is signed in each identity (Identity.Signed).
+	Content bool
+	// Time says that each signature has a signed time.
+	Time bool
+	// Covered lists what is bound, as Identity.Covered does.
+	Covered []string
+	// Malleable says that other deliveries can have the same signature (Identity.Malleable).
+	Malleable bool
+}
+
+// Binder is an optional interface of schemes, which those of this package have.
+type Binder interface {
+	Binds() Binding
+}
+
+// PublishedAlgorithms returns the algorithms that a scheme accepts by name, for publication (RFC 9421 section 1.4), each once: those of RFC 9421 signatures and of
+// tokens. The algorithm of any other scheme is a part of its description.
+func PublishedAlgorithms(scheme Scheme) []string {
+	switch s := scheme.(type) {
+	case *RFC9421:
+		algs := s.Algs
+		if len(algs) == 0 {
+			algs = defaultAlgs
+		}
+		var names []string
+		for _, a := range algs {
+			names = append(names, string(a))
+		}
+		return names
+	case *JWT:
+		return s.Algorithms
+	case All:
+		var all []string
+		for _, one := range s {
+			all = append(all, PublishedAlgorithms(one)...)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return nil
+}
+
+// All demands that every scheme accepts the request: two query parameters, or basic authentication and a
+// signature. The identity holds what the schemes prove together; the last one that says something decides.
+type All []Scheme
+
+// Check reports every mistake of the schemes.
+func (a All) Check() error {
+	if len(a) == 0 {
+		return errors.New("no scheme is set")
+	}
+	var errs []error
+	for _, s := range a {
+		if c, ok := s.(interface{ Check() error }); ok {
+			errs = append(errs, c.Check())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// SignsURL reports whether one of the schemes signs the URL.
+func (a All) SignsURL() bool {
+	return slices.ContainsFunc(a, func(s Scheme) bool {
+		one, ok := s.(interface{ SignsURL() bool })
+		return ok && one.SignsURL()
+	})
+}
+
+// Verify implements [Scheme].
+func (a All) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
+	if len(a) == 0 {
+		return Identity{}, &Error{Code: KeysUnavailable, Err: a.Check()}
+	}
+	var all Identity
+	for _, s := range a {
+		id, err := s.Verify(r, body)
+		if err != nil {
+			return Identity{}, err
+		}
+		all = all.and(id)
+	}
+	return all, nil
+}
+
+// Sign lets every scheme that can sign do so, in their order.
+func (a All) Sign(r *http.Request, body []byte, now time.Time) error {
+	for _, s := range a {
+		signer, ok := s.(interface {
+			Sign(r *http.Request, body []byte, now time.Time) error
+		})
+		if !ok {
+			return fmt.Errorf("sign: a %T cannot sign", s)
+		}
+		if err := signer.Sign(r, body, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// String says what is demanded, for the policy.
+func (a All) String() string {
+	var parts []string
+	for _, s := range a {
+		if t, ok := s.(fmt.Stringer); ok {
+			parts = append(parts, t.String())
+		}
+	}
+	return strings.Join(parts, ", and ")
+}
+
+// Binds implements [Binder]. It is what all of the schemes bind together; one that does not say binds nothing.
+func (a All) Binds() Binding {
+	var all Binding
+	for _, s := range a {
+		b, ok := s.(Binder)
+		if !ok {
+			continue
+		}
+		one := b.Binds()
+		all.Content, all.Time, all.Malleable = all.Content || one.Content, all.Time || one.Time, all.Malleable || one.Malleable
+		all.Covered = append(all.Covered, one.Covered...)
+	}
+	return all
+}
+
+// and joins what two schemes proved of one request.
+func (id Identity) and(more Identity) Identity {
+	last := func(a, b string) string {
+		if b != "" {
+			return b
+		}
+		return a
+	}
+	id.KeyID, id.Principal = last(id.KeyID, more.KeyID), last(id.Principal, more.Principal)
+	id.Label, id.Nonce = last(id.Label, more.Label), last(id.Nonce, more.Nonce)
+	if !more.SignedAt.IsZero() {
+		id.SignedAt = more.SignedAt
+	}
+	if more.NotBefore.After(id.NotBefore) {
+		id.NotBefore = more.NotBefore
+	}
+	if id.Expires.IsZero() || !more.Expires.IsZero() && more.Expires.Before(id.Expires) {
+		id.Expires, id.ExpiredCode = more.Expires, more.ExpiredCode
+	}
+	id.Covered = append(slices.Clone(id.Covered), more.Covered...)
+	if more.Signed != nil {
+		id.Signed, id.Stable, id.Malleable = more.Signed, more.Stable, more.Malleable
+	}
+	if more.Claims != nil {
+		id.Claims = more.Claims
+	}
+	return id
+}
