@@ -29,7 +29,7 @@ var imports = map[string][]string{
 	"receiver":                             {"verify", "dedup", "producer", "internal/descriptors", "receiver/internal/admission"},
 	"receiver/internal/admission":          {},
 	"receiver/echov4":                      {"receiver"},
-	"cmd/eyelet/internal/forward":          {"verify"},
+	"cmd/eyelet/internal/forward":          {"verify", "cmd/eyelet/internal/atomicfile"},
 	"cmd/eyelet/internal/torture":          {"dedup", "dedup/badgerstore", "producer", "producer/preset", "receiver"},
 	"cmd/eyelet/internal/sink":             {"receiver", "cmd/eyelet/internal/forward"},
 	"replay":                               {"verify", "dedup", "producer", "internal/httpfile"},

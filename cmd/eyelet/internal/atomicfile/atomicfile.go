@@ -2,13 +2,14 @@
 package atomicfile
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 )
 
-// Write writes a file that only its owner can read. It is synced before it gets its name; on an error nothing is left at
-// path, or the file that was there before.
+// Write writes a file that only its owner can read, and survives a power cut once Write returns. On an error the file
+// that was at path before is still there.
 func Write(path string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // 0600
 	if err != nil {
@@ -26,8 +27,17 @@ func Write(path string, write func(io.Writer) error) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // best effort
+		return err
 	}
-	return err
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // WriteText writes a file with the text, as [Write] does.

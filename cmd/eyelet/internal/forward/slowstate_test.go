@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/atomicfile"
 )
 
 // slowDisk is a file of targets whose every write waits until it may go on.
@@ -26,12 +28,12 @@ func onSlowDisk(t *testing.T) (*State, *slowDisk, string) {
 	if err := s.Open(file, nil); err != nil {
 		t.Fatal(err)
 	}
-	s.replace = func(path string, text []byte) error {
+	s.replace = func(path, text string) error {
 		d.begun <- string(text)
 		if err := <-d.goOn; err != nil {
 			return err
 		}
-		return replaceFile(path, text)
+		return atomicfile.WriteText(path, text)
 	}
 	return s, d, file
 }
@@ -165,13 +167,13 @@ func TestChangesFromManySidesAreOnDiskInTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	var writes atomic.Int64
-	s.replace = func(path string, text []byte) error {
+	s.replace = func(path, text string) error {
 		if writes.Add(1) > 1 {
 			defer writes.Add(-1)
 			return errors.New("two writes at a time")
 		}
 		defer writes.Add(-1)
-		return replaceFile(path, text)
+		return atomicfile.WriteText(path, text)
 	}
 	var wg sync.WaitGroup
 	for range 8 {

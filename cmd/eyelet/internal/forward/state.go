@@ -9,11 +9,12 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/atomicfile"
 )
 
 // State is what targets taught us: who is switched off, who moved, who will end. One State serves all targets
@@ -27,7 +28,7 @@ type State struct {
 
 	disk    sync.Mutex // held while the file is written, and taken before mu
 	written uint64     // the changes that the file has
-	replace func(path string, text []byte) error
+	replace func(path, text string) error
 }
 
 // Status is what is known about one target.
@@ -64,7 +65,7 @@ var ErrUnknownTarget = errors.New("no such target")
 
 // NewState returns an empty state, for targets to be made with.
 func NewState() *State {
-	return &State{targets: map[string]Status{}, log: slog.New(slog.DiscardHandler), replace: replaceFile}
+	return &State{targets: map[string]Status{}, log: slog.New(slog.DiscardHandler), replace: atomicfile.WriteText}
 }
 
 // Open reads what an earlier process kept in the file at path, which need not exist, and keeps every change
@@ -232,7 +233,7 @@ func (s *State) persist(name string, at uint64) error {
 	}
 	text, err := json.MarshalIndent(f, "", "  ")
 	if err == nil {
-		err = s.replace(path, append(text, '\n'))
+		err = s.replace(path, string(text)+"\n")
 	}
 	if err != nil {
 		log.Error("what a target said is not on disk, and would be forgotten by a restart", "target", name, "err", err)
@@ -251,36 +252,4 @@ func (s *State) snapshot() (path string, log *slog.Logger, f stateFile, newest u
 		f.Targets = append(f.Targets, s.targets[name])
 	}
 	return s.path, s.log, f, s.changes
-}
-
-// replaceFile replaces the file in one step that survives a power cut.
-func replaceFile(path string, text []byte) error {
-	next := path + ".next" // nobody else writes it: one write at a time here, and one process per store
-	if err := writeSynced(next, text); err != nil {
-		return err
-	}
-	if err := os.Rename(next, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func writeSynced(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
