@@ -85,6 +85,9 @@ func portOptions(s *config.Settings) (o server.Options, err error) {
 		OpenStore: s.OpenStore, StoreName: s.Store, Place: s.Place,
 	}
 	if path, ok := s.UnixPath(s.Operations); ok {
+		if path, err = filepath.Abs(path); err != nil { // commands may run in another folder
+			return o, err
+		}
 		o.Operations = opsapi.UnixScheme + path
 	}
 	if kind, dir, _ := s.StoreKind(); kind == "badger" { // a setting that is wrong fails below

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 
 	"crypto/ecdsa"
@@ -148,6 +149,19 @@ func issued(t *testing.T, dir string, serial int64) *x509.Certificate {
 		t.Fatal(err)
 	}
 	return certificate
+}
+
+// TestASocketHasAnAbsoluteAddress: commands find it from any folder, also where --config was relative.
+func TestASocketHasAnAbsoluteAddress(t *testing.T) {
+	t.Parallel()
+	s := &config.Settings{File: filepath.Join("sub", "eyelet.yaml"), Store: "memory", Operations: "unix:ops.sock"}
+	o, err := portOptions(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path := strings.TrimPrefix(o.Operations, opsapi.UnixScheme); !filepath.IsAbs(path) || !strings.HasSuffix(path, "/sub/ops.sock") {
+		t.Errorf("the address is %s", o.Operations)
+	}
 }
 
 func TestOperationsOnASocket(t *testing.T) {
