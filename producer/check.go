@@ -14,64 +14,6 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Defaults of a [Producer].
-const (
-	DefaultWindow  = 24 * time.Hour
-	DefaultMaxBody = 1 << 20
-)
-
-// WithDefaults returns the producer with its zero fields replaced by their defaults. What the scheme knows of
-// itself is set too: SignsURL, and the fields and parameters that hold its credentials. SecretQuery joins
-// ScopeIgnores, because a credential names nobody's event.
-func (p Producer) WithDefaults() Producer {
-	p.Tolerance = p.Tolerance.WithDefaults()
-	if p.Fingerprint == nil {
-		p.Fingerprint = FingerprintBody
-	}
-	if p.Window == 0 {
-		p.Window = DefaultWindow
-	}
-	if p.MaxBody == 0 {
-		p.MaxBody = DefaultMaxBody
-	}
-	p.Rate = p.Rate.WithDefaults()
-	if len(p.Methods) == 0 {
-		p.Methods = []string{http.MethodPost}
-	}
-	if p.Authenticate == "" {
-		p.Authenticate = challenges(p.Scheme, p.Name)
-	}
-	if p.Accepted.Status == 0 {
-		p.Accepted.Status = byContract(p.Contract, http.StatusAccepted, http.StatusOK)
-	}
-	if p.InFlight == 0 {
-		p.InFlight = byContract(p.Contract, http.StatusConflict, http.StatusServiceUnavailable)
-	}
-	if p.Deprecated.IsZero() {
-		p.Deprecated = p.Retire
-	}
-	if p.SameSigned == SameSignedDefault {
-		p.SameSigned = byContract(p.Contract, SameSignedRefuse, SameSignedAside)
-	}
-	if scheme, ok := p.Scheme.(interface{ SignsURL() bool }); ok && scheme.SignsURL() {
-		p.SignsURL = true
-	}
-	p = p.withCredentials()
-	for _, name := range p.SecretQuery {
-		if !slices.Contains(p.ScopeIgnores, name) {
-			p.ScopeIgnores = append(slices.Clone(p.ScopeIgnores), name)
-		}
-	}
-	return p.withCoverage()
-}
-
-func byContract[T any](c Contract, api, webhook T) T {
-	if c == API {
-		return api
-	}
-	return webhook
-}
-
 // validName is what a name may be: it becomes a path segment, a part of keys and the label of metrics.
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
 
@@ -192,12 +134,12 @@ func (p *Producer) checkSameSigned() error {
 	if p.SameSigned < SameSignedDefault || p.SameSigned > SameSignedRun {
 		errs = append(errs, fmt.Errorf("same-signed policy %d is not known", p.SameSigned))
 	}
-	quarantines := p.SameSigned == SameSignedAside
+	quarantines := p.SameSigned == SameSignedQuarantine
 	for typ, s := range p.SameSignedTypes {
-		if s < SameSignedAside || s > SameSignedRun {
+		if s < SameSignedQuarantine || s > SameSignedRun {
 			errs = append(errs, fmt.Errorf("same-signed policy of type %q: want aside, refuse or run", typ))
 		}
-		quarantines = quarantines || s == SameSignedAside
+		quarantines = quarantines || s == SameSignedQuarantine
 	}
 	if quarantines && p.Contract == API {
 		errs = append(errs, errors.New("same-signed policy aside: under the API contract a 2xx says that the event is processed; use refuse, run or off"))
@@ -270,4 +212,29 @@ func checkURL(raw string) error {
 		return errors.New("url is not absolute, as in https://hooks.example.com/webhooks/shop")
 	}
 	return nil
+}
+
+// checkCoverage refuses an exact coverage that leaves out what names the event.
+func (p *Producer) checkCoverage() error {
+	var bare []string
+	mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
+		scheme, ok := s.(*verify.RFC9421)
+		if !ok || len(scheme.Coverage.Exactly) == 0 {
+			return s
+		}
+		bound := verify.Identity{Covered: slices.Clone(scheme.Coverage.Exactly)}
+		if bound.Covers("content-digest") {
+			bound.Covered = append(bound.Covered, "@body")
+		}
+		for _, part := range p.consumed() {
+			if !bound.Covers(part) {
+				bare = append(bare, part)
+			}
+		}
+		return s
+	})
+	if len(bare) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the coverage leaves out %s, from which the key or the type is read: an attacker could change it", strings.Join(bare, ", "))
 }

@@ -110,7 +110,7 @@ func TestDefaultsFollowTheContract(t *testing.T) {
 		t.Errorf("a credential is a part of the scope: %v", api.ScopeIgnores)
 	}
 	hook := Producer{Contract: Webhook}.WithDefaults()
-	if hook.Accepted.Status != 200 || hook.InFlight != 503 || hook.SameSigned != SameSignedAside {
+	if hook.Accepted.Status != 200 || hook.InFlight != 503 || hook.SameSigned != SameSignedQuarantine {
 		t.Errorf("Webhook: %+v", hook)
 	}
 }

@@ -12,6 +12,31 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
+// Extractor reads one string from a delivery.
+type Extractor interface {
+	// Extract returns the value, or "" if there is none. A value that must not be used is a *verify.Error: it is
+	// malformed, or ambiguous because its field or JSON member occurs twice.
+	Extract(*Delivery) (string, error)
+	// Consumes lists what is read of the request: header fields in lower case, "@query" and "@body". Only a
+	// signature that covers all of it authenticates the value. What the scheme itself authenticates, such as
+	// the claims of a verified token, is not listed.
+	Consumes() []string
+	// String returns the extractor in the syntax of the configuration, such as "header:X-GitHub-Delivery".
+	String() string
+}
+
+// RawExtractor is an Extractor that knows the octets its value came from, for forwarding.
+type RawExtractor interface {
+	Extractor
+	// Raw returns the field value as received, or "".
+	Raw(*Delivery) string
+}
+
+// maxValue limits an extracted value, in bytes as written.
+const maxValue = 4_096
+
+var errTooLong = verify.Public("value over 4,096 bytes") // maxValue
+
 // Header reads a header field. A field that stands on several lines is refused (ambiguous_field), because two
 // readers of the request might choose different lines.
 func Header(name string) Extractor {
@@ -98,43 +123,6 @@ func singleParam(encoded, name string) (string, error) {
 	}
 	return value, nil
 }
-
-// JSON reads a string, number or boolean of a JSON body at a path of member names: "data.object.id". In an
-// array a decimal segment is an index; a dot within a name is written `\.`. Numbers come as they are spelled.
-//
-// There is no value when the body is not JSON, when the path leads nowhere, or when it leads to null, an
-// object or an array. A member of the path that occurs twice is refused (ambiguous_field), under whatever
-// escapes it hides; so are bodies nested deeper than 256 and values over 4,096 bytes (event_malformed).
-func JSON(path string) Extractor { return jsonMember{path: path, names: splitPath(path)} }
-
-type jsonMember struct {
-	path  string
-	names []string
-}
-
-func (j jsonMember) Extract(d *Delivery) (string, error) {
-	return scalarAt(d.document(), j.path, j.names)
-}
-
-func (j jsonMember) Consumes() []string { return []string{"@body"} }
-func (j jsonMember) String() string     { return "json:" + j.path }
-
-// JWT reads a claim of the verified token, at a path as with [JSON]. It never looks at tokens that the scheme
-// did not verify.
-func JWT(claim string) Extractor { return jwtClaim{path: claim, names: splitPath(claim)} }
-
-type jwtClaim struct {
-	path  string
-	names []string
-}
-
-func (c jwtClaim) Extract(d *Delivery) (string, error) {
-	return scalarAt(newDocument(d.Identity.Claims), c.path, c.names)
-}
-
-// Consumes lists nothing: the scheme verified the token.
-func (c jwtClaim) Consumes() []string { return nil }
-func (c jwtClaim) String() string     { return "jwt:" + c.path }
 
 // Const is the same string for every delivery.
 func Const(value string) Extractor { return constant(value) }

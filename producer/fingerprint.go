@@ -9,6 +9,10 @@ import (
 	"strings"
 )
 
+// FingerprintFunc digests what must be equal when an identifier repeats. The zero digest means that nothing is
+// compared.
+type FingerprintFunc func(d *Delivery, it Item) [32]byte
+
 // FingerprintBody digests the body as it arrived and the CloudEvents attributes in the header (ce-*). In a
 // batch it digests the item's own bytes. It is the default.
 //

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,8 @@ func TestInboundIdentifiersAreFound(t *testing.T) {
 		"Square":                   `{"idempotency_key":"%s","amount_money":{"amount":1000,"currency":"USD"}}`,
 	}
 	const id = "4935a656-a929-4792-b97c-8848be85c27c"
-	for _, in := range Inbounds() {
+	systems := documentedSystems(t)
+	for _, in := range systems {
 		t.Run(in.System, func(t *testing.T) {
 			t.Parallel()
 			x, err := ParseExtractor(in.Key)
@@ -52,12 +54,32 @@ func TestInboundIdentifiersAreFound(t *testing.T) {
 			expectID(t, x, delivery(hook, "{}"), "", "")
 		})
 	}
-	if names := Inbounds(); len(names) != len(fields)+len(bodies) {
-		t.Errorf("%d systems, %d are called here", len(names), len(fields)+len(bodies))
+	if len(systems) != len(fields)+len(bodies) {
+		t.Errorf("%d systems, %d are called here", len(systems), len(fields)+len(bodies))
 	}
-	if !slices.IsSortedFunc(Inbounds(), func(a, b Inbound) int { return strings.Compare(strings.ToLower(a.System), strings.ToLower(b.System)) }) {
+	if !slices.IsSortedFunc(systems, func(a, b system) int { return strings.Compare(strings.ToLower(a.System), strings.ToLower(b.System)) }) {
 		t.Error("the table is not in the order of its names")
 	}
+}
+
+// system is a row of the table in docs/producers.md of APIs whose callers send an identifier.
+type system struct{ System, Key string }
+
+func documentedSystems(t *testing.T) []system {
+	t.Helper()
+	raw, err := os.ReadFile("../docs/producers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(raw), "<!-- inbound: ")
+	table, _, _ = strings.Cut(table, "<!-- end of inbound -->")
+	var all []system
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, " | "); len(cells) == 3 && strings.HasPrefix(cells[1], "`") && cells[0] != "| System" {
+			all = append(all, system{strings.TrimPrefix(cells[0], "| "), strings.Trim(cells[1], "`")})
+		}
+	}
+	return all
 }
 
 func expectID(t *testing.T, x Extractor, d *Delivery, want string, code verify.Code) {

@@ -1,7 +1,10 @@
 package producer
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -114,4 +117,32 @@ func (p *Producer) typeComponent() string {
 		return "type"
 	}
 	return p.Type.String()
+}
+
+// bound makes what the item says of itself fit. Under the API contract an identifier or a type that does not fit
+// is refused. Senders of webhooks would drop the event on that, and a part of a name is another name: there a
+// digest stands for the identifier, and the type is left out, so that only handlers of every type get the event.
+// Attributes that do not fit are left out under both contracts. Note says what was left out.
+func (p *Producer) bound(it *Item) error {
+	if err := cmp.Or(lengthError(it.ID, MaxKey, errKeyLong), controlError(it.ID)); err != nil {
+		if p.Contract == API {
+			return &verify.Error{Code: verify.EventMalformed, Component: p.keyComponent(), Err: err}
+		}
+		it.ID = digestID([]byte(it.ID))
+	}
+	var notes []string
+	if err := cmp.Or(lengthError(it.Type, MaxType, errTypeLong), controlError(it.Type)); err != nil {
+		if p.Contract == API {
+			return &verify.Error{Code: verify.EventMalformed, Component: p.typeComponent(), Err: err}
+		}
+		it.Type = ""
+		notes = append(notes, "the type was left out: "+err.Error())
+	}
+	kept := fitting(it.Attributes)
+	if left := len(it.Attributes) - len(kept); left > 0 {
+		notes = append(notes, fmt.Sprintf("attributes left out, too long or with control characters: %d", left))
+		it.Attributes = kept
+	}
+	it.Note = strings.Join(notes, "; ")
+	return nil
 }

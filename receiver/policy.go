@@ -146,7 +146,7 @@ var acceptedRules = []policyRule{
 func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	e := policyEndpoint{
 		Name: p.Name, URL: p.URL, Contract: "api", Methods: p.Methods, Types: p.MediaTypes, Required: p.KeyRequired,
-		Window: formatDuration(p.Window), Identity: p.Class().Names(), MaxBody: p.MaxBody, Success: p.Accepted.Status, InFlight: p.InFlight,
+		Window: formatDuration(p.Window), Identity: p.Class().UniqueBy(), MaxBody: p.MaxBody, Success: p.Accepted.Status, InFlight: p.InFlight,
 		Fresh: fmt.Sprintf("a signed time is accepted up to %s back and %s ahead", formatDuration(p.Tolerance.Past), formatDuration(p.Tolerance.Future)),
 		Nonce: "not looked at", Early: "refused (425)", Docs: p.Docs,
 		Compared: "the payload as received, with the CloudEvents attributes in the header",

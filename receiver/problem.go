@@ -304,7 +304,7 @@ func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 	maps.Copy(header, f.header)
 	switch row.Code {
 	case codeMediaType:
-		taken := joined(p.MediaTypesTaken())
+		taken := joined(p.AcceptedMediaTypes())
 		header.Set("Accept-Post", taken)
 		header.Set("Accept", taken)
 	case verify.DigestMissing, codeDigestUnsupported:

@@ -200,7 +200,7 @@ func (d *delivery) repeated(ctx context.Context, e entry, of dedup.Record) (*rep
 
 // replayed deals with signed bytes that came before, under another identifier, as the event of.
 func (d *delivery) replayed(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
-	if s := d.ep.p.SameSigned; s != producer.SameSignedAside && s != producer.SameSignedRun || d.ep.p.Contract == producer.API {
+	if s := d.ep.p.SameSigned; s != producer.SameSignedQuarantine && s != producer.SameSignedRun || d.ep.p.Contract == producer.API {
 		return nil, d.refuseReplayed()
 	}
 	return d.quarantine(ctx, e, d.quarantineClaim(e, reasonReplayed, of.Event), of)

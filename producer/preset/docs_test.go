@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the tables of docs/producers.md a
 // TestTheDocumentedTablesAreTrue compares the tables of docs/ with the presets. With -update it writes them.
 func TestTheDocumentedTablesAreTrue(t *testing.T) {
 	t.Parallel()
-	documentTables(t, "producers.md", map[string]string{"presets": presetTable(), "identities": identityTable(), "inbound": inboundTable()})
+	documentTables(t, "producers.md", map[string]string{"presets": presetTable(), "identities": identityTable()})
 	documentTables(t, "security.md", map[string]string{"captured": capturedTable(t)})
 }
 
@@ -153,15 +153,6 @@ func presetTable() string {
 		}
 		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %d h | %s | %s | %s |\n",
 			p.Name, p.Docs(), p.Auth, p.ID, int(p.Window().Hours()), deadline, p.Wants, settings)
-	}
-	return b.String()
-}
-
-func inboundTable() string {
-	var b strings.Builder
-	b.WriteString("| System | `key:` | Note |\n| --- | --- | --- |\n")
-	for _, in := range producer.Inbounds() {
-		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", in.System, in.Key, in.Note)
 	}
 	return b.String()
 }

@@ -51,7 +51,7 @@ func TestTheClassOfEveryPresetFollowsFromItsScheme(t *testing.T) {
 func TestPoliciesForEqualContentAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*producer.Producer){
-		"under the API contract": func(p *producer.Producer) { p.Contract, p.SameSigned = producer.API, producer.SameSignedAside },
+		"under the API contract": func(p *producer.Producer) { p.Contract, p.SameSigned = producer.API, producer.SameSignedQuarantine },
 		`of type "a"`: func(p *producer.Producer) {
 			p.SameSignedTypes = map[string]producer.SameSigned{"a": producer.SameSignedOff}
 		},

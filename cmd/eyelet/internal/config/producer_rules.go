@@ -59,7 +59,7 @@ func (b *producerBuild) common(p *Producer, made *producer.Producer) {
 func (b *producerBuild) sameSigned(p *Producer, made *producer.Producer) {
 	c := &p.common
 	words := map[string]producer.SameSigned{
-		"aside": producer.SameSignedAside, "refuse": producer.SameSignedRefuse, "run": producer.SameSignedRun,
+		"aside": producer.SameSignedQuarantine, "refuse": producer.SameSignedRefuse, "run": producer.SameSignedRun,
 	}
 	for typ, word := range c.SameSignedTypes {
 		if made.SameSignedTypes == nil {

@@ -312,7 +312,7 @@ func sameSignedWord(s producer.SameSigned) string {
 	switch s {
 	case producer.SameSignedOff:
 		return "off"
-	case producer.SameSignedAside:
+	case producer.SameSignedQuarantine:
 		return "aside"
 	case producer.SameSignedRun:
 		return "run"

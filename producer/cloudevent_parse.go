@@ -1,0 +1,299 @@
+package producer
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// cloudEvent is one event of CloudEvents 1.0.
+type cloudEvent struct {
+	id, source, kind string
+	attributes       map[string]string // all context attributes by name, extensions included
+	body             []byte            // the event's own bytes, as they arrived
+	data             []byte            // its data, decoded
+}
+
+// parseCloudEvents reads the events of a request.
+func parseCloudEvents(h http.Header, body []byte) ([]cloudEvent, error) {
+	kinds := h.Values("Content-Type")
+	if len(kinds) > 1 {
+		return nil, &verify.Error{Code: verify.AmbiguousField, Component: "content-type"}
+	}
+	kind := ceMedia(h.Get("Content-Type"))
+	var one cloudEvent
+	var err error
+	switch kind {
+	case "":
+		one, err = parseBinary(h, body)
+	case MediaCloudEvent:
+		one, err = parseStructured(body)
+	case MediaCloudEventBatch:
+		return parseBatch(body)
+	default:
+		return nil, &verify.Error{Code: verify.MediaTypeUnsupported, Component: "content-type"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []cloudEvent{one}, nil
+}
+
+func malformed(component string, err error) error {
+	return &verify.Error{Code: verify.EventMalformed, Component: component, Err: err}
+}
+
+// parseBinary reads an event whose attributes are header fields and whose data is the body (binding section 3.1).
+func parseBinary(h http.Header, body []byte) (cloudEvent, error) {
+	e := cloudEvent{attributes: map[string]string{}, body: body, data: body}
+	for name, lines := range h {
+		attribute, found := strings.CutPrefix(strings.ToLower(name), "ce-")
+		if !found || !isAttributeName(attribute) {
+			continue
+		}
+		if len(lines) != 1 {
+			return e, &verify.Error{Code: verify.AmbiguousField, Component: "ce-" + attribute}
+		}
+		if attribute == "datacontenttype" {
+			return e, malformed("ce-datacontenttype", errors.New("binary mode says it in Content-Type"))
+		}
+		value, err := decodeAttribute(lines[0])
+		if err != nil {
+			return e, malformed("ce-"+attribute, err)
+		}
+		e.attributes[attribute] = value
+	}
+	if kind := h.Get("Content-Type"); kind != "" {
+		e.attributes["datacontenttype"] = kind
+	}
+	return e.checked()
+}
+
+// isAttributeName reports whether a name is one of a context attribute: lower-case letters and digits
+// (CloudEvents 1.0.2, naming conventions).
+func isAttributeName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// decodeAttribute reads an attribute from a field value: quotes are taken off, then one round of
+// percent-decoding is done, and the result must be Unicode (binding section 3.1.3.2).
+func decodeAttribute(value string) (string, error) {
+	value = verify.TrimOWS(value)
+	if strings.HasPrefix(value, `"`) {
+		var err error
+		if value, err = unquoteField(value); err != nil {
+			return "", err
+		}
+	}
+	out := make([]byte, 0, len(value))
+	for i := 0; i < len(value); i++ {
+		if value[i] != '%' {
+			out = append(out, value[i])
+			continue
+		}
+		if i+2 >= len(value) {
+			return "", errPercent
+		}
+		high, low := unhex(value[i+1]), unhex(value[i+2])
+		if high < 0 || low < 0 {
+			return "", errPercent
+		}
+		out = append(out, byte(high<<4|low))
+		i += 2
+	}
+	if !utf8.Valid(out) {
+		return "", strictjson.ErrText
+	}
+	return string(out), nil
+}
+
+var errPercent = errors.New("a percent sign without two hex digits")
+
+func unhex(c byte) int { return strings.IndexByte("0123456789abcdef", c|0x20) }
+
+// unquoteField decodes a quoted string (RFC 9110 section 5.6.4).
+func unquoteField(value string) (string, error) {
+	var out strings.Builder
+	for i := 1; i < len(value); i++ {
+		switch value[i] {
+		case '"':
+			if i != len(value)-1 {
+				return "", errors.New("text after the closing quote")
+			}
+			return out.String(), nil
+		case '\\':
+			if i++; i == len(value) {
+				return "", errors.New("no closing quote")
+			}
+		}
+		out.WriteByte(value[i])
+	}
+	return "", errors.New("no closing quote")
+}
+
+// parseStructured reads an event in the JSON event format.
+func parseStructured(body []byte) (cloudEvent, error) {
+	doc, err := checkedJSON(body)
+	if err == nil && doc[0] != '{' {
+		err = strictjson.ErrSyntax
+	}
+	if err != nil {
+		return cloudEvent{}, malformed("body", err)
+	}
+	return parseEvent(doc)
+}
+
+func parseBatch(body []byte) ([]cloudEvent, error) {
+	doc, err := checkedJSON(body)
+	if err == nil && doc[0] != '[' {
+		err = strictjson.ErrSyntax
+	}
+	if err != nil {
+		return nil, malformed("body", err)
+	}
+	events := []cloudEvent{}
+	err = strictjson.EachElement(doc, func(value []byte) error {
+		if value[0] != '{' {
+			return malformed(fmt.Sprintf("event %d", len(events)), strictjson.ErrSyntax)
+		}
+		e, err := parseEvent(value)
+		if err != nil {
+			return err
+		}
+		events = append(events, e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return events, nil
+}
+
+// parseEvent reads one object of the JSON event format that is known to be valid JSON.
+func parseEvent(object []byte) (cloudEvent, error) {
+	e := cloudEvent{attributes: map[string]string{}, body: object}
+	seen := map[string]bool{}
+	var data, base64Data []byte
+	err := strictjson.EachMember(object, func(key, value []byte) error {
+		name, err := strictjson.Scalar(key)
+		if err != nil {
+			return malformed("body", err)
+		}
+		if seen[name] {
+			return &verify.Error{Code: verify.AmbiguousField, Component: shortName(name)}
+		}
+		seen[name] = true
+		switch {
+		case name == "data":
+			data = value
+		case name == "data_base64":
+			base64Data = value
+		case isAttributeName(name):
+			return e.set(name, value)
+		}
+		return nil
+	})
+	if err != nil {
+		return e, err
+	}
+	if e.data, err = eventData(e.attributes["datacontenttype"], data, base64Data); err != nil {
+		return e, malformed("data", err)
+	}
+	return e.checked()
+}
+
+// set keeps an attribute of the JSON event format. Those that the specification defines are strings;
+// extensions may be booleans and integers too, and null is the same as absent.
+func (e *cloudEvent) set(name string, value []byte) error {
+	if string(value) == "null" {
+		return nil
+	}
+	defined := strings.Contains(" id source specversion type datacontenttype dataschema subject time ", " "+name+" ")
+	if value[0] != '"' && (defined || value[0] == '{' || value[0] == '[') || len(value) > maxValue {
+		return malformed(shortName(name), errors.New("not a value that the attribute can have"))
+	}
+	text, err := strictjson.Scalar(value)
+	if err != nil {
+		return malformed(shortName(name), err)
+	}
+	e.attributes[name] = text
+	return nil
+}
+
+// eventData returns the data of the JSON event format (section 3.1): base64 is decoded, a string is the text
+// itself unless the data is JSON, and anything else is JSON.
+func eventData(kind string, data, base64Data []byte) ([]byte, error) {
+	if data != nil && base64Data != nil {
+		return nil, errors.New("data and data_base64 exclude each other")
+	}
+	if base64Data != nil && string(base64Data) != "null" {
+		if base64Data[0] != '"' {
+			return nil, errors.New("data_base64 is no string")
+		}
+		text, err := strictjson.Scalar(base64Data)
+		if err != nil {
+			return nil, err
+		}
+		return base64.StdEncoding.DecodeString(text)
+	}
+	if len(data) > 0 && data[0] == '"' && !isJSONMedia(kind) {
+		text, err := strictjson.Scalar(data)
+		return []byte(text), err
+	}
+	if string(data) == "null" {
+		return nil, nil
+	}
+	return data, nil
+}
+
+// isJSONMedia reports whether the data is JSON; without a media type it is.
+func isJSONMedia(kind string) bool {
+	if kind == "" {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(kind)
+	if err != nil {
+		return false
+	}
+	_, sub, _ := strings.Cut(media, "/")
+	return sub == "json" || strings.HasSuffix(sub, "+json")
+}
+
+// checked returns the event when it has what every event must have.
+func (e cloudEvent) checked() (cloudEvent, error) {
+	for _, name := range []string{"id", "source", "type", "specversion"} {
+		if e.attributes[name] == "" {
+			return e, malformed(name, errors.New("a required attribute is missing or empty"))
+		}
+		if len(e.attributes[name]) > maxValue {
+			return e, malformed(name, errTooLong)
+		}
+	}
+	if e.attributes["specversion"] != "1.0" {
+		return e, malformed("specversion", errors.New("only CloudEvents 1.0 is understood"))
+	}
+	e.id, e.source, e.kind = e.attributes["id"], e.attributes["source"], e.attributes["type"]
+	delete(e.attributes, "type")
+	delete(e.attributes, "specversion")
+	return e, nil
+}
+
+// shortName bounds a name that a stranger wrote.
+func shortName(name string) string {
+	if len(name) > 64 {
+		return name[:64]
+	}
+	return name
+}

@@ -1,0 +1,91 @@
+package producer
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// Delivery is one verified HTTP request, as extractors see it.
+type Delivery struct {
+	// Request is the request. Its URL is absolute, as the producer called it. Do not read its Body.
+	Request *http.Request
+	// Body is the body as received.
+	Body []byte
+	// Identity is the result of verification.
+	Identity verify.Identity
+
+	doc         *document     // the body as JSON, parsed on first use
+	parsed      *parsedEvents // its CloudEvents, parsed on first use
+	looseBinary bool          // the producer's LooseBinary
+}
+
+// Item is one event of a delivery.
+type Item struct {
+	// ID is the idempotency identifier. Split may leave it empty unless KeyRequired is set: a digest replaces it.
+	ID string
+	// Unnamed means that the sender gave no identifier and ID is a digest. Set by [Producer.Items].
+	Unnamed bool
+	// Type is the event type.
+	Type string
+	// Body is the event's own bytes.
+	Body []byte
+	// Attributes are facts about the event. Do not change the map: several readers may share it.
+	Attributes map[string]string
+	// Note lists what was left out of the event because it exceeded a limit, or "". Set by [Producer.Items].
+	Note string
+}
+
+// maxDepth limits the nesting of JSON bodies.
+const maxDepth = 256
+
+var errTooDeep = verify.Public("nested deeper than 256") // maxDepth
+
+// JSON returns the body without surrounding white space if it is an object or array of valid JSON (RFC 8259)
+// nested at most 256 deep, and an error otherwise. All extractors of a delivery share the check.
+func (d *Delivery) JSON() ([]byte, error) {
+	doc := d.document()
+	return doc.root, doc.err
+}
+
+// document returns the checked body, cached for the same bytes.
+func (d *Delivery) document() *document {
+	if d.doc == nil || !sameMemory(d.doc.text, d.Body) {
+		d.doc = newDocument(d.Body)
+	}
+	return d.doc
+}
+
+// sameMemory reports whether two slices share their memory. Equal bytes elsewhere do not count.
+func sameMemory(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// document is checked JSON. Checking costs more than finding a value.
+type document struct {
+	text []byte // as given
+	root []byte // without surrounding white space
+	err  error
+}
+
+func newDocument(text []byte) *document {
+	root, err := checkedJSON(text)
+	return &document{text: text, root: root, err: err}
+}
+
+// checkedJSON returns text as [Delivery.JSON] returns the body.
+func checkedJSON(text []byte) ([]byte, error) {
+	root, err := strictjson.Check(text, maxDepth)
+	if errors.Is(err, strictjson.ErrDepth) {
+		err = errTooDeep
+	}
+	return root, err
+}
+
+// at returns the bytes of the value at a path, or nil if there is none.
+func (d *document) at(names []string) (raw []byte, err error) {
+	if d.err != nil {
+		return nil, d.err
+	}
+	return strictjson.At(d.root, names)
+}

@@ -1,0 +1,87 @@
+package producer
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// JSON reads a string, number or boolean of a JSON body at a path of member names: "data.object.id". In an
+// array a decimal segment is an index; a dot within a name is written `\.`. Numbers come as they are spelled.
+//
+// There is no value when the body is not JSON, when the path leads nowhere, or when it leads to null, an
+// object or an array. A member of the path that occurs twice is refused (ambiguous_field), under whatever
+// escapes it hides; so are bodies nested deeper than 256 and values over 4,096 bytes (event_malformed).
+func JSON(path string) Extractor { return jsonMember{path: path, names: splitPath(path)} }
+
+type jsonMember struct {
+	path  string
+	names []string
+}
+
+func (j jsonMember) Extract(d *Delivery) (string, error) {
+	return scalarAt(d.document(), j.path, j.names)
+}
+
+func (j jsonMember) Consumes() []string { return []string{"@body"} }
+func (j jsonMember) String() string     { return "json:" + j.path }
+
+// JWT reads a claim of the verified token, at a path as with [JSON]. It never looks at tokens that the scheme
+// did not verify.
+func JWT(claim string) Extractor { return jwtClaim{path: claim, names: splitPath(claim)} }
+
+type jwtClaim struct {
+	path  string
+	names []string
+}
+
+func (c jwtClaim) Extract(d *Delivery) (string, error) {
+	return scalarAt(newDocument(d.Identity.Claims), c.path, c.names)
+}
+
+// Consumes lists nothing: the scheme verified the token.
+func (c jwtClaim) Consumes() []string { return nil }
+func (c jwtClaim) String() string     { return "jwt:" + c.path }
+
+// splitPath takes a path apart at its dots; `\.` is a dot within a name.
+func splitPath(path string) []string {
+	var names []string
+	var name strings.Builder
+	for i := 0; i < len(path); i++ {
+		switch {
+		case path[i] == '\\' && i+1 < len(path) && (path[i+1] == '.' || path[i+1] == '\\'):
+			i++
+			name.WriteByte(path[i])
+		case path[i] == '.':
+			names = append(names, name.String())
+			name.Reset()
+		default:
+			name.WriteByte(path[i])
+		}
+	}
+	return append(names, name.String())
+}
+
+// scalarAt returns the string, number or boolean at a path, as [JSON] promises.
+func scalarAt(doc *document, path string, names []string) (string, error) {
+	raw, err := doc.at(names)
+	if errors.Is(err, strictjson.ErrSyntax) || err == nil && raw == nil {
+		return "", nil
+	}
+	if err == nil && len(raw) > maxValue && raw[0] != '{' && raw[0] != '[' {
+		err = errTooLong
+	}
+	if err == nil {
+		var value string
+		if value, err = strictjson.Scalar(raw); err == nil {
+			return value, nil
+		}
+	}
+	code := verify.EventMalformed
+	if errors.Is(err, strictjson.ErrDuplicate) {
+		code = verify.AmbiguousField
+	}
+	return "", &verify.Error{Code: code, Component: path, Err: err}
+}
