@@ -18,11 +18,12 @@ const (
 	fetchMaxBytes = 64 << 10
 )
 
-// FetchPublic gets what an https address of a vendor holds. It follows no redirect, uses no proxy, connects to
-// no address inside a network (loopback, private, link-local, shared, multicast, reserved), waits at most 5
-// seconds and reads at most 64 KiB. Anything but status 200 is an error.
+// FetchPublic fetches an https address of a vendor. It follows no redirects, uses no proxy,
+// connects only to public addresses (see [OnlyPublic]), waits at most 5 seconds and reads at
+// most 64 KiB. Any status but 200 is an error.
 //
-// Callers check first that the host is the vendor's; this function keeps the answer of the DNS honest.
+// Callers must check that the host is the vendor's. FetchPublic only makes sure that its DNS
+// does not point into a private network.
 func FetchPublic(ctx context.Context, address string) ([]byte, error) {
 	return fetchWith(ctx, address, &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: fetchTimeout, Control: OnlyPublic}).DialContext,
@@ -43,9 +44,10 @@ func fetchWith(ctx context.Context, address string, transport http.RoundTripper)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("fetching from %s: %w", req.URL.Host, errors.Unwrap(err)) // without the URL: it may hold a token
+		// Unwrapped, because the error of net/http quotes the URL, which may hold a token.
+		return nil, fmt.Errorf("fetching from %s: %w", req.URL.Host, errors.Unwrap(err))
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing is lost with the end of a read
+	defer resp.Body.Close() //nolint:errcheck // read only
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("fetching from %s: status %d", req.URL.Host, resp.StatusCode)
 	}
@@ -59,8 +61,9 @@ func fetchWith(ctx context.Context, address string, transport http.RoundTripper)
 	return text, nil
 }
 
-// OnlyPublic refuses a connection to an address inside a network. It runs after the name was resolved, so a
-// name that resolves to such an address does not get around it.
+// OnlyPublic is a Control of [net.Dialer] that refuses connections to addresses inside a
+// network: loopback, private, link-local, shared, multicast and reserved ones (RFC 6890). It
+// runs after name resolution, so a name that resolves to such an address is refused too.
 func OnlyPublic(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !isPublic(at.Addr()) {
@@ -69,11 +72,13 @@ func OnlyPublic(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// specialRanges are the ranges of the special-purpose registries (RFC 6890) that netip has no method for.
+// specialRanges are the special-purpose ranges (RFC 6890) for which netip has no method.
 func specialRanges() []string {
 	return []string{
-		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
-		"240.0.0.0/4", "::/96", "fec0::/10", "3fff::/20", "5f00::/16", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15",
+		"198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4", "::/96", "fec0::/10", "3fff::/20",
+		"5f00::/16", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32",
+		"2002::/16",
 	}
 }
 

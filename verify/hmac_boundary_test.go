@@ -41,7 +41,7 @@ func TestSignedTemplatesMustBeUniquelyDecodable(t *testing.T) {
 	}
 	for _, content := range ambiguousContents {
 		h := boundaryScheme(content)
-		if err := h.Check(); err == nil || !strings.Contains(err.Error(), "cannot be told from") {
+		if err := h.Check(); err == nil || !strings.Contains(err.Error(), "has no boundary to") {
 			t.Errorf("%s: %v", content, err)
 		}
 		h = boundaryScheme(content)

@@ -13,7 +13,7 @@ import (
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
 )
 
-// segments is signed content in pieces, so that a body of megabytes is not copied to stand behind a timestamp.
+// segments is signed content in parts, which saves a copy of the body.
 type segments = [][]byte
 
 func digestOf(s segments) []byte {
@@ -28,9 +28,9 @@ func digestOf(s segments) []byte {
 	return d.Sum(nil)
 }
 
-// stable digests the content, whose own digest is signed, without its time and without what is the same in every
-// delivery. It is nil where the body alone is left of more. The boundaries of the parts count, except where the content
-// does not tell them either.
+// stable returns the digest of the content without its time and its constant parts; signed is
+// the digest of the whole content. It is nil if only the body is left of several parts. The
+// parts are framed by their lengths, unless the content has no boundaries either.
 func (p *hmacPlan) stable(content segments, signed []byte) []byte {
 	if len(content) == 1 || p.custom != nil {
 		return signed
@@ -60,7 +60,7 @@ func (p *hmacPlan) stable(content segments, signed []byte) []byte {
 	return digestOf(framed)
 }
 
-// contents returns what may have been signed.
+// contents returns the candidates for the signed content.
 func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]segments, error) {
 	if p.custom == nil {
 		content, err := p.fill(r, body, s)
@@ -76,7 +76,7 @@ func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]se
 	return forms, nil
 }
 
-// fill puts the values of a request in the template.
+// fill fills the template with the values of a request.
 func (p *hmacPlan) fill(r *http.Request, body []byte, s signatureHead) (segments, error) {
 	out := make(segments, 0, len(p.template))
 	for i, q := range p.template {
@@ -121,25 +121,24 @@ func (p *hmacPlan) fill(r *http.Request, body []byte, s signatureHead) (segments
 	return out, nil
 }
 
-// signedURL returns the URL that is signed, which is part i of the template.
+// signedURL returns the signed URL, which is part i of the template.
 func (p *hmacPlan) signedURL(i int, r *http.Request) (string, error) {
 	u := r.URL.String()
 	switch {
 	case p.url != "" && u != p.url:
-		return "", &Error{Code: SignatureMismatch, Component: "@target-uri", Err: reason("the URL is not the one that is configured")}
+		why := reason("the URL is not the configured one")
+		return "", &Error{Code: SignatureMismatch, Component: "@target-uri", Err: why}
 	case p.openEndedURL() && (r.URL.RawQuery != "" || r.URL.ForceQuery):
-		return "", &Error{
-			Code: ComponentUnsupported, Component: "@query",
-			Err: reason("where the query ends in the signed content cannot be told: configure the URL that the producer signs"),
-		}
+		why := reason("the signed content does not show where the query ends: configure the URL to sign")
+		return "", &Error{Code: ComponentUnsupported, Component: "@query", Err: why}
 	}
 	return u, p.checkValue(i, "@target-uri", u)
 }
 
-// sign sets the fields of a signature on r.
+// sign sets the signature fields on r.
 func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
 	if len(p.keys) == 0 {
-		return errors.New("sign: there is no secret, only public keys")
+		return errors.New("sign: only public keys are set, but no secret")
 	}
 	var s signatureHead
 	if p.idHeaders != nil {

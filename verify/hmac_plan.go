@@ -15,27 +15,27 @@ import (
 // hmacPlan is a checked HMAC, ready for use.
 type hmacPlan struct {
 	headers          []string // canonical
-	timestampHeaders []string // one for each of headers, or none
-	idHeaders        []string // one for each of headers, or none
+	timestampHeaders []string // one per header, or none
+	idHeaders        []string // one per header, or none
 	separator        string
 	entries          []entryPattern
 	hash             Hash
 	hashes           []Hash // that {alg} may name
-	tried            []Hash // all that may be used
+	tried            []Hash // all usable ones
 	encoding         Encoding
 	keys             []hmacKey
 	publicKeys       []ed25519.PublicKey
 	unit             time.Duration
 	template         []part
-	boundaries       []boundary // one for each part of the template
-	malleable        []string   // names of the parts without one
+	boundaries       []boundary // one per part of the template
+	malleable        []string   // parts without one
 	config           map[string]string
 	url              string
 	custom           func(*http.Request, []byte) ([][][]byte, error)
-	covered          [][]string // for each of headers
+	covered          [][]string // one per header
 }
 
-// newHMACPlan checks the description and reports all of its mistakes at once.
+// newHMACPlan checks the description and reports all of its errors.
 func newHMACPlan(h *HMAC) (*hmacPlan, error) {
 	p := &hmacPlan{
 		separator: h.Separator, encoding: h.Encoding, unit: h.TimestampUnit, config: h.Config,
@@ -66,8 +66,8 @@ func (p *hmacPlan) setFields(h *HMAC) error {
 		{"id headers", h.IDHeaders, &p.idHeaders},
 	} {
 		for _, name := range list.from {
-			if !isFieldName(name) {
-				errs = append(errs, fmt.Errorf("%s: %q is no field name", list.name, name))
+			if !IsToken(name) {
+				errs = append(errs, fmt.Errorf("%s: %q is not a field name", list.name, name))
 			}
 			*list.to = append(*list.to, textproto.CanonicalMIMEHeaderKey(name))
 		}
@@ -81,17 +81,6 @@ func (p *hmacPlan) setFields(h *HMAC) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// isFieldName reports whether s is a token (RFC 9110 section 5.6.2).
-func isFieldName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
 }
 
 func (p *hmacPlan) setHashes(h *HMAC) error {
@@ -112,7 +101,7 @@ func (p *hmacPlan) setHashes(h *HMAC) error {
 	var errs []error
 	for _, x := range p.tried {
 		if x.new() == nil {
-			errs = append(errs, fmt.Errorf("hash: %q is none of sha1, sha256, sha384, sha512", string(x)))
+			errs = append(errs, fmt.Errorf("hash: %q is not sha1, sha256, sha384 or sha512", string(x)))
 		}
 	}
 	if p.encoding != Hex && p.encoding != Base64 {
@@ -156,7 +145,7 @@ func (p *hmacPlan) entriesHold(name string) bool {
 func (p *hmacPlan) setTemplate(h *HMAC) error {
 	if h.Contents != nil {
 		if h.Content != "" {
-			return errors.New("content: both a template and a function")
+			return errors.New("content: both Content and Contents")
 		}
 		return nil
 	}
@@ -182,7 +171,8 @@ func (p *hmacPlan) setTemplate(h *HMAC) error {
 	if bodies != 1 {
 		errs = append(errs, fmt.Errorf("content %q: holds {body} or {jcs} %d times, not once", text, bodies))
 	}
-	if u, err := url.Parse(h.URL); h.URL != "" && (err != nil || u.Scheme == "" || u.Host == "" || !p.templateHolds("url")) {
+	u, err := url.Parse(h.URL)
+	if h.URL != "" && (err != nil || u.Scheme == "" || u.Host == "" || !p.templateHolds("url")) {
 		errs = append(errs, fmt.Errorf("content %q: the URL is not absolute, or there is no {url}", text))
 	}
 	if err := p.setBoundaries(h); err != nil {
@@ -203,7 +193,7 @@ func (p *hmacPlan) checkPlaceholder(q part, h *HMAC) error {
 			return errors.New("{id} and no id header")
 		}
 	case "header":
-		if !isFieldName(q.arg) {
+		if !IsToken(q.arg) {
 			return fmt.Errorf("{header:%s} names no field", q.arg)
 		}
 		return nil
@@ -290,7 +280,7 @@ func (p *hmacPlan) setKeys(h *HMAC) error {
 	return errors.Join(errs...)
 }
 
-// setCovered works out what the signature binds, for each of the signature fields.
+// setCovered determines what the signature binds, for each signature field.
 func (p *hmacPlan) setCovered(h *HMAC) {
 	for i := range p.headers {
 		covered := slices.Clone(h.Covers)

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Bounds on what an unauthenticated sender can make us do.
+// Bounds on the work for an unauthenticated sender.
 const (
 	maxSignatureField = 8 << 10 // bytes of the signature field
 	maxEntries        = 64      // entries in it
-	maxPublicChecks   = 2       // Ed25519 signatures tried with each public key
-	maxContents       = 8       // forms of the signed content
+	maxPublicChecks   = 2       // Ed25519 signatures checked per public key
+	maxContents       = 8       // candidates for the signed content
 	maxTimestamp      = 15      // digits
 )
 
-// signatureHead is what the header fields of a delivery say.
+// signatureHead is the signature in the header fields of a delivery.
 type signatureHead struct {
 	header    int // index of the signature field
 	sigs      []signature
@@ -33,11 +33,11 @@ type signatureHead struct {
 type signature struct {
 	hash   Hash // empty for Ed25519
 	kid    string
-	length int // of the decoded bytes; one that is no MAC's length matches nothing
+	length int // of the decoded bytes; one other than that of the MAC never matches
 	bytes  [sha512.Size]byte
 }
 
-// read finds the signatures, the signed time and the signed id in the header fields.
+// read reads the signatures, the signed time and the signed id of the header fields.
 func (p *hmacPlan) read(r *http.Request) (signatureHead, error) {
 	s, value, err := p.find(r)
 	if err != nil {
@@ -74,8 +74,8 @@ func (p *hmacPlan) read(r *http.Request) (signatureHead, error) {
 	return s, nil
 }
 
-// find returns the value of the first signature field that is present; an empty one holds nothing that could be a
-// signature, and so is absent.
+// find returns the value of the first signature field that is present. An empty field counts as
+// absent.
 func (p *hmacPlan) find(r *http.Request) (signatureHead, string, error) {
 	for i, name := range p.headers {
 		value, n, err := field(r, name)
@@ -89,8 +89,8 @@ func (p *hmacPlan) find(r *http.Request) (signatureHead, string, error) {
 	return signatureHead{}, "", &Error{Code: SignatureMissing, Component: p.headers[0]}
 }
 
-// field returns the value of a field that may stand on one line only, without the optional white space around it, and
-// how many lines there are.
+// field returns the value of a field of at most one line, without optional white space around
+// it, and the number of lines.
 func field(r *http.Request, name string) (string, int, error) {
 	if name == "Host" { // net/http moves it out of the header
 		return r.Host, 1, nil
@@ -105,7 +105,7 @@ func field(r *http.Request, name string) (string, int, error) {
 	}
 }
 
-// readEntries collects the usable signatures, and returns how many timestamps there were.
+// readEntries collects the usable signatures and returns the number of timestamps.
 func (p *hmacPlan) readEntries(s *signatureHead, value string) (int, error) {
 	if len(value) > maxSignatureField {
 		return 0, p.malformed(s)
@@ -148,7 +148,7 @@ func (p *hmacPlan) malformed(s *signatureHead) *Error {
 	return &Error{Code: SignatureMalformed, Component: p.headers[s.header]}
 }
 
-// cut takes the first entry off the field value.
+// cut splits off the first entry of the field value.
 func (p *hmacPlan) cut(value string) (first, rest string, more bool) {
 	if p.separator == "" {
 		return value, "", false
@@ -165,7 +165,7 @@ func (p *hmacPlan) parse(text string) (entry, bool) {
 	return entry{}, false
 }
 
-// entryState says what an entry is good for.
+// entryState is whether an entry is usable.
 type entryState int
 
 const (
@@ -174,8 +174,9 @@ const (
 	usable
 )
 
-// usable decodes the signature of an entry. An Ed25519 signature is unusable where there is no public key,
-// and a MAC where there is no secret, so that nobody is told of a mismatch that was none.
+// usable decodes the signature of an entry. Without public keys an Ed25519 signature is
+// unusable, and without secrets a MAC: neither was compared, so neither is reported as a
+// mismatch.
 func (p *hmacPlan) usable(e entry) (signature, entryState) {
 	s := signature{hash: p.hash, kid: e.kid}
 	text := e.sig
@@ -221,7 +222,7 @@ func (p *hmacPlan) readID(r *http.Request, name string) (string, error) {
 	return id, nil
 }
 
-// parseTimestamp reads a time since 1970 that is written in decimal digits and nothing else.
+// parseTimestamp reads a time since 1970 in decimal digits.
 func parseTimestamp(s string, unit time.Duration) (time.Time, bool) {
 	if s == "" || len(s) > maxTimestamp {
 		return time.Time{}, false
@@ -239,8 +240,9 @@ func parseTimestamp(s string, unit time.Duration) (time.Time, bool) {
 	return time.Unix(n, 0), true
 }
 
-// match compares every signature with every key and returns the id of the key that made one. Where no key has the id of a
-// signature, one MAC is computed all the same, so the time does not tell which keys exist.
+// match compares every signature with every key and returns the id of the key that made one. If
+// no key has the id of a signature, one MAC is computed anyway, so the time does not reveal
+// which keys exist.
 func (p *hmacPlan) match(s signatureHead, content segments) (string, bool) {
 	var buf [sha512.Size]byte
 	computed := false

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// part is a piece of a template: literal text, or a placeholder with an argument ("header:X-Id").
+// part is literal text of a template, or a placeholder with an argument ("header:X-Id").
 type part struct {
 	literal   string
 	name, arg string
 }
 
-// parseTemplate takes a text like "v0:{timestamp}:{body}" apart. There is no way to write a literal brace:
+// parseTemplate parses a text like "v0:{timestamp}:{body}". A literal brace cannot be written:
 // no producer signs one.
 func parseTemplate(s string) ([]part, error) {
 	var parts []part
@@ -45,7 +45,7 @@ func parseTemplate(s string) ([]part, error) {
 // entryPattern is the form of one entry of a signature field.
 type entryPattern []part
 
-// entry is what one entry said.
+// entry is a parsed entry.
 type entry struct {
 	sig, ed25519, alg, kid, timestamp string
 	hasTimestamp                      bool
@@ -81,7 +81,7 @@ func parseEntry(s string) (entryPattern, error) {
 	return parts, nil
 }
 
-// text is the placeholder as it was written, without its braces.
+// text returns the placeholder as written, without its braces.
 func (p part) text() string {
 	if p.arg == "" {
 		return p.name
@@ -99,8 +99,8 @@ func (p entryPattern) holds(name string) bool {
 	return false
 }
 
-// match reads an entry. A placeholder takes the text up to the first occurrence of what follows it, the last
-// one everything that is left, so matching is linear.
+// match parses an entry. A placeholder ends at the first occurrence of the text that follows
+// it, and the last one takes the rest, so matching is linear.
 func (p entryPattern) match(s string) (entry, bool) {
 	var e entry
 	for i, q := range p {
@@ -141,7 +141,7 @@ func (e *entry) set(name, value string) {
 	}
 }
 
-// format writes an entry of the pattern's form.
+// format writes an entry of this form.
 func (p entryPattern) format(e entry) string {
 	var b strings.Builder
 	for _, q := range p {
@@ -161,11 +161,13 @@ func (p entryPattern) format(e entry) string {
 	return b.String()
 }
 
-// Signed content is a concatenation. Unless it can be taken apart in one way only, bytes can be moved from one part to
-// its neighbor under the same signature, and one captured delivery becomes many others.
+// Signed content is a concatenation. If it can be divided into its parts in several ways, bytes
+// can move from one part to its neighbor under the same signature, and one captured delivery
+// becomes many.
 //
-// Every variable part before the body must therefore be followed by text whose first character the part cannot hold, and
-// every one after the body must have text before it whose last character it cannot hold. The body may hold anything.
+// Each variable part before the body must therefore be followed by text whose first character
+// the part cannot hold, and each one after the body preceded by text whose last character it
+// cannot hold. The body may hold anything.
 
 // boundary is the character that ends a variable part of the template.
 type boundary struct {
@@ -173,13 +175,13 @@ type boundary struct {
 	char  byte
 }
 
-// setBoundaries finds the boundary of every variable part. Where one has none, the content is refused, or, where the
-// vendor wants it so, it is noted that deliveries with the same signed bytes may differ.
+// setBoundaries finds the boundary of every variable part. If one has none, the content is
+// refused, or noted as malleable if the vendor signs it that way.
 func (p *hmacPlan) setBoundaries(h *HMAC) error {
 	p.boundaries = make([]boundary, len(p.template))
 	body := slices.IndexFunc(p.template, func(q part) bool { return q.isBody() })
 	if body < 0 {
-		return nil // which is a mistake of its own
+		return nil // setTemplate reports it
 	}
 	var errs []error
 	for i, q := range p.template {
@@ -197,14 +199,14 @@ func (p *hmacPlan) setBoundaries(h *HMAC) error {
 		}
 		p.malleable = append(p.malleable, q.name)
 		if !h.Malleable {
-			errs = append(errs, fmt.Errorf("{%s} cannot be told from what %s it: put text between them that it cannot hold, such as a line break",
-				q.text(), beside))
+			errs = append(errs, fmt.Errorf("{%s} has no boundary to what %s it: "+
+				"put text between them that it cannot hold, such as a line break", q.text(), beside))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// edge returns the first or last character of a part of the template that is the same in every delivery.
+// edge returns the first or last character of a constant part of the template.
 func (p *hmacPlan) edge(i int, first bool) (byte, bool) {
 	if i < 0 || i >= len(p.template) || !p.isConstant(p.template[i]) {
 		return 0, false
@@ -236,7 +238,8 @@ func (p *hmacPlan) constant(q part) string {
 
 func (q part) isBody() bool { return q.name == "body" || q.name == "jcs" }
 
-// endsAt reports whether a part can end at the character: whether its values do not hold it, or do not need to.
+// endsAt reports whether the character can end the part: its values cannot hold it, or are
+// refused if they do.
 func (q part) endsAt(c byte) bool {
 	switch q.name {
 	case "timestamp":
@@ -244,7 +247,7 @@ func (q part) endsAt(c byte) bool {
 	case "url": // unreserved and reserved characters, and the percent sign (RFC 3986 section 2)
 		return !isDigit(c) && !isLower(c|0x20) && !strings.ContainsRune("-._~:/?#[]@!$&'()*+,;=%", rune(c))
 	}
-	return true // of an identifier or field with that character
+	return true // identifiers and fields with this character are refused
 }
 
 // checkValue refuses a value that holds the boundary of its part.
@@ -258,10 +261,11 @@ func (p *hmacPlan) checkValue(i int, component, value string) error {
 	return nil
 }
 
-// openEndedURL reports whether the URL is signed and nothing ends it. A query, which anyone can prolong, is then refused.
+// openEndedURL reports whether the URL is signed without a boundary. A query, which anyone
+// could extend, is then refused.
 func (p *hmacPlan) openEndedURL() bool { return slices.Contains(p.malleable, "url") }
 
-// isMalleable reports whether other deliveries can have the same signed content.
+// isMalleable reports whether different deliveries can have the same signed content.
 func (p *hmacPlan) isMalleable() bool {
 	return p.custom != nil || p.templateHolds("jcs") || p.malleable != nil
 }

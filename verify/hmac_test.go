@@ -225,7 +225,7 @@ func TestHMACCheckReportsEveryMistake(t *testing.T) {
 		want   []string
 	}{
 		{&HMAC{}, []string{"headers: no field", "encoding:", "secrets: none is set"}},
-		{&HMAC{Headers: []string{"X Sig"}, Encoding: Raw, Secrets: Secrets("")}, []string{`"X Sig" is no field name`, "encoding:", "secret 1 of 1 is empty"}},
+		{&HMAC{Headers: []string{"X Sig"}, Encoding: Raw, Secrets: Secrets("")}, []string{`"X Sig" is not a field name`, "encoding:", "secret 1 of 1 is empty"}},
 		{&HMAC{Headers: []string{"A", "B"}, IDHeaders: []string{"1", "2", "3"}, Encoding: Hex, Secrets: Secrets("s")},
 			[]string{"id headers: 3 fields for 2", "content lacks {id}"}},
 		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Hash: "md5", Hashes: []Hash{"crc"}},

@@ -81,7 +81,8 @@ func fromJWK(raw jwk.Key) (JSONWebKey, error) {
 	if use, ok := raw.KeyUsage(); ok && use != "" && use != "sig" {
 		return JSONWebKey{}, errors.New("the key is not for signatures")
 	}
-	if ops, ok := raw.KeyOps(); ok && len(ops) > 0 && !slices.Contains(ops, jwk.KeyOpVerify) && !slices.Contains(ops, jwk.KeyOpSign) {
+	ops, ok := raw.KeyOps()
+	if ok && len(ops) > 0 && !slices.Contains(ops, jwk.KeyOpVerify) && !slices.Contains(ops, jwk.KeyOpSign) {
 		return JSONWebKey{}, errors.New("the key is not for verifying")
 	}
 	// Of a private key that was published by accident the public half is used.
@@ -166,14 +167,14 @@ func parseOneJWK(id string, alg Alg, text []byte) (Key, error) {
 
 // TokenKeySet finds the public keys of an issuer of tokens; [JWKS] is one.
 //
-// PublicKeys returns the keys with the given kid, at least one; an empty kid asks for all of them. Errors are as
-// those of [KeySet]: key_unknown, or keys_unavailable, which is transient.
+// PublicKeys returns the keys with the given kid, at least one; an empty kid returns all.
+// Errors are those of [KeySet]: key_unknown, or keys_unavailable, which is transient.
 type TokenKeySet interface {
 	PublicKeys(ctx context.Context, kid string) ([]JSONWebKey, error)
 }
 
-// ParseTokenKeys reads a JSON Web Key Set (RFC 7517 section 5) that the operator wrote down. Keys that are not
-// public keys for signatures are left out; a set without any other is an error.
+// ParseTokenKeys reads a configured JSON Web Key Set (RFC 7517 section 5). It skips keys other
+// than public signature keys; a set without any is an error.
 func ParseTokenKeys(jwks []byte) (TokenKeySet, error) {
 	keys, err := parseJWKS(jwks)
 	if err != nil {

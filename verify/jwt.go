@@ -81,7 +81,8 @@ func (j *JWT) Check() error {
 	}
 	for _, alg := range j.Algorithms {
 		if _, ok := publicAlgorithm(alg); !ok {
-			errs = append(errs, fmt.Errorf("jwt: algorithm %q is not a signature with a public key (RFC 7518 section 3.1)", alg))
+			err := fmt.Errorf("jwt: algorithm %q is not a signature with a public key (RFC 7518 section 3.1)", alg)
+			errs = append(errs, err)
 		}
 	}
 	if len(j.Audiences) == 0 && len(j.Claims) == 0 {
@@ -182,7 +183,8 @@ func parseToken(compact []byte) (*parsedToken, error) {
 	var decoded [3][]byte
 	for i, part := range parts {
 		var err error
-		if decoded[i], err = base64.RawURLEncoding.Strict().AppendDecode(nil, part); err != nil || bytes.ContainsAny(part, "\r\n") {
+		decoded[i], err = base64.RawURLEncoding.Strict().AppendDecode(nil, part)
+		if err != nil || bytes.ContainsAny(part, "\r\n") {
 			return nil, errToken
 		}
 	}

@@ -108,7 +108,8 @@ func newPublicKey(id string, alg Alg, public crypto.PublicKey) (Key, error) {
 	}
 	sum := sha256.Sum256(der)
 	return Key{ID: id, Alg: alg, material: &material{
-		alg: alg, public: public, fingerprint: hex.EncodeToString(sum[:]), check: newPublicPrimitive(alg, public), engine: v,
+		alg: alg, public: public, fingerprint: hex.EncodeToString(sum[:]),
+		check: newPublicPrimitive(alg, public), engine: v,
 	}}, nil
 }
 

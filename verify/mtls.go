@@ -76,7 +76,9 @@ func (m *MutualTLS) Verify(r *http.Request, _ func() ([]byte, error)) (Identity,
 	if !known && !m.named(cert) {
 		return Identity{}, &Error{Code: CredentialsMismatch, Component: "certificate"}
 	}
-	return Identity{KeyID: fingerprint[:16], NotBefore: cert.NotBefore, Expires: cert.NotAfter, ExpiredCode: CertExpired}, nil
+	return Identity{
+		KeyID: fingerprint[:16], NotBefore: cert.NotBefore, Expires: cert.NotAfter, ExpiredCode: CertExpired,
+	}, nil
 }
 
 func (m *MutualTLS) named(cert *x509.Certificate) bool {

@@ -15,7 +15,7 @@ import (
 // one field in many forms, so the work is bounded for all bases of the request together.
 func (m *message) base(b []byte, in *signatureInput) ([]byte, *Error) {
 	if !m.spendParts(in) {
-		return nil, overLimit("signature-input", "more than 8 KiB of structured fields and parameters, or too many values in them")
+		return nil, overLimit("signature-input", "more than 8 KiB or 256 values in structured fields and parameters")
 	}
 	size := m.size(in)
 	if m.basesLeft -= size; m.basesLeft < 0 {

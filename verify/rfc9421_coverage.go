@@ -86,7 +86,7 @@ func (c Coverage) Check() error {
 	var errs []error
 	for _, name := range append(append([]string{}, c.Required...), c.Exactly...) {
 		if err := checkName(name); err != nil || name == "@query-param" {
-			errs = append(errs, fmt.Errorf("coverage: %q is not a component that a request can be required to sign", name))
+			errs = append(errs, fmt.Errorf("coverage: a request cannot be required to sign %q", name))
 		}
 	}
 	for _, name := range c.Consumed {

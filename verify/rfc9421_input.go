@@ -51,6 +51,11 @@ type component struct {
 // coversAll reports whether the component binds every octet of the field or part.
 func (c *component) coversAll() bool { return !c.sf && !c.keyed }
 
+// same reports whether two components are one, in whatever order their parameters come.
+func (c *component) same(o *component) bool {
+	return o.name == c.name && o.sf == c.sf && o.bs == c.bs && o.keyed == c.keyed && o.key == c.key
+}
+
 // signatureInput is one signature as the sender describes it.
 type signatureInput struct {
 	label      string
@@ -173,7 +178,7 @@ func (in *signatureInput) parseComponents(p *sfScanner) *Error {
 			return err
 		}
 		for i := range in.components {
-			if o := &in.components[i]; o.name == c.name && o.sf == c.sf && o.bs == c.bs && o.keyed == c.keyed && o.key == c.key {
+			if in.components[i].same(&c) {
 				return malformed(c.name, "the component is covered twice")
 			}
 		}
@@ -345,7 +350,8 @@ func (in *signatureInput) setParam(key string, value sfItem) *Error {
 // everything else about time.
 func (in *signatureInput) checkTimes() *Error {
 	if in.hasCreated && in.hasExpires && in.expires < in.created {
-		return &Error{Code: TokenExpired, KeyID: in.keyID, Component: "expires", Err: reason("it expires before it was created")}
+		why := reason("it expires before it was created")
+		return &Error{Code: TokenExpired, KeyID: in.keyID, Component: "expires", Err: why}
 	}
 	return nil
 }

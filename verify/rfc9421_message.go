@@ -24,7 +24,8 @@ type message struct {
 }
 
 // errNotAbsolute is an error of the calling program, not of the sender.
-var errNotAbsolute = errors.New("verify: the request's URL is not absolute: set its scheme and host to those that the producer called")
+var errNotAbsolute = errors.New(
+	"verify: the request's URL is not absolute: set its scheme and host to those that the producer called")
 
 // newMessage reads the URL of a request. It refuses request lines in absolute form, whose
 // authority and Host may disagree, and paths that are not URI paths, which servers read
@@ -42,7 +43,10 @@ func newMessage(r *http.Request) (*message, error) {
 	if !isEncoded(r.URL.RawQuery) {
 		return nil, malformed("@query", "a percent sign without two hexadecimal digits")
 	}
-	m := &message{request: r, path: r.URL.EscapedPath(), basesLeft: maxBase, partsLeft: maxStructured, marksLeft: maxMarks}
+	m := &message{
+		request: r, path: r.URL.EscapedPath(),
+		basesLeft: maxBase, partsLeft: maxStructured, marksLeft: maxMarks,
+	}
 	if raw := r.URL.RawPath; raw != "" && raw != m.path || r.URL.Opaque != "" {
 		return nil, malformed("@path", "not a path of a URI")
 	}

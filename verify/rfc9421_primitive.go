@@ -62,6 +62,7 @@ func newECDSAPrimitive(alg Alg, public *ecdsa.PublicKey) primitive {
 		} else {
 			buf = sha512.Sum384(base)
 		}
-		return ecdsa.Verify(public, sum, new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:]))
+		r, s := new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:])
+		return ecdsa.Verify(public, sum, r, s)
 	}
 }

@@ -9,25 +9,27 @@ import (
 	"time"
 )
 
-// Binding is what every signature of a scheme binds, as far as that is known before any delivery.
+// Binding is what every signature of a scheme binds, as far as the configuration determines it.
 type Binding struct {
-	// Content says that there is a digest of what is signed in each identity (Identity.Signed).
+	// Content means that identities have a digest of the signed content (Identity.Signed).
 	Content bool
-	// Time says that each signature has a signed time.
+	// Time means that signatures have a signed time.
 	Time bool
-	// Covered lists what is bound, as Identity.Covered does.
+	// Covered lists what is bound, as in Identity.Covered.
 	Covered []string
-	// Malleable says that other deliveries can have the same signature (Identity.Malleable).
+	// Malleable means that different deliveries can share a signature (Identity.Malleable).
 	Malleable bool
 }
 
-// Binder is an optional interface of schemes, which those of this package have.
+// Binder is an optional interface of schemes. All schemes of this package have it.
 type Binder interface {
+	// Binds returns what every signature of the scheme binds.
 	Binds() Binding
 }
 
-// PublishedAlgorithms returns the algorithms that a scheme accepts by name, for publication (RFC 9421 section 1.4), each once: those of RFC 9421 signatures and of
-// tokens. The algorithm of any other scheme is a part of its description.
+// PublishedAlgorithms returns the algorithms that the policy publishes for a scheme (RFC 9421
+// section 1.4), each once: those of RFC 9421 signatures and of tokens. Other schemes describe
+// their algorithm in words.
 func PublishedAlgorithms(scheme Scheme) []string {
 	switch s := scheme.(type) {
 	case *RFC9421:
@@ -53,11 +55,12 @@ func PublishedAlgorithms(scheme Scheme) []string {
 	return nil
 }
 
-// All demands that every scheme accepts the request: two query parameters, or basic authentication and a
-// signature. The identity holds what the schemes prove together; the last one that says something decides.
+// All requires that every scheme accepts the request, such as basic authentication and a
+// signature. The identity combines what the schemes prove; of conflicting values the last
+// counts.
 type All []Scheme
 
-// Check reports every mistake of the schemes.
+// Check reports all errors of the schemes.
 func (a All) Check() error {
 	if len(a) == 0 {
 		return errors.New("no scheme is set")
@@ -95,7 +98,7 @@ func (a All) Verify(r *http.Request, body func() ([]byte, error)) (Identity, err
 	return all, nil
 }
 
-// Sign lets every scheme that can sign do so, in their order.
+// Sign signs with every scheme in turn.
 func (a All) Sign(r *http.Request, body []byte, now time.Time) error {
 	for _, s := range a {
 		signer, ok := s.(interface {
@@ -111,7 +114,7 @@ func (a All) Sign(r *http.Request, body []byte, now time.Time) error {
 	return nil
 }
 
-// String says what is demanded, for the policy.
+// String describes the schemes for the policy.
 func (a All) String() string {
 	var parts []string
 	for _, s := range a {
@@ -122,7 +125,8 @@ func (a All) String() string {
 	return strings.Join(parts, ", and ")
 }
 
-// Binds implements [Binder]. It is what all of the schemes bind together; one that does not say binds nothing.
+// Binds implements [Binder]. It combines the bindings of the schemes; one that is not a Binder
+// binds nothing.
 func (a All) Binds() Binding {
 	var all Binding
 	for _, s := range a {
@@ -131,13 +135,14 @@ func (a All) Binds() Binding {
 			continue
 		}
 		one := b.Binds()
-		all.Content, all.Time, all.Malleable = all.Content || one.Content, all.Time || one.Time, all.Malleable || one.Malleable
+		all.Content, all.Time = all.Content || one.Content, all.Time || one.Time
+		all.Malleable = all.Malleable || one.Malleable
 		all.Covered = append(all.Covered, one.Covered...)
 	}
 	return all
 }
 
-// and joins what two schemes proved of one request.
+// and combines what two schemes proved of one request.
 func (id Identity) and(more Identity) Identity {
 	last := func(a, b string) string {
 		if b != "" {

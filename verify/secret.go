@@ -10,12 +10,13 @@ import (
 	"strings"
 )
 
-// Secret is a shared secret as the producer shows it. It prints as <secret> through fmt, encoding/json,
-// encoding.TextMarshaler and log/slog; string(s) is the only way to its value. Keep it in exported fields or
-// behind a pointer: fmt prints the private fields of a struct without calling the methods of their types.
+// Secret is a shared secret as the producer shows it. It prints as <secret> through fmt,
+// encoding/json, encoding.TextMarshaler and log/slog; only string(s) returns its value. Keep it
+// in exported fields or behind a pointer: fmt prints unexported fields without calling their
+// methods.
 type Secret string
 
-// redacted is what stands in for a secret.
+// redacted replaces a secret in every output.
 const redacted = "<secret>"
 
 // String returns <secret>.
@@ -24,16 +25,17 @@ func (Secret) String() string { return redacted }
 // GoString returns <secret>.
 func (Secret) GoString() string { return redacted }
 
-// Format writes <secret> whatever the verb, so that not even %d shows the value.
+// Format writes <secret> for every verb, even %d.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 
-// MarshalText returns <secret>; a dump of the configuration shows that a secret is set and not which.
+// MarshalText returns <secret>: a dump of the configuration shows only that a secret is set.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // LogValue returns <secret>.
 func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// Decode returns the bytes of a secret that is written in an encoding. Errors do not quote the value.
+// Decode returns the bytes of the secret, which is written in an encoding. Errors do not quote
+// it.
 func (s Secret) Decode(enc Encoding) ([]byte, error) {
 	v := string(s)
 	if v == "" {
@@ -51,7 +53,7 @@ func (s Secret) Decode(enc Encoding) ([]byte, error) {
 		out, ok = enc.decode(nil, v)
 	case Whsec:
 		if strings.HasPrefix(v, "whpk_") || strings.HasPrefix(v, "whsk_") {
-			return nil, errors.New("is an Ed25519 key and no shared secret")
+			return nil, errors.New("is an Ed25519 key, not a shared secret")
 		}
 		v = strings.TrimRight(strings.TrimPrefix(v, "whsec_"), "=")
 		if out, ok = decodeBase64(base64.RawStdEncoding, nil, v); !ok {
@@ -75,7 +77,8 @@ func Secrets(values ...string) []Secret {
 	return out
 }
 
-// Encoding says how bytes are written as text. It is never guessed: text of the wrong encoding is refused.
+// Encoding is how bytes are written as text. It is never guessed: text in another encoding is
+// refused.
 type Encoding string
 
 // The encodings of signatures (Hex, Base64) and of secrets (all of them).
@@ -86,14 +89,14 @@ const (
 	Hex Encoding = "hex"
 	// Base64 is RFC 4648 section 4 with its padding.
 	Base64 Encoding = "base64"
-	// Whsec is the form of Standard Webhooks: "whsec_", which may be missing, and base64 whose padding may be
-	// missing and whose last bits may be left over. It is for secrets only.
+	// Whsec is the form of Standard Webhooks: an optional "whsec_" and base64, whose padding is
+	// optional and whose last bits may be left over. It is for secrets only.
 	Whsec Encoding = "whsec"
 )
 
-// decode appends the bytes that the text stands for to dst. It accepts one spelling of the encoding only: no
-// line breaks, no missing padding, no stray bits, so that two texts are never one signature (but for the case
-// of hexadecimal digits).
+// decode appends the decoded text to dst. The text must be written in the one canonical way,
+// without line breaks, missing padding or stray bits. Two texts are then never one signature,
+// except for the case of hexadecimal digits.
 func (e Encoding) decode(dst []byte, text string) ([]byte, bool) {
 	switch e {
 	case Hex:

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Place says where a request carries a shared credential.
+// Place is where a request carries a shared credential.
 type Place string
 
 // The places of a [Static] credential.
@@ -24,54 +24,54 @@ const (
 	InQuery Place = "query"
 	// InBasic is the password of RFC 7617, with Username as the user.
 	InBasic Place = "basic"
-	// InBearer is a bearer token (RFC 6750 section 2.1), or the query parameter Name when Name is set and the
-	// field is absent (section 2.3).
+	// InBearer is a bearer token (RFC 6750 section 2.1), or the query parameter Name if Name is
+	// set and the field is absent (section 2.3).
 	InBearer Place = "bearer"
 )
 
-// Static checks a shared credential that is sent as it is. It proves who sent a request and nothing about its
-// bytes: Identity.Signed is nil and nothing is covered. Values are compared in constant time.
+// Static checks a shared credential. It proves who sent a request and nothing about its bytes:
+// Identity.Signed is nil and nothing is covered. Values are compared in constant time.
 //
-// A request without the credential is refused with credentials_missing, one with another credential with
-// credentials_mismatch, and one that carries it twice with ambiguous_field.
+// A request without the credential is refused with credentials_missing, a wrong one with
+// credentials_mismatch, and a repeated one with ambiguous_field.
 type Static struct {
-	// In is where the credential stands. Required.
+	// In is where the credential is. Required.
 	In Place
-	// Name of the header field or query parameter.
+	// Name is that of the header field or query parameter.
 	Name string
-	// Username for InBasic.
+	// Username is the user for InBasic.
 	Username string
-	// Secrets, of which any may match; several while they are changed. At least one is required.
+	// Secrets are the accepted values, several during a rotation. At least one is required.
 	Secrets []Secret
 }
 
-// Basic demands basic authentication (RFC 7617).
+// Basic requires basic authentication (RFC 7617).
 func Basic(username string, passwords ...string) *Static {
 	return &Static{In: InBasic, Username: username, Secrets: Secrets(passwords...)}
 }
 
-// HeaderValue demands a header field with a secret value.
+// HeaderValue requires a header field with a secret value.
 func HeaderValue(name string, values ...string) *Static {
 	return &Static{In: InHeader, Name: name, Secrets: Secrets(values...)}
 }
 
-// QueryValue demands a query parameter with a secret value.
+// QueryValue requires a query parameter with a secret value.
 func QueryValue(name string, values ...string) *Static {
 	return &Static{In: InQuery, Name: name, Secrets: Secrets(values...)}
 }
 
-// BearerToken demands one of fixed bearer tokens (RFC 6750). For signed tokens there is another scheme.
+// BearerToken requires one of fixed bearer tokens (RFC 6750). For signed tokens see [JWT].
 func BearerToken(tokens ...string) *Static {
 	return &Static{In: InBearer, Secrets: Secrets(tokens...)}
 }
 
-// Check reports every mistake of the description.
+// Check reports all errors of the description.
 func (s *Static) Check() error {
 	var errs []error
 	switch s.In {
 	case InHeader:
-		if !isFieldName(s.Name) {
-			errs = append(errs, fmt.Errorf("credential: %q is no field name", s.Name))
+		if !IsToken(s.Name) {
+			errs = append(errs, fmt.Errorf("credential: %q is not a field name", s.Name))
 		}
 	case InQuery:
 		if s.Name == "" {
@@ -121,7 +121,7 @@ func (s *Static) Verify(r *http.Request, _ func() ([]byte, error)) (Identity, er
 	return Identity{}, nil
 }
 
-// Sign puts the first secret on r, where the producer puts it.
+// Sign sets the first secret on r.
 func (s *Static) Sign(r *http.Request, _ []byte, _ time.Time) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (s *Static) Sign(r *http.Request, _ []byte, _ time.Time) error {
 	return nil
 }
 
-// String says what is demanded, for the policy.
+// String describes the scheme for the policy.
 func (s *Static) String() string {
 	switch s.In {
 	case InBasic:
@@ -156,7 +156,7 @@ func (s *Static) String() string {
 	}
 }
 
-// equalText compares digests, so that not even the length of a secret shows in the time it takes.
+// equalText compares digests, so the time does not reveal even the length of a secret.
 func equalText(a, b string) int {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:])
@@ -171,7 +171,7 @@ func (s *Static) component() string {
 	}
 }
 
-// credential returns what the request carries, "user:password" for basic authentication.
+// credential returns the credential of the request, "user:password" for basic authentication.
 func (s *Static) credential(r *http.Request) (string, error) {
 	missing := &Error{Code: CredentialsMissing, Component: s.component()}
 	var got string
@@ -205,13 +205,13 @@ func (s *Static) bearer(r *http.Request) (string, error) {
 		return got, err
 	}
 	inQuery, err := QueryParam(r, s.Name)
-	if err == nil && got != "" && inQuery != "" { // RFC 6750 section 2: not more than one method
+	if err == nil && got != "" && inQuery != "" { // RFC 6750 section 2: only one method
 		err = &Error{Code: AmbiguousField, Component: s.Name}
 	}
 	return got + inQuery, err
 }
 
-// authorization returns the credentials of the Authorization field when they are of the scheme.
+// authorization returns the credentials of the Authorization field if they are of the scheme.
 func authorization(r *http.Request, scheme string) (string, error) {
 	value, _, err := field(r, "Authorization")
 	got, rest, _ := strings.Cut(value, " ")
@@ -221,8 +221,10 @@ func authorization(r *http.Request, scheme string) (string, error) {
 	return TrimOWS(rest), nil
 }
 
-// QueryParam returns a parameter of the query, or "" where there is none. One that occurs twice is an error (ambiguous_field). Parts of the query that do not parse
-// are not parameters. It makes no table of the others, of which an unauthenticated client can send thousands.
+// QueryParam returns a parameter of the query, or "" if there is none. One that occurs twice is
+// an error (ambiguous_field). Parts of the query that do not parse are not parameters. It
+// builds no map of the query, in which an unauthenticated client can send thousands of
+// parameters.
 func QueryParam(r *http.Request, name string) (string, error) {
 	found, times := "", 0
 	for rest, more := r.URL.RawQuery, true; more; {

@@ -66,7 +66,7 @@ func TestStaticCheckReportsEveryMistake(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]*Static{
 		`"" is none of`:       {Secrets: Secrets("x")},
-		"is no field name":    HeaderValue("a b", "x"),
+		"is not a field name": HeaderValue("a b", "x"),
 		"has no name":         QueryValue("", "x"),
 		"holds no colon":      Basic("a:b", "x"),
 		"no secret is set":    BearerToken(),

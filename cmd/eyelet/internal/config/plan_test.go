@@ -62,7 +62,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		"test secret":      {"producers:\n  gh: {preset: github, secret_file: keys/github.secret}\n", `e.yaml:2: producer "gh" uses a secret of the test data, which everybody knows | make one of your own: eyelet keygen --alg hmac-sha256`},
 		"ambiguous content": {
 			"url: http://x\nproducers:\n  pay: {scheme: hmac, header: X-Sig, secret: 0123456789abcdef, template: \"{url}{body}\"}\n",
-			`e.yaml:3: producer "pay": content "{url}{body}": {url} cannot be told from what follows it: put text between them that it cannot hold, such as a line break`,
+			`e.yaml:3: producer "pay": content "{url}{body}": {url} has no boundary to what follows it: put text between them that it cannot hold, such as a line break`,
 		},
 		"signed URL": {
 			"url: http://x\nproducers:\n  pay: {scheme: hmac, header: X-Sig, secret: 0123456789abcdef, template: \"{url}{body}\", signed_url: hooks}\n",
