@@ -2,14 +2,14 @@ package dedup
 
 import "time"
 
-// Clock is the time of a store. Stores take one so that tests can move it.
+// Clock is the clock of a store. Tests use their own.
 type Clock interface {
-	// Now returns the time. While the process runs it should never go back ([SystemClock] carries the
+	// Now returns the time. It should never go back while the process runs ([SystemClock] has a
 	// monotonic reading).
 	Now() time.Time
-	// Alarm returns a channel that is closed once Now has reached at, which may be in the past, and a function
-	// that gives the alarm up. The moment is absolute, so a clock that moves between Now and Alarm wakes the
-	// caller all the same.
+	// Alarm returns a channel that is closed once Now has reached at, and a function that
+	// cancels the alarm. at may be in the past: a clock that moves between Now and Alarm still
+	// wakes the caller.
 	Alarm(at time.Time) (rings <-chan struct{}, stop func())
 }
 

@@ -5,77 +5,67 @@ import (
 	"time"
 )
 
-// Verdict is the answer to a claim.
+// Verdict is the decision about a claim.
 type Verdict uint8
 
-// The verdicts.
+// The verdicts. Only New stores a record.
 const (
-	// New means that the event was not known and is now kept (or, with OnlyKnown, that it is not known); to a claim
-	// that holds also that an event whose held claim is free again is now its own (see [Accept]).
+	// New means that the event was unknown and is stored (or, with OnlyKnown, that it is
+	// unknown). A claim with Hold also gets New for an event whose held claim was freed (see
+	// [Accept]).
 	New Verdict = iota + 1
 	// Known means that the key has a record with the same fingerprint.
 	Known
 	// Conflict means that the key has a record with another fingerprint.
 	Conflict
-	// Aliased means that the key is new, but one of the claim's aliases belongs to another record.
+	// Aliased means that the key is new, but an alias of the claim belongs to another record.
 	Aliased
-	// Superseded means that the key has a record of the same series with the same fingerprint, which is not the newest.
+	// Superseded means that the key has a record of the same fingerprint, but not the newest of
+	// its series.
 	Superseded
-	// Repeated means that the content of the claim's key came before under another name, and is not to be taken for
-	// another occurrence. Nothing is stored.
+	// Repeated means that the content of the key came before under another name and is not
+	// accepted as another occurrence.
 	Repeated
-	// Seen means that the key is remembered beyond its window: its event was accepted before, and the outcome is no longer
-	// kept. Nothing is stored. The decision's record is the dead letter of the event, where it left one.
+	// Seen means that the key is remembered beyond its window: its event was accepted before,
+	// and its outcome is no longer stored. The record of the decision is the dead letter of the
+	// event, if it left one.
 	Seen
-	// TooOld means that the event happened before the days that are remembered, so that nothing tells whether it was accepted
-	// before. Nothing is stored.
+	// TooOld means that the event happened before the days that the store remembers, so it may
+	// have been accepted before.
 	TooOld
 )
 
 // String returns new, known, conflict, aliased, superseded, repeated, seen or too_old.
 func (v Verdict) String() string {
-	switch v {
-	case New:
-		return "new"
-	case Known:
-		return "known"
-	case Conflict:
-		return "conflict"
-	case Aliased:
-		return "aliased"
-	case Superseded:
-		return "superseded"
-	case Repeated:
-		return "repeated"
-	case Seen:
-		return "seen"
-	case TooOld:
-		return "too_old"
+	names := [...]string{"none", "new", "known", "conflict", "aliased", "superseded", "repeated", "seen", "too_old"}
+	if int(v) >= len(names) {
+		return names[0]
 	}
-	return "none"
+	return names[v]
 }
 
-// Decision is what a store answers to one claim.
+// Decision is the result of one claim.
 type Decision struct {
 	Verdict Verdict
-	// Record is the event's record as it stands now, without the payload's body: the new one, or that of the
-	// earlier delivery. An event that goes on keeps the payload of its first delivery, which [Store.Get] returns. After a Conflict it must not be shown to the sender.
+	// Record is the current record without the body of its payload: the new one, or that of the
+	// earlier delivery. An event that continues keeps the payload of its first delivery, which
+	// [Store.Get] returns. After a Conflict the record must not be shown to the sender.
 	Record Record
-	// Lease is the claimer's, after a New claim with Hold.
+	// Lease is the claimer's lease after a New claim with Hold.
 	Lease Lease
-	// Alias is the claim's alias that was taken, after Aliased.
+	// Alias is the alias of the claim that another record has, after Aliased.
 	Alias Key
-	// Reused is the event of other content that came with the same unsigned identifier, after New; empty when there is
-	// none. Both records have a note of it.
+	// Reused is the event of other content that came with the same unsigned identifier, after
+	// New. Both records get a note about it.
 	Reused string
 }
 
-// Decide says what a claim meets, given the record that its key has (the zero Record when there is none).
-// It is pure; every store agrees with it. Aliases are the store's to look up, after Decide said New.
+// Decide returns the verdict of a claim, given the record of its key (the zero Record if there
+// is none). It is pure, and all stores agree with it. If it returns New, the store checks the
+// aliases next.
 //
-// A conflict comes before anything else that a live record could say, so that a key which is in flight with
-// one payload never tells its state to the sender of another. A held claim that is free again is New to a claim
-// that holds, and Known to any other.
+// A conflict comes first: the state of a key with one payload is not revealed to the sender of
+// another. A held claim that was freed is New to a claim with Hold and Known to any other.
 func Decide(old Record, c Claim, now time.Time) Verdict {
 	if !old.live(now) {
 		return New
@@ -92,36 +82,38 @@ func Decide(old Record, c Claim, now time.Time) Verdict {
 	return Known
 }
 
-// Continues reports whether the claim goes on with the event that old is, a held claim that is free, instead of
-// making another one.
+// Continues reports whether the claim continues the event of old, a held claim that was freed,
+// instead of adding another one.
 func Continues(old Record, c Claim, now time.Time) bool {
 	return c.Hold && old.live(now) && old.free(now)
 }
 
-// AliasTaken reports whether an alias of the claim belongs to other, a live record of another key: the verdict is
-// then Aliased instead of New. other is the zero Record when no record has the alias. Aliases of SpaceSent are never taken.
+// AliasTaken reports whether an alias of the claim belongs to other, a live record of another
+// key (the zero Record if no record has the alias). The verdict is then Aliased instead of New.
+// Aliases of SpaceSent are never taken.
 func AliasTaken(other Record, alias Key, c Claim, now time.Time) bool {
 	return other.live(now) && other.Key != c.Key && alias.Space != SpaceSent
 }
 
-// Full reports whether as many deliveries as wanted are kept aside for original already, so that only its
-// counter grows. A delivery whose original is gone (the zero Record) is kept.
-func (a *Quarantine) Full(original Record) bool {
-	return original.Event != "" && a.Max > 0 && original.QuarantineCount >= a.Max
+// Full reports whether Max deliveries are quarantined for original already, so another one is
+// only counted. It is false for the zero Record: a delivery whose original is gone is kept.
+func (q *Quarantine) Full(original Record) bool {
+	return original.Event != "" && q.Max > 0 && original.QuarantineCount >= q.Max
 }
 
-// maxAliases is how many aliases a record keeps. A claim that is released again and again brings new ones
-// each time (every delivery has its own nonce); the oldest give way.
+// maxAliases is how many aliases a record keeps. Every delivery has its own nonce, so a claim
+// that is released again and again adds more; the oldest are removed.
 const maxAliases = 64
 
-// Accept returns the record that a claim with the verdict New makes. old is the record that the key had
-// (zero when none), event and seq are what the store gives to an event that it sees for the first time, token
-// is a token larger than any before it.
+// Accept returns the record of a claim with the verdict New. old is the record of the key (zero
+// if there is none), event and seq identify a new event, and token is larger than any before
+// it.
 //
-// A held claim that was free goes on as the event that it was, with its attempts counted on. The new claim adds
-// its aliases and its lease, and nothing else: whatever it says beyond the fingerprint need not be signed.
+// A freed held claim continues its event and counts its attempts on. The new claim adds only
+// its aliases and its lease, because whatever else it contains besides the fingerprint need not
+// be signed.
 //
-// The claim must pass [Claim.Check]. The record shares its slices and maps with the claim, or with old.
+// The claim must pass [Claim.Check]. The record shares slices and maps with the claim or with old.
 func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time) Record {
 	if Continues(old, c, now) {
 		r := old
@@ -130,9 +122,11 @@ func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time)
 		r.Start(0, token, now, c.Lease)
 		return r
 	}
-	r := Record{Event: event, Seq: seq, Accepted: now, Generation: old.Generation + 1, Aliases: c.Names(), Fingerprint: c.Fingerprint}
-	r.Key, r.Payload, r.Newest = c.Key, c.Payload, c.Series != (Key{})
-	r.Response, r.Hold, r.DropBody, r.Note, r.Window = c.Response, c.Hold, c.DropBody, c.Note, c.window()
+	r := Record{
+		Event: event, Seq: seq, Accepted: now, Generation: old.Generation + 1,
+		Key: c.Key, Aliases: c.Names(), Fingerprint: c.Fingerprint, Payload: c.Payload, Newest: c.Series != (Key{}),
+		Response: c.Response, Hold: c.Hold, DropBody: c.DropBody, Note: c.Note, Window: c.window(),
+	}
 	for _, t := range c.Tasks {
 		r.Tasks = append(r.Tasks, Task{Handler: t.Handler, Lane: t.Lane, State: Pending, Due: now})
 	}
@@ -152,7 +146,7 @@ func Accept(old Record, c Claim, event string, seq, token uint64, now time.Time)
 	return r
 }
 
-// joinAliases returns the aliases of before and after, each once, the newest maxAliases of them.
+// joinAliases returns the newest maxAliases aliases of before and after, each once.
 func joinAliases(before, after []Key) []Key {
 	var out []Key
 	for _, k := range before {

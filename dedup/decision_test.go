@@ -51,25 +51,29 @@ func result(k dedup.Kind) dedup.Result { return dedup.Result{Kind: k} }
 type decideRow struct {
 	name   string
 	record dedup.Record
-	// at once; a moment before and at the end of the lease; before and at the end of the window after the
-	// outcome; before and at the end of the window after the lease
+	// at once; just before and at the end of the lease; just before and at the end of the window
+	// after the outcome; just before and at the end of the window after the lease
 	want [7]dedup.Verdict
 }
 
-// decideRows is every state that a record can be in, with the verdict for each time of decideTimes. What
-// fingerprints add is the same for all.
+// decideRows returns every state of a record, with the verdict for each of decideTimes. The
+// effect of fingerprints is the same for all.
 func decideRows(t *testing.T) []decideRow {
 	t.Helper()
 	const (
 		known = dedup.Known
 		fresh = dedup.New
 	)
+	allNew := [...]dedup.Verdict{fresh, fresh, fresh, fresh, fresh, fresh, fresh}
+	allKnown := [...]dedup.Verdict{known, known, known, known, known, known, known}
+	untilHour := [...]dedup.Verdict{known, known, known, known, fresh, fresh, fresh}
 	answered := dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{Status: 200}}
 	refused := dedup.Result{Kind: dedup.ResultDead, Response: dedup.Response{Status: 422}}
-	aside := func(c *dedup.Claim) { c.Quarantine = &dedup.Quarantine{Reason: "conflict"} }
+	quarantine := func(c *dedup.Claim) { c.Quarantine = &dedup.Quarantine{Reason: "conflict"} }
+	twoTasks := func(c *dedup.Claim) { c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill"}) }
 	running := made(t, nil)
 	running.Start(0, 2, t0, time.Minute)
-	half := made(t, func(c *dedup.Claim) { c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill"}) }, result(dedup.ResultDone))
+	half := made(t, twoTasks, result(dedup.ResultDone))
 	recovered := made(t, hold)
 	recovered.Recover(0, t0, 0)
 	reopened := made(t, nil, result(dedup.ResultDead))
@@ -77,38 +81,39 @@ func decideRows(t *testing.T) []decideRow {
 		t.Fatal(err)
 	}
 	return []decideRow{
-		{"no record", dedup.Record{}, [7]dedup.Verdict{fresh, fresh, fresh, fresh, fresh, fresh, fresh}},
-		{"pending", made(t, nil), [7]dedup.Verdict{known, known, known, known, known, known, known}},
-		{"running", running, [7]dedup.Verdict{known, known, known, known, known, known, known}},
-		{"waits for a retry", made(t, nil, result(dedup.ResultRetry)), [7]dedup.Verdict{known, known, known, known, known, known, known}},
-		{"given back", made(t, nil, result(dedup.ResultRelease)), [7]dedup.Verdict{known, known, known, known, known, known, known}},
-		{"one of two done", half, [7]dedup.Verdict{known, known, known, known, known, known, known}},
-		{"reopened", reopened, [7]dedup.Verdict{known, known, known, known, known, known, known}},
-		{"done", made(t, nil, result(dedup.ResultDone)), [7]dedup.Verdict{known, known, known, known, fresh, fresh, fresh}},
-		{"dead", made(t, nil, result(dedup.ResultDead)), [7]dedup.Verdict{known, known, known, known, fresh, fresh, fresh}},
-		{"no tasks", made(t, func(c *dedup.Claim) { c.Tasks = nil }), [7]dedup.Verdict{known, known, known, known, fresh, fresh, fresh}},
-		{"kept aside", made(t, aside), [7]dedup.Verdict{known, known, known, known, fresh, fresh, fresh}},
+		{"no record", dedup.Record{}, allNew},
+		{"pending", made(t, nil), allKnown},
+		{"running", running, allKnown},
+		{"waits for a retry", made(t, nil, result(dedup.ResultRetry)), allKnown},
+		{"released", made(t, nil, result(dedup.ResultRelease)), allKnown},
+		{"one of two done", half, allKnown},
+		{"reopened", reopened, allKnown},
+		{"done", made(t, nil, result(dedup.ResultDone)), untilHour},
+		{"dead", made(t, nil, result(dedup.ResultDead)), untilHour},
+		{"no tasks", made(t, func(c *dedup.Claim) { c.Tasks = nil }), untilHour},
+		{"quarantined", made(t, quarantine), untilHour},
 		{"held", made(t, hold), [7]dedup.Verdict{known, known, fresh, fresh, fresh, fresh, fresh}},
-		{"held, answered", made(t, hold, answered), [7]dedup.Verdict{known, known, known, known, fresh, fresh, fresh}},
-		{"held, done without an answer", made(t, hold, result(dedup.ResultDone)), [7]dedup.Verdict{known, known, known, known, fresh, fresh, fresh}},
-		{"held, refused", made(t, hold, refused), [7]dedup.Verdict{known, known, known, known, fresh, fresh, fresh}},
-		{"held, dead without an answer", made(t, hold, result(dedup.ResultDead)), [7]dedup.Verdict{known, known, known, known, fresh, fresh, fresh}},
-		{"held, released", made(t, hold, result(dedup.ResultRelease)), [7]dedup.Verdict{fresh, fresh, fresh, fresh, fresh, fresh, fresh}},
-		{"held, retried", made(t, hold, result(dedup.ResultRetry)), [7]dedup.Verdict{fresh, fresh, fresh, fresh, fresh, fresh, fresh}},
-		{"held, its process died", recovered, [7]dedup.Verdict{fresh, fresh, fresh, fresh, fresh, fresh, fresh}},
+		{"held, answered", made(t, hold, answered), untilHour},
+		{"held, done without an answer", made(t, hold, result(dedup.ResultDone)), untilHour},
+		{"held, refused", made(t, hold, refused), untilHour},
+		{"held, dead without an answer", made(t, hold, result(dedup.ResultDead)), untilHour},
+		{"held, released", made(t, hold, result(dedup.ResultRelease)), allNew},
+		{"held, retried", made(t, hold, result(dedup.ResultRetry)), allNew},
+		{"held, its process died", recovered, allNew},
 	}
 }
 
 func decideTimes() [7]time.Duration {
 	const moment = time.Nanosecond
 	return [...]time.Duration{
-		0, time.Minute - moment, time.Minute, time.Hour - moment, time.Hour, time.Hour + time.Minute - moment, time.Hour + time.Minute,
+		0, time.Minute - moment, time.Minute, time.Hour - moment, time.Hour,
+		time.Hour + time.Minute - moment, time.Hour + time.Minute,
 	}
 }
 
 func TestDecideForEveryStateFingerprintAndTime(t *testing.T) {
 	t.Parallel()
-	// live is whether the record still says something, so that another payload conflicts.
+	// live reports whether the record is in force, so that another payload conflicts.
 	live := func(r dedup.Record, i int) bool {
 		switch {
 		case r.Event == "":
@@ -133,13 +138,14 @@ func TestDecideForEveryStateFingerprintAndTime(t *testing.T) {
 						})
 						want := row.want[i]
 						if want == dedup.New && live(record, i) && !holds {
-							want = dedup.Known // it is free: only a claim that holds goes on with it
+							want = dedup.Known // it was freed, and only a claim with hold continues it
 						}
 						if live(record, i) && old != prints[0] && now != prints[0] && old != now {
 							want = dedup.Conflict
 						}
 						if got := dedup.Decide(record, c, t0.Add(after)); got != want {
-							t.Errorf("%s, %v later, payload %d after %d, hold %t: %v, want %v", row.name, after, now[0], old[0], holds, got, want)
+							t.Errorf("%s, %v later, payload %d after %d, hold %t: %v, want %v",
+								row.name, after, now[0], old[0], holds, got, want)
 						}
 					}
 				}
@@ -148,7 +154,7 @@ func TestDecideForEveryStateFingerprintAndTime(t *testing.T) {
 	}
 }
 
-func TestTakenForEveryOwnerOfAnAlias(t *testing.T) {
+func TestAliasTakenForEveryOwner(t *testing.T) {
 	t.Parallel()
 	c := claimOf(nil)
 	same, other := made(t, nil), made(t, func(c *dedup.Claim) { c.Key.ID = "other" })
@@ -159,20 +165,21 @@ func TestTakenForEveryOwnerOfAnAlias(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{
-		{"nobody", dedup.Record{}, 0, false},
+		{"no record", dedup.Record{}, 0, false},
 		{"the key itself", same, 0, false},
 		{"another key", other, 0, true},
 		{"another key, open for long", other, 100 * time.Hour, true},
 		{"another key in its window", old, time.Hour - 1, true},
 		{"another key after its window", old, time.Hour, false},
 	} {
-		if got := dedup.AliasTaken(row.owner, dedup.Key{Space: dedup.SpaceNonce}, c, t0.Add(row.after)); got != row.want {
+		alias := dedup.Key{Space: dedup.SpaceNonce}
+		if got := dedup.AliasTaken(row.owner, alias, c, t0.Add(row.after)); got != row.want {
 			t.Errorf("%s: %t, want %t", row.name, got, row.want)
 		}
 	}
 }
 
-func TestAcceptGoesOnWithAClaimThatWasFree(t *testing.T) {
+func TestAcceptContinuesAFreedClaim(t *testing.T) {
 	t.Parallel()
 	n := func(id string) dedup.Key { return dedup.Key{Space: dedup.SpaceNonce, ID: id} }
 	first := func(c *dedup.Claim) {
@@ -205,7 +212,8 @@ func TestAcceptGoesOnWithAClaimThatWasFree(t *testing.T) {
 		t.Error("the old record was changed")
 	}
 	after := dedup.Accept(old, c, "e2", 2, 6, t0.Add(time.Hour))
-	if after.Event != "e2" || after.Seq != 2 || after.Generation != 2 || after.Tasks[0].Attempt != 1 || len(after.Aliases) != 2 {
+	if after.Event != "e2" || after.Seq != 2 || after.Generation != 2 || after.Tasks[0].Attempt != 1 ||
+		len(after.Aliases) != 2 {
 		t.Errorf("after the window: %+v", after)
 	}
 }
@@ -219,7 +227,8 @@ func TestAcceptKeepsTheNewestAliases(t *testing.T) {
 			c.Aliases = []dedup.Key{{Space: dedup.SpaceNonce, ID: fmt.Sprint(i)}}
 		})
 		r = dedup.Accept(r, c, "", 0, uint64(i+2), t0)
-		if err := r.Finish(dedup.Lease{Event: "e1", Token: uint64(i + 2)}, result(dedup.ResultRelease), t0); err != nil {
+		lease := dedup.Lease{Event: "e1", Token: uint64(i + 2)}
+		if err := r.Finish(lease, result(dedup.ResultRelease), t0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -244,7 +253,9 @@ func TestAcceptIsDoneAtOnceOrDeadOrPending(t *testing.T) {
 		{"default window", func(c *dedup.Claim) { c.Window = 0 }, dedup.Pending, false, 24 * time.Hour},
 		{"negative window", func(c *dedup.Claim) { c.Window = -1 }, dedup.Pending, false, 24 * time.Hour},
 		{"no tasks", func(c *dedup.Claim) { c.Tasks = nil }, dedup.Done, true, time.Hour},
-		{"aside", func(c *dedup.Claim) { c.Quarantine = &dedup.Quarantine{Reason: "replayed", Of: "e0"} }, dedup.Dead, true, time.Hour},
+		{"quarantined", func(c *dedup.Claim) {
+			c.Quarantine = &dedup.Quarantine{Reason: "replayed", Of: "e0"}
+		}, dedup.Dead, true, time.Hour},
 		{"held", hold, dedup.Running, false, time.Hour},
 	} {
 		r := made(t, row.change)
@@ -261,13 +272,13 @@ func TestFinishForEveryKind(t *testing.T) {
 	t.Parallel()
 	later := t0.Add(time.Second)
 	for _, row := range []struct {
-		kind        dedup.Kind
-		hold        bool
-		state       dedup.State
-		attempt     int
-		due         time.Time
-		ends        time.Time
-		takesAnswer bool
+		kind     dedup.Kind
+		hold     bool
+		state    dedup.State
+		attempt  int
+		due      time.Time
+		ends     time.Time
+		responds bool
 	}{
 		{dedup.ResultDone, false, dedup.Done, 1, t0, later.Add(time.Hour), true},
 		{dedup.ResultDead, false, dedup.Dead, 1, t0, later.Add(time.Hour), true},
@@ -284,15 +295,19 @@ func TestFinishForEveryKind(t *testing.T) {
 		if !row.hold {
 			lease = r.Start(0, 2, t0, time.Minute)
 		}
-		res := dedup.Result{Kind: row.kind, After: time.Minute, Reason: "why", Err: "text", Response: dedup.Response{Status: 418}}
+		res := dedup.Result{
+			Kind: row.kind, After: time.Minute, Reason: "why", Err: "text", Response: dedup.Response{Status: 418},
+		}
 		if err := r.Finish(lease, res, later); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		task := r.Tasks[0]
-		if task.State != row.state || task.Attempt != row.attempt || !task.Due.Equal(row.due) || !task.Ended.Equal(later) || !task.Until.IsZero() {
+		if task.State != row.state || task.Attempt != row.attempt || !task.Due.Equal(row.due) ||
+			!task.Ended.Equal(later) || !task.Until.IsZero() {
 			t.Errorf("%s: task %+v", name, task)
 		}
-		if task.Reason != "why" || task.Err != "text" || !r.Ends().Equal(row.ends) || (r.Response.Status == 418) != row.takesAnswer {
+		if task.Reason != "why" || task.Err != "text" || !r.Ends().Equal(row.ends) ||
+			(r.Response.Status == 418) != row.responds {
 			t.Errorf("%s: record %+v", name, r)
 		}
 		before := r.Clone()
@@ -337,7 +352,8 @@ func TestARecordHoldsOnlyItsNewestLease(t *testing.T) {
 	if !r.Holds(l) || r.Extend(l, time.Hour, t0) != nil || !r.Tasks[0].Until.Equal(t0.Add(time.Hour)) {
 		t.Errorf("it does not hold its newest lease: %+v", r.Tasks[0])
 	}
-	if err := r.Finish(l, dedup.Result{Kind: 9}, t0); !errors.Is(err, dedup.ErrInvalid) || r.Tasks[0].State != dedup.Running {
+	err := r.Finish(l, dedup.Result{Kind: 9}, t0)
+	if !errors.Is(err, dedup.ErrInvalid) || r.Tasks[0].State != dedup.Running {
 		t.Errorf("unknown kind: %v, %+v", err, r.Tasks[0])
 	}
 }
@@ -347,7 +363,9 @@ func TestRecoverCountsTheAttemptAndFreesAHeldClaimFromTheEndOfItsLease(t *testin
 	r := made(t, nil)
 	r.Start(0, 2, t0, time.Minute)
 	r.Recover(0, t0.Add(time.Hour), 10*time.Second)
-	if task := r.Tasks[0]; task.State != dedup.Pending || task.Attempt != 1 || !task.Due.Equal(t0.Add(time.Hour+10*time.Second)) || task.Reason != "interrupted" {
+	due := t0.Add(time.Hour + 10*time.Second)
+	if task := r.Tasks[0]; task.State != dedup.Pending || task.Attempt != 1 || !task.Due.Equal(due) ||
+		task.Reason != "interrupted" {
 		t.Errorf("task %+v", task)
 	}
 	before := r.Clone()
@@ -369,6 +387,8 @@ func TestReopenForEveryState(t *testing.T) {
 	twice := func(c *dedup.Claim) { c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill"}) }
 	drop := func(c *dedup.Claim) { c.DropBody = true }
 	bill := []dedup.NewTask{{Handler: "bill", Lane: "l"}}
+	const pending, done = dedup.Pending, dedup.Done
+	isDone, isDead := result(dedup.ResultDone), result(dedup.ResultDead)
 	for _, row := range []struct {
 		name   string
 		record dedup.Record
@@ -376,20 +396,20 @@ func TestReopenForEveryState(t *testing.T) {
 		want   error
 		states []dedup.State
 	}{
-		{"pending", made(t, nil), nil, dedup.ErrNotDead, []dedup.State{dedup.Pending}},
-		{"pending, its own handler", made(t, twice), bill, dedup.ErrNotDead, []dedup.State{dedup.Pending, dedup.Pending}},
-		{"pending, another handler", made(t, nil), bill, nil, []dedup.State{dedup.Pending, dedup.Pending}},
-		{"done", made(t, nil, result(dedup.ResultDone)), nil, dedup.ErrNotDead, []dedup.State{dedup.Done}},
-		{"done, another handler", made(t, nil, result(dedup.ResultDone)), bill, nil, []dedup.State{dedup.Done, dedup.Pending}},
-		{"done and dropped", made(t, drop, result(dedup.ResultDone)), nil, dedup.ErrNotDead, []dedup.State{dedup.Done}},
-		{"done and dropped, another handler", made(t, drop, result(dedup.ResultDone)), bill, dedup.ErrNoPayload, []dedup.State{dedup.Done}},
-		{"dead", made(t, nil, result(dedup.ResultDead)), nil, nil, []dedup.State{dedup.Pending}},
-		{"dead, another handler", made(t, drop, result(dedup.ResultDead)), bill, nil, []dedup.State{dedup.Pending, dedup.Pending}},
-		{"dead beside pending", made(t, twice, result(dedup.ResultDead)), nil, nil, []dedup.State{dedup.Pending, dedup.Pending}},
+		{"pending", made(t, nil), nil, dedup.ErrNotDead, []dedup.State{pending}},
+		{"pending, its own handler", made(t, twice), bill, dedup.ErrNotDead, []dedup.State{pending, pending}},
+		{"pending, another handler", made(t, nil), bill, nil, []dedup.State{pending, pending}},
+		{"done", made(t, nil, isDone), nil, dedup.ErrNotDead, []dedup.State{done}},
+		{"done, another handler", made(t, nil, isDone), bill, nil, []dedup.State{done, pending}},
+		{"done and dropped", made(t, drop, isDone), nil, dedup.ErrNotDead, []dedup.State{done}},
+		{"done and dropped, another handler", made(t, drop, isDone), bill, dedup.ErrNoPayload, []dedup.State{done}},
+		{"dead", made(t, nil, isDead), nil, nil, []dedup.State{pending}},
+		{"dead, another handler", made(t, drop, isDead), bill, nil, []dedup.State{pending, pending}},
+		{"dead beside pending", made(t, twice, isDead), nil, nil, []dedup.State{pending, pending}},
 		{"held", made(t, hold), bill, dedup.ErrNotDead, []dedup.State{dedup.Running}},
-		{"released", made(t, hold, result(dedup.ResultRelease)), bill, dedup.ErrNotDead, []dedup.State{dedup.Pending}},
-		{"held and dead", made(t, hold, result(dedup.ResultDead)), nil, nil, []dedup.State{dedup.Pending}},
-		{"held and done", made(t, hold, result(dedup.ResultDone)), bill, nil, []dedup.State{dedup.Done, dedup.Pending}},
+		{"released", made(t, hold, result(dedup.ResultRelease)), bill, dedup.ErrNotDead, []dedup.State{pending}},
+		{"held and dead", made(t, hold, isDead), nil, nil, []dedup.State{pending}},
+		{"held and done", made(t, hold, isDone), bill, nil, []dedup.State{done, pending}},
 	} {
 		r := row.record.Clone()
 		err := r.Reopen(row.tasks, t0.Add(time.Minute))

@@ -8,7 +8,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// An event is accepted once, worked on by a worker, and known ever after (for its window).
+// An event is accepted once, handled by a worker, and known until its window ends.
 func ExampleMemory() {
 	ctx := context.Background()
 	store := dedup.NewMemory(dedup.MemoryOptions{})
@@ -48,8 +48,8 @@ func ExampleMemory() {
 	// done <nil>
 }
 
-// A handler that answers the request itself holds the claim: nobody else runs it meanwhile, and its answer is
-// repeated to duplicates.
+// A handler that answers the request itself holds the claim. Its response is repeated to
+// duplicates.
 func ExampleMemory_hold() {
 	ctx := context.Background()
 	store := dedup.NewMemory(dedup.MemoryOptions{})
@@ -73,11 +73,13 @@ func ExampleMemory_hold() {
 	}
 	first := ask()
 	ask() // a duplicate while the handler runs
-	if err := store.Finish(ctx, first.Lease, dedup.Result{Kind: dedup.ResultRelease, Err: "database is away"}); err != nil {
+	released := dedup.Result{Kind: dedup.ResultRelease, Err: "database is down"}
+	if err := store.Finish(ctx, first.Lease, released); err != nil {
 		fmt.Println(err)
 	}
 	second := ask()
-	if err := store.Finish(ctx, second.Lease, dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{Status: 200}}); err != nil {
+	done := dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{Status: 200}}
+	if err := store.Finish(ctx, second.Lease, done); err != nil {
 		fmt.Println(err)
 	}
 	ask()
@@ -88,7 +90,7 @@ func ExampleMemory_hold() {
 	// known done 2 200
 }
 
-// Dead letters are listed, and a person reopens them.
+// Dead letters are listed, and an operator reopens them.
 func ExampleMemory_Reopen() {
 	ctx := context.Background()
 	store := dedup.NewMemory(dedup.MemoryOptions{})

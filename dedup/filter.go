@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Filter selects records; zero fields select all.
+// Filter selects records. Zero fields select all.
 type Filter struct {
-	Event       string        // our own id
-	ID          string        // what the event is unique by, or the identifier that its sender gave
+	Event       string        // id of the record
+	ID          string        // identifier of the key, or the one that the sender gave
 	Producer    string        //
 	Endpoint    string        //
 	Type        string        // exact, or "prefix*"
 	Handler     string        // records with a task of this handler
-	Reason      string        // records with a task of this reason (of the handler, if one is named), or quarantined for it
+	Reason      string        // records with a task of this reason (of Handler, if set), or quarantined for it
 	States      []State       // any of them
-	Since       time.Duration // accepted within this time; zero is for ever
-	Quarantined bool          // only deliveries that were kept aside
+	Since       time.Duration // accepted within this time; zero is unlimited
+	Quarantined bool          // only deliveries that were quarantined
 	Before      uint64        // only records with a smaller Seq: the cursor of the next page
-	Limit       int           // at most so many; zero is without a limit
+	Limit       int           // maximum number of records; zero is unlimited
 	Body        bool          // with payload bodies
 }
 
-// Match reports whether the filter selects the record at now. Limit and Body are not its matter.
+// Match reports whether the filter selects the record at now. It ignores Limit and Body.
 func (f *Filter) Match(r *Record, now time.Time) bool {
 	return (f.Event == "" || f.Event == r.Event) &&
 		(f.ID == "" || f.ID == r.Key.ID || f.ID == r.Payload.VendorID) &&
@@ -37,8 +37,8 @@ func (f *Filter) Match(r *Record, now time.Time) bool {
 		(f.Before == 0 || r.Seq < f.Before)
 }
 
-// matchTask reports whether one task is both of the handler and of the reason. A quarantined delivery that no handler
-// takes has a reason, and no task.
+// matchTask reports whether one task has both the handler and the reason. A quarantined
+// delivery that no handler matches has a reason but no task.
 func (f *Filter) matchTask(r *Record) bool {
 	if f.Handler == "" && r.QuarantineReason == f.Reason && r.Quarantined() {
 		return true
@@ -48,7 +48,8 @@ func (f *Filter) matchTask(r *Record) bool {
 	})
 }
 
-// MatchType reports whether an event type matches a pattern: an exact type, or a prefix followed by "*".
+// MatchType reports whether an event type matches a pattern: an exact type, or a prefix
+// followed by "*".
 func MatchType(pattern, name string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(name, prefix)

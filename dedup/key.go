@@ -5,36 +5,37 @@ import (
 	"encoding/binary"
 )
 
-// Key names an event: the idempotency identifier within the authenticated principal and the endpoint.
-// Two keys are the same only when all fields are.
+// Key names an event: the idempotency identifier within the authenticated principal and the
+// endpoint. Two keys are equal only if all fields are.
 type Key struct {
 	// Principal is the authenticated identity.
 	Principal string
-	// Endpoint is the scope at the receiver: the endpoint's name, and the signed query where one was sent.
+	// Endpoint is the scope at the receiver: the name of the endpoint, and the signed query if
+	// there is one.
 	Endpoint string
-	// Space keeps identifiers of different kinds apart. Empty for idempotency identifiers; "nonce" and
-	// "signed" for aliases; SpaceQuarantine and a digest for deliveries kept aside.
+	// Space separates kinds of identifiers. It is empty for idempotency identifiers, "nonce" or
+	// "signed" for aliases, and SpaceQuarantine with a digest for quarantined deliveries.
 	Space string
-	// ID is the identifier itself, as the producer chose it (without the quotes of a structured field).
+	// ID is the identifier as the producer chose it, without the quotes of a structured field.
 	ID string
 }
 
-// The key spaces beside that of the idempotency identifiers. SpaceSeries is that of [Claim.Series].
+// The key spaces besides the empty one of idempotency identifiers.
 const (
-	SpaceSeries     = "series"
+	SpaceSeries     = "series" // of [Claim.Series]
 	SpaceNonce      = "nonce"
 	SpaceSigned     = "signed"
 	SpaceQuarantine = "aside:"
-	// SpaceSlot is that of [Occurrence.Slots].
+	// SpaceSlot is the space of [Occurrence.Slots].
 	SpaceSlot = "slot"
-	// SpaceOccurrence, with the key's ID behind it, is that of the names of occurrences.
+	// SpaceOccurrence, followed by the ID of the key, is the space of the names of its occurrences.
 	SpaceOccurrence = "occurrence:"
-	// SpaceSent is that of identifiers that are not signed. What they name need not be one event.
+	// SpaceSent is the space of unsigned identifiers. One of them may name several events.
 	SpaceSent = "sent"
 )
 
-// Hash returns a uniform digest of the key. Every part is hashed behind its length, so no two different keys
-// meet by moving bytes from one part to the next.
+// Hash returns a uniform digest of the key. The length of every part is hashed with it, so
+// moving bytes from one part to the next changes the digest.
 func (k Key) Hash() [32]byte {
 	var stack [256]byte
 	b := stack[:0]
@@ -45,15 +46,15 @@ func (k Key) Hash() [32]byte {
 	return sha256.Sum256(b)
 }
 
-// named is the alias by which an occurrence of the content is found under its name.
+// named returns the alias that finds an occurrence of the content by its name.
 func (k Key) named(name string) Key {
 	k.Space, k.ID = SpaceOccurrence+k.ID, name
 	return k
 }
 
-// length returns the bytes of the key's parts.
+// length returns the length of all parts in bytes.
 func (k Key) length() int { return len(k.Principal) + len(k.Endpoint) + len(k.Space) + len(k.ID) }
 
-// Fingerprint is a digest of the payload that a key was first seen with. The zero fingerprint means "none":
-// it conflicts with nothing.
+// Fingerprint is a digest of the first payload of a key. The zero value means none and never
+// conflicts.
 type Fingerprint [32]byte

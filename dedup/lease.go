@@ -2,7 +2,7 @@ package dedup
 
 import "time"
 
-// Lease is the right to finish one task, until it ends or somebody else gets a newer one.
+// Lease is the right to finish one task until it ends or a newer lease of the task is given out.
 type Lease struct {
 	Event string
 	Task  int // index into Record.Tasks
@@ -10,13 +10,13 @@ type Lease struct {
 	Until time.Time
 }
 
-// Work is a task that was given to a worker.
+// Work is a leased task.
 type Work struct {
 	Record Record // with its payload
 	Lease  Lease
 }
 
-// Task returns the task that the lease is for.
+// Task returns the leased task.
 func (w *Work) Task() *Task { return &w.Record.Tasks[w.Lease.Task] }
 
 // Kind is how leased work ended.
@@ -24,23 +24,24 @@ type Kind uint8
 
 // The kinds of result.
 const (
-	// ResultDone ends the task for good; with Answer it stores the response of a held claim.
+	// ResultDone completes the task. A held claim gets its Response.
 	ResultDone Kind = iota + 1
-	// ResultRetry makes the task due again After from now.
+	// ResultRetry makes the task due again, After from now.
 	ResultRetry
-	// ResultDead gives the task up; a person can reopen it.
+	// ResultDead ends the task as a dead letter. An operator can reopen it.
 	ResultDead
-	// ResultRelease frees a held claim: the next claim of the same payload that holds is New again and continues the
-	// count of attempts. For a task of a worker it gives the task back, due at once, its attempt uncounted.
+	// ResultRelease frees a held claim: the next claim with Hold of the same payload is New
+	// again, and its attempts count on. A worker's task becomes due at once, and the attempt
+	// does not count.
 	ResultRelease
 )
 
-// Result is how leased work ended.
+// Result is the result of leased work.
 type Result struct {
 	Kind Kind
-	// After is when to try again, with ResultRetry.
+	// After is the delay of ResultRetry.
 	After time.Duration
-	// Postponed marks a retry that is no failure.
+	// Postponed marks a retry that is not a failure.
 	Postponed bool
 	// Reason is a short code, Err the text of the error.
 	Reason, Err string

@@ -18,29 +18,29 @@ import (
 type MemoryOptions struct {
 	// Clock defaults to SystemClock.
 	Clock Clock
-	// MaxRecords is how many records are kept; Claim is ErrUnavailable beyond it, and ErrTooLarge for what never
-	// fits. Zero is without a limit.
+	// MaxRecords bounds the records. Beyond it Claim returns ErrUnavailable, or ErrTooLarge for
+	// claims that never fit. Zero is unlimited.
 	MaxRecords int
-	// Remember bounds what is remembered of keys beyond their windows.
+	// Remember bounds the traces of keys beyond their windows.
 	Remember Retention
-	// MaxBytes bounds the payloads, answers and names of all records together in the same way.
+	// MaxBytes bounds payloads, responses and names of all records together in the same way.
 	MaxBytes int64
 }
 
-// Memory is a store that forgets everything when the process ends: for tests and for trying out. It decides
-// exactly as the durable stores do. The zero value is not usable: call [NewMemory].
+// Memory is a store for tests and to try things out: it forgets everything when the process
+// ends. It decides exactly as the durable stores do. Create one with [NewMemory].
 type Memory struct {
 	options MemoryOptions
 	clock   Clock
 
 	mu          sync.Mutex
 	done        chan struct{} // closed by Close
-	changed     chan struct{} // closed, and replaced, when work may have become due earlier
+	changed     chan struct{} // closed and replaced when work may be due earlier
 	waiting     int           // blocked Takes
 	events      map[string]*memoryEntry
 	names       memoryNames
-	order       []*memoryEntry // by Seq; gone ones are taken out when they are the greater part
-	stale       int            // entries of order that are not in events
+	order       []*memoryEntry // by Seq; stale ones are removed once they are the majority
+	stale       int            // entries of order that are no longer in events
 	queue       *taskqueue.Queue[string]
 	windows     heap.Heap[*memoryEntry]
 	traces      memoryTraces
@@ -50,7 +50,7 @@ type Memory struct {
 	backlog     int64
 	dead        int64
 	held        int64
-	freed       int64 // tasks of released claims, which are not in the queue
+	freed       int64 // tasks of released claims, which the queue does not have
 	quarantined map[QuarantineGroup]int64
 	commits     int64
 	accepted    int64
@@ -76,12 +76,13 @@ func NewMemory(o MemoryOptions) *Memory {
 		quarantined: map[QuarantineGroup]int64{},
 		names:       memoryNames{keys: map[[32]byte][]*memoryEntry{}, aliases: map[[32]byte]*memoryEntry{}},
 		queue:       taskqueue.New[string](),
-		windows:     heap.New(func(a, b *memoryEntry) bool { return a.ends.Before(b.ends) }, func(e *memoryEntry, i int) { e.window = i + 1 }),
-		traces:      newMemoryTraces(o.Remember, DayOf(o.Clock.Now())),
+		windows: heap.New(func(a, b *memoryEntry) bool { return a.ends.Before(b.ends) },
+			func(e *memoryEntry, i int) { e.window = i + 1 }),
+		traces: newMemoryTraces(o.Remember, DayOf(o.Clock.Now())),
 	}
 }
 
-// begin takes the lock for a change and drops what may be forgotten; the caller unlocks when err is nil.
+// begin locks the store for a call and sweeps. The caller unlocks it if err is nil.
 func (m *Memory) begin(ctx context.Context) (now time.Time, err error) {
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, err
@@ -157,7 +158,8 @@ func (m *Memory) Take(ctx context.Context, n int, bytes int64, lease time.Durati
 	}
 }
 
-// wait blocks until the work has changed, until next (when ok), or until ctx ends or the store is closed.
+// wait blocks until work may be due earlier, until next (if ok), until ctx ends or the store is
+// closed.
 func (m *Memory) wait(ctx context.Context, changed <-chan struct{}, next time.Time, ok bool) error {
 	var rings <-chan struct{}
 	if ok {
@@ -176,12 +178,12 @@ func (m *Memory) wait(ctx context.Context, changed <-chan struct{}, next time.Ti
 	return nil
 }
 
-// start gives due tasks out.
+// start leases due tasks.
 func (m *Memory) start(now time.Time, n int, bytes int64, lease time.Duration) []Work {
 	var out []Work
 	for _, it := range m.queue.Take(now, n, bytes, now.Add(lease)) {
 		r := m.events[it.Event].edit()
-		r.Recover(it.Task, now, 0) // only a task whose lease ran out is still running
+		r.Recover(it.Task, now, 0) // still running only if its lease expired
 		m.token++
 		l := r.Start(it.Task, m.token, now, lease)
 		m.replace(r)
@@ -209,7 +211,7 @@ func (m *Memory) Finish(ctx context.Context, l Lease, res Result) error {
 	})
 }
 
-// leased edits the record that a lease is for.
+// leased edits the record of a lease.
 func (m *Memory) leased(ctx context.Context, l Lease, edit func(*Record, time.Time) error) error {
 	_, err := m.update(ctx, l.Event, edit)
 	if errors.Is(err, ErrNotFound) {
@@ -242,7 +244,7 @@ func (m *Memory) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 		}
 		matches := m.match(f, now)
 		m.mu.Unlock()
-		for _, r := range matches { // records are never changed in place, so this needs no lock
+		for _, r := range matches { // records are immutable, so this needs no lock
 			if err := ctx.Err(); err != nil {
 				yield(Record{}, err)
 				return
@@ -364,7 +366,7 @@ func (m *Memory) Health(ctx context.Context) error {
 // Guarantees implements [Store].
 func (m *Memory) Guarantees() Guarantees { return Guarantees{Durability: DurableNone} }
 
-// Close implements [Store]. What the store held is gone.
+// Close implements [Store]. It discards all records.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -378,7 +380,7 @@ func (m *Memory) Close() error {
 	return nil
 }
 
-// wake tells the blocked Takes to look again.
+// wake makes the blocked Takes check again.
 func (m *Memory) wake() {
 	if m.waiting > 0 {
 		close(m.changed)
@@ -386,15 +388,18 @@ func (m *Memory) wake() {
 	}
 }
 
-// fit returns an error unless the records and bytes that a step adds fit the bounds.
+// fit returns an error unless the store has the capacity for what a step adds. It sweeps if
+// necessary.
 func (m *Memory) fit(s *memoryStep) error {
 	o := m.options
 	if o.MaxRecords > 0 && s.records > o.MaxRecords || o.MaxBytes > 0 && s.bytes > o.MaxBytes {
-		return fmt.Errorf("%w: %d records of %d bytes, and memory has room for %d of %d (0 is any); raise the bounds", ErrTooLarge, s.records, s.bytes, o.MaxRecords, o.MaxBytes)
+		return fmt.Errorf("%w: %d records of %d bytes, but MaxRecords is %d and MaxBytes %d (0 is unlimited)",
+			ErrTooLarge, s.records, s.bytes, o.MaxRecords, o.MaxBytes)
 	}
 	for !m.fits(s) {
 		if m.sweep(s.now, sweepBound) == 0 {
-			return &ErrUnavailable{Reason: fmt.Sprintf("memory is full: %d records of %d bytes", len(m.events), m.bytes)}
+			reason := fmt.Sprintf("memory is full: %d records of %d bytes", len(m.events), m.bytes)
+			return &ErrUnavailable{Reason: reason}
 		}
 	}
 	return nil

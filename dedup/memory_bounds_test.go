@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// still is a clock that a test moves by hand.
-type still struct{ now time.Time }
+// manualClock only moves when a test moves it.
+type manualClock struct{ now time.Time }
 
-func (c *still) Now() time.Time                            { return c.now }
-func (c *still) Alarm(time.Time) (<-chan struct{}, func()) { return nil, func() {} }
+func (c *manualClock) Now() time.Time                            { return c.now }
+func (c *manualClock) Alarm(time.Time) (<-chan struct{}, func()) { return nil, func() {} }
 
 func event(id string) Claim {
 	return Claim{
@@ -34,7 +34,7 @@ func mustClaim(t *testing.T, m *Memory, v Verdict, c Claim) Decision {
 func wantFull(t *testing.T, err error) {
 	t.Helper()
 	if full := (*ErrUnavailable)(nil); !errors.As(err, &full) || full.Reason == "" {
-		t.Fatalf("%v, want that the store is unavailable", err)
+		t.Fatalf("%v, want ErrUnavailable", err)
 	}
 }
 
@@ -46,13 +46,13 @@ func TestAFullMemoryRefusesNewRecordsAndAnswersKnownOnes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			clock := &still{now: time.Now()}
+			clock := &manualClock{now: time.Now()}
 			options.Clock = clock
 			m := NewMemory(options)
 			mustClaim(t, m, New, event("a"))
 			mustClaim(t, m, New, event("b"))
 			if _, err := m.Claim(t.Context(), event("c"), event("d")); err == nil {
-				t.Fatal("two records went where one has room")
+				t.Fatal("two records fit where one does")
 			} else {
 				wantFull(t, err)
 			}
@@ -72,15 +72,15 @@ func TestAFullMemoryRefusesNewRecordsAndAnswersKnownOnes(t *testing.T) {
 			clock.now = clock.now.Add(time.Hour)
 			mustClaim(t, m, New, event("d"))
 			if err := m.Health(t.Context()); err != nil {
-				t.Errorf("with room again: %v", err)
+				t.Errorf("after a record was forgotten: %v", err)
 			}
 		})
 	}
 }
 
-func TestAFullMemoryFindsRoomBehindWhatStays(t *testing.T) {
+func TestAFullMemorySweepsBeyondDeadLetters(t *testing.T) {
 	t.Parallel()
-	clock := &still{now: time.Now()}
+	clock := &manualClock{now: time.Now()}
 	m := NewMemory(MemoryOptions{Clock: clock, MaxRecords: 4 * sweepBound})
 	for i := range 4*sweepBound - 1 {
 		c := event(fmt.Sprint(i))
@@ -88,15 +88,15 @@ func TestAFullMemoryFindsRoomBehindWhatStays(t *testing.T) {
 		mustClaim(t, m, New, c)
 	}
 	clock.now = clock.now.Add(time.Second)
-	mustClaim(t, m, New, event("goes"))
+	mustClaim(t, m, New, event("expires"))
 	clock.now = clock.now.Add(time.Hour)
-	mustClaim(t, m, New, event("comes")) // more dead letters than one sweep looks at come before what goes
+	mustClaim(t, m, New, event("fits")) // more dead letters than one sweep handles are queued before the one that expires
 	if _, err := m.Claim(t.Context(), event("more")); err == nil {
-		t.Fatal("a dead letter gave way")
+		t.Fatal("a dead letter was forgotten")
 	}
 }
 
-func TestAGrowingClaimNeedsRoom(t *testing.T) {
+func TestAGrowingClaimIsBounded(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{MaxBytes: 3000})
 	c := event("a")
@@ -112,8 +112,8 @@ func TestAGrowingClaimNeedsRoom(t *testing.T) {
 	mustClaim(t, m, New, c)
 }
 
-// empty fails when anything is left of events that are gone.
-func empty(t *testing.T, m *Memory) {
+// checkEmpty fails if the store still has anything of deleted events.
+func checkEmpty(t *testing.T, m *Memory) {
 	t.Helper()
 	open, running := m.queue.Len()
 	if len(m.events)+len(m.names.keys)+len(m.names.aliases)+len(m.order)+open+running != 0 {
@@ -121,13 +121,14 @@ func empty(t *testing.T, m *Memory) {
 			len(m.events), len(m.names.keys), len(m.names.aliases), len(m.order), open, running)
 	}
 	if m.bytes != 0 || m.backlog != 0 || m.dead != 0 || m.held != 0 || m.freed != 0 || m.stale != 0 {
-		t.Errorf("left: %d bytes, backlog %d, %d dead, %d held, %d freed, %d gone", m.bytes, m.backlog, m.dead, m.held, m.freed, m.stale)
+		t.Errorf("left: %d bytes, backlog %d, %d dead, %d held, %d freed, %d stale",
+			m.bytes, m.backlog, m.dead, m.held, m.freed, m.stale)
 	}
 }
 
-func TestNothingIsLeftOfRecordsThatExpired(t *testing.T) {
+func TestNothingIsLeftOfExpiredRecords(t *testing.T) {
 	t.Parallel()
-	clock := &still{now: time.Now()}
+	clock := &manualClock{now: time.Now()}
 	m := NewMemory(MemoryOptions{Clock: clock})
 	const n = 10 * sweepBound
 	for i := range n {
@@ -146,7 +147,7 @@ func TestNothingIsLeftOfRecordsThatExpired(t *testing.T) {
 			if ws, err = m.Take(t.Context(), 1, 1, time.Minute); err == nil {
 				err = m.Finish(t.Context(), ws[0].Lease, Result{Kind: ResultDone})
 			}
-		case 1: // its holder vanishes
+		case 1: // its claimer disappears
 			err = m.Extend(t.Context(), d.Lease, time.Hour)
 		case 2:
 			err = m.Finish(t.Context(), d.Lease, Result{Kind: ResultRelease})
@@ -169,10 +170,10 @@ func TestNothingIsLeftOfRecordsThatExpired(t *testing.T) {
 	if m.windows.Len() != 0 {
 		t.Errorf("%d windows are left", m.windows.Len())
 	}
-	empty(t, m)
+	checkEmpty(t, m)
 }
 
-func TestNothingIsLeftOfRecordsThatWerePurged(t *testing.T) {
+func TestNothingIsLeftOfPurgedRecords(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{})
 	for i := range 20 {
@@ -199,19 +200,20 @@ func TestNothingIsLeftOfRecordsThatWerePurged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	empty(t, m)
+	checkEmpty(t, m)
 	if m.windows.Len() != 0 {
-		t.Errorf("%d windows keep what was purged", m.windows.Len())
+		t.Errorf("%d windows of purged records are left", m.windows.Len())
 	}
 }
 
-// TestWhatNeverFitsIsTooLarge: no retry helps a claim that is larger than the whole store.
-func TestWhatNeverFitsIsTooLarge(t *testing.T) {
+// TestAClaimThatNeverFitsIsTooLarge checks that a claim larger than the whole store is not
+// retried.
+func TestAClaimThatNeverFitsIsTooLarge(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]MemoryOptions{"records": {MaxRecords: 1}, "bytes": {MaxBytes: 2000}} {
 		m := NewMemory(o)
 		if _, err := m.Claim(t.Context(), event("a"), event("b")); !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%s: %v, want that it is too large", name, err)
+			t.Errorf("%s: %v, want ErrTooLarge", name, err)
 		}
 		mustClaim(t, m, New, event("a"))
 		_, err := m.Claim(t.Context(), event("b"))
@@ -233,16 +235,16 @@ func TestNamesCountAsBytes(t *testing.T) {
 			return
 		}
 		if i > 1<<20/(8<<10) {
-			t.Fatalf("%d names of 8 KiB went into 1 MiB", i)
+			t.Fatalf("%d names of 8 KiB fit 1 MiB", i)
 		}
 	}
 }
 
-// TestAWindowThatEndsEarlierGivesWayEarlier: the window of a claim that is held begins, at the latest, with the end
-// of its lease, and an outcome brings that forward.
-func TestAWindowThatEndsEarlierGivesWayEarlier(t *testing.T) {
+// TestAWindowThatEndsEarlierIsSweptEarlier finishes a held claim, whose window would otherwise
+// start with the end of its lease.
+func TestAWindowThatEndsEarlierIsSweptEarlier(t *testing.T) {
 	t.Parallel()
-	clock := &still{now: time.Now()}
+	clock := &manualClock{now: time.Now()}
 	m := NewMemory(MemoryOptions{Clock: clock, MaxRecords: 1})
 	c := event("a")
 	c.Hold, c.Lease, c.Tasks = true, 1000*time.Hour, []NewTask{{Handler: "h"}}
@@ -254,14 +256,14 @@ func TestAWindowThatEndsEarlierGivesWayEarlier(t *testing.T) {
 	mustClaim(t, m, New, event("b"))
 }
 
-func TestTakeLivesByTheSystemClockUnlessTold(t *testing.T) {
+func TestMemoryUsesTheSystemClockByDefault(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{})
 	c := event("a")
 	c.Tasks = []NewTask{{Handler: "h"}}
 	mustClaim(t, m, New, c)
 	for attempt := 1; attempt <= 3; attempt++ {
-		ws, err := m.Take(context.WithoutCancel(t.Context()), 1, 1, time.Millisecond) // the lease runs out
+		ws, err := m.Take(context.WithoutCancel(t.Context()), 1, 1, time.Millisecond) // the lease expires
 		if err != nil || ws[0].Task().Attempt != attempt {
 			t.Fatalf("attempt %d: %v, %v", attempt, ws, err)
 		}

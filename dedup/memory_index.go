@@ -8,31 +8,31 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
-// memoryEntry is the place of one event. Its record is replaced by every change and never changed itself, so
-// that a reader who has it needs no lock.
+// memoryEntry is the entry of one event. A change replaces its record and never modifies it, so
+// readers need no lock.
 type memoryEntry struct {
 	*Record
-	ends    time.Time // when the record may be forgotten, unless that has moved to a later time since
-	window  int       // its index in the heap of windows, from 1; 0 when it is in none
-	retired bool      // a newer generation has, or had, its key
+	ends    time.Time // when the window ends, as queued; it may have moved to a later time
+	window  int       // index in the heap of windows plus 1; 0 if not queued
+	retired bool      // its key had a newer generation
 }
 
-// edit returns a copy of the record whose tasks can be changed. Payload and answer are shared: they are
-// replaced as a whole or not at all.
+// edit returns a copy of the record whose tasks can be changed. Payload and response are
+// shared, because changes replace them as a whole.
 func (e *memoryEntry) edit() *Record {
 	r := *e.Record
 	r.Tasks = slices.Clone(r.Tasks)
 	return &r
 }
 
-// memoryNames finds the events by key and alias.
+// memoryNames finds events by key and alias.
 type memoryNames struct {
-	keys    map[[32]byte][]*memoryEntry // the generations, oldest first
+	keys    map[[32]byte][]*memoryEntry // all generations, oldest first
 	aliases map[[32]byte]*memoryEntry
 }
 
-// newest returns the record that answers for the key, nil when there is none. A generation never answers
-// again once there was a newer one, not even when that is gone.
+// newest returns the record that decides for the key, nil if there is none. Once a key had a
+// newer generation, an older one never decides again, even if the newer one is gone.
 func (n *memoryNames) newest(k Key) *memoryEntry {
 	generations := n.keys[k.Hash()]
 	if len(generations) == 0 || generations[len(generations)-1].retired {
@@ -41,7 +41,7 @@ func (n *memoryNames) newest(k Key) *memoryEntry {
 	return generations[len(generations)-1]
 }
 
-// last returns the number of the newest generation that is kept of the key.
+// last returns the newest generation of the key that is still kept, 0 without any.
 func (n *memoryNames) last(k Key) int {
 	generations := n.keys[k.Hash()]
 	if len(generations) == 0 {
@@ -82,7 +82,7 @@ func (n *memoryNames) addAliases(e *memoryEntry) {
 	}
 }
 
-// find returns the place of an event that is not to be forgotten at now, or nil.
+// find returns the entry of an event, nil if there is none or it may be forgotten at now.
 func (m *Memory) find(event string, now time.Time) *memoryEntry {
 	e := m.events[event]
 	if e == nil || e.Disposable(now) {
@@ -114,7 +114,7 @@ func (m *Memory) replace(r *Record) {
 	m.schedule(e, old)
 }
 
-// drop forgets a record, its names and its tasks in the queue.
+// drop deletes a record with its names, and its tasks from the queue.
 func (m *Memory) drop(e *memoryEntry) {
 	if !e.retired && e.Unaccepted() {
 		m.traces.release(e.Key)
@@ -137,7 +137,7 @@ func (m *Memory) drop(e *memoryEntry) {
 	}
 }
 
-// withBody returns the record with its body, which may be that of another one.
+// withBody returns the record with its body, which may be that of another record.
 func (m *Memory) withBody(r *Record) *Record {
 	keeper := m.events[r.Original]
 	if !r.Shared || keeper == nil {
@@ -148,8 +148,8 @@ func (m *Memory) withBody(r *Record) *Record {
 	return &c
 }
 
-// unshare takes a record that is gone off those with which it shares a body. The oldest of those that share its own
-// one gets that.
+// unshare removes a deleted record from the sharers of its original, and moves a body that it
+// shared to the oldest sharer.
 func (m *Memory) unshare(e *memoryEntry) {
 	if keeper := m.events[e.Original]; e.Shared && keeper != nil {
 		r := keeper.edit()
@@ -172,8 +172,8 @@ func (m *Memory) unshare(e *memoryEntry) {
 	}
 }
 
-// schedule tells the queue and the heap of windows what has changed since the record was old. Tasks that
-// have not changed are left alone: the queue may have given them out in the very step that changes others.
+// schedule updates the queue and the heap of windows after a change from old. It skips
+// unchanged tasks: the queue may have given them out in the same step.
 func (m *Memory) schedule(e *memoryEntry, old *Record) {
 	for i, t := range e.Tasks {
 		switch {
@@ -182,9 +182,8 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 			m.queue.Remove(e.Seq, i)
 		case t.State == Pending:
 			m.queue.Schedule(taskqueue.Item[string]{
-				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Yields: e.Yields(i), Due: t.Due, Accepted: e.Accepted,
-				Bytes:   int64(len(e.Payload.Body)),
-				Suspect: t.Interrupted(),
+				Event: e.Event, Task: i, Seq: e.Seq, Lane: e.LaneOf(i), Yields: e.Yields(i), Due: t.Due,
+				Accepted: e.Accepted, Bytes: int64(len(e.Payload.Body)), Suspect: t.Interrupted(),
 			})
 		default:
 			m.queue.Extend(e.Seq, i, t.Until)
@@ -194,13 +193,13 @@ func (m *Memory) schedule(e *memoryEntry, old *Record) {
 	case ends.IsZero():
 	case e.window == 0:
 		m.queueWindow(e)
-	case ends.Before(e.ends): // a later end is seen when the earlier one has come
+	case ends.Before(e.ends): // a later end is noticed when the queued one has come
 		e.ends = ends
 		m.windows.Replace(e.window-1, e)
 	}
 }
 
-// count adds the record to the totals, or takes it out with -1.
+// count adds the record to the totals; by is 1, or -1 to remove it.
 func (m *Memory) count(r *Record, by int64) {
 	m.bytes += by * size(r)
 	if q := (QuarantineGroup{r.Payload.Endpoint, r.QuarantineReason}); r.Quarantined() {
@@ -223,7 +222,7 @@ func (m *Memory) count(r *Record, by int64) {
 	}
 }
 
-// size estimates what a record takes.
+// size estimates the memory of a record in bytes.
 func size(r *Record) int64 {
 	n := 512 + 128*len(r.Tasks) + len(r.Payload.Body) + len(r.Response.Body) + r.Key.length()
 	for _, a := range r.Aliases {
@@ -243,10 +242,10 @@ func size(r *Record) int64 {
 	return int64(n)
 }
 
-// sweepBound is how many windows that ended one call looks at, so that no call pays for all.
+// sweepBound is how many expired windows one call handles, so no call pays for all.
 const sweepBound = 16
 
-// sweep forgets records whose window has ended, and returns how many windows it looked at, at most bound.
+// sweep forgets records whose windows ended and returns how many windows it handled, at most bound.
 func (m *Memory) sweep(now time.Time, bound int) int {
 	looked := 0
 	for ; looked < bound && m.windows.Len() > 0 && !m.windows.First().ends.After(now); looked++ {
@@ -255,14 +254,14 @@ func (m *Memory) sweep(now time.Time, bound int) int {
 		switch {
 		case e.Disposable(now):
 			m.drop(e)
-		case e.Ends().After(now): // the window has moved since it was queued
+		case e.Ends().After(now): // it moved after it was queued
 			m.queueWindow(e)
 		}
 	}
 	return looked
 }
 
-// queueWindow has the record looked at when its window ends.
+// queueWindow schedules the record for a sweep at the end of its window.
 func (m *Memory) queueWindow(e *memoryEntry) {
 	e.ends = e.Ends()
 	m.windows.Push(e)

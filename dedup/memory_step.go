@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// memoryStep collects what the claims of one call change, so that later claims see earlier ones and nothing
-// is stored when there is no room for all.
+// memoryStep collects the changes of one call, so that later claims see earlier ones and
+// nothing is stored unless everything fits.
 type memoryStep struct {
 	m          *Memory
 	now        time.Time
 	seq, token uint64
 
 	changes map[string]*Record // by event
-	order   []string           // the events of changes as they came
+	order   []string           // the events of changes in order
 	keys    map[[32]byte]*Record
 	aliases map[[32]byte]*Record
 	traces  map[traceKey]Trace
 
-	records int   // records that the step adds
-	bytes   int64 // and how much more there is to keep
+	records int   // added records
+	bytes   int64 // added bytes
 }
 
 func (m *Memory) newStep(now time.Time) *memoryStep {
@@ -32,7 +32,7 @@ func (m *Memory) newStep(now time.Time) *memoryStep {
 }
 
 func (s *memoryStep) claim(c Claim) Decision {
-	found, _ := Resolve(c, s.lookup(), s.now) // memory has no errors
+	found, _ := Resolve(c, s.lookup(), s.now) // the lookups return no errors
 	if found.Repeated {
 		return Decision{Verdict: Repeated, Record: found.Of.withoutBody()}
 	}
@@ -73,7 +73,8 @@ func (s *memoryStep) claim(c Claim) Decision {
 	return d
 }
 
-// noteOccurrence keeps what an accepted claim means for other records: the count of occurrences, and a name that was used again.
+// noteOccurrence updates other records after an accepted claim: the count of occurrences, and
+// the note about a reused identifier.
 func (s *memoryStep) noteOccurrence(d Decision, found *Resolution) Decision {
 	if found.Number > 0 {
 		first := *s.newest(s.changes[found.Of.Event], s.m.events[found.Of.Event])
@@ -105,7 +106,7 @@ func (s *memoryStep) byAlias(k Key) *Record {
 	return s.newest(s.aliases[h], s.m.names.aliases[h])
 }
 
-// trace returns what is remembered of a key.
+// trace returns the trace of a key.
 func (s *memoryStep) trace(k Key) Trace {
 	if t, ok := s.traces[traceKeyOf(k)]; ok {
 		return t
@@ -120,7 +121,7 @@ func (s *memoryStep) recall(old Record, c Claim) Verdict {
 	return Recall(old, c, s.trace, s.m.traces.first(s.now), s.now)
 }
 
-// remember notes the acceptance of a claim; old is the record that its key had before.
+// remember adds the traces of an accepted claim; old is the record that its key had before.
 func (s *memoryStep) remember(old Record, c Claim) {
 	if s.m.traces.retention.Off() {
 		return
@@ -130,8 +131,8 @@ func (s *memoryStep) remember(old Record, c Claim) {
 	}
 }
 
-// newest returns the current state of a record: as this step changed it, else as it is stored. It is the zero
-// Record when there is none.
+// newest returns the current state of a record: as changed by this step, else as stored. It is
+// the zero Record if there is none.
 func (s *memoryStep) newest(changed *Record, stored *memoryEntry) *Record {
 	switch {
 	case changed != nil:
@@ -144,7 +145,7 @@ func (s *memoryStep) newest(changed *Record, stored *memoryEntry) *Record {
 	return stored.Record
 }
 
-// countQuarantined counts one more delivery on the original, and reports whether it was full already.
+// countQuarantined counts one more delivery on the original and reports whether it was full before.
 func (s *memoryStep) countQuarantined(a *Quarantine) (original *Record, full bool) {
 	found := s.newest(s.changes[a.Of], s.m.find(a.Of, s.now))
 	if found.Event == "" {
@@ -162,7 +163,7 @@ func (s *memoryStep) accept(old Record, c Claim) Decision {
 		old.Generation = s.m.names.last(c.Key)
 	}
 	r := Accept(old, c, newEvent(), s.seq+1, s.token, s.now)
-	r = r.Clone() // the caller keeps its claim
+	r = r.Clone() // the caller may reuse its claim
 	if r.Event != old.Event {
 		s.seq++
 		s.records++
@@ -184,7 +185,7 @@ func (s *memoryStep) accept(old Record, c Claim) Decision {
 	return d
 }
 
-// supersede tells the record that had the series of the claim that there is a newer one.
+// supersede marks the record that had the series of the claim as an older one.
 func (s *memoryStep) supersede(c Claim, by string) {
 	if c.Series == (Key{}) {
 		return
@@ -219,7 +220,7 @@ func (s *memoryStep) apply() {
 		}
 	}
 	for h, r := range s.aliases {
-		m.names.aliases[h] = m.events[r.Event] // also where a record has taken one back that it had before
+		m.names.aliases[h] = m.events[r.Event] // also if a record takes back an alias that it had before
 	}
 	for k, t := range s.traces {
 		m.traces.note(k, t, DayOf(s.now))
@@ -229,5 +230,5 @@ func (s *memoryStep) apply() {
 	m.wake()
 }
 
-// newEvent returns an id that nobody can guess and that never comes again.
+// newEvent returns an id that cannot be guessed and never recurs.
 func newEvent() string { return rand.Text() }

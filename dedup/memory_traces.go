@@ -2,7 +2,7 @@ package dedup
 
 import "time"
 
-// traceKey is what a store remembers a key by.
+// traceKey identifies a key in the traces.
 type traceKey [16]byte
 
 func traceKeyOf(k Key) traceKey {
@@ -10,14 +10,14 @@ func traceKeyOf(k Key) traceKey {
 	return traceKey(h[:len(traceKey{})])
 }
 
-// memoryTraces is what a Memory store remembers beyond the windows.
+// memoryTraces are the traces of a Memory store.
 type memoryTraces struct {
 	retention Retention
-	since     Day // when it began
-	evicted   Day // the first day that Max has left; 0 is all
+	since     Day // the first day of the store
+	evicted   Day // the first day that Max allows; 0 for all
 	keys      map[traceKey]Trace
-	counts    map[Day]int64 // of keys
-	checked   Day           // when the days that have ended were last looked for
+	counts    map[Day]int64 // keys by day
+	checked   Day           // the day of the last prune
 }
 
 func newMemoryTraces(r Retention, today Day) memoryTraces {
@@ -27,7 +27,7 @@ func newMemoryTraces(r Retention, today Day) memoryTraces {
 // first returns the first day that is remembered.
 func (m *memoryTraces) first(now time.Time) Day { return m.retention.First(m.since, m.evicted, now) }
 
-// note keeps a trace, and forgets the oldest day when there are too many.
+// note stores a trace, and forgets the oldest days if there are too many.
 func (m *memoryTraces) note(k traceKey, t Trace, today Day) {
 	if old, ok := m.keys[k]; ok {
 		m.counts[old.Day]--
@@ -40,7 +40,7 @@ func (m *memoryTraces) note(k traceKey, t Trace, today Day) {
 	}
 }
 
-// prune forgets the days that have ended, and those beyond Max.
+// prune forgets the days beyond the retention.
 func (m *memoryTraces) prune(today Day) {
 	m.evicted = max(m.evicted, m.retention.Evict(m.counts, today))
 	first := m.first(today.Start())
@@ -67,7 +67,7 @@ func (m *memoryTraces) forget(k Key) {
 	}
 }
 
-// release takes one acceptance back.
+// release removes one acceptance.
 func (m *memoryTraces) release(k Key) {
 	key := traceKeyOf(k)
 	switch t := m.keys[key].Without(); t.Count {

@@ -7,45 +7,48 @@ import (
 	"time"
 )
 
-// Occurrence is the part of a claim whose key is a digest of signed content, for senders whose signature covers
-// neither an identifier nor a time. Equal content is then either one event that is sent again, or another event that
-// is equal in everything that is signed; only the identifier beside it, which is not signed, tells which.
+// Occurrence describes a claim whose key is a digest of signed content, for senders that sign
+// neither an identifier nor a time. Equal content is then either a repetition of one event or
+// another event with equal signed content. Only the unsigned identifier beside it tells them
+// apart.
 //
 // Claims of a key are decided in this order:
 //
-//  1. The name is that of an occurrence that is remembered: the claim is about that one.
+//  1. The name belongs to a known occurrence: the claim is about that one.
 //  2. The key has no live record: the claim is New under the key itself.
 //  3. There is no name: the claim is about the record of the key.
-//  4. The type is that of the key's record, and the bounds allow another occurrence: the claim is New, under the key
-//     that [Key.Occurrence] returns.
+//  4. The type is that of the key's record, and the bounds allow another occurrence: the claim
+//     is New under the key that [Key.Occurrence] returns.
 //  5. Otherwise the verdict is Repeated, and nothing is stored.
 type Occurrence struct {
-	// Name is the identifier that came with the content; empty where none did.
+	// Name is the identifier that came with the content, if any.
 	Name string
-	// Max is how many occurrences of the content may be accepted in a window, the first one included. Below 2 there
-	// is no second one.
+	// Max is how many occurrences of the content are accepted in a window, including the first.
+	// Below 2 there is only one.
 	Max int
-	// Within is for how long after the first occurrence others are accepted. Zero is without a limit.
+	// Within is how long after the first occurrence others are accepted. Zero is unlimited.
 	Within time.Duration
-	// Slots, where there are any, bound the keys that share them: a new record takes the first slot that no live record
-	// has, as an alias. When all are taken, the verdict is Repeated, with the record that has the first of them. Their
-	// Space is SpaceSlot.
+	// Slots, if any, bound the keys that share them: a new record takes the first slot that no
+	// live record has, as an alias. If all are taken, the verdict is Repeated with the record
+	// of the first slot. Their Space is SpaceSlot.
 	Slots []Key
-	// Former finds the record that an older program, which took the identifier for the key, made of the same content.
+	// Former finds the record of the same content that an older program stored under the
+	// identifier.
 	Former *Former
 }
 
-// Former is how a record was named before the key was a digest of the content.
+// Former is how a record was named before the key became a digest of the content.
 type Former struct {
 	// Alias is the digest of the signed content, in SpaceSigned.
 	Alias Key
-	// ID is the identifier that was the key: that of the same occurrence.
+	// ID is the identifier that was the key of the same occurrence.
 	ID string
-	// Type, unless it is empty, is the only type of records that count.
+	// Type, unless empty, is the only type of records that match.
 	Type string
 }
 
-// Occurrence returns the key of the occurrence n of the content that k is a digest of. The first one has k itself.
+// Occurrence returns the key of occurrence n of the content that k is a digest of. The first
+// one has k itself.
 func (k Key) Occurrence(n int) Key {
 	if n > 1 {
 		k.ID = fmt.Sprintf("%s;%d", k.ID, n)
@@ -53,13 +56,14 @@ func (k Key) Occurrence(n int) Key {
 	return k
 }
 
-// content is the digest in the key of an occurrence, without what follows it.
+// content returns the digest in the key of an occurrence, without its number.
 func (k Key) content() string {
 	digest, _, _ := strings.Cut(k.ID, ";")
 	return digest
 }
 
-// Named returns the alias that a record of the claim has for its occurrence's name, and false when it has none.
+// Named returns the alias of the claim's record for the name of its occurrence, and false if it
+// has no name.
 func (c *Claim) Named() (Key, bool) {
 	if c.Occurrence == nil || c.Occurrence.Name == "" {
 		return Key{}, false
@@ -67,8 +71,8 @@ func (c *Claim) Named() (Key, bool) {
 	return c.Key.named(c.Occurrence.Name), true
 }
 
-// Sent returns the name under which other content of the sender is found that came with the same identifier, and false
-// when the claim has no such name. It is among the record's aliases, but no claim is Aliased by it.
+// Sent returns the alias that finds other content of the sender with the same identifier, and
+// false if the claim has none. It never makes a claim Aliased.
 func (c *Claim) Sent() (Key, bool) {
 	if c.Occurrence == nil || c.Occurrence.Name == "" {
 		return Key{}, false
@@ -78,7 +82,7 @@ func (c *Claim) Sent() (Key, bool) {
 	return k, true
 }
 
-// names are the claim's own aliases and those of its occurrence.
+// names returns the aliases of the claim and those of its occurrence.
 func (c *Claim) names() []Key {
 	names := slices.Clip(c.Aliases)
 	if named, ok := c.Named(); ok {
@@ -88,7 +92,8 @@ func (c *Claim) names() []Key {
 	return names
 }
 
-// Names are the aliases of the claim's record: its own, those of its occurrence, and its series.
+// Names returns the aliases of the claim's record: those of the claim, of its occurrence, and
+// its series.
 func (c *Claim) Names() []Key {
 	if c.Series == (Key{}) {
 		return c.names()
@@ -96,30 +101,30 @@ func (c *Claim) Names() []Key {
 	return append(c.names(), c.Series)
 }
 
-// Lookup finds the records that a claim may be about, as the claims before it in the same step left them. Both return
-// the zero Record when there is none.
+// Lookup finds the records that a claim may be about, as changed by the earlier claims of the
+// same step. Both functions return the zero Record if there is none.
 type Lookup struct {
-	Key   func(Key) (Record, error) // the record that answers for a key
-	Alias func(Key) (Record, error) // the record that an alias belongs to
+	Key   func(Key) (Record, error) // the newest record of a key
+	Alias func(Key) (Record, error) // the record that has an alias
 }
 
 // Resolution is which event a claim with an Occurrence is about.
 type Resolution struct {
-	// Claim is the claim as it is decided further, without its Occurrence: with the key of the event that it is about,
-	// and with the aliases of that.
+	// Claim is the claim to decide, without its Occurrence: with the key and the aliases of the
+	// event that it is about.
 	Claim Claim
 	// Of is the first occurrence of the content, unless the claim is that.
 	Of Record
-	// Number is that of another occurrence, which Of counts when the claim is accepted.
+	// Number is the number of a further occurrence, which Of counts if the claim is accepted.
 	Number int
-	// Reused is the record of other content that came under the same name; the zero Record when there is none.
+	// Reused is the record of other content that came under the same name, or the zero Record.
 	Reused Record
-	// Repeated says that the claim is not accepted. The verdict is Repeated, with Of.
+	// Repeated means that the claim is not accepted. The verdict is Repeated with Of.
 	Repeated bool
 }
 
-// Resolve says which event a claim is about, and whether it may be another occurrence. Every store decides by it; its
-// only errors are those of find.
+// Resolve determines which event a claim is about and whether it may be another occurrence. All
+// stores decide by it. It returns no errors but those of find.
 func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 	out := Resolution{Claim: c}
 	o := c.Occurrence
@@ -134,7 +139,7 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 	switch {
 	case named.live(now):
 		out.Claim.Key = named.Key
-		return out, nil // with whatever slot it has
+		return out, nil // which keeps its slot, if any
 	case !first.live(now):
 	case o.Name == "":
 		out.Claim.Key = first.Key
@@ -163,7 +168,7 @@ func Resolve(c Claim, find Lookup, now time.Time) (Resolution, error) {
 	return out, nil
 }
 
-// find returns the first record of the claim's content and the one of its name.
+// find returns the first record of the claim's content, and the one of its name.
 func (o *Occurrence) find(c Claim, find Lookup, now time.Time) (first, named Record, err error) {
 	if first, err = find.Key(c.Key); err != nil {
 		return first, named, err
@@ -191,8 +196,8 @@ func (o *Occurrence) allows(first Record, c Claim, now time.Time) bool {
 		(o.Within <= 0 || now.Sub(first.Accepted) < o.Within)
 }
 
-// number gives the claim the next number after those of first whose key is free. One that is not belongs to content
-// whose first record is forgotten already.
+// number gives the claim the next free number after those of first. A number is taken if its
+// content outlived the first record of it.
 func (out *Resolution) number(most int, first Record, find Lookup, now time.Time) error {
 	base := out.Claim.Key
 	out.Of = first
@@ -210,7 +215,7 @@ func (out *Resolution) number(most int, first Record, find Lookup, now time.Time
 	return nil
 }
 
-// slot gives the claim the first free one of the slots, where there are any.
+// slot gives the claim the first free slot, if there are slots.
 func (out *Resolution) slot(slots []Key, find Lookup, now time.Time) error {
 	for i, slot := range slots {
 		taken, err := find.Alias(slot)
@@ -229,14 +234,14 @@ func (out *Resolution) slot(slots []Key, find Lookup, now time.Time) error {
 	return nil
 }
 
-// The notes on two records of different content whose sender gave both one identifier.
+// The notes of two records with different content and one identifier.
 const (
 	noteReused  = "its sender's identifier was that of event "
 	noteReusing = "its sender's identifier came again, with other content, as event "
 )
 
-// NoteReuse notes on a new record and on an older one, of different content, that they came with one identifier. It
-// reports whether the older one has changed: it is noted there once.
+// NoteReuse notes on a new record and an older one that they have different content and one
+// identifier. It reports whether the older one changed: it gets one such note.
 func NoteReuse(r, older *Record) bool {
 	r.note(noteReused + older.Event)
 	if strings.Contains(older.Note, noteReusing) {

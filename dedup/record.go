@@ -10,85 +10,91 @@ import (
 	"time"
 )
 
-// Payload is what is kept of a delivery.
+// Payload is what is stored of a delivery.
 type Payload struct {
-	Producer string // the producer's name
-	Endpoint string // the endpoint's name
-	Type     string // the event type; may be empty
-	KeyField string // the field value that carried the identifier, octet for octet, for forwarding
-	// VendorID is the identifier that the sender gave, where it is not the key's because nobody signed it; else empty.
+	Producer string // name of the producer
+	Endpoint string // name of the endpoint
+	Type     string // event type; may be empty
+	KeyField string // exact field value that carried the identifier, for forwarding
+	// VendorID is the identifier that the sender gave, if it is unsigned and therefore not the
+	// key; else empty.
 	VendorID string
 	Method   string // of the request
-	Target   string // the request target as it arrived
-	// Header holds the fields that are kept; Authorization and Cookie never are.
+	Target   string // request target as received
+	// Header holds the stored fields, which never include Authorization and Cookie.
 	Header http.Header
-	// Attributes are facts about the event that handlers see: source, subject, time, key id, extensions.
+	// Attributes are facts about the event for its handlers: source, subject, time, key id,
+	// extensions.
 	Attributes map[string]string
-	// Body is the payload exactly as it arrived.
+	// Body is the payload exactly as received.
 	Body []byte
 }
 
-// Response is the response that is stored with a record and repeated to duplicates. A zero Status means that
-// there is none yet.
+// Response is the response that is stored with a record and repeated to duplicates. A zero
+// Status means none yet.
 type Response struct {
 	Status int
 	Header http.Header // only what must be repeated, such as Content-Type and Location
 	Body   []byte
 }
 
-// Clone returns a copy that shares no memory with the answer.
+// Clone returns a copy that shares no memory with the response.
 func (a Response) Clone() Response {
 	a.Header, a.Body = a.Header.Clone(), bytes.Clone(a.Body)
 	return a
 }
 
-// Record is what is kept of one event.
+// Record is what a store keeps of one event.
 type Record struct {
-	Event       string // our own opaque id; never used again
+	Event       string // opaque id of the store, never reused
 	Key         Key
-	Aliases     []Key // other names under which the event is known
+	Aliases     []Key // other names of the event
 	Fingerprint Fingerprint
-	Generation  int    // 1 for the first event under a key, else one more than the largest that is kept of the key
-	Seq         uint64 // the order of acceptance within the store
+	Generation  int    // 1 for the first event of a key, else one more than the largest that is still kept
+	Seq         uint64 // order of acceptance in the store
 	Accepted    time.Time
-	Finished    time.Time     // when the last outcome came; zero while work is left
-	Window      time.Duration // how long the key is remembered from Finished on
-	Expires     time.Time     // Finished + Window; zero while work is left (see Ends)
+	Finished    time.Time     // when the last task ended; zero while one is open
+	Window      time.Duration // how long the key is remembered after Finished
+	Expires     time.Time     // Finished + Window; zero while a task is open (see Ends)
 	Response    Response
 	Tasks       []Task
 	Payload     Payload
-	// Hold marks an event whose handler answers the request itself; workers never run it.
+	// Hold marks an event whose handler answers the request itself. Workers never run it.
 	Hold bool
-	// DropBody says that the body is dropped once every task is done.
+	// DropBody drops the body once every task is done.
 	DropBody bool
-	// QuarantineReason says why the delivery was kept aside without being run; empty for events.
+	// QuarantineReason is why the delivery was quarantined; empty for events.
 	QuarantineReason string
-	// Original is the event that a delivery kept aside belongs to.
+	// Original is the event that a quarantined delivery belongs to.
 	Original string
-	// QuarantineCount counts the deliveries kept aside for this event, those beyond the maximum included.
+	// QuarantineCount counts the deliveries quarantined for this event, including those beyond
+	// the maximum.
 	QuarantineCount int
-	// Newest marks the newest record of its series ([Claim.Series]): its window does not end.
+	// Newest marks the newest record of its series ([Claim.Series]), whose window does not end.
 	Newest bool
-	// Occurrences is the largest number that was given to an occurrence of the record's content; 0 while there is one.
+	// Occurrences is the largest number of an occurrence of the content of the record; 0 if
+	// there is only one.
 	Occurrences int
-	// Shared says that the body is that of Original, which keeps it for as long as this record is there.
+	// Shared marks a record without a body of its own. It reads that of Original, which keeps
+	// it for this record.
 	Shared bool
-	// Sharers are the events whose body this record keeps, the oldest first.
+	// Sharers are the events that share the body of this record, oldest first.
 	Sharers []string
 	// Note explains an unusual outcome, such as "no handler".
 	Note string
 }
 
-// Open reports whether any work on the record is left, so that its window has not begun.
+// Open reports whether any task is open. The window does not start before all are finished.
 func (r *Record) Open() bool { return slices.ContainsFunc(r.Tasks, Task.Open) }
 
-// Quarantined reports whether the record is of a delivery that was kept aside and that nobody has reopened.
+// Quarantined reports whether the delivery was quarantined and not reopened.
 func (r *Record) Quarantined() bool {
-	return r.QuarantineReason != "" && !slices.ContainsFunc(r.Tasks, func(t Task) bool { return t.State != Dead || t.Reason != r.QuarantineReason })
+	reopened := func(t Task) bool { return t.State != Dead || t.Reason != r.QuarantineReason }
+	return r.QuarantineReason != "" && !slices.ContainsFunc(r.Tasks, reopened)
 }
 
-// State sums the tasks up: dead when one is dead, else running, else pending, else done. A quarantined delivery is dead,
-// also one that no handler takes.
+// State summarizes the tasks: dead if any is dead, else running, else pending, else done. A
+// quarantined delivery is dead even without tasks.
 func (r *Record) State() State {
 	if r.Quarantined() {
 		return Dead
@@ -107,13 +113,14 @@ func (r *Record) State() State {
 	return state
 }
 
-// Held reports whether the claimer of a Hold record still has its lease at now.
+// Held reports whether the claimer of a Hold record has the lease at now.
 func (r *Record) Held(now time.Time) bool {
 	return r.lapses() && now.Before(r.Tasks[0].Until)
 }
 
-// Ends returns when the window ends, and with it what the record knows of its key: Expires, or the lease's
-// end plus the window for a claim that is held. It is zero while other work is left, and for the newest record of a series.
+// Ends returns when the window ends and the key is new again: Expires, or the end of the lease
+// plus the window for a held claim. It is zero while other tasks are open, and for the newest
+// record of a series.
 func (r *Record) Ends() time.Time {
 	if r.Newest {
 		return time.Time{}
@@ -124,26 +131,28 @@ func (r *Record) Ends() time.Time {
 	return r.Expires
 }
 
-// Expired reports whether the window of the record has passed at now, so that its key is new again.
+// Expired reports whether the window ended before now, so the key is new again.
 func (r *Record) Expired(now time.Time) bool {
 	ends := r.Ends()
 	return !ends.IsZero() && !now.Before(ends)
 }
 
-// Disposable reports whether a store may forget the record at now: its window has passed, none of its tasks is
-// dead, and no other record shares its body. A dead letter stays until a person purges it or it is reopened and done.
+// Disposable reports whether a store may forget the record at now: its window ended, no task is
+// dead, and no other record shares its body. A dead letter stays until it is purged, or
+// reopened and done.
 func (r *Record) Disposable(now time.Time) bool {
 	return r.Expired(now) && r.State() != Dead && len(r.Sharers) == 0
 }
 
-// Dropped reports whether the record does without its body: it was to be dropped, every task is done, and no other
-// record shares it. A record without tasks keeps it, because its event had no handler yet and can be reopened.
+// Dropped reports whether the body is dropped: DropBody is set, every task is done, and no
+// other record shares the body. A record without tasks keeps its body, because its event can be
+// reopened for a new handler.
 func (r *Record) Dropped() bool {
 	return r.DropBody && len(r.Tasks) > 0 && r.State() == Done && len(r.Sharers) == 0
 }
 
-// LaneOf returns the lane of task i with its scope, the handler and the endpoint's name, or "" when the task
-// is in no lane. Every part stands behind its length.
+// LaneOf returns the lane of task i with its scope, endpoint and handler, or "" outside of
+// lanes. Every part is prefixed with its length.
 func (r *Record) LaneOf(i int) string {
 	t := r.Tasks[i]
 	if t.Lane == "" {
@@ -157,7 +166,7 @@ func (r *Record) LaneOf(i int) string {
 	return string(b)
 }
 
-// Yields reports whether task i is in a lane that yields.
+// Yields reports whether task i is in a lane that yields (see [LaneYields]).
 func (r *Record) Yields(i int) bool { return strings.HasPrefix(r.Tasks[i].Lane, LaneYields) }
 
 // Clone returns a copy that shares no memory with the record.
@@ -172,22 +181,23 @@ func (r *Record) Clone() Record {
 	return c
 }
 
-// live reports whether there is a record whose window has not passed.
+// live reports whether the record exists and its window has not ended.
 func (r *Record) live(now time.Time) bool { return r.Event != "" && !r.Expired(now) }
 
-// Unaccepted reports whether the record is of a held claim without an outcome.
+// Unaccepted reports whether the record is a held claim without an outcome.
 func (r *Record) Unaccepted() bool { return r.Hold && r.Open() }
 
-// freed reports whether the record is of a claim that was held and then released.
+// freed reports whether the record is a held claim that was released.
 func (r *Record) freed() bool { return r.heldIn(Pending) }
 
-// lapses reports whether the record is of a held claim, which is free when its lease runs out.
+// lapses reports whether the record is a held claim under a lease, which is freed when the
+// lease expires.
 func (r *Record) lapses() bool { return r.heldIn(Running) }
 
 func (r *Record) heldIn(s State) bool { return r.Hold && len(r.Tasks) == 1 && r.Tasks[0].State == s }
 
-// free reports whether the record is of a claim that was held and is held no longer, without an outcome: it
-// was released, its lease ran out, or the process that held it died.
+// free reports whether the record is a held claim that its claimer lost without an outcome: it
+// was released, its lease expired, or its process died.
 func (r *Record) free(now time.Time) bool {
 	return r.freed() || r.lapses() && !r.Held(now)
 }

@@ -40,11 +40,13 @@ func TestDifferentKeysHaveDifferentHashes(t *testing.T) {
 func TestLanesHaveTheirHandlerAndEndpointAsScope(t *testing.T) {
 	t.Parallel()
 	lane := func(endpoint, handler, lane string) string {
-		r := dedup.Record{Payload: dedup.Payload{Endpoint: endpoint}, Tasks: []dedup.Task{{}, {Handler: handler, Lane: lane}}}
+		r := dedup.Record{
+			Payload: dedup.Payload{Endpoint: endpoint}, Tasks: []dedup.Task{{}, {Handler: handler, Lane: lane}},
+		}
 		return r.LaneOf(1)
 	}
 	if lane("a", "b", "") != "" {
-		t.Error("no lane has a name")
+		t.Error("a task outside of lanes has a lane")
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := drawKey(t, "a"), drawKey(t, "b")
@@ -57,7 +59,7 @@ func TestLanesHaveTheirHandlerAndEndpointAsScope(t *testing.T) {
 	})
 }
 
-func TestStateSumsTheTasksUp(t *testing.T) {
+func TestStateSummarizesTheTasks(t *testing.T) {
 	t.Parallel()
 	const p, r, d, x = dedup.Pending, dedup.Running, dedup.Done, dedup.Dead
 	for _, row := range []struct {
@@ -86,7 +88,7 @@ func TestOnlyDeadLettersAndOpenWorkOutliveTheirWindow(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		record  dedup.Record
-		goes    bool
+		ends    bool // disposable after its window
 		dropped bool
 	}{
 		{"pending", made(t, drop), false, false},
@@ -98,8 +100,8 @@ func TestOnlyDeadLettersAndOpenWorkOutliveTheirWindow(t *testing.T) {
 		{"held and never finished", made(t, hold), true, false},
 	} {
 		r := row.record
-		if r.Disposable(t0) || r.Disposable(t0.Add(long)) != row.goes {
-			t.Errorf("%s: goes at once %t, later %t", row.name, r.Disposable(t0), r.Disposable(t0.Add(long)))
+		if r.Disposable(t0) || r.Disposable(t0.Add(long)) != row.ends {
+			t.Errorf("%s: disposable at once %t, later %t", row.name, r.Disposable(t0), r.Disposable(t0.Add(long)))
 		}
 		if r.Dropped() != row.dropped || (r.Payload.Body == nil) != row.dropped {
 			t.Errorf("%s: dropped %t, body %q", row.name, r.Dropped(), r.Payload.Body)
@@ -113,8 +115,10 @@ func TestACloneSharesNothing(t *testing.T) {
 		return dedup.Record{
 			Aliases:  []dedup.Key{{ID: "a"}},
 			Tasks:    []dedup.Task{{Handler: "h"}},
-			Response: dedup.Response{Status: 200, Header: http.Header{"A": {"1"}}, Body: []byte("answer")},
-			Payload:  dedup.Payload{Header: http.Header{"B": {"2"}}, Attributes: map[string]string{"c": "3"}, Body: []byte("payload")},
+			Response: dedup.Response{Status: 200, Header: http.Header{"A": {"1"}}, Body: []byte("response")},
+			Payload: dedup.Payload{
+				Header: http.Header{"B": {"2"}}, Attributes: map[string]string{"c": "3"}, Body: []byte("payload"),
+			},
 		}
 	}
 	r := full()
@@ -130,7 +134,7 @@ func TestACloneSharesNothing(t *testing.T) {
 	}
 }
 
-func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
+func TestCheckNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	c := dedup.Claim{
 		Hold: true, Response: dedup.Response{Status: 202}, Quarantine: &dedup.Quarantine{},
@@ -141,8 +145,8 @@ func TestCheckNamesEverythingThatIsWrong(t *testing.T) {
 		t.Fatalf("Check: %v", err)
 	}
 	for _, want := range []string{
-		"key without an id", "exactly one task", "needs a lease", "hold with an answer", "hold of a delivery that is kept aside",
-		"aside without a reason", "two tasks of handler a", "task without a handler",
+		"key without an id", "exactly one task", "needs a lease", "hold with a response",
+		"hold of a quarantined delivery", "quarantine without a reason", "two tasks of handler a", "task without a handler",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
@@ -162,7 +166,8 @@ func TestAFilterMatchesTypesByPrefix(t *testing.T) {
 		want          bool
 	}{
 		{"", "", true}, {"", "a", true}, {"*", "", true}, {"*", "a", true}, {"a", "a", true}, {"a", "ab", false},
-		{"a*", "a", true}, {"a*", "ab", true}, {"a*", "ba", false}, {"a.*", "a", false}, {"*a", "ba", false}, {"a*b", "a*b", true}, {"a*b", "axb", false},
+		{"a*", "a", true}, {"a*", "ab", true}, {"a*", "ba", false}, {"a.*", "a", false}, {"*a", "ba", false},
+		{"a*b", "a*b", true}, {"a*b", "axb", false},
 	} {
 		f := dedup.Filter{Type: row.pattern}
 		r := dedup.Record{Payload: dedup.Payload{Type: row.name}}
@@ -172,7 +177,7 @@ func TestAFilterMatchesTypesByPrefix(t *testing.T) {
 	}
 }
 
-func TestWordsForPeople(t *testing.T) {
+func TestStrings(t *testing.T) {
 	t.Parallel()
 	var got []string
 	for v := range dedup.TooOld + 2 {
@@ -194,15 +199,16 @@ func TestWordsForPeople(t *testing.T) {
 	}
 }
 
-func TestAnUnavailableStoreSaysWhy(t *testing.T) {
+func TestErrUnavailableNamesReasonAndCause(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("input/output error")
 	err := error(&dedup.ErrUnavailable{Reason: "commit failed", RetryAfter: time.Second, Err: cause})
 	if err.Error() != "store unavailable: commit failed: input/output error" || !errors.Is(err, cause) {
 		t.Errorf("error %q", err)
 	}
-	if err := (&dedup.ErrUnavailable{Reason: "disk low"}); err.Error() != "store unavailable: disk low" || err.Unwrap() != nil {
-		t.Errorf("error %q", err)
+	low := &dedup.ErrUnavailable{Reason: "disk low"}
+	if low.Error() != "store unavailable: disk low" || low.Unwrap() != nil {
+		t.Errorf("error %q", low)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Start makes task i running under a new token, and counts the attempt.
+// Start makes task i running under a new token and counts the attempt.
 func (r *Record) Start(i int, token uint64, now time.Time, lease time.Duration) Lease {
 	t := &r.Tasks[i]
 	t.State, t.Token, t.Until, t.Started = Running, token, now.Add(lease), now
@@ -15,14 +15,14 @@ func (r *Record) Start(i int, token uint64, now time.Time, lease time.Duration) 
 	return Lease{Event: r.Event, Task: i, Token: token, Until: t.Until}
 }
 
-// Holds reports whether the lease is the newest of its task, and the task still runs.
+// Holds reports whether the lease is the newest of its task and the task still runs.
 func (r *Record) Holds(l Lease) bool {
 	return l.Event == r.Event && l.Task >= 0 && l.Task < len(r.Tasks) &&
 		r.Tasks[l.Task].Token == l.Token && r.Tasks[l.Task].State == Running
 }
 
-// Extend makes the lease end d from now. It returns ErrLeaseLost, and changes nothing, unless the record
-// Holds the lease.
+// Extend makes the lease end d from now. It returns ErrLeaseLost, and changes nothing, unless
+// the record Holds the lease.
 func (r *Record) Extend(l Lease, d time.Duration, now time.Time) error {
 	if !r.Holds(l) {
 		return ErrLeaseLost
@@ -31,9 +31,9 @@ func (r *Record) Extend(l Lease, d time.Duration, now time.Time) error {
 	return nil
 }
 
-// Finish applies the result of leased work. It returns ErrLeaseLost, and changes nothing, unless the record
-// Holds the lease, and ErrInvalid for a result of no known kind. A held claim that is retried is
-// released: only the next delivery runs it again.
+// Finish applies the result of leased work. It changes nothing and returns ErrLeaseLost unless
+// the record Holds the lease, and ErrInvalid for an unknown kind of result. A held claim that
+// is retried is released: only the next delivery runs it again.
 func (r *Record) Finish(l Lease, res Result, now time.Time) error {
 	if !r.Holds(l) {
 		return ErrLeaseLost
@@ -66,8 +66,8 @@ func (r *Record) Finish(l Lease, res Result, now time.Time) error {
 	return nil
 }
 
-// Recover makes task i, when it is running, pending again after the process that ran it died or its lease
-// ran out. The attempt counts; the task is due after wait. A held claim becomes free.
+// Recover makes a running task i pending again after its process died or its lease expired. The
+// attempt counts, and the task is due after wait. A held claim is freed.
 func (r *Record) Recover(i int, now time.Time, wait time.Duration) {
 	t := &r.Tasks[i]
 	if t.State != Running {
@@ -75,17 +75,17 @@ func (r *Record) Recover(i int, now time.Time, wait time.Duration) {
 	}
 	freed := now
 	if r.Hold && t.Until.Before(now) {
-		freed = t.Until // as Ends has it, however late this is noticed
+		freed = t.Until // as Ends counts, however late the store notices
 	}
 	t.State, t.Due, t.Until, t.Ended = Pending, now.Add(wait), time.Time{}, now
 	t.Reason, t.Err = ReasonInterrupted, "the attempt was interrupted: its process ended or its lease ran out"
 	r.settle(freed)
 }
 
-// Reopen makes dead tasks pending with their attempts counted from zero and adds tasks of handlers that the
-// record does not have. It returns ErrNotDead when that changes nothing, and for a claim that is held or
-// waits for its next delivery; ErrNoPayload when the body was dropped; ErrInvalid for a task without a handler. An
-// error leaves the record untouched.
+// Reopen makes dead tasks pending, resets their attempts and adds tasks of handlers that the
+// record does not have. It returns ErrNotDead if that changes nothing or the claim is held or
+// released, ErrNoPayload if the body was dropped, and ErrInvalid for a task without a handler.
+// An error leaves the record unchanged.
 func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
 	for _, n := range tasks {
 		if n.Handler == "" {
@@ -113,8 +113,9 @@ func (r *Record) Reopen(tasks []NewTask, now time.Time) error {
 	return nil
 }
 
-// RunNow makes the pending tasks that wait for a later time due at now. It returns ErrNotWaiting, and changes
-// nothing, when there is none; a claim that is held or was released waits for its next delivery, not for time.
+// RunNow makes the pending tasks that wait for a later time due at now. It returns
+// ErrNotWaiting, and changes nothing, if there is none or the claim is held or released: that
+// waits for its next delivery, not for a time.
 func (r *Record) RunNow(now time.Time) error {
 	waits := func(t Task) bool { return t.State == Pending && t.Due.After(now) }
 	if r.Hold || !slices.ContainsFunc(r.Tasks, waits) {
@@ -128,7 +129,7 @@ func (r *Record) RunNow(now time.Time) error {
 	return nil
 }
 
-// reopens reports whether there is a dead task, or one of a handler that the record does not have.
+// reopens reports whether a task is dead or has a handler that the record does not have.
 func (r *Record) reopens(tasks []NewTask) bool {
 	return slices.ContainsFunc(r.Tasks, func(t Task) bool { return t.State == Dead }) ||
 		slices.ContainsFunc(tasks, func(n NewTask) bool { return !r.has(n.Handler) })
@@ -138,9 +139,9 @@ func (r *Record) has(handler string) bool {
 	return slices.ContainsFunc(r.Tasks, func(t Task) bool { return t.Handler == handler })
 }
 
-// settle keeps Finished and Expires true to the tasks, and drops the body that nobody needs any more. The
-// window begins with the last outcome and never runs while work is left. A claim that was held and then freed
-// has its window too, so that an event whose producer gave up does not stay for ever.
+// settle updates Finished, Expires and the body after a change of the tasks. The window starts
+// with the last outcome and never runs while tasks are open. A freed held claim has its window
+// too, so an event that its producer abandoned is forgotten in time.
 func (r *Record) settle(now time.Time) {
 	if r.Open() && !r.freed() {
 		r.Finished, r.Expires = time.Time{}, time.Time{}
@@ -154,15 +155,15 @@ func (r *Record) settle(now time.Time) {
 	}
 }
 
-// Supersede makes the record an older one of its series. Stores call it for the record that had the series when another
-// one is accepted. Its window ends when it would have ended, which may be at once.
+// Supersede marks the record as an older one of its series. Stores call it when they accept
+// another one. The window then ends when it would have ended, which may be at once.
 func (r *Record) Supersede() { r.Newest = false }
 
 // keepsBody reports whether the record has a body of its own.
 func (r *Record) keepsBody() bool { return !r.Shared && !r.Dropped() }
 
-// Inherit makes the record the one that keeps the body which it shared until now. The others that share it follow in
-// the order of acceptance.
+// Inherit makes the record the owner of the body that it shared. The others that share it
+// follow in the order of acceptance.
 func (r *Record) Inherit(others ...*Record) {
 	r.Shared = false
 	for _, other := range others {
@@ -171,7 +172,7 @@ func (r *Record) Inherit(others ...*Record) {
 	}
 }
 
-// Unshare takes a record that is forgotten off those that share the body of r, which may then have no more use for it.
+// Unshare removes a forgotten record from the sharers of the body of r, which may then be dropped.
 func (r *Record) Unshare(event string, now time.Time) {
 	r.Sharers = slices.DeleteFunc(slices.Clone(r.Sharers), func(s string) bool { return s == event })
 	r.settle(now)

@@ -2,22 +2,24 @@ package dedup
 
 import "time"
 
-// Remember asks a store to remember the key of a claim beyond its window. Without it, a captured delivery is a new event
-// once its window has ended; where the producer signs no time, nothing else tells that it is old.
+// Remember makes a store remember the key of a claim beyond its window. Without it, a captured
+// delivery is a new event once its window ended; if the producer signs no time, nothing else
+// shows that it is old.
 //
-// The store remembers 16 bytes of the key's hash, the day and a count, in the durable step that makes the record,
-// for as long as its [Retention] says. A held claim whose window ends without an outcome is not remembered: it was
-// never accepted. [Store.Purge] forgets the key.
+// The store keeps a [Trace]: 16 bytes of the hash of the key, a day and a count, stored in the
+// same durable step as the record, for as long as its [Retention] allows. A held claim whose
+// window ends without an outcome leaves no trace, because it was never accepted. [Store.Purge]
+// deletes the trace.
 type Remember struct {
-	// Time is when the event happened, as its signed content says; zero where that does not say. It refuses nothing by
-	// itself: an event that happened before the days that the store remembers is TooOld, because nothing tells whether it
-	// was accepted then.
+	// Time is when the event happened, according to its signed content; zero if that does not
+	// say. An event that happened before the days that the store remembers is TooOld, because
+	// it may have been accepted then.
 	Time time.Time
 	// Most is how many events of the key are accepted while it is remembered. Defaults to 1.
 	Most int
 
-	traces []Traced // in place of the claim's key
-	again  bool     // it is another occurrence of content that is known
+	traces []Traced // instead of the claim's key
+	again  bool     // a further occurrence of known content
 }
 
 // The defaults of [Retention].
@@ -26,17 +28,17 @@ const (
 	DefaultRememberMax = 2_000_000
 )
 
-// Retention bounds what a store remembers of keys beyond their windows ([Remember]). The zero value has the defaults.
+// Retention bounds the traces of a store (see [Remember]). The zero value means the defaults.
 type Retention struct {
-	// For is how long a key is remembered after its last acceptance, in whole days. Defaults to 90 days; less than zero
-	// remembers nothing.
+	// For is how long a key is remembered after its last acceptance, in whole days. Defaults to
+	// 90 days. A negative value remembers nothing.
 	For time.Duration
-	// Max is how many keys are remembered. Beyond it those of the oldest day are forgotten, except for today's. Defaults to
-	// 2,000,000.
+	// Max is how many keys are remembered. Beyond it the keys of the oldest days are forgotten,
+	// but never those of today. Defaults to 2,000,000.
 	Max int64
 }
 
-// WithDefaults returns the retention with its defaults filled in.
+// WithDefaults returns the retention with zero fields set to their defaults.
 func (r Retention) WithDefaults() Retention {
 	if r.For == 0 {
 		r.For = DefaultRememberFor
@@ -50,8 +52,9 @@ func (r Retention) WithDefaults() Retention {
 // Off reports whether nothing is remembered.
 func (r Retention) Off() bool { return r.For < 0 }
 
-// First returns the first day whose keys are remembered at now, and 0 as long as nothing has been forgotten. since is
-// the day on which the store began to remember; evicted is the first day that Max has left, 0 for all.
+// First returns the first day that is remembered at now, 0 if nothing was forgotten yet. since
+// is the day on which the store started to remember; evicted is the first day that Max allows,
+// 0 for all.
 func (r Retention) First(since, evicted Day, now time.Time) Day {
 	if first := DayOf(now.Add(-r.For)); first > since {
 		return max(first, evicted)
@@ -59,7 +62,8 @@ func (r Retention) First(since, evicted Day, now time.Time) Day {
 	return evicted
 }
 
-// Evict returns the first day to keep of at most Max keys, given their number by day: today at the latest.
+// Evict returns the first day to keep so that at most Max keys remain, given the number of keys
+// by day. It is today at the latest, and 0 for all.
 func (r Retention) Evict(counts map[Day]int64, today Day) Day {
 	left := r.Max
 	first := today
@@ -81,7 +85,7 @@ func oldestOf(counts map[Day]int64) Day {
 	return oldest
 }
 
-// Day is a day in UTC, as the number of days since 1970.
+// Day is a day in UTC, counted from 1970.
 type Day uint16
 
 // DayOf returns the day of a time.
@@ -92,16 +96,17 @@ func DayOf(t time.Time) Day {
 // Start returns the beginning of the day.
 func (d Day) Start() time.Time { return time.Unix(int64(d)*int64(24*time.Hour/time.Second), 0).UTC() }
 
-// Trace is what a store remembers of a key.
+// Trace is what a store remembers of a key beyond its window.
 type Trace struct {
 	Day   Day   // of the last acceptance
 	Count uint8 // of acceptances
 }
 
-// maxCount is the largest count: that many acceptances or more.
+// maxCount is the largest count of a trace; it also means more than that.
 const maxCount = 1<<8 - 1
 
-// Again returns the trace after another acceptance on a day. first is the first day that is remembered.
+// Again returns the trace after another acceptance on a day. first is the first day that is
+// remembered.
 func (t Trace) Again(day, first Day) Trace {
 	if t.Day < first {
 		t.Count = 0
@@ -109,7 +114,7 @@ func (t Trace) Again(day, first Day) Trace {
 	return Trace{Day: day, Count: min(t.Count, maxCount-1) + 1}
 }
 
-// Without returns the trace with one acceptance less, for an event that was never accepted after all.
+// Without returns the trace without one acceptance, for an event that was never accepted after all.
 func (t Trace) Without() Trace {
 	if t.Count <= 1 {
 		return Trace{}
@@ -118,21 +123,22 @@ func (t Trace) Without() Trace {
 	return t
 }
 
-// producerSkew is how far ahead of the store a producer's clock may be, for the comparison of an event's time with the days that
-// are remembered.
+// producerSkew is how far the clock of a producer may be ahead when the time of an event is
+// compared with the remembered days.
 const producerSkew = 24 * time.Hour
 
-// Traced is a key that is remembered for a claim.
+// Traced is a key that a claim leaves a trace of.
 type Traced struct {
 	Key Key
-	// Most is how many acceptances it allows while it is remembered.
+	// Most is how many acceptances are allowed while the key is remembered.
 	Most int
-	// own says that it is the key of the claim's record.
+	// own marks the key of the claim's record.
 	own bool
 }
 
-// Traces lists what is remembered when a claim is accepted: its key; of content that may come more than once, the key of
-// its first occurrence; and the first of the slots, which counts for all of them.
+// Traces returns the keys that an accepted claim leaves traces of: its own; for content that
+// may occur more than once, that of the first occurrence; and the first slot, which counts for
+// all slots.
 func (c *Claim) Traces() []Traced {
 	switch {
 	case c.Remember == nil:
@@ -143,8 +149,8 @@ func (c *Claim) Traces() []Traced {
 	return []Traced{{c.Key, c.Remember.Most, true}}
 }
 
-// resolved returns what is remembered of a claim of an occurrence. again says that it is not the first one in the window:
-// the bounds of that have allowed it.
+// resolved returns the traces of a claim of an occurrence. again marks a further occurrence in
+// the window, which the bounds of the window have allowed.
 func (r *Remember) resolved(c Claim, again bool) *Remember {
 	if r == nil {
 		return nil
@@ -157,9 +163,10 @@ func (r *Remember) resolved(c Claim, again bool) *Remember {
 	return &out
 }
 
-// Recall says what a claim meets that Decide says is New, given what the store remembers: New, Seen or TooOld. It is pure;
-// every store agrees with it. old is the record that the claim's key has (the zero Record when there is none), found returns
-// what is remembered of a key, and first is the first day that is remembered (0 when nothing was ever forgotten).
+// Recall decides a claim for which Decide returned New, given the traces of the store: New,
+// Seen or TooOld. It is pure, and all stores agree with it. old is the record of the key (the
+// zero Record if there is none), found returns the trace of a key, and first is the first day
+// that is remembered (0 if nothing was forgotten yet).
 func Recall(old Record, c Claim, found func(Key) Trace, first Day, now time.Time) Verdict {
 	if c.Remember == nil || c.Remember.again || old.live(now) {
 		return New
@@ -176,14 +183,17 @@ func Recall(old Record, c Claim, found func(Key) Trace, first Day, now time.Time
 		known = known || i == 0
 	}
 	happened := c.Remember.Time
-	if !known && first > 0 && !happened.IsZero() && happened.Before(first.Start().Add(producerSkew)) && happened.Before(now.Add(-c.window())) {
-		return TooOld // what happened later, and has no record within the window, was never accepted
+	if known || first == 0 || happened.IsZero() || !happened.Before(first.Start().Add(producerSkew)) {
+		return New
+	}
+	if happened.Before(now.Add(-c.window())) {
+		return TooOld // a later event without a record was never accepted
 	}
 	return New
 }
 
-// Recalled returns what a claim goes on from: what is remembered of the key, without the event of the record that the
-// claim's key has when that was never accepted.
+// Recalled returns the trace that a claim continues: the stored one, without the event of the
+// claim's key if that was never accepted.
 func (t Traced) Recalled(old Record, found Trace) Trace {
 	if t.own && old.Event != "" && old.Unaccepted() {
 		return found.Without()

@@ -8,7 +8,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-func TestDaysAreThoseOfUTC(t *testing.T) {
+func TestDaysAreInUTC(t *testing.T) {
 	t.Parallel()
 	zone := time.FixedZone("", 5*60*60)
 	for at, want := range map[time.Time]dedup.Day{
@@ -26,7 +26,7 @@ func TestDaysAreThoseOfUTC(t *testing.T) {
 		}
 	}
 	if got := dedup.Day(20_513).Start(); !got.Equal(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)) {
-		t.Errorf("day 20513 begins at %v", got)
+		t.Errorf("day 20513 starts at %v", got)
 	}
 }
 
@@ -39,7 +39,7 @@ func TestTheOldestDaysAreForgottenFirst(t *testing.T) {
 	}{
 		{nil, 0},
 		{map[dedup.Day]int64{100: 10}, 0},
-		{map[dedup.Day]int64{100: 11}, 0}, // those of today are never forgotten
+		{map[dedup.Day]int64{100: 11}, 0}, // today is never forgotten
 		{map[dedup.Day]int64{99: 1, 100: 11}, 100},
 		{map[dedup.Day]int64{90: 5, 99: 5}, 0},
 		{map[dedup.Day]int64{90: 5, 99: 5, 100: 1}, 91},
@@ -52,11 +52,13 @@ func TestTheOldestDaysAreForgottenFirst(t *testing.T) {
 	}
 }
 
-func TestADayIsForgottenOnlyWhenItsTimeIsOver(t *testing.T) {
+func TestADayIsForgottenAfterItsRetention(t *testing.T) {
 	t.Parallel()
 	keep := dedup.Retention{}.WithDefaults()
 	day := dedup.Day(20_000)
-	at := func(after int) time.Time { return (day + dedup.Day(after)).Start().Add(12 * time.Hour) } //nolint:gosec // small
+	at := func(after int) time.Time {
+		return (day + dedup.Day(after)).Start().Add(12 * time.Hour) //nolint:gosec // small
+	}
 	for _, c := range []struct {
 		evicted dedup.Day
 		after   int
@@ -81,11 +83,10 @@ func TestACountDoesNotOverflow(t *testing.T) {
 		t.Errorf("%+v", trace)
 	}
 	if got := trace.Again(9, 6); got != (dedup.Trace{Day: 9, Count: 1}) {
-		t.Errorf("after it was forgotten: %+v", got)
+		t.Errorf("after the day was forgotten: %+v", got)
 	}
 }
 
-// TestAMemoryStoreForgetsTheOldestDays fills a store beyond its bound.
 func TestAMemoryStoreForgetsTheOldestDays(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewClock()
@@ -93,7 +94,7 @@ func TestAMemoryStoreForgetsTheOldestDays(t *testing.T) {
 	deduptest.ForgetsTheOldestDays(t, s, clock, func() {})
 }
 
-func TestAMemoryStoreRemembersNothingWhenThatIsOff(t *testing.T) {
+func TestAMemoryStoreWithoutRetentionRemembersNothing(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewClock()
 	s := dedup.NewMemory(dedup.MemoryOptions{Clock: clock, Remember: dedup.Retention{For: -1}})

@@ -2,73 +2,68 @@ package dedup
 
 import "time"
 
-// State is where a task, or an event as a whole, stands.
+// State is the state of a task, or of an event as a whole.
 type State uint8
 
 // The states.
 const (
 	Pending State = iota + 1 // waits for a worker
-	Running                  // a worker has it
-	Done                     // finished
-	Dead                     // given up; a person can reopen it
+	Running                  // leased to a worker
+	Done                     // completed
+	Dead                     // failed for good; an operator can reopen it
 )
 
 // String returns pending, running, done or dead.
 func (s State) String() string {
-	switch s {
-	case Pending:
-		return "pending"
-	case Running:
-		return "running"
-	case Done:
-		return "done"
-	case Dead:
-		return "dead"
+	names := [...]string{"none", "pending", "running", "done", "dead"}
+	if int(s) >= len(names) {
+		return names[0]
 	}
-	return "none"
+	return names[s]
 }
 
-// Task is one handler's work on one event.
+// Task is the work of one handler on one event.
 type Task struct {
-	Handler string // the handler's stable name
+	Handler string // stable name of the handler
 	Lane    string // tasks of one handler, endpoint and lane run one after another; empty is no lane
 	State   State
-	// Attempt counts the starts; it is 1 while the first attempt runs.
+	// Attempt counts the starts. It is 1 while the first attempt runs.
 	Attempt int
-	// Postponed counts the starts that ended with a postponement, which are not failures.
+	// Postponed counts the attempts that were postponed, which are not failures.
 	Postponed int
 	// Due is when the task may start.
 	Due time.Time
 	// Started and Ended are the times of the last attempt.
 	Started, Ended time.Time
-	// Reason is a short code of why the task is dead or waits: "rejected", "exhausted", "undecodable", ...
+	// Reason is a short code for why the task is dead or waits: "rejected", "exhausted",
+	// "undecodable", ...
 	Reason string
 	// Err is the text of the last error.
 	Err string
-	// Token is the newest lease of the task; tokens of a store only ever grow.
+	// Token identifies the newest lease of the task. Tokens of a store always grow.
 	Token uint64
 	// Until is when that lease ends.
 	Until time.Time
 }
 
-// NewTask asks for one handler's work.
+// NewTask is a task to be added to a record.
 type NewTask struct {
 	Handler string
 	Lane    string
 }
 
-// ReasonInterrupted is the reason of a task whose last attempt ended with its process or its lease. It may be
-// what killed the process, so stores run only one such task at a time: the tasks that merely ran beside it
-// keep their attempts.
+// ReasonInterrupted is the reason of a task whose last attempt ended with its process or its
+// lease. The task may have killed the process, so stores run one such task at a time. Tasks
+// that merely ran beside it then keep their attempts.
 const ReasonInterrupted = "interrupted"
 
 // Interrupted reports whether the last attempt of the task was interrupted.
 func (t Task) Interrupted() bool { return t.Reason == ReasonInterrupted }
 
-// Open reports whether the task still has work to do.
+// Open reports whether the task is pending or running.
 func (t Task) Open() bool { return t.State == Pending || t.State == Running }
 
-// LaneYields is how the name of a lane begins in which a task that waits for its retry lets later ones go
-// first. Two tasks of it never run at once either; of those that are due the longest due goes first, and of
-// those the one that was accepted first.
+// LaneYields is the first character of lanes in which a task that waits for a retry lets later
+// ones pass. Its due tasks run one at a time, the longest due first, then in the order of
+// acceptance.
 const LaneYields = "~"

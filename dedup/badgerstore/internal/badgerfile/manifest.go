@@ -13,13 +13,14 @@ import (
 	"github.com/dgraph-io/badger/v4/table"
 )
 
-// MANIFEST is Badger's list of tables: a head of 8 bytes, then records of a length (4, big-endian), a CRC-32C (4) and
-// so many bytes. A record that reaches beyond the end of the file is taken for one that a crash tore: Badger
-// cuts the file off there, says nothing, and deletes every table that the rest does not name. One flipped bit in a
-// length looks just like that.
+// MANIFEST is Badger's list of tables: a head of 8 bytes, then records of a length (4,
+// big-endian), a CRC-32C (4) and so many bytes. A record that reaches beyond the end of the
+// file is taken for one that a crash tore: Badger cuts the file off there, says nothing, and
+// deletes every table that the rest does not name. One flipped bit in a length looks just like
+// that.
 
-// readManifest reads MANIFEST to its last byte. It refuses what no crash can have left there. missing says that
-// there is none, as in a new store.
+// readManifest reads MANIFEST to its last byte. It refuses what no crash can have left there.
+// missing says that there is none, as in a new store.
 func readManifest(dir string, o badger.Options) (m badger.Manifest, missing bool, err error) {
 	path := filepath.Join(dir, badger.ManifestFilename)
 	f, err := os.Open(path)
@@ -45,8 +46,9 @@ func readManifest(dir string, o badger.Options) (m badger.Manifest, missing bool
 
 const manifestHead = 8 // of a record
 
-// tornRecord reports whether a crash can have left what follows the last whole record: the beginning of one. It
-// is not when its content is whole, under another length than it says, or a whole record follows.
+// tornRecord reports whether a crash can have left what follows the last whole record: the
+// beginning of one. It is not when its content is whole, under another length than it says, or
+// a whole record follows.
 func tornRecord(rest []byte) bool {
 	if len(rest) <= manifestHead {
 		return true
@@ -68,8 +70,9 @@ func tornRecord(rest []byte) bool {
 	return true
 }
 
-// unnamedTables returns the tables on disk that MANIFEST does not name, by file name. A crash leaves them between
-// writing a table and naming it, or between its replacement and its deletion; a MANIFEST that lost its end as well.
+// unnamedTables returns the tables on disk that MANIFEST does not name, by file name. A crash
+// leaves them between writing a table and naming it, or between its replacement and its
+// deletion; a MANIFEST that lost its end as well.
 func unnamedTables(dir string, m badger.Manifest) ([]string, error) {
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Readahead tells the kernel that Badger's logs are not read in order. Badger maps its logs into memory and
-// writes them there; where the kernel reads ahead generously it brings large pieces into memory with every
-// fault and writes them back whole with every flush, some ten times what was changed. Badger has no option
-// for it, so the mappings are looked up.
+// Readahead tells the kernel that Badger's logs are not read in order. Badger maps its logs
+// into memory and writes them there; where the kernel reads ahead generously it brings large
+// pieces into memory with every fault and writes them back whole with every flush, some ten
+// times what was changed. Badger has no option for it, so the mappings are looked up.
 type Readahead struct {
 	dir  string
 	done map[string]bool // lines of the last look
@@ -30,7 +30,8 @@ func NewReadahead(dir string) *Readahead {
 	return &Readahead{dir: abs}
 }
 
-// DisableNew advises on the mappings that were not there at the last look. What it cannot do, it leaves.
+// DisableNew advises on the mappings that were not there at the last look. What it cannot do,
+// it leaves.
 func (a *Readahead) DisableNew() {
 	if a.dir == "" {
 		return
@@ -51,7 +52,8 @@ func (a *Readahead) DisableNew() {
 			continue
 		}
 		if from, to, ok := addresses(where); ok {
-			// A mapping that has gone since is another one by now, for which the advice is without effect.
+			// A mapping that has gone since is another one by now, for which the advice is
+			// without effect.
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_RANDOM)
 		}
 	}

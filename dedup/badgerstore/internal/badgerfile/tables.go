@@ -13,14 +13,16 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 )
 
-// CheckTables verifies every table that the manifest names, before Badger opens them: it opens tables in
-// goroutines of its own, where a damaged one ends the process. It returns the tables that the manifest does not name.
+// CheckTables verifies every table that the manifest names, before Badger opens them: it opens
+// tables in goroutines of its own, where a damaged one ends the process. It returns the tables
+// that the manifest does not name.
 func CheckTables(dir string, o badger.Options) (unnamed []string, err error) {
 	manifest, isNew, err := readManifest(dir, o)
 	if err != nil {
 		return nil, err
 	}
-	// The registry of keys is read by Badger as well, which leaves goroutines behind when it cannot.
+	// The registry of keys is read by Badger as well, which leaves goroutines behind when it
+	// cannot.
 	keys, err := badger.OpenKeyRegistry(badger.KeyRegistryOptions{Dir: dir, ReadOnly: true})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", badger.KeyRegistryFileName, err)
@@ -64,8 +66,9 @@ func CheckTable(path string, id uint64, o table.Options) (err error) {
 	return t.VerifyChecksum()
 }
 
-// checkTableIndex verifies the end of a table, on which Badger ends the process when it is wrong: index, length of
-// the index (4), checksum (a protocol buffer), length of the checksum (4).
+// checkTableIndex verifies the end of a table, on which Badger ends the process when it is
+// wrong: index, length of the index (4), checksum (a protocol buffer), length of the checksum
+// (4).
 func checkTableIndex(data []byte) error {
 	short := errors.New("its index is cut off")
 	cut := func(n uint64) (tail []byte, ok bool) {

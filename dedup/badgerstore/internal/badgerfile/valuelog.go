@@ -12,14 +12,16 @@ import (
 	"slices"
 )
 
-// Badger reads its newest value log when it opens and cuts it off at the first entry whose checksum does not match,
-// as if that were the place where a power cut had torn it: one damaged byte would take all values behind it along,
-// up to 64 MiB of payloads. So the log is looked at before. An entry that is damaged although later commits
-// stand behind it was durable once; it gets a new checksum of Badger's, so that Badger keeps the log, while
-// our own checksum of the value still tells that this one is damaged.
+// Badger reads its newest value log when it opens and cuts it off at the first entry whose
+// checksum does not match, as if that were the place where a power cut had torn it: one damaged
+// byte would take all values behind it along, up to 64 MiB of payloads. So the log is looked at
+// before. An entry that is damaged although later commits stand behind it was durable once; it
+// gets a new checksum of Badger's, so that Badger keeps the log, while our own checksum of the
+// value still tells that this one is damaged.
 //
-// A file is a head of 20 bytes and entries: meta (1), user meta (1), lengths of key and value and the expiry
-// (varints), key with its version in the last 8 bytes, value, CRC-32C of all that (4, big-endian).
+// A file is a head of 20 bytes and entries: meta (1), user meta (1), lengths of key and value
+// and the expiry (varints), key with its version in the last 8 bytes, value, CRC-32C of all
+// that (4, big-endian).
 const logHeadSize = 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -43,7 +45,8 @@ func (e *LostValuesError) Error() string {
 		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): the keys of lost values stay known, their payloads are gone", e.File, e.At)
 }
 
-// RepairValueLog repairs the newest value log as far as it can. It returns how many entries are damaged.
+// RepairValueLog repairs the newest value log as far as it can. It returns how many entries are
+// damaged.
 func RepairValueLog(dir string, maxKey int) (damaged int, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.vlog")) // names are numbers of 6 digits
 	if err != nil || len(files) == 0 {
@@ -125,8 +128,8 @@ func logEntryAt(data []byte, at, maxKey int) (e LogEntry, ok bool) {
 	return e, true
 }
 
-// strayEntries looks for good entries behind a place from where on the log makes no sense. That is where it ends, with
-// zeros or with what a power cut tore, unless it is damaged.
+// strayEntries looks for good entries behind a place from where on the log makes no sense. That
+// is where it ends, with zeros or with what a power cut tore, unless it is damaged.
 func strayEntries(data []byte, from, maxKey int) (found []LogEntry) {
 	for at := from; at < len(data) && len(found) < 64; at++ {
 		if data[at] == 0 && at+1 < len(data) && data[at+1] == 0 && at+2 < len(data) && data[at+2] == 0 {
@@ -140,10 +143,11 @@ func strayEntries(data []byte, from, maxKey int) (found []LogEntry) {
 	return found
 }
 
-// laterCommits reports whether what is between before and behind was durable: a commit is written when the one
-// before it is, so two commits behind a place, both newer than everything before it and than floor, say so. One
-// alone may be the commit that a power cut tore. What a collection has written anew keeps its version, and many of
-// them are written at once: floor is the newest version of the files before, which they do not exceed.
+// laterCommits reports whether what is between before and behind was durable: a commit is
+// written when the one before it is, so two commits behind a place, both newer than everything
+// before it and than floor, say so. One alone may be the commit that a power cut tore. What a
+// collection has written anew keeps its version, and many of them are written at once: floor is
+// the newest version of the files before, which they do not exceed.
 func laterCommits(before, behind []LogEntry, floor uint64) bool {
 	newest := floor
 	for _, e := range before {
@@ -184,7 +188,8 @@ func newestVersion(files []string, before string, maxKey int) (newest uint64, er
 	return newest, nil
 }
 
-// IsEmptyLog reports whether a file of the value log has no entry: after its head there is the end, or a zero.
+// IsEmptyLog reports whether a file of the value log has no entry: after its head there is the
+// end, or a zero.
 func IsEmptyLog(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
