@@ -89,7 +89,7 @@ func TestADuplicateNeedNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rc receiver.Config
-	if c.limits(&rc); rc.InFlightWait >= 0 {
+	if c.applyLimits(&rc); rc.InFlightWait >= 0 {
 		t.Errorf("in_flight_wait: 0s waits: %v, which is the default %v where it is 0", rc.InFlightWait, receiver.DefaultInFlightWait)
 	}
 }
@@ -112,7 +112,7 @@ func TestSettingsOfExecAreForExec(t *testing.T) {
 	tests := map[string]struct{ handler, want string }{
 		"env of stdout":  {"stdout: true, env: [HOME]", "e.yaml:7: env is a setting of exec"},
 		"env of forward": {"forward: \"http://x\", env: [HOME]", "e.yaml:7: env is a setting of exec"},
-		"a value in env": {"exec: [cat], env: [\"A=b\"]", "e.yaml:7: env names variables, and \"A\" comes with a value"},
+		"a value in env": {"exec: [cat], env: [\"A=b\"]", "e.yaml:7: env names variables, and \"A\" has a value"},
 		"a NUL":          {`exec: [cat, "a\0b"]`, "e.yaml:7: a word of exec holds a NUL, which no program can be given"},
 		"good":           {"exec: [cat], env: [A]", ""},
 	}
@@ -130,9 +130,9 @@ func TestSettingsOfExecAreForExec(t *testing.T) {
 func TestAddressesThatServeCannotBindAreMistakes(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ yaml, want string }{
-		"a port too high":   {"listen: 127.0.0.1:99999\n", "e.yaml:6: listen is no address: 127.0.0.1:99999"},
-		"of operations":     {"operations: 127.0.0.1:65536\n", "e.yaml:6: operations is no address: 127.0.0.1:65536"},
-		"of no socket":      {"operations: \"unix:\"\n", "e.yaml:6: operations is no address: unix:"},
+		"a port too high":   {"listen: 127.0.0.1:99999\n", "e.yaml:6: listen is not an address: 127.0.0.1:99999"},
+		"of operations":     {"operations: 127.0.0.1:65536\n", "e.yaml:6: operations is not an address: 127.0.0.1:65536"},
+		"of no socket":      {"operations: \"unix:\"\n", "e.yaml:6: operations is not an address: unix:"},
 		"of a socket":       {"operations: unix:eyelet.sock\n", ""},
 		"one for both":      {"listen: 127.0.0.1:9\noperations: 127.0.0.1:9\n", "e.yaml:7: listen and operations are the same address"},
 		"any port for both": {"listen: 127.0.0.1:0\noperations: 127.0.0.1:0\n", ""},

@@ -23,8 +23,8 @@ func TestTheReferenceNamesEverySetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := 0
-	for _, v := range []any{Settings{}, TLS{}, Log{}, Limits{}, rememberSetting{}, commonConfig{}, rfc9421Config{},
-		Key{}, toleranceSetting{}, hmacConfig{}, Handler{}, forwardConfig{}, signConfig{}, preset.Settings{}, preset.Subscription{}} {
+	for _, v := range []any{Settings{}, TLS{}, Log{}, Limits{}, rememberSetting{}, commonSettings{}, rfc9421Settings{},
+		Key{}, toleranceSetting{}, hmacSettings{}, Handler{}, forwardSettings{}, signSettings{}, preset.Settings{}, preset.Subscription{}} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
 			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("conf"), ",")

@@ -1,102 +1,132 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// handlers builds the handlers of the configuration. The names of tasks are stored, so the default name is made
-// of what a person would keep: producer, pattern and kind.
-func buildHandlers(c *Settings, stdout io.Writer, p *Plan) usage.Errors {
-	p.Stdout = sink.NewOutput(stdout)
-	b := &handlerBuild{Settings: c, stdout: p.Stdout, taken: map[string]usage.Place{}, targets: p.Targets, producers: p.Producers}
-	for i := range c.Handlers {
-		h, name := b.handler(&c.Handlers[i])
-		p.Handlers, p.HandlerNames = append(p.Handlers, h), append(p.HandlerNames, name)
-	}
-	p.closers = append(p.closers, b.closers...)
-	return b.wrong
+// Handler is a handler: exactly one of stdout, exec and forward.
+type Handler struct {
+	Node     *node
+	Producer string   `conf:"producer"`
+	Type     string   `conf:"type"` // exact, "prefix*" or "*"
+	Stdout   bool     `conf:"stdout"`
+	Exec     []string `conf:"exec"`
+	Forward  string   `conf:"forward,target"`
+	forwardSettings
+	Answer    bool          `conf:"answer"` // of exec
+	Name      string        `conf:"name"`
+	Timeout   time.Duration `conf:"timeout"`
+	Lane      string        `conf:"lane"`
+	Blocks    *bool         `conf:"lane_blocks"` // a failing task blocks its lane; the default
+	Otherwise bool          `conf:"otherwise"`
+	Env       []string      `conf:"env"` // of exec: names of variables to pass on
 }
 
-type handlerBuild struct {
+// name returns the configured name, or PRODUCER/TYPE/KIND. Stored tasks have the name of their handler.
+func (h *Handler) name(kind string) string {
+	return cmp.Or(h.Name, fmt.Sprintf("%s/%s/%s", h.Producer, h.Type, kind))
+}
+
+// event returns the event as the sink needs it: forward sends the body as received, the others read it decoded.
+func (h *Handler) event(ev receiver.Event[[]byte]) receiver.Event[[]byte] {
+	if h.Forward == "" {
+		ev.Body = ev.Data
+		ev.Header.Del("Content-Encoding")
+	}
+	return ev
+}
+
+// handlerBuilder turns the settings of handlers into handlers.
+type handlerBuilder struct {
 	*Settings
-	stdout    *sink.Output
-	taken     map[string]usage.Place
-	targets   *forward.State // of forward handlers
-	producers []producer.Producer
-	closers   []io.Closer
-	wrong     usage.Errors
+	plan  *Plan
+	taken map[string]usage.Place // names
+	errs  usage.Errors
 }
 
-func (b *handlerBuild) add(at usage.Place, hint, format string, args ...any) {
-	b.wrong = append(b.wrong, &usage.Error{At: at, What: usage.OneLine(fmt.Sprintf(format, args...)), Hint: hint})
-}
-
-func (b *handlerBuild) handler(h *Handler) (receiver.Handler, string) {
-	p := b.producerOf(h)
-	if h.Type == "" {
-		b.add(h.Node.at, `write an event type, "prefix*", or "*"`, "a handler needs a type")
+func (b *handlerBuilder) build() {
+	for i := range b.Handlers {
+		h := &b.Handlers[i]
+		b.checkProducer(h)
+		if h.Type == "" {
+			b.errs.Add(h.Node.at, `write an event type, "prefix*", or "*"`, "a handler needs a type")
+		}
+		kind, to := b.sink(h)
+		b.checkKind(h)
+		name := h.name(kind)
+		if first, twice := b.taken[name]; twice {
+			b.errs.Add(h.Node.at, "give one of them a name of its own: name: ...",
+				"two handlers are called %q, the first in line %d", name, first.Line)
+		}
+		b.taken[name] = h.Node.at
+		b.plan.Handlers, b.plan.HandlerNames = append(b.plan.Handlers, b.handler(h, to, name)), append(b.plan.HandlerNames, name)
 	}
-	kind, to := b.sink(h)
-	answers := h.Answer
-	if h.Forward != "" {
-		answers = b.relays(h, p)
-	} else {
+}
+
+func (b *handlerBuilder) checkProducer(h *Handler) {
+	if b.producer(h.Producer) != nil {
+		return
+	}
+	if h.Producer == "" {
+		b.errs.Add(h.Node.at, "", "a handler needs a producer")
+		return
+	}
+	var names []string
+	for i := range b.Producers {
+		names = append(names, b.Producers[i].Name)
+	}
+	b.errs.Add(h.Node.place("producer"), usage.DidYouMean(h.Producer, names), "handler for the unknown producer %q", h.Producer)
+}
+
+// checkKind refuses settings of another kind of handler.
+func (b *handlerBuilder) checkKind(h *Handler) {
+	if h.Forward == "" {
 		b.refuseForwardSettings(h)
+	} else if h.Mode != "" && h.Mode != "relay" && h.Mode != "store" {
+		b.errs.Add(h.Node.place("mode"), usage.DidYouMean(h.Mode, []string{"relay", "store"}), "mode is %q, want relay or store", h.Mode)
 	}
 	if h.Answer && len(h.Exec) == 0 {
-		b.add(h.Node.place("answer"), "", "answer is a setting of exec")
+		b.errs.Add(h.Node.place("answer"), "", "answer is a setting of exec")
 	}
 	if len(h.Env) > 0 && len(h.Exec) == 0 {
-		b.add(h.Node.place("env"), "", "env is a setting of exec")
+		b.errs.Add(h.Node.place("env"), "", "env is a setting of exec")
 	}
 	for _, name := range h.Env {
 		if name, _, value := strings.Cut(name, "="); value {
-			b.add(h.Node.place("env"), "set it in the environment of eyelet", "env names variables, and %q comes with a value", name)
+			b.errs.Add(h.Node.place("env"), "set it in the environment of eyelet", "env names variables, and %q has a value", name)
 		}
 	}
-	name := h.named(kind)
-	if first, twice := b.taken[name]; twice {
-		b.add(h.Node.at, "give one of them a name of its own: name: ...", "two handlers are called %q, the first in line %d", name, first.Line)
+	if h.Blocks != nil && h.Lane == "" {
+		b.errs.Add(h.Node.place("lane_blocks"), "", "lane_blocks is a setting of lane")
 	}
-	b.taken[name] = h.Node.at
-	return b.build(h, to, answers, name), name
 }
 
-// named is the handler's name: its own, or one of what a person would keep.
-func (h *Handler) named(kind string) string {
-	if h.Name != "" {
-		return h.Name
-	}
-	return fmt.Sprintf("%s/%s/%s", h.Producer, h.Type, kind)
-}
-
-func (b *handlerBuild) build(h *Handler, to sink.Sink, answers bool, name string) receiver.Handler {
-	timeout := b.timeoutOf(h, answers)
+func (b *handlerBuilder) handler(h *Handler, to sink.Sink, name string) receiver.Handler {
+	timeout := b.timeout(h)
 	var built receiver.Handler
-	if answers {
+	if b.answers(h) {
 		built = receiver.Answer(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			return to.Answer(ctx, h.payload(ev))
+			return to.Answer(ctx, h.event(ev))
 		})
 	} else {
 		built = receiver.On(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) error {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			return to.Deliver(ctx, h.payload(ev))
+			return to.Deliver(ctx, h.event(ev))
 		})
 	}
 	built = built.Named(name)
@@ -106,121 +136,65 @@ func (b *handlerBuild) build(h *Handler, to sink.Sink, answers bool, name string
 	if h.Lane != "" {
 		lane, err := producer.ParseExtractor(h.Lane)
 		if err != nil {
-			b.add(h.Node.place("lane"), "", "lane: %v", err)
+			b.errs.Add(h.Node.place("lane"), "", "lane: %v", err)
 			return built
 		}
 		built = built.Lane(lane)
-	}
-	if h.Blocks != nil && h.Lane == "" {
-		b.add(h.Node.place("lane_blocks"), "", "lane_blocks is a setting of lane")
-	} else if h.Blocks != nil && !*h.Blocks {
-		built = built.LaneYields()
+		if h.Blocks != nil && !*h.Blocks {
+			built = built.LaneYields()
+		}
 	}
 	return built
 }
 
-// payload is the event as the handler wants it. Who forwards it sends it on as it came; the others want to read
-// it, without a content coding.
-func (h *Handler) payload(ev receiver.Event[[]byte]) receiver.Event[[]byte] {
-	if h.Forward == "" {
-		ev.Body = ev.Data
-		ev.Header.Del("Content-Encoding")
+func (b *handlerBuilder) timeout(h *Handler) time.Duration {
+	if b.answers(h) {
+		return cmp.Or(h.Timeout, b.Limits.AnswerTimeout, receiver.DefaultAnswerTimeout)
 	}
-	return ev
+	return cmp.Or(h.Timeout, b.Limits.HandlerTimeout, receiver.DefaultHandlerTimeout)
 }
 
-func (b *handlerBuild) timeoutOf(h *Handler, answers bool) time.Duration {
-	switch {
-	case h.Timeout > 0:
-		return h.Timeout
-	case answers && b.Limits.AnswerTimeout > 0:
-		return b.Limits.AnswerTimeout
-	case answers:
-		return receiver.DefaultAnswerTimeout
-	case b.Limits.HandlerTimeout > 0:
-		return b.Limits.HandlerTimeout
-	}
-	return receiver.DefaultHandlerTimeout
-}
-
-func (b *handlerBuild) producerOf(h *Handler) *Producer {
-	var names []string
-	for i := range b.Producers {
-		if b.Producers[i].Name == h.Producer {
-			return &b.Producers[i]
-		}
-		names = append(names, b.Producers[i].Name)
-	}
-	if h.Producer == "" {
-		b.add(h.Node.at, "", "a handler needs a producer")
-	} else {
-		b.add(h.Node.place("producer"), usage.DidYouMean(h.Producer, names), "handler for the unknown producer %q", h.Producer)
-	}
-	return nil
-}
-
-// sink returns the one thing that the handler does.
-func (b *handlerBuild) sink(h *Handler) (kind string, to sink.Sink) {
+// sink returns what the handler does with events, and the word for it.
+func (b *handlerBuilder) sink(h *Handler) (kind string, to sink.Sink) {
 	var kinds []string
 	if h.Stdout {
-		kinds, to = append(kinds, "stdout"), sink.Stdout{Out: b.stdout}
+		kinds, to = append(kinds, "stdout"), sink.Stdout{Out: b.plan.Stdout}
 	}
 	if len(h.Exec) > 0 {
 		kinds, to = append(kinds, "exec"), b.exec(h)
 	}
 	if h.Forward != "" {
-		kinds, to = append(kinds, "forward"), b.forward(h, h.named("forward"))
+		kinds, to = append(kinds, "forward"), b.forward(h, h.name("forward"))
 	}
 	if len(kinds) != 1 {
-		b.add(h.Node.at, "", "a handler needs one of stdout, exec and forward, and this one has %s", count(kinds))
+		b.errs.Add(h.Node.at, "", "a handler needs one of stdout, exec and forward, and this one has %s",
+			cmp.Or(strings.Join(kinds, " and "), "none"))
 		return "none", nil
 	}
 	return kinds[0], to
 }
 
-func count(kinds []string) string {
-	if len(kinds) == 0 {
-		return "none"
-	}
-	return strings.Join(kinds, " and ")
-}
-
-func (b *handlerBuild) exec(h *Handler) sink.Sink {
+func (b *handlerBuilder) exec(h *Handler) sink.Sink {
 	argv := append([]string{}, h.Exec...)
 	if strings.ContainsRune(strings.Join(argv, ""), 0) {
-		b.add(h.Node.place("exec"), "", "a word of exec holds a NUL, which no program can be given")
+		b.errs.Add(h.Node.place("exec"), "", "a word of exec holds a NUL, which no program can be given")
 		return nil
 	}
 	if strings.ContainsRune(argv[0], filepath.Separator) {
 		argv[0] = b.Path(argv[0])
-		if full, err := filepath.Abs(argv[0]); err == nil { // else LookPath would search for it
+		if full, err := filepath.Abs(argv[0]); err == nil { // LookPath searches PATH for other names
 			argv[0] = full
 		}
 	}
 	full, err := exec.LookPath(argv[0])
-	var lookErr *exec.Error
-	if errors.As(err, &lookErr) {
-		err = lookErr.Err
-	}
 	if err != nil {
-		b.add(h.Node.place("exec"), "the first word is a program, relative to the configuration file; chmod +x makes a file one",
+		if lookErr, ok := errors.AsType[*exec.Error](err); ok {
+			err = lookErr.Err
+		}
+		b.errs.Add(h.Node.place("exec"), "the first word is a program, relative to the configuration file; chmod +x makes a file one",
 			"no program %s: %s", h.Exec[0], usage.Cause(err))
 		return nil
 	}
 	argv[0] = full
 	return &sink.Exec{Argv: argv, Dir: filepath.Dir(b.File), Pass: h.Env}
-}
-
-// relays says whether a forward handler answers with the target's outcome.
-func (b *handlerBuild) relays(h *Handler, p *Producer) bool {
-	switch h.Mode {
-	case "relay":
-		return true
-	case "store":
-		return false
-	case "":
-		return p != nil && p.Scheme == "rfc9421"
-	}
-	b.add(h.Node.place("mode"), usage.DidYouMean(h.Mode, []string{"relay", "store"}), "mode is %q, want relay or store", h.Mode)
-	return false
 }

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -16,26 +15,16 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-// The defaults of the binary; those of receiving are package receiver's.
-const (
-	DefaultFile       = "eyelet.yaml"
-	DefaultListen     = "127.0.0.1:8080"
-	DefaultOperations = "127.0.0.1:8081"
-	defaultStore      = "badger:./data"
-	// defaultDrain is how long serve waits for work that is under way when it is told to stop.
-	defaultDrain = 30 * time.Second
-)
-
-// source is where settings come from: the file, then the environment, then flags; the later ones win.
+// Source is where settings come from: the file, then the environment, then flags. Later ones win.
 type Source struct {
-	File    string
+	File    string         // defaults to eyelet.yaml
 	Environ []string       // NAME=value
 	Flags   *pflag.FlagSet // may be nil
-	// outline leaves producers and handlers out: whoever looks after events needs none of their secrets.
+	// Outline skips producers and handlers, for commands that do not need their secrets.
 	Outline bool
 }
 
-// Lookup returns an environment variable. Of several with the same name the last one counts.
+// Lookup returns an environment variable. The last of several with the same name counts.
 func (s Source) Lookup(name string) (string, bool) {
 	for _, pair := range slices.Backward(s.Environ) {
 		if value, ok := strings.CutPrefix(pair, name+"="); ok {
@@ -45,7 +34,7 @@ func (s Source) Lookup(name string) (string, bool) {
 	return "", false
 }
 
-// load reads the settings. All mistakes are reported at once.
+// Load reads the file and reports all errors at once.
 func (s Source) Load() (*Settings, error) {
 	file := s.File
 	if file == "" {
@@ -62,30 +51,27 @@ func (s Source) Load() (*Settings, error) {
 
 // Parse reads settings from data, the content of the file.
 func (s Source) Parse(file string, data []byte) (*Settings, error) {
-	var found usage.Errors
 	var except []string
 	if s.Outline {
 		except = []string{"producers", "handlers"}
 	}
 	root, err := parseTree(file, data, s.Lookup, except...)
-	if ms, ok := usage.Find(err); ok {
-		found = append(found, ms...)
-	}
+	found, _ := usage.Find(err)
 	if root == nil || root.kind != mapping {
 		return nil, found.Err()
 	}
 	found = append(found, s.applyOverrides(root)...)
-	c := &Settings{File: file}
+	set := &Settings{File: file}
 	d := &decoder{dir: filepath.Dir(file)}
-	d.decode(root, reflect.ValueOf(c).Elem(), "")
-	c.confidential = d.secrets
-	c.defaults()
-	return c, append(found, d.errs...).Err()
+	d.decode(root, reflect.ValueOf(set).Elem(), "")
+	set.confidential = d.secrets
+	set.setDefaults()
+	return set, append(found, d.errs...).Err()
 }
 
-// PresetSettings reads the settings of a preset from NAME=VALUE, as the file has NAME: VALUE.
+// PresetSettings reads the settings of a preset from NAME=VALUE pairs, where the file has NAME: VALUE.
 func (s Source) PresetSettings(vendor string, pairs []string) (preset.Settings, error) {
-	all := &node{kind: mapping, inner: map[string]*node{}, where: map[string]usage.Place{}}
+	all := newMapping()
 	for _, pair := range append([]string{"preset=" + vendor}, pairs...) {
 		name, text, ok := strings.Cut(pair, "=")
 		at := usage.Place{File: "--set " + name}

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"fmt"
-
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/sink"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
@@ -20,23 +18,24 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// buildOptions is what building needs beside the settings.
+// BuildOptions is what Build needs besides the settings.
 type BuildOptions struct {
-	Stdout   io.Writer // of handlers
-	TestKeys bool      // keys that everybody knows are good
+	Stdout   io.Writer // of stdout handlers
+	TestKeys bool      // accept the published keys of the test data
 }
 
-// plan is everything that the settings describe, without a store.
+// Plan is a receiver's configuration without its store.
 type Plan struct {
 	receiver.Config
-	settings     *Settings
-	HandlerNames []string // of the handlers, as they stand in the settings
-	closers      []io.Closer
-	Targets      *forward.State // of forward handlers
-	Stdout       *sink.Output   // of stdout handlers
+	HandlerNames []string // in the order of the settings
+	Targets      *forward.State
+	Stdout       *sink.Output
+
+	settings *Settings
+	closers  []io.Closer
 }
 
-// Close ends what fetches keys.
+// Close stops fetching keys and closes the connections to targets.
 func (p *Plan) Close() error {
 	var errs []error
 	for _, c := range p.closers {
@@ -45,18 +44,19 @@ func (p *Plan) Close() error {
 	return errors.Join(errs...)
 }
 
-// build checks the settings as far as that is possible without opening anything, and reports every mistake at
-// once.
-func (c *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
-	pb := &producerBuild{Settings: c, testKeys: o.TestKeys}
-	p := &Plan{settings: c, Targets: forward.NewState()}
-	p.Producers, p.Via = pb.build(ctx), c.viaName()
-	found := buildHandlers(c, o.Stdout, p)
-	p.closers = append(p.closers, pb.closers...)
-	found = append(append(pb.wrong, found...), c.check()...)
-	c.limits(&p.Config)
+// Build validates everything that can be validated without opening the store, and reports all errors at once.
+func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
+	p := &Plan{settings: s, Targets: forward.NewState(), Stdout: sink.NewOutput(o.Stdout)}
+	p.Via = s.viaName()
+	producers := &producerBuilder{Settings: s, testKeys: o.TestKeys}
+	p.Producers = producers.build(ctx)
+	handlers := &handlerBuilder{Settings: s, plan: p, taken: map[string]usage.Place{}}
+	handlers.build()
+	p.closers = append(p.closers, producers.closers...)
+	found := slices.Concat(producers.errs, handlers.errs, s.check())
+	s.applyLimits(&p.Config)
 	if len(found) == 0 {
-		found = p.rehearse() //nolint:contextcheck // closing takes its own time
+		found = p.validate() //nolint:contextcheck // closing has its own timeout
 	}
 	if len(found) > 0 {
 		return nil, errors.Join(found.Err(), p.Close())
@@ -64,95 +64,76 @@ func (c *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 	return p, nil
 }
 
-// limits fills in the numbers. The receiver's bounds on handlers are the largest that any of them has; each
-// handler keeps its own.
-func (c *Settings) limits(rc *receiver.Config) {
-	l := c.Limits
-	rc.URL, rc.Hosts, rc.TrustedProxies = c.URL, c.Hosts, c.TrustedProxies
-	rc.Attempts, rc.BackoffBase, rc.BackoffCap, rc.PostponeMax = l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax
-	rc.Lease, rc.Workers, rc.RetryAfter, rc.InFlightWait = l.Lease, l.Workers, l.RetryAfter, l.InFlightWait
+// applyLimits sets the numbers. The receiver's timeouts are the longest of all handlers; each handler enforces its own.
+func (s *Settings) applyLimits(c *receiver.Config) {
+	l := s.Limits
+	c.URL, c.Hosts, c.TrustedProxies = s.URL, s.Hosts, s.TrustedProxies
+	c.Attempts, c.BackoffBase, c.BackoffCap, c.PostponeMax = l.Attempts, l.BackoffBase, l.BackoffCap, l.PostponeMax
+	c.Lease, c.Workers, c.RetryAfter, c.InFlightWait = l.Lease, l.Workers, l.RetryAfter, l.InFlightWait
 	if l.InFlightWait == 0 && l.Node.scalar("in_flight_wait") != "" {
-		rc.InFlightWait = -1 // written as 0: not to wait, and no default
+		c.InFlightWait = -1 // 0 in the file: do not wait
 	}
-	rc.StoreTimeout = l.StoreTimeout
-	rc.BodyTimeout, rc.MaxBody, rc.BodyBudget = l.BodyTimeout, int64(l.MaxBody), int64(l.BodyBudget)
-	rc.HandlerTimeout = cmp.Or(l.HandlerTimeout, receiver.DefaultHandlerTimeout)
-	rc.AnswerTimeout = cmp.Or(l.AnswerTimeout, receiver.DefaultAnswerTimeout)
-	for i := range c.Handlers {
-		h := &c.Handlers[i]
-		if c.answers(h) {
-			rc.AnswerTimeout = max(rc.AnswerTimeout, h.Timeout)
+	c.StoreTimeout = l.StoreTimeout
+	c.BodyTimeout, c.MaxBody, c.BodyBudget = l.BodyTimeout, int64(l.MaxBody), int64(l.BodyBudget)
+	c.HandlerTimeout = cmp.Or(l.HandlerTimeout, receiver.DefaultHandlerTimeout)
+	c.AnswerTimeout = cmp.Or(l.AnswerTimeout, receiver.DefaultAnswerTimeout)
+	for i := range s.Handlers {
+		h := &s.Handlers[i]
+		if s.answers(h) {
+			c.AnswerTimeout = max(c.AnswerTimeout, h.Timeout)
 		} else {
-			rc.HandlerTimeout = max(rc.HandlerTimeout, h.Timeout)
+			c.HandlerTimeout = max(c.HandlerTimeout, h.Timeout)
 		}
 	}
 }
 
 // answers reports whether the handler answers the producer itself.
-func (c *Settings) answers(h *Handler) bool {
+func (s *Settings) answers(h *Handler) bool {
 	if h.Forward == "" {
 		return h.Answer
 	}
-	for i := range c.Producers {
-		if c.Producers[i].Name == h.Producer {
-			return h.Mode == "relay" || h.Mode == "" && c.Producers[i].Scheme == "rfc9421"
-		}
-	}
-	return false
+	from := s.producer(h.Producer)
+	return from != nil && (h.Mode == "relay" || h.Mode == "" && from.Scheme == "rfc9421")
 }
 
-// check judges the settings that are not of a producer or a handler.
-func (c *Settings) check() usage.Errors {
-	found := c.checkPorts()
-	add := func(setting, hint, what string) {
-		found = append(found, &usage.Error{At: c.Node.place(setting), What: what, Hint: hint})
+// check validates settings outside producers and handlers.
+func (s *Settings) check() usage.Errors {
+	found := s.checkPorts()
+	if s.Via != "" && (!verify.IsToken(s.Via) || len(s.Via) > receiver.MaxVia) {
+		found.Add(s.Place("via"), "write a name that no other hop has, as in via: eyelet-berlin",
+			"via is not a token of at most %d characters", receiver.MaxVia)
 	}
-	if c.Via != "" && (!verify.IsToken(c.Via) || len(c.Via) > receiver.MaxVia) {
-		add("via", "write a name that no other hop has, as in via: eyelet-berlin", fmt.Sprintf("via is no token of at most %d characters", receiver.MaxVia))
+	if s.Log.Format != "text" && s.Log.Format != "json" {
+		found.Add(s.Log.Node.place("format"), "", "log.format is neither text nor json")
 	}
-	if !slices.Contains([]string{"text", "json"}, c.Log.Format) {
-		found = append(found, &usage.Error{At: c.Log.Node.place("format"), What: "log.format is neither text nor json", Hint: ""})
+	if _, err := s.LogLevel(); err != nil {
+		found.Add(s.Log.Node.place("level"), "", "log.level is none of debug, info, warn and error")
 	}
-	if _, err := c.LogLevel(); err != nil {
-		found = append(found, &usage.Error{At: c.Log.Node.place("level"), What: "log.level is none of debug, info, warn and error"})
-	}
-	kind, _, err := c.StoreKind()
+	kind, _, err := s.StoreKind()
 	if err != nil {
-		add("store", "write badger:./data, or memory: for trying out", err.Error())
+		found.Add(s.Place("store"), "write badger:./data, or memory: for trying out", "%v", err)
 	}
-	if l := c.Limits; kind == "memory" && (l.BacklogBytes > 0 || l.BacklogEvents > 0 || l.MinFree > 0) {
-		found = append(found, &usage.Error{At: l.Node.at, What: "backlog_bytes, backlog_events and min_free have no meaning for a store in memory", Hint: "leave them out, or write store: badger:DIR"})
+	l := s.Limits
+	if kind == "memory" && (l.BacklogBytes > 0 || l.BacklogEvents > 0 || l.MinFree > 0) {
+		found.Add(l.Node.at, "leave them out, or write store: badger:DIR",
+			"backlog_bytes, backlog_events and min_free have no meaning for a store in memory")
 	}
-	for _, n := range []struct {
-		name  string
-		value int
-	}{
-		{"backlog_events", c.Limits.BacklogEvents}, {"connections", c.Limits.Connections},
-		{"connections_per_address", c.Limits.ConnectionsPerAddress},
-	} {
-		if n.value < 0 {
-			found = append(found, &usage.Error{At: c.Limits.Node.place(n.name), What: "limits." + n.name + " is less than 0"})
+	notNegative := func(name string, value int) {
+		if value < 0 {
+			found.Add(l.Node.place(name), "", "limits.%s is less than 0", name)
 		}
 	}
-	if head := c.Limits.Head; head != 0 && (head < minHead || head > maxHead) {
-		found = append(found, &usage.Error{At: c.Limits.Node.place("head"), What: "limits.head is not between 8KiB and 1MiB"})
+	notNegative("backlog_events", l.BacklogEvents)
+	notNegative("connections", l.Connections)
+	notNegative("connections_per_address", l.ConnectionsPerAddress)
+	if l.Head != 0 && (l.Head < minHead || l.Head > maxHead) {
+		found.Add(l.Node.place("head"), "", "limits.head is not between 8KiB and 1MiB")
 	}
 	return found
 }
 
-// LogLevel returns the level of log.level.
-func (c *Settings) LogLevel() (slog.Level, error) {
-	var level slog.Level
-	err := level.UnmarshalText([]byte(c.Log.Level))
-	return level, err
-}
-
-// quoted finds the name in a mistake of package receiver: producer "shop": ..., handler "shop/a": ...
-var quoted = regexp.MustCompile(`^(producer|handler)s? "([^"]*)"`)
-
-// rehearse opens a receiver over a store that keeps nothing and closes it again, so that every mistake that
-// only Open finds is found before anything is touched.
-func (p *Plan) rehearse() usage.Errors {
+// validate opens a receiver over an empty store in memory and closes it, to find the errors that only Open finds.
+func (p *Plan) validate() (found usage.Errors) {
 	c := p.Config
 	c.Store = dedup.NewMemory(dedup.MemoryOptions{})
 	c.Logger = slog.New(slog.DiscardHandler)
@@ -163,34 +144,30 @@ func (p *Plan) rehearse() usage.Errors {
 	if err == nil {
 		return nil
 	}
-	var found usage.Errors
 	for line := range strings.Lines(err.Error()) {
-		m := &usage.Error{At: p.placeOf(line), What: usage.OneLine(line)}
+		what, hint := line, ""
 		if strings.Contains(line, "takes its events alone") {
-			m.Hint = "forward answers for producers of scheme rfc9421: with mode: store it is one handler among others"
+			hint = "forward answers for producers of scheme rfc9421: with mode: store it is one handler among others"
 		}
-		if what, _, ok := strings.Cut(m.What, ": set Config.URL"); ok { // that is for programs in Go
-			m.What, m.Hint = what, "write the public base at the top of the file, as in url: https://hooks.example"
+		if before, _, ok := strings.Cut(line, ": set Config.URL"); ok { // advice for Go programs
+			what, hint = before, "write the public base at the top of the file, as in url: https://hooks.example"
 		}
-		found = append(found, m)
+		found.Add(p.placeOf(line), hint, "%s", what)
 	}
 	return found
 }
 
-// placeOf returns where the producer or handler of a mistake stands.
+// quoted matches the name in an error of package receiver: producer "shop": ..., handler "shop/a": ...
+var quoted = regexp.MustCompile(`^(producer|handler)s? "([^"]*)"`)
+
+// placeOf returns where the producer or handler that an error names was written.
 func (p *Plan) placeOf(line string) usage.Place {
-	m := quoted.FindStringSubmatch(line)
-	if m == nil {
-		return usage.Place{File: p.settings.File, Line: 1}
-	}
-	for i, name := range p.HandlerNames {
-		if m[1] == "handler" && name == m[2] {
+	if m := quoted.FindStringSubmatch(line); m != nil {
+		if i := slices.Index(p.HandlerNames, m[2]); m[1] == "handler" && i >= 0 {
 			return p.settings.Handlers[i].Node.at
 		}
-	}
-	for i := range p.settings.Producers {
-		if m[1] == "producer" && p.settings.Producers[i].Name == m[2] {
-			return p.settings.Producers[i].at
+		if from := p.settings.producer(m[2]); m[1] == "producer" && from != nil {
+			return from.at
 		}
 	}
 	return usage.Place{File: p.settings.File, Line: 1}

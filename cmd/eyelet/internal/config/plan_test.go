@@ -40,9 +40,9 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 	t.Parallel()
 	const shop = "producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: hmac-sha256, secret: 0123456789abcdefghij}]\nurl: http://x\n"
 	const beyond = "e.yaml:6: deliveries would come over HTTP without TLS from beyond this machine | " +
-		"add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true where nobody can listen in"
+		"add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true on a private network"
 	const operationsBeyond = "e.yaml:6: the token and the events of the operations port would go over HTTP without TLS beyond this machine | " +
-		"add operations_tls: {cert_file: ..., key_file: ...}, or insecure_http: true where nobody can listen in"
+		"add operations_tls: {cert_file: ..., key_file: ...}, or insecure_http: true on a private network"
 	tests := map[string]struct{ yaml, want string }{
 		"none":             {"url: http://x\n", "e.yaml:1: there are no producers | add one under producers: `eyelet keygen` prints a first one"},
 		"unknown preset":   {"producers:\n  gh: {preset: githb, secret: x}\n", `e.yaml:2: unknown preset "githb" | did you mean "github"?`},
@@ -59,7 +59,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		"short secret":     {"producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: hmac-sha256, secret: short}]\n", `e.yaml:4: key "k": the secret has 5 bytes and needs at least 16`},
 		"window":           {strings.Replace(shop, "scheme: rfc9421", "scheme: rfc9421\n    window: 1m", 1), `e.yaml:2: producer "shop": window 1m0s is shorter than the tolerance (5m0s back, 1m0s ahead): a replay would outlive its record`},
 		"test key":         {"producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: ed25519, public_key_file: keys/shop.pub.pem}]\nurl: http://x\n", `e.yaml:4: key "k" is published for tests: everybody can sign with it | make one of your own: eyelet keygen`},
-		"test secret":      {"producers:\n  gh: {preset: github, secret_file: keys/github.secret}\n", `e.yaml:2: producer "gh" uses a secret of the test data, which everybody knows | make one of your own: eyelet keygen --alg hmac-sha256`},
+		"test secret":      {"producers:\n  gh: {preset: github, secret_file: keys/github.secret}\n", `e.yaml:2: producer "gh" uses a published secret of the test data | make one of your own: eyelet keygen --alg hmac-sha256`},
 		"ambiguous content": {
 			"url: http://x\nproducers:\n  pay: {scheme: hmac, header: X-Sig, secret: 0123456789abcdef, template: \"{url}{body}\"}\n",
 			`e.yaml:3: producer "pay": content "{url}{body}": {url} has no boundary to what follows it: put text between them that it cannot hold, such as a line break`,
@@ -79,7 +79,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 				"e.yaml:9: lane: extractor \"x\": want KIND:NAME, such as header:X-Id or json:data.id",
 		},
 		"addresses": {shop + "listen: 0.0.0.0:80\noperations: nowhere\nstore: bager:x\nlog: {format: xml, level: loud}\n", beyond + "\n" +
-			"e.yaml:7: operations is no address: nowhere | write 127.0.0.1:8081, unix:eyelet.sock, or off\n" +
+			"e.yaml:7: operations is not an address: nowhere | write 127.0.0.1:8081, unix:eyelet.sock, or off\n" +
 			"e.yaml:8: store is neither badger:DIR nor memory | write badger:./data, or memory: for trying out\n" +
 			"e.yaml:9: log.format is neither text nor json\n" +
 			"e.yaml:9: log.level is none of debug, info, warn and error"},
@@ -95,7 +95,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		},
 		"bounds of connections": {
 			shop + "http2: true\nlimits:\n  connections: -1\n  connections_per_address: -1\n  head: 4KiB\n",
-			"e.yaml:6: http2 has no meaning without tls | leave it out: a proxy speaks HTTP/2 to producers by itself\n" +
+			"e.yaml:6: http2 has no meaning without tls | leave it out: a proxy offers HTTP/2 to producers itself\n" +
 				"e.yaml:8: limits.connections is less than 0\n" +
 				"e.yaml:9: limits.connections_per_address is less than 0\n" +
 				"e.yaml:10: limits.head is not between 8KiB and 1MiB",
@@ -107,14 +107,14 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		"no type":          {shop + "handlers:\n  - {producer: shop, stdout: true}\n", `e.yaml:7: a handler needs a type | write an event type, "prefix*", or "*"`},
 		"no program":       {shop + "handlers:\n  - {producer: shop, type: a, exec: [./none.sh]}\n", `e.yaml:7: no program ./none.sh: no such file or directory | the first word is a program, relative to the configuration file; chmod +x makes a file one`},
 		"twice the same":   {shop + "handlers:\n  - {producer: shop, type: a, stdout: true}\n  - {producer: shop, type: a, stdout: true}\n", `e.yaml:8: two handlers are called "shop/a/stdout", the first in line 7 | give one of them a name of its own: name: ...`},
-		"forward":          {shop + "handlers:\n  - {producer: shop, type: a, forward: localhost}\n", "e.yaml:7: forward is no URL of http or https | write it whole, as in http://127.0.0.1:9000/deploy"},
+		"forward":          {shop + "handlers:\n  - {producer: shop, type: a, forward: localhost}\n", "e.yaml:7: forward is not a URL of http or https | write it in full, as in http://127.0.0.1:9000/deploy"},
 		"mode":             {shop + "handlers:\n  - {producer: shop, type: a, forward: \"http://x\", mode: stor}\n", `e.yaml:7: mode is "stor", want relay or store | did you mean "store"?`},
 		"forward_headers": {
 			shop + "handlers:\n  - {producer: shop, type: a, forward: \"http://x\", forward_headers: [X-Shop-*, X-*, Host]}\n  - {producer: shop, type: b, stdout: true, forward_headers: [X-A]}\n",
 			"e.yaml:7: forward_headers: \"X-*\" is too wide: write the beginning that the fields of one sender share, as in X-Shop-* the field Host is never sent on | name the fields that the target needs, as in [X-Shop-Region, X-Trace-*]\n" +
 				"e.yaml:8: forward_headers is a setting of forward",
 		},
-		"via":             {shop + "via: a b\n", "e.yaml:6: via is no token of at most 64 characters | write a name that no other hop has, as in via: eyelet-berlin"},
+		"via":             {shop + "via: a b\n", "e.yaml:6: via is not a token of at most 64 characters | write a name that no other hop has, as in via: eyelet-berlin"},
 		"answers overlap": {shop + "handlers:\n  - {producer: shop, type: \"*\", forward: \"http://x\"}\n  - {producer: shop, type: b, stdout: true}\n", `e.yaml:7: handlers "shop/*/forward" and "shop/b/stdout": an Answer handler takes its events alone, and both would take "b" | forward answers for producers of scheme rfc9421: with mode: store it is one handler among others`},
 	}
 	for name, tt := range tests {

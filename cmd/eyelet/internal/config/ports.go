@@ -10,59 +10,52 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// The bounds of connections and of the heads of requests.
 const (
-	DefaultHead          = 16 << 10
-	minHead              = 8 << 10
-	maxHead              = 1 << 20
-	defaultHeaderTimeout = 10 * time.Second
-	defaultIdleTimeout   = 2 * time.Minute
-	// headSlack is what net/http reads of a head of HTTP/1 beyond http.Server.MaxHeaderBytes.
+	minHead = 8 << 10
+	maxHead = 1 << 20
+	// headSlack is what net/http reads of an HTTP/1 head beyond http.Server.MaxHeaderBytes.
 	headSlack = 4 << 10
 	// fewDescriptors is the limit of open files below which serve warns.
 	fewDescriptors = 4096
 )
 
-// OperationsOff is the address that serves no operations port.
+// OperationsOff is the value of operations for no operations port.
 const OperationsOff = "off"
 
-// checkPorts judges where deliveries and operations are served.
-func (c *Settings) checkPorts() (found usage.Errors) {
-	add := func(setting, hint, what string) {
-		found = append(found, &usage.Error{At: c.Node.place(setting), What: what, Hint: hint})
-	}
-	if !validAddress(c.Listen) {
-		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is no address: "+usage.OneLine(c.Listen))
-	} else if c.TLS == nil && !c.InsecureHTTP && len(c.TrustedProxies) == 0 && !IsLoopback(c.Listen) {
-		add("listen", "add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true where nobody can listen in",
+// checkPorts validates the addresses for deliveries and operations, and their TLS.
+func (s *Settings) checkPorts() (found usage.Errors) {
+	add := func(setting, hint, what string) { found.Add(s.Place(setting), hint, "%s", what) }
+	if !validAddress(s.Listen) {
+		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is not an address: "+s.Listen)
+	} else if s.TLS == nil && !s.InsecureHTTP && len(s.TrustedProxies) == 0 && !IsLoopback(s.Listen) {
+		add("listen", "add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true on a private network",
 			"deliveries would come over HTTP without TLS from beyond this machine")
 	}
-	if _, unix := c.UnixPath(c.Operations); !unix && c.Operations != OperationsOff {
+	if _, unix := s.UnixPath(s.Operations); !unix && s.Operations != OperationsOff {
 		switch {
-		case !validAddress(c.Operations):
-			add("operations", "write 127.0.0.1:8081, unix:eyelet.sock, or off", "operations is no address: "+usage.OneLine(c.Operations))
-		case c.Operations == c.Listen && !strings.HasSuffix(c.Listen, ":0"):
+		case !validAddress(s.Operations):
+			add("operations", "write 127.0.0.1:8081, unix:eyelet.sock, or off", "operations is not an address: "+s.Operations)
+		case s.Operations == s.Listen && !strings.HasSuffix(s.Listen, ":0"):
 			add("operations", "choose another port", "listen and operations are the same address")
-		case c.OperationsTLS == nil && !c.InsecureHTTP && !IsLoopback(c.Operations):
-			add("operations", "add operations_tls: {cert_file: ..., key_file: ...}, or insecure_http: true where nobody can listen in",
+		case s.OperationsTLS == nil && !s.InsecureHTTP && !IsLoopback(s.Operations):
+			add("operations", "add operations_tls: {cert_file: ..., key_file: ...}, or insecure_http: true on a private network",
 				"the token and the events of the operations port would go over HTTP without TLS beyond this machine")
 		}
-	} else if c.OperationsTLS != nil {
-		add("operations_tls", "leave it out", "operations_tls has no meaning for operations: "+usage.OneLine(c.Operations))
+	} else if s.OperationsTLS != nil {
+		add("operations_tls", "leave it out", "operations_tls has no meaning for operations: "+s.Operations)
 	}
-	for setting, t := range map[string]*TLS{"tls": c.TLS, "operations_tls": c.OperationsTLS} {
+	for setting, t := range map[string]*TLS{"tls": s.TLS, "operations_tls": s.OperationsTLS} {
 		if t != nil && (t.CertFile == "" || t.KeyFile == "") {
 			add(setting, "", setting+" needs a cert_file and a key_file")
 		}
 	}
-	if c.HTTP2 && c.TLS == nil {
-		add("http2", "leave it out: a proxy speaks HTTP/2 to producers by itself", "http2 has no meaning without tls")
+	if s.HTTP2 && s.TLS == nil {
+		add("http2", "leave it out: a proxy offers HTTP/2 to producers itself", "http2 has no meaning without tls")
 	}
 	return found
 }
@@ -76,7 +69,7 @@ func validAddress(address string) bool {
 	return err == nil
 }
 
-// loopback reports whether only this machine can reach the address.
+// IsLoopback reports whether only this machine can reach the address.
 func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -86,53 +79,55 @@ func IsLoopback(address string) bool {
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// unixPath returns the path of the address of a Unix socket, relative to the configuration file.
-func (c *Settings) UnixPath(address string) (path string, ok bool) {
+// UnixPath returns the path of unix:PATH, relative to the configuration file. ok is false for other addresses.
+func (s *Settings) UnixPath(address string) (path string, ok bool) {
 	path, ok = strings.CutPrefix(address, "unix:")
-	return c.Path(path), ok && path != ""
+	return s.Path(path), ok && path != ""
 }
 
-// connections are the limits of the connections of deliveries.
-func (c *Settings) ConnectionLimits() receiver.Limits {
-	l := c.Limits
+// ConnectionLimits are the limits of connections for deliveries.
+func (s *Settings) ConnectionLimits() receiver.Limits {
+	l := s.Limits
 	return receiver.Limits{
-		Connections: l.Connections, PerAddress: l.ConnectionsPerAddress, TrustedProxies: c.TrustedProxies, HeadBytes: int64(l.HeadBudget),
+		Connections: l.Connections, PerAddress: l.ConnectionsPerAddress,
+		TrustedProxies: s.TrustedProxies, HeadBytes: int64(l.HeadBudget),
 	}.WithDefaults()
 }
 
-// headerBytes is http.Server.MaxHeaderBytes for the limit of heads.
-func (c *Settings) HeaderBytes() int {
-	head := int(cmp.Or(c.Limits.Head, DefaultHead))
-	if c.HTTP2 {
+// HeaderBytes is http.Server.MaxHeaderBytes for limits.head.
+func (s *Settings) HeaderBytes() int {
+	head := int(cmp.Or(s.Limits.Head, DefaultHead))
+	if s.HTTP2 {
 		return head // HTTP/2 has no slack
 	}
 	return head - headSlack
 }
 
-// fewDescriptors warns where the process may have few files open.
-func (c *Settings) DescriptorWarnings(limit int) (warnings []string) {
-	n := c.ConnectionLimits().Connections
+// DescriptorWarnings returns warnings if the limit of open files is low.
+func (s *Settings) DescriptorWarnings(limit int) (warnings []string) {
+	n := s.ConnectionLimits().Connections
 	if limit < fewDescriptors {
 		warnings = append(warnings, fmt.Sprintf("the process may have %d files open, and so %d connections of producers at once: "+
 			"raise the limit to %d or more (ulimit -n, or LimitNOFILE= of systemd)", limit, n, fewDescriptors))
 	}
 	if n > limit/4*3 {
-		warnings = append(warnings, fmt.Sprintf("limits.connections is %d, and the process may have %d files open: the store needs a part of them", n, limit))
+		warnings = append(warnings, fmt.Sprintf("limits.connections is %d, and the process may have %d files open: "+
+			"the store needs a part of them", n, limit))
 	}
 	return warnings
 }
 
-// viaName is our name in the field Via (RFC 9110 section 7.6.3): that of the configuration, or a pseudonym that stays the
-// same over restarts and differs between receivers, on one machine and on several, so that two in a row do not take each
-// other for themselves. It tells nothing about the machine.
-func (c *Settings) viaName() string {
-	if c.Via != "" {
-		return c.Via
+// viaName is the receiver's name in the field Via (RFC 9110 section 7.6.3): the configured one, or a pseudonym. The
+// pseudonym is the same after a restart. It differs between receivers, so a receiver does not take the Via of another
+// for its own and see a loop. It reveals nothing about the machine.
+func (s *Settings) viaName() string {
+	if s.Via != "" {
+		return s.Via
 	}
-	host, _ := os.Hostname() // without a name the rest has to do
-	_, dir, _ := c.StoreKind()
+	host, _ := os.Hostname() // if unknown, the other parts must do
+	_, dir, _ := s.StoreKind()
 	sum := sha256.New()
-	for _, part := range []string{host, c.URL, c.Listen, dir, c.File} {
+	for _, part := range []string{host, s.URL, s.Listen, dir, s.File} {
 		_, _ = sum.Write(append([]byte(part), 0)) // never fails
 	}
 	return "eyelet-" + hex.EncodeToString(sum.Sum(nil)[:4])

@@ -17,8 +17,8 @@ import (
 // settingTypes are the structs whose fields may be secret.
 func settingTypes() []reflect.Type {
 	return []reflect.Type{
-		reflect.TypeFor[Settings](), reflect.TypeFor[TLS](), reflect.TypeFor[rfc9421Config](), reflect.TypeFor[Key](),
-		reflect.TypeFor[hmacConfig](), reflect.TypeFor[Handler](), reflect.TypeFor[forwardConfig](), reflect.TypeFor[signConfig](),
+		reflect.TypeFor[Settings](), reflect.TypeFor[TLS](), reflect.TypeFor[rfc9421Settings](), reflect.TypeFor[Key](),
+		reflect.TypeFor[hmacSettings](), reflect.TypeFor[Handler](), reflect.TypeFor[forwardSettings](), reflect.TypeFor[signSettings](),
 		reflect.TypeFor[preset.Settings](), reflect.TypeFor[preset.Subscription](),
 	}
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
-// storeKind takes the store's setting apart.
-func (c *Settings) StoreKind() (kind, dir string, err error) {
-	kind, dir, ok := strings.Cut(c.Store, ":")
+// StoreKind returns "badger" with its directory, or "memory".
+func (s *Settings) StoreKind() (kind, dir string, err error) {
+	kind, dir, ok := strings.Cut(s.Store, ":")
 	switch {
-	case kind == "memory" && dir == "": // YAML wants quotes around memory:, so both are good
+	case kind == "memory" && dir == "": // the colon is optional, because YAML wants quotes around memory:
 		return kind, "", nil
 	case ok && kind == "badger" && dir != "":
-		return kind, c.Path(dir), nil
+		return kind, s.Path(dir), nil
 	}
 	return "", "", errors.New("store is neither badger:DIR nor memory")
 }
 
-// storeFile returns the path of a file in the store's folder, or "" for a store in memory, which has no folder.
-func (c *Settings) StoreFile(name string) (string, error) {
-	kind, dir, err := c.StoreKind()
+// StoreFile returns the path of a file in the store's directory, or "" for a store in memory.
+func (s *Settings) StoreFile(name string) (string, error) {
+	kind, dir, err := s.StoreKind()
 	if err != nil {
 		return "", usage.Errorf("", "%v", err)
 	}
@@ -36,42 +36,40 @@ func (c *Settings) StoreFile(name string) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// openStore opens the store of the settings. A store that cannot be opened is something that the user has to
-// change: its error is one line and a hint.
-func (c *Settings) OpenStore(log *slog.Logger) (dedup.Store, error) {
-	kind, dir, err := c.StoreKind()
+// OpenStore opens the store. Its errors are usage errors.
+func (s *Settings) OpenStore(log *slog.Logger) (dedup.Store, error) {
+	kind, dir, err := s.StoreKind()
 	if err != nil {
 		return nil, usage.Errorf("", "%v", err)
 	}
 	if kind == "memory" {
-		return dedup.NewMemory(dedup.MemoryOptions{Remember: c.Limits.RememberSignatures.retention()}), nil
+		return dedup.NewMemory(dedup.MemoryOptions{Remember: s.Limits.RememberSignatures.retention()}), nil
 	}
-	store, err := badgerstore.Open(dir, c.storeOptions(log))
+	store, err := badgerstore.Open(dir, s.storeOptions(log))
 	if err != nil {
-		return nil, StoreError(c.Node.place("store"), err)
+		return nil, StoreError(s.Place("store"), err)
 	}
 	return store, nil
 }
 
-// storeOptions are what the settings say of a store on disk.
-func (c *Settings) storeOptions(log *slog.Logger) badgerstore.Options {
-	events := int64(c.Limits.BacklogEvents)
-	if events == 0 && c.Limits.Node.scalar("backlog_events") != "" {
-		events = -1 // written as 0: no bound, and no default
+func (s *Settings) storeOptions(log *slog.Logger) badgerstore.Options {
+	l := s.Limits
+	events := int64(l.BacklogEvents)
+	if events == 0 && l.Node.scalar("backlog_events") != "" {
+		events = -1 // 0 in the file: no bound
 	}
 	return badgerstore.Options{
-		Logger: log, AcceptLoss: c.AcceptLoss, AcceptClock: c.AcceptClock, MinFree: int64(c.Limits.MinFree),
-		MaxBacklogBytes: int64(c.Limits.BacklogBytes), MaxBacklogRecords: events,
-		Remember: c.Limits.RememberSignatures.retention(),
+		Logger: log, AcceptLoss: s.AcceptLoss, AcceptClock: s.AcceptClock, MinFree: int64(l.MinFree),
+		MaxBacklogBytes: int64(l.BacklogBytes), MaxBacklogRecords: events, Remember: l.RememberSignatures.retention(),
 	}
 }
 
-// advised are the errors of the store that give advice behind a colon: its directory is another process's, or a
-// newer program's.
+// advised matches the errors of the store that give advice after a colon: the directory is in use by another process or
+// was written by a newer program.
 var advised = regexp.MustCompile(`^(.* (?:is in use by another process|knows formats up to \d+)): (.*?)( \(process \d+\))?$`)
 
-// StoreError returns an error of the store as one for the user to fix. The advice in its text, after a semicolon,
-// becomes the hint.
+// StoreError returns an error of the store as a usage error. The advice in its text, usually after a semicolon, becomes
+// the hint.
 func StoreError(at usage.Place, err error) error {
 	e := &usage.Error{At: at, What: usage.OneLine(err.Error())}
 	if m := advised.FindStringSubmatch(e.What); m != nil {

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/producer/preset"
+	"github.com/eyelet-dev/eyelet/testdata"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// producerBuilder turns the settings of producers into producers.
+type producerBuilder struct {
+	*Settings
+	testKeys bool        // accept published keys
+	closers  []io.Closer // key sets that fetch
+	errs     usage.Errors
+}
+
+// addAll adds each of the errors that err joins.
+func (b *producerBuilder) addAll(p *Producer, err error) {
+	if err == nil {
+		return
+	}
+	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the outermost join only
+		for _, one := range many.Unwrap() {
+			b.addAll(p, one)
+		}
+		return
+	}
+	b.errs.Add(p.at, "", "producer %q: %v", p.Name, err)
+}
+
+func (b *producerBuilder) build(ctx context.Context) []producer.Producer {
+	var all []producer.Producer
+	if len(b.Producers) == 0 {
+		b.errs.Add(b.Node.at, "add one under producers: `eyelet keygen` prints a first one", "there are no producers")
+	}
+	for i := range b.Producers {
+		p := &b.Producers[i]
+		found := len(b.errs)
+		made, ok := b.one(ctx, p)
+		if !ok {
+			continue
+		}
+		b.applyCommon(p, &made)
+		if len(b.errs) == found {
+			for _, err := range made.Check() {
+				b.errs.Add(p.at, "", "%v", err)
+			}
+		}
+		all = append(all, made)
+	}
+	return all
+}
+
+func (b *producerBuilder) one(ctx context.Context, p *Producer) (made producer.Producer, ok bool) {
+	switch {
+	case p.Preset != "":
+		made, ok = b.preset(p)
+	case p.Scheme == "rfc9421":
+		made, ok = b.rfc9421(ctx, p), true
+	case p.Scheme == "hmac":
+		made, ok = b.hmac(p), true
+	}
+	made.Name = p.Name
+	return made, ok
+}
+
+func (b *producerBuilder) preset(p *Producer) (producer.Producer, bool) {
+	vendor, ok := preset.Find(p.Preset)
+	if !ok {
+		var names []string
+		for _, known := range preset.All() {
+			names = append(names, known.Name)
+		}
+		b.errs.Add(p.Node.place("preset"), usage.DidYouMean(p.Preset, names), "unknown preset %q", p.Preset)
+		return producer.Producer{}, false
+	}
+	set := p.PresetSettings
+	set.Name = p.Name
+	if slices.Contains(vendor.Uses, "rate") {
+		p.common.Rate.bare = false // requests per minute, as these vendors count
+		set.Rate = p.common.Rate.perMinute()
+	}
+	made := vendor.Open(set)
+	for _, text := range set.Secrets {
+		b.refuseTestSecret(p, text)
+	}
+	b.addAll(p, made.Err)
+	made.Err = nil
+	return made, true
+}
+
+// refuseTestSecret refuses the secrets of the test data, which are published.
+func (b *producerBuilder) refuseTestSecret(p *Producer, text string) {
+	if !b.testKeys && slices.Contains(testdata.Secrets(), text) {
+		b.errs.Add(p.at, "make one of your own: eyelet keygen --alg hmac-sha256",
+			"producer %q uses a published secret of the test data", p.Name)
+	}
+}
+
+// rfc9421 builds a producer with HTTP Message Signatures and the Idempotency-Key field.
+func (b *producerBuilder) rfc9421(ctx context.Context, p *Producer) producer.Producer {
+	c := &p.RFC9421
+	made := producer.Signed(p.Name, b.keys(ctx, p))
+	made.AllowedIPs = c.AllowedIPs
+	made.Nonce = choose(b, p, "nonce", c.Nonce, map[string]producer.NoncePolicy{
+		"off": producer.NonceOff, "required": producer.NonceRequired, "unique": producer.NonceUnique,
+	})
+	scheme, ok := made.Scheme.(*verify.RFC9421)
+	if !ok || scheme.Keys == nil {
+		return made // the errors of the keys are reported already
+	}
+	scheme.Label, scheme.Tag, scheme.Algs = c.Label, c.Tag, convert[verify.Alg](c.Algs)
+	scheme.Coverage.Required = c.Require
+	b.addAll(p, scheme.Check())
+	return made
+}
+
+// hmac builds a producer from the description of its HMAC.
+func (b *producerBuilder) hmac(p *Producer) producer.Producer {
+	c := &p.hmac
+	secrets := c.Secrets
+	if c.Secret != "" {
+		secrets = append(secrets, c.Secret)
+	}
+	for _, text := range secrets {
+		b.refuseTestSecret(p, string(text))
+	}
+	scheme := &verify.HMAC{
+		Headers: c.Header, Separator: c.Separator, Entries: c.Pattern, Hash: verify.Hash(c.Hash), Hashes: convert[verify.Hash](c.Hashes),
+		Encoding: verify.Encoding(cmp.Or(c.Encoding, string(verify.Hex))), SecretEncoding: verify.Encoding(c.SecretEncoding),
+		Secrets: convert[verify.Secret](secrets), TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader, Content: c.Template,
+		URL: c.SignedURL,
+		TimestampUnit: choose(b, p, "timestamp_unit", c.TimestampUnit,
+			map[string]time.Duration{"s": time.Second, "ms": time.Millisecond}),
+	}
+	for id, text := range c.Keys {
+		if scheme.Keys == nil {
+			scheme.Keys = map[string]verify.Secret{}
+		}
+		scheme.Keys[id] = verify.Secret(text)
+	}
+	b.addAll(p, scheme.Check())
+	return producer.Producer{
+		Name: p.Name, Contract: producer.Webhook, StaleKnown: true, AllowedIPs: c.AllowedIPs, Scheme: scheme,
+		SignsURL: strings.Contains(c.Template, "{url}"), Key: producer.BodyDigest(),
+	}
+}
+
+func convert[T ~string, S ~string](from []S) []T {
+	var to []T
+	for _, s := range from {
+		to = append(to, T(s))
+	}
+	return to
+}
+
+// choose returns the value of a word. An empty word is the zero value, an unknown word an error.
+func choose[T any](b *producerBuilder, p *Producer, setting, word string, words map[string]T) T {
+	value, ok := words[word]
+	if word != "" && !ok {
+		b.errs.Add(p.Node.place(setting), usage.DidYouMean(word, slices.Collect(maps.Keys(words))), "%s is %q", setting, word)
+	}
+	return value
+}

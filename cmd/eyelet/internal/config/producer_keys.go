@@ -1,0 +1,148 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/testdata"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// keys returns the key set of the producer, or nil after reporting errors.
+func (b *producerBuilder) keys(ctx context.Context, p *Producer) verify.KeySet {
+	var sets []verify.KeySet
+	found := len(b.errs)
+	for i := range p.RFC9421.Keys {
+		k := &p.RFC9421.Keys[i]
+		if set := b.key(k); set != nil {
+			sets = append(sets, set)
+			b.refuseTestKeys(ctx, k.Node.at, set)
+		}
+	}
+	if address := p.RFC9421.JWKSURL; address != "" {
+		set, err := verify.NewJWKS(verify.JWKSConfig{URL: address})
+		if err != nil {
+			b.errs.Add(p.Node.place("jwks_url"), "", "%v", err)
+		} else {
+			sets, b.closers = append(sets, set), append(b.closers, set)
+		}
+	}
+	if len(b.errs) > found {
+		return nil
+	}
+	if len(sets) == 0 {
+		b.errs.Add(p.at, "add keys: [{id: ..., alg: ..., public_key_file: ...}], or a jwks_url", "producer %q has no keys", p.Name)
+		return nil
+	}
+	return verify.JoinKeys(sets...)
+}
+
+// Algorithms returns those that a key of the configuration can have.
+func Algorithms() []string {
+	return convert[string]([]verify.Alg{
+		verify.Ed25519, verify.HMACSHA256, verify.ECDSAP256SHA256, verify.ECDSAP384SHA384, verify.RSAPSSSHA512, verify.RSAv15SHA256,
+	})
+}
+
+// key returns a set of one key, or nil after reporting errors. A key file is read again when it changes.
+func (b *producerBuilder) key(k *Key) verify.KeySet {
+	if k.ID == "" {
+		b.errs.Add(k.Node.at, "signatures name it in their parameter keyid", "a key needs an id")
+		return nil
+	}
+	alg := verify.Alg(k.Alg)
+	if !slices.Contains(Algorithms(), k.Alg) {
+		b.errs.Add(k.Node.place("alg"), usage.DidYouMean(k.Alg, Algorithms()), "key %q: unknown algorithm %q", k.ID, k.Alg)
+		return nil
+	}
+	shared, forms := alg == verify.HMACSHA256, 0
+	for _, set := range []bool{k.Secret != "", k.PublicKey != "", k.PublicKeyFile != ""} {
+		if set {
+			forms++
+		}
+	}
+	switch {
+	case forms > 1:
+		b.errs.Add(k.Node.at, "remove all but one", "key %q is written twice", k.ID)
+	case shared && k.Secret == "":
+		if k.Node.inner["secret"] == nil && k.Node.inner["secret_file"] == nil { // else reported already
+			b.errs.Add(k.Node.at, "add secret or secret_file", "key %q: hmac-sha256 needs a secret", k.ID)
+		}
+	case !shared && k.PublicKey == "" && k.PublicKeyFile == "":
+		b.errs.Add(k.Node.at, "add public_key_file, or public_key", "key %q: %s needs a public key", k.ID, alg)
+	case k.PublicKeyFile != "":
+		return b.keyFile(k, alg)
+	default:
+		return b.inlineKey(k, alg)
+	}
+	return nil
+}
+
+func (b *producerBuilder) keyFile(k *Key, alg verify.Alg) verify.KeySet {
+	path := b.Path(k.PublicKeyFile)
+	set, err := verify.OpenKeyFile(verify.KeyFile{Path: path, ID: k.ID, Alg: alg, Principal: k.Principal})
+	if err == nil {
+		return set
+	}
+	what := usage.Cause(err)
+	for range 2 { // name the file once
+		what = strings.TrimPrefix(strings.TrimPrefix(what, "key file "+path+": "), "key file: ")
+	}
+	hint := "a key file holds a PEM block PUBLIC KEY or CERTIFICATE, or a JSON Web Key"
+	if errors.Is(err, fs.ErrNotExist) {
+		hint = "the name is relative to the configuration file; `eyelet keygen` makes a key pair"
+	}
+	b.errs.Add(k.Node.place("public_key_file"), hint, "key file %s: %s", k.PublicKeyFile, what)
+	return nil
+}
+
+func (b *producerBuilder) inlineKey(k *Key, alg verify.Alg) verify.KeySet {
+	var made verify.Key
+	var err error
+	setting := "public_key"
+	if alg == verify.HMACSHA256 {
+		setting = "secret"
+		made, err = verify.NewHMACKey(k.ID, []byte(k.Secret))
+	} else {
+		made, err = verify.ParsePublicKey(k.ID, alg, []byte(k.PublicKey))
+	}
+	if err != nil {
+		b.errs.Add(k.Node.place(setting), "", "%v", err)
+		return nil
+	}
+	made.Principal = k.Principal
+	return verify.StaticKeys(made)
+}
+
+// refuseTestKeys refuses keys whose private half is published.
+func (b *producerBuilder) refuseTestKeys(ctx context.Context, at usage.Place, set verify.KeySet) {
+	keys, err := set.Key(ctx, "")
+	if err != nil || b.testKeys {
+		return
+	}
+	for _, k := range keys {
+		if verify.IsTestKey(k) || slices.Contains(bundledKeys(), k.Fingerprint()) {
+			b.errs.Add(at, "make one of your own: eyelet keygen", "key %q is published for tests: everybody can sign with it", k.ID)
+		}
+	}
+}
+
+// bundledKeys returns the fingerprints of the keys of the test data.
+func bundledKeys() []string {
+	var all []string
+	for _, text := range testdata.PublicKeys() {
+		if k, err := verify.ParsePublicKey("bundled", "", []byte(text)); err == nil {
+			all = append(all, k.Fingerprint())
+		}
+	}
+	for _, text := range testdata.Secrets() {
+		if k, err := verify.NewHMACKey("bundled", []byte(text)); err == nil {
+			all = append(all, k.Fingerprint())
+		}
+	}
+	return all
+}

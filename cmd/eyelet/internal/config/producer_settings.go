@@ -1,0 +1,193 @@
+package config
+
+import (
+	"net/netip"
+	"reflect"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
+	"github.com/eyelet-dev/eyelet/producer/preset"
+)
+
+// Producer is a producer and its endpoint. Its settings depend on its preset or scheme.
+type Producer struct {
+	Node *node
+	Name string
+	at   usage.Place // of the name
+
+	Preset         string
+	Scheme         string // rfc9421 or hmac
+	PresetSettings preset.Settings
+	RFC9421        rfc9421Settings
+	hmac           hmacSettings
+	common         commonSettings
+}
+
+func (p *Producer) setName(name string, at usage.Place) { p.Name, p.at = name, at }
+
+type kindSettings struct {
+	Preset string `conf:"preset"`
+	Scheme string `conf:"scheme"`
+}
+
+// commonSettings are those of every producer. Their defaults come from the preset, else from package producer.
+type commonSettings struct {
+	// What is read from a delivery.
+	Type        string   `conf:"type"`
+	Key         string   `conf:"key"`
+	KeyRequired *bool    `conf:"key_required"`
+	KeyFormat   string   `conf:"key_format"` // uuid, or a regular expression
+	MaxBody     size     `conf:"max_body"`
+	Methods     []string `conf:"methods"`
+	MediaTypes  []string `conf:"media_types"`
+	URL         string   `conf:"url"`
+	QueryScope  *bool    `conf:"query_scope"`
+	EarlyData   bool     `conf:"early_data"`
+	EmptyBody   *bool    `conf:"empty_body"`
+	LooseBinary *bool    `conf:"loose_binary"`
+
+	// How much it may send.
+	Rate        rateSetting `conf:"rate"` // 100/s, 6000/m, 3600/h
+	Burst       int         `conf:"burst"`
+	Concurrency int         `conf:"concurrency"`
+
+	// What is remembered, and the response.
+	Tolerance  toleranceSetting `conf:"tolerance"`
+	Window     time.Duration    `conf:"window"`
+	Contract   string           `conf:"contract"` // api or webhook
+	Accepted   int              `conf:"accepted"` // status of an accepted event
+	InFlight   int              `conf:"in_flight"`
+	StaleKnown *bool            `conf:"stale_known"`
+	SameSigned string           `conf:"same_signed"` // off, aside, refuse or run
+	// SameSignedMax bounds the occurrences. SameSignedTypes is same_signed by event type.
+	SameSignedMax   int               `conf:"same_signed_max"`
+	SameSignedTypes map[string]string `conf:"same_signed_types"`
+	Fingerprint     []string          `conf:"fingerprint"` // extractors
+	// RememberSignatures is off to remember nothing beyond the window. EventTime extracts when an event happened.
+	RememberSignatures string `conf:"remember_signatures"`
+	EventTime          string `conf:"event_time"`
+	DropBody           *bool  `conf:"drop_body"`
+
+	// Since when the endpoint is deprecated, and when it ends: a date (its start in UTC) or a time of RFC 3339.
+	Retire     string `conf:"retire"`
+	Deprecated string `conf:"deprecated"`
+}
+
+// rfc9421Settings are those of a producer that signs with HTTP Message Signatures.
+type rfc9421Settings struct {
+	Label      string         `conf:"label"`
+	Tag        string         `conf:"tag"`
+	Keys       []Key          `conf:"keys"`
+	JWKSURL    string         `conf:"jwks_url"`
+	Algs       []string       `conf:"algs"`    // default to those of the profile
+	Require    []string       `conf:"require"` // components beside those of the profile
+	Nonce      string         `conf:"nonce"`   // off, required or unique
+	AllowedIPs []netip.Prefix `conf:"allowed_ips"`
+}
+
+// Key is a key of scheme rfc9421.
+type Key struct {
+	Node          *node
+	ID            string `conf:"id"`
+	Alg           string `conf:"alg"`
+	PublicKey     string `conf:"public_key"`
+	PublicKeyFile string `conf:"public_key_file"`
+	Secret        secret `conf:"secret,secret"`
+	Principal     string `conf:"principal"`
+}
+
+// hmacSettings describe the HMAC of a producer without a preset, in the terms of verify.HMAC.
+type hmacSettings struct {
+	Header          []string          `conf:"header"`
+	Separator       string            `conf:"separator"`
+	Pattern         []string          `conf:"pattern"`
+	Hash            string            `conf:"hash"`
+	Hashes          []string          `conf:"hashes"`
+	Encoding        string            `conf:"encoding"`
+	SecretEncoding  string            `conf:"secret_encoding"`
+	TimestampHeader []string          `conf:"timestamp_header"`
+	TimestampUnit   string            `conf:"timestamp_unit"` // s or ms
+	IDHeader        []string          `conf:"id_header"`
+	Template        string            `conf:"template"`
+	SignedURL       string            `conf:"signed_url"`
+	Secret          secret            `conf:"secret,secret"`
+	Secrets         []secret          `conf:"secrets,secret"`
+	Keys            map[string]secret `conf:"keys,secret"`
+	AllowedIPs      []netip.Prefix    `conf:"allowed_ips"`
+}
+
+// decodeNode reads the common settings and those of the producer's scheme or preset. Settings of another scheme are
+// unknown, so none is silently ignored.
+func (p *Producer) decodeNode(d *decoder, n *node, path string) {
+	p.Node = n
+	if !d.want(n, mapping, path) {
+		return
+	}
+	p.Preset, p.Scheme = n.scalar("preset"), n.scalar("scheme")
+	if n.inner["name"] != nil {
+		d.errs.Add(n.where["name"], "the name is the word before the settings", "a producer has no setting \"name\"")
+		return
+	}
+	switch {
+	case p.Preset != "" && p.Scheme != "":
+		d.errs.Add(n.where["scheme"], "remove one of them", "%s has both a preset and a scheme", path)
+	case p.Preset != "":
+		p.decodePreset(d, n, path)
+	case p.Scheme == "rfc9421":
+		into := struct {
+			kindSettings
+			rfc9421Settings
+			commonSettings
+		}{}
+		d.object(n, reflect.ValueOf(&into).Elem(), path)
+		p.RFC9421, p.common = into.rfc9421Settings, into.commonSettings
+	case p.Scheme == "hmac":
+		into := struct {
+			kindSettings
+			hmacSettings
+			commonSettings
+		}{}
+		d.object(n, reflect.ValueOf(&into).Elem(), path)
+		p.hmac, p.common = into.hmacSettings, into.commonSettings
+	case p.Scheme != "":
+		d.errs.Add(n.where["scheme"], usage.DidYouMean(p.Scheme, []string{"rfc9421", "hmac"}), "unknown scheme %q", p.Scheme)
+	default:
+		p.reportMissingKind(d, n, path)
+	}
+}
+
+// decodePreset reads the settings of any preset. The preset itself refuses those that it does not use.
+func (p *Producer) decodePreset(d *decoder, n *node, path string) {
+	into := struct {
+		kindSettings
+		preset.Settings
+		Secret         string `conf:"secret,secret"`
+		commonSettings        // its rate hides the preset's, which is derived from it
+	}{}
+	d.object(n, reflect.ValueOf(&into).Elem(), path)
+	p.PresetSettings, p.common = into.Settings, into.commonSettings
+	if into.Secret != "" {
+		p.PresetSettings.Secrets = append([]string{into.Secret}, p.PresetSettings.Secrets...)
+	}
+}
+
+// reportMissingKind reports misspelt settings, which may be the missing scheme or preset, else that both are missing.
+func (p *Producer) reportMissingKind(d *decoder, n *node, path string) {
+	var all struct {
+		kindSettings
+		commonSettings
+		hmacSettings
+		preset.Settings
+		rfc9421Settings
+	}
+	fields := fieldsOf(reflect.ValueOf(&all).Elem())
+	found := len(d.errs)
+	for _, name := range n.names {
+		if _, ok := fields[name]; !ok {
+			d.errs.Add(n.where[name], usage.DidYouMean(name, settingNames(fields)), "unknown setting %q%s", name, inside(path))
+		}
+	}
+	if len(d.errs) == found {
+		d.errs.Add(p.at, "write scheme: rfc9421 with keys, or preset: github with secrets, ...", "%s has neither a scheme nor a preset", path)
+	}
+}
