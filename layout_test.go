@@ -22,7 +22,7 @@ var imports = map[string][]string{
 	"verify":                               {"internal/strictjson"},
 	"dedup":                                {"dedup/internal/heap", "dedup/internal/taskqueue"},
 	"dedup/deduptest":                      {"dedup"},
-	"dedup/badgerstore":                    {"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/record", "dedup/internal/taskqueue"},
+	"dedup/badgerstore":                    {"dedup", "dedup/badgerstore/internal/badgerfile", "dedup/badgerstore/internal/record", "dedup/badgerstore/internal/storedir", "dedup/internal/taskqueue"},
 	"dedup/badgerstore/internal/faultdisk": {}, // for tests
 	"producer":                             {"verify", "dedup", "internal/strictjson"},
 	"producer/preset":                      {"producer", "verify", "dedup", "internal/strictjson"},
@@ -59,6 +59,7 @@ var imports = map[string][]string{
 	},
 	"dedup/badgerstore/internal/badgerfile": {},
 	"dedup/badgerstore/internal/record":     {"dedup"},
+	"dedup/badgerstore/internal/storedir":   {"dedup/badgerstore/internal/badgerfile"},
 }
 
 // confined lists for each third-party module the folders whose code may import it.
@@ -87,12 +88,8 @@ var filesAllowed = map[string]int{
 
 // Exceptions from the limits, with the numbers of today. They may only fall.
 var (
-	filesToday = map[string]int{
-		"dedup/badgerstore": 47,
-	}
-	methodFilesToday = map[string]int{
-		"dedup/badgerstore.Store": 21, "dedup/badgerstore.batch": 9,
-	}
+	filesToday       = map[string]int{}
+	methodFilesToday = map[string]int{}
 	// missingLinesToday says by how many lines a file is too short.
 	missingLinesToday = map[string]int{}
 )

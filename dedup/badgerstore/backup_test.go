@@ -126,7 +126,7 @@ func TestIncrementsRestoreExactlyWhatWasThere(t *testing.T) {
 		}
 	}
 	finishNext(t, s, 3, dedup.Result{Kind: dedup.ResultDead})
-	if err := s.reclaim(); err != nil {
+	if err := s.maintenance.reclaim(); err != nil {
 		t.Fatal(err)
 	}
 	inc2, v3 := backup(t, s, v2)

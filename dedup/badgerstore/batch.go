@@ -1,8 +1,6 @@
 package badgerstore
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,133 +10,100 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// row is a record as the committer sees it. What it says is not changed once it is in a batch or in the cache:
-// edit makes the next one.
-type row struct {
-	place    record.Place
-	rec      dedup.Record // stripped: the event has the description
-	event    record.Event // without its bytes where only the outline was read
-	fresh    bool         // the event itself has to be written
-	dirty    bool
-	gone     bool   // deleted
-	checksum uint32 // of the stored value that has the newest state; see record.Census
-	before   tally
-}
-
-// tally is what one record adds to the statistics.
-type tally struct {
-	records, pending, running, dead, backlog int64
-	waiting, waitingBytes                    int64  // open and not held by a claimer
-	sum                                      uint64 // the mark in the census
-	quarantined                              map[dedup.QuarantineGroup]int64
-}
-
-func (r *row) tally() tally {
-	if r == nil || r.gone {
-		return tally{}
-	}
-	t := tally{records: 1, sum: r.mark()}
-	for i := range r.rec.Tasks {
-		switch r.rec.Tasks[i].State {
-		case dedup.Pending:
-			t.pending++
-		case dedup.Running:
-			t.running++
-		case dedup.Dead:
-			t.dead++
-		}
-	}
-	if r.rec.Quarantined() {
-		t.quarantined = map[dedup.QuarantineGroup]int64{{Endpoint: r.rec.Payload.Endpoint, Reason: r.rec.QuarantineReason}: 1}
-	}
-	if r.rec.Open() {
-		t.backlog = r.event.Size
-		if !r.rec.Hold {
-			t.waiting, t.waitingBytes = 1, r.event.Size
-		}
-	}
-	return t
-}
-
-// edit returns a copy that may be changed and put back.
-func (r *row) edit() *row {
-	next := *r
-	next.rec.Tasks = slices.Clone(r.rec.Tasks)
-	next.dirty = true
-	return &next
-}
-
-// record returns a copy of the record for a caller, with the description and without the body.
-func (r *row) record() (dedup.Record, error) {
-	rec := r.rec
-	rec.Tasks, rec.Response = slices.Clone(r.rec.Tasks), r.rec.Response.Clone()
-	return rec, r.event.Describe(r.place, &rec)
-}
-
-// strip leaves out what the fixed part of the row says, but for what the row itself is asked.
-func strip(r dedup.Record) dedup.Record {
-	r.Key, r.Aliases = dedup.Key{}, nil
-	r.Payload = dedup.Payload{Endpoint: r.Payload.Endpoint}
-	return r
-}
-
-// aliasOf says which event an alias belongs to.
-type aliasOf struct {
-	record.Alias
-	gone bool
-}
-
-// batch is a set of operations that become durable in one step. Each of them sees the effect of those before
-// it; nobody else sees any before the commit.
+// batch is a set of operations that become durable together. Each of them sees the effects of those before it; nothing
+// else sees any before the commit. What a batch has read from the database it keeps, so that it reads every key once.
 type batch struct {
-	s         *Store
+	c         *committer
 	txn       *badger.Txn
 	now       time.Time
+	disk      diskState
 	seq       uint64
 	token     uint64
-	rows      map[record.Place]*row
-	aliases   map[record.Hash]aliasOf
-	traces    map[record.TraceID]traceOf
-	evicted   uint64 // as in meta
-	chunks    []rawWrite
-	forgotten []*row // whose place may have a new row
-	announced []*row // new ones that the agenda knows already
+	evicted   uint64                     // as in record.Meta
+	rows      map[record.Place]*row      // nil for a place without a record
+	aliases   map[record.Hash]aliasEntry //
+	traces    map[record.TraceID]traceEntry
+	chunks    []mutation
+	forgotten []*row // deleted; their place may have a new row
+	early     []*row // new, and already in the task queue
 	retired   generations
 	undo      []func()
-	bytes     int64
-	always    bool      // commit even when nothing changed
-	reclaimed time.Time // space was given back; zero when it was not
+	always    bool      // commit even without changes
+	reclaimed time.Time // when space was reclaimed, if it was
+	recount   *record.Census
+	batchTotals
 
-	next        record.Meta    // what the commit writes
-	change      tally          // of all rows
-	aliasChange record.Census  // of the aliases
-	uncounted   bool           // what it replaces is damaged: the census is unknown until everything is counted anew
-	recount     *record.Census // what the store held before the batch, counted anew
-
-	disk diskState
-	sums
+	// Results of stage.
+	next   record.Meta
+	change tally
+	bytes  int64
 }
 
-// sums are what the operations of a batch add up to; those of one that fails do not count.
-type sums struct {
-	news                  int64
+// batchTotals add up over the operations of a batch; a failed operation does not count.
+type batchTotals struct {
+	accepted              int64
 	removed               int64 // bytes of bodies that were deleted
-	waiting, waitingBytes int64 // of new events, for the bounds of the backlog
+	waiting, waitingBytes int64 // new events, for the bounds of the backlog
 	window                time.Duration
+	uncounted             bool // a damaged value is replaced: the census is unknown until everything is counted again
 }
 
-type rawWrite struct {
-	key, value []byte // nil value deletes
-	passing    bool   // of no worth: it may vanish at once
+// aliasEntry is an alias in a batch.
+type aliasEntry struct {
+	record.Alias
+	exists   bool
+	dirty    bool
+	stored   bool   // in the database
+	checksum uint32 // of the stored value
+	damaged  bool   // the stored value is
 }
 
-// newBatch returns an empty batch with room for about so many operations.
-func (s *Store) newBatch(ops int) *batch {
+// traceEntry is a trace in a batch.
+type traceEntry struct {
+	dedup.Trace
+	dirty bool
+	gone  bool
+}
+
+// newBatch returns an empty batch for about so many operations.
+func (c *committer) newBatch(ops int) *batch {
 	return &batch{
-		s: s, txn: s.db.NewTransaction(true), now: s.now(), seq: s.meta.Seq, token: s.meta.Token,
-		sums: sums{window: s.meta.Window}, rows: make(map[record.Place]*row, ops), aliases: make(map[record.Hash]aliasOf, ops), disk: s.disk.state(),
-		traces: make(map[record.TraceID]traceOf, ops), evicted: s.meta.Evicted,
+		c: c, txn: c.journal.begin(), now: c.now(), disk: c.disk.state(),
+		seq: c.meta.Seq, token: c.meta.Token, evicted: c.meta.Evicted, batchTotals: batchTotals{window: c.meta.Window},
+		rows: make(map[record.Place]*row, ops), aliases: make(map[record.Hash]aliasEntry, ops),
+		traces: make(map[record.TraceID]traceEntry, ops),
 	}
+}
+
+// decide applies the operations; one that fails leaves nothing in the batch.
+func (b *batch) decide(ops []op) {
+	for _, o := range ops {
+		b.undo = b.undo[:0]
+		before := b.batchTotals
+		err := o.apply(b)
+		if err != nil {
+			b.rollback()
+			b.batchTotals = before
+			if c, ok := o.(*claimOp); ok {
+				c.refused(b)
+			}
+		}
+		o.self().err = err
+	}
+}
+
+// rollback undoes everything since the operation started.
+func (b *batch) rollback() {
+	for _, f := range slices.Backward(b.undo) {
+		f()
+	}
+	b.undo = b.undo[:0]
+}
+
+// anyDue reports whether a task is due.
+func (b *batch) anyDue() bool {
+	next, ok := b.c.tasks.NextDue()
+	return ok && !next.After(b.now)
 }
 
 // put makes r the row at its place.
@@ -154,49 +119,30 @@ func (b *batch) put(r *row) {
 	b.rows[r.place] = r
 }
 
-func (b *batch) putAlias(h record.Hash, a aliasOf) {
-	old, had := b.aliases[h]
-	b.undo = append(b.undo, func() {
-		if had {
-			b.aliases[h] = old
-		} else {
-			delete(b.aliases, h)
-		}
-	})
-	b.aliases[h] = a
-}
-
-// rollback undoes everything since the operation began.
-func (b *batch) rollback() {
-	for _, f := range slices.Backward(b.undo) {
-		f()
-	}
-	b.undo = b.undo[:0]
-}
-
-// at returns the row at a place, nil when there is none.
+// at returns the row at a place, nil if there is none.
 func (b *batch) at(p record.Place) (*row, error) {
-	if r, ok := b.rows[p]; ok {
-		if r.gone {
-			return nil, nil
+	r, known := b.rows[p]
+	if !known {
+		if r := b.c.cache.get(p); r != nil {
+			return r, nil
 		}
-		return r, nil
+		var err error
+		if r, err = b.c.readRow(b.txn, p); err != nil {
+			b.c.damage(err)
+			return nil, err
+		}
+		if r != nil {
+			r.before = r.tally()
+		}
+		b.rows[p] = r
 	}
-	if r := b.s.cache.get(p); r != nil {
-		return r, nil
-	}
-	r, err := b.s.readRow(b.txn, p)
-	if err != nil {
-		b.s.damage(err)
-		return nil, err
-	}
-	if r != nil {
-		r.before = r.tally()
+	if r == nil || r.gone {
+		return nil, nil
 	}
 	return r, nil
 }
 
-// event returns the row of an event, nil when there is none.
+// event returns the row of an event, nil if there is none.
 func (b *batch) event(id string) (*row, error) {
 	h, seq, ok := record.ParseEventID(id)
 	if !ok {
@@ -205,7 +151,7 @@ func (b *batch) event(id string) (*row, error) {
 	return b.find(h, seq)
 }
 
-// find returns the row of the event with a sequence under a hash, nil when there is none.
+// find returns the row of the event with a sequence under a hash, nil if there is none.
 func (b *batch) find(h record.Hash, seq uint64) (*row, error) {
 	r, err := b.at(record.Place{Hash: h})
 	if err != nil || r != nil && r.rec.Seq == seq {
@@ -214,24 +160,96 @@ func (b *batch) find(h record.Hash, seq uint64) (*row, error) {
 	return b.at(record.Place{Hash: h, Older: seq})
 }
 
-// owner says which event an alias belongs to; ok is false when nobody has it.
-func (b *batch) owner(h record.Hash) (a aliasOf, ok bool, err error) {
-	if a, ok = b.aliases[h]; ok {
-		return a, !a.gone, nil
+// alias returns an alias as it is in the batch, else as it is stored.
+func (b *batch) alias(h record.Hash) (aliasEntry, error) {
+	a, known := b.aliases[h]
+	if known {
+		return a, nil
 	}
-	return readAlias(b.txn, h)
+	key := h.Key(record.FamilyAlias)
+	value, err := readValue(b.txn, key)
+	if err == nil && value != nil {
+		a.exists, a.stored, a.checksum = true, true, record.Checksum(value)
+		a.Alias, err = record.DecodeAlias(key, value)
+	}
+	if err != nil {
+		return aliasEntry{damaged: true}, err
+	}
+	b.aliases[h] = a
+	return a, nil
 }
 
-// alias returns the row of the event that an alias belongs to, nil when there is none.
-func (b *batch) alias(h record.Hash) (*row, error) {
-	a, ok, err := b.owner(h)
-	if err != nil || !ok {
+// putAlias makes an alias that of an event.
+func (b *batch) putAlias(h record.Hash, a record.Alias) { b.setAlias(h, a, true) }
+
+// dropAlias deletes an alias.
+func (b *batch) dropAlias(h record.Hash) { b.setAlias(h, record.Alias{}, false) }
+
+func (b *batch) setAlias(h record.Hash, a record.Alias, exists bool) {
+	old, err := b.alias(h)
+	b.undo = append(b.undo, func() {
+		if err == nil {
+			b.aliases[h] = old
+		} else {
+			delete(b.aliases, h)
+		}
+	})
+	next := old
+	next.Alias, next.exists, next.dirty = a, exists, true
+	b.aliases[h] = next
+}
+
+// aliased returns the row of the event that an alias belongs to, nil if there is none.
+func (b *batch) aliased(h record.Hash) (*row, error) {
+	a, err := b.alias(h)
+	if err != nil || !a.exists {
 		return nil, err
 	}
 	return b.find(a.Hash, a.Seq)
 }
 
-// remove deletes the row with all that belongs to it.
+// trace returns what is remembered of a key.
+func (b *batch) trace(id record.TraceID) dedup.Trace {
+	if t, known := b.traces[id]; known {
+		return t.Trace
+	}
+	t, err := readTrace(b.txn, id.Key())
+	if err != nil {
+		b.c.damage(err)
+		return everSeen(b.now)
+	}
+	b.traces[id] = traceEntry{Trace: t}
+	return t
+}
+
+func (b *batch) putTrace(id record.TraceID, t dedup.Trace) {
+	old, had := b.traces[id]
+	b.undo = append(b.undo, func() {
+		if had {
+			b.traces[id] = old
+		} else {
+			delete(b.traces, id)
+		}
+	})
+	b.traces[id] = traceEntry{Trace: t, dirty: true, gone: t.Count == 0}
+}
+
+// firstDay returns the first day of which keys are remembered.
+func (b *batch) firstDay() dedup.Day { return b.c.firstDay(b.c.meta.Since, b.evicted, b.now) }
+
+// forget changes what is remembered of the key of a row that is deleted. The trace of an older generation belongs to
+// the newer one.
+func (b *batch) forget(r *row, change func(dedup.Trace) dedup.Trace) {
+	if r.place.Older != 0 {
+		return
+	}
+	id := r.place.Hash.TraceID()
+	if before := b.trace(id); before.Count > 0 {
+		b.putTrace(id, change(before))
+	}
+}
+
+// remove deletes a row and everything that belongs to it.
 func (b *batch) remove(r *row) error {
 	rec, err := r.record()
 	if err != nil {
@@ -243,21 +261,21 @@ func (b *batch) remove(r *row) error {
 	n := len(b.forgotten)
 	b.undo = append(b.undo, func() { b.forgotten = b.forgotten[:n] })
 	b.forgotten = append(b.forgotten, next)
-	b.dropChunks(r)
+	b.dropChunks(r.place.Hash, r.event)
 	if rec.Unaccepted() {
 		b.forget(r, dedup.Trace.Without)
 	}
-	for _, a := range rec.Aliases {
-		h := record.HashOf(a)
-		if owner, ok, err := b.owner(h); err == nil && ok && owner.Hash == r.place.Hash && owner.Seq == rec.Seq {
-			b.putAlias(h, aliasOf{gone: true})
+	for _, k := range rec.Aliases {
+		h := record.HashOf(k)
+		if a, err := b.alias(h); err == nil && a.exists && a.Alias == (record.Alias{Hash: r.place.Hash, Seq: rec.Seq}) {
+			b.dropAlias(h)
 		}
 	}
 	b.removed += r.event.Size
 	return b.unshare(&rec)
 }
 
-// unshare takes a record that is removed off those that share the body of its original.
+// unshare removes a deleted record from those that share the body of its original.
 func (b *batch) unshare(rec *dedup.Record) error {
 	if rec.Original == "" {
 		return nil
@@ -272,204 +290,129 @@ func (b *batch) unshare(rec *dedup.Record) error {
 	return nil
 }
 
-func (b *batch) dropChunks(r *row) {
-	if r.event.Kind != record.BodyChunks {
+// settle puts a changed row, without its body if the record no longer needs it.
+func (b *batch) settle(next *row) {
+	if next.rec.Dropped() && next.event.Kind != record.BodyDropped {
+		b.dropChunks(next.place.Hash, next.event)
+		next.event, next.fresh = next.event.WithoutBody(record.BodyDropped), true
+		b.removed += next.event.Size
+	}
+	b.put(next)
+}
+
+// dropChunks deletes the chunks of a large body that was stored under a hash.
+func (b *batch) dropChunks(h record.Hash, e record.Event) {
+	if e.Kind != record.BodyChunks {
 		return
 	}
 	n := len(b.chunks)
 	b.undo = append(b.undo, func() { b.chunks = b.chunks[:n] })
-	for i := range record.ChunkCount(r.event.Size) {
-		b.chunks = append(b.chunks, rawWrite{key: r.place.Hash.ChunkKey(r.event.Body, i)})
+	for i := range record.ChunkCount(e.Size) {
+		b.chunks = append(b.chunks, mutation{key: h.ChunkKey(e.Body, i)})
 	}
 }
 
-// stage writes everything into the transaction. It reports false when there is nothing to write.
-func (b *batch) stage() (bool, error) {
-	var err error
-	wrote := false
-	set := func(key, value []byte) {
-		if wrote = true; err != nil {
-			return
-		}
-		if value == nil {
-			err = b.txn.Delete(key)
-		} else {
-			b.bytes += int64(len(key) + len(value))
-			err = b.txn.SetEntry(badger.NewEntry(key, value))
+// lastGeneration returns the highest number of the older generations of a key that are kept, 0 if there are none.
+func (b *batch) lastGeneration(h record.Hash) int {
+	last := 0
+	for _, all := range [...][]generation{b.c.older[h], b.retired[h]} {
+		for _, old := range all {
+			if r := b.rows[record.Place{Hash: h, Older: old.seq}]; r == nil || !r.gone {
+				last = max(last, old.number)
+			}
 		}
 	}
+	return last
+}
+
+// noteRetired counts a generation that became an older one in this batch.
+func (b *batch) noteRetired(r *row) {
+	if b.retired == nil {
+		b.retired = generations{}
+	}
+	h, before := r.place.Hash, b.retired[r.place.Hash]
+	b.retired[h] = append(before[:len(before):len(before)], generation{r.place.Older, r.rec.Generation})
+	b.undo = append(b.undo, func() { b.retired[h] = before })
+}
+
+// stage collects the writes of the batch in committer.writes. It reports false if there is nothing to write.
+func (b *batch) stage() bool {
+	writes := b.c.writes[:0]
 	for _, r := range b.rows {
-		if r.dirty {
-			r.write(set, b.s.gaps)
+		if r.changed() {
+			writes = r.appendWrites(writes, b.c.gaps)
 			b.change.add(r.tally(), 1)
 			b.change.add(r.before, -1)
 		}
 	}
+	var aliases record.Census
 	for h, a := range b.aliases {
-		key := h.Key(record.FamilyAlias)
-		var value []byte
-		if !a.gone {
-			value = a.Encode(key)
+		if a.dirty {
+			writes = append(writes, a.mutation(h))
+			b.uncounted = b.uncounted || a.damaged
+			a.count(h, &aliases, writes[len(writes)-1].value)
 		}
-		b.countAlias(h, value)
-		set(key, value)
 	}
 	for id, t := range b.traces {
-		if key := id.Key(); t.gone {
-			set(key, nil)
-		} else {
-			set(key, record.EncodeTrace(key, t.Trace))
-		}
-	}
-	for _, w := range b.chunks {
-		if w.passing {
-			if wrote = true; err == nil {
-				err = b.txn.SetEntry(badger.NewEntry(w.key, w.value).WithTTL(time.Second))
+		if t.dirty {
+			w := mutation{key: id.Key()}
+			if !t.gone {
+				w.value = record.EncodeTrace(w.key, t.Trace)
 			}
-			continue
+			writes = append(writes, w)
 		}
-		set(w.key, w.value)
 	}
-	if !wrote && !b.always {
-		return false, err
+	writes = append(writes, b.chunks...)
+	b.c.writes = writes
+	if len(writes) == 0 && !b.always {
+		return false
 	}
-	b.next = b.meta()
-	set(record.MetaKey, b.next.Encode())
-	return true, err
+	b.next = b.meta(aliases)
+	b.c.writes = append(writes, mutation{key: record.MetaKey, value: b.next.Encode()})
+	for _, w := range b.c.writes {
+		if w.value != nil && !w.filler {
+			b.bytes += int64(len(w.key) + len(w.value))
+		}
+	}
+	return true
 }
 
-// meta is what the commit of the batch makes of the counters.
-func (b *batch) meta() record.Meta {
-	m := b.s.meta
+func (a *aliasEntry) mutation(h record.Hash) mutation {
+	w := mutation{key: h.Key(record.FamilyAlias)}
+	if a.exists {
+		w.value = a.Encode(w.key)
+	}
+	return w
+}
+
+// count adds to the census what writing the alias changes.
+func (a *aliasEntry) count(h record.Hash, change *record.Census, value []byte) {
+	p := record.Place{Hash: h}
+	if a.stored {
+		change.Add(^uint64(0), -record.Mark(record.FamilyAlias, p, a.checksum))
+	}
+	if value != nil {
+		change.Add(1, record.Mark(record.FamilyAlias, p, record.Checksum(value)))
+	}
+}
+
+// meta returns the counters as of the commit of the batch.
+func (b *batch) meta(aliases record.Census) record.Meta {
+	m := b.c.meta
 	m.Commit++
 	m.Seq, m.Token, m.Wall, m.Window, m.Evicted = b.seq, b.token, b.now, b.window, b.evicted
 	m.Removed += b.removed
 	if !b.reclaimed.IsZero() {
 		m.Reclaimed, m.Removed = b.reclaimed, b.removed
 	}
-	m.Census = b.census()
+	if b.recount != nil {
+		m.Census = *b.recount
+	}
+	if b.uncounted {
+		m.Census = record.Census{}
+	} else if m.Census.Known {
+		m.Census.Add(uint64(b.change.records), b.change.sum) //nolint:gosec // a negative number subtracts, modulo 2^64
+		m.Census.Add(aliases.Entries, aliases.Sum)
+	}
 	return m
-}
-
-// write stages one row. The state of an event is stored beside it as well, so that a start reads no bodies and a sweep
-// no events.
-func (r *row) write(set func(key, value []byte), g gaps) {
-	rec := g.stored(r.rec)
-	older := r.place.Older != 0
-	if r.gone {
-		set(r.place.Key(), nil)
-		if !older {
-			set(r.place.Hash.Key(record.FamilyState), nil)
-		}
-		return
-	}
-	if r.fresh || older {
-		key := r.place.Key()
-		value := r.event.Encode(key, &rec)
-		r.checksum = record.Checksum(value)
-		set(key, value)
-	}
-	if !older {
-		key := r.place.Hash.Key(record.FamilyState)
-		value := record.EncodeState(key, &rec, record.OutlineOf(&r.rec, r.event.Size))
-		r.checksum = record.Checksum(value)
-		set(key, value)
-	}
-}
-
-// readRow reads a row from the database, nil when there is none. Its window ends when it does by the store's gaps.
-func (s *Store) readRow(txn *badger.Txn, p record.Place) (*row, error) {
-	r, err := readRow(txn, p)
-	if r != nil {
-		s.gaps.prolong(&r.rec)
-	}
-	return r, err
-}
-
-// readRow reads a row as it is stored, nil when there is none.
-func readRow(txn *badger.Txn, p record.Place) (*row, error) {
-	key := p.Key()
-	value, err := readValue(txn, key)
-	if value == nil || err != nil {
-		return nil, err
-	}
-	r := &row{place: p, checksum: record.Checksum(value)}
-	if r.event, err = record.DecodeEvent(key, value, &r.rec); err != nil {
-		return nil, err
-	}
-	if p.Older == 0 {
-		if err := r.readState(txn); err != nil {
-			return nil, err
-		}
-	}
-	r.rec.Event = record.EventID(p.Hash, r.rec.Seq)
-	described := r.rec
-	if err := r.event.Describe(p, &described); err != nil {
-		return nil, err
-	}
-	r.rec.Payload.Endpoint = described.Payload.Endpoint
-	return r, nil
-}
-
-func (r *row) readState(txn *badger.Txn) error {
-	key := r.place.Hash.Key(record.FamilyState)
-	value, err := readValue(txn, key)
-	if value == nil || err != nil {
-		return err
-	}
-	claimed := r.rec.Seq
-	r.checksum = record.Checksum(value)
-	if _, _, err := record.DecodeState(key, value, &r.rec); err != nil {
-		return err
-	}
-	if r.rec.Seq != claimed {
-		return record.Damaged(key, fmt.Sprintf("it is of event %d, not %d", r.rec.Seq, claimed), nil)
-	}
-	return nil
-}
-
-// readTries is how often a value is looked up before it is called damaged: a value log file may be rewritten
-// and deleted between finding a value in it and reading it, and then the next look finds the new place.
-const readTries = 3
-
-// readValue returns a copy of a value, nil when the key is not there.
-func readValue(txn *badger.Txn, key []byte) ([]byte, error) {
-	for try := 1; ; try++ {
-		item, err := txn.Get(key)
-		if errors.Is(err, badger.ErrKeyNotFound) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, record.Damaged(key, "it cannot be found", err)
-		}
-		value, err := item.ValueCopy(nil)
-		switch {
-		case err == nil && value == nil:
-			return []byte{}, nil
-		case err == nil:
-			return value, nil
-		case try == readTries:
-			return nil, record.Damaged(key, "it cannot be read", err)
-		}
-	}
-}
-
-// readAlias reads an alias from the database.
-func readAlias(txn *badger.Txn, h record.Hash) (a aliasOf, ok bool, err error) {
-	key := h.Key(record.FamilyAlias)
-	value, err := readValue(txn, key)
-	if value == nil || err != nil {
-		return a, false, err
-	}
-	a.Alias, err = record.DecodeAlias(key, value)
-	return a, err == nil, err
-}
-
-// readMeta returns the counters; the zero value for a new store.
-func readMeta(txn *badger.Txn) (m record.Meta, err error) {
-	value, err := readValue(txn, record.MetaKey)
-	if value == nil || err != nil {
-		return m, err
-	}
-	return record.DecodeMeta(value)
 }

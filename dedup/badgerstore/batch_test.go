@@ -15,23 +15,30 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// byHand opens a store whose batches the test makes itself: its committer runs only when the test ends.
-func byHand(t *testing.T, dir string, o Options) *Store {
+// manualStore is a store whose batches the test makes itself: its committer runs only when the test ends.
+type manualStore struct {
+	*Store
+	writer *committer
+}
+
+func openManual(t *testing.T, dir string, o Options) manualStore {
 	t.Helper()
 	s := newStore(dir, o)
-	if err := s.open(); err != nil {
+	c, err := s.open()
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		go s.run()
-		if err := s.Close(); err != nil {
+		go c.run()
+		if err := s.Close(); err != nil && s.failure.Load() == nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return s
+	return manualStore{s, c}
 }
 
 func claimOpOf(t *testing.T, claims ...dedup.Claim) *claimOp {
@@ -48,9 +55,9 @@ func takeOpOf(n int) *takeOp {
 }
 
 // together processes operations as one batch; those that are answered at once must succeed.
-func together(t *testing.T, s *Store, ops ...op) {
+func together(t *testing.T, s manualStore, ops ...op) {
 	t.Helper()
-	s.process(ops)
+	s.writer.process(ops)
 	for i, o := range ops {
 		if err := o.self().err; err != nil {
 			t.Fatalf("operation %d: %v", i, err)
@@ -78,7 +85,7 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			s := byHand(t, dir, quiet())
+			s := openManual(t, dir, quiet())
 			claim := claimOf("a")
 			claim.Tasks[0].Lane = "lane"
 			first := claimOpOf(t, claim)
@@ -87,7 +94,7 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 			together(t, s, take)
 			together(t, s, finishOp(take.work[0].Lease, dedup.ResultDone))
 			second := claimOpOf(t, claim)
-			together(t, s, append(forget(s, first.decisions[0].Record.Event), second)...)
+			together(t, s, append(forget(s.Store, first.decisions[0].Record.Event), second)...)
 			if v := second.decisions[0].Verdict; v != dedup.New {
 				t.Fatalf("the second claim is %v", v)
 			}
@@ -111,7 +118,7 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 // TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane ends, purges and replaces an event in one commit.
 func TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane(t *testing.T) {
 	t.Parallel()
-	s := byHand(t, t.TempDir(), quiet())
+	s := openManual(t, t.TempDir(), quiet())
 	claim, other := claimOf("a"), claimOf("b")
 	claim.Tasks[0].Lane, other.Tasks[0].Lane = "lane", "lane"
 	together(t, s, claimOpOf(t, claim, other))
@@ -124,7 +131,7 @@ func TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane(t *testing.T) {
 	if len(next.work) != 1 || next.work[0].Record.Key != other.Key {
 		t.Fatalf("the next task of the lane is not given out: %v", next.work)
 	}
-	if open, _ := s.agenda.Len(); open != 2 {
+	if open, _ := s.writer.tasks.Len(); open != 2 {
 		t.Errorf("%d tasks in the agenda, want 2", open)
 	}
 }
@@ -158,7 +165,7 @@ func tooLarge(t *testing.T, prefix string) (ops []op) {
 // TestATakeInABatchThatIsTooLargeIsServed fills a transaction in whose batch a Take is.
 func TestATakeInABatchThatIsTooLargeIsServed(t *testing.T) {
 	t.Parallel()
-	s := byHand(t, t.TempDir(), quiet())
+	s := openManual(t, t.TempDir(), quiet())
 	together(t, s, claimOpOf(t, claimOf("waits")))
 	take := takeOpOf(1)
 	together(t, s, append(tooLarge(t, "a"), take)...)
@@ -179,18 +186,11 @@ func TestATakeInABatchThatIsTooLargeIsServed(t *testing.T) {
 // TestATakeLearnsThatASplitBatchEndedTheStore makes the commit of an operation fail whose batch was too large.
 func TestATakeLearnsThatASplitBatchEndedTheStore(t *testing.T) {
 	t.Parallel()
-	s := newStore(t.TempDir(), quiet())
-	if err := s.open(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		go s.run()
-		_ = s.Close()
-	}()
+	s := openManual(t, t.TempDir(), quiet())
 	take := takeOpOf(1)
-	s.process([]op{take})
-	s.commitTxn = func(*badger.Txn) error { return syscall.EIO }
-	s.process(tooLarge(t, "a"))
+	s.writer.process([]op{take})
+	s.options.commit = func(*badger.Txn) error { return syscall.EIO }
+	s.writer.process(tooLarge(t, "a"))
 	if len(take.done) != 1 {
 		t.Fatal("the Take is not answered")
 	}
@@ -200,7 +200,7 @@ func TestATakeLearnsThatASplitBatchEndedTheStore(t *testing.T) {
 // TestTakesThatTogetherAreTooLargeAreServed gives out more tasks at once than a transaction takes.
 func TestTakesThatTogetherAreTooLargeAreServed(t *testing.T) {
 	t.Parallel()
-	s := byHand(t, t.TempDir(), quiet())
+	s := openManual(t, t.TempDir(), quiet())
 	const takes = 28
 	for c := range takes {
 		claims := make([]dedup.Claim, batchOps)
@@ -229,9 +229,9 @@ func TestAnOperationThatFailsIsNotCounted(t *testing.T) {
 	t.Parallel()
 	o := quiet()
 	o.MaxBacklogRecords = 2
-	s := byHand(t, t.TempDir(), o)
+	s := openManual(t, t.TempDir(), o)
 	refused, fits := claimOpOf(t, claimOf("a"), claimOf("b"), claimOf("c")), claimOpOf(t, claimOf("d"))
-	s.process([]op{refused, fits})
+	s.writer.process([]op{refused, fits})
 	unavailable(t, refused.err, "backlog")
 	if fits.err != nil {
 		t.Errorf("there was room: %v", fits.err)
@@ -244,16 +244,16 @@ func TestAnOperationThatFailsIsNotCounted(t *testing.T) {
 func TestTakesThatGaveUpGoFromAFullDiskToo(t *testing.T) {
 	t.Parallel()
 	fs, o := diskOf(10 << 30)
-	s := byHand(t, t.TempDir(), o)
-	fs.leave(s, 3*memTable-1)
+	s := openManual(t, t.TempDir(), o)
+	fs.leave(s.Store, 3*memTable-1)
 	for range 10 {
 		take := takeOpOf(1)
-		s.process([]op{take})
+		s.writer.process([]op{take})
 		take.state.Store(takeGone)
 	}
-	s.process(nil)
-	if len(s.parked) != 0 {
-		t.Errorf("%d Takes that gave up are kept", len(s.parked))
+	s.writer.process(nil)
+	if len(s.writer.parked) != 0 {
+		t.Errorf("%d Takes that gave up are kept", len(s.writer.parked))
 	}
 }
 
@@ -421,7 +421,7 @@ func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 		}
 	}
 	clock.Set(time.Hour)
-	if err := s.sweep(0); err != nil {
+	if err := s.maintenance.sweep(0); err != nil {
 		t.Errorf("%.200v", err)
 	}
 	if st, err := s.Stats(context.Background()); err != nil || st.Records != 0 {
@@ -456,14 +456,14 @@ func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
 func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := byHand(t, dir, quiet())
+	s := openManual(t, dir, quiet())
 	claim, take := claimOpOf(t, claimOf("a"), claimOf("b")), takeOpOf(1)
-	before := s.meta.Commit
+	before := s.writer.meta.Commit
 	together(t, s, claim, take)
 	if len(take.work) != 1 || take.err != nil {
 		t.Fatalf("the Take got %d tasks, %v", len(take.work), take.err)
 	}
-	if n := s.meta.Commit - before; n != 1 {
+	if n := s.writer.meta.Commit - before; n != 1 {
 		t.Errorf("%d commits", n)
 	}
 	for i, d := range claim.decisions {
@@ -491,7 +491,7 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 		t.Errorf("then Takes got %d and %d tasks", len(next.work), len(none.work))
 	}
 	together(t, s, finishOp(take.work[0].Lease, dedup.ResultDone), finishOp(next.work[0].Lease, dedup.ResultDone))
-	if open, _ := s.agenda.Len(); open != 0 {
+	if open, _ := s.writer.tasks.Len(); open != 0 {
 		t.Errorf("%d tasks are left", open)
 	}
 }
@@ -499,30 +499,30 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 // unwritable does something while the file system takes no writes.
 func unwritable(t *testing.T, s *Store, do func()) {
 	t.Helper()
-	works := s.water.f
-	closed, err := os.Open(filepath.Join(s.dir, highWaterName)) // takes no writes
+	works := s.water.File
+	closed, err := os.Open(filepath.Join(s.dir, storedir.HighWaterFile)) // takes no writes
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = closed.Close() }()
-	s.water.f = closed
+	s.water.File = closed
 	do()
-	s.water.f = works
+	s.water.File = works
 	s.disk.doubt()
 }
 
 // TestANewEventThatIsNotWrittenIsNotStarted has the file system refuse the step that would accept and start it.
 func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
 	t.Parallel()
-	s := byHand(t, t.TempDir(), quiet())
+	s := openManual(t, t.TempDir(), quiet())
 	lane := claimOf("a")
 	lane.Tasks[0].Lane = "lane"
 	refused, take := claimOpOf(t, lane, claimOf("b")), takeOpOf(2)
-	unwritable(t, s, func() { s.process([]op{refused, take}) })
+	unwritable(t, s.Store, func() { s.writer.process([]op{refused, take}) })
 	unavailable(t, refused.err, "cannot be written")
 	unavailable(t, take.err, "cannot be written")
-	oldest, waits := s.agenda.Oldest()
-	if open, running := s.agenda.Len(); open+running != 0 || waits {
+	oldest, waits := s.writer.tasks.Oldest()
+	if open, running := s.writer.tasks.Len(); open+running != 0 || waits {
 		t.Errorf("%d tasks are left, %d of them running; the oldest was accepted %v", open, running, oldest)
 	}
 	again, next := claimOpOf(t, lane, claimOf("b")), takeOpOf(2)
@@ -538,9 +538,9 @@ func TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne(t *testing.T) {
 	clock := deduptest.NewSteppedClock()
 	o := quiet()
 	o.Clock = clock
-	s := byHand(t, t.TempDir(), o)
+	s := openManual(t, t.TempDir(), o)
 	refused, take := claimOpOf(t, claimOf("a")), takeOpOf(1)
-	unwritable(t, s, func() { s.process([]op{refused, take}) })
+	unwritable(t, s.Store, func() { s.writer.process([]op{refused, take}) })
 	unavailable(t, refused.err, "cannot be written")
 	clock.Set(time.Hour)
 	again := claimOpOf(t, claimOf("a"))

@@ -44,37 +44,33 @@ func benchClaim(r *rand.Rand, id string) dedup.Claim {
 // BenchmarkClaim measures durable claims with bodies of 1 KiB that do not compress, and how many of them share
 // a commit and a flush of the device. Flushes are those of the whole device, so run it on a quiet one.
 func BenchmarkClaim(b *testing.B) {
-	for _, layout := range []layout{layoutValueLog, layoutTree} {
-		for _, clients := range []int{1, 8, 64} {
-			b.Run(fmt.Sprintf("layout=%d/clients=%d", layout, clients), func(b *testing.B) {
-				o := quiet()
-				o.layout = layout
-				s := open(b, b.TempDir(), o)
-				var next atomic.Int64
-				flushes := deviceFlushes(s.dir)
-				commits := commitsOf(b, s)
-				b.ReportAllocs()
-				b.ResetTimer()
-				var wg sync.WaitGroup
-				for c := range clients {
-					wg.Go(func() {
-						r := rand.New(rand.NewPCG(uint64(c), 1))
-						for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-							if _, err := s.Claim(context.Background(), benchClaim(r, strconv.FormatInt(n, 10))); err != nil {
-								b.Error(err)
-								return
-							}
+	for _, clients := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			s := open(b, b.TempDir(), quiet())
+			var next atomic.Int64
+			flushes := deviceFlushes(s.dir)
+			commits := commitsOf(b, s)
+			b.ReportAllocs()
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for c := range clients {
+				wg.Go(func() {
+					r := rand.New(rand.NewPCG(uint64(c), 1))
+					for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+						if _, err := s.Claim(context.Background(), benchClaim(r, strconv.FormatInt(n, 10))); err != nil {
+							b.Error(err)
+							return
 						}
-					})
-				}
-				wg.Wait()
-				b.StopTimer()
-				b.ReportMetric(float64(b.N)/float64(commitsOf(b, s)-commits), "claims/commit")
-				if f := deviceFlushes(s.dir) - flushes; f > 0 {
-					b.ReportMetric(float64(b.N)/float64(f), "claims/flush")
-				}
-			})
-		}
+					}
+				})
+			}
+			wg.Wait()
+			b.StopTimer()
+			b.ReportMetric(float64(b.N)/float64(commitsOf(b, s)-commits), "claims/commit")
+			if f := deviceFlushes(s.dir) - flushes; f > 0 {
+				b.ReportMetric(float64(b.N)/float64(f), "claims/flush")
+			}
+		})
 	}
 }
 
@@ -127,28 +123,19 @@ func deviceStat(dir string, field int) int64 {
 }
 
 // BenchmarkSustained drives the whole life of events (claim, take, finish) with 64 clients for
-// EYELET_SUSTAINED (a duration; nothing without it) in either layout, keeping the bodies or dropping them, and
+// EYELET_SUSTAINED (a duration; nothing without it), keeping the bodies or dropping them, and
 // prints the rate, its worst five seconds, the processor time, the bytes written and the size of the store.
 func BenchmarkSustained(b *testing.B) {
 	length, err := time.ParseDuration(os.Getenv("EYELET_SUSTAINED"))
 	if err != nil {
 		b.Skip("EYELET_SUSTAINED is not set to a duration")
 	}
-	for _, v := range []struct {
-		name   string
-		layout layout
-		drop   bool
-	}{
-		{"log-kept", layoutValueLog, false}, {"tree-kept", layoutTree, false},
-		{"log-dropped", layoutValueLog, true}, {"tree-dropped", layoutTree, true},
-	} {
-		b.Run(v.name, func(b *testing.B) {
+	for name, drop := range map[string]bool{"kept": false, "dropped": true} {
+		b.Run(name, func(b *testing.B) {
 			if b.N > 1 {
 				b.N = 1
 			}
-			o := quiet()
-			o.layout = v.layout
-			sustain(b, open(b, b.TempDir(), o), length, v.drop)
+			sustain(b, open(b, b.TempDir(), quiet()), length, drop)
 		})
 	}
 }

@@ -5,16 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/table"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // Report is what a check of a store found. Counts are of what can be read.
@@ -69,20 +71,17 @@ func (r *Report) Sound() bool {
 	return len(r.Damaged) == 0 && r.Tables == "" && r.Missing == "" && !r.Lost && r.WaterUnknown == ""
 }
 
-// Check reads every value of the store while it is in use, compares all checksums and counts.
-func (s *Store) Check(ctx context.Context) (Report, error) { return s.check(ctx, 0) }
-
-func (s *Store) check(ctx context.Context, pause time.Duration) (r Report, err error) {
-	if err := s.usable(); err != nil {
+func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err error) {
+	if err := c.usable(); err != nil {
 		return r, err
 	}
-	r.Format = s.options.formats.current
-	if r.Water, r.WaterUnknown, err = s.water.read(); err != nil { // before the database, which is then never behind
+	r.Format = c.options.formats.current
+	if r.Water, r.WaterUnknown, err = c.water.Read(); err != nil { // before the database, which is then never behind
 		return r, fmt.Errorf("high-water file: %w", err)
 	}
-	x := examination{report: &r, pause: pause, note: s.damage, found: map[string]Damage{}}
-	err = s.view(func(txn *badger.Txn) error {
-		if err := s.verify(); err != nil {
+	x := examination{report: &r, pause: pause, note: c.damage, found: map[string]Damage{}}
+	err = c.view(func(txn *badger.Txn) error {
+		if err := c.verify(); err != nil {
 			r.Tables = err.Error()
 		}
 		return x.all(ctx, txn)
@@ -90,20 +89,8 @@ func (s *Store) check(ctx context.Context, pause time.Duration) (r Report, err e
 	if err != nil {
 		return r, err
 	}
-	s.replaceHarmed(x.found)
+	c.damages.replace(x.found)
 	return r, nil
-}
-
-// replaceHarmed makes what a whole check found what is known to be damaged: some of it may have been purged.
-func (s *Store) replaceHarmed(found map[string]Damage) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.harmed)
-	for key := range found {
-		if len(s.harmed) < harmedMax {
-			s.harmed[key] = struct{}{}
-		}
-	}
 }
 
 // Check examines the store in dir, which nobody may have open. It is opened for reading only when it was closed in
@@ -123,80 +110,56 @@ func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, finish()) }()
-	if r.Water, r.WaterUnknown, err = peekHighWater(dir); err != nil {
+	if r.Water, r.WaterUnknown, err = storedir.PeekHighWater(dir); err != nil {
 		return r, err
 	}
 	x := examination{report: &r, note: func(error) {}, found: map[string]Damage{}}
 	return r, s.db.View(func(txn *badger.Txn) error { return x.all(ctx, txn) })
 }
 
-func (s *Store) badgerOptions() badger.Options {
-	o := s.options.layout.badgerOptions(s.dir, s.logger)
-	if s.options.logFile > 0 {
-		o = o.WithValueLogFileSize(s.options.logFile)
-	}
-	if s.options.blockCache > 0 {
-		o = o.WithBlockCacheSize(s.options.blockCache)
-	}
-	if s.options.memTable > 0 {
-		o = o.WithMemTableSize(s.options.memTable)
-	}
-	return o
-}
+// The check in the background reads so many values and then lets others work for checkPause.
+const (
+	checkStretch = 64
+	checkPause   = 10 * time.Millisecond
+)
 
-// existing returns the format of the store, which must be there and of a format that can be read as it is.
-func (s *Store) existing() (int, error) {
-	version, err := readFormat(s.dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return 0, fmt.Errorf("there is no store in %s; name the directory of one", s.dir)
-	case err == nil && version > s.options.formats.current:
-		return version, &FormatError{Dir: s.dir, Format: version, Known: s.options.formats.current}
-	case err == nil && version < s.options.formats.current:
-		return version, fmt.Errorf("store %s has format %d: start the program with it once, which brings it to format %d", s.dir, version, s.options.formats.current)
-	}
-	return version, err
-}
-
-// openToRead opens the database of a store that is not in use; finish closes it and puts everything back as it was. Logs that a crash
-// left are read by opening it for writing only. damage says what is wrong with the tables; then nothing is open.
-func (s *Store) openToRead() (finish func() error, damage, err error) {
-	if s.lock, err = lockDir(s.dir); err != nil {
-		return nil, nil, err
-	}
-	finish = func() error {
-		var closed error
-		if s.db != nil {
-			closed = s.db.Close()
+// verify reads the file of every table and compares its checksums. Badger's own function looks into its cache
+// instead of the file, and panics on a block that does not decompress.
+func (c *core) verify() error {
+	listed := func(id uint64) bool {
+		for _, t := range c.db.Tables() {
+			if t.ID == id {
+				return true
+			}
 		}
-		return errors.Join(closed, undoStart(s.dir), s.lock.release())
+		return false
 	}
-	if damage, err = s.openTables(); damage != nil || err != nil {
-		return nil, damage, errors.Join(err, finish())
-	}
-	return finish, nil, nil
-}
-
-func (s *Store) openTables() (damage, err error) {
-	if err := undoStart(s.dir); err != nil {
-		return nil, err
-	}
-	o := s.badgerOptions()
-	unnamed, damage := badgerfile.CheckTables(s.dir, o)
-	if damage != nil {
-		return damage, nil
-	}
-	inOrder, err := closedInOrder(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	if inOrder = inOrder && len(unnamed) == 0; !inOrder {
-		if err := errors.Join(s.keepBefore(unnamed), s.guard()); err != nil {
-			return nil, err
+	o := c.db.Opts()
+	for _, t := range c.db.Tables() {
+		path := table.NewFilename(t.ID, c.dir)
+		err := badgerfile.CheckTable(path, t.ID, table.Options{BlockSize: o.BlockSize, Compression: o.Compression})
+		if err != nil && listed(t.ID) { // else compaction has just deleted it
+			return fmt.Errorf("table %s: %w", filepath.Base(path), err)
 		}
 	}
-	s.db, err = openBadger(s.dir, o.WithReadOnly(inOrder), s.logger)
-	return nil, err
+	return nil
+}
+
+// checkValues reads every value and compares its checksum.
+func (c *core) checkValues() error {
+	var wrong []error
+	err := c.db.View(func(txn *badger.Txn) error {
+		return eachPlace(context.Background(), txn, func(p record.Place) {
+			r, err := readRow(txn, p)
+			if err == nil && r != nil {
+				_, err = r.body(txn)
+			}
+			if err != nil && len(wrong) < 10 {
+				wrong = append(wrong, err)
+			}
+		})
+	})
+	return errors.Join(append(wrong, err)...)
 }
 
 // examination goes through all values of a store.

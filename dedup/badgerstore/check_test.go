@@ -15,6 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // assorted is a store with an event in every state.
@@ -292,7 +293,7 @@ func TestAMissingOrDamagedHighWaterFileIsRefused(t *testing.T) {
 			s := open(t, t.TempDir(), quiet())
 			mustClaim(t, s, claimOf("a"), dedup.New)
 			shut(t, s)
-			tc.spoil(t, filepath.Join(s.dir, highWaterName))
+			tc.spoil(t, filepath.Join(s.dir, storedir.HighWaterFile))
 			for range 2 { // a refused start must not put the file right
 				if r, err := Check(context.Background(), s.dir, quiet()); err != nil || r.Sound() {
 					t.Errorf("check: %+v, %v", r, err)

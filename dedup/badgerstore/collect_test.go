@@ -49,7 +49,7 @@ func outdated(t *testing.T, o Options) (s *Store, kept map[string]dedup.Claim) {
 		}
 	}
 	clock.Advance(26 * time.Hour)
-	if err := s.sweep(ownRhythm().slack); err != nil {
+	if err := s.maintenance.sweep(ownRhythm().slack); err != nil {
 		t.Fatal(err)
 	}
 	return s, kept
@@ -106,7 +106,7 @@ func TestACollectionOfTheValueLogBeginsBesideNoCommitAndThenHoldsUpNone(t *testi
 			}
 		}
 	}()
-	if err := s.reclaim(); err != nil {
+	if err := s.maintenance.reclaim(); err != nil {
 		t.Error(err)
 	}
 	close(stop)
@@ -146,7 +146,7 @@ func TestALowDiskGivesSpaceBackAsLongAsThereIsRoomForIt(t *testing.T) {
 		if !s.disk.state().low() || s.disk.state().frozen() {
 			t.Fatal("the disk is not low, or too full")
 		}
-		if err := s.reclaim(); (err == nil) != (tc.left == 0) || s.removed.Load() != tc.left {
+		if err := s.maintenance.reclaim(); (err == nil) != (tc.left == 0) || s.removed.Load() != tc.left {
 			t.Errorf("%s are free: %v; %d bytes are still to give back", mib(tc.free), err, s.removed.Load())
 		}
 	}

@@ -14,135 +14,142 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
-// run is the committer: the only goroutine that writes. Badger flushes the disk once and again for every
-// transaction, however many run at a time, so many operations share one.
-func (s *Store) run() {
-	defer close(s.stopped)
+// committer is the only writer of a store. It turns queued operations into batches, hands each batch to the journal
+// and then publishes it. Badger flushes the disk at least once per transaction, however many run concurrently, so many
+// operations share one.
+//
+// Its fields belong to the goroutine of run: no other part of the store has a reference to a committer.
+type committer struct {
+	*core
+	journal   journal
+	meta      record.Meta // of the last commit
+	tasks     *taskqueue.Queue[record.Hash]
+	cache     rowCache
+	older     generations
+	grace     grace
+	parked    []*takeOp  // Takes that wait for tasks
+	published uint64     // the newest sequence that is in recent
+	growth    int64      // bytes written since the maintenance looked at the logs
+	writes    []mutation // of the batch that is staged
+}
+
+func newCommitter(c *core) *committer {
+	return &committer{
+		core: c, journal: journal{core: c}, tasks: taskqueue.New[record.Hash](), older: generations{},
+		cache: rowCache{rows: map[record.Place]*row{}, max: c.options.CacheBytes},
+	}
+}
+
+// run commits operations until the queue is closed and empty.
+func (c *committer) run() {
+	defer close(c.stopped)
 	var ops []op
 	last, closed := 0, false
 	for !closed {
-		due, alarm, stop := s.nextWork()
-		ops, closed = s.queue.wait(ops, last, due, alarm)
+		due, alarm, stop := c.nextWork()
+		ops, closed = c.queue.wait(ops, last, due, alarm)
 		stop()
-		s.heart.begin()
-		last = s.process(ops)
-		s.heart.end()
+		c.heart.begin()
+		last = c.process(ops)
+		c.heart.end()
 		clear(ops)
 	}
-	for _, o := range s.parked {
-		s.answerTake(o, dedup.ErrClosed)
+	for _, o := range c.parked {
+		o.finish(dedup.ErrClosed)
 	}
-	s.commitTime()
+	c.commitTime()
 }
 
-// commitTime makes the end of the process the time of the last commit, as far as the disk takes it.
-func (s *Store) commitTime() {
-	if s.failure.Load() != nil || s.disk.state().frozen() {
+// commitTime makes the end of the process the time of the last commit, if the disk accepts it.
+func (c *committer) commitTime() {
+	if c.failure.Load() != nil || c.disk.state().frozen() {
 		return
 	}
-	if err := s.commitDirect(func(*batch) {}); err != nil {
-		s.note("time", err)
+	if err := c.commitDirect(func(*batch) {}); err != nil {
+		c.warn("time", err)
 	}
 }
 
-// frozenPoll is how often a store that writes nothing looks for space.
+// frozenPoll is how often a store that writes nothing checks for space.
 const frozenPoll = time.Second
 
-// nextWork says when there is something for the blocked Takes: since when it has been due, or what rings
-// when it will be. It is nothing when no Take is blocked.
-func (s *Store) nextWork() (due time.Time, alarm <-chan struct{}, stop func()) {
+// nextWork reports when there is work for the parked Takes: since when a task has been due, or an alarm for when it
+// will be. Both are empty if no Take is parked.
+func (c *committer) nextWork() (due time.Time, alarm <-chan struct{}, stop func()) {
 	stop = func() {}
-	next, ok := s.agenda.NextDue()
-	if len(s.parked) == 0 || !ok {
+	next, ok := c.tasks.NextDue()
+	if len(c.parked) == 0 || !ok {
 		return due, nil, stop
 	}
-	if s.disk.state().frozen() {
+	if c.disk.state().frozen() {
 		alarm, stop = newElapsed().Alarm(time.Now().Add(frozenPoll))
 		return due, alarm, stop
 	}
-	if !next.After(s.now()) {
+	if !next.After(c.now()) {
 		return time.Now(), nil, stop
 	}
-	alarm, stop = s.clock.Alarm(next)
+	alarm, stop = c.clock.Alarm(next)
 	return due, alarm, stop
 }
 
-// process decides the operations, commits what they changed, and answers them. It returns how many of them
-// somebody waits for in a request.
-func (s *Store) process(ops []op) (eager int) {
+// process decides the operations, commits what they changed, and answers them. It returns how many of them a request
+// waits for.
+func (c *committer) process(ops []op) (eager int) {
 	for _, o := range ops {
 		if t, ok := o.(*takeOp); ok {
-			s.parked = append(s.parked, t)
+			c.parked = append(c.parked, t)
 		}
 		if o.self().eager {
 			eager++
 		}
 	}
-	if f := s.failure.Load(); f != nil {
-		s.answerAll(ops, s.parked, f)
-		s.parked = nil
+	if f := c.failure.Load(); f != nil {
+		c.answerAll(ops, f)
+		c.dropParked(f)
 		return eager
 	}
-	b := s.newBatch(len(ops))
+	b := c.newBatch(len(ops))
 	defer b.txn.Discard()
-	s.grace.resume(b.now, s.heart.paused())
-	s.decide(b, ops)
-	s.announce(b)
-	served := s.serveTakes(b)
-	err := s.commit(b)
+	c.grace.resume(b.now, c.heart.paused())
+	b.decide(ops)
+	c.scheduleEarly(b)
+	served := c.serveTakes(b)
+	err := c.commit(b)
 	if err != nil {
-		s.withdraw(b)
+		c.unscheduleEarly(b)
 	}
 	switch {
 	case errors.Is(err, badger.ErrTxnTooBig):
-		s.split(b, ops, served)
-		if f := s.failure.Load(); f != nil {
-			s.answerAll(nil, s.parked, f)
-			s.parked = nil
+		c.split(b, ops, served)
+		if f := c.failure.Load(); f != nil {
+			c.dropParked(f)
 		}
-		return eager
 	case errors.As(err, new(*notWritten)):
-		s.giveBack(b, served)
-		s.answerAll(ops, served, errors.Unwrap(err))
-		return eager
+		c.makeDue(b, served)
+		c.answerAll(ops, errors.Unwrap(err))
+		c.answerTakes(served, errors.Unwrap(err))
 	case err != nil:
-		s.answerAll(ops, append(served, s.parked...), err)
-		s.parked = nil
-		return eager
-	}
-	s.options.step(stepAnswer)
-	for _, o := range ops {
-		if _, isTake := o.(*takeOp); !isTake {
-			o.self().done <- struct{}{}
+		c.answerAll(ops, err)
+		c.answerTakes(served, err)
+		c.dropParked(err)
+	default:
+		c.options.step(stepAnswer)
+		for _, o := range ops {
+			if _, isTake := o.(*takeOp); !isTake {
+				o.self().done <- struct{}{}
+			}
 		}
-	}
-	for _, o := range served {
-		o.answer(nil)
+		for _, o := range served {
+			o.answer(nil)
+		}
 	}
 	return eager
 }
 
-// decide applies the operations; one that fails leaves nothing in the batch.
-func (s *Store) decide(b *batch, ops []op) {
-	for _, o := range ops {
-		b.undo = b.undo[:0]
-		before := b.sums
-		err := o.apply(b)
-		if err != nil {
-			b.rollback()
-			b.sums = before
-			if c, ok := o.(*claimOp); ok {
-				c.refused(b)
-			}
-		}
-		o.self().err = err
-	}
-}
-
-// serveTakes gives due tasks to the blocked Takes, first come, first served.
-func (s *Store) serveTakes(b *batch) (served []*takeOp) {
-	waiting := s.parked[:0]
-	for _, o := range s.parked {
+// serveTakes assigns due tasks to the parked Takes, in order of their arrival.
+func (c *committer) serveTakes(b *batch) (served []*takeOp) {
+	waiting := c.parked[:0]
+	for _, o := range c.parked {
 		switch {
 		case o.state.Load() == takeGone:
 		case b.disk.frozen() || !b.anyDue():
@@ -155,64 +162,58 @@ func (s *Store) serveTakes(b *batch) (served []*takeOp) {
 			waiting = append(waiting, o)
 		}
 	}
-	clear(s.parked[len(waiting):])
-	s.parked = waiting
+	clear(c.parked[len(waiting):])
+	c.parked = waiting
 	return served
 }
 
-// announce puts the tasks of the batch's new events into the agenda before they are durable, when a Take waits for
-// work: accepting and starting them is then one durable step and one write, not two. Nobody hears of them before
-// the commit, and one that fails withdraws them.
-func (s *Store) announce(b *batch) {
-	if len(s.parked) == 0 || b.news == 0 {
+// scheduleEarly queues the tasks of the batch's new events before they are durable when a Take waits for work, so that
+// accepting and starting them is one write. They become visible with the commit; unscheduleEarly removes them if it
+// fails.
+func (c *committer) scheduleEarly(b *batch) {
+	if len(c.parked) == 0 || b.accepted == 0 {
 		return
 	}
 	for _, r := range b.rows {
-		if r.dirty && !r.gone && r.rec.Seq > s.meta.Seq {
-			s.schedule(r)
-			b.announced = append(b.announced, r)
+		if r.changed() && !r.gone && r.rec.Seq > c.meta.Seq {
+			c.schedule(r)
+			b.early = append(b.early, r)
 		}
 	}
 }
 
-// withdraw undoes announce.
-func (s *Store) withdraw(b *batch) {
-	for _, r := range b.announced {
+func (c *committer) unscheduleEarly(b *batch) {
+	for _, r := range b.early {
 		for i := range r.rec.Tasks {
-			s.agenda.Remove(r.rec.Seq, i)
+			c.tasks.Remove(r.rec.Seq, i)
 		}
 	}
-}
-
-func (b *batch) anyDue() bool {
-	next, ok := b.s.agenda.NextDue()
-	return ok && !next.After(b.now)
 }
 
 // split commits the operations of a batch that was too large one by one.
-func (s *Store) split(b *batch, ops []op, served []*takeOp) {
-	s.giveBack(b, served)
+func (c *committer) split(b *batch, ops []op, served []*takeOp) {
+	c.makeDue(b, served)
 	for _, o := range ops {
 		if _, isTake := o.(*takeOp); isTake {
 			continue
 		}
-		s.heart.begin() // another one of many commits
-		b := s.newBatch(1)
-		s.decide(b, []op{o})
-		if err := s.commitAlone(b); err != nil {
+		c.heart.begin() // one of several commits
+		b := c.newBatch(1)
+		b.decide([]op{o})
+		if err := c.commitAlone(b); err != nil {
 			o.self().err = err
 		}
 		o.self().done <- struct{}{}
 	}
 	for _, o := range served {
-		s.serveAlone(o)
+		c.serveAlone(o)
 	}
 }
 
 // commitAlone commits the batch of one operation.
-func (s *Store) commitAlone(b *batch) error {
+func (c *committer) commitAlone(b *batch) error {
 	defer b.txn.Discard()
-	err := s.commit(b)
+	err := c.commit(b)
 	if errors.Is(err, badger.ErrTxnTooBig) {
 		err = fmt.Errorf("%w: %w", dedup.ErrTooLarge, err)
 	}
@@ -222,238 +223,148 @@ func (s *Store) commitAlone(b *batch) error {
 	return err
 }
 
-// serveAlone serves a Take whose batch was too large in a batch of its own. It waits on when nothing is due any more.
-func (s *Store) serveAlone(o *takeOp) {
+// serveAlone serves a Take of a batch that was too large in a batch of its own. It parks the Take again if nothing is
+// due any more.
+func (c *committer) serveAlone(o *takeOp) {
 	o.work, o.rows = nil, nil
-	if f := s.failure.Load(); f != nil {
-		s.answerTake(o, f)
+	if f := c.failure.Load(); f != nil {
+		o.finish(f)
 		return
 	}
-	s.heart.begin()
-	b := s.newBatch(o.n)
+	c.heart.begin()
+	b := c.newBatch(o.n)
 	if b.disk.frozen() || !b.serve(o) {
 		b.txn.Discard()
 		o.state.Store(takeWaits)
-		s.parked = append(s.parked, o)
+		c.parked = append(c.parked, o)
 		return
 	}
-	err := s.commitAlone(b)
+	err := c.commitAlone(b)
 	if err != nil {
-		s.giveBack(b, []*takeOp{o})
+		c.makeDue(b, []*takeOp{o})
 	}
-	s.answerTake(o, err)
+	o.finish(err)
 }
 
-func (s *Store) answerAll(ops []op, takes []*takeOp, err error) {
+// answerAll answers the operations that are not Takes.
+func (c *committer) answerAll(ops []op, err error) {
 	for _, o := range ops {
 		if _, isTake := o.(*takeOp); !isTake {
-			o.self().err = err
-			o.self().done <- struct{}{}
+			o.self().answer(err)
 		}
 	}
+}
+
+func (c *committer) answerTakes(takes []*takeOp, err error) {
 	for _, o := range takes {
-		s.answerTake(o, err)
+		o.finish(err)
 	}
 }
 
-func (s *Store) answerTake(o *takeOp, err error) {
-	if o.state.CompareAndSwap(takeWaits, takeServed) || o.state.Load() == takeServed {
-		o.err = err
-		o.done <- struct{}{}
-	}
+func (c *committer) dropParked(err error) {
+	c.answerTakes(c.parked, err)
+	c.parked = nil
 }
 
-// step is a step of a commit. Tests end the process before each of them.
-type step int
-
-// The steps, in their order. A batch whose commit step is over is durable; what comes after it tells others.
-const (
-	stepStage step = iota
-	stepCommit
-	stepHighWater
-	stepPublish
-	stepAnswer
-	stepEnd
-)
-
-// notWritten says that a batch was not tried because the file system takes no writes.
-type notWritten struct{ err error }
-
-func (e *notWritten) Error() string { return e.err.Error() }
-func (e *notWritten) Unwrap() error { return e.err }
-
-// giveBack makes tasks due again that were given to Takes whose batch was not written.
-func (s *Store) giveBack(b *batch, served []*takeOp) {
+// makeDue makes the tasks due again that Takes of a batch got that was not written.
+func (c *committer) makeDue(b *batch, served []*takeOp) {
 	for _, o := range served {
 		for _, w := range o.work {
-			s.agenda.Extend(w.Record.Seq, w.Lease.Task, b.now)
+			c.tasks.Extend(w.Record.Seq, w.Lease.Task, b.now)
 		}
 	}
 }
 
-// commit makes the batch durable and then visible to the committer's own memory. badger.ErrTxnTooBig and
-// notWritten leave everything as it was; any other error poisons the store.
-func (s *Store) commit(b *batch) error {
-	s.options.step(stepStage)
-	wrote, err := b.stage()
-	if errors.Is(err, badger.ErrTxnTooBig) {
-		return err
-	}
-	if err != nil {
-		return s.fail("a write was refused", err)
-	}
-	if !wrote {
+// commitDirect commits a change outside of run: before it starts and after it has ended.
+func (c *committer) commitDirect(change func(b *batch)) error {
+	b := c.newBatch(0)
+	defer b.txn.Discard()
+	change(b)
+	b.always = true
+	return c.commit(b)
+}
+
+// commit makes the batch durable and then publishes it. Its errors are those of journal.commit.
+func (c *committer) commit(b *batch) error {
+	c.options.step(stepStage)
+	if !b.stage() {
 		return nil
 	}
-	if !s.spare.fill() {
-		return &notWritten{errNoDescriptors}
+	defer clear(c.writes) // they hold the bodies
+	if err := c.journal.commit(b.txn, c.writes, b.next.Commit); err != nil {
+		return err
 	}
-	if err := s.water.probe(); err != nil {
-		s.disk.doubt()
-		return &notWritten{diskState{unwritable: err}.err()}
-	}
-	if s.unopened {
-		s.spare.release(spareOpens)
-	}
-	s.options.step(stepCommit)
-	err = s.commitTxn(b.txn)
-	if s.unopened = err != nil && unopened(err); s.unopened {
-		return &notWritten{errNoDescriptors}
-	}
-	if err != nil {
-		return s.fail("a commit failed", err)
-	}
-	if text := s.logger.unsynced.Load(); text != nil {
-		return s.fail("the value log could not be synced", errors.New(*text))
-	}
-	s.options.step(stepHighWater)
-	s.meta = b.next
-	if err := s.water.write(s.meta.Commit); err != nil {
-		return s.fail("the high-water file could not be written", err)
-	}
-	s.options.step(stepPublish)
-	s.publish(b)
-	s.removed.Store(s.meta.Removed)
-	s.reclaimed.Store(s.meta.Reclaimed.UnixNano())
-	if s.growth += b.bytes; s.growth >= growth {
-		s.growth = 0
+	c.meta = b.next
+	c.options.step(stepPublish)
+	c.publish(b)
+	c.removed.Store(c.meta.Removed)
+	c.reclaimed.Store(c.meta.Reclaimed.UnixNano())
+	if c.growth += b.bytes; c.growth >= growth {
+		c.growth = 0
 		select {
-		case s.grown <- struct{}{}:
+		case c.grown <- struct{}{}:
 		default:
 		}
 	}
 	return nil
 }
 
-// publish tells agenda, cache and statistics what was committed.
-func (s *Store) publish(b *batch) {
+// publish updates task queue, cache and statistics after a commit.
+func (c *committer) publish(b *batch) {
 	var added []listed
 	for _, r := range b.forgotten {
-		s.schedule(r)
+		c.schedule(r)
 	}
 	for _, r := range b.rows {
-		if !r.dirty {
+		if !r.changed() {
 			continue
 		}
-		s.schedule(r)
-		s.cache.keep(r)
-		s.older.note(r)
-		if r.rec.Seq > s.published {
+		c.schedule(r)
+		c.cache.keep(r)
+		c.older.note(r)
+		if r.rec.Seq > c.published {
 			added = append(added, listed{r.rec.Seq, r.place})
 		}
 	}
 	slices.SortFunc(added, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
-	s.published = b.seq
-	oldest, _ := s.agenda.Oldest()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	c.published = b.seq
+	oldest, _ := c.tasks.Oldest()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, l := range added {
-		s.recent.add(l.seq, l.place.Hash)
+		c.recent.add(l.seq, l.place.Hash)
 	}
-	s.stats.Oldest = oldest
-	s.stats.Commits++
-	s.stats.Accepted += b.news
-	s.count(b.change)
+	c.stats.Oldest = oldest
+	c.stats.Commits++
+	c.stats.Accepted += b.accepted
+	c.count(b.change)
 }
 
-func (t *tally) add(other tally, by int64) {
-	t.records += by * other.records
-	t.pending += by * other.pending
-	t.running += by * other.running
-	t.dead += by * other.dead
-	t.backlog += by * other.backlog
-	t.waiting += by * other.waiting
-	t.waitingBytes += by * other.waitingBytes
-	t.sum += uint64(by) * other.sum //nolint:gosec // modulo 2^64, as the sum is
-	t.quarantined = addQuarantined(t.quarantined, other.quarantined, by)
+// count changes the statistics; c.mu is held.
+func (c *committer) count(t tally) {
+	c.stats.Records += t.records
+	c.stats.Pending += t.pending
+	c.stats.Running += t.running
+	c.stats.Dead += t.dead
+	c.stats.Backlog += t.backlog
+	c.stats.Quarantined = addQuarantined(c.stats.Quarantined, t.quarantined, 1)
+	c.backlog.add(t.waitingBytes, t.waiting)
 }
 
-// addQuarantined adds one count of quarantined deliveries to another, which it changes and returns. Kinds without any
-// are left out.
-func addQuarantined(to, other map[dedup.QuarantineGroup]int64, by int64) map[dedup.QuarantineGroup]int64 {
-	if to == nil && len(other) > 0 {
-		to = map[dedup.QuarantineGroup]int64{}
-	}
-	for kind, n := range other {
-		if to[kind] += by * n; to[kind] == 0 {
-			delete(to, kind)
-		}
-	}
-	return to
-}
-
-// count changes the statistics; s.mu is held.
-func (s *Store) count(t tally) {
-	s.stats.Records += t.records
-	s.stats.Pending += t.pending
-	s.stats.Running += t.running
-	s.stats.Dead += t.dead
-	s.stats.Backlog += t.backlog
-	s.stats.Quarantined = addQuarantined(s.stats.Quarantined, t.quarantined, 1)
-	s.backlog.add(t.waitingBytes, t.waiting)
-}
-
-// schedule tells the agenda how the tasks of a row stand.
-func (s *Store) schedule(r *row) {
+// schedule updates the task queue with the tasks of a row.
+func (c *committer) schedule(r *row) {
 	for i := range r.rec.Tasks {
 		t := &r.rec.Tasks[i]
 		switch {
 		case r.gone || r.rec.Hold || !t.Open():
-			s.agenda.Remove(r.rec.Seq, i)
+			c.tasks.Remove(r.rec.Seq, i)
 		case t.State == dedup.Pending:
-			s.agenda.Schedule(taskqueue.Item[record.Hash]{
+			c.tasks.Schedule(taskqueue.Item[record.Hash]{
 				Event: r.place.Hash, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Yields: r.rec.Yields(i), Due: t.Due,
 				Accepted: r.rec.Accepted, Bytes: r.event.Size, Suspect: t.Interrupted(),
 			})
 		default:
-			s.agenda.Extend(r.rec.Seq, i, t.Until)
+			c.tasks.Extend(r.rec.Seq, i, t.Until)
 		}
 	}
 }
-
-// rowCache keeps rows with open tasks, so that taking and finishing them reads nothing.
-type rowCache struct {
-	rows  map[record.Place]*row
-	bytes int64
-	max   int64
-}
-
-func (c *rowCache) get(p record.Place) *row { return c.rows[p] }
-
-func (c *rowCache) keep(r *row) {
-	if old := c.rows[r.place]; old != nil {
-		c.bytes -= old.weight()
-		delete(c.rows, r.place)
-	}
-	if r.gone || !r.event.Loaded() || !r.rec.Open() || c.bytes+r.weight() > c.max {
-		return
-	}
-	r.settled()
-	c.rows[r.place] = r
-	c.bytes += r.weight()
-}
-
-// settled makes the row what the database has.
-func (r *row) settled() { r.dirty, r.fresh, r.before = false, false, r.tally() }
-
-func (r *row) weight() int64 { return r.event.Memory() + 768 }

@@ -188,7 +188,7 @@ func TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch(t *testing.T) {
 	for _, i := range []int{1, 3} {
 		spoil(t, s, record.HashOf(smallClaim(i).Key).Key(record.FamilyEvent))
 	}
-	s.cache.rows = map[record.Place]*row{}
+	onCommitter(t, s, func(c *committer) { c.cache.rows = map[record.Place]*row{} })
 	var claims []dedup.Claim
 	for i := range 8 {
 		claims = append(claims, smallClaim(i))

@@ -423,7 +423,7 @@ func TestFilesAreNobodyElsesBusiness(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := open(t, dir, quiet())
 	mustClaim(t, s, claimOf("a"), dedup.New)
-	s.restrictFiles()
+	s.maintenance.restrictFiles()
 	info, err := os.Stat(dir)
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("directory: %v, %v", info.Mode(), err)
@@ -447,7 +447,7 @@ func TestAFullQueueRefusesClaimsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	unavailable(t, q.push(&claimOp{ticket: ticket{claim: true, eager: true}}), "too many deliveries")
+	unavailable(t, q.push(&claimOp{ticket: ticket{claim: true, eager: true}}), "write queue full")
 	if err := q.push(&leaseOp{ticket: newTicket(false)}); err != nil {
 		t.Errorf("Finish: %v", err)
 	}
@@ -455,7 +455,7 @@ func TestAFullQueueRefusesClaimsOnly(t *testing.T) {
 	if err := large.push(&claimOp{ticket: ticket{claim: true, bytes: queueBytes}}); err != nil {
 		t.Fatal(err)
 	}
-	unavailable(t, large.push(&claimOp{ticket: ticket{claim: true, bytes: 1}}), "too many deliveries")
+	unavailable(t, large.push(&claimOp{ticket: ticket{claim: true, bytes: 1}}), "write queue full")
 }
 
 func TestBatchesAreBounded(t *testing.T) {

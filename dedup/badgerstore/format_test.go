@@ -21,6 +21,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
@@ -121,13 +122,13 @@ func goldenOpens(t *testing.T, name string, format int) {
 			t.Parallel()
 			dir := t.TempDir()
 			unpack(t, fmt.Sprintf(goldenFiles, name), state, dir)
-			if have, err := readFormat(dir); err != nil || have != format {
+			if have, err := storedir.ReadFormat(dir); err != nil || have != format {
 				t.Fatalf("format %d, %v", have, err)
 			}
 			o := quiet()
 			o.Clock = goldenClock(want.Written)
 			s := open(t, dir, o)
-			if id, unknown, err := readIdentity(dir); err != nil || unknown != "" || id != s.identity {
+			if id, unknown, err := storedir.ReadIdentity(dir); err != nil || unknown != "" || id != s.identity {
 				t.Errorf("its identity is %q, and %q on disk (%s, %v)", s.identity, id, unknown, err)
 			}
 			compareGolden(t, s, want)
@@ -396,7 +397,7 @@ func TestOlderFormatsAreBroughtForwardOneByOne(t *testing.T) {
 	if _, err := Open(dir, o); err == nil || !strings.Contains(err.Error(), "power is gone") {
 		t.Fatal(err)
 	}
-	if v, err := readFormat(dir); err != nil || v != formatVersion+1 {
+	if v, err := storedir.ReadFormat(dir); err != nil || v != formatVersion+1 {
 		t.Errorf("after a crash in the second step: format %d, %v", v, err)
 	}
 	again := open(t, dir, o)

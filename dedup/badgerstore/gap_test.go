@@ -39,7 +39,7 @@ func TestAQuietWeekendIsNoDamage(t *testing.T) {
 		for range 60 {
 			clock.Advance(hour)
 			mustClaim(t, s, asked("nothing"), dedup.New)
-			if err := s.noteTime(); err != nil {
+			if err := s.maintenance.noteTime(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -66,7 +66,7 @@ func TestAnIdleStoreCommitsTheTimeOnceAnHour(t *testing.T) {
 	before := commitsOf(t, s)
 	for range 6 { // the housekeeper comes every ten minutes
 		clock.Advance(10 * time.Minute)
-		if err := s.noteTime(); err != nil {
+		if err := s.maintenance.noteTime(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,7 +109,7 @@ func TestAStoreThatWasOffForDaysForgetsNothing(t *testing.T) {
 			t.Errorf("start %d: its window lasts for %v", start, left)
 		}
 		mustClaim(t, s, answered("hour", hour), dedup.Known)
-		if err := s.sweep(0); err != nil {
+		if err := s.maintenance.sweep(0); err != nil {
 			t.Fatal(err)
 		}
 		if st, err := s.Stats(t.Context()); err != nil || st.Records != 4 {
@@ -129,7 +129,7 @@ func TestAStoreThatWasOffForDaysForgetsNothing(t *testing.T) {
 	mustClaim(t, s, claimOf("waits"), dedup.Known)
 	clock.Advance(hour)
 	mustClaim(t, s, claimOf("waits"), dedup.New)
-	if err := s.sweep(0); err != nil {
+	if err := s.maintenance.sweep(0); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := s.Stats(t.Context()); err != nil || st.Records != 2 { // day and waits are there again

@@ -44,7 +44,8 @@ func newHeartbeat(now func() time.Time) *heartbeat {
 
 // begin and end enclose a piece of work of the committer.
 func (h *heartbeat) begin() { h.work.Store(h.work.Load()&^1 + 3) }
-func (h *heartbeat) end()   { h.work.Store(h.work.Load()&^1 + 2) }
+
+func (h *heartbeat) end() { h.work.Store(h.work.Load()&^1 + 2) }
 
 // err is why nothing new is accepted; nil while the disk answers.
 func (h *heartbeat) err() error {
@@ -118,9 +119,9 @@ func (h *heartbeat) note(cause error) {
 	h.hangs.set(cause != nil)
 }
 
-// keepBeating watches the committer until the store is closed.
-func (s *Store) keepBeating() {
-	beats := s.options.beats
+// watch watches the committer until the store is closed.
+func (h *heartbeat) watch(c *core) {
+	beats := c.options.beats
 	if beats == nil {
 		tick := time.NewTicker(beatEvery)
 		defer tick.Stop()
@@ -128,28 +129,28 @@ func (s *Store) keepBeating() {
 	}
 	for {
 		select {
-		case <-s.ended:
+		case <-c.ended:
 			return
-		case <-s.failed:
+		case <-c.failed:
 			return
 		case <-beats:
-			s.beat()
+			h.beat(c)
 		}
 	}
 }
 
 // beat looks once, and tells what has changed.
-func (s *Store) beat() {
-	before := s.heart.err()
-	failed := s.heart.look(s.logger.flushing.current())
-	after := s.heart.err()
+func (h *heartbeat) beat(c *core) {
+	before := h.err()
+	failed := h.look(c.logger.flushing.current())
+	after := h.err()
 	switch {
 	case failed != nil:
-		_ = s.fail("the disk does not answer", failed)
+		_ = c.fail("the disk does not answer", failed)
 	case before == nil && after != nil:
-		s.log.Error("the disk does not answer: new events are refused", "dir", s.dir, "error", errors.Unwrap(after))
+		c.log.Error("the disk does not answer: new events are refused", "dir", c.dir, "error", errors.Unwrap(after))
 	case before != nil && after == nil:
-		s.log.Info("the disk answers again", "dir", s.dir)
+		c.log.Info("the disk answers again", "dir", c.dir)
 	}
 }
 
@@ -178,28 +179,5 @@ func (s *signal) set(on bool) {
 		if on {
 			close(s.on)
 		}
-	}
-}
-
-// closePatience is how long Close waits for a disk that does not answer.
-const closePatience = time.Second
-
-// errStaysOpen says that Close could not wait for the disk.
-var errStaysOpen = errors.New("the disk does not answer; the files stay open until the process ends")
-
-// awaits waits until done is closed. Once the store has failed, or the disk does not answer, that is for a moment
-// only.
-func (s *Store) awaits(done <-chan struct{}) error {
-	select {
-	case <-done:
-		return nil
-	case <-s.failed:
-	case <-s.heart.hangs.wait():
-	}
-	select {
-	case <-done:
-		return nil
-	case <-time.After(closePatience):
-		return errStaysOpen
 	}
 }

@@ -137,8 +137,8 @@ func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
 	release()
 	unavailable(t, <-claimed, "the disk does not answer")
 	<-d.stopped
-	d.done.Wait()
-	if err := errors.Join(d.db.Close(), d.water.close()); err != nil { // as the end of the process would
+	d.background.Wait()
+	if err := errors.Join(d.db.Close(), d.water.Close()); err != nil { // as the end of the process would
 		t.Error(err)
 	}
 }

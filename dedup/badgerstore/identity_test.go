@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // backupChain is a store and its backups: a whole one, and an increment after each event that came since.
@@ -178,7 +179,7 @@ func TestAStoreWithoutAnIdentityGetsOne(t *testing.T) {
 			h := chainOf(t, open(t, t.TempDir(), quiet()), "a")
 			was := h.at[1]
 			shut(t, h.store)
-			dir, file := h.store.dir, filepath.Join(h.store.dir, identityName)
+			dir, file := h.store.dir, filepath.Join(h.store.dir, storedir.IdentityFile)
 			if err := change(file); err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +198,7 @@ func TestAStoreWithoutAnIdentityGetsOne(t *testing.T) {
 			}
 			s := open(t, dir, o)
 			mustClaim(t, s, claimOf("a"), dedup.Known)
-			if text, err := os.ReadFile(file); err != nil || s.identity == was.Store || string(text) != identityPrefix+s.identity+"\n" {
+			if text, err := os.ReadFile(file); err != nil || s.identity == was.Store || string(text) != storedir.IdentityPrefix+s.identity+"\n" {
 				t.Errorf("identity %q after %q; the file says %q, %v", s.identity, was.Store, text, err)
 			}
 			// What came before it had one is believed, with a warning; what comes after is not.
@@ -258,19 +259,19 @@ func TestAStoreThatLostCommitsIsAnotherOne(t *testing.T) {
 			earlier := copyStore(t, h.store.dir)
 			h.add(t, "c", "d")
 			shut(t, h.store)
-			water := filepath.Join(earlier, highWaterName)
+			water := filepath.Join(earlier, storedir.HighWaterFile)
 			if name == "no high water" {
 				if err := os.Remove(water); err != nil {
 					t.Fatal(err)
 				}
-			} else if b, err := os.ReadFile(filepath.Join(h.store.dir, highWaterName)); err != nil || os.WriteFile(water, b, 0o600) != nil {
+			} else if b, err := os.ReadFile(filepath.Join(h.store.dir, storedir.HighWaterFile)); err != nil || os.WriteFile(water, b, 0o600) != nil {
 				t.Fatal(err)
 			}
 			o := quiet()
 			if _, err := Open(earlier, o); err == nil {
 				t.Fatal("the loss was not noticed")
 			}
-			if id, _, err := readIdentity(earlier); err != nil || id != h.at[0].Store {
+			if id, _, err := storedir.ReadIdentity(earlier); err != nil || id != h.at[0].Store {
 				t.Errorf("a refused start made it %q, %v", id, err)
 			}
 			o.AcceptLoss = true

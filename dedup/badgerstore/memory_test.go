@@ -80,9 +80,11 @@ func heapOf(t *testing.T, dir string, o Options, events int) (int64, time.Durati
 	defer shut(t, s)
 	took := cpuTime() - began
 	after := liveHeap()
-	if open, _ := s.agenda.Len(); open != events {
-		t.Errorf("%d tasks wait, want %d", open, events)
-	}
+	onCommitter(t, s, func(c *committer) {
+		if open, _ := c.tasks.Len(); open != events {
+			t.Errorf("%d tasks wait, want %d", open, events)
+		}
+	})
 	return after - before, took
 }
 

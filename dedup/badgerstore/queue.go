@@ -47,6 +47,10 @@ func (t *ticket) answer(err error) {
 	t.done <- struct{}{}
 }
 
+func newTicket(eager bool) ticket {
+	return ticket{eager: eager, bytes: 512, done: make(chan struct{}, 1)}
+}
+
 // queue collects operations between two commits: a slice that the committer cuts from the front.
 type queue struct {
 	mu       sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -33,38 +34,6 @@ func (s *Store) Get(ctx context.Context, event string) (dedup.Record, error) {
 		rec, err = r.whole(txn, true)
 		return err
 	})
-	return rec, err
-}
-
-// readEvent finds the row of an event, nil when there is none.
-func (s *Store) readEvent(txn *badger.Txn, event string) (*row, error) {
-	r, err := readEvent(txn, event)
-	if r != nil {
-		s.gaps.prolong(&r.rec)
-	}
-	return r, err
-}
-
-// readEvent finds the row of an event as it is stored, nil when there is none.
-func readEvent(txn *badger.Txn, event string) (*row, error) {
-	h, seq, ok := record.ParseEventID(event)
-	if !ok {
-		return nil, nil
-	}
-	r, err := readRow(txn, record.Place{Hash: h})
-	if err != nil || r != nil && r.rec.Seq == seq {
-		return r, err
-	}
-	return readRow(txn, record.Place{Hash: h, Older: seq})
-}
-
-// whole returns the record, with its body when that is wanted.
-func (r *row) whole(txn *badger.Txn, body bool) (dedup.Record, error) {
-	rec, err := r.record()
-	if err != nil || !body {
-		return rec, err
-	}
-	rec.Payload.Body, err = r.body(txn)
 	return rec, err
 }
 
@@ -133,47 +102,6 @@ func (s *Store) match(ctx context.Context, f *dedup.Filter) ([]listed, error) {
 	return m.newest(), nil
 }
 
-// pageSize is how many events a list reads in one transaction.
-const pageSize = 1024
-
-// eachPage visits every event, older generations included, a page in a transaction. An event whose key comes again
-// meanwhile may be visited twice.
-func (s *Store) eachPage(ctx context.Context, visit func(*badger.Txn, record.Place)) error {
-	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
-		for from := []byte{family}; from != nil; {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			err := s.view(func(txn *badger.Txn) error {
-				from = eachPlaceFrom(txn, family, from, pageSize, visit)
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// eachPlaceFrom visits up to n events of a family, beginning at a key. It returns the key to go on with, nil at the end.
-func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int, visit func(*badger.Txn, record.Place)) (next []byte) {
-	it := txn.NewIterator(keysOnly(family))
-	defer it.Close()
-	for it.Seek(from); it.Valid(); it.Next() {
-		key := it.Item().Key()
-		if n--; n < 0 {
-			return bytes.Clone(key)
-		}
-		p := record.Place{Hash: record.Hash(key[1:record.KeySize])}
-		if family == record.FamilyOlder {
-			p = record.PlaceOf(key)
-		}
-		visit(txn, p)
-	}
-	return nil
-}
-
 // matcher collects what a filter selects.
 type matcher struct {
 	s      *Store
@@ -218,15 +146,6 @@ func (m *matcher) consider(ctx context.Context, events []listed) error {
 	return nil
 }
 
-// readListed returns the event with the sequence under a hash, whichever generation that is by now; nil when it is gone.
-func (s *Store) readListed(txn *badger.Txn, l listed) (*row, error) {
-	r, err := s.readRow(txn, l.place)
-	if err == nil && (r == nil || r.rec.Seq != l.seq) {
-		r, err = s.readRow(txn, record.Place{Hash: l.place.Hash, Older: l.seq})
-	}
-	return r, err
-}
-
 // visit looks at what is at a place.
 func (m *matcher) visit(txn *badger.Txn, p record.Place) { m.take(m.s.readRow(txn, p)) }
 
@@ -243,6 +162,29 @@ func (m *matcher) take(r *row, err error) {
 	}
 }
 
+// pageSize is how many events a list reads in one transaction.
+const pageSize = 1024
+
+// eachPage visits every event, older generations included, a page in a transaction. An event whose key comes again
+// meanwhile may be visited twice.
+func (c *core) eachPage(ctx context.Context, visit func(*badger.Txn, record.Place)) error {
+	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
+		for from := []byte{family}; from != nil; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			err := c.view(func(txn *badger.Txn) error {
+				from = eachPlaceFrom(txn, family, from, pageSize, visit)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // eachPlace visits every event, older generations included, in one transaction.
 func eachPlace(ctx context.Context, txn *badger.Txn, visit func(record.Place)) error {
 	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
@@ -254,4 +196,229 @@ func eachPlace(ctx context.Context, txn *badger.Txn, visit func(record.Place)) e
 		}
 	}
 	return nil
+}
+
+// eachPlaceFrom visits up to n events of a family, beginning at a key. It returns the key to go on with, nil at the end.
+func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int, visit func(*badger.Txn, record.Place)) (next []byte) {
+	it := txn.NewIterator(keysOnly(family))
+	defer it.Close()
+	for it.Seek(from); it.Valid(); it.Next() {
+		key := it.Item().Key()
+		if n--; n < 0 {
+			return bytes.Clone(key)
+		}
+		p := record.Place{Hash: record.Hash(key[1:record.KeySize])}
+		if family == record.FamilyOlder {
+			p = record.PlaceOf(key)
+		}
+		visit(txn, p)
+	}
+	return nil
+}
+
+// readListed returns the event with the sequence under a hash, whichever generation that is by now; nil when it is gone.
+func (c *core) readListed(txn *badger.Txn, l listed) (*row, error) {
+	r, err := c.readRow(txn, l.place)
+	if err == nil && (r == nil || r.rec.Seq != l.seq) {
+		r, err = c.readRow(txn, record.Place{Hash: l.place.Hash, Older: l.seq})
+	}
+	return r, err
+}
+
+// readEvent finds the row of an event, nil when there is none.
+func (c *core) readEvent(txn *badger.Txn, event string) (*row, error) {
+	r, err := readEvent(txn, event)
+	if r != nil {
+		c.gaps.prolong(&r.rec)
+	}
+	return r, err
+}
+
+// readEvent finds the row of an event as it is stored, nil when there is none.
+func readEvent(txn *badger.Txn, event string) (*row, error) {
+	h, seq, ok := record.ParseEventID(event)
+	if !ok {
+		return nil, nil
+	}
+	r, err := readRow(txn, record.Place{Hash: h})
+	if err != nil || r != nil && r.rec.Seq == seq {
+		return r, err
+	}
+	return readRow(txn, record.Place{Hash: h, Older: seq})
+}
+
+// body returns a copy of the body of a row's event; nil where it was dropped or empty.
+func (c *core) body(r *row) ([]byte, error) {
+	if r.event.Kind != record.BodyChunks && r.event.Kind != record.BodyShared {
+		return r.body(nil)
+	}
+	var body []byte
+	err := c.view(func(txn *badger.Txn) (err error) {
+		body, err = r.body(txn)
+		return err
+	})
+	return body, err
+}
+
+// readRow reads a row from the database, nil when there is none. Its window ends when it does by the store's gaps.
+func (c *core) readRow(txn *badger.Txn, p record.Place) (*row, error) {
+	r, err := readRow(txn, p)
+	if r != nil {
+		c.gaps.prolong(&r.rec)
+	}
+	return r, err
+}
+
+// readRow reads a row as it is stored, nil when there is none.
+func readRow(txn *badger.Txn, p record.Place) (*row, error) {
+	key := p.Key()
+	value, err := readValue(txn, key)
+	if value == nil || err != nil {
+		return nil, err
+	}
+	r := &row{place: p, checksum: record.Checksum(value)}
+	if r.event, err = record.DecodeEvent(key, value, &r.rec); err != nil {
+		return nil, err
+	}
+	if p.Older == 0 {
+		if err := r.readState(txn); err != nil {
+			return nil, err
+		}
+	}
+	r.rec.Event = record.EventID(p.Hash, r.rec.Seq)
+	described := r.rec
+	if err := r.event.Describe(p, &described); err != nil {
+		return nil, err
+	}
+	r.rec.Payload.Endpoint = described.Payload.Endpoint
+	return r, nil
+}
+
+func (r *row) readState(txn *badger.Txn) error {
+	key := r.place.Hash.Key(record.FamilyState)
+	value, err := readValue(txn, key)
+	if value == nil || err != nil {
+		return err
+	}
+	claimed := r.rec.Seq
+	r.checksum = record.Checksum(value)
+	if _, _, err := record.DecodeState(key, value, &r.rec); err != nil {
+		return err
+	}
+	if r.rec.Seq != claimed {
+		return record.Damaged(key, fmt.Sprintf("it is of event %d, not %d", r.rec.Seq, claimed), nil)
+	}
+	return nil
+}
+
+// whole returns the record, with its body when that is wanted.
+func (r *row) whole(txn *badger.Txn, body bool) (dedup.Record, error) {
+	rec, err := r.record()
+	if err != nil || !body {
+		return rec, err
+	}
+	rec.Payload.Body, err = r.body(txn)
+	return rec, err
+}
+
+func (r *row) body(txn *badger.Txn) ([]byte, error) {
+	switch {
+	case r.event.Kind == record.BodyDropped || r.event.Kind == record.BodyLost || r.event.Size == 0:
+		return nil, nil
+	case r.event.Kind == record.BodyInline:
+		return bytes.Clone(r.event.InlineBody()), nil
+	case r.event.Kind == record.BodyShared:
+		return r.sharedBody(txn)
+	}
+	body := make([]byte, 0, r.event.Size)
+	for n := range record.ChunkCount(r.event.Size) {
+		key := r.place.Hash.ChunkKey(r.event.Body, n)
+		value, err := readValue(txn, key)
+		if err != nil {
+			return nil, err
+		}
+		if value == nil {
+			return nil, record.Damaged(key, "a piece of the body is missing", nil)
+		}
+		chunk, err := record.DecodeChunk(key, value)
+		if err != nil {
+			return nil, err
+		}
+		body = append(body, chunk...)
+	}
+	if int64(len(body)) != r.event.Size {
+		return nil, record.Damaged(r.place.Key(), "its body has the wrong length", nil)
+	}
+	return body, nil
+}
+
+// sharedBody returns the body of the row's original, which keeps it.
+func (r *row) sharedBody(txn *badger.Txn) ([]byte, error) {
+	keeper, err := readEvent(txn, r.rec.Original)
+	if err != nil {
+		return nil, err
+	}
+	if keeper == nil || !keeper.event.HasBody() {
+		return nil, record.Damaged(r.place.Key(), "the body that it shares is gone", nil)
+	}
+	return keeper.body(txn)
+}
+
+// readTrace returns what is remembered of a key, the zero Trace for nothing.
+func readTrace(txn *badger.Txn, key []byte) (t dedup.Trace, err error) {
+	value, err := readValue(txn, key)
+	if value == nil || err != nil {
+		return t, err
+	}
+	return record.DecodeTrace(key, value)
+}
+
+// everSeen is the trace of a key whose own is damaged. That it is there says that the key was accepted.
+func everSeen(now time.Time) dedup.Trace { return dedup.Trace{Day: dedup.DayOf(now), Count: 1<<8 - 1} }
+
+// firstDay returns the first day that is remembered. A gap does not count as time here either, as long as it is known.
+func (c *core) firstDay(since, evicted uint64, now time.Time) dedup.Day {
+	return c.options.Remember.First(dedup.Day(since), dedup.Day(evicted), now.Add(-c.gaps.all())) //nolint:gosec // days
+}
+
+// readMeta returns the counters; the zero value for a new store.
+func readMeta(txn *badger.Txn) (m record.Meta, err error) {
+	value, err := readValue(txn, record.MetaKey)
+	if value == nil || err != nil {
+		return m, err
+	}
+	return record.DecodeMeta(value)
+}
+
+// readTries is how often a value is looked up before it is called damaged: a value log file may be rewritten
+// and deleted between finding a value in it and reading it, and then the next look finds the new place.
+const readTries = 3
+
+// readValue returns a copy of a value, nil when the key is not there.
+func readValue(txn *badger.Txn, key []byte) ([]byte, error) {
+	for try := 1; ; try++ {
+		item, err := txn.Get(key)
+		if errors.Is(err, badger.ErrKeyNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, record.Damaged(key, "it cannot be found", err)
+		}
+		value, err := item.ValueCopy(nil)
+		switch {
+		case err == nil && value == nil:
+			return []byte{}, nil
+		case err == nil:
+			return value, nil
+		case try == readTries:
+			return nil, record.Damaged(key, "it cannot be read", err)
+		}
+	}
+}
+
+func keysOnly(family byte) badger.IteratorOptions {
+	o := badger.DefaultIteratorOptions
+	o.PrefetchValues = false
+	o.Prefix = []byte{family}
+	return o
 }

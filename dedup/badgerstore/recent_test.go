@@ -51,14 +51,12 @@ func TestListsGoBeyondWhatIsRemembered(t *testing.T) {
 func TestTheNewestAreRemembered(t *testing.T) {
 	t.Parallel()
 	const n = 2*recentMax + 100
-	var h newestHeap
-	cut := false
+	var found newest
 	for _, seq := range rand.Perm(n) {
-		cut = h.offer(listed{seq: uint64(seq)}) || cut
+		found.add(listed{seq: uint64(seq)})
 	}
-	var r recent
-	r.fill(h, cut)
-	if !cut || len(r.events) != recentMax || r.events[0].seq != n-recentMax || r.events[recentMax-1].seq != n-1 {
+	r := found.recent()
+	if !r.cut || len(r.events) != recentMax || r.events[0].seq != n-recentMax || r.events[recentMax-1].seq != n-1 {
 		t.Errorf("%d events from %d to %d", len(r.events), r.events[0].seq, r.events[len(r.events)-1].seq)
 	}
 	r = recent{}

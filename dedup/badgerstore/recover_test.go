@@ -138,7 +138,7 @@ func TestPartsAreTheWholeStore(t *testing.T) {
 	look := func(parts []part) (string, int) {
 		t.Helper()
 		open := map[uint64]int{}
-		found, err := s.surveyOf(parts, func(r *row) { open[r.rec.Seq]++ })
+		found, err := s.surveyParts(parts, func(r *row) { open[r.rec.Seq]++ })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,10 +148,10 @@ func TestPartsAreTheWholeStore(t *testing.T) {
 			}
 		}
 		seen := map[uint64]bool{}
-		for _, l := range found.newest {
+		for _, l := range found.newest.events {
 			seen[l.seq] = true
 		}
-		return fmt.Sprintf("%+v, %d of them different, cut %t, %d open", found.total, len(seen), found.cut, len(open)), len(found.newest)
+		return fmt.Sprintf("%+v, %d of them different, cut %t, %d open", found.total, len(seen), found.newest.cut, len(open)), len(found.newest.events)
 	}
 	want, n := look(partsOf(1))
 	if n != events {
@@ -222,7 +222,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 
 	sweep := func(events, states, aliases int) {
 		t.Helper()
-		if err := s.sweep(ownRhythm().slack); err != nil {
+		if err := s.maintenance.sweep(ownRhythm().slack); err != nil {
 			t.Fatal(err)
 		}
 		if e, st, a := stored(t, s, record.FamilyEvent), stored(t, s, record.FamilyState), stored(t, s, record.FamilyAlias); e != events || st != states || a != aliases {
@@ -261,7 +261,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 		}
 	}
 	clock.Advance(26 * time.Hour)
-	if err := s.sweep(ownRhythm().slack); err != nil {
+	if err := s.maintenance.sweep(ownRhythm().slack); err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range []byte{record.FamilyEvent, record.FamilyState, record.FamilyOlder, record.FamilyAlias} {
@@ -353,7 +353,7 @@ func TestTheValueLogGivesSpaceBackUnderLoad(t *testing.T) {
 			}
 		}
 	}()
-	if err := s.reclaim(); err != nil {
+	if err := s.maintenance.reclaim(); err != nil {
 		t.Error(err)
 	}
 	close(stop)

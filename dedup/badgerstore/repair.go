@@ -38,27 +38,6 @@ const (
 	repairedNot     = "nothing can be done: restore a backup"
 )
 
-// Repair reads every value, as Check does, and makes a store with damaged values one without. Keys stay known, so
-// that no repeated delivery is new, for as long as their window says; work that cannot be done any more, or of
-// which nothing tells whether it was done, becomes a dead letter with the reason "damaged", for a person to look
-// at. Such a letter can be reopened where the payload is still there, else Reopen returns ErrNoPayload; when it is
-// purged, its key is forgotten, and the producer can deliver the event again. A value that is damaged on disk
-// only is written again from memory.
-//
-// It returns what it did, in the order of the keys, and the report of the last look at everything. The store is read
-// once when nothing is damaged and else a second time after the repairs. A damaged table is not repaired: what was in it
-// is not known. At its end the store counts its events anew, which holds commits up for as long as that takes at a start.
-func (s *Store) Repair(ctx context.Context) ([]Repair, Report, error) {
-	before, err := s.Check(ctx)
-	if err != nil {
-		return nil, before, err
-	}
-	if before.Tables != "" {
-		return nil, before, fmt.Errorf("store %s has a damaged table, which cannot be repaired: %s; restore a backup", s.dir, before.Tables)
-	}
-	return s.repair(ctx, before)
-}
-
 // RepairDir repairs the store in dir, which must be there and which nobody may have open, as [Store.Repair] does. A store
 // that is sound, or has a damaged table, is only looked at, as [Check] does; the report says which it is. Options are
 // those of [Open].
@@ -73,17 +52,20 @@ func RepairDir(ctx context.Context, dir string, o Options) (done []Repair, repor
 		return nil, before, err
 	}
 	// What is good by now, because opening the store wrote it anew, is left alone.
-	done, report, err = s.repair(ctx, before)
+	done, report, err = (&repairer{s.core}).repair(ctx, before)
 	return done, report, errors.Join(err, s.Close())
 }
 
+// repairer repairs an open store.
+type repairer struct{ *core }
+
 // repair mends what a check found, and checks again when that was anything.
-func (s *Store) repair(ctx context.Context, before Report) ([]Repair, Report, error) {
+func (r *repairer) repair(ctx context.Context, before Report) ([]Repair, Report, error) {
 	out := []Repair{}
 	if len(before.Damaged) == 0 {
 		return out, before, nil
 	}
-	owners, err := s.aliasOwners(ctx, before.Damaged)
+	owners, err := r.aliasOwners(ctx, before.Damaged)
 	if err != nil {
 		return nil, before, err
 	}
@@ -93,31 +75,31 @@ func (s *Store) repair(ctx context.Context, before Report) ([]Repair, Report, er
 		if o.key, err = record.ParseKeyName(d.Key); err != nil {
 			return out, before, err
 		}
-		if err := s.do(ctx, o); err != nil {
+		if err := r.do(ctx, o); err != nil {
 			return out, before, fmt.Errorf("repairing %s: %w", d.Key, err)
 		}
-		s.log.Warn("damaged value repaired", "dir", s.dir, "key", d.Key, "event", o.repair.Event, "done", o.repair.Done)
+		r.log.Warn("damaged value repaired", "dir", r.dir, "key", d.Key, "event", o.repair.Event, "done", o.repair.Done)
 		out = append(out, o.repair)
 	}
-	if err := s.do(ctx, &countOp{ticket: newTicket(false)}); err != nil {
+	if err := r.do(ctx, &countOp{ticket: newTicket(false)}); err != nil {
 		return out, before, err
 	}
-	after, err := s.Check(ctx) // which replaces what is known to be damaged
+	after, err := r.check(ctx, 0) // which replaces what is known to be damaged
 	return out, after, err
 }
 
 // aliasOwners finds the events of damaged aliases: the events name their aliases.
-func (s *Store) aliasOwners(ctx context.Context, all []Damage) (map[record.Hash]aliasOf, error) {
-	wanted := map[record.Hash]aliasOf{}
+func (r *repairer) aliasOwners(ctx context.Context, all []Damage) (map[record.Hash]record.Alias, error) {
+	wanted := map[record.Hash]record.Alias{}
 	for _, d := range all {
 		if key, err := record.ParseKeyName(d.Key); err == nil && key[0] == record.FamilyAlias && len(key) == record.KeySize {
-			wanted[record.Hash(key[1:])] = aliasOf{gone: true}
+			wanted[record.Hash(key[1:])] = record.Alias{}
 		}
 	}
 	if len(wanted) == 0 {
 		return wanted, nil
 	}
-	return wanted, s.view(func(txn *badger.Txn) error {
+	return wanted, r.view(func(txn *badger.Txn) error {
 		return eachPlace(ctx, txn, func(p record.Place) {
 			r, err := readRow(txn, p)
 			if r == nil || err != nil {
@@ -129,7 +111,7 @@ func (s *Store) aliasOwners(ctx context.Context, all []Damage) (map[record.Hash]
 			}
 			for _, a := range rec.Aliases {
 				if old, ok := wanted[record.HashOf(a)]; ok && old.Seq < rec.Seq { // the newest event has taken it
-					wanted[record.HashOf(a)] = aliasOf{Alias: record.Alias{Hash: p.Hash, Seq: rec.Seq}}
+					wanted[record.HashOf(a)] = record.Alias{Hash: p.Hash, Seq: rec.Seq}
 				}
 			}
 		})
@@ -140,7 +122,7 @@ func (s *Store) aliasOwners(ctx context.Context, all []Damage) (map[record.Hash]
 type repairOp struct {
 	ticket
 	key    []byte
-	owners map[record.Hash]aliasOf
+	owners map[record.Hash]record.Alias
 	repair Repair
 }
 
@@ -153,21 +135,22 @@ func (o *repairOp) apply(b *batch) (err error) {
 	family, size := o.key[0], len(o.key)
 	switch {
 	case (family == record.FamilyEvent || family == record.FamilyState) && size == record.KeySize:
-		return o.mend(b, record.Place{Hash: record.Hash(o.key[1:])})
+		return o.mend(b, record.PlaceOf(o.key))
 	case family == record.FamilyOlder && size == record.OlderKeySize:
 		return o.mend(b, record.PlaceOf(o.key))
 	case family == record.FamilyAlias && size == record.KeySize:
 		h := record.Hash(o.key[1:])
 		owner := o.owners[h]
-		if o.repair.Done = repairedAlias; owner.gone || owner.Seq == 0 {
-			o.repair.Done, owner = repairedNobody, aliasOf{gone: true}
+		if owner.Seq == 0 {
+			o.repair.Done = repairedNobody
+			b.dropAlias(h)
 		} else {
-			o.repair.Event = record.EventID(owner.Hash, owner.Seq)
+			o.repair.Done, o.repair.Event = repairedAlias, record.EventID(owner.Hash, owner.Seq)
+			b.putAlias(h, owner)
 		}
-		b.putAlias(h, owner)
 	case family == record.FamilyTrace && size == record.TraceKeySize:
 		o.repair.Done = repairedTrace
-		b.putTrace(record.TraceID(o.key[1:]), traceOf{Trace: everSeen(b.now)})
+		b.putTrace(record.TraceID(o.key[1:]), everSeen(b.now))
 	case family == record.FamilyChunk && size == record.ChunkKeySize:
 		return o.mendPiece(b)
 	}
@@ -176,11 +159,11 @@ func (o *repairOp) apply(b *batch) (err error) {
 
 // mend repairs event and state at a place.
 func (o *repairOp) mend(b *batch, p record.Place) error {
-	if r, ok := b.rows[p]; ok { // another of its values was repaired in this batch
+	if r := b.rows[p]; r.changed() { // another of its values was repaired in this batch
 		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready
 		return nil
 	}
-	if r := b.s.cache.get(p); r != nil {
+	if r := b.c.cache.get(p); r != nil {
 		next := r.edit()
 		next.fresh, next.before = true, r.tally()
 		b.put(next)
@@ -208,8 +191,8 @@ func (o *repairOp) mend(b *batch, p record.Place) error {
 		next.rec.Generation = max(next.rec.Generation, b.lastGeneration(p.Hash)+1)
 	}
 	next.rec.Payload.Endpoint = rest.claim.Payload.Endpoint
-	next.rec = strip(next.rec)
-	b.s.gaps.prolong(&next.rec)
+	next.rec = withoutDescription(next.rec)
+	b.c.gaps.prolong(&next.rec)
 	b.giveUp(&next.rec, o.repair.Done, o.repair.Done != repairedEvent)
 	b.put(next)
 	o.repair.Event = next.rec.Event
@@ -222,7 +205,7 @@ func (b *batch) complete(p record.Place, r *dedup.Record) {
 	switch {
 	case p.Older != 0:
 		r.Seq = p.Older
-	case r.Seq == 0 || r.Seq > b.s.meta.Seq:
+	case r.Seq == 0 || r.Seq > b.c.meta.Seq:
 		b.seq++
 		r.Seq = b.seq
 	}
@@ -266,14 +249,14 @@ func (o *repairOp) mendPiece(b *batch) error {
 	switch {
 	case err != nil:
 		return nil //nolint:nilerr // the event is damaged as well: its own repair gives the body up
-	case r == nil && bootOfBody(number) == b.s.boot:
+	case r == nil && bootOfBody(number) == b.c.boot:
 		o.repair.Done = "its event is not stored yet, if it is to be at all"
 	case r == nil:
 		o.repair.Done = repairedNobody
-		b.chunks = append(b.chunks, rawWrite{key: o.key})
+		b.chunks = append(b.chunks, mutation{key: o.key})
 	default:
 		next := r.edit()
-		b.dropChunks(r)
+		b.dropChunks(r.place.Hash, r.event)
 		next.event, next.fresh = r.event.WithoutBody(record.BodyLost), true
 		b.giveUp(&next.rec, repairedBody, false)
 		b.put(next)
@@ -284,16 +267,8 @@ func (o *repairOp) mendPiece(b *batch) error {
 
 // bodyOwner returns the event, of any generation, that has a large body; nil when none has.
 func (b *batch) bodyOwner(h record.Hash, number uint64) (*row, error) {
-	places := []record.Place{{Hash: h}}
-	options := keysOnly(record.FamilyOlder)
-	options.Prefix = h.Key(record.FamilyOlder)
-	it := b.txn.NewIterator(options)
-	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
-		places = append(places, record.PlaceOf(it.Item().KeyCopy(nil)))
-	}
 	var wrong error
-	for _, p := range places {
+	for _, p := range append([]record.Place{{Hash: h}}, olderPlaces(b.txn, h)...) {
 		r, err := b.at(p)
 		if err == nil && r != nil && r.event.Kind == record.BodyChunks && r.event.Body == number {
 			return r, nil
@@ -308,20 +283,63 @@ type countOp struct{ ticket }
 
 // apply implements op.
 func (o *countOp) apply(b *batch) error {
-	found, err := b.s.survey(func(*row) {})
+	found, err := b.c.survey(func(*row) {})
 	if err != nil {
 		return err
 	}
 	b.always, b.recount = true, &found.census
-	s := b.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.recent.fill(found.newest, found.cut)
+	c := b.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recent = found.newest.recent()
 	t := found.total
 	t.add(tally{
-		records: s.stats.Records, pending: s.stats.Pending, running: s.stats.Running, dead: s.stats.Dead,
-		backlog: s.stats.Backlog, waiting: s.backlog.records, waitingBytes: s.backlog.bytes, quarantined: s.stats.Quarantined,
+		records: c.stats.Records, pending: c.stats.Pending, running: c.stats.Running, dead: c.stats.Dead,
+		backlog: c.stats.Backlog, quarantined: c.stats.Quarantined,
+		waiting: c.backlog.records, waitingBytes: c.backlog.bytes,
 	}, -1)
-	s.count(t)
+	c.count(t)
 	return nil
+}
+
+// salvaged is what is left of an event one of whose values is damaged.
+type salvaged struct {
+	event *record.Event // the event as it was claimed, when that is good
+	state bool          // the state is good
+	rec   dedup.Record  // the state; without a good one the first, and without an event a guess
+	claim dedup.Claim   // key, aliases and what the event is, as far as they are known
+}
+
+// salvage reads what is left at a place. The state is good or not used. The event, when it is damaged, is read as far
+// as its key proves itself: it must hash to where it is. Damage is most often in the payload, so that it does.
+func salvage(txn *badger.Txn, p record.Place) (left salvaged) {
+	key := p.Key()
+	value, err := readValue(txn, key)
+	if err == nil && value != nil {
+		var first dedup.Record
+		if fix, err := record.DecodeEvent(key, value, &first); err == nil && fix.Describe(p, &first) == nil {
+			left.event, left.rec = &fix, first
+			left.known(&first)
+		} else if fix, err := record.DecodeEvent(key, record.Reseal(key, value), &first); err == nil && fix.Describe(p, &first) == nil && record.HashOf(first.Key) == p.Hash {
+			left.rec = first
+			left.known(&first)
+		}
+	}
+	if p.Older != 0 || left.event != nil {
+		return left
+	}
+	stateKey := p.Hash.Key(record.FamilyState)
+	var state dedup.Record
+	if value, err := readValue(txn, stateKey); err == nil && value != nil {
+		if _, _, err := record.DecodeState(stateKey, value, &state); err == nil {
+			left.state, left.rec = true, state
+		}
+	}
+	return left
+}
+
+func (left *salvaged) known(r *dedup.Record) {
+	left.claim = dedup.Claim{Key: r.Key, Aliases: r.Aliases, Payload: dedup.Payload{
+		Producer: r.Payload.Producer, Endpoint: r.Payload.Endpoint, Type: r.Payload.Type,
+	}}
 }

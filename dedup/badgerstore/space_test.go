@@ -63,10 +63,10 @@ func TestSpaceIsGivenBackOverDailyRestarts(t *testing.T) {
 				}
 			}
 			clock.Advance(2 * time.Hour)
-			if err := s.sweep(o.rhythm.slack); err != nil {
+			if err := s.maintenance.sweep(o.rhythm.slack); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.reclaimWhenDue(false); err != nil {
+			if err := s.maintenance.reclaimWhenDue(false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -112,7 +112,7 @@ func TestAnOlderValueLogIsCollectedAlthoughTheNewestHasMoreDeleted(t *testing.T)
 		claim(fmt.Sprint("second ", i), false)
 	}
 	clock.Advance(26 * time.Hour)
-	if err := s.sweep(ownRhythm().slack); err != nil {
+	if err := s.maintenance.sweep(ownRhythm().slack); err != nil {
 		t.Fatal(err)
 	}
 	if files := logs(t, s.dir, ".vlog"); len(files) != 2 {
@@ -122,7 +122,7 @@ func TestAnOlderValueLogIsCollectedAlthoughTheNewestHasMoreDeleted(t *testing.T)
 	s.removed.Store(0)
 	s.reclaimed.Store(clock.Now().Add(-30 * time.Minute).UnixNano())
 	for _, low := range []bool{false, true} {
-		if err := s.reclaimWhenDue(low); err != nil {
+		if err := s.maintenance.reclaimWhenDue(low); err != nil {
 			t.Fatal(err)
 		}
 		if left := slices.Contains(logs(t, s.dir, ".vlog"), filepath.Join(s.dir, "000001.vlog")); left == low {
@@ -149,7 +149,7 @@ func TestWhatWasDeletedIsRememberedOverARestart(t *testing.T) {
 	c.Tasks = nil
 	mustClaim(t, s, c, dedup.New)
 	clock.Advance(26 * time.Hour)
-	if err := s.sweep(ownRhythm().slack); err != nil {
+	if err := s.maintenance.sweep(ownRhythm().slack); err != nil {
 		t.Fatal(err)
 	}
 	shut(t, s)
@@ -157,7 +157,7 @@ func TestWhatWasDeletedIsRememberedOverARestart(t *testing.T) {
 	if s.removed.Load() != 5000 || s.reclaimed.Load() != made {
 		t.Errorf("%d bytes are removed since %d, want 5000 since %d", s.removed.Load(), s.reclaimed.Load(), made)
 	}
-	if err := s.reclaimWhenDue(false); err != nil { // a day has passed
+	if err := s.maintenance.reclaimWhenDue(false); err != nil { // a day has passed
 		t.Fatal(err)
 	}
 	if s.removed.Load() != 0 || s.reclaimed.Load() <= made {
@@ -194,7 +194,7 @@ func TestBadgerStillCountsDeletedBytes(t *testing.T) {
 	if count == nil {
 		t.Fatal("badger.DB has no field vlog.discardStats that can be updated: no space is given back")
 	}
-	live, err := s.liveIn(false)
+	live, err := s.maintenance.liveIn(false)
 	if err != nil || len(live) != 1 || live[1] < 2000 || live[1] > 3000 {
 		t.Errorf("%v bytes are live, %v; badger.Item may have no value pointers any more", live, err)
 	}

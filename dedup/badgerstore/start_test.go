@@ -17,6 +17,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // small are options with which a few thousand events have several tables and files of the value log.
@@ -299,12 +300,12 @@ func TestAStartMayEndAnywhere(t *testing.T) {
 	crashed["000900.sst"] = "a table that is not named"
 	for name, end := range map[string]func(t *testing.T, dir string) error{
 		"while it keeps the files": func(t *testing.T, dir string) error {
-			kept := filepath.Join(dir, beforeStart)
-			return errors.Join(os.Mkdir(kept, 0o700), os.WriteFile(filepath.Join(kept, "000001.vlog"+newSuffix), []byte("half"), 0o600))
+			kept := filepath.Join(dir, storedir.BeforeStart)
+			return errors.Join(os.Mkdir(kept, 0o700), os.WriteFile(filepath.Join(kept, "000001.vlog"+storedir.NewSuffix), []byte("half"), 0o600))
 		},
-		"when the files are kept": func(t *testing.T, dir string) error { return keepBefore(dir, []string{"000900.sst"}) },
+		"when the files are kept": func(t *testing.T, dir string) error { return storedir.KeepBefore(dir, []string{"000900.sst"}) },
 		"when Badger has opened them": func(t *testing.T, dir string) error {
-			if err := keepBefore(dir, []string{"000900.sst"}); err != nil {
+			if err := storedir.KeepBefore(dir, []string{"000900.sst"}); err != nil {
 				return err
 			}
 			db, err := openBadger(dir, newStore(dir, small()).badgerOptions(), &logger{slog: quiet().Logger})
@@ -314,13 +315,13 @@ func TestAStartMayEndAnywhere(t *testing.T) {
 			return db.Close()
 		},
 		"while it undoes another one": func(t *testing.T, dir string) error {
-			if err := keepBefore(dir, []string{"000900.sst"}); err != nil {
+			if err := storedir.KeepBefore(dir, []string{"000900.sst"}); err != nil {
 				return err
 			}
-			return os.Rename(filepath.Join(dir, beforeStart, badger.ManifestFilename), filepath.Join(dir, badger.ManifestFilename))
+			return os.Rename(filepath.Join(dir, storedir.BeforeStart, badger.ManifestFilename), filepath.Join(dir, badger.ManifestFilename))
 		},
 		"when it is sure": func(t *testing.T, dir string) error {
-			return errors.Join(keepBefore(dir, []string{"000900.sst"}), os.Rename(filepath.Join(dir, beforeStart), filepath.Join(dir, afterStart)))
+			return errors.Join(storedir.KeepBefore(dir, []string{"000900.sst"}), os.Rename(filepath.Join(dir, storedir.BeforeStart), filepath.Join(dir, storedir.AfterStart)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -331,7 +332,7 @@ func TestAStartMayEndAnywhere(t *testing.T) {
 			}
 			if name != "when it is sure" {
 				undone := copyTree(t, dir)
-				if err := undoStart(undone); err != nil {
+				if err := storedir.UndoStart(undone); err != nil {
 					t.Fatal(err)
 				}
 				sameContents(t, "undone", crashed, contents(t, undone))
@@ -359,13 +360,13 @@ func TestAStartIsSureOrUndone(t *testing.T) {
 		s := grown(t, 400)
 		dir := left(t, s, crashed)
 		again := open(t, dir, small())
-		for _, name := range []string{beforeStart, afterStart, closedName} {
+		for _, name := range []string{storedir.BeforeStart, storedir.AfterStart, storedir.ClosedFile} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 				t.Errorf("crashed %v: %s is there while the store is open", crashed, name)
 			}
 		}
 		shut(t, again)
-		if ok, err := closedInOrder(dir); !ok || err != nil {
+		if ok, err := storedir.ClosedCleanly(dir); !ok || err != nil {
 			t.Errorf("crashed %v: closed in order: %v, %v", crashed, ok, err)
 		}
 	}
@@ -387,7 +388,7 @@ func TestAStoreThatFailedWasNotClosedInOrder(t *testing.T) {
 		t.Fatal("no error")
 	}
 	_ = s.Close()
-	if ok, err := closedInOrder(s.dir); ok || err != nil {
+	if ok, err := storedir.ClosedCleanly(s.dir); ok || err != nil {
 		t.Errorf("closed in order: %v, %v", ok, err)
 	}
 }
@@ -413,18 +414,18 @@ func TestTheLockIsHeldThroughout(t *testing.T) {
 	o := quiet()
 	o.statfs = func(dir string) (int64, int64, error) { // a start asks before it looks at the files
 		if asked++; asked == 1 {
-			if _, err := lockDir(dir); err == nil {
+			if _, err := storedir.LockDir(dir); err == nil {
 				t.Error("a start does not hold the lock")
 			}
 		}
 		return 1 << 40, 1 << 40, nil
 	}
 	shut(t, open(t, dir, o))
-	l, err := lockDir(dir)
+	l, err := storedir.LockDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.release(); err != nil {
+	if err := l.Release(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -459,10 +460,12 @@ func TestACensusFollowsWhatHappens(t *testing.T) {
 	s := open(t, t.TempDir(), small())
 	check := func(what string, s *Store) {
 		t.Helper()
-		found, err := s.survey(func(*row) {})
-		if err != nil || found.census != s.meta.Census {
-			t.Errorf("%s: counted %+v, there are %+v, %v", what, s.meta.Census, found.census, err)
-		}
+		onCommitter(t, s, func(c *committer) {
+			found, err := s.survey(func(*row) {})
+			if err != nil || found.census != c.meta.Census {
+				t.Errorf("%s: counted %+v, there are %+v, %v", what, c.meta.Census, found.census, err)
+			}
+		})
 	}
 	check("empty", s)
 	c := claimOf("a")

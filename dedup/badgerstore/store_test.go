@@ -40,6 +40,25 @@ func open(t testing.TB, dir string, o Options) *Store {
 	return s
 }
 
+// inspectOp runs a function in the goroutine of the committer.
+type inspectOp struct {
+	ticket
+	inspect func(c *committer)
+}
+
+func (o *inspectOp) apply(b *batch) error {
+	o.inspect(b.c)
+	return nil
+}
+
+// onCommitter runs a function in the goroutine of a store's committer.
+func onCommitter(t testing.TB, s *Store, inspect func(c *committer)) {
+	t.Helper()
+	if err := s.submit(&inspectOp{newTicket(true), inspect}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestStoreKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	options := func(clock *deduptest.Clock) Options {

@@ -26,7 +26,7 @@ func rememberedClaim(id string) dedup.Claim {
 // pruned looks for what is to be forgotten, as the housekeeper does.
 func pruned(t *testing.T, s *Store) {
 	t.Helper()
-	if err := s.prune(); err != nil {
+	if err := s.maintenance.prune(); err != nil {
 		t.Fatal(err)
 	}
 }

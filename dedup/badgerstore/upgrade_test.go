@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
 // goldenStore unpacks a golden store of format 1 and returns its directory, what is in it, and options to open it.
@@ -93,10 +94,10 @@ func TestBringingAStoreForwardMayEndAnywhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			sameContents(t, "before the format is written", before, contents(t, dir))
-			if v, err := readFormat(dir); err != nil || v != 1 {
+			if v, err := storedir.ReadFormat(dir); err != nil || v != 1 {
 				t.Fatalf("format %d, %v", v, err)
 			}
-			if err := writeFormat(dir, formatVersion); err != nil { // and the process ends right after that
+			if err := storedir.WriteFormat(dir, formatVersion); err != nil { // and the process ends right after that
 				t.Fatal(err)
 			}
 			older := o

@@ -1,4 +1,6 @@
-package badgerstore
+// Package storedir handles the small files beside the database in the directory of a store: lock, format, identity and
+// high water, and the copies that undo a start.
+package storedir
 
 import (
 	"errors"
@@ -11,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirLock is the lock on the directory of a store, the same that Badger takes. It is held from the first look at the
+// DirLock is the lock on the directory of a store, the same that Badger takes. It is held from the first look at the
 // files until the database is closed, because a start moves, copies and renames files before Badger opens them.
-type dirLock struct{ dir *os.File }
+type DirLock struct{ dir *os.File }
 
 const lockName = "LOCK"
 
@@ -21,8 +23,8 @@ const lockName = "LOCK"
 // the one that had the store, was just starting keeps the lock until it runs.
 const lockPatience = time.Second
 
-// lockDir takes the lock and writes the id of the process beside it, for people to read.
-func lockDir(dir string) (*dirLock, error) {
+// LockDir takes the lock and writes the id of the process beside it, for people to read.
+func LockDir(dir string) (*DirLock, error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("store directory %s cannot be read: %w", dir, err)
@@ -31,7 +33,7 @@ func lockDir(dir string) (*dirLock, error) {
 		err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			l := &dirLock{d}
+			l := &DirLock{d}
 			_ = os.WriteFile(l.path(), fmt.Appendln(nil, os.Getpid()), 0o600)
 			return l, nil
 		case !errors.Is(err, unix.EWOULDBLOCK):
@@ -42,10 +44,10 @@ func lockDir(dir string) (*dirLock, error) {
 	}
 }
 
-func (l *dirLock) path() string { return filepath.Join(l.dir.Name(), lockName) }
+func (l *DirLock) path() string { return filepath.Join(l.dir.Name(), lockName) }
 
-// release gives the lock back.
-func (l *dirLock) release() error {
+// Release gives the lock back.
+func (l *DirLock) Release() error {
 	_ = os.Remove(l.path())
 	return l.dir.Close()
 }

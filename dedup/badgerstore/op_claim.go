@@ -1,7 +1,6 @@
 package badgerstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -30,99 +29,6 @@ type claimOp struct {
 
 // errAbsent says that a claim turned out to be new whose large body has not been stored.
 var errAbsent = errors.New("body is not stored yet")
-
-// Claim implements [dedup.Store]. Bodies of more than 512 KiB are stored in pieces before the record that makes
-// them visible. Where the stored record that a claim meets is damaged, the other claims are stored all the same, in a step
-// of their own, and the error is a [DamagedError]: only the damaged event waits for its repair.
-func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
-	decisions, err := s.claim(ctx, claims)
-	var met *damagedClaim
-	if !errors.As(err, &met) {
-		return decisions, err
-	}
-	for first := err; ; {
-		claims = slices.Concat(claims[:met.at], claims[met.at+1:])
-		if len(claims) == 0 || held(claims) {
-			return nil, first
-		}
-		if _, err = s.claim(ctx, claims); !errors.As(err, &met) {
-			return nil, errors.Join(first, err)
-		}
-	}
-}
-
-// damagedClaim says which of several claims met a damaged record.
-type damagedClaim struct {
-	at  int
-	err *DamagedError
-}
-
-func (e *damagedClaim) Error() string { return e.err.Error() }
-func (e *damagedClaim) Unwrap() error { return e.err }
-
-// held reports whether a claim is held: its caller must get the lease.
-func held(claims []dedup.Claim) bool {
-	return slices.ContainsFunc(claims, func(c dedup.Claim) bool { return c.Hold })
-}
-
-// claim is one step of Claim.
-func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
-	if err := s.usable(); err != nil {
-		return nil, err
-	}
-	for i := range claims {
-		if err := claims[i].Check(); err != nil {
-			return nil, fmt.Errorf("claim %d: %w", i, err)
-		}
-	}
-	if len(claims) == 0 {
-		return nil, nil
-	}
-	o, err := prepare(claims)
-	if err != nil {
-		return nil, err
-	}
-	for i := range o.claims {
-		if o.claims[i].absent {
-			return s.claimLarge(ctx, claims)
-		}
-	}
-	err = s.do(ctx, o)
-	if errors.Is(err, errAbsent) { // what a claim was to share a large body with is gone
-		return s.Claim(ctx, alone(claims)...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return o.answer(), nil
-}
-
-// alone returns the claims with bodies of their own.
-func alone(claims []dedup.Claim) []dedup.Claim {
-	out := slices.Clone(claims)
-	for i := range out {
-		if out[i].Quarantine != nil {
-			aside := *out[i].Quarantine
-			aside.Share = false
-			out[i].Quarantine = &aside
-		}
-	}
-	return out
-}
-
-// answer completes the records of new events with what their claims say; the committer left that to the
-// claimer.
-func (o *claimOp) answer() []dedup.Decision {
-	for i := range o.decisions {
-		d, c := &o.decisions[i], &o.claims[i].claim
-		if d.Verdict != dedup.New || c.OnlyKnown || d.Record.Key != (dedup.Key{}) {
-			continue
-		}
-		d.Record.Key, d.Record.Aliases, d.Record.Payload = c.Key, c.Names(), c.Payload
-		d.Record.Payload.Body = nil
-	}
-	return o.decisions
-}
 
 // prepare hashes and encodes the claims, in the caller's goroutine.
 func prepare(claims []dedup.Claim) (*claimOp, error) {
@@ -223,7 +129,7 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 	if err != nil {
 		return dedup.Decision{}, err
 	}
-	d, err := b.decide(q)
+	d, err := b.decideClaim(q)
 	if err != nil || d.Verdict != dedup.New || q.claim.OnlyKnown {
 		return d, err
 	}
@@ -240,7 +146,7 @@ func (b *batch) lookup() dedup.Lookup {
 	}
 	return dedup.Lookup{
 		Key:   func(k dedup.Key) (dedup.Record, error) { return described(b.at(record.Place{Hash: record.HashOf(k)})) },
-		Alias: func(k dedup.Key) (dedup.Record, error) { return described(b.alias(record.HashOf(k))) },
+		Alias: func(k dedup.Key) (dedup.Record, error) { return described(b.aliased(record.HashOf(k))) },
 	}
 }
 
@@ -284,15 +190,15 @@ func (b *batch) occur(d dedup.Decision, found *dedup.Resolution, whole bool) (de
 	return d, err
 }
 
-// decide decides a claim that says which event it is about.
-func (b *batch) decide(p *prepared) (dedup.Decision, error) {
+// decideClaim decides a claim that says which event it is about.
+func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 	old, err := b.at(record.Place{Hash: p.hash})
 	if err != nil {
 		return dedup.Decision{}, err
 	}
 	var rec dedup.Record
 	if old != nil {
-		rec = b.s.grace.spared(old.rec, b.now)
+		rec = b.c.grace.spared(old.rec, b.now)
 	}
 	if v := dedup.Decide(rec, p.claim, b.now); v != dedup.New {
 		rec, err := old.record()
@@ -320,11 +226,11 @@ func (b *batch) decide(p *prepared) (dedup.Decision, error) {
 	if b.disk.low() {
 		return dedup.Decision{}, b.disk.err()
 	}
-	if u := b.s.unsound.Load(); u != nil { // what a damaged table had looks as if it had never been
+	if u := b.c.corrupt.Load(); u != nil { // what a damaged table had looks as if it had never been
 		return dedup.Decision{}, u
 	}
 	if waits(&p.claim) {
-		if err := b.s.backlog.admit(b, p.event.Size); err != nil {
+		if err := b.c.backlog.admit(b, p.event.Size); err != nil {
 			return dedup.Decision{}, err
 		}
 	}
@@ -340,7 +246,7 @@ func (b *batch) decide(p *prepared) (dedup.Decision, error) {
 // taken returns the live record of another key that one of the claim's aliases belongs to, or nil.
 func (b *batch) taken(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
 	for _, alias := range c.Aliases {
-		r, err := b.alias(record.HashOf(alias))
+		r, err := b.aliased(record.HashOf(alias))
 		if err != nil {
 			return nil, alias, err
 		}
@@ -379,7 +285,7 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 			return dedup.Decision{Verdict: dedup.Known, Record: rec}, err
 		}
 	}
-	a.Share = a.Share && original != nil && original.keepsBody()
+	a.Share = a.Share && original != nil && original.event.HasBody()
 	q := *p
 	q.claim.Quarantine = &a
 	if p.event.Kind == record.BodyShared && !a.Share {
@@ -430,7 +336,7 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	}
 	b.remember(p)
 	b.seq++
-	b.news++
+	b.accepted++
 	rec.Generation = max(rec.Generation, b.lastGeneration(p.hash)+1) // the newest one may have been purged
 	d := dedup.Decision{Verdict: dedup.New}
 	if rec.Hold {
@@ -441,7 +347,7 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 		return dedup.Decision{}, err
 	}
 	b.putAliases(p.hash, &rec)
-	next.rec = strip(rec)
+	next.rec = withoutDescription(rec)
 	b.put(next)
 	d.Record = next.rec
 	d.Record.Tasks = slices.Clone(rec.Tasks)
@@ -451,14 +357,14 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 // lease uses up the token that the record's only task has just been started with.
 func (b *batch) lease(rec *dedup.Record) dedup.Lease {
 	b.token++
-	b.s.grace.note(rec.Tasks[0].Until.Sub(b.now))
+	b.c.grace.note(rec.Tasks[0].Until.Sub(b.now))
 	return dedup.Lease{Event: rec.Event, Token: b.token, Until: rec.Tasks[0].Until}
 }
 
 // putAliases makes the aliases of a record its own.
 func (b *batch) putAliases(h record.Hash, rec *dedup.Record) {
 	for _, a := range rec.Aliases {
-		b.putAlias(record.HashOf(a), aliasOf{Alias: record.Alias{Hash: h, Seq: rec.Seq}})
+		b.putAlias(record.HashOf(a), record.Alias{Hash: h, Seq: rec.Seq})
 	}
 }
 
@@ -466,7 +372,7 @@ func (b *batch) putAliases(h record.Hash, rec *dedup.Record) {
 func (b *batch) dropAliases(before, rec *dedup.Record) {
 	for _, a := range before.Aliases {
 		if !slices.Contains(rec.Aliases, a) {
-			b.putAlias(record.HashOf(a), aliasOf{gone: true})
+			b.dropAlias(record.HashOf(a))
 		}
 	}
 }
@@ -480,7 +386,7 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 	}
 	d := dedup.Decision{Verdict: dedup.New, Lease: b.lease(&rec)}
 	next := old.edit()
-	next.rec = strip(rec)
+	next.rec = withoutDescription(rec)
 	changed := !slices.Equal(before.Aliases, rec.Aliases)
 	switch {
 	case old.event.Kind == record.BodyLost:
@@ -510,7 +416,7 @@ func (b *batch) supersede(c *dedup.Claim, h record.Hash, rec *dedup.Record) erro
 		return nil
 	}
 	series := record.HashOf(c.Series)
-	before, err := b.alias(series)
+	before, err := b.aliased(series)
 	if err != nil {
 		return err
 	}
@@ -519,7 +425,7 @@ func (b *batch) supersede(c *dedup.Claim, h record.Hash, rec *dedup.Record) erro
 		older.rec.Supersede()
 		b.put(older)
 	}
-	b.putAlias(series, aliasOf{Alias: record.Alias{Hash: h, Seq: rec.Seq}})
+	b.putAlias(series, record.Alias{Hash: h, Seq: rec.Seq})
 	return nil
 }
 
@@ -538,4 +444,30 @@ func (b *batch) retire(old, next *row) error {
 	b.noteRetired(aside)
 	next.before = tally{}
 	return nil
+}
+
+// recall says what a new claim meets beyond the window. old is the record that its key has, zero for none.
+func (b *batch) recall(old *dedup.Record, p *prepared) dedup.Verdict {
+	if p.claim.Remember == nil || b.c.options.Remember.Off() {
+		return dedup.New
+	}
+	return dedup.Recall(*old, p.claim, func(k dedup.Key) dedup.Trace { return b.trace(record.HashOf(k).TraceID()) }, b.firstDay(), b.now)
+}
+
+// remember notes that a claim is accepted. The record that its key had before has been removed.
+func (b *batch) remember(p *prepared) {
+	if b.c.options.Remember.Off() {
+		return
+	}
+	for _, of := range p.claim.Traces() {
+		id := record.HashOf(of.Key).TraceID()
+		b.putTrace(id, b.trace(id).Again(dedup.DayOf(b.now), b.firstDay()))
+	}
+}
+
+// unused deletes the pieces of a claim that turned out not to be new.
+func (b *batch) unused(p *prepared) {
+	if p.event.Kind == record.BodyChunks && p.event.Body != 0 {
+		b.dropChunks(p.at, p.event)
+	}
 }

@@ -1,13 +1,28 @@
 package badgerstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
+
+// chunkOp writes a piece of a large body, or deletes all of them.
+type chunkOp struct {
+	ticket
+	writes []mutation
+	frees  bool // space comes of it, so that a low disk does not refuse it
+}
+
+// apply implements op.
+func (o *chunkOp) apply(b *batch) error {
+	if b.disk.low() && !o.frees || b.disk.frozen() {
+		return b.disk.err()
+	}
+	b.chunks = append(b.chunks, o.writes...)
+	return nil
+}
 
 // purgeOp forgets an event. A body that others share goes to the oldest of them.
 type purgeOp struct {
@@ -20,51 +35,6 @@ type purgeOp struct {
 
 // errCopy says that a large body must be copied before its event can be forgotten.
 var errCopy = errors.New("body is not copied yet")
-
-// Purge implements [dedup.Store].
-func (s *Store) Purge(ctx context.Context, event string) error {
-	o := &purgeOp{event: event}
-	for {
-		o.ticket = newTicket(true)
-		before := *o
-		err := s.do(ctx, o)
-		if err == nil || ctx.Err() != nil {
-			return err // without an error the copy is in use
-		}
-		if before.number != 0 {
-			s.dropCopy(ctx, &before)
-		}
-		if !errors.Is(err, errCopy) {
-			return err
-		}
-		if err := s.copyBody(ctx, o); err != nil {
-			return err
-		}
-	}
-}
-
-// copyBody writes the pieces of the event's body under the place of its heir.
-func (s *Store) copyBody(ctx context.Context, o *purgeOp) error {
-	rec, err := s.Get(ctx, o.event)
-	if err != nil {
-		return err
-	}
-	h, _, ok := record.ParseEventID(o.heir)
-	if !ok {
-		return fmt.Errorf("event %q: %w", o.heir, dedup.ErrNotFound)
-	}
-	o.number = s.bodyNumber()
-	return s.storeBody(ctx, h, o.number, rec.Payload.Body)
-}
-
-// dropCopy deletes a copy that is not needed: another record is the heir by now. What it misses goes at the next start.
-func (s *Store) dropCopy(ctx context.Context, o *purgeOp) {
-	h, _, ok := record.ParseEventID(o.heir)
-	rec, err := s.Get(ctx, o.event)
-	if ok && err == nil {
-		s.dropBody(h, o.number, int64(len(rec.Payload.Body)))
-	}
-}
 
 // apply implements op.
 func (o *purgeOp) apply(b *batch) error {

@@ -1,4 +1,4 @@
-package badgerstore
+package storedir
 
 import (
 	"bytes"
@@ -26,37 +26,37 @@ import (
 // flush nor, on extents that were never written, the same bytes in the same place. An event that is read from there
 // would be answered with 2xx and be gone after a power cut. Copies are written for the first time.
 const (
-	beforeStart = "before-start" // what a start has replaced, while it is not sure
-	afterStart  = "after-start"  // the same, of no use any more
+	BeforeStart = "before-start" // what a start has replaced, while it is not sure
+	AfterStart  = "after-start"  // the same, of no use any more
 	startList   = "files"        // the names of the files that were there before the start, one in a line
-	newSuffix   = ".new"         // of a copy that is not whole yet
+	NewSuffix   = ".new"         // of a copy that is not whole yet
 )
 
-// closedName is a file that says that the store was closed in order: what it wrote is on disk.
-const closedName = "closed"
+// ClosedFile is a file that says that the store was closed in order: what it wrote is on disk.
+const ClosedFile = "closed"
 
-// markClosed writes the file, as the last thing that is done to a store.
-func markClosed(dir string) error { return writeWhole(dir, closedName, "eyelet closed\n") }
+// MarkClosed writes the file, as the last thing that is done to a store.
+func MarkClosed(dir string) error { return writeWhole(dir, ClosedFile, "eyelet closed\n") }
 
-// closedInOrder reports whether the store was closed in order, as far as the files tell.
-func closedInOrder(dir string) (bool, error) {
+// ClosedCleanly reports whether the store was closed in order, as far as the files tell.
+func ClosedCleanly(dir string) (bool, error) {
 	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))
 	if err != nil || len(logs) > 0 {
 		return false, err
 	}
-	_, err = os.Stat(filepath.Join(dir, closedName))
+	_, err = os.Stat(filepath.Join(dir, ClosedFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// undoStart brings back what a start that did not come to its end has replaced, and takes away what it has made.
-func undoStart(dir string) error {
-	if err := os.RemoveAll(filepath.Join(dir, afterStart)); err != nil {
+// UndoStart brings back what a start that did not come to its end has replaced, and takes away what it has made.
+func UndoStart(dir string) error {
+	if err := os.RemoveAll(filepath.Join(dir, AfterStart)); err != nil {
 		return err
 	}
-	kept := filepath.Join(dir, beforeStart)
+	kept := filepath.Join(dir, BeforeStart)
 	list, err := os.ReadFile(filepath.Join(kept, startList))
 	if errors.Is(err, fs.ErrNotExist) {
 		return os.RemoveAll(kept) // nothing was replaced yet
@@ -68,13 +68,13 @@ func undoStart(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if name := e.Name(); name != startList && !strings.HasSuffix(name, newSuffix) {
+		if name := e.Name(); name != startList && !strings.HasSuffix(name, NewSuffix) {
 			if err := os.Rename(filepath.Join(kept, name), filepath.Join(dir, name)); err != nil {
 				return err
 			}
 		}
 	}
-	if err := removeUnlisted(dir, strings.Split(string(list), "\n"), ".sst", ".mem", ".vlog"); err != nil {
+	if err := RemoveUnlisted(dir, strings.Split(string(list), "\n"), ".sst", ".mem", ".vlog"); err != nil {
 		return err
 	}
 	if err := syncDir(dir); err != nil {
@@ -83,9 +83,9 @@ func undoStart(dir string) error {
 	return os.RemoveAll(kept)
 }
 
-// removeUnlisted deletes the files with one of the endings that are not in a list.
-func removeUnlisted(dir string, list []string, endings ...string) error {
-	names, err := badgerFiles(dir)
+// RemoveUnlisted deletes the files with one of the endings that are not in a list.
+func RemoveUnlisted(dir string, list []string, endings ...string) error {
+	names, err := BadgerFiles(dir)
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func removeUnlisted(dir string, list []string, endings ...string) error {
 	return err
 }
 
-// badgerFiles returns the names of the tables and logs of a directory.
-func badgerFiles(dir string) (names []string, err error) {
+// BadgerFiles returns the names of the tables and logs of a directory.
+func BadgerFiles(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		switch filepath.Ext(e.Name()) {
@@ -109,14 +109,14 @@ func badgerFiles(dir string) (names []string, err error) {
 	return names, err
 }
 
-// keepBefore keeps what is there before a start, and replaces what may be in the page cache only by copies that are on
+// KeepBefore keeps what is there before a start, and replaces what may be in the page cache only by copies that are on
 // disk for certain. unnamed are the tables that MANIFEST does not name, which Badger would delete.
-func keepBefore(dir string, unnamed []string) error {
-	names, err := badgerFiles(dir)
+func KeepBefore(dir string, unnamed []string) error {
+	names, err := BadgerFiles(dir)
 	if err != nil || len(names) == 0 {
 		return err // nothing there yet
 	}
-	kept := filepath.Join(dir, beforeStart)
+	kept := filepath.Join(dir, BeforeStart)
 	if err := os.Mkdir(kept, 0o700); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func cachedFiles(dir string, names []string) (replace []string, err error) {
 
 // replaceByCopy puts a copy of a file in its place, flushed, and the file itself among what is kept.
 func replaceByCopy(dir, kept, name string) error {
-	path, fresh := filepath.Join(dir, name), filepath.Join(kept, name+newSuffix)
+	path, fresh := filepath.Join(dir, name), filepath.Join(kept, name+NewSuffix)
 	if err := copySparse(path, fresh); err != nil {
 		return err
 	}
@@ -222,14 +222,14 @@ func copySparse(from, to string) (err error) {
 	}
 }
 
-// startIsSure ends what keepBefore began, and takes the mark of an orderly end away. It is durable before the first
+// ConfirmStart ends what KeepBefore began, and takes the mark of an orderly end away. It is durable before the first
 // commit, so that no commit is undone.
-func startIsSure(dir string) error {
-	done := filepath.Join(dir, afterStart)
-	if err := os.Rename(filepath.Join(dir, beforeStart), done); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func ConfirmStart(dir string) error {
+	done := filepath.Join(dir, AfterStart)
+	if err := os.Rename(filepath.Join(dir, BeforeStart), done); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Remove(filepath.Join(dir, closedName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(dir, ClosedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := syncDir(dir); err != nil {

@@ -1,0 +1,208 @@
+package badgerstore
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	stdhash "hash"
+	"io"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
+)
+
+// A backup is a file of its own kind and not Badger's: that one has no end, so that half of it looks whole, and
+// forgets in an increment what was deleted once compaction has forgotten it.
+//
+//	line of text        "eyelet backup 1"
+//	line of JSON        backupHead, with the identity of the store and the version that it begins after
+//	v key value         a value that was written after Since; key and value with their length before them
+//	k key               a key that was there before and still is; only in increments
+//	e count sum         the end: how many of v and k, and the SHA-256 of everything before the sum
+//
+// Keys come in rising order. Lengths and the count are varints.
+const (
+	backupTitle = "eyelet backup 1\n"
+	backupValue = 'v'
+	backupKey   = 'k'
+	backupEnd   = 'e'
+	// backupLimit bounds what a length in a backup can make us allocate.
+	backupLimit = 16 << 20
+)
+
+// backupHead says what a backup holds.
+type backupHead struct {
+	// Format is that of the store.
+	Format int `json:"format"`
+	// Store is the identity of the store, empty where it has none.
+	Store string `json:"store,omitempty"`
+	// Since is the version of the backup before, 0 for a whole one, and Version that of this one.
+	Since   uint64 `json:"since"`
+	Version uint64 `json:"version"`
+	// Commit is the number of the last commit in it.
+	Commit uint64 `json:"commit"`
+}
+
+// from is where the backup begins, and at where it ends.
+func (h backupHead) from() Position { return Position{h.Store, h.Since} }
+
+func (h backupHead) at() Position { return Position{h.Store, h.Version} }
+
+// backupWriter writes a backup. The first error stays.
+type backupWriter struct {
+	to    *bufio.Writer
+	sum   stdhash.Hash
+	count uint64
+	err   error
+}
+
+func newBackupWriter(w io.Writer) *backupWriter {
+	sum := sha256.New()
+	return &backupWriter{to: bufio.NewWriterSize(io.MultiWriter(w, sum), 256<<10), sum: sum}
+}
+
+func (w *backupWriter) begin(head backupHead) error {
+	line, err := json.Marshal(head)
+	if err != nil {
+		return err
+	}
+	w.write([]byte(backupTitle))
+	w.write(append(line, '\n'))
+	return w.err
+}
+
+func (w *backupWriter) write(b []byte) {
+	if w.err == nil {
+		_, w.err = w.to.Write(b)
+	}
+}
+
+func (w *backupWriter) sized(b []byte) {
+	var n [binary.MaxVarintLen64]byte
+	w.write(n[:binary.PutUvarint(n[:], uint64(len(b)))])
+	w.write(b)
+}
+
+func (w *backupWriter) key(key []byte) {
+	w.write([]byte{backupKey})
+	w.sized(key)
+	w.count++
+}
+
+func (w *backupWriter) value(key, value []byte) {
+	w.write([]byte{backupValue})
+	w.sized(key)
+	w.sized(value)
+	w.count++
+}
+
+func (w *backupWriter) end() error {
+	var n [binary.MaxVarintLen64]byte
+	w.write([]byte{backupEnd})
+	w.write(n[:binary.PutUvarint(n[:], w.count)])
+	if w.err == nil {
+		w.err = w.to.Flush() // now the sum is of everything
+	}
+	w.write(w.sum.Sum(nil))
+	if w.err == nil {
+		w.err = w.to.Flush()
+	}
+	return w.err
+}
+
+// Backup files that are not whole, not in order, or not a backup at all.
+var errBackup = errors.New("not a whole backup")
+
+// backupReader reads what backupWriter wrote. The sum comes last, so what it returns is not to be trusted before
+// next has returned io.EOF.
+type backupReader struct {
+	from  *bufio.Reader
+	sum   stdhash.Hash
+	head  backupHead
+	count uint64
+}
+
+func newBackupReader(r io.Reader) (*backupReader, error) {
+	b := &backupReader{from: bufio.NewReaderSize(r, 256<<10), sum: sha256.New()}
+	title := make([]byte, len(backupTitle))
+	if err := b.full(title); err != nil || string(title) != backupTitle {
+		return nil, fmt.Errorf("%w: it does not begin with %q", errBackup, backupTitle[:len(backupTitle)-1])
+	}
+	line, err := b.from.ReadSlice('\n')
+	if err != nil {
+		return nil, fmt.Errorf("%w: its head is cut off", errBackup)
+	}
+	b.sum.Write(line)
+	if err := json.Unmarshal(line, &b.head); err != nil {
+		return nil, fmt.Errorf("%w: its head is no JSON", errBackup)
+	}
+	if b.head.Store != "" && !storedir.IsIdentity(b.head.Store) {
+		return nil, fmt.Errorf("%w: its head names no store", errBackup)
+	}
+	if b.head.Format < 1 || b.head.Format > formatVersion {
+		return nil, fmt.Errorf("the backup is of a store of format %d, this program knows formats up to %d: restore it with the program that made it", b.head.Format, formatVersion)
+	}
+	return b, nil
+}
+
+func (b *backupReader) full(p []byte) error {
+	_, err := io.ReadFull(b.from, p)
+	b.sum.Write(p)
+	return err
+}
+
+// ReadByte implements io.ByteReader.
+func (b *backupReader) ReadByte() (byte, error) {
+	c, err := b.from.ReadByte()
+	b.sum.Write([]byte{c})
+	return c, err
+}
+
+func (b *backupReader) sized() ([]byte, error) {
+	n, err := binary.ReadUvarint(b)
+	if err != nil || n > backupLimit {
+		return nil, fmt.Errorf("%w: a length cannot be read", errBackup)
+	}
+	p := make([]byte, n)
+	if err := b.full(p); err != nil {
+		return nil, fmt.Errorf("%w: it is cut off", errBackup)
+	}
+	return p, nil
+}
+
+// next returns the next key, with its value unless old says that the key was there before. io.EOF is the end of a
+// backup that is whole.
+func (b *backupReader) next() (key, value []byte, old bool, err error) {
+	kind, err := b.ReadByte()
+	if err != nil {
+		return nil, nil, false, fmt.Errorf("%w: it is cut off after %d entries", errBackup, b.count)
+	}
+	switch kind {
+	case backupEnd:
+		return nil, nil, false, b.finish()
+	case backupKey, backupValue:
+	default:
+		return nil, nil, false, fmt.Errorf("%w: entry %d is of no known kind", errBackup, b.count)
+	}
+	b.count++
+	if key, err = b.sized(); err != nil || kind == backupKey {
+		return key, nil, true, err
+	}
+	value, err = b.sized()
+	return key, value, false, err
+}
+
+func (b *backupReader) finish() error {
+	count, err := binary.ReadUvarint(b)
+	if err != nil || count != b.count {
+		return fmt.Errorf("%w: it has %d entries, and says %d", errBackup, b.count, count)
+	}
+	want, have := b.sum.Sum(nil), make([]byte, sha256.Size)
+	if err := b.full(have); err != nil || !bytes.Equal(have, want) {
+		return fmt.Errorf("%w: its checksum does not match", errBackup)
+	}
+	return io.EOF
+}

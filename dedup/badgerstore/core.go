@@ -1,0 +1,231 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
+)
+
+// core is what the parts of a store share. Everything in it is constant while the store is open, or safe for
+// concurrent use. The state that belongs to the writing goroutine is in committer.
+type core struct {
+	dir      string
+	options  Options
+	log      *slog.Logger
+	clock    dedup.Clock
+	db       *badger.DB
+	logger   *logger
+	lock     *storedir.DirLock
+	water    *storedir.HighWater
+	gaps     gaps
+	identity string   // names the history of the store
+	boot     uint64   // how often the store was opened
+	before   []string // tables and logs before this start, if the store was closed cleanly
+
+	queue   *queue
+	heart   *heartbeat
+	disk    *disk
+	meter   meter
+	spare   *spare
+	backlog *backlog
+	damages damageLog
+
+	removed   atomic.Int64 // bytes of bodies deleted since the last reclaim
+	reclaimed atomic.Int64 // when that was, in nanoseconds since 1970
+
+	failure atomic.Pointer[dedup.ErrUnavailable] // final
+	failed  chan struct{}                        // closed with failure
+	corrupt atomic.Pointer[dedup.ErrUnavailable] // a table is damaged
+	closed  atomic.Bool
+	stopped chan struct{} // closed when the committer has ended
+	quit    chan struct{} // closed to end the maintenance
+	ended   chan struct{} // closed when Close has ended
+	grown   chan struct{} // receives when the logs have grown
+	readers sync.RWMutex  // held for reading while the database is read
+
+	mu     sync.Mutex
+	stats  dedup.Stats
+	recent recent
+}
+
+var (
+	errQueueClosed = dedup.ErrClosed
+	errQueueFull   = &dedup.ErrUnavailable{Reason: "write queue full", RetryAfter: time.Second}
+)
+
+// usable returns nil while the store works.
+func (c *core) usable() error {
+	if c.closed.Load() {
+		return dedup.ErrClosed
+	}
+	if f := c.failure.Load(); f != nil {
+		return f
+	}
+	return nil
+}
+
+func (c *core) now() time.Time { return c.clock.Now().Round(0).UTC() }
+
+// do hands an operation to the committer and waits for its result.
+func (c *core) do(ctx context.Context, o op) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !o.self().claim {
+		return c.push(ctx, o, nil)
+	}
+	if err := c.heart.err(); err != nil {
+		return err
+	}
+	return c.push(ctx, o, c.heart.hangs.wait())
+}
+
+// push hands an operation to the committer and waits until it is done, ctx ends, the store has failed, or hangs is
+// closed. In all cases but the first the operation may still happen.
+func (c *core) push(ctx context.Context, o op, hangs <-chan struct{}) error {
+	if err := c.queue.push(o); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-o.self().done:
+			return o.self().err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.failed:
+			return c.failure.Load()
+		case <-hangs:
+			if err := c.heart.err(); err != nil {
+				return err
+			}
+			hangs = nil // the disk responds again
+		}
+	}
+}
+
+// submit hands an operation of the background to the committer and waits for its result.
+func (c *core) submit(o op) error {
+	if err := c.queue.push(o); err != nil {
+		return err
+	}
+	<-o.self().done
+	return o.self().err
+}
+
+// view reads the database. What it sees is durable: a transaction starts after the commits before it.
+func (c *core) view(read func(txn *badger.Txn) error) error {
+	if !c.reads() {
+		return dedup.ErrClosed
+	}
+	defer c.readers.RUnlock()
+	if err := c.usable(); err != nil {
+		return err
+	}
+	return c.db.View(read)
+}
+
+// reads starts a read of the database; the caller ends it with readers.RUnlock. It returns false while Close waits
+// for the readers.
+func (c *core) reads() bool { return c.readers.TryRLock() }
+
+// fatal is the cause of a failure that lasts until the store is opened again.
+type fatal struct{ err error }
+
+func (f *fatal) Error() string        { return f.err.Error() }
+func (f *fatal) Unwrap() error        { return f.err }
+func (f *fatal) Is(target error) bool { return target == dedup.ErrFailed }
+
+// fail makes the store unusable until it is opened again. After a failed commit it is unknown what is durable, and
+// data that failed to be written can still be read.
+func (c *core) fail(reason string, err error) *dedup.ErrUnavailable {
+	f := &dedup.ErrUnavailable{Reason: reason + "; the program must be restarted", Err: &fatal{err}}
+	if c.failure.CompareAndSwap(nil, f) {
+		c.log.Error("store failed", "dir", c.dir, "reason", reason, "error", err)
+		close(c.failed)
+	}
+	return c.failure.Load()
+}
+
+// warn logs an error of background work.
+func (c *core) warn(what string, err error) {
+	if err != nil && !errors.Is(err, dedup.ErrClosed) {
+		c.log.Warn("housekeeping failed", "dir", c.dir, "what", what, "error", err)
+	}
+}
+
+// damage records a damaged value that was read.
+func (c *core) damage(err error) {
+	var d *DamagedError
+	if errors.As(err, &d) && c.damages.add(d.Key) {
+		c.log.Error("stored value is damaged", "dir", c.dir, "key", d.Key, "error", err)
+	}
+}
+
+// damageLog counts the damaged values that were read.
+type damageLog struct {
+	mu   sync.Mutex
+	read int64               // how often
+	keys map[string]struct{} // which, up to maxDamagedKeys
+}
+
+// maxDamagedKeys is how many damaged values are told apart, and so logged only once.
+const maxDamagedKeys = 1000
+
+// add reports whether the value is a new one.
+func (l *damageLog) add(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.read++
+	_, known := l.keys[key]
+	if !known && len(l.keys) < maxDamagedKeys {
+		l.keys[key] = struct{}{}
+	}
+	return !known
+}
+
+// replace makes what a full check found all that is known: damaged values may have been purged since.
+func (l *damageLog) replace(found map[string]Damage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.keys)
+	for key := range found {
+		if len(l.keys) < maxDamagedKeys {
+			l.keys[key] = struct{}{}
+		}
+	}
+}
+
+// count returns how often a damaged value was read.
+func (l *damageLog) count() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.read
+}
+
+// err is nil while no stored value is known to be damaged.
+func (l *damageLog) err() error {
+	l.mu.Lock()
+	n := len(l.keys)
+	l.mu.Unlock()
+	switch {
+	case n == 0:
+		return nil
+	case n == 1:
+		return errors.New("1 stored value is damaged; its key stays known, deliveries of it are answered 503")
+	case n >= maxDamagedKeys:
+		return fmt.Errorf("%d or more stored values are damaged; their keys stay known, deliveries of them are answered 503", n)
+	}
+	return fmt.Errorf("%d stored values are damaged; their keys stay known, deliveries of them are answered 503", n)
+}

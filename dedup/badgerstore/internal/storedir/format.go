@@ -1,0 +1,50 @@
+package storedir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+const (
+	// FormatFile is the file that holds the version of the format.
+	FormatFile   = "format"
+	formatPrefix = "eyelet store "
+	// TempPrefix starts the names of files that a crash may leave before the directory is a store.
+	TempPrefix = "eyelet-new-"
+)
+
+// ReadFormat returns the format of the store in dir; fs.ErrNotExist when there is no store.
+func ReadFormat(dir string) (int, error) {
+	text, err := os.ReadFile(filepath.Join(dir, FormatFile))
+	if err != nil {
+		return 0, err
+	}
+	number, ok := strings.CutPrefix(strings.TrimSpace(string(text)), formatPrefix)
+	version, err := strconv.Atoi(number)
+	if !ok || err != nil || version < 1 {
+		return 0, fmt.Errorf("store %s: file %s says %q, which is no format of a store; is this the right directory?", dir, FormatFile, string(text))
+	}
+	return version, nil
+}
+
+// WriteFormat makes version the format of the store in dir.
+func WriteFormat(dir string, version int) error {
+	return writeWhole(dir, FormatFile, fmt.Sprintf("%s%d\n", formatPrefix, version))
+}
+
+// writeWhole writes a small file whole or not at all.
+func writeWhole(dir, name, text string) error {
+	f, err := os.CreateTemp(dir, TempPrefix+"*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(f.Name(), filepath.Join(dir, name)), syncDir(dir))
+}

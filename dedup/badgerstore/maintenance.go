@@ -1,0 +1,158 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
+)
+
+// maintenance is the background work on a store: it deletes records whose window has ended, reclaims their space, and
+// looks for damage.
+type maintenance struct {
+	*core
+	crowded sync.Once // logs that more keys are to be remembered than Max allows
+}
+
+// run gives back the space of what has ended.
+func (m *maintenance) run() {
+	m.restrictFiles()
+	readahead := badgerfile.NewReadahead(m.dir)
+	readahead.DisableNew()
+	m.warn("reclaim", m.reclaimAtStart())
+	tick := time.NewTicker(m.options.rhythm.look)
+	defer tick.Stop()
+	swept, pruned := time.Now(), time.Time{}
+	for {
+		select {
+		case <-m.quit:
+			return
+		case <-m.stopped:
+			return
+		case <-m.grown:
+			readahead.DisableNew()
+			continue
+		case <-tick.C:
+		}
+		m.warn("time", m.noteTime())
+		if low := m.disk.state().low(); low || time.Since(swept) >= m.options.rhythm.sweep {
+			swept = time.Now()
+			m.restrictFiles()
+			m.warn("sweep", m.sweep(m.options.rhythm.slack))
+			m.warn("reclaim", m.reclaimWhenDue(low))
+			if time.Since(pruned) >= m.options.rhythm.prune {
+				pruned = time.Now()
+				m.warn("prune", m.prune())
+			}
+		}
+	}
+}
+
+// reclaimAtStart gives space back that the processes before left: one that never runs for long would never come to it.
+func (m *maintenance) reclaimAtStart() error {
+	if worth, err := m.wasteful(m.db.Opts().ValueLogFileSize); !worth || err != nil {
+		return err
+	}
+	return m.reclaim()
+}
+
+// reclaimWhenDue gives space back when enough was deleted, when a day has passed since it was done last, or when the
+// disk is low and there is anything to give back.
+func (m *maintenance) reclaimWhenDue(low bool) error {
+	passed := m.now().Sub(time.Unix(0, m.reclaimed.Load()))
+	removed := m.removed.Load()
+	one := m.db.Opts().ValueLogFileSize
+	due := passed >= m.options.rhythm.flatten || passed < 0
+	var err error
+	switch {
+	case due:
+	case low && passed >= m.options.rhythm.sweep:
+		due, err = m.wasteful(0)
+	case passed >= m.options.rhythm.reclaim && removed >= one:
+		due, err = m.wasteful(one)
+	}
+	if !due || err != nil {
+		return err
+	}
+	return m.reclaim()
+}
+
+// idleMost is how long a store goes without a commit. A start compares the clock with the last one, and would take a
+// quiet weekend for a clock that has jumped.
+const idleMost = time.Hour
+
+// timeOp commits the time when nothing else was committed for long.
+type timeOp struct{ ticket }
+
+// apply implements op.
+func (o *timeOp) apply(b *batch) error {
+	if b.now.Sub(b.c.meta.Wall) >= idleMost && !b.disk.frozen() {
+		b.always = true
+	}
+	return nil
+}
+
+// noteTime makes the time of the last commit less than an hour old.
+func (m *maintenance) noteTime() error {
+	return m.submit(&timeOp{newTicket(false)})
+}
+
+// keepChecking verifies the store every now and then, until it is closed.
+func (m *maintenance) keepChecking() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-m.quit:
+		case <-m.stopped:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	tick := time.NewTicker(m.options.CheckEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		m.checkQuietly(ctx)
+	}
+}
+
+// checkQuietly verifies tables and values, slowly, and notes what is damaged.
+func (m *maintenance) checkQuietly(ctx context.Context) {
+	began := time.Now()
+	r, err := m.check(ctx, checkPause)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.warn("check", err)
+		}
+		return
+	}
+	if r.Tables != "" && m.corrupt.Load() == nil {
+		m.log.Error("store is damaged", "dir", m.dir, "error", r.Tables)
+		m.corrupt.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup", Err: errors.New(r.Tables)})
+	}
+	m.log.Info("store checked", "dir", m.dir, "records", r.Records, "damaged", len(r.Damaged), "took", time.Since(began).Round(time.Millisecond))
+}
+
+// restrictFiles takes from others what they have no business with. The directory keeps them out already.
+func (m *maintenance) restrictFiles() {
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && info.Mode().IsRegular() && info.Mode().Perm() != 0o600 {
+			_ = os.Chmod(filepath.Join(m.dir, e.Name()), 0o600)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package badgerstore
+
+import (
+	"errors"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+)
+
+// sweepOp deletes records whose window has ended.
+type sweepOp struct {
+	ticket
+	places []record.Place
+	before time.Time
+	done   int
+}
+
+// apply implements op.
+func (o *sweepOp) apply(b *batch) error {
+	if b.disk.frozen() {
+		return b.disk.err()
+	}
+	for _, p := range o.places {
+		r, err := b.at(p)
+		if err != nil || r == nil || !r.rec.Disposable(o.before) {
+			continue // damage is noted; it must not keep the others
+		}
+		if err := b.remove(r); err != nil {
+			continue
+		}
+		o.done++
+	}
+	return nil
+}
+
+// sweep deletes what may be forgotten, slack after its window has ended. Nothing is left to Badger's own
+// expiry: that follows the system's clock, and a clock that jumps ahead would open every window.
+func (m *maintenance) sweep(slack time.Duration) error {
+	if m.gaps.holdsSweep(m.now()) {
+		return nil
+	}
+	before := m.now().Add(-slack)
+	var ended []record.Place
+	err := m.view(func(txn *badger.Txn) error {
+		it := txn.NewIterator(keysOnly(record.FamilyState))
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			var rec dedup.Record
+			key := it.Item().Key()
+			err := it.Item().Value(func(value []byte) error {
+				_, _, err := record.DecodeState(key, value, &rec)
+				return err
+			})
+			if err != nil {
+				m.damage(err)
+				continue
+			}
+			m.gaps.prolong(&rec)
+			if rec.Disposable(before) {
+				ended = append(ended, record.PlaceOf(key))
+			}
+		}
+		ended = append(ended, m.endedOlder(txn, before)...)
+		return nil
+	})
+	for most := 256; err == nil && len(ended) > 0; {
+		n := min(len(ended), most)
+		o := &sweepOp{ticket: newTicket(false), places: ended[:n], before: before}
+		o.bytes = n * 64
+		err = m.submit(o)
+		if errors.Is(err, dedup.ErrTooLarge) && n > 1 { // they have many names, or many pieces
+			most, err = n/2, nil
+			continue
+		}
+		ended = ended[n:]
+	}
+	return err
+}
+
+// endedOlder returns the older generations that were dead letters and are so no longer.
+func (m *maintenance) endedOlder(txn *badger.Txn, before time.Time) (ended []record.Place) {
+	it := txn.NewIterator(keysOnly(record.FamilyOlder))
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		p := record.PlaceOf(it.Item().Key())
+		r, err := m.readRow(txn, p)
+		if err != nil {
+			m.damage(err)
+			continue
+		}
+		if r != nil && r.rec.Disposable(before) {
+			ended = append(ended, p)
+		}
+	}
+	return ended
+}
+
+// pruneOp deletes traces of days that are no longer remembered, and moves the first day on.
+type pruneOp struct {
+	ticket
+	evicted dedup.Day
+	ids     []record.TraceID
+	all     bool // nothing is remembered any more
+}
+
+// apply implements op.
+func (o *pruneOp) apply(b *batch) error {
+	if b.disk.frozen() {
+		return b.disk.err()
+	}
+	if uint64(o.evicted) > b.evicted {
+		before := b.evicted
+		b.undo = append(b.undo, func() { b.evicted = before })
+		b.evicted, b.always = uint64(o.evicted), true
+	}
+	first := b.firstDay()
+	for _, id := range o.ids {
+		t, staged := b.traces[id]
+		if !staged {
+			var err error
+			if t.Trace, err = readTrace(b.txn, id.Key()); err != nil {
+				continue // damage is noted by the check; the key stays known
+			}
+		}
+		if t.Day < first || o.all {
+			b.putTrace(id, dedup.Trace{})
+		}
+	}
+	return nil
+}
+
+// The traces that one pass of the housekeeper deletes, and one commit of it.
+const (
+	pruneMost = 200_000
+	pruneStep = 2_000
+)
+
+// prune forgets the days whose time is over and, where more keys are remembered than Max, the oldest days. The number of
+// keys by day is counted anew each time, so that no commit has to keep it. A pass reads keys and days only, which are in the
+// tree. Nothing is deleted while a gap holds the sweep.
+func (m *maintenance) prune() error {
+	if m.gaps.holdsSweep(m.now()) {
+		return nil
+	}
+	counts, ended, err := m.countTraces()
+	if err != nil {
+		return err
+	}
+	keep := m.options.Remember
+	o := &pruneOp{ticket: newTicket(false), all: keep.Off()}
+	if today := dedup.DayOf(m.now()); !o.all {
+		if o.evicted = keep.Evict(counts, today); o.evicted > 0 {
+			m.crowded.Do(func() {
+				m.log.Warn("more keys are to be remembered than remember_signatures.max allows: those of the oldest days are forgotten",
+					"dir", m.dir, "max", keep.Max, "before", o.evicted.Start().Format(time.DateOnly))
+			})
+		}
+	}
+	for first := true; first && o.evicted > 0 || len(ended) > 0; first = false {
+		n := min(len(ended), pruneStep)
+		step := &pruneOp{ticket: newTicket(false), all: o.all, evicted: o.evicted, ids: ended[:n]}
+		step.bytes = n * 64
+		if err := m.submit(step); err != nil {
+			return err
+		}
+		ended = ended[n:]
+	}
+	return nil
+}
+
+// countTraces counts the traces that are remembered by day, and returns the keys of others, as many as one pass deletes.
+func (m *maintenance) countTraces() (counts map[dedup.Day]int64, ended []record.TraceID, err error) {
+	counts = map[dedup.Day]int64{}
+	err = m.view(func(txn *badger.Txn) error {
+		meta, err := readMeta(txn)
+		if err != nil {
+			return err
+		}
+		first, off := m.firstDay(meta.Since, meta.Evicted, m.now()), m.options.Remember.Off()
+		it := txn.NewIterator(keysOnly(record.FamilyTrace))
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			var t dedup.Trace
+			key := it.Item().Key()
+			if len(key) != record.TraceKeySize {
+				continue
+			}
+			err := it.Item().Value(func(value []byte) (err error) { t, err = record.DecodeTrace(key, value); return err })
+			switch {
+			case err != nil:
+				m.damage(err)
+			case t.Day >= first && !off:
+				counts[t.Day]++
+			case len(ended) < pruneMost:
+				ended = append(ended, record.TraceID(key[1:]))
+			}
+		}
+		return nil
+	})
+	return counts, ended, err
+}

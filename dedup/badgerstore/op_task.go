@@ -1,0 +1,206 @@
+package badgerstore
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
+)
+
+// takeOp waits for tasks that are due.
+type takeOp struct {
+	ticket
+	n     int
+	room  int64
+	lease time.Duration
+	work  []dedup.Work
+	rows  []*row
+	state atomic.Int32 // takeWaits, takeServed or takeGone
+}
+
+// The states of a takeOp: who changes it from takeWaits first, decides.
+const (
+	takeWaits = iota
+	takeServed
+	takeGone
+)
+
+// wait returns true when the Take was answered, and false when ctx ended or the store failed before. A Take that is
+// being served when ctx ends is answered: the work is its own already.
+func (o *takeOp) wait(ctx context.Context, failed <-chan struct{}) bool {
+	select {
+	case <-o.done:
+		return true
+	case <-ctx.Done():
+	case <-failed:
+	}
+	for !o.state.CompareAndSwap(takeWaits, takeGone) {
+		select {
+		case <-o.done:
+			return true
+		case <-failed: // its batch hangs
+			return false
+		case <-time.After(time.Millisecond): // it may go back to waiting
+		}
+	}
+	return false
+}
+
+// finish answers a Take unless its caller has left.
+func (o *takeOp) finish(err error) {
+	if o.state.CompareAndSwap(takeWaits, takeServed) || o.state.Load() == takeServed {
+		o.answer(err)
+	}
+}
+
+// apply implements op: the committer serves Takes after everything else in a batch.
+func (o *takeOp) apply(*batch) error { return nil }
+
+// serve gives due tasks to a Take. It reports whether there were any.
+func (b *batch) serve(o *takeOp) bool {
+	for {
+		items := b.c.tasks.Take(b.now, o.n, o.room, b.now.Add(o.lease))
+		if len(items) == 0 {
+			return len(o.work) > 0
+		}
+		for _, it := range items {
+			if err := b.start(o, it); err != nil {
+				b.c.damage(err)
+				b.c.tasks.Remove(it.Seq, it.Task)
+			}
+		}
+		if len(o.work) > 0 {
+			return true
+		}
+	}
+}
+
+// start makes a due task running. The agenda may be behind what this batch did to the task: then the task is
+// left alone, and the agenda learns better after the commit.
+func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
+	r, err := b.find(it.Event, it.Seq)
+	if err != nil {
+		return err
+	}
+	task := it.Task
+	if r == nil || task >= len(r.rec.Tasks) || r.rec.Hold || !ready(r.rec.Tasks[task], b.now) {
+		return nil
+	}
+	if t := r.rec.Tasks[task]; t.State == dedup.Running && b.c.grace.spares(t.Until, b.now) {
+		b.c.tasks.Extend(it.Seq, task, b.c.grace.until)
+		return nil
+	}
+	b.c.grace.note(o.lease)
+	next := r.edit()
+	next.rec.Recover(task, b.now, 0)
+	b.token++
+	l := next.rec.Start(task, b.token, b.now, o.lease)
+	rec, err := next.record()
+	if err != nil {
+		return err
+	}
+	b.put(next)
+	o.work = append(o.work, dedup.Work{Record: rec, Lease: l})
+	o.rows = append(o.rows, next)
+	return nil
+}
+
+func ready(t dedup.Task, now time.Time) bool {
+	switch t.State {
+	case dedup.Pending:
+		return !t.Due.After(now)
+	case dedup.Running:
+		return !t.Until.After(now)
+	}
+	return false
+}
+
+// leaseOp changes the record of a lease.
+type leaseOp struct {
+	ticket
+	lease  dedup.Lease
+	change func(r *dedup.Record, now time.Time) error
+}
+
+// apply implements op.
+func (o *leaseOp) apply(b *batch) error {
+	r, err := b.event(o.lease.Event)
+	if err != nil {
+		return err
+	}
+	if r == nil || r.rec.Disposable(b.now) {
+		return dedup.ErrLeaseLost
+	}
+	if !r.rec.Holds(o.lease) {
+		return dedup.ErrLeaseLost
+	}
+	if b.disk.frozen() {
+		return b.disk.err()
+	}
+	next := r.edit()
+	if err := o.change(&next.rec, b.now); err != nil {
+		return err
+	}
+	b.settle(next)
+	return nil
+}
+
+// editOp changes the tasks of an event as a person asked for.
+type editOp struct {
+	ticket
+	event string
+	edit  func(r *dedup.Record, now time.Time) error
+	row   *row
+	rec   dedup.Record
+}
+
+// apply implements op.
+func (o *editOp) apply(b *batch) error {
+	r, err := b.event(o.event)
+	if err != nil {
+		return err
+	}
+	if r == nil || r.rec.Disposable(b.now) {
+		return fmt.Errorf("event %q: %w", o.event, dedup.ErrNotFound)
+	}
+	if b.disk.frozen() {
+		return b.disk.err()
+	}
+	next := r.edit()
+	if err := o.edit(&next.rec, b.now); err != nil {
+		return fmt.Errorf("event %q: %w", o.event, err)
+	}
+	if err := b.payloadKept(next); err != nil {
+		return fmt.Errorf("event %q: %w", o.event, err)
+	}
+	if o.rec, err = next.record(); err != nil {
+		return err
+	}
+	o.row = next
+	b.put(next)
+	return nil
+}
+
+// payloadKept returns an error when a row has work to do and its body, or the one that it shares, is gone.
+func (b *batch) payloadKept(r *row) error {
+	if !r.rec.Open() {
+		return nil
+	}
+	if r.event.Kind == record.BodyShared {
+		keeper, err := b.event(r.rec.Original)
+		if err != nil {
+			return err
+		}
+		if r = keeper; r == nil {
+			return dedup.ErrNoPayload
+		}
+	}
+	if r.event.Kind == record.BodyLost {
+		return fmt.Errorf("%w: it was damaged", dedup.ErrNoPayload)
+	}
+	return nil
+}

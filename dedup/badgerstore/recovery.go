@@ -1,0 +1,374 @@
+package badgerstore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
+)
+
+// recovery prepares the committer of a store that is opened: it checks that the store is whole, restores the memory of
+// the committer, and repairs what a crash left behind. It runs before the committer.
+type recovery struct {
+	*committer
+	running   []*row         // events whose tasks were interrupted, or wait by a clock that was set back
+	stateless []record.Place // events with open tasks but without a state of this format
+	behind    time.Duration  // how far the clock is behind the last commit
+}
+
+// clockSlack is how far the clock may be behind the last commit without question: clocks are corrected by that much.
+const clockSlack = time.Minute
+
+// lostGap exceeds the number of events and tokens that lost logs can hold.
+const lostGap = 1 << 32
+
+// check compares the counters with the high-water file, the clock and what the store holds. It writes nothing unless
+// the store may be opened.
+func (v *recovery) check() error {
+	txn := v.db.NewTransaction(false)
+	m, err := readMeta(txn)
+	txn.Discard()
+	if err != nil {
+		return fmt.Errorf("store %s: %w; restore a backup", v.dir, err)
+	}
+	mark, unknown, err := storedir.PeekHighWater(v.dir)
+	if err != nil {
+		return fmt.Errorf("store %s: high-water file: %w", v.dir, err)
+	}
+	unknown = unknownFor(m, unknown)
+	if unknown != "" && !v.options.AcceptLoss {
+		return errUnknownLoss(v.dir, unknown) // before a new file replaces it
+	}
+	if m.Commit < mark && !v.options.AcceptLoss {
+		return errLost(v.dir, m.Commit, mark)
+	}
+	if err := v.checkClock(m); err != nil {
+		return err
+	}
+	v.meta = m
+	v.openGaps()
+	found, err := v.takeStock()
+	if err != nil {
+		return err
+	}
+	missing := missing(m.Census, found.census, found.damaged)
+	if missing && !v.options.AcceptLoss {
+		return errMissing(v.dir, m.Census, found.census)
+	}
+	v.meta.Census = found.census
+	if missing {
+		v.log.Warn("events are missing, as accepted", "dir", v.dir, "counted", m.Census.Entries, "found", found.census.Entries)
+	}
+	return v.acceptMeta(mark, unknown, missing)
+}
+
+// checkClock refuses a clock that is behind the last commit. One that is far ahead is a gap.
+func (v *recovery) checkClock(m record.Meta) error {
+	now := v.now()
+	if m.Wall.IsZero() || v.options.AcceptClock || !now.Before(m.Wall.Add(-clockSlack)) {
+		return nil
+	}
+	return fmt.Errorf("store %s: the clock says %s, but the last commit was later, at %s: set the clock; "+
+		"if the clock is right, accept it once (AcceptClock, --accept-clock)",
+		v.dir, now.Format(time.RFC3339), m.Wall.Format(time.RFC3339))
+}
+
+// openGaps records the time since the last commit if it was too long to count.
+func (v *recovery) openGaps() {
+	m := &v.meta
+	all, found := gaps(m.Gaps).at(v.now(), m.Wall, max(m.Window, dedup.DefaultWindow))
+	if found != nil {
+		v.log.Warn("the last commit is longer ago than a window: the time does not count for any window, and nothing is deleted for a day. "+
+			"Set the clock if it is wrong", "dir", v.dir, "last", m.Wall, "now", v.now(), "gap", found.Rest)
+	}
+	m.Gaps, v.gaps = all, all
+}
+
+// takeStock reads what the store holds and which events have open tasks. It writes nothing.
+func (v *recovery) takeStock() (survey, error) {
+	now := v.now()
+	if by := v.meta.Wall.Sub(now); by > clockSlack {
+		v.behind = by
+	}
+	v.published = v.meta.Seq
+	waits := func(r *row) bool { return v.behind > 0 && setBack(&r.edit().rec, now, v.behind) }
+	found, err := v.survey(func(r *row) {
+		v.older.note(r)
+		if interrupted(&r.rec) || waits(r) {
+			v.running = append(v.running, r)
+			return
+		}
+		if r.place.Older == 0 && r.event.Loaded() {
+			v.stateless = append(v.stateless, r.place)
+		}
+		v.schedule(r)
+		v.cache.keep(r)
+	})
+	if err != nil {
+		return found, fmt.Errorf("store %s: %w", v.dir, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.recent = found.newest.recent()
+	v.count(found.total)
+	return found, nil
+}
+
+func interrupted(r *dedup.Record) bool {
+	for _, t := range r.Tasks {
+		if t.State == dedup.Running {
+			return true
+		}
+	}
+	return false
+}
+
+// acceptMeta opens the identity and the high-water file. If commits are lost and that was accepted, it makes the
+// counters those of a new history.
+func (v *recovery) acceptMeta(mark uint64, unknown string, missing bool) error {
+	m := &v.meta
+	lost := unknown != "" || m.Commit < mark || missing
+	// First, because from the moment that the loss is accepted the history is another one.
+	if err := v.openIdentity(*m, lost); err != nil {
+		return err
+	}
+	water, err := storedir.OpenHighWater(v.dir)
+	if err != nil {
+		return fmt.Errorf("store %s: high-water file: %w", v.dir, err)
+	}
+	v.water, v.disk.probe = water, water.Probe
+	if unknown != "" {
+		v.log.Warn("whether commits are lost is not known, as accepted", "dir", v.dir, "highwater", unknown)
+		if err := errors.Join(water.Write(m.Commit), water.File.Sync()); err != nil {
+			return fmt.Errorf("store %s: high-water file: %w", v.dir, err)
+		}
+	}
+	if m.Commit < mark {
+		v.log.Warn("commits are lost, as accepted", "dir", v.dir, "last", m.Commit, "acknowledged", mark)
+		m.Commit = mark
+	}
+	if lost { // the numbers of the lost commits must not be used again
+		m.Seq, m.Token = m.Seq+lostGap, m.Token+lostGap
+	}
+	v.startTraces()
+	m.Boot++
+	m.Window = max(m.Window, dedup.DefaultWindow)
+	if m.Reclaimed.IsZero() {
+		m.Reclaimed = v.now()
+	}
+	v.boot = m.Boot
+	v.published = m.Seq
+	v.removed.Store(m.Removed)
+	v.reclaimed.Store(m.Reclaimed.UnixNano())
+	return nil
+}
+
+// openIdentity reads the identity of the store. It creates a new one if there is none or if commits were lost.
+func (v *recovery) openIdentity(m record.Meta, lost bool) (err error) {
+	var unknown string
+	if v.identity, unknown, err = storedir.ReadIdentity(v.dir); err != nil {
+		return fmt.Errorf("store %s: %w", v.dir, err)
+	}
+	if v.identity != "" && !lost {
+		return nil
+	}
+	if m.Commit > 0 {
+		v.log.Info("the store gets a new identity: begin with a whole backup", "dir", v.dir, "identity", unknown, "lost", lost)
+	}
+	if v.identity, err = storedir.NewIdentity(v.dir); err != nil {
+		return fmt.Errorf("store %s: its identity cannot be written: %w", v.dir, err)
+	}
+	return nil
+}
+
+// startTraces records when the store began to remember keys, and logs it until that is For ago. Keys accepted before
+// are not remembered: they are new when they come again after their window.
+func (v *recovery) startTraces() {
+	m, keep, now := &v.meta, v.options.Remember, v.now()
+	if keep.Off() {
+		m.Since, m.Evicted = 0, 0
+		return
+	}
+	if m.Since == 0 {
+		m.Since = uint64(dedup.DayOf(now))
+	}
+	if since := dedup.Day(m.Since); now.Before(since.Start().Add(keep.For)) { //nolint:gosec // a day
+		v.log.Info("events are remembered beyond their windows from this day on; what was accepted before is not",
+			"dir", v.dir, "since", since.Start().Format(time.DateOnly), "for", keep.For)
+	}
+}
+
+// run repairs what the process before left behind.
+func (v *recovery) run() error {
+	if err := errors.Join(v.resumeTasks(), v.storeStates()); err != nil {
+		return err
+	}
+	if err := v.sweepChunks(); err != nil {
+		return err
+	}
+	switch {
+	case v.behind > 0:
+		v.log.Warn("the clock is behind the last commit, as accepted: tasks wait for so much less", "dir", v.dir,
+			"behind", v.behind, "events", len(v.running))
+	case len(v.running) > 0:
+		v.log.Info("tasks were interrupted by the end of the process", "dir", v.dir, "events", len(v.running))
+	}
+	return nil
+}
+
+// resumeTasks makes interrupted tasks wait for their next attempt, and others no longer than they had to before the
+// clock was set back. It commits at least once, so that every start has a number.
+func (v *recovery) resumeTasks() error {
+	rows := v.running
+	for first := true; first || len(rows) > 0; first = false {
+		n := min(len(rows), batchOps)
+		err := v.commitDirect(func(b *batch) {
+			for _, r := range rows[:n] {
+				r.before = r.tally()
+				next := r.edit()
+				setBack(&next.rec, b.now, v.behind)
+				for i, t := range next.rec.Tasks {
+					wait := v.options.RecoverWait(t.Attempt)
+					if next.rec.Hold {
+						wait = 0 // the next delivery runs it
+					}
+					next.rec.Recover(i, b.now, wait)
+				}
+				b.put(next)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// statesPerCommit is how many events get their states in one commit.
+const statesPerCommit = 256
+
+// storeStates stores the states of events that have none of this format, so that the next start reads no bodies.
+func (v *recovery) storeStates() error {
+	for places := v.stateless; len(places) > 0; {
+		n := min(len(places), statesPerCommit)
+		err := v.commitDirect(func(b *batch) {
+			for _, p := range places[:n] {
+				if r, err := b.at(p); err == nil && r != nil { // damage was logged
+					b.put(r.edit())
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+		places = places[n:]
+	}
+	return nil
+}
+
+// sweepChunks deletes the chunks that earlier processes left without a record.
+func (v *recovery) sweepChunks() error {
+	txn := v.db.NewTransaction(false)
+	defer txn.Discard()
+	it := txn.NewIterator(keysOnly(record.FamilyChunk))
+	defer it.Close()
+	var orphans []mutation
+	for it.Rewind(); it.Valid(); it.Next() {
+		key := it.Item().KeyCopy(nil)
+		if len(key) != record.ChunkKeySize {
+			continue
+		}
+		h, number := record.ParseChunkKey(key)
+		if bootOfBody(number) == v.boot {
+			continue
+		}
+		owner, err := bodyOwner(txn, h, number)
+		if err != nil {
+			v.damage(err)
+			continue
+		}
+		if owner == nil {
+			orphans = append(orphans, mutation{key: key})
+		}
+	}
+	for len(orphans) > 0 {
+		n := min(len(orphans), batchOps)
+		if err := v.commitDirect(func(b *batch) { b.chunks = orphans[:n] }); err != nil {
+			return err
+		}
+		orphans = orphans[n:]
+	}
+	return nil
+}
+
+// unknownFor returns why there is no high water although there should be: a store without a commit has none.
+func unknownFor(m record.Meta, unknown string) string {
+	if m.Commit == 0 {
+		return ""
+	}
+	return unknown
+}
+
+// missing compares what a start found with what the last commit counted. Damaged values cannot be compared and are
+// reported on their own, but the number of entries has to agree.
+func missing(counted, found record.Census, damaged int) bool {
+	return counted.Known && counted != found && (damaged == 0 || counted.Entries != found.Entries)
+}
+
+// difference describes how what is there differs from what was counted.
+func difference(want, have record.Census) string {
+	if want.Entries == have.Entries {
+		return fmt.Sprintf("all %d events and aliases that its last commit counted are there, but not all in their newest state", want.Entries)
+	}
+	return fmt.Sprintf("its last commit counted %d events and aliases, and %d are there", want.Entries, have.Entries)
+}
+
+// errMissing reports a store that does not hold what its last commit counted.
+func errMissing(dir string, want, have record.Census) error {
+	return fmt.Errorf("store %s lost a part of what it acknowledged: %s. Its files are as they were; "+
+		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): lost events are gone, and a repeated delivery of one is new",
+		dir, difference(want, have))
+}
+
+// bodyOwner returns the event, of any generation, that has a large body; nil if there is none.
+func bodyOwner(txn *badger.Txn, h record.Hash, number uint64) (*row, error) {
+	places := append([]record.Place{{Hash: h}}, olderPlaces(txn, h)...)
+	for _, p := range places {
+		r, err := readRow(txn, p)
+		if err != nil || r != nil && r.event.Kind == record.BodyChunks && r.event.Body == number {
+			return r, err
+		}
+	}
+	return nil, nil
+}
+
+// olderPlaces returns the places of the older generations under a hash.
+func olderPlaces(txn *badger.Txn, h record.Hash) (places []record.Place) {
+	options := keysOnly(record.FamilyOlder)
+	options.Prefix = h.Key(record.FamilyOlder)
+	it := txn.NewIterator(options)
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		places = append(places, record.PlaceOf(it.Item().Key()))
+	}
+	return places
+}
+
+// errLost says that the store is behind the file.
+func errLost(dir string, have, want uint64) error {
+	return fmt.Errorf("store %s lost its newest commits: the last is %d, but %d was acknowledged; its log is damaged. "+
+		"Restore a backup, or accept the loss (AcceptLoss, --accept-loss): events of those commits are gone, and a repeated delivery of one is new",
+		dir, have, want)
+}
+
+// errUnknownLoss says that nothing tells whether commits are gone.
+func errUnknownLoss(dir, unknown string) error {
+	return fmt.Errorf("store %s: the file %s is %s, so that nothing tells whether acknowledged commits are lost. "+
+		"Put the file back, restore a backup, or accept a possible loss (AcceptLoss, --accept-loss)", dir, storedir.HighWaterFile, unknown)
+}

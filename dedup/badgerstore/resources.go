@@ -1,0 +1,251 @@
+package badgerstore
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+)
+
+// disk watches the free space of the store's file system. Badger writes through memory maps, so that a full
+// disk is the death of the process and not an error: the store stops before.
+type disk struct {
+	dir      string
+	statfs   func(dir string) (free, total int64, err error)
+	size     func() int64 // of the store
+	minFree  int64        // what the options say; 0 is the default
+	memTable int64
+	probe    func() error // writes something; nil while there is nothing to write to
+
+	mu   sync.Mutex
+	last diskState
+	at   time.Time
+}
+
+// diskCache is how long a look at the file system is good for.
+const diskCache = time.Second
+
+// diskState is the free space and what it is to be compared with.
+type diskState struct {
+	free, want, hard int64
+	failed           error // the free space is unknown
+	unwritable       error // the file system takes no writes
+}
+
+// low says that no new event is accepted.
+func (d diskState) low() bool { return d.failed != nil || d.unwritable != nil || d.free < d.want }
+
+// frozen says that nothing is written.
+func (d diskState) frozen() bool { return d.unwritable != nil || d.failed == nil && d.free < d.hard }
+
+func (d diskState) err() error {
+	const retry = 30 * time.Second
+	if d.unwritable != nil {
+		return &dedup.ErrUnavailable{Reason: "the store's file system cannot be written", RetryAfter: retry, Err: d.unwritable}
+	}
+	if d.failed != nil {
+		return &dedup.ErrUnavailable{Reason: "free disk space is unknown", RetryAfter: retry, Err: d.failed}
+	}
+	return &dedup.ErrUnavailable{
+		Reason:     fmt.Sprintf("disk low: %s free, %s wanted; free some space, the store goes on by itself", mib(d.free), mib(d.want)),
+		RetryAfter: retry,
+	}
+}
+
+func mib(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }
+
+// state returns what is known, looking again when that is more than a second old.
+func (d *disk) state() diskState {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now := time.Now(); d.at.IsZero() || now.Sub(d.at) >= diskCache {
+		d.last, d.at = d.look(), now
+	}
+	return d.last
+}
+
+// doubt makes the next state a new look.
+func (d *disk) doubt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at = time.Time{}
+}
+
+func (d *disk) look() diskState {
+	if d.probe != nil {
+		if err := d.probe(); err != nil {
+			return diskState{free: -1, unwritable: err}
+		}
+	}
+	free, total, err := d.statfs(d.dir)
+	if err != nil {
+		return diskState{free: -1, failed: err}
+	}
+	want := d.minFree
+	if want <= 0 {
+		want = max(512<<20, 8*d.memTable, d.size()*15/100)
+	}
+	want = min(want, total/4)
+	return diskState{free: free, want: want, hard: min(3*d.memTable, want)}
+}
+
+func statfs(dir string) (free, total int64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, 0, err
+	}
+	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
+}
+
+// usage is what the files of a store take on the disk, in bytes. Badger makes files long before it fills them, so what
+// counts are the blocks that a file has.
+type usage struct {
+	all, tables int64
+}
+
+// measure adds up the files in a directory and in those below it. Files that go meanwhile do not count.
+func measure(dir string) (u usage, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			below, err := measure(filepath.Join(dir, e.Name()))
+			if err == nil {
+				u.all += below.all
+			}
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			continue
+		}
+		n := info.Size()
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			n = st.Blocks * 512 // the unit of POSIX, whatever the file system's is
+		}
+		u.all += n
+		if strings.HasSuffix(e.Name(), ".sst") {
+			u.tables += n
+		}
+	}
+	return u, err
+}
+
+// usageLasts is how long a look at the files is good for.
+const usageLasts = 10 * time.Second
+
+// meter measures a directory, and not more often than needed.
+type meter struct {
+	dir string
+
+	mu   sync.Mutex
+	last usage
+	at   time.Time
+}
+
+// usage returns what the files took a moment ago. A directory that cannot be read takes what it took before.
+func (m *meter) usage() usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := time.Now(); m.at.IsZero() || now.Sub(m.at) >= usageLasts {
+		if u, err := measure(m.dir); err == nil {
+			m.last = u
+		}
+		m.at = now
+	}
+	return m.last
+}
+
+// forget makes the next look a new one.
+func (m *meter) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at = time.Time{}
+}
+
+// spare holds file descriptors, so that those who use them up (connections, most of all) leave some for the files that
+// Badger opens in the middle of a commit. A value log that cannot be opened costs that batch only. Without a new memory
+// table Badger cannot go on, so nothing is committed unless there are descriptors left for one.
+type spare struct {
+	mu    sync.Mutex
+	files []*os.File
+	short bool // there were not enough when it was filled last
+}
+
+// How many descriptors are held, with how many of them the store goes on, and how many are let go for a file of
+// Badger's: a table takes one for itself and one for its directory.
+const (
+	spareFiles = 24
+	spareLeast = 12
+	spareOpens = 4
+)
+
+// errNoDescriptors is why nothing is written.
+var errNoDescriptors = &dedup.ErrUnavailable{
+	Reason:     "the process has too few file descriptors left; raise its limit (ulimit -n), the store goes on by itself once some are closed",
+	RetryAfter: 5 * time.Second,
+}
+
+// fill takes what is missing and reports whether it is enough.
+func (s *spare) fill() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.files) < spareFiles {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			break
+		}
+		s.files = append(s.files, f)
+	}
+	s.short = len(s.files) < spareLeast
+	return !s.short
+}
+
+// err is why nothing is written, as far as known; nil when something is.
+func (s *spare) err() error {
+	s.mu.Lock()
+	short := s.short
+	s.mu.Unlock()
+	if short && !s.fill() {
+		return errNoDescriptors
+	}
+	return nil
+}
+
+// release lets n descriptors go, for a file that is opened right now.
+func (s *spare) release(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = min(n, len(s.files))
+	for _, f := range s.files[len(s.files)-n:] {
+		_ = f.Close() // of nothing that was written
+	}
+	s.files = s.files[:len(s.files)-n]
+}
+
+// tablesRetry is a little less than Badger waits before it tries again to write a memory table.
+const tablesRetry = 950 * time.Millisecond
+
+// heard listens to Badger's lines for the moments at which it opens a file.
+func (s *spare) heard(line string) {
+	switch {
+	case strings.HasPrefix(line, "Flushing memtable, mt.size="):
+		s.release(spareOpens) // the next thing that it does is to open a new one
+	case strings.HasPrefix(line, "error flushing memtable") && strings.Contains(line, syscall.EMFILE.Error()):
+		time.AfterFunc(tablesRetry, func() { s.release(spareOpens) })
+	}
+}
+
+// unopened reports whether a commit failed because Badger could not open a new value log, before anything became
+// visible. A memory table that could not be opened leaves Badger unusable. Badger keeps the text of causes only.
+func unopened(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "unable to open: ") && !strings.Contains(text, "mem table") &&
+		(strings.Contains(text, syscall.EMFILE.Error()) || strings.Contains(text, syscall.ENFILE.Error()))
+}

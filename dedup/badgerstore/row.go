@@ -1,0 +1,193 @@
+package badgerstore
+
+import (
+	"slices"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+)
+
+// row is a cached record. Rows are immutable once they are in a batch or the cache; edit returns a copy.
+type row struct {
+	place    record.Place
+	rec      dedup.Record // without the description, which the event has
+	event    record.Event // not loaded if only the outline was read
+	fresh    bool         // the event itself has to be written
+	dirty    bool
+	gone     bool   // deleted
+	checksum uint32 // of the stored value with the newest state; see record.Mark
+	before   tally  // of what is stored
+}
+
+// changed reports whether a batch has changed the row. Other rows of a batch were only read, or do not exist.
+func (r *row) changed() bool { return r != nil && r.dirty }
+
+// edit returns a copy that may be changed and put into a batch.
+func (r *row) edit() *row {
+	next := *r
+	next.rec.Tasks = slices.Clone(r.rec.Tasks)
+	next.dirty = true
+	return &next
+}
+
+// record returns a copy of the record for a caller, with the description and without the body.
+func (r *row) record() (dedup.Record, error) {
+	rec := r.rec
+	rec.Tasks, rec.Response = slices.Clone(r.rec.Tasks), r.rec.Response.Clone()
+	return rec, r.event.Describe(r.place, &rec)
+}
+
+// withoutDescription drops the fields that the encoded event holds, except the endpoint.
+func withoutDescription(r dedup.Record) dedup.Record {
+	r.Key, r.Aliases = dedup.Key{}, nil
+	r.Payload = dedup.Payload{Endpoint: r.Payload.Endpoint}
+	return r
+}
+
+// appendWrites appends the writes of a dirty row. The state of an event is also stored beside it, so that a start reads
+// no bodies and a sweep no events.
+func (r *row) appendWrites(writes []mutation, g gaps) []mutation {
+	rec := g.stored(r.rec)
+	older := r.place.Older != 0
+	if r.gone {
+		writes = append(writes, mutation{key: r.place.Key()})
+		if !older {
+			writes = append(writes, mutation{key: r.place.Hash.Key(record.FamilyState)})
+		}
+		return writes
+	}
+	if r.fresh || older {
+		key := r.place.Key()
+		value := r.event.Encode(key, &rec)
+		r.checksum = record.Checksum(value)
+		writes = append(writes, mutation{key: key, value: value})
+	}
+	if !older {
+		key := r.place.Hash.Key(record.FamilyState)
+		value := record.EncodeState(key, &rec, record.OutlineOf(&r.rec, r.event.Size))
+		r.checksum = record.Checksum(value)
+		writes = append(writes, mutation{key: key, value: value})
+	}
+	return writes
+}
+
+// mark is what the row adds to the census.
+func (r *row) mark() uint64 { return record.Mark(r.place.Family(), r.place, r.checksum) }
+
+// tally is what one record adds to the statistics.
+type tally struct {
+	records, pending, running, dead, backlog int64
+	waiting, waitingBytes                    int64  // open and not held by a claimer
+	sum                                      uint64 // the mark in the census
+	quarantined                              map[dedup.QuarantineGroup]int64
+}
+
+func (r *row) tally() tally {
+	if r == nil || r.gone {
+		return tally{}
+	}
+	t := tally{records: 1, sum: r.mark()}
+	for i := range r.rec.Tasks {
+		switch r.rec.Tasks[i].State {
+		case dedup.Pending:
+			t.pending++
+		case dedup.Running:
+			t.running++
+		case dedup.Dead:
+			t.dead++
+		}
+	}
+	if r.rec.Quarantined() {
+		t.quarantined = map[dedup.QuarantineGroup]int64{{Endpoint: r.rec.Payload.Endpoint, Reason: r.rec.QuarantineReason}: 1}
+	}
+	if r.rec.Open() {
+		t.backlog = r.event.Size
+		if !r.rec.Hold {
+			t.waiting, t.waitingBytes = 1, r.event.Size
+		}
+	}
+	return t
+}
+
+func (t *tally) add(other tally, by int64) {
+	t.records += by * other.records
+	t.pending += by * other.pending
+	t.running += by * other.running
+	t.dead += by * other.dead
+	t.backlog += by * other.backlog
+	t.waiting += by * other.waiting
+	t.waitingBytes += by * other.waitingBytes
+	t.sum += uint64(by) * other.sum //nolint:gosec // modulo 2^64, as the sum is
+	t.quarantined = addQuarantined(t.quarantined, other.quarantined, by)
+}
+
+// addQuarantined adds counts of quarantined deliveries to others, which it changes and returns. Groups without any are
+// left out.
+func addQuarantined(to, other map[dedup.QuarantineGroup]int64, by int64) map[dedup.QuarantineGroup]int64 {
+	if to == nil && len(other) > 0 {
+		to = map[dedup.QuarantineGroup]int64{}
+	}
+	for group, n := range other {
+		if to[group] += by * n; to[group] == 0 {
+			delete(to, group)
+		}
+	}
+	return to
+}
+
+// rowCache keeps rows with open tasks, so that taking and finishing them reads nothing.
+type rowCache struct {
+	rows  map[record.Place]*row
+	bytes int64
+	max   int64
+}
+
+func (c *rowCache) get(p record.Place) *row { return c.rows[p] }
+
+// keep updates the cache with a row that was committed.
+func (c *rowCache) keep(r *row) {
+	if old := c.rows[r.place]; old != nil {
+		c.bytes -= old.weight()
+		delete(c.rows, r.place)
+	}
+	if r.gone || !r.event.Loaded() || !r.rec.Open() || c.bytes+r.weight() > c.max {
+		return
+	}
+	r.dirty, r.fresh, r.before = false, false, r.tally()
+	c.rows[r.place] = r
+	c.bytes += r.weight()
+}
+
+// weight is what the row occupies in memory, in bytes.
+func (r *row) weight() int64 { return r.event.Memory() + 768 }
+
+// generation is an event behind the newest one of its key.
+type generation struct {
+	seq    uint64
+	number int
+}
+
+// generations holds the older generations of all keys. There are few, mostly dead letters whose key came again after
+// its window. If the newest event of a key is gone, the next one continues their numbers. Looking for them in the
+// database would cost each new key a search through all tables.
+type generations map[record.Hash][]generation
+
+// note updates the generations with a row that was committed.
+func (g generations) note(r *row) {
+	h, seq := r.place.Hash, r.place.Older
+	if seq == 0 {
+		return
+	}
+	var left []generation
+	for _, old := range g[h] {
+		if old.seq != seq {
+			left = append(left, old)
+		}
+	}
+	if !r.gone {
+		left = append(left, generation{seq, r.rec.Generation})
+	}
+	if g[h] = left; len(left) == 0 {
+		delete(g, h)
+	}
+}

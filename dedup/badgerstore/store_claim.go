@@ -1,0 +1,208 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+)
+
+// Claim implements [dedup.Store]. Bodies of more than 512 KiB are stored in pieces before the record that makes
+// them visible. Where the stored record that a claim meets is damaged, the other claims are stored all the same, in a step
+// of their own, and the error is a [DamagedError]: only the damaged event waits for its repair.
+func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
+	decisions, err := s.claim(ctx, claims)
+	var met *damagedClaim
+	if !errors.As(err, &met) {
+		return decisions, err
+	}
+	for first := err; ; {
+		claims = slices.Concat(claims[:met.at], claims[met.at+1:])
+		if len(claims) == 0 || held(claims) {
+			return nil, first
+		}
+		if _, err = s.claim(ctx, claims); !errors.As(err, &met) {
+			return nil, errors.Join(first, err)
+		}
+	}
+}
+
+// damagedClaim says which of several claims met a damaged record.
+type damagedClaim struct {
+	at  int
+	err *DamagedError
+}
+
+func (e *damagedClaim) Error() string { return e.err.Error() }
+
+func (e *damagedClaim) Unwrap() error { return e.err }
+
+// held reports whether a claim is held: its caller must get the lease.
+func held(claims []dedup.Claim) bool {
+	return slices.ContainsFunc(claims, func(c dedup.Claim) bool { return c.Hold })
+}
+
+// claim is one step of Claim.
+func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	for i := range claims {
+		if err := claims[i].Check(); err != nil {
+			return nil, fmt.Errorf("claim %d: %w", i, err)
+		}
+	}
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	o, err := prepare(claims)
+	if err != nil {
+		return nil, err
+	}
+	for i := range o.claims {
+		if o.claims[i].absent {
+			return s.claimLarge(ctx, claims)
+		}
+	}
+	err = s.do(ctx, o)
+	if errors.Is(err, errAbsent) { // what a claim was to share a large body with is gone
+		return s.Claim(ctx, alone(claims)...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o.answer(), nil
+}
+
+// answer completes the records of new events with what their claims say; the committer left that to the
+// claimer.
+func (o *claimOp) answer() []dedup.Decision {
+	for i := range o.decisions {
+		d, c := &o.decisions[i], &o.claims[i].claim
+		if d.Verdict != dedup.New || c.OnlyKnown || d.Record.Key != (dedup.Key{}) {
+			continue
+		}
+		d.Record.Key, d.Record.Aliases, d.Record.Payload = c.Key, c.Names(), c.Payload
+		d.Record.Payload.Body = nil
+	}
+	return o.decisions
+}
+
+// alone returns the claims with bodies of their own.
+func alone(claims []dedup.Claim) []dedup.Claim {
+	out := slices.Clone(claims)
+	for i := range out {
+		if out[i].Quarantine != nil {
+			aside := *out[i].Quarantine
+			aside.Share = false
+			out[i].Quarantine = &aside
+		}
+	}
+	return out
+}
+
+func asking(claims []dedup.Claim) []dedup.Claim {
+	out := make([]dedup.Claim, len(claims))
+	for i, c := range claims {
+		c.OnlyKnown = true
+		out[i] = c
+	}
+	return out
+}
+
+// claimLarge stores claims some of which have large bodies. It asks first, so that a duplicate costs nothing;
+// then it writes the pieces of the new ones in commits of their own; the record that is written last
+// makes them visible.
+func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
+	for {
+		probe, err := prepare(asking(claims))
+		if err != nil {
+			return nil, err
+		}
+		if err := s.do(ctx, probe); err != nil {
+			return nil, err
+		}
+		o, err := prepare(claims)
+		if err != nil {
+			return nil, err
+		}
+		for i := range o.claims {
+			o.claims[i].at = probe.claims[i].at
+		}
+		if err := s.storeBodies(ctx, o, probe.decisions); err != nil {
+			s.dropBodies(o)
+			return nil, err
+		}
+		err = s.do(ctx, o)
+		switch {
+		case err == nil:
+			return o.answer(), nil
+		case ctx.Err() != nil:
+			return nil, err // the claim may still happen
+		}
+		s.dropBodies(o)
+		if !errors.Is(err, errAbsent) {
+			return nil, err
+		}
+		claims = alone(claims)
+	}
+}
+
+// storeBodies writes the pieces of the large bodies that will be needed.
+func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decision) error {
+	for i := range o.claims {
+		p := &o.claims[i]
+		if !p.absent || asked[i].Verdict != dedup.New {
+			continue
+		}
+		if waits(&p.claim) && s.backlog.err() != nil {
+			return s.backlog.err()
+		}
+		p.encode(s.bodyNumber())
+		if err := s.storeBody(ctx, p.at, p.event.Body, p.claim.Payload.Body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeBody writes the pieces of a large body.
+func (s *Store) storeBody(ctx context.Context, h record.Hash, number uint64, body []byte) error {
+	for n := range record.ChunkCount(int64(len(body))) {
+		key := h.ChunkKey(number, n)
+		piece := body[int(n)*record.ChunkSize : min(len(body), (int(n)+1)*record.ChunkSize)]
+		value := record.EncodeChunk(key, piece)
+		t := newTicket(true)
+		t.claim, t.bytes = true, len(value)
+		if err := s.do(ctx, &chunkOp{ticket: t, writes: []mutation{{key: key, value: value}}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropBodies asks for the pieces of claims that failed to be deleted. What it misses goes at the next start.
+func (s *Store) dropBodies(o *claimOp) {
+	for i := range o.claims {
+		if p := &o.claims[i]; p.event.Kind == record.BodyChunks && p.event.Body != 0 {
+			s.dropBody(p.at, p.event.Body, p.event.Size)
+		}
+	}
+}
+
+// dropBody asks for the pieces of a large body to be deleted.
+func (s *Store) dropBody(h record.Hash, number uint64, size int64) {
+	drop := &chunkOp{ticket: newTicket(false), frees: true}
+	for n := range record.ChunkCount(size) {
+		drop.writes = append(drop.writes, mutation{key: h.ChunkKey(number, n)})
+	}
+	_ = s.queue.push(drop)
+}
+
+// bodyNumber returns a number that no other large body has: the boot above, a count below.
+func (s *Store) bodyNumber() uint64 { return s.boot<<32 | uint64(s.largeBodies.Add(1)) }
+
+func bootOfBody(number uint64) uint64 { return number >> 32 }

@@ -1,0 +1,172 @@
+package badgerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+)
+
+// Take implements [dedup.Store].
+func (s *Store) Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]dedup.Work, error) {
+	if n <= 0 || lease <= 0 {
+		return nil, fmt.Errorf("%w: take of %d tasks for %v", dedup.ErrInvalid, n, lease)
+	}
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	o := &takeOp{n: min(n, batchOps), room: bytes, lease: lease, ticket: ticket{done: make(chan struct{}, 1)}}
+	if err := s.queue.push(o); err != nil {
+		return nil, err
+	}
+	if !o.wait(ctx, s.failed) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return nil, s.usable()
+	}
+	if o.err != nil {
+		return nil, o.err
+	}
+	out := s.bodies(o)
+	if len(out) == 0 && len(o.work) > 0 { // all of it was damaged
+		return s.Take(ctx, n, bytes, lease)
+	}
+	return out, nil
+}
+
+// bodies gives the work that was taken its payloads. A task whose body cannot be read any more is a dead letter,
+// which says so.
+func (s *Store) bodies(o *takeOp) []dedup.Work {
+	out := o.work[:0:len(o.work)]
+	for i := range o.work {
+		w := o.work[i]
+		body, err := s.body(o.rows[i])
+		if err != nil {
+			s.damage(err)
+			res := dedup.Result{Kind: dedup.ResultDead, Reason: reasonDamaged, Err: err.Error()}
+			if !errors.As(err, new(*DamagedError)) { // the store closes, which says nothing of the task
+				res = dedup.Result{Kind: dedup.ResultRelease}
+			}
+			_ = s.queue.push(&leaseOp{ticket: newTicket(false), lease: w.Lease, change: func(r *dedup.Record, now time.Time) error {
+				return r.Finish(w.Lease, res, now)
+			}}) // without it the lease runs out, and the next Take tries again
+			continue
+		}
+		w.Record.Payload.Body = body
+		out = append(out, w)
+	}
+	return out
+}
+
+// reasonDamaged is why a task is dead whose payload cannot be read.
+const reasonDamaged = "damaged"
+
+// Extend implements [dedup.Store]. The extension is durable.
+func (s *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("%w: extension by %v", dedup.ErrInvalid, d)
+	}
+	return s.do(ctx, &leaseOp{ticket: newTicket(false), lease: l, change: func(r *dedup.Record, now time.Time) error {
+		return r.Extend(l, d, now)
+	}})
+}
+
+// Finish implements [dedup.Store]. A result that a request waits for (one with an answer, and a release) is
+// committed at once, others share the next commit.
+func (s *Store) Finish(ctx context.Context, l dedup.Lease, res dedup.Result) error {
+	res.Response = res.Response.Clone()
+	t := newTicket(res.Response.Status != 0 || res.Kind == dedup.ResultRelease)
+	if t.bytes += answerSize(res.Response) + len(res.Reason) + len(res.Err); t.bytes > stateMost {
+		return fmt.Errorf("%w: a result of %d bytes, at most %d", dedup.ErrTooLarge, t.bytes, stateMost)
+	}
+	return s.do(ctx, &leaseOp{ticket: t, lease: l, change: func(r *dedup.Record, now time.Time) error {
+		return r.Finish(l, res, now)
+	}})
+}
+
+// stateMost bounds in bytes what a claim or a result adds to the state of an event. Badger refuses values that do not
+// fit a file of its log, and a refused write is the end of the store.
+const stateMost = 8 << 20
+
+func answerSize(a dedup.Response) int {
+	n := len(a.Body)
+	for k, vs := range a.Header {
+		n += len(k)
+		for _, v := range vs {
+			n += len(v)
+		}
+	}
+	return n
+}
+
+// Reopen implements [dedup.Store].
+func (s *Store) Reopen(ctx context.Context, event string, tasks ...dedup.NewTask) (dedup.Record, error) {
+	return s.edit(ctx, event, func(r *dedup.Record, now time.Time) error { return r.Reopen(tasks, now) })
+}
+
+// RunNow implements [dedup.Expediter].
+func (s *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) {
+	return s.edit(ctx, event, (*dedup.Record).RunNow)
+}
+
+func (s *Store) edit(ctx context.Context, event string, edit func(*dedup.Record, time.Time) error) (dedup.Record, error) {
+	o := &editOp{ticket: newTicket(true), event: event, edit: edit}
+	if err := s.do(ctx, o); err != nil {
+		return dedup.Record{}, err
+	}
+	body, err := s.body(o.row)
+	o.rec.Payload.Body = body
+	return o.rec, err
+}
+
+// Purge implements [dedup.Store].
+func (s *Store) Purge(ctx context.Context, event string) error {
+	o := &purgeOp{event: event}
+	for {
+		o.ticket = newTicket(true)
+		before := *o
+		err := s.do(ctx, o)
+		if err == nil || ctx.Err() != nil {
+			return err // without an error the copy is in use
+		}
+		if before.number != 0 {
+			s.dropCopy(ctx, &before)
+		}
+		if !errors.Is(err, errCopy) {
+			return err
+		}
+		if err := s.copyBody(ctx, o); err != nil {
+			return err
+		}
+	}
+}
+
+// copyBody writes the pieces of the event's body under the place of its heir.
+func (s *Store) copyBody(ctx context.Context, o *purgeOp) error {
+	rec, err := s.Get(ctx, o.event)
+	if err != nil {
+		return err
+	}
+	h, _, ok := record.ParseEventID(o.heir)
+	if !ok {
+		return fmt.Errorf("event %q: %w", o.heir, dedup.ErrNotFound)
+	}
+	o.number = s.bodyNumber()
+	return s.storeBody(ctx, h, o.number, rec.Payload.Body)
+}
+
+// dropCopy deletes a copy that is not needed: another record is the heir by now. What it misses goes at the next start.
+func (s *Store) dropCopy(ctx context.Context, o *purgeOp) {
+	h, _, ok := record.ParseEventID(o.heir)
+	rec, err := s.Get(ctx, o.event)
+	if ok && err == nil {
+		s.dropBody(h, o.number, int64(len(rec.Payload.Body)))
+	}
+}

@@ -1,0 +1,254 @@
+package badgerstore
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
+)
+
+// survey is what a reading of the whole store has found.
+type survey struct {
+	total   tally
+	census  record.Census
+	damaged int // entries that cannot be read; only the census counts them
+	newest  newest
+}
+
+// add counts one event.
+func (s *survey) add(t tally, l listed) {
+	s.total.add(t, 1)
+	s.census.Add(1, t.sum)
+	s.newest.add(l)
+}
+
+// addDamaged counts an event that cannot be read.
+func (s *survey) addDamaged(p record.Place) {
+	s.damaged++
+	s.census.Add(1, (&row{place: p}).mark())
+}
+
+// join adds what another part of the store has.
+func (s *survey) join(other survey) {
+	s.total.add(other.total, 1)
+	s.census.Add(other.census.Entries, other.census.Sum)
+	s.damaged += other.damaged
+	s.newest.cut = s.newest.cut || other.newest.cut
+	for _, l := range other.newest.events {
+		s.newest.add(l)
+	}
+}
+
+// survey counts the events, and calls visit, one call at a time, for each event with open tasks. The duration of a
+// start depends on it, so every processor reads a part of the store.
+func (c *core) survey(visit func(*row)) (survey, error) {
+	return c.surveyParts(partsOf(runtime.GOMAXPROCS(0)), visit)
+}
+
+func (c *core) surveyParts(parts []part, visit func(*row)) (survey, error) {
+	found, errs := make([]survey, len(parts)), make([]error, len(parts))
+	var one sync.Mutex
+	var readers sync.WaitGroup
+	for i, p := range parts {
+		readers.Go(func() {
+			errs[i] = c.db.View(func(txn *badger.Txn) error {
+				s := scanner{core: c, txn: txn, part: p, found: &found[i], visit: func(r *row) {
+					one.Lock()
+					defer one.Unlock()
+					visit(r)
+				}}
+				s.events()
+				s.older()
+				s.aliases()
+				return nil
+			})
+		})
+	}
+	readers.Wait()
+	for _, other := range found[1:] {
+		found[0].join(other)
+	}
+	found[0].census.Known = true
+	return found[0], errors.Join(errs...)
+}
+
+// part is a part of the store: the hashes whose first byte is at least from and less than to.
+type part struct{ from, to int }
+
+// partsOf divides the store into n parts of about equal size, at most one for each first byte.
+func partsOf(n int) []part {
+	const all = 1 << 8
+	n = max(1, min(n, all))
+	parts := make([]part, n)
+	for i := range parts {
+		parts[i] = part{i * all / n, (i + 1) * all / n}
+	}
+	return parts
+}
+
+// first returns the key of a family at which the part starts.
+func (p part) first(family byte) []byte { return []byte{family, byte(p.from)} }
+
+// has reports whether a key at or after the first one of its family is in the part.
+func (p part) has(key []byte) bool { return len(key) > 1 && int(key[1]) < p.to }
+
+// scanner reads one part of the store. It logs damaged values and goes on.
+type scanner struct {
+	*core
+	txn   *badger.Txn
+	part  part
+	found *survey
+	visit func(*row) // gets events with open tasks
+}
+
+// each calls f for every key of a family with a length of size.
+func (s *scanner) each(family byte, size int, f func(item *badger.Item)) {
+	it := s.txn.NewIterator(keysOnly(family))
+	defer it.Close()
+	for it.Seek(s.part.first(family)); it.Valid() && s.part.has(it.Item().Key()); it.Next() {
+		if len(it.Item().Key()) == size {
+			f(it.Item())
+		}
+	}
+}
+
+// events reads the newest generations. Their states are in the tree itself, so no body is read: visited rows have only
+// the outline of their event. Events of format 1 with open tasks have no outline and are read whole.
+func (s *scanner) events() {
+	states := s.txn.NewIterator(keysOnly(record.FamilyState))
+	defer states.Close()
+	states.Seek(s.part.first(record.FamilyState))
+	s.each(record.FamilyEvent, record.KeySize, func(item *badger.Item) {
+		r := &row{place: record.PlaceOf(item.Key())}
+		outlined, err := nextState(states, r)
+		s.gaps.prolong(&r.rec)
+		switch {
+		case err == nil && r.rec.Quarantined() && r.rec.Payload.Endpoint == "": // stored by an older program
+			s.row(r.place)
+		case err == nil && r.rec.Seq != 0 && !r.rec.Open():
+			s.found.add(r.tally(), listed{r.rec.Seq, r.place})
+		case err == nil && outlined:
+			s.open(r)
+		default:
+			s.row(r.place)
+		}
+	})
+}
+
+// older reads the older generations.
+func (s *scanner) older() {
+	s.each(record.FamilyOlder, record.OlderKeySize, func(item *badger.Item) { s.row(record.PlaceOf(item.Key())) })
+}
+
+// row reads a whole event.
+func (s *scanner) row(p record.Place) {
+	r, err := s.readRow(s.txn, p)
+	switch {
+	case err != nil:
+		s.damage(err)
+		s.found.addDamaged(p)
+	case r != nil:
+		s.open(r)
+	}
+}
+
+func (s *scanner) open(r *row) {
+	s.found.add(r.tally(), listed{r.rec.Seq, record.Place{Hash: r.place.Hash}})
+	s.visit(r)
+}
+
+func (s *scanner) aliases() {
+	s.each(record.FamilyAlias, record.KeySize, func(item *badger.Item) {
+		key, checksum := item.Key(), uint32(0)
+		err := item.Value(func(value []byte) error {
+			checksum = record.Checksum(value)
+			return record.Verify(key, value)
+		})
+		if err != nil {
+			s.damage(err)
+			checksum = 0
+			s.found.damaged++
+		}
+		s.found.census.Add(1, record.Mark(record.FamilyAlias, record.PlaceOf(key), checksum))
+	})
+}
+
+// nextState moves to the state of a row and reads it, with the outline if it has one. The rows of successive calls are
+// in the order of their hashes. A row without a state is left as it is.
+func nextState(states *badger.Iterator, r *row) (outlined bool, err error) {
+	for ; states.Valid(); states.Next() {
+		key := states.Item().Key()
+		order := bytes.Compare(key[1:], r.place.Hash[:])
+		if order > 0 {
+			return false, nil
+		}
+		if order < 0 {
+			continue
+		}
+		err = states.Item().Value(func(value []byte) (err error) {
+			var o record.Outline
+			o, outlined, err = record.DecodeState(key, value, &r.rec)
+			r.event.Size, r.rec.Payload.Endpoint, r.checksum = o.Size, o.Endpoint, record.Checksum(value)
+			return err
+		})
+		return outlined, err
+	}
+	return false, nil
+}
+
+// recentMax is how many of the newest events are listed without reading the whole store.
+const recentMax = 1 << 16
+
+// recent holds the places of the newest events. The keys of the store are hashes without an order, so a list would
+// otherwise read everything.
+type recent struct {
+	events []listed // by ascending sequence
+	cut    bool     // older ones were left out
+}
+
+// add appends a new event, whose sequence is higher than all before.
+func (r *recent) add(seq uint64, h record.Hash) {
+	if len(r.events) >= 2*recentMax {
+		r.events = append([]listed(nil), r.events[recentMax:]...)
+		r.cut = true
+	}
+	r.events = append(r.events, listed{seq, record.Place{Hash: h}})
+}
+
+// newest selects the recentMax events with the highest sequences.
+type newest struct {
+	events []listed
+	floor  uint64 // lower sequences are not among them
+	cut    bool   // some were left out
+}
+
+func (n *newest) add(l listed) {
+	if l.seq < n.floor {
+		n.cut = true
+		return
+	}
+	if n.events = append(n.events, l); len(n.events) >= 2*recentMax {
+		n.trim()
+		n.floor = n.events[0].seq
+	}
+}
+
+// trim sorts the events and drops all but the newest.
+func (n *newest) trim() {
+	slices.SortFunc(n.events, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
+	if drop := len(n.events) - recentMax; drop > 0 {
+		n.events, n.cut = append([]listed(nil), n.events[drop:]...), true
+	}
+}
+
+// recent returns the selected events.
+func (n *newest) recent() recent {
+	n.trim()
+	return recent{events: n.events, cut: n.cut}
+}
