@@ -31,8 +31,8 @@ func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 	key := e.claim.Key.Hash()
 	watch := d.rx.pending.watch(key)
 	defer watch.unwatch()
-	patience := time.NewTimer(max(0, d.rx.cfg.InFlightWait))
-	defer patience.Stop()
+	timeout := time.NewTimer(max(0, d.rx.cfg.InFlightWait))
+	defer timeout.Stop()
 	for {
 		stored := watch.next()
 		decisions, err := d.rx.claim(ctx, e.claim)
@@ -42,7 +42,7 @@ func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 		decision := decisions[0]
 		switch {
 		case decision.Verdict == dedup.New:
-			d.noteNew(ctx, e, decision)
+			d.logNew(ctx, e, decision)
 			return d.run(ctx, e, decision)
 		case decision.Verdict != dedup.Known || !inFlight(decision.Record):
 			return d.concludeOne(ctx, e, decision)
@@ -50,7 +50,7 @@ func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 		select {
 		case <-stored:
 		case <-time.After(pollInterval):
-		case <-patience.C:
+		case <-timeout.C:
 			return nil, fail(codeInFlight, nil)
 		case <-ctx.Done():
 			return nil, fail(codeInFlight, ctx.Err())

@@ -97,13 +97,13 @@ func (a *attempt) waitForWorker() bool {
 		return true
 	default:
 	}
-	patience := time.NewTimer(min(workerPatience, a.d.cfg.Lease/3))
-	defer patience.Stop()
+	timeout := time.NewTimer(min(workerPatience, a.d.cfg.Lease/3))
+	defer timeout.Stop()
 	select {
 	case a.d.workers <- struct{}{}:
 		a.working, a.began = true, time.Now()
 		return true
-	case <-patience.C:
+	case <-timeout.C:
 		a.d.prefetch.observeWait(time.Since(a.began))
 		a.release(reasonWaited)
 	case <-a.d.takeCtx.Done():
@@ -224,7 +224,7 @@ func (a *attempt) retry(reason string, least time.Duration, err error) dedup.Res
 // errors that promise no end.
 func (a *attempt) finish(res dedup.Result, cause error) {
 	a.freeWorker() // what is left to do is the store's work
-	patience := time.Now().Add(a.d.cfg.Lease)
+	deadline := time.Now().Add(a.d.cfg.Lease)
 	for n := 0; ; n++ {
 		ctx, cancel := context.WithTimeout(a.d.leaseCtx, max(a.d.cfg.Lease/3, time.Millisecond))
 		err := a.d.cfg.Store.Finish(ctx, a.work.Lease, res)
@@ -242,8 +242,8 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 			a.abandon(err)
 			return
 		case errors.As(err, &unavailable):
-			patience = time.Now().Add(a.d.cfg.Lease)
-		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound), time.Now().After(patience):
+			deadline = time.Now().Add(a.d.cfg.Lease)
+		case errors.Is(err, dedup.ErrClosed), errors.Is(err, dedup.ErrNotFound), time.Now().After(deadline):
 			a.abandon(err)
 			return
 		}

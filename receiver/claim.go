@@ -60,7 +60,7 @@ func (d *delivery) entries() []entry {
 		Producer: d.ep.p.Name,
 		Endpoint: d.ep.p.Name,
 		Method:   d.r.Method,
-		Target:   d.at.redacted(d.ep.p.SecretQuery),
+		Target:   d.target.redacted(d.ep.p.SecretQuery),
 		Header:   storedHeader(d.r.Header, d.ep.secretHeaders),
 	}
 	if d.extractsBody() {
@@ -191,12 +191,12 @@ func (d *delivery) lane(h *Handler, it producer.Item) string {
 // scope is what identifiers are unique in: the endpoint, and what else of the URL the signature binds, octet
 // for octet. A stranger can change neither.
 func (d *delivery) scope() string {
-	p, at := &d.ep.p, d.at
+	p, at := &d.ep.p, d.target
 	scope := p.Name
 	if !p.QueryScope {
 		return scope
 	}
-	if d.Identity.Covers("@path") && d.ep.whole == nil && at.path != webhooksPath+p.Name {
+	if d.Identity.Covers("@path") && d.ep.url == nil && at.path != webhooksPath+p.Name {
 		scope += at.path
 	}
 	if d.Identity.Covers("@query") {

@@ -25,16 +25,16 @@ const (
 // conn is a connection of a Listener, whose lock protects its fields.
 type conn struct {
 	net.Conn
-	of     *Listener
-	groups []*group
-	proxy  bool // a trusted one
-	joined bool
+	of      *Listener
+	groups  []*group
+	proxy   bool // a trusted one
+	counted bool
 
-	stage  stage
-	places []*list.Element // in the lines of its groups
+	stage stage
+	elems []*list.Element // in the lines of its groups
 
-	head      int64 // bytes read since there was a request
-	headPlace *list.Element
+	head     int64 // bytes read since there was a request
+	headElem *list.Element
 
 	requests, verified int
 	refused            int // deliveries in a row
@@ -60,7 +60,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	c.of.mu.Lock()
-	c.of.leave(c)
+	c.of.remove(c)
 	c.of.mu.Unlock()
 	return c.Conn.Close()
 }
@@ -85,53 +85,53 @@ type connAddr struct {
 // countHead counts bytes of a head, and closes the connections that began theirs first when there are too many.
 func (l *Listener) countHead(c *conn, n int64) {
 	l.mu.Lock()
-	if !c.joined || c.requests > 0 {
+	if !c.counted || c.requests > 0 {
 		l.mu.Unlock()
 		return
 	}
-	if c.headPlace == nil {
-		c.headPlace = l.heads.PushBack(c)
-		c.enter(stageWaiting) // now it waits for its head, and no longer idles
+	if c.headElem == nil {
+		c.headElem = l.heads.PushBack(c)
+		c.moveTo(stageWaiting) // now it waits for its head, and no longer idles
 	}
 	c.head += n
 	l.headBytes += n
 	var closing []*conn
 	for l.headBytes > l.limits.HeadBytes {
 		first := l.heads.Front().Value.(*conn)
-		l.leave(first)
+		l.remove(first)
 		l.closed.HeadBytes++
 		closing = append(closing, first)
 	}
 	l.mu.Unlock()
-	endAll(closing)
+	closeAll(closing)
 }
 
 // settleHead ends the count of a head: it is complete, or the connection ends.
 func (c *conn) settleHead() {
-	if c.headPlace == nil {
+	if c.headElem == nil {
 		return
 	}
-	c.of.heads.Remove(c.headPlace)
+	c.of.heads.Remove(c.headElem)
 	c.of.headBytes -= c.head
-	c.head, c.headPlace = 0, nil
+	c.head, c.headElem = 0, nil
 }
 
 // enter puts the connection at the end of the lines of a stage.
-func (c *conn) enter(to stage) {
-	for i, place := range c.places {
-		c.groups[i].lines[c.stage].Remove(place)
+func (c *conn) moveTo(to stage) {
+	for i, elem := range c.elems {
+		c.groups[i].lines[c.stage].Remove(elem)
 	}
-	c.stage, c.places = to, nil
+	c.stage, c.elems = to, nil
 	if to == stageVerified {
 		return
 	}
 	for _, g := range c.groups {
-		c.places = append(c.places, g.lines[to].PushBack(c))
+		c.elems = append(c.elems, g.lines[to].PushBack(c))
 	}
 }
 
-// judge finds the stage anew after one of its requests began, was verified, or ended.
-func (c *conn) judge() {
+// updateStage finds the stage anew after one of its requests began, was verified, or ended.
+func (c *conn) updateStage() {
 	to := stageWaiting
 	switch {
 	case c.verified > 0:
@@ -139,15 +139,15 @@ func (c *conn) judge() {
 	case c.requests > 0:
 		to = stageUnverified
 	}
-	if c.joined && to != c.stage {
-		c.enter(to)
+	if c.counted && to != c.stage {
+		c.moveTo(to)
 	}
 }
 
 // connRequest is a request on its connection. Its methods do nothing for a connection that is not of a Listener.
 type connRequest struct {
-	conn *conn
-	good bool // the request is verified
+	conn       *conn
+	isVerified bool // the request is verified
 }
 
 // trackRequest notes that a request began; end must follow.
@@ -163,10 +163,10 @@ func trackRequest(ctx context.Context) *connRequest {
 
 // verified notes that the request is one of those for which the connection must stay.
 func (at *connRequest) verified() {
-	if at.good {
+	if at.isVerified {
 		return
 	}
-	at.good = true
+	at.isVerified = true
 	at.change(func(c *conn) { c.verified++ })
 }
 
@@ -174,7 +174,7 @@ func (at *connRequest) verified() {
 func (at *connRequest) end() {
 	at.change(func(c *conn) {
 		c.requests--
-		if at.good {
+		if at.isVerified {
 			c.verified--
 		}
 	})
@@ -203,7 +203,7 @@ func (at *connRequest) change(f func(*conn)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f(at.conn)
-	at.conn.judge()
+	at.conn.updateStage()
 }
 
 // peerOf returns the address of a connection's peer; the zero address for one that is not of a network.

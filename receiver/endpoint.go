@@ -24,7 +24,7 @@ type endpoint struct {
 	base string
 	// whole is the public URL of the endpoint where the producer has one of its own; only the query is then
 	// taken from requests.
-	whole *url.URL
+	url *url.URL
 	// secretHeaders are the fields that are never kept.
 	secretHeaders []string
 	// accepted is the answer that is stored with events for On handlers. Nobody changes its header.
@@ -43,7 +43,7 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 	slices.Sort(methods)
 	ep.allow = strings.Join(slices.Compact(methods), ", ")
 	if u, err := url.Parse(p.URL); err == nil && p.URL != "" {
-		ep.whole = u
+		ep.url = u
 	}
 	ep.secretHeaders = append([]string{"Authorization", "Proxy-Authorization", "Cookie"}, p.SecretHeaders...)
 	ep.accepted = acceptance(&p)
@@ -57,8 +57,8 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 // the connection or a stranger's header says counts only where no base is configured, and a scheme that signs
 // the URL never works without one.
 func (ep *endpoint) publicURL(r *http.Request, at target) (*url.URL, error) {
-	if ep.whole != nil {
-		u := *ep.whole
+	if ep.url != nil {
+		u := *ep.url
 		u.RawQuery = strings.TrimPrefix(at.query, "?")
 		u.ForceQuery = at.query == "?"
 		return &u, nil

@@ -167,7 +167,7 @@ func (l *Listener) closeOldest() bool {
 	var closing []*conn
 	room := l.makeRoom(l.all, l.all.open, &l.closed.Descriptors, &closing)
 	l.mu.Unlock()
-	endAll(closing)
+	closeAll(closing)
 	return room && len(closing) > 0
 }
 
@@ -177,7 +177,7 @@ func (l *Listener) admit(accepted net.Conn) *conn {
 	peer := peerOf(accepted)
 	c.proxy = within(peer, l.limits.TrustedProxies)
 	var closing []*conn
-	defer func() { endAll(closing) }()
+	defer func() { closeAll(closing) }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if peer.IsValid() && !c.proxy {
@@ -190,7 +190,7 @@ func (l *Listener) admit(accepted net.Conn) *conn {
 	if !l.makeRoom(l.all, l.limits.Connections, &l.closed.Connections, &closing) {
 		return nil
 	}
-	l.join(c)
+	l.add(c)
 	return c
 }
 
@@ -203,13 +203,13 @@ func (l *Listener) makeRoom(g *group, most int, counter *uint64, closing *[]*con
 		if c == nil {
 			return false
 		}
-		l.leave(c)
+		l.remove(c)
 		*closing = append(*closing, c)
 	}
 	return true
 }
 
-func endAll(closing []*conn) {
+func closeAll(closing []*conn) {
 	for _, c := range closing {
 		_ = c.Conn.Close() // it may have ended by itself
 	}
@@ -224,25 +224,25 @@ func (l *Listener) address(network netip.Prefix) *group {
 }
 
 // join adds a connection to its groups.
-func (l *Listener) join(c *conn) {
-	c.joined = true
+func (l *Listener) add(c *conn) {
+	c.counted = true
 	for _, g := range c.groups {
 		g.open++
 		if g.network.IsValid() {
 			l.addresses[g.network] = g
 		}
 	}
-	c.enter(stageWaiting)
+	c.moveTo(stageWaiting)
 }
 
 // leave takes a connection out of everything; a second time it does nothing.
-func (l *Listener) leave(c *conn) {
-	if !c.joined {
+func (l *Listener) remove(c *conn) {
+	if !c.counted {
 		return
 	}
-	c.enter(stageVerified) // in no line
+	c.moveTo(stageVerified) // in no line
 	c.settleHead()
-	c.joined = false
+	c.counted = false
 	for _, g := range c.groups {
 		if g.open--; g.open == 0 {
 			delete(l.addresses, g.network)

@@ -19,17 +19,17 @@ import (
 // delivery is one request on its way through the pipeline.
 type delivery struct {
 	*producer.Delivery
-	rx   *Receiver
-	ep   *endpoint
-	r    *http.Request // normalized; the request of Delivery has the public URL and no body
-	at   target
-	body *body
+	rx     *Receiver
+	ep     *endpoint
+	r      *http.Request // normalized; the request of Delivery has the public URL and no body
+	target target
+	body   *body
 	// permit is what it uses until it is verified, and share what it uses of its producer's quota afterwards. An
 	// Answer handler that outlasts the delivery takes over its slot.
 	permit *admission.Permit
 	share  admission.Share
 	// on is its connection.
-	on *connRequest
+	conn *connRequest
 	// received is the verified body with its content coding, where Body is without.
 	received []byte
 	// stale is why an authentic delivery is too old to be accepted, though not too old to be a repetition.
@@ -50,10 +50,10 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = verify.Normalize(r)
 	permit := rx.limiter.Admit(ep.p.Name, clientAddr(r, rx.cfg.TrustedProxies), started)
 	defer permit.Release()
-	on := trackRequest(ctx)
-	defer on.end()
+	conn := trackRequest(ctx)
+	defer conn.end()
 	d := &delivery{
-		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, permit: permit, on: on,
+		Delivery: &producer.Delivery{}, rx: rx, ep: ep, r: r, permit: permit, conn: conn,
 		body: newBody(w, r, ep.p.MaxBody, rx.cfg.BodyTimeout, permit),
 	}
 	var resp *reply
@@ -163,7 +163,7 @@ func (d *delivery) admit() error {
 	if d.ep.retired() {
 		return fail(codeEndpointRetired, nil)
 	}
-	if d.looped() {
+	if d.loops() {
 		return fail(codeLoopDetected, nil)
 	}
 	if len(p.AllowedIPs) > 0 && !within(clientAddr(r, d.rx.cfg.TrustedProxies), p.AllowedIPs) {
@@ -200,7 +200,7 @@ func (d *delivery) methodRefused() error {
 
 // looped reports whether the delivery passed through this receiver before: whether its field Via names it (RFC 9110 section
 // 7.6.3). An intermediary must not forward a message to itself without end (section 7.6).
-func (d *delivery) looped() bool {
+func (d *delivery) loops() bool {
 	name := d.rx.cfg.Via
 	if name == "" {
 		return false
@@ -227,7 +227,7 @@ func (d *delivery) resolveURL(ctx context.Context) error {
 	if err != nil {
 		return fail(codeTargetMalformed, nil) // the error quotes the URL, which may hold a credential
 	}
-	d.at = at
+	d.target = at
 	d.Request = d.r.WithContext(ctx)
 	d.Request.URL, d.Request.Body = u, http.NoBody
 	return nil
@@ -288,7 +288,7 @@ func (d *delivery) authenticate(ctx context.Context) error {
 		d.permit.Debit()
 	}
 	if err == nil {
-		d.on.authentic()
+		d.conn.authentic()
 	}
 	return err
 }
@@ -439,7 +439,7 @@ func (d *delivery) recordOutcome(resp *reply) {
 // turns the field into GOAWAY.
 func (d *delivery) endRefusals(w http.ResponseWriter, resp *reply) {
 	unauthentic := resp.Status == http.StatusUnauthorized || resp.Status == http.StatusBadRequest
-	if unauthentic && !d.on.good && d.on.refused() {
+	if unauthentic && !d.conn.isVerified && d.conn.refused() {
 		w.Header().Set("Connection", "close")
 	}
 }

@@ -90,7 +90,7 @@ func TestScopeHoldsOnlyWhatIsSigned(t *testing.T) {
 		at, _ := parseTarget(row.target)
 		d := &delivery{
 			Delivery: &producer.Delivery{Identity: verify.Identity{Covered: row.covered}},
-			ep:       newEndpoint(&Receiver{}, p), at: at,
+			ep:       newEndpoint(&Receiver{}, p), target: at,
 		}
 		if got := d.scope(); got != row.want {
 			t.Errorf("%s: %q, want %q", row.name, got, row.want)

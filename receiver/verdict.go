@@ -105,7 +105,7 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 	p := &d.ep.p
 	switch decision.Verdict {
 	case dedup.New:
-		d.noteNew(ctx, e, decision)
+		d.logNew(ctx, e, decision)
 		return storedReply(p, decision.Record, false), nil
 	case dedup.Known:
 		if d.namedByContent(e) {
@@ -127,22 +127,22 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 		if decision.Alias.Space == dedup.SpaceNonce {
 			return nil, &verify.Error{Code: verify.NonceReused, KeyID: d.Identity.KeyID}
 		}
-		return d.replayed(ctx, e, decision.Record)
+		return d.quarantineReplayed(ctx, e, decision.Record)
 	case dedup.Superseded:
 		if p.Contract == producer.API {
 			return nil, d.refuseReplayed()
 		}
 		return d.quarantine(ctx, e, d.quarantineClaim(e, reasonSuperseded, decision.Record.Event), decision.Record)
 	case dedup.Repeated:
-		return d.repeated(ctx, e, decision.Record)
+		return d.quarantineRepeated(ctx, e, decision.Record)
 	case dedup.Seen, dedup.TooOld:
 		return d.quarantineForgotten(ctx, e, decision)
 	}
 	return nil, fail(codeInternal, nil)
 }
 
-// noteNew logs what is unusual about a new event that its signed content names, and notes it for the metrics.
-func (d *delivery) noteNew(ctx context.Context, e entry, decision dedup.Decision) {
+// logNew logs what is unusual about a new event that its signed content names, and notes it for the metrics.
+func (d *delivery) logNew(ctx context.Context, e entry, decision dedup.Decision) {
 	rec := decision.Record
 	if e.occurrence == nil {
 		return
@@ -187,7 +187,7 @@ func (d *delivery) refuseReplayed() error {
 
 // repeated deals with signed content that came before under another identifier, and is not to be taken for another
 // event. It never gets the answer of the event that it repeats.
-func (d *delivery) repeated(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
+func (d *delivery) quarantineRepeated(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
 	p := &d.ep.p
 	if p.Contract == producer.API || p.SameSignedOf(of.Payload.Type) == producer.SameSignedRefuse {
 		return nil, d.refuseReplayed()
@@ -199,7 +199,7 @@ func (d *delivery) repeated(ctx context.Context, e entry, of dedup.Record) (*rep
 }
 
 // replayed deals with signed bytes that came before, under another identifier, as the event of.
-func (d *delivery) replayed(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
+func (d *delivery) quarantineReplayed(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
 	if s := d.ep.p.SameSigned; s != producer.SameSignedQuarantine && s != producer.SameSignedRun || d.ep.p.Contract == producer.API {
 		return nil, d.refuseReplayed()
 	}
@@ -220,7 +220,7 @@ func (d *delivery) quarantineConflict(ctx context.Context, e entry, of dedup.Rec
 			return nil, err
 		}
 		if decisions[0].Verdict == dedup.Aliased {
-			return d.replayed(ctx, e, decisions[0].Record)
+			return d.quarantineReplayed(ctx, e, decisions[0].Record)
 		}
 	}
 	return d.quarantine(ctx, e, conflict, of)
