@@ -16,17 +16,18 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// maxResponse bounds the body of a response, which is stored, in bytes.
+// maxResponse bounds the body of a stored response, in bytes.
 const maxResponse = 1 << 20
 
-// pollInterval is how often a duplicate asks the store about a handler that may run in another process.
+// pollInterval is how often a waiting duplicate polls the store: the handler may run in another
+// process.
 const pollInterval = 200 * time.Millisecond
 
-// inFlight reports whether an Answer handler has the record and there is no answer yet.
+// inFlight reports whether an Answer handler has the record and there is no response yet.
 func inFlight(rec dedup.Record) bool { return rec.Hold && rec.Response.Status == 0 && rec.Open() }
 
-// answer claims the event for its Answer handler and runs it, or waits for the delivery that does. When a
-// claim is released, exactly one of those that wait gets it from the store; the others wait on.
+// answer claims the event for its Answer handler and runs it, or waits for the delivery that
+// does. When a claim is released, the store gives it to exactly one of the waiting deliveries.
 func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 	key := e.claim.Key.Hash()
 	watch := d.rx.pending.watch(key)
@@ -58,11 +59,11 @@ func (d *delivery) answer(ctx context.Context, e entry) (*reply, error) {
 	}
 }
 
-// resumable reports whether an Answer handler has begun the event and was freed of it without an answer.
+// resumable reports whether a run of an Answer handler ended without a response.
 func resumable(rec dedup.Record) bool { return inFlight(rec) && rec.Tasks[0].State == dedup.Pending }
 
-// resume claims an event that an Answer handler was freed of, for a delivery that no Answer handler takes: its type
-// need not be signed, and handlers may have changed since.
+// resume claims such an event for a delivery that matches no Answer handler: the type need not
+// be signed, and the handlers may have changed since.
 func (d *delivery) resume(ctx context.Context, e entry, rec dedup.Record) (*reply, error) {
 	e.claim.Tasks = []dedup.NewTask{{Handler: rec.Tasks[0].Handler}}
 	e.claim.Response = dedup.Response{}
@@ -70,9 +71,10 @@ func (d *delivery) resume(ctx context.Context, e entry, rec dedup.Record) (*repl
 	return d.answer(ctx, e)
 }
 
-// begin makes the run of an event whose claim the delivery holds. The first run gets the delivery itself. A later
-// one gets what the store kept of the first: the delivery only triggers it. Its handler is the one that began the
-// event, or, when that has another name by now, the Answer handler of the stored type; nil when there is none.
+// begin returns the run of a claimed event. The first run gets the delivery itself. A later one
+// gets what the store kept of the first, and the delivery only triggers it. Its handler is the
+// one that began the event or, when that name is gone, the Answer handler of the stored type, or
+// nil.
 func (d *delivery) begin(ctx context.Context, e entry, decision dedup.Decision) (*answerRun, error) {
 	cfg := &d.rx.cfg
 	run := &answerRun{
@@ -103,8 +105,8 @@ func (d *delivery) begin(ctx context.Context, e entry, decision dedup.Decision) 
 	return run, nil
 }
 
-// run runs the handler and waits for it as long as the producer does. A handler that takes longer goes on, and its
-// result is recorded for the next delivery: no second run starts beside it.
+// run runs the handler and waits for it as long as the producer does. A slower handler goes on,
+// and its result is stored for the next delivery: no second run starts beside it.
 func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
 	run, err := d.begin(ctx, e, decision)
 	if err != nil {
@@ -146,7 +148,7 @@ type answerRun struct {
 	accepted dedup.Response // to an event that no handler answers
 }
 
-// runResult is what the waiting delivery gets of a run.
+// runResult is the result of a run for the waiting delivery.
 type runResult struct {
 	reply *reply
 	err   error
@@ -183,7 +185,7 @@ func (r *answerRun) log() *slog.Logger {
 	return r.rx.log.With("handler", r.handler.name, "event", r.rec.Event)
 }
 
-// finish records the result, and only then passes it on, to the waiting delivery and to the duplicates.
+// finish records the result before it reaches the waiting delivery and the duplicates.
 func (r *answerRun) finish(ctx context.Context, result dedup.Result, res runResult, cause error) runResult {
 	defer r.rx.pending.notify(r.rec.Key.Hash())
 	r.rx.reportAnswerRun(ctx, r, result, cause)
@@ -199,8 +201,8 @@ func (r *answerRun) finish(ctx context.Context, result dedup.Result, res runResu
 	return res
 }
 
-// outcome decides what becomes of the event: terminal outcomes are stored with their response, transient ones
-// release the claim for the next delivery.
+// outcome classifies the result: terminal outcomes are stored with their response, transient
+// ones release the claim for the next delivery.
 func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, runResult) {
 	switch kind, wait := classify(came.err); kind {
 	case errorRejected:
@@ -245,7 +247,7 @@ func (r *answerRun) refuse(code verify.Code, err error) (dedup.Result, runResult
 	}, runResult{}
 }
 
-// transientReply passes a transient response on, which is not stored.
+// transientReply is the reply for a transient response, which is not stored.
 func (r *answerRun) transientReply(a dedup.Response) *reply {
 	header := a.Header.Clone()
 	header.Set("Cache-Control", "no-store")
@@ -256,12 +258,12 @@ func (r *answerRun) transientReply(a dedup.Response) *reply {
 	return &reply{Response: a, code: codeAnswerFailed, event: r.rec.Event}
 }
 
-// isRefusal reports whether a response with a Refusal can have the status.
+// isRefusal reports whether a response with a Refusal may have the status.
 func isRefusal(status int) bool {
 	return status == 0 || status >= 400 && status < 500 && !transient(status)
 }
 
-// transient reports whether a status says that the same delivery may succeed later.
+// transient reports whether the same delivery may succeed later, given the status.
 func transient(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -270,14 +272,14 @@ func transient(status int) bool {
 	return status >= 500
 }
 
-// responseOf checks a handler's response and fills in its defaults. A response that no producer could act upon
-// is an error of the handler.
+// responseOf checks a handler's response and sets its defaults. A response that producers cannot
+// act upon is an error of the handler.
 func responseOf(p *producer.Producer, r *Response) (dedup.Response, error) {
 	if r == nil {
 		r = &Response{}
 	}
 	a := dedup.Response{Status: r.Status, Header: repeatable(r.Header), Body: r.Body}
-	if a.Status == 0 && r.Refusal != nil { // of an event that was reopened: nobody gets it
+	if a.Status == 0 && r.Refusal != nil { // a reopened event: the response is not sent
 		a.Status = http.StatusUnprocessableEntity
 	}
 	if a.Status == 0 {
@@ -288,9 +290,9 @@ func responseOf(p *producer.Producer, r *Response) (dedup.Response, error) {
 	}
 	switch {
 	case r.Refusal != nil && !isRefusal(r.Status):
-		return a, fmt.Errorf("the handler refused the event with status %d, which does not refuse it for good", r.Status)
+		return a, fmt.Errorf("the handler refused the event with status %d, which is not final", r.Status)
 	case a.Status < 200, a.Status >= 300 && a.Status < 400, a.Status > 599, a.Status == http.StatusMultiStatus:
-		return a, fmt.Errorf("the handler answered with status %s, which no producer may get", strconv.Itoa(a.Status))
+		return a, fmt.Errorf("the handler answered with status %s, which must not be sent to producers", strconv.Itoa(a.Status))
 	case len(a.Body) > maxResponse:
 		return a, fmt.Errorf("the handler's response has %d bytes, more than %d", len(a.Body), maxResponse)
 	case bodyless(a.Status):

@@ -13,44 +13,44 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// Reasons why a task waits or is dead, as the store keeps them.
+// Reasons why a task waits or is dead, as stored.
 const (
-	reasonRejected    = "rejected"     // dead: the handler said so
-	reasonUndecodable = "undecodable"  // dead: the payload is not of the handler's type
-	reasonExhausted   = "exhausted"    // dead: the attempts are used up
-	reasonGone        = "handler_gone" // dead: no handler has the task's name any more
-	reasonPostponed   = "postponed"    // waits: the handler said so
+	reasonRejected    = "rejected"     // dead: Reject
+	reasonUndecodable = "undecodable"  // dead: the payload does not decode into the handler's type
+	reasonExhausted   = "exhausted"    // dead: no attempts left
+	reasonGone        = "handler_gone" // dead: no handler has this name
+	reasonPostponed   = "postponed"    // waits: Postpone
 	reasonFailed      = "failed"       // waits: the handler returned an error
-	reasonTimeout     = "timeout"      // waits: it returned an error after its time was up
-	reasonPanicked    = "panicked"     // waits: it panicked, or ended its goroutine
-	reasonStopped     = "stopped"      // waits: the receiver stopped; the attempt does not count
-	reasonWaited      = "waited"       // waits: it had no worker for too long; the attempt does not count
+	reasonTimeout     = "timeout"      // waits: error after the handler timeout
+	reasonPanicked    = "panicked"     // waits: panic or runtime.Goexit
+	reasonStopped     = "stopped"      // waits: the receiver stopped; does not count as an attempt
+	reasonWaited      = "waited"       // waits: no worker was free; does not count as an attempt
 
-	// The following are only observed: the store knows nothing of them.
-	reasonLeaseLost  = "lease_lost" // the task belongs to somebody else by now
-	reasonUnrecorded = "unrecorded" // the store could not be told
-	reasonHanging    = "hanging"    // the handler goes on after its context ended
+	// The following are only observed, not stored.
+	reasonLeaseLost  = "lease_lost" // another process has the task
+	reasonUnrecorded = "unrecorded" // the store did not record the outcome
+	reasonHanging    = "hanging"    // the handler still runs after its context ended
 )
 
 // errGone is the stored error of a task with reasonGone.
-const errGone = "no handler has this name any more"
+const errGone = "no handler has this name"
 
-// maxErrText bounds the text of errors that is stored with a task, in bytes.
+// maxErrText bounds the stored text of an error, in bytes.
 const maxErrText = 1 << 10
 
 // attempt is one start of a task.
 //
-// What handlers return and panic with may quote the payload, which must not get into logs: of such errors
-// the log has the type and the store has the text.
+// Errors and panics of handlers may quote the payload, which must not be logged. The log gets
+// the type of such an error, the store its text.
 type attempt struct {
 	leasedRun
 	d       *dispatcher
 	work    dedup.Work
 	task    *dedup.Task
 	size    int64     // of the payload
-	began   time.Time // when it was taken, then when its worker began
-	working bool      // it has a worker
-	left    bool      // it is out of the load
+	began   time.Time // when it was taken, later when its handler started
+	working bool      // it occupies a worker
+	left    bool      // it no longer counts as running or prefetched
 }
 
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {
@@ -60,13 +60,13 @@ func newAttempt(d *dispatcher, w dedup.Work) *attempt {
 	return a
 }
 
-// log names the attempt in every line. It is made when there is something to say, which is seldom.
+// log returns a logger that names the attempt. Few attempts log anything.
 func (a *attempt) log() *slog.Logger {
 	return a.d.log.With("event", a.work.Record.Event, "endpoint", a.work.Record.Payload.Endpoint,
 		"handler", a.task.Handler, "attempt", a.task.Attempt)
 }
 
-// run sees the attempt through to an outcome that the store knows of.
+// run takes the attempt to a recorded outcome.
 func (a *attempt) run() {
 	defer a.freeWorker()
 	if !a.waitForWorker() {
@@ -77,15 +77,15 @@ func (a *attempt) run() {
 	case h == nil:
 		a.finish(dead(reasonGone, errGone), nil)
 	case a.failures() > a.d.cfg.Attempts:
-		// Every attempt was interrupted: whatever the event does to the process, it has done it often enough.
-		a.finish(dead(reasonExhausted, "the attempts are used up; the last error: "+a.task.Err), nil)
+		// Every attempt ended in a crash: give up.
+		a.finish(dead(reasonExhausted, "no attempts left; the last error: "+a.task.Err), nil)
 	default:
 		a.call(h)
 	}
 }
 
-// waitForWorker reports whether the attempt got a worker. A task that waits too long, or until the dispatcher
-// stops, is given back as it was.
+// waitForWorker reports whether the attempt got a worker. If it waits too long, or the
+// dispatcher stops, the task returns to the store as it was.
 func (a *attempt) waitForWorker() bool {
 	if a.d.takeCtx.Err() != nil {
 		a.release(reasonStopped)
@@ -112,8 +112,7 @@ func (a *attempt) waitForWorker() bool {
 	return false
 }
 
-// giveBack has somebody else run the task, or the same process later. It was not started, so that what is known
-// of the attempt before stays.
+// release returns an unstarted task to the store and keeps the previous attempt's error.
 func (a *attempt) release(reason string) {
 	res := dedup.Result{Kind: dedup.ResultRelease, Reason: reason}
 	if a.task.Reason != "" {
@@ -122,7 +121,7 @@ func (a *attempt) release(reason string) {
 	a.finish(res, nil)
 }
 
-// leave frees the worker and the place in the load, once.
+// freeWorker frees the worker and the capacity, once.
 func (a *attempt) freeWorker() {
 	if a.working {
 		a.working = false
@@ -136,7 +135,7 @@ func (a *attempt) freeWorker() {
 	}
 }
 
-// failures counts this attempt and the ones before it that failed or were interrupted.
+// failures counts this attempt and the earlier ones that failed or were interrupted.
 func (a *attempt) failures() int { return a.task.Attempt - a.task.Postponed }
 
 // call runs the handler and records its outcome.
@@ -165,14 +164,14 @@ func (a *attempt) call(h *Handler) {
 
 // reportHung records a handler that still runs after its context ended.
 func (a *attempt) reportHung() {
-	a.log().Warn("the handler hangs: it goes on after its context ended, and keeps its worker until it returns")
+	a.log().Warn("the handler hangs: it still runs after its context ended, and occupies its worker until it returns")
 	a.d.hung.Add(1)
 	o := a.observation(dedup.Running, reasonHanging)
 	o.Kind = KindHanging
 	a.d.cfg.observe(context.Background(), a.d.log, o)
 }
 
-// outcome decides what becomes of the task, given what the handler returned and why its context ended.
+// outcome classifies what the handler returned; ended is why its context ended.
 func (a *attempt) outcome(r returned, ended error) dedup.Result {
 	err := r.err
 	if err == nil {
@@ -218,12 +217,12 @@ func (a *attempt) retry(reason string, least time.Duration, err error) dedup.Res
 	return dedup.Result{Kind: dedup.ResultRetry, After: after, Reason: reason, Err: errText(err)}
 }
 
-// finish tells the store how the attempt ended, and does not give up while the store is unavailable: it
-// extends the lease meanwhile, so that the handler need not run again for a fault of the store. It gives up
-// when the lease is lost, when the store has failed for good or the dispatcher leaves, and after one more lease on
-// errors that promise no end.
+// finish records the outcome. While the store is unavailable it tries again and extends the
+// lease, so that the handler need not run again for a fault of the store. It abandons the
+// outcome when the lease is lost, when the store has failed for good, when the dispatcher stops,
+// and after one more lease on errors that promise no end.
 func (a *attempt) finish(res dedup.Result, cause error) {
-	a.freeWorker() // what is left to do is the store's work
+	a.freeWorker() // recording needs none
 	deadline := time.Now().Add(a.d.cfg.Lease)
 	for n := 0; ; n++ {
 		ctx, cancel := context.WithTimeout(a.d.leaseCtx, max(a.d.cfg.Lease/3, time.Millisecond))
@@ -248,7 +247,7 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 			return
 		}
 		if n == 0 {
-			a.log().Warn("the outcome is not recorded yet; trying again", "err", err)
+			a.log().Warn("the outcome is not recorded yet; retrying", "err", err)
 		}
 		if !pause(a.d.leaseCtx, min(backoff(storeRetryBase, storeRetryCap, n, a.d.random), a.d.cfg.Lease/6)) {
 			a.abandon(err)
@@ -261,21 +260,22 @@ func (a *attempt) finish(res dedup.Result, cause error) {
 	}
 }
 
-// drop says that the result is not needed: somebody else has the task, or it has its outcome already. The
-// latter is so when an earlier call recorded the outcome after all, though it returned an error.
+// drop discards the result: the lease was lost, or an earlier call recorded the outcome although
+// it returned an error.
 func (a *attempt) drop(cause error) {
-	a.log().Warn("the lease was lost: the result of this attempt is dropped", "error_type", errType(cause))
+	a.log().Warn("the lease was lost: the result of this attempt is discarded", "error_type", errType(cause))
 	a.d.cfg.observe(context.Background(), a.d.log, a.observation(dedup.Pending, reasonLeaseLost))
 }
 
+// abandon leaves the task without an outcome.
 func (a *attempt) abandon(err error) {
-	a.log().Error("the outcome could not be recorded: the task runs again when its lease has ended", "err", err)
+	a.log().Error("the outcome could not be recorded: the task runs again after its lease", "err", err)
 	o := a.observation(dedup.Pending, reasonUnrecorded)
 	o.Err = err
 	a.d.cfg.observe(context.Background(), a.d.log, o)
 }
 
-// report logs and observes what the store has recorded.
+// report logs and observes the recorded outcome.
 func (a *attempt) report(res dedup.Result, cause error) {
 	state := dedup.Pending
 	switch res.Kind {
@@ -290,7 +290,7 @@ func (a *attempt) report(res dedup.Result, cause error) {
 	case dedup.ResultRetry:
 		a.log().Warn("task runs again", "reason", res.Reason, "after", res.After, "error_type", errType(cause))
 	case dedup.ResultRelease:
-		a.log().Info("task is given back", "reason", res.Reason)
+		a.log().Info("task released", "reason", res.Reason)
 	}
 	if a.d.cfg.Observe == nil {
 		return
@@ -300,7 +300,7 @@ func (a *attempt) report(res dedup.Result, cause error) {
 	a.d.cfg.observe(context.Background(), a.d.log, o)
 }
 
-// observation describes the attempt without payload: of errors only what names their type may be added.
+// observation describes the attempt without payload. Callers may add an error only by its type.
 func (a *attempt) observation(state dedup.State, reason string) Observation {
 	p := a.work.Record.Payload
 	return Observation{
@@ -325,8 +325,8 @@ func dead(reason, text string) dedup.Result {
 	return dedup.Result{Kind: dedup.ResultDead, Reason: reason, Err: bounded(text)}
 }
 
-// responseError says how a response counts when there is no producer to send it to: a reopened event of an
-// Answer handler. Statuses mean what they mean to a producer.
+// responseError judges the response of a reopened event of an Answer handler, which no producer
+// waits for. Statuses mean what they mean to a producer.
 func responseError(r *Response) error {
 	if r == nil {
 		return nil
@@ -343,7 +343,7 @@ func responseError(r *Response) error {
 	return nil
 }
 
-// errText is the text of an error as it is stored; fmt survives errors that panic when asked for it.
+// errText is the stored text of an error. fmt survives errors whose Error method panics.
 func errText(err error) string { return bounded(fmt.Sprint(err)) }
 
 func bounded(text string) string {
@@ -353,7 +353,7 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// errType names the types of the errors in the chain, which hold no payload where their texts may.
+// errType names the types of the errors in the chain. Unlike their texts, types hold no payload.
 func errType(err error) string {
 	var names []string
 	for ; err != nil && len(names) < 8; err = errors.Unwrap(err) {
@@ -362,8 +362,9 @@ func errType(err error) string {
 	return strings.Join(names, " > ")
 }
 
-// backoff is full jitter: uniform in [0, min(limit, base*2^n)], where n counts the failures before this one
-// (draft-mayankpanke-event-delivery-semantics-01 section 9.6). random(k) is uniform in [0, k).
+// backoff is full jitter: uniform in [0, min(limit, base*2^n)], where n counts the failures
+// before this one (draft-mayankpanke-event-delivery-semantics-01 section 9.6). random(k) is
+// uniform in [0, k).
 func backoff(base, limit time.Duration, n int, random func(int64) int64) time.Duration {
 	limit = min(limit, math.MaxInt64-1)
 	most := min(base, limit)

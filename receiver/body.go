@@ -18,7 +18,7 @@ type body struct {
 	limit    int64 // of the producer, in bytes
 	declared int64 // Content-Length; -1 when unknown
 	permit   *admission.Permit
-	deadline func(time.Time) error // of the connection
+	deadline func(time.Time) error // sets that of the connection
 	timeout  time.Duration
 
 	buf  []byte
@@ -33,11 +33,13 @@ func newBody(w http.ResponseWriter, r *http.Request, limit int64, timeout time.D
 	}
 }
 
-// firstBuffer is where buffers begin, so that what a client declares costs nothing before it is sent.
+// firstBuffer is the size of the first buffer. A declared length costs nothing before its bytes
+// arrive.
 const firstBuffer = 4 << 10
 
-// read returns the body. The first call reads it, later ones return the same bytes or the same error. A body
-// that is larger than the limit, late, cut, or beyond the budget is an error; there is never a part of one.
+// read returns the body. The first call reads it, later ones return the same bytes or error. A
+// body that is too large, late, cut off or beyond the budget is an error; read never returns a
+// part of one.
 func (b *body) read() ([]byte, error) {
 	if !b.done {
 		_ = b.load()
@@ -57,7 +59,7 @@ func (b *body) readAll() ([]byte, error) {
 	if b.from == nil || b.from == http.NoBody || b.declared == 0 {
 		return nil, nil
 	}
-	// Writers that know no deadlines (in-process tests, some wrappers) leave the timeout to the server.
+	// Writers without deadlines (in-process tests, some wrappers) leave the timeout to the server.
 	_ = b.deadline(time.Now().Add(b.timeout))
 	var buf []byte
 	for {
@@ -81,8 +83,8 @@ func (b *body) readAll() ([]byte, error) {
 	}
 }
 
-// grow makes the buffer twice as large, but never larger than the declared length or the limit asks for,
-// and one byte to see the end or the excess. The buffers on the way are used again by other bodies.
+// grow doubles the buffer, up to the declared length or the limit and one byte to see the end or
+// the excess. Other bodies reuse the outgrown buffers.
 func (b *body) grow(buf []byte) ([]byte, error) {
 	most := b.limit
 	if b.declared >= 0 {
@@ -98,11 +100,11 @@ func (b *body) grow(buf []byte) ([]byte, error) {
 	return bigger, nil
 }
 
-// buffers are those that bodies have outgrown, by their size: firstBuffer, twice that, and so on. No part of a program
-// but the reading of bodies has seen them.
+// buffers holds outgrown buffers by size: firstBuffer, twice that, and so on. Only the reading
+// of bodies ever uses them.
 var buffers [14]sync.Pool
 
-// bufferClass returns the index of a size in buffers, or -1 for one that none of them has.
+// bufferClass returns the index of a size in buffers, or -1.
 func bufferClass(size int64) int {
 	class := bits.Len64(uint64(size/firstBuffer)) - 1
 	if class < 0 || class >= len(buffers) || size != firstBuffer<<class {
@@ -127,11 +129,11 @@ func giveBuffer(buf []byte) {
 }
 
 var (
-	errBudget  = errors.New("the bodies of unverified requests use up their budget")
-	errCutBody = errors.New("the body ended before its end")
+	errBudget  = errors.New("the budget of unverified bodies is used up")
+	errCutBody = errors.New("unexpected end of body")
 )
 
-// bodyError says what became of a body that did not arrive whole.
+// bodyError returns the failure of a body that did not arrive whole.
 func bodyError(err error) error {
 	var tooLarge *http.MaxBytesError
 	switch {

@@ -14,15 +14,15 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// returned is what a handler came back with.
+// returned is what a handler returned.
 type returned struct {
 	response *Response
 	err      error
 }
 
-// start runs the handler once over the record, whose maps and body become the handler's own, in a goroutine of
-// its own, which is the only way to survive runtime.Goexit. It and a panic are errors: they end the attempt, not the process. Exactly one value comes
-// out of the channel, which nobody needs to receive.
+// start runs the handler once, in a goroutine of its own: nothing else survives runtime.Goexit.
+// That and a panic are errors of the attempt. The maps and the body of the record become the
+// handler's. The channel gets exactly one value and never blocks.
 func (h *Handler) start(ctx context.Context, rec *dedup.Record, attempt int) <-chan returned {
 	out := make(chan returned, 1)
 	ev := eventOf(rec, attempt)
@@ -44,8 +44,8 @@ func (h *Handler) start(ctx context.Context, rec *dedup.Record, attempt int) <-c
 	return out
 }
 
-// probe asks an error all that is asked of it later. A broken one, such as a nil pointer that became an error,
-// then panics where the handler's panics are caught.
+// probe reads an error the way it is read later. A broken error, such as a nil pointer in an
+// interface, then panics where the handler's panics are recovered.
 func probe(err error) {
 	if err == nil {
 		return
@@ -56,7 +56,7 @@ func probe(err error) {
 	_ = notBefore(err)
 }
 
-// eventOf is the event as handlers see it, not decoded yet. It shares its maps and its body with the record.
+// eventOf returns the event before decoding. It shares its maps and its body with the record.
 func eventOf(rec *dedup.Record, attempt int) Event[any] {
 	p := &rec.Payload
 	ev := Event[any]{
@@ -80,7 +80,7 @@ func eventOf(rec *dedup.Record, attempt int) Event[any] {
 	return ev
 }
 
-// decodeEvent gives the event its data.
+// decodeEvent decodes the data of the event.
 func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 	typed := Event[T]{
 		ID:        ev.ID,
@@ -140,8 +140,8 @@ func decodeInto(data any, ev Event[any], decode decodeFunc) error {
 	return nil
 }
 
-// decodeJSON is the default of Config.Decode. encoding/json refuses anything after the value. Text is the one
-// thing that is taken as it is, by handlers of strings.
+// decodeJSON is the default of Config.Decode. Handlers of strings get text as it is.
+// encoding/json refuses trailing data.
 func decodeJSON(contentType string, body []byte, v any) error {
 	if text, ok := v.(*string); ok && strings.HasPrefix(contentType, "text/") && utf8.Valid(body) {
 		*text = string(body)
@@ -153,8 +153,8 @@ func decodeJSON(contentType string, body []byte, v any) error {
 // errGoexit is the error of a handler that ended its goroutine.
 var errGoexit = errors.New("the handler called runtime.Goexit")
 
-// panicked is the error of a handler that panicked. Its text may hold bytes of the payload; its stack holds
-// none, since it consists of functions and lines without their arguments.
+// panicked is the error of a handler that panicked. Its text may hold payload; its stack holds
+// none, because it lists functions and lines without arguments.
 type panicked struct {
 	value any
 	stack []string
@@ -162,7 +162,8 @@ type panicked struct {
 
 func (e *panicked) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// newPanic notes where the panic came from. It must be called by the function that recovered it.
+// newPanic records where the panic came from. The function that recovered it must call newPanic
+// itself.
 func newPanic(v any) *panicked {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])

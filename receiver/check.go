@@ -57,52 +57,52 @@ func withDefaults(c Config) Config {
 	return c
 }
 
-// check returns the index of the handlers, or every mistake in the configuration at once.
+// check returns the registry of the handlers, or every error in the configuration at once.
 func check(c Config) (*registry, error) {
-	var mistakes []error
+	var errs []error
 	if c.Store == nil {
-		mistakes = append(mistakes, errors.New("store: none is set; dedup.NewMemory is one for trying out"))
+		errs = append(errs, errors.New("store: required; try dedup.NewMemory"))
 	}
 	if len(c.Producers) == 0 {
-		mistakes = append(mistakes, errors.New("producers: at least one is required"))
+		errs = append(errs, errors.New("producers: at least one is required"))
 	}
 	if c.Via != "" && (!verify.IsToken(c.Via) || len(c.Via) > MaxVia) {
-		mistakes = append(mistakes, fmt.Errorf("via: the name is no token of at most %d characters", MaxVia))
+		errs = append(errs, fmt.Errorf("via: the name is not a token of at most %d characters", MaxVia))
 	}
-	mistakes = append(mistakes, checkAddresses(c)...)
-	mistakes = append(mistakes, checkNumbers(c)...)
+	errs = append(errs, checkAddresses(c)...)
+	errs = append(errs, checkNumbers(c)...)
 	seen := map[string]bool{}
 	for i := range c.Producers {
 		p := &c.Producers[i]
-		mistakes = append(mistakes, p.Check()...)
+		errs = append(errs, p.Check()...)
 		for _, err := range checkProducer(c, p) {
 			if err != nil {
-				mistakes = append(mistakes, fmt.Errorf("producer %q: %w", p.Name, err))
+				errs = append(errs, fmt.Errorf("producer %q: %w", p.Name, err))
 			}
 		}
 		if seen[p.Name] {
-			mistakes = append(mistakes, fmt.Errorf("producer %q: the name is used twice", p.Name))
+			errs = append(errs, fmt.Errorf("producer %q: the name is used twice", p.Name))
 		}
 		seen[p.Name] = true
 	}
 	b, err := newRegistry(c.Handlers, c.Producers, c.Decode)
-	if err := errors.Join(append(mistakes, err)...); err != nil {
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// checkProducer lists what a producer lacks in this receiver.
+// checkProducer lists the errors of a producer in this receiver.
 func checkProducer(c Config, p *producer.Producer) []error {
 	var errs []error
 	if p.SignsURL && p.URL == "" && c.URL == "" {
 		errs = append(errs, errors.New("its signatures cover the URL: set Config.URL to the public base, such as https://hooks.example"))
 	}
 	if p.Nonce == producer.NonceUnique && p.Split != nil {
-		errs = append(errs, errors.New("a nonce is of one event, not of a batch"))
+		errs = append(errs, errors.New("unique nonces cannot be used with batches"))
 	}
 	if p.MaxBody > c.BodyBudget {
-		errs = append(errs, fmt.Errorf("bodies of %d bytes never fit the budget of %d", p.MaxBody, c.BodyBudget))
+		errs = append(errs, fmt.Errorf("bodies of %d bytes exceed the budget of %d", p.MaxBody, c.BodyBudget))
 	}
 	return errs
 }
@@ -120,7 +120,7 @@ func checkAddresses(c Config) []error {
 	}
 	for _, host := range c.Hosts {
 		if host == "" || strings.ContainsAny(host, "/ @") {
-			errs = append(errs, fmt.Errorf("hosts: %q is no host", host))
+			errs = append(errs, fmt.Errorf("hosts: %q is not a host", host))
 		}
 	}
 	for _, prefix := range c.TrustedProxies {
@@ -131,7 +131,7 @@ func checkAddresses(c Config) []error {
 	return errs
 }
 
-// checkNumbers refuses what is negative, except for InFlightWait, where that means not to wait.
+// checkNumbers refuses negative values. A negative InFlightWait means not to wait.
 func checkNumbers(c Config) []error {
 	var errs []error
 	for _, n := range []struct {
@@ -145,7 +145,7 @@ func checkNumbers(c Config) []error {
 		{"body budget", c.BodyBudget},
 	} {
 		if n.value < 0 {
-			errs = append(errs, fmt.Errorf("%s: a negative value means nothing", n.name))
+			errs = append(errs, fmt.Errorf("%s: must not be negative", n.name))
 		}
 	}
 	return errs

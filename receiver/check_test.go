@@ -38,9 +38,9 @@ func TestOpenReportsEveryMistakeAtOnce(t *testing.T) {
 		t.Fatal("opened")
 	}
 	for _, want := range []string{
-		"store: none is set", `producer "shop": its signatures cover the URL`, `producer "shop": the name is used twice`,
-		`producer "": a name is`, `producer "": no scheme`, `producer "batch": a nonce is of one event`, `producer "broken": no keys`,
-		`producer "large": bodies of 1073741824 bytes never fit the budget`, `producer "github"`, `unknown producer "nobody"`,
+		"store: required", `producer "shop": its signatures cover the URL`, `producer "shop": the name is used twice`,
+		`producer "": a name is`, `producer "": no scheme`, `producer "batch": unique nonces`, `producer "broken": no keys`,
+		`producer "large": bodies of 1073741824 bytes exceed the budget`, `producer "github"`, `unknown producer "nobody"`,
 		`producer "batch" sends batches`, "hosts: ", "trusted proxies: ", "policy url: ", "attempts: ", "lease: ",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -14,21 +14,21 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// maxReplayed is how many repetitions of signed bytes under other identifiers are kept for one event.
+// maxReplayed bounds the stored replays of signed bytes under other identifiers, for one event.
 const maxReplayed = 16
 
-// maxHeader bounds the header fields that are kept of a delivery, in bytes.
+// maxHeader bounds the stored header fields of a delivery, in bytes.
 const maxHeader = 64 << 10
 
-// noteNoHandler marks events that nobody takes.
+// noteNoHandler marks events without a handler.
 const noteNoHandler = "no handler"
 
 // entry is one item of a delivery, ready to be claimed.
 type entry struct {
 	claim dedup.Claim
-	// occurrence is how the signed content names the event; nil where something else does.
+	// occurrence is how the signed content names the event; nil for events with an identifier.
 	occurrence *producer.Occurrence
-	answer     *Handler // the handler that answers it; nil for On handlers and for nobody
+	answer     *Handler // nil unless an Answer handler matches
 }
 
 func claimsOf(entries []entry) []dedup.Claim {
@@ -39,7 +39,8 @@ func claimsOf(entries []entry) []dedup.Claim {
 	return claims
 }
 
-// claim takes one durable step. A producer that hangs up does not cancel it: its outcome would be unknown.
+// claim takes one durable step. A producer that hangs up does not cancel it, because its outcome
+// would be unknown.
 func (rx *Receiver) claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
 	if len(claims) == 0 {
 		return nil, nil
@@ -80,8 +81,8 @@ func (d *delivery) entries() []entry {
 	return entries
 }
 
-// extractsBody reports whether what is kept of the delivery is no longer what its Content-Encoding says: an item of
-// a batch, or what was taken out of its envelope.
+// extractsBody reports whether only a part of the body is stored, an item of a batch or the
+// content of an envelope, to which Content-Encoding does not apply.
 func (d *delivery) extractsBody() bool { return d.ep.p.Split != nil || d.ep.p.Payload != nil }
 
 func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload) entry {
@@ -89,7 +90,7 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 	key.ID = it.ID
 	kept := it
 	if !d.extractsBody() {
-		kept.Body = d.received // it is kept and compared as it came
+		kept.Body = d.received // stored and compared as received
 	}
 	payload.Type, payload.Body = it.Type, kept.Body
 	payload.Attributes = withProof(it.Attributes, d.Identity, !d.extractsBody())
@@ -118,11 +119,11 @@ func (d *delivery) entry(it producer.Item, key dedup.Key, payload dedup.Payload)
 	return e
 }
 
-// occur names the event by its signed content.
+// nameByContent names the event by its signed content.
 func (d *delivery) nameByContent(e *entry, it producer.Item, o producer.Occurrence) {
 	c := &e.claim
 	e.occurrence = &o
-	c.Key.ID, c.Fingerprint = o.ID, dedup.Fingerprint{} // content of one key is the same by definition
+	c.Key.ID, c.Fingerprint = o.ID, dedup.Fingerprint{} // the key is a digest of the content
 	former := &dedup.Former{}
 	c.Aliases = slices.DeleteFunc(c.Aliases, func(k dedup.Key) bool {
 		if k.Space == dedup.SpaceSigned {
@@ -136,16 +137,17 @@ func (d *delivery) nameByContent(e *entry, it producer.Item, o producer.Occurren
 	if d.ep.p.KeyedByType {
 		former.Type = it.Type
 	}
-	if c.Remember != nil && o.Repeats.Within == 0 { // content that repeats only for a time does not after its window
+	if c.Remember != nil && o.Repeats.Within == 0 { // else content does not repeat after its window
 		c.Remember.Most = o.Repeats.Max
 	}
 	c.Occurrence = &dedup.Occurrence{Name: o.Name, Max: o.Repeats.Max, Within: o.Repeats.Within, Former: former}
 }
 
-// maxTypes is under how many types handlers of several types get the same signed content.
+// maxTypes bounds the types under which handlers of several types get the same signed content.
 const maxTypes = 9
 
-// slotsOf bounds the types that are not named by a handler, those that run apart from those that do not.
+// slotsOf bounds the types that no handler names, separately for those that run and those that
+// do not.
 func slotsOf(key dedup.Key, digest string, runs bool) []dedup.Key {
 	slots := make([]dedup.Key, maxTypes)
 	for i := range slots {
@@ -156,7 +158,8 @@ func slotsOf(key dedup.Key, digest string, runs bool) []dedup.Key {
 	return slots
 }
 
-// assign gives the entry to its handlers. It is they who decide between an answer now and one later.
+// assign adds a task per matching handler. A matching Answer handler makes the claim
+// synchronous.
 func (d *delivery) assign(e *entry, it producer.Item) {
 	on, answer := d.rx.registry.match(d.ep.p.Name, it.Type)
 	if answer != nil {
@@ -177,8 +180,7 @@ func (d *delivery) assign(e *entry, it producer.Item) {
 	}
 }
 
-// lane is the lane of a handler's task. An item whose lane cannot be read is in none: it was accepted, and
-// order is no reason to lose it.
+// lane is the lane of a handler's task. If the lane cannot be read, the event runs unordered.
 func (d *delivery) lane(h *Handler, it producer.Item) string {
 	lane, err := h.laneOf(d.Delivery, it)
 	if err != nil {
@@ -188,8 +190,8 @@ func (d *delivery) lane(h *Handler, it producer.Item) string {
 	return lane
 }
 
-// scope is what identifiers are unique in: the endpoint, and what else of the URL the signature binds, octet
-// for octet. A stranger can change neither.
+// scope is where identifiers are unique: the endpoint, and the other parts of the URL that the
+// signature binds, octet for octet. A client without a key can change neither.
 func (d *delivery) scope() string {
 	p, at := &d.ep.p, d.target
 	scope := p.Name
@@ -207,8 +209,9 @@ func (d *delivery) scope() string {
 	return scope
 }
 
-// aliases are the other names of an event: its nonce, where nonces are unique, and the signed bytes, where
-// they do not bind the identifier, so that a captured delivery under another identifier is recognised.
+// aliases are the other names of an event: its nonce where nonces are unique, and the signed
+// bytes where they do not bind the identifier. They detect a captured delivery that is sent
+// under another identifier.
 func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 	p := &d.ep.p
 	if len(d.items) != 1 {
@@ -226,8 +229,9 @@ func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 	return out
 }
 
-// fingerprint is what is compared when the identifier comes again. That nothing need be is so only for identifiers
-// that are signed: under another one, a captured delivery would be taken for that event and get its answer.
+// fingerprint is compared when the identifier comes again. Only signed identifiers may do
+// without: under an unsigned one, a captured delivery would count as that event and get its
+// response.
 func (d *delivery) fingerprint(it producer.Item) [32]byte {
 	digest := d.ep.p.Fingerprint(d.Delivery, it)
 	if digest == ([32]byte{}) && d.Identity.Signed != nil && !d.signsKey() {
@@ -236,14 +240,14 @@ func (d *delivery) fingerprint(it producer.Item) [32]byte {
 	return digest
 }
 
-// bindsKey reports whether an identifier stands for certain signed bytes, and they for it. Where one signature has
-// many bodies it does not: they conflict with each other.
+// bindsKey reports whether identifier and signed bytes determine each other. A malleable
+// signature fits several bodies, which conflict with each other.
 func (d *delivery) bindsKey() bool { return d.signsKey() && !d.Identity.Malleable }
 
-// signsKey reports whether the signature certainly binds whatever the identifier is read from.
+// signsKey reports whether the signature covers everything that the identifier is read from.
 func (d *delivery) signsKey() bool {
 	if d.ep.p.Split != nil {
-		return false // it may read fields as well, as the binary mode of CloudEvents does
+		return false // it may read fields too, as the binary mode of CloudEvents does
 	}
 	for _, part := range d.ep.keyParts {
 		if !d.Identity.Covers(part) {
@@ -253,17 +257,17 @@ func (d *delivery) signsKey() bool {
 	return d.Identity.Covers("@body")
 }
 
-// storedHeader returns the fields that are kept with an event: none that holds a credential, and not more than
-// maxHeader bytes, those whose names come first.
+// storedHeader returns the fields that are stored with an event: without credentials, and at
+// most maxHeader bytes in the order of their names.
 func storedHeader(h http.Header, secret []string) http.Header {
 	kept := make(http.Header, len(h))
-	room := make([]string, 0, len(h)+2) // for all values; mostly there is one of each
+	all := make([]string, 0, len(h)+2) // most fields have one value
 	size := 0
 	for name, values := range h {
 		if !isSecret(name, secret) {
-			from := len(room)
-			room = append(room, values...)
-			kept[name] = room[from:len(room):len(room)]
+			from := len(all)
+			all = append(all, values...)
+			kept[name] = all[from:len(all):len(all)]
 			size += fieldSize(name, values)
 		}
 	}
@@ -279,8 +283,8 @@ func storedHeader(h http.Header, secret []string) http.Header {
 	return kept
 }
 
-// setItemType makes the media type that of one event, which is what is kept of a batch: whoever gets it sent on would
-// look for a batch in it.
+// setItemType replaces a batch media type with the single-event one, because items are stored
+// one by one.
 func setItemType(h http.Header) {
 	kind, params, _ := strings.Cut(h.Get("Content-Type"), ";")
 	if !strings.EqualFold(verify.TrimOWS(kind), producer.MediaCloudEventBatch) {
@@ -289,7 +293,7 @@ func setItemType(h http.Header) {
 	if kind = producer.MediaCloudEvent; params != "" {
 		kind += ";" + params
 	}
-	h["Content-Type"] = []string{kind} // the values are the request's
+	h["Content-Type"] = []string{kind} // h shares its values with the request
 }
 
 func isSecret(name string, secret []string) bool {

@@ -8,9 +8,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// clientAddr returns the address of the client: the peer, or, when the peer is a trusted proxy, the last
-// address of X-Forwarded-For that is no trusted proxy. What stands before that one, anybody could have
-// written. The zero address is of nobody.
+// clientAddr returns the address of the client: the peer, or behind a trusted proxy the last
+// address of X-Forwarded-For that is not a trusted proxy. Any client can write the addresses
+// before that one. The zero address is unknown.
 func clientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	peer := parseAddr(r.RemoteAddr)
 	if !within(peer, trusted) {
@@ -29,15 +29,16 @@ func clientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	return peer
 }
 
-// clientScheme returns "https" or "http": how the client reached us, or our trusted proxy.
+// clientScheme returns "https" or "http": how the client reached this server, or its trusted
+// proxy.
 func clientScheme(r *http.Request, trusted []netip.Prefix) string {
 	if r.TLS != nil {
 		return "https"
 	}
 	if within(parseAddr(r.RemoteAddr), trusted) {
-		said := r.Header.Values("X-Forwarded-Proto")
-		if len(said) > 0 {
-			last := said[len(said)-1]
+		values := r.Header.Values("X-Forwarded-Proto")
+		if len(values) > 0 {
+			last := values[len(values)-1]
 			if strings.EqualFold(verify.TrimOWS(last[strings.LastIndexByte(last, ',')+1:]), "https") {
 				return "https"
 			}
@@ -69,8 +70,9 @@ func within(a netip.Addr, prefixes []netip.Prefix) bool {
 // MaxVia is the longest name for [Config.Via], in characters.
 const MaxVia = 64
 
-// viaContains reports whether a line of Via has an entry received by name. An entry is a protocol, white space, who received it,
-// and perhaps a comment, in which commas separate nothing.
+// viaContains reports whether a line of Via has an entry of name. An entry is a protocol, white
+// space, the name of the receiver, and an optional comment, in which commas do not separate
+// entries.
 func viaContains(line, name string) bool {
 	depth, from := 0, 0
 	for i := 0; i <= len(line); i++ {

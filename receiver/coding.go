@@ -13,19 +13,19 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Content codings (RFC 9110 section 8.4). Signatures and digests are of the coded bytes, and so are what is
-// kept and what is compared: nothing is decoded before the delivery is verified. The decoded bytes are what
-// identifiers and types are read from, and what handlers get as Data.
+// Content codings (RFC 9110 section 8.4). Signatures and digests cover the coded bytes, which are also stored
+// and compared: nothing is decoded before the delivery is verified. Identifiers, types and the Data of handlers
+// come from the decoded bytes.
 
-// codings are those that are taken off, for Accept-Encoding.
+// codings are the supported ones, for Accept-Encoding.
 const codings = "gzip, deflate, identity"
 
-// maxPlain bounds what a handler's payload may grow to, in bytes. Acceptance has bounded it by the producer's
-// MaxBody already.
+// maxPlain bounds the decoded payload of a handler, in bytes. The producer's MaxBody already
+// bounded it at acceptance.
 const maxPlain = 256 << 20
 
-// codingOf returns the one content coding of the fields in lower case, "" for none; false when there are
-// several, or one that is not known here.
+// codingOf returns the one content coding of the fields in lower case, "" for none; false when
+// there are several, or an unknown one.
 func codingOf(h http.Header) (coding string, ok bool) {
 	var found []string
 	for _, line := range h.Values("Content-Encoding") {
@@ -51,16 +51,16 @@ func codingOf(h http.Header) (coding string, ok bool) {
 	return "", false
 }
 
-// errInflates says that a body is larger than allowed once it is decoded.
+// errInflates is the error of a body that is too large once decoded.
 var errInflates = errors.New("the decoded body is too large")
 
-// decodedBody takes the content coding off. A result of more than limit bytes is errInflates; it is found out
-// without making more than that.
+// decodedBody removes the content coding. A result of more than limit bytes is errInflates,
+// without decoding much more than that.
 func decodedBody(h http.Header, coded []byte, limit int64) ([]byte, error) {
 	coding, ok := codingOf(h)
 	switch {
 	case !ok:
-		return nil, errors.New("the content coding is not known")
+		return nil, errors.New("unknown content coding")
 	case coding == "", len(coded) == 0:
 		return coded, nil
 	}
@@ -87,8 +87,8 @@ func decodedBody(h http.Header, coded []byte, limit int64) ([]byte, error) {
 	return plain, nil
 }
 
-// readAtMost reads everything, or returns errInflates once there are more than limit bytes. Its buffer doubles up to
-// the limit and one byte, so that all buffers together have at most twice that.
+// readAtMost reads everything, or returns errInflates after more than limit bytes. Its buffer
+// doubles up to the limit and one byte, so all buffers together have at most twice that.
 func readAtMost(r io.Reader, limit int64) ([]byte, error) {
 	var buf []byte
 	for int64(len(buf)) <= limit {

@@ -27,34 +27,36 @@ const (
 	DefaultBodyBudget     = 256 << 20
 )
 
-// Config describes a receiver whole; [Open] checks all of it and reports every mistake at once.
+// Config configures a receiver. [Open] checks all of it and reports every error at once.
 type Config struct {
 	// Store keeps the events. Required. The receiver does not close it.
 	Store dedup.Store
 	// Producers are the senders, one endpoint each. At least one is required.
 	Producers []producer.Producer
-	// Handlers do the work. An event for which there is none is kept, done with a note, and can be reopened.
+	// Handlers handle the events. Events without a handler are stored as done, with a note, and
+	// can be reopened.
 	Handlers []Handler
 
-	// URL is the public base, as producers call it ("https://hooks.example"). Required when a producer's
-	// scheme signs the URL and the producer has no URL of its own.
+	// URL is the public base, as producers call it ("https://hooks.example"). Required if a
+	// producer's scheme signs the URL and the producer has no URL of its own.
 	URL string
-	// PolicyURL is where the policy is served, for the links in answers. Defaults to URL + "/policy".
+	// PolicyURL is where the policy is served, for the links in responses. Defaults to URL +
+	// "/policy".
 	PolicyURL string
-	// Hosts, when not empty, are the only Host values accepted; others are answered 421.
+	// Hosts, if not empty, are the only Host values accepted; others get 421.
 	Hosts []string
-	// Via is the name of this receiver in the field Via (RFC 9110 section 7.6.3), for receivers whose handlers send
-	// deliveries on and put the name there. A delivery that names it already came back to where it was, and is refused (400):
-	// a loop ends. A token of at most 64 characters. Defaults to none, which refuses nothing.
+	// Via names this receiver in the field Via (RFC 9110 section 7.6.3), for handlers that
+	// forward deliveries under that name. A delivery that already names it is in a loop and is
+	// refused (400). A token of at most 64 characters. Defaults to none, which refuses nothing.
 	Via string
 	// TrustedProxies are peers whose X-Forwarded-For and X-Forwarded-Proto count. Defaults to none.
 	TrustedProxies []netip.Prefix
 
-	// Decode turns a payload into the handler's type. Defaults to JSON by encoding/json, and text/* for strings; []byte,
-	// json.RawMessage and url.Values never pass through it.
+	// Decode decodes a payload into the handler's type. Defaults to encoding/json, and plain
+	// text for strings; []byte, json.RawMessage and url.Values do not use it.
 	Decode func(contentType string, body []byte, v any) error
 
-	// Attempts is how often a task is started before it is a dead letter. Defaults to 16.
+	// Attempts is how often a task starts before it becomes a dead letter. Defaults to 16.
 	Attempts int
 	// BackoffBase and BackoffCap bound the full jitter between attempts: uniform in [0, min(cap, base*2^n)].
 	// They default to 1 second and 10 minutes.
@@ -65,39 +67,41 @@ type Config struct {
 	HandlerTimeout time.Duration
 	// AnswerTimeout is how long the producer waits for an Answer handler. Defaults to 10 seconds.
 	AnswerTimeout time.Duration
-	// InFlightWait is how long a duplicate waits for the Answer of the first delivery. Defaults to 2 seconds;
-	// negative does not wait.
+	// InFlightWait is how long a duplicate waits for the response to the first delivery.
+	// Defaults to 2 seconds; negative does not wait.
 	InFlightWait time.Duration
-	// Lease is how long a task is its worker's between extensions. Defaults to 30 seconds.
+	// Lease is how long a worker owns a task between extensions. Defaults to 30 seconds.
 	Lease time.Duration
-	// Workers is how many handlers of tasks run at once. Defaults to 4 per CPU, which is right for handlers that
-	// compute; those that wait for others (a call of 50 ms lets a worker run 20 a second) want more. A worker is
-	// free again when its handler has returned; recording the outcome does not keep it. Where handlers are fast,
-	// up to 256 tasks are taken ahead of the workers, as many as start within 50 ms.
+	// Workers is how many handlers of tasks run at once. Defaults to 4 per CPU, which suits
+	// handlers that compute. Handlers that wait for others (with calls of 50 ms a worker runs 20
+	// a second) need more. A worker is free once its handler has returned; recording the outcome
+	// does not occupy it. Up to 256 tasks are prefetched, as many as start within 50 ms.
 	Workers int
-	// RetryAfter is what a transient answer asks for, give or take half. Defaults to 5 seconds.
+	// RetryAfter is the mean Retry-After of transient responses, jittered by ±50 %. Defaults to
+	// 5 seconds.
 	RetryAfter time.Duration
 	// BodyTimeout is how long a body may take to arrive (408). Defaults to 30 seconds.
 	BodyTimeout time.Duration
-	// StoreTimeout bounds one durable step of a delivery, so that a store which stalls is answered with 503.
-	// Nothing is known about the event then; the sender's retry finds the truth. Defaults to 30 seconds.
+	// StoreTimeout bounds one durable step of a delivery: a stalled store means 503. The outcome
+	// is unknown then, and the sender's retry gets it. Defaults to 30 seconds.
 	StoreTimeout time.Duration
-	// MaxBody bounds bodies of producers that set no bound, in bytes. Defaults to 1 MiB.
+	// MaxBody bounds the bodies of producers without a bound, in bytes. Defaults to 1 MiB.
 	MaxBody int64
-	// BodyBudget bounds the bytes of all bodies that are held before verification. Defaults to 256 MiB.
+	// BodyBudget bounds the bytes of all bodies held before verification. Defaults to 256 MiB.
 	BodyBudget int64
 
-	// PeersFile is the path of a file that keeps which networks lately sent new events, so that a start under load knows its
-	// senders: endpoint, network, credit and its end, for an hour at most. It is written every hour and at Shutdown, readable
-	// for its owner only; a receiver that opens with it gives the peers half of their credit. Defaults to none: after a start
-	// every peer is unknown.
+	// PeersFile is the path of a file of the networks that recently sent new events, so that a
+	// receiver that starts under load knows its senders. It holds endpoint, network, credit and
+	// its end, for an hour at most. It is written every hour and by Shutdown, readable for its
+	// owner only. After a start these peers have half of their credit. Defaults to none: after a
+	// start every peer is unknown.
 	PeersFile string
 
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
-	// Clock judges the freshness of signatures. Defaults to time.Now. Leases and windows are judged by the
+	// Clock judges the freshness of signatures. Defaults to time.Now. Leases and windows use the
 	// store's clock.
 	Clock func() time.Time
-	// Observe, when set, is called with what happened to every delivery and every attempt. It must not block.
+	// Observe, if set, is called for every delivery and every attempt. It must not block.
 	Observe func(context.Context, Observation)
 }

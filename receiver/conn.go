@@ -9,17 +9,18 @@ import (
 	"net/netip"
 )
 
-// maxRefusals is how many deliveries in a row a connection may bring that fail before they are authenticated. An
-// honest sender does not need another one, and with the connection ends what HTTP/2 remembers of earlier fields.
+// maxRefusals is how many deliveries in a row a connection may bring that fail before they are
+// authenticated. Honest senders need no more, and closing the connection also drops the HTTP/2
+// state of earlier fields.
 const maxRefusals = 4
 
-// stage says what a connection is doing. It is the least that may be closed of what its requests are in.
+// stage is the state of a connection: that of the most advanced of its requests.
 type stage int
 
 const (
-	stageWaiting    stage = iota // no request: idle, in a handshake of TLS, or with a head that is not complete
-	stageUnverified              // requests of which none is verified
-	stageVerified                // a request that is verified; such a connection is in no line
+	stageWaiting    stage = iota // no request: idle, in a TLS handshake, or with an incomplete head
+	stageUnverified              // requests, none of them verified
+	stageVerified                // a verified request; the connection is in no line
 )
 
 // conn is a connection of a Listener, whose lock protects its fields.
@@ -33,14 +34,14 @@ type conn struct {
 	stage stage
 	elems []*list.Element // in the lines of its groups
 
-	head     int64 // bytes read since there was a request
+	head     int64 // bytes read since the last request
 	headElem *list.Element
 
 	requests, verified int
 	refused            int // deliveries in a row
 }
 
-// Read implements net.Conn. What is read while there is no request is a part of a head.
+// Read implements net.Conn. Bytes read while there is no request belong to a head.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
@@ -49,7 +50,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. Where something is answered, no head is being read.
+// Write implements net.Conn. A response means that no head is being read.
 func (c *conn) Write(p []byte) (int, error) {
 	c.of.mu.Lock()
 	c.settleHead()
@@ -65,7 +66,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes one direction, as net/http does before it closes a connection whose client still sends.
+// CloseWrite closes one direction, as net/http does before it closes a connection whose client
+// still sends.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -73,8 +75,8 @@ func (c *conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// LocalAddr implements net.Conn. The address leads back to the connection: net/http puts it into the context of each
-// request, also through TLS and HTTP/2.
+// LocalAddr implements net.Conn. The address leads back to the connection: net/http puts it into
+// the context of each request, also through TLS and HTTP/2.
 func (c *conn) LocalAddr() net.Addr { return connAddr{c.Conn.LocalAddr(), c} }
 
 type connAddr struct {
@@ -82,7 +84,8 @@ type connAddr struct {
 	conn *conn
 }
 
-// countHead counts bytes of a head, and closes the connections that began theirs first when there are too many.
+// countHead counts bytes of a head. When there are too many, it closes the connections with the
+// oldest incomplete heads.
 func (l *Listener) countHead(c *conn, n int64) {
 	l.mu.Lock()
 	if !c.counted || c.requests > 0 {
@@ -91,7 +94,7 @@ func (l *Listener) countHead(c *conn, n int64) {
 	}
 	if c.headElem == nil {
 		c.headElem = l.heads.PushBack(c)
-		c.moveTo(stageWaiting) // now it waits for its head, and no longer idles
+		c.moveTo(stageWaiting) // it is no longer idle
 	}
 	c.head += n
 	l.headBytes += n
@@ -106,7 +109,7 @@ func (l *Listener) countHead(c *conn, n int64) {
 	closeAll(closing)
 }
 
-// settleHead ends the count of a head: it is complete, or the connection ends.
+// settleHead ends the count of a head that is complete or will not be.
 func (c *conn) settleHead() {
 	if c.headElem == nil {
 		return
@@ -116,7 +119,7 @@ func (c *conn) settleHead() {
 	c.head, c.headElem = 0, nil
 }
 
-// enter puts the connection at the end of the lines of a stage.
+// moveTo puts the connection at the end of the lines of a stage.
 func (c *conn) moveTo(to stage) {
 	for i, elem := range c.elems {
 		c.groups[i].lines[c.stage].Remove(elem)
@@ -130,7 +133,7 @@ func (c *conn) moveTo(to stage) {
 	}
 }
 
-// updateStage finds the stage anew after one of its requests began, was verified, or ended.
+// updateStage sets the stage after a request began, was verified, or ended.
 func (c *conn) updateStage() {
 	to := stageWaiting
 	switch {
@@ -144,13 +147,14 @@ func (c *conn) updateStage() {
 	}
 }
 
-// connRequest is a request on its connection. Its methods do nothing for a connection that is not of a Listener.
+// connRequest is a request on its connection. Its methods do nothing for a connection without a
+// Listener.
 type connRequest struct {
 	conn       *conn
-	isVerified bool // the request is verified
+	isVerified bool // one of those for which the connection must stay
 }
 
-// trackRequest notes that a request began; end must follow.
+// trackRequest records that a request began; end must follow.
 func trackRequest(ctx context.Context) *connRequest {
 	address, _ := ctx.Value(http.LocalAddrContextKey).(connAddr)
 	at := &connRequest{conn: address.conn}
@@ -161,7 +165,7 @@ func trackRequest(ctx context.Context) *connRequest {
 	return at
 }
 
-// verified notes that the request is one of those for which the connection must stay.
+// verified marks the request as one for which the connection must stay.
 func (at *connRequest) verified() {
 	if at.isVerified {
 		return
@@ -170,7 +174,7 @@ func (at *connRequest) verified() {
 	at.change(func(c *conn) { c.verified++ })
 }
 
-// end notes that the request was answered.
+// end records that the request was answered.
 func (at *connRequest) end() {
 	at.change(func(c *conn) {
 		c.requests--
@@ -180,13 +184,14 @@ func (at *connRequest) end() {
 	})
 }
 
-// authentic notes that a delivery was authenticated, which ends a row of refusals.
+// authentic records that a delivery was authenticated, which resets the count of refusals.
 func (at *connRequest) authentic() {
 	at.verified()
 	at.change(func(c *conn) { c.refused = 0 })
 }
 
-// refused notes that a delivery failed before it was authenticated, and reports whether the connection has to end.
+// refused records that a delivery failed before it was authenticated, and reports whether the
+// connection must be closed.
 func (at *connRequest) refused() (last bool) {
 	at.change(func(c *conn) {
 		c.refused++
@@ -206,7 +211,7 @@ func (at *connRequest) change(f func(*conn)) {
 	at.conn.updateStage()
 }
 
-// peerOf returns the address of a connection's peer; the zero address for one that is not of a network.
+// peerOf returns the address of a connection's peer; the zero address outside of a network.
 func peerOf(c net.Conn) netip.Addr {
 	if remote := c.RemoteAddr(); remote != nil {
 		return parseAddr(remote.String())

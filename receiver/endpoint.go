@@ -20,18 +20,19 @@ type endpoint struct {
 	rx    *Receiver
 	p     producer.Producer // with its defaults
 	allow string            // the Allow field
-	// base is the public scheme and authority, and the prefix that a proxy took off; empty where nobody told.
+	// base is the public scheme and authority, and the path prefix that a proxy removes; empty if not configured.
 	base string
-	// whole is the public URL of the endpoint where the producer has one of its own; only the query is then
-	// taken from requests.
+	// url is the public URL of a producer that has its own. Only the query is then taken from
+	// requests.
 	url *url.URL
-	// secretHeaders are the fields that are never kept.
+	// secretHeaders are the fields that are never stored.
 	secretHeaders []string
-	// accepted is the answer that is stored with events for On handlers. Nobody changes its header.
+	// accepted is the response that is stored with events for On handlers. Its header must not
+	// be changed.
 	accepted dedup.Response
-	// keyParts is everything of a request that the identifier is read from.
+	// keyParts are the parts of a request that the identifier is read from.
 	keyParts []string
-	quota    *admission.Quota // nil where the producer has none
+	quota    *admission.Quota // nil for none
 }
 
 func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
@@ -53,9 +54,9 @@ func newEndpoint(rx *Receiver, p producer.Producer) *endpoint {
 	return ep
 }
 
-// publicURL is the URL as the producer called it: the public base and the request target as it arrived. What
-// the connection or a stranger's header says counts only where no base is configured, and a scheme that signs
-// the URL never works without one.
+// publicURL is the URL as the producer called it: the public base and the request target as
+// received. Connection and headers count only where no base is configured; schemes that sign the
+// URL require one.
 func (ep *endpoint) publicURL(r *http.Request, at target) (*url.URL, error) {
 	if ep.url != nil {
 		u := *ep.url
@@ -70,8 +71,8 @@ func (ep *endpoint) publicURL(r *http.Request, at target) (*url.URL, error) {
 	return at.withBase(base)
 }
 
-// hostKnown reports whether the Host of a request is one of ours. A configured host without a port stands for
-// every port.
+// hostKnown reports whether this receiver serves the Host of a request. A configured host
+// without a port matches every port.
 func hostKnown(hosts []string, host string) bool {
 	if len(hosts) == 0 {
 		return true
@@ -88,7 +89,7 @@ func hostKnown(hosts []string, host string) bool {
 	return false
 }
 
-// takes reports whether the endpoint takes deliveries of this media type.
+// takes reports whether the endpoint accepts the media type.
 func (ep *endpoint) takes(contentType string) bool {
 	if len(ep.p.MediaTypes) == 0 {
 		return true
@@ -111,14 +112,14 @@ func (ep *endpoint) retired() bool {
 	return !ep.p.Retire.IsZero() && !ep.rx.cfg.Clock().Before(ep.p.Retire)
 }
 
-// announce adds to an answer when the endpoint ends (Sunset, RFC 8594 section 3) and since or from when it is
-// not to be used (Deprecation, a structured-field Date, RFC 9745 section 2). Both are about the endpoint and no
-// part of a stored answer. Once it has ended there is nothing to announce.
+// announceSunset adds when the endpoint ends (Sunset, RFC 8594 section 3) and since when it is
+// deprecated (Deprecation, a structured-field Date, RFC 9745 section 2). Both are about the
+// endpoint and are not stored with the response. They end with the endpoint.
 func (ep *endpoint) announceSunset(resp *reply) {
 	if ep.p.Deprecated.IsZero() || ep.retired() {
 		return
 	}
-	header := resp.Header.Clone() // the store and other deliveries may share it
+	header := resp.Header.Clone() // shared with the store and other deliveries
 	if header == nil {
 		header = http.Header{}
 	}

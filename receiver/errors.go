@@ -6,30 +6,32 @@ import (
 	"time"
 )
 
-// Reject returns an error that ends a task at once as a dead letter, without further attempts: the event will
-// never be handled as it is. From an Answer handler it is the response 422, which is stored. It works wrapped
-// in other errors. err says why, and may be nil.
+// Reject returns an error that makes a task a dead letter at once: the event can never be
+// handled as it is. From an Answer handler it is the response 422, which is stored. It works
+// wrapped in other errors. err is the reason and may be nil.
 func Reject(err error) error { return &rejection{err: err} }
 
-// Postpone returns an error that runs the task again after d, at most [Config.PostponeMax]; it does not count as
-// a failed attempt. A d of zero or less is [Config.BackoffBase], so that no task runs in a circle without a
-// pause. err says why, and may be nil. It works wrapped in other errors; together with [Reject], that one wins.
+// Postpone returns an error that runs the task again after d, at most [Config.PostponeMax]. It
+// does not count as a failed attempt. A d of zero or less means [Config.BackoffBase], so that no
+// task loops without a pause. err is the reason and may be nil. It works wrapped in other
+// errors. [Reject] wins over it.
 //
-// From an Answer handler it is a transient answer: 503 with d as its Retry-After.
+// From an Answer handler it is a transient response: 503 with d as its Retry-After.
 func Postpone(d time.Duration, err error) error { return &postponement{wait: d, err: err} }
 
-// RetryAfter returns an error that counts as a failed attempt like any other, and makes d from now the lower
-// bound of the next one, also where d is more than [Config.BackoffCap]: the backoff is added to it, so that
-// tasks which were turned away together do not come back together. It is for handlers that were told when to
-// come again, as by the Retry-After of a target. A d of zero or less has no effect; one of more than a century
-// is a century. err says why, and may be nil. It works wrapped in other errors; [Reject] and [Postpone] win
-// over it.
+// RetryAfter returns an error that counts as a failed attempt and makes d the lower bound of the
+// wait for the next one, even beyond [Config.BackoffCap]. The backoff is added to d, so that
+// tasks which were refused together do not come back together. Use it when a target says when to
+// come back, as with its Retry-After. A d of zero or less has no effect; one of more than a
+// century is a century. err is the reason and may be nil. It works wrapped in other errors.
+// [Reject] and [Postpone] win over it.
 //
-// From an Answer handler it is a transient answer: 503 with d as the lower bound of its Retry-After. An
-// intermediary that must not pass a Retry-After on returns the bare error instead.
+// From an Answer handler it is a transient response: 503 with d as the lower bound of its
+// Retry-After. An intermediary that must not pass a Retry-After on returns the bare error
+// instead.
 func RetryAfter(d time.Duration, err error) error { return &laterError{wait: d, err: err} }
 
-// longestWait bounds RetryAfter, so that times stay far from the end of what can be stored.
+// longestWait bounds RetryAfter: later times cannot be stored.
 const longestWait = 100 * 365 * 24 * time.Hour
 
 // laterError is the error of RetryAfter.
@@ -39,11 +41,11 @@ type laterError struct {
 }
 
 func (e *laterError) Error() string {
-	return because(fmt.Sprintf("not again before %v are over", e.wait), e.err)
+	return because(fmt.Sprintf("not again within %v", e.wait), e.err)
 }
 func (e *laterError) Unwrap() error { return e.err }
 
-// notBefore returns the lower bound that err sets for the wait before the next attempt; zero is none.
+// notBefore returns the lower bound that RetryAfter sets for the next attempt, or zero.
 func notBefore(err error) time.Duration {
 	var e *laterError
 	if !errors.As(err, &e) {
@@ -67,7 +69,8 @@ type postponement struct {
 func (e *postponement) Error() string { return because(fmt.Sprintf("postponed for %v", e.wait), e.err) }
 func (e *postponement) Unwrap() error { return e.err }
 
-// undecodable is the error of a payload that is not of the handler's type. No repetition cures it.
+// undecodable is the error of a payload that does not decode into the handler's type. Retries
+// cannot help.
 type undecodable struct {
 	typ string // the handler's type
 	err error
@@ -95,8 +98,8 @@ const (
 	errorOther
 )
 
-// classify returns the kind of a handler's error, and the wait that it asks for: the whole wait when postponed, else the
-// lower bound of RetryAfter.
+// classify returns the kind of a handler's error and the wait that it asks for: the time of
+// Postpone, or the lower bound of RetryAfter.
 func classify(err error) (kind errorKind, wait time.Duration) {
 	wait, isPostponed := postponed(err)
 	var crash *panicked
@@ -115,19 +118,17 @@ func classify(err error) (kind errorKind, wait time.Duration) {
 	return errorOther, notBefore(err)
 }
 
-// isRejected reports whether err holds a Reject.
 func isRejected(err error) bool {
 	var e *rejection
 	return errors.As(err, &e)
 }
 
-// isUndecodable reports whether err says that the payload is not of the handler's type.
 func isUndecodable(err error) bool {
 	var e *undecodable
 	return errors.As(err, &e)
 }
 
-// postponed returns for how long err postpones the task; false when it does not.
+// postponed returns for how long err postpones the task.
 func postponed(err error) (time.Duration, bool) {
 	var e *postponement
 	if !errors.As(err, &e) {

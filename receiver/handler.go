@@ -11,7 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// Handler is work for the events of one producer. [On] and [Answer] make one.
+// Handler handles events of one producer. [On] and [Answer] make one.
 type Handler struct {
 	name     string
 	producer string
@@ -21,9 +21,9 @@ type Handler struct {
 	lane     producer.Extractor
 	yields   bool
 	with     []func(Next) Next
-	// run decodes and calls the user's function; nil Response for On.
+	// run decodes the data and calls the user's function; the Response is nil for On.
 	run func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error)
-	// next is run inside its middleware; the book composes it once.
+	// next is run inside its middleware.
 	next Next
 	err  error
 }
@@ -35,18 +35,18 @@ type Next func(ctx context.Context, ev Event[any]) (*Response, error)
 
 var errNilFunc = errors.New("the function is nil")
 
-// On makes a handler whose events are stored and acknowledged first and then run by workers, with retries,
-// until fn succeeds, rejects the event ([Reject]) or its attempts are used up.
+// On makes a handler whose events are stored and acknowledged first. Workers then run fn, with
+// retries, until it succeeds, rejects the event ([Reject]) or has no attempts left.
 //
-// The pattern is an exact event type, "prefix*", or "*". Every On handler that matches an event has a task of
-// its own: its own attempts, outcome and dead letter.
+// The pattern is an exact event type, "prefix*", or "*". Every matching On handler has a task of
+// its own for an event, with its own attempts, outcome and dead letter.
 //
-// T is decoded from JSON by encoding/json, or by [Config.Decode]; []byte and json.RawMessage get the bytes,
-// url.Values a parsed form. Of a CloudEvent in the structured JSON format it is the data that is
-// decoded. A payload that does not decode is a dead letter without retries.
+// T is decoded by encoding/json or [Config.Decode]; []byte and json.RawMessage get the bytes,
+// url.Values a parsed form. The data of a structured CloudEvent is decoded, not its envelope. A
+// payload that does not decode becomes a dead letter without retries.
 //
-// A panic of fn counts as an error. The context ends after [Config.HandlerTimeout]; an fn that goes on
-// regardless keeps its worker until it returns.
+// A panic of fn counts as an error. The context ends after [Config.HandlerTimeout]. If fn goes
+// on, it occupies its worker until it returns.
 func On[T any](producer, pattern string, fn func(context.Context, Event[T]) error) Handler {
 	h := Handler{producer: producer, pattern: pattern}
 	if fn == nil {
@@ -63,12 +63,13 @@ func On[T any](producer, pattern string, fn func(context.Context, Event[T]) erro
 	return h
 }
 
-// Answer makes a handler whose result is the response: it runs while the producer waits, its response is
-// stored before it is sent, and duplicates get it again. An Answer handler takes its events alone.
+// Answer makes a handler whose result is the response. It runs while the producer waits. Its
+// response is stored before it is sent, and sent again to duplicates. No other handler may match
+// the same events.
 //
-// fn runs under a context that the producer's hanging up does not cancel, so that half a payment is never left
-// behind. T is decoded as for [On]. An event that is reopened after it was dead is run by a worker, as if it
-// were for an On handler; its response then goes to nobody and replaces nothing.
+// The context of fn does not end when the producer hangs up, so that work is never left half
+// done. T is decoded as for [On]. When a dead event is reopened, a worker runs fn; its response
+// is then neither sent nor stored.
 func Answer[T any](producer, pattern string, fn func(context.Context, Event[T]) (Response, error)) Handler {
 	h := Handler{producer: producer, pattern: pattern, answer: true}
 	if fn == nil {
@@ -89,34 +90,34 @@ func Answer[T any](producer, pattern string, fn func(context.Context, Event[T]) 
 	return h
 }
 
-// Otherwise makes the handler take only what no other handler of its producer takes.
+// Otherwise makes the handler match only events that no other handler of its producer matches.
 func (h Handler) Otherwise() Handler { h.other = true; return h }
 
-// Named gives the handler its stable name, under which tasks are stored. Defaults to producer and pattern
-// with a slash between them. A task whose name no handler has any more becomes a dead letter.
+// Named sets the stable name, under which tasks are stored. Defaults to producer and pattern
+// with a slash between them. A task whose name no handler has becomes a dead letter.
 func (h Handler) Named(name string) Handler { h.name = name; return h }
 
-// With wraps the handler in middleware, the first one outermost. Each function is called once, by [Open]; the
-// Next that it returns is called for every attempt, concurrently.
+// With wraps the handler in middleware, the first one outermost. [Open] calls each function
+// once. The Next that it returns is called for every attempt, concurrently.
 func (h Handler) With(middleware ...func(Next) Next) Handler {
 	h.with = append(h.with[:len(h.with):len(h.with)], middleware...)
 	return h
 }
 
-// Lane makes tasks with the same value of the extractor run one after another in accepted order. An event
-// without a value is in no lane. A task that fails holds up the later ones of its lane until it has its
-// outcome, unless the handler has [Handler.LaneYields].
+// Lane makes tasks with the same value of the extractor run one after another in accepted order.
+// Events without a value run unordered. A task that fails holds up the later ones of its lane
+// until it has its outcome, unless the handler has [Handler.LaneYields].
 func (h Handler) Lane(by producer.Extractor) Handler { h.lane = by; return h }
 
-// LaneYields lets a task that waits for its retry give way to later ones of its lane, which then run out of
-// order; its retry waits for its turn. Two tasks of a lane still never run at once. It has no meaning without
+// LaneYields lets later tasks of a lane run, out of order, while a task waits for its retry. The
+// retry then waits for its turn. Two tasks of a lane still never run at once. Requires
 // [Handler.Lane].
 func (h Handler) LaneYields() Handler { h.yields = true; return h }
 
-// matches reports whether the pattern takes the event type.
+// matches reports whether the pattern matches the event type.
 func (h *Handler) matches(typ string) bool { return dedup.MatchType(h.pattern, typ) }
 
-// compose puts run inside the middleware.
+// compose wraps run in the middleware.
 func (h *Handler) compose(decode decodeFunc) {
 	run := h.run
 	h.next = func(ctx context.Context, ev Event[any]) (*Response, error) { return run(ctx, ev, decode) }
@@ -125,12 +126,12 @@ func (h *Handler) compose(decode decodeFunc) {
 	}
 }
 
-// laneOf returns the lane of the handler's task for an item of a delivery, or "" when it has none. Its error is
-// the extractor's.
+// laneOf returns the lane of the handler's task for an item of a delivery, "" for none. Its
+// error is the extractor's.
 //
-// The lane is a digest of endpoint, handler and value, each behind its length: lanes of different handlers
-// never meet, and no byte of the payload ends up in a key of the store. Two values that meet in 128 bits would
-// only wait for each other.
+// The lane is a digest of endpoint, handler and value, each prefixed with its length. Lanes of
+// different handlers never collide, and no byte of the payload ends up in a key of the store. A
+// collision of two values in 128 bits would only make them wait for each other.
 func (h *Handler) laneOf(d *producer.Delivery, it producer.Item) (string, error) {
 	if h.lane == nil {
 		return "", nil

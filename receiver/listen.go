@@ -13,39 +13,40 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
-// Limits bounds the connections of a [Listener]. A field that is zero or less has its default.
+// Limits bounds the connections of a [Listener]. Fields of zero or less have their defaults.
 type Limits struct {
 	// Connections is how many connections may be open at once. Defaults to [DefaultConnections].
 	Connections int
-	// PerAddress is how many of them one address may have; of IPv6 a network of 64 bits counts as one. Defaults to an
-	// eighth of Connections.
+	// PerAddress is how many of them one address may have; an IPv6 /64 counts as one. Defaults
+	// to an eighth of Connections.
 	PerAddress int
-	// TrustedProxies are peers that bring the requests of many clients: PerAddress does not bound them, and refusals
-	// do not close their connections. Defaults to none.
+	// TrustedProxies are peers that bring the requests of many clients: PerAddress does not
+	// bound them, and refusals do not close their connections. Defaults to none.
 	TrustedProxies []netip.Prefix
-	// HeadBytes is how many bytes of requests may be held whose head is not complete yet, on all connections together.
-	// How long one head may be is for http.Server.MaxHeaderBytes to say. Defaults to 32 MiB.
+	// HeadBytes bounds the bytes of incomplete request heads on all connections together.
+	// http.Server.MaxHeaderBytes bounds a single head. Defaults to 32 MiB.
 	HeadBytes int64
 }
 
 // The defaults of [Limits].
 const (
 	maxConnections   = 8192
-	connectionsShare = 8   // of all connections, for one address: one in so many
+	connectionsShare = 8   // divisor of all connections, for one address
 	descriptorsKept  = 512 // of the process, for everything but connections
 	DefaultHeadBytes = 32 << 20
 )
 
-// DefaultConnections is how many connections a [Listener] has at once by default: half of the file descriptors that the
-// process may have beyond 512, or a quarter of all where that is more, and at most 8,192. The rest is for the store,
-// for the connections of handlers, and for the connections that are just being closed.
+// DefaultConnections is how many connections a [Listener] has at once by default: half of the
+// file descriptors of the process beyond 512, or a quarter of all if that is more, and at most
+// 8,192. The rest is for the store, for connections of handlers, and for connections that are
+// just being closed.
 func DefaultConnections() int { return connectionsOf(descriptors.Limit()) }
 
 func connectionsOf(descriptors int) int {
 	return max(1, min(maxConnections, max((descriptors-descriptorsKept)/2, descriptors/4)))
 }
 
-// WithDefaults returns the limits with the defaults of what is not set.
+// WithDefaults returns the limits with the defaults of unset fields.
 func (l Limits) WithDefaults() Limits {
 	if l.Connections <= 0 {
 		l.Connections = DefaultConnections()
@@ -61,10 +62,10 @@ func (l Limits) WithDefaults() Limits {
 
 // Listener is a net.Listener with bounds on its connections; [Listen] makes one.
 //
-// At a bound it closes the connection that has waited longest of those that are idle or whose next request has no
-// complete head yet. Where there is none, it closes the one that has waited longest of those whose request is not
-// verified yet, and where there is none of these either, the new one. A connection with a request that is verified is
-// never closed, and Accept never waits for a connection to end.
+// At a bound it closes the connection that has waited longest among those that are idle or have
+// an incomplete head. If there is none, it closes the one that has waited longest among those
+// with an unverified request, and else the new one. It never closes a connection with a verified
+// request, and Accept never waits for a connection to end.
 type Listener struct {
 	net.Listener
 	limits Limits
@@ -72,7 +73,7 @@ type Listener struct {
 	mu        sync.Mutex
 	all       *group
 	addresses map[netip.Prefix]*group
-	heads     list.List // of *conn with bytes of a head that is not complete, in the order of their first ones
+	heads     list.List // of *conn with an incomplete head, oldest first
 	headBytes int64
 	closed    ClosedConnections
 }
@@ -85,22 +86,23 @@ type ListenerStats struct {
 	Closed ClosedConnections
 }
 
-// ClosedConnections counts connections that a [Listener] closed since it was made, by the bound that was reached.
+// ClosedConnections counts the connections that a [Listener] closed, by the bound that was
+// reached.
 type ClosedConnections struct {
 	// Connections, PerAddress and HeadBytes are the bounds of [Limits].
 	Connections, PerAddress, HeadBytes uint64
-	// Descriptors is the bound of the operating system on open files, when Accept met it.
+	// Descriptors is the limit of the operating system on open files.
 	Descriptors uint64
 }
 
-// group is the open connections of an address, or of all.
+// group holds the open connections of an address, or all.
 type group struct {
-	network netip.Prefix // of the address; the zero prefix for all
+	network netip.Prefix // the zero prefix for all
 	open    int
 	lines   [stageVerified]list.List // of *conn that may be closed, oldest first
 }
 
-// oldest returns the connection that is the first to be closed; nil when none may be.
+// oldest returns the connection to close first; nil if none may be closed.
 func (g *group) oldest() *conn {
 	for i := range g.lines {
 		if first := g.lines[i].Front(); first != nil {
@@ -110,20 +112,22 @@ func (g *group) oldest() *conn {
 	return nil
 }
 
-// Listen bounds the connections of ln. It is for one http.Server, with or without TLS and HTTP/2:
+// Listen bounds the connections of ln. It is for one http.Server, with or without TLS and
+// HTTP/2:
 //
 //	http.Serve(receiver.Listen(ln, receiver.Limits{}), rx.Handler())
 //
-// Handlers of a [Receiver] find the connection of a request through its context (http.LocalAddrContextKey, whose value
-// therefore is not a *net.TCPAddr) and tell the listener what becomes of the request. Besides that the listener knows
-// refused deliveries: with the fourth in a row that fails before it is authenticated (400 or 401), the answer ends the
-// connection. Other handlers of the same server are wrapped with [Listener.Handler].
+// Handlers of a [Receiver] find the connection of a request in its context
+// (http.LocalAddrContextKey, whose value therefore is not a *net.TCPAddr) and report the result
+// of the request to the listener. With the fourth delivery in a row that fails before it is
+// authenticated (400 or 401), the connection is closed. Wrap other handlers of the same server
+// with [Listener.Handler].
 func Listen(ln net.Listener, l Limits) *Listener {
 	return &Listener{Listener: ln, limits: l.WithDefaults(), all: &group{}, addresses: map[netip.Prefix]*group{}}
 }
 
-// Handler returns a handler that keeps the connection of a request open while next serves it. Handlers of a [Receiver]
-// do not need it.
+// Handler returns a handler that keeps the connection of a request open while next serves it.
+// Handlers of a [Receiver] do not need it.
 func (l *Listener) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at := trackRequest(r.Context())
@@ -140,7 +144,7 @@ func (l *Listener) Stats() ListenerStats {
 	return ListenerStats{Open: l.all.open, Closed: l.closed}
 }
 
-// Accept implements net.Listener. It closes another connection where a bound is reached.
+// Accept implements net.Listener. At a bound it closes another connection.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -161,17 +165,19 @@ func outOfDescriptors(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// closeOldest closes a connection, so that its descriptor is free, and reports whether there was one to close.
+// closeOldest closes a connection to free its descriptor, and reports whether there was one to
+// close.
 func (l *Listener) closeOldest() bool {
 	l.mu.Lock()
 	var closing []*conn
-	room := l.makeRoom(l.all, l.all.open, &l.closed.Descriptors, &closing)
+	ok := l.evict(l.all, l.all.open, &l.closed.Descriptors, &closing)
 	l.mu.Unlock()
 	closeAll(closing)
-	return room && len(closing) > 0
+	return ok && len(closing) > 0
 }
 
-// admit counts a connection. It returns nil when there is no room for it and none can be made.
+// admit counts a connection. It returns nil if there is no capacity and no other connection may
+// be closed.
 func (l *Listener) admit(accepted net.Conn) *conn {
 	c := &conn{Conn: accepted, of: l, groups: []*group{l.all}}
 	peer := peerOf(accepted)
@@ -182,21 +188,21 @@ func (l *Listener) admit(accepted net.Conn) *conn {
 	defer l.mu.Unlock()
 	if peer.IsValid() && !c.proxy {
 		address := l.address(admission.Network(peer))
-		if !l.makeRoom(address, l.limits.PerAddress, &l.closed.PerAddress, &closing) {
+		if !l.evict(address, l.limits.PerAddress, &l.closed.PerAddress, &closing) {
 			return nil
 		}
 		c.groups = append(c.groups, address)
 	}
-	if !l.makeRoom(l.all, l.limits.Connections, &l.closed.Connections, &closing) {
+	if !l.evict(l.all, l.limits.Connections, &l.closed.Connections, &closing) {
 		return nil
 	}
 	l.add(c)
 	return c
 }
 
-// makeRoom takes connections out of a group until it has less than most, and reports whether it has. What it takes out
-// is for the caller to close, without the lock.
-func (l *Listener) makeRoom(g *group, most int, counter *uint64, closing *[]*conn) bool {
+// evict removes connections from a group until it has less than most, and reports whether it
+// does. The caller must close the removed ones, without the lock.
+func (l *Listener) evict(g *group, most int, counter *uint64, closing *[]*conn) bool {
 	for g.open >= most {
 		*counter++
 		c := g.oldest()
@@ -211,11 +217,11 @@ func (l *Listener) makeRoom(g *group, most int, counter *uint64, closing *[]*con
 
 func closeAll(closing []*conn) {
 	for _, c := range closing {
-		_ = c.Conn.Close() // it may have ended by itself
+		_ = c.Conn.Close() // it may have ended already
 	}
 }
 
-// address returns the group of a network. It is remembered while it has connections.
+// address returns the group of a network. It is stored while it has connections.
 func (l *Listener) address(network netip.Prefix) *group {
 	if g := l.addresses[network]; g != nil {
 		return g
@@ -223,7 +229,7 @@ func (l *Listener) address(network netip.Prefix) *group {
 	return &group{network: network}
 }
 
-// join adds a connection to its groups.
+// add adds a connection to its groups.
 func (l *Listener) add(c *conn) {
 	c.counted = true
 	for _, g := range c.groups {
@@ -235,12 +241,12 @@ func (l *Listener) add(c *conn) {
 	c.moveTo(stageWaiting)
 }
 
-// leave takes a connection out of everything; a second time it does nothing.
+// remove removes a connection from its groups and lines; a second call does nothing.
 func (l *Listener) remove(c *conn) {
 	if !c.counted {
 		return
 	}
-	c.moveTo(stageVerified) // in no line
+	c.moveTo(stageVerified) // which is in no line
 	c.settleHead()
 	c.counted = false
 	for _, g := range c.groups {

@@ -13,44 +13,46 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// Kind is what an [Observation] is about.
+// Kind is the kind of an [Observation].
 type Kind string
 
 // The kinds of observations.
 const (
 	KindDelivery Kind = "delivery" // a request was answered
 	KindAttempt  Kind = "attempt"  // a handler was run
-	KindHanging  Kind = "hanging"  // a handler still runs after its context ended; its attempt follows when it returns
+	KindHanging  Kind = "hanging"  // a handler still runs after its context ended; KindAttempt follows
 )
 
-// Observation is something that happened, for metrics and live views. It holds no payload and no secret.
+// Observation describes an event for metrics and live views. It holds no payload and no secret.
 type Observation struct {
 	Kind Kind
-	// Endpoint, Type, ID and Event name the event as far as it is known.
+	// Endpoint, Type, ID and Event identify the event as far as they are known.
 	Endpoint, Type, ID, Event string
-	// Status and Code are the answer to a delivery, and why: "accepted", "replayed", "signature_mismatch", ...
+	// Status and Code are the response to a delivery and its reason: "accepted", "replayed",
+	// "signature_mismatch", ...
 	Status int
 	Code   string
-	// SameBytes says what became of a delivery whose signed content came before, where no signed identifier names the
-	// event: "known" (the same event again), "again" (another occurrence, which runs), "quarantined" or "refused".
-	// Otherwise it is empty.
+	// SameBytes is the result for a delivery with known signed content, where no signed
+	// identifier names the event: "known" (the same event), "again" (another occurrence, which
+	// runs), "quarantined" or "refused". Else it is empty.
 	SameBytes string
-	// IDReused is true of a delivery that was accepted under an unsigned identifier which came before with other content.
+	// IDReused marks a delivery that was accepted under an unsigned identifier known with other
+	// content.
 	IDReused bool
-	// Handler, Attempt and State tell of an attempt and how it ended; Reason says why.
+	// Handler, Attempt, State and Reason describe an attempt and its outcome.
 	Handler string
 	Attempt int
 	State   dedup.State
 	Reason  string
-	// Took is how long it took.
+	// Took is the duration.
 	Took time.Duration
-	// Err is the private cause, for the log; of errors of handlers, which may quote the payload, it names the
-	// types only.
+	// Err is the private cause, for the log. Errors of handlers may quote the payload, so they
+	// are reduced to their types.
 	Err error
 }
 
-// report tells the log and the observer how a delivery was answered. The code is the precise one, which
-// outsiders may not see; no payload, credential or signature is in it.
+// reportDelivery logs and observes the response to a delivery, with the precise code, which
+// responses may not reveal. It includes no payload, credential or signature.
 func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply, took time.Duration) {
 	name := d.ep.p.Name
 	if level := levelOf(resp); rx.log.Enabled(ctx, level) {
@@ -69,8 +71,7 @@ func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply
 	})
 }
 
-// observed tells the observer, whose panics are its own affair: they are logged, and change nothing of what is
-// observed.
+// observe calls Config.Observe and recovers its panics.
 func (c *Config) observe(ctx context.Context, log *slog.Logger, o Observation) {
 	if c.Observe == nil {
 		return
@@ -95,15 +96,15 @@ func levelOf(resp *reply) slog.Level {
 	return slog.LevelDebug
 }
 
-// serveNotFound answers requests for paths that are nobody's.
+// serveNotFound answers requests for unknown paths.
 func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request) {
 	resp := rx.problemReply(&producer.Producer{}, fail(codeNotFound, nil))
 	resp.send(w)
 	rx.cfg.observe(r.Context(), rx.log, Observation{Kind: KindDelivery, Status: resp.Status, Code: string(resp.code)})
 }
 
-// private is what the log says about a cause. The text of a handler's error may quote the payload, so it is
-// kept with the event and not in the log.
+// logText is the logged text of a cause. Errors of handlers may quote the payload: their text is
+// stored with the event and not logged.
 func logText(err error) string {
 	if err == nil || fromHandler(err) {
 		return ""
@@ -111,7 +112,7 @@ func logText(err error) string {
 	return err.Error()
 }
 
-// observable is what observers see of a cause: of a handler's error its type.
+// observedError is the cause for observers, reduced to its type if a handler returned it.
 func observedError(err error) error {
 	if fromHandler(err) {
 		return typeOnly(err)
@@ -126,7 +127,7 @@ func typeOnly(err error) error {
 	return errors.New(errType(err))
 }
 
-// ofHandler reports whether an error may hold the text of a handler's error.
+// fromHandler reports whether an error may hold the text of a handler's error.
 func fromHandler(err error) bool {
 	var f *failure
 	if !errors.As(err, &f) {
@@ -139,7 +140,7 @@ func fromHandler(err error) bool {
 	return false
 }
 
-// panicText describes a recovered value without quoting what might be payload.
+// panicText describes a recovered value without its text, which might be payload.
 func panicText(v any) string {
 	if err, ok := v.(runtime.Error); ok {
 		return err.Error()
@@ -147,7 +148,7 @@ func panicText(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// reportAnswerRun tells how one run of an Answer handler ended.
+// reportAnswerRun logs and observes the result of one run of an Answer handler.
 func (rx *Receiver) reportAnswerRun(ctx context.Context, r *answerRun, result dedup.Result, cause error) {
 	state := dedup.Done
 	switch result.Kind {
@@ -164,7 +165,7 @@ func (rx *Receiver) reportAnswerRun(ctx context.Context, r *answerRun, result de
 		if errors.As(cause, &p) {
 			args = append(args, "panic", panicText(p.value), "stack", p.stack)
 		}
-		rx.log.WarnContext(ctx, "answer handler did not succeed", args...)
+		rx.log.WarnContext(ctx, "answer handler failed", args...)
 	}
 	rx.cfg.observe(ctx, rx.log, Observation{
 		Kind: KindAttempt, Endpoint: r.p.Name, Type: r.rec.Payload.Type, ID: r.rec.Key.ID, Event: r.rec.Event,

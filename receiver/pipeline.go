@@ -24,22 +24,23 @@ type delivery struct {
 	r      *http.Request // normalized; the request of Delivery has the public URL and no body
 	target target
 	body   *body
-	// permit is what it uses until it is verified, and share what it uses of its producer's quota afterwards. An
+	// permit is what it uses until it is verified, share what it uses of its producer's quota afterwards. An
 	// Answer handler that outlasts the delivery takes over its slot.
 	permit *admission.Permit
 	share  admission.Share
-	// on is its connection.
-	conn *connRequest
-	// received is the verified body with its content coding, where Body is without.
+	conn   *connRequest
+	// received is the verified body with its content coding. Body is without.
 	received []byte
-	// stale is why an authentic delivery is too old to be accepted, though not too old to be a repetition.
+	// stale is why an authentic delivery is too old to bring a new event. It may still be a
+	// duplicate.
 	stale error
 	// itemsErr is why no events could be extracted. Handshakes need none.
 	itemsErr error
 	items    []producer.Item
-	// id and typ are of the only item, for the log.
+	// id and typ are those of the only item, for the log.
 	id, typ string
-	// sameBytes and idReused are what metrics count of deliveries that are named by their signed content; see [Observation].
+	// sameBytes and idReused count deliveries that are named by their signed content; see
+	// [Observation].
 	sameBytes string
 	idReused  bool
 }
@@ -71,14 +72,14 @@ func (ep *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rx.reportDelivery(ctx, d, resp, time.Since(started))
 }
 
-// receiveSafely turns errors into problems, and a panic of ours into one as well.
+// receiveSafely turns errors and our own panics into problems.
 func (d *delivery) receiveSafely(ctx context.Context) (resp *reply) {
 	defer func() {
 		if v := recover(); v != nil {
 			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(v)
 			}
-			// The stack holds no payload; the value might.
+			// The stack holds no payload, but the value might.
 			d.rx.sampled.write(ctx, slog.LevelError, sampledKind{text: "panic while receiving", endpoint: d.ep.p.Name, code: codeInternal},
 				slog.String("value", panicText(v)), slog.String("stack", string(debug.Stack())))
 			resp = d.rx.problemReply(&d.ep.p, fail(codeInternal, nil))
@@ -91,10 +92,11 @@ func (d *delivery) receiveSafely(ctx context.Context) (resp *reply) {
 	return resp
 }
 
-// receive is the path of a delivery. The order matters for safety: nothing that is not authenticated touches
-// the store, and identifiers and nonces are recorded only after the signature and the digest hold.
+// receive is the path of a delivery. The order matters for safety: nothing that is not
+// authenticated touches the store, and identifiers and nonces are recorded only after the
+// signature and the digest hold.
 func (d *delivery) receive(ctx context.Context) (*reply, error) {
-	// 1. Is this a request for this endpoint, as far as its head tells?
+	// 1. Does the head of the request fit this endpoint?
 	if err := d.admit(); err != nil {
 		return nil, err
 	}
@@ -110,11 +112,11 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 	if err := d.authenticate(ctx); err != nil {
 		return nil, err
 	}
-	// 5. Which events are in it? A handshake has no need of an identifier.
+	// 5. Which events are in it? A handshake needs no identifier.
 	if err := d.extractEvents(); err != nil {
 		return nil, err
 	}
-	// 6. Is it fresh? What is stale can only be a repetition.
+	// 6. Is it fresh? A stale delivery can only be a duplicate.
 	if err := d.checkFreshness(); err != nil {
 		return nil, err
 	}
@@ -128,12 +130,13 @@ func (d *delivery) receive(ctx context.Context) (*reply, error) {
 	if d.itemsErr != nil {
 		return nil, d.itemsErr
 	}
-	// 8. Is it new? All items are claimed in one durable step, and
-	// 9. the decisions become the answer; an Answer handler runs in between. Workers run the other handlers.
+	// 8. Is it new? All items are claimed in one durable step.
+	// 9. The decisions become the response; an Answer handler runs in between.
+	// 10. Workers run the other handlers.
 	return d.accept(ctx)
 }
 
-// accept claims the events of the delivery, as far as its producer's quota goes.
+// accept claims the events of the delivery within its producer's quota.
 func (d *delivery) accept(ctx context.Context) (*reply, error) {
 	var ok bool
 	if d.share, ok = d.ep.quota.Begin(); !ok {
@@ -154,7 +157,7 @@ func (d *delivery) accept(ctx context.Context) (*reply, error) {
 	return d.conclude(ctx, entries, decisions)
 }
 
-// admit judges the head of the request.
+// admit checks the head of the request.
 func (d *delivery) admit() error {
 	p, r := &d.ep.p, d.r
 	if !hostKnown(d.rx.cfg.Hosts, r.Host) {
@@ -171,7 +174,7 @@ func (d *delivery) admit() error {
 	}
 	if !slices.Contains(p.Methods, r.Method) {
 		if p.Challenge != nil && slices.Contains(p.ChallengeMethods, r.Method) {
-			return nil // the rest is about deliveries
+			return nil // the other checks are for deliveries
 		}
 		return d.methodRefused()
 	}
@@ -198,8 +201,9 @@ func (d *delivery) methodRefused() error {
 	return f
 }
 
-// looped reports whether the delivery passed through this receiver before: whether its field Via names it (RFC 9110 section
-// 7.6.3). An intermediary must not forward a message to itself without end (section 7.6).
+// loops reports whether the delivery already passed through this receiver: its field Via names
+// it (RFC 9110 section 7.6.3). An intermediary must not forward a message to itself in an
+// infinite loop (section 7.6).
 func (d *delivery) loops() bool {
 	name := d.rx.cfg.Via
 	if name == "" {
@@ -213,11 +217,11 @@ func (d *delivery) loops() bool {
 	return false
 }
 
-// early reports whether a proxy marked the request as TLS early data. Several or other values than "1" count
-// as "1" (RFC 8470 section 5.1).
+// early reports whether a proxy marked the request as TLS early data. Several values, or others
+// than "1", count as "1" (RFC 8470 section 5.1).
 func (d *delivery) early() bool { return len(d.r.Header.Values("Early-Data")) > 0 }
 
-// locate gives the request the URL that the producer called.
+// resolveURL sets the URL that the producer called.
 func (d *delivery) resolveURL(ctx context.Context) error {
 	at, ok := parseTarget(requestTarget(d.r))
 	if !ok {
@@ -255,8 +259,8 @@ func (d *delivery) challenge() (*reply, error) {
 	return nil, nil
 }
 
-// refuseChallenge refuses a handshake in the way that its sender wants to see: with that status and those fields,
-// and a problem as the body. Allow is of the whole endpoint, as RFC 9110 section 15.5.6 asks.
+// refuseChallenge refuses a handshake with the status and fields that its sender expects, and a
+// problem as the body. Allow lists the methods of the whole endpoint (RFC 9110 section 15.5.6).
 func (d *delivery) refuseChallenge(want *dedup.Response, err error) *reply {
 	resp := d.rx.problemReply(&d.ep.p, err)
 	maps.Copy(resp.Header, want.Header)
@@ -268,15 +272,15 @@ func (d *delivery) refuseChallenge(want *dedup.Response, err error) *reply {
 	return resp
 }
 
-// setAllow makes an Allow field that of the whole endpoint.
+// setAllow replaces an Allow field by that of the whole endpoint.
 func (d *delivery) setAllow(resp *reply) {
 	if resp.Header.Get("Allow") != "" {
 		resp.Header.Set("Allow", d.ep.allow)
 	}
 }
 
-// authenticate verifies the delivery, when it has a slot, and reads its body. The bytes of its body no longer count as
-// unverified then.
+// authenticate waits for a slot, verifies the delivery and reads its body, then returns the
+// body's share of the budget.
 func (d *delivery) authenticate(ctx context.Context) error {
 	defer d.permit.Settle()
 	err := d.verify(ctx)
@@ -293,7 +297,8 @@ func (d *delivery) authenticate(ctx context.Context) error {
 	return err
 }
 
-// verify asks the scheme. While the body comes, which its sender may make take long, others have the slot.
+// verify runs the scheme. It releases its slot while reading the body, so a slow sender does not
+// block others.
 func (d *delivery) verify(ctx context.Context) error {
 	if d.ep.p.Scheme == nil {
 		return nil
@@ -311,7 +316,7 @@ func (d *delivery) verify(ctx context.Context) error {
 	})
 	switch {
 	case d.body.err != nil:
-		return d.body.err // whatever the scheme made of it
+		return d.body.err // not what the scheme made of it
 	case busy != nil:
 		return busy
 	}
@@ -319,8 +324,9 @@ func (d *delivery) verify(ctx context.Context) error {
 	return err
 }
 
-// name finds the events of the delivery. Senders of webhooks drop events on a 400, so that an identifier which
-// cannot be used is replaced by a digest of the body where the vendor does not always send one.
+// extractEvents finds the events of the delivery. Webhook senders drop events on a 400, so an
+// unusable identifier is replaced by a digest of the body where the vendor does not always send
+// one.
 func (d *delivery) extractEvents() error {
 	p := &d.ep.p
 	if err := d.checkContent(); err != nil {
@@ -342,8 +348,9 @@ func (d *delivery) extractEvents() error {
 	return nil
 }
 
-// checkContent takes the content coding off and refuses what is no delivery: CloudEvents HTTP webhook section
-// 2.1 wants a payload and its type, and other senders have no reason to leave out both.
+// checkContent decodes the body. It refuses requests that have neither a body nor its type:
+// CloudEvents HTTP webhook section 2.1 requires a payload and its type, and no other sender
+// omits both.
 func (d *delivery) checkContent() error {
 	p := &d.ep.p
 	hasBody := d.r.Method == http.MethodPost || d.r.Method == http.MethodPut || d.r.Method == http.MethodPatch
@@ -353,7 +360,7 @@ func (d *delivery) checkContent() error {
 	return d.decode()
 }
 
-// decode takes the coding off the verified body: the extractors read what it holds.
+// decode removes the content coding of the verified body, for the extractors.
 func (d *delivery) decode() error {
 	d.received = d.Body
 	plain, err := decodedBody(d.r.Header, d.Body, d.ep.p.MaxBody)
@@ -367,9 +374,9 @@ func (d *delivery) decode() error {
 	return nil
 }
 
-// checkFreshness refuses what is not fresh. Senders of some presets resend the same bytes hours later and give up
-// on a 401: what they send may still be a repetition of an event that we have. Early data never may: it could
-// have been captured (RFC 8470 section 3).
+// checkFreshness refuses deliveries that are not fresh. Senders of some presets resend the same
+// bytes hours later and drop the event on a 401: such a delivery may still be a duplicate. Early
+// data may not, because it could have been captured (RFC 8470 section 3).
 func (d *delivery) checkFreshness() error {
 	p := &d.ep.p
 	err := p.Tolerance.Check(d.Identity, d.rx.cfg.Clock())
@@ -389,8 +396,8 @@ func (d *delivery) checkFreshness() error {
 	return nil
 }
 
-// replayKnown answers a stale delivery with the stored answer, when every item of it is known with the same
-// payload and has an answer. Otherwise it is refused, and nothing is stored.
+// replayKnown answers a stale delivery with the stored response, if all its items are known with
+// the same payload and have a response. Otherwise it refuses, and nothing is stored.
 func (d *delivery) replayKnown(ctx context.Context) (*reply, error) {
 	entries := d.entries()
 	claims := claimsOf(entries)
@@ -401,7 +408,7 @@ func (d *delivery) replayKnown(ctx context.Context) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(decisions) == 0 { // an empty batch repeats nothing
+	if len(decisions) == 0 { // an empty batch is no duplicate
 		return nil, d.stale
 	}
 	for _, decision := range decisions {
@@ -424,8 +431,9 @@ func (d *delivery) handshake(ctx context.Context) (*reply, error) {
 	return handshakeReply(want), nil
 }
 
-// recordOutcome credits the peer for a new event and refunds the rate tokens of what is none: it proves nothing about who
-// sent it, because anybody may have captured it. It also refunds what the store could not take: the producer sends it again.
+// recordOutcome credits the peer for a new event. It refunds the rate tokens of duplicates,
+// which prove nothing about who sent them, because anybody may have captured them, and of events
+// that the store could not take, which the producer sends again.
 func (d *delivery) recordOutcome(resp *reply) {
 	if resp.fresh {
 		d.permit.Credit(time.Now())
@@ -435,8 +443,8 @@ func (d *delivery) recordOutcome(resp *reply) {
 	}
 }
 
-// endRefusals ends a connection that brings one delivery after the other that is not authentic: for HTTP/2, net/http
-// turns the field into GOAWAY.
+// endRefusals closes a connection after several unauthenticated deliveries in a row. For HTTP/2,
+// net/http turns the field into GOAWAY.
 func (d *delivery) endRefusals(w http.ResponseWriter, resp *reply) {
 	unauthentic := resp.Status == http.StatusUnauthorized || resp.Status == http.StatusBadRequest
 	if unauthentic && !d.conn.isVerified && d.conn.refused() {

@@ -18,14 +18,15 @@ import (
 //go:embed policy.html
 var policyHTML string
 
-// policy is the page that says what this receiver expects and answers. Both drafts want it published
-// (draft-ietf-httpapi-idempotency-key-header section 2.5.2, draft-mayankpanke-event-delivery-semantics
-// section 9.2), and RFC 9421 section 1.4 wants the profile of its signatures. It is rendered once.
+// policy is the page of what this receiver expects and answers. Both drafts require it
+// (draft-ietf-httpapi-idempotency-key-header section 2.5.2,
+// draft-mayankpanke-event-delivery-semantics section 9.2), and RFC 9421 section 1.4 requires the
+// profile of its signatures. It is rendered once.
 type policy struct {
 	html, json []byte
 }
 
-// policyDoc is the policy as data: what the page shows and what ?format=json gives.
+// policyDoc is the content of the page, as ?format=json returns it.
 type policyDoc struct {
 	Service   policyService    `json:"service"`
 	Accepted  []policyRule     `json:"accepted"`
@@ -33,8 +34,8 @@ type policyDoc struct {
 	Problems  []policyProblem  `json:"problems"`
 }
 
-// policyService is the description of the service that the delivery draft (section 9.7) wants of an intermediary
-// which accepts events before its targets do: what survives, and how often they are tried.
+// policyService is the description of the service that the delivery draft (section 9.7) requires
+// of an intermediary which accepts events before its targets do: durability and retries.
 type policyService struct {
 	Kept     string `json:"kept"`
 	Attempts int    `json:"attempts"`
@@ -43,23 +44,26 @@ type policyService struct {
 
 func servicePolicy(c *Config) policyService {
 	kept := map[dedup.Durability]string{
-		dedup.DurableNone: "in memory, and lost when the process ends", dedup.DurableProcess: "so that it survives the end of the process",
-		dedup.DurableMachine: "on disk, so that it survives a power cut", dedup.DurableReplicated: "on several machines, so that it survives the loss of one",
+		dedup.DurableNone:       "in memory, and lost when the process ends",
+		dedup.DurableProcess:    "so that it survives the end of the process",
+		dedup.DurableMachine:    "on disk, so that it survives a power cut",
+		dedup.DurableReplicated: "on several machines, so that it survives the loss of one",
 	}
 	return policyService{
 		Kept: kept[c.Store.Guarantees().Durability], Attempts: c.Attempts,
-		Backoff: fmt.Sprintf("full jitter: uniform between none and %s, which doubles with every failure up to %s", formatDuration(c.BackoffBase), formatDuration(c.BackoffCap)),
+		Backoff: fmt.Sprintf("full jitter: uniform between none and %s, which doubles with every failure up to %s",
+			formatDuration(c.BackoffBase), formatDuration(c.BackoffCap)),
 	}
 }
 
-// policyRule is a situation that is no failure, and what is answered.
+// policyRule is a situation that is not a failure, and its response.
 type policyRule struct {
 	Situation string `json:"situation"`
 	API       string `json:"api"`
 	Webhook   string `json:"webhook"`
 }
 
-// policyEndpoint says what one endpoint expects.
+// policyEndpoint is what one endpoint expects.
 type policyEndpoint struct {
 	Name     string   `json:"name"`
 	URL      string   `json:"url"`
@@ -67,14 +71,14 @@ type policyEndpoint struct {
 	Methods  []string `json:"methods"`
 	Types    []string `json:"media_types,omitempty"`
 	Key      string   `json:"key"`
-	// Format is the form of identifiers; empty is any. Strict says that keys without quotes are refused.
+	// Format is the form of identifiers; empty is any. Strict refuses keys without quotes.
 	Format     string   `json:"key_format,omitempty"`
 	Strict     bool     `json:"key_strict"`
 	Algorithms []string `json:"algorithms,omitempty"`
 	Required   bool     `json:"key_required"`
 	Scope      string   `json:"scope"`
 	Window     string   `json:"window"`
-	// Identity says what an event is unique by.
+	// Identity is what identifies an event.
 	Identity  string `json:"identity"`
 	Compared  string `json:"fingerprint"`
 	MaxBody   int64  `json:"max_body"`
@@ -94,7 +98,7 @@ type policyEndpoint struct {
 	Docs      string `json:"docs,omitempty"`
 }
 
-// policyProblem is a row of the table of failures, for readers.
+// policyProblem is a row of the table of failures.
 type policyProblem struct {
 	Code      verify.Code `json:"code"`
 	Type      string      `json:"type"`
@@ -130,17 +134,47 @@ func newPolicy(rx *Receiver) (*policy, error) {
 	return &policy{html: html.Bytes(), json: append(asJSON, '\n')}, nil
 }
 
-// acceptedRules are the rows of the table of answers that are no failures.
+// acceptedRules are the responses that are not failures.
 var acceptedRules = []policyRule{
-	{"a new event, kept before it is answered", "the endpoint's success status", "the endpoint's success status"},
-	{"a known event that is done or given up", "the stored answer, with Idempotency-Replayed: true", "the stored answer, with Idempotency-Replayed: true"},
-	{"a known event that waits for its handler", "the same success status, with Idempotency-Replayed: true", "the same success status, with Idempotency-Replayed: true"},
-	{"a known event that is being answered right now", "a short wait for its answer, then the in-flight status and Retry-After; send it again, also after a 409", "a short wait for its answer, then the in-flight status and Retry-After"},
-	{"a known key with another payload", "422; what was accepted first stays as it is", "the success status; the delivery is kept aside for a person and not processed"},
-	{"a batch with an item whose key is known with another payload", "the item is kept aside, the others are kept, one success status", "the item is kept aside, the others are kept, one success status"},
-	{"an event whose signature says no time, accepted so long ago that its answer is no longer kept, or older than what is remembered", "401", "the success status; the delivery is kept aside for a person and not processed"},
-	{"the same signed bytes under another identifier", "401, unless the endpoint says otherwise", "the success status; the delivery is kept aside, at most 16 times, and not processed"},
-	{"a payload that is not understood", "the success status where processing comes later, else 422", "the success status where processing comes later, else 422"},
+	{
+		"a new event, stored before the response", "the endpoint's success status",
+		"the endpoint's success status",
+	},
+	{
+		"a known event with an outcome", "the stored response, with Idempotency-Replayed: true",
+		"the stored response, with Idempotency-Replayed: true",
+	},
+	{
+		"a known event that waits for its handler", "the same success status, with Idempotency-Replayed: true",
+		"the same success status, with Idempotency-Replayed: true",
+	},
+	{
+		"a known event whose first delivery is still in progress",
+		"a short wait for its response, then the in-flight status and Retry-After; send it again, also after a 409",
+		"a short wait for its response, then the in-flight status and Retry-After",
+	},
+	{
+		"a known key with another payload", "422; the accepted payload does not change",
+		"the success status; the delivery is quarantined for inspection and not processed",
+	},
+	{
+		"a batch with an item whose key is known with another payload",
+		"the item is quarantined, the others are stored, one success status",
+		"the item is quarantined, the others are stored, one success status",
+	},
+	{
+		"an event without a signed time, accepted so long ago that its response is no longer stored, or older than what " +
+			"is remembered",
+		"401", "the success status; the delivery is quarantined for inspection and not processed",
+	},
+	{
+		"the same signed bytes under another identifier", "401, unless the endpoint allows it",
+		"the success status; the delivery is quarantined, at most 16 times, and not processed",
+	},
+	{
+		"a payload that does not decode", "the success status where processing comes later, else 422",
+		"the success status where processing comes later, else 422",
+	},
 }
 
 func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
@@ -156,11 +190,11 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	}
 	if p.Contract == producer.Webhook {
 		e.Contract = "webhook"
-		e.Compared = "what the vendor does not change from attempt to attempt"
+		e.Compared = "the parts that the vendor does not change between attempts"
 	}
 	e.Codings, e.Empty, e.AtOnce = codings, p.EmptyBody, p.Concurrency
 	if p.Rate.Limits() {
-		e.Rate = fmt.Sprintf("%d events in %s, %d at once; repetitions do not count", p.Rate.Events, formatDuration(p.Rate.Per), p.Rate.Burst)
+		e.Rate = fmt.Sprintf("%d events in %s, %d at once; duplicates do not count", p.Rate.Events, formatDuration(p.Rate.Per), p.Rate.Burst)
 	}
 	e.Key, e.Strict = keyPolicy(&p), strictKey(p.Key)
 	if p.KeyFormat != nil {
@@ -184,7 +218,7 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	case producer.NonceRequired:
 		e.Nonce = "required"
 	case producer.NonceUnique:
-		e.Nonce = "required, and refused with another event"
+		e.Nonce = "required, and refused for another event"
 	}
 	if !p.Retire.IsZero() {
 		e.Retire = p.Retire.UTC().Format(time.RFC3339)
@@ -220,13 +254,13 @@ func keyPolicy(p *producer.Producer) string {
 	return words
 }
 
-// strictKey reports whether the identifier is an Idempotency-Key that must be in quotes.
+// strictKey reports whether the identifier is an Idempotency-Key that must be quoted.
 func strictKey(key producer.Extractor) bool {
 	k, ok := key.(producer.IdempotencyKey)
 	return ok && k.Strict
 }
 
-// spell writes durations as people do.
+// formatDuration formats durations for readers.
 func formatDuration(d time.Duration) string {
 	switch {
 	case d == verify.NoLimit:
@@ -241,7 +275,8 @@ func formatDuration(d time.Duration) string {
 	return d.String()
 }
 
-// ServeHTTP serves the page, or its data with ?format=json or an Accept field that prefers JSON to HTML.
+// ServeHTTP serves the page, or its content with ?format=json or an Accept field that prefers
+// JSON to HTML.
 func (p *policy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resp := &reply{Response: dedup.Response{Status: http.StatusOK, Body: p.html, Header: http.Header{
 		"Content-Type":            {"text/html; charset=utf-8"},

@@ -91,7 +91,7 @@ func TestPolicySaysWhatTheConfigurationDoes(t *testing.T) {
 	}
 	for _, want := range []string{
 		"3 days", "4242 bytes", "up to 10 min back and 1 min ahead", "1 to 1,024 characters", "less the parameters token",
-		"https://hooks.example/webhooks/shop", "Idempotency-Replayed: true", "refused with another event", "stored and",
+		"https://hooks.example/webhooks/shop", "Idempotency-Replayed: true", "refused for another event", "stored and",
 		"&#34;@method&#34;", "success is 202, in flight is 409",
 	} {
 		if !strings.Contains(page, want) {

@@ -19,7 +19,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// The codes of the receiver's own failures; those of verification are in package verify.
+// The codes of the receiver's own failures. Those of verification are in package verify.
 const (
 	codeNotFound          verify.Code = "not_found"
 	codeHostUnknown       verify.Code = "host_unknown"
@@ -56,26 +56,27 @@ const (
 	codeStarting          verify.Code = "starting"
 	codeInternal          verify.Code = "internal_error"
 
-	// Two codes have another name outside: nobody learns by asking which keys exist, and the identifier is
-	// called what the draft calls it.
+	// Two public codes replace others: responses must not reveal which keys exist, and the draft has its own
+	// name for the identifier.
 	codeSignatureInvalid verify.Code = "signature_invalid"
 	codeKeyMissing       verify.Code = "idempotency_key_missing"
 )
 
-// problem is one row of the table of failures: what outsiders are told, and with which status. The policy
+// problem is one row of the table of failures: the status and text of a response. The policy
 // page prints the rows; Code is the anchor.
 type problem struct {
 	Code verify.Code
-	// Type is the registered problem type; empty is the anchor of Code in the policy.
+	// Type is the registered problem type. Defaults to the anchor of Code in the policy.
 	Type   string
 	Status int
 	Title  string
 	Detail string
-	// Again marks transient failures: the same delivery may succeed later. They carry Retry-After.
+	// Retryable marks transient failures: the same delivery may succeed later. They carry
+	// Retry-After.
 	Retryable bool
-	// Closes marks failures after which the connection is of no more use.
+	// CloseConn marks failures after which the connection cannot be used again.
 	CloseConn bool
-	// Names adds the component at fault to the detail, where that helps an honest sender.
+	// NameComponent adds the offending component to the detail, to help honest senders.
 	NameComponent bool
 	// Refunds marks failures whose events do not count against the producer's rate.
 	Refunds bool
@@ -94,86 +95,150 @@ const (
 	mismatchingDigests = "https://iana.org/assignments/http-problem-types#digest-mismatching-values"
 )
 
-// problems is the table from failures to answers. Only the status of in_flight depends on the producer. What
-// is not an error to senders of webhooks (another payload under a known key, signed bytes that come again) is
-// not here: conclude decides it.
+// problems maps failures to responses. Only the status of in_flight depends on the producer.
+// What is not an error for webhook senders (another payload under a known key, known signed
+// bytes) is not here: conclude decides it.
 //
-// A retryable status is for what a retry can cure, a terminal one only for what it cannot: senders drop events
-// on a wrong 4xx.
+// A failure has a retryable status if and only if a retry may succeed: senders drop events on a
+// wrong 4xx.
 var problems = []problem{
-	{Code: codeNotFound, Status: 404, Title: "No such endpoint", Detail: "Nothing receives deliveries at this path. Paths are compared octet for octet."},
-	{Code: codeHostUnknown, Status: 421, Title: "Not a host of this receiver", Detail: "The Host of the request is none that this receiver answers for."},
-	{Code: codeEndpointRetired, Status: 410, Title: "Endpoint retired", Detail: "This endpoint has ended, as its answers announced in the field Sunset. Stop sending to it."},
-	{Code: codeAddressRefused, Status: 403, Title: "Address not allowed", Detail: "Deliveries to this endpoint are accepted from agreed addresses only."},
-	{Code: codeLoopDetected, Status: 400, Title: "Loop detected", Detail: "The field Via names this receiver: the delivery came back to where it was. No retry cures it."},
-	{Code: codeMethod, Status: 405, Title: "Method not allowed", Detail: "The Allow field lists the methods of this endpoint."},
-	{Code: codeTargetMalformed, Status: 400, Title: "Malformed request target", Detail: "The request target has no path, or is not a URL."},
-	{Code: codeEarlyData, Status: 425, Title: "Too early", Detail: "The request came as TLS early data, which can be replayed. Send it again after the handshake."},
-	{Code: codeMediaType, Status: 415, Title: "Unsupported media type", Detail: "The Accept-Post field lists the media types of this endpoint."},
-	{Code: codeCoding, Status: 415, Title: "Unsupported content coding", Detail: "The Accept-Encoding field lists the content codings, of which a body has at most one."},
-	{Code: codeBodyTooLarge, Status: 413, Title: "Body too large", Detail: "The body, or what it decodes to, is larger than the limit in the policy.", CloseConn: true},
-	{Code: codeBodyMissing, Status: 400, Title: "Body missing", Detail: "The request has neither a body nor a Content-Type: it is no delivery."},
-	{Code: codeBatchTooLarge, Status: 413, Title: "Batch too large", Detail: "The batch cannot be kept in one step. Send smaller batches."},
-	{Code: codeBodyTimeout, Status: 408, Title: "Body not complete in time", Detail: "The body did not arrive in time. Nothing was kept.", CloseConn: true},
-	{Code: codeBodyCut, Status: 400, Title: "Body incomplete", Detail: "The body ended early or is not framed correctly. Nothing was kept.", CloseConn: true},
-	{Code: codeBusy, Type: reducedCapacity, Status: 503, Title: "Busy", Detail: "Too many deliveries are arriving at once.", Retryable: true, CloseConn: true},
+	{Code: codeNotFound, Status: 404, Title: "No such endpoint",
+		Detail: "Nothing receives deliveries at this path. Paths are compared octet for octet."},
+	{Code: codeHostUnknown, Status: 421, Title: "Unknown host",
+		Detail: "This receiver does not serve the requested host."},
+	{Code: codeEndpointRetired, Status: 410, Title: "Endpoint retired",
+		Detail: "This endpoint has ended, as its responses announced in the field Sunset. Stop sending to it."},
+	{Code: codeAddressRefused, Status: 403, Title: "Address not allowed",
+		Detail: "Deliveries to this endpoint are accepted from agreed addresses only."},
+	{Code: codeLoopDetected, Status: 400, Title: "Loop detected",
+		Detail: "The field Via names this receiver, so the delivery is in a loop. Retrying does not help."},
+	{Code: codeMethod, Status: 405, Title: "Method not allowed",
+		Detail: "The Allow field lists the methods of this endpoint."},
+	{Code: codeTargetMalformed, Status: 400, Title: "Malformed request target",
+		Detail: "The request target has no path, or is not a URL."},
+	{Code: codeEarlyData, Status: 425, Title: "Too early",
+		Detail: "The request came as TLS early data, which can be replayed. Send it again after the handshake."},
+	{Code: codeMediaType, Status: 415, Title: "Unsupported media type",
+		Detail: "The Accept-Post field lists the media types of this endpoint."},
+	{Code: codeCoding, Status: 415, Title: "Unsupported content coding",
+		Detail: "The Accept-Encoding field lists the content codings, of which a body has at most one."},
+	{Code: codeBodyTooLarge, Status: 413, Title: "Body too large", CloseConn: true,
+		Detail: "The body, or what it decodes to, is larger than the limit in the policy."},
+	{Code: codeBodyMissing, Status: 400, Title: "Body missing",
+		Detail: "The request has neither a body nor a Content-Type."},
+	{Code: codeBatchTooLarge, Status: 413, Title: "Batch too large",
+		Detail: "The batch cannot be stored in one step. Send smaller batches."},
+	{Code: codeBodyTimeout, Status: 408, Title: "Body timeout", CloseConn: true,
+		Detail: "The body did not arrive in time. Nothing was stored."},
+	{Code: codeBodyCut, Status: 400, Title: "Body incomplete", CloseConn: true,
+		Detail: "The body ended early or is not framed correctly. Nothing was stored."},
+	{Code: codeBusy, Type: reducedCapacity, Status: 503, Title: "Busy", Retryable: true, CloseConn: true,
+		Detail: "Too many deliveries are arriving at once."},
 
-	{Code: codeSignatureInvalid, Status: 401, Title: "Signature not valid", Detail: "The signature was not made over this request with a key of this producer."},
-	{Code: verify.SignatureMissing, Status: 401, Title: "Signature missing", Detail: "Deliveries to this endpoint are signed; this one is not."},
-	{Code: verify.SignatureMalformed, Status: 400, Title: "Signature malformed", Detail: "The signature fields do not parse."},
-	{Code: verify.AlgorithmNotAllowed, Status: 401, Title: "Algorithm not allowed", Detail: "The signature names an algorithm that this endpoint does not accept."},
-	{Code: verify.VersionUnsupported, Status: 401, Title: "Signature version not supported", Detail: "None of the signatures is of a version that this endpoint accepts."},
-	{Code: verify.InsufficientCoverage, Status: 401, Title: "Signature covers too little", Detail: "The signature leaves out what must be signed.", NameComponent: true},
-	{Code: verify.ComponentUnsupported, Status: 400, Title: "Component not supported", Detail: "The signature covers a component that this endpoint does not accept.", NameComponent: true},
-	{Code: verify.AmbiguousField, Status: 400, Title: "Ambiguous request", Detail: "Something that must occur once occurs more often.", NameComponent: true},
-	{Code: verify.DigestMissing, Status: 401, Title: "Content-Digest missing", Detail: "The body needs a Content-Digest of an accepted algorithm (sha-256 or sha-512), and the signature must cover it."},
-	{Code: codeDigestMalformed, Status: 400, Title: "Content-Digest malformed", Detail: "The field Content-Digest is not a dictionary of byte sequences (RFC 9530 section 2)."},
-	{Code: codeDigestUnsupported, Type: unsupportedDigests, Status: 400, Title: "Unsupported Hashing Algorithms", Detail: "Content-Digest names none of the algorithms that this endpoint accepts. Want-Content-Digest lists them."},
-	{Code: codeDigestInvalid, Type: invalidDigests, Status: 400, Title: "Invalid Digest Values", Detail: "A digest in Content-Digest does not have the length of its algorithm."},
-	{Code: verify.DigestMismatch, Type: mismatchingDigests, Status: 401, Title: "Content-Digest does not match", Detail: "The body is not the one that Content-Digest describes."},
-	{Code: verify.BodyHashMismatch, Status: 401, Title: "Body hash does not match", Detail: "The body is not the one that the signed hash describes."},
-	{Code: verify.TimestampMissing, Status: 401, Title: "Signed time missing", Detail: "The signature needs the time at which it was made."},
-	{Code: verify.TimestampMalformed, Status: 400, Title: "Signed time malformed", Detail: "The signed time is no time."},
-	{Code: verify.TimestampTooOld, Status: 401, Title: "Signature too old", Detail: "The delivery was signed too long ago. Sign it afresh."},
-	{Code: verify.TimestampTooNew, Status: 401, Title: "Signature from the future", Detail: "The delivery was signed too far ahead of our clock."},
-	{Code: verify.NonceReused, Status: 401, Title: "Nonce used before", Detail: "The nonce came with another event.", Refunds: true},
-	{Code: codeSignatureReused, Status: 401, Title: "Signature used before", Detail: "The same signed bytes came before: under another identifier, or so long ago that the answer is no longer kept.", Refunds: true},
-	{Code: verify.KeysUnavailable, Status: 503, Title: "Keys not available", Detail: "The keys of the producer cannot be had at the moment.", Retryable: true},
-	{Code: verify.CredentialsMissing, Status: 401, Title: "Credentials missing", Detail: "Deliveries to this endpoint carry credentials; this one does not."},
-	{Code: verify.CredentialsMismatch, Status: 401, Title: "Credentials not valid", Detail: "The credentials are not those of this endpoint."},
-	{Code: verify.TokenMissing, Status: 401, Title: "Token missing", Detail: "Deliveries to this endpoint carry a token; this one does not."},
-	{Code: verify.TokenMalformed, Status: 401, Title: "Token malformed", Detail: "The token is not of the expected form."},
-	{Code: verify.TokenExpired, Status: 401, Title: "Expired", Detail: "The signature or token has ended."},
-	{Code: verify.TokenNotYetValid, Status: 401, Title: "Not valid yet", Detail: "The time of the token has not come."},
-	{Code: verify.AudienceMismatch, Status: 401, Title: "Token for somebody else", Detail: "The token's audience is not this endpoint."},
-	{Code: verify.IssuerMismatch, Status: 401, Title: "Token from somebody else", Detail: "The token's issuer is not this endpoint's."},
-	{Code: verify.SubjectMismatch, Status: 401, Title: "Token about somebody else", Detail: "The token's subject is not this endpoint's."},
-	{Code: verify.CertURLUntrusted, Status: 401, Title: "Certificate address not trusted", Detail: "The certificate's address is not the vendor's."},
-	{Code: verify.CertUntrusted, Status: 401, Title: "Certificate not trusted", Detail: "The certificate has no chain to a trusted root."},
-	{Code: verify.CertExpired, Status: 401, Title: "Certificate outside its dates", Detail: "The certificate has expired or is not valid yet."},
-	{Code: verify.TopicUnexpected, Status: 403, Title: "Topic not expected", Detail: "The topic is not on the list of this endpoint."},
-	{Code: verify.ChallengeUnexpected, Status: 403, Title: "Challenge not expected", Detail: "Nobody asked for this subscription."},
+	{Code: codeSignatureInvalid, Status: 401, Title: "Signature not valid",
+		Detail: "The signature was not made over this request with a key of this producer."},
+	{Code: verify.SignatureMissing, Status: 401, Title: "Signature missing",
+		Detail: "Deliveries to this endpoint are signed; this one is not."},
+	{Code: verify.SignatureMalformed, Status: 400, Title: "Signature malformed",
+		Detail: "The signature fields do not parse."},
+	{Code: verify.AlgorithmNotAllowed, Status: 401, Title: "Algorithm not allowed",
+		Detail: "The signature names an algorithm that this endpoint does not accept."},
+	{Code: verify.VersionUnsupported, Status: 401, Title: "Signature version not supported",
+		Detail: "None of the signatures is of a version that this endpoint accepts."},
+	{Code: verify.InsufficientCoverage, Status: 401, Title: "Signature covers too little", NameComponent: true,
+		Detail: "The signature does not cover a required component."},
+	{Code: verify.ComponentUnsupported, Status: 400, Title: "Component not supported", NameComponent: true,
+		Detail: "The signature covers a component that this endpoint does not accept."},
+	{Code: verify.AmbiguousField, Status: 400, Title: "Ambiguous request", NameComponent: true,
+		Detail: "A field or parameter that must occur once occurs more than once."},
+	{Code: verify.DigestMissing, Status: 401, Title: "Content-Digest missing",
+		Detail: "The body needs a Content-Digest of an accepted algorithm (sha-256 or sha-512), and the signature must cover it."},
+	{Code: codeDigestMalformed, Status: 400, Title: "Content-Digest malformed",
+		Detail: "The field Content-Digest is not a dictionary of byte sequences (RFC 9530 section 2)."},
+	{Code: codeDigestUnsupported, Type: unsupportedDigests, Status: 400, Title: "Unsupported Hashing Algorithms",
+		Detail: "Content-Digest names none of the algorithms that this endpoint accepts. Want-Content-Digest lists them."},
+	{Code: codeDigestInvalid, Type: invalidDigests, Status: 400, Title: "Invalid Digest Values",
+		Detail: "A digest in Content-Digest does not have the length of its algorithm."},
+	{Code: verify.DigestMismatch, Type: mismatchingDigests, Status: 401, Title: "Content-Digest does not match",
+		Detail: "The body is not the one that Content-Digest describes."},
+	{Code: verify.BodyHashMismatch, Status: 401, Title: "Body hash does not match",
+		Detail: "The body is not the one that the signed hash describes."},
+	{Code: verify.TimestampMissing, Status: 401, Title: "Signed time missing",
+		Detail: "The signature must include the time at which it was made."},
+	{Code: verify.TimestampMalformed, Status: 400, Title: "Signed time malformed",
+		Detail: "The signed time cannot be parsed."},
+	{Code: verify.TimestampTooOld, Status: 401, Title: "Signature too old",
+		Detail: "The delivery was signed too long ago. Sign it again."},
+	{Code: verify.TimestampTooNew, Status: 401, Title: "Signature from the future",
+		Detail: "The signed time is too far in the future."},
+	{Code: verify.NonceReused, Status: 401, Title: "Nonce used before", Refunds: true,
+		Detail: "The nonce was used with another event."},
+	{Code: codeSignatureReused, Status: 401, Title: "Signature used before", Refunds: true,
+		Detail: "The same signed bytes were received before: under another identifier, or so long ago that the response is no longer stored."},
+	{Code: verify.KeysUnavailable, Status: 503, Title: "Keys not available", Retryable: true,
+		Detail: "The keys of the producer are not available at the moment."},
+	{Code: verify.CredentialsMissing, Status: 401, Title: "Credentials missing",
+		Detail: "Deliveries to this endpoint carry credentials; this one does not."},
+	{Code: verify.CredentialsMismatch, Status: 401, Title: "Credentials not valid",
+		Detail: "The credentials are not those of this endpoint."},
+	{Code: verify.TokenMissing, Status: 401, Title: "Token missing",
+		Detail: "Deliveries to this endpoint carry a token; this one does not."},
+	{Code: verify.TokenMalformed, Status: 401, Title: "Token malformed",
+		Detail: "The token is not of the expected form."},
+	{Code: verify.TokenExpired, Status: 401, Title: "Expired", Detail: "The signature or token has expired."},
+	{Code: verify.TokenNotYetValid, Status: 401, Title: "Not valid yet", Detail: "The token is not valid yet."},
+	{Code: verify.AudienceMismatch, Status: 401, Title: "Wrong token audience",
+		Detail: "The token's audience is not this endpoint."},
+	{Code: verify.IssuerMismatch, Status: 401, Title: "Wrong token issuer",
+		Detail: "The token's issuer is not this endpoint's."},
+	{Code: verify.SubjectMismatch, Status: 401, Title: "Wrong token subject",
+		Detail: "The token's subject is not this endpoint's."},
+	{Code: verify.CertURLUntrusted, Status: 401, Title: "Certificate address not trusted",
+		Detail: "The certificate's address is not the vendor's."},
+	{Code: verify.CertUntrusted, Status: 401, Title: "Certificate not trusted",
+		Detail: "The certificate has no chain to a trusted root."},
+	{Code: verify.CertExpired, Status: 401, Title: "Certificate not valid now",
+		Detail: "The certificate has expired or is not valid yet."},
+	{Code: verify.TopicUnexpected, Status: 403, Title: "Topic not expected",
+		Detail: "The topic is not on the list of this endpoint."},
+	{Code: verify.ChallengeUnexpected, Status: 403, Title: "Challenge not expected",
+		Detail: "This subscription was not requested."},
 
-	{Code: codeKeyMissing, Status: 400, Title: "Idempotency key missing", Detail: "Deliveries to this endpoint name their event; the policy says how.", NameComponent: true},
-	{Code: verify.EventMalformed, Status: 400, Title: "Event malformed", Detail: "The delivery verified, but it is not the event that it should be.", NameComponent: true},
-	{Code: codeKeyReused, Status: 422, Title: "Idempotency key used for another payload", Detail: "The key came before with another payload. What was accepted then stays as it is.", Refunds: true},
-	{Code: codeInFlight, Status: 409, Title: "Delivery in progress", Detail: "The first delivery of this event is still being answered. Retry later for its answer.", Retryable: true, Refunds: true},
-	{Code: codeRejected, Status: 422, Title: "Event rejected", Detail: "The event was understood and will not be processed."},
-	{Code: codeRefusedByTarget, Status: 422, Title: "Refused by the target", Detail: "The receiver that the event was forwarded to refused it for good."},
-	{Code: codeUndecodable, Status: 422, Title: "Payload not understood", Detail: "The payload is not of the form that this endpoint processes."},
-	{Code: codeAnswerFailed, Status: 503, Title: "Not processed", Detail: "The event could not be processed now. It can be sent again.", Retryable: true},
-	{Code: codeAnswerTimeout, Status: 503, Title: "Not processed in time", Detail: "Processing goes on. Send the event again for its result.", Retryable: true},
-	{Code: codePostponed, Status: 503, Title: "Not processed yet", Detail: "The event cannot be processed before Retry-After.", Retryable: true},
-	{Code: codeRateLimited, Type: quotaExceeded, Status: 429, Title: "Too many events", Detail: "The producer sends more than its rate in the policy. Nothing was kept.", Retryable: true},
-	{Code: codeAtCapacity, Type: reducedCapacity, Status: 503, Title: "Too many deliveries at once", Detail: "The producer has as many deliveries under way as the policy lets it have. Nothing was kept.", Retryable: true},
-	{Code: codeStore, Status: 503, Title: "Not kept", Detail: "Events cannot be kept at the moment.", Retryable: true, Refunds: true},
-	{Code: codeStarting, Status: 503, Title: "Starting", Detail: "The receiver is starting. Nothing was read.", Retryable: true, CloseConn: true},
-	{Code: codeShuttingDown, Status: 503, Title: "Shutting down", Detail: "The receiver is restarting.", Retryable: true, CloseConn: true},
-	{Code: codeInternal, Status: 500, Title: "Internal error", Detail: "The receiver has a fault. Nothing is known about the event."},
+	{Code: codeKeyMissing, Status: 400, Title: "Idempotency key missing", NameComponent: true,
+		Detail: "Deliveries to this endpoint must identify their event, as the policy describes."},
+	{Code: verify.EventMalformed, Status: 400, Title: "Event malformed", NameComponent: true,
+		Detail: "The delivery verified, but its event is malformed."},
+	{Code: codeKeyReused, Status: 422, Title: "Idempotency key used for another payload", Refunds: true,
+		Detail: "The key was used with another payload, which stays as accepted."},
+	{Code: codeInFlight, Status: 409, Title: "Delivery in progress", Retryable: true, Refunds: true,
+		Detail: "The first delivery of this event is still being processed. Retry later for its response."},
+	{Code: codeRejected, Status: 422, Title: "Event rejected",
+		Detail: "The event was understood and will not be processed."},
+	{Code: codeRefusedByTarget, Status: 422, Title: "Refused by the target",
+		Detail: "The receiver to which the event was forwarded refused it finally."},
+	{Code: codeUndecodable, Status: 422, Title: "Payload not understood",
+		Detail: "The payload does not have the form that this endpoint processes."},
+	{Code: codeAnswerFailed, Status: 503, Title: "Not processed", Retryable: true,
+		Detail: "The event could not be processed now. It can be sent again."},
+	{Code: codeAnswerTimeout, Status: 503, Title: "Not processed in time", Retryable: true,
+		Detail: "Processing continues. Send the event again for its result."},
+	{Code: codePostponed, Status: 503, Title: "Not processed yet", Retryable: true,
+		Detail: "The event cannot be processed before Retry-After."},
+	{Code: codeRateLimited, Type: quotaExceeded, Status: 429, Title: "Too many events", Retryable: true,
+		Detail: "The producer exceeds its rate in the policy. Nothing was stored."},
+	{Code: codeAtCapacity, Type: reducedCapacity, Status: 503, Title: "Too many deliveries at once", Retryable: true,
+		Detail: "The producer has as many concurrent deliveries as the policy allows. Nothing was stored."},
+	{Code: codeStore, Status: 503, Title: "Not stored", Retryable: true, Refunds: true,
+		Detail: "Events cannot be stored at the moment."},
+	{Code: codeStarting, Status: 503, Title: "Starting", Retryable: true, CloseConn: true,
+		Detail: "The receiver is starting. Nothing was read."},
+	{Code: codeShuttingDown, Status: 503, Title: "Shutting down", Retryable: true, CloseConn: true,
+		Detail: "The receiver is restarting."},
+	{Code: codeInternal, Status: 500, Title: "Internal error",
+		Detail: "The receiver failed. Whether the event was stored is unknown."},
 }
 
-// outside maps codes to what outsiders see of them. That an algorithm is not the key's would tell that the key
-// exists.
+// publicCode hides codes that would reveal which keys exist.
 func publicCode(code verify.Code) verify.Code {
 	switch code {
 	case verify.KeyUnknown, verify.SignatureMismatch, verify.AlgorithmMismatch:
@@ -184,7 +249,7 @@ func publicCode(code verify.Code) verify.Code {
 	return code
 }
 
-// rowOf returns the row of a code. A code without a row would be our mistake, and is told as one.
+// problemFor returns the row of a code. Unknown codes become internal_error.
 func problemFor(code verify.Code) problem {
 	code = publicCode(code)
 	for _, row := range problems {
@@ -195,7 +260,7 @@ func problemFor(code verify.Code) problem {
 	return problemFor(codeInternal)
 }
 
-// failure is an error that knows its row.
+// failure is an error with a row of the table.
 type failure struct {
 	code   verify.Code
 	err    error         // the private cause
@@ -214,7 +279,7 @@ func (f *failure) Unwrap() error { return f.err }
 
 func fail(code verify.Code, err error) *failure { return &failure{code: code, err: err} }
 
-// failureOf finds the row of any error. What nobody foresaw is our bug.
+// failureOf returns the failure of any error. Unexpected errors are internal_error.
 func failureOf(err error) *failure {
 	var own *failure
 	var refusal *verify.Error
@@ -234,8 +299,8 @@ func failureOf(err error) *failure {
 	return fail(codeInternal, err)
 }
 
-// codeOf is the code of a refusal. A Content-Digest that no body could match is the producer's own mistake, and not a sign that
-// a third party changed the body: it has codes of its own.
+// codeOf is the code of a refusal. A Content-Digest that no body can match has a code of its
+// own: the producer is at fault, and no third party changed the body.
 func codeOf(refusal *verify.Error) verify.Code {
 	switch {
 	case errors.Is(refusal.Err, verify.ErrDigestSyntax):
@@ -248,11 +313,12 @@ func codeOf(refusal *verify.Error) verify.Code {
 	return refusal.Code
 }
 
-// quotaPolicy is the name of the one policy that every producer with a rate has, in the RateLimit fields.
+// quotaPolicy names the one policy of every producer with a rate, in the RateLimit fields.
 const quotaPolicy = "default"
 
 // rateExceeded is the failure of a delivery over the rate. Its RateLimit fields are those of
-// draft-ietf-httpapi-ratelimit-headers-11: t is when the delivery would fit, and Retry-After is not before it.
+// draft-ietf-httpapi-ratelimit-headers-11: t is when the delivery would fit, and Retry-After is
+// not before it.
 func rateExceeded(rate producer.Rate, wait time.Duration, left int) *failure {
 	f := fail(codeRateLimited, nil)
 	f.after = wait
@@ -263,8 +329,8 @@ func rateExceeded(rate producer.Rate, wait time.Duration, left int) *failure {
 	return f
 }
 
-// storeFailure is the row of an error of the store. An unknown one says that nothing is known about the event:
-// 503, and the retry finds the truth.
+// storeFailure is the failure of an error of the store. After an unexpected error the outcome is
+// unknown: 503, and the sender's retry gets it.
 func storeFailure(err error) *failure {
 	if errors.Is(err, dedup.ErrLeaseLost) { // another delivery has the event by now
 		return fail(codeInFlight, err)
@@ -275,7 +341,7 @@ func storeFailure(err error) *failure {
 	return fail(codeStore, err)
 }
 
-// refusalResponse is the response for a refusal of a handler's: a problem of the table in the handler's words.
+// refusalResponse is the problem for a refusal of a handler, with the handler's detail.
 func (rx *Receiver) refusalResponse(p *producer.Producer, r *Response) *Response {
 	code := codeRejected
 	if r.Refusal.ByTarget {
@@ -288,7 +354,7 @@ func (rx *Receiver) refusalResponse(p *producer.Producer, r *Response) *Response
 	return &Response{Status: row.Status, Header: resp.Header, Body: rx.problemBody(row, row.Status, nil)}
 }
 
-// problemReply is the answer to a delivery that failed.
+// problemReply is the reply to a delivery that failed.
 func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 	f := failureOf(err)
 	row := problemFor(f.code)
@@ -328,8 +394,8 @@ func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 	}
 }
 
-// offeredNonce is the parameter with which Accept-Signature offers a nonce where one is required (RFC 9421 section 5.1). It is
-// random and not kept: a producer may take it or make its own.
+// offeredNonce is the parameter of Accept-Signature that offers a required nonce (RFC 9421
+// section 5.1). It is random and not stored: a producer may use it or make its own.
 func offeredNonce(policy producer.NoncePolicy) string {
 	if policy == producer.NonceOff {
 		return ""
@@ -337,7 +403,8 @@ func offeredNonce(policy producer.NoncePolicy) string {
 	return `;nonce="` + crand.Text() + `"`
 }
 
-// problemBody is the problem details object (RFC 9457 section 3). Nothing in it comes from the private cause.
+// problemBody is the problem details object (RFC 9457 section 3). Nothing in it comes from the
+// private cause.
 func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 	detail := row.Detail
 	var refusal *verify.Error
@@ -354,7 +421,7 @@ func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 		Status int         `json:"status"`
 		Code   verify.Code `json:"code"`
 		Detail string      `json:"detail"`
-		// Violated names the policies of the field RateLimit-Policy that were not kept to.
+		// Violated names the policies of the field RateLimit-Policy that the producer exceeded.
 		Violated []string `json:"violated-policies,omitempty"`
 		digestProblem
 	}{rx.typeOf(row), row.Title, status, row.Code, strings.ToValidUTF8(detail, "?"), violated(row), digestProblemOf(err)})
@@ -379,9 +446,9 @@ func violated(row problem) []string {
 	return nil
 }
 
-// retryAfter is delay-seconds (RFC 9110 section 10.2.3), at least 1 and jittered, so that senders which were
-// turned away together do not come back together: the configured time give or take half, or up to half more
-// than a lower bound.
+// retryAfter is delay-seconds (RFC 9110 section 10.2.3), at least 1. It is jittered, so that
+// senders which were refused together do not come back together: the configured time ±50 %, or
+// up to half more than a lower bound.
 func (rx *Receiver) retryAfter(least time.Duration) string {
 	d := rx.cfg.RetryAfter/2 + rand.N(rx.cfg.RetryAfter+1)
 	if least > 0 {
@@ -404,7 +471,7 @@ type digestFault struct {
 	Reason    string `json:"reason,omitempty"`
 }
 
-// digestProblemOf returns the members for a refusal; none where it is not about digests.
+// digestProblemOf returns the members for a refusal; none if it is not about digests.
 func digestProblemOf(err error) (p digestProblem) {
 	var cause *verify.DigestError
 	if !errors.As(err, &cause) {

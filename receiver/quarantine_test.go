@@ -102,7 +102,7 @@ func TestOccurrencesAreObserved(t *testing.T) {
 	}
 	for _, line := range []string{
 		`level=INFO msg="another occurrence of known content" endpoint=github event=`,
-		`level=INFO msg="the identifier came before with other content" endpoint=github event=`,
+		`level=INFO msg="the identifier was used with other content" endpoint=github event=`,
 		`level=WARN msg="delivery quarantined" endpoint=github reason=same_bytes event=`,
 	} {
 		if strings.Count(log.String(), line) != 1 {

@@ -3,10 +3,11 @@
 // Most programs need two functions: [Open] a [Config] with a store, producers and handlers, and mount
 // [Receiver.HTTP] (or echov4.Mount).
 //
-// A handler is made by [On], which stores an event, acknowledges it and then runs your function until it succeeds, or
-// by [Answer], whose result is the response. What the function returns decides what becomes of the event: nil ends it,
-// [Reject] gives it up, [Postpone] and [RetryAfter] say when to come again, and any other error is tried again with
-// backoff. At least once: an effect outside is made idempotent with [Event.ID].
+// A handler is made by [On], which stores and acknowledges an event and then runs your function until it
+// succeeds, or by [Answer], whose result is the response. The function's error decides what happens to the event:
+// nil completes it, [Reject] makes it a dead letter, [Postpone] and [RetryAfter] set the time of the next attempt,
+// and any other error is retried with backoff. Handlers run at least once: make external effects idempotent with
+// [Event.ID].
 //
 // The examples "Test" and "TestWithAPreset" show how to test a handler of your own with signed requests.
 package receiver
@@ -34,7 +35,7 @@ const (
 // peersEvery is how often the known peers are saved.
 const peersEvery = time.Hour
 
-// drainTime is how long Close waits for work that is under way.
+// drainTime is how long Close waits for work in flight.
 const drainTime = 30 * time.Second
 
 // Receiver accepts deliveries and runs handlers.
@@ -42,21 +43,21 @@ type Receiver struct {
 	cfg      Config // with its defaults
 	registry *registry
 	log      *slog.Logger
-	sampled  *sampler // of lines that clients cause
+	sampled  *sampler // for log lines that clients cause
 	workers  *dispatcher
 
 	endpoints map[string]*endpoint // by the producer's name
 	policy    *policy
 	policyURL string
-	limiter   *admission.Limiter // of requests that are not verified yet
-	pending   pendingAnswers     // Answer handlers that run, for the duplicates that wait for them
+	limiter   *admission.Limiter // of unverified requests
+	pending   pendingAnswers     // duplicates that wait for Answer handlers
 	inflight  admission.InFlight
 	ending    context.Context
 	end       context.CancelFunc // ends the contexts of Answer handlers that outlast Shutdown
 }
 
-// Open checks the configuration, reporting every mistake at once, resumes what a crash left behind, and starts
-// the workers. The receiver must be closed.
+// Open checks the configuration, reporting every error at once, resumes what a crash
+// interrupted, and starts the workers. The receiver must be closed.
 func Open(c Config) (*Receiver, error) {
 	c = withDefaults(c)
 	b, err := check(c)
@@ -69,7 +70,7 @@ func Open(c Config) (*Receiver, error) {
 	rx.policyURL = c.PolicyURL
 	for _, p := range c.Producers {
 		rx.endpoints[p.Name] = newEndpoint(rx, p)
-		rx.log.Info("events are identified by what is signed", "endpoint", p.Name, "class", p.Class().String())
+		rx.log.Info("identity of events", "endpoint", p.Name, "class", p.Class().String())
 		for _, warning := range p.Warnings() {
 			rx.log.Warn(warning)
 		}
@@ -87,9 +88,10 @@ func Open(c Config) (*Receiver, error) {
 	return rx, nil
 }
 
-// Starting returns what stands in for the handler of a receiver until [Open] has returned, as a store with many events
-// takes time to open: it answers everything 503 with Retry-After (Config.RetryAfter) and the code starting,
-// and reads no body. Of the configuration it needs neither store nor producers.
+// Starting returns a handler for the time until [Open] returns: a store with many events takes
+// time to open. It answers everything 503 with Retry-After (Config.RetryAfter) and the code
+// starting, and reads no body. It needs neither the store nor the producers of the
+// configuration.
 func Starting(c Config) http.Handler {
 	c = withDefaults(c)
 	rx := &Receiver{cfg: c, policyURL: c.PolicyURL}
@@ -99,9 +101,9 @@ func Starting(c Config) http.Handler {
 	})
 }
 
-// endRequest prepares the connection for the time after the answer. A body that was not read, net/http reads and
-// drops before the connection is used again: that must not take for ever. Where both lengths were sent, net/http
-// hides one of them: the connection must not be used again (RFC 9112 section 6.1).
+// endRequest prepares the connection for the time after the response. net/http reads the rest of
+// an unread body before it reuses the connection, so that needs a deadline. If both lengths were
+// sent, net/http hides one of them: the connection must not be reused (RFC 9112 section 6.1).
 func (rx *Receiver) endRequest(w http.ResponseWriter, r *http.Request, read bool) {
 	if !read && r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(rx.cfg.BodyTimeout))
@@ -120,7 +122,7 @@ func largestBody(c Config) int64 {
 	return largest
 }
 
-// HTTP returns the endpoint of the named producer. It panics for an unknown name: that is a wiring mistake.
+// HTTP returns the endpoint of the named producer. It panics for an unknown name.
 func (rx *Receiver) HTTP(name string) http.Handler {
 	ep := rx.endpoints[name]
 	if ep == nil {
@@ -129,8 +131,9 @@ func (rx *Receiver) HTTP(name string) http.Handler {
 	return ep
 }
 
-// Handler serves all endpoints at /webhooks/NAME and the policy at /policy. Paths are compared octet for
-// octet as they arrived: another spelling of a path is 404, and no request is ever redirected.
+// Handler serves all endpoints at /webhooks/NAME and the policy at /policy. It compares paths
+// octet for octet as received: another spelling of a path gets 404, and no request is
+// redirected.
 func (rx *Receiver) Handler() http.Handler { return http.HandlerFunc(rx.route) }
 
 func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {
@@ -154,12 +157,12 @@ func (rx *Receiver) servePolicy(w http.ResponseWriter, r *http.Request) {
 	rx.policy.ServeHTTP(w, r)
 }
 
-// Policy serves the page that both drafts demand: what this receiver expects and answers.
+// Policy serves the page that both drafts require: what this receiver expects and answers.
 func (rx *Receiver) Policy() http.Handler { return http.HandlerFunc(rx.servePolicy) }
 
 var errShuttingDown = errors.New("the receiver is shutting down")
 
-// Ready returns nil while deliveries are accepted, else why not, for a readiness probe.
+// Ready returns nil while deliveries are accepted, else the reason, for a readiness probe.
 func (rx *Receiver) Ready(ctx context.Context) error {
 	if rx.inflight.Draining() {
 		return errShuttingDown
@@ -167,15 +170,15 @@ func (rx *Receiver) Ready(ctx context.Context) error {
 	return rx.cfg.Store.Health(ctx)
 }
 
-// Shutdown stops accepting (503), waits for answers and running tasks until ctx ends, and stops the workers.
-// What is left runs after the next start. It may be called more than once.
+// Shutdown stops accepting (503), waits until ctx ends for responses and running tasks, and
+// stops the workers. Unfinished tasks run after the next start. It may be called more than once.
 func (rx *Receiver) Shutdown(ctx context.Context) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- rx.workers.stop(ctx) }()
 	err := rx.inflight.Drain(ctx)
 	rx.savePeers()
 	rx.end()
-	defer rx.sampled.close() //nolint:contextcheck // what is counted is written at any rate
+	defer rx.sampled.close() //nolint:contextcheck // the counts are written even after ctx
 	return errors.Join(err, <-stopped)
 }
 
@@ -186,15 +189,16 @@ func (rx *Receiver) Close() error {
 	return rx.Shutdown(ctx)
 }
 
-// loadPeers reads the file of known peers. Without it, or with one that cannot be read, every peer is unknown.
+// loadPeers reads the file of known peers. Peers that cannot be read are unknown.
 func (rx *Receiver) loadPeers() {
 	exists := func(endpoint string) bool { return rx.endpoints[endpoint] != nil }
 	if err := rx.limiter.Load(rx.cfg.PeersFile, exists, time.Now()); err != nil {
-		rx.log.Warn("the known peers were not all read: other senders are unknown", slog.Any("error", err))
+		rx.log.Warn("some known peers could not be read and are unknown", slog.Any("error", err))
 	}
 }
 
-// savePeers writes the file of known peers. A failure costs nothing but the credit of senders after the next start.
+// savePeers writes the file of known peers. After a failure senders only lack their credit at
+// the next start.
 func (rx *Receiver) savePeers() {
 	if rx.cfg.PeersFile == "" {
 		return

@@ -13,53 +13,53 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// maxHandlerName bounds the names of handlers, which are stored with every task.
+// maxHandlerName bounds the names of handlers, which are stored with every task, in bytes.
 const maxHandlerName = 256
 
-// book is the index of the handlers: who takes an event, and who has a name. It never changes.
+// registry indexes handlers by producer and name. It is immutable.
 type registry struct {
 	byProducer map[string][]*Handler
 	byName     map[string]*Handler
 }
 
-// newRegistry checks the handlers and puts them in order. It returns every mistake at once. decode is what turns
-// payloads into the handlers' types.
+// newRegistry checks the handlers and returns every error at once. decode decodes payloads for
+// the handlers.
 func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc) (*registry, error) {
 	known := map[string]*producer.Producer{}
 	for i := range producers {
 		known[producers[i].Name] = &producers[i]
 	}
-	b := &registry{byProducer: map[string][]*Handler{}, byName: map[string]*Handler{}}
-	var mistakes []error
+	r := &registry{byProducer: map[string][]*Handler{}, byName: map[string]*Handler{}}
+	var errs []error
 	for i := range hs {
 		h := hs[i]
 		if h.name == "" {
 			h.name = h.producer + "/" + h.pattern
 		}
-		errs := checkHandler(&h, known)
-		if b.byName[h.name] != nil {
-			errs = append(errs, errors.New("another handler has this name: give one of them its own with Named"))
+		own := checkHandler(&h, known)
+		if r.byName[h.name] != nil {
+			own = append(own, errors.New("another handler has this name: name one of them with Named"))
 		}
-		if len(errs) > 0 {
-			for _, err := range errs {
-				mistakes = append(mistakes, fmt.Errorf("handler %q: %w", h.name, err))
-			}
+		for _, err := range own {
+			errs = append(errs, fmt.Errorf("handler %q: %w", h.name, err))
+		}
+		if len(own) > 0 {
 			continue
 		}
 		h.compose(decode)
-		b.byName[h.name] = &h
-		b.byProducer[h.producer] = append(b.byProducer[h.producer], &h)
+		r.byName[h.name] = &h
+		r.byProducer[h.producer] = append(r.byProducer[h.producer], &h)
 	}
-	for _, name := range sortedKeys(b.byProducer) {
-		mistakes = append(mistakes, checkTogether(b.byProducer[name])...)
+	for _, name := range sortedKeys(r.byProducer) {
+		errs = append(errs, checkTogether(r.byProducer[name])...)
 	}
-	if err := errors.Join(mistakes...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return b, nil
+	return r, nil
 }
 
-// checkHandler lists what is wrong with a handler on its own.
+// checkHandler lists the errors of one handler.
 func checkHandler(h *Handler, known map[string]*producer.Producer) []error {
 	var errs []error
 	add := func(err error) {
@@ -78,10 +78,10 @@ func checkHandler(h *Handler, known map[string]*producer.Producer) []error {
 		add(fmt.Errorf("unknown producer %q (there are: %s)", h.producer, strings.Join(sortedKeys(known), ", ")))
 	}
 	if h.answer && p != nil && p.Split != nil {
-		add(fmt.Errorf("producer %q sends batches, which an Answer handler cannot answer one by one: use On", h.producer))
+		add(fmt.Errorf("producer %q sends batches, whose items cannot be answered one by one: use On", h.producer))
 	}
 	if h.answer && h.lane != nil {
-		add(errors.New("an Answer handler has no lane: it runs while its producer waits"))
+		add(errors.New("an Answer handler must not have a lane: its producer waits for it"))
 	}
 	if h.yields && h.lane == nil {
 		add(errors.New("LaneYields without a lane: set one with Lane"))
@@ -99,13 +99,13 @@ func checkName(name string) error {
 		return fmt.Errorf("the name has %d bytes, more than %d", len(name), maxHandlerName)
 	}
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return errors.New("the name holds characters that cannot be printed")
+		return errors.New("the name has characters that cannot be printed")
 	}
 	return nil
 }
 
-// checkTogether lists what is wrong among the handlers of one producer: an Answer handler that does not have
-// its events to itself, and Otherwise handlers that are in each other's way or can never run.
+// checkTogether lists the conflicts among the handlers of one producer: an Answer handler that
+// shares its events, and Otherwise handlers that overlap or never run.
 func checkTogether(hs []*Handler) []error {
 	var errs []error
 	for i, a := range hs {
@@ -115,7 +115,7 @@ func checkTogether(hs []*Handler) []error {
 			}
 			switch {
 			case a.other != b.other:
-				// The one that takes what is left never meets the other.
+				// An Otherwise handler never gets the other's events.
 			case a.other:
 				errs = append(errs, fmt.Errorf("handlers %q and %q: each of them takes what no other takes, and both would take %q",
 					a.name, b.name, narrower(a.pattern, b.pattern)))
@@ -132,8 +132,8 @@ func checkTogether(hs []*Handler) []error {
 	return errs
 }
 
-// shadow returns the handler that leaves nothing for an Otherwise handler, if there is one. Several prefixes
-// never cover a longer one between them, so looking at one at a time is enough.
+// shadowedBy returns the handler that leaves no events for an Otherwise handler, or nil. Several
+// prefixes never cover a longer one together, so checking one at a time is enough.
 func shadowedBy(other *Handler, hs []*Handler) *Handler {
 	if !other.other {
 		return nil
@@ -146,7 +146,7 @@ func shadowedBy(other *Handler, hs []*Handler) *Handler {
 	return nil
 }
 
-// narrower returns what two overlapping patterns have in common, which is one of them.
+// narrower returns the intersection of two overlapping patterns, which is one of them.
 func narrower(a, b string) string {
 	if patternCovers(a, b) {
 		return b
@@ -154,8 +154,8 @@ func narrower(a, b string) string {
 	return a
 }
 
-// match returns who takes an event: all matching On handlers in the order of the configuration, or the one
-// Answer handler. Both are nil when nobody does.
+// match returns the handlers of an event: all matching On handlers in the order of the
+// configuration, or the one Answer handler.
 func (r *registry) match(producer, typ string) (on []*Handler, answer *Handler) {
 	on, answer = r.matchIn(producer, typ, false)
 	if answer == nil && len(on) == 0 {
@@ -177,7 +177,7 @@ func (r *registry) matchIn(producer, typ string, other bool) (on []*Handler, ans
 	return on, nil
 }
 
-// namesType reports whether a handler names the type exactly.
+// namesType reports whether the pattern of a handler is exactly the type.
 func (r *registry) namesType(producer, typ string) bool {
 	return slices.ContainsFunc(r.byProducer[producer], func(h *Handler) bool { return h.pattern == typ })
 }
@@ -196,19 +196,18 @@ func sortedKeys[V any](m map[string]V) []string {
 // checkPattern reports what is wrong with a pattern.
 func checkPattern(pattern string) error {
 	if pattern == "" {
-		return errors.New(`the pattern is empty: "*" takes every type`)
+		return errors.New(`the pattern is empty: "*" matches every type`)
 	}
 	if i := strings.IndexByte(pattern, '*'); i >= 0 && i != len(pattern)-1 {
-		return fmt.Errorf("bad pattern %q: \"*\" may only stand at the end", pattern)
+		return fmt.Errorf("bad pattern %q: \"*\" may only be at the end", pattern)
 	}
 	return nil
 }
 
-// patternsOverlap reports whether some event type is taken by both patterns. An event type never ends in a
-// "*" that means something, so the shorter prefix decides.
+// patternsOverlap reports whether both patterns match some event type.
 func patternsOverlap(a, b string) bool { return patternCovers(a, b) || patternCovers(b, a) }
 
-// patternCovers reports whether a takes every type that b takes.
+// patternCovers reports whether a matches every type that b matches.
 func patternCovers(a, b string) bool {
 	prefix, ok := strings.CutSuffix(b, "*")
 	if !ok {

@@ -51,7 +51,7 @@ func TestBookRefusesMistakes(t *testing.T) {
 		{"empty pattern", []Handler{On("gh", "", do)}, `the pattern is empty`},
 		{"star inside", []Handler{On("gh", "a*b", do)}, `bad pattern "a*b"`},
 		{"two stars", []Handler{On("gh", "a**", do)}, `bad pattern "a**"`},
-		{"default names that meet", []Handler{On("gh", "push", do), On("gh", "push", do)}, `give one of them its own with Named`},
+		{"default names that meet", []Handler{On("gh", "push", do), On("gh", "push", do)}, `name one of them with Named`},
 		{"chosen names that meet", []Handler{On("gh", "a", do).Named("x"), On("grid", "b", do).Named("x")}, `handler "x": another handler has this name`},
 		{"same pattern, own names", []Handler{On("gh", "push", do), On("gh", "push", do).Named("x")}, ""},
 		{"nil function of On", []Handler{On[[]byte]("gh", "*", nil)}, `handler "gh/*": the function is nil`},
@@ -66,7 +66,7 @@ func TestBookRefusesMistakes(t *testing.T) {
 		{"answer beside on of another type", []Handler{Answer("gh", "a", say), On("gh", "b*", do)}, ""},
 		{"answer beside on of another producer", []Handler{Answer("gh", "a", say), On("grid", "a", do)}, ""},
 		{"answer for a producer of batches", []Handler{Answer("grid", "a", say)}, `sends batches`},
-		{"answer in a lane", []Handler{Answer("gh", "a", say).Lane(header("X"))}, `has no lane`},
+		{"answer in a lane", []Handler{Answer("gh", "a", say).Lane(header("X"))}, `must not have a lane`},
 		{"answer beside what takes the rest", []Handler{Answer("gh", "a", say), On("gh", "*", do).Otherwise()}, ""},
 		{"answer that takes the rest", []Handler{On("gh", "a", do), Answer("gh", "*", say).Otherwise()}, ""},
 		{"two take the rest", []Handler{On("gh", "a*", do).Otherwise(), On("gh", "*", do).Otherwise()}, `each of them takes what no other takes, and both would take "a*"`},
@@ -101,7 +101,7 @@ func TestBookReportsEveryMistakeAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"unknown producer", "bad pattern", "is nil", "sends batches", "has no lane", "alone"} {
+	for _, want := range []string{"unknown producer", "bad pattern", "is nil", "sends batches", "must not have a lane", "alone"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing about %q in:\n%v", want, err)
 		}

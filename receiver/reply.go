@@ -12,7 +12,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// What a delivery came to when it did not fail, for the log and for Observe.
+// The codes of deliveries that did not fail, for the log and for Observe.
 const (
 	codeAccepted    verify.Code = "accepted"
 	codeAnswered    verify.Code = "answered"
@@ -22,14 +22,14 @@ const (
 	codeHandshake   verify.Code = "handshake"
 )
 
-// replayedField marks stored answers that are repeated, and only those.
+// replayedField marks repeated stored responses, and only those.
 const replayedField = "Idempotency-Replayed"
 
-// reply is the answer to a delivery, and what the log says about it.
+// reply is the response to a delivery, with what the log and the limits need to know about it.
 type reply struct {
 	dedup.Response
-	code   verify.Code // what happened, precisely
-	event  string      // our id of the event, when there is one
+	code   verify.Code // the precise one
+	event  string      // our id of the event, if there is one
 	err    error       // the private cause of a failure
 	fresh  bool        // the delivery brought a new event
 	refund bool        // its events do not count against the rate
@@ -51,7 +51,7 @@ func (a *reply) send(w http.ResponseWriter) {
 	}
 	header.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	w.WriteHeader(a.Status)
-	_, _ = w.Write(a.Body) // a producer that has gone asks again
+	_, _ = w.Write(a.Body) // a producer that hung up sends the delivery again
 }
 
 // bodyless reports whether responses of this status have no content (RFC 9110 section 6.4.1).
@@ -61,9 +61,9 @@ func bodyless(status int) bool {
 
 const jsonType = "application/json"
 
-// acceptance is the answer that is stored with an event for On handlers. Where the producer does not ask for a
-// body of its own, it names the event, whose id only the store knows: such an answer is stored without its
-// body, and acknowledgement adds it every time it is sent.
+// acceptance is the response that is stored with an event for On handlers. Unless the producer
+// requires its own body, the body names the event, whose id only the store knows. Such a
+// response is stored without a body, and acknowledgement adds it every time it is sent.
 func acceptance(p *producer.Producer) dedup.Response {
 	want := p.Accepted
 	a := dedup.Response{Status: want.Status, Header: want.Header.Clone(), Body: want.Body}
@@ -80,8 +80,8 @@ func acknowledges(a dedup.Response) bool {
 	return len(a.Body) == 0 && !bodyless(a.Status) && a.Header.Get("Content-Type") == jsonType
 }
 
-// storedReply is the answer of a record, the first time or, replayed, any later time. A record that was
-// reopened before it had an answer is acknowledged like an event for On handlers.
+// storedReply is the response of a record, sent first or, replayed, again. A record that was
+// reopened before it had a response is acknowledged like an event for On handlers.
 func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 	a := rec.Response
 	if a.Status == 0 {
@@ -104,8 +104,8 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 	return r
 }
 
-// quarantinedReply is the answer to a delivery that was kept without being run. It says nothing about the event that
-// it belongs to.
+// quarantinedReply is the reply to a quarantined delivery. It reveals nothing about the original
+// event.
 func quarantinedReply(p *producer.Producer) *reply {
 	a := acceptance(p)
 	r := &reply{Response: a, code: codeQuarantined, refund: true}
@@ -115,7 +115,7 @@ func quarantinedReply(p *producer.Producer) *reply {
 	return r
 }
 
-// batchReply is the answer to a batch, all of whose items are kept.
+// batchReply is the reply to a batch, all of whose items are stored.
 func batchReply(p *producer.Producer, items int) *reply {
 	a := acceptance(p)
 	r := &reply{Response: a, code: codeAccepted}
@@ -125,7 +125,7 @@ func batchReply(p *producer.Producer, items int) *reply {
 	return r
 }
 
-// handshakeReply is the answer to a subscription handshake.
+// handshakeReply is the reply to a subscription handshake.
 func handshakeReply(want *dedup.Response) *reply {
 	r := &reply{Response: *want, code: codeHandshake}
 	if r.Header = want.Header.Clone(); r.Header == nil {
@@ -135,7 +135,7 @@ func handshakeReply(want *dedup.Response) *reply {
 		r.Status = http.StatusOK
 	}
 	if r.Header.Get("Content-Type") == "" {
-		r.Header.Set("Content-Type", "text/plain; charset=utf-8") // never a type that could execute what it echoes
+		r.Header.Set("Content-Type", "text/plain; charset=utf-8") // a type that cannot execute what it echoes
 	}
 	r.Header.Set("Cache-Control", "no-store")
 	return r
@@ -152,14 +152,15 @@ func acknowledgement(event, status string) []byte {
 	return append(body, '\n')
 }
 
-// connectionFields are about one connection or computed for one response, so that no handler sets them and
-// none is stored (RFC 9110 section 7.6.1).
+// connectionFields belong to one connection or are computed for one response. Handlers cannot
+// set them, and they are not stored (RFC 9110 section 7.6.1).
 var connectionFields = []string{
 	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Connection", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", replayedField,
 }
 
-// repeatable returns the fields of a handler's response that may be stored and sent, in canonical spelling.
+// repeatable returns the fields of a handler's response that may be stored and sent, with
+// canonical names.
 func repeatable(h http.Header) http.Header {
 	out := http.Header{}
 	for name, values := range h {

@@ -10,15 +10,15 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Of each kind of sampled line, sampledLines are written one by one in sampledFor.
+// In each sampledFor, the first sampledLines of a kind are written one by one.
 const (
 	sampledLines = 10
 	sampledFor   = time.Minute
 )
 
-// sampler writes log lines that clients cause, so that a client which sends without a pause cannot fill the disk: of
-// each kind the first ten in a minute, and at the end of that minute one line with the number of the others. At level
-// DEBUG all of them are written. Metrics are not sampled.
+// sampler limits log lines that clients cause, so that a busy client cannot fill the disk. It
+// writes the first ten of each kind in a minute, and at the end of that minute one line with the
+// number of the others. At level DEBUG it writes all of them. Metrics are not sampled.
 type sampler struct {
 	log *slog.Logger
 
@@ -26,8 +26,9 @@ type sampler struct {
 	minute map[sampledKind]*sampledMinute
 }
 
-// sampledKind is what is counted together: lines with the same text about an endpoint, for the same code or reason.
-// Both are of closed sets, so that clients cannot make kinds; a line has one of them or none.
+// sampledKind is what is counted together: lines with the same text about an endpoint, for the
+// same code or reason, of which a line has at most one. These are closed sets, so clients cannot
+// make kinds.
 type sampledKind struct {
 	text, endpoint string
 	code           verify.Code
@@ -45,12 +46,13 @@ func newSampler(log *slog.Logger) *sampler {
 	return &sampler{log: log, minute: map[sampledKind]*sampledMinute{}}
 }
 
-// write logs one line with the endpoint, the code or the reason and the other attributes, or counts it.
+// write logs one line with the endpoint, the code or the reason, and the attributes; or it only
+// counts the line.
 func (s *sampler) write(ctx context.Context, level slog.Level, kind sampledKind, attrs ...slog.Attr) {
 	if !s.log.Enabled(ctx, level) {
 		return
 	}
-	if level > slog.LevelDebug && !s.first(kind, level) { //nolint:contextcheck // the end of a minute is of no request
+	if level > slog.LevelDebug && !s.first(kind, level) { //nolint:contextcheck // the minute outlasts the request
 		level = slog.LevelDebug
 	}
 	s.log.LogAttrs(ctx, level, kind.text, append(kind.attrs(), attrs...)...)
@@ -85,7 +87,7 @@ func (s *sampler) summarize(kind sampledKind, m *sampledMinute) {
 	}
 }
 
-// close writes the numbers that are not written yet.
+// close writes the counts of all minutes.
 func (s *sampler) close() {
 	s.mu.Lock()
 	open := maps.Clone(s.minute)

@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// target is a request target as it arrived, octet for octet, without the authority that an absolute one has.
+// target is a request target as received, octet for octet, without the authority of an absolute
+// one.
 type target struct {
 	path  string // begins with "/"
-	query string // with its "?"; empty when there is none
+	query string // with its "?", or empty
 }
 
-// requestTarget returns the request target as it arrived. Requests that were made in process have none.
+// requestTarget returns the request target as received. Requests that were made in process have
+// none.
 func requestTarget(r *http.Request) string {
 	if r.RequestURI != "" {
 		return r.RequestURI
@@ -20,9 +22,9 @@ func requestTarget(r *http.Request) string {
 	return r.URL.RequestURI()
 }
 
-// parseTarget takes a request target apart. Of an absolute target (RFC 9112 section 3.2.2) only the path and
-// query count: what a stranger puts before them never becomes part of anything. It returns false for targets
-// without a path, such as "*".
+// parseTarget splits a request target. Only the path and query of an absolute target count (RFC
+// 9112 section 3.2.2): clients control the rest. It returns false for targets without a path,
+// such as "*".
 func parseTarget(raw string) (target, bool) {
 	if !strings.HasPrefix(raw, "/") {
 		scheme, rest, ok := strings.Cut(raw, "://")
@@ -46,14 +48,15 @@ func parseTarget(raw string) (target, bool) {
 
 func isScheme(s string) bool { return strings.EqualFold(s, "http") || strings.EqualFold(s, "https") }
 
-// withBase returns the URL that a producer called, given the public base ("https://hooks.example").
+// withBase returns the URL that a producer called, given the public base
+// ("https://hooks.example").
 func (t target) withBase(base string) (*url.URL, error) {
-	// Without a fragment in mind: "#" in a request target is an octet like any other.
+	// ParseRequestURI knows no fragments: "#" in a request target is an octet like any other.
 	return url.ParseRequestURI(base + t.path + t.query)
 }
 
-// without returns the query less the parameters of these names, in the order and spelling in which the others
-// arrived. A name that does not decode is compared as it is.
+// without returns the query without the named parameters. The others keep their order and
+// syntax. A name that does not decode is compared as it is.
 func (t target) without(names []string) string {
 	if t.query == "" {
 		return ""

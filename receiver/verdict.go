@@ -12,17 +12,17 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// The reasons why deliveries are quarantined; the last two come from what is remembered beyond the window.
+// The reasons why deliveries are quarantined. The last two come from what is remembered beyond the window.
 const (
 	reasonConflict   = "conflict"        // another payload under a known identifier
-	reasonReplayed   = "replayed"        // signed bytes, time included, that came before under another identifier
-	reasonSameBytes  = "same_bytes"      // signed content without a time that came before under another identifier
-	reasonSuperseded = "superseded"      // content of a series that was replaced by newer content
-	reasonSeenBefore = "seen_before"     // the event was accepted, and its outcome is no longer kept
-	reasonTooOld     = "too_old_to_tell" // it happened before the days that are remembered
+	reasonReplayed   = "replayed"        // signed bytes, with a time, known under another identifier
+	reasonSameBytes  = "same_bytes"      // signed content without a time, known under another identifier
+	reasonSuperseded = "superseded"      // older content of a series
+	reasonSeenBefore = "seen_before"     // an accepted event whose outcome is no longer stored
+	reasonTooOld     = "too_old_to_tell" // an event from before the remembered days
 )
 
-// remember is what a claim asks the store to remember beyond its window; nil for nothing.
+// remember returns what the store remembers of the event beyond its window; nil for nothing.
 func (d *delivery) remember() *dedup.Remember {
 	if !d.ep.p.Remembers(d.Identity) {
 		return nil
@@ -45,8 +45,9 @@ func quarantineReason(v dedup.Verdict) string {
 	return ""
 }
 
-// quarantineForgotten quarantines an event that was accepted before its window ended, or may have been, with its body: that of the
-// event before is gone. Under the API contract it is refused, because a 2xx would say that it is processed.
+// quarantineForgotten quarantines an event that was, or may have been, accepted before its
+// window ended. Its body is stored, because that of the first delivery is gone. The API contract
+// refuses it: a 2xx would mean that it is processed.
 func (d *delivery) quarantineForgotten(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
 	if d.ep.p.Contract == producer.API {
 		if decision.Verdict == dedup.Seen && d.namedByContent(e) {
@@ -57,7 +58,7 @@ func (d *delivery) quarantineForgotten(ctx context.Context, e entry, decision de
 	return d.quarantine(ctx, e, d.quarantineClaim(e, quarantineReason(decision.Verdict), decision.Record.Event), decision.Record)
 }
 
-// conclude turns decisions into the answer.
+// conclude turns decisions into the reply.
 func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []dedup.Decision) (*reply, error) {
 	if len(decisions) == 1 {
 		return d.concludeOne(ctx, entries[0], decisions[0])
@@ -141,13 +142,14 @@ func (d *delivery) concludeOne(ctx context.Context, e entry, decision dedup.Deci
 	return nil, fail(codeInternal, nil)
 }
 
-// logNew logs what is unusual about a new event that its signed content names, and notes it for the metrics.
+// logNew logs what is unusual about a new event that its signed content names, for the metrics
+// too.
 func (d *delivery) logNew(ctx context.Context, e entry, decision dedup.Decision) {
 	rec := decision.Record
 	if e.occurrence == nil {
 		return
 	}
-	if len(rec.Tasks) > 0 && rec.Tasks[0].Attempt > 1 { // an event that goes on
+	if len(rec.Tasks) > 0 && rec.Tasks[0].Attempt > 1 { // a later run of the event
 		d.sameBytes = sameKnown
 		return
 	}
@@ -161,7 +163,7 @@ func (d *delivery) logNew(ctx context.Context, e entry, decision dedup.Decision)
 	}
 	if decision.Reused != "" {
 		d.idReused = true
-		d.rx.sampled.write(ctx, slog.LevelInfo, sampledKind{text: "the identifier came before with other content", endpoint: d.ep.p.Name},
+		d.rx.sampled.write(ctx, slog.LevelInfo, sampledKind{text: "the identifier was used with other content", endpoint: d.ep.p.Name},
 			append(attrs, slog.String("other", decision.Reused))...)
 	}
 }
@@ -174,19 +176,19 @@ const (
 	sameRefused     = "refused"
 )
 
-// namedByContent reports whether the event is named by a digest of what was signed.
+// namedByContent reports whether a digest of the signed content names the event.
 func (d *delivery) namedByContent(e entry) bool {
 	return e.occurrence != nil || d.ep.p.ClassOf(d.Identity) == producer.ClassUnnamed
 }
 
-// refuseReplayed refuses a delivery because its signed bytes came before.
+// refuseReplayed refuses a delivery with known signed bytes.
 func (d *delivery) refuseReplayed() error {
 	d.sameBytes = sameRefused
 	return fail(codeSignatureReused, nil)
 }
 
-// repeated deals with signed content that came before under another identifier, and is not to be taken for another
-// event. It never gets the answer of the event that it repeats.
+// quarantineRepeated quarantines or refuses signed content that is known under another
+// identifier and is not another event. It never gets the response of the event that it repeats.
 func (d *delivery) quarantineRepeated(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
 	p := &d.ep.p
 	if p.Contract == producer.API || p.SameSignedOf(of.Payload.Type) == producer.SameSignedRefuse {
@@ -198,7 +200,8 @@ func (d *delivery) quarantineRepeated(ctx context.Context, e entry, of dedup.Rec
 	return d.quarantine(ctx, e, c, of)
 }
 
-// replayed deals with signed bytes that came before, under another identifier, as the event of.
+// quarantineReplayed quarantines or refuses signed bytes that are known, as the event of, under
+// another identifier.
 func (d *delivery) quarantineReplayed(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
 	if s := d.ep.p.SameSigned; s != producer.SameSignedQuarantine && s != producer.SameSignedRun || d.ep.p.Contract == producer.API {
 		return nil, d.refuseReplayed()
@@ -206,9 +209,10 @@ func (d *delivery) quarantineReplayed(ctx context.Context, e entry, of dedup.Rec
 	return d.quarantine(ctx, e, d.quarantineClaim(e, reasonReplayed, of.Event), of)
 }
 
-// quarantineConflict quarantines another payload under a known identifier. There is no bound on how many, because each
-// may be an event of the producer; so bytes that were signed for a known event are not among them, or
-// an attacker who captured a few deliveries could fill the store with them under each other's identifiers.
+// quarantineConflict quarantines another payload under a known identifier. Their number is not
+// bounded, because each may be an event of the producer. It excludes bytes that were signed for
+// a known event, else an attacker who captured a few deliveries could fill the store with them
+// under each other's identifiers.
 func (d *delivery) quarantineConflict(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
 	conflict := d.quarantineClaim(e, reasonConflict, of.Event)
 	probe := conflict
@@ -226,7 +230,8 @@ func (d *delivery) quarantineConflict(ctx context.Context, e entry, of dedup.Rec
 	return d.quarantine(ctx, e, conflict, of)
 }
 
-// aside is the claim that quarantines a delivery, once for each identifier and payload.
+// quarantineClaim is the claim that quarantines a delivery, once for each identifier and
+// payload.
 func (d *delivery) quarantineClaim(e entry, reason, of string) dedup.Claim {
 	c := e.claim
 	c.Key.Space = dedup.SpaceQuarantine + hex.EncodeToString(c.Fingerprint[:])
@@ -239,8 +244,8 @@ func (d *delivery) quarantineClaim(e entry, reason, of string) dedup.Claim {
 	return c
 }
 
-// quarantine quarantines a delivery. Where an Answer handler would have answered, the answer is empty: a body would be
-// taken for the handler's.
+// quarantine quarantines a delivery. The body is empty where an Answer handler would have
+// answered: the sender would take it for that of the handler.
 func (d *delivery) quarantine(ctx context.Context, e entry, c dedup.Claim, of dedup.Record) (*reply, error) {
 	decisions, err := d.rx.claim(ctx, c)
 	if err != nil {
@@ -265,8 +270,8 @@ func (d *delivery) quarantine(ctx context.Context, e entry, c dedup.Claim, of de
 	return resp, nil
 }
 
-// logQuarantine says that a delivery is quarantined, with what tells it from its original. Beyond the bound it is only
-// counted, and has no event of its own.
+// logQuarantine logs a quarantined delivery and its original. Beyond the bound it has no event
+// of its own.
 func (d *delivery) logQuarantine(ctx context.Context, c dedup.Claim, decision dedup.Decision, of dedup.Record) {
 	event := ""
 	if decision.Record.Event != of.Event {
@@ -278,5 +283,5 @@ func (d *delivery) logQuarantine(ctx context.Context, c dedup.Claim, decision de
 		slog.String("type", c.Payload.Type))
 }
 
-// vendorID is the identifier that the sender gave to an event.
+// vendorID is the identifier that the sender chose.
 func vendorID(p *dedup.Payload, id string) string { return cmp.Or(p.VendorID, id) }

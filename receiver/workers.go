@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// stopGrace is how long handlers may take to return once stop has ended their contexts, and how long the
-	// store may take to hear of it.
+	// stopGrace is how long handlers may take to return once stop has ended their contexts, and then the store
+	// to return from its calls.
 	stopGrace = 2 * time.Second
-	// storeRetryBase and storeRetryCap bound the pauses after a failed call of the store.
+	// storeRetryBase and storeRetryCap bound the backoff after a failed call of the store.
 	storeRetryBase = 50 * time.Millisecond
 	storeRetryCap  = 5 * time.Second
 )
@@ -25,15 +25,15 @@ const (
 // errStopping is the cause of contexts that end because the receiver stops.
 var errStopping = errors.New("the receiver is stopping")
 
-// dispatcher takes tasks from the store and runs them, at most Config.Workers at once. One goroutine takes;
-// every task has one that minds its lease and one in which the handler runs.
+// dispatcher takes tasks from the store and runs them, at most Config.Workers at once. One
+// goroutine takes; every task has one that extends its lease and one in which the handler runs.
 //
-// Taking a task and recording its outcome are durable steps, each of which takes longer than many a handler. So
-// that many tasks share them, a worker is free again as soon as its handler has returned, while the outcome is
-// still on its way to the store, and tasks are taken a little ahead of the workers (see pace).
+// Taking a task and recording its outcome are durable steps that take longer than many handlers.
+// Tasks share these steps in two ways: a worker is free again once its handler has returned,
+// while the outcome is still being recorded, and a few tasks are prefetched (see runEstimate).
 //
-// It stops in three steps, each of them a context: taking ends (no new tasks), then running (the handlers'
-// contexts), then minding (the store is told nothing more, and handlers that still run are left alone).
+// It stops in three steps, each of them a context: takeCtx (no new tasks), handlerCtx (of the
+// handlers), and leaseCtx (no more calls of the store; handlers that still run are abandoned).
 type dispatcher struct {
 	cfg      Config // with its defaults
 	registry *registry
@@ -47,10 +47,10 @@ type dispatcher struct {
 	leaseCtx     context.Context
 	stopLeases   context.CancelFunc
 
-	workers  chan struct{} // holds a value for every handler that runs
+	workers  chan struct{} // holds a value for every running handler
 	prefetch prefetcher
-	wg       sync.WaitGroup // the taking goroutine and the minding ones
-	done     chan struct{}  // closed once all of them ended
+	wg       sync.WaitGroup // the taking goroutine and one for each task
+	done     chan struct{}  // closed once wg is done
 	hung     atomic.Int64   // handlers that still run after their context ended
 }
 
@@ -76,9 +76,10 @@ func (d *dispatcher) start() {
 	}()
 }
 
-// stop stops taking tasks, waits for those that run until ctx ends, then ends their contexts and waits a little more. It may
-// be called more than once, but not before start. Its error says how many tasks it left without an outcome, because a
-// handler did not return or the store could not be told; they run again after the next start.
+// stop stops taking tasks, waits until ctx ends for those that run, then ends their contexts and
+// waits a little more. It must follow start and may be called more than once. Its error counts
+// the tasks without a recorded outcome, because a handler did not return or the store did not
+// record it. They run again after the next start.
 func (d *dispatcher) stop(ctx context.Context) error {
 	d.stopTake()
 	select {
@@ -93,12 +94,12 @@ func (d *dispatcher) stop(ctx context.Context) error {
 	tasks := d.prefetch.unfinished()
 	d.stopLeases()
 	if !d.ended(stopGrace) {
-		return errors.New("the store does not return: its calls were left alone")
+		return errors.New("the store does not return from its calls, which are abandoned")
 	}
 	return fmt.Errorf("tasks without an outcome, which run again after the next start: %d", tasks)
 }
 
-// ended waits until everything that the dispatcher started has ended; false when it takes longer than d.
+// ended reports whether everything that the dispatcher started ends within the wait.
 func (d *dispatcher) ended(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -110,8 +111,8 @@ func (d *dispatcher) ended(wait time.Duration) bool {
 	}
 }
 
-// take asks the store for as many tasks as there is room for, and starts them, until the dispatcher stops. It
-// logs when the store begins to fail and when it works again, not every failure.
+// take takes as many tasks as there is capacity for, and starts them, until the dispatcher
+// stops. It logs when the store begins to fail and when it works again, not every failure.
 func (d *dispatcher) take() {
 	failures := 0
 	for {
@@ -136,32 +137,33 @@ func (d *dispatcher) take() {
 			return
 		case err != nil:
 			pause(d.takeCtx, backoff(storeRetryBase, storeRetryCap, failures, d.random))
-		case len(works) == 0: // a store that does not block must not make us spin
+		case len(works) == 0: // do not spin on a store that does not block
 			pause(d.takeCtx, storeRetryBase)
 		}
 	}
 }
 
-// noteTake logs a change between working and failing, and returns the number of failures in a row.
+// noteTake logs a change between working and failing, and returns the number of failures in a
+// row.
 func (d *dispatcher) noteTake(failures int, err error) int {
 	switch {
 	case err == nil && failures > 0:
-		d.log.Info("the store gives out tasks again", "failures", failures)
+		d.log.Info("the store returns tasks again", "failures", failures)
 		return 0
 	case err == nil:
 		return 0
 	case errors.Is(err, dedup.ErrClosed):
-		d.log.Error("the store was closed before the receiver: no more tasks are run")
+		d.log.Error("the store was closed before the receiver: no more tasks run")
 	case errors.Is(err, dedup.ErrFailed):
-		d.log.Error("the store has failed: no more tasks are run", "err", err)
+		d.log.Error("the store has failed: no more tasks run", "err", err)
 	case failures == 0:
-		d.log.Error("the store gives out no tasks; trying again", "err", err)
+		d.log.Error("the store returns no tasks; retrying", "err", err)
 	}
 	return failures + 1
 }
 
-// waitForCapacity waits until there is room for another task, and says for how many, of how many bytes in all; none
-// when the dispatcher stops.
+// waitForCapacity waits until another task may be taken, and returns how many tasks and bytes;
+// zero when the dispatcher stops.
 func (d *dispatcher) waitForCapacity() (tasks int, bytes int64) {
 	for d.takeCtx.Err() == nil {
 		if tasks, bytes = d.prefetch.capacity(); tasks > 0 && bytes > 0 {
@@ -175,7 +177,7 @@ func (d *dispatcher) waitForCapacity() (tasks int, bytes int64) {
 	return 0, 0
 }
 
-// pause waits, or until ctx ends; it reports whether ctx goes on.
+// pause waits, or until ctx ends; it reports whether ctx is still alive.
 func pause(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

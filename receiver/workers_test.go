@@ -352,8 +352,8 @@ func TestOutageOfTakeIsLoggedOnceAndEnds(t *testing.T) {
 		})
 		f.outcome(second)
 		f.outcome(third)
-		f.same("failures in the log", 1, strings.Count(f.logs.String(), "gives out no tasks"))
-		f.same("recoveries in the log", 1, strings.Count(f.logs.String(), "gives out tasks again"))
+		f.same("failures in the log", 1, strings.Count(f.logs.String(), "returns no tasks"))
+		f.same("recoveries in the log", 1, strings.Count(f.logs.String(), "returns tasks again"))
 	})
 }
 
