@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -105,7 +104,7 @@ func (d *delivery) begin(ctx context.Context, e entry, decision dedup.Decision) 
 	return run, nil
 }
 
-// run runs the handler and waits for it as long as the producer does. A slower handler goes on,
+// run runs the handler and waits for it as long as the producer does. A slower handler continues,
 // and its result is stored for the next delivery: no second run starts beside it.
 func (d *delivery) run(ctx context.Context, e entry, decision dedup.Decision) (*reply, error) {
 	run, err := d.begin(ctx, e, decision)
@@ -160,7 +159,8 @@ func (r *answerRun) task() *dedup.Task { return &r.rec.Tasks[r.lease.Task] }
 func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res runResult) {
 	defer func() {
 		if v := recover(); v != nil { // ours or the store's: a handler's panic is its error
-			r.rx.log.Error("panic while answering", "endpoint", r.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
+			r.rx.log.Error("panic while answering",
+				"endpoint", r.p.Name, "value", panicText(v), "stack", string(debug.Stack()))
 			res = runResult{err: fail(codeInternal, nil)}
 		}
 	}()
@@ -292,7 +292,7 @@ func responseOf(p *producer.Producer, r *Response) (dedup.Response, error) {
 	case r.Refusal != nil && !isRefusal(r.Status):
 		return a, fmt.Errorf("the handler refused the event with status %d, which is not final", r.Status)
 	case a.Status < 200, a.Status >= 300 && a.Status < 400, a.Status > 599, a.Status == http.StatusMultiStatus:
-		return a, fmt.Errorf("the handler answered with status %s, which must not be sent to producers", strconv.Itoa(a.Status))
+		return a, fmt.Errorf("the handler answered with status %d, which must not be sent to producers", a.Status)
 	case len(a.Body) > maxResponse:
 		return a, fmt.Errorf("the handler's response has %d bytes, more than %d", len(a.Body), maxResponse)
 	case bodyless(a.Status):

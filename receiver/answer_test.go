@@ -190,7 +190,8 @@ func TestConcurrentDuplicatesAreOneRun(t *testing.T) {
 	})
 }
 
-// sendAtOnce sends n copies of a delivery at once; meanwhile runs when all of them are on their way.
+// sendAtOnce sends n copies of a delivery at once; meanwhile runs when all of them are on their
+// way.
 func (s *site) sendAtOnce(n int, a ask, meanwhile func()) []got {
 	s.t.Helper()
 	answers := make([]got, n)

@@ -20,8 +20,8 @@ func failsOnce(seen *[]Event[[]byte]) func(context.Context, Event[[]byte]) (Resp
 	}
 }
 
-// TestAFailedAnswerRunsAgainAsItFirstCame: fields that nobody signed must not reach the handler from a later
-// delivery of the same bytes.
+// TestAFailedAnswerRunsAgainAsItFirstCame: fields that nobody signed must not reach the handler
+// from a later delivery of the same bytes.
 func TestAFailedAnswerRunsAgainAsItFirstCame(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []string{"paid", "noted", "unheard"} { // of the delivery that triggers the second run
@@ -58,7 +58,8 @@ func TestAFailedAnswerRunsAgainAsItFirstCame(t *testing.T) {
 	}
 }
 
-// TestAFailedAnswerGoesOnUnderAnotherConfiguration: its handler may have another name by then, or be gone.
+// TestAFailedAnswerGoesOnUnderAnotherConfiguration: its handler may have another name by then,
+// or be gone.
 func TestAFailedAnswerGoesOnUnderAnotherConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -56,7 +56,9 @@ type attempt struct {
 func newAttempt(d *dispatcher, w dedup.Work) *attempt {
 	a := &attempt{d: d, work: w, size: int64(len(w.Record.Payload.Body)), began: time.Now()}
 	a.task = a.work.Task()
-	a.leasedRun = leasedRun{store: d.cfg.Store, lease: w.Lease, length: d.cfg.Lease, renewAt: a.began.Add(d.cfg.Lease / 3)}
+	a.leasedRun = leasedRun{
+		store: d.cfg.Store, lease: w.Lease, length: d.cfg.Lease, renewAt: a.began.Add(d.cfg.Lease / 3),
+	}
 	return a
 }
 
@@ -77,7 +79,7 @@ func (a *attempt) run() {
 	case h == nil:
 		a.finish(dead(reasonGone, errGone), nil)
 	case a.failures() > a.d.cfg.Attempts:
-		// Every attempt ended in a crash: give up.
+		// Every attempt was interrupted, probably by a crash: do not run it again.
 		a.finish(dead(reasonExhausted, "no attempts left; the last error: "+a.task.Err), nil)
 	default:
 		a.call(h)
@@ -325,8 +327,8 @@ func dead(reason, text string) dedup.Result {
 	return dedup.Result{Kind: dedup.ResultDead, Reason: reason, Err: bounded(text)}
 }
 
-// responseError judges the response of a reopened event of an Answer handler, which no producer
-// waits for. Statuses mean what they mean to a producer.
+// responseError converts the response of a reopened event of an Answer handler, which no
+// producer waits for, to an error. Statuses mean what they mean to a producer.
 func responseError(r *Response) error {
 	if r == nil {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// floor is where tests have workers work: a dispatcher over a store that can be made to fail, in a bubble
-// with a time of its own, so that hours of backoff pass in no time.
+// floor is where tests have workers work: a dispatcher over a store that can be made to fail,
+// in a bubble with a time of its own, so that hours of backoff pass in no time.
 type floor struct {
 	t     *testing.T
 	store *faultyStore
@@ -434,8 +434,8 @@ func TestTaskOfAHandlerThatIsGoneIsADeadLetter(t *testing.T) {
 	})
 }
 
-// TestInterruptedAttemptsUseUpTheBudget takes a task and lets its lease run out, as a process does that the
-// event kills every time.
+// TestInterruptedAttemptsUseUpTheBudget takes a task and lets its lease run out, as a process
+// does that the event kills every time.
 func TestInterruptedAttemptsUseUpTheBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-// BenchmarkDelivery measures the path of a delivery without network and disk: new events and repetitions of
-// one, beside a handler that does nothing but read the body.
+// BenchmarkDelivery measures the path of a delivery without network and disk: new events and
+// repetitions of one, beside a handler that does nothing but read the body.
 func BenchmarkDelivery(b *testing.B) {
 	const secret = "0123456789abcdef0123"
 	body := bytes.Repeat([]byte("x"), 1024)

@@ -26,7 +26,9 @@ type body struct {
 	done bool
 }
 
-func newBody(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration, permit *admission.Permit) *body {
+func newBody(
+	w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration, permit *admission.Permit,
+) *body {
 	return &body{
 		from: r.Body, limit: limit, declared: r.ContentLength, permit: permit,
 		deadline: http.NewResponseController(w).SetReadDeadline, timeout: timeout,

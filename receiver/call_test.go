@@ -91,7 +91,7 @@ func TestPayloadsAreDecodedIntoTheTypeOfTheHandler(t *testing.T) {
 				}
 				return
 			}
-			if !isUndecodable(err) || !strings.HasPrefix(err.Error(), "payload is no "+tt.refused+": ") {
+			if !isUndecodable(err) || !strings.HasPrefix(err.Error(), "payload is not a "+tt.refused+": ") {
 				t.Fatalf("got error %v, want one about %s", err, tt.refused)
 			}
 		})

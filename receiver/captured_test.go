@@ -41,13 +41,13 @@ type capture struct {
 	producer producer.Producer
 	message  message
 	now      time.Time
-	// most is how often a handler may run for it within the window: once for each signed event in it, and for signed content
-	// that two events may share as often as the producer says.
+	// most is how often a handler may run for it within the window: once for each signed event
+	// in it, and for signed content that two events may share as often as the producer says.
 	most int
 	// later is how often a handler may run for it once more after the window.
 	later int
-	// anyID says that nothing of the event is signed: who captured the credential can send any event. Each identifier then
-	// runs once in a window.
+	// anyID says that nothing of the event is signed: who captured the credential can send any
+	// event. Each identifier then runs once in a window.
 	anyID bool
 	// refused says that Open refuses the producer, because its signature has several readings.
 	refused bool
@@ -89,8 +89,9 @@ func (r *runs) check(t *testing.T, c capture, most int) {
 	}
 }
 
-// TestACapturedDeliveryRunsOnceHoweverItIsSentAgain sends one delivery of every preset, and of every scheme that a producer
-// of one's own may have, in 600 other forms, and more after its window has ended.
+// TestACapturedDeliveryRunsOnceHoweverItIsSentAgain sends one delivery of every preset, and of
+// every scheme that a producer of one's own may have, in 600 other forms, and more after its
+// window has ended.
 func TestACapturedDeliveryRunsOnceHoweverItIsSentAgain(t *testing.T) {
 	t.Parallel()
 	all := presetCaptures(t)
@@ -110,7 +111,8 @@ func TestACapturedDeliveryRunsOnceHoweverItIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestACapturedDeliveryRunsOnceOnDisk does the same over a store on disk, for one producer of each class.
+// TestACapturedDeliveryRunsOnceOnDisk does the same over a store on disk, for one producer of
+// each class.
 func TestACapturedDeliveryRunsOnceOnDisk(t *testing.T) {
 	t.Parallel()
 	all := presetCaptures(t)
@@ -298,7 +300,8 @@ func (c capture) bounded(name string) capture {
 	return c
 }
 
-// repeatable are bodies that two events may share in everything that is signed, by preset and what they are.
+// repeatable are bodies that two events may share in everything that is signed, by preset and
+// what they are.
 var repeatable = map[string]string{
 	"github, workflow_dispatch": `{"inputs":{},"ref":"refs/heads/main","workflow":".github/workflows/tea.yml","sender":{"login":"mallow"}}`,
 	"github, membership":        `{"action":"added","scope":"team","member":{"login":"mallow"},"team":{"id":17},"organization":{"id":1}}`,

@@ -96,7 +96,8 @@ func check(c Config) (*registry, error) {
 func checkProducer(c Config, p *producer.Producer) []error {
 	var errs []error
 	if p.SignsURL && p.URL == "" && c.URL == "" {
-		errs = append(errs, errors.New("its signatures cover the URL: set Config.URL to the public base, such as https://hooks.example"))
+		errs = append(errs, errors.New(
+			"its signatures cover the URL: set Config.URL to the public base, such as https://hooks.example"))
 	}
 	if p.Nonce == producer.NonceUnique && p.Split != nil {
 		errs = append(errs, errors.New("unique nonces cannot be used with batches"))
@@ -111,7 +112,7 @@ func checkAddresses(c Config) []error {
 	var errs []error
 	if c.URL != "" {
 		u, err := url.Parse(c.URL)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.ContainsAny(c.URL, "?#") {
+		if err != nil || !isScheme(u.Scheme) || u.Host == "" || u.User != nil || strings.ContainsAny(c.URL, "?#") {
 			errs = append(errs, errors.New("url: not an absolute base such as https://hooks.example"))
 		}
 	}
@@ -141,8 +142,8 @@ func checkNumbers(c Config) []error {
 		{"attempts", int64(c.Attempts)}, {"backoff base", int64(c.BackoffBase)}, {"backoff cap", int64(c.BackoffCap)},
 		{"postpone max", int64(c.PostponeMax)}, {"handler timeout", int64(c.HandlerTimeout)},
 		{"answer timeout", int64(c.AnswerTimeout)}, {"lease", int64(c.Lease)}, {"workers", int64(c.Workers)},
-		{"retry after", int64(c.RetryAfter)}, {"body timeout", int64(c.BodyTimeout)}, {"store timeout", int64(c.StoreTimeout)}, {"max body", c.MaxBody},
-		{"body budget", c.BodyBudget},
+		{"retry after", int64(c.RetryAfter)}, {"body timeout", int64(c.BodyTimeout)},
+		{"store timeout", int64(c.StoreTimeout)}, {"max body", c.MaxBody}, {"body budget", c.BodyBudget},
 	} {
 		if n.value < 0 {
 			errs = append(errs, fmt.Errorf("%s: must not be negative", n.name))

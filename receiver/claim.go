@@ -151,9 +151,8 @@ const maxTypes = 9
 func slotsOf(key dedup.Key, digest string, runs bool) []dedup.Key {
 	slots := make([]dedup.Key, maxTypes)
 	for i := range slots {
-		slots[i] = dedup.Key{
-			Principal: key.Principal, Endpoint: key.Endpoint, Space: dedup.SpaceSlot, ID: fmt.Sprintf("%s;%t;%d", digest, runs, i),
-		}
+		key.Space, key.ID = dedup.SpaceSlot, fmt.Sprintf("%s;%t;%d", digest, runs, i)
+		slots[i] = key
 	}
 	return slots
 }
@@ -218,18 +217,19 @@ func (d *delivery) aliases(key dedup.Key) []dedup.Key {
 		return nil // the signed bytes are those of all items
 	}
 	var out []dedup.Key
+	add := func(space, id string) {
+		out = append(out, dedup.Key{Principal: key.Principal, Endpoint: p.Name, Space: space, ID: id})
+	}
 	if p.Nonce == producer.NonceUnique {
-		out = append(out, dedup.Key{Principal: key.Principal, Endpoint: p.Name, Space: dedup.SpaceNonce, ID: d.Identity.Nonce})
+		add(dedup.SpaceNonce, d.Identity.Nonce)
 	}
 	if p.SameSigned != producer.SameSignedOff && d.Identity.Signed != nil && !d.bindsKey() {
-		out = append(out, dedup.Key{
-			Principal: key.Principal, Endpoint: p.Name, Space: dedup.SpaceSigned, ID: hex.EncodeToString(d.Identity.Signed),
-		})
+		add(dedup.SpaceSigned, hex.EncodeToString(d.Identity.Signed))
 	}
 	return out
 }
 
-// fingerprint is compared when the identifier comes again. Only signed identifiers may do
+// fingerprint is compared when the identifier is used again. Only signed identifiers may do
 // without: under an unsigned one, a captured delivery would count as that event and get its
 // response.
 func (d *delivery) fingerprint(it producer.Item) [32]byte {

@@ -50,8 +50,8 @@ type clocked struct {
 	waiting  map[string]int // runs of the handlers that wait
 }
 
-// serveClocked opens a receiver over a Badger store. The store lives by the same clock when own is set, and else
-// by its default.
+// serveClocked opens a receiver over a Badger store. The store lives by the same clock when own
+// is set, and else by its default.
 func serveClocked(t *testing.T, p producer.Producer, own bool) *clocked {
 	t.Helper()
 	c := &clocked{clock: deduptest.NewSteppedClock(), release: make(chan struct{}), stop: make(chan struct{}), done: map[string]int{}, accepted: map[string]bool{}, waiting: map[string]int{}}
@@ -147,8 +147,8 @@ func (c *clocked) accept(id string) got {
 	return g
 }
 
-// load sends new events, each of them twice, until the load ends. Around a step a delivery may be refused, with
-// the reason.
+// load sends new events, each of them twice, until the load ends. Around a step a delivery may
+// be refused, with the reason.
 func (c *clocked) load(worker int) {
 	for i := 0; ; i++ {
 		select {
@@ -179,8 +179,8 @@ func (c *clocked) load(worker int) {
 	}
 }
 
-// judged checks what the clock as it is now makes of a delivery that is signed by a good clock, and of one that was
-// captured when the clocks agreed.
+// judged checks what the clock as it is now makes of a delivery that is signed by a good clock,
+// and of one that was captured when the clocks agreed.
 func (c *clocked) judged(step int, off time.Duration, first got) {
 	c.t.Helper()
 	if g := c.send(at(c.clock.Now(), "first", "t")); !g.replayed() || g.body != first.body || g.status != first.status {
@@ -204,8 +204,9 @@ func (c *clocked) judged(step int, off time.Duration, first got) {
 	}
 }
 
-// settled waits until no task is left and checks the records: each accepted event is there once and done, at about
-// the time that it was (as the store has it, by off), and remembered for its window.
+// settled waits until no task is left and checks the records: each accepted event is there once
+// and done, at about the time that it was (as the store has it, by off), and remembered for its
+// window.
 func (c *clocked) settled(extra int, once bool) {
 	c.t.Helper()
 	waitFor(c.t, func() bool {

@@ -13,9 +13,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Content codings (RFC 9110 section 8.4). Signatures and digests cover the coded bytes, which are also stored
-// and compared: nothing is decoded before the delivery is verified. Identifiers, types and the Data of handlers
-// come from the decoded bytes.
+// Content codings (RFC 9110 section 8.4). Signatures and digests cover the coded bytes, which
+// are also stored and compared: nothing is decoded before the delivery is verified.
+// Identifiers, types and the Data of handlers come from the decoded bytes.
 
 // codings are the supported ones, for Accept-Encoding.
 const codings = "gzip, deflate, identity"

@@ -58,8 +58,8 @@ type Config struct {
 
 	// Attempts is how often a task starts before it becomes a dead letter. Defaults to 16.
 	Attempts int
-	// BackoffBase and BackoffCap bound the full jitter between attempts: uniform in [0, min(cap, base*2^n)].
-	// They default to 1 second and 10 minutes.
+	// BackoffBase and BackoffCap bound the full jitter between attempts: uniform in [0,
+	// min(cap, base*2^n)]. They default to 1 second and 10 minutes.
 	BackoffBase, BackoffCap time.Duration
 	// PostponeMax bounds Postpone. Defaults to 7 days.
 	PostponeMax time.Duration
@@ -99,8 +99,8 @@ type Config struct {
 
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
-	// Clock judges the freshness of signatures. Defaults to time.Now. Leases and windows use the
-	// store's clock.
+	// Clock is used to check the freshness of signatures. Defaults to time.Now. Leases and
+	// windows use the store's clock.
 	Clock func() time.Time
 	// Observe, if set, is called for every delivery and every attempt. It must not block.
 	Observe func(context.Context, Observation)

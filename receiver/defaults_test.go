@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWorkersFollowTheProcessorsThatWeMayUse: in a container those are fewer than the machine has. It changes the
-// whole process, and so runs beside no other test.
+// TestWorkersFollowTheProcessorsThatWeMayUse: in a container those are fewer than the machine
+// has. It changes the whole process, and so runs beside no other test.
 func TestWorkersFollowTheProcessorsThatWeMayUse(t *testing.T) {
 	may := runtime.NumCPU() + 1
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(may))

@@ -16,8 +16,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestASentKeyDecidesUnderABearerToken: the token authenticates every field, so that the Idempotency-Key of a CloudEvent is
-// the producer's word. Two keys are two events, and one key is one, whatever source and id say.
+// TestASentKeyDecidesUnderABearerToken: the token authenticates every field, so that the
+// Idempotency-Key of a CloudEvent is the producer's word. Two keys are two events, and one key
+// is one, whatever source and id say.
 func TestASentKeyDecidesUnderABearerToken(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []bool{false, true} {
@@ -54,8 +55,8 @@ func TestASentKeyDecidesUnderABearerToken(t *testing.T) {
 	}
 }
 
-// TestNoPresetTakesPutUnasked: delivery by PUT is a matter of agreement. The methods that the policy, the 405 and a granted
-// subscription name are those that are taken.
+// TestNoPresetTakesPutUnasked: delivery by PUT is a matter of agreement. The methods that the
+// policy, the 405 and a granted subscription name are those that are taken.
 func TestNoPresetTakesPutUnasked(t *testing.T) {
 	t.Parallel()
 	for _, vendor := range preset.All() {
@@ -98,7 +99,8 @@ func (s *site) policyData() policyDoc {
 	return doc
 }
 
-// TestEvery415SaysWhatIsTaken: also where no media types are set, and the reader of the events refuses one.
+// TestEvery415SaysWhatIsTaken: also where no media types are set, and the reader of the events
+// refuses one.
 func TestEvery415SaysWhatIsTaken(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []bool{false, true} {
@@ -118,7 +120,8 @@ func TestEvery415SaysWhatIsTaken(t *testing.T) {
 	}
 }
 
-// TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness (idempotency draft section 5, RFC 9421 section 1.4).
+// TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness (idempotency draft section 5, RFC 9421
+// section 1.4).
 func TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness(t *testing.T) {
 	t.Parallel()
 	word, err := producer.KeyFormatRegexp("[a-z]{3}-[0-9]+")
@@ -215,8 +218,8 @@ func manyNames(n int) string {
 }
 
 // TestMalformedDigestsAreTheProducersMistake: 400 with the problem types of
-// draft-ietf-httpapi-digest-fields-problem-types-06. A digest of another body stays 401: the body may have been changed on
-// its way by a third party.
+// draft-ietf-httpapi-digest-fields-problem-types-06. A digest of another body stays 401: the
+// body may have been changed on its way by a third party.
 func TestMalformedDigestsAreTheProducersMistake(t *testing.T) {
 	t.Parallel()
 	const registered = "https://iana.org/assignments/http-problem-types#"
@@ -269,8 +272,8 @@ func (s signedSite) deliverDigest(digest string) got {
 	return s.send(ask{body: "{}", header: signed.Header})
 }
 
-// TestAcceptSignatureOffersANonceWhereOneIsRequired: a fresh one each time (RFC 9421 section 5.1), with which the producer
-// can sign again.
+// TestAcceptSignatureOffersANonceWhereOneIsRequired: a fresh one each time (RFC 9421 section
+// 5.1), with which the producer can sign again.
 func TestAcceptSignatureOffersANonceWhereOneIsRequired(t *testing.T) {
 	t.Parallel()
 	for policy, offers := range map[producer.NoncePolicy]bool{producer.NonceOff: false, producer.NonceRequired: true, producer.NonceUnique: true} {

@@ -20,7 +20,8 @@ type endpoint struct {
 	rx    *Receiver
 	p     producer.Producer // with its defaults
 	allow string            // the Allow field
-	// base is the public scheme and authority, and the path prefix that a proxy removes; empty if not configured.
+	// base is the public scheme and authority, and the path prefix that a proxy removes; empty
+	// if not configured.
 	base string
 	// url is the public URL of a producer that has its own. Only the query is then taken from
 	// requests.

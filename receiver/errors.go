@@ -76,7 +76,7 @@ type undecodable struct {
 	err error
 }
 
-func (e *undecodable) Error() string { return because("payload is no "+e.typ, e.err) }
+func (e *undecodable) Error() string { return because("payload is not a "+e.typ, e.err) }
 func (e *undecodable) Unwrap() error { return e.err }
 
 func because(what string, err error) string {

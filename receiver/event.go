@@ -81,7 +81,7 @@ type Response struct {
 	Refusal *Refusal
 }
 
-// Refusal tells the producer why an event is refused finally.
+// Refusal is the reason for refusing an event finally, for the producer.
 type Refusal struct {
 	// ByTarget means that the receiver to which the event was forwarded refused it.
 	ByTarget bool
@@ -106,9 +106,9 @@ func (ev *Event[T]) describe() {
 	}
 }
 
-// The attributes that record what verification proved. The first is an attribute for handlers, the others become
-// [Event.SignedFields] and [Event.SignatureLabel]. No attribute of a CloudEvent can have their names, and
-// attributes that an event brings under them are dropped.
+// The attributes that record what verification proved. The first is an attribute for handlers,
+// the others become [Event.SignedFields] and [Event.SignatureLabel]. No attribute of a
+// CloudEvent can have their names, and attributes that an event brings under them are dropped.
 const (
 	keyIDAttribute  = "keyid"           // the key that signed
 	signedAttribute = "signed_fields"   // the header fields whose values were signed, comma-separated
@@ -118,7 +118,11 @@ const (
 // withProof returns the attributes of an event, with what verification proved. whole means that
 // header and body are stored as received, so the signature is about them.
 func withProof(read map[string]string, id verify.Identity, whole bool) map[string]string {
-	proof := [...][2]string{{keyIDAttribute, id.KeyID}, {signedAttribute, strings.Join(signedFields(id.Covered), ",")}, {labelAttribute, id.Label}}
+	proof := [...][2]string{
+		{keyIDAttribute, id.KeyID},
+		{signedAttribute, strings.Join(signedFields(id.Covered), ",")},
+		{labelAttribute, id.Label},
+	}
 	if !whole {
 		proof[2][1] = ""
 	}

@@ -32,8 +32,9 @@ func ship(_ context.Context, ev receiver.Event[Order]) error {
 	return nil
 }
 
-// A test of a handler of one's own sends signed requests to a receiver with a store in memory, and waits for what
-// Observe tells of its attempts. A [verify.Signer] signs as a producer of one's own does.
+// A test of a handler of one's own sends signed requests to a receiver with a store in memory,
+// and waits for what Observe tells of its attempts. A [verify.Signer] signs as a producer of
+// one's own does.
 func Example_test() {
 	secret := verify.GenerateSecret()
 	key, err := verify.NewHMACKey("k1", secret)
@@ -58,8 +59,8 @@ func Example_test() {
 	}
 	defer rx.Close() //nolint:errcheck // in a test: t.Cleanup
 
-	// order is a delivery of the shop, signed for the URL that it calls. It is a request as clients make it: the
-	// one of httptest is a server's, which has no URL to sign.
+	// order is a delivery of the shop, signed for the URL that it calls. It is a request as
+	// clients make it: the one of httptest is a server's, which has no URL to sign.
 	order := func(id, body string) *http.Request {
 		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "https://hooks.example/webhooks/shop", strings.NewReader(body))
 		if err != nil {

@@ -70,7 +70,8 @@ func (f *flood) run(ctx context.Context, client *http.Client, body string) {
 	}
 }
 
-// hold sends a delivery but for its last byte, and waits until the answer comes or the context ends.
+// hold sends a delivery but for its last byte, and waits until the answer comes or the context
+// ends.
 func (f *flood) hold(ctx context.Context, length int) {
 	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 7)}}).DialContext(ctx, "tcp", f.site.srv.Listener.Addr().String())
 	if err != nil {
@@ -91,9 +92,9 @@ func (f *flood) hold(ctx context.Context, length int) {
 	_, _ = conn.Read(part)
 }
 
-// TestHonestProducerGetsThroughAFlood: strangers hold connections with bodies that lack their last byte, four
-// times what the budget allows, and send others with bad signatures without a pause. An honest producer does
-// not notice.
+// TestHonestProducerGetsThroughAFlood: strangers hold connections with bodies that lack their
+// last byte, four times what the budget allows, and send others with bad signatures without a
+// pause. An honest producer does not notice.
 func TestHonestProducerGetsThroughAFlood(t *testing.T) { //nolint:paralleltest // it looks at the memory of the process
 	const (
 		secret  = "0123456789abcdef0123"

@@ -45,8 +45,8 @@ var errNilFunc = errors.New("the function is nil")
 // url.Values a parsed form. The data of a structured CloudEvent is decoded, not its envelope. A
 // payload that does not decode becomes a dead letter without retries.
 //
-// A panic of fn counts as an error. The context ends after [Config.HandlerTimeout]. If fn goes
-// on, it occupies its worker until it returns.
+// A panic of fn counts as an error. The context ends after [Config.HandlerTimeout]. If fn still
+// runs then, it occupies its worker until it returns.
 func On[T any](producer, pattern string, fn func(context.Context, Event[T]) error) Handler {
 	h := Handler{producer: producer, pattern: pattern}
 	if fn == nil {
@@ -110,7 +110,7 @@ func (h Handler) With(middleware ...func(Next) Next) Handler {
 func (h Handler) Lane(by producer.Extractor) Handler { h.lane = by; return h }
 
 // LaneYields lets later tasks of a lane run, out of order, while a task waits for its retry. The
-// retry then waits for its turn. Two tasks of a lane still never run at once. Requires
+// retry then waits until the lane is idle. Two tasks of a lane still never run at once. Requires
 // [Handler.Lane].
 func (h Handler) LaneYields() Handler { h.yields = true; return h }
 

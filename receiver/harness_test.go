@@ -21,8 +21,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// testScheme believes what the request says about its own signature: "Sig: good", or the code of a refusal.
-// It binds the body, and the fields in covered.
+// testScheme believes what the request says about its own signature: "Sig: good", or the code
+// of a refusal. It binds the body, and the fields in covered.
 type testScheme struct {
 	covered  []string
 	bodyLast bool // never reads the body, as bearer tokens do
@@ -57,8 +57,8 @@ func (s testScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify
 
 func (testScheme) AcceptSignature() string { return `sig=("@method" "content-digest");created;keyid` }
 
-// apiProducer is a producer of one's own, webhookProducer one with the manners of a vendor that always sends
-// its identifier.
+// apiProducer is a producer of one's own, webhookProducer one with the manners of a vendor that
+// always sends its identifier.
 func apiProducer() producer.Producer {
 	return producer.Producer{
 		Name: "shop", Scheme: testScheme{covered: []string{"idempotency-key", "@target-uri"}}, Key: producer.IdempotencyKey{},

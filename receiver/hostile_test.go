@@ -239,8 +239,8 @@ func TestAnEventDoesNotNameTheKeyThatSignedIt(t *testing.T) {
 	}
 }
 
-// TestAFreeEventIsNotGivenToAnotherHandler: the type is not signed. While the first handler has failed for now, a
-// captured delivery with another type runs that handler again and no other.
+// TestAFreeEventIsNotGivenToAnotherHandler: the type is not signed. While the first handler has
+// failed for now, a captured delivery with another type runs that handler again and no other.
 func TestAFreeEventIsNotGivenToAnotherHandler(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
@@ -278,7 +278,8 @@ func TestAFreeEventIsNotGivenToAnotherHandler(t *testing.T) {
 	})
 }
 
-// TestACapturedBatchIsNoEventInBinaryMode: a signature of the body says nothing about the fields beside it.
+// TestACapturedBatchIsNoEventInBinaryMode: a signature of the body says nothing about the
+// fields beside it.
 func TestACapturedBatchIsNoEventInBinaryMode(t *testing.T) {
 	t.Parallel()
 	const batch = `[{"specversion":"1.0","id":"1","source":"/shop","type":"order"},{"specversion":"1.0","id":"2","source":"/shop","type":"order"}]`

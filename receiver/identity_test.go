@@ -50,7 +50,8 @@ type identityStep struct {
 	Answer                  *string
 }
 
-// identityProducer returns the producer of a vector and the fields of its identifier, its type and its sending.
+// identityProducer returns the producer of a vector and the fields of its identifier, its type
+// and its sending.
 func identityProducer(t *testing.T, name string, secrets ...string) (p producer.Producer, id, typ, sending string) {
 	t.Helper()
 	own := func(content string, contract producer.Contract) producer.Producer {

@@ -15,9 +15,10 @@ import (
 
 // TestIdentityVectorsOnStoresOfFormat1 delivers vectors whose first delivery an older program took.
 //
-// The receiver and the store of commit 6a1d976 of this repository, whose stores have format 1, wrote testdata/format1.zip:
-// a store for each vector, at 2026-01-01T00:00:00Z, which took the vector's first step with the vector's handlers and the
-// first of identitySecrets, ran its handler, and was closed.
+// The receiver and the store of commit 6a1d976 of this repository, whose stores have format 1,
+// wrote testdata/format1.zip: a store for each vector, at 2026-01-01T00:00:00Z, which took the
+// vector's first step with the vector's handlers and the first of identitySecrets, ran its
+// handler, and was closed.
 func TestIdentityVectorsOnStoresOfFormat1(t *testing.T) {
 	t.Parallel()
 	stores := map[string]string{

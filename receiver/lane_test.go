@@ -19,7 +19,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// laneLog remembers in which order events of the lanes ran, and whether two of a lane ever did at once.
+// laneLog remembers in which order events of the lanes ran, and whether two of a lane ever did
+// at once.
 type laneLog struct {
 	mu      sync.Mutex
 	order   map[string][]string // attempts by lane
@@ -154,8 +155,9 @@ func TestLanesKeepTheirOrderOverHTTPAndARestart(t *testing.T) {
 	named := func(l *laneLog, verdict func(ev Event[laneEvent]) error) Handler {
 		return On("shop", "*", l.run(verdict)).Lane(producer.JSON("lane")).Named("laned")
 	}
-	// In all lanes but the first, the third event fails until the restart, and holds up its lane alone. The first
-	// events of two lanes wait for each other, so that the lanes have to run beside each other.
+	// In all lanes but the first, the third event fails until the restart, and holds up its
+	// lane alone. The first events of two lanes wait for each other, so that the lanes have to
+	// run beside each other.
 	meet, met := make(chan struct{}), atomic.Int32{}
 	d.open(named(first, func(ev Event[laneEvent]) error {
 		if ev.Data.N == 0 {

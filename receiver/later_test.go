@@ -13,7 +13,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// TestRetryAfterIsTheLowerBoundOfTheNextAttempt is row R175: also above the cap, and as a failed attempt.
+// TestRetryAfterIsTheLowerBoundOfTheNextAttempt is row R175: also above the cap, and as a
+// failed attempt.
 func TestRetryAfterIsTheLowerBoundOfTheNextAttempt(t *testing.T) {
 	const wait = 3 * time.Hour // the cap is 10 minutes
 	var starts []time.Time

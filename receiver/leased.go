@@ -9,7 +9,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// hungGrace is how long a handler may take to return after its context ended before it counts as hung.
+// hungGrace is how long a handler may take to return after its context ended before it counts
+// as hung.
 const hungGrace = time.Second
 
 // leasedRun keeps the lease of one run of a handler.
@@ -29,9 +30,9 @@ type runHooks struct {
 	hung      func()            // called once
 }
 
-// runLeased waits for the handler and extends its lease, even long after the handler's context ended: no second
-// run may start beside this one. When the lease is lost, it ends the handler's context, because another process
-// may have the event. It returns false when ctx ends first.
+// runLeased waits for the handler and extends its lease, even long after the handler's context
+// ended: no second run may start beside this one. When the lease is lost, it ends the handler's
+// context, because another process may have the event. It returns false when ctx ends first.
 func (l *leasedRun) runLeased(ctx context.Context, out <-chan returned, hooks runHooks) (returned, bool) {
 	extend := time.NewTimer(time.Until(l.renewAt))
 	defer extend.Stop()
@@ -63,8 +64,8 @@ func (l *leasedRun) runLeased(ctx context.Context, out <-chan returned, hooks ru
 	}
 }
 
-// extend extends the lease. The next extension is due after a third of its length, sooner after an error, which
-// is the store's.
+// extend extends the lease. The next extension is due after a third of its length, sooner after
+// an error, which is the store's.
 func (l *leasedRun) extend(ctx context.Context, log func() *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, l.length/3)
 	defer cancel()

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// wires is a listener for connections in memory, whose peers have the addresses that a test gives them.
+// wires is a listener for connections in memory, whose peers have the addresses that a test
+// gives them.
 type wires struct {
 	accepted chan net.Conn
 	ended    chan struct{}

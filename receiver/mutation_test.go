@@ -27,8 +27,9 @@ func (m message) clone() message {
 	return message{m.method, m.target, m.header.Clone(), bytes.Clone(m.body), m.connection}
 }
 
-// request is the message as the server of package net/http hands it over, except that nothing is refused or stripped
-// on the way: other servers and protocols may do neither. It is nil when there is no such request.
+// request is the message as the server of package net/http hands it over, except that nothing
+// is refused or stripped on the way: other servers and protocols may do neither. It is nil when
+// there is no such request.
 func (m message) request() *http.Request {
 	u, err := url.ParseRequestURI(m.target)
 	if err != nil {
@@ -55,7 +56,8 @@ var oddCharacters = []string{
 	"\u200b", "\u2060", "\ufeff", "\x00", "\x01", "\x08", "\n", "\v", "\f", "\r", "\x1c", "\x1f", "\x7f", "\x85", "\xa0", "\xff",
 }
 
-// readFields are fields that some producer reads, or that tell a server something about the request.
+// readFields are fields that some producer reads, or that tell a server something about the
+// request.
 var readFields = []string{
 	"Idempotency-Key", "X-Request-Id", "Ce-Id", "Ce-Type", "Ce-Source", "Ce-Specversion", "Ce-Subject", "Webhook-Id", "Svix-Id", "X-Event-Id",
 	"X-Github-Delivery", "X-Github-Event", "X-Shopify-Event-Id", "X-Shopify-Webhook-Id", "X-Shopify-Topic", "Shopify-Webhook-Id", "Shopify-Topic",
@@ -183,8 +185,8 @@ func (m *mutator) pieces() []piece {
 	return list
 }
 
-// allMoves are all ways to divide two parts of the message at another place, with each text that may be signed between
-// them; those of which the body is a part come first.
+// allMoves are all ways to divide two parts of the message at another place, with each text
+// that may be signed between them; those of which the body is a part come first.
 func (m *mutator) allMoves() []func(*message) {
 	var withBody, others []func(*message)
 	all := m.pieces()
@@ -267,7 +269,8 @@ func (m *mutator) reorder(msg *message) {
 	}
 }
 
-// replaceField gives a field that may hold an identifier, a type or a time another value, or leaves it out.
+// replaceField gives a field that may hold an identifier, a type or a time another value, or
+// leaves it out.
 func (m *mutator) replaceField(msg *message) {
 	if len(msg.header) == 0 {
 		return
@@ -285,7 +288,8 @@ func (m *mutator) replaceField(msg *message) {
 
 var jsonMember = regexp.MustCompile(`"(\w+)":("[^"]*"|\d+|true|false|null)`)
 
-// replaceMember gives a member of the body, or a parameter of it, another value; sometimes beside the one that it has.
+// replaceMember gives a member of the body, or a parameter of it, another value; sometimes
+// beside the one that it has.
 func (m *mutator) replaceMember(msg *message) {
 	if list := jsonMember.FindAllSubmatchIndex(msg.body, -1); list != nil {
 		at := pick(m, list)
@@ -418,8 +422,8 @@ func changeLists(tree any, choice int) any {
 	return tree
 }
 
-// keepSum gives the body another identifier, and four bytes more, with which it has the CRC-32 that it had: that is all
-// that PayPal signs of it.
+// keepSum gives the body another identifier, and four bytes more, with which it has the CRC-32
+// that it had: that is all that PayPal signs of it.
 func (m *mutator) keepSum(msg *message) {
 	begin, end, ok := strings.Cut(string(m.captured.body), `{"id":"`)
 	_, end, closed := strings.Cut(end, `"`)

@@ -67,7 +67,8 @@ func (rx *Receiver) reportDelivery(ctx context.Context, d *delivery, resp *reply
 	}
 	rx.cfg.observe(ctx, rx.log, Observation{
 		Kind: KindDelivery, Endpoint: name, Type: d.typ, ID: d.id, Event: resp.event,
-		Status: resp.Status, Code: string(resp.code), Took: took, Err: observedError(resp.err), SameBytes: d.sameBytes, IDReused: d.idReused,
+		Status: resp.Status, Code: string(resp.code), Took: took, Err: observedError(resp.err),
+		SameBytes: d.sameBytes, IDReused: d.idReused,
 	})
 }
 
@@ -160,7 +161,9 @@ func (rx *Receiver) reportAnswerRun(ctx context.Context, r *answerRun, result de
 	took := time.Since(r.started)
 	handler, attempt := r.task().Handler, r.task().Attempt
 	if state != dedup.Done {
-		args := []any{"handler", handler, "event", r.rec.Event, "attempt", attempt, "reason", result.Reason, "took", took}
+		args := []any{
+			"handler", handler, "event", r.rec.Event, "attempt", attempt, "reason", result.Reason, "took", took,
+		}
 		var p *panicked
 		if errors.As(cause, &p) {
 			args = append(args, "panic", panicText(p.value), "stack", p.stack)

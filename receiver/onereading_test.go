@@ -18,8 +18,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// unicodeSpaces are characters that net/http lets pass in field values and that are white space to Go's unicode tables
-// and not to HTTP.
+// unicodeSpaces are characters that net/http lets pass in field values and that are white space
+// to Go's unicode tables and not to HTTP.
 var unicodeSpaces = []string{
 	"\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008",
 	"\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000",
@@ -104,8 +104,8 @@ func TestOneCapturedDeliveryRunsOnceHoweverItsFieldsAreSpelt(t *testing.T) {
 	}
 }
 
-// What is kept and what handlers get are the values that were verified. HTTP/1 takes the white space off before we see
-// it; other transports may not.
+// What is kept and what handlers get are the values that were verified. HTTP/1 takes the white
+// space off before we see it; other transports may not.
 func TestHandlersGetTheFieldValuesThatWereVerified(t *testing.T) {
 	t.Parallel()
 	seen := make(chan http.Header, 1)

@@ -32,8 +32,8 @@ func (ps *pendingAnswers) watch(key [32]byte) *pendingAnswer {
 	return p
 }
 
-// next returns the channel that is closed when the next result is stored. Call it before querying the store, else a
-// result stored in between is missed.
+// next returns the channel that is closed when the next result is stored. Call it before
+// querying the store, else a result stored in between is missed.
 func (p *pendingAnswer) next() <-chan struct{} {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()

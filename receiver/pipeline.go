@@ -24,8 +24,8 @@ type delivery struct {
 	r      *http.Request // normalized; the request of Delivery has the public URL and no body
 	target target
 	body   *body
-	// permit is what it uses until it is verified, share what it uses of its producer's quota afterwards. An
-	// Answer handler that outlasts the delivery takes over its slot.
+	// permit is what it uses until it is verified, share what it uses of its producer's quota
+	// afterwards. An Answer handler that outlasts the delivery takes over its slot.
 	permit *admission.Permit
 	share  admission.Share
 	conn   *connRequest
@@ -80,7 +80,8 @@ func (d *delivery) receiveSafely(ctx context.Context) (resp *reply) {
 				panic(v)
 			}
 			// The stack holds no payload, but the value might.
-			d.rx.sampled.write(ctx, slog.LevelError, sampledKind{text: "panic while receiving", endpoint: d.ep.p.Name, code: codeInternal},
+			kind := sampledKind{text: "panic while receiving", endpoint: d.ep.p.Name, code: codeInternal}
+			d.rx.sampled.write(ctx, slog.LevelError, kind,
 				slog.String("value", panicText(v)), slog.String("stack", string(debug.Stack())))
 			resp = d.rx.problemReply(&d.ep.p, fail(codeInternal, nil))
 		}
@@ -316,7 +317,7 @@ func (d *delivery) verify(ctx context.Context) error {
 	})
 	switch {
 	case d.body.err != nil:
-		return d.body.err // not what the scheme made of it
+		return d.body.err // the scheme may have replaced it
 	case busy != nil:
 		return busy
 	}
@@ -408,7 +409,7 @@ func (d *delivery) replayKnown(ctx context.Context) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(decisions) == 0 { // an empty batch is no duplicate
+	if len(decisions) == 0 { // an empty batch duplicates nothing
 		return nil, d.stale
 	}
 	for _, decision := range decisions {
@@ -432,8 +433,8 @@ func (d *delivery) handshake(ctx context.Context) (*reply, error) {
 }
 
 // recordOutcome credits the peer for a new event. It refunds the rate tokens of duplicates,
-// which prove nothing about who sent them, because anybody may have captured them, and of events
-// that the store could not take, which the producer sends again.
+// which any client can send after capturing a delivery, and of events that the store could not
+// take, which the producer sends again.
 func (d *delivery) recordOutcome(resp *reply) {
 	if resp.fresh {
 		d.permit.Credit(time.Now())

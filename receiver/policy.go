@@ -116,7 +116,8 @@ func newPolicy(rx *Receiver) (*policy, error) {
 	for _, row := range problems {
 		doc.Problems = append(doc.Problems, policyProblem{
 			Code: row.Code, Type: rx.typeOf(row), Status: row.Status, Title: row.Title,
-			Detail: row.Detail, Retryable: row.Retryable || transient(row.Status) || row.Status == http.StatusMisdirectedRequest,
+			Detail:    row.Detail,
+			Retryable: row.Retryable || transient(row.Status) || row.Status == http.StatusMisdirectedRequest,
 		})
 	}
 	asJSON, err := json.MarshalIndent(doc, "", "  ")
@@ -163,8 +164,8 @@ var acceptedRules = []policyRule{
 		"the item is quarantined, the others are stored, one success status",
 	},
 	{
-		"an event without a signed time, accepted so long ago that its response is no longer stored, or older than what " +
-			"is remembered",
+		"an event without a signed time, accepted so long ago that its response is no longer stored, " +
+			"or older than what is remembered",
 		"401", "the success status; the delivery is quarantined for inspection and not processed",
 	},
 	{
@@ -180,9 +181,11 @@ var acceptedRules = []policyRule{
 func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	e := policyEndpoint{
 		Name: p.Name, URL: p.URL, Contract: "api", Methods: p.Methods, Types: p.MediaTypes, Required: p.KeyRequired,
-		Window: formatDuration(p.Window), Identity: p.Class().UniqueBy(), MaxBody: p.MaxBody, Success: p.Accepted.Status, InFlight: p.InFlight,
-		Fresh: fmt.Sprintf("a signed time is accepted up to %s back and %s ahead", formatDuration(p.Tolerance.Past), formatDuration(p.Tolerance.Future)),
-		Nonce: "not looked at", Early: "refused (425)", Docs: p.Docs,
+		Window: formatDuration(p.Window), Identity: p.Class().UniqueBy(), MaxBody: p.MaxBody,
+		Success: p.Accepted.Status, InFlight: p.InFlight,
+		Fresh: fmt.Sprintf("a signed time is accepted up to %s back and %s ahead",
+			formatDuration(p.Tolerance.Past), formatDuration(p.Tolerance.Future)),
+		Nonce: "ignored", Early: "refused (425)", Docs: p.Docs,
 		Compared: "the payload as received, with the CloudEvents attributes in the header",
 	}
 	if e.URL == "" {
@@ -194,7 +197,8 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	}
 	e.Codings, e.Empty, e.AtOnce = codings, p.EmptyBody, p.Concurrency
 	if p.Rate.Limits() {
-		e.Rate = fmt.Sprintf("%d events in %s, %d at once; duplicates do not count", p.Rate.Events, formatDuration(p.Rate.Per), p.Rate.Burst)
+		e.Rate = fmt.Sprintf("%d events in %s, %d at once; duplicates do not count",
+			p.Rate.Events, formatDuration(p.Rate.Per), p.Rate.Burst)
 	}
 	e.Key, e.Strict = keyPolicy(&p), strictKey(p.Key)
 	if p.KeyFormat != nil {

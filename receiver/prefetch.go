@@ -6,21 +6,22 @@ import (
 )
 
 const (
-	// prefetchFor is how long prefetched tasks may take to start, by the estimate, and prefetchMax bounds their number.
-	// A crash counts an attempt of each.
+	// prefetchFor is how long prefetched tasks may take to start, by the estimate, and
+	// prefetchMax bounds their number. A crash counts an attempt of each.
 	prefetchFor = 50 * time.Millisecond
 	prefetchMax = 256
-	// prefetchBytes bounds the payloads of all running and prefetched tasks, give or take one: a handful of the
-	// largest bodies that presets allow (25 MiB).
+	// prefetchBytes bounds the payloads of all running and prefetched tasks, give or take one:
+	// a handful of the largest bodies that presets allow (25 MiB).
 	prefetchBytes = 128 << 20
-	// workerPatience is how long a prefetched task waits for a worker before it returns to the store.
+	// workerPatience is how long a prefetched task waits for a worker before it returns to the
+	// store.
 	workerPatience = time.Second
 	// unrecordedMax bounds the outcomes that the store has not recorded yet.
 	unrecordedMax = 1024
 )
 
-// prefetcher bounds the tasks that the dispatcher takes. Only the taking goroutine adds, so capacity stays available
-// until it adds again.
+// prefetcher bounds the tasks that the dispatcher takes. Only the taking goroutine adds, so
+// capacity stays available until it adds again.
 type prefetcher struct {
 	workers int
 
@@ -93,15 +94,16 @@ func (p *prefetcher) signal() {
 	}
 }
 
-// runEstimate estimates how long handlers run. Tasks are prefetched only where they start almost at once: when the
-// process dies, a prefetched task has used an attempt, and runs only after the interrupted tasks before it.
+// runEstimate estimates how long handlers run. Tasks are prefetched only where they start
+// almost at once: when the process dies, a prefetched task has used an attempt, and runs only
+// after the interrupted tasks before it.
 type runEstimate struct {
 	mean  time.Duration // of the last dozen or so
 	known bool
 }
 
-// ahead returns how many tasks the workers finish in prefetchFor, at most prefetchMax; none before the first handler
-// has returned.
+// ahead returns how many tasks the workers finish in prefetchFor, at most prefetchMax; none
+// before the first handler has returned.
 func (e *runEstimate) ahead(workers int) int {
 	if !e.known {
 		return 0

@@ -54,7 +54,8 @@ func TestWorkerIsFreeWhileTheOutcomeIsRecorded(t *testing.T) {
 	})
 }
 
-// TestStopWaitsForOutcomesOnTheirWay stops when every handler has returned, but no outcome is recorded.
+// TestStopWaitsForOutcomesOnTheirWay stops when every handler has returned, but no outcome is
+// recorded.
 func TestStopWaitsForOutcomesOnTheirWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -140,7 +141,8 @@ func TestTasksAreTakenAheadOfFastHandlersOnly(t *testing.T) {
 	}
 }
 
-// TestTasksThatFindNoWorkerAreGivenBack has handlers become slow after tasks were taken ahead for fast ones.
+// TestTasksThatFindNoWorkerAreGivenBack has handlers become slow after tasks were taken ahead
+// for fast ones.
 func TestTasksThatFindNoWorkerAreGivenBack(t *testing.T) {
 	var runs, long atomic.Int64
 	onFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *floor) {
@@ -190,7 +192,8 @@ func TestTasksThatWaitForAWorkerAreGivenBackOnStop(t *testing.T) {
 	})
 }
 
-// TestGivenBackTaskKeepsItsHistory keeps a task that may have killed the process from losing its mark.
+// TestGivenBackTaskKeepsItsHistory keeps a task that may have killed the process from losing
+// its mark.
 func TestGivenBackTaskKeepsItsHistory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

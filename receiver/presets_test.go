@@ -34,7 +34,8 @@ type house struct {
 	handled chan receiver.Event[json.RawMessage]
 }
 
-// openHouse opens the producers. Without handlers one takes everything that comes to the first of them.
+// openHouse opens the producers. Without handlers one takes everything that comes to the first
+// of them.
 func openHouse(t *testing.T, now time.Time, producers []producer.Producer, handlers ...receiver.Handler) *house {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
@@ -81,7 +82,8 @@ func (h *house) awaited() receiver.Event[json.RawMessage] {
 	panic("unreachable")
 }
 
-// settled waits until nothing is left to do, and fails when an event is with the handler that was not awaited.
+// settled waits until nothing is left to do, and fails when an event is with the handler that
+// was not awaited.
 func (h *house) settled() {
 	h.t.Helper()
 	for range 1_000 {
@@ -188,8 +190,8 @@ type seen struct {
 
 func (s seen) replayed() bool { return s.header.Get("Idempotency-Replayed") == "true" }
 
-// send sends a request that was made for the public address to the server, as a proxy does. It can be sent
-// again.
+// send sends a request that was made for the public address to the server, as a proxy does. It
+// can be sent again.
 func (h *house) send(r *http.Request) seen {
 	h.t.Helper()
 	again, err := http.NewRequestWithContext(h.t.Context(), r.Method, h.srv.URL+r.URL.RequestURI(), bytes.NewReader(bodyOf(h.t, r)))
@@ -286,7 +288,8 @@ func TestEveryPresetReachesItsHandlerOnce(t *testing.T) {
 	}
 }
 
-// TestAPresetThatSignsAgainLaterSendsADuplicate: senders sign a retry afresh, or send the same bytes again.
+// TestAPresetThatSignsAgainLaterSendsADuplicate: senders sign a retry afresh, or send the same
+// bytes again.
 func TestAPresetThatSignsAgainLaterSendsADuplicate(t *testing.T) {
 	t.Parallel()
 	deliveries := map[string]func(at time.Time) (producer.Producer, *http.Request){
@@ -423,7 +426,8 @@ func TestGitHubRepetitionsAreQuarantined(t *testing.T) {
 	h.settled()
 }
 
-// TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal: it has none of its own, also after the original was purged.
+// TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal: it has none of its own, also after the
+// original was purged.
 func TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal(t *testing.T) {
 	t.Parallel()
 	p := preset.GitHub(secret17)
@@ -447,7 +451,8 @@ func TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal(t *testing.T) {
 	h.settled()
 }
 
-// TestStripeResentLaterGetsItsAnswer: Stripe signs a repetition afresh, and a proxy may repeat old bytes.
+// TestStripeResentLaterGetsItsAnswer: Stripe signs a repetition afresh, and a proxy may repeat
+// old bytes.
 func TestStripeResentLaterGetsItsAnswer(t *testing.T) {
 	t.Parallel()
 	p := preset.Stripe(secret17)
@@ -498,7 +503,8 @@ func isInert(t *testing.T, got seen) {
 	}
 }
 
-// TestTwilioGetsItsTwiMLAgain: the answer of the handler is what the caller hears, the second time too.
+// TestTwilioGetsItsTwiMLAgain: the answer of the handler is what the caller hears, the second
+// time too.
 func TestTwilioGetsItsTwiMLAgain(t *testing.T) {
 	t.Parallel()
 	p := preset.Twilio(secret17)

@@ -204,7 +204,8 @@ func TestSNSConfirmsAndDelivers(t *testing.T) {
 	}
 }
 
-// TestRecordedTokensReachTheirHandlers sends recorded deliveries of vendors that nobody else can sign for.
+// TestRecordedTokensReachTheirHandlers sends recorded deliveries of vendors that nobody else
+// can sign for.
 func TestRecordedTokensReachTheirHandlers(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]int{"paypal": 200, "yandex-pay": 200, "openbanking-uk": 202, "google-eventarc": 200} {
@@ -254,7 +255,8 @@ func (r recording) settings(t *testing.T) preset.Settings {
 	return s
 }
 
-// TestOneGoogleTokenServesManyMessages: Google uses a token for an hour, which makes no message a replay.
+// TestOneGoogleTokenServesManyMessages: Google uses a token for an hour, which makes no message
+// a replay.
 func TestOneGoogleTokenServesManyMessages(t *testing.T) {
 	t.Parallel()
 	rec := recorded(t, "google-eventarc", "valid: plain")
@@ -418,7 +420,8 @@ func cloudEventsOptions(t *testing.T, h *house) {
 	}
 }
 
-// TestCloudEventsCanBeAnsweredUnlessTheyComeInBatches: batches are off until somebody asks for them.
+// TestCloudEventsCanBeAnsweredUnlessTheyComeInBatches: batches are off until somebody asks for
+// them.
 func TestCloudEventsCanBeAnsweredUnlessTheyComeInBatches(t *testing.T) {
 	t.Parallel()
 	quote := receiver.Answer("cloudevents", "sold", func(_ context.Context, ev receiver.Event[struct{ N int }]) (receiver.Response, error) {
@@ -456,7 +459,8 @@ func forbidden(t *testing.T) string {
 	return srv.URL
 }
 
-// TestUnsignedChallengesAreOffUntilConfigured asks every preset for a subscription that nobody configured.
+// TestUnsignedChallengesAreOffUntilConfigured asks every preset for a subscription that nobody
+// configured.
 func TestUnsignedChallengesAreOffUntilConfigured(t *testing.T) {
 	t.Parallel()
 	var producers []producer.Producer
@@ -480,8 +484,8 @@ func TestUnsignedChallengesAreOffUntilConfigured(t *testing.T) {
 	}
 }
 
-// TestUnsignedChallengesEchoTextOnly: what a stranger writes into a challenge is text for everybody, and a
-// subscription that nobody wants is refused as the vendor wants to be refused.
+// TestUnsignedChallengesEchoTextOnly: what a stranger writes into a challenge is text for
+// everybody, and a subscription that nobody wants is refused as the vendor wants to be refused.
 func TestUnsignedChallengesEchoTextOnly(t *testing.T) {
 	t.Parallel()
 	const topic, script = "https://blog.example/feed", "%3Cscript%3E"

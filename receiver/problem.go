@@ -56,8 +56,8 @@ const (
 	codeStarting          verify.Code = "starting"
 	codeInternal          verify.Code = "internal_error"
 
-	// Two public codes replace others: responses must not reveal which keys exist, and the draft has its own
-	// name for the identifier.
+	// Two public codes replace others: responses must not reveal which keys exist, and the
+	// draft has its own name for the identifier.
 	codeSignatureInvalid verify.Code = "signature_invalid"
 	codeKeyMissing       verify.Code = "idempotency_key_missing"
 )
@@ -152,11 +152,11 @@ var problems = []problem{
 	{Code: verify.AmbiguousField, Status: 400, Title: "Ambiguous request", NameComponent: true,
 		Detail: "A field or parameter that must occur once occurs more than once."},
 	{Code: verify.DigestMissing, Status: 401, Title: "Content-Digest missing",
-		Detail: "The body needs a Content-Digest of an accepted algorithm (sha-256 or sha-512), and the signature must cover it."},
+		Detail: "The signature must cover a Content-Digest of the body with sha-256 or sha-512."},
 	{Code: codeDigestMalformed, Status: 400, Title: "Content-Digest malformed",
 		Detail: "The field Content-Digest is not a dictionary of byte sequences (RFC 9530 section 2)."},
 	{Code: codeDigestUnsupported, Type: unsupportedDigests, Status: 400, Title: "Unsupported Hashing Algorithms",
-		Detail: "Content-Digest names none of the algorithms that this endpoint accepts. Want-Content-Digest lists them."},
+		Detail: "Content-Digest has none of the accepted algorithms, which Want-Content-Digest lists."},
 	{Code: codeDigestInvalid, Type: invalidDigests, Status: 400, Title: "Invalid Digest Values",
 		Detail: "A digest in Content-Digest does not have the length of its algorithm."},
 	{Code: verify.DigestMismatch, Type: mismatchingDigests, Status: 401, Title: "Content-Digest does not match",
@@ -174,7 +174,7 @@ var problems = []problem{
 	{Code: verify.NonceReused, Status: 401, Title: "Nonce used before", Refunds: true,
 		Detail: "The nonce was used with another event."},
 	{Code: codeSignatureReused, Status: 401, Title: "Signature used before", Refunds: true,
-		Detail: "The same signed bytes were received before: under another identifier, or so long ago that the response is no longer stored."},
+		Detail: "The same signed bytes were received under another identifier, or their response is no longer stored."},
 	{Code: verify.KeysUnavailable, Status: 503, Title: "Keys not available", Retryable: true,
 		Detail: "The keys of the producer are not available at the moment."},
 	{Code: verify.CredentialsMissing, Status: 401, Title: "Credentials missing",
@@ -424,7 +424,10 @@ func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 		// Violated names the policies of the field RateLimit-Policy that the producer exceeded.
 		Violated []string `json:"violated-policies,omitempty"`
 		digestProblem
-	}{rx.typeOf(row), row.Title, status, row.Code, strings.ToValidUTF8(detail, "?"), violated(row), digestProblemOf(err)})
+	}{
+		rx.typeOf(row), row.Title, status, row.Code, strings.ToValidUTF8(detail, "?"), violated(row),
+		digestProblemOf(err),
+	})
 	if err != nil {
 		return nil // strings and a number always marshal
 	}

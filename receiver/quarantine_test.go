@@ -32,7 +32,8 @@ func fromGitHub(t *testing.T, s *site, id, typ, body string) int {
 	return w.Code
 }
 
-// same returns what the observer was told about signed content that came before, with "reused" for identifiers.
+// same returns what the observer was told about signed content that came before, with "reused"
+// for identifiers.
 func (o *observations) same() (all []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// rateFields reads the two fields as structured fields and returns the parameters of their only item.
+// rateFields reads the two fields as structured fields and returns the parameters of their only
+// item.
 func rateFields(t *testing.T, g got) (policy, state *httpsfv.Params) {
 	t.Helper()
 	var params []*httpsfv.Params

@@ -1,15 +1,17 @@
-// Package receiver turns verified deliveries into calls of your handlers: requests in, outcomes out.
+// Package receiver turns verified deliveries into calls of your handlers: requests in, outcomes
+// out.
 //
-// Most programs need two functions: [Open] a [Config] with a store, producers and handlers, and mount
-// [Receiver.HTTP] (or echov4.Mount).
+// Most programs need two functions: [Open] a [Config] with a store, producers and handlers, and
+// mount [Receiver.HTTP] (or echov4.Mount).
 //
-// A handler is made by [On], which stores and acknowledges an event and then runs your function until it
-// succeeds, or by [Answer], whose result is the response. The function's error decides what happens to the event:
-// nil completes it, [Reject] makes it a dead letter, [Postpone] and [RetryAfter] set the time of the next attempt,
-// and any other error is retried with backoff. Handlers run at least once: make external effects idempotent with
-// [Event.ID].
+// A handler is made by [On], which stores and acknowledges an event and then runs your function
+// until it succeeds, or by [Answer], whose result is the response. The function's error decides
+// what happens to the event: nil completes it, [Reject] makes it a dead letter, [Postpone] and
+// [RetryAfter] set the time of the next attempt, and any other error is retried with backoff.
+// Handlers run at least once: make external effects idempotent with [Event.ID].
 //
-// The examples "Test" and "TestWithAPreset" show how to test a handler of your own with signed requests.
+// The examples "Test" and "TestWithAPreset" show how to test a handler of your own with signed
+// requests.
 package receiver
 
 import (
@@ -26,7 +28,8 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
-// webhooksPath is where [Receiver.Handler] serves the endpoints; policyPath is where it serves the policy.
+// webhooksPath is where [Receiver.Handler] serves the endpoints; policyPath is where it serves
+// the policy.
 const (
 	webhooksPath = "/webhooks/"
 	policyPath   = "/policy"
@@ -60,14 +63,16 @@ type Receiver struct {
 // interrupted, and starts the workers. The receiver must be closed.
 func Open(c Config) (*Receiver, error) {
 	c = withDefaults(c)
-	b, err := check(c)
+	handlers, err := check(c)
 	if err != nil {
 		return nil, err
 	}
-	rx := &Receiver{cfg: c, registry: b, log: c.Logger, sampled: newSampler(c.Logger), endpoints: map[string]*endpoint{}}
-	rx.limiter = admission.NewLimiter(c.BodyBudget, largestBody(c), len(c.Producers))
+	rx := &Receiver{
+		cfg: c, registry: handlers, log: c.Logger, sampled: newSampler(c.Logger), policyURL: c.PolicyURL,
+		endpoints: map[string]*endpoint{},
+		limiter:   admission.NewLimiter(c.BodyBudget, largestBody(c), len(c.Producers)),
+	}
 	rx.ending, rx.end = context.WithCancel(context.Background())
-	rx.policyURL = c.PolicyURL
 	for _, p := range c.Producers {
 		rx.endpoints[p.Name] = newEndpoint(rx, p)
 		rx.log.Info("identity of events", "endpoint", p.Name, "class", p.Class().String())
@@ -132,7 +137,7 @@ func (rx *Receiver) HTTP(name string) http.Handler {
 }
 
 // Handler serves all endpoints at /webhooks/NAME and the policy at /policy. It compares paths
-// octet for octet as received: another spelling of a path gets 404, and no request is
+// octet for octet as received: another form of a path gets 404, and no request is
 // redirected.
 func (rx *Receiver) Handler() http.Handler { return http.HandlerFunc(rx.route) }
 

@@ -10,8 +10,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestARefusalOfAHandlerIsAProblem: typed, with a Link to the policy, not kept by caches, the same for duplicates, and with a
-// title that does not change from one to the next (RFC 9457 section 3.1.3).
+// TestARefusalOfAHandlerIsAProblem: typed, with a Link to the policy, not kept by caches, the
+// same for duplicates, and with a title that does not change from one to the next (RFC 9457
+// section 3.1.3).
 func TestARefusalOfAHandlerIsAProblem(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {

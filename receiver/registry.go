@@ -117,15 +117,15 @@ func checkTogether(hs []*Handler) []error {
 			case a.other != b.other:
 				// An Otherwise handler never gets the other's events.
 			case a.other:
-				errs = append(errs, fmt.Errorf("handlers %q and %q: each of them takes what no other takes, and both would take %q",
+				errs = append(errs, fmt.Errorf("handlers %q and %q: both are Otherwise and match %q",
 					a.name, b.name, narrower(a.pattern, b.pattern)))
 			case a.answer || b.answer:
-				errs = append(errs, fmt.Errorf("handlers %q and %q: an Answer handler takes its events alone, and both would take %q",
+				errs = append(errs, fmt.Errorf("handlers %q and %q: an Answer handler must match alone; both match %q",
 					a.name, b.name, narrower(a.pattern, b.pattern)))
 			}
 		}
 		if by := shadowedBy(a, hs); by != nil {
-			errs = append(errs, fmt.Errorf("handler %q never runs: it takes what no other takes, and %q takes all of %q",
+			errs = append(errs, fmt.Errorf("handler %q never runs: it is Otherwise, and %q matches all of %q",
 				a.name, by.name, a.pattern))
 		}
 	}

@@ -61,15 +61,15 @@ func TestBookRefusesMistakes(t *testing.T) {
 		{"long name", []Handler{On("gh", "*", do).Named(strings.Repeat("x", 257))}, `257 bytes`},
 		{"name with a line feed", []Handler{On("gh", "*", do).Named("a\nb")}, `cannot be printed`},
 		{"name that is no UTF-8", []Handler{On("gh", "*", do).Named("a\xff")}, `cannot be printed`},
-		{"answer beside on", []Handler{Answer("gh", "a", say), On("gh", "a*", do)}, `an Answer handler takes its events alone, and both would take "a"`},
-		{"answer beside answer", []Handler{Answer("gh", "a*", say), Answer("gh", "ab*", say)}, `both would take "ab*"`},
+		{"answer beside on", []Handler{Answer("gh", "a", say), On("gh", "a*", do)}, `an Answer handler must match alone; both match "a"`},
+		{"answer beside answer", []Handler{Answer("gh", "a*", say), Answer("gh", "ab*", say)}, `both match "ab*"`},
 		{"answer beside on of another type", []Handler{Answer("gh", "a", say), On("gh", "b*", do)}, ""},
 		{"answer beside on of another producer", []Handler{Answer("gh", "a", say), On("grid", "a", do)}, ""},
 		{"answer for a producer of batches", []Handler{Answer("grid", "a", say)}, `sends batches`},
 		{"answer in a lane", []Handler{Answer("gh", "a", say).Lane(header("X"))}, `must not have a lane`},
 		{"answer beside what takes the rest", []Handler{Answer("gh", "a", say), On("gh", "*", do).Otherwise()}, ""},
 		{"answer that takes the rest", []Handler{On("gh", "a", do), Answer("gh", "*", say).Otherwise()}, ""},
-		{"two take the rest", []Handler{On("gh", "a*", do).Otherwise(), On("gh", "*", do).Otherwise()}, `each of them takes what no other takes, and both would take "a*"`},
+		{"two take the rest", []Handler{On("gh", "a*", do).Otherwise(), On("gh", "*", do).Otherwise()}, `both are Otherwise and match "a*"`},
 		{"two take different rests", []Handler{On("gh", "a*", do).Otherwise(), On("gh", "b*", do).Otherwise()}, ""},
 		{"no rest is left", []Handler{On("gh", "*", do), On("gh", "a*", do).Named("x").Otherwise()}, `handler "x" never runs`},
 	}
@@ -162,8 +162,8 @@ func TestBookPicks(t *testing.T) {
 	}
 }
 
-// words are all event types of up to three letters over an alphabet of three, of which patterns use two: with
-// the third letter there is always a type that no other pattern names.
+// words are all event types of up to three letters over an alphabet of three, of which patterns
+// use two: with the third letter there is always a type that no other pattern names.
 func words() []string {
 	all := []string{""}
 	for from := 0; len(all[from]) < 3; from++ {
@@ -197,8 +197,8 @@ func TestPatternsOverlapWhenATypeIsTakenByBoth(t *testing.T) {
 	})
 }
 
-// TestAnswerHandlersHaveTheirEventsToThemselves compares what newRegistry says about a random set of handlers with
-// what happens to every type.
+// TestAnswerHandlersHaveTheirEventsToThemselves compares what newRegistry says about a random
+// set of handlers with what happens to every type.
 func TestAnswerHandlersHaveTheirEventsToThemselves(t *testing.T) {
 	t.Parallel()
 	types := words()
@@ -227,7 +227,8 @@ func TestAnswerHandlersHaveTheirEventsToThemselves(t *testing.T) {
 	})
 }
 
-// clashes says, from the words of the documentation, whether the handlers of a type are in conflict.
+// clashes says, from the words of the documentation, whether the handlers of a type are in
+// conflict.
 func clashes(hs []Handler, typ string) bool {
 	direct, answers, rest := 0, 0, 0
 	for _, h := range hs {

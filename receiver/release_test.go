@@ -13,7 +13,8 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
-// answering calls back when the status of an answer is written: the delivery is over then for its sender.
+// answering calls back when the status of an answer is written: the delivery is over then for
+// its sender.
 type answering struct {
 	*httptest.ResponseRecorder
 	now func()
@@ -24,8 +25,8 @@ func (w answering) WriteHeader(status int) {
 	w.now()
 }
 
-// TestAnAnsweredDeliveryHoldsNoPlace: who has the answer to one delivery may send the next, also where only one
-// at once is allowed.
+// TestAnAnsweredDeliveryHoldsNoPlace: who has the answer to one delivery may send the next,
+// also where only one at once is allowed.
 func TestAnAnsweredDeliveryHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
@@ -45,7 +46,8 @@ func TestAnAnsweredDeliveryHoldsNoPlace(t *testing.T) {
 	})
 }
 
-// TestAPanicLeavesNothingTaken: whatever panics on the way, also to abort the request, nothing stays taken.
+// TestAPanicLeavesNothingTaken: whatever panics on the way, also to abort the request, nothing
+// stays taken.
 func TestAPanicLeavesNothingTaken(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
@@ -128,7 +130,8 @@ func (l lending) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Deci
 	return decisions, err
 }
 
-// TestAnAnnouncementChangesNoSharedAnswer: the answer that all events of an endpoint share stays as it is.
+// TestAnAnnouncementChangesNoSharedAnswer: the answer that all events of an endpoint share
+// stays as it is.
 func TestAnAnnouncementChangesNoSharedAnswer(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
@@ -154,8 +157,8 @@ func TestBothLengthsEndTheConnectionEverywhere(t *testing.T) {
 	}
 }
 
-// TestWhatBringsNoNewEventIsNotWelcome: a captured batch that is empty, or whose items are all here, neither
-// makes its sender known nor uses up the quota.
+// TestWhatBringsNoNewEventIsNotWelcome: a captured batch that is empty, or whose items are all
+// here, neither makes its sender known nor uses up the quota.
 func TestWhatBringsNoNewEventIsNotWelcome(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()

@@ -15,7 +15,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// later is a receiver of one producer whose store lives by a clock that is set, and that counts runs.
+// later is a receiver of one producer whose store lives by a clock that is set, and that counts
+// runs.
 type later struct {
 	*site
 	clock *deduptest.Clock

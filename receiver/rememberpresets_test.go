@@ -12,7 +12,8 @@ import (
 
 const day = 24 * time.Hour
 
-// signed sends a body as the producer p, which may have another secret than the receiver's, does; fields are names and values.
+// signed sends a body as the producer p, which may have another secret than the receiver's,
+// does; fields are names and values.
 func (l *later) signed(p producer.Producer, body string, fields ...string) got {
 	l.t.Helper()
 	a := ask{body: body, header: http.Header{"Sig": nil, "Signed-At": nil}}

@@ -380,7 +380,8 @@ func TestForwardedFieldsAndHostOfStrangersAreNoPartOfTheSignedURL(t *testing.T) 
 	wantProblem(t, again, 401, "signature_invalid")
 }
 
-// TestTheCodingOfABodyMustBeSigned: the digest is of the coded bytes, and another coding would read them otherwise.
+// TestTheCodingOfABodyMustBeSigned: the digest is of the coded bytes, and another coding would
+// read them otherwise.
 func TestTheCodingOfABodyMustBeSigned(t *testing.T) {
 	t.Parallel()
 	var coded bytes.Buffer

@@ -84,8 +84,8 @@ func TestAnEndpointThatStaysAnnouncesNothing(t *testing.T) {
 	}
 }
 
-// TestARetiredEndpointIsGone is row R046: 410 to everybody, known duplicates included, with nothing verified
-// and nothing stored.
+// TestARetiredEndpointIsGone is row R046: 410 to everybody, known duplicates included, with
+// nothing verified and nothing stored.
 func TestARetiredEndpointIsGone(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
@@ -95,8 +95,8 @@ func TestARetiredEndpointIsGone(t *testing.T) {
 		}
 		runs.await(t)
 		ahead.Store(int64(time.Minute)) // the very moment, at the latest
-		// On connections that stay, so that the server takes a body off them before it answers, and does not close while
-		// it is being written.
+		// On connections that stay, so that the server takes a body off them before it answers,
+		// and does not close while it is being written.
 		staying := &http.Client{Transport: &http.Transport{}}
 		defer staying.CloseIdleConnections()
 		for name, a := range map[string]ask{
@@ -150,8 +150,8 @@ func TestThePolicyTellsOfTheEnd(t *testing.T) {
 	}
 }
 
-// TestThePolicyDescribesTheService is row R169: what a producer's operators can read about a 2xx that comes
-// before a target has the event.
+// TestThePolicyDescribesTheService is row R169: what a producer's operators can read about a
+// 2xx that comes before a target has the event.
 func TestThePolicyDescribesTheService(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), func(c *Config) { c.Attempts, c.BackoffCap = 7, 5*time.Minute })

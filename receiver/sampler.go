@@ -83,7 +83,8 @@ func (s *sampler) summarize(kind sampledKind, m *sampledMinute) {
 	s.mu.Unlock()
 	m.end.Stop()
 	if more := m.lines - sampledLines; more > 0 {
-		s.log.LogAttrs(context.Background(), m.level, kind.text, append(kind.attrs(), slog.Int("more", more), slog.Duration("within", sampledFor))...)
+		attrs := append(kind.attrs(), slog.Int("more", more), slog.Duration("within", sampledFor))
+		s.log.LogAttrs(context.Background(), m.level, kind.text, attrs...)
 	}
 }
 

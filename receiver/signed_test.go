@@ -52,7 +52,8 @@ func serveSigned(t *testing.T, change func(*producer.Producer), handlers ...Hand
 	}
 }
 
-// deliver signs a delivery for the public URL, lets spoil damage it, and sends it to where the site listens.
+// deliver signs a delivery for the public URL, lets spoil damage it, and sends it to where the
+// site listens.
 func (s signedSite) deliver(with verify.Signer, key, target, body string, at time.Time, spoil func(*http.Request)) got {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "https://hooks.example"+target, strings.NewReader(body))

@@ -610,8 +610,8 @@ func waitFor(t *testing.T, ok func() bool) {
 	}
 }
 
-// TestATypeThatDoesNotFitLosesNoWebhook: it is refused where the sender reads the answer, and left out where the
-// sender would drop the event.
+// TestATypeThatDoesNotFitLosesNoWebhook: it is refused where the sender reads the answer, and
+// left out where the sender would drop the event.
 func TestATypeThatDoesNotFitLosesNoWebhook(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {

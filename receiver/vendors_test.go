@@ -197,8 +197,8 @@ func TestWebSubHubIsAnswered(t *testing.T) {
 	runs.await(t)
 }
 
-// TestCredentialsOfTheQueryStayOutOfEverythingKept sends right and wrong credentials in the query, at the most
-// talkative level of the log.
+// TestCredentialsOfTheQueryStayOutOfEverythingKept sends right and wrong credentials in the
+// query, at the most talkative level of the log.
 func TestCredentialsOfTheQueryStayOutOfEverythingKept(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret-0123456789abcdef"

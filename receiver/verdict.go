@@ -12,7 +12,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// The reasons why deliveries are quarantined. The last two come from what is remembered beyond the window.
+// The reasons why deliveries are quarantined. The last two come from what is remembered beyond
+// the window.
 const (
 	reasonConflict   = "conflict"        // another payload under a known identifier
 	reasonReplayed   = "replayed"        // signed bytes, with a time, known under another identifier
@@ -30,7 +31,8 @@ func (d *delivery) remember() *dedup.Remember {
 	return &dedup.Remember{Time: d.ep.p.HappenedAt(d.Delivery)}
 }
 
-// quarantineReason returns the reason for which an item with the verdict is quarantined, "" for none.
+// quarantineReason returns the reason for which an item with the verdict is quarantined, "" for
+// none.
 func quarantineReason(v dedup.Verdict) string {
 	switch v {
 	case dedup.Conflict:
@@ -55,7 +57,8 @@ func (d *delivery) quarantineForgotten(ctx context.Context, e entry, decision de
 		}
 		return nil, fail(codeSignatureReused, nil)
 	}
-	return d.quarantine(ctx, e, d.quarantineClaim(e, quarantineReason(decision.Verdict), decision.Record.Event), decision.Record)
+	c := d.quarantineClaim(e, quarantineReason(decision.Verdict), decision.Record.Event)
+	return d.quarantine(ctx, e, c, decision.Record)
 }
 
 // conclude turns decisions into the reply.
@@ -154,17 +157,18 @@ func (d *delivery) logNew(ctx context.Context, e entry, decision dedup.Decision)
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("event", rec.Event), slog.String("vendor_id", e.claim.Payload.VendorID), slog.String("type", e.claim.Payload.Type),
+		slog.String("event", rec.Event), slog.String("vendor_id", e.claim.Payload.VendorID),
+		slog.String("type", e.claim.Payload.Type),
 	}
 	if rec.Key.ID != e.occurrence.ID {
 		d.sameBytes = sameAgain
-		d.rx.sampled.write(ctx, slog.LevelInfo, sampledKind{text: "another occurrence of known content", endpoint: d.ep.p.Name},
-			append(attrs, slog.String("id", rec.Key.ID))...)
+		kind := sampledKind{text: "another occurrence of known content", endpoint: d.ep.p.Name}
+		d.rx.sampled.write(ctx, slog.LevelInfo, kind, append(attrs, slog.String("id", rec.Key.ID))...)
 	}
 	if decision.Reused != "" {
 		d.idReused = true
-		d.rx.sampled.write(ctx, slog.LevelInfo, sampledKind{text: "the identifier was used with other content", endpoint: d.ep.p.Name},
-			append(attrs, slog.String("other", decision.Reused))...)
+		kind := sampledKind{text: "the identifier was used with other content", endpoint: d.ep.p.Name}
+		d.rx.sampled.write(ctx, slog.LevelInfo, kind, append(attrs, slog.String("other", decision.Reused))...)
 	}
 }
 
@@ -203,7 +207,8 @@ func (d *delivery) quarantineRepeated(ctx context.Context, e entry, of dedup.Rec
 // quarantineReplayed quarantines or refuses signed bytes that are known, as the event of, under
 // another identifier.
 func (d *delivery) quarantineReplayed(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
-	if s := d.ep.p.SameSigned; s != producer.SameSignedQuarantine && s != producer.SameSignedRun || d.ep.p.Contract == producer.API {
+	s := d.ep.p.SameSigned
+	if s != producer.SameSignedQuarantine && s != producer.SameSignedRun || d.ep.p.Contract == producer.API {
 		return nil, d.refuseReplayed()
 	}
 	return d.quarantine(ctx, e, d.quarantineClaim(e, reasonReplayed, of.Event), of)
@@ -217,7 +222,8 @@ func (d *delivery) quarantineConflict(ctx context.Context, e entry, of dedup.Rec
 	conflict := d.quarantineClaim(e, reasonConflict, of.Event)
 	probe := conflict
 	probe.OnlyKnown = true
-	probe.Aliases = slices.DeleteFunc(slices.Clone(e.claim.Aliases), func(k dedup.Key) bool { return k.Space != dedup.SpaceSigned })
+	notSigned := func(k dedup.Key) bool { return k.Space != dedup.SpaceSigned }
+	probe.Aliases = slices.DeleteFunc(slices.Clone(e.claim.Aliases), notSigned)
 	if len(probe.Aliases) > 0 {
 		decisions, err := d.rx.claim(ctx, probe)
 		if err != nil {
@@ -277,9 +283,11 @@ func (d *delivery) logQuarantine(ctx context.Context, c dedup.Claim, decision de
 	if decision.Record.Event != of.Event {
 		event = decision.Record.Event
 	}
-	d.rx.sampled.write(ctx, slog.LevelWarn, sampledKind{text: "delivery quarantined", endpoint: d.ep.p.Name, reason: c.Quarantine.Reason},
+	kind := sampledKind{text: "delivery quarantined", endpoint: d.ep.p.Name, reason: c.Quarantine.Reason}
+	d.rx.sampled.write(ctx, slog.LevelWarn, kind,
 		slog.String("event", event), slog.String("original", of.Event),
-		slog.String("vendor_id", vendorID(&c.Payload, c.Key.ID)), slog.String("original_vendor_id", vendorID(&of.Payload, of.Key.ID)),
+		slog.String("vendor_id", vendorID(&c.Payload, c.Key.ID)),
+		slog.String("original_vendor_id", vendorID(&of.Payload, of.Key.ID)),
 		slog.String("type", c.Payload.Type))
 }
 

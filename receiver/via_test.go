@@ -12,8 +12,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestADeliveryThatCameBackIsRefused: by its own name in Via, in whatever place and spelling, and before anything is verified.
-// Names of others, and ours in a comment or a protocol, are no loop.
+// TestADeliveryThatCameBackIsRefused: by its own name in Via, in whatever place and spelling,
+// and before anything is verified. Names of others, and ours in a comment or a protocol, are no
+// loop.
 func TestADeliveryThatCameBackIsRefused(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {

@@ -15,7 +15,8 @@ import (
 
 const webSubToken = "callback-token-17"
 
-// hubs is a receiver of two topics, each with a secret of its own, whose store lives by a clock that is set.
+// hubs is a receiver of two topics, each with a secret of its own, whose store lives by a clock
+// that is set.
 type hubs struct {
 	*site
 	clock *deduptest.Clock

@@ -19,8 +19,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-// wire speaks to the site octet for octet and returns everything that comes back until the connection ends,
-// which it must. shut closes our half after sending.
+// wire speaks to the site octet for octet and returns everything that comes back until the
+// connection ends, which it must. shut closes our half after sending.
 func (s *site) wire(send string, shut bool) string {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.srv.Listener.Addr().String())

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// stopGrace is how long handlers may take to return once stop has ended their contexts, and then the store
-	// to return from its calls.
+	// stopGrace is how long handlers may take to return once stop has ended their contexts, and
+	// then the store to return from its calls.
 	stopGrace = 2 * time.Second
 	// storeRetryBase and storeRetryCap bound the backoff after a failed call of the store.
 	storeRetryBase = 50 * time.Millisecond

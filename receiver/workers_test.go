@@ -17,10 +17,12 @@ import (
 
 func goexit() { runtime.Goexit() }
 
-// gate is what handlers wait for. It is made inside the bubble, so that waiting for it lets time pass.
+// gate is what handlers wait for. It is made inside the bubble, so that waiting for it lets
+// time pass.
 type gate struct{ open chan struct{} }
 
-// waits is a handler that waits for its gate to open, or for the end of its context when it looks at it.
+// waits is a handler that waits for its gate to open, or for the end of its context when it
+// looks at it.
 func waits(g *gate, polite bool) func(context.Context, Event[[]byte]) error {
 	return func(ctx context.Context, _ Event[[]byte]) error {
 		if !polite {
@@ -200,8 +202,8 @@ func TestExtensionIsTriedAgainBeforeTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// TestLostLeaseDropsTheResult makes extensions fail so long that the task is given out again; the first run
-// ends after the second one has it, and must not decide.
+// TestLostLeaseDropsTheResult makes extensions fail so long that the task is given out again;
+// the first run ends after the second one has it, and must not decide.
 func TestLostLeaseDropsTheResult(t *testing.T) {
 	var mu sync.Mutex
 	runs, ended := 0, error(nil)
@@ -252,8 +254,8 @@ func TestResultThatMeetsALostLeaseIsDropped(t *testing.T) {
 	})
 }
 
-// TestOutcomeSurvivesAnOutageOfTheStore has the store refuse results for ten leases: the handler must not run
-// again for that.
+// TestOutcomeSurvivesAnOutageOfTheStore has the store refuse results for ten leases: the
+// handler must not run again for that.
 func TestOutcomeSurvivesAnOutageOfTheStore(t *testing.T) {
 	onFloor(t, []Handler{script()}, nil, func(f *floor) {
 		outage := time.Now().Add(10 * DefaultLease)
@@ -296,7 +298,8 @@ func TestResultThatTheStoreNeverTakesIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestAFailedStoreIsNotAskedAgain has the store fail for good while a handler runs: nothing can be recorded any more.
+// TestAFailedStoreIsNotAskedAgain has the store fail for good while a handler runs: nothing can
+// be recorded any more.
 func TestAFailedStoreIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -457,7 +460,8 @@ func TestStopDoesNotWaitForAStoreThatFails(t *testing.T) {
 	})
 }
 
-// TestTasksTakenWhileStoppingAreGivenBack has the store give out a task although the call was cancelled.
+// TestTasksTakenWhileStoppingAreGivenBack has the store give out a task although the call was
+// cancelled.
 func TestTasksTakenWhileStoppingAreGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

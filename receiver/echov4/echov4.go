@@ -1,6 +1,7 @@
 // Package echov4 mounts a receiver in a program that uses Echo v4.
 //
-// Most programs need one function, [Mount]. [Handler] serves a single endpoint under a path of your own.
+// Most programs need one function, [Mount]. [Handler] serves a single endpoint under a path of
+// your own.
 package echov4
 
 import (
@@ -13,7 +14,7 @@ import (
 
 // Mount serves all endpoints at /webhooks/NAME and the policy at /policy, for every method.
 //
-// The receiver compares paths as received: another spelling gets 404, and nothing is redirected.
+// The receiver compares paths as received: another form gets 404, and nothing is redirected.
 // Middleware that rewrites the request target before routing (e.Pre with RemoveTrailingSlash,
 // AddTrailingSlash or Rewrite) changes it. Exclude these paths with its Skipper, because
 // signatures that cover the URL fail over a rewritten one. Middleware that reads or replaces the

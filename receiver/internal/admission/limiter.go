@@ -1,6 +1,6 @@
-// Package admission bounds what requests may use of a receiver: verifications and bytes of bodies while they
-// are unauthenticated ([Limiter]), events and slots of a producer afterwards ([Quota]), and requests in flight
-// ([InFlight]). It knows nothing of HTTP.
+// Package admission bounds what requests may use of a receiver: verifications and bytes of
+// bodies while they are unauthenticated ([Limiter]), events and slots of a producer afterwards
+// ([Quota]), and requests in flight ([InFlight]). It knows nothing of HTTP.
 package admission
 
 import (
@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The bounds of the limiter. Verification is mostly arithmetic, so more than a few at once for each CPU only
-// compete for time; some more allow for key sets that have to be fetched.
+// The bounds of the limiter. Verification is mostly arithmetic, so more than a few at once for
+// each CPU only compete for time; some more allow for key sets that have to be fetched.
 const (
 	slotsPerCPU    = 4
 	maxUnknown     = 1024            // requests of unknown peers that wait in each line
@@ -25,14 +25,15 @@ const (
 	// endpointShare is the divisor of what unknown peers share, for one of several endpoints.
 	endpointShare = 3
 
-	// A verification that takes more processor time than expensive costs its peer the next slot for each such
-	// time.
+	// A verification that takes more processor time than expensive costs its peer the next slot
+	// for each such time.
 	expensive = 10 * time.Millisecond
 	debtMax   = 64
 )
 
-// A peer is known while it has credit. A new event earns much of it and a refused delivery costs a little: an
-// honest sender that shares its address with a flood stays known while it sends one in nine deliveries.
+// A peer is known while it has credit. A new event earns much of it and a refused delivery
+// costs a little: an honest sender that shares its address with a flood stays known while it
+// sends one in nine deliveries.
 const (
 	CreditAccepted = 8 // for a new event
 	creditMax      = 64
@@ -40,18 +41,20 @@ const (
 	maxPeers       = 10_000 // known peers that are remembered, and networks that owe slots
 )
 
-// Limiter bounds what unauthenticated clients can use: concurrent verifications, and the bytes of bodies that
-// are buffered for them. A share of both is reserved for known peers (they recently delivered a new event to
-// the same endpoint), which are served first. Of the rest, one peer and one endpoint may use only a part.
+// Limiter bounds what unauthenticated clients can use: concurrent verifications, and the bytes
+// of bodies that are buffered for them. A share of both is reserved for known peers (they
+// recently delivered a new event to the same endpoint), which are served first. Of the rest,
+// one peer and one endpoint may use only a part.
 //
-// Cost counts: a peer whose verification took much processor time yields its next slots to others, whatever
-// its credit. The cost of a new event is forgiven.
+// Cost counts: a peer whose verification took much processor time yields its next slots to
+// others, whatever its credit. The cost of a new event is forgiven.
 //
-// After a restart the peers that were saved are known, with half their credit. Unknown peers with nothing
-// queued go before those with requests waiting, so a few busy addresses cannot starve the rest: with its first
-// new event a peer is known.
+// After a restart the peers that were saved are known, with half their credit. Unknown peers
+// with nothing queued go before those with requests waiting, so a few busy addresses cannot
+// starve the rest: with its first new event a peer is known.
 //
-// A peer is a network address, or for IPv6 the /64. Behind a proxy that is not trusted all senders are one peer.
+// A peer is a network address, or for IPv6 the /64. Behind a proxy that is not trusted all
+// senders are one peer.
 type Limiter struct {
 	slots, reserved int     // verifications at once, and how many of them only known peers may use
 	perEndpoint     int     // slots of the unknown peers of one endpoint
@@ -124,8 +127,8 @@ func (b *budget) release(n int64) {
 	}
 }
 
-// meter measures what a verification costs. One goroutine calls start and stop in turn, and no other pair of
-// calls comes between them.
+// meter measures what a verification costs. One goroutine calls start and stop in turn, and no
+// other pair of calls comes between them.
 type meter interface {
 	start() time.Duration
 	// stop returns the time used since start returned since.
@@ -135,9 +138,9 @@ type meter interface {
 // threadMeter measures the processor time of the goroutine where the system can.
 type threadMeter struct{}
 
-// NewLimiter returns a limiter for so many endpoints. bodies is the number of bytes of unverified bodies that
-// may be held at once; largest is the largest body that any producer may send, for which one unknown peer must
-// have room.
+// NewLimiter returns a limiter for so many endpoints. bodies is how many bytes of unverified
+// bodies may be held at once. largest is the largest body that any producer may send; one
+// unknown peer may hold at least that.
 func NewLimiter(bodies, largest int64, endpoints int) *Limiter {
 	slots := max(8, slotsPerCPU*runtime.GOMAXPROCS(0))
 	all := &budget{limit: bodies}
@@ -153,8 +156,8 @@ func NewLimiter(bodies, largest int64, endpoints int) *Limiter {
 	return l
 }
 
-// setSlots sets the number of slots, how many are reserved for known peers, and what one endpoint may have of
-// the others.
+// setSlots sets the number of slots, how many are reserved for known peers, and what one
+// endpoint may have of the others.
 func (l *Limiter) setSlots(slots, reserved, endpoints int) {
 	l.slots, l.reserved = slots, reserved
 	l.perEndpoint, l.perQueue = slots-reserved, maxUnknown

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// testLimiter is a limiter of 8 slots, 2 of them kept for known peers, over 1,000 bytes, for so many endpoints. A
-// verification costs what its map says for the address.
+// testLimiter is a limiter of 8 slots, 2 of them kept for known peers, over 1,000 bytes, for so
+// many endpoints. A verification costs what its map says for the address.
 func testLimiter(endpoints int) *Limiter {
 	l := NewLimiter(1000, 99, endpoints)
 	l.setSlots(8, 2, endpoints)
@@ -142,8 +142,8 @@ func TestOnePeerDoesNotFillTheQueue(t *testing.T) {
 	})
 }
 
-// After a start no peer is known, and two addresses fill the line. The peer that sends one delivery goes before the rest of
-// theirs, and is known from then on.
+// After a start no peer is known, and two addresses fill the line. The peer that sends one
+// delivery goes before the rest of theirs, and is known from then on.
 func TestAfterAStartAFloodKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -241,8 +241,8 @@ func TestPeersAreKnownForAWhileAndForgotten(t *testing.T) {
 	}
 }
 
-// Eight addresses send what is expensive to verify to one endpoint without a pause. Unknown senders of another endpoint
-// have a slot at once, and the flood never has more than its part.
+// Eight addresses send what is expensive to verify to one endpoint without a pause. Unknown
+// senders of another endpoint have a slot at once, and the flood never has more than its part.
 func TestAFloodAtOneEndpointLeavesSlotsForOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -306,8 +306,8 @@ func TestAFloodAtOneEndpointLeavesRoomToWait(t *testing.T) {
 	})
 }
 
-// A peer that made us compute for 65 ms waits in the last line six times, also where it is known or the first of its
-// address. A new event pays for itself.
+// A peer that made us compute for 65 ms waits in the last line six times, also where it is
+// known or the first of its address. A new event pays for itself.
 func TestAnExpensiveVerificationCostsItsPeerTheNextSlots(t *testing.T) {
 	t.Parallel()
 	l := testLimiter(1)
@@ -398,7 +398,8 @@ func TestTheMeterMeasuresTheGoroutine(t *testing.T) {
 	}
 }
 
-// A request that waits for a slow body leaves its slot to others meanwhile, and waits for one again afterwards.
+// A request that waits for a slow body leaves its slot to others meanwhile, and waits for one
+// again afterwards.
 func TestAPausedRequestLeavesItsSlotToOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

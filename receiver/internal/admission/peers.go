@@ -20,8 +20,8 @@ const (
 	maxPeersFile = 1 << 20 // bytes that are read of it
 )
 
-// Network returns what counts as one client: an IPv4 address, or an IPv6 /64. It is the zero prefix for the
-// zero address.
+// Network returns what counts as one client: an IPv4 address, or an IPv6 /64. It is the zero
+// prefix for the zero address.
 func Network(addr netip.Addr) netip.Prefix {
 	bits := 32
 	if addr.Is6() {
@@ -31,7 +31,8 @@ func Network(addr netip.Addr) netip.Prefix {
 	return network
 }
 
-// KnownPeer is a line of the file of known peers: a network that recently sent new events to an endpoint.
+// KnownPeer is a line of the file of known peers: a network that recently sent new events to an
+// endpoint.
 type KnownPeer struct {
 	Endpoint string       `json:"endpoint"`
 	Network  netip.Prefix `json:"network"`
@@ -69,8 +70,8 @@ func (l *Limiter) restore(saved []KnownPeer, now time.Time) {
 	}
 }
 
-// Load restores the known peers of a file. A missing file is no error; of a damaged one it restores what can be
-// read. exists reports whether an endpoint exists; peers of others are left out.
+// Load restores the known peers of a file, which may be missing, and whatever a damaged file
+// still has. It drops peers of endpoints for which exists returns false.
 func (l *Limiter) Load(path string, exists func(endpoint string) bool, now time.Time) error {
 	saved, err := readPeers(path)
 	saved = slices.DeleteFunc(saved, func(s KnownPeer) bool { return !exists(s.Endpoint) })

@@ -10,8 +10,8 @@ import (
 // ErrBusy is returned when no slot is free in time.
 var ErrBusy = errors.New("too many deliveries wait to be verified")
 
-// Permit is what one request uses of a [Limiter] while it is unauthenticated: a slot to verify in, and bytes of
-// the body. It is for one goroutine.
+// Permit is what one request uses of a [Limiter] while it is unauthenticated: a slot to verify
+// in, and bytes of the body. It is for one goroutine.
 type Permit struct {
 	limiter *Limiter
 	peer    *peer
@@ -29,7 +29,7 @@ type waiter struct {
 	ready  chan struct{} // closed when the permit has its slot
 }
 
-// Release ends the request and gives back everything that it still uses.
+// Release ends the request and frees everything that it still uses.
 func (p *Permit) Release() {
 	p.Settle()
 	l := p.limiter
@@ -40,8 +40,8 @@ func (p *Permit) Release() {
 	}
 }
 
-// Settle gives back the slot and the bytes: the delivery was refused, or it is verified and no longer counts
-// as unauthenticated.
+// Settle frees the slot and the bytes: the delivery was refused, or it is verified and no longer
+// counts as unauthenticated.
 func (p *Permit) Settle() {
 	p.Yield()
 	p.budget().release(p.held)
@@ -85,8 +85,8 @@ func (p *Permit) Debit() {
 	p.peer.credit = max(0, p.peer.credit-1)
 }
 
-// Paused gives the slot back while f runs, and then waits for a slot again. It returns the error of f, without
-// a slot then, or that of Acquire.
+// Paused frees the slot while f runs, and then waits for a slot again. It returns the error of
+// f, without a slot then, or that of Acquire.
 func (p *Permit) Paused(ctx context.Context, f func() error) error {
 	p.Yield()
 	if err := f(); err != nil {
@@ -95,7 +95,8 @@ func (p *Permit) Paused(ctx context.Context, f func() error) error {
 	return p.Acquire(ctx)
 }
 
-// Acquire waits for a slot to verify in. It returns [ErrBusy] when none is free in time or ctx ends.
+// Acquire waits for a slot to verify in. It returns [ErrBusy] when none is free in time or ctx
+// ends.
 func (p *Permit) Acquire(ctx context.Context) error {
 	if err := p.wait(ctx); err != nil {
 		return err
@@ -140,7 +141,9 @@ func (p *Permit) line() (line, limit int, longest time.Duration) {
 	return lineMore, l.perQueue, unknownWait
 }
 
-func (p *Permit) await(ctx context.Context, w *waiter, waiting *list.List, elem *list.Element, longest time.Duration) error {
+func (p *Permit) await(
+	ctx context.Context, w *waiter, line *list.List, elem *list.Element, longest time.Duration,
+) error {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	select {
@@ -154,13 +157,13 @@ func (p *Permit) await(ctx context.Context, w *waiter, waiting *list.List, elem 
 	if p.slot { // granted at the last moment
 		return nil
 	}
-	waiting.Remove(elem)
+	line.Remove(elem)
 	p.peer.waiting--
 	return ErrBusy
 }
 
-// Yield gives the slot back, if there is one, to the next request that waits. An expensive verification makes
-// the peer's network owe slots.
+// Yield passes the slot, if there is one, to the next waiting request. An expensive verification
+// makes the peer's network owe slots.
 func (p *Permit) Yield() {
 	if !p.slot {
 		return

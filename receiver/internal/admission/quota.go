@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// Rate is a number of events per time. The zero rate is no limit.
+// Rate is a number of events per time. The zero rate means unlimited.
 type Rate struct {
 	Events int
 	Per    time.Duration
 	Burst  int
 }
 
-// Quota bounds what one producer may use of the receiver: events per time, and deliveries at once. Take from
-// it only after verification, else unauthenticated clients could use it up.
+// Quota bounds what one producer may use of the receiver: events per time, and deliveries at
+// once. Take from it only after verification, else unauthenticated clients could use it up.
 //
-// The rate is a token bucket. It is not golang.org/x/time/rate because tokens must be returned: only the store
-// knows whether a delivery is a duplicate, and repeating a captured delivery must not use up the quota.
+// The rate is a token bucket. It is not golang.org/x/time/rate because tokens must be returned:
+// only the store knows whether a delivery is a duplicate, and repeating a captured delivery
+// must not use up the quota.
 type Quota struct {
 	rate        Rate
-	concurrency int // zero is no limit
+	concurrency int // zero is unlimited
 
 	mu      sync.Mutex
 	tokens  float64
@@ -71,8 +72,9 @@ func (q *Quota) fill(now time.Time) {
 	q.at = now
 }
 
-// take takes a token for each of n events and returns a wait of zero. When there are too few it takes none and
-// returns how long until there are enough, and how many are left. A batch larger than a burst costs a burst.
+// take takes a token for each of n events and returns a wait of zero. When there are too few it
+// takes none and returns how long until there are enough, and how many are left. A batch larger
+// than a burst costs a burst.
 func (q *Quota) take(n int, now time.Time) (wait time.Duration, left int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,15 +95,16 @@ func (q *Quota) refund(n int) {
 	q.tokens = min(float64(q.rate.Burst), q.tokens+float64(min(n, q.rate.Burst)))
 }
 
-// Share is what one delivery uses of its producer's quota: a slot, and tokens. The zero value uses nothing.
+// Share is what one delivery uses of its producer's quota: a slot, and tokens. The zero value
+// uses nothing.
 type Share struct {
 	quota *Quota
 	slot  bool
 	taken int // tokens, as a number of events
 }
 
-// Take takes a token for each of n events. When there are too few it takes none and returns how long until
-// there are enough, and how many are left.
+// Take takes a token for each of n events. When there are too few it takes none and returns how
+// long until there are enough, and how many are left.
 func (s *Share) Take(n int, now time.Time) (wait time.Duration, left int) {
 	if s.quota == nil || s.quota.rate.Events == 0 {
 		return 0, 0
