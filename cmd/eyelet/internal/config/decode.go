@@ -14,11 +14,12 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// decoder fills structs from nodes and collects all errors. The tag of a field names its setting, with an option:
+// decoder fills structs from nodes and collects all errors. The tag of a field names its setting and
+// may have an option:
 //
-//	secret  must not be empty, may be in a file (NAME_file, NAME_files for a list), and is never shown
+//	secret  not empty; may be in a file (NAME_file, NAME_files for a list); never shown
 //	file    the same, but the file is not confidential
-//	target  is a URL of which only scheme and host are shown
+//	target  a URL of which only scheme and host are shown
 //
 // A field of type *node gets the node of its struct.
 type decoder struct {
@@ -33,7 +34,7 @@ type field struct {
 	option string
 }
 
-// fieldsOf returns the fields of a struct and of those embedded in it, by the names of their settings.
+// fieldsOf returns the fields of a struct and of those embedded in it by the names of their settings.
 func fieldsOf(v reflect.Value) map[string]field {
 	fields := map[string]field{}
 	for i := range v.NumField() {
@@ -136,7 +137,7 @@ func (d *decoder) object(n *node, v reflect.Value, path string) {
 		f, ok := fields[name]
 		if !ok {
 			if !d.fileVariant(n, name, fields, path) {
-				d.errs.Add(n.where[name], usage.DidYouMean(name, settingNames(fields)), "unknown setting %q%s", name, inside(path))
+				d.addUnknown(n, name, fields, path)
 			}
 			continue
 		}
@@ -151,12 +152,19 @@ func (d *decoder) object(n *node, v reflect.Value, path string) {
 	}
 }
 
-// allowLists must not be empty: an empty list would be taken for none, and allow everything.
+func (d *decoder) addUnknown(n *node, name string, fields map[string]field, path string) {
+	if path != "" {
+		path = " in " + path
+	}
+	d.errs.Add(n.where[name], usage.DidYouMean(name, settingNames(fields)), "unknown setting %q%s", name, path)
+}
+
+// allowLists must not be empty, because an empty list would allow everything.
 var allowLists = []string{
 	"allowed_ips", "hosts", "algs", "methods", "media_types", "topics", "issuers", "audience", "app_ids",
 }
 
-// isBlank reports whether a setting has a name but no value. Sections and lists of sections may be empty.
+// isBlank reports whether a setting has a name but no value. Sections and their lists may be empty.
 func (n *node) isBlank(name string, t reflect.Type) bool {
 	if n.kind == sequence {
 		return len(n.items) == 0 && slices.Contains(allowLists, name)
@@ -180,8 +188,8 @@ func (d *decoder) requireText(n *node, path string) {
 	}
 }
 
-// fileVariant reads a setting from the file that NAME_file names. It reports whether the setting is such a name.
-// White space around the text in the file is dropped, because editors add it.
+// fileVariant reads a setting from the file that NAME_file names. It reports whether the setting is
+// such a name. White space around the text is dropped, because editors add it.
 func (d *decoder) fileVariant(n *node, name string, fields map[string]field, path string) bool {
 	base, ok := strings.CutSuffix(name, "_file")
 	if !ok {
@@ -248,13 +256,6 @@ func (d *decoder) readFile(at usage.Place, file string) string {
 	return text
 }
 
-func inside(path string) string {
-	if path == "" {
-		return ""
-	}
-	return " in " + path
-}
-
 func join(path, name string) string {
 	if path == "" {
 		return name
@@ -262,7 +263,8 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// stringMap fills a map from names that the user chooses to texts. In a map of secrets, NAME_file names the file of one.
+// stringMap fills a map from names that the user chooses to texts. In a map of secrets, NAME_file
+// names the file of one.
 func (d *decoder) stringMap(n *node, v reflect.Value, path string) {
 	if !d.want(n, mapping, path) {
 		return
@@ -299,7 +301,8 @@ func (d *decoder) prefix(n *node, v reflect.Value, path string) {
 		}
 	}
 	if err != nil {
-		d.errs.Add(n.at, "write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32", "%s is %q, want an address or a network", path, n.text)
+		d.errs.Add(n.at, "write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32",
+			"%s is %q, want an address or a network", path, n.text)
 		return
 	}
 	v.Set(reflect.ValueOf(p))

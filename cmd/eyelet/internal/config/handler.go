@@ -34,12 +34,14 @@ type Handler struct {
 	Env       []string      `conf:"env"` // of exec: names of variables to pass on
 }
 
-// name returns the configured name, or PRODUCER/TYPE/KIND. Stored tasks have the name of their handler.
+// name returns the configured name, or PRODUCER/TYPE/KIND. Stored tasks keep the name, so it must not
+// depend on the order of handlers.
 func (h *Handler) name(kind string) string {
 	return cmp.Or(h.Name, fmt.Sprintf("%s/%s/%s", h.Producer, h.Type, kind))
 }
 
-// event returns the event as the sink needs it: forward sends the body as received, the others read it decoded.
+// event returns the event as the sink needs it: forward sends the body as received, the others read
+// it without its content coding.
 func (h *Handler) event(ev receiver.Event[[]byte]) receiver.Event[[]byte] {
 	if h.Forward == "" {
 		ev.Body = ev.Data
@@ -71,7 +73,8 @@ func (b *handlerBuilder) build() {
 				"two handlers are called %q, the first in line %d", name, first.Line)
 		}
 		b.taken[name] = h.Node.at
-		b.plan.Handlers, b.plan.HandlerNames = append(b.plan.Handlers, b.handler(h, to, name)), append(b.plan.HandlerNames, name)
+		b.plan.Handlers = append(b.plan.Handlers, b.handler(h, to, name))
+		b.plan.HandlerNames = append(b.plan.HandlerNames, name)
 	}
 }
 
@@ -87,7 +90,8 @@ func (b *handlerBuilder) checkProducer(h *Handler) {
 	for i := range b.Producers {
 		names = append(names, b.Producers[i].Name)
 	}
-	b.errs.Add(h.Node.place("producer"), usage.DidYouMean(h.Producer, names), "handler for the unknown producer %q", h.Producer)
+	hint := usage.DidYouMean(h.Producer, names)
+	b.errs.Add(h.Node.place("producer"), hint, "handler for the unknown producer %q", h.Producer)
 }
 
 // checkKind refuses settings of another kind of handler.
@@ -95,7 +99,8 @@ func (b *handlerBuilder) checkKind(h *Handler) {
 	if h.Forward == "" {
 		b.refuseForwardSettings(h)
 	} else if h.Mode != "" && h.Mode != "relay" && h.Mode != "store" {
-		b.errs.Add(h.Node.place("mode"), usage.DidYouMean(h.Mode, []string{"relay", "store"}), "mode is %q, want relay or store", h.Mode)
+		hint := usage.DidYouMean(h.Mode, []string{"relay", "store"})
+		b.errs.Add(h.Node.place("mode"), hint, "mode is %q, want relay or store", h.Mode)
 	}
 	if h.Answer && len(h.Exec) == 0 {
 		b.errs.Add(h.Node.place("answer"), "", "answer is a setting of exec")
@@ -105,7 +110,8 @@ func (b *handlerBuilder) checkKind(h *Handler) {
 	}
 	for _, name := range h.Env {
 		if name, _, value := strings.Cut(name, "="); value {
-			b.errs.Add(h.Node.place("env"), "set it in the environment of eyelet", "env names variables, and %q has a value", name)
+			b.errs.Add(h.Node.place("env"), "set it in the environment of eyelet",
+				"env names variables, and %q has a value", name)
 		}
 	}
 	if h.Blocks != nil && h.Lane == "" {
@@ -115,19 +121,19 @@ func (b *handlerBuilder) checkKind(h *Handler) {
 
 func (b *handlerBuilder) handler(h *Handler, to sink.Sink, name string) receiver.Handler {
 	timeout := b.timeout(h)
-	var built receiver.Handler
+	answer := func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return to.Answer(ctx, h.event(ev))
+	}
+	deliver := func(ctx context.Context, ev receiver.Event[[]byte]) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return to.Deliver(ctx, h.event(ev))
+	}
+	built := receiver.On(h.Producer, h.Type, deliver)
 	if b.answers(h) {
-		built = receiver.Answer(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			return to.Answer(ctx, h.event(ev))
-		})
-	} else {
-		built = receiver.On(h.Producer, h.Type, func(ctx context.Context, ev receiver.Event[[]byte]) error {
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			return to.Deliver(ctx, h.event(ev))
-		})
+		built = receiver.Answer(h.Producer, h.Type, answer)
 	}
 	built = built.Named(name)
 	if h.Otherwise {
@@ -191,7 +197,8 @@ func (b *handlerBuilder) exec(h *Handler) sink.Sink {
 		if lookErr, ok := errors.AsType[*exec.Error](err); ok {
 			err = lookErr.Err
 		}
-		b.errs.Add(h.Node.place("exec"), "the first word is a program, relative to the configuration file; chmod +x makes a file one",
+		b.errs.Add(h.Node.place("exec"),
+			"the first word is a program, relative to the configuration file; chmod +x makes a file executable",
 			"no program %s: %s", h.Exec[0], usage.Cause(err))
 		return nil
 	}

@@ -61,7 +61,8 @@ func (b *handlerBuilder) refuseForwardSettings(h *Handler) {
 func (b *handlerBuilder) forward(h *Handler, name string) sink.Sink {
 	u, err := url.Parse(h.Forward)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" {
-		b.errs.Add(h.Node.place("forward"), "write it in full, as in http://127.0.0.1:9000/deploy", "forward is not a URL of http or https")
+		b.errs.Add(h.Node.place("forward"), "write it in full, as in http://127.0.0.1:9000/deploy",
+			"forward is not a URL of http or https")
 		return nil
 	}
 	if _, twice := b.taken[name]; twice {
@@ -83,28 +84,31 @@ func (b *handlerBuilder) forward(h *Handler, name string) sink.Sink {
 // fields returns the header fields to send: those of the producer and those of the configuration.
 func (b *handlerBuilder) fields(h *Handler) []string {
 	if err := forward.CheckFields(h.ForwardHeaders); err != nil {
-		b.errs.Add(h.Node.place("forward_headers"), "name the fields that the target needs, as in [X-Shop-Region, X-Trace-*]",
-			"forward_headers: %v", err)
+		b.errs.Add(h.Node.place("forward_headers"),
+			"name the fields that the target needs, as in [X-Shop-Region, X-Trace-*]", "forward_headers: %v", err)
 		return nil
 	}
 	fields := h.ForwardHeaders
 	for i := range b.plan.Producers {
 		if p := &b.plan.Producers[i]; p.Name == h.Producer {
-			own := slices.DeleteFunc(p.OwnFields(), func(field string) bool { return forward.CheckFields([]string{field}) != nil })
+			own := slices.DeleteFunc(p.OwnFields(), func(field string) bool {
+				return forward.CheckFields([]string{field}) != nil
+			})
 			fields = append(own, fields...)
 		}
 	}
 	return fields
 }
 
-// roots returns the system's certificate authorities and those of ca_file. nil means the system's only.
+// roots returns the system's certificate authorities and those of ca_file, or nil for the system's.
 func (b *handlerBuilder) roots(h *Handler) *x509.CertPool {
 	if h.CAFile == "" {
 		return nil
 	}
 	text, err := os.ReadFile(b.Path(h.CAFile))
 	if err != nil {
-		b.errs.Add(h.Node.place("ca_file"), "the name is relative to the configuration file", "ca_file %s: %s", h.CAFile, usage.Cause(err))
+		b.errs.Add(h.Node.place("ca_file"), "the name is relative to the configuration file",
+			"ca_file %s: %s", h.CAFile, usage.Cause(err))
 		return nil
 	}
 	pool, err := x509.SystemCertPool()
@@ -117,8 +121,8 @@ func (b *handlerBuilder) roots(h *Handler) *x509.CertPool {
 	return pool
 }
 
-// credentials returns what authenticates us to the target, or nil if nothing does. Files are read again when the target
-// answers 401, because a key may have been rotated.
+// credentials returns what authenticates us to the target, or nil if nothing does. Files are read
+// again when the target answers 401, because a key may have been rotated.
 func (b *handlerBuilder) credentials(h *Handler) func(context.Context, bool) (forward.Credentials, error) {
 	if h.Sign == nil && h.Bearer == "" {
 		return nil
@@ -193,7 +197,7 @@ func (b *handlerBuilder) signer(s *signSettings) (*verify.Signer, error) {
 	return signer, trySigning(signer)
 }
 
-// currentSecret returns the secret that is in its file now, or the one written in the configuration.
+// currentSecret returns the secret that is in its file now, or the one in the configuration.
 func (b *handlerBuilder) currentSecret(n *node, setting string, written secret) (string, error) {
 	file := n.scalar(setting)
 	if file == "" {

@@ -42,7 +42,8 @@ func (s Source) Load() (*Settings, error) {
 	}
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, usage.Errorf("name another with --config, or try `eyelet dev`, which needs none", "%s: there is no such file", file)
+		return nil, usage.Errorf("name another with --config, or try `eyelet dev`, which needs none",
+			"%s: there is no such file", file)
 	} else if err != nil {
 		return nil, usage.Errorf("", "%s: %v", file, usage.Cause(err))
 	}
@@ -69,7 +70,7 @@ func (s Source) Parse(file string, data []byte) (*Settings, error) {
 	return set, append(found, d.errs...).Err()
 }
 
-// PresetSettings reads the settings of a preset from NAME=VALUE pairs, where the file has NAME: VALUE.
+// PresetSettings reads the settings of a preset from pairs NAME=VALUE.
 func (s Source) PresetSettings(vendor string, pairs []string) (preset.Settings, error) {
 	all := newMapping()
 	for _, pair := range append([]string{"preset=" + vendor}, pairs...) {

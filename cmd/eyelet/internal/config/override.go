@@ -12,7 +12,7 @@ import (
 
 const envPrefix = "EYELET_"
 
-// applyOverrides overlays environment variables, then flags, on the file. An empty variable sets nothing.
+// applyOverrides overlays environment variables and flags on the file. An empty variable sets nothing.
 func (s Source) applyOverrides(root *node) (found usage.Errors) {
 	paths := settingPaths(reflect.TypeFor[Settings](), "")
 	byVariable, words := map[string]string{}, []string{}
@@ -29,7 +29,8 @@ func (s Source) applyOverrides(root *node) (found usage.Errors) {
 		if path, ok := byVariable[name]; ok {
 			root.set(path, value, usage.Place{File: name})
 		} else if near := usage.Nearest(strings.ToLower(word), words); near != "" {
-			found.Add(usage.Place{File: "environment"}, "did you mean "+envPrefix+strings.ToUpper(near)+"?", "unknown variable %s", name)
+			found.Add(usage.Place{File: "environment"}, "did you mean "+envPrefix+strings.ToUpper(near)+"?",
+				"unknown variable %s", name)
 		}
 	}
 	if s.Flags != nil {
@@ -43,8 +44,8 @@ func (s Source) applyOverrides(root *node) (found usage.Errors) {
 	return found
 }
 
-// settingPaths lists the single-valued settings that the environment can set: not those of producers and
-// handlers, which have names of the user's, and not lists.
+// settingPaths returns the paths of single values, which the environment can set: not lists, and not
+// producers and handlers.
 func settingPaths(t reflect.Type, prefix string) []string {
 	var paths []string
 	for i := range t.NumField() {

@@ -44,7 +44,7 @@ func (p *Plan) Close() error {
 	return errors.Join(errs...)
 }
 
-// Build validates everything that can be validated without opening the store, and reports all errors at once.
+// Build validates all that it can without opening the store, and reports all errors at once.
 func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 	p := &Plan{settings: s, Targets: forward.NewState(), Stdout: sink.NewOutput(o.Stdout)}
 	p.Via = s.viaName()
@@ -64,7 +64,8 @@ func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 	return p, nil
 }
 
-// applyLimits sets the numbers. The receiver's timeouts are the longest of all handlers; each handler enforces its own.
+// applyLimits sets the numbers. The receiver's timeouts are the longest of all handlers; each handler
+// enforces its own.
 func (s *Settings) applyLimits(c *receiver.Config) {
 	l := s.Limits
 	c.URL, c.Hosts, c.TrustedProxies = s.URL, s.Hosts, s.TrustedProxies
@@ -107,7 +108,7 @@ func (s *Settings) check() usage.Errors {
 		found.Add(s.Log.Node.place("format"), "", "log.format is neither text nor json")
 	}
 	if _, err := s.LogLevel(); err != nil {
-		found.Add(s.Log.Node.place("level"), "", "log.level is none of debug, info, warn and error")
+		found.Add(s.Log.Node.place("level"), "", "log.level is not debug, info, warn or error")
 	}
 	kind, _, err := s.StoreKind()
 	if err != nil {
@@ -132,7 +133,8 @@ func (s *Settings) check() usage.Errors {
 	return found
 }
 
-// validate opens a receiver over an empty store in memory and closes it, to find the errors that only Open finds.
+// validate opens a receiver over an empty store in memory and closes it, to find the errors that only
+// Open finds.
 func (p *Plan) validate() (found usage.Errors) {
 	c := p.Config
 	c.Store = dedup.NewMemory(dedup.MemoryOptions{})
@@ -157,7 +159,7 @@ func (p *Plan) validate() (found usage.Errors) {
 	return found
 }
 
-// quoted matches the name in an error of package receiver: producer "shop": ..., handler "shop/a": ...
+// quoted matches the name in an error of package receiver, such as handler "shop/a": ...
 var quoted = regexp.MustCompile(`^(producer|handler)s? "([^"]*)"`)
 
 // placeOf returns where the producer or handler that an error names was written.

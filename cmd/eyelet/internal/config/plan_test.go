@@ -58,7 +58,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		"algorithm":        {"producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: ed25591, public_key_file: bad.pem}]\n", `e.yaml:4: key "k": unknown algorithm "ed25591" | did you mean "ed25519"?`},
 		"short secret":     {"producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: hmac-sha256, secret: short}]\n", `e.yaml:4: key "k": the secret has 5 bytes and needs at least 16`},
 		"window":           {strings.Replace(shop, "scheme: rfc9421", "scheme: rfc9421\n    window: 1m", 1), `e.yaml:2: producer "shop": window 1m0s is shorter than the tolerance (5m0s back, 1m0s ahead): a replay would outlive its record`},
-		"test key":         {"producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: ed25519, public_key_file: keys/shop.pub.pem}]\nurl: http://x\n", `e.yaml:4: key "k" is published for tests: everybody can sign with it | make one of your own: eyelet keygen`},
+		"test key":         {"producers:\n  shop:\n    scheme: rfc9421\n    keys: [{id: k, alg: ed25519, public_key_file: keys/shop.pub.pem}]\nurl: http://x\n", `e.yaml:4: key "k" is published for tests: anyone can sign with it | make one of your own: eyelet keygen`},
 		"test secret":      {"producers:\n  gh: {preset: github, secret_file: keys/github.secret}\n", `e.yaml:2: producer "gh" uses a published secret of the test data | make one of your own: eyelet keygen --alg hmac-sha256`},
 		"ambiguous content": {
 			"url: http://x\nproducers:\n  pay: {scheme: hmac, header: X-Sig, secret: 0123456789abcdef, template: \"{url}{body}\"}\n",
@@ -82,7 +82,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 			"e.yaml:7: operations is not an address: nowhere | write 127.0.0.1:8081, unix:eyelet.sock, or off\n" +
 			"e.yaml:8: store is neither badger:DIR nor memory | write badger:./data, or memory: for trying out\n" +
 			"e.yaml:9: log.format is neither text nor json\n" +
-			"e.yaml:9: log.level is none of debug, info, warn and error"},
+			"e.yaml:9: log.level is not debug, info, warn or error"},
 		"open to all":                      {shop + "listen: :8080\n", beyond},
 		"operations open to all":           {shop + "operations: 0.0.0.0:8081\n", operationsBeyond},
 		"operations by a name":             {shop + "trusted_proxies: [10.0.0.0/8]\noperations: eyelet.internal:8081\n", strings.Replace(operationsBeyond, ":6:", ":7:", 1)},
@@ -105,7 +105,7 @@ func TestMistakesOfProducersAndHandlersNameTheirLine(t *testing.T) {
 		"two sinks":        {shop + "handlers:\n  - {producer: shop, type: a, stdout: true, forward: \"http://x\"}\n", "e.yaml:7: a handler needs one of stdout, exec and forward, and this one has stdout and forward"},
 		"no sink":          {shop + "handlers:\n  - {producer: shop, type: a}\n", "e.yaml:7: a handler needs one of stdout, exec and forward, and this one has none"},
 		"no type":          {shop + "handlers:\n  - {producer: shop, stdout: true}\n", `e.yaml:7: a handler needs a type | write an event type, "prefix*", or "*"`},
-		"no program":       {shop + "handlers:\n  - {producer: shop, type: a, exec: [./none.sh]}\n", `e.yaml:7: no program ./none.sh: no such file or directory | the first word is a program, relative to the configuration file; chmod +x makes a file one`},
+		"no program":       {shop + "handlers:\n  - {producer: shop, type: a, exec: [./none.sh]}\n", `e.yaml:7: no program ./none.sh: no such file or directory | the first word is a program, relative to the configuration file; chmod +x makes a file executable`},
 		"twice the same":   {shop + "handlers:\n  - {producer: shop, type: a, stdout: true}\n  - {producer: shop, type: a, stdout: true}\n", `e.yaml:8: two handlers are called "shop/a/stdout", the first in line 7 | give one of them a name of its own: name: ...`},
 		"forward":          {shop + "handlers:\n  - {producer: shop, type: a, forward: localhost}\n", "e.yaml:7: forward is not a URL of http or https | write it in full, as in http://127.0.0.1:9000/deploy"},
 		"mode":             {shop + "handlers:\n  - {producer: shop, type: a, forward: \"http://x\", mode: stor}\n", `e.yaml:7: mode is "stor", want relay or store | did you mean "store"?`},

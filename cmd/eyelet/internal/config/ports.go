@@ -79,7 +79,7 @@ func IsLoopback(address string) bool {
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// UnixPath returns the path of unix:PATH, relative to the configuration file. ok is false for other addresses.
+// UnixPath returns the path of unix:PATH. ok is false for other addresses.
 func (s *Settings) UnixPath(address string) (path string, ok bool) {
 	path, ok = strings.CutPrefix(address, "unix:")
 	return s.Path(path), ok && path != ""
@@ -117,9 +117,9 @@ func (s *Settings) DescriptorWarnings(limit int) (warnings []string) {
 	return warnings
 }
 
-// viaName is the receiver's name in the field Via (RFC 9110 section 7.6.3): the configured one, or a pseudonym. The
-// pseudonym is the same after a restart. It differs between receivers, so a receiver does not take the Via of another
-// for its own and see a loop. It reveals nothing about the machine.
+// viaName is the receiver's name in the field Via (RFC 9110 section 7.6.3): the configured one, or a
+// pseudonym. The pseudonym is the same after a restart and reveals nothing about the machine. It
+// differs between receivers, even on one machine, because a receiver refuses its own name as a loop.
 func (s *Settings) viaName() string {
 	if s.Via != "" {
 		return s.Via

@@ -136,10 +136,11 @@ func (b *producerBuilder) hmac(p *Producer) producer.Producer {
 		b.refuseTestSecret(p, string(text))
 	}
 	scheme := &verify.HMAC{
-		Headers: c.Header, Separator: c.Separator, Entries: c.Pattern, Hash: verify.Hash(c.Hash), Hashes: convert[verify.Hash](c.Hashes),
+		Headers: c.Header, Separator: c.Separator, Entries: c.Pattern,
+		Hash: verify.Hash(c.Hash), Hashes: convert[verify.Hash](c.Hashes),
 		Encoding: verify.Encoding(cmp.Or(c.Encoding, string(verify.Hex))), SecretEncoding: verify.Encoding(c.SecretEncoding),
-		Secrets: convert[verify.Secret](secrets), TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader, Content: c.Template,
-		URL: c.SignedURL,
+		Secrets: convert[verify.Secret](secrets), TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader,
+		Content: c.Template, URL: c.SignedURL,
 		TimestampUnit: choose(b, p, "timestamp_unit", c.TimestampUnit,
 			map[string]time.Duration{"s": time.Second, "ms": time.Millisecond}),
 	}

@@ -35,7 +35,8 @@ func (b *producerBuilder) keys(ctx context.Context, p *Producer) verify.KeySet {
 		return nil
 	}
 	if len(sets) == 0 {
-		b.errs.Add(p.at, "add keys: [{id: ..., alg: ..., public_key_file: ...}], or a jwks_url", "producer %q has no keys", p.Name)
+		b.errs.Add(p.at, "add keys: [{id: ..., alg: ..., public_key_file: ...}], or a jwks_url",
+			"producer %q has no keys", p.Name)
 		return nil
 	}
 	return verify.JoinKeys(sets...)
@@ -44,11 +45,12 @@ func (b *producerBuilder) keys(ctx context.Context, p *Producer) verify.KeySet {
 // Algorithms returns those that a key of the configuration can have.
 func Algorithms() []string {
 	return convert[string]([]verify.Alg{
-		verify.Ed25519, verify.HMACSHA256, verify.ECDSAP256SHA256, verify.ECDSAP384SHA384, verify.RSAPSSSHA512, verify.RSAv15SHA256,
+		verify.Ed25519, verify.HMACSHA256, verify.ECDSAP256SHA256, verify.ECDSAP384SHA384,
+		verify.RSAPSSSHA512, verify.RSAv15SHA256,
 	})
 }
 
-// key returns a set of one key, or nil after reporting errors. A key file is read again when it changes.
+// key returns a set of one key, or nil after reporting errors. A changed key file is read again.
 func (b *producerBuilder) key(k *Key) verify.KeySet {
 	if k.ID == "" {
 		b.errs.Add(k.Node.at, "signatures name it in their parameter keyid", "a key needs an id")
@@ -126,7 +128,7 @@ func (b *producerBuilder) refuseTestKeys(ctx context.Context, at usage.Place, se
 	}
 	for _, k := range keys {
 		if verify.IsTestKey(k) || slices.Contains(bundledKeys(), k.Fingerprint()) {
-			b.errs.Add(at, "make one of your own: eyelet keygen", "key %q is published for tests: everybody can sign with it", k.ID)
+			b.errs.Add(at, "make one of your own: eyelet keygen", "key %q is published for tests: anyone can sign with it", k.ID)
 		}
 	}
 }

@@ -36,7 +36,8 @@ func (b *producerBuilder) applyCommon(p *Producer, made *producer.Producer) {
 			map[string]producer.Contract{"api": producer.API, "webhook": producer.Webhook})
 	}
 	if c.RememberSignatures != "" {
-		made.Forgets = choose(b, p, "remember_signatures", c.RememberSignatures, map[string]bool{"off": true, "on": false})
+		made.Forgets = choose(b, p, "remember_signatures", c.RememberSignatures,
+			map[string]bool{"off": true, "on": false})
 	}
 	b.applySameSigned(p, made)
 }
@@ -141,7 +142,8 @@ func (b *producerBuilder) date(p *Producer, setting, text string) time.Time {
 			return at.UTC()
 		}
 	}
-	b.errs.Add(p.Node.place(setting), "write 2027-01-31, which is the start of that day in UTC, or 2027-01-31T18:00:00+01:00",
+	b.errs.Add(p.Node.place(setting),
+		"write 2027-01-31, which is the start of that day in UTC, or 2027-01-31T18:00:00+01:00",
 		"%s is %q, want a date", setting, text)
 	return time.Time{}
 }

@@ -30,9 +30,10 @@ type kindSettings struct {
 	Scheme string `conf:"scheme"`
 }
 
-// commonSettings are those of every producer. Their defaults come from the preset, else from package producer.
+// commonSettings are those of every producer. Their defaults come from the preset, else from
+// package producer.
 type commonSettings struct {
-	// What is read from a delivery.
+	// Events of a delivery, and which deliveries are accepted.
 	Type        string   `conf:"type"`
 	Key         string   `conf:"key"`
 	KeyRequired *bool    `conf:"key_required"`
@@ -46,12 +47,12 @@ type commonSettings struct {
 	EmptyBody   *bool    `conf:"empty_body"`
 	LooseBinary *bool    `conf:"loose_binary"`
 
-	// How much it may send.
+	// Quota.
 	Rate        rateSetting `conf:"rate"` // 100/s, 6000/m, 3600/h
 	Burst       int         `conf:"burst"`
 	Concurrency int         `conf:"concurrency"`
 
-	// What is remembered, and the response.
+	// Deduplication and responses.
 	Tolerance  toleranceSetting `conf:"tolerance"`
 	Window     time.Duration    `conf:"window"`
 	Contract   string           `conf:"contract"` // api or webhook
@@ -63,12 +64,12 @@ type commonSettings struct {
 	SameSignedMax   int               `conf:"same_signed_max"`
 	SameSignedTypes map[string]string `conf:"same_signed_types"`
 	Fingerprint     []string          `conf:"fingerprint"` // extractors
-	// RememberSignatures is off to remember nothing beyond the window. EventTime extracts when an event happened.
+	// RememberSignatures is off to remember nothing beyond the window.
 	RememberSignatures string `conf:"remember_signatures"`
-	EventTime          string `conf:"event_time"`
+	EventTime          string `conf:"event_time"` // extractor of the time of the event
 	DropBody           *bool  `conf:"drop_body"`
 
-	// Since when the endpoint is deprecated, and when it ends: a date (its start in UTC) or a time of RFC 3339.
+	// Lifetime of the endpoint: each a date (its start in UTC) or a time of RFC 3339.
 	Retire     string `conf:"retire"`
 	Deprecated string `conf:"deprecated"`
 }
@@ -116,8 +117,8 @@ type hmacSettings struct {
 	AllowedIPs      []netip.Prefix    `conf:"allowed_ips"`
 }
 
-// decodeNode reads the common settings and those of the producer's scheme or preset. Settings of another scheme are
-// unknown, so none is silently ignored.
+// decodeNode reads the common settings and those of the producer's scheme or preset. Settings of
+// another scheme are unknown, so none is silently ignored.
 func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 	p.Node = n
 	if !d.want(n, mapping, path) {
@@ -150,7 +151,8 @@ func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 		d.object(n, reflect.ValueOf(&into).Elem(), path)
 		p.hmac, p.common = into.hmacSettings, into.commonSettings
 	case p.Scheme != "":
-		d.errs.Add(n.where["scheme"], usage.DidYouMean(p.Scheme, []string{"rfc9421", "hmac"}), "unknown scheme %q", p.Scheme)
+		hint := usage.DidYouMean(p.Scheme, []string{"rfc9421", "hmac"})
+		d.errs.Add(n.where["scheme"], hint, "unknown scheme %q", p.Scheme)
 	default:
 		p.reportMissingKind(d, n, path)
 	}
@@ -171,7 +173,8 @@ func (p *Producer) decodePreset(d *decoder, n *node, path string) {
 	}
 }
 
-// reportMissingKind reports misspelt settings, which may be the missing scheme or preset, else that both are missing.
+// reportMissingKind reports misspelt settings, one of which may be the scheme or preset. If there are
+// none, it reports that both are missing.
 func (p *Producer) reportMissingKind(d *decoder, n *node, path string) {
 	var all struct {
 		kindSettings
@@ -184,10 +187,11 @@ func (p *Producer) reportMissingKind(d *decoder, n *node, path string) {
 	found := len(d.errs)
 	for _, name := range n.names {
 		if _, ok := fields[name]; !ok {
-			d.errs.Add(n.where[name], usage.DidYouMean(name, settingNames(fields)), "unknown setting %q%s", name, inside(path))
+			d.addUnknown(n, name, fields, path)
 		}
 	}
 	if len(d.errs) == found {
-		d.errs.Add(p.at, "write scheme: rfc9421 with keys, or preset: github with secrets, ...", "%s has neither a scheme nor a preset", path)
+		d.errs.Add(p.at, "write scheme: rfc9421 with keys, or preset: github with secrets, ...",
+			"%s has neither a scheme nor a preset", path)
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// Settings is the content of eyelet.yaml. Settings that have no default here get it from package receiver.
+// Settings is the content of eyelet.yaml. Other defaults than those named here are package receiver's.
 type Settings struct {
 	Node *node
 	// Listen is the address for deliveries. Defaults to 127.0.0.1:8080.
 	Listen string `conf:"listen"`
-	// Operations is the address for probes, metrics and events: HOST:PORT, unix:PATH, or "off". Defaults to
-	// 127.0.0.1:8081.
+	// Operations is the address for probes, metrics and events: HOST:PORT, unix:PATH, or off. Defaults
+	// to 127.0.0.1:8081.
 	Operations string `conf:"operations"`
 	// URL is the public base as producers call it.
 	URL string `conf:"url"`
@@ -29,10 +29,10 @@ type Settings struct {
 	AcceptClock bool `conf:"accept_clock"`
 	// InsecureHTTP allows HTTP without TLS beyond loopback.
 	InsecureHTTP bool `conf:"insecure_http"`
-	// TrustedProxies are addresses whose X-Forwarded-* fields are believed.
+	// TrustedProxies are addresses whose X-Forwarded-* fields are trusted.
 	TrustedProxies []netip.Prefix `conf:"trusted_proxies"`
 	Hosts          []string       `conf:"hosts"`
-	// Via names this receiver in the field Via of forwarded requests. Defaults to a stable pseudonym.
+	// Via is the name in the field Via of forwarded requests. Defaults to a stable pseudonym.
 	Via string `conf:"via"`
 	TLS *TLS   `conf:"tls"`
 	// OperationsTLS is the certificate of the operations port.
@@ -94,7 +94,7 @@ type Limits struct {
 	BacklogEvents int  `conf:"backlog_events"`
 	// MinFree is the space to keep free on the store's file system.
 	MinFree size `conf:"min_free"`
-	// RememberSignatures bounds what is remembered of events beyond their window.
+	// RememberSignatures bounds the memory of events beyond their window.
 	RememberSignatures rememberSetting `conf:"remember_signatures"`
 }
 

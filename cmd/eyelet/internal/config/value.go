@@ -50,7 +50,8 @@ func parseSize(text string) (size, error) {
 // maxDays bounds durations, because a store writes times in nanoseconds.
 const maxDays = 36500
 
-// ParseDuration is time.ParseDuration with days (7d). It refuses negative durations and those of over 100 years.
+// ParseDuration is time.ParseDuration with days (7d). It refuses negative durations and those of more
+// than 100 years.
 func ParseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
@@ -125,7 +126,7 @@ func (r rateSetting) perMinute() int {
 	return max(1, int(min(math.MaxInt32, int64(r.events)*int64(time.Minute)/int64(r.per))))
 }
 
-// rememberSetting bounds what is remembered of events beyond their window: off, or for how long and how many.
+// rememberSetting bounds the memory of events beyond their window: off, or how long and how many.
 type rememberSetting struct {
 	Node *node
 	For  time.Duration `conf:"for"`

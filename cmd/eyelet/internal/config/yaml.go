@@ -63,8 +63,8 @@ type treeBuilder struct {
 	errs   usage.Errors
 }
 
-// parseTree reads YAML, without the top-level settings in except. It expands variables (${NAME}) after parsing and
-// in values only, so a variable cannot change the structure of the file.
+// parseTree reads YAML, without the top-level settings in except. It expands variables (${NAME})
+// after parsing and in values only, so a variable cannot change the structure of the file.
 func parseTree(file string, data []byte, lookup func(string) (string, bool), except ...string) (*node, error) {
 	fail := func(line int, hint, what string) (*node, error) {
 		return nil, &usage.Error{At: usage.Place{File: file, Line: line}, What: what, Hint: hint}
@@ -162,7 +162,8 @@ func (b *treeBuilder) mapping(n *node, y *yaml.Node, depth int) {
 // variable matches ${NAME}, and $${, which is a literal ${.
 var variable = regexp.MustCompile(`\$?\$\{([^}]*)\}?`)
 
-// expand replaces variables. Messages never quote a value, nor a malformed name, which may be part of a secret.
+// expand replaces variables. Messages never quote a value, nor a malformed name, which may be part of
+// a secret.
 func (b *treeBuilder) expand(at usage.Place, text string) string {
 	return variable.ReplaceAllStringFunc(text, func(m string) string {
 		if strings.HasPrefix(m, "$$") {
@@ -220,8 +221,8 @@ func (n *node) scalar(name string) string {
 	return ""
 }
 
-// set writes a value at a dotted path and creates the mappings on the way. A value of another kind on the way stays,
-// and decoding refuses it.
+// set writes a value at a dotted path and creates the mappings on the way. A value of another kind on
+// the way stays, and decoding refuses it.
 func (n *node) set(path, value string, at usage.Place) {
 	if n.kind != mapping && n.kind != empty {
 		return

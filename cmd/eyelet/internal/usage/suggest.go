@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// DidYouMean returns a hint: the known word nearest to word, else all known words; "" if there are too many.
+// DidYouMean returns a hint: the known word nearest to word, else all known words unless there are
+// too many.
 func DidYouMean(word string, known []string) string {
 	if best := Nearest(word, known); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
@@ -28,7 +29,7 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// distance counts the letters to insert, delete, replace, or swap with their neighbour, to get from a to b.
+// distance counts the letters to insert, delete, replace or swap to get from a to b.
 func distance(a, b string) int {
 	before, last := []int(nil), make([]int, len(b)+1)
 	for j := range last {

@@ -1,5 +1,5 @@
-// Package usage holds errors that the user has to fix: in the arguments, the configuration or the machine. The
-// program prints each as one line with a hint, and exits with 2.
+// Package usage holds errors that the user has to fix: in the arguments, the configuration or the
+// machine. The program prints each as one line with a hint, and exits with 2.
 package usage
 
 import (
