@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// certAuthority is a root, an intermediate and a leaf for tests.
+// certAuthority is a root, an intermediate and a leaf.
 type certAuthority struct {
 	key        *rsa.PrivateKey // of the leaf
 	root, mid  *x509.Certificate

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// notOWS are the characters that Go's unicode tables call white space or control characters and that are not optional
-// white space of HTTP.
+// notOWS are characters that Go's Unicode tables call white space or control characters, but
+// HTTP does not trim.
 func notOWS() []string {
 	out := []string{"\x00", "\x01", "\b", "\n", "\v", "\f", "\r", "\x1b", "\x1f", "\x7f", "\x80", "\xa0", "\xff", "é"}
 	for _, r := range []rune{0x85, 0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000, 0x200b, 0xfeff} {
@@ -34,9 +34,9 @@ func TestOnlySpaceAndTabAreOptionalWhiteSpace(t *testing.T) {
 	}
 }
 
-// Whatever is around a covered value and is not optional white space is a part of the value. No signature base can
-// hold it, so the request is refused, and no reader sees a value that another one does not.
-func TestWhiteSpaceOfUnicodeAroundACoveredFieldIsRefused(t *testing.T) {
+// Other white space around a covered value is part of the value. No signature base can hold it,
+// so the request is refused, and no two readers see different values.
+func TestUnicodeWhiteSpaceAroundCoveredFieldsIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "k", Ed25519)
 	p.signer.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "idempotency-key", "x-id"}
@@ -61,8 +61,9 @@ func TestWhiteSpaceOfUnicodeAroundACoveredFieldIsRefused(t *testing.T) {
 	}
 }
 
-// A byte sequence (;bs) can hold every octet, so what is around the value is signed, not refused.
-func TestByteSequencesKeepWhatIsNotOptionalWhiteSpace(t *testing.T) {
+// A byte sequence (;bs) can hold every octet, so white space around the value is signed, not
+// refused.
+func TestByteSequencesKeepOtherWhiteSpace(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "k", Ed25519)
 	p.signer.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "idempotency-key", "x-id;bs"}
@@ -100,7 +101,7 @@ func TestNormalizedRequestsHaveNoOptionalWhiteSpace(t *testing.T) {
 	}
 }
 
-// The HMAC engine signs field values, and the white space around a field is not a part of its value.
+// HMAC signs field values, and white space around a field is not part of its value.
 func TestHMACReadsFieldsWithoutOptionalWhiteSpace(t *testing.T) {
 	t.Parallel()
 	s := &HMAC{

@@ -18,14 +18,14 @@ func boundaryScheme(content string) *HMAC {
 	return h
 }
 
-// decodableContents are templates whose signed bytes can be taken apart in one way only.
+// decodableContents are templates whose signed bytes can be divided in only one way.
 var decodableContents = []string{
 	"{body}", "{timestamp}.{body}", "v0:{timestamp}:{body}", "{id}.{timestamp}.{body}", "{id}|{timestamp}|{header:X-A}|{body}",
 	"{header:X-A} {body}", "{url}|{body}", "{url}\n{body}", "{config:sep}{body}", "{header:X-A}{config:dot}{body}", "{body}.{timestamp}",
 	"{body}|{id}", "{id}.{body}.{header:X-A}", "{timestamp}::{jcs}", "{body} {url}", "{header:X-A}a{body}",
 }
 
-// ambiguousContents are templates in which one part can be moved to another.
+// ambiguousContents are templates in which bytes can move from one part to another.
 var ambiguousContents = []string{
 	"{url}{body}", "{header:X-A}{body}", "{id}{body}", "{timestamp}{body}", "{timestamp}0{body}", "{id}{timestamp}{body}", "{url}/{body}",
 	"{url}={body}", "{id}{header:X-A}.{body}", "{body}{timestamp}", "{body}{id}", "{body}.{id}{timestamp}", "{body}1{timestamp}",
@@ -50,7 +50,7 @@ func TestSignedTemplatesMustBeUniquelyDecodable(t *testing.T) {
 			t.Errorf("%s, of a vendor: %v", content, err)
 		}
 	}
-	// The URL is one that is known, so nothing can be moved to its end.
+	// The URL is configured, so nothing can move to its end.
 	h := boundaryScheme("{url}{body}")
 	h.URL = "https://hooks.example/in?a=1"
 	if err := h.Check(); err != nil {
@@ -58,9 +58,9 @@ func TestSignedTemplatesMustBeUniquelyDecodable(t *testing.T) {
 	}
 }
 
-// One captured signature is tried over every way to take its signed bytes apart. Only the delivery that was signed passes,
-// and under a vendor's ambiguous template all that pass have one digest of the signed bytes.
-func TestNoByteMovesFromOnePartOfTheSignedContentToAnother(t *testing.T) {
+// Every division of one captured signature's bytes is tried. Only the signed delivery passes;
+// under an ambiguous template of a vendor all that pass have one digest.
+func TestNoByteMovesBetweenSignedParts(t *testing.T) {
 	t.Parallel()
 	ambiguous := 0
 	for _, content := range append(append([]string{}, decodableContents...), ambiguousContents...) {
@@ -109,7 +109,7 @@ func TestNoByteMovesFromOnePartOfTheSignedContentToAnother(t *testing.T) {
 		ambiguous += passed
 	}
 	if ambiguous == 0 {
-		t.Error("no byte was moved even where nothing ends a part")
+		t.Error("no byte was moved, even without a boundary")
 	}
 }
 
@@ -130,13 +130,14 @@ func (p parts) request(t *testing.T) *http.Request {
 	return r
 }
 
-// moved returns the delivery with up to eight bytes moved across each boundary between two of its parts, in every order of
-// these, and all of the text before or after each separator.
+// moved returns the delivery with up to eight bytes moved across each boundary between two
+// parts, in every order of the parts, and all of the text before or after each separator.
 func (p parts) moved(t *testing.T) []parts {
 	t.Helper()
 	fields := []func(*parts) *string{
-		func(p *parts) *string { return &p.id }, func(p *parts) *string { return &p.stamp }, func(p *parts) *string { return &p.a },
-		func(p *parts) *string { return &p.body }, func(p *parts) *string { return &p.url },
+		func(p *parts) *string { return &p.id }, func(p *parts) *string { return &p.stamp },
+		func(p *parts) *string { return &p.a }, func(p *parts) *string { return &p.body },
+		func(p *parts) *string { return &p.url },
 	}
 	var out []parts
 	for i, left := range fields {
@@ -152,7 +153,8 @@ func (p parts) moved(t *testing.T) []parts {
 					}
 					q := p
 					*left(&q), *right(&q) = whole[:cut], whole[cut+len(glue):]
-					if r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, q.url, nil); err == nil && r.URL.String() == q.url && r.URL.Host != "" {
+					r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, q.url, nil)
+					if err == nil && r.URL.String() == q.url && r.URL.Host != "" {
 						out = append(out, q)
 					}
 				}
@@ -162,13 +164,15 @@ func (p parts) moved(t *testing.T) []parts {
 	return out
 }
 
-// differsIn reports whether two deliveries differ in a part that the template holds.
+// differsIn reports whether two deliveries differ in a part of the template.
 func (p parts) differsIn(content string, q parts) bool {
-	return strings.Contains(content, "{id}") && p.id != q.id || strings.Contains(content, "{timestamp}") && p.stamp != q.stamp ||
-		strings.Contains(content, "{header") && p.a != q.a || strings.Contains(content, "{url}") && p.url != q.url || p.body != q.body
+	return strings.Contains(content, "{id}") && p.id != q.id ||
+		strings.Contains(content, "{timestamp}") && p.stamp != q.stamp ||
+		strings.Contains(content, "{header") && p.a != q.a ||
+		strings.Contains(content, "{url}") && p.url != q.url || p.body != q.body
 }
 
-func TestAnOpenURLHasNoQuery(t *testing.T) {
+func TestURLWithoutBoundaryHasNoQuery(t *testing.T) {
 	t.Parallel()
 	h := boundaryScheme("{url}{body}")
 	h.Malleable = true

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestTheStableDigestIsThatOfTheContentWithoutItsTime: two signatures of one message agree in it, and messages that
-// differ anywhere else do not.
-func TestTheStableDigestIsThatOfTheContentWithoutItsTime(t *testing.T) {
+// TestStableDigestIgnoresTheTime: two signatures of one message share it; messages that differ
+// elsewhere do not.
+func TestStableDigestIgnoresTheTime(t *testing.T) {
 	t.Parallel()
 	base := func() *HMAC {
 		return &HMAC{Headers: []string{"Sig"}, Encoding: Hex, Secrets: Secrets("0123456789abcdef")}
@@ -35,7 +35,7 @@ func TestTheStableDigestIsThatOfTheContentWithoutItsTime(t *testing.T) {
 	for _, row := range []struct {
 		content     string
 		timed       bool
-		url, tenant bool // whether they count
+		url, tenant bool // whether they are part of the digest
 	}{
 		{"{body}", false, false, false},
 		{"{timestamp}.{body}", true, false, false},

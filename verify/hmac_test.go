@@ -23,7 +23,7 @@ import (
 
 const hmacSecret = "kettle-secret-17"
 
-// request makes a delivery; fields are "Name: value" lines, and may repeat.
+// request returns a delivery; fields are "Name: value" lines and may repeat.
 func request(fields ...string) *http.Request {
 	r, err := http.NewRequest(http.MethodPost, "https://hooks.example/in?a=1", nil)
 	if err != nil {
@@ -40,7 +40,7 @@ func given(body string) func() ([]byte, error) {
 	return func() ([]byte, error) { return []byte(body), nil }
 }
 
-// tag is the reference: the HMAC by the standard library, over one string.
+// tag is the reference: the HMAC of the standard library over one string.
 func tag(secret, content string) []byte {
 	m := hmac.New(sha256.New, []byte(secret))
 	m.Write([]byte(content))
@@ -71,7 +71,7 @@ func algScheme() *HMAC {
 	return &HMAC{Headers: []string{"X-Sig"}, Entries: []string{"{alg}={sig}"}, Hashes: []Hash{SHA256}, Encoding: Hex, Secrets: Secrets(hmacSecret)}
 }
 
-func TestHMACJudgesWhatWasSent(t *testing.T) {
+func TestHMACVerify(t *testing.T) {
 	t.Parallel()
 	sig := hexTag("tea")
 	timed := hexTag("1700000000.tea")
@@ -133,7 +133,7 @@ func TestHMACJudgesWhatWasSent(t *testing.T) {
 
 		{"key by id", keyed, []string{"X-Sig: 2/SHA256/" + sig}, "tea", ""},
 		{"key of another id", keyed, []string{"X-Sig: 1/SHA256/" + sig}, "tea", SignatureMismatch},
-		{"key that nobody knows", keyed, []string{"X-Sig: 3/SHA256/" + sig}, "tea", SignatureMismatch},
+		{"unknown key", keyed, []string{"X-Sig: 3/SHA256/" + sig}, "tea", SignatureMismatch},
 		{"key without an id", keyed, []string{"X-Sig: /SHA256/" + sig}, "tea", SignatureMismatch},
 		{"the second of two keys", keyed, []string{"X-Sig: 1/SHA256/" + hexTag("x") + ",2/SHA256/" + sig}, "tea", ""},
 	} {
@@ -169,7 +169,7 @@ func TestHMACTimesAreStrictlyDecimal(t *testing.T) {
 	}
 }
 
-func TestATimeFarAheadIsTooNew(t *testing.T) {
+func TestFarFutureTimeIsTooNew(t *testing.T) {
 	t.Parallel()
 	const stamp = "999999999999999"
 	id, err := timedScheme().Verify(request("X-Sig: t="+stamp+",v1="+hexTag(stamp+".tea")), given("tea"))
@@ -181,7 +181,7 @@ func TestATimeFarAheadIsTooNew(t *testing.T) {
 	}
 }
 
-func TestHMACIdentitySaysWhatIsProved(t *testing.T) {
+func TestHMACIdentity(t *testing.T) {
 	t.Parallel()
 	h := &HMAC{
 		Headers: []string{"X-Sig"}, TimestampHeaders: []string{"X-Time"}, TimestampUnit: time.Millisecond, IDHeaders: []string{"X-Id"},
@@ -217,7 +217,7 @@ func TestHMACIdentitySaysWhatIsProved(t *testing.T) {
 	}
 }
 
-func TestHMACCheckReportsEveryMistake(t *testing.T) {
+func TestHMACCheckReportsEveryError(t *testing.T) {
 	t.Parallel()
 	short := ed25519.PublicKey("short")
 	for _, c := range []struct {
@@ -253,7 +253,7 @@ func TestHMACCheckReportsEveryMistake(t *testing.T) {
 	} {
 		err := c.scheme.Check()
 		if err == nil {
-			t.Errorf("%v: no mistake found, want %q", c.scheme, c.want)
+			t.Errorf("%v: no error found, want %q", c.scheme, c.want)
 			continue
 		}
 		for _, want := range c.want {
@@ -272,14 +272,14 @@ func TestHMACCheckReportsEveryMistake(t *testing.T) {
 
 func TestWhsecSecretsNeedNeitherPrefixNorPadding(t *testing.T) {
 	t.Parallel()
-	want := []byte("0123456789abcdef0123456789") // 26 bytes: padding matters
+	want := []byte("0123456789abcdef0123456789") // 26 bytes, so there is padding
 	b64 := base64.StdEncoding.EncodeToString(want)
 	for _, s := range []string{b64, "whsec_" + b64, "whsec_" + strings.TrimRight(b64, "=")} {
 		if got, err := Secret(s).Decode(Whsec); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("got %q, %v", got, err)
 		}
 	}
-	// Bits that base64 leaves over, with padding and without: other libraries take such secrets.
+	// Leftover bits, with and without padding: other libraries accept such secrets.
 	for _, s := range []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS="} {
 		if got, err := Secret(s).Decode(Whsec); err != nil || len(got) != 23 {
 			t.Errorf("%q: got %d bytes, %v", s, len(got), err)
@@ -296,7 +296,7 @@ func TestWhsecSecretsNeedNeitherPrefixNorPadding(t *testing.T) {
 	}
 }
 
-func TestEd25519StandsBesideHMAC(t *testing.T) {
+func TestEd25519BesideHMAC(t *testing.T) {
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -324,8 +324,8 @@ func TestEd25519StandsBesideHMAC(t *testing.T) {
 	}
 }
 
-// TestAnUnknownKeyIDOfAMACCostsWhatAKnownOneCosts counts the MACs of bodies for keys by id.
-func TestAnUnknownKeyIDOfAMACCostsWhatAKnownOneCosts(t *testing.T) {
+// TestUnknownKeyIDOfAMACCostsAsMuchAsAKnownOne counts the MACs computed over bodies.
+func TestUnknownKeyIDOfAMACCostsAsMuchAsAKnownOne(t *testing.T) {
 	t.Parallel()
 	h := &HMAC{
 		Headers: []string{"S"}, Separator: ",", Entries: []string{"{kid}/{sig}"}, Encoding: Hex, Keys: map[string]Secret{"a": "first", "b": "second"},
@@ -347,7 +347,7 @@ func TestAnUnknownKeyIDOfAMACCostsWhatAKnownOneCosts(t *testing.T) {
 	}
 }
 
-func TestARequestThatIsRefusedByItsFieldsIsNotRead(t *testing.T) {
+func TestBodyIsNotReadIfTheHeaderIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, fields := range [][]string{nil, {"X-Sig: v1=zz"}, {"X-Sig: v1=00"}, {"X-Sig: t=x,v1=00"}} {
 		_, err := timedScheme().Verify(request(fields...), func() ([]byte, error) {
@@ -364,7 +364,7 @@ func TestARequestThatIsRefusedByItsFieldsIsNotRead(t *testing.T) {
 	}
 }
 
-func TestSecretsPrintAsSecrets(t *testing.T) {
+func TestSecretsPrintRedacted(t *testing.T) {
 	t.Parallel()
 	s := Secret(hmacSecret)
 	asJSON, err := json.Marshal(map[string]any{"s": s, "h": []Secret{s}})
@@ -384,7 +384,7 @@ func TestSecretsPrintAsSecrets(t *testing.T) {
 	}
 }
 
-// anyHMAC draws a description without mistakes.
+// anyHMAC generates a valid description.
 func anyHMAC(t *rapid.T) *HMAC {
 	h := &HMAC{
 		Headers: []string{"X-Sig"}, Hash: rapid.SampledFrom([]Hash{SHA1, SHA256, SHA384, SHA512}).Draw(t, "hash"),
@@ -404,7 +404,7 @@ func anyHMAC(t *rapid.T) *HMAC {
 	return h
 }
 
-func TestWhatIsSignedVerifiesAndNothingElse(t *testing.T) {
+func TestHMACAcceptsExactlyWhatWasSigned(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		h := anyHMAC(t)
@@ -432,17 +432,17 @@ func TestWhatIsSignedVerifiesAndNothingElse(t *testing.T) {
 		if _, err := h.Verify(r, given(string(body)+"x")); CodeOf(err) != SignatureMismatch {
 			t.Fatalf("a longer body: %v", err)
 		}
-		h2 := *anyHMACWithout(h)
+		h2 := *otherSecrets(h)
 		if _, err := h2.Verify(r, given(string(body))); CodeOf(err) != SignatureMismatch {
 			t.Fatalf("another secret: %v", err)
 		}
 	})
 }
 
-// anyHMACWithout is the same description with secrets of somebody else.
-func anyHMACWithout(h *HMAC) *HMAC {
+// otherSecrets is the same description with other secrets.
+func otherSecrets(h *HMAC) *HMAC {
 	return &HMAC{
-		Headers: h.Headers, Hash: h.Hash, Encoding: h.Encoding, Secrets: Secrets("somebody else's"), Content: h.Content,
+		Headers: h.Headers, Hash: h.Hash, Encoding: h.Encoding, Secrets: Secrets("not ours"), Content: h.Content,
 		IDHeaders: h.IDHeaders, TimestampHeaders: h.TimestampHeaders, Separator: h.Separator, Entries: h.Entries,
 	}
 }
@@ -507,7 +507,7 @@ func BenchmarkHMAC(b *testing.B) {
 	}
 }
 
-// A producer for which there is no preset is described by what its documentation says.
+// A producer without a preset is described by what its documentation says.
 func ExampleHMAC() {
 	tabapay := &HMAC{
 		Headers: []string{"X-HMAC-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}", "v2={sig}"},

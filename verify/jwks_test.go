@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// keyServer is a server of a key set that a test changes.
+// keyServer serves a key set that a test changes.
 type keyServer struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -43,7 +43,7 @@ func (s *keyServer) answer(h http.HandlerFunc) {
 	s.handler = h
 }
 
-// serve answers with these keys.
+// serve makes the server return these keys.
 func (s *keyServer) serve(cacheControl string, keys ...string) {
 	s.answer(func(w http.ResponseWriter, _ *http.Request) {
 		if cacheControl != "" {
@@ -63,7 +63,7 @@ func (s *keyServer) open(t *testing.T, clock *fakeClock) *JWKS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { j.Close() }) //nolint:errcheck // it has no error
+	t.Cleanup(func() { j.Close() }) //nolint:errcheck // always nil
 	return j
 }
 
@@ -93,17 +93,17 @@ func TestJWKSFollowsTheServer(t *testing.T) {
 		t.Errorf("%v, %v", keys, err)
 	}
 	s.wantFetches(t, 1)
-	if got := idsOf(t, j, "b"); got != "keys_unavailable" { // fetched a moment ago
+	if got := idsOf(t, j, "b"); got != "keys_unavailable" { // just fetched
 		t.Error(got)
 	}
 	s.wantFetches(t, 1)
 	s.serve("max-age=300", b)
 	clock.Add(30 * time.Second)
-	if got := idsOf(t, j, "c"); got != "key_unknown" { // unknown, and a reason to look
+	if got := idsOf(t, j, "c"); got != "key_unknown" { // unknown, so it is fetched
 		t.Error(got)
 	}
 	s.wantFetches(t, 2)
-	if got := idsOf(t, j, "a"); got != "keys_unavailable" { // the fetch dropped it
+	if got := idsOf(t, j, "a"); got != "keys_unavailable" { // dropped by the fetch
 		t.Error(got)
 	}
 	if got := idsOf(t, j, ""); got != "b" {
@@ -111,7 +111,7 @@ func TestJWKSFollowsTheServer(t *testing.T) {
 	}
 	s.serve("max-age=300", a, b)
 	clock.Add(301 * time.Second)
-	if got := idsOf(t, j, "b"); got != "b" { // the set had ended
+	if got := idsOf(t, j, "b"); got != "b" { // the set had expired
 		t.Error(got)
 	}
 	s.wantFetches(t, 3)
@@ -121,8 +121,9 @@ func TestJWKSFollowsTheServer(t *testing.T) {
 	s.wantFetches(t, 3)
 }
 
-// A client that asks for unknown kids, the next one among them, takes every fetch that is allowed. The owner
-// of a key that was just published is asked to try again and is never refused for good.
+// A client that sends unknown kids, one about to be published among them, uses up every
+// permitted fetch. The sender with a newly published key is asked to retry and never finally
+// refused.
 func TestUnknownKidsCannotBlockARotation(t *testing.T) {
 	t.Parallel()
 	s, clock := newKeyServer(t), newFakeClock()
@@ -131,7 +132,7 @@ func TestUnknownKidsCannotBlockARotation(t *testing.T) {
 	s.serve("max-age=3600", old)
 	idsOf(t, j, "old")
 	clock.Add(jwksPause)
-	if got := idsOf(t, j, "next"); got != "key_unknown" { // a guess, before it is published
+	if got := idsOf(t, j, "next"); got != "key_unknown" { // guessed before it is published
 		t.Fatal(got)
 	}
 	s.serve("max-age=3600", old, next)
@@ -144,17 +145,17 @@ func TestUnknownKidsCannotBlockARotation(t *testing.T) {
 		}
 		clock.Add(10 * time.Second)
 	}
-	if got := idsOf(t, j, "guess"); got != "key_unknown" { // this fetch began after the question
+	if got := idsOf(t, j, "guess"); got != "key_unknown" { // this fetch began after the lookup
 		t.Error(got)
 	}
-	if got := idsOf(t, j, "next"); got != "next" { // and it brought the new key
+	if got := idsOf(t, j, "next"); got != "next" { // and returned the new key
 		t.Error(got)
 	}
 	s.wantFetches(t, 3)
 }
 
-// A fetch that began before a delivery arrived may have missed the key that signed it.
-func TestAFetchUnderWayDoesNotProveThatAKeyIsUnknown(t *testing.T) {
+// A fetch that began before a delivery arrived may have missed its key.
+func TestEarlierFetchDoesNotProveAKeyUnknown(t *testing.T) {
 	t.Parallel()
 	s, clock := newKeyServer(t), newFakeClock()
 	j := s.open(t, clock)
@@ -182,7 +183,7 @@ func TestAFetchUnderWayDoesNotProveThatAKeyIsUnknown(t *testing.T) {
 	s.wantFetches(t, 2)
 }
 
-func TestJWKSOutlivesItsServer(t *testing.T) {
+func TestJWKSKeepsKeysWhileTheServerIsDown(t *testing.T) {
 	t.Parallel()
 	s, clock := newKeyServer(t), newFakeClock()
 	j := s.open(t, clock)
@@ -192,7 +193,7 @@ func TestJWKSOutlivesItsServer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	s.serve("", edJWK(t, "a"))
-	if got := idsOf(t, j, "a"); got != "keys_unavailable" { // not asked again at once
+	if got := idsOf(t, j, "a"); got != "keys_unavailable" { // not fetched again at once
 		t.Error(got)
 	}
 	s.wantFetches(t, 1)
@@ -205,7 +206,7 @@ func TestJWKSOutlivesItsServer(t *testing.T) {
 	if got := idsOf(t, j, "a"); got != "a" {
 		t.Error(got)
 	}
-	if got := idsOf(t, j, "new"); got != "keys_unavailable" { // it may be there by now
+	if got := idsOf(t, j, "new"); got != "keys_unavailable" { // it may be published by now
 		t.Error(got)
 	}
 	clock.Add(time.Hour + time.Second)
@@ -262,7 +263,7 @@ func TestJWKSHasOneFetchAtATime(t *testing.T) {
 	s.wantFetches(t, 1)
 }
 
-func TestJWKSTakesNoBadAnswer(t *testing.T) {
+func TestJWKSIgnoresBadResponses(t *testing.T) {
 	t.Parallel()
 	other := newKeyServer(t)
 	other.serve("", edJWK(t, "a"))
@@ -354,10 +355,10 @@ func TestJWKSURLsMustBeSafe(t *testing.T) {
 			t.Errorf("%q: %v", url, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "pw") {
-			t.Errorf("%v tells the password", err)
+			t.Errorf("%v reveals the password", err)
 		}
 		if j != nil {
-			j.Close() //nolint:errcheck // it has no error
+			j.Close() //nolint:errcheck // always nil
 		}
 	}
 }
@@ -375,7 +376,7 @@ func TestCacheAgeIsBounded(t *testing.T) {
 	}
 }
 
-func TestCloseEndsTheFetch(t *testing.T) {
+func TestCloseCancelsTheFetch(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	hang := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -392,7 +393,7 @@ func TestCloseEndsTheFetch(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := j.Key(ctx, "a"); CodeOf(err) != KeysUnavailable { // who asks does not wait for ever
+	if _, err := j.Key(ctx, "a"); CodeOf(err) != KeysUnavailable { // the lookup ends with its context
 		t.Errorf("got %v", err)
 	}
 	if err := j.Close(); err != nil {
@@ -404,10 +405,10 @@ func TestCloseEndsTheFetch(t *testing.T) {
 	s.CloseClientConnections()
 }
 
-func TestAFailedFetchDoesNotTellTheURL(t *testing.T) {
+func TestFetchErrorsDoNotRevealTheURL(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.NotFoundHandler())
-	s.Close() // nobody listens there
+	s.Close() // the port is closed
 	j, err := NewJWKS(JWKSConfig{URL: s.URL + "/jwks?token=s3cret"})
 	if err != nil {
 		t.Fatal(err)

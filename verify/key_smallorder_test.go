@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Every key of small order has a signature that is good for many messages and that no private key made: R is the neutral
-// element and S is zero. The test finds such a message for each encoding that is refused, so the list names no sound key.
+// Each key of small order has signatures that verify for many messages without a private key: R
+// is the neutral element and S is zero. The test finds such a message for each refused
+// encoding, so the list has no valid key.
 func TestEd25519KeysOfSmallOrderAreRefused(t *testing.T) {
 	t.Parallel()
 	forged := make([]byte, ed25519.SignatureSize)

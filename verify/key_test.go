@@ -68,7 +68,7 @@ func TestWeakKeysAreRefused(t *testing.T) {
 	}
 }
 
-func TestSecretsThatAreNone(t *testing.T) {
+func TestEncodedKeysAreNotSecrets(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "k", ECDSAP256SHA256)
 	text, err := MarshalPublicKey(p.key.Public())
@@ -104,7 +104,7 @@ func TestSecretsThatAreNone(t *testing.T) {
 	}
 }
 
-// certificate returns a certificate of the pair's key, in DER.
+// certificate returns a certificate of the key, in DER.
 func certificate(t *testing.T, p testPair) []byte {
 	t.Helper()
 	template := &x509.Certificate{
@@ -128,7 +128,7 @@ func TestSecretsOfAnyLengthMakeTheSameMAC(t *testing.T) {
 		p := testPair{key, Signer{KeyID: "k", Secret: secret}}
 		r := newDelivery(t, testBody)
 		p.sign(t, r, testBody)
-		clear(secret) // the key has a copy
+		clear(secret) // the Key has a copy
 		if _, err := (&RFC9421{Keys: StaticKeys(key)}).Verify(r, bodyOf(testBody)); err != nil {
 			t.Errorf("%d bytes: %v", n, err)
 		}
@@ -158,7 +158,7 @@ func TestAKeyNeverPrintsItsSecret(t *testing.T) {
 	for _, text := range texts {
 		for _, form := range []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%d", []byte(secret))[1:20]} {
 			if strings.Contains(text, form) {
-				t.Errorf("%s tells the secret", text)
+				t.Errorf("%s reveals the secret", text)
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func TestAKeyNeverPrintsItsSecret(t *testing.T) {
 	}
 }
 
-func TestTestKeysAreKnown(t *testing.T) {
+func TestPublishedTestKeysAreRecognized(t *testing.T) {
 	t.Parallel()
 	keys := loadVectorKeys(t, rfcVectors+"/rfc9421")
 	if len(keys) != 5 {
@@ -224,7 +224,7 @@ func TestPublicKeysAreReadInEveryForm(t *testing.T) {
 	}
 }
 
-func TestTextsThatAreNoPublicKey(t *testing.T) {
+func TestInvalidPublicKeyTexts(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "k", ECDSAP256SHA256)
 	rsaPair := newPair(t, "k", RSAPSSSHA512)
@@ -273,7 +273,7 @@ func TestTextsThatAreNoPublicKey(t *testing.T) {
 	}
 }
 
-// jwkOf writes a public key as a JSON Web Key.
+// jwkOf encodes a public key as a JSON Web Key.
 func jwkOf(t testing.TB, kid, alg string, public crypto.PublicKey) []byte {
 	t.Helper()
 	return jwkWith(t, public, fmt.Sprintf(`"kid":%q,"alg":%q`, kid, alg))

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// fakeClock is a clock that a test sets.
+// fakeClock is a clock that tests set.
 type fakeClock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -59,14 +59,14 @@ func TestStaticAndJoinedSets(t *testing.T) {
 		}
 	}
 	if got := idsOf(t, JoinKeys(failingKeys{}, StaticKeys(a)), "x"); got != "keys_unavailable" {
-		t.Errorf("a set that cannot tell gives %q", got)
+		t.Errorf("an unavailable set returns %q", got)
 	}
-	if got := idsOf(t, StaticKeys(Key{}), ""); got != "" { // it is there, and verifies nothing
+	if got := idsOf(t, StaticKeys(Key{}), ""); got != "" { // present, but verifies nothing
 		t.Errorf("an empty key gives %q", got)
 	}
 }
 
-func TestAnEmptyKeyVerifiesNothing(t *testing.T) {
+func TestZeroKeyVerifiesNothing(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)
@@ -75,7 +75,7 @@ func TestAnEmptyKeyVerifiesNothing(t *testing.T) {
 	wantCode(t, err, KeyUnknown)
 }
 
-func TestAKeyFileIsReadAgainWhenItChanges(t *testing.T) {
+func TestKeyFileIsReloadedWhenItChanges(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.pem")
 	first, second := newPair(t, "k", Ed25519).key, newPair(t, "k", Ed25519).key
@@ -126,14 +126,14 @@ func TestAKeyFileIsReadAgainWhenItChanges(t *testing.T) {
 	write("broken")
 	clock.Add(5 * time.Second)
 	if current() != second.Fingerprint() || f.Err() == nil {
-		t.Errorf("the last good key is gone, or the mistake is: %v", f.Err())
+		t.Errorf("the last valid key or the error is lost: %v", f.Err())
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	clock.Add(5 * time.Second)
 	if current() != second.Fingerprint() || f.Err() == nil {
-		t.Errorf("the last good key is gone, or the mistake is: %v", f.Err())
+		t.Errorf("the last valid key or the error is lost: %v", f.Err())
 	}
 	write(pemOf(first))
 	clock.Add(5 * time.Second)
@@ -142,9 +142,8 @@ func TestAKeyFileIsReadAgainWhenItChanges(t *testing.T) {
 	}
 }
 
-// A key that was added to the file a moment ago is found at once, and while the file cannot be read no key is
-// refused for good.
-func TestAKeyFileIsLookedAtBeforeAKeyIsUnknown(t *testing.T) {
+// A newly added key is found at once. While the file cannot be read, no key is finally refused.
+func TestKeyFileIsCheckedBeforeAKeyIsUnknown(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.json")
 	write := func(kids ...string) {
@@ -181,7 +180,7 @@ func TestAKeyFileIsLookedAtBeforeAKeyIsUnknown(t *testing.T) {
 	}
 }
 
-func TestAKeyFileMayHoldASecretOrAKeySet(t *testing.T) {
+func TestKeyFileHoldsASecretOrAKeySet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	secret, set := filepath.Join(dir, "secret"), filepath.Join(dir, "set.json")

@@ -76,14 +76,14 @@ func TestMutualTLSThroughATrustedProxyOnly(t *testing.T) {
 		from, value string
 		code        Code
 	}{
-		"RFC 9440":               {"192.0.2.10:443", ":" + base64.StdEncoding.EncodeToString(cert.Raw) + ":", ""},
-		"escaped PEM":            {"192.0.2.10:443", escaped, ""},
-		"from a stranger":        {"192.0.2.11:443", escaped, CredentialsMissing},
-		"nothing":                {"192.0.2.10:443", "", CredentialsMissing},
-		"no certificate":         {"192.0.2.10:443", ":AAAA:", CertUntrusted},
-		"too long":               {"192.0.2.10:443", escaped + strings.Repeat("x", maxProxiedCert), CertUntrusted},
-		"another client":         {"192.0.2.10:443", url.PathEscape(string(pemOf(a.mid))), CredentialsMismatch},
-		"text that is no escape": {"192.0.2.10:443", "%zz", CertUntrusted},
+		"RFC 9440":             {"192.0.2.10:443", ":" + base64.StdEncoding.EncodeToString(cert.Raw) + ":", ""},
+		"escaped PEM":          {"192.0.2.10:443", escaped, ""},
+		"from another address": {"192.0.2.11:443", escaped, CredentialsMissing},
+		"nothing":              {"192.0.2.10:443", "", CredentialsMissing},
+		"no certificate":       {"192.0.2.10:443", ":AAAA:", CertUntrusted},
+		"too long":             {"192.0.2.10:443", escaped + strings.Repeat("x", maxProxiedCert), CertUntrusted},
+		"another client":       {"192.0.2.10:443", url.PathEscape(string(pemOf(a.mid))), CredentialsMismatch},
+		"an invalid escape":    {"192.0.2.10:443", "%zz", CertUntrusted},
 	} {
 		r := bearer("")
 		r.RemoteAddr = c.from
@@ -106,9 +106,9 @@ func TestMutualTLSThroughATrustedProxyOnly(t *testing.T) {
 func TestMutualTLSChecksItsDescription(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]*MutualTLS{
-		"nobody": {}, "an empty name": {Names: []string{""}}, "a short fingerprint": {Fingerprints: []string{"ab"}},
-		"a header that anybody can send": {Names: []string{"a"}, ProxyHeader: "Client-Cert"},
-		"a proxy without a header":       {Names: []string{"a"}, Trusted: func(*http.Request) bool { return true }},
+		"no client": {}, "an empty name": {Names: []string{""}}, "a short fingerprint": {Fingerprints: []string{"ab"}},
+		"a header that any client can send": {Names: []string{"a"}, ProxyHeader: "Client-Cert"},
+		"a proxy without a header":          {Names: []string{"a"}, Trusted: func(*http.Request) bool { return true }},
 	} {
 		if m.Check() == nil {
 			t.Errorf("%s was taken", name)

@@ -2,5 +2,5 @@
 
 package verify
 
-// raceDetector is whether the tests run under the race detector.
+// raceDetector reports whether the tests run under the race detector.
 const raceDetector = true

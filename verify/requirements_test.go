@@ -11,9 +11,10 @@ import (
 	"testing"
 )
 
-// TestRefusalsDoNotTellWhichKeysExist has a stranger, who has no key, send requests that are wrong in many ways: under
-// the id of a key that exists and under one that does not. Outside, the three codes that depend on the key are one.
-func TestRefusalsDoNotTellWhichKeysExist(t *testing.T) {
+// TestRefusalsDoNotRevealWhichKeysExist sends invalid requests without a key, under the id of
+// an existing key and under another. The three codes that depend on the key are one code
+// outside.
+func TestRefusalsDoNotRevealWhichKeysExist(t *testing.T) {
 	t.Parallel()
 	outside := func(c Code) Code {
 		if c == KeyUnknown || c == AlgorithmMismatch {
@@ -47,7 +48,7 @@ func TestRefusalsDoNotTellWhichKeysExist(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var codes []Code
-			for _, id := range []string{"k", "nobody"} {
+			for _, id := range []string{"k", "unknown"} {
 				for _, alg := range []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, RSAPSSSHA512} {
 					s := newScene(t)
 					s.scheme = &RFC9421{Keys: StaticKeys(known[alg])}
@@ -61,7 +62,7 @@ func TestRefusalsDoNotTellWhichKeysExist(t *testing.T) {
 					}
 					_, err := s.verify()
 					if err == nil {
-						t.Fatal("a stranger's signature is accepted")
+						t.Fatal("an invalid signature is accepted")
 					}
 					codes = append(codes, outside(CodeOf(err)))
 				}
@@ -115,11 +116,11 @@ func TestKeysVerifyNoOtherAlgorithm(t *testing.T) {
 	}
 }
 
-// TestSecretsAreComparedInConstantTime looks at the code: byte slices are compared with bytes.Equal only where both
-// are public (a digest of the body), and never with strings or slices.
+// TestSecretsAreComparedInConstantTime reads the code: bytes.Equal is used only where both byte
+// slices are public (a digest of the body), and strings or slices never are.
 func TestSecretsAreComparedInConstantTime(t *testing.T) {
 	t.Parallel()
-	public := map[string]bool{"rfc9421_digest.go": true, "form.go": true}
+	public := map[string]bool{"rfc9421_digest.go": true}
 	constant := 0
 	files, err := filepath.Glob("*.go")
 	if err != nil {

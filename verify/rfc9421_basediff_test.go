@@ -12,8 +12,8 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// compareBases holds our signature base against the oracle's, which reads the same text, and against the engine's where it
-// reads the request as the RFC says.
+// compareBases compares our signature base with that of the oracle, which reads the same text,
+// and with the engine's if that reads the request as the RFC says.
 func compareBases(t *testing.T, o oracleRequest, components []oracleComponent, params, text string) (made bool) {
 	t.Helper()
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
@@ -52,7 +52,7 @@ func compareBases(t *testing.T, o oracleRequest, components []oracleComponent, p
 	return true
 }
 
-// text writes the request as it is on the wire.
+// text returns the request as on the wire.
 func (r oracleRequest) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.method, r.target, r.host)
@@ -62,7 +62,7 @@ func (r oracleRequest) text() string {
 	return b.String() + "\r\n"
 }
 
-// oraclePieces are what the values of the differential test are made of.
+// oraclePieces are the pieces of values in the differential test.
 var oraclePieces = []string{
 	"", "a", "b=1", "c;x=?1", "k=\"v\\\"\"", "d=(1 2.50 ?0);p", "e=:YQ==:", "f=-007", " ", "\t", ",", ", ", ";", "=", "\r\n ", "\r\n\t ", "é", "\u00a0",
 	"\u2003", "\u0085", "\xff", "\x7f", "*", "Z/token", "g=1.0", "h", "a=2", "\u3000", "(", ")",
@@ -100,8 +100,8 @@ func paramsOf(components []oracleComponent) string {
 	return "(" + strings.Join(ids, " ") + `);created=1700000000;keyid="k"`
 }
 
-// The seed is fixed: a failure is one for every run.
-func TestSignatureBasesAreThoseOfAnIndependentOracle(t *testing.T) {
+// The seed is fixed, so a failure recurs in every run.
+func TestSignatureBasesAgreeWithAnOracle(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9421, 2))
 	made := 0
@@ -116,7 +116,7 @@ func TestSignatureBasesAreThoseOfAnIndependentOracle(t *testing.T) {
 	}
 }
 
-// FuzzBase lets the fuzzer write the values, the query, and the list of components.
+// FuzzBase fuzzes the values, the query and the list of components.
 func FuzzBase(f *testing.F) {
 	f.Add(`("@method" "@target-uri" "x")`, "/a%2Fb?a=1&b=%20", "one", "two")
 	f.Add(`("@path" "@query" "x";bs "y";sf "@query-param";name="a")`, "/?a=1", "a, b", "k=1;x")
@@ -145,13 +145,14 @@ func FuzzBase(f *testing.F) {
 	})
 }
 
-// foldsOnly reports whether every line break in a value is a fold, so that it stays one field.
+// foldsOnly reports whether every line break in a value is a fold, so the value stays one
+// field.
 func foldsOnly(value string) bool {
 	rest := foldedLine.ReplaceAllString(value, " ")
 	return !strings.ContainsAny(rest, "\r\n")
 }
 
-// oracleComponents reads the list with a library that the gate does not use.
+// oracleComponents reads the list with a library that the parser does not use.
 func oracleComponents(list string) ([]oracleComponent, bool) {
 	dict, err := httpsfv.UnmarshalDictionary([]string{"sig=" + list})
 	if err != nil {

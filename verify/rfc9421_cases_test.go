@@ -15,8 +15,8 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// gateCases is the shape of gate-cases.json.
-type gateCases struct {
+// inputCases is the shape of gate-cases.json.
+type inputCases struct {
 	Note                string
 	SignatureInputCases []struct {
 		Name, Verdict, Why string
@@ -34,19 +34,19 @@ type gateCases struct {
 	} `json:"field_cases"`
 }
 
-var gateSecret = []byte("a secret of the gate cases, 32 by")
+var inputSecret = []byte("a secret of the gate cases, 32 by")
 
-func runGateCases(t *testing.T, text []byte, _ vectorKeys) int {
+func runInputCases(t *testing.T, text []byte, _ vectorKeys) int {
 	t.Helper()
-	var f gateCases
+	var f inputCases
 	decodeStrict(t, text, &f)
 	for _, c := range f.SignatureInputCases {
 		t.Run("input/"+c.Name, func(t *testing.T) {
 			input := expand(c.SignatureInput)
-			r, body := gateRequest(t, input)
+			r, body := inputRequest(t, input)
 			signByHand(t, r, input)
 			for _, label := range []string{"", "sig1"} {
-				scheme := gateScheme(t, Coverage{Exactly: listedNames(input)})
+				scheme := inputScheme(t, Coverage{Exactly: listedNames(input)})
 				scheme.Label = label
 				checkVerdict(t, scheme, r, body, c.Verdict, c.Code)
 			}
@@ -77,22 +77,22 @@ func runGateCases(t *testing.T, text []byte, _ vectorKeys) int {
 			default:
 				t.Fatalf("required %q is not known", c.Required)
 			}
-			checkVerdict(t, gateScheme(t, coverage), r, c.Request.Body, c.Verdict, c.Code)
+			checkVerdict(t, inputScheme(t, coverage), r, c.Request.Body, c.Verdict, c.Code)
 		})
 	}
 	return len(f.SignatureInputCases) + len(f.FieldCases)
 }
 
-func gateScheme(t *testing.T, c Coverage) *RFC9421 {
+func inputScheme(t *testing.T, c Coverage) *RFC9421 {
 	t.Helper()
-	key, err := NewHMACKey("k", gateSecret)
+	key, err := NewHMACKey("k", inputSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &RFC9421{Keys: StaticKeys(key), Coverage: c}
 }
 
-// checkVerdict verifies the request and its times.
+// checkVerdict verifies the request and checks its times.
 func checkVerdict(t *testing.T, s *RFC9421, r *http.Request, body, verdict string, codes []Code) {
 	t.Helper()
 	id, err := s.Verify(r, bodyOf(body))
@@ -131,8 +131,8 @@ func expand(s string) string {
 
 var quoted = regexp.MustCompile(`"([^"]*)"`)
 
-// listedNames returns the components in the first list of a signature input that can be demanded; at least one. A part
-// of a field is none, but for that of a digest.
+// listedNames returns the components of the first list that can be required, at least one. A
+// part of a field cannot, except that of a digest.
 func listedNames(input string) []string {
 	var names []string
 	for _, item := range listedItems(input, 1) {
@@ -157,7 +157,7 @@ func listedNames(input string) []string {
 	return names
 }
 
-// listedItems returns the components of the first lists in a signature input that httpsfv can read.
+// listedItems returns the components of the first lists that httpsfv can read.
 func listedItems(input string, lists int) []httpsfv.Item {
 	dict, err := httpsfv.UnmarshalDictionary([]string{input})
 	if err != nil {
@@ -173,8 +173,8 @@ func listedItems(input string, lists int) []httpsfv.Item {
 	return items
 }
 
-// addParts gives a request the parts that the parameters of components name: a member of a dictionary, a parameter of
-// the query.
+// addParts adds the parts that component parameters name: a member of a dictionary, a query
+// parameter.
 func addParts(r *http.Request, input string) {
 	for _, item := range listedItems(input, maxLabels) {
 		name, _ := item.Value.(string)
@@ -190,8 +190,8 @@ func addParts(r *http.Request, input string) {
 	r.RequestURI = r.URL.RequestURI()
 }
 
-// gateRequest returns a POST with every field that the input names.
-func gateRequest(t *testing.T, input string) (*http.Request, string) {
+// inputRequest returns a POST with every field that the input names.
+func inputRequest(t *testing.T, input string) (*http.Request, string) {
 	t.Helper()
 	body := ""
 	if strings.Contains(input, `"content-digest"`) {
@@ -217,8 +217,8 @@ func gateRequest(t *testing.T, input string) (*http.Request, string) {
 	return r, body
 }
 
-// signByHand signs every label of the input over a base built from httpsfv's reading of it. Where there is no such
-// reading, any signature does.
+// signByHand signs every label of the input over a base built from httpsfv's reading of it. If
+// httpsfv cannot read it, any signature will do.
 func signByHand(t *testing.T, r *http.Request, input string) {
 	t.Helper()
 	r.Header.Set("Signature-Input", input)
@@ -242,13 +242,13 @@ func signByHand(t *testing.T, r *http.Request, input string) {
 }
 
 func handSignature(base string) string {
-	mac := hmac.New(sha256.New, gateSecret)
+	mac := hmac.New(sha256.New, inputSecret)
 	mac.Write([]byte(base))
 	return ":" + base64.StdEncoding.EncodeToString(mac.Sum(nil)) + ":"
 }
 
-// handBaseOf builds a base for the components of a list, as far as they have a value. It reports false for what has
-// no canonical text.
+// handBaseOf builds a base of the components that have a value. It returns false for a value
+// without canonical text.
 func handBaseOf(r *http.Request, list httpsfv.InnerList) (string, bool) {
 	var b strings.Builder
 	for _, item := range list.Items {
@@ -285,7 +285,7 @@ func handBaseOf(r *http.Request, list httpsfv.InnerList) (string, bool) {
 	return b.String() + `"@signature-params": ` + params, err == nil
 }
 
-// handPart returns the value of a field that is signed as bytes, as a structure, or in part (RFC 9421 section 2.1).
+// handPart returns a field signed as bytes, as a structure, or in part (RFC 9421 section 2.1).
 func handPart(r *http.Request, name string, params *httpsfv.Params) (string, bool) {
 	if _, bs := params.Get("bs"); bs {
 		return ":" + base64.StdEncoding.EncodeToString([]byte(r.Header.Get(name))) + ":", true
@@ -308,7 +308,7 @@ func handPart(r *http.Request, name string, params *httpsfv.Params) (string, boo
 	return text, err == nil
 }
 
-// fieldInput writes the list and the parameters of a field case. A name may carry parameters.
+// fieldInput returns the list and parameters of a field case. A name may have parameters.
 func fieldInput(signed [][2]string) (names []string, input string) {
 	for _, s := range signed {
 		name, params, _ := strings.Cut(strings.ReplaceAll(s[0], `"`, "\x00"), ";")

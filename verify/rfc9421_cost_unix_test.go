@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// cpuTime returns the processor time that this process has used. Unlike the wall clock it does not count what other
-// processes do at the same time.
+// cpuTime returns the processor time of this process. Unlike wall time it excludes other
+// processes.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -24,7 +24,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// costOf returns the least processor time and the memory that one call of f takes, of several rounds.
+// costOf returns the least processor time and memory of one call of f, over several rounds.
 func costOf(f func()) (cpu time.Duration, memory uint64) {
 	f()
 	cpu, memory = time.Hour, 1<<62
@@ -44,8 +44,8 @@ func costOf(f func()) (cpu time.Duration, memory uint64) {
 	return cpu, memory
 }
 
-// hostileHeads are requests of 32 KiB whose signatures nobody made and that ask for as much work as they can. The key
-// id is "k".
+// hostileHeads are requests of 32 KiB with invalid signatures that cause as much work as they
+// can. The key id is "k".
 func hostileHeads(t testing.TB) map[string]*http.Request {
 	t.Helper()
 	head := func(query string, header http.Header, labels int, components string) *http.Request {
@@ -102,14 +102,14 @@ func hostileHeads(t testing.TB) map[string]*http.Request {
 	}
 }
 
-// TestAHostileHeadCostsLittle bounds what a head of 32 KiB makes the receiver compute and allocate, apart from the
-// signature primitive: 100 kB, and the processor time of 1 MiB of SHA-256 in the same run, which is 1 ms or less on
-// machines with instructions for it.
-func TestAHostileHeadCostsLittle(t *testing.T) {
+// TestHostileHeadsAreCheap bounds what a head of 32 KiB makes the receiver compute and
+// allocate, apart from the signature primitive: 100 kB, and the processor time of 1 MiB of
+// SHA-256 in the same run (1 ms or less on machines with instructions for it).
+func TestHostileHeadsAreCheap(t *testing.T) {
 	megabyte := make([]byte, 1<<20)
 	hashing, _ := costOf(func() { sha256.Sum256(megabyte) })
 	for name, r := range hostileHeads(t) {
-		for _, id := range []string{"k", "nobody"} {
+		for _, id := range []string{"k", "unknown"} {
 			primitives := 0
 			scheme := &RFC9421{Keys: StaticKeys(Key{ID: id, Alg: Ed25519, material: &material{
 				alg: Ed25519, check: func(_, _ []byte) bool { primitives++; return false }, engine: &countingEngine{},
@@ -124,7 +124,7 @@ func TestAHostileHeadCostsLittle(t *testing.T) {
 			if primitives > 2 {
 				t.Errorf("%s, key %s: %d primitives", name, id, primitives)
 			}
-			if raceDetector { // which slows our code down and no hash, and drops what a sync.Pool keeps
+			if raceDetector { // slows our code but not hashing, and empties sync.Pools
 				continue
 			}
 			if memory > 100_000 {

@@ -30,7 +30,7 @@ func TestTheDefaultProfileCanBePrinted(t *testing.T) {
 	}
 }
 
-func TestExactlyTakesThePlaceOfTheProfile(t *testing.T) {
+func TestExactlyReplacesTheProfile(t *testing.T) {
 	t.Parallel()
 	rules := Coverage{Exactly: []string{"@method", "content-digest"}, Required: []string{"date"}, Consumed: []string{"x"}}.Rules()
 	if len(rules) != 2 || rules[0].AnyOf[0][0] != "@method" || rules[1].AnyOf[0][0] != "content-digest" || rules[1].When != Always {
@@ -50,7 +50,7 @@ func TestExactlyTakesThePlaceOfTheProfile(t *testing.T) {
 	wantCode(t, err, InsufficientCoverage)
 }
 
-func TestCoverageOffStillHoldsTheDigestAgainstTheBody(t *testing.T) {
+func TestCoverageOffStillChecksTheDigest(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.scheme.Coverage.off = true

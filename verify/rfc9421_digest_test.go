@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestContentDigestIsHeldAgainstTheBody(t *testing.T) {
+func TestContentDigestIsChecked(t *testing.T) {
 	t.Parallel()
 	both, err := ContentDigest([]byte(testBody), "sha-256", "sha-512")
 	if err != nil {
@@ -70,7 +70,7 @@ func TestContentDigestIsHeldAgainstTheBody(t *testing.T) {
 	}
 }
 
-// FuzzContentDigest looks for a field that parses and holds no digest, and for panics.
+// FuzzContentDigest looks for panics and for fields that parse without a digest.
 func FuzzContentDigest(f *testing.F) {
 	f.Add("sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE=:", "x")
 	f.Add("sha-512=:AAAA:, md5=:AAAA:", "")

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// brokenEngine meets what it cannot handle.
+// brokenEngine fails on every request.
 type brokenEngine struct{}
 
 func (brokenEngine) verify(string, *http.Request) error { return errBroken }
 
-func TestWhatTheEngineCannotHandleIsMalformed(t *testing.T) {
+func TestEngineFailureIsMalformed(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)

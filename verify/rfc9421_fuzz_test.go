@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// FuzzGate sends a Signature-Input that is genuinely signed, whatever it says, through the whole of the scheme. What is
-// accepted covers what the profile demands, and no other request passes with the same signature; what is refused says why.
-func FuzzGate(f *testing.F) {
+// FuzzSignatureInput verifies arbitrary Signature-Inputs with genuine signatures. An accepted
+// one covers what the profile requires, and no other request passes with the same signature; a
+// refused one has a reason.
+func FuzzSignatureInput(f *testing.F) {
 	const params = `;created=1700000000;keyid="k"`
-	for _, c := range gateRefusals {
+	for _, c := range inputRefusals {
 		if strings.HasPrefix(c.list, "(") {
 			f.Add("sig1="+c.list+params, "", false)
 		} else {
@@ -24,20 +25,20 @@ func FuzzGate(f *testing.F) {
 	f.Add("a=("+`"@method"`+")"+params+", b="+whole+`;alg="hmac-sha256";tag="t"`, "x: y", false)
 	f.Add(`sig1=("@method" "@authority" "@path" "@query" "ce-id";sf "content-digest";key="sha-256")`+params, "ce-id: a;b=1", false)
 	f.Add(`sig1=("@query-param";name="a" "@scheme" "x";bs "@method" "@target-uri")`+params+`;expires=1700000009;nonce="n"`, "x: 1", true)
-	f.Fuzz(func(t *testing.T, input, line string, loose bool) {
+	f.Fuzz(func(t *testing.T, input, line string, malleable bool) {
 		if len(input)+len(line) > 4096 {
 			return
 		}
-		r, body := gateRequest(t, input)
+		r, body := inputRequest(t, input)
 		if name, value, ok := strings.Cut(line, ":"); ok {
 			r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 		}
 		signByHand(t, r, input)
-		key, err := NewHMACKey("k", gateSecret)
+		key, err := NewHMACKey("k", inputSecret)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &RFC9421{Keys: StaticKeys(key), Coverage: Coverage{off: loose}}
+		s := &RFC9421{Keys: StaticKeys(key), Coverage: Coverage{off: malleable}}
 		id, err := s.Verify(r.Clone(t.Context()), bodyOf(body))
 		if err != nil {
 			if CodeOf(err) == "" || id.Covered != nil {
@@ -45,12 +46,12 @@ func FuzzGate(f *testing.F) {
 			}
 			return
 		}
-		checkAccepted(t, s, r, body, id, loose)
+		checkAccepted(t, s, r, body, id, malleable)
 	})
 }
 
-// checkAccepted demands what follows from an acceptance.
-func checkAccepted(t *testing.T, s *RFC9421, r *http.Request, body string, id Identity, loose bool) {
+// checkAccepted checks what an acceptance implies.
+func checkAccepted(t *testing.T, s *RFC9421, r *http.Request, body string, id Identity, malleable bool) {
 	t.Helper()
 	input := r.Header.Get("Signature-Input")
 	if id.KeyID != "k" || id.SignedAt.IsZero() || len(id.Covered) == 0 {
@@ -61,8 +62,8 @@ func checkAccepted(t *testing.T, s *RFC9421, r *http.Request, body string, id Id
 		other := r.Clone(t.Context())
 		change(other)
 		again, err := s.Verify(other, bodyOf(body))
-		if loose && !slices.Equal(again.Covered, id.Covered) {
-			return // another of its signatures holds, which need not cover the same
+		if malleable && !slices.Equal(again.Covered, id.Covered) {
+			return // another of its signatures may cover other components
 		}
 		if err == nil {
 			t.Fatalf("%q: accepted with %s", input, what)
@@ -83,7 +84,7 @@ func checkAccepted(t *testing.T, s *RFC9421, r *http.Request, body string, id Id
 	if slices.Contains(id.Covered, "@method") {
 		refused("another method", func(r *http.Request) { r.Method = "PUT" }, body)
 	}
-	if loose {
+	if malleable {
 		return
 	}
 	refused("another path", func(r *http.Request) { r.URL.Path = "/other"; r.URL.RawPath = "" }, body)

@@ -11,8 +11,8 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// gateParse reads one Signature-Input with a signature to go with it.
-func gateParse(input string) (*signatureInput, error) {
+// parseInput parses one Signature-Input with some signature.
+func parseInput(input string) (*signatureInput, error) {
 	h := http.Header{"Signature-Input": {input}, "Signature": {"sig1=:AAAA:"}}
 	found, err := signatureFields(h)
 	if err != nil {
@@ -21,8 +21,8 @@ func gateParse(input string) (*signatureInput, error) {
 	return &found[0], asError(found[0].parse())
 }
 
-// gateRefusals are inputs without a signature that could hold: the list alone, or with a label the whole field.
-var gateRefusals = []struct {
+// inputRefusals are invalid inputs: the list alone, or with a label the whole field.
+var inputRefusals = []struct {
 	name, list string
 	code       Code
 }{
@@ -81,25 +81,25 @@ var gateRefusals = []struct {
 	{"33 components", "(" + expand(`{33 distinct}`) + ")", SignatureMalformed},
 }
 
-func TestGateRefusesWithAReason(t *testing.T) {
+func TestSignatureInputIsRefusedWithAReason(t *testing.T) {
 	t.Parallel()
 	const params = `;created=1700000000;keyid="k"`
-	for _, c := range gateRefusals {
+	for _, c := range inputRefusals {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			input := c.list
 			if strings.HasPrefix(input, "(") {
 				input = "sig1=" + input + params
 			}
-			_, err := gateParse(input)
+			_, err := parseInput(input)
 			wantCode(t, err, c.code)
 		})
 	}
 }
 
-func TestGateReadsWhatIsSigned(t *testing.T) {
+func TestSignatureInputIsParsed(t *testing.T) {
 	t.Parallel()
-	in, err := gateParse(`sig1=("@method"  "content-digest"; key="sha-256" "@query-param";name="a%20b" "x";bs "y";sf);` +
+	in, err := parseInput(`sig1=("@method"  "content-digest"; key="sha-256" "@query-param";name="a%20b" "x";bs "y";sf);` +
 		`created=1700000000; expires=1700000300;keyid="k\"1\\";alg="ed25519";nonce="n";tag="t";ext;num=1.5;tok=a/b:c;raw=:AAA=:;no=?0`)
 	if err != nil {
 		t.Fatal(err)
@@ -118,9 +118,9 @@ func TestGateReadsWhatIsSigned(t *testing.T) {
 	}
 }
 
-func TestGateTakes32ComponentsAndNoMoreThan8KiB(t *testing.T) {
+func TestSignatureInputLimits(t *testing.T) {
 	t.Parallel()
-	in, err := gateParse("sig1=(" + expand(strings.Replace(`{33 distinct}`, "33", "32", 1)) + ")")
+	in, err := parseInput("sig1=(" + expand(strings.Replace(`{33 distinct}`, "33", "32", 1)) + ")")
 	if err != nil || len(in.components) != 32 {
 		t.Errorf("32 components: %v", err)
 	}
@@ -165,8 +165,8 @@ func TestSignatureFieldsAcceptSeveralLines(t *testing.T) {
 	}
 }
 
-// FuzzStructuredFields holds the gate's scanner against another reader of structured fields: what the gate accepts, it
-// reads the same, and the canonical text is what the other writes.
+// FuzzStructuredFields compares the scanner with httpsfv: both read an accepted text alike, and
+// its canonical text is what httpsfv writes.
 func FuzzStructuredFields(f *testing.F) {
 	for _, seed := range []string{
 		`sig1=("@method" "@target-uri" "content-digest");created=1700000000;keyid="k"`,
@@ -183,7 +183,7 @@ func FuzzStructuredFields(f *testing.F) {
 		}
 		dict, err := httpsfv.UnmarshalDictionary([]string{text})
 		if err != nil {
-			t.Fatalf("the gate accepts %q: %v", text, err)
+			t.Fatalf("the scanner accepts %q: %v", text, err)
 		}
 		if len(members) != len(dict.Names()) {
 			t.Fatalf("%q: %d members, want %d", text, len(members), len(dict.Names()))
@@ -258,7 +258,7 @@ func compareList(t *testing.T, text string, m sfMember, list httpsfv.InnerList) 
 	}
 }
 
-// BenchmarkHostileHead shows what a head with as many components as fit costs.
+// BenchmarkHostileHead verifies a head with as many components as fit.
 func BenchmarkHostileHead(b *testing.B) {
 	for name, list := range map[string]string{
 		"1500 components": strings.Repeat(`"a" `, 1500), "as many as fit": expand(`{500 distinct}`),

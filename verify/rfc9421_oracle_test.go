@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// The oracle makes signature bases straight from RFC 9421 sections 2 and 2.5, from the text of a request. It shares no code
-// with the package, with net/http or with a library for structured fields.
+// The oracle builds signature bases from the text of a request, straight from RFC 9421 sections
+// 2 and 2.5. It shares no code with the package, net/http or a structured-field library.
 
-// oracleComponent is a covered component: its name and its parameters, in order and as they are written.
+// oracleComponent is a covered component: its name and its parameters, in order and as written.
 type oracleComponent struct {
 	name   string
 	params [][2]string // name, and value in quotes or "" for a flag
@@ -37,7 +37,8 @@ func (c oracleComponent) param(name string) (string, bool) {
 	return "", false
 }
 
-// oracleRequest is a request as text: the target as it is on the wire, and each field line with its line folds.
+// oracleRequest is a request as text: the target on the wire, and each field line with its
+// folds.
 type oracleRequest struct {
 	method, scheme, host, target string
 	fields                       [][2]string
@@ -50,7 +51,7 @@ var (
 	errOracleParse  = errors.New("not a dictionary")
 )
 
-// base returns the signature base for the components and the serialized signature parameters.
+// base returns the signature base of the components and the serialized signature parameters.
 func (r oracleRequest) base(components []oracleComponent, params string) (string, error) {
 	var b strings.Builder
 	for _, c := range components {
@@ -208,9 +209,9 @@ func oracleEncode(s string) string {
 	return b.String()
 }
 
-// oracleDictionary parses a dictionary (RFC 9651 section 4.2.2) with regular expressions. It returns its members and their
-// values in canonical form, "?1" for a member without a value. A member that comes again takes the value of the last and
-// the place of the first.
+// oracleDictionary parses a dictionary (RFC 9651 section 4.2.2) with regular expressions. It
+// returns the members with their values in canonical form, "?1" for a member without a value. A
+// repeated member takes the value of the last and the position of the first.
 func oracleDictionary(s string) ([][2]string, error) {
 	p := &oracleParser{strings.Trim(s, " ")}
 	var out [][2]string
@@ -239,7 +240,7 @@ func oracleDictionary(s string) ([][2]string, error) {
 			out = append(out, [2]string{key, value + params})
 		}
 		if _, ok := p.take(`[ \t]*,[ \t]*`); ok == (strings.Trim(p.rest, " \t") == "") {
-			return nil, errOracleParse // a comma at the end, or none between two members
+			return nil, errOracleParse // a trailing or missing comma
 		}
 		p.rest = strings.TrimLeft(p.rest, " \t")
 	}

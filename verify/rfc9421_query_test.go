@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The values are those of RFC 9421 section 2.2.8 and of the percent-encode set to which it refers.
+// The values are those of RFC 9421 section 2.2.8 and of the percent-encode set that it cites.
 func TestQueryParametersAreEncodedAsTheRFCSays(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ query, name, want string }{
@@ -57,8 +57,8 @@ func TestQueryParametersAreEncodedAsTheRFCSays(t *testing.T) {
 	}
 }
 
-// A query is octets: RFC 9421 sections 2.2.2 and 2.2.7 do not ask it to be a form.
-func TestQueriesThatAreNoFormsVerify(t *testing.T) {
+// A query is octets: RFC 9421 sections 2.2.2 and 2.2.7 do not require a form.
+func TestQueriesNeedNotBeForms(t *testing.T) {
 	t.Parallel()
 	for _, components := range [][]string{{"@target-uri"}, {"@authority", "@path", "@query"}, {"@target-uri", "@query"}} {
 		for _, query := range []string{"a=1;b=2", "?", "a=b=c&&=", "q='\"", "a=1;b=2&c", strings.Repeat("a&", 12_000), "%3b;%00"} {
@@ -81,7 +81,7 @@ func TestQueriesThatAreNoFormsVerify(t *testing.T) {
 	}
 }
 
-func TestAPercentSignThatEncodesNothingIsRefused(t *testing.T) {
+func TestInvalidPercentEncodingIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"%", "a=%zz", "a=%2", "%%41"} {
 		s := newScene(t)
@@ -92,8 +92,8 @@ func TestAPercentSignThatEncodesNothingIsRefused(t *testing.T) {
 	}
 }
 
-// The engine is on the path of every signature that it reads as the RFC does.
-func TestTheEngineIsAskedWhereItReadsTheRequestAsTheRFCDoes(t *testing.T) {
+// The engine checks every signature that it reads as the RFC does.
+func TestEngineIsAskedWhereItAgreesWithTheRFC(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		components []string
@@ -119,7 +119,7 @@ func TestTheEngineIsAskedWhereItReadsTheRequestAsTheRFCDoes(t *testing.T) {
 	}
 }
 
-// askedEngine counts what another engine is asked.
+// askedEngine counts the calls of another engine.
 type askedEngine struct {
 	engine
 	asked *int

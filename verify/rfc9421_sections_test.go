@@ -8,21 +8,23 @@ import (
 	"testing"
 )
 
-// sectionExamples is the shape of rfc9421-section-examples.json: for each section of the RFC the blocks of text in it.
+// sectionExamples is the shape of rfc9421-section-examples.json: the blocks of text of each
+// section.
 type sectionExamples struct {
 	Source, Note string
 	Sections     map[string][]string
 }
 
-// invalidExamples are the examples that the RFC shows as wrong: section and number of the block.
+// invalidExamples are the examples that the RFC shows as wrong: section and number of the
+// block.
 var invalidExamples = map[string]bool{
 	"2.2.8/4": true, // a line feed in a value
 	"B.4/5":   true, // another method and authority
 	"B.4/6":   true, // the lines of a field in another order
 }
 
-// runSections holds every example against the code: a block that is a message verifies when it is signed, and each
-// line of a signature base comes out of one of the messages before it.
+// runSections checks every example: a signed message verifies, and each line of a signature
+// base can be built from one of the messages before it.
 func runSections(t *testing.T, text []byte, keys vectorKeys) int {
 	t.Helper()
 	var f sectionExamples
@@ -30,7 +32,7 @@ func runSections(t *testing.T, text []byte, keys vectorKeys) int {
 	checked := 0
 	for section, blocks := range f.Sections {
 		t.Run(section, func(t *testing.T) {
-			// 2.2.7 says without an example that a target without a query has the query "?".
+			// 2.2.7 states without an example that a target without a query has the query "?".
 			s := &sectionRun{keys: keys, messages: []*http.Request{newDelivery(t, "")}}
 			s.messages[0].URL.RawQuery = ""
 			for i, block := range blocks {
@@ -73,14 +75,14 @@ func (s *sectionRun) block(t *testing.T, name, block string) {
 	}
 }
 
-// message keeps a message and, when it is signed, verifies it.
+// message keeps a message and verifies it if it is signed.
 func (s *sectionRun) message(t *testing.T, name, block string) {
 	t.Helper()
 	if !strings.Contains(block, "\n\n") {
 		block += "\n\n"
 	}
 	if strings.HasPrefix(block, "CONNECT ") {
-		return // a target that no receiver of deliveries answers
+		return // a target that receivers of deliveries do not serve
 	}
 	v := newVectorMessage(t, name, block)
 	if v.request != nil {
@@ -89,10 +91,10 @@ func (s *sectionRun) message(t *testing.T, name, block string) {
 			s.messages = append(s.messages, v.at(v.request.Host))
 		}
 	}
-	if v.response != nil { // the value of a field does not depend on the kind of message
+	if v.response != nil { // responses have the same field values
 		r := newDelivery(t, "")
 		r.Header = v.header.Clone()
-		for field := range v.response.Trailer { // net/http takes the announcement of trailers out of the header
+		for field := range v.response.Trailer { // net/http removes the Trailer field
 			r.Header.Add("Trailer", field)
 		}
 		s.messages = append(s.messages, r)
@@ -113,7 +115,7 @@ func (s *sectionRun) message(t *testing.T, name, block string) {
 	}
 }
 
-// lines checks lines of a signature base. What the gate refuses must be refused by its reason.
+// lines checks lines of a signature base. A refused line must have its reason.
 func (s *sectionRun) lines(t *testing.T, name, block string) {
 	t.Helper()
 	for _, line := range strings.Split(block, "\n") {
@@ -149,7 +151,7 @@ func refused(id string) bool {
 		id == `"@status"` || id == `"@request-target"`
 }
 
-// params checks that the parameters of an example are read and written again as they are.
+// params checks that the parameters of an example are parsed and written unchanged.
 func (s *sectionRun) params(t *testing.T, name, value string) {
 	t.Helper()
 	in := &signatureInput{label: "x", member: value, signature: "::"}
@@ -177,7 +179,7 @@ func (s *sectionRun) anyGives(in *signatureInput, id, value string) bool {
 	return false
 }
 
-// asError keeps a nil *Error from becoming an error that is not nil.
+// asError converts a nil *Error to a nil error.
 func asError(err *Error) error {
 	if err == nil {
 		return nil

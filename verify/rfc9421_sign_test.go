@@ -70,7 +70,7 @@ func TestDefaultComponentsMeetTheDefaultProfile(t *testing.T) {
 	}
 }
 
-// receive returns a server that verifies what it gets and answers with the code of the refusal.
+// receive returns a server that verifies requests and responds with the code of the refusal.
 func receive(t *testing.T, scheme *RFC9421) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,8 @@ func receive(t *testing.T, scheme *RFC9421) *httptest.Server {
 	return server
 }
 
-// TestOverTheWire signs as a client and verifies as a server: what net/http does between the two changes nothing.
+// TestOverTheWire signs in a client and verifies in a server: net/http in between changes
+// nothing.
 func TestOverTheWire(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "k", ECDSAP256SHA256)
@@ -110,14 +111,14 @@ func TestOverTheWire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp.Body.Close() //nolint:errcheck // it was read to its end
+		resp.Body.Close() //nolint:errcheck // read to its end
 		if len(code) != 0 {
 			t.Errorf("%s: %s", target, code)
 		}
 	}
 }
 
-// TestSignaturesInTrailersDoNotCount sends the signature behind a chunked body.
+// TestSignaturesInTrailersDoNotCount sends the signature after a chunked body.
 func TestSignaturesInTrailersDoNotCount(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "k", HMACSHA256)
@@ -136,7 +137,7 @@ func TestSignaturesInTrailersDoNotCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close() //nolint:errcheck // it is read to its end
+	defer conn.Close() //nolint:errcheck // read to its end
 	if _, err := conn.Write(wire.Bytes()); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func Example() {
 	body := []byte(`{"type":"order.created"}`)
 	now := time.Unix(1_700_000_000, 0)
 
-	// What the producer does.
+	// The producer signs.
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost,
 		"https://hooks.example/webhooks/shop", bytes.NewReader(body))
 	if err != nil {
@@ -163,7 +164,7 @@ func Example() {
 		panic(err)
 	}
 
-	// What the receiver does: who signed this, over what, and when?
+	// The receiver checks who signed it, over which bytes, and when.
 	key, err := NewHMACKey("k1", secret)
 	if err != nil {
 		panic(err)

@@ -26,7 +26,7 @@ import (
 
 var testNow = time.Unix(1_700_000_000, 0)
 
-// testPair is a key and the signer that fits it.
+// testPair is a key with its signer.
 type testPair struct {
 	key    Key
 	signer Signer
@@ -55,7 +55,7 @@ func newPair(t testing.TB, id string, alg Alg) testPair {
 
 const testBody = `{"type":"order.created","n":1}`
 
-// newDelivery returns a request as a receiver sees it, not yet signed.
+// newDelivery returns an unsigned request as a receiver sees it.
 func newDelivery(t testing.TB, body string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost,
@@ -129,7 +129,7 @@ func TestEveryAlgorithmMakesTheRoundTrip(t *testing.T) {
 	}
 }
 
-// scene is a signed delivery that verifies until the case changes it.
+// scene is a signed delivery that verifies until the test changes it.
 type scene struct {
 	pair   testPair
 	scheme *RFC9421
@@ -145,7 +145,7 @@ func newScene(t testing.TB) *scene {
 
 func (s *scene) verify() (Identity, error) { return s.scheme.Verify(s.r, bodyOf(s.body)) }
 
-// resign signs afresh with these components.
+// resign signs again with these components.
 func (s *scene) resign(t testing.TB, components ...string) {
 	t.Helper()
 	s.pair.signer.Components = components
@@ -154,13 +154,13 @@ func (s *scene) resign(t testing.TB, components ...string) {
 	s.pair.sign(t, s.r, s.body)
 }
 
-// allComponents is what the default profile demands of the scene's request.
+// allComponents is what the default profile requires of the request.
 var allComponents = []string{"@method", "@target-uri", "content-digest", "content-type", "idempotency-key"}
 
-// refusals change one thing at a time. Each row is what an attacker, or a careless producer, may do.
+// refusals change one thing at a time, as an attacker or a faulty producer may.
 var refusals = []struct {
 	name   string
-	before func(t *testing.T, s *scene) // signs; by default everything that must be covered
+	before func(t *testing.T, s *scene) // signs; by default all required components
 	after  func(t *testing.T, s *scene)
 	code   Code // "" accepts
 }{
@@ -180,7 +180,7 @@ var refusals = []struct {
 	{"the host in capitals with its port", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "HOOKS.example:443" }, ""},
 	{"another port", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "hooks.example:80" }, SignatureMismatch},
 	{"another path", nil, func(_ *testing.T, s *scene) { s.r.URL.Path = "/webhooks/other" }, SignatureMismatch},
-	{"another spelling of the path", nil, func(_ *testing.T, s *scene) {
+	{"the path written differently", nil, func(_ *testing.T, s *scene) {
 		s.r.URL.Path, s.r.URL.RawPath = "/webhooks/shop", "/webhooks/%73hop"
 	}, SignatureMismatch},
 	{"no path of a URI", nil, func(_ *testing.T, s *scene) {
@@ -197,7 +197,7 @@ var refusals = []struct {
 	{"the key on two lines", nil, func(_ *testing.T, s *scene) { s.r.Header.Add("Idempotency-Key", `"k-2"`) }, AmbiguousField},
 	{"the key gone", nil, func(_ *testing.T, s *scene) { s.r.Header.Del("Idempotency-Key") }, SignatureMismatch},
 	{"the label renamed", nil, func(_ *testing.T, s *scene) { relabel(s.r, "foo") }, ""},
-	{"no key of this id", func(t *testing.T, s *scene) { s.pair.signer.KeyID = "nobody"; s.resign(t, allComponents...) }, nil, KeyUnknown},
+	{"no key of this id", func(t *testing.T, s *scene) { s.pair.signer.KeyID = "unknown"; s.resign(t, allComponents...) }, nil, KeyUnknown},
 	{"no time", nil, func(_ *testing.T, s *scene) {
 		s.r.Header.Set("Signature-Input", strings.Replace(s.r.Header.Get("Signature-Input"), ";created=1700000000", "", 1))
 	}, TimestampMissing},
@@ -282,7 +282,7 @@ var refusals = []struct {
 		s.r.Header.Set("X-Dict", "a=1,  b=2")
 		s.resign(t, append(allComponents[:5:5], "x-dict;sf")...)
 	}, func(_ *testing.T, s *scene) { s.r.Header.Set("X-Dict", `"text"`) }, ComponentUnsupported},
-	{"sf in another spelling", func(t *testing.T, s *scene) {
+	{"sf of a field written differently", func(t *testing.T, s *scene) {
 		s.r.Header.Set("X-Dict", "a=1,  b=2")
 		s.resign(t, append(allComponents[:5:5], "x-dict;sf")...)
 	}, func(_ *testing.T, s *scene) { s.r.Header.Set("X-Dict", `a=1,b=2`) }, ""},
@@ -329,7 +329,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// relabel gives the only signature of the request another label.
+// relabel changes the label of the only signature.
 func relabel(r *http.Request, label string) {
 	for _, field := range []string{"Signature", "Signature-Input"} {
 		_, value, _ := strings.Cut(r.Header.Get(field), "=")
@@ -340,15 +340,15 @@ func relabel(r *http.Request, label string) {
 func TestOneGoodSignatureIsEnough(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	stranger := newPair(t, "stranger", Ed25519)
-	stranger.signer.Label = "a"
-	stranger.sign(t, s.r, s.body)
+	other := newPair(t, "other", Ed25519)
+	other.signer.Label = "a"
+	other.sign(t, s.r, s.body)
 	_, err := s.verify()
 	wantCode(t, err, KeyUnknown)
 	s.r.Header.Set("Signature-Input", s.r.Header.Get("Signature-Input")+`, b=("@method" "@foo");created=1;keyid="k"`)
 	s.r.Header.Set("Signature", s.r.Header.Get("Signature")+`, b=:AAAA:`)
 	_, err = s.verify()
-	wantCode(t, err, KeyUnknown) // it came further than the malformed one
+	wantCode(t, err, KeyUnknown) // further than the malformed one
 	s.pair.signer.Label = "z"
 	s.pair.sign(t, s.r, s.body)
 	id, err := s.verify()
@@ -398,14 +398,14 @@ func TestAtMost2SignaturesOf8AreVerified(t *testing.T) {
 	wantCode(t, err, SignatureMalformed)
 }
 
-// countingEngine refuses everything and counts.
+// countingEngine refuses every signature and counts.
 type countingEngine struct{ calls int }
 
 func (e *countingEngine) verify(string, *http.Request) error { e.calls++; return errNotVerified }
 
-// TestTheWorkForUnknownKeysIsThatForKnownOnes counts what a request of bad signatures makes the receiver compute, for
-// every mix of signatures with a key that it has and one that it does not have.
-func TestTheWorkForUnknownKeysIsThatForKnownOnes(t *testing.T) {
+// TestUnknownKeysCostAsMuchAsKnownOnes counts what invalid signatures make the receiver
+// compute, for every mix of known and unknown keys.
+func TestUnknownKeysCostAsMuchAsKnownOnes(t *testing.T) {
 	t.Parallel()
 	for _, ids := range []string{"k", "x", "kk", "kx", "xk", "xx", "kkkkkkkk", "xxxxxxxx", "xxxxxxxk", "kxxxxxxx", "xkxkxkxk"} {
 		s := newScene(t)
@@ -431,7 +431,7 @@ func TestTheWorkForUnknownKeysIsThatForKnownOnes(t *testing.T) {
 	}
 }
 
-// mustBase returns the base of the first signature of a request.
+// mustBase returns the base of the first signature.
 func mustBase(t *testing.T, r *http.Request) []byte {
 	t.Helper()
 	in, err := signatureFields(r.Header)
@@ -449,7 +449,7 @@ func mustBase(t *testing.T, r *http.Request) []byte {
 	return base
 }
 
-// TestTheEngineMustAgree has a signature that our own check finds good and the engine does not.
+// TestTheEngineMustAgree has a signature that our own check accepts and the engine does not.
 func TestTheEngineMustAgree(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -465,8 +465,9 @@ func TestTheEngineMustAgree(t *testing.T) {
 	}
 }
 
-// TestTheBasesOfARequestShareOneLimit has two signatures over fields that fit one base and not two.
-func TestTheBasesOfARequestShareOneLimit(t *testing.T) {
+// TestBasesOfARequestShareOneLimit has two signatures over fields that fit in one base but not
+// in two.
+func TestBasesOfARequestShareOneLimit(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]Code{20 << 10: "", 40 << 10: SignatureMalformed} {
 		s := newScene(t)
@@ -500,8 +501,8 @@ func TestKeysOfOneIDAreAllTried(t *testing.T) {
 	wantCode(t, err, SignatureMismatch)
 }
 
-// TestPublicKeyIsNoSecret signs with the octets of a public key as the secret of an HMAC.
-func TestPublicKeyIsNoSecret(t *testing.T) {
+// TestPublicKeyIsNotASecret signs with a public key as the secret of an HMAC.
+func TestPublicKeyIsNotASecret(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "k", RSAPSSSHA512)
 	text, err := MarshalPublicKey(p.key.Public())
@@ -519,7 +520,7 @@ func TestPublicKeyIsNoSecret(t *testing.T) {
 	}
 }
 
-func TestTheBodyIsReadOnlyAfterTheSignatureHolds(t *testing.T) {
+func TestBodyIsReadOnlyAfterTheSignatureIsVerified(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)
@@ -546,7 +547,7 @@ func TestAnEmptyBodyNeedsNoDigest(t *testing.T) {
 	}
 }
 
-func TestSignedNamesTheMessage(t *testing.T) {
+func TestSignedIdentifiesTheMessage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)
@@ -574,14 +575,14 @@ func TestSignedNamesTheMessage(t *testing.T) {
 	}
 }
 
-// failingKeys is a set that cannot tell.
+// failingKeys is an unavailable set.
 type failingKeys struct{}
 
 func (failingKeys) Key(_ context.Context, id string) ([]Key, error) {
 	return nil, &Error{Code: KeysUnavailable, KeyID: id, RetryAfter: time.Second}
 }
 
-func TestKeysUnavailableIsToldBeforeAllElse(t *testing.T) {
+func TestKeysUnavailableIsReportedFirst(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)
@@ -596,7 +597,7 @@ func TestKeysUnavailableIsToldBeforeAllElse(t *testing.T) {
 	wantCode(t, err, KeysUnavailable)
 }
 
-func TestAnUnfinishedRequestIsOurMistake(t *testing.T) {
+func TestRelativeURLIsAProgrammingError(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)
@@ -606,7 +607,7 @@ func TestAnUnfinishedRequestIsOurMistake(t *testing.T) {
 	}
 }
 
-func TestCheckReportsEveryMistake(t *testing.T) {
+func TestCheckReportsEveryError(t *testing.T) {
 	t.Parallel()
 	err := (&RFC9421{
 		Label: "Sig 1", Tag: "t\n", Algs: []Alg{"none"},
@@ -633,8 +634,8 @@ func TestAcceptSignatureNamesTheProfile(t *testing.T) {
 	}
 }
 
-// TestAnyChangeOfWhatIsCoveredRefuses flips one bit of one byte of anything that the signature covers.
-func TestAnyChangeOfWhatIsCoveredRefuses(t *testing.T) {
+// TestAnyChangeOfCoveredBytesIsRefused flips one bit of anything that the signature covers.
+func TestAnyChangeOfCoveredBytesIsRefused(t *testing.T) {
 	t.Parallel()
 	pairs := []testPair{newPair(t, "k", HMACSHA256), newPair(t, "k", Ed25519), newPair(t, "k", ECDSAP256SHA256)}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -655,7 +656,7 @@ func TestAnyChangeOfWhatIsCoveredRefuses(t *testing.T) {
 			s.r.Method = flip(s.r.Method)
 		case "host":
 			if s.r.URL.Host = flip(s.r.URL.Host); strings.EqualFold(s.r.URL.Host, "hooks.example") {
-				return // hosts have no case
+				return // hosts are case-insensitive
 			}
 		case "path":
 			s.r.URL.Path = flip(s.r.URL.Path)
@@ -667,7 +668,7 @@ func TestAnyChangeOfWhatIsCoveredRefuses(t *testing.T) {
 			old := s.r.Header.Get(where)
 			s.r.Header.Set(where, flip(old))
 			if renamed, _, _ := strings.Cut(s.r.Header.Get(where), "="); where == "Signature" && renamed != "sig1" {
-				return // another label, which the other field lacks
+				return // a label that the other field lacks
 			}
 		}
 		if _, err := s.verify(); err == nil || CodeOf(err) == "" {
@@ -701,8 +702,8 @@ func TestVerifyMayBeCalledConcurrently(t *testing.T) {
 	}
 }
 
-// TestErrorsTellNoSecret makes every kind of refusal and looks for what must not be in it.
-func TestErrorsTellNoSecret(t *testing.T) {
+// TestErrorsRevealNoSecret searches every kind of refusal for secrets.
+func TestErrorsRevealNoSecret(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.body = `{"card":"4111-1111"}`
@@ -730,7 +731,7 @@ func TestErrorsTellNoSecret(t *testing.T) {
 		for _, secret := range secrets {
 			for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", err)} {
 				if strings.Contains(text, secret) {
-					t.Errorf("%s tells %s", text, secret)
+					t.Errorf("%s reveals %s", text, secret)
 				}
 			}
 		}
@@ -782,7 +783,7 @@ func benchmarkBase(b *testing.B, r *http.Request) (base, signature []byte) {
 	return base, signature
 }
 
-// bareVerify is the cryptography alone, digest included.
+// bareVerify is only the cryptography, with the digest.
 func bareVerify(p testPair, base, signature []byte, body string) bool {
 	sha256.Sum256([]byte(body))
 	switch k := p.key.Public().(type) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestStaticJudgesTheCredential(t *testing.T) {
+func TestStaticVerify(t *testing.T) {
 	t.Parallel()
 	header, query := HeaderValue("X-Api-Key", "old", "tea"), QueryValue("code", "tea")
 	basic, bearer := Basic("kettle", "a:b"), BearerToken("tea")
@@ -62,7 +62,7 @@ func TestStaticJudgesTheCredential(t *testing.T) {
 	}
 }
 
-func TestStaticCheckReportsEveryMistake(t *testing.T) {
+func TestStaticCheckReportsEveryError(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]*Static{
 		`"" is none of`:       {Secrets: Secrets("x")},
@@ -94,7 +94,7 @@ func TestStaticSignsWhatItAccepts(t *testing.T) {
 	}
 }
 
-func TestAllDemandsEveryScheme(t *testing.T) {
+func TestAllRequiresEveryScheme(t *testing.T) {
 	t.Parallel()
 	both := All{Basic("kettle", "tea"), timedScheme()}
 	r := request()
@@ -142,7 +142,7 @@ type proof struct{ id Identity }
 
 func (p proof) Verify(*http.Request, func() ([]byte, error)) (Identity, error) { return p.id, nil }
 
-func TestAllPassesErrorsOn(t *testing.T) {
+func TestAllReturnsErrorsUnchanged(t *testing.T) {
 	t.Parallel()
 	cut := errors.New("cut")
 	if _, err := (All{bodyScheme()}).Verify(request("X-Sig: 00"), func() ([]byte, error) { return nil, cut }); !errors.Is(err, cut) {
@@ -150,7 +150,7 @@ func TestAllPassesErrorsOn(t *testing.T) {
 	}
 }
 
-func TestAParameterIsReadAsTheLibraryReadsIt(t *testing.T) {
+func TestQueryParamAgreesWithNetURL(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3986, 0))
 	parts := []string{"key", "k%65y", "%6bey", "ke", "=", "=", "&", "&", "v", "%", "%zz", ";", "+", "%20", "kez"}

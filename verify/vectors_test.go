@@ -22,33 +22,33 @@ import (
 
 const rfcVectors = "../testdata/vectors"
 
-// vectorFolders are the folders with vectors: our own, and the one that EYELET_VECTORS names.
+// vectorFolders are the folders with vectors: our own, and that of EYELET_VECTORS.
 func vectorFolders() []string {
 	folders := []string{rfcVectors}
 	if extra := os.Getenv("EYELET_VECTORS"); extra != "" {
 		if _, err := os.Stat(extra); err != nil && !filepath.IsAbs(extra) {
-			extra = filepath.Join("..", extra) // given as seen from the root of the repository
+			extra = filepath.Join("..", extra) // relative to the root of the repository
 		}
 		folders = append(folders, extra)
 	}
 	return folders
 }
 
-// vectorFile is one shape of file; load adds the file's cases as subtests and returns how many there are.
+// vectorFile is one shape of file; load adds its cases as subtests and returns their number.
 type vectorShape struct {
-	member string // the top-level member that gives the shape away
+	member string // the top-level member that identifies the shape
 	load   func(t *testing.T, text []byte, keys vectorKeys) int
 }
 
 var vectorShapes = []vectorShape{
 	{"cases", runAppendixB},
 	{"sections", runSections},
-	{"signature_input_cases", runGateCases},
-	{"field_cases", runGateCases},
+	{"signature_input_cases", runInputCases},
+	{"field_cases", runInputCases},
 }
 
-// TestVectors runs every vector for RFC 9421. A folder without a case, a file of no known shape, and an unknown
-// member are failures.
+// TestVectors runs every vector for RFC 9421. A folder without cases, a file of unknown shape
+// and an unknown member are failures.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	for _, folder := range vectorFolders() {
@@ -106,7 +106,7 @@ func shapeOf(t *testing.T, text []byte) vectorShape {
 	return vectorShape{}
 }
 
-// decodeStrict reads JSON in which every member must be known.
+// decodeStrict decodes JSON and refuses unknown members.
 func decodeStrict(t *testing.T, text []byte, into any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -140,7 +140,7 @@ type vectorKey struct {
 	JWK         json.RawMessage
 }
 
-// vectorKeys are the keys of the vectors by their ids.
+// vectorKeys are the keys of the vectors by id.
 type vectorKeys map[string]Key
 
 // loadVectorKeys reads the keys of the RFC and those of the folder.
@@ -167,7 +167,7 @@ func loadVectorKeys(t *testing.T, dir string) vectorKeys {
 	return keys
 }
 
-// key builds the key from each of its forms, which must be the same.
+// key builds the key from each of its forms, which must agree.
 func (k vectorKey) key(t *testing.T, id string) Key {
 	t.Helper()
 	if k.Base64 != "" {
@@ -253,7 +253,7 @@ func runHTTPFiles(t *testing.T, dir string, keys vectorKeys) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var requests []*vectorMessage // responses may be signed together with their request
+	var requests []*vectorMessage // a response may sign its request too
 	var all []*vectorMessage
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -302,7 +302,7 @@ func newVectorMessage(t *testing.T, name, text string) *vectorMessage {
 	return v
 }
 
-// baseFiles reads NAME.base and NAME.LABEL.base. The first fits any label.
+// baseFiles reads NAME.base, which fits any label, and NAME.LABEL.base.
 func (v *vectorMessage) baseFiles(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, v.name+"*.base"))
@@ -356,8 +356,8 @@ func (v *vectorMessage) at(authority string) *http.Request {
 	return r
 }
 
-// runAccepted verifies a signature that the gate lets through. Behind a proxy it may hold for the authority that
-// the proxy was called with, and must then not hold for its own.
+// runAccepted verifies a signature that the parser accepts. Behind a proxy it may be valid only
+// for the authority with which the proxy was called.
 func (v *vectorMessage) runAccepted(t *testing.T, in signatureInput, keys vectorKeys, wantBase string) {
 	t.Helper()
 	scheme := &RFC9421{
@@ -400,8 +400,8 @@ func (v *vectorMessage) runAccepted(t *testing.T, in signatureInput, keys vector
 	}
 }
 
-// runRefused checks that the gate refuses what the standard allows and a receiver of requests must not, and that
-// the engine by itself verifies it.
+// runRefused checks that we refuse what the standard allows but receivers of requests must not
+// accept, and that the engine alone accepts it.
 func (v *vectorMessage) runRefused(
 	t *testing.T, in signatureInput, keys vectorKeys, requests []*vectorMessage, wantBase string,
 ) {
@@ -457,13 +457,14 @@ func between(s, before, after string) string {
 	return s
 }
 
-// baseCatcher is a signature algorithm that verifies nothing and hands over the signature base: the key is a func.
+// baseCatcher is a signature algorithm that passes the signature base to its key, a func, and
+// accepts nothing.
 type baseCatcher struct{}
 
 func (baseCatcher) Verify(key any, payload, _ []byte) error {
 	take, ok := key.(func(string))
 	if !ok {
-		return errors.New("the key is no func")
+		return errors.New("the key is not a func")
 	}
 	take(string(payload))
 	return nil
@@ -474,7 +475,7 @@ var registerCatcher = sync.OnceValues(func() (jwa.SignatureAlgorithm, error) {
 	return alg, jws.RegisterVerifier(alg, baseCatcher{})
 })
 
-// engineBase returns the signature base as the engine builds it, of a request or, if it is not nil, of a response.
+// engineBase returns the engine's signature base of a request or, if not nil, of a response.
 func engineBase(label string, request *http.Request, response *http.Response, to *http.Request) (string, error) {
 	alg, err := registerCatcher()
 	if err != nil {

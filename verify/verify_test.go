@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestToleranceJudgesTimes(t *testing.T) {
+func TestToleranceCheck(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) time.Time { return testNow.Add(d) }
 	for _, c := range []struct {
