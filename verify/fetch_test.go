@@ -66,6 +66,6 @@ func TestFetchIsBounded(t *testing.T) {
 	}
 	server.Close()
 	if _, err := fetchWith(t.Context(), server.URL+"/good?token=abc", server.Client().Transport); err == nil || strings.Contains(err.Error(), "abc") {
-		t.Errorf("a server that is gone: %v", err)
+		t.Errorf("without a server: %v", err)
 	}
 }

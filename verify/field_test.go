@@ -29,7 +29,7 @@ func TestOnlySpaceAndTabAreOptionalWhiteSpace(t *testing.T) {
 	}
 	for _, c := range notOWS() {
 		if value := c + "a" + c; TrimOWS(value) != value {
-			t.Errorf("%q was taken off", c)
+			t.Errorf("%q was trimmed", c)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestNormalizedRequestsHaveNoOptionalWhiteSpace(t *testing.T) {
 		t.Errorf("%q", got.Header)
 	}
 	if r.Header["X-A"][0] != " a\t" {
-		t.Error("the request itself was changed")
+		t.Error("the original request was changed")
 	}
 	if Normalize(got) != got {
 		t.Error("a normalized request was copied again")
@@ -122,7 +122,7 @@ func TestHMACReadsFieldsWithoutOptionalWhiteSpace(t *testing.T) {
 		for _, c := range notOWS() {
 			other.Header.Set(name, r.Header.Get(name)+c)
 			if _, err := s.Verify(other, bodyOf(testBody)); err == nil && !strings.EqualFold(name, "X-Sig") {
-				t.Errorf("%s with %q behind it: accepted", name, c)
+				t.Errorf("%s with %q after it: accepted", name, c)
 			}
 		}
 	}

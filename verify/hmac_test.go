@@ -96,7 +96,7 @@ func TestHMACVerify(t *testing.T) {
 		{"no field", bodyScheme(), nil, "tea", SignatureMissing},
 		{"empty field", bodyScheme(), []string{"X-Sig: "}, "tea", SignatureMissing},
 		{"two fields", bodyScheme(), []string{"X-Sig: " + sig, "X-Sig: " + sig}, "tea", AmbiguousField},
-		{"base64 where hex is meant", bodyScheme(), []string{"X-Sig: " + base64.StdEncoding.EncodeToString(tag(hmacSecret, "tea"))}, "tea", SignatureMalformed},
+		{"base64 instead of hex", bodyScheme(), []string{"X-Sig: " + base64.StdEncoding.EncodeToString(tag(hmacSecret, "tea"))}, "tea", SignatureMalformed},
 		{"half a signature", bodyScheme(), []string{"X-Sig: " + sig[:32]}, "tea", SignatureMismatch},
 		{"a longer signature", bodyScheme(), []string{"X-Sig: " + sig + strings.Repeat("00", 64)}, "tea", SignatureMismatch},
 		{"a field of 9 KiB", bodyScheme(), []string{"X-Sig: " + strings.Repeat("a", 9<<10)}, "tea", SignatureMalformed},
@@ -121,7 +121,7 @@ func TestHMACVerify(t *testing.T) {
 		{"two times in fields", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "new-time: 1700000000", "new-time: 1"}, "tea", AmbiguousField},
 		{"a full stop moved from the content into the id", idScheme(), []string{
 			"new-sig: " + b64, "new-id: e1.1700000000", "new-time: 1"}, "tea", ComponentUnsupported},
-		{"hex where base64 is meant", idScheme(), []string{
+		{"hex instead of base64", idScheme(), []string{
 			"new-sig: " + hexTag("e1.1700000000.tea"), "new-id: e1", "new-time: 1700000000"}, "tea", SignatureMismatch},
 		{"base64 without padding", idScheme(), []string{
 			"new-sig: " + strings.TrimRight(b64, "="), "new-id: e1", "new-time: 1700000000"}, "tea", SignatureMalformed},
@@ -258,14 +258,14 @@ func TestHMACCheckReportsEveryError(t *testing.T) {
 		}
 		for _, want := range c.want {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%q does not say %q", err, want)
+				t.Errorf("%q lacks %q", err, want)
 			}
 		}
 		if _, err := c.scheme.Verify(request("A: 00"), given("")); CodeOf(err) != KeysUnavailable {
-			t.Errorf("verifies although it is wrong: %v", err)
+			t.Errorf("an invalid scheme verifies: %v", err)
 		}
 		if c.scheme.Sign(request(), nil, time.Now()) == nil {
-			t.Error("signs although it is wrong")
+			t.Error("an invalid scheme signs")
 		}
 	}
 }

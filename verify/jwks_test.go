@@ -269,7 +269,7 @@ func TestJWKSIgnoresBadResponses(t *testing.T) {
 	other.serve("", edJWK(t, "a"))
 	for name, answer := range map[string]http.HandlerFunc{
 		"no JSON":     func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
-		"no set":      func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) },
+		"not a set":   func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) },
 		"a key alone": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, edJWK(t, "a")) },
 		"status 404": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusNotFound)
@@ -279,8 +279,8 @@ func TestJWKSIgnoresBadResponses(t *testing.T) {
 		"too large": func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintf(w, `{"keys":[%s]}`+strings.Repeat(" ", 1<<20), edJWK(t, "a"))
 		},
-		"another host":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) },
-		"round a circle": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) },
+		"another host":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) },
+		"a redirect loop": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

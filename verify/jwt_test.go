@@ -152,7 +152,7 @@ func TestBearerTokens(t *testing.T) {
 		{"role in a list", sign(map[string]any{"roles": []string{"reader", "sender"}}), ""},
 		{"no such role in a list", sign(map[string]any{"roles": []string{"reader"}}), SubjectMismatch},
 		{"audience in a list", sign(map[string]any{"aud": []string{"them", "us"}}), ""},
-		{"verified as text", sign(map[string]any{"email_verified": "true"}), ""},
+		{"email_verified as text", sign(map[string]any{"email_verified": "true"}), ""},
 		{"the other claim name", sign(map[string]any{"azp": "a@b.example", "email": nil}), ""},
 		{"no token", "", TokenMissing},
 		{"two parts", "a.b", TokenMalformed},
@@ -425,7 +425,7 @@ func TestParseTokenKeysSkipsOtherKeys(t *testing.T) {
 	}
 	for _, text := range []string{``, `{}`, `{"keys":[]}`, `[]`, `{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`} {
 		if _, err := ParseTokenKeys([]byte(text)); err == nil {
-			t.Errorf("%q was taken", text)
+			t.Errorf("%q was accepted", text)
 		}
 	}
 }

@@ -243,7 +243,7 @@ func TestInvalidPublicKeyTexts(t *testing.T) {
 	}{
 		"nothing":              {"", "", "neither PEM"},
 		"words":                {"", "a key", "neither PEM"},
-		"words behind it":      {"", string(spki) + "and more", "neither PEM"},
+		"text after it":        {"", string(spki) + "and more", "neither PEM"},
 		"a private key":        {"", string(private), "private key"},
 		"both":                 {"", string(spki) + string(private), "private key"},
 		"two keys":             {"", string(spki) + string(spki), "2 keys"},
@@ -251,7 +251,7 @@ func TestInvalidPublicKeyTexts(t *testing.T) {
 		"an unknown block":     {"", "-----BEGIN DOG-----\nAAAA\n-----END DOG-----\n", "DOG"},
 		"broken DER":           {"", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "parsed"},
 		"broken JSON":          {"", "{", "not JSON"},
-		"no JWK":               {"", "{}", "cannot be parsed"},
+		"not a JWK":            {"", "{}", "cannot be parsed"},
 		"an empty set":         {"", `{"keys":[]}`, "empty"},
 		"a symmetric JWK":      {"", `{"kty":"oct","k":"c2VjcmV0LXNlY3JldC1zZWNyZXQ"}`, "symmetric"},
 		"a private JWK":        {"", `{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"}`, "private"},
@@ -315,7 +315,7 @@ func TestPrivateKeysAreReadInEveryForm(t *testing.T) {
 			t.Fatal(err)
 		}
 		if k, ok := again.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !k.Equal(private.Public()) {
-			t.Errorf("%s: another key came back", alg)
+			t.Errorf("%s: got another key", alg)
 		}
 	}
 	public, err := MarshalPublicKey(newPair(t, "k", Ed25519).key.Public())

@@ -100,7 +100,7 @@ func TestKeyFileIsReloadedWhenItChanges(t *testing.T) {
 	}
 	clock := newFakeClock()
 	if _, err := OpenKeyFile(KeyFile{Path: path, ID: "k", Now: clock.Now}); err == nil {
-		t.Error("a file that is not there is opened")
+		t.Error("a missing file is opened")
 	}
 	write(pemOf(first))
 	f, err := OpenKeyFile(KeyFile{Path: path, ID: "k", Principal: "shop", Now: clock.Now})
@@ -117,11 +117,11 @@ func TestKeyFileIsReloadedWhenItChanges(t *testing.T) {
 	}
 	write(pemOf(second))
 	if current() != first.Fingerprint() {
-		t.Error("the file was looked at too soon")
+		t.Error("the file was checked too soon")
 	}
 	clock.Add(5 * time.Second)
 	if current() != second.Fingerprint() || f.Err() != nil {
-		t.Errorf("the new key is not there: %v", f.Err())
+		t.Errorf("the new key is missing: %v", f.Err())
 	}
 	write("broken")
 	clock.Add(5 * time.Second)
@@ -173,7 +173,7 @@ func TestKeyFileIsCheckedBeforeAKeyIsUnknown(t *testing.T) {
 	}
 	var e *Error
 	if _, err := f.Key(t.Context(), "later"); !errors.As(err, &e) || e.Code != KeysUnavailable || e.RetryAfter <= 0 {
-		t.Errorf("while the file is gone: %v", err)
+		t.Errorf("while the file is missing: %v", err)
 	}
 	if got := idsOf(t, f, "old"); got != "old" {
 		t.Error(got)

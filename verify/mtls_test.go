@@ -111,7 +111,7 @@ func TestMutualTLSChecksItsDescription(t *testing.T) {
 		"a proxy without a header":          {Names: []string{"a"}, Trusted: func(*http.Request) bool { return true }},
 	} {
 		if m.Check() == nil {
-			t.Errorf("%s was taken", name)
+			t.Errorf("%s was accepted", name)
 		}
 	}
 }

@@ -31,19 +31,19 @@ func TestRefusalsDoNotRevealWhichKeysExist(t *testing.T) {
 		components []string
 		spoil      func(*scene)
 	}{
-		"everything covered":         {allComponents, nil},
-		"too little covered":         {[]string{"@method"}, nil},
-		"no digest":                  {[]string{"@method", "@target-uri", "content-type", "idempotency-key"}, func(s *scene) { s.r.Header.Del("Content-Digest") }},
-		"another body":               {allComponents, func(s *scene) { s.body = "{}" }},
-		"a digest that is none":      {allComponents, set("Content-Digest", "x")},
-		"the key on two lines":       {allComponents, func(s *scene) { s.r.Header.Add("Idempotency-Key", "b") }},
-		"a covered field gone":       {allComponents, func(s *scene) { s.r.Header.Del("Content-Type") }},
-		"an octet above ASCII":       {allComponents, set("Content-Type", "\xe4")},
-		"sf of no dictionary":        {append(allComponents[:5:5], "x-dict;sf"), set("X-Dict", `"text"`)},
-		"a parameter of the query":   {append(allComponents[:5:5], `@query-param;name="a"`), func(s *scene) { s.r.URL.RawQuery = "a=1&a=2" }},
-		"a query that does not scan": {allComponents, func(s *scene) { s.r.URL.RawQuery = "a=%zz" }},
-		"a signature of 3 bytes":     {allComponents, set("Signature", "sig1=:AAAA:")},
-		"no signature at all":        {allComponents, set("Signature", "sig1=::")},
+		"everything covered":                     {allComponents, nil},
+		"insufficient coverage":                  {[]string{"@method"}, nil},
+		"no digest":                              {[]string{"@method", "@target-uri", "content-type", "idempotency-key"}, func(s *scene) { s.r.Header.Del("Content-Digest") }},
+		"another body":                           {allComponents, func(s *scene) { s.body = "{}" }},
+		"an invalid digest":                      {allComponents, set("Content-Digest", "x")},
+		"the key on two lines":                   {allComponents, func(s *scene) { s.r.Header.Add("Idempotency-Key", "b") }},
+		"a removed field":                        {allComponents, func(s *scene) { s.r.Header.Del("Content-Type") }},
+		"an octet above ASCII":                   {allComponents, set("Content-Type", "\xe4")},
+		"sf of a field that is not a dictionary": {append(allComponents[:5:5], "x-dict;sf"), set("X-Dict", `"text"`)},
+		"a parameter of the query":               {append(allComponents[:5:5], `@query-param;name="a"`), func(s *scene) { s.r.URL.RawQuery = "a=1&a=2" }},
+		"a query that cannot be parsed":          {allComponents, func(s *scene) { s.r.URL.RawQuery = "a=%zz" }},
+		"a signature of 3 bytes":                 {allComponents, set("Signature", "sig1=:AAAA:")},
+		"no signature at all":                    {allComponents, set("Signature", "sig1=::")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,7 +17,7 @@ func TestTheDefaultProfileCanBePrinted(t *testing.T) {
 		}
 		lines = append(lines, strings.Join(sets, " or ")+" "+string(r.When))
 		if r.Why == "" {
-			t.Errorf("%v does not say why", r)
+			t.Errorf("%v has no reason", r)
 		}
 	}
 	want := []string{

@@ -37,18 +37,18 @@ func TestSignerRefusesWhatCannotBeSigned(t *testing.T) {
 	t.Parallel()
 	p, e := newPair(t, "k", HMACSHA256).signer, newPair(t, "k", Ed25519).signer
 	for name, change := range map[string]func(r *http.Request, s *Signer){
-		"no key":                 func(_ *http.Request, s *Signer) { s.Secret = nil },
-		"two keys":               func(_ *http.Request, s *Signer) { s.Private = e.Private },
-		"another algorithm":      func(_ *http.Request, s *Signer) { s.Alg = Ed25519 },
-		"an unfit algorithm":     func(_ *http.Request, s *Signer) { *s = e; s.Alg = RSAPSSSHA512 },
-		"an unfit name":          func(_ *http.Request, s *Signer) { *s = e; s.Alg, s.NameAlg = RSAPSSSHA512, true },
-		"a bad label":            func(_ *http.Request, s *Signer) { s.Label = "Sig 1" },
-		"a bad nonce":            func(_ *http.Request, s *Signer) { s.Nonce = "\n" },
-		"a bad component":        func(_ *http.Request, s *Signer) { s.Components = []string{"@status"} },
-		"no component":           func(_ *http.Request, s *Signer) { s.Components = []string{} },
-		"a field that is absent": func(_ *http.Request, s *Signer) { s.Components = []string{"x-gone"} },
-		"a bad digest":           func(_ *http.Request, s *Signer) { s.Digests = []string{"md5"} },
-		"a relative URL":         func(r *http.Request, _ *Signer) { r.URL.Host = "" },
+		"no key":                      func(_ *http.Request, s *Signer) { s.Secret = nil },
+		"two keys":                    func(_ *http.Request, s *Signer) { s.Private = e.Private },
+		"another algorithm":           func(_ *http.Request, s *Signer) { s.Alg = Ed25519 },
+		"an algorithm of another key": func(_ *http.Request, s *Signer) { *s = e; s.Alg = RSAPSSSHA512 },
+		"an invalid name":             func(_ *http.Request, s *Signer) { *s = e; s.Alg, s.NameAlg = RSAPSSSHA512, true },
+		"an invalid label":            func(_ *http.Request, s *Signer) { s.Label = "Sig 1" },
+		"an invalid nonce":            func(_ *http.Request, s *Signer) { s.Nonce = "\n" },
+		"an invalid component":        func(_ *http.Request, s *Signer) { s.Components = []string{"@status"} },
+		"no component":                func(_ *http.Request, s *Signer) { s.Components = []string{} },
+		"a field that is absent":      func(_ *http.Request, s *Signer) { s.Components = []string{"x-gone"} },
+		"an invalid digest":           func(_ *http.Request, s *Signer) { s.Digests = []string{"md5"} },
+		"a relative URL":              func(r *http.Request, _ *Signer) { r.URL.Host = "" },
 	} {
 		r, s := newDelivery(t, testBody), p
 		change(r, &s)

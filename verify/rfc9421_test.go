@@ -164,7 +164,7 @@ var refusals = []struct {
 	after  func(t *testing.T, s *scene)
 	code   Code // "" accepts
 }{
-	{"as it should be", nil, nil, ""},
+	{"valid", nil, nil, ""},
 	{"unsigned", nil, func(_ *testing.T, s *scene) {
 		s.r.Header.Del("Signature")
 		s.r.Header.Del("Signature-Input")
@@ -183,13 +183,13 @@ var refusals = []struct {
 	{"the path written differently", nil, func(_ *testing.T, s *scene) {
 		s.r.URL.Path, s.r.URL.RawPath = "/webhooks/shop", "/webhooks/%73hop"
 	}, SignatureMismatch},
-	{"no path of a URI", nil, func(_ *testing.T, s *scene) {
+	{"not a path of a URI", nil, func(_ *testing.T, s *scene) {
 		s.r.URL.Path, s.r.URL.RawPath = `/a|b`, `/a|b`
 	}, SignatureMalformed},
 	{"another query", nil, func(_ *testing.T, s *scene) { s.r.URL.RawQuery = "a=~&b" }, SignatureMismatch},
 	{"absolute form", nil, func(_ *testing.T, s *scene) { s.r.RequestURI = "https://hooks.example/webhooks/shop" }, SignatureMalformed},
 	{"asterisk form", nil, func(_ *testing.T, s *scene) { s.r.RequestURI = "*" }, SignatureMalformed},
-	{"no Host that could be one", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "a b" }, SignatureMalformed},
+	{"an impossible Host", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "a b" }, SignatureMalformed},
 	{"another body", nil, func(_ *testing.T, s *scene) { s.body = "{}" }, DigestMismatch},
 	{"another content type", nil, func(_ *testing.T, s *scene) { s.r.Header.Set("Content-Type", "text/plain") }, SignatureMismatch},
 	{"a content encoding added", nil, func(_ *testing.T, s *scene) { s.r.Header.Set("Content-Encoding", "gzip") }, InsufficientCoverage},
@@ -243,7 +243,7 @@ var refusals = []struct {
 	{"one member of the digest", func(t *testing.T, s *scene) {
 		s.resign(t, "@method", "@target-uri", `content-digest;key="sha-256"`, "content-type", "idempotency-key")
 	}, nil, ""},
-	{"a member of the digest that is not there", func(t *testing.T, s *scene) {
+	{"an absent member of the digest", func(t *testing.T, s *scene) {
 		s.resign(t, "@method", "@target-uri", `content-digest;key="sha-256"`, "content-type", "idempotency-key")
 	}, func(_ *testing.T, s *scene) { s.r.Header.Set("Content-Digest", "crc32c=:AAAAAA==:") }, SignatureMismatch},
 	{"the content type left out", func(t *testing.T, s *scene) {
@@ -255,7 +255,7 @@ var refusals = []struct {
 		s.resign(t, append(allComponents[:4:4], "idempotency-key;sf")...)
 	}, nil, InsufficientCoverage},
 	{"the key as bytes", func(t *testing.T, s *scene) { s.resign(t, append(allComponents[:4:4], "idempotency-key;bs")...) }, nil, ""},
-	{"a covered field that is not there", nil, func(_ *testing.T, s *scene) {
+	{"an absent covered field", nil, func(_ *testing.T, s *scene) {
 		s.r.Header.Set("Signature-Input", strings.Replace(s.r.Header.Get("Signature-Input"), `("`, `("x-gone" "`, 1))
 	}, SignatureMismatch},
 	{"an octet above ASCII", func(t *testing.T, s *scene) {
@@ -278,7 +278,7 @@ var refusals = []struct {
 		s.r.Header["X-Tag"] = []string{"a", "b"}
 		s.resign(t, append(allComponents[:5:5], "x-tag")...)
 	}, func(_ *testing.T, s *scene) { s.r.Header["X-Tag"] = []string{"a, b"} }, ""},
-	{"sf of no dictionary", func(t *testing.T, s *scene) {
+	{"sf of a field that is not a dictionary", func(t *testing.T, s *scene) {
 		s.r.Header.Set("X-Dict", "a=1,  b=2")
 		s.resign(t, append(allComponents[:5:5], "x-dict;sf")...)
 	}, func(_ *testing.T, s *scene) { s.r.Header.Set("X-Dict", `"text"`) }, ComponentUnsupported},
@@ -290,7 +290,7 @@ var refusals = []struct {
 	{"a parameter of the query twice", func(t *testing.T, s *scene) {
 		s.resign(t, "@method", "@target-uri", "content-digest", "content-type", "idempotency-key", `@query-param;name="a"`)
 	}, func(_ *testing.T, s *scene) { s.r.URL.RawQuery = "a=1&a=2" }, AmbiguousField},
-	{"a demanded key that is not there", func(t *testing.T, s *scene) {
+	{"a required key is absent", func(t *testing.T, s *scene) {
 		s.scheme.KeyRequired = true
 		s.r.Header.Del("Idempotency-Key")
 		s.resign(t, allComponents[:4]...)
@@ -300,7 +300,7 @@ var refusals = []struct {
 		s.r.Header.Set("X-Shop-Id", "1")
 		s.resign(t, allComponents...)
 	}, nil, InsufficientCoverage},
-	{"a demanded component left out", func(t *testing.T, s *scene) {
+	{"a required component left out", func(t *testing.T, s *scene) {
 		s.scheme.Coverage.Required = []string{"@scheme"}
 		s.resign(t, allComponents...)
 	}, nil, InsufficientCoverage},

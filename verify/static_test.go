@@ -40,7 +40,7 @@ func TestStaticVerify(t *testing.T) {
 		{"bearer", bearer, "", []string{"Authorization: Bearer tea"}, ""},
 		{"bearer, other", bearer, "", []string{"Authorization: Bearer x"}, CredentialsMismatch},
 		{"bearer, twice", bearer, "", []string{"Authorization: Bearer tea", "Authorization: Bearer tea"}, AmbiguousField},
-		{"bearer in a query where none is meant", bearer, "access_token=tea", nil, CredentialsMissing},
+		{"bearer in a query without Name", bearer, "access_token=tea", nil, CredentialsMissing},
 		{"bearer in the query", either, "access_token=tea", nil, ""},
 		{"bearer in both", either, "access_token=tea", []string{"Authorization: Bearer tea"}, AmbiguousField},
 	} {
@@ -76,7 +76,7 @@ func TestStaticCheckReportsEveryError(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 		if _, err := s.Verify(request("Authorization: Bearer "), given("")); CodeOf(err) != KeysUnavailable {
-			t.Errorf("verifies although it is wrong: %v", err)
+			t.Errorf("an invalid scheme verifies: %v", err)
 		}
 	}
 }

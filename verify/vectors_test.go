@@ -62,7 +62,7 @@ func TestVectors(t *testing.T) {
 			keys := loadVectorKeys(t, dir)
 			count := runJSONFiles(t, dir, keys) + runHTTPFiles(t, dir, keys)
 			if count == 0 {
-				t.Fatalf("%s holds no case", dir)
+				t.Fatalf("%s has no cases", dir)
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func runJSONFiles(t *testing.T, dir string, keys vectorKeys) int {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			n := shapeOf(t, text).load(t, text, keys)
 			if n == 0 {
-				t.Errorf("%s holds no case", file)
+				t.Errorf("%s has no cases", file)
 			}
 			total += n
 		})

@@ -27,12 +27,12 @@ func TestToleranceCheck(t *testing.T) {
 		{"long ahead without a limit", Tolerance{Future: NoLimit}, Identity{SignedAt: time.Unix(1<<40, 0)}, ""},
 		{"as late as a signature can name", Tolerance{}, Identity{SignedAt: time.Unix(999_999_999_999_999, 0)}, TimestampTooNew},
 		{"as late, without a limit", Tolerance{Future: NoLimit}, Identity{SignedAt: time.Unix(999_999_999_999_999, 0)}, ""},
-		{"before its beginning without a limit", Tolerance{Future: NoLimit}, Identity{NotBefore: time.Unix(1<<40, 0)}, ""},
-		{"at its end", Tolerance{}, Identity{SignedAt: testNow, Expires: testNow}, ""},
-		{"after its end", Tolerance{}, Identity{SignedAt: testNow, Expires: at(-time.Second)}, TokenExpired},
-		{"after its end, with a code", Tolerance{}, Identity{Expires: at(-time.Second), ExpiredCode: CertExpired}, CertExpired},
-		{"before its beginning", Tolerance{}, Identity{NotBefore: at(61 * time.Second)}, TokenNotYetValid},
-		{"a little before its beginning", Tolerance{}, Identity{NotBefore: at(60 * time.Second)}, ""},
+		{"before its start, without a limit", Tolerance{Future: NoLimit}, Identity{NotBefore: time.Unix(1<<40, 0)}, ""},
+		{"at its expiry", Tolerance{}, Identity{SignedAt: testNow, Expires: testNow}, ""},
+		{"after its expiry", Tolerance{}, Identity{SignedAt: testNow, Expires: at(-time.Second)}, TokenExpired},
+		{"after its expiry, with a code", Tolerance{}, Identity{Expires: at(-time.Second), ExpiredCode: CertExpired}, CertExpired},
+		{"before its start", Tolerance{}, Identity{NotBefore: at(61 * time.Second)}, TokenNotYetValid},
+		{"a little before its start", Tolerance{}, Identity{NotBefore: at(60 * time.Second)}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +53,7 @@ func TestErrorsNameCodeKeyAndComponent(t *testing.T) {
 		t.Error("errors.Is goes by the code and the cause")
 	}
 	if CodeOf(errors.Join(io.EOF, err)) != InsufficientCoverage || CodeOf(io.EOF) != "" || CodeOf(nil) != "" {
-		t.Error("CodeOf finds the code wherever it is, and none where there is none")
+		t.Error("CodeOf does not find the code, or finds one where there is none")
 	}
 	long := (&Error{Code: KeyUnknown, KeyID: strings.Repeat("k", 8000)}).Error()
 	if len(long) > 200 {
