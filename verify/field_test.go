@@ -39,7 +39,8 @@ func TestOnlySpaceAndTabAreOptionalWhiteSpace(t *testing.T) {
 func TestUnicodeWhiteSpaceAroundCoveredFieldsIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "k", Ed25519)
-	p.signer.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "idempotency-key", "x-id"}
+	p.signer.Components = []string{"@method", "@target-uri",
+		"content-digest", "content-type", "idempotency-key", "x-id"}
 	scheme := &RFC9421{Keys: StaticKeys(p.key), Coverage: Coverage{Consumed: []string{"x-id"}}}
 	deliver := func(spell func(string) string) error {
 		r := newDelivery(t, testBody)
@@ -66,7 +67,8 @@ func TestUnicodeWhiteSpaceAroundCoveredFieldsIsRefused(t *testing.T) {
 func TestByteSequencesKeepOtherWhiteSpace(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "k", Ed25519)
-	p.signer.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "idempotency-key", "x-id;bs"}
+	p.signer.Components = []string{"@method", "@target-uri",
+		"content-digest", "content-type", "idempotency-key", "x-id;bs"}
 	scheme := &RFC9421{Keys: StaticKeys(p.key), Coverage: Coverage{Consumed: []string{"x-id"}}}
 	for _, c := range notOWS() {
 		r := newDelivery(t, testBody)
@@ -90,7 +92,8 @@ func TestNormalizedRequestsHaveNoOptionalWhiteSpace(t *testing.T) {
 	r.Header["X-A"] = []string{" a\t", "b"}
 	r.Header["X-B"] = []string{"c\u00a0"}
 	got := Normalize(r)
-	if fmt.Sprint(got.Header["X-A"]) != "[a b]" || got.Header.Get("X-B") != "c\u00a0" || got.Header.Get("Content-Type") == "" {
+	if fmt.Sprint(got.Header["X-A"]) != "[a b]" || got.Header.Get("X-B") != "c\u00a0" ||
+		got.Header.Get("Content-Type") == "" {
 		t.Errorf("%q", got.Header)
 	}
 	if r.Header["X-A"][0] != " a\t" {

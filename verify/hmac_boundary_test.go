@@ -8,7 +8,8 @@ import (
 )
 
 func boundaryScheme(content string) *HMAC {
-	h := &HMAC{Headers: []string{"X-Sig"}, Encoding: Hex, Content: content, Secrets: Secrets(hmacSecret), Config: map[string]string{"sep": "|", "dot": "."}}
+	h := &HMAC{Headers: []string{"X-Sig"}, Encoding: Hex, Content: content, Secrets: Secrets(hmacSecret),
+		Config: map[string]string{"sep": "|", "dot": "."}}
 	if strings.Contains(content, "{timestamp}") {
 		h.TimestampHeaders = []string{"X-Time"}
 	}
@@ -20,15 +21,19 @@ func boundaryScheme(content string) *HMAC {
 
 // decodableContents are templates whose signed bytes can be divided in only one way.
 var decodableContents = []string{
-	"{body}", "{timestamp}.{body}", "v0:{timestamp}:{body}", "{id}.{timestamp}.{body}", "{id}|{timestamp}|{header:X-A}|{body}",
-	"{header:X-A} {body}", "{url}|{body}", "{url}\n{body}", "{config:sep}{body}", "{header:X-A}{config:dot}{body}", "{body}.{timestamp}",
+	"{body}", "{timestamp}.{body}", "v0:{timestamp}:{body}", "{id}.{timestamp}.{body}",
+	"{id}|{timestamp}|{header:X-A}|{body}",
+	"{header:X-A} {body}", "{url}|{body}", "{url}\n{body}", "{config:sep}{body}",
+	"{header:X-A}{config:dot}{body}", "{body}.{timestamp}",
 	"{body}|{id}", "{id}.{body}.{header:X-A}", "{timestamp}::{jcs}", "{body} {url}", "{header:X-A}a{body}",
 }
 
 // ambiguousContents are templates in which bytes can move from one part to another.
 var ambiguousContents = []string{
-	"{url}{body}", "{header:X-A}{body}", "{id}{body}", "{timestamp}{body}", "{timestamp}0{body}", "{id}{timestamp}{body}", "{url}/{body}",
-	"{url}={body}", "{id}{header:X-A}.{body}", "{body}{timestamp}", "{body}{id}", "{body}.{id}{timestamp}", "{body}1{timestamp}",
+	"{url}{body}", "{header:X-A}{body}", "{id}{body}", "{timestamp}{body}", "{timestamp}0{body}",
+	"{id}{timestamp}{body}", "{url}/{body}",
+	"{url}={body}", "{id}{header:X-A}.{body}", "{body}{timestamp}",
+	"{body}{id}", "{body}.{id}{timestamp}", "{body}1{timestamp}",
 	"{header:X-A}{jcs}", "{url}{config:dot}{body}",
 }
 
@@ -77,7 +82,8 @@ func TestNoByteMovesBetweenSignedParts(t *testing.T) {
 			if err := h.Sign(signed.request(t), []byte(signed.body), testNow); err == nil {
 				break
 			}
-			signed.id, signed.a = strings.ReplaceAll(signed.id, value.old, value.clean), strings.ReplaceAll(signed.a, value.old, value.clean)
+			signed.id, signed.a = strings.ReplaceAll(signed.id, value.old, value.clean),
+				strings.ReplaceAll(signed.a, value.old, value.clean)
 		}
 		r := signed.request(t)
 		if err := h.Sign(r, []byte(signed.body), testNow); err != nil {

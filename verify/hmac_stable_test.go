@@ -63,7 +63,8 @@ func TestStableDigestIgnoresTheTime(t *testing.T) {
 		if row.url == bytes.Equal(first.Stable, digest(h, "https://a.example/y", "ours", "body", 1700000000).Stable) {
 			t.Errorf("%s: the URL counts: %t", row.content, !row.url)
 		}
-		if row.tenant == bytes.Equal(first.Stable, digest(h, "https://a.example/x", "theirs", "body", 1700000000).Stable) {
+		if row.tenant == bytes.Equal(first.Stable,
+			digest(h, "https://a.example/x", "theirs", "body", 1700000000).Stable) {
 			t.Errorf("%s: the field counts: %t", row.content, !row.tenant)
 		}
 	}

@@ -62,13 +62,15 @@ func timedScheme() *HMAC {
 
 func idScheme() *HMAC {
 	return &HMAC{
-		Headers: []string{"new-sig", "old-sig"}, IDHeaders: []string{"new-id", "old-id"}, TimestampHeaders: []string{"new-time", "old-time"},
-		Encoding: Base64, Content: "{id}.{timestamp}.{body}", Secrets: Secrets(hmacSecret),
+		Headers: []string{"new-sig", "old-sig"}, IDHeaders: []string{"new-id", "old-id"},
+		TimestampHeaders: []string{"new-time", "old-time"},
+		Encoding:         Base64, Content: "{id}.{timestamp}.{body}", Secrets: Secrets(hmacSecret),
 	}
 }
 
 func algScheme() *HMAC {
-	return &HMAC{Headers: []string{"X-Sig"}, Entries: []string{"{alg}={sig}"}, Hashes: []Hash{SHA256}, Encoding: Hex, Secrets: Secrets(hmacSecret)}
+	return &HMAC{Headers: []string{"X-Sig"}, Entries: []string{"{alg}={sig}"},
+		Hashes: []Hash{SHA256}, Encoding: Hex, Secrets: Secrets(hmacSecret)}
 }
 
 func TestHMACVerify(t *testing.T) {
@@ -77,7 +79,8 @@ func TestHMACVerify(t *testing.T) {
 	timed := hexTag("1700000000.tea")
 	b64 := base64.StdEncoding.EncodeToString(tag(hmacSecret, "e1.1700000000.tea"))
 	keyed := &HMAC{
-		Headers: []string{"X-Sig"}, Separator: ",", Entries: []string{"{kid}/{alg}/{sig}"}, Hashes: []Hash{SHA256}, Encoding: Hex,
+		Headers: []string{"X-Sig"}, Separator: ",", Entries: []string{"{kid}/{alg}/{sig}"},
+		Hashes: []Hash{SHA256}, Encoding: Hex,
 		Keys: map[string]Secret{"1": "another", "2": hmacSecret},
 	}
 	for _, c := range []struct {
@@ -88,43 +91,57 @@ func TestHMACVerify(t *testing.T) {
 		want   Code
 	}{
 		{"good", bodyScheme(), []string{"X-Sig: " + sig}, "tea", ""},
-		{"upper-case hexadecimal is the same number", bodyScheme(), []string{"X-Sig: " + strings.ToUpper(sig)}, "tea", ""},
+		{"upper-case hexadecimal is the same number", bodyScheme(),
+			[]string{"X-Sig: " + strings.ToUpper(sig)}, "tea", ""},
 		{"empty body", bodyScheme(), []string{"X-Sig: " + hexTag("")}, "", ""},
 		{"binary body", bodyScheme(), []string{"X-Sig: " + hexTag("\x00\xff\r\n")}, "\x00\xff\r\n", ""},
-		{"a byte order mark is part of the body", bodyScheme(), []string{"X-Sig: " + sig}, "\ufefftea", SignatureMismatch},
+		{"a byte order mark is part of the body", bodyScheme(),
+			[]string{"X-Sig: " + sig}, "\ufefftea", SignatureMismatch},
 		{"another body", bodyScheme(), []string{"X-Sig: " + sig}, "Tea", SignatureMismatch},
 		{"no field", bodyScheme(), nil, "tea", SignatureMissing},
 		{"empty field", bodyScheme(), []string{"X-Sig: "}, "tea", SignatureMissing},
 		{"two fields", bodyScheme(), []string{"X-Sig: " + sig, "X-Sig: " + sig}, "tea", AmbiguousField},
-		{"base64 instead of hex", bodyScheme(), []string{"X-Sig: " + base64.StdEncoding.EncodeToString(tag(hmacSecret, "tea"))}, "tea", SignatureMalformed},
+		{"base64 instead of hex", bodyScheme(),
+			[]string{"X-Sig: " + base64.StdEncoding.EncodeToString(tag(hmacSecret, "tea"))}, "tea", SignatureMalformed},
 		{"half a signature", bodyScheme(), []string{"X-Sig: " + sig[:32]}, "tea", SignatureMismatch},
-		{"a longer signature", bodyScheme(), []string{"X-Sig: " + sig + strings.Repeat("00", 64)}, "tea", SignatureMismatch},
+		{"a longer signature", bodyScheme(),
+			[]string{"X-Sig: " + sig + strings.Repeat("00", 64)}, "tea", SignatureMismatch},
 		{"a field of 9 KiB", bodyScheme(), []string{"X-Sig: " + strings.Repeat("a", 9<<10)}, "tea", SignatureMalformed},
 
 		{"timed", timedScheme(), []string{"X-Sig: t=1700000000,v1=" + timed}, "tea", ""},
 		{"spaces around entries", timedScheme(), []string{"X-Sig: t=1700000000 , v1=" + timed}, "tea", ""},
-		{"unknown entries, and bad ones beside a good one", timedScheme(), []string{"X-Sig: v0=00,t=1700000000,v1=zz,v9,v1=00,v1=" + timed + ",x="}, "tea", ""},
+		{"unknown entries, and bad ones beside a good one", timedScheme(),
+			[]string{"X-Sig: v0=00,t=1700000000,v1=zz,v9,v1=00,v1=" + timed + ",x="}, "tea", ""},
 		{"only unknown entries", timedScheme(), []string{"X-Sig: t=1700000000,v0=" + timed}, "tea", SignatureMalformed},
-		{"two times", timedScheme(), []string{"X-Sig: t=1700000000,t=1700000000,v1=" + timed}, "tea", SignatureMalformed},
+		{"two times", timedScheme(), []string{"X-Sig: t=1700000000,t=1700000000,v1=" + timed}, "tea",
+			SignatureMalformed},
 		{"no time", timedScheme(), []string{"X-Sig: v1=" + timed}, "tea", TimestampMissing},
 		{"another time", timedScheme(), []string{"X-Sig: t=1700000001,v1=" + timed}, "tea", SignatureMismatch},
-		{"65 entries", timedScheme(), []string{"X-Sig: " + strings.Repeat("a,", 63) + "t=1700000000,v1=" + timed}, "tea", SignatureMalformed},
+		{"65 entries", timedScheme(), []string{"X-Sig: " + strings.Repeat("a,", 63) + "t=1700000000,v1=" + timed},
+			"tea", SignatureMalformed},
 
 		{"id and time", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "new-time: 1700000000"}, "tea", ""},
 		{"empty time", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "new-time: "}, "tea", TimestampMissing},
-		{"an empty field does not hide the older one", idScheme(), []string{"new-sig: ", "old-sig: " + b64, "old-id: e1", "old-time: 1700000000"}, "tea", ""},
+		{"an empty field does not hide the older one", idScheme(),
+			[]string{"new-sig: ", "old-sig: " + b64, "old-id: e1", "old-time: 1700000000"}, "tea", ""},
 		{"older fields", idScheme(), []string{"old-sig: " + b64, "old-id: e1", "old-time: 1700000000"}, "tea", ""},
-		{"an id of the other family", idScheme(), []string{"new-sig: " + b64, "old-id: e1", "new-time: 1700000000"}, "tea", IDMissing},
-		{"a time of the other family", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "old-time: 1700000000"}, "tea", TimestampMissing},
-		{"another id", idScheme(), []string{"new-sig: " + b64, "new-id: e2", "new-time: 1700000000"}, "tea", SignatureMismatch},
-		{"two ids", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "new-id: e1", "new-time: 1700000000"}, "tea", AmbiguousField},
-		{"two times in fields", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "new-time: 1700000000", "new-time: 1"}, "tea", AmbiguousField},
+		{"an id of the other family", idScheme(),
+			[]string{"new-sig: " + b64, "old-id: e1", "new-time: 1700000000"}, "tea", IDMissing},
+		{"a time of the other family", idScheme(),
+			[]string{"new-sig: " + b64, "new-id: e1", "old-time: 1700000000"}, "tea", TimestampMissing},
+		{"another id", idScheme(), []string{"new-sig: " + b64, "new-id: e2", "new-time: 1700000000"}, "tea",
+			SignatureMismatch},
+		{"two ids", idScheme(), []string{"new-sig: " + b64, "new-id: e1", "new-id: e1", "new-time: 1700000000"},
+			"tea", AmbiguousField},
+		{"two times in fields", idScheme(),
+			[]string{"new-sig: " + b64, "new-id: e1", "new-time: 1700000000", "new-time: 1"}, "tea", AmbiguousField},
 		{"a full stop moved from the content into the id", idScheme(), []string{
 			"new-sig: " + b64, "new-id: e1.1700000000", "new-time: 1"}, "tea", ComponentUnsupported},
 		{"hex instead of base64", idScheme(), []string{
 			"new-sig: " + hexTag("e1.1700000000.tea"), "new-id: e1", "new-time: 1700000000"}, "tea", SignatureMismatch},
 		{"base64 without padding", idScheme(), []string{
-			"new-sig: " + strings.TrimRight(b64, "="), "new-id: e1", "new-time: 1700000000"}, "tea", SignatureMalformed},
+			"new-sig: " + strings.TrimRight(b64, "="), "new-id: e1", "new-time: 1700000000"},
+			"tea", SignatureMalformed},
 
 		{"algorithm named", algScheme(), []string{"X-Sig: sha256=" + sig}, "tea", ""},
 		{"algorithm not on the list", algScheme(), []string{"X-Sig: sha512=" + sig}, "tea", AlgorithmNotAllowed},
@@ -150,8 +167,10 @@ func TestHMACVerify(t *testing.T) {
 func TestHMACTimesAreStrictlyDecimal(t *testing.T) {
 	t.Parallel()
 	for stamp, want := range map[string]Code{
-		"1700000000": "", "0": "", "": TimestampMalformed, "hello": TimestampMalformed, "1e9": TimestampMalformed, "-1": TimestampMalformed,
-		"+1700000000": TimestampMalformed, "0x10": TimestampMalformed, "1_0": TimestampMalformed, "1.5": TimestampMalformed,
+		"1700000000": "", "0": "", "": TimestampMalformed, "hello": TimestampMalformed,
+		"1e9": TimestampMalformed, "-1": TimestampMalformed,
+		"+1700000000": TimestampMalformed, "0x10": TimestampMalformed,
+		"1_0": TimestampMalformed, "1.5": TimestampMalformed,
 		"9999999999999999": TimestampMalformed, "１７": TimestampMalformed, "999999999999999": "",
 	} {
 		_, err := timedScheme().Verify(request("X-Sig: t="+stamp+",v1="+hexTag(stamp+".tea")), given("tea"))
@@ -184,12 +203,14 @@ func TestFarFutureTimeIsTooNew(t *testing.T) {
 func TestHMACIdentity(t *testing.T) {
 	t.Parallel()
 	h := &HMAC{
-		Headers: []string{"X-Sig"}, TimestampHeaders: []string{"X-Time"}, TimestampUnit: time.Millisecond, IDHeaders: []string{"X-Id"},
+		Headers: []string{"X-Sig"}, TimestampHeaders: []string{"X-Time"},
+		TimestampUnit: time.Millisecond, IDHeaders: []string{"X-Id"},
 		Encoding: Base64, Content: "{id}|{timestamp}|{url}|{header:X-Topic}|{config:shop}|{body}",
 		Config: map[string]string{"shop": "teapots"}, Secrets: Secrets(hmacSecret),
 	}
 	content := "e.1|1700000000123|https://hooks.example/in?a=1|brew|teapots|tea"
-	fields := []string{"X-Id: e.1", "X-Time: 1700000000123", "X-Topic: brew", "X-Sig: " + base64.StdEncoding.EncodeToString(tag(hmacSecret, content))}
+	sig := base64.StdEncoding.EncodeToString(tag(hmacSecret, content))
+	fields := []string{"X-Id: e.1", "X-Time: 1700000000123", "X-Topic: brew", "X-Sig: " + sig}
 	id, err := h.Verify(request(fields...), given("tea"))
 	if err != nil {
 		t.Fatal(err)
@@ -225,30 +246,46 @@ func TestHMACCheckReportsEveryError(t *testing.T) {
 		want   []string
 	}{
 		{&HMAC{}, []string{"headers: no field", "encoding:", "secrets: none is set"}},
-		{&HMAC{Headers: []string{"X Sig"}, Encoding: Raw, Secrets: Secrets("")}, []string{`"X Sig" is not a field name`, "encoding:", "secret 1 of 1 is empty"}},
+		{&HMAC{Headers: []string{"X Sig"}, Encoding: Raw, Secrets: Secrets("")},
+			[]string{`"X Sig" is not a field name`, "encoding:", "secret 1 of 1 is empty"}},
 		{&HMAC{Headers: []string{"A", "B"}, IDHeaders: []string{"1", "2", "3"}, Encoding: Hex, Secrets: Secrets("s")},
 			[]string{"id headers: 3 fields for 2", "content lacks {id}"}},
 		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Hash: "md5", Hashes: []Hash{"crc"}},
 			[]string{`"md5"`, `"crc"`, "no entry holds {alg}"}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s", "zz "), SecretEncoding: Hex}, []string{"secret 1 of 2 is not hex", "secret 2 of 2 begins or ends"}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), SecretEncoding: "rot13"}, []string{`unknown encoding "rot13"`}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("whpk_AAAA"), SecretEncoding: Whsec}, []string{"is an Ed25519 key"}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "{timestamp}{nonce}{header:a b}{config:x}{id}{url:y}"},
-			[]string{"no timestamp header", "unknown placeholder {nonce}", "names no field", "{config:x} is not set", "no id header", "takes no argument", "0 times"}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "{body"}, []string{`"{" without`}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "body}"}, []string{`"}" without`}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "{body}{}"}, []string{"empty placeholder"}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "{body}{jcs}"}, []string{"2 times"}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Entries: []string{"{kid}{sig}", "{sig}={sig}", "{what}", "plain", "{sig}-{ed25519}"}},
-			[]string{"without text between", "{sig} twice", "unknown placeholder {what}", `"plain": neither`, "both {sig} and {ed25519}"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s", "zz "), SecretEncoding: Hex},
+			[]string{"secret 1 of 2 is not hex", "secret 2 of 2 begins or ends"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), SecretEncoding: "rot13"},
+			[]string{`unknown encoding "rot13"`}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("whpk_AAAA"), SecretEncoding: Whsec},
+			[]string{"is an Ed25519 key"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"),
+			Content: "{timestamp}{nonce}{header:a b}{config:x}{id}{url:y}"},
+			[]string{"no timestamp header", "unknown placeholder {nonce}", "names no field", "{config:x} is not set",
+				"no id header", "takes no argument", "0 times"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "{body"},
+			[]string{`"{" without`}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "body}"},
+			[]string{`"}" without`}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "{body}{}"},
+			[]string{"empty placeholder"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Content: "{body}{jcs}"},
+			[]string{"2 times"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"),
+			Entries: []string{"{kid}{sig}", "{sig}={sig}", "{what}", "plain", "{sig}-{ed25519}"}},
+			[]string{"without text between", "{sig} twice", "unknown placeholder {what}",
+				`"plain": neither`, "both {sig} and {ed25519}"}},
 		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Entries: []string{"t={timestamp}"}},
 			[]string{"none holds a signature", "content lacks {timestamp}"}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Entries: []string{"{kid}/{sig}"}}, []string{"{kid} and keys by id go together"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Entries: []string{"{kid}/{sig}"}},
+			[]string{"{kid} and keys by id go together"}},
 		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), Keys: map[string]Secret{"": "", "b": "s"}},
 			[]string{"both secrets and keys", "a key without an id", `key "" is empty`}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, PublicKeys: []ed25519.PublicKey{short}}, []string{"no entry holds {ed25519}", "not 5"}},
-		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), TimestampUnit: time.Hour}, []string{"timestamp unit"}},
-		{&HMAC{Headers: []string{"A"}, TimestampHeaders: []string{"T"}, Entries: []string{"{timestamp}={sig}"}, Encoding: Hex, Secrets: Secrets("s")},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, PublicKeys: []ed25519.PublicKey{short}},
+			[]string{"no entry holds {ed25519}", "not 5"}},
+		{&HMAC{Headers: []string{"A"}, Encoding: Hex, Secrets: Secrets("s"), TimestampUnit: time.Hour},
+			[]string{"timestamp unit"}},
+		{&HMAC{Headers: []string{"A"}, TimestampHeaders: []string{"T"}, Entries: []string{"{timestamp}={sig}"},
+			Encoding: Hex, Secrets: Secrets("s")},
 			[]string{"both a header and an entry"}},
 	} {
 		err := c.scheme.Check()
@@ -285,7 +322,8 @@ func TestWhsecSecretsNeedNeitherPrefixNorPadding(t *testing.T) {
 			t.Errorf("%q: got %d bytes, %v", s, len(got), err)
 		}
 	}
-	if _, err := Secret("whsec_no base64").Decode(Whsec); err == nil || !strings.Contains(err.Error(), `base64 after "whsec_"`) {
+	if _, err := Secret("whsec_no base64").Decode(Whsec); err == nil ||
+		!strings.Contains(err.Error(), `base64 after "whsec_"`) {
 		t.Errorf("got %v", err)
 	}
 	if got, err := Secret("whsec_x").Decode(Raw); err != nil || string(got) != "whsec_x" {
@@ -315,7 +353,8 @@ func TestEd25519BesideHMAC(t *testing.T) {
 	if _, err := h.Verify(request("S: "+entry("tea")), given("Tea")); CodeOf(err) != SignatureMismatch {
 		t.Errorf("another body: got %v", err)
 	}
-	if _, err := h.Verify(request("S: v1,"+base64.StdEncoding.EncodeToString(tag("", "tea"))), given("tea")); CodeOf(err) != SignatureMalformed {
+	unkeyed := request("S: v1," + base64.StdEncoding.EncodeToString(tag("", "tea")))
+	if _, err := h.Verify(unkeyed, given("tea")); CodeOf(err) != SignatureMalformed {
 		t.Errorf("a MAC without a secret: got %v", err)
 	}
 	flood := strings.TrimSpace(strings.Repeat(entry("coffee")+" ", 20)) + " " + entry("tea")
@@ -328,7 +367,8 @@ func TestEd25519BesideHMAC(t *testing.T) {
 func TestUnknownKeyIDOfAMACCostsAsMuchAsAKnownOne(t *testing.T) {
 	t.Parallel()
 	h := &HMAC{
-		Headers: []string{"S"}, Separator: ",", Entries: []string{"{kid}/{sig}"}, Encoding: Hex, Keys: map[string]Secret{"a": "first", "b": "second"},
+		Headers: []string{"S"}, Separator: ",", Entries: []string{"{kid}/{sig}"}, Encoding: Hex,
+		Keys: map[string]Secret{"a": "first", "b": "second"},
 	}
 	if err := h.Check(); err != nil {
 		t.Fatal(err)
@@ -359,7 +399,8 @@ func TestBodyIsNotReadIfTheHeaderIsRefused(t *testing.T) {
 		}
 	}
 	cut := errors.New("connection cut")
-	if _, err := bodyScheme().Verify(request("X-Sig: 00"), func() ([]byte, error) { return nil, cut }); !errors.Is(err, cut) {
+	read := func() ([]byte, error) { return nil, cut }
+	if _, err := bodyScheme().Verify(request("X-Sig: 00"), read); !errors.Is(err, cut) {
 		t.Errorf("got %v, want the error of the body as it is", err)
 	}
 }
@@ -378,7 +419,8 @@ func TestSecretsPrintRedacted(t *testing.T) {
 		printed = append(printed, fmt.Sprintf(verb+verb+verb, s, bodyScheme(), Basic("u", hmacSecret)))
 	}
 	for _, p := range printed {
-		if strings.Contains(p, hmacSecret) || strings.Contains(strings.ToLower(p), hex.EncodeToString([]byte(hmacSecret))) {
+		if strings.Contains(p, hmacSecret) ||
+			strings.Contains(strings.ToLower(p), hex.EncodeToString([]byte(hmacSecret))) {
 			t.Errorf("%s", p)
 		}
 	}
@@ -453,7 +495,8 @@ func TestSignRefusesWhatItCannotSign(t *testing.T) {
 		t.Errorf("without an id: got %v", err)
 	}
 	public := &HMAC{
-		Headers: []string{"S"}, Entries: []string{"{ed25519}"}, Encoding: Base64, PublicKeys: []ed25519.PublicKey{make([]byte, 32)},
+		Headers: []string{"S"}, Entries: []string{"{ed25519}"}, Encoding: Base64,
+		PublicKeys: []ed25519.PublicKey{make([]byte, 32)},
 	}
 	if err := public.Sign(request(), nil, time.Now()); err == nil {
 		t.Error("signs with a public key")
@@ -462,11 +505,13 @@ func TestSignRefusesWhatItCannotSign(t *testing.T) {
 
 func FuzzHMACFields(f *testing.F) {
 	good := "t=1700000000,v1=" + hexTag("1700000000.tea")
-	for _, s := range []string{good, "", "t=", ",", "t=1,v1=", "v1=00,v1=00", strings.Repeat("v1=00,", 100), "t=1\x00,v1=zz", "v1={sig}"} {
+	for _, s := range []string{good, "", "t=", ",", "t=1,v1=", "v1=00,v1=00",
+		strings.Repeat("v1=00,", 100), "t=1\x00,v1=zz", "v1={sig}"} {
 		f.Add(s, "e1", "1700000000")
 	}
 	schemes := []*HMAC{timedScheme(), idScheme(), algScheme(), bodyScheme(), {
-		Headers: []string{"X-Sig"}, Separator: ",", Entries: []string{"{kid}/{alg}/{sig}", "{sig}"}, Hashes: []Hash{SHA256, SHA1}, Encoding: Base64,
+		Headers: []string{"X-Sig"}, Separator: ",", Entries: []string{"{kid}/{alg}/{sig}", "{sig}"},
+		Hashes: []Hash{SHA256, SHA1}, Encoding: Base64,
 		Keys: map[string]Secret{"2": hmacSecret},
 	}}
 	f.Fuzz(func(t *testing.T, sig, id, stamp string) {
@@ -476,7 +521,8 @@ func FuzzHMACFields(f *testing.F) {
 		}
 		for i, h := range schemes {
 			_, err := h.Verify(r, given("tea"))
-			if err == nil && !strings.Contains(sig, hexTag("1700000000.tea")) && !strings.Contains(strings.ToLower(sig), hexTag("1700000000.tea")) {
+			if err == nil && !strings.Contains(sig, hexTag("1700000000.tea")) &&
+				!strings.Contains(strings.ToLower(sig), hexTag("1700000000.tea")) {
 				t.Fatalf("scheme %d: %q was accepted", i, sig)
 			}
 			if err != nil && CodeOf(err) == "" {
@@ -510,7 +556,8 @@ func BenchmarkHMAC(b *testing.B) {
 // A producer without a preset is described by what its documentation says.
 func ExampleHMAC() {
 	tabapay := &HMAC{
-		Headers: []string{"X-HMAC-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}", "v2={sig}"},
+		Headers: []string{"X-HMAC-Signature"}, Separator: ",",
+		Entries:  []string{"t={timestamp}", "v1={sig}"},
 		Encoding: Hex, Content: "{timestamp}.{body}", Secrets: Secrets("our shared secret"),
 	}
 	r, _ := http.NewRequest(http.MethodPost, "https://hooks.example/webhooks/tabapay", nil)
@@ -525,5 +572,5 @@ func ExampleHMAC() {
 	// Output:
 	// <nil> 1700000000 true
 	// signature_mismatch
-	// HMAC-SHA256 (hex) of "{timestamp}.{body}" in X-HMAC-Signature, as "t={timestamp},v1={sig},v2={sig}"
+	// HMAC-SHA256 (hex) of "{timestamp}.{body}" in X-HMAC-Signature, as "t={timestamp},v1={sig}"
 }

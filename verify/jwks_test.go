@@ -139,7 +139,8 @@ func TestUnknownKidsCannotBlockARotation(t *testing.T) {
 	for wait := jwksPause; wait > 0; wait -= 10 * time.Second {
 		for _, kid := range []string{"guess", "next"} {
 			var e *Error
-			if _, err := j.Key(t.Context(), kid); !errors.As(err, &e) || e.Code != KeysUnavailable || e.RetryAfter != wait {
+			if _, err := j.Key(t.Context(), kid); !errors.As(err, &e) ||
+				e.Code != KeysUnavailable || e.RetryAfter != wait {
 				t.Fatalf("%s: %v, want keys_unavailable for %s", kid, err, wait)
 			}
 		}
@@ -279,8 +280,12 @@ func TestJWKSIgnoresBadResponses(t *testing.T) {
 		"too large": func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintf(w, `{"keys":[%s]}`+strings.Repeat(" ", 1<<20), edJWK(t, "a"))
 		},
-		"another host":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) },
-		"a redirect loop": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) },
+		"another host": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, other.URL, http.StatusFound)
+		},
+		"a redirect loop": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/again", http.StatusFound)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -314,7 +319,8 @@ func TestJWKSTakesOnlySignatureKeys(t *testing.T) {
 		`{"kty":"OKP","crv":"Ed25519","kid":"short","x":"AAAA"}`,
 		string(jwkWith(t, ec, `"kid":"enc","use":"enc"`)), string(jwkWith(t, ec, `"kid":"wrap","key_ops":["wrapKey"]`)),
 		string(jwkWith(t, rsaKey, `"kid":"plain"`)), string(jwkOf(t, "rs256", "RS256", rsaKey)),
-		string(jwkOf(t, "ps256", "PS256", rsaKey)), string(jwkOf(t, "es384", "ES384", ec)), string(jwkWith(t, ec, `"use":"sig"`)),
+		string(jwkOf(t, "ps256", "PS256", rsaKey)), string(jwkOf(t, "es384", "ES384", ec)),
+		string(jwkWith(t, ec, `"use":"sig"`)),
 	)
 	clock := newFakeClock()
 	j := s.open(t, clock)
@@ -346,9 +352,12 @@ func TestJWKSTakesOnlySignatureKeys(t *testing.T) {
 func TestJWKSURLsMustBeSafe(t *testing.T) {
 	t.Parallel()
 	for url, ok := range map[string]bool{
-		"https://keys.example/jwks": true, "http://127.0.0.1:9/jwks": true, "http://[::1]/jwks": true, "http://localhost/jwks": true,
-		"http://keys.example/jwks": false, "http://127.0.0.1.evil.example/": false, "http://10.0.0.1/": false, "ftp://keys.example/": false,
-		"https://user:pw@keys.example/": false, "/jwks": false, "": false, "https://": false, "http://localhost.evil.example/": false,
+		"https://keys.example/jwks": true, "http://127.0.0.1:9/jwks": true,
+		"http://[::1]/jwks": true, "http://localhost/jwks": true,
+		"http://keys.example/jwks": false, "http://127.0.0.1.evil.example/": false,
+		"http://10.0.0.1/": false, "ftp://keys.example/": false,
+		"https://user:pw@keys.example/": false, "/jwks": false, "": false, "https://": false,
+		"http://localhost.evil.example/": false,
 	} {
 		j, err := NewJWKS(JWKSConfig{URL: url})
 		if (err == nil) != ok {
@@ -367,8 +376,9 @@ func TestCacheAgeIsBounded(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]time.Duration{
 		"": 10 * time.Minute, "max-age=300": 5 * time.Minute, "public, max-age=300, must-revalidate": 5 * time.Minute,
-		"max-age=1": time.Minute, "max-age=86400": time.Hour, "no-store": time.Minute, "max-age=300, no-cache": time.Minute,
-		"max-age=x": 10 * time.Minute, "Max-Age=\"120\"": 2 * time.Minute, "max-age=-5": time.Minute,
+		"max-age=1": time.Minute, "max-age=86400": time.Hour, "no-store": time.Minute,
+		"max-age=300, no-cache": time.Minute,
+		"max-age=x":             10 * time.Minute, "Max-Age=\"120\"": 2 * time.Minute, "max-age=-5": time.Minute,
 	} {
 		if got := cacheAge(http.Header{"Cache-Control": {header}}); got != want {
 			t.Errorf("%q: %s, want %s", header, got, want)

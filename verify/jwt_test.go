@@ -128,7 +128,8 @@ func bearerScheme() *JWT {
 		Keys: newIssuer().keys(), Algorithms: []string{"RS256", "ES256", "EdDSA"},
 		Issuers: []string{"https://issuer.example"}, Audiences: []string{"us", "also us"},
 		Claims: []ClaimRule{
-			{Names: []string{"azp", "email"}, Values: []string{"a@b.example"}}, {Names: []string{"email_verified"}, Values: []string{"true"}},
+			{Names: []string{"azp", "email"}, Values: []string{"a@b.example"}},
+			{Names: []string{"email_verified"}, Values: []string{"true"}},
 			{Names: []string{"roles"}, Values: []string{"sender"}},
 		},
 	}
@@ -146,7 +147,8 @@ func TestBearerTokens(t *testing.T) {
 		{"ECDSA", i.sign(t, "ES256", "e", nil, good), ""},
 		{"Ed25519", i.sign(t, "EdDSA", "d", nil, good), ""},
 		{"no key id", i.sign(t, "RS256", "", nil, good), ""},
-		{"issuer in a list", sign(map[string]any{"iss": []string{"https://other.example", "https://issuer.example"}}), IssuerMismatch},
+		{"issuer in a list", sign(map[string]any{"iss": []string{"https://other.example", "https://issuer.example"}}),
+			IssuerMismatch},
 		{"email in a list", sign(map[string]any{"email": []string{"a@b.example"}}), SubjectMismatch},
 		{"azp in a list", sign(map[string]any{"azp": []string{"a@b.example", "x"}, "email": nil}), SubjectMismatch},
 		{"role in a list", sign(map[string]any{"roles": []string{"reader", "sender"}}), ""},
@@ -174,7 +176,8 @@ func TestBearerTokens(t *testing.T) {
 		{"no expiry", sign(map[string]any{"exp": nil}), TokenMalformed},
 		{"expiry is not a time", sign(map[string]any{"exp": "soon"}), TokenMalformed},
 		{"expiry out of range", sign(map[string]any{"exp": 1e300}), TokenMalformed},
-		{"critical extension", i.sign(t, "RS256", "r", map[string]any{"crit": []string{"exp"}, "exp": 1}, good), TokenMalformed},
+		{"critical extension", i.sign(t, "RS256", "r", map[string]any{"crit": []string{"exp"}, "exp": 1}, good),
+			TokenMalformed},
 		{"alg none", unsigned(t, `{"alg":"none","kid":"r"}`, good), AlgorithmNotAllowed},
 		{"alg None", unsigned(t, `{"alg":"None","kid":"r"}`, good), AlgorithmNotAllowed},
 		{"no alg", unsigned(t, `{"kid":"r"}`, good), TokenMalformed},
@@ -233,7 +236,8 @@ func TestKeysAreUsedWithTheirOwnAlgorithmOnly(t *testing.T) {
 	scheme := bearerScheme()
 	scheme.Algorithms = []string{"RS256", "PS256"}
 	for kid, code := range map[string]Code{"r": SignatureMismatch, "any": ""} {
-		if _, err := scheme.Verify(bearer(newIssuer().sign(t, "PS256", kid, nil, goodClaims())), noBody); CodeOf(err) != code {
+		token := newIssuer().sign(t, "PS256", kid, nil, goodClaims())
+		if _, err := scheme.Verify(bearer(token), noBody); CodeOf(err) != code {
 			t.Errorf("key %s with PS256: %v, want %q", kid, err, code)
 		}
 	}
@@ -264,7 +268,8 @@ func TestAuthorizationFieldHoldsOneBearerToken(t *testing.T) {
 	t.Parallel()
 	token := newIssuer().sign(t, "RS256", "r", nil, goodClaims())
 	for value, code := range map[string]Code{
-		"bearer " + token: "", "BEARER  " + token: "", "Basic " + token: TokenMissing, token: TokenMissing, "Bearer": TokenMissing, "Bearer ": TokenMissing,
+		"bearer " + token: "", "BEARER  " + token: "", "Basic " + token: TokenMissing, token: TokenMissing,
+		"Bearer": TokenMissing, "Bearer ": TokenMissing,
 	} {
 		r := bearer("")
 		r.Header.Set("Authorization", value)
@@ -326,7 +331,8 @@ func TestBodyTokensBindTheBody(t *testing.T) {
 	if early := (Tolerance{}).Check(id, time.Unix(tokenNow-61, 0)); CodeOf(early) != TokenNotYetValid {
 		t.Errorf("before it was issued: %v", early)
 	}
-	if id.SignedAt.Unix() != tokenNow || !id.Expires.Equal(time.Unix(tokenNow+300, -1)) || id.Signed == nil || !id.Covers("@body") {
+	if id.SignedAt.Unix() != tokenNow || !id.Expires.Equal(time.Unix(tokenNow+300, -1)) ||
+		id.Signed == nil || !id.Covers("@body") {
 		t.Errorf("identity %+v", id)
 	}
 	if !bytes.Contains(id.Claims, []byte(`"m1"`)) {
@@ -340,7 +346,8 @@ func TestBodyTokensBindTheBody(t *testing.T) {
 		"no issue time": {i.sign(t, "ES256", "e", map[string]any{"exp": tokenNow}, claims), TokenMalformed},
 		"no end":        {i.sign(t, "ES256", "e", map[string]any{"iat": tokenNow}, claims), TokenMalformed},
 		"times as claims do not count": {
-			i.sign(t, "ES256", "e", nil, map[string]any{"merchantId": "m1", "iat": tokenNow, "exp": tokenNow + 1}), TokenMalformed,
+			i.sign(t, "ES256", "e", nil, map[string]any{"merchantId": "m1", "iat": tokenNow, "exp": tokenNow + 1}),
+			TokenMalformed,
 		},
 		"other merchant": {i.sign(t, "ES256", "e", times, map[string]any{"merchantId": "m2"}), SubjectMismatch},
 	} {
@@ -375,7 +382,8 @@ func TestUnavailableKeysAreTransient(t *testing.T) {
 	t.Parallel()
 	scheme := bearerScheme()
 	scheme.Keys = downKeys{}
-	if _, err := scheme.Verify(bearer(newIssuer().sign(t, "RS256", "r", nil, goodClaims())), noBody); CodeOf(err) != KeysUnavailable {
+	token := newIssuer().sign(t, "RS256", "r", nil, goodClaims())
+	if _, err := scheme.Verify(bearer(token), noBody); CodeOf(err) != KeysUnavailable {
 		t.Errorf("got %v", err)
 	}
 }
@@ -393,14 +401,16 @@ func TestTokenSchemesCheckTheirDescription(t *testing.T) {
 		scheme JWT
 		want   string
 	}{
-		"no keys":         {JWT{Algorithms: []string{"RS256"}, Audiences: []string{"us"}}, "no keys"},
-		"no algorithms":   {JWT{Keys: keys, Audiences: []string{"us"}}, "no algorithms"},
-		"none":            {JWT{Keys: keys, Algorithms: []string{"none"}, Audiences: []string{"us"}}, `"none"`},
-		"HMAC":            {JWT{Keys: keys, Algorithms: []string{"HS256"}, Audiences: []string{"us"}}, `"HS256"`},
-		"for anyone":      {JWT{Keys: keys, Algorithms: []string{"RS256"}}, "restricts tokens to us"},
-		"empty audience":  {JWT{Keys: keys, Algorithms: []string{"RS256"}, Audiences: []string{""}}, "empty"},
-		"empty claim":     {JWT{Keys: keys, Algorithms: []string{"RS256"}, Claims: []ClaimRule{{Names: []string{"email"}, Values: []string{""}}}}, "email"},
-		"claim, no value": {JWT{Keys: keys, Algorithms: []string{"RS256"}, Claims: []ClaimRule{{Names: []string{"email"}}}}, "email"},
+		"no keys":        {JWT{Algorithms: []string{"RS256"}, Audiences: []string{"us"}}, "no keys"},
+		"no algorithms":  {JWT{Keys: keys, Audiences: []string{"us"}}, "no algorithms"},
+		"none":           {JWT{Keys: keys, Algorithms: []string{"none"}, Audiences: []string{"us"}}, `"none"`},
+		"HMAC":           {JWT{Keys: keys, Algorithms: []string{"HS256"}, Audiences: []string{"us"}}, `"HS256"`},
+		"for anyone":     {JWT{Keys: keys, Algorithms: []string{"RS256"}}, "restricts tokens to us"},
+		"empty audience": {JWT{Keys: keys, Algorithms: []string{"RS256"}, Audiences: []string{""}}, "empty"},
+		"empty claim": {JWT{Keys: keys, Algorithms: []string{"RS256"},
+			Claims: []ClaimRule{{Names: []string{"email"}, Values: []string{""}}}}, "email"},
+		"claim, no value": {JWT{Keys: keys, Algorithms: []string{"RS256"},
+			Claims: []ClaimRule{{Names: []string{"email"}}}}, "email"},
 	} {
 		if err := c.scheme.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
@@ -415,7 +425,8 @@ func TestParseTokenKeysSkipsOtherKeys(t *testing.T) {
 	t.Parallel()
 	const ec = `{"kty":"EC","crv":"P-256","kid":"a","alg":"ES256","use":"sig",` +
 		`"x":"R33s_my8ozz-sJJp9oz3NnH52S876UTW-gV_mDdHFgE","y":"sxetUKOaRCB95RT9oOAj48PBZRpTC0vUDvgsk9w4Tzk"}`
-	set, err := ParseTokenKeys([]byte(`{"keys":[` + ec + `,{"kty":"oct","kid":"b","k":"c2VjcmV0LXNlY3JldC1zZWNyZXQ"},{"kty":"new","kid":"c"}]}`))
+	set, err := ParseTokenKeys([]byte(`{"keys":[` + ec +
+		`,{"kty":"oct","kid":"b","k":"c2VjcmV0LXNlY3JldC1zZWNyZXQ"},{"kty":"new","kid":"c"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +444,8 @@ func TestParseTokenKeysSkipsOtherKeys(t *testing.T) {
 // FuzzToken checks that no bearer token panics or verifies without the key.
 func FuzzToken(f *testing.F) {
 	for _, s := range []string{
-		"", ".", "..", "a.b.c", encode(`{"alg":"RS256"}`, `{}`, "x"), encode(`{"alg":"ES256","kid":"e"}`, `{"aud":["us"]}`, strings.Repeat("x", 64)),
+		"", ".", "..", "a.b.c", encode(`{"alg":"RS256"}`, `{}`, "x"),
+		encode(`{"alg":"ES256","kid":"e"}`, `{"aud":["us"]}`, strings.Repeat("x", 64)),
 		encode(`{"alg":1}`, `{}`) + ".", encode(`[]`, `{}`) + ".",
 	} {
 		f.Add(s)

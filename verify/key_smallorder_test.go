@@ -39,16 +39,19 @@ func TestEd25519KeysOfSmallOrderAreRefused(t *testing.T) {
 			if good == 0 {
 				t.Errorf("%x: no forged signature is good", key)
 			}
-			if _, err := NewPublicKey("k", Ed25519, ed25519.PublicKey(key)); err == nil || !strings.Contains(err.Error(), "small order") {
+			if _, err := NewPublicKey("k", Ed25519, ed25519.PublicKey(key)); err == nil ||
+				!strings.Contains(err.Error(), "small order") {
 				t.Errorf("%x: got %v", key, err)
 			}
 			scheme := &HMAC{
-				Headers: []string{"X-Sig"}, Entries: []string{"v1a,{ed25519}"}, Encoding: Base64, PublicKeys: []ed25519.PublicKey{key},
+				Headers: []string{"X-Sig"}, Entries: []string{"v1a,{ed25519}"}, Encoding: Base64,
+				PublicKeys: []ed25519.PublicKey{key},
 			}
 			if err := scheme.Check(); err == nil || !strings.Contains(err.Error(), "small order") {
 				t.Errorf("%x as a key of a webhook: got %v", key, err)
 			}
-			if keys, err := ParseTokenKeys([]byte(`{"keys":[` + string(jwkOf(t, "k", "EdDSA", ed25519.PublicKey(key))) + `]}`)); err == nil {
+			if keys, err := ParseTokenKeys([]byte(`{"keys":[` +
+				string(jwkOf(t, "k", "EdDSA", ed25519.PublicKey(key))) + `]}`)); err == nil {
 				t.Errorf("%x in a key set: got %v", key, keys)
 			}
 		}

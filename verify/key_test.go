@@ -45,7 +45,8 @@ func TestWeakKeysAreRefused(t *testing.T) {
 	}{
 		{"no id", "", "", p256.Public(), "needs an id"},
 		{"RSA of 1024 bits", "k", RSAPSSSHA512, small.Public(), "1024 bits"},
-		{"RSA of 16384 bits", "k", "", &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 16383), E: 65537}, "16384 bits"},
+		{"RSA of 16384 bits", "k", "", &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 16383), E: 65537},
+			"16384 bits"},
 		{"RSA with the exponent 1", "k", "", &rsa.PublicKey{N: big2048, E: 1}, "exponent"},
 		{"RSA with an even exponent", "k", "", &rsa.PublicKey{N: big2048, E: 65536}, "exponent"},
 		{"an empty RSA key", "k", "", &rsa.PublicKey{}, "empty"},
@@ -108,7 +109,8 @@ func TestEncodedKeysAreNotSecrets(t *testing.T) {
 func certificate(t *testing.T, p testPair) []byte {
 	t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: testNow, NotAfter: testNow.Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		NotBefore: testNow, NotAfter: testNow.Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, p.signer.Private.Public(), p.signer.Private)
 	if err != nil {
@@ -181,7 +183,8 @@ func TestPublishedTestKeysAreRecognized(t *testing.T) {
 			t.Errorf("%s (%s) is not known", id, k.Fingerprint())
 		}
 	}
-	undecoded, err := NewHMACKey("k", []byte("uzvJfB4u3N0Jy4T7NZ75MDVcr8zSTInedJtkgcu46YW4XByzNJjxBdtjUkdJPBtbmHhIDi6pcl8jsasjlTMtDQ=="))
+	undecoded, err := NewHMACKey("k",
+		[]byte("uzvJfB4u3N0Jy4T7NZ75MDVcr8zSTInedJtkgcu46YW4XByzNJjxBdtjUkdJPBtbmHhIDi6pcl8jsasjlTMtDQ=="))
 	if err != nil || !IsTestKey(undecoded) {
 		t.Errorf("the shared secret's text is not known: %v", err)
 	}
@@ -241,20 +244,22 @@ func TestInvalidPublicKeyTexts(t *testing.T) {
 		text string
 		want string
 	}{
-		"nothing":              {"", "", "neither PEM"},
-		"words":                {"", "a key", "neither PEM"},
-		"text after it":        {"", string(spki) + "and more", "neither PEM"},
-		"a private key":        {"", string(private), "private key"},
-		"both":                 {"", string(spki) + string(private), "private key"},
-		"two keys":             {"", string(spki) + string(spki), "2 keys"},
-		"another algorithm":    {Ed25519, string(spki), "does not fit"},
-		"an unknown block":     {"", "-----BEGIN DOG-----\nAAAA\n-----END DOG-----\n", "DOG"},
-		"broken DER":           {"", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "parsed"},
-		"broken JSON":          {"", "{", "not JSON"},
-		"not a JWK":            {"", "{}", "cannot be parsed"},
-		"an empty set":         {"", `{"keys":[]}`, "empty"},
-		"a symmetric JWK":      {"", `{"kty":"oct","k":"c2VjcmV0LXNlY3JldC1zZWNyZXQ"}`, "symmetric"},
-		"a private JWK":        {"", `{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"}`, "private"},
+		"nothing":           {"", "", "neither PEM"},
+		"words":             {"", "a key", "neither PEM"},
+		"text after it":     {"", string(spki) + "and more", "neither PEM"},
+		"a private key":     {"", string(private), "private key"},
+		"both":              {"", string(spki) + string(private), "private key"},
+		"two keys":          {"", string(spki) + string(spki), "2 keys"},
+		"another algorithm": {Ed25519, string(spki), "does not fit"},
+		"an unknown block":  {"", "-----BEGIN DOG-----\nAAAA\n-----END DOG-----\n", "DOG"},
+		"broken DER":        {"", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "parsed"},
+		"broken JSON":       {"", "{", "not JSON"},
+		"not a JWK":         {"", "{}", "cannot be parsed"},
+		"an empty set":      {"", `{"keys":[]}`, "empty"},
+		"a symmetric JWK":   {"", `{"kty":"oct","k":"c2VjcmV0LXNlY3JldC1zZWNyZXQ"}`, "symmetric"},
+		"a private JWK": {"",
+			`{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",` +
+				`"d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"}`, "private"},
 		"a JWK for encryption": {"", string(jwkWith(t, p.key.Public(), `"use":"enc"`)), "not for signatures"},
 		"RS256 without saying": {"", string(jwkOf(t, "j", "RS256", rsaPair.key.Public())), "rsa-v1_5-sha256"},
 		"RS256 as PSS":         {RSAPSSSHA512, string(jwkOf(t, "j", "RS256", rsaPair.key.Public())), "RS256"},
@@ -268,7 +273,8 @@ func TestInvalidPublicKeyTexts(t *testing.T) {
 	if k, err := ParsePublicKey("", "", jwkOf(t, "", "ES256", p.key.Public())); err == nil {
 		t.Errorf("a JWK without an id: %v", k)
 	}
-	if k, err := ParsePublicKey("k", RSAv15SHA256, jwkOf(t, "j", "RS256", rsaPair.key.Public())); err != nil || k.Alg != RSAv15SHA256 {
+	if k, err := ParsePublicKey("k", RSAv15SHA256, jwkOf(t, "j", "RS256", rsaPair.key.Public())); err != nil ||
+		k.Alg != RSAv15SHA256 {
 		t.Errorf("RS256 when named: %v, %v", k, err)
 	}
 }
@@ -292,7 +298,8 @@ func jwkWith(t testing.TB, public crypto.PublicKey, members string) []byte {
 			t.Fatal(err)
 		}
 		n := len(point) / 2
-		key = fmt.Sprintf(`"kty":"EC","crv":%q,"x":%q,"y":%q`, k.Curve.Params().Name, b64(point[1:1+n]), b64(point[1+n:]))
+		key = fmt.Sprintf(`"kty":"EC","crv":%q,"x":%q,"y":%q`,
+			k.Curve.Params().Name, b64(point[1:1+n]), b64(point[1+n:]))
 	case *rsa.PublicKey:
 		key = fmt.Sprintf(`"kty":"RSA","n":%q,"e":%q`, b64(k.N.Bytes()), b64(big.NewInt(int64(k.E)).Bytes()))
 	}

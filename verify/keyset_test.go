@@ -46,7 +46,8 @@ func idsOf(t *testing.T, s KeySet, id string) string {
 func TestStaticAndJoinedSets(t *testing.T) {
 	t.Parallel()
 	a, b, c := newPair(t, "a", HMACSHA256).key, newPair(t, "b", HMACSHA256).key, newPair(t, "a", Ed25519).key
-	for name, s := range map[string]KeySet{"static": StaticKeys(a, b, c), "joined": JoinKeys(StaticKeys(a, b), StaticKeys(c))} {
+	for name, s := range map[string]KeySet{"static": StaticKeys(a, b, c),
+		"joined": JoinKeys(StaticKeys(a, b), StaticKeys(c))} {
 		for id, want := range map[string]string{"a": "a a", "b": "b", "": "a b a", "x": "key_unknown"} {
 			if got := idsOf(t, s, id); got != want {
 				t.Errorf("%s: %q gives %q, want %q", name, id, got, want)
@@ -188,7 +189,8 @@ func TestKeyFileHoldsASecretOrAKeySet(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := newPair(t, "a", Ed25519).key, newPair(t, "b", ECDSAP256SHA256).key
-	text := `{"keys":[` + string(jwkOf(t, "a", "EdDSA", a.Public())) + "," + string(jwkOf(t, "b", "ES256", b.Public())) + `]}`
+	text := `{"keys":[` + string(jwkOf(t, "a", "EdDSA", a.Public())) + "," +
+		string(jwkOf(t, "b", "ES256", b.Public())) + `]}`
 	if err := os.WriteFile(set, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

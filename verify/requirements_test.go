@@ -31,19 +31,22 @@ func TestRefusalsDoNotRevealWhichKeysExist(t *testing.T) {
 		components []string
 		spoil      func(*scene)
 	}{
-		"everything covered":                     {allComponents, nil},
-		"insufficient coverage":                  {[]string{"@method"}, nil},
-		"no digest":                              {[]string{"@method", "@target-uri", "content-type", "idempotency-key"}, func(s *scene) { s.r.Header.Del("Content-Digest") }},
-		"another body":                           {allComponents, func(s *scene) { s.body = "{}" }},
-		"an invalid digest":                      {allComponents, set("Content-Digest", "x")},
-		"the key on two lines":                   {allComponents, func(s *scene) { s.r.Header.Add("Idempotency-Key", "b") }},
+		"everything covered":    {allComponents, nil},
+		"insufficient coverage": {[]string{"@method"}, nil},
+		"no digest": {[]string{"@method", "@target-uri", "content-type",
+			"idempotency-key"}, func(s *scene) { s.r.Header.Del("Content-Digest") }},
+		"another body":      {allComponents, func(s *scene) { s.body = "{}" }},
+		"an invalid digest": {allComponents, set("Content-Digest", "x")},
+		"the key on two lines": {allComponents,
+			func(s *scene) { s.r.Header.Add("Idempotency-Key", "b") }},
 		"a removed field":                        {allComponents, func(s *scene) { s.r.Header.Del("Content-Type") }},
 		"an octet above ASCII":                   {allComponents, set("Content-Type", "\xe4")},
 		"sf of a field that is not a dictionary": {append(allComponents[:5:5], "x-dict;sf"), set("X-Dict", `"text"`)},
-		"a parameter of the query":               {append(allComponents[:5:5], `@query-param;name="a"`), func(s *scene) { s.r.URL.RawQuery = "a=1&a=2" }},
-		"a query that cannot be parsed":          {allComponents, func(s *scene) { s.r.URL.RawQuery = "a=%zz" }},
-		"a signature of 3 bytes":                 {allComponents, set("Signature", "sig1=:AAAA:")},
-		"no signature at all":                    {allComponents, set("Signature", "sig1=::")},
+		"a parameter of the query": {append(allComponents[:5:5], `@query-param;name="a"`),
+			func(s *scene) { s.r.URL.RawQuery = "a=1&a=2" }},
+		"a query that cannot be parsed": {allComponents, func(s *scene) { s.r.URL.RawQuery = "a=%zz" }},
+		"a signature of 3 bytes":        {allComponents, set("Signature", "sig1=:AAAA:")},
+		"no signature at all":           {allComponents, set("Signature", "sig1=::")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +110,8 @@ func TestKeysVerifyNoOtherAlgorithm(t *testing.T) {
 		if err := forged.Sign(r, []byte(testBody), testNow); err != nil {
 			t.Fatal(err)
 		}
-		_, err := (&RFC9421{Keys: StaticKeys(pss.key), Algs: []Alg{RSAPSSSHA512, RSAv15SHA256}}).Verify(r, bodyOf(testBody))
+		_, err := (&RFC9421{Keys: StaticKeys(pss.key), Algs: []Alg{RSAPSSSHA512, RSAv15SHA256}}).Verify(r,
+			bodyOf(testBody))
 		want := SignatureMismatch
 		if named {
 			want = AlgorithmMismatch

@@ -36,7 +36,8 @@ func compareBases(t *testing.T, o oracleRequest, components []oracleComponent, p
 		t.Fatalf("%s\nwe make a base and the oracle does not: %v\n%s", text, err, ours)
 	case refusal == nil && theirs != string(ours):
 		t.Fatalf("%s\nours:\n%q\noracle:\n%q", text, ours, theirs)
-	case refusal != nil && err == nil && !strings.Contains(refusal.Error(), "64 KiB") && !strings.Contains(refusal.Error(), "8 KiB"):
+	case refusal != nil && err == nil && !strings.Contains(refusal.Error(), "64 KiB") &&
+		!strings.Contains(refusal.Error(), "8 KiB"):
 		t.Fatalf("%s\nthe oracle makes a base and we do not: %v\n%s", text, refusal, theirs)
 	case refusal != nil && errors.Is(err, errOracleValue) && refusal.Code != SignatureMalformed:
 		t.Fatalf("%s\na value that no base can hold: %v", text, refusal)
@@ -64,15 +65,18 @@ func (r oracleRequest) text() string {
 
 // oraclePieces are the pieces of values in the differential test.
 var oraclePieces = []string{
-	"", "a", "b=1", "c;x=?1", "k=\"v\\\"\"", "d=(1 2.50 ?0);p", "e=:YQ==:", "f=-007", " ", "\t", ",", ", ", ";", "=", "\r\n ", "\r\n\t ", "é", "\u00a0",
+	"", "a", "b=1", "c;x=?1", "k=\"v\\\"\"", "d=(1 2.50 ?0);p", "e=:YQ==:", "f=-007",
+	" ", "\t", ",", ", ", ";", "=", "\r\n ", "\r\n\t ", "é", "\u00a0",
 	"\u2003", "\u0085", "\xff", "\x7f", "*", "Z/token", "g=1.0", "h", "a=2", "\u3000", "(", ")",
 }
 
 func drawRequest(rng *rand.Rand) (oracleRequest, []oracleComponent) {
 	pick := func(list ...string) string { return list[rng.IntN(len(list))] }
 	o := oracleRequest{
-		method: pick("POST", "PUT", "patch", "M-SEARCH"), scheme: pick("https", "http"), host: pick("Hooks.example", "hooks.example:443", "hooks.example:80", "[::1]:8080"),
-		target: pick("/", "/a%2Fb", "/%7Euser", "/a;b=c/d") + pick("", "?", "?a=1", "?a=1;b=2", "?a=*~%7e%2A+x&b=%C3%A9", "?a=1&a=2", "?a=%ff", "?b&&a=", "?%61=x%20y"),
+		method: pick("POST", "PUT", "patch", "M-SEARCH"), scheme: pick("https", "http"),
+		host: pick("Hooks.example", "hooks.example:443", "hooks.example:80", "[::1]:8080"),
+		target: pick("/", "/a%2Fb", "/%7Euser", "/a;b=c/d") +
+			pick("", "?", "?a=1", "?a=1;b=2", "?a=*~%7e%2A+x&b=%C3%A9", "?a=1&a=2", "?a=%ff", "?b&&a=", "?%61=x%20y"),
 	}
 	for range rng.IntN(5) {
 		value := ""
@@ -82,11 +86,14 @@ func drawRequest(rng *rand.Rand) (oracleRequest, []oracleComponent) {
 		o.fields = append(o.fields, [2]string{pick("X", "y", "X-Z"), pick("", " ", "\t ") + value})
 	}
 	all := []oracleComponent{
-		{name: "@method"}, {name: "@target-uri"}, {name: "@authority"}, {name: "@scheme"}, {name: "@path"}, {name: "@query"},
+		{name: "@method"}, {name: "@target-uri"}, {name: "@authority"},
+		{name: "@scheme"}, {name: "@path"}, {name: "@query"},
 		{name: "@query-param", params: [][2]string{{"name", `"` + pick("a", "b", "%C3%A9") + `"`}}},
-		{name: "x"}, {name: "y"}, {name: "x-z"}, {name: "x", params: [][2]string{{"bs", ""}}}, {name: "y", params: [][2]string{{"sf", ""}}},
+		{name: "x"}, {name: "y"}, {name: "x-z"}, {name: "x", params: [][2]string{{"bs", ""}}},
+		{name: "y", params: [][2]string{{"sf", ""}}},
 		{name: "x", params: [][2]string{{"key", `"` + pick("a", "b", "c", "d", "h") + `"`}}},
-		{name: "y", params: [][2]string{{"sf", ""}, {"key", `"` + pick("e", "f", "g", "k") + `"`}}}, {name: "x-z", params: [][2]string{{"bs", ""}}},
+		{name: "y", params: [][2]string{{"sf", ""}, {"key", `"` + pick("e", "f", "g", "k") + `"`}}},
+		{name: "x-z", params: [][2]string{{"bs", ""}}},
 	}
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return o, all[:1+rng.IntN(3)]
@@ -124,7 +131,8 @@ func FuzzBase(f *testing.F) {
 	f.Add(`("@query-param";name="a" "x")`, "/?a=1;b=*~", "\u00a0e1\u2003", "\t")
 	f.Add(`("x";bs "y";sf;key="k")`, "/", "\xff \r\n b", "k=1.50;q=:YQ==:")
 	f.Fuzz(func(t *testing.T, list, target, x, y string) {
-		if strings.ContainsAny(target, " \r\n\x00") || !strings.HasPrefix(target, "/") || strings.Contains(target, "#") {
+		if strings.ContainsAny(target, " \r\n\x00") ||
+			!strings.HasPrefix(target, "/") || strings.Contains(target, "#") {
 			return
 		}
 		list += `;created=1700000000;keyid="k"`

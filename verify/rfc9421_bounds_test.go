@@ -21,11 +21,14 @@ func TestFaultsAreRefusedAlikeUnderAnyKeyID(t *testing.T) {
 		change     func(*http.Request)
 		code       Code
 	}{
-		"insufficient coverage":    {`"@method"`, nil, InsufficientCoverage},
-		"a field on two lines":     {full, func(r *http.Request) { r.Header.Add("Idempotency-Key", "k-2") }, AmbiguousField},
-		"a field that is not text": {full + ` "x-a"`, func(r *http.Request) { r.Header.Set("X-A", "\xff") }, SignatureMalformed},
-		"a field of another form":  {full + ` "x-a";sf`, func(r *http.Request) { r.Header.Set("X-A", "(") }, ComponentUnsupported},
-		"an absent parameter":      {full + ` "@query-param";name="z"`, nil, SignatureMismatch},
+		"insufficient coverage": {`"@method"`, nil, InsufficientCoverage},
+		"a field on two lines": {full,
+			func(r *http.Request) { r.Header.Add("Idempotency-Key", "k-2") }, AmbiguousField},
+		"a field that is not text": {full + ` "x-a"`,
+			func(r *http.Request) { r.Header.Set("X-A", "\xff") }, SignatureMalformed},
+		"a field of another form": {full + ` "x-a";sf`,
+			func(r *http.Request) { r.Header.Set("X-A", "(") }, ComponentUnsupported},
+		"an absent parameter": {full + ` "@query-param";name="z"`, nil, SignatureMismatch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,14 +54,15 @@ func TestTheWorkForASignatureIsBounded(t *testing.T) {
 		components, field, query string
 		code                     Code
 	}{
-		"one member":          {`"x-a";key="a"`, dictionary, "", SignatureMismatch},
-		"many members":        {`"x-a";key="a" "x-a";key="b"`, dictionary, "", SignatureMalformed},
-		"all of it":           {`"x-a";sf`, dictionary + dictionary, "", SignatureMalformed},
-		"many values":         {`"x-a";key="a"`, flags + "a", "", SignatureMalformed},
-		"as many values":      {`"x-a";key="a"`, flags[2:] + "a", "", SignatureMismatch},
-		"octets":              {`"x-a"`, dictionary + dictionary, "", SignatureMismatch},
-		"one parameter":       {`"@query-param";name="a"`, "", "a=" + strings.Repeat("x", 5<<10), SignatureMismatch},
-		"many parameters":     {`"@query-param";name="a" "@query-param";name="b"`, "", "b=1&a=" + strings.Repeat("x", 5<<10), SignatureMalformed},
+		"one member":     {`"x-a";key="a"`, dictionary, "", SignatureMismatch},
+		"many members":   {`"x-a";key="a" "x-a";key="b"`, dictionary, "", SignatureMalformed},
+		"all of it":      {`"x-a";sf`, dictionary + dictionary, "", SignatureMalformed},
+		"many values":    {`"x-a";key="a"`, flags + "a", "", SignatureMalformed},
+		"as many values": {`"x-a";key="a"`, flags[2:] + "a", "", SignatureMismatch},
+		"octets":         {`"x-a"`, dictionary + dictionary, "", SignatureMismatch},
+		"one parameter":  {`"@query-param";name="a"`, "", "a=" + strings.Repeat("x", 5<<10), SignatureMismatch},
+		"many parameters": {`"@query-param";name="a" "@query-param";name="b"`, "", "b=1&a=" +
+			strings.Repeat("x", 5<<10), SignatureMalformed},
 		"a large base":        {`"x-a" "x-a";bs`, strings.Repeat("x", 30<<10), "", SignatureMalformed},
 		"a large query":       {`"@query"`, "", strings.Repeat("x", maxBase+1), SignatureMalformed},
 		"as large as allowed": {`"x-a"`, strings.Repeat("x", 30<<10), "", SignatureMismatch},

@@ -54,7 +54,8 @@ func runInputCases(t *testing.T, text []byte, _ vectorKeys) int {
 	}
 	for _, c := range f.FieldCases {
 		t.Run("field/"+c.Name, func(t *testing.T) {
-			r, err := http.NewRequestWithContext(t.Context(), c.Request.Method, c.Request.URL, strings.NewReader(c.Request.Body))
+			r, err := http.NewRequestWithContext(t.Context(), c.Request.Method,
+				c.Request.URL, strings.NewReader(c.Request.Body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +140,8 @@ func listedNames(input string) []string {
 		name, _ := item.Value.(string)
 		_, sf := item.Params.Get("sf")
 		_, key := item.Params.Get("key")
-		if checkName(name) == nil && name != "@query-param" && (!sf && !key || name == "content-digest") && !slices.Contains(names, name) {
+		if checkName(name) == nil && name != "@query-param" &&
+			(!sf && !key || name == "content-digest") && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -183,7 +185,8 @@ func addParts(r *http.Request, input string) {
 		if member, ok := key.(string); ok && name != "content-digest" && checkName(name) == nil {
 			r.Header.Set(name, member+"=1, other=2")
 		}
-		if part, ok := param.(string); ok && name == "@query-param" && !strings.Contains("&"+r.URL.RawQuery, "&"+part+"=") {
+		if part, ok := param.(string); ok && name == "@query-param" &&
+			!strings.Contains("&"+r.URL.RawQuery, "&"+part+"=") {
 			r.URL.RawQuery += "&" + part + "=v"
 		}
 	}

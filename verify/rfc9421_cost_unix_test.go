@@ -58,7 +58,9 @@ func hostileHeads(t testing.TB) map[string]*http.Request {
 		var inputs, signatures []string
 		for i := range labels {
 			label := string(rune('a' + i))
-			inputs = append(inputs, fmt.Sprintf(`%s=("@method" "@target-uri" "content-type" "idempotency-key" %s);created=1700000000;keyid="k"`, label, components))
+			inputs = append(inputs,
+				fmt.Sprintf(`%s=("@method" "@target-uri" "content-type" "idempotency-key" %s)`+
+					`;created=1700000000;keyid="k"`, label, components))
 			signatures = append(signatures, label+"=:"+strings.Repeat("AAAA", 21)+"AA==:")
 		}
 		r.Header["Signature-Input"] = []string{strings.Join(inputs, ", ")}
@@ -91,14 +93,15 @@ func hostileHeads(t testing.TB) map[string]*http.Request {
 		"large fields of octets":      head("", http.Header{"X": {strings.Repeat("x", 13_000)}}, 8, `"x" "x";bs`),
 		"many lines":                  head("", http.Header{"X": make([]string, 6_000)}, 8, `"x"`),
 		"a large query":               head(strings.Repeat("a&", 14_000), nil, 8, `"@query"`),
-		"9,900 parameters":            head(strings.Repeat("a&", 9_900)+"b=1", nil, 8, `"@query" "@query-param";name="b"`),
-		"2,000 parameters":            head(form.Encode()[:8_000], nil, 8, `"@query-param";name="p7"`),
-		"escaped parameters":          head(strings.Repeat("%61=%62&", 1_000), nil, 8, `"@query-param";name="b"`),
-		"a large dictionary":          head("", dictionary, 8, `"x";key="a1"`),
-		"a small dictionary":          head("", small, 8, `"x";sf`),
-		"members of a dictionary":     head("", small, 8, `"x";key="a1" "x";key="a2" "x";key="a3" "x";key="a4"`),
-		"many fields":                 head("", fields(3_000, 3), 8, names(27, ` "x%d"`)),
-		"the most labels":             head("", nil, 26, `"@authority"`),
+		"9,900 parameters": head(strings.Repeat("a&", 9_900)+"b=1", nil, 8,
+			`"@query" "@query-param";name="b"`),
+		"2,000 parameters":        head(form.Encode()[:8_000], nil, 8, `"@query-param";name="p7"`),
+		"escaped parameters":      head(strings.Repeat("%61=%62&", 1_000), nil, 8, `"@query-param";name="b"`),
+		"a large dictionary":      head("", dictionary, 8, `"x";key="a1"`),
+		"a small dictionary":      head("", small, 8, `"x";sf`),
+		"members of a dictionary": head("", small, 8, `"x";key="a1" "x";key="a2" "x";key="a3" "x";key="a4"`),
+		"many fields":             head("", fields(3_000, 3), 8, names(27, ` "x%d"`)),
+		"the most labels":         head("", nil, 26, `"@authority"`),
 	}
 }
 
@@ -120,7 +123,8 @@ func TestHostileHeadsAreCheap(t *testing.T) {
 					t.Fatal("accepted")
 				}
 			})
-			t.Logf("%s, key %s: %v, %d bytes, %d primitives; 1 MiB of SHA-256: %v", name, id, cpu, memory, primitives, hashing)
+			t.Logf("%s, key %s: %v, %d bytes, %d primitives; 1 MiB of SHA-256: %v",
+				name, id, cpu, memory, primitives, hashing)
 			if primitives > 2 {
 				t.Errorf("%s, key %s: %d primitives", name, id, primitives)
 			}

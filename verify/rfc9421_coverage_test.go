@@ -22,7 +22,8 @@ func TestTheDefaultProfileCanBePrinted(t *testing.T) {
 	}
 	want := []string{
 		"@method always", "@target-uri or @authority + @path + @query always", "content-digest with a body",
-		"idempotency-key when present", "content-type when present", "content-encoding when present", "ce-* when present",
+		"idempotency-key when present", "content-type when present",
+		"content-encoding when present", "ce-* when present",
 		"date always", "x-type when present",
 	}
 	if d := cmp.Diff(want, lines); d != "" {
@@ -32,8 +33,10 @@ func TestTheDefaultProfileCanBePrinted(t *testing.T) {
 
 func TestExactlyReplacesTheProfile(t *testing.T) {
 	t.Parallel()
-	rules := Coverage{Exactly: []string{"@method", "content-digest"}, Required: []string{"date"}, Consumed: []string{"x"}}.Rules()
-	if len(rules) != 2 || rules[0].AnyOf[0][0] != "@method" || rules[1].AnyOf[0][0] != "content-digest" || rules[1].When != Always {
+	rules := Coverage{Exactly: []string{"@method", "content-digest"},
+		Required: []string{"date"}, Consumed: []string{"x"}}.Rules()
+	if len(rules) != 2 || rules[0].AnyOf[0][0] != "@method" ||
+		rules[1].AnyOf[0][0] != "content-digest" || rules[1].When != Always {
 		t.Errorf("%+v", rules)
 	}
 	s := newScene(t)

@@ -38,7 +38,8 @@ func TestContentDigestIsChecked(t *testing.T) {
 		{"a wrong one first, on two lines", []string{bad256, good256}, DigestMissing, ErrDigestSyntax},
 		{"the length of another", []string{short}, DigestMismatch, ErrDigestLength},
 		{"empty", []string{"sha-256=::"}, DigestMismatch, ErrDigestLength},
-		{"older ones only", []string{"md5=:AAAA:, sha=:AAAA:, unixsum=:AAAA:, adler=:AAAA:, crc32c=:AAAA:"}, DigestMissing, ErrDigestUnsupported},
+		{"older ones only", []string{"md5=:AAAA:, sha=:AAAA:, unixsum=:AAAA:, adler=:AAAA:, crc32c=:AAAA:"},
+			DigestMissing, ErrDigestUnsupported},
 		{"capitals", []string{"SHA-256" + strings.TrimPrefix(good256, "sha-256")}, DigestMissing, ErrDigestSyntax},
 		{"no field", nil, DigestMissing, nil},
 		{"an empty field", []string{""}, DigestMissing, ErrDigestUnsupported},
@@ -46,7 +47,8 @@ func TestContentDigestIsChecked(t *testing.T) {
 		{"a list", []string{`sha-256=(:AAAA:)`}, DigestMissing, ErrDigestSyntax},
 		{"a flag", []string{`sha-256`}, DigestMissing, ErrDigestSyntax},
 		{"a broken dictionary", []string{good256 + ","}, DigestMissing, ErrDigestSyntax},
-		{"the form of RFC 3230", []string{"SHA-256=X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE="}, DigestMissing, ErrDigestSyntax},
+		{"the form of RFC 3230", []string{"SHA-256=X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE="}, DigestMissing,
+			ErrDigestSyntax},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -83,7 +85,8 @@ func FuzzContentDigest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.check([]byte(body)) == nil && !strings.Contains(field, strings.TrimPrefix(want, "sha-256")) && d.sha512 == nil {
+		if d.check([]byte(body)) == nil &&
+			!strings.Contains(field, strings.TrimPrefix(want, "sha-256")) && d.sha512 == nil {
 			t.Fatalf("%q passes for the digest of %q", field, body)
 		}
 	})

@@ -23,8 +23,10 @@ func FuzzSignatureInput(f *testing.F) {
 	whole := `("@method" "@target-uri" "content-digest" "content-type" "idempotency-key")` + params
 	f.Add("sig1="+whole, "", false)
 	f.Add("a=("+`"@method"`+")"+params+", b="+whole+`;alg="hmac-sha256";tag="t"`, "x: y", false)
-	f.Add(`sig1=("@method" "@authority" "@path" "@query" "ce-id";sf "content-digest";key="sha-256")`+params, "ce-id: a;b=1", false)
-	f.Add(`sig1=("@query-param";name="a" "@scheme" "x";bs "@method" "@target-uri")`+params+`;expires=1700000009;nonce="n"`, "x: 1", true)
+	f.Add(`sig1=("@method" "@authority" "@path" "@query" "ce-id";sf "content-digest";key="sha-256")`+params,
+		"ce-id: a;b=1", false)
+	f.Add(`sig1=("@query-param";name="a" "@scheme" "x";bs "@method" "@target-uri")`+params+
+		`;expires=1700000009;nonce="n"`, "x: 1", true)
 	f.Fuzz(func(t *testing.T, input, line string, malleable bool) {
 		if len(input)+len(line) > 4096 {
 			return

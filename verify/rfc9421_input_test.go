@@ -99,8 +99,10 @@ func TestSignatureInputIsRefusedWithAReason(t *testing.T) {
 
 func TestSignatureInputIsParsed(t *testing.T) {
 	t.Parallel()
-	in, err := parseInput(`sig1=("@method"  "content-digest"; key="sha-256" "@query-param";name="a%20b" "x";bs "y";sf);` +
-		`created=1700000000; expires=1700000300;keyid="k\"1\\";alg="ed25519";nonce="n";tag="t";ext;num=1.5;tok=a/b:c;raw=:AAA=:;no=?0`)
+	in, err := parseInput(`sig1=("@method"  "content-digest"; key="sha-256"` +
+		` "@query-param";name="a%20b" "x";bs "y";sf);` +
+		`created=1700000000; expires=1700000300;keyid="k\"1\\";` +
+		`alg="ed25519";nonce="n";tag="t";ext;num=1.5;tok=a/b:c;raw=:AAA=:;no=?0`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +111,8 @@ func TestSignatureInputIsParsed(t *testing.T) {
 		t.Errorf("%+v", in)
 	}
 	want := `("@method" "content-digest";key="sha-256" "@query-param";name="a%20b" "x";bs "y";sf)` +
-		`;created=1700000000;expires=1700000300;keyid="k\"1\\";alg="ed25519";nonce="n";tag="t";ext;num=1.5;tok=a/b:c;raw=:AAA=:;no=?0`
+		`;created=1700000000;expires=1700000300;keyid="k\"1\\";` +
+		`alg="ed25519";nonce="n";tag="t";ext;num=1.5;tok=a/b:c;raw=:AAA=:;no=?0`
 	if in.params != want {
 		t.Errorf("parameters\n%s\nwant\n%s", in.params, want)
 	}
@@ -172,7 +175,8 @@ func FuzzStructuredFields(f *testing.F) {
 		`sig1=("@method" "@target-uri" "content-digest");created=1700000000;keyid="k"`,
 		`sig1=("@query-param";name="a" "x";sf;key="b" "y";bs);created=1;expires=2;nonce="n";alg="ed25519";tag="t"`,
 		`a=("x");b=1.5;c=tok;d=:AAAA:;e;f=?0, b=:AAAA:;x=1`, `sig1=()`, `*a.b-c_d=( "x"  "y" ) ; z`, `a, b;c, d="\"\\"`,
-		`a=-1,b=-1.25 ,	c=*x`, `a=999999999999999`, `a=1000000000000000`, `a=123456789012.123`, `a=?1`, `a=@1`, `a=%"x"`,
+		`a=-1,b=-1.25 ,	c=*x`, `a=999999999999999`, `a=1000000000000000`,
+		`a=123456789012.123`, `a=?1`, `a=@1`, `a=%"x"`,
 	} {
 		f.Add(seed)
 	}

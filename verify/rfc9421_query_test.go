@@ -23,7 +23,8 @@ func TestQueryParametersAreEncodedAsTheRFCSays(t *testing.T) {
 		{"a", "a", ""},
 	} {
 		p := newPair(t, "k", Ed25519)
-		p.signer.Components = []string{"@method", "@authority", "@path", "@query", "content-digest", "content-type", "idempotency-key", `@query-param;name="` + c.name + `"`}
+		p.signer.Components = []string{"@method", "@authority", "@path", "@query", "content-digest", "content-type",
+			"idempotency-key", `@query-param;name="` + c.name + `"`}
 		r := newDelivery(t, testBody)
 		r.URL.RawQuery = c.query
 		r.RequestURI = ""
@@ -43,7 +44,8 @@ func TestQueryParametersAreEncodedAsTheRFCSays(t *testing.T) {
 		_, err = scheme.Verify(r, bodyOf(testBody))
 		wantCode(t, err, SignatureMismatch)
 	}
-	for query, code := range map[string]Code{"a=1&%61=2": AmbiguousField, "b=1": SignatureMismatch, "a=%ff": SignatureMalformed} {
+	for query, code := range map[string]Code{"a=1&%61=2": AmbiguousField,
+		"b=1": SignatureMismatch, "a=%ff": SignatureMalformed} {
 		r := newDelivery(t, "")
 		r.URL.RawQuery = query
 		m, err := newMessage(r)
@@ -60,10 +62,13 @@ func TestQueryParametersAreEncodedAsTheRFCSays(t *testing.T) {
 // A query is octets: RFC 9421 sections 2.2.2 and 2.2.7 do not require a form.
 func TestQueriesNeedNotBeForms(t *testing.T) {
 	t.Parallel()
-	for _, components := range [][]string{{"@target-uri"}, {"@authority", "@path", "@query"}, {"@target-uri", "@query"}} {
-		for _, query := range []string{"a=1;b=2", "?", "a=b=c&&=", "q='\"", "a=1;b=2&c", strings.Repeat("a&", 12_000), "%3b;%00"} {
+	for _, components := range [][]string{{"@target-uri"},
+		{"@authority", "@path", "@query"}, {"@target-uri", "@query"}} {
+		for _, query := range []string{"a=1;b=2", "?", "a=b=c&&=", "q='\"",
+			"a=1;b=2&c", strings.Repeat("a&", 12_000), "%3b;%00"} {
 			p := newPair(t, "k", Ed25519)
-			p.signer.Components = append([]string{"@method", "content-digest", "content-type", "idempotency-key"}, components...)
+			p.signer.Components = append([]string{"@method", "content-digest", "content-type", "idempotency-key"},
+				components...)
 			r := newDelivery(t, testBody)
 			r.URL.RawQuery, r.RequestURI = query, ""
 			p.sign(t, r, testBody)
@@ -100,11 +105,14 @@ func TestEngineIsAskedWhereItAgreesWithTheRFC(t *testing.T) {
 		query      string
 		asked      bool
 	}{
-		{[]string{"@target-uri"}, "a=1", true}, {[]string{"@target-uri"}, "a=1;b", true}, {[]string{"@authority", "@path", "@query"}, "a=1", true},
-		{[]string{"@authority", "@path", "@query"}, "a=1;b", false}, {[]string{"@target-uri", `@query-param;name="a"`}, "a=1", false},
+		{[]string{"@target-uri"}, "a=1", true}, {[]string{"@target-uri"}, "a=1;b", true},
+		{[]string{"@authority", "@path", "@query"}, "a=1", true},
+		{[]string{"@authority", "@path", "@query"}, "a=1;b", false},
+		{[]string{"@target-uri", `@query-param;name="a"`}, "a=1", false},
 	} {
 		p := newPair(t, "k", Ed25519)
-		p.signer.Components = append([]string{"@method", "content-digest", "content-type", "idempotency-key"}, c.components...)
+		p.signer.Components = append([]string{"@method", "content-digest", "content-type", "idempotency-key"},
+			c.components...)
 		r := newDelivery(t, testBody)
 		r.URL.RawQuery, r.RequestURI = c.query, ""
 		p.sign(t, r, testBody)
@@ -113,7 +121,8 @@ func TestEngineIsAskedWhereItAgreesWithTheRFC(t *testing.T) {
 		inner := *key.material
 		inner.engine = askedEngine{inner.engine, &asked}
 		key.material = &inner
-		if _, err := (&RFC9421{Keys: StaticKeys(key)}).Verify(r, bodyOf(testBody)); err != nil || (asked == 1) != c.asked {
+		if _, err := (&RFC9421{Keys: StaticKeys(key)}).Verify(r, bodyOf(testBody)); err != nil ||
+			(asked == 1) != c.asked {
 			t.Errorf("%v, ?%s: asked %d times, %v", c.components, c.query, asked, err)
 		}
 	}

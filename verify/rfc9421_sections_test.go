@@ -62,9 +62,11 @@ func (s *sectionRun) block(t *testing.T, name, block string) {
 		s.message(t, name, block)
 	case strings.Contains(first, ": ") && !strings.Contains(first, "="), strings.HasPrefix(first, "Example-"),
 		strings.HasPrefix(first, "X-"):
-		s.message(t, name, "POST /path HTTP/1.1\nHost: www.example.com\n"+strings.TrimPrefix(block, "Host: www.example.com\n"))
+		s.message(t, name,
+			"POST /path HTTP/1.1\nHost: www.example.com\n"+strings.TrimPrefix(block, "Host: www.example.com\n"))
 	case strings.HasPrefix(first, "Signature"):
-		h, err := http.ReadRequest(bufio.NewReader(strings.NewReader("POST / HTTP/1.1\r\nHost: x\r\n" + block + "\r\n\r\n")))
+		h, err := http.ReadRequest(bufio.NewReader(strings.NewReader("POST / HTTP/1.1\r\nHost: x\r\n" + block +
+			"\r\n\r\n")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +106,8 @@ func (s *sectionRun) message(t *testing.T, name, block string) {
 	case !signed && v.request == nil:
 		return
 	case invalidExamples[name]:
-		_, err := (&RFC9421{Keys: s.keys.set(), Coverage: Coverage{off: true}}).Verify(v.at(v.request.Host), bodyOf(string(v.body)))
+		_, err := (&RFC9421{Keys: s.keys.set(), Coverage: Coverage{off: true}}).Verify(v.at(v.request.Host),
+			bodyOf(string(v.body)))
 		wantCode(t, err, SignatureMismatch)
 	case signed:
 		v.run(t, s.keys, s.signed, nil)

@@ -41,14 +41,17 @@ func TestSignerRefusesWhatCannotBeSigned(t *testing.T) {
 		"two keys":                    func(_ *http.Request, s *Signer) { s.Private = e.Private },
 		"another algorithm":           func(_ *http.Request, s *Signer) { s.Alg = Ed25519 },
 		"an algorithm of another key": func(_ *http.Request, s *Signer) { *s = e; s.Alg = RSAPSSSHA512 },
-		"an invalid name":             func(_ *http.Request, s *Signer) { *s = e; s.Alg, s.NameAlg = RSAPSSSHA512, true },
-		"an invalid label":            func(_ *http.Request, s *Signer) { s.Label = "Sig 1" },
-		"an invalid nonce":            func(_ *http.Request, s *Signer) { s.Nonce = "\n" },
-		"an invalid component":        func(_ *http.Request, s *Signer) { s.Components = []string{"@status"} },
-		"no component":                func(_ *http.Request, s *Signer) { s.Components = []string{} },
-		"a field that is absent":      func(_ *http.Request, s *Signer) { s.Components = []string{"x-gone"} },
-		"an invalid digest":           func(_ *http.Request, s *Signer) { s.Digests = []string{"md5"} },
-		"a relative URL":              func(r *http.Request, _ *Signer) { r.URL.Host = "" },
+		"an invalid name": func(_ *http.Request, s *Signer) {
+			*s = e
+			s.Alg, s.NameAlg = RSAPSSSHA512, true
+		},
+		"an invalid label":       func(_ *http.Request, s *Signer) { s.Label = "Sig 1" },
+		"an invalid nonce":       func(_ *http.Request, s *Signer) { s.Nonce = "\n" },
+		"an invalid component":   func(_ *http.Request, s *Signer) { s.Components = []string{"@status"} },
+		"no component":           func(_ *http.Request, s *Signer) { s.Components = []string{} },
+		"a field that is absent": func(_ *http.Request, s *Signer) { s.Components = []string{"x-gone"} },
+		"an invalid digest":      func(_ *http.Request, s *Signer) { s.Digests = []string{"md5"} },
+		"a relative URL":         func(r *http.Request, _ *Signer) { r.URL.Host = "" },
 	} {
 		r, s := newDelivery(t, testBody), p
 		change(r, &s)
@@ -93,10 +96,13 @@ func TestOverTheWire(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "k", ECDSAP256SHA256)
 	server := receive(t, &RFC9421{Keys: StaticKeys(p.key)})
-	p.signer.Components = []string{"@method", "@authority", "@path", "@query", "@scheme", "content-digest", "content-type",
+	p.signer.Components = []string{"@method", "@authority", "@path",
+		"@query", "@scheme", "content-digest", "content-type",
 		"content-length", "host", "x-two"}
-	for _, target := range []string{"/h", "/h?", "/h?a=%7e", "/a%2Fb/%7Euser?x=1;y", "//double", "/a/../b", "/%c3%a4?%7a"} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+target, strings.NewReader(testBody))
+	for _, target := range []string{"/h", "/h?", "/h?a=%7e",
+		"/a%2Fb/%7Euser?x=1;y", "//double", "/a/../b", "/%c3%a4?%7a"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			server.URL+target, strings.NewReader(testBody))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,9 +135,12 @@ func TestSignaturesInTrailersDoNotCount(t *testing.T) {
 	}
 	p.sign(t, r, testBody)
 	var wire bytes.Buffer
-	fmt.Fprintf(&wire, "POST /h HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Digest: %s\r\n", r.URL.Host, r.Header.Get("Content-Digest"))
-	fmt.Fprintf(&wire, "Transfer-Encoding: chunked\r\nTrailer: Signature, Signature-Input\r\n\r\n%x\r\n%s\r\n0\r\n", len(testBody), testBody)
-	fmt.Fprintf(&wire, "Signature: %s\r\nSignature-Input: %s\r\n\r\n", r.Header.Get("Signature"), r.Header.Get("Signature-Input"))
+	fmt.Fprintf(&wire, "POST /h HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Digest: %s\r\n",
+		r.URL.Host, r.Header.Get("Content-Digest"))
+	fmt.Fprintf(&wire, "Transfer-Encoding: chunked\r\nTrailer: Signature, Signature-Input\r\n\r\n%x\r\n%s\r\n0\r\n",
+		len(testBody), testBody)
+	fmt.Fprintf(&wire, "Signature: %s\r\nSignature-Input: %s\r\n\r\n",
+		r.Header.Get("Signature"), r.Header.Get("Signature-Input"))
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(t.Context(), "tcp", r.URL.Host)
 	if err != nil {

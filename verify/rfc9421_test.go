@@ -170,14 +170,16 @@ var refusals = []struct {
 		s.r.Header.Del("Signature-Input")
 	}, SignatureMissing},
 	{"signed in trailers", nil, func(_ *testing.T, s *scene) {
-		s.r.Trailer = http.Header{"Signature": s.r.Header["Signature"], "Signature-Input": s.r.Header["Signature-Input"]}
+		s.r.Trailer = http.Header{"Signature": s.r.Header["Signature"],
+			"Signature-Input": s.r.Header["Signature-Input"]}
 		s.r.Header.Del("Signature")
 		s.r.Header.Del("Signature-Input")
 	}, SignatureMissing},
 	{"another method", nil, func(_ *testing.T, s *scene) { s.r.Method = "PUT" }, SignatureMismatch},
 	{"the method in other letters", nil, func(_ *testing.T, s *scene) { s.r.Method = "pOST" }, SignatureMismatch},
 	{"another host", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "other.example" }, SignatureMismatch},
-	{"the host in capitals with its port", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "HOOKS.example:443" }, ""},
+	{"the host in capitals with its port", nil,
+		func(_ *testing.T, s *scene) { s.r.URL.Host = "HOOKS.example:443" }, ""},
 	{"another port", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "hooks.example:80" }, SignatureMismatch},
 	{"another path", nil, func(_ *testing.T, s *scene) { s.r.URL.Path = "/webhooks/other" }, SignatureMismatch},
 	{"the path written differently", nil, func(_ *testing.T, s *scene) {
@@ -187,24 +189,34 @@ var refusals = []struct {
 		s.r.URL.Path, s.r.URL.RawPath = `/a|b`, `/a|b`
 	}, SignatureMalformed},
 	{"another query", nil, func(_ *testing.T, s *scene) { s.r.URL.RawQuery = "a=~&b" }, SignatureMismatch},
-	{"absolute form", nil, func(_ *testing.T, s *scene) { s.r.RequestURI = "https://hooks.example/webhooks/shop" }, SignatureMalformed},
+	{"absolute form", nil, func(_ *testing.T, s *scene) { s.r.RequestURI = "https://hooks.example/webhooks/shop" },
+		SignatureMalformed},
 	{"asterisk form", nil, func(_ *testing.T, s *scene) { s.r.RequestURI = "*" }, SignatureMalformed},
 	{"an impossible Host", nil, func(_ *testing.T, s *scene) { s.r.URL.Host = "a b" }, SignatureMalformed},
 	{"another body", nil, func(_ *testing.T, s *scene) { s.body = "{}" }, DigestMismatch},
-	{"another content type", nil, func(_ *testing.T, s *scene) { s.r.Header.Set("Content-Type", "text/plain") }, SignatureMismatch},
-	{"a content encoding added", nil, func(_ *testing.T, s *scene) { s.r.Header.Set("Content-Encoding", "gzip") }, InsufficientCoverage},
-	{"a CloudEvents attribute added", nil, func(_ *testing.T, s *scene) { s.r.Header.Set("Ce-Id", "1") }, InsufficientCoverage},
-	{"the key on two lines", nil, func(_ *testing.T, s *scene) { s.r.Header.Add("Idempotency-Key", `"k-2"`) }, AmbiguousField},
+	{"another content type", nil, func(_ *testing.T, s *scene) { s.r.Header.Set("Content-Type", "text/plain") },
+		SignatureMismatch},
+	{"a content encoding added", nil, func(_ *testing.T, s *scene) { s.r.Header.Set("Content-Encoding", "gzip") },
+		InsufficientCoverage},
+	{"a CloudEvents attribute added", nil,
+		func(_ *testing.T, s *scene) { s.r.Header.Set("Ce-Id", "1") }, InsufficientCoverage},
+	{"the key on two lines", nil, func(_ *testing.T, s *scene) { s.r.Header.Add("Idempotency-Key", `"k-2"`) },
+		AmbiguousField},
 	{"the key gone", nil, func(_ *testing.T, s *scene) { s.r.Header.Del("Idempotency-Key") }, SignatureMismatch},
 	{"the label renamed", nil, func(_ *testing.T, s *scene) { relabel(s.r, "foo") }, ""},
-	{"no key of this id", func(t *testing.T, s *scene) { s.pair.signer.KeyID = "unknown"; s.resign(t, allComponents...) }, nil, KeyUnknown},
+	{"no key of this id",
+		func(t *testing.T, s *scene) { s.pair.signer.KeyID = "unknown"; s.resign(t, allComponents...) }, nil,
+		KeyUnknown},
 	{"no time", nil, func(_ *testing.T, s *scene) {
-		s.r.Header.Set("Signature-Input", strings.Replace(s.r.Header.Get("Signature-Input"), ";created=1700000000", "", 1))
+		s.r.Header.Set("Signature-Input", strings.Replace(s.r.Header.Get("Signature-Input"),
+			";created=1700000000", "", 1))
 	}, TimestampMissing},
 	{"an empty key id", nil, func(_ *testing.T, s *scene) {
-		s.r.Header.Set("Signature-Input", strings.Replace(s.r.Header.Get("Signature-Input"), `keyid="k"`, `keyid=""`, 1))
+		s.r.Header.Set("Signature-Input", strings.Replace(s.r.Header.Get("Signature-Input"),
+			`keyid="k"`, `keyid=""`, 1))
 	}, KeyUnknown},
-	{"no key id", func(t *testing.T, s *scene) { s.pair.signer.KeyID = ""; s.resign(t, allComponents...) }, nil, InsufficientCoverage},
+	{"no key id", func(t *testing.T, s *scene) { s.pair.signer.KeyID = ""; s.resign(t, allComponents...) }, nil,
+		InsufficientCoverage},
 	{"a bound key", func(t *testing.T, s *scene) {
 		s.scheme.BoundKey, s.pair.signer.KeyID = "k", ""
 		s.resign(t, allComponents...)
@@ -212,7 +224,9 @@ var refusals = []struct {
 	{"another algorithm named", nil, func(_ *testing.T, s *scene) {
 		s.r.Header.Set("Signature-Input", s.r.Header.Get("Signature-Input")+`;alg="ed25519"`)
 	}, AlgorithmMismatch},
-	{"an algorithm that is off", func(t *testing.T, s *scene) { s.scheme.Algs = []Alg{Ed25519}; s.resign(t, allComponents...) }, nil, AlgorithmNotAllowed},
+	{"an algorithm that is off",
+		func(t *testing.T, s *scene) { s.scheme.Algs = []Alg{Ed25519}; s.resign(t, allComponents...) }, nil,
+		AlgorithmNotAllowed},
 	{"the wrong tag", func(t *testing.T, s *scene) {
 		s.scheme.Tag, s.pair.signer.Tag = "shop", "other"
 		s.resign(t, allComponents...)
@@ -221,7 +235,8 @@ var refusals = []struct {
 		s.scheme.Tag, s.pair.signer.Tag = "shop", "shop"
 		s.resign(t, allComponents...)
 	}, nil, ""},
-	{"another label than the configured one", func(t *testing.T, s *scene) { s.scheme.Label = "sig2"; s.resign(t, allComponents...) }, nil, SignatureMissing},
+	{"another label than the configured one",
+		func(t *testing.T, s *scene) { s.scheme.Label = "sig2"; s.resign(t, allComponents...) }, nil, SignatureMissing},
 	{"@method left out", func(t *testing.T, s *scene) { s.resign(t, allComponents[1:]...) }, nil, InsufficientCoverage},
 	{"the target left out", func(t *testing.T, s *scene) {
 		s.resign(t, "@method", "content-digest", "content-type", "idempotency-key")
@@ -232,7 +247,9 @@ var refusals = []struct {
 	{"the query of the parts left out", func(t *testing.T, s *scene) {
 		s.resign(t, "@method", "@authority", "@path", "content-digest", "content-type", "idempotency-key")
 	}, nil, InsufficientCoverage},
-	{"the digest left out", func(t *testing.T, s *scene) { s.resign(t, "@method", "@target-uri", "content-type", "idempotency-key") }, nil, InsufficientCoverage},
+	{"the digest left out",
+		func(t *testing.T, s *scene) { s.resign(t, "@method", "@target-uri", "content-type", "idempotency-key") },
+		nil, InsufficientCoverage},
 	{"the digest left out of a chunked request", func(t *testing.T, s *scene) {
 		s.r.ContentLength = -1
 		s.resign(t, "@method", "@target-uri", "content-type", "idempotency-key")
@@ -254,7 +271,8 @@ var refusals = []struct {
 		s.r.Header.Set("Idempotency-Key", "k")
 		s.resign(t, append(allComponents[:4:4], "idempotency-key;sf")...)
 	}, nil, InsufficientCoverage},
-	{"the key as bytes", func(t *testing.T, s *scene) { s.resign(t, append(allComponents[:4:4], "idempotency-key;bs")...) }, nil, ""},
+	{"the key as bytes",
+		func(t *testing.T, s *scene) { s.resign(t, append(allComponents[:4:4], "idempotency-key;bs")...) }, nil, ""},
 	{"an absent covered field", nil, func(_ *testing.T, s *scene) {
 		s.r.Header.Set("Signature-Input", strings.Replace(s.r.Header.Get("Signature-Input"), `("`, `("x-gone" "`, 1))
 	}, SignatureMismatch},
@@ -286,9 +304,11 @@ var refusals = []struct {
 		s.r.Header.Set("X-Dict", "a=1,  b=2")
 		s.resign(t, append(allComponents[:5:5], "x-dict;sf")...)
 	}, func(_ *testing.T, s *scene) { s.r.Header.Set("X-Dict", `a=1,b=2`) }, ""},
-	{"a parameter of the query", func(t *testing.T, s *scene) { s.resign(t, append(allComponents[:5:5], `@query-param;name="a"`)...) }, nil, ""},
+	{"a parameter of the query",
+		func(t *testing.T, s *scene) { s.resign(t, append(allComponents[:5:5], `@query-param;name="a"`)...) }, nil, ""},
 	{"a parameter of the query twice", func(t *testing.T, s *scene) {
-		s.resign(t, "@method", "@target-uri", "content-digest", "content-type", "idempotency-key", `@query-param;name="a"`)
+		s.resign(t, "@method", "@target-uri", "content-digest",
+			"content-type", "idempotency-key", `@query-param;name="a"`)
 	}, func(_ *testing.T, s *scene) { s.r.URL.RawQuery = "a=1&a=2" }, AmbiguousField},
 	{"a required key is absent", func(t *testing.T, s *scene) {
 		s.scheme.KeyRequired = true
@@ -366,7 +386,8 @@ func TestAtMost2SignaturesOf8AreVerified(t *testing.T) {
 		bad, unknown, short int
 		want                Code
 	}{
-		{1, 0, 0, ""}, {2, 0, 0, SignatureMismatch}, {1, 6, 0, ""}, {0, 7, 0, ""}, {0, 8, 0, KeyUnknown}, {0, 0, 8, InsufficientCoverage},
+		{1, 0, 0, ""}, {2, 0, 0, SignatureMismatch}, {1, 6, 0, ""}, {0, 7, 0, ""},
+		{0, 8, 0, KeyUnknown}, {0, 0, 8, InsufficientCoverage},
 		{1, 3, 3, ""}, {1, 3, 4, SignatureMismatch},
 	} {
 		var inputs, signatures []string
@@ -407,7 +428,8 @@ func (e *countingEngine) verify(string, *http.Request) error { e.calls++; return
 // compute, for every mix of known and unknown keys.
 func TestUnknownKeysCostAsMuchAsKnownOnes(t *testing.T) {
 	t.Parallel()
-	for _, ids := range []string{"k", "x", "kk", "kx", "xk", "xx", "kkkkkkkk", "xxxxxxxx", "xxxxxxxk", "kxxxxxxx", "xkxkxkxk"} {
+	for _, ids := range []string{"k", "x", "kk", "kx", "xk", "xx",
+		"kkkkkkkk", "xxxxxxxx", "xxxxxxxk", "kxxxxxxx", "xkxkxkxk"} {
 		s := newScene(t)
 		s.pair.sign(t, s.r, s.body)
 		input := s.r.Header.Get("Signature-Input")
@@ -421,12 +443,14 @@ func TestUnknownKeysCostAsMuchAsKnownOnes(t *testing.T) {
 		s.r.Header.Set("Signature", strings.Join(signatures, ", "))
 		checks, bytes, engine := 0, 0, &countingEngine{}
 		s.scheme = &RFC9421{Keys: StaticKeys(Key{ID: "k", Alg: HMACSHA256, material: &material{
-			alg: HMACSHA256, engine: engine, check: func(base, _ []byte) bool { checks++; bytes += len(base); return false },
+			alg: HMACSHA256, engine: engine,
+			check: func(base, _ []byte) bool { checks++; bytes += len(base); return false },
 		}})}
 		_, err := s.verify()
 		wantCode(t, err, SignatureMismatch, KeyUnknown)
 		if want := min(2, len(ids)); checks != want || engine.calls != 0 || bytes != want*len(mustBase(t, s.r)) {
-			t.Errorf("keys %s: %d checks of %d bytes, %d calls of the engine; want %d checks", ids, checks, bytes, engine.calls, want)
+			t.Errorf("keys %s: %d checks of %d bytes, %d calls of the engine; want %d checks",
+				ids, checks, bytes, engine.calls, want)
 		}
 	}
 }
@@ -525,7 +549,8 @@ func TestBodyIsReadOnlyAfterTheSignatureIsVerified(t *testing.T) {
 	s := newScene(t)
 	s.pair.sign(t, s.r, s.body)
 	cut := errors.New("the connection is cut")
-	if _, err := s.scheme.Verify(s.r, func() ([]byte, error) { return nil, cut }); !errors.Is(err, cut) || CodeOf(err) != "" {
+	if _, err := s.scheme.Verify(s.r, func() ([]byte, error) { return nil, cut }); !errors.Is(err, cut) ||
+		CodeOf(err) != "" {
 		t.Errorf("got %v, want the body's own error", err)
 	}
 	s.r.Method = "PUT"
@@ -649,7 +674,8 @@ func TestAnyChangeOfCoveredBytesIsRefused(t *testing.T) {
 			return string(b)
 		}
 		where := rapid.SampledFrom([]string{
-			"method", "host", "path", "query", "body", "Content-Type", "Content-Digest", "Idempotency-Key", "Signature", "Signature-Input",
+			"method", "host", "path", "query", "body", "Content-Type",
+			"Content-Digest", "Idempotency-Key", "Signature", "Signature-Input",
 		}).Draw(rt, "where")
 		switch where {
 		case "method":
@@ -696,7 +722,8 @@ func TestVerifyMayBeCalledConcurrently(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if d := cmp.Diff(before.Header, r.Header); d != "" || before.URL.String() != r.URL.String() || r.Host != before.Host {
+		if d := cmp.Diff(before.Header, r.Header); d != "" ||
+			before.URL.String() != r.URL.String() || r.Host != before.Host {
 			t.Errorf("the request was changed: %s", d)
 		}
 	}

@@ -39,7 +39,8 @@ func TestStaticVerify(t *testing.T) {
 		{"bearer for basic", basic, "", []string{"Authorization: Bearer kettle:a:b"}, CredentialsMissing},
 		{"bearer", bearer, "", []string{"Authorization: Bearer tea"}, ""},
 		{"bearer, other", bearer, "", []string{"Authorization: Bearer x"}, CredentialsMismatch},
-		{"bearer, twice", bearer, "", []string{"Authorization: Bearer tea", "Authorization: Bearer tea"}, AmbiguousField},
+		{"bearer, twice", bearer, "", []string{"Authorization: Bearer tea", "Authorization: Bearer tea"},
+			AmbiguousField},
 		{"bearer in a query without Name", bearer, "access_token=tea", nil, CredentialsMissing},
 		{"bearer in the query", either, "access_token=tea", nil, ""},
 		{"bearer in both", either, "access_token=tea", []string{"Authorization: Bearer tea"}, AmbiguousField},
@@ -83,7 +84,8 @@ func TestStaticCheckReportsEveryError(t *testing.T) {
 
 func TestStaticSignsWhatItAccepts(t *testing.T) {
 	t.Parallel()
-	for _, s := range []*Static{HeaderValue("X-Api-Key", "tea"), QueryValue("code", "t e&a"), Basic("kettle", "a:b"), BearerToken("tea")} {
+	for _, s := range []*Static{HeaderValue("X-Api-Key", "tea"),
+		QueryValue("code", "t e&a"), Basic("kettle", "a:b"), BearerToken("tea")} {
 		r := request()
 		if err := s.Sign(r, nil, time.Now()); err != nil {
 			t.Fatal(err)
@@ -115,7 +117,8 @@ func TestAllRequiresEveryScheme(t *testing.T) {
 	if _, err := (All{}).Verify(r, given("tea")); CodeOf(err) != KeysUnavailable {
 		t.Errorf("no scheme at all: got %v", err)
 	}
-	if err := (All{Basic("a"), &HMAC{}}).Check(); err == nil || !strings.Contains(err.Error(), "no secret") || !strings.Contains(err.Error(), "headers") {
+	if err := (All{Basic("a"), &HMAC{}}).Check(); err == nil || !strings.Contains(err.Error(), "no secret") ||
+		!strings.Contains(err.Error(), "headers") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -124,7 +127,8 @@ func TestAllJoinsTimes(t *testing.T) {
 	t.Parallel()
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	a := proof{Identity{NotBefore: at(10), Expires: at(100), ExpiredCode: CertExpired, KeyID: "a", Nonce: "n"}}
-	b := proof{Identity{NotBefore: at(20), Expires: at(90), ExpiredCode: TokenExpired, Principal: "p", Claims: []byte("{}"), Label: "l"}}
+	b := proof{Identity{NotBefore: at(20), Expires: at(90), ExpiredCode: TokenExpired,
+		Principal: "p", Claims: []byte("{}"), Label: "l"}}
 	for _, all := range []All{{a, b}, {b, a}} {
 		id, err := all.Verify(nil, nil)
 		if err != nil || !id.NotBefore.Equal(at(20)) || !id.Expires.Equal(at(90)) || id.ExpiredCode != TokenExpired ||
@@ -145,7 +149,8 @@ func (p proof) Verify(*http.Request, func() ([]byte, error)) (Identity, error) {
 func TestAllReturnsErrorsUnchanged(t *testing.T) {
 	t.Parallel()
 	cut := errors.New("cut")
-	if _, err := (All{bodyScheme()}).Verify(request("X-Sig: 00"), func() ([]byte, error) { return nil, cut }); !errors.Is(err, cut) {
+	if _, err := (All{bodyScheme()}).Verify(request("X-Sig: 00"),
+		func() ([]byte, error) { return nil, cut }); !errors.Is(err, cut) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -56,7 +56,8 @@ func TestVectors(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(folder, "rfc9421")
 			_, err := os.Stat(dir)
-			if _, perr := os.Stat(filepath.Join(folder, "producers")); err != nil && perr == nil && folder != rfcVectors {
+			if _, perr := os.Stat(filepath.Join(folder, "producers")); err != nil &&
+				perr == nil && folder != rfcVectors {
 				t.Skip("the folder holds vectors of producers only")
 			}
 			keys := loadVectorKeys(t, dir)
@@ -331,7 +332,8 @@ func (v *vectorMessage) run(t *testing.T, keys vectorKeys, requests []*vectorMes
 		if v.header.Get("Signature") != "" || v.header.Get("Signature-Input") != "" || v.request == nil {
 			t.Fatal(err)
 		}
-		_, err = (&RFC9421{Keys: keys.set(), Coverage: Coverage{off: true}}).Verify(v.at(v.request.Host), bodyOf(string(v.body)))
+		_, err = (&RFC9421{Keys: keys.set(), Coverage: Coverage{off: true}}).Verify(v.at(v.request.Host),
+			bodyOf(string(v.body)))
 		wantCode(t, err, SignatureMissing)
 		return
 	}
@@ -361,7 +363,8 @@ func (v *vectorMessage) at(authority string) *http.Request {
 func (v *vectorMessage) runAccepted(t *testing.T, in signatureInput, keys vectorKeys, wantBase string) {
 	t.Helper()
 	scheme := &RFC9421{
-		Keys: keys.set(), Label: in.label, Coverage: Coverage{off: true}, Algs: append([]Alg{RSAv15SHA256}, defaultAlgs...),
+		Keys: keys.set(), Label: in.label, Coverage: Coverage{off: true},
+		Algs: append([]Alg{RSAv15SHA256}, defaultAlgs...),
 	}
 	authority := v.request.Host
 	id, err := scheme.Verify(v.at(authority), bodyOf(string(v.body)))
@@ -443,7 +446,8 @@ func (v *vectorMessage) runRefused(
 		if verified != nil {
 			continue
 		}
-		if base, err := engineBase(in.label, request, v.response, request); err != nil || wantBase != "" && base != wantBase {
+		if base, err := engineBase(in.label, request, v.response, request); err != nil ||
+			wantBase != "" && base != wantBase {
 			t.Errorf("base (%v):\n%s\nwant:\n%s", err, base, wantBase)
 		}
 		return

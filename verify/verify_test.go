@@ -25,12 +25,15 @@ func TestToleranceCheck(t *testing.T) {
 		{"more than a minute ahead", Tolerance{}, Identity{SignedAt: at(61 * time.Second)}, TimestampTooNew},
 		{"long ago without a limit", Tolerance{Past: NoLimit}, Identity{SignedAt: time.Unix(0, 0)}, ""},
 		{"long ahead without a limit", Tolerance{Future: NoLimit}, Identity{SignedAt: time.Unix(1<<40, 0)}, ""},
-		{"as late as a signature can name", Tolerance{}, Identity{SignedAt: time.Unix(999_999_999_999_999, 0)}, TimestampTooNew},
-		{"as late, without a limit", Tolerance{Future: NoLimit}, Identity{SignedAt: time.Unix(999_999_999_999_999, 0)}, ""},
+		{"as late as a signature can name", Tolerance{},
+			Identity{SignedAt: time.Unix(999_999_999_999_999, 0)}, TimestampTooNew},
+		{"as late, without a limit", Tolerance{Future: NoLimit},
+			Identity{SignedAt: time.Unix(999_999_999_999_999, 0)}, ""},
 		{"before its start, without a limit", Tolerance{Future: NoLimit}, Identity{NotBefore: time.Unix(1<<40, 0)}, ""},
 		{"at its expiry", Tolerance{}, Identity{SignedAt: testNow, Expires: testNow}, ""},
 		{"after its expiry", Tolerance{}, Identity{SignedAt: testNow, Expires: at(-time.Second)}, TokenExpired},
-		{"after its expiry, with a code", Tolerance{}, Identity{Expires: at(-time.Second), ExpiredCode: CertExpired}, CertExpired},
+		{"after its expiry, with a code", Tolerance{},
+			Identity{Expires: at(-time.Second), ExpiredCode: CertExpired}, CertExpired},
 		{"before its start", Tolerance{}, Identity{NotBefore: at(61 * time.Second)}, TokenNotYetValid},
 		{"a little before its start", Tolerance{}, Identity{NotBefore: at(60 * time.Second)}, ""},
 	} {
@@ -49,7 +52,8 @@ func TestErrorsNameCodeKeyAndComponent(t *testing.T) {
 	if got, want := err.Error(), `insufficient coverage: "content-type" (key "k\n"): EOF`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if !errors.Is(err, &Error{Code: InsufficientCoverage}) || errors.Is(err, &Error{Code: KeyUnknown}) || !errors.Is(err, io.EOF) {
+	if !errors.Is(err, &Error{Code: InsufficientCoverage}) ||
+		errors.Is(err, &Error{Code: KeyUnknown}) || !errors.Is(err, io.EOF) {
 		t.Error("errors.Is goes by the code and the cause")
 	}
 	if CodeOf(errors.Join(io.EOF, err)) != InsufficientCoverage || CodeOf(io.EOF) != "" || CodeOf(nil) != "" {

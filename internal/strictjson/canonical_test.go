@@ -24,10 +24,12 @@ func TestCanonical(t *testing.T) {
 		" {\"a\" : [ true, null, \"\\u0041\" ] }\n": `{"a":[true,null,"A"]}`,
 		`{"n":-0.5,"m":1e+21}`:                      "",
 		`{"n":0.1,"i":9007199254740991}`:            `{"i":9007199254740991,"n":0.1}`,
-		`{"i":9007199254740992}`:                    "", `{"i":-9007199254740993}`: "", `{"i":12345678901234567890}`: "", `{"i":1e400}`: "",
+		`{"i":9007199254740992}`:                    "", `{"i":-9007199254740993}`: "",
+		`{"i":12345678901234567890}`: "", `{"i":1e400}`: "",
 		`{"n":1.0}`: "", `{"n":1E2}`: "", `{"n":-0}`: "", `{"n":0.10}`: "",
 		`{"a":1,"a":1}`: "", `{"a":{"b":1,"b":2}}`: "", `{"a":[{"b":1,"\u0062":2}]}`: "",
-		`[]`: "", `"x"`: "", ``: "", `{`: "", `{"a":1`: "", `{"a"}`: "", `{"a":1}{}`: "", `{"a":1}x`: "", "{\"a\":\"\xff\"}": "",
+		`[]`: "", `"x"`: "", ``: "", `{`: "", `{"a":1`: "", `{"a"}`: "",
+		`{"a":1}{}`: "", `{"a":1}x`: "", "{\"a\":\"\xff\"}": "",
 		strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65): "",
 	} {
 		got, err := Canonical([]byte(in))
@@ -69,15 +71,21 @@ func TestCanonicalAgreesWithALibrary(t *testing.T) {
 	t.Parallel()
 	const seed = 8785
 	random := rand.New(rand.NewPCG(seed, 0))
-	names := []string{"a", "b", "aa", `\u20ac`, `\uffff`, `\ud83d\ude00`, `\u0000`, `a\u0000`, `\"`, "€", "\ue000", "\U0001F600", `\\`, `\n`,
-		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", "", "é", "\ufb33", `\/`, `\u001f`, "1", "10", "a\ue000", "a\U0001F600"}
+	names := []string{"a", "b", "aa", `\u20ac`, `\uffff`, `\ud83d\ude00`,
+		`\u0000`, `a\u0000`, `\"`, "€", "\ue000", "\U0001F600", `\\`, `\n`,
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", "", "é", "\ufb33", `\/`, `\u001f`,
+		"1", "10", "a\ue000", "a\U0001F600"}
 	var write func(depth int) string
 	number := func() string {
 		return []string{
-			fmt.Sprint(random.IntN(100)), fmt.Sprint(random.NormFloat64()), fmt.Sprint(random.ExpFloat64() * 1e-7), fmt.Sprint(random.Uint64() >> 10),
-			strconv.FormatFloat(random.Float64()*1e-5, 'f', -1, 64), fmt.Sprintf("%d.%d", random.IntN(3), random.IntN(2_000)),
-			fmt.Sprintf("%de-%d", random.IntN(30), random.IntN(20)), strconv.FormatFloat(random.Float64(), 'g', 17, 64), "5e-324", "1e-7", "0.000001",
-			fmt.Sprintf("0.%0*d", random.IntN(18), random.IntN(1_000)), "2.2250738585072014e-308", "1e-300", "-0", "-1", "1E-7", "1e21",
+			fmt.Sprint(random.IntN(100)), fmt.Sprint(random.NormFloat64()),
+			fmt.Sprint(random.ExpFloat64() * 1e-7), fmt.Sprint(random.Uint64() >> 10),
+			strconv.FormatFloat(random.Float64()*1e-5, 'f', -1, 64),
+			fmt.Sprintf("%d.%d", random.IntN(3), random.IntN(2_000)),
+			fmt.Sprintf("%de-%d", random.IntN(30), random.IntN(20)),
+			strconv.FormatFloat(random.Float64(), 'g', 17, 64), "5e-324", "1e-7", "0.000001",
+			fmt.Sprintf("0.%0*d", random.IntN(18), random.IntN(1_000)),
+			"2.2250738585072014e-308", "1e-300", "-0", "-1", "1E-7", "1e21",
 		}[random.IntN(18)]
 	}
 	write = func(depth int) string {

@@ -21,8 +21,10 @@ func TestScannerAcceptsWhatEncodingJSONAccepts(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(8259, 0))
 	seeds := []string{
-		`{"a":[1,-0.5e+10,true,false,null,"x\u20ac\"\\\/\b\f\n\r\t"],"b":{"":{}},"c":[[],{}]}`, `[0,1.0,-1E-2,10,"\ud83d\ude00"]`, ` "x" `,
-		`-`, `01`, `1.`, `.5`, `1e`, `+1`, `tru`, `[1,]`, `{"a":1,}`, `{"a" 1}`, `{,}`, `[,]`, `"\x"`, `"\u12"`, "\"\n\"", `{"a":1}}`, ``, ` `, `nul`, "\x00",
+		`{"a":[1,-0.5e+10,true,false,null,"x\u20ac\"\\\/\b\f\n\r\t"],"b":{"":{}},"c":[[],{}]}`,
+		`[0,1.0,-1E-2,10,"\ud83d\ude00"]`, ` "x" `,
+		`-`, `01`, `1.`, `.5`, `1e`, `+1`, `tru`, `[1,]`, `{"a":1,}`, `{"a" 1}`, `{,}`, `[,]`, `"\x"`, `"\u12"`,
+		"\"\n\"", `{"a":1}}`, ``, ` `, `nul`, "\x00",
 	}
 	letters := `{}[]",:\u/truefalsn0123456789eE+-. ` + "\n\x00\x80a"
 	valid := 0
