@@ -120,7 +120,8 @@ func checkTogether(hs []*Handler) []error {
 				errs = append(errs, fmt.Errorf("handlers %q and %q: both are Otherwise and match %q",
 					a.name, b.name, narrower(a.pattern, b.pattern)))
 			case a.answer || b.answer:
-				errs = append(errs, fmt.Errorf("handlers %q and %q: an Answer handler must match alone; both match %q",
+				errs = append(errs, fmt.Errorf(
+					"handlers %q and %q: an Answer handler takes its events alone, and both would take %q",
 					a.name, b.name, narrower(a.pattern, b.pattern)))
 			}
 		}
