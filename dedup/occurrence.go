@@ -9,14 +9,14 @@ import (
 
 // Occurrence describes a claim whose key is a digest of signed content, for senders that sign
 // neither an identifier nor a time. Equal content is then either a repetition of one event or
-// another event with equal signed content. Only the unsigned identifier beside it tells them
-// apart.
+// another event with equal signed content. Only the unsigned identifier beside it distinguishes
+// them.
 //
 // Claims of a key are decided in this order:
 //
 //  1. The name belongs to a known occurrence: the claim is about that one.
 //  2. The key has no live record: the claim is New under the key itself.
-//  3. There is no name: the claim is about the record of the key.
+//  3. It has no name: the claim is about the record of the key.
 //  4. The type is that of the key's record, and the bounds allow another occurrence: the claim
 //     is New under the key that [Key.Occurrence] returns.
 //  5. Otherwise the verdict is Repeated, and nothing is stored.

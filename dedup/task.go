@@ -25,7 +25,7 @@ func (s State) String() string {
 // Task is the work of one handler on one event.
 type Task struct {
 	Handler string // stable name of the handler
-	Lane    string // tasks of one handler, endpoint and lane run one after another; empty is no lane
+	Lane    string // tasks of one handler, endpoint and lane run one after another; empty for none
 	State   State
 	// Attempt counts the starts. It is 1 while the first attempt runs.
 	Attempt int

@@ -11,7 +11,7 @@ var aliasChecks = []check{
 	{"TheSameKeyWithTheSameAliasIsKnown", aliasOfItself},
 	{"AnAliasedClaimLeavesItsOtherAliasesFree", aliasedStoresNone},
 	{"AnAliasIsNotAKey", aliasIsNoKey},
-	{"AnAliasIsFreeOnceItsRecordHasExpired", aliasExpires},
+	{"AnAliasIsFreeOnceItsRecordExpired", aliasExpires},
 	{"AnAliasIsFreeOnceItsRecordIsPurged", aliasPurged},
 	{"AReleasedClaimKeepsItsAliases", aliasReleased},
 	{"AConflictComesBeforeAnAlias", aliasConflict},

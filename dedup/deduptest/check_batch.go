@@ -10,7 +10,7 @@ var batchChecks = []check{
 	{"DecisionsAreInTheOrderOfTheClaims", batchOrder},
 	{"ALaterClaimOfTheCallSeesAnEarlierOne", batchOverlaps},
 	{"ALaterClaimOfTheCallSeesTheLeaseOfAnEarlierOne", batchHolds},
-	{"ALaterClaimOfTheCallMeetsTheAliasOfAnEarlierOne", batchAliases},
+	{"ALaterClaimOfTheCallSeesTheAliasOfAnEarlierOne", batchAliases},
 	{"ARefusedItemDoesNotStopTheOthers", batchConflict},
 	{"ManyClaimsFitOneCall", batchMany},
 }
@@ -86,11 +86,11 @@ func batchConflict(x *rig) {
 		ran[x.take().Record.Key.ID] = true
 	}
 	if !ran["old"] || !ran["a"] || !ran["b"] {
-		x.Errorf("work was given out for %v", ran)
+		x.Errorf("work was taken for %v", ran)
 	}
-	x.idle("the item kept quarantined never runs")
+	x.idle("the quarantined item never runs")
 	if n := x.records(); n != 4 {
-		x.Errorf("%d records, want old, a, b and the one kept quarantined", n)
+		x.Errorf("%d records, want old, a, b and the quarantined one", n)
 	}
 }
 

@@ -16,7 +16,7 @@ func claimChecks() []check {
 		{"NoClaimsGiveNoDecisions", claimOfNothing},
 		{"OnlyKnownWritesNothing", claimOnlyKnown},
 		{"KeysDoNotMeetByMovingBytesBetweenParts", claimScope},
-		{"AClaimThatIsNotValidStoresNothing", claimInvalid},
+		{"AnInvalidClaimStoresNothing", claimInvalid},
 		{"ACancelledContextIsAnError", claimCancelled},
 		{"TheStoreKeepsNoReferenceToTheClaim", claimIsCopied},
 		{"EventIdsAndSequencesAreNew", claimIdentity},
@@ -36,7 +36,7 @@ func claimChecks() []check {
 type situation struct {
 	name  string
 	claim dedup.Claim
-	bring func(x *rig, d dedup.Decision) // from acceptance to the state
+	bring func(x *rig, d dedup.Decision) // brings the new record into the state
 	free  bool                           // the next claim of the payload is New
 }
 
@@ -62,13 +62,13 @@ func situations() []situation {
 		{"Quarantined", quarantined, stay, false},
 		{"WhileHeld", held("k"), stay, false},
 		{"AfterAHeldClaimIsDone", held("k"), finished(answer(201, "made")), false},
-		{"AfterAHeldClaimIsDoneWithoutAnAnswer", held("k"), finished(done()), false},
+		{"AfterAHeldClaimIsDoneWithoutAResponse", held("k"), finished(done()), false},
 		{"AfterAHeldClaimIsDead", held("k"), finished(dead()), false},
 		{"AfterAHeldClaimIsReleased", held("k"), finished(release()), true},
 	}
 }
 
-// enter brings the key into the situation and returns the record as it then is.
+// enter brings the key into the situation and returns its record.
 func (s situation) enter(x *rig) dedup.Record {
 	x.Helper()
 	d := x.want(dedup.New, s.claim)
@@ -157,7 +157,7 @@ func claimShowsNoBody(x *rig) {
 	d = x.want(dedup.Known, delivery("k"))
 	x.same(d.Record, bare(x.get(d.Record.Event)), "record of Known")
 	if d.Record.Response.Status != 202 || string(d.Record.Response.Body) != "accepted" {
-		x.Errorf("answer for the duplicate: %+v", d.Record.Response)
+		x.Errorf("response to the duplicate: %+v", d.Record.Response)
 	}
 }
 
@@ -185,11 +185,11 @@ func claimOnlyKnown(x *rig) {
 	for range 2 {
 		d := x.want(dedup.New, ask)
 		if d.Record.Event != "" || d.Lease.Token != 0 {
-			x.Errorf("asking gave a record or a lease: %s, %+v", text(d.Record), d.Lease)
+			x.Errorf("OnlyKnown gave a record or a lease: %s, %+v", text(d.Record), d.Lease)
 		}
 	}
 	if all := x.list(dedup.Filter{}); len(all) != 0 {
-		x.Fatalf("asking stored %d records", len(all))
+		x.Fatalf("OnlyKnown stored %d records", len(all))
 	}
 	other := delivery("other")
 	other.Aliases = ask.Aliases
@@ -234,7 +234,7 @@ func claimInvalid(x *rig) {
 		"no id":              func(c *dedup.Claim) { c.Key.ID = "" },
 		"hold without lease": func(c *dedup.Claim) { c.Hold = true },
 		"hold of no task":    func(c *dedup.Claim) { c.Hold, c.Lease, c.Tasks = true, minute, nil },
-		"task of nobody":     func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{}} },
+		"task without handler":     func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{}} },
 		"one handler twice":  func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{Handler: "a"}, {Handler: "a"}} },
 	} {
 		c := delivery("bad")
@@ -248,7 +248,7 @@ func claimInvalid(x *rig) {
 		}
 	}
 	if all := x.list(dedup.Filter{}); len(all) != 0 {
-		x.Errorf("%d records after claims that are not valid", len(all))
+		x.Errorf("%d records after invalid claims", len(all))
 	}
 }
 
@@ -258,7 +258,7 @@ func claimCancelled(x *rig) {
 	if _, err := x.store.Claim(ctx, delivery("k")); err == nil {
 		x.Fatal("Claim with a cancelled context: no error")
 	}
-	// The claim may have happened all the same; what counts is that the next delivery finds the truth.
+	// The claim may have happened. What counts is that the next delivery finds out.
 	if d := x.claim(delivery("k")); d.Verdict != dedup.New && d.Verdict != dedup.Known {
 		x.Errorf("verdict %v", d.Verdict)
 	}

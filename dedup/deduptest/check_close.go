@@ -13,7 +13,7 @@ var closeChecks = []check{
 	{"EveryCallIsErrClosedAfterwards", closeAll},
 	{"BlockedTakesReturn", closeBlocked},
 	{"ClosingAgainDoesNothing", closeTwice},
-	{"ConcurrentCallsGetAnAnswerOrErrClosed", closeConcurrent},
+	{"ConcurrentCallsGetAResultOrErrClosed", closeConcurrent},
 }
 
 func closeAll(x *rig) {
@@ -52,7 +52,7 @@ func closeBlocked(x *rig) {
 	for i := range errs {
 		wg.Go(func() { _, errs[i] = x.store.Take(ctx, 1, 1, minute) })
 	}
-	time.Sleep(5 * time.Millisecond) // they most likely block by now; if not, the check holds too
+	time.Sleep(5 * time.Millisecond) // they are probably blocked; if not, the check is still valid
 	x.close()
 	wg.Wait()
 	for _, err := range errs {

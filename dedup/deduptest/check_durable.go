@@ -20,21 +20,21 @@ var durableChecks = []check{
 	{"RecordsOfEveryStateSurvive", durableStates},
 	{"ClaimsOfEverySituationSurvive", durableVerdicts},
 	{"AliasesAndQuarantineSurvive", durableNames},
-	{"WorkGoesOnInItsOrder", durableWork},
+	{"WorkContinuesInOrder", durableWork},
 	{"ARetryIsStillDueAtItsTime", durableRetry},
-	{"RunningWorkComesBackWithItsAttemptCounted", durableRunning},
+	{"RunningWorkIsDueAgainWithItsAttemptCounted", durableRunning},
 	{"AHeldClaimIsFreedWithItsAttemptCounted", durableHeld},
 	{"StaleLeasesAreLost", durableStale},
-	{"SequencesTokensAndEventIdsGoOn", durableCounters},
+	{"SequencesTokensAndEventIdsContinue", durableCounters},
 	{"GenerationsSurvive", durableGenerations},
-	{"GenerationsAreCountedOnAfterARestart", func(x *rig) { countOn(x, x.reopen) }},
-	{"PurgedEventsStayAway", durablePurge},
+	{"GenerationsContinueAfterARestart", func(x *rig) { countOn(x, x.reopen) }},
+	{"PurgedEventsStayPurged", durablePurge},
 	{"StatsAreRight", durableStats},
 }
 
 func durableStates(x *rig) {
 	events := listed(x)
-	r := x.take() // the running one and this are given back: what becomes of running work is another check
+	r := x.take() // running work is another check
 	x.finish(r.Lease, retry(hour))
 	before := map[string]dedup.Record{}
 	for id, event := range events {
@@ -60,7 +60,7 @@ func durableVerdicts(x *rig) {
 	}
 	for _, s := range situations() {
 		if s.claim.Hold && s.name == "WhileHeld" || s.name == "WhileRunning" {
-			continue // what becomes of running work is another check
+			continue // running work is another check
 		}
 		s.claim.Key.ID, s.claim.Tasks = s.name, renamed(s.claim.Tasks, s.name)
 		before := s.enter(x)
@@ -149,12 +149,12 @@ func durableRunning(x *rig) {
 	first := x.take()
 	x.reopen()
 	x.want(dedup.Known, delivery("a"))
-	x.advance(day) // a store may wait for the lease or for a pause of its own
+	x.advance(day) // a store may wait for the lease or pause
 	w := x.takeOf(event)
 	if w.Task().Attempt != 2 || w.Lease.Token <= first.Lease.Token || string(w.Record.Payload.Body) != "body of a" {
 		x.Errorf("work: %+v, %s", w.Lease, text(w.Record))
 	}
-	x.lost(first.Lease, "the task was given out again")
+	x.lost(first.Lease, "the task was taken again")
 	x.finish(w.Lease, done())
 }
 
@@ -162,16 +162,16 @@ func durableHeld(x *rig) {
 	first := x.want(dedup.New, held("a"))
 	x.reopen()
 	x.advance(minute)
-	x.idle("held claims are for their claimers")
+	x.idle("workers never take held claims")
 	second := x.want(dedup.New, held("a"))
 	if second.Record.Event != first.Record.Event || second.Record.Tasks[0].Attempt != 2 {
 		x.Errorf("second: %s", text(second.Record))
 	}
-	x.lost(first.Lease, "somebody else holds the claim")
+	x.lost(first.Lease, "another claimer holds the claim")
 	x.finish(second.Lease, answer(200, "second"))
 	x.reopen()
 	if got := x.want(dedup.Known, held("a")).Record.Response; got.Status != 200 || string(got.Body) != "second" {
-		x.Errorf("answer %+v", got)
+		x.Errorf("response %+v", got)
 	}
 }
 
@@ -198,7 +198,7 @@ func durableCounters(x *rig) {
 		}
 		events[d.Record.Event], seq, token = true, d.Record.Seq, d.Lease.Token
 		x.finish(d.Lease, answer(200, "ok"))
-		if i == 2 { // nothing that is left shows how far the counters were
+		if i == 2 { // no record left shows how far the counters were
 			x.purge(d.Record.Event)
 		}
 		x.reopen()

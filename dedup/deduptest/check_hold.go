@@ -12,19 +12,19 @@ import (
 
 var holdChecks = []check{
 	{"AHeldClaimRunsWithItsClaimer", holdStarts},
-	{"AHeldClaimIsNeverGivenToAWorker", holdIsNotTaken},
-	{"ItsAnswerIsStoredAndRepeated", holdAnswers},
+	{"AHeldClaimIsNeverTakenByAWorker", holdIsNotTaken},
+	{"ItsResponseIsStoredAndRepeated", holdAnswers},
 	{"AReleasedClaimIsNewAgainAndItsAttemptsCountOn", holdReleases},
 	{"ARetriedClaimIsReleased", holdRetries},
 	{"AReleasedClaimKeepsItsEventAndSequence", holdKeepsIdentity},
 	{"AReleasedClaimKeepsThePayloadAndTasksOfItsFirstDelivery", holdKeepsPayload},
 	{"AReleasedClaimConflictsWithAnotherPayload", holdReleasedConflict},
-	{"AFreeClaimIsNewOnlyToAClaimThatHolds", holdFreeNeedsHold},
-	{"ALeaseThatRanOutFreesTheClaim", holdLapses},
+	{"AFreedClaimIsNewOnlyToAClaimWithHold", holdFreeNeedsHold},
+	{"AnExpiredLeaseFreesTheClaim", holdLapses},
 	{"AnExtendedLeaseHoldsTheClaim", holdExtends},
 	{"AfterTheNextClaimTheFirstLeaseIsLost", holdFences},
 	{"AHeldClaimCannotBeReopenedOrPurged", holdIsGuarded},
-	{"ADeadHeldClaimIsRunByWorkersOnceItIsReopened", holdReopens},
+	{"AReopenedHeldClaimIsRunByWorkers", holdReopens},
 }
 
 func holdStarts(x *rig) {
@@ -47,7 +47,7 @@ func holdIsNotTaken(x *rig) {
 	x.want(dedup.New, held("a"))
 	x.idle("the claim is held")
 	x.advance(2 * minute)
-	x.idle("the claim's lease ran out")
+	x.idle("the lease of the claim expired")
 	d := x.want(dedup.New, held("a"))
 	x.finish(d.Lease, release())
 	x.idle("the claim is released")
@@ -64,12 +64,12 @@ func holdAnswers(x *rig) {
 	if got.Response.Status != 201 || string(got.Response.Body) != "made\x00\xff" ||
 		got.Response.Header.Get("Location") != "/orders/1" || len(got.Response.Header.Values("Content-Type")) != 2 ||
 		got.Response.Header.Values("Content-Type")[1] != "charset=\xff" {
-		x.Errorf("the duplicate's answer: %+v", got.Response)
+		x.Errorf("response to the duplicate: %+v", got.Response)
 	}
 	if got.State() != dedup.Done || got.Finished.IsZero() || !got.Expires.Equal(got.Finished.Add(got.Window)) {
 		x.Errorf("record: %s", text(got))
 	}
-	x.lost(d.Lease, "the claim has its answer")
+	x.lost(d.Lease, "the claim has its response")
 }
 
 func holdReleases(x *rig) {
@@ -121,10 +121,10 @@ func holdReleasedConflict(x *rig) {
 	c.Fingerprint = dedup.Fingerprint{}
 	x.finish(x.want(dedup.New, c).Lease, release())
 	c.Fingerprint = fingerprint(2)
-	x.want(dedup.Conflict, c) // a delivery without a fingerprint does not wash the first one away
+	x.want(dedup.Conflict, c) // a delivery without a fingerprint does not remove the first one
 }
 
-// holdKeepsPayload: what is not signed may differ in a later delivery of the same payload, and must not reach the handler.
+// holdKeepsPayload checks that unsigned parts of a later delivery do not reach the handler.
 func holdKeepsPayload(x *rig) {
 	for name, size := range map[string]int{"small": 10, "large": 3 << 19} {
 		first := held(name)
@@ -136,7 +136,7 @@ func holdKeepsPayload(x *rig) {
 			if free == 0 {
 				x.finish(d.Lease, release())
 			} else {
-				x.advance(2 * minute) // the lease runs out
+				x.advance(2 * minute) // the lease expired
 			}
 			later := held(name)
 			later.Payload = dedup.Payload{
@@ -158,7 +158,7 @@ func holdKeepsPayload(x *rig) {
 	}
 }
 
-// holdFreeNeedsHold: only a claim that holds can go on with the event; to any other one its state says that it waits.
+// holdFreeNeedsHold checks that only a claim with Hold continues the event.
 func holdFreeNeedsHold(x *rig) {
 	first := x.want(dedup.New, held("a"))
 	x.finish(first.Lease, release())
@@ -173,7 +173,7 @@ func holdFreeNeedsHold(x *rig) {
 	if second.Record.Event != first.Record.Event || second.Record.Tasks[0].Attempt != 2 {
 		x.Errorf("second: %s", text(second.Record))
 	}
-	x.advance(2 * minute) // the lease runs out
+	x.advance(2 * minute) // the lease expired
 	x.want(dedup.Known, delivery("a"))
 	x.finish(x.want(dedup.New, held("a")).Lease, answer(200, "done"))
 	x.want(dedup.Known, delivery("a"))
@@ -188,7 +188,7 @@ func holdLapses(x *rig) {
 	if second.Record.Event != first.Record.Event || second.Record.Tasks[0].Attempt != 2 {
 		x.Errorf("second: %s", text(second.Record))
 	}
-	x.lost(first.Lease, "somebody else holds the claim")
+	x.lost(first.Lease, "another claimer holds the claim")
 	x.finish(second.Lease, answer(200, "second"))
 	x.want(dedup.Known, held("a"))
 }
@@ -203,7 +203,7 @@ func holdExtends(x *rig) {
 	x.want(dedup.Known, held("a"))
 	x.finish(d.Lease, answer(200, "late"))
 	if got := x.want(dedup.Known, held("a")).Record.Response.Status; got != 200 {
-		x.Errorf("answer %d", got)
+		x.Errorf("response %d", got)
 	}
 }
 
@@ -214,15 +214,15 @@ func holdFences(x *rig) {
 	x.lost(first.Lease, "the claim was released and claimed again")
 	forged := second.Lease
 	forged.Token++
-	x.lost(forged, "nobody has this token")
+	x.lost(forged, "no lease has this token")
 	forged = second.Lease
 	forged.Task = 1
-	x.lost(forged, "there is no such task")
+	x.lost(forged, "the task does not exist")
 	forged.Task = -1
-	x.lost(forged, "there is no such task")
+	x.lost(forged, "the task does not exist")
 	forged = second.Lease
-	forged.Event = "nobody"
-	x.lost(forged, "there is no such event")
+	forged.Event = "unknown"
+	x.lost(forged, "the event does not exist")
 	x.finish(second.Lease, answer(200, "second"))
 }
 
@@ -251,7 +251,7 @@ func holdReopens(x *rig) {
 	r.Response = dedup.Response{Status: 422, Body: []byte("refused")}
 	x.finish(d.Lease, r)
 	if got := x.want(dedup.Known, held("a")).Record.Response; got.Status != 422 || string(got.Body) != "refused" {
-		x.Errorf("answer of the dead claim: %+v", got)
+		x.Errorf("response of the dead claim: %+v", got)
 	}
 	if _, err := x.store.Reopen(x.ctx, d.Record.Event); err != nil {
 		x.Fatal(err)

@@ -9,16 +9,16 @@ import (
 
 var laneChecks = []check{
 	{"TasksOfALaneRunOneAtATimeInAcceptedOrder", laneOrder},
-	{"OneTakeGivesOneTaskOfALane", laneOneCall},
+	{"OneTakeReturnsOneTaskOfALane", laneOneCall},
 	{"ARetryBlocksItsLaneButNotTheOthers", laneBlocks},
 	{"ARetryLetsLaterTasksGoFirstWhereTheLaneYields", laneYields},
 	{"ALaneThatYieldsRunsOneAtATimeInAcceptedOrder", laneYieldsInOrder},
 	{"ALostLeaseBlocksItsLaneUntilItIsTakenAgain", laneLost},
-	{"ADeadTaskLetsItsLaneGoOn", laneDead},
+	{"ADeadTaskUnblocksItsLane", laneDead},
 	{"LanesOfDifferentHandlersAndEndpointsAreDifferent", laneScope},
 	{"LanesDoNotMeetByMovingBytesBetweenParts", laneNames},
 	{"AReopenedTaskWaitsForTheRunningOneAndThenGoesFirst", laneReopen},
-	{"AReopenedTaskGoesBeforeALaterOneThatIsRetried", laneReopenRetry},
+	{"AReopenedTaskRunsBeforeALaterRetriedOne", laneReopenRetry},
 	{"SeveralReopenedTasksKeepTheirOrderBehindARunningOne", laneReopenMany},
 }
 
@@ -69,7 +69,7 @@ func laneYields(x *rig) {
 	x.advance(minute / 2)
 	x.idle("a task of the lane is running")
 	x.finish(w.Lease, retry(minute))
-	x.finish(x.takeOf(b).Lease, done()) // the longest due
+	x.finish(x.takeOf(b).Lease, done()) // due first
 	x.finish(x.takeOf(a).Lease, done())
 	x.advance(minute)
 	x.takeOf(c)

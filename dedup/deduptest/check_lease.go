@@ -8,9 +8,9 @@ import (
 
 var leaseChecks = []check{
 	{"AFinishedTaskHasNoLease", leaseFinished},
-	{"ALeaseThatRanOutIsGivenToTheNext", leaseExpires},
-	{"ALeaseThatRanOutHoldsUntilSomebodyElseHasTheTask", leaseLate},
-	{"AnExtendedLeaseRunsLonger", leaseExtends},
+	{"ATaskWithAnExpiredLeaseIsTakenAgain", leaseExpires},
+	{"AnExpiredLeaseIsValidUntilTheTaskIsTakenAgain", leaseLate},
+	{"AnExtendedLeaseLastsLonger", leaseExtends},
 	{"AnExtensionCanShortenALease", leaseShortens},
 	{"AStaleLeaseIsLostAfterEveryWayTheTaskCanGoOn", leaseStale},
 	{"AStaleLeaseIsLostAfterAReopen", leaseReopened},
@@ -37,7 +37,7 @@ func leaseExpires(x *rig) {
 	if second.Task().Attempt != 2 {
 		x.Errorf("attempt %d, want 2", second.Task().Attempt)
 	}
-	x.lost(first.Lease, "the task was given out again")
+	x.lost(first.Lease, "the task was taken again")
 	x.finish(second.Lease, done())
 	x.state(event, 0, dedup.Done)
 	x.lost(first.Lease, "the task is done")
@@ -48,7 +48,7 @@ func leaseLate(x *rig) {
 	w := x.take()
 	x.advance(hour)
 	if err := x.store.Extend(x.ctx, w.Lease, minute); err != nil {
-		x.Fatalf("Extend of a lease that ran out, with nobody else: %v", err)
+		x.Fatalf("Extend of an expired lease that was not taken again: %v", err)
 	}
 	x.idle("the lease is extended")
 	x.advance(hour)
@@ -72,7 +72,7 @@ func leaseExtends(x *rig) {
 	if next := x.take(); next.Task().Attempt != 2 {
 		x.Errorf("attempt %d, want 2", next.Task().Attempt)
 	}
-	x.lost(w.Lease, "the task was given out again")
+	x.lost(w.Lease, "the task was taken again")
 }
 
 func leaseShortens(x *rig) {
@@ -83,7 +83,7 @@ func leaseShortens(x *rig) {
 	}
 	x.advance(time.Second)
 	x.take()
-	x.lost(w.Lease, "the task was given out again")
+	x.lost(w.Lease, "the task was taken again")
 }
 
 func leaseStale(x *rig) {
@@ -140,7 +140,7 @@ func leaseGenerations(x *rig) {
 	x.lost(mixed, "the token is of the generation before")
 	x.finish(second.Lease, answer(201, "second"))
 	if got := x.want(dedup.Known, c).Record.Response.Status; got != 201 {
-		x.Errorf("answer %d, want the second's", got)
+		x.Errorf("response %d, want that of the second", got)
 	}
 }
 

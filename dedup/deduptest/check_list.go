@@ -15,11 +15,11 @@ var listChecks = []check{
 	{"ItIsNewestFirstAndComplete", listOrder},
 	{"EachFieldOfTheFilterSelects", listFilter},
 	{"PagesJoinWithoutGapsOrRepeats", listPages},
-	{"BodiesComeOnlyWhenAsked", listBodies},
-	{"ItCanBeLeftEarly", listBreak},
+	{"BodiesAreListedOnRequestOnly", listBodies},
+	{"ItCanBeStoppedEarly", listBreak},
 	{"TheStoreCanBeUsedWhileItIsRead", listWhile},
 	{"ItEndsWithItsContext", listCancelled},
-	{"SinceIsJudgedByTheStoresClock", listSince},
+	{"SinceFollowsTheClockOfTheStore", listSince},
 }
 
 func ids(rs []dedup.Record) string {
@@ -50,7 +50,7 @@ func listOrder(x *rig) {
 	}
 }
 
-// listed makes records that differ in everything a filter looks at.
+// listed makes records that differ in everything that a filter selects by.
 func listed(x *rig) map[string]string {
 	x.Helper()
 	events := map[string]string{}
@@ -88,7 +88,7 @@ func listFilter(x *rig) {
 	}{
 		{dedup.Filter{}, all},
 		{dedup.Filter{Event: events["running"]}, "running"},
-		{dedup.Filter{Event: "nobody"}, ""},
+		{dedup.Filter{Event: "unknown"}, ""},
 		{dedup.Filter{ID: "dead"}, "dead"},
 		{dedup.Filter{ID: "dea"}, ""},
 		{dedup.Filter{Producer: "github"}, "pending"},
@@ -121,7 +121,7 @@ func listFilter(x *rig) {
 		{dedup.Filter{Before: x.get(events["done"]).Seq}, ""},
 	} {
 		if got := ids(x.list(row.filter)); got != row.want {
-			x.Errorf("List(%+v) gave %q, want %q", row.filter, got, row.want)
+			x.Errorf("List(%+v) returned %q, want %q", row.filter, got, row.want)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func listWhile(x *rig) {
 		x.finish(x.take().Lease, done())
 	}
 	if n < 3 {
-		x.Errorf("%d records, want the 3 that were there before", n)
+		x.Errorf("%d records, want the 3 from before", n)
 	}
 	if got := x.records(); got != 3+n {
 		x.Errorf("%d records afterwards, want %d", got, 3+n)
@@ -206,7 +206,7 @@ func listCancelled(x *rig) {
 		last = err
 	}
 	if !errors.Is(last, context.Canceled) {
-		x.Errorf("List with a context that has ended: %v", last)
+		x.Errorf("List with a cancelled context: %v", last)
 	}
 }
 

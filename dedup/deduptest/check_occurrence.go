@@ -15,13 +15,13 @@ var occurrenceChecks = []check{
 	{"WithoutANameTheFirstIsKnown", occurrenceUnnamed},
 	{"UnderAnotherNameItIsRepeatedAndStoresNothing", occurrenceRepeated},
 	{"WithinTheBoundAnotherNameIsAnotherOccurrence", occurrenceAgain},
-	{"AnotherTypeIsNoOtherOccurrence", occurrenceType},
+	{"AnotherTypeIsNotAnotherOccurrence", occurrenceType},
 	{"OtherOccurrencesComeWithinATime", occurrenceWithin},
-	{"EachOccurrenceHasItsOwnAnswerAndRuns", occurrenceHeld},
+	{"EachOccurrenceRunsAndHasItsOwnResponse", occurrenceHeld},
 	{"ALargeBodyOccursAgain", occurrenceLarge},
 	{"InOneCallClaimsSeeEachOther", occurrenceBatch},
-	{"AfterTheWindowOfTheFirstItsNumbersAreNotGivenTwice", occurrenceExpires},
-	{"AskingStoresNoOccurrence", occurrenceAsked},
+	{"NumbersAreNotReusedAfterTheWindowOfTheFirst", occurrenceExpires},
+	{"OnlyKnownStoresNoOccurrence", occurrenceAsked},
 	{"SlotsBoundTheKeysThatShareThem", occurrenceSlots},
 	{"TheRecordOfAnOlderProgramIsTheFirstOccurrence", occurrenceFormer},
 	{"AFormerRecordOfAnotherTypeDoesNotCount", occurrenceFormerType},
@@ -29,7 +29,7 @@ var occurrenceChecks = []check{
 	{"TheVendorsIdentifierFindsTheEvent", occurrenceFound},
 }
 
-// digested is a claim whose key is a digest of its content, which came under a name.
+// digested is a claim of a named occurrence, whose key is a digest of its content.
 func digested(digest, name string, most int) dedup.Claim {
 	c := delivery(digest)
 	c.Payload.VendorID = name
@@ -134,12 +134,12 @@ func occurrenceHeld(x *rig) {
 	x.about(dedup.Known, a.Record.Event, heldDigest("d", "a", 9))
 	again := x.want(dedup.New, heldDigest("d", "b", 9))
 	if again.Record.Event != b.Record.Event || again.Record.Tasks[0].Attempt != 2 {
-		x.Fatalf("b goes on as %s", text(again.Record))
+		x.Fatalf("b continues as %s", text(again.Record))
 	}
 	x.finish(again.Lease, answer(200, "to b"))
 	for _, name := range []string{"a", "b"} {
 		if got := x.want(dedup.Known, heldDigest("d", name, 9)).Record.Response.Body; string(got) != "to "+name {
-			x.Errorf("answer %q to %s", got, name)
+			x.Errorf("response %q to %s", got, name)
 		}
 	}
 	released := x.want(dedup.New, heldDigest("e", "a", 0))

@@ -5,15 +5,15 @@ import (
 )
 
 var purgeChecks = []check{
-	{"AnEventThatIsDoneIsForgottenWithItsKey", purgeDone},
+	{"AFinishedEventIsForgottenWithItsKey", purgeDone},
 	{"ADeadLetterIsForgotten", purgeDead},
 	{"AQuarantinedDeliveryIsForgottenAndItsOriginalStays", purgeQuarantined},
 	{"OpenWorkIsErrOpenAndNothingIsForgotten", purgeOpen},
 	{"AnUnknownEventIsErrNotFound", purgeUnknown},
-	{"AnOldGenerationIsForgottenAndTheNewOneAnswers", purgeOld},
-	{"AfterTheNewGenerationTheOldOneDoesNotAnswerAgain", purgeNew},
-	{"AGenerationThatIsKeptIsCountedOnFrom", purgeGeneration},
-	{"ATaskOfAPurgedEventIsNeverGiven", purgeTasks},
+	{"AnOldGenerationIsForgottenAndTheNewOneDecides", purgeOld},
+	{"AfterTheNewGenerationTheOldOneDoesNotDecideAgain", purgeNew},
+	{"GenerationsContinueAfterTheLargestKept", purgeGeneration},
+	{"ATaskOfAPurgedEventIsNeverTaken", purgeTasks},
 }
 
 func purgeDone(x *rig) {
@@ -65,11 +65,11 @@ func purgeOpen(x *rig) {
 }
 
 func purgeUnknown(x *rig) {
-	x.fails(x.store.Purge(x.ctx, "nobody"), dedup.ErrNotFound, "Purge of an unknown event")
+	x.fails(x.store.Purge(x.ctx, "unknown"), dedup.ErrNotFound, "Purge of an unknown event")
 	x.fails(x.store.Purge(x.ctx, ""), dedup.ErrNotFound, "Purge of no event")
 }
 
-// generations makes a dead letter and a done event after its window, under one key.
+// generations makes a dead letter and, after its window, a done event of one key.
 func generations(x *rig) (older, newer string) {
 	x.Helper()
 	c := delivery("a")
@@ -115,8 +115,8 @@ func purgeTasks(x *rig) {
 
 func purgeGeneration(x *rig) { countOn(x, func() {}) }
 
-// countOn purges generations of a key, one after another, and looks at what the next one is called. again may close
-// the store and open it again.
+// countOn purges generations of a key one after another and checks the number of the next.
+// again may close and reopen the store.
 func countOn(x *rig, again func()) {
 	x.Helper()
 	older, newer := generations(x)
@@ -150,6 +150,6 @@ func countOn(x *rig, again func()) {
 	x.purge(older)
 	again()
 	if last := x.want(dedup.New, c).Record; last.Generation != 1 {
-		x.Errorf("generation %d of a key of which nothing is kept", last.Generation)
+		x.Errorf("generation %d of a key without records", last.Generation)
 	}
 }

@@ -16,13 +16,13 @@ var quarantineChecks = []check{
 	{"WithoutALimitAllAreKept", quarantineUnlimited},
 	{"ADeliveryWhoseOriginalIsGoneIsKept", quarantineOrphan},
 	{"AQuarantinedDeliveryCanBeReopened", quarantineReopens},
-	{"OfOneCallAllCount", quarantineBatch},
-	{"AQuarantinedDeliveryThatNoHandlerTakesIsADeadLetter", quarantineWithoutTasks},
-	{"ADeliveryThatNoHandlerTakesSharesABody", quarantineSharesWithoutTasks},
+	{"AllDeliveriesOfACallAreCounted", quarantineBatch},
+	{"AQuarantinedDeliveryWithoutTasksIsADeadLetter", quarantineWithoutTasks},
+	{"ADeliveryWithoutTasksSharesABody", quarantineSharesWithoutTasks},
 	{"QuarantinedDeliveriesAreCountedByEndpointAndReason", quarantineStats},
 }
 
-// quarantineOf is another payload of the original's key, told apart by n.
+// quarantineOf is another payload of the original's key, numbered n.
 func quarantineOf(original dedup.Record, n, most int) dedup.Claim {
 	c := delivery(original.Key.ID)
 	c.Fingerprint = fingerprint(byte(n))
@@ -37,12 +37,12 @@ func quarantineNeverRuns(x *rig) {
 	x.finish(x.takeOf(original.Event).Lease, done())
 	r := x.get(x.accept(quarantineOf(original, 2, 0)))
 	if r.QuarantineReason != "conflict" || r.Original != original.Event || r.State() != dedup.Dead || r.Finished.IsZero() {
-		x.Errorf("kept aside: %s", text(r))
+		x.Errorf("quarantined: %s", text(r))
 	}
 	if task := r.Tasks[0]; task.State != dedup.Dead || task.Reason != "conflict" || task.Attempt != 0 {
 		x.Errorf("its task: %+v", task)
 	}
-	x.idle("the only open event is kept aside")
+	x.idle("the only open event is quarantined")
 	after := x.get(original.Event)
 	if after.QuarantineCount != 1 {
 		x.Errorf("the original counts %d, want 1", after.QuarantineCount)
@@ -141,7 +141,8 @@ func quarantineBatch(x *rig) {
 	}
 }
 
-// quarantineWithoutTasks wants a quarantined delivery without tasks to be listed, selected and kept as one with tasks.
+// quarantineWithoutTasks checks that a quarantined delivery without tasks is listed, selected
+// and kept.
 func quarantineWithoutTasks(x *rig) {
 	original := x.get(x.accept(delivery("a")))
 	x.finish(x.takeOf(original.Event).Lease, done())
@@ -149,7 +150,7 @@ func quarantineWithoutTasks(x *rig) {
 	c.Tasks = nil
 	event := x.accept(c)
 	if r := x.get(event); r.State() != dedup.Dead || r.Finished.IsZero() {
-		x.Errorf("kept aside: %s", text(r))
+		x.Errorf("quarantined: %s", text(r))
 	}
 	for _, f := range []dedup.Filter{
 		{States: []dedup.State{dedup.Dead}},
@@ -157,7 +158,7 @@ func quarantineWithoutTasks(x *rig) {
 		{States: []dedup.State{dedup.Dead}, Reason: "conflict", Quarantined: true},
 	} {
 		if got := x.list(f); len(got) != 1 || got[0].Event != event {
-			x.Errorf("%+v lists %d records, want the one that is kept aside", f, len(got))
+			x.Errorf("%+v lists %d records, want the quarantined one", f, len(got))
 		}
 	}
 	for _, f := range []dedup.Filter{{Reason: "same_bytes"}, {Reason: "conflict", Handler: "ship"}, {Reason: "conflict", States: []dedup.State{dedup.Done}}} {
@@ -184,7 +185,8 @@ func quarantineWithoutTasks(x *rig) {
 	}
 }
 
-// quarantineSharesWithoutTasks wants a quarantined delivery that no handler took to run with the body of its original.
+// quarantineSharesWithoutTasks checks that a delivery without tasks runs with the body of its
+// original.
 func quarantineSharesWithoutTasks(x *rig) {
 	original, _, body := shared(x, 2000, 0, nil)
 	c := share(original, "copy", body)
@@ -204,7 +206,7 @@ func quarantineSharesWithoutTasks(x *rig) {
 	x.finish(w.Lease, done())
 }
 
-// quarantineStats wants the counts of what is quarantined to follow every change, and to outlast the process.
+// quarantineStats checks that the counts follow every change and survive a restart.
 func quarantineStats(x *rig) {
 	original := x.get(x.accept(delivery("a")))
 	x.finish(x.takeOf(original.Event).Lease, done())

@@ -17,7 +17,7 @@ var raceChecks = []check{
 	{"OverlappingBatchesInAnyOrderAcceptEachKeyOnce", raceBatches},
 	{"OfConcurrentKeysWithOneAliasOneIsNew", raceAliases},
 	{"OfConcurrentDeliveriesMaxAreQuarantined", raceQuarantine},
-	{"EachTaskIsGivenToOneOfManyWorkers", raceWorkers},
+	{"EachTaskIsTakenByOneOfManyWorkers", raceWorkers},
 	{"LanesStayInOrderWithManyWorkers", raceLanes},
 	{"OfConcurrentFinishesOneCounts", raceFinish},
 	{"ACancelledClaimIsAcceptedOnceOrNotAtAll", raceCancelled},
@@ -57,8 +57,8 @@ func (x *rig) claimTogether(n int, claim func(i int) dedup.Claim) []dedup.Decisi
 	return ds
 }
 
-// oneNew makes n claims at once, of which exactly one must be New and the others Known, all about one event.
-// It returns the decision of the one.
+// oneNew makes n claims at once. Exactly one must be New and the others Known, all of one event. It
+// returns the decision of the new one.
 func oneNew(x *rig, n int, claim func(i int) dedup.Claim) dedup.Decision {
 	x.Helper()
 	ds := x.claimTogether(n, claim)
@@ -217,7 +217,7 @@ func raceQuarantine(x *rig) {
 	}
 }
 
-// work lets workers take and finish until so many tasks are done. handle is called between Take and Finish.
+// work runs workers until so many tasks are done. handle is called between Take and Finish.
 func (x *rig) work(workers, tasks int, handle func(dedup.Work) dedup.Result) {
 	x.Helper()
 	ctx, cancel := context.WithTimeout(x.ctx, Patience)
@@ -311,7 +311,7 @@ func raceLanes(x *rig) {
 		}
 		running[lane], last[lane] = true, w.Record.Seq
 		mu.Unlock()
-		time.Sleep(100 * time.Microsecond) // so that another worker could be wrong meanwhile
+		time.Sleep(100 * time.Microsecond) // time for another worker to go wrong
 		mu.Lock()
 		running[lane] = false
 		mu.Unlock()

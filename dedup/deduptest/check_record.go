@@ -13,11 +13,11 @@ import (
 var recordChecks = []check{
 	{"EveryByteOfADeliveryIsKept", func(x *rig) { x.checkBytes(exact(x)) }},
 	{"LargeAndEmptyBodiesAreKept", func(x *rig) { x.checkBodies(bodies(x)) }},
-	{"TheCallerOwnsWhatItGets", recordIsCopied},
+	{"TheCallerOwnsTheResult", recordIsCopied},
 }
 
-// exact accepts an event full of bytes that are easily spoilt, and one that answers in the same way. It
-// returns what must come back.
+// exact accepts an event with bytes that are easily corrupted, and one with such a response. It
+// returns what the store must return.
 func exact(x *rig) (event, answered string, c dedup.Claim, a dedup.Response) {
 	x.Helper()
 	all := make([]byte, 256)
@@ -110,7 +110,7 @@ func recordIsCopied(x *rig) {
 	c.Aliases = []dedup.Key{nonce("n")}
 	d := x.want(dedup.New, c)
 	event := d.Record.Event
-	before := text(x.get(event)) // not the record: that could share memory with the store
+	before := text(x.get(event)) // the record itself could share memory with the store
 	unspoilt := func(from string) {
 		x.Helper()
 		if got := text(x.get(event)); got != before {
@@ -150,6 +150,6 @@ func recordIsCopied(x *rig) {
 	a.Response.Body[0] = 'X'
 	a.Response.Header.Set("Location", "spoilt")
 	if got := x.get(h.Record.Event).Response; string(got.Body) != "ok" || got.Header.Get("Location") != "/orders/1" {
-		x.Errorf("answer after the caller changed its result: %+v", got)
+		x.Errorf("response after the caller changed its result: %+v", got)
 	}
 }

@@ -9,18 +9,18 @@ import (
 )
 
 var rememberChecks = []check{
-	{"WhatIsRememberedIsSeenBeyondItsWindow", rememberSeen},
+	{"ARememberedKeyIsSeenBeyondItsWindow", rememberSeen},
 	{"WithoutRememberItIsNew", rememberNot},
 	{"WithinTheWindowItIsKnown", rememberWindow},
-	{"AskingSaysSeen", rememberAsked},
+	{"OnlyKnownGivesSeen", rememberAsked},
 	{"ItIsForgottenAfterNinetyDays", rememberEnds},
-	{"WhatHappenedBeforeTheDaysThatAreRememberedIsTooOld", rememberTooOld},
-	{"AYoungStoreTakesWhatComes", rememberYoung},
-	{"WhatHappenedWithinTheWindowIsNeverTooOld", rememberPatient},
+	{"AnEventBeforeTheRememberedDaysIsTooOld", rememberTooOld},
+	{"AYoungStoreAcceptsOldEvents", rememberYoung},
+	{"AnEventWithinTheWindowIsNeverTooOld", rememberPatient},
 	{"MostOfAKeyAreAccepted", rememberMost},
 	{"APurgedKeyIsForgotten", rememberPurged},
 	{"APurgedOlderGenerationForgetsNothing", rememberPurgedOlder},
-	{"ADeadLetterIsNamed", rememberDead},
+	{"ADeadLetterIsInTheDecision", rememberDead},
 	{"AHeldClaimWithoutAnOutcomeWasNeverAccepted", rememberReleased},
 	{"AHeldClaimWithAnOutcomeIsSeen", rememberAnswered},
 	{"AnAliasComesFirst", rememberAlias},
@@ -30,7 +30,7 @@ var rememberChecks = []check{
 	{"KeysAreRememberedAcrossAReopen", rememberDurable},
 }
 
-// remembered is an event with nothing to do that is to be remembered.
+// remembered is an event without tasks whose key is remembered.
 func remembered(id string) dedup.Claim {
 	c := delivery(id)
 	c.Tasks, c.Window = nil, hour
@@ -72,7 +72,7 @@ func rememberNot(x *rig) {
 	x.advance(hour)
 	x.want(dedup.New, remembered("a"))
 	x.advance(hour)
-	x.want(dedup.New, c) // and who does not ask is not told
+	x.want(dedup.New, c) // without Remember the trace does not count
 }
 
 func rememberWindow(x *rig) {
@@ -90,7 +90,7 @@ func rememberAsked(x *rig) {
 	ask := remembered("a")
 	ask.OnlyKnown = true
 	x.want(dedup.New, ask)
-	x.accept(remembered("a")) // asking has left nothing
+	x.accept(remembered("a")) // OnlyKnown left no trace
 	x.advance(hour)
 	x.want(dedup.Seen, ask)
 }
@@ -141,7 +141,7 @@ func rememberMost(x *rig) {
 		x.advance(hour)
 	}
 	x.want(dedup.Seen, c)
-	x.advance(89 * day) // from the last one on
+	x.advance(89 * day) // after the last one
 	x.want(dedup.Seen, c)
 }
 
@@ -151,7 +151,7 @@ func rememberPurged(x *rig) {
 	event = x.accept(remembered("a"))
 	x.advance(hour)
 	x.want(dedup.Seen, remembered("a"))
-	x.fails(x.store.Purge(x.ctx, event), dedup.ErrNotFound, "Purge of what is forgotten")
+	x.fails(x.store.Purge(x.ctx, event), dedup.ErrNotFound, "Purge of a forgotten event")
 	x.want(dedup.Seen, remembered("a"))
 }
 
@@ -186,9 +186,9 @@ func rememberReleased(x *rig) {
 	c.Window, c.Remember = hour, &dedup.Remember{}
 	x.finish(x.want(dedup.New, c).Lease, release())
 	x.advance(hour)
-	x.want(dedup.New, c) // and its lease runs out
+	x.want(dedup.New, c) // and its lease expires
 	x.advance(3 * hour)
-	x.accept(remembered("b")) // a store may forget the one before meanwhile
+	x.accept(remembered("b")) // a store may forget the previous one here
 	x.want(dedup.New, c)
 }
 
@@ -221,7 +221,7 @@ func rememberOccurrences(x *rig) {
 		return c
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		x.want(dedup.New, c("d", name, 3)) // the bound of the window, not that of the memory, counts within it
+		x.want(dedup.New, c("d", name, 3)) // within the window its own bound counts
 		x.want(dedup.New, c("e", name, 4))
 		x.want(dedup.New, c("f", name, 0))
 		x.want(dedup.Known, c("d", name, 3))
@@ -285,9 +285,9 @@ func rememberDurable(x *rig) {
 	x.want(dedup.Seen, remembered("b"))
 }
 
-// ForgetsTheOldestDays checks a new store that remembers at most ten keys (dedup.Retention.Max) and lives by the clock:
-// the keys of the oldest day are forgotten first, and an event that happened before is too old then. prune makes the
-// store look for what is too much.
+// ForgetsTheOldestDays checks a new store on the clock with a [dedup.Retention] of at most ten
+// keys: it forgets the oldest days first, and an event from before is too old. prune makes the
+// store forget.
 func ForgetsTheOldestDays(t *testing.T, s dedup.Store, clock *Clock, prune func()) {
 	t.Helper()
 	claim := func(c dedup.Claim, want dedup.Verdict) {
@@ -315,7 +315,7 @@ func ForgetsTheOldestDays(t *testing.T, s dedup.Store, clock *Clock, prune func(
 	claim(remembered("a1"), dedup.New)
 }
 
-// RemembersNothing checks a new store whose memory beyond the windows is off.
+// RemembersNothing checks a new store whose [dedup.Retention] is off.
 func RemembersNothing(t *testing.T, s dedup.Store, clock *Clock) {
 	t.Helper()
 	for range 3 {

@@ -6,16 +6,16 @@ import (
 
 var reopenChecks = []check{
 	{"DeadTasksRunAgainWithAttemptsFromZero", reopenDead},
-	{"ItLeavesTasksAloneThatAreNotDead", reopenOnlyDead},
-	{"ItNeverChangesTheAnswer", reopenAnswer},
+	{"ItLeavesOtherTasksUnchanged", reopenOnlyDead},
+	{"ItNeverChangesTheResponse", reopenAnswer},
 	{"ItAddsTasksOfNewHandlersOnly", reopenAdds},
-	{"AnEventThatHadNoHandlerCanGetOne", reopenUnhandled},
+	{"AnEventWithoutHandlersCanGetOne", reopenUnhandled},
 	{"NothingToReopenIsErrNotDead", reopenNothing},
 	{"AnUnknownEventIsErrNotFound", reopenUnknown},
 	{"ATaskWithoutAHandlerIsErrInvalidAndNothingIsReopened", reopenNobody},
 	{"ADroppedBodyIsErrNoPayload", reopenDropped},
-	{"ABodyStaysWhileATaskIsDeadEvenIfItIsToBeDropped", reopenKeepsBody},
-	{"TheBodyIsDroppedOnlyWhenAsked", reopenBodies},
+	{"ABodyIsNotDroppedWhileATaskIsDead", reopenKeepsBody},
+	{"TheBodyIsDroppedOnRequestOnly", reopenBodies},
 	{"OfConcurrentReopensOneChangesTheEvent", reopenRace},
 }
 
@@ -53,7 +53,7 @@ func reopenOnlyDead(x *rig) {
 	x.same(after, before, "everything but the dead task")
 	x.finish(runs, done())
 	if w := x.take(); w.Task().Handler != "dead" {
-		x.Errorf("Take gave %q", w.Task().Handler)
+		x.Errorf("Take returned %q", w.Task().Handler)
 	}
 	x.idle("one task waits, the others are done or running")
 }
@@ -69,7 +69,7 @@ func reopenAnswer(x *rig) {
 	x.finish(w.Lease, r)
 	x.finish(x.take().Lease, done())
 	if got := x.want(dedup.Known, delivery("a")).Record.Response; got.Status != 202 || string(got.Body) != "accepted" {
-		x.Errorf("answer %+v", got)
+		x.Errorf("response %+v", got)
 	}
 }
 
@@ -123,11 +123,11 @@ func reopenNothing(x *rig) {
 }
 
 func reopenUnknown(x *rig) {
-	_, err := x.store.Reopen(x.ctx, "nobody")
+	_, err := x.store.Reopen(x.ctx, "unknown")
 	x.fails(err, dedup.ErrNotFound, "Reopen of an unknown event")
 	_, err = x.store.Reopen(x.ctx, "", dedup.NewTask{Handler: "ship"})
 	x.fails(err, dedup.ErrNotFound, "Reopen of no event")
-	_, err = x.store.Get(x.ctx, "nobody")
+	_, err = x.store.Get(x.ctx, "unknown")
 	x.fails(err, dedup.ErrNotFound, "Get of an unknown event")
 }
 
@@ -137,7 +137,7 @@ func reopenDropped(x *rig) {
 	event := x.accept(c)
 	w := x.take()
 	if string(w.Record.Payload.Body) != "body of a" {
-		x.Errorf("body at work %q", w.Record.Payload.Body)
+		x.Errorf("body of the work %q", w.Record.Payload.Body)
 	}
 	x.finish(w.Lease, done())
 	r := x.get(event)
@@ -166,7 +166,7 @@ func reopenKeepsBody(x *rig) {
 	}
 	w := x.takeOf(event)
 	if got := string(w.Record.Payload.Body); got != "body of a" {
-		x.Errorf("body at work %q", got)
+		x.Errorf("body of the work %q", got)
 	}
 	x.finish(w.Lease, done())
 	if got := string(x.get(event).Payload.Body); got != "" {

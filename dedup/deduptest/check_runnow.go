@@ -4,11 +4,11 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// runNowChecks are skipped by stores without the power.
+// runNowChecks are skipped for stores that are not a [dedup.Expediter].
 var runNowChecks = []check{
 	{"AWaitingTaskRunsAtOnceWithItsAttemptsKept", runNowWaiting},
-	{"OnlyTasksThatWaitChange", runNowOnlyWaiting},
-	{"NothingThatWaitsIsErrNotWaiting", runNowNothing},
+	{"OnlyWaitingTasksChange", runNowOnlyWaiting},
+	{"NoWaitingTaskIsErrNotWaiting", runNowNothing},
 	{"AReleasedClaimWaitsForItsProducer", runNowHeld},
 	{"LanesKeepTheirOrder", runNowLane},
 	{"ItSurvivesARestart", runNowDurable},
@@ -26,7 +26,7 @@ func runNowWaiting(x *rig) {
 		x.Errorf("due %v, before %v", stored.Tasks[0].Due, before.Tasks[0].Due)
 	}
 	stored.Tasks[0].Due = before.Tasks[0].Due
-	x.same(stored, before, "everything but the time that it is due")
+	x.same(stored, before, "everything but Due")
 	w := x.takeOf(event)
 	if w.Task().Attempt != 2 || string(w.Record.Payload.Body) != "body of a" {
 		x.Errorf("work: %s", text(w.Record))
@@ -44,13 +44,13 @@ func runNowOnlyWaiting(x *rig) {
 	x.same(after, before, "everything but the task that waits")
 	x.finish(runs, done())
 	if w := x.take(); w.Task().Handler != "waits" {
-		x.Errorf("Take gave %q", w.Task().Handler)
+		x.Errorf("Take returned %q", w.Task().Handler)
 	}
 }
 
 func runNowNothing(x *rig) {
 	h := x.expediter()
-	_, err := h.RunNow(x.ctx, "nobody")
+	_, err := h.RunNow(x.ctx, "unknown")
 	x.fails(err, dedup.ErrNotFound, "RunNow of an unknown event")
 	event := x.accept(delivery("a"))
 	check := func(what string) {
@@ -75,7 +75,7 @@ func runNowHeld(x *rig) {
 	x.finish(d.Lease, retry(hour))
 	_, err = h.RunNow(x.ctx, d.Record.Event)
 	x.fails(err, dedup.ErrNotWaiting, "RunNow of a released claim")
-	x.idle("workers never run what a producer waits for")
+	x.idle("workers never take held claims")
 }
 
 func runNowLane(x *rig) {
@@ -92,7 +92,7 @@ func runNowLane(x *rig) {
 
 func runNowDurable(x *rig) {
 	if x.harness.Reopen == nil {
-		x.Skip("the store keeps nothing over a restart")
+		x.Skip("the store is not durable")
 	}
 	event := x.accept(delivery("a"))
 	x.finish(x.take().Lease, retry(hour))

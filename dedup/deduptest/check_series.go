@@ -7,17 +7,17 @@ import (
 )
 
 var seriesChecks = []check{
-	{"TheNewestIsKnownWhateverItsWindow", seriesNewest},
-	{"WhatWasReplacedIsSupersededUntilItsWindowEnds", seriesReplaced},
-	{"TheWindowOfWhatWasReplacedMayHaveEndedAlready", seriesReplacedLate},
+	{"TheNewestIsKnownBeyondItsWindow", seriesNewest},
+	{"AReplacedEventIsSupersededUntilItsWindowEnds", seriesReplaced},
+	{"TheWindowOfAReplacedEventMayHaveEndedAlready", seriesReplacedLate},
 	{"OneStepSeesTheSeries", seriesOneStep},
 	{"SeriesDoNotMeet", seriesApart},
-	{"AReleasedClaimThatIsRunAgainIsTheNewest", seriesReleased},
+	{"AReleasedClaimThatRunsAgainIsTheNewest", seriesReleased},
 	{"APurgedNewestIsNew", seriesPurged},
 	{"TheNewestIsKnownAfterAReopen", seriesDurable},
 }
 
-// content is a claim of a content of a series, with nothing to do, and a window of an hour.
+// content is a claim of a series without tasks, with a window of an hour.
 func content(id, series string) dedup.Claim {
 	c := delivery(id)
 	c.Tasks, c.Window = nil, hour

@@ -8,12 +8,12 @@ import (
 )
 
 var shareChecks = []check{
-	{"ASharedBodyIsThatOfTheOriginal", shareReads},
+	{"ASharedBodyIsReadFromTheOriginal", shareReads},
 	{"AReopenedRecordRunsWithTheSharedBody", shareReopens},
-	{"PurgingTheOriginalHandsTheBodyToTheOldest", sharePurge},
-	{"PurgingTheOriginalHandsALargeBodyOn", sharePurgeLarge},
+	{"PurgingTheOriginalMovesTheBodyToTheOldestSharer", sharePurge},
+	{"PurgingTheOriginalMovesALargeBody", sharePurgeLarge},
 	{"ASharedBodyIsNotForgotten", shareOutlives},
-	{"ABodyThatIsDroppedWaitsForThoseThatShareIt", shareDrops},
+	{"ABodyIsNotDroppedWhileItIsShared", shareDrops},
 	{"WithoutABodyToShareTheRecordKeepsItsOwn", shareAlone},
 	{"SharingSurvivesReopening", shareDurable},
 }
@@ -27,7 +27,7 @@ func share(original, name string, body []byte) dedup.Claim {
 	return c
 }
 
-// shared makes an original that is done and records that share its body.
+// shared makes a finished original and records that share its body.
 func shared(x *rig, size, n int, change func(*dedup.Claim)) (original string, sharers []string, body []byte) {
 	x.Helper()
 	body = bytes.Repeat([]byte{'B'}, size)
@@ -128,11 +128,11 @@ func shareOutlives(x *rig) {
 	x.advance(30 * day)
 	x.body(original, body)
 	x.body(sharers[0], body)
-	x.accept(delivery("original")) // its window has passed
+	x.accept(delivery("original")) // after its window
 	x.body(sharers[0], body)
 	x.purge(sharers[0])
 	if _, err := x.store.Get(x.ctx, original); err == nil {
-		x.Error("the original outlives what shared its body")
+		x.Error("the original outlives its sharers")
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 
 var statsChecks = []check{
 	{"TheyCountRecordsAndTasks", statsCount},
-	{"TheOldestIsTheOldestEventThatWaitsForWorkers", statsOldest},
-	{"AHealthyStoreSaysSo", statsHealth},
+	{"TheOldestIsTheOldestEventWithAnOpenTask", statsOldest},
+	{"AHealthyStoreReportsNoError", statsHealth},
 	{"GuaranteesHaveAName", statsGuarantees},
 }
 
@@ -78,6 +78,6 @@ func statsGuarantees(x *rig) {
 		x.Errorf("guarantees: %+v", g)
 	}
 	if g.Durability > dedup.DurableNone && x.harness.Reopen == nil {
-		x.Errorf("a store that says %v must be opened again by the suite: Harness.Reopen is missing", g.Durability)
+		x.Errorf("a store with durability %v needs Harness.Reopen", g.Durability)
 	}
 }

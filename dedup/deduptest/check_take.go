@@ -12,26 +12,26 @@ import (
 )
 
 var takeChecks = []check{
-	{"ItGivesTheTaskWithItsPayloadAndCountsTheAttempt", takeGives},
-	{"TheCallerOwnsWhatItGets", takeOwned},
-	{"ATaskIsGivenOnce", takeOnce},
-	{"EveryTaskOfAnEventIsGivenAndEndsOnItsOwn", takeEveryTask},
-	{"ItGivesAtMostN", takeN},
-	{"ItGivesPayloadsOfAtMostTheBytesButAlwaysOneTask", takeBytes},
+	{"ItReturnsTheTaskWithItsPayloadAndCountsTheAttempt", takeGives},
+	{"TheCallerOwnsTheResult", takeOwned},
+	{"ATaskIsTakenOnce", takeOnce},
+	{"EveryTaskOfAnEventIsTakenAndFinishedSeparately", takeEveryTask},
+	{"ItReturnsAtMostN", takeN},
+	{"ItReturnsPayloadsOfAtMostTheBytesButAlwaysOneTask", takeBytes},
 	{"TheLongestDueComesFirst", takeOrder},
 	{"ItWaitsUntilAnEventIsAccepted", takeWaitsForClaim},
 	{"ItWaitsUntilARetryIsDue", takeWaitsForRetry},
 	{"ItWakesForWorkThatIsDueEarlier", takeWakesEarlier},
 	{"ItWakesWhenADeadTaskIsReopened", takeWakesForReopen},
-	{"ItWakesWhenALeaseRunsOut", takeWakesForLease},
-	{"ItWakesWhenALaneFreesUp", takeWakesForLane},
-	{"ItWakesWhenATaskIsGivenBack", takeWakesForRelease},
+	{"ItWakesWhenALeaseExpires", takeWakesForLease},
+	{"ItWakesWhenALaneIsFree", takeWakesForLane},
+	{"ItWakesWhenATaskIsReleased", takeWakesForRelease},
 	{"ItEndsWithItsContext", takeEnds},
-	{"ArgumentsThatAreNotPositiveAreNotValid", takeInvalid},
+	{"ArgumentsThatAreNotPositiveAreInvalid", takeInvalid},
 	{"ARetryWaitsAndAPostponementIsCounted", takeRetry},
-	{"ATaskGivenBackHasItsAttemptUncounted", takeRelease},
-	{"ADeadTaskIsNotGivenAgain", takeDead},
-	{"AnUnknownKindOfResultIsNotValid", takeBadResult},
+	{"TheAttemptOfAReleasedTaskDoesNotCount", takeRelease},
+	{"ADeadTaskIsNotTakenAgain", takeDead},
+	{"AnUnknownKindOfResultIsInvalid", takeBadResult},
 }
 
 func takeGives(x *rig) {
@@ -71,7 +71,7 @@ func takeOwned(x *rig) {
 		x.Errorf("payload %+v", p)
 	}
 	if a := second.Record.Response; a.Header.Get("Location") != "/a" || string(a.Body) != "kept" {
-		x.Errorf("answer %+v", a)
+		x.Errorf("response %+v", a)
 	}
 }
 
@@ -138,13 +138,13 @@ func takeBytes(x *rig) {
 	for seen < 5 {
 		ws := x.takeUpTo(10, 250, minute)
 		if len(ws) > 2 {
-			x.Fatalf("%d payloads of 100 bytes for 250", len(ws))
+			x.Fatalf("%d payloads of 100 bytes within 250", len(ws))
 		}
 		seen += len(ws)
 	}
 	if seen == 5 {
 		if ws := x.takeUpTo(10, 1, minute); len(ws) != 1 {
-			x.Fatalf("%d tasks for 1 byte, want one all the same", len(ws))
+			x.Fatalf("%d tasks within 1 byte, want one", len(ws))
 		}
 	}
 	x.idle("all tasks are running")
@@ -208,7 +208,7 @@ func takeWakesForLease(x *rig) {
 	if w.Record.Event != event || w.Task().Attempt != 2 || w.Lease.Token <= first.Lease.Token {
 		x.Errorf("second lease %+v of %s", w.Lease, text(w.Record))
 	}
-	x.lost(first.Lease, "the task was given out again")
+	x.lost(first.Lease, "the task was taken again")
 }
 
 func takeWakesForLane(x *rig) {
@@ -240,9 +240,9 @@ func takeEnds(x *rig) {
 		x.Errorf("Take after its context ended: %v", err)
 	}
 	if _, err := x.store.Take(ctx, 1, 1, minute); !errors.Is(err, context.Canceled) {
-		x.Errorf("Take with a context that has ended: %v", err)
+		x.Errorf("Take with a cancelled context: %v", err)
 	}
-	x.accept(delivery("a")) // the Takes that ended take nothing with them
+	x.accept(delivery("a")) // the Takes that ended took nothing
 	if w := x.take(); w.Task().Attempt != 1 {
 		x.Errorf("attempt %d, want 1", w.Task().Attempt)
 	}
@@ -256,10 +256,10 @@ func takeInvalid(x *rig) {
 	}
 	for _, d := range []time.Duration{0, -1} {
 		_, err := x.store.Take(x.ctx, 1, 1, d)
-		x.fails(err, dedup.ErrInvalid, "Take for no time")
+		x.fails(err, dedup.ErrInvalid, "Take without a lease")
 	}
 	lease := x.take().Lease
-	x.fails(x.store.Extend(x.ctx, lease, 0), dedup.ErrInvalid, "Extend by nothing")
+	x.fails(x.store.Extend(x.ctx, lease, 0), dedup.ErrInvalid, "Extend by zero")
 }
 
 func takeRetry(x *rig) {
@@ -297,7 +297,7 @@ func takeRelease(x *rig) {
 			x.Fatalf("attempt %d, want 1", w.Task().Attempt)
 		}
 		x.finish(w.Lease, release())
-		x.lost(w.Lease, "the task was given back")
+		x.lost(w.Lease, "the task was released")
 	}
 }
 
@@ -308,7 +308,7 @@ func takeDead(x *rig) {
 	x.lost(w.Lease, "the task is dead")
 	x.idle("the task is dead")
 	x.advance(30 * day)
-	x.idle("the task has been dead for long")
+	x.idle("the task died a long time ago")
 	x.state(event, 0, dedup.Dead)
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 var windowChecks = []check{
-	{"ItIsADayByDefaultAndBeginsAtTheOutcome", windowDefault},
+	{"ItIsADayByDefaultAndStartsAtTheOutcome", windowDefault},
 	{"ItNeverRunsWhileWorkIsLeft", windowWaits},
 	{"AfterItAKeyIsNewAndAnotherGeneration", windowEnds},
 	{"AfterItAnotherPayloadIsNew", windowConflict},
@@ -16,10 +16,10 @@ var windowChecks = []check{
 	{"ADeadLetterStaysAfterItBesideTheNextGeneration", windowDeadLetter},
 	{"AReopenedDeadLetterDoesNotDisturbTheNextGeneration", windowReopen},
 	{"AReopenedDeadLetterWithoutANextGenerationIsKnown", windowReopenAlone},
-	{"AReopenedEventGetsItsWindowAnew", windowAnew},
+	{"AReopenedEventGetsANewWindow", windowAnew},
 	{"AReleasedClaimIsForgottenAfterIt", windowReleased},
-	{"AClaimWhoseHolderVanishedIsForgottenAfterIt", windowVanished},
-	{"WhatHasItsWindowOrIsOpenOrDeadStays", windowSweep},
+	{"AnAbandonedClaimIsForgottenAfterIt", windowVanished},
+	{"LiveOpenAndDeadRecordsStay", windowSweep},
 }
 
 func windowDefault(x *rig) {
@@ -229,7 +229,7 @@ func windowSweep(x *rig) {
 	waiting.Window = hour
 	kept[x.accept(waiting)] = true
 	x.advance(2 * hour)
-	for i := range 40 { // a store may forget a few with each call
+	for i := range 40 { // a store may forget a few per call
 		c := delivery(fmt.Sprint("fill", i))
 		c.Tasks = nil
 		kept[x.accept(c)] = true

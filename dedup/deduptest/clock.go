@@ -7,8 +7,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// Clock is a [dedup.Clock] that only moves when a test moves it. It starts at the present (a whole second), so
-// that whatever under the store lives by the real time, such as the expiry of a database, does not interfere.
+// Clock is a [dedup.Clock] that only moves when a test moves it. It starts at the current
+// second, so that real time below the store, such as the expiry of a database, does not
+// interfere.
 type Clock struct {
 	mu     sync.Mutex
 	now    time.Time
@@ -22,7 +23,7 @@ type alarm struct {
 
 var _ dedup.Clock = (*Clock)(nil)
 
-// NewClock returns a clock that stands at the present second.
+// NewClock returns a clock at the current second.
 func NewClock() *Clock {
 	return &Clock{now: time.Now().UTC().Truncate(time.Second), alarms: map[*alarm]struct{}{}}
 }
@@ -51,7 +52,7 @@ func (c *Clock) Alarm(at time.Time) (<-chan struct{}, func()) {
 	}
 }
 
-// Advance moves the clock by d and rings the alarms whose time has come.
+// Advance moves the clock by d and rings the alarms that are due.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

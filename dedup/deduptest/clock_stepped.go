@@ -7,13 +7,14 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// SteppedClock is a [dedup.Clock] that goes with the machine's clock, by an offset that a test sets while others
-// read the clock and wait for it. It stands for a clock that somebody sets forward or back: unlike [Clock] it moves
-// by itself, so that leases run out and tasks become due, and it may go back. Use it to show that your store and
-// what is built on it lose nothing and hold nothing up when that happens; use [Clock] for everything else.
+// SteppedClock is a [dedup.Clock] that follows the clock of the machine with an offset. Tests
+// set the offset while a store reads the clock and waits for it, as if the clock of the machine
+// were set forward or back. Unlike [Clock] it moves by itself and may go back. Use it to test
+// that your store loses and delays nothing when that happens, and [Clock] for everything else.
 //
-// Alarms follow every step: one rings as soon as Now has reached its time by the offset of that moment, and waits
-// longer when the clock is set back. Make one with [NewSteppedClock]; its methods may be called concurrently.
+// An alarm rings as soon as Now reaches its time with the current offset, and waits longer if
+// the clock is set back. Create a clock with [NewSteppedClock]. Its methods are safe for
+// concurrent use.
 type SteppedClock struct {
 	mu     sync.Mutex
 	off    time.Duration
@@ -29,23 +30,23 @@ type steppedAlarm struct {
 
 var _ dedup.Clock = (*SteppedClock)(nil)
 
-// NewSteppedClock returns a clock that says what the machine's says, until it is set.
+// NewSteppedClock returns a clock without an offset.
 func NewSteppedClock() *SteppedClock {
 	return &SteppedClock{alarms: map[*steppedAlarm]struct{}{}, asked: make(chan struct{}, 1)}
 }
 
-// Set makes the clock go ahead of the machine's by off, or behind it by a negative off. It is no sum: each call
-// takes the place of the one before, and Set(0) puts the clock right.
+// Set sets the offset to the clock of the machine: off ahead, or behind if off is negative.
+// Offsets do not add up; Set(0) removes it.
 func (c *SteppedClock) Set(off time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.off = off
 	for a := range c.alarms {
-		c.look(a)
+		c.check(a)
 	}
 }
 
-// Now implements [dedup.Clock]. It carries no monotonic reading, which would hide the steps.
+// Now implements [dedup.Clock]. It has no monotonic reading, which would hide the steps.
 func (c *SteppedClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +61,7 @@ func (c *SteppedClock) Alarm(at time.Time) (<-chan struct{}, func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.alarms[a] = struct{}{}
-	c.look(a)
+	c.check(a)
 	select {
 	case c.asked <- struct{}{}:
 	default:
@@ -72,14 +73,15 @@ func (c *SteppedClock) Alarm(at time.Time) (<-chan struct{}, func()) {
 	}
 }
 
-// Asked returns a channel that gets a value when Alarm was called since the last one was received: a test that
-// receives from it before it calls Set steps the clock under somebody who waits.
+// Asked returns a channel that gets a value when Alarm was called after the last value was
+// received. A test that receives from it before it calls Set steps the clock while an alarm
+// waits.
 func (c *SteppedClock) Asked() <-chan struct{} { return c.asked }
 
-// look rings an alarm whose time has come, and lets others be looked at again when it should.
-func (c *SteppedClock) look(a *steppedAlarm) {
+// check rings an alarm that is due, and schedules the next check otherwise.
+func (c *SteppedClock) check(a *steppedAlarm) {
 	if _, waits := c.alarms[a]; !waits {
-		return // it rang, or was given up, while its timer waited for the lock
+		return // it rang or was cancelled while its timer waited for the lock
 	}
 	if a.timer != nil {
 		a.timer.Stop()
@@ -93,7 +95,7 @@ func (c *SteppedClock) look(a *steppedAlarm) {
 	a.timer = time.AfterFunc(left, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.look(a)
+		c.check(a)
 	})
 }
 

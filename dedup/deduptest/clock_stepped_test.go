@@ -7,8 +7,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// must waits for what must happen.
-func must(t *testing.T, c <-chan struct{}, what string) {
+// await waits for a signal.
+func await(t *testing.T, c <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-c:
@@ -17,22 +17,23 @@ func must(t *testing.T, c <-chan struct{}, what string) {
 	}
 }
 
-func TestASteppedClockGoesWithTheMachinesByItsOffset(t *testing.T) {
+func TestASteppedClockFollowsTheMachineWithItsOffset(t *testing.T) {
 	t.Parallel()
 	c := deduptest.NewSteppedClock()
 	for _, off := range []time.Duration{0, time.Hour, -3 * time.Hour, -2 * time.Hour, 0} {
 		before := time.Now()
 		c.Set(off)
 		now := c.Now()
-		if early, late := now.Before(before.Add(off-time.Minute)), now.After(time.Now().Add(off+time.Minute)); early || late {
-			t.Errorf("set to %v it says %v, and the machine %v", off, now, before)
+		early, late := now.Before(before.Add(off-time.Minute)), now.After(time.Now().Add(off+time.Minute))
+		if early || late {
+			t.Errorf("offset %v: %v, the machine has %v", off, now, before)
 		}
 		if now != now.Round(0) {
 			t.Error("it carries a monotonic reading")
 		}
 	}
 	soon, _ := c.Alarm(c.Now().Add(time.Millisecond))
-	must(t, soon, "an alarm does not ring by itself")
+	await(t, soon, "an alarm does not ring by itself")
 	past, _ := c.Alarm(c.Now().Add(-time.Hour))
 	if !rings(past) {
 		t.Error("an alarm of the past does not ring at once")
@@ -47,24 +48,24 @@ func TestAlarmsOfASteppedClockFollowItsSteps(t *testing.T) {
 	second, _ := c.Alarm(start.Add(3 * time.Hour))
 	stopped, stop := c.Alarm(start.Add(time.Hour))
 	stop()
-	stop() // again does nothing
-	must(t, c.Asked(), "nobody is told of the alarms")
+	stop() // a second call does nothing
+	await(t, c.Asked(), "the alarms are not reported")
 	if rings(c.Asked()) {
-		t.Error("it tells of alarms twice")
+		t.Error("the alarms are reported twice")
 	}
 	c.Set(2 * time.Hour)
 	if !rings(first) || rings(second) || rings(stopped) {
-		t.Error("two hours ahead, only what is due within them rings")
+		t.Error("two hours ahead, not exactly the alarm within them rings")
 	}
 	near, _ := c.Alarm(c.Now().Add(time.Minute))
 	c.Set(-2 * time.Hour)
-	later, giveUp := c.Alarm(start)
+	later, cancel := c.Alarm(start)
 	if rings(near) || rings(later) {
 		t.Error("an alarm did not wait for a clock that was set back")
 	}
-	giveUp()
+	cancel()
 	c.Set(2*time.Hour + 2*time.Minute)
 	if !rings(near) || rings(later) || rings(second) {
-		t.Error("set ahead again, the alarm that waits rings, and no other")
+		t.Error("set forward again, not exactly the waiting alarm rings")
 	}
 }

@@ -16,7 +16,7 @@ func rings(c <-chan struct{}) bool {
 	}
 }
 
-func TestTheClockMovesOnlyWhenMovedAndRingsWhenItsTimeHasCome(t *testing.T) {
+func TestTheClockMovesOnlyWhenAdvancedAndRingsInTime(t *testing.T) {
 	t.Parallel()
 	c := deduptest.NewClock()
 	start := c.Now()
@@ -29,11 +29,11 @@ func TestTheClockMovesOnlyWhenMovedAndRingsWhenItsTimeHasCome(t *testing.T) {
 	stopped, stop := c.Alarm(start.Add(time.Minute))
 	stop()
 	if !rings(past) || rings(soon) {
-		t.Error("before it moves, only what is past rings")
+		t.Error("before it moves, not exactly the past alarm rings")
 	}
 	c.Advance(time.Minute)
 	if !rings(soon) || rings(later) || rings(stopped) {
-		t.Error("after a minute, only the alarm of that minute rings")
+		t.Error("after a minute, not exactly the alarm of that minute rings")
 	}
 	if got := c.Now().Sub(start); got != time.Minute {
 		t.Errorf("it moved by %v", got)

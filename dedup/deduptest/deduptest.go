@@ -1,4 +1,5 @@
-// Package deduptest is the suite that every [dedup.Store] passes. A store of your own runs it from one test:
+// Package deduptest is the suite that every [dedup.Store] must pass. Run it from one test of your
+// store:
 //
 //	func TestStore(t *testing.T) {
 //		deduptest.Run(t, deduptest.Harness{
@@ -12,13 +13,13 @@
 //		})
 //	}
 //
-// Besides, [SteppedClock] shows what a store of your own does when the machine's clock is set.
+// [SteppedClock] tests what your store does when the clock of the machine is set.
 //
-// The name of each check says the behaviour that it holds. No check measures how long anything takes; one that
-// waits for something that must happen gives up after [Patience].
+// Each check is named after the behaviour that it requires. No check measures durations. A check
+// that waits for something fails after [Patience].
 //
-// The model test prints its seed. EYELET_SEED=N repeats one run, EYELET_STEPS=N makes it longer (operations
-// per run, 400 by default), EYELET_RUNS=N has more of them (4 by default).
+// The model test logs its seed. EYELET_SEED=N repeats a run, EYELET_STEPS=N sets the operations per
+// run (default 400), and EYELET_RUNS=N the number of runs (default 4).
 package deduptest
 
 import (
@@ -28,30 +29,30 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// Patience is how long a check waits for what must happen before it fails.
+// Patience is how long a check waits for something before it fails.
 const Patience = 30 * time.Second
 
-// Harness says how to get at a store.
+// Harness opens the store under test.
 type Harness struct {
-	// Open returns a new, empty store that lives by the clock. The suite closes it. Required.
+	// Open returns a new, empty store on the clock. The suite closes it. Required.
 	Open func(t *testing.T, clock *Clock) dedup.Store
 
-	// Reopen closes the store and opens it again with what it holds, on the same clock. Leave it nil for a
-	// store that forgets; the checks that need it are then skipped.
+	// Reopen closes the store and opens it again with its content and the same clock. Leave it nil
+	// for a store that is not durable: the checks that need it are skipped.
 	Reopen func(t *testing.T, s dedup.Store, clock *Clock) dedup.Store
 
-	// OwnClock says that the store lives by a clock that tests cannot move, a database's for example. Checks
-	// that have to move the clock are then skipped when they come to it.
+	// OwnClock marks a store whose clock tests cannot move, such as that of a database server.
+	// Checks that must move the clock are skipped at that point.
 	OwnClock bool
 }
 
-// check is one behaviour.
+// check requires one behaviour.
 type check struct {
 	name string
 	run  func(x *rig)
 }
 
-// group is a family of behaviours.
+// group is a family of checks.
 type group struct {
 	name   string
 	checks []check

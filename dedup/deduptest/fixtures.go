@@ -7,12 +7,10 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// key is an ordinary key.
 func key(id string) dedup.Key {
 	return dedup.Key{Principal: "shop", Endpoint: "orders", ID: id}
 }
 
-// fingerprint is a fingerprint that is not zero.
 func fingerprint(b byte) dedup.Fingerprint { return dedup.Fingerprint{0: 1, 31: b} }
 
 // delivery is an ordinary event with one task.

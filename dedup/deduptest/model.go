@@ -9,20 +9,20 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// model is a second, deliberately simple store: one list that is searched from end to end, and rules written
-// down as the contract says them, without the functions of package dedup that stores share. It knows no ids,
-// sequences and tokens: those it learns from the store.
+// model is a second, deliberately simple store: one list that is searched from end to end, and
+// the rules of the contract without the functions of package dedup that stores share. It takes
+// ids, sequences and tokens from the store under test.
 type model struct {
 	now    time.Time
 	events []*modelEvent             // in the order of acceptance
-	owners map[dedup.Key]*modelEvent // who got an alias last
+	owners map[dedup.Key]*modelEvent // the last to claim an alias
 	token  uint64                    // the largest so far
-	leases []dedup.Lease             // all that were ever given
+	leases []dedup.Lease             // all leases ever given
 	began  time.Time                 // when the store was new
-	traces map[dedup.Key]*modelTrace // of every key that was ever to be remembered
+	traces map[dedup.Key]*modelTrace // of every remembered key
 }
 
-// modelTrace is what is remembered of a key.
+// modelTrace is the trace of a key.
 type modelTrace struct {
 	last  time.Time // the last acceptance
 	count int
@@ -33,7 +33,7 @@ type modelEvent struct {
 	purged bool
 }
 
-// byKey returns the event that answers for a key: the one accepted last, unless it was purged.
+// byKey returns the event that decides for a key: the one accepted last, unless it was purged.
 func (m *model) byKey(k dedup.Key) *modelEvent {
 	for _, e := range slices.Backward(m.events) {
 		if e.Key == k {
@@ -75,7 +75,7 @@ func (e *modelEvent) count(s dedup.State) int {
 
 func (e *modelEvent) open() bool { return e.count(dedup.Pending)+e.count(dedup.Running) > 0 }
 
-// summary is the state of the event as a whole. What was kept aside is a dead letter without any task, too.
+// summary is the state of the event as a whole.
 func (e *modelEvent) summary() dedup.State {
 	if e.QuarantineReason != "" && len(e.Tasks) == 0 {
 		return dedup.Dead
@@ -88,8 +88,8 @@ func (e *modelEvent) summary() dedup.State {
 	return dedup.Done
 }
 
-// over reports whether the window has passed.
-func (m *model) over(e *modelEvent) bool {
+// expired reports whether the window ended.
+func (m *model) expired(e *modelEvent) bool {
 	if e.Newest {
 		return false
 	}
@@ -99,18 +99,18 @@ func (m *model) over(e *modelEvent) bool {
 	return !e.Expires.IsZero() && !m.now.Before(e.Expires)
 }
 
-// doubtful reports whether the store may have forgotten the event.
-func (m *model) doubtful(e *modelEvent) bool { return m.over(e) && e.summary() != dedup.Dead }
+// forgettable reports whether the store may have forgotten the event.
+func (m *model) forgettable(e *modelEvent) bool { return m.expired(e) && e.summary() != dedup.Dead }
 
-// free reports whether a claim that was held waits for the next delivery.
+// free reports whether a held claim waits for the next delivery.
 func (m *model) free(e *modelEvent) bool {
 	return e.Hold && (e.count(dedup.Pending) == 1 || e.count(dedup.Running) == 1 && !m.now.Before(e.Tasks[0].Until))
 }
 
-// verdict decides a claim, and names the event that the decision is about.
+// verdict decides a claim and returns the event that the decision is about.
 func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 	e := m.byKey(c.Key)
-	if e != nil && !m.over(e) {
+	if e != nil && !m.expired(e) {
 		none := dedup.Fingerprint{}
 		if e.Fingerprint != none && c.Fingerprint != none && e.Fingerprint != c.Fingerprint {
 			return dedup.Conflict, e
@@ -124,12 +124,12 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 		}
 	}
 	for _, alias := range c.Aliases {
-		if other := m.byAlias(alias); other != nil && other.Key != c.Key && !m.over(other) && alias.Space != dedup.SpaceSent {
+		if other := m.byAlias(alias); other != nil && other.Key != c.Key && !m.expired(other) && alias.Space != dedup.SpaceSent {
 			return dedup.Aliased, other
 		}
 	}
 	if v := m.recall(c, e); v != dedup.New {
-		if e == nil || m.doubtful(e) {
+		if e == nil || m.forgettable(e) {
 			e = nil
 		}
 		return v, e
@@ -142,29 +142,29 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 			}
 		}
 	}
-	if e != nil && !m.over(e) {
+	if e != nil && !m.expired(e) {
 		return dedup.New, e
 	}
 	return dedup.New, nil
 }
 
-// turn is how a claim with an occurrence is decided further.
-type turn struct {
+// modelTurn is a claim with its occurrence resolved.
+type modelTurn struct {
 	claim    dedup.Claim
-	repeated *modelEvent // whose content it is, when it is refused
-	first    *modelEvent // that counts it as occurrence number, when it is accepted
+	repeated *modelEvent // has the content, if the claim is refused
+	first    *modelEvent // counts the occurrence, if the claim is accepted
 	number   int
-	reused   *modelEvent // of other content that came under its name
+	reused   *modelEvent // has other content under the same name
 }
 
-// resolve says which event a claim is about.
-func (m *model) resolve(c dedup.Claim) turn {
-	t := turn{claim: c}
+// resolve determines which event a claim is about.
+func (m *model) resolve(c dedup.Claim) modelTurn {
+	t := modelTurn{claim: c}
 	o := c.Occurrence
 	if o == nil {
 		return t
 	}
-	live := func(e *modelEvent) bool { return e != nil && !m.over(e) }
+	live := func(e *modelEvent) bool { return e != nil && !m.expired(e) }
 	t.claim.Occurrence = nil
 	first := m.byKey(c.Key)
 	if o.Name != "" {
@@ -195,16 +195,16 @@ func (m *model) resolve(c dedup.Claim) turn {
 	return t
 }
 
-// days counts the midnights in UTC between the year 1970 and a time.
+// days counts the midnights in UTC since 1970.
 func days(t time.Time) int { return int(t.Unix() / (24 * 60 * 60)) }
 
-// firstOf is the key of the first occurrence of the content of a key.
+// firstOf returns the key of the first occurrence of the content of a key.
 func firstOf(k dedup.Key) dedup.Key {
 	k.ID, _, _ = strings.Cut(k.ID, ";")
 	return k
 }
 
-// trace returns what is remembered of a key. The last event of it does not count when it was never accepted.
+// trace returns the trace of a key without its last event if that was never accepted.
 func (m *model) trace(k dedup.Key, e *modelEvent) *modelTrace {
 	t := m.traces[firstOf(k)]
 	if t == nil || m.forgets() && days(t.last) < days(m.now)-90 {
@@ -220,12 +220,13 @@ func (m *model) trace(k dedup.Key, e *modelEvent) *modelTrace {
 	return &left
 }
 
-// forgets reports whether the days have ended of which the store remembers the first keys.
+// forgets reports whether the first days of the store are beyond its retention.
 func (m *model) forgets() bool { return days(m.now)-90 > days(m.began) }
 
-// recall decides a claim that is new otherwise; e is the last event of its key, nil when there was none or it was purged.
+// recall decides a claim that is otherwise New. e is the last event of its key, nil if there is
+// none or it was purged.
 func (m *model) recall(c dedup.Claim, e *modelEvent) dedup.Verdict {
-	if c.Remember == nil || e != nil && !m.over(e) || c.Key != firstOf(c.Key) {
+	if c.Remember == nil || e != nil && !m.expired(e) || c.Key != firstOf(c.Key) {
 		return dedup.New
 	}
 	if t := m.trace(c.Key, e); t != nil {
@@ -241,7 +242,7 @@ func (m *model) recall(c dedup.Claim, e *modelEvent) dedup.Verdict {
 	return dedup.New
 }
 
-// accept makes, or goes on with, the event of a claim that is new. got is the store's record.
+// accept adds or continues the event of a new claim. got is the record of the store.
 func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease dedup.Lease) *modelEvent {
 	if e == nil && c.Remember != nil {
 		t := m.trace(c.Key, m.byKey(c.Key))
@@ -273,7 +274,7 @@ func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease ded
 	return e
 }
 
-// make adds the event of a claim. got is the store's record.
+// make adds the event of a claim. got is the record of the store.
 func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
 	e := &modelEvent{Record: dedup.Record{
 		Event: got.Event, Seq: got.Seq, Generation: got.Generation, Accepted: m.now,
@@ -292,7 +293,7 @@ func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
 	return e
 }
 
-// start makes a task run under a lease that the store gave.
+// start starts a task under a lease of the store.
 func (m *model) start(e *modelEvent, i int, d time.Duration, lease dedup.Lease) {
 	t := &e.Tasks[i]
 	t.State, t.Until, t.Token = dedup.Running, m.now.Add(d), lease.Token
@@ -302,7 +303,7 @@ func (m *model) start(e *modelEvent, i int, d time.Duration, lease dedup.Lease) 
 	m.settle(e)
 }
 
-// holder returns the task that a lease is for, when it is the newest.
+// holder returns the task of a lease if the lease is its newest.
 func (m *model) holder(l dedup.Lease) (*modelEvent, *dedup.Task) {
 	e := m.byEvent(l.Event)
 	if e == nil || l.Task >= len(e.Tasks) {
@@ -352,7 +353,7 @@ func (m *model) settle(e *modelEvent) {
 	}
 }
 
-// reopen returns what Reopen must: an error, and a changed event when it is nil.
+// reopen returns the error of Reopen, or changes the event.
 func (m *model) reopen(e *modelEvent, tasks []dedup.NewTask) error {
 	if e.Hold && e.open() {
 		return dedup.ErrNotDead
@@ -381,7 +382,7 @@ func (m *model) reopen(e *modelEvent, tasks []dedup.NewTask) error {
 	return nil
 }
 
-// due reports whether a worker may get the task.
+// due reports whether a worker may take the task.
 func (m *model) due(e *modelEvent, i int) bool {
 	t := e.Tasks[i]
 	if e.purged || e.Hold {
@@ -393,7 +394,7 @@ func (m *model) due(e *modelEvent, i int) bool {
 	return t.State == dedup.Pending && !m.now.Before(t.Due) && !m.blocked(e, t)
 }
 
-// blocked reports whether an earlier task of the lane is open, or any of it runs.
+// blocked reports whether an earlier task of the lane is open, or any of them runs.
 func (m *model) blocked(e *modelEvent, t dedup.Task) bool {
 	if t.Lane == "" {
 		return false
@@ -433,8 +434,8 @@ func (m *model) matches(f dedup.Filter, e *modelEvent) bool {
 	return f.Since <= 0 || !e.Accepted.Add(f.Since).Before(m.now)
 }
 
-// modelText writes a record as the model can know it: without the times of attempts, and of each task what
-// counts in its state.
+// modelText formats what the model knows of a record: no times of attempts, and of each task
+// only what counts in its state.
 func modelText(r dedup.Record) string {
 	r = r.Clone()
 	for i, t := range r.Tasks {
@@ -449,7 +450,7 @@ func modelText(r dedup.Record) string {
 		}
 		r.Tasks[i] = c
 	}
-	r.Note = "" // it names events by their ids
+	r.Note = "" // it contains ids
 	slices.SortFunc(r.Aliases, func(a, b dedup.Key) int { return strings.Compare(a.Space+a.ID, b.Space+b.ID) })
 	return text(r)
 }

@@ -30,7 +30,7 @@ func setting(name string, otherwise int) int {
 	return otherwise
 }
 
-// driver makes random calls of the store and the model, and compares.
+// driver makes random calls of the store and the model and compares the results.
 type driver struct {
 	*rig
 	*rand.Rand
@@ -40,7 +40,7 @@ type driver struct {
 
 func agrees(x *rig) {
 	if x.harness.OwnClock {
-		x.Skip("the store lives by a clock of its own")
+		x.Skip("the store has a clock of its own")
 	}
 	d := &driver{rig: x, Rand: x.random(), model: model{now: x.clock.Now(), owners: map[dedup.Key]*modelEvent{}, began: x.clock.Now(), traces: map[dedup.Key]*modelTrace{}}}
 	defer func() {
@@ -79,11 +79,11 @@ func (d *driver) step() {
 	case n < 90 && d.harness.Reopen != nil:
 		d.restart()
 	default:
-		d.move()
+		d.advanceClock()
 	}
 }
 
-func (d *driver) move() {
+func (d *driver) advanceClock() {
 	by := pick(d.Rand, time.Millisecond, time.Second, 9*time.Second, minute, 4*minute, 29*minute, hour, 3*hour)
 	if d.IntN(30) == 0 {
 		by = 31 * day
@@ -93,15 +93,15 @@ func (d *driver) move() {
 	d.note("the clock moves by %v", by)
 }
 
-// event returns an event at random, or nil.
+// event returns a random event, preferably a late one, or nil.
 func (d *driver) event() *modelEvent {
 	if len(d.model.events) == 0 {
 		return nil
 	}
-	return d.model.events[max(d.IntN(len(d.model.events)), d.IntN(len(d.model.events)))] // rather a late one
+	return d.model.events[max(d.IntN(len(d.model.events)), d.IntN(len(d.model.events)))]
 }
 
-// newClaim makes a claim at random, of few keys so that they meet.
+// newClaim returns a random claim with one of a few keys.
 func (d *driver) newClaim() dedup.Claim {
 	c := delivery(fmt.Sprint("k", d.IntN(6)))
 	c.Key.Principal = pick(d.Rand, "shop", "shop", "other")
@@ -141,7 +141,7 @@ func (d *driver) newClaim() dedup.Claim {
 		c.Tasks = []dedup.NewTask{{Handler: "quote"}}
 	case 2:
 		e := d.event()
-		if e != nil && c.Occurrence == nil && !d.model.doubtful(e) {
+		if e != nil && c.Occurrence == nil && !d.model.forgettable(e) {
 			c.Series, c.Remember = dedup.Key{}, nil
 			c.Key.Space = dedup.SpaceQuarantine + fmt.Sprint(d.IntN(3))
 			c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: e.Event, Max: d.IntN(4)}
@@ -162,8 +162,8 @@ func (d *driver) claim() {
 	}
 }
 
-// decided compares one decision. Of an event that a later claim of the call changed, only the decision's own
-// moment counts, and the model is at that moment.
+// decided compares one decision. The model is in the state right after that decision, before
+// the later claims of the call.
 func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 	d.Helper()
 	m := &d.model
@@ -174,7 +174,7 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 	if t.repeated == nil {
 		want, e = m.verdict(c)
 	}
-	d.note("claim %s/%s%s fp=%x hold=%t only=%t aside=%+v aliases=%d tasks=%d: %v %s",
+	d.note("claim %s/%s%s fp=%x hold=%t only=%t quarantine=%+v aliases=%d tasks=%d: %v %s",
 		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[31], c.Hold, c.OnlyKnown, c.Quarantine, len(c.Aliases), len(c.Tasks), got.Verdict, got.Record.Event)
 	if got.Verdict != want {
 		d.Fatalf("claim of %+v: %v, want %v", c, got.Verdict, want)
@@ -182,17 +182,17 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 	if want == dedup.New {
 		if c.OnlyKnown {
 			if got.Record.Event != "" || got.Lease.Token != 0 {
-				d.Fatalf("asking gave %s, %+v", text(got.Record), got.Lease)
+				d.Fatalf("OnlyKnown gave %s, %+v", text(got.Record), got.Lease)
 			}
 			return
 		}
 		d.accepted(newest, e, c, got)
-		goesOn := e != nil
+		continued := e != nil
 		e = m.accept(e, c, got.Record, got.Lease)
 		if t.first != nil {
 			t.first.Occurrences = t.number
 		}
-		if wants := t.reused != nil && !goesOn; wants != (got.Reused != "") || wants && got.Reused != t.reused.Event {
+		if wants := t.reused != nil && !continued; wants != (got.Reused != "") || wants && got.Reused != t.reused.Event {
 			d.Fatalf("reuse of %q", got.Reused)
 		}
 	} else if got.Lease.Token != 0 {
@@ -206,15 +206,15 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 	}
 }
 
-// accepted checks what the model learns from the store about a new event.
-func (d *driver) accepted(newest, goesOn *modelEvent, c dedup.Claim, got dedup.Decision) {
+// accepted checks the ids, sequences and tokens that the model takes from the store.
+func (d *driver) accepted(newest, continued *modelEvent, c dedup.Claim, got dedup.Decision) {
 	d.Helper()
 	r, m := got.Record, &d.model
 	if c.Hold != (got.Lease.Token != 0) || c.Hold && (got.Lease.Token <= m.token || got.Lease.Event != r.Event || got.Lease.Task != 0) {
 		d.Fatalf("lease %+v of a claim with hold %t; the newest token is %d", got.Lease, c.Hold, m.token)
 	}
-	if goesOn != nil {
-		return // the comparison of the records does the rest
+	if continued != nil {
+		return // the records are compared later
 	}
 	for _, e := range m.events {
 		if e.Event == r.Event || e.Seq >= r.Seq {
@@ -222,11 +222,11 @@ func (d *driver) accepted(newest, goesOn *modelEvent, c dedup.Claim, got dedup.D
 		}
 	}
 	for _, e := range m.events {
-		if e.Key == c.Key && !e.purged && !m.doubtful(e) && e.Generation >= r.Generation {
+		if e.Key == c.Key && !e.purged && !m.forgettable(e) && e.Generation >= r.Generation {
 			d.Fatalf("generation %d while generation %d is kept", r.Generation, e.Generation)
 		}
 	}
-	if newest != nil && !m.doubtful(newest) && r.Generation != newest.Generation+1 || r.Generation < 1 {
+	if newest != nil && !m.forgettable(newest) && r.Generation != newest.Generation+1 || r.Generation < 1 {
 		d.Fatalf("generation %d", r.Generation)
 	}
 }
@@ -244,7 +244,7 @@ func (d *driver) take() {
 		}
 	}
 	if len(due) == 0 {
-		d.nothing(n, bytes, lease)
+		d.takeNothing(n, bytes, lease)
 		return
 	}
 	ws := d.takeUpTo(n, bytes, lease)
@@ -257,13 +257,13 @@ func (d *driver) take() {
 	}
 }
 
-func (d *driver) nothing(n int, bytes int64, lease time.Duration) {
+func (d *driver) takeNothing(n int, bytes int64, lease time.Duration) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.ctx, 2*time.Millisecond)
 	defer cancel()
 	ws, err := d.store.Take(ctx, n, bytes, lease)
 	if err == nil {
-		d.Fatalf("nothing is due, and Take gave %+v of %s", ws[0].Lease, text(ws[0].Record))
+		d.Fatalf("nothing is due, but Take returned %+v of %s", ws[0].Lease, text(ws[0].Record))
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
 		d.Fatalf("Take: %v", err)
@@ -275,16 +275,16 @@ func (d *driver) taken(w dedup.Work, lease time.Duration) {
 	m, l := &d.model, w.Lease
 	e := m.byEvent(l.Event)
 	if e == nil || l.Task < 0 || l.Task >= len(e.Tasks) || l.Token <= m.token {
-		d.Fatalf("Take gave %+v; the newest token is %d", l, m.token)
+		d.Fatalf("Take returned %+v; the newest token is %d", l, m.token)
 	}
 	d.note("  gave %s/%d under %d", l.Event, l.Task, l.Token)
 	if !m.due(e, l.Task) {
-		d.Fatalf("Take gave task %d of %s, which the model says is not due", l.Task, modelText(e.Record))
+		d.Fatalf("Take returned task %d of %s, which the model says is not due", l.Task, modelText(e.Record))
 	}
 	for _, other := range m.events {
 		for i, t := range other.Tasks {
 			if m.due(other, i) && t.State == dedup.Pending && e.Tasks[l.Task].State == dedup.Pending && t.Due.Before(e.Tasks[l.Task].Due) {
-				d.Fatalf("Take gave task %d of %s before task %d of %s, which is due longer", l.Task, modelText(e.Record), i, modelText(other.Record))
+				d.Fatalf("Take returned task %d of %s before task %d of %s, which was due earlier", l.Task, modelText(e.Record), i, modelText(other.Record))
 			}
 		}
 	}
@@ -297,8 +297,8 @@ func (d *driver) taken(w dedup.Work, lease time.Duration) {
 	}
 }
 
-// lease returns a lease at random, rather a late one, with what it is for: nothing when it is lost. It is not
-// ok when the store may have forgotten the event.
+// lease returns a random lease, preferably a late one, with its event and task, which are nil
+// if it is lost. ok is false if the store may have forgotten the event.
 func (d *driver) lease() (l dedup.Lease, e *modelEvent, t *dedup.Task, ok bool) {
 	m := &d.model
 	if len(m.leases) == 0 {
@@ -307,7 +307,7 @@ func (d *driver) lease() (l dedup.Lease, e *modelEvent, t *dedup.Task, ok bool) 
 	back := min(d.IntN(len(m.leases)), d.IntN(len(m.leases)), d.IntN(8))
 	l = m.leases[len(m.leases)-1-back]
 	e, t = m.holder(l)
-	return l, e, t, e == nil || !m.doubtful(e)
+	return l, e, t, e == nil || !m.forgettable(e)
 }
 
 func (d *driver) finish() {
@@ -355,7 +355,7 @@ func (d *driver) extend() {
 func (d *driver) reopenEvent() {
 	d.Helper()
 	e := d.event()
-	if e == nil || d.model.doubtful(e) {
+	if e == nil || d.model.forgettable(e) {
 		return
 	}
 	var tasks []dedup.NewTask
@@ -391,10 +391,10 @@ func (d *driver) purge() {
 	d.note("purge %s: %v", e.Event, err)
 	switch {
 	case e.purged:
-		d.fails(err, dedup.ErrNotFound, "Purge of what was purged")
-	case d.model.doubtful(e):
+		d.fails(err, dedup.ErrNotFound, "Purge of a purged event")
+	case d.model.forgettable(e):
 		if err != nil && !errors.Is(err, dedup.ErrNotFound) && !errors.Is(err, dedup.ErrOpen) {
-			d.Fatalf("Purge of what may be forgotten: %v", err)
+			d.Fatalf("Purge of a forgettable event: %v", err)
 		}
 		e.purged = err == nil
 	case e.open():
@@ -430,8 +430,8 @@ func (d *driver) list() {
 	d.note("list %+v: %d", f, len(got))
 	for _, e := range want {
 		if len(got) == 0 || got[0].Event != e.Event {
-			if !m.doubtful(e) {
-				d.Fatalf("List(%+v) leaves out %s", f, modelText(e.Record))
+			if !m.forgettable(e) {
+				d.Fatalf("List(%+v) omits %s", f, modelText(e.Record))
 			}
 			continue
 		}
@@ -445,16 +445,17 @@ func (d *driver) list() {
 		got = got[1:]
 	}
 	if len(got) != 0 {
-		d.Fatalf("List(%+v) gives %s, which the model does not know or does not select", f, modelText(got[0]))
+		d.Fatalf("List(%+v) returns %s, which the model does not know or does not select", f, modelText(got[0]))
 	}
 }
 
-// restart gives all leases back, because stores may treat running work differently, and opens the store again.
+// restart releases all leases, because stores treat running work differently, and reopens the
+// store.
 func (d *driver) restart() {
 	d.Helper()
 	for _, l := range d.model.leases {
 		e, t := d.model.holder(l)
-		if e == nil || d.model.doubtful(e) {
+		if e == nil || d.model.forgettable(e) {
 			continue
 		}
 		d.rig.finish(l, release())
@@ -471,7 +472,7 @@ func (d *driver) compareEvent(e *modelEvent) {
 		return
 	}
 	got, err := d.store.Get(d.ctx, e.Event)
-	if errors.Is(err, dedup.ErrNotFound) && (e.purged || d.model.doubtful(e)) {
+	if errors.Is(err, dedup.ErrNotFound) && (e.purged || d.model.forgettable(e)) {
 		return
 	}
 	if err != nil || e.purged {

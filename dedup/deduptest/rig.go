@@ -11,7 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// rig is one check's store with the calls that checks make most.
+// rig is the store of one check, with the calls that checks make.
 type rig struct {
 	*testing.T
 	harness Harness
@@ -34,20 +34,20 @@ func newRig(t *testing.T, h Harness) *rig {
 	return x
 }
 
-// advance moves the clock, or ends the check where the store has its own.
+// advance moves the clock, or skips the rest of the check if the store has its own.
 func (x *rig) advance(d time.Duration) {
 	x.Helper()
 	if x.harness.OwnClock {
-		x.Skip("the store lives by a clock of its own")
+		x.Skip("the store has a clock of its own")
 	}
 	x.clock.Advance(d)
 }
 
-// reopen closes the store and opens it again, or ends the check where it forgets.
+// reopen closes and reopens the store, or skips the rest of the check if the store is not durable.
 func (x *rig) reopen() {
 	x.Helper()
 	if x.harness.Reopen == nil {
-		x.Skip("the store forgets when it is closed")
+		x.Skip("the store is not durable")
 	}
 	x.store = x.harness.Reopen(x.T, x.store, x.clock)
 }
@@ -58,7 +58,6 @@ const (
 	day    = 24 * time.Hour
 )
 
-// claim makes one claim.
 func (x *rig) claim(c dedup.Claim) dedup.Decision {
 	x.Helper()
 	return x.claims(c)[0]
@@ -76,8 +75,8 @@ func (x *rig) claims(cs ...dedup.Claim) []dedup.Decision {
 	return ds
 }
 
-// oneOfEach accepts an event with four tasks, whose handlers are called as they stand: done, dead, runs and waits
-// (for an hour). runs is the lease of the running one.
+// oneOfEach accepts an event with four tasks, named after their states: done, dead, runs and
+// waits (for an hour). runs is the lease of the running one.
 func (x *rig) oneOfEach() (event string, runs dedup.Lease) {
 	x.Helper()
 	c := delivery("a")
@@ -98,20 +97,20 @@ func (x *rig) oneOfEach() (event string, runs dedup.Lease) {
 	return event, runs
 }
 
-// take takes one task for a minute; one must be due.
+// take takes one task for a minute.
 func (x *rig) take() dedup.Work {
 	x.Helper()
 	return x.takeUpTo(1, 1<<30, minute)[0]
 }
 
-// takeUpTo takes tasks, of which at least one must be due.
+// takeUpTo takes tasks. At least one must be due.
 func (x *rig) takeUpTo(n int, bytes int64, lease time.Duration) []dedup.Work {
 	x.Helper()
 	ctx, cancel := context.WithTimeout(x.ctx, Patience)
 	defer cancel()
 	ws, err := x.store.Take(ctx, n, bytes, lease)
 	if err != nil {
-		x.Fatalf("Take, with work due: %v", err)
+		x.Fatalf("Take with work due: %v", err)
 	}
 	if len(ws) == 0 || len(ws) > n {
 		x.Fatalf("Take of up to %d: %d tasks", n, len(ws))
@@ -124,12 +123,11 @@ func (x *rig) takeOf(event string) dedup.Work {
 	x.Helper()
 	w := x.take()
 	if w.Record.Event != event {
-		x.Fatalf("Take gave %s, want event %s", text(w.Record), event)
+		x.Fatalf("Take returned %s, want event %s", text(w.Record), event)
 	}
 	return w
 }
 
-// finish finishes leased work, which must succeed.
 func (x *rig) finish(l dedup.Lease, r dedup.Result) {
 	x.Helper()
 	if err := x.store.Finish(x.ctx, l, r); err != nil {
@@ -137,7 +135,6 @@ func (x *rig) finish(l dedup.Lease, r dedup.Result) {
 	}
 }
 
-// get returns the record of an event that must be there.
 func (x *rig) get(event string) dedup.Record {
 	x.Helper()
 	r, err := x.store.Get(x.ctx, event)
@@ -188,7 +185,7 @@ func (x *rig) stats() dedup.Stats {
 	return s
 }
 
-// waiting starts a Take that has nothing to give yet, and returns a function that waits for what it gave.
+// waiting starts a Take while nothing is due, and returns a function that waits for its result.
 func (x *rig) waiting() func() dedup.Work {
 	x.Helper()
 	type result struct {
@@ -201,25 +198,25 @@ func (x *rig) waiting() func() dedup.Work {
 		ws, err := x.store.Take(ctx, 1, 1<<30, minute)
 		got <- result{ws, err}
 	}()
-	time.Sleep(5 * time.Millisecond) // it most likely blocks by now; if not, the check holds too
+	time.Sleep(5 * time.Millisecond) // it is probably blocked; if not, the check is still valid
 	return func() dedup.Work {
 		x.Helper()
 		defer cancel()
 		r := <-got
 		if r.err != nil || len(r.works) != 1 {
-			x.Fatalf("the waiting Take gave %d tasks, %v", len(r.works), r.err)
+			x.Fatalf("the waiting Take returned %d tasks, %v", len(r.works), r.err)
 		}
 		return r.works[0]
 	}
 }
 
-// records counts what the store holds.
+// records returns the number of records.
 func (x *rig) records() int {
 	x.Helper()
 	return len(x.list(dedup.Filter{}))
 }
 
-// seed returns a new seed, or the one that is asked for, and notes it in the log of the test.
+// seed returns and logs a new seed, or that of EYELET_SEED.
 func (x *rig) seed() uint64 {
 	x.Helper()
 	seed, err := strconv.ParseUint(os.Getenv("EYELET_SEED"), 10, 64)
@@ -230,7 +227,7 @@ func (x *rig) seed() uint64 {
 	return seed
 }
 
-// random returns a source of random numbers whose seed is in the test's log.
+// random returns a source of random numbers with a logged seed.
 func (x *rig) random() *rand.Rand {
 	x.Helper()
 	return rand.New(rand.NewPCG(x.seed(), 0))
@@ -240,7 +237,7 @@ func (x *rig) expediter() dedup.Expediter {
 	x.Helper()
 	h, ok := x.store.(dedup.Expediter)
 	if !ok {
-		x.Skip("the store is no dedup.Expediter")
+		x.Skip("the store does not implement dedup.Expediter")
 	}
 	return h
 }

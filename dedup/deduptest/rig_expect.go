@@ -12,7 +12,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// want makes one claim, whose verdict must be v.
+// want makes a claim whose verdict must be v.
 func (x *rig) want(v dedup.Verdict, c dedup.Claim) dedup.Decision {
 	x.Helper()
 	d := x.claim(c)
@@ -22,7 +22,7 @@ func (x *rig) want(v dedup.Verdict, c dedup.Claim) dedup.Decision {
 	return d
 }
 
-// accept claims an event that must be new, and returns its id.
+// accept makes a claim that must be new, and returns the id of its event.
 func (x *rig) accept(c dedup.Claim) string {
 	x.Helper()
 	d := x.want(dedup.New, c)
@@ -32,7 +32,7 @@ func (x *rig) accept(c dedup.Claim) string {
 	return d.Record.Event
 }
 
-// about makes a claim with the verdict v about an event.
+// about makes a claim whose verdict must be v, with the record of the event.
 func (x *rig) about(v dedup.Verdict, event string, c dedup.Claim) {
 	x.Helper()
 	if d := x.want(v, c); d.Record.Event != event {
@@ -40,22 +40,21 @@ func (x *rig) about(v dedup.Verdict, event string, c dedup.Claim) {
 	}
 }
 
-// idle fails when a task is due. It asks for a moment only, so it may miss one but never invents one.
+// idle fails if a task is due. It waits a moment only, so it may miss one.
 func (x *rig) idle(why string) {
 	x.Helper()
 	ctx, cancel := context.WithTimeout(x.ctx, 20*time.Millisecond)
 	defer cancel()
 	ws, err := x.store.Take(ctx, 1, 1<<30, minute)
 	if err == nil {
-		x.Fatalf("Take gave work although %s: %d tasks, %v", why, len(ws), ws)
+		x.Fatalf("Take returned work although %s: %d tasks, %v", why, len(ws), ws)
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
 		x.Fatalf("Take until the context ended: %v, want the context's error", err)
 	}
 }
 
-// lost checks that the lease is refused by Extend and by every kind of Finish, and that the record is then as
-// before.
+// lost checks that Extend and every kind of Finish refuse the lease and leave the record unchanged.
 func (x *rig) lost(l dedup.Lease, why string) {
 	x.Helper()
 	before, getErr := x.store.Get(x.ctx, l.Event)
@@ -74,7 +73,7 @@ func (x *rig) lost(l dedup.Lease, why string) {
 	}
 }
 
-// fails checks that an error is the expected one.
+// fails requires that err is want.
 func (x *rig) fails(err, want error, what string) {
 	x.Helper()
 	if !errors.Is(err, want) {
@@ -82,7 +81,7 @@ func (x *rig) fails(err, want error, what string) {
 	}
 }
 
-// same compares records in everything that a store keeps.
+// same requires that two records are equal in everything that a store keeps.
 func (x *rig) same(got, want dedup.Record, what string) {
 	x.Helper()
 	if g, w := text(got), text(want); g != w {
@@ -90,7 +89,6 @@ func (x *rig) same(got, want dedup.Record, what string) {
 	}
 }
 
-// state checks the state of a task.
 func (x *rig) state(event string, task int, want dedup.State) {
 	x.Helper()
 	if got := x.get(event).Tasks[task].State; got != want {
@@ -108,15 +106,16 @@ func (x *rig) body(event string, want []byte) {
 func (x *rig) wakes(next func() dedup.Work, event string) {
 	x.Helper()
 	if w := next(); w.Record.Event != event {
-		x.Fatalf("the waiting Take gave %s, want event %s", text(w.Record), event)
+		x.Fatalf("the waiting Take returned %s, want event %s", text(w.Record), event)
 	}
 }
 
-// generationsAre checks that the records of a key have just these generations, which rise: none is there twice.
+// generationsAre requires that the records of a key have exactly these generations, in
+// ascending order.
 func (x *rig) generationsAre(id string, want ...int) {
 	x.Helper()
 	var have []int
-	for _, r := range x.list(dedup.Filter{ID: id}) { // the newest first
+	for _, r := range x.list(dedup.Filter{ID: id}) { // newest first
 		have = append(have, r.Generation)
 	}
 	slices.Reverse(have)
@@ -125,7 +124,7 @@ func (x *rig) generationsAre(id string, want ...int) {
 	}
 }
 
-// text writes a record so that equal ones read the same: times in UTC, nothing and empty alike.
+// text formats a record so that equal records have equal texts: times in UTC, nil and empty alike.
 func text(r dedup.Record) string {
 	c := r.Clone()
 	for _, t := range []*time.Time{&c.Accepted, &c.Finished, &c.Expires} {
@@ -145,7 +144,7 @@ func text(r dedup.Record) string {
 	c.Sharers = append([]string{}, c.Sharers...)
 	b, err := json.Marshal(c)
 	if err != nil {
-		panic(err) // a Record is made of values that have a JSON form
+		panic(err) // every part of a Record has a JSON form
 	}
 	return string(b)
 }
@@ -164,7 +163,7 @@ func plainHeader(h http.Header) http.Header {
 	return h
 }
 
-// bare returns the record as it is shown without its body.
+// bare returns the record without its body.
 func bare(r dedup.Record) dedup.Record {
 	r.Payload.Body = nil
 	return r
