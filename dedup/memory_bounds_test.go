@@ -90,7 +90,7 @@ func TestAFullMemorySweepsBeyondDeadLetters(t *testing.T) {
 	clock.now = clock.now.Add(time.Second)
 	mustClaim(t, m, New, event("expires"))
 	clock.now = clock.now.Add(time.Hour)
-	mustClaim(t, m, New, event("fits")) // more dead letters than one sweep handles are queued before the one that expires
+	mustClaim(t, m, New, event("fits")) // although more dead letters are queued first than one sweep handles
 	if _, err := m.Claim(t.Context(), event("more")); err == nil {
 		t.Fatal("a dead letter was forgotten")
 	}

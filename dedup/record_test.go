@@ -146,7 +146,8 @@ func TestCheckNamesEveryProblem(t *testing.T) {
 	}
 	for _, want := range []string{
 		"key without an id", "exactly one task", "needs a lease", "hold with a response",
-		"hold of a quarantined delivery", "quarantine without a reason", "two tasks of handler a", "task without a handler",
+		"hold of a quarantined delivery", "quarantine without a reason",
+		"two tasks of handler a", "task without a handler",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)

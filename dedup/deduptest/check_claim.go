@@ -231,11 +231,11 @@ func claimScope(x *rig) {
 func claimInvalid(x *rig) {
 	invalid := map[string]dedup.Claim{}
 	for name, spoil := range map[string]func(*dedup.Claim){
-		"no id":              func(c *dedup.Claim) { c.Key.ID = "" },
-		"hold without lease": func(c *dedup.Claim) { c.Hold = true },
-		"hold of no task":    func(c *dedup.Claim) { c.Hold, c.Lease, c.Tasks = true, minute, nil },
-		"task without handler":     func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{}} },
-		"one handler twice":  func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{Handler: "a"}, {Handler: "a"}} },
+		"no id":                func(c *dedup.Claim) { c.Key.ID = "" },
+		"hold without lease":   func(c *dedup.Claim) { c.Hold = true },
+		"hold of no task":      func(c *dedup.Claim) { c.Hold, c.Lease, c.Tasks = true, minute, nil },
+		"task without handler": func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{}} },
+		"one handler twice":    func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{Handler: "a"}, {Handler: "a"}} },
 	} {
 		c := delivery("bad")
 		c.Response = dedup.Response{}

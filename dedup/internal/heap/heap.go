@@ -1,4 +1,4 @@
-// Package heap is a binary heap of typed items, which can be told their index.
+// Package heap is a typed binary heap that can report the index of its items.
 package heap
 
 // Heap keeps its smallest item first.
@@ -8,7 +8,8 @@ type Heap[T any] struct {
 	moved func(item T, i int)
 }
 
-// New returns an empty heap in the order of less. Unless it is nil, moved is called with every new index of an item.
+// New returns an empty heap in the order of less. moved, if not nil, is called with every new
+// index of an item.
 func New[T any](less func(a, b T) bool, moved func(item T, i int)) Heap[T] {
 	if moved == nil {
 		moved = func(T, int) {}
@@ -16,13 +17,13 @@ func New[T any](less func(a, b T) bool, moved func(item T, i int)) Heap[T] {
 	return Heap[T]{less: less, moved: moved}
 }
 
-// Items returns the items, the smallest first and the others in no order.
+// Items returns the items, the smallest first and the others in no particular order.
 func (h *Heap[T]) Items() []T { return h.items }
 
 // Len returns the number of items.
 func (h *Heap[T]) Len() int { return len(h.items) }
 
-// First returns the smallest item of a heap that is not empty.
+// First returns the smallest item. The heap must not be empty.
 func (h *Heap[T]) First() T { return h.items[0] }
 
 // Reset replaces all items.
@@ -51,7 +52,7 @@ func (h *Heap[T]) Remove(i int) T {
 	return item
 }
 
-// Replace puts another item, or the same with another order, in the place of the one at an index.
+// Replace replaces the item at an index, or restores the order after that item changed.
 func (h *Heap[T]) Replace(i int, item T) {
 	h.items[i] = item
 	if h.up(i) == i {
@@ -59,7 +60,7 @@ func (h *Heap[T]) Replace(i int, item T) {
 	}
 }
 
-// up moves an item towards the front and returns its new index.
+// up moves an item toward the front and returns its new index.
 func (h *Heap[T]) up(i int) int {
 	item := h.items[i]
 	for parent := (i - 1) / 2; i > 0 && h.less(item, h.items[parent]); parent = (i - 1) / 2 {
@@ -70,7 +71,7 @@ func (h *Heap[T]) up(i int) int {
 	return i
 }
 
-// down moves an item towards the end.
+// down moves an item toward the end.
 func (h *Heap[T]) down(i int) {
 	item := h.items[i]
 	for child := 2*i + 1; child < len(h.items); child = 2*i + 1 {

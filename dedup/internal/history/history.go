@@ -15,10 +15,10 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// Call is one call of a store that concerns one key: a claim, the start of a task by Take, a Finish, or the restart
-// of a store that was killed.
+// Call is one call that concerns one key: a claim, the start of a task by Take, a Finish, or
+// the restart of a killed store.
 type Call struct {
-	Key     string // empty for a Take that was cut off and a restart: they may concern any key
+	Key     string // empty if it may be any key: a restart, or a Take that was cut off
 	Claim   bool
 	Take    bool
 	Restart bool
@@ -36,32 +36,33 @@ type Effect struct {
 	Attempt int
 	Code    int
 	Lost    bool
-	Unknown bool // the call was cut off: it may have happened
+	Unknown bool // cut off: it may have taken effect
 }
 
-// Operation is a call with its effect and the time that it took, in nanoseconds of any one clock.
+// Operation is a call with its effect and its times, in nanoseconds of any one clock.
 type Operation struct {
-	ID           int64 // of the call, in its recorder
+	ID           int64 // of the call in its Recorder
 	Client       int
 	Call         Call
 	Effect       Effect
-	Began, Ended int64 // Ended is 0 for a call that has only begun
-	Void         bool  // the call came to nothing, for certain
+	Began, Ended int64 // Ended is 0 for a call in progress
+	Void         bool  // the call certainly had no effect
 }
 
-// keyState is what a key is, one call after another: the sequential store that a history of concurrent calls is
-// compared with, by a checker of linearizability. The zero value is a key that was never claimed.
+// keyState is the state of a key in a sequential store. A history of concurrent calls is
+// compared with it. The zero value is a key that was never claimed.
 type keyState struct {
 	State   dedup.State
 	Hold    bool
 	Print   byte
 	Token   uint64
-	Blind   bool // the newest token is larger than Token, and nobody has seen it
+	Blind   bool // the newest token is unknown, but larger than Token
 	Attempt int
 	Code    int
 }
 
-// steps returns the states that the key can be in after a call with the effect; none when the effect is wrong.
+// steps returns the possible states of the key after a call with the effect, none if the effect
+// is wrong.
 func (e keyState) steps(in Call, out Effect) []keyState {
 	if in.Restart {
 		if e.State == dedup.Running {
@@ -87,7 +88,7 @@ func (e keyState) steps(in Call, out Effect) []keyState {
 	return []keyState{e}
 }
 
-// happened returns the state after a call that was cut off and happened all the same.
+// happened returns the state after a call that was cut off but took effect.
 func (e keyState) happened(in Call) []keyState {
 	started := e
 	started.State, started.Blind, started.Attempt = dedup.Running, true, e.Attempt+1
@@ -145,14 +146,14 @@ func (e keyState) finish(in Call, out Effect) (bool, keyState) {
 	return !out.Lost, e
 }
 
-// Recorder calls a store at random and tells what it did.
+// Recorder makes random calls of a store and reports them.
 type Recorder struct {
 	Store dedup.Store
-	// Keys is how many keys there are. The first half of them is held by its claimers.
+	// Keys is the number of keys. Claims of the first half have Hold.
 	Keys int
-	// Now is a clock that never goes back.
+	// Now is a monotonic clock in nanoseconds.
 	Now func() int64
-	// Note is told of every call when it begins and when it has ended, by any goroutine.
+	// Note is called when a call begins and when it ended, by any goroutine.
 	Note func(Operation)
 
 	last atomic.Int64
@@ -184,7 +185,7 @@ func (r *Recorder) claim(ctx context.Context, client int, in Call) (dedup.Lease,
 	return d.Lease, nil
 }
 
-// take waits a moment for a task only.
+// take waits for a task for a few milliseconds only.
 func (r *Recorder) take(ctx context.Context, client int) (dedup.Lease, string, error) {
 	short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 	defer cancel()
@@ -214,7 +215,7 @@ func (r *Recorder) finish(ctx context.Context, client int, in Call, l dedup.Leas
 	return nil
 }
 
-// Run is one caller: it claims, takes and finishes at random, some leases twice, so many times.
+// Run makes random calls as one client. It finishes some leases twice.
 func (r *Recorder) Run(ctx context.Context, client, calls int, random *rand.Rand) error {
 	type lease struct {
 		dedup.Lease
@@ -250,7 +251,7 @@ func (r *Recorder) Run(ctx context.Context, client, calls int, random *rand.Rand
 	return nil
 }
 
-// byKey sorts the operations of a history by key. Those without one stand with every key.
+// byKey groups the operations by key. Those without a key are in every group.
 func byKey(history []Operation) map[string][]Operation {
 	out := map[string][]Operation{}
 	for _, o := range history {
@@ -268,8 +269,9 @@ func byKey(history []Operation) map[string][]Operation {
 	return out
 }
 
-// History lets so many callers at once make so many calls each and returns those that came to something, in the order
-// of their ends. It takes the place of Note. The same seed makes the same choices, though not the same order of calls.
+// History runs clients concurrently, each with a number of calls, and returns the calls that
+// took effect, in the order of their ends. It sets Note. A seed repeats the calls of each
+// client, but not their interleaving.
 func (r *Recorder) History(ctx context.Context, clients, calls int, seed uint64) ([]Operation, error) {
 	var mu sync.Mutex
 	var history []Operation
@@ -289,11 +291,12 @@ func (r *Recorder) History(ctx context.Context, clients, calls int, seed uint64)
 	return history, errors.Join(errs...)
 }
 
-// checkFor is how long the check of one key may take before it is given up.
+// checkFor is how long the check of one key may take.
 const checkFor = 20 * time.Second
 
-// CheckLinearizable compares a history, key by key, with a store that does one call after another. It returns an error that
-// names a key when no order of its calls explains what their callers saw, or when none was found in 20 seconds.
+// CheckLinearizable compares a history, key by key, with a sequential store. It returns an
+// error that names a key if no order of its calls explains their effects, or if none was found
+// within 20 seconds.
 func CheckLinearizable(history []Operation) error {
 	model := (&porcupine.NondeterministicModel{
 		Init: func() []any { return []any{keyState{}} },

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// BenchmarkLane puts tasks of one lane in the order in which a start finds them, which is that of hashes, retries
-// each tenth of them, and ends them in the middle and at the front. The time of one task must not grow with the lane.
+// BenchmarkLane schedules tasks of one lane in random order, as a starting store finds them,
+// reschedules every tenth, and removes them from the middle and the front. The time per task must
+// not grow with the lane.
 func BenchmarkLane(b *testing.B) {
 	for _, lane := range []string{"l", "~l"} {
 		for _, n := range []int{1_000, 30_000, 100_000} {

@@ -2,8 +2,8 @@ package taskqueue
 
 import "github.com/eyelet-dev/eyelet/dedup/internal/heap"
 
-// lane holds tasks that run one after another. Only its head can be due or run. The waiting tasks are a heap,
-// because a store adds thousands of them in no order when it starts.
+// lane holds tasks that run one after another. Only its head can be due or run. The waiting
+// tasks are a heap, because a store adds thousands of them in no order when it starts.
 type lane[E any] struct {
 	name    string
 	running *entry[E]
@@ -35,8 +35,8 @@ func (l *lane[E]) head() *entry[E] {
 	return nil
 }
 
-// enqueue adds a waiting task to its lane. A reopened task whose lane has a later one running waits for that,
-// ahead of all others.
+// enqueue adds a waiting task to its lane. A reopened task whose lane has a later one running
+// waits for that, ahead of all others.
 func (q *Queue[E]) enqueue(e *entry[E], name string) {
 	if name == "" {
 		return

@@ -25,14 +25,14 @@ func TestOneSuspectRunsAtATime(t *testing.T) {
 	if got := events(q.Take(now, 10, 1<<20, now.Add(time.Hour))); got != "b" {
 		t.Fatalf("after the first has its outcome: %q, want b", got)
 	}
-	// b fails by itself: it is no suspect any more, and c may run beside it.
+	// b fails by itself: it is not a suspect anymore, and c may run beside it.
 	q.Schedule(Item[string]{Event: "b", Seq: 1, Due: now})
 	if got := events(q.Take(now, 10, 1<<20, now.Add(time.Hour))); got != "bc" {
 		t.Fatalf("after the second failed: %q, want bc", got)
 	}
 }
 
-func TestASuspectThatHangsDoesNotKeepTheOthersForEver(t *testing.T) {
+func TestAHangingSuspectDoesNotBlockTheOthers(t *testing.T) {
 	t.Parallel()
 	q, now := New[string](), time.Unix(1_000_000, 0)
 	q.Schedule(Item[string]{Event: "a", Due: now, Suspect: true})

@@ -1,6 +1,6 @@
-// Package taskqueue orders the open tasks of an embedded store: which one is due next, and which one waits
-// for an earlier task of its lane. It holds references only, about 120 bytes a task besides the store's own
-// reference. The records stay in the store.
+// Package taskqueue orders the open tasks of an embedded store: which one is due next, and
+// which one waits for an earlier task of its lane. It holds references only, about 120 bytes a
+// task besides the store's own reference. The records stay in the store.
 package taskqueue
 
 import (
@@ -23,13 +23,14 @@ type Item[E any] struct {
 	Due      time.Time
 	Accepted time.Time // when the event was accepted
 	Bytes    int64     // size of the payload
-	// Suspect marks a task whose last attempt was interrupted: it may have killed the process. One suspect
-	// runs at a time, so a task that kills every process uses up its own attempts, not those of the tasks
-	// that run beside it.
+	// Suspect marks a task whose last attempt was interrupted: it may have killed the process.
+	// One suspect runs at a time, so a task that kills every process uses up its own attempts,
+	// not those of the tasks that run beside it.
 	Suspect bool
 }
 
-// suspectTime is how long a running suspect holds the other suspects back. A hanging one must not block them.
+// suspectTime is how long a running suspect holds the other suspects back. A hanging one must
+// not block them.
 const suspectTime = 30 * time.Second
 
 // entry is an open task, packed because a backlog has millions. Times are nanoseconds since 1970.
@@ -85,8 +86,8 @@ func New[E any]() *Queue[E] {
 // Len returns the number of open tasks, and how many of them run.
 func (q *Queue[E]) Len() (open, running int) { return q.open, q.running }
 
-// Schedule adds a waiting task or changes when a known one is due. A running task stops running, and queues
-// behind an earlier task of its lane that was added meanwhile.
+// Schedule adds a waiting task or changes when a known one is due. A running task stops
+// running, and queues behind an earlier task of its lane that was added meanwhile.
 func (q *Queue[E]) Schedule(it Item[E]) {
 	e := q.find(it.Seq, it.Task)
 	if e == nil {
@@ -133,8 +134,8 @@ func (q *Queue[E]) add(e *entry[E]) {
 	}
 }
 
-// maxStale is how many sequences of finished events are kept before they are pruned: one event that waits for
-// long must not keep those of all that finish meanwhile.
+// maxStale is how many sequences of finished events are kept before they are pruned: one event
+// that waits for long must not keep those of all that finish meanwhile.
 const maxStale = 512
 
 // Remove removes a finished task. The next one of its lane may start.
@@ -158,8 +159,9 @@ func (q *Queue[E]) Remove(seq uint64, task int) {
 	q.stop(e)
 }
 
-// Take returns up to n tasks that are due at now, of at most bytes in total but at least one task, and marks
-// them as running until a time after now. A running task whose time has passed is due again.
+// Take returns up to n tasks that are due at now, of at most bytes in total but at least one
+// task, and marks them as running until a time after now. A running task whose time has passed
+// is due again.
 func (q *Queue[E]) Take(now time.Time, n int, bytes int64, until time.Time) []Item[E] {
 	var out []Item[E]
 	bytes = max(bytes, 0) // far below it the sum would overflow
@@ -182,7 +184,8 @@ func (q *Queue[E]) Take(now time.Time, n int, bytes int64, until time.Time) []It
 	return out
 }
 
-// first returns the task that is due next, nil when there is none. Suspects are skipped while another one runs.
+// first returns the task that is due next, nil when there is none. Suspects are skipped while
+// another one runs.
 func (q *Queue[E]) first(now int64) *entry[E] {
 	var e *entry[E]
 	if q.due.Len() > 0 {
@@ -234,7 +237,8 @@ func (q *Queue[E]) Oldest() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// start marks e as running. It stays in the heap under the end of its lease, so a lost task is due again.
+// start marks e as running. It stays in the heap under the end of its lease, so a lost task is
+// due again.
 func (q *Queue[E]) start(e *entry[E], until int64) {
 	if !e.running {
 		q.running++

@@ -64,7 +64,7 @@ func TestTheBytesBoundAllButTheFirst(t *testing.T) {
 	}
 }
 
-func TestFewerBytesThanNoneAreOneTask(t *testing.T) {
+func TestWithoutBytesOneTaskIsTaken(t *testing.T) {
 	t.Parallel()
 	for _, bytes := range []int64{0, -1, math.MinInt64, math.MinInt64 + 5} {
 		q := New[string]()
@@ -84,7 +84,7 @@ func TestARunningTaskIsTheFirstOfItsLane(t *testing.T) {
 	if got := events(q.Take(at(0), 9, 1000, at(60))); got != "c" {
 		t.Fatalf("%q runs, want c", got)
 	}
-	q.Schedule(item("a", 1, "l", 0)) // reopened, as the next one
+	q.Schedule(item("a", 1, "l", 0)) // reopened, as is b
 	q.Schedule(item("b", 2, "l", 0))
 	if got := q.Take(at(0), 9, 1000, at(90)); len(got) != 0 {
 		t.Errorf("%q runs beside c", events(got))
@@ -119,7 +119,7 @@ func TestCallsAboutUnknownOrWaitingTasksDoNothing(t *testing.T) {
 	}
 }
 
-// naive is the same order of work as a list that is searched from end to end.
+// naive is the same queue as a list that is searched from end to end.
 type naive struct {
 	now   time.Time
 	tasks []*task
@@ -130,7 +130,7 @@ type task struct {
 	running bool
 }
 
-// may reports whether the task may be given out as soon as its time has come.
+// may reports whether the task may be taken once it is due.
 func (n *naive) may(t *task) bool {
 	for _, o := range n.tasks {
 		if o != t && t.Lane != "" && o.Lane == t.Lane && (o.running || !t.running && o.Seq < t.Seq) {
@@ -140,7 +140,7 @@ func (n *naive) may(t *task) bool {
 	return true
 }
 
-// next returns the task that comes next, or nil.
+// next returns the task that is due next, or nil.
 func (n *naive) next() *task {
 	var best *task
 	for _, t := range n.tasks {
@@ -160,7 +160,7 @@ func (n *naive) find(seq uint64) *task {
 	return nil
 }
 
-// pair drives the queue and the naive one side by side.
+// pair drives the queue and the naive one in parallel.
 type pair struct {
 	queue *Queue[string]
 	naive naive
@@ -175,7 +175,7 @@ func (p *pair) put(t *rapid.T) {
 	if old == nil {
 		p.naive.tasks = append(p.naive.tasks, &task{Item: it})
 	} else {
-		it.Lane, it.Bytes = old.Lane, old.Bytes // a task never changes those
+		it.Lane, it.Bytes = old.Lane, old.Bytes // a task never changes them
 		old.Due, old.running = it.Due, false
 	}
 	p.queue.Schedule(it)
@@ -211,7 +211,7 @@ func (p *pair) take(t *rapid.T) {
 	}
 	got := p.queue.Take(p.naive.now, n, bytes, until)
 	if !slices.Equal(got, want) {
-		t.Fatalf("gave %v, want %v", got, want)
+		t.Fatalf("took %v, want %v", got, want)
 	}
 }
 
@@ -247,7 +247,7 @@ func (p *pair) check(t *rapid.T) {
 	}
 }
 
-func TestTheTasksOfOneEventAreApart(t *testing.T) {
+func TestTheTasksOfOneEventAreSeparate(t *testing.T) {
 	t.Parallel()
 	q := New[string]()
 	for task, due := range []int{2, 0, 1} {
@@ -267,8 +267,8 @@ func TestTheTasksOfOneEventAreApart(t *testing.T) {
 	}
 }
 
-// TestEventsThatAreGoneAreForgotten makes sure that one event that waits for long does not keep what is known of others.
-func TestEventsThatAreGoneAreForgotten(t *testing.T) {
+// TestFinishedEventsAreForgotten keeps one event open while many others finish.
+func TestFinishedEventsAreForgotten(t *testing.T) {
 	t.Parallel()
 	q := New[string]()
 	q.Schedule(item("old", 1, "", 0))
@@ -284,7 +284,7 @@ func TestEventsThatAreGoneAreForgotten(t *testing.T) {
 	}
 }
 
-func TestItAgreesWithASearchedList(t *testing.T) {
+func TestTheQueueAgreesWithASearchedList(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := pair{queue: New[string](), naive: naive{now: start}}
@@ -298,7 +298,7 @@ func TestItAgreesWithASearchedList(t *testing.T) {
 	})
 }
 
-func TestALaneRunsInAcceptedOrderWhateverHappens(t *testing.T) {
+func TestALaneRunsInAcceptedOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		q := New[string]()
@@ -314,7 +314,7 @@ func TestALaneRunsInAcceptedOrderWhateverHappens(t *testing.T) {
 					t.Fatalf("%s runs, want %s", it.Event, want)
 				}
 				switch rapid.IntRange(0, 3).Draw(t, "outcome") {
-				case 0: // its lease will run out
+				case 0: // its lease will expire
 				case 1:
 					q.Schedule(item(it.Event, it.Seq, "l", now+5))
 				default:

@@ -13,14 +13,13 @@ import (
 	"github.com/dgraph-io/badger/v4/table"
 )
 
-// MANIFEST is Badger's list of tables: a head of 8 bytes, then records of a length (4,
-// big-endian), a CRC-32C (4) and so many bytes. A record that reaches beyond the end of the
-// file is taken for one that a crash tore: Badger cuts the file off there, says nothing, and
-// deletes every table that the rest does not name. One flipped bit in a length looks just like
-// that.
+// MANIFEST is Badger's list of tables: a head of 8 bytes, then records of length (4,
+// big-endian), CRC-32C (4) and content. Badger takes a record that reaches beyond the end of
+// the file for one that a crash tore. It truncates the file there without an error and deletes
+// every table that is not in the rest. One flipped bit in a length looks just like that.
 
-// readManifest reads MANIFEST to its last byte. It refuses what no crash can have left there.
-// missing says that there is none, as in a new store.
+// readManifest reads MANIFEST to its last byte and refuses what no crash can have left. missing
+// is true if there is none, as in a new store.
 func readManifest(dir string, o badger.Options) (m badger.Manifest, missing bool, err error) {
 	path := filepath.Join(dir, badger.ManifestFilename)
 	f, err := os.Open(path)
@@ -44,11 +43,12 @@ func readManifest(dir string, o badger.Options) (m badger.Manifest, missing bool
 	return m, false, nil
 }
 
-const manifestHead = 8 // of a record
+// manifestHead is the size of the head of a record.
+const manifestHead = 8
 
-// tornRecord reports whether a crash can have left what follows the last whole record: the
-// beginning of one. It is not when its content is whole, under another length than it says, or
-// a whole record follows.
+// tornRecord reports whether what follows the last complete record can be the beginning of one
+// that a crash tore. It cannot if its content is complete under another length, or if a
+// complete record follows.
 func tornRecord(rest []byte) bool {
 	if len(rest) <= manifestHead {
 		return true
@@ -70,9 +70,9 @@ func tornRecord(rest []byte) bool {
 	return true
 }
 
-// unnamedTables returns the tables on disk that MANIFEST does not name, by file name. A crash
-// leaves them between writing a table and naming it, or between its replacement and its
-// deletion; a MANIFEST that lost its end as well.
+// unnamedTables returns the file names of tables that are not in MANIFEST. A crash leaves them
+// between the writing of a table and its registration, or between its replacement and its
+// deletion. A MANIFEST that lost its end does as well.
 func unnamedTables(dir string, m badger.Manifest) ([]string, error) {
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	if err != nil {

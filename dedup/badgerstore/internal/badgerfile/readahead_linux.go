@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Readahead tells the kernel that Badger's logs are not read in order. Badger maps its logs
-// into memory and writes them there; where the kernel reads ahead generously it brings large
-// pieces into memory with every fault and writes them back whole with every flush, some ten
-// times what was changed. Badger has no option for it, so the mappings are looked up.
+// Readahead disables the kernel's readahead on the logs of Badger. Badger maps them into memory
+// and writes through the mapping. With much readahead the kernel reads large pieces on every
+// fault and writes them back on every flush, some ten times what changed. Badger has no option
+// for it, so the mappings are looked up.
 type Readahead struct {
 	dir  string
-	done map[string]bool // lines of the last look
+	done map[string]bool // mappings of the last call
 }
 
-// NewReadahead watches the logs in a directory.
+// NewReadahead returns the Readahead of the logs in a directory.
 func NewReadahead(dir string) *Readahead {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -30,8 +30,7 @@ func NewReadahead(dir string) *Readahead {
 	return &Readahead{dir: abs}
 }
 
-// DisableNew advises on the mappings that were not there at the last look. What it cannot do,
-// it leaves.
+// DisableNew disables readahead on mappings that are new since the last call. It ignores errors.
 func (a *Readahead) DisableNew() {
 	if a.dir == "" {
 		return
@@ -42,8 +41,8 @@ func (a *Readahead) DisableNew() {
 	}
 	seen := make(map[string]bool, len(a.done))
 	for line := range strings.Lines(string(text)) {
-		_, path, ok := strings.Cut(line, a.dir+"/")
-		if path = strings.TrimSpace(path); !ok || !strings.HasSuffix(path, ".mem") && !strings.HasSuffix(path, ".vlog") {
+		_, path, ok := strings.Cut(strings.TrimSpace(line), a.dir+"/")
+		if !ok || !strings.HasSuffix(path, ".mem") && !strings.HasSuffix(path, ".vlog") {
 			continue
 		}
 		where, _, _ := strings.Cut(line, " ")
@@ -52,15 +51,14 @@ func (a *Readahead) DisableNew() {
 			continue
 		}
 		if from, to, ok := addresses(where); ok {
-			// A mapping that has gone since is another one by now, for which the advice is
-			// without effect.
+			// If the mapping was replaced meanwhile, the advice is harmless.
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_RANDOM)
 		}
 	}
 	a.done = seen
 }
 
-// addresses reads "7f00-7f10".
+// addresses parses "7f00-7f10".
 func addresses(s string) (from, to uintptr, ok bool) {
 	low, high, _ := strings.Cut(s, "-")
 	a, err1 := strconv.ParseUint(low, 16, 64)

@@ -5,7 +5,7 @@ package badgerfile
 // Readahead does nothing where mappings cannot be looked up.
 type Readahead struct{}
 
-// NewReadahead returns one that does nothing.
+// NewReadahead returns a Readahead.
 func NewReadahead(string) *Readahead { return &Readahead{} }
 
 // DisableNew does nothing.

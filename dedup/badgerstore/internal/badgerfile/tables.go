@@ -13,16 +13,15 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 )
 
-// CheckTables verifies every table that the manifest names, before Badger opens them: it opens
-// tables in goroutines of its own, where a damaged one ends the process. It returns the tables
-// that the manifest does not name.
+// CheckTables verifies every table in the manifest before Badger opens them: Badger opens
+// tables in its own goroutines, where a damaged one ends the process. It returns the tables
+// that are not in the manifest.
 func CheckTables(dir string, o badger.Options) (unnamed []string, err error) {
 	manifest, isNew, err := readManifest(dir, o)
 	if err != nil {
 		return nil, err
 	}
-	// The registry of keys is read by Badger as well, which leaves goroutines behind when it
-	// cannot.
+	// Badger leaks goroutines if it cannot read the key registry.
 	keys, err := badger.OpenKeyRegistry(badger.KeyRegistryOptions{Dir: dir, ReadOnly: true})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", badger.KeyRegistryFileName, err)
@@ -45,7 +44,7 @@ func CheckTables(dir string, o badger.Options) (unnamed []string, err error) {
 	return unnamed, nil
 }
 
-// CheckTable verifies index and blocks of one table.
+// CheckTable verifies the index and the blocks of one table.
 func CheckTable(path string, id uint64, o table.Options) (err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -55,8 +54,8 @@ func CheckTable(path string, id uint64, o table.Options) (err error) {
 		return err
 	}
 	defer func() {
-		if p := recover(); p != nil { // of a block that does not decode
-			err = fmt.Errorf("a block cannot be read: %v", p)
+		if p := recover(); p != nil { // from a block that does not decode
+			err = fmt.Errorf("unreadable block: %v", p)
 		}
 	}()
 	t, err := table.OpenInMemoryTable(data, id, &o)
@@ -66,11 +65,10 @@ func CheckTable(path string, id uint64, o table.Options) (err error) {
 	return t.VerifyChecksum()
 }
 
-// checkTableIndex verifies the end of a table, on which Badger ends the process when it is
-// wrong: index, length of the index (4), checksum (a protocol buffer), length of the checksum
-// (4).
+// checkTableIndex verifies the end of a table, where Badger panics on damage: index, length of
+// the index (4), checksum (protocol buffer), length of the checksum (4).
 func checkTableIndex(data []byte) error {
-	short := errors.New("its index is cut off")
+	short := errors.New("truncated index")
 	cut := func(n uint64) (tail []byte, ok bool) {
 		if n > uint64(len(data)) {
 			return nil, false
@@ -88,7 +86,7 @@ func checkTableIndex(data []byte) error {
 	}
 	want, ok := tableSum(sum)
 	if !ok {
-		return errors.New("the checksum of its index cannot be read")
+		return errors.New("unreadable checksum of the index")
 	}
 	if length, ok = cut(4); !ok {
 		return short
@@ -100,7 +98,7 @@ func checkTableIndex(data []byte) error {
 	return y.VerifyChecksum(index, want)
 }
 
-// tableSum reads Badger's Checksum message: 1 is the algorithm, 2 the sum, both varints.
+// tableSum decodes Badger's Checksum message: field 1 is the algorithm, 2 the sum, both varints.
 func tableSum(b []byte) (*pb.Checksum, bool) {
 	out := &pb.Checksum{}
 	for len(b) > 0 {

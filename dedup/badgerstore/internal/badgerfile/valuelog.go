@@ -12,16 +12,15 @@ import (
 	"slices"
 )
 
-// Badger reads its newest value log when it opens and cuts it off at the first entry whose
-// checksum does not match, as if that were the place where a power cut had torn it: one damaged
-// byte would take all values behind it along, up to 64 MiB of payloads. So the log is looked at
-// before. An entry that is damaged although later commits stand behind it was durable once; it
-// gets a new checksum of Badger's, so that Badger keeps the log, while our own checksum of the
-// value still tells that this one is damaged.
+// When Badger opens its newest value log, it truncates the file at the first entry whose
+// checksum does not match, as if a power cut had torn the log there. One damaged byte would
+// remove all values after it, up to 64 MiB of payloads. So the log is checked first. A damaged
+// entry with later commits after it was durable once. It gets a new Badger checksum, so that
+// Badger keeps the log. The store's own checksum still shows that the value is damaged.
 //
 // A file is a head of 20 bytes and entries: meta (1), user meta (1), lengths of key and value
-// and the expiry (varints), key with its version in the last 8 bytes, value, CRC-32C of all
-// that (4, big-endian).
+// and the expiry (varints), the key with its version in the last 8 bytes, the value, and the
+// CRC-32C of all that (4, big-endian).
 const logHeadSize = 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -33,22 +32,23 @@ type LogEntry struct {
 	good     bool
 }
 
-// LostValuesError says that values would be lost that Badger cannot be made to keep.
+// LostValuesError reports that Badger would remove acknowledged values when it opens the log.
 type LostValuesError struct {
 	File string
 	At   int // byte of the file
 }
 
-// Error names the file, the byte and the way out.
+// Error names the file, the byte and the remedies.
 func (e *LostValuesError) Error() string {
-	return fmt.Sprintf("value log %s is damaged at byte %d, where an entry begins, and acknowledged values behind it would be lost; "+
-		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): the keys of lost values stay known, their payloads are gone", e.File, e.At)
+	return fmt.Sprintf("value log %s: the entry at byte %d is damaged, and later values would be lost; "+
+		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): keys stay known, lost payloads are gone",
+		e.File, e.At)
 }
 
-// RepairValueLog repairs the newest value log as far as it can. It returns how many entries are
-// damaged.
+// RepairValueLog repairs the newest value log as far as possible. maxKey is the length of the
+// longest key. It returns the number of damaged entries, which Badger now keeps.
 func RepairValueLog(dir string, maxKey int) (damaged int, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.vlog")) // names are numbers of 6 digits
+	files, err := filepath.Glob(filepath.Join(dir, "*.vlog")) // the names are 6-digit numbers
 	if err != nil || len(files) == 0 {
 		return 0, err
 	}
@@ -57,7 +57,7 @@ func RepairValueLog(dir string, maxKey int) (damaged int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for page := make([]byte, 4096); bytes.HasSuffix(data, page); { // Badger makes the file long before it is full
+	for page := make([]byte, 4096); bytes.HasSuffix(data, page); { // Badger allocates the file in advance
 		data = data[:len(data)-len(page)]
 	}
 	entries, end := LogEntries(data, maxKey)
@@ -92,7 +92,7 @@ func RepairValueLog(dir string, maxKey int) (damaged int, err error) {
 	return damaged, err
 }
 
-// LogEntries walks the log as far as the lengths in it make sense.
+// LogEntries walks the log as far as the lengths are plausible, and returns where it stopped.
 func LogEntries(data []byte, maxKey int) (entries []LogEntry, end int) {
 	for at := logHeadSize; ; {
 		e, ok := logEntryAt(data, at, maxKey)
@@ -104,7 +104,7 @@ func LogEntries(data []byte, maxKey int) (entries []LogEntry, end int) {
 	}
 }
 
-// logEntryAt reads the entry at a place; ok is false when none of ours can be there.
+// logEntryAt decodes the entry at a position. ok is false if there cannot be one.
 func logEntryAt(data []byte, at, maxKey int) (e LogEntry, ok bool) {
 	p := at + 2
 	var n [3]uint64 // lengths of key and value, expiry
@@ -128,12 +128,12 @@ func logEntryAt(data []byte, at, maxKey int) (e LogEntry, ok bool) {
 	return e, true
 }
 
-// strayEntries looks for good entries behind a place from where on the log makes no sense. That
-// is where it ends, with zeros or with what a power cut tore, unless it is damaged.
+// strayEntries looks for intact entries after the position where the log stops being plausible.
+// There are none if it just ends, in zeros or a torn entry.
 func strayEntries(data []byte, from, maxKey int) (found []LogEntry) {
 	for at := from; at < len(data) && len(found) < 64; at++ {
 		if data[at] == 0 && at+1 < len(data) && data[at+1] == 0 && at+2 < len(data) && data[at+2] == 0 {
-			continue // an entry has a length of a key there
+			continue // the third byte of an entry is the length of its key
 		}
 		if e, ok := logEntryAt(data, at, maxKey); ok && e.good {
 			found = append(found, e)
@@ -143,11 +143,11 @@ func strayEntries(data []byte, from, maxKey int) (found []LogEntry) {
 	return found
 }
 
-// laterCommits reports whether what is between before and behind was durable: a commit is
-// written when the one before it is, so two commits behind a place, both newer than everything
-// before it and than floor, say so. One alone may be the commit that a power cut tore. What a
-// collection has written anew keeps its version, and many of them are written at once: floor is
-// the newest version of the files before, which they do not exceed.
+// laterCommits reports whether what is between before and behind was durable. Commits are
+// written one after another, so it was if two commits follow that are both newer than floor and
+// everything before. One alone may be the commit that a power cut tore. Value log collection
+// rewrites many entries at once with their old versions: floor is the newest version in the
+// earlier files, which rewritten entries do not exceed.
 func laterCommits(before, behind []LogEntry, floor uint64) bool {
 	newest := floor
 	for _, e := range before {
@@ -168,7 +168,7 @@ func laterCommits(before, behind []LogEntry, floor uint64) bool {
 	return false
 }
 
-// newestVersion returns the newest version in the value logs before one.
+// newestVersion returns the newest version in the value logs before a file.
 func newestVersion(files []string, before string, maxKey int) (newest uint64, err error) {
 	for _, file := range files {
 		if file >= before {
@@ -188,8 +188,8 @@ func newestVersion(files []string, before string, maxKey int) (newest uint64, er
 	return newest, nil
 }
 
-// IsEmptyLog reports whether a file of the value log has no entry: after its head there is the
-// end, or a zero.
+// IsEmptyLog reports whether a value log file has no entries: its head is followed by the end
+// or by zeros.
 func IsEmptyLog(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -12,26 +12,26 @@ import (
 
 const (
 	pageSize   = 4096
-	sectorSize = 512 // the largest unit that a device writes whole or not at all
+	sectorSize = 512 // the largest atomic write of a device
 )
 
 type page [pageSize]byte
 
-// device is what a disk with a volatile cache holds. Reads see every write. A power cut keeps what was flushed, and of
-// the writes since the last flush any subset, each of them whole or in part.
+// device is a disk with a volatile cache. Reads see every write. A power cut keeps what was
+// flushed and, of the writes since the last flush, any subset, each of them complete or torn.
 type device struct {
 	mu      sync.Mutex
-	epoch   int  // counts the power cuts; handles of an older epoch fail
-	off     bool // since a power cut, until the disk is used again
+	epoch   int  // number of power cuts; handles of earlier epochs fail
+	off     bool // after a power cut, until the disk is used again
 	size    int64
-	seen    map[int64]*page // what reads see; pages are never changed in place
-	durable map[int64]*page // what was flushed
+	seen    map[int64]*page // content for reads; pages are immutable
+	durable map[int64]*page // flushed content
 	pending []write         // since the last flush, in order
-	failing []byte          // the next write that holds these bytes fails
-	failIn  int             // the write that fails, counted from 1; 0 for none
-	cutIn   int             // the write from which on the power is cut, likewise,
-	depth   int             // as soon as so many writes are not flushed
-	chance  *rand.Rand      // decides what a power cut loses
+	failing []byte          // the next write that contains these bytes fails
+	failIn  int             // countdown to the write that fails; 0 for none
+	cutIn   int             // countdown to the write that cuts the power,
+	depth   int             // once so many writes are not flushed
+	chance  *rand.Rand      // source of what a power cut loses
 	stats   Stats
 }
 
@@ -87,7 +87,7 @@ func (d *device) write(epoch int, data []byte, at int64) syscall.Errno {
 	return 0
 }
 
-// fails reports whether this write is the one that fails.
+// fails reports whether this write must fail.
 func (d *device) fails(data []byte) bool {
 	if d.failIn > 0 {
 		d.failIn--
@@ -114,15 +114,15 @@ func (d *device) flush(epoch int) syscall.Errno {
 	return 0
 }
 
-// cut loses the power, unless it is off. What was not flushed is kept, dropped or torn, each write by chance. The caller
-// has locked d.
+// cut cuts the power, unless it is off. Each write that was not flushed is kept, dropped or
+// torn at random. The caller holds d.mu.
 func (d *device) cut() {
 	if d.off {
 		return
 	}
 	d.off = true
 	chance := d.chance
-	keep := chance.Float64() // some cuts lose nearly everything, some nearly nothing
+	keep := chance.Float64() // from nearly everything to nearly nothing
 	for _, w := range d.pending {
 		switch luck := chance.Float64(); {
 		case luck < 0.2:
@@ -140,7 +140,7 @@ func (d *device) cut() {
 	d.stats.Cuts++
 }
 
-// tear writes some of the sectors of w: those before a point, those behind it, or any.
+// tear applies some sectors of w: those before a point, those after it, or any.
 func tear(to map[int64]*page, w write, chance *rand.Rand) {
 	unit := sectorSize
 	if chance.IntN(2) == 0 {
@@ -157,7 +157,7 @@ func tear(to map[int64]*page, w write, chance *rand.Rand) {
 	}
 }
 
-// apply writes w into pages, which may be shared: a changed page is a new one.
+// apply writes w into pages. Pages may be shared, so a changed page is a new one.
 func apply(to map[int64]*page, w write) {
 	for done := 0; done < len(w.data); {
 		number, from := (w.at+int64(done))/pageSize, (w.at+int64(done))%pageSize

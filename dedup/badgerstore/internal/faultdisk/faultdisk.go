@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package faultdisk is a disk for tests, with a volatile write cache whose power can be cut and whose writes can
-// fail. A file system in it is what the test uses.
+// Package faultdisk is a disk for tests with a volatile write cache. Its power can be cut and
+// its writes can fail. Tests use the file system on it.
 //
-// The disk is a file of a FUSE file system, behind a loop device. A process of its own serves it, because a process
-// that serves a disk must not wait for that disk.
+// The disk is a file of a FUSE file system behind a loop device. A separate process serves it,
+// because a process that serves a disk must not wait for that disk.
 package faultdisk
 
 import (
@@ -28,8 +28,8 @@ type Disk struct {
 	// Dir is where the file system is mounted.
 	Dir string
 
-	fuse   string // where the file is that holds the disk
-	file   string // one for each time that the power was on
+	fuse   string // directory of the file that is the disk
+	file   string // one per power cycle
 	loop   string
 	server *exec.Cmd
 	in     io.WriteCloser
@@ -39,23 +39,24 @@ type Disk struct {
 // Stats counts what happened to a disk.
 type Stats struct {
 	Writes, Flushes int
-	// Cuts are the power cuts; Dropped and Torn are the writes that they lost, whole or in part.
+	// Cuts counts the power cuts; Dropped and Torn count the writes that they lost completely
+	// or in part.
 	Cuts, Dropped, Torn int
-	// Failed are the writes that FailWrite and FailIn made fail.
+	// Failed counts the writes that FailWrite and FailIn made fail.
 	Failed int
 }
 
-// New makes a disk of size bytes with an empty file system, mounted. It skips the test, or fails it where the
-// environment variable required is set, when the machine does not allow it: it needs root, /dev/fuse, loop devices
-// and mkfs.ext4. The test binary must call Main.
+// New makes a disk of size bytes with an empty, mounted file system. It needs root, /dev/fuse,
+// loop devices and mkfs.ext4. Without them it skips the test, or fails it if the environment
+// variable required is set. The test binary must call Main.
 func New(t testing.TB, size int64, required string) *Disk {
 	t.Helper()
 	d, err := start(t.TempDir(), size)
 	switch {
 	case err != nil && os.Getenv(required) != "":
-		t.Fatalf("%s is set, but there is no disk to test with: %v", required, err)
+		t.Fatalf("%s is set, but the fault disk cannot be used: %v", required, err)
 	case err != nil:
-		t.Skipf("skipped: no disk to test with: %v", err)
+		t.Skipf("skipped: the fault disk cannot be used: %v", err)
 	}
 	t.Cleanup(d.close)
 	_, err = run("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", d.file)
@@ -103,19 +104,19 @@ func start(dir string, size int64) (*Disk, error) {
 	}
 	if line, err := d.out.ReadString('\n'); line != "ready\n" {
 		d.close()
-		return nil, fmt.Errorf("the server of the disk does not start: %q %w", line, err)
+		return nil, fmt.Errorf("the disk server does not start: %q %w", line, err)
 	}
 	return d, nil
 }
 
-// Mount mounts the file system, which recovers its journal. The page cache is empty then.
+// Mount mounts the file system, which recovers its journal. The page cache starts empty.
 func (d *Disk) Mount() error {
 	epoch, err := d.ask("on")
 	if err != nil {
 		return err
 	}
 	d.file = filepath.Join(d.fuse, epoch)
-	for range 5 { // another process may take the loop device that losetup has found
+	for range 5 { // another process may take the free loop device first
 		if d.loop, err = run("losetup", "--find", "--show", d.file); err == nil {
 			_, err = run("mount", "-o", "noatime", d.loop, d.Dir)
 			return err
@@ -124,7 +125,8 @@ func (d *Disk) Mount() error {
 	return err
 }
 
-// Unmount unmounts the file system. It waits for up to ten seconds for a killed process to release its files.
+// Unmount unmounts the file system. It waits up to ten seconds for a killed process to release
+// its files.
 func (d *Disk) Unmount() error {
 	var err error
 	for range 500 {
@@ -138,39 +140,40 @@ func (d *Disk) Unmount() error {
 	return err
 }
 
-// Seed makes what later power cuts lose follow from seed.
+// Seed makes later power cuts reproducible.
 func (d *Disk) Seed(seed uint64) error {
 	_, err := d.ask(fmt.Sprintf("seed %d", seed))
 	return err
 }
 
-// Cut cuts the power: what was not flushed is kept, dropped or torn, by chance, and everything that uses the file
-// system gets errors. Unmount and Mount start it again.
+// Cut cuts the power. What was not flushed is kept, dropped or torn at random, and all users of
+// the file system get errors. Unmount and Mount restart the disk.
 func (d *Disk) Cut() error {
 	_, err := d.ask("cut")
 	return err
 }
 
-// CutIn cuts the power at the nth write from now on, or at the first one behind it that makes depth writes that are
-// not flushed.
+// CutIn cuts the power at the nth write from now, or at the first later one with depth writes
+// that are not flushed.
 func (d *Disk) CutIn(n, depth int) error {
 	_, err := d.ask(fmt.Sprintf("cutin %d %d", n, depth))
 	return err
 }
 
-// FailWrite makes the next write that holds the marker fail once with EIO. A later write of the same bytes succeeds.
+// FailWrite makes the next write that contains the marker fail once with EIO. Repeating the
+// write succeeds.
 func (d *Disk) FailWrite(marker []byte) error {
 	_, err := d.ask("fail " + hex.EncodeToString(marker))
 	return err
 }
 
-// FailIn makes the nth write from now on fail once with EIO, whatever it holds.
+// FailIn makes the nth write from now fail once with EIO.
 func (d *Disk) FailIn(n int) error {
 	_, err := d.ask(fmt.Sprintf("failin %d", n))
 	return err
 }
 
-// Stats returns what happened so far.
+// Stats returns the counts so far.
 func (d *Disk) Stats() (Stats, error) {
 	var s Stats
 	line, err := d.ask("stats")
@@ -180,7 +183,7 @@ func (d *Disk) Stats() (Stats, error) {
 	return s, json.Unmarshal([]byte(line), &s)
 }
 
-// ask sends a command to the server and returns its answer.
+// ask sends a command to the server and returns its reply.
 func (d *Disk) ask(command string) (string, error) {
 	if _, err := fmt.Fprintln(d.in, command); err != nil {
 		return "", err
@@ -196,7 +199,7 @@ func (d *Disk) ask(command string) (string, error) {
 	return line, nil
 }
 
-// close takes everything down. It is best effort: the test is over.
+// close stops everything. It ignores errors, because the test is over.
 func (d *Disk) close() {
 	if d.loop != "" {
 		_, _ = run("umount", "-l", d.Dir)
@@ -207,7 +210,7 @@ func (d *Disk) close() {
 	_, _ = run("umount", "-l", d.fuse)
 }
 
-// run runs a tool and returns what it printed, without the white space around it.
+// run runs a tool and returns its output without surrounding white space.
 func run(tool string, args ...string) (string, error) {
 	out, err := exec.CommandContext(context.Background(), tool, args...).CombinedOutput()
 	text := strings.TrimSpace(string(out))

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeFile writes a file and flushes it when sync is set.
+// writeFile writes a file and flushes it if sync is set.
 func writeFile(t *testing.T, path string, data []byte, sync bool) error {
 	t.Helper()
 	f, err := os.Create(path)
@@ -49,12 +49,12 @@ func TestAPowerCutKeepsWhatWasFlushed(t *testing.T) {
 	data := bytes.Repeat([]byte("flushed."), 1<<14)
 	lost := 0
 	for seed := range uint64(4) {
-		kept, loose := filepath.Join(d.Dir, "kept"), filepath.Join(d.Dir, "loose")
+		kept, cached := filepath.Join(d.Dir, "kept"), filepath.Join(d.Dir, "cached")
 		if err := writeFile(t, kept, data, true); err != nil {
 			t.Fatal(err)
 		}
 		syncDir(t, d.Dir)
-		if err := writeFile(t, loose, data, false); err != nil {
+		if err := writeFile(t, cached, data, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(d.Seed(seed), d.Cut()); err != nil {
@@ -69,17 +69,17 @@ func TestAPowerCutKeepsWhatWasFlushed(t *testing.T) {
 		if got, err := os.ReadFile(kept); err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("seed %d: the flushed file has %d bytes, %v", seed, len(got), err)
 		}
-		if got, err := os.ReadFile(loose); err != nil || !bytes.Equal(got, data) {
+		if got, err := os.ReadFile(cached); err != nil || !bytes.Equal(got, data) {
 			lost++
 		}
-		_ = os.Remove(loose)
+		_ = os.Remove(cached)
 	}
 	if lost == 0 {
 		t.Error("no power cut lost anything")
 	}
 }
 
-func TestAFailedWriteIsSeenOnceAndLostAtARemount(t *testing.T) {
+func TestAFailedWriteIsReportedOnceAndLostAtARemount(t *testing.T) {
 	t.Parallel()
 	d := New(t, 64<<20, "EYELET_REQUIRE_POWER")
 	path, data := filepath.Join(d.Dir, "file"), bytes.Repeat([]byte("the payload that fails\n"), 400)
@@ -87,7 +87,7 @@ func TestAFailedWriteIsSeenOnceAndLostAtARemount(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := writeFile(t, path, data, true); !errors.Is(err, syscall.EIO) {
-		t.Fatalf("the flush said %v", err)
+		t.Fatalf("the flush returned %v", err)
 	}
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, data) {
 		t.Fatalf("the page cache has %d bytes, %v", len(got), err)
@@ -96,7 +96,7 @@ func TestAFailedWriteIsSeenOnceAndLostAtARemount(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(path); err == nil && bytes.Equal(got, data) {
-		t.Error("the file is whole, although its write failed")
+		t.Error("the file is complete although its write failed")
 	}
 	if s, err := d.Stats(); err != nil || s.Failed != 1 {
 		t.Errorf("%+v, %v", s, err)

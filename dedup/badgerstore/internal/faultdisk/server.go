@@ -20,11 +20,11 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// serverEnv makes a process the server of a disk: "SIZE DIR".
+// serverEnv makes a process a disk server: "SIZE DIR".
 const serverEnv = "EYELET_FAULTDISK"
 
-// Main serves a disk when this process was started as the server of one, and reports whether it was. A test binary
-// calls it first of all in TestMain.
+// Main serves a disk if this process was started as a disk server, and reports whether it was.
+// A test binary calls it first in TestMain.
 func Main() bool {
 	text := os.Getenv(serverEnv)
 	if text == "" {
@@ -37,7 +37,8 @@ func Main() bool {
 	return true
 }
 
-// serve serves the disk of the text until its standard input ends. It answers each line of it with one line.
+// serve serves the disk described by text until standard input ends. It replies to each line
+// with one line.
 func serve(text string, in io.Reader, out io.Writer) error {
 	number, dir, _ := strings.Cut(text, " ")
 	size, err := strconv.ParseInt(number, 10, 64)
@@ -56,17 +57,18 @@ func serve(text string, in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	_, err = fmt.Fprintln(out, "ready")
 	for err == nil && lines.Scan() {
-		answer, wrong := d.obey(lines.Text())
-		if wrong != nil {
-			answer = "error " + wrong.Error()
+		reply, failed := d.execute(lines.Text())
+		if failed != nil {
+			reply = "error " + failed.Error()
 		}
-		_, err = fmt.Fprintln(out, answer)
+		_, err = fmt.Fprintln(out, reply)
 	}
 	return errors.Join(err, lines.Err())
 }
 
-// obey carries a command out and answers with the epoch: "on", "cut", "cutin N DEPTH", "fail HEX", "failin N", "seed N" or "stats".
-func (d *device) obey(line string) (string, error) {
+// execute executes a command and returns the epoch. Commands are on, cut, cutin N DEPTH, fail
+// HEX, failin N, seed N and stats.
+func (d *device) execute(line string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	command, arg, _ := strings.Cut(line, " ")
@@ -96,7 +98,7 @@ func (d *device) obey(line string) (string, error) {
 	return fmt.Sprint(d.epoch), err
 }
 
-// folder is the file system: a file for each epoch, named by its number.
+// folder is the file system: one file per epoch, named by its number.
 type folder struct {
 	fs.Inode
 	device *device
@@ -139,7 +141,7 @@ func (n *node) Setattr(ctx context.Context, f fs.FileHandle, _ *fuse.SetAttrIn, 
 	return n.Getattr(ctx, f, out)
 }
 
-// Open opens the file without a page cache of its own, so that every write arrives at once.
+// Open opens the file without a page cache, so every write arrives immediately.
 func (n *node) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	return &handle{n.device, n.epoch}, fuse.FOPEN_DIRECT_IO, 0
 }
@@ -163,5 +165,5 @@ func (h *handle) Write(_ context.Context, data []byte, at int64) (uint32, syscal
 	return uint32(len(data)), 0
 }
 
-// Fsync makes everything written durable.
+// Fsync makes all writes durable.
 func (h *handle) Fsync(context.Context, uint32) syscall.Errno { return h.device.flush(h.epoch) }
