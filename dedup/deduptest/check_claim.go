@@ -22,9 +22,10 @@ func claimChecks() []check {
 		{"EventIdsAndSequencesAreNew", claimIdentity},
 	}
 	for _, s := range situations() {
+		none := dedup.Fingerprint{}
 		checks = append(checks,
 			check{"TheSamePayloadIsKnown/" + s.name, func(x *rig) { claimAgain(x, s, fingerprint(1)) }},
-			check{"APayloadWithoutFingerprintIsKnown/" + s.name, func(x *rig) { claimAgain(x, s, dedup.Fingerprint{}) }},
+			check{"APayloadWithoutFingerprintIsKnown/" + s.name, func(x *rig) { claimAgain(x, s, none) }},
 			check{"AnotherPayloadIsAConflictAndTheRecordIsLeftAlone/" + s.name, func(x *rig) { claimConflict(x, s) }},
 			check{"NothingConflictsWithARecordWithoutFingerprint/" + s.name, func(x *rig) { claimNoFingerprint(x, s) }},
 		)
@@ -138,7 +139,8 @@ func claimIsKept(x *rig) {
 		x.Errorf("state: %s", text(r))
 	case r.Response.Status != 202 || string(r.Response.Body) != "accepted" || string(r.Payload.Body) != "body of k":
 		x.Errorf("content: %s", text(r))
-	case len(r.Tasks) != 2 || r.Tasks[0].Handler != "ship" || r.Tasks[1].Handler != "bill" || r.Tasks[1].Lane != "customer 7":
+	case len(r.Tasks) != 2 || r.Tasks[0].Handler != "ship" || r.Tasks[1].Handler != "bill",
+		r.Tasks[1].Lane != "customer 7":
 		x.Errorf("tasks: %s", text(r))
 	}
 	for i, task := range r.Tasks {
@@ -205,9 +207,10 @@ func claimOnlyKnown(x *rig) {
 
 func claimScope(x *rig) {
 	keys := []dedup.Key{
-		{Principal: "ab", Endpoint: "c", ID: "d"}, {Principal: "a", Endpoint: "bc", ID: "d"}, {Principal: "abc", ID: "d"},
-		{Endpoint: "abc", ID: "d"}, {Principal: "a", Endpoint: "b", ID: "cd"}, {Principal: "a", Endpoint: "b", Space: "c", ID: "d"},
-		{Principal: "a", Space: "bc", ID: "d"}, {ID: "abcd"}, {ID: "abcd\x00"}, {ID: "\x00abcd"}, {Principal: "\x00", ID: "abcd"},
+		{Principal: "ab", Endpoint: "c", ID: "d"}, {Principal: "a", Endpoint: "bc", ID: "d"},
+		{Principal: "abc", ID: "d"}, {Endpoint: "abc", ID: "d"}, {Principal: "a", Endpoint: "b", ID: "cd"},
+		{Principal: "a", Endpoint: "b", Space: "c", ID: "d"}, {Principal: "a", Space: "bc", ID: "d"},
+		{ID: "abcd"}, {ID: "abcd\x00"}, {ID: "\x00abcd"}, {Principal: "\x00", ID: "abcd"},
 		{Principal: "a\x01b", ID: "d"}, {Principal: "a", Endpoint: "\x01b", ID: "d"}, {ID: "ABCD"}, {ID: " abcd"},
 	}
 	events := map[string]int{}

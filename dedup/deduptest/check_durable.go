@@ -194,7 +194,8 @@ func durableCounters(x *rig) {
 	for i := range 4 {
 		d := x.want(dedup.New, held(fmt.Sprint("k", i)))
 		if events[d.Record.Event] || d.Record.Seq <= seq || d.Lease.Token <= token {
-			x.Fatalf("event %q, seq %d after %d, token %d after %d", d.Record.Event, d.Record.Seq, seq, d.Lease.Token, token)
+			x.Fatalf("event %q, seq %d after %d, token %d after %d",
+				d.Record.Event, d.Record.Seq, seq, d.Lease.Token, token)
 		}
 		events[d.Record.Event], seq, token = true, d.Record.Seq, d.Lease.Token
 		x.finish(d.Lease, answer(200, "ok"))
@@ -245,8 +246,8 @@ func durableStats(x *rig) {
 	before := x.stats()
 	x.reopen()
 	after := x.stats()
-	if after.Records != before.Records || after.Pending != before.Pending || after.Running != 0 || after.Dead != before.Dead ||
-		after.Backlog != before.Backlog || !after.Oldest.Equal(before.Oldest) {
+	if after.Records != before.Records || after.Pending != before.Pending || after.Running != 0 ||
+		after.Dead != before.Dead || after.Backlog != before.Backlog || !after.Oldest.Equal(before.Oldest) {
 		x.Errorf("stats %+v, before %+v", after, before)
 	}
 }

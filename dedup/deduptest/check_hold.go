@@ -80,7 +80,8 @@ func holdReleases(x *rig) {
 		}
 		x.want(dedup.Known, held("a"))
 		x.finish(d.Lease, dedup.Result{Kind: dedup.ResultRelease, Reason: "failed", Err: "timed out"})
-		if task := x.get(d.Record.Event).Tasks[0]; task.State != dedup.Pending || task.Reason != "failed" || task.Err != "timed out" {
+		task := x.get(d.Record.Event).Tasks[0]
+		if task.State != dedup.Pending || task.Reason != "failed" || task.Err != "timed out" {
 			x.Fatalf("released task: %+v", task)
 		}
 		x.lost(d.Lease, "the claim is released")
@@ -102,7 +103,8 @@ func holdKeepsIdentity(x *rig) {
 	x.accept(delivery("other"))
 	second := x.want(dedup.New, held("a"))
 	r := x.get(second.Record.Event)
-	if r.Event != first.Record.Event || r.Seq != first.Record.Seq || r.Generation != 1 || !r.Accepted.Equal(first.Record.Accepted) {
+	if r.Event != first.Record.Event || r.Seq != first.Record.Seq || r.Generation != 1 ||
+		!r.Accepted.Equal(first.Record.Accepted) {
 		x.Errorf("second: %s\nfirst: %s", text(r), text(first.Record))
 	}
 	if second.Lease.Token <= first.Lease.Token {
@@ -141,7 +143,8 @@ func holdKeepsPayload(x *rig) {
 			later := held(name)
 			later.Payload = dedup.Payload{
 				Producer: "other", Endpoint: "other", Type: "other", KeyField: "other", Method: "PUT", Target: "/other",
-				Header: http.Header{"X-Shop": {"other"}}, Attributes: map[string]string{"source": "other"}, Body: bytes.Repeat([]byte{'2'}, size),
+				Header: http.Header{"X-Shop": {"other"}}, Attributes: map[string]string{"source": "other"},
+				Body: bytes.Repeat([]byte{'2'}, size),
 			}
 			later.Tasks = []dedup.NewTask{{Handler: "other", Lane: "other"}}
 			later.Window, later.DropBody, later.Note = 7*hour, true, "other"
@@ -232,7 +235,8 @@ func holdIsGuarded(x *rig) {
 	guarded := func(state string) {
 		x.Helper()
 		before := x.get(event)
-		if _, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "another"}); !errors.Is(err, dedup.ErrNotDead) {
+		_, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "another"})
+		if !errors.Is(err, dedup.ErrNotDead) {
 			x.Errorf("Reopen of a %s claim: %v, want ErrNotDead", state, err)
 		}
 		if err := x.store.Purge(x.ctx, event); !errors.Is(err, dedup.ErrOpen) {

@@ -117,7 +117,9 @@ func laneScope(x *rig) {
 
 func laneNames(x *rig) {
 	c := delivery("a")
-	c.Tasks = []dedup.NewTask{{Handler: "ab", Lane: "c"}, {Handler: "a", Lane: "bc"}, {Handler: "abc", Lane: "\x00"}, {Handler: "abc\x00"}}
+	c.Tasks = []dedup.NewTask{
+		{Handler: "ab", Lane: "c"}, {Handler: "a", Lane: "bc"}, {Handler: "abc", Lane: "\x00"}, {Handler: "abc\x00"},
+	}
 	x.accept(c)
 	for range c.Tasks {
 		x.take()

@@ -215,7 +215,9 @@ func listSince(x *rig) {
 	x.advance(hour)
 	x.accept(delivery("b"))
 	x.advance(hour)
-	for since, want := range map[time.Duration]string{30 * minute: "", 61 * minute: "b", 119 * minute: "b", 121 * minute: "b a"} {
+	for since, want := range map[time.Duration]string{
+		30 * minute: "", 61 * minute: "b", 119 * minute: "b", 121 * minute: "b a",
+	} {
 		if got := ids(x.list(dedup.Filter{Since: since})); got != want {
 			x.Errorf("within %v: %q, want %q", since, got, want)
 		}

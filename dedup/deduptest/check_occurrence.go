@@ -168,7 +168,8 @@ func occurrenceLarge(x *rig) {
 }
 
 func occurrenceBatch(x *rig) {
-	ds := x.claims(digested("d", "a", 2), digested("d", "b", 2), digested("d", "a", 2), digested("d", "c", 2), digested("d", "b", 2))
+	a, b, c := digested("d", "a", 2), digested("d", "b", 2), digested("d", "c", 2)
+	ds := x.claims(a, b, a, c, b)
 	want := []dedup.Verdict{dedup.New, dedup.New, dedup.Known, dedup.Repeated, dedup.Known}
 	about := []int{0, 1, 0, 0, 1}
 	for i, d := range ds {
@@ -218,7 +219,9 @@ func occurrenceSlots(x *rig) {
 		c := digested("d;"+topic, topic, 0)
 		c.Tasks, c.Window = nil, hour
 		for n := range 3 {
-			c.Occurrence.Slots = append(c.Occurrence.Slots, dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSlot, ID: fmt.Sprint("d;", n)})
+			slot := key(fmt.Sprint("d;", n))
+			slot.Space = dedup.SpaceSlot
+			c.Occurrence.Slots = append(c.Occurrence.Slots, slot)
 		}
 		return c
 	}

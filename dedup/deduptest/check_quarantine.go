@@ -36,7 +36,8 @@ func quarantineNeverRuns(x *rig) {
 	original := x.get(x.accept(delivery("a")))
 	x.finish(x.takeOf(original.Event).Lease, done())
 	r := x.get(x.accept(quarantineOf(original, 2, 0)))
-	if r.QuarantineReason != "conflict" || r.Original != original.Event || r.State() != dedup.Dead || r.Finished.IsZero() {
+	if r.QuarantineReason != "conflict" || r.Original != original.Event || r.State() != dedup.Dead ||
+		r.Finished.IsZero() {
 		x.Errorf("quarantined: %s", text(r))
 	}
 	if task := r.Tasks[0]; task.State != dedup.Dead || task.Reason != "conflict" || task.Attempt != 0 {
@@ -117,7 +118,8 @@ func quarantineReopens(x *rig) {
 		x.Fatal(err)
 	}
 	w := x.takeOf(event)
-	if string(w.Record.Payload.Body) != "payload 2" || w.Record.QuarantineReason != "conflict" || w.Task().Attempt != 1 {
+	r := w.Record
+	if string(r.Payload.Body) != "payload 2" || r.QuarantineReason != "conflict" || r.Tasks[0].Attempt != 1 {
 		x.Errorf("work: %s", text(w.Record))
 	}
 	x.finish(w.Lease, done())
@@ -126,7 +128,8 @@ func quarantineReopens(x *rig) {
 
 func quarantineBatch(x *rig) {
 	original := x.get(x.accept(delivery("a")))
-	ds := x.claims(quarantineOf(original, 2, 2), quarantineOf(original, 3, 2), quarantineOf(original, 2, 2), quarantineOf(original, 4, 2))
+	of := func(n int) dedup.Claim { return quarantineOf(original, n, 2) }
+	ds := x.claims(of(2), of(3), of(2), of(4))
 	want := []dedup.Verdict{dedup.New, dedup.New, dedup.Known, dedup.Known}
 	for i, d := range ds {
 		if d.Verdict != want[i] {
@@ -161,7 +164,10 @@ func quarantineWithoutTasks(x *rig) {
 			x.Errorf("%+v lists %d records, want the quarantined one", f, len(got))
 		}
 	}
-	for _, f := range []dedup.Filter{{Reason: "same_bytes"}, {Reason: "conflict", Handler: "ship"}, {Reason: "conflict", States: []dedup.State{dedup.Done}}} {
+	for _, f := range []dedup.Filter{
+		{Reason: "same_bytes"}, {Reason: "conflict", Handler: "ship"},
+		{Reason: "conflict", States: []dedup.State{dedup.Done}},
+	} {
 		if got := x.list(f); len(got) != 0 {
 			x.Errorf("%+v lists %d records, want none", f, len(got))
 		}
@@ -218,7 +224,8 @@ func quarantineStats(x *rig) {
 	}
 	want(nil)
 	endpoint := delivery("a").Payload.Endpoint
-	conflict, same := dedup.QuarantineGroup{Endpoint: endpoint, Reason: "conflict"}, dedup.QuarantineGroup{Endpoint: endpoint, Reason: "same_bytes"}
+	conflict := dedup.QuarantineGroup{Endpoint: endpoint, Reason: "conflict"}
+	same := dedup.QuarantineGroup{Endpoint: endpoint, Reason: "same_bytes"}
 	first, second := x.accept(quarantineOf(original, 2, 0)), x.accept(quarantineOf(original, 3, 0))
 	third := quarantineOf(original, 4, 0)
 	third.Quarantine.Reason, third.Tasks = "same_bytes", nil

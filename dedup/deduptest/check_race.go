@@ -328,7 +328,8 @@ func raceFinish(x *rig) {
 		w := x.takeOf(event)
 		good := -1
 		for i, err := range together(6, func(i int) error {
-			return x.store.Finish(x.ctx, w.Lease, dedup.Result{Kind: dedup.ResultDead, Reason: fmt.Sprint("caller ", i)})
+			r := dedup.Result{Kind: dedup.ResultDead, Reason: fmt.Sprint("caller ", i)}
+			return x.store.Finish(x.ctx, w.Lease, r)
 		}) {
 			switch {
 			case err == nil && good < 0:

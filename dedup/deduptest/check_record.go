@@ -33,10 +33,13 @@ func exact(x *rig) (event, answered string, c dedup.Claim, a dedup.Response) {
 	c.Payload.Header = http.Header{
 		"X-Empty": {""}, "X-Many": {"b", "a", "b"}, "X-Bytes": {"caf\xe9 \xff"}, "x-lower": {"kept as it is"},
 	}
-	c.Payload.Attributes = map[string]string{"": "empty name", "time": "2026-01-02T03:04:05.678+09:00", "bytes": "\xff\x00"}
+	c.Payload.Attributes = map[string]string{
+		"": "empty name", "time": "2026-01-02T03:04:05.678+09:00", "bytes": "\xff\x00",
+	}
 	c.Note = "note ☃"
 	c.Tasks = []dedup.NewTask{{Handler: "h/☃", Lane: "l\x00\xff"}}
-	a = dedup.Response{Status: 299, Header: http.Header{"X-Many": {"2", "1"}, "Content-Type": {"a/b; c=\"\xff\""}}, Body: all}
+	header := http.Header{"X-Many": {"2", "1"}, "Content-Type": {"a/b; c=\"\xff\""}}
+	a = dedup.Response{Status: 299, Header: header, Body: all}
 	event = x.accept(c)
 	h := held("answered")
 	d := x.want(dedup.New, h)
@@ -54,7 +57,8 @@ func (x *rig) checkBytes(event, answered string, c dedup.Claim, a dedup.Response
 	}{
 		{"key", r.Key, c.Key}, {"aliases", r.Aliases, c.Aliases}, {"fingerprint", r.Fingerprint, c.Fingerprint},
 		{"payload", r.Payload, c.Payload}, {"answer body", string(r.Response.Body), string(c.Response.Body)},
-		{"note", r.Note, c.Note}, {"handler", r.Tasks[0].Handler, c.Tasks[0].Handler}, {"lane", r.Tasks[0].Lane, c.Tasks[0].Lane},
+		{"note", r.Note, c.Note}, {"handler", r.Tasks[0].Handler, c.Tasks[0].Handler},
+		{"lane", r.Tasks[0].Lane, c.Tasks[0].Lane},
 		{"stored answer", x.get(answered).Response, a},
 	} {
 		if !reflect.DeepEqual(row.got, row.want) {

@@ -48,7 +48,8 @@ func happened(id string, at time.Time) dedup.Claim {
 func rememberSeen(x *rig) {
 	x.accept(remembered("a"))
 	x.advance(hour)
-	for _, c := range []dedup.Claim{remembered("a"), happened("a", x.clock.Now()), happened("a", x.clock.Now().Add(-50*hour))} {
+	now := x.clock.Now()
+	for _, c := range []dedup.Claim{remembered("a"), happened("a", now), happened("a", now.Add(-50*hour))} {
 		if d := x.want(dedup.Seen, c); d.Record.Event != "" || d.Lease.Token != 0 {
 			x.Errorf("seen is %s, %+v", text(d.Record), d.Lease)
 		}
@@ -238,7 +239,8 @@ func rememberOccurrences(x *rig) {
 }
 
 func rememberSlots(x *rig) {
-	slots := []dedup.Key{{Principal: "shop", Space: dedup.SpaceSlot, ID: "1"}, {Principal: "shop", Space: dedup.SpaceSlot, ID: "2"}}
+	slot := func(id string) dedup.Key { return dedup.Key{Principal: "shop", Space: dedup.SpaceSlot, ID: id} }
+	slots := []dedup.Key{slot("1"), slot("2")}
 	c := func(topic string) dedup.Claim {
 		c := digested("d;"+topic, "", 0)
 		c.Tasks, c.Window, c.Remember = nil, hour, &dedup.Remember{}

@@ -30,7 +30,8 @@ func reopenDead(x *rig) {
 	stored := x.get(event)
 	x.same(bare(stored), bare(r), "returned and stored record")
 	task := stored.Tasks[0]
-	if task.State != dedup.Pending || task.Attempt != 0 || task.Reason != "" || task.Err != "" || !stored.Finished.IsZero() || !stored.Expires.IsZero() {
+	if task.State != dedup.Pending || task.Attempt != 0 || task.Reason != "" || task.Err != "" ||
+		!stored.Finished.IsZero() || !stored.Expires.IsZero() {
 		x.Errorf("reopened: %s", text(stored))
 	}
 	w := x.takeOf(event)

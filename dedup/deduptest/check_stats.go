@@ -14,15 +14,17 @@ var statsChecks = []check{
 }
 
 func statsCount(x *rig) {
-	if s := x.stats(); s.Records != 0 || s.Pending != 0 || s.Running != 0 || s.Dead != 0 || s.Backlog != 0 || s.Accepted != 0 {
+	s := x.stats()
+	if s.Records != 0 || s.Pending != 0 || s.Running != 0 || s.Dead != 0 || s.Backlog != 0 || s.Accepted != 0 {
 		x.Errorf("empty store: %+v", s)
 	}
 	c := delivery("a")
 	c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill"})
 	x.claims(c, delivery("b"), held("c"))
 	x.want(dedup.Known, c)
-	s := x.stats()
-	if s.Records != 3 || s.Pending != 3 || s.Running != 1 || s.Dead != 0 || s.Accepted != 3 || s.Backlog < int64(len("body of a")*3) {
+	s = x.stats()
+	if s.Records != 3 || s.Pending != 3 || s.Running != 1 || s.Dead != 0 || s.Accepted != 3 ||
+		s.Backlog < int64(len("body of a")*3) {
 		x.Errorf("accepted: %+v", s)
 	}
 	if !x.harness.OwnClock && !s.Oldest.Equal(x.clock.Now()) {

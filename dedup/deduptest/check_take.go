@@ -42,7 +42,8 @@ func takeGives(x *rig) {
 		x.Errorf("lease %+v", w.Lease)
 	}
 	task := w.Task()
-	if task.State != dedup.Running || task.Attempt != 1 || task.Token != w.Lease.Token || !task.Until.Equal(w.Lease.Until) {
+	if task.State != dedup.Running || task.Attempt != 1 || task.Token != w.Lease.Token ||
+		!task.Until.Equal(w.Lease.Until) {
 		x.Errorf("task %+v", task)
 	}
 	if string(w.Record.Payload.Body) != "body of a" {
@@ -67,7 +68,8 @@ func takeOwned(x *rig) {
 	spoil(&first.Record)
 	second := x.take()
 	x.same(x.get(event), second.Record, "the other task's record")
-	if p := second.Record.Payload; p.Header.Get("Content-Type") != "text/plain" || p.Attributes["source"] != "here" || p.Body[0] == 'X' {
+	p := second.Record.Payload
+	if p.Header.Get("Content-Type") != "text/plain" || p.Attributes["source"] != "here" || p.Body[0] == 'X' {
 		x.Errorf("payload %+v", p)
 	}
 	if a := second.Record.Response; a.Header.Get("Location") != "/a" || string(a.Body) != "kept" {
@@ -100,7 +102,8 @@ func takeEveryTask(x *rig) {
 	x.finish(leases["one"], done())
 	x.finish(leases["two"], dead())
 	r := x.get(event)
-	if r.Tasks[0].State != dedup.Done || r.Tasks[1].State != dedup.Dead || r.Tasks[2].State != dedup.Running || !r.Finished.IsZero() {
+	if r.Tasks[0].State != dedup.Done || r.Tasks[1].State != dedup.Dead || r.Tasks[2].State != dedup.Running ||
+		!r.Finished.IsZero() {
 		x.Errorf("record: %s", text(r))
 	}
 	if r.Tasks[1].Reason != "exhausted" || r.Tasks[1].Err != "no more attempts" {
@@ -267,7 +270,8 @@ func takeRetry(x *rig) {
 	x.finish(x.take().Lease, retry(hour))
 	r := x.get(event)
 	task := r.Tasks[0]
-	if task.State != dedup.Pending || task.Attempt != 1 || task.Reason != "failed" || task.Err != "connection refused" || task.Postponed != 0 {
+	if task.State != dedup.Pending || task.Attempt != 1 || task.Reason != "failed" ||
+		task.Err != "connection refused" || task.Postponed != 0 {
 		x.Errorf("task that waits: %+v", task)
 	}
 	x.idle("the task waits for an hour")

@@ -107,7 +107,8 @@ func windowDeadLetter(x *rig) {
 		x.Errorf("second: %s", text(second))
 	}
 	x.same(x.get(first), before, "the dead letter")
-	if rs := x.list(dedup.Filter{ID: "a", Body: true}); len(rs) != 2 || rs[0].Event != second.Event || rs[1].Event != first {
+	rs := x.list(dedup.Filter{ID: "a", Body: true})
+	if len(rs) != 2 || rs[0].Event != second.Event || rs[1].Event != first {
 		x.Fatalf("listed %d records of the key, want the second and the dead letter", len(rs))
 	}
 	x.takeOf(second.Event)

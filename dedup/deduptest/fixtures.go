@@ -66,6 +66,7 @@ func retry(after time.Duration) dedup.Result {
 
 func answer(status int, body string) dedup.Result {
 	return dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{
-		Status: status, Header: http.Header{"Content-Type": {"text/plain"}, "Location": {"/orders/1"}}, Body: []byte(body),
+		Status: status, Body: []byte(body),
+		Header: http.Header{"Content-Type": {"text/plain"}, "Location": {"/orders/1"}},
 	}}
 }

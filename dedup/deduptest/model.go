@@ -124,7 +124,8 @@ func (m *model) verdict(c dedup.Claim) (dedup.Verdict, *modelEvent) {
 		}
 	}
 	for _, alias := range c.Aliases {
-		if other := m.byAlias(alias); other != nil && other.Key != c.Key && !m.expired(other) && alias.Space != dedup.SpaceSent {
+		other := m.byAlias(alias)
+		if other != nil && other.Key != c.Key && !m.expired(other) && alias.Space != dedup.SpaceSent {
 			return dedup.Aliased, other
 		}
 	}
@@ -175,7 +176,7 @@ func (m *model) resolve(c dedup.Claim) modelTurn {
 			t.claim.Key = e.Key
 			return t
 		}
-		if e := m.byAlias(sent); live(e) && strings.TrimSuffix(e.Key.ID, ";2") != c.Key.ID && strings.TrimSuffix(e.Key.ID, ";3") != c.Key.ID {
+		if e := m.byAlias(sent); live(e) && firstOf(e.Key).ID != c.Key.ID {
 			t.reused = e
 		}
 	}
@@ -278,7 +279,8 @@ func (m *model) accept(e *modelEvent, c dedup.Claim, got dedup.Record, lease ded
 func (m *model) make(c dedup.Claim, got dedup.Record) *modelEvent {
 	e := &modelEvent{Record: dedup.Record{
 		Event: got.Event, Seq: got.Seq, Generation: got.Generation, Accepted: m.now,
-		Key: c.Key, Fingerprint: c.Fingerprint, Payload: c.Payload, Response: c.Response, Window: c.Window, Hold: c.Hold, DropBody: c.DropBody,
+		Key: c.Key, Fingerprint: c.Fingerprint, Payload: c.Payload, Response: c.Response, Window: c.Window,
+		Hold: c.Hold, DropBody: c.DropBody,
 	}}
 	m.events = append(m.events, e)
 	for _, t := range c.Tasks {
@@ -360,8 +362,8 @@ func (m *model) reopen(e *modelEvent, tasks []dedup.NewTask) error {
 	}
 	var fresh []dedup.Task
 	for _, n := range tasks {
-		known := slices.ContainsFunc(append(slices.Clone(e.Tasks), fresh...), func(t dedup.Task) bool { return t.Handler == n.Handler })
-		if !known {
+		known := func(t dedup.Task) bool { return t.Handler == n.Handler }
+		if !slices.ContainsFunc(e.Tasks, known) && !slices.ContainsFunc(fresh, known) {
 			fresh = append(fresh, dedup.Task{Handler: n.Handler, Lane: n.Lane, State: dedup.Pending, Due: m.now})
 		}
 	}
@@ -404,8 +406,9 @@ func (m *model) blocked(e *modelEvent, t dedup.Task) bool {
 			continue
 		}
 		for _, o := range other.Tasks {
+			earlier := other.Seq < e.Seq && !strings.HasPrefix(t.Lane, dedup.LaneYields)
 			if o.Handler == t.Handler && o.Lane == t.Lane &&
-				(o.State == dedup.Running || o.State == dedup.Pending && other.Seq < e.Seq && !strings.HasPrefix(t.Lane, dedup.LaneYields)) {
+				(o.State == dedup.Running || o.State == dedup.Pending && earlier) {
 				return true
 			}
 		}

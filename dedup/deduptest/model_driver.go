@@ -42,7 +42,10 @@ func agrees(x *rig) {
 	if x.harness.OwnClock {
 		x.Skip("the store has a clock of its own")
 	}
-	d := &driver{rig: x, Rand: x.random(), model: model{now: x.clock.Now(), owners: map[dedup.Key]*modelEvent{}, began: x.clock.Now(), traces: map[dedup.Key]*modelTrace{}}}
+	d := &driver{rig: x, Rand: x.random(), model: model{
+		now: x.clock.Now(), began: x.clock.Now(),
+		owners: map[dedup.Key]*modelEvent{}, traces: map[dedup.Key]*modelTrace{},
+	}}
 	defer func() {
 		if x.Failed() {
 			x.Logf("the last calls:\n%s", strings.Join(d.trace[max(0, len(d.trace)-60):], "\n"))
@@ -55,7 +58,8 @@ func agrees(x *rig) {
 }
 
 func (d *driver) note(format string, args ...any) {
-	d.trace = append(d.trace, fmt.Sprintf("%4d %s ", len(d.trace), d.model.now.Format("15:04:05.000"))+fmt.Sprintf(format, args...))
+	head := fmt.Sprintf("%4d %s ", len(d.trace), d.model.now.Format("15:04:05.000"))
+	d.trace = append(d.trace, head+fmt.Sprintf(format, args...))
 }
 
 func (d *driver) step() {
@@ -125,15 +129,17 @@ func (d *driver) newClaim() dedup.Claim {
 	if d.IntN(4) == 0 {
 		c.Key.ID = pick(d.Rand, "d0", "d1")
 		c.Payload.VendorID = pick(d.Rand, "", "v0", "v1", "v2", "v3", "v4")
-		c.Occurrence = &dedup.Occurrence{Name: c.Payload.VendorID, Max: pick(d.Rand, 0, 2, 3), Within: pick(d.Rand, 0, 0, minute)}
+		c.Occurrence = &dedup.Occurrence{
+			Name: c.Payload.VendorID, Max: pick(d.Rand, 0, 2, 3), Within: pick(d.Rand, 0, 0, minute),
+		}
 	}
 	if series := map[string]string{"k0": "s", "k1": "s", "k2": "t"}[c.Key.ID]; series != "" {
 		c.Series = dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSeries, ID: series}
 	}
 	if most, ok := map[string]int{"k1": 0, "k3": 1, "k4": 3, "d0": 0, "d1": 2}[c.Key.ID]; ok {
-		c.Remember = &dedup.Remember{
-			Most: most, Time: pick(d.Rand, time.Time{}, d.model.now, d.model.began, d.model.now.Add(-40*day), d.model.now.Add(-80*minute)),
-		}
+		now := d.model.now
+		at := pick(d.Rand, time.Time{}, now, d.model.began, now.Add(-40*day), now.Add(-80*minute))
+		c.Remember = &dedup.Remember{Most: most, Time: at}
 	}
 	switch d.IntN(6) {
 	case 0, 1:
@@ -175,7 +181,8 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 		want, e = m.verdict(c)
 	}
 	d.note("claim %s/%s%s fp=%x hold=%t only=%t quarantine=%+v aliases=%d tasks=%d: %v %s",
-		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[31], c.Hold, c.OnlyKnown, c.Quarantine, len(c.Aliases), len(c.Tasks), got.Verdict, got.Record.Event)
+		c.Key.Principal, c.Key.Space, c.Key.ID, c.Fingerprint[31], c.Hold, c.OnlyKnown, c.Quarantine,
+		len(c.Aliases), len(c.Tasks), got.Verdict, got.Record.Event)
 	if got.Verdict != want {
 		d.Fatalf("claim of %+v: %v, want %v", c, got.Verdict, want)
 	}
@@ -192,7 +199,11 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 		if t.first != nil {
 			t.first.Occurrences = t.number
 		}
-		if wants := t.reused != nil && !continued; wants != (got.Reused != "") || wants && got.Reused != t.reused.Event {
+		reused := ""
+		if t.reused != nil && !continued {
+			reused = t.reused.Event
+		}
+		if got.Reused != reused {
 			d.Fatalf("reuse of %q", got.Reused)
 		}
 	} else if got.Lease.Token != 0 {
@@ -210,8 +221,9 @@ func (d *driver) decided(c dedup.Claim, got dedup.Decision) {
 func (d *driver) accepted(newest, continued *modelEvent, c dedup.Claim, got dedup.Decision) {
 	d.Helper()
 	r, m := got.Record, &d.model
-	if c.Hold != (got.Lease.Token != 0) || c.Hold && (got.Lease.Token <= m.token || got.Lease.Event != r.Event || got.Lease.Task != 0) {
-		d.Fatalf("lease %+v of a claim with hold %t; the newest token is %d", got.Lease, c.Hold, m.token)
+	l := got.Lease
+	if c.Hold != (l.Token != 0) || c.Hold && (l.Token <= m.token || l.Event != r.Event || l.Task != 0) {
+		d.Fatalf("lease %+v of a claim with hold %t; the newest token is %d", l, c.Hold, m.token)
 	}
 	if continued != nil {
 		return // the records are compared later
@@ -283,8 +295,10 @@ func (d *driver) taken(w dedup.Work, lease time.Duration) {
 	}
 	for _, other := range m.events {
 		for i, t := range other.Tasks {
-			if m.due(other, i) && t.State == dedup.Pending && e.Tasks[l.Task].State == dedup.Pending && t.Due.Before(e.Tasks[l.Task].Due) {
-				d.Fatalf("Take returned task %d of %s before task %d of %s, which was due earlier", l.Task, modelText(e.Record), i, modelText(other.Record))
+			given := e.Tasks[l.Task]
+			if m.due(other, i) && t.State == dedup.Pending && given.State == dedup.Pending && t.Due.Before(given.Due) {
+				d.Fatalf("Take returned task %d of %s before task %d of %s, which was due earlier",
+					l.Task, modelText(e.Record), i, modelText(other.Record))
 			}
 		}
 	}
@@ -413,8 +427,9 @@ func (d *driver) list() {
 	d.Helper()
 	m := &d.model
 	f := dedup.Filter{
-		ID: pick(d.Rand, "", "", "k1"), Type: pick(d.Rand, "", "", "order.*", "ping", "p*"), Endpoint: pick(d.Rand, "", "", "returns"),
-		Handler: pick(d.Rand, "", "", "bill"), Since: pick(d.Rand, 0, 0, hour), Quarantined: d.IntN(6) == 0, Body: d.IntN(2) == 0,
+		ID: pick(d.Rand, "", "", "k1"), Type: pick(d.Rand, "", "", "order.*", "ping", "p*"),
+		Endpoint: pick(d.Rand, "", "", "returns"), Handler: pick(d.Rand, "", "", "bill"),
+		Since: pick(d.Rand, 0, 0, hour), Quarantined: d.IntN(6) == 0, Body: d.IntN(2) == 0,
 		States: pick(d.Rand, nil, nil, []dedup.State{dedup.Dead}, []dedup.State{dedup.Pending, dedup.Running}),
 	}
 	if e := d.event(); e != nil && d.IntN(3) == 0 {

@@ -62,7 +62,8 @@ func (x *rig) lost(l dedup.Lease, why string) {
 		x.Errorf("Extend although %s: %v, want ErrLeaseLost", why, err)
 	}
 	for kind := dedup.ResultDone; kind <= dedup.ResultRelease; kind++ {
-		r := dedup.Result{Kind: kind, After: hour, Reason: "stale", Err: "stale", Response: dedup.Response{Status: 299, Body: []byte("stale")}}
+		r := answer(299, "stale")
+		r.Kind, r.After, r.Reason, r.Err = kind, hour, "stale", "stale"
 		if err := x.store.Finish(x.ctx, l, r); !errors.Is(err, dedup.ErrLeaseLost) {
 			x.Errorf("Finish with kind %d although %s: %v, want ErrLeaseLost", kind, why, err)
 		}

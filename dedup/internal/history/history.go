@@ -180,9 +180,9 @@ func (r *Recorder) claim(ctx context.Context, client int, in Call) (dedup.Lease,
 	if err != nil {
 		return dedup.Lease{}, err
 	}
-	d := ds[0]
-	r.end(o, Effect{Verdict: d.Verdict, Token: d.Lease.Token, Attempt: d.Record.Tasks[0].Attempt, Code: d.Record.Response.Status})
-	return d.Lease, nil
+	rec, l := ds[0].Record, ds[0].Lease
+	r.end(o, Effect{Verdict: ds[0].Verdict, Token: l.Token, Attempt: rec.Tasks[0].Attempt, Code: rec.Response.Status})
+	return l, nil
 }
 
 // take waits for a task for a few milliseconds only.
@@ -311,7 +311,9 @@ func CheckLinearizable(history []Operation) error {
 	for key, ops := range byKey(history) {
 		var found []porcupine.Operation
 		for _, o := range ops {
-			found = append(found, porcupine.Operation{ClientId: o.Client, Input: o.Call, Output: o.Effect, Call: o.Began, Return: o.Ended})
+			found = append(found, porcupine.Operation{
+				ClientId: o.Client, Input: o.Call, Output: o.Effect, Call: o.Began, Return: o.Ended,
+			})
 		}
 		if got := porcupine.CheckOperationsTimeout(model, found, checkFor); got != porcupine.Ok {
 			return fmt.Errorf("key %s: the order of %d calls is %s", key, len(found), got)

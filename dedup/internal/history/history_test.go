@@ -12,8 +12,8 @@ func TestAHistoryInWhichAKeyIsNewTwiceIsNotLinearizable(t *testing.T) {
 	t.Parallel()
 	claim := func(id, began, ended int64, v dedup.Verdict) history.Operation {
 		return history.Operation{
-			ID: id, Client: int(id), Call: history.Call{Key: "k", Claim: true, Print: 1}, Effect: history.Effect{Verdict: v},
-			Began: began, Ended: ended,
+			ID: id, Client: int(id), Call: history.Call{Key: "k", Claim: true, Print: 1},
+			Effect: history.Effect{Verdict: v}, Began: began, Ended: ended,
 		}
 	}
 	for _, tc := range []struct {

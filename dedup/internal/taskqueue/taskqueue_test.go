@@ -16,7 +16,8 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
 func item(event string, seq uint64, lane string, due int) Item[string] {
-	return Item[string]{Event: event, Seq: seq, Lane: lane, Due: at(due), Accepted: at(int(seq)), Bytes: 10} //nolint:gosec // small
+	accepted := at(int(seq)) //nolint:gosec // small
+	return Item[string]{Event: event, Seq: seq, Lane: lane, Due: at(due), Accepted: accepted, Bytes: 10}
 }
 
 func events(items []Item[string]) string {
@@ -30,7 +31,9 @@ func events(items []Item[string]) string {
 func TestTheLongestDueComesFirstAndTiesInAcceptedOrder(t *testing.T) {
 	t.Parallel()
 	q := New[string]()
-	for _, it := range []Item[string]{item("c", 3, "", 1), item("d", 4, "", 1), item("b", 2, "", 5), item("a", 1, "", 9)} {
+	for _, it := range []Item[string]{
+		item("c", 3, "", 1), item("d", 4, "", 1), item("b", 2, "", 5), item("a", 1, "", 9),
+	} {
 		q.Schedule(it)
 	}
 	if got := events(q.Take(at(5), 9, 1000, at(60))); got != "cdb" {

@@ -121,7 +121,8 @@ func (f *folder) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*
 		return nil, syscall.ENOENT
 	}
 	out.Mode, out.Size = fuse.S_IFREG|0o600, uint64(f.device.size)
-	return f.NewInode(ctx, &node{device: f.device, epoch: epoch}, fs.StableAttr{Mode: fuse.S_IFREG, Ino: uint64(epoch) + 2}), 0
+	stable := fs.StableAttr{Mode: fuse.S_IFREG, Ino: uint64(epoch) + 2}
+	return f.NewInode(ctx, &node{device: f.device, epoch: epoch}, stable), 0
 }
 
 type node struct {
