@@ -82,7 +82,7 @@ func TestAnswerIsStoredAndRepeated(t *testing.T) {
 	})
 }
 
-func TestAnswerThatRefusesForGoodIsStored(t *testing.T) {
+func TestFinalRefusalIsStored(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		runs := newCounter()
@@ -210,7 +210,7 @@ func (s *site) sendAtOnce(n int, a ask, meanwhile func()) []got {
 	return answers
 }
 
-func TestReleasedClaimGoesToExactlyOneOfThoseWhoWait(t *testing.T) {
+func TestReleasedClaimGoesToExactlyOneWaitingDelivery(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		runs := newCounter()
@@ -244,7 +244,7 @@ func TestReleasedClaimGoesToExactlyOneOfThoseWhoWait(t *testing.T) {
 	})
 }
 
-func TestDuplicateThatWaitedLongEnoughIsToldToComeBack(t *testing.T) {
+func TestDuplicateThatWaitedLongEnoughGetsRetryAfter(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		for _, wait := range []time.Duration{-1, 50 * time.Millisecond} {
@@ -307,7 +307,7 @@ func TestInFlightStatusIsTheProducers(t *testing.T) {
 	})
 }
 
-func TestTimedOutAnswerGoesOnAndItsResultIsRecorded(t *testing.T) {
+func TestTimedOutAnswerContinuesAndItsResultIsRecorded(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		runs, release := newCounter(), make(chan struct{})
@@ -416,7 +416,7 @@ func TestShutdownAnswersWhatItAccepted(t *testing.T) {
 	}
 }
 
-func TestShutdownGivesUpOnAHandlerThatHangs(t *testing.T) {
+func TestShutdownAbandonsAHungHandler(t *testing.T) {
 	t.Parallel()
 	runs, saw := newCounter(), make(chan struct{})
 	s := serve(t, apiProducer(), nil, Answer("shop", "*", func(ctx context.Context, _ Event[raw]) (Response, error) {

@@ -20,9 +20,9 @@ func failsOnce(seen *[]Event[[]byte]) func(context.Context, Event[[]byte]) (Resp
 	}
 }
 
-// TestAFailedAnswerRunsAgainAsItFirstCame: fields that nobody signed must not reach the handler
+// TestFailedAnswerRunsAgainWithTheFirstDelivery: fields that nobody signed must not reach the handler
 // from a later delivery of the same bytes.
-func TestAFailedAnswerRunsAgainAsItFirstCame(t *testing.T) {
+func TestFailedAnswerRunsAgainWithTheFirstDelivery(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []string{"paid", "noted", "unheard"} { // of the delivery that triggers the second run
 		t.Run(typ, func(t *testing.T) {
@@ -58,9 +58,9 @@ func TestAFailedAnswerRunsAgainAsItFirstCame(t *testing.T) {
 	}
 }
 
-// TestAFailedAnswerGoesOnUnderAnotherConfiguration: its handler may have another name by then,
+// TestFailedAnswerResumesUnderAnotherConfiguration: its handler may have another name by then,
 // or be gone.
-func TestAFailedAnswerGoesOnUnderAnotherConfiguration(t *testing.T) {
+func TestFailedAnswerResumesUnderAnotherConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name     string

@@ -380,7 +380,7 @@ func TestRejectedEventIsDeadAtOnce(t *testing.T) {
 	})
 }
 
-func TestPostponementsAreNoFailedAttempts(t *testing.T) {
+func TestPostponementsAreNotFailedAttempts(t *testing.T) {
 	later := returns(Postpone(time.Hour, nil))
 	steps := []func(context.Context) error{}
 	for range 10 {
@@ -426,7 +426,7 @@ func TestUndecodablePayloadIsDeadWithoutRetries(t *testing.T) {
 	})
 }
 
-func TestTaskOfAHandlerThatIsGoneIsADeadLetter(t *testing.T) {
+func TestTaskOfAMissingHandlerIsADeadLetter(t *testing.T) {
 	onFloor(t, []Handler{script()}, nil, func(f *floor) {
 		r := f.outcome(f.accept("1", "x", dedup.NewTask{Handler: "gh/old"}, dedup.NewTask{Handler: "gh/*"}))
 		f.ends(r, dedup.Dead, reasonGone, 1)
@@ -476,7 +476,7 @@ func TestLastAttemptOfTheBudgetRuns(t *testing.T) {
 	})
 }
 
-func TestReopenedAnswerIsJudgedByItsResponse(t *testing.T) {
+func TestReopenedAnswerIsClassifiedByItsResponse(t *testing.T) {
 	tests := []struct {
 		status int
 		state  dedup.State

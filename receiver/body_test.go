@@ -78,7 +78,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestBodyThatFailsIsNamed(t *testing.T) {
+func TestBodyErrorsHaveCodes(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[verify.Code]struct {
 		from        io.Reader

@@ -118,7 +118,7 @@ func TestTextIsAString(t *testing.T) {
 	}
 }
 
-func TestAttributesAreTold(t *testing.T) {
+func TestAttributesReachTheHandler(t *testing.T) {
 	t.Parallel()
 	ev := Event[any]{Attributes: map[string]string{
 		"id": "1", "source": "/s", "subject": "s", "time": "2026-01-02T03:04:05.5+09:00", "datacontenttype": "text/plain",
@@ -284,7 +284,7 @@ func TestMiddlewareRunsFromTheFirstInwards(t *testing.T) {
 	}
 }
 
-func TestWithLeavesTheOriginalAlone(t *testing.T) {
+func TestWithDoesNotChangeTheOriginal(t *testing.T) {
 	t.Parallel()
 	var ran []string
 	mark := func(name string) func(Next) Next {
@@ -313,7 +313,7 @@ type broken struct{ err error }
 func (b *broken) Error() string { return b.err.Error() }
 func (b *broken) Unwrap() error { return b.err }
 
-func TestWhateverAHandlerDoesIsAnError(t *testing.T) {
+func TestPanicAndGoexitAreErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string

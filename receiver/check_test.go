@@ -17,7 +17,7 @@ type brokenScheme struct{ testScheme }
 
 func (brokenScheme) Check() error { return errors.New("no keys") }
 
-func TestOpenReportsEveryMistakeAtOnce(t *testing.T) {
+func TestOpenReportsEveryErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	batch := webhookProducer()
 	batch.Name, batch.Split, batch.Nonce = "batch", splitLines, producer.NonceUnique

@@ -32,7 +32,7 @@ func coded(t testing.TB, coding, text string) string {
 	return b.String()
 }
 
-func TestCodingIsOneThatIsKnown(t *testing.T) {
+func TestCodingOf(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		lines []string
@@ -56,7 +56,7 @@ func TestCodingIsOneThatIsKnown(t *testing.T) {
 	}
 }
 
-func TestCodedDeliveryIsKeptAsItCameAndHandledDecoded(t *testing.T) {
+func TestCodedDeliveryIsStoredAsReceivedAndHandledDecoded(t *testing.T) {
 	t.Parallel()
 	const plain = `{"type":"order.paid","id":"from the body","n":7}`
 	contracts(t, func(t *testing.T, p producer.Producer) {
@@ -89,7 +89,7 @@ func TestCodedDeliveryIsKeptAsItCameAndHandledDecoded(t *testing.T) {
 	})
 }
 
-func TestItemsOfACodedBatchAreKeptDecoded(t *testing.T) {
+func TestItemsOfACodedBatchAreStoredDecoded(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
 	p.Split = func(d *producer.Delivery) ([]producer.Item, error) {
@@ -110,8 +110,8 @@ func TestItemsOfACodedBatchAreKeptDecoded(t *testing.T) {
 	}
 }
 
-// TestAnItemOfACloudEventsBatchSaysThatItIsOne: it is sent on and exported with its fields.
-func TestAnItemOfACloudEventsBatchSaysThatItIsOne(t *testing.T) {
+// TestItemOfACloudEventsBatchHasTheSingleEventType: it is sent on and exported with its fields.
+func TestItemOfACloudEventsBatchHasTheSingleEventType(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
 	p.Split = func(d *producer.Delivery) ([]producer.Item, error) {
@@ -139,7 +139,7 @@ func TestAnItemOfACloudEventsBatchSaysThatItIsOne(t *testing.T) {
 	}
 }
 
-func TestCodingsThatCannotBeTakenOffAreRefused(t *testing.T) {
+func TestUnsupportedCodingsAreRefused(t *testing.T) {
 	t.Parallel()
 	bomb := coded(t, "gzip", strings.Repeat("\x00", 8<<20)) // about 1,000 to 1
 	rows := []struct {
@@ -198,7 +198,7 @@ func TestDecodingMakesNoMoreThanTheLimit(t *testing.T) { //nolint:paralleltest /
 	}
 }
 
-func TestReadingAtMostIsExact(t *testing.T) {
+func TestReadAtMostIsExact(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int64{0, 1, firstBuffer - 1, firstBuffer, firstBuffer + 1, 100_000} {
 		for _, n := range []int64{0, 1, limit - 1, limit, limit + 1, 2*limit + 1} {
@@ -235,7 +235,7 @@ func FuzzDecodedBody(f *testing.F) {
 	})
 }
 
-func TestRequestWithoutBodyAndTypeIsNoDelivery(t *testing.T) {
+func TestRequestWithoutBodyAndTypeIsRefused(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		s := serve(t, p, nil)

@@ -55,9 +55,9 @@ func TestASentKeyDecidesUnderABearerToken(t *testing.T) {
 	}
 }
 
-// TestNoPresetTakesPutUnasked: delivery by PUT is a matter of agreement. The methods that the
+// TestPresetsAcceptPutOnlyWhenConfigured: delivery by PUT is a matter of agreement. The methods that the
 // policy, the 405 and a granted subscription name are those that are taken.
-func TestNoPresetTakesPutUnasked(t *testing.T) {
+func TestPresetsAcceptPutOnlyWhenConfigured(t *testing.T) {
 	t.Parallel()
 	for _, vendor := range preset.All() {
 		p := vendor.Open(preset.Settings{Name: vendor.Name})
@@ -99,9 +99,9 @@ func (s *site) policyData() policyDoc {
 	return doc
 }
 
-// TestEvery415SaysWhatIsTaken: also where no media types are set, and the reader of the events
+// TestEvery415ListsWhatIsAccepted: also where no media types are set, and the reader of the events
 // refuses one.
-func TestEvery415SaysWhatIsTaken(t *testing.T) {
+func TestEvery415ListsWhatIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []bool{false, true} {
 		want := "application/cloudevents+json"
@@ -193,8 +193,8 @@ func TestA400NamesItsLimit(t *testing.T) {
 	}
 }
 
-// TestASignatureBeyondALimitIsToldTheLimit: as a 400 about an event is.
-func TestASignatureBeyondALimitIsToldTheLimit(t *testing.T) {
+// TestRefusalOfALargeSignatureNamesTheLimit: as a 400 about an event is.
+func TestRefusalOfALargeSignatureNamesTheLimit(t *testing.T) {
 	t.Parallel()
 	s := serveSigned(t, nil)
 	for input, want := range map[string]string{
@@ -217,10 +217,10 @@ func manyNames(n int) string {
 	return strings.Join(names, " ")
 }
 
-// TestMalformedDigestsAreTheProducersMistake: 400 with the problem types of
+// TestMalformedDigestsHaveTheirOwnCodes: 400 with the problem types of
 // draft-ietf-httpapi-digest-fields-problem-types-06. A digest of another body stays 401: the
 // body may have been changed on its way by a third party.
-func TestMalformedDigestsAreTheProducersMistake(t *testing.T) {
+func TestMalformedDigestsHaveTheirOwnCodes(t *testing.T) {
 	t.Parallel()
 	const registered = "https://iana.org/assignments/http-problem-types#"
 	s := serveSigned(t, nil)

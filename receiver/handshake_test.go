@@ -110,7 +110,7 @@ func TestRecordKeepsTheDeliveryWithoutItsCredentials(t *testing.T) {
 	}
 }
 
-func TestPrincipalsAndKeysDoNotMeet(t *testing.T) {
+func TestPrincipalsAndKeysAreSeparate(t *testing.T) {
 	t.Parallel()
 	runs := newCounter()
 	s := serve(t, apiProducer(), nil, countingOn(runs))
@@ -131,7 +131,7 @@ func TestPrincipalsAndKeysDoNotMeet(t *testing.T) {
 	}
 }
 
-func TestObservationsTellWhatHappened(t *testing.T) {
+func TestObservationsDescribeDeliveriesAndAttempts(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), nil, Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) { return Response{}, nil }))
 	s.send(ask{id: "k1", typ: "t"})

@@ -30,7 +30,7 @@ func (s *site) kept() map[string]int {
 	return found
 }
 
-func TestFieldsThatNobodySignedDoNotFillTheStore(t *testing.T) {
+func TestUnsignedFieldsDoNotFillTheStore(t *testing.T) {
 	t.Parallel()
 	s := serve(t, webhookProducer(), nil)
 	captured := ask{id: "a", body: `{"n":1}`}
@@ -48,7 +48,7 @@ func TestFieldsThatNobodySignedDoNotFillTheStore(t *testing.T) {
 	}
 }
 
-func TestCapturedBytesUnderKnownIdentifiersAreKeptAFewTimesOnly(t *testing.T) {
+func TestCapturedBytesUnderKnownIdentifiersAreStoredAFewTimesOnly(t *testing.T) {
 	t.Parallel()
 	s := serve(t, webhookProducer(), nil)
 	const events = 2 * maxReplayed
@@ -66,7 +66,7 @@ func TestCapturedBytesUnderKnownIdentifiersAreKeptAFewTimesOnly(t *testing.T) {
 	}
 }
 
-func TestANewPayloadUnderAKnownIdentifierIsKeptOnce(t *testing.T) {
+func TestNewPayloadUnderAKnownIdentifierIsQuarantinedOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t, webhookProducer(), nil)
 	s.send(ask{id: "a", body: "1"})
@@ -84,7 +84,7 @@ func TestANewPayloadUnderAKnownIdentifierIsKeptOnce(t *testing.T) {
 	}
 }
 
-func TestACapturedCloudEventIsNoOtherEventUnderAnotherID(t *testing.T) {
+func TestCapturedCloudEventUnderAnotherIDIsNotANewEvent(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
 	p.Key, p.Type, p.Split, p.LooseBinary = nil, nil, producer.SplitCloudEvents, true
@@ -114,7 +114,7 @@ func (abortingScheme) Verify(_ *http.Request, body func() ([]byte, error)) (veri
 	panic(http.ErrAbortHandler)
 }
 
-func TestAnAbortedRequestGivesItsBudgetBack(t *testing.T) {
+func TestAbortedRequestReleasesItsBudget(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
 	p.Scheme = abortingScheme{}
@@ -171,7 +171,7 @@ func TestObserversSeeNothingOfThePayload(t *testing.T) {
 	}
 }
 
-func TestOtherSpellingsOfSignedContentAreKeptAFewTimesOnly(t *testing.T) {
+func TestVariantsOfSignedContentAreStoredAFewTimesOnly(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
 	scheme := &verify.HMAC{Headers: []string{"Signature"}, Encoding: verify.Hex, Content: "{jcs}", Secrets: verify.Secrets("s")}
@@ -196,7 +196,7 @@ func TestOtherSpellingsOfSignedContentAreKeptAFewTimesOnly(t *testing.T) {
 	}
 }
 
-func TestAnIdentifierThatNobodySignedDoesNotGiveAwayAnAnswer(t *testing.T) {
+func TestUnsignedIdentifierRevealsNoResponse(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
 	p.Fingerprint = producer.FingerprintNone
@@ -213,7 +213,7 @@ func TestAnIdentifierThatNobodySignedDoesNotGiveAwayAnAnswer(t *testing.T) {
 	}
 }
 
-func TestAStaleBatchOfNothingIsRefused(t *testing.T) {
+func TestStaleEmptyBatchIsRefused(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
 	p.Key, p.Type, p.Split = nil, nil, func(*producer.Delivery) ([]producer.Item, error) { return nil, nil }
@@ -239,9 +239,9 @@ func TestAnEventDoesNotNameTheKeyThatSignedIt(t *testing.T) {
 	}
 }
 
-// TestAFreeEventIsNotGivenToAnotherHandler: the type is not signed. While the first handler has
+// TestReleasedEventKeepsItsHandler: the type is not signed. While the first handler has
 // failed for now, a captured delivery with another type runs that handler again and no other.
-func TestAFreeEventIsNotGivenToAnotherHandler(t *testing.T) {
+func TestReleasedEventKeepsItsHandler(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		for _, compared := range []producer.FingerprintFunc{producer.FingerprintBody, producer.FingerprintNone} {
@@ -278,9 +278,9 @@ func TestAFreeEventIsNotGivenToAnotherHandler(t *testing.T) {
 	})
 }
 
-// TestACapturedBatchIsNoEventInBinaryMode: a signature of the body says nothing about the
+// TestCapturedBatchIsNotAnEventInBinaryMode: a signature of the body says nothing about the
 // fields beside it.
-func TestACapturedBatchIsNoEventInBinaryMode(t *testing.T) {
+func TestCapturedBatchIsNotAnEventInBinaryMode(t *testing.T) {
 	t.Parallel()
 	const batch = `[{"specversion":"1.0","id":"1","source":"/shop","type":"order"},{"specversion":"1.0","id":"2","source":"/shop","type":"order"}]`
 	binary := http.Header{"Ce-Id": {"9"}, "Ce-Source": {"/bank"}, "Ce-Type": {"transfer"}, "Ce-Specversion": {"1.0"}}

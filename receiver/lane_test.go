@@ -204,7 +204,7 @@ func TestLanesKeepTheirOrderOverHTTPAndARestart(t *testing.T) {
 	}
 }
 
-func TestFailingTaskOfALaneThatYieldsHoldsUpNobody(t *testing.T) {
+func TestFailingTaskOfAYieldingLaneHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	d := &durable{t: t, dir: t.TempDir()}
 	l := newLaneLog()

@@ -66,7 +66,7 @@ func TestRetryAfterIsBounded(t *testing.T) {
 	}
 }
 
-func TestAnAnswerHandlerThatWantsTimeIsAnswered503(t *testing.T) {
+func TestPostponedAnswerIs503(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), nil, Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) {
 		return Response{}, RetryAfter(90*time.Second, errBoom)

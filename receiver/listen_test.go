@@ -227,7 +227,7 @@ func TestAConnectionWithAVerifiedRequestIsNeverClosed(t *testing.T) {
 	}
 }
 
-func TestAnUnverifiedRequestMakesRoomOnlyAfterThoseThatWait(t *testing.T) {
+func TestUnverifiedRequestsAreClosedAfterIdleConnections(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), nil)
 	w, ln := listening(t, Limits{Connections: 2, PerAddress: 2}, s.rx.Handler())
@@ -300,7 +300,7 @@ func TestBytesOfHeadsAreBounded(t *testing.T) {
 	waitOpen(t, ln, 3, ClosedConnections{HeadBytes: 1})
 }
 
-func TestAcceptMakesRoomWhereDescriptorsRunOut(t *testing.T) {
+func TestAcceptClosesAConnectionWhenDescriptorsRunOut(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), nil)
 	w, ln := listening(t, Limits{Connections: 100, PerAddress: 100}, s.rx.Handler())

@@ -56,7 +56,7 @@ func (s signedSite) sendSigned(r *http.Request, body string, change func(http.He
 	return w.Code
 }
 
-func TestOneCapturedDeliveryRunsOnceHoweverItsFieldsAreSpelt(t *testing.T) {
+func TestCapturedDeliveryRunsOnceHoweverItsFieldsAreWritten(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fields map[string]string

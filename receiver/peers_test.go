@@ -68,7 +68,7 @@ func TestKnownPeersSurviveARestart(t *testing.T) {
 	}
 }
 
-func TestPeersThatCannotBeSavedAreNoFailure(t *testing.T) {
+func TestFailureToSavePeersIsHarmless(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), func(c *Config) { c.PeersFile = filepath.Join(t.TempDir(), "no", "such", "folder") })
 	accept(s.rx, "shop", "192.0.2.1", 1)

@@ -79,7 +79,7 @@ func verifyCodes() []string {
 	return codes
 }
 
-func TestPolicySaysWhatTheConfigurationDoes(t *testing.T) {
+func TestPolicyDescribesTheConfiguration(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
 	p.Window, p.MaxBody, p.Tolerance.Past = 72*time.Hour, 4242, 10*time.Minute

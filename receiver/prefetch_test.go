@@ -54,9 +54,9 @@ func TestWorkerIsFreeWhileTheOutcomeIsRecorded(t *testing.T) {
 	})
 }
 
-// TestStopWaitsForOutcomesOnTheirWay stops when every handler has returned, but no outcome is
+// TestStopWaitsForUnrecordedOutcomes stops when every handler has returned, but no outcome is
 // recorded.
-func TestStopWaitsForOutcomesOnTheirWay(t *testing.T) {
+func TestStopWaitsForUnrecordedOutcomes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var runs, long atomic.Int64
@@ -76,7 +76,7 @@ func TestStopWaitsForOutcomesOnTheirWay(t *testing.T) {
 	})
 }
 
-func TestStopCountsOutcomesThatTheStoreDidNotTake(t *testing.T) {
+func TestStopCountsOutcomesThatTheStoreDidNotRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var runs, long atomic.Int64
@@ -91,7 +91,7 @@ func TestStopCountsOutcomesThatTheStoreDidNotTake(t *testing.T) {
 	})
 }
 
-func TestOutcomesOnTheirWayAreBounded(t *testing.T) {
+func TestUnrecordedOutcomesAreBounded(t *testing.T) {
 	var runs, long atomic.Int64
 	onFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 2 }, func(f *floor) {
 		outage := time.Now().Add(time.Minute)
@@ -112,7 +112,7 @@ func TestOutcomesOnTheirWayAreBounded(t *testing.T) {
 	})
 }
 
-func TestTasksAreTakenAheadOfFastHandlersOnly(t *testing.T) {
+func TestTasksArePrefetchedForFastHandlersOnly(t *testing.T) {
 	for _, c := range []struct {
 		long time.Duration
 		over int // this many are asked for at once
@@ -141,9 +141,9 @@ func TestTasksAreTakenAheadOfFastHandlersOnly(t *testing.T) {
 	}
 }
 
-// TestTasksThatFindNoWorkerAreGivenBack has handlers become slow after tasks were taken ahead
+// TestTasksThatFindNoWorkerAreReleased has handlers become slow after tasks were taken ahead
 // for fast ones.
-func TestTasksThatFindNoWorkerAreGivenBack(t *testing.T) {
+func TestTasksThatFindNoWorkerAreReleased(t *testing.T) {
 	var runs, long atomic.Int64
 	onFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *floor) {
 		for _, e := range f.acceptMany("fast", 50) {
@@ -169,7 +169,7 @@ func TestTasksThatFindNoWorkerAreGivenBack(t *testing.T) {
 	})
 }
 
-func TestTasksThatWaitForAWorkerAreGivenBackOnStop(t *testing.T) {
+func TestTasksThatWaitForAWorkerAreReleasedOnStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var runs, long atomic.Int64
@@ -192,9 +192,9 @@ func TestTasksThatWaitForAWorkerAreGivenBackOnStop(t *testing.T) {
 	})
 }
 
-// TestGivenBackTaskKeepsItsHistory keeps a task that may have killed the process from losing
+// TestReleasedTaskKeepsItsHistory keeps a task that may have killed the process from losing
 // its mark.
-func TestGivenBackTaskKeepsItsHistory(t *testing.T) {
+func TestReleasedTaskKeepsItsHistory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFloor(t, []Handler{script()}, nil)

@@ -341,8 +341,8 @@ func TestAPresetThatSignsAgainLaterSendsADuplicate(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotTheVendorsNeverReachesTheStore sends the same samples with another secret.
-func TestWhatIsNotTheVendorsNeverReachesTheStore(t *testing.T) {
+// TestForgedDeliveriesNeverReachTheStore sends the same samples with another secret.
+func TestForgedDeliveriesNeverReachTheStore(t *testing.T) {
 	t.Parallel()
 	var producers []producer.Producer
 	for name, settings := range sampled() {

@@ -48,7 +48,7 @@ func (o *observations) same() (all []string) {
 	return all
 }
 
-func TestQuarantinedDeliveriesAreWarnedOfAndCounted(t *testing.T) {
+func TestQuarantinedDeliveriesAreLoggedAndCounted(t *testing.T) {
 	t.Parallel()
 	var log syncBuffer
 	s := serve(t, preset.GitHub("the-kettle-is-on-17"), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },

@@ -44,7 +44,7 @@ func number(t *testing.T, p *httpsfv.Params, name string) int64 {
 	return n
 }
 
-func TestDeliveriesOverTheRateAreToldWhenToComeBack(t *testing.T) {
+func TestDeliveriesOverTheRateGetRetryAfter(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.Rate = producer.Rate{Events: 3, Per: time.Hour}

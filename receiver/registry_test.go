@@ -38,7 +38,7 @@ var twoProducers = []producer.Producer{
 	{Name: "grid", Split: func(*producer.Delivery) ([]producer.Item, error) { return nil, nil }},
 }
 
-func TestBookRefusesMistakes(t *testing.T) {
+func TestRegistryRefusesErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name     string
@@ -90,7 +90,7 @@ func TestBookRefusesMistakes(t *testing.T) {
 	}
 }
 
-func TestBookReportsEveryMistakeAtOnce(t *testing.T) {
+func TestRegistryReportsEveryErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := newRegistry([]Handler{
 		On("hg", "a*b", do),
@@ -108,7 +108,7 @@ func TestBookReportsEveryMistakeAtOnce(t *testing.T) {
 	}
 }
 
-func TestBookPicks(t *testing.T) {
+func TestRegistryMatches(t *testing.T) {
 	t.Parallel()
 	b, err := newRegistry([]Handler{
 		On("gh", "push", do),
@@ -174,7 +174,7 @@ func words() []string {
 	return all
 }
 
-func TestPatternsOverlapWhenATypeIsTakenByBoth(t *testing.T) {
+func TestPatternsOverlapWhenBothMatchAType(t *testing.T) {
 	t.Parallel()
 	types := words()
 	pattern := rapid.StringMatching(`[ab]{0,2}\*|[ab]{1,2}`)
@@ -197,9 +197,9 @@ func TestPatternsOverlapWhenATypeIsTakenByBoth(t *testing.T) {
 	})
 }
 
-// TestAnswerHandlersHaveTheirEventsToThemselves compares what newRegistry says about a random
+// TestAnswerHandlersMatchAlone compares what newRegistry says about a random
 // set of handlers with what happens to every type.
-func TestAnswerHandlersHaveTheirEventsToThemselves(t *testing.T) {
+func TestAnswerHandlersMatchAlone(t *testing.T) {
 	t.Parallel()
 	types := words()
 	pattern := rapid.StringMatching(`[ab]{0,2}\*|[ab]{1,2}`)

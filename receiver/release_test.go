@@ -25,9 +25,9 @@ func (w answering) WriteHeader(status int) {
 	w.now()
 }
 
-// TestAnAnsweredDeliveryHoldsNoPlace: who has the answer to one delivery may send the next,
+// TestAnsweredDeliveryHoldsNoSlot: who has the answer to one delivery may send the next,
 // also where only one at once is allowed.
-func TestAnAnsweredDeliveryHoldsNoPlace(t *testing.T) {
+func TestAnsweredDeliveryHoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.Concurrency = 1
@@ -46,9 +46,9 @@ func TestAnAnsweredDeliveryHoldsNoPlace(t *testing.T) {
 	})
 }
 
-// TestAPanicLeavesNothingTaken: whatever panics on the way, also to abort the request, nothing
+// TestPanicReleasesEverything: whatever panics on the way, also to abort the request, nothing
 // stays taken.
-func TestAPanicLeavesNothingTaken(t *testing.T) {
+func TestPanicReleasesEverything(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
 	p.Concurrency = 1
@@ -130,9 +130,9 @@ func (l lending) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Deci
 	return decisions, err
 }
 
-// TestAnAnnouncementChangesNoSharedAnswer: the answer that all events of an endpoint share
+// TestAnnouncementDoesNotChangeTheSharedResponse: the answer that all events of an endpoint share
 // stays as it is.
-func TestAnAnnouncementChangesNoSharedAnswer(t *testing.T) {
+func TestAnnouncementDoesNotChangeTheSharedResponse(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
 	p.Deprecated = time.Unix(1_700_000_000, 0)
@@ -157,9 +157,9 @@ func TestBothLengthsEndTheConnectionEverywhere(t *testing.T) {
 	}
 }
 
-// TestWhatBringsNoNewEventIsNotWelcome: a captured batch that is empty, or whose items are all
+// TestDeliveriesWithoutNewEventsEarnNoCredit: a captured batch that is empty, or whose items are all
 // here, neither makes its sender known nor uses up the quota.
-func TestWhatBringsNoNewEventIsNotWelcome(t *testing.T) {
+func TestDeliveriesWithoutNewEventsEarnNoCredit(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
 	p.Key, p.KeyRequired, p.Rate = nil, false, producer.Rate{Events: 5, Per: time.Hour}

@@ -119,7 +119,7 @@ func TestACapturedDeliveryDoesNotRunAgainAfterTheWindow(t *testing.T) {
 	})
 }
 
-func TestAnEventFromBeforeTheDaysThatAreRememberedIsQuarantined(t *testing.T) {
+func TestEventFromBeforeTheRememberedDaysIsQuarantined(t *testing.T) {
 	t.Parallel()
 	overStores(t, timeless(), func(l *later) {
 		body := func(at time.Time) string { return fmt.Sprintf(`{"at":%q}`, at.Format(time.RFC3339)) }
@@ -141,7 +141,7 @@ func TestAnEventFromBeforeTheDaysThatAreRememberedIsQuarantined(t *testing.T) {
 	})
 }
 
-func TestUnderTheAPIContractWhatWasSeenBeforeIsRefused(t *testing.T) {
+func TestSeenEventIsRefusedUnderTheAPIContract(t *testing.T) {
 	t.Parallel()
 	p := timeless()
 	p.Contract = producer.API

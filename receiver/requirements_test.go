@@ -80,7 +80,7 @@ func TestWindowBeginsWithTheOutcome(t *testing.T) {
 	})
 }
 
-func TestDeadLetterGivesItsKeyBackAndStays(t *testing.T) {
+func TestDeadLetterReleasesItsKeyAndStays(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.Window = time.Hour
@@ -108,7 +108,7 @@ func TestDeadLetterGivesItsKeyBackAndStays(t *testing.T) {
 	})
 }
 
-func TestStaleRepetitionPastItsSignedEndIsRefused(t *testing.T) {
+func TestStaleDuplicatePastItsSignedEndIsRefused(t *testing.T) {
 	t.Parallel()
 	s := serveSigned(t, func(p *producer.Producer) { p.StaleKnown = true })
 	now := time.Now().Add(-4 * time.Minute)
@@ -194,7 +194,7 @@ func TestCapturedDeliveryWithoutASignedTimeIsKnownForTheWindowAndSeenAfterIt(t *
 	}
 }
 
-func TestEndpointsDoNotMeet(t *testing.T) {
+func TestEndpointsAreSeparate(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		other := p
@@ -261,7 +261,7 @@ func (f *forgetfulStore) Claim(ctx context.Context, c ...dedup.Claim) ([]dedup.D
 	return decisions, err
 }
 
-func TestUnknownOutcomeIsNoSuccessAndTheRetryFindsTheTruth(t *testing.T) {
+func TestUnknownOutcomeIsNotSuccessAndTheRetryGetsIt(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		runs := newCounter()
@@ -350,7 +350,7 @@ func TestWhatAVendorChangesPerAttemptMakesNoConflict(t *testing.T) {
 	}
 }
 
-func TestForwardedFieldsAndHostOfStrangersAreNoPartOfTheSignedURL(t *testing.T) {
+func TestForwardedFieldsAndHostOfUntrustedPeersAreNotInTheSignedURL(t *testing.T) {
 	t.Parallel()
 	s := serveSigned(t, nil)
 	g := s.deliver(s.ed, `"k1"`, "/webhooks/shop", "{}", time.Now(), func(r *http.Request) {

@@ -136,7 +136,7 @@ func TestOnlyARetiredEndpointAnswers410(t *testing.T) {
 	}
 }
 
-func TestThePolicyTellsOfTheEnd(t *testing.T) {
+func TestThePolicyAnnouncesTheEnd(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
 	p.Retire = time.Date(2037, 1, 31, 0, 0, 0, 0, time.UTC)

@@ -83,7 +83,7 @@ func (s signedSite) deliver(with verify.Signer, key, target, body string, at tim
 	return got{resp.StatusCode, resp.Header, string(answer), resp.Close}
 }
 
-func TestSignedDeliveryIsAcceptedOnceWhoeverSignsIt(t *testing.T) {
+func TestSignedDeliveryIsAcceptedOnceWithEverySigner(t *testing.T) {
 	t.Parallel()
 	s := serveSigned(t, nil)
 	now := time.Now()

@@ -25,7 +25,7 @@ func (s *stallingStore) Claim(ctx context.Context, claims ...dedup.Claim) ([]ded
 	return nil, ctx.Err()
 }
 
-func TestStoreThatStallsIsNotWaitedForAndTheRetryFindsTheTruth(t *testing.T) {
+func TestStalledStoreIs503AndTheRetryGetsTheOutcome(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		stalling := &stallingStore{}

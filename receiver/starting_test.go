@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestBeforeItIsOpenAReceiverAsksToComeAgain(t *testing.T) {
+func TestStartingReceiverAnswers503(t *testing.T) {
 	t.Parallel()
 	h := Starting(Config{URL: "https://hooks.example", RetryAfter: 10 * time.Second})
 	for _, r := range []*http.Request{

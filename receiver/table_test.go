@@ -154,7 +154,7 @@ func TestComponentAtFaultIsNamed(t *testing.T) {
 	}
 }
 
-func TestTimesAndNoncesAreJudged(t *testing.T) {
+func TestTimesAndNoncesAreChecked(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) http.Header {
 		return http.Header{"Signed-At": {fmt.Sprint(time.Now().Add(d).Unix())}}
@@ -192,7 +192,7 @@ func TestNonceOfAnotherEventIsRefused(t *testing.T) {
 	})
 }
 
-func TestStaleRepetitionIsAnsweredWhereTheProducerSaysSo(t *testing.T) {
+func TestStaleDuplicateIsAnsweredWhereConfigured(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		runs := newCounter()
@@ -325,7 +325,7 @@ func TestSameSignedBytesUnderAnotherIdentifier(t *testing.T) {
 	}
 }
 
-func TestBearerTokensAreNoReplays(t *testing.T) {
+func TestBearerTokensAreNotReplays(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
 	p.Scheme = testScheme{bodyLast: true}
@@ -382,7 +382,7 @@ func splitLines(d *producer.Delivery) ([]producer.Item, error) {
 	return items, nil
 }
 
-func TestBatchIsKeptWholeAndAConflictingItemAside(t *testing.T) {
+func TestBatchIsStoredWholeAndAConflictingItemQuarantined(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.Split, p.Key = splitLines, nil
@@ -487,7 +487,7 @@ func TestFailingStoreIsAnsweredByItsRow(t *testing.T) {
 	})
 }
 
-func TestBusyShuttingDownAndOurBugs(t *testing.T) {
+func TestBusyShuttingDownAndInternalErrors(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.MaxBody = 1 << 10
@@ -528,7 +528,7 @@ func TestAddressesAreChecked(t *testing.T) {
 	})
 }
 
-func TestVendorsOwnReplyIsGivenAndRepeated(t *testing.T) {
+func TestVendorsOwnResponseIsSentAndRepeated(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
 	p.Accepted = dedup.Response{Status: 200, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("[accepted]")}
@@ -586,7 +586,7 @@ func TestUndecodablePayloadForOnIsAcceptedAndDead(t *testing.T) {
 	})
 }
 
-func TestEventWithoutAHandlerIsKeptWithANote(t *testing.T) {
+func TestEventWithoutAHandlerIsStoredWithANote(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		s := serve(t, p, nil)
@@ -610,9 +610,9 @@ func waitFor(t *testing.T, ok func() bool) {
 	}
 }
 
-// TestATypeThatDoesNotFitLosesNoWebhook: it is refused where the sender reads the answer, and
+// TestUnusableTypeLosesNoWebhook: it is refused where the sender reads the answer, and
 // left out where the sender would drop the event.
-func TestATypeThatDoesNotFitLosesNoWebhook(t *testing.T) {
+func TestUnusableTypeLosesNoWebhook(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		seen := make(chan Event[[]byte], 1)

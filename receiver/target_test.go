@@ -12,7 +12,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-func TestTargetIsTakenApartOctetForOctet(t *testing.T) {
+func TestTargetIsParsedOctetForOctet(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]target{
 		"/a":                        {path: "/a"},
@@ -98,7 +98,7 @@ func TestScopeHoldsOnlyWhatIsSigned(t *testing.T) {
 	}
 }
 
-func TestSecretsOfTheQueryAreNotKept(t *testing.T) {
+func TestSecretsOfTheQueryAreNotStored(t *testing.T) {
 	t.Parallel()
 	at, _ := parseTarget("/a?x=1&secret=s&%73ecret=t&secret&y")
 	if got := at.redacted([]string{"secret"}); got != "/a?x=1&secret=REDACTED&%73ecret=REDACTED&secret=REDACTED&y" {
@@ -106,7 +106,7 @@ func TestSecretsOfTheQueryAreNotKept(t *testing.T) {
 	}
 }
 
-func TestKeptHeaderHoldsNoCredentialAndIsBounded(t *testing.T) {
+func TestStoredHeaderHoldsNoCredentialAndIsBounded(t *testing.T) {
 	t.Parallel()
 	h := http.Header{
 		"Authorization": {"a"}, "Cookie": {"b"}, "Proxy-Authorization": {"c"}, "X-Api-Key": {"d"},

@@ -79,7 +79,7 @@ func TestCloudEventsOfEveryModeReachTheirHandler(t *testing.T) {
 	}
 }
 
-func TestCloudEventsThatAreNoneAreRefused(t *testing.T) {
+func TestMalformedCloudEventsAreRefused(t *testing.T) {
 	t.Parallel()
 	s, _ := serveCloudEvents(t)
 	for _, field := range []string{"Ce-Id", "Ce-Source", "Ce-Type", "Ce-Specversion"} {
@@ -197,9 +197,9 @@ func TestWebSubHubIsAnswered(t *testing.T) {
 	runs.await(t)
 }
 
-// TestCredentialsOfTheQueryStayOutOfEverythingKept sends right and wrong credentials in the
+// TestCredentialsOfTheQueryAreStoredNowhere sends right and wrong credentials in the
 // query, at the most talkative level of the log.
-func TestCredentialsOfTheQueryStayOutOfEverythingKept(t *testing.T) {
+func TestCredentialsOfTheQueryAreStoredNowhere(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret-0123456789abcdef"
 	for name, settings := range map[string]preset.Settings{

@@ -12,10 +12,10 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestADeliveryThatCameBackIsRefused: by its own name in Via, in whatever place and spelling,
+// TestLoopingDeliveryIsRefused: by its own name in Via, in whatever place and spelling,
 // and before anything is verified. Names of others, and ours in a comment or a protocol, are no
 // loop.
-func TestADeliveryThatCameBackIsRefused(t *testing.T) {
+func TestLoopingDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		s := serve(t, p, func(c *Config) { c.Via = "eyelet-7" })
@@ -39,8 +39,8 @@ func TestADeliveryThatCameBackIsRefused(t *testing.T) {
 	}
 }
 
-// TestHandlersAreToldWhatWasSigned: and a handler can tell it from what any client could add.
-func TestHandlersAreToldWhatWasSigned(t *testing.T) {
+// TestHandlersSeeWhatWasSigned: and a handler can tell it from what any client could add.
+func TestHandlersSeeWhatWasSigned(t *testing.T) {
 	t.Parallel()
 	got := make(chan Event[[]byte], 1)
 	s := serve(t, apiProducer(), func(c *Config) {
@@ -56,7 +56,7 @@ func TestHandlersAreToldWhatWasSigned(t *testing.T) {
 	}
 }
 
-func TestProofIsNotTakenFromTheEvent(t *testing.T) {
+func TestProofIsNotReadFromTheEvent(t *testing.T) {
 	t.Parallel()
 	said := map[string]string{"keyid": "mine", "signed_fields": "x-user", "signature_label": "mine", "source": "s"}
 	id := verify.Identity{KeyID: "k", Label: "sig1", Covered: []string{"@method", "content-type", `x-list;key="a"`, "x-kind", "@body"}}

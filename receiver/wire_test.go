@@ -108,7 +108,7 @@ func TestSlowBodyIsTimedOut(t *testing.T) {
 	})
 }
 
-func TestBodyThatIsNotWantedDoesNotHoldTheConnection(t *testing.T) {
+func TestUnreadBodyDoesNotHoldTheConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), func(c *Config) { c.BodyTimeout = 50 * time.Millisecond })
 	refused := strings.Replace(head("/webhooks/shop", "Content-Length: 20", "", "01"), "Sig: good", "Sig: signature_missing", 1)
@@ -141,7 +141,7 @@ func TestChunkedConnectionIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-func TestHeadIsJudgedWithoutAskingForTheBody(t *testing.T) {
+func TestHeadIsCheckedBeforeTheBodyIsRead(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
 	p.MaxBody = 100

@@ -107,7 +107,7 @@ func TestHandlersRunAtOnceUpToTheNumberOfWorkers(t *testing.T) {
 	})
 }
 
-func TestPayloadsInWorkAreBounded(t *testing.T) {
+func TestPayloadsOfRunningTasksAreBounded(t *testing.T) {
 	g := &gate{}
 	var now atomic.Int64
 	h := On("gh", "*", func(context.Context, Event[[]byte]) error { now.Add(1); <-g.open; return nil })
@@ -124,7 +124,7 @@ func TestPayloadsInWorkAreBounded(t *testing.T) {
 	})
 }
 
-func TestHandlerThatHangsKeepsItsTaskAndNobodyElses(t *testing.T) {
+func TestHungHandlerKeepsOnlyItsOwnTask(t *testing.T) {
 	g := &gate{}
 	h := On("gh", "*", waits(g, false)).Named("hangs")
 	onFloor(t, []Handler{h, script().Named("works")}, func(c *Config) { c.Workers = 2 }, func(f *floor) {
@@ -202,9 +202,9 @@ func TestExtensionIsTriedAgainBeforeTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// TestLostLeaseDropsTheResult makes extensions fail so long that the task is given out again;
+// TestLostLeaseDiscardsTheResult makes extensions fail so long that the task is given out again;
 // the first run ends after the second one has it, and must not decide.
-func TestLostLeaseDropsTheResult(t *testing.T) {
+func TestLostLeaseDiscardsTheResult(t *testing.T) {
 	var mu sync.Mutex
 	runs, ended := 0, error(nil)
 	h := On("gh", "*", func(ctx context.Context, ev Event[[]byte]) error {
@@ -242,7 +242,7 @@ func TestLostLeaseDropsTheResult(t *testing.T) {
 	})
 }
 
-func TestResultThatMeetsALostLeaseIsDropped(t *testing.T) {
+func TestResultAfterALostLeaseIsDiscarded(t *testing.T) {
 	onFloor(t, []Handler{script()}, nil, func(f *floor) {
 		f.store.set(func() { f.store.failFinish = func() error { return dedup.ErrLeaseLost } })
 		event := f.accept("1", "x")
@@ -277,7 +277,7 @@ func TestOutcomeSurvivesAnOutageOfTheStore(t *testing.T) {
 	})
 }
 
-func TestResultThatTheStoreNeverTakesIsGivenUp(t *testing.T) {
+func TestResultThatTheStoreNeverRecordsIsAbandoned(t *testing.T) {
 	onFloor(t, []Handler{script()}, nil, func(f *floor) {
 		var broken atomic.Bool
 		broken.Store(true)
@@ -298,9 +298,9 @@ func TestResultThatTheStoreNeverTakesIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestAFailedStoreIsNotAskedAgain has the store fail for good while a handler runs: nothing can
+// TestFailedStoreIsNotCalledAgain has the store fail for good while a handler runs: nothing can
 // be recorded any more.
-func TestAFailedStoreIsNotAskedAgain(t *testing.T) {
+func TestFailedStoreIsNotCalledAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{})}
@@ -417,7 +417,7 @@ func TestStopInterruptsWhatDoesNotEndInTime(t *testing.T) {
 	})
 }
 
-func TestStopLeavesAHandlerThatHangs(t *testing.T) {
+func TestStopAbandonsAHungHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{})}
@@ -460,9 +460,9 @@ func TestStopDoesNotWaitForAStoreThatFails(t *testing.T) {
 	})
 }
 
-// TestTasksTakenWhileStoppingAreGivenBack has the store give out a task although the call was
+// TestTasksTakenWhileStoppingAreReleased has the store give out a task although the call was
 // cancelled.
-func TestTasksTakenWhileStoppingAreGivenBack(t *testing.T) {
+func TestTasksTakenWhileStoppingAreReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0

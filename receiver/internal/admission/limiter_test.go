@@ -144,7 +144,7 @@ func TestOnePeerDoesNotFillTheQueue(t *testing.T) {
 
 // After a start no peer is known, and two addresses fill the line. The peer that sends one
 // delivery goes before the rest of theirs, and is known from then on.
-func TestAfterAStartAFloodKeepsNobodyOut(t *testing.T) {
+func TestAfterAStartAFloodKeepsNoSenderOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := testLimiter(1)
@@ -283,7 +283,7 @@ func TestAFloodAtOneEndpointLeavesSlotsForOthers(t *testing.T) {
 }
 
 // The room to wait is shared in the same way.
-func TestAFloodAtOneEndpointLeavesRoomToWait(t *testing.T) {
+func TestAFloodAtOneEndpointLeavesQueuesForOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := testLimiter(2)

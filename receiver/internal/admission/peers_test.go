@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestAFileOfPeersIsNotTrustedFurtherThanItMayBe(t *testing.T) {
+func TestPeersFileIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	until := func(d time.Duration) string { return now.Add(d).UTC().Format(time.RFC3339) }
