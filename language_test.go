@@ -342,7 +342,7 @@ func TestThePhrasesAreFound(t *testing.T) {
 // retired are words that no identifier may hold any more, with the term of the field.
 var retired = map[string]string{
 	"crowd": "limiter", "guest": "permit", "stranger": "unknown peer", "door": "inFlight", "book": "registry",
-	"chore": "bulkAction", "fate": "result", "veil": "redact", "twin": "fileVariant", "growth": "treeBuilder",
+	"chore": "bulkAction", "fate": "result", "veil": "redact", "twin": "fileVariant",
 	"happening": "tailEntry", "agenda": "taskqueue", "hasten": "runNow", "hastener": "expediter", "loose": "malleable",
 	"judge": "classify", "spelling": "syntax", "spelled": "writtenAs", "told": "reported", "tells": "reports",
 	"nobody": "the negation", "somebody": "another process", "whoever": "the client", "unsound": "corrupt",
@@ -353,7 +353,7 @@ var retired = map[string]string{
 // retiredNames are whole identifiers that may not come back.
 var retiredNames = []string{
 	"Aside", "Asides", "ErrNoWait", "tellOff", "untilTold", "onlyThese", "inFiles", "keepHouse", "askAgain", "handOver",
-	"giveBack", "giveUp", "bomb", "wayHere", "judgeTime", "rowOf", "saysHTTP", "storeIsThere", "outliveReaders",
+	"giveBack", "giveUp", "wayHere", "judgeTime", "rowOf", "saysHTTP", "storeIsThere", "outliveReaders",
 }
 
 // allowedPairs are uses of retired words that are terms.
