@@ -55,7 +55,7 @@ func TestSignedTemplatesMustBeUniquelyDecodable(t *testing.T) {
 			t.Errorf("%s, of a vendor: %v", content, err)
 		}
 	}
-	// The URL is configured, so nothing can move to its end.
+	// The URL is configured, so nothing can move behind it.
 	h := boundaryScheme("{url}{body}")
 	h.URL = "https://hooks.example/in?a=1"
 	if err := h.Check(); err != nil {

@@ -71,7 +71,7 @@ func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]se
 		return nil, err
 	}
 	if len(forms) == 0 || len(forms) > maxContents {
-		return nil, &Error{Code: KeysUnavailable, Err: fmt.Errorf("%d forms of the signed content", len(forms))}
+		return nil, &Error{Code: KeysUnavailable, Err: fmt.Errorf("%d candidates for the signed content", len(forms))}
 	}
 	return forms, nil
 }

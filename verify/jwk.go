@@ -138,7 +138,7 @@ func parseOneJWK(id string, alg Alg, text []byte) (Key, error) {
 		K *json.RawMessage `json:"k"`
 	}
 	if err := json.Unmarshal(text, &private); err == nil && (private.D != nil || private.K != nil) {
-		return Key{}, errors.New("this is a private or symmetric key: a receiver needs the public one only")
+		return Key{}, errors.New("this is a private or symmetric key: a receiver needs only the public one")
 	}
 	raw, err := jwk.ParseKey(bytes.TrimSpace(text))
 	if err != nil {

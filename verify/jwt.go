@@ -302,7 +302,7 @@ func (j *JWT) identity(t *parsedToken) (Identity, error) {
 		err = errors.New("no exp: the token would never expire")
 	}
 	if err == nil && j.Body && issued.IsZero() {
-		err = errors.New("no iat: nothing says when the token was signed")
+		err = errors.New("no iat: the time of signing is unknown")
 	}
 	if err != nil {
 		return Identity{}, &Error{Code: TokenMalformed, KeyID: shortID(t.kid), Err: err}

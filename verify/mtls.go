@@ -19,8 +19,8 @@ import (
 // called and nothing about the bytes: Identity.Signed is nil and nothing is covered.
 //
 // The certificate is that of the connection (RFC 8446 section 4.3.2), or, behind a proxy that
-// terminates TLS, the one that the proxy writes into ProxyHeader. The chain must be checked
-// before: Verify requires a verified chain of the connection, and relies on the operator for
+// terminates TLS, the one that the proxy writes into ProxyHeader. Its chain must already be
+// checked: Verify requires a verified chain of the connection, and relies on the operator for
 // the proxy.
 //
 // Refusals: credentials_missing without a certificate, cert_untrusted if its chain was not

@@ -73,7 +73,7 @@ func publicOf(block *pem.Block) (crypto.PublicKey, error) {
 		}
 		return c.PublicKey, nil
 	case "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "ENCRYPTED PRIVATE KEY":
-		return nil, errors.New("this is a private key: a receiver needs the public one only")
+		return nil, errors.New("this is a private key: a receiver needs only the public one")
 	}
 	return nil, fmt.Errorf("a PEM block %q is not a public key", block.Type)
 }

@@ -55,8 +55,8 @@ func TestRefusalsDoNotRevealWhichKeysExist(t *testing.T) {
 				for _, alg := range []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, RSAPSSSHA512} {
 					s := newScene(t)
 					s.scheme = &RFC9421{Keys: StaticKeys(known[alg])}
-					stranger := newPair(t, id, Ed25519)
-					s.pair = testPair{s.pair.key, stranger.signer}
+					other := newPair(t, id, Ed25519)
+					s.pair = testPair{s.pair.key, other.signer}
 					s.pair.signer.NameAlg = alg == HMACSHA256
 					s.r.Header.Set("X-Dict", "a=1")
 					s.resign(t, c.components...)

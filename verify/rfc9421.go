@@ -22,7 +22,7 @@ import (
 // Not accepted, although RFC 9421 defines them: @request-target, the parameters req and tr, sf
 // on fields other than Dictionaries, and request lines in absolute form.
 //
-// The work per request is bounded. Of any number of signatures 8 are looked at and 2 verified;
+// The work per request is bounded. Of any number of signatures 8 are examined and 2 verified;
 // all signature bases together have at most 64 KiB, and sf, key and @query-param parse at most
 // 8 KiB. A signature with an unknown key costs as much as one with a known key.
 type RFC9421 struct {
@@ -143,8 +143,8 @@ const (
 )
 
 // Verify implements [Scheme]. Identity.Signed is the SHA-256 of the signature base. A message
-// that is sent again has the same digest, whatever the label or the order of its fields. It is
-// nil if nothing binds the body.
+// that is sent again has the same digest, whatever the label or the order of its fields. Signed
+// is nil if nothing binds the body.
 func (s *RFC9421) Verify(r *http.Request, body func() ([]byte, error)) (Identity, error) {
 	if err := s.Check(); err != nil {
 		return Identity{}, &Error{Code: KeysUnavailable, Err: err}
@@ -182,7 +182,7 @@ type verification struct {
 	scheme    *RFC9421
 	m         *message
 	body      func() ([]byte, error)
-	seen      int          // signatures looked at
+	seen      int          // signatures examined
 	tried     int          // signatures checked against keys
 	keysTried int          // keys they were checked against
 	buffer    []byte       // of the last signature base

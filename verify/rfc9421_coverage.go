@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// When says when a rule of coverage applies.
+// When is the condition under which a [CoverageRule] applies.
 type When string
 
 // The conditions of a [CoverageRule].

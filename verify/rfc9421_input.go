@@ -17,7 +17,7 @@ const (
 	maxSignatureFields = 8 << 10 // bytes of Signature-Input and Signature together
 	maxComponents      = 32
 	maxLabels          = 32       // members of each field
-	maxSignatures      = 8        // signatures looked at, and keys they are checked against
+	maxSignatures      = 8        // signatures examined, and keys they are checked against
 	maxVerified        = 2        // signatures checked against keys
 	maxBase            = 64 << 10 // bytes of all signature bases of a request, and of a query
 	maxStructured      = 8 << 10  // bytes of a request parsed for sf, key and name parameters
@@ -51,7 +51,7 @@ type component struct {
 // coversAll reports whether the component binds every octet of the field or part.
 func (c *component) coversAll() bool { return !c.sf && !c.keyed }
 
-// same reports whether two components are one, in whatever order their parameters come.
+// same reports whether two components are equal, in whatever order their parameters come.
 func (c *component) same(o *component) bool {
 	return o.name == c.name && o.sf == c.sf && o.bs == c.bs && o.keyed == c.keyed && o.key == c.key
 }

@@ -83,7 +83,7 @@ func (s *Static) Check() error {
 		}
 	case InBearer:
 	default:
-		errs = append(errs, fmt.Errorf("credential: %q is none of header, query, basic, bearer", string(s.In)))
+		errs = append(errs, fmt.Errorf("credential: %q is not header, query, basic or bearer", string(s.In)))
 	}
 	if len(s.Secrets) == 0 {
 		errs = append(errs, errors.New("credential: no secret is set"))

@@ -154,7 +154,7 @@ func (t Tolerance) Check(id Identity, now time.Time) error {
 	if id.SignedAt.IsZero() {
 		return nil
 	}
-	// Times are compared, not durations: those between far times saturate, and the lowest
+	// Times are compared, because a duration between far times saturates, and the lowest
 	// duration has no negative.
 	if t.Past != NoLimit && id.SignedAt.Before(now.Add(-t.Past)) {
 		return &Error{Code: TimestampTooOld, KeyID: id.KeyID}
