@@ -147,7 +147,6 @@ func (h *HMAC) Binds() Binding {
 	return b
 }
 
-// isID reports whether a field carries the signed identifier.
 func (h *HMAC) isID(field string) bool {
 	return slices.ContainsFunc(h.IDHeaders, func(name string) bool { return strings.EqualFold(name, field) })
 }

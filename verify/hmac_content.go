@@ -60,7 +60,6 @@ func (p *hmacPlan) stable(content segments, signed []byte) []byte {
 	return digestOf(framed)
 }
 
-// contents returns the candidates for the signed content.
 func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]segments, error) {
 	if p.custom == nil {
 		content, err := p.fill(r, body, s)
@@ -76,7 +75,6 @@ func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]se
 	return forms, nil
 }
 
-// fill fills the template with the values of a request.
 func (p *hmacPlan) fill(r *http.Request, body []byte, s signatureHead) (segments, error) {
 	out := make(segments, 0, len(p.template))
 	for i, q := range p.template {
@@ -135,7 +133,6 @@ func (p *hmacPlan) signedURL(i int, r *http.Request) (string, error) {
 	return u, p.checkValue(i, "@target-uri", u)
 }
 
-// sign sets the signature fields on r.
 func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
 	if len(p.keys) == 0 {
 		return errors.New("sign: only public keys are set, but no secret")

@@ -211,7 +211,6 @@ func (p *hmacPlan) checkPlaceholder(q part, h *HMAC) error {
 	return nil
 }
 
-// templateHolds reports whether the signed content has the placeholder.
 func (p *hmacPlan) templateHolds(name string) bool {
 	return slices.ContainsFunc(p.template, func(q part) bool { return q.name == name })
 }

@@ -20,7 +20,6 @@ const (
 	maxTimestamp      = 15      // digits
 )
 
-// signatureHead is the signature in the header fields of a delivery.
 type signatureHead struct {
 	header    int // index of the signature field
 	sigs      []signature
@@ -29,7 +28,6 @@ type signatureHead struct {
 	id        string
 }
 
-// signature is a usable entry.
 type signature struct {
 	hash   Hash // empty for Ed25519
 	kid    string
@@ -148,7 +146,6 @@ func (p *hmacPlan) malformed(s *signatureHead) *Error {
 	return &Error{Code: SignatureMalformed, Component: p.headers[s.header]}
 }
 
-// cut splits off the first entry of the field value.
 func (p *hmacPlan) cut(value string) (first, rest string, more bool) {
 	if p.separator == "" {
 		return value, "", false

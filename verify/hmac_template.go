@@ -45,7 +45,6 @@ func parseTemplate(s string) ([]part, error) {
 // entryPattern is the form of one entry of a signature field.
 type entryPattern []part
 
-// entry is a parsed entry.
 type entry struct {
 	sig, ed25519, alg, kid, timestamp string
 	hasTimestamp                      bool
@@ -81,7 +80,6 @@ func parseEntry(s string) (entryPattern, error) {
 	return parts, nil
 }
 
-// text returns the placeholder as written, without its braces.
 func (p part) text() string {
 	if p.arg == "" {
 		return p.name
@@ -89,7 +87,6 @@ func (p part) text() string {
 	return p.name + ":" + p.arg
 }
 
-// holds reports whether the pattern has the placeholder.
 func (p entryPattern) holds(name string) bool {
 	for _, q := range p {
 		if q.name == name {
@@ -141,7 +138,6 @@ func (e *entry) set(name, value string) {
 	}
 }
 
-// format writes an entry of this form.
 func (p entryPattern) format(e entry) string {
 	var b strings.Builder
 	for _, q := range p {

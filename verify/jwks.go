@@ -41,10 +41,10 @@ type JWKSConfig struct {
 
 // JWKS is a [KeySet] that is fetched from a URL.
 //
-// The set is fetched at its first use and again when Cache-Control says so: every minute to
-// every hour, during the last quarter of that time in the background. A fetch replaces the set,
-// which drops removed keys. While fetches fail, the last set stays in use for up to 24 hours.
-// Symmetric keys are never taken from a URL.
+// The set is fetched at its first use and again when it expires: after a minute to an hour, as
+// Cache-Control says. In the last quarter of that time it is fetched in the background. A fetch
+// replaces the set, which drops removed keys. While fetches fail, the last set stays in use for
+// up to 24 hours. Symmetric keys are never taken from a URL.
 //
 // A kid that is not in the set causes a fetch at most every 30 seconds. It is key_unknown only
 // if a fetch began after the lookup. If none was allowed, it is keys_unavailable with the rest
@@ -65,7 +65,6 @@ type JWKS struct {
 	err        error         // of the last fetch
 }
 
-// jwksSet is the result of one fetch.
 type jwksSet struct {
 	public  []JSONWebKey
 	keys    *staticSet

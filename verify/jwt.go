@@ -134,7 +134,6 @@ func (j *JWT) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 	return j.identity(token)
 }
 
-// find returns the compact form of the token.
 func (j *JWT) find(r *http.Request, body func() ([]byte, error)) ([]byte, error) {
 	if j.Body {
 		b, err := body()
@@ -162,7 +161,6 @@ func (j *JWT) find(r *http.Request, body func() ([]byte, error)) ([]byte, error)
 	return []byte(token), nil
 }
 
-// parsedToken is an unverified token.
 type parsedToken struct {
 	signed         []byte // header and payload as received
 	signature      []byte
@@ -242,7 +240,6 @@ func (j *JWT) checkSignature(r *http.Request, t *parsedToken) error {
 // joseCurves are the curves of the ECDSA algorithms (RFC 7518 section 3.4).
 var joseCurves = map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521()}
 
-// fitsJOSE reports whether a valid key fits a JOSE algorithm.
 func fitsJOSE(alg string, public crypto.PublicKey) bool {
 	if ec, ok := public.(*ecdsa.PublicKey); ok {
 		return ec != nil && ec.Curve != nil && joseCurves[alg] == ec.Curve

@@ -15,7 +15,6 @@ func StaticKeys(keys ...Key) KeySet {
 	return newStaticSet(keys)
 }
 
-// staticSet is an immutable set.
 type staticSet struct {
 	all  []Key
 	byID map[string][]Key

@@ -49,7 +49,6 @@ type RFC9421 struct {
 	err   error
 }
 
-// defaultAlgs are accepted if the configuration lists none.
 var defaultAlgs = []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, ECDSAP384SHA384, RSAPSSSHA512}
 
 // Check reports all errors of the configuration. Until they are fixed, Verify refuses every
@@ -198,7 +197,6 @@ type unknownKey struct {
 	err error
 }
 
-// refuse keeps the furthest refusal.
 func (v *verification) refuse(at stage, err error) (Identity, bool) {
 	if at > v.stage {
 		v.stage, v.err = at, err
@@ -300,7 +298,6 @@ func (v *verification) decoy(ctx context.Context, in *signatureInput) *Key {
 	return &all[i]
 }
 
-// checkParams checks the required signature parameters.
 func (v *verification) checkParams(in *signatureInput) *Error {
 	if tag := v.scheme.Tag; tag != "" && (!in.hasTag || in.tag != tag) {
 		return &Error{Code: InsufficientCoverage, KeyID: in.keyID, Component: "tag"}

@@ -56,7 +56,6 @@ func (c *component) same(o *component) bool {
 	return o.name == c.name && o.sf == c.sf && o.bs == c.bs && o.keyed == c.keyed && o.key == c.key
 }
 
-// signatureInput is one signature as the sender describes it.
 type signatureInput struct {
 	label      string
 	member     string // the member of Signature-Input as received: the list and its parameters

@@ -68,7 +68,6 @@ func newMessage(r *http.Request) (*message, error) {
 	return m, nil
 }
 
-// authority normalizes a host and port.
 func authority(scheme, host string) string {
 	host = strings.ToLower(host)
 	port := ":443"
@@ -141,7 +140,6 @@ func (m *message) lines(name string) []string {
 	return m.request.Header[http.CanonicalHeaderKey(name)]
 }
 
-// namedField is a field of the request, with its name in lower case.
 type namedField struct {
 	name  string
 	lines []string

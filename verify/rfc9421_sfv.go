@@ -27,10 +27,8 @@ type sfItem struct {
 	text string
 }
 
-// flag reports whether the item is a flag.
 func (i sfItem) flag() bool { return i.kind == sfBoolean && i.text == "" }
 
-// str returns the value of a string.
 func (i sfItem) str() (string, bool) {
 	if i.kind != sfString {
 		return "", false

@@ -16,7 +16,6 @@ import (
 // methods.
 type Secret string
 
-// redacted replaces a secret in every output.
 const redacted = "<secret>"
 
 // String returns <secret>.

@@ -43,7 +43,6 @@ func Canonical(body []byte) ([]byte, error) {
 	return c.out, nil
 }
 
-// canonicalizer writes the canonical form while it reads.
 type canonicalizer struct {
 	Scanner
 	out     []byte
@@ -53,7 +52,7 @@ type canonicalizer struct {
 	moved   []byte            // scratch space to sort the members of an object
 }
 
-// canonicalMember is a member that was written to out.
+// canonicalMember is a member in out.
 type canonicalMember struct {
 	name     []byte // decoded
 	prefix   uint64 // of the name, in the order of names
