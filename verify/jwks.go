@@ -66,7 +66,7 @@ type JWKS struct {
 }
 
 type jwksSet struct {
-	public  []JSONWebKey
+	public  staticTokenKeys
 	keys    *staticSet
 	fetch   uint64 // the number of the fetch, from 1
 	fetched time.Time
@@ -149,12 +149,7 @@ func (j *JWKS) Key(ctx context.Context, id string) ([]Key, error) {
 func (j *JWKS) PublicKeys(ctx context.Context, kid string) ([]JSONWebKey, error) {
 	var found []JSONWebKey
 	err := j.lookup(ctx, kid, func(s *jwksSet) bool {
-		found = nil
-		for _, k := range s.public {
-			if kid == "" || k.ID == kid {
-				found = append(found, k)
-			}
-		}
+		found, _ = s.public.PublicKeys(ctx, kid)
 		return len(found) > 0
 	})
 	return found, err

@@ -70,15 +70,19 @@ func (m *MutualTLS) Verify(r *http.Request, _ func() ([]byte, error)) (Identity,
 	if err != nil {
 		return Identity{}, err
 	}
-	sum := sha256.Sum256(cert.Raw)
-	fingerprint := hex.EncodeToString(sum[:])
-	known := slices.ContainsFunc(m.Fingerprints, func(p string) bool { return strings.EqualFold(p, fingerprint) })
-	if !known && !m.named(cert) {
+	fingerprint, pinned := m.fingerprint(cert)
+	if !pinned && !m.named(cert) {
 		return Identity{}, &Error{Code: CredentialsMismatch, Component: "certificate"}
 	}
 	return Identity{
 		KeyID: fingerprint[:16], NotBefore: cert.NotBefore, Expires: cert.NotAfter, ExpiredCode: CertExpired,
 	}, nil
+}
+
+func (m *MutualTLS) fingerprint(cert *x509.Certificate) (digits string, pinned bool) {
+	sum := sha256.Sum256(cert.Raw)
+	digits = hex.EncodeToString(sum[:])
+	return digits, slices.ContainsFunc(m.Fingerprints, func(p string) bool { return strings.EqualFold(p, digits) })
 }
 
 func (m *MutualTLS) named(cert *x509.Certificate) bool {
@@ -101,9 +105,7 @@ func (m *MutualTLS) client(r *http.Request) (*x509.Certificate, error) {
 	}
 	if len(r.TLS.VerifiedChains) == 0 {
 		// Without a chain only a fingerprint proves the certificate.
-		sum := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
-		fingerprint := hex.EncodeToString(sum[:])
-		if !slices.ContainsFunc(m.Fingerprints, func(p string) bool { return strings.EqualFold(p, fingerprint) }) {
+		if _, pinned := m.fingerprint(r.TLS.PeerCertificates[0]); !pinned {
 			return nil, &Error{Code: CertUntrusted, Err: errors.New("the server did not check the certificate's chain")}
 		}
 	}

@@ -150,7 +150,7 @@ sets:
 	for _, set := range rule.AnyOf {
 		for _, name := range set {
 			if in.covers(name) || name == "content-digest" && in.coversDigest() {
-				if err := checkSingle(name, m); err != nil {
+				if err := checkOneLine(name, m.lines(name)); err != nil {
 					return err
 				}
 				continue
@@ -163,13 +163,6 @@ sets:
 		return nil
 	}
 	return uncovered(missing)
-}
-
-func checkSingle(name string, m *message) *Error {
-	if name[0] == '@' {
-		return nil
-	}
-	return checkOneLine(name, m.lines(name))
 }
 
 func checkPresent(name string, m *message, in *signatureInput) *Error {

@@ -66,7 +66,7 @@ func TestStaticVerify(t *testing.T) {
 func TestStaticCheckReportsEveryError(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]*Static{
-		`"" is not header`:       {Secrets: Secrets("x")},
+		`"" is not header`:    {Secrets: Secrets("x")},
 		"is not a field name": HeaderValue("a b", "x"),
 		"has no name":         QueryValue("", "x"),
 		"holds no colon":      Basic("a:b", "x"),
