@@ -56,8 +56,8 @@ type Store interface {
 	// [Remember], [Recall] then decides by the trace of the key, after the aliases. A New claim
 	// leaves its trace in the same step.
 	//
-	// Neither the store nor the caller may change the maps and slices of a claim afterwards;
-	// the decision may share them.
+	// The store never changes the maps and slices of a claim, nor may the caller after the call.
+	// The decision may share them.
 	//
 	// A cancelled ctx may return early with an error although the claim happens.
 	Claim(ctx context.Context, claims ...Claim) ([]Decision, error)

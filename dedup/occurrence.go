@@ -197,7 +197,7 @@ func (o *Occurrence) allows(first Record, c Claim, now time.Time) bool {
 }
 
 // number gives the claim the next free number after those of first. A number is taken if its
-// content outlived the first record of it.
+// occurrence outlived the first one.
 func (out *Resolution) number(most int, first Record, find Lookup, now time.Time) error {
 	base := out.Claim.Key
 	out.Of = first

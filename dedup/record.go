@@ -131,7 +131,7 @@ func (r *Record) Ends() time.Time {
 	return r.Expires
 }
 
-// Expired reports whether the window ended before now, so the key is new again.
+// Expired reports whether the window has ended at now, so the key is new again.
 func (r *Record) Expired(now time.Time) bool {
 	ends := r.Ends()
 	return !ends.IsZero() && !now.Before(ends)

@@ -47,7 +47,7 @@ func closeAll(x *rig) {
 func closeBlocked(x *rig) {
 	var wg sync.WaitGroup
 	errs := make([]error, 4)
-	ctx, cancel := context.WithTimeout(x.ctx, Patience)
+	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	defer cancel()
 	for i := range errs {
 		wg.Go(func() { _, errs[i] = x.store.Take(ctx, 1, 1, minute) })

@@ -220,7 +220,7 @@ func raceQuarantine(x *rig) {
 // work runs workers until so many tasks are done. handle is called between Take and Finish.
 func (x *rig) work(workers, tasks int, handle func(dedup.Work) dedup.Result) {
 	x.Helper()
-	ctx, cancel := context.WithTimeout(x.ctx, Patience)
+	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	defer cancel()
 	var mu sync.Mutex
 	left := tasks

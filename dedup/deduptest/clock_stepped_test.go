@@ -12,7 +12,7 @@ func await(t *testing.T, c <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(deduptest.Patience):
+	case <-time.After(30 * time.Second):
 		t.Fatal(what)
 	}
 }

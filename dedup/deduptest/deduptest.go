@@ -16,7 +16,7 @@
 // [SteppedClock] tests what your store does when the clock of the machine is set.
 //
 // Each check is named after the behaviour that it requires. No check measures durations. A check
-// that waits for something fails after [Patience].
+// that waits for something fails after 30 seconds.
 //
 // The model test logs its seed. EYELET_SEED=N repeats a run, EYELET_STEPS=N sets the operations per
 // run (default 400), and EYELET_RUNS=N the number of runs (default 4).
@@ -29,8 +29,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// Patience is how long a check waits for something before it fails.
-const Patience = 30 * time.Second
+// patience is how long a check waits for something before it fails.
+const patience = 30 * time.Second
 
 // Harness opens the store under test.
 type Harness struct {

@@ -23,7 +23,7 @@ type rig struct {
 func newRig(t *testing.T, h Harness) *rig {
 	t.Helper()
 	clock := NewClock()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	x := &rig{T: t, harness: h, clock: clock, store: h.Open(t, clock), ctx: ctx}
 	t.Cleanup(func() {
 		cancel()
@@ -106,7 +106,7 @@ func (x *rig) take() dedup.Work {
 // takeUpTo takes tasks. At least one must be due.
 func (x *rig) takeUpTo(n int, bytes int64, lease time.Duration) []dedup.Work {
 	x.Helper()
-	ctx, cancel := context.WithTimeout(x.ctx, Patience)
+	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	defer cancel()
 	ws, err := x.store.Take(ctx, n, bytes, lease)
 	if err != nil {
@@ -193,7 +193,7 @@ func (x *rig) waiting() func() dedup.Work {
 		err   error
 	}
 	got := make(chan result, 1)
-	ctx, cancel := context.WithTimeout(x.ctx, Patience)
+	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	go func() {
 		ws, err := x.store.Take(ctx, 1, 1<<30, minute)
 		got <- result{ws, err}
