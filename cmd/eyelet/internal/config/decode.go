@@ -14,8 +14,8 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// decoder fills structs from nodes and collects all errors. The tag of a field names its setting and
-// may have an option:
+// decoder fills structs from nodes and collects all errors. The tag of a field names its
+// setting and may have an option:
 //
 //	secret  not empty; may be in a file (NAME_file, NAME_files for a list); never shown
 //	file    the same, but the file is not confidential
@@ -34,7 +34,8 @@ type field struct {
 	option string
 }
 
-// fieldsOf returns the fields of a struct and of those embedded in it by the names of their settings.
+// fieldsOf returns the fields of a struct and of those embedded in it by the names of their
+// settings.
 func fieldsOf(v reflect.Value) map[string]field {
 	fields := map[string]field{}
 	for i := range v.NumField() {
@@ -75,7 +76,8 @@ type selfDecoding interface {
 	decodeNode(d *decoder, n *node, path string)
 }
 
-// shorthand is a mapping that may be written as a single value. short returns where that value goes.
+// shorthand is a mapping that may be written as a single value. short returns where that value
+// goes.
 type shorthand interface{ short() any }
 
 // named is a member of a mapping whose names the user chooses, such as producers.
@@ -308,7 +310,8 @@ func (d *decoder) prefix(n *node, v reflect.Value, path string) {
 	v.Set(reflect.ValueOf(p))
 }
 
-// list fills a slice from a list, from a single value, or, if its elements have names, from a mapping.
+// list fills a slice from a list, from a single value, or, if its elements have names, from a
+// mapping.
 func (d *decoder) list(n *node, v reflect.Value, path string) {
 	elem := v.Type().Elem()
 	_, isNamed := reflect.New(elem).Interface().(named)

@@ -15,16 +15,18 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-// TestTheReferenceNamesEverySetting holds docs/config.md to the settings that there are.
-func TestTheReferenceNamesEverySetting(t *testing.T) {
+func TestEverySettingIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/config.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := 0
-	for _, v := range []any{Settings{}, TLS{}, Log{}, Limits{}, rememberSetting{}, commonSettings{}, rfc9421Settings{},
-		Key{}, toleranceSetting{}, hmacSettings{}, Handler{}, forwardSettings{}, signSettings{}, preset.Settings{}, preset.Subscription{}} {
+	for _, v := range []any{
+		Settings{}, TLS{}, Log{}, Limits{}, rememberSetting{}, commonSettings{}, rfc9421Settings{}, Key{},
+		toleranceSetting{}, hmacSettings{}, Handler{}, forwardSettings{}, signSettings{},
+		preset.Settings{}, preset.Subscription{},
+	} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
 			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("conf"), ",")
@@ -39,13 +41,12 @@ func TestTheReferenceNamesEverySetting(t *testing.T) {
 		}
 	}
 	if seen < 50 {
-		t.Fatalf("only %d settings were looked at", seen)
+		t.Fatalf("only %d settings found", seen)
 	}
 }
 
-// TestTheDescribedProducerIsGood loads the producer that docs/producers.md describes in YAML alone, signs as it
-// does with both of its secrets, and lets it verify.
-func TestTheDescribedProducerIsGood(t *testing.T) {
+// TestDocumentedHMACProducerVerifies signs with both secrets of the producer in docs/producers.md.
+func TestDocumentedHMACProducerVerifies(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/producers.md")
 	if err != nil {
@@ -55,9 +56,11 @@ func TestTheDescribedProducerIsGood(t *testing.T) {
 	_, rest, _ = strings.Cut(rest, "```yaml\n")
 	example, _, ok := strings.Cut(rest, "```")
 	if !ok {
-		t.Fatal("there is no example")
+		t.Fatal("docs/producers.md has no example")
 	}
-	s, err := Source{Environ: []string{"TABAPAY_SECRET=new-0123456789abcdef", "TABAPAY_OLD_SECRET=old-0123456789abcdef"}}.Parse("e.yaml", []byte(example))
+	s, err := Source{
+		Environ: []string{"TABAPAY_SECRET=new-0123456789abcdef", "TABAPAY_OLD_SECRET=old-0123456789abcdef"},
+	}.Parse("e.yaml", []byte(example))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +86,8 @@ func TestTheDescribedProducerIsGood(t *testing.T) {
 			continue
 		}
 		items, err := made.Items(&producer.Delivery{Request: r, Body: []byte(body), Identity: id})
-		if err != nil || items[0].ID != "tp-17" || items[0].Type != "transaction.completed" || id.SignedAt.Unix() != 1784000000 {
+		if err != nil || items[0].ID != "tp-17" || items[0].Type != "transaction.completed" ||
+			id.SignedAt.Unix() != 1784000000 {
 			t.Errorf("%s: %+v, %v", version, items, err)
 		}
 	}

@@ -34,8 +34,8 @@ type Handler struct {
 	Env       []string      `conf:"env"` // of exec: names of variables to pass on
 }
 
-// name returns the configured name, or PRODUCER/TYPE/KIND. Stored tasks keep the name, so it must not
-// depend on the order of handlers.
+// name returns the configured name, or PRODUCER/TYPE/KIND. Stored tasks keep the name, so it
+// must not depend on the order of handlers.
 func (h *Handler) name(kind string) string {
 	return cmp.Or(h.Name, fmt.Sprintf("%s/%s/%s", h.Producer, h.Type, kind))
 }

@@ -12,9 +12,9 @@ import (
 // othersRead are the mode bits with which the group and others can read a file.
 const othersRead = 0o044
 
-// ExposedSecrets returns a warning for each file with a secret that its group or others can read: the
-// files that settings name, and the configuration if it contains a secret. On Windows, where modes do
-// not say who can read a file, there are no warnings.
+// ExposedSecrets returns a warning for each file with a secret that its group or others can
+// read: the files that settings name, and the configuration if it contains a secret. On
+// Windows, where modes do not say who can read a file, there are no warnings.
 func ExposedSecrets(s *Settings) []string {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -43,8 +43,8 @@ func ExposedSecrets(s *Settings) []string {
 		if file == "" || err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&othersRead == 0 {
 			continue // a file that cannot be read is an error of its own
 		}
-		warnings = append(warnings, fmt.Sprintf("%[1]s holds a secret, and its mode %04[2]o lets others than its owner "+
-			"read it: chmod 600 %[1]s", file, info.Mode().Perm()))
+		warnings = append(warnings, fmt.Sprintf("%[1]s holds a secret, and its mode %04[2]o "+
+			"lets others than its owner read it: chmod 600 %[1]s", file, info.Mode().Perm()))
 	}
 	return warnings
 }

@@ -64,8 +64,8 @@ func (s *Settings) Build(ctx context.Context, o BuildOptions) (*Plan, error) {
 	return p, nil
 }
 
-// applyLimits sets the numbers. The receiver's timeouts are the longest of all handlers; each handler
-// enforces its own.
+// applyLimits sets the numbers. The receiver's timeouts are the longest of all handlers; each
+// handler enforces its own.
 func (s *Settings) applyLimits(c *receiver.Config) {
 	l := s.Limits
 	c.URL, c.Hosts, c.TrustedProxies = s.URL, s.Hosts, s.TrustedProxies
@@ -133,8 +133,8 @@ func (s *Settings) check() usage.Errors {
 	return found
 }
 
-// validate opens a receiver over an empty store in memory and closes it, to find the errors that only
-// Open finds.
+// validate opens a receiver over an empty store in memory and closes it, to find the errors
+// that only Open finds.
 func (p *Plan) validate() (found usage.Errors) {
 	c := p.Config
 	c.Store = dedup.NewMemory(dedup.MemoryOptions{})

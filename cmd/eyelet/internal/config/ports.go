@@ -33,17 +33,20 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 	if !validAddress(s.Listen) {
 		add("listen", "write 127.0.0.1:8080, or :8080 for all addresses", "listen is not an address: "+s.Listen)
 	} else if s.TLS == nil && !s.InsecureHTTP && len(s.TrustedProxies) == 0 && !IsLoopback(s.Listen) {
-		add("listen", "add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true on a private network",
+		add("listen",
+			"add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true on a private network",
 			"deliveries would come over HTTP without TLS from beyond this machine")
 	}
 	if _, unix := s.UnixPath(s.Operations); !unix && s.Operations != OperationsOff {
 		switch {
 		case !validAddress(s.Operations):
-			add("operations", "write 127.0.0.1:8081, unix:eyelet.sock, or off", "operations is not an address: "+s.Operations)
+			add("operations", "write 127.0.0.1:8081, unix:eyelet.sock, or off",
+				"operations is not an address: "+s.Operations)
 		case s.Operations == s.Listen && !strings.HasSuffix(s.Listen, ":0"):
 			add("operations", "choose another port", "listen and operations are the same address")
 		case s.OperationsTLS == nil && !s.InsecureHTTP && !IsLoopback(s.Operations):
-			add("operations", "add operations_tls: {cert_file: ..., key_file: ...}, or insecure_http: true on a private network",
+			add("operations",
+				"add operations_tls: {cert_file: ..., key_file: ...}, or insecure_http: true on a private network",
 				"the token and the events of the operations port would go over HTTP without TLS beyond this machine")
 		}
 	} else if s.OperationsTLS != nil {
@@ -107,7 +110,8 @@ func (s *Settings) HeaderBytes() int {
 func (s *Settings) DescriptorWarnings(limit int) (warnings []string) {
 	n := s.ConnectionLimits().Connections
 	if limit < fewDescriptors {
-		warnings = append(warnings, fmt.Sprintf("the process may have %d files open, and so %d connections of producers at once: "+
+		warnings = append(warnings, fmt.Sprintf("the process may have %d files open, "+
+			"and so %d connections of producers at once: "+
 			"raise the limit to %d or more (ulimit -n, or LimitNOFILE= of systemd)", limit, n, fewDescriptors))
 	}
 	if n > limit/4*3 {
@@ -117,9 +121,10 @@ func (s *Settings) DescriptorWarnings(limit int) (warnings []string) {
 	return warnings
 }
 
-// viaName is the receiver's name in the field Via (RFC 9110 section 7.6.3): the configured one, or a
-// pseudonym. The pseudonym is the same after a restart and reveals nothing about the machine. It
-// differs between receivers, even on one machine, because a receiver refuses its own name as a loop.
+// viaName is the receiver's name in the field Via (RFC 9110 section 7.6.3): the configured one,
+// or a pseudonym. The pseudonym is the same after a restart and reveals nothing about the
+// machine. It differs between receivers, even on one machine, because a receiver refuses its
+// own name as a loop.
 func (s *Settings) viaName() string {
 	if s.Via != "" {
 		return s.Via

@@ -7,32 +7,37 @@ import (
 	"testing"
 )
 
-// TestOurNameInViaIsOurOwn: it stays the same, differs from that of another receiver, and can be chosen.
-func TestOurNameInViaIsOurOwn(t *testing.T) {
+func TestViaNameIsStableAndUnique(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
 	file := filepath.Join(t.TempDir(), "e.yaml")
-	for _, text := range []string{"listen: 127.0.0.1:8080\n", "listen: 127.0.0.1:8082\n", "url: https://a.example\n", "store: \"badger:./other\"\n"} {
+	for _, text := range []string{
+		"listen: 127.0.0.1:8080\n",
+		"listen: 127.0.0.1:8082\n",
+		"url: https://a.example\n",
+		"store: \"badger:./other\"\n",
+	} {
 		var last string
 		for range 2 {
-			s := parsed(t, file, text+"producers:\n  gh: {preset: github, secrets: [octo-secret]}\n")
+			s := loadText(t, file, text+"producers:\n  gh: {preset: github, secrets: [octo-secret]}\n")
 			if last != "" && s.viaName() != last {
-				t.Errorf("it was %s, and is %s", last, s.viaName())
+				t.Errorf("was %s, now %s", last, s.viaName())
 			}
 			last = s.viaName()
 		}
 		if !regexp.MustCompile(`^eyelet-[0-9a-f]{8}$`).MatchString(last) || names[last] {
-			t.Errorf("%s is no name of its own", last)
+			t.Errorf("%s is not a new name", last)
 		}
 		names[last] = true
 	}
-	if got := parsed(t, file, "via: edge-1\nproducers:\n  gh: {preset: github, secrets: [octo-secret]}\n").viaName(); got != "edge-1" {
+	if got := loadText(t, file, "via: edge-1\nproducers:\n"+
+		"  gh: {preset: github, secrets: [octo-secret]}\n").viaName(); got != "edge-1" {
 		t.Errorf("%s", got)
 	}
 }
 
-// parsed loads a configuration, written to the same file as those before it.
-func parsed(t *testing.T, file, text string) *Settings {
+// loadText writes a configuration to the file and loads it.
+func loadText(t *testing.T, file, text string) *Settings {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -42,4 +47,30 @@ func parsed(t *testing.T, file, text string) *Settings {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func TestInvalidAddressesAreRefused(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ yaml, want string }{
+		"a port too high": {"listen: 127.0.0.1:99999\n", "e.yaml:6: listen is not an address: 127.0.0.1:99999"},
+		"of operations": {
+			"operations: 127.0.0.1:65536\n",
+			"e.yaml:6: operations is not an address: 127.0.0.1:65536",
+		},
+		"of no socket": {"operations: \"unix:\"\n", "e.yaml:6: operations is not an address: unix:"},
+		"of a socket":  {"operations: unix:eyelet.sock\n", ""},
+		"one for both": {
+			"listen: 127.0.0.1:9\noperations: 127.0.0.1:9\n",
+			"e.yaml:7: listen and operations are the same address",
+		},
+		"any port for both": {"listen: 127.0.0.1:0\noperations: 127.0.0.1:0\n", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := firstError(buildText(t, t.TempDir(), validShop+tt.yaml)); got != tt.want {
+				t.Errorf("error is %q, want %q", got, tt.want)
+			}
+		})
+	}
 }

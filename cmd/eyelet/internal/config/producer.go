@@ -138,8 +138,9 @@ func (b *producerBuilder) hmac(p *Producer) producer.Producer {
 	scheme := &verify.HMAC{
 		Headers: c.Header, Separator: c.Separator, Entries: c.Pattern,
 		Hash: verify.Hash(c.Hash), Hashes: convert[verify.Hash](c.Hashes),
-		Encoding: verify.Encoding(cmp.Or(c.Encoding, string(verify.Hex))), SecretEncoding: verify.Encoding(c.SecretEncoding),
-		Secrets: convert[verify.Secret](secrets), TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader,
+		Encoding:       verify.Encoding(cmp.Or(c.Encoding, string(verify.Hex))),
+		SecretEncoding: verify.Encoding(c.SecretEncoding),
+		Secrets:        convert[verify.Secret](secrets), TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader,
 		Content: c.Template, URL: c.SignedURL,
 		TimestampUnit: choose(b, p, "timestamp_unit", c.TimestampUnit,
 			map[string]time.Duration{"s": time.Second, "ms": time.Millisecond}),
@@ -169,7 +170,8 @@ func convert[T ~string, S ~string](from []S) []T {
 func choose[T any](b *producerBuilder, p *Producer, setting, word string, words map[string]T) T {
 	value, ok := words[word]
 	if word != "" && !ok {
-		b.errs.Add(p.Node.place(setting), usage.DidYouMean(word, slices.Collect(maps.Keys(words))), "%s is %q", setting, word)
+		hint := usage.DidYouMean(word, slices.Collect(maps.Keys(words)))
+		b.errs.Add(p.Node.place(setting), hint, "%s is %q", setting, word)
 	}
 	return value
 }

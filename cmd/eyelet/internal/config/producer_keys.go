@@ -58,7 +58,8 @@ func (b *producerBuilder) key(k *Key) verify.KeySet {
 	}
 	alg := verify.Alg(k.Alg)
 	if !slices.Contains(Algorithms(), k.Alg) {
-		b.errs.Add(k.Node.place("alg"), usage.DidYouMean(k.Alg, Algorithms()), "key %q: unknown algorithm %q", k.ID, k.Alg)
+		hint := usage.DidYouMean(k.Alg, Algorithms())
+		b.errs.Add(k.Node.place("alg"), hint, "key %q: unknown algorithm %q", k.ID, k.Alg)
 		return nil
 	}
 	shared, forms := alg == verify.HMACSHA256, 0
@@ -128,7 +129,8 @@ func (b *producerBuilder) refuseTestKeys(ctx context.Context, at usage.Place, se
 	}
 	for _, k := range keys {
 		if verify.IsTestKey(k) || slices.Contains(bundledKeys(), k.Fingerprint()) {
-			b.errs.Add(at, "make one of your own: eyelet keygen", "key %q is published for tests: anyone can sign with it", k.ID)
+			b.errs.Add(at, "make one of your own: eyelet keygen",
+				"key %q is published for tests: anyone can sign with it", k.ID)
 		}
 	}
 }

@@ -65,8 +65,8 @@ func (b *producerBuilder) applyIdentity(p *Producer, made *producer.Producer) {
 		}
 		x, err := producer.ParseExtractor(text)
 		if err != nil {
-			b.errs.Add(p.Node.place(setting), "write header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...",
-				"%s: %v", setting, err)
+			b.errs.Add(p.Node.place(setting),
+				"write header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...", "%s: %v", setting, err)
 			return
 		}
 		*into = x

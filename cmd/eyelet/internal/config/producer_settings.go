@@ -158,7 +158,8 @@ func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 	}
 }
 
-// decodePreset reads the settings of any preset. The preset itself refuses those that it does not use.
+// decodePreset reads the settings of any preset. The preset itself refuses those that it does
+// not use.
 func (p *Producer) decodePreset(d *decoder, n *node, path string) {
 	into := struct {
 		kindSettings
@@ -173,8 +174,8 @@ func (p *Producer) decodePreset(d *decoder, n *node, path string) {
 	}
 }
 
-// reportMissingKind reports misspelt settings, one of which may be the scheme or preset. If there are
-// none, it reports that both are missing.
+// reportMissingKind reports misspelt settings, one of which may be the scheme or preset. If
+// there are none, it reports that both are missing.
 func (p *Producer) reportMissingKind(d *decoder, n *node, path string) {
 	var all struct {
 		kindSettings

@@ -11,13 +11,14 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// Settings is the content of eyelet.yaml. Other defaults than those named here are package receiver's.
+// Settings is the content of eyelet.yaml. Other defaults than those named here are package
+// receiver's.
 type Settings struct {
 	Node *node
 	// Listen is the address for deliveries. Defaults to 127.0.0.1:8080.
 	Listen string `conf:"listen"`
-	// Operations is the address for probes, metrics and events: HOST:PORT, unix:PATH, or off. Defaults
-	// to 127.0.0.1:8081.
+	// Operations is the address for probes, metrics and events: HOST:PORT, unix:PATH, or off.
+	// Defaults to 127.0.0.1:8081.
 	Operations string `conf:"operations"`
 	// URL is the public base as producers call it.
 	URL string `conf:"url"`

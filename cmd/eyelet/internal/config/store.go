@@ -64,12 +64,13 @@ func (s *Settings) storeOptions(log *slog.Logger) badgerstore.Options {
 	}
 }
 
-// advised matches the errors of the store that give advice after a colon: the directory is in use by
-// another process or was written by a newer program.
-var advised = regexp.MustCompile(`^(.* (?:is in use by another process|knows formats up to \d+)): (.*?)( \(process \d+\))?$`)
+// advised matches the errors of the store that give advice after a colon: the directory is in
+// use by another process or was written by a newer program.
+var advised = regexp.MustCompile(
+	`^(.* (?:is in use by another process|knows formats up to \d+)): (.*?)( \(process \d+\))?$`)
 
-// StoreError returns an error of the store as a usage error. The advice in its text, usually after a
-// semicolon, becomes the hint.
+// StoreError returns an error of the store as a usage error. The advice in its text, usually
+// after a semicolon, becomes the hint.
 func StoreError(at usage.Place, err error) error {
 	e := &usage.Error{At: at, What: usage.OneLine(err.Error())}
 	if m := advised.FindStringSubmatch(e.What); m != nil {

@@ -2,9 +2,10 @@ package config
 
 import "testing"
 
-func TestTheBoundsOfTheStoreReachIt(t *testing.T) {
+func TestStoreOptions(t *testing.T) {
 	t.Parallel()
-	set, err := Source{}.Parse("eyelet.yaml", []byte("limits: {backlog_events: 3, backlog_bytes: 2MiB, min_free: 1GiB}\n"))
+	set, err := Source{}.Parse("eyelet.yaml", []byte("limits: {backlog_events: 3, backlog_bytes: 2MiB, "+
+		"min_free: 1GiB}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,17 +1,19 @@
 package config
 
 import (
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// readQuota loads a file with one producer of these settings and returns the producer, or the mistakes.
-func readQuota(t *testing.T, lines string) (producer.Producer, string) {
+// buildRate returns a producer with these settings, or its errors.
+func buildRate(t *testing.T, lines string) (producer.Producer, string) {
 	t.Helper()
 	text := "store: \"memory:\"\nproducers:\n  p: {" + lines + "}\n"
 	s, err := Source{}.Parse(filepath.Join(t.TempDir(), "eyelet.yaml"), []byte(text))
@@ -28,17 +30,19 @@ func readQuota(t *testing.T, lines string) (producer.Producer, string) {
 
 const github = "preset: github, secrets: [another-long-secret], "
 
-func TestQuotaOfTheConfiguration(t *testing.T) {
+func TestRateSettings(t *testing.T) {
 	t.Parallel()
 	for lines, want := range map[string]producer.Rate{
 		github + "rate: 100/s":             {Events: 100, Per: time.Second},
 		github + "rate: 6000/m, burst: 10": {Events: 6000, Per: time.Minute, Burst: 10},
 		github + "rate: 5 / h":             {Events: 5, Per: time.Hour},
 		github + "concurrency: 7":          {},
-		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], rate: 120":  {Events: 120, Per: time.Minute},
-		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], rate: 10/s": {Events: 10, Per: time.Second},
+		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], " +
+			"rate: 120": {Events: 120, Per: time.Minute},
+		"preset: cloudevents, bearer: long-token-0123456, origins: [o.example], " +
+			"rate: 10/s": {Events: 10, Per: time.Second},
 	} {
-		p, errs := readQuota(t, lines)
+		p, errs := buildRate(t, lines)
 		if errs != "" || p.Rate != want || (p.Concurrency == 7) != strings.Contains(lines, "concurrency") {
 			t.Errorf("%s: %+v, %d, %s", lines, p.Rate, p.Concurrency, errs)
 		}
@@ -53,8 +57,70 @@ func TestQuotaOfTheConfiguration(t *testing.T) {
 		github + "concurrency: -1":  "concurrency is not negative",
 		github + "empty_body: what": "empty_body is \"what\"",
 	} {
-		if _, errs := readQuota(t, lines); !strings.Contains(errs, want) {
+		if _, errs := buildRate(t, lines); !strings.Contains(errs, want) {
 			t.Errorf("%s: %q", lines, errs)
+		}
+	}
+}
+
+func TestRememberSignatures(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]dedup.Retention{
+		"limits: {attempts: 3}":                                {},
+		"limits: {remember_signatures: off}":                   {For: -1},
+		`limits: {remember_signatures: "off"}`:                 {For: -1},
+		"limits: {remember_signatures: {for: 30d}}":            {For: 30 * 24 * time.Hour},
+		"limits: {remember_signatures: {for: 90d, max: 1000}}": {For: 90 * 24 * time.Hour, Max: 1000},
+	} {
+		set, err := Source{}.Parse("eyelet.yaml", []byte(text+"\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if got := set.storeOptions(nil).Remember; got != want {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"limits: {remember_signatures: on}":             `limits.remember_signatures is "on", want off or a mapping`,
+		"limits: {remember_signatures: 90d}":            `limits.remember_signatures is "90d", want off or a mapping`,
+		"limits: {remember_signatures: {for: 1h}}":      "less than a day",
+		"limits: {remember_signatures: {for: 0d}}":      "limits.remember_signatures.for is 0",
+		"limits: {remember_signatures: {max: -1}}":      "limits.remember_signatures.max is less than 0",
+		"limits: {remember_signatures: {days: 90}}":     `unknown setting "days"`,
+		"limits:\n  remember_signatures: [90d, 1000]\n": "eyelet.yaml:2",
+	} {
+		_, err := Source{}.Parse("eyelet.yaml", []byte(text+"\n"))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "eyelet.yaml:") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestDurationsAreShort(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"0s", "500ms", "30s", "1m", "1m30s", "10m", "1h", "1h5m", "24h", "1h0m5s"} {
+		d, err := ParseDuration(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := ParseDuration(FormatDuration(d))
+		if err != nil || back != d || len(FormatDuration(d)) > len(text) {
+			t.Errorf("%s is shown as %q", text, FormatDuration(d))
+		}
+	}
+}
+
+func TestSecretsAreNeverPrinted(t *testing.T) {
+	t.Parallel()
+	c, err := parse(t, "producers:\n  gh: {scheme: hmac, secrets: [s3cret-one], secret: s3cret-two}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		text := fmt.Sprintf(verb, c.Producers[0].hmac.Secrets) + fmt.Sprintf(verb, c.Producers[0].hmac)
+		if strings.Contains(text, "s3cret") || strings.Contains(text, fmt.Sprintf("%x", "s3cret")) ||
+			strings.Contains(text, "115 51") {
+			t.Errorf("%s prints %s", verb, text)
 		}
 	}
 }

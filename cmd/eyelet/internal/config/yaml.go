@@ -162,8 +162,8 @@ func (b *treeBuilder) mapping(n *node, y *yaml.Node, depth int) {
 // variable matches ${NAME}, and $${, which is a literal ${.
 var variable = regexp.MustCompile(`\$?\$\{([^}]*)\}?`)
 
-// expand replaces variables. Messages never quote a value, nor a malformed name, which may be part of
-// a secret.
+// expand replaces variables. Messages never quote a value, nor a malformed name, which may be
+// part of a secret.
 func (b *treeBuilder) expand(at usage.Place, text string) string {
 	return variable.ReplaceAllStringFunc(text, func(m string) string {
 		if strings.HasPrefix(m, "$$") {
@@ -221,8 +221,8 @@ func (n *node) scalar(name string) string {
 	return ""
 }
 
-// set writes a value at a dotted path and creates the mappings on the way. A value of another kind on
-// the way stays, and decoding refuses it.
+// set writes a value at a dotted path and creates the mappings on the way. A value of another
+// kind on the way stays, and decoding refuses it.
 func (n *node) set(path, value string, at usage.Place) {
 	if n.kind != mapping && n.kind != empty {
 		return

@@ -1,0 +1,187 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eyelet-dev/eyelet/producer/preset"
+	"go.yaml.in/yaml/v3"
+)
+
+func TestYAMLErrorsDoNotQuoteSecrets(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{
+		"abc${s3cret",
+		"abc${s3cret-more}",
+		"*s3cret",
+		"&s3cret",
+		"!s3cret",
+		"'s3cret",
+		"\"s3cret",
+		"@s3cret",
+		"%s3cret",
+		"`s3cret",
+		"{s3cret",
+		"[s3cret",
+		"|s3cret",
+		"!s3cret!x",
+		"\"\\s3cret\"",
+		"a: s3cret",
+	} {
+		err := buildText(t, t.TempDir(), "url: http://x\nproducers:\n  gh:\n    preset: github\n"+
+			"    secret: "+value+"\n")
+		if err == nil {
+			continue // a valid secret
+		}
+		if strings.Contains(withHints(err), "s3cret") {
+			t.Errorf("secret: %s is quoted in\n%s", value, withHints(err))
+		}
+	}
+}
+
+func TestErrorsDoNotQuoteSecrets(t *testing.T) {
+	t.Parallel()
+	const value = "s3cret-Zz%~\\x07 not=any:form"
+	secrets := secretNames()
+	for _, vendor := range preset.All() {
+		for _, name := range vendor.Uses {
+			form := "\"" + value + "\""
+			switch {
+			case name == "keys":
+				form = "{id: \"" + value + "\"}"
+			case name == "subscriptions":
+				form = "[{topic: \"http://x/\", mode: x, secret: \"" + value + "\", token: \"" + value + "\"}]"
+			case !slices.Contains(secrets, name):
+				continue
+			}
+			err := buildText(t, t.TempDir(), "url: http://x\nproducers:\n  p:\n"+
+				"    preset: "+vendor.Name+"\n    "+name+": "+form+"\n")
+			if text := withHints(err); strings.Contains(text, "s3cret") || strings.Contains(text, "Zz%") {
+				t.Errorf("preset %s, %s: %s", vendor.Name, name, text)
+			}
+		}
+	}
+	for _, encoding := range []string{"raw", "hex", "base64", "whsec"} {
+		for _, setting := range []string{
+			"secret: \"" + value + "\"",
+			"secrets: [\"" + value + "\"]",
+			"keys: {k: \"" + value + "\"}",
+		} {
+			err := buildText(t, t.TempDir(), "producers:\n  p: {scheme: hmac, header: [X], pattern: "+
+				"[\"{kid}={sig}\"], secret_encoding: "+encoding+", "+setting+"}\n")
+			text := withHints(err)
+			if strings.Contains(text, "s3cret") || strings.Contains(text, "Zz%") ||
+				strings.Contains(text, "invalid byte") {
+				t.Errorf("%s %s: %s", encoding, setting, text)
+			}
+		}
+	}
+	for _, handler := range []string{
+		"forward: \"http://u:s3cret@x y/\"",
+		"forward: \"http://u:s3cret@/\"",
+		"forward: \"ftp://u:s3cret@h/?k=s3cret\"",
+		"forward: \"http://h/%zz?k=s3cret\"",
+		"forward: \"http://u:s3cret@127.0.0.1/?k=s3cret\", deny_private: true",
+		"forward: \"http://x\", bearer: \"s3cret\\n\\x01\"",
+		"forward: \"http://x\", sign: {id: k, secret: s3cret}",
+		"forward: \"http://x\", sign: {id: k, alg: ed25519, secret: s3cret-0123456789abcdef}",
+	} {
+		err := buildText(t, t.TempDir(), validShop+"handlers:\n  - {producer: shop, type: a, "+handler+"}\n")
+		if text := withHints(err); err == nil || strings.Contains(text, "s3cret") {
+			t.Errorf("%s: %s", handler, text)
+		}
+	}
+	for _, key := range []string{
+		"jwks_url: \"http://elsewhere.example/?k=s3cret\"",
+		"jwks_url: \"https://u:s3cret@elsewhere.example/\"",
+		"jwks_url: \"http://%zz?k=s3cret\"",
+		"url: \"ftp://u:s3cret@x/\"",
+		"url: \"http://u:s3cret@x y/\"",
+	} {
+		err := buildText(t, t.TempDir(), strings.Replace(validShop, "scheme: rfc9421", "scheme: rfc9421\n    "+key, 1))
+		if text := withHints(err); err == nil || strings.Contains(text, "s3cret") {
+			t.Errorf("%s: %s", key, text)
+		}
+	}
+}
+
+// settingTypes are the structs whose fields may be secret.
+func settingTypes() []reflect.Type {
+	return []reflect.Type{
+		reflect.TypeFor[Settings](), reflect.TypeFor[TLS](), reflect.TypeFor[rfc9421Settings](), reflect.TypeFor[Key](),
+		reflect.TypeFor[hmacSettings](), reflect.TypeFor[Handler](), reflect.TypeFor[forwardSettings](),
+		reflect.TypeFor[signSettings](), reflect.TypeFor[preset.Settings](), reflect.TypeFor[preset.Subscription](),
+	}
+}
+
+// secretNames returns the names of settings with a NAME_file variant.
+func secretNames() (names []string) {
+	for _, typ := range settingTypes() {
+		for name, f := range fieldsOf(reflect.New(typ).Elem()) {
+			if f.inFile() && f.value.Kind() != reflect.Map {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+func TestSecretsAreHiddenInEveryForm(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for _, typ := range settingTypes() {
+		for name, f := range fieldsOf(reflect.New(typ).Elem()) {
+			if !f.inFile() {
+				continue
+			}
+			for _, form := range []string{"s3cret", "[s3cret]", "[[s3cret]]", "{k: s3cret}"} {
+				seen++
+				n, err := parseTree("x", []byte("{"+name+": "+form+"}"), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				(&decoder{}).object(n, reflect.New(typ).Elem(), "")
+				text, err := yaml.Marshal(redact(n, nil).yaml())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(string(text), "s3cret") || !strings.Contains(string(text), Hidden) {
+					t.Errorf("%s.%s: %s is shown as\n%s", typ.Name(), name, form, text)
+				}
+			}
+		}
+	}
+	if seen < 4*12 {
+		t.Fatalf("only %d forms of secrets found", seen)
+	}
+}
+
+// TestSecretFieldsAreTagged: an untagged secret would be shown by config show.
+func TestSecretFieldsAreTagged(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for _, typ := range settingTypes() {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			inner := f.Type
+			for inner.Kind() == reflect.Slice || inner.Kind() == reflect.Map {
+				inner = inner.Elem()
+			}
+			name, option, _ := strings.Cut(f.Tag.Get("conf"), ",")
+			word := strings.ToLower(f.Name)
+			if inner != reflect.TypeFor[secret]() && !strings.Contains(word, "secret") &&
+				!strings.Contains(word, "password") && word != "token" {
+				continue
+			}
+			seen++
+			if name != "secret_encoding" && option != "secret" {
+				t.Errorf("%s.%s (%q) would be shown", typ.Name(), f.Name, name)
+			}
+		}
+	}
+	if seen < 5 {
+		t.Fatalf("only %d secrets found", seen)
+	}
+}
