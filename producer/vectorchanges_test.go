@@ -79,8 +79,8 @@ func TestNoPresetOpensWithoutWhatProvesTheSender(t *testing.T) {
 		if len(made.Check()) == 0 {
 			t.Errorf("%s opens without a secret", p.Name)
 		}
-		if !strings.HasPrefix(p.Docs(), "https://") || p.Window() < producer.DefaultWindow && made.Series == nil {
-			t.Errorf("%s: documentation at %q, window %v", p.Name, p.Docs(), p.Window())
+		if !strings.HasPrefix(p.Docs, "https://") || p.Window() < producer.DefaultWindow && made.Series == nil {
+			t.Errorf("%s: documentation at %q, window %v", p.Name, p.Docs, p.Window())
 		}
 	}
 }

@@ -43,7 +43,7 @@ func printPresets(w io.Writer) error {
 	for _, known := range preset.All() {
 		err := lines.Encode(map[string]any{
 			"preset": known.Name, "auth": known.Auth, "id": known.ID, "window": known.Window().String(), "deadline": known.Deadline,
-			"wants": known.Wants, "identity": known.Class().String(), "settings": append([]string{}, known.Uses...), "docs": known.Docs(),
+			"wants": known.Wants, "identity": known.Class().String(), "settings": append([]string{}, known.Uses...), "docs": known.Docs,
 		})
 		if err != nil {
 			return err

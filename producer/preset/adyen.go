@@ -21,99 +21,130 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// adyenHorizon is how long Adyen tries: 30 days. A day is added.
-const adyenHorizon = 30 * 24 * time.Hour
-
 // Adyen receives payment notifications of Adyen (the "standard webhook"). A key is the HMAC key of the webhook in
-// hex, as the Customer Area shows it; for a while after a change Adyen goes on using the old one, so give both.
-// Set Scheme to verify.All{verify.Basic(...), p.Scheme} to demand the webhook's user and password too.
+// hex, as the Customer Area shows it. Adyen uses the old key for a while after a change, so set both. To also
+// require the webhook's user and password, use verify.All{verify.Basic(...), p.Scheme} as the Scheme.
 //
-// A notification is a batch. Each item is an event pspReference:eventCode:success, all of them signed, and only
-// eight members of an item are; see [Adyen]. Adyen wants 2xx or "[accepted]" within 10 seconds.
+// A notification is a batch. An item carries, in additionalData.hmacSignature, the base64 of an HMAC-SHA256 over
+// eight of its members joined by colons, and is the event pspReference:eventCode:success. Other members (reason,
+// paymentMethod, eventDate, ...) are not signed: whoever holds a signed item can change them. One item that does
+// not verify refuses the request. Adyen wants 2xx or "[accepted]" within 10 seconds.
 //
 // https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/
-func Adyen(keys ...string) producer.Producer {
-	p := webhook("adyen", "https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/")
-	p = signedBy(p, newAdyenScheme(keys...))
-	p.Split = adyenItems
-	p.Fingerprint = producer.FingerprintNone
-	p.Accepted = accepted()
-	p.Window = adyenHorizon + 24*time.Hour
-	return p
+func Adyen(keys ...string) producer.Producer { return adyen.producer(Settings{Secrets: keys}) }
+
+var adyen = Preset{
+	Name: "adyen", Docs: adyenDocs,
+	Auth: "HMAC-SHA256 of 8 members of each item", ID: "pspReference:eventCode:success", Deadline: "10 s",
+	Wants: "2xx or [accepted]; 30 days",
+	Uses:  []string{"secrets", "username", "password"},
+	build: func(p *producer.Producer, s Settings) {
+		scheme := newAdyenScheme(s.Secrets...)
+		signedBy(p, scheme)
+		if s.Username != "" || s.Password != "" {
+			withCredential(p, verify.Basic(s.Username, s.Password))
+			p.Scheme = verify.All{p.Scheme, scheme}
+		}
+		p.Split = splitAdyen
+		p.Fingerprint = producer.FingerprintNone
+		p.Accepted = adyenAccepted()
+		p.Window = adyenWindow
+	},
+	sample: sample{kind: "AUTHORISATION", body: `{"live":"false","notificationItems":[{"NotificationRequestItem":{` +
+		`"amount":{"currency":"EUR","value":2450},"eventCode":"{type}","eventDate":"{time}","merchantAccountCode":"EyeletTea",` +
+		`"merchantReference":"order-17","originalReference":"","pspReference":"{id}","reason":"","success":"true"}}]}`},
 }
 
-func accepted() dedup.Response {
+const (
+	adyenDocs   = "https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/"
+	adyenWindow = (30 + 1) * 24 * time.Hour // Adyen retries for 30 days
+)
+
+func adyenAccepted() dedup.Response {
 	return dedup.Response{Status: 200, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("[accepted]")}
 }
 
-func adyenItems(d *producer.Delivery) ([]producer.Item, error) {
+func splitAdyen(d *producer.Delivery) ([]producer.Item, error) {
 	parts, err := parseAdyenItems(d.Body)
 	if err != nil {
 		return nil, err
 	}
 	items := make([]producer.Item, len(parts))
 	for i, it := range parts {
-		items[i] = producer.Item{ID: producer.JoinID(it.PSPReference, it.EventCode, it.Success), Type: it.EventCode, Body: it.Body}
+		items[i] = producer.Item{ID: producer.JoinID(it.pspReference, it.eventCode, it.success), Type: it.eventCode, Body: it.body}
 	}
 	return items, nil
 }
 
 // AdyenPlatform receives webhooks of Adyen's Balance and Management platforms, whose signature is in a header
-// field and covers the body. Keys are as for [Adyen]. Its data.id names the object and not the event, so a
-// digest of the body is the identifier. The field HmacSignature is confirmed by a sample repository and by users'
-// code more than by the documentation.
+// field and covers the body. Keys are as for [Adyen]. data.id identifies the object, not the event, so a digest
+// of the body is the identifier. The field HmacSignature is confirmed by a sample repository and by users' code
+// rather than by the documentation.
 //
 // https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/
 func AdyenPlatform(keys ...string) producer.Producer {
-	p := webhook("adyen-platform", "https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/")
-	p = signedBy(p, &verify.HMAC{
-		Headers: []string{"HmacSignature"}, Encoding: verify.Base64, Secrets: verify.Secrets(keys...), SecretEncoding: verify.Hex,
-	})
-	p.Key = producer.BodyDigest()
-	p.Type = producer.JSON("type")
-	p.EventTime = producer.JSON("timestamp")
-	p.Accepted = accepted()
-	p.Window = adyenHorizon + 24*time.Hour
-	return p
+	return adyenPlatform.producer(Settings{Secrets: keys})
 }
 
-// Bounds on an Adyen notification, which is read before it is verified.
+var adyenPlatform = Preset{
+	Name: "adyen-platform", Docs: adyenDocs,
+	Auth: "HMAC-SHA256 of the body", ID: "digest of the body", Deadline: "10 s", Wants: "2xx or [accepted]; 30 days",
+	Uses: []string{"secrets"},
+	build: func(p *producer.Producer, s Settings) {
+		signedBy(p, &verify.HMAC{
+			Headers: []string{"HmacSignature"}, Encoding: verify.Base64,
+			Secrets: verify.Secrets(s.Secrets...), SecretEncoding: verify.Hex,
+		})
+		p.Key = producer.BodyDigest()
+		p.Type = producer.JSON("type")
+		p.EventTime = producer.JSON("timestamp")
+		p.Accepted = adyenAccepted()
+		p.Window = adyenWindow
+	},
+	sample: sample{kind: "balancePlatform.transfer.created",
+		body: `{"data":{"balancePlatform":"EyeletTea","id":"{id}","status":"received"},"environment":"test","type":"{type}"}`},
+}
+
+// Limits of an Adyen notification, which is parsed before it is verified.
 const (
 	maxItems     = 1_000
 	maxItemParts = 100     // values of an item, on average
 	maxAdyenText = 1 << 10 // bytes of a signed member
-	maxAdyenName = 160     // bytes of a name that holds escapes: the longest one that is looked for, every letter escaped
+	maxAdyenName = 160     // bytes of a name with escapes: the longest name that is read, every letter escaped
 )
 
-// adyenScheme verifies payment notifications of Adyen: every item carries, in additionalData.hmacSignature, the
-// base64 of an HMAC-SHA256 over eight of its members, joined by colons. Of these only merchantReference may hold a colon,
-// so a signature fits one list of members. One bad item refuses the whole request.
-//
-// Nothing else in the body is bound: reason, paymentMethod, eventDate and other additional data can be altered
-// by anybody who holds a signed item. Identity.Signed is therefore nil.
+// adyenScheme verifies each item of a notification; see [Adyen]. Of the signed members only merchantReference may
+// contain a colon, so a signature fits one list of members. Identity.Signed stays nil, because the body as a
+// whole is not signed.
 type adyenScheme struct {
-	keys [][]byte
 	macs sync.Pool // of *adyenMACs
 	err  error
 }
 
-// newAdyenScheme returns the scheme with HMAC keys as the Customer Area shows them, in hex. Any may match.
-func newAdyenScheme(keys ...string) *adyenScheme {
+// adyenMACs are MACs, one for each key, and space for a sum. They are pooled: keying one costs two blocks of hashing.
+type adyenMACs struct {
+	all []hash.Hash
+	sum [sha256.Size]byte
+}
+
+// newAdyenScheme returns the scheme for keys in hex, of which any may match.
+func newAdyenScheme(secrets ...string) *adyenScheme {
 	a := &adyenScheme{}
-	if len(keys) == 0 {
+	if len(secrets) == 0 {
 		a.err = errors.New("secrets: none is set")
 	}
-	for i, k := range keys {
-		key, err := verify.Secret(k).Decode(verify.Hex)
+	var keys [][]byte // not in a field, where fmt would print them
+	for i, s := range secrets {
+		key, err := verify.Secret(s).Decode(verify.Hex)
 		if err != nil {
-			a.err = errors.Join(a.err, fmt.Errorf("secret %d of %d %w", i+1, len(keys), err))
+			a.err = errors.Join(a.err, fmt.Errorf("secret %d of %d %w", i+1, len(secrets), err))
 			continue
 		}
-		a.keys = append(a.keys, key)
+		keys = append(keys, key)
 	}
 	a.macs.New = func() any {
 		macs := &adyenMACs{}
-		for _, key := range a.keys {
+		for _, key := range keys {
 			macs.all = append(macs.all, hmac.New(sha256.New, key))
 		}
 		return macs
@@ -124,18 +155,7 @@ func newAdyenScheme(keys ...string) *adyenScheme {
 // Check reports every mistake of the keys.
 func (a *adyenScheme) Check() error { return a.err }
 
-// adyenItem is one item of a notification.
-type adyenItem struct {
-	// PSPReference, EventCode and Success name the event.
-	PSPReference, EventCode, Success string
-	// Body is the item's NotificationRequestItem as it was sent.
-	Body []byte
-
-	signature string
-	signed    string
-}
-
-// Binds implements [verify.Binder]. Each item of the body is signed on its own, with its identifier.
+// Binds implements [verify.Binder]. Each item is signed with its identifier.
 func (a *adyenScheme) Binds() verify.Binding {
 	return verify.Binding{Content: true, Covered: []string{"@body"}}
 }
@@ -152,12 +172,6 @@ func (a *adyenScheme) Verify(_ *http.Request, body func() ([]byte, error)) (veri
 	macs := a.macs.Get().(*adyenMACs)
 	defer a.macs.Put(macs)
 	return verify.Identity{Covered: []string{"@items"}}, readAdyenItems(b, macs.verify)
-}
-
-// adyenMACs are keyed MACs, one for each key, and where a sum goes. They are pooled: keying one costs two blocks of hashing.
-type adyenMACs struct {
-	all []hash.Hash
-	sum [sha256.Size]byte
 }
 
 func (m *adyenMACs) verify(it adyenItem) error {
@@ -179,12 +193,12 @@ func (m *adyenMACs) verify(it adyenItem) error {
 	return &verify.Error{Code: verify.SignatureMismatch, Component: name}
 }
 
-// String says what is demanded, for the policy.
+// String describes the scheme for the policy.
 func (a *adyenScheme) String() string {
 	return "HMAC-SHA256 (base64) of eight members of each item, in its additionalData.hmacSignature"
 }
 
-// SignBody returns the notification with its items signed as Adyen would. Items must not have additionalData yet.
+// SignBody returns the notification with its items signed. Items must not have additionalData yet.
 func (a *adyenScheme) SignBody(body []byte) ([]byte, error) {
 	if a.err != nil {
 		return nil, a.err
@@ -193,22 +207,29 @@ func (a *adyenScheme) SignBody(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	mac := a.macs.New().(*adyenMACs).all[0]
 	out := []byte(`{"live":"false","notificationItems":[`)
 	for i, it := range items {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		mac := hmac.New(sha256.New, a.keys[0])
+		mac.Reset()
 		mac.Write([]byte(it.signed))
 		sig := base64.StdEncoding.EncodeToString(mac.Sum(nil))
-		inner := bytes.TrimPrefix(bytes.TrimSpace(it.Body), []byte("{"))
+		inner := bytes.TrimPrefix(bytes.TrimSpace(it.body), []byte("{"))
 		out = fmt.Appendf(out, `{"NotificationRequestItem":{"additionalData":{"hmacSignature":%q},%s}`, sig, inner)
 	}
 	return append(out, "]}"...), nil
 }
 
-// parseAdyenItems takes a notification apart, without verifying it. Members that occur twice on the way to a
-// signed one are refused (event_malformed), whatever the case of their letters.
+// adyenItem is one item of a notification.
+type adyenItem struct {
+	pspReference, eventCode, success string // identify the event
+	body                             []byte // the NotificationRequestItem as sent
+	signature, signed                string
+}
+
+// parseAdyenItems returns the items of a notification without verifying them.
 func parseAdyenItems(body []byte) ([]adyenItem, error) {
 	var items []adyenItem
 	err := readAdyenItems(body, func(it adyenItem) error {
@@ -221,7 +242,7 @@ func parseAdyenItems(body []byte) ([]adyenItem, error) {
 	return items, nil
 }
 
-// readAdyenItems calls each for every item while it reads the notification, in one pass, and stops at the first error.
+// readAdyenItems reads a notification in one pass and calls each for every item. It stops at the first error.
 func readAdyenItems(body []byte, each func(adyenItem) error) error {
 	if !utf8.Valid(body) {
 		return malformedItem("not UTF-8")
@@ -258,12 +279,12 @@ func malformedItem(why string) error {
 	return &verify.Error{Code: verify.EventMalformed, Component: "@body", Err: errors.New(why)}
 }
 
-// adyenReader reads the parts of a notification.
+// adyenReader reads a notification.
 type adyenReader struct{ strictjson.Scanner }
 
-// members reads an object and calls read for each of the named members, by its index, to read the value. One that
-// occurs twice is refused, whatever the case of its letters, because programs that read the body later may not agree on
-// which counts. A name in another case is not read.
+// members reads an object. It calls read with the index of each of the named members, to read its value. A
+// member that occurs twice in any letter case is refused, because later readers of the body may not agree on which
+// one counts. A name in another case is not read.
 func (r *adyenReader) members(names []string, read func(i int) error) error {
 	seen := 0
 	return r.Object(func(name []byte) error {
@@ -288,7 +309,7 @@ func (r *adyenReader) members(names []string, read func(i int) error) error {
 	})
 }
 
-// inner is members for an object that may be null.
+// inner reads an object that may be null.
 func (r *adyenReader) inner(names []string, read func(i int) error) error {
 	if r.Next() == 'n' {
 		_, err := r.Value()
@@ -297,12 +318,11 @@ func (r *adyenReader) inner(names []string, read func(i int) error) error {
 	return r.members(names, read)
 }
 
-// The members of an item that are read. The first six are signed as they are, at their places of the signed text; amount
-// holds two more that are.
+// The members of an item that are read. The first six and those of amount are signed.
 var (
 	adyenMembers = []string{"pspReference", "originalReference", "merchantAccountCode", "merchantReference", "eventCode", "success",
 		"amount", "additionalData"}
-	adyenPlaces = [...]int{0, 1, 2, adyenReference, adyenEvent, adyenSuccess}
+	adyenPlaces = [...]int{0, 1, 2, adyenReference, adyenEvent, adyenSuccess} // of the first six, in the signed text
 	adyenAmount = []string{"value", "currency"}
 	adyenExtra  = []string{"hmacSignature"}
 )
@@ -344,8 +364,8 @@ func (r *adyenReader) item() (adyenItem, error) {
 	if err != nil {
 		return it, err
 	}
-	it.Body = r.Since(start)
-	it.PSPReference, it.EventCode, it.Success = signed[0], signed[adyenEvent], signed[adyenSuccess]
+	it.body = r.Since(start)
+	it.pspReference, it.eventCode, it.success = signed[0], signed[adyenEvent], signed[adyenSuccess]
 	it.signed = strings.Join(signed[:], ":")
 	if strings.Count(it.signed, ":")-strings.Count(signed[adyenReference], ":") != adyenSigned-1 {
 		return it, malformedItem("a colon in a signed member other than merchantReference: what is signed would be ambiguous")
@@ -353,7 +373,7 @@ func (r *adyenReader) item() (adyenItem, error) {
 	return it, nil
 }
 
-// plain reads a string and decodes it, a number or boolean as it is spelt, and "" for null.
+// plain returns a decoded string, a number or boolean as written, and "" for null.
 func (r *adyenReader) plain() (string, error) {
 	raw, err := r.Value()
 	switch {

@@ -3,18 +3,14 @@ package preset
 import (
 	"bytes"
 	"context"
-	"crypto"
-	"crypto/rsa"
-	"crypto/sha1" //nolint:gosec // signature version 1 of SNS is SHA-1 with RSA
+	"crypto" //nolint:gosec // signature version 1 of SNS is SHA-1 with RSA
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -23,36 +19,42 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// AWSSNS receives messages of Amazon SNS topics; topics are their ARNs. Raw message delivery must be off: it
-// has no signature. The event type is the message type ("Notification"); topic, subject and time are in the
-// event's attributes.
+// AWSSNS receives messages of Amazon SNS topics; topics are their ARNs. Raw message delivery must be off, because
+// it has no signature. The event type is the message type ("Notification"); topic, subject and time are
+// attributes of the event.
 //
-// The signature leaves members of the body out: MessageAttributes, and the addresses. Who can change a delivery on
-// its way can change them.
+// The signature does not cover every member of the body: MessageAttributes and the URLs can be changed on the way.
 //
-// A SubscriptionConfirmation for one of the topics is confirmed by fetching its SubscribeURL, only from a host
-// of SNS and only after its signature held. The end of a subscription is noted and not undone.
+// A SubscriptionConfirmation for one of the topics is confirmed by fetching its SubscribeURL, from a host of SNS
+// only and after its signature was verified. The end of a subscription is accepted and not undone.
 //
-// SNS tries for an hour at most and drops a message on any 4xx but 429; that it waits 15 seconds is from secondary
-// sources. Its certificate comes without its issuer's, so that by default host, name and dates are checked and not
-// the chain (check_chain, and roots for its authorities).
+// SNS retries for an hour at most and drops a message after any 4xx but 429. That it waits 15 seconds is from
+// secondary sources. It publishes its certificate without the issuer's, so by default host, name and dates are
+// checked but not the chain (settings check_chain, and roots for the authorities).
 //
 // https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html
-func AWSSNS(topics ...string) producer.Producer { return awsSNS(Settings{Topics: topics}) }
+func AWSSNS(topics ...string) producer.Producer { return awsSNS.producer(Settings{Topics: topics}) }
 
-func awsSNS(s Settings) producer.Producer {
-	p := webhook("aws-sns", "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html")
+var awsSNS = Preset{
+	Name: "aws-sns", Docs: "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html",
+	Auth: "RSA signature in the body, certificate of SNS", ID: "body MessageId", Deadline: "15 s",
+	Wants:  "2xx; an hour, drops on 4xx but 429",
+	Uses:   []string{"topics", "min_version", "check_chain", "roots"},
+	fields: []string{"X-Amz-Sns-*"},
+	build:  buildSNS,
+}
+
+func buildSNS(p *producer.Producer, s Settings) {
 	roots, err := s.roots()
 	p.Err = err
-	p = signedBy(p, &snsScheme{
-		Topics: s.Topics, MinVersion: s.MinVersion,
-		Certs: &certStore{Fetch: s.Fetch, Roots: roots, SkipChain: !s.CheckChain, Pinned: s.PinnedKeys},
+	signedBy(p, &snsScheme{
+		topics: s.Topics, minVersion: s.MinVersion,
+		certs: &certStore{Fetch: s.Fetch, Roots: roots, SkipChain: !s.CheckChain, Pinned: s.PinnedKeys},
 	})
 	p.Tolerance = verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute}
 	p.Key, p.KeyRequired = producer.JSON("MessageId"), true
 	p.Type = producer.JSON("Type")
-	// The identifier is signed. Other members of the body, MessageAttributes among them, are not.
-	p.Fingerprint = producer.FingerprintNone
+	p.Fingerprint = producer.FingerprintNone // the identifier is signed, other members are not
 	p.Attributes = attributes(map[string]producer.Extractor{
 		"topic": producer.JSON("TopicArn"), "subject": producer.JSON("Subject"), "time": producer.JSON("Timestamp"),
 	})
@@ -64,10 +66,9 @@ func awsSNS(s Settings) producer.Producer {
 	p.Handshake = func(ctx context.Context, d *producer.Delivery) (*dedup.Response, error) {
 		return confirmSNS(ctx, d, fetch)
 	}
-	return p
 }
 
-// confirmSNS answers the messages about subscriptions; they are verified, and their topic is on the list.
+// confirmSNS answers verified messages about subscriptions to listed topics.
 func confirmSNS(ctx context.Context, d *producer.Delivery, fetch func(context.Context, string) ([]byte, error)) (*dedup.Response, error) {
 	kind, err := producer.JSON("Type").Extract(d)
 	if err != nil || kind == "Notification" {
@@ -92,40 +93,34 @@ func confirmSNS(ctx context.Context, d *producer.Delivery, fetch func(context.Co
 	return &dedup.Response{Status: http.StatusOK}, nil
 }
 
-// snsScheme verifies messages of Amazon SNS: an RSA signature in the JSON body over some of its members, with a
-// certificate that the body names and that is fetched only from hosts of SNS. Message types that the signature
-// knows are Notification, SubscriptionConfirmation and UnsubscribeConfirmation.
+// snsScheme verifies messages of SNS: an RSA signature in the JSON body over some of its members, with a
+// certificate whose URL is in the body and that is fetched from hosts of SNS only. Signed message types are
+// Notification, SubscriptionConfirmation and UnsubscribeConfirmation.
 //
-// The signed form sets names and values on lines of their own. A line feed in any value but the message would
-// let one signed message be read as another, so it is refused (event_malformed).
+// The signed form has names and values on lines of their own. A line feed in any value but the message could turn
+// one signed message into another, so it is refused (event_malformed).
 type snsScheme struct {
-	// Certs fetches certificates. SNS publishes its certificate without the issuer's, so SkipChain is usual.
-	// Required.
-	Certs *certStore
-	// Topics are the accepted values of TopicArn. Any AWS account can make SNS sign a message to any address,
-	// so an empty list refuses everything. Required.
-	Topics []string
-	// MinVersion is the lowest accepted signature version: 1 (SHA-1) or 2 (SHA-256). Defaults to 1, which is
-	// what SNS uses for topics that were not told otherwise.
-	MinVersion int
+	certs      *certStore
+	topics     []string // accepted values of TopicArn: any AWS account can make SNS sign a message to any URL
+	minVersion int      // the lowest accepted signature version: 1 (SHA-1), the default of SNS, or 2 (SHA-256)
 }
 
-// Check reports every mistake of the description.
+// Check reports every mistake of the settings.
 func (s *snsScheme) Check() error {
 	var errs []error
-	if s.Certs == nil {
+	if s.certs == nil {
 		errs = append(errs, errors.New("sns: no source of certificates"))
 	}
-	if len(s.Topics) == 0 || slices.Contains(s.Topics, "") {
+	if len(s.topics) == 0 || slices.Contains(s.topics, "") {
 		errs = append(errs, errors.New("sns: no topics, or an empty one: any AWS account can send signed messages"))
 	}
-	if s.MinVersion < 0 || s.MinVersion > 2 {
-		errs = append(errs, fmt.Errorf("sns: signature version %d is not known", s.MinVersion))
+	if s.minVersion < 0 || s.minVersion > 2 {
+		errs = append(errs, fmt.Errorf("sns: signature version %d is not known", s.minVersion))
 	}
 	return errors.Join(errs...)
 }
 
-// isSNSURL reports whether an address is one of SNS itself: https and a regional host of SNS.
+// isSNSURL reports whether a URL is https at a regional host of SNS.
 func isSNSURL(address string) bool {
 	return certURL{host: isSNSHost}.allows(address)
 }
@@ -134,8 +129,8 @@ var snsHost = regexp.MustCompile(`^sns\.[a-z0-9-]{3,}\.amazonaws\.com(\.cn)?$`)
 
 func isSNSHost(host string) bool { return snsHost.MatchString(host) }
 
-// snsCertPath is one name, which SNS makes of letters, digits and hyphens; a query, which the certificate does
-// not depend on, would give it any number of addresses.
+// snsCertPath is one file name of letters, digits, hyphens and underscores. A query or other path would give one
+// certificate any number of URLs.
 var snsCertPath = regexp.MustCompile(`^https://[^/]+/[A-Za-z0-9_-]+\.pem$`)
 
 func isSNSCertURL(address string) bool { return isSNSURL(address) && snsCertPath.MatchString(address) }
@@ -175,10 +170,10 @@ func (s *snsScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify
 	if !isSNSCertURL(address) {
 		return verify.Identity{}, &verify.Error{Code: verify.CertURLUntrusted, Component: "SigningCertURL"}
 	}
-	if topic, _ := message.Text("TopicArn"); !slices.Contains(s.Topics, topic) {
+	if topic, _ := message.Text("TopicArn"); !slices.Contains(s.topics, topic) {
 		return verify.Identity{}, &verify.Error{Code: verify.TopicUnexpected, Component: "TopicArn"}
 	}
-	cert, err := s.Certs.find(r.Context(), address, func(c *x509.Certificate) bool {
+	cert, err := s.certs.find(r.Context(), address, func(c *x509.Certificate) bool {
 		return namedAs(c, func(name string) bool { return name == "sns.amazonaws.com" || isSNSHost(name) })
 	})
 	if err != nil {
@@ -187,7 +182,7 @@ func (s *snsScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify
 	if !rsaHolds(cert.public, version, content, signature) {
 		return verify.Identity{}, &verify.Error{Code: verify.SignatureMismatch, Component: "Signature"}
 	}
-	s.Certs.prove(address)
+	s.certs.prove(address)
 	signedAt, err := snsTime(message)
 	if err != nil {
 		return verify.Identity{}, err
@@ -209,7 +204,7 @@ func (s *snsScheme) signature(message strictjson.Object) (signature []byte, hash
 	}
 	version, _ := message.Text("SignatureVersion")
 	switch {
-	case version == "1" && s.MinVersion < 2:
+	case version == "1" && s.minVersion < 2:
 		return signature, crypto.SHA1, nil
 	case version == "2":
 		return signature, crypto.SHA256, nil
@@ -217,7 +212,7 @@ func (s *snsScheme) signature(message strictjson.Object) (signature []byte, hash
 	return nil, 0, &verify.Error{Code: verify.VersionUnsupported, Component: "SignatureVersion"}
 }
 
-// snsContent builds the bytes that SNS signs: the names in their order, each with its value on the next line.
+// snsContent returns the bytes that SNS signs: names in a fixed order, each with its value on the next line.
 func snsContent(message strictjson.Object) ([]byte, error) {
 	var names []string
 	switch kind, _ := message.Text("Type"); kind {
@@ -232,11 +227,11 @@ func snsContent(message strictjson.Object) ([]byte, error) {
 	for _, name := range names {
 		size += len(name) + len(message[name])
 	}
-	b := make([]byte, 0, size) // two quotes make room for two line feeds
+	b := make([]byte, 0, size) // the two quotes of a value leave room for two line feeds
 	for _, name := range names {
 		raw := message[name]
 		if name == "Subject" && (len(raw) == 0 || string(raw) == "null") {
-			continue // the one member that may be missing
+			continue // the only optional member
 		}
 		if len(raw) == 0 || raw[0] != '"' {
 			return nil, fmt.Errorf("member %s is missing or no string", name)
@@ -259,24 +254,4 @@ func snsTime(message strictjson.Object) (time.Time, error) {
 		return time.Time{}, &verify.Error{Code: verify.TimestampMalformed, Component: "Timestamp"}
 	}
 	return at, nil
-}
-
-// rsaHolds checks an RSA signature (PKCS #1 v1.5).
-func rsaHolds(public *rsa.PublicKey, hash crypto.Hash, content, signature []byte) bool {
-	var digest []byte
-	switch hash {
-	case crypto.SHA1:
-		sum := sha1.Sum(content) //nolint:gosec // see the import
-		digest = sum[:]
-	default:
-		sum := sha256.Sum256(content)
-		digest = sum[:]
-	}
-	return rsa.VerifyPKCS1v15(public, hash, digest, signature) == nil
-}
-
-// decodeBase64Strict decodes one spelling of base64 only: with padding, and without line breaks, which encoding/base64 skips.
-func decodeBase64Strict(text string) ([]byte, bool) {
-	out, err := base64.StdEncoding.Strict().DecodeString(text)
-	return out, err == nil && text != "" && !strings.ContainsAny(text, "\r\n")
 }

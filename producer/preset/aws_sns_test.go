@@ -60,8 +60,8 @@ func notification() map[string]string {
 func testSNS() *snsScheme {
 	a := newAuthority()
 	return &snsScheme{
-		Topics: []string{"arn:aws:sns:us-east-1:123456789012:t"},
-		Certs:  &certStore{Roots: a.roots(), Fetch: serve(pemOf(a.leaf(&a.key.PublicKey, "sns.amazonaws.com"), a.mid))},
+		topics: []string{"arn:aws:sns:us-east-1:123456789012:t"},
+		certs:  &certStore{Roots: a.roots(), Fetch: serve(pemOf(a.leaf(&a.key.PublicKey, "sns.amazonaws.com"), a.mid))},
 	}
 }
 
@@ -108,7 +108,7 @@ func TestSNSMessages(t *testing.T) {
 		}
 	}
 	strict := testSNS()
-	strict.MinVersion = 2
+	strict.minVersion = 2
 	if _, err := strict.Verify(newDelivery(testHook, "").Request, body(version1)); verify.CodeOf(err) != verify.VersionUnsupported {
 		t.Errorf("version 1 where 2 is wanted: %v", err)
 	}
@@ -141,8 +141,8 @@ func TestSNSIdentityBindsTheBodyAndHasTheCertificatesDates(t *testing.T) {
 func TestSNSChecksItsDescription(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*snsScheme{
-		"nothing": {}, "no topics": {Certs: &certStore{}}, "an empty topic": {Certs: &certStore{}, Topics: []string{""}},
-		"no certificates": {Topics: []string{"t"}}, "version 3": {Certs: &certStore{}, Topics: []string{"t"}, MinVersion: 3},
+		"nothing": {}, "no topics": {certs: &certStore{}}, "an empty topic": {certs: &certStore{}, topics: []string{""}},
+		"no certificates": {topics: []string{"t"}}, "version 3": {certs: &certStore{}, topics: []string{"t"}, minVersion: 3},
 	} {
 		if s.Check() == nil {
 			t.Errorf("%s was taken", name)

@@ -15,65 +15,77 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// eventGridApp is the application id of Microsoft.EventGrid, which is the same in every tenant.
-const eventGridApp = "4962773b-9cdb-44cf-a8bf-237846a00ab7"
-
-// AzureEventGrid receives from Azure Event Grid, in its own schema and in that of CloudEvents, up to 5,000
-// events a delivery. Event Grid signs nothing; one of these settings says how it proves itself:
+// AzureEventGrid receives from Azure Event Grid, in its own schema and that of CloudEvents, up to 5,000 events
+// per delivery. Event Grid signs nothing. Settings choose how it authenticates:
 //
-//   - query (or header) and value: a key in the webhook's URL, or a static header of the subscription; while it is
-//     changed, secrets holds the others that may match
-//   - audience and issuers, and jwks_url: an Entra token of Event Grid's application (app_ids)
+//   - query (or header) and value: a key in the webhook's URL, or a static header of the subscription. During a
+//     rotation, secrets lists the others that may match.
+//   - audience and issuers, and jwks_url: an Entra token of Event Grid's application (app_ids).
 //
-// Topics, when it is set, lists the topics (the sources of CloudEvents) whose events are taken; one that is not
-// on the list has the whole delivery refused (topic_unexpected).
+// Topics, if set, lists the accepted topics (the sources of CloudEvents). An event of another topic refuses the
+// whole delivery (topic_unexpected).
 //
-// The validation event of a new subscription is answered at once, and OPTIONS requests of the CloudEvents
-// schema when origins is set ("eventgrid.azure.net"). The validation address is never called.
+// The validation event of a new subscription is answered at once. So are OPTIONS requests of the CloudEvents
+// schema if origins is set ("eventgrid.azure.net"). The validation URL is never called.
 //
-// Event Grid tries for 24 hours and moves an event to its dead letters on 400 and 413 at once.
+// Event Grid retries for 24 hours. After 400 and 413 it dead-letters the event at once.
 //
 // https://learn.microsoft.com/azure/event-grid/end-point-validation-event-grid-events-schema
-func AzureEventGrid(s Settings) producer.Producer {
-	p := webhook("azure-event-grid", "https://learn.microsoft.com/azure/event-grid/webhook-event-delivery")
+func AzureEventGrid(s Settings) producer.Producer { return azureEventGrid.producer(s) }
+
+var azureEventGrid = Preset{
+	Name: "azure-event-grid", Docs: "https://learn.microsoft.com/azure/event-grid/webhook-event-delivery",
+	Auth: "key in the URL or a header, or an Entra token", ID: "each event's id", Deadline: "30 s", Wants: "200-204; 24 hours",
+	Uses: []string{
+		"query", "header", "value", "secrets", "audience", "issuers", "app_ids", "jwks_url", "algs", "origins", "rate", "topics",
+	},
+	fields: []string{"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version"},
+	build:  buildEventGrid,
+	sample: sample{kind: "Shop.OrderPlaced", header: map[string]string{"aeg-event-type": "Notification"},
+		body: `[{"id":"{id}","eventType":"{type}","subject":"orders/17","eventTime":"{time}","dataVersion":"1",` +
+			`"data":{"total":"24.50"},"topic":"/subscriptions/17/topics/shop","metadataVersion":"1"}]`},
+}
+
+func buildEventGrid(p *producer.Producer, s Settings) {
 	var urlKey verify.Scheme
 	switch {
 	case s.Query != "":
-		scheme := &verify.Static{In: verify.InQuery, Name: s.Query, Secrets: verify.Secrets(s.values()...)}
-		p, urlKey = signedBy(p, scheme), scheme
-		p.SecretQuery = []string{s.Query}
+		scheme := verify.QueryValue(s.Query, s.values()...)
+		withCredential(p, scheme)
+		urlKey = scheme
 	case s.Header != "":
-		p = signedBy(p, &verify.Static{In: verify.InHeader, Name: s.Header, Secrets: verify.Secrets(s.values()...)})
-		p.SecretHeaders = []string{s.Header}
+		withCredential(p, verify.HeaderValue(s.Header, s.values()...))
 	default:
-		p = entra(p, s)
+		signedByEntra(p, s)
 	}
 	p.KeyRequired = true
 	grid := eventGrid{topics: s.Topics}
 	p.Split = grid.split
 	p.Handshake = grid.validate
 	p.Window = 48 * time.Hour
-	return grants(p, s, urlKey)
+	grantsOrigins(p, s, urlKey)
 }
 
-// entra verifies the tokens that Event Grid gets for a protected webhook.
-func entra(p producer.Producer, s Settings) producer.Producer {
+// eventGridApp is the application id of Microsoft.EventGrid, equal in every tenant.
+const eventGridApp = "4962773b-9cdb-44cf-a8bf-237846a00ab7"
+
+// signedByEntra verifies the tokens that Event Grid gets for a protected webhook.
+func signedByEntra(p *producer.Producer, s Settings) {
 	if len(s.Audience) == 0 || len(s.Issuers) == 0 {
 		p.Err = errors.New("set query (or header) and value, or audience and issuers for Entra tokens")
-		return p
+		return
 	}
 	apps := s.AppIDs
 	if len(apps) == 0 {
 		apps = []string{eventGridApp}
 	}
-	p = signedByTokens(p, s, "https://login.microsoftonline.com/common/discovery/v2.0/keys", &verify.JWT{
+	signedByTokens(p, s, "https://login.microsoftonline.com/common/discovery/v2.0/keys", &verify.JWT{
 		Algorithms: algorithms(s, "RS256"), Audiences: s.Audience, Issuers: s.Issuers,
 		Claims: []verify.ClaimRule{
 			{Names: []string{"appid", "azp"}, Values: apps},
 			{Names: []string{"roles"}, Values: []string{"AzureEventGridSecureWebhookSubscriber"}},
 		},
 	})
-	return p
 }
 
 const (
@@ -81,17 +93,16 @@ const (
 	maxGridEvents   = 5000
 )
 
-// eventGrid reads the deliveries of Event Grid.
+// eventGrid reads deliveries of the listed topics, or of all if there are none.
 type eventGrid struct{ topics []string }
 
-// split takes a delivery apart and checks the topics.
 func (g eventGrid) split(d *producer.Delivery) ([]producer.Item, error) {
 	items, err := splitGridSchemas(d)
 	if err != nil || len(g.topics) == 0 {
 		return items, err
 	}
 	for _, it := range items {
-		// The names of Azure's resources have no case.
+		// Names of Azure resources are case-insensitive.
 		if !slices.ContainsFunc(g.topics, func(t string) bool { return strings.EqualFold(t, it.Attributes["source"]) }) {
 			return nil, &verify.Error{Code: verify.TopicUnexpected, Component: "topic"}
 		}
@@ -99,7 +110,7 @@ func (g eventGrid) split(d *producer.Delivery) ([]producer.Item, error) {
 	return items, nil
 }
 
-// splitGridSchemas takes a delivery apart: an array of Event Grid's own schema, or CloudEvents.
+// splitGridSchemas reads an array of Event Grid's own schema, or CloudEvents.
 func splitGridSchemas(d *producer.Delivery) ([]producer.Item, error) {
 	if producer.IsCloudEvent(d.Request.Header) {
 		return producer.SplitCloudEvents(d)
@@ -109,12 +120,12 @@ func splitGridSchemas(d *producer.Delivery) ([]producer.Item, error) {
 		err = errors.New("not an array of events")
 	}
 	if err != nil {
-		return nil, refused("body", err)
+		return nil, malformed("body", err)
 	}
 	items := []producer.Item{}
 	err = strictjson.EachElement(doc, func(value []byte) error {
 		if len(items) == maxGridEvents {
-			return refused("body", errors.New("over 5000 events"))
+			return malformed("body", errors.New("over 5000 events"))
 		}
 		it, err := gridItem(d, value)
 		items = append(items, it)
@@ -137,16 +148,17 @@ func gridItem(d *producer.Delivery, event []byte) (producer.Item, error) {
 		return it, err
 	}
 	if it.ID == "" || it.Type == "" {
-		return it, refused("body", errors.New("an event without id or eventType"))
+		return it, malformed("body", errors.New("an event without id or eventType"))
 	}
 	read := attributes(map[string]producer.Extractor{
-		"source": producer.JSON("topic"), "subject": producer.JSON("subject"), "time": producer.JSON("eventTime"), "dataversion": producer.JSON("dataVersion"),
+		"source": producer.JSON("topic"), "subject": producer.JSON("subject"), "time": producer.JSON("eventTime"),
+		"dataversion": producer.JSON("dataVersion"),
 	})
 	it.Attributes, err = read(one)
 	return it, err
 }
 
-// validate answers the validation of a subscription with the code that it carries, as JSON.
+// validate answers the validation of a subscription with its code, as JSON.
 func (g eventGrid) validate(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
 	if d.Request.Header.Get("Aeg-Event-Type") != "SubscriptionValidation" {
 		return nil, nil
@@ -163,7 +175,7 @@ func (g eventGrid) validate(_ context.Context, d *producer.Delivery) (*dedup.Res
 		return nil, err
 	}
 	if kind != validationEvent || code == "" || len(code) > producer.MaxKey {
-		return nil, refused("body", errors.New("not a validation event"))
+		return nil, malformed("body", errors.New("not a validation event"))
 	}
 	body, err := json.Marshal(map[string]string{"validationResponse": code})
 	if err != nil {

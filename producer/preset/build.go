@@ -2,32 +2,86 @@ package preset
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
+	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// signedByTokens sets a scheme whose keys are those of the settings, or those that the issuer publishes at the
-// address.
-func signedByTokens(p producer.Producer, s Settings, address string, scheme *verify.JWT) producer.Producer {
+// signedBy sets the scheme and reports its mistakes.
+func signedBy(p *producer.Producer, scheme interface {
+	verify.Scheme
+	Check() error
+}) {
+	p.Scheme = scheme
+	p.Err = errors.Join(p.Err, scheme.Check())
+}
+
+// signedByHMAC sets a scheme whose secrets are used as text.
+func signedByHMAC(p *producer.Producer, scheme *verify.HMAC, secrets []string) {
+	p.Err = errors.Join(p.Err, checkText(secrets))
+	scheme.Secrets = verify.Secrets(secrets...)
+	signedBy(p, scheme)
+}
+
+// checkText refuses secrets with a prefix of Stripe or Standard Webhooks, which belong to another vendor.
+func checkText(secrets []string) error {
+	for _, s := range secrets {
+		if strings.HasPrefix(s, "whsec_") || strings.HasPrefix(s, "whpk_") {
+			return errors.New("a secret begins like one of Stripe or Standard Webhooks; this vendor's do not")
+		}
+	}
+	return nil
+}
+
+// signedAsHub sets the scheme of GitHub and Meta: an HMAC of the body in X-Hub-Signature-256. The older field
+// X-Hub-Signature counts too if allow_sha1 or algs allows a hash other than SHA-256.
+func signedAsHub(p *producer.Producer, s Settings) {
+	scheme := &verify.HMAC{
+		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"}, Hashes: hashes(s.Algs, verify.SHA256),
+		Encoding: verify.Hex,
+	}
+	if s.AllowSHA1 && !slices.Contains(scheme.Hashes, verify.SHA1) {
+		scheme.Hashes = append(scheme.Hashes, verify.SHA1)
+	}
+	if !slices.Equal(scheme.Hashes, []verify.Hash{verify.SHA256}) {
+		scheme.Headers = append(scheme.Headers, "X-Hub-Signature")
+	}
+	signedByHMAC(p, scheme, s.Secrets)
+}
+
+// withCredential sets a shared credential as the scheme and keeps it out of logs and stores.
+func withCredential(p *producer.Producer, c *verify.Static) {
+	if c == nil {
+		p.Err = errors.Join(p.Err, errors.New("a credential must be set: one of user and password, header, query or bearer"))
+		return
+	}
+	switch c.In {
+	case verify.InHeader:
+		p.SecretHeaders = []string{c.Name}
+	case verify.InQuery:
+		p.SecretQuery = []string{c.Name}
+	case verify.InBearer:
+		if c.Name != "" {
+			p.SecretQuery = []string{c.Name}
+		}
+	}
+	signedBy(p, c)
+}
+
+// signedByTokens sets a scheme with the keys of the settings, or those that the issuer publishes at the address.
+func signedByTokens(p *producer.Producer, s Settings, address string, scheme *verify.JWT) {
 	keys, err := tokenKeys(s, address)
 	if err != nil {
 		p.Err = errors.Join(p.Err, err)
-		return p
+		return
 	}
 	scheme.Keys = keys
-	return signedBy(p, scheme)
+	signedBy(p, scheme)
 }
 
-// algorithms are those that the setting algs names (RFC 7518), or else the issuer's.
-func algorithms(s Settings, issuer string) []string {
-	if len(s.Algs) > 0 {
-		return s.Algs
-	}
-	return []string{issuer}
-}
-
-// tokenKeys returns the keys of the settings, or those that the issuer publishes at the address.
 func tokenKeys(s Settings, address string) (verify.TokenKeySet, error) {
 	if s.TokenKeys != nil {
 		return s.TokenKeys, nil
@@ -43,4 +97,58 @@ func tokenKeys(s Settings, address string) (verify.TokenKeySet, error) {
 		return nil, err
 	}
 	return keys, nil
+}
+
+// algorithms returns the setting algs (RFC 7518), or else the issuer's algorithm.
+func algorithms(s Settings, issuer string) []string {
+	if len(s.Algs) > 0 {
+		return s.Algs
+	}
+	return []string{issuer}
+}
+
+// hashes returns the setting algs, or else the hashes of the preset.
+func hashes(algs []string, preset ...verify.Hash) []verify.Hash {
+	if len(algs) == 0 {
+		return preset
+	}
+	named := make([]verify.Hash, len(algs))
+	for i, a := range algs {
+		named[i] = verify.Hash(a)
+	}
+	return named
+}
+
+// attributes reads optional facts. Missing and ambiguous ones are left out.
+func attributes(from map[string]producer.Extractor) func(*producer.Delivery) (map[string]string, error) {
+	return func(d *producer.Delivery) (map[string]string, error) {
+		found := map[string]string{}
+		for name, x := range from {
+			if v, err := x.Extract(d); err == nil && v != "" {
+				found[name] = v
+			}
+		}
+		return found, nil
+	}
+}
+
+// claimsPayload gives handlers the claims of the verified token in place of the token.
+func claimsPayload(d *producer.Delivery) ([]byte, error) { return d.Identity.Claims, nil }
+
+// malformed is the error for an event that does not have the expected form.
+func malformed(component string, err error) error {
+	return &verify.Error{Code: verify.EventMalformed, Component: component, Err: err}
+}
+
+// valueAt returns a member of a JSON object, or nil if it is missing or the JSON is not valid.
+func valueAt(text []byte, name string) []byte {
+	checked, err := strictjson.Check(text, 256)
+	if err != nil {
+		return nil
+	}
+	value, err := strictjson.At(checked, []string{name})
+	if err != nil {
+		return nil
+	}
+	return value
 }

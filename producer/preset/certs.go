@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto"
 	"crypto/rsa"
+	"crypto/sha1" //nolint:gosec // signature version 1 of SNS is SHA-1 with RSA
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -18,61 +21,57 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Bounds of fetching certificates. A stranger can make us look at an address of the vendor, so that the number
-// of fetches is bounded whatever is asked for.
+// Limits of fetching certificates. An unauthenticated delivery can make the receiver fetch any URL of the vendor.
 const (
-	certCacheSize   = 32               // addresses whose certificates are kept
-	certCacheAge    = 12 * time.Hour   // until they are fetched again
+	certCacheSize   = 32               // certificates
+	certCacheAge    = 12 * time.Hour   // until a certificate is fetched again
 	certFetchBudget = 20               // fetches within certFetchSpan
 	certFetchSpan   = time.Minute      //
-	certRetryAfter  = 10 * time.Second // what a sender is told while certificates cannot be had
-	certMaxURL      = 512              // bytes of an address
+	certRetryAfter  = 10 * time.Second // the Retry-After while a certificate is unavailable
+	certMaxURL      = 512              // bytes
 )
 
-// certStore fetches and judges the certificates of a vendor that names their address in each delivery. The zero
-// value fetches over the network (https only, 5 seconds, 64 KiB, no redirect, no address inside the network)
-// and trusts the system's roots. It is used by pointer and kept, because it holds the cache.
+// certStore fetches, checks and caches the certificates of a vendor that puts their URL in each delivery.
 type certStore struct {
-	// Fetch returns the PEM text at an address that the scheme found to be the vendor's. Defaults to the
-	// network.
+	// Fetch returns the PEM text at a URL of the vendor. Defaults to [verify.FetchPublic].
 	Fetch func(ctx context.Context, address string) ([]byte, error)
-	// Roots are the authorities to which the chain must lead. Defaults to the system's.
+	// Roots are the trusted authorities. Defaults to the system's.
 	Roots *x509.CertPool
-	// SkipChain accepts the certificate without a chain: the address was the vendor's, and TLS proved it. For
-	// vendors that publish the certificate without its issuer.
+	// SkipChain accepts a certificate without a chain, for vendors that publish it without its issuer. TLS
+	// authenticated the host it came from.
 	SkipChain bool
-	// Pinned are public keys by address, in place of a certificate that is fetched there. They have no dates.
+	// Pinned are public keys by URL, in place of certificates fetched there. They do not expire.
 	Pinned map[string]crypto.PublicKey
-	// Now is the clock of the cache; certificates are judged by [verify.Tolerance.Check]. Defaults to time.Now.
+	// Now is the clock of the cache. [verify.Tolerance.Check] checks the dates of certificates. Defaults to time.Now.
 	Now func() time.Time
 
-	mu     sync.Mutex
-	flight singleflight.Group
-	cache  map[string]cachedCert
-	recent []time.Time // when the last fetches began
+	mu      sync.Mutex
+	fetches singleflight.Group
+	cache   map[string]cachedCert
+	recent  []time.Time // starts of the last fetches
 }
 
-// cachedCert is a certificate that was found good. It is proven once a delivery verified with it: old
-// certificates, and other spellings of one address, are as good, and a stranger can name as many as there are.
+// cachedCert is a valid certificate. It is proven once a delivery verified with it: an unauthenticated client can
+// name many valid ones, old certificates or other URLs of the same one.
 type cachedCert struct {
 	cert    *vendorCert
 	fetched time.Time
 	proven  bool
 }
 
-// vendorCert is a certificate that may verify signatures between two times.
+// vendorCert is the key of a certificate with its dates.
 type vendorCert struct {
 	public              *rsa.PublicKey
 	notBefore, notAfter time.Time
 }
 
-// certURL says what an address of a vendor's certificate looks like.
+// certURL restricts the URLs of a vendor's certificates.
 type certURL struct {
 	host func(string) bool
 	path func(string) bool
 }
 
-// allows reports whether the address is the vendor's: https, the vendor's host, no user, no port but 443.
+// allows reports whether a URL is the vendor's: https, the vendor's host, no user, no port but 443.
 func (c certURL) allows(address string) bool {
 	if len(address) > certMaxURL || strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }) {
 		return false
@@ -87,7 +86,7 @@ func (c certURL) allows(address string) bool {
 	return c.host(u.Hostname()) && (c.path == nil || c.path(u.Path))
 }
 
-// find returns the certificate at an address that was found to be the vendor's, for a subject of this name.
+// find returns the certificate at a URL of the vendor. isVendor checks its subject.
 func (c *certStore) find(ctx context.Context, address string, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
 	if key, ok := c.Pinned[address]; ok {
 		public, isRSA := key.(*rsa.PublicKey)
@@ -99,14 +98,14 @@ func (c *certStore) find(ctx context.Context, address string, isVendor func(*x50
 	if cert := c.cached(address); cert != nil {
 		return cert, nil
 	}
-	// The fetch belongs to everybody who waits for it, so that one sender who hangs up does not end it.
-	result := c.flight.DoChan(address, func() (any, error) {
+	// Several deliveries may wait for one fetch: a client that disconnects must not cancel it.
+	result := c.fetches.DoChan(address, func() (any, error) {
 		return c.fetch(context.WithoutCancel(ctx), address, isVendor)
 	})
 	select {
 	case r := <-result:
 		if r.Err != nil {
-			// While it cannot be fetched again, the last one serves; its own dates bound how long.
+			// While it cannot be fetched again, use the last one. Its dates limit for how long.
 			if cert := c.last(address); cert != nil && verify.CodeOf(r.Err) == verify.KeysUnavailable {
 				return cert, nil
 			}
@@ -135,7 +134,7 @@ func (c *certStore) cached(address string) *vendorCert {
 	return nil
 }
 
-// last returns the certificate that was last fetched from a proven address, however long ago.
+// last returns a proven certificate of any age.
 func (c *certStore) last(address string) *vendorCert {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +144,7 @@ func (c *certStore) last(address string) *vendorCert {
 	return nil
 }
 
-// prove notes that a delivery verified with the certificate of an address.
+// prove marks the certificate of a URL after a delivery verified with it.
 func (c *certStore) prove(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,8 +154,8 @@ func (c *certStore) prove(address string) {
 	}
 }
 
-// keep remembers a good certificate. The oldest one makes room, and a proven one only when all are. Failures are
-// not kept. So a stranger cannot push a certificate out that is in use.
+// keep caches a valid certificate. It evicts the oldest one, a proven one only if all are proven, so deliveries
+// that do not verify cannot evict a certificate in use. Failures are not cached.
 func (c *certStore) keep(address string, cert *vendorCert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +169,7 @@ func (c *certStore) keep(address string, cert *vendorCert) {
 	c.cache[address] = cachedCert{cert: cert, fetched: c.now(), proven: known.proven}
 }
 
-// leastNeeded returns the address of the oldest certificate, of those that are not proven if there are any.
+// leastNeeded returns the URL of the oldest unproven certificate, or of the oldest if all are proven.
 func (c *certStore) leastNeeded() string {
 	least := ""
 	for address, one := range c.cache {
@@ -182,7 +181,7 @@ func (c *certStore) leastNeeded() string {
 	return least
 }
 
-// mayFetch takes one fetch from the budget.
+// mayFetch reports whether the budget allows a fetch, and takes it.
 func (c *certStore) mayFetch() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +196,7 @@ func (c *certStore) mayFetch() bool {
 
 func (c *certStore) fetch(ctx context.Context, address string, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
 	if cert := c.cached(address); cert != nil {
-		return cert, nil // a fetch ended between the look at the cache and this one
+		return cert, nil // another fetch ended in between
 	}
 	if !c.mayFetch() {
 		return nil, &verify.Error{Code: verify.KeysUnavailable, RetryAfter: certFetchSpan, Err: errors.New("too many fetches of certificates")}
@@ -210,7 +209,7 @@ func (c *certStore) fetch(ctx context.Context, address string, isVendor func(*x5
 	if err != nil {
 		return nil, &verify.Error{Code: verify.KeysUnavailable, RetryAfter: certRetryAfter, Err: err}
 	}
-	cert, err := c.judge(text, isVendor)
+	cert, err := c.parse(text, isVendor)
 	if err != nil {
 		return nil, &verify.Error{Code: verify.CertUntrusted, Err: err}
 	}
@@ -218,8 +217,8 @@ func (c *certStore) fetch(ctx context.Context, address string, isVendor func(*x5
 	return cert, nil
 }
 
-// judge checks the first certificate of a PEM text, with the others as its intermediates.
-func (c *certStore) judge(text []byte, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
+// parse checks the first certificate of a PEM text. The others are its intermediates.
+func (c *certStore) parse(text []byte, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
 	bundle, err := parseCerts(text)
 	if err != nil {
 		return nil, err
@@ -257,8 +256,8 @@ func parseCerts(text []byte) ([]*x509.Certificate, error) {
 	return bundle, nil
 }
 
-// checkChain finds a chain to a root and narrows the dates to those at which all of it is good. No clock is
-// read: the chain is built at the beginning of the leaf's time, or at its end.
+// checkChain finds a chain to a root and narrows the dates to those of the whole chain. It reads no clock: the
+// chain must be valid at the start or the end of the leaf's dates.
 func (c *certStore) checkChain(bundle []*x509.Certificate, good *vendorCert) error {
 	opts := x509.VerifyOptions{
 		Roots: c.Roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
@@ -296,10 +295,31 @@ func (c *certStore) checkChain(bundle []*x509.Certificate, good *vendorCert) err
 	return nil
 }
 
-// namedAs reports whether the certificate is for the name, in its alternative names or else as its common name.
+// namedAs reports whether an alternative name of the certificate matches, or its common name if it has none.
 func namedAs(cert *x509.Certificate, is func(string) bool) bool {
 	if len(cert.DNSNames) == 0 {
 		return is(strings.ToLower(cert.Subject.CommonName))
 	}
 	return slices.ContainsFunc(cert.DNSNames, func(name string) bool { return is(strings.ToLower(name)) })
+}
+
+// rsaHolds checks an RSA signature (PKCS #1 v1.5).
+func rsaHolds(public *rsa.PublicKey, hash crypto.Hash, content, signature []byte) bool {
+	var digest []byte
+	switch hash {
+	case crypto.SHA1:
+		sum := sha1.Sum(content) //nolint:gosec // see the import
+		digest = sum[:]
+	default:
+		sum := sha256.Sum256(content)
+		digest = sum[:]
+	}
+	return rsa.VerifyPKCS1v15(public, hash, digest, signature) == nil
+}
+
+// decodeBase64Strict accepts one encoding of each value: padded, and without the line breaks that
+// encoding/base64 skips.
+func decodeBase64Strict(text string) ([]byte, bool) {
+	out, err := base64.StdEncoding.Strict().DecodeString(text)
+	return out, err == nil && text != "" && !strings.ContainsAny(text, "\r\n")
 }

@@ -7,19 +7,28 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Chargebee receives webhooks of Chargebee with the credential that was entered beside the address: verify.Basic,
-// or verify.QueryValue for a key in the URL. Nothing is signed.
+// Chargebee receives webhooks of Chargebee, with the credential entered beside the URL: verify.Basic, or
+// verify.QueryValue for a key in the URL. Nothing is signed.
 //
-// The body tells the state of its own delivery and so changes between attempts; what makes two deliveries the same
-// is id, type and time of the event. Chargebee tries 7 times in 3.3 days.
+// The body contains the state of its own delivery and so differs between attempts; id, type and time identify
+// the event. Chargebee tries 7 times in 3.3 days.
 //
 // https://www.chargebee.com/docs/billing/2.0/site-configuration/webhook_settings
 func Chargebee(credential *verify.Static) producer.Producer {
-	p := webhook("chargebee", "https://www.chargebee.com/docs/billing/2.0/site-configuration/webhook_settings")
-	p = withCredential(p, credential)
-	p.Key = producer.JSON("id")
-	p.Type = producer.JSON("event_type")
-	p.Fingerprint = producer.FingerprintFields(producer.JSON("id"), producer.JSON("event_type"), producer.JSON("occurred_at"))
-	p.Window = 103 * time.Hour
-	return p
+	return chargebee.producer(Settings{static: credential})
+}
+
+var chargebee = Preset{
+	Name: "chargebee", Docs: "https://www.chargebee.com/docs/billing/2.0/site-configuration/webhook_settings",
+	Auth: "basic, or a key in the URL", ID: "body id", Wants: "2xx; 3.3 days",
+	Uses: []string{"username", "password", "header", "query", "value", "bearer", "secrets"},
+	build: func(p *producer.Producer, s Settings) {
+		withCredential(p, s.credential())
+		p.Key = producer.JSON("id")
+		p.Type = producer.JSON("event_type")
+		p.Fingerprint = producer.FingerprintFields(producer.JSON("id"), producer.JSON("event_type"), producer.JSON("occurred_at"))
+		p.Window = 103 * time.Hour
+	},
+	sample: sample{kind: "subscription_created", body: `{"id":"{id}","occurred_at":{unix},"source":"admin_console","object":"event",` +
+		`"api_version":"v2","content":{"subscription":{"id":"tea-monthly-17"}},"event_type":"{type}","webhook_status":"scheduled"}`},
 }

@@ -7,23 +7,31 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Datatrans receives webhooks of Datatrans. A key is the merchant's sign key in hex. Signed are the time in
-// milliseconds and the body, without anything between them. Digits that were moved from one to the other are recognized
-// by the digest of the signed bytes. The tolerance of 5 minutes is ours.
+// Datatrans receives webhooks of Datatrans. A key is the merchant's sign key in hex. The time in milliseconds
+// and the body are signed without a separator; the digest of the signed bytes detects digits moved from one to
+// the other. The tolerance of 5 minutes is ours.
 //
-// There is no event id, and transactionId with status is none: it would drop the second partial capture. A
-// digest of the body names the event. How long Datatrans tries, and that any 2xx will do, was not found written.
+// There is no event id. transactionId with status would drop the second partial capture, so a digest of the
+// body identifies the event. How long Datatrans retries, and that any 2xx will do, is not documented.
 //
 // https://docs.datatrans.ch/docs/additional-security
-func Datatrans(keys ...string) producer.Producer {
-	p := signedBy(webhook("datatrans", "https://docs.datatrans.ch/docs/additional-security"), &verify.HMAC{
-		Headers: []string{"Datatrans-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "s0={sig}"},
-		TimestampUnit: time.Millisecond, Encoding: verify.Hex, Content: "{timestamp}{body}", Malleable: true,
-		Secrets: verify.Secrets(keys...), SecretEncoding: verify.Hex,
-	})
-	p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
-	p.Key = producer.BodyDigest()
-	p.Type = producer.JSON("status")
-	p.Window = 48 * time.Hour
-	return p
+func Datatrans(keys ...string) producer.Producer { return datatrans.producer(Settings{Secrets: keys}) }
+
+var datatrans = Preset{
+	Name: "datatrans", Docs: "https://docs.datatrans.ch/docs/additional-security",
+	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "2xx (assumed)",
+	Uses: []string{"secrets"},
+	build: func(p *producer.Producer, s Settings) {
+		signedBy(p, &verify.HMAC{
+			Headers: []string{"Datatrans-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "s0={sig}"},
+			TimestampUnit: time.Millisecond, Encoding: verify.Hex, Content: "{timestamp}{body}", Malleable: true,
+			Secrets: verify.Secrets(s.Secrets...), SecretEncoding: verify.Hex,
+		})
+		p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
+		p.Key = producer.BodyDigest()
+		p.Type = producer.JSON("status")
+		p.Window = 48 * time.Hour
+	},
+	sample: sample{kind: "authorized", body: `{"transactionId":"{id}","merchantId":"1100000017","type":"payment","status":"{type}",` +
+		`"currency":"CHF","refno":"order-17","paymentMethod":"TWI","detail":{"authorize":{"amount":2450}}}`},
 }

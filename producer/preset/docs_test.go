@@ -152,7 +152,7 @@ func presetTable() string {
 			settings = "`" + strings.Join(p.Uses, "`, `") + "`"
 		}
 		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %d h | %s | %s | %s |\n",
-			p.Name, p.Docs(), p.Auth, p.ID, int(p.Window().Hours()), deadline, p.Wants, settings)
+			p.Name, p.Docs, p.Auth, p.ID, int(p.Window().Hours()), deadline, p.Wants, settings)
 	}
 	return b.String()
 }

@@ -1,26 +1,31 @@
 package preset
 
 import (
-	"errors"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Dwolla receives webhooks of Dwolla. A secret is the one given when the subscription was made. The signed body
-// holds the identifier. Dwolla wants 2xx within 10 seconds and tries 8 times in 72 hours.
+// Dwolla receives webhooks of Dwolla. A secret is the one given when the subscription was created. The signed
+// body contains the identifier. Dwolla wants 2xx within 10 seconds and tries 8 times in 72 hours.
 //
 // https://developers.dwolla.com/docs/balance/webhooks/process-validate
-func Dwolla(secrets ...string) producer.Producer {
-	p := webhook("dwolla", "https://developers.dwolla.com/docs/balance/webhooks/process-validate")
-	list, err := plainSecrets(secrets)
-	p = signedBy(p, &verify.HMAC{Headers: []string{"X-Request-Signature-SHA-256"}, Encoding: verify.Hex, Secrets: list})
-	p.Err = errors.Join(err, p.Err)
-	p.Key = producer.JSON("id")
-	p.Type = producer.JSON("topic")
-	p.EventTime = producer.JSON("timestamp")
-	p.Fingerprint = producer.FingerprintNone
-	p.Window = 4 * 24 * time.Hour
-	return p
+func Dwolla(secrets ...string) producer.Producer { return dwolla.producer(Settings{Secrets: secrets}) }
+
+var dwolla = Preset{
+	Name: "dwolla", Docs: "https://developers.dwolla.com/docs/balance/webhooks/process-validate",
+	Auth: "HMAC-SHA256 of the body", ID: "body id", Deadline: "10 s", Wants: "2xx; 72 h",
+	Uses:   []string{"secrets"},
+	fields: []string{"X-Dwolla-*"},
+	build: func(p *producer.Producer, s Settings) {
+		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-Request-Signature-SHA-256"}, Encoding: verify.Hex}, s.Secrets)
+		p.Key = producer.JSON("id")
+		p.Type = producer.JSON("topic")
+		p.EventTime = producer.JSON("timestamp")
+		p.Fingerprint = producer.FingerprintNone
+		p.Window = 4 * 24 * time.Hour
+	},
+	sample: sample{kind: "transfer_completed",
+		body: `{"id":"{id}","resourceId":"order-17","topic":"{type}","timestamp":"{time}","_links":{}}`},
 }

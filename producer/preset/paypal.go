@@ -15,59 +15,56 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// PayPal receives webhooks of PayPal; webhookID is the id that PayPal shows for the webhook. PayPal tries 25
-// times in 3 days and keeps transmission id and time, so signatures of up to 3 days and 2 hours are accepted.
+// PayPal receives webhooks of PayPal; webhookID is the id that PayPal shows for the webhook. PayPal tries 25 times
+// in 3 days with the same transmission id and time, so signatures of up to 3 days and 2 hours are accepted.
 //
-// The body is bound by a CRC-32 only: see [verify.PayPal] for what that means. A forged body under a captured
-// signature has the signed content of the original and is kept aside, not run. Before money moves on an event,
-// ask PayPal (POST /v1/notifications/verify-webhook-signature).
+// A CRC-32 is all that binds the body: whoever has a signed delivery can forge another body with the same CRC-32
+// by appending four bytes. The identity therefore does not list the body as covered. A forged body has the signed
+// content of the original and is quarantined while the original is remembered; the transmission's time limits
+// what comes later. Before money moves on an event, ask PayPal (POST /v1/notifications/verify-webhook-signature).
 //
 // Certificates are fetched from hosts below paypal.com and must chain to a root of the system, or of the setting
-// roots; that PayPal's
-// do is documented, and was not tried against its servers.
+// roots. That PayPal's do is documented, and was not tested against its servers.
 //
 // https://developer.paypal.com/api/rest/webhooks/rest/
-func PayPal(webhookID string) producer.Producer { return payPal(Settings{WebhookID: webhookID}) }
-
-func payPal(s Settings) producer.Producer {
-	p := webhook("paypal", "https://developer.paypal.com/api/rest/webhooks/rest/")
-	roots, err := s.roots()
-	p.Err = err
-	p = signedBy(p, &payPalScheme{
-		WebhookID: s.WebhookID,
-		Certs:     &certStore{Fetch: s.Fetch, Roots: roots, Pinned: s.PinnedKeys},
-	})
-	p.Tolerance = verify.Tolerance{Past: 74 * time.Hour, Future: 5 * time.Minute}
-	p.Key, p.KeyRequired = producer.JSON("id"), true
-	p.Type = producer.JSON("event_type")
-	p.Attributes = attributes(map[string]producer.Extractor{
-		"transmission": producer.Header("Paypal-Transmission-Id"), "resource_type": producer.JSON("resource_type"), "time": producer.JSON("create_time"),
-	})
-	p.Window = 4 * 24 * time.Hour
-	return p
+func PayPal(webhookID string) producer.Producer {
+	return payPal.producer(Settings{WebhookID: webhookID})
 }
 
-// payPalScheme verifies webhooks of PayPal: an RSA signature over the transmission's id and time, the webhook's id
-// and the CRC-32 of the body, with a certificate that the request names and that is fetched only from PayPal.
-//
-// A CRC-32 binds nobody: who has one signed delivery can make another body of the same CRC-32 by appending four
-// bytes. So the identity does not list the body as covered. Its digest of the signed content is the same for
-// such a forgery, and a receiver that keeps the same signed content under another identifier aside is safe from
-// it as long as it remembers the original; the transmission's time bounds what comes later.
+var payPal = Preset{
+	Name: "paypal", Docs: "https://developer.paypal.com/api/rest/webhooks/rest/",
+	Auth: "RSA signature over id, time, webhook id and CRC-32", ID: "body id", Wants: "2xx; 25 times in 3 days",
+	Uses:   []string{"webhook_id", "roots"},
+	fields: []string{"Paypal-*"},
+	build: func(p *producer.Producer, s Settings) {
+		roots, err := s.roots()
+		p.Err = err
+		signedBy(p, &payPalScheme{webhookID: s.WebhookID, certs: &certStore{Fetch: s.Fetch, Roots: roots, Pinned: s.PinnedKeys}})
+		p.Tolerance = verify.Tolerance{Past: 74 * time.Hour, Future: 5 * time.Minute}
+		p.Key, p.KeyRequired = producer.JSON("id"), true
+		p.Type = producer.JSON("event_type")
+		p.Attributes = attributes(map[string]producer.Extractor{
+			"transmission": producer.Header("Paypal-Transmission-Id"), "resource_type": producer.JSON("resource_type"),
+			"time": producer.JSON("create_time"),
+		})
+		p.Window = 4 * 24 * time.Hour
+	},
+}
+
+// payPalScheme verifies an RSA signature over the transmission's id and time, the webhook's id and the CRC-32 of
+// the body. The certificate's URL is in the request and must be PayPal's.
 type payPalScheme struct {
-	// WebhookID is the id that PayPal gave the webhook; it is signed. Required.
-	WebhookID string
-	// Certs fetches certificates. Required.
-	Certs *certStore
+	webhookID string
+	certs     *certStore
 }
 
-// Check reports every mistake of the description.
+// Check reports every mistake of the settings.
 func (p *payPalScheme) Check() error {
 	var errs []error
-	if p.WebhookID == "" {
+	if p.webhookID == "" {
 		errs = append(errs, errors.New("paypal: no webhook id"))
 	}
-	if p.Certs == nil {
+	if p.certs == nil {
 		errs = append(errs, errors.New("paypal: no source of certificates"))
 	}
 	return errors.Join(errs...)
@@ -97,15 +94,15 @@ func (p *payPalScheme) Verify(r *http.Request, body func() ([]byte, error)) (ver
 	if err != nil {
 		return verify.Identity{}, err
 	}
-	cert, err := p.Certs.find(r.Context(), sent.certURL, func(c *x509.Certificate) bool { return namedAs(c, isPayPalHost) })
+	cert, err := p.certs.find(r.Context(), sent.certURL, func(c *x509.Certificate) bool { return namedAs(c, isPayPalHost) })
 	if err != nil {
 		return verify.Identity{}, err
 	}
-	content := fmt.Sprintf("%s|%s|%s|%d", sent.id, sent.time, p.WebhookID, crc32.ChecksumIEEE(raw))
+	content := fmt.Sprintf("%s|%s|%s|%d", sent.id, sent.time, p.webhookID, crc32.ChecksumIEEE(raw))
 	if !rsaHolds(cert.public, crypto.SHA256, []byte(content), sent.signature) {
 		return verify.Identity{}, &verify.Error{Code: verify.SignatureMismatch, Component: payPalSignature}
 	}
-	p.Certs.prove(sent.certURL)
+	p.certs.prove(sent.certURL)
 	sum := sha256.Sum256([]byte(content))
 	return verify.Identity{
 		SignedAt: sent.at, NotBefore: cert.notBefore, Expires: cert.notAfter, ExpiredCode: verify.CertExpired,
@@ -115,15 +112,15 @@ func (p *payPalScheme) Verify(r *http.Request, body func() ([]byte, error)) (ver
 
 const payPalSignature = "paypal-transmission-sig"
 
-// payPalHead is what the header of a delivery says.
-type payPalHead struct {
+// payPalHeader is the header of a delivery.
+type payPalHeader struct {
 	id, time, certURL string
 	at                time.Time
 	signature         []byte
 }
 
-func readPayPal(r *http.Request) (payPalHead, error) {
-	var head payPalHead
+func readPayPal(r *http.Request) (payPalHeader, error) {
+	var head payPalHeader
 	var encoded, alg string
 	for _, want := range []struct {
 		name  string

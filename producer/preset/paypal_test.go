@@ -35,8 +35,8 @@ func payPalRequest(t *testing.T, text string) *http.Request {
 func testPayPal() *payPalScheme {
 	a := newAuthority()
 	return &payPalScheme{
-		WebhookID: "wh1",
-		Certs:     &certStore{Roots: a.roots(), Fetch: serve(pemOf(a.leaf(&a.key.PublicKey, "messageverificationcerts.paypal.com"), a.mid))},
+		webhookID: "wh1",
+		certs:     &certStore{Roots: a.roots(), Fetch: serve(pemOf(a.leaf(&a.key.PublicKey, "messageverificationcerts.paypal.com"), a.mid))},
 	}
 }
 
@@ -79,7 +79,7 @@ func TestPayPalDeliveries(t *testing.T) {
 		t.Errorf("two ids: %v", err)
 	}
 	other := testPayPal()
-	other.WebhookID = "wh2"
+	other.webhookID = "wh2"
 	if _, err := other.Verify(payPalRequest(t, text), body(text)); verify.CodeOf(err) != verify.SignatureMismatch {
 		t.Errorf("another webhook: %v", err)
 	}
@@ -123,13 +123,13 @@ func TestPayPalPinnedKeysAndDescription(t *testing.T) {
 	t.Parallel()
 	const text = `{"id":"WH-1"}`
 	p := testPayPal()
-	p.Certs = &certStore{
+	p.certs = &certStore{
 		Pinned: map[string]crypto.PublicKey{"https://api.paypal.com/v1/notifications/certs/c1": &newAuthority().key.PublicKey},
 	}
 	if _, err := p.Verify(payPalRequest(t, text), body(text)); err != nil {
 		t.Errorf("a pinned key: %v", err)
 	}
-	if (&payPalScheme{Certs: &certStore{}}).Check() == nil || (&payPalScheme{WebhookID: "x"}).Check() == nil {
+	if (&payPalScheme{certs: &certStore{}}).Check() == nil || (&payPalScheme{webhookID: "x"}).Check() == nil {
 		t.Error("a scheme without webhook id or certificates was taken")
 	}
 	if _, err := testPayPal().Verify(payPalRequest(t, text), noBody); err == nil || errors.As(err, new(*verify.Error)) {

@@ -95,7 +95,7 @@ func TestEverySampleIsAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(items) != 1 || items[0].Type != samples()[p.Name].kind {
+		if len(items) != 1 || items[0].Type != p.sample.kind {
 			t.Errorf("got items %+v", items)
 		}
 		named := strings.Contains(items[0].ID, "evt-17")

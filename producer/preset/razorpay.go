@@ -1,27 +1,35 @@
 package preset
 
 import (
-	"errors"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Razorpay receives webhooks of Razorpay. After a change of the secret, retries of older events still come with
-// the old one: give both for a day. The identifier x-razorpay-event-id is not signed: events are named by a digest of
-// the body, which has a time of its own. Razorpay wants 2xx within 5 seconds, tries for 24 hours, and then switches the
-// webhook off; what it could not deliver can be sent again by hand for 7 days, which the window allows for.
+// Razorpay receives webhooks of Razorpay. After a change of the secret, retries of older events are still
+// signed with the old one: set both for a day. The identifier x-razorpay-event-id is not signed, so a digest of
+// the body, which contains a time, identifies the event. Razorpay wants 2xx within 5 seconds, retries for 24
+// hours and then disables the webhook. Undelivered events can be resent by hand for 7 days, which the window
+// allows for.
 //
 // https://razorpay.com/docs/webhooks/validate-test/
 func Razorpay(secrets ...string) producer.Producer {
-	p := webhook("razorpay", "https://razorpay.com/docs/webhooks/validate-test/")
-	list, err := plainSecrets(secrets)
-	p = signedBy(p, &verify.HMAC{Headers: []string{"X-Razorpay-Signature"}, Encoding: verify.Hex, Secrets: list})
-	p.Err = errors.Join(err, p.Err)
-	p.Key = producer.Header("x-razorpay-event-id")
-	p.Type = producer.JSON("event")
-	p.EventTime = producer.JSON("created_at")
-	p.Window = 9 * 24 * time.Hour
-	return p
+	return razorpay.producer(Settings{Secrets: secrets})
+}
+
+var razorpay = Preset{
+	Name: "razorpay", Docs: "https://razorpay.com/docs/webhooks/validate-test/",
+	Auth: "HMAC-SHA256 of the body", ID: "x-razorpay-event-id", Deadline: "5 s", Wants: "2xx; 24 h",
+	Uses:   []string{"secrets"},
+	fields: []string{"X-Razorpay-*"},
+	build: func(p *producer.Producer, s Settings) {
+		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-Razorpay-Signature"}, Encoding: verify.Hex}, s.Secrets)
+		p.Key = producer.Header("x-razorpay-event-id")
+		p.Type = producer.JSON("event")
+		p.EventTime = producer.JSON("created_at")
+		p.Window = 9 * 24 * time.Hour
+	},
+	sample: sample{kind: "payment.captured", header: map[string]string{"x-razorpay-event-id": "{id}"},
+		body: `{"entity":"event","event":"{type}","payload":{"payment":{"entity":{"id":"pay_17","amount":2450,"currency":"INR"}}},"created_at":{unix}}`},
 }

@@ -1,41 +1,63 @@
 package preset
 
 import (
-	"errors"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Shopify receives webhooks of Shopify apps. A secret is the app's client secret; while it is rotated Shopify
+// Shopify receives webhooks of Shopify apps. A secret is the app's client secret. During a rotation Shopify
 // signs with the oldest one that is not revoked.
 //
-// Neither X-Shopify-Event-Id nor X-Shopify-Webhook-Id nor the topic is signed, and one body may come under several
-// topics: events are named by a digest of the body and the topic. Each topic with a handler of its own gets a body once;
-// handlers of several topics ("orders/*", "*") get it under at most 9 topics. The same topic with another Webhook-Id is
-// quarantined, except shop/redact, whose body has nothing of its own. Shopify wants 200 within 5 seconds, tries 8
-// times in 4 hours, and then removes a subscription that was made through its API.
+// X-Shopify-Event-Id, X-Shopify-Webhook-Id and the topic are not signed, and several topics can have the same
+// body: a digest of the body, with the topic, identifies the event. Each topic with a handler of its own gets a
+// body once; handlers of several topics ("orders/*", "*") get it for at most 9 topics. The same topic with
+// another Webhook-Id is quarantined, except shop/redact, whose body has nothing of its own. Shopify wants 200
+// within 5 seconds, tries 8 times in 4 hours, and then removes a subscription that was made through its API.
 //
 // https://shopify.dev/docs/apps/build/webhooks/subscribe/https
-func Shopify(secrets ...string) producer.Producer { return shopify("shopify", "X-Shopify-", secrets) }
+func Shopify(secrets ...string) producer.Producer {
+	return shopify.producer(Settings{Secrets: secrets})
+}
 
-// ShopifyEvents receives the preview of Shopify's new events, whose fields have no "X-" and whose identifier is
+var shopify = Preset{
+	Name: "shopify", Docs: "https://shopify.dev/docs/apps/build/webhooks/subscribe/https",
+	Auth: "HMAC-SHA256 of the body", ID: "X-Shopify-Event-Id", Deadline: "5 s", Wants: "200; 4 h",
+	Uses:   []string{"secrets"},
+	fields: []string{"X-Shopify-*"},
+	build:  func(p *producer.Producer, s Settings) { buildShopify(p, s, "X-Shopify-") },
+	sample: sample{kind: "orders/create", header: map[string]string{
+		"X-Shopify-Topic": "{type}", "X-Shopify-Event-Id": "{id}", "X-Shopify-Shop-Domain": "teapots.myshopify.com"},
+		body: shopifyBody},
+}
+
+// ShopifyEvents receives the preview of Shopify's new events. Their fields have no "X-", and the identifier is
 // Shopify-Webhook-Id.
 //
 // https://shopify.dev/docs/apps/build/webhooks/ignore-duplicates
 func ShopifyEvents(secrets ...string) producer.Producer {
-	p := shopify("shopify-events", "Shopify-", secrets)
-	p.Docs = "https://shopify.dev/docs/apps/build/webhooks/ignore-duplicates"
-	p.Key = producer.Header("Shopify-Webhook-Id")
-	return p
+	return shopifyEvents.producer(Settings{Secrets: secrets})
 }
 
-func shopify(name, prefix string, secrets []string) producer.Producer {
-	p := webhook(name, "https://shopify.dev/docs/apps/build/webhooks/subscribe/https")
-	list, err := plainSecrets(secrets)
-	p = signedBy(p, &verify.HMAC{Headers: []string{prefix + "Hmac-Sha256"}, Encoding: verify.Base64, Secrets: list})
-	p.Err = errors.Join(err, p.Err)
+var shopifyEvents = Preset{
+	Name: "shopify-events", Docs: "https://shopify.dev/docs/apps/build/webhooks/ignore-duplicates",
+	Auth: "HMAC-SHA256 of the body", ID: "Shopify-Webhook-Id", Deadline: "5 s", Wants: "200; 4 h",
+	Uses:   []string{"secrets"},
+	fields: []string{"Shopify-*"},
+	build: func(p *producer.Producer, s Settings) {
+		buildShopify(p, s, "Shopify-")
+		p.Key = producer.Header("Shopify-Webhook-Id")
+	},
+	sample: sample{kind: "orders/create", header: map[string]string{
+		"Shopify-Topic": "{type}", "Shopify-Webhook-Id": "{id}", "Shopify-Shop-Domain": "teapots.myshopify.com"},
+		body: shopifyBody},
+}
+
+const shopifyBody = `{"id":17,"name":"#1017","total_price":"24.50","currency":"EUR"}`
+
+func buildShopify(p *producer.Producer, s Settings, prefix string) {
+	signedByHMAC(p, &verify.HMAC{Headers: []string{prefix + "Hmac-Sha256"}, Encoding: verify.Base64}, s.Secrets)
 	p.Key = producer.First(producer.Header(prefix+"Event-Id"), producer.Header(prefix+"Webhook-Id"))
 	p.Sending = producer.Header(prefix + "Webhook-Id")
 	p.Type = producer.Header(prefix + "Topic")
@@ -44,5 +66,4 @@ func shopify(name, prefix string, secrets []string) producer.Producer {
 	p.Repeatable = producer.Shapes(16, []string{"shop_id", "shop_domain", "!customer", "!data_request", "!id"}) // shop/redact
 	p.Attributes = attributes(map[string]producer.Extractor{"shop": producer.Header(prefix + "Shop-Domain")})
 	p.Window = 28 * time.Hour
-	return p
 }

@@ -1,37 +1,44 @@
 package preset
 
 import (
-	"errors"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Square receives webhooks of Square. A secret is the subscription's signature key. Signed are the notification
-// URL, exactly as it was registered, and the body, without anything between them. With an empty notificationURL it is
-// the public URL of the endpoint, which then has no query: bytes of the body could be moved into it. A registered URL
-// with a query needs notificationURL.
+// Square receives webhooks of Square. A secret is the subscription's signature key. The notification URL,
+// exactly as registered, and the body are signed without a separator. With an empty notificationURL the public
+// URL of the endpoint is used; it must not have a query, into which bytes of the body could be moved. A
+// registered URL with a query needs notificationURL.
 //
-// Square wants 2xx within 10 seconds and tries for 24 hours (older pages say 72, which the window allows for).
+// Square wants 2xx within 10 seconds and retries for 24 hours (older pages say 72, which the window allows for).
 //
 // https://developer.squareup.com/docs/webhooks/step3validate
 func Square(notificationURL string, keys ...string) producer.Producer {
-	p := webhook("square", "https://developer.squareup.com/docs/webhooks/step3validate")
-	list, err := plainSecrets(keys)
-	scheme := &verify.HMAC{
-		Headers: []string{"x-square-hmacsha256-signature"}, Encoding: verify.Base64, Secrets: list,
-		Content: "{config:notification_url}{body}", Config: map[string]string{"notification_url": notificationURL},
-	}
-	if notificationURL == "" {
-		scheme.Content, scheme.Config, scheme.Malleable, p.SignsURL = "{url}{body}", nil, true, true
-	}
-	p = signedBy(p, scheme)
-	p.Err = errors.Join(err, p.Err)
-	p.Key = producer.JSON("event_id")
-	p.Type = producer.JSON("type")
-	p.EventTime = producer.JSON("created_at")
-	p.Fingerprint = producer.FingerprintNone
-	p.Window = 4 * 24 * time.Hour
-	return p
+	return square.producer(Settings{NotificationURL: notificationURL, Secrets: keys})
+}
+
+var square = Preset{
+	Name: "square", Docs: "https://developer.squareup.com/docs/webhooks/step3validate",
+	Auth: "HMAC-SHA256 of URL and body", ID: "body event_id", Deadline: "10 s", Wants: "2xx; 24 h",
+	Uses:   []string{"secrets", "notification_url"},
+	fields: []string{"Square-*", "X-Square-*"},
+	build: func(p *producer.Producer, s Settings) {
+		scheme := &verify.HMAC{
+			Headers: []string{"x-square-hmacsha256-signature"}, Encoding: verify.Base64,
+			Content: "{config:notification_url}{body}", Config: map[string]string{"notification_url": s.NotificationURL},
+		}
+		if s.NotificationURL == "" {
+			scheme.Content, scheme.Config, scheme.Malleable, p.SignsURL = "{url}{body}", nil, true, true
+		}
+		signedByHMAC(p, scheme, s.Secrets)
+		p.Key = producer.JSON("event_id")
+		p.Type = producer.JSON("type")
+		p.EventTime = producer.JSON("created_at")
+		p.Fingerprint = producer.FingerprintNone
+		p.Window = 4 * 24 * time.Hour
+	},
+	sample: sample{kind: "payment.created", body: `{"merchant_id":"ML17","type":"{type}","event_id":"{id}","created_at":"{time}",` +
+		`"data":{"type":"payment","id":"payment-17"}}`},
 }

@@ -12,27 +12,44 @@ import (
 )
 
 // StandardWebhooks receives from any sender that follows Standard Webhooks 1.0.0. A secret is "whsec_" and
-// base64 (the prefix and the padding may be missing) for HMAC-SHA256, or "whpk_" and base64 for the public key
-// of Ed25519 signatures (v1a). Signed are identifier, time and body; identifiers with a full stop, which
-// would make that ambiguous, are refused.
+// base64 for HMAC-SHA256 (prefix and padding are optional), or "whpk_" and base64 for the public key of Ed25519
+// signatures (v1a). Identifier, time and body are signed. An identifier with a full stop, which would make that
+// ambiguous, is refused.
 //
 // The window is the example of the specification, 75 hours and 35 minutes of attempts, and a day.
 //
 // https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 func StandardWebhooks(secrets ...string) producer.Producer {
-	return standard("standard-webhooks", "https://www.standardwebhooks.com/", 100*time.Hour, secrets, "webhook")
+	return standardWebhooks.producer(Settings{Secrets: secrets})
 }
 
-// Svix receives webhooks sent through Svix: Standard Webhooks under svix-* fields, or webhook-* where the
-// sender took the brand off. Svix tries 8 times in 27.6 hours.
+var standardWebhooks = Preset{
+	Name: "standard-webhooks", Docs: "https://www.standardwebhooks.com/",
+	Auth: "HMAC-SHA256 or Ed25519 of id, time and body", ID: "webhook-id", Deadline: "15-30 s", Wants: "2xx; about 76 h",
+	Uses:   []string{"secrets"},
+	fields: []string{"Webhook-*"},
+	build:  func(p *producer.Producer, s Settings) { buildStandard(p, s, 100*time.Hour, "webhook") },
+	sample: sample{kind: "order.created", header: map[string]string{"webhook-id": "{id}"},
+		body: `{"type":"{type}","timestamp":"{time}","data":{"order":17,"total":"24.50"}}`},
+}
+
+// Svix receives webhooks sent through Svix: Standard Webhooks in svix-* fields, or webhook-* if the sender
+// removed the brand. Svix tries 8 times in 27.6 hours.
 //
 // https://docs.svix.com/receiving/verifying-payloads/how-manual
-func Svix(secrets ...string) producer.Producer {
-	return standard("svix", "https://docs.svix.com/receiving/verifying-payloads/how-manual", 52*time.Hour, secrets, "svix", "webhook")
+func Svix(secrets ...string) producer.Producer { return svix.producer(Settings{Secrets: secrets}) }
+
+var svix = Preset{
+	Name: "svix", Docs: "https://docs.svix.com/receiving/verifying-payloads/how-manual",
+	Auth: "HMAC-SHA256 or Ed25519 of id, time and body", ID: "svix-id or webhook-id", Deadline: "15-30 s", Wants: "2xx; about 28 h",
+	Uses:   []string{"secrets"},
+	fields: []string{"Svix-*", "Webhook-*"},
+	build:  func(p *producer.Producer, s Settings) { buildStandard(p, s, 52*time.Hour, "svix", "webhook") },
+	sample: sample{kind: "order.created", header: map[string]string{"svix-id": "{id}"},
+		body: `{"type":"{type}","data":{"order":17,"total":"24.50"}}`},
 }
 
-func standard(name, docs string, window time.Duration, secrets []string, prefixes ...string) producer.Producer {
-	p := webhook(name, docs)
+func buildStandard(p *producer.Producer, s Settings, window time.Duration, prefixes ...string) {
 	scheme := &verify.HMAC{
 		Separator: " ", Entries: []string{"v1,{sig}", "v1a,{ed25519}"}, Encoding: verify.Base64,
 		SecretEncoding: verify.Whsec, Content: "{id}.{timestamp}.{body}",
@@ -44,7 +61,7 @@ func standard(name, docs string, window time.Duration, secrets []string, prefixe
 		scheme.TimestampHeaders = append(scheme.TimestampHeaders, prefix+"-timestamp")
 		ids = append(ids, prefix+"-id")
 	}
-	for _, s := range secrets {
+	for _, s := range s.Secrets {
 		text, public := strings.CutPrefix(s, "whpk_")
 		if !public {
 			scheme.Secrets = append(scheme.Secrets, verify.Secret(s))
@@ -57,16 +74,15 @@ func standard(name, docs string, window time.Duration, secrets []string, prefixe
 		}
 		scheme.PublicKeys = append(scheme.PublicKeys, ed25519.PublicKey(key))
 	}
-	p = signedBy(p, scheme)
+	signedBy(p, scheme)
 	p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
 	p.Key, p.KeyRequired = ids, true
 	p.Type = producer.JSON("type")
 	p.Fingerprint = producer.FingerprintNone
 	p.Window = window
-	return p
 }
 
-// coveredHeader reads the one of several fields that the signature binds, so that nobody can add another.
+// coveredHeader reads the one of several fields that the signature covers, so that adding another has no effect.
 type coveredHeader []string
 
 func (c coveredHeader) Extract(d *producer.Delivery) (string, error) {
@@ -78,6 +94,6 @@ func (c coveredHeader) Extract(d *producer.Delivery) (string, error) {
 	return "", nil
 }
 
-// Consumes lists nothing: what is read is covered, or else it is not read.
+// Consumes lists nothing: only a covered field is read.
 func (c coveredHeader) Consumes() []string { return nil }
 func (c coveredHeader) String() string     { return "header:" + strings.Join(c, " | header:") }

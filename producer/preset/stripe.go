@@ -9,29 +9,36 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Stripe receives webhooks of Stripe. A secret is the endpoint's signing secret as the dashboard shows it,
-// "whsec_" included: the whole text is the key. While a secret is rolled, deliveries carry a signature for
-// each.
+// Stripe receives webhooks of Stripe. A secret is the endpoint's signing secret as the dashboard shows it; the
+// whole text, "whsec_" included, is the key. During a rotation deliveries have a signature for each secret.
 //
-// Signatures are good for 5 minutes, as in the vendor's libraries; those set no bound on times ahead of our
-// clock, we allow 60 seconds. Stripe tries for 3 days, each time signed afresh. The body counts its pending
-// webhooks and so changes between attempts; the signed id alone decides what is the same event.
+// Signatures are valid for 5 minutes, as in the vendor's libraries. Those accept any time in the future; we
+// allow 60 seconds. Stripe retries for 3 days and signs each attempt. The body contains a counter of pending
+// webhooks and so differs between attempts; the signed id alone identifies the event.
 //
 // https://docs.stripe.com/webhooks/signature
-func Stripe(secrets ...string) producer.Producer {
-	p := signedBy(webhook("stripe", "https://docs.stripe.com/webhooks/signature"), &verify.HMAC{
-		Headers: []string{"Stripe-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}"},
-		Encoding: verify.Hex, Content: "{timestamp}.{body}", Secrets: verify.Secrets(secrets...),
-	})
-	for _, s := range secrets {
-		if strings.HasPrefix(s, "sk_") || strings.HasPrefix(s, "rk_") || strings.HasPrefix(s, "pk_") {
-			p.Err = errors.Join(p.Err, errors.New("a secret is an API key; the signing secret begins with whsec_"))
+func Stripe(secrets ...string) producer.Producer { return stripe.producer(Settings{Secrets: secrets}) }
+
+var stripe = Preset{
+	Name: "stripe", Docs: "https://docs.stripe.com/webhooks/signature",
+	Auth: "HMAC-SHA256 of time and body", ID: "body id", Wants: "2xx; 3 days",
+	Uses: []string{"secrets"},
+	build: func(p *producer.Producer, s Settings) {
+		signedBy(p, &verify.HMAC{
+			Headers: []string{"Stripe-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}"},
+			Encoding: verify.Hex, Content: "{timestamp}.{body}", Secrets: verify.Secrets(s.Secrets...),
+		})
+		for _, s := range s.Secrets {
+			if strings.HasPrefix(s, "sk_") || strings.HasPrefix(s, "rk_") || strings.HasPrefix(s, "pk_") {
+				p.Err = errors.Join(p.Err, errors.New("a secret is an API key; the signing secret begins with whsec_"))
+			}
 		}
-	}
-	p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: time.Minute}
-	p.Key, p.KeyRequired = producer.JSON("id"), true
-	p.Type = producer.JSON("type")
-	p.Fingerprint = producer.FingerprintNone
-	p.Window = 4 * 24 * time.Hour
-	return p
+		p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: time.Minute}
+		p.Key, p.KeyRequired = producer.JSON("id"), true
+		p.Type = producer.JSON("type")
+		p.Fingerprint = producer.FingerprintNone
+		p.Window = 4 * 24 * time.Hour
+	},
+	sample: sample{kind: "payment_intent.succeeded", body: `{"id":"{id}","object":"event","created":{unix},"type":"{type}","livemode":false,` +
+		`"data":{"object":{"id":"pi_17","amount":2450,"currency":"eur"}}}`},
 }

@@ -18,7 +18,7 @@ func tokenPresetNames() []string {
 
 func TestCountersOfAPushAreNoPartOfTheFingerprint(t *testing.T) {
 	t.Parallel()
-	p := googlePubSub(Settings{Audience: []string{"a"}, Email: "e"})
+	p := googlePubSub.producer(Settings{Audience: []string{"a"}, Email: "e"})
 	fingerprint := func(body string) [32]byte {
 		return p.Fingerprint(newDelivery(testHook, body), producer.Item{Body: []byte(body)})
 	}
@@ -125,7 +125,7 @@ func TestSNSConfirmsOnlyAtSNS(t *testing.T) {
 		{"a host that is down", "SubscriptionConfirmation", "https://sns.down-1.amazonaws.com/", 0, true, verify.KeysUnavailable},
 	} {
 		fetched := false
-		p := awsSNS(Settings{Topics: []string{"t"}, Fetch: func(_ context.Context, address string) ([]byte, error) {
+		p := awsSNS.producer(Settings{Topics: []string{"t"}, Fetch: func(_ context.Context, address string) ([]byte, error) {
 			if fetched = true; strings.Contains(address, "down") {
 				return nil, errors.New("down")
 			}

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"mime"
 	"net"
 	"net/http"
@@ -19,36 +18,52 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Twilio receives webhooks of Twilio. A secret is the account's auth token. Twilio signs the URL, so the
-// receiver must know its public one; [verify.Twilio] says what else is signed.
+// Twilio receives webhooks of Twilio. A secret is the account's auth token. Signed are the URL, so the receiver
+// must know its public one, and the names and values of a form. A body that is not a form is bound by the SHA-256
+// in bodySHA256, a parameter of the URL; one that nothing binds is refused (body_hash_mismatch). Names and values
+// are joined without a separator, so "ab=c" and "a=bc" have one signature, which no receiver can tell apart.
 //
-// The identifier I-Twilio-Idempotency-Token is not signed: events are named by a digest of the signed content (URL and
-// parameters). Requests of a running call may be equal in it; up to 256 of them with different tokens are accepted, within
-// 24 hours of the first. Everything else that comes again under another token is quarantined. The body of the answer matters here: it may be TwiML, so use
-// an Answer handler, whose response duplicates get again. Twilio waits 15 seconds and tries once more unless the
-// URL's fragment says otherwise.
+// The identifier I-Twilio-Idempotency-Token is not signed, so a digest of URL and parameters identifies the event.
+// Requests of a running call may be equal in both: up to 256 with different tokens are accepted within 24 hours of
+// the first. Anything else that repeats under another token is quarantined. The body of the response matters, it
+// may be TwiML: use an Answer handler, whose response duplicates get again. Twilio waits 15 seconds and retries
+// once, unless the URL's fragment configures otherwise.
 //
 // https://www.twilio.com/docs/usage/webhooks/webhooks-security
-func Twilio(tokens ...string) producer.Producer {
-	p := webhook("twilio", "https://www.twilio.com/docs/usage/webhooks/webhooks-security")
-	_, err := plainSecrets(tokens)
-	p = signedBy(p, newTwilioScheme(tokens...))
-	p.Err = errors.Join(err, p.Err)
-	p.Key = producer.Header("I-Twilio-Idempotency-Token")
-	p.Repeatable = ofRunningCall
-	p.Type = producer.First(
-		producer.Form("EventType"), producer.Form("MessageStatus"), producer.Form("SmsStatus"), producer.Form("CallStatus"), producer.Form("RecordingStatus"),
-		producer.Form("TranscriptionStatus"), producer.Form("ConferenceStatus"), producer.Form("StatusCallbackEvent"), producer.JSON("type"),
-	)
-	p.Methods = []string{http.MethodPost, http.MethodGet}
-	p.SignsURL, p.QueryScope, p.ScopeIgnores = true, true, []string{"bodySHA256"}
-	p.Window = 25 * time.Hour
-	return p
+func Twilio(tokens ...string) producer.Producer { return twilio.producer(Settings{Secrets: tokens}) }
+
+var twilio = Preset{
+	Name: "twilio", Docs: "https://www.twilio.com/docs/usage/webhooks/webhooks-security",
+	Auth: "HMAC-SHA1 of URL and form", ID: "I-Twilio-Idempotency-Token", Deadline: "15 s", Wants: "2xx, the body counts; 1 retry",
+	Uses:   []string{"secrets"},
+	fields: []string{"X-Twilio-*", "I-Twilio-*"},
+	build:  buildTwilio,
+	sample: sample{kind: "delivered", media: "application/x-www-form-urlencoded",
+		header: map[string]string{"I-Twilio-Idempotency-Token": "{id}"},
+		body:   `MessageSid=SM17&MessageStatus={type}&From=%2B15550017&To=%2B15550018&Body=tea+is+ready`},
 }
 
-// ofRunningCall lets requests of a running call occur again: the same key pressed at the same menu is another request.
-// Messages and status callbacks do not: they have an identifier of their own, a number or a time in what is signed.
-func ofRunningCall(d *producer.Delivery) producer.Repeats {
+func buildTwilio(p *producer.Producer, s Settings) {
+	p.Err = checkText(s.Secrets)
+	signedBy(p, newTwilioScheme(s.Secrets...))
+	p.Key = producer.Header("I-Twilio-Idempotency-Token")
+	p.Repeatable = repeatsInCall
+	var types []producer.Extractor
+	for _, name := range []string{
+		"EventType", "MessageStatus", "SmsStatus", "CallStatus", "RecordingStatus", "TranscriptionStatus", "ConferenceStatus",
+		"StatusCallbackEvent",
+	} {
+		types = append(types, producer.Form(name))
+	}
+	p.Type = producer.First(append(types, producer.JSON("type"))...)
+	p.Methods = []string{http.MethodPost, http.MethodGet}
+	p.SignsURL, p.QueryScope, p.ScopeIgnores = true, true, []string{bodyHashParam}
+	p.Window = 25 * time.Hour
+}
+
+// repeatsInCall allows equal requests of a running call: the same key may be pressed twice in a menu. Messages and
+// status callbacks do not repeat, because an identifier, number or time in them is signed.
+func repeatsInCall(d *producer.Delivery) producer.Repeats {
 	value := func(name string) string {
 		v, err := producer.First(producer.Form(name), producer.Query(name)).Extract(d)
 		if err != nil {
@@ -67,19 +82,15 @@ func ofRunningCall(d *producer.Delivery) producer.Repeats {
 	return producer.Repeats{Max: 256, Within: 24 * time.Hour}
 }
 
-// bodyHashParam is the query parameter in which Twilio puts the SHA-256 of a body that is no form.
+// bodyHashParam is the query parameter with the SHA-256 of a body that is not a form.
 const bodyHashParam = "bodySHA256"
 
-// twilioScheme verifies X-Twilio-Signature: base64 of an HMAC-SHA1 over the URL as it was configured and, for forms,
-// every name and value in the order of the names. The URL is tried with and without its port, because proxies
-// change it. A body that is no form is bound by bodySHA256 in the signed URL; another body than that, or one that
-// nothing binds, is body_hash_mismatch.
-//
-// Names and values are joined without a separator: "ab=c" and "a=bc" have one signature. That is the vendor's
-// design, and no receiver can tell them apart.
-type twilioScheme struct{ hmac *verify.HMAC } // a pointer: fmt prints what is in a private field without asking Secret
+// twilioScheme verifies X-Twilio-Signature: base64 of an HMAC-SHA1 over the URL as configured at Twilio and, for
+// forms, the names and values in the order of the names. It tries the URL with and without its port, because
+// proxies change it. See [Twilio].
+type twilioScheme struct{ hmac *verify.HMAC } // a pointer: fmt prints private fields without the methods of Secret
 
-// newTwilioScheme returns the scheme with the given auth tokens, of which any may match.
+// newTwilioScheme returns the scheme for auth tokens, of which any may match.
 func newTwilioScheme(tokens ...string) *twilioScheme {
 	return &twilioScheme{hmac: &verify.HMAC{
 		Headers: []string{"X-Twilio-Signature"}, Hash: verify.SHA1, Encoding: verify.Base64, Secrets: verify.Secrets(tokens...),
@@ -121,7 +132,7 @@ func (t *twilioScheme) Verify(r *http.Request, body func() ([]byte, error)) (ver
 	return id, nil
 }
 
-// Sign signs r and body as Twilio would. A body that is no form gets its bodySHA256 in the URL.
+// Sign signs r and body. A body that is not a form gets its bodySHA256 in the URL.
 func (t *twilioScheme) Sign(r *http.Request, body []byte, now time.Time) error {
 	if len(body) > 0 && !isForm(r) {
 		sum := sha256.Sum256(body)
@@ -132,7 +143,7 @@ func (t *twilioScheme) Sign(r *http.Request, body []byte, now time.Time) error {
 	return t.hmac.Sign(r, body, now)
 }
 
-// String says what is demanded, for the policy.
+// String describes the scheme for the policy.
 func (t *twilioScheme) String() string {
 	return "HMAC-SHA1 (base64) of the URL and the sorted form in X-Twilio-Signature, other bodies by bodySHA256 in the URL"
 }
@@ -142,7 +153,7 @@ func isForm(r *http.Request) bool {
 	return err == nil && kind == "application/x-www-form-urlencoded"
 }
 
-// twilioContents returns what may have been signed: each spelling of the URL with the form behind it.
+// twilioContents returns what may have been signed: each form of the URL, followed by the parameters.
 func twilioContents(r *http.Request, body []byte) ([][][]byte, error) {
 	hash, err := verify.QueryParam(r, bodyHashParam)
 	if err != nil {
@@ -162,7 +173,7 @@ func twilioContents(r *http.Request, body []byte) ([][][]byte, error) {
 	return out, nil
 }
 
-// portVariants spells the URL as it is, and without its port or with the default one.
+// portVariants returns the URL as it is, and without its port or with the default one.
 func portVariants(u *url.URL) []string {
 	other := *u
 	switch {
@@ -176,12 +187,12 @@ func portVariants(u *url.URL) []string {
 	return []string{u.String(), other.String()}
 }
 
-// maxFormParams bounds the parameters of a form that is read before it is verified.
+// maxFormParams limits the parameters of a form, which is parsed before it is verified.
 const maxFormParams = 500
 
 // formParam is a parameter of a form, decoded.
 type formParam struct {
-	prefix      uint64 // of the name: the first bytes, in their order
+	prefix      uint64 // the first bytes of the name, for fast comparison
 	name, value []byte
 }
 
@@ -192,12 +203,12 @@ func compareParams(a, b formParam) int {
 	return cmp.Or(bytes.Compare(a.name, b.name), bytes.Compare(a.value, b.value))
 }
 
-// sortedForm joins names and values in the order of the names; a name with several values stands before each
-// different one, in their order (as the vendor's Node.js library does; its Go library takes the first only). It reports
-// false for a body that is not a form, or one of more than 500 parameters.
+// sortedForm joins names and values in the order of the names. A name with several values precedes each distinct
+// one, in their order, as in the vendor's Node.js library (its Go library takes the first only). It reports false for
+// a body that is not a form or has more than 500 parameters.
 func sortedForm(body []byte) ([]byte, bool) {
 	params := make([]formParam, 0, min(maxFormParams, bytes.Count(body, []byte("&"))+1))
-	decoded := make([]byte, 0, len(body)) // which no parameter outgrows, so that parameters stay where they are
+	decoded := make([]byte, 0, len(body)) // large enough that parameters are never moved
 	for rest, more := body, true; more; {
 		var pair []byte
 		if pair, rest, more = bytes.Cut(rest, []byte("&")); len(pair) == 0 {
@@ -229,8 +240,8 @@ func sortedForm(body []byte) ([]byte, bool) {
 	return out, true
 }
 
-// appendUnescaped appends a name or value of a form, decoded as [url.QueryUnescape] does, and also returns it alone. It
-// reports false for a semicolon, which url.ParseQuery refuses, and for what is no escape.
+// appendUnescaped appends a name or value, decoded like [url.QueryUnescape], and also returns it alone. ok is false
+// for a semicolon, which url.ParseQuery refuses, and for an invalid escape.
 func appendUnescaped(b, text []byte) (all, one []byte, ok bool) {
 	start := len(b)
 	for i := 0; i < len(text); i++ {

@@ -10,23 +10,32 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// WebEngage receives webhooks of WebEngage. Its URL carries the license code, and as "secret" the MD5 of
+// WebEngage receives webhooks of WebEngage. Its URL contains the license code and, as "secret", the MD5 of
 // licenseCode:secretKey in hex: a shared credential that never changes, so the query is kept out of logs.
-// Nothing is signed. The vendor wants 200, nothing else; how long it tries was not found written.
+// Nothing is signed. The vendor accepts only 200; how long it retries is not documented.
 //
 // https://docs.webengage.com/docs/webhooks
 func WebEngage(licenseCode, secretKey string) producer.Producer {
-	p := webhook("webengage", "https://docs.webengage.com/docs/webhooks")
-	sum := md5.Sum([]byte(licenseCode + ":" + secretKey)) // the vendor's formula; it hides nothing
-	p = signedBy(p, verify.All{
-		verify.QueryValue("licenseCode", licenseCode), verify.QueryValue("secret", hex.EncodeToString(sum[:])),
-	})
-	if licenseCode == "" || secretKey == "" {
-		p.Err = errors.New("license code and secret key must both be set")
-	}
-	p.Key = producer.Header("x-request-id")
-	p.Type = producer.Query("eventType")
-	p.SecretQuery = []string{"secret", "licenseCode"}
-	p.Window = 48 * time.Hour
-	return p
+	return webEngage.producer(Settings{LicenseCode: licenseCode, SecretKey: secretKey})
+}
+
+var webEngage = Preset{
+	Name: "webengage", Docs: "https://docs.webengage.com/docs/webhooks",
+	Auth: "MD5 in the query", ID: "x-request-id", Wants: "200 only",
+	Uses: []string{"license_code", "secret_key"},
+	build: func(p *producer.Producer, s Settings) {
+		sum := md5.Sum([]byte(s.LicenseCode + ":" + s.SecretKey)) // the vendor's formula; it hides nothing
+		signedBy(p, verify.All{
+			verify.QueryValue("licenseCode", s.LicenseCode), verify.QueryValue("secret", hex.EncodeToString(sum[:])),
+		})
+		if s.LicenseCode == "" || s.SecretKey == "" {
+			p.Err = errors.New("license code and secret key must both be set")
+		}
+		p.Key = producer.Header("x-request-id")
+		p.Type = producer.Query("eventType")
+		p.SecretQuery = []string{"secret", "licenseCode"}
+		p.Window = 48 * time.Hour
+	},
+	sample: sample{kind: "push_notification_click", query: "eventType={type}", header: map[string]string{"x-request-id": "{id}"},
+		body: `{"response":{"data":{"userId":"u17"}}}`},
 }

@@ -13,70 +13,98 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Subscription is a WebSub topic that is wanted.
+// Subscription is a wanted WebSub topic.
 type Subscription struct {
-	// Topic is the address of the feed, as the hub names it.
+	// Topic is the URL of the feed, as the hub writes it.
 	Topic string `conf:"topic"`
-	// Mode is what was asked of the hub: "subscribe" or "unsubscribe". Defaults to subscribe.
+	// Mode is the requested mode: "subscribe" or "unsubscribe". Defaults to subscribe.
 	Mode string `conf:"mode"`
-	// Secret is the hub.secret of the subscription. Required, unless the producer lists its allowed addresses: a hub that
-	// was given no secret signs nothing. Give every topic a secret of its own: one that two topics share lets the hub of
-	// either speak for both.
+	// Secret is the hub.secret of the subscription. Required unless the producer lists its allowed addresses: a
+	// hub without a secret signs nothing. Give every topic its own: with a shared secret the hub of one topic can
+	// send for the other.
 	Secret string `conf:"secret,secret"`
-	// Token is the capability in the callback's query (hub.callback=https://HOST/webhooks/NAME?token=TOKEN), which only
-	// the hub of the subscription learns: at least 16 letters, digits, "-", "_", "." and "~" that cannot be guessed.
-	// A check that does not bring it is not confirmed. Without a token the subscription is pending, and confirmed to any
-	// hub that asks for it, for the first hour after the start only.
+	// Token is the capability in the callback's query (hub.callback=https://HOST/webhooks/NAME?token=TOKEN), known
+	// to the hub of the subscription only: at least 16 unguessable letters, digits, "-", "_", "." and "~". A check
+	// without it is not confirmed. A subscription without a token is pending, and confirmed to any hub, during the
+	// first hour after the start.
 	Token string `conf:"token,secret"`
 }
 
-// webSubToken is the query parameter of the callback that holds the capability.
-const webSubToken = "token"
-
-// webSubPending is how long after the start a subscription without a token is confirmed.
-const webSubPending = time.Hour
-
-// WebSub receives the content that WebSub hubs distribute, for the given subscriptions, and confirms them to the hub
-// that asks (WebSub section 5.3). A check is confirmed only when it brings the topic's token in its query, which the hub
-// got with the callback (the capability URL of section 5.1), and asks for the mode that is configured; others are
-// answered 404. Without that, anyone could have a hub subscribe the callback under another secret. A subscription
-// without a token is therefore confirmed in the first hour after the start only, in which it is pending. A renewal of
-// the lease is confirmed in the same way. Deliveries are signed with the secret of their topic; the topic is the target of
-// the Link with rel="self", and it is the principal and the event type. A topic without a secret is known by the allowed
-// addresses and its token, where it has one.
+// WebSub receives the content that WebSub hubs distribute for the subscriptions, and confirms them to the hub
+// that asks (WebSub section 5.3). It confirms a check that has the topic's token in its query and asks for the
+// configured mode; other checks get 404. The hub got the token with the callback (the capability URL of section
+// 5.1). Without a token anyone could have a hub subscribe the callback under another secret, so such a
+// subscription is confirmed during the first hour after the start only. Renewals of the lease are confirmed in
+// the same way.
 //
-// Content has no id; a digest of the body names it within its topic. It is a state: equal content is known while it
-// is the newest accepted content of its topic, or for the window of one hour, and content that a topic returned to within
-// the window is quarantined. Topics that are not listed, which a common secret allows, share one principal, because that
-// secret does not bind the Link, and their content is known for the window.
+// Deliveries are signed with the secret of their topic. The topic is the target of the Link with rel="self"; it
+// is the principal and the event type. A topic without a secret is authenticated by the allowed addresses, and
+// by its token if it has one.
 //
-// All hashes of the specification are accepted, SHA-1 too, which many hubs still send; the setting algs takes a shorter
-// list. A bad signature is answered 401 and never handled: the specification also allows 2xx for it. How long a hub
-// tries is the hub's business.
+// Content has no id; a digest of the body identifies it within its topic. It is a state: equal content is a
+// duplicate while it is the newest of its topic, or during the window of one hour. Content that a topic returns
+// to within the window is quarantined. Unlisted topics, which a common secret allows, share one principal,
+// because that secret does not cover the Link; their content is a duplicate during the window.
+//
+// All hashes of the specification are accepted, including SHA-1, which many hubs still send; the setting algs
+// restricts them. A bad signature gets 401 and is never handled; the specification also allows 2xx. How long a
+// hub retries is up to the hub.
 //
 // https://www.w3.org/TR/websub/
 func WebSub(subscriptions ...Subscription) producer.Producer {
-	return webSub(Settings{Subscriptions: subscriptions})
+	return webSub.producer(Settings{Subscriptions: subscriptions})
 }
 
-// webSub also takes secrets that are good for any topic that has no subscription here, for those who subscribe
-// elsewhere.
-func webSub(s Settings) producer.Producer {
-	p := webhook("websub", "https://www.w3.org/TR/websub/")
-	subscriptions := s.Subscriptions
-	scheme, err := newTopics(s)
-	p.Scheme, p.Err = scheme, err
+var webSub = Preset{
+	Name: "websub", Docs: "https://www.w3.org/TR/websub/",
+	Auth: "HMAC of the body", ID: "digest of the body", Wants: "2xx; up to the hub",
+	Uses:   []string{"secrets", "subscriptions", "algs"},
+	fields: []string{"Link", "X-Hub-Signature"},
+	build:  buildWebSub,
+	sample: sample{kind: "https://blog.example/feed", media: "application/atom+xml",
+		header: map[string]string{"Link": `<https://hub.example/>; rel="hub", <{type}>; rel="self"`},
+		body:   `<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><title>Teapots</title><id>urn:sample:{id}</id></feed>`},
+}
+
+const (
+	webSubToken   = "token"   // the query parameter of the callback that holds the capability
+	webSubPending = time.Hour // how long after the start a subscription without a token is confirmed
+)
+
+func buildWebSub(p *producer.Producer, s Settings) {
+	s = s.withCommonSecrets()
+	p.Scheme, p.Err = newTopics(s)
 	p.Key = producer.BodyDigest()
 	p.Type = producer.Link("self")
-	began := time.Now()
+	start := time.Now()
 	p.Challenge = func(r *http.Request) (*dedup.Response, error) {
-		return webSubChallenge(r, subscriptions, time.Since(began) < webSubPending)
+		return webSubChallenge(r, s.Subscriptions, time.Since(start) < webSubPending)
 	}
 	p.ChallengeMethods = []string{http.MethodGet}
-	p.Series = func(d *producer.Delivery) string { return d.Identity.Principal } // none for topics that are not listed
+	p.Series = func(d *producer.Delivery) string { return d.Identity.Principal } // "" for unlisted topics
 	p.SecretQuery = []string{webSubToken}
 	p.Window = time.Hour
-	return p
+}
+
+// withCommonSecrets gives the common secrets to subscriptions that have none. Without subscriptions the common
+// secrets are for any topic, for programs that subscribe elsewhere, and no check is confirmed.
+func (s Settings) withCommonSecrets() Settings {
+	if len(s.Subscriptions) == 0 || len(s.Secrets) == 0 {
+		return s
+	}
+	var all []Subscription
+	for _, one := range s.Subscriptions {
+		if one.Secret != "" {
+			all = append(all, one)
+			continue
+		}
+		for _, secret := range s.Secrets {
+			one.Secret = secret
+			all = append(all, one)
+		}
+	}
+	s.Subscriptions, s.Secrets = all, nil
+	return s
 }
 
 // webSubChallenge answers the check of a hub. pending is whether subscriptions without a token are confirmed.
@@ -84,7 +112,7 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription, pending bool
 	if r.Method != http.MethodGet {
 		return nil, nil
 	}
-	q, err := hubQuery(r)
+	q, err := readHubQuery(r)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +129,7 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription, pending bool
 			continue
 		}
 		switch {
-		case q.mode == "denied": // a notice, by a hub that says so to whoever asks; nothing follows from it
+		case q.mode == "denied": // anyone can send this notice, and it has no effect
 			return &dedup.Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/plain"}}}, nil
 		case q.challenge != "" && q.mode == cmp.Or(s.Mode, "subscribe"):
 			return echo(q.challenge), nil
@@ -114,20 +142,19 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription, pending bool
 	return &dedup.Response{Status: http.StatusNotFound}, refusal
 }
 
-// byAddressOnly is the scheme of topics with neither a secret nor a token, whose hubs are known by their addresses.
-type byAddressOnly struct{}
+// addressOnly is the scheme of topics with neither a secret nor a token: AllowedIPs authenticates the hub.
+type addressOnly struct{}
 
 // Verify implements [verify.Scheme]; it proves nothing.
-func (byAddressOnly) Verify(*http.Request, func() ([]byte, error)) (verify.Identity, error) {
+func (addressOnly) Verify(*http.Request, func() ([]byte, error)) (verify.Identity, error) {
 	return verify.Identity{}, nil
 }
 
-// topics verifies a delivery with the secret of its topic, so that the hub of one topic cannot speak for
-// another.
+// topics verifies a delivery with the secret of its topic, so the hub of one topic cannot send for another.
 type topics struct {
 	byTopic map[string]verify.Scheme
-	only    string       // where there is one topic, a delivery need not name it
-	other   *verify.HMAC // for topics that are not listed; nil refuses them
+	only    string       // the only topic, for deliveries that name none; "" if there are several
+	other   *verify.HMAC // for unlisted topics; nil refuses them
 }
 
 // Binds implements [verify.Binder].
@@ -135,7 +162,7 @@ func (t *topics) Binds() verify.Binding {
 	return verify.Binding{Content: true, Covered: []string{"@body"}}
 }
 
-// webSubTokenForm is the form of a token: the unreserved characters of RFC 3986 section 2.3, which a query holds as they are.
+// webSubTokenForm allows the unreserved characters (RFC 3986 section 2.3), which need no encoding in a query.
 var webSubTokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{16,}$`)
 
 func newTopics(set Settings) (*topics, error) {
@@ -167,10 +194,10 @@ func newTopics(set Settings) (*topics, error) {
 	return t, errors.Join(errs...)
 }
 
-// add notes the secret of a subscription. One topic can have several, of which all are signed or none.
+// add adds the secret of a subscription. A topic can have several subscriptions, all with a secret or none.
 func (t *topics) add(s Subscription, hashes []verify.Hash, byAddress bool) error {
 	if known := t.byTopic[s.Topic]; s.Secret == "" && byAddress && known == nil {
-		t.byTopic[s.Topic] = byAddressOnly{}
+		t.byTopic[s.Topic] = addressOnly{}
 		if s.Token != "" {
 			t.byTopic[s.Topic] = verify.QueryValue(webSubToken, s.Token)
 		}
@@ -195,7 +222,7 @@ func webSubScheme(hashes []verify.Hash, secrets ...string) *verify.HMAC {
 	}
 }
 
-// of returns the scheme for a topic, nil when there is none, and the topic as it is listed: empty when it is not.
+// of returns the scheme for a topic, or nil, and the topic if it is listed.
 func (t *topics) of(topic string) (scheme verify.Scheme, listed string) {
 	if topic == "" {
 		topic = t.only
@@ -209,7 +236,7 @@ func (t *topics) of(topic string) (scheme verify.Scheme, listed string) {
 	return t.other, ""
 }
 
-// Verify implements verify.Scheme. The principal is the topic.
+// Verify implements [verify.Scheme]. The principal is the topic.
 func (t *topics) Verify(r *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
 	topic, err := producer.Link("self").Extract(&producer.Delivery{Request: r})
 	if err != nil {
@@ -242,7 +269,7 @@ func (t *topics) Sign(r *http.Request, body []byte, now time.Time) error {
 	return nil
 }
 
-// String says what is demanded, for the policy.
+// String describes the scheme for the policy.
 func (t *topics) String() string {
 	return `HMAC (hex) of the body in X-Hub-Signature, with the secret of the topic that the Link with rel="self" names`
 }

@@ -1,35 +1,43 @@
 package preset
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Worldpay receives events of Access Worldpay. Keys are its shared secrets by key id ("1", "2"); an entry with an
-// id that is not among them is a signature that does not match. The vendor wants 200, nothing else, within 10
-// seconds, and tries for a week.
+// Worldpay receives events of Access Worldpay. Keys are its shared secrets by key id ("1", "2"); a signature
+// with another id does not match. The vendor accepts only 200, within 10 seconds, and retries for a week.
 //
-// Entries stand apart by commas. That the signature is written in hex is documented for account payouts and taken for
-// all events; the setting `encoding: base64` takes the other spelling.
+// Commas separate entries. That the signature is in hex is documented for account payouts and assumed for all
+// events; the setting `encoding: base64` accepts the other encoding.
 //
 // https://developer.worldpay.com/products/access/events
-func Worldpay(keys map[string]string) producer.Producer { return worldpay(keys, verify.Hex) }
+func Worldpay(keys map[string]string) producer.Producer {
+	return worldpay.producer(Settings{Keys: keys})
+}
 
-func worldpay(keys map[string]string, encoding verify.Encoding) producer.Producer {
-	secrets := make(map[string]verify.Secret, len(keys))
-	for id, k := range keys {
-		secrets[id] = verify.Secret(k)
-	}
-	p := signedBy(webhook("worldpay", "https://developer.worldpay.com/products/access/events"), &verify.HMAC{
-		Headers: []string{"Event-Signature"}, Separator: ",", Entries: []string{"{kid}/{alg}/{sig}"},
-		Hashes: []verify.Hash{verify.SHA256}, Encoding: encoding, Keys: secrets,
-	})
-	p.Key = producer.JSON("eventId")
-	p.Type = producer.JSON("eventDetails.type")
-	p.EventTime = producer.JSON("eventTimestamp")
-	p.Fingerprint = producer.FingerprintNone
-	p.Window = 8 * 24 * time.Hour
-	return p
+var worldpay = Preset{
+	Name: "worldpay", Docs: "https://developer.worldpay.com/products/access/events",
+	Auth: "HMAC-SHA256 of the body", ID: "body eventId", Deadline: "10 s", Wants: "200 only; 7 days",
+	Uses: []string{"keys", "encoding"},
+	build: func(p *producer.Producer, s Settings) {
+		secrets := make(map[string]verify.Secret, len(s.Keys))
+		for id, k := range s.Keys {
+			secrets[id] = verify.Secret(k)
+		}
+		signedBy(p, &verify.HMAC{
+			Headers: []string{"Event-Signature"}, Separator: ",", Entries: []string{"{kid}/{alg}/{sig}"},
+			Hashes: []verify.Hash{verify.SHA256}, Encoding: cmp.Or(verify.Encoding(s.Encoding), verify.Hex), Keys: secrets,
+		})
+		p.Key = producer.JSON("eventId")
+		p.Type = producer.JSON("eventDetails.type")
+		p.EventTime = producer.JSON("eventTimestamp")
+		p.Fingerprint = producer.FingerprintNone
+		p.Window = 8 * 24 * time.Hour
+	},
+	sample: sample{kind: "authorized", body: `{"eventId":"{id}","eventTimestamp":"{time}","eventDetails":{"classification":"payment",` +
+		`"transactionReference":"order-17","type":"{type}","amount":{"value":2450,"currencyCode":"EUR"}}}`},
 }

@@ -10,46 +10,52 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// YandexPay receives webhooks of Yandex Pay for one merchant. The body is a token that Yandex signs (ES256),
-// with its times in the JOSE header; what handlers see as the body are the token's claims.
+// YandexPay receives webhooks of Yandex Pay for one merchant. The body is a token signed by Yandex (ES256),
+// with its times in the JOSE header. Handlers get the token's claims as the body.
 //
-// Yandex gives events no identifier. It is order, event, status and time joined; for other kinds of events the
-// operation stands in for the order, else a digest of the claims does. Operations and other kinds are from
-// general knowledge, not re-read. Yandex accepts only 200 and tries for 24 hours.
+// Yandex sends no identifier. It is order, event, status and time joined; other kinds of events have an
+// operation in place of the order, else a digest of the claims. Operations and other kinds are general
+// knowledge, not re-read. Yandex accepts only 200 and retries for 24 hours.
 //
 // https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook
 func YandexPay(merchantID string) producer.Producer {
-	return yandexPay(Settings{MerchantID: merchantID})
+	return yandexPay.producer(Settings{MerchantID: merchantID})
 }
 
-func yandexPay(s Settings) producer.Producer {
-	p := webhook("yandex-pay", "https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook")
-	if s.MerchantID == "" {
-		p.Err = errors.New("set merchant_id: tokens for other merchants have the same keys")
-	} else {
-		p = signedByTokens(p, s, "https://pay.yandex.ru/api/jwks", &verify.JWT{
-			Algorithms: algorithms(s, "ES256"), Body: true, HeaderTimes: true,
-			Claims: []verify.ClaimRule{{Names: []string{"merchantId"}, Values: []string{s.MerchantID}}},
-		})
-	}
-	p.Key = producer.First(
-		producer.Join(producer.JWT("order.orderId"), producer.JWT("event"), producer.JWT("order.paymentStatus"), producer.JWT("eventTime")),
-		producer.Join(producer.JWT("operation.operationId"), producer.JWT("event"), producer.JWT("operation.status"), producer.JWT("eventTime")),
-		claimsDigest{},
-	)
-	p.Type = producer.JWT("event")
-	p.Attributes = attributes(map[string]producer.Extractor{"time": producer.JWT("eventTime"), "subject": producer.JWT("order.orderId")})
-	p.Payload = claimsPayload
-	// The token's own end decides how old it may be.
-	p.Tolerance = verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute}
-	p.Window = 48 * time.Hour
-	return p
+var yandexPay = Preset{
+	Name: "yandex-pay", Docs: "https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook",
+	Auth: "the body is a token signed with ES256", ID: "order, event, status and time", Wants: "200 only; 24 hours",
+	Uses: []string{"merchant_id", "jwks_url", "algs"},
+	build: func(p *producer.Producer, s Settings) {
+		if s.MerchantID == "" {
+			p.Err = errors.New("set merchant_id: tokens for other merchants have the same keys")
+		} else {
+			signedByTokens(p, s, "https://pay.yandex.ru/api/jwks", &verify.JWT{
+				Algorithms: algorithms(s, "ES256"), Body: true, HeaderTimes: true,
+				Claims: []verify.ClaimRule{{Names: []string{"merchantId"}, Values: []string{s.MerchantID}}},
+			})
+		}
+		claims := func(names ...string) producer.Extractor {
+			var parts []producer.Extractor
+			for _, name := range names {
+				parts = append(parts, producer.JWT(name))
+			}
+			return producer.Join(parts...)
+		}
+		p.Key = producer.First(
+			claims("order.orderId", "event", "order.paymentStatus", "eventTime"),
+			claims("operation.operationId", "event", "operation.status", "eventTime"),
+			claimsDigest{},
+		)
+		p.Type = producer.JWT("event")
+		p.Attributes = attributes(map[string]producer.Extractor{"time": producer.JWT("eventTime"), "subject": producer.JWT("order.orderId")})
+		p.Payload = claimsPayload
+		p.Tolerance = verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute} // the token's own end applies too
+		p.Window = 48 * time.Hour
+	},
 }
 
-// claimsPayload hands the claims of the verified token to handlers, in place of the token.
-func claimsPayload(d *producer.Delivery) ([]byte, error) { return d.Identity.Claims, nil }
-
-// claimsDigest names an event by its claims, which stay the same when the token is signed afresh.
+// claimsDigest identifies an event by its claims, which stay the same when the token is signed again.
 type claimsDigest struct{}
 
 func (claimsDigest) Extract(d *producer.Delivery) (string, error) {

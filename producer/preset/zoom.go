@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
@@ -15,25 +14,34 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Zoom receives webhooks of Zoom. A secret is the app's secret token. The signed challenge by which Zoom checks
-// an address, again every 72 hours (endpoint.url_validation), is answered where its plainToken is 1 to 256 letters,
+// Zoom receives webhooks of Zoom. A secret is the app's secret token. The signed challenge with which Zoom
+// checks a URL every 72 hours (endpoint.url_validation) is answered if its plainToken is 1 to 256 letters,
 // digits, "-" and "_".
 //
-// Zoom gives events no id; a digest of the body names them. It wants 200 or 204 within 3 seconds. All of this is
-// from secondary sources; the tolerance of 5 minutes is ours, and that it tries 3 times is general knowledge.
+// Zoom sends no id; a digest of the body identifies the event. It wants 200 or 204 within 3 seconds. All of
+// this is from secondary sources. The tolerance of 5 minutes is ours. That Zoom tries 3 times is general
+// knowledge.
 //
 // https://developers.zoom.us/docs/api/webhooks/
-func Zoom(secrets ...string) producer.Producer {
-	p := webhook("zoom", "https://developers.zoom.us/docs/api/webhooks/")
-	list, err := plainSecrets(secrets)
-	p = signedBy(p, zoomScheme(list...))
-	p.Err = errors.Join(err, p.Err)
-	p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
-	p.Key = producer.BodyDigest()
-	p.Type = producer.JSON("event")
-	p.Handshake = func(_ context.Context, d *producer.Delivery) (*dedup.Response, error) { return zoomHandshake(d, list) }
-	p.Window = 48 * time.Hour
-	return p
+func Zoom(secrets ...string) producer.Producer { return zoom.producer(Settings{Secrets: secrets}) }
+
+var zoom = Preset{
+	Name: "zoom", Docs: "https://developers.zoom.us/docs/api/webhooks/",
+	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Deadline: "3 s", Wants: "200 or 204",
+	Uses:   []string{"secrets"},
+	fields: []string{"X-Zm-*"},
+	build: func(p *producer.Producer, s Settings) {
+		signedByHMAC(p, zoomScheme(), s.Secrets)
+		p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
+		p.Key = producer.BodyDigest()
+		p.Type = producer.JSON("event")
+		p.Handshake = func(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
+			return zoomHandshake(d, verify.Secrets(s.Secrets...))
+		}
+		p.Window = 48 * time.Hour
+	},
+	sample: sample{kind: "meeting.started",
+		body: `{"event":"{type}","event_ts":{unix},"payload":{"account_id":"A17","object":{"uuid":"{id}"}}}`},
 }
 
 func zoomScheme(secrets ...verify.Secret) *verify.HMAC {
@@ -43,8 +51,8 @@ func zoomScheme(secrets ...verify.Secret) *verify.HMAC {
 	}
 }
 
-// isZoomToken reports whether a text is what is answered with its MAC: 1 to 256 letters, digits, "-" and "_". Under the
-// same secret a webhook's signature is a MAC of "v0:TIME:BODY", which must never be made of a challenge.
+// isZoomToken reports whether a token may be answered with its MAC. The same secret signs "v0:TIME:BODY", so a
+// token with a colon could obtain the signature of a forged webhook.
 func isZoomToken(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -67,7 +75,7 @@ func zoomHandshake(d *producer.Delivery, secrets []verify.Secret) (*dedup.Respon
 	if !isZoomToken(token) {
 		return nil, &verify.Error{Code: verify.EventMalformed, Component: "json:payload.plainToken"}
 	}
-	for _, s := range secrets { // the answer is made with the secret that the question was signed with
+	for _, s := range secrets { // answer with the secret that signed the challenge
 		if _, err := zoomScheme(s).Verify(d.Request, func() ([]byte, error) { return d.Body, nil }); err != nil {
 			continue
 		}

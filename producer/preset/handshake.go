@@ -1,0 +1,100 @@
+package preset
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
+)
+
+// echo returns a challenge as text, which no browser interprets as anything else.
+func echo(challenge string) *dedup.Response {
+	return &dedup.Response{
+		Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/plain"}, "X-Content-Type-Options": {"nosniff"}},
+		Body: []byte(challenge),
+	}
+}
+
+// sameText compares a received credential in constant time.
+func sameText(got, want string) bool {
+	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// maxChallenge limits what an unauthenticated client can make the receiver echo, in bytes.
+const maxChallenge = 1_024
+
+// hubQuery is the query of a subscription check (WebSub section 5.3), which Meta uses too.
+type hubQuery struct{ mode, topic, challenge, token string }
+
+func readHubQuery(r *http.Request) (hubQuery, error) {
+	var q hubQuery
+	for name, to := range map[string]*string{
+		"hub.mode": &q.mode, "hub.topic": &q.topic, "hub.challenge": &q.challenge, "hub.verify_token": &q.token,
+	} {
+		v, err := producer.Query(name).Extract(&producer.Delivery{Request: r})
+		if err != nil {
+			return hubQuery{}, err
+		}
+		*to = v
+	}
+	if len(q.challenge) > maxChallenge {
+		return hubQuery{}, &verify.Error{Code: verify.ChallengeUnexpected, Component: "hub.challenge"}
+	}
+	return q, nil
+}
+
+// grantsOrigins answers requests to subscribe (CloudEvents HTTP webhook section 4) from the origins of the
+// settings. Without origins they stay unanswered. A scheme, if given, must accept the request first: it checks
+// keys in the URL.
+func grantsOrigins(p *producer.Producer, s Settings, scheme verify.Scheme) {
+	if len(s.Origins) == 0 {
+		return
+	}
+	p.ChallengeMethods = []string{http.MethodOptions}
+	p.Challenge = func(r *http.Request) (*dedup.Response, error) {
+		if r.Method != http.MethodOptions {
+			return nil, nil
+		}
+		if scheme != nil {
+			if _, err := scheme.Verify(r, func() ([]byte, error) { return nil, nil }); err != nil {
+				return nil, err
+			}
+		}
+		return grant(r, s.Origins, s.Rate)
+	}
+}
+
+// grant answers one request to subscribe (section 4.2). It echoes listed origins only.
+func grant(r *http.Request, origins []string, rate int) (*dedup.Response, error) {
+	asked := r.Header.Values("WebHook-Request-Origin")
+	if len(asked) != 1 || !slices.ContainsFunc(origins, func(o string) bool { return strings.EqualFold(o, asked[0]) }) {
+		return &dedup.Response{Status: http.StatusMethodNotAllowed, Header: http.Header{"Allow": {http.MethodPost}}},
+			&verify.Error{Code: verify.ChallengeUnexpected, Component: "webhook-request-origin"}
+	}
+	header := http.Header{"Allow": {http.MethodPost}}
+	header.Set("WebHook-Allowed-Origin", asked[0])
+	header.Set("WebHook-Allowed-Rate", grantedRate(r.Header.Get("WebHook-Request-Rate"), rate))
+	return &dedup.Response{Status: http.StatusOK, Header: header}, nil
+}
+
+// grantedRate returns the requested rate, at most limit requests per minute. A limit of 0 is none.
+func grantedRate(asked string, limit int) string {
+	n, err := strconv.Atoi(asked)
+	switch {
+	case err != nil || n <= 0:
+		if limit > 0 {
+			return strconv.Itoa(limit)
+		}
+		return "*"
+	case limit > 0 && limit < n:
+		return strconv.Itoa(limit)
+	}
+	return strconv.Itoa(n)
+}
