@@ -23,20 +23,20 @@ import (
 // signSettings is the key with which a forward handler signs (RFC 9421).
 type signSettings struct {
 	Node           *node
-	ID             string   `conf:"id"`  // the keyid
-	Alg            string   `conf:"alg"` // defaults to that of the key
-	PrivateKeyFile string   `conf:"private_key_file"`
-	Secret         secret   `conf:"secret,secret"`
-	Label          string   `conf:"label"` // defaults to sig1
-	Tag            string   `conf:"tag"`
-	Components     []string `conf:"components"` // default to those of the profile
+	ID             string        `conf:"id"`  // the keyid
+	Alg            string        `conf:"alg"` // defaults to that of the key
+	PrivateKeyFile string        `conf:"private_key_file"`
+	Secret         verify.Secret `conf:"secret,secret"`
+	Label          string        `conf:"label"` // defaults to sig1
+	Tag            string        `conf:"tag"`
+	Components     []string      `conf:"components"` // default to those of the profile
 }
 
 // forwardSettings are the settings of forward besides the URL.
 type forwardSettings struct {
 	Mode           string        `conf:"mode"` // relay or store
 	Sign           *signSettings `conf:"sign"`
-	Bearer         secret        `conf:"bearer,secret"`
+	Bearer         verify.Secret `conf:"bearer,secret"`
 	DenyPrivate    bool          `conf:"deny_private"`
 	AllowHosts     []string      `conf:"allow_hosts"`
 	TotalRetryTime time.Duration `conf:"total_retry_time"`
@@ -198,7 +198,7 @@ func (b *handlerBuilder) signer(s *signSettings) (*verify.Signer, error) {
 }
 
 // currentSecret returns the secret that is in its file now, or the one in the configuration.
-func (b *handlerBuilder) currentSecret(n *node, setting string, written secret) (string, error) {
+func (b *handlerBuilder) currentSecret(n *node, setting string, written verify.Secret) (string, error) {
 	file := n.scalar(setting)
 	if file == "" {
 		return string(written), nil

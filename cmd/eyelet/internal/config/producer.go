@@ -140,16 +140,10 @@ func (b *producerBuilder) hmac(p *Producer) producer.Producer {
 		Hash: verify.Hash(c.Hash), Hashes: convert[verify.Hash](c.Hashes),
 		Encoding:       verify.Encoding(cmp.Or(c.Encoding, string(verify.Hex))),
 		SecretEncoding: verify.Encoding(c.SecretEncoding),
-		Secrets:        convert[verify.Secret](secrets), TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader,
-		Content: c.Template, URL: c.SignedURL,
+		Secrets:        secrets, TimestampHeaders: c.TimestampHeader, IDHeaders: c.IDHeader,
+		Content: c.Template, URL: c.SignedURL, Keys: c.Keys,
 		TimestampUnit: choose(b, p, "timestamp_unit", c.TimestampUnit,
 			map[string]time.Duration{"s": time.Second, "ms": time.Millisecond}),
-	}
-	for id, text := range c.Keys {
-		if scheme.Keys == nil {
-			scheme.Keys = map[string]verify.Secret{}
-		}
-		scheme.Keys[id] = verify.Secret(text)
 	}
 	b.addAll(p, scheme.Check())
 	return producer.Producer{

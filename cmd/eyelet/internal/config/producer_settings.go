@@ -7,6 +7,7 @@ import (
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/producer/preset"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // Producer is a producer and its endpoint. Its settings depend on its preset or scheme.
@@ -89,32 +90,32 @@ type rfc9421Settings struct {
 // Key is a key of scheme rfc9421.
 type Key struct {
 	Node          *node
-	ID            string `conf:"id"`
-	Alg           string `conf:"alg"`
-	PublicKey     string `conf:"public_key"`
-	PublicKeyFile string `conf:"public_key_file"`
-	Secret        secret `conf:"secret,secret"`
-	Principal     string `conf:"principal"`
+	ID            string        `conf:"id"`
+	Alg           string        `conf:"alg"`
+	PublicKey     string        `conf:"public_key"`
+	PublicKeyFile string        `conf:"public_key_file"`
+	Secret        verify.Secret `conf:"secret,secret"`
+	Principal     string        `conf:"principal"`
 }
 
 // hmacSettings describe the HMAC of a producer without a preset, in the terms of verify.HMAC.
 type hmacSettings struct {
-	Header          []string          `conf:"header"`
-	Separator       string            `conf:"separator"`
-	Pattern         []string          `conf:"pattern"`
-	Hash            string            `conf:"hash"`
-	Hashes          []string          `conf:"hashes"`
-	Encoding        string            `conf:"encoding"`
-	SecretEncoding  string            `conf:"secret_encoding"`
-	TimestampHeader []string          `conf:"timestamp_header"`
-	TimestampUnit   string            `conf:"timestamp_unit"` // s or ms
-	IDHeader        []string          `conf:"id_header"`
-	Template        string            `conf:"template"`
-	SignedURL       string            `conf:"signed_url"`
-	Secret          secret            `conf:"secret,secret"`
-	Secrets         []secret          `conf:"secrets,secret"`
-	Keys            map[string]secret `conf:"keys,secret"`
-	AllowedIPs      []netip.Prefix    `conf:"allowed_ips"`
+	Header          []string                 `conf:"header"`
+	Separator       string                   `conf:"separator"`
+	Pattern         []string                 `conf:"pattern"`
+	Hash            string                   `conf:"hash"`
+	Hashes          []string                 `conf:"hashes"`
+	Encoding        string                   `conf:"encoding"`
+	SecretEncoding  string                   `conf:"secret_encoding"`
+	TimestampHeader []string                 `conf:"timestamp_header"`
+	TimestampUnit   string                   `conf:"timestamp_unit"` // s or ms
+	IDHeader        []string                 `conf:"id_header"`
+	Template        string                   `conf:"template"`
+	SignedURL       string                   `conf:"signed_url"`
+	Secret          verify.Secret            `conf:"secret,secret"`
+	Secrets         []verify.Secret          `conf:"secrets,secret"`
+	Keys            map[string]verify.Secret `conf:"keys,secret"`
+	AllowedIPs      []netip.Prefix           `conf:"allowed_ips"`
 }
 
 // decodeNode reads the common settings and those of the producer's scheme or preset. Settings of

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/eyelet-dev/eyelet/producer/preset"
+	"github.com/eyelet-dev/eyelet/verify"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -171,7 +172,7 @@ func TestSecretFieldsAreTagged(t *testing.T) {
 			}
 			name, option, _ := strings.Cut(f.Tag.Get("conf"), ",")
 			word := strings.ToLower(f.Name)
-			if inner != reflect.TypeFor[secret]() && !strings.Contains(word, "secret") &&
+			if inner != reflect.TypeFor[verify.Secret]() && !strings.Contains(word, "secret") &&
 				!strings.Contains(word, "password") && word != "token" {
 				continue
 			}

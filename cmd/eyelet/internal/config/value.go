@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"reflect"
 	"strconv"
@@ -12,20 +11,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// secret is a value that is never printed.
-type secret string
-
 // Hidden is shown in place of secrets.
 const Hidden = "<secret>"
-
-// String returns <secret>.
-func (secret) String() string { return Hidden }
-
-// Format writes <secret> for every verb.
-func (s secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, Hidden) }
-
-// MarshalText returns <secret>, for JSON and logs.
-func (secret) MarshalText() ([]byte, error) { return []byte(Hidden), nil }
 
 // size is a number of bytes, such as 1MiB.
 type size int64
