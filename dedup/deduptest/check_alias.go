@@ -32,9 +32,7 @@ func aliasTaken(x *rig) {
 		x.same(d.Record, bare(before), "record of the decision")
 	}
 	x.same(x.get(event), before, "record after aliased claims")
-	if n := x.records(); n != 1 {
-		x.Errorf("%d records, want 1", n)
-	}
+	x.count(1)
 	x.takeOf(event)
 	x.idle("aliased claims have no tasks")
 }
@@ -80,17 +78,13 @@ func aliasExpires(x *rig) {
 	event := x.accept(b)
 	c := delivery("c")
 	c.Aliases = a.Aliases
-	if d := x.want(dedup.Aliased, c); d.Record.Event != event {
-		x.Errorf("the alias belongs to %q, want its new owner %q", d.Record.Event, event)
-	}
+	x.about(dedup.Aliased, event, c)
 }
 
 func aliasPurged(x *rig) {
 	a := delivery("a")
 	a.Aliases, a.Tasks = []dedup.Key{nonce("n")}, nil
-	if err := x.store.Purge(x.ctx, x.accept(a)); err != nil {
-		x.Fatal(err)
-	}
+	x.purge(x.accept(a))
 	b := delivery("b")
 	b.Aliases = a.Aliases
 	x.accept(b)

@@ -20,11 +20,10 @@ func batchOrder(x *rig) {
 	conflict := delivery("known")
 	conflict.Fingerprint = fingerprint(2)
 	ds := x.claims(delivery("a"), delivery("known"), delivery("b"), conflict, delivery("c"))
-	want := []dedup.Verdict{dedup.New, dedup.Known, dedup.New, dedup.Conflict, dedup.New}
-	ids := []string{"a", "known", "b", "known", "c"}
-	for i, d := range ds {
-		if d.Verdict != want[i] || d.Record.Key.ID != ids[i] {
-			x.Errorf("decision %d: %v of %q, want %v of %q", i, d.Verdict, d.Record.Key.ID, want[i], ids[i])
+	x.verdicts(ds, dedup.New, dedup.Known, dedup.New, dedup.Conflict, dedup.New)
+	for i, id := range []string{"a", "known", "b", "known", "c"} {
+		if got := ds[i].Record.Key.ID; got != id {
+			x.Errorf("decision %d of %q, want %q", i, got, id)
 		}
 	}
 	if ds[0].Record.Seq >= ds[2].Record.Seq || ds[2].Record.Seq >= ds[4].Record.Seq {
@@ -36,25 +35,18 @@ func batchOverlaps(x *rig) {
 	conflict := delivery("a")
 	conflict.Fingerprint = fingerprint(2)
 	ds := x.claims(delivery("a"), delivery("a"), conflict, delivery("b"), delivery("a"))
-	want := []dedup.Verdict{dedup.New, dedup.Known, dedup.Conflict, dedup.New, dedup.Known}
+	x.verdicts(ds, dedup.New, dedup.Known, dedup.Conflict, dedup.New, dedup.Known)
 	for i, d := range ds {
-		if d.Verdict != want[i] {
-			x.Errorf("decision %d: %v, want %v", i, d.Verdict, want[i])
-		}
 		if i != 3 && d.Record.Event != ds[0].Record.Event {
 			x.Errorf("decision %d is about %q, want %q", i, d.Record.Event, ds[0].Record.Event)
 		}
 	}
-	if all := x.list(dedup.Filter{}); len(all) != 2 {
-		x.Errorf("%d records, want 2", len(all))
-	}
+	x.count(2)
 }
 
 func batchHolds(x *rig) {
 	ds := x.claims(held("a"), held("a"))
-	if ds[0].Verdict != dedup.New || ds[1].Verdict != dedup.Known {
-		x.Fatalf("verdicts %v, %v; want new, known", ds[0].Verdict, ds[1].Verdict)
-	}
+	x.verdicts(ds, dedup.New, dedup.Known)
 	if ds[0].Lease.Token == 0 || ds[1].Lease.Token != 0 {
 		x.Errorf("leases %+v, %+v; want the first only", ds[0].Lease, ds[1].Lease)
 	}
@@ -65,9 +57,7 @@ func batchAliases(x *rig) {
 	a, b := delivery("a"), delivery("b")
 	a.Aliases, b.Aliases = []dedup.Key{nonce("n")}, []dedup.Key{nonce("m"), nonce("n")}
 	ds := x.claims(a, b)
-	if ds[0].Verdict != dedup.New || ds[1].Verdict != dedup.Aliased {
-		x.Fatalf("verdicts %v, %v; want new, aliased", ds[0].Verdict, ds[1].Verdict)
-	}
+	x.verdicts(ds, dedup.New, dedup.Aliased)
 	if ds[1].Record.Event != ds[0].Record.Event || ds[1].Alias != nonce("n") {
 		x.Errorf("aliased to %q by %+v", ds[1].Record.Event, ds[1].Alias)
 	}
@@ -89,9 +79,7 @@ func batchConflict(x *rig) {
 		x.Errorf("work was taken for %v", ran)
 	}
 	x.idle("the quarantined item never runs")
-	if n := x.records(); n != 4 {
-		x.Errorf("%d records, want old, a, b and the quarantined one", n)
-	}
+	x.count(4)
 }
 
 func batchMany(x *rig) {
@@ -104,7 +92,5 @@ func batchMany(x *rig) {
 			x.Fatalf("claim %d: %v", i, d.Verdict)
 		}
 	}
-	if n := x.records(); n != len(cs) {
-		x.Errorf("%d records, want %d", n, len(cs))
-	}
+	x.count(len(cs))
 }

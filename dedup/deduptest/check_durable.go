@@ -98,17 +98,11 @@ func durableNames(x *rig) {
 	x.reopen()
 	b := delivery("b")
 	b.Aliases = c.Aliases[1:]
-	if d := x.want(dedup.Aliased, b); d.Record.Event != original.Event {
-		x.Errorf("aliased to %q", d.Record.Event)
-	}
-	if d := x.want(dedup.Known, quarantineOf(original, 2, 2)); d.Record.Event != aside {
-		x.Errorf("known as %q", d.Record.Event)
-	}
+	x.about(dedup.Aliased, original.Event, b)
+	x.about(dedup.Known, aside, quarantineOf(original, 2, 2))
 	x.accept(quarantineOf(original, 3, 2))
 	x.want(dedup.Known, quarantineOf(original, 4, 2))
-	if n := x.get(original.Event).QuarantineCount; n != 3 {
-		x.Errorf("the original counts %d, want 3", n)
-	}
+	x.quarantined(original.Event, 3)
 }
 
 func durableWork(x *rig) {
@@ -139,9 +133,7 @@ func durableRetry(x *rig) {
 	x.same(x.get(event), before, "record")
 	x.idle("the task waits for an hour")
 	x.advance(hour)
-	if w := x.takeOf(event); w.Task().Attempt != 2 {
-		x.Errorf("attempt %d, want 2", w.Task().Attempt)
-	}
+	x.attempt(x.takeOf(event), 2)
 }
 
 func durableRunning(x *rig) {
@@ -214,9 +206,7 @@ func durableGenerations(x *rig) {
 	if got := x.want(dedup.Known, delivery("a")).Record.Event; got != newer {
 		x.Errorf("known as %q, want %q", got, newer)
 	}
-	if _, err := x.store.Reopen(x.ctx, older); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(older)
 	x.reopen()
 	x.finish(x.takeOf(older).Lease, done())
 	if got := x.want(dedup.Known, delivery("a")).Record.Event; got != newer {

@@ -199,9 +199,7 @@ func holdLapses(x *rig) {
 func holdExtends(x *rig) {
 	d := x.want(dedup.New, held("a"))
 	x.advance(minute / 2)
-	if err := x.store.Extend(x.ctx, d.Lease, 2*minute); err != nil {
-		x.Fatal(err)
-	}
+	x.extend(d.Lease, 2*minute)
 	x.advance(2*minute - time.Millisecond)
 	x.want(dedup.Known, held("a"))
 	x.finish(d.Lease, answer(200, "late"))
@@ -257,9 +255,7 @@ func holdReopens(x *rig) {
 	if got := x.want(dedup.Known, held("a")).Record.Response; got.Status != 422 || string(got.Body) != "refused" {
 		x.Errorf("response of the dead claim: %+v", got)
 	}
-	if _, err := x.store.Reopen(x.ctx, d.Record.Event); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(d.Record.Event)
 	x.want(dedup.Known, held("a"))
 	w := x.takeOf(d.Record.Event)
 	if w.Task().Attempt != 1 || w.Lease.Token <= d.Lease.Token {

@@ -130,9 +130,7 @@ func laneReopen(x *rig) {
 	a, b, c := x.accept(laned("a", "l")), x.accept(laned("b", "l")), x.accept(laned("c", "l"))
 	x.finish(x.takeOf(a).Lease, dead())
 	w := x.takeOf(b)
-	if _, err := x.store.Reopen(x.ctx, a); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(a)
 	x.idle("b runs, and a waits for it")
 	x.finish(w.Lease, done())
 	w = x.takeOf(a)
@@ -145,9 +143,7 @@ func laneReopenRetry(x *rig) {
 	a, b := x.accept(laned("a", "l")), x.accept(laned("b", "l"))
 	x.finish(x.takeOf(a).Lease, dead())
 	w := x.takeOf(b)
-	if _, err := x.store.Reopen(x.ctx, a); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(a)
 	x.finish(w.Lease, retry(0))
 	w = x.takeOf(a)
 	x.idle("a was accepted before b")
@@ -165,9 +161,7 @@ func laneReopenMany(x *rig) {
 	}
 	w := x.takeOf(events[4])
 	for _, i := range []int{2, 0, 3, 1} {
-		if _, err := x.store.Reopen(x.ctx, events[i]); err != nil {
-			x.Fatal(err)
-		}
+		x.reopenEvent(events[i])
 	}
 	x.finish(w.Lease, done())
 	for _, event := range slices.Delete(events, 4, 5) {

@@ -34,9 +34,7 @@ func leaseExpires(x *rig) {
 	x.idle("the lease has a millisecond left")
 	x.advance(time.Millisecond)
 	second := x.takeOf(event)
-	if second.Task().Attempt != 2 {
-		x.Errorf("attempt %d, want 2", second.Task().Attempt)
-	}
+	x.attempt(second, 2)
 	x.lost(first.Lease, "the task was taken again")
 	x.finish(second.Lease, done())
 	x.state(event, 0, dedup.Done)
@@ -47,9 +45,7 @@ func leaseLate(x *rig) {
 	event := x.accept(delivery("a"))
 	w := x.take()
 	x.advance(hour)
-	if err := x.store.Extend(x.ctx, w.Lease, minute); err != nil {
-		x.Fatalf("Extend of an expired lease that was not taken again: %v", err)
-	}
+	x.extend(w.Lease, minute)
 	x.idle("the lease is extended")
 	x.advance(hour)
 	x.finish(w.Lease, done())
@@ -62,25 +58,19 @@ func leaseExtends(x *rig) {
 	w := x.take()
 	for range 5 {
 		x.advance(minute / 2)
-		if err := x.store.Extend(x.ctx, w.Lease, minute); err != nil {
-			x.Fatal(err)
-		}
+		x.extend(w.Lease, minute)
 	}
 	x.advance(minute - time.Millisecond)
 	x.idle("the lease is extended")
 	x.advance(time.Millisecond)
-	if next := x.take(); next.Task().Attempt != 2 {
-		x.Errorf("attempt %d, want 2", next.Task().Attempt)
-	}
+	x.attempt(x.take(), 2)
 	x.lost(w.Lease, "the task was taken again")
 }
 
 func leaseShortens(x *rig) {
 	x.accept(delivery("a"))
 	w := x.takeUpTo(1, 1, hour)[0]
-	if err := x.store.Extend(x.ctx, w.Lease, time.Second); err != nil {
-		x.Fatal(err)
-	}
+	x.extend(w.Lease, time.Second)
 	x.advance(time.Second)
 	x.take()
 	x.lost(w.Lease, "the task was taken again")
@@ -112,9 +102,7 @@ func leaseReopened(x *rig) {
 	event := x.accept(delivery("a"))
 	first := x.take()
 	x.finish(first.Lease, dead())
-	if _, err := x.store.Reopen(x.ctx, event); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(event)
 	x.lost(first.Lease, "the task was reopened")
 	second := x.takeOf(event)
 	if second.Lease.Token <= first.Lease.Token {
@@ -148,9 +136,7 @@ func leasePurged(x *rig) {
 	event := x.accept(delivery("a"))
 	w := x.take()
 	x.finish(w.Lease, dead())
-	if err := x.store.Purge(x.ctx, event); err != nil {
-		x.Fatal(err)
-	}
+	x.purge(event)
 	x.lost(w.Lease, "the event was purged")
 	x.accept(delivery("a"))
 	x.lost(w.Lease, "the event was purged and accepted again")

@@ -74,9 +74,7 @@ func occurrenceRepeated(x *rig) {
 		}
 	}
 	x.same(x.get(event), before, "record")
-	if n := x.records(); n != 1 {
-		x.Errorf("%d records", n)
-	}
+	x.count(1)
 	x.takeOf(event)
 	x.idle("repeated claims have no tasks")
 }
@@ -170,11 +168,10 @@ func occurrenceLarge(x *rig) {
 func occurrenceBatch(x *rig) {
 	a, b, c := digested("d", "a", 2), digested("d", "b", 2), digested("d", "c", 2)
 	ds := x.claims(a, b, a, c, b)
-	want := []dedup.Verdict{dedup.New, dedup.New, dedup.Known, dedup.Repeated, dedup.Known}
-	about := []int{0, 1, 0, 0, 1}
-	for i, d := range ds {
-		if d.Verdict != want[i] || d.Record.Event != ds[about[i]].Record.Event {
-			x.Errorf("claim %d: %v of %q", i, d.Verdict, d.Record.Event)
+	x.verdicts(ds, dedup.New, dedup.New, dedup.Known, dedup.Repeated, dedup.Known)
+	for i, of := range []int{0, 1, 0, 0, 1} {
+		if got := ds[i].Record.Event; got != ds[of].Record.Event {
+			x.Errorf("claim %d of %q", i, got)
 		}
 	}
 	if r := x.get(ds[0].Record.Event); r.Occurrences != 2 {
@@ -209,8 +206,9 @@ func occurrenceAsked(x *rig) {
 	x.want(dedup.New, asks(digested("d", "b", 2)))
 	x.about(dedup.Known, event, asks(digested("d", "a", 2)))
 	x.about(dedup.Repeated, event, asks(digested("d", "b", 1)))
-	if n := x.records(); n != 1 || x.get(event).Occurrences != 0 {
-		x.Errorf("%d records, first %s", n, text(x.get(event)))
+	x.count(1)
+	if r := x.get(event); r.Occurrences != 0 {
+		x.Errorf("first %s", text(r))
 	}
 }
 
@@ -232,9 +230,7 @@ func occurrenceSlots(x *rig) {
 	x.accept(slotted("c"))
 	x.about(dedup.Repeated, first, slotted("e"))
 	x.about(dedup.Known, first, slotted("a"))
-	if err := x.store.Purge(x.ctx, first); err != nil {
-		x.Fatal(err)
-	}
+	x.purge(first)
 	x.accept(slotted("f"))
 	x.want(dedup.Repeated, slotted("g"))
 	x.advance(hour - minute)

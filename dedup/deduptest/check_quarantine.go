@@ -60,14 +60,10 @@ func quarantineOnce(x *rig) {
 	original := x.get(x.accept(delivery("a")))
 	event := x.accept(quarantineOf(original, 2, 4))
 	for range 3 {
-		if d := x.want(dedup.Known, quarantineOf(original, 2, 4)); d.Record.Event != event {
-			x.Errorf("known as %q, want %q", d.Record.Event, event)
-		}
+		x.about(dedup.Known, event, quarantineOf(original, 2, 4))
 	}
 	x.accept(quarantineOf(original, 3, 4))
-	if n := x.get(original.Event).QuarantineCount; n != 2 {
-		x.Errorf("the original counts %d, want 2", n)
-	}
+	x.quarantined(original.Event, 2)
 }
 
 func quarantineMax(x *rig) {
@@ -82,9 +78,7 @@ func quarantineMax(x *rig) {
 			x.Errorf("delivery %d: the decision counts %d, want %d", n, d.Record.QuarantineCount, n-1)
 		}
 	}
-	if n := x.get(original.Event).QuarantineCount; n != 4 {
-		x.Errorf("the original counts %d, want all 4", n)
-	}
+	x.quarantined(original.Event, 4)
 	if n := len(x.list(dedup.Filter{Quarantined: true})); n != 2 {
 		x.Errorf("%d are kept, want 2", n)
 	}
@@ -95,9 +89,7 @@ func quarantineUnlimited(x *rig) {
 	for n := 2; n < 40; n++ {
 		x.accept(quarantineOf(original, n, 0))
 	}
-	if n := x.get(original.Event).QuarantineCount; n != 38 {
-		x.Errorf("the original counts %d, want 38", n)
-	}
+	x.quarantined(original.Event, 38)
 }
 
 func quarantineOrphan(x *rig) {
@@ -114,9 +106,7 @@ func quarantineReopens(x *rig) {
 	original := x.get(x.accept(delivery("a")))
 	x.finish(x.takeOf(original.Event).Lease, done())
 	event := x.accept(quarantineOf(original, 2, 0))
-	if _, err := x.store.Reopen(x.ctx, event); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(event)
 	w := x.takeOf(event)
 	r := w.Record
 	if string(r.Payload.Body) != "payload 2" || r.QuarantineReason != "conflict" || r.Tasks[0].Attempt != 1 {
@@ -130,18 +120,11 @@ func quarantineBatch(x *rig) {
 	original := x.get(x.accept(delivery("a")))
 	of := func(n int) dedup.Claim { return quarantineOf(original, n, 2) }
 	ds := x.claims(of(2), of(3), of(2), of(4))
-	want := []dedup.Verdict{dedup.New, dedup.New, dedup.Known, dedup.Known}
-	for i, d := range ds {
-		if d.Verdict != want[i] {
-			x.Errorf("decision %d: %v, want %v", i, d.Verdict, want[i])
-		}
-	}
+	x.verdicts(ds, dedup.New, dedup.New, dedup.Known, dedup.Known)
 	if ds[2].Record.Event != ds[0].Record.Event || ds[3].Record.Event != original.Event {
 		x.Errorf("known as %q and %q", ds[2].Record.Event, ds[3].Record.Event)
 	}
-	if n := x.get(original.Event).QuarantineCount; n != 3 {
-		x.Errorf("the original counts %d, want 3", n)
-	}
+	x.quarantined(original.Event, 3)
 }
 
 // quarantineWithoutTasks checks that a quarantined delivery without tasks is listed, selected
@@ -177,9 +160,8 @@ func quarantineWithoutTasks(x *rig) {
 	if _, err := x.store.Reopen(x.ctx, event); !errors.Is(err, dedup.ErrNotDead) {
 		x.Errorf("reopened without a handler: %v", err)
 	}
-	r, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "ship"})
-	if err != nil || r.State() != dedup.Pending {
-		x.Fatalf("reopened: %v, %s", err, text(r))
+	if r := x.reopenEvent(event, dedup.NewTask{Handler: "ship"}); r.State() != dedup.Pending {
+		x.Fatalf("reopened: %s", text(r))
 	}
 	w := x.takeOf(event)
 	if string(w.Record.Payload.Body) != "payload 2" {
@@ -202,9 +184,7 @@ func quarantineSharesWithoutTasks(x *rig) {
 	if r := x.get(event); !r.Shared {
 		x.Errorf("it does not share: %s", text(bare(r)))
 	}
-	if _, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "ship"}); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(event, dedup.NewTask{Handler: "ship"})
 	w := x.takeOf(event)
 	if !bytes.Equal(w.Record.Payload.Body, body) {
 		x.Errorf("it runs with %d bytes, want %d", len(w.Record.Payload.Body), len(body))
@@ -235,14 +215,10 @@ func quarantineStats(x *rig) {
 		x.reopen()
 		want(map[dedup.QuarantineGroup]int64{conflict: 2, same: 1})
 	}
-	if _, err := x.store.Reopen(x.ctx, first); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(first)
 	want(map[dedup.QuarantineGroup]int64{conflict: 1, same: 1})
 	x.finish(x.takeOf(first).Lease, dead())
 	want(map[dedup.QuarantineGroup]int64{conflict: 1, same: 1})
-	if err := x.store.Purge(x.ctx, second); err != nil {
-		x.Fatal(err)
-	}
+	x.purge(second)
 	want(map[dedup.QuarantineGroup]int64{same: 1})
 }

@@ -58,9 +58,7 @@ func rememberSeen(x *rig) {
 	c := remembered("a")
 	c.Fingerprint, c.Payload.Type = fingerprint(2), "another"
 	x.want(dedup.Seen, c)
-	if n := x.records(); n != 0 {
-		x.Errorf("%d records", n)
-	}
+	x.count(0)
 	other := remembered("a")
 	other.Key.Principal = "other"
 	x.want(dedup.New, other)
@@ -79,9 +77,7 @@ func rememberNot(x *rig) {
 func rememberWindow(x *rig) {
 	event := x.accept(remembered("a"))
 	x.advance(hour - time.Millisecond)
-	if d := x.want(dedup.Known, remembered("a")); d.Record.Event != event {
-		x.Errorf("known as %s", text(d.Record))
-	}
+	x.about(dedup.Known, event, remembered("a"))
 	c := remembered("a")
 	c.Fingerprint = fingerprint(2)
 	x.want(dedup.Conflict, c)
@@ -115,9 +111,7 @@ func rememberTooOld(x *rig) {
 	x.want(dedup.TooOld, happened("a", began.Add(-500*day)))
 	x.want(dedup.New, happened("b", began.Add(50*day)))
 	x.want(dedup.New, remembered("c"))
-	if n := x.records(); n != 2 {
-		x.Errorf("%d records, want 2", n)
-	}
+	x.count(2)
 }
 
 func rememberYoung(x *rig) {
@@ -175,9 +169,7 @@ func rememberDead(x *rig) {
 	letter := x.accept(c)
 	x.finish(x.take().Lease, dead())
 	x.advance(hour)
-	if d := x.want(dedup.Seen, c); d.Record.Event != letter {
-		x.Errorf("seen is %s, want the dead letter %s", text(d.Record), letter)
-	}
+	x.about(dedup.Seen, letter, c)
 	x.purge(letter)
 	x.want(dedup.New, c)
 }
@@ -257,18 +249,10 @@ func rememberSlots(x *rig) {
 
 func rememberOneStep(x *rig) {
 	ds := x.claims(remembered("a"), remembered("a"), remembered("b"))
-	for i, want := range []dedup.Verdict{dedup.New, dedup.Known, dedup.New} {
-		if ds[i].Verdict != want {
-			x.Errorf("claim %d: %v, want %v", i, ds[i].Verdict, want)
-		}
-	}
+	x.verdicts(ds, dedup.New, dedup.Known, dedup.New)
 	x.advance(hour)
 	ds = x.claims(remembered("b"), remembered("c"), remembered("a"), remembered("c"))
-	for i, want := range []dedup.Verdict{dedup.Seen, dedup.New, dedup.Seen, dedup.Known} {
-		if ds[i].Verdict != want {
-			x.Errorf("claim %d: %v, want %v", i, ds[i].Verdict, want)
-		}
-	}
+	x.verdicts(ds, dedup.Seen, dedup.New, dedup.Seen, dedup.Known)
 }
 
 func rememberDurable(x *rig) {

@@ -23,10 +23,7 @@ func reopenDead(x *rig) {
 	event := x.accept(delivery("a"))
 	x.finish(x.take().Lease, retry(0))
 	x.finish(x.take().Lease, dead())
-	r, err := x.store.Reopen(x.ctx, event)
-	if err != nil {
-		x.Fatal(err)
-	}
+	r := x.reopenEvent(event)
 	stored := x.get(event)
 	x.same(bare(stored), bare(r), "returned and stored record")
 	task := stored.Tasks[0]
@@ -43,9 +40,7 @@ func reopenDead(x *rig) {
 func reopenOnlyDead(x *rig) {
 	event, runs := x.oneOfEach()
 	before := x.get(event)
-	if _, err := x.store.Reopen(x.ctx, event); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(event)
 	after := x.get(event)
 	if after.Tasks[1].State != dedup.Pending {
 		x.Errorf("dead task: %+v", after.Tasks[1])
@@ -62,9 +57,7 @@ func reopenOnlyDead(x *rig) {
 func reopenAnswer(x *rig) {
 	event := x.accept(delivery("a"))
 	x.finish(x.take().Lease, dead())
-	if _, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "bill"}); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(event, dedup.NewTask{Handler: "bill"})
 	w := x.take()
 	r := done()
 	x.finish(w.Lease, r)
@@ -78,10 +71,7 @@ func reopenAdds(x *rig) {
 	event := x.accept(delivery("a"))
 	x.finish(x.take().Lease, done())
 	added := []dedup.NewTask{{Handler: "ship"}, {Handler: "bill", Lane: "l"}, {Handler: "bill"}}
-	r, err := x.store.Reopen(x.ctx, event, added...)
-	if err != nil {
-		x.Fatal(err)
-	}
+	r := x.reopenEvent(event, added...)
 	if len(r.Tasks) != 2 || r.Tasks[0].State != dedup.Done || r.Tasks[1].Handler != "bill" || r.Tasks[1].Lane != "l" {
 		x.Errorf("tasks: %+v", r.Tasks)
 	}
@@ -95,9 +85,7 @@ func reopenUnhandled(x *rig) {
 	c := delivery("a")
 	c.Tasks, c.DropBody = nil, true
 	event := x.accept(c)
-	if _, err := x.store.Reopen(x.ctx, event, dedup.NewTask{Handler: "ship"}); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(event, dedup.NewTask{Handler: "ship"})
 	w := x.takeOf(event)
 	if string(w.Record.Payload.Body) != "body of a" {
 		x.Errorf("body %q", w.Record.Payload.Body)
@@ -162,9 +150,7 @@ func reopenKeepsBody(x *rig) {
 	if got := string(x.get(event).Payload.Body); got != "body of a" {
 		x.Errorf("body of a dead letter %q", got)
 	}
-	if _, err := x.store.Reopen(x.ctx, event); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(event)
 	w := x.takeOf(event)
 	if got := string(w.Record.Payload.Body); got != "body of a" {
 		x.Errorf("body of the work %q", got)

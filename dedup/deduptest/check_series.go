@@ -37,9 +37,7 @@ func seriesReplaced(x *rig) {
 	a := x.accept(content("a", "s"))
 	x.advance(10 * minute)
 	b := x.accept(content("b", "s"))
-	if d := x.want(dedup.Superseded, content("a", "s")); d.Record.Event != a {
-		x.Errorf("superseded is %q, want %q", d.Record.Event, a)
-	}
+	x.about(dedup.Superseded, a, content("a", "s"))
 	x.want(dedup.Known, content("b", "s"))
 	x.advance(50*minute - time.Millisecond)
 	x.want(dedup.Superseded, content("a", "s"))
@@ -62,11 +60,7 @@ func seriesReplacedLate(x *rig) {
 
 func seriesOneStep(x *rig) {
 	ds := x.claims(content("a", "s"), content("b", "s"), content("a", "s"), content("b", "s"))
-	for i, want := range []dedup.Verdict{dedup.New, dedup.New, dedup.Superseded, dedup.Known} {
-		if ds[i].Verdict != want {
-			x.Errorf("claim %d: %v, want %v", i, ds[i].Verdict, want)
-		}
-	}
+	x.verdicts(ds, dedup.New, dedup.New, dedup.Superseded, dedup.Known)
 }
 
 func seriesApart(x *rig) {
@@ -74,9 +68,7 @@ func seriesApart(x *rig) {
 	x.accept(content("b", "t"))
 	x.accept(delivery("s"))
 	x.advance(2 * hour)
-	if d := x.want(dedup.Known, content("a", "s")); d.Record.Event != a {
-		x.Errorf("known as %q", d.Record.Event)
-	}
+	x.about(dedup.Known, a, content("a", "s"))
 	x.want(dedup.Known, content("b", "t"))
 }
 
@@ -94,9 +86,7 @@ func seriesReleased(x *rig) {
 
 func seriesPurged(x *rig) {
 	a := x.accept(content("a", "s"))
-	if err := x.store.Purge(x.ctx, a); err != nil {
-		x.Fatal(err)
-	}
+	x.purge(a)
 	x.want(dedup.New, content("a", "s"))
 }
 

@@ -74,9 +74,8 @@ func shareReads(x *rig) {
 
 func shareReopens(x *rig) {
 	_, sharers, body := shared(x, 2000, 1, nil)
-	r, err := x.store.Reopen(x.ctx, sharers[0])
-	if err != nil || !bytes.Equal(r.Payload.Body, body) {
-		x.Fatalf("Reopen: %v, %d bytes", err, len(r.Payload.Body))
+	if r := x.reopenEvent(sharers[0]); !bytes.Equal(r.Payload.Body, body) {
+		x.Fatalf("reopened with %d bytes", len(r.Payload.Body))
 	}
 	w := x.takeOf(sharers[0])
 	if !bytes.Equal(w.Record.Payload.Body, body) {
@@ -103,9 +102,7 @@ func sharePurgeOf(x *rig, size int) {
 		}
 	}
 	for _, event := range sharers {
-		if _, err := x.store.Reopen(x.ctx, event); err != nil {
-			x.Fatal(err)
-		}
+		x.reopenEvent(event)
 		w := x.takeOf(event)
 		if !bytes.Equal(w.Record.Payload.Body, body) {
 			x.Errorf("%s runs with %d bytes", event, len(w.Record.Payload.Body))
@@ -118,9 +115,7 @@ func sharePurgeOf(x *rig, size int) {
 			x.body(left, body)
 		}
 	}
-	if n := x.records(); n != 0 {
-		x.Errorf("%d records are left", n)
-	}
+	x.count(0)
 }
 
 func shareOutlives(x *rig) {
@@ -173,9 +168,7 @@ func shareDurable(x *rig) {
 	for _, event := range sharers {
 		x.body(event, body)
 	}
-	if _, err := x.store.Reopen(x.ctx, sharers[1]); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(sharers[1])
 	x.reopen()
 	if w := x.takeOf(sharers[1]); !bytes.Equal(w.Record.Payload.Body, body) {
 		x.Errorf("work of %d bytes", len(w.Record.Payload.Body))

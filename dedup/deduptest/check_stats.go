@@ -59,9 +59,7 @@ func statsOldest(x *rig) {
 	oldest(first.Accepted)
 	x.finish(w.Lease, dead())
 	oldest(second.Accepted)
-	if _, err := x.store.Reopen(x.ctx, first.Event); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(first.Event)
 	oldest(first.Accepted)
 	x.finish(x.take().Lease, done())
 	x.finish(x.take().Lease, done())

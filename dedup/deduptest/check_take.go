@@ -196,9 +196,7 @@ func takeWakesForReopen(x *rig) {
 	event := x.accept(delivery("a"))
 	x.finish(x.take().Lease, dead())
 	next := x.waiting()
-	if _, err := x.store.Reopen(x.ctx, event); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(event)
 	x.wakes(next, event)
 }
 
@@ -246,9 +244,7 @@ func takeEnds(x *rig) {
 		x.Errorf("Take with a cancelled context: %v", err)
 	}
 	x.accept(delivery("a")) // the Takes that ended took nothing
-	if w := x.take(); w.Task().Attempt != 1 {
-		x.Errorf("attempt %d, want 1", w.Task().Attempt)
-	}
+	x.attempt(x.take(), 1)
 }
 
 func takeInvalid(x *rig) {

@@ -126,9 +126,7 @@ func windowReopen(x *rig) {
 	second := x.accept(c)
 	x.finish(x.takeOf(second).Lease, done())
 	before := x.get(second)
-	if _, err := x.store.Reopen(x.ctx, first); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(first)
 	w := x.takeOf(first)
 	if string(w.Record.Payload.Body) != "body of a" || w.Record.Generation != 1 {
 		x.Errorf("reopened: %s", text(w.Record))
@@ -154,9 +152,7 @@ func windowReopenAlone(x *rig) {
 	first := x.accept(c)
 	x.finish(x.take().Lease, dead())
 	x.advance(10 * day)
-	if _, err := x.store.Reopen(x.ctx, first); err != nil {
-		x.Fatal(err)
-	}
+	x.reopenEvent(first)
 	if got := x.want(dedup.Known, c).Record.Event; got != first {
 		x.Errorf("known as %q, want %q", got, first)
 	}

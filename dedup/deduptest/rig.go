@@ -210,10 +210,20 @@ func (x *rig) waiting() func() dedup.Work {
 	}
 }
 
-// records returns the number of records.
-func (x *rig) records() int {
+func (x *rig) reopenEvent(event string, tasks ...dedup.NewTask) dedup.Record {
 	x.Helper()
-	return len(x.list(dedup.Filter{}))
+	r, err := x.store.Reopen(x.ctx, event, tasks...)
+	if err != nil {
+		x.Fatalf("Reopen: %v", err)
+	}
+	return r
+}
+
+func (x *rig) extend(l dedup.Lease, d time.Duration) {
+	x.Helper()
+	if err := x.store.Extend(x.ctx, l, d); err != nil {
+		x.Fatalf("Extend: %v", err)
+	}
 }
 
 // seed returns and logs a new seed, or that of EYELET_SEED.

@@ -36,7 +36,41 @@ func (x *rig) accept(c dedup.Claim) string {
 func (x *rig) about(v dedup.Verdict, event string, c dedup.Claim) {
 	x.Helper()
 	if d := x.want(v, c); d.Record.Event != event {
-		x.Fatalf("%v of %q: about %q, want %q", v, c.Occurrence.Name, d.Record.Event, event)
+		x.Fatalf("%v of %q: about %q, want %q", v, c.Key.ID, d.Record.Event, event)
+	}
+}
+
+// verdicts requires the verdicts of decisions.
+func (x *rig) verdicts(ds []dedup.Decision, want ...dedup.Verdict) {
+	x.Helper()
+	for i, d := range ds {
+		if d.Verdict != want[i] {
+			x.Errorf("decision %d: %v, want %v", i, d.Verdict, want[i])
+		}
+	}
+}
+
+// count requires that the store holds n records.
+func (x *rig) count(n int) {
+	x.Helper()
+	if got := len(x.list(dedup.Filter{})); got != n {
+		x.Errorf("%d records, want %d", got, n)
+	}
+}
+
+// attempt requires the attempt of a task.
+func (x *rig) attempt(w dedup.Work, want int) {
+	x.Helper()
+	if got := w.Task().Attempt; got != want {
+		x.Errorf("attempt %d, want %d", got, want)
+	}
+}
+
+// quarantined requires the number of deliveries that were quarantined for an event.
+func (x *rig) quarantined(event string, want int) {
+	x.Helper()
+	if got := x.get(event).QuarantineCount; got != want {
+		x.Errorf("the original counts %d, want %d", got, want)
 	}
 }
 
