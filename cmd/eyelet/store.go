@@ -152,15 +152,15 @@ func printRepairs(w io.Writer, all []badgerstore.Repair) error {
 }
 
 func printReport(w io.Writer, r badgerstore.Report) error {
-	tables, water := "good", fmt.Sprintf("%d, last commit %d", r.Water, r.Commit)
+	tables, water := "good", fmt.Sprintf("%d, last commit %d", r.HighWater, r.Commit)
 	if r.Tables != "" {
 		tables = "DAMAGED: " + usage.OneLine(r.Tables)
 	}
 	switch {
-	case r.WaterUnknown != "":
-		water = "UNKNOWN: its file is " + r.WaterUnknown
+	case r.HighWaterUnknown != "":
+		water = "UNKNOWN: its file is " + r.HighWaterUnknown
 	case r.Lost:
-		water = fmt.Sprintf("LOST: commit %d was acknowledged, the last one here is %d", r.Water, r.Commit)
+		water = fmt.Sprintf("LOST: commit %d was acknowledged, the last one here is %d", r.HighWater, r.Commit)
 	}
 	census := "complete"
 	if r.Missing != "" {

@@ -216,7 +216,7 @@ func (b *batch) trace(id record.TraceID) dedup.Trace {
 	t, err := readTrace(b.txn, id.Key())
 	if err != nil {
 		b.c.damage(err)
-		return everSeen(b.now)
+		return assumedTrace(b.now)
 	}
 	b.traces[id] = traceEntry{Trace: t}
 	return t

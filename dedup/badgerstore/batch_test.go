@@ -508,7 +508,7 @@ func unwritable(t *testing.T, s *Store, do func()) {
 	s.water.File = closed
 	do()
 	s.water.File = works
-	s.disk.doubt()
+	s.disk.recheck()
 }
 
 // TestANewEventThatIsNotWrittenIsNotStarted has the file system refuse the step that would accept and start it.

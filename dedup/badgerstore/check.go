@@ -38,11 +38,11 @@ type Report struct {
 	Remembered int64 `json:"remembered"`
 	// Commit is the number of the last commit in the database, Water the one in the high-water file. A commit
 	// below the high water says that acknowledged commits are lost.
-	Commit uint64 `json:"commit"`
-	Water  uint64 `json:"high_water"`
-	Lost   bool   `json:"lost"`
-	// WaterUnknown says why there is no high water (missing or damaged), empty when there is one.
-	WaterUnknown string `json:"high_water_unknown,omitempty"`
+	Commit    uint64 `json:"commit"`
+	HighWater uint64 `json:"high_water"`
+	Lost      bool   `json:"lost"`
+	// HighWaterUnknown says why there is no high water (missing or damaged), empty when there is one.
+	HighWaterUnknown string `json:"high_water_unknown,omitempty"`
 	// Missing is empty when the store holds the events and aliases that its last commit counted, each in its newest
 	// state, or nothing was counted yet; else it says how they differ. Opening such a store is refused.
 	Missing string `json:"missing,omitempty"`
@@ -68,7 +68,7 @@ type Damage struct {
 
 // Sound reports whether nothing is wrong.
 func (r *Report) Sound() bool {
-	return len(r.Damaged) == 0 && r.Tables == "" && r.Missing == "" && !r.Lost && r.WaterUnknown == ""
+	return len(r.Damaged) == 0 && r.Tables == "" && r.Missing == "" && !r.Lost && r.HighWaterUnknown == ""
 }
 
 func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err error) {
@@ -76,7 +76,7 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 		return r, err
 	}
 	r.Format = c.options.formats.current
-	if r.Water, r.WaterUnknown, err = c.water.Read(); err != nil { // before the database, which is then never behind
+	if r.HighWater, r.HighWaterUnknown, err = c.water.Read(); err != nil { // before the database, which is then never behind
 		return r, fmt.Errorf("high-water file: %w", err)
 	}
 	x := examination{report: &r, pause: pause, note: c.damage, found: map[string]Damage{}}
@@ -110,7 +110,7 @@ func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, finish()) }()
-	if r.Water, r.WaterUnknown, err = storedir.PeekHighWater(dir); err != nil {
+	if r.HighWater, r.HighWaterUnknown, err = storedir.PeekHighWater(dir); err != nil {
 		return r, err
 	}
 	x := examination{report: &r, note: func(error) {}, found: map[string]Damage{}}
@@ -188,8 +188,8 @@ func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
 		x.damaged(err, "", "")
 	}
 	x.report.Commit = m.Commit
-	x.report.Lost = m.Commit < x.report.Water
-	x.report.WaterUnknown = unknownFor(m, x.report.WaterUnknown)
+	x.report.Lost = m.Commit < x.report.HighWater
+	x.report.HighWaterUnknown = unknownFor(m, x.report.HighWaterUnknown)
 	options := badger.DefaultIteratorOptions
 	options.PrefetchValues = false
 	it := txn.NewIterator(options)

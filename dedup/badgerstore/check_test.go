@@ -49,10 +49,10 @@ func TestACheckCountsWhatIsThere(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if r.Commit == 0 || r.Commit != r.Water || !r.Sound() {
-			t.Errorf("%s: commit %d, high water %d, sound %v", what, r.Commit, r.Water, r.Sound())
+		if r.Commit == 0 || r.Commit != r.HighWater || !r.Sound() {
+			t.Errorf("%s: commit %d, high water %d, sound %v", what, r.Commit, r.HighWater, r.Sound())
 		}
-		r.Commit, r.Water = 0, 0
+		r.Commit, r.HighWater = 0, 0
 		if diff := cmp.Diff(want, r); diff != "" {
 			t.Errorf("%s: %s", what, diff)
 		}

@@ -45,9 +45,9 @@ type steady struct {
 	ahead time.Duration // of the clock below, because that was set back by so much
 }
 
-// steadyLook is how long an alarm of a steady clock goes without a look at the clock below, which may have been
+// steadyPoll is how long an alarm of a steady clock goes without a look at the clock below, which may have been
 // set back since.
-const steadyLook = time.Second
+const steadyPoll = time.Second
 
 // Now implements dedup.Clock.
 func (s *steady) Now() time.Time {
@@ -73,7 +73,7 @@ func (s *steady) Alarm(at time.Time) (rings <-chan struct{}, stop func()) {
 	below, stopBelow := s.clock.Alarm(at.Add(-ahead))
 	c, gone := make(chan struct{}), make(chan struct{})
 	go func() {
-		look := time.NewTimer(steadyLook)
+		look := time.NewTimer(steadyPoll)
 		defer look.Stop()
 		defer stopBelow()
 		select {
@@ -89,7 +89,7 @@ func (s *steady) Alarm(at time.Time) (rings <-chan struct{}, stop func()) {
 
 // setBack makes the pending tasks of a record wait no longer than they had to when the clock was set back by so
 // much between two processes. It reports whether there were any.
-func setBack(r *dedup.Record, now time.Time, by time.Duration) bool {
+func shortenWaits(r *dedup.Record, now time.Time, by time.Duration) bool {
 	changed := false
 	for i := range r.Tasks {
 		t := &r.Tasks[i]
@@ -125,7 +125,7 @@ func (g gaps) rest(began time.Time) (rest time.Duration) {
 }
 
 // prolong moves the end of the record's window, from what is stored to what counts.
-func (g gaps) prolong(r *dedup.Record) { g.move(r, g.rest(r.Finished)) }
+func (g gaps) extend(r *dedup.Record) { g.move(r, g.rest(r.Finished)) }
 
 // stored undoes prolong, for a record that is written.
 func (g gaps) stored(r dedup.Record) dedup.Record {

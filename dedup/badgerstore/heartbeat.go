@@ -24,13 +24,13 @@ const (
 // Time is what passes from look to look, and never more than two looks at once: a process that was paused must not
 // take the pause for a hanging disk.
 type heartbeat struct {
-	now   func() time.Time
-	epoch time.Time
-	work  atomic.Uint64 // odd while the committer works, another number for every piece of work
-	last  atomic.Int64  // when the last look was, after epoch
-	stood atomic.Int64  // how late it was, until paused has told
-	hang  atomic.Pointer[dedup.ErrUnavailable]
-	hangs signal
+	now    func() time.Time
+	epoch  time.Time
+	work   atomic.Uint64 // odd while the committer works, another number for every piece of work
+	last   atomic.Int64  // when the last look was, after epoch
+	missed atomic.Int64  // how late it was, until paused has told
+	hang   atomic.Pointer[dedup.ErrUnavailable]
+	hangs  signal
 
 	// The watching goroutine's own.
 	seen     uint64
@@ -65,7 +65,7 @@ func (h *heartbeat) paused() time.Duration {
 	if gap > pauseAfter {
 		h.since()
 	}
-	if gap = max(gap, time.Duration(h.stood.Swap(0))); gap > pauseAfter {
+	if gap = max(gap, time.Duration(h.missed.Swap(0))); gap > pauseAfter {
 		return gap
 	}
 	return 0
@@ -82,7 +82,7 @@ func (h *heartbeat) since() time.Duration {
 func (h *heartbeat) look(flush error) (failed error) {
 	step := h.since()
 	if step > pauseAfter {
-		h.stood.Store(int64(step))
+		h.missed.Store(int64(step))
 	}
 	step = min(step, 2*beatEvery)
 	if work := h.work.Load(); work != h.seen || work&1 == 0 {

@@ -98,7 +98,7 @@ func (j *journal) writable() error {
 		return errNoDescriptors
 	}
 	if err := j.water.Probe(); err != nil {
-		j.disk.doubt()
+		j.disk.recheck()
 		return diskState{unwritable: err}.err()
 	}
 	if j.unopened {

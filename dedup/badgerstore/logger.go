@@ -18,14 +18,14 @@ type logger struct {
 	spare      *spare // listens too
 	unsynced   atomic.Pointer[string]
 	skipped    atomic.Pointer[string]
-	flushing   complaint
-	compacting complaint
+	flushing   recurringError
+	compacting recurringError
 }
 
-// complaint is a line that Badger repeats as long as something fails.
-type complaint struct{ newest atomic.Pointer[complained] }
+// recurringError is a line that Badger repeats as long as something fails.
+type recurringError struct{ newest atomic.Pointer[errorLine] }
 
-type complained struct {
+type errorLine struct {
 	text string
 	at   time.Time
 	told time.Time // when the log had it
@@ -33,15 +33,15 @@ type complained struct {
 
 // The times of complaints: after how long without one the failure is over, and how often the log has one.
 const (
-	complaintLasts = 3 * time.Second
-	complaintEvery = 10 * time.Second
+	errorLasts    = 3 * time.Second
+	errorLogEvery = 10 * time.Second
 )
 
 // note keeps the line. It reports whether the log should have it.
-func (c *complaint) note(text string) bool {
-	next := &complained{text: text, at: time.Now()}
+func (c *recurringError) note(text string) bool {
+	next := &errorLine{text: text, at: time.Now()}
 	old := c.newest.Load()
-	tell := old == nil || next.at.Sub(old.told) >= complaintEvery
+	tell := old == nil || next.at.Sub(old.told) >= errorLogEvery
 	if next.told = next.at; !tell {
 		next.told = old.told
 	}
@@ -50,8 +50,8 @@ func (c *complaint) note(text string) bool {
 }
 
 // current returns what fails; nil when nothing does.
-func (c *complaint) current() error {
-	if n := c.newest.Load(); n != nil && time.Since(n.at) < complaintLasts {
+func (c *recurringError) current() error {
+	if n := c.newest.Load(); n != nil && time.Since(n.at) < errorLasts {
 		return errors.New(n.text)
 	}
 	return nil
@@ -66,7 +66,7 @@ func (l *logger) Errorf(format string, args ...any) {
 	case strings.HasPrefix(text, "Ignoring table"):
 		l.skipped.CompareAndSwap(nil, &text)
 	case strings.HasPrefix(text, "error flushing memtable"):
-		l.spare.heard(text)
+		l.spare.onLogLine(text)
 		if !l.flushing.note(text) {
 			return
 		}
@@ -91,7 +91,7 @@ func (l *logger) Infof(format string, args ...any) { l.debug(format, args) }
 
 // Debugf implements badger.Logger.
 func (l *logger) Debugf(format string, args ...any) {
-	l.spare.heard(format)
+	l.spare.onLogLine(format)
 	l.debug(format, args)
 }
 

@@ -16,7 +16,7 @@ import (
 // looks for damage.
 type maintenance struct {
 	*core
-	crowded sync.Once // logs that more keys are to be remembered than Max allows
+	evicting sync.Once // logs that more keys are to be remembered than Max allows
 }
 
 // run gives back the space of what has ended.

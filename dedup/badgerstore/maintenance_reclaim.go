@@ -23,7 +23,7 @@ import (
 // that from the tables; compaction sees what was deleted once the memory table is a file. Badger turns the memory table
 // into a file when it is full, which takes weeks where events are few and large: so it is filled here.
 func (m *maintenance) reclaim() error {
-	if err := m.roomToReclaim(); err != nil {
+	if err := m.checkReclaimSpace(); err != nil {
 		return err
 	}
 	worth := m.removed.Load() > 0
@@ -34,7 +34,7 @@ func (m *maintenance) reclaim() error {
 		}
 	}
 	if worth {
-		if err := m.compactable(); err != nil {
+		if err := m.makeCompactable(); err != nil {
 			return err
 		}
 	}
@@ -75,9 +75,9 @@ func (m *maintenance) wasteful(beyond int64) (bool, error) {
 	return size > beyond, err
 }
 
-// roomToReclaim says why no space can be given back: it takes some first, for two memory tables, for a file of the
+// checkReclaimSpace says why no space can be given back: it takes some first, for two memory tables, for a file of the
 // value log, and for tables that are written anew before the old ones go.
-func (m *maintenance) roomToReclaim() error {
+func (m *maintenance) checkReclaimSpace() error {
 	o := m.db.Opts()
 	need := m.disk.state().hard + 2*o.MemTableSize + o.ValueLogFileSize + m.meter.usage().tables
 	if free := m.disk.state().free; free >= 0 && free < need {
@@ -88,15 +88,15 @@ func (m *maintenance) roomToReclaim() error {
 
 // compactable fills memory tables until there is a file that Flatten compacts: it leaves a store alone that has
 // files in one level only. That is one filling, but for a store that has never compacted.
-func (m *maintenance) compactable() error {
+func (m *maintenance) makeCompactable() error {
 	for range 2 * m.db.Opts().NumLevelZeroTables {
-		if err := m.fill(); err != nil || m.levels() > 1 || m.ending() {
+		if err := m.fillMemTable(); err != nil || m.countLevels() > 1 || m.stopping() {
 			return err
 		}
 		if m.db.Levels()[0].NumTables >= m.db.Opts().NumLevelZeroTables {
 			time.Sleep(100 * time.Millisecond) // Badger compacts by itself now
 		}
-		if m.levels() == 1 && m.db.Levels()[0].NumTables == 0 {
+		if m.countLevels() == 1 && m.db.Levels()[0].NumTables == 0 {
 			return nil // it has just compacted everything
 		}
 	}
@@ -104,7 +104,7 @@ func (m *maintenance) compactable() error {
 }
 
 // levels returns how many levels hold files.
-func (m *maintenance) levels() (n int) {
+func (m *maintenance) countLevels() (n int) {
 	for _, l := range m.db.Levels() {
 		if l.NumTables > 0 {
 			n++
@@ -113,7 +113,7 @@ func (m *maintenance) levels() (n int) {
 	return n
 }
 
-func (m *maintenance) ending() bool {
+func (m *maintenance) stopping() bool {
 	select {
 	case <-m.stopped:
 		return true
@@ -124,7 +124,7 @@ func (m *maintenance) ending() bool {
 
 // fill writes as many values of no meaning as make Badger begin a new memory table, and waits until
 // the old one is a file. The values are the same every time, compress to almost nothing, and expire at once.
-func (m *maintenance) fill() error {
+func (m *maintenance) fillMemTable() error {
 	const valueSize = 240
 	value := make([]byte, valueSize)
 	options := m.db.Opts()
@@ -142,7 +142,7 @@ func (m *maintenance) fill() error {
 	}
 	for range 600 {
 		files, err := filepath.Glob(filepath.Join(m.dir, "*.mem"))
-		if err != nil || len(files) <= 1 || m.ending() {
+		if err != nil || len(files) <= 1 || m.stopping() {
 			return err
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -191,7 +191,7 @@ func (m *maintenance) liveIn(all bool) (map[uint32]int64, error) {
 		defer it.Close()
 		n := 0
 		for it.Rewind(); it.Valid(); it.Next() {
-			if n++; n%pageSize == 0 && m.ending() {
+			if n++; n%pageSize == 0 && m.stopping() {
 				return dedup.ErrClosed
 			}
 			if file, size, ok := pointer(it.Item()); ok {
@@ -228,7 +228,7 @@ func (m *maintenance) collect() error {
 		if float64(live[f.file]) > (1-collectShare)*float64(f.size) {
 			continue
 		}
-		if m.ending() {
+		if m.stopping() {
 			return nil
 		}
 		o := &collectOp{ticket: newTicket(false), file: f.file, ended: make(chan error, 1)}

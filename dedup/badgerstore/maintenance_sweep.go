@@ -58,7 +58,7 @@ func (m *maintenance) sweep(slack time.Duration) error {
 				m.damage(err)
 				continue
 			}
-			m.gaps.prolong(&rec)
+			m.gaps.extend(&rec)
 			if rec.Disposable(before) {
 				ended = append(ended, record.PlaceOf(key))
 			}
@@ -153,7 +153,7 @@ func (m *maintenance) prune() error {
 	o := &pruneOp{ticket: newTicket(false), all: keep.Off()}
 	if today := dedup.DayOf(m.now()); !o.all {
 		if o.evicted = keep.Evict(counts, today); o.evicted > 0 {
-			m.crowded.Do(func() {
+			m.evicting.Do(func() {
 				m.log.Warn("more keys are to be remembered than remember_signatures.max allows: those of the oldest days are forgotten",
 					"dir", m.dir, "max", keep.Max, "before", o.evicted.Start().Format(time.DateOnly))
 			})

@@ -33,8 +33,8 @@ type purgeOp struct {
 	number uint64
 }
 
-// errCopy says that a large body must be copied before its event can be forgotten.
-var errCopy = errors.New("body is not copied yet")
+// errBodyUncopied says that a large body must be copied before its event can be forgotten.
+var errBodyUncopied = errors.New("body is not copied yet")
 
 // apply implements op.
 func (o *purgeOp) apply(b *batch) error {
@@ -49,7 +49,7 @@ func (o *purgeOp) apply(b *batch) error {
 	case b.disk.frozen():
 		return b.disk.err()
 	}
-	if err := o.handOver(b, r); err != nil {
+	if err := o.transferBody(b, r); err != nil {
 		return err
 	}
 	b.forget(r, func(dedup.Trace) dedup.Trace { return dedup.Trace{} })
@@ -57,7 +57,7 @@ func (o *purgeOp) apply(b *batch) error {
 }
 
 // handOver gives the body of a row to the oldest of the records that share it.
-func (o *purgeOp) handOver(b *batch, r *row) error {
+func (o *purgeOp) transferBody(b *batch, r *row) error {
 	var sharers []*row
 	for _, event := range r.rec.Sharers {
 		other, err := b.event(event)
@@ -74,7 +74,7 @@ func (o *purgeOp) handOver(b *batch, r *row) error {
 	heir := sharers[0]
 	if r.event.Kind == record.BodyChunks && (o.heir != heir.rec.Event || o.number == 0) {
 		o.heir, o.number = heir.rec.Event, 0
-		return errCopy
+		return errBodyUncopied
 	}
 	switch r.event.Kind {
 	case record.BodyChunks:

@@ -15,7 +15,7 @@ type prepared struct {
 	hash  record.Hash
 	event record.Event
 	// absent says that the body is large and has not been stored: the claim may ask, but not be accepted.
-	absent bool
+	unstored bool
 	// at is the place under which the pieces of a large body are, or are to be.
 	at record.Hash
 }
@@ -27,8 +27,8 @@ type claimOp struct {
 	decisions []dedup.Decision
 }
 
-// errAbsent says that a claim turned out to be new whose large body has not been stored.
-var errAbsent = errors.New("body is not stored yet")
+// errBodyUnstored says that a claim turned out to be new whose large body has not been stored.
+var errBodyUnstored = errors.New("body is not stored yet")
 
 // prepare hashes and encodes the claims, in the caller's goroutine.
 func prepare(claims []dedup.Claim) (*claimOp, error) {
@@ -64,7 +64,7 @@ func (p *prepared) encode(number uint64) int {
 		kind = record.BodyShared
 	case len(p.claim.Payload.Body) > record.ChunkSize:
 		kind = record.BodyChunks
-		p.absent = number == 0 && !p.claim.OnlyKnown
+		p.unstored = number == 0 && !p.claim.OnlyKnown
 	}
 	p.event = record.NewEvent(&p.claim, kind, number)
 	return p.event.EncodedSize() + 256
@@ -81,9 +81,9 @@ func (p *prepared) resolved(c dedup.Claim) (*prepared, error) {
 		p.at = p.hash
 		return p, nil
 	}
-	q := &prepared{claim: c, hash: record.HashOf(c.Key), absent: p.absent, at: p.at}
+	q := &prepared{claim: c, hash: record.HashOf(c.Key), unstored: p.unstored, at: p.at}
 	if p.event.Body != 0 && q.hash != p.at {
-		return nil, errAbsent
+		return nil, errBodyUnstored
 	}
 	p.at, q.at = q.hash, q.hash
 	q.event = record.NewEvent(&c, p.event.Kind, p.event.Body)
@@ -110,7 +110,7 @@ func (o *claimOp) apply(b *batch) error {
 func (o *claimOp) refused(b *batch) {
 	for i := range o.claims {
 		if !b.disk.frozen() {
-			b.unused(&o.claims[i])
+			b.dropUnused(&o.claims[i])
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 		return dedup.Decision{}, err
 	}
 	if found.Repeated {
-		b.unused(p)
+		b.dropUnused(p)
 		return dedup.Decision{Verdict: dedup.Repeated, Record: found.Of}, nil
 	}
 	q, err := p.resolved(found.Claim)
@@ -133,7 +133,7 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 	if err != nil || d.Verdict != dedup.New || q.claim.OnlyKnown {
 		return d, err
 	}
-	return b.occur(d, &found, q != p)
+	return b.updateRelated(d, &found, q != p)
 }
 
 // lookup finds records as this batch has left them.
@@ -152,7 +152,7 @@ func (b *batch) lookup() dedup.Lookup {
 
 // occur keeps what an accepted claim means for other records: the count of occurrences, and a name that was used
 // again. whole asks for a record with its description.
-func (b *batch) occur(d dedup.Decision, found *dedup.Resolution, whole bool) (dedup.Decision, error) {
+func (b *batch) updateRelated(d dedup.Decision, found *dedup.Resolution, whole bool) (dedup.Decision, error) {
 	edit := func(event string) (*row, error) {
 		r, err := b.event(event)
 		if r == nil || err != nil {
@@ -202,18 +202,18 @@ func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 	}
 	if v := dedup.Decide(rec, p.claim, b.now); v != dedup.New {
 		rec, err := old.record()
-		b.unused(p)
+		b.dropUnused(p)
 		return dedup.Decision{Verdict: v, Record: rec}, err
 	}
-	if other, alias, err := b.taken(&p.claim); err != nil || other != nil {
+	if other, alias, err := b.aliasConflict(&p.claim); err != nil || other != nil {
 		if err != nil {
 			return dedup.Decision{}, err
 		}
-		b.unused(p)
+		b.dropUnused(p)
 		return dedup.Decision{Verdict: dedup.Aliased, Record: *other, Alias: alias}, nil
 	}
 	if v := b.recall(&rec, p); v != dedup.New {
-		b.unused(p)
+		b.dropUnused(p)
 		d := dedup.Decision{Verdict: v}
 		if old != nil && !rec.Disposable(b.now) {
 			d.Record, err = old.record()
@@ -237,14 +237,14 @@ func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 	if p.claim.Quarantine != nil {
 		return b.quarantine(p)
 	}
-	if p.absent {
-		return dedup.Decision{}, errAbsent
+	if p.unstored {
+		return dedup.Decision{}, errBodyUnstored
 	}
 	return b.accept(p, old)
 }
 
 // taken returns the live record of another key that one of the claim's aliases belongs to, or nil.
-func (b *batch) taken(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
+func (b *batch) aliasConflict(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
 	for _, alias := range c.Aliases {
 		r, err := b.aliased(record.HashOf(alias))
 		if err != nil {
@@ -280,7 +280,7 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 		original.rec.QuarantineCount++
 		b.put(original)
 		if full {
-			b.unused(p)
+			b.dropUnused(p)
 			rec, err := original.record()
 			return dedup.Decision{Verdict: dedup.Known, Record: rec}, err
 		}
@@ -291,8 +291,8 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 	if p.event.Kind == record.BodyShared && !a.Share {
 		q.encode(0)
 	}
-	if q.absent {
-		return dedup.Decision{}, errAbsent
+	if q.unstored {
+		return dedup.Decision{}, errBodyUnstored
 	}
 	old, err := b.at(record.Place{Hash: p.hash}) // the original may be the key's last generation
 	if err != nil {
@@ -398,7 +398,7 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 		next.event, next.fresh = old.event.WithAliases(&rec), true
 		fallthrough
 	default:
-		b.unused(p)
+		b.dropUnused(p)
 	}
 	if changed {
 		b.dropAliases(&before, &rec)
@@ -466,7 +466,7 @@ func (b *batch) remember(p *prepared) {
 }
 
 // unused deletes the pieces of a claim that turned out not to be new.
-func (b *batch) unused(p *prepared) {
+func (b *batch) dropUnused(p *prepared) {
 	if p.event.Kind == record.BodyChunks && p.event.Body != 0 {
 		b.dropChunks(p.at, p.event)
 	}

@@ -138,7 +138,7 @@ func (c *core) prepare(o badger.Options) error {
 			return err
 		}
 	}
-	return c.guard()
+	return c.repairValueLog()
 }
 
 // keepBefore keeps the files as they are.
@@ -161,7 +161,7 @@ func (c *core) undo() error {
 }
 
 // guard keeps Badger from cutting off a value log that is damaged in its middle.
-func (c *core) guard() error {
+func (c *core) repairValueLog() error {
 	n, err := badgerfile.RepairValueLog(c.dir, record.ChunkKeySize)
 	var cut *badgerfile.LostValuesError
 	switch {
@@ -275,7 +275,7 @@ func (c *core) openTables() (damage, err error) {
 		return nil, err
 	}
 	if inOrder = inOrder && len(unnamed) == 0; !inOrder {
-		if err := errors.Join(c.keepBefore(unnamed), c.guard()); err != nil {
+		if err := errors.Join(c.keepBefore(unnamed), c.repairValueLog()); err != nil {
 			return nil, err
 		}
 	}

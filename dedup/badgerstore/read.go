@@ -229,7 +229,7 @@ func (c *core) readListed(txn *badger.Txn, l listed) (*row, error) {
 func (c *core) readEvent(txn *badger.Txn, event string) (*row, error) {
 	r, err := readEvent(txn, event)
 	if r != nil {
-		c.gaps.prolong(&r.rec)
+		c.gaps.extend(&r.rec)
 	}
 	return r, err
 }
@@ -264,7 +264,7 @@ func (c *core) body(r *row) ([]byte, error) {
 func (c *core) readRow(txn *badger.Txn, p record.Place) (*row, error) {
 	r, err := readRow(txn, p)
 	if r != nil {
-		c.gaps.prolong(&r.rec)
+		c.gaps.extend(&r.rec)
 	}
 	return r, err
 }
@@ -374,7 +374,9 @@ func readTrace(txn *badger.Txn, key []byte) (t dedup.Trace, err error) {
 }
 
 // everSeen is the trace of a key whose own is damaged. That it is there says that the key was accepted.
-func everSeen(now time.Time) dedup.Trace { return dedup.Trace{Day: dedup.DayOf(now), Count: 1<<8 - 1} }
+func assumedTrace(now time.Time) dedup.Trace {
+	return dedup.Trace{Day: dedup.DayOf(now), Count: 1<<8 - 1}
+}
 
 // firstDay returns the first day that is remembered. A gap does not count as time here either, as long as it is known.
 func (c *core) firstDay(since, evicted uint64, now time.Time) dedup.Day {

@@ -96,7 +96,7 @@ func (v *recovery) takeStock() (survey, error) {
 		v.behind = by
 	}
 	v.published = v.meta.Seq
-	waits := func(r *row) bool { return v.behind > 0 && setBack(&r.edit().rec, now, v.behind) }
+	waits := func(r *row) bool { return v.behind > 0 && shortenWaits(&r.edit().rec, now, v.behind) }
 	found, err := v.survey(func(r *row) {
 		v.older.note(r)
 		if interrupted(&r.rec) || waits(r) {
@@ -231,7 +231,7 @@ func (v *recovery) resumeTasks() error {
 			for _, r := range rows[:n] {
 				r.before = r.tally()
 				next := r.edit()
-				setBack(&next.rec, b.now, v.behind)
+				shortenWaits(&next.rec, b.now, v.behind)
 				for i, t := range next.rec.Tasks {
 					wait := v.options.RecoverWait(t.Attempt)
 					if next.rec.Hold {

@@ -135,9 +135,9 @@ func (o *repairOp) apply(b *batch) (err error) {
 	family, size := o.key[0], len(o.key)
 	switch {
 	case (family == record.FamilyEvent || family == record.FamilyState) && size == record.KeySize:
-		return o.mend(b, record.PlaceOf(o.key))
+		return o.repairEvent(b, record.PlaceOf(o.key))
 	case family == record.FamilyOlder && size == record.OlderKeySize:
-		return o.mend(b, record.PlaceOf(o.key))
+		return o.repairEvent(b, record.PlaceOf(o.key))
 	case family == record.FamilyAlias && size == record.KeySize:
 		h := record.Hash(o.key[1:])
 		owner := o.owners[h]
@@ -150,15 +150,15 @@ func (o *repairOp) apply(b *batch) (err error) {
 		}
 	case family == record.FamilyTrace && size == record.TraceKeySize:
 		o.repair.Done = repairedTrace
-		b.putTrace(record.TraceID(o.key[1:]), everSeen(b.now))
+		b.putTrace(record.TraceID(o.key[1:]), assumedTrace(b.now))
 	case family == record.FamilyChunk && size == record.ChunkKeySize:
-		return o.mendPiece(b)
+		return o.repairChunk(b)
 	}
 	return nil
 }
 
 // mend repairs event and state at a place.
-func (o *repairOp) mend(b *batch, p record.Place) error {
+func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	if r := b.rows[p]; r.changed() { // another of its values was repaired in this batch
 		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready
 		return nil
@@ -184,7 +184,7 @@ func (o *repairOp) mend(b *batch, p record.Place) error {
 		next.event, next.rec, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), rest.rec, repairedEvent
 	default:
 		next.event, next.rec, o.repair.Done = record.NewEvent(&rest.claim, record.BodyLost, 0), rest.rec, repairedAll
-		b.complete(p, &next.rec)
+		b.rebuild(p, &next.rec)
 	}
 	next.rec.Event = record.EventID(p.Hash, next.rec.Seq)
 	if p.Older == 0 {
@@ -192,8 +192,8 @@ func (o *repairOp) mend(b *batch, p record.Place) error {
 	}
 	next.rec.Payload.Endpoint = rest.claim.Payload.Endpoint
 	next.rec = withoutDescription(next.rec)
-	b.c.gaps.prolong(&next.rec)
-	b.giveUp(&next.rec, o.repair.Done, o.repair.Done != repairedEvent)
+	b.c.gaps.extend(&next.rec)
+	b.failTasks(&next.rec, o.repair.Done, o.repair.Done != repairedEvent)
 	b.put(next)
 	o.repair.Event = next.rec.Event
 	return nil
@@ -201,7 +201,7 @@ func (o *repairOp) mend(b *batch, p record.Place) error {
 
 // complete gives an event of which nothing good is left what it needs to keep its key known: a number, a window,
 // and a task that a person sees. What was read without a checksum to confirm it is kept within what is possible.
-func (b *batch) complete(p record.Place, r *dedup.Record) {
+func (b *batch) rebuild(p record.Place, r *dedup.Record) {
 	switch {
 	case p.Older != 0:
 		r.Seq = p.Older
@@ -224,7 +224,7 @@ func (b *batch) complete(p record.Place, r *dedup.Record) {
 
 // giveUp makes dead letters of open tasks. A claim that its claimer holds, or that is free for the next delivery, is
 // left as it is, for that delivery brings the payload again; unless unsure says that it may have been answered.
-func (b *batch) giveUp(r *dedup.Record, why string, unsure bool) {
+func (b *batch) failTasks(r *dedup.Record, why string, unsure bool) {
 	r.Note = "damaged in the store: " + why
 	if r.Hold && !unsure {
 		return
@@ -243,7 +243,7 @@ func (b *batch) giveUp(r *dedup.Record, why string, unsure bool) {
 }
 
 // mendPiece gives up a large body of which a piece is damaged, with its other pieces.
-func (o *repairOp) mendPiece(b *batch) error {
+func (o *repairOp) repairChunk(b *batch) error {
 	h, number := record.ParseChunkKey(o.key)
 	r, err := b.bodyOwner(h, number)
 	switch {
@@ -258,7 +258,7 @@ func (o *repairOp) mendPiece(b *batch) error {
 		next := r.edit()
 		b.dropChunks(r.place.Hash, r.event)
 		next.event, next.fresh = r.event.WithoutBody(record.BodyLost), true
-		b.giveUp(&next.rec, repairedBody, false)
+		b.failTasks(&next.rec, repairedBody, false)
 		b.put(next)
 		o.repair.Event, o.repair.Done = next.rec.Event, repairedBody
 	}

@@ -72,7 +72,7 @@ func (d *disk) state() diskState {
 }
 
 // doubt makes the next state a new look.
-func (d *disk) doubt() {
+func (d *disk) recheck() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.at = time.Time{}
@@ -233,7 +233,7 @@ func (s *spare) release(n int) {
 const tablesRetry = 950 * time.Millisecond
 
 // heard listens to Badger's lines for the moments at which it opens a file.
-func (s *spare) heard(line string) {
+func (s *spare) onLogLine(line string) {
 	switch {
 	case strings.HasPrefix(line, "Flushing memtable, mt.size="):
 		s.release(spareOpens) // the next thing that it does is to open a new one

@@ -75,5 +75,5 @@ func (f *space) statfs(string) (free, total int64, err error) {
 // leave makes so much space free, and the store see it at once.
 func (f *space) leave(s *Store, free int64) {
 	f.free.Store(free)
-	s.disk.doubt()
+	s.disk.recheck()
 }

@@ -129,7 +129,7 @@ func (s *Store) Close() error {
 // close ends the goroutines and then closes the files. It does not wait for a disk that does not respond.
 func (s *Store) close() error {
 	defer close(s.ended)
-	late := s.awaits(s.stopped)
+	late := s.waitFor(s.stopped)
 	close(s.quit)
 	if late != nil {
 		return late
@@ -144,7 +144,7 @@ func (s *Store) close() error {
 		err = s.closeFiles()
 		s.spare.release(spareFiles)
 	}()
-	if late := s.awaits(closed); late != nil {
+	if late := s.waitFor(closed); late != nil {
 		return late
 	}
 	return err
@@ -213,7 +213,7 @@ var errStaysOpen = errors.New("the disk does not answer; the files stay open unt
 
 // awaits waits until done is closed. Once the store has failed, or the disk does not answer, that is for a moment
 // only.
-func (s *Store) awaits(done <-chan struct{}) error {
+func (s *Store) waitFor(done <-chan struct{}) error {
 	select {
 	case <-done:
 		return nil

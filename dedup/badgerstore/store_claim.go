@@ -63,13 +63,13 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 		return nil, err
 	}
 	for i := range o.claims {
-		if o.claims[i].absent {
+		if o.claims[i].unstored {
 			return s.claimLarge(ctx, claims)
 		}
 	}
 	err = s.do(ctx, o)
-	if errors.Is(err, errAbsent) { // what a claim was to share a large body with is gone
-		return s.Claim(ctx, alone(claims)...)
+	if errors.Is(err, errBodyUnstored) { // what a claim was to share a large body with is gone
+		return s.Claim(ctx, withOwnBodies(claims)...)
 	}
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (o *claimOp) answer() []dedup.Decision {
 }
 
 // alone returns the claims with bodies of their own.
-func alone(claims []dedup.Claim) []dedup.Claim {
+func withOwnBodies(claims []dedup.Claim) []dedup.Claim {
 	out := slices.Clone(claims)
 	for i := range out {
 		if out[i].Quarantine != nil {
@@ -104,7 +104,7 @@ func alone(claims []dedup.Claim) []dedup.Claim {
 	return out
 }
 
-func asking(claims []dedup.Claim) []dedup.Claim {
+func probesOf(claims []dedup.Claim) []dedup.Claim {
 	out := make([]dedup.Claim, len(claims))
 	for i, c := range claims {
 		c.OnlyKnown = true
@@ -118,7 +118,7 @@ func asking(claims []dedup.Claim) []dedup.Claim {
 // makes them visible.
 func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
 	for {
-		probe, err := prepare(asking(claims))
+		probe, err := prepare(probesOf(claims))
 		if err != nil {
 			return nil, err
 		}
@@ -144,10 +144,10 @@ func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.D
 			return nil, err // the claim may still happen
 		}
 		s.dropBodies(o)
-		if !errors.Is(err, errAbsent) {
+		if !errors.Is(err, errBodyUnstored) {
 			return nil, err
 		}
-		claims = alone(claims)
+		claims = withOwnBodies(claims)
 	}
 }
 
@@ -155,7 +155,7 @@ func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.D
 func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decision) error {
 	for i := range o.claims {
 		p := &o.claims[i]
-		if !p.absent || asked[i].Verdict != dedup.New {
+		if !p.unstored || asked[i].Verdict != dedup.New {
 			continue
 		}
 		if waits(&p.claim) && s.backlog.err() != nil {

@@ -139,7 +139,7 @@ func (s *Store) Purge(ctx context.Context, event string) error {
 		if before.number != 0 {
 			s.dropCopy(ctx, &before)
 		}
-		if !errors.Is(err, errCopy) {
+		if !errors.Is(err, errBodyUncopied) {
 			return err
 		}
 		if err := s.copyBody(ctx, o); err != nil {

@@ -127,7 +127,7 @@ func (s *scanner) events() {
 	s.each(record.FamilyEvent, record.KeySize, func(item *badger.Item) {
 		r := &row{place: record.PlaceOf(item.Key())}
 		outlined, err := nextState(states, r)
-		s.gaps.prolong(&r.rec)
+		s.gaps.extend(&r.rec)
 		switch {
 		case err == nil && r.rec.Quarantined() && r.rec.Payload.Endpoint == "": // stored by an older program
 			s.row(r.place)
