@@ -12,19 +12,19 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// backlog bounds what waits for workers. It is full at a bound and stays so until a fifth of it is free again:
-// a receiver at its bound is to refuse for a while, not every other delivery.
+// backlog bounds the events that wait for workers. Once full it stays full until 20 % of it is
+// free, so that a receiver at its bound refuses for a while instead of every other delivery.
 type backlog struct {
 	maxBytes, maxRecords int64
 
-	bytes, records int64 // the committer's own
+	bytes, records int64 // written by the committer only
 	full           atomic.Pointer[dedup.ErrUnavailable]
 }
 
-// backlogRetry is when a refused delivery should come again.
+// backlogRetry is the Retry-After of refused deliveries.
 const backlogRetry = 15 * time.Second
 
-// add follows what was committed.
+// add updates the backlog after a commit.
 func (g *backlog) add(bytes, records int64) {
 	g.bytes, g.records = g.bytes+bytes, g.records+records
 	reached := func(have, most, percent int64) bool { return most > 0 && have >= most/100*percent+most%100*percent/100 }
@@ -54,7 +54,7 @@ func (g *backlog) bounds() string {
 	return fmt.Sprintf("%d events or %d bytes", g.maxRecords, g.maxBytes)
 }
 
-// err returns why new events are refused, nil while they are not.
+// err returns why new events are refused, nil if they are not.
 func (g *backlog) err() error {
 	if u := g.full.Load(); u != nil {
 		return u
@@ -62,8 +62,8 @@ func (g *backlog) err() error {
 	return nil
 }
 
-// admit lets a new event of so many bytes into the batch, or says why not. The event that reaches the bound is
-// let in.
+// admit adds a new event of size bytes to the batch, or returns why it is refused. The event
+// that reaches the bound is admitted.
 func (g *backlog) admit(b *batch, size int64) error {
 	if err := g.err(); err != nil {
 		return err
@@ -76,21 +76,22 @@ func (g *backlog) admit(b *batch, size int64) error {
 	return nil
 }
 
-// waits reports whether the event of a claim would wait for workers.
+// waits reports whether the event of a claim will wait for a worker.
 func waits(c *dedup.Claim) bool { return len(c.Tasks) > 0 && !c.Hold && c.Quarantine == nil }
 
-// backlogEventBytes is how much memory the default bound of the backlog counts for a waiting event: about twice what it
-// takes of the live heap, as the garbage collector lets the heap grow to twice that, and a reserve.
+// backlogEventBytes is the memory that the default bound assumes for a waiting event: about
+// twice what it takes of the live heap, because the garbage collector lets the heap grow to
+// twice that, and a reserve.
 const backlogEventBytes = 600
 
-// DefaultBacklogRecords returns the default of Options.MaxBacklogRecords: a quarter of the memory that the process may
-// use, divided by 600 bytes for an event. That memory is GOMEMLIMIT, else the limit of the cgroup, else the physical
-// memory. Where nothing tells it, the default is one million.
+// DefaultBacklogRecords returns the default of Options.MaxBacklogRecords: a quarter of the
+// memory available to the process, divided by 600 bytes per event. That memory is GOMEMLIMIT,
+// else the limit of the cgroup, else the physical memory. If none of them is known, the default
+// is one million.
 func DefaultBacklogRecords() int64 {
 	return backlogRecords(debug.SetMemoryLimit(-1), memlimit.FromCgroup, memlimit.FromSystem)
 }
 
-// backlogRecords is DefaultBacklogRecords for a machine.
 func backlogRecords(goLimit int64, others ...func() (uint64, error)) int64 {
 	if goLimit < math.MaxInt64 {
 		return max(1, goLimit/4/backlogEventBytes)

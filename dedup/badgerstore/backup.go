@@ -14,17 +14,19 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// Position is a moment in the history of one store: that of which a backup was made. The zero Position is before
+// Position identifies the state of one store that a backup holds. The zero Position precedes
 // everything.
 type Position struct {
-	// Store is the identity of the store, 32 hexadecimal digits. It is empty where it is not known: backups of
-	// earlier programs do not name their store, nor does one of a store that none but these have opened.
+	// Store is the identity of the store, 32 hexadecimal digits. It is empty if unknown:
+	// backups of earlier programs do not name their store, and a store that only those programs
+	// opened has no identity.
 	Store string
-	// Version counts what was written to the store.
+	// Version counts the writes to the store.
 	Version uint64
 }
 
-// String returns the position as [ParsePosition] reads it: VERSION@STORE, or VERSION where the store is not known.
+// String returns VERSION@STORE, or VERSION if the store is not known. [ParsePosition] parses
+// it.
 func (p Position) String() string {
 	if p.Store == "" {
 		return strconv.FormatUint(p.Version, 10)
@@ -32,7 +34,7 @@ func (p Position) String() string {
 	return strconv.FormatUint(p.Version, 10) + "@" + p.Store
 }
 
-// ParsePosition reads the text of a position.
+// ParsePosition parses the text of a position.
 func ParsePosition(text string) (Position, error) {
 	number, store, named := strings.Cut(text, "@")
 	version, err := strconv.ParseUint(number, 10, 64)
@@ -42,7 +44,8 @@ func ParsePosition(text string) (Position, error) {
 	return Position{Store: store, Version: version}, nil
 }
 
-// goesOn reports whether a backup that begins after from continues what is at p. What does not name its store may.
+// goesOn reports whether a backup that starts after from continues the one at p. A position
+// without a store continues any.
 func (p Position) goesOn(from Position) bool { return p.Version == from.Version && !p.foreign(from) }
 
 // foreign reports whether the two are of different stores.
@@ -50,18 +53,18 @@ func (p Position) foreign(other Position) bool {
 	return p.Store != "" && other.Store != "" && p.Store != other.Store
 }
 
-// ChainError says that a backup does not continue what it would have to. Nothing of it was used.
+// ChainError reports a backup that does not continue the one before it. Nothing of it was used.
 type ChainError struct {
-	// Have is where the backups before it end; for [Store.Backup] and [BackupDir] where the store is. It is zero where
-	// there is nothing before it.
+	// Have is the end of the backups before it, or the position of the store for [Store.Backup]
+	// and [BackupDir]. It is zero if there is nothing before it.
 	Have Position
-	// From is where the refused increment begins, or the one that was asked for.
+	// From is the start of the refused increment, or the one that was requested.
 	From Position
-	// Restoring tells the two apart: a backup that [Restore] was given, or one that was to be made.
+	// Restoring distinguishes a backup passed to [Restore] from one that was to be made.
 	Restoring bool
 }
 
-// Error says what does not fit, and what to do.
+// Error describes what does not fit and what to do.
 func (e *ChainError) Error() string {
 	begins := fmt.Sprintf("it is an increment after version %d", e.From.Version)
 	switch {
@@ -93,7 +96,8 @@ func orUnknown(identity string) string {
 	return identity
 }
 
-// BackupPosition reads the position of a backup from its beginning: the next increment begins after it.
+// BackupPosition reads the position of a backup from its beginning. The next increment starts
+// after it.
 func BackupPosition(r io.Reader) (Position, error) {
 	b, err := newBackupReader(r)
 	if err != nil {
@@ -102,7 +106,7 @@ func BackupPosition(r io.Reader) (Position, error) {
 	return b.head.at(), nil
 }
 
-// BackupDir is Backup of the store in dir, which nobody may have open.
+// BackupDir is Backup for the store in dir, which no process may have open.
 func BackupDir(ctx context.Context, dir string, o Options, w io.Writer, since Position) (at Position, err error) {
 	s := newStore(dir, o)
 	if _, err := s.existing(); err != nil {
@@ -167,8 +171,8 @@ func (s *snapshot) write(ctx context.Context, txn *badger.Txn, w io.Writer, sinc
 	return head.at(), out.end()
 }
 
-// value returns a value as it is; what cannot be read is empty, which no value is, and damaged wherever it
-// is restored.
+// value returns a stored value unchanged. A value that cannot be read is written as empty,
+// which every restore recognizes as damaged.
 func (s *snapshot) value(txn *badger.Txn, key []byte) []byte {
 	value, err := readValue(txn, key)
 	if err == nil {

@@ -14,44 +14,45 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// A backup is a file of its own kind and not Badger's: that one has no end, so that half of it looks whole, and
-// forgets in an increment what was deleted once compaction has forgotten it.
+// A backup has its own file format instead of Badger's. Badger's has no end marker, so half of
+// a backup looks complete, and its increments miss deletions that compaction has already
+// dropped.
 //
 //	line of text        "eyelet backup 1"
-//	line of JSON        backupHead, with the identity of the store and the version that it begins after
-//	v key value         a value that was written after Since; key and value with their length before them
-//	k key               a key that was there before and still is; only in increments
-//	e count sum         the end: how many of v and k, and the SHA-256 of everything before the sum
+//	line of JSON        backupHead, with the identity of the store and the version that it starts after
+//	v key value         a value written after Since; key and value, each with its length before it
+//	k key               a key that existed before and still does; only in increments
+//	e count sum         the end: the number of v and k, and the SHA-256 of everything before the sum
 //
-// Keys come in rising order. Lengths and the count are varints.
+// Keys are in ascending order. Lengths and the count are varints.
 const (
 	backupTitle = "eyelet backup 1\n"
 	backupValue = 'v'
 	backupKey   = 'k'
 	backupEnd   = 'e'
-	// backupLimit bounds what a length in a backup can make us allocate.
+	// backupLimit bounds what a length in a backup can make the reader allocate.
 	backupLimit = 16 << 20
 )
 
-// backupHead says what a backup holds.
+// backupHead describes the content of a backup.
 type backupHead struct {
-	// Format is that of the store.
+	// Format is the format of the store.
 	Format int `json:"format"`
-	// Store is the identity of the store, empty where it has none.
+	// Store is the identity of the store, empty if it has none.
 	Store string `json:"store,omitempty"`
-	// Since is the version of the backup before, 0 for a whole one, and Version that of this one.
+	// Since is the version of the previous backup, 0 for a full one. Version is that of this
+	// one.
 	Since   uint64 `json:"since"`
 	Version uint64 `json:"version"`
 	// Commit is the number of the last commit in it.
 	Commit uint64 `json:"commit"`
 }
 
-// from is where the backup begins, and at where it ends.
 func (h backupHead) from() Position { return Position{h.Store, h.Since} }
 
 func (h backupHead) at() Position { return Position{h.Store, h.Version} }
 
-// backupWriter writes a backup. The first error stays.
+// backupWriter writes a backup. The first error is kept.
 type backupWriter struct {
 	to    *bufio.Writer
 	sum   stdhash.Hash
@@ -104,7 +105,7 @@ func (w *backupWriter) end() error {
 	w.write([]byte{backupEnd})
 	w.write(n[:binary.PutUvarint(n[:], w.count)])
 	if w.err == nil {
-		w.err = w.to.Flush() // now the sum is of everything
+		w.err = w.to.Flush() // now the sum covers everything
 	}
 	w.write(w.sum.Sum(nil))
 	if w.err == nil {
@@ -113,11 +114,11 @@ func (w *backupWriter) end() error {
 	return w.err
 }
 
-// Backup files that are not whole, not in order, or not a backup at all.
+// errBackup reports a file that is truncated, out of order, or not a backup.
 var errBackup = errors.New("not a whole backup")
 
-// backupReader reads what backupWriter wrote. The sum comes last, so what it returns is not to be trusted before
-// next has returned io.EOF.
+// backupReader reads a backup. The checksum comes last, so nothing may be trusted until next
+// returns io.EOF.
 type backupReader struct {
 	from  *bufio.Reader
 	sum   stdhash.Hash
@@ -173,8 +174,8 @@ func (b *backupReader) sized() ([]byte, error) {
 	return p, nil
 }
 
-// next returns the next key, with its value unless old says that the key was there before. io.EOF is the end of a
-// backup that is whole.
+// next returns the next key. It returns its value too unless old reports that the key existed
+// before. io.EOF ends a complete backup.
 func (b *backupReader) next() (key, value []byte, old bool, err error) {
 	kind, err := b.ReadByte()
 	if err != nil {

@@ -314,8 +314,9 @@ func TestDamageSurvivesABackup(t *testing.T) {
 	mustClaim(t, again, claimOf("good"), dedup.Known)
 }
 
-// TestABackupOfTheFirstFormatIsRestored reads a backup that an earlier program made: whatever a later program does to
-// keys and values, it must read these. Set EYELET_WRITE_FIXTURE to write the file, which belongs to a new format only.
+// TestABackupOfTheFirstFormatIsRestored reads a backup that an earlier program made: whatever a
+// later program does to keys and values, it must read these. Set EYELET_WRITE_FIXTURE to write
+// the file, which belongs to a new format only.
 func TestABackupOfTheFirstFormatIsRestored(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/format1.backup"

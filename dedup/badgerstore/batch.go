@@ -10,8 +10,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// batch is a set of operations that become durable together. Each of them sees the effects of those before it; nothing
-// else sees any before the commit. What a batch has read from the database it keeps, so that it reads every key once.
+// batch is a set of operations that become durable together. Each of them sees the effects of
+// those before it; nothing else sees any before the commit. What a batch has read from the
+// database it keeps, so that it reads every key once.
 type batch struct {
 	c         *committer
 	txn       *badger.Txn
@@ -237,8 +238,8 @@ func (b *batch) putTrace(id record.TraceID, t dedup.Trace) {
 // firstDay returns the first day of which keys are remembered.
 func (b *batch) firstDay() dedup.Day { return b.c.firstDay(b.c.meta.Since, b.evicted, b.now) }
 
-// forget changes what is remembered of the key of a row that is deleted. The trace of an older generation belongs to
-// the newer one.
+// forget changes what is remembered of the key of a row that is deleted. The trace of an older
+// generation belongs to the newer one.
 func (b *batch) forget(r *row, change func(dedup.Trace) dedup.Trace) {
 	if r.place.Older != 0 {
 		return
@@ -312,7 +313,8 @@ func (b *batch) dropChunks(h record.Hash, e record.Event) {
 	}
 }
 
-// lastGeneration returns the highest number of the older generations of a key that are kept, 0 if there are none.
+// lastGeneration returns the highest number of the older generations of a key that are kept, 0
+// if there are none.
 func (b *batch) lastGeneration(h record.Hash) int {
 	last := 0
 	for _, all := range [...][]generation{b.c.older[h], b.retired[h]} {
@@ -335,7 +337,8 @@ func (b *batch) noteRetired(r *row) {
 	b.undo = append(b.undo, func() { b.retired[h] = before })
 }
 
-// stage collects the writes of the batch in committer.writes. It reports false if there is nothing to write.
+// stage collects the writes of the batch in committer.writes. It reports false if there is
+// nothing to write.
 func (b *batch) stage() bool {
 	writes := b.c.writes[:0]
 	for _, r := range b.rows {

@@ -19,7 +19,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// manualStore is a store whose batches the test makes itself: its committer runs only when the test ends.
+// manualStore is a store whose batches the test makes itself: its committer runs only when the
+// test ends.
 type manualStore struct {
 	*Store
 	writer *committer
@@ -71,8 +72,8 @@ func finishOp(l dedup.Lease, kind dedup.Kind) *leaseOp {
 	}}
 }
 
-// TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent puts the end of an event and the next one of its key
-// into one commit.
+// TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent puts the end of an event and the
+// next one of its key into one commit.
 func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(s *Store, event string) []op{
@@ -115,7 +116,8 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 	}
 }
 
-// TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane ends, purges and replaces an event in one commit.
+// TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane ends, purges and replaces an event in
+// one commit.
 func TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane(t *testing.T) {
 	t.Parallel()
 	s := openManual(t, t.TempDir(), quiet())
@@ -183,7 +185,8 @@ func TestATakeInABatchThatIsTooLargeIsServed(t *testing.T) {
 	}
 }
 
-// TestATakeLearnsThatASplitBatchEndedTheStore makes the commit of an operation fail whose batch was too large.
+// TestATakeLearnsThatASplitBatchEndedTheStore makes the commit of an operation fail whose batch
+// was too large.
 func TestATakeLearnsThatASplitBatchEndedTheStore(t *testing.T) {
 	t.Parallel()
 	s := openManual(t, t.TempDir(), quiet())
@@ -313,7 +316,8 @@ func TestCloseDoesNotWaitForAList(t *testing.T) {
 	}
 }
 
-// TestCloseEndsAListThatReadsTheWholeStore closes the store while a List that matches nothing is on its way through it.
+// TestCloseEndsAListThatReadsTheWholeStore closes the store while a List that matches nothing
+// is on its way through it.
 func TestCloseEndsAListThatReadsTheWholeStore(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 3, smallClaim)
@@ -325,7 +329,8 @@ func TestCloseEndsAListThatReadsTheWholeStore(t *testing.T) {
 	s.closed.Store(false)
 }
 
-// TestAListInPagesFindsWhatIsReplacedMeanwhile has the key of a dead letter accepted again between two pages.
+// TestAListInPagesFindsWhatIsReplacedMeanwhile has the key of a dead letter accepted again
+// between two pages.
 func TestAListInPagesFindsWhatIsReplacedMeanwhile(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewClock()
@@ -429,7 +434,8 @@ func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 	}
 }
 
-// TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing refuses a claim that nobody waits for any more.
+// TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing refuses a claim that nobody waits
+// for any more.
 func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
 	t.Parallel()
 	fs, o := diskOf(10 << 30)
@@ -452,7 +458,8 @@ func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestANewEventIsStartedInTheStepThatAcceptsIt saves a write of every event that somebody waits for.
+// TestANewEventIsStartedInTheStepThatAcceptsIt saves a write of every event that somebody waits
+// for.
 func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -511,7 +518,8 @@ func unwritable(t *testing.T, s *Store, do func()) {
 	s.disk.recheck()
 }
 
-// TestANewEventThatIsNotWrittenIsNotStarted has the file system refuse the step that would accept and start it.
+// TestANewEventThatIsNotWrittenIsNotStarted has the file system refuse the step that would
+// accept and start it.
 func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
 	t.Parallel()
 	s := openManual(t, t.TempDir(), quiet())
@@ -532,7 +540,8 @@ func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
 	}
 }
 
-// TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne has the file system refuse an event, whose number the next one gets.
+// TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne has the file system refuse an event, whose
+// number the next one gets.
 func TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewSteppedClock()

@@ -41,8 +41,9 @@ func benchClaim(r *rand.Rand, id string) dedup.Claim {
 	}
 }
 
-// BenchmarkClaim measures durable claims with bodies of 1 KiB that do not compress, and how many of them share
-// a commit and a flush of the device. Flushes are those of the whole device, so run it on a quiet one.
+// BenchmarkClaim measures durable claims with bodies of 1 KiB that do not compress, and how
+// many of them share a commit and a flush of the device. Flushes are those of the whole device,
+// so run it on a quiet one.
 func BenchmarkClaim(b *testing.B) {
 	for _, clients := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
@@ -83,11 +84,12 @@ func commitsOf(tb testing.TB, s *Store) int64 {
 	return st.Commits
 }
 
-// deviceFlushes returns how often the device under dir was flushed, 0 where the system does not tell.
+// deviceFlushes returns how often the device under dir was flushed, 0 where the system does not
+// tell.
 func deviceFlushes(dir string) int64 { return deviceStat(dir, 15) }
 
-// written returns the bytes that this process has had written to disks, 0 where the system does not tell. Unlike
-// the counters of the device it leaves other programs out.
+// written returns the bytes that this process has had written to disks, 0 where the system does
+// not tell. Unlike the counters of the device it leaves other programs out.
 func written() int64 {
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {
@@ -124,7 +126,8 @@ func deviceStat(dir string, field int) int64 {
 
 // BenchmarkSustained drives the whole life of events (claim, take, finish) with 64 clients for
 // EYELET_SUSTAINED (a duration; nothing without it), keeping the bodies or dropping them, and
-// prints the rate, its worst five seconds, the processor time, the bytes written and the size of the store.
+// prints the rate, its worst five seconds, the processor time, the bytes written and the size
+// of the store.
 func BenchmarkSustained(b *testing.B) {
 	length, err := time.ParseDuration(os.Getenv("EYELET_SUSTAINED"))
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// A child of the campaign opens the store in campaignDirEnv with small files and uses it in every way until it is ended.
-// On its standard output it tells what it is about to do where that may be done without an answer, and what was
-// acknowledged:
+// A child of the campaign opens the store in campaignDirEnv with small files and uses it in
+// every way until it is ended. On its standard output it tells what it is about to do where
+// that may be done without an answer, and what was acknowledged:
 //
 //	open                         the store is open
 //	new ID EVENT                 accepted
@@ -37,13 +37,14 @@ const (
 	campaignLifeEnv = "EYELET_CAMPAIGN_LIFE"
 	campaignIDsEnv  = "EYELET_CAMPAIGN_IDS" // a file with "ID EVENT" of some events
 	campaignStepEnv = killStepEnv
-	// campaignMarkedEnv is an identifier to claim after a while. Those that begin with campaignMarked have bodies that
-	// fill several blocks of the disk.
+	// campaignMarkedEnv is an identifier to claim after a while. Those that begin with
+	// campaignMarked have bodies that fill several blocks of the disk.
 	campaignMarkedEnv = "EYELET_CAMPAIGN_MARKED"
 	campaignMarked    = "marked-"
 )
 
-// campaignEvents is how many new events a life brings at most, so that a store stays small enough to be checked often.
+// campaignEvents is how many new events a life brings at most, so that a store stays small
+// enough to be checked often.
 const campaignEvents = 400
 
 // campaignOptions make files small and everything in the background frequent.
@@ -120,7 +121,8 @@ func (c *campaignChild) run() {
 	c.tell("closed")
 }
 
-// claim claims new events and duplicates: of earlier lives, and of events that another claimer sends at this moment.
+// claim claims new events and duplicates: of earlier lives, and of events that another claimer
+// sends at this moment.
 func (c *campaignChild) claim(ctx context.Context, n int) {
 	chance := rand.New(rand.NewPCG(rand.Uint64(), uint64(n)))
 	for i := 0; ctx.Err() == nil; i++ {
@@ -176,7 +178,8 @@ func (c *campaignChild) next(chance *rand.Rand, n, i int) string {
 	return id
 }
 
-// hold claims events as the receiver does for a handler that answers: it finishes some and releases others.
+// hold claims events as the receiver does for a handler that answers: it finishes some and
+// releases others.
 func (c *campaignChild) hold(ctx context.Context) {
 	for i := 0; i < 60 && ctx.Err() == nil; i++ {
 		claim := campaignClaim(fmt.Sprintf("%s-hold-%d", c.life, i/2)) // twice each: after a release the second runs it
@@ -317,7 +320,8 @@ func campaignBody(id string) []byte {
 	return body
 }
 
-// campaignClaim is the claim of an identifier. Those that begin with "short-" are remembered for a short time only.
+// campaignClaim is the claim of an identifier. Those that begin with "short-" are remembered
+// for a short time only.
 func campaignClaim(id string) dedup.Claim {
 	sum := sha256.Sum256([]byte(id))
 	c := dedup.Claim{

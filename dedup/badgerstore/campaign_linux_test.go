@@ -37,12 +37,13 @@ const (
 
 var campaignEnds = []string{endKill, endPower, endOpen, endMarked, endStep, endPower, endWrite, endPause, endPower, endClose}
 
-// TestCampaign lets a store with small files live and end in every way, over and over: memory tables are flushed, tables
-// compacted, value logs rotated and collected, and windows swept in each life. Nothing that was acknowledged may be lost,
-// accepted twice or changed, and no start may refuse what the machine did.
+// TestCampaign lets a store with small files live and end in every way, over and over: memory
+// tables are flushed, tables compacted, value logs rotated and collected, and windows swept in
+// each life. Nothing that was acknowledged may be lost, accepted twice or changed, and no start
+// may refuse what the machine did.
 //
-// EYELET_CAMPAIGN_LIVES sets the number of lives (one of each end by default), EYELET_CAMPAIGN_SEED repeats a campaign
-// as far as chance is ours.
+// EYELET_CAMPAIGN_LIVES sets the number of lives (one of each end by default),
+// EYELET_CAMPAIGN_SEED repeats a campaign as far as chance is ours.
 func TestCampaign(t *testing.T) {
 	t.Parallel()
 	lives, seed := len(campaignEnds), rand.Uint64()

@@ -10,13 +10,15 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// ledger is what the oracle of the campaign knows: everything that was acknowledged to the children that used one store.
+// ledger is what the oracle of the campaign knows: everything that was acknowledged to the
+// children that used one store.
 type ledger struct {
 	events map[string]*acknowledged // by event
 	newest map[string]string        // event by identifier
 	wrong  []string
-	// halves counts damaged values of events that were never acknowledged, which a failed write may leave when the machine
-	// goes down before the next start. They are told of, and their retry is not new.
+	// halves counts damaged values of events that were never acknowledged, which a failed write
+	// may leave when the machine goes down before the next start. They are told of, and their
+	// retry is not new.
 	halves int
 }
 
@@ -68,8 +70,8 @@ func (l *ledger) told(words []string) {
 	}
 }
 
-// accepted notes that an identifier belongs to an event. An identifier has one event, unless its window is short or
-// that event may have been purged.
+// accepted notes that an identifier belongs to an event. An identifier has one event, unless
+// its window is short or that event may have been purged.
 func (l *ledger) accepted(verdict, id, event string) {
 	a := l.events[event]
 	if a == nil {

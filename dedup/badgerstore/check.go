@@ -19,54 +19,59 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// Report is what a check of a store found. Counts are of what can be read.
+// Report is the result of checking a store. The counts cover what can be read.
 type Report struct {
-	// Format is the version of the format of the directory.
+	// Format is the version of the directory format.
 	Format int `json:"format"`
-	// Records are all events; Older those of them that a newer event of the same key has replaced.
+	// Records counts all events. Older counts those that a newer event of the same key has
+	// replaced.
 	Records int64 `json:"records"`
 	Older   int64 `json:"older"`
-	// Pending, Running, Done and Dead count tasks. Running ones wait for their next attempt after a start.
+	// Pending, Running, Done and Dead count tasks. Running ones wait for their next attempt
+	// after a start.
 	Pending int64 `json:"pending"`
 	Running int64 `json:"running"`
 	Done    int64 `json:"done"`
 	Dead    int64 `json:"dead"`
-	// Aliases are further names of events, Pieces the parts of bodies of more than 512 KiB.
+	// Aliases counts aliases, Pieces the chunks of bodies of more than 512 KiB.
 	Aliases int64 `json:"aliases"`
 	Pieces  int64 `json:"pieces"`
-	// Remembered are the keys that are remembered beyond their windows, those of days included that are over.
+	// Remembered counts the keys that are remembered beyond their windows, including those of
+	// expired days.
 	Remembered int64 `json:"remembered"`
-	// Commit is the number of the last commit in the database, Water the one in the high-water file. A commit
-	// below the high water says that acknowledged commits are lost.
+	// Commit is the number of the last commit in the database, HighWater the one in the
+	// high-water file. Lost means that Commit is lower: acknowledged commits are missing.
 	Commit    uint64 `json:"commit"`
 	HighWater uint64 `json:"high_water"`
 	Lost      bool   `json:"lost"`
-	// HighWaterUnknown says why there is no high water (missing or damaged), empty when there is one.
+	// HighWaterUnknown is why there is no high water (missing or damaged), empty if there is
+	// one.
 	HighWaterUnknown string `json:"high_water_unknown,omitempty"`
-	// Missing is empty when the store holds the events and aliases that its last commit counted, each in its newest
-	// state, or nothing was counted yet; else it says how they differ. Opening such a store is refused.
+	// Missing describes how the store differs from the events and aliases that its last commit
+	// counted. It is empty if it does not, or if nothing was counted yet. Open refuses a store
+	// that differs.
 	Missing string `json:"missing,omitempty"`
-	// Tables is empty when the checksums of all tables match, else it says which does not. Nothing else was
-	// read then when the store was not open.
+	// Tables names a table whose checksum does not match, empty if all match. If the store was
+	// not open, nothing else was read then.
 	Tables string `json:"tables,omitempty"`
-	// Damaged are the values that are not what was written.
+	// Damaged lists the values that are not what was written.
 	Damaged []Damage `json:"damaged"`
 }
 
 // Damage is one value that is not what was written.
 type Damage struct {
-	// Key is the key of the value in the store, in hexadecimal after its family.
+	// Key is the key of the value in the store: its family and the rest in hexadecimal.
 	Key string `json:"key"`
-	// Event is our own id of the event, where it is known.
+	// Event is the id of the event, if known.
 	Event string `json:"event,omitempty"`
-	// State is that of the event (pending, running, done, dead), or unknown. A pending or running one has
-	// work that is not done.
+	// State is the state of the event (pending, running, done, dead), or unknown. Pending and
+	// running events have unfinished work.
 	State string `json:"state"`
-	// Reason says what is wrong with the value.
+	// Reason describes the damage.
 	Reason string `json:"reason"`
 }
 
-// Sound reports whether nothing is wrong.
+// Sound reports whether the check found no problem.
 func (r *Report) Sound() bool {
 	return len(r.Damaged) == 0 && r.Tables == "" && r.Missing == "" && !r.Lost && r.HighWaterUnknown == ""
 }
@@ -76,7 +81,7 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 		return r, err
 	}
 	r.Format = c.options.formats.current
-	if r.HighWater, r.HighWaterUnknown, err = c.water.Read(); err != nil { // before the database, which is then never behind
+	if r.HighWater, r.HighWaterUnknown, err = c.water.Read(); err != nil { // before the database, which then cannot be behind
 		return r, fmt.Errorf("high-water file: %w", err)
 	}
 	x := examination{report: &r, pause: pause, note: c.damage, found: map[string]Damage{}}
@@ -93,9 +98,9 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 	return r, nil
 }
 
-// Check examines the store in dir, which nobody may have open. It is opened for reading only when it was closed in
-// order; after a crash the logs are put in order first, as any start does. o says which format is known; the
-// rest of it has no meaning here.
+// Check checks the store in dir, which no process may have open. It opens the store read-only
+// if it was closed cleanly; after a crash it recovers the logs first, as every start does. Of o
+// it uses only the known formats and the logger.
 func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 	s := newStore(dir, o)
 	r.Damaged = []Damage{}
@@ -117,14 +122,14 @@ func Check(ctx context.Context, dir string, o Options) (r Report, err error) {
 	return r, s.db.View(func(txn *badger.Txn) error { return x.all(ctx, txn) })
 }
 
-// The check in the background reads so many values and then lets others work for checkPause.
+// The background check pauses for checkPause after every checkStretch values.
 const (
 	checkStretch = 64
 	checkPause   = 10 * time.Millisecond
 )
 
-// verify reads the file of every table and compares its checksums. Badger's own function looks into its cache
-// instead of the file, and panics on a block that does not decompress.
+// verify reads the file of every table and compares its checksums. Badger's own function reads
+// its cache instead of the file, and panics on a block that does not decompress.
 func (c *core) verify() error {
 	listed := func(id uint64) bool {
 		for _, t := range c.db.Tables() {
@@ -138,7 +143,7 @@ func (c *core) verify() error {
 	for _, t := range c.db.Tables() {
 		path := table.NewFilename(t.ID, c.dir)
 		err := badgerfile.CheckTable(path, t.ID, table.Options{BlockSize: o.BlockSize, Compression: o.Compression})
-		if err != nil && listed(t.ID) { // else compaction has just deleted it
+		if err != nil && listed(t.ID) { // otherwise compaction has just deleted it
 			return fmt.Errorf("table %s: %w", filepath.Base(path), err)
 		}
 	}
@@ -162,7 +167,7 @@ func (c *core) checkValues() error {
 	return errors.Join(append(wrong, err)...)
 }
 
-// examination goes through all values of a store.
+// examination visits every value of a store.
 type examination struct {
 	report *Report
 	pause  time.Duration
@@ -170,7 +175,7 @@ type examination struct {
 	found  map[string]Damage // by key
 	seen   int
 	census record.Census // of what can be read
-	unread int           // entries that cannot
+	unread int           // entries that cannot be read
 }
 
 func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
@@ -178,7 +183,7 @@ func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
 		if p := recover(); p != nil { // Badger panics on blocks that do not decode
 			err = fmt.Errorf("the tables cannot be read: %v", p)
 			if x.report.Tables != "" {
-				err = nil // and that is known
+				err = nil // which is already reported
 			}
 		}
 		x.finish()
@@ -209,7 +214,7 @@ func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
 	return nil
 }
 
-// finish lists what was found, in the order of the keys.
+// finish lists the damage in the order of the keys.
 func (x *examination) finish() {
 	x.report.Damaged = slices.SortedFunc(maps.Values(x.found), func(a, b Damage) int { return cmp.Compare(a.Key, b.Key) })
 	if x.report.Damaged == nil {
@@ -217,7 +222,7 @@ func (x *examination) finish() {
 	}
 }
 
-// one looks at the value of a key.
+// one checks the value of a key.
 func (x *examination) one(txn *badger.Txn, key []byte) {
 	if !record.KnownKey(key) {
 		x.damaged(record.Damaged(key, "it is no key of ours", nil), "", "")
@@ -292,7 +297,7 @@ func (x *examination) event(txn *badger.Txn, p record.Place) {
 	}
 }
 
-// known tells what can be told of an event with damage.
+// known returns the id and state of a damaged event, as far as they are known.
 func (x *examination) known(txn *badger.Txn, p record.Place, r *row) (event, state string) {
 	if r != nil {
 		return r.rec.Event, r.rec.State().String()
@@ -309,12 +314,12 @@ func (x *examination) known(txn *badger.Txn, p record.Place, r *row) (event, sta
 	return record.EventID(p.Hash, rec.Seq), rec.State().String()
 }
 
-// state looks for states whose event is gone, which nobody would miss otherwise.
+// state looks for a state without its event, which no other check would notice.
 func (x *examination) state(txn *badger.Txn, key []byte) {
 	h := record.Hash(key[1:])
 	value, err := readValue(txn, h.Key(record.FamilyEvent))
 	if err != nil || value != nil {
-		return // the event tells of its state
+		return // event reports on its state
 	}
 	event, state := x.known(txn, record.Place{Hash: h}, nil)
 	x.damaged(record.Damaged(key, "the event that it belongs to is missing", nil), event, state)

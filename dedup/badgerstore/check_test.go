@@ -184,8 +184,8 @@ func TestTheCheckInTheBackgroundFindsADamagedValue(t *testing.T) {
 	mustClaim(t, s, claimOf("b"), dedup.New)
 }
 
-// TestADamagedTableOfARunningStoreRefusesWhatIsNew spoils a table under a running store. What was in it may look as if
-// it had never been there, so nothing may be called new any more.
+// TestADamagedTableOfARunningStoreRefusesWhatIsNew spoils a table under a running store. What
+// was in it may look as if it had never been there, so nothing may be called new any more.
 func TestADamagedTableOfARunningStoreRefusesWhatIsNew(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 200, smallClaim)
@@ -205,8 +205,8 @@ func TestADamagedTableOfARunningStoreRefusesWhatIsNew(t *testing.T) {
 	mustClaim(t, again, claimOf("before"), dedup.Known)
 }
 
-// TestADamagedTableIsAnErrorWhereverItIsDamaged flips bytes all over a table, its index and its footer included, on
-// which Badger alone would end the process.
+// TestADamagedTableIsAnErrorWhereverItIsDamaged flips bytes all over a table, its index and its
+// footer included, on which Badger alone would end the process.
 func TestADamagedTableIsAnErrorWhereverItIsDamaged(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 50, smallClaim)
@@ -220,7 +220,8 @@ func TestADamagedTableIsAnErrorWhereverItIsDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A flip that Snappy takes for another spelling of the same content is no damage, so a few may pass.
+	// A flip that Snappy takes for another spelling of the same content is no damage, so a few
+	// may pass.
 	tried, opened := 0, 0
 	for at := int64(0); at < info.Size(); at += 1 + info.Size()/400 {
 		tried++

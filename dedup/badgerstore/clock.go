@@ -8,8 +8,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// clockOf returns the clock that a store lives by. The machine's clock may be set while the store is open, so it
-// is read once only.
+// clockOf returns the clock of a store. The system clock may be set while the store is open, so
+// it is read only once.
 func clockOf(given dedup.Clock) dedup.Clock {
 	if given == nil || given == dedup.SystemClock() {
 		return newElapsed()
@@ -17,8 +17,8 @@ func clockOf(given dedup.Clock) dedup.Clock {
 	return &steady{clock: given}
 }
 
-// elapsed is the system's clock at the start and the time that has passed since then, so that a step of the
-// system's clock neither ends nor prolongs a window while the process runs.
+// elapsed is the system clock at the start plus the time elapsed since then. Setting the system
+// clock does not end or extend windows while the process runs.
 type elapsed struct{ start, wall time.Time }
 
 func newElapsed() elapsed {
@@ -36,17 +36,18 @@ func (e elapsed) Alarm(at time.Time) (rings <-chan struct{}, stop func()) {
 	return c, func() { timer.Stop() }
 }
 
-// steady is a clock that never goes back over one that may be set back: time then goes on from where it was, so
-// that what is due in a second does not wait for an hour. Nothing tells a step ahead from time that has passed.
+// steady never goes back: when the clock below is set back, time continues from where it was,
+// and a task due in a second does not wait for an hour. A clock set forward cannot be told from
+// elapsed time.
 type steady struct {
 	clock dedup.Clock
 	mu    sync.Mutex
 	last  time.Time
-	ahead time.Duration // of the clock below, because that was set back by so much
+	ahead time.Duration // of the clock below, which was set back by this much
 }
 
-// steadyPoll is how long an alarm of a steady clock goes without a look at the clock below, which may have been
-// set back since.
+// steadyPoll is how long an alarm of a steady clock waits before it rings early, because the
+// clock below may have been set back.
 const steadyPoll = time.Second
 
 // Now implements dedup.Clock.
@@ -67,7 +68,7 @@ func (s *steady) read() (now time.Time, ahead time.Duration) {
 	return now, s.ahead
 }
 
-// Alarm implements dedup.Clock, but that it may ring early.
+// Alarm implements dedup.Clock, except that it may ring early.
 func (s *steady) Alarm(at time.Time) (rings <-chan struct{}, stop func()) {
 	_, ahead := s.read()
 	below, stopBelow := s.clock.Alarm(at.Add(-ahead))
@@ -87,8 +88,8 @@ func (s *steady) Alarm(at time.Time) (rings <-chan struct{}, stop func()) {
 	return c, func() { close(gone) }
 }
 
-// setBack makes the pending tasks of a record wait no longer than they had to when the clock was set back by so
-// much between two processes. It reports whether there were any.
+// shortenWaits makes the pending tasks of a record wait no longer than before the clock was set
+// back by the given time between two processes. It reports whether there were any.
 func shortenWaits(r *dedup.Record, now time.Time, by time.Duration) bool {
 	changed := false
 	for i := range r.Tasks {
@@ -103,18 +104,19 @@ func shortenWaits(r *dedup.Record, now time.Time, by time.Duration) bool {
 	return changed
 }
 
-// longest is the time between two commits that counts as time: an open store commits at least once an hour.
+// longestIdle is the longest time between two commits that counts as elapsed: an open store
+// commits at least once an hour.
 const longestIdle = dedup.DefaultWindow
 
-// gaps are the times between two commits that are longer than a window, oldest first. The machine was off, or its
-// clock has jumped ahead: nothing tells which. So windows are judged as if the gap had not been: it is added to the end
-// of every window that had begun before it.
+// gaps are the times between two commits that exceed a window, oldest first. Either the machine
+// was off or its clock jumped ahead; which one is unknown. Gaps therefore do not count: each
+// one extends all windows that started before it.
 type gaps []record.Gap
 
-// gapsMax is how many gaps are kept; the oldest two become one.
+// gapsMax is how many gaps are kept; beyond it the oldest two are merged.
 const gapsMax = 16
 
-// rest returns how much does not count for a window that began at the time.
+// rest returns the time that does not count for a window that started at began.
 func (g gaps) rest(began time.Time) (rest time.Duration) {
 	for _, one := range g {
 		if !began.IsZero() && !began.After(one.From) {
@@ -124,10 +126,10 @@ func (g gaps) rest(began time.Time) (rest time.Duration) {
 	return rest
 }
 
-// prolong moves the end of the record's window, from what is stored to what counts.
+// extend moves the end of the record's window from the stored one to the effective one.
 func (g gaps) extend(r *dedup.Record) { g.move(r, g.rest(r.Finished)) }
 
-// stored undoes prolong, for a record that is written.
+// stored reverses extend for a record that is written.
 func (g gaps) stored(r dedup.Record) dedup.Record {
 	g.move(&r, -g.rest(r.Finished))
 	return r
@@ -139,8 +141,8 @@ func (gaps) move(r *dedup.Record, by time.Duration) {
 	}
 }
 
-// at returns the gaps that matter at a start, and the new one if there is any. wall is the last commit, and window
-// the longest one of any claim.
+// at returns the gaps that matter at a start, and the new one if there is one. wall is the time
+// of the last commit, window the longest of any claim.
 func (g gaps) at(now, wall time.Time, window time.Duration) (all gaps, found *record.Gap) {
 	sum := time.Duration(0)
 	for i := len(g) - 1; i >= 0; i-- {
@@ -148,7 +150,7 @@ func (g gaps) at(now, wall time.Time, window time.Duration) (all gaps, found *re
 		sum += one.Rest
 		switch {
 		case one.End().After(now.Add(clockSlack)): // the clock was wrong then
-		case now.After(one.From.Add(window + sum)): // every window that it moved has ended
+		case now.After(one.From.Add(window + sum)): // every window that it extended has ended
 		default:
 			all = append(gaps{one}, all...)
 		}
@@ -164,7 +166,7 @@ func (g gaps) at(now, wall time.Time, window time.Duration) (all gaps, found *re
 	return all, found
 }
 
-// all returns how long all gaps were together.
+// all returns the sum of all gaps.
 func (g gaps) all() (sum time.Duration) {
 	for _, one := range g {
 		sum += one.Rest
@@ -172,24 +174,25 @@ func (g gaps) all() (sum time.Duration) {
 	return sum
 }
 
-// holdsSweep reports whether nothing is deleted yet: for one window after a gap a person can still set the clock.
+// holdsSweep reports whether deletion is suspended: for one window after a gap the clock can
+// still be corrected.
 func (g gaps) holdsSweep(now time.Time) bool {
 	return len(g) > 0 && now.Before(g[len(g)-1].End().Add(longestIdle))
 }
 
-// grace keeps what runs from being given out again right after the process stood still (SIGSTOP, a frozen virtual
-// machine) for longer than a lease: those who run it stood still as well, as the directory has one process, and extend
-// their leases as soon as they go on. They have a third of a lease for it. The committer's own.
+// grace protects running tasks right after the process was paused for longer than a lease
+// (SIGSTOP, a frozen virtual machine). Their workers run in the same process and were paused
+// too. They get a third of a lease to extend theirs before the tasks are given out again.
 type grace struct {
-	lease time.Duration // the longest that was given out
+	lease time.Duration // the longest that was granted
 	until time.Time
 }
 
-// note keeps the length of a lease that is given out.
+// note records the length of a granted lease.
 func (g *grace) note(lease time.Duration) { g.lease = max(g.lease, lease) }
 
-// resume begins the grace after a pause. A short one ends no lease that is extended in time, and is what a busy machine
-// looks like.
+// resume starts the grace after a pause. A short pause does not end a lease that is extended in
+// time, and looks like a busy machine.
 func (g *grace) resume(now time.Time, pause time.Duration) {
 	if pause == 0 || pause < g.lease/3 {
 		return
@@ -199,12 +202,13 @@ func (g *grace) resume(now time.Time, pause time.Duration) {
 	}
 }
 
-// spares reports whether a lease that ended is to be seen as not ended.
+// spares reports whether an expired lease counts as valid.
 func (g *grace) spares(until, now time.Time) bool {
 	return now.Before(g.until) && until.Before(g.until)
 }
 
-// spared is a held record as a claim should see it: with a lease that lasts as long as the grace does.
+// spared returns a held record as a claim should see it: with a lease that lasts as long as the
+// grace.
 func (g *grace) spared(r dedup.Record, now time.Time) dedup.Record {
 	if !r.Hold || len(r.Tasks) != 1 || r.Tasks[0].State != dedup.Running || !g.spares(r.Tasks[0].Until, now) {
 		return r

@@ -30,8 +30,8 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// outdated is a store with more than one file of the value log, the first of which is all deleted values but for
-// the bodies of kept, by event.
+// outdated is a store with more than one file of the value log, the first of which is all
+// deleted values but for the bodies of kept, by event.
 func outdated(t *testing.T, o Options) (s *Store, kept map[string]dedup.Claim) {
 	t.Helper()
 	clock := deduptest.NewClock()
@@ -55,8 +55,9 @@ func outdated(t *testing.T, o Options) (s *Store, kept map[string]dedup.Claim) {
 	return s, kept
 }
 
-// TestACollectionOfTheValueLogBeginsBesideNoCommitAndThenHoldsUpNone is told by Badger, right before it reads what it has
-// no lock for, that a collection begins; and at its end that the old file goes.
+// TestACollectionOfTheValueLogBeginsBesideNoCommitAndThenHoldsUpNone is told by Badger, right
+// before it reads what it has no lock for, that a collection begins; and at its end that the
+// old file goes.
 func TestACollectionOfTheValueLogBeginsBesideNoCommitAndThenHoldsUpNone(t *testing.T) {
 	t.Parallel()
 	var committing atomic.Bool

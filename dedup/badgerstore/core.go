@@ -15,8 +15,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// core is what the parts of a store share. Everything in it is constant while the store is open, or safe for
-// concurrent use. The state that belongs to the writing goroutine is in committer.
+// core is what the parts of a store share. Everything in it is constant while the store is
+// open, or safe for concurrent use. The state that belongs to the writing goroutine is in
+// committer.
 type core struct {
 	dir      string
 	options  Options
@@ -92,8 +93,8 @@ func (c *core) do(ctx context.Context, o op) error {
 	return c.push(ctx, o, c.heart.hangs.wait())
 }
 
-// push hands an operation to the committer and waits until it is done, ctx ends, the store has failed, or hangs is
-// closed. In all cases but the first the operation may still happen.
+// push hands an operation to the committer and waits until it is done, ctx ends, the store has
+// failed, or hangs is closed. In all cases but the first the operation may still happen.
 func (c *core) push(ctx context.Context, o op, hangs <-chan struct{}) error {
 	if err := c.queue.push(o); err != nil {
 		return err
@@ -124,7 +125,8 @@ func (c *core) submit(o op) error {
 	return o.self().err
 }
 
-// view reads the database. What it sees is durable: a transaction starts after the commits before it.
+// view reads the database. What it sees is durable: a transaction starts after the commits
+// before it.
 func (c *core) view(read func(txn *badger.Txn) error) error {
 	if !c.reads() {
 		return dedup.ErrClosed
@@ -136,8 +138,8 @@ func (c *core) view(read func(txn *badger.Txn) error) error {
 	return c.db.View(read)
 }
 
-// reads starts a read of the database; the caller ends it with readers.RUnlock. It returns false while Close waits
-// for the readers.
+// reads starts a read of the database; the caller ends it with readers.RUnlock. It returns
+// false while Close waits for the readers.
 func (c *core) reads() bool { return c.readers.TryRLock() }
 
 // fatal is the cause of a failure that lasts until the store is opened again.
@@ -147,8 +149,8 @@ func (f *fatal) Error() string        { return f.err.Error() }
 func (f *fatal) Unwrap() error        { return f.err }
 func (f *fatal) Is(target error) bool { return target == dedup.ErrFailed }
 
-// fail makes the store unusable until it is opened again. After a failed commit it is unknown what is durable, and
-// data that failed to be written can still be read.
+// fail makes the store unusable until it is opened again. After a failed commit it is unknown
+// what is durable, and data that failed to be written can still be read.
 func (c *core) fail(reason string, err error) *dedup.ErrUnavailable {
 	f := &dedup.ErrUnavailable{Reason: reason + "; the program must be restarted", Err: &fatal{err}}
 	if c.failure.CompareAndSwap(nil, f) {
@@ -195,7 +197,8 @@ func (l *damageLog) add(key string) bool {
 	return !known
 }
 
-// replace makes what a full check found all that is known: damaged values may have been purged since.
+// replace makes what a full check found all that is known: damaged values may have been purged
+// since.
 func (l *damageLog) replace(found map[string]Damage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -105,7 +105,8 @@ func TestAFailedSyncOfTheValueLogEndsTheStore(t *testing.T) {
 	<-s.Failed()
 }
 
-// TestBadgerLogsFailedSyncsAsWeListenForThem fails when another version of Badger says it in other words.
+// TestBadgerLogsFailedSyncsAsWeListenForThem fails when another version of Badger says it in
+// other words.
 func TestBadgerLogsFailedSyncsAsWeListenForThem(t *testing.T) {
 	t.Parallel()
 	source := badgerSource(t, "value.go")
@@ -337,8 +338,8 @@ func TestAnImplausibleClockIsRefused(t *testing.T) {
 	}
 }
 
-// A child process that is being started has the files of its parent for a moment, and so the lock of a store that the
-// parent closes meanwhile.
+// A child process that is being started has the files of its parent for a moment, and so the
+// lock of a store that the parent closes meanwhile.
 func TestALockThatIsAboutToGoIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")

@@ -15,10 +15,11 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// TestAFlippedBitAnywhereIsNoticed flips random bits of all files of a store, one at a time, as a crash and as Close left
-// it, 30 each by default; set EYELET_FLIPS for more and EYELET_SEED for other ones. A store with a flipped bit may be
-// refused, and then its files are as they were. One that is opened never takes a known key for a new one, never returns
-// another payload, and never has another state, unless it says which value is damaged.
+// TestAFlippedBitAnywhereIsNoticed flips random bits of all files of a store, one at a time, as
+// a crash and as Close left it, 30 each by default; set EYELET_FLIPS for more and EYELET_SEED
+// for other ones. A store with a flipped bit may be refused, and then its files are as they
+// were. One that is opened never takes a known key for a new one, never returns another
+// payload, and never has another state, unless it says which value is damaged.
 func TestAFlippedBitAnywhereIsNoticed(t *testing.T) {
 	t.Parallel()
 	flips, seed := 30, rand.Uint64()

@@ -25,10 +25,11 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// A golden store is what the first program of a format wrote: testdata/formatN.tar.gz holds its directory twice, as
-// it was closed and as a crash left it, and testdata/formatN.json what the program itself said was in it. Every
-// later program must find just that in it. They are written once, with EYELET_WRITE_FIXTURE set, by the program that
-// brings the format; one that is there already is never written again.
+// A golden store is what the first program of a format wrote: testdata/formatN.tar.gz holds its
+// directory twice, as it was closed and as a crash left it, and testdata/formatN.json what the
+// program itself said was in it. Every later program must find just that in it. They are
+// written once, with EYELET_WRITE_FIXTURE set, by the program that brings the format; one that
+// is there already is never written again.
 const (
 	goldenFiles   = "testdata/%s.tar.gz"
 	goldenRecords = "testdata/%s.json"
@@ -75,8 +76,8 @@ func TestAStoreOfAnOlderFormatIsOpenedWhole(t *testing.T) {
 	}
 }
 
-// TestAStoreWithEveryKindOfRecordIsOpenedWhole opens a store that holds every kind of record of format 2, and a backup
-// of it. The golden store of the format itself is older and lacks some.
+// TestAStoreWithEveryKindOfRecordIsOpenedWhole opens a store that holds every kind of record of
+// format 2, and a backup of it. The golden store of the format itself is older and lacks some.
 func TestAStoreWithEveryKindOfRecordIsOpenedWhole(t *testing.T) {
 	t.Parallel()
 	const name = "format2-every-kind"
@@ -282,8 +283,9 @@ func fillGolden(t *testing.T, s *Store, clock *deduptest.Clock) (g golden) {
 	return g
 }
 
-// fillGolden2 adds what format 2 brought: a vendor's identifier, content that came twice under different ones, the newest
-// content of a series and the one that it replaced, and a key that is remembered beyond its window.
+// fillGolden2 adds what format 2 brought: a vendor's identifier, content that came twice under
+// different ones, the newest content of a series and the one that it replaced, and a key that
+// is remembered beyond its window.
 func fillGolden2(claim func(id string, change func(c *dedup.Claim)) dedup.Record) {
 	for _, name := range []string{"first", "second"} {
 		claim("occurs", func(c *dedup.Claim) {
@@ -298,7 +300,8 @@ func fillGolden2(claim func(id string, change func(c *dedup.Claim)) dedup.Record
 	claim("remembered", func(c *dedup.Claim) { c.Tasks, c.Remember = nil, &dedup.Remember{} })
 }
 
-// pack writes directories into an archive; runs of zeros, of which Badger's logs are full, cost next to nothing.
+// pack writes directories into an archive; runs of zeros, of which Badger's logs are full, cost
+// next to nothing.
 func pack(t *testing.T, file string, dirs map[string]string) {
 	t.Helper()
 	var out bytes.Buffer

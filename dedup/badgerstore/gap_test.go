@@ -140,7 +140,8 @@ func TestAStoreThatWasOffForDaysForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestAnEventThatIsChangedAfterAGapKeepsItsWindow writes a record again that is judged by a gap: it must not count twice.
+// TestAnEventThatIsChangedAfterAGapKeepsItsWindow writes a record again that is judged by a
+// gap: it must not count twice.
 func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
 	t.Parallel()
 	s, clock, _, o := timed(t)
@@ -163,7 +164,8 @@ func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasFarAheadAndIsSetRightForgetsNothing starts a machine whose clock says another year.
+// TestAClockThatWasFarAheadAndIsSetRightForgetsNothing starts a machine whose clock says
+// another year.
 func TestAClockThatWasFarAheadAndIsSetRightForgetsNothing(t *testing.T) {
 	t.Parallel()
 	s, clock, _, o := timed(t)

@@ -10,32 +10,32 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// The times of a heartbeat: how often it looks, after how long a commit counts as hanging, and after how long the
-// store has failed.
+// The times of a heartbeat: its interval, and after which time a commit counts as hanging and
+// the store as failed.
 const (
 	beatEvery = 500 * time.Millisecond
-	hangAfter = 4 * time.Second // with a look before and one after, readiness is red within 5 seconds
+	hangAfter = 4 * time.Second // with a beat before and one after, readiness turns red within 5 seconds
 	failAfter = time.Minute
 )
 
-// heartbeat watches the committer from outside. A disk that does not answer returns no error: the commit blocks, and
-// Badger tries for ever to write a memory table that cannot be written.
+// heartbeat watches the committer from outside. A disk that does not respond returns no error:
+// the commit blocks, and Badger retries forever to write a memory table.
 //
-// Time is what passes from look to look, and never more than two looks at once: a process that was paused must not
-// take the pause for a hanging disk.
+// It measures time from beat to beat and counts at most two intervals per beat, so that a
+// paused process is not mistaken for a hanging disk.
 type heartbeat struct {
 	now    func() time.Time
 	epoch  time.Time
-	work   atomic.Uint64 // odd while the committer works, another number for every piece of work
-	last   atomic.Int64  // when the last look was, after epoch
-	missed atomic.Int64  // how late it was, until paused has told
+	work   atomic.Uint64 // odd while the committer works; changes with every piece of work
+	last   atomic.Int64  // when the last beat was, after epoch
+	missed atomic.Int64  // how late it was, until paused returns it
 	hang   atomic.Pointer[dedup.ErrUnavailable]
 	hangs  signal
 
-	// The watching goroutine's own.
+	// Used by the watching goroutine only.
 	seen     uint64
-	working  time.Duration // for how long the piece of work seen has been under way
-	flushing time.Duration // for how long a memory table cannot be written
+	working  time.Duration // how long the current work takes
+	flushing time.Duration // how long a memory table could not be written
 }
 
 func newHeartbeat(now func() time.Time) *heartbeat {
@@ -47,7 +47,7 @@ func (h *heartbeat) begin() { h.work.Store(h.work.Load()&^1 + 3) }
 
 func (h *heartbeat) end() { h.work.Store(h.work.Load()&^1 + 2) }
 
-// err is why nothing new is accepted; nil while the disk answers.
+// err returns why new claims are refused, nil while the disk responds.
 func (h *heartbeat) err() error {
 	if u := h.hang.Load(); u != nil {
 		return u
@@ -55,11 +55,11 @@ func (h *heartbeat) err() error {
 	return nil
 }
 
-// pauseAfter is after how long without a look the process may have stood still.
+// pauseAfter is the time without a beat after which the process counts as paused.
 const pauseAfter = 4 * beatEvery
 
-// paused returns for how long the process, or its machine, stood still since the call before: nothing was looked at for
-// much longer than it should be. Who goes on first, the caller or the watching goroutine, does not matter.
+// paused returns how long the process, or its machine, was paused since the last call. It does
+// not matter whether the caller or the watching goroutine resumes first.
 func (h *heartbeat) paused() time.Duration {
 	gap := h.now().Sub(h.epoch) - time.Duration(h.last.Load())
 	if gap > pauseAfter {
@@ -71,14 +71,14 @@ func (h *heartbeat) paused() time.Duration {
 	return 0
 }
 
-// since returns the time since it was called last.
+// since returns the time since its last call.
 func (h *heartbeat) since() time.Duration {
 	now := h.now().Sub(h.epoch)
 	return now - time.Duration(h.last.Swap(int64(now)))
 }
 
-// look notes how the committer stands. flush is why a memory table cannot be written, nil while it can. It returns
-// why the store has failed, once it has.
+// look measures the progress of the committer. flush is why a memory table cannot be written,
+// nil if it can. It returns the cause once the store has failed.
 func (h *heartbeat) look(flush error) (failed error) {
 	step := h.since()
 	if step > pauseAfter {
@@ -109,7 +109,7 @@ func (h *heartbeat) look(flush error) (failed error) {
 	return nil
 }
 
-// note makes known why the disk does not answer, or that it does.
+// note publishes why the disk does not respond, or that it does.
 func (h *heartbeat) note(cause error) {
 	if cause == nil {
 		h.hang.Store(nil)
@@ -139,7 +139,7 @@ func (h *heartbeat) watch(c *core) {
 	}
 }
 
-// beat looks once, and tells what has changed.
+// beat looks once and logs a change.
 func (h *heartbeat) beat(c *core) {
 	before := h.err()
 	failed := h.look(c.logger.flushing.current())
@@ -154,7 +154,7 @@ func (h *heartbeat) beat(c *core) {
 	}
 }
 
-// signal is a state that can be waited for.
+// signal is a state that goroutines can wait for.
 type signal struct {
 	mu sync.Mutex
 	on chan struct{} // closed while the state is on

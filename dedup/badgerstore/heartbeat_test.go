@@ -143,7 +143,8 @@ func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
 	}
 }
 
-// TestAPauseIsNotAHangingDisk stops the process in the middle of a commit for an hour, as SIGSTOP does.
+// TestAPauseIsNotAHangingDisk stops the process in the middle of a commit for an hour, as
+// SIGSTOP does.
 func TestAPauseIsNotAHangingDisk(t *testing.T) {
 	t.Parallel()
 	d := openStuck(t)

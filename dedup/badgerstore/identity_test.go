@@ -19,7 +19,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// backupChain is a store and its backups: a whole one, and an increment after each event that came since.
+// backupChain is a store and its backups: a whole one, and an increment after each event that
+// came since.
 type backupChain struct {
 	store *Store
 	files [][]byte
@@ -80,7 +81,8 @@ func breaks(t *testing.T, want string, number int, backups ...[]byte) {
 
 func TestOnlyTheBackupsOfOneStoreInTheirOrderAreAChain(t *testing.T) {
 	t.Parallel()
-	// The two stores do the same, so that versions and keys fit: only who they are tells them apart.
+	// The two stores do the same, so that versions and keys fit: only who they are tells them
+	// apart.
 	one := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b", "c")
 	two := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b", "c")
 	for i := range one.at {
@@ -165,8 +167,8 @@ func TestAStoreKeepsItsIdentity(t *testing.T) {
 	}
 }
 
-// TestAStoreWithoutAnIdentityGetsOne is what a program makes of a store that an earlier one wrote, and of a file that
-// was damaged or lost.
+// TestAStoreWithoutAnIdentityGetsOne is what a program makes of a store that an earlier one
+// wrote, and of a file that was damaged or lost.
 func TestAStoreWithoutAnIdentityGetsOne(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(file string) error{
@@ -227,7 +229,8 @@ func warned() (*bytes.Buffer, Options) {
 	return log, o
 }
 
-// TestTheStoreOfAnIncrementWithoutANameIsThatOfTheChain: what is believed does not hide what comes after it.
+// TestTheStoreOfAnIncrementWithoutANameIsThatOfTheChain: what is believed does not hide what
+// comes after it.
 func TestTheStoreOfAnIncrementWithoutANameIsThatOfTheChain(t *testing.T) {
 	t.Parallel()
 	one := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b")

@@ -13,8 +13,9 @@ type mutation struct {
 	filler     bool   // without meaning: may expire at once
 }
 
-// journal makes batches durable. It is the only code that writes to an open store, and the committer is the only one
-// that calls it: reads of a batch see what commit has made durable, and nothing else.
+// journal makes batches durable. It is the only code that writes to an open store, and the
+// committer is the only one that calls it: reads of a batch see what commit has made durable,
+// and nothing else.
 type journal struct {
 	*core
 	unopened bool // the last commit failed because a new value log could not be opened
@@ -42,8 +43,8 @@ func (e *notWritten) Unwrap() error { return e.err }
 // begin returns the transaction that a batch reads from.
 func (j *journal) begin() *badger.Txn { return j.db.NewTransaction(true) }
 
-// commit makes the writes of a batch durable, as commit number n. badger.ErrTxnTooBig and notWritten leave everything
-// as it was; any other error is final.
+// commit makes the writes of a batch durable, as commit number n. badger.ErrTxnTooBig and
+// notWritten leave everything as it was; any other error is final.
 func (j *journal) commit(txn *badger.Txn, writes []mutation, n uint64) error {
 	err := stage(txn, writes)
 	if errors.Is(err, badger.ErrTxnTooBig) {
@@ -91,8 +92,8 @@ func stage(txn *badger.Txn, writes []mutation) error {
 	return nil
 }
 
-// writable returns why nothing can be written. Badger would find out in the middle of a commit, by a fault in its
-// memory maps or by a file that it cannot open.
+// writable returns why nothing can be written. Badger would find out in the middle of a commit,
+// by a fault in its memory maps or by a file that it cannot open.
 func (j *journal) writable() error {
 	if !j.spare.fill() {
 		return errNoDescriptors

@@ -22,8 +22,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// The child of the kill test opens the store in the directory named by killDirEnv, and tells on its standard
-// output what was acknowledged to it: "new ID EVENT", "known ID", "done EVENT".
+// The child of the kill test opens the store in the directory named by killDirEnv, and tells on
+// its standard output what was acknowledged to it: "new ID EVENT", "known ID", "done EVENT".
 const (
 	killDirEnv   = "EYELET_KILL_DIR"
 	killRoundEnv = "EYELET_KILL_ROUND"
@@ -163,8 +163,8 @@ func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 	t.Logf("%d rounds: %d events, %d finished, %d duplicates", rounds, len(k.events), len(k.done), k.known)
 }
 
-// child runs a child, kills it at some moment, and reads what it had told. The child may also kill itself, as env
-// says.
+// child runs a child, kills it at some moment, and reads what it had told. The child may also
+// kill itself, as env says.
 func (k *killed) child(t *testing.T, dir string, round int, env ...string) {
 	t.Helper()
 	k.run(t, dir, round, env, func(p *os.Process) { _ = p.Kill() })

@@ -212,7 +212,8 @@ func TestClaimsThatDoNotFitOneCommitAreTooLarge(t *testing.T) {
 	}
 }
 
-// TestATransactionThatBadgerRefusesIsSplit brings more keys into one batch than a transaction takes.
+// TestATransactionThatBadgerRefusesIsSplit brings more keys into one batch than a transaction
+// takes.
 func TestATransactionThatBadgerRefusesIsSplit(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())

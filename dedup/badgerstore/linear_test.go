@@ -15,8 +15,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/internal/history"
 )
 
-// The child of the history test calls the store in linearDirEnv at random and prints every call, when it begins and
-// when it has ended, as a line of JSON.
+// The child of the history test calls the store in linearDirEnv at random and prints every
+// call, when it begins and when it has ended, as a line of JSON.
 const linearDirEnv = "EYELET_LINEAR_DIR"
 
 // linearClients is how many callers there are at a time.
@@ -69,8 +69,8 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 	}
 }
 
-// TestHistoriesAcrossKillsAreLinearizable kills the process in the middle of the history, again and again. Calls that
-// were under way may have happened, before the restart, or not.
+// TestHistoriesAcrossKillsAreLinearizable kills the process in the middle of the history, again
+// and again. Calls that were under way may have happened, before the restart, or not.
 func TestHistoriesAcrossKillsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	for range 3 {
@@ -98,8 +98,8 @@ func TestHistoriesAcrossKillsAreLinearizable(t *testing.T) {
 	}
 }
 
-// oneLife runs a child, kills it, and returns what it did: the restart of the store, the calls with an end, and those
-// without one as unknown.
+// oneLife runs a child, kills it, and returns what it did: the restart of the store, the calls
+// with an end, and those without one as unknown.
 func oneLife(t *testing.T, dir string, life int) []history.Operation {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")

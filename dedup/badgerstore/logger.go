@@ -10,34 +10,35 @@ import (
 	"time"
 )
 
-// logger gives Badger's lines to slog and listens to those that are the only sign of a failure: a sync of the
-// value log that failed, a table that was left out for its checksum, a memory table or a compaction that Badger
-// cannot write and tries again and again.
+// logger forwards Badger's log lines to slog. Some lines are the only sign of a failure, and it
+// records them: a failed sync of the value log, a table skipped for its checksum, and a memory
+// table or a compaction that Badger retries to write.
 type logger struct {
 	slog       *slog.Logger
-	spare      *spare // listens too
+	spare      *spare // is notified of errors that exhaust file descriptors
 	unsynced   atomic.Pointer[string]
 	skipped    atomic.Pointer[string]
 	flushing   recurringError
 	compacting recurringError
 }
 
-// recurringError is a line that Badger repeats as long as something fails.
+// recurringError is a line that Badger repeats while something fails.
 type recurringError struct{ newest atomic.Pointer[errorLine] }
 
 type errorLine struct {
 	text string
 	at   time.Time
-	told time.Time // when the log had it
+	told time.Time // when it was logged last
 }
 
-// The times of complaints: after how long without one the failure is over, and how often the log has one.
+// errorLasts is the time without a repetition after which the failure is over, errorLogEvery
+// the interval at which it is logged.
 const (
 	errorLasts    = 3 * time.Second
 	errorLogEvery = 10 * time.Second
 )
 
-// note keeps the line. It reports whether the log should have it.
+// note records the line. It reports whether to log it.
 func (c *recurringError) note(text string) bool {
 	next := &errorLine{text: text, at: time.Now()}
 	old := c.newest.Load()
@@ -49,7 +50,7 @@ func (c *recurringError) note(text string) bool {
 	return tell
 }
 
-// current returns what fails; nil when nothing does.
+// current returns the failure, nil if there is none.
 func (c *recurringError) current() error {
 	if n := c.newest.Load(); n != nil && time.Since(n.at) < errorLasts {
 		return errors.New(n.text)
@@ -78,7 +79,7 @@ func (l *logger) Errorf(format string, args ...any) {
 func (l *logger) Warningf(format string, args ...any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
 	if _, failure, ok := strings.Cut(text, "Compact FAILED with error: "); ok {
-		failure, _, _ = strings.Cut(failure, ": {") // what it would have compacted, which is long
+		failure, _, _ = strings.Cut(failure, ": {") // the long list of what it would have compacted
 		if text = "compaction failed: " + failure; !l.compacting.note(text) {
 			return
 		}
@@ -86,7 +87,7 @@ func (l *logger) Warningf(format string, args ...any) {
 	l.log(slog.LevelWarn, text)
 }
 
-// Infof implements badger.Logger. What Badger finds worth telling is detail here.
+// Infof implements badger.Logger. Badger's information is logged at debug level.
 func (l *logger) Infof(format string, args ...any) { l.debug(format, args) }
 
 // Debugf implements badger.Logger.

@@ -12,14 +12,14 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
-// maintenance is the background work on a store: it deletes records whose window has ended, reclaims their space, and
-// looks for damage.
+// maintenance is the background work on a store: it deletes records whose window has ended,
+// reclaims their space, and looks for damage.
 type maintenance struct {
 	*core
-	evicting sync.Once // logs that more keys are to be remembered than Max allows
+	evicting sync.Once // logs that more keys should be remembered than Max allows
 }
 
-// run gives back the space of what has ended.
+// run sweeps and reclaims until the store is closed.
 func (m *maintenance) run() {
 	m.restrictFiles()
 	readahead := badgerfile.NewReadahead(m.dir)
@@ -53,7 +53,8 @@ func (m *maintenance) run() {
 	}
 }
 
-// reclaimAtStart gives space back that the processes before left: one that never runs for long would never come to it.
+// reclaimAtStart reclaims what earlier processes left: one that never runs for long would not
+// get to it.
 func (m *maintenance) reclaimAtStart() error {
 	if worth, err := m.wasteful(m.db.Opts().ValueLogFileSize); !worth || err != nil {
 		return err
@@ -61,8 +62,8 @@ func (m *maintenance) reclaimAtStart() error {
 	return m.reclaim()
 }
 
-// reclaimWhenDue gives space back when enough was deleted, when a day has passed since it was done last, or when the
-// disk is low and there is anything to give back.
+// reclaimWhenDue reclaims space when enough was deleted, a day after the last time, or when the
+// disk is low and there is anything to reclaim.
 func (m *maintenance) reclaimWhenDue(low bool) error {
 	passed := m.now().Sub(time.Unix(0, m.reclaimed.Load()))
 	removed := m.removed.Load()
@@ -82,14 +83,13 @@ func (m *maintenance) reclaimWhenDue(low bool) error {
 	return m.reclaim()
 }
 
-// idleMost is how long a store goes without a commit. A start compares the clock with the last one, and would take a
-// quiet weekend for a clock that has jumped.
+// idleMost is the longest time without a commit. A start compares the clock with the last
+// commit, and would mistake a quiet weekend for a clock that jumped.
 const idleMost = time.Hour
 
-// timeOp commits the time when nothing else was committed for long.
+// timeOp commits the time if nothing was committed for idleMost.
 type timeOp struct{ ticket }
 
-// apply implements op.
 func (o *timeOp) apply(b *batch) error {
 	if b.now.Sub(b.c.meta.Wall) >= idleMost && !b.disk.frozen() {
 		b.always = true
@@ -97,12 +97,12 @@ func (o *timeOp) apply(b *batch) error {
 	return nil
 }
 
-// noteTime makes the time of the last commit less than an hour old.
+// noteTime keeps the last commit less than an hour old.
 func (m *maintenance) noteTime() error {
 	return m.submit(&timeOp{newTicket(false)})
 }
 
-// keepChecking verifies the store every now and then, until it is closed.
+// keepChecking checks the store periodically until it is closed.
 func (m *maintenance) keepChecking() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -126,7 +126,7 @@ func (m *maintenance) keepChecking() {
 	}
 }
 
-// checkQuietly verifies tables and values, slowly, and notes what is damaged.
+// checkQuietly checks tables and values slowly and records the damage.
 func (m *maintenance) checkQuietly(ctx context.Context) {
 	began := time.Now()
 	r, err := m.check(ctx, checkPause)
@@ -143,7 +143,7 @@ func (m *maintenance) checkQuietly(ctx context.Context) {
 	m.log.Info("store checked", "dir", m.dir, "records", r.Records, "damaged", len(r.Damaged), "took", time.Since(began).Round(time.Millisecond))
 }
 
-// restrictFiles takes from others what they have no business with. The directory keeps them out already.
+// restrictFiles makes every file 0600. The directory is 0700 already.
 func (m *maintenance) restrictFiles() {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {

@@ -19,9 +19,10 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// reclaim gives space back. Files of the value log are rewritten without what was deleted once compaction has dropped
-// that from the tables; compaction sees what was deleted once the memory table is a file. Badger turns the memory table
-// into a file when it is full, which takes weeks where events are few and large: so it is filled here.
+// reclaim reclaims disk space. Badger rewrites a file of the value log once compaction has
+// dropped its deleted values from the tables, and compaction sees deletions once the memory
+// table is a file. Badger writes a memory table only when it is full, which takes weeks with
+// few large events, so reclaim fills it.
 func (m *maintenance) reclaim() error {
 	if err := m.checkReclaimSpace(); err != nil {
 		return err
@@ -48,10 +49,9 @@ func (m *maintenance) reclaim() error {
 	return m.submit(&reclaimedOp{newTicket(false)})
 }
 
-// reclaimedOp notes that space was given back.
+// reclaimedOp records that space was reclaimed.
 type reclaimedOp struct{ ticket }
 
-// apply implements op.
 func (o *reclaimedOp) apply(b *batch) error {
 	if b.disk.frozen() {
 		return b.disk.err()
@@ -60,8 +60,8 @@ func (o *reclaimedOp) apply(b *batch) error {
 	return nil
 }
 
-// wasteful reports whether more than half of the value log is of deleted values, beyond some bytes. Files that are
-// written to do not count.
+// wasteful reports whether deleted values occupy more than half of the value log and more than
+// beyond bytes. The file being written does not count.
 func (m *maintenance) wasteful(beyond int64) (bool, error) {
 	files, err := m.valueLogs()
 	size := sizeOf(files)
@@ -75,8 +75,8 @@ func (m *maintenance) wasteful(beyond int64) (bool, error) {
 	return size > beyond, err
 }
 
-// checkReclaimSpace says why no space can be given back: it takes some first, for two memory tables, for a file of the
-// value log, and for tables that are written anew before the old ones go.
+// checkReclaimSpace returns why there is not enough space to reclaim: it first needs space for
+// two memory tables, a value log file, and tables that are rewritten before the old ones go.
 func (m *maintenance) checkReclaimSpace() error {
 	o := m.db.Opts()
 	need := m.disk.state().hard + 2*o.MemTableSize + o.ValueLogFileSize + m.meter.usage().tables
@@ -86,24 +86,25 @@ func (m *maintenance) checkReclaimSpace() error {
 	return nil
 }
 
-// compactable fills memory tables until there is a file that Flatten compacts: it leaves a store alone that has
-// files in one level only. That is one filling, but for a store that has never compacted.
+// makeCompactable fills memory tables until Flatten has something to compact: it skips a store
+// with files in only one level. One table is enough, except for a store that was never
+// compacted.
 func (m *maintenance) makeCompactable() error {
 	for range 2 * m.db.Opts().NumLevelZeroTables {
 		if err := m.fillMemTable(); err != nil || m.countLevels() > 1 || m.stopping() {
 			return err
 		}
 		if m.db.Levels()[0].NumTables >= m.db.Opts().NumLevelZeroTables {
-			time.Sleep(100 * time.Millisecond) // Badger compacts by itself now
+			time.Sleep(100 * time.Millisecond) // Badger is compacting
 		}
 		if m.countLevels() == 1 && m.db.Levels()[0].NumTables == 0 {
-			return nil // it has just compacted everything
+			return nil // everything was just compacted
 		}
 	}
 	return nil
 }
 
-// levels returns how many levels hold files.
+// countLevels returns how many levels hold files.
 func (m *maintenance) countLevels() (n int) {
 	for _, l := range m.db.Levels() {
 		if l.NumTables > 0 {
@@ -122,13 +123,14 @@ func (m *maintenance) stopping() bool {
 	}
 }
 
-// fill writes as many values of no meaning as make Badger begin a new memory table, and waits until
-// the old one is a file. The values are the same every time, compress to almost nothing, and expire at once.
+// fillMemTable writes meaningless values until Badger starts a new memory table, and waits
+// until the old one is a file. The values are always the same, compress to almost nothing, and
+// expire at once.
 func (m *maintenance) fillMemTable() error {
 	const valueSize = 240
 	value := make([]byte, valueSize)
 	options := m.db.Opts()
-	perOp := int(min(1000, options.MemTableSize/20/valueSize)) // which fits a transaction
+	perOp := int(min(1000, options.MemTableSize/20/valueSize)) // fits a transaction
 	for n := uint32(0); int64(n)*valueSize < options.MemTableSize; {
 		o := &chunkOp{ticket: newTicket(false), frees: true}
 		o.bytes = perOp * valueSize
@@ -150,7 +152,8 @@ func (m *maintenance) fillMemTable() error {
 	return errors.New("memory table is not written")
 }
 
-// collectShare is the part of a value log file that must be deleted values before the file is rewritten.
+// collectShare is the share of deleted values in a value log file above which the file is
+// rewritten.
 const collectShare = 0.5
 
 // valueLog is a file of the value log.
@@ -159,9 +162,9 @@ type valueLog struct {
 	size int64
 }
 
-// valueLogs returns the files of the value log that are no longer written to.
+// valueLogs returns the files of the value log that are complete.
 func (m *maintenance) valueLogs() (files []valueLog, err error) {
-	names, err := filepath.Glob(filepath.Join(m.dir, "*.vlog")) // by rising numbers of six digits
+	names, err := filepath.Glob(filepath.Join(m.dir, "*.vlog")) // by ascending numbers of six digits
 	for _, name := range names[:max(0, len(names)-1)] {
 		number, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(name), ".vlog"), 10, 32)
 		info, missing := os.Stat(name)
@@ -179,9 +182,9 @@ func sizeOf(files []valueLog) (size int64) {
 	return size
 }
 
-// liveIn adds up the values by the files of the value log that they are in. all counts values that are deleted or
-// overwritten as long as compaction has not dropped them from the tables, as rewriting a file keeps those too; else only
-// values that can be read count.
+// liveIn returns the size of the values in each file of the value log. With all it counts
+// deleted and overwritten values that compaction has not dropped yet, because rewriting a file
+// keeps those too; otherwise only values that can be read.
 func (m *maintenance) liveIn(all bool) (map[uint32]int64, error) {
 	live := map[uint32]int64{}
 	err := m.view(func(txn *badger.Txn) error {
@@ -203,7 +206,8 @@ func (m *maintenance) liveIn(all bool) (map[uint32]int64, error) {
 	return live, err
 }
 
-// pointer returns where the value of an item is in the value log; ok is false for one that is in a table.
+// pointer returns where the value of an item is in the value log; ok is false if it is in a
+// table.
 func pointer(item *badger.Item) (file uint32, size int64, ok bool) {
 	const isPointer = 1 << 1 // Badger's bitValuePointer
 	v := reflect.ValueOf(item).Elem()
@@ -214,7 +218,7 @@ func pointer(item *badger.Item) (file uint32, size int64, ok bool) {
 	return binary.NativeEndian.Uint32(at), int64(binary.NativeEndian.Uint32(at[4:])), true
 }
 
-// collect gives back the space of value log files that are deleted values for the most part.
+// collect rewrites the value log files that mostly hold deleted values.
 func (m *maintenance) collect() error {
 	files, err := m.valueLogs()
 	if err != nil {
@@ -246,24 +250,23 @@ func (m *maintenance) collect() error {
 	return nil
 }
 
-// collectOp begins the collection of one file of the value log. Badger reads the newest version of its memory table
-// when it begins, without a lock against the goroutine that writes it. So a collection begins in the committer,
-// where no commit is under way, and the committer goes on as soon as that has been read: the rewriting of the file
-// takes as long as it takes, beside commits, which Badger has locks for.
+// collectOp starts the collection of a value log file. At its start Badger reads the newest
+// version of its memory table without a lock against the writing goroutine. So the committer
+// starts it between commits and waits until that has been read; the rewriting runs concurrently
+// with commits, for which Badger has locks.
 type collectOp struct {
 	ticket
 	file  uint32
 	begun bool
-	ended chan error // how the collection ended, once it has begun
+	ended chan error // receives the result of a collection that has begun
 }
 
-// apply implements op.
 func (o *collectOp) apply(b *batch) error {
 	if o.begun {
 		return nil // in a batch that was too large
 	}
 	if b.disk.frozen() {
-		return b.disk.err() // rewriting takes space before it gives some
+		return b.disk.err() // rewriting needs space before it frees some
 	}
 	o.begun = true
 	db, over := b.c.db, make(chan struct{})
@@ -282,18 +285,18 @@ func (o *collectOp) apply(b *batch) error {
 	return nil
 }
 
-// chosen is more deleted bytes than any file of the value log has.
+// chosen exceeds the deleted bytes of any value log file.
 const chosen = 1 << 40
 
-// collectFile rewrites one file of the value log. Badger looks at no other file than the one with the most deleted
-// bytes by its own count, and gives up when that is the one being written, or has a little less than its share: the
-// file is made that one.
+// collectFile rewrites one value log file. Badger considers only the file with the most deleted
+// bytes by its own count, and gives up if that is the one being written or slightly below its
+// share. So the count of the wanted file is raised.
 func collectFile(db *badger.DB, file uint32) error {
 	count := discards(db)
 	if count == nil {
 		return errors.New("the count of deleted values is not where this version of Badger should have it")
 	}
-	var left []uint32 // chosen by a process that ended before it had collected them
+	var left []uint32 // by a process that ended before it collected them
 	count.Lock()
 	count.Iterate(func(other, n uint64) {
 		if n >= chosen {
@@ -313,14 +316,14 @@ func collectFile(db *badger.DB, file uint32) error {
 	return nil
 }
 
-// discardCount is Badger's count of deleted bytes in each file of the value log.
+// discardCount is Badger's count of deleted bytes per value log file.
 type discardCount interface {
 	sync.Locker
 	Update(file uint32, by int64) int64
 	Iterate(func(file, n uint64))
 }
 
-// discards returns Badger's own count; nil where Badger has it no more.
+// discards returns Badger's own count, nil if this version of Badger does not have it.
 func discards(db *badger.DB) discardCount {
 	vlog := reflect.ValueOf(db).Elem().FieldByName("vlog")
 	if !vlog.IsValid() || vlog.Kind() != reflect.Struct {
@@ -334,8 +337,9 @@ func discards(db *badger.DB) discardCount {
 	return count
 }
 
-// collecting returns Badger's own mark that a collection has begun: it is set right after what is read without a lock,
-// and taken back at the end. It is nil where Badger has it no more; then a commit waits for a whole collection.
+// collecting returns Badger's flag that a collection has begun. Badger sets it right after the
+// unlocked read and clears it at the end. It is nil if this version does not have the flag; a
+// commit then waits for the whole collection.
 func collecting(db *badger.DB) *atomic.Bool {
 	mark := reflect.ValueOf(db).Elem().FieldByName("gcActive")
 	if !mark.IsValid() || mark.Type() != reflect.TypeFor[atomic.Bool]() {

@@ -18,7 +18,6 @@ type sweepOp struct {
 	done   int
 }
 
-// apply implements op.
 func (o *sweepOp) apply(b *batch) error {
 	if b.disk.frozen() {
 		return b.disk.err()
@@ -26,7 +25,7 @@ func (o *sweepOp) apply(b *batch) error {
 	for _, p := range o.places {
 		r, err := b.at(p)
 		if err != nil || r == nil || !r.rec.Disposable(o.before) {
-			continue // damage is noted; it must not keep the others
+			continue // damage was logged; it must not block the others
 		}
 		if err := b.remove(r); err != nil {
 			continue
@@ -36,8 +35,8 @@ func (o *sweepOp) apply(b *batch) error {
 	return nil
 }
 
-// sweep deletes what may be forgotten, slack after its window has ended. Nothing is left to Badger's own
-// expiry: that follows the system's clock, and a clock that jumps ahead would open every window.
+// sweep deletes records slack after their window has ended. It does not use Badger's expiry,
+// which follows the system clock: a clock that jumps ahead would end every window.
 func (m *maintenance) sweep(slack time.Duration) error {
 	if m.gaps.holdsSweep(m.now()) {
 		return nil
@@ -71,7 +70,7 @@ func (m *maintenance) sweep(slack time.Duration) error {
 		o := &sweepOp{ticket: newTicket(false), places: ended[:n], before: before}
 		o.bytes = n * 64
 		err = m.submit(o)
-		if errors.Is(err, dedup.ErrTooLarge) && n > 1 { // they have many names, or many pieces
+		if errors.Is(err, dedup.ErrTooLarge) && n > 1 { // they have many aliases or chunks
 			most, err = n/2, nil
 			continue
 		}
@@ -80,7 +79,7 @@ func (m *maintenance) sweep(slack time.Duration) error {
 	return err
 }
 
-// endedOlder returns the older generations that were dead letters and are so no longer.
+// endedOlder returns the older generations that are no longer dead letters.
 func (m *maintenance) endedOlder(txn *badger.Txn, before time.Time) (ended []record.Place) {
 	it := txn.NewIterator(keysOnly(record.FamilyOlder))
 	defer it.Close()
@@ -98,7 +97,7 @@ func (m *maintenance) endedOlder(txn *badger.Txn, before time.Time) (ended []rec
 	return ended
 }
 
-// pruneOp deletes traces of days that are no longer remembered, and moves the first day on.
+// pruneOp deletes traces of days that are no longer remembered, and advances the first day.
 type pruneOp struct {
 	ticket
 	evicted dedup.Day
@@ -106,7 +105,6 @@ type pruneOp struct {
 	all     bool // nothing is remembered any more
 }
 
-// apply implements op.
 func (o *pruneOp) apply(b *batch) error {
 	if b.disk.frozen() {
 		return b.disk.err()
@@ -122,7 +120,7 @@ func (o *pruneOp) apply(b *batch) error {
 		if !staged {
 			var err error
 			if t.Trace, err = readTrace(b.txn, id.Key()); err != nil {
-				continue // damage is noted by the check; the key stays known
+				continue // the check reports the damage; the key stays known
 			}
 		}
 		if t.Day < first || o.all {
@@ -132,15 +130,15 @@ func (o *pruneOp) apply(b *batch) error {
 	return nil
 }
 
-// The traces that one pass of the housekeeper deletes, and one commit of it.
+// The number of traces that one pass and one commit delete.
 const (
 	pruneMost = 200_000
 	pruneStep = 2_000
 )
 
-// prune forgets the days whose time is over and, where more keys are remembered than Max, the oldest days. The number of
-// keys by day is counted anew each time, so that no commit has to keep it. A pass reads keys and days only, which are in the
-// tree. Nothing is deleted while a gap holds the sweep.
+// prune forgets expired days and, if more keys are remembered than Max, the oldest days. It
+// counts the keys per day each time, so commits need not maintain the count. A pass reads only
+// keys and days, which are in the tree. Nothing is deleted while a gap holds the sweep.
 func (m *maintenance) prune() error {
 	if m.gaps.holdsSweep(m.now()) {
 		return nil
@@ -171,7 +169,7 @@ func (m *maintenance) prune() error {
 	return nil
 }
 
-// countTraces counts the traces that are remembered by day, and returns the keys of others, as many as one pass deletes.
+// countTraces counts the remembered traces per day, and returns up to pruneMost others.
 func (m *maintenance) countTraces() (counts map[dedup.Day]int64, ended []record.TraceID, err error) {
 	counts = map[dedup.Day]int64{}
 	err = m.view(func(txn *badger.Txn) error {

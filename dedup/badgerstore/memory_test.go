@@ -14,8 +14,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// TestTheMemoryOfAWaitingEvent measures the live heap of a store that was opened with a backlog, against an empty one.
-// The backlog has 40,000 events, or EYELET_BACKLOG_EVENTS of them. It runs alone: the heap is that of the process.
+// TestTheMemoryOfAWaitingEvent measures the live heap of a store that was opened with a
+// backlog, against an empty one. The backlog has 40,000 events, or EYELET_BACKLOG_EVENTS of
+// them. It runs alone: the heap is that of the process.
 func TestTheMemoryOfAWaitingEvent(t *testing.T) { //nolint:paralleltest // see above
 	events := 40_000
 	o := quiet()
@@ -35,7 +36,8 @@ func TestTheMemoryOfAWaitingEvent(t *testing.T) { //nolint:paralleltest // see a
 	}
 }
 
-// mostHeapPerEvent is what a waiting event with one task and no lane may take, in bytes of live heap.
+// mostHeapPerEvent is what a waiting event with one task and no lane may take, in bytes of live
+// heap.
 const mostHeapPerEvent = 250
 
 // fill stores events with bodies of 400 bytes that wait.
@@ -69,7 +71,8 @@ func waitingClaim(i int) dedup.Claim {
 	}
 }
 
-// heapOf opens a store, and returns the live heap that it adds and the processor time that opening it took.
+// heapOf opens a store, and returns the live heap that it adds and the processor time that
+// opening it took.
 func heapOf(t *testing.T, dir string, o Options, events int) (int64, time.Duration) {
 	t.Helper()
 	before, began := liveHeap(), cpuTime()

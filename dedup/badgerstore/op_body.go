@@ -8,14 +8,13 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// chunkOp writes a piece of a large body, or deletes all of them.
+// chunkOp writes chunks of large bodies, or deletes them.
 type chunkOp struct {
 	ticket
 	writes []mutation
-	frees  bool // space comes of it, so that a low disk does not refuse it
+	frees  bool // frees space, so a low disk does not refuse it
 }
 
-// apply implements op.
 func (o *chunkOp) apply(b *batch) error {
 	if b.disk.low() && !o.frees || b.disk.frozen() {
 		return b.disk.err()
@@ -24,19 +23,19 @@ func (o *chunkOp) apply(b *batch) error {
 	return nil
 }
 
-// purgeOp forgets an event. A body that others share goes to the oldest of them.
+// purgeOp deletes an event and forgets its key. A body that others share goes to the oldest of
+// them.
 type purgeOp struct {
 	ticket
 	event string
-	// heir is where a large body was copied to, under number.
+	// heir is the event that a large body was copied to, under number.
 	heir   string
 	number uint64
 }
 
-// errBodyUncopied says that a large body must be copied before its event can be forgotten.
+// errBodyUncopied reports that a large body must be copied before its event can be purged.
 var errBodyUncopied = errors.New("body is not copied yet")
 
-// apply implements op.
 func (o *purgeOp) apply(b *batch) error {
 	r, err := b.event(o.event)
 	switch {
@@ -56,7 +55,7 @@ func (o *purgeOp) apply(b *batch) error {
 	return b.remove(r)
 }
 
-// handOver gives the body of a row to the oldest of the records that share it.
+// transferBody gives the body of a row to the oldest of the records that share it.
 func (o *purgeOp) transferBody(b *batch, r *row) error {
 	var sharers []*row
 	for _, event := range r.rec.Sharers {

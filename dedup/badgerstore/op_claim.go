@@ -9,28 +9,29 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// prepared is a claim with everything done that needs no decision.
+// prepared is a claim after the work that needs no decision.
 type prepared struct {
 	claim dedup.Claim
 	hash  record.Hash
 	event record.Event
-	// absent says that the body is large and has not been stored: the claim may ask, but not be accepted.
+	// unstored means that the body is large and not stored: the claim can be answered, but not
+	// accepted.
 	unstored bool
-	// at is the place under which the pieces of a large body are, or are to be.
+	// at is the hash under which the chunks of a large body are stored, or will be.
 	at record.Hash
 }
 
-// claimOp decides claims, and stores the new ones.
+// claimOp decides claims and stores the new ones.
 type claimOp struct {
 	ticket
 	claims    []prepared
 	decisions []dedup.Decision
 }
 
-// errBodyUnstored says that a claim turned out to be new whose large body has not been stored.
+// errBodyUnstored reports a new claim whose large body is not stored.
 var errBodyUnstored = errors.New("body is not stored yet")
 
-// prepare hashes and encodes the claims, in the caller's goroutine.
+// prepare hashes and encodes the claims. It runs in the goroutine of the caller.
 func prepare(claims []dedup.Claim) (*claimOp, error) {
 	o := &claimOp{
 		ticket:    ticket{eager: true, claim: true, done: make(chan struct{}, 1)},
@@ -55,8 +56,8 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 	return o, nil
 }
 
-// encode writes the fixed part and returns its size. number is that of the large body's pieces; without one a
-// large body is absent.
+// encode encodes the event and returns its size. number is that of the chunks of a large body;
+// a large body without one is unstored.
 func (p *prepared) encode(number uint64) int {
 	kind := record.BodyInline
 	switch {
@@ -70,8 +71,8 @@ func (p *prepared) encode(number uint64) int {
 	return p.event.EncodedSize() + 256
 }
 
-// resolved returns the claim as it is decided, where that is not as it came: an occurrence may have another key or
-// more aliases.
+// resolved returns the claim as it is decided: an occurrence may get another key or more
+// aliases.
 func (p *prepared) resolved(c dedup.Claim) (*prepared, error) {
 	if p.claim.Occurrence == nil {
 		return p, nil
@@ -90,7 +91,6 @@ func (p *prepared) resolved(c dedup.Claim) (*prepared, error) {
 	return q, nil
 }
 
-// apply implements op.
 func (o *claimOp) apply(b *batch) error {
 	for i := range o.claims {
 		d, err := b.claim(&o.claims[i])
@@ -106,7 +106,7 @@ func (o *claimOp) apply(b *batch) error {
 	return nil
 }
 
-// refused deletes the pieces of large bodies of claims that failed: their caller may have left.
+// refused deletes the chunks of failed claims, because their caller may have left.
 func (o *claimOp) refused(b *batch) {
 	for i := range o.claims {
 		if !b.disk.frozen() {
@@ -150,8 +150,8 @@ func (b *batch) lookup() dedup.Lookup {
 	}
 }
 
-// occur keeps what an accepted claim means for other records: the count of occurrences, and a name that was used
-// again. whole asks for a record with its description.
+// updateRelated updates the records related to an accepted claim: the number of occurrences,
+// and the earlier event with a reused identifier. whole requests a record with its description.
 func (b *batch) updateRelated(d dedup.Decision, found *dedup.Resolution, whole bool) (dedup.Decision, error) {
 	edit := func(event string) (*row, error) {
 		r, err := b.event(event)
@@ -190,7 +190,7 @@ func (b *batch) updateRelated(d dedup.Decision, found *dedup.Resolution, whole b
 	return d, err
 }
 
-// decideClaim decides a claim that says which event it is about.
+// decideClaim decides a claim whose event is resolved.
 func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 	old, err := b.at(record.Place{Hash: p.hash})
 	if err != nil {
@@ -226,7 +226,7 @@ func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 	if b.disk.low() {
 		return dedup.Decision{}, b.disk.err()
 	}
-	if u := b.c.corrupt.Load(); u != nil { // what a damaged table had looks as if it had never been
+	if u := b.c.corrupt.Load(); u != nil { // the records of a damaged table look as if they had never existed
 		return dedup.Decision{}, u
 	}
 	if waits(&p.claim) {
@@ -243,7 +243,8 @@ func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 	return b.accept(p, old)
 }
 
-// taken returns the live record of another key that one of the claim's aliases belongs to, or nil.
+// aliasConflict returns the live record of another key that has one of the claim's aliases, or
+// nil.
 func (b *batch) aliasConflict(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
 	for _, alias := range c.Aliases {
 		r, err := b.aliased(record.HashOf(alias))
@@ -264,7 +265,8 @@ func (b *batch) aliasConflict(c *dedup.Claim) (*dedup.Record, dedup.Key, error) 
 	return nil, dedup.Key{}, nil
 }
 
-// quarantine keeps a delivery aside for its original, unless there are enough of them already.
+// quarantine stores a delivery in quarantine beside its original, unless there are enough of
+// them already.
 func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 	a := *p.claim.Quarantine
 	original, err := b.event(a.Of)
@@ -294,7 +296,7 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 	if q.unstored {
 		return dedup.Decision{}, errBodyUnstored
 	}
-	old, err := b.at(record.Place{Hash: p.hash}) // the original may be the key's last generation
+	old, err := b.at(record.Place{Hash: p.hash}) // the original may be the last generation of the key
 	if err != nil {
 		return dedup.Decision{}, err
 	}
@@ -310,8 +312,9 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 	return d, err
 }
 
-// accept stages the record of a new claim, or goes on with a held one that is free. The record that the key had before
-// goes: aside when it is still needed, for good otherwise.
+// accept stages the record of a new claim, or resumes a held one that is free. The previous
+// record of the key becomes an older generation if it is still needed, and is deleted
+// otherwise.
 func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	c := &p.claim
 	next := &row{place: record.Place{Hash: p.hash}, event: p.event, fresh: true, dirty: true}
@@ -325,7 +328,7 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 			return b.resume(p, old, described)
 		}
 		before, next.before = described, old.before
-	} else if gone := b.rows[next.place]; gone != nil { // deleted in this batch: the database has it still
+	} else if gone := b.rows[next.place]; gone != nil { // deleted in this batch, but still in the database
 		next.before = gone.before
 	}
 	rec := dedup.Accept(before, *c, record.EventID(p.hash, b.seq+1), b.seq+1, b.token+1, b.now)
@@ -354,21 +357,22 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	return d, nil
 }
 
-// lease uses up the token that the record's only task has just been started with.
+// lease returns the lease of the record's only task, which was just started with the next
+// token.
 func (b *batch) lease(rec *dedup.Record) dedup.Lease {
 	b.token++
 	b.c.grace.note(rec.Tasks[0].Until.Sub(b.now))
 	return dedup.Lease{Event: rec.Event, Token: b.token, Until: rec.Tasks[0].Until}
 }
 
-// putAliases makes the aliases of a record its own.
+// putAliases points the aliases of a record at it.
 func (b *batch) putAliases(h record.Hash, rec *dedup.Record) {
 	for _, a := range rec.Aliases {
 		b.putAlias(record.HashOf(a), record.Alias{Hash: h, Seq: rec.Seq})
 	}
 }
 
-// dropAliases lets go of the aliases that a record had and has no longer.
+// dropAliases deletes the aliases that a record no longer has.
 func (b *batch) dropAliases(before, rec *dedup.Record) {
 	for _, a := range before.Aliases {
 		if !slices.Contains(rec.Aliases, a) {
@@ -377,8 +381,9 @@ func (b *batch) dropAliases(before, rec *dedup.Record) {
 	}
 }
 
-// resume gives a held claim that was free to its next claimer. What the event was first claimed with stays; only
-// aliases may be added. Where that was damaged, the new claim, which has the same fingerprint, takes its place.
+// resume gives a free held claim to its next claimer. The original claim is kept, and only
+// aliases may be added. If its data was damaged, the new claim, which has the same fingerprint,
+// replaces it.
 func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decision, error) {
 	rec := dedup.Accept(before, p.claim, "", 0, b.token+1, b.now)
 	if err := b.supersede(&p.claim, p.hash, &rec); err != nil {
@@ -410,7 +415,8 @@ func (b *batch) resume(p *prepared, old *row, before dedup.Record) (dedup.Decisi
 	return d, err
 }
 
-// supersede gives the series of the claim to its record, and tells the record that had it that there is a newer one.
+// supersede makes the record the newest of the claim's series and marks the previous one as
+// superseded.
 func (b *batch) supersede(c *dedup.Claim, h record.Hash, rec *dedup.Record) error {
 	if c.Series == (dedup.Key{}) {
 		return nil
@@ -429,7 +435,7 @@ func (b *batch) supersede(c *dedup.Claim, h record.Hash, rec *dedup.Record) erro
 	return nil
 }
 
-// retire makes room for a new generation of a key.
+// retire makes the current record of a key an older generation, or deletes it.
 func (b *batch) retire(old, next *row) error {
 	if old.rec.Disposable(b.now) {
 		if err := b.remove(old); err != nil {
@@ -446,7 +452,8 @@ func (b *batch) retire(old, next *row) error {
 	return nil
 }
 
-// recall says what a new claim meets beyond the window. old is the record that its key has, zero for none.
+// recall decides a new claim by what is remembered beyond its window. old is the record of its
+// key, zero if there is none.
 func (b *batch) recall(old *dedup.Record, p *prepared) dedup.Verdict {
 	if p.claim.Remember == nil || b.c.options.Remember.Off() {
 		return dedup.New
@@ -454,7 +461,7 @@ func (b *batch) recall(old *dedup.Record, p *prepared) dedup.Verdict {
 	return dedup.Recall(*old, p.claim, func(k dedup.Key) dedup.Trace { return b.trace(record.HashOf(k).TraceID()) }, b.firstDay(), b.now)
 }
 
-// remember notes that a claim is accepted. The record that its key had before has been removed.
+// remember records that a claim was accepted. The previous record of its key has been removed.
 func (b *batch) remember(p *prepared) {
 	if b.c.options.Remember.Off() {
 		return
@@ -465,7 +472,7 @@ func (b *batch) remember(p *prepared) {
 	}
 }
 
-// unused deletes the pieces of a claim that turned out not to be new.
+// dropUnused deletes the chunks of a claim that is not new.
 func (b *batch) dropUnused(p *prepared) {
 	if p.event.Kind == record.BodyChunks && p.event.Body != 0 {
 		b.dropChunks(p.at, p.event)

@@ -11,7 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
-// takeOp waits for tasks that are due.
+// takeOp waits for due tasks.
 type takeOp struct {
 	ticket
 	n     int
@@ -22,15 +22,16 @@ type takeOp struct {
 	state atomic.Int32 // takeWaits, takeServed or takeGone
 }
 
-// The states of a takeOp: who changes it from takeWaits first, decides.
+// The states of a takeOp. The first to change it from takeWaits decides.
 const (
 	takeWaits = iota
 	takeServed
 	takeGone
 )
 
-// wait returns true when the Take was answered, and false when ctx ended or the store failed before. A Take that is
-// being served when ctx ends is answered: the work is its own already.
+// wait returns true if the Take was answered, and false if ctx ended or the store failed
+// before. A Take that is being served when ctx ends is answered, because it has the work
+// already.
 func (o *takeOp) wait(ctx context.Context, failed <-chan struct{}) bool {
 	select {
 	case <-o.done:
@@ -44,7 +45,7 @@ func (o *takeOp) wait(ctx context.Context, failed <-chan struct{}) bool {
 			return true
 		case <-failed: // its batch hangs
 			return false
-		case <-time.After(time.Millisecond): // it may go back to waiting
+		case <-time.After(time.Millisecond): // it may be parked again
 		}
 	}
 	return false
@@ -57,10 +58,10 @@ func (o *takeOp) finish(err error) {
 	}
 }
 
-// apply implements op: the committer serves Takes after everything else in a batch.
+// apply does nothing: the committer serves Takes after all other operations of a batch.
 func (o *takeOp) apply(*batch) error { return nil }
 
-// serve gives due tasks to a Take. It reports whether there were any.
+// serve assigns due tasks to a Take. It reports whether there were any.
 func (b *batch) serve(o *takeOp) bool {
 	for {
 		items := b.c.tasks.Take(b.now, o.n, o.room, b.now.Add(o.lease))
@@ -79,8 +80,8 @@ func (b *batch) serve(o *takeOp) bool {
 	}
 }
 
-// start makes a due task running. The agenda may be behind what this batch did to the task: then the task is
-// left alone, and the agenda learns better after the commit.
+// start starts a due task. The task queue does not know yet what this batch did to the task: if
+// the task is no longer due, the queue is corrected by the commit.
 func (b *batch) start(o *takeOp, it taskqueue.Item[record.Hash]) error {
 	r, err := b.find(it.Event, it.Seq)
 	if err != nil {
@@ -119,14 +120,13 @@ func ready(t dedup.Task, now time.Time) bool {
 	return false
 }
 
-// leaseOp changes the record of a lease.
+// leaseOp changes the record that a lease belongs to.
 type leaseOp struct {
 	ticket
 	lease  dedup.Lease
 	change func(r *dedup.Record, now time.Time) error
 }
 
-// apply implements op.
 func (o *leaseOp) apply(b *batch) error {
 	r, err := b.event(o.lease.Event)
 	if err != nil {
@@ -149,7 +149,7 @@ func (o *leaseOp) apply(b *batch) error {
 	return nil
 }
 
-// editOp changes the tasks of an event as a person asked for.
+// editOp changes the tasks of an event on request of an operator.
 type editOp struct {
 	ticket
 	event string
@@ -158,7 +158,6 @@ type editOp struct {
 	rec   dedup.Record
 }
 
-// apply implements op.
 func (o *editOp) apply(b *batch) error {
 	r, err := b.event(o.event)
 	if err != nil {
@@ -185,7 +184,8 @@ func (o *editOp) apply(b *batch) error {
 	return nil
 }
 
-// payloadKept returns an error when a row has work to do and its body, or the one that it shares, is gone.
+// payloadKept returns an error if a row has open tasks and its body, or the one that it shares,
+// is gone.
 func (b *batch) payloadKept(r *row) error {
 	if !r.rec.Open() {
 		return nil

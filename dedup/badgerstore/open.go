@@ -17,12 +17,13 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// Open opens the store in dir, making it when it is not there, with everything that a crash left behind put in
-// order: tasks that were running have used that attempt and wait for the next one, and held claims are free.
+// Open opens the store in dir, and creates it if it does not exist. It recovers from a crash:
+// tasks that were running have used up that attempt and wait for the next one, and held claims
+// are free.
 //
-// It refuses a directory that another process uses, one of a newer format, one that has lost commits it had
-// acknowledged (see AcceptLoss), one whose last commit is after the clock's time (see AcceptClock), and one on a
-// full disk. The files of a store that is refused are as they were. The store must be closed.
+// It refuses a directory that another process uses, a newer format, a store that lost
+// acknowledged commits (see AcceptLoss), a store whose last commit is later than the clock (see
+// AcceptClock), and a full disk. A refused store is left unchanged. The store must be closed.
 func Open(dir string, o Options) (*Store, error) {
 	if dir == "" {
 		return nil, errors.New("store has no directory: name one")
@@ -55,7 +56,7 @@ func newStore(dir string, o Options) *Store {
 	return &Store{core: c, maintenance: &maintenance{core: c}}
 }
 
-// open opens the files and returns the committer, which is ready to run.
+// open opens the files and returns the committer, ready to run.
 func (c *core) open() (w *committer, err error) {
 	if err := makeDir(c.dir); err != nil {
 		return nil, err
@@ -69,8 +70,8 @@ func (c *core) open() (w *committer, err error) {
 	return w, nil
 }
 
-// openLocked opens the store whose directory is locked. Until it is sure that the store is whole it can put the files back
-// as they were, and does when it refuses the store.
+// openLocked opens the store in a locked directory. Until the store is known to be whole it can
+// restore the files, and does so if it refuses the store.
 func (c *core) openLocked() (w *committer, err error) {
 	if err := c.options.formats.check(c.dir); err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (c *core) openLocked() (w *committer, err error) {
 	return v.committer, v.run()
 }
 
-// prepare makes the files ready for Badger, which changes them when it opens them.
+// prepare prepares the files for Badger, which changes them when it opens them.
 func (c *core) prepare(o badger.Options) error {
 	if err := storedir.UndoStart(c.dir); err != nil {
 		return fmt.Errorf("store %s: what the last start left cannot be put back: %w", c.dir, err)
@@ -141,7 +142,7 @@ func (c *core) prepare(o badger.Options) error {
 	return c.repairValueLog()
 }
 
-// keepBefore keeps the files as they are.
+// keepBefore keeps copies of the files as they are.
 func (c *core) keepBefore(unnamed []string) error {
 	if err := storedir.KeepBefore(c.dir, unnamed); err != nil {
 		return fmt.Errorf("store %s: its newest logs cannot be copied before it is opened, which takes as much space as they have: %w", c.dir, err)
@@ -152,15 +153,15 @@ func (c *core) keepBefore(unnamed []string) error {
 	return nil
 }
 
-// undo brings the files back that were there before the start, and takes away what it has made.
+// undo restores the files that existed before the start and deletes the new ones.
 func (c *core) undo() error {
-	if c.before != nil { // Badger has made logs, which are empty, and nothing else that matters
+	if c.before != nil { // Badger has created empty logs, and nothing else that matters
 		return storedir.RemoveUnlisted(c.dir, c.before, ".mem", ".vlog")
 	}
 	return storedir.UndoStart(c.dir)
 }
 
-// guard keeps Badger from cutting off a value log that is damaged in its middle.
+// repairValueLog prevents Badger from truncating a value log that is damaged in its middle.
 func (c *core) repairValueLog() error {
 	n, err := badgerfile.RepairValueLog(c.dir, record.ChunkKeySize)
 	var cut *badgerfile.LostValuesError
@@ -176,8 +177,8 @@ func (c *core) repairValueLog() error {
 	return nil
 }
 
-// makeDir makes the directory and sees whether it can be written to. A directory with files of others is left
-// alone: the store takes every right of others to its own away.
+// makeDir creates the directory and checks that it is writable. It refuses a directory with
+// other files, because the store removes the permissions of other users.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("store directory %s cannot be made: %w; choose another one", dir, err)
@@ -199,7 +200,7 @@ func makeDir(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// foreign returns the name of a file that a directory without a store holds, empty when there is none.
+// foreign returns the name of a file in a directory without a store, empty if there is none.
 func foreign(entries []os.DirEntry) (name string) {
 	for _, e := range entries {
 		switch {
@@ -228,7 +229,7 @@ func openBadger(dir string, o badger.Options, log *logger) (db *badger.DB, err e
 	return db, nil
 }
 
-// existing returns the format of the store, which must be there and of a format that can be read as it is.
+// existing returns the format of the store, which must exist and have the current format.
 func (c *core) existing() (int, error) {
 	version, err := storedir.ReadFormat(c.dir)
 	switch {
@@ -242,8 +243,9 @@ func (c *core) existing() (int, error) {
 	return version, err
 }
 
-// openToRead opens the database of a store that is not in use; finish closes it and puts everything back as it was. Logs that a crash
-// left are read by opening it for writing only. damage says what is wrong with the tables; then nothing is open.
+// openToRead opens the database of a store that is not in use. finish closes it and restores
+// the files. Logs left by a crash can only be read by opening it for writing. If damage is not
+// nil, the tables are damaged and nothing is open.
 func (c *core) openToRead() (finish func() error, damage, err error) {
 	if c.lock, err = storedir.LockDir(c.dir); err != nil {
 		return nil, nil, err
@@ -283,13 +285,13 @@ func (c *core) openTables() (damage, err error) {
 	return nil, err
 }
 
-// badgerOptions keeps values of more than 256 bytes in Badger's value log: compaction moves only pointers, and the log
-// is reclaimed when the windows of its events have ended.
+// badgerOptions keeps values of more than 256 bytes in Badger's value log: compaction moves
+// only pointers, and the log is reclaimed when the windows of its events have ended.
 func (c *core) badgerOptions() badger.Options {
 	o := c.options
 	return badger.DefaultOptions(c.dir).
 		WithSyncWrites(true).
-		WithDetectConflicts(false). // one committer has none
+		WithDetectConflicts(false). // the committer is the only writer
 		WithNumVersionsToKeep(1).
 		WithMemTableSize(cmp.Or(o.memTable, memTable)).
 		WithNumMemtables(3).
@@ -299,26 +301,28 @@ func (c *core) badgerOptions() badger.Options {
 		WithBlockCacheSize(cmp.Or(o.blockCache, cacheBytes)).
 		WithIndexCacheSize(cacheBytes).
 		WithCompression(badgeroptions.Snappy).
-		// The store verifies tables itself: Badger's own modes panic in a goroutine, or lose keys silently.
+		// The store verifies tables itself: Badger's modes panic in a goroutine, or lose keys
+		// silently.
 		WithChecksumVerificationMode(badgeroptions.NoVerification).
 		WithVerifyValueChecksum(false). // every value has a checksum of its own
 		WithMetricsEnabled(false).
 		WithLogger(c.logger)
 }
 
-// formatVersion is the version of everything in the directory: keys, values, and the version of Badger.
+// formatVersion is the version of the directory format: keys, values, and the version of
+// Badger.
 const formatVersion = 2
 
-// FormatError says that a store has a format that this program does not open: a newer one, or one so old that
-// nothing brings it forward any more. The directory was not touched.
+// FormatError reports a store whose format this program does not open: a newer one, or one too
+// old to be upgraded. The directory was not changed.
 type FormatError struct {
 	// Dir is the directory of the store.
 	Dir string
-	// Format is that of the store, Known the newest that this program opens.
+	// Format is the format of the store, Known the newest that this program opens.
 	Format, Known int
 }
 
-// Error names both formats and says which program opens the store.
+// Error names both formats and the program that opens the store.
 func (e *FormatError) Error() string {
 	if e.Format > e.Known {
 		return fmt.Sprintf("store %s has format %d, this program knows formats up to %d: use the newer program that wrote it", e.Dir, e.Format, e.Known)
@@ -327,24 +331,25 @@ func (e *FormatError) Error() string {
 		e.Dir, e.Format, e.Known)
 }
 
-// formats are the formats that a program opens: its own, and the older ones, each brought to the next one by its
-// step. A step works on a directory that this process has locked, and may be run again after a crash.
+// formats are the formats that a program opens: its own, and older ones, each upgraded to the
+// next by its step. A step works on a locked directory and may run again after a crash.
 type formats struct {
 	current int
-	steps   map[int]func(dir string) error // by the format that they begin with
+	steps   map[int]func(dir string) error // by the format that they start from
 }
 
-// ownFormats returns ours. Format 2 reads every value of format 1 and writes none, so the step between them changes
-// nothing but the file of the format: a store that is stopped before that is opened by both programs, and after it
-// by the newer one.
+// ownFormats returns the formats of this program. Format 2 reads every value of format 1 and
+// writes none, so the step only changes the format file. Both programs open a store that was
+// stopped before that; only the newer one does afterwards.
 func ownFormats() formats {
 	return formats{current: formatVersion, steps: map[int]func(dir string) error{
 		1: func(string) error { return nil },
 	}}
 }
 
-// check reads the format of the store in dir, brings an older one forward, and writes it for a new store. It
-// is a file of its own so that an older program can tell a newer store before it touches the database.
+// check reads the format of the store in dir, upgrades an older one, and writes it for a new
+// store. The format has a file of its own, so that an older program recognizes a newer store
+// before it touches the database.
 func (f formats) check(dir string) error {
 	version, err := storedir.ReadFormat(dir)
 	if errors.Is(err, fs.ErrNotExist) {

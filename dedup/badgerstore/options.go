@@ -12,57 +12,62 @@ import (
 
 // Options are the settings of a store. The zero value is ready to use.
 type Options struct {
-	// Logger gets what happens in the background and, at debug level, Badger's own lines. Defaults to
+	// Logger logs background work and, at debug level, Badger's own lines. Defaults to
 	// slog.Default().
 	Logger *slog.Logger
-	// Clock judges leases and windows. Defaults to the system's clock at the start plus the time that has
-	// passed since, so that a step of the system's clock does not end windows. When another clock is set back,
-	// time goes on from where it was; when it jumps ahead, so do leases and windows.
+	// Clock is the clock of leases and windows. Defaults to the system clock at the start plus
+	// the time elapsed since, so that setting the system clock does not end windows. When
+	// another clock is set back, time continues from where it was; when it jumps ahead, so do
+	// leases and windows.
 	Clock dedup.Clock
-	// MinFree is how much of the file system stays free, in bytes: below it new events are refused
-	// with ErrUnavailable, while those that are kept are finished. Never more than a quarter of the file
-	// system. Defaults to the largest of 512 MiB, eight memory tables (128 MiB) and 15 % of the store.
+	// MinFree is the free space of the file system, in bytes, below which new events are
+	// refused with ErrUnavailable; stored ones are still finished. At most a quarter of the
+	// file system. Defaults to the largest of 512 MiB, eight memory tables (128 MiB) and 15 %
+	// of the store.
 	MinFree int64
-	// RecoverWait is how long a task waits that was running when the process died; attempt counts from 1.
-	// Defaults to full jitter: uniform between 0 and the lesser of 2^attempt seconds and 10 minutes.
+	// RecoverWait returns how long a task waits that was running when the process died; attempt
+	// counts from 1. Defaults to full jitter: uniform between 0 and the lesser of 2^attempt
+	// seconds and 10 minutes.
 	RecoverWait func(attempt int) time.Duration
-	// CheckOnOpen reads every value when the store is opened and refuses one with damage. Without it the
-	// tables of the database are verified when it is opened (about 4 seconds for ten million keys), and
-	// values when they are read and by the periodic check.
+	// CheckOnOpen reads every value when the store is opened and refuses damage. Without it,
+	// Open verifies the tables of the database (about 4 seconds for ten million keys); values
+	// are verified when they are read and by the periodic check.
 	CheckOnOpen bool
-	// CheckEvery is how often tables and values are verified in the background, a few thousand values a
-	// second. Damaged values show in Degraded, a damaged table in Health. Defaults to 24 hours; less than
-	// zero is never.
+	// CheckEvery is the interval at which tables and values are checked in the background, a
+	// few thousand values per second. Degraded reports damaged values, Health a damaged table.
+	// Defaults to 24 hours; a negative value disables the check.
 	CheckEvery time.Duration
-	// AcceptLoss opens a store although commits or events that were acknowledged are missing, or nothing tells
-	// whether they are because the high-water file is missing or damaged.
+	// AcceptLoss opens a store that has lost acknowledged commits or events, or whose loss is
+	// unknown because the high-water file is missing or damaged.
 	AcceptLoss bool
-	// MaxBacklogBytes and MaxBacklogRecords bound the events that wait for workers, their payloads in bytes
-	// and their number: at the bound new events that would wait are refused with ErrUnavailable, until 80 %
-	// of it is left. Duplicates are answered, and events that their claimer holds or that have no task are
-	// accepted. MaxBacklogBytes defaults to no bound, MaxBacklogRecords to DefaultBacklogRecords; less than
-	// zero is no bound.
+	// MaxBacklogBytes and MaxBacklogRecords bound the events that wait for workers: the bytes
+	// of their payloads and their number. At a bound, new events that would wait are refused
+	// with ErrUnavailable until the backlog is below 80 % of it. Duplicates are still answered,
+	// and events that are held or have no tasks are still accepted. MaxBacklogBytes defaults to
+	// no bound, MaxBacklogRecords to DefaultBacklogRecords; a negative value is no bound.
 	MaxBacklogBytes, MaxBacklogRecords int64
-	// AcceptClock opens a store although the clock is before its last commit. A clock that is more than a day after it
-	// needs no consent: that time does not count for windows.
+	// AcceptClock opens a store although the clock is before its last commit. A clock more than
+	// a day after the last commit is always accepted: that time does not count for windows.
 	AcceptClock bool
 	// CacheBytes bounds the memory for events with open tasks. Defaults to 32 MiB.
 	CacheBytes int64
 
-	// Remember bounds what is remembered of keys beyond their windows, by claims that ask for it. A key takes about 40 bytes.
+	// Remember bounds how many keys are remembered beyond their windows, for claims that
+	// request it. A key takes about 40 bytes.
 	Remember dedup.Retention
 
 	statfs  func(dir string) (free, total int64, err error)
 	commit  func(*badger.Txn) error
 	step    func(step) // called before each step of a commit
 	formats formats
-	// Sizes of files, in bytes; 0 is the default.
+	// Sizes of files in bytes; 0 is the default.
 	logFile  int64 // of the value log
 	memTable int64 // of a memory table
 	rhythm   rhythm
-	// blockCache is the size of the cache of Badger's blocks, in bytes; 0 is the default.
+	// blockCache is the size of Badger's block cache in bytes; 0 is the default.
 	blockCache int64
-	// now measures how long the disk takes, beats is when the heartbeat looks; nil are those of the machine.
+	// now measures how long the disk takes, beats triggers the heartbeat; nil are those of the
+	// system.
 	now   func() time.Time
 	beats <-chan time.Time
 }
@@ -72,14 +77,14 @@ func recoverWait(attempt int) time.Duration {
 	return rand.N(limit + 1)
 }
 
-// rhythm is how often what happens in the background happens. Tests have one of their own.
+// rhythm is the timing of background work. Tests use their own.
 type rhythm struct {
-	look    time.Duration // how often it is looked whether something is due
-	sweep   time.Duration // how often records are deleted whose window has ended
-	slack   time.Duration // how long they stay for people to look at
-	reclaim time.Duration // how often, at most, space is given back that deleted values take
-	flatten time.Duration // how often it is given back although that is little
-	prune   time.Duration // how often the keys of days that are over are deleted
+	look    time.Duration // interval of checks whether something is due
+	sweep   time.Duration // interval of deleting records whose window has ended
+	slack   time.Duration // how long such records remain visible
+	reclaim time.Duration // shortest interval of reclaiming space
+	flatten time.Duration // longest interval of reclaiming space
+	prune   time.Duration // interval of deleting the traces of expired days
 }
 
 func ownRhythm() rhythm {
@@ -91,7 +96,8 @@ func ownRhythm() rhythm {
 
 const (
 	verifyEvery = 24 * time.Hour
-	// growth is after how many bytes the mappings of the logs are looked at again.
+	// growth is the number of written bytes after which the mappings of the logs are checked
+	// again.
 	growth = 2 << 20
 )
 

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h), and shutdownNoFlush its flag for going down
-// without writing the journal: what was not flushed before is gone, as in a power cut.
+// shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h), and shutdownNoFlush
+// its flag for going down without writing the journal: what was not flushed before is gone, as
+// in a power cut.
 const (
 	shutdownIoctl   = 0x8004587d
 	shutdownNoFlush = 2
@@ -83,9 +84,10 @@ func (l *loopFS) shutdown() error {
 	return unix.IoctlSetPointerInt(int(d.Fd()), shutdownIoctl, shutdownNoFlush)
 }
 
-// TestAPowerCutLosesNothingAcknowledged cuts the power of a journaled file system under load, 5 times by default; set
-// EYELET_POWER_ROUNDS for more. Acknowledgements that were read before the cut count; those under way may go
-// either way, because the kernel lets a flush that is under way succeed while the file system goes down.
+// TestAPowerCutLosesNothingAcknowledged cuts the power of a journaled file system under load, 5
+// times by default; set EYELET_POWER_ROUNDS for more. Acknowledgements that were read before
+// the cut count; those under way may go either way, because the kernel lets a flush that is
+// under way succeed while the file system goes down.
 func TestAPowerCutLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	rounds := 5

@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// The bounds of a batch and of the queue before it.
+// The bounds of a batch and of the queue in front of it.
 const (
 	batchOps   = 1024
 	batchBytes = 3 << 20
 	queueOps   = 8192
 	queueBytes = 64 << 20
 
-	// gatherAfter, gatherFor: after a batch of more than gatherAfter eager operations the committer waits up to
-	// gatherFor for about as many again. The callers that it has just answered are about to come back, and a
-	// device flush is worth waiting for.
+	// After a batch of more than gatherAfter eager operations the committer waits up to
+	// gatherFor for about as many. The callers just answered are about to return, and fewer
+	// flushes of the device are worth the wait.
 	gatherAfter = 8
 	gatherFor   = 500 * time.Microsecond
 
-	// lazyFor is how long operations that nobody waits for in a request wait for a commit to share; lazyMost
-	// of them are worth a commit of their own.
+	// lazyFor is how long operations that no request waits for wait to share a commit; lazyMost
+	// of them justify a commit of their own.
 	lazyFor  = 2 * time.Millisecond
 	lazyMost = 256
 )
 
-// op is something for the committer to do. apply decides against the batch and stages what is to be written;
-// its error is the caller's, and the batch goes on without the operation.
+// op is an operation of the committer. apply decides it against the batch and stages its
+// changes. Its error goes to the caller, and the batch continues without the operation.
 type op interface {
 	apply(b *batch) error
 	self() *ticket
 }
 
-// ticket is the part of an operation that the queue and the committer need.
+// ticket is the part of an operation that queue and committer need.
 type ticket struct {
 	eager bool // a request waits for it: do not delay
-	claim bool // refused when the queue is full
+	claim bool // refused if the queue is full
 	bytes int
 	err   error
 	done  chan struct{}
@@ -51,14 +51,14 @@ func newTicket(eager bool) ticket {
 	return ticket{eager: eager, bytes: 512, done: make(chan struct{}, 1)}
 }
 
-// queue collects operations between two commits: a slice that the committer cuts from the front.
+// queue collects operations between two commits.
 type queue struct {
 	mu       sync.Mutex
 	ops      []op
 	bytes    int
 	eager    int
-	lazyAt   time.Time // when the oldest waiting lazy operation came
-	want     int       // the committer sleeps until so many eager operations are there
+	lazyAt   time.Time // when the oldest queued lazy operation was pushed
+	want     int       // the committer sleeps until this many eager operations are queued
 	sleeping bool
 	closed   bool
 	wake     chan struct{}
@@ -71,7 +71,7 @@ func newQueue() *queue {
 	return &queue{wake: make(chan struct{}, 1), want: 1, timer: t}
 }
 
-// push adds an operation. It returns errQueueClosed or errQueueFull without having added it.
+// push adds an operation, or returns errQueueClosed or errQueueFull.
 func (q *queue) push(o op) error {
 	t := o.self()
 	q.mu.Lock()
@@ -117,10 +117,10 @@ func (q *queue) close() {
 	q.ring()
 }
 
-// wait blocks until a batch should be made and returns its operations. last is the number of eager operations
-// of the batch before. due is when a blocked Take got something to do, zero when none has; it waits for a
-// commit to share as lazy operations do. wait returns early, with nothing, when alarm rings. closed is
-// true once the queue is closed and empty.
+// wait blocks until a batch is due and returns its operations. last is the number of eager
+// operations of the previous batch. due is since when there has been work for a parked Take,
+// zero for none; like a lazy operation it waits to share a commit. wait returns early and
+// without operations when alarm rings. closed is true once the queue is closed and empty.
 func (q *queue) wait(buf []op, last int, due time.Time, alarm <-chan struct{}) (ops []op, closed bool) {
 	gatherUntil := time.Time{}
 	q.mu.Lock()
@@ -156,7 +156,8 @@ func (q *queue) wait(buf []op, last int, due time.Time, alarm <-chan struct{}) (
 	}
 }
 
-// ready says whether a batch should be made now, and else how long to wait at most; 0 is without an end.
+// ready reports whether a batch is due now, and otherwise how long to wait at most; 0 is
+// indefinitely.
 func (q *queue) ready(gatherUntil, due time.Time) (sleep time.Duration, ready bool) {
 	lazy := len(q.ops) - q.eager
 	if q.closed || q.eager >= q.want || lazy >= lazyMost || q.bytes >= batchBytes {
@@ -192,7 +193,7 @@ func (q *queue) ready(gatherUntil, due time.Time) (sleep time.Duration, ready bo
 	return sleep, false
 }
 
-// cut takes a batch from the front of the queue.
+// cut removes a batch from the front of the queue.
 func (q *queue) cut(buf []op) []op {
 	n, bytes := 0, 0
 	for n < len(q.ops) && n < batchOps {

@@ -43,8 +43,8 @@ type listed struct {
 	place record.Place
 }
 
-// List implements [dedup.Store]. The newest 65,536 events are found at once; a list that goes beyond them
-// reads the whole store, a page at a time, and ends when the store is closed.
+// List implements [dedup.Store]. The newest 65,536 events are found directly. A list that goes
+// beyond them reads the whole store page by page, and ends when the store is closed.
 func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record, error] {
 	return func(yield func(dedup.Record, error) bool) {
 		matches, err := s.match(ctx, &f)
@@ -57,7 +57,7 @@ func (s *Store) List(ctx context.Context, f dedup.Filter) iter.Seq2[dedup.Record
 			var damage error
 			if err = s.view(func(txn *badger.Txn) error {
 				r, err := s.readListed(txn, m)
-				if found = err == nil && r != nil; found { // else it was readable a moment ago; damage is noted
+				if found = err == nil && r != nil; found { // otherwise it was readable a moment ago; damage was logged
 					rec, damage = r.whole(txn, f.Body)
 				}
 				return nil
@@ -112,7 +112,7 @@ type matcher struct {
 
 func (m *matcher) full() bool { return m.filter.Limit > 0 && len(m.found) >= m.filter.Limit }
 
-// newest returns what was found, newest first and each once.
+// newest returns the matches, newest first and without duplicates.
 func (m *matcher) newest() []listed {
 	slices.SortFunc(m.found, func(a, b listed) int { return cmp.Compare(b.seq, a.seq) })
 	found := slices.CompactFunc(m.found, func(a, b listed) bool { return a.seq == b.seq })
@@ -122,7 +122,7 @@ func (m *matcher) newest() []listed {
 	return found
 }
 
-// consider looks at events, the last one first, until the list is full.
+// consider visits events, the last one first, until the list is full.
 func (m *matcher) consider(ctx context.Context, events []listed) error {
 	for len(events) > 0 && !m.full() {
 		if err := ctx.Err(); err != nil {
@@ -146,7 +146,7 @@ func (m *matcher) consider(ctx context.Context, events []listed) error {
 	return nil
 }
 
-// visit looks at what is at a place.
+// visit considers the event at a place.
 func (m *matcher) visit(txn *badger.Txn, p record.Place) { m.take(m.s.readRow(txn, p)) }
 
 func (m *matcher) take(r *row, err error) {
@@ -165,8 +165,8 @@ func (m *matcher) take(r *row, err error) {
 // pageSize is how many events a list reads in one transaction.
 const pageSize = 1024
 
-// eachPage visits every event, older generations included, a page in a transaction. An event whose key comes again
-// meanwhile may be visited twice.
+// eachPage visits every event, including older generations, in one transaction per page. An
+// event whose key is accepted again meanwhile may be visited twice.
 func (c *core) eachPage(ctx context.Context, visit func(*badger.Txn, record.Place)) error {
 	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
 		for from := []byte{family}; from != nil; {
@@ -185,7 +185,7 @@ func (c *core) eachPage(ctx context.Context, visit func(*badger.Txn, record.Plac
 	return nil
 }
 
-// eachPlace visits every event, older generations included, in one transaction.
+// eachPlace visits every event, including older generations, in one transaction.
 func eachPlace(ctx context.Context, txn *badger.Txn, visit func(record.Place)) error {
 	for _, family := range [...]byte{record.FamilyEvent, record.FamilyOlder} {
 		for from := []byte{family}; from != nil; {
@@ -198,7 +198,8 @@ func eachPlace(ctx context.Context, txn *badger.Txn, visit func(record.Place)) e
 	return nil
 }
 
-// eachPlaceFrom visits up to n events of a family, beginning at a key. It returns the key to go on with, nil at the end.
+// eachPlaceFrom visits up to n events of a family from a key on. It returns the next key, nil
+// at the end.
 func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int, visit func(*badger.Txn, record.Place)) (next []byte) {
 	it := txn.NewIterator(keysOnly(family))
 	defer it.Close()
@@ -216,7 +217,8 @@ func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int, visit func(
 	return nil
 }
 
-// readListed returns the event with the sequence under a hash, whichever generation that is by now; nil when it is gone.
+// readListed returns the event with the sequence under a hash, whichever generation it is by
+// now; nil if it is gone.
 func (c *core) readListed(txn *badger.Txn, l listed) (*row, error) {
 	r, err := c.readRow(txn, l.place)
 	if err == nil && (r == nil || r.rec.Seq != l.seq) {
@@ -225,7 +227,7 @@ func (c *core) readListed(txn *badger.Txn, l listed) (*row, error) {
 	return r, err
 }
 
-// readEvent finds the row of an event, nil when there is none.
+// readEvent returns the row of an event with its effective window, nil if there is none.
 func (c *core) readEvent(txn *badger.Txn, event string) (*row, error) {
 	r, err := readEvent(txn, event)
 	if r != nil {
@@ -234,7 +236,7 @@ func (c *core) readEvent(txn *badger.Txn, event string) (*row, error) {
 	return r, err
 }
 
-// readEvent finds the row of an event as it is stored, nil when there is none.
+// readEvent returns the row of an event as it is stored, nil if there is none.
 func readEvent(txn *badger.Txn, event string) (*row, error) {
 	h, seq, ok := record.ParseEventID(event)
 	if !ok {
@@ -247,7 +249,7 @@ func readEvent(txn *badger.Txn, event string) (*row, error) {
 	return readRow(txn, record.Place{Hash: h, Older: seq})
 }
 
-// body returns a copy of the body of a row's event; nil where it was dropped or empty.
+// body returns a copy of the body of a row, nil if it was dropped or is empty.
 func (c *core) body(r *row) ([]byte, error) {
 	if r.event.Kind != record.BodyChunks && r.event.Kind != record.BodyShared {
 		return r.body(nil)
@@ -260,7 +262,7 @@ func (c *core) body(r *row) ([]byte, error) {
 	return body, err
 }
 
-// readRow reads a row from the database, nil when there is none. Its window ends when it does by the store's gaps.
+// readRow returns the row at a place with its effective window, nil if there is none.
 func (c *core) readRow(txn *badger.Txn, p record.Place) (*row, error) {
 	r, err := readRow(txn, p)
 	if r != nil {
@@ -269,7 +271,7 @@ func (c *core) readRow(txn *badger.Txn, p record.Place) (*row, error) {
 	return r, err
 }
 
-// readRow reads a row as it is stored, nil when there is none.
+// readRow returns the row at a place as it is stored, nil if there is none.
 func readRow(txn *badger.Txn, p record.Place) (*row, error) {
 	key := p.Key()
 	value, err := readValue(txn, key)
@@ -311,7 +313,7 @@ func (r *row) readState(txn *badger.Txn) error {
 	return nil
 }
 
-// whole returns the record, with its body when that is wanted.
+// whole returns the record, with its body if requested.
 func (r *row) whole(txn *badger.Txn, body bool) (dedup.Record, error) {
 	rec, err := r.record()
 	if err != nil || !body {
@@ -352,7 +354,7 @@ func (r *row) body(txn *badger.Txn) ([]byte, error) {
 	return body, nil
 }
 
-// sharedBody returns the body of the row's original, which keeps it.
+// sharedBody returns the body that the row's original keeps.
 func (r *row) sharedBody(txn *badger.Txn) ([]byte, error) {
 	keeper, err := readEvent(txn, r.rec.Original)
 	if err != nil {
@@ -373,17 +375,18 @@ func readTrace(txn *badger.Txn, key []byte) (t dedup.Trace, err error) {
 	return record.DecodeTrace(key, value)
 }
 
-// everSeen is the trace of a key whose own is damaged. That it is there says that the key was accepted.
+// assumedTrace replaces a damaged trace. Its existence shows that the key was accepted.
 func assumedTrace(now time.Time) dedup.Trace {
 	return dedup.Trace{Day: dedup.DayOf(now), Count: 1<<8 - 1}
 }
 
-// firstDay returns the first day that is remembered. A gap does not count as time here either, as long as it is known.
+// firstDay returns the first day that is remembered. Known gaps do not count as time here
+// either.
 func (c *core) firstDay(since, evicted uint64, now time.Time) dedup.Day {
 	return c.options.Remember.First(dedup.Day(since), dedup.Day(evicted), now.Add(-c.gaps.all())) //nolint:gosec // days
 }
 
-// readMeta returns the counters; the zero value for a new store.
+// readMeta returns the counters, zero for a new store.
 func readMeta(txn *badger.Txn) (m record.Meta, err error) {
 	value, err := readValue(txn, record.MetaKey)
 	if value == nil || err != nil {
@@ -392,11 +395,12 @@ func readMeta(txn *badger.Txn) (m record.Meta, err error) {
 	return record.DecodeMeta(value)
 }
 
-// readTries is how often a value is looked up before it is called damaged: a value log file may be rewritten
-// and deleted between finding a value in it and reading it, and then the next look finds the new place.
+// readTries is how often a value is read before it counts as damaged. A value log file may be
+// rewritten and deleted between looking a value up and reading it; the next lookup finds the
+// new place.
 const readTries = 3
 
-// readValue returns a copy of a value, nil when the key is not there.
+// readValue returns a copy of a value, nil if the key does not exist.
 func readValue(txn *badger.Txn, key []byte) ([]byte, error) {
 	for try := 1; ; try++ {
 		item, err := txn.Get(key)

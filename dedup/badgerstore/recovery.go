@@ -12,8 +12,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// recovery prepares the committer of a store that is opened: it checks that the store is whole, restores the memory of
-// the committer, and repairs what a crash left behind. It runs before the committer.
+// recovery prepares the committer of a store that is opened: it checks that the store is whole,
+// restores the memory of the committer, and repairs what a crash left behind. It runs before
+// the committer.
 type recovery struct {
 	*committer
 	running   []*row         // events whose tasks were interrupted, or wait by a clock that was set back
@@ -21,14 +22,15 @@ type recovery struct {
 	behind    time.Duration  // how far the clock is behind the last commit
 }
 
-// clockSlack is how far the clock may be behind the last commit without question: clocks are corrected by that much.
+// clockSlack is how far the clock may be behind the last commit without question: clocks are
+// corrected by that much.
 const clockSlack = time.Minute
 
 // lostGap exceeds the number of events and tokens that lost logs can hold.
 const lostGap = 1 << 32
 
-// check compares the counters with the high-water file, the clock and what the store holds. It writes nothing unless
-// the store may be opened.
+// check compares the counters with the high-water file, the clock and what the store holds. It
+// writes nothing unless the store may be opened.
 func (v *recovery) check() error {
 	txn := v.db.NewTransaction(false)
 	m, err := readMeta(txn)
@@ -128,8 +130,8 @@ func interrupted(r *dedup.Record) bool {
 	return false
 }
 
-// acceptMeta opens the identity and the high-water file. If commits are lost and that was accepted, it makes the
-// counters those of a new history.
+// acceptMeta opens the identity and the high-water file. If commits are lost and that was
+// accepted, it makes the counters those of a new history.
 func (v *recovery) acceptMeta(mark uint64, unknown string, missing bool) error {
 	m := &v.meta
 	lost := unknown != "" || m.Commit < mark || missing
@@ -168,7 +170,8 @@ func (v *recovery) acceptMeta(mark uint64, unknown string, missing bool) error {
 	return nil
 }
 
-// openIdentity reads the identity of the store. It creates a new one if there is none or if commits were lost.
+// openIdentity reads the identity of the store. It creates a new one if there is none or if
+// commits were lost.
 func (v *recovery) openIdentity(m record.Meta, lost bool) (err error) {
 	var unknown string
 	if v.identity, unknown, err = storedir.ReadIdentity(v.dir); err != nil {
@@ -186,8 +189,9 @@ func (v *recovery) openIdentity(m record.Meta, lost bool) (err error) {
 	return nil
 }
 
-// startTraces records when the store began to remember keys, and logs it until that is For ago. Keys accepted before
-// are not remembered: they are new when they come again after their window.
+// startTraces records when the store began to remember keys, and logs it until that is For ago.
+// Keys accepted before are not remembered: they are new when they come again after their
+// window.
 func (v *recovery) startTraces() {
 	m, keep, now := &v.meta, v.options.Remember, v.now()
 	if keep.Off() {
@@ -221,8 +225,9 @@ func (v *recovery) run() error {
 	return nil
 }
 
-// resumeTasks makes interrupted tasks wait for their next attempt, and others no longer than they had to before the
-// clock was set back. It commits at least once, so that every start has a number.
+// resumeTasks makes interrupted tasks wait for their next attempt, and others no longer than
+// they had to before the clock was set back. It commits at least once, so that every start has
+// a number.
 func (v *recovery) resumeTasks() error {
 	rows := v.running
 	for first := true; first || len(rows) > 0; first = false {
@@ -253,7 +258,8 @@ func (v *recovery) resumeTasks() error {
 // statesPerCommit is how many events get their states in one commit.
 const statesPerCommit = 256
 
-// storeStates stores the states of events that have none of this format, so that the next start reads no bodies.
+// storeStates stores the states of events that have none of this format, so that the next start
+// reads no bodies.
 func (v *recovery) storeStates() error {
 	for places := v.stateless; len(places) > 0; {
 		n := min(len(places), statesPerCommit)
@@ -307,7 +313,8 @@ func (v *recovery) sweepChunks() error {
 	return nil
 }
 
-// unknownFor returns why there is no high water although there should be: a store without a commit has none.
+// unknownFor returns why there is no high water although there should be: a store without a
+// commit has none.
 func unknownFor(m record.Meta, unknown string) string {
 	if m.Commit == 0 {
 		return ""
@@ -315,8 +322,8 @@ func unknownFor(m record.Meta, unknown string) string {
 	return unknown
 }
 
-// missing compares what a start found with what the last commit counted. Damaged values cannot be compared and are
-// reported on their own, but the number of entries has to agree.
+// missing compares what a start found with what the last commit counted. Damaged values cannot
+// be compared and are reported on their own, but the number of entries has to agree.
 func missing(counted, found record.Census, damaged int) bool {
 	return counted.Known && counted != found && (damaged == 0 || counted.Entries != found.Entries)
 }

@@ -13,18 +13,17 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// Repair is what was done about one damaged value.
+// Repair describes what was done about one damaged value.
 type Repair struct {
 	// Key is the key of the value in the store, as in [Damage].
 	Key string `json:"key"`
-	// Event is our own id of the event that it belongs to, where it is known. It is a new one where the old one
-	// cannot be told any more.
+	// Event is the id of the event that it belongs to, if known. It is a new one if the old one
+	// is lost.
 	Event string `json:"event,omitempty"`
-	// Done says in words what was done.
+	// Done describes the repair.
 	Done string `json:"done"`
 }
 
-// What is done about damaged values.
 const (
 	repairedMemory  = "written again from memory, nothing is lost"
 	repairedBody    = "the payload is lost, the rest is kept"
@@ -38,9 +37,9 @@ const (
 	repairedNot     = "nothing can be done: restore a backup"
 )
 
-// RepairDir repairs the store in dir, which must be there and which nobody may have open, as [Store.Repair] does. A store
-// that is sound, or has a damaged table, is only looked at, as [Check] does; the report says which it is. Options are
-// those of [Open].
+// RepairDir repairs the store in dir as [Store.Repair] does. The store must exist, and no
+// process may have it open. A sound store, or one with a damaged table, is only checked, as by
+// [Check]; the report tells which. Options are those of [Open].
 func RepairDir(ctx context.Context, dir string, o Options) (done []Repair, report Report, err error) {
 	before, err := Check(ctx, dir, o)
 	if err != nil || len(before.Damaged) == 0 || before.Tables != "" {
@@ -51,7 +50,7 @@ func RepairDir(ctx context.Context, dir string, o Options) (done []Repair, repor
 	if err != nil {
 		return nil, before, err
 	}
-	// What is good by now, because opening the store wrote it anew, is left alone.
+	// Values that opening the store has rewritten are sound by now and left alone.
 	done, report, err = (&repairer{s.core}).repair(ctx, before)
 	return done, report, errors.Join(err, s.Close())
 }
@@ -59,7 +58,7 @@ func RepairDir(ctx context.Context, dir string, o Options) (done []Repair, repor
 // repairer repairs an open store.
 type repairer struct{ *core }
 
-// repair mends what a check found, and checks again when that was anything.
+// repair repairs what a check found, and checks again if there was anything.
 func (r *repairer) repair(ctx context.Context, before Report) ([]Repair, Report, error) {
 	out := []Repair{}
 	if len(before.Damaged) == 0 {
@@ -71,7 +70,7 @@ func (r *repairer) repair(ctx context.Context, before Report) ([]Repair, Report,
 	}
 	for _, d := range before.Damaged {
 		o := &repairOp{ticket: newTicket(false), owners: owners, repair: Repair{Key: d.Key, Event: d.Event}}
-		o.bytes = record.ChunkSize // of a value that is written from memory
+		o.bytes = record.ChunkSize // of a value that is rewritten from memory
 		if o.key, err = record.ParseKeyName(d.Key); err != nil {
 			return out, before, err
 		}
@@ -84,11 +83,11 @@ func (r *repairer) repair(ctx context.Context, before Report) ([]Repair, Report,
 	if err := r.do(ctx, &countOp{ticket: newTicket(false)}); err != nil {
 		return out, before, err
 	}
-	after, err := r.check(ctx, 0) // which replaces what is known to be damaged
+	after, err := r.check(ctx, 0) // replaces the known damage
 	return out, after, err
 }
 
-// aliasOwners finds the events of damaged aliases: the events name their aliases.
+// aliasOwners finds the events of damaged aliases, because events list their aliases.
 func (r *repairer) aliasOwners(ctx context.Context, all []Damage) (map[record.Hash]record.Alias, error) {
 	wanted := map[record.Hash]record.Alias{}
 	for _, d := range all {
@@ -110,7 +109,7 @@ func (r *repairer) aliasOwners(ctx context.Context, all []Damage) (map[record.Ha
 				return
 			}
 			for _, a := range rec.Aliases {
-				if old, ok := wanted[record.HashOf(a)]; ok && old.Seq < rec.Seq { // the newest event has taken it
+				if old, ok := wanted[record.HashOf(a)]; ok && old.Seq < rec.Seq { // the newest event has it
 					wanted[record.HashOf(a)] = record.Alias{Hash: p.Hash, Seq: rec.Seq}
 				}
 			}
@@ -126,7 +125,6 @@ type repairOp struct {
 	repair Repair
 }
 
-// apply implements op.
 func (o *repairOp) apply(b *batch) (err error) {
 	if b.disk.frozen() {
 		return b.disk.err()
@@ -157,7 +155,7 @@ func (o *repairOp) apply(b *batch) (err error) {
 	return nil
 }
 
-// mend repairs event and state at a place.
+// repairEvent repairs event and state at a place.
 func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	if r := b.rows[p]; r.changed() { // another of its values was repaired in this batch
 		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready
@@ -174,7 +172,7 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready
 		return nil
 	}
-	b.uncounted = true // a damaged value is replaced; countOp counts everything anew
+	b.uncounted = true // countOp recounts
 	next := &row{place: p, dirty: true, fresh: true}
 	rest := salvage(b.txn, p)
 	switch {
@@ -199,8 +197,9 @@ func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	return nil
 }
 
-// complete gives an event of which nothing good is left what it needs to keep its key known: a number, a window,
-// and a task that a person sees. What was read without a checksum to confirm it is kept within what is possible.
+// rebuild completes an event of which nothing valid is left so that its key stays known: a
+// sequence, a window, and a task that an operator sees. Values read without a valid checksum
+// are limited to plausible ones.
 func (b *batch) rebuild(p record.Place, r *dedup.Record) {
 	switch {
 	case p.Older != 0:
@@ -222,8 +221,9 @@ func (b *batch) rebuild(p record.Place, r *dedup.Record) {
 	}
 }
 
-// giveUp makes dead letters of open tasks. A claim that its claimer holds, or that is free for the next delivery, is
-// left as it is, for that delivery brings the payload again; unless unsure says that it may have been answered.
+// failTasks turns open tasks into dead letters. A claim that is held, or free for the next
+// delivery, is left alone, because that delivery brings the payload again; unsure means that it
+// may already have been answered.
 func (b *batch) failTasks(r *dedup.Record, why string, unsure bool) {
 	r.Note = "damaged in the store: " + why
 	if r.Hold && !unsure {
@@ -242,7 +242,7 @@ func (b *batch) failTasks(r *dedup.Record, why string, unsure bool) {
 	}
 }
 
-// mendPiece gives up a large body of which a piece is damaged, with its other pieces.
+// repairChunk drops a large body that has a damaged chunk.
 func (o *repairOp) repairChunk(b *batch) error {
 	h, number := record.ParseChunkKey(o.key)
 	r, err := b.bodyOwner(h, number)
@@ -265,7 +265,7 @@ func (o *repairOp) repairChunk(b *batch) error {
 	return nil
 }
 
-// bodyOwner returns the event, of any generation, that has a large body; nil when none has.
+// bodyOwner returns the event, of any generation, that has a large body; nil if there is none.
 func (b *batch) bodyOwner(h record.Hash, number uint64) (*row, error) {
 	var wrong error
 	for _, p := range append([]record.Place{{Hash: h}}, olderPlaces(b.txn, h)...) {
@@ -278,10 +278,9 @@ func (b *batch) bodyOwner(h record.Hash, number uint64) (*row, error) {
 	return nil, wrong
 }
 
-// countOp counts all events anew, and finds the newest.
+// countOp recounts all events and finds the newest.
 type countOp struct{ ticket }
 
-// apply implements op.
 func (o *countOp) apply(b *batch) error {
 	found, err := b.c.survey(func(*row) {})
 	if err != nil {
@@ -302,16 +301,16 @@ func (o *countOp) apply(b *batch) error {
 	return nil
 }
 
-// salvaged is what is left of an event one of whose values is damaged.
+// salvaged is what is left of an event with a damaged value.
 type salvaged struct {
-	event *record.Event // the event as it was claimed, when that is good
-	state bool          // the state is good
-	rec   dedup.Record  // the state; without a good one the first, and without an event a guess
-	claim dedup.Claim   // key, aliases and what the event is, as far as they are known
+	event *record.Event // the event as claimed, if it is valid
+	state bool          // the state is valid
+	rec   dedup.Record  // the state; if it is damaged the first one, and without an event a guess
+	claim dedup.Claim   // key, aliases and description, as far as they are known
 }
 
-// salvage reads what is left at a place. The state is good or not used. The event, when it is damaged, is read as far
-// as its key proves itself: it must hash to where it is. Damage is most often in the payload, so that it does.
+// salvage reads what is left at a place. A damaged state is not used. A damaged event is
+// decoded if its key hashes to its place: most damage is in the payload.
 func salvage(txn *badger.Txn, p record.Place) (left salvaged) {
 	key := p.Key()
 	value, err := readValue(txn, key)

@@ -91,7 +91,8 @@ func countsOf(t *testing.T, s *Store) dedup.Stats {
 	return dedup.Stats{Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead, Backlog: st.Backlog}
 }
 
-// letter claims a key again and returns its record, which must be a dead letter with the reason damaged.
+// letter claims a key again and returns its record, which must be a dead letter with the reason
+// damaged.
 func letter(t *testing.T, s *Store, c dedup.Claim) dedup.Record {
 	t.Helper()
 	r := mustClaim(t, s, c, dedup.Known).Record
@@ -352,7 +353,8 @@ func TestADamagedTableIsNotRepaired(t *testing.T) {
 	}
 }
 
-// TestWhatNoChecksumConfirmsIsNotBelieved damages events so that they still decode, to something else.
+// TestWhatNoChecksumConfirmsIsNotBelieved damages events so that they still decode, to
+// something else.
 func TestWhatNoChecksumConfirmsIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(c *dedup.Claim, r *dedup.Record){
@@ -399,7 +401,8 @@ func TestWhatNoChecksumConfirmsIsNotBelieved(t *testing.T) {
 	}
 }
 
-// reading is a context that counts how often it is asked whether it goes on: a check asks at every value.
+// reading is a context that counts how often it is asked whether it goes on: a check asks at
+// every value.
 type reading struct {
 	context.Context
 	asked atomic.Int64
@@ -411,7 +414,8 @@ func (r *reading) Err() error {
 	return r.Context.Err()
 }
 
-// scans is how often everything was read, in a store with so many values; what else asks is far below half of them.
+// scans is how often everything was read, in a store with so many values; what else asks is far
+// below half of them.
 func (r *reading) scans(values int) int {
 	return int((r.asked.Swap(0) + int64(values)/2) / int64(values))
 }

@@ -14,35 +14,36 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// disk watches the free space of the store's file system. Badger writes through memory maps, so that a full
-// disk is the death of the process and not an error: the store stops before.
+// disk watches the free space of the store's file system. Badger writes through memory maps, so
+// a full disk would kill the process instead of returning an error. The store stops before
+// that.
 type disk struct {
 	dir      string
 	statfs   func(dir string) (free, total int64, err error)
 	size     func() int64 // of the store
-	minFree  int64        // what the options say; 0 is the default
+	minFree  int64        // from the options; 0 is the default
 	memTable int64
-	probe    func() error // writes something; nil while there is nothing to write to
+	probe    func() error // writes something; nil while there is no file to write to
 
 	mu   sync.Mutex
 	last diskState
 	at   time.Time
 }
 
-// diskCache is how long a look at the file system is good for.
+// diskCache is how long a measurement of the file system is valid.
 const diskCache = time.Second
 
-// diskState is the free space and what it is to be compared with.
+// diskState is the free space and its limits.
 type diskState struct {
 	free, want, hard int64
 	failed           error // the free space is unknown
 	unwritable       error // the file system takes no writes
 }
 
-// low says that no new event is accepted.
+// low means that new events are refused.
 func (d diskState) low() bool { return d.failed != nil || d.unwritable != nil || d.free < d.want }
 
-// frozen says that nothing is written.
+// frozen means that nothing is written.
 func (d diskState) frozen() bool { return d.unwritable != nil || d.failed == nil && d.free < d.hard }
 
 func (d diskState) err() error {
@@ -61,7 +62,7 @@ func (d diskState) err() error {
 
 func mib(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
-// state returns what is known, looking again when that is more than a second old.
+// state returns the state of the disk, measured within the last second.
 func (d *disk) state() diskState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,7 +72,7 @@ func (d *disk) state() diskState {
 	return d.last
 }
 
-// doubt makes the next state a new look.
+// recheck makes the next state a new measurement.
 func (d *disk) recheck() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,13 +105,14 @@ func statfs(dir string) (free, total int64, err error) {
 	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
 }
 
-// usage is what the files of a store take on the disk, in bytes. Badger makes files long before it fills them, so what
-// counts are the blocks that a file has.
+// usage is the disk usage of a store in bytes. Badger allocates files long before it fills
+// them, so it counts allocated blocks.
 type usage struct {
 	all, tables int64
 }
 
-// measure adds up the files in a directory and in those below it. Files that go meanwhile do not count.
+// measure adds up the files in a directory and below. Files that disappear meanwhile do not
+// count.
 func measure(dir string) (u usage, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -127,7 +129,7 @@ func measure(dir string) (u usage, err error) {
 		}
 		n := info.Size()
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			n = st.Blocks * 512 // the unit of POSIX, whatever the file system's is
+			n = st.Blocks * 512 // the unit of POSIX, independent of the file system
 		}
 		u.all += n
 		if strings.HasSuffix(e.Name(), ".sst") {
@@ -137,10 +139,10 @@ func measure(dir string) (u usage, err error) {
 	return u, err
 }
 
-// usageLasts is how long a look at the files is good for.
+// usageLasts is how long a measurement of the files is valid.
 const usageLasts = 10 * time.Second
 
-// meter measures a directory, and not more often than needed.
+// meter measures a directory, no more often than needed.
 type meter struct {
 	dir string
 
@@ -149,7 +151,7 @@ type meter struct {
 	at   time.Time
 }
 
-// usage returns what the files took a moment ago. A directory that cannot be read takes what it took before.
+// usage returns a recent measurement. A directory that cannot be read keeps its previous usage.
 func (m *meter) usage() usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,24 +164,25 @@ func (m *meter) usage() usage {
 	return m.last
 }
 
-// forget makes the next look a new one.
+// forget makes the next usage a new measurement.
 func (m *meter) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.at = time.Time{}
 }
 
-// spare holds file descriptors, so that those who use them up (connections, most of all) leave some for the files that
-// Badger opens in the middle of a commit. A value log that cannot be opened costs that batch only. Without a new memory
-// table Badger cannot go on, so nothing is committed unless there are descriptors left for one.
+// spare reserves file descriptors, so that other users of descriptors (mostly connections)
+// leave some for the files that Badger opens during a commit. A value log that cannot be opened
+// fails only its batch. Without a new memory table Badger cannot continue, so nothing is
+// committed unless descriptors for one are reserved.
 type spare struct {
 	mu    sync.Mutex
 	files []*os.File
-	short bool // there were not enough when it was filled last
+	short bool // the last fill reserved too few
 }
 
-// How many descriptors are held, with how many of them the store goes on, and how many are let go for a file of
-// Badger's: a table takes one for itself and one for its directory.
+// The number of reserved descriptors, the least that a commit requires, and the number released
+// for a file of Badger's: a table needs one for itself and one for its directory.
 const (
 	spareFiles = 24
 	spareLeast = 12
@@ -192,7 +195,7 @@ var errNoDescriptors = &dedup.ErrUnavailable{
 	RetryAfter: 5 * time.Second,
 }
 
-// fill takes what is missing and reports whether it is enough.
+// fill reserves the missing descriptors and reports whether there are enough.
 func (s *spare) fill() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +210,7 @@ func (s *spare) fill() bool {
 	return !s.short
 }
 
-// err is why nothing is written, as far as known; nil when something is.
+// err returns why nothing is written, nil if there are enough descriptors.
 func (s *spare) err() error {
 	s.mu.Lock()
 	short := s.short
@@ -218,32 +221,33 @@ func (s *spare) err() error {
 	return nil
 }
 
-// release lets n descriptors go, for a file that is opened right now.
+// release releases n descriptors for a file that is about to be opened.
 func (s *spare) release(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n = min(n, len(s.files))
 	for _, f := range s.files[len(s.files)-n:] {
-		_ = f.Close() // of nothing that was written
+		_ = f.Close() // nothing was written to it
 	}
 	s.files = s.files[:len(s.files)-n]
 }
 
-// tablesRetry is a little less than Badger waits before it tries again to write a memory table.
+// tablesRetry is slightly less than Badger waits before it retries to write a memory table.
 const tablesRetry = 950 * time.Millisecond
 
-// heard listens to Badger's lines for the moments at which it opens a file.
+// onLogLine releases descriptors when Badger's log shows that it opens a file.
 func (s *spare) onLogLine(line string) {
 	switch {
 	case strings.HasPrefix(line, "Flushing memtable, mt.size="):
-		s.release(spareOpens) // the next thing that it does is to open a new one
+		s.release(spareOpens) // it opens a new one next
 	case strings.HasPrefix(line, "error flushing memtable") && strings.Contains(line, syscall.EMFILE.Error()):
 		time.AfterFunc(tablesRetry, func() { s.release(spareOpens) })
 	}
 }
 
-// unopened reports whether a commit failed because Badger could not open a new value log, before anything became
-// visible. A memory table that could not be opened leaves Badger unusable. Badger keeps the text of causes only.
+// unopened reports whether a commit failed because Badger could not open a new value log,
+// before anything became visible. A memory table that could not be opened makes Badger
+// unusable. Badger keeps only the text of causes.
 func unopened(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "unable to open: ") && !strings.Contains(text, "mem table") &&

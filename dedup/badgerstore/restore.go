@@ -14,16 +14,17 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// Restore makes a store in dir, which must be empty or not exist, of a whole backup and the increments after
-// it, in their order, and returns how many keys it holds. A directory in which it failed is none that can be opened.
-// The error is a [ChainError] when a backup does not continue the one before it: it is of another store, comes
-// twice or out of order, or one is missing between them. Backups of earlier programs do not name their store; those
-// are believed, and the log warns.
+// Restore creates a store in dir from a full backup and the increments after it, in their
+// order, and returns the number of its keys. dir must be empty or not exist. A directory in
+// which Restore failed cannot be opened. The error is a [ChainError] if a backup does not
+// continue the previous one: it is of another store, repeated or out of order, or one is
+// missing between them. Backups of earlier programs do not name their store; they are accepted
+// with a warning in the log.
 //
-// What it makes is a store of its own, with a new identity: its backups begin with a whole one.
+// The new store has an identity of its own: its backups start with a full one.
 //
-// Event ids and leases that were given out after the backup are not given out again. Events that were accepted after
-// it are gone: a repeated delivery of one is new.
+// Event ids and leases issued after the backup are not issued again. Events accepted after it
+// are gone: a repeated delivery of one is new.
 func Restore(ctx context.Context, dir string, o Options, backups ...io.Reader) (keys int, err error) {
 	if len(backups) == 0 {
 		return 0, errors.New("there is no backup to restore")
@@ -63,7 +64,7 @@ func Restore(ctx context.Context, dir string, o Options, backups ...io.Reader) (
 	return keys, storedir.WriteFormat(dir, formatVersion)
 }
 
-// restoreInto makes the directory. Without the file of the format it is no store yet.
+// restoreInto creates the directory. Without the format file it is not a store yet.
 func restoreInto(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("directory %s cannot be made: %w; choose another one", dir, err)
@@ -83,10 +84,11 @@ func restoreInto(dir string) error {
 // restorer fills an empty store from backups.
 type restorer struct {
 	*core
-	have Position // of what is restored
+	have Position // of what was restored
 }
 
-// load applies a backup: it sets the values of the backup and deletes the keys that the backup does not name.
+// load applies a backup: it sets the values of the backup and deletes the keys that the backup
+// does not name.
 func (r *restorer) load(ctx context.Context, from io.Reader) error {
 	in, err := newBackupReader(from)
 	if err != nil {
@@ -144,7 +146,7 @@ func (r *restorer) load(ctx context.Context, from io.Reader) error {
 	return nil
 }
 
-// follow checks that a backup continues those before it, and returns where it ends.
+// follow checks that a backup continues the previous ones, and returns where it ends.
 func (r *restorer) follow(head backupHead) (Position, error) {
 	have := r.have
 	from, first := head.from(), have == (Position{})
@@ -157,12 +159,12 @@ func (r *restorer) follow(head backupHead) (Position, error) {
 			"dir", r.dir, "since", from.Version)
 	}
 	if end.Store == "" {
-		end.Store = have.Store // the ones after it must be of that store
+		end.Store = have.Store // later ones must be of that store
 	}
 	return end, nil
 }
 
-// deleteUntil deletes the keys from where the iterator is to the one before key; all the rest when that is nil.
+// deleteUntil deletes the keys from the iterator up to key, all remaining ones if key is nil.
 func deleteUntil(it *badger.Iterator, batch *badger.WriteBatch, key []byte) error {
 	for ; it.Valid() && (key == nil || bytes.Compare(it.Item().Key(), key) < 0); it.Next() {
 		if err := batch.Delete(it.Item().KeyCopy(nil)); err != nil {
@@ -172,7 +174,7 @@ func deleteUntil(it *badger.Iterator, batch *badger.WriteBatch, key []byte) erro
 	return nil
 }
 
-// restoreMeta moves the counters on and writes the high-water file.
+// restoreMeta advances the counters and writes the high-water file.
 func (r *restorer) restoreMeta() (keys int, err error) {
 	var m record.Meta
 	err = r.db.View(func(txn *badger.Txn) error {

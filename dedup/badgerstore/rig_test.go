@@ -10,7 +10,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// smallClaim and mediumClaim are the claims of filled: bodies of 1 KiB, and of 2,000 bytes that differ.
+// smallClaim and mediumClaim are the claims of filled: bodies of 1 KiB, and of 2,000 bytes that
+// differ.
 func smallClaim(i int) dedup.Claim  { return claimOf(fmt.Sprint(i)) }
 func mediumClaim(i int) dedup.Claim { return largeClaim(fmt.Sprint(i), 2000) }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// row is a cached record. Rows are immutable once they are in a batch or the cache; edit returns a copy.
+// row is a cached record. Rows are immutable once they are in a batch or the cache; edit
+// returns a copy.
 type row struct {
 	place    record.Place
 	rec      dedup.Record // without the description, which the event has
@@ -19,7 +20,8 @@ type row struct {
 	before   tally  // of what is stored
 }
 
-// changed reports whether a batch has changed the row. Other rows of a batch were only read, or do not exist.
+// changed reports whether a batch has changed the row. Other rows of a batch were only read, or
+// do not exist.
 func (r *row) changed() bool { return r != nil && r.dirty }
 
 // edit returns a copy that may be changed and put into a batch.
@@ -44,8 +46,8 @@ func withoutDescription(r dedup.Record) dedup.Record {
 	return r
 }
 
-// appendWrites appends the writes of a dirty row. The state of an event is also stored beside it, so that a start reads
-// no bodies and a sweep no events.
+// appendWrites appends the writes of a dirty row. The state of an event is also stored beside
+// it, so that a start reads no bodies and a sweep no events.
 func (r *row) appendWrites(writes []mutation, g gaps) []mutation {
 	rec := g.stored(r.rec)
 	older := r.place.Older != 0
@@ -121,8 +123,8 @@ func (t *tally) add(other tally, by int64) {
 	t.quarantined = addQuarantined(t.quarantined, other.quarantined, by)
 }
 
-// addQuarantined adds counts of quarantined deliveries to others, which it changes and returns. Groups without any are
-// left out.
+// addQuarantined adds counts of quarantined deliveries to others, which it changes and returns.
+// Groups without any are left out.
 func addQuarantined(to, other map[dedup.QuarantineGroup]int64, by int64) map[dedup.QuarantineGroup]int64 {
 	if to == nil && len(other) > 0 {
 		to = map[dedup.QuarantineGroup]int64{}
@@ -167,9 +169,10 @@ type generation struct {
 	number int
 }
 
-// generations holds the older generations of all keys. There are few, mostly dead letters whose key came again after
-// its window. If the newest event of a key is gone, the next one continues their numbers. Looking for them in the
-// database would cost each new key a search through all tables.
+// generations holds the older generations of all keys. There are few, mostly dead letters whose
+// key came again after its window. If the newest event of a key is gone, the next one continues
+// their numbers. Looking for them in the database would cost each new key a search through all
+// tables.
 type generations map[record.Hash][]generation
 
 // note updates the generations with a row that was committed.

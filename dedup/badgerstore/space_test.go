@@ -35,8 +35,9 @@ func liveBytes(t *testing.T, s *Store) (n int64) {
 	return n
 }
 
-// TestSpaceIsGivenBackOverDailyRestarts has ten days of eight hours, each in a process of its own: eight value logs of
-// events a day, of which one in sixteen is a dead letter that stays, and the others are forgotten after a day.
+// TestSpaceIsGivenBackOverDailyRestarts has ten days of eight hours, each in a process of its
+// own: eight value logs of events a day, of which one in sixteen is a dead letter that stays,
+// and the others are forgotten after a day.
 func TestSpaceIsGivenBackOverDailyRestarts(t *testing.T) {
 	t.Parallel()
 	const logFile = 1 << 20
@@ -84,9 +85,9 @@ func TestSpaceIsGivenBackOverDailyRestarts(t *testing.T) {
 	}
 }
 
-// TestAnOlderValueLogIsCollectedAlthoughTheNewestHasMoreDeleted has a file that is deleted for the most part behind the
-// one that is being written, of which even more is deleted: Badger itself looks at the latter only. It is rewritten as
-// soon as the disk is low.
+// TestAnOlderValueLogIsCollectedAlthoughTheNewestHasMoreDeleted has a file that is deleted for
+// the most part behind the one that is being written, of which even more is deleted: Badger
+// itself looks at the latter only. It is rewritten as soon as the disk is low.
 func TestAnOlderValueLogIsCollectedAlthoughTheNewestHasMoreDeleted(t *testing.T) {
 	t.Parallel()
 	clock, o := deduptest.NewClock(), quiet()

@@ -32,8 +32,9 @@ func starvedMain() bool {
 	return true
 }
 
-// starved opens a store with tiny files, uses all descriptors up, lets memory tables and value logs change until new
-// events are refused, and gives the descriptors back. It tells which events were accepted.
+// starved opens a store with tiny files, uses all descriptors up, lets memory tables and value
+// logs change until new events are refused, and gives the descriptors back. It tells which
+// events were accepted.
 func starved(dir string) error {
 	s, err := Open(dir, tiny())
 	if err != nil {
@@ -103,8 +104,8 @@ func tiny() Options {
 	return o
 }
 
-// TestRunningOutOfFileDescriptorsIsNotFatal has the descriptors of a child run out while memory tables and value logs
-// change.
+// TestRunningOutOfFileDescriptorsIsNotFatal has the descriptors of a child run out while memory
+// tables and value logs change.
 func TestRunningOutOfFileDescriptorsIsNotFatal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -20,14 +20,16 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// small are options with which a few thousand events have several tables and files of the value log.
+// small are options with which a few thousand events have several tables and files of the value
+// log.
 func small() Options {
 	o := quiet()
 	o.memTable, o.logFile, o.CheckEvery = 128<<10, 1<<20, -1
 	return o
 }
 
-// grown is a store of many tables: events of which a part is finished, dead, purged and quarantined, with aliases.
+// grown is a store of many tables: events of which a part is finished, dead, purged and
+// quarantined, with aliases.
 func grown(t *testing.T, events int) *Store {
 	t.Helper()
 	s := open(t, t.TempDir(), small())
@@ -67,8 +69,8 @@ func belief(t *testing.T, s *Store) map[string]string {
 	return out
 }
 
-// opensWholeOrNot opens a store that may be damaged. Either it is refused and its files are as they were, or
-// it knows every event as before. It returns the error.
+// opensWholeOrNot opens a store that may be damaged. Either it is refused and its files are as
+// they were, or it knows every event as before. It returns the error.
 func opensWholeOrNot(t *testing.T, what, dir string, want map[string]string, o Options) error {
 	t.Helper()
 	before := contents(t, dir)
@@ -118,7 +120,8 @@ func records(t *testing.T, text string) (at []int) {
 	return at
 }
 
-// bothEnds calls test with the files of a grown store, as a crash and as Close left it, and what the store knew.
+// bothEnds calls test with the files of a grown store, as a crash and as Close left it, and
+// what the store knew.
 func bothEnds(t *testing.T, events int, test func(t *testing.T, files, want map[string]string)) {
 	t.Helper()
 	for _, end := range []string{"crashed", "closed"} {
@@ -195,8 +198,9 @@ func TestAMissingTableIsRefused(t *testing.T) {
 	})
 }
 
-// TestAnOlderLogThatIsDamagedInItsMiddleIsRefused keeps memory tables from becoming files, so that a crash leaves two
-// logs that are written ahead. Badger ends the older one at the damaged entry and goes on with the newer one.
+// TestAnOlderLogThatIsDamagedInItsMiddleIsRefused keeps memory tables from becoming files, so
+// that a crash leaves two logs that are written ahead. Badger ends the older one at the damaged
+// entry and goes on with the newer one.
 func TestAnOlderLogThatIsDamagedInItsMiddleIsRefused(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), small())
@@ -253,8 +257,8 @@ func TestAnOlderLogThatIsDamagedInItsMiddleIsRefused(t *testing.T) {
 	}
 }
 
-// TestAStateThatIsAnEarlierOneIsNoticed takes the newest state of an event away, with a tool that knows the format: no
-// event is missing then, but one would be handled again.
+// TestAStateThatIsAnEarlierOneIsNoticed takes the newest state of an event away, with a tool
+// that knows the format: no event is missing then, but one would be handled again.
 func TestAStateThatIsAnEarlierOneIsNoticed(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 10, smallClaim)
@@ -291,7 +295,8 @@ func TestAStateThatIsAnEarlierOneIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAStartMayEndAnywhere ends a start after each of its steps on the files: the next one undoes it.
+// TestAStartMayEndAnywhere ends a start after each of its steps on the files: the next one
+// undoes it.
 func TestAStartMayEndAnywhere(t *testing.T) {
 	t.Parallel()
 	s := grown(t, 800)

@@ -1,13 +1,16 @@
-// Package badgerstore is the default store of Eyelet: an embedded database in one directory of one machine.
+// Package badgerstore is the default store of Eyelet: an embedded database in one directory of
+// one machine.
 //
-// [Open] it and pass it to receiver.Open. When a method returns a nil error, its effect survives a crash of the process
-// and of the machine, provided the disk keeps what it was told to flush. One process owns the directory.
+// [Open] it and pass it to receiver.Open. When a method returns a nil error, its effect
+// survives a crash of the process and of the machine, provided the disk keeps what it was told
+// to flush. One process owns the directory.
 //
 // # What it does not promise
 //
-// Losing the disk loses the store. A power cut is survived on file systems that make the name of a new file durable
-// together with its content (ext4, xfs, btrfs on Linux). Checksums and a census detect damage, but cannot distinguish
-// the last commits before a power cut, which may be torn, from damaged ones. docs/reliability.md has the whole list.
+// Losing the disk loses the store. A power cut is survived on file systems that make the name
+// of a new file durable together with its content (ext4, xfs, btrfs on Linux). Checksums and a
+// census detect damage, but cannot distinguish the last commits before a power cut, which may
+// be torn, from damaged ones. docs/reliability.md has the whole list.
 package badgerstore
 
 import (
@@ -42,16 +45,17 @@ var (
 	_ dedup.Expediter = (*Store)(nil)
 )
 
-// DamagedError reports a stored value that is not what was written: Key names it, Reason describes the damage, and Err
-// is the cause, if there is one. Its key stays known: a claim of it fails with this error and is never accepted as new.
+// DamagedError reports a stored value that is not what was written: Key names it, Reason
+// describes the damage, and Err is the cause, if there is one. Its key stays known: a claim of
+// it fails with this error and is never accepted as new.
 type DamagedError = record.DamagedError
 
-// Failed returns a channel that is closed when a commit has failed. The store is unusable from then on; the program
-// should exit with an error and be restarted by its supervisor.
+// Failed returns a channel that is closed when a commit has failed. The store is unusable from
+// then on; the program should exit with an error and be restarted by its supervisor.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
-// Degraded reports problems of a store that still accepts claims: stored values that are damaged, whose keys stay
-// known, and compactions that fail. It returns nil if none are known.
+// Degraded reports problems of a store that still accepts claims: stored values that are
+// damaged, whose keys stay known, and compactions that fail. It returns nil if none are known.
 func (s *Store) Degraded() error {
 	if err := s.damages.err(); err != nil {
 		return err
@@ -126,7 +130,8 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// close ends the goroutines and then closes the files. It does not wait for a disk that does not respond.
+// close ends the goroutines and then closes the files. It does not wait for a disk that does
+// not respond.
 func (s *Store) close() error {
 	defer close(s.ended)
 	late := s.waitFor(s.stopped)
@@ -150,8 +155,8 @@ func (s *Store) close() error {
 	return err
 }
 
-// closeFiles closes the database. It marks the store as cleanly closed if everything written is on disk, which is
-// unknown after a failure.
+// closeFiles closes the database. It marks the store as cleanly closed if everything written is
+// on disk, which is unknown after a failure.
 func (s *Store) closeFiles() error {
 	err := errors.Join(s.db.Close(), s.water.Close())
 	if err == nil && s.failure.Load() == nil && s.logger.unsynced.Load() == nil {
@@ -163,16 +168,17 @@ func (s *Store) closeFiles() error {
 // Check reads every value of the store while it is in use, compares all checksums and counts.
 func (s *Store) Check(ctx context.Context) (Report, error) { return s.check(ctx, 0) }
 
-// Repair reads every value, as Check does, and makes a store with damaged values one without. Keys stay known, so
-// that no repeated delivery is new, for as long as their window says; work that cannot be done any more, or of
-// which nothing tells whether it was done, becomes a dead letter with the reason "damaged", for a person to look
-// at. Such a letter can be reopened where the payload is still there, else Reopen returns ErrNoPayload; when it is
-// purged, its key is forgotten, and the producer can deliver the event again. A value that is damaged on disk
-// only is written again from memory.
+// Repair reads every value, as Check does, and repairs the damaged ones. Keys stay known until
+// their window ends, so that no repeated delivery is accepted as new. Work that can no longer
+// be done, or that may have been done, becomes a dead letter with the reason "damaged". It can
+// be reopened if the payload is left, otherwise Reopen returns ErrNoPayload; purging it forgets
+// its key, so that the producer can deliver the event again. Values that are damaged only on
+// disk are rewritten from memory.
 //
-// It returns what it did, in the order of the keys, and the report of the last look at everything. The store is read
-// once when nothing is damaged and else a second time after the repairs. A damaged table is not repaired: what was in it
-// is not known. At its end the store counts its events anew, which holds commits up for as long as that takes at a start.
+// It returns the repairs in the order of the keys, and the report of the last check. If there
+// was damage, the store is checked a second time. A damaged table is not repaired, because its
+// content is unknown. At the end the store recounts its events, which delays commits for as
+// long as a start takes.
 func (s *Store) Repair(ctx context.Context) ([]Repair, Report, error) {
 	before, err := s.Check(ctx)
 	if err != nil {
@@ -184,16 +190,16 @@ func (s *Store) Repair(ctx context.Context) ([]Repair, Report, error) {
 	return (&repairer{s.core}).repair(ctx, before)
 }
 
-// Backup writes everything that was acknowledged before the call to w, while the store is in use, and returns the
-// position of what it wrote. With the position of an earlier backup as since it writes only what came after it and
-// the keys of the rest; the zero Position writes everything. [Restore] reads it. Values that are damaged are written
-// as they are, so that their keys stay known; the log names them.
+// Backup writes everything acknowledged before the call to w and returns its position. The
+// store stays in use. With the position of an earlier backup as since, it writes only later
+// values and the keys of the rest; the zero Position writes everything. [Restore] reads it.
+// Damaged values are written as they are, so that their keys stay known; the log names them.
 //
-// The error is a [ChainError] when since is of another store, or of this one before it was restored. A since
-// that does not name its store is believed, and the log says so.
+// The error is a [ChainError] if since is of another store, or of this one before it was
+// restored. A since that does not name its store is accepted with a warning in the log.
 //
-// Long as it may take, it sees the store at one moment, and holds back nothing but that the space of what is
-// deleted meanwhile is given back later.
+// The backup sees the store at one moment. While it runs, the space of deleted values is not
+// reclaimed.
 func (s *Store) Backup(ctx context.Context, w io.Writer, since Position) (at Position, err error) {
 	if err := s.usable(); err != nil {
 		return Position{}, err
@@ -205,14 +211,14 @@ func (s *Store) Backup(ctx context.Context, w io.Writer, since Position) (at Pos
 	return at, err
 }
 
-// closePatience is how long Close waits for a disk that does not answer.
+// closePatience is how long Close waits for a disk that does not respond.
 const closePatience = time.Second
 
-// errStaysOpen says that Close could not wait for the disk.
+// errStaysOpen reports that Close could not wait for the disk.
 var errStaysOpen = errors.New("the disk does not answer; the files stay open until the process ends")
 
-// awaits waits until done is closed. Once the store has failed, or the disk does not answer, that is for a moment
-// only.
+// waitFor waits until done is closed, and only briefly once the store has failed or the disk
+// does not respond.
 func (s *Store) waitFor(done <-chan struct{}) error {
 	select {
 	case <-done:

@@ -10,9 +10,10 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// Claim implements [dedup.Store]. Bodies of more than 512 KiB are stored in pieces before the record that makes
-// them visible. Where the stored record that a claim meets is damaged, the other claims are stored all the same, in a step
-// of their own, and the error is a [DamagedError]: only the damaged event waits for its repair.
+// Claim implements [dedup.Store]. Bodies of more than 512 KiB are stored in chunks before the
+// record that makes them visible. If a claim meets a damaged record, the other claims are still
+// stored, in a commit of their own, and the error is a [DamagedError]: only the damaged event
+// waits for its repair.
 func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
 	decisions, err := s.claim(ctx, claims)
 	var met *damagedClaim
@@ -30,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decis
 	}
 }
 
-// damagedClaim says which of several claims met a damaged record.
+// damagedClaim reports which of several claims met a damaged record.
 type damagedClaim struct {
 	at  int
 	err *DamagedError
@@ -40,12 +41,12 @@ func (e *damagedClaim) Error() string { return e.err.Error() }
 
 func (e *damagedClaim) Unwrap() error { return e.err }
 
-// held reports whether a claim is held: its caller must get the lease.
+// held reports whether a claim is held. Its caller must get the lease.
 func held(claims []dedup.Claim) bool {
 	return slices.ContainsFunc(claims, func(c dedup.Claim) bool { return c.Hold })
 }
 
-// claim is one step of Claim.
+// claim is one attempt of Claim.
 func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 		}
 	}
 	err = s.do(ctx, o)
-	if errors.Is(err, errBodyUnstored) { // what a claim was to share a large body with is gone
+	if errors.Is(err, errBodyUnstored) { // the large body that a claim was to share is gone
 		return s.Claim(ctx, withOwnBodies(claims)...)
 	}
 	if err != nil {
@@ -77,8 +78,8 @@ func (s *Store) claim(ctx context.Context, claims []dedup.Claim) ([]dedup.Decisi
 	return o.answer(), nil
 }
 
-// answer completes the records of new events with what their claims say; the committer left that to the
-// claimer.
+// answer completes the records of new events with what their claims provided. The committer
+// leaves that to the claimer.
 func (o *claimOp) answer() []dedup.Decision {
 	for i := range o.decisions {
 		d, c := &o.decisions[i], &o.claims[i].claim
@@ -91,7 +92,7 @@ func (o *claimOp) answer() []dedup.Decision {
 	return o.decisions
 }
 
-// alone returns the claims with bodies of their own.
+// withOwnBodies returns the claims without shared bodies.
 func withOwnBodies(claims []dedup.Claim) []dedup.Claim {
 	out := slices.Clone(claims)
 	for i := range out {
@@ -113,9 +114,9 @@ func probesOf(claims []dedup.Claim) []dedup.Claim {
 	return out
 }
 
-// claimLarge stores claims some of which have large bodies. It asks first, so that a duplicate costs nothing;
-// then it writes the pieces of the new ones in commits of their own; the record that is written last
-// makes them visible.
+// claimLarge stores claims with large bodies. It first asks which are new, so that duplicates
+// cost nothing. It writes the chunks of the new ones in commits of their own; the record,
+// written last, makes them visible.
 func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.Decision, error) {
 	for {
 		probe, err := prepare(probesOf(claims))
@@ -151,7 +152,7 @@ func (s *Store) claimLarge(ctx context.Context, claims []dedup.Claim) ([]dedup.D
 	}
 }
 
-// storeBodies writes the pieces of the large bodies that will be needed.
+// storeBodies writes the chunks of the large bodies that are needed.
 func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decision) error {
 	for i := range o.claims {
 		p := &o.claims[i]
@@ -169,7 +170,7 @@ func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decis
 	return nil
 }
 
-// storeBody writes the pieces of a large body.
+// storeBody writes the chunks of a large body.
 func (s *Store) storeBody(ctx context.Context, h record.Hash, number uint64, body []byte) error {
 	for n := range record.ChunkCount(int64(len(body))) {
 		key := h.ChunkKey(number, n)
@@ -184,7 +185,7 @@ func (s *Store) storeBody(ctx context.Context, h record.Hash, number uint64, bod
 	return nil
 }
 
-// dropBodies asks for the pieces of claims that failed to be deleted. What it misses goes at the next start.
+// dropBodies deletes the chunks of failed claims. The next start deletes what it misses.
 func (s *Store) dropBodies(o *claimOp) {
 	for i := range o.claims {
 		if p := &o.claims[i]; p.event.Kind == record.BodyChunks && p.event.Body != 0 {
@@ -193,7 +194,7 @@ func (s *Store) dropBodies(o *claimOp) {
 	}
 }
 
-// dropBody asks for the pieces of a large body to be deleted.
+// dropBody deletes the chunks of a large body, without waiting for it.
 func (s *Store) dropBody(h record.Hash, number uint64, size int64) {
 	drop := &chunkOp{ticket: newTicket(false), frees: true}
 	for n := range record.ChunkCount(size) {
@@ -202,7 +203,8 @@ func (s *Store) dropBody(h record.Hash, number uint64, size int64) {
 	_ = s.queue.push(drop)
 }
 
-// bodyNumber returns a number that no other large body has: the boot above, a count below.
+// bodyNumber returns a unique number for a large body: boot in the upper half, a count in the
+// lower.
 func (s *Store) bodyNumber() uint64 { return s.boot<<32 | uint64(s.largeBodies.Add(1)) }
 
 func bootOfBody(number uint64) uint64 { return number >> 32 }

@@ -41,8 +41,8 @@ func (s *Store) Take(ctx context.Context, n int, bytes int64, lease time.Duratio
 	return out, nil
 }
 
-// bodies gives the work that was taken its payloads. A task whose body cannot be read any more is a dead letter,
-// which says so.
+// bodies adds the payloads to the work of a Take. A task whose body cannot be read becomes a
+// dead letter.
 func (s *Store) bodies(o *takeOp) []dedup.Work {
 	out := o.work[:0:len(o.work)]
 	for i := range o.work {
@@ -51,12 +51,12 @@ func (s *Store) bodies(o *takeOp) []dedup.Work {
 		if err != nil {
 			s.damage(err)
 			res := dedup.Result{Kind: dedup.ResultDead, Reason: reasonDamaged, Err: err.Error()}
-			if !errors.As(err, new(*DamagedError)) { // the store closes, which says nothing of the task
+			if !errors.As(err, new(*DamagedError)) { // the store is closing, which is unrelated to the task
 				res = dedup.Result{Kind: dedup.ResultRelease}
 			}
 			_ = s.queue.push(&leaseOp{ticket: newTicket(false), lease: w.Lease, change: func(r *dedup.Record, now time.Time) error {
 				return r.Finish(w.Lease, res, now)
-			}}) // without it the lease runs out, and the next Take tries again
+			}}) // if this fails, the lease expires and the next Take tries again
 			continue
 		}
 		w.Record.Payload.Body = body
@@ -65,7 +65,7 @@ func (s *Store) bodies(o *takeOp) []dedup.Work {
 	return out
 }
 
-// reasonDamaged is why a task is dead whose payload cannot be read.
+// reasonDamaged is the reason of dead letters whose payload cannot be read.
 const reasonDamaged = "damaged"
 
 // Extend implements [dedup.Store]. The extension is durable.
@@ -78,8 +78,8 @@ func (s *Store) Extend(ctx context.Context, l dedup.Lease, d time.Duration) erro
 	}})
 }
 
-// Finish implements [dedup.Store]. A result that a request waits for (one with an answer, and a release) is
-// committed at once, others share the next commit.
+// Finish implements [dedup.Store]. A result that a request waits for (one with a response, and
+// a release) is committed at once; others share the next commit.
 func (s *Store) Finish(ctx context.Context, l dedup.Lease, res dedup.Result) error {
 	res.Response = res.Response.Clone()
 	t := newTicket(res.Response.Status != 0 || res.Kind == dedup.ResultRelease)
@@ -91,8 +91,8 @@ func (s *Store) Finish(ctx context.Context, l dedup.Lease, res dedup.Result) err
 	}})
 }
 
-// stateMost bounds in bytes what a claim or a result adds to the state of an event. Badger refuses values that do not
-// fit a file of its log, and a refused write is the end of the store.
+// stateMost bounds what a claim or a result adds to the state of an event, in bytes. Badger
+// refuses values that do not fit a value log file, and a refused write ends the store.
 const stateMost = 8 << 20
 
 func answerSize(a dedup.Response) int {
@@ -148,7 +148,7 @@ func (s *Store) Purge(ctx context.Context, event string) error {
 	}
 }
 
-// copyBody writes the pieces of the event's body under the place of its heir.
+// copyBody writes the chunks of the event's body under the hash of its heir.
 func (s *Store) copyBody(ctx context.Context, o *purgeOp) error {
 	rec, err := s.Get(ctx, o.event)
 	if err != nil {
@@ -162,7 +162,8 @@ func (s *Store) copyBody(ctx context.Context, o *purgeOp) error {
 	return s.storeBody(ctx, h, o.number, rec.Payload.Body)
 }
 
-// dropCopy deletes a copy that is not needed: another record is the heir by now. What it misses goes at the next start.
+// dropCopy deletes a copy that another heir made useless. The next start deletes what it
+// misses.
 func (s *Store) dropCopy(ctx context.Context, o *purgeOp) {
 	h, _, ok := record.ParseEventID(o.heir)
 	rec, err := s.Get(ctx, o.event)

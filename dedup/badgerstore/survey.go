@@ -45,8 +45,8 @@ func (s *survey) join(other survey) {
 	}
 }
 
-// survey counts the events, and calls visit, one call at a time, for each event with open tasks. The duration of a
-// start depends on it, so every processor reads a part of the store.
+// survey counts the events, and calls visit, one call at a time, for each event with open
+// tasks. The duration of a start depends on it, so every processor reads a part of the store.
 func (c *core) survey(visit func(*row)) (survey, error) {
 	return c.surveyParts(partsOf(runtime.GOMAXPROCS(0)), visit)
 }
@@ -118,8 +118,9 @@ func (s *scanner) each(family byte, size int, f func(item *badger.Item)) {
 	}
 }
 
-// events reads the newest generations. Their states are in the tree itself, so no body is read: visited rows have only
-// the outline of their event. Events of format 1 with open tasks have no outline and are read whole.
+// events reads the newest generations. Their states are in the tree itself, so no body is read:
+// visited rows have only the outline of their event. Events of format 1 with open tasks have no
+// outline and are read whole.
 func (s *scanner) events() {
 	states := s.txn.NewIterator(keysOnly(record.FamilyState))
 	defer states.Close()
@@ -179,8 +180,8 @@ func (s *scanner) aliases() {
 	})
 }
 
-// nextState moves to the state of a row and reads it, with the outline if it has one. The rows of successive calls are
-// in the order of their hashes. A row without a state is left as it is.
+// nextState moves to the state of a row and reads it, with the outline if it has one. The rows
+// of successive calls are in the order of their hashes. A row without a state is left as it is.
 func nextState(states *badger.Iterator, r *row) (outlined bool, err error) {
 	for ; states.Valid(); states.Next() {
 		key := states.Item().Key()
@@ -205,8 +206,8 @@ func nextState(states *badger.Iterator, r *row) (outlined bool, err error) {
 // recentMax is how many of the newest events are listed without reading the whole store.
 const recentMax = 1 << 16
 
-// recent holds the places of the newest events. The keys of the store are hashes without an order, so a list would
-// otherwise read everything.
+// recent holds the places of the newest events. The keys of the store are hashes without an
+// order, so a list would otherwise read everything.
 type recent struct {
 	events []listed // by ascending sequence
 	cut    bool     // older ones were left out

@@ -16,7 +16,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// rememberedClaim is of an event that has nothing to do, has a window of an hour, and is to be remembered.
+// rememberedClaim is of an event that has nothing to do, has a window of an hour, and is to be
+// remembered.
 func rememberedClaim(id string) dedup.Claim {
 	c := claimOf(id)
 	c.Tasks, c.Window, c.Remember = nil, time.Hour, &dedup.Remember{}

@@ -15,7 +15,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// goldenStore unpacks a golden store of format 1 and returns its directory, what is in it, and options to open it.
+// goldenStore unpacks a golden store of format 1 and returns its directory, what is in it, and
+// options to open it.
 func goldenStore(t *testing.T, state string) (dir string, want golden, o Options) {
 	t.Helper()
 	want = readGolden(t, "format1")
@@ -76,8 +77,8 @@ func TestAProgramOfAnOlderFormatLeavesANewerStoreAlone(t *testing.T) {
 	}
 }
 
-// TestBringingAStoreForwardMayEndAnywhere ends the process around the step from format 1: either program opens what is
-// left, and nothing is lost.
+// TestBringingAStoreForwardMayEndAnywhere ends the process around the step from format 1:
+// either program opens what is left, and nothing is lost.
 func TestBringingAStoreForwardMayEndAnywhere(t *testing.T) {
 	t.Parallel()
 	ends := errors.New("the process ended")
@@ -109,8 +110,8 @@ func TestBringingAStoreForwardMayEndAnywhere(t *testing.T) {
 	}
 }
 
-// TestValuesOfVersion1AreWrittenAnew changes every event that a program of format 1 wrote, so that both parts of each
-// are in one value, and reads them again after a start.
+// TestValuesOfVersion1AreWrittenAnew changes every event that a program of format 1 wrote, so
+// that both parts of each are in one value, and reads them again after a start.
 func TestValuesOfVersion1AreWrittenAnew(t *testing.T) {
 	t.Parallel()
 	dir, _, o := goldenStore(t, "closed")

@@ -13,8 +13,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// TestADamagedByteOfTheValueLogDamagesOneValue flips a byte of an entry in the middle of the newest value log: Badger
-// alone would cut off everything behind it.
+// TestADamagedByteOfTheValueLogDamagesOneValue flips a byte of an entry in the middle of the
+// newest value log: Badger alone would cut off everything behind it.
 func TestADamagedByteOfTheValueLogDamagesOneValue(t *testing.T) {
 	t.Parallel()
 	for _, crashed := range []bool{false, true} {
@@ -108,8 +108,9 @@ func TestATornEndOfTheValueLogIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestATornCollectionIsNoDamage is what a power cut may leave of a collection whose first batch begins a value log: its
-// first page was not written, later ones were. The values stand in the log that was collected.
+// TestATornCollectionIsNoDamage is what a power cut may leave of a collection whose first batch
+// begins a value log: its first page was not written, later ones were. The values stand in the
+// log that was collected.
 func TestATornCollectionIsNoDamage(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 8, mediumClaim)

@@ -58,7 +58,8 @@ func (e Event) with(raw []byte) Event {
 	return e
 }
 
-// Loaded reports whether the event has its description. An event of which only the [Outline] was read has none.
+// Loaded reports whether the event has its description. An event of which only the [Outline]
+// was read has none.
 func (e Event) Loaded() bool { return e.raw != nil }
 
 // EncodedSize returns the length of the encoded event without its state.
@@ -83,7 +84,8 @@ func (e Event) WithoutBody(kind BodyKind) Event {
 	return Event{Kind: kind, Size: e.Size}.with(b)
 }
 
-// WithAliases returns the event with the aliases of the record. The rest of the record must be unchanged.
+// WithAliases returns the event with the aliases of the record. The rest of the record must be
+// unchanged.
 func (e Event) WithAliases(r *dedup.Record) Event {
 	b := make([]byte, headSize, len(e.raw)+stateRoom)
 	copy(b, e.raw)
@@ -93,8 +95,8 @@ func (e Event) WithAliases(r *dedup.Record) Event {
 	return e.with(append(b, e.InlineBody()...))
 }
 
-// WithBody returns the event with a body of its own instead of a shared one: inline, or in chunks if number is not
-// zero.
+// WithBody returns the event with a body of its own instead of a shared one: inline, or in
+// chunks if number is not zero.
 func (e Event) WithBody(body []byte, number uint64) Event {
 	kind := BodyInline
 	if number != 0 {
@@ -107,8 +109,8 @@ func (e Event) WithBody(body []byte, number uint64) Event {
 	return Event{Kind: kind, Body: number, Size: e.Size}.with(append(b, body...))
 }
 
-// upgraded returns the event as this version writes it: a description of version 1 is one of version 2 without
-// optional fields.
+// upgraded returns the event as this version writes it: a description of version 1 is one of
+// version 2 without optional fields.
 func (e Event) upgraded() Event {
 	if e.raw[0] == version {
 		return e
@@ -118,8 +120,8 @@ func (e Event) upgraded() Event {
 	return e.with(b)
 }
 
-// Encode returns the value of an event: the event, the state of the record and the checksum. The value shares memory
-// with the event.
+// Encode returns the value of an event: the event, the state of the record and the checksum.
+// The value shares memory with the event.
 func (e Event) Encode(key []byte, r *dedup.Record) []byte {
 	e = e.upgraded()
 	b := appendState(e.raw, r) // into its spare capacity, which nothing else uses
@@ -129,7 +131,8 @@ func (e Event) Encode(key []byte, r *dedup.Record) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Update(sum, castagnoli, key))
 }
 
-// DecodeEvent checks and decodes the value of an event. The state goes to r; the event aliases value.
+// DecodeEvent checks and decodes the value of an event. The state goes to r; the event aliases
+// value.
 func DecodeEvent(key, value []byte, r *dedup.Record) (Event, error) {
 	content, err := unseal(key, value)
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Optional fields end the values of version 2: number, length and content of each, in ascending order of their
-// numbers. A number is never reused for another field. A field with the zero value is not stored, and a value written
-// before a field existed decodes to its zero value.
+// Optional fields end the values of version 2: number, length and content of each, in ascending
+// order of their numbers. A number is never reused for another field. A field with the zero
+// value is not stored, and a value written before a field existed decodes to its zero value.
 
 func appendField(b []byte, number uint64, content []byte) []byte {
 	if len(content) == 0 {
@@ -48,8 +48,9 @@ func appendStringField(b []byte, number uint64, s string) []byte {
 	return appendString(binary.AppendUvarint(b, number), s)
 }
 
-// fields iterates over the optional fields at the end of a value. The caller decodes the content of each field that
-// it knows. Any other field is an error: a program that knows more fields of the same version has written it.
+// fields iterates over the optional fields at the end of a value. The caller decodes the
+// content of each field that it knows. Any other field is an error: a program that knows more
+// fields of the same version has written it.
 type fields struct {
 	from    *decoder
 	number  uint64

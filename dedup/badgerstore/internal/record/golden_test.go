@@ -11,8 +11,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// TestTheBytesOnDiskDoNotChange encodes a key and a value of every family. A difference means that stores written by
-// earlier programs can no longer be read: give the format a new version instead of changing the file.
+// TestTheBytesOnDiskDoNotChange encodes a key and a value of every family. A difference means
+// that stores written by earlier programs can no longer be read: give the format a new version
+// instead of changing the file.
 func TestTheBytesOnDiskDoNotChange(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile("testdata/golden.txt")

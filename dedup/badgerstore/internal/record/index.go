@@ -46,7 +46,8 @@ func DecodeTrace(key, value []byte) (t dedup.Trace, err error) {
 	return dedup.Trace{Day: dedup.Day(binary.LittleEndian.Uint16(content)), Count: content[2]}, nil
 }
 
-// ChunkSize is the length of the chunks of a large body, in bytes, and the longest body that is stored inline.
+// ChunkSize is the length of the chunks of a large body, in bytes, and the longest body that is
+// stored inline.
 const ChunkSize = 512 << 10
 
 // ChunkCount returns the number of chunks of a body.

@@ -11,9 +11,10 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// The layout of the keys. Every key except the one of the counters starts with its family, followed by the first 20
-// bytes of the hash of the event's [dedup.Key]. Keys are uniformly distributed and not ordered by time: compaction of
-// an LSM tree reclaims the space of uniform keys, but not that of time-ordered ones.
+// The layout of the keys. Every key except the one of the counters starts with its family,
+// followed by the first 20 bytes of the hash of the event's [dedup.Key]. Keys are uniformly
+// distributed and not ordered by time: compaction of an LSM tree reclaims the space of uniform
+// keys, but not that of time-ordered ones.
 //
 //	e hash            the event as it was claimed: description, body and first state
 //	s hash            the current state of the event; overrides the one in e
@@ -70,7 +71,8 @@ func (h Hash) ChunkKey(body uint64, n uint32) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, body), n)
 }
 
-// ParseChunkKey returns the hash and the number of the body that a chunk key of ChunkKeySize belongs to.
+// ParseChunkKey returns the hash and the number of the body that a chunk key of ChunkKeySize
+// belongs to.
 func ParseChunkKey(key []byte) (h Hash, body uint64) {
 	return Hash(key[1:KeySize]), binary.BigEndian.Uint64(key[KeySize:])
 }
@@ -87,7 +89,8 @@ func (id TraceID) Key() []byte {
 	return append(append(b, FamilyTrace), id[:]...)
 }
 
-// Place locates an event: the newest generation by its hash (Older is zero), an older one by hash and sequence.
+// Place locates an event: the newest generation by its hash (Older is zero), an older one by
+// hash and sequence.
 type Place struct {
 	Hash  Hash
 	Older uint64
@@ -163,8 +166,8 @@ var idText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(
 
 const idSize = 13 + 1 + 32
 
-// EventID returns the opaque id of an event: its sequence and the hash of its key. The hash finds the record, the
-// sequence makes the id unique forever.
+// EventID returns the opaque id of an event: its sequence and the hash of its key. The hash
+// finds the record, the sequence makes the id unique forever.
 func EventID(h Hash, seq uint64) string {
 	var b [idSize]byte
 	return string(appendEventID(b[:0], h, seq))

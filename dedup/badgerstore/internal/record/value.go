@@ -1,17 +1,20 @@
-// Package record is the disk format of the store: the layout of keys, the encoding of values, their checksums and
-// their version. It knows nothing about the database that holds them.
+// Package record is the disk format of the store: the layout of keys, the encoding of values,
+// their checksums and their version. It knows nothing about the database that holds them.
 //
-// Values are encoded by hand and not by a general encoder, because every delivery passes through here:
+// Values are encoded by hand and not by a general encoder, because every delivery passes
+// through here:
 //
 //	event   version | length of the description (4) | length of the body (4) | body kind | body number (8) |
 //	        description | body | state | length of the state (4) | checksum (4)
 //	state   version | state | checksum (4)
 //
-// The description is what the claim provided and never changes; the state is what happens to the event. The checksum
-// is a CRC-32C over value and key, which also detects a value stored under the wrong key. Fixed-width numbers are
-// little-endian, others are varints; strings and lists are prefixed with their length.
+// The description is what the claim provided and never changes; the state is what happens to
+// the event. The checksum is a CRC-32C over value and key, which also detects a value stored
+// under the wrong key. Fixed-width numbers are little-endian, others are varints; strings and
+// lists are prefixed with their length.
 //
-// Version 2 adds optional fields at the end of description and state. Both versions are read; version 2 is written.
+// Version 2 adds optional fields at the end of description and state. Both versions are read;
+// version 2 is written.
 package record
 
 import (
@@ -28,8 +31,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// DamagedError reports a stored value that is not what was written. Its key stays known: a claim of it fails with
-// this error and is never accepted as new.
+// DamagedError reports a stored value that is not what was written. Its key stays known: a
+// claim of it fails with this error and is never accepted as new.
 type DamagedError struct {
 	// Key is the key of the value in the store: its family and the rest in hexadecimal.
 	Key string
@@ -61,8 +64,8 @@ func Seal(key, b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, sum)
 }
 
-// Reseal returns a copy of a value with a valid version and checksum, so that a damaged value can be decoded as far
-// as it makes sense.
+// Reseal returns a copy of a value with a valid version and checksum, so that a damaged value
+// can be decoded as far as it makes sense.
 func Reseal(key, value []byte) []byte {
 	if len(value) < 1+sumSize {
 		return value

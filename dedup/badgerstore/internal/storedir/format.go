@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// FormatFile is the file that holds the version of the format.
+	// FormatFile is the file with the version of the format.
 	FormatFile   = "format"
 	formatPrefix = "eyelet store "
-	// TempPrefix starts the names of files that a crash may leave before the directory is a store.
+	// TempPrefix starts the names of files that a crash may leave in a directory that is not a
+	// store yet.
 	TempPrefix = "eyelet-new-"
 )
 
-// ReadFormat returns the format of the store in dir; fs.ErrNotExist when there is no store.
+// ReadFormat returns the format of the store in dir, fs.ErrNotExist if there is none.
 func ReadFormat(dir string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(dir, FormatFile))
 	if err != nil {
@@ -31,12 +32,12 @@ func ReadFormat(dir string) (int, error) {
 	return version, nil
 }
 
-// WriteFormat makes version the format of the store in dir.
+// WriteFormat sets the format of the store in dir.
 func WriteFormat(dir string, version int) error {
 	return writeWhole(dir, FormatFile, fmt.Sprintf("%s%d\n", formatPrefix, version))
 }
 
-// writeWhole writes a small file whole or not at all.
+// writeWhole writes a small file completely or not at all.
 func writeWhole(dir, name, text string) error {
 	f, err := os.CreateTemp(dir, TempPrefix+"*")
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 )
 
-// HighWater is a small file beside the database that holds the number of the last commit. Badger ends a
-// damaged log at the first broken entry and says nothing; a store whose last commit is older than this file
-// says has lost commits that were acknowledged.
+// HighWater is a small file beside the database with the number of the last commit. Badger
+// silently ends a damaged log at the first broken entry. A store whose last commit is lower
+// than this number has lost acknowledged commits.
 //
-// The number is written after the commit is durable and is not flushed itself: after a power cut the file may
-// be behind, never ahead.
+// The number is written after the commit is durable and is not flushed itself: after a power
+// cut the file may be behind, but never ahead.
 type HighWater struct{ File *os.File }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -26,8 +26,8 @@ const (
 	highWaterSize = 12
 )
 
-// OpenHighWater opens the file and makes it when it is not there. It is durable before the first commit, so that a
-// store with a commit and without the file has lost it.
+// OpenHighWater opens the file, and creates it if it does not exist. It is durable before the
+// first commit, so a store with commits but without the file has lost it.
 func OpenHighWater(dir string) (*HighWater, error) {
 	path := filepath.Join(dir, HighWaterFile)
 	_, err := os.Stat(path)
@@ -43,7 +43,7 @@ func OpenHighWater(dir string) (*HighWater, error) {
 	return w, nil
 }
 
-// Read returns the number. unknown says why there is none: the file is missing or damaged.
+// Read returns the number. unknown is why there is none: the file is missing or damaged.
 func (w *HighWater) Read() (mark uint64, unknown string, err error) {
 	var b [highWaterSize]byte
 	if _, err := w.File.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
@@ -55,8 +55,8 @@ func (w *HighWater) Read() (mark uint64, unknown string, err error) {
 	return binary.LittleEndian.Uint64(b[:]), "", nil
 }
 
-// Probe writes a byte of no meaning behind the number, to learn whether the file system takes writes at all:
-// Badger would learn it by a fault in its memory maps, which ends the process.
+// Probe writes a meaningless byte behind the number to find out whether the file system takes
+// writes. Badger would find out by a fault in its memory maps, which kills the process.
 func (w *HighWater) Probe() error {
 	_, err := w.File.WriteAt([]byte{'.'}, highWaterSize)
 	return err
@@ -82,7 +82,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// PeekHighWater reads the file without making one.
+// PeekHighWater reads the file without creating it.
 func PeekHighWater(dir string) (mark uint64, unknown string, err error) {
 	f, err := os.Open(filepath.Join(dir, HighWaterFile))
 	if errors.Is(err, fs.ErrNotExist) {

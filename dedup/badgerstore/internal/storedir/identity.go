@@ -10,21 +10,22 @@ import (
 	"strings"
 )
 
-// identity is a small file beside the database that holds the identity of the store: 128 random bits. It names one
-// history of commits, so that the backups of one store are not taken for those of another. A store gets one when it is made, when it
-// is opened for writing and has none, and when it goes on without commits that it had acknowledged; a store that
-// was restored is another one than that of its backups.
+// The identity of a store is a small file beside the database with 128 random bits. It names
+// one history of commits and prevents backups of one store from being taken for those of
+// another. A store gets one when it is created, when it is opened for writing without one, and
+// when it continues without commits that it had acknowledged. A restored store has another
+// identity than its backups.
 //
-// It is a file and not in the database, where older programs would take it for damage: they do not know it, and
-// leave it alone.
+// It is a file because older programs ignore unknown files, but would take an unknown key in
+// the database for damage.
 const (
 	IdentityFile   = "identity"
 	IdentityPrefix = "eyelet identity "
 	identityDigits = 32
 )
 
-// ReadIdentity returns the identity of the store in dir, which is empty where the store has none. unknown says why
-// there is none that can be read.
+// ReadIdentity returns the identity of the store in dir, empty if there is none. unknown is why
+// it cannot be read: the file is missing or damaged.
 func ReadIdentity(dir string) (identity, unknown string, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, IdentityFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -46,10 +47,10 @@ func IsIdentity(text string) bool {
 	return err == nil && len(text) == identityDigits && strings.ToLower(text) == text
 }
 
-// NewIdentity gives the store in dir an identity of its own.
+// NewIdentity gives the store in dir a new identity.
 func NewIdentity(dir string) (string, error) {
 	var b [identityDigits / 2]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	identity := hex.EncodeToString(b[:])
 	return identity, writeWhole(dir, IdentityFile, IdentityPrefix+identity+"\n")
 }

@@ -1,5 +1,5 @@
-// Package storedir handles the small files beside the database in the directory of a store: lock, format, identity and
-// high water, and the copies that undo a start.
+// Package storedir handles the small files beside the database in the directory of a store:
+// lock, format, identity and high water, and the copies that undo a start.
 package storedir
 
 import (
@@ -13,17 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DirLock is the lock on the directory of a store, the same that Badger takes. It is held from the first look at the
-// files until the database is closed, because a start moves, copies and renames files before Badger opens them.
+// DirLock is the lock on the directory of a store, the same that Badger takes. It is held from
+// the first access to the files until the database is closed, because a start moves, copies and
+// renames files before Badger opens them.
 type DirLock struct{ dir *os.File }
 
 const lockName = "LOCK"
 
-// lockPatience is how long a directory may be locked that nobody has open any more: a program that this process, or
-// the one that had the store, was just starting keeps the lock until it runs.
+// lockPatience is how long to wait for a lock whose holder has ended. A child process that this
+// process, or the holder, was just starting inherits the lock and keeps it until it executes.
 const lockPatience = time.Second
 
-// LockDir takes the lock and writes the id of the process beside it, for people to read.
+// LockDir takes the lock and writes the process id beside it, for people to read.
 func LockDir(dir string) (*DirLock, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -46,7 +47,7 @@ func LockDir(dir string) (*DirLock, error) {
 
 func (l *DirLock) path() string { return filepath.Join(l.dir.Name(), lockName) }
 
-// Release gives the lock back.
+// Release releases the lock.
 func (l *DirLock) Release() error {
 	_ = os.Remove(l.path())
 	return l.dir.Close()
@@ -56,7 +57,7 @@ func inUse(dir string) error {
 	return fmt.Errorf("store %s is in use by another process: stop it, or ask it instead%s", dir, lockOwner(dir))
 }
 
-// lockOwner says which process has the directory, as far as the lock file tells.
+// lockOwner names the process that holds the lock, if the lock file tells.
 func lockOwner(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, lockName))
 	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {

@@ -16,29 +16,32 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
-// A start after a crash changes files before it knows whether the store is whole: Badger cuts logs off, turns them
-// into tables, compacts and deletes. So what was there is kept in a directory of its own, until the census tells that
-// nothing is missing: tables that MANIFEST does not name, links to the tables that it names, MANIFEST and the logs. A
-// start that is refused, or that ends before it is sure, is undone from there. The first commit comes after that.
+// A start after a crash changes files before it knows whether the store is whole: Badger
+// truncates logs, turns them into tables, compacts and deletes. So the previous files are kept
+// in a directory of their own until the census shows that nothing is missing: tables that
+// MANIFEST does not list, links to the tables that it lists, MANIFEST and the logs. A start
+// that is refused, or that ends before it is confirmed, is undone from there. The first commit
+// comes after the confirmation.
 //
-// MANIFEST and the logs are replaced by copies that are flushed, before Badger reads them. After a failed flush the kernel calls the
-// pages clean whose writing failed: they are read as if they were on disk, and nothing writes them again, neither another
-// flush nor, on extents that were never written, the same bytes in the same place. An event that is read from there
-// would be answered with 2xx and be gone after a power cut. Copies are written for the first time.
+// Before Badger reads MANIFEST and the logs, flushed copies replace them. After a failed flush
+// the kernel marks the failed pages clean: they read as if they were on disk, and nothing
+// writes them again, neither another flush nor, on extents that were never written, the same
+// bytes in the same place. An event read from such a page would be answered with 2xx and lost
+// in a power cut. Copies are written for the first time.
 const (
-	BeforeStart = "before-start" // what a start has replaced, while it is not sure
-	AfterStart  = "after-start"  // the same, of no use any more
-	startList   = "files"        // the names of the files that were there before the start, one in a line
-	NewSuffix   = ".new"         // of a copy that is not whole yet
+	BeforeStart = "before-start" // the files that an unconfirmed start has replaced
+	AfterStart  = "after-start"  // the same, no longer needed
+	startList   = "files"        // lists the files before the start, one per line
+	NewSuffix   = ".new"         // of an incomplete copy
 )
 
-// ClosedFile is a file that says that the store was closed in order: what it wrote is on disk.
+// ClosedFile marks a store that was closed cleanly: everything it wrote is on disk.
 const ClosedFile = "closed"
 
-// MarkClosed writes the file, as the last thing that is done to a store.
+// MarkClosed writes the file. It is the last step of closing a store.
 func MarkClosed(dir string) error { return writeWhole(dir, ClosedFile, "eyelet closed\n") }
 
-// ClosedCleanly reports whether the store was closed in order, as far as the files tell.
+// ClosedCleanly reports whether the store was closed cleanly.
 func ClosedCleanly(dir string) (bool, error) {
 	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))
 	if err != nil || len(logs) > 0 {
@@ -51,7 +54,7 @@ func ClosedCleanly(dir string) (bool, error) {
 	return err == nil, err
 }
 
-// UndoStart brings back what a start that did not come to its end has replaced, and takes away what it has made.
+// UndoStart restores what an unconfirmed start has replaced, and deletes what it has created.
 func UndoStart(dir string) error {
 	if err := os.RemoveAll(filepath.Join(dir, AfterStart)); err != nil {
 		return err
@@ -83,7 +86,7 @@ func UndoStart(dir string) error {
 	return os.RemoveAll(kept)
 }
 
-// RemoveUnlisted deletes the files with one of the endings that are not in a list.
+// RemoveUnlisted deletes the files with one of the extensions that are not in a list.
 func RemoveUnlisted(dir string, list []string, endings ...string) error {
 	names, err := BadgerFiles(dir)
 	if err != nil {
@@ -97,7 +100,7 @@ func RemoveUnlisted(dir string, list []string, endings ...string) error {
 	return err
 }
 
-// BadgerFiles returns the names of the tables and logs of a directory.
+// BadgerFiles returns the names of the tables and logs in a directory.
 func BadgerFiles(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -109,12 +112,13 @@ func BadgerFiles(dir string) (names []string, err error) {
 	return names, err
 }
 
-// KeepBefore keeps what is there before a start, and replaces what may be in the page cache only by copies that are on
-// disk for certain. unnamed are the tables that MANIFEST does not name, which Badger would delete.
+// KeepBefore keeps the files as they are before a start, and replaces those that may be only in
+// the page cache by flushed copies. unnamed are the tables that MANIFEST does not list, which
+// Badger would delete.
 func KeepBefore(dir string, unnamed []string) error {
 	names, err := BadgerFiles(dir)
 	if err != nil || len(names) == 0 {
-		return err // nothing there yet
+		return err // new directory
 	}
 	kept := filepath.Join(dir, BeforeStart)
 	if err := os.Mkdir(kept, 0o700); err != nil {
@@ -123,7 +127,7 @@ func KeepBefore(dir string, unnamed []string) error {
 	if err := writeWhole(kept, startList, strings.Join(names, "\n")); err != nil {
 		return err
 	}
-	if err := syncDir(dir); err != nil { // the list first: it says that there may be something to undo
+	if err := syncDir(dir); err != nil { // the list first: it shows that there may be something to undo
 		return err
 	}
 	for _, name := range names {
@@ -132,7 +136,7 @@ func KeepBefore(dir string, unnamed []string) error {
 		case slices.Contains(unnamed, name):
 			err = os.Rename(path, filepath.Join(kept, name))
 		case filepath.Ext(name) == ".sst":
-			_ = os.Link(path, filepath.Join(kept, name)) // where there are no links, a table that is compacted is not kept
+			_ = os.Link(path, filepath.Join(kept, name)) // where links are not supported, a compacted table is not kept
 		}
 		if err != nil {
 			return err
@@ -150,15 +154,15 @@ func KeepBefore(dir string, unnamed []string) error {
 	return errors.Join(syncDir(kept), syncDir(dir))
 }
 
-// cachedFiles returns the files with content that perhaps only the page cache has: MANIFEST, the logs that are written
-// ahead, and the newest two files of the value log that hold anything, because a flush may have failed where one file
-// ended.
+// cachedFiles returns the files whose content may be only in the page cache: MANIFEST, the
+// write-ahead logs, and the newest two value log files with any content, because a flush may
+// have failed where one file ended.
 func cachedFiles(dir string, names []string) (replace []string, err error) {
 	if _, err := os.Stat(filepath.Join(dir, badger.ManifestFilename)); err == nil {
 		replace = append(replace, badger.ManifestFilename)
 	}
 	values := 0
-	for _, name := range slices.Backward(names) { // which are in order; numbers have one width
+	for _, name := range slices.Backward(names) { // in order; numbers have a fixed width
 		switch filepath.Ext(name) {
 		case ".mem":
 			replace = append(replace, name)
@@ -179,7 +183,7 @@ func cachedFiles(dir string, names []string) (replace []string, err error) {
 	return replace, nil
 }
 
-// replaceByCopy puts a copy of a file in its place, flushed, and the file itself among what is kept.
+// replaceByCopy replaces a file by a flushed copy and keeps the original.
 func replaceByCopy(dir, kept, name string) error {
 	path, fresh := filepath.Join(dir, name), filepath.Join(kept, name+NewSuffix)
 	if err := copySparse(path, fresh); err != nil {
@@ -191,7 +195,8 @@ func replaceByCopy(dir, kept, name string) error {
 	return os.Rename(fresh, path)
 }
 
-// copySparse copies a file and flushes the copy. It leaves holes where there are zeros, of which logs have many.
+// copySparse copies a file and flushes the copy. It leaves holes where there are zeros, which
+// logs are full of.
 func copySparse(from, to string) (err error) {
 	in, err := os.Open(from)
 	if err != nil {
@@ -222,8 +227,8 @@ func copySparse(from, to string) (err error) {
 	}
 }
 
-// ConfirmStart ends what KeepBefore began, and takes the mark of an orderly end away. It is durable before the first
-// commit, so that no commit is undone.
+// ConfirmStart deletes what KeepBefore kept, and the mark of a clean close. It is durable
+// before the first commit, so that no commit is undone.
 func ConfirmStart(dir string) error {
 	done := filepath.Join(dir, AfterStart)
 	if err := os.Rename(filepath.Join(dir, BeforeStart), done); err != nil && !errors.Is(err, fs.ErrNotExist) {
