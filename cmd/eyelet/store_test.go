@@ -98,11 +98,11 @@ func TestAStoreIsCheckedAndBackedUpWhileItIsServedAndAfter(t *testing.T) {
 		t.Error(said)
 	}
 	_, said = eyelet(t, exitUsage, "store", "restore", "--dir", filepath.Join(dir, "x"), inc)
-	if !strings.Contains(said, "begin with a whole backup") {
+	if !strings.Contains(said, "start with a full backup") {
 		t.Error(said)
 	}
 	_, said = eyelet(t, exitUsage, "store", "backup", filepath.Join(dir, "y"), "--dir", filepath.Join(dir, "restored-6"), "--since", inc)
-	if !strings.Contains(said, "another store") || !strings.Contains(said, "make a whole backup") {
+	if !strings.Contains(said, "another store") || !strings.Contains(said, "make a full backup") {
 		t.Error(said)
 	}
 	mine := filepath.Join(dir, "mine.backup")

@@ -115,7 +115,7 @@ func (w *backupWriter) end() error {
 }
 
 // errBackup reports a file that is truncated, out of order, or not a backup.
-var errBackup = errors.New("not a whole backup")
+var errBackup = errors.New("not a complete backup")
 
 // backupReader reads a backup. The checksum comes last, so nothing may be trusted until next
 // returns io.EOF.
@@ -134,17 +134,17 @@ func newBackupReader(r io.Reader) (*backupReader, error) {
 	}
 	line, err := b.from.ReadSlice('\n')
 	if err != nil {
-		return nil, fmt.Errorf("%w: its head is cut off", errBackup)
+		return nil, fmt.Errorf("%w: its head is truncated", errBackup)
 	}
 	b.sum.Write(line)
 	if err := json.Unmarshal(line, &b.head); err != nil {
-		return nil, fmt.Errorf("%w: its head is no JSON", errBackup)
+		return nil, fmt.Errorf("%w: its head is not JSON", errBackup)
 	}
 	if b.head.Store != "" && !storedir.IsIdentity(b.head.Store) {
-		return nil, fmt.Errorf("%w: its head names no store", errBackup)
+		return nil, fmt.Errorf("%w: the identity in its head is invalid", errBackup)
 	}
 	if b.head.Format < 1 || b.head.Format > formatVersion {
-		return nil, fmt.Errorf("the backup is of a store of format %d, this program knows formats up to %d: restore it with the program that made it", b.head.Format, formatVersion)
+		return nil, fmt.Errorf("the backup has store format %d, this program knows formats up to %d: restore it with the program that made it", b.head.Format, formatVersion)
 	}
 	return b, nil
 }
@@ -169,7 +169,7 @@ func (b *backupReader) sized() ([]byte, error) {
 	}
 	p := make([]byte, n)
 	if err := b.full(p); err != nil {
-		return nil, fmt.Errorf("%w: it is cut off", errBackup)
+		return nil, fmt.Errorf("%w: truncated", errBackup)
 	}
 	return p, nil
 }
@@ -179,14 +179,14 @@ func (b *backupReader) sized() ([]byte, error) {
 func (b *backupReader) next() (key, value []byte, old bool, err error) {
 	kind, err := b.ReadByte()
 	if err != nil {
-		return nil, nil, false, fmt.Errorf("%w: it is cut off after %d entries", errBackup, b.count)
+		return nil, nil, false, fmt.Errorf("%w: truncated after %d entries", errBackup, b.count)
 	}
 	switch kind {
 	case backupEnd:
 		return nil, nil, false, b.finish()
 	case backupKey, backupValue:
 	default:
-		return nil, nil, false, fmt.Errorf("%w: entry %d is of no known kind", errBackup, b.count)
+		return nil, nil, false, fmt.Errorf("%w: entry %d has an unknown kind", errBackup, b.count)
 	}
 	b.count++
 	if key, err = b.sized(); err != nil || kind == backupKey {
@@ -199,7 +199,7 @@ func (b *backupReader) next() (key, value []byte, old bool, err error) {
 func (b *backupReader) finish() error {
 	count, err := binary.ReadUvarint(b)
 	if err != nil || count != b.count {
-		return fmt.Errorf("%w: it has %d entries, and says %d", errBackup, b.count, count)
+		return fmt.Errorf("%w: it has %d entries instead of %d", errBackup, b.count, count)
 	}
 	want, have := b.sum.Sum(nil), make([]byte, sha256.Size)
 	if err := b.full(have); err != nil || !bytes.Equal(have, want) {

@@ -172,12 +172,12 @@ func TestRestoreRefusesWhatIsNoChainOfWholeBackups(t *testing.T) {
 		"none":                     {"no backup", nil},
 		"empty":                    {"does not begin", [][]byte{{}}},
 		"something else":           {"does not begin", [][]byte{[]byte("a letter to somebody, of some length")}},
-		"begins with an increment": {"begin with a whole backup", [][]byte{inc1}},
-		"a gap":                    {"but the one before it", [][]byte{whole, inc2}},
+		"begins with an increment": {"start with a full backup", [][]byte{inc1}},
+		"a gap":                    {"but follows one of", [][]byte{whole, inc2}},
 		"of another store":         {"another store", [][]byte{foreign, inc1}},
-		"two whole ones":           {"it is a whole one", [][]byte{whole, whole}},
-		"cut off":                  {"not a whole backup", [][]byte{whole[:len(whole)-40]}},
-		"without its sum":          {"not a whole backup", [][]byte{whole[:len(whole)-1]}},
+		"two whole ones":           {"it is a full one", [][]byte{whole, whole}},
+		"cut off":                  {"not a complete backup", [][]byte{whole[:len(whole)-40]}},
+		"without its sum":          {"not a complete backup", [][]byte{whole[:len(whole)-1]}},
 		"a newer format":           {"format 9", [][]byte{bytes.Replace(whole, []byte(`"format":2`), []byte(`"format":9`), 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {

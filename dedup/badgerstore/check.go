@@ -225,7 +225,7 @@ func (x *examination) finish() {
 // one checks the value of a key.
 func (x *examination) one(txn *badger.Txn, key []byte) {
 	if !record.KnownKey(key) {
-		x.damaged(record.Damaged(key, "it is no key of ours", nil), "", "")
+		x.damaged(record.Damaged(key, "not a key of the store", nil), "", "")
 		return
 	}
 	switch key[0] {
@@ -322,7 +322,7 @@ func (x *examination) state(txn *badger.Txn, key []byte) {
 		return // event reports on its state
 	}
 	event, state := x.known(txn, record.Place{Hash: h}, nil)
-	x.damaged(record.Damaged(key, "the event that it belongs to is missing", nil), event, state)
+	x.damaged(record.Damaged(key, "its event is missing", nil), event, state)
 }
 
 func (x *examination) value(txn *badger.Txn, key []byte) {

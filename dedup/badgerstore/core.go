@@ -163,7 +163,7 @@ func (c *core) fail(reason string, err error) *dedup.ErrUnavailable {
 // warn logs an error of background work.
 func (c *core) warn(what string, err error) {
 	if err != nil && !errors.Is(err, dedup.ErrClosed) {
-		c.log.Warn("housekeeping failed", "dir", c.dir, "what", what, "error", err)
+		c.log.Warn("maintenance failed", "dir", c.dir, "what", what, "error", err)
 	}
 }
 

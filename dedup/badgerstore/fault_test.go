@@ -369,13 +369,13 @@ func TestDirectoriesThatCannotBeAStoreAreRefused(t *testing.T) {
 		{"not a format", "is this the right directory", func(t *testing.T, dir string) {
 			write(t, dir, "format", "something else\n")
 		}},
-		{"files of others", "is no store and not empty (letter.txt)", func(t *testing.T, dir string) {
+		{"files of others", "is not a store and not empty (letter.txt)", func(t *testing.T, dir string) {
 			write(t, dir, "letter.txt", "")
 		}},
 		{"in use", "in use by another process", func(t *testing.T, dir string) {
 			open(t, dir, quiet())
 		}},
-		{"file", "cannot be made", func(t *testing.T, dir string) {
+		{"file", "cannot be created", func(t *testing.T, dir string) {
 			if err := os.Remove(dir); err != nil {
 				t.Fatal(err)
 			}

@@ -416,7 +416,7 @@ func TestOlderFormatsAreBroughtForwardOneByOne(t *testing.T) {
 	formatIs(t, err, FormatError{Dir: dir, Format: formatVersion + 2, Known: formatVersion}, "use the newer program")
 	o.formats = formats{current: formatVersion + 4}
 	_, err = Open(dir, o)
-	formatIs(t, err, FormatError{Dir: dir, Format: formatVersion + 2, Known: formatVersion + 4}, "opens no more")
+	formatIs(t, err, FormatError{Dir: dir, Format: formatVersion + 2, Known: formatVersion + 4}, "no longer opens")
 	if diff := cmp.Diff(before, files(t, dir)); diff != "" {
 		t.Errorf("a refused start changed the store: %s", diff)
 	}

@@ -100,7 +100,7 @@ func (h *heartbeat) look(flush error) (failed error) {
 	case flush != nil:
 		cause = fmt.Errorf("a memory table cannot be written: %w", flush)
 	case h.working >= hangAfter:
-		cause = fmt.Errorf("a commit has been under way for %v", h.working.Round(time.Second))
+		cause = fmt.Errorf("a commit has been running for %v", h.working.Round(time.Second))
 	}
 	h.note(cause)
 	if h.working >= failAfter || h.flushing >= failAfter {
@@ -114,7 +114,7 @@ func (h *heartbeat) note(cause error) {
 	if cause == nil {
 		h.hang.Store(nil)
 	} else {
-		h.hang.Store(&dedup.ErrUnavailable{Reason: "the disk does not answer", RetryAfter: 5 * time.Second, Err: cause})
+		h.hang.Store(&dedup.ErrUnavailable{Reason: "the disk does not respond", RetryAfter: 5 * time.Second, Err: cause})
 	}
 	h.hangs.set(cause != nil)
 }
@@ -146,11 +146,11 @@ func (h *heartbeat) beat(c *core) {
 	after := h.err()
 	switch {
 	case failed != nil:
-		_ = c.fail("the disk does not answer", failed)
+		_ = c.fail("the disk does not respond", failed)
 	case before == nil && after != nil:
-		c.log.Error("the disk does not answer: new events are refused", "dir", c.dir, "error", errors.Unwrap(after))
+		c.log.Error("the disk does not respond: new events are refused", "dir", c.dir, "error", errors.Unwrap(after))
 	case before != nil && after == nil:
-		c.log.Info("the disk answers again", "dir", c.dir)
+		c.log.Info("the disk responds again", "dir", c.dir)
 	}
 }
 

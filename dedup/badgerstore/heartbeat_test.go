@@ -91,17 +91,17 @@ func TestAHangingCommitMakesTheStoreUnavailableUntilItEnds(t *testing.T) {
 	}
 	claimed, release := d.hang(t, "slow")
 	d.pass(d.Store, 5*time.Second)
-	unavailable(t, d.Health(ctx), "the disk does not answer")
+	unavailable(t, d.Health(ctx), "the disk does not respond")
 	_, err := d.Claim(ctx, claimOf("next"))
-	unavailable(t, err, "the disk does not answer")
-	unavailable(t, <-claimed, "the disk does not answer") // it waits no longer
+	unavailable(t, err, "the disk does not respond")
+	unavailable(t, <-claimed, "the disk does not respond") // it waits no longer
 	release()
 	for d.heart.work.Load()&1 == 1 {
 		time.Sleep(time.Millisecond)
 	}
 	d.pass(d.Store, 2*beatEvery)
 	if err := d.Health(ctx); err != nil {
-		t.Errorf("the disk answers again: %v", err)
+		t.Errorf("the disk responds again: %v", err)
 	}
 	mustClaim(t, d.Store, claimOf("slow"), dedup.Known)
 	mustClaim(t, d.Store, claimOf("next"), dedup.New)
@@ -127,7 +127,7 @@ func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
 	d.pass(d.Store, failAfter+2*beatEvery)
 	<-d.Failed()
 	for what, err := range map[string]error{"Take": <-taken, "Finish": <-finished, "Health": d.Health(ctx)} {
-		if u := unavailable(t, err, "the disk does not answer"); !errors.Is(u, dedup.ErrFailed) {
+		if u := unavailable(t, err, "the disk does not respond"); !errors.Is(u, dedup.ErrFailed) {
 			t.Errorf("%s: %v does not say that the store has failed", what, u)
 		}
 	}
@@ -135,7 +135,7 @@ func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 	release()
-	unavailable(t, <-claimed, "the disk does not answer")
+	unavailable(t, <-claimed, "the disk does not respond")
 	<-d.stopped
 	d.background.Wait()
 	if err := errors.Join(d.db.Close(), d.water.Close()); err != nil { // as the end of the process would
@@ -184,12 +184,12 @@ func TestAMemoryTableThatCannotBeWrittenIsNoticed(t *testing.T) {
 			accepted++
 		}
 	}
-	u := unavailable(t, s.Health(ctx), "the disk does not answer")
+	u := unavailable(t, s.Health(ctx), "the disk does not respond")
 	if !strings.Contains(u.Error(), "memory table") {
 		t.Errorf("%v does not say what is wrong", u)
 	}
 	_, err := s.Claim(ctx, claimOf("next"))
-	unavailable(t, err, "the disk does not answer")
+	unavailable(t, err, "the disk does not respond")
 	for _, name := range taken {
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)

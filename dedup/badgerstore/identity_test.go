@@ -73,7 +73,7 @@ func breaks(t *testing.T, want string, number int, backups ...[]byte) {
 	t.Helper()
 	err := tryRestore(t, quiet(), backups...)
 	var c *ChainError
-	if !errors.As(err, &c) || !c.Restoring || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; give ") ||
+	if !errors.As(err, &c) || !c.Restoring || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; pass ") ||
 		!strings.HasPrefix(err.Error(), fmt.Sprintf("backup %d: ", number)) {
 		t.Errorf("error %v, want that backup %d is refused because %q", err, number, want)
 	}
@@ -94,12 +94,12 @@ func TestOnlyTheBackupsOfOneStoreInTheirOrderAreAChain(t *testing.T) {
 	breaks(t, "another store", 2, f[0], g[1])
 	breaks(t, "another store", 3, f[0], f[1], g[2])
 	breaks(t, "another store", 2, g[0], f[1], g[2])
-	breaks(t, "that is missing between them", 2, f[0], f[2], f[3])
+	breaks(t, "the missing increment", 2, f[0], f[2], f[3])
 	breaks(t, "each increment once", 3, f[0], f[1], f[1])
 	breaks(t, "each increment once", 4, f[0], f[1], f[2], f[1])
-	breaks(t, "that is missing between them", 2, f[0], f[2], f[1])
-	breaks(t, "it is a whole one", 2, f[0], f[0])
-	breaks(t, "it is a whole one", 2, f[0], g[0])
+	breaks(t, "the missing increment", 2, f[0], f[2], f[1])
+	breaks(t, "it is a full one", 2, f[0], f[0])
+	breaks(t, "it is a full one", 2, f[0], g[0])
 	if diff := cmp.Diff(everything(t, one.store), everything(t, restore(t, f...))); diff != "" {
 		t.Error(diff)
 	}
@@ -113,7 +113,7 @@ func TestARestoredStoreIsNotTheOneOfItsBackups(t *testing.T) {
 	for _, since := range original.at {
 		var b bytes.Buffer
 		if _, err := restored.Backup(context.Background(), &b, since); !errors.As(err, &c) || c.Restoring || b.Len() > 0 ||
-			!strings.Contains(err.Error(), "before it was restored") || !strings.Contains(err.Error(), "; make a whole backup") {
+			!strings.Contains(err.Error(), "before it was restored") || !strings.Contains(err.Error(), "; make a full backup") {
 			t.Errorf("an increment after %v: %d bytes, %v", since, b.Len(), err)
 		}
 	}

@@ -81,7 +81,7 @@ func (m *maintenance) checkReclaimSpace() error {
 	o := m.db.Opts()
 	need := m.disk.state().hard + 2*o.MemTableSize + o.ValueLogFileSize + m.meter.usage().tables
 	if free := m.disk.state().free; free >= 0 && free < need {
-		return fmt.Errorf("giving space back takes %s first, and %s are free", mib(need), mib(free))
+		return fmt.Errorf("reclaiming space needs %s, and %s are free", mib(need), mib(free))
 	}
 	return nil
 }
@@ -294,7 +294,7 @@ const chosen = 1 << 40
 func collectFile(db *badger.DB, file uint32) error {
 	count := discards(db)
 	if count == nil {
-		return errors.New("the count of deleted values is not where this version of Badger should have it")
+		return errors.New("this version of Badger has no count of deleted values")
 	}
 	var left []uint32 // by a process that ended before it collected them
 	count.Lock()

@@ -152,7 +152,7 @@ func (m *maintenance) prune() error {
 	if today := dedup.DayOf(m.now()); !o.all {
 		if o.evicted = keep.Evict(counts, today); o.evicted > 0 {
 			m.evicting.Do(func() {
-				m.log.Warn("more keys are to be remembered than remember_signatures.max allows: those of the oldest days are forgotten",
+				m.log.Warn("more keys should be remembered than remember_signatures.max allows: the oldest days are forgotten",
 					"dir", m.dir, "max", keep.Max, "before", o.evicted.Start().Format(time.DateOnly))
 			})
 		}

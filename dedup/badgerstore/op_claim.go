@@ -47,7 +47,7 @@ func prepare(claims []dedup.Claim) (*claimOp, error) {
 		p.at = p.hash
 		o.bytes += p.encode(0)
 		if n := answerSize(p.claim.Response) + len(p.claim.Note); n > stateMost {
-			return nil, fmt.Errorf("%w: an answer and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
+			return nil, fmt.Errorf("%w: a response and a note of %d bytes, at most %d", dedup.ErrTooLarge, n, stateMost)
 		}
 	}
 	if o.bytes > batchBytes {

@@ -121,7 +121,7 @@ func (c *core) openLocked() (w *committer, err error) {
 // prepare prepares the files for Badger, which changes them when it opens them.
 func (c *core) prepare(o badger.Options) error {
 	if err := storedir.UndoStart(c.dir); err != nil {
-		return fmt.Errorf("store %s: what the last start left cannot be put back: %w", c.dir, err)
+		return fmt.Errorf("store %s: the files of an interrupted start cannot be restored: %w", c.dir, err)
 	}
 	unnamed, err := badgerfile.CheckTables(c.dir, o)
 	if err != nil {
@@ -145,10 +145,10 @@ func (c *core) prepare(o badger.Options) error {
 // keepBefore keeps copies of the files as they are.
 func (c *core) keepBefore(unnamed []string) error {
 	if err := storedir.KeepBefore(c.dir, unnamed); err != nil {
-		return fmt.Errorf("store %s: its newest logs cannot be copied before it is opened, which takes as much space as they have: %w", c.dir, err)
+		return fmt.Errorf("store %s: its newest logs cannot be copied before it is opened, which needs as much space as they take: %w", c.dir, err)
 	}
 	if len(unnamed) > 0 {
-		c.log.Info("tables are left out that the list of tables does not name", "dir", c.dir, "tables", unnamed)
+		c.log.Info("tables that MANIFEST does not list are left out", "dir", c.dir, "tables", unnamed)
 	}
 	return nil
 }
@@ -167,12 +167,12 @@ func (c *core) repairValueLog() error {
 	var cut *badgerfile.LostValuesError
 	switch {
 	case errors.As(err, &cut) && c.options.AcceptLoss:
-		c.log.Warn("values are lost, as accepted", "dir", c.dir, "error", err)
+		c.log.Warn("opened with lost values (accept-loss)", "dir", c.dir, "error", err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("store %s: %w", c.dir, err)
 	case n > 0:
-		c.log.Error("value log is damaged; the other values in it are kept", "dir", c.dir, "entries", n)
+		c.log.Error("value log is damaged; its other values are kept", "dir", c.dir, "entries", n)
 	}
 	return nil
 }
@@ -181,21 +181,21 @@ func (c *core) repairValueLog() error {
 // other files, because the store removes the permissions of other users.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("store directory %s cannot be made: %w; choose another one", dir, err)
+		return fmt.Errorf("store directory %s cannot be created: %w; choose another one", dir, err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("store directory %s cannot be read: %w; choose another one", dir, err)
 	}
 	if name := foreign(entries); name != "" {
-		return fmt.Errorf("directory %s is no store and not empty (%s): name an empty directory, or one that does not exist", dir, name)
+		return fmt.Errorf("directory %s is not a store and not empty (%s): use an empty directory, or one that does not exist", dir, name)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return fmt.Errorf("store directory %s is not ours: %w; choose another one", dir, err)
+		return fmt.Errorf("store directory %s belongs to another user: %w; choose another one", dir, err)
 	}
 	f, err := os.CreateTemp(dir, storedir.TempPrefix+"*")
 	if err != nil {
-		return fmt.Errorf("store directory %s is not writable: %w; give this user the right to write, or choose another one", dir, err)
+		return fmt.Errorf("store directory %s is not writable: %w; make it writable for this user, or choose another one", dir, err)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
@@ -221,7 +221,7 @@ func openBadger(dir string, o badger.Options, log *logger) (db *badger.DB, err e
 	}()
 	db, err = badger.Open(o.WithBypassLockGuard(true)) // we have the lock
 	if err != nil {
-		return nil, fmt.Errorf("store %s does not open: %w", dir, err)
+		return nil, fmt.Errorf("store %s cannot be opened: %w", dir, err)
 	}
 	if text := log.skipped.Load(); text != nil {
 		return nil, errors.Join(fmt.Errorf("store %s is damaged: %s; restore a backup", dir, *text), db.Close())
@@ -234,11 +234,11 @@ func (c *core) existing() (int, error) {
 	version, err := storedir.ReadFormat(c.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return 0, fmt.Errorf("there is no store in %s; name the directory of one", c.dir)
+		return 0, fmt.Errorf("there is no store in %s; use the directory of one", c.dir)
 	case err == nil && version > c.options.formats.current:
 		return version, &FormatError{Dir: c.dir, Format: version, Known: c.options.formats.current}
 	case err == nil && version < c.options.formats.current:
-		return version, fmt.Errorf("store %s has format %d: start the program with it once, which brings it to format %d", c.dir, version, c.options.formats.current)
+		return version, fmt.Errorf("store %s has format %d: start the program with it once to upgrade it to format %d", c.dir, version, c.options.formats.current)
 	}
 	return version, err
 }
@@ -327,7 +327,7 @@ func (e *FormatError) Error() string {
 	if e.Format > e.Known {
 		return fmt.Sprintf("store %s has format %d, this program knows formats up to %d: use the newer program that wrote it", e.Dir, e.Format, e.Known)
 	}
-	return fmt.Sprintf("store %s has format %d, which this program, whose format is %d, opens no more: bring it forward with an older program",
+	return fmt.Sprintf("store %s has format %d, which this program (format %d) no longer opens: upgrade it with an older program first",
 		e.Dir, e.Format, e.Known)
 }
 
@@ -367,7 +367,7 @@ func (f formats) check(dir string) error {
 			return &FormatError{Dir: dir, Format: version, Known: f.current}
 		}
 		if err := step(dir); err != nil {
-			return fmt.Errorf("store %s: bringing format %d forward: %w", dir, version, err)
+			return fmt.Errorf("store %s: upgrading format %d: %w", dir, version, err)
 		}
 		if err := storedir.WriteFormat(dir, version+1); err != nil {
 			return err

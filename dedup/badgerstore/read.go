@@ -308,7 +308,7 @@ func (r *row) readState(txn *badger.Txn) error {
 		return err
 	}
 	if r.rec.Seq != claimed {
-		return record.Damaged(key, fmt.Sprintf("it is of event %d, not %d", r.rec.Seq, claimed), nil)
+		return record.Damaged(key, fmt.Sprintf("it belongs to event %d, not %d", r.rec.Seq, claimed), nil)
 	}
 	return nil
 }
@@ -340,7 +340,7 @@ func (r *row) body(txn *badger.Txn) ([]byte, error) {
 			return nil, err
 		}
 		if value == nil {
-			return nil, record.Damaged(key, "a piece of the body is missing", nil)
+			return nil, record.Damaged(key, "a chunk of the body is missing", nil)
 		}
 		chunk, err := record.DecodeChunk(key, value)
 		if err != nil {

@@ -64,7 +64,7 @@ func (v *recovery) check() error {
 	}
 	v.meta.Census = found.census
 	if missing {
-		v.log.Warn("events are missing, as accepted", "dir", v.dir, "counted", m.Census.Entries, "found", found.census.Entries)
+		v.log.Warn("opened with missing events (accept-loss)", "dir", v.dir, "counted", m.Census.Entries, "found", found.census.Entries)
 	}
 	return v.acceptMeta(mark, unknown, missing)
 }
@@ -85,7 +85,7 @@ func (v *recovery) openGaps() {
 	m := &v.meta
 	all, found := gaps(m.Gaps).at(v.now(), m.Wall, max(m.Window, dedup.DefaultWindow))
 	if found != nil {
-		v.log.Warn("the last commit is longer ago than a window: the time does not count for any window, and nothing is deleted for a day. "+
+		v.log.Warn("the last commit is longer ago than a window: that time does not count for windows, and nothing is deleted for a day. "+
 			"Set the clock if it is wrong", "dir", v.dir, "last", m.Wall, "now", v.now(), "gap", found.Rest)
 	}
 	m.Gaps, v.gaps = all, all
@@ -145,13 +145,13 @@ func (v *recovery) acceptMeta(mark uint64, unknown string, missing bool) error {
 	}
 	v.water, v.disk.probe = water, water.Probe
 	if unknown != "" {
-		v.log.Warn("whether commits are lost is not known, as accepted", "dir", v.dir, "highwater", unknown)
+		v.log.Warn("opened although commits may be lost (accept-loss)", "dir", v.dir, "highwater", unknown)
 		if err := errors.Join(water.Write(m.Commit), water.File.Sync()); err != nil {
 			return fmt.Errorf("store %s: high-water file: %w", v.dir, err)
 		}
 	}
 	if m.Commit < mark {
-		v.log.Warn("commits are lost, as accepted", "dir", v.dir, "last", m.Commit, "acknowledged", mark)
+		v.log.Warn("opened with lost commits (accept-loss)", "dir", v.dir, "last", m.Commit, "acknowledged", mark)
 		m.Commit = mark
 	}
 	if lost { // the numbers of the lost commits must not be used again
@@ -181,7 +181,7 @@ func (v *recovery) openIdentity(m record.Meta, lost bool) (err error) {
 		return nil
 	}
 	if m.Commit > 0 {
-		v.log.Info("the store gets a new identity: begin with a whole backup", "dir", v.dir, "identity", unknown, "lost", lost)
+		v.log.Info("the store gets a new identity: start with a full backup", "dir", v.dir, "identity", unknown, "lost", lost)
 	}
 	if v.identity, err = storedir.NewIdentity(v.dir); err != nil {
 		return fmt.Errorf("store %s: its identity cannot be written: %w", v.dir, err)
@@ -202,7 +202,7 @@ func (v *recovery) startTraces() {
 		m.Since = uint64(dedup.DayOf(now))
 	}
 	if since := dedup.Day(m.Since); now.Before(since.Start().Add(keep.For)) { //nolint:gosec // a day
-		v.log.Info("events are remembered beyond their windows from this day on; what was accepted before is not",
+		v.log.Info("events are remembered beyond their windows from this day on; earlier ones are not",
 			"dir", v.dir, "since", since.Start().Format(time.DateOnly), "for", keep.For)
 	}
 }
@@ -217,7 +217,7 @@ func (v *recovery) run() error {
 	}
 	switch {
 	case v.behind > 0:
-		v.log.Warn("the clock is behind the last commit, as accepted: tasks wait for so much less", "dir", v.dir,
+		v.log.Warn("opened with the clock behind the last commit (accept-clock): waits are shortened", "dir", v.dir,
 			"behind", v.behind, "events", len(v.running))
 	case len(v.running) > 0:
 		v.log.Info("tasks were interrupted by the end of the process", "dir", v.dir, "events", len(v.running))
@@ -338,7 +338,7 @@ func difference(want, have record.Census) string {
 
 // errMissing reports a store that does not hold what its last commit counted.
 func errMissing(dir string, want, have record.Census) error {
-	return fmt.Errorf("store %s lost a part of what it acknowledged: %s. Its files are as they were; "+
+	return fmt.Errorf("store %s lost a part of what it acknowledged: %s. Its files are unchanged; "+
 		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): lost events are gone, and a repeated delivery of one is new",
 		dir, difference(want, have))
 }
@@ -376,6 +376,6 @@ func errLost(dir string, have, want uint64) error {
 
 // errUnknownLoss says that nothing tells whether commits are gone.
 func errUnknownLoss(dir, unknown string) error {
-	return fmt.Errorf("store %s: the file %s is %s, so that nothing tells whether acknowledged commits are lost. "+
+	return fmt.Errorf("store %s: the file %s is %s, so acknowledged commits may be lost. "+
 		"Put the file back, restore a backup, or accept a possible loss (AcceptLoss, --accept-loss)", dir, storedir.HighWaterFile, unknown)
 }

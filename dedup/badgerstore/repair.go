@@ -30,10 +30,10 @@ const (
 	repairedState   = "the state is lost, the payload is kept"
 	repairedEvent   = "the payload is lost, the state is kept"
 	repairedAll     = "payload and state are lost, the key stays known"
-	repairedAlias   = "the name belongs to its event again"
+	repairedAlias   = "the alias belongs to its event again"
 	repairedTrace   = "the key is remembered as one that was accepted"
-	repairedNobody  = "it belongs to no event, and is deleted"
-	repairedAlready = "it is good by now"
+	repairedNobody  = "it belongs to no event and is deleted"
+	repairedAlready = "it is sound by now"
 	repairedNot     = "nothing can be done: restore a backup"
 )
 
@@ -250,7 +250,7 @@ func (o *repairOp) repairChunk(b *batch) error {
 	case err != nil:
 		return nil //nolint:nilerr // the event is damaged as well: its own repair gives the body up
 	case r == nil && bootOfBody(number) == b.c.boot:
-		o.repair.Done = "its event is not stored yet, if it is to be at all"
+		o.repair.Done = "its event is not stored yet"
 	case r == nil:
 		o.repair.Done = repairedNobody
 		b.chunks = append(b.chunks, mutation{key: o.key})

@@ -55,7 +55,7 @@ func (d diskState) err() error {
 		return &dedup.ErrUnavailable{Reason: "free disk space is unknown", RetryAfter: retry, Err: d.failed}
 	}
 	return &dedup.ErrUnavailable{
-		Reason:     fmt.Sprintf("disk low: %s free, %s wanted; free some space, the store goes on by itself", mib(d.free), mib(d.want)),
+		Reason:     fmt.Sprintf("disk low: %s free, %s wanted; free some space, the store continues by itself", mib(d.free), mib(d.want)),
 		RetryAfter: retry,
 	}
 }
@@ -191,7 +191,7 @@ const (
 
 // errNoDescriptors is why nothing is written.
 var errNoDescriptors = &dedup.ErrUnavailable{
-	Reason:     "the process has too few file descriptors left; raise its limit (ulimit -n), the store goes on by itself once some are closed",
+	Reason:     "the process has too few file descriptors left; raise its limit (ulimit -n), the store continues by itself once some are closed",
 	RetryAfter: 5 * time.Second,
 }
 

@@ -67,7 +67,7 @@ func Restore(ctx context.Context, dir string, o Options, backups ...io.Reader) (
 // restoreInto creates the directory. Without the format file it is not a store yet.
 func restoreInto(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("directory %s cannot be made: %w; choose another one", dir, err)
+		return fmt.Errorf("directory %s cannot be created: %w; choose another one", dir, err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *restorer) load(ctx context.Context, from io.Reader) error {
 		}
 		there := it.Valid() && bytes.Equal(it.Item().Key(), key)
 		if old && !there {
-			return errors.New("it names a key that the backups before it do not have: it is of another store; give the increments of one store only")
+			return errors.New("it names a key that the previous backups do not have: it belongs to another store; pass the increments of one store only")
 		}
 		if there {
 			it.Next()
@@ -155,7 +155,7 @@ func (r *restorer) follow(head backupHead) (Position, error) {
 	}
 	end := head.at()
 	if !first && (have.Store == "" || end.Store == "") {
-		r.log.Warn("backups of an earlier program do not name their store: nothing tells whether the increment continues the backup before it",
+		r.log.Warn("backups of an earlier program do not name their store: whether the increment continues the previous backup is unknown",
 			"dir", r.dir, "since", from.Version)
 	}
 	if end.Store == "" {

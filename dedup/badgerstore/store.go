@@ -215,7 +215,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer, since Position) (at Pos
 const closePatience = time.Second
 
 // errStaysOpen reports that Close could not wait for the disk.
-var errStaysOpen = errors.New("the disk does not answer; the files stay open until the process ends")
+var errStaysOpen = errors.New("the disk does not respond; the files stay open until the process ends")
 
 // waitFor waits until done is closed, and only briefly once the store has failed or the disk
 // does not respond.

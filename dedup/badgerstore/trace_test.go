@@ -47,7 +47,7 @@ func TestTheKeysOfTheOldestDaysAreForgottenFirst(t *testing.T) {
 		t.Errorf("%d keys are stored, want 10", n)
 	}
 	shut(t, s)
-	if n := strings.Count(log.String(), "those of the oldest days are forgotten"); n != 1 {
+	if n := strings.Count(log.String(), "the oldest days are forgotten"); n != 1 {
 		t.Errorf("it was said %d times:\n%s", n, log.String())
 	}
 	s = open(t, s.dir, o)

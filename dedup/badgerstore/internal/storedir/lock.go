@@ -54,7 +54,7 @@ func (l *DirLock) Release() error {
 }
 
 func inUse(dir string) error {
-	return fmt.Errorf("store %s is in use by another process: stop it, or ask it instead%s", dir, lockOwner(dir))
+	return fmt.Errorf("store %s is in use by another process: stop it, or use its API%s", dir, lockOwner(dir))
 }
 
 // lockOwner names the process that holds the lock, if the lock file tells.
