@@ -25,10 +25,11 @@ import (
 	"time"
 )
 
-// The tests in this file drive `eyelet serve` from outside. Their signer and client are made of the standard
-// library alone, so that a mistake in package verify cannot hide behind its own counterpart.
+// The tests in this file drive `eyelet serve` from outside. Their signer and client use the
+// standard library only, so that an error in package verify cannot hide behind its own
+// counterpart.
 
-// shopper signs deliveries by RFC 9421 on its own.
+// shopper signs deliveries by RFC 9421 with its own code.
 type shopper struct {
 	t       *testing.T
 	base    string
@@ -94,10 +95,10 @@ func (s *shopper) start() (deliveries, operations string) {
 	}
 }
 
-// delivery is what the shopper sends; zero fields are those of a good one.
+// delivery is what the shopper sends; zero fields are those of a valid delivery.
 type blackDelivery struct {
 	method, path, body, key string
-	keyLines                []string // in the place of key
+	keyLines                []string // instead of key
 	keyID                   string
 	created, expires        int64
 	leaveOut                string // a component that is not covered
@@ -117,7 +118,7 @@ func (s *shopper) request(d blackDelivery) *http.Request {
 	}
 	var body io.Reader = strings.NewReader(d.body)
 	if d.chunked {
-		body = io.MultiReader(body) // net/http does not know its length
+		body = io.MultiReader(body) // net/http does not know the length
 	}
 	r, err := http.NewRequest(d.method, s.base+d.path, body)
 	if err != nil {
@@ -180,7 +181,7 @@ func (s *shopper) sign(r *http.Request, d blackDelivery) {
 	r.Header.Set("Signature", "sig1=:"+base64.StdEncoding.EncodeToString(signature)+":")
 }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	status int
 	header http.Header
@@ -205,7 +206,7 @@ func (s *shopper) do(r *http.Request) answer {
 
 func (s *shopper) send(d blackDelivery) answer { s.t.Helper(); return s.do(s.request(d)) }
 
-// fresh returns an order that was never sent.
+// fresh returns an order that was not sent before.
 func (s *shopper) fresh() blackDelivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +272,7 @@ func TestADeliveryIsAcceptedOnceAndItsAnswerRepeated(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotGoodIsRefusedAndNotKept(t *testing.T) {
+func TestInvalidDeliveriesAreRefusedAndNotKept(t *testing.T) {
 	t.Parallel()
 	s := serveForShop(t, "  - {producer: shop, type: \"*\", stdout: true}\n")
 	now := time.Now().Unix()
@@ -310,7 +311,7 @@ func TestWhatIsNotGoodIsRefusedAndNotKept(t *testing.T) {
 		"PUT":              {change(func(d *blackDelivery) { d.method = http.MethodPut }), 405},
 		"early data":       {change(func(d *blackDelivery) { d.header = http.Header{"Early-Data": {"1"}} }), 425},
 		"no endpoint":      {change(func(d *blackDelivery) { d.path = "/webhooks/nobody" }), 404},
-		"another spelling": {change(func(d *blackDelivery) { d.path = "/webhooks/shop/" }), 404},
+		"another syntax":   {change(func(d *blackDelivery) { d.path = "/webhooks/shop/" }), 404},
 		"double slash":     {change(func(d *blackDelivery) { d.path = "//webhooks/shop" }), 404},
 		"root":             {change(func(d *blackDelivery) { d.path = "/" }), 404},
 		"many components": {change(func(d *blackDelivery) {
@@ -374,7 +375,7 @@ func TestACutDeliveryIsNotAccepted(t *testing.T) {
 	}
 }
 
-func TestAnAnswerRunsOnceHoweverManyAsk(t *testing.T) {
+func TestAnAnswerRunsOnceForConcurrentDeliveries(t *testing.T) {
 	t.Parallel()
 	s := serveForShop(t, `  - {producer: shop, type: "*", exec: [sh, -c, "echo $EYELET_EVENT_ID >> runs; while [ ! -f go ]; do sleep 0.02; done; cat"], answer: true}`+"\n")
 	d := s.fresh()
@@ -383,7 +384,7 @@ func TestAnAnswerRunsOnceHoweverManyAsk(t *testing.T) {
 		r := s.request(d)
 		go func() { answers <- s.do(r) }()
 	}
-	for range 31 { // all but the one that runs are turned away
+	for range 31 { // the others are refused while it runs
 		got := <-answers
 		if got.status != 409 || got.header.Get("Retry-After") == "" {
 			t.Errorf("while it runs: %+v", got)
@@ -407,7 +408,7 @@ func TestAnAnswerRunsOnceHoweverManyAsk(t *testing.T) {
 	}
 }
 
-// resolves follows the link to the policy, through the address that the receiver really has.
+// resolves follows the link to the policy, through the actual address of the receiver.
 func (s *shopper) resolves(a answer) {
 	s.t.Helper()
 	link, rest, _ := strings.Cut(strings.TrimPrefix(a.header.Get("Link"), "<"), ">")
@@ -477,12 +478,12 @@ func TestACapturedWebhookNeverRunsTwice(t *testing.T) {
 		t.Fatalf("first: %+v", got)
 	}
 	for name, change := range map[string]func(*http.Request){
-		"the same":         func(*http.Request) {},
-		"another Host":     func(r *http.Request) { r.Host = "evil.example" },
-		"another query":    func(r *http.Request) { r.URL.RawQuery = "a=b" },
-		"another spelling": func(r *http.Request) { r.URL.Opaque = "/webhooks/%67h" },
-		"another id":       func(r *http.Request) { r.Header.Set("X-GitHub-Delivery", "guid-2") },
-		"another type":     func(r *http.Request) { r.Header.Set("X-GitHub-Event", "ping") },
+		"the same":       func(*http.Request) {},
+		"another Host":   func(r *http.Request) { r.Host = "evil.example" },
+		"another query":  func(r *http.Request) { r.URL.RawQuery = "a=b" },
+		"another syntax": func(r *http.Request) { r.URL.Opaque = "/webhooks/%67h" },
+		"another id":     func(r *http.Request) { r.Header.Set("X-GitHub-Delivery", "guid-2") },
+		"another type":   func(r *http.Request) { r.Header.Set("X-GitHub-Event", "ping") },
 	} {
 		if got := s.do(capture(change)); got.status >= 300 && got.status < 400 || got.status >= 500 {
 			t.Errorf("%s: %+v", name, got)
@@ -495,7 +496,7 @@ func TestACapturedWebhookNeverRunsTwice(t *testing.T) {
 	}
 }
 
-// eventually waits for something that happens without being asked.
+// eventually waits for an effect.
 func (s *shopper) eventually(done func() bool) {
 	s.t.Helper()
 	for range 500 {

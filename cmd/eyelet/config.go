@@ -18,8 +18,8 @@ func configCommand(p *program) *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs}
 	check := &cobra.Command{
 		Use: "check", Short: "Check the configuration without serving", Args: cobra.NoArgs,
-		Long: "Reads the configuration as serve does and reports every mistake in it, with its line. The store\n" +
-			"is not opened, and nothing is changed.",
+		Long: "Reads the configuration as serve does and reports every error in it, with its line. The store is\n" +
+			"not opened, and nothing is changed.",
 	}
 	file := configFlag(check)
 	check.RunE = func(c *cobra.Command, _ []string) error {
@@ -40,7 +40,7 @@ func configCommand(p *program) *cobra.Command {
 			}
 		}
 		if len(plan.Handlers) == 0 {
-			p.eprintf("%s\n", "eyelet: warning: there are no handlers: events are accepted and kept, and nobody works on them")
+			p.eprintf("%s\n", "eyelet: warning: there are no handlers: events are accepted and kept, but not handled")
 		}
 		p.printf("%s: good: %s, %s\n", s.File, count(len(plan.Producers), "producer"), count(len(plan.Handlers), "handler"))
 		return plan.Close()
@@ -49,10 +49,10 @@ func configCommand(p *program) *cobra.Command {
 	return c
 }
 
-// checkConfig builds what serve would serve, and reads the certificates as serve does.
+// checkConfig builds what serve would serve, and loads the certificates.
 func checkConfig(ctx context.Context, c *config.Settings) (*config.Plan, error) {
 	plan, err := c.Build(ctx, config.BuildOptions{Stdout: io.Discard})
-	o, _ := portOptions(c) // what is wrong with the store is in err
+	o, _ := portOptions(c) // its error is in err
 	o.Log = server.NewLog(io.Discard, "text", slog.LevelInfo)
 	unfit := o.CheckCertificates()
 	if len(unfit) == 0 {

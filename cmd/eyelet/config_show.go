@@ -12,11 +12,11 @@ import (
 
 func configShowCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "show", Short: "Show what counts in the end", Args: cobra.NoArgs,
-		Long: "Prints the settings as serve would take them: those of the file, overruled by the environment, with the\n" +
-			"defaults of what is not set. Secrets are " + config.Hidden + ". In producers and handlers a value that was made of\n" +
-			"variables is shown as it was written, ${NAME}, because it may hold a secret; what stands in the query of\n" +
-			"an address, and its user, is hidden too, and of the target of forward all but its host. Secrets among the words of exec belong into\n" +
+		Use: "show", Short: "Show the effective settings", Args: cobra.NoArgs,
+		Long: "Prints the settings that serve would use: those of the file, overridden by the environment, with the\n" +
+			"defaults of settings that are missing. Secrets are " + config.Hidden + ". In producers and handlers a value made of\n" +
+			"variables is shown as it is written, ${NAME}, because it may hold a secret. The query and the user of an\n" +
+			"address are hidden, and the target of forward except its host. Put secrets among the words of exec into\n" +
 			"variables.",
 	}
 	file := configFlag(c)

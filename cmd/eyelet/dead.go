@@ -10,15 +10,15 @@ import (
 
 var purging = bulkAction{
 	use: "purge", short: "Forget dead letters for good",
-	long: "Forgets dead letters with their payload, their answer and their key: a delivery that comes again is new.\n" +
+	long: "Forgets dead letters with their payload, their response and their key: a repeated delivery is new.\n" +
 		"Events that are selected by flags are purged with --yes only.",
 	verb: "purge", done: "purged", state: "dead", method: http.MethodDelete, destroys: true,
 }
 
 func deadCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "dead", Short: "Look at dead letters, and decide about them", Args: cobra.NoArgs,
-		Long: "Dead letters are events of which a task was given up, and deliveries that were kept aside without being\n" +
+		Use: "dead", Short: "Look at dead letters, and reopen or purge them", Args: cobra.NoArgs,
+		Long: "Dead letters are events with a task that failed for good, and quarantined deliveries, which were not\n" +
 			"run. They stay until a person reopens or purges them.",
 	}
 	list := &cobra.Command{Use: "list", Short: "List dead letters, the newest first", Args: cobra.NoArgs}

@@ -16,7 +16,6 @@ import (
 	"github.com/eyelet-dev/eyelet/testdata"
 )
 
-// devCmd is the command dev.
 type devCmd struct {
 	*program
 	config, listen, format string
@@ -25,14 +24,14 @@ type devCmd struct {
 
 func devCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "dev [FILE.http ...]", Short: "Try it out, without any configuration",
-		Long: "Starts a receiver with a store of its own, sends it recorded deliveries over HTTP, each at the time\n" +
-			"at which it was recorded, and says what became of each and why. Exits 1 when a delivery does not do\n" +
-			"what its recording expects. Without --once it then goes on serving, with keys made at that moment.",
+		Use: "dev [FILE.http ...]", Short: "Try Eyelet without any configuration",
+		Long: "Starts a receiver with a store of its own, sends it recorded deliveries over HTTP, each at the time of\n" +
+			"its recording, and prints the result of each. Exits 1 when a result is not the expected one. Without\n" +
+			"--once it then continues to serve, with new keys.",
 		Example: "  eyelet dev --once\n  eyelet dev --once testdata/shop/*.http\n  eyelet dev --config eyelet.yaml my/*.http",
 	}
 	f := &devCmd{program: p}
-	c.Flags().StringVar(&f.config, "config", "", "configuration to receive recordings of your own (default: that of the bundled ones)")
+	c.Flags().StringVar(&f.config, "config", "", "configuration for recordings of your own (default: that of the bundled ones)")
 	c.Flags().BoolVar(&f.once, "once", false, "end after the deliveries")
 	c.Flags().StringVar(&f.listen, "serve-at", "", "address to serve at afterwards (default "+config.DefaultListen+", or a free port)")
 	format := outputFlag(c)
@@ -70,10 +69,10 @@ func (f *devCmd) run(ctx context.Context, files []string) (err error) {
 type devRecording struct {
 	*httpfile.File
 	expect   expectation
-	tampered string // how it differs from what was recorded
+	tampered string // how the file differs from its sha256 note
 }
 
-// devRecordings reads the named recordings, or the bundled ones. Every mistake in them is reported at once.
+// devRecordings reads the named recordings, or the bundled ones, and returns the errors of all.
 func devRecordings(files []string) ([]devRecording, error) {
 	bundled := len(files) == 0
 	if bundled {
@@ -93,8 +92,8 @@ func devRecordings(files []string) ([]devRecording, error) {
 	return recs, found.Err()
 }
 
-// devRecordingFrom reads one recording. Mistakes in it are the user's, unless the file was changed since it was
-// recorded: then it fails like any other that does not do what it should.
+// devRecordingFrom reads one recording. Its errors are usage errors, unless the file was changed
+// since it was recorded: then it fails like any other recording with an unexpected result.
 func devRecordingFrom(name string, bundled bool) (rec devRecording, err error) {
 	data, err := os.ReadFile(name)
 	if bundled {
@@ -118,7 +117,7 @@ func devRecordingFrom(name string, bundled bool) (rec devRecording, err error) {
 	return rec, err
 }
 
-// settings returns the settings that receive the recordings, with a store in dir.
+// settings returns the settings for the recordings, with a store in dir.
 func (f *devCmd) settings(dir string) (*config.Settings, error) {
 	src := config.Source{File: f.config, Environ: f.Environ}
 	if f.config == "" {
@@ -126,7 +125,7 @@ func (f *devCmd) settings(dir string) (*config.Settings, error) {
 		if err := os.CopyFS(keys, testdata.Files()); err != nil {
 			return nil, usage.Errorf("set TMPDIR to a folder with some space", "the bundled deliveries cannot be unpacked: %s", usage.Cause(err))
 		}
-		src = config.Source{File: filepath.Join(keys, "eyelet.yaml")} // nobody's environment changes the bundled settings
+		src = config.Source{File: filepath.Join(keys, "eyelet.yaml")} // the environment does not change the bundled settings
 	}
 	s, err := src.Load()
 	if err != nil {
@@ -136,7 +135,7 @@ func (f *devCmd) settings(dir string) (*config.Settings, error) {
 	return s, nil
 }
 
-// goRun is how to run the binary again in a terminal.
+// goRun returns the command that runs this binary again.
 func goRun() string {
 	if strings.Contains(os.Args[0], "go-build") {
 		return "go run ./cmd/eyelet"

@@ -20,14 +20,14 @@ const (
 	verdictNew       = "new"
 	verdictDuplicate = "duplicate"
 	verdictConflict  = "conflict"
-	verdictAside     = "aside" // kept, but not run
+	verdictAside     = "aside" // quarantined: kept, but not run
 	verdictRefused   = "refused"
 	verdictFailed    = "failed"
 )
 
 var verdicts = []string{verdictNew, verdictDuplicate, verdictConflict, verdictAside, verdictRefused, verdictFailed}
 
-// verdictFor sums up how a delivery was answered.
+// verdictFor classifies the response to a delivery.
 func verdictFor(status int, code string) string {
 	switch code {
 	case "accepted":
@@ -48,14 +48,14 @@ func verdictFor(status int, code string) string {
 	return verdictNew
 }
 
-// expectation is what the notes of a recording say will become of it:
+// expectation is the expected result in the notes of a recording:
 //
 //	# expect: refused 401 digest_mismatch
 //	# id: 8e03978e-40d5-43dd-bc93-6894a57f9324
 //	# type: order.paid
 //	# sha256: 65ff...
 //
-// The last one is the digest of everything else in the file, for bytes that no signature covers.
+// sha256 is the digest of the rest of the file, for bytes that no signature covers.
 type expectation struct {
 	now           time.Time
 	verdict, code string // "" expects nothing
@@ -63,7 +63,8 @@ type expectation struct {
 	id, typ       string
 }
 
-// notesKnown are the notes that dev reads. Others are free, but not nearly these: they would be misspelt.
+// notesKnown are the notes that dev reads. Others are ignored, unless they look like a misspelled
+// one.
 var notesKnown = []string{"about", "producer", "now", "expect", "id", "type", "sha256"}
 
 func expectationOf(rec *httpfile.File) (expectation, error) {
@@ -83,10 +84,10 @@ func expectationOf(rec *httpfile.File) (expectation, error) {
 	}
 	const hint = `write "# expect: new 202" or "# expect: refused 401 digest_mismatch"`
 	if len(words) < 2 || len(words) > 3 || !slices.Contains(verdicts, words[0]) {
-		return e, noteError(rec, "expect", hint, "an expectation is a verdict (%s), a status and perhaps a code", strings.Join(verdicts, ", "))
+		return e, noteError(rec, "expect", hint, "an expectation is a verdict (%s), a status and an optional code", strings.Join(verdicts, ", "))
 	}
 	if e.status, err = strconv.Atoi(words[1]); err != nil || e.status < 100 || e.status > 599 {
-		return e, noteError(rec, "expect", hint, "%q is no status", words[1])
+		return e, noteError(rec, "expect", hint, "%q is not a status", words[1])
 	}
 	e.verdict = words[0]
 	if len(words) == 3 {
@@ -101,7 +102,7 @@ func noteError(rec *httpfile.File, note, hint, format string, args ...any) error
 	return &usage.Error{At: usage.Place{File: e.File, Line: e.Line}, What: usage.OneLine(e.Msg), Hint: hint}
 }
 
-// misses says what is not as expected; nil when everything is.
+// misses lists the differences from the expectation.
 func (e expectation) misses(o devResult) []string {
 	var out []string
 	miss := func(what string, want, got any) {
@@ -125,15 +126,15 @@ func (e expectation) misses(o devResult) []string {
 	return out
 }
 
-// A line that is, or looks as if it had been, the note with the digest. It must be found when any byte of the
-// file is another, its own included.
+// digestLike also matches a damaged note, because a change of any byte must be found, those of the
+// note included.
 var (
 	digestLike = regexp.MustCompile(`(?m)^(?:#.*[0-9a-f]{31}.*|.*sha256: [0-9a-f]{31}.*)\n?`)
 	digestNote = regexp.MustCompile(`^# sha256: ([0-9a-f]{64})\n$`)
 )
 
-// tampered reports how a recording differs from what was recorded: the note sha256 is the digest of everything
-// else in the file. A bundled recording always has one, others need none.
+// tampered returns how a recording differs from its note sha256, the digest of the rest of the
+// file. Bundled recordings must have the note.
 func tampered(data []byte, bundled bool) string {
 	at := digestLike.FindIndex(data)
 	if at == nil {
@@ -145,7 +146,7 @@ func tampered(data []byte, bundled bool) string {
 	note := digestNote.FindSubmatch(data[at[0]:at[1]])
 	sum := sha256.Sum256(append(slices.Clone(data[:at[0]]), data[at[1]:]...))
 	if note == nil || hex.EncodeToString(sum[:]) != string(note[1]) {
-		return "the file is not what was recorded: its sha256 is another (remove that note after changing it on purpose)"
+		return "the file has changed since it was recorded: its sha256 differs (remove that note if you changed it)"
 	}
 	return ""
 }

@@ -97,9 +97,9 @@ func TestExpectationsThatMakeNoSenseAreMistakes(t *testing.T) {
 	t.Parallel()
 	const hint = ` | write "# expect: new 202" or "# expect: refused 401 digest_mismatch"`
 	for notes, want := range map[string]string{
-		"# expect: good 200\n":      "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, refused, failed), a status and perhaps a code" + hint,
-		"# expect: new\n":           "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, refused, failed), a status and perhaps a code" + hint,
-		"# a: b\n# expect: new x\n": `f.http:2: "x" is no status` + hint,
+		"# expect: good 200\n":      "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, refused, failed), a status and an optional code" + hint,
+		"# expect: new\n":           "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, refused, failed), a status and an optional code" + hint,
+		"# a: b\n# expect: new x\n": `f.http:2: "x" is not a status` + hint,
 		"# now: soon\n":             `f.http:1: "soon" is no unix time | a recording is notes ("# now: 1782635400"), a request line, header fields, a blank line, and the body`,
 		"# expct: new 200\n":        `f.http:1: unknown note "expct" | did you mean "expect"?`,
 		"# weather: fine\n":         "<nil>",
@@ -182,7 +182,7 @@ func TestTheBundledDeliveriesDoWhatTheyExpect(t *testing.T) {
 	if n := strings.Count(out.String(), "ok   testdata/"); n != len(testdata.Deliveries()) {
 		t.Errorf("%d of %d deliveries are good:\n%s", n, len(testdata.Deliveries()), out.String())
 	}
-	if !strings.Contains(out.String(), "the store holds exactly the 7 accepted events, and 1 kept aside\n") {
+	if !strings.Contains(out.String(), "the store holds exactly the 7 accepted events, and 1 quarantined\n") {
 		t.Errorf("output ends\n%s", out.String())
 	}
 }

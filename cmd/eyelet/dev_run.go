@@ -53,14 +53,15 @@ func (c *devClock) start(at time.Time) {
 	c.base, c.started = at, time.Now()
 }
 
-// Now returns the time of the recording, plus what has passed since.
+// Now returns the time of the recording plus the time since its start.
 func (c *devClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.base.Add(time.Since(c.started))
 }
 
-// devRun is a receiver for recordings: real HTTP on loopback and a real store, under a clock of its own.
+// devRun is a receiver for recordings: HTTP on loopback and a store on disk, with a clock of its
+// own.
 type devRun struct {
 	store    dedup.Store
 	rx       *receiver.Receiver
@@ -68,16 +69,15 @@ type devRun struct {
 	server   *http.Server
 	plan     *config.Plan
 	address  string
-	pass     string // what our own deliveries carry
+	pass     string // the pass of our own deliveries
 	observed chan receiver.Observation
 }
 
-// passHeader carries the pass. The keys of the bundled deliveries are public, so while they are good nothing
-// is received but what carries it; the field is taken off before anything else sees the request.
+// passHeader carries the pass. The keys of the bundled deliveries are public, so only deliveries
+// with the pass are received; the field is removed before the receiver sees the request.
 const passHeader = "Eyelet-Dev-Pass"
 
-// sendRecordings sends the recordings, prints what became of each, and checks what the store holds after
-// them.
+// sendRecordings sends the recordings, prints the results, and checks the content of the store.
 func (f *devCmd) sendRecordings(ctx context.Context, s *config.Settings, recs []devRecording) (err error) {
 	run, err := newDevRun(ctx, f.program, s)
 	if err != nil {
@@ -175,7 +175,7 @@ func (r *devRun) observe(_ context.Context, o receiver.Observation) {
 	}
 }
 
-// checkProducers makes sure that every recording is for a producer of the configuration.
+// checkProducers checks that the producer of every recording is configured.
 func (r *devRun) checkProducers(recs []devRecording) error {
 	var found usage.Errors
 	var names []string
@@ -195,7 +195,7 @@ func (r *devRun) checkProducers(recs []devRecording) error {
 	return found.Err()
 }
 
-// deliver sends one recording and judges what became of it.
+// deliver sends one recording and compares its result with the expectation.
 func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, error) {
 	r.clock.start(rec.expect.now)
 	o := devResult{File: rec.Name, Producer: rec.Note("producer"), About: rec.Note("about")}
@@ -210,7 +210,7 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, erro
 			o.Why = usage.OneLine(seen.Err.Error())
 		}
 	case <-time.After(10 * time.Second):
-		return o, errors.New("nothing was observed of the delivery")
+		return o, errors.New("the delivery was not observed")
 	}
 	o.Verdict = verdictFor(o.Status, o.Code)
 	o.Misses = rec.expect.misses(o)
@@ -221,10 +221,10 @@ func (r *devRun) deliver(ctx context.Context, rec devRecording) (devResult, erro
 	return o, nil
 }
 
-// stored counts what the store holds.
+// stored counts the records of the store.
 type stored struct{ events, aside int }
 
-// compare holds what was answered against what the store has: exactly the accepted events, each once.
+// compare checks that the store holds exactly the accepted events, each once.
 func (r *devRun) compare(ctx context.Context, outcomes []devResult) (wrongs []string, h stored, err error) {
 	accepted := map[string][]string{} // files by endpoint and identifier, which several events may share
 	for _, o := range outcomes {

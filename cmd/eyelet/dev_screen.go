@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// devScreen prints by the rules of our output: one line a delivery, colours on a terminal only.
+// devScreen prints one line per delivery, with colours on a terminal only.
 type devScreen struct {
-	out    io.Writer // errors of writing are not looked at: whoever reads is gone, and the exit code still tells
+	out    io.Writer // write errors are ignored: the exit code still has the result
 	json   bool
 	colour bool
 	width  int // of the longest file name
@@ -39,7 +39,7 @@ func (s *devScreen) paint(code, text string) string {
 
 func (s *devScreen) delivery(o devResult) {
 	if s.json {
-		_ = json.NewEncoder(s.out).Encode(o) // whoever reads is gone
+		_ = json.NewEncoder(s.out).Encode(o) // see out
 		return
 	}
 	why := o.About
@@ -71,7 +71,7 @@ func (s *devScreen) summary(outcomes []devResult, wrongs []string, h stored) {
 		if len(wrongs) > 0 {
 			line["wrong"] = wrongs
 		}
-		_ = json.NewEncoder(s.out).Encode(line) // whoever reads is gone
+		_ = json.NewEncoder(s.out).Encode(line) // see out
 		return
 	}
 	var counts []string
@@ -85,5 +85,5 @@ func (s *devScreen) summary(outcomes []devResult, wrongs []string, h stored) {
 		s.printf("%s\n", s.paint("31", "the store does not hold exactly what was accepted"))
 		return
 	}
-	s.printf("the store holds exactly the %s, and %d kept aside\n", count(h.events, "accepted event"), h.aside)
+	s.printf("the store holds exactly the %s, and %d quarantined\n", count(h.events, "accepted event"), h.aside)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// devVendors are the vendors that dev serves, and how their secrets begin.
+// devVendors are the vendors that dev serves, with the prefix of their secrets.
 var devVendors = []struct{ name, prefix string }{{"github", ""}, {"stripe", "whsec_"}, {"standard-webhooks", "whsec_"}}
 
-// serve serves with keys made now, until ctx ends. The store is that of the deliveries before.
+// serve serves until ctx ends, with new keys and the store of the deliveries before.
 func (f *devCmd) serve(ctx context.Context, dir string) error {
 	keys := filepath.Join(dir, "serve")
 	if err := os.Mkdir(keys, 0o700); err != nil {
@@ -55,7 +55,7 @@ func (f *devCmd) serve(ctx context.Context, dir string) error {
 	return srv.Run(ctx)
 }
 
-// freeAddress returns the wanted address, or the usual one, or one with a port that is free.
+// freeAddress returns the wanted address; without one the default, or one with a free port.
 func freeAddress(ctx context.Context, wanted, usual string) (string, error) {
 	tries := []string{usual, "127.0.0.1:0"}
 	if wanted != "" {
@@ -71,7 +71,7 @@ func freeAddress(ctx context.Context, wanted, usual string) (string, error) {
 	return "", usage.Errorf("choose another with --serve-at", "%s: %s", tries[len(tries)-1], usage.RootCause(err))
 }
 
-// devKeys makes keys for this run, and returns the secrets to be shown.
+// devKeys creates keys for this run, and returns the secrets to be shown.
 func devKeys(dir string) (map[string]string, error) {
 	if err := writeKeyPair(verify.Ed25519, filepath.Join(dir, "shop")); err != nil {
 		return nil, err
@@ -100,10 +100,10 @@ func devConfig(listen, operations string) string {
 	return text + handlers
 }
 
-// welcome prints what can be done now, in commands that can be copied.
+// welcome prints the endpoints, and commands to copy.
 func (f *devCmd) welcome(listen, dir string, secrets map[string]string) {
 	run, file := goRun(), filepath.Join(dir, "eyelet.yaml")
-	f.printf("\nserving at http://%s, with keys made just now; they and the store go when you press Ctrl-C\n\n", listen)
+	f.printf("\nserving at http://%s, with new keys; they and the store are removed at Ctrl-C\n\n", listen)
 	f.printf("  endpoint of your own  http://%s/webhooks/shop (RFC 9421, key %s)\n", listen, filepath.Join(dir, "shop.pem"))
 	for _, v := range devVendors {
 		f.printf("  %-20s  http://%s/webhooks/%s (secret %s)\n", v.name, listen, v.name, secrets[v.name])

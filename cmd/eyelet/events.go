@@ -28,7 +28,7 @@ const defaultEvents = 20
 func eventsCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "events", Short: "Look at the events in the store, and run them again", Args: cobra.NoArgs,
-		Long: "Shows the events that were accepted, and runs them again. The running server is asked through its\n" +
+		Long: "Shows the accepted events, and runs them again. The running server is asked through its\n" +
 			"operations port; when none runs, the store is opened.",
 	}
 	c.AddCommand(
@@ -42,13 +42,13 @@ func eventsListCommand(p *program) *cobra.Command {
 	return listCommand(p, &cobra.Command{Use: "list", Short: "List events, the newest first", Args: cobra.NoArgs}, "")
 }
 
-// listCommand gives a command that lists events its flags; the state is fixed unless it is "".
+// listCommand adds the flags of a list of events to a command. The state is fixed unless it is "".
 func listCommand(p *program, c *cobra.Command, state string) *cobra.Command {
 	file, format := configFlag(c), outputFlag(c)
 	filters := addFilterFlags(c, state)
 	before := c.Flags().String("before", "", "seq from an earlier list: the next page")
-	limit := c.Flags().Int("limit", defaultEvents, "at most so many")
-	all := c.Flags().Bool("all", false, "without a limit")
+	limit := c.Flags().Int("limit", defaultEvents, "maximum number")
+	all := c.Flags().Bool("all", false, "no limit")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := checkOutput(*format); err != nil {
 			return err
@@ -65,13 +65,13 @@ func listCommand(p *program, c *cobra.Command, state string) *cobra.Command {
 	return c
 }
 
-// eventsQuery turns the flags into parameters, which are checked here so that the error names the flag.
+// eventsQuery turns the flags into parameters. It checks them, so that errors name the flag.
 func eventsQuery(filters map[string]*string, quarantined bool, limit int, all bool) (url.Values, error) {
 	q := url.Values{"limit": {strconv.Itoa(limit)}}
 	if all {
 		q.Set("limit", "0")
 	} else if limit < 1 {
-		return nil, usage.Errorf("--all is without a limit", "--limit is less than 1")
+		return nil, usage.Errorf("--all lists without a limit", "--limit is less than 1")
 	}
 	for name, value := range filters {
 		if *value == "" {
@@ -95,15 +95,15 @@ func eventsQuery(filters map[string]*string, quarantined bool, limit int, all bo
 	return q, nil
 }
 
-// loadOutline loads the settings that a command for events needs: the store and the operations port.
+// loadOutline loads the settings that commands for events need: the store and the operations port.
 func (p *program) loadOutline(c *cobra.Command, file string) (*config.Settings, error) {
 	src := p.source(c, file)
-	src.Flags = &pflag.FlagSet{} // --producer and others are not settings here
+	src.Flags = &pflag.FlagSet{} // --producer and others are filters here
 	src.Outline = true
 	return src.Load()
 }
 
-// connect returns a client of the running server of these settings, or nil when none answers.
+// connect returns a client of the running server, or nil if none responds.
 func connect(ctx context.Context, s *config.Settings) (*opsclient.Client, error) {
 	dir, err := stateDir(s)
 	if err != nil {
@@ -126,12 +126,12 @@ func requireStore(s *config.Settings) error {
 		return usage.Errorf("start one: eyelet serve --config "+s.File, "no server runs, and a store in memory is gone with its server")
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return &usage.Error{At: s.Place("store"), What: "there is no store yet: " + dir + ": " + usage.Cause(err), Hint: "serve makes it when it starts"}
+		return &usage.Error{At: s.Place("store"), What: "there is no store yet: " + dir + ": " + usage.Cause(err), Hint: "serve creates it"}
 	}
 	return nil
 }
 
-// withEvents finds the running server, or opens the store.
+// withEvents calls do with a client of the running server, or of the store, which it opens.
 func (p *program) withEvents(c *cobra.Command, file string, do func(*opsclient.Client) error) error {
 	s, err := p.loadOutline(c, file)
 	if err != nil {
@@ -172,13 +172,13 @@ func printEvents(ctx context.Context, p *program, client *opsclient.Client, q ur
 	return errors.Join(err, t.Flush())
 }
 
-// eventHeads are the heads of the columns of eventRow.
+// eventHeads are the column heads of eventRow.
 const eventHeads = "ACCEPTED\tEVENT\tENDPOINT\tTYPE\tSTATE\tATTEMPT\tID"
 
 func eventRow(e inspect.Event) string {
 	state := e.State
 	if e.QuarantineReason != "" {
-		state += " (kept aside: " + e.QuarantineReason + " of " + sanitize(e.Original) + ")"
+		state += " (quarantined: " + e.QuarantineReason + " of " + sanitize(e.Original) + ")"
 	} else if why := reasons(e); len(why) > 0 {
 		state += " (" + strings.Join(why, ", ") + ")"
 	}
@@ -188,7 +188,7 @@ func eventRow(e inspect.Event) string {
 	}, "\t")
 }
 
-// reasons are those of the tasks that are in the state of the event.
+// reasons returns the reasons of the tasks in the state of the event.
 func reasons(e inspect.Event) []string {
 	var why []string
 	for _, t := range e.Tasks {

@@ -19,32 +19,32 @@ import (
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
-// bulkWorkers is how many events are changed at once, so that they share the store's durable steps.
+// bulkWorkers is the number of events that are changed at once, which share commits of the store.
 const bulkWorkers = opsclient.Workers
 
-// bulkAction is what a person can have done to events, one by one or to all that match.
+// bulkAction is an action on events, which are named or selected.
 type bulkAction struct {
 	use, short, long string
 	verb, done       string // "reopen", "reopened"
-	state            string // of the events that it is for
-	method, path     string // of the request for one event, behind /events/EVENT
-	adds             bool   // --add gives events to handlers that they do not have
-	careful          bool   // flags select what was kept aside only where they say so
-	destroys         bool   // wants --yes, and touches no event of another state
+	state            string // of the events that it applies to
+	method, path     string // of the request for one event, after /events/EVENT
+	adds             bool   // --add adds tasks for further handlers
+	careful          bool   // selects quarantined deliveries only if a flag asks for them
+	destroys         bool   // needs --yes, and applies to events in the state only
 }
 
 var (
 	reopening = bulkAction{
-		use: "reopen", short: "Run dead letters and deliveries that were kept aside",
-		long: "Makes the dead tasks of events pending again, with their attempts counted from zero. A delivery that was\n" +
-			"kept aside runs once with its own payload; flags select it with --aside or --reason only. The answer that\n" +
-			"duplicates get stays what it was.",
+		use: "reopen", short: "Run dead letters and quarantined deliveries",
+		long: "Makes the dead tasks of events pending again, with their attempts counted from zero. A quarantined\n" +
+			"delivery runs once with its own payload; only --aside and --reason select it. The stored response for\n" +
+			"duplicates does not change.",
 		verb: "reopen", done: "reopened", state: "dead", method: http.MethodPost, path: "/reopen", adds: true, careful: true,
 	}
 	retrying = bulkAction{
 		use: "retry", short: "Run waiting events now",
-		long: "Makes tasks that wait for their next attempt due now. Their attempts stay as they are; dead letters are\n" +
-			"reopened instead.",
+		long: "Makes tasks that wait for their next attempt due now. Their attempts are not reset. For dead letters use\n" +
+			"reopen.",
 		verb: "retry", done: "made due", state: "pending", method: http.MethodPost, path: "/retry",
 	}
 )
@@ -62,20 +62,20 @@ func bulkCommand(p *program, action bulkAction) *cobra.Command {
 	c := &cobra.Command{
 		Use: action.use + " [EVENT...]", Short: action.short, Args: cobra.ArbitraryArgs,
 		Long: action.long + "\n\n" +
-			"EVENT is our own id, as the lists show it; \"-\" reads one a line from standard input. Without any, the\n" +
-			"events that match all flags are taken, the oldest first. Exits 1 when one was refused.",
+			"EVENT is our own id, as in lists; \"-\" reads ids from standard input, one per line. Without any, all\n" +
+			"events that match the flags are taken, the oldest first. Exits 1 when one was refused.",
 	}
 	file, format := configFlag(c), outputFlag(c)
 	f := &bulkFlags{filters: addFilterFlags(c, action.state)}
 	f.careful = action.careful
-	c.Flags().BoolVar(&f.all, "all", false, "all of them")
+	c.Flags().BoolVar(&f.all, "all", false, "all events")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "list the events and change nothing")
-	c.Flags().BoolVar(&f.progress, "progress", false, "tell how it gets on, even if nobody looks at a terminal")
+	c.Flags().BoolVar(&f.progress, "progress", false, "print progress even without a terminal")
 	if action.destroys {
-		c.Flags().BoolVar(&f.yes, "yes", false, "purge what the flags select without looking at it first")
+		c.Flags().BoolVar(&f.yes, "yes", false, "purge selected events without --dry-run")
 	}
 	if action.adds {
-		c.Flags().StringArrayVar(&f.add, "add", nil, "handler to give the event to, for one that had none (by name)")
+		c.Flags().StringArrayVar(&f.add, "add", nil, "handler, by name, to add a task for")
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		f.config, f.format = *file, *format
@@ -105,7 +105,7 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 			return err
 		}
 		if f.skipped > 0 {
-			p.eprintf("left alone: %s, kept aside; --aside selects those\n", count(f.skipped, "delivery"))
+			p.eprintf("skipped %s in quarantine; --aside selects those\n", count(f.skipped, "delivery"))
 		}
 		if f.dryRun {
 			return dryRun(c.Context(), p, client, action, f, found)
@@ -125,8 +125,8 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 	})
 }
 
-// mayHaveLanes reports whether an event is in a lane, or was named and not looked up. Those are reopened one after
-// another, so that no event of a lane overtakes an older one.
+// mayHaveLanes reports whether an event is in a lane, or was named and not looked up. Such events
+// are reopened one by one, so that none overtakes an older one of its lane.
 func mayHaveLanes(found []selected) bool {
 	for _, e := range found {
 		if e.line == nil || slices.ContainsFunc(e.line.Tasks, func(t inspect.Task) bool { return t.Lane != "" }) {
@@ -136,16 +136,16 @@ func mayHaveLanes(found []selected) bool {
 	return false
 }
 
-// reopenRequest returns the body of the requests: the handlers to add, which the configuration must have.
+// reopenRequest returns the request body: the handlers to add, which must be configured.
 func reopenRequest(c *cobra.Command, p *program, f *bulkFlags, named bool) ([]byte, error) {
 	if len(f.add) == 0 {
 		return nil, nil
 	}
 	if !named {
-		return nil, usage.Errorf("name the events", "--add is for events that are named, not for all that match")
+		return nil, usage.Errorf("name the events", "--add is for events that are named")
 	}
 	src := p.source(c, f.config)
-	src.Flags = nil // --producer is not a setting here
+	src.Flags = nil // --producer is a filter here
 	s, err := src.Load()
 	if err != nil {
 		return nil, err
@@ -165,7 +165,8 @@ func reopenRequest(c *cobra.Command, p *program, f *bulkFlags, named bool) ([]by
 	return json.Marshal(request)
 }
 
-// apply applies the action to one event. A [*opsclient.Refusal] is about this event; another error ends the run.
+// apply applies the action to one event. A [*opsclient.Refusal] concerns this event; another error
+// ends the run.
 func (a bulkAction) apply(ctx context.Context, client *opsclient.Client, e selected, body []byte) error {
 	if a.destroys && e.line == nil {
 		d, _, err := client.Event(ctx, e.event)
@@ -179,7 +180,7 @@ func (a bulkAction) apply(ctx context.Context, client *opsclient.Client, e selec
 	return client.Change(ctx, e.event, a.method, a.path, body)
 }
 
-// dryRun lists the events to which an action would be applied.
+// dryRun lists the events that an action would change.
 func dryRun(ctx context.Context, p *program, client *opsclient.Client, action bulkAction, f *bulkFlags, found []selected) error {
 	n, missing := 0, 0
 	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
@@ -228,7 +229,7 @@ func dryRun(ctx context.Context, p *program, client *opsclient.Client, action bu
 // actionResult is the result for one event. Error is why it was refused.
 type actionResult struct {
 	Event  string `json:"event"`
-	Result string `json:"result"` // the verb of the action, "skipped" or "refused"
+	Result string `json:"result"` // done, "skipped" or "refused"
 	File   string `json:"file,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
@@ -236,19 +237,19 @@ type actionResult struct {
 // bulkRun applies an action to many events.
 type bulkRun struct {
 	*program
-	done     string // the result of an event: "reopened"
+	done     string // the result of success: "reopened"
 	format   string
-	progress bool // was asked for
+	progress bool // --progress
 	inOrder  bool // one event after another
-	lenient  bool // the events were selected: one that changed since is not a failure
+	lenient  bool // the events were selected: a changed one is skipped, not refused
 	// apply applies the action to one event and returns the file that it wrote, if any.
 	apply func(ctx context.Context, e selected) (file string, err error)
 
 	count, skipped, refused int
 }
 
-// run applies the action to events, several at once, and prints the results. The first error that is not a refusal ends
-// it.
+// run applies the action to several events at once and prints the results. It ends at the first
+// error that is not a refusal.
 func (r *bulkRun) run(ctx context.Context, events []selected) error {
 	results, ended := make(chan actionResult), make(chan error, 1)
 	go func() {
@@ -297,7 +298,7 @@ func (r *bulkRun) applyAll(ctx context.Context, events []selected, results chan<
 
 func (r *bulkRun) total() int { return r.count + r.skipped + r.refused }
 
-// add counts a result and prints it where it is wanted.
+// add counts a result, and prints it as JSON or if it is a refusal.
 func (r *bulkRun) add(o actionResult) error {
 	switch {
 	case o.Error == "":

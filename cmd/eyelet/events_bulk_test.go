@@ -154,7 +154,7 @@ func TestAQuarantinedDeliveryRunsOnceWithItsPayload(t *testing.T) {
 	}
 	aside := counted(t, file, "dead", 1)[0]
 	if aside.QuarantineReason != "same_bytes" || len(runs(t, file)) != 1 {
-		t.Fatalf("kept aside: %+v, runs %q", aside, runs(t, file))
+		t.Fatalf("quarantined: %+v, runs %q", aside, runs(t, file))
 	}
 	for range 2 {
 		out, _ := command(t, 0, "", "dead", "reopen", "--aside", "--reason", "same_bytes", "-o", "json", "--config", file)

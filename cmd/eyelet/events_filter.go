@@ -18,19 +18,19 @@ import (
 type filters struct {
 	values      map[string]*string // by parameter of the events API
 	quarantined bool
-	all         bool   // of commands that change or copy: the person means every event
-	state       string // fixed by the command; "" where --state is a flag
-	// careful leaves out what was kept aside, unless a flag asks for it: it would run for the first time, and it
+	all         bool   // --all of commands that change or export
+	state       string // fixed by the command; "" for a flag --state
+	// careful skips quarantined deliveries, unless a flag selects them: they have never run, and
 	// may be a known event under another name, or another payload under a known one.
 	careful bool
-	skipped int // that were left out
+	skipped int // quarantined deliveries
 }
 
 // addFilterFlags adds the flags that select events. The state is fixed unless it is "".
 func addFilterFlags(c *cobra.Command, state string) *filters {
 	f := &filters{values: map[string]*string{}, state: state}
 	help := map[string]string{
-		"id": "idempotency identifier, or the one that the sender gave", "producer": "name of the producer", "endpoint": "name of the endpoint",
+		"id": "idempotency identifier, or the sender's", "producer": "name of the producer", "endpoint": "name of the endpoint",
 		"type": `event type, or "prefix*"`, "handler": "name of a handler with a task",
 		"reason": "reason of a task or of a quarantine, such as exhausted, rejected or same_bytes",
 		"state":  "pending, running, done or dead; several with commas", "since": "accepted within, such as 1h or 7d",
@@ -46,19 +46,19 @@ func addFilterFlags(c *cobra.Command, state string) *filters {
 		completeFlag(c, "state", "pending", "running", "done", "dead")
 	}
 	if state != "pending" {
-		c.Flags().BoolVar(&f.quarantined, "aside", false, "only deliveries that were kept aside")
+		c.Flags().BoolVar(&f.quarantined, "aside", false, "only quarantined deliveries")
 	}
 	return f
 }
 
-// completeFlag tells the shell which words a flag takes.
+// completeFlag adds the values of a flag to shell completion.
 func completeFlag(c *cobra.Command, flag string, words ...string) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag does not exist: a mistake in this program
+		panic(err) // a bug: the flag does not exist
 	}
 }
 
-// any reports whether a person selected something, be it everything.
+// any reports whether a flag selects events, --all included.
 func (f *filters) any() bool {
 	for name, value := range f.values {
 		if *value != "" && (name != "state" || f.state == "") {
@@ -68,19 +68,19 @@ func (f *filters) any() bool {
 	return f.quarantined || f.all
 }
 
-// query returns the parameters of a list of all that match.
+// query returns the parameters of a list without a limit.
 func (f *filters) query() (url.Values, error) {
 	return eventsQuery(f.values, f.quarantined, 0, true)
 }
 
-// selected is an event that a command is about.
+// selected is an event that a command applies to.
 type selected struct {
 	event string
-	line  *inspect.Event // nil when it was named, and not looked up
+	line  *inspect.Event // nil if the event was named and not looked up
 }
 
-// selection returns the events that were named, else those that match, the oldest first. It is complete before
-// anything is changed, so that what is changed does not come up again.
+// selection returns the named events, else those that match, the oldest first. It is complete
+// before anything is changed, so that changed events are not selected again.
 func (f *filters) selection(ctx context.Context, client *opsclient.Client, named []string) ([]selected, error) {
 	var all []selected
 	if len(named) > 0 {
@@ -109,9 +109,9 @@ func (f *filters) selection(ctx context.Context, client *opsclient.Client, named
 	return all, err
 }
 
-// matches reports whether, of an event that is dead or waits, one task is at once in that state, of the handler and
-// of the reason that were asked for: a done task of the handler is no reason to reopen another's. A quarantined delivery
-// that no handler takes has its reason without a task.
+// matches reports whether one task has the state, the handler and the reason together: a done task
+// of a handler does not select an event for another's dead task. A quarantined delivery without a
+// handler has its reason without a task.
 func (f *filters) matches(e inspect.Event) bool {
 	handler, reason := *f.values["handler"], *f.values["reason"]
 	if f.state == "" || handler == "" && reason == "" {
@@ -128,7 +128,8 @@ func (f *filters) matches(e inspect.Event) bool {
 	return false
 }
 
-// readEvents returns the events of the arguments; "-" stands for standard input, one event a line.
+// readEvents returns the events in the arguments; "-" reads them from standard input, one per
+// line.
 func readEvents(stdin io.Reader, args []string) ([]string, error) {
 	var events []string
 	for _, arg := range args {
@@ -149,13 +150,13 @@ func readEvents(stdin io.Reader, args []string) ([]string, error) {
 	return events, nil
 }
 
-// check checks that events were named or selected, but not both.
+// check checks that events are either named or selected.
 func (f *filters) check(named []string, args []string) error {
 	switch {
 	case len(args) > 0 && f.any():
-		return usage.Errorf("leave one of them out", "events are named, and selected by flags too")
+		return usage.Errorf("leave one of them out", "events are both named and selected by flags")
 	case len(args) == 0 && !f.any():
-		return usage.Errorf("name events, or select them with --producer, --type, --since, ..., or --all", "there is nothing to do this to")
+		return usage.Errorf("name events, or select them with --producer, --type, --since, ..., or --all", "no events are selected")
 	case len(args) > 0 && len(named) == 0:
 		return usage.Errorf("write one event a line", "standard input names no event")
 	}

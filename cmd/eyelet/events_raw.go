@@ -17,8 +17,8 @@ import (
 func eventsRawCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "raw EVENT", Short: "Export recorded deliveries as *.http files", Args: cobra.ArbitraryArgs,
-		Long: "Writes the delivery of an event to standard output, or with --dir the deliveries of the events that are\n" +
-			"named or selected, each as EVENT.http. Body, method and target are byte for byte what was kept. The\n" +
+		Long: "Writes the delivery of an event to standard output, or with --dir the deliveries of events that are named\n" +
+			"or selected, each as EVENT.http. Body, method and target are byte for byte as they were kept. The\n" +
 			"fields Authorization and Cookie, and those that hold a producer's credentials, are never kept. The files\n" +
 			"hold payloads: only their owner can read them.",
 		Example: "  eyelet events raw 1-51iaa0tnruenounm2nthmo0uqst8qan3 > order.http\n" +
@@ -26,9 +26,9 @@ func eventsRawCommand(p *program) *cobra.Command {
 	}
 	file, format := configFlag(c), outputFlag(c)
 	f := addFilterFlags(c, "")
-	c.Flags().BoolVar(&f.all, "all", false, "all of them")
-	dir := c.Flags().String("dir", "", "folder for the files; it is made where it is missing")
-	progress := c.Flags().Bool("progress", false, "tell how it gets on, even if nobody looks at a terminal")
+	c.Flags().BoolVar(&f.all, "all", false, "all events")
+	dir := c.Flags().String("dir", "", "folder for the files, created if missing")
+	progress := c.Flags().Bool("progress", false, "print progress even without a terminal")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := checkOutput(*format); err != nil {
 			return err
@@ -41,7 +41,7 @@ func eventsRawCommand(p *program) *cobra.Command {
 			return err
 		}
 		if *dir == "" && len(named) != 1 {
-			return usage.Errorf("write --dir FOLDER", "more than one delivery needs a folder")
+			return usage.Errorf("write --dir FOLDER", "several deliveries need a folder")
 		}
 		return p.withEvents(c, *file, func(client *opsclient.Client) error {
 			if *dir == "" {

@@ -22,7 +22,7 @@ import (
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
-// showCommand shows one event, which must be in the given state when there is one.
+// showCommand shows one event. With a state, the event must be in it.
 func showCommand(p *program, short, state string) *cobra.Command {
 	c := &cobra.Command{Use: "show EVENT", Short: short, Args: cobra.ExactArgs(1)}
 	file := configFlag(c)
@@ -38,7 +38,7 @@ func showCommand(p *program, short, state string) *cobra.Command {
 	return c
 }
 
-// printEvent prints an event; the state is the one that it must be in, "" for any.
+// printEvent prints an event. With a state, the event must be in it.
 func printEvent(ctx context.Context, w io.Writer, client *opsclient.Client, event, state, format string) error {
 	d, text, err := client.Event(ctx, event)
 	if refusal, ok := errors.AsType[*opsclient.Refusal](err); ok && refusal.Status == http.StatusNotFound {
@@ -60,12 +60,12 @@ func printEvent(ctx context.Context, w io.Writer, client *opsclient.Client, even
 	return err
 }
 
-// writeDetail writes an event for a person. Whatever a stranger sent is shown without control characters.
+// writeDetail writes an event as text, without control characters from clients.
 func writeDetail(w io.Writer, d inspect.Detail) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, row := range detailRows(d) {
 		if row[1] != "" {
-			_, _ = fmt.Fprintf(t, "%s\t%s\n", row[0], sanitize(row[1])) // Flush tells
+			_, _ = fmt.Fprintf(t, "%s\t%s\n", row[0], sanitize(row[1])) // Flush returns the error
 		}
 	}
 	if len(d.Tasks) > 0 {
@@ -89,7 +89,7 @@ func writeDetail(w io.Writer, d inspect.Detail) error {
 	}
 	switch {
 	case len(d.Base64) > 0:
-		fmt.Fprintf(&b, "\n(%d bytes that are no text: eyelet events raw %s writes them)\n", len(d.Base64), d.Event.Event)
+		fmt.Fprintf(&b, "\n(%d bytes that are not text: eyelet events raw %s writes them)\n", len(d.Base64), d.Event.Event)
 	case d.Text != "":
 		b.WriteString("\n")
 		for line := range strings.Lines(d.Text) {
@@ -100,11 +100,11 @@ func writeDetail(w io.Writer, d inspect.Detail) error {
 	return err
 }
 
-// detailRows are what is told of the event as a whole; those without a value are left out.
+// detailRows returns the rows of the event as a whole; rows without a value are not printed.
 func detailRows(d inspect.Detail) [][2]string {
 	state := d.State
 	if d.QuarantineReason != "" {
-		state += ", kept aside: " + d.QuarantineReason + " of " + d.Original
+		state += ", quarantined: " + d.QuarantineReason + " of " + d.Original
 	}
 	answer := ""
 	if d.Response != nil {
@@ -117,7 +117,7 @@ func detailRows(d inspect.Detail) [][2]string {
 	}
 }
 
-// why says why a task is where it is; the text of an error may begin with the reason.
+// why returns the reason and the error of a task. The error may begin with the reason.
 func why(t inspect.Task) string {
 	if t.Reason == "" || t.Error == "" || strings.HasPrefix(t.Error, t.Reason+":") {
 		return cmp.Or(t.Error, t.Reason)

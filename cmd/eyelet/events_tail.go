@@ -16,7 +16,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// tailFilter is what a person wants to see of the feed.
+// tailFilter selects entries of the tail.
 type tailFilter struct {
 	kind, endpoint, typ, handler string
 	limit                        int
@@ -25,9 +25,9 @@ type tailFilter struct {
 func eventsTailCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "tail", Short: "Follow deliveries and attempts as they happen", Args: cobra.NoArgs,
-		Long: "Follows the running server: a line for each delivery that it answers and for each attempt of a handler,\n" +
-			"from now on, until Ctrl-C or until the server stops. A reader that is too slow is told how many lines it\n" +
-			"lost; the server never waits for it.",
+		Long: "Follows the running server from now on: a line for each delivery that it answers and each attempt of a\n" +
+			"handler, until Ctrl-C or until the server stops. A slow reader loses lines and gets their number; the\n" +
+			"server never waits for it.",
 	}
 	file, format := configFlag(c), outputFlag(c)
 	var f tailFilter
@@ -35,7 +35,7 @@ func eventsTailCommand(p *program) *cobra.Command {
 	c.Flags().StringVar(&f.endpoint, "endpoint", "", "name of the endpoint")
 	c.Flags().StringVar(&f.typ, "type", "", `event type, or "prefix*"`)
 	c.Flags().StringVar(&f.handler, "handler", "", "name of a handler")
-	c.Flags().IntVar(&f.limit, "limit", 0, "end after so many lines; 0 is without a limit")
+	c.Flags().IntVar(&f.limit, "limit", 0, "end after this many lines; 0 is no limit")
 	completeFlag(c, "kind", "delivery", "attempt", "hanging")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := checkOutput(*format); err != nil {
@@ -50,7 +50,7 @@ func eventsTailCommand(p *program) *cobra.Command {
 			return err
 		}
 		if client == nil {
-			return failf("no server runs, so there is nothing to follow; start one: eyelet serve --config %s", s.File)
+			return failf("no server runs; start one: eyelet serve --config %s", s.File)
 		}
 		return tail(c.Context(), p.Out, client, f, *format)
 	}
@@ -81,7 +81,7 @@ func (f tailFilter) matches(e opsapi.TailEntry) bool {
 		(f.endpoint == "" || f.endpoint == e.Endpoint) && (f.handler == "" || f.handler == e.Handler)
 }
 
-// tailRow is the line for a person.
+// tailRow returns the line of an entry as text.
 func tailRow(e opsapi.TailEntry) string {
 	words := []string{e.Time.Format(time.RFC3339), e.Kind}
 	switch e.Kind {

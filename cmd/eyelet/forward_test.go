@@ -63,7 +63,7 @@ func run(t *testing.T, args ...string) (code int, out, errs string) {
 	return code, o.String(), e.String()
 }
 
-// pushOwn sends a push whose payload is its own: the same payload under another id would be kept aside.
+// pushOwn sends a push whose payload is its own: the same payload under another id would be quarantined.
 func pushOwn(t *testing.T, r *running, id string) (status int, retryAfter string) {
 	t.Helper()
 	return push(t, http.DefaultClient, r.deliveries, id, `{"id":"`+id+`"}`)

@@ -18,9 +18,9 @@ import (
 func keygenCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keygen",
-		Short: "Make a key and print the settings for it",
-		Long: "Makes a key pair (NAME.pem for the producer, NAME.pub.pem for the receiver) or, for hmac-sha256,\n" +
-			"a secret that both have (NAME.secret), and prints what to write into eyelet.yaml.",
+		Short: "Generate a key and print its settings",
+		Long: "Generates a key pair (NAME.pem for the producer, NAME.pub.pem for the receiver) or, for hmac-sha256, a\n" +
+			"shared secret (NAME.secret), and prints the settings for eyelet.yaml.",
 		Args: cobra.NoArgs,
 	}
 	alg := c.Flags().String("alg", string(verify.Ed25519), "algorithm: ed25519, hmac-sha256, ecdsa-p256-sha256, ecdsa-p384-sha384 or rsa-pss-sha512")
@@ -36,7 +36,7 @@ func keygenCommand(p *program) *cobra.Command {
 	return c
 }
 
-// plainWord is what a name may be, so that it needs no quotes in a file of settings.
+// plainWord matches names that need no quotes in YAML.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
 
 func keygen(p *program, alg verify.Alg, id, name, dir string) error {
@@ -76,13 +76,13 @@ func writeKeyPair(alg verify.Alg, path string) error {
 		return err
 	}
 	if err := writeNewFile(path+".pub.pem", publicPEM); err != nil {
-		_ = os.Remove(path + ".pem") // ours, and the key of nothing; best effort
+		_ = os.Remove(path + ".pem") // best effort: the key belongs to nothing
 		return err
 	}
 	return nil
 }
 
-// writeNewFile writes a file that only its owner can read, and never over another one.
+// writeNewFile writes a file that only its owner can read. It never overwrites one.
 func writeNewFile(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if os.IsExist(err) {
@@ -100,7 +100,7 @@ func writeNewFile(path string, data []byte) error {
 	return nil
 }
 
-// standardSecret makes a secret of the form of Standard Webhooks.
+// standardSecret generates a secret in the form of Standard Webhooks.
 func standardSecret() string {
 	raw := make([]byte, 32)
 	_, _ = rand.Read(raw) // never fails

@@ -1,5 +1,5 @@
-// Command eyelet receives webhooks: it verifies who sent an event, accepts it once, keeps it on disk before
-// saying so, and hands it to handlers until it has an outcome.
+// Command eyelet receives webhooks: it verifies the sender of an event, accepts the event once,
+// stores it before it acknowledges it, and runs its handlers until there is an outcome.
 package main
 
 import (
@@ -18,12 +18,12 @@ func main() {
 	os.Exit(code)
 }
 
-// sameHangup is how long a further SIGHUP is taken for the one that came already: the shell of a terminal that is
-// closed passes its own on, and the kernel sends another when the shell ends.
+// sameHangup is how long a second SIGHUP counts as the first: the shell of a closed terminal
+// forwards its own, and the kernel sends another when the shell ends.
 const sameHangup = 250 * time.Millisecond
 
-// notifyContext returns a context that ends with the first signal to stop. The second one ends the process at once. SIGHUP
-// is left alone where it is ignored, as by nohup.
+// notifyContext returns a context that the first SIGINT, SIGTERM or SIGHUP cancels. A second
+// signal kills the process. An ignored SIGHUP, as under nohup, stays ignored.
 func notifyContext() (context.Context, context.CancelFunc) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -43,6 +43,6 @@ func notifyContext() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// ignoreSIGPIPE makes a write to a standard output or error whose reader is gone an error, where it ends a process
-// without a word (SIGPIPE). It is for commands that have something to finish; others end as programs in a pipe do.
+// ignoreSIGPIPE turns writes to a closed standard output or error into errors. It is for commands
+// that have something to finish; SIGPIPE ends the others.
 func ignoreSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -25,11 +25,11 @@ func TestMain(m *testing.M) {
 	testscript.Main(leakless{m}, map[string]func(){"eyelet": main})
 }
 
-// leakless fails the tests when one of them leaves a goroutine behind.
+// leakless fails the tests when a goroutine is left behind.
 type leakless struct{ *testing.M }
 
 func (l leakless) Run() int {
-	if signal.Ignored(syscall.SIGHUP) { // under nohup, as programs that the tests start would ignore it then
+	if signal.Ignored(syscall.SIGHUP) { // programs that the tests start would ignore it too
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	code := l.M.Run()
@@ -41,8 +41,8 @@ func (l leakless) Run() int {
 	return code
 }
 
-// TestScripts runs the binary as people do. Each script has three free ports, $PORT, $OPS and $OTHER, and the
-// bundled deliveries in bundled/.
+// TestScripts runs the binary as users do. Each script has three free ports, $PORT, $OPS and
+// $OTHER, and the bundled deliveries in bundled/.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -85,7 +85,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// ready waits until the server with its operations port at the address accepts deliveries.
+// ready waits until the server with this operations port accepts deliveries.
 func ready(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: ready PORT")
@@ -113,7 +113,7 @@ func occupy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { _ = ln.Close() })
 }
 
-// flip changes a bit of the byte at which a text begins in a file.
+// flip changes a bit of the first byte of a text in a file.
 func flip(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: flip FILE TEXT")
@@ -131,7 +131,7 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%s", fmt.Sprintf("%q is not in %s", args[1], args[0]))
 }
 
-// awaitDead waits until there are so many dead letters: dead 2.
+// awaitDead waits for a number of dead letters: dead 2.
 func awaitDead(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: dead COUNT")

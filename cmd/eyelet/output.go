@@ -32,7 +32,7 @@ func checkOutput(format string) error {
 	return nil
 }
 
-// terminal reports whether w is one that a person looks at and that may be coloured.
+// terminal reports whether w is a terminal that shows colours.
 func (p *program) terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -45,7 +45,8 @@ func (p *program) terminal(w io.Writer) bool {
 	return kind != "dumb"
 }
 
-// sanitize returns text of an unauthenticated client for a terminal: without control characters, and "-" for none.
+// sanitize returns text of a client for a terminal: without control characters, and "-" if it is
+// empty.
 func sanitize(text string) string {
 	if text == "" {
 		return "-"
@@ -61,13 +62,15 @@ func printable(r rune) rune {
 	return r
 }
 
-// count returns "1 event", "2 events" or "2 deliveries".
+// count returns "1 event", "2 events", "2 deliveries" or "2 aliases".
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	if stem, ok := strings.CutSuffix(what, "y"); ok {
 		what = stem + "ie"
+	} else if strings.HasSuffix(what, "s") {
+		what += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -16,9 +16,9 @@ import (
 func producersCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "producers", Short: "List the presets", Args: cobra.NoArgs,
-		Long: "Lists the producers that `preset: NAME` knows: how they authenticate, where the identifier of an\n" +
-			"event stands, how long it is remembered, how soon they want an answer, what they take for one and\n" +
-			"how long they try. -o json adds the settings and the vendor's documentation.",
+		Long: "Lists the producers that `preset: NAME` knows: how they authenticate, where the identifier of an event\n" +
+			"is, how long it is remembered, how soon they expect a response, what they accept as one, and how long\n" +
+			"they retry. -o json adds the settings and the vendor's documentation.",
 	}
 	format := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
@@ -52,5 +52,5 @@ func printPresets(w io.Writer) error {
 	return nil
 }
 
-// hours writes a duration of whole hours.
+// hours formats a duration in whole hours.
 func hours(d time.Duration) string { return fmt.Sprintf("%d h", int(d.Hours())) }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// progress tells a person how long work gets on: how much is done, of how much, and how fast.
+// progress prints how many events are done, of how many, and how fast.
 type progress struct {
 	program *program
 	verb    string
@@ -13,11 +13,11 @@ type progress struct {
 	began   time.Time
 	told    time.Time
 	every   time.Duration
-	rewrite bool // on a terminal: the line is written again in its place
+	rewrite bool // on a terminal: overwrite the line
 	shown   bool
 }
 
-// newProgress returns a progress that shows itself on a terminal, or when it was asked for; nil otherwise.
+// newProgress returns a progress on a terminal, or if --progress asks for it; else nil.
 func newProgress(p *program, asked bool, verb string, total int) *progress {
 	onTerminal := p.terminal(p.Err)
 	if !asked && !onTerminal {
@@ -31,7 +31,7 @@ func newProgress(p *program, asked bool, verb string, total int) *progress {
 	return g
 }
 
-// at tells that n are done, unless it has just told something.
+// at reports that n are done, at most once per interval.
 func (g *progress) at(n int) {
 	if g == nil || time.Since(g.told) < g.every {
 		return
@@ -40,7 +40,7 @@ func (g *progress) at(n int) {
 	g.line(n)
 }
 
-// end tells the last count.
+// end prints the last count.
 func (g *progress) end(n int) {
 	if g == nil || g.rewrite && !g.shown {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
-// readRecording reads an *.http file. Mistakes in it name its line.
+// readRecording reads an *.http file. Its errors name the line.
 func readRecording(path string) (*httpfile.File, error) {
 	rec, err := httpfile.Read(path)
 	var mistaken *httpfile.Error
@@ -37,7 +37,7 @@ func badRecording(e *httpfile.Error) error {
 	}
 }
 
-// arrival returns when the delivery arrives: what was said, else the note, else the present.
+// arrival returns the time of arrival: that of the flag, else of the note, else the present.
 func arrival(rec *httpfile.File, said string) (time.Time, error) {
 	text := cmp.Or(said, rec.Note("now"))
 	if text == "" {
@@ -57,7 +57,7 @@ func arrival(rec *httpfile.File, said string) (time.Time, error) {
 	return time.Time{}, err
 }
 
-// recordingOf turns a request into a recording of it.
+// recordingOf records a request.
 func recordingOf(name, target string, r *http.Request, body []byte) *replay.Recording {
 	rec := &replay.Recording{Name: name, Method: r.Method, Target: target, Body: body}
 	rec.Fields = append(rec.Fields, replay.Field{Name: "Host", Value: cmp.Or(r.Host, r.URL.Host)})

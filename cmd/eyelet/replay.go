@@ -16,7 +16,6 @@ import (
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
-// replayCmd is the command replay.
 type replayCmd struct {
 	*program
 	senderFlags
@@ -29,13 +28,13 @@ type replayCmd struct {
 func replayCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "replay FILE...", Short: "Send recorded deliveries again", Args: cobra.MinimumNArgs(1),
-		Long: "Sends recorded deliveries (FILE.http, as `eyelet events raw` writes them) again, one after another in the\n" +
-			"order of the arguments: to a URL with --to, as they were recorded or with --sign signed afresh; or with\n" +
-			"--handlers to the handlers of the events that they came from, which are reopened.\n\n" +
-			"A delivery that is sent to a URL says what it once was in the fields " + replay.FieldOriginalEvent + ",\n" +
+		Long: "Sends recorded deliveries (FILE.http, as `eyelet events raw` writes them) again, in the order of the\n" +
+			"arguments: to a URL with --to, as they were recorded or with --sign signed afresh; or with --handlers to\n" +
+			"the handlers of their events, which are reopened.\n\n" +
+			"A delivery to a URL carries the fields " + replay.FieldOriginalEvent + ",\n" +
 			replay.FieldOriginalAccepted + " and " + replay.FieldOriginalAttempt + ", which no signature covers. A receiver that\n" +
-			"knows the event answers it from its store; one that checks the time of signatures wants it signed afresh.\n" +
-			"Exits 0 when all were accepted (which duplicates are), 1 when one never will be as it is (terminal), and 75\n" +
+			"knows the event answers from its store; one that checks the time of signatures needs a fresh one.\n" +
+			"Exits 0 when all were accepted (duplicates are), 1 when one never will be as it is (terminal), and 75\n" +
 			"when the others may be accepted later (transient).",
 		Example: "  eyelet replay deliveries/*.http --to http://127.0.0.1:9000\n" +
 			"  eyelet replay order.http --to https://staging.example --sign --config eyelet.yaml --key shop.pem\n" +
@@ -53,8 +52,8 @@ func replayCommand(p *program) *cobra.Command {
 	flags.StringVar(&f.secretFile, "secret-file", "", "file with the secret to sign with")
 	flags.StringVar(&f.keyID, "keyid", "", "id of the key")
 	flags.StringVar(&f.producer, "producer", "", "producer to sign as (default: the note of each file)")
-	flags.StringVar(&f.signedURL, "signed-url", "", "public base that is signed, where it is not --to (default: the configuration's url)")
-	flags.BoolVar(&f.progress, "progress", false, "tell how it gets on, even if nobody looks at a terminal")
+	flags.StringVar(&f.signedURL, "signed-url", "", "public base that is signed, if it is not --to (default: the configuration's url)")
+	flags.BoolVar(&f.progress, "progress", false, "print progress even without a terminal")
 	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"http"}, cobra.ShellCompDirectiveFilterFileExt
@@ -80,21 +79,22 @@ func (f *replayCmd) check() error {
 	case f.handlers == (f.to != ""):
 		return usage.Errorf("write --to URL, or --handlers", "a replay goes either to a URL or to the handlers")
 	case f.handlers && (f.sign || f.asRecorded || f.key != "" || f.secretFile != ""):
-		return usage.Errorf("leave --sign, --as-recorded and the key out", "handlers are given what is stored, and no signature")
+		return usage.Errorf("leave --sign, --as-recorded and the key out", "handlers get the stored event, without a signature")
 	case f.sign && f.asRecorded:
 		return usage.Errorf("leave one of them out", "--sign and --as-recorded are both given")
 	case !f.sign && (f.key != "" || f.secretFile != "" || f.keyID != "" || f.producer != ""):
-		return usage.Errorf("write --sign too", "there is a key, but nothing is signed")
+		return usage.Errorf("write --sign too", "there is a key, but --sign is missing")
 	case f.handlers:
 		return nil
 	}
 	if u, err := url.Parse(f.to); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return usage.Errorf("write it whole, as in http://127.0.0.1:8080", "--to is no URL of http or https")
+		return usage.Errorf("write it whole, as in http://127.0.0.1:8080", "--to is not a URL of http or https")
 	}
 	return nil
 }
 
-// readRecordings reads all files before the first is sent, so that a mistake in the last sends none.
+// readRecordings reads all files before the first is sent, so that an error in the last sends
+// none.
 func readRecordings(files []string) ([]*replay.Recording, error) {
 	var recs []*replay.Recording
 	var found usage.Errors
@@ -109,7 +109,7 @@ func readRecordings(files []string) ([]*replay.Recording, error) {
 	return recs, found.Err()
 }
 
-// toHandlers reopens the events that the recordings came from.
+// toHandlers reopens the events of the recordings.
 func (f *replayCmd) toHandlers(c *cobra.Command, recs []*replay.Recording) error {
 	var events []selected
 	for _, rec := range recs {
@@ -126,7 +126,7 @@ func (f *replayCmd) toHandlers(c *cobra.Command, recs []*replay.Recording) error
 	})
 }
 
-// replayed is what became of one recording.
+// replayed is the result of one recording.
 type replayed struct {
 	File    string `json:"file"`
 	Event   string `json:"event,omitempty"`
@@ -176,7 +176,7 @@ func (f *replayCmd) toURL(c *cobra.Command, recs []*replay.Recording) error {
 	return exitWith(exitOf(outcomes...), "")
 }
 
-// options says how one recording is sent. Keys are read once for each producer.
+// options returns how a recording is sent. Keys are read once per producer.
 func (f *replayCmd) options(c *cobra.Command, rec *replay.Recording, signers map[string]*sender) (replay.Options, error) {
 	o := replay.Options{URL: f.to, SignedURL: f.signedURL}
 	if !f.plain {
@@ -214,7 +214,7 @@ func (f *replayCmd) print(line replayed) error {
 		f.printf("%s: %s: %s\n", line.File, line.Verdict, usage.OneLine(line.Error))
 		return nil
 	}
-	f.printf("%s: %d %s", line.File, line.Status, line.Verdict)
+	f.printf("%s: %d %s", line.File, line.Status, verdictText(line.Verdict))
 	if line.Code != "" {
 		f.printf(": %s", sanitize(line.Code))
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// program is the binary without its process, so that tests run it in their own. Run may be called once.
+// program is the binary without its process, so that tests can run it. Run may be called once.
 type program struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -24,33 +24,33 @@ type program struct {
 	Starting func(listen, operations string)
 	// Serving, when set, is called with the addresses once deliveries are accepted.
 	Serving func(listen, operations string)
-	// Executable is this program, to be started again. Defaults to os.Executable.
+	// Executable is the path of this program, to start it again. Defaults to os.Executable.
 	Executable string
 }
 
 // The exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // what was asked for did not succeed
-	exitUsage  = 2 // something in the arguments, the configuration or the machine has to be changed first
-	// exitTransient says that the same delivery may succeed later: EX_TEMPFAIL of sysexits.h.
+	exitFailed = 1 // the command did not succeed
+	exitUsage  = 2 // the arguments, the configuration or the machine must be changed first
+	// exitTransient means that the same delivery may succeed later: EX_TEMPFAIL of sysexits.h.
 	exitTransient = 75
 )
 
-// failure ends the program with its code, or exitFailed, after its message, if it has one.
+// failure ends the program with its code and its message, if any.
 type failure struct {
 	what string
-	code int // 0 stands for exitFailed
+	code int // 0 is exitFailed
 }
 
 func (f *failure) Error() string { return f.what }
 
-// failf ends the program with exitFailed. Without a message everything was said already.
+// failf ends the program with exitFailed and a message.
 func failf(format string, args ...any) error {
 	return &failure{what: usage.OneLine(fmt.Sprintf(format, args...))}
 }
 
-// Run runs the command of the arguments until it is done or ctx ends, and returns the exit code.
+// Run runs the command of the arguments until it ends or ctx does, and returns the exit code.
 func (p *program) Run(ctx context.Context, args ...string) int {
 	root := p.command() //nolint:contextcheck // commands get theirs when they run
 	root.SetArgs(args)
@@ -60,8 +60,8 @@ func (p *program) Run(ctx context.Context, args ...string) int {
 	return p.explain(root.ExecuteContext(ctx))
 }
 
-// explain prints an error by the rules of our output: one line "eyelet: what is wrong", without a full stop
-// and without a stack, and the hint on a line of its own.
+// explain prints an error: one line "eyelet: what is wrong", without a full stop or a stack, and
+// the hint on a line of its own.
 func (p *program) explain(err error) int {
 	if err == nil {
 		return exitOK
@@ -90,8 +90,8 @@ func (p *program) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "eyelet",
 		Short: "The receiving half of every webhook",
-		Long: "Eyelet receives webhooks: it verifies who sent an event, accepts it once, keeps it on disk\n" +
-			"before saying so, and hands it to handlers until it has an outcome.\n\n" +
+		Long: "Eyelet receives webhooks: it verifies the sender of an event, accepts the event once, stores it before\n" +
+			"it acknowledges it, and runs its handlers until there is an outcome.\n\n" +
 			"Begin with `eyelet dev`, which needs no configuration.",
 		SilenceErrors: true, SilenceUsage: true,
 		Args: cobra.NoArgs,
@@ -106,7 +106,7 @@ func (p *program) command() *cobra.Command {
 	for _, c := range append(allCommands(root), root) {
 		c.SetFlagErrorFunc(flagError)
 		c.Args = explainArgs(c.Args)
-		if c.RunE == nil && c.Run == nil { // a command of commands; without this its arguments would not be looked at
+		if c.RunE == nil && c.Run == nil { // a group of commands would ignore its arguments
 			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		}
 	}
@@ -121,7 +121,7 @@ func allCommands(c *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// flagError makes a wrong flag a mistake of the user's, with the nearest flag as the hint.
+// flagError returns a usage error for a wrong flag, with the nearest flag as the hint.
 func flagError(c *cobra.Command, err error) error {
 	hint := "see " + c.CommandPath() + " --help"
 	if _, word, ok := strings.Cut(err.Error(), "unknown flag: --"); ok {
@@ -161,7 +161,7 @@ func configFlag(c *cobra.Command) *string {
 	return c.Flags().String("config", "", "configuration file (default "+config.DefaultFile+", or EYELET_CONFIG)")
 }
 
-// source returns where the settings come from.
+// source returns the sources of the settings.
 func (p *program) source(c *cobra.Command, file string) config.Source {
 	s := config.Source{File: file, Environ: p.Environ, Flags: c.Flags()}
 	if s.File == "" {

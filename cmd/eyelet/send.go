@@ -23,7 +23,6 @@ import (
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
-// sendCmd is the command send.
 type sendCmd struct {
 	*program
 	senderFlags
@@ -35,13 +34,13 @@ type sendCmd struct {
 func sendCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "send FILE | PRESET [TYPE]", Short: "Sign a delivery and send it", Args: cobra.RangeArgs(1, 2),
-		Long: "Sends a recorded delivery (FILE.http) as it is, or signed afresh when a key is given or --sign says\n" +
-			"so; any other FILE (\"-\" is standard input) is a payload that is signed and sent. The name of a PRESET\n" +
-			"sends a sample of that vendor's, of the TYPE that is given or a usual one, to any URL.\n\n" +
-			"The key is that of --key (a private key in PEM), --secret-file, or of a producer in --config. What a\n" +
-			"preset needs beside a secret is said with --set, in the words of eyelet.yaml.\n" +
-			"Exits 0 when the delivery was accepted (which a duplicate is), 75 when it may be accepted later\n" +
-			"(transient: 503, 409 to an Idempotency-Key, no answer, ...), and 1 when it never will be as it is (terminal).",
+		Long: "Sends a recorded delivery (FILE.http) as it is, or signed afresh if there is a key or --sign. Any other\n" +
+			"FILE (\"-\" is standard input) is a payload that is signed and sent. The name of a PRESET sends a sample\n" +
+			"of that vendor, of the given or a usual TYPE, to any URL.\n\n" +
+			"The key is that of --key (a private key in PEM), --secret-file, or a producer in --config. --set gives\n" +
+			"further settings of a preset, as in eyelet.yaml.\n" +
+			"Exits 0 when the delivery was accepted (a duplicate is), 75 when it may be accepted later (transient:\n" +
+			"503, 409 to an Idempotency-Key, no answer, ...), and 1 when it never will be as it is (terminal).",
 		Example: "  eyelet send order.json --key shop.pem --keyid shop --url http://127.0.0.1:8080/webhooks/shop\n" +
 			"  eyelet send order.json --config eyelet.yaml --producer gh\n" +
 			"  eyelet send stripe charge.refunded --secret-file stripe.secret --url http://127.0.0.1:9000/hooks\n" +
@@ -59,7 +58,7 @@ func sendCommand(p *program) *cobra.Command {
 	flags.StringVar(&f.keyID, "keyid", "", "id of the key")
 	flags.StringVar(&f.label, "label", "", "label of the signature (default: the producer's, else sig1)")
 	flags.StringVar(&f.id, "id", "", "idempotency identifier of a payload (default: a new one)")
-	flags.StringVar(&f.signedURL, "signed-url", "", "public base that is signed, where it is not --url (default: the configuration's url)")
+	flags.StringVar(&f.signedURL, "signed-url", "", "public base that is signed, if it is not --url (default: the configuration's url)")
 	flags.StringVar(&f.contentType, "content-type", "application/json", "media type of a payload")
 	flags.StringVar(&f.at, "now", "", "unix time of the signature (default: the present)")
 	flags.BoolVar(&f.fresh, "sign", false, "sign a recording afresh")
@@ -103,7 +102,7 @@ func (f *sendCmd) run(c *cobra.Command, args []string) error {
 	return f.print(r, outcomeOf(rec, r, nil))
 }
 
-// delivery returns the delivery, and whether it is still to be signed.
+// delivery returns the delivery, and whether it must be signed.
 func (f *sendCmd) delivery(args []string, from *sender) (rec *replay.Recording, fresh bool, err error) {
 	file := args[0]
 	if vendor, ok := preset.Find(file); ok && !exists(file) {
@@ -111,10 +110,10 @@ func (f *sendCmd) delivery(args []string, from *sender) (rec *replay.Recording, 
 		return rec, false, err
 	}
 	if len(f.set) > 0 {
-		return nil, false, usage.Errorf("`eyelet producers` lists them", "--set is for the sample of a preset, and %q is none", file)
+		return nil, false, usage.Errorf("`eyelet producers` lists them", "--set is for samples, and %q is not a preset", file)
 	}
 	if len(args) > 1 {
-		return nil, false, usage.Errorf("`eyelet producers` lists them", "%q is no preset, so nothing can follow it", file)
+		return nil, false, usage.Errorf("`eyelet producers` lists them", "%q is not a preset, so nothing can follow it", file)
 	}
 	if strings.HasSuffix(file, ".http") {
 		rec, err = readRecording(file)
@@ -129,7 +128,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// payload makes a recording of a payload, which is signed afterwards.
+// payload records a payload, which is signed afterwards.
 func (f *sendCmd) payload(file string, from *sender) (*replay.Recording, error) {
 	body, err := f.readPayload(file)
 	if err != nil {
@@ -144,7 +143,7 @@ func (f *sendCmd) payload(file string, from *sender) (*replay.Recording, error) 
 	for _, line := range f.header {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return nil, usage.Errorf(`write -H "X-GitHub-Event: push"`, "%q is no header field", line)
+			return nil, usage.Errorf(`write -H "X-GitHub-Event: push"`, "%q is not a header field", line)
 		}
 		rec.Fields = append(rec.Fields, replay.Field{Name: strings.TrimSpace(name), Value: strings.TrimSpace(value)})
 	}
@@ -155,7 +154,8 @@ func (f *sendCmd) payload(file string, from *sender) (*replay.Recording, error) 
 	return rec, nil
 }
 
-// keyField is the field in which the producer looks for the identifier; empty where it stands elsewhere.
+// keyField returns the field in which the producer expects the identifier; empty if it is not in a
+// field.
 func keyField(from *producer.Producer, id string) replay.Field {
 	spelled := "idempotency-key"
 	if from != nil {
@@ -187,7 +187,7 @@ func (f *sendCmd) readPayload(file string) ([]byte, error) {
 	return body, nil
 }
 
-// presetHint names the preset that may have been meant by a file that is not there.
+// presetHint suggests a preset for a file that does not exist.
 func presetHint(file string) string {
 	var names []string
 	for _, known := range preset.All() {
@@ -208,7 +208,7 @@ func newID() string {
 	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
 }
 
-// print writes the outcome of the delivery.
+// print prints the outcome of the delivery.
 func (f *sendCmd) print(r replay.Result, s sendOutcome) error {
 	if f.output == "json" {
 		line := map[string]any{"status": r.Status, "outcome": s.outcome.String(), "verdict": s.verdict, "code": r.Code, "replayed": r.Replayed, "body": string(r.Body)}
@@ -216,7 +216,7 @@ func (f *sendCmd) print(r replay.Result, s sendOutcome) error {
 			return err
 		}
 	} else {
-		f.printf("%d %s", r.Status, s.verdict)
+		f.printf("%d %s", r.Status, verdictText(s.verdict))
 		if r.Code != "" {
 			f.printf(": %s", sanitize(r.Code))
 		}
@@ -230,7 +230,7 @@ func (f *sendCmd) print(r replay.Result, s sendOutcome) error {
 	return exitWith(exitOf(s.outcome), "")
 }
 
-// problemDetail is what a problem (RFC 9457) says to people; "" where the answer is none.
+// problemDetail returns the detail or the title of a problem (RFC 9457); "" without one.
 func problemDetail(r replay.Result) string {
 	var problem struct{ Title, Detail string }
 	if r.Code == "" || json.Unmarshal(r.Body, &problem) != nil {

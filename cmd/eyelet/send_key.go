@@ -19,24 +19,24 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// senderFlags are the flags of send and replay that say who signs a delivery, and where it goes.
+// senderFlags are the flags of send and replay for the signer and the URL of a delivery.
 type senderFlags struct {
 	config, producer, url         string
 	key, secretFile, keyID, label string
 	signedURL, at                 string
 }
 
-// sender is who signs a delivery, and where it goes.
+// sender signs a delivery and has its URL.
 type sender struct {
 	url, signedURL string
 	sign           replay.Signer
 	secret         string             // of --secret-file
-	producer       *producer.Producer // nil without a producer of the configuration
+	producer       *producer.Producer // nil unless the configuration has one
 	config         *config.Producer
 	now            time.Time
 }
 
-// newSender gathers the key and the address from the flags and the configuration.
+// newSender takes the key and the URL from the flags and the configuration.
 func newSender(c *cobra.Command, p *program, f senderFlags) (*sender, error) {
 	as := &sender{url: f.url, signedURL: f.signedURL, now: time.Now()}
 	if f.at != "" {
@@ -58,7 +58,7 @@ func newSender(c *cobra.Command, p *program, f senderFlags) (*sender, error) {
 	}
 	as.url = cmp.Or(as.url, "http://"+config.DefaultListen)
 	if u, err := url.Parse(as.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, usage.Errorf("write it whole, as in http://127.0.0.1:8080", "--url is no URL of http or https")
+		return nil, usage.Errorf("write it whole, as in http://127.0.0.1:8080", "--url is not a URL of http or https")
 	}
 	if as.sign == nil && (signer.Private != nil || signer.Secret != nil) {
 		as.sign = signer
@@ -66,7 +66,7 @@ func newSender(c *cobra.Command, p *program, f senderFlags) (*sender, error) {
 	return as, nil
 }
 
-// keyFlag names the flag that gives a key; "" where none does.
+// keyFlag returns the flag that gives a key, or "".
 func (f senderFlags) keyFlag() string {
 	switch {
 	case f.key != "":
@@ -77,7 +77,7 @@ func (f senderFlags) keyFlag() string {
 	return ""
 }
 
-// loadKey reads the key files of the flags.
+// loadKey reads the key file of the flags.
 func loadKey(signer *verify.Signer, f senderFlags) error {
 	if f.key != "" && f.secretFile != "" {
 		return usage.Errorf("remove one of them", "--key and --secret-file are both given")
@@ -100,10 +100,10 @@ func loadKey(signer *verify.Signer, f senderFlags) error {
 	return nil
 }
 
-// configure takes the address and the keys from a producer of the configuration.
+// configure takes the URL and the keys from a producer of the configuration.
 func (as *sender) configure(c *cobra.Command, p *program, f senderFlags, signer *verify.Signer) error {
 	src := p.source(c, f.config)
-	src.Flags = nil // --url is where to send to, and no setting
+	src.Flags = nil // --url is where to send to, not a setting
 	s, err := src.Load()
 	if err != nil {
 		return err
@@ -143,8 +143,8 @@ func (as *sender) configure(c *cobra.Command, p *program, f senderFlags, signer 
 	return chooseKey(signer, matchingKeys(s, signer, as.config.RFC9421.Keys))
 }
 
-// matchingKeys returns the key whose public half is that of the signer's private key, where the configuration has it as
-// PEM; else all keys.
+// matchingKeys returns the key whose public half, in PEM, belongs to the signer's private key;
+// else all keys.
 func matchingKeys(c *config.Settings, signer *verify.Signer, keys []config.Key) []config.Key {
 	if signer.Private == nil {
 		return keys
@@ -156,7 +156,7 @@ func matchingKeys(c *config.Settings, signer *verify.Signer, keys []config.Key) 
 	for i, k := range keys {
 		text := []byte(k.PublicKey)
 		if k.PublicKeyFile != "" {
-			text, _ = os.ReadFile(c.Path(k.PublicKeyFile)) // that it cannot be read was told before
+			text, _ = os.ReadFile(c.Path(k.PublicKeyFile)) // the error was reported before
 		}
 		if bytes.Equal(bytes.TrimSpace(text), bytes.TrimSpace(want)) {
 			return keys[i : i+1]
@@ -165,7 +165,7 @@ func matchingKeys(c *config.Settings, signer *verify.Signer, keys []config.Key) 
 	return keys
 }
 
-// chooseKey finds the id of the key that was given, or the only secret that the configuration has.
+// chooseKey sets the id of the given key, or takes the only secret of the configuration.
 func chooseKey(signer *verify.Signer, keys []config.Key) error {
 	given := signer.Private != nil || signer.Secret != nil
 	for _, k := range keys {

@@ -11,11 +11,16 @@ import (
 
 // sendOutcome is the outcome of one delivery of send or replay.
 type sendOutcome struct {
-	// outcome is that of the delivery draft (section 6.2), by the judge of forward handlers.
+	// outcome is that of the delivery draft (section 6.2), as forward handlers classify it.
 	outcome forward.Outcome
-	// verdict is the outcome in a word or two. Accepted deliveries are accepted, duplicate or kept aside; a delivery without
-	// an answer failed.
+	// verdict is the outcome in words. An accepted delivery is accepted, duplicate or kept aside
+	// (quarantined); one without an answer failed.
 	verdict string
+}
+
+// verdictText returns a verdict in the terms of the other commands. The one in JSON is stable.
+func verdictText(verdict string) string {
+	return strings.Replace(verdict, "kept aside", "quarantined", 1)
 }
 
 // outcomeOf classifies the response to a delivery, or the error that replay.Send returned without one.
@@ -23,12 +28,12 @@ func outcomeOf(rec *replay.Recording, r replay.Result, err error) sendOutcome {
 	switch {
 	case errors.Is(err, replay.ErrNoAnswer):
 		return sendOutcome{forward.Classify(0, isKeyed(rec)), "failed"}
-	case err != nil: // nothing was sent, and nothing would be the next time
+	case err != nil: // nothing was sent, and a repetition would fail too
 		return sendOutcome{forward.Terminal, "failed"}
 	}
 	s := sendOutcome{outcome: forward.Classify(r.Status, isKeyed(rec))}
 	var receipt struct{ Status string }
-	_ = json.Unmarshal(r.Body, &receipt) // the body of another kind of receiver is not a receipt
+	_ = json.Unmarshal(r.Body, &receipt) // other receivers send no receipt
 	switch {
 	case s.outcome != forward.Accepted && r.Replayed:
 		s.verdict = s.outcome.String() + ", as before"
@@ -54,7 +59,7 @@ func isKeyed(rec *replay.Recording) bool {
 	return false
 }
 
-// exitOf is the exit code for deliveries with these outcomes: what never succeeds weighs more than what may succeed later.
+// exitOf returns the exit code for these outcomes: terminal ones outweigh transient ones.
 func exitOf(outcomes ...forward.Outcome) int {
 	code := exitOK
 	for _, o := range outcomes {
@@ -69,7 +74,8 @@ func exitOf(outcomes ...forward.Outcome) int {
 	return code
 }
 
-// exitWith returns the error that ends the program with the code, after a message that may be empty; nil for exitOK.
+// exitWith returns an error that ends the program with the code and a message, which may be empty;
+// nil for exitOK.
 func exitWith(code int, what string) error {
 	if code == exitOK {
 		return nil

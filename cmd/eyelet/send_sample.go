@@ -11,8 +11,8 @@ import (
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
-// sample makes a delivery like one of the vendor's, signed for the address that the vendor would call. It takes
-// the path from as.url into the recording.
+// sample makes a delivery like the vendor's, signed for the URL that the vendor would call. It
+// moves the path of as.url into the recording.
 func (f *sendCmd) sample(vendor preset.Preset, kind string, as *sender) (*replay.Recording, error) {
 	set, err := f.sampleSettings(vendor, as)
 	if err != nil {
@@ -29,14 +29,14 @@ func (f *sendCmd) sample(vendor preset.Preset, kind string, as *sender) (*replay
 	if err != nil {
 		return nil, usage.Errorf(sampleHint(vendor), "%v", firstOf(err))
 	}
-	// The vendor's address may have a prefix that a proxy takes off, and the sample may have added to its query.
+	// A proxy may remove a prefix of the vendor's URL, and the sample may add to its query.
 	to.RawQuery = r.URL.RawQuery
 	as.url = (&url.URL{Scheme: to.Scheme, Host: to.Host}).String()
 	return recordingOf(vendor.Name, to.RequestURI(), r, body), nil
 }
 
-// called is the address as the vendor would call it: that of the producer, or the one that is sent to below the
-// public base.
+// called returns the URL that the vendor would call: the producer's, or the one to send to below
+// the public base.
 func called(to *url.URL, as *sender) string {
 	if as.producer != nil && as.producer.URL != "" {
 		return as.producer.URL
@@ -50,7 +50,7 @@ func called(to *url.URL, as *sender) string {
 	return address.String()
 }
 
-// sampleSettings are those of the producer in the configuration, or of the flags.
+// sampleSettings returns the settings of the producer in the configuration, or of the flags.
 func (f *sendCmd) sampleSettings(vendor preset.Preset, as *sender) (preset.Settings, error) {
 	if as.config != nil {
 		if len(f.set) > 0 {
@@ -78,7 +78,7 @@ func sampleHint(vendor preset.Preset) string {
 	return "preset " + vendor.Name + " has the settings " + strings.Join(vendor.Uses, ", ")
 }
 
-// firstOf returns the first of joined errors: one line for one mistake.
+// firstOf returns the first of joined errors.
 func firstOf(err error) error {
 	for {
 		many, ok := errors.AsType[interface {

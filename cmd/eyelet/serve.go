@@ -21,9 +21,9 @@ import (
 func serveCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve", Short: "Receive deliveries", Args: cobra.NoArgs,
-		Long: "Receives deliveries as the configuration says, until it is told to stop by Ctrl-C, SIGTERM or SIGHUP; it\n" +
-			"then refuses new ones and finishes what it has. A second signal ends it at once. Exits 0 when everything\n" +
-			"ended within limits.drain, and 1 when something was left, which goes on after the next start.",
+		Long: "Receives deliveries as configured until Ctrl-C, SIGTERM or SIGHUP. It then refuses new deliveries and\n" +
+			"finishes running work; a second signal ends it at once. Exits 0 when everything ended within\n" +
+			"limits.drain, and 1 when work was left, which continues after the next start.",
 	}
 	file := configFlag(c)
 	c.Flags().String("listen", "", "address for deliveries")
@@ -55,7 +55,7 @@ func serveCommand(p *program) *cobra.Command {
 	return c
 }
 
-// serverOptions builds the configuration and returns how it is served.
+// serverOptions builds the configuration and returns the options of its server.
 func (p *program) serverOptions(ctx context.Context, s *config.Settings) (server.Options, error) {
 	plan, err := s.Build(ctx, config.BuildOptions{Stdout: p.Out})
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *program) serverOptions(ctx context.Context, s *config.Settings) (server
 	return o, nil
 }
 
-// portOptions are the options that need no plan: ports, limits and the store.
+// portOptions returns the options that need no plan: ports, limits and the store.
 func portOptions(s *config.Settings) (o server.Options, err error) {
 	o = server.Options{
 		Listen: s.Listen, Operations: s.Operations, TLS: keyPair(s, s.TLS), OperationsTLS: keyPair(s, s.OperationsTLS),
@@ -90,14 +90,14 @@ func portOptions(s *config.Settings) (o server.Options, err error) {
 		}
 		o.Operations = opsapi.UnixScheme + path
 	}
-	if kind, dir, _ := s.StoreKind(); kind == "badger" { // a setting that is wrong fails below
+	if kind, dir, _ := s.StoreKind(); kind == "badger" { // an invalid setting fails below
 		o.StoreDir = dir
 	}
 	o.StateDir, err = stateDir(s)
 	return o, err
 }
 
-// keyPair returns the files of a certificate; nil without both.
+// keyPair returns the files of a certificate; nil unless both are set.
 func keyPair(s *config.Settings, t *config.TLS) *server.KeyPair {
 	if t == nil || t.CertFile == "" || t.KeyFile == "" {
 		return nil
@@ -105,8 +105,8 @@ func keyPair(s *config.Settings, t *config.TLS) *server.KeyPair {
 	return &server.KeyPair{Cert: s.Path(t.CertFile), Key: s.Path(t.KeyFile)}
 }
 
-// stateDir returns the folder for the token and the address of the operations port: that of the store, or one in the
-// user's cache for a store in memory.
+// stateDir returns the folder for the token and the address of the operations port: the store's,
+// or one in the user's cache for a store in memory.
 func stateDir(s *config.Settings) (string, error) {
 	kind, dir, err := s.StoreKind()
 	if err != nil {

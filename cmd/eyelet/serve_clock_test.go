@@ -16,7 +16,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
-// shifted is a clock that is off.
+// shifted is a clock with an offset.
 type shifted time.Duration
 
 func (s shifted) Now() time.Time { return time.Now().Round(0).Add(time.Duration(s)) }
@@ -27,8 +27,8 @@ func (s shifted) Alarm(at time.Time) (<-chan struct{}, func()) {
 	return rings, func() { timer.Stop() }
 }
 
-// leftBy is a configuration whose store holds one event, g-1, with a task that waits for half a second, and whose
-// last process had a clock that was off. The task fails until the file go is there.
+// leftBy is a configuration whose store holds one event, g-1, with a task that waits for half a
+// second. Its last process had a clock with an offset. The task fails until the file go exists.
 func leftBy(t *testing.T, off time.Duration) (file string) {
 	t.Helper()
 	file = configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms, attempts: 100000}\n"+
@@ -65,8 +65,8 @@ func leftBy(t *testing.T, off time.Duration) (file string) {
 	return file
 }
 
-// goesOn wants the event of leftBy to be known, and its task to be done soon.
-func (r *running) goesOn(t *testing.T, file string) {
+// continues requires the event of leftBy to be known, and its task to be done soon.
+func (r *running) continues(t *testing.T, file string) {
 	t.Helper()
 	res, err := http.DefaultClient.Do(pushRequest(t, r.deliveries, "g-1", "{}"))
 	if err != nil {
@@ -97,17 +97,17 @@ func TestAClockAnHourBehindIsRefusedUntilItIsAccepted(t *testing.T) {
 			}
 		}
 	}
-	launch(t, "serve", "--config", file, "--accept-clock").goesOn(t, file)
+	launch(t, "serve", "--config", file, "--accept-clock").continues(t, file)
 }
 
-func TestAClockAnHourAheadGoesOn(t *testing.T) {
+func TestAClockAnHourAheadContinues(t *testing.T) {
 	t.Parallel()
 	file := leftBy(t, -time.Hour)
-	launch(t, "serve", "--config", file).goesOn(t, file)
+	launch(t, "serve", "--config", file).continues(t, file)
 }
 
-func TestAStoreThatWasOffForDaysGoesOn(t *testing.T) {
+func TestAStoreThatWasOffForDaysContinues(t *testing.T) {
 	t.Parallel()
 	file := leftBy(t, -100*time.Hour)
-	launch(t, "serve", "--config", file).goesOn(t, file)
+	launch(t, "serve", "--config", file).continues(t, file)
 }

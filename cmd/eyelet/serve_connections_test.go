@@ -48,7 +48,7 @@ func headOf(n int) string {
 	return unsignedHead + "X: " + strings.Repeat("x", n-len(unsignedHead)-len("X: ")-len(end)) + end
 }
 
-// statuses reads everything until the server ends the connection and returns the statuses in it.
+// statuses reads until the server closes the connection and returns the statuses.
 func statuses(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -59,7 +59,7 @@ func statuses(t *testing.T, conn net.Conn) string {
 	for {
 		resp, err := http.ReadResponse(br, nil)
 		if err != nil {
-			if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // it is the connection's own
+			if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // the error is the connection's own
 				found = append(found, "held open")
 			}
 			return strings.Join(found, " ")
@@ -70,27 +70,27 @@ func statuses(t *testing.T, conn net.Conn) string {
 	}
 }
 
-func TestConnectionsThatDawdleAreEnded(t *testing.T) {
+func TestSlowConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	r := serveGitHub(t, "header_timeout: 300ms, body_timeout: 300ms, idle_timeout: 300ms")
 	for name, row := range map[string]struct{ send, want string }{
-		"nothing at all":           {"", ""},
-		"half a head":              {unsignedHead, ""},
-		"half a body":              {unsignedHead + "Content-Length: 10\r\n\r\n{", "408"},
-		"half a chunk":             {unsignedHead + "Transfer-Encoding: chunked\r\n\r\n5\r\n{", "408"},
-		"nothing after an answer":  {unsignedHead + "Content-Length: 2\r\n\r\n{}", "401"},
-		"a second head that stops": {unsignedHead + "Content-Length: 2\r\n\r\n{}" + unsignedHead, "401"},
-		"a head of 16 KiB":         {headOf(16<<10) + "{}", "401"},
-		"a head of 16 KiB and one": {headOf(16<<10+1) + "{}", "431"},
-		"a head without end":       {unsignedHead + strings.Repeat("X: 1\r\n", 20<<10), "431"},
-		"too large as declared":    {unsignedHead + "Content-Length: 65537\r\n\r\n", "413"},
-		"waits for a 100 in vain":  {unsignedHead + "Expect: 100-continue\r\nContent-Length: 65537\r\n\r\n", "413"},
-		"a 100, and then nothing":  {unsignedHead + "Expect: 100-continue\r\nContent-Length: 10\r\n\r\n", "100 408"},
+		"nothing at all":                 {"", ""},
+		"half a head":                    {unsignedHead, ""},
+		"half a body":                    {unsignedHead + "Content-Length: 10\r\n\r\n{", "408"},
+		"half a chunk":                   {unsignedHead + "Transfer-Encoding: chunked\r\n\r\n5\r\n{", "408"},
+		"nothing after an answer":        {unsignedHead + "Content-Length: 2\r\n\r\n{}", "401"},
+		"a second head that stalls":      {unsignedHead + "Content-Length: 2\r\n\r\n{}" + unsignedHead, "401"},
+		"a head of 16 KiB":               {headOf(16<<10) + "{}", "401"},
+		"a head of 16 KiB and one":       {headOf(16<<10+1) + "{}", "431"},
+		"a head without end":             {unsignedHead + strings.Repeat("X: 1\r\n", 20<<10), "431"},
+		"too large as declared":          {unsignedHead + "Content-Length: 65537\r\n\r\n", "413"},
+		"a 100-continue that is refused": {unsignedHead + "Expect: 100-continue\r\nContent-Length: 65537\r\n\r\n", "413"},
+		"a 100, and then nothing":        {unsignedHead + "Expect: 100-continue\r\nContent-Length: 10\r\n\r\n", "100 408"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conn := r.dial(t)
-			go func() { _, _ = io.WriteString(conn, row.send) }() // it may be refused half-way
+			go func() { _, _ = io.WriteString(conn, row.send) }() // it may be refused before the end
 			if got := statuses(t, conn); got != row.want {
 				t.Errorf("%q, want %q", got, row.want)
 			}
@@ -116,9 +116,9 @@ func TestBodyWithoutEndIsRefusedAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestConnectionsCostABoundedAmount opens 1,000 connections, or as many as EYELET_CONNECTIONS says, that wait in
-// all the ways there are, and measures what they cost: at most 32 KiB each, both ends of them in this process.
-func TestConnectionsCostABoundedAmount(t *testing.T) { //nolint:paralleltest // it looks at the memory of the process
+// TestConnectionsCostABoundedAmount opens 1,000 connections, or EYELET_CONNECTIONS, that wait in
+// every possible state, and measures their memory: at most 32 KiB each, both ends in this process.
+func TestConnectionsCostABoundedAmount(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	const bound = 32 << 10
 	n := 1000
 	if text := os.Getenv("EYELET_CONNECTIONS"); text != "" {
@@ -160,7 +160,8 @@ func TestConnectionsCostABoundedAmount(t *testing.T) { //nolint:paralleltest // 
 	}
 }
 
-// TestHTTP2HasSmallBounds reads the settings that a server of HTTP/2 begins with (RFC 9113 section 6.5.2).
+// TestHTTP2HasSmallBounds reads the settings with which the server begins HTTP/2 (RFC 9113 section
+// 6.5.2).
 func TestHTTP2HasSmallBounds(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "http2: true\ntls: {cert_file: cert.pem, key_file: key.pem}\nurl: https://127.0.0.1\n")

@@ -8,8 +8,9 @@ import (
 	"github.com/eyelet-dev/eyelet/testdata"
 )
 
-// TestADescribedProducerNeedsItsFieldAndItsSecretOnly: what docs/config.md gives a default for may be left out.
-func TestADescribedProducerNeedsItsFieldAndItsSecretOnly(t *testing.T) {
+// TestADescribedProducerNeedsOnlyItsFieldAndItsSecret: settings with a default in docs/config.md
+// may be left out.
+func TestADescribedProducerNeedsOnlyItsFieldAndItsSecret(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "  pay: {scheme: hmac, header: [X-Hub-Signature-256], secret: octo-secret, pattern: \"sha256={sig}\"}\n")
 	r := launch(t, "serve", "--config", file)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// ending writes a configuration with one handler and little time to drain, and returns its file.
+// ending writes a configuration with one handler and a short time to drain, and returns its file.
 func ending(t *testing.T, handler, drain, more string) string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "eyelet.yaml")
@@ -29,7 +29,7 @@ func ending(t *testing.T, handler, drain, more string) string {
 	return config
 }
 
-// piped gives the process a standard output that is a pipe, and returns our end of it.
+// piped makes the standard output of the process a pipe, and returns the reading end.
 func piped(t *testing.T) (give func(*exec.Cmd), reader *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -43,7 +43,7 @@ func piped(t *testing.T) (give func(*exec.Cmd), reader *os.File) {
 	return func(c *exec.Cmd) { c.Stdout = w }, r
 }
 
-// half sends a delivery but for its last byte, and returns the connection.
+// half sends a delivery without its last byte, and returns the connection.
 func half(t *testing.T, c *served) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", c.listen)
@@ -56,7 +56,7 @@ func half(t *testing.T, c *served) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A second request is answered after the first one has begun: both go through the same listener.
+	// A second request is answered after the first one has begun: both use the same listener.
 	if status, _ := pushTo(http.DefaultClient, c.listen, "other"); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
@@ -68,7 +68,7 @@ func stopping(t *testing.T, c *served) {
 	eventually(t, "it stops", func() bool { return strings.Contains(c.log.String(), "msg=\"stopping") })
 }
 
-// TestServeEndsByOneRule: exit 0 when everything that was under way ended before the time to drain was over, else 1.
+// TestServeEndsByOneRule: exit 0 if all running work ended within the time to drain, else 1.
 func TestServeEndsByOneRule(t *testing.T) {
 	t.Parallel()
 	const quick = "exec: [/bin/true]"
@@ -78,9 +78,9 @@ func TestServeEndsByOneRule(t *testing.T) {
 		begin                func(t *testing.T, c *served, dir string)
 		after                func(t *testing.T, c *served, dir string) // once it stops
 	}{
-		{name: "nothing is under way", handler: quick, drain: "20s", want: exitOK},
+		{name: "nothing runs", handler: quick, drain: "20s", want: exitOK},
 		{name: "a handler ends in time", handler: `exec: [sh, -c, "touch began; sleep 1"]`, drain: "20s", want: exitOK, begin: begun},
-		{name: "a handler is ended", handler: `exec: [sh, -c, "touch began; exec sleep 300"]`, drain: "1s", want: exitFailed, begin: begun},
+		{name: "a handler is cancelled", handler: `exec: [sh, -c, "touch began; exec sleep 300"]`, drain: "1s", want: exitFailed, begin: begun},
 		{name: "a handler never returns", handler: "stdout: true", drain: "1s", want: exitFailed, begin: func(t *testing.T, c *served, _ string) {
 			t.Helper()
 			for i := range 2000 { // more than a pipe holds
@@ -91,7 +91,7 @@ func TestServeEndsByOneRule(t *testing.T) {
 			t.Helper()
 			time.Sleep(300 * time.Millisecond)
 		}},
-		{name: "a delivery is under way", handler: quick, drain: "1s", want: exitFailed, begin: func(t *testing.T, c *served, _ string) {
+		{name: "a delivery is in flight", handler: quick, drain: "1s", want: exitFailed, begin: func(t *testing.T, c *served, _ string) {
 			t.Helper()
 			half(t, c)
 		}},
@@ -181,9 +181,9 @@ func TestEverySignalToStopDrainsAndTheSecondEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTheTwoHangupsOfATerminalAreOne: the shell passes on the hangup of its terminal, and the kernel tells once more
-// when the shell ends.
-func TestTheTwoHangupsOfATerminalAreOne(t *testing.T) {
+// TestTwoHangupsOfATerminalCountAsOne: the shell forwards the hangup of its terminal, and the
+// kernel sends another when the shell ends.
+func TestTwoHangupsOfATerminalCountAsOne(t *testing.T) {
 	t.Parallel()
 	config := ending(t, `exec: [sh, -c, "touch began; sleep 1"]`, "40s", "")
 	c := startServed(t, config)
@@ -197,7 +197,7 @@ func TestTheTwoHangupsOfATerminalAreOne(t *testing.T) {
 	}
 }
 
-// TestAHangupThatNohupIgnoresIsIgnored: serve goes on then.
+// TestAHangupThatNohupIgnoresIsIgnored: serve continues.
 func TestAHangupThatNohupIgnoresIsIgnored(t *testing.T) {
 	t.Parallel()
 	binary := realProgram(t)
@@ -223,9 +223,9 @@ func TestAHangupThatNohupIgnoresIsIgnored(t *testing.T) {
 	}
 }
 
-// TestAStandardOutputWithoutAReaderEndsServeInOrder: what could not be printed waits for the next start with its only
-// attempt, and what else is under way is finished.
-func TestAStandardOutputWithoutAReaderEndsServeInOrder(t *testing.T) {
+// TestAClosedStandardOutputEndsServeInOrder: an event that could not be printed waits for the next
+// start with its only attempt, and other running work is finished.
+func TestAClosedStandardOutputEndsServeInOrder(t *testing.T) {
 	t.Parallel()
 	config := ending(t, "stdout: true", "20s", "  - {producer: gh, type: push, exec: [sh, -c, \"touch began; sleep 1; touch finished\"]}\n")
 	text, err := os.ReadFile(config)
@@ -247,7 +247,7 @@ func TestAStandardOutputWithoutAReaderEndsServeInOrder(t *testing.T) {
 	if code := c.wait(); code != exitFailed {
 		t.Errorf("exit %d, want %d: %s", code, exitFailed, c.log.String())
 	}
-	if !strings.Contains(c.log.String(), "eyelet: nobody reads standard output any more") {
+	if !strings.Contains(c.log.String(), "eyelet: standard output was closed") {
 		t.Errorf("it does not tell: %s", c.log.String())
 	}
 	if !exists(filepath.Join(filepath.Dir(config), "finished")) {
@@ -270,8 +270,9 @@ func TestAStandardOutputWithoutAReaderEndsServeInOrder(t *testing.T) {
 	}
 }
 
-// TestALogThatNobodyReadsEndsNothing: deliveries go on, readiness tells, and a signal drains.
-func TestALogThatNobodyReadsEndsNothing(t *testing.T) {
+// TestALogWithoutAReaderEndsNothing: deliveries continue, readiness reports it, and a signal
+// drains.
+func TestALogWithoutAReaderEndsNothing(t *testing.T) {
 	t.Parallel()
 	config := ending(t, `exec: [sh, -c, "touch began; sleep 1"]`, "20s", "log: {level: debug}\n")
 	text, err := os.ReadFile(config)
@@ -291,7 +292,7 @@ func TestALogThatNobodyReadsEndsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "readiness tells", func() bool {
+	eventually(t, "readiness reports it", func() bool {
 		status, body := get(t, "http://"+strings.TrimSpace(string(operations))+"/readyz")
 		return status == http.StatusOK && strings.Contains(body, "degraded: the log cannot be written")
 	})

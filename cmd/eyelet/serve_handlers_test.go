@@ -13,7 +13,7 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// serveHandlers serves a configuration with handlers in Go beside those of the file, and returns how it is asked.
+// serveHandlers serves a configuration with further handlers in Go.
 func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *running {
 	t.Helper()
 	s, err := config.Source{File: file}.Load()
@@ -47,7 +47,7 @@ func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *run
 	return r
 }
 
-// reads returns what the operations port says.
+// reads returns a response of the operations port.
 func (r *running) reads(t *testing.T, path string) (status int, text string) {
 	t.Helper()
 	res, err := http.Get(r.operations + path)
@@ -81,9 +81,10 @@ func handlerLine(metric, handler, state, value string) string {
 	return metric + `{endpoint="gh",handler="` + handler + `"` + state + "} " + value
 }
 
-// TestHandlersThatMisbehaveHarmNobodyElse: one that panics, one that ends its goroutine, one that leaves a goroutine
-// behind, one that obeys the end of its context and one that does not, all at once, beside one that works.
-func TestHandlersThatMisbehaveHarmNobodyElse(t *testing.T) {
+// TestMisbehavingHandlersDoNotAffectOthers: one that panics, one that ends its goroutine, one that
+// leaves a goroutine behind, one that obeys its context and one that does not, concurrently,
+// beside one that works.
+func TestMisbehavingHandlersDoNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "limits: {workers: 2, attempts: 2, backoff_base: 1ms, backoff_cap: 5ms, handler_timeout: 50ms, answer_timeout: 2s}\n")
 	release := make(chan struct{})
@@ -114,7 +115,7 @@ func TestHandlersThatMisbehaveHarmNobodyElse(t *testing.T) {
 	if status, text := r.reads(t, "/readyz"); status != http.StatusOK {
 		t.Errorf("readiness: %d %s", status, text)
 	}
-	// The handler that hangs is not run again beside itself, and the other worker goes on.
+	// The handler that hangs is not run twice at once, and the other worker continues.
 	if got := state(t, file, "g-1"); got != "dead 2" {
 		t.Errorf("the event is %q", got)
 	}
@@ -126,9 +127,9 @@ func TestHandlersThatMisbehaveHarmNobodyElse(t *testing.T) {
 	}
 }
 
-// TestAnswersOfHandlersThatMisbehaveAreTransient: the producer is told to come again, and gets the real result of a
-// handler that ignored its time.
-func TestAnswersOfHandlersThatMisbehaveAreTransient(t *testing.T) {
+// TestAnswersOfMisbehavingHandlersAreTransient: the producer is asked to retry, and gets the
+// result of a handler that ignored its timeout.
+func TestAnswersOfMisbehavingHandlersAreTransient(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	for name, f := range map[string]func(){
@@ -164,7 +165,7 @@ func TestAnswersOfHandlersThatMisbehaveAreTransient(t *testing.T) {
 				t.Errorf("%d runs, want %d", n, want)
 			}
 			if strings.Contains(r.errs.String(), "octets of the payload") {
-				t.Error("the log holds what the handler panicked with")
+				t.Error("the log holds the value of the panic")
 			}
 		})
 	}

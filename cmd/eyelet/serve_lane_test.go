@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestAFailingTaskHoldsUpItsLaneUnlessTheConfigurationSaysOtherwise serves two lanes, in one of which the first task
-// fails until a file is there.
-func TestAFailingTaskHoldsUpItsLaneUnlessTheConfigurationSaysOtherwise(t *testing.T) {
+// TestAFailingTaskBlocksItsLaneUnlessConfigured serves two lanes; the first task of one fails
+// until a file exists.
+func TestAFailingTaskBlocksItsLaneUnlessConfigured(t *testing.T) {
 	t.Parallel()
 	const script = `[ "$EYELET_EVENT_VENDOR_ID" != a0 ] || [ -f go ] || exit 1; echo "$EYELET_EVENT_VENDOR_ID" >> runs`
 	for setting, holds := range map[string]bool{"": true, ", lane_blocks: true": true, ", lane_blocks: false": false} {
@@ -33,7 +33,7 @@ func TestAFailingTaskHoldsUpItsLaneUnlessTheConfigurationSaysOtherwise(t *testin
 			}
 			done := func(id string) bool { return state(t, file, id) == "done 1" }
 			eventually(t, "the other lane is done", func() bool { return done("b0") && done("b1") })
-			eventually(t, "the task fails again and again", failing)
+			eventually(t, "the task fails repeatedly", failing)
 			if holds {
 				for _, id := range []string{"a1", "a2"} {
 					if got := state(t, file, id); got != "pending 0" {
@@ -52,7 +52,7 @@ func TestAFailingTaskHoldsUpItsLaneUnlessTheConfigurationSaysOtherwise(t *testin
 	}
 }
 
-// wantRuns compares the order of the successful runs in lane a with that of acceptance.
+// wantRuns checks that the successful runs in lane a are in accepted order.
 func wantRuns(t *testing.T, file string, holds bool) {
 	t.Helper()
 	text, err := os.ReadFile(file)

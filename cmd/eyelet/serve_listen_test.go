@@ -25,7 +25,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 )
 
-// memoryServed writes a configuration whose events only the running server can show.
+// memoryServed writes a configuration whose events only the running server can list.
 func memoryServed(t *testing.T, operations string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "eyelet.yaml")
@@ -36,7 +36,7 @@ func memoryServed(t *testing.T, operations string) (file string) {
 	return file
 }
 
-// lists runs `eyelet events list` and returns its exit code and what it says.
+// lists runs `eyelet events list` and returns its exit code and output.
 func lists(t *testing.T, file string) (code int, said string) {
 	t.Helper()
 	var out, errs strings.Builder
@@ -117,7 +117,8 @@ func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 	}
 }
 
-// issued writes a certificate of this machine with this serial number, and its key, in the PEM files of a folder.
+// issued writes a certificate for this machine with this serial number, and its key, as PEM files
+// in a folder.
 func issued(t *testing.T, dir string, serial int64) *x509.Certificate {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -151,7 +152,8 @@ func issued(t *testing.T, dir string, serial int64) *x509.Certificate {
 	return certificate
 }
 
-// TestASocketHasAnAbsoluteAddress: commands find it from any folder, also where --config was relative.
+// TestASocketHasAnAbsoluteAddress: commands find it from any folder, also if --config was
+// relative.
 func TestASocketHasAnAbsoluteAddress(t *testing.T) {
 	t.Parallel()
 	s := &config.Settings{File: filepath.Join("sub", "eyelet.yaml"), Store: "memory", Operations: "unix:ops.sock"}
@@ -218,7 +220,7 @@ func TestMetricsCountConnections(t *testing.T) {
 	first, second := r.dial(t), r.dial(t)
 	defer second.Close()
 	if _, err := first.Read(make([]byte, 1)); err == nil {
-		t.Fatal("the first connection got something")
+		t.Fatal("the first connection got a response")
 	}
 	res, err := http.Get(r.operations + "/metrics")
 	if err != nil {

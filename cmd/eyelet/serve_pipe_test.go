@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// blocked is a standard output that nobody reads, until it is closed.
+// blocked is a standard output without a reader, until it is closed.
 type blocked struct{ entered, gone chan struct{} }
 
 func (b blocked) Write(p []byte) (int, error) {
@@ -20,9 +20,9 @@ func (b blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestAnOutputThatNobodyReadsHoldsUpNoEnd: the handler's write does not return, and the program ends all the same,
-// once, after its time to drain.
-func TestAnOutputThatNobodyReadsHoldsUpNoEnd(t *testing.T) {
+// TestABlockedOutputDoesNotDelayTheEnd: the handler's write does not return, and the program still
+// ends, once, after its time to drain.
+func TestABlockedOutputDoesNotDelayTheEnd(t *testing.T) {
 	t.Parallel()
 	config := configured(t, "store: badger:"+filepath.Join(t.TempDir(), "data")+"\nlimits: {drain: 1s}\nhandlers:\n  - {producer: gh, type: \"*\", stdout: true}\n")
 	out := blocked{make(chan struct{}, 1), make(chan struct{})}

@@ -22,13 +22,13 @@ import (
 	"time"
 )
 
-// served is the binary in a process of its own: this one, which plays it under that name.
+// served is the binary in a process of its own: the test binary under that name.
 type served struct {
 	*exec.Cmd
 	listen string
 	log    *lockedBuffer
-	stderr io.Closer     // our end of its standard error
-	logged chan struct{} // closed once log has all of that
+	stderr io.Closer     // the reading end of its standard error
+	logged chan struct{} // closed once log is complete
 }
 
 var listening = regexp.MustCompile(`msg="accepting deliveries" listen=(\S+)`)
@@ -70,7 +70,7 @@ func startServed(t *testing.T, config string, change ...func(*exec.Cmd)) *served
 	return c
 }
 
-// pushed is what became of a delivery: its status, or 0 where no answer came.
+// pushed is the result of a delivery: its status, or 0 without an answer.
 func pushTo(client *http.Client, base, id string) (status int, retryAfter string) {
 	return pushTyped(client, base, id, "push")
 }
@@ -99,7 +99,7 @@ func pushBody(client *http.Client, base, id, event, body string) (status int, re
 	return resp.StatusCode, resp.Header.Get("Retry-After")
 }
 
-// answersSeen counts answers and remembers what was accepted.
+// answersSeen counts answers and records what was accepted.
 type answersSeen struct {
 	mu       sync.Mutex
 	accepted []string
@@ -126,8 +126,8 @@ func (c *answersSeen) count(status int) int {
 	return c.counts[status]
 }
 
-// TestTermDuringLoadDrains: a process that is told to stop under load ends in time and well, refuses what it does
-// not take with a 503 that names when to come back, and keeps what it took.
+// TestTermDuringLoadDrains: after SIGTERM under load the process ends in time with exit 0, refuses
+// further deliveries with a 503 and a Retry-After, and keeps what it accepted.
 func TestTermDuringLoadDrains(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -238,7 +238,7 @@ func TestTermWaitsNoLongerThanItsDeadline(t *testing.T) {
 	}
 }
 
-// term tells the process to end, and waits for it to end well. The time is far below that of the handler.
+// term sends SIGTERM and expects exit 0, in a time far below that of the handler.
 func (c *served) term(t *testing.T) {
 	t.Helper()
 	if code := c.end(t, syscall.SIGTERM); code != exitOK {
@@ -246,7 +246,7 @@ func (c *served) term(t *testing.T) {
 	}
 }
 
-// end sends a signal and returns the exit code; -1 for a process that the signal ended.
+// end sends a signal and returns the exit code; -1 for a process that the signal killed.
 func (c *served) end(t *testing.T, sig os.Signal) int {
 	t.Helper()
 	if err := c.Process.Signal(sig); err != nil {
@@ -255,16 +255,16 @@ func (c *served) end(t *testing.T, sig os.Signal) int {
 	return c.wait()
 }
 
-// wait returns the exit code; -1 for a process that a signal ended, as one is that does not end.
+// wait returns the exit code; -1 for a process that a signal killed, as it does after a minute.
 func (c *served) wait() int {
 	late := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
 	defer late.Stop()
 	<-c.logged   // Wait would close the pipe before its last lines are read
-	_ = c.Wait() // the state tells
+	_ = c.Wait() // see ProcessState
 	return c.ProcessState.ExitCode()
 }
 
-// listEvents returns the states of all events in the store of a server that does not run.
+// listEvents returns the states of all events in a store that is not served.
 func listEvents(t *testing.T, config string) map[string]string {
 	t.Helper()
 	out, errs := &strings.Builder{}, &strings.Builder{}

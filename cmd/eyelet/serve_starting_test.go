@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// told asks without a connection that is kept, and returns status and body.
+// told sends a request over a connection of its own, and returns status and body.
 func told(t *testing.T, r *http.Request) (status int, retryAfter, body string) {
 	t.Helper()
 	r.Close = true
@@ -36,8 +36,9 @@ func getRequest(t *testing.T, url string) *http.Request {
 	return r
 }
 
-// TestAServerThatOpensItsStoreSaysSo asks it before the store is open, which can take a while, and after.
-func TestAServerThatOpensItsStoreSaysSo(t *testing.T) {
+// TestAServerReportsThatItIsStarting sends requests before the store is open, which can take a
+// while, and after.
+func TestAServerReportsThatItIsStarting(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "store: badger:./data\nhandlers: [{producer: gh, type: \"*\", stdout: true}]\n")
 	data := filepath.Join(filepath.Dir(file), "data")
@@ -62,7 +63,7 @@ func TestAServerThatOpensItsStoreSaysSo(t *testing.T) {
 		foreign := getRequest(t, "http://"+operations+"/readyz")
 		foreign.Host = "elsewhere.example"
 		if status, _, _ := told(t, foreign); status == 503 {
-			t.Error("the operations answer for a host that is not theirs")
+			t.Error("the operations port answers for a foreign host")
 		}
 	}
 	p.Serving = func(listen, operations string) {
@@ -82,7 +83,7 @@ func TestAServerThatOpensItsStoreSaysSo(t *testing.T) {
 	}
 }
 
-// TestAStoreThatDoesNotOpenLeavesNothingServing has neither port nor connection left after the mistake.
+// TestAStoreThatDoesNotOpenLeavesNothingServing: no port or connection is left after the error.
 func TestAStoreThatDoesNotOpenLeavesNothingServing(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "store: badger:./data\nhandlers: [{producer: gh, type: \"*\", stdout: true}]\n")
@@ -91,7 +92,7 @@ func TestAStoreThatDoesNotOpenLeavesNothingServing(t *testing.T) {
 	}
 	var errs bytes.Buffer
 	var operator string
-	client := &http.Client{Transport: &http.Transport{}} // it keeps its connection
+	client := &http.Client{Transport: &http.Transport{}} // with a kept connection
 	defer client.CloseIdleConnections()
 	ask := func() error {
 		res, err := client.Get("http://" + operator + "/healthz")

@@ -52,7 +52,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// launch runs the arguments until they serve. The test stops them, or the end of the test does.
+// launch runs the arguments until they serve. The end of the test stops them.
 func launch(t *testing.T, args ...string) *running {
 	t.Helper()
 	up := make(chan [2]string, 1)
@@ -122,7 +122,7 @@ func signGitHub(r *http.Request, id, body string) {
 	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 }
 
-// flaky is a target that answers 503 with a Retry-After so many times, and then 200.
+// flaky is a target that answers 503 with a Retry-After for a number of failures, and then 200.
 func flaky(t *testing.T, failures int32, retryAfter string) (address string, calls *atomic.Int32) {
 	t.Helper()
 	calls = &atomic.Int32{}
@@ -146,7 +146,7 @@ func state(t *testing.T, file, id string) string {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	fields := strings.Fields(lines[len(lines)-1])
-	if len(lines) != 2 || len(fields) < 7 { // the reason may stand between state and attempt
+	if len(lines) != 2 || len(fields) < 7 { // a reason may follow the state
 		return ""
 	}
 	return fields[4] + " " + fields[len(fields)-2]
@@ -163,7 +163,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 	t.Errorf("it did not happen: %s", what)
 }
 
-func TestAStoredEventIsForwardedUntilTheTargetTakesIt(t *testing.T) {
+func TestAStoredEventIsForwardedUntilTheTargetAcceptsIt(t *testing.T) {
 	t.Parallel()
 	address, calls := flaky(t, 2, "0")
 	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms}\nhandlers:\n  - {producer: gh, type: push, forward: \""+address+"\"}\n")
@@ -217,12 +217,12 @@ func TestEachHandlerOfAnEventHasItsOwnOutcome(t *testing.T) {
 	}
 }
 
-func TestStoppingFinishesWhatIsUnderWayAndRefusesTheRest(t *testing.T) {
+func TestStoppingFinishesRunningWorkAndRefusesTheRest(t *testing.T) {
 	t.Parallel()
 	file := configured(t, `handlers: [{producer: gh, type: "*", exec: [sh, -c, "touch began; while [ ! -f go ]; do sleep 0.02; done"], answer: true}]`+"\n")
 	r := launch(t, "serve", "--config", file)
 	dir := filepath.Dir(file)
-	// A connection that is open already is still answered.
+	// Connections that are open are still answered.
 	warm := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
 	defer warm.CloseIdleConnections()
 	if res, err := warm.Get(r.deliveries + "/policy"); err != nil {
@@ -238,7 +238,7 @@ func TestStoppingFinishesWhatIsUnderWayAndRefusesTheRest(t *testing.T) {
 	}()
 	eventually(t, "the handler runs", func() bool { return exists(filepath.Join(dir, "began")) })
 	r.stop()
-	eventually(t, "readiness is gone", func() bool {
+	eventually(t, "readiness is refused", func() bool {
 		res, err := http.Get(r.operations + "/readyz")
 		if err != nil {
 			return false
@@ -263,7 +263,7 @@ func TestStoppingFinishesWhatIsUnderWayAndRefusesTheRest(t *testing.T) {
 	}
 }
 
-// failing is a store that becomes useless.
+// failing is a store that fails.
 type failing struct {
 	dedup.Store
 	failed chan struct{}
@@ -304,7 +304,7 @@ func TestAStoreThatFailsEndsTheServer(t *testing.T) {
 	}
 }
 
-// TestAFailedStoreIsNotDrained has a handler at work that takes longer than any test, and an hour to drain.
+// TestAFailedStoreIsNotDrained runs a handler that outlasts any test, with an hour to drain.
 func TestAFailedStoreIsNotDrained(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -336,7 +336,7 @@ func TestAFailedStoreIsNotDrained(t *testing.T) {
 	}
 }
 
-func TestAProducerOfOnesOwnNeedsNoGo(t *testing.T) {
+func TestAProducerOfYourOwnNeedsNoGo(t *testing.T) {
 	t.Parallel()
 	file := configured(t, `  pay:
     scheme: hmac
@@ -422,7 +422,7 @@ func trusting(certificate *x509.Certificate) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
 }
 
-func TestACertificateThatCannotBeReadIsAMistake(t *testing.T) {
+func TestAnUnreadableCertificateIsAUsageError(t *testing.T) {
 	t.Parallel()
 	var errs bytes.Buffer
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: &errs}
@@ -432,13 +432,13 @@ func TestACertificateThatCannotBeReadIsAMistake(t *testing.T) {
 	}
 }
 
-func TestDevServesWithKeysOfItsOwn(t *testing.T) {
+func TestDevServesWithNewKeys(t *testing.T) {
 	t.Parallel()
 	r := launch(t, "dev", "--serve-at", "127.0.0.1:0")
 	eventually(t, "the commands are shown", func() bool { return strings.Contains(r.out.String(), "events list --config ") })
 	_, rest, _ := strings.Cut(r.out.String(), "events list --config ")
 	file := strings.Fields(rest)[0]
-	// The bundled keys are good for the bundled deliveries only.
+	// The bundled keys are accepted for the bundled deliveries only.
 	bundled := unpacked(t)
 	for _, tt := range []struct {
 		args []string
@@ -465,7 +465,7 @@ func TestDevServesWithKeysOfItsOwn(t *testing.T) {
 		t.Errorf("exit %d: %s", code, r.errs.String())
 	}
 	if exists(filepath.Dir(filepath.Dir(file))) {
-		t.Error("the folder of the run is left behind")
+		t.Error("the folder of the run is left")
 	}
 }
 

@@ -26,20 +26,20 @@ import (
 func storeCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "store", Short: "Check, repair, back up and restore the store", Args: cobra.NoArgs,
-		Long: "Looks after the store on disk. The running server is asked through its operations port; when none\n" +
-			"runs, the store is opened, for reading.",
+		Long: "Maintains the store on disk. The running server is asked through its operations port; when none runs,\n" +
+			"the store is opened for reading.",
 	}
 	c.AddCommand(storeCheckCommand(p), storeBackupCommand(p), storeRestoreCommand(p))
 	return c
 }
 
-// storeSource is where a store is to be found: through a configuration, or in a directory.
+// storeSource is the configuration or the directory of a store.
 type storeSource struct {
 	config, dir *string
 }
 
 func storeFlags(c *cobra.Command) storeSource {
-	return storeSource{config: configFlag(c), dir: c.Flags().String("dir", "", "directory of the store, in place of the configuration's")}
+	return storeSource{config: configFlag(c), dir: c.Flags().String("dir", "", "directory of the store, instead of the configuration's")}
 }
 
 // find returns a client of the running server, or the directory of a store that is not served.
@@ -67,7 +67,7 @@ func quietOptions() badgerstore.Options {
 	return badgerstore.Options{Logger: slog.New(slog.DiscardHandler)}
 }
 
-// loggedOptions are quietOptions with warnings on standard error.
+// loggedOptions are quietOptions that log warnings to w.
 func loggedOptions(w io.Writer) badgerstore.Options {
 	o := quietOptions()
 	o.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -82,15 +82,15 @@ func loggedOptions(w io.Writer) badgerstore.Options {
 func storeCheckCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "check", Short: "Read every value and compare its checksum", Args: cobra.NoArgs,
-		Long: "Reads everything in the store and compares all checksums: of the tables, of every value, and whether\n" +
-			"the last commit is the last that was acknowledged. Exits 1 when something is wrong. After a crash\n" +
-			"the logs of a store that nobody serves are put in order first, as any start does.\n\n" +
-			"With --repair damaged values are given up: their keys stay known, and work that is lost with them\n" +
-			"becomes a dead letter with the reason \"damaged\". `dead reopen` runs one again whose payload is still\n" +
-			"there; `dead purge` forgets the key, so that the producer can deliver the event again.",
+		Long: "Reads everything in the store and compares all checksums: of the tables and of every value. Checks that\n" +
+			"the last commit is the last that was acknowledged. Exits 1 when something is wrong. After a crash the\n" +
+			"logs of a store that is not served are recovered first, as at any start.\n\n" +
+			"With --repair damaged values are dropped: their keys stay known, and lost work becomes a dead letter\n" +
+			"with the reason \"damaged\". `dead reopen` runs it again if its payload is still there; `dead purge`\n" +
+			"forgets the key, so that the producer can deliver the event again.",
 	}
 	from, format := storeFlags(c), outputFlag(c)
-	repair := c.Flags().Bool("repair", false, "give damaged values up, and make dead letters of lost work")
+	repair := c.Flags().Bool("repair", false, "drop damaged values, and make dead letters of lost work")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := checkOutput(*format); err != nil {
 			return err
@@ -120,8 +120,8 @@ func storeCheckCommand(p *program) *cobra.Command {
 	return c
 }
 
-// checkStore lets the server check its store, or checks the one in dir. A repair returns the report of what it left, so
-// that the store is not read once more for it.
+// checkStore lets the server check its store, or checks the one in dir. A repair returns the
+// report after it, so that the store is not read again.
 func checkStore(ctx context.Context, client *opsclient.Client, dir string, repair bool) (r opsapi.CheckReport, err error) {
 	switch {
 	case client != nil && repair:
@@ -170,7 +170,7 @@ func printReport(w io.Writer, r badgerstore.Report) error {
 	_, _ = fmt.Fprintf(t, "format\t%d\n", r.Format)
 	_, _ = fmt.Fprintf(t, "records\t%d, %d of them older generations\n", r.Records, r.Older)
 	_, _ = fmt.Fprintf(t, "tasks\t%d pending, %d running, %d done, %d dead\n", r.Pending, r.Running, r.Done, r.Dead)
-	_, _ = fmt.Fprintf(t, "others\t%s, %s of large bodies\n", count(int(r.Aliases), "further name"), count(int(r.Pieces), "piece"))
+	_, _ = fmt.Fprintf(t, "others\t%s, %s of large bodies\n", count(int(r.Aliases), "alias"), count(int(r.Pieces), "piece"))
 	_, _ = fmt.Fprintf(t, "tables\t%s\n", tables)
 	_, _ = fmt.Fprintf(t, "high water\t%s\n", water)
 	_, _ = fmt.Fprintf(t, "census\t%s\n", census)
@@ -188,12 +188,12 @@ func storeBackupCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "backup FILE", Short: "Write a backup, while the server runs or not", Args: cobra.ExactArgs(1),
 		Long: "Writes everything that was accepted before the command began to FILE, or to standard output for \"-\".\n" +
-			"With --since it writes what came after an earlier backup of the same store, which is named by its file\n" +
-			"or by the position that was printed; restore takes the whole one and the increments in their order.\n" +
-			"After a restore, begin with a whole backup. A backup holds payloads: keep it as safe as the store.",
+			"With --since it writes what was added after an earlier backup of the same store, given by its file or its\n" +
+			"printed position; restore takes the full backup and the increments in their order. After a restore,\n" +
+			"begin with a full backup. A backup holds payloads: keep it as safe as the store.",
 	}
 	from := storeFlags(c)
-	since := c.Flags().String("since", "", "an earlier backup: its file, or the position that was printed")
+	since := c.Flags().String("since", "", "an earlier backup: its file, or its printed position")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		after, err := backupSince(*since)
 		if err != nil {
@@ -227,7 +227,7 @@ func storeBackupCommand(p *program) *cobra.Command {
 	return c
 }
 
-// backupSince reads the position after which an increment begins.
+// backupSince returns the position after which an increment begins.
 func backupSince(text string) (badgerstore.Position, error) {
 	if text == "" {
 		return badgerstore.Position{}, nil
@@ -247,7 +247,7 @@ func backupSince(text string) (badgerstore.Position, error) {
 	return at, nil
 }
 
-// writeBackup writes the file of a backup. That it cannot be made is the user's to change.
+// writeBackup writes the file of a backup. A disk error is a usage error.
 func writeBackup(path string, write func(io.Writer) error) error {
 	var disk *fs.PathError
 	err := atomicfile.Write(path, write)
@@ -259,11 +259,11 @@ func writeBackup(path string, write func(io.Writer) error) error {
 
 func storeRestoreCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "restore BACKUP [INCREMENT...]", Short: "Make a store of backups", Args: cobra.MinimumNArgs(1),
-		Long: "Makes a store in --dir, which must be empty or not exist, of a whole backup and the increments after it,\n" +
-			"and checks it. Backups of another store, and increments that do not continue the one before them, are\n" +
-			"refused. Events that were accepted after the last of them are gone: a repeated delivery of one is new.\n" +
-			"What is restored is a store of its own, whose backups begin with a whole one.",
+		Use: "restore BACKUP [INCREMENT...]", Short: "Restore a store from backups", Args: cobra.MinimumNArgs(1),
+		Long: "Restores a full backup and its increments into --dir, which must be empty or not exist, and checks the\n" +
+			"store. Backups of another store, and increments that do not continue the one before, are refused.\n" +
+			"Events that were accepted after the last backup are gone: a repeated delivery of one is new. The\n" +
+			"restored store is a new one: begin its backups with a full one.",
 	}
 	dir := c.Flags().String("dir", "", "directory to restore into")
 	c.RunE = func(c *cobra.Command, args []string) error {

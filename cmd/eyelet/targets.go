@@ -69,7 +69,7 @@ func switchTarget(ctx context.Context, p *program, client *opsclient.Client, nam
 	}
 	_, err = fmt.Fprintf(p.Out, "target %s is switched %s\n", name, to)
 	if to == "on" {
-		p.eprintf("its events go on within %v; at once with: eyelet events retry --handler '%s'\n", config.FormatDuration(forward.LongestOffWait), name)
+		p.eprintf("its events continue within %v; at once with: eyelet events retry --handler '%s'\n", config.FormatDuration(forward.LongestOffWait), name)
 	}
 	return err
 }
@@ -121,8 +121,8 @@ func targetNotes(t opsapi.Target) (notes []string) {
 	return notes
 }
 
-// withTargets finds the running server, or locks the store and works on its file of targets. Only a change of a target
-// creates a store where there is none.
+// withTargets calls do with a client of the running server, or locks the store and works on its
+// file of targets. Only a change creates a store.
 func withTargets(c *cobra.Command, p *program, file string, changes bool, do func(*opsclient.Client) error) error {
 	s, err := p.loadOutline(c, file)
 	if err != nil {
@@ -141,7 +141,7 @@ func withTargets(c *cobra.Command, p *program, file string, changes bool, do fun
 	src := p.source(c, file)
 	src.Flags = &pflag.FlagSet{} // --reason is not a setting
 	if s, err = src.Load(); err != nil {
-		return err // without a server the names of the targets are in the handlers
+		return err // without a server the handlers name the targets
 	}
 	plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard, TestKeys: true})
 	if err != nil {
@@ -152,7 +152,7 @@ func withTargets(c *cobra.Command, p *program, file string, changes bool, do fun
 	if missing != nil && !changes {
 		return do(client) // nothing is known about them yet
 	}
-	store, err := s.OpenStore(slog.New(slog.DiscardHandler)) // no other process has the file while this one has the store
+	store, err := s.OpenStore(slog.New(slog.DiscardHandler)) // the lock of the store also protects the file
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// The lives of a receiver under torture are random between these.
+// The limits of the random life of a receiver under torture.
 const (
 	shortestLife = 20 * time.Millisecond
 	longestLife  = 400 * time.Millisecond
@@ -28,23 +28,23 @@ func tortureCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "torture", Short: "Kill a receiver under load and check that nothing is lost", Args: cobra.NoArgs,
 		Long: "Runs a receiver with a store of its own under signed load with duplicates, kills it at random moments\n" +
-			"(kill -9), starts it again, and checks the promise: every event that was acknowledged is there with its\n" +
-			"exact payload and reached its handlers, those of a lane in accepted order, none was accepted twice, and\n" +
-			"every duplicate was answered as the first delivery, also where a handler made the answer. Use it on the disk that you are going to use. It shows what a dying process loses; what\n" +
-			"a power cut loses depends on the disk too. Exits 1 when the promise was broken; the store stays in --dir\n" +
-			"then, to be looked at.",
+			"(kill -9), restarts it, and checks the promise: every acknowledged event is stored with its exact\n" +
+			"payload and reached its handlers (those of a lane in accepted order), none was accepted twice, and\n" +
+			"every duplicate got the first response, also where a handler made it. Use it on the disk of your store:\n" +
+			"it shows what a dying process loses; the loss in a power failure also depends on the disk.\n" +
+			"Exits 1 when the promise was broken; the store then stays in --dir.",
 	}
-	dir := c.Flags().String("dir", "", "directory on the disk to try; a folder in it is made and removed")
-	rounds := c.Flags().Int("rounds", 100, "how often the receiver is killed")
-	clients := c.Flags().Int("clients", 16, "how many deliveries are under way at a time")
-	seed := c.Flags().Uint64("seed", 0, "of the random choices; 0 takes one of its own")
+	dir := c.Flags().String("dir", "", "directory on the disk to test; a folder in it is created and removed")
+	rounds := c.Flags().Int("rounds", 100, "number of kills")
+	clients := c.Flags().Int("clients", 16, "concurrent deliveries")
+	seed := c.Flags().Uint64("seed", 0, "of the random choices; 0 takes a random one")
 	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := checkOutput(*format); err != nil {
 			return err
 		}
 		if *dir == "" {
-			return usage.Errorf("name a directory on the disk to try", "--dir is missing")
+			return usage.Errorf("name a directory on the disk to test", "--dir is missing")
 		}
 		if *rounds < 1 || *clients < 1 {
 			return usage.Errorf("", "--rounds and --clients must be at least 1")
@@ -80,7 +80,7 @@ func runTorture(ctx context.Context, p *program, t *torture.Harness, format stri
 	_, _ = fmt.Fprintf(p.Err, "seed %d, store in %s\n", t.Seed, t.Dir)
 	sum, err := t.Run(ctx)
 	if err != nil {
-		return failf("the torture could not go on: %v; what there is stays in %s", err, t.Dir)
+		return failf("the torture stopped: %v; its files stay in %s", err, t.Dir)
 	}
 	if format == "json" {
 		line, err := json.Marshal(sum)
@@ -114,7 +114,7 @@ func printTally(w io.Writer, sum torture.Tally) error {
 	return t.Flush()
 }
 
-// tortureChildCommand is the receiver that is killed.
+// tortureChildCommand runs the receiver that is killed.
 func tortureChildCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use: "torture-child DIR", Hidden: true, Args: cobra.ExactArgs(1),

@@ -22,13 +22,13 @@ import (
 
 func verifyCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "verify FILE.http", Short: "Judge a recorded delivery offline", Args: cobra.ExactArgs(1),
-		Long: "Verifies a recorded delivery as the receiver of the configuration would at the given time, without\n" +
-			"sending or storing anything. Exits 0 when it is valid and 1 when it is not.",
+		Use: "verify FILE.http", Short: "Verify a recorded delivery offline", Args: cobra.ExactArgs(1),
+		Long: "Verifies a recorded delivery as the configured receiver would at the given time, without sending or\n" +
+			"storing anything. Exits 0 when it is valid and 1 when it is not.",
 	}
 	file := configFlag(c)
 	name := c.Flags().String("producer", "", "producer (default: the note of the file)")
-	now := c.Flags().String("now", "", "unix time at which it arrives (default: the note of the file, else the present)")
+	now := c.Flags().String("now", "", "unix time of arrival (default: the note of the file, else the present)")
 	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := checkOutput(*format); err != nil {
@@ -60,10 +60,10 @@ func verifyCommand(p *program) *cobra.Command {
 	return c
 }
 
-// verdict is what verification says of a delivery.
+// verdict is the result of a verification.
 type verdict struct {
 	Valid bool   `json:"valid"`
-	Code  string `json:"code"` // "ok", or the check that failed
+	Code  string `json:"code"` // "ok", or the failed check
 	ID    string `json:"id"`
 	Type  string `json:"type"`
 	// Events are those of a batch.
@@ -76,8 +76,8 @@ type verdictEvent struct {
 	Type string `json:"type"`
 }
 
-// verifyRecording verifies a recording as the producer's endpoint would, with what needs no store: the signature, the
-// identifier and the time.
+// verifyRecording verifies what the endpoint can without a store: the signature, the identifier
+// and the time.
 func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.Time) (verdict, error) {
 	var from *producer.Producer
 	var names []string
@@ -112,7 +112,7 @@ func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.T
 	return v, nil
 }
 
-// deliveryOf makes the recording what extractors see.
+// deliveryOf turns the recording into a delivery for extractors.
 func deliveryOf(p *config.Plan, rec *httpfile.File, from *producer.Producer) (*producer.Delivery, error) {
 	r, err := rec.Request()
 	var mistaken *httpfile.Error
@@ -123,7 +123,7 @@ func deliveryOf(p *config.Plan, rec *httpfile.File, from *producer.Producer) (*p
 	if from.URL != "" {
 		u, err := url.Parse(from.URL)
 		if err != nil {
-			return nil, usage.Errorf("", "producer %q: url is none", from.Name)
+			return nil, usage.Errorf("", "producer %q: its url is not a URL", from.Name)
 		}
 		u.RawQuery = r.URL.RawQuery
 		r.URL = u
@@ -134,7 +134,7 @@ func deliveryOf(p *config.Plan, rec *httpfile.File, from *producer.Producer) (*p
 	return &producer.Delivery{Request: verify.Normalize(r), Body: rec.Body}, nil
 }
 
-// authenticate does what the endpoint does before it asks the store.
+// authenticate runs the checks of the endpoint before the store.
 func authenticate(from *producer.Producer, d *producer.Delivery, now time.Time) ([]producer.Item, error) {
 	var err error
 	whole := from.WithDefaults()

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Write writes a file that only its owner can read, and survives a power cut once Write returns. On an error the file
-// that was at path before is still there.
+// Write writes a file that only its owner can read. Once it returns the file survives a power cut.
+// On an error the old file at path is still there.
 func Write(path string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // 0600
 	if err != nil {

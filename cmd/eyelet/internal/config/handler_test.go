@@ -39,7 +39,7 @@ func TestForwardErrorsNameTheirLine(t *testing.T) {
 		},
 		"inside": {
 			"  - {producer: gh, type: a, forward: \"http://10.0.0.1/\", deny_private: true}\n",
-			"e.yaml:5: forward: the target is inside the network, which deny_private refuses",
+			"e.yaml:5: forward: the target is a private address, which deny_private refuses",
 		},
 		"no key": {
 			"  - {producer: gh, type: a, forward: \"http://h/\", sign: {id: k}}\n",

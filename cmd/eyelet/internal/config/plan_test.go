@@ -222,8 +222,8 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 		"forward_headers": {
 			shop + "handlers:\n  - {producer: shop, type: a, forward: \"http://x\", forward_headers: [X-Shop-*, " +
 				"X-*, Host]}\n  - {producer: shop, type: b, stdout: true, forward_headers: [X-A]}\n",
-			"e.yaml:7: forward_headers: \"X-*\" is too wide: write the beginning that the fields of one sender " +
-				"share, as in X-Shop-* the field Host is never sent on | name the fields that the target needs, " +
+			"e.yaml:7: forward_headers: \"X-*\" is too wide: write the prefix that the fields of one sender " +
+				"share, as in X-Shop-* the field Host is never forwarded | name the fields that the target needs, " +
 				"as in [X-Shop-Region, X-Trace-*]\n" +
 				"e.yaml:8: forward_headers is a setting of forward",
 		},

@@ -13,7 +13,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// signedEvent is an event whose delivery the producer signed with these components, under the label sig1.
+// signedEvent is an event whose producer signed these components under the label sig1.
 func signedEvent(t *testing.T, private ed25519.PrivateKey, components []string) Event {
 	t.Helper()
 	ev := event("1")
@@ -31,7 +31,7 @@ func signedEvent(t *testing.T, private ed25519.PrivateKey, components []string) 
 	return ev
 }
 
-// signDelivery signs the delivery of an event as it came to us.
+// signDelivery signs the delivery of an event as it was received.
 func signDelivery(t *testing.T, ev *Event, s *verify.Signer) {
 	t.Helper()
 	u := &url.URL{Scheme: "https", Host: "hooks.example", Path: "/webhooks/shop", RawQuery: "a=1"}
@@ -40,9 +40,9 @@ func signDelivery(t *testing.T, ev *Event, s *verify.Signer) {
 	}
 }
 
-// TestAProducersSignatureGoesOnWhereItHolds: a target that knows the producer's key verifies it, beside ours; one that would
-// not hold is not sent.
-func TestAProducersSignatureGoesOnWhereItHolds(t *testing.T) {
+// TestAProducersSignatureIsForwardedWhereItIsValid: a target that knows the producer's key
+// verifies it beside ours. A signature that would be invalid is not sent.
+func TestAProducersSignatureIsForwardedWhereItIsValid(t *testing.T) {
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func TestAProducersSignatureGoesOnWhereItHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := []string{"@method", "content-digest", "content-type", "idempotency-key", "x-kind"}
-	second := func(keyID string) func(*Event) { // adds a signature that leaves our URL out
+	second := func(keyID string) func(*Event) { // adds a signature that does not cover our URL
 		return func(ev *Event) {
 			signDelivery(t, ev, &verify.Signer{KeyID: keyID, Private: private, Label: "end", Components: all})
 		}
@@ -71,7 +71,7 @@ func TestAProducersSignatureGoesOnWhereItHolds(t *testing.T) {
 		"one parameter of the query":        {append(slices.Clone(all), `@query-param;name="a"`), "/deploy", nil, false},
 		"the URL":                           {append(slices.Clone(all), "@target-uri"), "/webhooks/shop?a=1", nil, false},
 		"the host":                          {append(slices.Clone(all), "@authority"), "/webhooks/shop?a=1", nil, false},
-		"a field that does not go on":       {append(slices.Clone(all), "forwarded"), "/deploy", nil, false},
+		"a field that is not forwarded":     {append(slices.Clone(all), "forwarded"), "/deploy", nil, false},
 		"another method":                    {all, "/deploy", func(ev *Event) { ev.Method = http.MethodPut }, false},
 		"another body":                      {all, "/deploy", func(ev *Event) { ev.Body = []byte("{}") }, false},
 		"another key":                       {all, "/deploy", func(ev *Event) { ev.Key = `"2"` }, false},
@@ -98,10 +98,10 @@ func TestAProducersSignatureGoesOnWhereItHolds(t *testing.T) {
 			want(t, target.Deliver(context.Background(), ev), Accepted, 200)
 			got := f.requests()[0]
 			if n := strings.Count(got.header.Get("Signature-Input"), "created="); n != count(tt.holds)+count(own != "") {
-				t.Errorf("%s, signed as %q: %d signatures went on: %s", name, own, n, got.header.Get("Signature-Input"))
+				t.Errorf("%s, signed as %q: %d signatures were forwarded: %s", name, own, n, got.header.Get("Signature-Input"))
 			}
 			if own != "" && !strings.Contains(got.header.Get("Signature-Input"), own+"=(") {
-				t.Errorf("%s: our label %q is gone: %s", name, own, got.header.Get("Signature-Input"))
+				t.Errorf("%s: our label %q is missing: %s", name, own, got.header.Get("Signature-Input"))
 			}
 			if tt.holds {
 				covered := tt.components
@@ -121,7 +121,7 @@ func count(b bool) int {
 	return 0
 }
 
-// verifies holds what arrived against the producer's key.
+// verifies checks the request with the producer's key.
 func verifies(t *testing.T, name, base string, key verify.Key, got request, components []string) {
 	t.Helper()
 	u, err := url.Parse(base + got.path)

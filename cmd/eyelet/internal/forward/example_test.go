@@ -10,7 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 )
 
-// A target that is busy says when to come again; the caller keeps the event and waits at least that long.
+// A busy target asks for a wait; the caller keeps the event and waits at least that long.
 func ExampleTarget_Deliver() {
 	busy := true
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

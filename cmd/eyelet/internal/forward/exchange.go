@@ -18,19 +18,20 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// response is what an attempt saw. Without a status nobody knows the outcome, and err says why.
+// response is the result of an attempt. Without a status the outcome is unknown, and err is why.
 type response struct {
 	status      int
 	retryAfter  []string
 	sunset      time.Time
 	contentType string
 	body        []byte
-	moved       *url.URL // where a 308 of the stored target points
-	ours        bool     // nothing came of it for a reason of our own
+	moved       *url.URL // the URL of a 308 from the stored target
+	ours        bool     // the attempt failed before the target was reached
 	err         error
 }
 
-// attempt sends the event, follows a 307 where it may, and tries once more with fresh credentials after a 401.
+// attempt sends the event, follows a 307 where allowed, and repeats a 401 once with fresh
+// credentials.
 func (t *Target) attempt(ctx context.Context, ev Event, to *url.URL) response {
 	creds, err := t.credentials(ctx, false)
 	if err != nil {
@@ -55,14 +56,14 @@ func (t *Target) attempt(ctx context.Context, ev Event, to *url.URL) response {
 				s.moved = next
 				return s
 			}
-			to, followed = next, followed+1 // behind a 307 nothing is for good
+			to, followed = next, followed+1 // nothing is permanent after a 307
 		default:
 			return s
 		}
 	}
 }
 
-var errManyRedirects = errors.New("there are too many of them")
+var errManyRedirects = errors.New("too many redirects")
 
 func (t *Target) credentials(ctx context.Context, refresh bool) (Credentials, error) {
 	var c Credentials
@@ -74,8 +75,8 @@ func (t *Target) credentials(ctx context.Context, refresh bool) (Credentials, er
 	return c, err
 }
 
-// exchange sends one request and reads the whole response. A response that is cut is an error: nobody knows
-// the outcome (section 9.3 of the draft).
+// exchange sends one request and reads the whole response. A response that is cut is an error: the
+// outcome is unknown (section 9.3 of the draft).
 func (t *Target) exchange(ctx context.Context, ev Event, to *url.URL, creds Credentials) (response, http.Header) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(ev.Body))
 	if err != nil {
@@ -92,17 +93,17 @@ func (t *Target) exchange(ctx context.Context, ev Event, to *url.URL, creds Cred
 	}
 	res, err := t.transport.RoundTrip(req)
 	if err != nil {
-		return response{err: fmt.Errorf("no answer from the target: %w", redactError(err))}, nil
+		return response{err: fmt.Errorf("no response from the target: %w", redactError(err))}, nil
 	}
-	defer res.Body.Close() //nolint:errcheck // what was wanted of it was read
+	defer res.Body.Close() //nolint:errcheck // it was read as far as needed
 	if res.StatusCode == http.StatusSwitchingProtocols {
-		// Its body is the connection itself, which no context ends.
-		return response{err: errors.New("the target switched protocols (101), which nobody asked for")}, nil
+		// Its body is the connection itself, which ctx does not end.
+		return response{err: errors.New("the target switched protocols (101), which was not requested")}, nil
 	}
 	return read(res), res.Header
 }
 
-// read reads a response to its end, or to its bound.
+// read reads a response to its end, or to its limit.
 func read(res *http.Response) response {
 	var kept bytes.Buffer
 	n, err := io.Copy(&kept, io.LimitReader(res.Body, MaxResponse+1))
@@ -120,7 +121,8 @@ func read(res *http.Response) response {
 	return s
 }
 
-// redactError takes what the target wrote out of an error of net/http: it may be our own request, with its URL.
+// redactError removes text of the target from an error of net/http: it may echo our request with
+// its URL.
 func redactError(err error) error {
 	var known net.Error
 	var certificate *tls.CertificateVerificationError
@@ -138,37 +140,37 @@ func redactError(err error) error {
 	return err
 }
 
-// maxRedirects is how many 307 one attempt follows.
+// maxRedirects is the number of 307 that one attempt follows.
 const maxRedirects = 3
 
-// maxLocation bounds a URL that a target names, in bytes.
+// maxLocation bounds the Location field, in bytes.
 const maxLocation = 8 << 10
 
-// redirectTarget returns where a 307 or 308 points, when we may go there: an absolute URL of http or https without
-// credentials, on the same host or one that the operator allowed, and never from https to http.
+// redirectTarget returns the URL that a 307 or 308 names if it is allowed: absolute, of http or
+// https, without credentials, on the same host or one in AllowHosts, and never from https to http.
 func (t *Target) redirectTarget(from *url.URL, header http.Header) (*url.URL, error) {
 	lines := header.Values("Location")
 	if len(lines) != 1 || lines[0] == "" || len(lines[0]) > maxLocation {
-		return nil, errors.New("it names no place to go")
+		return nil, errors.New("it has no Location")
 	}
 	to, err := from.Parse(lines[0])
 	if err != nil || to.Host == "" || to.User != nil || to.Opaque != "" || to.Scheme != "http" && to.Scheme != "https" {
-		return nil, errors.New("what it names is no URL of http or https")
+		return nil, errors.New("its Location is not a URL of http or https")
 	}
 	to.Fragment, to.RawFragment = "", ""
 	switch {
 	case from.Scheme == "https" && to.Scheme == "http":
-		return nil, errors.New("it names a URL without TLS")
+		return nil, errors.New("its Location is a URL without TLS")
 	case !t.allowedRedirect(from, to):
-		return nil, errors.New("it names another host, which is not allowed")
+		return nil, errors.New("its Location is another host, which is not allowed")
 	case to.String() == from.String():
-		return nil, errors.New("it names itself")
+		return nil, errors.New("its Location is the same URL")
 	}
 	return to, nil
 }
 
-// allowedRedirect reports whether a redirect from one URL to another stays on the host, or goes to an allowed one. The
-// step from http to https may change the port with it.
+// allowedRedirect reports whether a redirect stays on the host or names an allowed one. The step
+// from http to https may change the default port.
 func (t *Target) allowedRedirect(from, to *url.URL) bool {
 	upgrade := from.Scheme == "http" && to.Scheme == "https" && port(from) == "80" && port(to) == "443"
 	if strings.EqualFold(from.Hostname(), to.Hostname()) && (port(from) == port(to) || upgrade) {
@@ -192,32 +194,33 @@ func port(u *url.URL) string {
 	return "80"
 }
 
-// The bounds of connections to one target.
+// The limits of connections to one target.
 const (
 	dialTimeout    = 5 * time.Second
 	tlsTimeout     = 5 * time.Second
 	idleTimeout    = time.Minute
 	maxIdle        = 16
-	maxHeaderBytes = 64 << 10 // bytes of a response's head
-	maxDiscarded   = 8 << 20  // bytes of a response's body that are read at all
+	maxHeaderBytes = 64 << 10 // bytes of a response header
+	maxDiscarded   = 8 << 20  // bytes of a response body that are read at all
 )
 
-// A connection of HTTP/2 outlives the attempts that time out on it, so that one which leads nowhere would fail
-// every attempt until TCP gives it up. It is asked for a sign of life instead when it has been silent for
-// pingAfter, and left when none comes within pingTimeout.
+// An HTTP/2 connection outlives the attempts that time out on it, so a dead one would fail every
+// attempt until TCP drops it. A connection that was silent for pingAfter gets a ping, and is
+// closed without an answer within pingTimeout.
 const (
 	pingAfter   = 10 * time.Second
 	pingTimeout = 5 * time.Second
 )
 
-// newTransport returns what sends to a target. There is no http.Client around it: that would read the Location of
-// a redirect, which is ours to judge, and quote it in its errors. Certificates are always validated: there is no switch.
-// Content codings are not asked for and not undone.
+// newTransport returns the transport for a target. There is no http.Client around it, because that
+// would parse the Location of a redirect and quote it in its errors. Certificates are always
+// validated. Content codings are neither requested nor decoded.
 func newTransport(c Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	proxy := http.ProxyFromEnvironment
 	if c.DenyPrivate {
-		// The check must see the target's own address, after its name was resolved; behind a proxy it would not.
+		// The check needs the target's own address after name resolution, which a proxy would
+		// hide.
 		dialer.Control = verify.OnlyPublic
 		proxy = nil
 	}

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// far is a target server that does one thing after another, the last one for ever, and notes the requests.
+// far is a target server that runs its steps one after another, repeats the last one, and records
+// the requests.
 type far struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -46,7 +47,7 @@ func plain(t *testing.T, steps ...http.HandlerFunc) *far {
 }
 
 func (f *far) serve(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body) // a cut request is another test's matter
+	body, _ := io.ReadAll(r.Body) // cut requests have tests of their own
 	f.mu.Lock()
 	f.saw = append(f.saw, request{r.Method, r.URL.RequestURI(), strings.Join(r.Header["Idempotency-Key"], "|"), string(body), r.Header.Clone()})
 	step := f.steps[0]
@@ -72,7 +73,7 @@ func (f *far) paths() string {
 	return strings.Join(all, " ")
 }
 
-// says answers with a status and fields, given as name and value in turn.
+// says responds with a status and with fields, given as names and values in turn.
 func says(status int, fields ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i < len(fields); i += 2 {
@@ -82,7 +83,7 @@ func says(status int, fields ...string) http.HandlerFunc {
 	}
 }
 
-// clock is a time that tests move.
+// clock is set by the test.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -141,7 +142,7 @@ func want(t *testing.T, r Result, outcome Outcome, status int) {
 	}
 }
 
-// raw is a server that reads a request and writes these bytes, whatever they are, and closes.
+// raw is a server that reads a request, writes these bytes and closes.
 func raw(t *testing.T, reply string, reset bool) (address string, served func() int) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// evaluate says what came of an attempt, and keeps what it teaches about the target.
+// evaluate turns the response into a Result and updates the State.
 func (t *Target) evaluate(ev Event, s response, now time.Time) Result {
 	r := Result{Outcome: Classify(s.status, true), Status: s.status, ContentType: s.contentType, Body: s.body, Err: s.err}
 	if s.status != 0 && r.Outcome != Accepted && r.Err == nil {
 		r.Err = fmt.Errorf("the target answered %d", s.status)
 	}
 	if s.moved != nil {
-		t.learn(func(st *Status) { // what the old URL said does not hold for the new one
+		t.learn(func(st *Status) { // the Sunset of the old URL does not apply to the new one
 			st.Moved, st.Sunset, st.Terminals = s.moved.String(), time.Time{}, 0
 		})
 		r.Outcome, r.Err = Transient, errors.New("the target moved (308): the next attempt goes to its new URL")
@@ -24,7 +24,7 @@ func (t *Target) evaluate(ev Event, s response, now time.Time) Result {
 	}
 	t.learn(func(st *Status) { st.recordSunset(s) })
 	if sunset := t.cfg.State.get(t.cfg.Name).Sunset; r.Outcome == Transient && !s.ours && !sunset.IsZero() && !now.Before(sunset) {
-		r.Outcome, r.Err = Terminal, fmt.Errorf("the target has ended, as its Sunset of %s said: %w", sunset.Format(time.RFC3339), r.Err)
+		r.Outcome, r.Err = Terminal, fmt.Errorf("the target has ended, by its Sunset of %s: %w", sunset.Format(time.RFC3339), r.Err)
 	}
 	t.learn(func(st *Status) { st.count(r, t.cfg.TerminalLimit, now) })
 	if r.Outcome == Transient {
@@ -33,16 +33,16 @@ func (t *Target) evaluate(ev Event, s response, now time.Time) Result {
 	return r
 }
 
-// recordSunset notes the Sunset of a response. An acceptance without one takes an earlier one back; a failure may come
-// from somebody in between, who knows nothing of it.
+// recordSunset stores the Sunset of a response. An acceptance without one clears it; a failure
+// without one does not, because it may come from an intermediary.
 func (st *Status) recordSunset(s response) {
 	if Classify(s.status, true) == Accepted || !s.sunset.IsZero() {
 		st.Sunset = s.sunset
 	}
 }
 
-// count notes an outcome: 410, and too many Terminal ones in a row, switch the target off (sections 9.2.3 and
-// 11.8 of the draft).
+// count counts an outcome. 410, and too many consecutive Terminal outcomes, switch the target off
+// (sections 9.2.3 and 11.8 of the draft).
 func (st *Status) count(r Result, limit int, now time.Time) {
 	switch r.Outcome {
 	case Accepted:
@@ -51,9 +51,9 @@ func (st *Status) count(r Result, limit int, now time.Time) {
 		st.Terminals++
 		switch {
 		case r.Status == http.StatusGone:
-			st.switchOff("it answered 410: it is gone", now)
+			st.switchOff("it answered 410 Gone", now)
 		case st.Terminals >= limit:
-			st.switchOff(fmt.Sprintf("%d events in a row were refused for good, the last one so: %v", st.Terminals, r.Err), now)
+			st.switchOff(fmt.Sprintf("%d events in a row were refused for good, the last one: %v", st.Terminals, r.Err), now)
 		}
 		if r.Status == http.StatusUnavailableForLegalReasons {
 			st.Legal = now.UTC()
@@ -61,8 +61,8 @@ func (st *Status) count(r Result, limit int, now time.Time) {
 	}
 }
 
-// postpone makes the target's Retry-After the lower bound of the next attempt (section 9.6). A wait that ends
-// after the total retry time ends the event instead.
+// postpone makes the target's Retry-After the minimum wait (section 9.6). A wait beyond the total
+// retry time makes the outcome Terminal.
 func (t *Target) postpone(ev Event, r Result, wait time.Duration, now time.Time) Result {
 	if wait == 0 {
 		return r
@@ -73,7 +73,7 @@ func (t *Target) postpone(ev Event, r Result, wait time.Duration, now time.Time)
 	}
 	if wait > left {
 		r.Outcome = Terminal
-		r.Err = fmt.Errorf("%w, and wants to be left alone for %v, which is beyond the total retry time", r.Err, wait)
+		r.Err = fmt.Errorf("%w with a Retry-After of %v, which is beyond the total retry time", r.Err, wait)
 		return r
 	}
 	r.NotBefore = wait
@@ -81,19 +81,20 @@ func (t *Target) postpone(ev Event, r Result, wait time.Duration, now time.Time)
 	return r
 }
 
-// learn changes what is known about the target. That it may not reach the disk is logged by the state.
+// learn updates the State, which logs a failed write itself.
 func (t *Target) learn(change func(*Status)) { _ = t.cfg.State.update(t.cfg.Name, change) }
 
-// Classify maps the status of a whole response to a delivery to its outcome, as section 9.2 of the draft has it. keyed says
-// that the request carried an Idempotency-Key. Redirects are judged here only when they are not followed. A status of 0
-// means that no whole response came, so that the outcome is unknown (section 9.3).
+// Classify maps the status of a response to the outcome of the delivery (section 9.2 of the
+// draft). keyed reports that the request had an Idempotency-Key. A redirect is classified only if
+// it was not followed. Status 0 means that there was no complete response: the outcome is unknown
+// (section 9.3).
 //
-// A 409 to a keyed request is Transient: the delivery draft leaves the processing of the field to the idempotency draft
-// (section 9.4), by which another delivery of the event is being answered, and the same request gets that answer later
-// (draft-ietf-httpapi-idempotency-key-header-07 section 2.7).
+// A 409 to a keyed request is Transient. The delivery draft defers to the idempotency draft
+// (section 9.4), where another request with the key is still being processed, and a repetition
+// gets its response later (draft-ietf-httpapi-idempotency-key-header-07 section 2.7).
 //
-// A 207 reports several outcomes, none of which can be told apart here. It is neither accepted nor sent again. What is not a
-// status of HTTP counts as a failure of the server (RFC 9110 section 15).
+// A 207 reports several outcomes that cannot be told apart: it is neither accepted nor retried. A
+// number that is not an HTTP status counts as a server error (RFC 9110 section 15).
 func Classify(status int, keyed bool) Outcome {
 	switch {
 	case status == http.StatusMultiStatus:
@@ -109,12 +110,12 @@ func Classify(status int, keyed bool) Outcome {
 	return Terminal
 }
 
-// maxWait bounds what is read from a Retry-After: a century, more than any total retry time.
+// maxWait bounds a Retry-After: a century, more than any total retry time.
 const maxWait = 100 * 365 * 24 * time.Hour
 
-// parseRetryAfter returns for how long the lines of a Retry-After field ask to wait (RFC 9110 section
-// 10.2.3): delay-seconds or an HTTP-date. Zero, a date that has passed, and what is neither of the two are no
-// wait (the draft's section 9.5: 0 says that there is no preference). Of several lines the longest wait counts.
+// parseRetryAfter returns the wait of a Retry-After field (RFC 9110 section 10.2.3), delay-seconds
+// or an HTTP-date. Zero (section 9.5 of the draft: no preference), a past date and malformed
+// values are no wait. Of several lines the longest wait counts.
 func parseRetryAfter(lines []string, now time.Time) time.Duration {
 	var longest time.Duration
 	for _, line := range lines {
@@ -134,7 +135,7 @@ func parseWait(text string, now time.Time) time.Duration {
 	return min(max(0, at.Sub(now)), maxWait)
 }
 
-// seconds reads decimal digits; a number of any length is at most maxWait.
+// seconds parses decimal digits; the result is at most maxWait.
 func seconds(digits string) time.Duration {
 	var n int64
 	for i := range len(digits) {
@@ -149,8 +150,8 @@ func seconds(digits string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// parseSunset returns the time of a Sunset field (RFC 8594 section 3), or the zero time where there is none
-// that can be read.
+// parseSunset returns the time of a Sunset field (RFC 8594 section 3), or the zero time without a
+// valid one.
 func parseSunset(lines []string) time.Time {
 	if len(lines) != 1 {
 		return time.Time{}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestWhatAStatusMeans is rows R170, R171 and R172: the draft's tables, over the transport.
-func TestWhatAStatusMeans(t *testing.T) {
+// TestTheOutcomeOfEachStatus is rows R170, R171 and R172: the draft's tables, over the transport.
+func TestTheOutcomeOfEachStatus(t *testing.T) {
 	t.Parallel()
 	for status, outcome := range map[int]Outcome{
 		200: Accepted, 201: Accepted, 202: Accepted, 203: Accepted, 204: Accepted, 205: Accepted, 206: Accepted, 226: Accepted, 299: Accepted,
@@ -34,7 +34,7 @@ func TestWhatAStatusMeans(t *testing.T) {
 // TestABodyChangesNothing is row R170: an acceptance with and without a body, and one that is too large to keep.
 func TestABodyChangesNothing(t *testing.T) {
 	t.Parallel()
-	for name, body := range map[string]string{"none": "", "some": `{"ok":true}`, "as much as may be": strings.Repeat("x", MaxResponse), "more": strings.Repeat("x", MaxResponse+1)} {
+	for name, body := range map[string]string{"none": "", "some": `{"ok":true}`, "as large as allowed": strings.Repeat("x", MaxResponse), "more": strings.Repeat("x", MaxResponse+1)} {
 		f := plain(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) })
 		r := deliver(t, to(t, f.URL, nil), "1")
 		want(t, r, Accepted, 200)
@@ -48,15 +48,15 @@ func TestABodyChangesNothing(t *testing.T) {
 func TestACutResponseIsTransient(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]string{
-		"nothing": "", "half a status line": "HTTP/1.1 2", "half a head": "HTTP/1.1 200 OK\r\nContent-", "half a body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+		"nothing": "", "half a status line": "HTTP/1.1 2", "half a header": "HTTP/1.1 200 OK\r\nContent-", "half a body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
 		"half a chunk": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf", "no last chunk": "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
 		"not HTTP": "SSH-2.0-OpenSSH\r\n", "only 1xx": "HTTP/1.1 100 Continue\r\n\r\n", "early hints": "HTTP/1.1 103 Early Hints\r\n\r\n",
-		"an upgrade that nobody wanted": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+		"an upgrade that was not requested": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
 	} {
 		for _, reset := range []bool{false, true} {
 			address, served := raw(t, reply, reset)
 			target := to(t, address, nil)
-			for range 2 { // and again with the same key, because it is transient
+			for range 2 { // a transient outcome is retried with the same key
 				if r := deliver(t, target, "1"); r.Outcome != Transient || r.Status >= 200 {
 					t.Errorf("%s: %v %d", name, r.Outcome, r.Status)
 				}
@@ -74,7 +74,7 @@ func TestAResetStreamIsTransient(t *testing.T) {
 	f := newFar(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		_, _ = w.Write([]byte("half"))
-		http.NewResponseController(w).Flush() //nolint:errcheck // the reset is what counts
+		http.NewResponseController(w).Flush() //nolint:errcheck // the reset is what matters
 		panic(http.ErrAbortHandler)
 	})
 	f.EnableHTTP2 = true
@@ -96,15 +96,15 @@ func TestATargetThatNeverAnswersIsTransient(t *testing.T) {
 	}
 }
 
-func TestNobodyAtTheTargetIsTransient(t *testing.T) {
+func TestARefusedConnectionIsTransient(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(200))
 	f.Close()
 	want(t, deliver(t, to(t, f.URL, nil), "1"), Transient, 0)
 }
 
-// TestA401IsTriedOnceMoreWithFreshCredentials is row R172.
-func TestA401IsTriedOnceMoreWithFreshCredentials(t *testing.T) {
+// TestA401IsRepeatedOnceWithFreshCredentials is row R172.
+func TestA401IsRepeatedOnceWithFreshCredentials(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	rotating := func(c *Config) {
@@ -136,8 +136,8 @@ func TestA401IsTriedOnceMoreWithFreshCredentials(t *testing.T) {
 	}
 }
 
-// TestOurOwnFaultIsTransient: that our credentials cannot be had says nothing about the event.
-func TestOurOwnFaultIsTransient(t *testing.T) {
+// TestFailingCredentialsAreTransient: missing credentials are no statement about the event.
+func TestFailingCredentialsAreTransient(t *testing.T) {
 	t.Parallel()
 	for _, refresh := range []bool{false, true} {
 		f := plain(t, says(401, "Sunset", "Mon, 01 Jun 2026 00:00:00 GMT"))
@@ -153,7 +153,7 @@ func TestOurOwnFaultIsTransient(t *testing.T) {
 	}
 }
 
-func TestACancelledAttemptTeachesNothing(t *testing.T) {
+func TestACancelledAttemptChangesNoState(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	f := plain(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
@@ -171,7 +171,8 @@ func TestOutcomesHaveNames(t *testing.T) {
 	}
 }
 
-// TestAConflictIsTransientOnlyUnderAKey: what the idempotency draft says of 409 holds for requests that addProducerSignature the field.
+// TestAConflictIsTransientOnlyUnderAKey: the idempotency draft's 409 applies to requests with the
+// field.
 func TestAConflictIsTransientOnlyUnderAKey(t *testing.T) {
 	t.Parallel()
 	if got := Classify(409, true); got != Transient {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestOfATargetsURLOnlySchemeAndHostAreShown(t *testing.T) {
+func TestURLsAreRedactedToSchemeAndHost(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"http://127.0.0.1:9000":                  "http://127.0.0.1:9000",
@@ -26,12 +26,12 @@ func TestOfATargetsURLOnlySchemeAndHostAreShown(t *testing.T) {
 		"":                                       "<secret>",
 	} {
 		if got := RedactURL(text); got != want {
-			t.Errorf("%q is shown as %q, want %q", text, got, want)
+			t.Errorf("%q is redacted to %q, want %q", text, got, want)
 		}
 	}
 }
 
-// TestNoErrorHoldsTheTargetsURL: what comes of an attempt is stored and shown with a dead letter.
+// TestNoErrorHoldsTheTargetsURL: the error of an attempt is stored and shown with a dead letter.
 func TestNoErrorHoldsTheTargetsURL(t *testing.T) {
 	t.Parallel()
 	cut, _ := raw(t, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", false)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzRedirect: whatever a target names, we stay on its host or go where the operator allowed, never away from
-// TLS, and never with credentials that it chose.
+// FuzzRedirect: a redirect stays on its host or names an allowed one, never leaves TLS, and never
+// has credentials of its own.
 func FuzzRedirect(f *testing.F) {
 	for _, seed := range []string{"", "/", "//x", "https://h/", "http://h/", "https://h:443/a?b#c", "https://h@x/", "https://h\\@x/", "https://x%2eh/", "?", "https:h", "https://h:99999/", "\thttps://h/"} {
 		f.Add(seed)
@@ -24,9 +24,9 @@ func FuzzRedirect(f *testing.F) {
 		if to.Scheme != "https" || to.User != nil || to.Fragment != "" || host != "h:443" && host != "allowed:444" {
 			t.Errorf("%q leads to %v", location, to)
 		}
-		again, err := url.Parse(to.String()) // as it is stored and read
+		again, err := url.Parse(to.String()) // as it is stored and parsed
 		if err != nil || again.Host != to.Host || again.Scheme != to.Scheme || again.User != nil {
-			t.Errorf("%q is stored as %q and read as %v (%v)", location, to, again, err)
+			t.Errorf("%q is stored as %q and parsed as %v (%v)", location, to, again, err)
 		}
 	})
 }

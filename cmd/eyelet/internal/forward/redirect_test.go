@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestA308ChangesTheStoredTarget is row R173: the next attempt goes to the new URL, in this process and after a
-// restart, and the configured one stays in the configuration.
+// TestA308ChangesTheStoredTarget is row R173: the next attempt uses the new URL, in this process
+// and after a restart, and the configured URL is not changed.
 func TestA308ChangesTheStoredTarget(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(308, "Location", "/new?a=b#part"), says(200))
@@ -17,7 +17,7 @@ func TestA308ChangesTheStoredTarget(t *testing.T) {
 	want(t, deliver(t, target, "1"), Transient, 308)
 	want(t, deliver(t, target, "1"), Accepted, 200)
 	want(t, deliver(t, opened(t, f.URL+"/old", file, nil), "2"), Accepted, 200)
-	want(t, deliver(t, opened(t, f.URL+"/other", file, nil), "3"), Accepted, 200) // configured anew: forgotten
+	want(t, deliver(t, opened(t, f.URL+"/other", file, nil), "3"), Accepted, 200) // another configured URL drops the redirect
 	want(t, deliver(t, opened(t, f.URL+"/old", file, nil), "4"), Accepted, 200)
 	if got := f.paths(); got != "/old /new?a=b /new?a=b /other /new?a=b" {
 		t.Errorf("requests went to %s", got)
@@ -27,14 +27,14 @@ func TestA308ChangesTheStoredTarget(t *testing.T) {
 	}
 }
 
-// TestA307IsNeverStored is row R173: it is followed for the attempt, with method, body and key.
+// TestA307IsNeverStored is row R173: it is followed for one attempt, with method, body and key.
 func TestA307IsNeverStored(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(307, "Location", "/now"), says(200), says(307, "Location", "/now"), says(308, "Location", "/for-good"), says(200), says(200))
 	file := stateFileOf(t)
 	target := opened(t, f.URL+"/old", file, nil)
 	want(t, deliver(t, target, "1"), Accepted, 200)
-	want(t, deliver(t, target, "2"), Accepted, 200) // a 308 behind a 307 is not about our target
+	want(t, deliver(t, target, "2"), Accepted, 200) // a 308 after a 307 is not about our target
 	want(t, deliver(t, target, "3"), Accepted, 200)
 	if got := f.paths(); got != "/old /now /old /now /for-good /old" {
 		t.Errorf("requests went to %s", got)
@@ -49,7 +49,7 @@ func TestA307IsNeverStored(t *testing.T) {
 	}
 }
 
-func TestA307InCirclesEnds(t *testing.T) {
+func TestALoopOf307Ends(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(307, "Location", "/a"), says(307, "Location", "/b"), says(307, "Location", "/a"), says(307, "Location", "/b"), says(200))
 	want(t, deliver(t, to(t, f.URL+"/b", nil), "1"), Terminal, 307)
@@ -88,14 +88,14 @@ func TestARedirectStaysOnItsHostUnlessAllowed(t *testing.T) {
 	target := opened(t, f.URL, file, allow)
 	want(t, deliver(t, target, "1"), Transient, 308)
 	want(t, deliver(t, target, "1"), Accepted, 200)
-	// An operator who takes the permission back takes the redirect back.
+	// Removing the host from AllowHosts removes the redirect.
 	want(t, deliver(t, opened(t, f.URL, file, nil), "2"), Terminal, 308)
 	if got := other.paths(); got != "/there" {
 		t.Errorf("requests went to %s", got)
 	}
 }
 
-func TestWhereARedirectMayPoint(t *testing.T) {
+func TestAllowedRedirects(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		from, location, want string
@@ -142,6 +142,6 @@ func TestWhereARedirectMayPoint(t *testing.T) {
 		}
 	}
 	if _, err := (&Target{}).redirectTarget(&url.URL{Scheme: "http", Host: "h"}, http.Header{"Location": {"/a", "/b"}}); err == nil {
-		t.Error("one of two places is chosen")
+		t.Error("one of two Location fields is chosen")
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Key returns the value of Idempotency-Key for an event: the field as the producer sent it, octet for octet
-// (section 9.7 of the draft), else the identifier as a structured-field string (RFC 9651 section 3.3.3), else,
-// for what no such string can hold, its digest.
+// Key returns the value of Idempotency-Key for an event: the field as the producer sent it, octet
+// for octet (section 9.7 of the draft); else the identifier as a structured-field string (RFC 9651
+// section 3.3.3); else, if no such string can hold it, its digest.
 func Key(field, id string) string {
 	if field != "" {
 		return field
@@ -28,21 +28,24 @@ func Key(field, id string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(id) + `"`
 }
 
-// Fields of a delivery go on by name. Targets trust us, and many of them take orders from header fields (X-Original-URL,
-// X-HTTP-Method-Override, X-Auth-Request-User, ...), which any client can add to a delivery that it captured. What goes on is
-// what describes the content, the attributes of a CloudEvent, what the producer signed ([Event.Signed]), and what the
-// configuration names ([Config.Fields]); never what is in neverSent.
+// Fields are forwarded by name. Targets trust this receiver, and many take orders from header
+// fields (X-Original-URL, X-HTTP-Method-Override, X-Auth-Request-User, ...) that any client can
+// add to a captured delivery. Forwarded are fields that describe the content, attributes of a
+// CloudEvent, fields that the producer signed ([Event.Signed]) and those of the configuration
+// ([Config.Fields]), but never those in neverSent.
 
-// contentFields describe the content (RFC 9110 section 8). Content-Digest goes on where it is true of what is sent.
+// contentFields describe the content (RFC 9110 section 8). Content-Digest is forwarded if it
+// matches the body.
 var contentFields = []string{"Content-Type", "Content-Encoding", "Content-Language", "Content-Digest"}
 
-// attributePrefix begins the fields of a CloudEvent in binary mode (HTTP protocol binding section 3.1.3).
+// attributePrefix is the prefix of CloudEvents fields in binary mode (HTTP protocol binding
+// section 3.1.3).
 const attributePrefix = "Ce-"
 
-// neverSent are fields that are not sent on whoever signed them: those of one connection (RFC 9110 section 7.6.1), those that
-// our own request sets, credentials, those that proxies use for facts about the client, which a target believes of us (all
-// that begin with [proxyPrefix] are among them), signatures, which [Target.addProducerSignature] judges, and digests of something else
-// than the content.
+// neverSent are fields that are never forwarded, even if they were signed: those of one connection
+// (RFC 9110 section 7.6.1), those that the request itself sets, credentials, facts about the
+// client from proxies (all fields with [proxyPrefix] too), signatures, which
+// [Target.addProducerSignature] handles, and digests of other content.
 var neverSent = []string{
 	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Http2-Settings", "Host", "Content-Length", "Accept-Encoding", "Expect", "Early-Data",
@@ -52,12 +55,12 @@ var neverSent = []string{
 
 const proxyPrefix = "X-Forwarded-"
 
-// isNeverSent judges a name in canonical spelling.
+// isNeverSent takes a canonical name.
 func isNeverSent(name string) bool {
 	return slices.Contains(neverSent, name) || strings.HasPrefix(name, proxyPrefix)
 }
 
-// fieldPattern is a field name, or the beginning of one, in canonical spelling.
+// fieldPattern is a canonical field name, or the prefix of one.
 type fieldPattern struct {
 	name   string
 	prefix bool
@@ -67,7 +70,7 @@ func (p fieldPattern) matches(name string) bool {
 	return name == p.name || p.prefix && strings.HasPrefix(name, p.name)
 }
 
-// CheckFields returns every mistake in a list that is meant for [Config.Fields].
+// CheckFields returns all errors in a list for [Config.Fields].
 func CheckFields(fields []string) error {
 	_, err := parseFields(fields)
 	return err
@@ -82,25 +85,26 @@ func parseFields(fields []string) ([]fieldPattern, error) {
 		p := fieldPattern{http.CanonicalHeaderKey(name), prefix}
 		switch {
 		case !verify.IsToken(name):
-			errs = append(errs, fmt.Errorf("%q is no field name, and no beginning of one with a * behind it", written))
+			errs = append(errs, fmt.Errorf("%q is neither a field name nor a prefix of one followed by *", written))
 		case prefix && (p.name == "X-" || !strings.HasSuffix(name, "-")):
-			errs = append(errs, fmt.Errorf("%q is too wide: write the beginning that the fields of one sender share, as in X-Shop-*", written))
+			errs = append(errs, fmt.Errorf("%q is too wide: write the prefix that the fields of one sender share, as in X-Shop-*", written))
 		case !prefix && isNeverSent(p.name), prefix && strings.HasPrefix(p.name, proxyPrefix):
-			errs = append(errs, fmt.Errorf("the field %s is never sent on", written))
+			errs = append(errs, fmt.Errorf("the field %s is never forwarded", written))
 		}
 		all = append(all, p)
 	}
 	return all, errors.Join(errs...)
 }
 
-// isForwarded reports whether a field, in canonical spelling, goes on.
+// isForwarded reports whether a field with a canonical name is forwarded.
 func (t *Target) isForwarded(name string, signed []string) bool {
 	return !isNeverSent(name) && (slices.Contains(contentFields, name) || strings.HasPrefix(name, attributePrefix) ||
 		slices.ContainsFunc(signed, func(s string) bool { return http.CanonicalHeaderKey(s) == name }) ||
 		slices.ContainsFunc(t.fields, func(p fieldPattern) bool { return p.matches(name) }))
 }
 
-// header returns the fields of the request to a URL. ours is the label of the signature that is added afterwards.
+// header returns the fields of the request to a URL. ours is the label of the signature that is
+// added later.
 func (t *Target) header(ev Event, to *url.URL, ours string) http.Header {
 	h := http.Header{}
 	for name, lines := range ev.Header {
@@ -108,13 +112,13 @@ func (t *Target) header(ev Event, to *url.URL, ours string) http.Header {
 			h[name] = append(h[name], lines...)
 		}
 	}
-	for _, line := range ev.Header.Values("Connection") { // it names more fields of one connection
+	for _, line := range ev.Header.Values("Connection") { // which lists further fields of one connection
 		for name := range strings.SplitSeq(line, ",") {
 			h.Del(verify.TrimOWS(name))
 		}
 	}
 	if verify.CheckContentDigest(h.Values("Content-Digest"), ev.Body) != nil {
-		h.Del("Content-Digest") // the body may be one item of what came
+		h.Del("Content-Digest") // a mismatch is expected where the body is one item of a batch
 	}
 	h["Idempotency-Key"] = []string{ev.Key}
 	if h.Get("User-Agent") == "" {
@@ -125,11 +129,12 @@ func (t *Target) header(ev Event, to *url.URL, ours string) http.Header {
 	return h
 }
 
-// maxVia bounds what is sent on of the way that a delivery took here, in bytes.
+// maxVia bounds the forwarded value of Via, in bytes.
 const maxVia = 2 << 10
 
-// via appends this hop to the way that the delivery took, as every gateway must (RFC 9110 section 7.6.3). What is not a field
-// value or is too long is left out. The received protocol is taken to be HTTP/1.1: it is not kept with an event.
+// via appends this hop, as every gateway must (RFC 9110 section 7.6.3). A value that is too long
+// or malformed is dropped. The received protocol is given as HTTP/1.1, because events do not keep
+// it.
 func (t *Target) via(lines []string) string {
 	way, own := strings.Join(lines, ", "), "1.1 "+t.cfg.Via
 	if way == "" || len(way) > maxVia || strings.ContainsFunc(way, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }) {
@@ -138,14 +143,14 @@ func (t *Target) via(lines []string) string {
 	return way + ", " + own
 }
 
-// Labels of signatures: that of our own where the configuration names none, and that of a carried one which would have
-// the same as ours.
+// Labels of signatures: the default for our own, and the one for a forwarded signature whose label
+// is taken.
 const (
 	defaultLabel = "sig1"
 	originLabel  = "origin"
 )
 
-// labelOf is the label of the signature that is added to the request; "" where none is.
+// labelOf is the label of the signature that is added to the request; "" without a signer.
 func labelOf(c Credentials) string {
 	if c.Signer == nil {
 		return ""
@@ -153,10 +158,12 @@ func labelOf(c Credentials) string {
 	return cmp.Or(c.Signer.Label, defaultLabel)
 }
 
-// addProducerSignature adds a signature of the producer's to the request where it holds for it, so that a target which knows the producer's
-// key can check who made the event, whoever brought it (section 9.7): the one that was verified, else another of the same key.
-// The one that was verified mostly covers our URL; a producer that wants to be checked by the target adds one that does not
-// (RFC 9421 section 4.3). One is sent at most, because targets try few signatures, and ours keeps its label.
+// addProducerSignature forwards a signature of the producer's that is still valid for the request.
+// A target that knows the producer's key can then check who made the event (section 9.7). It
+// prefers the verified signature, else takes another by the same key: the verified one usually
+// covers our URL, and a producer can add one for the target that does not (RFC 9421 section 4.3).
+// It forwards at most one, because targets try few signatures, and our own signature keeps its
+// label.
 func (t *Target) addProducerSignature(ev Event, h http.Header, to *url.URL, ours string) {
 	s := validSignature(ev, h, to)
 	if s == nil {
@@ -172,7 +179,8 @@ func (t *Target) addProducerSignature(ev Event, h http.Header, to *url.URL, ours
 	s.AddTo(h, label)
 }
 
-// validSignature returns the signature of the delivery that holds for the request; nil where none does.
+// validSignature returns the signature of the delivery that is valid for the request; nil without
+// one.
 func validSignature(ev Event, h http.Header, to *url.URL) *verify.SentSignature {
 	if ev.Label == "" {
 		return nil
@@ -192,8 +200,8 @@ func validSignature(ev Event, h http.Header, to *url.URL) *verify.SentSignature 
 	return nil
 }
 
-// unchanged reports whether a covered component of the delivery has the same value in the request. The authority of the
-// target is another one than ours, so that nothing which holds it is unchanged.
+// unchanged reports whether a covered component of the delivery has the same value in the request.
+// Components with the authority always change.
 func unchanged(name string, ev Event, h http.Header, to *url.URL) bool {
 	switch name {
 	case "@method":

@@ -14,8 +14,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestTheKeyGoesOnOctetForOctet is row R167.
-func TestTheKeyGoesOnOctetForOctet(t *testing.T) {
+// TestTheKeyIsForwardedOctetForOctet is row R167.
+func TestTheKeyIsForwardedOctetForOctet(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{`"k"`, "k", `"k\"1";a=b`, `"a  b"`, "8e03978e-40d5-43dd-bc93-6894a57f9324", "\xe4"} {
 		f := plain(t, says(200))
@@ -24,7 +24,7 @@ func TestTheKeyGoesOnOctetForOctet(t *testing.T) {
 		ev.Header.Set("Idempotency-Key", "of the delivery")
 		want(t, to(t, f.URL, nil).Deliver(context.Background(), ev), Accepted, 200)
 		if got := f.requests()[0].key; got != key {
-			t.Errorf("%q went on as %q", key, got)
+			t.Errorf("%q was forwarded as %q", key, got)
 		}
 	}
 }
@@ -38,28 +38,29 @@ func TestAnEventWithoutAKeyIsNotSent(t *testing.T) {
 	if r := target.Deliver(context.Background(), ev); r.Outcome != Terminal || r.Err == nil || len(f.requests()) != 0 {
 		t.Errorf("%v %v after %d requests", r.Outcome, r.Err, len(f.requests()))
 	}
-	want(t, deliver(t, target, "2"), Accepted, 200) // it is no fault of the target's
+	want(t, deliver(t, target, "2"), Accepted, 200) // the target is not at fault
 }
 
 func TestKeysOfEventsWithoutAField(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]string{"a": `"a"`, `a"\`: `"a\"\\"`} {
 		if got := Key("", id); got != want {
-			t.Errorf("%q goes on as %s, want %s", id, got, want)
+			t.Errorf("%q is sent as %s, want %s", id, got, want)
 		}
 	}
 	for _, id := range []string{"ü", "a\nb", "\x7f"} {
 		if got := Key("", id); !strings.HasPrefix(got, `"sha-256:`) || len(got) != 74 || got != Key("", id) {
-			t.Errorf("%q goes on as %s", id, got)
+			t.Errorf("%q is sent as %s", id, got)
 		}
 	}
 	if got := Key("bare", "other"); got != "bare" {
-		t.Errorf("a field goes on as %s", got)
+		t.Errorf("a field is sent as %s", got)
 	}
 }
 
-// TestWhatIsOfOneHopDoesNotGoOn: not even where the producer signed it or the preset has it.
-func TestWhatIsOfOneHopDoesNotGoOn(t *testing.T) {
+// TestFieldsOfOneHopAreNotForwarded: not even if the producer signed them or the preset names
+// them.
+func TestFieldsOfOneHopAreNotForwarded(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(200))
 	ev := event("1")
@@ -89,7 +90,7 @@ func TestWhatIsOfOneHopDoesNotGoOn(t *testing.T) {
 	}
 }
 
-func TestADigestGoesOnWhereItIsTrue(t *testing.T) {
+func TestADigestIsForwardedWhereItMatches(t *testing.T) {
 	t.Parallel()
 	ev := event("1")
 	right, err := verify.ContentDigest(ev.Body)
@@ -105,7 +106,7 @@ func TestADigestGoesOnWhereItIsTrue(t *testing.T) {
 		ev.Header.Set("Content-Digest", digest)
 		to(t, f.URL, nil).Deliver(context.Background(), ev)
 		if got := f.requests()[0].header.Get("Content-Digest"); got != want {
-			t.Errorf("%q went on as %q", digest, got)
+			t.Errorf("%q was forwarded as %q", digest, got)
 		}
 	}
 }
@@ -114,17 +115,17 @@ func TestFieldsThatCannotBeNamedAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, field := range []string{"", "*", "X-*", "x-*", "X-Shop*", "a b", "Host", "authorization", "Via", "X-Forwarded-For", "X-Forwarded-*", "x-forwarded-user-*", "Transfer-Encoding", "Signature", "Idempotency-Key"} {
 		if _, err := New(Config{Name: "x", URL: "http://h/", Fields: []string{field}}); err == nil {
-			t.Errorf("%q is taken", field)
+			t.Errorf("%q is accepted", field)
 		}
 	}
 	for _, via := range []string{"a b", "a,b", "ü", strings.Repeat("x", 65)} {
 		if _, err := New(Config{Name: "x", URL: "http://h/", Via: via}); err == nil {
-			t.Errorf("the name %q is taken", via)
+			t.Errorf("the name %q is accepted", via)
 		}
 	}
 }
 
-// TestEveryRequestCarriesVia: the way so far, and our own name behind it.
+// TestEveryRequestCarriesVia: the hops so far, and our own name after them.
 func TestEveryRequestCarriesVia(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -144,14 +145,14 @@ func TestEveryRequestCarriesVia(t *testing.T) {
 		want(t, target.Deliver(context.Background(), ev), Accepted, 200)
 		for _, r := range f.requests() {
 			if got := r.header["Via"]; len(got) != 1 || got[0] != tt.want {
-				t.Errorf("%q went on as %q, want %q", tt.way, got, tt.want)
+				t.Errorf("%q was forwarded as %q, want %q", tt.way, got, tt.want)
 			}
 		}
 	}
 }
 
-// TestEveryHopIsSignedAfresh: a verifier that knows the URL of the target accepts what it gets, also behind a
-// 307, and the signature of the hop before does not go on (section 9.7).
+// TestEveryHopIsSignedAfresh: a verifier that knows the URL of the target accepts the request,
+// also after a 307, and the signature of the previous hop is not forwarded (section 9.7).
 func TestEveryHopIsSignedAfresh(t *testing.T) {
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(nil)
@@ -192,7 +193,7 @@ func TestEveryHopIsSignedAfresh(t *testing.T) {
 	}
 }
 
-func TestCredentialsInTheURLAreSentAndNotTold(t *testing.T) {
+func TestCredentialsInTheURLAreSentAndNotShown(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(200))
 	address := strings.Replace(f.URL, "http://", "http://user:s3cret@", 1) + "/?token=s3cret"
@@ -208,14 +209,14 @@ func TestCredentialsInTheURLAreSentAndNotTold(t *testing.T) {
 	}
 }
 
-func TestTargetsThatAreNoneAreRefused(t *testing.T) {
+func TestInvalidTargetsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]Config{
 		"no name": {URL: "http://h/"}, "no URL": {Name: "x"}, "relative": {Name: "x", URL: "/a"}, "scheme": {Name: "x", URL: "ftp://h/"},
 		"no host": {Name: "x", URL: "http:///a"}, "fragment": {Name: "x", URL: "http://h/#a"}, "opaque": {Name: "x", URL: "http:h"},
 		"malformed": {Name: "x", URL: "http://user:s3cret@h:x/"}, "negative": {Name: "x", URL: "http://h/", Timeout: -1},
 		"only a port": {Name: "x", URL: "http://:80/"}, "a URL as a host": {Name: "x", URL: "http://h/", AllowHosts: []string{"https://other"}},
-		"a pattern as a host": {Name: "x", URL: "http://h/", AllowHosts: []string{"*.example"}}, "no allowed host": {Name: "x", URL: "http://h/", AllowHosts: []string{""}},
+		"a pattern as a host": {Name: "x", URL: "http://h/", AllowHosts: []string{"*.example"}}, "not an allowed host": {Name: "x", URL: "http://h/", AllowHosts: []string{""}},
 	} {
 		if _, err := New(c); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: error is %v", name, err)
@@ -223,7 +224,7 @@ func TestTargetsThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-func TestAtMostSoManyConnections(t *testing.T) {
+func TestMaxConnsBoundsConnections(t *testing.T) {
 	t.Parallel()
 	var now, most atomic.Int32
 	f := plain(t, func(http.ResponseWriter, *http.Request) {

@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRetryAfterIsTheLowerBound is row R175: seconds, none, a date, and beyond the total retry time.
+// TestRetryAfterIsTheLowerBound is row R175: seconds, none, a date, and a wait beyond the total
+// retry time.
 func TestRetryAfterIsTheLowerBound(t *testing.T) {
 	t.Parallel()
 	date := newClock().Now().Add(45 * time.Second).Format(http.TimeFormat)
@@ -44,8 +45,9 @@ func TestTheTotalRetryTimeBeginsWithTheAcceptance(t *testing.T) {
 	}
 }
 
-// TestGivingUpOurselvesDoesNotCountAgainstTheTarget: ten such events do not switch it off.
-func TestGivingUpOurselvesDoesNotCountAgainstTheTarget(t *testing.T) {
+// TestRetryAfterBeyondTheTotalTimeDoesNotCountAgainstTheTarget: ten such events do not switch it
+// off.
+func TestRetryAfterBeyondTheTotalTimeDoesNotCountAgainstTheTarget(t *testing.T) {
 	t.Parallel()
 	target := to(t, plain(t, says(503, "Retry-After", "315360000")).URL, nil)
 	for _, id := range ids("e", DefaultTerminalLimit+2) {
@@ -53,8 +55,8 @@ func TestGivingUpOurselvesDoesNotCountAgainstTheTarget(t *testing.T) {
 	}
 }
 
-// TestARetryAfterHoldsForTheEventThatComesAgain: as a producer sends it whose delivery is relayed.
-func TestARetryAfterHoldsForTheEventThatComesAgain(t *testing.T) {
+// TestARetryAfterDefersTheSameEvent: as when a producer retries a relayed delivery.
+func TestARetryAfterDefersTheSameEvent(t *testing.T) {
 	t.Parallel()
 	now := newClock()
 	f := plain(t, says(503, "Retry-After", "60"), says(200))
@@ -72,7 +74,7 @@ func TestARetryAfterHoldsForTheEventThatComesAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldIsBounded(t *testing.T) {
+func TestHeldEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	var h holds
 	now := newClock().Now()
@@ -84,15 +86,15 @@ func TestWhatIsHeldIsBounded(t *testing.T) {
 		t.Errorf("%d are held", len(h.until))
 	}
 	if h.left("e0", now) != 0 || h.left("e5", now) == 0 {
-		t.Error("the first to be over is not the first to go")
+		t.Error("the wait that ends first is not dropped first")
 	}
 	h.hold("late", now.Add(1000*time.Hour), now.Add(100*time.Hour))
 	if len(h.until) != 1 {
-		t.Errorf("%d are held when all are over but one", len(h.until))
+		t.Errorf("%d are held after all but one have ended", len(h.until))
 	}
 }
 
-func TestRetryAfterIsReadAsItIsWritten(t *testing.T) {
+func TestRetryAfterIsParsed(t *testing.T) {
 	t.Parallel()
 	now := newClock().Now()
 	rapid.Check(t, func(t *rapid.T) {
@@ -167,15 +169,15 @@ func TestSunsetMakesTheNextFailureTerminal(t *testing.T) {
 		t.Errorf("reason %v", r.Err)
 	}
 	want(t, deliver(t, target, "4"), Terminal, 404)
-	want(t, deliver(t, target, "5"), Accepted, 200) // what is accepted is accepted
+	want(t, deliver(t, target, "5"), Accepted, 200) // an acceptance stays an acceptance
 	want(t, deliver(t, target, "6"), Terminal, 503)
-	want(t, deliver(t, target, "7"), Accepted, 200) // and takes the announcement back
+	want(t, deliver(t, target, "7"), Accepted, 200) // and clears the announcement
 	want(t, deliver(t, target, "8"), Transient, 503)
 	f.Close()
 	want(t, deliver(t, target, "9"), Transient, 0)
 }
 
-func TestASunsetInThePastHoldsAtOnce(t *testing.T) {
+func TestASunsetInThePastAppliesAtOnce(t *testing.T) {
 	t.Parallel()
 	past := newClock().Now().Add(-time.Hour).Format(http.TimeFormat)
 	want(t, deliver(t, to(t, plain(t, says(503, "Sunset", past)).URL, nil), "1"), Terminal, 503)
@@ -185,6 +187,6 @@ func TestASunsetInThePastHoldsAtOnce(t *testing.T) {
 	f := plain(t, says(200, "Sunset", past))
 	target := to(t, f.URL, nil)
 	want(t, deliver(t, target, "1"), Accepted, 200)
-	f.Close() // nobody there any more is no acceptance either
+	f.Close() // an unreachable target is no acceptance either
 	want(t, deliver(t, target, "2"), Terminal, 0)
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestAConnectionThatLeadsNowhereIsLeft: a connection of HTTP/2 is not closed by the attempts that end on it, so
-// without signs of life a target that moved behind its address would be out of reach until TCP notices.
-func TestAConnectionThatLeadsNowhereIsLeft(t *testing.T) {
+// TestADeadConnectionIsClosed: attempts that time out do not close an HTTP/2 connection. Without
+// pings a target that moved behind its address would be unreachable until TCP notices.
+func TestADeadConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	f := newFar(t, says(200))
 	f.EnableHTTP2 = true
@@ -19,7 +19,7 @@ func TestAConnectionThatLeadsNowhereIsLeft(t *testing.T) {
 	trust(t, target, f)
 	transport := target.transport
 	if transport.HTTP2 == nil || transport.HTTP2.SendPingTimeout == 0 || transport.HTTP2.PingTimeout == 0 {
-		t.Fatal("no sign of life is asked for")
+		t.Fatal("no pings are configured")
 	}
 	transport.HTTP2.SendPingTimeout, transport.HTTP2.PingTimeout = 20*time.Millisecond, 50*time.Millisecond
 	w := &wires{dial: transport.DialContext}
@@ -30,14 +30,14 @@ func TestAConnectionThatLeadsNowhereIsLeft(t *testing.T) {
 	want(t, deliver(t, target, "2"), Accepted, 200)
 }
 
-// wires makes connections that can be made to lead nowhere, without anybody being told.
+// wires makes connections that can be cut silently.
 type wires struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	mu   sync.Mutex
-	made []*transport
+	made []*wire
 }
 
-type transport struct {
+type wire struct {
 	net.Conn
 	cut chan struct{}
 }
@@ -49,7 +49,7 @@ func (w *wires) connect(ctx context.Context, network, address string) (net.Conn,
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	made := &transport{conn, make(chan struct{})}
+	made := &wire{conn, make(chan struct{})}
 	w.made = append(w.made, made)
 	return made, nil
 }
@@ -62,8 +62,8 @@ func (w *wires) cut() {
 	}
 }
 
-// Write says that it wrote, whatever comes of it.
-func (w *transport) Write(b []byte) (int, error) {
+// Write always reports success.
+func (w *wire) Write(b []byte) (int, error) {
 	select {
 	case <-w.cut:
 		return len(b), nil

@@ -10,10 +10,10 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/atomicfile"
 )
 
-// slowDisk is a file of targets whose every write waits until it may go on.
+// slowDisk is a file of targets whose every write waits for the test.
 type slowDisk struct {
 	begun chan string // a write has begun, with its text
-	goOn  chan error  // and may go on, or fails
+	goOn  chan error  // its result
 }
 
 // onSlowDisk makes a state over a slow disk, with the targets a and b.
@@ -38,7 +38,7 @@ func onSlowDisk(t *testing.T) (*State, *slowDisk, string) {
 	return s, d, file
 }
 
-// within fails the test when do does not return, and lets what is stuck in it go on then.
+// within fails the test when do does not return, and then unblocks it.
 func within(t *testing.T, what string, do func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -69,14 +69,14 @@ func kept(t *testing.T, file string) map[string]Status {
 	return out
 }
 
-func TestADiskThatIsSlowHoldsUpNoDelivery(t *testing.T) {
+func TestASlowDiskDelaysNoDelivery(t *testing.T) {
 	t.Parallel()
 	s, d, file := onSlowDisk(t)
 	a := off(s, "a", "one")
 	<-d.begun
 	within(t, "a delivery waits for the disk", func() {
 		if !s.get("a").Off || s.get("b").Off || len(s.List()) != 2 {
-			t.Error("what is known is not told")
+			t.Error("the status does not show the change")
 		}
 		if err := s.update("b", func(st *Status) { st.Terminals = 0 }); err != nil { // as after most deliveries
 			t.Error(err)
@@ -87,12 +87,12 @@ func TestADiskThatIsSlowHoldsUpNoDelivery(t *testing.T) {
 		t.Fatalf("a change that is not on disk returned %v", err)
 	default:
 	}
-	// All that changes meanwhile is one write, and each change is on disk when its call returns.
+	// All changes made meanwhile are one write, and each is on disk when its call returns.
 	more := make(chan error)
 	for range 8 {
 		go func() { more <- s.update("b", func(st *Status) { st.Terminals++ }) }()
 	}
-	within(t, "a change waits for the disk before it holds", func() {
+	within(t, "a change waits for the disk before it applies", func() {
 		for s.get("b").Terminals < 8 {
 			time.Sleep(time.Millisecond)
 		}
@@ -115,14 +115,14 @@ func TestADiskThatIsSlowHoldsUpNoDelivery(t *testing.T) {
 	}
 }
 
-func TestTheNewestStateOfATargetIsTheLastOneWritten(t *testing.T) {
+func TestTheNewestStateIsWrittenLast(t *testing.T) {
 	t.Parallel()
 	s, d, file := onSlowDisk(t)
 	first := off(s, "a", "one")
 	<-d.begun // with a switched off
 	on := make(chan error, 1)
 	go func() { on <- s.SwitchOn("a") }()
-	within(t, "a switch waits for the disk before it holds", func() {
+	within(t, "a switch waits for the disk before it applies", func() {
 		for s.get("a").Off {
 			time.Sleep(time.Millisecond)
 		}
@@ -138,7 +138,7 @@ func TestTheNewestStateOfATargetIsTheLastOneWritten(t *testing.T) {
 	}
 }
 
-func TestASwitchThatFindsNothingToChangeWaitsForTheDiskAllTheSame(t *testing.T) {
+func TestASwitchWithoutAChangeWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	s, d, file := onSlowDisk(t)
 	failed := off(s, "a", "one")
@@ -148,19 +148,19 @@ func TestASwitchThatFindsNothingToChangeWaitsForTheDiskAllTheSame(t *testing.T) 
 		t.Fatal("a write that failed is no error")
 	}
 	again := off(s, "a", "one")
-	within(t, "what is not on disk is not written", func() { <-d.begun })
+	within(t, "a change that failed to be written is not written later", func() { <-d.begun })
 	d.goOn <- nil
 	if err := <-again; err != nil || !kept(t, file)["a"].Off {
 		t.Errorf("%v; the file has %+v", err, kept(t, file))
 	}
-	within(t, "what is on disk is written again", func() {
+	within(t, "a change that is on disk is written again", func() {
 		if err := s.SwitchOff("a", "one", time.Now()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-func TestChangesFromManySidesAreOnDiskInTheEnd(t *testing.T) {
+func TestConcurrentChangesAreAllOnDisk(t *testing.T) {
 	t.Parallel()
 	s, file := NewState(), stateFileOf(t)
 	if err := errors.Join(s.register("a", "u"), s.Open(file, nil)); err != nil {

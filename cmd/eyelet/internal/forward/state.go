@@ -17,17 +17,17 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/atomicfile"
 )
 
-// State is what targets taught us: who is switched off, who moved, who will end. One State serves all targets
-// of a process. Without a file it forgets everything at the end of the process; [State.Open] gives it one.
+// State is what is known about targets: which are switched off, have moved or will end. One State
+// serves all targets of a process. Without a file ([State.Open]) it is lost with the process.
 type State struct {
-	mu      sync.Mutex // held for moments only: every delivery asks
+	mu      sync.Mutex // held briefly: every delivery takes it
 	path    string     // "" before Open
 	log     *slog.Logger
 	targets map[string]Status
-	changes uint64 // how often targets has changed
+	changes uint64 // counts the changes of targets
 
-	disk    sync.Mutex // held while the file is written, and taken before mu
-	written uint64     // the changes that the file has
+	disk    sync.Mutex // held while the file is written; taken before mu
+	written uint64     // the number of changes in the file
 	replace func(path, text string) error
 }
 
@@ -35,47 +35,47 @@ type State struct {
 type Status struct {
 	// Name is the target's stable name.
 	Name string `json:"name"`
-	// Configured is a digest of the configured URL: what was learned holds for that URL only.
+	// Configured is a digest of the configured URL. The status applies to that URL only.
 	Configured string `json:"configured"`
-	// Off says that nothing is sent until a person switches the target on; since when, and why.
+	// Off means that nothing is sent until a person switches the target on. Since and Reason say
+	// when and why it was switched off.
 	Off    bool      `json:"off"`
 	Since  time.Time `json:"since,omitzero"`
 	Reason string    `json:"reason,omitempty"`
-	// Terminals counts the Terminal outcomes since the last Accepted one.
+	// Terminals counts consecutive Terminal outcomes.
 	Terminals int `json:"terminals,omitempty"`
-	// Moved is the URL of the last 308; empty when there was none. It may hold what only the target should see.
+	// Moved is the URL of the last 308; empty without one. It may hold secrets of the target.
 	Moved string `json:"moved,omitempty"`
-	// Sunset is the time at which the target said that it will end (RFC 8594); zero when it said nothing.
+	// Sunset is when the target will end (RFC 8594); zero if it did not say.
 	Sunset time.Time `json:"sunset,omitzero"`
-	// Legal is the last time at which the target answered 451.
+	// Legal is when the target last answered 451.
 	Legal time.Time `json:"legal,omitzero"`
 }
 
-// stateFormat is the version of the file.
+// stateFormat is the version of the file format.
 const stateFormat = 1
 
-// stateFile is the file's content.
 type stateFile struct {
 	Format  int      `json:"format"`
 	Targets []Status `json:"targets"`
 }
 
-// ErrUnknownTarget is returned for a name that no target has.
+// ErrUnknownTarget is returned for the name of no target.
 var ErrUnknownTarget = errors.New("no such target")
 
-// NewState returns an empty state, for targets to be made with.
+// NewState returns an empty state.
 func NewState() *State {
 	return &State{targets: map[string]Status{}, log: slog.New(slog.DiscardHandler), replace: atomicfile.WriteText}
 }
 
-// Open reads what an earlier process kept in the file at path, which need not exist, and keeps every change
-// there from now on, on disk before the outcome that caused it is known to anybody. It is called once, after
-// the targets were made and before the first delivery: what the file says about targets that are no more, or
-// that have another URL in the configuration now, is forgotten. A path of "" keeps nothing. Changes are
-// reported to log, which may be nil.
+// Open reads the file at path, which need not exist, and from then on writes every change to it
+// before the outcome that caused the change is returned. Call it once, after the targets were made
+// and before the first delivery. Entries of targets that no longer exist, or that have another
+// configured URL, are dropped. An empty path keeps nothing. Changes are logged to log, which may
+// be nil.
 //
-// A file that does not parse or is of a newer format is an error, since it may hold a target that somebody
-// switched off.
+// A file that does not parse or has a newer format is an error, because it may hold a target that
+// was switched off.
 func (s *State) Open(path string, log *slog.Logger) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,28 +112,28 @@ func readState(path string) ([]Status, error) {
 		return nil, errors.New("the file is damaged; without it every target is on, where its configuration says")
 	}
 	if f.Format > stateFormat {
-		return nil, fmt.Errorf("the file is of format %d, and this program knows up to %d", f.Format, stateFormat)
+		return nil, fmt.Errorf("the file has format %d, and this program knows up to %d", f.Format, stateFormat)
 	}
 	return f.Targets, nil
 }
 
-// List returns what is known, by name.
+// List returns the status of all targets, by name.
 func (s *State) List() []Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.SortedFunc(maps.Values(s.targets), func(a, b Status) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// SwitchOn makes the target take events again, with its Terminal outcomes counted from zero. Switching on what
-// is on changes nothing but the count. The error is [ErrUnknownTarget], or says why the change is not on disk;
-// it holds for this process all the same.
+// SwitchOn makes the target accept events again and resets its count of Terminal outcomes. The
+// error is [ErrUnknownTarget], or says why the change is not on disk; it applies to this process
+// all the same.
 func (s *State) SwitchOn(name string) error {
 	return s.toggle(name, func(st *Status) {
 		st.Off, st.Since, st.Reason, st.Terminals = false, time.Time{}, "", 0
 	})
 }
 
-// SwitchOff makes the target take nothing until it is switched on; its events wait. The errors are those of
+// SwitchOff defers all events of the target until it is switched on. The errors are those of
 // SwitchOn.
 func (s *State) SwitchOff(name, reason string, now time.Time) error {
 	return s.toggle(name, func(st *Status) { st.switchOff(reason, now) })
@@ -145,12 +145,12 @@ func (st *Status) switchOff(reason string, now time.Time) {
 	}
 }
 
-// register makes a target known, before the file is read.
+// register adds a target before the file is read.
 func (s *State) register(name, configured string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, twice := s.targets[name]; twice {
-		return fmt.Errorf("two targets are called %q", name)
+		return fmt.Errorf("two targets have the name %q", name)
 	}
 	s.targets[name] = Status{Name: name, Configured: configured}
 	return nil
@@ -162,8 +162,8 @@ func (s *State) get(name string) Status {
 	return s.targets[name]
 }
 
-// update changes what is known and, when that changes anything, returns once the file has it. When the file cannot
-// be written the change holds for this process, and the next one is written with it.
+// update applies a change and, if it changes anything, returns once it is on disk. A change that
+// cannot be written applies to this process, and is written with the next one.
 func (s *State) update(name string, change func(*Status)) error {
 	before, at, err := s.apply(name, change)
 	if err != nil || before == at {
@@ -172,8 +172,8 @@ func (s *State) update(name string, change func(*Status)) error {
 	return s.persist(name, at)
 }
 
-// toggle is update for a person, who is told that it is on disk also when there is nothing to change: the
-// change may be another's whose write failed, or has not ended.
+// toggle is update for a person: it waits for the disk even if nothing changed, because an earlier
+// write of the same change may have failed or may not have ended.
 func (s *State) toggle(name string, change func(*Status)) error {
 	_, at, err := s.apply(name, change)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *State) toggle(name string, change func(*Status)) error {
 	return s.persist(name, at)
 }
 
-// apply changes what is known, and returns the number of changes before and after it.
+// apply applies a change and returns the number of changes before and after it.
 func (s *State) apply(name string, change func(*Status)) (before, at uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *State) apply(name string, change func(*Status)) (before, at uint64, err
 	return before, s.changes, nil
 }
 
-// report logs what a person must know. URLs are not logged: they may hold credentials.
+// logChange logs changes. URLs are not logged: they may hold credentials.
 func (s *State) logChange(before, after Status) {
 	switch {
 	case after.Off && !before.Off:
@@ -215,12 +215,12 @@ func (s *State) logChange(before, after Status) {
 		s.log.Warn("target will end", "target", after.Name, "sunset", after.Sunset)
 	}
 	if !after.Legal.Equal(before.Legal) {
-		s.log.Error("target refuses for legal reasons (451): a person has to look at it", "target", after.Name)
+		s.log.Error("target refuses for legal reasons (451); decide whether to send to it", "target", after.Name)
 	}
 }
 
-// keep returns once the file has as many changes as at. Deliveries go on meanwhile: who writes takes with it all that
-// has changed by then, and nothing older is written after it.
+// persist returns once the file has as many changes as at. Deliveries continue meanwhile: a write
+// includes all changes so far, and an older state is never written after a newer one.
 func (s *State) persist(name string, at uint64) error {
 	s.disk.Lock()
 	defer s.disk.Unlock()
@@ -236,14 +236,14 @@ func (s *State) persist(name string, at uint64) error {
 		err = s.replace(path, string(text)+"\n")
 	}
 	if err != nil {
-		log.Error("what a target said is not on disk, and would be forgotten by a restart", "target", name, "err", err)
+		log.Error("the state of a target is not on disk, and would be lost by a restart", "target", name, "err", err)
 		return fmt.Errorf("state of targets: %w", err)
 	}
 	s.written = newest
 	return nil
 }
 
-// snapshot returns what the file has to say by now, and how many changes that has.
+// snapshot returns the content of the file, and the number of changes in it.
 func (s *State) snapshot() (path string, log *slog.Logger, f stateFile, newest uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

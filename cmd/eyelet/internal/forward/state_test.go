@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// opened makes a target whose state is in a file, as a start of the process does.
+// opened makes a target whose state has a file, as a start of the process does.
 func opened(t *testing.T, address, file string, change func(*Config)) *Target {
 	t.Helper()
 	target := to(t, address, change)
@@ -44,7 +44,8 @@ func TestRepeatedTerminalOutcomesSwitchTheTargetOff(t *testing.T) {
 	if err := again.cfg.State.SwitchOn("shop"); err != nil {
 		t.Fatal(err)
 	}
-	// Counted from zero: one more refusal does not switch it off again, also after another restart.
+	// The count starts at zero: one more refusal does not switch it off again, also after another
+	// restart.
 	last := opened(t, f.URL, file, nil)
 	want(t, deliver(t, last, "waits"), Terminal, 404)
 	want(t, deliver(t, last, "another"), Terminal, 404)
@@ -67,8 +68,8 @@ func TestA410SwitchesTheTargetOffAtOnce(t *testing.T) {
 	}
 }
 
-// TestAnAcceptanceEndsTheRow: a target that flips is never switched off.
-func TestAnAcceptanceEndsTheRow(t *testing.T) {
+// TestAnAcceptanceResetsTheCount: a target that alternates is never switched off.
+func TestAnAcceptanceResetsTheCount(t *testing.T) {
 	t.Parallel()
 	n := 0
 	f := plain(t, says(404), says(404), says(200), says(404), says(503), says(404), says(200), says(404), says(404), says(404))
@@ -101,11 +102,11 @@ func TestA451IsReported(t *testing.T) {
 		t.Error("the URL is in the log")
 	}
 	if target.cfg.State.List()[0].Legal.IsZero() {
-		t.Error("the list does not tell")
+		t.Error("the list does not show it")
 	}
 }
 
-func TestHowSoonEventsOfATargetThatIsOffAskAgain(t *testing.T) {
+func TestOffWait(t *testing.T) {
 	t.Parallel()
 	for off, most := range map[time.Duration]time.Duration{0: offLeast, time.Minute: offLeast, 8 * time.Minute: time.Minute, 24 * time.Hour: LongestOffWait, -time.Hour: offLeast} {
 		for range 100 {
@@ -116,7 +117,7 @@ func TestHowSoonEventsOfATargetThatIsOffAskAgain(t *testing.T) {
 	}
 }
 
-func TestAPersonSwitches(t *testing.T) {
+func TestSwitchingByHand(t *testing.T) {
 	t.Parallel()
 	s := NewState()
 	if err := errors.Join(s.SwitchOn("none"), s.SwitchOff("none", "", time.Now())); !errors.Is(err, ErrUnknownTarget) {
@@ -142,7 +143,7 @@ func TestAPersonSwitches(t *testing.T) {
 	want(t, deliver(t, target, "1"), Accepted, 200)
 }
 
-func TestAStateThatCannotBeReadIsAnError(t *testing.T) {
+func TestAnUnreadableStateIsAnError(t *testing.T) {
 	t.Parallel()
 	for text, why := range map[string]string{"{": "damaged", "": "damaged", "{}": "damaged", `{"format":2,"targets":[]}`: "format 2"} {
 		file := stateFileOf(t)
@@ -154,11 +155,11 @@ func TestAStateThatCannotBeReadIsAnError(t *testing.T) {
 		}
 	}
 	if err := NewState().Open(t.TempDir(), nil); err == nil {
-		t.Error("a folder is a state")
+		t.Error("a folder is accepted as a state")
 	}
 }
 
-func TestAStateThatCannotBeWrittenHoldsForTheProcess(t *testing.T) {
+func TestAnUnwritableStateAppliesToTheProcess(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(410))
 	dir := filepath.Join(t.TempDir(), "gone")
@@ -180,7 +181,7 @@ func TestAStateThatCannotBeWrittenHoldsForTheProcess(t *testing.T) {
 	}
 }
 
-func TestTargetsOfOneStateAreTheirOwn(t *testing.T) {
+func TestTargetsOfOneStateAreIndependent(t *testing.T) {
 	t.Parallel()
 	s := NewState()
 	gone, good := plain(t, says(410)), plain(t, says(200))

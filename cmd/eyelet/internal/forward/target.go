@@ -27,62 +27,64 @@ const (
 	DefaultTerminalLimit  = 10
 )
 
-// How soon the events of a target that is switched off ask again: after an eighth of the time that it has been
-// off, within these bounds, so that a short pause ends soon and a long one costs little.
+// The events of a target that is switched off are deferred for an eighth of the time that it has
+// been off, within bounds: a short pause ends soon, and a long one costs little.
 const (
 	offLeast = 10 * time.Second
 	offPart  = 8
 )
 
-// maxPseudonym bounds our name in Via.
+// maxPseudonym bounds the pseudonym in Via.
 const maxPseudonym = 64
 
-// LongestOffWait is after how long at most an event of a target that was off asks again.
+// LongestOffWait is the longest wait of an event whose target is switched off.
 const LongestOffWait = 10 * time.Minute
 
 // Config describes a target. [New] checks it.
 type Config struct {
-	// Name is the target's stable name, under which State keeps what is known of it. Required.
+	// Name is the target's stable name, its key in State. Required.
 	Name string
 	// URL is where events go: absolute, of http or https. Credentials in it are sent as HTTP Basic. Required.
 	URL string
-	// State keeps what the target teaches. Defaults to one that is forgotten with the process.
+	// State keeps what is known about targets. Defaults to one without a file.
 	State *State
-	// Credentials are asked for before every attempt, and once more, with refresh, after a 401: the target is
-	// then tried one more time. Defaults to none, and to no second try.
+	// Credentials returns the credentials for an attempt. After a 401 it is called once more with
+	// refresh set, and the attempt is repeated. Defaults to no credentials and no repetition.
 	Credentials func(ctx context.Context, refresh bool) (Credentials, error)
-	// AllowHosts are other hosts ("hooks.example" or "hooks.example:8443") to which a redirect may point. What
-	// is sent there includes the credentials. Defaults to none.
+	// AllowHosts are other hosts ("hooks.example" or "hooks.example:8443") that a redirect may
+	// name. They receive the credentials too. Defaults to none.
 	AllowHosts []string
-	// DenyPrivate refuses connections to addresses inside a network, judged when the connection is made. It
-	// uses no proxy, because a proxy would hide the address. Defaults to allowing them.
+	// DenyPrivate refuses connections to private addresses, checked after name resolution. It
+	// disables proxies, which would hide the address. Defaults to allowing them.
 	DenyPrivate bool
-	// Roots are the authorities that certificates must lead to. Defaults to the system's.
+	// Roots are the trusted certificate authorities. Defaults to the system's.
 	Roots *x509.CertPool
-	// Timeout bounds one attempt with everything in it. Defaults to 30 seconds.
+	// Timeout bounds one attempt, redirects included. Defaults to 30 seconds.
 	Timeout time.Duration
 	// MaxConns bounds the connections to the target. Defaults to 64.
 	MaxConns int
-	// TotalRetryTime is how long after its acceptance an event may still be tried: a Retry-After that ends
-	// later makes the outcome Terminal. For an event that is older already, because it waited for a target
-	// that was off or was reopened, the time begins with the attempt. Defaults to 72 hours.
+	// TotalRetryTime is how long after its acceptance an event may be retried: a Retry-After that
+	// ends later makes the outcome Terminal. For an event that is already older, because its
+	// target was off or because it was reopened, the time begins with the attempt. Defaults to 72
+	// hours.
 	TotalRetryTime time.Duration
-	// TerminalLimit is after how many Terminal outcomes without an Accepted one between them the target is
-	// switched off. Defaults to 10.
+	// TerminalLimit is the number of consecutive Terminal outcomes that switch the target off.
+	// Defaults to 10.
 	TerminalLimit int
-	// Fields are header fields of deliveries that go on beside those that [Event.Header] describes: names, or what
-	// several begin with, followed by a star ("X-Shop-*"). Defaults to none.
+	// Fields are header fields to forward beside those of [Event.Header]: names, or prefixes with
+	// a star ("X-Shop-*"). Defaults to none.
 	Fields []string
-	// Via is our name in the field Via of every request (RFC 9110 section 7.6.3): a pseudonym that no other hop has, so that a
-	// receiver of the same name finds a loop. A token of at most 64 characters. Defaults to eyelet.
+	// Via is the pseudonym in the field Via of every request (RFC 9110 section 7.6.3). It must be
+	// unique among the hops, because a receiver detects loops by it. A token of at most 64
+	// characters. Defaults to eyelet.
 	Via string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
 
-// Credentials prove to the target who sends.
+// Credentials authenticate requests to the target.
 type Credentials struct {
-	// Signer signs every request (RFC 9421); nil does not sign.
+	// Signer signs every request (RFC 9421); nil signs none.
 	Signer *verify.Signer
 	// Authorization is the value of that field; empty sends none.
 	Authorization verify.Secret
@@ -98,11 +100,11 @@ type Target struct {
 	held      holds
 }
 
-// New checks the configuration and returns the target. It opens nothing. Errors hold no URL.
+// New checks the configuration and returns the target. It opens no connection. Errors hold no URL.
 func New(c Config) (*Target, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Fragment != "" || u.Opaque != "" {
-		return nil, errors.New("the target is no URL of http or https")
+		return nil, errors.New("the target is not a URL of http or https")
 	}
 	if c.Name == "" {
 		return nil, errors.New("the target has no name")
@@ -112,19 +114,19 @@ func New(c Config) (*Target, error) {
 	}
 	for _, host := range c.AllowHosts {
 		if !isRedirectHost(host) {
-			return nil, fmt.Errorf("the allowed host %q is none: want a name or an address, and a port or none", host)
+			return nil, fmt.Errorf("the allowed host %q is not a name or an address with an optional port", host)
 		}
 	}
 	if c.DenyPrivate {
 		if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
 			if err := verify.OnlyPublic("tcp", netip.AddrPortFrom(ip, 0).String(), nil); err != nil {
-				return nil, errors.New("the target is inside the network, which deny_private refuses")
+				return nil, errors.New("the target is a private address, which deny_private refuses")
 			}
 		}
 	}
 	c = withDefaults(c)
 	if !verify.IsToken(c.Via) || len(c.Via) > maxPseudonym {
-		return nil, fmt.Errorf("the name in Via is no token of at most %d characters", maxPseudonym)
+		return nil, fmt.Errorf("the name in Via is not a token of at most %d characters", maxPseudonym)
 	}
 	fields, err := parseFields(c.Fields)
 	if err != nil {
@@ -141,7 +143,8 @@ func New(c Config) (*Target, error) {
 	return t, c.State.register(c.Name, hex.EncodeToString(digest[:]))
 }
 
-// isRedirectHost reports whether a redirect can point to what is written: a pattern or a URL would never match.
+// isRedirectHost reports whether a redirect can name the host: a pattern or a URL would never
+// match.
 func isRedirectHost(host string) bool {
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return true
@@ -175,18 +178,18 @@ func withDefaults(c Config) Config {
 	return c
 }
 
-// Close ends the connections that nobody uses.
+// Close closes idle connections.
 func (t *Target) Close() error {
 	t.transport.CloseIdleConnections()
 	return nil
 }
 
-// Deliver makes one attempt. It returns when the target has answered whole, when the timeout or ctx ended, or
-// at once where nothing is to be sent. An attempt that ends because ctx was cancelled is Transient and teaches
-// nothing about the target.
+// Deliver makes one attempt. It returns when the response is complete, when the timeout or ctx
+// ends, or at once if nothing is to be sent. An attempt that ends because ctx was cancelled is
+// Transient and changes nothing in the State.
 func (t *Target) Deliver(ctx context.Context, ev Event) Result {
 	if ev.Key == "" {
-		return Result{Outcome: Terminal, Err: errors.New("the event has no idempotency key, which every delivery needs")}
+		return Result{Outcome: Terminal, Err: errors.New("the event has no idempotency key")}
 	}
 	now := t.cfg.Now()
 	known := t.cfg.State.get(t.cfg.Name)
@@ -205,13 +208,15 @@ func (t *Target) Deliver(ctx context.Context, ev Event) Result {
 	return t.evaluate(ev, s, t.cfg.Now())
 }
 
-// offWait is uniform in the upper half of an eighth of the time that the target has been off.
+// offWait returns a random wait in the upper half of an eighth of the time that the target has
+// been off.
 func offWait(off time.Duration) time.Duration {
 	wait := min(max(off/offPart, offLeast), LongestOffWait)
 	return wait - rand.N(wait/2+1)
 }
 
-// destination is the URL of the last 308, where the configuration still allows it, else the configured one.
+// destination is the URL of the last 308 if the configuration still allows it, else the configured
+// one.
 func (t *Target) destination(known Status) *url.URL {
 	if known.Moved == "" {
 		return t.url
@@ -226,14 +231,14 @@ func (t *Target) destination(known Status) *url.URL {
 // maxHeld bounds the events whose Retry-After is remembered.
 const maxHeld = 10_000
 
-// holds remembers for which events a target asked for time. The caller who keeps the event waits anyway; this
-// is for those who come again on their own, as producers do whose delivery is being relayed.
+// holds keeps the Retry-After of events. A caller that stores the event waits anyway; holds defers
+// the producer's own retries of a relayed delivery.
 type holds struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-// left returns for how long the event is not to be sent.
+// left returns how long the event must still wait.
 func (h *holds) left(event string, now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -244,7 +249,8 @@ func (h *holds) left(event string, now time.Time) time.Duration {
 	return max(0, until.Sub(now))
 }
 
-// hold remembers a wait. When there are too many, those that are over go, and then the one that is over first.
+// hold records a wait. At the limit it drops the waits that have passed, or else the one that ends
+// first.
 func (h *holds) hold(event string, until, now time.Time) {
 	if event == "" {
 		return

@@ -20,7 +20,8 @@ func trust(t *testing.T, target *Target, f *far) {
 	transport.TLSClientConfig.RootCAs = roots
 }
 
-// TestCertificatesAreValidated is row R178: nothing is sent to a target that cannot prove who it is.
+// TestCertificatesAreValidated is row R178: nothing is sent to a target without a trusted
+// certificate.
 func TestCertificatesAreValidated(t *testing.T) {
 	t.Parallel()
 	f := newFar(t, says(200))
@@ -33,13 +34,13 @@ func TestCertificatesAreValidated(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(f.Certificate())
 	want(t, deliver(t, to(t, f.URL, func(c *Config) { c.Roots = roots }), "1"), Accepted, 200)
-	// A certificate of a trusted authority for another name is no better.
+	// A trusted certificate for another name is refused too.
 	other := strings.Replace(f.URL, "127.0.0.1", "localhost", 1)
 	want(t, deliver(t, to(t, other, func(c *Config) { c.Roots = roots }), "1"), Transient, 0)
 }
 
-// TestNothingIsSentAsEarlyData is row R178 (section 9.9): crypto/tls has no early data for clients, so that
-// what is left to check is that our requests never claim to be such.
+// TestNothingIsSentAsEarlyData is row R178 (section 9.9): crypto/tls has no early data for
+// clients, so the test only checks that requests do not claim it.
 func TestNothingIsSentAsEarlyData(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(200))
@@ -51,8 +52,8 @@ func TestNothingIsSentAsEarlyData(t *testing.T) {
 	}
 }
 
-// TestAddressesInsideAreRefusedWhereTheOperatorSaysSo: judged when the connection is made, not by name.
-func TestAddressesInsideAreRefusedWhereTheOperatorSaysSo(t *testing.T) {
+// TestDenyPrivateRefusesPrivateAddresses: checked when the connection is made, not by name.
+func TestDenyPrivateRefusesPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(200))
 	deny := func(c *Config) { c.DenyPrivate = true }
@@ -65,7 +66,7 @@ func TestAddressesInsideAreRefusedWhereTheOperatorSaysSo(t *testing.T) {
 	}
 	for _, address := range []string{"http://127.0.0.1/", "http://10.1.2.3/", "http://[::1]/", "http://169.254.169.254/", "http://[::ffff:10.0.0.1]:80/", "http://100.64.0.1/"} {
 		if _, err := New(Config{Name: "x", URL: address, DenyPrivate: true}); err == nil {
-			t.Errorf("%s is a target", address)
+			t.Errorf("%s is accepted", address)
 		}
 	}
 	if _, err := New(Config{Name: "x", URL: "https://93.184.215.14/", DenyPrivate: true}); err != nil {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestFieldsThatTheProducerDidNotSignDoNotGoOn: any client can add them to a delivery that it captured, and targets take
-// orders and identities from them.
-func TestFieldsThatTheProducerDidNotSignDoNotGoOn(t *testing.T) {
+// TestUnsignedFieldsAreNotForwarded: any client can add them to a captured delivery, and targets
+// take orders and identities from them.
+func TestUnsignedFieldsAreNotForwarded(t *testing.T) {
 	t.Parallel()
 	f := plain(t, says(200))
 	ev := event("1")
@@ -23,7 +23,7 @@ func TestFieldsThatTheProducerDidNotSignDoNotGoOn(t *testing.T) {
 	want(t, to(t, f.URL, nil).Deliver(context.Background(), ev), Accepted, 200)
 	for _, name := range names {
 		if got := f.requests()[0].header.Get(name); got != "" {
-			t.Errorf("%s went on as %q", name, got)
+			t.Errorf("%s was forwarded as %q", name, got)
 		}
 	}
 }

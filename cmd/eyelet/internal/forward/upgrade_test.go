@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestATargetThatSwitchesProtocolsIsTransient: a 101 that nobody asked for hands the connection to the client, and
-// no timeout ends it any more.
+// TestATargetThatSwitchesProtocolsIsTransient: an unrequested 101 hands the connection to the
+// client, and no timeout ends it.
 func TestATargetThatSwitchesProtocolsIsTransient(t *testing.T) {
 	t.Parallel()
 	address := holds101(t)
@@ -27,7 +27,7 @@ func TestATargetThatSwitchesProtocolsIsTransient(t *testing.T) {
 	}
 }
 
-// holds101 is a server that switches protocols and then says nothing until the client leaves.
+// holds101 is a server that switches protocols and then sends nothing until the client leaves.
 func holds101(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

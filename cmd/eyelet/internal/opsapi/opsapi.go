@@ -1,5 +1,5 @@
-// Package opsapi is what the operations API and its client share: where a running server is found, and the JSON of its
-// responses. The events API is that of package inspect.
+// Package opsapi is shared by the operations API and its client: the files that announce a running
+// server, and the JSON of the responses. The events API is in package inspect.
 package opsapi
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
-// The files through which our own commands find a running server.
+// The files by which the commands of this program find a running server.
 const (
 	TokenFile   = "operations.token"
 	AddressFile = "operations.addr"
@@ -32,11 +32,11 @@ func ReadState(dir string) (address, token string, err error) {
 	return strings.TrimSpace(string(second)), strings.TrimSpace(string(first)), err
 }
 
-// TailEntry is a line of the tailHub: a delivery that was answered, or an attempt of a handler. No payload is in
-// it, and no text of an error.
+// TailEntry is a line of the tail: a delivery that was answered, or an attempt of a handler. It
+// holds no payload and no text of an error.
 type TailEntry struct {
 	Time     time.Time `json:"time"`
-	Kind     string    `json:"kind"` // delivery, attempt, hanging, or lost: so many lines
+	Kind     string    `json:"kind"` // delivery, attempt, hanging, or lost
 	Endpoint string    `json:"endpoint,omitempty"`
 	Type     string    `json:"type,omitempty"`
 	ID       string    `json:"id,omitempty"`
@@ -51,23 +51,24 @@ type TailEntry struct {
 	Lost     int       `json:"lost,omitempty"`
 }
 
-// Target is a line of the list of targets.
+// Target is the state of a target.
 type Target struct {
 	Name      string    `json:"name"`
 	On        bool      `json:"on"`
 	Since     time.Time `json:"since,omitzero"` // off since
 	Reason    string    `json:"reason,omitempty"`
 	Terminals int       `json:"terminals"`
-	Moved     string    `json:"moved,omitempty"` // as it is shown
+	Moved     string    `json:"moved,omitempty"` // redacted
 	Sunset    time.Time `json:"sunset,omitzero"`
 	Legal     time.Time `json:"legal,omitzero"`
 }
 
-// CheckReport is the report of a check, and what was repaired before it.
+// CheckReport is the report of a check, with what was repaired before it.
 type CheckReport struct {
 	badgerstore.Report
 	Repaired []badgerstore.Repair `json:"repaired,omitempty"`
 }
 
-// BackupTrailer holds the position of a backup. It comes last, so that a backup without it is not whole.
+// BackupTrailer holds the position of a backup. It comes last, so a backup without it is
+// incomplete.
 const BackupTrailer = "Eyelet-Backup-Position"

@@ -14,7 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
-// maxRaw bounds an exported delivery, in bytes: the largest body that a preset takes, and its head.
+// maxRaw bounds an exported delivery, in bytes: the largest body of a preset, and the head.
 const maxRaw = 64 << 20
 
 func eventPath(event string) string { return "/events/" + url.PathEscape(event) }
@@ -65,7 +65,8 @@ func (c *Client) Event(ctx context.Context, event string) (d inspect.Detail, tex
 	return d, text, nil
 }
 
-// Change makes a request for one event: method and path are those behind /events/EVENT, body is JSON or empty.
+// Change requests a change of one event: method and path are those after /events/EVENT, body is
+// JSON or empty.
 func (c *Client) Change(ctx context.Context, event, method, path string, body []byte) error {
 	res, err := c.call(ctx, method, eventPath(event)+path, body)
 	if err != nil {

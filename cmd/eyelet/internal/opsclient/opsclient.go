@@ -22,7 +22,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// Workers is how many requests a caller may make at once over kept connections.
+// Workers is the number of requests that a caller may make at once over kept connections.
 const Workers = 16
 
 // connectTimeout bounds the first request to a server that may be gone.
@@ -46,8 +46,8 @@ type Running struct {
 	CertFile, KeyFile string
 }
 
-// Connect returns a client of the running server, or nil when none answers. The error says why a server that runs
-// refuses us.
+// Connect returns a client of the running server, or nil if none responds. The error says why a
+// running server refuses us.
 func (r Running) Connect(ctx context.Context) (*Client, error) {
 	address, token, err := opsapi.ReadState(r.StateDir)
 	if errors.Is(err, fs.ErrPermission) {
@@ -60,7 +60,7 @@ func (r Running) Connect(ctx context.Context) (*Client, error) {
 	defer cancel()
 	res, err := c.do(ctx, http.MethodGet, "/events?limit=1&id=-", nil)
 	if err != nil {
-		return nil, nil //nolint:nilerr // it is gone and left its files behind
+		return nil, nil //nolint:nilerr // it is gone and left its files
 	}
 	_ = res.Body.Close()
 	if res.StatusCode == http.StatusUnauthorized && strings.Contains(res.Header.Get("WWW-Authenticate"), opsapi.Realm) {
@@ -171,7 +171,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	return res, nil
 }
 
-// Refusal is the error for a request that the API refused (4xx): the next one may succeed.
+// Refusal is the error for a request that the API refused (4xx). Other requests may succeed.
 type Refusal struct {
 	Status int
 	Title  string
@@ -214,7 +214,7 @@ func (c *Client) fetch(ctx context.Context, method, path string, to any) error {
 	return nil
 }
 
-// drain reads a response to its end, after which its connection is used again.
+// drain reads a response to its end, so that its connection is reused.
 func drain(res *http.Response) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
 	_ = res.Body.Close()

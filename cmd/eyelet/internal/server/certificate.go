@@ -11,10 +11,10 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// certificateCheck is how often, at most, the files of the certificate are looked at.
+// certificateCheck is how often the files of a certificate are checked at most.
 const certificateCheck = time.Second
 
-// certificates are those of the two ports; nil where a port is served without TLS.
+// certificates are those of the two ports; nil without TLS.
 type certificates struct{ deliveries, operations *certificateFiles }
 
 // KeyPair names the PEM files of a certificate and its key.
@@ -29,9 +29,9 @@ func (s *Server) loadCertificates() (c certificates, err error) {
 	return c, err
 }
 
-// certificateFiles is a certificate of the settings. The files are looked at when a client connects, and read
-// again when one of them is another than before, so that a renewed certificate needs no restart. A pair that
-// does not fit, as while one file is new and the other still old, leaves the last good one in use.
+// certificateFiles is a certificate that is reloaded when its files change, so that a renewed one
+// needs no restart. The files are checked when a client connects. A pair that does not match, as
+// while only one file is new, leaves the last good pair in use.
 type certificateFiles struct {
 	files KeyPair
 	log   *slog.Logger
@@ -40,7 +40,7 @@ type certificateFiles struct {
 	mu      sync.Mutex
 	current *tls.Certificate
 	checked time.Time
-	seen    [2]fs.FileInfo // of the pair that was tried last
+	seen    [2]fs.FileInfo // of the last pair that was loaded or failed to
 }
 
 // loadCertificate loads the certificate of a setting; nil without files.
@@ -57,7 +57,7 @@ func (s *Server) loadCertificate(setting string, files *KeyPair) (*certificateFi
 	return f, nil
 }
 
-// CheckCertificates loads the certificates of the options and returns what is wrong with them.
+// CheckCertificates loads the certificates and returns what is wrong with them.
 func (o Options) CheckCertificates() (found usage.Errors) {
 	s := &Server{Options: o}
 	for setting, files := range map[string]*KeyPair{"tls": o.TLS, "operations_tls": o.OperationsTLS} {
@@ -76,7 +76,7 @@ func (f *certificateFiles) load() error {
 	return err
 }
 
-// stat describes the files as they are now.
+// stat returns the state of both files.
 func (f *certificateFiles) stat() (seen [2]fs.FileInfo, err error) {
 	for i, name := range []string{f.files.Cert, f.files.Key} {
 		if seen[i], err = os.Stat(name); err != nil {
@@ -86,7 +86,7 @@ func (f *certificateFiles) stat() (seen [2]fs.FileInfo, err error) {
 	return seen, nil
 }
 
-// get returns the certificate for a connection. It is a GetCertificate of tls.Config.
+// get returns the certificate for a connection. It is the GetCertificate of a tls.Config.
 func (f *certificateFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +100,7 @@ func (f *certificateFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 func (f *certificateFiles) renew() {
 	seen, err := f.stat()
 	if err != nil || same(seen[0], f.seen[0]) && same(seen[1], f.seen[1]) {
-		return // a file that is being replaced is there the next time
+		return // a missing file may be about to be replaced
 	}
 	f.seen = seen
 	if err := f.load(); err != nil {
@@ -110,7 +110,7 @@ func (f *certificateFiles) renew() {
 	f.log.Info("the certificate was read again", "not_after", f.current.Leaf.NotAfter)
 }
 
-// same reports whether nothing was written to a file, or put in its place.
+// same reports whether a file was neither written nor replaced.
 func same(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// issued writes a certificate of this machine with this serial number, and its key, in the PEM files of a folder.
+// issued writes a certificate for this machine with this serial number, and its key, as PEM files
+// in a folder.
 func issued(t *testing.T, dir string, serial int64) *x509.Certificate {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -82,7 +83,7 @@ func TestARenewedCertificateNeedsNoRestart(t *testing.T) {
 	if got := serial(); got != 2 || !strings.Contains(log.String(), "read again") {
 		t.Errorf("certificate %d is in use; %s", got, log.String())
 	}
-	// A certificate without its key leaves the last pair in use, and says so once.
+	// A certificate without its key leaves the last pair in use, with one line in the log.
 	if err := os.WriteFile(filepath.Join(dir, "key.pem"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestARenewedCertificateNeedsNoRestart(t *testing.T) {
 		}
 	}
 	if n := strings.Count(log.String(), "cannot be used"); n != 1 {
-		t.Errorf("it was said %d times: %s", n, log.String())
+		t.Errorf("it was logged %d times: %s", n, log.String())
 	}
 	issued(t, dir, 3)
 	now = now.Add(certificateCheck)

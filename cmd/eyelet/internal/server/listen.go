@@ -28,17 +28,18 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver/echov4"
 )
 
-// answerSlack is the time to write an answer, beyond the time to read the body and to handle the delivery.
+// answerSlack is the time to write a response, beyond the time to read the body and to handle the
+// delivery.
 const answerSlack = 30 * time.Second
 
-// The operations port has an eighth as many connections as the port of deliveries, within these bounds, and heads of at
-// most operationsHead bytes each.
+// The operations port has an eighth of the connections of the port of deliveries, within these
+// limits, and heads of at most operationsHead bytes each.
 const (
 	minOperations, maxOperations = 8, 64
 	operationsHead               = 16 << 10
 )
 
-// operationsLimits are the limits of the operations port beside those of deliveries.
+// operationsLimits derives the limits of the operations port from those of deliveries.
 func operationsLimits(deliveries receiver.Limits) receiver.Limits {
 	n := min(maxOperations, max(minOperations, deliveries.Connections/8))
 	return receiver.Limits{Connections: n, PerAddress: n, HeadBytes: int64(n) * operationsHead}
@@ -63,7 +64,7 @@ func (s *Server) listen(ctx context.Context, setting, address string, limits rec
 		e.What = fmt.Sprintf("%s %s: the port is in use", setting, address)
 		e.Hint = "another eyelet may be running; choose another port with --" + setting
 	case errors.Is(err, syscall.EACCES):
-		e.Hint = "ports below 1024 are for the administrator: choose another one"
+		e.Hint = "ports below 1024 need more rights: choose another one"
 	}
 	return e
 }
@@ -74,8 +75,8 @@ type unixListener struct {
 	path string
 }
 
-// listenUnix binds a Unix socket that only its owner can connect to. It replaces a socket that no process serves: the
-// socket gets its name once its mode is set.
+// listenUnix binds a Unix socket that only its owner can connect to. It replaces a socket that no
+// process serves: the socket is renamed to path once its mode is set.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if err := checkSocketFree(ctx, path); err != nil {
 		return nil, err
@@ -128,8 +129,8 @@ func (l *unixListener) Close() error {
 	return err
 }
 
-// operationsAddress is the address of the operations port for our own commands: HOST:PORT, with https:// before it where
-// the port has TLS, or unix:PATH.
+// operationsAddress is the address of the operations port for the commands of this program:
+// HOST:PORT, https://HOST:PORT with TLS, or unix:PATH.
 func (s *Server) operationsAddress() string {
 	address := s.listeners[1].Addr()
 	switch {
@@ -170,8 +171,8 @@ func boundedHTTP2() *http.HTTP2Config {
 	}
 }
 
-// requireTLS refuses deliveries that crossed a network without TLS: to this process, unless a trusted proxy sent them,
-// or to the proxy, as its X-Forwarded-Proto reports.
+// requireTLS refuses deliveries that crossed a network without TLS: on the way to this process,
+// unless a trusted proxy sent them, or on the way to that proxy, as its X-Forwarded-Proto reports.
 func (s *Server) requireTLS(next http.Handler) http.Handler {
 	if s.InsecureHTTP {
 		return next
@@ -197,8 +198,9 @@ func forwardedHTTP(h http.Header) bool {
 	return last != "" && !strings.EqualFold(last, "https")
 }
 
-// Handler serves the receiver through Echo. Requests that no route takes are refused by the receiver, too, so that every
-// error is a problem of RFC 9457. All errors are those of Echo's router, because no handler returns one.
+// Handler serves the receiver through Echo. The receiver also refuses the requests that match no
+// route, so every error is a problem of RFC 9457. All errors are those of Echo's router, because
+// no handler returns one.
 func Handler(rx *receiver.Receiver) http.Handler {
 	e := echo.New()
 	echov4.Mount(e, rx)

@@ -11,7 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// Log is a logger that knows whether its lines can be written. A failed write does not stop the server.
+// Log is a logger that knows whether its lines are lost. A failed write does not stop the server.
 type Log struct {
 	*slog.Logger
 	to   io.Writer
@@ -41,16 +41,16 @@ func (l *Log) Write(line []byte) (int, error) {
 	return n, err
 }
 
-// failing returns why lines are lost; nil when none are.
+// failing returns why lines are lost, or nil.
 func (l *Log) failing() error {
 	if err := l.lost.Load(); err != nil {
-		return fmt.Errorf("the log cannot be written, and its lines are lost: %s; start eyelet again where it can", usage.Cause(*err))
+		return fmt.Errorf("the log cannot be written, and its lines are lost: %s; restart eyelet where it can", usage.Cause(*err))
 	}
 	return nil
 }
 
-// connectionLog logs the messages of net/http. Most of them report what unauthenticated clients do to their
-// connections; a panic is a bug.
+// connectionLog logs the messages of net/http. Most are about what unauthenticated clients do to
+// their connections; a panic is a bug.
 type connectionLog struct{ log *slog.Logger }
 
 // Write logs a line, or a panic with its stack.

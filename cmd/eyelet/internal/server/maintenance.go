@@ -36,14 +36,14 @@ func MaintenanceAPI(served dedup.Store, log *slog.Logger) http.Handler {
 	mux.HandleFunc("POST /store/repair", reportHandler(func(ctx context.Context) (any, error) {
 		repaired, report, err := store.Repair(ctx)
 		if report.Tables != "" {
-			err = nil // the report says so, as without a server
+			err = nil // the report has it, as without a server
 		}
 		return opsapi.CheckReport{Report: report, Repaired: repaired}, err
 	}))
 	mux.HandleFunc("GET /store/backup", func(w http.ResponseWriter, r *http.Request) {
 		since, err := badgerstore.ParsePosition(r.URL.Query().Get("since"))
 		if err != nil && r.URL.Query().Has("since") {
-			writeProblem(w, http.StatusBadRequest, errors.New("since is no position of a backup"))
+			writeProblem(w, http.StatusBadRequest, errors.New("since is not the position of a backup"))
 			return
 		}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
@@ -64,7 +64,7 @@ func MaintenanceAPI(served dedup.Store, log *slog.Logger) http.Handler {
 	return mux
 }
 
-// reportHandler answers with what a look at the whole store returns, which takes as long as the store is large.
+// reportHandler responds with the report of a check, which takes as long as the store is large.
 func reportHandler(look func(context.Context) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
@@ -74,18 +74,18 @@ func reportHandler(look func(context.Context) (any, error)) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(report) // the client is gone
+		_ = json.NewEncoder(w).Encode(report) // the client may be gone
 	}
 }
 
-// writeProblem answers an error as the events API does.
+// writeProblem responds with an error as the events API does.
 func writeProblem(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "title": usage.OneLine(err.Error())}) // the client is gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "title": usage.OneLine(err.Error())}) // the client may be gone
 }
 
-// countingWriter tells whether anything was written.
+// countingWriter counts the bytes that were written.
 type countingWriter struct {
 	to io.Writer
 	n  int64

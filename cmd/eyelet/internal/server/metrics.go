@@ -13,8 +13,8 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// metrics counts what the receiver observes, and asks the store for its own counts when somebody looks.
-// Labels are names of the configuration and codes of closed sets, never what a stranger sends.
+// metrics counts observations of the receiver, and reads the counts of the store when it is
+// scraped. Labels are configured names and closed sets of codes, never what a client sends.
 type metrics struct {
 	registry   *prometheus.Registry
 	deliveries *prometheus.CounterVec
@@ -24,10 +24,10 @@ type metrics struct {
 	hanging    *prometheus.GaugeVec
 	sameBytes  *prometheus.CounterVec
 	idReused   *prometheus.CounterVec
-	hang       sync.Map // an attempt for every handler that hangs
+	hang       sync.Map // the attempts that hang
 }
 
-// attempt names a start of a task.
+// attempt is one start of a task.
 type attempt struct {
 	event, handler string
 	number         int
@@ -38,25 +38,25 @@ func newMetrics(store dedup.Store, targets *forward.State, listeners []*receiver
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "eyelet_deliveries_total", Help: "Deliveries answered, by endpoint and by what became of them.",
+			Name: "eyelet_deliveries_total", Help: "Deliveries answered, by endpoint and outcome.",
 		}, []string{"endpoint", "code"}),
 		answering: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "eyelet_delivery_seconds", Help: "Time from the head of a delivery to its answer.", Buckets: buckets,
+			Name: "eyelet_delivery_seconds", Help: "Time from the head of a delivery to its response.", Buckets: buckets,
 		}, []string{"endpoint"}),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "eyelet_attempts_total", Help: "Attempts of handlers, by the state of the task after them.",
 		}, []string{"endpoint", "handler", "state"}),
 		running: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "eyelet_attempt_seconds", Help: "Time that attempts of handlers took.", Buckets: buckets,
+			Name: "eyelet_attempt_seconds", Help: "Duration of attempts.", Buckets: buckets,
 		}, []string{"endpoint", "handler"}),
 		hanging: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "eyelet_handlers_hanging", Help: "Handlers that go on after their time, each of which keeps a worker.",
+			Name: "eyelet_handlers_hanging", Help: "Handlers that run beyond their timeout, each of which occupies a worker.",
 		}, []string{"endpoint", "handler"}),
 		sameBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "eyelet_same_bytes_total", Help: "Deliveries whose signed content came before, where no signed identifier names the event.",
+			Name: "eyelet_same_bytes_total", Help: "Deliveries whose signed content was accepted before, where no signed identifier names the event.",
 		}, []string{"endpoint", "outcome"}),
 		idReused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "eyelet_id_reused_total", Help: "Events accepted under an unsigned identifier that came before with other content.",
+			Name: "eyelet_id_reused_total", Help: "Events accepted under an unsigned identifier that was used before with other content.",
 		}, []string{"endpoint"}),
 	}
 	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, m.sameBytes, m.idReused, storeMetrics{store}, targetMetrics{targets}, connectionMetrics{listeners},
@@ -89,7 +89,7 @@ func (m *metrics) observe(_ context.Context, o receiver.Observation) {
 	}
 }
 
-// storeMetrics shows the counts of the store.
+// storeMetrics collects the counts of the store.
 type storeMetrics struct{ store dedup.Store }
 
 // storeGauge is one count of the store.
@@ -110,9 +110,9 @@ func storeGauges() []storeGauge {
 	return []storeGauge{
 		commits, accepted,
 		gauge("records", "Records in the store.", func(s dedup.Stats) float64 { return float64(s.Records) }),
-		gauge("tasks_pending", "Tasks that wait.", func(s dedup.Stats) float64 { return float64(s.Pending) }),
-		gauge("tasks_running", "Tasks that run.", func(s dedup.Stats) float64 { return float64(s.Running) }),
-		gauge("tasks_dead", "Tasks that were given up.", func(s dedup.Stats) float64 { return float64(s.Dead) }),
+		gauge("tasks_pending", "Tasks that are waiting.", func(s dedup.Stats) float64 { return float64(s.Pending) }),
+		gauge("tasks_running", "Tasks that are running.", func(s dedup.Stats) float64 { return float64(s.Running) }),
+		gauge("tasks_dead", "Tasks that failed for good.", func(s dedup.Stats) float64 { return float64(s.Dead) }),
 		gauge("backlog_bytes", "Payload of events with open tasks.", func(s dedup.Stats) float64 { return float64(s.Backlog) }),
 		gauge("bytes", "Bytes on disk.", func(s dedup.Stats) float64 { return float64(s.Bytes) }),
 		gauge("free_bytes", "Bytes free on the disk; -1 where unknown.", func(s dedup.Stats) float64 { return float64(s.Free) }),
@@ -137,7 +137,7 @@ func (storeMetrics) Describe(out chan<- *prometheus.Desc) {
 	out <- quarantined()
 }
 
-// Collect implements prometheus.Collector. A store that cannot answer has no counts.
+// Collect implements prometheus.Collector. A store that does not respond has no counts.
 func (m storeMetrics) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -153,7 +153,7 @@ func (m storeMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// targetMetrics shows what is known about the targets of forward handlers.
+// targetMetrics collects the state of the targets of forward handlers.
 type targetMetrics struct{ targets *forward.State }
 
 func targetOff() *prometheus.Desc {
@@ -174,7 +174,7 @@ func (m targetMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// connectionMetrics shows what the listeners count: that of deliveries, and that of operations.
+// connectionMetrics collects the counts of the two listeners.
 type connectionMetrics struct{ listeners []*receiver.Listener }
 
 func openConnections() *prometheus.Desc {

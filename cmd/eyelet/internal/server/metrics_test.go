@@ -47,7 +47,7 @@ func TestMetricsOfRepeatedContent(t *testing.T) {
 	}
 }
 
-// TestThePageNamesEveryMetric holds docs/operations.md to the metrics that there are.
+// TestThePageNamesEveryMetric compares docs/operations.md with the metrics.
 func TestThePageNamesEveryMetric(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/operations.md")
@@ -73,11 +73,11 @@ func TestThePageNamesEveryMetric(t *testing.T) {
 		if strings.HasPrefix(f.GetName(), "eyelet_") {
 			seen++
 			if !strings.Contains(page, "`"+f.GetName()+"`") && !strings.Contains(page, "`"+f.GetName()+"{") {
-				t.Errorf("the page does not tell of the metric %s", f.GetName())
+				t.Errorf("the page lacks the metric %s", f.GetName())
 			}
 		}
 	}
 	if seen < 10 {
-		t.Fatalf("only %d metrics were looked at", seen)
+		t.Fatalf("only %d metrics were checked", seen)
 	}
 }

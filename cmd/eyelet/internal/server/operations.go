@@ -18,8 +18,8 @@ import (
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
-// operations serves probes and metrics to everybody who can reach the port, and the events to those who have
-// the token.
+// operations serves probes and metrics to every client that reaches the port, and the rest to
+// those with the token.
 func (s *Server) operations() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthy)
@@ -39,7 +39,7 @@ func (s *Server) operations() http.Handler {
 	return sameSite(s.operationsHost(), mux)
 }
 
-// startingOperations answers probes until the store is open: the process lives, and is not ready.
+// startingOperations answers probes until the store is open: the process is alive but not ready.
 func (s *Server) startingOperations() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthy)
@@ -61,7 +61,7 @@ func (s *Server) operationsHost() string {
 
 func healthy(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") }
 
-// condition is the line of a server that accepts deliveries, although something may be wrong.
+// condition is the line of a server that is ready, with what is degraded.
 func (s *Server) condition() string {
 	var wrong []string
 	if err := degraded(s.store); err != nil {
@@ -76,7 +76,7 @@ func (s *Server) condition() string {
 	return "ready, degraded: " + strings.Join(wrong, "; ")
 }
 
-// degraded says what is wrong with a store that accepts deliveries all the same.
+// degraded returns what is wrong with a store that still accepts deliveries.
 func degraded(store dedup.Store) error {
 	if s, ok := store.(interface{ Degraded() error }); ok {
 		return s.Degraded()
@@ -84,7 +84,7 @@ func degraded(store dedup.Store) error {
 	return nil
 }
 
-// authorized lets requests with the token pass.
+// authorized requires the token.
 func (s *stateFiles) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -97,24 +97,24 @@ func (s *stateFiles) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// sameSite refuses requests that a page of another site made a browser send: those with a foreign Host (a name
-// that was made to point here) and those with a foreign Origin.
+// sameSite refuses requests that a browser makes for a page of another site: those with a foreign
+// Host (DNS rebinding) and those with a foreign Origin.
 func sameSite(configured string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !ownHost(configured, r.Host) {
-			http.Error(w, "not a host of this port", http.StatusMisdirectedRequest)
+			http.Error(w, "this port does not serve that host", http.StatusMisdirectedRequest)
 			return
 		}
 		if foreignOrigin(r) {
-			http.Error(w, "requests of other sites are refused", http.StatusForbidden)
+			http.Error(w, "cross-site requests are refused", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// ownHost accepts the configured name, loopback, and any address when we listen on all of them: an address, as
-// opposed to a name, cannot be made to point elsewhere.
+// ownHost accepts the configured name, loopback addresses, and any address if the port listens on
+// all: unlike a name, an address cannot be made to point elsewhere.
 func ownHost(configured, host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -145,7 +145,7 @@ func foreignOrigin(r *http.Request) bool {
 	return err != nil || u.Host != r.Host
 }
 
-// logChanges notes in the log what a person had changed through the operations port.
+// logChanges logs the changes that were made through the operations port.
 func (s *Server) logChanges(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -158,7 +158,7 @@ func (s *Server) logChanges(next http.Handler) http.Handler {
 	})
 }
 
-// statusWriter remembers the status of an answer.
+// statusWriter records the status of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -170,5 +170,5 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements the interface of http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

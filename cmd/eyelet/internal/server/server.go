@@ -21,19 +21,19 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// connectionsEnd is how long connections may take to close after everything was answered.
+// connectionsEnd is how long connections may take to close after the last response.
 const connectionsEnd = 5 * time.Second
 
-// Off is the address of an operations port that is not served.
+// Off is the address of a disabled operations port.
 const Off = "off"
 
-// The files in the store's folder beside the store itself.
+// The files beside the store in its folder.
 const (
 	peersFile   = "peers.json"   // networks that recently sent new events
-	targetsFile = "targets.json" // what is known about the targets of forward handlers
+	targetsFile = "targets.json" // the state of the targets of forward handlers
 )
 
-// Options describe a server. The configuration is checked before it gets here.
+// Options configure a server. The configuration has been checked.
 type Options struct {
 	// Receiver configures the receiver; the server sets Store, Logger, Observe and PeersFile.
 	Receiver receiver.Config
@@ -45,7 +45,7 @@ type Options struct {
 	// TLS and OperationsTLS are the certificates of the two ports; nil serves plain HTTP.
 	TLS, OperationsTLS *KeyPair
 	HTTP2              bool
-	// Loopback says that only this machine can reach Listen.
+	// Loopback means that only this machine can reach Listen.
 	Loopback bool
 	// InsecureHTTP accepts deliveries without TLS from other machines.
 	InsecureHTTP bool
@@ -54,7 +54,7 @@ type Options struct {
 	// HeaderBytes is http.Server.MaxHeaderBytes.
 	HeaderBytes                int
 	HeaderTimeout, IdleTimeout time.Duration
-	// Drain bounds the time to finish running work after ctx of [Server.Run] ends.
+	// Drain bounds the time to finish running work once the context of [Server.Run] ends.
 	Drain time.Duration
 
 	// OpenStore opens the store, and StoreName is its name in the log.
@@ -62,17 +62,17 @@ type Options struct {
 	StoreName string
 	// StoreDir is the store's folder; empty for a store in memory.
 	StoreDir string
-	// StateDir is where the token and the address of the operations port are written.
+	// StateDir is the folder for the token and the address of the operations port.
 	StateDir string
 
-	// Log is where the server logs.
 	Log *Log
 	// Warnings are logged at the start.
 	Warnings []string
-	// StdoutGone is closed when the reader of standard output is gone, which ends the server. May be nil.
+	// StdoutGone is closed when the reader of standard output is gone, which ends the server. May
+	// be nil.
 	StdoutGone <-chan struct{}
-	// OnStarting is called with the addresses once they answer, before the store is opened; OnServing once deliveries
-	// are accepted. Both may be nil.
+	// OnStarting is called with the addresses once the ports answer, before the store is opened;
+	// OnServing, once deliveries are accepted. Both may be nil.
 	OnStarting, OnServing func(listen, operations string)
 	// OnClose is called last when the server closes. May be nil.
 	OnClose func() error
@@ -92,7 +92,7 @@ type Server struct {
 	listeners []*receiver.Listener
 	servers   []*http.Server
 	handlers  []*swapHandler
-	ended     chan error // why a server ended before it was shut down
+	ended     chan error // why a server ended before its shutdown
 }
 
 // swapHandler is a handler that can be replaced while it serves.
@@ -111,7 +111,7 @@ func (s *swapHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*s.current.Load()).ServeHTTP(w, r)
 }
 
-// New binds the ports and opens the store. On an error it leaves nothing open.
+// New binds the ports and opens the store. After an error nothing is left open.
 func New(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{Options: o}
 	if err := s.open(ctx); err != nil {
@@ -156,15 +156,15 @@ func (s *Server) open(ctx context.Context) error {
 		}
 	}
 	s.handlers[0].set(Handler(s.rx))
-	if operations { // after the deliveries, which are accepted once it says so
+	if operations { // after the deliveries, which must be accepted once readiness says so
 		s.servers[1].RegisterOnShutdown(s.tail.close)
 		s.handlers[1].set(s.operations())
 	}
 	return nil
 }
 
-// OpenTargets gives the state of the targets its file in the store's folder. A store in memory, whose folder is "", has
-// none.
+// OpenTargets opens the file of the targets in the store's folder, which is "" for a store in
+// memory: it has no file.
 func OpenTargets(targets *forward.State, storeDir string, log *slog.Logger) error {
 	file := ""
 	if storeDir != "" {
@@ -176,8 +176,8 @@ func OpenTargets(targets *forward.State, storeDir string, log *slog.Logger) erro
 	return nil
 }
 
-// serveStarting makes the ports answer that the receiver is starting: opening a large store takes time, and producers
-// and probes should not wait for it.
+// serveStarting answers that the receiver is starting: opening a large store takes time, and
+// producers and probes should not wait for it.
 func (s *Server) serveStarting(certificates certificates) {
 	deliveries := newSwapHandler(receiver.Starting(s.Receiver))
 	s.handlers = []*swapHandler{deliveries}
@@ -248,14 +248,14 @@ func (s *Server) Run(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
-		s.Log.Info("stopping: no new deliveries, work that is under way is finished", "within", s.Drain)
+		s.Log.Info("stopping: no new deliveries, running work is finished", "within", s.Drain)
 	case err = <-s.ended:
 		err = fmt.Errorf("the server ended: %w", err)
 	case <-s.StdoutGone:
-		err = errors.New("nobody reads standard output any more, to which a handler prints: start eyelet again together with its reader; no event is lost")
+		err = errors.New("standard output was closed, and a handler writes to it: restart eyelet together with its reader; no event is lost")
 	case <-storeFailed(s.store):
 		err = fmt.Errorf("the store failed and the program must be restarted: %w", s.store.Health(ctx))
-		s.abandon() //nolint:contextcheck // ctx may go on
+		s.abandon() //nolint:contextcheck // ctx may not have ended
 		return err
 	}
 	drained, closed := s.drain(), s.close() //nolint:contextcheck // ctx has ended; draining has its own time
@@ -284,14 +284,14 @@ func storeFailed(store dedup.Store) <-chan struct{} {
 	return nil
 }
 
-// The time to end over a store that has failed: for answers that are being written, and in total.
+// The time to end with a failed store: for responses that are being written, and in total.
 const (
 	abandonAnswers = 300 * time.Millisecond
 	abandonAll     = 1500 * time.Millisecond
 )
 
-// abandon ends without draining: a failed store records no outcome, and every second of draining refuses deliveries.
-// Work that hangs is left behind, as the process is about to end.
+// abandon ends without draining: a failed store records no outcome, and deliveries are refused
+// meanwhile. Work that hangs is left behind, because the process is about to end.
 func (s *Server) abandon() {
 	ended := make(chan struct{})
 	go func() {
@@ -305,12 +305,12 @@ func (s *Server) abandon() {
 	select {
 	case <-ended:
 	case <-time.After(abandonAll):
-		s.Log.Warn("what still ran was left behind")
+		s.Log.Warn("work that still ran was left behind")
 	}
 }
 
-// drain finishes running work. New deliveries are answered 503 meanwhile. Work that is left when the time is over is an
-// error, even if it could be ended then.
+// drain finishes running work. Meanwhile new deliveries are answered 503. Work that is left at the
+// timeout is an error, even if it could be ended then.
 func (s *Server) drain() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Drain)
 	defer cancel()
@@ -327,7 +327,7 @@ func (s *Server) drain() error {
 	for _, srv := range s.servers {
 		wg.Go(func() {
 			if srv.Shutdown(ctx) != nil {
-				_ = srv.Close() // connections of clients that do not close them
+				_ = srv.Close() // a client did not close its connections
 			}
 		})
 	}
@@ -345,10 +345,10 @@ func drainTimeout(drain time.Duration, left error) error {
 			}
 		}
 	}
-	return fmt.Errorf("not everything ended within %s (limits.drain): accepted events go on after the next start%s", drain, what)
+	return fmt.Errorf("not everything ended within %s (limits.drain): accepted events continue after the next start%s", drain, what)
 }
 
-// close releases what open took, in reverse order. It may be called after half of open.
+// close releases what open took, in reverse order, also after a partial open.
 func (s *Server) close() error {
 	var errs []error
 	for _, srv := range s.servers {
@@ -363,7 +363,7 @@ func (s *Server) close() error {
 		s.state.remove()
 	}
 	if s.rx != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), connectionsEnd) // it had its time to drain
+		ctx, cancel := context.WithTimeout(context.Background(), connectionsEnd) // it was drained before
 		defer cancel()
 		errs = append(errs, s.rx.Shutdown(ctx))
 	}
@@ -378,7 +378,7 @@ func (s *Server) close() error {
 	return errors.Join(errs...)
 }
 
-// observe passes an observation of the receiver to the metrics and to the readers of the tail.
+// observe passes an observation to the metrics and the tail.
 func (s *Server) observe(ctx context.Context, o receiver.Observation) {
 	s.metrics.observe(ctx, o)
 	s.tail.observe(ctx, o)

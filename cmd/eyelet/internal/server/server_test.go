@@ -37,7 +37,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func TestAServerTakesOnlyItsOwnFilesAway(t *testing.T) {
+func TestAServerRemovesOnlyItsOwnStateFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, err := writeState(dir, "127.0.0.1:1")
@@ -58,7 +58,7 @@ func TestAServerTakesOnlyItsOwnFilesAway(t *testing.T) {
 	}
 }
 
-func TestAPanicOfAPageOfOursIsAnErrorInTheLog(t *testing.T) {
+func TestAPanicIsLoggedAsAnError(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
 	s := &Server{Options: Options{Log: NewLog(log, "text", slog.LevelInfo)}}
@@ -81,7 +81,7 @@ func TestAPanicOfAPageOfOursIsAnErrorInTheLog(t *testing.T) {
 	}
 }
 
-func TestWhatStrangersDoToConnectionsIsNoErrorInTheLog(t *testing.T) {
+func TestConnectionErrorsOfClientsAreNotLoggedAsErrors(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
 	s := &Server{Options: Options{Log: NewLog(log, "text", slog.LevelInfo)}}
@@ -116,7 +116,7 @@ func servedBy(c *config.Settings) *Server {
 	}}
 }
 
-func TestDeliveriesWithoutTLSComeFromOurProxiesOnly(t *testing.T) {
+func TestDeliveriesWithoutTLSAreAcceptedFromTrustedProxiesOnly(t *testing.T) {
 	t.Parallel()
 	c, err := config.Source{}.Parse("eyelet.yaml", []byte("listen: 0.0.0.0:8080\ntrusted_proxies: [192.0.2.0/24, \"2001:db8::1\"]\n"))
 	if err != nil {
@@ -137,8 +137,9 @@ func TestDeliveriesWithoutTLSComeFromOurProxiesOnly(t *testing.T) {
 	}
 }
 
-// TestWhatAProxyTookInClearTextIsRefused: the proxy says so in the last value of X-Forwarded-Proto. Nobody else is asked.
-func TestWhatAProxyTookInClearTextIsRefused(t *testing.T) {
+// TestDeliveriesThatAProxyReceivedWithoutTLSAreRefused: the proxy reports it in the last value of
+// X-Forwarded-Proto. Other clients are not asked.
+func TestDeliveriesThatAProxyReceivedWithoutTLSAreRefused(t *testing.T) {
 	t.Parallel()
 	const proxies = "trusted_proxies: [192.0.2.0/24]\n"
 	for _, tt := range []struct {
@@ -154,7 +155,7 @@ func TestWhatAProxyTookInClearTextIsRefused(t *testing.T) {
 		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"http", "https"}, 200},
 		{"listen: 0.0.0.0:8080\n", "192.0.2.9:1", []string{"ws"}, 403},
 		{"listen: 0.0.0.0:8080\n", "198.51.100.1:1", []string{"https"}, 403},
-		{"listen: 0.0.0.0:8080\n", "127.0.0.1:1", []string{"http"}, 200}, // no proxy of ours
+		{"listen: 0.0.0.0:8080\n", "127.0.0.1:1", []string{"http"}, 200}, // not a trusted proxy
 		{"listen: 127.0.0.1:8080\n", "192.0.2.9:1", []string{"http"}, 403},
 		{"listen: 0.0.0.0:8080\ninsecure_http: true\n", "192.0.2.9:1", []string{"http"}, 200},
 	} {

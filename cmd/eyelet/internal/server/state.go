@@ -31,7 +31,8 @@ func writeState(dir, address string) (*stateFiles, error) {
 	return s, nil
 }
 
-// remove deletes the files, unless another server has replaced them, as one with a store in memory can.
+// remove deletes the files, unless another server has replaced them (one with a store in memory
+// can).
 func (s *stateFiles) remove() {
 	if _, token, err := opsapi.ReadState(s.dir); err == nil && token != s.token {
 		return

@@ -13,16 +13,16 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// The bounds of a tailHub. A reader that is slower than the events loses lines, and is told how many; it never
-// slows the receiver down.
+// The limits of the tail. A reader that is slower than the events loses lines and gets their
+// number; it never delays the receiver.
 const (
 	tailBacklog      = 1024
 	maxTailReaders   = 16
 	tailHeartbeat    = 10 * time.Second
-	tailWriteTimeout = 10 * time.Second // with a reader that does not read
+	tailWriteTimeout = 10 * time.Second // for one write to a slow reader
 )
 
-// tailHub hands what the receiver observes to whoever follows it.
+// tailHub distributes observations of the receiver to readers.
 type tailHub struct {
 	mu      sync.Mutex
 	readers map[*tailReader]bool
@@ -42,7 +42,7 @@ func newTailHub() *tailHub {
 // close ends all readers, so that the server can stop.
 func (f *tailHub) close() { f.end.Do(func() { close(f.ended) }) }
 
-// observe hands one observation to the readers.
+// observe sends an observation to all readers.
 func (f *tailHub) observe(_ context.Context, o receiver.Observation) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,7 +61,7 @@ func (f *tailHub) observe(_ context.Context, o receiver.Observation) {
 	}
 }
 
-// offer never blocks. What was lost is told before the next line that fits.
+// offer never blocks. The number of lost lines comes before the next line that fits.
 func (r *tailReader) offer(h opsapi.TailEntry) {
 	if r.lost > 0 {
 		select {
@@ -80,7 +80,7 @@ func (r *tailReader) offer(h opsapi.TailEntry) {
 	r.lost++
 }
 
-// add adds a reader; nil when there are too many.
+// add adds a reader; nil if there are too many.
 func (f *tailHub) add() *tailReader {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,12 +98,12 @@ func (f *tailHub) remove(r *tailReader) {
 	delete(f.readers, r)
 }
 
-// ServeHTTP sends lines of JSON until the reader leaves or the server stops. An empty line now and then finds
-// out about readers that are gone.
+// ServeHTTP sends lines of JSON until the reader leaves or the server stops. Empty lines as
+// heartbeats detect readers that are gone.
 func (f *tailHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reader := f.add()
 	if reader == nil {
-		http.Error(w, "too many readers follow already", http.StatusServiceUnavailable)
+		http.Error(w, "too many readers", http.StatusServiceUnavailable)
 		return
 	}
 	defer f.remove(reader)
@@ -117,7 +117,7 @@ func (f *tailHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for err := control.Flush(); err == nil; err = control.Flush() {
 		select {
 		case h := <-reader.lines:
-			_ = control.SetWriteDeadline(time.Now().Add(tailWriteTimeout)) // else the server's own bound counts
+			_ = control.SetWriteDeadline(time.Now().Add(tailWriteTimeout)) // instead of the server's write timeout
 			err = lines.Encode(h)
 		case <-beat.C:
 			_ = control.SetWriteDeadline(time.Now().Add(tailWriteTimeout))

@@ -8,7 +8,7 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-func TestAReaderThatIsTooSlowIsToldWhatItLost(t *testing.T) {
+func TestASlowReaderGetsTheNumberOfLostLines(t *testing.T) {
 	t.Parallel()
 	f := newTailHub()
 	reader := f.add()
@@ -33,11 +33,11 @@ func TestAReaderThatIsTooSlowIsToldWhatItLost(t *testing.T) {
 		}
 	}
 	if f.add() != nil {
-		t.Error("there is no bound on readers")
+		t.Error("readers are not limited")
 	}
 	f.remove(reader)
 	if f.add() == nil {
-		t.Error("who leaves makes no room")
+		t.Error("a reader that leaves frees no place")
 	}
 }
 

@@ -26,8 +26,8 @@ func listTargets(state *forward.State) []opsapi.Target {
 	return all
 }
 
-// writeDisabledTargets names the targets that are switched off, for readiness. The receiver is ready all the same: it
-// accepts events, and they wait.
+// writeDisabledTargets lists the targets that are switched off in the readiness response. The
+// receiver is still ready: it accepts events, and they wait.
 func writeDisabledTargets(w io.Writer, state *forward.State) {
 	for _, t := range listTargets(state) {
 		if !t.On {
@@ -44,7 +44,7 @@ func TargetsAPI(state *forward.State) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)           // <secret>
-		_ = e.Encode(listTargets(state)) // a reader that is gone asks again
+		_ = e.Encode(listTargets(state)) // a client that is gone asks again
 	})
 	mux.HandleFunc("POST /targets", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()

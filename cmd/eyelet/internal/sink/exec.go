@@ -1,5 +1,5 @@
-// Package sink holds what a handler of the configuration does with an event: run a program, print a line, or
-// forward it to a URL.
+// Package sink holds the actions of configured handlers: run a program, print a line, or forward
+// the event to a URL.
 package sink
 
 import (
@@ -20,32 +20,33 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// Sink is what a handler of the configuration does with an event.
+// Sink is the action of a handler.
 type Sink interface {
-	// Deliver works on a stored event: nil when it is done, receiver.Reject when it never will be, another
-	// error when it may be later.
+	// Deliver handles a stored event. It returns nil when the event is done, receiver.Reject when
+	// it never will be, and another error when it may succeed later.
 	Deliver(ctx context.Context, ev receiver.Event[[]byte]) error
-	// Answer works while the producer waits; an error is transient.
+	// Answer handles an event while the producer waits. An error is transient.
 	Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error)
 }
 
-// Exec runs a program for each event: the payload on its standard input, the metadata in EYELET_EVENT_*,
-// and nothing else of our environment but what a program needs to run, so that no secret of ours leaks into
-// it.
+// Exec runs a program for each event, with the payload on its standard input and the metadata in
+// EYELET_EVENT_*. The program gets only the environment that it needs to run, so no secret of this
+// process leaks into it.
 type Exec struct {
 	Argv []string
 	Dir  string   // working directory: the folder of the configuration file
-	Pass []string // names of variables to pass on
+	Pass []string // names of further variables
 }
 
-// exitRejected is the exit code with which a program rejects an event for good: EX_DATAERR of sysexits.h.
+// exitRejected is the exit code by which a program rejects an event for good: EX_DATAERR of
+// sysexits.h.
 const exitRejected = 65
 
-// The bounds of what a program may write.
+// The limits of a program's output, in bytes.
 const (
 	maxExecStdout = 1 << 20
 	maxExecStderr = 4 << 10
-	// execWait is how long a program that was killed may hold its outputs open through its children.
+	// execWait is how long children of a killed program may hold its outputs open.
 	execWait = 2 * time.Second
 )
 
@@ -75,7 +76,7 @@ func (s *Exec) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.
 	return r, nil
 }
 
-// run returns what the program wrote, or why it rejected the event, or the error that may pass.
+// run returns the output of the program, or why it rejected the event, or a transient error.
 func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, rejected string, err error) {
 	env, unfit := s.env(ev)
 	if unfit != "" {
@@ -84,13 +85,13 @@ func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, 
 	cmd := exec.CommandContext(ctx, s.Argv[0], s.Argv[1:]...)
 	stdout, stderr := &bounded{max: maxExecStdout}, &bounded{max: maxExecStderr}
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.Dir, env, bytes.NewReader(ev.Body), stdout, stderr
-	// A process group of its own: the timeout ends the program and all that it started.
+	// With a process group of its own the timeout kills the program and its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = execWait
 	err = cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // it exited with 0; what it left behind has its outputs still open
+		err = nil // it exited with 0, and a child of it still holds its outputs open
 	}
 	var exit *exec.ExitError
 	switch {
@@ -103,12 +104,13 @@ func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, 
 	case errors.As(err, &exit) && exit.ExitCode() == exitRejected:
 		return nil, firstLine(stderr.kept.String(), "the event was rejected"), nil
 	case errors.As(err, &exit):
-		return nil, "", fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState, firstLine(stderr.kept.String(), "it said nothing"))
+		return nil, "", fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState, firstLine(stderr.kept.String(), "it wrote no error"))
 	}
 	return nil, "", err
 }
 
-// env returns the environment of the program, or why no variable can hold what the event says of itself.
+// env returns the environment of the program, or why no variable can hold an attribute of the
+// event.
 func (s *Exec) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
 	for _, name := range append([]string{"PATH", "HOME", "LANG", "TZ", "TMPDIR"}, s.Pass...) {
 		if value, ok := os.LookupEnv(name); ok {
@@ -122,14 +124,14 @@ func (s *Exec) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
 		{"SOURCE", ev.Source}, {"SUBJECT", ev.Subject}, {"TIME", ev.Attributes["time"]},
 	} {
 		if strings.ContainsRune(v[1], 0) {
-			return nil, fmt.Sprintf("the event's %s holds a NUL, which no program can be given", strings.ToLower(v[0]))
+			return nil, fmt.Sprintf("the event's %s holds a NUL, which no variable can hold", strings.ToLower(v[0]))
 		}
 		env = append(env, "EYELET_EVENT_"+v[0]+"="+v[1])
 	}
 	return env, ""
 }
 
-// mediaOf is the media type of what a program wrote. TwiML needs no XML declaration.
+// mediaOf returns the media type of a program's output. TwiML needs no XML declaration.
 func mediaOf(out []byte) string {
 	text := bytes.TrimSpace(out)
 	switch {
@@ -141,7 +143,7 @@ func mediaOf(out []byte) string {
 	return "text/plain; charset=utf-8"
 }
 
-// firstLine returns the first line that says something, without control characters.
+// firstLine returns the first line that is not blank, without control characters.
 func firstLine(text, otherwise string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(strings.Map(printable, strings.ToValidUTF8(line, "?")))
@@ -152,7 +154,7 @@ func firstLine(text, otherwise string) string {
 	return otherwise
 }
 
-// printable keeps what a terminal shows as it is, and no character that steers it.
+// printable replaces control characters, which could steer a terminal.
 func printable(r rune) rune {
 	if !unicode.IsPrint(r) {
 		return ' '
@@ -160,8 +162,8 @@ func printable(r rune) rune {
 	return r
 }
 
-// bounded keeps the first max bytes and drops the rest, so that a program never blocks on its output. The
-// buffer is not embedded: its ReadFrom would go around the bound.
+// bounded keeps the first max bytes and drops the rest, so that a program never blocks on its
+// output. The buffer is not embedded, because its ReadFrom would bypass the limit.
 type bounded struct {
 	kept bytes.Buffer
 	max  int

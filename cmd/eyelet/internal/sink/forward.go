@@ -10,8 +10,8 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// Forward sends events on to a URL. What an answer of the target means is decided by package forward; here
-// it becomes an outcome of ours.
+// Forward forwards events to a URL. Package forward classifies the response of the target; Forward
+// maps that outcome to one of the receiver.
 type Forward struct{ Target *forward.Target }
 
 func (s *Forward) send(ctx context.Context, ev receiver.Event[[]byte]) forward.Result {
@@ -21,8 +21,8 @@ func (s *Forward) send(ctx context.Context, ev receiver.Event[[]byte]) forward.R
 	})
 }
 
-// Deliver forwards a stored event. The target's Retry-After is the lower bound of the next attempt, and what
-// waits for a target that is switched off uses up no attempts.
+// Deliver forwards a stored event. The target's Retry-After is the minimum wait before the next
+// attempt. Waiting for a target that is switched off uses no attempts.
 func (s *Forward) Deliver(ctx context.Context, ev receiver.Event[[]byte]) error {
 	r := s.send(ctx, ev)
 	switch {
@@ -38,8 +38,8 @@ func (s *Forward) Deliver(ctx context.Context, ev receiver.Event[[]byte]) error 
 	return r.Err
 }
 
-// Answer relays the event: the target's outcome decides ours. A Retry-After of the target stays here; what we
-// ask for is our own (section 9.7 of the delivery draft).
+// Answer relays the event: the target's outcome becomes the response. The target's Retry-After is
+// not relayed; the receiver sends its own (section 9.7 of the delivery draft).
 func (s *Forward) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
 	r := s.send(ctx, ev)
 	switch {
@@ -52,7 +52,7 @@ func (s *Forward) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiv
 	case r.Outcome == forward.Terminal:
 		return receiver.Response{Status: refusal(r.Status), Refusal: &receiver.Refusal{ByTarget: true, Detail: refusalDetail(r.Status)}}, nil
 	case errors.Is(r.Err, forward.ErrOff):
-		return receiver.Response{}, receiver.Postpone(r.NotBefore, r.Err) // our own wait, not one of the target's
+		return receiver.Response{}, receiver.Postpone(r.NotBefore, r.Err) // the receiver's wait, not the target's
 	}
 	return receiver.Response{}, r.Err
 }
@@ -64,9 +64,9 @@ func refusalDetail(status int) string {
 	return fmt.Sprintf("The target refused the event with status %d.", status)
 }
 
-// refusal is the status for an event that the target refused. What the target says about the event is passed
-// on; what it says about us (401, 403), about where we sent it (404, 405) or about its own life (410) is not
-// the producer's.
+// refusal returns the status for an event that the target refused. Statuses about the event are
+// relayed. Those about our credentials (401, 403), the URL (404, 405) or the end of the target
+// (410) do not concern the producer.
 func refusal(status int) int {
 	switch status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,

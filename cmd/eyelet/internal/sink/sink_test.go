@@ -66,7 +66,7 @@ func TestAProgramGetsThePayloadAndTheMetadata(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(r.Body), "s3cret") {
-		t.Errorf("the environment of ours leaks:\n%s", r.Body)
+		t.Errorf("our environment leaks:\n%s", r.Body)
 	}
 	if r.Status != 200 || r.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("response is %d %v", r.Status, r.Header)
@@ -93,7 +93,7 @@ func TestTheExitCodeOfAProgramIsItsOutcome(t *testing.T) {
 		"printf '\\n\\033[1m x\\n' >&2; exit 65": "rejected: [1m x",
 		"exit 65":                                "rejected: the event was rejected",
 		"echo busy >&2; exit 1":                  "/bin/sh: exit status 1: busy",
-		"kill -9 $$":                             "/bin/sh: signal: killed: it said nothing",
+		"kill -9 $$":                             "/bin/sh: signal: killed: it wrote no error",
 		"cat /dev/zero | head -c 2000000":        "/bin/sh wrote more than 1048576 bytes",
 	} {
 		t.Run(script, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestAProgramAnswers(t *testing.T) {
 		"printf hello":               "200 text/plain; charset=utf-8 hello",
 		"true":                       "200  ",
 		"echo sold out >&2; exit 65": "refused: sold out",
-		"exit 1":                     "/bin/sh: exit status 1: it said nothing",
+		"exit 1":                     "/bin/sh: exit status 1: it wrote no error",
 	} {
 		r, err := shell(t, script).Answer(context.Background(), order("{}"))
 		got := fmt.Sprintf("%d %s %s", r.Status, r.Header.Get("Content-Type"), r.Body)
@@ -167,7 +167,7 @@ func TestAProgramThatTakesTooLongIsKilledWithItsChildren(t *testing.T) {
 	t.Errorf("the child %d outlived its parent", pid)
 }
 
-// gone reports whether the process has ended; one that nobody waited for has.
+// gone reports whether the process has ended, also as a zombie.
 func gone(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return true
@@ -176,7 +176,7 @@ func gone(pid int) bool {
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-func TestWhatNoVariableCanHoldIsRejected(t *testing.T) {
+func TestAttributesThatNoVariableCanHoldAreRejected(t *testing.T) {
 	t.Parallel()
 	ev := order("{}")
 	ev.Type = "a\x00b"
@@ -185,7 +185,7 @@ func TestWhatNoVariableCanHoldIsRejected(t *testing.T) {
 	}
 }
 
-// target answers every request with the same response, and notes the last one.
+// target answers every request with the same response, and records the last request.
 func target(t *testing.T, status int, header http.Header, body string) (*Forward, *http.Request) {
 	t.Helper()
 	var last http.Request
@@ -213,7 +213,7 @@ func sinkTo(t *testing.T, address string) *Forward {
 	return &Forward{made}
 }
 
-func TestTheOutcomeOfATargetIsJudged(t *testing.T) {
+func TestTheOutcomeOfEachStatusOfATarget(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int][2]string{ // of a stored event, and of a relayed one
 		200: {"done", "200"}, 201: {"done", "201"}, 204: {"done", "204"}, 299: {"done", "299"},
@@ -232,7 +232,7 @@ func TestTheOutcomeOfATargetIsJudged(t *testing.T) {
 		} else if err != nil {
 			stored = "again"
 		}
-		s, _ = target(t, status, header, "") // one that has learned nothing
+		s, _ = target(t, status, header, "") // a target without state
 		relayed := "again"
 		r, err := s.Answer(context.Background(), order("{}"))
 		if err == nil {
@@ -257,12 +257,12 @@ func TestForwardingKeepsTheKeyOctetForOctet(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := last.Header["Idempotency-Key"]; len(got) != 1 || got[0] != want {
-			t.Errorf("key field %q went on as %q, want %q", field, got, want)
+			t.Errorf("key field %q was forwarded as %q, want %q", field, got, want)
 		}
 	}
 }
 
-func TestForwardingSendsWhatTheTargetNeedsAndNoMore(t *testing.T) {
+func TestForwardingSendsNoMoreThanTheTargetNeeds(t *testing.T) {
 	t.Parallel()
 	s, last := target(t, 200, http.Header{"Content-Type": {"application/json"}, "Set-Cookie": {"a=b"}}, `{"ok":true}`)
 	r, err := s.Answer(context.Background(), order(`{"a":1}`))
@@ -338,12 +338,12 @@ func TestKeysThatNoFieldCanHoldAreDigested(t *testing.T) {
 		got := forward.Key("", id)
 		if id == "ü" {
 			if !strings.HasPrefix(got, `"sha-256:`) || len(got) != 74 {
-				t.Errorf("%q went on as %s", id, got)
+				t.Errorf("%q is sent as %s", id, got)
 			}
 			continue
 		}
 		if got != want {
-			t.Errorf("%q went on as %s, want %s", id, got, want)
+			t.Errorf("%q is sent as %s, want %s", id, got, want)
 		}
 	}
 }
@@ -387,7 +387,7 @@ func (h *halting) Write(p []byte) (int, error) {
 	return n, fs.ErrInvalid
 }
 
-func TestALineAfterOneThatBrokeOffIsWhole(t *testing.T) {
+func TestALineAfterATornOneIsWhole(t *testing.T) {
 	t.Parallel()
 	w := &halting{}
 	s := Stdout{&Output{w: w}}
@@ -405,7 +405,7 @@ func TestALineAfterOneThatBrokeOffIsWhole(t *testing.T) {
 	}
 }
 
-func TestAProgramThatLeavesAnotherBehindIsDone(t *testing.T) {
+func TestAProgramThatLeavesAChildBehindIsDone(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -420,8 +420,9 @@ func TestAProgramThatLeavesAnotherBehindIsDone(t *testing.T) {
 	}
 }
 
-// TestARetryAfterIsAskedOfTheWorkers: not only held by the target, which would wake a worker for nothing.
-func TestARetryAfterIsAskedOfTheWorkers(t *testing.T) {
+// TestARetryAfterIsPassedToTheWorkers: if only the target held it, a worker would wake for
+// nothing.
+func TestARetryAfterIsPassedToTheWorkers(t *testing.T) {
 	t.Parallel()
 	s, _ := target(t, 503, http.Header{"Retry-After": {"3600"}}, "")
 	ev := order("{}")

@@ -17,21 +17,21 @@ import (
 // Stdout prints each event as a line of JSON.
 type Stdout struct{ Out *Output }
 
-// Output is a writer for several handlers: one line is written at once.
+// Output is a writer for several handlers: it writes one line at a time.
 type Output struct {
 	mu   sync.Mutex
 	w    io.Writer
-	torn bool          // the last line broke off; the next one is not to be the end of it
-	gone chan struct{} // closed once nobody reads any more, which no later write can change
+	torn bool          // the last line was cut: the next one begins with a newline
+	gone chan struct{} // closed once the reader of the pipe is gone, which is final
 }
 
 // NewOutput returns an Output over w.
 func NewOutput(w io.Writer) *Output { return &Output{w: w, gone: make(chan struct{})} }
 
-// Gone is closed once the reader of the output is gone.
+// Gone is closed once the reader of the pipe is gone.
 func (o *Output) Gone() <-chan struct{} { return o.gone }
 
-// Write writes a line. Once the reader is gone nothing is written any more.
+// Write writes a line. It writes nothing once the reader is gone.
 func (o *Output) Write(line []byte) (n int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -56,12 +56,12 @@ func (o *Output) Write(line []byte) (n int, err error) {
 	return n, err
 }
 
-// readerGone reports whether a write failed because nobody reads from the pipe any more.
+// readerGone reports whether a write failed because the reader of the pipe is gone.
 func readerGone(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
 }
 
-// printed is the line of an event. A payload that is JSON stands in data as it is, other text in text, and
+// printed is the line of an event. A JSON payload is in data as it is, other text in text, and
 // other bytes in body, in base64.
 type printed struct {
 	ID         string            `json:"id"`

@@ -25,10 +25,10 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver"
 )
 
-// secret signs the load of a torture run, which never leaves the loopback.
+// secret signs the load, which never leaves the loopback interface.
 const secret = "torture-run-on-loopback-only"
 
-// child is a receiver process under torture.
+// child is a receiver process.
 type child struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -59,7 +59,8 @@ func startChild(ctx context.Context, argv []string) (*child, error) {
 	}()
 	if err != nil {
 		<-c.exited
-		// A bomb of an earlier round may kill the process before it says its address: that is a start too.
+		// A crasher of an earlier round may kill the process before it prints its address: that is
+		// a start too.
 		if killed(c.err) {
 			return c, nil
 		}
@@ -78,20 +79,21 @@ func killed(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// kill ends the process as a power switch would: no handler of it runs.
+// kill ends the process like a power failure: no signal handler runs.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()
 	<-c.exited
 }
 
-// stop asks the process to drain and end.
+// stop lets the process drain and end.
 func (c *child) stop() error {
 	_ = c.stdin.Close()
 	<-c.exited
 	return c.err
 }
 
-// waitIdle waits until the receiver has no work left. It returns false when the process ended first.
+// waitIdle waits until the receiver has no tasks left. It returns false if the process ended
+// first.
 func (c *child) waitIdle(ctx context.Context) (bool, error) {
 	if c.url == "" {
 		return false, nil
@@ -117,8 +119,8 @@ func (c *child) waitIdle(ctx context.Context) (bool, error) {
 	}
 }
 
-// Child is the process that is killed: a receiver whose handlers write each run to the effects file. Tests
-// put a store between the receiver and Badger that breaks the promise.
+// Child is the process that is killed: a receiver whose handlers write each run to the effects
+// file. Tests insert a store that breaks the promise between the receiver and Badger.
 func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.Store) dedup.Store) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
 	var store dedup.Store
@@ -164,7 +166,8 @@ func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.St
 	return errors.Join(rx.Close(), store.Close(), file.Close())
 }
 
-// handlers are one of each kind: two tasks of an event, a task of a lane, an answer, and one that kills.
+// handlers are one of each kind: two tasks of one event, a task in a lane, an Answer handler, and
+// a crasher.
 func handlers(file *os.File) []receiver.Handler {
 	return []receiver.Handler{
 		receiver.On("github", "push", effect(file, "first")).Named("first"),
@@ -176,7 +179,7 @@ func handlers(file *os.File) []receiver.Handler {
 	}
 }
 
-// The types of events that are handled in a way of their own.
+// The types of events with handlers of their own.
 const (
 	typeLane  = "lane"
 	typeAsk   = "ask"
@@ -193,8 +196,8 @@ func failsFirst(next func(context.Context, receiver.Event[[]byte]) error) func(c
 	}
 }
 
-// answers is a handler whose every run has another answer, so that one that was made again would show. The first
-// attempt of every fourth event fails, and the producer has to come again.
+// answers is a handler that gives every run another response, so that a repeated run shows. The
+// first attempt of every fourth event fails, and the producer has to retry.
 func answers(file *os.File) func(context.Context, receiver.Event[[]byte]) (receiver.Response, error) {
 	run := failsFirst(effect(file, "ask"))
 	return func(ctx context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
@@ -205,11 +208,11 @@ func answers(file *os.File) func(context.Context, receiver.Event[[]byte]) (recei
 	}
 }
 
-// lineEnd ends a line of effects that is whole. A kill may break a line off, where it goes from one page of the file
-// to the next; its handler has not returned then, and runs again.
+// lineEnd ends a complete line of effects. A kill may cut a line at a page boundary of the file;
+// its handler has not returned then, and runs again.
 const lineEnd = " ."
 
-// openEffects opens the file for whole lines: what a kill broke off gets its end of line.
+// openEffects opens the file for appending whole lines: a line that a kill cut gets its newline.
 func openEffects(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
@@ -226,7 +229,8 @@ func openEffects(path string) (*os.File, error) {
 	return file, err
 }
 
-// effect is a handler whose run leaves one line: the handler, the event, its identifier and its payload.
+// effect is a handler that writes one line per run: the handler, the event, its identifier and the
+// digest of its payload.
 func effect(file *os.File, name string) func(context.Context, receiver.Event[[]byte]) error {
 	return func(_ context.Context, ev receiver.Event[[]byte]) error {
 		sum := sha256.Sum256(ev.Body)
@@ -235,7 +239,7 @@ func effect(file *os.File, name string) func(context.Context, receiver.Event[[]b
 	}
 }
 
-// crasher is a handler that kills its process, each time it runs.
+// crasher is a handler that kills its process in each run.
 func crasher(file *os.File) func(context.Context, receiver.Event[[]byte]) error {
 	return func(_ context.Context, ev receiver.Event[[]byte]) error {
 		if _, err := fmt.Fprintf(file, "crash %s %s %d%s\n", ev.EventID, ev.VendorID, ev.Attempt, lineEnd); err != nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
-// oracle knows what the receiver promised: for every delivery that it sent, the payload and, once one was
-// read, the first answer.
+// oracle records what the receiver promised: the payload of every delivery and, once one was read,
+// its first response.
 type oracle struct {
 	progress io.Writer
 	mu       sync.Mutex
@@ -35,15 +35,15 @@ type oracle struct {
 	unknown  int
 	dups     int
 	wrong    int
-	events   map[string]bool // our ids of all events, before the last duplicates
-	loaded   bool            // the load is over: every answer from now on repeats one
+	events   map[string]bool // event ids before the last duplicates
+	loaded   bool            // the load has ended: every further response is a replay
 }
 
 type sent struct {
 	typ    string
 	lane   string
 	body   []byte
-	answer string // status and body of the first answer; empty while there is none
+	answer string // status and body of the first response; empty without one
 }
 
 func newOracle(progress io.Writer) *oracle {
@@ -73,8 +73,8 @@ func (o *oracle) violation(format string, args ...any) {
 	}
 }
 
-// load sends deliveries from a number of clients until ctx ends: mostly new ones, every fifth one that was
-// sent before, in this round or an earlier one.
+// load sends deliveries from several clients until ctx ends. Every fifth one is a duplicate, of
+// this round or an earlier one.
 func (o *oracle) load(ctx context.Context, url string, clients int, seed uint64, withCrasher bool) {
 	if url == "" {
 		return
@@ -103,7 +103,7 @@ func (o *oracle) load(ctx context.Context, url string, clients int, seed uint64,
 	wg.Wait()
 }
 
-// laneCount is how many lanes there are.
+// laneCount is the number of lanes.
 const laneCount = 5
 
 // create makes a new event. The payload is known before anything is sent.
@@ -124,7 +124,7 @@ func (o *oracle) create(rng *rand.Rand, typ string) string {
 	return id
 }
 
-// pickSent picks an identifier that was sent before, the recent ones above all.
+// pickSent picks an identifier that was sent before, mostly a recent one.
 func (o *oracle) pickSent(rng *rand.Rand) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,7 +138,7 @@ func (o *oracle) pickSent(rng *rand.Rand) string {
 	return o.order[len(o.order)-1-rng.IntN(span)]
 }
 
-// send delivers an event and notes the answer. It returns false when no answer could be read.
+// send delivers an event and records the response. It returns false if none could be read.
 func (o *oracle) send(ctx context.Context, client *http.Client, url, id string) bool {
 	o.mu.Lock()
 	s := *o.sent[id]
@@ -174,9 +174,9 @@ func exchange(client *http.Client, req *http.Request) (status int, body []byte, 
 	return resp.StatusCode, body, resp.Header.Get("Idempotency-Replayed") == "true", err
 }
 
-// recordAnswer compares an answer with what was answered before; the oracle's lock is held. Of two concurrent
-// deliveries of one event the answers may be read in either order, so during the load only what they say is
-// compared; once the load is over, every answer must be marked as a replay.
+// recordAnswer compares a response with the earlier ones; the oracle's lock is held. The responses
+// to two concurrent deliveries of one event may be read in either order, so during the load only
+// their content is compared. After the load every response must be marked as a replay.
 func (o *oracle) recordAnswer(id string, status int, body []byte, replayed bool) {
 	if status == http.StatusServiceUnavailable {
 		return // transient: nothing was promised
@@ -199,7 +199,7 @@ func (o *oracle) recordAnswer(id string, status int, body []byte, replayed bool)
 	}
 }
 
-// duplicates sends every acknowledged event once more: each must be answered as the first time.
+// duplicates sends every acknowledged event once more: each must get its first response.
 func (o *oracle) duplicates(ctx context.Context, url string) {
 	o.mu.Lock()
 	o.loaded = true
@@ -218,7 +218,7 @@ func (o *oracle) duplicates(ctx context.Context, url string) {
 	}
 }
 
-// unanswered are the events for which no answer was read yet.
+// unanswered returns the events without a response.
 func (o *oracle) unanswered() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -231,8 +231,8 @@ func (o *oracle) unanswered() []string {
 	return ids
 }
 
-// retry delivers what has no answer yet, until it has or the receiver is gone. Handlers that answer may need a
-// second attempt.
+// retry delivers events without a response until they have one or the receiver is gone. Answer
+// handlers may need a second attempt.
 func (o *oracle) retry(ctx context.Context, url string) error {
 	const tries = 10
 	for range tries {
@@ -241,10 +241,10 @@ func (o *oracle) retry(ctx context.Context, url string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%d events are not answered, however often they are sent", len(o.unanswered()))
+	return fmt.Errorf("%d events get no answer, however often they are sent", len(o.unanswered()))
 }
 
-// deliver sends events, several at a time, and returns those that got no answer.
+// deliver sends events, several at a time, and returns those that got no response.
 func (o *oracle) deliver(ctx context.Context, url string, all []string) (silent []string) {
 	if url == "" {
 		return all
@@ -303,7 +303,7 @@ func (o *oracle) check(ctx context.Context, dir string) (Tally, error) {
 	return t, nil
 }
 
-// checkAgain adds what the last duplicates showed: their answers, and what became of them in the store.
+// checkAgain adds the results of the last duplicates: their responses, and their records.
 func (o *oracle) checkAgain(ctx context.Context, dir string, t *Tally) error {
 	_, t.Duplicates, _ = o.counts()
 	t.Wrong += o.wrongAnswers()
@@ -357,8 +357,8 @@ func (o *oracle) checkEvent(t *Tally, id string, s *sent, records map[string]ded
 	o.checkRuns(t, id, s, r, runs)
 }
 
-// checkLanes wants the successful runs of each lane in accepted order. One whose outcome a kill kept from being
-// recorded runs again before the next.
+// checkLanes requires the successful runs of each lane to be in accepted order. A run whose
+// outcome was not recorded before a kill is repeated before the next.
 func (o *oracle) checkLanes(t *Tally, records map[string]dedup.Record, runs *effectLog) {
 	accepted, ran := map[string][]string{}, map[string][]string{}
 	for id, r := range records {
@@ -384,11 +384,11 @@ func (o *oracle) checkLanes(t *Tally, records map[string]dedup.Record, runs *eff
 	}
 }
 
-// handlersOf are the handlers that must have run, by the type of the event.
+// handlersOf lists the handlers that must have run, by event type.
 var handlersOf = map[string][]string{"push": {"first", "second"}, typeLane: {"laned"}, typeAsk: {"ask"}, typeCrash: {"beside"}}
 
-// checkRuns wants each handler of a stored event to have run with the stored payload, under one event id, and
-// a bomb to have gone off at most as often as it has attempts.
+// checkRuns requires that each handler of a stored event ran with the stored payload under one
+// event id, and that a crasher ran at most as often as it has attempts.
 func (o *oracle) checkRuns(t *Tally, id string, s *sent, r dedup.Record, runs *effectLog) {
 	sum := sha256.Sum256(s.body)
 	handlers := handlersOf[s.typ]
@@ -411,11 +411,11 @@ func (o *oracle) checkRuns(t *Tally, id string, s *sent, r dedup.Record, runs *e
 	}
 }
 
-// effectLog is what the handlers wrote.
+// effectLog is the parsed effects file.
 type effectLog struct {
 	lines, crashes int
 	of             map[string][]string // "handler id" -> "event payload-digest" of each run
-	laned          []string            // the events that ran in lanes, one after another
+	laned          []string            // events that ran in lanes, in order
 	crashesOf      map[string]int
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestALineOfEffectsThatAKillBrokeOffIsNone(t *testing.T) {
+func TestACutLineOfEffectsIsIgnored(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "effects.log")
 	for _, text := range []string{"first e1 id1 aa" + lineEnd + "\nsecond e1 id1 a", "second e1 id1 aa" + lineEnd + "\n"} {

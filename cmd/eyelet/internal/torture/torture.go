@@ -1,5 +1,5 @@
-// Package torture checks the promise of the receiver: it kills a receiver process at random under signed load, and
-// compares what the store and the handlers have with what was acknowledged.
+// Package torture checks the receiver's promise: it kills a receiver process at random under
+// signed load, and compares the store and the effects of the handlers with what was acknowledged.
 package torture
 
 import (
@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Harness kills a receiver again and again under signed load and checks that the promise held: every
-// acknowledged event is there with its exact payload, reached its handlers, in the order of its lane where it has
-// one, was accepted once, and every answer to a duplicate was the first answer.
+// Harness kills a receiver again and again under signed load and checks the promise. Every
+// acknowledged event is stored with its exact payload, reached its handlers (in the order of its
+// lane, if any), and was accepted once. Every duplicate got the first response.
 type Harness struct {
 	// Dir holds the store and the log of handler runs.
 	Dir     string
@@ -32,7 +32,7 @@ type Harness struct {
 	Child func(dir string) []string
 }
 
-// Tally is what a torture run counted.
+// Tally holds the counts of a run.
 type Tally struct {
 	Rounds       int `json:"rounds"`
 	Acknowledged int `json:"acknowledged"`
@@ -53,12 +53,12 @@ type Tally struct {
 // Broken reports whether the promise was broken.
 func (t Tally) Broken() bool { return t.Lost+t.Doubled+t.Wrong+t.Unhandled+t.Disordered+t.Damaged > 0 }
 
-// maxAttempts is the number of attempts that the child's handlers have. A task that does no harm is interrupted
-// by our own kills too; it has enough attempts not to be used up by chance.
+// maxAttempts is the number of attempts of the child's handlers. Our kills interrupt harmless
+// tasks too; this is enough that chance does not exhaust them.
 const maxAttempts = 6
 
-// Run does the rounds and the checks. Its error says that the harness could not work; broken promises are in
-// the tally, each also a line of progress.
+// Run runs the rounds and the checks. An error means that the harness failed; broken promises are
+// in the tally, each with a line of progress.
 func (t *Harness) Run(ctx context.Context) (Tally, error) {
 	if err := t.check(); err != nil {
 		return Tally{}, err
@@ -86,7 +86,7 @@ func (t *Harness) Run(ctx context.Context) (Tally, error) {
 		return sum, err
 	}
 	check.Rounds = sum.Rounds
-	// Only now, because a delivery of what was lost would bring it back.
+	// This comes last, because delivering a lost event would restore it.
 	t.printf("sending all of them once more")
 	if err := t.resendAll(ctx, o); err != nil {
 		return sum, fmt.Errorf("while every event is sent once more: %w", err)
@@ -94,14 +94,14 @@ func (t *Harness) Run(ctx context.Context) (Tally, error) {
 	return check, o.checkAgain(ctx, t.Dir, &check)
 }
 
-// hasCrasher reports whether a round begins with a bomb: every third of the first ones, and every tenth of the others.
-// A bomb costs as many starts as it has attempts.
+// hasCrasher reports whether a round begins with a crasher: every third of the first thirty, and
+// every tenth after. A crasher costs as many starts as it has attempts.
 func (t *Harness) hasCrasher(round int) bool {
 	return !t.NoCrashers && (round%10 == 0 || round%3 == 0 && round <= 30)
 }
 
-// round starts a receiver, loads it, and kills it at a random moment. Some rounds begin with a bomb: an event whose
-// handler kills the process.
+// round starts a receiver, loads it, and kills it at a random moment. Some rounds begin with a
+// crasher: an event whose handler kills the process.
 func (t *Harness) round(ctx context.Context, o *oracle, rng *rand.Rand, round int) error {
 	c, err := startChild(ctx, t.Child(t.Dir))
 	if err != nil {
@@ -119,7 +119,7 @@ func (t *Harness) round(ctx context.Context, o *oracle, rng *rand.Rand, round in
 	life := t.MinLife + time.Duration(rng.Int64N(int64(t.MaxLife-t.MinLife)+1))
 	select {
 	case <-time.After(life):
-	case <-c.exited: // a bomb
+	case <-c.exited: // by a crasher
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -129,13 +129,13 @@ func (t *Harness) round(ctx context.Context, o *oracle, rng *rand.Rand, round in
 	return nil
 }
 
-// drain starts the receiver, delivers again what was not answered, as producers do, until the receiver has worked
-// off everything: bombs may kill it a few times more.
+// drain restarts the receiver and redelivers events without a response, as producers do, until no
+// task is left. Crashers may kill it a few more times.
 func (t *Harness) drain(ctx context.Context, o *oracle) error {
 	starts := 100 + maxAttempts*t.Rounds
 	for start := range starts {
 		if start%10 == 0 {
-			t.printf("the receiver works off what is left, start %d", start+1)
+			t.printf("draining the receiver, start %d", start+1)
 		}
 		c, err := startChild(ctx, t.Child(t.Dir))
 		if err != nil {
@@ -153,7 +153,7 @@ func (t *Harness) drain(ctx context.Context, o *oracle) error {
 			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("work is still left after %d starts", starts)
+	return fmt.Errorf("tasks are left after %d starts", starts)
 }
 
 // resendAll delivers every acknowledged event once more.
@@ -163,7 +163,7 @@ func (t *Harness) resendAll(ctx context.Context, o *oracle) error {
 		return err
 	}
 	o.duplicates(ctx, c.url)
-	if err := c.stop(); err != nil && !killed(err) { // killed by a bomb that ran again: the oracle has seen it
+	if err := c.stop(); err != nil && !killed(err) { // killed by a crasher that ran again, which the oracle has recorded
 		return err
 	}
 	return nil
@@ -175,7 +175,7 @@ func (t *Harness) printf(format string, args ...any) {
 	}
 }
 
-// effects is the file that the child's handlers write to: one line for each run.
+// effects is the file to which the child's handlers write one line per run.
 func effects(dir string) string { return filepath.Join(dir, "effects.log") }
 
 // storeDir is where the child's store is.
