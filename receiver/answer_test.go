@@ -18,7 +18,7 @@ import (
 
 type raw = json.RawMessage
 
-// countingAnswer is a handler that counts its runs and answers nothing once it is released.
+// countingAnswer counts its runs. Once released it returns an empty response.
 func countingAnswer(c *counter, release <-chan struct{}) Handler {
 	return Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) {
 		c.add()
@@ -62,7 +62,7 @@ func TestAnswerIsStoredAndRepeated(t *testing.T) {
 		for _, row := range rows {
 			var first got
 			for i := range 3 {
-				g := s.send(ask{id: row.name, typ: row.name, body: row.name})
+				g := s.send(req{id: row.name, typ: row.name, body: row.name})
 				if i == 0 {
 					first = g
 				}
@@ -92,7 +92,7 @@ func TestFinalRefusalIsStored(t *testing.T) {
 		}))
 		for body, code := range map[string]string{`{"N":1}`: "rejected", `{"N":"x"}`: "undecodable"} {
 			for i := range 2 {
-				g := s.send(ask{id: code, body: body})
+				g := s.send(req{id: code, body: body})
 				if g.replayed() != (i == 1) {
 					t.Errorf("%s %d: replayed %v", code, i, g.replayed())
 				}
@@ -116,7 +116,7 @@ func TestTransientAnswerIsSentNotStored(t *testing.T) {
 	rows := map[string]struct {
 		do     func() (Response, error)
 		status int
-		code   string // of the problem; empty where the handler's own response is passed on
+		code   string // of the problem; empty for the handler's own response
 	}{
 		"error":     {func() (Response, error) { return Response{}, errors.New("private-cause") }, 503, "answer_failed"},
 		"panic":     {func() (Response, error) { panic("secret-payload") }, 503, "answer_failed"},
@@ -141,7 +141,7 @@ func TestTransientAnswerIsSentNotStored(t *testing.T) {
 			return rows[ev.Type].do()
 		}))
 		for name, row := range rows {
-			g := s.send(ask{id: name, typ: name, body: name})
+			g := s.send(req{id: name, typ: name, body: name})
 			t.Log(name)
 			if row.code != "" {
 				wantProblem(t, g, row.status, row.code)
@@ -151,12 +151,12 @@ func TestTransientAnswerIsSentNotStored(t *testing.T) {
 			if name == "postponed" && len(g.header.Get("Retry-After")) < 2 {
 				t.Errorf("retry-after %q", g.header.Get("Retry-After"))
 			}
-			if g := s.send(ask{id: name, typ: name, body: name}); g.status != 200 || g.replayed() || g.body != "2" {
+			if g := s.send(req{id: name, typ: name, body: name}); g.status != 200 || g.replayed() || g.body != "2" {
 				t.Fatalf("the next delivery: %+v", g)
 			}
 		}
 		if log := s.log.String(); strings.Contains(log, "secret-payload") || strings.Contains(log, "private-cause") {
-			t.Error("the text of an error is in the log")
+			t.Error("the text of the error is in the log")
 		}
 	})
 }
@@ -171,7 +171,7 @@ func TestConcurrentDuplicatesAreOneRun(t *testing.T) {
 			<-release
 			return Response{Body: []byte(`"one"`)}, nil
 		}))
-		answers := s.sendAtOnce(32, ask{id: "k1", body: "1"}, func() {
+		answers := s.sendAtOnce(32, req{id: "k1", body: "1"}, func() {
 			runs.await(t)
 			close(release)
 		})
@@ -185,14 +185,13 @@ func TestConcurrentDuplicatesAreOneRun(t *testing.T) {
 			}
 		}
 		if firsts != 1 || runs.count() != 1 {
-			t.Errorf("%d answers are no repetition, %d runs", firsts, runs.count())
+			t.Errorf("%d responses are not marked as replayed, %d runs", firsts, runs.count())
 		}
 	})
 }
 
-// sendAtOnce sends n copies of a delivery at once; meanwhile runs when all of them are on their
-// way.
-func (s *site) sendAtOnce(n int, a ask, meanwhile func()) []got {
+// sendAtOnce sends n copies of a delivery at once and calls meanwhile while they are in flight.
+func (s *site) sendAtOnce(n int, a req, meanwhile func()) []got {
 	s.t.Helper()
 	answers := make([]got, n)
 	var wg sync.WaitGroup
@@ -225,7 +224,7 @@ func TestReleasedClaimGoesToExactlyOneWaitingDelivery(t *testing.T) {
 			return Response{Body: fmt.Appendf(nil, "%d", ev.Attempt)}, nil
 		}))
 		failed, first, repeated := 0, 0, 0
-		for _, g := range s.sendAtOnce(16, ask{id: "k1", body: "1"}, func() {}) {
+		for _, g := range s.sendAtOnce(16, req{id: "k1", body: "1"}, func() {}) {
 			switch {
 			case g.status == 503:
 				failed++
@@ -239,7 +238,7 @@ func TestReleasedClaimGoesToExactlyOneWaitingDelivery(t *testing.T) {
 			}
 		}
 		if failed != 3 || first != 1 || repeated != 12 || runs.count() != 4 || most.Load() != 1 {
-			t.Errorf("%d failed, %d first, %d repeated, %d runs, %d at once", failed, first, repeated, runs.count(), most.Load())
+			t.Errorf("%d failed, %d first, %d replayed, %d runs, %d at once", failed, first, repeated, runs.count(), most.Load())
 		}
 	})
 }
@@ -254,18 +253,18 @@ func TestDuplicateThatWaitedLongEnoughGetsRetryAfter(t *testing.T) {
 				<-release
 				return Response{Body: []byte("1")}, nil
 			}))
-			s.sendAtOnce(1, ask{id: "k1", body: "1"}, func() {
+			s.sendAtOnce(1, req{id: "k1", body: "1"}, func() {
 				runs.await(t)
-				wantProblem(t, s.send(ask{id: "k1", body: "1"}), inFlightStatus(p), "in_flight")
-				conflict := s.send(ask{id: "k1", body: "2"})
+				wantProblem(t, s.send(req{id: "k1", body: "1"}), inFlightStatus(p), "in_flight")
+				conflict := s.send(req{id: "k1", body: "2"})
 				if p.Contract == producer.API {
-					wantProblem(t, conflict, 422, "idempotency_key_reused") // before 409: its state is not the sender's
+					wantProblem(t, conflict, 422, "idempotency_key_reused") // takes precedence over 409
 				} else if conflict.status != 200 {
 					t.Errorf("%+v", conflict)
 				}
 				close(release)
 			})
-			if g := s.send(ask{id: "k1", body: "1"}); g.body != "1" || !g.replayed() {
+			if g := s.send(req{id: "k1", body: "1"}); g.body != "1" || !g.replayed() {
 				t.Errorf("%+v", g)
 			}
 		}
@@ -277,18 +276,18 @@ func TestHeldEventIsNotAcknowledgedByAReceiverThatWouldNotAnswerIt(t *testing.T)
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		runs, release := newCounter(), make(chan struct{})
 		s := serve(t, p, nil, countingAnswer(runs, release))
-		// The same store with another configuration, as while one is being rolled out.
-		later := serve(t, p, func(c *Config) { c.Store = s.store }, nobody(t))
+		// The same store with another configuration, as during a rollout.
+		later := serve(t, p, func(c *Config) { c.Store = s.store }, mustNotRun(t))
 		batches := p
 		batches.Split, batches.Key = splitLines, nil
 		batching := serve(t, batches, func(c *Config) { c.Store = s.store })
-		s.sendAtOnce(1, ask{id: "k1", body: "k1"}, func() {
+		s.sendAtOnce(1, req{id: "k1", body: "k1"}, func() {
 			runs.await(t)
-			wantProblem(t, later.send(ask{id: "k1", body: "k1"}), inFlightStatus(p), "in_flight")
-			wantProblem(t, batching.send(ask{body: "k2\nk1"}), inFlightStatus(p), "in_flight")
+			wantProblem(t, later.send(req{id: "k1", body: "k1"}), inFlightStatus(p), "in_flight")
+			wantProblem(t, batching.send(req{body: "k2\nk1"}), inFlightStatus(p), "in_flight")
 			close(release)
 		})
-		if g := later.send(ask{id: "k1", body: "k1"}); g.status/100 != 2 || !g.replayed() {
+		if g := later.send(req{id: "k1", body: "k1"}); g.status/100 != 2 || !g.replayed() {
 			t.Errorf("%+v", g)
 		}
 	})
@@ -300,9 +299,9 @@ func TestInFlightStatusIsTheProducers(t *testing.T) {
 	p.InFlight = 503
 	runs, release := newCounter(), make(chan struct{})
 	s := serve(t, p, func(c *Config) { c.InFlightWait = -1 }, countingAnswer(runs, release))
-	s.sendAtOnce(1, ask{id: "k1"}, func() {
+	s.sendAtOnce(1, req{id: "k1"}, func() {
 		runs.await(t)
-		wantProblem(t, s.send(ask{id: "k1"}), 503, "in_flight")
+		wantProblem(t, s.send(req{id: "k1"}), 503, "in_flight")
 		close(release)
 	})
 }
@@ -315,15 +314,15 @@ func TestTimedOutAnswerContinuesAndItsResultIsRecorded(t *testing.T) {
 			c.AnswerTimeout, c.InFlightWait, c.Lease = 50*time.Millisecond, -1, 1200*time.Millisecond
 		}, Answer("shop", "*", func(ctx context.Context, _ Event[raw]) (Response, error) {
 			runs.add()
-			<-release // deaf to its context
+			<-release // ignores its context
 			return Response{Body: []byte("real")}, nil
 		}))
-		wantProblem(t, s.send(ask{id: "k1", body: "1"}), 503, "answer_timeout")
+		wantProblem(t, s.send(req{id: "k1", body: "1"}), 503, "answer_timeout")
 		time.Sleep(1500 * time.Millisecond) // longer than the lease, which is extended
-		wantProblem(t, s.send(ask{id: "k1", body: "1"}), inFlightStatus(p), "in_flight")
+		wantProblem(t, s.send(req{id: "k1", body: "1"}), inFlightStatus(p), "in_flight")
 		close(release)
 		waitFor(t, func() bool { return s.records()[0].Response.Status == 200 })
-		if g := s.send(ask{id: "k1", body: "1"}); g.body != "real" || !g.replayed() {
+		if g := s.send(req{id: "k1", body: "1"}); g.body != "real" || !g.replayed() {
 			t.Errorf("%+v", g)
 		}
 		if runs.count() != 1 {
@@ -343,8 +342,8 @@ func TestAnswerThatObeysItsContextFreesTheEvent(t *testing.T) {
 			<-ctx.Done()
 			return Response{}, ctx.Err()
 		}))
-	wantProblem(t, s.send(ask{id: "k1"}), 503, "answer_timeout")
-	waitFor(t, func() bool { return s.send(ask{id: "k1"}).status == 204 })
+	wantProblem(t, s.send(req{id: "k1"}), 503, "answer_timeout")
+	waitFor(t, func() bool { return s.send(req{id: "k1"}).status == 204 })
 }
 
 func TestProducerThatHangsUpCancelsNothing(t *testing.T) {
@@ -360,22 +359,22 @@ func TestProducerThatHangsUpCancelsNothing(t *testing.T) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		resp, err := client.Do(s.request(ask{id: "k1"}).WithContext(ctx))
+		resp, err := client.Do(s.request(req{id: "k1"}).WithContext(ctx))
 		if err == nil {
 			_ = resp.Body.Close()
-			t.Error("an answer came")
+			t.Error("the client got a response")
 		}
 	}()
 	runs.await(t)
 	hangUp()
 	<-gone
-	time.Sleep(50 * time.Millisecond) // the server notices
+	time.Sleep(50 * time.Millisecond) // the server detects it
 	close(release)
 	if err := <-saw; err != nil {
 		t.Error("the handler's context:", err)
 	}
 	waitFor(t, func() bool { return s.records()[0].Response.Status == 200 })
-	if g := s.send(ask{id: "k1"}); g.body != "kept" || !g.replayed() {
+	if g := s.send(req{id: "k1"}); g.body != "kept" || !g.replayed() {
 		t.Errorf("%+v", g)
 	}
 }
@@ -386,9 +385,9 @@ func TestAnswerIsDurableBeforeItIsSent(t *testing.T) {
 		broken := &brokenStore{finish: errors.New("disk gone")}
 		s := serve(t, p, func(c *Config) { broken.Store, c.Store = c.Store, broken },
 			Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) { return Response{Body: []byte("1")}, nil }))
-		wantProblem(t, s.send(ask{id: "k1"}), 503, "store_unavailable")
+		wantProblem(t, s.send(req{id: "k1"}), 503, "store_unavailable")
 		broken.finish = dedup.ErrLeaseLost
-		wantProblem(t, s.send(ask{id: "k2", body: "2"}), inFlightStatus(p), "in_flight")
+		wantProblem(t, s.send(req{id: "k2", body: "2"}), inFlightStatus(p), "in_flight")
 	})
 }
 
@@ -401,11 +400,11 @@ func TestShutdownAnswersWhatItAccepted(t *testing.T) {
 		return Response{Body: []byte("late")}, nil
 	}))
 	down := make(chan error, 1)
-	answers := s.sendAtOnce(1, ask{id: "k1"}, func() {
+	answers := s.sendAtOnce(1, req{id: "k1"}, func() {
 		runs.await(t)
 		go func() { down <- s.rx.Shutdown(t.Context()) }()
 		waitFor(t, func() bool { return s.rx.Ready(t.Context()) != nil })
-		wantProblem(t, s.send(ask{id: "k2"}), 503, "shutting_down")
+		wantProblem(t, s.send(req{id: "k2"}), 503, "shutting_down")
 		close(release)
 	})
 	if answers[0].status != 200 || answers[0].body != "late" {
@@ -425,7 +424,7 @@ func TestShutdownAbandonsAHungHandler(t *testing.T) {
 		close(saw)
 		return Response{}, ctx.Err()
 	}))
-	s.sendAtOnce(1, ask{id: "k1"}, func() {
+	s.sendAtOnce(1, req{id: "k1"}, func() {
 		runs.await(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()

@@ -10,7 +10,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// failsOnce is an Answer handler whose first run fails; it remembers what each run saw.
+// failsOnce is an Answer handler whose first run fails. It appends the event of each run to
+// seen.
 func failsOnce(seen *[]Event[[]byte]) func(context.Context, Event[[]byte]) (Response, error) {
 	return func(_ context.Context, ev Event[[]byte]) (Response, error) {
 		if *seen = append(*seen, ev); len(*seen) == 1 {
@@ -20,8 +21,7 @@ func failsOnce(seen *[]Event[[]byte]) func(context.Context, Event[[]byte]) (Resp
 	}
 }
 
-// TestFailedAnswerRunsAgainWithTheFirstDelivery: fields that nobody signed must not reach the handler
-// from a later delivery of the same bytes.
+// Unsigned fields of a later delivery of the same bytes must not reach the handler.
 func TestFailedAnswerRunsAgainWithTheFirstDelivery(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []string{"paid", "noted", "unheard"} { // of the delivery that triggers the second run
@@ -37,9 +37,9 @@ func TestFailedAnswerRunsAgainWithTheFirstDelivery(t *testing.T) {
 				other.add()
 				return nil
 			}))
-			wantProblem(t, s.send(ask{id: "k1", typ: "paid", body: "1", header: http.Header{"Shop": {"ours"}}}), 503, "answer_failed")
+			wantProblem(t, s.send(req{id: "k1", typ: "paid", body: "1", header: http.Header{"Shop": {"ours"}}}), 503, "answer_failed")
 			for i := range 2 {
-				g := s.send(ask{id: "k1", typ: typ, body: "1", header: http.Header{"Shop": {"evil"}}})
+				g := s.send(req{id: "k1", typ: typ, body: "1", header: http.Header{"Shop": {"evil"}}})
 				if g.status != 200 || g.body != "ours" || g.replayed() != (i == 1) {
 					t.Errorf("%d: %+v", i, g)
 				}
@@ -49,7 +49,7 @@ func TestFailedAnswerRunsAgainWithTheFirstDelivery(t *testing.T) {
 			}
 			again := seen[1]
 			if again.Header.Get("Shop") != "ours" || again.Attributes["shop"] != "ours" || again.Type != "paid" || again.Attempt != 2 || string(again.Body) != "1" {
-				t.Errorf("the second run saw %+v", again)
+				t.Errorf("the second run got %+v", again)
 			}
 			if rec := s.records()[0]; rec.Payload.Header.Get("Shop") != "ours" || rec.Payload.Type != "paid" {
 				t.Errorf("record %+v", rec)
@@ -58,8 +58,7 @@ func TestFailedAnswerRunsAgainWithTheFirstDelivery(t *testing.T) {
 	}
 }
 
-// TestFailedAnswerResumesUnderAnotherConfiguration: its handler may have another name by then,
-// or be gone.
+// The handler may have another name by then, or not exist.
 func TestFailedAnswerResumesUnderAnotherConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -83,7 +82,7 @@ func TestFailedAnswerResumesUnderAnotherConfiguration(t *testing.T) {
 			t.Parallel()
 			var seen []Event[[]byte]
 			s := serve(t, webhookProducer(), nil, Answer("shop", "*", failsOnce(&seen)))
-			a := ask{id: "k1", typ: "paid", body: "1"}
+			a := req{id: "k1", typ: "paid", body: "1"}
 			wantProblem(t, s.send(a), 503, "answer_failed")
 			later := serve(t, webhookProducer(), func(c *Config) { c.Store = s.store }, row.handlers(&seen)...)
 			if g := later.send(a); g.status != 200 || g.replayed() {

@@ -1,7 +1,6 @@
 package receiver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,31 +17,31 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// floor is where tests have workers work: a dispatcher over a store that can be made to fail,
-// in a bubble with a time of its own, so that hours of backoff pass in no time.
-type floor struct {
+// fixture is a dispatcher over a store that can be made to fail, in a synctest bubble, where
+// hours of backoff take no time.
+type fixture struct {
 	t     *testing.T
 	store *faultyStore
 	d     *dispatcher
-	logs  *safeBuffer
+	logs  *syncBuffer
 
 	mu   sync.Mutex
 	seen []Observation
 }
 
-// onFloor runs the test in a bubble. The bubble fails the test when a goroutine stays behind.
-func onFloor(t *testing.T, hs []Handler, change func(*Config), test func(*floor)) {
+// onFixture runs the test in a bubble, which also fails when a goroutine is left.
+func onFixture(t *testing.T, hs []Handler, change func(*Config), test func(*fixture)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFloor(t, hs, change)
+		f := newFixture(t, hs, change)
 		f.d.start()
-		defer f.close() // also after Fatal, so that the bubble ends
+		defer f.close() // also after Fatal, to end the bubble
 		test(f)
 	})
 }
 
-func (f *floor) close() {
+func (f *fixture) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := f.d.stop(ctx); err != nil {
@@ -53,9 +52,9 @@ func (f *floor) close() {
 	}
 }
 
-func newFloor(t *testing.T, hs []Handler, change func(*Config)) *floor {
+func newFixture(t *testing.T, hs []Handler, change func(*Config)) *fixture {
 	t.Helper()
-	f := &floor{t: t, logs: &safeBuffer{}, store: &faultyStore{Memory: dedup.NewMemory(dedup.MemoryOptions{})}}
+	f := &fixture{t: t, logs: &syncBuffer{}, store: &faultyStore{Memory: dedup.NewMemory(dedup.MemoryOptions{})}}
 	cfg := Config{
 		Store: f.store, Decode: decodeJSON, Attempts: 4, Workers: 4,
 		BackoffBase: DefaultBackoffBase, BackoffCap: DefaultBackoffCap, PostponeMax: DefaultPostponeMax,
@@ -78,14 +77,14 @@ func newFloor(t *testing.T, hs []Handler, change func(*Config)) *floor {
 	return f
 }
 
-// accept stores an event for the producer "gh", as the pipeline does, and returns our id of it.
-func (f *floor) accept(id, body string, tasks ...dedup.NewTask) string {
+// accept stores an event for the producer "gh", as the pipeline does, and returns its id.
+func (f *fixture) accept(id, body string, tasks ...dedup.NewTask) string {
 	f.t.Helper()
 	return f.acceptAll(f.claim(id, body, tasks...))[0]
 }
 
 // acceptAll stores several events at once.
-func (f *floor) acceptAll(claims ...dedup.Claim) []string {
+func (f *fixture) acceptAll(claims ...dedup.Claim) []string {
 	f.t.Helper()
 	out, err := f.store.Claim(context.Background(), claims...)
 	if err != nil {
@@ -101,8 +100,8 @@ func (f *floor) acceptAll(claims ...dedup.Claim) []string {
 	return events
 }
 
-// claim describes an event, with the tasks that its handlers have unless it is told others.
-func (f *floor) claim(id, body string, tasks ...dedup.NewTask) dedup.Claim {
+// claim describes an event. Its tasks default to those of its handlers.
+func (f *fixture) claim(id, body string, tasks ...dedup.NewTask) dedup.Claim {
 	f.t.Helper()
 	if tasks == nil {
 		on, _ := f.d.registry.match("gh", "push")
@@ -122,7 +121,7 @@ func (f *floor) claim(id, body string, tasks ...dedup.NewTask) dedup.Claim {
 }
 
 // outcome waits until every task of the event is done or dead.
-func (f *floor) outcome(event string) dedup.Record {
+func (f *fixture) outcome(event string) dedup.Record {
 	f.t.Helper()
 	for range 100_000 {
 		r := f.record(event)
@@ -136,7 +135,7 @@ func (f *floor) outcome(event string) dedup.Record {
 	return dedup.Record{}
 }
 
-func (f *floor) record(event string) dedup.Record {
+func (f *fixture) record(event string) dedup.Record {
 	f.t.Helper()
 	r, err := f.store.Get(context.Background(), event)
 	if err != nil {
@@ -145,8 +144,8 @@ func (f *floor) record(event string) dedup.Record {
 	return r
 }
 
-// attempts are the observed attempts as lines of text.
-func (f *floor) attempts() []string {
+// attempts returns the observed attempts as lines of text.
+func (f *fixture) attempts() []string {
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,16 +156,16 @@ func (f *floor) attempts() []string {
 	return lines
 }
 
-// same compares, and says what differs.
-func (f *floor) same(what string, want, got any) {
+// same compares and reports the difference.
+func (f *fixture) same(what string, want, got any) {
 	f.t.Helper()
 	if d := cmp.Diff(want, got); d != "" {
 		f.t.Errorf("%s: -want +got\n%s", what, d)
 	}
 }
 
-// ends checks how the only task of a record ended.
-func (f *floor) ends(r dedup.Record, state dedup.State, reason string, attempt int) {
+// ends checks the outcome of the only task of a record.
+func (f *fixture) ends(r dedup.Record, state dedup.State, reason string, attempt int) {
 	f.t.Helper()
 	if task := r.Tasks[0]; task.State != state || task.Reason != reason || task.Attempt != attempt {
 		f.t.Errorf("%s: %v %q after %d attempts, want %v %q after %d (%s)", task.Handler,
@@ -184,7 +183,7 @@ type faultyStore struct {
 	failFinish func() error
 	extended   int
 	finished   int
-	taken      []int // tasks asked for
+	taken      []int // requested numbers of tasks
 	slowFinish time.Duration
 }
 
@@ -228,27 +227,9 @@ func (s *faultyStore) Finish(ctx context.Context, l dedup.Lease, r dedup.Result)
 	return s.Memory.Finish(ctx, l, r)
 }
 
-// safeBuffer is a buffer that several goroutines may write to.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 var errBoom = errors.New("boom")
 
-// script is a handler that does one thing after another, and then succeeds.
+// script is a handler that takes one step per attempt, and then succeeds.
 func script(steps ...func(context.Context) error) Handler {
 	var mu sync.Mutex
 	next := 0
@@ -278,7 +259,7 @@ func TestHandlerThatFailsTwiceRunsThreeTimes(t *testing.T) {
 		}
 		return nil
 	})
-	onFloor(t, []Handler{h}, nil, func(f *floor) {
+	onFixture(t, []Handler{h}, nil, func(f *fixture) {
 		r := f.outcome(f.accept("1", "x"))
 		f.ends(r, dedup.Done, "", 3)
 		f.same("runs", []int{1, 2, 3}, runs)
@@ -290,7 +271,7 @@ func TestHandlerThatFailsTwiceRunsThreeTimes(t *testing.T) {
 
 func TestHandlerThatAlwaysFailsEndsAsADeadLetter(t *testing.T) {
 	h := On("gh", "*", func(context.Context, Event[[]byte]) error { return errBoom })
-	onFloor(t, []Handler{h}, nil, func(f *floor) {
+	onFixture(t, []Handler{h}, nil, func(f *fixture) {
 		event := f.accept("1", "x")
 		f.outcome(event)
 		listed := 0
@@ -319,8 +300,8 @@ func TestRetriesWaitWithinTheBoundsOfFullJitter(t *testing.T) {
 		starts = append(starts, time.Now())
 		return errBoom
 	})
-	onFloor(t, []Handler{h}, func(c *Config) { c.Attempts, c.BackoffCap = 6, 5*time.Second }, func(f *floor) {
-		f.d.random = func(n int64) int64 { return n - 1 } // read by goroutines that start later
+	onFixture(t, []Handler{h}, func(c *Config) { c.Attempts, c.BackoffCap = 6, 5*time.Second }, func(f *fixture) {
+		f.d.random = func(n int64) int64 { return n - 1 } // goroutines that start later read it
 		f.outcome(f.accept("1", "x"))
 		var waits []string
 		for i := 1; i < len(starts); i++ {
@@ -332,12 +313,12 @@ func TestRetriesWaitWithinTheBoundsOfFullJitter(t *testing.T) {
 
 func TestPanicIsAFailedAttempt(t *testing.T) {
 	h := script(func(context.Context) error { panic("pan") }, returns(nil))
-	onFloor(t, []Handler{h}, nil, func(f *floor) {
+	onFixture(t, []Handler{h}, nil, func(f *fixture) {
 		r := f.outcome(f.accept("1", "x"))
 		f.ends(r, dedup.Done, "", 2)
 		f.same("attempts", []string{"attempt gh/* 1 pending panicked", "attempt gh/* 2 done"}, f.attempts())
 		if logs := f.logs.String(); !strings.Contains(logs, "attempt_test.go:") {
-			t.Errorf("the log does not say where it panicked:\n%s", logs)
+			t.Errorf("the log has no stack of the panic:\n%s", logs)
 		}
 	})
 }
@@ -347,19 +328,19 @@ func TestGoexitEndsTheAttemptAndNotTheWorker(t *testing.T) {
 	for range 3 {
 		steps = append(steps, func(context.Context) error { goexit(); return nil })
 	}
-	onFloor(t, []Handler{script(steps...)}, func(c *Config) { c.Workers = 1 }, func(f *floor) {
+	onFixture(t, []Handler{script(steps...)}, func(c *Config) { c.Workers = 1 }, func(f *fixture) {
 		f.ends(f.outcome(f.accept("1", "x")), dedup.Done, "", 4)
 		f.ends(f.outcome(f.accept("2", "x")), dedup.Done, "", 1)
 	})
 }
 
 func TestEveryHandlerHasItsOwnOutcome(t *testing.T) {
-	onFloor(t, []Handler{
+	onFixture(t, []Handler{
 		script(returns(errBoom)).Named("heals"),
 		On("gh", "*", func(context.Context, Event[[]byte]) error { return errBoom }).Named("fails"),
 		On("gh", "*", func(context.Context, Event[[]byte]) error { return Reject(errBoom) }).Named("rejects"),
 		script().Named("works"),
-	}, nil, func(f *floor) {
+	}, nil, func(f *fixture) {
 		r := f.outcome(f.accept("1", "x"))
 		got := map[string]string{}
 		for _, task := range r.Tasks {
@@ -373,7 +354,7 @@ func TestEveryHandlerHasItsOwnOutcome(t *testing.T) {
 }
 
 func TestRejectedEventIsDeadAtOnce(t *testing.T) {
-	onFloor(t, []Handler{script(returns(fmt.Errorf("order 7: %w", Reject(errBoom))))}, nil, func(f *floor) {
+	onFixture(t, []Handler{script(returns(fmt.Errorf("order 7: %w", Reject(errBoom))))}, nil, func(f *fixture) {
 		r := f.outcome(f.accept("1", "x"))
 		f.ends(r, dedup.Dead, reasonRejected, 1)
 		f.same("text", "order 7: rejected: boom", r.Tasks[0].Err)
@@ -387,7 +368,7 @@ func TestPostponementsAreNotFailedAttempts(t *testing.T) {
 		steps = append(steps, later)
 	}
 	steps = append(steps, returns(errBoom), later, returns(errBoom), returns(errBoom))
-	onFloor(t, []Handler{script(steps...)}, nil, func(f *floor) {
+	onFixture(t, []Handler{script(steps...)}, nil, func(f *fixture) {
 		start := time.Now()
 		r := f.outcome(f.accept("1", "x"))
 		f.ends(r, dedup.Done, "", 15)
@@ -407,7 +388,7 @@ func TestPostponementsAreBounded(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.ask.String(), func(t *testing.T) {
-			onFloor(t, []Handler{script(returns(Postpone(tt.ask, errBoom)))}, nil, func(f *floor) {
+			onFixture(t, []Handler{script(returns(Postpone(tt.ask, errBoom)))}, nil, func(f *fixture) {
 				event := f.accept("1", "x")
 				synctest.Wait()
 				task := f.record(event).Tasks[0]
@@ -421,26 +402,25 @@ func TestPostponementsAreBounded(t *testing.T) {
 
 func TestUndecodablePayloadIsDeadWithoutRetries(t *testing.T) {
 	h := On("gh", "*", func(context.Context, Event[struct{ N int }]) error { return errBoom })
-	onFloor(t, []Handler{h}, nil, func(f *floor) {
+	onFixture(t, []Handler{h}, nil, func(f *fixture) {
 		f.ends(f.outcome(f.accept("1", `{"N":"seven"}`)), dedup.Dead, reasonUndecodable, 1)
 	})
 }
 
 func TestTaskOfAMissingHandlerIsADeadLetter(t *testing.T) {
-	onFloor(t, []Handler{script()}, nil, func(f *floor) {
+	onFixture(t, []Handler{script()}, nil, func(f *fixture) {
 		r := f.outcome(f.accept("1", "x", dedup.NewTask{Handler: "gh/old"}, dedup.NewTask{Handler: "gh/*"}))
 		f.ends(r, dedup.Dead, reasonGone, 1)
 		f.same("the other task", dedup.Done, r.Tasks[1].State)
 	})
 }
 
-// TestInterruptedAttemptsUseUpTheBudget takes a task and lets its lease run out, as a process
-// does that the event kills every time.
+// The lease of a task runs out each time, as when the event crashes the process.
 func TestInterruptedAttemptsUseUpTheBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		f := newFloor(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })}, nil)
+		f := newFixture(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })}, nil)
 		event := f.accept("1", "x")
 		for range f.d.cfg.Attempts {
 			if _, err := f.store.Memory.Take(t.Context(), 1, 1<<20, time.Second); err != nil {
@@ -460,7 +440,7 @@ func TestInterruptedAttemptsUseUpTheBudget(t *testing.T) {
 func TestLastAttemptOfTheBudgetRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFloor(t, []Handler{script()}, nil)
+		f := newFixture(t, []Handler{script()}, nil)
 		event := f.accept("1", "x")
 		for range f.d.cfg.Attempts - 1 {
 			if _, err := f.store.Memory.Take(t.Context(), 1, 1<<20, time.Second); err != nil {
@@ -495,7 +475,7 @@ func TestReopenedAnswerIsClassifiedByItsResponse(t *testing.T) {
 			h := Answer("gh", "*", func(context.Context, Event[[]byte]) (Response, error) {
 				return Response{Status: tt.status, Body: []byte("new")}, nil
 			})
-			onFloor(t, []Handler{h}, func(c *Config) { c.Attempts = 2 }, func(f *floor) {
+			onFixture(t, []Handler{h}, func(c *Config) { c.Attempts = 2 }, func(f *fixture) {
 				out, err := f.store.Claim(t.Context(), dedup.Claim{
 					Key: dedup.Key{Endpoint: "gh", ID: "1"}, Hold: true, Lease: time.Minute,
 					Tasks: []dedup.NewTask{{Handler: "gh/*"}},
@@ -520,7 +500,7 @@ func TestReopenedAnswerIsClassifiedByItsResponse(t *testing.T) {
 	}
 }
 
-// TestPayloadsStayOutOfLogs has handlers fail in every way with the payload in their errors.
+// Handlers fail in every way with the payload in their errors.
 func TestPayloadsStayOutOfLogs(t *testing.T) {
 	const secret = `{"Number":4111111111111111.5}`
 	const digits = "411111"
@@ -529,7 +509,7 @@ func TestPayloadsStayOutOfLogs(t *testing.T) {
 		return On("gh", "*", func(_ context.Context, ev Event[[]byte]) error { return fn(string(ev.Body)) }).Named(name)
 	}
 	var observed sync.Map
-	onFloor(t, []Handler{
+	onFixture(t, []Handler{
 		with("error", func(b string) error { return errors.New(b) }),
 		with("wrapped", func(b string) error { return fmt.Errorf("a: %w", errors.New(b)) }),
 		with("reject", func(b string) error { return Reject(errors.New(b)) }),
@@ -543,7 +523,7 @@ func TestPayloadsStayOutOfLogs(t *testing.T) {
 			keep(ctx, o)
 			observed.Store(fmt.Sprintf("%+v", o), true)
 		}
-	}, func(f *floor) {
+	}, func(f *fixture) {
 		event := f.accept("1", secret)
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
@@ -568,9 +548,9 @@ func TestPayloadsStayOutOfLogs(t *testing.T) {
 }
 
 func TestPanicOfTheObserverIsLogged(t *testing.T) {
-	onFloor(t, []Handler{script()}, func(c *Config) {
+	onFixture(t, []Handler{script()}, func(c *Config) {
 		c.Observe = func(context.Context, Observation) { panic("observer") }
-	}, func(f *floor) {
+	}, func(f *fixture) {
 		f.ends(f.outcome(f.accept("1", "x")), dedup.Done, "", 1)
 		if !strings.Contains(f.logs.String(), "Config.Observe panicked") {
 			t.Error("nothing is in the log")

@@ -56,8 +56,7 @@ func TestBackoffIsFullJitter(t *testing.T) {
 	})
 }
 
-// TestBackoffUsesTheWholeRange draws with a fixed seed: each quarter of the range gets about
-// its share.
+// With a fixed seed, each quarter of the range gets about its share.
 func TestBackoffUsesTheWholeRange(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -15,13 +15,13 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-// BenchmarkDelivery measures the path of a delivery without network and disk: new events and
-// repetitions of one, beside a handler that does nothing but read the body.
+// BenchmarkDelivery measures deliveries without network and disk, new and repeated, compared
+// with a handler that only reads the body.
 func BenchmarkDelivery(b *testing.B) {
 	const secret = "0123456789abcdef0123"
 	body := bytes.Repeat([]byte("x"), 1024)
 	field := sign(secret, string(body))
-	// The same bytes come under every identifier, so they must not count as replays.
+	// Every identifier has the same bytes, which must not count as replays.
 	p := preset.GitHub(secret)
 	p.SameSigned = producer.SameSignedOff
 	store := dedup.NewMemory(dedup.MemoryOptions{})

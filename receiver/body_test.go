@@ -18,7 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// newTestBody returns a body over r, and what is used of a budget of most bytes.
+// newTestBody returns a body over r, with a budget of most bytes, and the use of the budget.
 func newTestBody(r io.Reader, declared, limit, most int64) (b *body, used func() int64) {
 	l := admission.NewLimiter(most, most-1, 1)
 	return &body{
@@ -46,7 +46,7 @@ func TestBodyIsReadOnceAndWhole(t *testing.T) {
 					}
 				}
 				if b.permit.Settle(); used() != 0 {
-					t.Errorf("%s of %d: %d bytes are lost", name, size, used())
+					t.Errorf("%s of %d: %d bytes are not released", name, size, used())
 				}
 			}
 		}
@@ -56,7 +56,7 @@ func TestBodyIsReadOnceAndWhole(t *testing.T) {
 func TestBodyNeverCostsMuchMoreThanWhatWasSent(t *testing.T) {
 	t.Parallel()
 	for sent := 1; sent <= 1<<20; sent *= 3 {
-		// What was sent, and then nothing: the reader looks at the budget while it waits for more.
+		// The sender stops after sent bytes: the reader checks the budget while it waits for more.
 		var now func() int64
 		used := int64(-1)
 		waiting := iotest.ErrReader(errors.New("cut"))
@@ -69,7 +69,7 @@ func TestBodyNeverCostsMuchMoreThanWhatWasSent(t *testing.T) {
 			t.Errorf("%d bytes were sent, %d held", sent, used)
 		}
 		if b.permit.Settle(); now() != 0 {
-			t.Errorf("%d bytes are lost", now())
+			t.Errorf("%d bytes are not released", now())
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestBodyErrorsHaveCodes(t *testing.T) {
 			}
 		}
 		if b.permit.Settle(); used() != 0 {
-			t.Errorf("%s: %d bytes are lost", want, used())
+			t.Errorf("%s: %d bytes are not released", want, used())
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestIdleConnectionsDoNotUseUpTheBudget(t *testing.T) {
 		}
 	}
 	waitFor(t, func() bool { return s.rx.limiter.Usage().Bodies == 32*firstBuffer })
-	if g := s.send(ask{id: "honest", body: strings.Repeat("x", 100_000)}); g.status != 202 {
+	if g := s.send(req{id: "honest", body: strings.Repeat("x", 100_000)}); g.status != 202 {
 		t.Errorf("%+v", g)
 	}
 }
@@ -127,19 +127,19 @@ func TestBudgetIsOfUnverifiedBodiesOnly(t *testing.T) {
 	p := apiProducer()
 	runs, release := newCounter(), make(chan struct{})
 	s := serve(t, p, func(c *Config) { c.BodyBudget = 1 << 20 }, countingAnswer(runs, release))
-	s.sendAtOnce(1, ask{id: "k1", body: strings.Repeat("x", 900_000)}, func() {
+	s.sendAtOnce(1, req{id: "k1", body: strings.Repeat("x", 900_000)}, func() {
 		runs.await(t)
 		if used := s.rx.limiter.Usage().Bodies; used != 0 {
 			t.Errorf("%d bytes of a verified body count", used)
 		}
 		close(release)
 	})
-	if g := s.send(ask{id: "k2", body: strings.Repeat("x", 900_000)}); g.status != 204 {
+	if g := s.send(req{id: "k2", body: strings.Repeat("x", 900_000)}); g.status != 204 {
 		t.Errorf("%+v", g)
 	}
 }
 
-// Buffers that bodies outgrew are used again, and no body ever has bytes of another one.
+// Outgrown buffers are reused, but a body never gets bytes of another one.
 func TestBuffersOfBodiesAreNotShared(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup
@@ -161,7 +161,7 @@ func TestBuffersOfBodiesAreNotShared(t *testing.T) {
 	wg.Wait()
 	for size, want := range map[int64]int{0: -1, 1: -1, firstBuffer - 1: -1, firstBuffer: 0, firstBuffer + 1: -1, 2 * firstBuffer: 1, firstBuffer << 13: 13, firstBuffer << 14: -1} {
 		if got := bufferClass(size); got != want {
-			t.Errorf("%d bytes are of class %d, want %d", size, got, want)
+			t.Errorf("%d bytes have class %d, want %d", size, got, want)
 		}
 	}
 }

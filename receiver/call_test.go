@@ -18,7 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// only makes a book of one handler and returns it.
+// only returns the handler from a registry of its own.
 func only(t *testing.T, h Handler, decode decodeFunc) *Handler {
 	t.Helper()
 	b, err := newRegistry([]Handler{h.Named("it")}, twoProducers, decode)
@@ -28,7 +28,7 @@ func only(t *testing.T, h Handler, decode decodeFunc) *Handler {
 	return b.byName["it"]
 }
 
-// call runs the handler once and waits until it returned.
+// call runs the handler once and waits for its result.
 func call(t *testing.T, h *Handler, rec dedup.Record, attempt int) (*Response, error) {
 	t.Helper()
 	r := <-h.start(t.Context(), &rec, attempt)
@@ -49,7 +49,7 @@ func recordOf(contentType, body string) dedup.Record {
 	}
 }
 
-// decodes reports what a handler of type T gets for a body, as text.
+// decodes returns, as text, what a handler of type T gets for a body.
 func decodes[T any](t *testing.T, body string) (string, error) {
 	t.Helper()
 	var got T
@@ -66,7 +66,7 @@ func TestPayloadsAreDecodedIntoTheTypeOfTheHandler(t *testing.T) {
 		decode  func(*testing.T, string) (string, error)
 		body    string
 		want    string
-		refused string // the type that the error names; empty when it decodes
+		refused string // the type in the error; empty when it decodes
 	}{
 		{"bytes", decodes[[]byte], "\x00 not json", "[0 32 110 111 116 32 106 115 111 110]", ""},
 		{"raw JSON is not looked at", decodes[json.RawMessage], "no", "[110 111]", ""},
@@ -98,7 +98,7 @@ func TestPayloadsAreDecodedIntoTheTypeOfTheHandler(t *testing.T) {
 	}
 }
 
-// TestTextIsAString: handlers of strings get text as it is, and JSON decoded.
+// Handlers of strings get text as it is, and decoded JSON.
 func TestTextIsAString(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -171,7 +171,7 @@ func TestCloudEventsDecodeTheirData(t *testing.T) {
 	const structured, batch = "application/cloudevents+json; charset=utf-8", "application/cloudevents-batch+json"
 	tests := []struct {
 		name, contentType, body string
-		want                    string // the media type and the bytes that are decoded
+		want                    string // the media type and the decoded bytes
 		refused                 bool
 	}{
 		{"structured", structured, `{` + head + `,"data":{"N":1},"Data":2}`, `application/json|{"N":1}`, false},
@@ -227,7 +227,7 @@ func TestHandlersSeeTheWholeEvent(t *testing.T) {
 	}
 }
 
-// TestHandlersDoNotShareMaps has one handler of an event change what it got before the other looks.
+// One handler of an event changes its maps before the other reads its own.
 func TestHandlersDoNotShareMaps(t *testing.T) {
 	var seen []string
 	first := On("gh", "*", func(_ context.Context, ev Event[[]byte]) error {
@@ -239,7 +239,7 @@ func TestHandlersDoNotShareMaps(t *testing.T) {
 		seen = append(seen, ev.Header.Get("Content-Type"), ev.Attributes["source"])
 		return nil
 	}).Named("second")
-	onFloor(t, []Handler{first, second}, func(c *Config) { c.Workers = 1 }, func(f *floor) {
+	onFixture(t, []Handler{first, second}, func(c *Config) { c.Workers = 1 }, func(f *fixture) {
 		c := f.claim("1", "x", dedup.NewTask{Handler: "first"}, dedup.NewTask{Handler: "second"})
 		c.Payload.Header = http.Header{"Content-Type": {"text/plain"}}
 		c.Payload.Attributes = map[string]string{"source": "here"}
@@ -295,7 +295,7 @@ func TestWithDoesNotChangeTheOriginal(t *testing.T) {
 			}
 		}
 	}
-	base := On("gh", "*", do).With(mark("1")).With(mark("2")).With(mark("3")) // a slice with room to spare
+	base := On("gh", "*", do).With(mark("1")).With(mark("2")).With(mark("3")) // a slice with spare capacity
 	one, two := base.With(mark("one")), base.With(mark("two"))
 	for _, h := range []Handler{one, two, base} {
 		if _, err := call(t, only(t, h, decodeJSON), recordOf("", ""), 1); err != nil {
@@ -307,7 +307,7 @@ func TestWithDoesNotChangeTheOriginal(t *testing.T) {
 	}
 }
 
-// broken is an error that cannot be asked for anything when it is nil.
+// broken is an error whose methods panic when it is nil.
 type broken struct{ err error }
 
 func (b *broken) Error() string { return b.err.Error() }
@@ -354,10 +354,10 @@ func TestStackOfAPanicNamesFunctionsAndNoValues(t *testing.T) {
 	}
 	stack := strings.Join(p.stack, "\n")
 	if !strings.Contains(stack, "receiver.panicsHere (") || !strings.Contains(stack, "call_test.go:") {
-		t.Errorf("the stack does not say where it happened:\n%s", stack)
+		t.Errorf("the function is not in the stack:\n%s", stack)
 	}
 	if strings.Contains(stack, "secret") || strings.Contains(stack, "0x") {
-		t.Errorf("the stack holds values:\n%s", stack)
+		t.Errorf("values are in the stack:\n%s", stack)
 	}
 }
 

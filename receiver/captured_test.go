@@ -30,30 +30,30 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// A client that captured one delivery, and has no secret, sends it in so many other forms.
+// A client without a secret sends a captured delivery in so many other forms.
 const (
 	mutations      = 600
 	mutationsLater = 120 // after the window
 )
 
-// capture is a delivery that was captured, and what it may do.
+// capture is a captured delivery, and the limits on what it may cause.
 type capture struct {
 	producer producer.Producer
 	message  message
 	now      time.Time
 	// most is how often a handler may run for it within the window: once for each signed event
-	// in it, and for signed content that two events may share as often as the producer says.
+	// in it, or as often as the producer allows for signed content that two events may share.
 	most int
-	// later is how often a handler may run for it once more after the window.
+	// later is how often a handler may run for it after the window.
 	later int
-	// anyID says that nothing of the event is signed: who captured the credential can send any
-	// event. Each identifier then runs once in a window.
+	// anyID means that nothing of the event is signed: a captured credential sends any event.
+	// Each identifier then runs once in a window.
 	anyID bool
-	// refused says that Open refuses the producer, because its signature has several readings.
+	// refused means that Open refuses the producer, because its signature is ambiguous.
 	refused bool
 }
 
-// runs counts what handlers have seen, by handler and identifier.
+// runs counts runs by handler and identifier.
 type runs struct {
 	mu   sync.Mutex
 	all  map[string]int
@@ -70,7 +70,7 @@ func (r *runs) handler(p, pattern string) receiver.Handler {
 	}).Named("takes " + pattern)
 }
 
-// check compares what handlers have seen with what they may have.
+// check compares the runs with the limits.
 func (r *runs) check(t *testing.T, c capture, most int) {
 	t.Helper()
 	r.mu.Lock()
@@ -81,17 +81,16 @@ func (r *runs) check(t *testing.T, c capture, most int) {
 	}
 	for handler, n := range counts {
 		if n > most {
-			t.Errorf("the handler that %s ran %d times, which may be %d", handler, n, most)
+			t.Errorf("the handler that %s ran %d times, at most %d allowed", handler, n, most)
 		}
 	}
 	if r.all["*"] == 0 {
-		t.Error("no handler has seen the captured delivery")
+		t.Error("no handler ran for the captured delivery")
 	}
 }
 
-// TestACapturedDeliveryRunsOnceHoweverItIsSentAgain sends one delivery of every preset, and of
-// every scheme that a producer of one's own may have, in 600 other forms, and more after its
-// window has ended.
+// It sends one delivery of every preset, and of every scheme of other producers, in 600 other
+// forms, and more after its window has ended.
 func TestACapturedDeliveryRunsOnceHoweverItIsSentAgain(t *testing.T) {
 	t.Parallel()
 	all := presetCaptures(t)
@@ -111,8 +110,7 @@ func TestACapturedDeliveryRunsOnceHoweverItIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestACapturedDeliveryRunsOnceOnDisk does the same over a store on disk, for one producer of
-// each class.
+// It does the same over a store on disk, for one producer of each class.
 func TestACapturedDeliveryRunsOnceOnDisk(t *testing.T) {
 	t.Parallel()
 	all := presetCaptures(t)
@@ -139,7 +137,7 @@ func (c capture) attack(t *testing.T, store dedup.Store, clock *deduptest.Clock)
 		Clock:    func() time.Time { return c.now.Add(clock.Now().Sub(begin)) },
 	})
 	if (err != nil) != c.refused {
-		t.Errorf("Open: %v; want it refused: %v", err, c.refused)
+		t.Errorf("Open: %v; want an error: %v", err, c.refused)
 	}
 	if err != nil {
 		_ = store.Close()
@@ -153,7 +151,7 @@ func (c capture) attack(t *testing.T, store dedup.Store, clock *deduptest.Clock)
 	}()
 	m := newMutator(1, c.message)
 	if status := give(rx, c.message); status/100 != 2 {
-		t.Fatalf("the captured delivery is answered %d", status)
+		t.Fatalf("the captured delivery gets %d", status)
 	}
 	kinds := c.mutate(t, rx, m, mutations)
 	finish(t, store)
@@ -167,11 +165,11 @@ func (c capture) attack(t *testing.T, store dedup.Store, clock *deduptest.Clock)
 	finish(t, store)
 	seen.check(t, c, c.most+c.later)
 	if t.Failed() {
-		t.Logf("answered with a 2xx: %v", kinds)
+		t.Logf("got a 2xx: %v", kinds)
 	}
 }
 
-// mutate sends so many mutations, and returns how many of each kind were answered with a 2xx.
+// mutate sends n mutations, and counts those that got a 2xx by kind.
 func (c capture) mutate(t *testing.T, rx *receiver.Receiver, m *mutator, n int) map[string]int {
 	t.Helper()
 	taken, kinds := 0, map[string]int{}
@@ -183,12 +181,12 @@ func (c capture) mutate(t *testing.T, rx *receiver.Receiver, m *mutator, n int) 
 		}
 	}
 	if n == mutations && (taken == 0 || taken == n) {
-		t.Errorf("of %d mutations %d were answered with a 2xx: they are none, or nothing verifies", n, taken)
+		t.Errorf("of %d mutations %d got a 2xx: they change nothing, or nothing verifies", n, taken)
 	}
 	return kinds
 }
 
-// give hands a message to the receiver, and returns the status; 0 for what is not a request.
+// give passes a message to the receiver, and returns the status, or 0 if it is not a request.
 func give(rx *receiver.Receiver, msg message) int {
 	r := msg.request()
 	if r == nil {
@@ -199,7 +197,7 @@ func give(rx *receiver.Receiver, msg message) int {
 	return w.Code
 }
 
-// finish waits until no handler is left to run.
+// finish waits until no task is open.
 func finish(t *testing.T, store dedup.Store) {
 	t.Helper()
 	for range 6_000 {
@@ -212,10 +210,10 @@ func finish(t *testing.T, store dedup.Store) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatal("handlers do not come to an end")
+	t.Fatal("tasks stay open")
 }
 
-// messageOf is a request for the endpoint of a producer as a message.
+// messageOf converts a request for the endpoint of a producer to a message.
 func messageOf(t *testing.T, name string, r *http.Request, body []byte) message {
 	t.Helper()
 	target := "/webhooks/" + name
@@ -225,7 +223,7 @@ func messageOf(t *testing.T, name string, r *http.Request, body []byte) message 
 	return message{r.Method, target, r.Header.Clone(), body, r.TLS}
 }
 
-// unsignedPresets are those whose senders prove who they are and not what they send.
+// unsignedPresets authenticate the sender, but not what it sends.
 var unsignedPresets = []string{
 	"aws-eventbridge", "azure-event-grid", "chargebee", "cloudevents", "gitlab", "google-eventarc", "google-pubsub", "webengage", "yookassa",
 }
@@ -280,7 +278,7 @@ func presetCaptures(t *testing.T) map[string]capture {
 	return all
 }
 
-// bounded returns the capture with what it may do.
+// bounded sets the limits of a capture.
 func (c capture) bounded(name string) capture {
 	if slices.Contains(unsignedPresets, c.producer.Preset) {
 		c.anyID, c.later = true, 1
@@ -289,19 +287,19 @@ func (c capture) bounded(name string) capture {
 	case "adyen, two items":
 		c.most = 2
 	case "shopify", "shopify-events", "shopify, shop/redact":
-		c.most = 9 // one body may come under several topics
+		c.most = 9 // one body may have several topics
 	case "github, workflow_dispatch", "github, membership":
 		c.most = 16
 	case "twilio, a running call":
 		c.most = 256
 	case "websub":
-		c.later = 1 // content is a state: after the window it counts again
+		c.later = 1 // content is a state, which is new again after the window
 	}
 	return c
 }
 
-// repeatable are bodies that two events may share in everything that is signed, by preset and
-// what they are.
+// repeatable are the bodies that two events may share with everything that is signed, by preset,
+// with their meaning.
 var repeatable = map[string]string{
 	"github, workflow_dispatch": `{"inputs":{},"ref":"refs/heads/main","workflow":".github/workflows/tea.yml","sender":{"login":"mallow"}}`,
 	"github, membership":        `{"action":"added","scope":"team","member":{"login":"mallow"},"team":{"id":17},"organization":{"id":1}}`,
@@ -309,7 +307,7 @@ var repeatable = map[string]string{
 	"shopify, shop/redact":      `{"shop_id":17,"shop_domain":"teapots.myshopify.com"}`,
 }
 
-// withBody gives a message another body, which is signed.
+// withBody replaces and signs the body of a message.
 func withBody(t *testing.T, p producer.Producer, body string) func(*message) {
 	t.Helper()
 	return func(msg *message) {
@@ -345,7 +343,7 @@ const ownBody = `{"id":"e1","type":"paid","at":1700000000,"url":"a.b:c/d?e=1&f|g
 // own is a producer without a preset, and a delivery of it.
 type own struct {
 	scheme  verify.Scheme
-	prove   func(*http.Request) // shows what the scheme verifies, for one that does not sign
+	prove   func(*http.Request) // sets the credentials for a scheme that does not sign
 	key     producer.Extractor
 	change  func(*producer.Producer)
 	fields  map[string]string
@@ -439,10 +437,10 @@ func later(anyID bool) int {
 	return 0
 }
 
-// asAPI gives a producer the answers of an API.
+// asAPI sets the API contract.
 func asAPI(p *producer.Producer) { p.Contract = producer.API }
 
-// ownProducers are the templates of the scheme hmac, and shared credentials.
+// ownProducers use the templates of the scheme hmac, and shared credentials.
 func ownProducers() map[string]own {
 	template := func(content string) *verify.HMAC {
 		h := &verify.HMAC{Headers: []string{"X-Signature"}, Encoding: verify.Hex, Content: content, Secrets: verify.Secrets(secret17)}
@@ -486,7 +484,7 @@ func ownProducers() map[string]own {
 	}
 }
 
-// signedProducers are producers that sign as RFC 9421 says.
+// signedProducers sign by RFC 9421.
 func signedProducers() map[string]own {
 	id := map[string]string{"X-Event-Id": "evt-17", "X-Type": "paid", "Content-Type": "application/json"}
 	binary := map[string]string{
@@ -515,7 +513,7 @@ func signedProducers() map[string]own {
 	}
 }
 
-// tokenProducers are producers whose deliveries carry a token, or are one.
+// tokenProducers send deliveries that carry a token, or are one.
 func tokenProducers(t *testing.T, now time.Time) map[string]own {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
@@ -549,7 +547,7 @@ func tokenProducers(t *testing.T, now time.Time) map[string]own {
 	}
 }
 
-// certificateProducers are producers that show a certificate.
+// certificateProducers authenticate with a certificate.
 func certificateProducers(t *testing.T, now time.Time) map[string]own {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)

@@ -81,10 +81,10 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if c.Producers[0].MaxBody != 1<<20 || c.Producers[1].MaxBody != 5 {
-		t.Error("limits of bodies", c.Producers[0].MaxBody, c.Producers[1].MaxBody)
+		t.Error("the limits of bodies differ", c.Producers[0].MaxBody, c.Producers[1].MaxBody)
 	}
 	if c := withDefaults(Config{InFlightWait: -1}); c.InFlightWait != -1 {
-		t.Error("a wait of -1 is no default")
+		t.Error("a wait of -1 became the default")
 	}
 }
 

@@ -33,13 +33,13 @@ func (s *watchedStore) Extend(ctx context.Context, l dedup.Lease, d time.Duratio
 	return err
 }
 
-// clocked is a receiver with a clock that is set, and what it did.
+// clocked is a receiver with a settable clock, and a record of its work.
 type clocked struct {
 	*site
 	clock   *deduptest.SteppedClock
 	watched *watchedStore
-	release chan struct{} // closed: handlers that wait may return
-	stop    chan struct{} // closed: the load ends
+	release chan struct{} // closed when waiting handlers may return
+	stop    chan struct{} // closed when the load has to end
 	loads   sync.WaitGroup
 	free    func() // closes release
 	end     func() // closes stop and waits
@@ -47,11 +47,11 @@ type clocked struct {
 	mu       sync.Mutex
 	done     map[string]int // successful runs
 	accepted map[string]bool
-	waiting  map[string]int // runs of the handlers that wait
+	waiting  map[string]int // runs of waiting handlers
 }
 
-// serveClocked opens a receiver over a Badger store. The store lives by the same clock when own
-// is set, and else by its default.
+// serveClocked opens a receiver over a Badger store. With own, the store uses the same clock,
+// else its default.
 func serveClocked(t *testing.T, p producer.Producer, own bool) *clocked {
 	t.Helper()
 	c := &clocked{clock: deduptest.NewSteppedClock(), release: make(chan struct{}), stop: make(chan struct{}), done: map[string]int{}, accepted: map[string]bool{}, waiting: map[string]int{}}
@@ -129,12 +129,12 @@ func (c *clocked) taken() int {
 	return len(c.accepted)
 }
 
-// at is a delivery that was signed at a time. Its body is its own.
-func at(signed time.Time, id, typ string) ask {
-	return ask{id: id, body: `{"id":"` + id + `"}`, header: http.Header{"Type": {typ}, "Signed-At": {strconv.FormatInt(signed.Unix(), 10)}}}
+// at is a delivery signed at a time, with a body of its own.
+func at(signed time.Time, id, typ string) req {
+	return req{id: id, body: `{"id":"` + id + `"}`, header: http.Header{"Type": {typ}, "Signed-At": {strconv.FormatInt(signed.Unix(), 10)}}}
 }
 
-// accept delivers a new event that is signed by the receiver's clock.
+// accept delivers a new event, signed by the receiver's clock.
 func (c *clocked) accept(id string) got {
 	c.t.Helper()
 	g := c.send(at(c.clock.Now(), id, "t"))
@@ -147,8 +147,8 @@ func (c *clocked) accept(id string) got {
 	return g
 }
 
-// load sends new events, each of them twice, until the load ends. Around a step a delivery may
-// be refused, with the reason.
+// load sends new events, each of them twice, until stop. While the clock steps a delivery may be
+// refused, with its reason.
 func (c *clocked) load(worker int) {
 	for i := 0; ; i++ {
 		select {
@@ -179,9 +179,9 @@ func (c *clocked) load(worker int) {
 	}
 }
 
-// judged checks what the clock as it is now makes of a delivery that is signed by a good clock,
-// and of one that was captured when the clocks agreed.
-func (c *clocked) judged(step int, off time.Duration, first got) {
+// checkFreshness checks, with the clock off by a step, a delivery signed by a good clock and one
+// that was captured before the step.
+func (c *clocked) checkFreshness(step int, off time.Duration, first got) {
 	c.t.Helper()
 	if g := c.send(at(c.clock.Now(), "first", "t")); !g.replayed() || g.body != first.body || g.status != first.status {
 		c.t.Errorf("step %d: a duplicate gets %+v, the first got %+v", step, g, first)
@@ -200,13 +200,13 @@ func (c *clocked) judged(step int, off time.Duration, first got) {
 	case !c.p.StaleKnown:
 		wantProblem(c.t, captured, 401, "timestamp_too_old")
 	case !captured.replayed() || captured.body != first.body:
-		c.t.Errorf("step %d: a stale repetition of what is known gets %+v", step, captured)
+		c.t.Errorf("step %d: a stale duplicate gets %+v", step, captured)
 	}
 }
 
-// settled waits until no task is left and checks the records: each accepted event is there once
-// and done, at about the time that it was (as the store has it, by off), and remembered for its
-// window.
+// settled waits until all tasks are done and checks the records: each accepted event exists once
+// and is done, was accepted at about the right time (off by off for the store), and is
+// remembered for its window.
 func (c *clocked) settled(extra int, once bool) {
 	c.t.Helper()
 	waitFor(c.t, func() bool {
@@ -261,24 +261,24 @@ func TestStepsOfTheMachinesClockDoubleNothingAndHoldUpNothing(t *testing.T) {
 			c.clock.Set(off)
 			extended, taken := c.watched.extended.Load(), c.taken()
 			c.accept(fmt.Sprint("step", step))
-			c.judged(step, off, first)
+			c.checkFreshness(step, off, first)
 			if g := c.send(at(c.clock.Now(), "a1", "ask")); g.status != 409 && g.status != 503 {
-				t.Errorf("while its answer is made: %+v", g)
+				t.Errorf("during its run: %+v", g)
 			}
-			// The leases of those that wait were extended, and events went on coming.
+			// The leases of waiting handlers were extended, and the load continued.
 			waitFor(t, func() bool { return c.watched.extended.Load() >= extended+2 && c.taken() >= taken+5 })
 		}
 		c.end()
 		c.free()
 		if g := <-answered; g.status != 200 || g.body != "run 1" {
-			t.Errorf("the answer is %+v", g)
+			t.Errorf("the response is %+v", g)
 		}
 		if g := c.send(at(c.clock.Now(), "a1", "ask")); g.body != "run 1" || !g.replayed() {
-			t.Errorf("the duplicate is answered %+v", g)
+			t.Errorf("the duplicate gets %+v", g)
 		}
 		c.settled(2, true)
 		if c.runs("l1") != 1 || c.runs("a1") != 1 {
-			t.Errorf("%d and %d runs beside each other", c.runs("l1"), c.runs("a1"))
+			t.Errorf("%d and %d concurrent runs", c.runs("l1"), c.runs("a1"))
 		}
 	})
 }
@@ -294,7 +294,7 @@ func TestStepsOfTheStoresOwnClockDoubleNothingAndHoldUpNothing(t *testing.T) {
 		c.clock.Set(off)
 		id := fmt.Sprint("step", step)
 		c.accept(id)
-		waitFor(t, func() bool { // the task did not wait for an hour
+		waitFor(t, func() bool { // the task does not wait for an hour
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			return c.done[id] == 1

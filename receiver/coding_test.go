@@ -71,7 +71,7 @@ func TestCodedDeliveryIsStoredAsReceivedAndHandledDecoded(t *testing.T) {
 				seen <- ev
 				return nil
 			}).Lane(producer.JSON("id")))
-			a := ask{id: "k1", body: body, header: http.Header{"Content-Encoding": {coding}}}
+			a := req{id: "k1", body: body, header: http.Header{"Content-Encoding": {coding}}}
 			if g := s.send(a); g.status/100 != 2 || g.replayed() {
 				t.Fatalf("%s: %+v", coding, g)
 			}
@@ -83,7 +83,7 @@ func TestCodedDeliveryIsStoredAsReceivedAndHandledDecoded(t *testing.T) {
 				t.Errorf("%s: %+v", coding, g)
 			}
 			if rec := s.records()[0]; string(rec.Payload.Body) != body || rec.Tasks[0].Lane == "" {
-				t.Errorf("%s: kept %q in lane %q", coding, rec.Payload.Body, rec.Tasks[0].Lane)
+				t.Errorf("%s: stored %q in lane %q", coding, rec.Payload.Body, rec.Tasks[0].Lane)
 			}
 		}
 	})
@@ -101,7 +101,7 @@ func TestItemsOfACodedBatchAreStoredDecoded(t *testing.T) {
 	}
 	words := make(chan string, 2)
 	s := serve(t, p, nil, On("shop", "*", func(_ context.Context, ev Event[[]byte]) error { words <- string(ev.Data); return nil }))
-	a := ask{body: coded(t, "gzip", "one two"), header: http.Header{"Content-Encoding": {"gzip"}}}
+	a := req{body: coded(t, "gzip", "one two"), header: http.Header{"Content-Encoding": {"gzip"}}}
 	if g := s.send(a); g.status != 200 {
 		t.Fatalf("%+v", g)
 	}
@@ -110,7 +110,7 @@ func TestItemsOfACodedBatchAreStoredDecoded(t *testing.T) {
 	}
 }
 
-// TestItemOfACloudEventsBatchHasTheSingleEventType: it is sent on and exported with its fields.
+// An item is forwarded and exported with its fields.
 func TestItemOfACloudEventsBatchHasTheSingleEventType(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
@@ -130,11 +130,11 @@ func TestItemOfACloudEventsBatchHasTheSingleEventType(t *testing.T) {
 		"application/json":                                 "application/json",
 		"application/cloudevents+json":                     "application/cloudevents+json",
 	} {
-		if g := s.send(ask{body: strings.ReplaceAll(sent, " ", ""), header: http.Header{"Content-Type": {sent}}}); g.status != 200 {
+		if g := s.send(req{body: strings.ReplaceAll(sent, " ", ""), header: http.Header{"Content-Type": {sent}}}); g.status != 200 {
 			t.Fatalf("%+v", g)
 		}
 		if got := <-kinds; got != want {
-			t.Errorf("an item of %q is kept as %q", sent, got)
+			t.Errorf("an item of %q is stored as %q", sent, got)
 		}
 	}
 }
@@ -158,16 +158,16 @@ func TestUnsupportedCodingsAreRefused(t *testing.T) {
 		{"two", "gzip, gzip", "{}", 415, "content_coding_unsupported"},
 	}
 	contracts(t, func(t *testing.T, p producer.Producer) {
-		s := serve(t, p, nil, nobody(t))
+		s := serve(t, p, nil, mustNotRun(t))
 		for _, row := range rows {
 			t.Log(row.name)
-			g := s.send(ask{id: "k1", body: row.body, header: http.Header{"Content-Encoding": {row.coding}}})
+			g := s.send(req{id: "k1", body: row.body, header: http.Header{"Content-Encoding": {row.coding}}})
 			wantProblem(t, g, row.status, row.code)
 			if row.status == 415 && g.header.Get("Accept-Encoding") != "gzip, deflate, identity" {
 				t.Errorf("%v", g.header)
 			}
-			// Before it is verified nothing is decoded.
-			g = s.send(ask{id: "k1", body: row.body, header: http.Header{"Content-Encoding": {row.coding}, "Sig": {"signature_mismatch"}}})
+			// Nothing is decoded before verification.
+			g = s.send(req{id: "k1", body: row.body, header: http.Header{"Content-Encoding": {row.coding}, "Sig": {"signature_mismatch"}}})
 			if row.status != 415 {
 				wantProblem(t, g, 401, "signature_invalid")
 			}
@@ -175,7 +175,7 @@ func TestUnsupportedCodingsAreRefused(t *testing.T) {
 		if n := len(s.records()); n != 0 {
 			t.Errorf("%d records", n)
 		}
-		full := ask{id: "k1", body: coded(t, "gzip", strings.Repeat("x", 1<<20)), header: http.Header{"Content-Encoding": {"gzip"}}}
+		full := req{id: "k1", body: coded(t, "gzip", strings.Repeat("x", 1<<20)), header: http.Header{"Content-Encoding": {"gzip"}}}
 		s2 := serve(t, p, nil)
 		if g := s2.send(full); g.status/100 != 2 {
 			t.Errorf("exactly the limit: %+v", g)
@@ -183,7 +183,7 @@ func TestUnsupportedCodingsAreRefused(t *testing.T) {
 	})
 }
 
-func TestDecodingMakesNoMoreThanTheLimit(t *testing.T) { //nolint:paralleltest // it looks at the memory of the process
+func TestDecodingMakesNoMoreThanTheLimit(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	bomb := []byte(coded(t, "gzip", strings.Repeat("\x00", 64<<20)))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -192,7 +192,7 @@ func TestDecodingMakesNoMoreThanTheLimit(t *testing.T) { //nolint:paralleltest /
 	if !errors.Is(err, errInflates) {
 		t.Fatal(err)
 	}
-	// Without the limit it would be the 64 MiB of the bomb and more.
+	// Without the limit it would be more than the 64 MiB of the bomb.
 	if made := after.TotalAlloc - before.TotalAlloc; made > 8<<20 {
 		t.Errorf("%d bytes for a limit of 1 MiB", made)
 	}
@@ -239,7 +239,7 @@ func TestRequestWithoutBodyAndTypeIsRefused(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		s := serve(t, p, nil)
-		bare := ask{id: "k1", header: http.Header{"Content-Type": nil}}
+		bare := req{id: "k1", header: http.Header{"Content-Type": nil}}
 		wantProblem(t, s.send(bare), 400, "body_missing")
 		if n := len(s.records()); n != 0 {
 			t.Errorf("%d records", n)
@@ -247,7 +247,7 @@ func TestRequestWithoutBodyAndTypeIsRefused(t *testing.T) {
 		unsigned := bare
 		unsigned.header = http.Header{"Content-Type": nil, "Sig": nil}
 		wantProblem(t, s.send(unsigned), 401, "signature_missing")
-		if g := s.send(ask{id: "k1"}); g.status/100 != 2 {
+		if g := s.send(req{id: "k1"}); g.status/100 != 2 {
 			t.Errorf("a type and no body: %+v", g)
 		}
 		p.EmptyBody = true

@@ -1,6 +1,6 @@
 //go:build !race
 
-// Under the race detector a sync.Pool drops some of what it keeps, so that memory says nothing.
+// Under the race detector a sync.Pool drops entries at random, so memory cannot be measured.
 
 package receiver
 
@@ -16,8 +16,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-// refusedMemory returns the memory that a refused delivery of n bytes takes on its whole way,
-// of several tries the least. It comes in small pieces, as from a network.
+// refusedMemory returns the memory that a refused delivery of n bytes allocates, the minimum of
+// several runs. The body arrives in small pieces, as from a network.
 func refusedMemory(t *testing.T, h http.Handler, n int) float64 {
 	t.Helper()
 	body := bytes.Repeat([]byte("x"), n)
@@ -39,11 +39,10 @@ func refusedMemory(t *testing.T, h http.Handler, n int) float64 {
 	return least
 }
 
-// TestARefusedDeliveryTakesLittleMemory bounds the memory of the whole way through the
-// receiver, for a scheme that needs none of its own: 64 kB, and 4/3 of a byte for each byte
-// that was sent. What schemes take is measured in package producer, and all of it together is
-// 64 kB and 4 bytes.
-func TestARefusedDeliveryTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it counts the memory of the process
+// The bound for the whole receiver, with a scheme that allocates nothing, is 64 kB and 4/3 of a
+// byte for each byte sent. Package producer measures the schemes. Together the bound is 64 kB
+// and 4 bytes.
+func TestARefusedDeliveryTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	s := serve(t, preset.GitHub("0123456789abcdef0123"), func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
 	for _, n := range []int{0, 1 << 10, 64 << 10, 1 << 20} {
 		got := refusedMemory(t, s.rx.HTTP("github"), n)

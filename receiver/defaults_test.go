@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWorkersFollowTheProcessorsThatWeMayUse: in a container those are fewer than the machine
-// has. It changes the whole process, and so runs beside no other test.
+// A container may use fewer processors than the machine has. The test changes the whole process,
+// so it is not parallel.
 func TestWorkersFollowTheProcessorsThatWeMayUse(t *testing.T) {
 	may := runtime.NumCPU() + 1
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(may))

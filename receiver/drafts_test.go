@@ -16,9 +16,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestASentKeyDecidesUnderABearerToken: the token authenticates every field, so that the
-// Idempotency-Key of a CloudEvent is the producer's word. Two keys are two events, and one key
-// is one, whatever source and id say.
+// The token authenticates every field, so the Idempotency-Key of a CloudEvent comes from the
+// producer: two keys are two events, and one key is one event, whatever source and id are.
 func TestASentKeyDecidesUnderABearerToken(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []bool{false, true} {
@@ -44,7 +43,7 @@ func TestASentKeyDecidesUnderABearerToken(t *testing.T) {
 			ev := <-got
 			ids = append(ids, ev.ID)
 			if ev.ID == "ev-1" && !batch && ev.KeyField != `"ev-1"` {
-				t.Errorf("the field was kept as %q", ev.KeyField)
+				t.Errorf("the field was stored as %q", ev.KeyField)
 			}
 		}
 		slices.Sort(ids)
@@ -55,8 +54,8 @@ func TestASentKeyDecidesUnderABearerToken(t *testing.T) {
 	}
 }
 
-// TestPresetsAcceptPutOnlyWhenConfigured: delivery by PUT is a matter of agreement. The methods that the
-// policy, the 405 and a granted subscription name are those that are taken.
+// Delivery by PUT needs an agreement. The policy, the 405 and a granted subscription name the
+// accepted methods.
 func TestPresetsAcceptPutOnlyWhenConfigured(t *testing.T) {
 	t.Parallel()
 	for _, vendor := range preset.All() {
@@ -78,17 +77,17 @@ func TestPresetsAcceptPutOnlyWhenConfigured(t *testing.T) {
 		if g := s.send(put); g.status != status || !agreed && g.header.Get("Allow") != allow {
 			t.Errorf("agreed %v: %d, Allow %q", agreed, g.status, g.header.Get("Allow"))
 		}
-		g := s.send(ask{method: "OPTIONS", header: http.Header{"Webhook-Request-Origin": {"sender.example"}}})
+		g := s.send(req{method: "OPTIONS", header: http.Header{"Webhook-Request-Origin": {"sender.example"}}})
 		if g.status != 200 || g.header.Get("Allow") != allow {
 			t.Errorf("agreed %v: granted with %d, Allow %q, want %q", agreed, g.status, g.header.Get("Allow"), allow)
 		}
 		if doc := s.policyData(); strings.Contains(strings.Join(doc.Endpoints[0].Methods, " "), "PUT") != agreed {
-			t.Errorf("the policy says %v", doc.Endpoints[0].Methods)
+			t.Errorf("the policy has %v", doc.Endpoints[0].Methods)
 		}
 	}
 }
 
-// policyData is the policy as data.
+// policyData returns the policy as data.
 func (s *site) policyData() policyDoc {
 	s.t.Helper()
 	data, _ := s.policy("?format=json", nil)
@@ -99,8 +98,8 @@ func (s *site) policyData() policyDoc {
 	return doc
 }
 
-// TestEvery415ListsWhatIsAccepted: also where no media types are set, and the reader of the events
-// refuses one.
+// The 415 lists media types even if none are configured and the reader of the events refuses
+// one.
 func TestEvery415ListsWhatIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []bool{false, true} {
@@ -120,8 +119,7 @@ func TestEvery415ListsWhatIsAccepted(t *testing.T) {
 	}
 }
 
-// TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness (idempotency draft section 5, RFC 9421
-// section 1.4).
+// See the idempotency draft section 5, and RFC 9421 section 1.4.
 func TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness(t *testing.T) {
 	t.Parallel()
 	word, err := producer.KeyFormatRegexp("[a-z]{3}-[0-9]+")
@@ -150,11 +148,11 @@ func TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness(t *testing.T) {
 		page, _ := s.policy("", nil)
 		for _, want := range tt.want {
 			if !strings.Contains(page, want) {
-				t.Errorf("the page does not say %q", want)
+				t.Errorf("%q is not on the page", want)
 			}
 		}
 		if strings.Contains(page, tt.not) {
-			t.Errorf("the page says %q", tt.not)
+			t.Errorf("%q is on the page", tt.not)
 		}
 		e := s.policyData().Endpoints[0]
 		if e.Strict != tt.strict || (e.Format == "") != (tt.format == nil) || tt.algs != nil && !slices.Equal(e.Algorithms, []string{string(tt.algs[0])}) {
@@ -163,7 +161,7 @@ func TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness(t *testing.T) {
 	}
 }
 
-// TestA400NamesItsLimit: the producer's developer learns what to change without asking.
+// The producer's developer can see what to change.
 func TestA400NamesItsLimit(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
@@ -177,13 +175,13 @@ func TestA400NamesItsLimit(t *testing.T) {
 		g    got
 		want string
 	}{
-		"a long key":       {s.send(ask{id: `"` + strings.Repeat("k", 1025) + `"`}), "longer than 1,024 characters"},
-		"a very long key":  {s.send(ask{id: strings.Repeat("k", 9000)}), "longer than 1,024 characters"},
-		"a key of another": {formatted.send(ask{id: "k1"}), "not a UUID (RFC 9562 section 4)"},
-		"a broken key":     {s.send(ask{id: `"k`}), "not a string (RFC 9651 section 3.3.3)"},
-		"a long type":      {s.send(ask{id: "k1", typ: strings.Repeat("t", 1025)}), "longer than 1,024 characters"},
-		"a long value":     {inBody.send(ask{body: `{"id":"` + strings.Repeat("i", 4097) + `"}`}), "over 4,096 bytes"},
-		"a deep body":      {inBody.send(ask{body: `{"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `,"id":"1"}`}), "nested deeper than 256"},
+		"a long key":       {s.send(req{id: `"` + strings.Repeat("k", 1025) + `"`}), "longer than 1,024 characters"},
+		"a very long key":  {s.send(req{id: strings.Repeat("k", 9000)}), "longer than 1,024 characters"},
+		"a key of another": {formatted.send(req{id: "k1"}), "not a UUID (RFC 9562 section 4)"},
+		"a broken key":     {s.send(req{id: `"k`}), "not a string (RFC 9651 section 3.3.3)"},
+		"a long type":      {s.send(req{id: "k1", typ: strings.Repeat("t", 1025)}), "longer than 1,024 characters"},
+		"a long value":     {inBody.send(req{body: `{"id":"` + strings.Repeat("i", 4097) + `"}`}), "over 4,096 bytes"},
+		"a deep body":      {inBody.send(req{body: `{"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `,"id":"1"}`}), "nested deeper than 256"},
 	} {
 		t.Log(name)
 		wantProblem(t, tt.g, 400, "event_malformed")
@@ -193,7 +191,6 @@ func TestA400NamesItsLimit(t *testing.T) {
 	}
 }
 
-// TestRefusalOfALargeSignatureNamesTheLimit: as a 400 about an event is.
 func TestRefusalOfALargeSignatureNamesTheLimit(t *testing.T) {
 	t.Parallel()
 	s := serveSigned(t, nil)
@@ -201,14 +198,14 @@ func TestRefusalOfALargeSignatureNamesTheLimit(t *testing.T) {
 		`sig1=("` + strings.Repeat("x", 9000) + `");created=1`: "larger than 8 KiB",
 		`sig1=(` + manyNames(33) + `);created=1`:               "more than 32 components",
 	} {
-		g := s.send(ask{id: `"k"`, body: "{}", header: http.Header{"Signature-Input": {input}, "Signature": {"sig1=:AAAA:"}}})
+		g := s.send(req{id: `"k"`, body: "{}", header: http.Header{"Signature-Input": {input}, "Signature": {"sig1=:AAAA:"}}})
 		if g.status != 400 || !strings.Contains(g.body, want) {
 			t.Errorf("%d %s, want %q", g.status, g.body, want)
 		}
 	}
 }
 
-// manyNames are so many component identifiers.
+// manyNames returns n component identifiers.
 func manyNames(n int) string {
 	var names []string
 	for i := range n {
@@ -217,9 +214,8 @@ func manyNames(n int) string {
 	return strings.Join(names, " ")
 }
 
-// TestMalformedDigestsHaveTheirOwnCodes: 400 with the problem types of
-// draft-ietf-httpapi-digest-fields-problem-types-06. A digest of another body stays 401: the
-// body may have been changed on its way by a third party.
+// They get 400 with the problem types of draft-ietf-httpapi-digest-fields-problem-types-06. A
+// digest of another body stays 401: a third party may have changed the body.
 func TestMalformedDigestsHaveTheirOwnCodes(t *testing.T) {
 	t.Parallel()
 	const registered = "https://iana.org/assignments/http-problem-types#"
@@ -256,7 +252,7 @@ func TestMalformedDigestsHaveTheirOwnCodes(t *testing.T) {
 	}
 }
 
-// deliverDigest signs a delivery with this Content-Digest and sends it.
+// deliverDigest signs and sends a delivery with this Content-Digest.
 func (s signedSite) deliverDigest(digest string) got {
 	s.t.Helper()
 	signed, err := http.NewRequest(http.MethodPost, "https://hooks.example/webhooks/shop", strings.NewReader("{}"))
@@ -269,11 +265,10 @@ func (s signedSite) deliverDigest(digest string) got {
 	if err := s.hmac.Sign(signed, []byte("{}"), time.Now()); err != nil {
 		s.t.Fatal(err)
 	}
-	return s.send(ask{body: "{}", header: signed.Header})
+	return s.send(req{body: "{}", header: signed.Header})
 }
 
-// TestAcceptSignatureOffersANonceWhereOneIsRequired: a fresh one each time (RFC 9421 section
-// 5.1), with which the producer can sign again.
+// The nonce is a new one each time (RFC 9421 section 5.1), and the producer can sign with it.
 func TestAcceptSignatureOffersANonceWhereOneIsRequired(t *testing.T) {
 	t.Parallel()
 	for policy, offers := range map[producer.NoncePolicy]bool{producer.NonceOff: false, producer.NonceRequired: true, producer.NonceUnique: true} {
@@ -282,7 +277,7 @@ func TestAcceptSignatureOffersANonceWhereOneIsRequired(t *testing.T) {
 		s := serve(t, p, nil)
 		seen := map[string]bool{}
 		for range 3 {
-			g := s.send(ask{id: "k1", header: http.Header{"Sig": {"signature_missing"}}})
+			g := s.send(req{id: "k1", header: http.Header{"Sig": {"signature_missing"}}})
 			nonce := regexp.MustCompile(`;nonce="([A-Za-z0-9_-]{16,})"$`).FindStringSubmatch(g.header.Get("Accept-Signature"))
 			if (nonce != nil) != offers {
 				t.Errorf("policy %v: Accept-Signature is %s", policy, g.header.Get("Accept-Signature"))
@@ -295,9 +290,9 @@ func TestAcceptSignatureOffersANonceWhereOneIsRequired(t *testing.T) {
 			}
 		}
 		if offers {
-			wantProblem(t, s.send(ask{id: "k1"}), 401, "insufficient_coverage")
+			wantProblem(t, s.send(req{id: "k1"}), 401, "insufficient_coverage")
 			for nonce := range seen {
-				if g := s.send(ask{id: "k1", header: http.Header{"Nonce": {nonce}}}); g.status != 202 {
+				if g := s.send(req{id: "k1", header: http.Header{"Nonce": {nonce}}}); g.status != 202 {
 					t.Errorf("with the offered nonce: %d %s", g.status, g.body)
 				}
 				break
@@ -306,7 +301,7 @@ func TestAcceptSignatureOffersANonceWhereOneIsRequired(t *testing.T) {
 	}
 }
 
-// TestAChallengeNamesASchemeThatApplies: the registered scheme where the credential is one of it.
+// The challenge names a registered scheme only if the credential belongs to it.
 func TestAChallengeNamesASchemeThatApplies(t *testing.T) {
 	t.Parallel()
 	static := func(in verify.Place, name string) verify.Scheme {
@@ -320,7 +315,7 @@ func TestAChallengeNamesASchemeThatApplies(t *testing.T) {
 	} {
 		p := apiProducer()
 		p.Scheme = scheme
-		g := serve(t, p, nil).send(ask{id: "k1", header: http.Header{"Sig": {"signature_missing"}}})
+		g := serve(t, p, nil).send(req{id: "k1", header: http.Header{"Sig": {"signature_missing"}}})
 		if g.status != 401 || g.header.Get("WWW-Authenticate") != want {
 			t.Errorf("%d %q, want %q", g.status, g.header.Get("WWW-Authenticate"), want)
 		}

@@ -23,7 +23,7 @@ import (
 
 const secret = "a secret that GitHub was given"
 
-// deliver sends a delivery as GitHub signs it, and returns the answer.
+// deliver sends a delivery signed like GitHub's, and returns the response.
 func deliver(rx *receiver.Receiver, id, typ, body string) *httptest.ResponseRecorder {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(body))
@@ -37,7 +37,7 @@ func deliver(rx *receiver.Receiver, id, typ, body string) *httptest.ResponseReco
 	return w
 }
 
-// open opens a receiver for GitHub with one handler; outcomes come out of the channel.
+// open opens a receiver for GitHub with one handler. The channel gets the outcomes.
 func open(h receiver.Handler) (*receiver.Receiver, <-chan string) {
 	outcomes := make(chan string, 16)
 	rx, err := receiver.Open(receiver.Config{
@@ -57,7 +57,7 @@ func open(h receiver.Handler) (*receiver.Receiver, <-chan string) {
 	return rx, outcomes
 }
 
-// Push is what a handler of pushes needs to know.
+// Push is the part of a push event that the handlers need.
 type Push struct {
 	Ref string `json:"ref"`
 }

@@ -19,7 +19,7 @@ import (
 func Example() {
 	pushed := make(chan string, 1)
 	rx, err := receiver.Open(receiver.Config{
-		Store:     dedup.NewMemory(dedup.MemoryOptions{}), // badgerstore.Open("data") keeps events over restarts
+		Store:     dedup.NewMemory(dedup.MemoryOptions{}), // badgerstore.Open("data") keeps events across restarts
 		Producers: []producer.Producer{preset.GitHub(secret)},
 		Handlers: []receiver.Handler{receiver.On("github", "push", func(_ context.Context, ev receiver.Event[Push]) error {
 			pushed <- ev.Data.Ref

@@ -18,13 +18,13 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Order is what the shop tells of an order.
+// Order is the shop's event.
 type Order struct {
 	Type  string `json:"type"`
 	Total int    `json:"total"`
 }
 
-// ship is a handler to be tested.
+// ship is the handler under test.
 func ship(_ context.Context, ev receiver.Event[Order]) error {
 	if ev.Data.Total < 0 {
 		return receiver.Reject(errors.New("a total below zero"))
@@ -32,9 +32,8 @@ func ship(_ context.Context, ev receiver.Event[Order]) error {
 	return nil
 }
 
-// A test of a handler of one's own sends signed requests to a receiver with a store in memory,
-// and waits for what Observe tells of its attempts. A [verify.Signer] signs as a producer of
-// one's own does.
+// To test a handler, send signed requests to a receiver with a store in memory, and wait for the
+// attempts that Observe reports. A [verify.Signer] signs like a producer of your own.
 func Example_test() {
 	secret := verify.GenerateSecret()
 	key, err := verify.NewHMACKey("k1", secret)
@@ -59,8 +58,8 @@ func Example_test() {
 	}
 	defer rx.Close() //nolint:errcheck // in a test: t.Cleanup
 
-	// order is a delivery of the shop, signed for the URL that it calls. It is a request as
-	// clients make it: the one of httptest is a server's, which has no URL to sign.
+	// order is a delivery of the shop, signed for its URL. It must be a client's request: that of
+	// httptest is a server's, without a URL to sign.
 	order := func(id, body string) *http.Request {
 		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "https://hooks.example/webhooks/shop", strings.NewReader(body))
 		if err != nil {

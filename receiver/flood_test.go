@@ -17,7 +17,7 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-// heap is what the process holds in memory, after what is garbage is gone.
+// heap returns the memory in use after garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -25,14 +25,14 @@ func heap() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// clientFrom is a client with an address of its own on this machine.
+// clientFrom is a client with its own loopback address.
 func clientFrom(t *testing.T, addr string) *http.Client {
 	t.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
 	if conn, err := dialer.DialContext(t.Context(), "tcp", "127.0.0.1:1"); err == nil {
 		_ = conn.Close()
 	} else if strings.Contains(err.Error(), "cannot assign") {
-		t.Skip("this machine has one loopback address only")
+		t.Skip("this machine has only one loopback address")
 	}
 	tr := &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 256}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -43,7 +43,7 @@ func clientFrom(t *testing.T, addr string) *http.Client {
 type flood struct {
 	site    *site
 	sent    atomic.Int64
-	refused atomic.Int64 // before they were verified
+	refused atomic.Int64 // before verification
 }
 
 func (f *flood) run(ctx context.Context, client *http.Client, body string) {
@@ -57,7 +57,7 @@ func (f *flood) run(ctx context.Context, client *http.Client, body string) {
 		r.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
 		resp, err := client.Do(r)
 		if err != nil {
-			continue // refused before all of it was sent
+			continue // refused before the end of the body
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
@@ -70,8 +70,8 @@ func (f *flood) run(ctx context.Context, client *http.Client, body string) {
 	}
 }
 
-// hold sends a delivery but for its last byte, and waits until the answer comes or the context
-// ends.
+// hold sends a delivery without its last byte, and waits for the response or the end of the
+// context.
 func (f *flood) hold(ctx context.Context, length int) {
 	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 7)}}).DialContext(ctx, "tcp", f.site.srv.Listener.Addr().String())
 	if err != nil {
@@ -84,7 +84,7 @@ func (f *flood) hold(ctx context.Context, length int) {
 	part := make([]byte, 64<<10)
 	for left := length - 1; left > 0; left -= len(part) {
 		if _, err := conn.Write(part[:min(left, len(part))]); err != nil {
-			f.refused.Add(1) // its answer came before all of it was sent
+			f.refused.Add(1) // answered before the end of the body
 			return
 		}
 	}
@@ -92,14 +92,14 @@ func (f *flood) hold(ctx context.Context, length int) {
 	_, _ = conn.Read(part)
 }
 
-// TestHonestProducerGetsThroughAFlood: strangers hold connections with bodies that lack their
-// last byte, four times what the budget allows, and send others with bad signatures without a
-// pause. An honest producer does not notice.
-func TestHonestProducerGetsThroughAFlood(t *testing.T) { //nolint:paralleltest // it looks at the memory of the process
+// Unauthenticated clients hold connections with bodies that lack their last byte, four times the
+// budget, and send others with bad signatures without a pause. They do not affect an honest
+// producer.
+func TestHonestProducerGetsThroughAFlood(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	const (
 		secret  = "0123456789abcdef0123"
 		budget  = 32 << 20
-		bound   = 96 << 20 // by which the heap may grow: the budget, and twice that for buffers that grow and the flood's own
+		bound   = 96 << 20 // of heap growth: the budget, and twice that for growing buffers and the flood's own
 		honest  = 20
 		holders = 64
 		floods  = 16

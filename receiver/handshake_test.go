@@ -27,22 +27,22 @@ func TestUnsignedChallengeIsAnsweredOnlyWhereConfigured(t *testing.T) {
 		}
 		return nil, nil
 	}
-	s := serve(t, p, nil, nobody(t))
-	g := s.send(ask{method: "GET", path: "/webhooks/shop?mode=subscribe", header: http.Header{"Sig": nil}})
+	s := serve(t, p, nil, mustNotRun(t))
+	g := s.send(req{method: "GET", path: "/webhooks/shop?mode=subscribe", header: http.Header{"Sig": nil}})
 	if g.status != 200 || g.body != "<script>hooks.example" || !strings.HasPrefix(g.header.Get("Content-Type"), "text/plain") ||
 		g.header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%+v", g)
 	}
-	wantProblem(t, s.send(ask{method: "GET", path: "/webhooks/shop?mode=wrong"}), 403, "challenge_unexpected")
-	wantProblem(t, s.send(ask{method: "GET", path: "/webhooks/shop?mode=unwanted"}), 404, "challenge_unexpected")
+	wantProblem(t, s.send(req{method: "GET", path: "/webhooks/shop?mode=wrong"}), 403, "challenge_unexpected")
+	wantProblem(t, s.send(req{method: "GET", path: "/webhooks/shop?mode=unwanted"}), 404, "challenge_unexpected")
 	if codes := s.seen.codes("delivery"); codes[len(codes)-1] != "challenge_unexpected" || !strings.Contains(s.log.String(), "private-cause") {
-		t.Errorf("the log does not say why: %v\n%s", codes, s.log)
+		t.Errorf("the reason is not in the log: %v\n%s", codes, s.log)
 	}
-	g = s.send(ask{method: "GET"})
+	g = s.send(req{method: "GET"})
 	if wantProblem(t, g, 405, "method_not_allowed"); g.header.Get("Allow") != "GET, OPTIONS, POST" {
 		t.Error(g.header.Get("Allow"))
 	}
-	wantProblem(t, s.send(ask{method: "DELETE", path: "/webhooks/shop?mode=subscribe"}), 405, "method_not_allowed")
+	wantProblem(t, s.send(req{method: "DELETE", path: "/webhooks/shop?mode=subscribe"}), 405, "method_not_allowed")
 	if n := len(s.records()); n != 0 {
 		t.Errorf("%d records", n)
 	}
@@ -59,20 +59,20 @@ func TestSignedHandshakeNeedsNoIdentifierAndComesAfterTheSignature(t *testing.T)
 	}
 	runs := newCounter()
 	s := serve(t, p, nil, countingOn(runs))
-	if g := s.send(ask{body: "challenge 1"}); g.status != 200 || g.body != "challenge 1" || g.header.Get("Content-Type") != "application/json" {
+	if g := s.send(req{body: "challenge 1"}); g.status != 200 || g.body != "challenge 1" || g.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%+v", g)
 	}
 	for code, status := range map[string]int{"signature_missing": 401, "key_unknown": 401} {
-		if g := s.send(ask{body: "challenge 1", header: http.Header{"Sig": {code}}}); g.status != status {
+		if g := s.send(req{body: "challenge 1", header: http.Header{"Sig": {code}}}); g.status != status {
 			t.Errorf("%+v", g)
 		}
 	}
-	wantProblem(t, s.send(ask{body: "challenge 1", header: http.Header{"Signed-At": {"1000000000"}}}), 401, "timestamp_too_old")
-	wantProblem(t, s.send(ask{body: "an event without its identifier"}), 400, "idempotency_key_missing")
+	wantProblem(t, s.send(req{body: "challenge 1", header: http.Header{"Signed-At": {"1000000000"}}}), 401, "timestamp_too_old")
+	wantProblem(t, s.send(req{body: "an event without its identifier"}), 400, "idempotency_key_missing")
 	if n := len(s.records()); n != 0 {
 		t.Errorf("%d records", n)
 	}
-	if g := s.send(ask{id: "k1", body: "1"}); g.status != 200 {
+	if g := s.send(req{id: "k1", body: "1"}); g.status != 200 {
 		t.Errorf("%+v", g)
 	}
 	runs.await(t)
@@ -83,7 +83,7 @@ func TestRecordKeepsTheDeliveryWithoutItsCredentials(t *testing.T) {
 	p := apiProducer()
 	p.SecretHeaders, p.SecretQuery = []string{"Api-Key"}, []string{"token"}
 	s := serve(t, p, nil)
-	g := s.send(ask{
+	g := s.send(req{
 		id: `"k1";v=1`, typ: "order.paid", body: `{"a":1}`, path: "/webhooks/shop?token=secret-token&a=1",
 		header: http.Header{"Api-Key": {"secret-key"}, "Authorization": {"Bearer secret-bearer"}, "Cookie": {"secret=cookie"}},
 	})
@@ -102,11 +102,11 @@ func TestRecordKeepsTheDeliveryWithoutItsCredentials(t *testing.T) {
 	}
 	for _, values := range pay.Header {
 		if strings.Contains(strings.Join(values, " "), "secret") {
-			t.Errorf("a credential is kept: %v", values)
+			t.Errorf("a credential is stored: %v", values)
 		}
 	}
 	if strings.Contains(s.log.String(), "secret") || strings.Contains(s.log.String(), `{"a":1}`) {
-		t.Error("the log has a secret or the payload:", s.log.String())
+		t.Error("a secret or the payload is in the log:", s.log.String())
 	}
 }
 
@@ -115,29 +115,29 @@ func TestPrincipalsAndKeysAreSeparate(t *testing.T) {
 	runs := newCounter()
 	s := serve(t, apiProducer(), nil, countingOn(runs))
 	for _, who := range []string{"", "alice", "bob"} {
-		if g := s.send(ask{id: "k1", header: http.Header{"Principal": {who}}}); g.replayed() {
-			t.Errorf("%q meets another principal: %+v", who, g)
+		if g := s.send(req{id: "k1", header: http.Header{"Principal": {who}}}); g.replayed() {
+			t.Errorf("%q is known from another principal: %+v", who, g)
 		}
 		runs.await(t)
 	}
 	for query, replay := range map[string]bool{"?t=a": false, "?t=b": false} {
-		if g := s.send(ask{id: "k1", path: "/webhooks/shop" + query}); g.replayed() != replay {
+		if g := s.send(req{id: "k1", path: "/webhooks/shop" + query}); g.replayed() != replay {
 			t.Errorf("%s: %+v", query, g)
 		}
 		runs.await(t)
 	}
-	if g := s.send(ask{id: `"k1"`}); !g.replayed() {
-		t.Error("a quoted key is another key:", g)
+	if g := s.send(req{id: `"k1"`}); !g.replayed() {
+		t.Error("a quoted key is a different key:", g)
 	}
 }
 
 func TestObservationsDescribeDeliveriesAndAttempts(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), nil, Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) { return Response{}, nil }))
-	s.send(ask{id: "k1", typ: "t"})
-	s.send(ask{id: "k1", typ: "t"})
-	s.send(ask{id: "k1", header: http.Header{"Sig": {"key_unknown"}}})
-	s.send(ask{path: "/x"})
+	s.send(req{id: "k1", typ: "t"})
+	s.send(req{id: "k1", typ: "t"})
+	s.send(req{id: "k1", header: http.Header{"Sig": {"key_unknown"}}})
+	s.send(req{path: "/x"})
 	waitFor(t, func() bool { return len(s.seen.codes("delivery")) == 4 })
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()

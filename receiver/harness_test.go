@@ -21,8 +21,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// testScheme believes what the request says about its own signature: "Sig: good", or the code
-// of a refusal. It binds the body, and the fields in covered.
+// testScheme reads the result of verification from the request: "Sig: good", or the code of a
+// refusal. It covers the body and the fields in covered.
 type testScheme struct {
 	covered  []string
 	bodyLast bool // never reads the body, as bearer tokens do
@@ -57,7 +57,7 @@ func (s testScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify
 
 func (testScheme) AcceptSignature() string { return `sig=("@method" "content-digest");created;keyid` }
 
-// apiProducer is a producer of one's own, webhookProducer one with the manners of a vendor that
+// apiProducer follows the API contract, webhookProducer the webhook contract of a vendor that
 // always sends its identifier.
 func apiProducer() producer.Producer {
 	return producer.Producer{
@@ -73,7 +73,7 @@ func webhookProducer() producer.Producer {
 	}
 }
 
-// contracts runs a test in both columns of the table of answers.
+// contracts runs a test under both contracts.
 func contracts(t *testing.T, f func(t *testing.T, p producer.Producer)) {
 	t.Helper()
 	for name, p := range map[string]producer.Producer{"api": apiProducer(), "webhook": webhookProducer()} {
@@ -165,15 +165,15 @@ func serve(t *testing.T, p producer.Producer, change func(*Config), handlers ...
 	return s
 }
 
-// ask describes a delivery; with changes what a test is about.
-type ask struct {
+// req is a delivery for a site. Zero fields have defaults.
+type req struct {
 	method, path, id, typ, body string
 	header                      http.Header
 	host                        string
 	chunked                     bool
 }
 
-func (s *site) request(a ask) *http.Request {
+func (s *site) request(a req) *http.Request {
 	s.t.Helper()
 	if a.method == "" {
 		a.method = http.MethodPost
@@ -212,7 +212,7 @@ func (s *site) request(a ask) *http.Request {
 	return r
 }
 
-// got is what came back.
+// got is the response.
 type got struct {
 	status int
 	header http.Header
@@ -227,7 +227,7 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-func (s *site) send(a ask) got {
+func (s *site) send(a req) got {
 	s.t.Helper()
 	g, err := s.try(a)
 	if err != nil {
@@ -236,9 +236,9 @@ func (s *site) send(a ask) got {
 	return g
 }
 
-func (s *site) try(a ask) (got, error) { return s.tryWith(client, a) }
+func (s *site) try(a req) (got, error) { return s.tryWith(client, a) }
 
-func (s *site) tryWith(c *http.Client, a ask) (got, error) {
+func (s *site) tryWith(c *http.Client, a req) (got, error) {
 	resp, err := c.Do(s.request(a))
 	if err != nil {
 		return got{}, err
@@ -250,7 +250,7 @@ func (s *site) tryWith(c *http.Client, a ask) (got, error) {
 	return got{resp.StatusCode, resp.Header, string(body), resp.Close}, nil
 }
 
-// records lists what the store holds, newest first.
+// records lists the records of the store, newest first.
 func (s *site) records() []dedup.Record {
 	s.t.Helper()
 	var out []dedup.Record
@@ -263,7 +263,7 @@ func (s *site) records() []dedup.Record {
 	return out
 }
 
-// wantProblem checks everything that problems have in common.
+// wantProblem checks what all problems have in common.
 func wantProblem[C ~string](t *testing.T, g got, status int, code C) {
 	t.Helper()
 	var p struct {
@@ -271,7 +271,7 @@ func wantProblem[C ~string](t *testing.T, g got, status int, code C) {
 		Status                    int
 	}
 	if g.header.Get("Content-Type") != "application/problem+json" || json.Unmarshal([]byte(g.body), &p) != nil {
-		t.Fatalf("no problem: %d %v %q", g.status, g.header, g.body)
+		t.Fatalf("not a problem: %d %v %q", g.status, g.header, g.body)
 	}
 	if g.status != status || p.Code != string(code) || p.Status != g.status {
 		t.Fatalf("got %d %q (status in the body %d), want %d %q", g.status, p.Code, p.Status, status, code)
@@ -290,10 +290,10 @@ func wantProblem[C ~string](t *testing.T, g got, status int, code C) {
 		t.Errorf("cache control %q", g.header.Get("Cache-Control"))
 	}
 	if g.replayed() {
-		t.Error("a problem that is not stored is marked as replayed")
+		t.Error("an unstored problem is marked as replayed")
 	}
 	if strings.Contains(g.body, "private-cause") {
-		t.Error("the private cause is in the answer")
+		t.Error("the private cause is in the response")
 	}
 	after := g.header.Get("Retry-After")
 	if n, err := strconv.Atoi(after); (status == 503 || status == 409 || status == 429) && (err != nil || n < 1) {
@@ -324,7 +324,7 @@ func (c *counter) count() int {
 	return c.n
 }
 
-// await waits until the handler has begun once more.
+// await waits for one more run of the handler.
 func (c *counter) await(t *testing.T) {
 	t.Helper()
 	select {

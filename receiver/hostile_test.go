@@ -15,10 +15,10 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// What a stranger can do who holds deliveries that he captured, and no secret.
+// What a client can do that has captured deliveries, but no secret.
 
-// kept returns how many records the store holds, by the reason for which they were kept aside.
-func (s *site) kept() map[string]int {
+// byReason counts the records of the store by the reason why they are quarantined.
+func (s *site) byReason() map[string]int {
 	s.t.Helper()
 	found := map[string]int{}
 	for rec, err := range s.store.List(s.t.Context(), dedup.Filter{}) {
@@ -33,18 +33,18 @@ func (s *site) kept() map[string]int {
 func TestUnsignedFieldsDoNotFillTheStore(t *testing.T) {
 	t.Parallel()
 	s := serve(t, webhookProducer(), nil)
-	captured := ask{id: "a", body: `{"n":1}`}
+	captured := req{id: "a", body: `{"n":1}`}
 	if g := s.send(captured); g.status != 200 || g.replayed() {
 		t.Fatalf("%+v", g)
 	}
 	for i := range 40 {
 		captured.header = http.Header{"Ce-Extra": {fmt.Sprint(i)}}
 		if g := s.send(captured); g.status != 200 || !g.replayed() {
-			t.Fatalf("repetition %d: %+v, want the stored answer", i, g)
+			t.Fatalf("duplicate %d: %+v, want the stored response", i, g)
 		}
 	}
-	if got := s.kept(); len(got) != 1 || got[""] != 1 {
-		t.Errorf("kept %v, want one event", got)
+	if got := s.byReason(); len(got) != 1 || got[""] != 1 {
+		t.Errorf("stored %v, want one event", got)
 	}
 }
 
@@ -53,34 +53,34 @@ func TestCapturedBytesUnderKnownIdentifiersAreStoredAFewTimesOnly(t *testing.T) 
 	s := serve(t, webhookProducer(), nil)
 	const events = 2 * maxReplayed
 	for i := range events {
-		s.send(ask{id: fmt.Sprint("event", i), body: fmt.Sprint(i)})
+		s.send(req{id: fmt.Sprint("event", i), body: fmt.Sprint(i)})
 	}
 	for i := range events {
-		if g := s.send(ask{id: fmt.Sprint("event", i), body: "0"}); g.status != 200 {
+		if g := s.send(req{id: fmt.Sprint("event", i), body: "0"}); g.status != 200 {
 			t.Fatalf("%+v", g)
 		}
 	}
-	got := s.kept()
+	got := s.byReason()
 	if got[""] != events || got["replayed"] != maxReplayed || got["conflict"] != 0 {
-		t.Errorf("kept %v, want %d events and %d replayed", got, events, maxReplayed)
+		t.Errorf("stored %v, want %d events and %d replayed", got, events, maxReplayed)
 	}
 }
 
 func TestNewPayloadUnderAKnownIdentifierIsQuarantinedOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t, webhookProducer(), nil)
-	s.send(ask{id: "a", body: "1"})
+	s.send(req{id: "a", body: "1"})
 	for range 3 {
-		if g := s.send(ask{id: "a", body: "2"}); g.status != 200 || g.replayed() {
+		if g := s.send(req{id: "a", body: "2"}); g.status != 200 || g.replayed() {
 			t.Fatalf("%+v", g)
 		}
 	}
-	// The delivery that was kept aside does not stand in the way of the event itself.
-	if g := s.send(ask{id: "b", body: "2"}); g.status != 200 || g.replayed() {
+	// The quarantined delivery does not block the event itself.
+	if g := s.send(req{id: "b", body: "2"}); g.status != 200 || g.replayed() {
 		t.Fatalf("%+v", g)
 	}
-	if got := s.kept(); got[""] != 2 || got["conflict"] != 1 || got["replayed"] != 0 {
-		t.Errorf("kept %v, want two events and one conflict", got)
+	if got := s.byReason(); got[""] != 2 || got["conflict"] != 1 || got["replayed"] != 0 {
+		t.Errorf("stored %v, want two events and one conflict", got)
 	}
 }
 
@@ -89,8 +89,8 @@ func TestCapturedCloudEventUnderAnotherIDIsNotANewEvent(t *testing.T) {
 	p := webhookProducer()
 	p.Key, p.Type, p.Split, p.LooseBinary = nil, nil, producer.SplitCloudEvents, true
 	s := serve(t, p, nil)
-	event := func(id string) ask {
-		return ask{body: "{}", header: http.Header{
+	event := func(id string) req {
+		return req{body: "{}", header: http.Header{
 			"Ce-Id": {id}, "Ce-Source": {"/shop"}, "Ce-Type": {"order"}, "Ce-Specversion": {"1.0"},
 		}}
 	}
@@ -101,12 +101,12 @@ func TestCapturedCloudEventUnderAnotherIDIsNotANewEvent(t *testing.T) {
 		t.Fatalf("%+v", g)
 	}
 	s.send(event("2"))
-	if got := s.kept(); got[""] != 1 || got["replayed"] != 1 {
-		t.Errorf("kept %v, want one event and one that was kept aside", got)
+	if got := s.byReason(); got[""] != 1 || got["replayed"] != 1 {
+		t.Errorf("stored %v, want one event and one quarantined", got)
 	}
 }
 
-// abortingScheme reads the body and aborts the request, as http.ErrAbortHandler is meant to.
+// abortingScheme reads the body and aborts the request with http.ErrAbortHandler.
 type abortingScheme struct{}
 
 func (abortingScheme) Verify(_ *http.Request, body func() ([]byte, error)) (verify.Identity, error) {
@@ -119,16 +119,16 @@ func TestAbortedRequestReleasesItsBudget(t *testing.T) {
 	p := webhookProducer()
 	p.Scheme = abortingScheme{}
 	s := serve(t, p, nil)
-	if resp, err := client.Do(s.request(ask{id: "a", body: "{}"})); err == nil {
+	if resp, err := client.Do(s.request(req{id: "a", body: "{}"})); err == nil {
 		_ = resp.Body.Close()
-		t.Fatal("an answer to a request that was aborted")
+		t.Fatal("an aborted request got a response")
 	}
-	if err := s.rx.Close(); err != nil { // the request has left
+	if err := s.rx.Close(); err != nil { // waits for the request
 		t.Fatal(err)
 	}
 	s.srv.Close()
 	if used := s.rx.limiter.Usage().Bodies; used != 0 {
-		t.Errorf("%d bytes of the budget are lost", used)
+		t.Errorf("%d bytes of the budget are not released", used)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestObserversSeeNothingOfThePayload(t *testing.T) {
 		Answer("shop", "panic", func(_ context.Context, ev Event[[]byte]) (Response, error) { panic(string(ev.Body)) }),
 		Answer("shop", "decode", func(context.Context, Event[int]) (Response, error) { return Response{}, nil }))
 	for _, typ := range []string{"fail", "reject", "panic", "decode"} {
-		s.send(ask{id: typ, typ: typ, body: `"tea-leaf"`})
+		s.send(req{id: typ, typ: typ, body: `"tea-leaf"`})
 	}
 	if err := s.rx.Close(); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestVariantsOfSignedContentAreStoredAFewTimesOnly(t *testing.T) {
 	s := serve(t, p, nil)
 	for i := range 2 * maxReplayed {
 		body := `{"id":"a"` + strings.Repeat(" ", i) + "}"
-		r := s.request(ask{body: body})
+		r := s.request(req{body: body})
 		if err := scheme.Sign(r, []byte(body), time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func TestVariantsOfSignedContentAreStoredAFewTimesOnly(t *testing.T) {
 			t.Fatal(resp.StatusCode)
 		}
 	}
-	if got := s.kept(); got[""] != 1 || got["replayed"] != maxReplayed || got["conflict"] != 0 {
+	if got := s.byReason(); got[""] != 1 || got["replayed"] != maxReplayed || got["conflict"] != 0 {
 		t.Errorf("kept %v", got)
 	}
 }
@@ -203,12 +203,12 @@ func TestUnsignedIdentifierRevealsNoResponse(t *testing.T) {
 	s := serve(t, p, nil, Answer("shop", "*", func(_ context.Context, ev Event[[]byte]) (Response, error) {
 		return Response{Body: append([]byte("answer to "), ev.Body...)}, nil
 	}))
-	s.send(ask{id: "a", body: "1"})
-	s.send(ask{id: "b", body: "2"})
-	if g := s.send(ask{id: "b", body: "1"}); g.status != 200 || g.replayed() || strings.Contains(g.body, "answer") {
+	s.send(req{id: "a", body: "1"})
+	s.send(req{id: "b", body: "2"})
+	if g := s.send(req{id: "b", body: "1"}); g.status != 200 || g.replayed() || strings.Contains(g.body, "answer") {
 		t.Errorf("%+v", g)
 	}
-	if got := s.kept(); got[""] != 2 || got["replayed"] != 1 {
+	if got := s.byReason(); got[""] != 2 || got["replayed"] != 1 {
 		t.Errorf("kept %v", got)
 	}
 }
@@ -219,8 +219,8 @@ func TestStaleEmptyBatchIsRefused(t *testing.T) {
 	p.Key, p.Type, p.Split = nil, nil, func(*producer.Delivery) ([]producer.Item, error) { return nil, nil }
 	s := serve(t, p, nil)
 	old := http.Header{"Signed-At": {fmt.Sprint(time.Now().Add(-time.Hour).Unix())}}
-	wantProblem(t, s.send(ask{body: "[]", header: old}), 401, "timestamp_too_old")
-	if g := s.send(ask{body: "[]"}); g.status != 200 {
+	wantProblem(t, s.send(req{body: "[]", header: old}), 401, "timestamp_too_old")
+	if g := s.send(req{body: "[]"}); g.status != 200 {
 		t.Errorf("%+v", g)
 	}
 }
@@ -230,7 +230,7 @@ func TestAnEventDoesNotNameTheKeyThatSignedIt(t *testing.T) {
 	p := webhookProducer()
 	p.Key, p.Type, p.Split, p.Scheme = nil, nil, producer.SplitCloudEvents, verify.HeaderValue("X-Token", "0123456789abcdef")
 	s := serve(t, p, nil)
-	s.send(ask{body: "{}", header: http.Header{
+	s.send(req{body: "{}", header: http.Header{
 		"Ce-Id": {"1"}, "Ce-Source": {"/shop"}, "Ce-Type": {"order"}, "Ce-Specversion": {"1.0"}, "Ce-Keyid": {"k1"}, "X-Token": {"0123456789abcdef"},
 	}})
 	rec := s.records()[0]
@@ -239,8 +239,8 @@ func TestAnEventDoesNotNameTheKeyThatSignedIt(t *testing.T) {
 	}
 }
 
-// TestReleasedEventKeepsItsHandler: the type is not signed. While the first handler has
-// failed for now, a captured delivery with another type runs that handler again and no other.
+// The type is not signed. After a transient failure of the first handler, a captured delivery
+// with another type runs that handler again, and no other.
 func TestReleasedEventKeepsItsHandler(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
@@ -258,7 +258,7 @@ func TestReleasedEventKeepsItsHandler(t *testing.T) {
 				}),
 				Answer("shop", "refund", func(context.Context, Event[[]byte]) (Response, error) { others.add(); return Response{}, nil }),
 				On("shop", "audit", func(context.Context, Event[[]byte]) error { others.add(); return nil }))
-			order := ask{id: "k1", typ: "order", body: "{}"}
+			order := req{id: "k1", typ: "order", body: "{}"}
 			if g := s.send(order); g.status != 503 {
 				t.Fatalf("%+v", g)
 			}
@@ -278,8 +278,7 @@ func TestReleasedEventKeepsItsHandler(t *testing.T) {
 	})
 }
 
-// TestCapturedBatchIsNotAnEventInBinaryMode: a signature of the body says nothing about the
-// fields beside it.
+// A signature of the body does not cover the fields beside it.
 func TestCapturedBatchIsNotAnEventInBinaryMode(t *testing.T) {
 	t.Parallel()
 	const batch = `[{"specversion":"1.0","id":"1","source":"/shop","type":"order"},{"specversion":"1.0","id":"2","source":"/shop","type":"order"}]`
@@ -296,26 +295,26 @@ func TestCapturedBatchIsNotAnEventInBinaryMode(t *testing.T) {
 		s := serve(t, p, nil)
 		sent := 0
 		if p.Split != nil {
-			if g := s.send(ask{body: batch, header: http.Header{"Content-Type": {"application/cloudevents-batch+json"}}}); g.status != 200 {
+			if g := s.send(req{body: batch, header: http.Header{"Content-Type": {"application/cloudevents-batch+json"}}}); g.status != 200 {
 				t.Fatalf("%s: %+v", name, g)
 			}
 			sent = 2
 		}
-		wantProblem(t, s.send(ask{body: batch, header: binary}), 401, "insufficient_coverage")
+		wantProblem(t, s.send(req{body: batch, header: binary}), 401, "insufficient_coverage")
 		if n := len(s.records()); n != sent {
 			t.Errorf("%s: %d records", name, n)
 		}
-		// Signed attributes are what the producer said.
+		// Signed attributes come from the producer.
 		p.Scheme = testScheme{covered: []string{"ce-id", "ce-source", "ce-type", "ce-specversion"}}
-		if g := serve(t, p, nil).send(ask{body: "{}", header: binary}); g.status != 200 {
+		if g := serve(t, p, nil).send(req{body: "{}", header: binary}); g.status != 200 {
 			t.Errorf("%s, covered: %+v", name, g)
 		}
 	}
 }
 
-func mustExtract(t *testing.T, spelling string) producer.Extractor {
+func mustExtract(t *testing.T, source string) producer.Extractor {
 	t.Helper()
-	x, err := producer.ParseExtractor(spelling)
+	x, err := producer.ParseExtractor(source)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,24 +28,24 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// identityVector is deliveries in order, and what becomes of them.
+// identityVector is a sequence of deliveries and their outcomes.
 type identityVector struct {
 	Name, Producer    string
 	Handlers          []string
-	Answer            bool // the handlers answer
+	Answer            bool // use Answer handlers
 	Steps             []identityStep
 	Runs, Quarantined int
-	Noted             int      // records with a note about an identifier that was used again
-	IDs               []string // patterns of what the runs saw
+	Noted             int      // records with a note about a reused identifier
+	IDs               []string // patterns of the identifiers of the runs
 }
 
-// identityStep is a delivery, or several whose {n} differs.
+// identityStep is a delivery, or several that differ in {n}.
 type identityStep struct {
 	ID, Sending, Type, Body string
 	Header                  map[string]string
 	Times, Secret           int
-	After, Signed           string // by how much the clock moves before, and how long ago it was signed
-	Former                  bool   // stored as a program of format 1 stored it, with the identifier as the key
+	After, Signed           string // how far the clock advances before it, and the age of its signature
+	Former                  bool   // stored as format 1 did, with the identifier as the key
 	Outcome                 string // new, known, quarantined or refused
 	Answer                  *string
 }
@@ -103,7 +103,7 @@ func identityVectors(t *testing.T) []identityVector {
 	return vectors
 }
 
-// TestIdentityVectors delivers each vector to a receiver over both stores.
+// TestIdentityVectors delivers each vector to a receiver over either store.
 func TestIdentityVectors(t *testing.T) {
 	t.Parallel()
 	stores := map[string]func(*testing.T, dedup.Clock) dedup.Store{
@@ -130,7 +130,7 @@ func TestIdentityVectors(t *testing.T) {
 	}
 }
 
-// TestQuarantinedDeliveriesOnDiskKeepNoBody counts the copies of a body in the files of a store.
+// It counts the copies of a body in the files of a store.
 func TestQuarantinedDeliveriesOnDiskKeepNoBody(t *testing.T) {
 	t.Parallel()
 	dir, clock := t.TempDir(), deduptest.NewClock()
@@ -170,7 +170,7 @@ func TestQuarantinedDeliveriesOnDiskKeepNoBody(t *testing.T) {
 	r.check(r.settle())
 }
 
-// beginning returns the first 4 MiB of a file; what follows in one of a small store is zeros.
+// beginning returns the first 4 MiB of a file. The rest of a file in a small store is zeros.
 func beginning(t *testing.T, name string) []byte {
 	t.Helper()
 	f, err := os.Open(name)
@@ -197,7 +197,7 @@ type identityRun struct {
 	id, typ, sending string
 
 	mu   sync.Mutex
-	runs []string // the identifiers that handlers saw
+	runs []string // the identifiers that handlers got
 }
 
 var identitySecrets = []string{"the-kettle-is-on-17", "the-kettle-was-on-16"}
@@ -261,11 +261,11 @@ func (r *identityRun) run() {
 	r.check(r.settle())
 }
 
-// deliver sends a step and says what became of it.
+// deliver sends a step and returns its outcome.
 func (r *identityRun) deliver(step identityStep) (outcome, body string) {
 	r.t.Helper()
 	if step.After != "" {
-		r.settle() // handlers must not be caught by a lease that runs out
+		r.settle() // no lease may run out under a handler
 		r.clock.Advance(duration(r.t, step.After))
 	}
 	kind := "application/json"
@@ -367,11 +367,11 @@ func (r *identityRun) settle() []dedup.Record {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	r.t.Fatal("there is always something to do")
+	r.t.Fatal("some events never got an outcome")
 	return nil
 }
 
-// check compares what was run and what is kept.
+// check compares the runs and the records with the vector.
 func (r *identityRun) check(records []dedup.Record) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -397,7 +397,7 @@ func (r *identityRun) check(records []dedup.Record) {
 	}
 	seen := slices.Clone(r.runs)
 	if slices.Sort(seen); len(slices.Compact(seen)) != len(r.runs) {
-		r.t.Errorf("two events have one identifier: %v", r.runs)
+		r.t.Errorf("two events share an identifier: %v", r.runs)
 	}
 	left := slices.Clone(r.runs)
 	for _, pattern := range r.v.IDs {

@@ -13,11 +13,12 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// TestIdentityVectorsOnStoresOfFormat1 delivers vectors whose first delivery an older program took.
+// TestIdentityVectorsOnStoresOfFormat1 delivers vectors whose first delivery an older program
+// accepted.
 //
 // The receiver and the store of commit 6a1d976 of this repository, whose stores have format 1,
-// wrote testdata/format1.zip: a store for each vector, at 2026-01-01T00:00:00Z, which took the
-// vector's first step with the vector's handlers and the first of identitySecrets, ran its
+// wrote testdata/format1.zip: a store for each vector, at 2026-01-01T00:00:00Z. Each accepted
+// the vector's first step with the vector's handlers and the first of identitySecrets, ran its
 // handler, and was closed.
 func TestIdentityVectorsOnStoresOfFormat1(t *testing.T) {
 	t.Parallel()
@@ -43,12 +44,12 @@ func TestIdentityVectorsOnStoresOfFormat1(t *testing.T) {
 			}
 			v.Steps = slices.Clone(v.Steps)
 			v.Steps[0].Outcome = "known"
-			if v.Producer == "shopify" { // format 1 keeps no identifier of a sending, only that of the event, which is another one
+			if v.Producer == "shopify" { // format 1 stores the identifier of the event, not that of the sending
 				v.Steps[3].Outcome, v.Quarantined = "quarantined", v.Quarantined+1
 			}
-			v.IDs = v.IDs[min(1, len(v.IDs)):] // the first is that of the run by the older program
+			v.IDs = v.IDs[min(1, len(v.IDs)):] // the older program had the first run
 			r := newIdentityRun(t, v, clock, store)
-			r.runs = []string{v.Steps[0].ID} // what the older program's handler saw
+			r.runs = []string{v.Steps[0].ID} // the run of the older program
 			r.run()
 		})
 	}

@@ -19,8 +19,7 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// laneLog remembers in which order events of the lanes ran, and whether two of a lane ever did
-// at once.
+// laneLog records the order of events by lane, and whether two of a lane ever ran at once.
 type laneLog struct {
 	mu      sync.Mutex
 	order   map[string][]string // attempts by lane
@@ -31,13 +30,13 @@ type laneLog struct {
 
 func newLaneLog() *laneLog { return &laneLog{order: map[string][]string{}, running: map[string]int{}} }
 
-// laneEvent is the payload of the tests of lanes.
+// laneEvent is the payload of the lane tests.
 type laneEvent struct {
 	Lane string
 	N    int
 }
 
-// run is a handler; verdict says how the attempt ends.
+// run returns a handler; verdict decides the outcome of the attempt.
 func (l *laneLog) run(verdict func(ev Event[laneEvent]) error) func(context.Context, Event[laneEvent]) error {
 	return func(_ context.Context, ev Event[laneEvent]) error {
 		l.mu.Lock()
@@ -65,7 +64,7 @@ func (l *laneLog) of(lane string) string {
 	return strings.Join(l.order[lane], " ")
 }
 
-// durable is a receiver over a Badger store, which can be opened again.
+// durable is a receiver over a Badger store that can be reopened.
 type durable struct {
 	t     *testing.T
 	dir   string
@@ -104,7 +103,7 @@ func (d *durable) accept(lane string, n int) {
 	defer srv.Close()
 	s := &site{t: d.t, srv: srv, p: webhookProducer()}
 	body := fmt.Sprintf(`{"lane":%q,"n":%d}`, lane, n)
-	if g := s.send(ask{id: fmt.Sprint(lane, n), body: body, header: http.Header{"Type": {"t"}}}); g.status != 200 || g.replayed() {
+	if g := s.send(req{id: fmt.Sprint(lane, n), body: body, header: http.Header{"Type": {"t"}}}); g.status != 200 || g.replayed() {
 		d.t.Fatalf("%s %d: %+v", lane, n, g)
 	}
 }
@@ -128,7 +127,8 @@ func (d *durable) allDone(want int) func() bool {
 
 const lanes, perLane = 4, 6
 
-// wantInOrder is what a lane ran: every event, in accepted order, each as often as it was started.
+// wantInOrder checks that a lane ran every event in accepted order, each as often as it was
+// started.
 func wantInOrder(t *testing.T, l *laneLog) {
 	t.Helper()
 	for lane := range lanes {
@@ -144,7 +144,7 @@ func wantInOrder(t *testing.T, l *laneLog) {
 		}
 	}
 	if len(l.beside) > 0 {
-		t.Errorf("ran beside another of their lane: %v", l.beside)
+		t.Errorf("ran concurrently with another of their lane: %v", l.beside)
 	}
 }
 
@@ -155,9 +155,9 @@ func TestLanesKeepTheirOrderOverHTTPAndARestart(t *testing.T) {
 	named := func(l *laneLog, verdict func(ev Event[laneEvent]) error) Handler {
 		return On("shop", "*", l.run(verdict)).Lane(producer.JSON("lane")).Named("laned")
 	}
-	// In all lanes but the first, the third event fails until the restart, and holds up its
-	// lane alone. The first events of two lanes wait for each other, so that the lanes have to
-	// run beside each other.
+	// In all lanes but the first, the third event fails until the restart, and holds up only its
+	// own lane. The first events of two lanes wait for each other, which forces the lanes to run
+	// concurrently.
 	meet, met := make(chan struct{}), atomic.Int32{}
 	d.open(named(first, func(ev Event[laneEvent]) error {
 		if ev.Data.N == 0 {
@@ -197,10 +197,10 @@ func TestLanesKeepTheirOrderOverHTTPAndARestart(t *testing.T) {
 	}
 	wantInOrder(t, first)
 	if len(second.beside) > 0 {
-		t.Errorf("after the restart, beside another of their lane: %v", second.beside)
+		t.Errorf("after the restart, ran concurrently with another of their lane: %v", second.beside)
 	}
 	if first.most < 2 {
-		t.Error("lanes did not run beside each other")
+		t.Error("lanes did not run concurrently")
 	}
 }
 
@@ -221,13 +221,13 @@ func TestFailingTaskOfAYieldingLaneHoldsUpNoOther(t *testing.T) {
 	waitFor(t, d.allDone(perLane))
 	ran := strings.Fields(l.of("lane0"))
 	if len(ran) != perLane+2 || ran[len(ran)-1] != "0" {
-		t.Errorf("%v: the others were held up, or the retries did not come", ran)
+		t.Errorf("%v: the others were held up, or the retries did not run", ran)
 	}
 	if others := slices.DeleteFunc(slices.Clone(ran), func(n string) bool { return n == "0" }); !slices.IsSorted(others) {
 		t.Errorf("%v: the others lost their order", ran)
 	}
 	if len(l.beside) > 0 {
-		t.Errorf("ran beside another of their lane: %v", l.beside)
+		t.Errorf("ran concurrently with another of their lane: %v", l.beside)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestYieldingNeedsALane(t *testing.T) {
 	t.Parallel()
 	s := dedup.NewMemory(dedup.MemoryOptions{})
 	defer func() { _ = s.Close() }()
-	_, err := Open(Config{Store: s, URL: "https://hooks.example", Producers: []producer.Producer{apiProducer()}, Handlers: []Handler{nobody(t).LaneYields()}})
+	_, err := Open(Config{Store: s, URL: "https://hooks.example", Producers: []producer.Producer{apiProducer()}, Handlers: []Handler{mustNotRun(t).LaneYields()}})
 	if err == nil || !strings.Contains(err.Error(), "without a lane") {
 		t.Error(err)
 	}

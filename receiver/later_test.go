@@ -13,8 +13,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// TestRetryAfterIsTheLowerBoundOfTheNextAttempt is row R175: also above the cap, and as a
-// failed attempt.
+// See row R175 of the requirements: RetryAfter works above the cap, and counts as a failed
+// attempt.
 func TestRetryAfterIsTheLowerBoundOfTheNextAttempt(t *testing.T) {
 	const wait = 3 * time.Hour // the cap is 10 minutes
 	var starts []time.Time
@@ -22,13 +22,13 @@ func TestRetryAfterIsTheLowerBoundOfTheNextAttempt(t *testing.T) {
 		starts = append(starts, time.Now())
 		return fmt.Errorf("wrapped: %w", RetryAfter(wait, errBoom))
 	})
-	onFloor(t, []Handler{h}, nil, func(f *floor) {
+	onFixture(t, []Handler{h}, nil, func(f *fixture) {
 		r := f.outcome(f.accept("1", "x"))
 		f.ends(r, dedup.Dead, reasonExhausted, 4)
 		for i := 1; i < len(starts); i++ {
 			gap := starts[i].Sub(starts[i-1])
 			if most := wait + min(DefaultBackoffCap, DefaultBackoffBase<<(i-1)) + time.Second; gap < wait || gap > most {
-				t.Errorf("attempt %d came after %v, want %v to %v", i+1, gap, wait, most)
+				t.Errorf("attempt %d ran after %v, want %v to %v", i+1, gap, wait, most)
 			}
 		}
 		if r.Tasks[0].Postponed != 0 {
@@ -39,7 +39,7 @@ func TestRetryAfterIsTheLowerBoundOfTheNextAttempt(t *testing.T) {
 
 func TestRejectAndPostponeWinOverRetryAfter(t *testing.T) {
 	h := script(returns(errors.Join(RetryAfter(time.Hour, nil), Postpone(time.Minute, nil))), returns(errors.Join(RetryAfter(time.Hour, nil), Reject(nil))))
-	onFloor(t, []Handler{h}, nil, func(f *floor) {
+	onFixture(t, []Handler{h}, nil, func(f *fixture) {
 		began := time.Now()
 		r := f.outcome(f.accept("1", "x"))
 		f.ends(r, dedup.Dead, reasonRejected, 2)
@@ -62,7 +62,7 @@ func TestRetryAfterIsBounded(t *testing.T) {
 		t.Errorf("another error waits %v", got)
 	}
 	if !errors.Is(RetryAfter(time.Second, errBoom), errBoom) {
-		t.Error("the cause is lost")
+		t.Error("the cause is missing")
 	}
 }
 
@@ -71,7 +71,7 @@ func TestPostponedAnswerIs503(t *testing.T) {
 	s := serve(t, apiProducer(), nil, Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) {
 		return Response{}, RetryAfter(90*time.Second, errBoom)
 	}))
-	g := s.send(ask{id: `"k"`})
+	g := s.send(req{id: `"k"`})
 	wantProblem(t, g, http.StatusServiceUnavailable, codeAnswerFailed)
 	if n, err := strconv.Atoi(g.header.Get("Retry-After")); err != nil || n < 90 {
 		t.Errorf("Retry-After is %q", g.header.Get("Retry-After"))

@@ -16,12 +16,11 @@ import (
 	"time"
 )
 
-// wires is a listener for connections in memory, whose peers have the addresses that a test
-// gives them.
+// wires is a listener for connections in memory, with addresses chosen by the test.
 type wires struct {
 	accepted chan net.Conn
 	ended    chan struct{}
-	short    chan struct{} // holds one item for each Accept that fails for want of descriptors
+	short    chan struct{} // one item for each Accept that has to fail for lack of descriptors
 }
 
 func newWires() *wires {
@@ -61,7 +60,7 @@ type far struct {
 	in *bufio.Reader
 }
 
-// dial makes a connection from an address.
+// dial opens a connection from an address.
 func (w *wires) dial(t *testing.T, from string) *far {
 	t.Helper()
 	client, server := net.Pipe()
@@ -80,14 +79,14 @@ func (f *far) send(text string) {
 	}
 }
 
-// counted returns the bytes of heads that are not complete.
+// counted returns the bytes of incomplete heads.
 func counted(ln *Listener) int64 {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	return ln.headBytes
 }
 
-// begin sends a part of a head, and returns when the listener has counted it.
+// begin sends a part of a head, and returns once the listener has counted it.
 func (f *far) begin(ln *Listener, text string) {
 	f.t.Helper()
 	before := counted(ln)
@@ -95,7 +94,7 @@ func (f *far) begin(ln *Listener, text string) {
 	waitFor(f.t, func() bool { return counted(ln) == before+int64(len(text)) })
 }
 
-// answer returns the status of the next answer, and whether the connection ends after it.
+// answer returns the status of the next response, and whether it closes the connection.
 func (f *far) answer() (status int, ends bool) {
 	f.t.Helper()
 	resp, err := http.ReadResponse(f.in, nil)
@@ -111,9 +110,9 @@ func (f *far) answer() (status int, ends bool) {
 func (f *far) closed() {
 	f.t.Helper()
 	if b, err := f.in.ReadByte(); err == nil {
-		f.t.Fatalf("the connection is open and brings %q", b)
-	} else if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // it is the connection's own
-		f.t.Fatal("the connection stays open")
+		f.t.Fatalf("the connection is open and has %q", b)
+	} else if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // net.Conn does not wrap it
+		f.t.Fatal("the connection is still open")
 	}
 }
 
@@ -132,7 +131,7 @@ func listening(t *testing.T, l Limits, h http.Handler) (*wires, *Listener) {
 	return w, ln
 }
 
-// waitOpen waits until so many connections are open and so many were closed at any bound.
+// waitOpen waits for a number of open connections, and of closed ones by bound.
 func waitOpen(t *testing.T, ln *Listener, open int, closed ClosedConnections) {
 	t.Helper()
 	for range 2000 {
@@ -219,7 +218,7 @@ func TestAConnectionWithAVerifiedRequestIsNeverClosed(t *testing.T) {
 	if status, _ := busy.answer(); status/100 != 2 {
 		t.Error(status)
 	}
-	next := w.dial(t, "192.0.2.2:2") // now it waits, and makes room
+	next := w.dial(t, "192.0.2.2:2") // now it waits, and is closed for another
 	busy.closed()
 	next.send(delivery1("good"))
 	if status, _ := next.answer(); status/100 != 2 {
@@ -291,7 +290,7 @@ func TestBytesOfHeadsAreBounded(t *testing.T) {
 	if status, _ := last.answer(); status != http.StatusAccepted {
 		t.Error(status)
 	}
-	for range 20 { // complete heads are no longer counted
+	for range 20 { // complete heads do not count
 		idle.send(delivery1("good"))
 		if status, _ := idle.answer(); status != http.StatusAccepted {
 			t.Fatal(status)
@@ -331,17 +330,17 @@ func TestTheFourthRefusalInARowEndsTheConnection(t *testing.T) {
 	c := w.dial(t, "192.0.2.1:1")
 	for i, sig := range []string{"signature_mismatch", "signature_malformed", "key_unknown", "good", "signature_mismatch", "digest_mismatch", "signature_mismatch"} {
 		if ends(c, sig) {
-			t.Fatalf("delivery %d (%s) ended the connection", i, sig)
+			t.Fatalf("delivery %d (%s) closed the connection", i, sig)
 		}
 	}
 	if !ends(c, "signature_mismatch") {
-		t.Error("the fourth refusal in a row did not end the connection")
+		t.Error("the fourth refusal in a row did not close the connection")
 	}
 	c.closed()
 	proxy := w.dial(t, "198.51.100.7:1")
 	for range 6 {
 		if ends(proxy, "signature_mismatch") {
-			t.Fatal("the connection of a proxy, which many clients share, ended")
+			t.Fatal("the connection of a proxy was closed, which many clients share")
 		}
 	}
 }
@@ -365,7 +364,7 @@ func TestTheFourthRefusalEndsAConnectionOfHTTP2(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	s.srv.URL = srv.URL
 	for i := range 8 {
-		resp, err := (&http.Client{Transport: transport}).Do(s.request(ask{id: "k", header: http.Header{"Sig": {"signature_mismatch"}}}))
+		resp, err := (&http.Client{Transport: transport}).Do(s.request(req{id: "k", header: http.Header{"Sig": {"signature_mismatch"}}}))
 		if err != nil {
 			t.Fatal(i, err)
 		}

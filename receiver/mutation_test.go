@@ -27,9 +27,8 @@ func (m message) clone() message {
 	return message{m.method, m.target, m.header.Clone(), bytes.Clone(m.body), m.connection}
 }
 
-// request is the message as the server of package net/http hands it over, except that nothing
-// is refused or stripped on the way: other servers and protocols may do neither. It is nil when
-// there is no such request.
+// request is the message as net/http hands it to a handler, but with nothing refused or
+// stripped: other servers and protocols may do neither. It is nil if there is no such request.
 func (m message) request() *http.Request {
 	u, err := url.ParseRequestURI(m.target)
 	if err != nil {
@@ -50,14 +49,13 @@ type readCloser struct{ *bytes.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// oddCharacters are white space to someone, or nothing that a field value should hold.
+// oddCharacters are white space to some parsers, or invalid in field values.
 var oddCharacters = []string{
 	" ", "\t", "\u0085", "\u00a0", "\u1680", "\u2000", "\u2003", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000",
 	"\u200b", "\u2060", "\ufeff", "\x00", "\x01", "\x08", "\n", "\v", "\f", "\r", "\x1c", "\x1f", "\x7f", "\x85", "\xa0", "\xff",
 }
 
-// readFields are fields that some producer reads, or that tell a server something about the
-// request.
+// readFields are fields that some producer or server interprets.
 var readFields = []string{
 	"Idempotency-Key", "X-Request-Id", "Ce-Id", "Ce-Type", "Ce-Source", "Ce-Specversion", "Ce-Subject", "Webhook-Id", "Svix-Id", "X-Event-Id",
 	"X-Github-Delivery", "X-Github-Event", "X-Shopify-Event-Id", "X-Shopify-Webhook-Id", "X-Shopify-Topic", "Shopify-Webhook-Id", "Shopify-Topic",
@@ -71,7 +69,7 @@ var mediaTypes = []string{
 	"application/jwt", "application/secevent+jwt", "application/atom+xml", ";", "application/json, text/plain",
 }
 
-// mutator makes other messages from a captured one, without the secret that signed it.
+// mutator derives messages from a captured one, without the secret that signed it.
 type mutator struct {
 	*rand.Rand
 	captured message
@@ -84,16 +82,16 @@ func newMutator(seed uint64, captured message) *mutator {
 	return m
 }
 
-// mutate returns the mutation number i, and its kind.
+// mutate returns mutation number i and its kind.
 func (m *mutator) mutate(i int) (string, message) {
 	out := m.captured.clone()
 	kinds := []struct {
 		name string
 		do   func(*message)
 	}{
-		{"field added", m.addField}, {"value respelt", m.respellValue}, {"bytes moved", m.move}, {"order changed", m.reorder},
+		{"field added", m.addField}, {"value rewritten", m.rewriteValue}, {"bytes moved", m.move}, {"order changed", m.reorder},
 		{"field replaced", m.replaceField}, {"member replaced", m.replaceMember}, {"media type", m.otherMedia}, {"query", m.changeQuery},
-		{"body respelt", m.respellBody}, {"bytes moved", m.move}, {"field replaced", m.replaceField}, {"items", m.changeItems}, {"sum kept", m.keepSum},
+		{"body rewritten", m.rewriteBody}, {"bytes moved", m.move}, {"field replaced", m.replaceField}, {"items", m.changeItems}, {"sum kept", m.keepSum},
 	}
 	kind := kinds[i%len(kinds)]
 	kind.do(&out)
@@ -105,12 +103,12 @@ func (m *mutator) mutate(i int) (string, message) {
 	return kind.name, out
 }
 
-// id is an identifier that did not come before.
+// id is a new identifier.
 func (m *mutator) id() string { return fmt.Sprintf("other-%x", m.Uint64()) }
 
 func pick[T any](m *mutator, list []T) T { return list[m.IntN(len(list))] }
 
-// fields are the names of the message's fields.
+// fieldsOf returns the names of the message's fields.
 func fieldsOf(msg *message) []string {
 	names := make([]string, 0, len(msg.header))
 	for name := range msg.header {
@@ -139,7 +137,7 @@ func (m *mutator) addField(msg *message) {
 	}
 }
 
-func (m *mutator) respellValue(msg *message) {
+func (m *mutator) rewriteValue(msg *message) {
 	if len(msg.header) == 0 {
 		return
 	}
@@ -161,7 +159,7 @@ func (m *mutator) respellValue(msg *message) {
 	msg.header[name] = []string{value}
 }
 
-// piece is a part of a message that may be signed beside another one.
+// piece is a part of a message that may be signed next to another one.
 type piece struct {
 	get func(*message) string
 	set func(*message, string)
@@ -185,8 +183,8 @@ func (m *mutator) pieces() []piece {
 	return list
 }
 
-// allMoves are all ways to divide two parts of the message at another place, with each text
-// that may be signed between them; those of which the body is a part come first.
+// allMoves are all ways to move the boundary between two parts of the message, with each text
+// that may be signed between them. Those of the body come first.
 func (m *mutator) allMoves() []func(*message) {
 	var withBody, others []func(*message)
 	all := m.pieces()
@@ -239,7 +237,7 @@ func (m *mutator) move(msg *message) {
 	m.moves = m.moves[1:]
 }
 
-// shuffled puts the parts of a list in another order.
+// shuffled reorders the parts of a list.
 func (m *mutator) shuffled(text, sep string) string {
 	parts := strings.Split(text, sep)
 	m.Shuffle(len(parts), func(x, y int) { parts[x], parts[y] = parts[y], parts[x] })
@@ -255,7 +253,7 @@ func (m *mutator) reorder(msg *message) {
 		}
 	case 1:
 		msg.body = []byte(m.shuffled(string(msg.body), pick(m, []string{"&", ","})))
-	case 2: // the label of a signature means nothing
+	case 2: // the label of a signature has no meaning
 		for _, name := range []string{"Signature", "Signature-Input"} {
 			if value := msg.header.Get(name); value != "" {
 				msg.header.Set(name, strings.Replace(value, "sig1", "other", 1))
@@ -269,8 +267,7 @@ func (m *mutator) reorder(msg *message) {
 	}
 }
 
-// replaceField gives a field that may hold an identifier, a type or a time another value, or
-// leaves it out.
+// replaceField changes or removes a field that may hold an identifier, a type or a time.
 func (m *mutator) replaceField(msg *message) {
 	if len(msg.header) == 0 {
 		return
@@ -288,8 +285,8 @@ func (m *mutator) replaceField(msg *message) {
 
 var jsonMember = regexp.MustCompile(`"(\w+)":("[^"]*"|\d+|true|false|null)`)
 
-// replaceMember gives a member of the body, or a parameter of it, another value; sometimes
-// beside the one that it has.
+// replaceMember changes a member or parameter of the body, sometimes by adding a second one of
+// the same name.
 func (m *mutator) replaceMember(msg *message) {
 	if list := jsonMember.FindAllSubmatchIndex(msg.body, -1); list != nil {
 		at := pick(m, list)
@@ -347,7 +344,7 @@ func (m *mutator) changeQuery(msg *message) {
 	}
 }
 
-func (m *mutator) respellBody(msg *message) {
+func (m *mutator) rewriteBody(msg *message) {
 	body := string(msg.body)
 	switch m.IntN(9) {
 	case 0:
@@ -387,7 +384,7 @@ func (m *mutator) respellBody(msg *message) {
 	msg.body = []byte(body)
 }
 
-// changeItems repeats, turns round or wraps what is listed in the body.
+// changeItems repeats, reverses or wraps the lists in the body.
 func (m *mutator) changeItems(msg *message) {
 	var tree any
 	if json.Unmarshal(msg.body, &tree) != nil {
@@ -422,8 +419,8 @@ func changeLists(tree any, choice int) any {
 	return tree
 }
 
-// keepSum gives the body another identifier, and four bytes more, with which it has the CRC-32
-// that it had: that is all that PayPal signs of it.
+// keepSum gives the body another identifier, and four bytes that preserve its CRC-32: PayPal
+// signs nothing else of it.
 func (m *mutator) keepSum(msg *message) {
 	begin, end, ok := strings.Cut(string(m.captured.body), `{"id":"`)
 	_, end, closed := strings.Cut(end, `"`)
@@ -441,7 +438,7 @@ func (m *mutator) keepSum(msg *message) {
 	}
 }
 
-// bytesForSum returns the four bytes between prefix and suffix with which the whole has the CRC-32.
+// bytesForSum returns the four bytes between prefix and suffix that give the whole the CRC-32.
 func bytesForSum(prefix, suffix []byte, want uint32) []byte {
 	state := ^want
 	back := func(b byte) {

@@ -18,14 +18,15 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// unicodeSpaces are characters that net/http lets pass in field values and that are white space
-// to Go's unicode tables and not to HTTP.
+// unicodeSpaces are characters that net/http accepts in field values. They are white space to
+// Go's unicode tables, but not to HTTP.
 var unicodeSpaces = []string{
 	"\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008",
 	"\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000",
 }
 
-// signedRequest returns a delivery to the endpoint shop that is signed over the given fields too.
+// signedRequest returns a delivery to the endpoint shop whose signature also covers the given
+// fields.
 func signedRequest(t *testing.T, with verify.Signer, body string, fields map[string]string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/shop", strings.NewReader(body))
@@ -43,7 +44,7 @@ func signedRequest(t *testing.T, with verify.Signer, body string, fields map[str
 	return r
 }
 
-// sendSigned sends the request to the receiver with its fields changed, and returns the status.
+// sendSigned sends the request with changed fields, and returns the status.
 func (s signedSite) sendSigned(r *http.Request, body string, change func(http.Header)) int {
 	s.t.Helper()
 	other := r.Clone(s.t.Context())
@@ -87,9 +88,9 @@ func TestCapturedDeliveryRunsOnceHoweverItsFieldsAreWritten(t *testing.T) {
 			runs.await(t)
 			for field := range c.fields {
 				for _, space := range unicodeSpaces {
-					for _, spelt := range []string{r.Header.Get(field) + space, space + r.Header.Get(field)} {
-						if status := s.sendSigned(r, body, func(h http.Header) { h.Set(field, spelt) }); status != 400 && status != 401 {
-							t.Errorf("%s: %q: status %d", field, spelt, status)
+					for _, value := range []string{r.Header.Get(field) + space, space + r.Header.Get(field)} {
+						if status := s.sendSigned(r, body, func(h http.Header) { h.Set(field, value) }); status != 400 && status != 401 {
+							t.Errorf("%s: %q: status %d", field, value, status)
 						}
 					}
 				}
@@ -104,8 +105,8 @@ func TestCapturedDeliveryRunsOnceHoweverItsFieldsAreWritten(t *testing.T) {
 	}
 }
 
-// What is kept and what handlers get are the values that were verified. HTTP/1 takes the white
-// space off before we see it; other transports may not.
+// The stored values, which handlers get, are the verified ones. net/http strips white space over
+// HTTP/1; other transports may not.
 func TestHandlersGetTheFieldValuesThatWereVerified(t *testing.T) {
 	t.Parallel()
 	seen := make(chan http.Header, 1)
@@ -125,7 +126,8 @@ func TestHandlersGetTheFieldValuesThatWereVerified(t *testing.T) {
 	}
 }
 
-// wantOneRun sends one delivery, and then every other split of its signed bytes, and wants one run.
+// wantOneRun sends one delivery, and then every other split of its signed bytes, and wants one
+// run.
 func wantOneRun(t *testing.T, p producer.Producer, first func() *http.Request, body string, splits func(yield func(*http.Request, string))) {
 	t.Helper()
 	runs := newCounter()

@@ -20,7 +20,7 @@ func knows(rx *Receiver, endpoint, addr string) (credit int) {
 	return 0
 }
 
-// accept has the limiter of a receiver see n new events.
+// accept makes n new events known to the limiter of a receiver.
 func accept(rx *Receiver, endpoint, addr string, n int) {
 	for range n {
 		p := rx.limiter.Admit(endpoint, netip.MustParseAddr(addr), time.Now())
@@ -54,7 +54,7 @@ func TestKnownPeersSurviveARestart(t *testing.T) {
 	if err := second.rx.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 4 { // credit that is not earned again ends
+	for range 4 { // credit that is not renewed ends
 		rx := serve(t, apiProducer(), withFile).rx
 		if err := rx.Close(); err != nil {
 			t.Fatal(err)

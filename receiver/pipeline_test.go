@@ -20,16 +20,16 @@ func TestNewEventIsAcceptedOnceAndItsAnswerRepeated(t *testing.T) {
 		runs := newCounter()
 		s := serve(t, p, nil, countingOn(runs))
 		want := map[producer.Contract]int{producer.API: 202, producer.Webhook: 200}[p.Contract]
-		first := s.send(ask{id: "k1", body: `{"n":1}`})
+		first := s.send(req{id: "k1", body: `{"n":1}`})
 		if first.status != want || first.replayed() {
 			t.Fatalf("first: %+v", first)
 		}
 		runs.await(t)
-		again := s.send(ask{id: "k1", body: `{"n":1}`})
+		again := s.send(req{id: "k1", body: `{"n":1}`})
 		if again.status != want || !again.replayed() || again.body != first.body {
 			t.Fatalf("again: %+v, first %+v", again, first)
 		}
-		if other := s.send(ask{id: "k2", body: `{"n":2}`}); other.replayed() || other.body == first.body {
+		if other := s.send(req{id: "k2", body: `{"n":2}`}); other.replayed() || other.body == first.body {
 			t.Fatalf("other: %+v", other)
 		}
 		runs.await(t)

@@ -36,7 +36,7 @@ func TestEveryProblemTypeIsAnAnchorOfThePolicy(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), nil)
 	page, _ := s.policy("", nil)
-	for _, a := range []ask{
+	for _, a := range []req{
 		{}, {path: "/x"}, {method: "GET"}, {id: "k1", header: http.Header{"Sig": {"key_unknown"}}}, {header: http.Header{"Sig": nil}},
 	} {
 		var p struct{ Type string }
@@ -48,7 +48,7 @@ func TestEveryProblemTypeIsAnAnchorOfThePolicy(t *testing.T) {
 			t.Errorf("%q does not resolve", p.Type)
 		}
 	}
-	// The table as a whole: every row is an anchor, once, and every code there is has a row.
+	// Every row is an anchor, once, and every code has a row.
 	for _, row := range problems {
 		if n := strings.Count(page, `id="`+string(row.Code)+`"`); n != 1 {
 			t.Errorf("%s: %d anchors", row.Code, n)
@@ -95,7 +95,7 @@ func TestPolicyDescribesTheConfiguration(t *testing.T) {
 		"&#34;@method&#34;", "success is 202, in flight is 409",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("%q is not on the page", want)
 		}
 	}
 	if odd := regexp.MustCompile(`(?i)<script|https?://[a-z]+\.(com|net|org)/[a-z]+\.(js|css)`).FindString(page); odd != "" {
@@ -117,7 +117,7 @@ func TestPolicyDescribesTheConfiguration(t *testing.T) {
 	if page, _ := s.policy("", http.Header{"Accept": {"text/html, application/json"}}); !strings.HasPrefix(page, "<!DOCTYPE html>") {
 		t.Error("a browser gets JSON")
 	}
-	if g := s.send(ask{method: "POST", path: "/policy"}); g.status != 405 || g.header.Get("Allow") != "GET, HEAD" {
+	if g := s.send(req{method: "POST", path: "/policy"}); g.status != 405 || g.header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("%+v", g)
 	}
 }
@@ -126,7 +126,7 @@ func TestTransientStatusesAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	for _, row := range problems {
 		if row.Retryable != (row.Status == 503 || row.Status == 409 || row.Status == 429) {
-			t.Errorf("%s: %d and again %v", row.Code, row.Status, row.Retryable)
+			t.Errorf("%s: %d and retryable %v", row.Code, row.Status, row.Retryable)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// sleeps is a handler that takes as long as its gate says, and counts its runs.
+// sleeps is a handler that takes the given time and counts its runs.
 func sleeps(runs *atomic.Int64, long *atomic.Int64) Handler {
 	return On("gh", "*", func(context.Context, Event[[]byte]) error {
 		runs.Add(1)
@@ -20,7 +20,7 @@ func sleeps(runs *atomic.Int64, long *atomic.Int64) Handler {
 	})
 }
 
-func (f *floor) acceptMany(name string, n int) []string {
+func (f *fixture) acceptMany(name string, n int) []string {
 	claims := make([]dedup.Claim, n)
 	for i := range claims {
 		claims[i] = f.claim(fmt.Sprint(name, i), "x")
@@ -28,8 +28,8 @@ func (f *floor) acceptMany(name string, n int) []string {
 	return f.acceptAll(claims...)
 }
 
-// states counts the tasks of the events by state, and the attempts that count.
-func (f *floor) states(events []string) (states map[dedup.State]int, attempts int) {
+// states counts the tasks of the events by state, and their attempts.
+func (f *fixture) states(events []string) (states map[dedup.State]int, attempts int) {
 	states = map[dedup.State]int{}
 	for _, e := range events {
 		t := f.record(e).Tasks[0]
@@ -41,7 +41,7 @@ func (f *floor) states(events []string) (states map[dedup.State]int, attempts in
 
 func TestWorkerIsFreeWhileTheOutcomeIsRecorded(t *testing.T) {
 	var runs, long atomic.Int64
-	onFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 1 }, func(f *floor) {
+	onFixture(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 1 }, func(f *fixture) {
 		f.store.slowFinish = 3 * time.Second
 		events := f.acceptMany("e", 20)
 		time.Sleep(time.Second)
@@ -54,13 +54,12 @@ func TestWorkerIsFreeWhileTheOutcomeIsRecorded(t *testing.T) {
 	})
 }
 
-// TestStopWaitsForUnrecordedOutcomes stops when every handler has returned, but no outcome is
-// recorded.
+// It stops when every handler has returned, but no outcome is recorded.
 func TestStopWaitsForUnrecordedOutcomes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var runs, long atomic.Int64
-		f := newFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 2 })
+		f := newFixture(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 2 })
 		f.store.slowFinish = 3 * time.Second
 		events := f.acceptMany("e", 20)
 		f.d.start()
@@ -80,7 +79,7 @@ func TestStopCountsOutcomesThatTheStoreDidNotRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var runs, long atomic.Int64
-		f := newFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 2 })
+		f := newFixture(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 2 })
 		f.store.failFinish = func() error { return &dedup.ErrUnavailable{Reason: "test"} }
 		f.acceptMany("e", 7)
 		f.d.start()
@@ -93,7 +92,7 @@ func TestStopCountsOutcomesThatTheStoreDidNotRecord(t *testing.T) {
 
 func TestUnrecordedOutcomesAreBounded(t *testing.T) {
 	var runs, long atomic.Int64
-	onFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 2 }, func(f *floor) {
+	onFixture(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.Workers = 2 }, func(f *fixture) {
 		outage := time.Now().Add(time.Minute)
 		f.store.set(func() {
 			f.store.failFinish = func() error {
@@ -115,7 +114,7 @@ func TestUnrecordedOutcomesAreBounded(t *testing.T) {
 func TestTasksArePrefetchedForFastHandlersOnly(t *testing.T) {
 	for _, c := range []struct {
 		long time.Duration
-		over int // this many are asked for at once
+		over int // so many are requested at once
 		upTo int
 	}{
 		{0, 200, 4 + prefetchMax}, {time.Millisecond, 100, 4 + 200}, {20 * time.Millisecond, 4, 4 + 10}, {time.Second, 0, 4},
@@ -123,7 +122,7 @@ func TestTasksArePrefetchedForFastHandlersOnly(t *testing.T) {
 		t.Run(c.long.String(), func(t *testing.T) {
 			var runs, long atomic.Int64
 			long.Store(int64(c.long))
-			onFloor(t, []Handler{sleeps(&runs, &long)}, nil, func(f *floor) {
+			onFixture(t, []Handler{sleeps(&runs, &long)}, nil, func(f *fixture) {
 				for _, e := range f.acceptMany("e", 500) {
 					f.ends(f.outcome(e), dedup.Done, "", 1)
 				}
@@ -134,18 +133,17 @@ func TestTasksArePrefetchedForFastHandlersOnly(t *testing.T) {
 					}
 				})
 				if most <= c.over || most > c.upTo {
-					t.Errorf("asked for %d tasks, not for more than %d and up to %d", most, c.over, c.upTo)
+					t.Errorf("requested %d tasks, want more than %d and at most %d", most, c.over, c.upTo)
 				}
 			})
 		})
 	}
 }
 
-// TestTasksThatFindNoWorkerAreReleased has handlers become slow after tasks were taken ahead
-// for fast ones.
+// Handlers become slow after tasks were prefetched for fast ones.
 func TestTasksThatFindNoWorkerAreReleased(t *testing.T) {
 	var runs, long atomic.Int64
-	onFloor(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *floor) {
+	onFixture(t, []Handler{sleeps(&runs, &long)}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *fixture) {
 		for _, e := range f.acceptMany("fast", 50) {
 			f.outcome(e)
 		}
@@ -155,7 +153,7 @@ func TestTasksThatFindNoWorkerAreReleased(t *testing.T) {
 		synctest.Wait()
 		states, _ := f.states(events)
 		f.same("taken at first", 50, states[dedup.Running])
-		// A Take that was under way may bring some of them back once.
+		// A Take in flight may return some of them once more.
 		time.Sleep(3 * workerPatience)
 		states, attempts := f.states(events)
 		f.same("running", 4, states[dedup.Running])
@@ -173,7 +171,7 @@ func TestTasksThatWaitForAWorkerAreReleasedOnStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var runs, long atomic.Int64
-		f := newFloor(t, []Handler{sleeps(&runs, &long)}, nil)
+		f := newFixture(t, []Handler{sleeps(&runs, &long)}, nil)
 		f.d.prefetch.observeRun(0) // as if handlers were fast
 		long.Store(int64(5 * time.Second))
 		events := f.acceptMany("e", 50)
@@ -192,17 +190,16 @@ func TestTasksThatWaitForAWorkerAreReleasedOnStop(t *testing.T) {
 	})
 }
 
-// TestReleasedTaskKeepsItsHistory keeps a task that may have killed the process from losing
-// its mark.
+// A task that may have crashed the process must not lose its mark.
 func TestReleasedTaskKeepsItsHistory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFloor(t, []Handler{script()}, nil)
+		f := newFixture(t, []Handler{script()}, nil)
 		event := f.accept("1", "x")
 		if _, err := f.store.Take(t.Context(), 1, 1, time.Second); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // the lease runs out
+		time.Sleep(time.Minute) // the lease ends
 		f.store.failTake = func() error { f.d.stopTake(); return nil }
 		f.d.cfg.Store = uncancelled{f.store}
 		f.d.start()

@@ -22,11 +22,11 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// publicBase is where the producers believe that they send to.
+// publicBase is the public URL of the receiver.
 const publicBase = "https://hooks.example"
 
-// house is a receiver with a store on disk behind a real HTTP server.
-type house struct {
+// diskSite is a receiver with a store on disk behind a real HTTP server.
+type diskSite struct {
 	t       *testing.T
 	store   *badgerstore.Store
 	srv     *httptest.Server
@@ -34,16 +34,16 @@ type house struct {
 	handled chan receiver.Event[json.RawMessage]
 }
 
-// openHouse opens the producers. Without handlers one takes everything that comes to the first
-// of them.
-func openHouse(t *testing.T, now time.Time, producers []producer.Producer, handlers ...receiver.Handler) *house {
+// openDiskSite opens the producers. Without handlers, take gets all events of the first
+// producer.
+func openDiskSite(t *testing.T, now time.Time, producers []producer.Producer, handlers ...receiver.Handler) *diskSite {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	store, err := badgerstore.Open(t.TempDir(), badgerstore.Options{Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, store: store, now: now, handled: make(chan receiver.Event[json.RawMessage], 100)}
+	h := &diskSite{t: t, store: store, now: now, handled: make(chan receiver.Event[json.RawMessage], 100)}
 	if handlers == nil {
 		handlers = []receiver.Handler{receiver.On(producers[0].Name, "*", h.take)}
 	}
@@ -64,14 +64,14 @@ func openHouse(t *testing.T, now time.Time, producers []producer.Producer, handl
 	return h
 }
 
-// take is the handler that the tests look at.
-func (h *house) take(_ context.Context, ev receiver.Event[json.RawMessage]) error {
+// take is the default handler.
+func (h *diskSite) take(_ context.Context, ev receiver.Event[json.RawMessage]) error {
 	h.handled <- ev
 	return nil
 }
 
-// awaited returns the next event that reached the handler.
-func (h *house) awaited() receiver.Event[json.RawMessage] {
+// awaited returns the next event of take.
+func (h *diskSite) awaited() receiver.Event[json.RawMessage] {
 	h.t.Helper()
 	select {
 	case ev := <-h.handled:
@@ -82,9 +82,8 @@ func (h *house) awaited() receiver.Event[json.RawMessage] {
 	panic("unreachable")
 }
 
-// settled waits until nothing is left to do, and fails when an event is with the handler that
-// was not awaited.
-func (h *house) settled() {
+// settled waits until no task is open, and fails if take got an event that was not awaited.
+func (h *diskSite) settled() {
 	h.t.Helper()
 	for range 1_000 {
 		busy := false
@@ -99,11 +98,11 @@ func (h *house) settled() {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	h.t.Fatal("there is always something to do")
+	h.t.Fatal("some tasks stay open")
 }
 
-// records lists what is on disk, newest first.
-func (h *house) records() []dedup.Record {
+// records lists the records on disk, newest first.
+func (h *diskSite) records() []dedup.Record {
 	h.t.Helper()
 	var all []dedup.Record
 	for rec, err := range h.store.List(h.t.Context(), dedup.Filter{Body: true}) {
@@ -115,8 +114,8 @@ func (h *house) records() []dedup.Record {
 	return all
 }
 
-// quarantined counts what was kept aside for this reason.
-func (h *house) quarantined(reason string) int {
+// quarantined counts the records quarantined for the reason.
+func (h *diskSite) quarantined(reason string) int {
 	n := 0
 	for _, rec := range h.records() {
 		if rec.QuarantineReason == reason {
@@ -126,13 +125,13 @@ func (h *house) quarantined(reason string) int {
 	return n
 }
 
-// post is a delivery: header fields as name and value in turn.
+// post is a delivery; header alternates names and values.
 func post(name, body string, header ...string) *http.Request {
 	return request(http.MethodPost, "/webhooks/"+name, body, header...)
 }
 
 func request(method, target, body string, header ...string) *http.Request {
-	r, err := http.NewRequest(method, publicBase+target, strings.NewReader(body)) //nolint:noctx // send gives it one
+	r, err := http.NewRequest(method, publicBase+target, strings.NewReader(body)) //nolint:noctx // send sets it
 	if err != nil {
 		panic(err)
 	}
@@ -143,7 +142,7 @@ func request(method, target, body string, header ...string) *http.Request {
 	return r
 }
 
-// signedAt signs a request as the producer would at a time, where its scheme signs header fields.
+// signedAt signs a request as the producer would at a time, if its scheme signs header fields.
 func signedAt(t *testing.T, p producer.Producer, r *http.Request, at time.Time) *http.Request {
 	t.Helper()
 	if s, ok := p.Scheme.(interface {
@@ -157,7 +156,7 @@ func signedAt(t *testing.T, p producer.Producer, r *http.Request, at time.Time) 
 }
 
 // signed signs a request as the producer would.
-func (h *house) signed(p producer.Producer, r *http.Request) *http.Request {
+func (h *diskSite) signed(p producer.Producer, r *http.Request) *http.Request {
 	h.t.Helper()
 	body := bodyOf(h.t, r)
 	if err := p.Scheme.(interface {
@@ -181,18 +180,18 @@ func bodyOf(t *testing.T, r *http.Request) []byte {
 	return body
 }
 
-// seen is an answer as the producer sees it.
-type seen struct {
+// response is a response as the producer gets it.
+type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
-func (s seen) replayed() bool { return s.header.Get("Idempotency-Replayed") == "true" }
+func (s response) replayed() bool { return s.header.Get("Idempotency-Replayed") == "true" }
 
-// send sends a request that was made for the public address to the server, as a proxy does. It
-// can be sent again.
-func (h *house) send(r *http.Request) seen {
+// send sends a request for the public address to the server, as a proxy does. The request can be
+// sent again.
+func (h *diskSite) send(r *http.Request) response {
 	h.t.Helper()
 	again, err := http.NewRequestWithContext(h.t.Context(), r.Method, h.srv.URL+r.URL.RequestURI(), bytes.NewReader(bodyOf(h.t, r)))
 	if err != nil {
@@ -208,7 +207,7 @@ func (h *house) send(r *http.Request) seen {
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		h.t.Fatal(err)
 	}
-	return seen{resp.StatusCode, resp.Header, string(body)}
+	return response{resp.StatusCode, resp.Header, string(body)}
 }
 
 var plain = &http.Client{
@@ -216,8 +215,8 @@ var plain = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// expect sends a delivery and compares the answer: its status, and whether it is a stored one.
-func (h *house) expect(r *http.Request, status int, replayed bool) seen {
+// expect sends a delivery and checks the status, and whether the response is a replayed one.
+func (h *diskSite) expect(r *http.Request, status int, replayed bool) response {
 	h.t.Helper()
 	got := h.send(r)
 	if got.status != status || got.replayed() != replayed {
@@ -233,7 +232,7 @@ const (
 	whsecKey = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
-// sampled are the presets whose deliveries a sample can be made of, with what they must be told.
+// sampled returns the presets with a sample, and the settings that they need.
 func sampled() map[string]preset.Settings {
 	text := preset.Settings{Secrets: []string{secret17}}
 	hexed := preset.Settings{Secrets: []string{hexKey}}
@@ -259,14 +258,14 @@ func openPreset(t *testing.T, name string, s preset.Settings) producer.Producer 
 	return p.Open(s)
 }
 
-// TestEveryPresetReachesItsHandlerOnce delivers a sample of each vendor twice, and once damaged.
+// It delivers a sample of each vendor twice, and once damaged.
 func TestEveryPresetReachesItsHandlerOnce(t *testing.T) {
 	t.Parallel()
 	for name, settings := range sampled() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			vendor, _ := preset.Find(name)
-			h := openHouse(t, time.Now(), []producer.Producer{vendor.Open(settings)})
+			h := openDiskSite(t, time.Now(), []producer.Producer{vendor.Open(settings)})
 			r, _, err := vendor.Sample(settings, publicBase+"/webhooks/"+name, "", "evt-17", h.now)
 			if err != nil {
 				t.Fatal(err)
@@ -288,8 +287,7 @@ func TestEveryPresetReachesItsHandlerOnce(t *testing.T) {
 	}
 }
 
-// TestAPresetThatSignsAgainLaterSendsADuplicate: senders sign a retry afresh, or send the same
-// bytes again.
+// Senders sign a retry again, or send the same bytes again.
 func TestAPresetThatSignsAgainLaterSendsADuplicate(t *testing.T) {
 	t.Parallel()
 	deliveries := map[string]func(at time.Time) (producer.Producer, *http.Request){
@@ -330,7 +328,7 @@ func TestAPresetThatSignsAgainLaterSendsADuplicate(t *testing.T) {
 			t.Parallel()
 			now := time.Unix(1_900_000_000, 0)
 			p, first := deliver(now)
-			h := openHouse(t, now.Add(3*time.Minute), []producer.Producer{p})
+			h := openDiskSite(t, now.Add(3*time.Minute), []producer.Producer{p})
 			_, later := deliver(now.Add(3 * time.Minute))
 			for i, r := range []*http.Request{first, later, first} {
 				h.expect(r, http.StatusOK, i > 0)
@@ -341,14 +339,14 @@ func TestAPresetThatSignsAgainLaterSendsADuplicate(t *testing.T) {
 	}
 }
 
-// TestForgedDeliveriesNeverReachTheStore sends the same samples with another secret.
+// It sends the same samples with another secret.
 func TestForgedDeliveriesNeverReachTheStore(t *testing.T) {
 	t.Parallel()
 	var producers []producer.Producer
 	for name, settings := range sampled() {
 		producers = append(producers, openPreset(t, name, settings))
 	}
-	h := openHouse(t, time.Now(), producers)
+	h := openDiskSite(t, time.Now(), producers)
 	for name, settings := range sampled() {
 		vendor, _ := preset.Find(name)
 		r, _, err := vendor.Sample(anotherSecret(settings), publicBase+"/webhooks/"+name, "", "evt-17", h.now)
@@ -365,7 +363,7 @@ func TestForgedDeliveriesNeverReachTheStore(t *testing.T) {
 	}
 }
 
-// anotherSecret returns the settings with every secret replaced by another one.
+// anotherSecret returns the settings with other secrets.
 func anotherSecret(s preset.Settings) preset.Settings {
 	other := strings.NewReplacer(secret17, "the-kettle-is-off-17", hexKey, strings.Repeat("0b", 32),
 		whsecKey, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
@@ -384,11 +382,11 @@ func anotherSecret(s preset.Settings) preset.Settings {
 	return s
 }
 
-// TestGitHubRepetitionsAreQuarantined: GitHub signs the body and not the identifier.
+// GitHub signs the body, but not the identifier.
 func TestGitHubRepetitionsAreQuarantined(t *testing.T) {
 	t.Parallel()
 	p := preset.GitHub(secret17)
-	h := openHouse(t, time.Now(), []producer.Producer{p})
+	h := openDiskSite(t, time.Now(), []producer.Producer{p})
 	push := func(guid, body string) *http.Request {
 		return h.signed(p, post("github", body, "X-GitHub-Event", "push", "X-GitHub-Delivery", guid))
 	}
@@ -398,7 +396,7 @@ func TestGitHubRepetitionsAreQuarantined(t *testing.T) {
 		t.Errorf("id %q, vendor's id %q", original.ID, original.VendorID)
 	}
 
-	// The same signed bytes under identifiers that an attacker chose.
+	// The same signed bytes under identifiers of an attacker.
 	for i := range 20 {
 		guid := "attacker-" + strings.Repeat("x", i)
 		if got := h.expect(push(guid, `{"ref":"a"}`), 200, false); !strings.Contains(got.body, "kept_aside") {
@@ -406,10 +404,10 @@ func TestGitHubRepetitionsAreQuarantined(t *testing.T) {
 		}
 	}
 	if n := h.quarantined("same_bytes"); n != 16 {
-		t.Errorf("%d repetitions are kept, want 16", n)
+		t.Errorf("%d repetitions are stored, want 16", n)
 	}
 
-	// The same identifier with another payload, which did come from GitHub, is another event.
+	// The same identifier with another payload signed by GitHub is another event.
 	h.expect(push("guid-1", `{"ref":"b"}`), 200, false)
 	h.expect(push("guid-1", `{"ref":"b"}`), 200, true)
 	if other := h.awaited(); other.VendorID != "guid-1" || other.ID == original.ID {
@@ -426,12 +424,11 @@ func TestGitHubRepetitionsAreQuarantined(t *testing.T) {
 	h.settled()
 }
 
-// TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal: it has none of its own, also after the
-// original was purged.
+// It has no body of its own, and runs even after its original was purged.
 func TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal(t *testing.T) {
 	t.Parallel()
 	p := preset.GitHub(secret17)
-	h := openHouse(t, time.Now(), []producer.Producer{p})
+	h := openDiskSite(t, time.Now(), []producer.Producer{p})
 	for _, guid := range []string{"guid-1", "guid-2", "guid-3", "guid-4"} {
 		h.expect(h.signed(p, post("github", `{"ref":"a"}`, "X-GitHub-Event", "push", "X-GitHub-Delivery", guid)), 200, false)
 	}
@@ -451,12 +448,11 @@ func TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal(t *testing.T) {
 	h.settled()
 }
 
-// TestStripeResentLaterGetsItsAnswer: Stripe signs a repetition afresh, and a proxy may repeat
-// old bytes.
+// Stripe signs a retry again, while a proxy may repeat old bytes.
 func TestStripeResentLaterGetsItsAnswer(t *testing.T) {
 	t.Parallel()
 	p := preset.Stripe(secret17)
-	h := openHouse(t, time.Now(), []producer.Producer{p})
+	h := openDiskSite(t, time.Now(), []producer.Producer{p})
 	const body = `{"id":"evt_17","type":"charge.succeeded","data":{}}`
 	old := h.signed(p, post("stripe", body))
 	h.expect(old, 200, false)
@@ -474,7 +470,7 @@ func TestStripeResentLaterGetsItsAnswer(t *testing.T) {
 func TestSlackChallengeAndEvents(t *testing.T) {
 	t.Parallel()
 	p := preset.Slack(secret17)
-	h := openHouse(t, time.Now(), []producer.Producer{p})
+	h := openDiskSite(t, time.Now(), []producer.Producer{p})
 	challenge := post("slack", `{"type":"url_verification","token":"x","challenge":"<script>alert(1)</script>"}`)
 	h.expect(challenge, 401, false)
 	got := h.expect(h.signed(p, challenge), 200, false)
@@ -490,12 +486,12 @@ func TestSlackChallengeAndEvents(t *testing.T) {
 	h.expect(event, 200, true)
 	h.settled()
 	if n := len(h.records()); n != 1 {
-		t.Errorf("%d records: a challenge is no event", n)
+		t.Errorf("%d records: a challenge is not an event", n)
 	}
 }
 
-// isInert checks that what is echoed is text for everybody.
-func isInert(t *testing.T, got seen) {
+// isInert checks that browsers show the echoed challenge as text.
+func isInert(t *testing.T, got response) {
 	t.Helper()
 	kind := got.header.Get("Content-Type")
 	if !strings.HasPrefix(kind, "text/plain") && kind != "application/json" || got.header.Get("X-Content-Type-Options") != "nosniff" {
@@ -503,13 +499,12 @@ func isInert(t *testing.T, got seen) {
 	}
 }
 
-// TestTwilioGetsItsTwiMLAgain: the answer of the handler is what the caller hears, the second
-// time too.
+// The caller hears the response of the handler, so a duplicate must get the same one.
 func TestTwilioGetsItsTwiMLAgain(t *testing.T) {
 	t.Parallel()
 	p := preset.Twilio(secret17)
 	ran := make(chan string, 10)
-	h := openHouse(t, time.Now(), []producer.Producer{p},
+	h := openDiskSite(t, time.Now(), []producer.Producer{p},
 		receiver.Answer("twilio", "*", func(_ context.Context, ev receiver.Event[url.Values]) (receiver.Response, error) {
 			ran <- ev.Data.Get("From") + " " + ev.Type
 			return receiver.Response{
@@ -529,19 +524,19 @@ func TestTwilioGetsItsTwiMLAgain(t *testing.T) {
 	if got := <-ran; got != "+15550017 ringing" {
 		t.Errorf("the handler saw %q", got)
 	}
-	// Another form under the same token is another call, and never answered as the first one.
+	// Another form under the same token is another call and must not get the response of the first.
 	h.expect(call("CallSid=CA18&CallStatus=ringing&From=%2B15550018"), 200, false)
 	if got := <-ran; got != "+15550018 ringing" {
 		t.Errorf("the handler saw %q", got)
 	}
 }
 
-// TestAdyenBatchesAreAccepted: Adyen wants to read that they are.
+// Adyen expects the body "[accepted]".
 func TestAdyenBatchesAreAccepted(t *testing.T) {
 	t.Parallel()
 	vendor, _ := preset.Find("adyen")
 	settings := sampled()["adyen"]
-	h := openHouse(t, time.Now(), []producer.Producer{vendor.Open(settings)})
+	h := openDiskSite(t, time.Now(), []producer.Producer{vendor.Open(settings)})
 	r, _, err := vendor.Sample(settings, publicBase+"/webhooks/adyen", "CAPTURE", "psp17", h.now)
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// recording is what these tests need of a case of the vectors.
+// recording is the part of a vector case that these tests need.
 type recording struct {
 	Name, Method, URL, Body string
 	Headers                 map[string]string
@@ -45,7 +45,7 @@ type recording struct {
 	Expect struct{ ID, Type string }
 }
 
-// recorded returns the first case of a producer whose name begins so.
+// recorded returns the first case of a producer with the prefix.
 func recorded(t *testing.T, name, prefix string) recording {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "testdata", "vectors", "producers", name+".json"))
@@ -70,7 +70,7 @@ func recorded(t *testing.T, name, prefix string) recording {
 		}
 		return r
 	}
-	t.Fatalf("no case of %s begins %q", name, prefix)
+	t.Fatalf("no case of %s has the prefix %q", name, prefix)
 	return recording{}
 }
 
@@ -88,17 +88,18 @@ func (r recording) delivery(t *testing.T) *http.Request {
 	return made
 }
 
-// amazon is a local server that stands for SNS: it has the certificates and takes confirmations.
-type amazon struct {
+// fakeSNS is a local server in the role of SNS: it serves certificates and accepts
+// confirmations.
+type fakeSNS struct {
 	client *http.Client
 	mu     sync.Mutex
-	asked  []string // the confirmations
+	asked  []string // URLs of confirmations
 	down   bool
 }
 
-func newAmazon(t *testing.T, certs map[string]string) *amazon {
+func newFakeSNS(t *testing.T, certs map[string]string) *fakeSNS {
 	t.Helper()
-	a := &amazon{}
+	a := &fakeSNS{}
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		address := "https://" + r.Host + r.URL.RequestURI()
 		if text, ok := certs[address]; ok {
@@ -121,13 +122,13 @@ func newAmazon(t *testing.T, certs map[string]string) *amazon {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", srv.Listener.Addr().String())
 		},
-		TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "example.com"}, DisableKeepAlives: true, // the name of httptest
+		TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "example.com"}, DisableKeepAlives: true, // the name in httptest's certificate
 	}}
 	return a
 }
 
-// fetch has every address resolve to the local server.
-func (a *amazon) fetch(ctx context.Context, address string) ([]byte, error) {
+// fetch resolves every address to the local server.
+func (a *fakeSNS) fetch(ctx context.Context, address string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
@@ -146,13 +147,13 @@ func (a *amazon) fetch(ctx context.Context, address string) ([]byte, error) {
 	return text, nil
 }
 
-func (a *amazon) set(down bool) {
+func (a *fakeSNS) set(down bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.down = down
 }
 
-func (a *amazon) confirmations() []string {
+func (a *fakeSNS) confirmations() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]string(nil), a.asked...)
@@ -163,9 +164,9 @@ func TestSNSConfirmsAndDelivers(t *testing.T) {
 	confirm, message := recorded(t, "aws-sns", "handshake: made"), recorded(t, "aws-sns", "valid: made, version 2")
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(confirm.Keys.Roots))
-	sns := newAmazon(t, confirm.Keys.Certs)
+	sns := newFakeSNS(t, confirm.Keys.Certs)
 	p := openPreset(t, "aws-sns", preset.Settings{Topics: confirm.Config.Topics, CheckChain: true, Roots: roots, Fetch: sns.fetch})
-	h := openHouse(t, time.Unix(confirm.Now, 0), []producer.Producer{p})
+	h := openDiskSite(t, time.Unix(confirm.Now, 0), []producer.Producer{p})
 	at := func(r recording) *http.Request {
 		d := r.delivery(t)
 		d.URL.Path = "/webhooks/aws-sns"
@@ -176,11 +177,11 @@ func TestSNSConfirmsAndDelivers(t *testing.T) {
 	tampered.Body = strings.Replace(confirm.Body, "ConfirmSubscription", "ConfirmSubscriptioN", 1)
 	h.expect(at(tampered), 401, false)
 	if got := sns.confirmations(); len(got) != 0 {
-		t.Fatalf("a stranger had us fetch %q", got)
+		t.Fatalf("an unverified message caused a fetch of %q", got)
 	}
 	sns.set(true)
 	if got := h.expect(at(confirm), 503, false); got.header.Get("Retry-After") == "" {
-		t.Errorf("SNS was not told to come again: %+v", got)
+		t.Errorf("SNS got no retryable response: %+v", got)
 	}
 	sns.set(false)
 	h.expect(at(confirm), 200, false)
@@ -200,12 +201,11 @@ func TestSNSConfirmsAndDelivers(t *testing.T) {
 	h.expect(at(message), 200, true)
 	h.settled()
 	if n := len(h.records()); n != 1 {
-		t.Errorf("%d records: a confirmation is no event", n)
+		t.Errorf("%d records: a confirmation is not an event", n)
 	}
 }
 
-// TestRecordedTokensReachTheirHandlers sends recorded deliveries of vendors that nobody else
-// can sign for.
+// It sends recorded deliveries of vendors whose tokens only they can sign.
 func TestRecordedTokensReachTheirHandlers(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]int{"paypal": 200, "yandex-pay": 200, "openbanking-uk": 202, "google-eventarc": 200} {
@@ -213,7 +213,7 @@ func TestRecordedTokensReachTheirHandlers(t *testing.T) {
 			t.Parallel()
 			prefix := map[string]string{"paypal": "valid: made chain root", "google-eventarc": "valid: plain"}[name]
 			rec := recorded(t, name, prefixOr(prefix, "valid"))
-			h := openHouse(t, time.Unix(rec.Now, 0), []producer.Producer{openPreset(t, name, rec.settings(t))})
+			h := openDiskSite(t, time.Unix(rec.Now, 0), []producer.Producer{openPreset(t, name, rec.settings(t))})
 			d := rec.delivery(t)
 			d.URL.Path, d.URL.RawQuery = "/webhooks/"+name, ""
 			h.expect(d, status, false)
@@ -233,7 +233,7 @@ func prefixOr(prefix, otherwise string) string {
 	return prefix
 }
 
-// settings are what the receiver is told for the case.
+// settings are the receiver's settings for the case.
 func (r recording) settings(t *testing.T) preset.Settings {
 	t.Helper()
 	s := preset.Settings{Email: r.Config.Email, Issuers: r.Config.Issuers, WebhookID: r.Config.WebhookID, MerchantID: r.Config.MerchantID}
@@ -250,17 +250,16 @@ func (r recording) settings(t *testing.T) preset.Settings {
 	if r.Keys.Certs != nil {
 		s.Roots = x509.NewCertPool()
 		s.Roots.AppendCertsFromPEM([]byte(r.Keys.Roots))
-		s.Fetch = newAmazon(t, r.Keys.Certs).fetch
+		s.Fetch = newFakeSNS(t, r.Keys.Certs).fetch
 	}
 	return s
 }
 
-// TestOneGoogleTokenServesManyMessages: Google uses a token for an hour, which makes no message
-// a replay.
+// Google uses a token for an hour, so a message with a known token is not a replay.
 func TestOneGoogleTokenServesManyMessages(t *testing.T) {
 	t.Parallel()
 	rec := recorded(t, "google-eventarc", "valid: plain")
-	h := openHouse(t, time.Unix(rec.Now, 0), []producer.Producer{openPreset(t, "google-pubsub", rec.settings(t))})
+	h := openDiskSite(t, time.Unix(rec.Now, 0), []producer.Producer{openPreset(t, "google-pubsub", rec.settings(t))})
 	push := func(id, data string, attempt int) *http.Request {
 		return post("google-pubsub", fmt.Sprintf(
 			`{"deliveryAttempt":%d,"message":{"data":%q,"messageId":%q,"publishTime":"2026-01-02T03:04:05.678Z"},"subscription":"s"}`,
@@ -278,21 +277,21 @@ func TestOneGoogleTokenServesManyMessages(t *testing.T) {
 	if len(ids) != 30 {
 		t.Errorf("%d messages were handled", len(ids))
 	}
-	h.expect(push("m7", "dGVh", 2), 200, true) // the counter of attempts makes no other event of it
+	h.expect(push("m7", "dGVh", 2), 200, true) // the counter of attempts does not make it another event
 	h.expect(push("m7", "bWlsaw==", 2), 200, false)
 	h.settled()
 	if conflicts, replays := h.quarantined("conflict"), h.quarantined("replayed"); conflicts != 1 || replays != 0 {
-		t.Errorf("%d conflicts, %d replays are kept aside", conflicts, replays)
+		t.Errorf("%d conflicts, %d replays are quarantined", conflicts, replays)
 	}
 	forged := push("m99", "dGVh", 1)
 	forged.Header.Set("Authorization", rec.Headers["Authorization"]+"x")
 	h.expect(forged, 401, false)
 }
 
-// TestEventGridBatches: a subscription is validated, and each event of a batch is one.
+// A subscription is validated, and each item of a batch is an event.
 func TestEventGridBatches(t *testing.T) {
 	t.Parallel()
-	h := openHouse(t, time.Now(), []producer.Producer{openPreset(t, "azure-event-grid", preset.Settings{
+	h := openDiskSite(t, time.Now(), []producer.Producer{openPreset(t, "azure-event-grid", preset.Settings{
 		Query: "code", Value: secret17, Origins: []string{"eventgrid.azure.net"},
 	})})
 	const path = "/webhooks/azure-event-grid?code=" + secret17
@@ -320,7 +319,7 @@ func TestEventGridBatches(t *testing.T) {
 		}
 	}
 	h.expect(batch(event("1", "5"), event("2", "6"), event("3", "7")), 200, true)
-	// One conflicting item is kept aside, the known one is known, and the new one is handled.
+	// One conflicting item is quarantined, the known one is ignored, and the new one is handled.
 	h.expect(batch(event("1", "5"), event("2", "66"), event("4", "8")), 200, false)
 	if ev := h.awaited(); ev.ID != "4" {
 		t.Errorf("%+v", ev)
@@ -329,7 +328,7 @@ func TestEventGridBatches(t *testing.T) {
 	if n := h.quarantined("conflict"); n != 1 || len(h.records()) != 5 {
 		t.Errorf("%d conflicts in %d records, want 1 in 5", n, len(h.records()))
 	}
-	// Without one of the identifiers nothing of the batch is stored.
+	// If one identifier is missing, nothing of the batch is stored.
 	h.expect(batch(event("5", "9"), `{"eventType":"Shop.Sold"}`), 400, false)
 	if n := len(h.records()); n != 5 {
 		t.Errorf("%d records", n)
@@ -350,18 +349,18 @@ func binary(id, n string) *http.Request {
 		"Ce-Subject", "tea%20pot", "Ce-Time", "2026-01-02T03:04:05.5+09:00", "Ce-Shard", "7")...)
 }
 
-// facts are what a handler is told of a CloudEvent.
+// facts are what a handler gets of a CloudEvent.
 type facts struct {
 	ID, Type, Source, Subject, Time string
 	Extensions                      map[string]string
 	N                               int
 }
 
-// TestCloudEventsInThreeModes: handlers see the same event, whichever way it came.
+// Handlers get the same event in every mode.
 func TestCloudEventsInThreeModes(t *testing.T) {
 	t.Parallel()
 	handled := make(chan facts, 10)
-	h := openHouse(t, time.Now(), []producer.Producer{openPreset(t, "cloudevents", preset.Settings{
+	h := openDiskSite(t, time.Now(), []producer.Producer{openPreset(t, "cloudevents", preset.Settings{
 		Bearer: secret17, Batch: true, Origins: []string{"shop.example"}, Rate: 100,
 	})}, receiver.On("cloudevents", "sold", func(_ context.Context, ev receiver.Event[struct{ N int }]) error {
 		handled <- facts{ev.ID, ev.Type, ev.Source, ev.Subject, ev.Time.Format(time.RFC3339Nano), ev.Extensions, ev.Data.N}
@@ -400,14 +399,14 @@ func TestCloudEventsInThreeModes(t *testing.T) {
 	h.expect(binary("2", "66"), 200, false)
 	h.settled()
 	if n := h.quarantined("conflict"); n != 2 || len(handled) != 0 {
-		t.Errorf("%d conflicts are kept aside, want 2; %d more were handled", n, len(handled))
+		t.Errorf("%d conflicts are quarantined, want 2; %d more were handled", n, len(handled))
 	}
 	h.expect(post("cloudevents", "{}", bearer("Content-Type", "application/cloudevents+avro")...), 415, false)
 	cloudEventsOptions(t, h)
 }
 
-// cloudEventsOptions asks for a subscription, as a sender that is wanted and as one that is not.
-func cloudEventsOptions(t *testing.T, h *house) {
+// cloudEventsOptions requests a subscription, once for a configured sender and once for another.
+func cloudEventsOptions(t *testing.T, h *diskSite) {
 	t.Helper()
 	got := h.expect(request("OPTIONS", "/webhooks/cloudevents", "", "WebHook-Request-Origin", "shop.example", "WebHook-Request-Rate", "120",
 		"WebHook-Request-Callback", forbidden(t)), 200, false)
@@ -420,14 +419,13 @@ func cloudEventsOptions(t *testing.T, h *house) {
 	}
 }
 
-// TestCloudEventsCanBeAnsweredUnlessTheyComeInBatches: batches are off until somebody asks for
-// them.
+// Batches are off by default.
 func TestCloudEventsCanBeAnsweredUnlessTheyComeInBatches(t *testing.T) {
 	t.Parallel()
 	quote := receiver.Answer("cloudevents", "sold", func(_ context.Context, ev receiver.Event[struct{ N int }]) (receiver.Response, error) {
 		return receiver.Response{Body: fmt.Appendf(nil, `{"total":%d}`, 2*ev.Data.N)}, nil
 	})
-	h := openHouse(t, time.Now(), []producer.Producer{openPreset(t, "cloudevents", preset.Settings{Bearer: secret17})}, quote)
+	h := openDiskSite(t, time.Now(), []producer.Producer{openPreset(t, "cloudevents", preset.Settings{Bearer: secret17})}, quote)
 	for _, replayed := range []bool{false, true} {
 		if got := h.expect(binary("1", "21"), 200, replayed); got.body != `{"total":42}` {
 			t.Errorf("%+v", got)
@@ -449,28 +447,27 @@ func TestCloudEventsCanBeAnsweredUnlessTheyComeInBatches(t *testing.T) {
 	}
 }
 
-// forbidden is an address that a stranger names; calling it fails the test.
+// forbidden is an address in an unverified message. Calling it fails the test.
 func forbidden(t *testing.T) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("%s %s was called because a stranger said so", r.Method, r.URL)
+		t.Errorf("%s %s was called because of an unverified message", r.Method, r.URL)
 	}))
 	t.Cleanup(srv.Close)
 	return srv.URL
 }
 
-// TestUnsignedChallengesAreOffUntilConfigured asks every preset for a subscription that nobody
-// configured.
+// It requests an unconfigured subscription from every preset.
 func TestUnsignedChallengesAreOffUntilConfigured(t *testing.T) {
 	t.Parallel()
 	var producers []producer.Producer
 	for name, settings := range sampled() {
-		if name == "websub" { // its subscriptions are what it is configured with
+		if name == "websub" { // its subscriptions are its configuration
 			settings = preset.Settings{Secrets: []string{secret17}}
 		}
 		producers = append(producers, openPreset(t, name, settings))
 	}
-	h := openHouse(t, time.Now(), producers)
+	h := openDiskSite(t, time.Now(), producers)
 	for name := range sampled() {
 		for _, r := range []*http.Request{
 			request("GET", "/webhooks/"+name+"?hub.mode=subscribe&hub.topic=t&hub.challenge=nonce17&hub.verify_token=", ""),
@@ -484,12 +481,12 @@ func TestUnsignedChallengesAreOffUntilConfigured(t *testing.T) {
 	}
 }
 
-// TestUnsignedChallengesEchoTextOnly: what a stranger writes into a challenge is text for
-// everybody, and a subscription that nobody wants is refused as the vendor wants to be refused.
+// Browsers show an echoed challenge as text. An unconfigured subscription is refused as the
+// vendor expects.
 func TestUnsignedChallengesEchoTextOnly(t *testing.T) {
 	t.Parallel()
 	const topic, script = "https://blog.example/feed", "%3Cscript%3E"
-	h := openHouse(t, time.Now(), []producer.Producer{
+	h := openDiskSite(t, time.Now(), []producer.Producer{
 		openPreset(t, "websub", preset.Settings{Subscriptions: []preset.Subscription{{Topic: topic, Secret: secret17, Token: "callback-token-17"}}}),
 		openPreset(t, "meta", preset.Settings{Secrets: []string{secret17}, VerifyToken: "wanted"}),
 	})

@@ -32,8 +32,7 @@ func fromGitHub(t *testing.T, s *site, id, typ, body string) int {
 	return w.Code
 }
 
-// same returns what the observer was told about signed content that came before, with "reused"
-// for identifiers.
+// same returns the observed values of SameBytes, and "reused" for IDReused.
 func (o *observations) same() (all []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +83,7 @@ func TestQuarantinedDeliveriesAreLoggedAndCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(log.String(), `level=WARN msg="delivery quarantined" endpoint=github reason=same_bytes more=4 `) {
-		t.Errorf("the end of the log does not count the others:\n%s", log.String())
+		t.Errorf("the others are not counted at the end of the log:\n%s", log.String())
 	}
 }
 
@@ -118,7 +117,7 @@ func TestOccurrencesAreObserved(t *testing.T) {
 		dead++
 	}
 	if dead != 1 {
-		t.Errorf("%d dead letters, want the quarantined delivery that no handler takes", dead)
+		t.Errorf("%d dead letters, want the quarantined delivery without a handler", dead)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// rateFields reads the two fields as structured fields and returns the parameters of their only
+// rateFields parses both fields as structured fields and returns the parameters of their only
 // item.
 func rateFields(t *testing.T, g got) (policy, state *httpsfv.Params) {
 	t.Helper()
@@ -50,12 +50,12 @@ func TestDeliveriesOverTheRateGetRetryAfter(t *testing.T) {
 		p.Rate = producer.Rate{Events: 3, Per: time.Hour}
 		s := serve(t, p, nil)
 		for i := range 3 {
-			if g := s.send(ask{id: fmt.Sprint("k", i), body: fmt.Sprint(i)}); g.status/100 != 2 || g.replayed() {
+			if g := s.send(req{id: fmt.Sprint("k", i), body: fmt.Sprint(i)}); g.status/100 != 2 || g.replayed() {
 				t.Fatalf("%+v", g)
 			}
 		}
-		for _, id := range []string{"new", "k0"} { // of the store nothing is asked, so a repetition is refused as well
-			g := s.send(ask{id: id})
+		for _, id := range []string{"new", "k0"} { // the store is not asked, so duplicates are refused too
+			g := s.send(req{id: id})
 			wantProblem(t, g, 429, "rate_limited")
 			policy, state := rateFields(t, g)
 			if number(t, policy, "q") != 3 || number(t, policy, "w") != 3600 || number(t, state, "r") != 0 {
@@ -72,7 +72,7 @@ func TestDeliveriesOverTheRateGetRetryAfter(t *testing.T) {
 				t.Errorf("%s: %v", g.body, err)
 			}
 			if g.header.Get("RateLimit-Limit") != "" {
-				t.Error("a field of the older drafts")
+				t.Error("a field of older drafts")
 			}
 		}
 		if n := len(s.records()); n != 3 {
@@ -86,20 +86,20 @@ func TestOnlyNewEventsOfTheProducerUseItsRate(t *testing.T) {
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.Rate = producer.Rate{Events: 2, Per: time.Hour}
 		s := serve(t, p, nil)
-		for range 5 { // a stranger, and a delivery that somebody captured
-			wantProblem(t, s.send(ask{id: "x", header: map[string][]string{"Sig": {"signature_mismatch"}}}), 401, "signature_invalid")
-			if g := s.send(ask{id: "k1", body: "1"}); g.status/100 != 2 {
+		for range 5 { // a forged delivery, and a captured one
+			wantProblem(t, s.send(req{id: "x", header: map[string][]string{"Sig": {"signature_mismatch"}}}), 401, "signature_invalid")
+			if g := s.send(req{id: "k1", body: "1"}); g.status/100 != 2 {
 				t.Fatalf("%+v", g)
 			}
 			if p.Contract == producer.Webhook {
-				s.send(ask{id: "another", body: "1"}) // the captured bytes under an identifier that nobody signs
+				s.send(req{id: "another", body: "1"}) // the captured bytes under an unsigned identifier
 			}
-			s.send(ask{id: "k1", body: "another"})
+			s.send(req{id: "k1", body: "another"})
 		}
-		if g := s.send(ask{id: "k2", body: "2"}); g.status/100 != 2 || g.replayed() {
+		if g := s.send(req{id: "k2", body: "2"}); g.status/100 != 2 || g.replayed() {
 			t.Fatalf("%+v", g)
 		}
-		wantProblem(t, s.send(ask{id: "k3", body: "3"}), 429, "rate_limited")
+		wantProblem(t, s.send(req{id: "k3", body: "3"}), 429, "rate_limited")
 	})
 }
 
@@ -110,15 +110,15 @@ func TestEventsThatTheStoreDoesNotTakeUseNoRate(t *testing.T) {
 		broken := &brokenStore{claim: dedup.ErrClosed}
 		s := serve(t, p, func(c *Config) { broken.Store, c.Store = c.Store, broken })
 		for range 5 {
-			wantProblem(t, s.send(ask{id: "k1", body: "1"}), 503, "store_unavailable")
+			wantProblem(t, s.send(req{id: "k1", body: "1"}), 503, "store_unavailable")
 		}
 		broken.claim = nil
 		for _, id := range []string{"k1", "k2"} {
-			if g := s.send(ask{id: id, body: id}); g.status/100 != 2 || g.replayed() {
+			if g := s.send(req{id: id, body: id}); g.status/100 != 2 || g.replayed() {
 				t.Errorf("%+v", g)
 			}
 		}
-		wantProblem(t, s.send(ask{id: "k3", body: "3"}), 429, "rate_limited")
+		wantProblem(t, s.send(req{id: "k3", body: "3"}), 429, "rate_limited")
 	})
 }
 
@@ -134,15 +134,15 @@ func TestBatchCountsItsEvents(t *testing.T) {
 		return items, nil
 	}
 	s := serve(t, p, nil)
-	if g := s.send(ask{body: "ab"}); g.status != 200 {
+	if g := s.send(req{body: "ab"}); g.status != 200 {
 		t.Fatalf("%+v", g)
 	}
-	g := s.send(ask{body: "cd"})
+	g := s.send(req{body: "cd"})
 	wantProblem(t, g, 429, "rate_limited")
 	if _, state := rateFields(t, g); number(t, state, "r") != 1 {
 		t.Errorf("%v", g.header)
 	}
-	if g := s.send(ask{body: "e"}); g.status != 200 {
+	if g := s.send(req{body: "e"}); g.status != 200 {
 		t.Errorf("%+v", g)
 	}
 }
@@ -159,15 +159,15 @@ func TestDeliveriesAtOnceAreBounded(t *testing.T) {
 				return Response{}, nil
 			}))
 		open := sync.OnceFunc(func() { close(release) })
-		defer open() // handlers that hang would keep the receiver from closing
-		// Their producers gave up long ago; the handlers have their places still.
+		defer open() // else the receiver cannot close
+		// The producers no longer wait, but the handlers still hold their slots.
 		for _, id := range []string{"k1", "k2"} {
-			wantProblem(t, s.send(ask{id: id, body: id}), 503, "answer_timeout")
+			wantProblem(t, s.send(req{id: id, body: id}), 503, "answer_timeout")
 		}
-		wantProblem(t, s.send(ask{id: "k3", body: "3"}), 503, "at_capacity")
-		wantProblem(t, s.send(ask{id: "k3", header: map[string][]string{"Sig": {"signature_mismatch"}}}), 401, "signature_invalid")
+		wantProblem(t, s.send(req{id: "k3", body: "3"}), 503, "at_capacity")
+		wantProblem(t, s.send(req{id: "k3", header: map[string][]string{"Sig": {"signature_mismatch"}}}), 401, "signature_invalid")
 		open()
-		waitFor(t, func() bool { return s.send(ask{id: "k3", body: "3"}).status/100 == 2 })
+		waitFor(t, func() bool { return s.send(req{id: "k3", body: "3"}).status/100 == 2 })
 		if runs.count() != 3 {
 			t.Errorf("%d runs", runs.count())
 		}

@@ -10,9 +10,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestARefusalOfAHandlerIsAProblem: typed, with a Link to the policy, not kept by caches, the
-// same for duplicates, and with a title that does not change from one to the next (RFC 9457
-// section 3.1.3).
+// The problem has a type, a Link to the policy and no-store, is the same for duplicates, and has
+// a constant title (RFC 9457 section 3.1.3).
 func TestARefusalOfAHandlerIsAProblem(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
@@ -32,7 +31,7 @@ func TestARefusalOfAHandlerIsAProblem(t *testing.T) {
 		} {
 			s := serve(t, p, nil, Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) { return tt.response, tt.err }))
 			for _, again := range []bool{false, true} {
-				g := s.send(ask{id: "k1"})
+				g := s.send(req{id: "k1"})
 				t.Log(name)
 				if !g.replayed() {
 					wantProblem(t, g, tt.status, tt.code)

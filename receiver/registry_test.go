@@ -17,7 +17,7 @@ func do(context.Context, Event[[]byte]) error { return nil }
 
 func say(context.Context, Event[[]byte]) (Response, error) { return Response{}, nil }
 
-// header is an extractor of a header field.
+// header extracts a header field.
 type header string
 
 func (h header) Extract(d *producer.Delivery) (string, error) {
@@ -26,7 +26,7 @@ func (h header) Extract(d *producer.Delivery) (string, error) {
 func (h header) Consumes() []string { return []string{strings.ToLower(string(h))} }
 func (h header) String() string     { return "header:" + string(h) }
 
-// bodyText is an extractor of the whole body.
+// bodyText extracts the whole body.
 type bodyText struct{}
 
 func (bodyText) Extract(d *producer.Delivery) (string, error) { return string(d.Body), nil }
@@ -103,7 +103,7 @@ func TestRegistryReportsEveryErrorAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{"unknown producer", "bad pattern", "is nil", "sends batches", "must not have a lane", "alone"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("nothing about %q in:\n%v", want, err)
+			t.Errorf("%q is not in:\n%v", want, err)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func TestRegistryMatches(t *testing.T) {
 		for _, h := range on {
 			names = append(names, h.name)
 			if b.byName[h.name] != h {
-				t.Errorf("%q is another handler by its name", h.name)
+				t.Errorf("byName[%q] is another handler", h.name)
 			}
 		}
 		if d := cmp.Diff(tt.on, names); d != "" {
@@ -158,12 +158,12 @@ func TestRegistryMatches(t *testing.T) {
 		}
 	}
 	if b.byName["gh/gone"] != nil {
-		t.Error("a handler that does not exist was found")
+		t.Error("found a handler that does not exist")
 	}
 }
 
-// words are all event types of up to three letters over an alphabet of three, of which patterns
-// use two: with the third letter there is always a type that no other pattern names.
+// words are all event types of up to three letters over an alphabet of three. Patterns use two
+// of them, so with the third letter there is always a type that no other pattern names.
 func words() []string {
 	all := []string{""}
 	for from := 0; len(all[from]) < 3; from++ {
@@ -197,8 +197,7 @@ func TestPatternsOverlapWhenBothMatchAType(t *testing.T) {
 	})
 }
 
-// TestAnswerHandlersMatchAlone compares what newRegistry says about a random
-// set of handlers with what happens to every type.
+// It compares the result of newRegistry for random handlers with the conflicts of every type.
 func TestAnswerHandlersMatchAlone(t *testing.T) {
 	t.Parallel()
 	types := words()
@@ -227,8 +226,7 @@ func TestAnswerHandlersMatchAlone(t *testing.T) {
 	})
 }
 
-// clashes says, from the words of the documentation, whether the handlers of a type are in
-// conflict.
+// clashes reports whether the handlers of a type conflict, as documented.
 func clashes(hs []Handler, typ string) bool {
 	direct, answers, rest := 0, 0, 0
 	for _, h := range hs {
@@ -247,7 +245,7 @@ func clashes(hs []Handler, typ string) bool {
 	return answers > 0 && direct > 1 || rest > 1
 }
 
-// idle says whether an Otherwise handler gets no event at all.
+// idle reports whether an Otherwise handler gets no event at all.
 func idle(other Handler, hs []Handler, types []string) bool {
 	for _, typ := range types {
 		taken := false
@@ -301,7 +299,7 @@ func TestLaneOfSeparatesHandlersAndValues(t *testing.T) {
 	}
 	again, whole := On("gh", "*", do).Lane(bodyText{}), producer.Item{}
 	if lane(again, it) == lane(again, whole) {
-		t.Error("the body of the batch decides, not that of the item")
+		t.Error("the lane depends on the body of the batch, not on that of the item")
 	}
 	if first, second := lane(again, it), lane(again, it); first != second {
 		t.Error("the lane is not stable")

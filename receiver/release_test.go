@@ -13,8 +13,8 @@ import (
 	"github.com/eyelet-dev/eyelet/receiver/internal/admission"
 )
 
-// answering calls back when the status of an answer is written: the delivery is over then for
-// its sender.
+// answering calls back when the status of a response is written: for the sender the delivery is
+// over then.
 type answering struct {
 	*httptest.ResponseRecorder
 	now func()
@@ -25,8 +25,7 @@ func (w answering) WriteHeader(status int) {
 	w.now()
 }
 
-// TestAnsweredDeliveryHoldsNoSlot: who has the answer to one delivery may send the next,
-// also where only one at once is allowed.
+// After the response to one delivery the next is accepted, even if only one is allowed at once.
 func TestAnsweredDeliveryHoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
@@ -37,8 +36,8 @@ func TestAnsweredDeliveryHoldsNoSlot(t *testing.T) {
 		} {
 			s := serve(t, p, nil, h)
 			next := httptest.NewRecorder()
-			w := answering{httptest.NewRecorder(), func() { s.rx.HTTP("shop").ServeHTTP(next, s.request(ask{id: "k2"})) }}
-			s.rx.HTTP("shop").ServeHTTP(w, s.request(ask{id: "k1"}))
+			w := answering{httptest.NewRecorder(), func() { s.rx.HTTP("shop").ServeHTTP(next, s.request(req{id: "k2"})) }}
+			s.rx.HTTP("shop").ServeHTTP(w, s.request(req{id: "k1"}))
 			if w.Code/100 != 2 || next.Code/100 != 2 {
 				t.Errorf("%s: %d, and the next one %d", name, w.Code, next.Code)
 			}
@@ -46,8 +45,7 @@ func TestAnsweredDeliveryHoldsNoSlot(t *testing.T) {
 	})
 }
 
-// TestPanicReleasesEverything: whatever panics on the way, also to abort the request, nothing
-// stays taken.
+// Nothing stays in use after any panic, even one that aborts the request.
 func TestPanicReleasesEverything(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
@@ -61,9 +59,9 @@ func TestPanicReleasesEverything(t *testing.T) {
 	p.Fingerprint = boom
 	s := serve(t, p, nil)
 	for name, r := range map[string]*http.Request{
-		"in the body":   s.request(ask{id: "k1"}),
-		"in the scheme": s.request(ask{id: "k1", header: http.Header{"Sig": {"panic"}}}),
-		"after spend":   s.request(ask{id: "k1", header: http.Header{"Boom": {"1"}}}),
+		"in the body":   s.request(req{id: "k1"}),
+		"in the scheme": s.request(req{id: "k1", header: http.Header{"Sig": {"panic"}}}),
+		"after spend":   s.request(req{id: "k1", header: http.Header{"Boom": {"1"}}}),
 	} {
 		if name == "in the body" {
 			r.Body, r.ContentLength = aborting{}, 100
@@ -79,18 +77,18 @@ func TestPanicReleasesEverything(t *testing.T) {
 			t.Errorf("%s: %d slots of the quota are in use", name, running)
 		}
 	}
-	if err := s.rx.Close(); err != nil { // waits for those that are inside
+	if err := s.rx.Close(); err != nil { // waits for requests in flight
 		t.Error(err)
 	}
 }
 
-// aborting is a body whose reading panics, as that of a reverse proxy does.
+// aborting is a body whose Read panics, like that of a reverse proxy.
 type aborting struct{}
 
 func (aborting) Read([]byte) (int, error) { panic(http.ErrAbortHandler) }
 func (aborting) Close() error             { return nil }
 
-// TestAPanicOfTheObserverChangesNothing: neither the answer nor what is kept of it.
+// Neither the response nor the record changes.
 func TestAPanicOfTheObserverChangesNothing(t *testing.T) {
 	t.Parallel()
 	runs := newCounter()
@@ -101,12 +99,12 @@ func TestAPanicOfTheObserverChangesNothing(t *testing.T) {
 		return Response{Body: []byte(`{"n":1}`)}, nil
 	}))
 	for i := range 2 {
-		g := s.send(ask{id: "k1"})
+		g := s.send(req{id: "k1"})
 		if g.status != 200 || g.body != `{"n":1}` || g.replayed() != (i == 1) {
 			t.Errorf("delivery %d: %+v", i, g)
 		}
 	}
-	if g := s.send(ask{path: "/nowhere"}); g.status != 404 {
+	if g := s.send(req{path: "/nowhere"}); g.status != 404 {
 		t.Errorf("%+v", g)
 	}
 	if runs.count() != 1 {
@@ -117,7 +115,7 @@ func TestAPanicOfTheObserverChangesNothing(t *testing.T) {
 	}
 }
 
-// lending is a store whose decisions share the answer with the claim, as a store may.
+// lending is a store whose decisions share the response with the claim, as stores may.
 type lending struct{ dedup.Store }
 
 func (l lending) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decision, error) {
@@ -130,35 +128,34 @@ func (l lending) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Deci
 	return decisions, err
 }
 
-// TestAnnouncementDoesNotChangeTheSharedResponse: the answer that all events of an endpoint share
-// stays as it is.
+// All events of an endpoint share a response.
 func TestAnnouncementDoesNotChangeTheSharedResponse(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
 	p.Deprecated = time.Unix(1_700_000_000, 0)
 	s := serve(t, p, func(c *Config) { c.Store = lending{c.Store} })
-	if g := s.send(ask{id: "k1"}); g.status != 202 || g.header.Get("Deprecation") == "" {
+	if g := s.send(req{id: "k1"}); g.status != 202 || g.header.Get("Deprecation") == "" {
 		t.Fatalf("%+v", g)
 	}
 	if h := s.rx.endpoints["shop"].accepted.Header; h.Get("Deprecation") != "" {
-		t.Errorf("the answer of every later event is %v", h)
+		t.Errorf("the response to every later event is %v", h)
 	}
 }
 
-// TestBothLengthsEndTheConnectionEverywhere: RFC 9112 section 6.1, on paths that are nobody's too.
+// See RFC 9112 section 6.1; the same goes for unknown paths.
 func TestBothLengthsEndTheConnectionEverywhere(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), nil)
 	for _, path := range []string{"/webhooks/shop", "/webhooks/nobody", "/policy"} {
 		answer := s.wire(head(path, "Transfer-Encoding: chunked", "Content-Length: 4", "", "2", "{}", "0", "", ""), false)
 		if resp := parseAnswer(t, answer); !resp.Close {
-			t.Errorf("%s: the connection may be used again: %q", path, answer)
+			t.Errorf("%s: the connection stays open: %q", path, answer)
 		}
 	}
 }
 
-// TestDeliveriesWithoutNewEventsEarnNoCredit: a captured batch that is empty, or whose items are all
-// here, neither makes its sender known nor uses up the quota.
+// A captured batch that is empty, or whose items are all known, neither makes its sender known
+// nor uses up the quota.
 func TestDeliveriesWithoutNewEventsEarnNoCredit(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
@@ -173,14 +170,14 @@ func TestDeliveriesWithoutNewEventsEarnNoCredit(t *testing.T) {
 	}
 	s := serve(t, p, nil)
 	for range 3 {
-		if g := s.send(ask{}); g.status != 202 {
+		if g := s.send(req{}); g.status != 202 {
 			t.Fatalf("empty: %+v", g)
 		}
 	}
 	if n := s.rx.limiter.Usage().Peers; n != 0 {
 		t.Error("an empty batch makes its sender known")
 	}
-	if g := s.send(ask{body: "a=1 a=2"}); g.status != 202 { // the second one is kept aside
+	if g := s.send(req{body: "a=1 a=2"}); g.status != 202 { // the second one is quarantined
 		t.Fatalf("%+v", g)
 	}
 	credit := func() int {
@@ -191,7 +188,7 @@ func TestDeliveriesWithoutNewEventsEarnNoCredit(t *testing.T) {
 	}
 	first := credit()
 	for range 3 {
-		if g := s.send(ask{body: "a=1 a=2"}); g.status != 202 {
+		if g := s.send(req{body: "a=1 a=2"}); g.status != 202 {
 			t.Fatalf("again: %+v", g)
 		}
 	}

@@ -15,8 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// later is a receiver of one producer whose store lives by a clock that is set, and that counts
-// runs.
+// later is a receiver of one producer with a settable clock for its store, which counts runs.
 type later struct {
 	*site
 	clock *deduptest.Clock
@@ -68,7 +67,7 @@ func (l *later) ran() {
 	}
 }
 
-// quarantined lists what was quarantined, newest first, with its body.
+// quarantined lists the quarantined records, newest first, with their bodies.
 func (l *later) quarantined() (out []dedup.Record) {
 	l.t.Helper()
 	for rec, err := range l.kept.List(l.t.Context(), dedup.Filter{Quarantined: true, Body: true}) {
@@ -80,7 +79,7 @@ func (l *later) quarantined() (out []dedup.Record) {
 	return out
 }
 
-// timeless is a webhook whose identifier is signed and no time: scheme "Sig: good" without a time.
+// timeless is a webhook producer that signs the identifier but no time.
 func timeless() producer.Producer {
 	p := webhookProducer()
 	p.Scheme = testScheme{covered: []string{"delivery-id"}}
@@ -93,7 +92,7 @@ var noTime = http.Header{"Signed-At": nil}
 func TestACapturedDeliveryDoesNotRunAgainAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	overStores(t, timeless(), func(l *later) {
-		a := ask{id: "e1", typ: "paid", body: `{"amount":1}`, header: noTime}
+		a := req{id: "e1", typ: "paid", body: `{"amount":1}`, header: noTime}
 		l.send(a)
 		l.ran()
 		l.clock.Advance(60 * 24 * time.Hour)
@@ -109,12 +108,12 @@ func TestACapturedDeliveryDoesNotRunAgainAfterTheWindow(t *testing.T) {
 		if n := l.runs.count(); n != 1 {
 			l.t.Errorf("%d runs", n)
 		}
-		// A person who wants it to run again reopens it.
+		// An operator can reopen it.
 		if _, err := l.kept.Reopen(l.t.Context(), quarantined[0].Event); err != nil {
 			l.t.Fatal(err)
 		}
 		l.ran()
-		l.send(ask{id: "e2", typ: "paid", body: `{"amount":2}`, header: noTime})
+		l.send(req{id: "e2", typ: "paid", body: `{"amount":2}`, header: noTime})
 		l.ran()
 	})
 }
@@ -124,16 +123,16 @@ func TestEventFromBeforeTheRememberedDaysIsQuarantined(t *testing.T) {
 	overStores(t, timeless(), func(l *later) {
 		body := func(at time.Time) string { return fmt.Sprintf(`{"at":%q}`, at.Format(time.RFC3339)) }
 		began := l.clock.Now()
-		l.send(ask{id: "young", body: body(began.Add(-500 * 24 * time.Hour)), header: noTime}) // a young store takes what comes
+		l.send(req{id: "young", body: body(began.Add(-500 * 24 * time.Hour)), header: noTime}) // a young store accepts any age
 		l.ran()
 		l.clock.Advance(100 * 24 * time.Hour)
-		if g := l.send(ask{id: "old", body: body(began.Add(-24 * time.Hour)), header: noTime}); g.status != 200 {
+		if g := l.send(req{id: "old", body: body(began.Add(-24 * time.Hour)), header: noTime}); g.status != 200 {
 			l.t.Errorf("%+v", g)
 		}
 		if quarantined := l.quarantined(); len(quarantined) != 1 || quarantined[0].QuarantineReason != "too_old_to_tell" || quarantined[0].Key.ID != "old" || len(quarantined[0].Payload.Body) == 0 {
 			l.t.Fatalf("quarantined: %+v", quarantined)
 		}
-		l.send(ask{id: "late", body: body(began.Add(50 * 24 * time.Hour)), header: noTime}) // late, and not before what is remembered
+		l.send(req{id: "late", body: body(began.Add(50 * 24 * time.Hour)), header: noTime}) // late, but within the remembered days
 		l.ran()
 		if n := l.runs.count(); n != 2 {
 			l.t.Errorf("%d runs", n)
@@ -146,7 +145,7 @@ func TestSeenEventIsRefusedUnderTheAPIContract(t *testing.T) {
 	p := timeless()
 	p.Contract = producer.API
 	overStores(t, p, func(l *later) {
-		a := ask{id: "e1", body: `{}`, header: noTime}
+		a := req{id: "e1", body: `{}`, header: noTime}
 		l.send(a)
 		l.ran()
 		l.clock.Advance(60 * 24 * time.Hour)
@@ -162,7 +161,7 @@ func TestWithoutMemoryAWindowEnds(t *testing.T) {
 	p := timeless()
 	p.Forgets = true
 	overStores(t, p, func(l *later) {
-		a := ask{id: "e1", body: `{}`, header: noTime}
+		a := req{id: "e1", body: `{}`, header: noTime}
 		for range 2 {
 			l.send(a)
 			l.ran()
@@ -174,7 +173,7 @@ func TestWithoutMemoryAWindowEnds(t *testing.T) {
 func TestASignedTimeNeedsNoMemory(t *testing.T) {
 	t.Parallel()
 	overStores(t, timeless(), func(l *later) {
-		a := ask{id: "e1", body: `{}`} // signed now, by somebody who has the key
+		a := req{id: "e1", body: `{}`} // signed now, with the key
 		for range 2 {
 			l.send(a)
 			l.ran()
@@ -186,7 +185,7 @@ func TestASignedTimeNeedsNoMemory(t *testing.T) {
 func TestAPurgedEventIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	overStores(t, timeless(), func(l *later) {
-		a := ask{id: "e1", body: `{}`, header: noTime}
+		a := req{id: "e1", body: `{}`, header: noTime}
 		l.send(a)
 		l.ran()
 		for rec, err := range l.kept.List(l.t.Context(), dedup.Filter{}) {
@@ -213,11 +212,11 @@ func TestAnItemOfABatchThatWasSeenBeforeIsQuarantinedAlone(t *testing.T) {
 		return items, nil
 	}
 	overStores(t, p, func(l *later) {
-		l.send(ask{body: "a b", header: noTime})
+		l.send(req{body: "a b", header: noTime})
 		l.runs.await(l.t)
 		l.ran()
 		l.clock.Advance(60 * 24 * time.Hour)
-		if g := l.send(ask{body: "b c", header: noTime}); g.status != 200 {
+		if g := l.send(req{body: "b c", header: noTime}); g.status != 200 {
 			l.t.Errorf("%+v", g)
 		}
 		l.ran()

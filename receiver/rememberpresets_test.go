@@ -12,17 +12,17 @@ import (
 
 const day = 24 * time.Hour
 
-// signed sends a body as the producer p, which may have another secret than the receiver's,
-// does; fields are names and values.
+// signed sends a body signed by the producer p, whose secret may differ from the receiver's;
+// fields alternate names and values.
 func (l *later) signed(p producer.Producer, body string, fields ...string) got {
 	l.t.Helper()
-	a := ask{body: body, header: http.Header{"Sig": nil, "Signed-At": nil}}
+	a := req{body: body, header: http.Header{"Sig": nil, "Signed-At": nil}}
 	r := l.request(a)
 	signer, ok := p.Scheme.(interface {
 		Sign(*http.Request, []byte, time.Time) error
 	})
 	if !ok {
-		l.t.Fatalf("%T does not sign", p.Scheme)
+		l.t.Fatalf("%T cannot sign", p.Scheme)
 	}
 	for i := 0; i < len(fields); i += 2 {
 		r.Header.Set(fields[i], fields[i+1])
@@ -37,7 +37,7 @@ func (l *later) signed(p producer.Producer, body string, fields ...string) got {
 	return l.send(a)
 }
 
-// reasons counts what was quarantined by reason.
+// reasons counts the quarantined records by reason.
 func (l *later) reasons() map[string]int {
 	l.t.Helper()
 	out := map[string]int{}
@@ -61,7 +61,7 @@ func TestRazorpayBytesThatComeAgain(t *testing.T) {
 		if g := l.signed(newer, body, "X-Razorpay-Event-Id", "b"); g.status != 200 || g.replayed() {
 			l.t.Errorf("under another identifier: %+v", g)
 		}
-		l.signed(newer, late, "X-Razorpay-Event-Id", "c") // was never accepted, whatever its time says
+		l.signed(newer, late, "X-Razorpay-Event-Id", "c") // was never accepted, whatever its time
 		l.ran()
 		l.clock.Advance(54 * day)
 		if g := l.signed(newer, body, "X-Razorpay-Event-Id", "a"); g.status != 200 || g.replayed() {
@@ -109,7 +109,7 @@ func TestATwilioCallDoesNotRunAgainAfterTheWindow(t *testing.T) {
 	p := preset.Twilio("the token of 17")
 	overStores(t, p, func(l *later) {
 		send := func(token string) got {
-			a := ask{path: "/webhooks/twilio?CallSid=CA1&Digits=1", header: http.Header{"Sig": nil, "Signed-At": nil}}
+			a := req{path: "/webhooks/twilio?CallSid=CA1&Digits=1", header: http.Header{"Sig": nil, "Signed-At": nil}}
 			r := l.request(a)
 			r.URL.Scheme, r.URL.Host = "https", "hooks.example"
 			r.Header.Set("I-Twilio-Idempotency-Token", token)

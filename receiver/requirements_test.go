@@ -18,7 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// serveAt is serve with a clock that the test moves: the store's and the receiver's.
+// serveAt is serve with a settable clock for the store and the receiver.
 func serveAt(t *testing.T, p producer.Producer, handlers ...Handler) (*site, *deduptest.Clock) {
 	t.Helper()
 	clock := deduptest.NewClock()
@@ -33,12 +33,12 @@ func serveAt(t *testing.T, p producer.Producer, handlers ...Handler) (*site, *de
 	return s, clock
 }
 
-// signedAt makes a delivery of the test scheme signed at the clock's time.
-func signedAt(clock *deduptest.Clock, id, body string) ask {
-	return ask{id: id, body: body, header: http.Header{"Signed-At": {fmt.Sprint(clock.Now().Unix())}}}
+// signedAt is a delivery of the test scheme, signed at the clock's time.
+func signedAt(clock *deduptest.Clock, id, body string) req {
+	return req{id: id, body: body, header: http.Header{"Signed-At": {fmt.Sprint(clock.Now().Unix())}}}
 }
 
-// settled waits until the newest event is in the state.
+// settled waits until the newest event has the state.
 func (s *site) settled(state dedup.State) {
 	s.t.Helper()
 	waitFor(s.t, func() bool { rec := s.records()[0]; return rec.State() == state })
@@ -57,13 +57,13 @@ func TestWindowBeginsWithTheOutcome(t *testing.T) {
 		}))
 		again := func() bool { return s.send(signedAt(clock, "k1", "1")).replayed() }
 		if again() {
-			t.Fatal("the first delivery is a repetition")
+			t.Fatal("the first delivery counts as a duplicate")
 		}
 		runs.await(t)
 		s.settled(dedup.Pending)
 		clock.Advance(2 * time.Hour)
 		if !again() || runs.count() != 1 {
-			t.Error("forgotten while it was not processed")
+			t.Error("forgotten while unprocessed")
 		}
 		clock.Advance(2 * time.Hour)
 		runs.await(t)
@@ -128,7 +128,7 @@ func TestStaleDuplicatePastItsSignedEndIsRefused(t *testing.T) {
 // webhookAt signs a delivery of a preset at the clock's time.
 func (s *site) webhookAt(clock *deduptest.Clock, header http.Header, body string) got {
 	s.t.Helper()
-	a := ask{body: body, header: header}
+	a := req{body: body, header: header}
 	r := s.request(a)
 	signer := s.p.Scheme.(interface {
 		Sign(*http.Request, []byte, time.Time) error
@@ -202,7 +202,7 @@ func TestEndpointsAreSeparate(t *testing.T) {
 		s := serve(t, p, func(c *Config) { c.Producers = append(c.Producers, other) })
 		for _, path := range []string{"/webhooks/shop", "/webhooks/shop2"} {
 			for i := range 2 {
-				if g := s.send(ask{id: "k1", path: path, header: http.Header{"Principal": {"alice"}}}); g.status/100 != 2 || g.replayed() != (i == 1) {
+				if g := s.send(req{id: "k1", path: path, header: http.Header{"Principal": {"alice"}}}); g.status/100 != 2 || g.replayed() != (i == 1) {
 					t.Errorf("%s %d: %+v", path, i, g)
 				}
 			}
@@ -221,10 +221,10 @@ func TestStoredAnswersAreForTheirProducerOnly(t *testing.T) {
 			runs.add()
 			return Response{Header: http.Header{"X-Order": {"o-17"}}, Body: []byte(`"the answer"`)}, nil
 		}))
-		if g := s.send(ask{id: "k1"}); g.body != `"the answer"` {
+		if g := s.send(req{id: "k1"}); g.body != `"the answer"` {
 			t.Fatalf("%+v", g)
 		}
-		for _, a := range []ask{
+		for _, a := range []req{
 			{id: "k1", header: http.Header{"Sig": {"signature_mismatch"}}}, {id: "k1", header: http.Header{"Sig": nil}},
 			{id: "k1", header: http.Header{"Sig": {"key_unknown"}}}, {id: "k1", method: "GET"}, {id: "k1", method: "HEAD"},
 			{id: "k1", method: "PATCH"},
@@ -247,7 +247,7 @@ func TestStoredAnswersAreForTheirProducerOnly(t *testing.T) {
 	})
 }
 
-// forgetfulStore commits a claim and says that it failed, as a connection that is cut does.
+// forgetfulStore commits a claim and returns an error, as when a connection is cut.
 type forgetfulStore struct {
 	dedup.Store
 	cut bool
@@ -267,9 +267,9 @@ func TestUnknownOutcomeIsNotSuccessAndTheRetryGetsIt(t *testing.T) {
 		runs := newCounter()
 		forgetful := &forgetfulStore{cut: true}
 		s := serve(t, p, func(c *Config) { forgetful.Store, c.Store = c.Store, forgetful }, countingOn(runs))
-		wantProblem(t, s.send(ask{id: "k1", body: "1"}), 503, "store_unavailable")
+		wantProblem(t, s.send(req{id: "k1", body: "1"}), 503, "store_unavailable")
 		forgetful.cut = false
-		if g := s.send(ask{id: "k1", body: "1"}); g.status/100 != 2 {
+		if g := s.send(req{id: "k1", body: "1"}); g.status/100 != 2 {
 			t.Errorf("%+v", g)
 		}
 		runs.await(t)
@@ -285,10 +285,10 @@ func TestPutIsAcceptedWhereItIsAgreed(t *testing.T) {
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.Methods = []string{"POST", "PUT"}
 		s := serve(t, p, nil)
-		if g := s.send(ask{id: "k1", method: "PUT", body: "1"}); g.status/100 != 2 || g.replayed() {
+		if g := s.send(req{id: "k1", method: "PUT", body: "1"}); g.status/100 != 2 || g.replayed() {
 			t.Errorf("%+v", g)
 		}
-		if g := s.send(ask{id: "k1", method: "PATCH", body: "1"}); g.status != 405 || g.header.Get("Allow") != "POST, PUT" {
+		if g := s.send(req{id: "k1", method: "PATCH", body: "1"}); g.status != 405 || g.header.Get("Allow") != "POST, PUT" {
 			t.Errorf("%+v", g)
 		}
 	})
@@ -298,8 +298,8 @@ func TestStrictEndpointRefusesBareKeys(t *testing.T) {
 	t.Parallel()
 	p := apiProducer()
 	p.Key = producer.IdempotencyKey{Strict: true}
-	s := serve(t, p, nil, nobody(t))
-	g := s.send(ask{id: "8e03978e-40d5-43e8-bc93-6894a57f9324"})
+	s := serve(t, p, nil, mustNotRun(t))
+	g := s.send(req{id: "8e03978e-40d5-43e8-bc93-6894a57f9324"})
 	if wantProblem(t, g, 400, "event_malformed"); !strings.Contains(g.body, "idempotency-key") {
 		t.Error(g.body)
 	}
@@ -323,12 +323,12 @@ func TestKeysOf1024CharactersAndFieldNamesOfAnyCase(t *testing.T) {
 	if rec := s.records()[0]; rec.Key.ID != key {
 		t.Errorf("%d characters are stored", len(rec.Key.ID))
 	}
-	long := ask{header: http.Header{"Idempotency-Key": {`"` + key + `k"`}}}
+	long := req{header: http.Header{"Idempotency-Key": {`"` + key + `k"`}}}
 	if g := s.send(long); g.status != 400 {
 		t.Errorf("1,025 characters: %+v", g)
 	}
 	if page, _ := s.policy("", nil); !strings.Contains(page, "1 to 1,024 characters") {
-		t.Error("the policy does not tell the bound")
+		t.Error("the bound is not in the policy")
 	}
 }
 
@@ -360,7 +360,7 @@ func TestForwardedFieldsAndHostOfUntrustedPeersAreNotInTheSignedURL(t *testing.T
 		r.Header.Set("Forwarded", "host=evil.example;proto=http")
 	})
 	if g.status != 202 {
-		t.Errorf("the configured URL does not count: %+v", g)
+		t.Errorf("the configured URL is ignored: %+v", g)
 	}
 	s.runs.await(t)
 	evil := s.ed
@@ -380,8 +380,7 @@ func TestForwardedFieldsAndHostOfUntrustedPeersAreNotInTheSignedURL(t *testing.T
 	wantProblem(t, again, 401, "signature_invalid")
 }
 
-// TestTheCodingOfABodyMustBeSigned: the digest is of the coded bytes, and another coding would
-// read them otherwise.
+// The digest covers the coded bytes, which another coding would decode differently.
 func TestTheCodingOfABodyMustBeSigned(t *testing.T) {
 	t.Parallel()
 	var coded bytes.Buffer
@@ -403,7 +402,7 @@ func TestTheCodingOfABodyMustBeSigned(t *testing.T) {
 	wantProblem(t, s.deliverCoded(without, "gzip", coded.String()), 401, "insufficient_coverage")
 }
 
-// deliverCoded sends a coded body whose coding is there before it is signed.
+// deliverCoded sends a coded body whose coding is set before signing.
 func (s signedSite) deliverCoded(with verify.Signer, coding, body string) got {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "https://hooks.example/webhooks/shop", strings.NewReader(body))
@@ -434,7 +433,7 @@ func TestObserversOfAnswersSeeNoPayload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t, apiProducer(), nil, Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) { return do() }))
-			if g := s.send(ask{id: "k1", body: secret}); strings.Contains(g.body, secret) || g.status/100 == 2 {
+			if g := s.send(req{id: "k1", body: secret}); strings.Contains(g.body, secret) || g.status/100 == 2 {
 				t.Errorf("%+v", g)
 			}
 			waitFor(t, func() bool { return len(s.seen.codes("delivery")) == 1 && len(s.seen.codes("attempt")) == 1 })
@@ -445,11 +444,11 @@ func TestObserversOfAnswersSeeNoPayload(t *testing.T) {
 					t.Errorf("%+v", o)
 				}
 				if o.Kind == "attempt" && o.Err == nil {
-					t.Error("not even the type of the error is told")
+					t.Error("the type of the error is not observed")
 				}
 			}
 			if strings.Contains(s.log.String(), secret) {
-				t.Error("the log has the payload:", s.log.String())
+				t.Error("the payload is in the log:", s.log.String())
 			}
 			if rec := s.records()[0]; !strings.Contains(rec.Tasks[0].Err, secret) || len(rec.Tasks[0].Err) > maxErrText {
 				t.Errorf("the store has %q", rec.Tasks[0].Err)

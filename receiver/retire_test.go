@@ -12,7 +12,7 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// retiring serves an endpoint that ends at the returned time, under a clock that the test moves.
+// retiring serves an endpoint that ends at the returned time, with a settable clock.
 func retiring(t *testing.T, p producer.Producer) (*site, *atomic.Int64, time.Time, *counter) {
 	t.Helper()
 	end := time.Now().Add(time.Minute).Truncate(time.Second)
@@ -25,13 +25,13 @@ func retiring(t *testing.T, p producer.Producer) (*site, *atomic.Int64, time.Tim
 	return s, &ahead, end, runs
 }
 
-// TestARetiringEndpointAnnouncesItsEnd is row R047.
+// See row R047 of the requirements.
 func TestARetiringEndpointAnnouncesItsEnd(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.Deprecated = time.Unix(1_700_000_000, 0)
 		s, _, end, _ := retiring(t, p)
-		for name, a := range map[string]ask{
+		for name, a := range map[string]req{
 			"new": {id: `"k"`}, "again": {id: `"k"`}, "unsigned": {id: `"k"`, header: http.Header{"Sig": nil}},
 			"method": {method: http.MethodPut, id: `"k"`}, "early": {id: `"k"`, header: http.Header{"Early-Data": {"1"}}},
 		} {
@@ -58,12 +58,12 @@ func TestARetiringEndpointAnnouncesItsEnd(t *testing.T) {
 func TestTheDeprecationIsNeverAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s, _, end, _ := retiring(t, apiProducer())
-	if got, want := s.send(ask{id: `"k"`}).header.Get("Deprecation"), "@"+strconv.FormatInt(end.Unix(), 10); got != want {
+	if got, want := s.send(req{id: `"k"`}).header.Get("Deprecation"), "@"+strconv.FormatInt(end.Unix(), 10); got != want {
 		t.Errorf("without a date of its own it is %q, want %q", got, want)
 	}
 	p := apiProducer()
 	p.Deprecated = end
-	if g := serve(t, p, nil).send(ask{id: `"k"`}); g.header.Get("Deprecation") == "" || g.header.Get("Sunset") != "" {
+	if g := serve(t, p, nil).send(req{id: `"k"`}); g.header.Get("Deprecation") == "" || g.header.Get("Sunset") != "" {
 		t.Errorf("deprecated without an end: header is %v", g.header)
 	}
 	p.Retire, p.Deprecated = end, end.Add(time.Second)
@@ -72,34 +72,34 @@ func TestTheDeprecationIsNeverAfterTheEnd(t *testing.T) {
 		found += err.Error()
 	}
 	if !strings.Contains(found, "deprecated after it is retired") {
-		t.Errorf("mistakes are %q", found)
+		t.Errorf("errors are %q", found)
 	}
 }
 
 func TestAnEndpointThatStaysAnnouncesNothing(t *testing.T) {
 	t.Parallel()
-	g := serve(t, apiProducer(), nil).send(ask{id: `"k"`})
+	g := serve(t, apiProducer(), nil).send(req{id: `"k"`})
 	if g.header.Get("Sunset") != "" || g.header.Get("Deprecation") != "" {
 		t.Errorf("header is %v", g.header)
 	}
 }
 
-// TestARetiredEndpointIsGone is row R046: 410 to everybody, known duplicates included, with
-// nothing verified and nothing stored.
+// See row R046: every request gets 410, even a known duplicate. Nothing is verified and nothing
+// is stored.
 func TestARetiredEndpointIsGone(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		s, ahead, _, runs := retiring(t, p)
-		if g := s.send(ask{id: `"known"`}); g.status >= 300 {
+		if g := s.send(req{id: `"known"`}); g.status >= 300 {
 			t.Fatalf("before the end: %d %s", g.status, g.body)
 		}
 		runs.await(t)
-		ahead.Store(int64(time.Minute)) // the very moment, at the latest
-		// On connections that stay, so that the server takes a body off them before it answers,
-		// and does not close while it is being written.
+		ahead.Store(int64(time.Minute)) // exactly at the end
+		// With keep-alive the server reads the body before it responds. Else it may close the
+		// connection while the body is being written.
 		staying := &http.Client{Transport: &http.Transport{}}
 		defer staying.CloseIdleConnections()
-		for name, a := range map[string]ask{
+		for name, a := range map[string]req{
 			"known": {id: `"known"`}, "new": {id: `"new"`}, "unsigned": {id: `"u"`, header: http.Header{"Sig": nil}},
 			"a scheme that panics": {id: `"p"`, header: http.Header{"Sig": {"panic"}}}, "get": {method: http.MethodGet},
 			"no media type": {id: `"m"`, header: http.Header{"Content-Type": nil}}, "a body": {id: `"l"`, body: strings.Repeat("x", 64<<10)},
@@ -118,7 +118,7 @@ func TestARetiredEndpointIsGone(t *testing.T) {
 			t.Errorf("%d records, want the one from before", n)
 		}
 		if strings.Contains(s.log.String(), "panic while receiving") {
-			t.Error("the scheme was asked after the end")
+			t.Error("the scheme ran after the end")
 		}
 		if runs.count() != 1 {
 			t.Errorf("the handler ran %d times", runs.count())
@@ -126,7 +126,6 @@ func TestARetiredEndpointIsGone(t *testing.T) {
 	})
 }
 
-// TestOnlyARetiredEndpointAnswers410 looks at every row of the table.
 func TestOnlyARetiredEndpointAnswers410(t *testing.T) {
 	t.Parallel()
 	for _, row := range problems {
@@ -143,23 +142,23 @@ func TestThePolicyAnnouncesTheEnd(t *testing.T) {
 	p.Deprecated = time.Date(2036, 12, 1, 0, 0, 0, 0, time.UTC)
 	s := serve(t, p, nil)
 	for _, path := range []string{"/policy", "/policy?format=json"} {
-		g := s.send(ask{method: http.MethodGet, path: path})
+		g := s.send(req{method: http.MethodGet, path: path})
 		if !strings.Contains(g.body, "2037-01-31T00:00:00Z") || !strings.Contains(g.body, "2036-12-01T00:00:00Z") || !strings.Contains(g.body, string(codeEndpointRetired)) {
-			t.Errorf("%s does not tell of it", path)
+			t.Errorf("%s does not announce it", path)
 		}
 	}
 }
 
-// TestThePolicyDescribesTheService is row R169: what a producer's operators can read about a
-// 2xx that comes before a target has the event.
+// See row R169: the policy describes what happens after a 2xx that is sent before a target has
+// the event.
 func TestThePolicyDescribesTheService(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), func(c *Config) { c.Attempts, c.BackoffCap = 7, 5*time.Minute })
 	for _, path := range []string{"/policy", "/policy?format=json"} {
-		body := s.send(ask{method: http.MethodGet, path: path}).body
+		body := s.send(req{method: http.MethodGet, path: path}).body
 		for _, words := range []string{"in memory, and lost when the process ends", "7", "full jitter", "up to 5 min"} {
 			if !strings.Contains(body, words) {
-				t.Errorf("%s does not say %q", path, words)
+				t.Errorf("%q is not in %s", words, path)
 			}
 		}
 	}

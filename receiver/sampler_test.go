@@ -12,7 +12,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// sampledLog returns a sampler and what it writes.
+// sampledLog returns a sampler and its output.
 func sampledLog(level slog.Level) (*sampler, *syncBuffer) {
 	out := &syncBuffer{}
 	return newSampler(slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))), out
@@ -30,7 +30,7 @@ func TestLinesOfOneKindAreSampled(t *testing.T) {
 		write(25, "gh", "signature_mismatch")
 		write(3, "gh", "signature_missing")
 		write(3, "shop", "signature_mismatch")
-		seen := 0 // of what is written
+		seen := 0 // bytes of the output
 		since := func() string {
 			text := out.String()[seen:]
 			seen += len(text)
@@ -78,7 +78,7 @@ func TestRefusalsAreSampledInTheLogAndCountedInFull(t *testing.T) {
 	var log syncBuffer
 	s := serve(t, apiProducer(), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	for i := range 40 {
-		bad := ask{id: strconv.Itoa(i), header: http.Header{"Sig": {"signature_mismatch"}}}
+		bad := req{id: strconv.Itoa(i), header: http.Header{"Sig": {"signature_mismatch"}}}
 		if answer := s.send(bad); answer.status != http.StatusUnauthorized {
 			t.Fatalf("%d: %d", i, answer.status)
 		}
@@ -90,7 +90,7 @@ func TestRefusalsAreSampledInTheLogAndCountedInFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(log.String(), "more=30 ") {
-		t.Errorf("the end of the log does not count the others:\n%s", log.String())
+		t.Errorf("the others are not counted at the end of the log:\n%s", log.String())
 	}
 	if n := len(s.seen.codes("delivery")); n != 40 {
 		t.Errorf("%d of 40 refusals were observed", n)

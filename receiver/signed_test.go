@@ -16,7 +16,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// signedSite is a receiver whose producer signs as RFC 9421 says, with two keys of one producer.
+// signedSite is a receiver whose producer signs by RFC 9421, with two keys of one producer.
 type signedSite struct {
 	*site
 	runs     *counter
@@ -52,8 +52,7 @@ func serveSigned(t *testing.T, change func(*producer.Producer), handlers ...Hand
 	}
 }
 
-// deliver signs a delivery for the public URL, lets spoil damage it, and sends it to where the
-// site listens.
+// deliver signs a delivery for the public URL, lets spoil damage it, and sends it to the site.
 func (s signedSite) deliver(with verify.Signer, key, target, body string, at time.Time, spoil func(*http.Request)) got {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "https://hooks.example"+target, strings.NewReader(body))
@@ -105,7 +104,7 @@ func TestSignedDeliveryIsAcceptedOnceWithEverySigner(t *testing.T) {
 	}
 	wantProblem(t, s.deliver(s.ed, `"k1"`, "/webhooks/shop", `{"n":2}`, now, nil), 422, "idempotency_key_reused")
 	if again := s.deliver(s.ed, `"k1"`, "/webhooks/shop", body, now, nil); !again.replayed() {
-		t.Error("the record was not left alone")
+		t.Error("the record changed")
 	}
 	if rec := s.records()[0]; rec.Payload.Type != "order.paid" || rec.Key.Endpoint != "shop" || rec.Key.Principal != "shop" {
 		t.Errorf("%+v", rec)

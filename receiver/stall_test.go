@@ -10,7 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// stallingStore keeps what is claimed while it stalls, and tells nobody.
+// stallingStore commits claims while it stalls, without returning.
 type stallingStore struct {
 	dedup.Store
 	stalls atomic.Bool
@@ -34,10 +34,10 @@ func TestStalledStoreIs503AndTheRetryGetsTheOutcome(t *testing.T) {
 			c.StoreTimeout = 50 * time.Millisecond
 		})
 		stalling.stalls.Store(true)
-		wantProblem(t, s.send(ask{id: "k1", body: "1"}), 503, "store_unavailable")
+		wantProblem(t, s.send(req{id: "k1", body: "1"}), 503, "store_unavailable")
 		stalling.stalls.Store(false)
-		if g := s.send(ask{id: "k1", body: "1"}); g.status/100 != 2 || !g.replayed() {
-			t.Errorf("it was kept, and the retry says %+v", g)
+		if g := s.send(req{id: "k1", body: "1"}); g.status/100 != 2 || !g.replayed() {
+			t.Errorf("it was stored, and the retry got %+v", g)
 		}
 		if n := len(s.records()); n != 1 {
 			t.Errorf("%d records", n)
@@ -56,7 +56,7 @@ func TestClockThatJumpsRefusesAndRecovers(t *testing.T) {
 		code  string
 	}{{0, ""}, {time.Hour, "timestamp_too_old"}, {0, ""}, {-time.Hour, "timestamp_too_new"}, {0, ""}} {
 		ahead.Store(int64(row.ahead))
-		a := ask{id: "k1"}
+		a := req{id: "k1"}
 		g := s.send(a)
 		if row.code != "" {
 			wantProblem(t, g, 401, row.code)

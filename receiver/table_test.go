@@ -17,8 +17,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// nobody is a handler that must not run.
-func nobody(t *testing.T) Handler {
+// mustNotRun is a handler that must not run.
+func mustNotRun(t *testing.T) Handler {
 	return On("shop", "*", func(context.Context, Event[[]byte]) error {
 		t.Error("a handler ran")
 		return nil
@@ -30,44 +30,44 @@ func TestHeadDecidesBeforeAnythingElse(t *testing.T) {
 	early := func(v ...string) http.Header { return http.Header{"Early-Data": v} }
 	rows := []struct {
 		name   string
-		ask    ask
+		req    req
 		status int
 		code   string
 		header map[string]string
 	}{
-		{"unknown endpoint", ask{path: "/webhooks/other"}, 404, "not_found", nil},
-		{"slash at the end", ask{path: "/webhooks/shop/"}, 404, "not_found", nil},
-		{"two slashes", ask{path: "//webhooks/shop"}, 404, "not_found", nil},
-		{"dots", ask{path: "/webhooks/../webhooks/shop"}, 404, "not_found", nil},
-		{"dot", ask{path: "/webhooks/./shop"}, 404, "not_found", nil},
-		{"percent-encoded", ask{path: "/webhooks/sho%70"}, 404, "not_found", nil},
-		{"encoded slash", ask{path: "/webhooks%2Fshop"}, 404, "not_found", nil},
-		{"another case", ask{path: "/Webhooks/shop"}, 404, "not_found", nil},
-		{"root", ask{path: "/"}, 404, "not_found", nil},
-		{"foreign host", ask{host: "evil.example"}, 421, "host_unknown", nil},
-		{"get", ask{method: "GET"}, 405, "method_not_allowed", map[string]string{"Allow": "POST"}},
-		{"put", ask{method: "PUT"}, 405, "method_not_allowed", map[string]string{"Allow": "POST"}},
-		{"delete", ask{method: "DELETE"}, 405, "method_not_allowed", map[string]string{"Allow": "POST"}},
-		{"options", ask{method: "OPTIONS"}, 405, "method_not_allowed", map[string]string{"Allow": "POST"}},
-		{"unheard of", ask{method: "FROBNICATE"}, 405, "method_not_allowed", map[string]string{"Allow": "POST"}},
-		{"early data", ask{header: early("1")}, 425, "early_data", nil},
-		{"early data, invalid", ask{header: early("0")}, 425, "early_data", nil},
-		{"early data, empty", ask{header: early("")}, 425, "early_data", nil},
-		{"early data, twice", ask{header: early("1", "1")}, 425, "early_data", nil},
+		{"unknown endpoint", req{path: "/webhooks/other"}, 404, "not_found", nil},
+		{"slash at the end", req{path: "/webhooks/shop/"}, 404, "not_found", nil},
+		{"two slashes", req{path: "//webhooks/shop"}, 404, "not_found", nil},
+		{"dots", req{path: "/webhooks/../webhooks/shop"}, 404, "not_found", nil},
+		{"dot", req{path: "/webhooks/./shop"}, 404, "not_found", nil},
+		{"percent-encoded", req{path: "/webhooks/sho%70"}, 404, "not_found", nil},
+		{"encoded slash", req{path: "/webhooks%2Fshop"}, 404, "not_found", nil},
+		{"another case", req{path: "/Webhooks/shop"}, 404, "not_found", nil},
+		{"root", req{path: "/"}, 404, "not_found", nil},
+		{"foreign host", req{host: "evil.example"}, 421, "host_unknown", nil},
+		{"get", req{method: "GET"}, 405, "method_not_allowed", map[string]string{"Allow": "POST"}},
+		{"put", req{method: "PUT"}, 405, "method_not_allowed", map[string]string{"Allow": "POST"}},
+		{"delete", req{method: "DELETE"}, 405, "method_not_allowed", map[string]string{"Allow": "POST"}},
+		{"options", req{method: "OPTIONS"}, 405, "method_not_allowed", map[string]string{"Allow": "POST"}},
+		{"unheard of", req{method: "FROBNICATE"}, 405, "method_not_allowed", map[string]string{"Allow": "POST"}},
+		{"early data", req{header: early("1")}, 425, "early_data", nil},
+		{"early data, invalid", req{header: early("0")}, 425, "early_data", nil},
+		{"early data, empty", req{header: early("")}, 425, "early_data", nil},
+		{"early data, twice", req{header: early("1", "1")}, 425, "early_data", nil},
 		{
-			"media type", ask{header: http.Header{"Content-Type": {"image/png"}}}, 415, "media_type_unsupported",
+			"media type", req{header: http.Header{"Content-Type": {"image/png"}}}, 415, "media_type_unsupported",
 			map[string]string{"Accept-Post": "application/json, text/*", "Accept": "application/json, text/*"},
 		},
-		{"no media type", ask{header: http.Header{"Content-Type": nil}}, 415, "media_type_unsupported", nil},
-		{"declared length", ask{body: strings.Repeat("x", 101)}, 413, "body_too_large", nil},
-		{"chunked length", ask{body: strings.Repeat("x", 101), chunked: true}, 413, "body_too_large", nil},
+		{"no media type", req{header: http.Header{"Content-Type": nil}}, 415, "media_type_unsupported", nil},
+		{"declared length", req{body: strings.Repeat("x", 101)}, 413, "body_too_large", nil},
+		{"chunked length", req{body: strings.Repeat("x", 101), chunked: true}, 413, "body_too_large", nil},
 	}
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.MaxBody, p.MediaTypes = 100, []string{"application/json", "text/*"}
 		s := serve(t, p, func(c *Config) { c.Hosts = []string{"127.0.0.1", "hooks.example:443"} })
 		for _, row := range rows {
-			row.ask.id = "k1"
-			g := s.send(row.ask)
+			row.req.id = "k1"
+			g := s.send(row.req)
 			t.Log(row.name)
 			wantProblem(t, g, row.status, row.code)
 			for name, want := range row.header {
@@ -76,14 +76,14 @@ func TestHeadDecidesBeforeAnythingElse(t *testing.T) {
 				}
 			}
 			if row.status == 413 && !g.close {
-				t.Errorf("%s: the connection stays open", row.name)
+				t.Errorf("%s: the connection is still open", row.name)
 			}
 		}
 		if n := len(s.records()); n != 0 {
 			t.Errorf("%d records", n)
 		}
-		if g := s.send(ask{id: "k1", header: http.Header{"Content-Type": {"Text/Plain; charset=utf-8"}}}); g.status/100 != 2 {
-			t.Errorf("a media type of the family: %+v", g)
+		if g := s.send(req{id: "k1", header: http.Header{"Content-Type": {"Text/Plain; charset=utf-8"}}}); g.status/100 != 2 {
+			t.Errorf("a media type that matches a wildcard: %+v", g)
 		}
 	})
 }
@@ -115,10 +115,10 @@ func TestRefusedSignatureIsAnsweredByItsRow(t *testing.T) {
 		"a code that nobody knows": {500, "internal_error"},
 	}
 	contracts(t, func(t *testing.T, p producer.Producer) {
-		s := serve(t, p, nil, nobody(t))
+		s := serve(t, p, nil, mustNotRun(t))
 		bodies := map[string]string{}
 		for code, want := range rows {
-			g := s.send(ask{id: "k1", header: http.Header{"Sig": {string(code)}}})
+			g := s.send(req{id: "k1", header: http.Header{"Sig": {string(code)}}})
 			t.Log(code)
 			wantProblem(t, g, want.status, want.code)
 			if (g.status == 401) != (g.header.Get("WWW-Authenticate") == `Signature realm="shop"`) {
@@ -129,11 +129,11 @@ func TestRefusedSignatureIsAnsweredByItsRow(t *testing.T) {
 			}
 			bodies[string(code)] = g.body
 			if !strings.Contains(s.log.String(), "code="+string(code)) && want.status != 500 {
-				t.Errorf("the log does not have %q", code)
+				t.Errorf("%q is not in the log", code)
 			}
 		}
 		if bodies["key_unknown"] != bodies["signature_mismatch"] || bodies["key_unknown"] != bodies["algorithm_mismatch"] {
-			t.Error("outsiders can tell which keys exist")
+			t.Error("responses reveal which keys exist")
 		}
 		if n := len(s.records()); n != 0 {
 			t.Errorf("%d records", n)
@@ -144,11 +144,11 @@ func TestRefusedSignatureIsAnsweredByItsRow(t *testing.T) {
 func TestComponentAtFaultIsNamed(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), nil)
-	g := s.send(ask{id: "k1", header: http.Header{"Sig": {"insufficient_coverage"}, "Component": {"content-digest"}}})
+	g := s.send(req{id: "k1", header: http.Header{"Sig": {"insufficient_coverage"}, "Component": {"content-digest"}}})
 	if wantProblem(t, g, 401, "insufficient_coverage"); !strings.Contains(g.body, "content-digest") {
 		t.Error(g.body)
 	}
-	g = s.send(ask{id: "k1", header: http.Header{"Sig": {"digest_missing"}}})
+	g = s.send(req{id: "k1", header: http.Header{"Sig": {"digest_missing"}}})
 	if g.header.Get("Want-Content-Digest") == "" {
 		t.Error("no Want-Content-Digest")
 	}
@@ -161,10 +161,10 @@ func TestTimesAndNoncesAreChecked(t *testing.T) {
 	}
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.Nonce = producer.NonceUnique
-		s := serve(t, p, nil, nobody(t))
-		wantProblem(t, s.send(ask{id: "old", header: at(-6 * time.Minute)}), 401, "timestamp_too_old")
-		wantProblem(t, s.send(ask{id: "new", header: at(2 * time.Minute)}), 401, "timestamp_too_new")
-		wantProblem(t, s.send(ask{id: "none"}), 401, "insufficient_coverage")
+		s := serve(t, p, nil, mustNotRun(t))
+		wantProblem(t, s.send(req{id: "old", header: at(-6 * time.Minute)}), 401, "timestamp_too_old")
+		wantProblem(t, s.send(req{id: "new", header: at(2 * time.Minute)}), 401, "timestamp_too_new")
+		wantProblem(t, s.send(req{id: "none"}), 401, "insufficient_coverage")
 		if n := len(s.records()); n != 0 {
 			t.Errorf("%d records", n)
 		}
@@ -178,13 +178,13 @@ func TestNonceOfAnotherEventIsRefused(t *testing.T) {
 		runs := newCounter()
 		s := serve(t, p, nil, countingOn(runs))
 		nonce := http.Header{"Nonce": {"n1"}}
-		if g := s.send(ask{id: "k1", body: "1", header: nonce}); g.status/100 != 2 {
+		if g := s.send(req{id: "k1", body: "1", header: nonce}); g.status/100 != 2 {
 			t.Fatal(g)
 		}
-		if g := s.send(ask{id: "k1", body: "1", header: nonce}); g.status/100 != 2 || !g.replayed() {
-			t.Fatal("the same event with its nonce:", g)
+		if g := s.send(req{id: "k1", body: "1", header: nonce}); g.status/100 != 2 || !g.replayed() {
+			t.Fatal("the same event with its nonce again:", g)
 		}
-		wantProblem(t, s.send(ask{id: "k2", body: "2", header: nonce}), 401, "nonce_reused")
+		wantProblem(t, s.send(req{id: "k2", body: "2", header: nonce}), 401, "nonce_reused")
 		runs.await(t)
 		if len(s.records()) != 1 {
 			t.Error("the refused event was stored")
@@ -197,10 +197,10 @@ func TestStaleDuplicateIsAnsweredWhereConfigured(t *testing.T) {
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		runs := newCounter()
 		s := serve(t, p, nil, countingOn(runs))
-		first := s.send(ask{id: "k1", body: "1"})
+		first := s.send(req{id: "k1", body: "1"})
 		runs.await(t)
 		stale := http.Header{"Signed-At": {"1000000000"}}
-		again := s.send(ask{id: "k1", body: "1", header: stale})
+		again := s.send(req{id: "k1", body: "1", header: stale})
 		if p.StaleKnown {
 			if again.status != first.status || !again.replayed() || again.body != first.body {
 				t.Fatalf("%+v", again)
@@ -208,8 +208,8 @@ func TestStaleDuplicateIsAnsweredWhereConfigured(t *testing.T) {
 		} else {
 			wantProblem(t, again, 401, "timestamp_too_old")
 		}
-		wantProblem(t, s.send(ask{id: "k1", body: "2", header: stale}), 401, "timestamp_too_old")
-		wantProblem(t, s.send(ask{id: "k2", body: "1", header: stale}), 401, "timestamp_too_old")
+		wantProblem(t, s.send(req{id: "k1", body: "2", header: stale}), 401, "timestamp_too_old")
+		wantProblem(t, s.send(req{id: "k2", body: "1", header: stale}), 401, "timestamp_too_old")
 		if len(s.records()) != 1 || runs.count() != 1 {
 			t.Errorf("%d records, %d runs", len(s.records()), runs.count())
 		}
@@ -222,12 +222,12 @@ func TestEarlyDataNeedsASignedFreshTime(t *testing.T) {
 		p.EarlyData = true
 		runs := newCounter()
 		s := serve(t, p, nil, countingOn(runs))
-		if g := s.send(ask{id: "k1", header: http.Header{"Early-Data": {"1"}}}); g.status/100 != 2 {
+		if g := s.send(req{id: "k1", header: http.Header{"Early-Data": {"1"}}}); g.status/100 != 2 {
 			t.Fatal(g)
 		}
 		runs.await(t)
-		wantProblem(t, s.send(ask{id: "k1", header: http.Header{"Early-Data": {"1"}, "Signed-At": {"1000000000"}}}), 401, "timestamp_too_old")
-		wantProblem(t, s.send(ask{id: "k2", header: http.Header{"Early-Data": {"1"}, "Signed-At": nil}}), 425, "early_data")
+		wantProblem(t, s.send(req{id: "k1", header: http.Header{"Early-Data": {"1"}, "Signed-At": {"1000000000"}}}), 401, "timestamp_too_old")
+		wantProblem(t, s.send(req{id: "k2", header: http.Header{"Early-Data": {"1"}, "Signed-At": nil}}), 425, "early_data")
 	})
 }
 
@@ -236,18 +236,18 @@ func TestAnotherPayloadUnderAKnownKey(t *testing.T) {
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		runs := newCounter()
 		s := serve(t, p, nil, countingOn(runs))
-		first := s.send(ask{id: "k1", body: "1"})
+		first := s.send(req{id: "k1", body: "1"})
 		runs.await(t)
 		for range 2 {
-			g := s.send(ask{id: "k1", body: "2"})
+			g := s.send(req{id: "k1", body: "2"})
 			if p.Contract == producer.API {
 				wantProblem(t, g, 422, "idempotency_key_reused")
 			} else if g.status != 200 || g.replayed() || strings.Contains(g.body, s.records()[len(s.records())-1].Event) {
 				t.Fatalf("%+v", g)
 			}
 		}
-		if g := s.send(ask{id: "k1", body: "1"}); g.body != first.body || !g.replayed() {
-			t.Errorf("the record was not left alone: %+v", g)
+		if g := s.send(req{id: "k1", body: "1"}); g.body != first.body || !g.replayed() {
+			t.Errorf("the record changed: %+v", g)
 		}
 		recs := s.records()
 		if p.Contract == producer.API {
@@ -257,11 +257,11 @@ func TestAnotherPayloadUnderAKnownKey(t *testing.T) {
 			return
 		}
 		if len(recs) != 2 {
-			t.Fatalf("%d records, want the event and one kept aside", len(recs))
+			t.Fatalf("%d records, want the event and one quarantined", len(recs))
 		}
 		aside := recs[0]
 		if aside.QuarantineReason != "conflict" || aside.Original != recs[1].Event || string(aside.Payload.Body) != "2" || aside.State() != dedup.Dead {
-			t.Errorf("kept aside: %+v", aside)
+			t.Errorf("quarantined: %+v", aside)
 		}
 		if runs.count() != 1 {
 			t.Errorf("%d runs", runs.count())
@@ -293,9 +293,9 @@ func TestSameSignedBytesUnderAnotherIdentifier(t *testing.T) {
 			runs := newCounter()
 			row.p.SameSigned = row.policy
 			s := serve(t, row.p, nil, countingOn(runs))
-			s.send(ask{id: "k0", body: "same"})
+			s.send(req{id: "k0", body: "same"})
 			for i := range 20 {
-				g := s.send(ask{id: fmt.Sprintf("k%d", i+1), body: "same"})
+				g := s.send(req{id: fmt.Sprintf("k%d", i+1), body: "same"})
 				if g.status != row.status {
 					t.Fatalf("%+v", g)
 				}
@@ -313,7 +313,7 @@ func TestSameSignedBytesUnderAnotherIdentifier(t *testing.T) {
 				counted = max(counted, rec.QuarantineCount)
 			}
 			if events != row.events || quarantined != row.quarantined || quarantined > 0 && counted != 20 {
-				t.Errorf("%d events, %d aside, %d counted", events, quarantined, counted)
+				t.Errorf("%d events, %d quarantined, %d counted", events, quarantined, counted)
 			}
 			for range row.events {
 				runs.await(t)
@@ -332,7 +332,7 @@ func TestBearerTokensAreNotReplays(t *testing.T) {
 	runs := newCounter()
 	s := serve(t, p, nil, countingOn(runs))
 	for i := range 5 {
-		if g := s.send(ask{id: fmt.Sprint(i), body: "same"}); g.status != 200 || g.replayed() {
+		if g := s.send(req{id: fmt.Sprint(i), body: "same"}); g.status != 200 || g.replayed() {
 			t.Fatal(g)
 		}
 		runs.await(t)
@@ -351,12 +351,12 @@ func TestKeyMissingOrMalformed(t *testing.T) {
 			n := 0
 			for name, lines := range malformed {
 				n++
-				g := s.send(ask{body: fmt.Sprint(n), header: http.Header{"Idempotency-Key": lines}})
+				g := s.send(req{body: fmt.Sprint(n), header: http.Header{"Idempotency-Key": lines}})
 				if digests := p.Contract == producer.Webhook && !required; digests != (g.status == 200) || !digests && g.status != 400 {
 					t.Errorf("%s: %+v", name, g)
 				}
 			}
-			missing := s.send(ask{body: "missing"})
+			missing := s.send(req{body: "missing"})
 			switch {
 			case required:
 				wantProblem(t, missing, 400, "idempotency_key_missing")
@@ -372,7 +372,7 @@ func TestKeyMissingOrMalformed(t *testing.T) {
 	}
 }
 
-// splitLines is a batch: a line is an item, its first word the identifier.
+// splitLines splits a batch into lines. The first word of a line is its identifier.
 func splitLines(d *producer.Delivery) ([]producer.Item, error) {
 	var items []producer.Item
 	for line := range strings.Lines(string(d.Body)) {
@@ -389,18 +389,18 @@ func TestBatchIsStoredWholeAndAConflictingItemQuarantined(t *testing.T) {
 		runs := newCounter()
 		s := serve(t, p, nil, On("shop", "*", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
 		want := map[producer.Contract]int{producer.API: 202, producer.Webhook: 200}[p.Contract]
-		if g := s.send(ask{body: "a 1\nb 1\n"}); g.status != want || g.replayed() {
+		if g := s.send(req{body: "a 1\nb 1\n"}); g.status != want || g.replayed() {
 			t.Fatalf("%+v", g)
 		}
 		for range 2 {
-			if g := s.send(ask{body: "a 1\nb 2\nc 1\n"}); g.status != want || g.replayed() {
+			if g := s.send(req{body: "a 1\nb 2\nc 1\n"}); g.status != want || g.replayed() {
 				t.Fatalf("%+v", g)
 			}
 		}
-		if g := s.send(ask{body: "a 1\nc 1\n"}); g.status != want || !g.replayed() {
+		if g := s.send(req{body: "a 1\nc 1\n"}); g.status != want || !g.replayed() {
 			t.Fatalf("%+v", g)
 		}
-		if g := s.send(ask{body: ""}); g.status != want {
+		if g := s.send(req{body: ""}); g.status != want {
 			t.Fatalf("an empty batch: %+v", g)
 		}
 		var ids []string
@@ -417,7 +417,7 @@ func TestBatchIsStoredWholeAndAConflictingItemQuarantined(t *testing.T) {
 	})
 }
 
-// brokenStore fails where a test wants it.
+// brokenStore returns the errors of a test.
 type brokenStore struct {
 	dedup.Store
 	claim  error
@@ -465,7 +465,7 @@ func TestFailingStoreIsAnsweredByItsRow(t *testing.T) {
 		s := serve(t, p, func(c *Config) { broken.Store, c.Store = c.Store, broken })
 		for _, row := range rows {
 			broken.claim = row.err
-			g := s.send(ask{id: "k1"})
+			g := s.send(req{id: "k1"})
 			wantProblem(t, g, row.status, row.code)
 			if strings.Contains(g.body, "secret") {
 				t.Error(g.body)
@@ -474,12 +474,12 @@ func TestFailingStoreIsAnsweredByItsRow(t *testing.T) {
 				t.Errorf("retry-after %q", g.header.Get("Retry-After"))
 			}
 			if err := s.rx.Ready(t.Context()); err == nil {
-				t.Error("ready over a broken store")
+				t.Error("ready with a broken store")
 			}
 		}
 		broken.claim = nil
-		if g := s.send(ask{id: "k1"}); g.status/100 != 2 || g.replayed() {
-			t.Errorf("after the store works again: %+v", g)
+		if g := s.send(req{id: "k1"}); g.status/100 != 2 || g.replayed() {
+			t.Errorf("after the store recovered: %+v", g)
 		}
 		if err := s.rx.Ready(t.Context()); err != nil {
 			t.Error(err)
@@ -491,23 +491,23 @@ func TestBusyShuttingDownAndInternalErrors(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.MaxBody = 1 << 10
-		s := serve(t, p, func(c *Config) { c.BodyBudget = 1 << 10 }, nobody(t))
-		wantProblem(t, s.send(ask{id: "k1", header: http.Header{"Sig": {"panic"}}}), 500, "internal_error")
+		s := serve(t, p, func(c *Config) { c.BodyBudget = 1 << 10 }, mustNotRun(t))
+		wantProblem(t, s.send(req{id: "k1", header: http.Header{"Sig": {"panic"}}}), 500, "internal_error")
 		if log := s.log.String(); strings.Contains(log, "secret-payload") || !strings.Contains(log, "level=ERROR") {
-			t.Error("the log of a panic:", log)
+			t.Error("the log of the panic:", log)
 		}
 		other := s.rx.limiter.Admit("shop", netip.Addr{}, time.Now())
 		if !other.Hold(1) {
-			t.Fatal("the panic kept a part of the budget")
+			t.Fatal("the panic did not release the budget")
 		}
-		wantProblem(t, s.send(ask{id: "k1", body: strings.Repeat("x", 1<<10)}), 503, "busy")
+		wantProblem(t, s.send(req{id: "k1", body: strings.Repeat("x", 1<<10)}), 503, "busy")
 		other.Release()
 		if err := s.rx.Shutdown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wantProblem(t, s.send(ask{id: "k1"}), 503, "shutting_down")
+		wantProblem(t, s.send(req{id: "k1"}), 503, "shutting_down")
 		if err := s.rx.Ready(t.Context()); err == nil {
-			t.Error("ready after the shutdown")
+			t.Error("ready after Shutdown")
 		}
 	})
 }
@@ -518,13 +518,13 @@ func TestAddressesAreChecked(t *testing.T) {
 		p.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 		forwarded := http.Header{"X-Forwarded-For": {"192.0.2.7"}}
 		stranger := serve(t, p, nil)
-		wantProblem(t, stranger.send(ask{id: "k1", header: forwarded}), 403, "address_refused")
+		wantProblem(t, stranger.send(req{id: "k1", header: forwarded}), 403, "address_refused")
 		proxied := serve(t, p, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
-		if g := proxied.send(ask{id: "k1", header: forwarded}); g.status/100 != 2 {
+		if g := proxied.send(req{id: "k1", header: forwarded}); g.status/100 != 2 {
 			t.Error(g)
 		}
 		spoofed := http.Header{"X-Forwarded-For": {"192.0.2.7, 203.0.113.9"}}
-		wantProblem(t, proxied.send(ask{id: "k1", header: spoofed}), 403, "address_refused")
+		wantProblem(t, proxied.send(req{id: "k1", header: spoofed}), 403, "address_refused")
 	})
 }
 
@@ -534,14 +534,14 @@ func TestVendorsOwnResponseIsSentAndRepeated(t *testing.T) {
 	p.Accepted = dedup.Response{Status: 200, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("[accepted]")}
 	s := serve(t, p, nil)
 	for i := range 2 {
-		g := s.send(ask{id: "k1"})
+		g := s.send(req{id: "k1"})
 		if g.status != 200 || g.body != "[accepted]" || g.header.Get("Content-Type") != "text/plain" || g.replayed() != (i == 1) {
 			t.Errorf("%+v", g)
 		}
 	}
 	p.Accepted = dedup.Response{Status: 204}
 	s = serve(t, p, nil)
-	if g := s.send(ask{id: "k1"}); g.status != 204 || g.body != "" || g.header.Get("Content-Length") != "" {
+	if g := s.send(req{id: "k1"}); g.status != 204 || g.body != "" || g.header.Get("Content-Length") != "" {
 		t.Errorf("%+v", g)
 	}
 }
@@ -555,14 +555,14 @@ func TestPendingAndDeadEventsRepeatTheSameAnswer(t *testing.T) {
 			<-release
 			return Reject(errors.New("never"))
 		}))
-		first := s.send(ask{id: "k1", body: "1"})
+		first := s.send(req{id: "k1", body: "1"})
 		runs.await(t)
 		for _, state := range []dedup.State{dedup.Running, dedup.Dead} {
 			if state == dedup.Dead {
 				close(release)
 				waitFor(t, func() bool { rec := s.records()[0]; return rec.State() == dedup.Dead })
 			}
-			if g := s.send(ask{id: "k1", body: "1"}); g.status != first.status || g.body != first.body || !g.replayed() {
+			if g := s.send(req{id: "k1", body: "1"}); g.status != first.status || g.body != first.body || !g.replayed() {
 				t.Errorf("%v: %+v", state, g)
 			}
 		}
@@ -576,7 +576,7 @@ func TestUndecodablePayloadForOnIsAcceptedAndDead(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		s := serve(t, p, nil, On("shop", "*", func(context.Context, Event[struct{ N int }]) error { return nil }))
-		if g := s.send(ask{id: "k1", body: `{"N":"x"}`}); g.status/100 != 2 {
+		if g := s.send(req{id: "k1", body: `{"N":"x"}`}); g.status/100 != 2 {
 			t.Fatal(g)
 		}
 		waitFor(t, func() bool { rec := s.records()[0]; return rec.State() == dedup.Dead })
@@ -590,7 +590,7 @@ func TestEventWithoutAHandlerIsStoredWithANote(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		s := serve(t, p, nil)
-		if g := s.send(ask{id: "k1", body: "1"}); g.status/100 != 2 {
+		if g := s.send(req{id: "k1", body: "1"}); g.status/100 != 2 {
 			t.Fatal(g)
 		}
 		rec := s.records()[0]
@@ -600,26 +600,26 @@ func TestEventWithoutAHandlerIsStoredWithANote(t *testing.T) {
 	})
 }
 
-// waitFor polls a condition that other goroutines bring about.
+// waitFor polls a condition.
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it did not come about")
+			t.Fatal("the condition was never true")
 		}
 	}
 }
 
-// TestUnusableTypeLosesNoWebhook: it is refused where the sender reads the answer, and
-// left out where the sender would drop the event.
+// An unusable type is refused where the sender reads the response, and dropped where the sender
+// would drop the event.
 func TestUnusableTypeLosesNoWebhook(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		seen := make(chan Event[[]byte], 1)
 		s := serve(t, p, nil,
 			On("shop", "*", func(_ context.Context, ev Event[[]byte]) error { seen <- ev; return nil }).Named("every"),
-			On("shop", "xxx*", func(context.Context, Event[[]byte]) error { t.Error("a part of a name is another name"); return nil }))
-		g := s.send(ask{id: "k1", typ: strings.Repeat("x", producer.MaxType+1)})
+			On("shop", "xxx*", func(context.Context, Event[[]byte]) error { t.Error("a prefix of the type matched"); return nil }))
+		g := s.send(req{id: "k1", typ: strings.Repeat("x", producer.MaxType+1)})
 		if p.Contract == producer.API {
 			wantProblem(t, g, 400, "event_malformed")
 			return

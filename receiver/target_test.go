@@ -119,7 +119,7 @@ func TestStoredHeaderHoldsNoCredentialAndIsBounded(t *testing.T) {
 	}
 	kept["Content-Type"][0] = "changed"
 	if h["Content-Type"][0] != "f" {
-		t.Error("the kept header shares memory with the request")
+		t.Error("the stored header shares memory with the request")
 	}
 	h = http.Header{"A": {strings.Repeat("x", maxHeader-1)}, "B": {"y"}}
 	if kept := storedHeader(h, nil); len(kept) != 1 {
@@ -143,7 +143,7 @@ func FuzzTarget(f *testing.F) {
 			t.Fatalf("%+v", at)
 		}
 		if !strings.HasSuffix(raw, at.path+at.query) && at.path != "/" {
-			t.Fatalf("%q: %+v is not what arrived", raw, at)
+			t.Fatalf("%q: %+v differs from the target", raw, at)
 		}
 		if got := at.redacted([]string{"key"}); !strings.HasPrefix(got, at.path) {
 			t.Fatalf("redacted %q", got)

@@ -18,7 +18,7 @@ import (
 
 const ceToken = "cloud-token-0123456789"
 
-// serveCloudEvents serves the preset, which takes subscriptions from one origin.
+// serveCloudEvents serves the preset, with subscriptions from one origin.
 func serveCloudEvents(t *testing.T) (*site, chan Event[any]) {
 	t.Helper()
 	events := make(chan Event[any], 10)
@@ -29,8 +29,8 @@ func serveCloudEvents(t *testing.T) (*site, chan Event[any]) {
 	})), events
 }
 
-// cloudEvent is a delivery in binary mode; pairs set or, with "", remove fields.
-func cloudEvent(id string, pairs ...string) ask {
+// cloudEvent is a delivery in binary mode; pairs set fields or, with "", remove them.
+func cloudEvent(id string, pairs ...string) req {
 	h := http.Header{
 		"Authorization": {"Bearer " + ceToken}, "Ce-Specversion": {"1.0"}, "Ce-Id": {id}, "Ce-Source": {"/s"}, "Ce-Type": {"t"},
 	}
@@ -40,7 +40,7 @@ func cloudEvent(id string, pairs ...string) ask {
 			h[pairs[i]] = nil
 		}
 	}
-	return ask{body: `{"n":1}`, header: h}
+	return req{body: `{"n":1}`, header: h}
 }
 
 func TestCloudEventsOfEveryModeReachTheirHandler(t *testing.T) {
@@ -54,7 +54,7 @@ func TestCloudEventsOfEveryModeReachTheirHandler(t *testing.T) {
 	batch.header = structured.header.Clone()
 	batch.header["Content-Type"] = []string{"application/cloudevents-batch+json"}
 	batch.body = `[{` + attributes + `,"id":"3","data":3},{` + attributes + `,"id":"4","data":4}]`
-	for _, a := range []ask{cloudEvent("1"), structured, batch} {
+	for _, a := range []req{cloudEvent("1"), structured, batch} {
 		if g := s.send(a); g.status != 200 || g.replayed() {
 			t.Fatalf("%+v", g)
 		}
@@ -103,7 +103,7 @@ func TestTokensInTheFieldOrTheQuery(t *testing.T) {
 	s, events := serveCloudEvents(t)
 	inQuery := cloudEvent("1", "Authorization", "")
 	inQuery.path = "/webhooks/cloudevents?access_token=" + ceToken
-	for _, a := range []ask{inQuery, inQuery, cloudEvent("2")} {
+	for _, a := range []req{inQuery, inQuery, cloudEvent("2")} {
 		if g := s.send(a); g.status != 200 || g.header.Get("Cache-Control") != "private" {
 			t.Errorf("%+v", g)
 		}
@@ -113,7 +113,7 @@ func TestTokensInTheFieldOrTheQuery(t *testing.T) {
 	wrongQuery := inQuery
 	wrongQuery.path += "x"
 	bare := cloudEvent("1", "Authorization", "")
-	for _, a := range []ask{wrongQuery, bare, cloudEvent("1", "Authorization", "Bearer wrong")} {
+	for _, a := range []req{wrongQuery, bare, cloudEvent("1", "Authorization", "Bearer wrong")} {
 		if g := s.send(a); g.status != 401 || !strings.HasPrefix(g.header.Get("WWW-Authenticate"), "Bearer ") {
 			t.Errorf("%+v", g)
 		}
@@ -127,7 +127,7 @@ func TestSubscriptionsOfCloudEventsAreGrantedOrRefused(t *testing.T) {
 	callback := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called.Store(true) }))
 	defer callback.Close()
 	request := func(origin string) got {
-		return s.send(ask{method: "OPTIONS", header: http.Header{
+		return s.send(req{method: "OPTIONS", header: http.Header{
 			"Webhook-Request-Origin": {origin}, "Webhook-Request-Rate": {"120"}, "Webhook-Request-Callback": {callback.URL + "/grant"},
 		}})
 	}
@@ -143,16 +143,16 @@ func TestSubscriptionsOfCloudEventsAreGrantedOrRefused(t *testing.T) {
 			t.Errorf("%+v", g.header)
 		}
 	}
-	if g := s.send(ask{method: "GET"}); g.status != 405 {
+	if g := s.send(req{method: "GET"}); g.status != 405 {
 		t.Errorf("%+v", g)
 	}
 	if called.Load() {
 		t.Error("the callback address was called")
 	}
 	off := serve(t, preset.CloudEvents(preset.Settings{Bearer: ceToken}), nil)
-	g = off.send(ask{method: "OPTIONS", header: http.Header{"Webhook-Request-Origin": {"sender.example"}}})
+	g = off.send(req{method: "OPTIONS", header: http.Header{"Webhook-Request-Origin": {"sender.example"}}})
 	if wantProblem(t, g, 405, "method_not_allowed"); g.header.Get("WebHook-Allowed-Origin") != "" {
-		t.Errorf("granted without being configured: %+v", g)
+		t.Errorf("granted without configuration: %+v", g)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestWebSubHubIsAnswered(t *testing.T) {
 	s := serve(t, preset.WebSub(preset.Subscription{Topic: topic, Secret: "secret of the hub 17", Token: webSubToken}), nil,
 		On("websub", "*", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
 	check := func(topic string) got {
-		return s.send(ask{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?token=" + webSubToken + "&hub.mode=subscribe&hub.challenge=x17" +
+		return s.send(req{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?token=" + webSubToken + "&hub.mode=subscribe&hub.challenge=x17" +
 			"&hub.lease_seconds=1&hub.topic=" + url.QueryEscape(topic)})
 	}
 	g := check(topic)
@@ -177,7 +177,7 @@ func TestWebSubHubIsAnswered(t *testing.T) {
 		wantProblem(t, g, 404, "challenge_unexpected")
 	}
 	deliver := func(secret, link string) got {
-		a := ask{body: "<feed/>", header: http.Header{"Link": {`<` + link + `>; rel="self"`}}}
+		a := req{body: "<feed/>", header: http.Header{"Link": {`<` + link + `>; rel="self"`}}}
 		r := s.request(a)
 		hub := &verify.HMAC{Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Hex, Secrets: verify.Secrets(secret)}
 		if err := hub.Sign(r, []byte(a.body), time.Now()); err != nil {
@@ -197,8 +197,7 @@ func TestWebSubHubIsAnswered(t *testing.T) {
 	runs.await(t)
 }
 
-// TestCredentialsOfTheQueryAreStoredNowhere sends right and wrong credentials in the
-// query, at the most talkative level of the log.
+// It sends right and wrong credentials in the query, with the log at level DEBUG.
 func TestCredentialsOfTheQueryAreStoredNowhere(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret-0123456789abcdef"
@@ -210,7 +209,7 @@ func TestCredentialsOfTheQueryAreStoredNowhere(t *testing.T) {
 			t.Parallel()
 			vendor, ok := preset.Find(name)
 			if !ok {
-				t.Fatal("no such preset")
+				t.Fatal("unknown preset")
 			}
 			s := serve(t, vendor.Open(settings), nil, On(name, "*", func(context.Context, Event[[]byte]) error { return Reject(nil) }))
 			r, body, err := vendor.Sample(settings, "https://hooks.example/webhooks/"+name, "", "e1", time.Now())
@@ -223,12 +222,12 @@ func TestCredentialsOfTheQueryAreStoredNowhere(t *testing.T) {
 			}
 			hidden := credentials(r.URL)
 			if len(hidden) == 0 {
-				t.Fatal("the sample has no credential in its query")
+				t.Fatal("no credential in the query of the sample")
 			}
 			for _, query := range []string{r.URL.RawQuery, r.URL.RawQuery + "x", r.URL.RawQuery + "&a=%zz", "a=1&" + r.URL.RawQuery} {
-				s.send(ask{body: string(body), header: r.Header, path: "/webhooks/" + name + "?" + query})
-				s.send(ask{method: "GET", path: "/webhooks/" + name + "?" + query})
-				s.send(ask{path: "/webhooks/none?" + query})
+				s.send(req{body: string(body), header: r.Header, path: "/webhooks/" + name + "?" + query})
+				s.send(req{method: "GET", path: "/webhooks/" + name + "?" + query})
+				s.send(req{path: "/webhooks/none?" + query})
 			}
 			recs := s.records()
 			if len(recs) == 0 {
@@ -243,7 +242,7 @@ func TestCredentialsOfTheQueryAreStoredNowhere(t *testing.T) {
 			for where, text := range map[string]string{"log": s.log.String(), "store": string(kept), "observations": fmt.Sprintf("%+v", s.seen.all)} {
 				for _, v := range hidden {
 					if strings.Contains(text, v) {
-						t.Errorf("the %s has %q", where, v)
+						t.Errorf("%[2]q is in the %[1]s", where, v)
 					}
 				}
 			}
@@ -256,7 +255,7 @@ func credentials(u *url.URL) []string {
 	var found []string
 	for _, values := range u.Query() {
 		for _, v := range values {
-			if len(v) > 12 && !strings.Contains(v, "_") { // a type, which is no secret
+			if len(v) > 12 && !strings.Contains(v, "_") { // not a type
 				found = append(found, v)
 			}
 		}
@@ -270,7 +269,7 @@ func TestStandardWebhooksNeedEveryField(t *testing.T) {
 	s := serve(t, preset.StandardWebhooks(secret), nil, On("standard-webhooks", "*", func(context.Context, Event[[]byte]) error { return nil }))
 	const body = `{"type":"t"}`
 	signed := func(at time.Time) http.Header {
-		r := s.request(ask{body: body})
+		r := s.request(req{body: body})
 		r.Header.Set("webhook-id", "e1")
 		if err := s.p.Scheme.(*verify.HMAC).Sign(r, []byte(body), at); err != nil {
 			t.Fatal(err)
@@ -296,17 +295,17 @@ func TestStandardWebhooksNeedEveryField(t *testing.T) {
 			h[row.field] = nil
 		}
 		t.Log(row.name)
-		wantProblem(t, s.send(ask{body: body, header: h}), row.status, row.code)
+		wantProblem(t, s.send(req{body: body, header: h}), row.status, row.code)
 	}
-	wantProblem(t, s.send(ask{body: `{ "type":"t"}`, header: signed(time.Now())}), 401, "signature_invalid")
-	wantProblem(t, s.send(ask{body: body, header: signed(time.Now().Add(-302 * time.Second))}), 401, "timestamp_too_old")
-	wantProblem(t, s.send(ask{body: body, header: signed(time.Now().Add(302 * time.Second))}), 401, "timestamp_too_new")
+	wantProblem(t, s.send(req{body: `{ "type":"t"}`, header: signed(time.Now())}), 401, "signature_invalid")
+	wantProblem(t, s.send(req{body: body, header: signed(time.Now().Add(-302 * time.Second))}), 401, "timestamp_too_old")
+	wantProblem(t, s.send(req{body: body, header: signed(time.Now().Add(302 * time.Second))}), 401, "timestamp_too_new")
 	if n := len(s.records()); n != 0 {
 		t.Errorf("%d records", n)
 	}
 	h := signed(time.Now())
 	h.Set("Webhook-Signature", "v9,xxx v1,AAAA "+h.Get("Webhook-Signature"))
-	if g := s.send(ask{body: body, header: h}); g.status != 200 {
+	if g := s.send(req{body: body, header: h}); g.status != 200 {
 		t.Errorf("one good signature among others: %+v", g)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestLoopingDeliveryIsRefused: by its own name in Via, in whatever place and spelling,
-// and before anything is verified. Names of others, and ours in a comment or a protocol, are no
-// loop.
+// It is recognized by the receiver's own name in Via, at any position and in any case, and
+// refused before verification. Names of others, and its own name in a comment or protocol, are
+// not a loop.
 func TestLoopingDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
@@ -23,30 +23,30 @@ func TestLoopingDeliveryIsRefused(t *testing.T) {
 			{"1.1 eyelet-7"}, {"1.1 edge, HTTP/1.1 EYELET-7 (a, b)"}, {"1.0 a (x, 1.1 y), 2\teyelet-7"}, {"1.1 edge", "1.1 eyelet-7"},
 			{`1.1 a (\), 1.1 b), 1.1 eyelet-7`}, {",,1.1 eyelet-7,"},
 		} {
-			g := s.send(ask{id: "k1", header: http.Header{"Via": way, "Sig": {"signature_mismatch"}}})
+			g := s.send(req{id: "k1", header: http.Header{"Via": way, "Sig": {"signature_mismatch"}}})
 			t.Log(way)
 			wantProblem(t, g, 400, "loop_detected")
 		}
 		for _, way := range [][]string{nil, {"1.1 eyelet-70"}, {"1.1 edge (eyelet-7)"}, {"1.1 a (x, 1.1 eyelet-7)"}, {"eyelet-7 edge"}, {"eyelet-7"}, {""}} {
-			if g := s.send(ask{id: "k2", header: http.Header{"Via": way}}); g.status != p.WithDefaults().Accepted.Status {
+			if g := s.send(req{id: "k2", header: http.Header{"Via": way}}); g.status != p.WithDefaults().Accepted.Status {
 				t.Errorf("%q: status %d", way, g.status)
 			}
 		}
 	})
 	s := serve(t, apiProducer(), nil)
-	if g := s.send(ask{id: "k1", header: http.Header{"Via": {"1.1 eyelet"}}}); g.status != 202 {
+	if g := s.send(req{id: "k1", header: http.Header{"Via": {"1.1 eyelet"}}}); g.status != 202 {
 		t.Errorf("without a name: %d", g.status)
 	}
 }
 
-// TestHandlersSeeWhatWasSigned: and a handler can tell it from what any client could add.
+// A handler can distinguish it from what any client could add.
 func TestHandlersSeeWhatWasSigned(t *testing.T) {
 	t.Parallel()
 	got := make(chan Event[[]byte], 1)
 	s := serve(t, apiProducer(), func(c *Config) {
 		c.Handlers = []Handler{On("shop", "*", func(_ context.Context, ev Event[[]byte]) error { got <- ev; return nil })}
 	})
-	s.send(ask{id: "k1", header: http.Header{"X-User": {"root"}}})
+	s.send(req{id: "k1", header: http.Header{"X-User": {"root"}}})
 	ev := <-got
 	if !slices.Equal(ev.SignedFields, []string{"idempotency-key"}) || ev.Method != "POST" || ev.Target != "/webhooks/shop" || ev.Header.Get("X-User") != "root" {
 		t.Errorf("%q, %s %s, %v", ev.SignedFields, ev.Method, ev.Target, ev.Header)
@@ -76,6 +76,6 @@ func TestProofIsNotReadFromTheEvent(t *testing.T) {
 		}
 	}
 	if said["keyid"] != "mine" {
-		t.Error("the event's own map was changed")
+		t.Error("the map of the event changed")
 	}
 }

@@ -15,8 +15,7 @@ import (
 
 const webSubToken = "callback-token-17"
 
-// hubs is a receiver of two topics, each with a secret of its own, whose store lives by a clock
-// that is set.
+// hubs is a receiver of two topics with their own secrets, with a settable clock for its store.
 type hubs struct {
 	*site
 	clock *deduptest.Clock
@@ -40,7 +39,7 @@ func serveHubs(t *testing.T) *hubs {
 // deliver sends content as the hub of a topic does.
 func (h *hubs) deliver(topic, content string) got {
 	h.t.Helper()
-	a := ask{body: content, header: http.Header{"Link": {`<` + topic + `>; rel="self"`}}}
+	a := req{body: content, header: http.Header{"Link": {`<` + topic + `>; rel="self"`}}}
 	r := h.request(a)
 	hub := &verify.HMAC{Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Hex, Secrets: verify.Secrets("secret of " + topic)}
 	if err := hub.Sign(r, []byte(content), time.Now()); err != nil {
@@ -54,7 +53,7 @@ func (h *hubs) deliver(topic, content string) got {
 	return g
 }
 
-// ran waits for a run, and for its outcome, with which the window begins.
+// ran waits for a run and its outcome, with which the window begins.
 func (h *hubs) ran() {
 	h.t.Helper()
 	h.runs.await(h.t)
@@ -72,7 +71,7 @@ func (h *hubs) ran() {
 	}
 }
 
-// quarantined counts the deliveries that were kept without being run, by reason.
+// quarantined counts the quarantined deliveries by reason.
 func (h *hubs) quarantined() map[string]int {
 	h.t.Helper()
 	out := map[string]int{}
@@ -94,7 +93,7 @@ func TestTheHubOfOneTopicDoesNotSilenceAnother(t *testing.T) {
 	}
 	h.ran()
 	if g := h.deliver(feedB, "<what b will publish/>"); !g.replayed() {
-		t.Errorf("a repeated delivery is not known: %+v", g)
+		t.Errorf("a duplicate is not known: %+v", g)
 	}
 }
 
@@ -153,7 +152,7 @@ func TestAHubThatWasNotGivenTheCallbackIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	h := serveHubs(t)
 	check := func(query string) got {
-		return h.send(ask{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?" + query +
+		return h.send(req{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?" + query +
 			"hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(feedA)})
 	}
 	for _, query := range []string{"", "token=&", "token=callback-token-16&"} {

@@ -19,8 +19,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-// wire speaks to the site octet for octet and returns everything that comes back until the
-// connection ends, which it must. shut closes our half after sending.
+// wire sends text octet for octet and returns everything until the connection ends, which it
+// must. With shut it closes its half after sending.
 func (s *site) wire(send string, shut bool) string {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.srv.Listener.Addr().String())
@@ -42,7 +42,7 @@ func (s *site) wire(send string, shut bool) string {
 	answer, err := io.ReadAll(conn)
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		s.t.Errorf("the connection was held open after %q", answer)
+		s.t.Errorf("the connection is still open after %q", answer)
 	}
 	return string(answer)
 }
@@ -66,7 +66,7 @@ func parseAnswer(t *testing.T, answer string) *http.Response {
 func TestCutBodyIsNeverAccepted(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
-		s := serve(t, p, nil, nobody(t))
+		s := serve(t, p, nil, mustNotRun(t))
 		for name, send := range map[string]string{
 			"short of its length":        head("/webhooks/shop", "Content-Length: 20", "", "0123456789"),
 			"chunked, no last chunk":     head("/webhooks/shop", "Transfer-Encoding: chunked", "", "5", "hello", ""),
@@ -89,7 +89,7 @@ func TestCutBodyIsNeverAccepted(t *testing.T) {
 func TestSlowBodyIsTimedOut(t *testing.T) {
 	t.Parallel()
 	contracts(t, func(t *testing.T, p producer.Producer) {
-		s := serve(t, p, func(c *Config) { c.BodyTimeout = 50 * time.Millisecond }, nobody(t))
+		s := serve(t, p, func(c *Config) { c.BodyTimeout = 50 * time.Millisecond }, mustNotRun(t))
 		for name, send := range map[string]string{
 			"length":  head("/webhooks/shop", "Content-Length: 20", "", "01"),
 			"chunked": head("/webhooks/shop", "Transfer-Encoding: chunked", "", "5", "he"),
@@ -103,7 +103,7 @@ func TestSlowBodyIsTimedOut(t *testing.T) {
 			t.Errorf("%d records", n)
 		}
 		if used := s.rx.limiter.Usage().Bodies; used != 0 {
-			t.Errorf("%d bytes of the budget are lost", used)
+			t.Errorf("%d bytes of the budget are not released", used)
 		}
 	})
 }
@@ -161,7 +161,7 @@ func TestHeadIsCheckedBeforeTheBodyIsRead(t *testing.T) {
 
 func TestBrokenFramingIsRefused(t *testing.T) {
 	t.Parallel()
-	s := serve(t, apiProducer(), nil, nobody(t))
+	s := serve(t, apiProducer(), nil, mustNotRun(t))
 	for name, send := range map[string]string{
 		"two lengths":   head("/webhooks/shop", "Content-Length: 5", "Content-Length: 6", "", "hello"),
 		"signed length": head("/webhooks/shop", "Content-Length: +5", "", "hello"),
@@ -179,8 +179,8 @@ func TestOddTargetsAreNeverRedirected(t *testing.T) {
 	s := serve(t, apiProducer(), nil)
 	for target, want := range map[string]int{
 		"/webhooks/shop":                        202,
-		"http://hooks.example/webhooks/shop":    202, // the absolute form of the same
-		"http://evil.example/webhooks/shop":     202, // no host is configured, and it means nothing here
+		"http://hooks.example/webhooks/shop":    202, // absolute form
+		"http://evil.example/webhooks/shop":     202, // the host is ignored unless hosts are configured
 		"HTTPS://evil.example/webhooks/shop":    202,
 		"http://hooks.example//webhooks/shop":   404,
 		"http://hooks.example":                  404,
@@ -208,7 +208,7 @@ func TestOddTargetsAreNeverRedirected(t *testing.T) {
 	}
 }
 
-// sign makes the field with which GitHub signs.
+// sign returns the field with GitHub's signature.
 func sign(secret, body string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(body))

@@ -17,12 +17,11 @@ import (
 
 func goexit() { runtime.Goexit() }
 
-// gate is what handlers wait for. It is made inside the bubble, so that waiting for it lets
-// time pass.
+// gate blocks handlers. It must be made inside the bubble, else waiting for it does not advance
+// the time.
 type gate struct{ open chan struct{} }
 
-// waits is a handler that waits for its gate to open, or for the end of its context when it
-// looks at it.
+// waits is a handler that waits for its gate or, if polite, for the end of its context.
 func waits(g *gate, polite bool) func(context.Context, Event[[]byte]) error {
 	return func(ctx context.Context, _ Event[[]byte]) error {
 		if !polite {
@@ -52,7 +51,7 @@ func TestLaneRunsInAcceptedOrderBehindAFailingHead(t *testing.T) {
 		}
 		return nil
 	}).Lane(bodyText{})
-	onFloor(t, []Handler{h}, nil, func(f *floor) {
+	onFixture(t, []Handler{h}, nil, func(f *fixture) {
 		events := []string{f.accept("a", "lane 1"), f.accept("b", "lane 1"), f.accept("c", "lane 1")}
 		other := f.accept("x", "lane 2")
 		synctest.Wait()
@@ -81,10 +80,10 @@ func TestHandlersRunAtOnceUpToTheNumberOfWorkers(t *testing.T) {
 		now.Add(-1)
 		return nil
 	})
-	onFloor(t, []Handler{h}, func(c *Config) { c.Workers = 3 }, func(f *floor) {
+	onFixture(t, []Handler{h}, func(c *Config) { c.Workers = 3 }, func(f *fixture) {
 		g.open = make(chan struct{})
 		events := []string{f.accept("first", "x")}
-		synctest.Wait() // one worker is busy, and the dispatcher waits for work for the two others
+		synctest.Wait() // one worker is busy, and the dispatcher waits for work for two
 		var claims []dedup.Claim
 		for i := range 10 {
 			claims = append(claims, f.claim(fmt.Sprint(i), "x"))
@@ -95,7 +94,7 @@ func TestHandlersRunAtOnceUpToTheNumberOfWorkers(t *testing.T) {
 		f.store.set(func() {
 			for _, n := range f.store.taken {
 				if n < 1 || n > 3 {
-					t.Errorf("asked the store for %d tasks before any handler had returned", n)
+					t.Errorf("requested %d tasks before any handler had returned", n)
 				}
 			}
 		})
@@ -111,7 +110,7 @@ func TestPayloadsOfRunningTasksAreBounded(t *testing.T) {
 	g := &gate{}
 	var now atomic.Int64
 	h := On("gh", "*", func(context.Context, Event[[]byte]) error { now.Add(1); <-g.open; return nil })
-	onFloor(t, []Handler{h}, nil, func(f *floor) {
+	onFixture(t, []Handler{h}, nil, func(f *fixture) {
 		g.open = make(chan struct{})
 		big := strings.Repeat("x", prefetchBytes/2)
 		events := []string{f.accept("1", big), f.accept("2", big), f.accept("3", big), f.accept("4", "")}
@@ -127,7 +126,7 @@ func TestPayloadsOfRunningTasksAreBounded(t *testing.T) {
 func TestHungHandlerKeepsOnlyItsOwnTask(t *testing.T) {
 	g := &gate{}
 	h := On("gh", "*", waits(g, false)).Named("hangs")
-	onFloor(t, []Handler{h, script().Named("works")}, func(c *Config) { c.Workers = 2 }, func(f *floor) {
+	onFixture(t, []Handler{h, script().Named("works")}, func(c *Config) { c.Workers = 2 }, func(f *fixture) {
 		g.open = make(chan struct{})
 		first := f.accept("1", "x", dedup.NewTask{Handler: "hangs"})
 		time.Sleep(time.Hour)
@@ -147,7 +146,7 @@ func TestHungHandlerKeepsOnlyItsOwnTask(t *testing.T) {
 
 func TestTimeoutEndsTheContext(t *testing.T) {
 	h := On("gh", "*", waits(&gate{}, true))
-	onFloor(t, []Handler{h}, func(c *Config) { c.Attempts, c.HandlerTimeout = 2, 3*time.Second }, func(f *floor) {
+	onFixture(t, []Handler{h}, func(c *Config) { c.Attempts, c.HandlerTimeout = 2, 3*time.Second }, func(f *fixture) {
 		start := time.Now()
 		event := f.accept("1", "x")
 		time.Sleep(3 * time.Second)
@@ -163,7 +162,7 @@ func TestTimeoutEndsTheContext(t *testing.T) {
 
 func TestLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
 	g := &gate{}
-	onFloor(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *floor) {
+	onFixture(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *fixture) {
 		g.open = make(chan struct{})
 		event := f.accept("1", "x")
 		for range 99 {
@@ -182,7 +181,7 @@ func TestLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
 
 func TestExtensionIsTriedAgainBeforeTheLeaseEnds(t *testing.T) {
 	g := &gate{}
-	onFloor(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *floor) {
+	onFixture(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *fixture) {
 		g.open = make(chan struct{})
 		event := f.accept("1", "x")
 		time.Sleep(time.Second)
@@ -202,8 +201,8 @@ func TestExtensionIsTriedAgainBeforeTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// TestLostLeaseDiscardsTheResult makes extensions fail so long that the task is given out again;
-// the first run ends after the second one has it, and must not decide.
+// Extensions fail until the task is taken again. The first run ends after the second one has
+// begun, and its result must not count.
 func TestLostLeaseDiscardsTheResult(t *testing.T) {
 	var mu sync.Mutex
 	runs, ended := 0, error(nil)
@@ -220,7 +219,7 @@ func TestLostLeaseDiscardsTheResult(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		return nil
 	})
-	onFloor(t, []Handler{h}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *floor) {
+	onFixture(t, []Handler{h}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *fixture) {
 		event := f.accept("1", "x")
 		time.Sleep(time.Second)
 		outage := time.Now().Add(31 * time.Second)
@@ -243,7 +242,7 @@ func TestLostLeaseDiscardsTheResult(t *testing.T) {
 }
 
 func TestResultAfterALostLeaseIsDiscarded(t *testing.T) {
-	onFloor(t, []Handler{script()}, nil, func(f *floor) {
+	onFixture(t, []Handler{script()}, nil, func(f *fixture) {
 		f.store.set(func() { f.store.failFinish = func() error { return dedup.ErrLeaseLost } })
 		event := f.accept("1", "x")
 		synctest.Wait()
@@ -254,10 +253,9 @@ func TestResultAfterALostLeaseIsDiscarded(t *testing.T) {
 	})
 }
 
-// TestOutcomeSurvivesAnOutageOfTheStore has the store refuse results for ten leases: the
-// handler must not run again for that.
+// The store refuses results for ten leases. The handler must not run again because of that.
 func TestOutcomeSurvivesAnOutageOfTheStore(t *testing.T) {
-	onFloor(t, []Handler{script()}, nil, func(f *floor) {
+	onFixture(t, []Handler{script()}, nil, func(f *fixture) {
 		outage := time.Now().Add(10 * DefaultLease)
 		f.store.set(func() {
 			f.store.failFinish = func() error {
@@ -278,7 +276,7 @@ func TestOutcomeSurvivesAnOutageOfTheStore(t *testing.T) {
 }
 
 func TestResultThatTheStoreNeverRecordsIsAbandoned(t *testing.T) {
-	onFloor(t, []Handler{script()}, nil, func(f *floor) {
+	onFixture(t, []Handler{script()}, nil, func(f *fixture) {
 		var broken atomic.Bool
 		broken.Store(true)
 		f.store.set(func() {
@@ -298,13 +296,12 @@ func TestResultThatTheStoreNeverRecordsIsAbandoned(t *testing.T) {
 	})
 }
 
-// TestFailedStoreIsNotCalledAgain has the store fail for good while a handler runs: nothing can
-// be recorded any more.
+// The store fails permanently while a handler runs: nothing can be recorded.
 func TestFailedStoreIsNotCalledAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{})}
-		f := newFloor(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour })
+		f := newFixture(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour })
 		f.accept("1", "x")
 		f.d.start()
 		synctest.Wait()
@@ -328,7 +325,7 @@ func TestFailedStoreIsNotCalledAgain(t *testing.T) {
 func TestAFailedStoreEndsTheWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFloor(t, []Handler{script()}, nil)
+		f := newFixture(t, []Handler{script()}, nil)
 		f.store.failTake = func() error { return &dedup.ErrUnavailable{Reason: "a commit failed", Err: dedup.ErrFailed} }
 		f.d.start()
 		<-f.d.done
@@ -339,7 +336,7 @@ func TestAFailedStoreEndsTheWorkers(t *testing.T) {
 }
 
 func TestOutageOfTakeIsLoggedOnceAndEnds(t *testing.T) {
-	onFloor(t, []Handler{script()}, nil, func(f *floor) {
+	onFixture(t, []Handler{script()}, nil, func(f *fixture) {
 		event := f.accept("1", "x")
 		f.outcome(event)
 		f.store.set(func() { f.store.failTake = func() error { return &dedup.ErrUnavailable{Reason: "test"} } })
@@ -363,7 +360,7 @@ func TestOutageOfTakeIsLoggedOnceAndEnds(t *testing.T) {
 func TestClosedStoreEndsTheWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFloor(t, []Handler{script()}, nil)
+		f := newFixture(t, []Handler{script()}, nil)
 		f.d.start()
 		if err := f.store.Close(); err != nil {
 			t.Fatal(err)
@@ -382,7 +379,7 @@ func TestStopDrainsWhatRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{})}
-		f := newFloor(t, []Handler{On("gh", "*", waits(g, true))}, func(c *Config) { c.Workers = 2 })
+		f := newFixture(t, []Handler{On("gh", "*", waits(g, true))}, func(c *Config) { c.Workers = 2 })
 		events := []string{f.accept("1", "x"), f.accept("2", "x"), f.accept("3", "x")}
 		f.d.start()
 		synctest.Wait()
@@ -404,7 +401,7 @@ func TestStopDrainsWhatRuns(t *testing.T) {
 func TestStopInterruptsWhatDoesNotEndInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFloor(t, []Handler{On("gh", "*", waits(&gate{}, true))}, func(c *Config) { c.HandlerTimeout = time.Hour })
+		f := newFixture(t, []Handler{On("gh", "*", waits(&gate{}, true))}, func(c *Config) { c.HandlerTimeout = time.Hour })
 		event := f.accept("1", "x")
 		f.d.start()
 		synctest.Wait()
@@ -421,7 +418,7 @@ func TestStopAbandonsAHungHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{})}
-		f := newFloor(t, []Handler{On("gh", "*", waits(g, false))}, nil)
+		f := newFixture(t, []Handler{On("gh", "*", waits(g, false))}, nil)
 		event := f.accept("1", "x")
 		f.d.start()
 		synctest.Wait()
@@ -442,7 +439,7 @@ func TestStopAbandonsAHungHandler(t *testing.T) {
 func TestStopDoesNotWaitForAStoreThatFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFloor(t, []Handler{script()}, nil)
+		f := newFixture(t, []Handler{script()}, nil)
 		f.store.failFinish = func() error { return &dedup.ErrUnavailable{Reason: "test"} }
 		f.accept("1", "x")
 		f.d.start()
@@ -451,7 +448,7 @@ func TestStopDoesNotWaitForAStoreThatFails(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		if err := f.d.stop(ctx); err == nil {
-			t.Error("no error, though an outcome is not recorded")
+			t.Error("no error, although an outcome is not recorded")
 		}
 		if took := time.Since(start); took > 5*time.Second+2*stopGrace {
 			t.Errorf("it took %v", took)
@@ -460,13 +457,12 @@ func TestStopDoesNotWaitForAStoreThatFails(t *testing.T) {
 	})
 }
 
-// TestTasksTakenWhileStoppingAreReleased has the store give out a task although the call was
-// cancelled.
+// The store returns a task although the call was cancelled.
 func TestTasksTakenWhileStoppingAreReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		f := newFloor(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })}, nil)
+		f := newFixture(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })}, nil)
 		event := f.accept("1", "x")
 		f.store.failTake = func() error { f.d.stopTake(); return nil }
 		f.d.cfg.Store = uncancelled{f.store}
@@ -480,7 +476,7 @@ func TestTasksTakenWhileStoppingAreReleased(t *testing.T) {
 	})
 }
 
-// uncancelled is a store whose Take does not notice that its context ended.
+// uncancelled is a store whose Take ignores the end of its context.
 type uncancelled struct{ *faultyStore }
 
 func (s uncancelled) Take(ctx context.Context, n int, bytes int64, lease time.Duration) ([]dedup.Work, error) {

@@ -51,7 +51,7 @@ func open(t *testing.T, change func(*receiver.Config)) *receiver.Receiver {
 	return rx
 }
 
-// wire sends a signed delivery octet for octet and returns the answer.
+// wire sends a signed delivery octet for octet and returns the response.
 func wire(t *testing.T, srv *httptest.Server, method, target, body string, declared string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())

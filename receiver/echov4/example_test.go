@@ -23,7 +23,7 @@ func onPush(_ context.Context, ev receiver.Event[Push]) error {
 }
 
 func ExampleMount() {
-	store := dedup.NewMemory(dedup.MemoryOptions{}) // badgerstore.Open("data") keeps events over restarts
+	store := dedup.NewMemory(dedup.MemoryOptions{}) // badgerstore.Open("data") keeps events across restarts
 	rx, err := receiver.Open(receiver.Config{
 		Store:     store,
 		Producers: []producer.Producer{preset.GitHub("a long random secret")}, // os.Getenv("GITHUB_SECRET")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// testLimiter is a limiter of 8 slots, 2 of them kept for known peers, over 1,000 bytes, for so
-// many endpoints. A verification costs what its map says for the address.
+// testLimiter has 8 slots, 2 of them reserved for known peers, and 1,000 bytes. Verifications
+// cost nothing.
 func testLimiter(endpoints int) *Limiter {
 	l := NewLimiter(1000, 99, endpoints)
 	l.setSlots(8, 2, endpoints)
@@ -19,7 +19,7 @@ func testLimiter(endpoints int) *Limiter {
 	return l
 }
 
-// fakeMeter measures the same for every verification.
+// fakeMeter measures the same cost for every verification.
 type fakeMeter struct{ each time.Duration }
 
 func (fakeMeter) start() time.Duration               { return 0 }
@@ -39,7 +39,8 @@ func (l *Limiter) waiting() (n int) {
 	return n
 }
 
-// acquireAll lets n requests of the address begin, each at once or after a wait.
+// acquireAll acquires slots for n requests of the address, and returns those that have one and
+// those that wait.
 func acquireAll(l *Limiter, n int, addr string) (inside []*Permit, waits []chan error) {
 	return acquireAt(l, "shop", n, addr)
 }
@@ -82,7 +83,7 @@ func TestUnknownPeersLeaveSlotsForKnownOnes(t *testing.T) {
 				t.Error(err)
 			}
 		default:
-			t.Error("a known peer waits behind unknown ones")
+			t.Error("a known peer waits behind unknown peers")
 		}
 		known[0].Yield()
 		known[1].Yield()
@@ -96,7 +97,7 @@ func TestUnknownPeersLeaveSlotsForKnownOnes(t *testing.T) {
 				}
 			default:
 				if i <= 1 {
-					t.Errorf("request %d waits, though there are slots", i)
+					t.Errorf("request %d waits, although slots are free", i)
 				}
 			}
 		}
@@ -107,7 +108,7 @@ func TestUnknownPeersLeaveSlotsForKnownOnes(t *testing.T) {
 			}
 		}
 		if c.waiting() != 0 {
-			t.Error("a request waits that has gone")
+			t.Error("a request that has ended still waits")
 		}
 	})
 }
@@ -127,7 +128,7 @@ func TestOnePeerDoesNotFillTheQueue(t *testing.T) {
 		if len(waits) != maxUnknown+4 { // and the first of each address
 			t.Errorf("%d requests wait", len(waits))
 		}
-		// A sender whose connection ended does not wait on.
+		// A request whose connection ended no longer waits.
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := c.from("192.0.2.9").Acquire(ctx); !errors.Is(err, ErrBusy) {
@@ -142,8 +143,8 @@ func TestOnePeerDoesNotFillTheQueue(t *testing.T) {
 	})
 }
 
-// After a start no peer is known, and two addresses fill the line. The peer that sends one
-// delivery goes before the rest of theirs, and is known from then on.
+// After a start no peer is known, and two addresses fill the line. A peer with one delivery goes
+// before the rest of theirs, and is known from then on.
 func TestAfterAStartAFloodKeepsNoSenderOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +155,7 @@ func TestAfterAStartAFloodKeepsNoSenderOut(t *testing.T) {
 		if len(inside) != 6 || len(honest) != 1 {
 			t.Fatalf("%d inside, %d honest deliveries wait", len(inside), len(honest))
 		}
-		for i := range 3 { // the first of either address, and then the honest one
+		for i := range 3 { // the first of each address, then the honest one
 			inside[i].Yield()
 		}
 		synctest.Wait()
@@ -168,7 +169,7 @@ func TestAfterAStartAFloodKeepsNoSenderOut(t *testing.T) {
 		}
 		c.from("192.0.2.1").Credit(time.Now())
 		if known, _ := acquireAll(c, 1, "192.0.2.1"); len(known) != 1 {
-			t.Error("after its first event the sender waits still")
+			t.Error("the sender still waits after its first event")
 		}
 		time.Sleep(time.Minute)
 		for _, w := range append(waits, more...) {
@@ -188,7 +189,7 @@ func TestBytesOfUnknownPeersAreShared(t *testing.T) {
 	case !take("203.0.113.2", 250) || !take("203.0.113.3", 250) || take("203.0.113.4", 1):
 		t.Error("unknown peers have more or less than three quarters")
 	case !take("192.0.2.1", 250) || take("192.0.2.1", 1):
-		t.Error("the known have not what is left")
+		t.Error("known peers have more or less than the rest")
 	}
 	if got := c.bodies.used.Load(); got != 1000 || c.unknown.used.Load() != 750 {
 		t.Errorf("%d bytes in all, %d of unknown peers", got, c.unknown.used.Load())
@@ -207,11 +208,11 @@ func TestPeersAreKnownForAWhileAndForgotten(t *testing.T) {
 	g := c.Admit("shop", netip.MustParseAddr("2001:db8::1"), now)
 	g.Credit(now)
 	if g.known {
-		t.Error("a peer becomes known while its request is under way")
+		t.Error("a peer became known during its request")
 	}
 	g.Release()
 	if !at("shop", "2001:db8::2", now) || at("shop", "2001:db8:0:1::1", now) || at("other", "2001:db8::1", now) {
-		t.Error("known are the network and the endpoint, and nobody else")
+		t.Error("exactly the network must be known, at its endpoint")
 	}
 	for range CreditAccepted {
 		g := c.Admit("shop", netip.MustParseAddr("2001:db8::1"), now)
@@ -219,7 +220,7 @@ func TestPeersAreKnownForAWhileAndForgotten(t *testing.T) {
 		g.Release()
 	}
 	if at("shop", "2001:db8::1", now) {
-		t.Error("a peer that only floods is known still")
+		t.Error("a peer that only floods is still known")
 	}
 	if len(c.peers) != 0 {
 		t.Errorf("%d unknown peers are remembered", len(c.peers))
@@ -241,8 +242,8 @@ func TestPeersAreKnownForAWhileAndForgotten(t *testing.T) {
 	}
 }
 
-// Eight addresses send what is expensive to verify to one endpoint without a pause. Unknown
-// senders of another endpoint have a slot at once, and the flood never has more than its part.
+// Eight addresses flood one endpoint with expensive deliveries. Unknown senders of another
+// endpoint get a slot at once, and the flood never gets more than its share.
 func TestAFloodAtOneEndpointLeavesSlotsForOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -267,7 +268,7 @@ func TestAFloodAtOneEndpointLeavesSlotsForOthers(t *testing.T) {
 			cold[0].Yield()
 			l.meter = fakeMeter{650 * time.Millisecond}
 		}
-		for range 4 { // another flood has its own part, and there is still one slot of six for a third endpoint
+		for range 4 { // another flood has its own share, and a slot remains for a third endpoint
 			acquireAt(l, "other", 1, "198.51.100.1")
 		}
 		if third, _ := acquireAt(l, "third", 3, "198.51.100.2"); len(third) != 2 {
@@ -282,7 +283,7 @@ func TestAFloodAtOneEndpointLeavesSlotsForOthers(t *testing.T) {
 	})
 }
 
-// The room to wait is shared in the same way.
+// The queues are shared in the same way.
 func TestAFloodAtOneEndpointLeavesQueuesForOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -306,8 +307,8 @@ func TestAFloodAtOneEndpointLeavesQueuesForOthers(t *testing.T) {
 	})
 }
 
-// A peer that made us compute for 65 ms waits in the last line six times, also where it is
-// known or the first of its address. A new event pays for itself.
+// A peer whose verification took 65 ms waits in the last line six times, even if it is known or
+// the first of its address. The cost of a new event is forgiven.
 func TestAnExpensiveVerificationCostsItsPeerTheNextSlots(t *testing.T) {
 	t.Parallel()
 	l := testLimiter(1)
@@ -359,7 +360,7 @@ func TestAnExpensiveVerificationCostsItsPeerTheNextSlots(t *testing.T) {
 	}
 }
 
-// In the last line, a peer that owes a slot goes behind one that does not, at the same endpoint.
+// At the same endpoint, a peer that owes a slot waits behind one that does not.
 func TestAPeerThatOwesWaitsBehindOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -398,8 +399,7 @@ func TestTheMeterMeasuresTheGoroutine(t *testing.T) {
 	}
 }
 
-// A request that waits for a slow body leaves its slot to others meanwhile, and waits for one
-// again afterwards.
+// While a request waits for a slow body, others use its slot. Afterwards it waits for one again.
 func TestAPausedRequestLeavesItsSlotToOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -434,8 +434,8 @@ func TestAPausedRequestLeavesItsSlotToOthers(t *testing.T) {
 	})
 }
 
-// Release gives back everything that a request still uses, however far it came.
-func TestReleaseGivesEverythingBack(t *testing.T) {
+// Release frees everything that a request still uses, in every phase.
+func TestReleaseFreesEverything(t *testing.T) {
 	t.Parallel()
 	l := testLimiter(1)
 	for i := range 3 {

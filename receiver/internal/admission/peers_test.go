@@ -39,7 +39,7 @@ func TestPeersFileIsNotTrusted(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := testLimiter(1)
-			_ = l.Load(path, func(endpoint string) bool { return endpoint == "shop" }, time.Now()) // the rest of a damaged file
+			_ = l.Load(path, func(endpoint string) bool { return endpoint == "shop" }, time.Now()) // damaged files restore the rest
 			if credit := l.from("192.0.2.1").peer.credit; credit != c.want {
 				t.Errorf("a credit of %d, want %d", credit, c.want)
 			}

@@ -22,7 +22,7 @@ func TestBucketFillsSteadily(t *testing.T) {
 		{100 * time.Millisecond, 1, 0, 0},
 		{time.Hour, 100, 0, 0}, // a batch beyond the burst costs a burst
 		{200 * time.Millisecond, 3, 400 * time.Millisecond, 1},
-		{-time.Hour, 1, 0, 0}, // time that goes back neither adds nor takes
+		{-time.Hour, 1, 0, 0}, // a clock that goes backwards changes nothing
 		{0, 1, 200 * time.Millisecond, 0},
 	}
 	for i, row := range rows {
@@ -34,12 +34,12 @@ func TestBucketFillsSteadily(t *testing.T) {
 	}
 	q.refund(1)
 	if wait, _ := q.take(1, now); wait != 0 {
-		t.Error("what was given back is not there:", wait)
+		t.Error("the refund is missing:", wait)
 	}
 	for range 10 {
 		q.refund(4)
 	}
 	if wait, left := q.take(4, now); wait != 0 || left != 0 {
-		t.Error("more than a burst was given back:", left)
+		t.Error("more than a burst was refunded:", left)
 	}
 }
