@@ -104,30 +104,30 @@ type KeySet interface {
 	Key(ctx context.Context, id string) ([]Key, error)
 }
 
-// Default tolerances for signed times; see [Tolerance].
+// NoLimit disables one bound of a [Tolerance].
+const NoLimit = time.Duration(1<<63 - 1)
+
 const (
-	DefaultPast   = 5 * time.Minute
-	DefaultFuture = 60 * time.Second
-	// NoLimit disables one bound of a [Tolerance].
-	NoLimit = time.Duration(1<<63 - 1)
+	defaultPast   = 5 * time.Minute
+	defaultFuture = 60 * time.Second
 )
 
 // Tolerance is how far a signed time may be from now, both ends inclusive.
 type Tolerance struct {
-	// Past is how old a signature may be. Defaults to [DefaultPast]; [NoLimit] disables the
+	// Past is how old a signature may be. Defaults to 5 minutes; [NoLimit] disables the
 	// bound.
 	Past time.Duration
-	// Future is how far the sender's clock may be ahead. Defaults to [DefaultFuture].
+	// Future is how far the sender's clock may be ahead. Defaults to 60 seconds.
 	Future time.Duration
 }
 
 // WithDefaults returns the tolerance with defaults in place of zero fields.
 func (t Tolerance) WithDefaults() Tolerance {
 	if t.Past == 0 {
-		t.Past = DefaultPast
+		t.Past = defaultPast
 	}
 	if t.Future == 0 {
-		t.Future = DefaultFuture
+		t.Future = defaultFuture
 	}
 	return t
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
+	"github.com/eyelet-dev/eyelet/internal/publicnet"
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -61,7 +62,7 @@ func buildSNS(p *producer.Producer, s Settings) {
 	p.Window = 25 * time.Hour
 	fetch := s.Fetch
 	if fetch == nil {
-		fetch = verify.FetchPublic
+		fetch = publicnet.Fetch
 	}
 	p.Handshake = func(ctx context.Context, d *producer.Delivery) (*dedup.Response, error) {
 		return confirmSNS(ctx, d, fetch)

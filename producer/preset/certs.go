@@ -17,8 +17,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/verify"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/eyelet-dev/eyelet/internal/publicnet"
+	"github.com/eyelet-dev/eyelet/verify"
 )
 
 // Limits of fetching certificates. An unauthenticated delivery can make the receiver fetch any URL of the vendor.
@@ -33,7 +35,8 @@ const (
 
 // certStore fetches, checks and caches the certificates of a vendor that puts their URL in each delivery.
 type certStore struct {
-	// Fetch returns the PEM text at a URL of the vendor. Defaults to [verify.FetchPublic].
+	// Fetch returns the PEM text at a URL of the vendor. Defaults to HTTPS to
+	// public addresses only, without redirects, within 5 seconds and 64 KiB.
 	Fetch func(ctx context.Context, address string) ([]byte, error)
 	// Roots are the trusted authorities. Defaults to the system's.
 	Roots *x509.CertPool
@@ -203,7 +206,7 @@ func (c *certStore) fetch(ctx context.Context, address string, isVendor func(*x5
 	}
 	fetch := c.Fetch
 	if fetch == nil {
-		fetch = verify.FetchPublic
+		fetch = publicnet.Fetch
 	}
 	text, err := fetch(ctx, address)
 	if err != nil {

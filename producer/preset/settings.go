@@ -76,7 +76,8 @@ type Settings struct {
 
 	// TokenKeys are the keys for tokens, in place of JWKSURL.
 	TokenKeys verify.TokenKeySet
-	// Fetch gets the vendor's certificates and confirms subscriptions. Defaults to [verify.FetchPublic].
+	// Fetch gets the vendor's certificates and confirms subscriptions. Defaults to HTTPS to public addresses
+	// only, without redirects, within 5 seconds and 64 KiB.
 	Fetch func(ctx context.Context, address string) ([]byte, error)
 	// Roots are the authorities of vendor certificates, in place of RootsPEM.
 	Roots *x509.CertPool

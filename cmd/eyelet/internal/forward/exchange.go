@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/verify"
+	"github.com/eyelet-dev/eyelet/internal/publicnet"
 )
 
 // response is the result of an attempt. Without a status the outcome is unknown, and err is why.
@@ -221,7 +221,7 @@ func newTransport(c Config) *http.Transport {
 	if c.DenyPrivate {
 		// The check needs the target's own address after name resolution, which a proxy would
 		// hide.
-		dialer.Control = verify.OnlyPublic
+		dialer.Control = publicnet.Control
 		proxy = nil
 	}
 	return &http.Transport{

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/internal/publicnet"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
@@ -119,7 +120,7 @@ func New(c Config) (*Target, error) {
 	}
 	if c.DenyPrivate {
 		if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
-			if err := verify.OnlyPublic("tcp", netip.AddrPortFrom(ip, 0).String(), nil); err != nil {
+			if err := publicnet.Control("tcp", netip.AddrPortFrom(ip, 0).String(), nil); err != nil {
 				return nil, errors.New("the target is a private address, which deny_private refuses")
 			}
 		}

@@ -1,4 +1,6 @@
-package verify
+// Package publicnet makes connections to public addresses only, so that a name or URL of another
+// party cannot reach into a private network.
+package publicnet
 
 import (
 	"context"
@@ -12,27 +14,27 @@ import (
 	"time"
 )
 
-// Bounds of [FetchPublic].
+// Bounds of [Fetch].
 const (
-	fetchTimeout  = 5 * time.Second
-	fetchMaxBytes = 64 << 10
+	timeout  = 5 * time.Second
+	maxBytes = 64 << 10
 )
 
-// FetchPublic fetches an https address of a vendor. It follows no redirects, uses no proxy,
-// connects only to public addresses (see [OnlyPublic]), waits at most 5 seconds and reads at
+// Fetch fetches an https address of a vendor. It follows no redirects, uses no proxy,
+// connects only to public addresses (see [Control]), waits at most 5 seconds and reads at
 // most 64 KiB. Any status but 200 is an error.
 //
-// Callers must check that the host is the vendor's. FetchPublic only makes sure that its DNS
+// Callers must check that the host is the vendor's. Fetch only makes sure that its DNS
 // does not point into a private network.
-func FetchPublic(ctx context.Context, address string) ([]byte, error) {
+func Fetch(ctx context.Context, address string) ([]byte, error) {
 	return fetchWith(ctx, address, &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: fetchTimeout, Control: OnlyPublic}).DialContext,
-		TLSHandshakeTimeout: fetchTimeout, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10,
+		DialContext:         (&net.Dialer{Timeout: timeout, Control: Control}).DialContext,
+		TLSHandshakeTimeout: timeout, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10,
 	})
 }
 
 func fetchWith(ctx context.Context, address string, transport http.RoundTripper) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil || req.URL.Scheme != "https" {
@@ -51,20 +53,20 @@ func fetchWith(ctx context.Context, address string, transport http.RoundTripper)
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("fetching from %s: status %d", req.URL.Host, resp.StatusCode)
 	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, fetchMaxBytes+1))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("fetching from %s: %w", req.URL.Host, err)
 	}
-	if len(text) > fetchMaxBytes {
-		return nil, fmt.Errorf("fetching from %s: more than %d bytes", req.URL.Host, fetchMaxBytes)
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("fetching from %s: more than %d bytes", req.URL.Host, maxBytes)
 	}
 	return text, nil
 }
 
-// OnlyPublic is a Control of [net.Dialer] that refuses connections to addresses inside a
+// Control is a Control of [net.Dialer] that refuses connections to addresses inside a
 // network: loopback, private, link-local, shared, multicast and reserved ones (RFC 6890). It
 // runs after name resolution, so a name that resolves to such an address is refused too.
-func OnlyPublic(_, address string, _ syscall.RawConn) error {
+func Control(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !isPublic(at.Addr()) {
 		return errors.New("the address is inside a network")

@@ -1,4 +1,4 @@
-package verify
+package publicnet
 
 import (
 	"net"
@@ -27,7 +27,7 @@ func TestFetchConnectsToPublicAddressesOnly(t *testing.T) {
 	}
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
-	if _, err := FetchPublic(t.Context(), server.URL); err == nil ||
+	if _, err := Fetch(t.Context(), server.URL); err == nil ||
 		!strings.Contains(err.Error(), "inside a network") {
 		t.Errorf("loopback: %v", err)
 	}
@@ -35,11 +35,11 @@ func TestFetchConnectsToPublicAddressesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FetchPublic(t.Context(), "https://localhost:"+port+"/"); err == nil ||
+	if _, err := Fetch(t.Context(), "https://localhost:"+port+"/"); err == nil ||
 		!strings.Contains(err.Error(), "inside a network") {
 		t.Errorf("a name that resolves to loopback: %v", err)
 	}
-	if _, err := FetchPublic(t.Context(), "http://8.8.8.8/"); err == nil || !strings.Contains(err.Error(), "https") {
+	if _, err := Fetch(t.Context(), "http://8.8.8.8/"); err == nil || !strings.Contains(err.Error(), "https") {
 		t.Errorf("plain http: %v", err)
 	}
 }
@@ -51,9 +51,9 @@ func TestFetchIsBounded(t *testing.T) {
 		case "/good":
 			_, _ = w.Write([]byte("text"))
 		case "/full":
-			_, _ = w.Write(make([]byte, fetchMaxBytes))
+			_, _ = w.Write(make([]byte, maxBytes))
 		case "/large":
-			_, _ = w.Write(make([]byte, fetchMaxBytes+1))
+			_, _ = w.Write(make([]byte, maxBytes+1))
 		case "/away":
 			http.Redirect(w, r, "/good?token=abc", http.StatusFound)
 		default:
