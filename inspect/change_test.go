@@ -139,7 +139,7 @@ func TestWhatCannotBeDoneIsAProblem(t *testing.T) {
 		{"purge nobody", "DELETE", "/events/nobody", "", 404, "no such event"},
 		{"raw nobody", "GET", "/events/nobody/raw", "", 404, "no such event"},
 		{"reopen what is done", "POST", "/events/" + done + "/reopen", "", 409, "nothing to reopen"},
-		{"retry what is done", "POST", "/events/" + done + "/retry", "", 409, "no task that waits"},
+		{"retry what is done", "POST", "/events/" + done + "/retry", "", 409, "no waiting task"},
 		{"a large body", "POST", "/events/" + dead + "/reopen", large, 413, "too large"},
 		{"no JSON", "POST", "/events/" + dead + "/reopen", "x", 400, "no order"},
 		{"two orders", "POST", "/events/" + dead + "/reopen", "{}{}", 400, "more than one"},

@@ -301,7 +301,7 @@ func TestAWaitingEventRunsNow(t *testing.T) {
 		t.Errorf("output %q", out)
 	}
 	eventually(t, "the second attempt succeeds", func() bool { return state(t, file, "g-1") == "done 2" })
-	if _, errs := command(t, 1, "", "events", "retry", listed(t, file)[0].Event, "--config", file); !strings.Contains(errs, "no task that waits") {
+	if _, errs := command(t, 1, "", "events", "retry", listed(t, file)[0].Event, "--config", file); !strings.Contains(errs, "no waiting task") {
 		t.Errorf("an event that is done: %q", errs)
 	}
 }
