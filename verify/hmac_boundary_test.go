@@ -186,13 +186,13 @@ func TestURLWithoutBoundaryHasNoQuery(t *testing.T) {
 	if err := h.Sign(r, []byte("tea"), testNow); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Verify(r, given("tea")); err != nil {
+	if _, err := h.Verify(r, bodyOf("tea")); err != nil {
 		t.Fatal(err)
 	}
 	for _, query := range []string{"?", "?a=1"} {
 		other := delivered("", "", "", "https://hooks.example/in"+query, "tea").request(t)
 		other.Header = r.Header
-		if _, err := h.Verify(other, given("tea")); CodeOf(err) != ComponentUnsupported {
+		if _, err := h.Verify(other, bodyOf("tea")); CodeOf(err) != ComponentUnsupported {
 			t.Errorf("%q: got %v", query, err)
 		}
 	}
@@ -202,12 +202,12 @@ func TestURLWithoutBoundaryHasNoQuery(t *testing.T) {
 	if err := known.Sign(r, []byte("tea"), testNow); err != nil {
 		t.Fatal(err)
 	}
-	if id, err := known.Verify(r, given("tea")); err != nil || id.Malleable || !id.Covers("@query") {
+	if id, err := known.Verify(r, bodyOf("tea")); err != nil || id.Malleable || !id.Covers("@query") {
 		t.Errorf("%+v, %v", id, err)
 	}
 	other := delivered("", "", "", known.URL+"t", "ea").request(t)
 	other.Header = r.Header
-	if _, err := known.Verify(other, given("ea")); CodeOf(err) != SignatureMismatch {
+	if _, err := known.Verify(other, bodyOf("ea")); CodeOf(err) != SignatureMismatch {
 		t.Errorf("got %v", err)
 	}
 }

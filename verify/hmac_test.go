@@ -36,10 +36,6 @@ func request(fields ...string) *http.Request {
 	return r
 }
 
-func given(body string) func() ([]byte, error) {
-	return func() ([]byte, error) { return []byte(body), nil }
-}
-
 // tag is the reference: the HMAC of the standard library over one string.
 func tag(secret, content string) []byte {
 	m := hmac.New(sha256.New, []byte(secret))
@@ -156,7 +152,7 @@ func TestHMACVerify(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := c.scheme.Verify(request(c.fields...), given(c.body))
+			_, err := c.scheme.Verify(request(c.fields...), bodyOf(c.body))
 			if got := CodeOf(err); got != c.want || err != nil && got == "" {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -173,7 +169,7 @@ func TestHMACTimesAreStrictlyDecimal(t *testing.T) {
 		"1_0": TimestampMalformed, "1.5": TimestampMalformed,
 		"9999999999999999": TimestampMalformed, "１７": TimestampMalformed, "999999999999999": "",
 	} {
-		_, err := timedScheme().Verify(request("X-Sig: t="+stamp+",v1="+hexTag(stamp+".tea")), given("tea"))
+		_, err := timedScheme().Verify(request("X-Sig: t="+stamp+",v1="+hexTag(stamp+".tea")), bodyOf("tea"))
 		if CodeOf(err) != want {
 			t.Errorf("time %q: got %v, want %q", stamp, err, want)
 		}
@@ -182,7 +178,7 @@ func TestHMACTimesAreStrictlyDecimal(t *testing.T) {
 	r := request("new-sig: "+base64.StdEncoding.EncodeToString(tag(hmacSecret, "e1.1 7.tea")), "new-id: e1")
 	for _, stamp := range []string{"1 7", "17\u00a0", "\v17"} {
 		r.Header["New-Time"] = []string{stamp}
-		if _, err := header.Verify(r, given("tea")); CodeOf(err) != TimestampMalformed {
+		if _, err := header.Verify(r, bodyOf("tea")); CodeOf(err) != TimestampMalformed {
 			t.Errorf("time %q: got %v", stamp, err)
 		}
 	}
@@ -191,7 +187,7 @@ func TestHMACTimesAreStrictlyDecimal(t *testing.T) {
 func TestFarFutureTimeIsTooNew(t *testing.T) {
 	t.Parallel()
 	const stamp = "999999999999999"
-	id, err := timedScheme().Verify(request("X-Sig: t="+stamp+",v1="+hexTag(stamp+".tea")), given("tea"))
+	id, err := timedScheme().Verify(request("X-Sig: t="+stamp+",v1="+hexTag(stamp+".tea")), bodyOf("tea"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +207,7 @@ func TestHMACIdentity(t *testing.T) {
 	content := "e.1|1700000000123|https://hooks.example/in?a=1|brew|teapots|tea"
 	sig := base64.StdEncoding.EncodeToString(tag(hmacSecret, content))
 	fields := []string{"X-Id: e.1", "X-Time: 1700000000123", "X-Topic: brew", "X-Sig: " + sig}
-	id, err := h.Verify(request(fields...), given("tea"))
+	id, err := h.Verify(request(fields...), bodyOf("tea"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,10 +226,10 @@ func TestHMACIdentity(t *testing.T) {
 	if id.Covers("x-sig") || id.KeyID != "" {
 		t.Errorf("got %+v", id)
 	}
-	if _, err := h.Verify(request(append(fields, "X-Topic: boil")...), given("tea")); CodeOf(err) != AmbiguousField {
+	if _, err := h.Verify(request(append(fields, "X-Topic: boil")...), bodyOf("tea")); CodeOf(err) != AmbiguousField {
 		t.Errorf("a signed field twice: got %v", err)
 	}
-	if _, err := h.Verify(request(fields[0], fields[1], fields[3]), given("tea")); CodeOf(err) != InsufficientCoverage {
+	if _, err := h.Verify(request(fields[0], fields[1], fields[3]), bodyOf("tea")); CodeOf(err) != InsufficientCoverage {
 		t.Errorf("a signed field missing: got %v", err)
 	}
 }
@@ -298,7 +294,7 @@ func TestHMACCheckReportsEveryError(t *testing.T) {
 				t.Errorf("%q lacks %q", err, want)
 			}
 		}
-		if _, err := c.scheme.Verify(request("A: 00"), given("")); CodeOf(err) != KeysUnavailable {
+		if _, err := c.scheme.Verify(request("A: 00"), bodyOf("")); CodeOf(err) != KeysUnavailable {
 			t.Errorf("an invalid scheme verifies: %v", err)
 		}
 		if c.scheme.Sign(request(), nil, time.Now()) == nil {
@@ -347,18 +343,18 @@ func TestEd25519BesideHMAC(t *testing.T) {
 		Headers: []string{"S"}, Separator: " ", Entries: []string{"v1,{sig}", "v1a,{ed25519}"}, Encoding: Base64,
 		PublicKeys: []ed25519.PublicKey{bytes.Repeat([]byte{1}, 32), public},
 	}
-	if _, err := h.Verify(request("S: v1,AAAA "+entry("tea")), given("tea")); err != nil {
+	if _, err := h.Verify(request("S: v1,AAAA "+entry("tea")), bodyOf("tea")); err != nil {
 		t.Error(err)
 	}
-	if _, err := h.Verify(request("S: "+entry("tea")), given("Tea")); CodeOf(err) != SignatureMismatch {
+	if _, err := h.Verify(request("S: "+entry("tea")), bodyOf("Tea")); CodeOf(err) != SignatureMismatch {
 		t.Errorf("another body: got %v", err)
 	}
 	unkeyed := request("S: v1," + base64.StdEncoding.EncodeToString(tag("", "tea")))
-	if _, err := h.Verify(unkeyed, given("tea")); CodeOf(err) != SignatureMalformed {
+	if _, err := h.Verify(unkeyed, bodyOf("tea")); CodeOf(err) != SignatureMalformed {
 		t.Errorf("a MAC without a secret: got %v", err)
 	}
 	flood := strings.TrimSpace(strings.Repeat(entry("coffee")+" ", 20)) + " " + entry("tea")
-	if _, err := h.Verify(request("S: "+flood), given("tea")); CodeOf(err) != SignatureMismatch {
+	if _, err := h.Verify(request("S: "+flood), bodyOf("tea")); CodeOf(err) != SignatureMismatch {
 		t.Errorf("the work is not bounded: got %v", err)
 	}
 }
@@ -378,7 +374,7 @@ func TestUnknownKeyIDOfAMACCostsAsMuchAsAKnownOne(t *testing.T) {
 		for i := range h.plan.keys {
 			h.plan.keys[i].pools[SHA256] = &sync.Pool{New: func() any { counted++; return sha256.New() }}
 		}
-		if _, err := h.Verify(request("S: "+field), given("tea")); CodeOf(err) != SignatureMismatch {
+		if _, err := h.Verify(request("S: "+field), bodyOf("tea")); CodeOf(err) != SignatureMismatch {
 			t.Errorf("%s: %v", field, err)
 		}
 		if counted != want {
@@ -456,7 +452,7 @@ func TestHMACAcceptsExactlyWhatWasSigned(t *testing.T) {
 		if err := h.Sign(r, body, now); err != nil {
 			t.Fatal(err)
 		}
-		id, err := h.Verify(r, given(string(body)))
+		id, err := h.Verify(r, bodyOf(string(body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -467,15 +463,15 @@ func TestHMACAcceptsExactlyWhatWasSigned(t *testing.T) {
 			i := rapid.IntRange(0, len(body)-1).Draw(t, "where")
 			changed := slices.Clone(body)
 			changed[i] ^= byte(rapid.IntRange(1, 255).Draw(t, "how"))
-			if _, err := h.Verify(r, given(string(changed))); CodeOf(err) != SignatureMismatch {
+			if _, err := h.Verify(r, bodyOf(string(changed))); CodeOf(err) != SignatureMismatch {
 				t.Fatalf("another body: %v", err)
 			}
 		}
-		if _, err := h.Verify(r, given(string(body)+"x")); CodeOf(err) != SignatureMismatch {
+		if _, err := h.Verify(r, bodyOf(string(body)+"x")); CodeOf(err) != SignatureMismatch {
 			t.Fatalf("a longer body: %v", err)
 		}
 		h2 := *otherSecrets(h)
-		if _, err := h2.Verify(r, given(string(body))); CodeOf(err) != SignatureMismatch {
+		if _, err := h2.Verify(r, bodyOf(string(body))); CodeOf(err) != SignatureMismatch {
 			t.Fatalf("another secret: %v", err)
 		}
 	})
@@ -520,7 +516,7 @@ func FuzzHMACFields(f *testing.F) {
 			r.Header[name] = []string{value}
 		}
 		for i, h := range schemes {
-			_, err := h.Verify(r, given("tea"))
+			_, err := h.Verify(r, bodyOf("tea"))
 			if err == nil && !strings.Contains(sig, hexTag("1700000000.tea")) &&
 				!strings.Contains(strings.ToLower(sig), hexTag("1700000000.tea")) {
 				t.Fatalf("scheme %d: %q was accepted", i, sig)

@@ -324,7 +324,7 @@ func TestBodyTokensBindTheBody(t *testing.T) {
 	claims := map[string]any{"merchantId": "m1"}
 	times := map[string]any{"iat": tokenNow, "exp": tokenNow + 300}
 	token := i.sign(t, "ES256", "e", times, claims)
-	id, err := scheme.Verify(bearer(""), body("\n"+token+"\n"))
+	id, err := scheme.Verify(bearer(""), bodyOf("\n"+token+"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,14 +351,10 @@ func TestBodyTokensBindTheBody(t *testing.T) {
 		},
 		"other merchant": {i.sign(t, "ES256", "e", times, map[string]any{"merchantId": "m2"}), SubjectMismatch},
 	} {
-		if _, err := scheme.Verify(bearer(""), body(c.token)); CodeOf(err) != c.code {
+		if _, err := scheme.Verify(bearer(""), bodyOf(c.token)); CodeOf(err) != c.code {
 			t.Errorf("%s: %v, want %q", name, err, c.code)
 		}
 	}
-}
-
-func body(text string) func() ([]byte, error) {
-	return func() ([]byte, error) { return []byte(text), nil }
 }
 
 // TestChangedTokensAreRefused flips every bit of a token.

@@ -27,7 +27,7 @@ func FuzzSignatureInput(f *testing.F) {
 		"ce-id: a;b=1", false)
 	f.Add(`sig1=("@query-param";name="a" "@scheme" "x";bs "@method" "@target-uri")`+params+
 		`;expires=1700000009;nonce="n"`, "x: 1", true)
-	f.Fuzz(func(t *testing.T, input, line string, malleable bool) {
+	f.Fuzz(func(t *testing.T, input, line string, anyCoverage bool) {
 		if len(input)+len(line) > 4096 {
 			return
 		}
@@ -40,7 +40,7 @@ func FuzzSignatureInput(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &RFC9421{Keys: StaticKeys(key), Coverage: Coverage{off: malleable}}
+		s := &RFC9421{Keys: StaticKeys(key), Coverage: Coverage{off: anyCoverage}}
 		id, err := s.Verify(r.Clone(t.Context()), bodyOf(body))
 		if err != nil {
 			if CodeOf(err) == "" || id.Covered != nil {
@@ -48,12 +48,12 @@ func FuzzSignatureInput(f *testing.F) {
 			}
 			return
 		}
-		checkAccepted(t, s, r, body, id, malleable)
+		checkAccepted(t, s, r, body, id, anyCoverage)
 	})
 }
 
 // checkAccepted checks what an acceptance implies.
-func checkAccepted(t *testing.T, s *RFC9421, r *http.Request, body string, id Identity, malleable bool) {
+func checkAccepted(t *testing.T, s *RFC9421, r *http.Request, body string, id Identity, anyCoverage bool) {
 	t.Helper()
 	input := r.Header.Get("Signature-Input")
 	if id.KeyID != "k" || id.SignedAt.IsZero() || len(id.Covered) == 0 {
@@ -64,7 +64,7 @@ func checkAccepted(t *testing.T, s *RFC9421, r *http.Request, body string, id Id
 		other := r.Clone(t.Context())
 		change(other)
 		again, err := s.Verify(other, bodyOf(body))
-		if malleable && !slices.Equal(again.Covered, id.Covered) {
+		if anyCoverage && !slices.Equal(again.Covered, id.Covered) {
 			return // another of its signatures may cover other components
 		}
 		if err == nil {
@@ -86,7 +86,7 @@ func checkAccepted(t *testing.T, s *RFC9421, r *http.Request, body string, id Id
 	if slices.Contains(id.Covered, "@method") {
 		refused("another method", func(r *http.Request) { r.Method = "PUT" }, body)
 	}
-	if malleable {
+	if anyCoverage {
 		return
 	}
 	refused("another path", func(r *http.Request) { r.URL.Path = "/other"; r.URL.RawPath = "" }, body)

@@ -76,7 +76,7 @@ func TestStaticCheckReportsEveryError(t *testing.T) {
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
-		if _, err := s.Verify(request("Authorization: Bearer "), given("")); CodeOf(err) != KeysUnavailable {
+		if _, err := s.Verify(request("Authorization: Bearer "), bodyOf("")); CodeOf(err) != KeysUnavailable {
 			t.Errorf("an invalid scheme verifies: %v", err)
 		}
 	}
@@ -90,7 +90,7 @@ func TestStaticSignsWhatItAccepts(t *testing.T) {
 		if err := s.Sign(r, nil, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Verify(r, given("")); err != nil {
+		if _, err := s.Verify(r, bodyOf("")); err != nil {
 			t.Errorf("%v: %v", s, err)
 		}
 	}
@@ -103,18 +103,18 @@ func TestAllRequiresEveryScheme(t *testing.T) {
 	if err := both.Sign(r, []byte("tea"), time.Unix(1_700_000_000, 0)); err != nil {
 		t.Fatal(err)
 	}
-	id, err := both.Verify(r, given("tea"))
+	id, err := both.Verify(r, bodyOf("tea"))
 	if err != nil || id.Signed == nil || !id.Covers("@body") || id.SignedAt.IsZero() {
 		t.Errorf("got %+v, %v", id, err)
 	}
 	for name, want := range map[string]Code{"Authorization": CredentialsMissing, "X-Sig": SignatureMissing} {
 		less := r.Clone(r.Context())
 		less.Header.Del(name)
-		if _, err := both.Verify(less, given("tea")); CodeOf(err) != want {
+		if _, err := both.Verify(less, bodyOf("tea")); CodeOf(err) != want {
 			t.Errorf("without %s: got %v", name, err)
 		}
 	}
-	if _, err := (All{}).Verify(r, given("tea")); CodeOf(err) != KeysUnavailable {
+	if _, err := (All{}).Verify(r, bodyOf("tea")); CodeOf(err) != KeysUnavailable {
 		t.Errorf("no scheme at all: got %v", err)
 	}
 	if err := (All{Basic("a"), &HMAC{}}).Check(); err == nil || !strings.Contains(err.Error(), "no secret") ||
