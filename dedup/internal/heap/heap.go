@@ -17,9 +17,6 @@ func New[T any](less func(a, b T) bool, moved func(item T, i int)) Heap[T] {
 	return Heap[T]{less: less, moved: moved}
 }
 
-// Items returns the items, the smallest first and the others in no particular order.
-func (h *Heap[T]) Items() []T { return h.items }
-
 // Len returns the number of items.
 func (h *Heap[T]) Len() int { return len(h.items) }
 

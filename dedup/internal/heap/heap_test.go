@@ -46,7 +46,7 @@ func TestAHeapAgreesWithASortedList(t *testing.T) {
 				if h.Len() != len(all) {
 					t.Fatalf("%d items, want %d", h.Len(), len(all))
 				}
-				for i, e := range h.Items() {
+				for i, e := range h.items {
 					if e.index != i {
 						t.Fatalf("the item at %d has index %d", i, e.index)
 					}
