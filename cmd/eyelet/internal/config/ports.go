@@ -24,8 +24,8 @@ const (
 	fewDescriptors = 4096
 )
 
-// OperationsOff is the value of operations for no operations port.
-const OperationsOff = "off"
+// operationsOff is the value of operations for no operations port.
+const operationsOff = "off"
 
 // checkPorts validates the addresses for deliveries and operations, and their TLS.
 func (s *Settings) checkPorts() (found usage.Errors) {
@@ -37,7 +37,7 @@ func (s *Settings) checkPorts() (found usage.Errors) {
 			"add tls: {cert_file: ..., key_file: ...}, or trusted_proxies, or insecure_http: true on a private network",
 			"deliveries would come over HTTP without TLS from beyond this machine")
 	}
-	if _, unix := s.UnixPath(s.Operations); !unix && s.Operations != OperationsOff {
+	if _, unix := s.UnixPath(s.Operations); !unix && s.Operations != operationsOff {
 		switch {
 		case !validAddress(s.Operations):
 			add("operations", "write 127.0.0.1:8081, unix:eyelet.sock, or off",

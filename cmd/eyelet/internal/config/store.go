@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -22,18 +21,6 @@ func (s *Settings) StoreKind() (kind, dir string, err error) {
 		return kind, s.Path(dir), nil
 	}
 	return "", "", errors.New("store is neither badger:DIR nor memory")
-}
-
-// StoreFile returns the path of a file in the store's directory, or "" for a store in memory.
-func (s *Settings) StoreFile(name string) (string, error) {
-	kind, dir, err := s.StoreKind()
-	if err != nil {
-		return "", usage.Errorf("", "%v", err)
-	}
-	if kind != "badger" {
-		return "", nil
-	}
-	return filepath.Join(dir, name), nil
 }
 
 // OpenStore opens the store. Its errors are usage errors.
