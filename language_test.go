@@ -49,8 +49,8 @@ var unidiomatic = []phrase{
 	avoid(`(?i)\bwhat (?:it|they|he|she) (?:has|have|had|holds?|knows?|gives?|tells?|says?|brings?|began|wants?|`+
 		`stands?|asks?|is told)\b`, ``, "the thing by its name"),
 	avoid(`(?i)\bwhat (?:becomes|became) of\b`, ``, "the result of"),
-	avoid(`(?i)\bwhat (?:is|was|are|were) (?:read|kept|known|left|remembered|written|stored|decided|done|sent|taken|told) `+
-		`(?:of|by|to|for|from)\b`, ``, "the thing by its name"),
+	avoid(`(?i)\bwhat (?:is|was|are|were) (?:read|kept|known|left|remembered|written|stored|decided|done|sent|`+
+		`taken|told) (?:of|by|to|for|from)\b`, ``, "the thing by its name"),
 	avoid(`(?i)\bof what (?:is|was|are|were|it|they)\b`, ``, "of the thing by its name"),
 	avoid(`(?i)\b(?:he|his|him)\b`, ``, "it, the client, the operator"),
 	avoid(`^What (?:is|was|are|were|an?|the|it|they|no|stands?|came|comes|cannot|can|could|did|does|has|have|had|`+
