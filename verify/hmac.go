@@ -136,7 +136,7 @@ func (h *HMAC) Binds() Binding {
 	_ = p.setTemplate(h) // Check reports its errors
 	p.setCovered(h)
 	b := Binding{
-		Content: true, Time: p.templateHolds("timestamp"), Malleable: p.isMalleable(),
+		Content: true, Time: p.templateHolds(partTimestamp), Malleable: p.isMalleable(),
 		Covered: slices.Clone(p.covered[0]),
 	}
 	for _, covered := range p.covered[1:] { // each signature field has its own

@@ -36,16 +36,16 @@ func (p *hmacPlan) stable(content segments, signed []byte) []byte {
 		return signed
 	}
 	var kept segments
-	only := ""
+	only := partText
 	for i, q := range p.template {
-		switch q.name {
-		case "", "config", "timestamp":
+		switch q.kind {
+		case partText, partConfig, partTimestamp:
 		default:
-			kept, only = append(kept, content[i]), q.name
+			kept, only = append(kept, content[i]), q.kind
 		}
 	}
 	switch {
-	case len(kept) == 1 && only == "body":
+	case len(kept) == 1 && only == partBody:
 		return nil
 	case len(kept) == 1 || p.malleable != nil:
 		if len(kept) == len(content) {
@@ -78,30 +78,30 @@ func (p *hmacPlan) contents(r *http.Request, body []byte, s signatureHead) ([]se
 func (p *hmacPlan) fill(r *http.Request, body []byte, s signatureHead) (segments, error) {
 	out := make(segments, 0, len(p.template))
 	for i, q := range p.template {
-		switch q.name {
-		case "":
+		switch q.kind {
+		case partText:
 			out = append(out, []byte(q.literal))
-		case "body":
+		case partBody:
 			out = append(out, body)
-		case "jcs":
+		case partJCS:
 			canonical, err := strictjson.Canonical(body)
 			if err != nil {
 				return nil, &Error{Code: EventMalformed, Err: err}
 			}
 			out = append(out, canonical)
-		case "timestamp":
+		case partTimestamp:
 			out = append(out, []byte(s.timestamp))
-		case "id":
+		case partID:
 			out = append(out, []byte(s.id))
-		case "url":
+		case partURL:
 			u, err := p.signedURL(i, r)
 			if err != nil {
 				return nil, err
 			}
 			out = append(out, []byte(u))
-		case "config":
+		case partConfig:
 			out = append(out, []byte(p.config[q.arg]))
-		case "header":
+		case partHeader:
 			name := textproto.CanonicalMIMEHeaderKey(q.arg)
 			value, n, err := field(r, name)
 			if err != nil {
@@ -161,7 +161,7 @@ func (p *hmacPlan) sign(r *http.Request, body []byte, now time.Time) error {
 	}
 	var value string
 	for _, pattern := range p.entries {
-		if pattern.holds("ed25519") {
+		if pattern.holds(partEd25519) {
 			continue
 		}
 		if value != "" {

@@ -122,23 +122,23 @@ func (p *hmacPlan) setEntries(h *HMAC) error {
 		p.entries = append(p.entries, e)
 	}
 	switch {
-	case !p.entriesHold("sig") && !p.entriesHold("ed25519"):
+	case !p.entriesHold(partSig) && !p.entriesHold(partEd25519):
 		errs = append(errs, errors.New("entries: none holds a signature"))
-	case p.entriesHold("ed25519") && !p.entriesHold("sig") && len(h.Secrets)+len(h.Keys) > 0:
+	case p.entriesHold(partEd25519) && !p.entriesHold(partSig) && len(h.Secrets)+len(h.Keys) > 0:
 		errs = append(errs, errors.New("entries: secrets are set and no entry holds {sig}"))
-	case len(h.PublicKeys) > 0 && !p.entriesHold("ed25519"):
+	case len(h.PublicKeys) > 0 && !p.entriesHold(partEd25519):
 		errs = append(errs, errors.New("entries: public keys are set and no entry holds {ed25519}"))
 	}
-	if p.entriesHold("kid") != (len(h.Keys) > 0) {
+	if p.entriesHold(partKID) != (len(h.Keys) > 0) {
 		errs = append(errs, errors.New("keys: entries with {kid} and keys by id go together"))
 	}
-	if len(h.Hashes) > 0 && !p.entriesHold("alg") {
+	if len(h.Hashes) > 0 && !p.entriesHold(partAlg) {
 		errs = append(errs, errors.New("hashes: no entry holds {alg}"))
 	}
 	return errors.Join(errs...)
 }
 
-func (p *hmacPlan) entriesHold(name string) bool {
+func (p *hmacPlan) entriesHold(name partKind) bool {
 	return slices.ContainsFunc(p.entries, func(e entryPattern) bool { return e.holds(name) })
 }
 
@@ -172,7 +172,7 @@ func (p *hmacPlan) setTemplate(h *HMAC) error {
 		errs = append(errs, fmt.Errorf("content %q: holds {body} or {jcs} %d times, not once", text, bodies))
 	}
 	u, err := url.Parse(h.URL)
-	if h.URL != "" && (err != nil || u.Scheme == "" || u.Host == "" || !p.templateHolds("url")) {
+	if h.URL != "" && (err != nil || u.Scheme == "" || u.Host == "" || !p.templateHolds(partURL)) {
 		errs = append(errs, fmt.Errorf("content %q: the URL is not absolute, or there is no {url}", text))
 	}
 	if err := p.setBoundaries(h); err != nil {
@@ -182,22 +182,22 @@ func (p *hmacPlan) setTemplate(h *HMAC) error {
 }
 
 func (p *hmacPlan) checkPlaceholder(q part, h *HMAC) error {
-	switch q.name {
-	case "", "body", "jcs", "url":
-	case "timestamp":
-		if len(h.TimestampHeaders) == 0 && !p.entriesHold("timestamp") {
+	switch q.kind {
+	case partText, partBody, partJCS, partURL:
+	case partTimestamp:
+		if len(h.TimestampHeaders) == 0 && !p.entriesHold(partTimestamp) {
 			return errors.New("{timestamp} and no timestamp header or entry")
 		}
-	case "id":
+	case partID:
 		if len(h.IDHeaders) == 0 {
 			return errors.New("{id} and no id header")
 		}
-	case "header":
+	case partHeader:
 		if !IsToken(q.arg) {
 			return fmt.Errorf("{header:%s} names no field", q.arg)
 		}
 		return nil
-	case "config":
+	case partConfig:
 		if h.Config[q.arg] == "" {
 			return fmt.Errorf("{config:%s} is not set", q.arg)
 		}
@@ -205,14 +205,14 @@ func (p *hmacPlan) checkPlaceholder(q part, h *HMAC) error {
 	default:
 		return fmt.Errorf("unknown placeholder {%s}", q.text())
 	}
-	if q.name != "" && q.arg != "" {
-		return fmt.Errorf("{%s} takes no argument", q.name)
+	if q.kind != partText && q.arg != "" {
+		return fmt.Errorf("{%s} takes no argument", q.kind)
 	}
 	return nil
 }
 
-func (p *hmacPlan) templateHolds(name string) bool {
-	return slices.ContainsFunc(p.template, func(q part) bool { return q.name == name })
+func (p *hmacPlan) templateHolds(name partKind) bool {
+	return slices.ContainsFunc(p.template, func(q part) bool { return q.kind == name })
 }
 
 func (p *hmacPlan) setTimestamp(h *HMAC) error {
@@ -224,14 +224,14 @@ func (p *hmacPlan) setTimestamp(h *HMAC) error {
 	default:
 		errs = append(errs, fmt.Errorf("timestamp unit: %v is neither 1s nor 1ms", p.unit))
 	}
-	inEntry := p.entriesHold("timestamp")
+	inEntry := p.entriesHold(partTimestamp)
 	if inEntry && len(h.TimestampHeaders) > 0 {
 		errs = append(errs, errors.New("timestamp: both a header and an entry"))
 	}
-	if h.Contents == nil && (inEntry || len(h.TimestampHeaders) > 0) && !p.templateHolds("timestamp") {
+	if h.Contents == nil && (inEntry || len(h.TimestampHeaders) > 0) && !p.templateHolds(partTimestamp) {
 		errs = append(errs, errors.New("timestamp: it is read and not signed; content lacks {timestamp}"))
 	}
-	if h.Contents == nil && len(h.IDHeaders) > 0 && !p.templateHolds("id") {
+	if h.Contents == nil && len(h.IDHeaders) > 0 && !p.templateHolds(partID) {
 		errs = append(errs, errors.New("id: it is read and not signed; content lacks {id}"))
 	}
 	return errors.Join(errs...)
@@ -284,16 +284,16 @@ func (p *hmacPlan) setCovered(h *HMAC) {
 	for i := range p.headers {
 		covered := slices.Clone(h.Covers)
 		for _, q := range p.template {
-			switch q.name {
-			case "body", "jcs":
+			switch q.kind {
+			case partBody, partJCS:
 				covered = append(covered, "@body")
-			case "url":
+			case partURL:
 				covered = append(covered, "@target-uri", "@authority", "@path", "@query")
-			case "header":
+			case partHeader:
 				covered = append(covered, strings.ToLower(q.arg))
-			case "id":
+			case partID:
 				covered = append(covered, strings.ToLower(p.idHeaders[i]))
-			case "timestamp":
+			case partTimestamp:
 				if len(p.timestampHeaders) > 0 {
 					covered = append(covered, strings.ToLower(p.timestampHeaders[i]))
 				}

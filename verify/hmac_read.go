@@ -59,7 +59,7 @@ func (p *hmacPlan) read(r *http.Request) (signatureHead, error) {
 		if s.timestamp == "" {
 			stamps = 0
 		}
-	} else if !p.entriesHold("timestamp") {
+	} else if !p.entriesHold(partTimestamp) {
 		return s, nil
 	}
 	if stamps == 0 {
@@ -210,7 +210,7 @@ func (p *hmacPlan) readID(r *http.Request, name string) (string, error) {
 		return "", &Error{Code: IDMissing, Component: name}
 	}
 	for i, q := range p.template {
-		if q.name == "id" {
+		if q.kind == partID {
 			if err := p.checkValue(i, name, id); err != nil {
 				return "", err
 			}

@@ -9,9 +9,30 @@ import (
 
 // part is literal text of a template, or a placeholder with an argument ("header:X-Id").
 type part struct {
-	literal   string
-	name, arg string
+	literal string
+	kind    partKind
+	arg     string
 }
+
+// partKind is the kind of a part: literal text or a placeholder.
+type partKind string
+
+const (
+	partText      partKind = "" // literal text
+	partBody      partKind = "body"
+	partJCS       partKind = "jcs"
+	partURL       partKind = "url"
+	partTimestamp partKind = "timestamp"
+	partID        partKind = "id"
+	partHeader    partKind = "header"
+	partConfig    partKind = "config"
+	partSig       partKind = "sig"
+	partEd25519   partKind = "ed25519"
+	partAlg       partKind = "alg"
+	partKID       partKind = "kid"
+)
+
+var entryParts = []partKind{partSig, partEd25519, partAlg, partKID, partTimestamp}
 
 // parseTemplate parses a text like "v0:{timestamp}:{body}". A literal brace cannot be written:
 // no producer signs one.
@@ -36,7 +57,7 @@ func parseTemplate(s string) ([]part, error) {
 		if name == "" {
 			return nil, errors.New("an empty placeholder")
 		}
-		parts = append(parts, part{name: name, arg: arg})
+		parts = append(parts, part{kind: partKind(name), arg: arg})
 		s = after
 	}
 	return parts, nil
@@ -55,26 +76,26 @@ func parseEntry(s string) (entryPattern, error) {
 	if err != nil {
 		return nil, fmt.Errorf("entry %q: %w", s, err)
 	}
-	seen := map[string]bool{}
-	placeholder := false
+	seen := map[partKind]bool{}
+	adjacent := false
 	for _, p := range parts {
 		switch {
-		case p.name == "":
-			placeholder = false
+		case p.kind == partText:
+			adjacent = false
 			continue
-		case placeholder:
+		case adjacent:
 			return nil, fmt.Errorf("entry %q: two placeholders without text between them", s)
-		case seen[p.name]:
-			return nil, fmt.Errorf("entry %q: {%s} twice", s, p.name)
-		case p.arg != "" || !strings.Contains(" sig ed25519 alg kid timestamp ", " "+p.name+" "):
+		case seen[p.kind]:
+			return nil, fmt.Errorf("entry %q: {%s} twice", s, p.kind)
+		case p.arg != "" || !slices.Contains(entryParts, p.kind):
 			return nil, fmt.Errorf("entry %q: unknown placeholder {%s}", s, p.text())
 		}
-		seen[p.name], placeholder = true, true
+		seen[p.kind], adjacent = true, true
 	}
 	switch {
-	case seen["sig"] && seen["ed25519"]:
+	case seen[partSig] && seen[partEd25519]:
 		return nil, fmt.Errorf("entry %q: both {sig} and {ed25519}", s)
-	case !seen["sig"] && !seen["ed25519"] && !seen["timestamp"]:
+	case !seen[partSig] && !seen[partEd25519] && !seen[partTimestamp]:
 		return nil, fmt.Errorf("entry %q: neither {sig}, {ed25519} nor {timestamp}", s)
 	}
 	return parts, nil
@@ -82,14 +103,14 @@ func parseEntry(s string) (entryPattern, error) {
 
 func (p part) text() string {
 	if p.arg == "" {
-		return p.name
+		return string(p.kind)
 	}
-	return p.name + ":" + p.arg
+	return string(p.kind) + ":" + p.arg
 }
 
-func (p entryPattern) holds(name string) bool {
+func (p entryPattern) holds(name partKind) bool {
 	for _, q := range p {
-		if q.name == name {
+		if q.kind == name {
 			return true
 		}
 	}
@@ -101,7 +122,7 @@ func (p entryPattern) holds(name string) bool {
 func (p entryPattern) match(s string) (entry, bool) {
 	var e entry
 	for i, q := range p {
-		if q.name == "" {
+		if q.kind == partText {
 			rest, ok := strings.CutPrefix(s, q.literal)
 			if !ok {
 				return entry{}, false
@@ -118,22 +139,22 @@ func (p entryPattern) match(s string) (entry, bool) {
 			value = s[:n]
 		}
 		s = s[len(value):]
-		e.set(q.name, value)
+		e.set(q.kind, value)
 	}
 	return e, s == ""
 }
 
-func (e *entry) set(name, value string) {
+func (e *entry) set(name partKind, value string) {
 	switch name {
-	case "sig":
+	case partSig:
 		e.sig = value
-	case "ed25519":
+	case partEd25519:
 		e.ed25519 = value
-	case "alg":
+	case partAlg:
 		e.alg = value
-	case "kid":
+	case partKID:
 		e.kid = value
-	case "timestamp":
+	case partTimestamp:
 		e.timestamp, e.hasTimestamp = value, true
 	}
 }
@@ -141,16 +162,16 @@ func (e *entry) set(name, value string) {
 func (p entryPattern) format(e entry) string {
 	var b strings.Builder
 	for _, q := range p {
-		switch q.name {
-		case "":
+		switch q.kind {
+		case partText:
 			b.WriteString(q.literal)
-		case "sig":
+		case partSig:
 			b.WriteString(e.sig)
-		case "alg":
+		case partAlg:
 			b.WriteString(e.alg)
-		case "kid":
+		case partKID:
 			b.WriteString(e.kid)
-		case "timestamp":
+		case partTimestamp:
 			b.WriteString(e.timestamp)
 		}
 	}
@@ -193,7 +214,7 @@ func (p *hmacPlan) setBoundaries(h *HMAC) error {
 			p.boundaries[i] = boundary{known: true, char: c}
 			continue
 		}
-		p.malleable = append(p.malleable, q.name)
+		p.malleable = append(p.malleable, string(q.kind))
 		if !h.Malleable {
 			errs = append(errs, fmt.Errorf("{%s} has no boundary to what %s it: "+
 				"put text between them that it cannot hold, such as a line break", q.text(), beside))
@@ -219,28 +240,28 @@ func (p *hmacPlan) edge(i int, first bool) (byte, bool) {
 
 // isConstant reports whether the part is the same in every delivery.
 func (p *hmacPlan) isConstant(q part) bool {
-	return q.name == "" || q.name == "config" || q.name == "url" && p.url != ""
+	return q.kind == partText || q.kind == partConfig || q.kind == partURL && p.url != ""
 }
 
 func (p *hmacPlan) constant(q part) string {
-	switch q.name {
-	case "config":
+	switch q.kind {
+	case partConfig:
 		return p.config[q.arg]
-	case "url":
+	case partURL:
 		return p.url
 	}
 	return q.literal
 }
 
-func (q part) isBody() bool { return q.name == "body" || q.name == "jcs" }
+func (q part) isBody() bool { return q.kind == partBody || q.kind == partJCS }
 
 // endsAt reports whether the character can end the part: its values cannot hold it, or are
 // refused if they do.
 func (q part) endsAt(c byte) bool {
-	switch q.name {
-	case "timestamp":
+	switch q.kind {
+	case partTimestamp:
 		return !isDigit(c)
-	case "url": // unreserved and reserved characters, and the percent sign (RFC 3986 section 2)
+	case partURL: // unreserved and reserved characters, and the percent sign (RFC 3986 section 2)
 		return !isDigit(c) && !isLower(c|0x20) && !strings.ContainsRune("-._~:/?#[]@!$&'()*+,;=%", rune(c))
 	}
 	return true // identifiers and fields with this character are refused
@@ -259,9 +280,9 @@ func (p *hmacPlan) checkValue(i int, component, value string) error {
 
 // openEndedURL reports whether the URL is signed without a boundary. A query, which anyone
 // could extend, is then refused.
-func (p *hmacPlan) openEndedURL() bool { return slices.Contains(p.malleable, "url") }
+func (p *hmacPlan) openEndedURL() bool { return slices.Contains(p.malleable, string(partURL)) }
 
 // isMalleable reports whether different deliveries can have the same signed content.
 func (p *hmacPlan) isMalleable() bool {
-	return p.custom != nil || p.templateHolds("jcs") || p.malleable != nil
+	return p.custom != nil || p.templateHolds(partJCS) || p.malleable != nil
 }
