@@ -17,14 +17,15 @@ import (
 // maxRequestBody bounds the body of a request, in bytes.
 const maxRequestBody = 64 << 10
 
-// ReopenRequest is the body of a request to reopen an event. It may be missing.
+// ReopenRequest is the optional body of a request to reopen an event.
 type ReopenRequest struct {
-	// Tasks are added to the event, for handlers that it does not have yet. That the handlers exist is for the
-	// caller to know: a task of a handler that nobody has becomes a dead letter with that reason.
+	// Tasks are added to the event, for handlers that it does not have yet. The caller must know
+	// that the handlers exist: a task of an unknown handler becomes a dead letter with that
+	// reason.
 	Tasks []NewTask `json:"tasks,omitempty"`
 }
 
-// NewTask asks for one handler's work.
+// NewTask asks for a task of one handler.
 type NewTask struct {
 	Handler string `json:"handler"`
 	Lane    string `json:"lane,omitempty"`
@@ -53,7 +54,8 @@ func (a *api) reopen(w http.ResponseWriter, r *http.Request) {
 	answer(w, Summary(rec))
 }
 
-// readReopen reads the body. Unknown members are mistakes, and so is a form: browsers send those across sites.
+// readReopen reads the body. It refuses unknown members, and forms, because browsers send those
+// across sites.
 func readReopen(w http.ResponseWriter, r *http.Request) (ReopenRequest, error) {
 	var o ReopenRequest
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBody))
@@ -66,10 +68,10 @@ func readReopen(w http.ResponseWriter, r *http.Request) (ReopenRequest, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&o); err != nil {
-		return o, fmt.Errorf("the body is no order: %w", err)
+		return o, fmt.Errorf("the body is not a reopen request: %w", err)
 	}
 	if d.More() {
-		return o, errors.New("the body holds more than one order")
+		return o, errors.New("the body holds more than one request")
 	}
 	for _, t := range o.Tasks {
 		if t.Handler == "" {
@@ -118,13 +120,13 @@ func (a *api) raw(w http.ResponseWriter, r *http.Request) {
 	}
 	data := file.Bytes()
 	h := w.Header()
-	guard(w, "application/octet-stream") // never shown by a browser
+	guard(w, "application/octet-stream") // browsers must not display it
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.Name}))
 	h.Set("Content-Length", strconv.Itoa(len(data)))
-	_, _ = w.Write(data) // the reader is gone
+	_, _ = w.Write(data) // the client may be gone
 }
 
-// refuse answers with what the store said. Its errors name the event and no payload.
+// refuse responds to an error of the store, which names the event and no payload.
 func refuse(w http.ResponseWriter, err error) {
 	for _, row := range []struct {
 		err    error

@@ -73,7 +73,7 @@ func TestADeadLetterIsReopenedAndKeepsItsAnswer(t *testing.T) {
 	}
 }
 
-func TestAnEventWithoutAHandlerIsGivenToOne(t *testing.T) {
+func TestATaskIsAddedToAnEventWithoutAHandler(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	got, err := store.Claim(context.Background(), dedup.Claim{Key: dedup.Key{ID: "k"}, Note: "no handler"})
@@ -121,7 +121,7 @@ func TestPurgedEventsAreForgotten(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeDoneIsAProblem(t *testing.T) {
+func TestRefusalsAreProblems(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	dead := claim(t, store, "dead", "order.paid", nil).Event
@@ -141,8 +141,8 @@ func TestWhatCannotBeDoneIsAProblem(t *testing.T) {
 		{"reopen what is done", "POST", "/events/" + done + "/reopen", "", 409, "nothing to reopen"},
 		{"retry what is done", "POST", "/events/" + done + "/retry", "", 409, "no waiting task"},
 		{"a large body", "POST", "/events/" + dead + "/reopen", large, 413, "too large"},
-		{"no JSON", "POST", "/events/" + dead + "/reopen", "x", 400, "no order"},
-		{"two orders", "POST", "/events/" + dead + "/reopen", "{}{}", 400, "more than one"},
+		{"no JSON", "POST", "/events/" + dead + "/reopen", "x", 400, "not a request"},
+		{"two requests", "POST", "/events/" + dead + "/reopen", "{}{}", 400, "more than one"},
 		{"an unknown member", "POST", "/events/" + dead + "/reopen", `{"task":[]}`, 400, "task"},
 		{"no handler", "POST", "/events/" + dead + "/reopen", `{"tasks":[{"lane":"l"}]}`, 400, "without a handler"},
 		{"purge of a list", "DELETE", "/events", "", 405, ""},
@@ -168,31 +168,31 @@ func TestWhatCannotBeDoneIsAProblem(t *testing.T) {
 	}
 }
 
-// plain is a store without powers beside those of the contract.
+// plain is a store without optional interfaces.
 type plain struct{ dedup.Store }
 
-func TestAStoreWithoutThePowerSaysSo(t *testing.T) {
+func TestAStoreWithoutRunNowIs501(t *testing.T) {
 	t.Parallel()
 	if w := ask(plain{newStore(t)}, http.MethodPost, "/events/x/retry", ""); w.Code != http.StatusNotImplemented {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }
 
-// failing is a store that cannot work.
+// failing is a store that fails.
 type failing struct{ dedup.Store }
 
 func (failing) Reopen(context.Context, string, ...dedup.NewTask) (dedup.Record, error) {
 	return dedup.Record{}, &dedup.ErrUnavailable{Reason: "disk low"}
 }
 
-func TestAStoreThatCannotWorkIs503(t *testing.T) {
+func TestAFailingStoreIs503(t *testing.T) {
 	t.Parallel()
 	if w := ask(failing{newStore(t)}, http.MethodPost, "/events/x/reopen", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "disk low") {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }
 
-func TestTheRawDeliveryIsAFileThatNoBrowserShows(t *testing.T) {
+func TestTheRawDeliveryIsADownload(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	body := []byte("<script>\r\n\x00\xff")

@@ -12,57 +12,59 @@ import (
 type Event struct {
 	// ID is the idempotency identifier, without the quotes of a structured field.
 	ID string `json:"id"`
-	// VendorID is the identifier that the sender gave, where ID is a digest of what was signed.
+	// VendorID is the sender's identifier, where ID is a digest of the signed content.
 	VendorID string `json:"vendor_id,omitempty"`
 	// Event is our own id.
 	Event string `json:"event"`
-	// Producer, Endpoint, Principal and Type say who sent what to where.
+	// Producer, Endpoint, Principal and Type say who sent what to which endpoint.
 	Producer  string `json:"producer"`
 	Endpoint  string `json:"endpoint"`
 	Principal string `json:"principal"`
 	Type      string `json:"type"`
 	// State is pending, running, done or dead.
 	State string `json:"state"`
-	// Attempt is the largest of the tasks'.
+	// Attempt is the highest of the tasks.
 	Attempt int `json:"attempt"`
-	// Accepted is when the event was accepted; Finished when its last outcome came and Expires when its key is
-	// forgotten, both missing while work is left. All are UTC.
+	// Accepted is when the event was accepted, Finished when its last task ended, and Expires when
+	// its key is forgotten. The last two are missing while a task is open. All are UTC.
 	Accepted time.Time  `json:"accepted"`
 	Finished *time.Time `json:"finished,omitempty"`
 	Expires  *time.Time `json:"expires,omitempty"`
-	// Seq is the order of acceptance, and the cursor of a list.
+	// Seq is the position in accepted order, and the cursor of a list.
 	Seq uint64 `json:"seq"`
 	// Generation counts the events under one key.
 	Generation int `json:"generation"`
-	// Status is the stored answer's; zero while there is none.
+	// Status is that of the stored response; zero without one.
 	Status int `json:"status"`
-	// QuarantineReason says why the delivery was kept aside without being run, Original for which event, and QuarantineCount how
-	// many were kept aside for this one.
+	// QuarantineReason is why the delivery was quarantined instead of run, and Original the event
+	// that it resembles. QuarantineCount is the number of deliveries that were quarantined because
+	// of this event.
 	QuarantineReason string `json:"aside,omitempty"`
 	Original         string `json:"original,omitempty"`
 	QuarantineCount  int    `json:"asides,omitempty"`
-	// Occurrences is how many events were accepted of the same signed content, where there are several.
+	// Occurrences is the number of accepted events with the same signed content, if there are
+	// several.
 	Occurrences int `json:"occurrences,omitempty"`
 	// Note explains an unusual outcome.
 	Note string `json:"note,omitempty"`
-	// Tasks are the handlers' work.
+	// Tasks are one for each handler.
 	Tasks []Task `json:"tasks"`
 }
 
-// Task is one handler's work on an event.
+// Task is the work of one handler on an event.
 type Task struct {
 	Handler string     `json:"handler"`
 	Lane    string     `json:"lane,omitempty"`
 	State   string     `json:"state"`
 	Attempt int        `json:"attempt"`
-	Due     *time.Time `json:"due,omitempty"` // of a task that waits
+	Due     *time.Time `json:"due,omitempty"` // of a pending task
 	Started *time.Time `json:"started,omitempty"`
 	Ended   *time.Time `json:"ended,omitempty"`
 	Reason  string     `json:"reason,omitempty"`
 	Error   string     `json:"error,omitempty"`
 }
 
-// Detail is everything that is kept of an event.
+// Detail is an event with its payload and its response.
 type Detail struct {
 	Event
 	KeyField   string            `json:"key_field,omitempty"`
@@ -70,13 +72,13 @@ type Detail struct {
 	Target     string            `json:"target,omitempty"`
 	Header     http.Header       `json:"header,omitempty"`
 	Attributes map[string]string `json:"attributes,omitempty"`
-	// Text is a body of UTF-8; Base64 one that is not. Both are empty for a body that is empty or not kept.
+	// Text is a UTF-8 body, Base64 any other. Both are empty if the body is empty or was not kept.
 	Text     string    `json:"text,omitempty"`
 	Base64   []byte    `json:"base64,omitempty"`
 	Response *Response `json:"answer,omitempty"`
 }
 
-// Response is the response that duplicates get.
+// Response is the stored response, which duplicates get.
 type Response struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header,omitempty"`
@@ -108,7 +110,7 @@ func Summary(r dedup.Record) Event {
 	return e
 }
 
-// Details returns everything that the record holds.
+// Details returns the details of a record.
 func Details(r dedup.Record) Detail {
 	p := r.Payload
 	d := Detail{

@@ -1,6 +1,6 @@
-// Package inspect shows what a store holds, and lets a person decide about it, as JSON over HTTP.
+// Package inspect serves the events of a store as JSON over HTTP, for people who look after them.
 //
-// [API] gives whoever may call it every payload in the store, and lets them purge it: put it behind
+// [API] gives every client all payloads in the store, and lets it purge them: put it behind
 // authentication.
 package inspect
 
@@ -17,13 +17,13 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// DefaultLimit is how many events a list holds when the request does not say.
+// DefaultLimit is the length of a list without the parameter limit.
 const DefaultLimit = 100
 
-// listPatience is how long a reader of a list may take for the next lines.
+// listPatience is how long a client may take to read the next lines of a list.
 const listPatience = 30 * time.Second
 
-// NDJSON is the media type of lists: one JSON object a line.
+// NDJSON is the media type of lists: one JSON object per line.
 const NDJSON = "application/x-ndjson"
 
 // API serves the events of a store:
@@ -31,19 +31,21 @@ const NDJSON = "application/x-ndjson"
 //	GET /events?state=dead&type=order.*   lines of [Event], newest first
 //	GET /events/EVENT                     one [Detail]
 //	GET /events/EVENT/raw                 the delivery as an *.http file
-//	POST /events/EVENT/reopen             dead tasks run again; answers the [Event]. A body {"tasks": [...]} of
-//	                                      [NewTask] adds tasks of handlers that the event does not have
-//	POST /events/EVENT/retry              waiting tasks run now; answers the [Event]
+//	POST /events/EVENT/reopen             runs dead tasks again, and those of the handlers in a
+//	                                      [ReopenRequest]; returns the [Event]
+//	POST /events/EVENT/retry              runs waiting tasks now; returns the [Event]
 //	DELETE /events/EVENT                  forgets the event and its key; 204
 //
-// A list takes the parameters event, id (what the event is unique by, or what its sender gave), producer, endpoint, type ("prefix*" too), handler, reason (of a task,
-// of that handler where one is named, or of a quarantine), state (several, or separated by commas), since (a duration, such as 1h),
-// aside (true), before (a seq: the cursor of the next page) and limit (0 is without a limit). An unknown
-// parameter is 400. A list that the store cannot finish ends with a line {"error": "..."}.
+// The parameters of a list are event, id (the idempotency identifier, or the sender's), producer,
+// endpoint, type (also "prefix*"), handler, reason (of a task, which is that of the handler if one
+// is given, or of a quarantine), state (several, or separated by commas), since (a duration, such
+// as 1h), aside (true: quarantined), before (a seq, the cursor of the next page) and limit (0 is
+// no limit). An unknown parameter is 400. A list that the store cannot finish ends with a line
+// {"error": "..."}.
 //
-// Mistakes are problems (RFC 9457): 400 for what is asked wrongly, 404 for an unknown event, 409 for an event
-// that is not in the state for it, 413 for a body of more than 64 KiB, 501 where the store has not the power,
-// and 503 when it cannot work. Reopening never changes the answer that duplicates get.
+// Errors are problems (RFC 9457): 400 for an invalid request, 404 for an unknown event, 409 for an
+// event in another state, 413 for a body of more than 64 KiB, 501 for an optional interface that
+// the store lacks, and 503 if the store fails. Reopening never changes the stored response.
 func API(store dedup.Store) http.Handler {
 	a := &api{store: store}
 	mux := http.NewServeMux()
@@ -70,15 +72,15 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	n := 0
 	for rec, err := range a.store.List(r.Context(), filter) {
 		if err != nil {
-			_ = lines.Encode(map[string]string{"error": err.Error()}) // the reader is gone, or learns of it
+			_ = lines.Encode(map[string]string{"error": err.Error()}) // the client sees it, or is gone
 			return
 		}
 		if lines.Encode(Summary(rec)) != nil {
 			return
 		}
 		if n++; n%64 == 0 {
-			_ = flush.Flush()                                        // a writer that cannot flush sends later
-			_ = flush.SetWriteDeadline(time.Now().Add(listPatience)) // a long list outlasts the server's bound
+			_ = flush.Flush()                                        // without flushing, lines are sent later
+			_ = flush.SetWriteDeadline(time.Now().Add(listPatience)) // a long list takes longer than the server's write timeout
 		}
 	}
 }
@@ -92,8 +94,8 @@ func (a *api) show(w http.ResponseWriter, r *http.Request) {
 	answer(w, Details(rec))
 }
 
-// guard says what an answer is. It may hold what strangers sent: it is not kept on the way, and no browser takes it
-// for anything else.
+// guard sets the fields of a response. It may hold data of unauthenticated clients: it must not be
+// cached, and browsers must not guess its type.
 func guard(w http.ResponseWriter, kind string) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
@@ -102,21 +104,21 @@ func guard(w http.ResponseWriter, kind string) {
 
 func answer(w http.ResponseWriter, what any) {
 	guard(w, "application/json")
-	_ = json.NewEncoder(w).Encode(what) // the reader is gone
+	_ = json.NewEncoder(w).Encode(what) // the client may be gone
 }
 
 func fail(w http.ResponseWriter, status int, title string) {
 	guard(w, "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"title": title, "status": status}) // the reader is gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"title": title, "status": status}) // the client may be gone
 }
 
-// ParseFilter reads the parameters of a list. Its error names the one that is wrong.
+// ParseFilter parses the parameters of a list. Its error names the wrong one.
 func ParseFilter(q url.Values) (dedup.Filter, error) {
 	f := dedup.Filter{Limit: DefaultLimit}
 	for name, values := range q {
 		if len(values) > 1 && name != "state" {
-			return f, fmt.Errorf("parameter %q stands twice", name)
+			return f, fmt.Errorf("parameter %q is given twice", name)
 		}
 		if err := setFilter(&f, name, values); err != nil {
 			return f, fmt.Errorf("parameter %q: %w", name, err)
@@ -146,7 +148,7 @@ func setFilter(f *dedup.Filter, name string, values []string) (err error) {
 		f.States, err = parseStates(values)
 	case "since":
 		if f.Since, err = time.ParseDuration(value); err != nil || f.Since <= 0 {
-			err = fmt.Errorf("%q is no time that has passed, such as 1h", value)
+			err = fmt.Errorf("%q is not a past duration, such as 1h", value)
 		}
 	case "aside":
 		if f.Quarantined, err = strconv.ParseBool(value); err != nil {
@@ -154,14 +156,14 @@ func setFilter(f *dedup.Filter, name string, values []string) (err error) {
 		}
 	case "before":
 		if f.Before, err = strconv.ParseUint(value, 10, 64); err != nil {
-			err = fmt.Errorf("%q is no seq of a list", value)
+			err = fmt.Errorf("%q is not a seq of a list", value)
 		}
 	case "limit":
 		if f.Limit, err = strconv.Atoi(value); err != nil || f.Limit < 0 {
-			err = fmt.Errorf("%q is no number of events", value)
+			err = fmt.Errorf("%q is not a number of events", value)
 		}
 	default:
-		err = errors.New("not known here")
+		err = errors.New("unknown")
 	}
 	return err
 }
@@ -172,7 +174,7 @@ func parseStates(values []string) ([]dedup.State, error) {
 		for word := range strings.SplitSeq(value, ",") {
 			state, ok := stateOf(word)
 			if !ok {
-				return nil, fmt.Errorf("%q is no state: pending, running, done and dead are", word)
+				return nil, fmt.Errorf("%q is not a state: pending, running, done or dead", word)
 			}
 			states = append(states, state)
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
-// claim keeps an event with one task in the store.
+// claim stores an event with one task.
 func claim(t *testing.T, store dedup.Store, id, typ string, body []byte) dedup.Record {
 	t.Helper()
 	got, err := store.Claim(context.Background(), dedup.Claim{
@@ -53,7 +53,7 @@ func newStore(t *testing.T) dedup.Store {
 	return store
 }
 
-func TestAListHasALineForEachEventThatMatches(t *testing.T) {
+func TestAListHasALineForEachMatchingEvent(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	for i := range 5 {
@@ -90,7 +90,7 @@ func TestAListHasALineForEachEventThatMatches(t *testing.T) {
 	}
 }
 
-func TestALineHoldsWhatAToolNeeds(t *testing.T) {
+func TestTheFieldsOfALine(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	rec := claim(t, store, "k", "order.paid", []byte("{}"))
@@ -116,17 +116,17 @@ func TestALineHoldsWhatAToolNeeds(t *testing.T) {
 	}
 }
 
-func TestParametersThatAreWrongAreNamed(t *testing.T) {
+func TestWrongParametersAreNamed(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]string{
-		"stat=dead":       `parameter "stat": not known here`,
-		"state=gone":      `parameter "state": "gone" is no state: pending, running, done and dead are`,
-		"limit=-1":        `parameter "limit": "-1" is no number of events`,
-		"since=-1h":       `parameter "since": "-1h" is no time that has passed, such as 1h`,
-		"type=a&type=b":   `parameter "type" stands twice`,
-		"before=x":        `parameter "before": "x" is no seq of a list`,
+		"stat=dead":       `parameter "stat": unknown`,
+		"state=gone":      `parameter "state": "gone" is not a state: pending, running, done or dead`,
+		"limit=-1":        `parameter "limit": "-1" is not a number of events`,
+		"since=-1h":       `parameter "since": "-1h" is not a past duration, such as 1h`,
+		"type=a&type=b":   `parameter "type" is given twice`,
+		"before=x":        `parameter "before": "x" is not a seq of a list`,
 		"aside=perhaps":   `parameter "aside": "perhaps" is neither true nor false`,
-		"limit=1&limit=2": `parameter "limit" stands twice`,
+		"limit=1&limit=2": `parameter "limit" is given twice`,
 	} {
 		q, err := url.ParseQuery(query)
 		if err != nil {
@@ -188,7 +188,7 @@ func (b broken) Get(context.Context, string) (dedup.Record, error) {
 	return dedup.Record{}, &dedup.ErrUnavailable{Reason: "disk gone"}
 }
 
-func TestAListThatCannotBeFinishedSaysSo(t *testing.T) {
+func TestAnIncompleteListEndsWithAnError(t *testing.T) {
 	t.Parallel()
 	lines := strings.Split(strings.TrimSpace(get(t, broken{}, "/events").Body.String()), "\n")
 	if len(lines) != 2 || lines[1] != `{"error":"disk gone"}` {

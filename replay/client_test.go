@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAProxyDoesNotSendARecordingToItsOldHost: a proxy goes by Host where there is no TLS, and the Host of a
-// recording is where it once went.
+// TestAProxyDoesNotSendARecordingToItsOldHost: without TLS a proxy routes by Host, which names the
+// original server of a recording.
 func TestAProxyDoesNotSendARecordingToItsOldHost(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

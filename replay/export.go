@@ -14,24 +14,25 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// The fields that tell the receiver of a replay what the delivery once was; see [Original].
+// The fields of a replay about the original delivery; see [Original].
 const (
 	FieldOriginalEvent    = "Eyelet-Original-Event"
 	FieldOriginalAccepted = "Eyelet-Original-Accepted"
 	FieldOriginalAttempt  = "Eyelet-Original-Attempt"
 )
 
-// never are fields that no export holds, whatever a store has kept.
+// never are fields that are not exported, even if a store kept them.
 var never = []string{"Authorization", "Proxy-Authorization", "Cookie"}
 
-// Export returns the delivery of a record, whose payload is with it, as a recording. The method, the target and
-// the body are octet for octet those that were kept. The fields are those that were kept, under the names that
-// net/http gives them and in the order of these names; it keeps neither the spelling nor Host. Of a batch every
-// event is a delivery of its own, with the fields of the batch.
+// Export returns the delivery of a record, which must have its payload, as a recording. Method,
+// target and body are kept octet for octet. The fields have canonical names, in the order of these
+// names: their original letter case and Host are not kept. Each event of a batch is a delivery of
+// its own, with the fields of the batch.
 //
-// The notes are producer, now (the unix time of acceptance), event (our id), id and type (left out when they do
-// not fit a line), accepted (RFC 3339) and attempt (the highest of the tasks). The error is dedup.ErrNoPayload
-// when the body was dropped, and another when the head cannot be written as HTTP/1.1.
+// The notes are producer, now (unix time of acceptance), event (our id), id and type (omitted if
+// they do not fit a line), accepted (RFC 3339) and attempt (the highest of the tasks). The error
+// is dedup.ErrNoPayload if the body was dropped. A head that cannot be written as HTTP/1.1 is an
+// error too.
 func Export(r dedup.Record) (*Recording, error) {
 	if r.Dropped() {
 		return nil, fmt.Errorf("event %q: %w", r.Event, dedup.ErrNoPayload)
@@ -60,13 +61,14 @@ func Export(r dedup.Record) (*Recording, error) {
 			rec.Fields = append(rec.Fields, Field{Name: name, Value: value})
 		}
 	}
-	if _, err := rec.WriteTo(io.Discard); err != nil { // it would not be read back as it is
+	if _, err := rec.WriteTo(io.Discard); err != nil { // it would not parse as the same request
 		return nil, err
 	}
 	return rec, nil
 }
 
-// exported reports whether a kept field stands in the export. The length of a batch is not that of its events.
+// exported reports whether a kept field is exported. The Content-Length of a batch is not that of
+// its events.
 func exported(name string, p dedup.Payload) bool {
 	name = http.CanonicalHeaderKey(name)
 	if name == "Content-Length" && p.Header.Get(name) != strconv.Itoa(len(p.Body)) {
@@ -75,15 +77,15 @@ func exported(name string, p dedup.Payload) bool {
 	return !slices.Contains(never, name) && name != "Transfer-Encoding"
 }
 
-// fitsLine reports whether a note can hold the value as it is.
+// fitsLine reports whether a note can hold the value unchanged.
 func fitsLine(value string) bool {
 	return value != "" && value == strings.TrimSpace(value) &&
 		strings.IndexFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0
 }
 
-// Original returns the fields that say what an exported recording was when it was received: our id of the
-// event, when it was accepted, and how often it had been tried. They are hints: no signature covers them, and
-// whoever can send a delivery can write them. Recordings without these notes have none.
+// Original returns fields with the notes of an exported recording: our id of the event, when it
+// was accepted, and its attempts. They are hints: no signature covers them, and any client can
+// forge them. Recordings without these notes have none.
 func Original(rec *Recording) http.Header {
 	h := http.Header{}
 	for field, note := range map[string]string{

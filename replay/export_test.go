@@ -75,7 +75,7 @@ func TestTheLengthOfABatchIsNotThatOfItsEvent(t *testing.T) {
 	}
 }
 
-func TestANoteThatFitsNoLineIsLeftOut(t *testing.T) {
+func TestANoteThatDoesNotFitALineIsOmitted(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"", "a\nb", " a", "a\x00", "a\x7f", "a\r"} {
 		r := stored("{}")
@@ -91,13 +91,13 @@ func TestANoteThatFitsNoLineIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestAHeadThatIsNoHTTPIsRefused(t *testing.T) {
+func TestAnInvalidHeadIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*dedup.Payload){
 		"line break in a field": func(p *dedup.Payload) { p.Header.Set("X-Two", "1\r\nCookie: a=b") },
 		"space in the target":   func(p *dedup.Payload) { p.Target = "/a b" },
 		"no method":             func(p *dedup.Payload) { p.Method = "" },
-		"name that is no token": func(p *dedup.Payload) { p.Header["X Two"] = []string{"1"} },
+		"name that is not a token": func(p *dedup.Payload) { p.Header["X Two"] = []string{"1"} },
 	} {
 		r := stored("{}")
 		spoil(&r.Payload)
@@ -117,9 +117,10 @@ func TestADroppedBodyCannotBeExported(t *testing.T) {
 	}
 }
 
-// TestWhateverWasKeptReadsBackOrIsRefused tries identifiers, types, targets and fields of strangers: an export is
-// never another request than the stored one, and no value of it becomes a line of its own.
-func TestWhateverWasKeptReadsBackOrIsRefused(t *testing.T) {
+// TestExportsParseAsTheSameRequestOrAreRefused tries hostile identifiers, types, targets and
+// fields: an export is never another request than the stored one, and no value becomes a line of
+// its own.
+func TestExportsParseAsTheSameRequestOrAreRefused(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := stored(rapid.StringN(0, 40, -1).Draw(t, "body"))
@@ -145,7 +146,7 @@ func TestWhateverWasKeptReadsBackOrIsRefused(t *testing.T) {
 	})
 }
 
-func TestTheOriginalIsToldInFields(t *testing.T) {
+func TestFieldsOfTheOriginal(t *testing.T) {
 	t.Parallel()
 	rec, err := replay.Export(stored("{}"))
 	if err != nil {
@@ -158,6 +159,6 @@ func TestTheOriginalIsToldInFields(t *testing.T) {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 	if got := replay.Original(recording(t, "# now: 1\nPOST / HTTP/1.1\n\n")); len(got) != 0 {
-		t.Errorf("a recording that says nothing has %v", got)
+		t.Errorf("a recording without notes has %v", got)
 	}
 }

@@ -1,7 +1,7 @@
-// Package replay sends recorded deliveries to a receiver again: as they were recorded, octet for octet, or
-// signed afresh.
+// Package replay sends recorded deliveries to a receiver again: octet for octet as they were
+// recorded, or signed afresh.
 //
-// [Read] reads a recording, [Export] makes one of a stored event, and [Send] sends it.
+// [Read] reads a recording, [Export] makes one from a stored event, and [Send] sends it.
 package replay
 
 import (
@@ -28,62 +28,62 @@ type Recording = httpfile.File
 // Field is a header field of a Recording.
 type Field = httpfile.Field
 
-// Read reads a recording. Mistakes in the file name its line.
+// Read reads a recording. Syntax errors name the line.
 func Read(path string) (*Recording, error) { return httpfile.Read(path) }
 
-// Signer signs a request as its producer does; *verify.Signer and *verify.HMAC are two. r.URL is absolute, as
-// the producer calls it.
+// Signer signs a request as its producer does; *verify.Signer and *verify.HMAC implement it. r.URL
+// is absolute, as the producer calls it.
 type Signer interface {
 	Sign(r *http.Request, body []byte, now time.Time) error
 }
 
-// Options say where a recording goes, and as what.
+// Options configure [Send].
 type Options struct {
-	// URL is where the receiver is reached: http or https. Without a path and a query the recorded target is
-	// used, octet for octet. Required.
+	// URL is that of the receiver: http or https. Without a path and a query the recorded target
+	// is used, octet for octet. Required.
 	URL string
-	// Sign signs the request afresh, after the recorded signature was removed. Defaults to sending it as it was
-	// recorded, with its Host.
+	// Sign signs the request afresh, without the recorded signature. Defaults to sending it as it
+	// was recorded, with its Host.
 	Sign Signer
-	// SignedURL is the public base that the producer would call, where it is not URL. It is used with Sign
+	// SignedURL is the public base URL of the producer, if it is not URL. It is used with Sign
 	// only.
 	SignedURL string
 	// Now is the time of a fresh signature. Defaults to the present.
 	Now time.Time
-	// Client sends. Redirects are never followed, whatever it says. Defaults to [NewClient].
+	// Client sends the request. Redirects are never followed. Defaults to [NewClient].
 	Client *http.Client
 	// Header is added to the request after it was signed.
 	Header http.Header
 }
 
-// Result is what the receiver answered.
+// Result is the receiver's response.
 type Result struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	// Replayed says that the answer is that of an earlier delivery.
+	// Replayed reports that the response is that of an earlier delivery.
 	Replayed bool
-	// Code is the code of a problem (RFC 9457); empty when the answer is none.
+	// Code is the code of a problem (RFC 9457); empty without one.
 	Code string
 	// Took is the time from the first byte sent to the last one received.
 	Took time.Duration
 }
 
-// maxAnswer bounds what is read of an answer, in bytes.
+// maxAnswer bounds the response body, in bytes.
 const maxAnswer = 4 << 20
 
-// ErrNoAnswer is in the error of Send when the delivery was sent, or may have been, and no whole answer came: its outcome is
-// unknown.
-var ErrNoAnswer = errors.New("no whole answer")
+// ErrNoAnswer is in the error of Send if the delivery was or may have been sent, and no complete
+// response was read: its outcome is unknown.
+var ErrNoAnswer = errors.New("no complete response")
 
-// unanswered is an error that is ErrNoAnswer and says why.
+// unanswered adds ErrNoAnswer to an error.
 type unanswered struct{ error }
 
-func (unanswered) Is(target error) bool { return target == ErrNoAnswer } //nolint:errorlint // the question is about this very value
+func (unanswered) Is(target error) bool { return target == ErrNoAnswer } //nolint:errorlint // errors.Is compares this value
 func (e unanswered) Unwrap() error      { return e.error }
 
-// Send sends the recording and returns the answer, whatever its status. An error says that there was none: [ErrNoAnswer],
-// or a mistake in the recording or the options, by which nothing was sent.
+// Send sends the recording and returns the response, whatever its status. The error is
+// [ErrNoAnswer], or says what is wrong with the recording or the options; then nothing was sent.
 func Send(ctx context.Context, rec *Recording, o Options) (Result, error) {
 	req, err := request(ctx, rec, o)
 	if err != nil {
@@ -107,7 +107,7 @@ func Send(ctx context.Context, rec *Recording, o Options) (Result, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return Result{}, unanswered{fmt.Errorf("the answer was cut: %w", err)}
+		return Result{}, unanswered{fmt.Errorf("the response was cut: %w", err)}
 	}
 	r := Result{Status: res.StatusCode, Header: res.Header, Body: body, Took: time.Since(started)}
 	r.Replayed = res.Header.Get("Idempotency-Replayed") == "true"
@@ -129,10 +129,10 @@ func inner(err error) error {
 	return err
 }
 
-// ours are the fields that belong to the connection on which we send.
+// ours are the fields of the connection on which the request is sent.
 var ours = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer", "Upgrade", "Te"}
 
-// request makes the request that goes out.
+// request makes the request to send.
 func request(ctx context.Context, rec *Recording, o Options) (*http.Request, error) {
 	at, err := url.Parse(o.URL)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
@@ -140,7 +140,7 @@ func request(ctx context.Context, rec *Recording, o Options) (*http.Request, err
 	}
 	recorded, err := url.ParseRequestURI(rec.Target)
 	if err != nil {
-		return nil, fmt.Errorf("%s: request target is no URL path", rec.Name)
+		return nil, fmt.Errorf("%s: request target is not a URL path", rec.Name)
 	}
 	req, err := http.NewRequestWithContext(ctx, rec.Method, at.String(), bytes.NewReader(rec.Body))
 	if err != nil {
@@ -163,7 +163,8 @@ func request(ctx context.Context, rec *Recording, o Options) (*http.Request, err
 	return req, nil
 }
 
-// header returns the recorded fields, spelt as they were unless they are to be signed afresh.
+// header returns the recorded fields. Without a fresh signature their names keep their letter
+// case.
 func header(rec *Recording, fresh bool) http.Header {
 	h := http.Header{"User-Agent": nil} // none, unless one was recorded
 	for _, f := range rec.Fields {

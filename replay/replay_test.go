@@ -29,7 +29,7 @@ func recording(t *testing.T, text string) *replay.Recording {
 	return rec
 }
 
-// raw answers one connection and returns what came over it, octet for octet.
+// raw answers one connection and returns what it received, octet for octet.
 func raw(t *testing.T) (address string, got <-chan string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -82,7 +82,7 @@ func TestARecordingIsSentAsItWas(t *testing.T) {
 	}
 }
 
-func TestAPathOfTheURLTakesThePlaceOfTheTarget(t *testing.T) {
+func TestAPathOfTheURLReplacesTheTarget(t *testing.T) {
 	t.Parallel()
 	address, got := raw(t)
 	if _, err := replay.Send(context.Background(), recording(t, "POST /a?b HTTP/1.1\nHost: h\n\n"), replay.Options{URL: address + "/other?q=1"}); err != nil {
@@ -156,7 +156,7 @@ func TestProblemsAndRedirectsAreResults(t *testing.T) {
 	}
 }
 
-func TestMistakesAndSilenceAreErrors(t *testing.T) {
+func TestInvalidOptionsAndMissingResponsesAreErrors(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -191,7 +191,8 @@ func TestMistakesAndSilenceAreErrors(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatSwitchesProtocolsIsAnError: what follows a 101 has no end, and no timeout ends it.
+// TestAnAnswerThatSwitchesProtocolsIsAnError: the body of a 101 has no end, and no timeout ends
+// it.
 func TestAnAnswerThatSwitchesProtocolsIsAnError(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -206,8 +207,8 @@ func TestAnAnswerThatSwitchesProtocolsIsAnError(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))             // for a client that stays
-		if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil { // an answer that comes before it is another error
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))             // if the client keeps the connection
+		if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil { // an early end is another error
 			t.Error(err)
 		}
 		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")

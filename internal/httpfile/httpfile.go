@@ -1,5 +1,5 @@
-// Package httpfile reads and writes recorded requests: *.http files, which hold the notes of the person who
-// recorded, one request head, and the body.
+// Package httpfile reads and writes recorded requests: *.http files with notes, a request head, and the
+// body.
 //
 //	# producer: shop
 //	# now: 1782635400
@@ -10,9 +10,8 @@
 //
 //	{"type":"order.paid"}
 //
-// Lines of notes and head end with CRLF or LF. The body is every byte after the blank line, so it can be
-// binary, and a final newline of the file belongs to it. A file that is read and written again is the same
-// byte for byte.
+// Lines of notes and head end with CRLF or LF. The body is every byte after the blank line. It may be
+// binary, and a final newline of the file belongs to it. Reading and writing a file keeps every byte.
 package httpfile
 
 import (
@@ -24,8 +23,8 @@ import (
 	"strings"
 )
 
-// The bounds on the head of a file. They are above what a receiver takes, so that recordings of what it
-// refuses fit.
+// The limits on the head of a file. They exceed those of a receiver, so that refused requests can
+// be recorded.
 const (
 	maxLine  = 128 << 10
 	maxLines = 4096
@@ -33,12 +32,12 @@ const (
 
 // File is one recorded request.
 type File struct {
-	// Name is where the file came from, for errors.
+	// Name is the origin of the file, for errors.
 	Name string
 	// Notes are the leading "# name: value" lines, in order.
 	Notes []Note
-	// Method, Target and Proto are the parts of the request line. Target is the request target as it was
-	// sent: usually a path and a query.
+	// Method, Target and Proto are the parts of the request line. Target is the request target as
+	// sent, usually a path and a query.
 	Method, Target, Proto string
 	// Fields are the header fields, in order.
 	Fields []Field
@@ -54,7 +53,7 @@ type Note struct {
 	Name string
 	// Value has no white space around it.
 	Value string
-	// Line is where the note stands in the file, from 1; zero in files that were not read.
+	// Line is the line of the note in the file, from 1; zero in files that were not read.
 	Line int
 
 	raw string
@@ -62,28 +61,27 @@ type Note struct {
 
 // Field is one line of the request's header.
 type Field struct {
-	// Name is spelt as it was sent.
+	// Name has the letter case in which it was sent.
 	Name string
 	// Value has no white space around it.
 	Value string
-	// Line is where the field stands in the file, from 1; zero in files that were not read.
+	// Line is the line of the field in the file, from 1; zero in files that were not read.
 	Line int
 
 	raw string
 }
 
-// Error is a mistake in a file. Its text begins with "FILE:LINE: ".
+// Error is a syntax error in a file. Its text begins with "FILE:LINE: ".
 type Error struct {
 	File string
 	Line int
 	Msg  string
 }
 
-// Error returns the mistake behind the place where it is.
+// Error returns the message after its place.
 func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg) }
 
-// Read reads the file at path. A mistake in the file is an *[Error]; that the file cannot be read is another
-// error.
+// Read reads the file at path. A syntax error is an *[Error]; an unreadable file is another error.
 func Read(path string) (*File, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -102,7 +100,7 @@ func (f *File) Note(name string) string {
 	return ""
 }
 
-// SetNote gives the first note of that name another value, or adds the note behind the others.
+// SetNote replaces the value of the first note of that name, or appends the note.
 func (f *File) SetNote(name, value string) {
 	for i := range f.Notes {
 		if f.Notes[i].Name == name {
@@ -113,7 +111,7 @@ func (f *File) SetNote(name, value string) {
 	f.Notes = append(f.Notes, Note{Name: name, Value: value})
 }
 
-// Errorf returns an *[Error] about the first note of that name, or about line 1 when there is none.
+// Errorf returns an *[Error] about the first note of that name, or about line 1 without one.
 func (f *File) Errorf(note, format string, args ...any) error {
 	e := &Error{File: f.Name, Line: 1, Msg: fmt.Sprintf(format, args...)}
 	for _, n := range f.Notes {
@@ -146,12 +144,12 @@ func (f *File) Host() string {
 	return ""
 }
 
-// Request returns the request as a server would hand it to a handler: RequestURI is the target as recorded,
-// URL is parsed from it, and Host is the Host field. The body of the request is f.Body.
+// Request returns the request as a server would pass it to a handler: RequestURI is the recorded
+// target, URL is parsed from it, and Host is the Host field. The body is f.Body.
 func (f *File) Request() (*http.Request, error) {
 	u, err := url.ParseRequestURI(f.Target)
 	if err != nil {
-		return nil, &Error{File: f.Name, Line: f.headLine(), Msg: "request target is no URL path"}
+		return nil, &Error{File: f.Name, Line: f.headLine(), Msg: "request target is not a URL path"}
 	}
 	r := &http.Request{
 		Method: f.Method, URL: u, RequestURI: f.Target, Host: f.Host(), Header: f.Header(),

@@ -54,7 +54,7 @@ func TestParseReadsEveryPart(t *testing.T) {
 	}
 }
 
-func TestMistakesNameFileAndLine(t *testing.T) {
+func TestErrorsNameFileAndLine(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ data, want string }{
 		"empty":             {"", "f.http:1: the file ends before the request line"},
@@ -63,7 +63,7 @@ func TestMistakesNameFileAndLine(t *testing.T) {
 		"note in capitals":  {"# NOW: 1\n", `f.http:1: not a note of the form "# name: value"`},
 		"no request line":   {"# now: 1\nHost: x\n\n", `f.http:2: not a request line of the form "POST /path HTTP/1.1"`},
 		"two blanks":        {"POST  / HTTP/1.1\n\n", `f.http:1: not a request line of the form "POST /path HTTP/1.1"`},
-		"version":           {"POST / HTTP/2\n\n", `f.http:1: not a version of HTTP that a file can hold: "HTTP/2" (HTTP/1.1 is one)`},
+		"version":           {"POST / HTTP/2\n\n", `f.http:1: HTTP version "HTTP/2", want HTTP/1.1 or HTTP/1.0`},
 		"no blank line":     {"POST / HTTP/1.1\nHost: x\n", "f.http:3: the file ends before the blank line that ends the head"},
 		"folded":            {"POST / HTTP/1.1\nA: b\n c\n\n", "f.http:3: folded header line (RFC 9112 section 5.2)"},
 		"no colon":          {"POST / HTTP/1.1\nHost\n\n", `f.http:2: not a header field of the form "Name: value"`},
@@ -88,7 +88,7 @@ func TestMistakesNameFileAndLine(t *testing.T) {
 	}
 }
 
-func TestChangedPartsAreWrittenAndOthersStay(t *testing.T) {
+func TestOnlyChangedPartsAreRewritten(t *testing.T) {
 	t.Parallel()
 	f, err := httpfile.Parse("f.http", []byte("#now:1\n# expect:  new 202\nPOST /a HTTP/1.1\nHost:h\nX-A:1\n\nbody"))
 	if err != nil {
@@ -118,7 +118,7 @@ func TestANewFileIsWritten(t *testing.T) {
 	}
 }
 
-func TestAFileThatWouldNotReadBackTheSameIsNotWritten(t *testing.T) {
+func TestAFileThatWouldParseDifferentlyIsNotWritten(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"a\x00", "a\r\nInjected: b", "a\nInjected: b", " a", "a\r\n\r\nbody"} {
 		f := httpfile.File{Name: "bad.http", Method: "POST", Target: "/", Fields: []httpfile.Field{{Name: "X", Value: value}}}
@@ -150,13 +150,13 @@ func TestRequestIsWhatAServerSees(t *testing.T) {
 	}
 }
 
-func TestATargetThatIsNoURLIsAnErrorOfItsLine(t *testing.T) {
+func TestAnInvalidTargetIsAnErrorOfItsLine(t *testing.T) {
 	t.Parallel()
 	f, err := httpfile.Parse("f.http", []byte("# now: 1\nPOST /%zz HTTP/1.1\nHost: h\n\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Request(); err == nil || err.Error() != "f.http:2: request target is no URL path" {
+	if _, err := f.Request(); err == nil || err.Error() != "f.http:2: request target is not a URL path" {
 		t.Errorf("error is %v", err)
 	}
 }

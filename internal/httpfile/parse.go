@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Parse reads a file from memory; name stands in errors, which are all *[Error].
+// Parse parses a file; name is used in errors, which are all *[Error].
 func Parse(name string, data []byte) (*File, error) {
 	p := &parser{file: &File{Name: name}, rest: data}
 	if err := p.notes(); err != nil {
@@ -49,7 +49,8 @@ func (p *parser) next(missing string) (raw, text string, err error) {
 	return raw, text, nil
 }
 
-// forbidden reports control characters that neither a note nor a field value may hold (RFC 9110 section 5.5).
+// forbidden reports control characters that neither notes nor field values may hold (RFC 9110
+// section 5.5).
 func forbidden(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 func (p *parser) errorf(format string, args ...any) error {
@@ -91,7 +92,7 @@ func (p *parser) request() error {
 		return p.errorf(`not a request line of the form "POST /path HTTP/1.1"`)
 	}
 	if parts[2] != "HTTP/1.1" && parts[2] != "HTTP/1.0" {
-		return p.errorf("not a version of HTTP that a file can hold: %q (HTTP/1.1 is one)", parts[2])
+		return p.errorf("HTTP version %q, want HTTP/1.1 or HTTP/1.0", parts[2])
 	}
 	f := p.file
 	f.Method, f.Target, f.Proto, f.requestLine = parts[0], parts[1], parts[2], raw

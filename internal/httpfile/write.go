@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Bytes returns the file as it is written. Parts that were read and not changed stay as they were, byte for
-// byte; new notes end with LF and new lines of the head with CRLF.
+// Bytes returns the content of the file. Parts that were read and not changed stay the same byte
+// for byte; new notes end with LF, and new lines of the head with CRLF.
 func (f *File) Bytes() []byte {
 	var b bytes.Buffer
 	for _, n := range f.Notes {
@@ -27,8 +27,8 @@ func (f *File) Bytes() []byte {
 	return b.Bytes()
 }
 
-// WriteTo writes Bytes to w. A file that would not read back as the same request is an error, and nothing is
-// written: a value with a line break in it would become a field of its own.
+// WriteTo writes Bytes to w. It writes nothing and returns an error if the file would not parse as
+// the same request: a value with a line break would become a field of its own.
 func (f *File) WriteTo(w io.Writer) (int64, error) {
 	data := f.Bytes()
 	back, err := Parse(f.Name, data)
@@ -42,7 +42,7 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// text returns the line as read when it still says the same.
+// text returns the line as read if its values are unchanged.
 func (n Note) text() string {
 	if old, ok := parseNote(trimEnd(n.raw)); ok && old.Name == n.Name && old.Value == n.Value {
 		return n.raw
