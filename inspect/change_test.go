@@ -141,7 +141,7 @@ func TestRefusalsAreProblems(t *testing.T) {
 		{"reopen what is done", "POST", "/events/" + done + "/reopen", "", 409, "nothing to reopen"},
 		{"retry what is done", "POST", "/events/" + done + "/retry", "", 409, "no waiting task"},
 		{"a large body", "POST", "/events/" + dead + "/reopen", large, 413, "too large"},
-		{"no JSON", "POST", "/events/" + dead + "/reopen", "x", 400, "not a request"},
+		{"no JSON", "POST", "/events/" + dead + "/reopen", "x", 400, "not a reopen request"},
 		{"two requests", "POST", "/events/" + dead + "/reopen", "{}{}", 400, "more than one"},
 		{"an unknown member", "POST", "/events/" + dead + "/reopen", `{"task":[]}`, 400, "task"},
 		{"no handler", "POST", "/events/" + dead + "/reopen", `{"tasks":[{"lane":"l"}]}`, 400, "without a handler"},

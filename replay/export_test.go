@@ -94,9 +94,9 @@ func TestANoteThatDoesNotFitALineIsOmitted(t *testing.T) {
 func TestAnInvalidHeadIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*dedup.Payload){
-		"line break in a field": func(p *dedup.Payload) { p.Header.Set("X-Two", "1\r\nCookie: a=b") },
-		"space in the target":   func(p *dedup.Payload) { p.Target = "/a b" },
-		"no method":             func(p *dedup.Payload) { p.Method = "" },
+		"line break in a field":    func(p *dedup.Payload) { p.Header.Set("X-Two", "1\r\nCookie: a=b") },
+		"space in the target":      func(p *dedup.Payload) { p.Target = "/a b" },
+		"no method":                func(p *dedup.Payload) { p.Method = "" },
 		"name that is not a token": func(p *dedup.Payload) { p.Header["X Two"] = []string{"1"} },
 	} {
 		r := stored("{}")

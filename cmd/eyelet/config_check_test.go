@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestCheckingLooksAtTheCertificateAsServingDoes(t *testing.T) {
+func TestConfigCheckLoadsTheCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "e.yaml")

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// withSecrets writes a configuration with a secret of each kind in a file of its own, all of them for the owner only.
+// withSecrets writes a configuration with a secret of each kind in a file of its own, readable by
+// the owner only.
 func withSecrets(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -34,7 +35,7 @@ func withSecrets(t *testing.T) (dir string) {
 	return dir
 }
 
-// warnings are the lines of config check that tell of files.
+// warnings are the lines of config check about files.
 func warnings(t *testing.T, dir string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -93,7 +94,7 @@ func TestAConfigurationWithALiteralSecretThatOthersCanReadIsAWarning(t *testing.
 		rest + "secret: octo-secret}\n":              true,
 		rest + "secrets: [\"${A}\", octo-secret]}\n": true,
 		rest + "secrets: [\"${A}\"]}\n":              false,
-		rest + "secret: \"$${octo-secret\"}\n":       true, // $${ stands for ${
+		rest + "secret: \"$${octo-secret\"}\n":       true, // $${ is a literal ${
 		rest + "secret: \"octo-${A}\"}\n":            false,
 		strings.Replace(rest, "gh: {preset: github, ", "wp: {preset: worldpay, keys: {\"1\": \"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\"}}\n", 1): true,
 		rest + "secret: \"${A}\"}\nhandlers:\n  - {producer: gh, type: a, forward: \"http://u:password@127.0.0.1:1/\"}\n":                                                  true,
@@ -124,7 +125,7 @@ func TestAConfigurationWithALiteralSecretThatOthersCanReadIsAWarning(t *testing.
 	}
 }
 
-func TestServeWarnsOfASecretFileThatOthersCanRead(t *testing.T) {
+func TestServeWarnsAboutASecretFileThatOthersCanRead(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("skipped: there are no modes on Windows")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAProducerIsForgottenWhereItSaysSo(t *testing.T) {
+func TestRememberSignaturesOff(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "limits: {remember_signatures: {for: 30d}}\n")
 	p := &program{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}
@@ -29,6 +29,6 @@ func TestAProducerIsForgottenWhereItSaysSo(t *testing.T) {
 		t.Errorf("%+v, %v", plan, err)
 	}
 	if _, _, err := planOf(t, dir, "preset: razorpay, secret: the-kettle-is-on-17, remember_signatures: never"); err == nil {
-		t.Error("another word is taken")
+		t.Error("another word is accepted")
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWhatBecomesOfEqualContentIsSaidInTheFile: a mistake names its line, and what counts is shown.
-func TestWhatBecomesOfEqualContentIsSaidInTheFile(t *testing.T) {
+// TestSameSignedIsASetting: errors name their line, and config show prints the effective value.
+func TestSameSignedIsASetting(t *testing.T) {
 	t.Parallel()
 	run := func(settings string, command ...string) (code int, text string) {
 		t.Helper()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestOfATargetOnlySchemeAndHostAreShown: receivers of many services have the secret in the path or the query.
-func TestOfATargetOnlySchemeAndHostAreShown(t *testing.T) {
+// TestTargetsAreShownWithSchemeAndHostOnly: many receivers have a secret in the path or the query.
+func TestTargetsAreShownWithSchemeAndHostOnly(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n"+
 		"  - {producer: gh, type: a, forward: \"https://hooks.example/services/T0/s3cr\"}\n"+

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// fewFiles runs the binary with at most so many open files.
+// fewFiles runs the binary with a limit of open files.
 func fewFiles(t *testing.T, n int) func(*exec.Cmd) {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "eyelet") // the test's binary plays eyelet under that name
+	binary := filepath.Join(t.TempDir(), "eyelet") // the test binary runs eyelet under that name
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -33,8 +33,8 @@ func fewFiles(t *testing.T, n int) func(*exec.Cmd) {
 	}
 }
 
-// holdOpen keeps n connections of one byte open, from 40 addresses, until ctx ends: what is closed is opened again. It
-// returns once each was open.
+// holdOpen keeps n connections of one byte open, from 40 addresses, until ctx ends, and reopens
+// closed ones. It returns once each was open.
 func holdOpen(ctx context.Context, t *testing.T, address string, n int) (held *sync.WaitGroup, opened *atomic.Int64) {
 	t.Helper()
 	var first sync.WaitGroup
@@ -66,9 +66,10 @@ func holdOpen(ctx context.Context, t *testing.T, address string, n int) (held *s
 	return held, opened
 }
 
-// TestFewDescriptorsAndManyIdleConnectionsStopNobody: with 300 open files and 1,000 idle connections the deliveries of an
-// honest sender are accepted while the store goes on to its next files, and the process ends well.
-func TestFewDescriptorsAndManyIdleConnectionsStopNobody(t *testing.T) {
+// TestFewDescriptorsAndIdleConnectionsStopNoDelivery: with 300 open files and 1,000 idle
+// connections valid deliveries are accepted while the store opens new files, and the process ends
+// with exit 0.
+func TestFewDescriptorsAndIdleConnectionsStopNoDelivery(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nstore: badger:./data\nproducers:\n  gh: {preset: github, secrets: [another-long-secret]}\n"

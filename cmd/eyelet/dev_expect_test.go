@@ -51,7 +51,7 @@ func TestARecordingNeedsNoDigestUnlessItIsBundled(t *testing.T) {
 	}
 }
 
-func TestRecordingsAreWhatTheGeneratorWrites(t *testing.T) {
+func TestTheGeneratorWritesTheBundledRecordings(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs the go command")
@@ -93,7 +93,7 @@ func TestRecordingsAreWhatTheGeneratorWrites(t *testing.T) {
 	}
 }
 
-func TestExpectationsThatMakeNoSenseAreMistakes(t *testing.T) {
+func TestInvalidExpectationsAreErrors(t *testing.T) {
 	t.Parallel()
 	const hint = ` | write "# expect: new 202" or "# expect: refused 401 digest_mismatch"`
 	for notes, want := range map[string]string{
@@ -140,8 +140,8 @@ func TestEachPartOfAnExpectationCounts(t *testing.T) {
 	}
 }
 
-// TestAChangedRecordingFailsAndIsNamed changes a byte in each part of a recording: notes, request line, signed and
-// unsigned fields, signature and body.
+// TestAChangedRecordingFailsAndIsNamed changes a byte in each part of a recording: notes, request
+// line, signed and unsigned fields, signature and body.
 func TestAChangedRecordingFailsAndIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, old := range []string{
@@ -172,7 +172,7 @@ func TestAChangedRecordingFailsAndIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheBundledDeliveriesDoWhatTheyExpect(t *testing.T) {
+func TestTheBundledDeliveriesMeetTheirExpectations(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	p := &program{In: strings.NewReader(""), Out: &out, Err: io.Discard}
@@ -187,7 +187,7 @@ func TestTheBundledDeliveriesDoWhatTheyExpect(t *testing.T) {
 	}
 }
 
-// withHints returns a line for each mistake, its hint behind a bar.
+// withHints returns a line for each error, with its hint after a bar.
 func withHints(err error) string {
 	es, ok := usage.Find(err)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// rehearsal opens the receiver of the bundled deliveries.
-func rehearsal(t *testing.T) *devRun {
+// bundledRun opens the receiver of the bundled deliveries.
+func bundledRun(t *testing.T) *devRun {
 	t.Helper()
 	s, err := config.Source{File: filepath.Join(unpacked(t), "eyelet.yaml")}.Load()
 	if err != nil {
@@ -32,9 +32,9 @@ func rehearsal(t *testing.T) *devRun {
 	return run
 }
 
-func TestThePublicKeysAreGoodForOurOwnDeliveriesOnly(t *testing.T) {
+func TestThePublicKeysAreAcceptedForOurOwnDeliveriesOnly(t *testing.T) {
 	t.Parallel()
-	run := rehearsal(t)
+	run := bundledRun(t)
 	recs, err := devRecordings(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -62,9 +62,9 @@ func TestThePublicKeysAreGoodForOurOwnDeliveriesOnly(t *testing.T) {
 	}
 }
 
-func TestTheStoreIsComparedWithWhatWasAnswered(t *testing.T) {
+func TestTheStoreIsComparedWithTheAnswers(t *testing.T) {
 	t.Parallel()
-	run := rehearsal(t)
+	run := bundledRun(t)
 	claim := func(id string) {
 		_, err := run.store.Claim(context.Background(), dedup.Claim{
 			Key: dedup.Key{Principal: "shop", Endpoint: "shop", ID: id}, Payload: dedup.Payload{Producer: "shop", Endpoint: "shop"},

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounted mounts a file system of the test's own, or skips the test where the machine does not let it.
+// mounted mounts a file system for the test, or skips the test if the machine does not allow it.
 func mounted(t *testing.T, args ...string) string {
 	t.Helper()
 	if testing.Short() {
@@ -37,7 +37,7 @@ func mounted(t *testing.T, args ...string) string {
 	return dir
 }
 
-// ext4Image makes a file system in a file, with a journal.
+// ext4Image creates a file system with a journal in a file.
 func ext4Image(t *testing.T, size int64) string {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
@@ -53,7 +53,8 @@ func ext4Image(t *testing.T, size int64) string {
 	return image
 }
 
-// servedProcess is the binary in a process of its own, so that a fault of its memory maps ends it and not the test.
+// servedProcess is the binary in a process of its own, so that a fault of its memory maps does not
+// end the test.
 type servedProcess struct {
 	deliveries, operations string
 	cmd                    *exec.Cmd
@@ -119,7 +120,7 @@ func (s *servedProcess) stop(t *testing.T) {
 	}
 }
 
-// pushes sends deliveries and returns which were accepted, and the answers to the others.
+// pushes sends deliveries and returns which were accepted, and the responses to the others.
 func pushes(t *testing.T, s *servedProcess, prefix string, n int, accepted map[string]string) (refused int) {
 	t.Helper()
 	client := &http.Client{Timeout: 20 * time.Second}
@@ -138,7 +139,7 @@ func pushes(t *testing.T, s *servedProcess, prefix string, n int, accepted map[s
 	return refused
 }
 
-// repeated sends what was accepted once more: it must be known, with its payload.
+// repeated sends accepted deliveries once more: each must be known, with its payload.
 func repeated(t *testing.T, s *servedProcess, accepted map[string]string) {
 	t.Helper()
 	for id, body := range accepted {
@@ -174,7 +175,7 @@ func notReady(t *testing.T, s *servedProcess, reason string) {
 	})
 }
 
-// fill makes a file that leaves so many bytes free.
+// fill writes a file that leaves a number of bytes free.
 func fill(t *testing.T, dir string, leave int64) (file string) {
 	t.Helper()
 	var st syscall.Statfs_t
@@ -198,8 +199,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestAFullDiskRefusesAndResumes fills the file system of a store, in two steps: until the store keeps off, and to the
-// last byte.
+// TestAFullDiskRefusesAndResumes fills the file system of a store in two steps: until the store
+// refuses events, and to the last byte.
 func TestAFullDiskRefusesAndResumes(t *testing.T) {
 	t.Parallel()
 	for name, mount := range map[string]func(t *testing.T) string{
@@ -237,11 +238,12 @@ func TestAFullDiskRefusesAndResumes(t *testing.T) {
 	}
 }
 
-// shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h): from then on every access is an I/O error.
+// shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h): afterwards every access
+// is an I/O error.
 const shutdownIoctl = 0x8004587d
 
-// TestAFailingFileSystemRefuses takes the file system away from under a server: the kernel makes it read-only, as it
-// does when the disk fails, or answers every access with an I/O error.
+// TestAFailingFileSystemRefuses breaks the file system under a server: the kernel makes it
+// read-only, as after a disk error, or every access is an I/O error.
 func TestAFailingFileSystemRefuses(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(t *testing.T, dir string) error{
@@ -301,7 +303,7 @@ func loopName(t *testing.T, dir string) string {
 func remount(t *testing.T, dir, image string) {
 	t.Helper()
 	eventually(t, "the file system is unmounted", func() bool { return exec.Command("umount", dir).Run() == nil })
-	_ = exec.Command("e2fsck", "-fy", image).Run() // 1 says that it repaired something
+	_ = exec.Command("e2fsck", "-fy", image).Run() // 1 means that it repaired something
 	if out, err := exec.Command("mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

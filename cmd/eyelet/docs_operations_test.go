@@ -19,7 +19,7 @@ func operationsPage(t *testing.T) string {
 	return string(text)
 }
 
-// TestThePagesCommandsExist finds every command of the page, with its flags.
+// TestThePagesCommandsExist finds every command on the page, with its flags.
 func TestThePagesCommandsExist(t *testing.T) {
 	t.Parallel()
 	root := (&program{}).command()

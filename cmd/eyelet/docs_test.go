@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTheReferencesExampleIsGood loads the whole file that docs/config.md shows.
+// TestTheReferencesExampleIsGood loads the complete example of docs/config.md.
 func TestTheReferencesExampleIsGood(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/config.md")
@@ -41,7 +41,7 @@ func TestTheReferencesExampleIsGood(t *testing.T) {
 	}
 }
 
-// TestTheReliabilityPageNamesTestsThatExist holds docs/reliability.md to the tests that there are.
+// TestTheReliabilityPageNamesTestsThatExist compares docs/reliability.md with the tests.
 func TestTheReliabilityPageNamesTestsThatExist(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/reliability.md")

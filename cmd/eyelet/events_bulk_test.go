@@ -24,7 +24,7 @@ import (
 	"github.com/eyelet-dev/eyelet/replay"
 )
 
-// command runs the binary in this process, beside the one that serves, and returns what it wrote.
+// command runs the binary in this process, beside the one that serves, and returns its output.
 func command(t *testing.T, code int, stdin string, args ...string) (out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -51,7 +51,7 @@ func listed(t *testing.T, file string, args ...string) []inspect.Event {
 	return events
 }
 
-// counted waits until so many events are in the state.
+// counted waits until a number of events is in the state.
 func counted(t *testing.T, file, state string, n int) []inspect.Event {
 	t.Helper()
 	var events []inspect.Event
@@ -65,7 +65,8 @@ func counted(t *testing.T, file, state string, n int) []inspect.Event {
 	return events
 }
 
-// fallible is a handler that writes a line for each run, and rejects while there is no file named good.
+// fallible is a handler that writes a line for each run, and rejects until a file named good
+// exists.
 const fallible = `handlers:
   - {producer: gh, type: push, exec: [sh, -c, "echo $EYELET_EVENT_ATTEMPT $EYELET_EVENT_VENDOR_ID $EYELET_EVENT_EVENT $EYELET_EVENT_ACCEPTED $(cat) >> runs; test -f good || exit 65"]}
 `
@@ -87,7 +88,7 @@ func heal(t *testing.T, file string) {
 	}
 }
 
-func TestADeadLetterRunsAgainAndItsAnswerStays(t *testing.T) {
+func TestAReopenedDeadLetterKeepsItsAnswer(t *testing.T) {
 	t.Parallel()
 	file := configured(t, fallible)
 	r := launch(t, "serve", "--config", file)
@@ -126,7 +127,7 @@ func TestADeadLetterRunsAgainAndItsAnswerStays(t *testing.T) {
 	}
 }
 
-// answerTo returns the whole answer to a push, without its date.
+// answerTo returns the complete response to a push, without its date.
 func answerTo(t *testing.T, base, id, body string) string {
 	t.Helper()
 	res, err := http.DefaultClient.Do(pushRequest(t, base, id, body))
@@ -172,7 +173,7 @@ func TestAQuarantinedDeliveryRunsOnceWithItsPayload(t *testing.T) {
 	}
 }
 
-func TestTheStoreItselfIsReopenedWhenNoServerRuns(t *testing.T) {
+func TestEventsAreReopenedWithoutAServer(t *testing.T) {
 	t.Parallel()
 	file := configured(t, fallible)
 	r := launch(t, "serve", "--config", file)
@@ -203,7 +204,7 @@ func TestTheStoreItselfIsReopenedWhenNoServerRuns(t *testing.T) {
 	}
 }
 
-func TestEventsOfALaneAreReopenedInTheirOrder(t *testing.T) {
+func TestEventsOfALaneAreReopenedInOrder(t *testing.T) {
 	t.Parallel()
 	file := configured(t, strings.Replace(fallible, "type: push,", "type: push, lane: header:X-GitHub-Event,", 1))
 	r := launch(t, "serve", "--config", file)
@@ -223,7 +224,7 @@ func TestEventsOfALaneAreReopenedInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestOnlyTheDeadTaskOfTheHandlerAskedForIsReopened(t *testing.T) {
+func TestOnlyTheDeadTaskOfTheNamedHandlerIsReopened(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, name: bad, exec: [sh, -c, \"exit 65\"]}\n  - {producer: gh, type: \"*\", name: good, stdout: true}\n")
 	r := launch(t, "serve", "--config", file)
@@ -240,7 +241,7 @@ func TestOnlyTheDeadTaskOfTheHandlerAskedForIsReopened(t *testing.T) {
 	}
 }
 
-func TestAnEventIsGivenToAHandlerThatCameLater(t *testing.T) {
+func TestATaskIsAddedForALaterHandler(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: ping, name: late, stdout: true}\n")
 	r := launch(t, "serve", "--config", file)
@@ -256,7 +257,7 @@ func TestAnEventIsGivenToAHandlerThatCameLater(t *testing.T) {
 	eventually(t, "the handler runs", func() bool { return strings.Contains(r.out.String(), `"vendor_id":"g-1"`) })
 }
 
-func TestPurgeByFilterWantsAYes(t *testing.T) {
+func TestPurgeByFilterNeedsYes(t *testing.T) {
 	t.Parallel()
 	file := configured(t, fallible)
 	r := launch(t, "serve", "--config", file)
@@ -317,7 +318,7 @@ func credentialed(t *testing.T, base string) *http.Request {
 	return r
 }
 
-func TestAnExportIsSentAgainOctetForOctetWithoutCredentials(t *testing.T) {
+func TestAnExportIsReplayedOctetForOctetWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, stdout: true}\n")
 	text, err := os.ReadFile(file)
@@ -372,7 +373,7 @@ func TestAnExportIsSentAgainOctetForOctetWithoutCredentials(t *testing.T) {
 	}
 }
 
-// everything returns the bytes of all files in a folder.
+// everything returns the content of all files in a folder.
 func everything(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder
@@ -390,7 +391,7 @@ func everything(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// checkReplays sends the exported delivery to a server that is none of ours.
+// checkReplays sends the exported delivery to a server that is not Eyelet.
 func checkReplays(t *testing.T, name, event string, rec *httpfile.File) {
 	t.Helper()
 	got := make(chan *http.Request, 1)
@@ -455,7 +456,7 @@ func TestAReplayIsSignedAfreshForAnotherReceiver(t *testing.T) {
 	}
 	shown, _ := command(t, 0, "", "dead", "show", listed(t, other)[0].Event, "--config", other)
 	if !strings.Contains(shown, `"Eyelet-Original-Event"`) || !strings.Contains(shown, event) {
-		t.Errorf("the handler would not see what it once was:\n%s", shown)
+		t.Errorf("the handler does not see the original:\n%s", shown)
 	}
 
 	heal(t, first)
@@ -468,7 +469,7 @@ func TestAReplayIsSignedAfreshForAnotherReceiver(t *testing.T) {
 	}
 }
 
-func TestTailFollowsWhatHappens(t *testing.T) {
+func TestTailFollowsDeliveriesAndAttempts(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, name: print, stdout: true}\n")
 	r := launch(t, "serve", "--config", file)
@@ -481,7 +482,7 @@ func TestTailFollowsWhatHappens(t *testing.T) {
 		ended <- p.Run(ctx, "events", "tail", "--config", file, "-o", "json", "--type", "pu*", "--endpoint", "gh")
 	}()
 	n := 0
-	eventually(t, "a delivery and an attempt are followed", func() bool { // it follows from when it has joined on
+	eventually(t, "a delivery and an attempt are followed", func() bool { // the tail has joined by then
 		n++
 		push(t, http.DefaultClient, r.deliveries, fmt.Sprint("g-", n), fmt.Sprintf(`{"n":%d}`, n))
 		text := out.String()
@@ -557,11 +558,11 @@ func TestChangesNeedTheTokenAndOurOwnSite(t *testing.T) {
 		t.Errorf("purge with the token: status %d", got)
 	}
 	if log := r.errs.String(); !strings.Contains(log, "change through the operations port") || !strings.Contains(log, "method=DELETE path=/events/"+event+" status=204") {
-		t.Errorf("the log does not tell of the purge:\n%s", log)
+		t.Errorf("the log lacks the purge:\n%s", log)
 	}
 }
 
-func TestWorkThatIsStoppedSaysHowFarItGot(t *testing.T) {
+func TestAStoppedRunReportsItsProgress(t *testing.T) {
 	t.Parallel()
 	file := configured(t, fallible)
 	r := launch(t, "serve", "--config", file)
@@ -569,7 +570,7 @@ func TestWorkThatIsStoppedSaysHowFarItGot(t *testing.T) {
 	event := counted(t, file, "dead", 1)[0].Event
 	r.stop()
 	<-r.ended
-	// A port where somebody answers lists, and nothing else.
+	// A port that answers lists only.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

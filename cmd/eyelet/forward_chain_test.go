@@ -16,11 +16,11 @@ import (
 
 const hopSecret = "hop-secret-0123456789"
 
-// second is a receiver behind another one. Its handler does not end before the test says so.
+// second is a receiver behind another one. Its handler ends when the test says so.
 type second struct {
 	url      string
 	runs     atomic.Int32
-	inFlight atomic.Int32 // deliveries that were told that another one is being answered
+	inFlight atomic.Int32 // deliveries that were answered 409
 	finish   chan struct{}
 }
 
@@ -56,8 +56,9 @@ func newSecond(t *testing.T) *second {
 	return s
 }
 
-// TestTwoReceiversInARowLoseNoOutcome: the first gives up waiting while the second still answers. The second says 409 to the
-// next attempt until it has an outcome, and that outcome is the event's.
+// TestTwoReceiversInARowLoseNoOutcome: the first one stops waiting while the second still runs its
+// handler. The second answers 409 to the next attempt until it has an outcome, which becomes that
+// of the event.
 func TestTwoReceiversInARowLoseNoOutcome(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"relay", "store"} {
@@ -77,12 +78,12 @@ func TestTwoReceiversInARowLoseNoOutcome(t *testing.T) {
 			if mode == "store" && !relays() {
 				t.Error("the event was not accepted")
 			}
-			eventually(t, "the second receiver says that it still answers", func() bool {
+			eventually(t, "the second receiver answers that it is in flight", func() bool {
 				return (mode == "store" || !relays()) && last.inFlight.Load() > 0
 			})
 			close(last.finish)
 			if mode == "relay" {
-				eventually(t, "the outcome is passed on", relays)
+				eventually(t, "the outcome is relayed", relays)
 			}
 			eventually(t, "the event is done", func() bool { return strings.HasPrefix(state(t, file, "g-1"), "done") })
 			if n := last.runs.Load(); n != 1 {

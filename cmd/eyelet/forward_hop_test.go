@@ -17,14 +17,15 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestALoopEndsAtOurOwnName: a target that leads back to us gets the event once, and the producer a final refusal.
+// TestALoopEndsAtOurOwnName: a target that forwards to us gets the event once, and the producer
+// gets a final refusal.
 func TestALoopEndsAtOurOwnName(t *testing.T) {
 	t.Parallel()
 	var back atomic.Pointer[url.URL]
 	var rounds atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rounds.Add(1)
-		// Another endpoint, and another event by its identifier, so that nothing but Via can end it.
+		// The endpoint and the identifier differ, so that only Via can end the loop.
 		r.Header.Set("X-GitHub-Delivery", r.Header.Get("X-GitHub-Delivery")+"+")
 		httputil.NewSingleHostReverseProxy(back.Load()).ServeHTTP(w, r)
 	}))
@@ -45,9 +46,9 @@ func TestALoopEndsAtOurOwnName(t *testing.T) {
 	}
 }
 
-// TestASignedDeliveryIsSentOnWithItsSignature: what the producer signed goes on, with a signature that still holds, Via and
-// what the configuration names; what it did not sign stays here.
-func TestASignedDeliveryIsSentOnWithItsSignature(t *testing.T) {
+// TestASignedDeliveryIsForwardedWithItsSignature: forwarded are signed fields, with a signature
+// that is still valid, Via, and configured fields; unsigned fields are not.
+func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 	t.Parallel()
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

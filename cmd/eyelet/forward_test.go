@@ -27,7 +27,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// aim is a target whose answer the test changes, and which counts.
+// aim is a target that counts requests, and whose response the test sets.
 type aim struct {
 	url    string
 	status atomic.Int32
@@ -63,7 +63,8 @@ func run(t *testing.T, args ...string) (code int, out, errs string) {
 	return code, o.String(), e.String()
 }
 
-// pushOwn sends a push whose payload is its own: the same payload under another id would be quarantined.
+// pushOwn sends a push with a payload of its own: the same payload under another id would be
+// quarantined.
 func pushOwn(t *testing.T, r *running, id string) (status int, retryAfter string) {
 	t.Helper()
 	return push(t, http.DefaultClient, r.deliveries, id, `{"id":"`+id+`"}`)
@@ -74,16 +75,16 @@ func readiness(t *testing.T, r *running) (int, string) {
 	return operation(t, r, "/readyz")
 }
 
-// operation gets what is open on the operations port.
+// operation sends a request without the token to the operations port.
 func operation(t *testing.T, r *running, path string) (status int, body string) {
 	t.Helper()
 	status, _, body = told(t, getRequest(t, r.operations+path))
 	return status, body
 }
 
-// TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn is row R177 from outside: ten refusals, a restart, and
-// the commands of a person, with the server running and without.
-func TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn(t *testing.T) {
+// TestARefusingTargetIsOffUntilAPersonSwitchesItOn is row R177 from outside: ten refusals, a
+// restart, and the commands, with the server running and without.
+func TestARefusingTargetIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	t.Parallel()
 	a := newAim(t, 404)
 	file := configured(t, "limits: {postpone_max: 100ms}\nhandlers:\n  - {producer: gh, type: push, forward: \""+a.url+"\", name: deploy}\n")
@@ -115,7 +116,7 @@ func TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	if _, text := readiness(t, r); !strings.Contains(text, "target deploy is switched off") {
 		t.Errorf("after a restart readiness says %s", text)
 	}
-	time.Sleep(300 * time.Millisecond) // time for it to be sent, were it not off
+	time.Sleep(300 * time.Millisecond) // time in which it would be sent
 	if n := a.calls.Load(); n != 10 {
 		t.Errorf("%d requests, want 10", n)
 	}
@@ -134,14 +135,14 @@ func TestATargetThatRefusesIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	}
 }
 
-// scraped are the metrics of the server.
+// scraped returns the metrics of the server.
 func scraped(t *testing.T, r *running) string {
 	t.Helper()
 	_, text := operation(t, r, "/metrics")
 	return text
 }
 
-func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
+func TestATargetIsSwitchedWithoutAServer(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \"http://127.0.0.1:1/?token=s3cret\", name: deploy}\n")
 	for _, step := range []struct {
@@ -164,7 +165,7 @@ func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
 		t.Errorf("targets list: %d %s", code, out)
 	}
 	if strings.Contains(out, "s3cret") {
-		t.Error("the list holds what only the target should see")
+		t.Error("the list holds a secret of the target")
 	}
 	info, err := os.Stat(filepath.Join(filepath.Dir(file), "data", "targets.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -178,8 +179,8 @@ func TestAPersonSwitchesATargetWithoutAServer(t *testing.T) {
 	}
 }
 
-// TestWhereATargetMovedIsTold: row R173 from outside, without what only the target should see.
-func TestWhereATargetMovedIsTold(t *testing.T) {
+// TestAMovedTargetIsReported: row R173 from outside, without secrets of the target.
+func TestAMovedTargetIsReported(t *testing.T) {
 	t.Parallel()
 	a := newAim(t, 308, "Location", "/s3cret/new?token=s3cret")
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, mode: relay, forward: \""+a.url+"\"}\n")
@@ -202,7 +203,7 @@ func TestWhereATargetMovedIsTold(t *testing.T) {
 	}
 }
 
-// TestTargetsAreSwitchedWithTheTokenOnly: the operations port gives it to nobody else.
+// TestTargetsAreSwitchedWithTheTokenOnly: the operations port refuses other clients.
 func TestTargetsAreSwitchedWithTheTokenOnly(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \"http://127.0.0.1:1/\", name: deploy}\n")
@@ -237,8 +238,8 @@ func TestTargetsAreSwitchedWithTheTokenOnly(t *testing.T) {
 	}
 }
 
-// TestARelayHidesAndHoldsARetryAfter is rows R168, R169 and R175: upstream never sees the target's wait, and the
-// target never sees the event before it.
+// TestARelayHidesAndHoldsARetryAfter is rows R168, R169 and R175: the producer never sees the
+// target's wait, and the target does not get the event before it.
 func TestARelayHidesAndHoldsARetryAfter(t *testing.T) {
 	t.Parallel()
 	a := newAim(t, 503, "Retry-After", "77")
@@ -255,8 +256,8 @@ func TestARelayHidesAndHoldsARetryAfter(t *testing.T) {
 	}
 }
 
-// TestARelayOfATargetThatIsOffTellsUpstreamToComeAgain: nothing that is lost upstream is ours to lose.
-func TestARelayOfATargetThatIsOffTellsUpstreamToComeAgain(t *testing.T) {
+// TestARelayToATargetThatIsOffIsTransient: the producer keeps the event.
+func TestARelayToATargetThatIsOffIsTransient(t *testing.T) {
 	t.Parallel()
 	a := newAim(t, 410)
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \""+a.url+"\", mode: relay, name: deploy}\n")
@@ -276,8 +277,8 @@ func TestARelayOfATargetThatIsOffTellsUpstreamToComeAgain(t *testing.T) {
 	}
 }
 
-// TestAStoredEventWaitsForTheRetryAfter is rows R169 and R175: accepted upstream, because the mode says so, and a
-// wait above the cap of the backoff.
+// TestAStoredEventWaitsForTheRetryAfter is rows R169 and R175: accepted from the producer, because
+// of the mode, and with a wait above the cap of the backoff.
 func TestAStoredEventWaitsForTheRetryAfter(t *testing.T) {
 	t.Parallel()
 	a, b := newAim(t, 503, "Retry-After", "3600"), newAim(t, 503, "Retry-After", "7200")
@@ -299,7 +300,8 @@ func TestAStoredEventWaitsForTheRetryAfter(t *testing.T) {
 	}
 }
 
-// TestTheHopIsSignedWithTheConfiguredKey: and after a 401 with the key that is in the file by then (R172).
+// TestTheHopIsSignedWithTheConfiguredKey: and after a 401 with the key that is then in the file
+// (R172).
 func TestTheHopIsSignedWithTheConfiguredKey(t *testing.T) {
 	t.Parallel()
 	keys := map[string]ed25519.PrivateKey{}
@@ -374,8 +376,8 @@ func TestARetiredEndpointInTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestAForwardedKeyIsTheProducersOctetForOctet is row R167 from outside, quoted and bare; the mode is the default
-// of rfc9421, so that it is row R169 as well: nothing is accepted upstream before the target has it.
+// TestAForwardedKeyIsTheProducersOctetForOctet is row R167 from outside, quoted and bare. The mode
+// is the default of rfc9421 (row R169): nothing is accepted before the target has it.
 func TestAForwardedKeyIsTheProducersOctetForOctet(t *testing.T) {
 	t.Parallel()
 	a := newAim(t, 503)
@@ -399,8 +401,8 @@ func TestAForwardedKeyIsTheProducersOctetForOctet(t *testing.T) {
 	}
 }
 
-// TestATargetThatNeverRecoversEndsInADeadLetter is row R176: finite attempts, with the same key each. That the
-// waits are full jitter is tested where they are made, in package receiver.
+// TestATargetThatNeverRecoversEndsInADeadLetter is row R176: a limited number of attempts, all
+// with the same key. Package receiver tests the jitter of the waits.
 func TestATargetThatNeverRecoversEndsInADeadLetter(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -424,8 +426,9 @@ func TestATargetThatNeverRecoversEndsInADeadLetter(t *testing.T) {
 	}
 }
 
-// TestASecretInTheURLOfATargetIsNowhereToBeSeen: it is sent to the target, which is switched off and on by its name.
-func TestASecretInTheURLOfATargetIsNowhereToBeSeen(t *testing.T) {
+// TestASecretInTheURLOfATargetIsNeverShown: it is sent to the target, which is switched off
+// and on by its name.
+func TestASecretInTheURLOfATargetIsNeverShown(t *testing.T) {
 	t.Parallel()
 	a := newAim(t, 410)
 	moved := newAim(t, 308, "Location", "/s3cret%zz")

@@ -29,7 +29,7 @@ func objects(t *testing.T, out string) (all []map[string]any) {
 	return all
 }
 
-func TestSendingToNobodyIsJSONToo(t *testing.T) {
+func TestSendingToAClosedPortIsJSONToo(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(unpacked(t), "shop", "12-unsigned.http")
 	out, errs := command(t, exitTransient, "", "send", file, "--url", "http://127.0.0.1:1/s3cret", "-o", "json")
@@ -42,8 +42,8 @@ func TestSendingToNobodyIsJSONToo(t *testing.T) {
 	}
 }
 
-// TestARehearsalThatMissedIsNotOKInJSON: the last line agrees with the exit code.
-func TestARehearsalThatMissedIsNotOKInJSON(t *testing.T) {
+// TestAMissedExpectationIsNotOKInJSON: the last line agrees with the exit code.
+func TestAMissedExpectationIsNotOKInJSON(t *testing.T) {
 	t.Parallel()
 	dir := unpacked(t)
 	file := filepath.Join(dir, "shop", "12-unsigned.http")
@@ -67,7 +67,7 @@ func TestARehearsalThatMissedIsNotOKInJSON(t *testing.T) {
 	}
 }
 
-func TestARehearsedChoreTellsOfUnknownEventsInJSON(t *testing.T) {
+func TestADryRunReportsUnknownEventsInJSON(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: push, exec: [/bin/false]}\n")
 	r := launch(t, "serve", "--config", file)
@@ -80,14 +80,15 @@ func TestARehearsedChoreTellsOfUnknownEventsInJSON(t *testing.T) {
 	}
 }
 
-// tableless is a store of a server with a damaged table.
+// tableless is a served store with a damaged table.
 type tableless struct{ repairable }
 
 func (*tableless) Repair(context.Context) ([]badgerstore.Repair, badgerstore.Report, error) {
 	return nil, badgerstore.Report{Records: 7, Tables: "000001.sst"}, errors.New("it cannot be repaired")
 }
 
-// TestADamagedTableIsReportedByARepairAsByACheck: the server tells what there is, as a repair without it does.
+// TestADamagedTableIsReportedByARepairAsByACheck: the server reports it, as a repair without a
+// server does.
 func TestADamagedTableIsReportedByARepairAsByACheck(t *testing.T) {
 	t.Parallel()
 	client := opsclient.New(server.MaintenanceAPI(&tableless{}, slog.New(slog.DiscardHandler)))

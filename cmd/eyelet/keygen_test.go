@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestAKeyWhoseOtherHalfCannotBeWrittenIsNotLeftBehind(t *testing.T) {
+func TestAKeyWithoutItsOtherHalfIsRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	public := filepath.Join(dir, "shop.pub.pem")

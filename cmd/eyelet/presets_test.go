@@ -21,8 +21,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-// presetSettings has the settings that presets can be told, as people write them. Those that are not listed need
-// a secret and nothing else.
+// presetSettings has the settings of presets as users write them. Presets that are not listed need
+// only a secret.
 func presetSettings() map[string]string {
 	const google = "audience: https://hooks.example, email: a@b.example, issuers: [https://accounts.google.com], jwks_url: https://keys.example/jwks"
 	const topic = "arn:aws:sns:us-east-1:123456789012:MyTopic"
@@ -86,13 +86,13 @@ func planOf(t *testing.T, dir, settings string) (*config.Plan, preset.Settings, 
 	return p, s.Producers[0].PresetSettings, nil
 }
 
-// TestEveryPresetOpensFromYAML writes each preset with all that it can be told, and finds that no setting of
-// package producer is out of reach.
+// TestEveryPresetOpensFromYAML writes each preset with all its settings, and checks that every
+// setting of package preset can be written.
 func TestEveryPresetOpensFromYAML(t *testing.T) {
 	t.Parallel()
 	dir, written := settingsFolder(t), map[string]bool{"name": true}
 	all := presetSettings()
-	more := map[string]string{ // the other ways to prove oneself
+	more := map[string]string{ // the other ways to authenticate
 		"aws-eventbridge": "username: kettle, password: the-kettle-is-on-17", "chargebee": "bearer: the-kettle-is-on-17",
 		"azure-event-grid": "query: code, value: the-kettle-is-on-17", "gitlab": "header: X-Token, value: the-kettle-is-on-17",
 	}
@@ -110,7 +110,7 @@ func TestEveryPresetOpensFromYAML(t *testing.T) {
 				t.Errorf("%s: %+v", vendor.Name, made)
 			}
 			if slices.Contains(vendor.Uses, "rate") && p.Producers[0].Rate.Events > 0 {
-				written["rate"] = true // it is also a setting of every producer
+				written["rate"] = true // it is also a setting of all producers
 			}
 			v := reflect.ValueOf(got)
 			for i := range v.NumField() {
@@ -128,8 +128,8 @@ func TestEveryPresetOpensFromYAML(t *testing.T) {
 	}
 }
 
-// TestPresetsRefuseWhatTheyCannotUse: each mistake is told with its line, and never with a secret.
-func TestPresetsRefuseWhatTheyCannotUse(t *testing.T) {
+// TestPresetsRefuseInvalidSettings: each error has its line, and never a secret.
+func TestPresetsRefuseInvalidSettings(t *testing.T) {
 	t.Parallel()
 	dir := settingsFolder(t)
 	for settings, want := range map[string]string{
@@ -197,8 +197,8 @@ func TestAnswerHandlersAndBatchesExcludeEachOther(t *testing.T) {
 	}
 }
 
-// TestSamplesAreSignedForTheAddressThatTheVendorCalls, which a proxy may have changed.
-func TestSamplesAreSignedForTheAddressThatTheVendorCalls(t *testing.T) {
+// TestSamplesAreSignedForTheURLOfTheVendor, which a proxy may have changed.
+func TestSamplesAreSignedForTheURLOfTheVendor(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ to, signed, own, want string }{
 		{"http://127.0.0.1:1/webhooks/p?a=1", "", "", "http://127.0.0.1:1/webhooks/p?a=1"},
@@ -217,8 +217,8 @@ func TestSamplesAreSignedForTheAddressThatTheVendorCalls(t *testing.T) {
 	}
 }
 
-// TestSendSignsEveryPresetThatCanBeSigned sends a sample of each to an address of its own choice, where it
-// verifies as if it had come from the vendor.
+// TestSendSignsEveryPresetThatCanBeSigned sends a sample of each to an arbitrary URL, where it
+// verifies like the vendor's.
 func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
 	t.Parallel()
 	vendorsOnly := []string{"aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "yandex-pay"}
@@ -261,7 +261,7 @@ func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
 	}
 }
 
-// verifiesAs judges a request as the receiver at https://hooks.example does.
+// verifiesAs verifies a request like the receiver at https://hooks.example.
 func verifiesAs(p *producer.Producer, r *http.Request) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

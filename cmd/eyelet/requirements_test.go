@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// wireServer is `eyelet serve` with an endpoint of GitHub's and one for CloudEvents, spoken to octet for octet.
+// wireServer is `eyelet serve` with an endpoint for GitHub and one for CloudEvents, tested octet
+// for octet.
 type wireServer struct {
 	*running
 	t       *testing.T
@@ -37,8 +38,8 @@ func serveOnTheWire(t *testing.T, more string) *wireServer {
 	return &wireServer{running: r, t: t, address: strings.TrimPrefix(r.deliveries, "http://")}
 }
 
-// says sends octets and returns everything that comes back until the server closes, which it must. shut closes
-// our half after sending.
+// says sends octets and returns everything until the server closes, which it must. shut closes our
+// half after sending.
 func (s *wireServer) says(send string, shut bool) string {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.address)
@@ -50,7 +51,7 @@ func (s *wireServer) says(send string, shut bool) string {
 		s.t.Fatal(err)
 	}
 	if shut {
-		_ = conn.(*net.TCPConn).CloseWrite() // the server may have closed it by now
+		_ = conn.(*net.TCPConn).CloseWrite() // the server may have closed it
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		s.t.Fatal(err)
@@ -63,7 +64,7 @@ func (s *wireServer) says(send string, shut bool) string {
 	return string(answer)
 }
 
-// signedLines is the head of a push, less its request line and what frames its body.
+// signedLines is the head of a push without its request line and its framing.
 func signedLines(body string) []string {
 	mac := hmac.New(sha256.New, []byte("octo-secret-0123456789"))
 	mac.Write([]byte(body))
@@ -77,14 +78,14 @@ func message(first string, lines ...string) string {
 	return first + "\r\n" + strings.Join(lines, "\r\n")
 }
 
-// push is a whole signed delivery of "{}"; lines are added to its head.
+// push is a complete signed delivery of "{}"; lines are added to its head.
 func wirePush(lines ...string) string {
 	all := append([]string{"Host: hooks.example"}, signedLines("{}")...)
 	all = append(append(all, lines...), "Content-Length: 2", "", "{}")
 	return message("POST /webhooks/gh HTTP/1.1", all...)
 }
 
-func TestRequestsThatAreNoneAreRefusedOnTheWire(t *testing.T) {
+func TestInvalidRequestsAreRefusedOnTheWire(t *testing.T) {
 	t.Parallel()
 	s := serveOnTheWire(t, "")
 	signed := strings.Join(signedLines("{}"), "\r\n")
@@ -92,18 +93,18 @@ func TestRequestsThatAreNoneAreRefusedOnTheWire(t *testing.T) {
 		send   string
 		status int
 	}{
-		"no Host":                     {message("POST /webhooks/gh HTTP/1.1", signed, "Content-Length: 2", "", "{}"), 400},
-		"two Hosts":                   {wirePush("Host: hooks.example"), 400},
-		"a Host that is none":         {strings.Replace(wirePush(), "Host: hooks.example", "Host: hooks.example/x y", 1), 400},
-		"two lengths":                 {wirePush("Content-Length: 3"), 400},
-		"a signed length":             {strings.Replace(wirePush(), "Content-Length: 2", "Content-Length: +2", 1), 400},
-		"NUL in a value":              {wirePush("X: a\x00b"), 400},
-		"CR in a value":               {wirePush("X: a\rb"), 400},
-		"LF in a value":               {wirePush("X: a\nb"), 400},
-		"a field called @method":      {wirePush("@method: GET"), 400},
-		"an expectation nobody knows": {wirePush("Expect: moon"), 417},
-		"a head of 200 KiB":           {wirePush("X: " + strings.Repeat("x", 200<<10)), 431},
-		"a cut body":                  {strings.Replace(wirePush(), "Content-Length: 2", "Content-Length: 20", 1), 400},
+		"no Host":                {message("POST /webhooks/gh HTTP/1.1", signed, "Content-Length: 2", "", "{}"), 400},
+		"two Hosts":              {wirePush("Host: hooks.example"), 400},
+		"an invalid Host":        {strings.Replace(wirePush(), "Host: hooks.example", "Host: hooks.example/x y", 1), 400},
+		"two lengths":            {wirePush("Content-Length: 3"), 400},
+		"a signed length":        {strings.Replace(wirePush(), "Content-Length: 2", "Content-Length: +2", 1), 400},
+		"NUL in a value":         {wirePush("X: a\x00b"), 400},
+		"CR in a value":          {wirePush("X: a\rb"), 400},
+		"LF in a value":          {wirePush("X: a\nb"), 400},
+		"a field called @method": {wirePush("@method: GET"), 400},
+		"an unknown expectation": {wirePush("Expect: moon"), 417},
+		"a head of 200 KiB":      {wirePush("X: " + strings.Repeat("x", 200<<10)), 431},
+		"a cut body":             {strings.Replace(wirePush(), "Content-Length: 2", "Content-Length: 20", 1), 400},
 	} {
 		answer := s.says(c.send, true)
 		if !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", c.status)) || !strings.Contains(strings.ToLower(answer), "\r\nconnection: close\r\n") {
@@ -113,7 +114,7 @@ func TestRequestsThatAreNoneAreRefusedOnTheWire(t *testing.T) {
 			t.Errorf("%s: may be stored: %.300q", name, answer)
 		}
 	}
-	// Nothing of them was kept: the honest delivery is the first.
+	// None was kept: the valid delivery is the first.
 	if answer := s.says(wirePush("Connection: close"), true); !strings.HasPrefix(answer, "HTTP/1.1 200 ") || strings.Contains(answer, "Idempotency-Replayed") {
 		t.Errorf("%q", answer)
 	}
@@ -147,7 +148,7 @@ func TestBothLengthsEndTheConnectionOnTheWire(t *testing.T) {
 	}
 }
 
-func TestContinueIsSaidOnlyWhereTheBodyIsWantedOnTheWire(t *testing.T) {
+func TestContinueIsSentOnlyIfTheBodyIsReadOnTheWire(t *testing.T) {
 	t.Parallel()
 	s := serveOnTheWire(t, "")
 	expecting := func(first string, lines ...string) string {
@@ -189,7 +190,7 @@ func TestContinueIsSaidOnlyWhereTheBodyIsWantedOnTheWire(t *testing.T) {
 	}
 }
 
-func TestAnswersOnTheWireAreWholeAndNeverRedirect(t *testing.T) {
+func TestAnswersOnTheWireAreCompleteAndNeverRedirect(t *testing.T) {
 	t.Parallel()
 	s := serveOnTheWire(t, "")
 	methods := []string{"GET", "HEAD", "PUT", "DELETE", "PATCH", "TRACE", "OPTIONS", "FROBNICATE"}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestSendAndReplayReportTheOutcome: a script can tell "try again" from "never" by the exit code, and a 207 is not an
-// acceptance.
+// TestSendAndReplayReportTheOutcome: the exit code separates transient from terminal, and a 207 is
+// not an acceptance.
 func TestSendAndReplayReportTheOutcome(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int32
@@ -50,7 +50,7 @@ func TestSendAndReplayReportTheOutcome(t *testing.T) {
 	}
 }
 
-// TestTheWorstOutcomeOfAReplayIsItsExitCode: what never succeeds weighs more than what may succeed later.
+// TestTheWorstOutcomeOfAReplayIsItsExitCode: terminal outweighs transient.
 func TestTheWorstOutcomeOfAReplayIsItsExitCode(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,7 +9,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestTheIDOfAKeyIsThatOfItsPublicHalf: with several keys in the configuration the first is not the one.
+// TestTheIDOfAKeyIsThatOfItsPublicHalf: with several keys in the configuration the first is not
+// the right one.
 func TestTheIDOfAKeyIsThatOfItsPublicHalf(t *testing.T) {
 	t.Parallel()
 	c := &config.Settings{File: filepath.Join(t.TempDir(), "eyelet.yaml")}

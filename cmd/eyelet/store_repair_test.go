@@ -16,7 +16,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
-// reading is a context that counts how often it is asked whether it goes on: a check asks at every value.
+// reading is a context that counts its checks: a check of the store asks at every value.
 type reading struct {
 	context.Context
 	asked atomic.Int64
@@ -28,7 +28,7 @@ func (r *reading) Err() error {
 	return r.Context.Err()
 }
 
-// TestARepairByCommandReadsTheStoreTwice: once to find what is damaged, once to see that nothing is any more.
+// TestARepairByCommandReadsTheStoreTwice: once to find the damage, once for the report.
 func TestARepairByCommandReadsTheStoreTwice(t *testing.T) {
 	t.Parallel()
 	const values = 200
@@ -71,7 +71,7 @@ func TestARepairByCommandReadsTheStoreTwice(t *testing.T) {
 	}
 }
 
-// repairable is a store of a server that counts how often it is looked through.
+// repairable is a served store that counts checks and repairs.
 type repairable struct {
 	dedup.Store
 	checks, repairs int
@@ -91,7 +91,7 @@ func (r *repairable) Backup(context.Context, io.Writer, badgerstore.Position) (a
 	return at, nil
 }
 
-func TestAServerIsAskedOnceForARepair(t *testing.T) {
+func TestARepairIsOneRequest(t *testing.T) {
 	t.Parallel()
 	store := &repairable{}
 	asked := 0

@@ -18,7 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
-// eyelet runs the program and returns what it printed.
+// eyelet runs the program and returns its output.
 func eyelet(t *testing.T, want int, args ...string) (out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -122,7 +122,7 @@ func TestAStoreIsCheckedAndBackedUpWhileItIsServedAndAfter(t *testing.T) {
 	}
 }
 
-// marked is a payload that is found again in the files of the store.
+// marked is a payload that can be found in the files of the store.
 var marked = `{"marker":"` + strings.Repeat("spoil me ", 60) + `"}`
 
 // spoilMarked changes a byte of that payload.
@@ -151,8 +151,8 @@ func spoilMarked(t *testing.T, data string) {
 	}
 }
 
-// TestADamagedRecordIsNeverNewOnTheWire spoils a value in the files of the store. Its deliveries are answered 503, those
-// of others go on, and readiness, the log and the check tell.
+// TestADamagedRecordIsNeverNewOnTheWire damages a value in the files of the store. Its deliveries
+// are answered 503, others are accepted, and readiness, the log and the check report it.
 func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: nothing, stdout: true}\n")
@@ -185,7 +185,7 @@ func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
 	if !strings.Contains(r.errs.String(), "stored value is damaged") {
 		t.Errorf("the log does not tell: %s", r.errs.String())
 	}
-	out, _ = eyelet(t, exitFailed, "store", "check", "--config", file, "-o", "json") // the server tells
+	out, _ = eyelet(t, exitFailed, "store", "check", "--config", file, "-o", "json") // the server reports it
 	var report badgerstore.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Damaged) != 1 || report.Records != 5 {
 		t.Errorf("%s: %v", out, err)
@@ -217,7 +217,7 @@ func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
 	}
 }
 
-func TestAStoreThatNobodyServesIsRepaired(t *testing.T) {
+func TestAStoreThatIsNotServedIsRepaired(t *testing.T) {
 	t.Parallel()
 	file := configured(t, "handlers:\n  - {producer: gh, type: nothing, stdout: true}\n")
 	r := launch(t, "serve", "--config", file)
@@ -259,7 +259,7 @@ func TestAFullBacklogIsTransientOnTheWire(t *testing.T) {
 	}
 }
 
-func TestBoundsOfAStoreOnDiskAreAMistakeInMemory(t *testing.T) {
+func TestLimitsOfAStoreOnDiskAreRefusedInMemory(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []string{"backlog_events: 3", "backlog_bytes: 1MiB", "min_free: 1GiB"} {
 		file := configured(t, "store: \"memory:\"\nlimits: {"+limit+"}\n")
@@ -269,7 +269,7 @@ func TestBoundsOfAStoreOnDiskAreAMistakeInMemory(t *testing.T) {
 	}
 }
 
-// program that is this test binary, under the name by which it is the real program.
+// realProgram returns this test binary, under the name by which it runs the program.
 func realProgram(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()

@@ -19,11 +19,12 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// childSabotage names what is wrong with the store of the child, which is this test binary: the program itself has
-// no such thing. "claim-after 17 FILE" kills the child after its 17th Claim and notes that in the file.
+// childSabotage names the fault of the child's store; the child is this test binary, because the
+// program has no faults to inject. "claim-after 17" kills the child after its 17th Claim and
+// records it in a file.
 const childSabotage = "EYELET_TEST_TORTURE_SABOTAGE"
 
-// sabotageOf returns the store to put between the receiver and Badger.
+// sabotageOf returns the store to insert between the receiver and Badger.
 func sabotageOf(name, dir string) func(dedup.Store) dedup.Store {
 	switch name {
 	case "":
@@ -43,7 +44,7 @@ func sabotageOf(name, dir string) func(dedup.Store) dedup.Store {
 	return func(s dedup.Store) dedup.Store { return bent{s, name} }
 }
 
-// early acknowledges before the commit: what is new is decided in memory, and stored a little later.
+// early acknowledges before the commit: it decides in memory, and stores a little later.
 type early struct {
 	dedup.Store
 	front *dedup.Memory
@@ -58,7 +59,7 @@ func (e early) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decisi
 	return decisions, err
 }
 
-// bent does one thing wrong.
+// bent has one fault.
 type bent struct {
 	dedup.Store
 	wrong string
@@ -70,7 +71,7 @@ func (b bent) Claim(ctx context.Context, claims ...dedup.Claim) ([]dedup.Decisio
 		c := &claims[i]
 		switch b.wrong {
 		case "always-new":
-			if !c.Hold { // those would fail for ever at their first attempt
+			if !c.Hold { // those would always fail at their first attempt
 				c.Key.Space, c.Aliases, c.Occurrence = rand.Text(), nil, nil
 			}
 		case "other-payload":
@@ -112,7 +113,7 @@ func (b bent) Take(ctx context.Context, n int, size int64, lease time.Duration) 
 	}
 }
 
-// Finish makes retries late, so that nothing but a lane keeps a later task from going first.
+// Finish delays retries, so that only a lane keeps a later task from running first.
 func (b bent) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
 	if b.wrong == "no-lanes" && r.Kind == dedup.ResultRetry {
 		r.After += 200 * time.Millisecond
@@ -120,7 +121,7 @@ func (b bent) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error {
 	return b.Store.Finish(ctx, l, r)
 }
 
-// mined kills its process at a point.
+// mined kills its process at one point.
 type mined struct {
 	dedup.Store
 	dir, point string
@@ -160,7 +161,8 @@ func (m *mined) Finish(ctx context.Context, l dedup.Lease, r dedup.Result) error
 	return m.Store.Finish(ctx, l, r)
 }
 
-// tortured runs a short torture of a receiver that breaks a promise, and returns what was said and counted.
+// tortured runs a short torture of a receiver that breaks a promise, and returns the output and
+// the counts.
 func tortured(t *testing.T, wrong string) (said string, sum torture.Tally, code int) {
 	t.Helper()
 	var out, errs lockedBuffer
@@ -188,7 +190,8 @@ func TestTortureSeesEveryKindOfBrokenPromise(t *testing.T) {
 	} {
 		t.Run(tc.wrong, func(t *testing.T) {
 			t.Parallel()
-			// A busy machine does little in four Rounds: what chance has to bring, such as an order that is wrong, gets more.
+			// A busy machine does little in four rounds: a violation that needs chance, such as a
+			// wrong order, gets more.
 			for try := range 8 {
 				said, sum, code := tortured(t, tc.wrong)
 				if code == exitFailed && tc.of(sum) > 0 && strings.Contains(said, "the promise was broken") &&
@@ -202,7 +205,7 @@ func TestTortureSeesEveryKindOfBrokenPromise(t *testing.T) {
 	}
 }
 
-// childProgram is a program that plays the child of the command, with a store that has something wrong.
+// childProgram is a program that runs as the child of the command, with a faulty store.
 func childProgram(t *testing.T, wrong string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -217,8 +220,8 @@ func childProgram(t *testing.T, wrong string) string {
 	return file
 }
 
-// TestAKillAtEachStepOfADeliveryBreaksNothing has the child kill itself before and after each step that it has the
-// store make for a delivery or a task, and everything is looked at in the end.
+// TestAKillAtEachStepOfADeliveryBreaksNothing kills the child before and after each step of the
+// store for a delivery or a task, and checks everything in the end.
 func TestAKillAtEachStepOfADeliveryBreaksNothing(t *testing.T) {
 	t.Parallel()
 	var points []string
@@ -234,7 +237,7 @@ func TestAKillAtEachStepOfADeliveryBreaksNothing(t *testing.T) {
 	starts := 0
 	run := &torture.Harness{
 		Dir: t.TempDir(), Rounds: len(points), Clients: 8, Seed: uint64(time.Now().UnixNano()), NoCrashers: true,
-		MinLife: 30 * time.Second, MaxLife: 30 * time.Second, // the child does not live so long
+		MinLife: 30 * time.Second, MaxLife: 30 * time.Second, // the child is killed before
 		Progress: testLog{t},
 	}
 	run.Child = func(dir string) []string {

@@ -14,7 +14,7 @@ import (
 // childDir names the folder of the torture run whose child this test binary is.
 const childDir = "EYELET_TEST_TORTURE_DIR"
 
-// TestTortureChild is no test: it is the receiver that TestKillsLoseNothing kills.
+// TestTortureChild is not a test: it is the receiver that TestKillsLoseNothing kills.
 func TestTortureChild(t *testing.T) {
 	dir := os.Getenv(childDir)
 	if dir == "" {
@@ -59,7 +59,7 @@ func TestKillsLoseNothing(t *testing.T) {
 		t.Error("the promise was broken")
 	}
 	if sum.Acknowledged == 0 || sum.Duplicates == 0 || sum.Crashes == 0 || sum.Laned == 0 || sum.Answered == 0 {
-		t.Error("the run proved nothing: it needs acknowledgements, duplicates, bombs, lanes and answers")
+		t.Error("the run proved nothing: it needs acknowledgements, duplicates, crashers, lanes and answers")
 	}
 }
 
