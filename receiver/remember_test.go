@@ -67,6 +67,16 @@ func (l *later) ran() {
 	}
 }
 
+// runTwice sends a delivery and, after 60 days, again. It runs each time.
+func (l *later) runTwice(a req) {
+	l.t.Helper()
+	for range 2 {
+		l.send(a)
+		l.ran()
+		l.clock.Advance(60 * 24 * time.Hour)
+	}
+}
+
 // quarantined lists the quarantined records, newest first, with their bodies.
 func (l *later) quarantined() (out []dedup.Record) {
 	l.t.Helper()
@@ -162,11 +172,7 @@ func TestWithoutMemoryAWindowEnds(t *testing.T) {
 	p.Forgets = true
 	overStores(t, p, func(l *later) {
 		a := req{id: "e1", body: `{}`, header: noTime}
-		for range 2 {
-			l.send(a)
-			l.ran()
-			l.clock.Advance(60 * 24 * time.Hour)
-		}
+		l.runTwice(a)
 	})
 }
 
@@ -174,11 +180,7 @@ func TestASignedTimeNeedsNoMemory(t *testing.T) {
 	t.Parallel()
 	overStores(t, timeless(), func(l *later) {
 		a := req{id: "e1", body: `{}`} // signed now, with the key
-		for range 2 {
-			l.send(a)
-			l.ran()
-			l.clock.Advance(60 * 24 * time.Hour)
-		}
+		l.runTwice(a)
 	})
 }
 

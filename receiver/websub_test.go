@@ -53,6 +53,12 @@ func (h *hubs) deliver(topic, content string) got {
 	return g
 }
 
+func (h *hubs) deliverAndRun(topic, content string) {
+	h.t.Helper()
+	h.deliver(topic, content)
+	h.ran()
+}
+
 // ran waits for a run and its outcome, with which the window begins.
 func (h *hubs) ran() {
 	h.t.Helper()
@@ -86,8 +92,7 @@ func (h *hubs) quarantined() map[string]int {
 func TestTheHubOfOneTopicDoesNotSilenceAnother(t *testing.T) {
 	t.Parallel()
 	h := serveHubs(t)
-	h.deliver(feedA, "<what b will publish/>")
-	h.ran()
+	h.deliverAndRun(feedA, "<what b will publish/>")
 	if g := h.deliver(feedB, "<what b will publish/>"); g.replayed() {
 		t.Errorf("the content of b is known from a: %+v", g)
 	}
@@ -100,11 +105,9 @@ func TestTheHubOfOneTopicDoesNotSilenceAnother(t *testing.T) {
 func TestContentThatATopicReturnsToAfterTheWindowRunsAgain(t *testing.T) {
 	t.Parallel()
 	h := serveHubs(t)
-	h.deliver(feedA, "A")
-	h.ran()
+	h.deliverAndRun(feedA, "A")
 	h.clock.Advance(10 * time.Minute)
-	h.deliver(feedA, "B")
-	h.ran()
+	h.deliverAndRun(feedA, "B")
 	h.clock.Advance(60 * time.Minute)
 	if g := h.deliver(feedA, "A"); g.replayed() {
 		t.Errorf("A after 70 minutes: %+v", g)
@@ -118,11 +121,9 @@ func TestContentThatATopicReturnsToAfterTheWindowRunsAgain(t *testing.T) {
 func TestContentThatATopicReturnsToWithinTheWindowIsQuarantined(t *testing.T) {
 	t.Parallel()
 	h := serveHubs(t)
-	h.deliver(feedA, "A")
-	h.ran()
+	h.deliverAndRun(feedA, "A")
 	h.clock.Advance(10 * time.Minute)
-	h.deliver(feedA, "B")
-	h.ran()
+	h.deliverAndRun(feedA, "B")
 	h.clock.Advance(10 * time.Minute)
 	for range 2 {
 		if g := h.deliver(feedA, "A"); g.replayed() {
@@ -140,8 +141,7 @@ func TestContentThatATopicReturnsToWithinTheWindowIsQuarantined(t *testing.T) {
 func TestTheNewestContentOfATopicStaysKnown(t *testing.T) {
 	t.Parallel()
 	h := serveHubs(t)
-	h.deliver(feedA, "A")
-	h.ran()
+	h.deliverAndRun(feedA, "A")
 	h.clock.Advance(100 * time.Hour)
 	if g := h.deliver(feedA, "A"); !g.replayed() || h.runs.count() != 1 {
 		t.Errorf("%d runs: %+v", h.runs.count(), g)

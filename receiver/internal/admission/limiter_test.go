@@ -62,6 +62,19 @@ func acquireAt(l *Limiter, endpoint string, n int, addr string) (inside []*Permi
 	return inside, waits
 }
 
+// granted fails the test unless the waiting request got its slot.
+func granted(t *testing.T, wait chan error, failure string) {
+	t.Helper()
+	select {
+	case err := <-wait:
+		if err != nil {
+			t.Error(err)
+		}
+	default:
+		t.Error(failure)
+	}
+}
+
 func TestUnknownPeersLeaveSlotsForKnownOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,14 +90,7 @@ func TestUnknownPeersLeaveSlotsForKnownOnes(t *testing.T) {
 		}
 		inside[0].Yield()
 		synctest.Wait()
-		select {
-		case err := <-more[0]:
-			if err != nil {
-				t.Error(err)
-			}
-		default:
-			t.Error("a known peer waits behind unknown peers")
-		}
+		granted(t, more[0], "a known peer waits behind unknown peers")
 		known[0].Yield()
 		known[1].Yield()
 		inside[1].Yield()
@@ -159,14 +165,7 @@ func TestAfterAStartAFloodKeepsNoSenderOut(t *testing.T) {
 			inside[i].Yield()
 		}
 		synctest.Wait()
-		select {
-		case err := <-honest[0]:
-			if err != nil {
-				t.Error(err)
-			}
-		default:
-			t.Error("an honest delivery waits behind the flood")
-		}
+		granted(t, honest[0], "an honest delivery waits behind the flood")
 		c.from("192.0.2.1").Credit(time.Now())
 		if known, _ := acquireAll(c, 1, "192.0.2.1"); len(known) != 1 {
 			t.Error("the sender still waits after its first event")
@@ -371,14 +370,7 @@ func TestAPeerThatOwesWaitsBehindOthers(t *testing.T) {
 		_, honest := acquireAll(l, 1, "192.0.2.1")
 		inside[0].Yield()
 		synctest.Wait()
-		select {
-		case err := <-honest[0]:
-			if err != nil {
-				t.Error(err)
-			}
-		default:
-			t.Error("the request waits behind a peer that owes slots")
-		}
+		granted(t, honest[0], "the request waits behind a peer that owes slots")
 		time.Sleep(time.Minute)
 		if err := <-owing[0]; !errors.Is(err, ErrBusy) {
 			t.Error(err)
@@ -408,14 +400,7 @@ func TestAPausedRequestLeavesItsSlotToOthers(t *testing.T) {
 		_, waits := acquireAll(l, 1, "198.51.100.1")
 		err := inside[0].Paused(t.Context(), func() error {
 			synctest.Wait()
-			select {
-			case err := <-waits[0]:
-				if err != nil {
-					t.Error(err)
-				}
-			default:
-				t.Error("no slot was free during the pause")
-			}
+			granted(t, waits[0], "no slot was free during the pause")
 			inside[1].Yield()
 			return nil
 		})
