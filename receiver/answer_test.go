@@ -39,11 +39,15 @@ func TestAnswerIsStoredAndRepeated(t *testing.T) {
 		status   map[producer.Contract]int
 		header   map[string]string
 	}{
-		{"body", Response{Body: []byte(`{"ok":true}`)}, map[producer.Contract]int{0: 200, 1: 200}, map[string]string{"Content-Type": "application/json"}},
+		{"body", Response{Body: []byte(`{"ok":true}`)}, map[producer.Contract]int{0: 200, 1: 200},
+			map[string]string{"Content-Type": "application/json"}},
 		{"nothing", Response{}, map[producer.Contract]int{0: 204, 1: 200}, nil},
 		{
-			"created", Response{Status: 201, Header: http.Header{"location": {"/o/1"}, "Content-Type": {"text/xml"}, "Connection": {"x"}, "Idempotency-Replayed": {"true"}, "Content-Length": {"99"}}, Body: []byte("<a/>")},
-			map[producer.Contract]int{0: 201, 1: 201}, map[string]string{"Location": "/o/1", "Content-Type": "text/xml"},
+			"created", Response{Status: 201,
+				Header: http.Header{"location": {"/o/1"}, "Content-Type": {"text/xml"}, "Connection": {"x"},
+					"Idempotency-Replayed": {"true"}, "Content-Length": {"99"}}, Body: []byte("<a/>")},
+			map[producer.Contract]int{0: 201, 1: 201},
+			map[string]string{"Location": "/o/1", "Content-Type": "text/xml"},
 		},
 		{"refusal", Response{Status: 409, Body: []byte(`{}`)}, map[producer.Contract]int{0: 409, 1: 409}, nil},
 		{"largest", Response{Body: make([]byte, 1<<20)}, map[producer.Contract]int{0: 200, 1: 200}, nil},
@@ -66,7 +70,8 @@ func TestAnswerIsStoredAndRepeated(t *testing.T) {
 				if i == 0 {
 					first = g
 				}
-				if g.status != row.status[p.Contract] || g.body != first.body || g.replayed() != (i > 0) || len(g.body) != len(row.response.Body) {
+				if g.status != row.status[p.Contract] || g.body != first.body || g.replayed() != (i > 0) ||
+					len(g.body) != len(row.response.Body) {
 					t.Fatalf("%s: %d %v", row.name, g.status, g.header)
 				}
 				for name, want := range row.header {
@@ -118,19 +123,22 @@ func TestTransientAnswerIsSentNotStored(t *testing.T) {
 		status int
 		code   string // of the problem; empty for the handler's own response
 	}{
-		"error":     {func() (Response, error) { return Response{}, errors.New("private-cause") }, 503, "answer_failed"},
-		"panic":     {func() (Response, error) { panic("secret-payload") }, 503, "answer_failed"},
-		"postponed": {func() (Response, error) { return Response{}, Postpone(90*time.Second, nil) }, 503, "answer_postponed"},
-		"408":       {func() (Response, error) { return Response{Status: 408, Body: []byte("x")}, nil }, 408, ""},
-		"425":       {func() (Response, error) { return Response{Status: 425}, nil }, 425, ""},
-		"429":       {func() (Response, error) { return Response{Status: 429}, nil }, 429, ""},
-		"500":       {func() (Response, error) { return Response{Status: 500}, nil }, 500, ""},
-		"503":       {func() (Response, error) { return Response{Status: 503}, nil }, 503, ""},
-		"101":       {func() (Response, error) { return Response{Status: 101}, nil }, 503, "answer_failed"},
-		"302":       {func() (Response, error) { return Response{Status: 302}, nil }, 503, "answer_failed"},
-		"207":       {func() (Response, error) { return Response{Status: 207}, nil }, 503, "answer_failed"},
-		"600":       {func() (Response, error) { return Response{Status: 600}, nil }, 503, "answer_failed"},
-		"too-large": {func() (Response, error) { return Response{Body: make([]byte, 1<<20+1)}, nil }, 503, "answer_failed"},
+		"error": {func() (Response, error) { return Response{}, errors.New("private-cause") }, 503,
+			"answer_failed"},
+		"panic": {func() (Response, error) { panic("secret-payload") }, 503, "answer_failed"},
+		"postponed": {func() (Response, error) { return Response{}, Postpone(90*time.Second, nil) }, 503,
+			"answer_postponed"},
+		"408": {func() (Response, error) { return Response{Status: 408, Body: []byte("x")}, nil }, 408, ""},
+		"425": {func() (Response, error) { return Response{Status: 425}, nil }, 425, ""},
+		"429": {func() (Response, error) { return Response{Status: 429}, nil }, 429, ""},
+		"500": {func() (Response, error) { return Response{Status: 500}, nil }, 500, ""},
+		"503": {func() (Response, error) { return Response{Status: 503}, nil }, 503, ""},
+		"101": {func() (Response, error) { return Response{Status: 101}, nil }, 503, "answer_failed"},
+		"302": {func() (Response, error) { return Response{Status: 302}, nil }, 503, "answer_failed"},
+		"207": {func() (Response, error) { return Response{Status: 207}, nil }, 503, "answer_failed"},
+		"600": {func() (Response, error) { return Response{Status: 600}, nil }, 503, "answer_failed"},
+		"too-large": {func() (Response, error) { return Response{Body: make([]byte, 1<<20+1)}, nil }, 503,
+			"answer_failed"},
 	}
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		var again sync.Map
@@ -145,7 +153,8 @@ func TestTransientAnswerIsSentNotStored(t *testing.T) {
 			t.Log(name)
 			if row.code != "" {
 				wantProblem(t, g, row.status, row.code)
-			} else if g.status != row.status || g.header.Get("Retry-After") == "" || g.header.Get("Cache-Control") != "no-store" {
+			} else if g.status != row.status || g.header.Get("Retry-After") == "" ||
+				g.header.Get("Cache-Control") != "no-store" {
 				t.Fatalf("%+v", g)
 			}
 			if name == "postponed" && len(g.header.Get("Retry-After")) < 2 {
@@ -238,7 +247,8 @@ func TestReleasedClaimGoesToExactlyOneWaitingDelivery(t *testing.T) {
 			}
 		}
 		if failed != 3 || first != 1 || repeated != 12 || runs.count() != 4 || most.Load() != 1 {
-			t.Errorf("%d failed, %d first, %d replayed, %d runs, %d at once", failed, first, repeated, runs.count(), most.Load())
+			t.Errorf("%d failed, %d first, %d replayed, %d runs, %d at once", failed, first, repeated, runs.count(),
+				most.Load())
 		}
 	})
 }
@@ -248,11 +258,12 @@ func TestDuplicateThatWaitedLongEnoughGetsRetryAfter(t *testing.T) {
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		for _, wait := range []time.Duration{-1, 50 * time.Millisecond} {
 			runs, release := newCounter(), make(chan struct{})
-			s := serve(t, p, func(c *Config) { c.InFlightWait = wait }, Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) {
-				runs.add()
-				<-release
-				return Response{Body: []byte("1")}, nil
-			}))
+			s := serve(t, p, func(c *Config) { c.InFlightWait = wait },
+				Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) {
+					runs.add()
+					<-release
+					return Response{Body: []byte("1")}, nil
+				}))
 			s.sendAtOnce(1, req{id: "k1", body: "1"}, func() {
 				runs.await(t)
 				wantProblem(t, s.send(req{id: "k1", body: "1"}), inFlightStatus(p), "in_flight")
@@ -384,7 +395,9 @@ func TestAnswerIsDurableBeforeItIsSent(t *testing.T) {
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		broken := &brokenStore{finish: errors.New("disk gone")}
 		s := serve(t, p, func(c *Config) { broken.Store, c.Store = c.Store, broken },
-			Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) { return Response{Body: []byte("1")}, nil }))
+			Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) {
+				return Response{Body: []byte("1")}, nil
+			}))
 		wantProblem(t, s.send(req{id: "k1"}), 503, "store_unavailable")
 		broken.finish = dedup.ErrLeaseLost
 		wantProblem(t, s.send(req{id: "k2", body: "2"}), inFlightStatus(p), "in_flight")

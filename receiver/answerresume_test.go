@@ -33,11 +33,13 @@ func TestFailedAnswerRunsAgainWithTheFirstDelivery(t *testing.T) {
 			}
 			var seen []Event[[]byte]
 			other := newCounter()
-			s := serve(t, p, nil, Answer("shop", "paid", failsOnce(&seen)), On("shop", "noted", func(context.Context, Event[[]byte]) error {
-				other.add()
-				return nil
-			}))
-			wantProblem(t, s.send(req{id: "k1", typ: "paid", body: "1", header: http.Header{"Shop": {"ours"}}}), 503, "answer_failed")
+			s := serve(t, p, nil, Answer("shop", "paid", failsOnce(&seen)),
+				On("shop", "noted", func(context.Context, Event[[]byte]) error {
+					other.add()
+					return nil
+				}))
+			wantProblem(t, s.send(req{id: "k1", typ: "paid", body: "1", header: http.Header{"Shop": {"ours"}}}), 503,
+				"answer_failed")
 			for i := range 2 {
 				g := s.send(req{id: "k1", typ: typ, body: "1", header: http.Header{"Shop": {"evil"}}})
 				if g.status != 200 || g.body != "ours" || g.replayed() != (i == 1) {
@@ -48,7 +50,8 @@ func TestFailedAnswerRunsAgainWithTheFirstDelivery(t *testing.T) {
 				t.Fatalf("%d runs, %d of another handler", len(seen), other.count())
 			}
 			again := seen[1]
-			if again.Header.Get("Shop") != "ours" || again.Attributes["shop"] != "ours" || again.Type != "paid" || again.Attempt != 2 || string(again.Body) != "1" {
+			if again.Header.Get("Shop") != "ours" || again.Attributes["shop"] != "ours" || again.Type != "paid" ||
+				again.Attempt != 2 || string(again.Body) != "1" {
 				t.Errorf("the second run got %+v", again)
 			}
 			if rec := s.records()[0]; rec.Payload.Header.Get("Shop") != "ours" || rec.Payload.Type != "paid" {
@@ -91,7 +94,8 @@ func TestFailedAnswerResumesUnderAnotherConfiguration(t *testing.T) {
 			if g := later.send(a); g.status != 200 || !g.replayed() {
 				t.Errorf("again: %+v", g)
 			}
-			if rec := s.records()[0]; len(seen) != row.runs || rec.State() != row.state || row.state == dedup.Dead && rec.Tasks[0].Reason != reasonGone {
+			if rec := s.records()[0]; len(seen) != row.runs || rec.State() != row.state ||
+				row.state == dedup.Dead && rec.Tasks[0].Reason != reasonGone {
 				t.Errorf("%d runs, record %+v", len(seen), rec)
 			}
 		})

@@ -151,7 +151,8 @@ func (f *fixture) attempts() []string {
 	defer f.mu.Unlock()
 	var lines []string
 	for _, o := range f.seen {
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %d %v %s", o.Kind, o.Handler, o.Attempt, o.State, o.Reason)))
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %d %v %s", o.Kind, o.Handler, o.Attempt, o.State,
+			o.Reason)))
 	}
 	return lines
 }
@@ -420,7 +421,8 @@ func TestInterruptedAttemptsUseUpTheBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		f := newFixture(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })}, nil)
+		f := newFixture(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })},
+			nil)
 		event := f.accept("1", "x")
 		for range f.d.cfg.Attempts {
 			if _, err := f.store.Memory.Take(t.Context(), 1, 1<<20, time.Second); err != nil {
@@ -484,7 +486,8 @@ func TestReopenedAnswerIsClassifiedByItsResponse(t *testing.T) {
 					t.Fatal(err)
 				}
 				old := dedup.Response{Status: 422, Body: []byte("old")}
-				if err := f.store.Finish(t.Context(), out[0].Lease, dedup.Result{Kind: dedup.ResultDead, Response: old}); err != nil {
+				if err := f.store.Finish(t.Context(), out[0].Lease,
+					dedup.Result{Kind: dedup.ResultDead, Response: old}); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := f.store.Reopen(t.Context(), out[0].Record.Event); err != nil {
@@ -535,7 +538,8 @@ func TestPayloadsStayOutOfLogs(t *testing.T) {
 		}
 		f.same("errors whose text is in the store", 7, texts)
 		logs := f.logs.String()
-		for _, name := range []string{"error", "wrapped", "reject", "postpone", `"panic with an error"`, "undecodable"} {
+		for _, name := range []string{"error", "wrapped", "reject", "postpone", `"panic with an error"`,
+			"undecodable"} {
 			if !strings.Contains(logs, "handler="+name) {
 				t.Errorf("handler %s is not in the log", name)
 			}

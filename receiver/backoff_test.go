@@ -46,7 +46,8 @@ func TestBackoffIsFullJitter(t *testing.T) {
 		n := rapid.IntRange(0, 100).Draw(t, "n")
 		most := math.Min(float64(limit), float64(base)*math.Pow(2, float64(n)))
 		var asked int64
-		got := backoff(base, limit, n, func(k int64) int64 { asked = k; return rapid.Int64Range(0, k-1).Draw(t, "random") })
+		got := backoff(base, limit, n,
+			func(k int64) int64 { asked = k; return rapid.Int64Range(0, k-1).Draw(t, "random") })
 		if got < 0 || float64(got) > most {
 			t.Fatalf("%v is outside [0, %v]", got, time.Duration(most))
 		}

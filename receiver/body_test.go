@@ -36,7 +36,8 @@ func TestBodyIsReadOnceAndWhole(t *testing.T) {
 				want[i] = byte(rand.N(256))
 			}
 			for name, r := range map[string]io.Reader{
-				"whole": bytes.NewReader(want), "halves": iotest.HalfReader(bytes.NewReader(want)), "late end": iotest.DataErrReader(bytes.NewReader(want)),
+				"whole": bytes.NewReader(want), "halves": iotest.HalfReader(bytes.NewReader(want)),
+				"late end": iotest.DataErrReader(bytes.NewReader(want)),
 			} {
 				b, used := newTestBody(r, declared, 1<<20, 4<<20)
 				for range 2 {
@@ -61,7 +62,8 @@ func TestBodyNeverCostsMuchMoreThanWhatWasSent(t *testing.T) {
 		used := int64(-1)
 		waiting := iotest.ErrReader(errors.New("cut"))
 		look := readerFunc(func([]byte) (int, error) { used = now(); return 0, io.ErrUnexpectedEOF })
-		b, now := newTestBody(io.MultiReader(strings.NewReader(strings.Repeat("x", sent)), look, waiting), 1<<20, 1<<20, 4<<20)
+		b, now := newTestBody(io.MultiReader(strings.NewReader(strings.Repeat("x", sent)), look, waiting), 1<<20, 1<<20,
+			4<<20)
 		if _, err := b.read(); failureOf(err).code != codeBodyCut || b.buf != nil {
 			t.Fatalf("%v, %d bytes", err, len(b.buf))
 		}
@@ -159,7 +161,8 @@ func TestBuffersOfBodiesAreNotShared(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for size, want := range map[int64]int{0: -1, 1: -1, firstBuffer - 1: -1, firstBuffer: 0, firstBuffer + 1: -1, 2 * firstBuffer: 1, firstBuffer << 13: 13, firstBuffer << 14: -1} {
+	for size, want := range map[int64]int{0: -1, 1: -1, firstBuffer - 1: -1, firstBuffer: 0, firstBuffer + 1: -1,
+		2 * firstBuffer: 1, firstBuffer << 13: 13, firstBuffer << 14: -1} {
 		if got := bufferClass(size); got != want {
 			t.Errorf("%d bytes have class %d, want %d", size, got, want)
 		}

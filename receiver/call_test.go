@@ -111,8 +111,10 @@ func TestTextIsAString(t *testing.T) {
 		{"text/plain", "\xff", "", true},
 	} {
 		var got string
-		h := only(t, On("gh", "*", func(_ context.Context, ev Event[string]) error { got = ev.Data; return nil }), decodeJSON)
-		if _, err := call(t, h, recordOf(tt.contentType, tt.body), 1); isUndecodable(err) != tt.refused || got != tt.want {
+		h := only(t, On("gh", "*", func(_ context.Context, ev Event[string]) error { got = ev.Data; return nil }),
+			decodeJSON)
+		if _, err := call(t, h, recordOf(tt.contentType, tt.body), 1); isUndecodable(err) != tt.refused ||
+			got != tt.want {
 			t.Errorf("%s %q: got %q, %v", tt.contentType, tt.body, got, err)
 		}
 	}
@@ -121,8 +123,9 @@ func TestTextIsAString(t *testing.T) {
 func TestAttributesReachTheHandler(t *testing.T) {
 	t.Parallel()
 	ev := Event[any]{Attributes: map[string]string{
-		"id": "1", "source": "/s", "subject": "s", "time": "2026-01-02T03:04:05.5+09:00", "datacontenttype": "text/plain",
-		"dataschema": "/d", "keyid": "k1", "shard": "7", "topic": "t",
+		"id": "1", "source": "/s", "subject": "s", "time": "2026-01-02T03:04:05.5+09:00",
+		"datacontenttype": "text/plain",
+		"dataschema":      "/d", "keyid": "k1", "shard": "7", "topic": "t",
 	}}
 	ev.describe()
 	if ev.Source != "/s" || ev.Subject != "s" || !ev.Time.Equal(time.Date(2026, 1, 1, 18, 4, 5, 5e8, time.UTC)) {
@@ -177,7 +180,8 @@ func TestCloudEventsDecodeTheirData(t *testing.T) {
 		{"structured", structured, `{` + head + `,"data":{"N":1},"Data":2}`, `application/json|{"N":1}`, false},
 		{"of a batch", batch, `{` + head + `,"data":"text","datacontenttype":"text/plain"}`, `text/plain|text`, false},
 		{"a string that is JSON", structured, `{` + head + `,"data":"text"}`, `application/json|"text"`, false},
-		{"binary data", structured, `{` + head + `,"data_base64":"AP8=","datacontenttype":"image/png"}`, "image/png|\x00\xff", false},
+		{"binary data", structured, `{` + head + `,"data_base64":"AP8=","datacontenttype":"image/png"}`,
+			"image/png|\x00\xff", false},
 		{"no data", structured, `{` + head + `}`, `application/json|null`, false},
 		{"both kinds of data", structured, `{` + head + `,"data":1,"data_base64":"AP8="}`, "", true},
 		{"bad base64", structured, `{` + head + `,"data_base64":"!"}`, "", true},
@@ -208,7 +212,8 @@ func TestHandlersSeeTheWholeEvent(t *testing.T) {
 	want := Event[string]{
 		ID: "id1", EventID: "ev1", Producer: "gh", Endpoint: "gh", Principal: "acme", Type: "push", Attempt: 3,
 		Accepted: rec.Accepted, KeyField: `"id1"`, Header: http.Header{"Content-Type": {"application/json"}},
-		Source: "here", Extensions: map[string]string{}, Attributes: map[string]string{"source": "here"}, Body: []byte(`"data"`), Data: "data",
+		Source: "here", Extensions: map[string]string{}, Attributes: map[string]string{"source": "here"},
+		Body: []byte(`"data"`), Data: "data",
 	}
 	var got Event[string]
 	h := only(t, Answer("gh", "*", func(_ context.Context, ev Event[string]) (Response, error) {
@@ -247,7 +252,8 @@ func TestHandlersDoNotShareMaps(t *testing.T) {
 		f.outcome(event)
 		f.same("seen", []string{"text/plain", "here"}, seen)
 		rec := f.record(event)
-		f.same("kept", []string{"text/plain", "here"}, []string{rec.Payload.Header.Get("Content-Type"), rec.Payload.Attributes["source"]})
+		f.same("kept", []string{"text/plain", "here"},
+			[]string{rec.Payload.Header.Get("Content-Type"), rec.Payload.Attributes["source"]})
 	})
 }
 
@@ -323,9 +329,11 @@ func TestPanicAndGoexitAreErrors(t *testing.T) {
 		{"panic with text", func() error { panic("the payload is 4711") }, "panic: the payload is 4711"},
 		{"panic with an error", func() error { panic(Reject(errors.New("x"))) }, "panic: rejected: x"},
 		{"panic with nil", func() error { panic(nil) }, "panic: panic called with nil argument"},
-		{"fault", func() error { var p *Handler; return p.err }, "panic: runtime error: invalid memory address or nil pointer dereference"},
+		{"fault", func() error { var p *Handler; return p.err },
+			"panic: runtime error: invalid memory address or nil pointer dereference"},
 		{"end of the goroutine", func() error { runtime.Goexit(); return nil }, errGoexit.Error()},
-		{"nil pointer as an error", func() error { var b *broken; return b }, "panic: runtime error: invalid memory address or nil pointer dereference"},
+		{"nil pointer as an error", func() error { var b *broken; return b },
+			"panic: runtime error: invalid memory address or nil pointer dereference"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

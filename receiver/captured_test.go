@@ -118,7 +118,8 @@ func TestACapturedDeliveryRunsOnceOnDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := deduptest.NewClock()
-			store, err := badgerstore.Open(t.TempDir(), badgerstore.Options{Logger: slog.New(slog.DiscardHandler), Clock: clock})
+			store, err := badgerstore.Open(t.TempDir(),
+				badgerstore.Options{Logger: slog.New(slog.DiscardHandler), Clock: clock})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +133,8 @@ func (c capture) attack(t *testing.T, store dedup.Store, clock *deduptest.Clock)
 	seen := &runs{all: map[string]int{}, each: map[string]int{}}
 	begin := clock.Now()
 	rx, err := receiver.Open(receiver.Config{
-		Store: store, Producers: []producer.Producer{c.producer}, URL: publicBase, Logger: slog.New(slog.DiscardHandler),
+		Store: store, Producers: []producer.Producer{c.producer}, URL: publicBase,
+		Logger:   slog.New(slog.DiscardHandler),
 		Handlers: []receiver.Handler{seen.handler(c.producer.Name, "*"), seen.handler(c.producer.Name, "other-*")},
 		Clock:    func() time.Time { return c.now.Add(clock.Now().Sub(begin)) },
 	})
@@ -225,7 +227,8 @@ func messageOf(t *testing.T, name string, r *http.Request, body []byte) message 
 
 // unsignedPresets authenticate the sender, but not what it sends.
 var unsignedPresets = []string{
-	"aws-eventbridge", "azure-event-grid", "chargebee", "cloudevents", "gitlab", "google-eventarc", "google-pubsub", "webengage", "yookassa",
+	"aws-eventbridge", "azure-event-grid", "chargebee", "cloudevents", "gitlab", "google-eventarc", "google-pubsub",
+	"webengage", "yookassa",
 }
 
 // presetCaptures are deliveries of all presets.
@@ -250,8 +253,9 @@ func presetCaptures(t *testing.T) map[string]capture {
 		add(name, name, s, "", nil)
 	}
 	for name, prefix := range map[string]string{
-		"aws-sns": "valid: made, version 2", "google-eventarc": "valid: plain", "google-pubsub": "valid: plain", "openbanking-uk": "valid",
-		"paypal": "valid: made chain root", "yandex-pay": "valid",
+		"aws-sns": "valid: made, version 2", "google-eventarc": "valid: plain", "google-pubsub": "valid: plain",
+		"openbanking-uk": "valid",
+		"paypal":         "valid: made chain root", "yandex-pay": "valid",
 	} {
 		rec := recorded(t, name, prefix)
 		s := rec.settings(t)
@@ -259,7 +263,8 @@ func presetCaptures(t *testing.T) map[string]capture {
 		d := rec.delivery(t)
 		d.URL.RawQuery = ""
 		all[name] = capture{
-			producer: openPreset(t, name, s), message: messageOf(t, name, d, []byte(rec.Body)), now: time.Unix(rec.Now, 0), most: 1,
+			producer: openPreset(t, name, s), message: messageOf(t, name, d, []byte(rec.Body)),
+			now: time.Unix(rec.Now, 0), most: 1,
 		}
 	}
 	here := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
@@ -301,10 +306,12 @@ func (c capture) bounded(name string) capture {
 // repeatable are the bodies that two events may share with everything that is signed, by preset,
 // with their meaning.
 var repeatable = map[string]string{
-	"github, workflow_dispatch": `{"inputs":{},"ref":"refs/heads/main","workflow":".github/workflows/tea.yml","sender":{"login":"mallow"}}`,
-	"github, membership":        `{"action":"added","scope":"team","member":{"login":"mallow"},"team":{"id":17},"organization":{"id":1}}`,
-	"twilio, a running call":    `CallSid=CA17&CallStatus=in-progress&Digits=1&From=%2B15550017`,
-	"shopify, shop/redact":      `{"shop_id":17,"shop_domain":"teapots.myshopify.com"}`,
+	"github, workflow_dispatch": `{"inputs":{},"ref":"refs/heads/main","workflow":".github/workflows/tea.yml",` +
+		`"sender":{"login":"mallow"}}`,
+	"github, membership": `{"action":"added","scope":"team","member":{"login":"mallow"},"team":{"id":17},` +
+		`"organization":{"id":1}}`,
+	"twilio, a running call": `CallSid=CA17&CallStatus=in-progress&Digits=1&From=%2B15550017`,
+	"shopify, shop/redact":   `{"shop_id":17,"shop_domain":"teapots.myshopify.com"}`,
 }
 
 // withBody replaces and signs the body of a message.
@@ -411,7 +418,8 @@ func (o own) capture(t *testing.T, now time.Time) capture {
 func (o own) captureBy(t *testing.T, now time.Time, sign func(*http.Request, []byte) error) capture {
 	t.Helper()
 	p := producer.Producer{
-		Name: "own", Scheme: o.scheme, Key: o.key, Type: producer.JSON("type"), Contract: producer.Webhook, SignsURL: true, Window: 25 * time.Hour,
+		Name: "own", Scheme: o.scheme, Key: o.key, Type: producer.JSON("type"), Contract: producer.Webhook,
+		SignsURL: true, Window: 25 * time.Hour,
 	}
 	if o.change != nil {
 		o.change(&p)
@@ -427,7 +435,8 @@ func (o own) captureBy(t *testing.T, now time.Time, sign func(*http.Request, []b
 	if err := sign(r, body); err != nil && !o.refused {
 		t.Fatal(err)
 	}
-	return capture{producer: p, message: messageOf(t, "own", r, body), now: now, most: 1, later: later(o.anyID), anyID: o.anyID, refused: o.refused}
+	return capture{producer: p, message: messageOf(t, "own", r, body), now: now, most: 1, later: later(o.anyID),
+		anyID: o.anyID, refused: o.refused}
 }
 
 func later(anyID bool) int {
@@ -443,7 +452,8 @@ func asAPI(p *producer.Producer) { p.Contract = producer.API }
 // ownProducers use the templates of the scheme hmac, and shared credentials.
 func ownProducers() map[string]own {
 	template := func(content string) *verify.HMAC {
-		h := &verify.HMAC{Headers: []string{"X-Signature"}, Encoding: verify.Hex, Content: content, Secrets: verify.Secrets(secret17)}
+		h := &verify.HMAC{Headers: []string{"X-Signature"}, Encoding: verify.Hex, Content: content,
+			Secrets: verify.Secrets(secret17)}
 		if strings.Contains(content, "{timestamp}") {
 			h.TimestampHeaders = []string{"X-Time"}
 		}
@@ -461,26 +471,35 @@ func ownProducers() map[string]own {
 	field := template("{header:X-Event-Id}{body}")
 	field.Malleable = true
 	return map[string]own{
-		"hmac, time and body, id in a field":    {scheme: template("{timestamp}.{body}"), key: byField, fields: id},
-		"hmac, time and body, id in the body":   {scheme: template("{timestamp}.{body}"), key: byBody},
-		"hmac, time and body, no id":            {scheme: template("{timestamp}.{body}"), key: producer.BodyDigest()},
-		"hmac, body, id in a field":             {scheme: template("{body}"), key: byField, fields: id},
-		"hmac, body, id in a field, as an API":  {scheme: template("{body}"), key: byField, fields: id, change: asAPI},
-		"hmac, body, id in the body":            {scheme: template("{body}"), key: byBody},
-		"hmac, body, no id":                     {scheme: template("{body}"), key: producer.BodyDigest()},
-		"hmac, id, time and body":               {scheme: template("{id}.{timestamp}.{body}"), key: byField, fields: id},
-		"hmac, a field and the body":            {scheme: template("{header:X-Event-Id}.{body}"), key: byField, fields: id},
-		"hmac, the body and a field":            {scheme: template("{body}.{header:X-Event-Id}"), key: byField, fields: id},
-		"hmac, URL and body":                    {scheme: template("{url}\n{body}"), key: producer.Query("id"), query: "?id=evt-17"},
-		"hmac, the URL that was registered":     {scheme: fixed, key: byBody, query: "?a=1"},
-		"hmac, URL and body, malleable":         {scheme: malleable, key: byBody},
-		"hmac, field and body, malleable":       {scheme: field, key: byField, fields: id},
-		"hmac, URL and body without a boundary": {scheme: template("{url}{body}"), key: producer.Query("id"), query: "?id=evt-17", refused: true},
-		"hmac, field and body without one":      {scheme: template("{header:X-Event-Id}{body}"), key: byField, fields: id, refused: true},
-		"bearer":                                {scheme: verify.BearerToken(secret17), key: byBody, anyID: true},
-		"basic":                                 {scheme: verify.Basic("kettle", secret17), key: byField, fields: id, anyID: true},
-		"a field":                               {scheme: verify.HeaderValue("X-Token", secret17), key: byField, fields: id, anyID: true},
-		"a parameter":                           {scheme: verify.QueryValue("token", secret17), key: byBody, anyID: true},
+		"hmac, time and body, id in a field":   {scheme: template("{timestamp}.{body}"), key: byField, fields: id},
+		"hmac, time and body, id in the body":  {scheme: template("{timestamp}.{body}"), key: byBody},
+		"hmac, time and body, no id":           {scheme: template("{timestamp}.{body}"), key: producer.BodyDigest()},
+		"hmac, body, id in a field":            {scheme: template("{body}"), key: byField, fields: id},
+		"hmac, body, id in a field, as an API": {scheme: template("{body}"), key: byField, fields: id, change: asAPI},
+		"hmac, body, id in the body":           {scheme: template("{body}"), key: byBody},
+		"hmac, body, no id":                    {scheme: template("{body}"), key: producer.BodyDigest()},
+		"hmac, id, time and body": {scheme: template("{id}.{timestamp}.{body}"), key: byField,
+			fields: id},
+		"hmac, a field and the body": {scheme: template("{header:X-Event-Id}.{body}"), key: byField,
+			fields: id},
+		"hmac, the body and a field": {scheme: template("{body}.{header:X-Event-Id}"), key: byField,
+			fields: id},
+		"hmac, URL and body": {scheme: template("{url}\n{body}"), key: producer.Query("id"),
+			query: "?id=evt-17"},
+		"hmac, the URL that was registered": {scheme: fixed, key: byBody, query: "?a=1"},
+		"hmac, URL and body, malleable":     {scheme: malleable, key: byBody},
+		"hmac, field and body, malleable":   {scheme: field, key: byField, fields: id},
+		"hmac, URL and body without a boundary": {scheme: template("{url}{body}"), key: producer.Query("id"),
+			query: "?id=evt-17", refused: true},
+		"hmac, field and body without one": {scheme: template("{header:X-Event-Id}{body}"), key: byField,
+			fields: id, refused: true},
+		"bearer": {scheme: verify.BearerToken(secret17), key: byBody, anyID: true},
+		"basic": {scheme: verify.Basic("kettle", secret17), key: byField, fields: id,
+			anyID: true},
+		"a field": {scheme: verify.HeaderValue("X-Token", secret17), key: byField,
+			fields: id, anyID: true},
+		"a parameter": {scheme: verify.QueryValue("token", secret17), key: byBody,
+			anyID: true},
 	}
 }
 
@@ -488,7 +507,8 @@ func ownProducers() map[string]own {
 func signedProducers() map[string]own {
 	id := map[string]string{"X-Event-Id": "evt-17", "X-Type": "paid", "Content-Type": "application/json"}
 	binary := map[string]string{
-		"Ce-Id": "evt-17", "Ce-Source": "/shop", "Ce-Type": "paid", "Ce-Specversion": "1.0", "Content-Type": "application/json",
+		"Ce-Id": "evt-17", "Ce-Source": "/shop", "Ce-Type": "paid", "Ce-Specversion": "1.0",
+		"Content-Type": "application/json",
 	}
 	event := `{"specversion":"1.0","id":"evt-17","source":"/shop","type":"paid","data":{"n":1}}`
 	cloudEvents := func(p *producer.Producer) {
@@ -497,18 +517,24 @@ func signedProducers() map[string]own {
 	byQuery := func(p *producer.Producer) { p.QueryScope, p.Contract = true, producer.API }
 	return map[string]own{
 		"Idempotency-Key": {
-			key: producer.IdempotencyKey{}, fields: map[string]string{"Idempotency-Key": `"evt-17"`, "Content-Type": "application/json"}, change: byQuery,
+			key:    producer.IdempotencyKey{},
+			fields: map[string]string{"Idempotency-Key": `"evt-17"`, "Content-Type": "application/json"},
+			change: byQuery,
 		},
 		"id and type in fields": {
-			key: producer.Header("X-Event-Id"), fields: id, change: func(p *producer.Producer) { p.Type = producer.Header("X-Type") },
+			key: producer.Header("X-Event-Id"), fields: id,
+			change: func(p *producer.Producer) { p.Type = producer.Header("X-Type") },
 		},
-		"id in the query":              {key: producer.Query("id"), query: "?id=evt-17&b=2", fields: id, change: byQuery},
-		"id in the body":               {key: producer.JSON("id"), fields: id},
-		"no id":                        {key: producer.BodyDigest(), fields: id},
-		"CloudEvents, binary mode":     {fields: binary, change: cloudEvents},
-		"CloudEvents, structured mode": {fields: map[string]string{"Content-Type": "application/cloudevents+json"}, body: event, change: cloudEvents},
+		"id in the query": {key: producer.Query("id"), query: "?id=evt-17&b=2", fields: id,
+			change: byQuery},
+		"id in the body":           {key: producer.JSON("id"), fields: id},
+		"no id":                    {key: producer.BodyDigest(), fields: id},
+		"CloudEvents, binary mode": {fields: binary, change: cloudEvents},
+		"CloudEvents, structured mode": {fields: map[string]string{"Content-Type": "application/cloudevents+json"},
+			body: event, change: cloudEvents},
 		"CloudEvents, a batch": {
-			fields: map[string]string{"Content-Type": "application/cloudevents-batch+json"}, body: "[" + event + "]", change: cloudEvents,
+			fields: map[string]string{"Content-Type": "application/cloudevents-batch+json"}, body: "[" + event + "]",
+			change: cloudEvents,
 		},
 	}
 }
@@ -520,14 +546,16 @@ func tokenProducers(t *testing.T, now time.Time) map[string]own {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := verify.ParseTokenKeys(fmt.Appendf(nil, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k1","use":"sig","x":%q}]}`,
+	keys, err := verify.ParseTokenKeys(fmt.Appendf(nil,
+		`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k1","use":"sig","x":%q}]}`,
 		base64.RawURLEncoding.EncodeToString(public)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := func(claims string) string {
 		signed := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","kid":"k1"}`)) + "." +
-			base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"aud":"us","iat":%d,"exp":%d,%s}`, now.Unix(), now.Add(100*time.Hour).Unix(), claims))
+			base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"aud":"us","iat":%d,"exp":%d,%s}`, now.Unix(),
+				now.Add(100*time.Hour).Unix(), claims))
 		return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, []byte(signed)))
 	}
 	scheme := func(body bool) verify.Scheme {
@@ -539,11 +567,16 @@ func tokenProducers(t *testing.T, now time.Time) map[string]own {
 	authorize := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+bearer) }
 	asIs := func(*http.Request) {}
 	return map[string]own{
-		"jwt, a bearer token, id in a field":  {scheme: scheme(false), prove: authorize, key: producer.Header("X-Event-Id"), fields: id, anyID: true},
-		"jwt, a bearer token, id in the body": {scheme: scheme(false), prove: authorize, key: producer.JSON("id"), anyID: true},
-		"jwt, the body, id in a claim":        {scheme: scheme(true), prove: asIs, key: producer.JWT("jti"), body: body, change: claimed},
-		"jwt, the body, id in a field":        {scheme: scheme(true), prove: asIs, key: producer.Header("X-Event-Id"), fields: id, body: body, change: claimed},
-		"jwt, the body, no id":                {scheme: scheme(true), prove: asIs, key: producer.BodyDigest(), body: body, change: claimed},
+		"jwt, a bearer token, id in a field": {scheme: scheme(false), prove: authorize,
+			key: producer.Header("X-Event-Id"), fields: id, anyID: true},
+		"jwt, a bearer token, id in the body": {scheme: scheme(false), prove: authorize, key: producer.JSON("id"),
+			anyID: true},
+		"jwt, the body, id in a claim": {scheme: scheme(true), prove: asIs, key: producer.JWT("jti"), body: body,
+			change: claimed},
+		"jwt, the body, id in a field": {scheme: scheme(true), prove: asIs, key: producer.Header("X-Event-Id"),
+			fields: id, body: body, change: claimed},
+		"jwt, the body, no id": {scheme: scheme(true), prove: asIs, key: producer.BodyDigest(),
+			body: body, change: claimed},
 	}
 }
 
@@ -555,7 +588,8 @@ func certificateProducers(t *testing.T, now time.Time) map[string]own {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(17), DNSNames: []string{"kettle.example"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(100 * time.Hour),
+		SerialNumber: big.NewInt(17), DNSNames: []string{"kettle.example"}, NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(100 * time.Hour),
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
 	if err != nil {

@@ -39,8 +39,10 @@ func TestOpenReportsEveryErrorAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		"store: required", `producer "shop": its signatures cover the URL`, `producer "shop": the name is used twice`,
-		`producer "": a name is`, `producer "": no scheme`, `producer "batch": unique nonces`, `producer "broken": no keys`,
-		`producer "large": bodies of 1073741824 bytes exceed the budget`, `producer "github"`, `unknown producer "nobody"`,
+		`producer "": a name is`, `producer "": no scheme`, `producer "batch": unique nonces`,
+		`producer "broken": no keys`,
+		`producer "large": bodies of 1073741824 bytes exceed the budget`, `producer "github"`,
+		`unknown producer "nobody"`,
 		`producer "batch" sends batches`, "hosts: ", "trusted proxies: ", "policy url: ", "attempts: ", "lease: ",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -75,8 +77,10 @@ func TestURLMustBeAnAbsoluteBase(t *testing.T) {
 func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	c := withDefaults(Config{URL: "https://hooks.example/", Producers: []producer.Producer{{}, {MaxBody: 5}}})
-	if c.URL != "https://hooks.example" || c.PolicyURL != "https://hooks.example/policy" || c.Attempts != 16 || c.AnswerTimeout != 10*time.Second ||
-		c.InFlightWait != 2*time.Second || c.Lease != 30*time.Second || c.RetryAfter != 5*time.Second || c.BodyTimeout != 30*time.Second ||
+	if c.URL != "https://hooks.example" || c.PolicyURL != "https://hooks.example/policy" || c.Attempts != 16 ||
+		c.AnswerTimeout != 10*time.Second ||
+		c.InFlightWait != 2*time.Second || c.Lease != 30*time.Second || c.RetryAfter != 5*time.Second ||
+		c.BodyTimeout != 30*time.Second ||
 		c.BodyBudget != 256<<20 || c.Workers < 4 || c.Decode == nil || c.Logger == nil || c.Clock == nil {
 		t.Errorf("%+v", c)
 	}

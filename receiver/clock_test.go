@@ -54,7 +54,8 @@ type clocked struct {
 // else its default.
 func serveClocked(t *testing.T, p producer.Producer, own bool) *clocked {
 	t.Helper()
-	c := &clocked{clock: deduptest.NewSteppedClock(), release: make(chan struct{}), stop: make(chan struct{}), done: map[string]int{}, accepted: map[string]bool{}, waiting: map[string]int{}}
+	c := &clocked{clock: deduptest.NewSteppedClock(), release: make(chan struct{}), stop: make(chan struct{}),
+		done: map[string]int{}, accepted: map[string]bool{}, waiting: map[string]int{}}
 	c.free = sync.OnceFunc(func() { close(c.release) })
 	c.end = sync.OnceFunc(func() { close(c.stop); c.loads.Wait() })
 	options := badgerstore.Options{Logger: slog.New(slog.DiscardHandler)}
@@ -131,7 +132,8 @@ func (c *clocked) taken() int {
 
 // at is a delivery signed at a time, with a body of its own.
 func at(signed time.Time, id, typ string) req {
-	return req{id: id, body: `{"id":"` + id + `"}`, header: http.Header{"Type": {typ}, "Signed-At": {strconv.FormatInt(signed.Unix(), 10)}}}
+	return req{id: id, body: `{"id":"` + id + `"}`,
+		header: http.Header{"Type": {typ}, "Signed-At": {strconv.FormatInt(signed.Unix(), 10)}}}
 }
 
 // accept delivers a new event, signed by the receiver's clock.

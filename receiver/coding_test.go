@@ -76,7 +76,8 @@ func TestCodedDeliveryIsStoredAsReceivedAndHandledDecoded(t *testing.T) {
 				t.Fatalf("%s: %+v", coding, g)
 			}
 			ev := <-seen
-			if ev.Data.N != 7 || string(ev.Body) != body || ev.Header.Get("Content-Encoding") != coding || ev.Type != "order.paid" {
+			if ev.Data.N != 7 || string(ev.Body) != body || ev.Header.Get("Content-Encoding") != coding ||
+				ev.Type != "order.paid" {
 				t.Errorf("%s: %+v", coding, ev)
 			}
 			if g := s.send(a); !g.replayed() {
@@ -100,7 +101,8 @@ func TestItemsOfACodedBatchAreStoredDecoded(t *testing.T) {
 		return items, nil
 	}
 	words := make(chan string, 2)
-	s := serve(t, p, nil, On("shop", "*", func(_ context.Context, ev Event[[]byte]) error { words <- string(ev.Data); return nil }))
+	s := serve(t, p, nil, On("shop", "*",
+		func(_ context.Context, ev Event[[]byte]) error { words <- string(ev.Data); return nil }))
 	a := req{body: coded(t, "gzip", "one two"), header: http.Header{"Content-Encoding": {"gzip"}}}
 	if g := s.send(a); g.status != 200 {
 		t.Fatalf("%+v", g)
@@ -118,7 +120,8 @@ func TestItemOfACloudEventsBatchHasTheSingleEventType(t *testing.T) {
 		return []producer.Item{{ID: string(d.Body), Body: d.Body}}, nil
 	}
 	kinds := make(chan string, 1)
-	s := serve(t, p, nil, On("shop", "*", func(_ context.Context, ev Event[any]) error { return nil }).With(func(Next) Next {
+	s := serve(t, p, nil, On("shop", "*",
+		func(_ context.Context, ev Event[any]) error { return nil }).With(func(Next) Next {
 		return func(_ context.Context, ev Event[any]) (*Response, error) {
 			kinds <- strings.Join(ev.Header["Content-Type"], "|")
 			return nil, nil
@@ -130,7 +133,8 @@ func TestItemOfACloudEventsBatchHasTheSingleEventType(t *testing.T) {
 		"application/json":                                 "application/json",
 		"application/cloudevents+json":                     "application/cloudevents+json",
 	} {
-		if g := s.send(req{body: strings.ReplaceAll(sent, " ", ""), header: http.Header{"Content-Type": {sent}}}); g.status != 200 {
+		if g := s.send(req{body: strings.ReplaceAll(sent, " ", ""),
+			header: http.Header{"Content-Type": {sent}}}); g.status != 200 {
 			t.Fatalf("%+v", g)
 		}
 		if got := <-kinds; got != want {
@@ -167,7 +171,8 @@ func TestUnsupportedCodingsAreRefused(t *testing.T) {
 				t.Errorf("%v", g.header)
 			}
 			// Nothing is decoded before verification.
-			g = s.send(req{id: "k1", body: row.body, header: http.Header{"Content-Encoding": {row.coding}, "Sig": {"signature_mismatch"}}})
+			g = s.send(req{id: "k1", body: row.body,
+				header: http.Header{"Content-Encoding": {row.coding}, "Sig": {"signature_mismatch"}}})
 			if row.status != 415 {
 				wantProblem(t, g, 401, "signature_invalid")
 			}
@@ -175,7 +180,8 @@ func TestUnsupportedCodingsAreRefused(t *testing.T) {
 		if n := len(s.records()); n != 0 {
 			t.Errorf("%d records", n)
 		}
-		full := req{id: "k1", body: coded(t, "gzip", strings.Repeat("x", 1<<20)), header: http.Header{"Content-Encoding": {"gzip"}}}
+		full := req{id: "k1", body: coded(t, "gzip", strings.Repeat("x", 1<<20)),
+			header: http.Header{"Content-Encoding": {"gzip"}}}
 		s2 := serve(t, p, nil)
 		if g := s2.send(full); g.status/100 != 2 {
 			t.Errorf("exactly the limit: %+v", g)
@@ -204,7 +210,8 @@ func TestReadAtMostIsExact(t *testing.T) {
 		for _, n := range []int64{0, 1, limit - 1, limit, limit + 1, 2*limit + 1} {
 			want := strings.Repeat("x", int(max(0, n)))
 			for name, r := range map[string]io.Reader{
-				"whole": strings.NewReader(want), "bytes": iotest.OneByteReader(strings.NewReader(want)), "late end": iotest.DataErrReader(strings.NewReader(want)),
+				"whole": strings.NewReader(want), "bytes": iotest.OneByteReader(strings.NewReader(want)),
+				"late end": iotest.DataErrReader(strings.NewReader(want)),
 			} {
 				got, err := readAtMost(r, limit)
 				if int64(len(want)) > limit {
@@ -217,7 +224,8 @@ func TestReadAtMostIsExact(t *testing.T) {
 			}
 		}
 	}
-	if got, err := readAtMost(iotest.ErrReader(io.ErrUnexpectedEOF), 10); !errors.Is(err, io.ErrUnexpectedEOF) || got != nil {
+	if got, err := readAtMost(iotest.ErrReader(io.ErrUnexpectedEOF), 10); !errors.Is(err, io.ErrUnexpectedEOF) ||
+		got != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -229,7 +237,8 @@ func FuzzDecodedBody(f *testing.F) {
 	f.Add("identity", []byte("{}"))
 	f.Fuzz(func(t *testing.T, coding string, body []byte) {
 		plain, err := decodedBody(http.Header{"Content-Encoding": {coding}}, body, 1<<10)
-		if one, ok := codingOf(http.Header{"Content-Encoding": {coding}}); err == nil && (!ok || one != "" && len(body) > 0 && len(plain) > 1<<10) {
+		if one, ok := codingOf(http.Header{"Content-Encoding": {coding}}); err == nil &&
+			(!ok || one != "" && len(body) > 0 && len(plain) > 1<<10) {
 			t.Errorf("%q: %d bytes", coding, len(plain))
 		}
 	})

@@ -28,7 +28,8 @@ func TestASentKeyDecidesUnderABearerToken(t *testing.T) {
 			id, key  string
 			replayed bool
 		}{
-			{"1", `"ev-1"`, false}, {"1", `"ev-2"`, false}, {"2", `"ev-1"`, true}, {"1", `ev-1`, true}, {"1", "", false}, {"1", "", true}, {"3", "", false},
+			{"1", `"ev-1"`, false}, {"1", `"ev-2"`, false}, {"2", `"ev-1"`, true}, {"1", `ev-1`, true},
+			{"1", "", false}, {"1", "", true}, {"3", "", false},
 		} {
 			a := cloudEvent(step.id, "Idempotency-Key", step.key)
 			if g := s.send(a); g.status != 200 || g.replayed() != step.replayed {
@@ -104,7 +105,8 @@ func TestEvery415ListsWhatIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []bool{false, true} {
 		want := "application/cloudevents+json"
-		refused := []string{"application/cloudevents+avro", "application/cloudevents-batch+protobuf", "application/cloudevents-batch+json"}
+		refused := []string{"application/cloudevents+avro", "application/cloudevents-batch+protobuf",
+			"application/cloudevents-batch+json"}
 		if batch {
 			want += ", application/cloudevents-batch+json"
 			refused = refused[:2]
@@ -112,8 +114,10 @@ func TestEvery415ListsWhatIsAccepted(t *testing.T) {
 		s := serve(t, preset.CloudEvents(preset.Settings{Bearer: ceToken, Batch: batch}), nil)
 		for _, kind := range refused {
 			g := s.send(cloudEvent("1", "Content-Type", kind))
-			if wantProblem(t, g, 415, "media_type_unsupported"); g.header.Get("Accept-Post") != want || g.header.Get("Accept") != want {
-				t.Errorf("%s: Accept-Post %q, Accept %q, want %q", kind, g.header.Get("Accept-Post"), g.header.Get("Accept"), want)
+			if wantProblem(t, g, 415, "media_type_unsupported"); g.header.Get("Accept-Post") != want ||
+				g.header.Get("Accept") != want {
+				t.Errorf("%s: Accept-Post %q, Accept %q, want %q", kind, g.header.Get("Accept-Post"),
+					g.header.Get("Accept"), want)
 			}
 		}
 	}
@@ -133,8 +137,10 @@ func TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness(t *testing.T) {
 		want   []string // on the page
 		not    string
 	}{
-		{nil, false, nil, []string{"bare values are the same key", "ed25519", "hmac-sha256", "rsa-pss-sha512"}, "rsa-v1_5-sha256"},
-		{producer.KeyFormatUUID, true, []verify.Alg{verify.Ed25519}, []string{"UUID (RFC 9562 section 4)", "values without quotes are refused", "ed25519"}, "hmac-sha256"},
+		{nil, false, nil, []string{"bare values are the same key", "ed25519", "hmac-sha256", "rsa-pss-sha512"},
+			"rsa-v1_5-sha256"},
+		{producer.KeyFormatUUID, true, []verify.Alg{verify.Ed25519},
+			[]string{"UUID (RFC 9562 section 4)", "values without quotes are refused", "ed25519"}, "hmac-sha256"},
 		{word, true, []verify.Alg{verify.HMACSHA256}, []string{"[a-z]{3}-[0-9]&#43;", "hmac-sha256"}, "ed25519"},
 	} {
 		key, err := verify.NewHMACKey("k", []byte("0123456789abcdef"))
@@ -155,7 +161,8 @@ func TestThePolicyPublishesKeyFormatAlgorithmsAndStrictness(t *testing.T) {
 			t.Errorf("%q is on the page", tt.not)
 		}
 		e := s.policyData().Endpoints[0]
-		if e.Strict != tt.strict || (e.Format == "") != (tt.format == nil) || tt.algs != nil && !slices.Equal(e.Algorithms, []string{string(tt.algs[0])}) {
+		if e.Strict != tt.strict || (e.Format == "") != (tt.format == nil) ||
+			tt.algs != nil && !slices.Equal(e.Algorithms, []string{string(tt.algs[0])}) {
 			t.Errorf("as data: %v %q %v", e.Strict, e.Format, e.Algorithms)
 		}
 	}
@@ -181,7 +188,8 @@ func TestA400NamesItsLimit(t *testing.T) {
 		"a broken key":     {s.send(req{id: `"k`}), "not a string (RFC 9651 section 3.3.3)"},
 		"a long type":      {s.send(req{id: "k1", typ: strings.Repeat("t", 1025)}), "longer than 1,024 characters"},
 		"a long value":     {inBody.send(req{body: `{"id":"` + strings.Repeat("i", 4097) + `"}`}), "over 4,096 bytes"},
-		"a deep body":      {inBody.send(req{body: `{"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `,"id":"1"}`}), "nested deeper than 256"},
+		"a deep body": {inBody.send(req{body: `{"a":` + strings.Repeat("[", 300) + strings.Repeat("]",
+			300) + `,"id":"1"}`}), "nested deeper than 256"},
 	} {
 		t.Log(name)
 		wantProblem(t, tt.g, 400, "event_malformed")
@@ -198,7 +206,8 @@ func TestRefusalOfALargeSignatureNamesTheLimit(t *testing.T) {
 		`sig1=("` + strings.Repeat("x", 9000) + `");created=1`: "larger than 8 KiB",
 		`sig1=(` + manyNames(33) + `);created=1`:               "more than 32 components",
 	} {
-		g := s.send(req{id: `"k"`, body: "{}", header: http.Header{"Signature-Input": {input}, "Signature": {"sig1=:AAAA:"}}})
+		g := s.send(req{id: `"k"`, body: "{}",
+			header: http.Header{"Signature-Input": {input}, "Signature": {"sig1=:AAAA:"}}})
 		if g.status != 400 || !strings.Contains(g.body, want) {
 			t.Errorf("%d %s, want %q", g.status, g.body, want)
 		}
@@ -228,11 +237,13 @@ func TestMalformedDigestsHaveTheirOwnCodes(t *testing.T) {
 		status          int
 		code, typ, more string
 	}{
-		"sha-256=:AAAA:": {400, "digest_invalid", registered + "digest-invalid-values", `"invalid-digests":[{"algorithm":"sha-256","header":"Content-Digest","reason":`},
-		"sha-256=::":     {400, "digest_invalid", registered + "digest-invalid-values", ""},
+		"sha-256=:AAAA:": {400, "digest_invalid", registered + "digest-invalid-values",
+			`"invalid-digests":[{"algorithm":"sha-256","header":"Content-Digest","reason":`},
+		"sha-256=::": {400, "digest_invalid", registered + "digest-invalid-values", ""},
 		"md5=:AAAA:, unixsum=:AAAA:": {
 			400, "digest_unsupported", registered + "digest-unsupported-algorithms",
-			`"unsupported-algorithms":[{"algorithm":"md5","header":"Content-Digest"},{"algorithm":"unixsum","header":"Content-Digest"}]`,
+			`"unsupported-algorithms":[{"algorithm":"md5","header":"Content-Digest"},{"algorithm":"unixsum",` +
+				`"header":"Content-Digest"}]`,
 		},
 		"sha-256=AAAA":        {400, "digest_malformed", "https://hooks.example/policy#digest_malformed", ""},
 		`sha-256="abc"`:       {400, "digest_malformed", "https://hooks.example/policy#digest_malformed", ""},
@@ -243,10 +254,12 @@ func TestMalformedDigestsHaveTheirOwnCodes(t *testing.T) {
 		t.Log(digest)
 		wantProblem(t, g, want.status, want.code)
 		var p struct{ Type string }
-		if err := json.Unmarshal([]byte(g.body), &p); err != nil || p.Type != want.typ || !strings.Contains(g.body, want.more) {
+		if err := json.Unmarshal([]byte(g.body), &p); err != nil || p.Type != want.typ ||
+			!strings.Contains(g.body, want.more) {
 			t.Errorf("%s: %s, want the type %s and %s", digest, g.body, want.typ, want.more)
 		}
-		if (g.header.Get("WWW-Authenticate") != "") != (want.status == 401) || (g.header.Get("Want-Content-Digest") != "") != (want.code == "digest_unsupported") {
+		if (g.header.Get("WWW-Authenticate") != "") != (want.status == 401) ||
+			(g.header.Get("Want-Content-Digest") != "") != (want.code == "digest_unsupported") {
 			t.Errorf("%s: %v", digest, g.header)
 		}
 	}
@@ -271,14 +284,16 @@ func (s signedSite) deliverDigest(digest string) got {
 // The nonce is a new one each time (RFC 9421 section 5.1), and the producer can sign with it.
 func TestAcceptSignatureOffersANonceWhereOneIsRequired(t *testing.T) {
 	t.Parallel()
-	for policy, offers := range map[producer.NoncePolicy]bool{producer.NonceOff: false, producer.NonceRequired: true, producer.NonceUnique: true} {
+	for policy, offers := range map[producer.NoncePolicy]bool{producer.NonceOff: false, producer.NonceRequired: true,
+		producer.NonceUnique: true} {
 		p := apiProducer()
 		p.Nonce = policy
 		s := serve(t, p, nil)
 		seen := map[string]bool{}
 		for range 3 {
 			g := s.send(req{id: "k1", header: http.Header{"Sig": {"signature_missing"}}})
-			nonce := regexp.MustCompile(`;nonce="([A-Za-z0-9_-]{16,})"$`).FindStringSubmatch(g.header.Get("Accept-Signature"))
+			nonce := regexp.MustCompile(`;nonce="([A-Za-z0-9_-]{16,})"$`).
+				FindStringSubmatch(g.header.Get("Accept-Signature"))
 			if (nonce != nil) != offers {
 				t.Errorf("policy %v: Accept-Signature is %s", policy, g.header.Get("Accept-Signature"))
 			}
@@ -308,10 +323,11 @@ func TestAChallengeNamesASchemeThatApplies(t *testing.T) {
 		return &verify.Static{In: in, Name: name, Secrets: verify.Secrets("0123456789abcdef")}
 	}
 	for want, scheme := range map[string]verify.Scheme{
-		`Bearer realm="shop"`:                                      static(verify.InBearer, ""),
-		`Basic realm="shop", charset="UTF-8"`:                      verify.Basic("user", "0123456789abcdef"),
-		`Signature realm="shop"`:                                   testScheme{},
-		`Basic realm="shop", charset="UTF-8", Bearer realm="shop"`: verify.All{verify.Basic("user", "0123456789abcdef"), static(verify.InBearer, "")},
+		`Bearer realm="shop"`:                 static(verify.InBearer, ""),
+		`Basic realm="shop", charset="UTF-8"`: verify.Basic("user", "0123456789abcdef"),
+		`Signature realm="shop"`:              testScheme{},
+		`Basic realm="shop", charset="UTF-8", Bearer realm="shop"`: verify.All{verify.Basic("user", "0123456789abcdef"),
+			static(verify.InBearer, "")},
 	} {
 		p := apiProducer()
 		p.Scheme = scheme

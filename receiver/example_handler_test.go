@@ -90,9 +90,10 @@ func ExampleOn() {
 }
 
 func ExampleAnswer() {
-	rx, _ := open(receiver.Answer("github", "push", func(_ context.Context, ev receiver.Event[Push]) (receiver.Response, error) {
-		return receiver.Response{Body: []byte(`{"deployed": "` + ev.Data.Ref + `"}`)}, nil
-	}))
+	rx, _ := open(receiver.Answer("github", "push",
+		func(_ context.Context, ev receiver.Event[Push]) (receiver.Response, error) {
+			return receiver.Response{Body: []byte(`{"deployed": "` + ev.Data.Ref + `"}`)}, nil
+		}))
 	defer rx.Close()
 
 	fmt.Println(deliver(rx, "d-1", "push", `{"ref": "main"}`).Body)

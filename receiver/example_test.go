@@ -21,10 +21,11 @@ func Example() {
 	rx, err := receiver.Open(receiver.Config{
 		Store:     dedup.NewMemory(dedup.MemoryOptions{}), // badgerstore.Open("data") keeps events across restarts
 		Producers: []producer.Producer{preset.GitHub(secret)},
-		Handlers: []receiver.Handler{receiver.On("github", "push", func(_ context.Context, ev receiver.Event[Push]) error {
-			pushed <- ev.Data.Ref
-			return nil
-		})},
+		Handlers: []receiver.Handler{receiver.On("github", "push",
+			func(_ context.Context, ev receiver.Event[Push]) error {
+				pushed <- ev.Data.Ref
+				return nil
+			})},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -61,7 +62,8 @@ func ExampleListen() {
 		log.Fatal(err)
 	}
 	bounded := receiver.Listen(ln, receiver.Limits{Connections: 1000, PerAddress: 100})
-	srv := &http.Server{Handler: rx.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	srv := &http.Server{Handler: rx.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10}
 	go func() { _ = srv.Serve(bounded) }()
 	defer func() { _ = srv.Close() }()
 

@@ -61,7 +61,8 @@ func Example_test() {
 	// order is a delivery of the shop, signed for its URL. It must be a client's request: that of
 	// httptest is a server's, without a URL to sign.
 	order := func(id, body string) *http.Request {
-		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "https://hooks.example/webhooks/shop", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost,
+			"https://hooks.example/webhooks/shop", strings.NewReader(body))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -95,10 +96,11 @@ func Example_testWithAPreset() {
 	rx, err := receiver.Open(receiver.Config{
 		Store:     dedup.NewMemory(dedup.MemoryOptions{}),
 		Producers: []producer.Producer{github.Open(secrets)},
-		Handlers: []receiver.Handler{receiver.On("github", "push", func(_ context.Context, ev receiver.Event[Push]) error {
-			pushes <- ev.Data.Ref
-			return nil
-		})},
+		Handlers: []receiver.Handler{receiver.On("github", "push",
+			func(_ context.Context, ev receiver.Event[Push]) error {
+				pushes <- ev.Data.Ref
+				return nil
+			})},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -48,7 +48,8 @@ type flood struct {
 
 func (f *flood) run(ctx context.Context, client *http.Client, body string) {
 	for ctx.Err() == nil {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.site.srv.URL+"/webhooks/github", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.site.srv.URL+"/webhooks/github",
+			strings.NewReader(body))
 		if err != nil {
 			return
 		}
@@ -73,14 +74,17 @@ func (f *flood) run(ctx context.Context, client *http.Client, body string) {
 // hold sends a delivery without its last byte, and waits for the response or the end of the
 // context.
 func (f *flood) hold(ctx context.Context, length int) {
-	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 7)}}).DialContext(ctx, "tcp", f.site.srv.Listener.Addr().String())
+	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 7)}}).DialContext(ctx, "tcp",
+		f.site.srv.Listener.Addr().String())
 	if err != nil {
 		f.site.t.Error(err)
 		return
 	}
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	_, _ = fmt.Fprintf(conn, "POST /webhooks/github HTTP/1.1\r\nHost: h\r\nX-Hub-Signature-256: sha256=%064d\r\nContent-Length: %d\r\n\r\n", 0, length)
+	_, _ = fmt.Fprintf(conn,
+		"POST /webhooks/github HTTP/1.1\r\nHost: h\r\nX-Hub-Signature-256: sha256=%064d\r\n"+
+			"Content-Length: %d\r\n\r\n", 0, length)
 	part := make([]byte, 64<<10)
 	for left := length - 1; left > 0; left -= len(part) {
 		if _, err := conn.Write(part[:min(left, len(part))]); err != nil {
@@ -110,12 +114,14 @@ func TestHonestProducerGetsThroughAFlood(t *testing.T) { //nolint:paralleltest /
 	stranger, sender := clientFrom(t, "127.0.0.7"), clientFrom(t, "127.0.0.8")
 	push := func(i int) int {
 		body := `{"n":` + strconv.Itoa(i) + `,"fill":"` + strings.Repeat("x", 100_000) + `"}`
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.srv.URL+"/webhooks/github", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.srv.URL+"/webhooks/github",
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for name, value := range map[string]string{
-			"X-GitHub-Delivery": fmt.Sprint("d", i), "X-GitHub-Event": "push", "X-Hub-Signature-256": sign(secret, body), "Content-Type": "application/json",
+			"X-GitHub-Delivery": fmt.Sprint("d", i), "X-GitHub-Event": "push",
+			"X-Hub-Signature-256": sign(secret, body), "Content-Type": "application/json",
 		} {
 			r.Header.Set(name, value)
 		}
@@ -157,7 +163,8 @@ func TestHonestProducerGetsThroughAFlood(t *testing.T) { //nolint:paralleltest /
 	peak = max(peak, heap())
 	cancel()
 	wg.Wait()
-	t.Logf("%d of %d holders hold; %d deliveries of the flood were answered, %d of them 503; heap %d MiB before, %d MiB at most; slowest honest delivery %v",
+	t.Logf("%d of %d holders hold; %d deliveries of the flood were answered, %d of them 503; heap %d MiB before, "+
+		"%d MiB at most; slowest honest delivery %v",
 		held.sent.Load(), holders, busy.sent.Load(), busy.refused.Load(), before>>20, peak>>20, slowest)
 	if peak > before+bound {
 		t.Errorf("the heap grew from %d to %d MiB, more than by %d", before>>20, peak>>20, bound>>20)

@@ -21,7 +21,8 @@ func TestUnsignedChallengeIsAnsweredOnlyWhereConfigured(t *testing.T) {
 		case "subscribe":
 			return &dedup.Response{Body: []byte("<script>" + r.URL.Host)}, nil
 		case "unwanted":
-			return &dedup.Response{Status: http.StatusNotFound}, &verify.Error{Code: verify.ChallengeUnexpected, Err: errors.New("private-cause")}
+			return &dedup.Response{Status: http.StatusNotFound}, &verify.Error{Code: verify.ChallengeUnexpected,
+				Err: errors.New("private-cause")}
 		case "wrong":
 			return nil, &verify.Error{Code: verify.ChallengeUnexpected, Err: errors.New("private-cause")}
 		}
@@ -29,13 +30,15 @@ func TestUnsignedChallengeIsAnsweredOnlyWhereConfigured(t *testing.T) {
 	}
 	s := serve(t, p, nil, mustNotRun(t))
 	g := s.send(req{method: "GET", path: "/webhooks/shop?mode=subscribe", header: http.Header{"Sig": nil}})
-	if g.status != 200 || g.body != "<script>hooks.example" || !strings.HasPrefix(g.header.Get("Content-Type"), "text/plain") ||
+	if g.status != 200 || g.body != "<script>hooks.example" ||
+		!strings.HasPrefix(g.header.Get("Content-Type"), "text/plain") ||
 		g.header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%+v", g)
 	}
 	wantProblem(t, s.send(req{method: "GET", path: "/webhooks/shop?mode=wrong"}), 403, "challenge_unexpected")
 	wantProblem(t, s.send(req{method: "GET", path: "/webhooks/shop?mode=unwanted"}), 404, "challenge_unexpected")
-	if codes := s.seen.codes("delivery"); codes[len(codes)-1] != "challenge_unexpected" || !strings.Contains(s.log.String(), "private-cause") {
+	if codes := s.seen.codes("delivery"); codes[len(codes)-1] != "challenge_unexpected" ||
+		!strings.Contains(s.log.String(), "private-cause") {
 		t.Errorf("the reason is not in the log: %v\n%s", codes, s.log)
 	}
 	g = s.send(req{method: "GET"})
@@ -59,7 +62,8 @@ func TestSignedHandshakeNeedsNoIdentifierAndComesAfterTheSignature(t *testing.T)
 	}
 	runs := newCounter()
 	s := serve(t, p, nil, countingOn(runs))
-	if g := s.send(req{body: "challenge 1"}); g.status != 200 || g.body != "challenge 1" || g.header.Get("Content-Type") != "application/json" {
+	if g := s.send(req{body: "challenge 1"}); g.status != 200 || g.body != "challenge 1" ||
+		g.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%+v", g)
 	}
 	for code, status := range map[string]int{"signature_missing": 401, "key_unknown": 401} {
@@ -67,7 +71,8 @@ func TestSignedHandshakeNeedsNoIdentifierAndComesAfterTheSignature(t *testing.T)
 			t.Errorf("%+v", g)
 		}
 	}
-	wantProblem(t, s.send(req{body: "challenge 1", header: http.Header{"Signed-At": {"1000000000"}}}), 401, "timestamp_too_old")
+	wantProblem(t, s.send(req{body: "challenge 1", header: http.Header{"Signed-At": {"1000000000"}}}), 401,
+		"timestamp_too_old")
 	wantProblem(t, s.send(req{body: "an event without its identifier"}), 400, "idempotency_key_missing")
 	if n := len(s.records()); n != 0 {
 		t.Errorf("%d records", n)
@@ -85,7 +90,8 @@ func TestRecordKeepsTheDeliveryWithoutItsCredentials(t *testing.T) {
 	s := serve(t, p, nil)
 	g := s.send(req{
 		id: `"k1";v=1`, typ: "order.paid", body: `{"a":1}`, path: "/webhooks/shop?token=secret-token&a=1",
-		header: http.Header{"Api-Key": {"secret-key"}, "Authorization": {"Bearer secret-bearer"}, "Cookie": {"secret=cookie"}},
+		header: http.Header{"Api-Key": {"secret-key"}, "Authorization": {"Bearer secret-bearer"},
+			"Cookie": {"secret=cookie"}},
 	})
 	if g.status != 202 {
 		t.Fatalf("%+v", g)
@@ -96,8 +102,10 @@ func TestRecordKeepsTheDeliveryWithoutItsCredentials(t *testing.T) {
 		t.Errorf("%+v", rec.Key)
 	}
 	pay := rec.Payload
-	if pay.Type != "order.paid" || pay.KeyField != `"k1";v=1` || pay.Method != http.MethodPost || string(pay.Body) != `{"a":1}` ||
-		pay.Target != "/webhooks/shop?token=REDACTED&a=1" || pay.Attributes["keyid"] != "k1" || pay.Header.Get("Sig") == "" {
+	if pay.Type != "order.paid" || pay.KeyField != `"k1";v=1` || pay.Method != http.MethodPost ||
+		string(pay.Body) != `{"a":1}` ||
+		pay.Target != "/webhooks/shop?token=REDACTED&a=1" || pay.Attributes["keyid"] != "k1" ||
+		pay.Header.Get("Sig") == "" {
 		t.Errorf("%+v", pay)
 	}
 	for _, values := range pay.Header {
@@ -133,7 +141,8 @@ func TestPrincipalsAndKeysAreSeparate(t *testing.T) {
 
 func TestObservationsDescribeDeliveriesAndAttempts(t *testing.T) {
 	t.Parallel()
-	s := serve(t, apiProducer(), nil, Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) { return Response{}, nil }))
+	s := serve(t, apiProducer(), nil,
+		Answer("shop", "*", func(context.Context, Event[raw]) (Response, error) { return Response{}, nil }))
 	s.send(req{id: "k1", typ: "t"})
 	s.send(req{id: "k1", typ: "t"})
 	s.send(req{id: "k1", header: http.Header{"Sig": {"key_unknown"}}})
@@ -144,14 +153,16 @@ func TestObservationsDescribeDeliveriesAndAttempts(t *testing.T) {
 	var got []string
 	for _, o := range s.seen.all {
 		got = append(got, string(o.Kind)+" "+o.Code+o.Reason)
-		if o.Kind == "delivery" && o.Status == 204 && (o.ID != "k1" || o.Type != "t" || o.Event == "" || o.Endpoint != "shop") {
+		if o.Kind == "delivery" && o.Status == 204 &&
+			(o.ID != "k1" || o.Type != "t" || o.Event == "" || o.Endpoint != "shop") {
 			t.Errorf("%+v", o)
 		}
 		if o.Kind == "attempt" && (o.Handler != "shop/*" || o.Attempt != 1 || o.State != dedup.Done) {
 			t.Errorf("%+v", o)
 		}
 	}
-	if want := "attempt ,delivery answered,delivery replayed,delivery key_unknown,delivery not_found"; strings.Join(got, ",") != want {
+	if want := "attempt ,delivery answered,delivery replayed,delivery key_unknown,delivery not_found"; strings.Join(got,
+		",") != want {
 		t.Error(got)
 	}
 }

@@ -37,7 +37,8 @@ func (s testScheme) Verify(r *http.Request, body func() ([]byte, error)) (verify
 		if sig == "" {
 			sig = string(verify.SignatureMissing)
 		}
-		return verify.Identity{}, &verify.Error{Code: verify.Code(sig), KeyID: "k", Component: r.Header.Get("Component"), Err: errors.New("private-cause")}
+		return verify.Identity{}, &verify.Error{Code: verify.Code(sig), KeyID: "k",
+			Component: r.Header.Get("Component"), Err: errors.New("private-cause")}
 	}
 	id := verify.Identity{KeyID: "k1", Principal: r.Header.Get("Principal"), Nonce: r.Header.Get("Nonce")}
 	if at, err := strconv.ParseInt(r.Header.Get("Signed-At"), 10, 64); err == nil {
@@ -61,7 +62,8 @@ func (testScheme) AcceptSignature() string { return `sig=("@method" "content-dig
 // always sends its identifier.
 func apiProducer() producer.Producer {
 	return producer.Producer{
-		Name: "shop", Scheme: testScheme{covered: []string{"idempotency-key", "@target-uri"}}, Key: producer.IdempotencyKey{},
+		Name: "shop", Scheme: testScheme{covered: []string{"idempotency-key", "@target-uri"}},
+		Key:         producer.IdempotencyKey{},
 		KeyRequired: true, Type: producer.Header("Type"), QueryScope: true, SignsURL: true,
 	}
 }

@@ -174,7 +174,8 @@ func TestObserversSeeNothingOfThePayload(t *testing.T) {
 func TestVariantsOfSignedContentAreStoredAFewTimesOnly(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
-	scheme := &verify.HMAC{Headers: []string{"Signature"}, Encoding: verify.Hex, Content: "{jcs}", Secrets: verify.Secrets("s")}
+	scheme := &verify.HMAC{Headers: []string{"Signature"}, Encoding: verify.Hex, Content: "{jcs}",
+		Secrets: verify.Secrets("s")}
 	p.Scheme, p.Key = scheme, producer.JSON("id")
 	s := serve(t, p, nil)
 	for i := range 2 * maxReplayed {
@@ -228,10 +229,12 @@ func TestStaleEmptyBatchIsRefused(t *testing.T) {
 func TestAnEventDoesNotNameTheKeyThatSignedIt(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
-	p.Key, p.Type, p.Split, p.Scheme = nil, nil, producer.SplitCloudEvents, verify.HeaderValue("X-Token", "0123456789abcdef")
+	p.Key, p.Type, p.Split, p.Scheme = nil, nil, producer.SplitCloudEvents, verify.HeaderValue("X-Token",
+		"0123456789abcdef")
 	s := serve(t, p, nil)
 	s.send(req{body: "{}", header: http.Header{
-		"Ce-Id": {"1"}, "Ce-Source": {"/shop"}, "Ce-Type": {"order"}, "Ce-Specversion": {"1.0"}, "Ce-Keyid": {"k1"}, "X-Token": {"0123456789abcdef"},
+		"Ce-Id": {"1"}, "Ce-Source": {"/shop"}, "Ce-Type": {"order"}, "Ce-Specversion": {"1.0"}, "Ce-Keyid": {"k1"},
+		"X-Token": {"0123456789abcdef"},
 	}})
 	rec := s.records()[0]
 	if _, named := rec.Payload.Attributes["keyid"]; named || rec.Payload.Attributes["source"] != "/shop" {
@@ -256,7 +259,8 @@ func TestReleasedEventKeepsItsHandler(t *testing.T) {
 					}
 					return Response{Status: 201}, nil
 				}),
-				Answer("shop", "refund", func(context.Context, Event[[]byte]) (Response, error) { others.add(); return Response{}, nil }),
+				Answer("shop", "refund",
+					func(context.Context, Event[[]byte]) (Response, error) { others.add(); return Response{}, nil }),
 				On("shop", "audit", func(context.Context, Event[[]byte]) error { others.add(); return nil }))
 			order := req{id: "k1", typ: "order", body: "{}"}
 			if g := s.send(order); g.status != 503 {
@@ -281,7 +285,8 @@ func TestReleasedEventKeepsItsHandler(t *testing.T) {
 // A signature of the body does not cover the fields beside it.
 func TestCapturedBatchIsNotAnEventInBinaryMode(t *testing.T) {
 	t.Parallel()
-	const batch = `[{"specversion":"1.0","id":"1","source":"/shop","type":"order"},{"specversion":"1.0","id":"2","source":"/shop","type":"order"}]`
+	const batch = `[{"specversion":"1.0","id":"1","source":"/shop","type":"order"},{"specversion":"1.0","id":"2",` +
+		`"source":"/shop","type":"order"}]`
 	binary := http.Header{"Ce-Id": {"9"}, "Ce-Source": {"/bank"}, "Ce-Type": {"transfer"}, "Ce-Specversion": {"1.0"}}
 	for name, change := range map[string]func(*producer.Producer){
 		"split": func(p *producer.Producer) { p.Key, p.Type, p.Split = nil, nil, producer.SplitCloudEvents },
@@ -295,7 +300,8 @@ func TestCapturedBatchIsNotAnEventInBinaryMode(t *testing.T) {
 		s := serve(t, p, nil)
 		sent := 0
 		if p.Split != nil {
-			if g := s.send(req{body: batch, header: http.Header{"Content-Type": {"application/cloudevents-batch+json"}}}); g.status != 200 {
+			if g := s.send(req{body: batch,
+				header: http.Header{"Content-Type": {"application/cloudevents-batch+json"}}}); g.status != 200 {
 				t.Fatalf("%s: %+v", name, g)
 			}
 			sent = 2

@@ -55,12 +55,14 @@ type identityStep struct {
 func identityProducer(t *testing.T, name string, secrets ...string) (p producer.Producer, id, typ, sending string) {
 	t.Helper()
 	own := func(content string, contract producer.Contract) producer.Producer {
-		scheme := &verify.HMAC{Headers: []string{"X-Signature"}, Encoding: verify.Hex, Content: content, Secrets: verify.Secrets(secrets...)}
+		scheme := &verify.HMAC{Headers: []string{"X-Signature"}, Encoding: verify.Hex, Content: content,
+			Secrets: verify.Secrets(secrets...)}
 		if strings.Contains(content, "timestamp") {
 			scheme.TimestampHeaders = []string{"X-Time"}
 		}
 		return producer.Producer{
-			Name: name, Scheme: scheme, Contract: contract, Key: producer.Header("X-Id"), Type: producer.Header("X-Type"), KeyRequired: true,
+			Name: name, Scheme: scheme, Contract: contract, Key: producer.Header("X-Id"),
+			Type: producer.Header("X-Type"), KeyRequired: true,
 		}
 	}
 	switch id, typ = "X-Id", "X-Type"; name {
@@ -112,7 +114,8 @@ func TestIdentityVectors(t *testing.T) {
 		},
 		"badger": func(t *testing.T, clock dedup.Clock) dedup.Store {
 			t.Helper()
-			s, err := badgerstore.Open(t.TempDir(), badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+			s, err := badgerstore.Open(t.TempDir(),
+				badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +142,8 @@ func TestQuarantinedDeliveriesOnDiskKeepNoBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	const mark = "a-mark-that-is-in-the-body-alone"
-	step := identityStep{Type: "workflow_dispatch", Body: `{"ref":"main","workflow":"a.yml","inputs":{"n":"` + mark + strings.Repeat("17", 4<<10) + `"}}`}
+	step := identityStep{Type: "workflow_dispatch",
+		Body: `{"ref":"main","workflow":"a.yml","inputs":{"n":"` + mark + strings.Repeat("17", 4<<10) + `"}}`}
 	v := identityVector{Producer: "github", Handlers: []string{"*"}, Runs: 16, Quarantined: 16}
 	r := newIdentityRun(t, v, clock, store)
 	deliver := func(from, to int, want string) (copies int) {
@@ -209,15 +213,18 @@ func newIdentityRun(t *testing.T, v identityVector, clock *deduptest.Clock, stor
 	var handlers []receiver.Handler
 	for _, pattern := range v.Handlers {
 		if v.Answer {
-			handlers = append(handlers, receiver.Answer(v.Producer, pattern, func(_ context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
-				return receiver.Response{Body: fmt.Appendf(nil, "run %d", r.ran(ev))}, nil
-			}))
+			handlers = append(handlers,
+				receiver.Answer(v.Producer, pattern,
+					func(_ context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
+						return receiver.Response{Body: fmt.Appendf(nil, "run %d", r.ran(ev))}, nil
+					}))
 			continue
 		}
-		handlers = append(handlers, receiver.On(v.Producer, pattern, func(_ context.Context, ev receiver.Event[[]byte]) error {
-			r.ran(ev)
-			return nil
-		}))
+		handlers = append(handlers,
+			receiver.On(v.Producer, pattern, func(_ context.Context, ev receiver.Event[[]byte]) error {
+				r.ran(ev)
+				return nil
+			}))
 	}
 	rx, err := receiver.Open(receiver.Config{
 		Store: store, Producers: []producer.Producer{r.p}, Handlers: handlers, URL: publicBase, Clock: clock.Now,
@@ -326,13 +333,15 @@ func (r *identityRun) storeFormer(req *http.Request, step identityStep) string {
 	decisions, err := r.store.Claim(r.t.Context(), dedup.Claim{
 		Key: dedup.Key{Principal: r.v.Producer, Endpoint: r.v.Producer, ID: step.ID},
 		Aliases: []dedup.Key{{
-			Principal: r.v.Producer, Endpoint: r.v.Producer, Space: dedup.SpaceSigned, ID: hex.EncodeToString(id.Signed),
+			Principal: r.v.Producer, Endpoint: r.v.Producer, Space: dedup.SpaceSigned,
+			ID: hex.EncodeToString(id.Signed),
 		}},
-		Fingerprint: producer.FingerprintBody(&producer.Delivery{Request: req, Identity: id}, producer.Item{Body: body}),
-		Payload:     dedup.Payload{Producer: r.v.Producer, Endpoint: r.v.Producer, Type: step.Type, Body: body},
-		Response:    dedup.Response{Status: http.StatusOK},
-		Tasks:       []dedup.NewTask{{Handler: handler}},
-		Window:      r.p.Window,
+		Fingerprint: producer.FingerprintBody(&producer.Delivery{Request: req, Identity: id},
+			producer.Item{Body: body}),
+		Payload:  dedup.Payload{Producer: r.v.Producer, Endpoint: r.v.Producer, Type: step.Type, Body: body},
+		Response: dedup.Response{Status: http.StatusOK},
+		Tasks:    []dedup.NewTask{{Handler: handler}},
+		Window:   r.p.Window,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -393,7 +402,8 @@ func (r *identityRun) check(records []dedup.Record) {
 		}
 	}
 	if len(r.runs) != r.v.Runs || quarantined != r.v.Quarantined || noted != r.v.Noted {
-		r.t.Errorf("%d runs, want %d; %d quarantined, want %d; %d noted, want %d", len(r.runs), r.v.Runs, quarantined, r.v.Quarantined, noted, r.v.Noted)
+		r.t.Errorf("%d runs, want %d; %d quarantined, want %d; %d noted, want %d", len(r.runs), r.v.Runs, quarantined,
+			r.v.Quarantined, noted, r.v.Noted)
 	}
 	seen := slices.Clone(r.runs)
 	if slices.Sort(seen); len(slices.Compact(seen)) != len(r.runs) {

@@ -38,7 +38,8 @@ func TestIdentityVectorsOnStoresOfFormat1(t *testing.T) {
 			t.Parallel()
 			clock := deduptest.NewClock()
 			clock.Advance(time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC).Sub(clock.Now()))
-			store, err := badgerstore.Open(format1Store(t, folder), badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+			store, err := badgerstore.Open(format1Store(t, folder),
+				badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -103,7 +103,8 @@ func (d *durable) accept(lane string, n int) {
 	defer srv.Close()
 	s := &site{t: d.t, srv: srv, p: webhookProducer()}
 	body := fmt.Sprintf(`{"lane":%q,"n":%d}`, lane, n)
-	if g := s.send(req{id: fmt.Sprint(lane, n), body: body, header: http.Header{"Type": {"t"}}}); g.status != 200 || g.replayed() {
+	if g := s.send(req{id: fmt.Sprint(lane, n), body: body, header: http.Header{"Type": {"t"}}}); g.status != 200 ||
+		g.replayed() {
 		d.t.Fatalf("%s %d: %+v", lane, n, g)
 	}
 }
@@ -180,7 +181,8 @@ func TestLanesKeepTheirOrderOverHTTPAndARestart(t *testing.T) {
 		}
 	}
 	waitFor(t, func() bool {
-		return first.of("lane0") == "0 1 2 3 4 5" && strings.HasPrefix(first.of("lane1"), "0 1 2 2") && strings.HasPrefix(first.of("lane3"), "0 1 2 2")
+		return first.of("lane0") == "0 1 2 3 4 5" && strings.HasPrefix(first.of("lane1"), "0 1 2 2") &&
+			strings.HasPrefix(first.of("lane3"), "0 1 2 2")
 	})
 	d.close()
 	for lane := 1; lane < lanes; lane++ {
@@ -223,7 +225,8 @@ func TestFailingTaskOfAYieldingLaneHoldsUpNoOther(t *testing.T) {
 	if len(ran) != perLane+2 || ran[len(ran)-1] != "0" {
 		t.Errorf("%v: the others were held up, or the retries did not run", ran)
 	}
-	if others := slices.DeleteFunc(slices.Clone(ran), func(n string) bool { return n == "0" }); !slices.IsSorted(others) {
+	if others := slices.DeleteFunc(slices.Clone(ran),
+		func(n string) bool { return n == "0" }); !slices.IsSorted(others) {
 		t.Errorf("%v: the others lost their order", ran)
 	}
 	if len(l.beside) > 0 {
@@ -235,7 +238,8 @@ func TestYieldingNeedsALane(t *testing.T) {
 	t.Parallel()
 	s := dedup.NewMemory(dedup.MemoryOptions{})
 	defer func() { _ = s.Close() }()
-	_, err := Open(Config{Store: s, URL: "https://hooks.example", Producers: []producer.Producer{apiProducer()}, Handlers: []Handler{mustNotRun(t).LaneYields()}})
+	_, err := Open(Config{Store: s, URL: "https://hooks.example", Producers: []producer.Producer{apiProducer()},
+		Handlers: []Handler{mustNotRun(t).LaneYields()}})
 	if err == nil || !strings.Contains(err.Error(), "without a lane") {
 		t.Error(err)
 	}

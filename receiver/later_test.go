@@ -27,7 +27,8 @@ func TestRetryAfterIsTheLowerBoundOfTheNextAttempt(t *testing.T) {
 		f.ends(r, dedup.Dead, reasonExhausted, 4)
 		for i := 1; i < len(starts); i++ {
 			gap := starts[i].Sub(starts[i-1])
-			if most := wait + min(DefaultBackoffCap, DefaultBackoffBase<<(i-1)) + time.Second; gap < wait || gap > most {
+			if most := wait + min(DefaultBackoffCap, DefaultBackoffBase<<(i-1)) + time.Second; gap < wait ||
+				gap > most {
 				t.Errorf("attempt %d ran after %v, want %v to %v", i+1, gap, wait, most)
 			}
 		}
@@ -38,7 +39,8 @@ func TestRetryAfterIsTheLowerBoundOfTheNextAttempt(t *testing.T) {
 }
 
 func TestRejectAndPostponeWinOverRetryAfter(t *testing.T) {
-	h := script(returns(errors.Join(RetryAfter(time.Hour, nil), Postpone(time.Minute, nil))), returns(errors.Join(RetryAfter(time.Hour, nil), Reject(nil))))
+	h := script(returns(errors.Join(RetryAfter(time.Hour, nil), Postpone(time.Minute, nil))),
+		returns(errors.Join(RetryAfter(time.Hour, nil), Reject(nil))))
 	onFixture(t, []Handler{h}, nil, func(f *fixture) {
 		began := time.Now()
 		r := f.outcome(f.accept("1", "x"))

@@ -117,7 +117,8 @@ func (f *far) closed() {
 }
 
 func delivery1(sig string) string {
-	return "POST /webhooks/shop HTTP/1.1\r\nHost: h\r\nSig: " + sig + "\r\nType: t\r\nIdempotency-Key: k\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+	return "POST /webhooks/shop HTTP/1.1\r\nHost: h\r\nSig: " + sig + "\r\nType: t\r\nIdempotency-Key: k\r\n" +
+		"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 }
 
 // listening serves a handler through a Listener.
@@ -173,7 +174,8 @@ func TestAtTheBoundTheConnectionThatWaitsLongestIsClosed(t *testing.T) {
 func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), nil)
-	w, ln := listening(t, Limits{Connections: 100, PerAddress: 2, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}, s.rx.Handler())
+	w, ln := listening(t, Limits{Connections: 100, PerAddress: 2,
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}, s.rx.Handler())
 	other := w.dial(t, "192.0.2.2:1")
 	other.begin(ln, "P")
 	first := w.dial(t, "192.0.2.1:1")
@@ -251,12 +253,13 @@ func TestOtherHandlersKeepTheirConnections(t *testing.T) {
 	t.Parallel()
 	running, finish := make(chan struct{}), make(chan struct{})
 	ln := (*Listener)(nil)
-	w, ln := listening(t, Limits{Connections: 1, PerAddress: 1}, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		ln.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			close(running)
-			<-finish
-		})).ServeHTTP(rw, r)
-	}))
+	w, ln := listening(t, Limits{Connections: 1, PerAddress: 1},
+		http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			ln.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				close(running)
+				<-finish
+			})).ServeHTTP(rw, r)
+		}))
 	busy := w.dial(t, "192.0.2.1:1")
 	busy.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 	<-running
@@ -286,7 +289,8 @@ func TestBytesOfHeadsAreBounded(t *testing.T) {
 	last.send(begun + strings.Repeat("x", 1000))
 	first.closed()
 	waitOpen(t, ln, 3, ClosedConnections{HeadBytes: 1})
-	last.send("\r\nSig: good\r\nType: t\r\nIdempotency-Key: k2\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+	last.send("\r\nSig: good\r\nType: t\r\nIdempotency-Key: k2\r\nContent-Type: application/json\r\n" +
+		"Content-Length: 2\r\n\r\n{}")
 	if status, _ := last.answer(); status != http.StatusAccepted {
 		t.Error(status)
 	}
@@ -321,14 +325,16 @@ func TestAcceptClosesAConnectionWhenDescriptorsRunOut(t *testing.T) {
 func TestTheFourthRefusalInARowEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), nil)
-	w, _ := listening(t, Limits{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32")}}, s.rx.Handler())
+	w, _ := listening(t, Limits{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32")}},
+		s.rx.Handler())
 	ends := func(c *far, sig string) bool {
 		c.send(delivery1(sig))
 		_, end := c.answer()
 		return end
 	}
 	c := w.dial(t, "192.0.2.1:1")
-	for i, sig := range []string{"signature_mismatch", "signature_malformed", "key_unknown", "good", "signature_mismatch", "digest_mismatch", "signature_mismatch"} {
+	for i, sig := range []string{"signature_mismatch", "signature_malformed", "key_unknown", "good",
+		"signature_mismatch", "digest_mismatch", "signature_mismatch"} {
 		if ends(c, sig) {
 			t.Fatalf("delivery %d (%s) closed the connection", i, sig)
 		}
@@ -354,7 +360,8 @@ func TestTheFourthRefusalEndsAConnectionOfHTTP2(t *testing.T) {
 	srv.StartTLS()
 	defer srv.Close()
 	dialed := make(chan struct{}, 16)
-	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: srv.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}
+	transport := &http.Transport{ForceAttemptHTTP2: true,
+		TLSClientConfig: srv.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}
 	transport.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		dialed <- struct{}{}
 		c := transport.TLSClientConfig.Clone()
@@ -364,7 +371,8 @@ func TestTheFourthRefusalEndsAConnectionOfHTTP2(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	s.srv.URL = srv.URL
 	for i := range 8 {
-		resp, err := (&http.Client{Transport: transport}).Do(s.request(req{id: "k", header: http.Header{"Sig": {"signature_mismatch"}}}))
+		resp, err := (&http.Client{Transport: transport}).Do(s.request(req{id: "k",
+			header: http.Header{"Sig": {"signature_mismatch"}}}))
 		if err != nil {
 			t.Fatal(i, err)
 		}
@@ -384,7 +392,8 @@ func TestDefaultConnectionsLeaveDescriptors(t *testing.T) {
 	if n := DefaultConnections(); n < 1 || n > maxConnections {
 		t.Errorf("%d", n)
 	}
-	for descriptors, want := range map[int]int{1 << 20: 8192, 20_000: 8192, 4096: 1792, 1024: 256, 300: 75, 8: 2, 0: 1} {
+	for descriptors, want := range map[int]int{1 << 20: 8192, 20_000: 8192, 4096: 1792, 1024: 256, 300: 75, 8: 2,
+		0: 1} {
 		if got := connectionsOf(descriptors); got != want {
 			t.Errorf("%d descriptors: %d connections, want %d", descriptors, got, want)
 		}

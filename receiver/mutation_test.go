@@ -35,8 +35,9 @@ func (m message) request() *http.Request {
 		return nil
 	}
 	r := &http.Request{
-		Method: m.method, URL: u, RequestURI: m.target, Header: m.header, Host: "hooks.example", RemoteAddr: "192.0.2.1:1234",
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody, ContentLength: int64(len(m.body)),
+		Method: m.method, URL: u, RequestURI: m.target, Header: m.header, Host: "hooks.example",
+		RemoteAddr: "192.0.2.1:1234",
+		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody, ContentLength: int64(len(m.body)),
 		TLS: m.connection,
 	}
 	if len(m.body) > 0 {
@@ -51,21 +52,29 @@ func (readCloser) Close() error { return nil }
 
 // oddCharacters are white space to some parsers, or invalid in field values.
 var oddCharacters = []string{
-	" ", "\t", "\u0085", "\u00a0", "\u1680", "\u2000", "\u2003", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000",
-	"\u200b", "\u2060", "\ufeff", "\x00", "\x01", "\x08", "\n", "\v", "\f", "\r", "\x1c", "\x1f", "\x7f", "\x85", "\xa0", "\xff",
+	" ", "\t", "\u0085", "\u00a0", "\u1680", "\u2000", "\u2003", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f",
+	"\u205f", "\u3000",
+	"\u200b", "\u2060", "\ufeff", "\x00", "\x01", "\x08", "\n", "\v", "\f", "\r", "\x1c", "\x1f", "\x7f", "\x85",
+	"\xa0", "\xff",
 }
 
 // readFields are fields that some producer or server interprets.
 var readFields = []string{
-	"Idempotency-Key", "X-Request-Id", "Ce-Id", "Ce-Type", "Ce-Source", "Ce-Specversion", "Ce-Subject", "Webhook-Id", "Svix-Id", "X-Event-Id",
-	"X-Github-Delivery", "X-Github-Event", "X-Shopify-Event-Id", "X-Shopify-Webhook-Id", "X-Shopify-Topic", "Shopify-Webhook-Id", "Shopify-Topic",
-	"X-Razorpay-Event-Id", "I-Twilio-Idempotency-Token", "X-Hub-Signature", "X-Gitlab-Event", "Link", "Date", "Content-Digest", "Content-Encoding",
-	"X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-For", "X-Http-Method-Override", "Early-Data", "Signature", "Signature-Input",
+	"Idempotency-Key", "X-Request-Id", "Ce-Id", "Ce-Type", "Ce-Source", "Ce-Specversion", "Ce-Subject", "Webhook-Id",
+	"Svix-Id", "X-Event-Id",
+	"X-Github-Delivery", "X-Github-Event", "X-Shopify-Event-Id", "X-Shopify-Webhook-Id", "X-Shopify-Topic",
+	"Shopify-Webhook-Id", "Shopify-Topic",
+	"X-Razorpay-Event-Id", "I-Twilio-Idempotency-Token", "X-Hub-Signature", "X-Gitlab-Event", "Link", "Date",
+	"Content-Digest", "Content-Encoding",
+	"X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-For", "X-Http-Method-Override", "Early-Data", "Signature",
+	"Signature-Input",
 }
 
 var mediaTypes = []string{
-	"", "application/json", "Application/JSON; charset=utf-8", "text/plain", "application/octet-stream", "application/x-www-form-urlencoded",
-	"application/cloudevents+json", "application/cloudevents-batch+json", "application/cloudevents+avro", "multipart/form-data; boundary=x",
+	"", "application/json", "Application/JSON; charset=utf-8", "text/plain", "application/octet-stream",
+	"application/x-www-form-urlencoded",
+	"application/cloudevents+json", "application/cloudevents-batch+json", "application/cloudevents+avro",
+	"multipart/form-data; boundary=x",
 	"application/jwt", "application/secevent+jwt", "application/atom+xml", ";", "application/json, text/plain",
 }
 
@@ -89,9 +98,12 @@ func (m *mutator) mutate(i int) (string, message) {
 		name string
 		do   func(*message)
 	}{
-		{"field added", m.addField}, {"value rewritten", m.rewriteValue}, {"bytes moved", m.move}, {"order changed", m.reorder},
-		{"field replaced", m.replaceField}, {"member replaced", m.replaceMember}, {"media type", m.otherMedia}, {"query", m.changeQuery},
-		{"body rewritten", m.rewriteBody}, {"bytes moved", m.move}, {"field replaced", m.replaceField}, {"items", m.changeItems}, {"sum kept", m.keepSum},
+		{"field added", m.addField}, {"value rewritten", m.rewriteValue}, {"bytes moved", m.move},
+		{"order changed", m.reorder},
+		{"field replaced", m.replaceField}, {"member replaced", m.replaceMember}, {"media type", m.otherMedia},
+		{"query", m.changeQuery},
+		{"body rewritten", m.rewriteBody}, {"bytes moved", m.move}, {"field replaced", m.replaceField},
+		{"items", m.changeItems}, {"sum kept", m.keepSum},
 	}
 	kind := kinds[i%len(kinds)]
 	kind.do(&out)

@@ -21,7 +21,8 @@ import (
 // unicodeSpaces are characters that net/http accepts in field values. They are white space to
 // Go's unicode tables, but not to HTTP.
 var unicodeSpaces = []string{
-	"\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008",
+	"\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007",
+	"\u2008",
 	"\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000",
 }
 
@@ -29,7 +30,8 @@ var unicodeSpaces = []string{
 // fields.
 func signedRequest(t *testing.T, with verify.Signer, body string, fields map[string]string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/shop", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/shop",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,8 @@ func TestCapturedDeliveryRunsOnceHoweverItsFieldsAreWritten(t *testing.T) {
 		},
 		"CloudEvents in binary mode": {
 			map[string]string{
-				"Ce-Id": "e1", "Ce-Source": "/shop", "Ce-Type": "paid", "Ce-Specversion": "1.0", "Content-Type": "application/json",
+				"Ce-Id": "e1", "Ce-Source": "/shop", "Ce-Type": "paid", "Ce-Specversion": "1.0",
+				"Content-Type": "application/json",
 			},
 			func(p *producer.Producer) {
 				p.Key, p.Type, p.Split = nil, nil, producer.SplitCloudEvents
@@ -89,12 +92,14 @@ func TestCapturedDeliveryRunsOnceHoweverItsFieldsAreWritten(t *testing.T) {
 			for field := range c.fields {
 				for _, space := range unicodeSpaces {
 					for _, value := range []string{r.Header.Get(field) + space, space + r.Header.Get(field)} {
-						if status := s.sendSigned(r, body, func(h http.Header) { h.Set(field, value) }); status != 400 && status != 401 {
+						if status := s.sendSigned(r, body,
+							func(h http.Header) { h.Set(field, value) }); status != 400 && status != 401 {
 							t.Errorf("%s: %q: status %d", field, value, status)
 						}
 					}
 				}
-				if status := s.sendSigned(r, body, func(h http.Header) { h.Set(field, "\t"+r.Header.Get(field)+" ") }); status != 202 {
+				if status := s.sendSigned(r, body,
+					func(h http.Header) { h.Set(field, "\t"+r.Header.Get(field)+" ") }); status != 202 {
 					t.Errorf("%s with optional white space: status %d", field, status)
 				}
 			}
@@ -113,7 +118,8 @@ func TestHandlersGetTheFieldValuesThatWereVerified(t *testing.T) {
 	s := serveSigned(t, func(p *producer.Producer) { p.Key = producer.Header("X-Event-Id") },
 		On("shop", "*", func(_ context.Context, ev Event[[]byte]) error { seen <- ev.Header; return nil }))
 	const body = `{"n":1}`
-	r := signedRequest(t, s.ed, body, map[string]string{"X-Event-Id": "e1", "Content-Type": "application/json", "X-Account": "mine"})
+	r := signedRequest(t, s.ed, body,
+		map[string]string{"X-Event-Id": "e1", "Content-Type": "application/json", "X-Account": "mine"})
 	status := s.sendSigned(r, body, func(h http.Header) {
 		h.Set("X-Event-Id", "\te1 ")
 		h.Set("X-Account", "  mine")
@@ -128,12 +134,17 @@ func TestHandlersGetTheFieldValuesThatWereVerified(t *testing.T) {
 
 // wantOneRun sends one delivery, and then every other split of its signed bytes, and wants one
 // run.
-func wantOneRun(t *testing.T, p producer.Producer, first func() *http.Request, body string, splits func(yield func(*http.Request, string))) {
+func wantOneRun(t *testing.T, p producer.Producer, first func() *http.Request, body string,
+	splits func(yield func(*http.Request, string))) {
 	t.Helper()
 	runs := newCounter()
 	s := serve(t, p, func(c *Config) {
 		c.Clock = func() time.Time { return time.Unix(1_700_000_000, 0) }
-	}, Answer(p.Name, "*", func(context.Context, Event[[]byte]) (Response, error) { runs.add(); return Response{}, nil }))
+	}, Answer(p.Name, "*", func(context.Context, Event[[]byte]) (Response, error) {
+		runs.add()
+		return Response{},
+			nil
+	}))
 	send := func(r *http.Request, body string) int {
 		in := httptest.NewRequest(http.MethodPost, r.URL.RequestURI(), strings.NewReader(body))
 		in.Header, in.Host = r.Header, "hooks.example"

@@ -45,7 +45,8 @@ func TestKnownPeersSurviveARestart(t *testing.T) {
 	}
 	second := serve(t, apiProducer(), withFile)
 	for addr, want := range map[string]int{
-		"192.0.2.1": 4 * admission.CreditAccepted / 2, "2001:db8::ffff": admission.CreditAccepted / 2, "192.0.2.2": 0, "2001:db8:0:1::1": 0,
+		"192.0.2.1": 4 * admission.CreditAccepted / 2, "2001:db8::ffff": admission.CreditAccepted / 2, "192.0.2.2": 0,
+		"2001:db8:0:1::1": 0,
 	} {
 		if credit := knows(second.rx, "shop", addr); credit != want {
 			t.Errorf("%s has a credit of %d, want %d", addr, credit, want)

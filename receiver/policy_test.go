@@ -37,7 +37,8 @@ func TestEveryProblemTypeIsAnAnchorOfThePolicy(t *testing.T) {
 	s := serve(t, apiProducer(), nil)
 	page, _ := s.policy("", nil)
 	for _, a := range []req{
-		{}, {path: "/x"}, {method: "GET"}, {id: "k1", header: http.Header{"Sig": {"key_unknown"}}}, {header: http.Header{"Sig": nil}},
+		{}, {path: "/x"}, {method: "GET"}, {id: "k1", header: http.Header{"Sig": {"key_unknown"}}},
+		{header: http.Header{"Sig": nil}},
 	} {
 		var p struct{ Type string }
 		if err := json.Unmarshal([]byte(s.send(a).body), &p); err != nil {
@@ -67,11 +68,16 @@ func verifyCodes() []string {
 	for _, c := range []verify.Code{
 		verify.SignatureMissing, verify.SignatureMalformed, verify.SignatureMismatch, verify.AlgorithmNotAllowed,
 		verify.AlgorithmMismatch, verify.VersionUnsupported, verify.InsufficientCoverage, verify.ComponentUnsupported,
-		verify.AmbiguousField, verify.DigestMissing, verify.DigestMismatch, verify.BodyHashMismatch, verify.TimestampMissing,
-		verify.TimestampMalformed, verify.TimestampTooOld, verify.TimestampTooNew, verify.NonceReused, verify.KeyUnknown,
-		verify.KeysUnavailable, verify.IDMissing, verify.CredentialsMissing, verify.CredentialsMismatch, verify.TokenMissing,
-		verify.TokenMalformed, verify.TokenExpired, verify.TokenNotYetValid, verify.AudienceMismatch, verify.IssuerMismatch,
-		verify.SubjectMismatch, verify.CertURLUntrusted, verify.CertUntrusted, verify.CertExpired, verify.TopicUnexpected,
+		verify.AmbiguousField, verify.DigestMissing, verify.DigestMismatch, verify.BodyHashMismatch,
+		verify.TimestampMissing,
+		verify.TimestampMalformed, verify.TimestampTooOld, verify.TimestampTooNew, verify.NonceReused,
+		verify.KeyUnknown,
+		verify.KeysUnavailable, verify.IDMissing, verify.CredentialsMissing, verify.CredentialsMismatch,
+		verify.TokenMissing,
+		verify.TokenMalformed, verify.TokenExpired, verify.TokenNotYetValid, verify.AudienceMismatch,
+		verify.IssuerMismatch,
+		verify.SubjectMismatch, verify.CertURLUntrusted, verify.CertUntrusted, verify.CertExpired,
+		verify.TopicUnexpected,
 		verify.ChallengeUnexpected, verify.EventMalformed, verify.MediaTypeUnsupported,
 	} {
 		codes = append(codes, string(c))
@@ -90,7 +96,8 @@ func TestPolicyDescribesTheConfiguration(t *testing.T) {
 		t.Errorf("%v", header)
 	}
 	for _, want := range []string{
-		"3 days", "4242 bytes", "up to 10 min back and 1 min ahead", "1 to 1,024 characters", "less the parameters token",
+		"3 days", "4242 bytes", "up to 10 min back and 1 min ahead", "1 to 1,024 characters",
+		"less the parameters token",
 		"https://hooks.example/webhooks/shop", "Idempotency-Replayed: true", "refused for another event", "stored and",
 		"&#34;@method&#34;", "success is 202, in flight is 409",
 	} {
@@ -98,7 +105,8 @@ func TestPolicyDescribesTheConfiguration(t *testing.T) {
 			t.Errorf("%q is not on the page", want)
 		}
 	}
-	if odd := regexp.MustCompile(`(?i)<script|https?://[a-z]+\.(com|net|org)/[a-z]+\.(js|css)`).FindString(page); odd != "" {
+	loads := regexp.MustCompile(`(?i)<script|https?://[a-z]+\.(com|net|org)/[a-z]+\.(js|css)`)
+	if odd := loads.FindString(page); odd != "" {
 		t.Errorf("the page loads or runs %q", odd)
 	}
 	for _, way := range []struct {
@@ -110,11 +118,13 @@ func TestPolicyDescribesTheConfiguration(t *testing.T) {
 		if err := json.Unmarshal([]byte(data), &doc); err != nil || header.Get("Content-Type") != "application/json" {
 			t.Fatal(err, header)
 		}
-		if len(doc.Endpoints) != 1 || doc.Endpoints[0].Window != "3 days" || !doc.Endpoints[0].Required || len(doc.Problems) != len(problems) {
+		if len(doc.Endpoints) != 1 || doc.Endpoints[0].Window != "3 days" || !doc.Endpoints[0].Required ||
+			len(doc.Problems) != len(problems) {
 			t.Errorf("%+v", doc)
 		}
 	}
-	if page, _ := s.policy("", http.Header{"Accept": {"text/html, application/json"}}); !strings.HasPrefix(page, "<!DOCTYPE html>") {
+	if page, _ := s.policy("", http.Header{"Accept": {"text/html, application/json"}}); !strings.HasPrefix(page,
+		"<!DOCTYPE html>") {
 		t.Error("a browser gets JSON")
 	}
 	if g := s.send(req{method: "POST", path: "/policy"}); g.status != 405 || g.header.Get("Allow") != "GET, HEAD" {

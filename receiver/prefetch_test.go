@@ -117,7 +117,8 @@ func TestTasksArePrefetchedForFastHandlersOnly(t *testing.T) {
 		over int // so many are requested at once
 		upTo int
 	}{
-		{0, 200, 4 + prefetchMax}, {time.Millisecond, 100, 4 + 200}, {20 * time.Millisecond, 4, 4 + 10}, {time.Second, 0, 4},
+		{0, 200, 4 + prefetchMax}, {time.Millisecond, 100, 4 + 200}, {20 * time.Millisecond, 4, 4 + 10},
+		{time.Second, 0, 4},
 	} {
 		t.Run(c.long.String(), func(t *testing.T) {
 			var runs, long atomic.Int64

@@ -193,7 +193,8 @@ func (s response) replayed() bool { return s.header.Get("Idempotency-Replayed") 
 // sent again.
 func (h *diskSite) send(r *http.Request) response {
 	h.t.Helper()
-	again, err := http.NewRequestWithContext(h.t.Context(), r.Method, h.srv.URL+r.URL.RequestURI(), bytes.NewReader(bodyOf(h.t, r)))
+	again, err := http.NewRequestWithContext(h.t.Context(), r.Method, h.srv.URL+r.URL.RequestURI(),
+		bytes.NewReader(bodyOf(h.t, r)))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -241,10 +242,14 @@ func sampled() map[string]preset.Settings {
 		"adyen": hexed, "adyen-platform": hexed, "aws-eventbridge": {Header: "X-Api-Key", Value: secret17},
 		"azure-event-grid": {Query: "code", Value: secret17}, "chargebee": {Username: "kettle", Password: secret17},
 		"cloudevents": {Bearer: secret17}, "datatrans": hexed, "dwolla": text, "github": text, "gitlab": text,
-		"interledger-rafiki": text, "meta": text, "razorpay": text, "shopify": text, "shopify-events": text, "slack": text,
-		"square": {Secrets: text.Secrets, NotificationURL: publicBase + "/webhooks/square"}, "standard-webhooks": standard,
-		"stripe": text, "svix": standard, "twilio": text, "webengage": {LicenseCode: "~17", SecretKey: secret17},
-		"websub":   {Subscriptions: []preset.Subscription{{Topic: "https://blog.example/feed", Secret: secret17, Token: "callback-token-17"}}},
+		"interledger-rafiki": text, "meta": text, "razorpay": text, "shopify": text, "shopify-events": text,
+		"slack":             text,
+		"square":            {Secrets: text.Secrets, NotificationURL: publicBase + "/webhooks/square"},
+		"standard-webhooks": standard,
+		"stripe":            text, "svix": standard, "twilio": text,
+		"webengage": {LicenseCode: "~17", SecretKey: secret17},
+		"websub": {Subscriptions: []preset.Subscription{{Topic: "https://blog.example/feed", Secret: secret17,
+			Token: "callback-token-17"}}},
 		"worldpay": {Keys: map[string]string{"1": secret17}}, "zoom": text,
 	}
 }
@@ -316,7 +321,8 @@ func TestAPresetThatSignsAgainLaterSendsADuplicate(t *testing.T) {
 		vendor, _ := preset.Find(name)
 		deliveries[name] = func(at time.Time) (producer.Producer, *http.Request) {
 			p := vendor.Open(settings)
-			r, _, err := vendor.Sample(settings, publicBase+"/webhooks/"+name, "", "evt-17", time.Unix(1_900_000_000, 0))
+			r, _, err := vendor.Sample(settings, publicBase+"/webhooks/"+name, "", "evt-17",
+				time.Unix(1_900_000_000, 0))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -367,7 +373,8 @@ func TestForgedDeliveriesNeverReachTheStore(t *testing.T) {
 func anotherSecret(s preset.Settings) preset.Settings {
 	other := strings.NewReplacer(secret17, "the-kettle-is-off-17", hexKey, strings.Repeat("0b", 32),
 		whsecKey, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
-	s.Value, s.Password, s.Bearer, s.SecretKey = other.Replace(s.Value), other.Replace(s.Password), other.Replace(s.Bearer), other.Replace(s.SecretKey)
+	s.Value, s.Password = other.Replace(s.Value), other.Replace(s.Password)
+	s.Bearer, s.SecretKey = other.Replace(s.Bearer), other.Replace(s.SecretKey)
 	secrets := s.Secrets
 	s.Secrets = nil
 	for _, v := range secrets {
@@ -377,7 +384,8 @@ func anotherSecret(s preset.Settings) preset.Settings {
 		s.Keys = map[string]string{"1": other.Replace(s.Keys["1"])}
 	}
 	if s.Subscriptions != nil {
-		s.Subscriptions = []preset.Subscription{{Topic: s.Subscriptions[0].Topic, Secret: other.Replace(secret17), Token: s.Subscriptions[0].Token}}
+		s.Subscriptions = []preset.Subscription{{Topic: s.Subscriptions[0].Topic, Secret: other.Replace(secret17),
+			Token: s.Subscriptions[0].Token}}
 	}
 	return s
 }
@@ -430,7 +438,8 @@ func TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal(t *testing.T) {
 	p := preset.GitHub(secret17)
 	h := openDiskSite(t, time.Now(), []producer.Producer{p})
 	for _, guid := range []string{"guid-1", "guid-2", "guid-3", "guid-4"} {
-		h.expect(h.signed(p, post("github", `{"ref":"a"}`, "X-GitHub-Event", "push", "X-GitHub-Delivery", guid)), 200, false)
+		h.expect(h.signed(p, post("github", `{"ref":"a"}`, "X-GitHub-Event", "push", "X-GitHub-Delivery", guid)), 200,
+			false)
 	}
 	original := h.awaited().EventID
 	h.settled()
@@ -441,7 +450,8 @@ func TestAQuarantinedDeliveryRunsWithTheBodyOfItsOriginal(t *testing.T) {
 		if _, err := h.store.Reopen(t.Context(), rec.Event); err != nil {
 			t.Fatal(err)
 		}
-		if ev := h.awaited(); ev.EventID != rec.Event || string(ev.Body) != `{"ref":"a"}` || ev.VendorID != rec.Payload.VendorID {
+		if ev := h.awaited(); ev.EventID != rec.Event || string(ev.Body) != `{"ref":"a"}` ||
+			ev.VendorID != rec.Payload.VendorID {
 			t.Errorf("%+v", ev)
 		}
 	}
@@ -494,7 +504,8 @@ func TestSlackChallengeAndEvents(t *testing.T) {
 func isInert(t *testing.T, got response) {
 	t.Helper()
 	kind := got.header.Get("Content-Type")
-	if !strings.HasPrefix(kind, "text/plain") && kind != "application/json" || got.header.Get("X-Content-Type-Options") != "nosniff" {
+	if !strings.HasPrefix(kind, "text/plain") && kind != "application/json" ||
+		got.header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("a challenge is echoed as %q, %q", kind, got.header.Get("X-Content-Type-Options"))
 	}
 }
@@ -505,14 +516,17 @@ func TestTwilioGetsItsTwiMLAgain(t *testing.T) {
 	p := preset.Twilio(secret17)
 	ran := make(chan string, 10)
 	h := openDiskSite(t, time.Now(), []producer.Producer{p},
-		receiver.Answer("twilio", "*", func(_ context.Context, ev receiver.Event[url.Values]) (receiver.Response, error) {
-			ran <- ev.Data.Get("From") + " " + ev.Type
-			return receiver.Response{
-				Header: http.Header{"Content-Type": {"text/xml"}}, Body: []byte("<Response><Say>tea</Say></Response>"),
-			}, nil
-		}))
+		receiver.Answer("twilio", "*",
+			func(_ context.Context, ev receiver.Event[url.Values]) (receiver.Response, error) {
+				ran <- ev.Data.Get("From") + " " + ev.Type
+				return receiver.Response{
+					Header: http.Header{"Content-Type": {"text/xml"}},
+					Body:   []byte("<Response><Say>tea</Say></Response>"),
+				}, nil
+			}))
 	call := func(form string) *http.Request {
-		return h.signed(p, post("twilio", form, "Content-Type", "application/x-www-form-urlencoded", "I-Twilio-Idempotency-Token", "tok-1"))
+		return h.signed(p, post("twilio", form, "Content-Type", "application/x-www-form-urlencoded",
+			"I-Twilio-Idempotency-Token", "tok-1"))
 	}
 	first := call("CallSid=CA17&CallStatus=ringing&From=%2B15550017")
 	for _, replayed := range []bool{false, true, true} {
@@ -542,7 +556,8 @@ func TestAdyenBatchesAreAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, replayed := range []bool{false, true} {
-		if got := h.expect(r, 200, replayed); got.body != "[accepted]" || !strings.HasPrefix(got.header.Get("Content-Type"), "text/plain") {
+		if got := h.expect(r, 200, replayed); got.body != "[accepted]" ||
+			!strings.HasPrefix(got.header.Get("Content-Type"), "text/plain") {
 			t.Errorf("got %+v", got)
 		}
 	}

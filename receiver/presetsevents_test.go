@@ -122,7 +122,8 @@ func newFakeSNS(t *testing.T, certs map[string]string) *fakeSNS {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", srv.Listener.Addr().String())
 		},
-		TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "example.com"}, DisableKeepAlives: true, // the name in httptest's certificate
+		TLSClientConfig: &tls.Config{RootCAs: pool,
+			ServerName: "example.com"}, DisableKeepAlives: true, // the name in httptest's certificate
 	}}
 	return a
 }
@@ -165,7 +166,8 @@ func TestSNSConfirmsAndDelivers(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(confirm.Keys.Roots))
 	sns := newFakeSNS(t, confirm.Keys.Certs)
-	p := openPreset(t, "aws-sns", preset.Settings{Topics: confirm.Config.Topics, CheckChain: true, Roots: roots, Fetch: sns.fetch})
+	p := openPreset(t, "aws-sns",
+		preset.Settings{Topics: confirm.Config.Topics, CheckChain: true, Roots: roots, Fetch: sns.fetch})
 	h := openDiskSite(t, time.Unix(confirm.Now, 0), []producer.Producer{p})
 	at := func(r recording) *http.Request {
 		d := r.delivery(t)
@@ -195,7 +197,8 @@ func TestSNSConfirmsAndDelivers(t *testing.T) {
 
 	h.expect(at(message), 200, false)
 	ev := h.awaited()
-	if ev.ID != message.Expect.ID || ev.Type != "Notification" || ev.Extensions["topic"] != confirm.Config.Topics[0] || ev.Time.IsZero() {
+	if ev.ID != message.Expect.ID || ev.Type != "Notification" || ev.Extensions["topic"] != confirm.Config.Topics[0] ||
+		ev.Time.IsZero() {
 		t.Errorf("event %+v", ev)
 	}
 	h.expect(at(message), 200, true)
@@ -208,7 +211,8 @@ func TestSNSConfirmsAndDelivers(t *testing.T) {
 // It sends recorded deliveries of vendors whose tokens only they can sign.
 func TestRecordedTokensReachTheirHandlers(t *testing.T) {
 	t.Parallel()
-	for name, status := range map[string]int{"paypal": 200, "yandex-pay": 200, "openbanking-uk": 202, "google-eventarc": 200} {
+	for name, status := range map[string]int{"paypal": 200, "yandex-pay": 200, "openbanking-uk": 202,
+		"google-eventarc": 200} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			prefix := map[string]string{"paypal": "valid: made chain root", "google-eventarc": "valid: plain"}[name]
@@ -236,7 +240,8 @@ func prefixOr(prefix, otherwise string) string {
 // settings are the receiver's settings for the case.
 func (r recording) settings(t *testing.T) preset.Settings {
 	t.Helper()
-	s := preset.Settings{Email: r.Config.Email, Issuers: r.Config.Issuers, WebhookID: r.Config.WebhookID, MerchantID: r.Config.MerchantID}
+	s := preset.Settings{Email: r.Config.Email, Issuers: r.Config.Issuers, WebhookID: r.Config.WebhookID,
+		MerchantID: r.Config.MerchantID}
 	if r.Config.Audience != "" {
 		s.Audience = []string{r.Config.Audience}
 	}
@@ -262,7 +267,8 @@ func TestOneGoogleTokenServesManyMessages(t *testing.T) {
 	h := openDiskSite(t, time.Unix(rec.Now, 0), []producer.Producer{openPreset(t, "google-pubsub", rec.settings(t))})
 	push := func(id, data string, attempt int) *http.Request {
 		return post("google-pubsub", fmt.Sprintf(
-			`{"deliveryAttempt":%d,"message":{"data":%q,"messageId":%q,"publishTime":"2026-01-02T03:04:05.678Z"},"subscription":"s"}`,
+			`{"deliveryAttempt":%d,"message":{"data":%q,"messageId":%q,"publishTime":"2026-01-02T03:04:05.678Z"},`+
+				`"subscription":"s"}`,
 			attempt, data, id), "Authorization", rec.Headers["Authorization"])
 	}
 	ids := map[string]bool{}
@@ -309,7 +315,8 @@ func TestEventGridBatches(t *testing.T) {
 		return request("POST", path, "["+strings.Join(events, ",")+"]", "Aeg-Event-Type", "Notification")
 	}
 	event := func(id, total string) string {
-		return fmt.Sprintf(`{"id":%q,"eventType":"Shop.Sold","topic":"/t","subject":"orders/%s","eventTime":"2026-01-02T03:04:05Z","data":{"total":%q}}`, id, id, total)
+		return fmt.Sprintf(`{"id":%q,"eventType":"Shop.Sold","topic":"/t","subject":"orders/%s",`+
+			`"eventTime":"2026-01-02T03:04:05Z","data":{"total":%q}}`, id, id, total)
 	}
 	h.expect(batch(event("1", "5"), event("2", "6"), event("3", "7")), 200, false)
 	for range 3 {
@@ -339,14 +346,16 @@ const structured = "application/cloudevents+json"
 
 func sold(id, extra string) string {
 	return `{"specversion":"1.0","id":"` + id + `","source":"/shop","type":"sold","subject":"tea pot",` +
-		`"time":"2026-01-02T03:04:05.5+09:00","shard":7,"datacontenttype":"application/json","data":{"N":` + extra + `}}`
+		`"time":"2026-01-02T03:04:05.5+09:00","shard":7,"datacontenttype":"application/json",` +
+		`"data":{"N":` + extra + `}}`
 }
 
 func bearer(header ...string) []string { return append(header, "Authorization", "Bearer "+secret17) }
 
 func binary(id, n string) *http.Request {
-	return post("cloudevents", `{"N":`+n+`}`, bearer("Ce-Specversion", "1.0", "Ce-Id", id, "Ce-Source", "/shop", "Ce-Type", "sold",
-		"Ce-Subject", "tea%20pot", "Ce-Time", "2026-01-02T03:04:05.5+09:00", "Ce-Shard", "7")...)
+	return post("cloudevents", `{"N":`+n+`}`,
+		bearer("Ce-Specversion", "1.0", "Ce-Id", id, "Ce-Source", "/shop", "Ce-Type", "sold",
+			"Ce-Subject", "tea%20pot", "Ce-Time", "2026-01-02T03:04:05.5+09:00", "Ce-Shard", "7")...)
 }
 
 // facts are what a handler gets of a CloudEvent.
@@ -363,13 +372,15 @@ func TestCloudEventsInThreeModes(t *testing.T) {
 	h := openDiskSite(t, time.Now(), []producer.Producer{openPreset(t, "cloudevents", preset.Settings{
 		Bearer: secret17, Batch: true, Origins: []string{"shop.example"}, Rate: 100,
 	})}, receiver.On("cloudevents", "sold", func(_ context.Context, ev receiver.Event[struct{ N int }]) error {
-		handled <- facts{ev.ID, ev.Type, ev.Source, ev.Subject, ev.Time.Format(time.RFC3339Nano), ev.Extensions, ev.Data.N}
+		handled <- facts{ev.ID, ev.Type, ev.Source, ev.Subject, ev.Time.Format(time.RFC3339Nano), ev.Extensions,
+			ev.Data.N}
 		return nil
 	}))
 	expect := func(id string, n int) {
 		t.Helper()
 		want := facts{
-			producer.JoinID("/shop", id), "sold", "/shop", "tea pot", "2026-01-02T03:04:05.5+09:00", map[string]string{"shard": "7"}, n,
+			producer.JoinID("/shop", id), "sold", "/shop", "tea pot", "2026-01-02T03:04:05.5+09:00",
+			map[string]string{"shard": "7"}, n,
 		}
 		select {
 		case got := <-handled:
@@ -385,7 +396,8 @@ func TestCloudEventsInThreeModes(t *testing.T) {
 	h.expect(binary("2", "6"), 200, false)
 	expect("2", 6)
 	batch := func(events ...string) *http.Request {
-		return post("cloudevents", "["+strings.Join(events, ",")+"]", bearer("Content-Type", "application/cloudevents-batch+json")...)
+		return post("cloudevents", "["+strings.Join(events, ",")+"]",
+			bearer("Content-Type", "application/cloudevents-batch+json")...)
 	}
 	h.expect(batch(sold("3", "7")), 200, false)
 	expect("3", 7)
@@ -408,13 +420,16 @@ func TestCloudEventsInThreeModes(t *testing.T) {
 // cloudEventsOptions requests a subscription, once for a configured sender and once for another.
 func cloudEventsOptions(t *testing.T, h *diskSite) {
 	t.Helper()
-	got := h.expect(request("OPTIONS", "/webhooks/cloudevents", "", "WebHook-Request-Origin", "shop.example", "WebHook-Request-Rate", "120",
+	got := h.expect(request("OPTIONS", "/webhooks/cloudevents", "", "WebHook-Request-Origin", "shop.example",
+		"WebHook-Request-Rate", "120",
 		"WebHook-Request-Callback", forbidden(t)), 200, false)
 	if got.header.Get("WebHook-Allowed-Origin") != "shop.example" || got.header.Get("WebHook-Allowed-Rate") != "100" {
 		t.Errorf("%v", got.header)
 	}
-	got = h.expect(request("OPTIONS", "/webhooks/cloudevents", "", "WebHook-Request-Origin", "stranger.example"), 405, false)
-	if got.header.Get("Allow") == "" || got.header.Get("WebHook-Allowed-Origin") != "" || strings.Contains(got.body, "stranger") {
+	got = h.expect(request("OPTIONS", "/webhooks/cloudevents", "", "WebHook-Request-Origin", "stranger.example"), 405,
+		false)
+	if got.header.Get("Allow") == "" || got.header.Get("WebHook-Allowed-Origin") != "" ||
+		strings.Contains(got.body, "stranger") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -422,19 +437,23 @@ func cloudEventsOptions(t *testing.T, h *diskSite) {
 // Batches are off by default.
 func TestCloudEventsCanBeAnsweredUnlessTheyComeInBatches(t *testing.T) {
 	t.Parallel()
-	quote := receiver.Answer("cloudevents", "sold", func(_ context.Context, ev receiver.Event[struct{ N int }]) (receiver.Response, error) {
-		return receiver.Response{Body: fmt.Appendf(nil, `{"total":%d}`, 2*ev.Data.N)}, nil
-	})
-	h := openDiskSite(t, time.Now(), []producer.Producer{openPreset(t, "cloudevents", preset.Settings{Bearer: secret17})}, quote)
+	quote := receiver.Answer("cloudevents", "sold",
+		func(_ context.Context, ev receiver.Event[struct{ N int }]) (receiver.Response, error) {
+			return receiver.Response{Body: fmt.Appendf(nil, `{"total":%d}`, 2*ev.Data.N)}, nil
+		})
+	h := openDiskSite(t, time.Now(),
+		[]producer.Producer{openPreset(t, "cloudevents", preset.Settings{Bearer: secret17})}, quote)
 	for _, replayed := range []bool{false, true} {
 		if got := h.expect(binary("1", "21"), 200, replayed); got.body != `{"total":42}` {
 			t.Errorf("%+v", got)
 		}
 	}
-	if got := h.expect(post("cloudevents", sold("2", "4"), bearer("Content-Type", structured)...), 200, false); got.body != `{"total":8}` {
+	if got := h.expect(post("cloudevents", sold("2", "4"), bearer("Content-Type", structured)...), 200,
+		false); got.body != `{"total":8}` {
 		t.Errorf("%+v", got)
 	}
-	h.expect(post("cloudevents", "["+sold("3", "7")+"]", bearer("Content-Type", "application/cloudevents-batch+json")...), 415, false)
+	h.expect(post("cloudevents", "["+sold("3", "7")+"]",
+		bearer("Content-Type", "application/cloudevents-batch+json")...), 415, false)
 	if n := len(h.records()); n != 2 {
 		t.Errorf("%d records", n)
 	}
@@ -470,7 +489,8 @@ func TestUnsignedChallengesAreOffUntilConfigured(t *testing.T) {
 	h := openDiskSite(t, time.Now(), producers)
 	for name := range sampled() {
 		for _, r := range []*http.Request{
-			request("GET", "/webhooks/"+name+"?hub.mode=subscribe&hub.topic=t&hub.challenge=nonce17&hub.verify_token=", ""),
+			request("GET", "/webhooks/"+name+"?hub.mode=subscribe&hub.topic=t&hub.challenge=nonce17&hub.verify_token=",
+				""),
 			request("OPTIONS", "/webhooks/"+name, "", "WebHook-Request-Origin", "nonce17"),
 		} {
 			got := h.send(r)
@@ -487,12 +507,14 @@ func TestUnsignedChallengesEchoTextOnly(t *testing.T) {
 	t.Parallel()
 	const topic, script = "https://blog.example/feed", "%3Cscript%3E"
 	h := openDiskSite(t, time.Now(), []producer.Producer{
-		openPreset(t, "websub", preset.Settings{Subscriptions: []preset.Subscription{{Topic: topic, Secret: secret17, Token: "callback-token-17"}}}),
+		openPreset(t, "websub", preset.Settings{Subscriptions: []preset.Subscription{{Topic: topic, Secret: secret17,
+			Token: "callback-token-17"}}}),
 		openPreset(t, "meta", preset.Settings{Secrets: []string{secret17}, VerifyToken: "wanted"}),
 	})
+	const websub, meta = "/webhooks/websub?token=callback-token-17&hub.mode=", "/webhooks/meta?hub.mode=subscribe&"
 	for _, target := range []string{
-		"/webhooks/websub?token=callback-token-17&hub.mode=subscribe&hub.topic=" + topic + "&hub.challenge=" + script,
-		"/webhooks/meta?hub.mode=subscribe&hub.verify_token=wanted&hub.challenge=" + script,
+		websub + "subscribe&hub.topic=" + topic + "&hub.challenge=" + script,
+		meta + "hub.verify_token=wanted&hub.challenge=" + script,
 	} {
 		got := h.expect(request("GET", target, ""), 200, false)
 		if got.body != "<script>" {
@@ -501,13 +523,14 @@ func TestUnsignedChallengesEchoTextOnly(t *testing.T) {
 		isInert(t, got)
 	}
 	for target, status := range map[string]int{
-		"/webhooks/websub?token=callback-token-17&hub.mode=subscribe&hub.topic=https://evil.example&hub.challenge=" + script: 404,
-		"/webhooks/websub?token=callback-token-17&hub.mode=unsubscribe&hub.topic=" + topic + "&hub.challenge=" + script:      404,
-		"/webhooks/meta?hub.mode=subscribe&hub.verify_token=unwanted&hub.challenge=" + script:                                403,
-		"/webhooks/meta?hub.mode=subscribe&hub.challenge=" + script:                                                          403,
-		"/webhooks/meta?hub.mode=subscribe&hub.verify_token=wanted&hub.challenge=" + strings.Repeat("x", 2_000):              403,
+		websub + "subscribe&hub.topic=https://evil.example&hub.challenge=" + script:  404,
+		websub + "unsubscribe&hub.topic=" + topic + "&hub.challenge=" + script:       404,
+		meta + "hub.verify_token=unwanted&hub.challenge=" + script:                   403,
+		meta + "hub.challenge=" + script:                                             403,
+		meta + "hub.verify_token=wanted&hub.challenge=" + strings.Repeat("x", 2_000): 403,
 	} {
-		if got := h.expect(request("GET", target, ""), status, false); strings.Contains(got.body, "<scr") || strings.Contains(got.body, "xxx") {
+		got := h.expect(request("GET", target, ""), status, false)
+		if strings.Contains(got.body, "<scr") || strings.Contains(got.body, "xxx") {
 			t.Errorf("%.80s: %+v", target, got)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 // fromGitHub delivers a signed body, and returns the status.
 func fromGitHub(t *testing.T, s *site, id, typ, body string) int {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/github", strings.NewReader(body))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/github",
+		strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("X-GitHub-Delivery", id)
 	r.Header.Set("X-GitHub-Event", typ)
@@ -50,7 +51,8 @@ func (o *observations) same() (all []string) {
 func TestQuarantinedDeliveriesAreLoggedAndCounted(t *testing.T) {
 	t.Parallel()
 	var log syncBuffer
-	s := serve(t, preset.GitHub("the-kettle-is-on-17"), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
+	s := serve(t, preset.GitHub("the-kettle-is-on-17"),
+		func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
 		On("github", "push", func(context.Context, Event[[]byte]) error { return nil }))
 	const push = `{"ref":"refs/heads/main"}`
 	fromGitHub(t, s, "first", "push", push)
@@ -72,7 +74,8 @@ func TestQuarantinedDeliveriesAreLoggedAndCounted(t *testing.T) {
 			aside[rec.Payload.VendorID] = rec
 		}
 	}
-	line := "endpoint=github reason=same_bytes event=" + aside["g3"].Event + " original=" + original + " vendor_id=g3 original_vendor_id=first type=push"
+	line := "endpoint=github reason=same_bytes event=" + aside["g3"].Event + " original=" + original +
+		" vendor_id=g3 original_vendor_id=first type=push"
 	if !strings.Contains(log.String(), line) {
 		t.Errorf("no line %q in:\n%s", line, log.String())
 	}
@@ -82,7 +85,8 @@ func TestQuarantinedDeliveriesAreLoggedAndCounted(t *testing.T) {
 	if err := s.rx.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(log.String(), `level=WARN msg="delivery quarantined" endpoint=github reason=same_bytes more=4 `) {
+	if !strings.Contains(log.String(),
+		`level=WARN msg="delivery quarantined" endpoint=github reason=same_bytes more=4 `) {
 		t.Errorf("the others are not counted at the end of the log:\n%s", log.String())
 	}
 }
@@ -90,7 +94,8 @@ func TestQuarantinedDeliveriesAreLoggedAndCounted(t *testing.T) {
 func TestOccurrencesAreObserved(t *testing.T) {
 	t.Parallel()
 	var log syncBuffer
-	s := serve(t, preset.GitHub("the-kettle-is-on-17"), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	s := serve(t, preset.GitHub("the-kettle-is-on-17"),
+		func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	const ping = `{"zen":"Design for failure.","hook_id":1}`
 	fromGitHub(t, s, "a", "ping", ping)
 	fromGitHub(t, s, "a", "ping", ping)
@@ -110,7 +115,8 @@ func TestOccurrencesAreObserved(t *testing.T) {
 		}
 	}
 	dead := 0
-	for rec, err := range s.store.List(t.Context(), dedup.Filter{States: []dedup.State{dedup.Dead}, Reason: reasonSameBytes}) {
+	for rec, err := range s.store.List(t.Context(),
+		dedup.Filter{States: []dedup.State{dedup.Dead}, Reason: reasonSameBytes}) {
 		if err != nil || rec.Payload.VendorID != "c" || len(rec.Tasks) != 0 {
 			t.Errorf("%v, %+v", err, rec)
 		}

@@ -62,13 +62,15 @@ func TestDeliveriesOverTheRateGetRetryAfter(t *testing.T) {
 				t.Errorf("%v", g.header)
 			}
 			reset := number(t, state, "t")
-			if after, err := strconv.ParseInt(g.header.Get("Retry-After"), 10, 64); err != nil || reset < 1 || reset > 1200 || after < reset {
+			if after, err := strconv.ParseInt(g.header.Get("Retry-After"), 10, 64); err != nil || reset < 1 ||
+				reset > 1200 || after < reset {
 				t.Errorf("%v: Retry-After before the reset, or no reset", g.header)
 			}
 			var body struct {
 				Violated []string `json:"violated-policies"`
 			}
-			if err := json.Unmarshal([]byte(g.body), &body); err != nil || len(body.Violated) != 1 || body.Violated[0] != "default" {
+			if err := json.Unmarshal([]byte(g.body), &body); err != nil || len(body.Violated) != 1 ||
+				body.Violated[0] != "default" {
 				t.Errorf("%s: %v", g.body, err)
 			}
 			if g.header.Get("RateLimit-Limit") != "" {
@@ -87,7 +89,8 @@ func TestOnlyNewEventsOfTheProducerUseItsRate(t *testing.T) {
 		p.Rate = producer.Rate{Events: 2, Per: time.Hour}
 		s := serve(t, p, nil)
 		for range 5 { // a forged delivery, and a captured one
-			wantProblem(t, s.send(req{id: "x", header: map[string][]string{"Sig": {"signature_mismatch"}}}), 401, "signature_invalid")
+			wantProblem(t, s.send(req{id: "x", header: map[string][]string{"Sig": {"signature_mismatch"}}}), 401,
+				"signature_invalid")
 			if g := s.send(req{id: "k1", body: "1"}); g.status/100 != 2 {
 				t.Fatalf("%+v", g)
 			}
@@ -165,7 +168,8 @@ func TestDeliveriesAtOnceAreBounded(t *testing.T) {
 			wantProblem(t, s.send(req{id: id, body: id}), 503, "answer_timeout")
 		}
 		wantProblem(t, s.send(req{id: "k3", body: "3"}), 503, "at_capacity")
-		wantProblem(t, s.send(req{id: "k3", header: map[string][]string{"Sig": {"signature_mismatch"}}}), 401, "signature_invalid")
+		wantProblem(t, s.send(req{id: "k3", header: map[string][]string{"Sig": {"signature_mismatch"}}}), 401,
+			"signature_invalid")
 		open()
 		waitFor(t, func() bool { return s.send(req{id: "k3", body: "3"}).status/100 == 2 })
 		if runs.count() != 3 {

@@ -47,12 +47,15 @@ func TestRegistryRefusesErrors(t *testing.T) {
 	}{
 		{"no handlers", nil, ""},
 		{"several patterns that overlap", []Handler{On("gh", "push", do), On("gh", "pu*", do), On("gh", "*", do)}, ""},
-		{"unknown producer", []Handler{On("hg", "*", do)}, `handler "hg/*": unknown producer "hg" (there are: gh, grid)`},
+		{"unknown producer", []Handler{On("hg", "*", do)},
+			`handler "hg/*": unknown producer "hg" (there are: gh, grid)`},
 		{"empty pattern", []Handler{On("gh", "", do)}, `the pattern is empty`},
 		{"star inside", []Handler{On("gh", "a*b", do)}, `bad pattern "a*b"`},
 		{"two stars", []Handler{On("gh", "a**", do)}, `bad pattern "a**"`},
-		{"default names that meet", []Handler{On("gh", "push", do), On("gh", "push", do)}, `name one of them with Named`},
-		{"chosen names that meet", []Handler{On("gh", "a", do).Named("x"), On("grid", "b", do).Named("x")}, `handler "x": another handler has this name`},
+		{"default names that meet", []Handler{On("gh", "push", do), On("gh", "push", do)},
+			`name one of them with Named`},
+		{"chosen names that meet", []Handler{On("gh", "a", do).Named("x"), On("grid", "b", do).Named("x")},
+			`handler "x": another handler has this name`},
 		{"same pattern, own names", []Handler{On("gh", "push", do), On("gh", "push", do).Named("x")}, ""},
 		{"nil function of On", []Handler{On[[]byte]("gh", "*", nil)}, `handler "gh/*": the function is nil`},
 		{"nil function of Answer", []Handler{Answer[[]byte]("gh", "*", nil)}, `the function is nil`},
@@ -61,7 +64,8 @@ func TestRegistryRefusesErrors(t *testing.T) {
 		{"long name", []Handler{On("gh", "*", do).Named(strings.Repeat("x", 257))}, `257 bytes`},
 		{"name with a line feed", []Handler{On("gh", "*", do).Named("a\nb")}, `cannot be printed`},
 		{"name that is no UTF-8", []Handler{On("gh", "*", do).Named("a\xff")}, `cannot be printed`},
-		{"answer beside on", []Handler{Answer("gh", "a", say), On("gh", "a*", do)}, `an Answer handler takes its events alone, and both would take "a"`},
+		{"answer beside on", []Handler{Answer("gh", "a", say), On("gh", "a*", do)},
+			`an Answer handler takes its events alone, and both would take "a"`},
 		{"answer beside answer", []Handler{Answer("gh", "a*", say), Answer("gh", "ab*", say)}, `both would take "ab*"`},
 		{"answer beside on of another type", []Handler{Answer("gh", "a", say), On("gh", "b*", do)}, ""},
 		{"answer beside on of another producer", []Handler{Answer("gh", "a", say), On("grid", "a", do)}, ""},
@@ -69,9 +73,11 @@ func TestRegistryRefusesErrors(t *testing.T) {
 		{"answer in a lane", []Handler{Answer("gh", "a", say).Lane(header("X"))}, `must not have a lane`},
 		{"answer beside what takes the rest", []Handler{Answer("gh", "a", say), On("gh", "*", do).Otherwise()}, ""},
 		{"answer that takes the rest", []Handler{On("gh", "a", do), Answer("gh", "*", say).Otherwise()}, ""},
-		{"two take the rest", []Handler{On("gh", "a*", do).Otherwise(), On("gh", "*", do).Otherwise()}, `both are Otherwise and match "a*"`},
+		{"two take the rest", []Handler{On("gh", "a*", do).Otherwise(), On("gh", "*", do).Otherwise()},
+			`both are Otherwise and match "a*"`},
 		{"two take different rests", []Handler{On("gh", "a*", do).Otherwise(), On("gh", "b*", do).Otherwise()}, ""},
-		{"no rest is left", []Handler{On("gh", "*", do), On("gh", "a*", do).Named("x").Otherwise()}, `handler "x" never runs`},
+		{"no rest is left", []Handler{On("gh", "*", do), On("gh", "a*", do).Named("x").Otherwise()},
+			`handler "x" never runs`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -101,7 +107,8 @@ func TestRegistryReportsEveryErrorAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"unknown producer", "bad pattern", "is nil", "sends batches", "must not have a lane", "alone"} {
+	for _, want := range []string{"unknown producer", "bad pattern", "is nil", "sends batches", "must not have a lane",
+		"alone"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}

@@ -31,12 +31,14 @@ func TestAnsweredDeliveryHoldsNoSlot(t *testing.T) {
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		p.Concurrency = 1
 		for name, h := range map[string]Handler{
-			"on":     On("shop", "*", func(context.Context, Event[[]byte]) error { return nil }),
-			"answer": Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) { return Response{}, nil }),
+			"on": On("shop", "*", func(context.Context, Event[[]byte]) error { return nil }),
+			"answer": Answer("shop", "*",
+				func(context.Context, Event[[]byte]) (Response, error) { return Response{}, nil }),
 		} {
 			s := serve(t, p, nil, h)
 			next := httptest.NewRecorder()
-			w := answering{httptest.NewRecorder(), func() { s.rx.HTTP("shop").ServeHTTP(next, s.request(req{id: "k2"})) }}
+			w := answering{httptest.NewRecorder(),
+				func() { s.rx.HTTP("shop").ServeHTTP(next, s.request(req{id: "k2"})) }}
 			s.rx.HTTP("shop").ServeHTTP(w, s.request(req{id: "k1"}))
 			if w.Code/100 != 2 || next.Code/100 != 2 {
 				t.Errorf("%s: %d, and the next one %d", name, w.Code, next.Code)
@@ -147,7 +149,8 @@ func TestBothLengthsEndTheConnectionEverywhere(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), nil)
 	for _, path := range []string{"/webhooks/shop", "/webhooks/nobody", "/policy"} {
-		answer := s.wire(head(path, "Transfer-Encoding: chunked", "Content-Length: 4", "", "2", "{}", "0", "", ""), false)
+		answer := s.wire(head(path, "Transfer-Encoding: chunked", "Content-Length: 4", "", "2", "{}", "0", "", ""),
+			false)
 		if resp := parseAnswer(t, answer); !resp.Close {
 			t.Errorf("%s: the connection stays open: %q", path, answer)
 		}

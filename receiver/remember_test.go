@@ -31,7 +31,8 @@ func overStores(t *testing.T, p producer.Producer, f func(l *later)) {
 			return dedup.NewMemory(dedup.MemoryOptions{Clock: clock})
 		},
 		"badger": func(t *testing.T, clock *deduptest.Clock) dedup.Store {
-			s, err := badgerstore.Open(t.TempDir(), badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+			s, err := badgerstore.Open(t.TempDir(),
+				badgerstore.Options{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +48,8 @@ func overStores(t *testing.T, p producer.Producer, f func(l *later)) {
 			t.Parallel()
 			l := &later{clock: deduptest.NewClock(), runs: newCounter()}
 			l.kept = open(t, l.clock)
-			l.site = serve(t, p, func(c *Config) { c.Store = l.kept }, On(p.Name, "*", func(context.Context, Event[[]byte]) error { l.runs.add(); return nil }))
+			l.site = serve(t, p, func(c *Config) { c.Store = l.kept },
+				On(p.Name, "*", func(context.Context, Event[[]byte]) error { l.runs.add(); return nil }))
 			f(l)
 		})
 	}
@@ -112,7 +114,8 @@ func TestACapturedDeliveryDoesNotRunAgainAfterTheWindow(t *testing.T) {
 			}
 		}
 		quarantined := l.quarantined()
-		if len(quarantined) != 1 || quarantined[0].QuarantineReason != "seen_before" || string(quarantined[0].Payload.Body) != a.body {
+		if len(quarantined) != 1 || quarantined[0].QuarantineReason != "seen_before" ||
+			string(quarantined[0].Payload.Body) != a.body {
 			l.t.Fatalf("quarantined: %+v", quarantined)
 		}
 		if n := l.runs.count(); n != 1 {
@@ -133,16 +136,20 @@ func TestEventFromBeforeTheRememberedDaysIsQuarantined(t *testing.T) {
 	overStores(t, timeless(), func(l *later) {
 		body := func(at time.Time) string { return fmt.Sprintf(`{"at":%q}`, at.Format(time.RFC3339)) }
 		began := l.clock.Now()
-		l.send(req{id: "young", body: body(began.Add(-500 * 24 * time.Hour)), header: noTime}) // a young store accepts any age
+		l.send(req{id: "young", body: body(began.Add(-500 * 24 * time.Hour)),
+			header: noTime}) // a young store accepts any age
 		l.ran()
 		l.clock.Advance(100 * 24 * time.Hour)
 		if g := l.send(req{id: "old", body: body(began.Add(-24 * time.Hour)), header: noTime}); g.status != 200 {
 			l.t.Errorf("%+v", g)
 		}
-		if quarantined := l.quarantined(); len(quarantined) != 1 || quarantined[0].QuarantineReason != "too_old_to_tell" || quarantined[0].Key.ID != "old" || len(quarantined[0].Payload.Body) == 0 {
+		if quarantined := l.quarantined(); len(quarantined) != 1 ||
+			quarantined[0].QuarantineReason != "too_old_to_tell" || quarantined[0].Key.ID != "old" ||
+			len(quarantined[0].Payload.Body) == 0 {
 			l.t.Fatalf("quarantined: %+v", quarantined)
 		}
-		l.send(req{id: "late", body: body(began.Add(50 * 24 * time.Hour)), header: noTime}) // late, but within the remembered days
+		l.send(req{id: "late", body: body(began.Add(50 * 24 * time.Hour)),
+			header: noTime}) // late, but within the remembered days
 		l.ran()
 		if n := l.runs.count(); n != 2 {
 			l.t.Errorf("%d runs", n)
@@ -222,7 +229,8 @@ func TestAnItemOfABatchThatWasSeenBeforeIsQuarantinedAlone(t *testing.T) {
 			l.t.Errorf("%+v", g)
 		}
 		l.ran()
-		if quarantined := l.quarantined(); len(quarantined) != 1 || quarantined[0].Key.ID != "b" || quarantined[0].QuarantineReason != "seen_before" {
+		if quarantined := l.quarantined(); len(quarantined) != 1 || quarantined[0].Key.ID != "b" ||
+			quarantined[0].QuarantineReason != "seen_before" {
 			l.t.Errorf("quarantined: %+v", quarantined)
 		}
 	})

@@ -51,7 +51,8 @@ func TestRazorpayBytesThatComeAgain(t *testing.T) {
 	t.Parallel()
 	older, newer := preset.Razorpay("the old secret of 17"), preset.Razorpay("the new secret of 17")
 	overStores(t, preset.Razorpay("the new secret of 17", "the old secret of 17"), func(l *later) {
-		const body, late = `{"event":"payment.captured","created_at":1,"id":1}`, `{"event":"payment.captured","created_at":1,"id":2}`
+		const body, late = `{"event":"payment.captured","created_at":1,"id":1}`, `{"event":"payment.captured",` +
+			`"created_at":1,"id":2}`
 		l.signed(older, body, "X-Razorpay-Event-Id", "a")
 		l.ran()
 		l.clock.Advance(6 * day)
@@ -81,7 +82,8 @@ func TestGitHubBodiesThatOccurAgainAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	p := preset.GitHub("the secret of 17")
 	overStores(t, p, func(l *later) {
-		const dispatch, push = `{"workflow":"a.yml","inputs":null,"ref":"refs/heads/main"}`, `{"ref":"refs/heads/main","after":"1"}`
+		const dispatch = `{"workflow":"a.yml","inputs":null,"ref":"refs/heads/main"}`
+		const push = `{"ref":"refs/heads/main","after":"1"}`
 		send := func(body, kind, id string) got {
 			return l.signed(p, body, "X-GitHub-Event", kind, "X-GitHub-Delivery", id)
 		}

@@ -98,7 +98,8 @@ func TestDeadLetterReleasesItsKeyAndStays(t *testing.T) {
 		}
 		s.settled(dedup.Done)
 		recs := s.records()
-		if len(recs) != 2 || recs[1].State() != dedup.Dead || string(recs[1].Payload.Body) != "1" || recs[0].QuarantineReason != "" {
+		if len(recs) != 2 || recs[1].State() != dedup.Dead || string(recs[1].Payload.Body) != "1" ||
+			recs[0].QuarantineReason != "" {
 			t.Fatalf("%+v", recs)
 		}
 		if _, err := s.store.Reopen(t.Context(), recs[1].Event); err != nil {
@@ -118,7 +119,8 @@ func TestStaleDuplicatePastItsSignedEndIsRefused(t *testing.T) {
 		t.Fatalf("%+v", g)
 	}
 	s.runs.await(t)
-	if g := s.deliver(long, `"k1"`, "/webhooks/shop", "{}", now.Add(-5*time.Minute), nil); g.status != 202 || !g.replayed() {
+	if g := s.deliver(long, `"k1"`, "/webhooks/shop", "{}", now.Add(-5*time.Minute), nil); g.status != 202 ||
+		!g.replayed() {
 		t.Errorf("stale, within its signed end: %+v", g)
 	}
 	wantProblem(t, s.deliver(short, `"k1"`, "/webhooks/shop", "{}", now, nil), 401, "token_expired")
@@ -202,7 +204,8 @@ func TestEndpointsAreSeparate(t *testing.T) {
 		s := serve(t, p, func(c *Config) { c.Producers = append(c.Producers, other) })
 		for _, path := range []string{"/webhooks/shop", "/webhooks/shop2"} {
 			for i := range 2 {
-				if g := s.send(req{id: "k1", path: path, header: http.Header{"Principal": {"alice"}}}); g.status/100 != 2 || g.replayed() != (i == 1) {
+				if g := s.send(req{id: "k1", path: path,
+					header: http.Header{"Principal": {"alice"}}}); g.status/100 != 2 || g.replayed() != (i == 1) {
 					t.Errorf("%s %d: %+v", path, i, g)
 				}
 			}
@@ -226,7 +229,8 @@ func TestStoredAnswersAreForTheirProducerOnly(t *testing.T) {
 		}
 		for _, a := range []req{
 			{id: "k1", header: http.Header{"Sig": {"signature_mismatch"}}}, {id: "k1", header: http.Header{"Sig": nil}},
-			{id: "k1", header: http.Header{"Sig": {"key_unknown"}}}, {id: "k1", method: "GET"}, {id: "k1", method: "HEAD"},
+			{id: "k1", header: http.Header{"Sig": {"key_unknown"}}}, {id: "k1", method: "GET"},
+			{id: "k1", method: "HEAD"},
 			{id: "k1", method: "PATCH"},
 		} {
 			g := s.send(a)
@@ -234,7 +238,8 @@ func TestStoredAnswersAreForTheirProducerOnly(t *testing.T) {
 			if a.method != "" {
 				want = 405
 			}
-			if g.status != want || g.replayed() || strings.Contains(g.body, "the answer") || g.header.Get("X-Order") != "" {
+			if g.status != want || g.replayed() || strings.Contains(g.body, "the answer") ||
+				g.header.Get("X-Order") != "" {
 				t.Errorf("%+v: %+v", a, g)
 			}
 			if want == 405 && g.header.Get("Allow") != "POST" {
@@ -288,7 +293,8 @@ func TestPutIsAcceptedWhereItIsAgreed(t *testing.T) {
 		if g := s.send(req{id: "k1", method: "PUT", body: "1"}); g.status/100 != 2 || g.replayed() {
 			t.Errorf("%+v", g)
 		}
-		if g := s.send(req{id: "k1", method: "PATCH", body: "1"}); g.status != 405 || g.header.Get("Allow") != "POST, PUT" {
+		if g := s.send(req{id: "k1", method: "PATCH", body: "1"}); g.status != 405 ||
+			g.header.Get("Allow") != "POST, PUT" {
 			t.Errorf("%+v", g)
 		}
 	})
@@ -316,7 +322,8 @@ func TestKeysOf1024CharactersAndFieldNamesOfAnyCase(t *testing.T) {
 		send := strings.Replace(head("/webhooks/shop", "Connection: close", "Content-Length: 1", "", "1"),
 			"Idempotency-Key: k1", name+": \""+key+"\"", 1)
 		resp := parseAnswer(t, s.wire(send, true))
-		if replayed := resp.Header.Get("Idempotency-Replayed") == "true"; resp.StatusCode != 202 || replayed != (i > 0) {
+		if replayed := resp.Header.Get("Idempotency-Replayed") == "true"; resp.StatusCode != 202 ||
+			replayed != (i > 0) {
 			t.Errorf("%s: %d, replayed %v", name, resp.StatusCode, replayed)
 		}
 	}
@@ -364,7 +371,8 @@ func TestForwardedFieldsAndHostOfUntrustedPeersAreNotInTheSignedURL(t *testing.T
 	}
 	s.runs.await(t)
 	evil := s.ed
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://evil.example/webhooks/shop", strings.NewReader("{}"))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://evil.example/webhooks/shop",
+		strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -393,7 +401,8 @@ func TestTheCodingOfABodyMustBeSigned(t *testing.T) {
 	}
 	s := serveSigned(t, nil)
 	with := s.ed
-	with.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "content-encoding", "idempotency-key"}
+	with.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "content-encoding",
+		"idempotency-key"}
 	if g := s.deliverCoded(with, "gzip", coded.String()); g.status != 202 {
 		t.Fatalf("covered: %+v", g)
 	}
@@ -405,7 +414,8 @@ func TestTheCodingOfABodyMustBeSigned(t *testing.T) {
 // deliverCoded sends a coded body whose coding is set before signing.
 func (s signedSite) deliverCoded(with verify.Signer, coding, body string) got {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "https://hooks.example/webhooks/shop", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "https://hooks.example/webhooks/shop",
+		strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -415,7 +425,8 @@ func (s signedSite) deliverCoded(with verify.Signer, coding, body string) got {
 	if err := with.Sign(r, []byte(body), time.Now()); err != nil {
 		s.t.Fatal(err)
 	}
-	return s.deliver(s.ed, `"`+coding+`"`, "/webhooks/shop", body, time.Now(), func(to *http.Request) { to.Header = r.Header })
+	return s.deliver(s.ed, `"`+coding+`"`, "/webhooks/shop", body, time.Now(),
+		func(to *http.Request) { to.Header = r.Header })
 }
 
 func TestObserversOfAnswersSeeNoPayload(t *testing.T) {
@@ -432,7 +443,8 @@ func TestObserversOfAnswersSeeNoPayload(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, apiProducer(), nil, Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) { return do() }))
+			s := serve(t, apiProducer(), nil,
+				Answer("shop", "*", func(context.Context, Event[[]byte]) (Response, error) { return do() }))
 			if g := s.send(req{id: "k1", body: secret}); strings.Contains(g.body, secret) || g.status/100 == 2 {
 				t.Errorf("%+v", g)
 			}
@@ -450,7 +462,8 @@ func TestObserversOfAnswersSeeNoPayload(t *testing.T) {
 			if strings.Contains(s.log.String(), secret) {
 				t.Error("the payload is in the log:", s.log.String())
 			}
-			if rec := s.records()[0]; !strings.Contains(rec.Tasks[0].Err, secret) || len(rec.Tasks[0].Err) > maxErrText {
+			if rec := s.records()[0]; !strings.Contains(rec.Tasks[0].Err, secret) ||
+				len(rec.Tasks[0].Err) > maxErrText {
 				t.Errorf("the store has %q", rec.Tasks[0].Err)
 			}
 		})

@@ -33,7 +33,8 @@ func TestARetiringEndpointAnnouncesItsEnd(t *testing.T) {
 		s, _, end, _ := retiring(t, p)
 		for name, a := range map[string]req{
 			"new": {id: `"k"`}, "again": {id: `"k"`}, "unsigned": {id: `"k"`, header: http.Header{"Sig": nil}},
-			"method": {method: http.MethodPut, id: `"k"`}, "early": {id: `"k"`, header: http.Header{"Early-Data": {"1"}}},
+			"method": {method: http.MethodPut, id: `"k"`},
+			"early":  {id: `"k"`, header: http.Header{"Early-Data": {"1"}}},
 		} {
 			g := s.send(a)
 			if g.status == http.StatusGone {
@@ -58,7 +59,8 @@ func TestARetiringEndpointAnnouncesItsEnd(t *testing.T) {
 func TestTheDeprecationIsNeverAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s, _, end, _ := retiring(t, apiProducer())
-	if got, want := s.send(req{id: `"k"`}).header.Get("Deprecation"), "@"+strconv.FormatInt(end.Unix(), 10); got != want {
+	if got, want := s.send(req{id: `"k"`}).header.Get("Deprecation"), "@"+strconv.FormatInt(end.Unix(),
+		10); got != want {
 		t.Errorf("without a date of its own it is %q, want %q", got, want)
 	}
 	p := apiProducer()
@@ -102,7 +104,8 @@ func TestARetiredEndpointIsGone(t *testing.T) {
 		for name, a := range map[string]req{
 			"known": {id: `"known"`}, "new": {id: `"new"`}, "unsigned": {id: `"u"`, header: http.Header{"Sig": nil}},
 			"a scheme that panics": {id: `"p"`, header: http.Header{"Sig": {"panic"}}}, "get": {method: http.MethodGet},
-			"no media type": {id: `"m"`, header: http.Header{"Content-Type": nil}}, "a body": {id: `"l"`, body: strings.Repeat("x", 64<<10)},
+			"no media type": {id: `"m"`, header: http.Header{"Content-Type": nil}},
+			"a body":        {id: `"l"`, body: strings.Repeat("x", 64<<10)},
 		} {
 			g, err := s.tryWith(staying, a)
 			if err != nil {
@@ -143,7 +146,8 @@ func TestThePolicyAnnouncesTheEnd(t *testing.T) {
 	s := serve(t, p, nil)
 	for _, path := range []string{"/policy", "/policy?format=json"} {
 		g := s.send(req{method: http.MethodGet, path: path})
-		if !strings.Contains(g.body, "2037-01-31T00:00:00Z") || !strings.Contains(g.body, "2036-12-01T00:00:00Z") || !strings.Contains(g.body, string(codeEndpointRetired)) {
+		if !strings.Contains(g.body, "2037-01-31T00:00:00Z") || !strings.Contains(g.body, "2036-12-01T00:00:00Z") ||
+			!strings.Contains(g.body, string(codeEndpointRetired)) {
 			t.Errorf("%s does not announce it", path)
 		}
 	}

@@ -24,7 +24,8 @@ func TestLinesOfOneKindAreSampled(t *testing.T) {
 		s, out := sampledLog(slog.LevelInfo)
 		write := func(n int, endpoint string, code verify.Code) {
 			for i := range n {
-				s.write(t.Context(), slog.LevelInfo, sampledKind{text: "delivery", endpoint: endpoint, code: code}, slog.Int("i", i))
+				s.write(t.Context(), slog.LevelInfo, sampledKind{text: "delivery", endpoint: endpoint, code: code},
+					slog.Int("i", i))
 			}
 		}
 		write(25, "gh", "signature_mismatch")
@@ -67,7 +68,8 @@ func TestDebugHasEverySampledLine(t *testing.T) {
 	for range 25 {
 		s.write(t.Context(), slog.LevelWarn, sampledKind{text: "delivery", endpoint: "gh", code: "busy"})
 	}
-	if warn, debug := strings.Count(out.String(), "level=WARN"), strings.Count(out.String(), "level=DEBUG"); warn != 10 || debug != 15 {
+	if warn, debug := strings.Count(out.String(), "level=WARN"), strings.Count(out.String(),
+		"level=DEBUG"); warn != 10 || debug != 15 {
 		t.Errorf("%d at WARN and %d at DEBUG", warn, debug)
 	}
 	s.close()

@@ -55,7 +55,8 @@ func serveSigned(t *testing.T, change func(*producer.Producer), handlers ...Hand
 // deliver signs a delivery for the public URL, lets spoil damage it, and sends it to the site.
 func (s signedSite) deliver(with verify.Signer, key, target, body string, at time.Time, spoil func(*http.Request)) got {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "https://hooks.example"+target, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "https://hooks.example"+target,
+		strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -106,7 +107,8 @@ func TestSignedDeliveryIsAcceptedOnceWithEverySigner(t *testing.T) {
 	if again := s.deliver(s.ed, `"k1"`, "/webhooks/shop", body, now, nil); !again.replayed() {
 		t.Error("the record changed")
 	}
-	if rec := s.records()[0]; rec.Payload.Type != "order.paid" || rec.Key.Endpoint != "shop" || rec.Key.Principal != "shop" {
+	if rec := s.records()[0]; rec.Payload.Type != "order.paid" || rec.Key.Endpoint != "shop" ||
+		rec.Key.Principal != "shop" {
 		t.Errorf("%+v", rec)
 	}
 	for _, query := range []string{"?t=a", "?t=b"} {
@@ -122,7 +124,8 @@ func TestSignedDeliveryIsAcceptedOnceWithEverySigner(t *testing.T) {
 
 func TestSpoiledSignedDeliveryIsRefused(t *testing.T) {
 	t.Parallel()
-	s := serveSigned(t, nil, On("shop", "*", func(context.Context, Event[[]byte]) error { t.Error("a handler ran"); return nil }))
+	s := serveSigned(t, nil,
+		On("shop", "*", func(context.Context, Event[[]byte]) error { t.Error("a handler ran"); return nil }))
 	now := time.Now()
 	set := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
@@ -143,8 +146,11 @@ func TestSpoiledSignedDeliveryIsRefused(t *testing.T) {
 	}{
 		{"no key", s.ed, "", now, nil, 400, "idempotency_key_missing"},
 		{"empty key", s.ed, `""`, now, nil, 400, "idempotency_key_missing"},
-		{"two keys", s.ed, `"a"`, now, func(r *http.Request) { r.Header.Add("Idempotency-Key", `"b"`) }, 400, "ambiguous_field"},
-		{"unsigned", s.ed, `"k"`, now, func(r *http.Request) { r.Header.Del("Signature"); r.Header.Del("Signature-Input") }, 401, "signature_missing"},
+		{"two keys", s.ed, `"a"`, now, func(r *http.Request) { r.Header.Add("Idempotency-Key", `"b"`) }, 400,
+			"ambiguous_field"},
+		{"unsigned", s.ed, `"k"`, now,
+			func(r *http.Request) { r.Header.Del("Signature"); r.Header.Del("Signature-Input") }, 401,
+			"signature_missing"},
 		{"another body", s.ed, `"k"`, now, func(r *http.Request) {
 			r.Body = io.NopCloser(bytes.NewReader([]byte("xxxxxxx")))
 		}, 401, "digest_mismatch"},
@@ -169,7 +175,8 @@ func TestSpoiledSignedDeliveryIsRefused(t *testing.T) {
 		g := s.deliver(row.with, row.key, "/webhooks/shop", "{\"n\":1}", row.at, row.spoil)
 		t.Log(row.name)
 		wantProblem(t, g, row.status, row.code)
-		if g.status == 401 && (g.header.Get("WWW-Authenticate") == "" || !strings.Contains(g.header.Get("Accept-Signature"), `"@method"`)) {
+		if g.status == 401 && (g.header.Get("WWW-Authenticate") == "" ||
+			!strings.Contains(g.header.Get("Accept-Signature"), `"@method"`)) {
 			t.Errorf("%s: %v", row.name, g.header)
 		}
 	}
@@ -195,13 +202,16 @@ func TestNonceThatCameWithAnotherSignedEvent(t *testing.T) {
 
 func TestTheFieldOfALaneMustBeSigned(t *testing.T) {
 	t.Parallel()
-	s := serveSigned(t, nil, On("shop", "*", func(context.Context, Event[[]byte]) error { return nil }).Lane(producer.Header("X-Account")))
+	s := serveSigned(t, nil,
+		On("shop", "*", func(context.Context, Event[[]byte]) error { return nil }).Lane(producer.Header("X-Account")))
 	now := time.Now()
 	add := func(r *http.Request) { r.Header.Set("X-Account", "mine") }
 	wantProblem(t, s.deliver(s.ed, `"a"`, "/webhooks/shop", "{}", now, add), 401, "insufficient_coverage")
 	signed := s.ed
-	signed.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "idempotency-key", "x-account"}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/shop", strings.NewReader("{}"))
+	signed.Components = []string{"@method", "@target-uri", "content-digest", "content-type", "idempotency-key",
+		"x-account"}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://hooks.example/webhooks/shop",
+		strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,8 @@ func TestStartingReceiverAnswers503(t *testing.T) {
 			t.Errorf("%s %s: status %d, Retry-After %q", r.Method, r.URL, w.Code, w.Header().Get("Retry-After"))
 		}
 		var problem struct{ Type, Code string }
-		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || problem.Code != "starting" || problem.Type != "https://hooks.example/policy#starting" {
+		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || problem.Code != "starting" ||
+			problem.Type != "https://hooks.example/policy#starting" {
 			t.Errorf("%s %s: %v, %s", r.Method, r.URL, err, w.Body)
 		}
 		if rest, err := r.Body.Read(make([]byte, 9)); r.Method == http.MethodPost && rest != 2 {

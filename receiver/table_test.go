@@ -82,7 +82,8 @@ func TestHeadDecidesBeforeAnythingElse(t *testing.T) {
 		if n := len(s.records()); n != 0 {
 			t.Errorf("%d records", n)
 		}
-		if g := s.send(req{id: "k1", header: http.Header{"Content-Type": {"Text/Plain; charset=utf-8"}}}); g.status/100 != 2 {
+		if g := s.send(req{id: "k1",
+			header: http.Header{"Content-Type": {"Text/Plain; charset=utf-8"}}}); g.status/100 != 2 {
 			t.Errorf("a media type that matches a wildcard: %+v", g)
 		}
 	})
@@ -96,16 +97,19 @@ func TestRefusedSignatureIsAnsweredByItsRow(t *testing.T) {
 	}{
 		verify.SignatureMissing: {401, "signature_missing"}, verify.SignatureMalformed: {400, "signature_malformed"},
 		verify.SignatureMismatch: {401, "signature_invalid"}, verify.KeyUnknown: {401, "signature_invalid"},
-		verify.AlgorithmMismatch: {401, "signature_invalid"}, verify.AlgorithmNotAllowed: {401, "algorithm_not_allowed"},
-		verify.VersionUnsupported: {401, "version_unsupported"}, verify.InsufficientCoverage: {401, "insufficient_coverage"},
+		verify.AlgorithmMismatch:    {401, "signature_invalid"},
+		verify.AlgorithmNotAllowed:  {401, "algorithm_not_allowed"},
+		verify.VersionUnsupported:   {401, "version_unsupported"},
+		verify.InsufficientCoverage: {401, "insufficient_coverage"},
 		verify.ComponentUnsupported: {400, "component_unsupported"}, verify.AmbiguousField: {400, "ambiguous_field"},
 		verify.DigestMissing: {401, "digest_missing"}, verify.DigestMismatch: {401, "digest_mismatch"},
 		verify.BodyHashMismatch: {401, "body_hash_mismatch"}, verify.TimestampMissing: {401, "timestamp_missing"},
 		verify.TimestampMalformed: {400, "timestamp_malformed"}, verify.TimestampTooOld: {401, "timestamp_too_old"},
 		verify.TimestampTooNew: {401, "timestamp_too_new"}, verify.NonceReused: {401, "nonce_reused"},
 		verify.KeysUnavailable: {503, "keys_unavailable"}, verify.IDMissing: {400, "idempotency_key_missing"},
-		verify.CredentialsMissing: {401, "credentials_missing"}, verify.CredentialsMismatch: {401, "credentials_mismatch"},
-		verify.TokenMissing: {401, "token_missing"}, verify.TokenMalformed: {401, "token_malformed"},
+		verify.CredentialsMissing:  {401, "credentials_missing"},
+		verify.CredentialsMismatch: {401, "credentials_mismatch"},
+		verify.TokenMissing:        {401, "token_missing"}, verify.TokenMalformed: {401, "token_malformed"},
 		verify.TokenExpired: {401, "token_expired"}, verify.TokenNotYetValid: {401, "token_not_yet_valid"},
 		verify.AudienceMismatch: {401, "audience_mismatch"}, verify.IssuerMismatch: {401, "issuer_mismatch"},
 		verify.SubjectMismatch: {401, "subject_mismatch"}, verify.CertURLUntrusted: {401, "cert_url_untrusted"},
@@ -132,7 +136,8 @@ func TestRefusedSignatureIsAnsweredByItsRow(t *testing.T) {
 				t.Errorf("%q is not in the log", code)
 			}
 		}
-		if bodies["key_unknown"] != bodies["signature_mismatch"] || bodies["key_unknown"] != bodies["algorithm_mismatch"] {
+		if bodies["key_unknown"] != bodies["signature_mismatch"] ||
+			bodies["key_unknown"] != bodies["algorithm_mismatch"] {
 			t.Error("responses reveal which keys exist")
 		}
 		if n := len(s.records()); n != 0 {
@@ -226,8 +231,10 @@ func TestEarlyDataNeedsASignedFreshTime(t *testing.T) {
 			t.Fatal(g)
 		}
 		runs.await(t)
-		wantProblem(t, s.send(req{id: "k1", header: http.Header{"Early-Data": {"1"}, "Signed-At": {"1000000000"}}}), 401, "timestamp_too_old")
-		wantProblem(t, s.send(req{id: "k2", header: http.Header{"Early-Data": {"1"}, "Signed-At": nil}}), 425, "early_data")
+		wantProblem(t, s.send(req{id: "k1", header: http.Header{"Early-Data": {"1"}, "Signed-At": {"1000000000"}}}),
+			401, "timestamp_too_old")
+		wantProblem(t, s.send(req{id: "k2", header: http.Header{"Early-Data": {"1"}, "Signed-At": nil}}), 425,
+			"early_data")
 	})
 }
 
@@ -242,7 +249,8 @@ func TestAnotherPayloadUnderAKnownKey(t *testing.T) {
 			g := s.send(req{id: "k1", body: "2"})
 			if p.Contract == producer.API {
 				wantProblem(t, g, 422, "idempotency_key_reused")
-			} else if g.status != 200 || g.replayed() || strings.Contains(g.body, s.records()[len(s.records())-1].Event) {
+			} else if g.status != 200 || g.replayed() ||
+				strings.Contains(g.body, s.records()[len(s.records())-1].Event) {
 				t.Fatalf("%+v", g)
 			}
 		}
@@ -260,7 +268,8 @@ func TestAnotherPayloadUnderAKnownKey(t *testing.T) {
 			t.Fatalf("%d records, want the event and one quarantined", len(recs))
 		}
 		aside := recs[0]
-		if aside.QuarantineReason != "conflict" || aside.Original != recs[1].Event || string(aside.Payload.Body) != "2" || aside.State() != dedup.Dead {
+		if aside.QuarantineReason != "conflict" || aside.Original != recs[1].Event ||
+			string(aside.Payload.Body) != "2" || aside.State() != dedup.Dead {
 			t.Errorf("quarantined: %+v", aside)
 		}
 		if runs.count() != 1 {
@@ -347,12 +356,14 @@ func TestKeyMissingOrMalformed(t *testing.T) {
 			p.KeyRequired = required
 			p.Key = producer.IdempotencyKey{}
 			s := serve(t, p, nil)
-			malformed := map[string][]string{"two lines": {`"a"`, `"b"`}, "garbage": {`"a`}, "two words": {"a b"}, "long": {long}}
+			malformed := map[string][]string{"two lines": {`"a"`, `"b"`}, "garbage": {`"a`}, "two words": {"a b"},
+				"long": {long}}
 			n := 0
 			for name, lines := range malformed {
 				n++
 				g := s.send(req{body: fmt.Sprint(n), header: http.Header{"Idempotency-Key": lines}})
-				if digests := p.Contract == producer.Webhook && !required; digests != (g.status == 200) || !digests && g.status != 400 {
+				if digests := p.Contract == producer.Webhook && !required; digests != (g.status == 200) ||
+					!digests && g.status != 400 {
 					t.Errorf("%s: %+v", name, g)
 				}
 			}
@@ -453,7 +464,8 @@ func TestFailingStoreIsAnsweredByItsRow(t *testing.T) {
 		code   string
 		after  string
 	}{
-		{&dedup.ErrUnavailable{Reason: "disk low at /secret/path", RetryAfter: 100 * time.Second}, 503, "store_unavailable", "1"},
+		{&dedup.ErrUnavailable{Reason: "disk low at /secret/path", RetryAfter: 100 * time.Second}, 503,
+			"store_unavailable", "1"},
 		{dedup.ErrClosed, 503, "store_unavailable", ""},
 		{errors.New("dsn=postgres://user:secret@db"), 503, "store_unavailable", ""},
 		{context.DeadlineExceeded, 503, "store_unavailable", ""},
@@ -519,7 +531,8 @@ func TestAddressesAreChecked(t *testing.T) {
 		forwarded := http.Header{"X-Forwarded-For": {"192.0.2.7"}}
 		stranger := serve(t, p, nil)
 		wantProblem(t, stranger.send(req{id: "k1", header: forwarded}), 403, "address_refused")
-		proxied := serve(t, p, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+		local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		proxied := serve(t, p, func(c *Config) { c.TrustedProxies = local })
 		if g := proxied.send(req{id: "k1", header: forwarded}); g.status/100 != 2 {
 			t.Error(g)
 		}
@@ -531,11 +544,13 @@ func TestAddressesAreChecked(t *testing.T) {
 func TestVendorsOwnResponseIsSentAndRepeated(t *testing.T) {
 	t.Parallel()
 	p := webhookProducer()
-	p.Accepted = dedup.Response{Status: 200, Header: http.Header{"Content-Type": {"text/plain"}}, Body: []byte("[accepted]")}
+	p.Accepted = dedup.Response{Status: 200, Header: http.Header{"Content-Type": {"text/plain"}},
+		Body: []byte("[accepted]")}
 	s := serve(t, p, nil)
 	for i := range 2 {
 		g := s.send(req{id: "k1"})
-		if g.status != 200 || g.body != "[accepted]" || g.header.Get("Content-Type") != "text/plain" || g.replayed() != (i == 1) {
+		if g.status != 200 || g.body != "[accepted]" || g.header.Get("Content-Type") != "text/plain" ||
+			g.replayed() != (i == 1) {
 			t.Errorf("%+v", g)
 		}
 	}
@@ -562,7 +577,8 @@ func TestPendingAndDeadEventsRepeatTheSameAnswer(t *testing.T) {
 				close(release)
 				waitFor(t, func() bool { rec := s.records()[0]; return rec.State() == dedup.Dead })
 			}
-			if g := s.send(req{id: "k1", body: "1"}); g.status != first.status || g.body != first.body || !g.replayed() {
+			if g := s.send(req{id: "k1", body: "1"}); g.status != first.status || g.body != first.body ||
+				!g.replayed() {
 				t.Errorf("%v: %+v", state, g)
 			}
 		}
@@ -618,7 +634,11 @@ func TestUnusableTypeLosesNoWebhook(t *testing.T) {
 		seen := make(chan Event[[]byte], 1)
 		s := serve(t, p, nil,
 			On("shop", "*", func(_ context.Context, ev Event[[]byte]) error { seen <- ev; return nil }).Named("every"),
-			On("shop", "xxx*", func(context.Context, Event[[]byte]) error { t.Error("a prefix of the type matched"); return nil }))
+			On("shop", "xxx*", func(context.Context,
+				Event[[]byte]) error {
+				t.Error("a prefix of the type matched")
+				return nil
+			}))
 		g := s.send(req{id: "k1", typ: strings.Repeat("x", producer.MaxType+1)})
 		if p.Contract == producer.API {
 			wantProblem(t, g, 400, "event_malformed")

@@ -48,7 +48,8 @@ func TestPublicURLIsBaseAndTarget(t *testing.T) {
 		{"https://hooks.example", "", "http://evil.example/webhooks/shop?b", "https://hooks.example/webhooks/shop?b"},
 		{"https://hooks.example", "", "/a%2Fb?", "https://hooks.example/a%2Fb?"},
 		{"", "https://own.example/in/shop", "/webhooks/shop?c=1", "https://own.example/in/shop?c=1"},
-		{"https://hooks.example", "https://own.example/in/shop?tenant=1", "/x?tenant=1", "https://own.example/in/shop?tenant=1"},
+		{"https://hooks.example", "https://own.example/in/shop?tenant=1", "/x?tenant=1",
+			"https://own.example/in/shop?tenant=1"},
 		{"", "", "/webhooks/shop", "http://peer.example/webhooks/shop"},
 	}
 	for _, row := range rows {
@@ -58,7 +59,8 @@ func TestPublicURLIsBaseAndTarget(t *testing.T) {
 		if !ok {
 			t.Fatal(row.target)
 		}
-		u, err := ep.publicURL(&http.Request{Host: "peer.example", RemoteAddr: "127.0.0.1:1", Header: http.Header{"X-Forwarded-Proto": {"https"}}}, at)
+		u, err := ep.publicURL(&http.Request{Host: "peer.example", RemoteAddr: "127.0.0.1:1",
+			Header: http.Header{"X-Forwarded-Proto": {"https"}}}, at)
 		if err != nil || u.String() != row.want {
 			t.Errorf("%s: %v, %v, want %s", row.target, u, err, row.want)
 		}
@@ -86,7 +88,8 @@ func TestScopeHoldsOnlyWhatIsSigned(t *testing.T) {
 		{"empty", true, []string{"@query"}, "/webhooks/shop?", "shop"},
 	}
 	for _, row := range rows {
-		p := producer.Producer{Name: "shop", QueryScope: row.query, ScopeIgnores: []string{"attempt", "key"}}.WithDefaults()
+		p := producer.Producer{Name: "shop", QueryScope: row.query,
+			ScopeIgnores: []string{"attempt", "key"}}.WithDefaults()
 		at, _ := parseTarget(row.target)
 		d := &delivery{
 			Delivery: &producer.Delivery{Identity: verify.Identity{Covered: row.covered}},
@@ -129,7 +132,8 @@ func TestStoredHeaderHoldsNoCredentialAndIsBounded(t *testing.T) {
 
 func FuzzTarget(f *testing.F) {
 	for _, seed := range []string{
-		"/", "/webhooks/shop", "/webhooks/shop/", "//webhooks/shop", "/webhooks/%73hop?a=b", "http://evil/webhooks/shop?x",
+		"/", "/webhooks/shop", "/webhooks/shop/", "//webhooks/shop", "/webhooks/%73hop?a=b",
+		"http://evil/webhooks/shop?x",
 		"*", "https://a@b:1?c", "/a#b?c", "/\x00", "/%zz", "/webhooks/shop?key=%zz&&=&key",
 	} {
 		f.Add(seed)

@@ -22,7 +22,8 @@ const ceToken = "cloud-token-0123456789"
 func serveCloudEvents(t *testing.T) (*site, chan Event[any]) {
 	t.Helper()
 	events := make(chan Event[any], 10)
-	p := preset.CloudEvents(preset.Settings{Bearer: ceToken, Origins: []string{"sender.example"}, Rate: 100, Batch: true})
+	p := preset.CloudEvents(preset.Settings{Bearer: ceToken, Origins: []string{"sender.example"}, Rate: 100,
+		Batch: true})
 	return serve(t, p, nil, On("cloudevents", "*", func(_ context.Context, ev Event[any]) error {
 		events <- ev
 		return nil
@@ -32,7 +33,8 @@ func serveCloudEvents(t *testing.T) (*site, chan Event[any]) {
 // cloudEvent is a delivery in binary mode; pairs set fields or, with "", remove them.
 func cloudEvent(id string, pairs ...string) req {
 	h := http.Header{
-		"Authorization": {"Bearer " + ceToken}, "Ce-Specversion": {"1.0"}, "Ce-Id": {id}, "Ce-Source": {"/s"}, "Ce-Type": {"t"},
+		"Authorization": {"Bearer " + ceToken}, "Ce-Specversion": {"1.0"}, "Ce-Id": {id}, "Ce-Source": {"/s"},
+		"Ce-Type": {"t"},
 	}
 	for i := 0; i < len(pairs); i += 2 {
 		h[pairs[i]] = []string{pairs[i+1]}
@@ -48,7 +50,8 @@ func TestCloudEventsOfEveryModeReachTheirHandler(t *testing.T) {
 	s, events := serveCloudEvents(t)
 	const attributes = `"specversion":"1.0","source":"/s","type":"t"`
 	large := strings.Repeat("x", 64<<10)
-	structured := cloudEvent("", "Content-Type", "Application/CloudEvents+JSON; charset=utf-8", "Ce-Id", "", "Ce-Source", "", "Ce-Type", "", "Ce-Specversion", "")
+	structured := cloudEvent("", "Content-Type", "Application/CloudEvents+JSON; charset=utf-8", "Ce-Id", "",
+		"Ce-Source", "", "Ce-Type", "", "Ce-Specversion", "")
 	structured.body = `{` + attributes + `,"id":"2","data":{"large":"` + large + `"}}`
 	batch := structured
 	batch.header = structured.header.Clone()
@@ -128,17 +131,20 @@ func TestSubscriptionsOfCloudEventsAreGrantedOrRefused(t *testing.T) {
 	defer callback.Close()
 	request := func(origin string) got {
 		return s.send(req{method: "OPTIONS", header: http.Header{
-			"Webhook-Request-Origin": {origin}, "Webhook-Request-Rate": {"120"}, "Webhook-Request-Callback": {callback.URL + "/grant"},
+			"Webhook-Request-Origin": {origin}, "Webhook-Request-Rate": {"120"},
+			"Webhook-Request-Callback": {callback.URL + "/grant"},
 		}})
 	}
 	g := request("sender.example")
-	if g.status != 200 || g.header.Get("WebHook-Allowed-Origin") != "sender.example" || g.header.Get("WebHook-Allowed-Rate") != "100" ||
+	if g.status != 200 || g.header.Get("WebHook-Allowed-Origin") != "sender.example" ||
+		g.header.Get("WebHook-Allowed-Rate") != "100" ||
 		!strings.Contains(g.header.Get("Allow"), "POST") {
 		t.Errorf("%+v", g)
 	}
 	for _, origin := range []string{"evil.example", ""} {
 		g := request(origin)
-		if wantProblem(t, g, 405, "challenge_unexpected"); g.header.Get("WebHook-Allowed-Origin") != "" || g.header.Get("WebHook-Allowed-Rate") != "" ||
+		if wantProblem(t, g, 405, "challenge_unexpected"); g.header.Get("WebHook-Allowed-Origin") != "" ||
+			g.header.Get("WebHook-Allowed-Rate") != "" ||
 			g.header.Get("Allow") != "OPTIONS, POST" {
 			t.Errorf("%+v", g.header)
 		}
@@ -160,11 +166,13 @@ func TestWebSubHubIsAnswered(t *testing.T) {
 	t.Parallel()
 	const topic, other = "https://blog.example/feed", "https://other.example/feed"
 	runs := newCounter()
-	s := serve(t, preset.WebSub(preset.Subscription{Topic: topic, Secret: "secret of the hub 17", Token: webSubToken}), nil,
+	s := serve(t, preset.WebSub(preset.Subscription{Topic: topic, Secret: "secret of the hub 17", Token: webSubToken}),
+		nil,
 		On("websub", "*", func(context.Context, Event[[]byte]) error { runs.add(); return nil }))
 	check := func(topic string) got {
-		return s.send(req{method: "GET", header: http.Header{"Sig": nil}, path: "/webhooks/websub?token=" + webSubToken + "&hub.mode=subscribe&hub.challenge=x17" +
-			"&hub.lease_seconds=1&hub.topic=" + url.QueryEscape(topic)})
+		return s.send(req{method: "GET", header: http.Header{"Sig": nil},
+			path: "/webhooks/websub?token=" + webSubToken + "&hub.mode=subscribe&hub.challenge=x17" +
+				"&hub.lease_seconds=1&hub.topic=" + url.QueryEscape(topic)})
 	}
 	g := check(topic)
 	if g.status != 200 || g.body != "x17" || !strings.HasPrefix(g.header.Get("Content-Type"), "text/plain") ||
@@ -179,7 +187,8 @@ func TestWebSubHubIsAnswered(t *testing.T) {
 	deliver := func(secret, link string) got {
 		a := req{body: "<feed/>", header: http.Header{"Link": {`<` + link + `>; rel="self"`}}}
 		r := s.request(a)
-		hub := &verify.HMAC{Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Hex, Secrets: verify.Secrets(secret)}
+		hub := &verify.HMAC{Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"},
+			Encoding: verify.Hex, Secrets: verify.Secrets(secret)}
 		if err := hub.Sign(r, []byte(a.body), time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +220,8 @@ func TestCredentialsOfTheQueryAreStoredNowhere(t *testing.T) {
 			if !ok {
 				t.Fatal("unknown preset")
 			}
-			s := serve(t, vendor.Open(settings), nil, On(name, "*", func(context.Context, Event[[]byte]) error { return Reject(nil) }))
+			s := serve(t, vendor.Open(settings), nil,
+				On(name, "*", func(context.Context, Event[[]byte]) error { return Reject(nil) }))
 			r, body, err := vendor.Sample(settings, "https://hooks.example/webhooks/"+name, "", "e1", time.Now())
 			if err != nil {
 				t.Fatal(err)
@@ -224,7 +234,8 @@ func TestCredentialsOfTheQueryAreStoredNowhere(t *testing.T) {
 			if len(hidden) == 0 {
 				t.Fatal("no credential in the query of the sample")
 			}
-			for _, query := range []string{r.URL.RawQuery, r.URL.RawQuery + "x", r.URL.RawQuery + "&a=%zz", "a=1&" + r.URL.RawQuery} {
+			for _, query := range []string{r.URL.RawQuery, r.URL.RawQuery + "x", r.URL.RawQuery + "&a=%zz",
+				"a=1&" + r.URL.RawQuery} {
 				s.send(req{body: string(body), header: r.Header, path: "/webhooks/" + name + "?" + query})
 				s.send(req{method: "GET", path: "/webhooks/" + name + "?" + query})
 				s.send(req{path: "/webhooks/none?" + query})
@@ -239,7 +250,8 @@ func TestCredentialsOfTheQueryAreStoredNowhere(t *testing.T) {
 			}
 			s.seen.mu.Lock()
 			defer s.seen.mu.Unlock()
-			for where, text := range map[string]string{"log": s.log.String(), "store": string(kept), "observations": fmt.Sprintf("%+v", s.seen.all)} {
+			for where, text := range map[string]string{"log": s.log.String(), "store": string(kept),
+				"observations": fmt.Sprintf("%+v", s.seen.all)} {
 				for _, v := range hidden {
 					if strings.Contains(text, v) {
 						t.Errorf("%[2]q is in the %[1]s", where, v)
@@ -266,7 +278,8 @@ func credentials(u *url.URL) []string {
 func TestStandardWebhooksNeedEveryField(t *testing.T) {
 	t.Parallel()
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	s := serve(t, preset.StandardWebhooks(secret), nil, On("standard-webhooks", "*", func(context.Context, Event[[]byte]) error { return nil }))
+	s := serve(t, preset.StandardWebhooks(secret), nil,
+		On("standard-webhooks", "*", func(context.Context, Event[[]byte]) error { return nil }))
 	const body = `{"type":"t"}`
 	signed := func(at time.Time) http.Header {
 		r := s.request(req{body: body})
@@ -298,7 +311,8 @@ func TestStandardWebhooksNeedEveryField(t *testing.T) {
 		wantProblem(t, s.send(req{body: body, header: h}), row.status, row.code)
 	}
 	wantProblem(t, s.send(req{body: `{ "type":"t"}`, header: signed(time.Now())}), 401, "signature_invalid")
-	wantProblem(t, s.send(req{body: body, header: signed(time.Now().Add(-302 * time.Second))}), 401, "timestamp_too_old")
+	wantProblem(t, s.send(req{body: body, header: signed(time.Now().Add(-302 * time.Second))}), 401,
+		"timestamp_too_old")
 	wantProblem(t, s.send(req{body: body, header: signed(time.Now().Add(302 * time.Second))}), 401, "timestamp_too_new")
 	if n := len(s.records()); n != 0 {
 		t.Errorf("%d records", n)

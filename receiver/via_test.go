@@ -20,15 +20,18 @@ func TestLoopingDeliveryIsRefused(t *testing.T) {
 	contracts(t, func(t *testing.T, p producer.Producer) {
 		s := serve(t, p, func(c *Config) { c.Via = "eyelet-7" })
 		for _, way := range [][]string{
-			{"1.1 eyelet-7"}, {"1.1 edge, HTTP/1.1 EYELET-7 (a, b)"}, {"1.0 a (x, 1.1 y), 2\teyelet-7"}, {"1.1 edge", "1.1 eyelet-7"},
+			{"1.1 eyelet-7"}, {"1.1 edge, HTTP/1.1 EYELET-7 (a, b)"}, {"1.0 a (x, 1.1 y), 2\teyelet-7"},
+			{"1.1 edge", "1.1 eyelet-7"},
 			{`1.1 a (\), 1.1 b), 1.1 eyelet-7`}, {",,1.1 eyelet-7,"},
 		} {
 			g := s.send(req{id: "k1", header: http.Header{"Via": way, "Sig": {"signature_mismatch"}}})
 			t.Log(way)
 			wantProblem(t, g, 400, "loop_detected")
 		}
-		for _, way := range [][]string{nil, {"1.1 eyelet-70"}, {"1.1 edge (eyelet-7)"}, {"1.1 a (x, 1.1 eyelet-7)"}, {"eyelet-7 edge"}, {"eyelet-7"}, {""}} {
-			if g := s.send(req{id: "k2", header: http.Header{"Via": way}}); g.status != p.WithDefaults().Accepted.Status {
+		for _, way := range [][]string{nil, {"1.1 eyelet-70"}, {"1.1 edge (eyelet-7)"}, {"1.1 a (x, 1.1 eyelet-7)"},
+			{"eyelet-7 edge"}, {"eyelet-7"}, {""}} {
+			if g := s.send(req{id: "k2",
+				header: http.Header{"Via": way}}); g.status != p.WithDefaults().Accepted.Status {
 				t.Errorf("%q: status %d", way, g.status)
 			}
 		}
@@ -44,11 +47,13 @@ func TestHandlersSeeWhatWasSigned(t *testing.T) {
 	t.Parallel()
 	got := make(chan Event[[]byte], 1)
 	s := serve(t, apiProducer(), func(c *Config) {
-		c.Handlers = []Handler{On("shop", "*", func(_ context.Context, ev Event[[]byte]) error { got <- ev; return nil })}
+		c.Handlers = []Handler{On("shop", "*",
+			func(_ context.Context, ev Event[[]byte]) error { got <- ev; return nil })}
 	})
 	s.send(req{id: "k1", header: http.Header{"X-User": {"root"}}})
 	ev := <-got
-	if !slices.Equal(ev.SignedFields, []string{"idempotency-key"}) || ev.Method != "POST" || ev.Target != "/webhooks/shop" || ev.Header.Get("X-User") != "root" {
+	if !slices.Equal(ev.SignedFields, []string{"idempotency-key"}) || ev.Method != "POST" ||
+		ev.Target != "/webhooks/shop" || ev.Header.Get("X-User") != "root" {
 		t.Errorf("%q, %s %s, %v", ev.SignedFields, ev.Method, ev.Target, ev.Header)
 	}
 	if diff := cmp.Diff(map[string]string{"keyid": "k1"}, ev.Attributes); diff != "" {
@@ -59,14 +64,16 @@ func TestHandlersSeeWhatWasSigned(t *testing.T) {
 func TestProofIsNotReadFromTheEvent(t *testing.T) {
 	t.Parallel()
 	said := map[string]string{"keyid": "mine", "signed_fields": "x-user", "signature_label": "mine", "source": "s"}
-	id := verify.Identity{KeyID: "k", Label: "sig1", Covered: []string{"@method", "content-type", `x-list;key="a"`, "x-kind", "@body"}}
+	id := verify.Identity{KeyID: "k", Label: "sig1",
+		Covered: []string{"@method", "content-type", `x-list;key="a"`, "x-kind", "@body"}}
 	for _, tt := range []struct {
 		said  map[string]string
 		id    verify.Identity
 		whole bool
 		want  map[string]string
 	}{
-		{said, id, true, map[string]string{"source": "s", "keyid": "k", "signed_fields": "content-type,x-kind", "signature_label": "sig1"}},
+		{said, id, true, map[string]string{"source": "s", "keyid": "k", "signed_fields": "content-type,x-kind",
+			"signature_label": "sig1"}},
 		{said, id, false, map[string]string{"source": "s", "keyid": "k", "signed_fields": "content-type,x-kind"}},
 		{said, verify.Identity{}, true, map[string]string{"source": "s"}},
 		{nil, verify.Identity{Covered: []string{"@body"}}, true, nil},

@@ -31,7 +31,8 @@ func serveHubs(t *testing.T) *hubs {
 	p := preset.WebSub(
 		preset.Subscription{Topic: feedA, Secret: "secret of " + feedA, Token: webSubToken},
 		preset.Subscription{Topic: feedB, Secret: "secret of " + feedB, Token: webSubToken})
-	h.site = serve(t, p, func(c *Config) { c.Store = store }, On("websub", "*", func(context.Context, Event[[]byte]) error { h.runs.add(); return nil }))
+	h.site = serve(t, p, func(c *Config) { c.Store = store },
+		On("websub", "*", func(context.Context, Event[[]byte]) error { h.runs.add(); return nil }))
 	h.store = store
 	return h
 }
@@ -41,7 +42,8 @@ func (h *hubs) deliver(topic, content string) got {
 	h.t.Helper()
 	a := req{body: content, header: http.Header{"Link": {`<` + topic + `>; rel="self"`}}}
 	r := h.request(a)
-	hub := &verify.HMAC{Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Hex, Secrets: verify.Secrets("secret of " + topic)}
+	hub := &verify.HMAC{Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Hex,
+		Secrets: verify.Secrets("secret of " + topic)}
 	if err := hub.Sign(r, []byte(content), time.Now()); err != nil {
 		h.t.Fatal(err)
 	}

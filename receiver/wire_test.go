@@ -49,7 +49,8 @@ func (s *site) wire(send string, shut bool) string {
 
 // head is the head of a delivery, with more lines and without the empty one.
 func head(target string, lines ...string) string {
-	return "POST " + target + " HTTP/1.1\r\nHost: hooks.example\r\nSig: good\r\nIdempotency-Key: k1\r\nDelivery-Id: k1\r\n" +
+	return "POST " + target + " HTTP/1.1\r\nHost: hooks.example\r\nSig: good\r\nIdempotency-Key: k1\r\n" +
+		"Delivery-Id: k1\r\n" +
 		fmt.Sprintf("Signed-At: %d\r\n", time.Now().Unix()) + strings.Join(append(lines, ""), "\r\n")
 }
 
@@ -111,12 +112,14 @@ func TestSlowBodyIsTimedOut(t *testing.T) {
 func TestUnreadBodyDoesNotHoldTheConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t, apiProducer(), func(c *Config) { c.BodyTimeout = 50 * time.Millisecond })
-	refused := strings.Replace(head("/webhooks/shop", "Content-Length: 20", "", "01"), "Sig: good", "Sig: signature_missing", 1)
+	refused := strings.Replace(head("/webhooks/shop", "Content-Length: 20", "", "01"), "Sig: good",
+		"Sig: signature_missing", 1)
 	if resp := parseAnswer(t, s.wire(refused, false)); resp.StatusCode != http.StatusUnauthorized {
 		t.Error(resp.StatusCode)
 	}
 	for path, status := range map[string]int{"/nowhere": http.StatusNotFound, "/policy": http.StatusMethodNotAllowed} {
-		if resp := parseAnswer(t, s.wire(head(path, "Content-Length: 20", "", "01"), false)); resp.StatusCode != status {
+		if resp := parseAnswer(t,
+			s.wire(head(path, "Content-Length: 20", "", "01"), false)); resp.StatusCode != status {
 			t.Errorf("%s: %d", path, resp.StatusCode)
 		}
 	}
@@ -130,9 +133,11 @@ func TestChunkedConnectionIsNotUsedAgain(t *testing.T) {
 		"chunked":            {"Transfer-Encoding: chunked"},
 		"length and chunked": {"Content-Length: 3", "Transfer-Encoding: chunked"},
 	} {
-		smuggled := head("/webhooks/shop", append(lines, chunks...)...) + head("/webhooks/shop", "Content-Length: 1", "", "x")
+		smuggled := head("/webhooks/shop", append(lines, chunks...)...) + head("/webhooks/shop", "Content-Length: 1",
+			"", "x")
 		answer := s.wire(smuggled, true)
-		if resp := parseAnswer(t, answer); resp.StatusCode != http.StatusAccepted || !resp.Close || strings.Count(answer, "HTTP/1.1 ") != 1 {
+		if resp := parseAnswer(t, answer); resp.StatusCode != http.StatusAccepted || !resp.Close ||
+			strings.Count(answer, "HTTP/1.1 ") != 1 {
 			t.Errorf("%s: %q", name, answer)
 		}
 	}
@@ -150,7 +155,8 @@ func TestHeadIsCheckedBeforeTheBodyIsRead(t *testing.T) {
 	for want, send := range map[int]string{
 		404: head("/webhooks/other", expect, "Content-Length: 5", "", ""),
 		413: head("/webhooks/shop", expect, "Content-Length: 101", "", ""),
-		401: strings.Replace(head("/webhooks/shop", expect, "Content-Length: 5", "", ""), "Sig: good", "Sig: signature_missing", 1),
+		401: strings.Replace(head("/webhooks/shop", expect, "Content-Length: 5", "", ""), "Sig: good",
+			"Sig: signature_missing", 1),
 	} {
 		answer := s.wire(send, true)
 		if strings.Contains(answer, "100 Continue") || parseAnswer(t, answer).StatusCode != want {
@@ -224,7 +230,8 @@ func TestCapturedGitHubDeliveryNeverRunsTwice(t *testing.T) {
 	again := func(target, host, id string, more ...string) int {
 		lines := []string{
 			"POST " + target + " HTTP/1.1", "Host: " + host, "Content-Type: application/json", "Connection: close",
-			"X-GitHub-Event: push", "X-GitHub-Delivery: " + id, "X-Hub-Signature-256: " + sign("0123456789abcdef0123", body),
+			"X-GitHub-Event: push", "X-GitHub-Delivery: " + id,
+			"X-Hub-Signature-256: " + sign("0123456789abcdef0123", body),
 		}
 		lines = append(append(lines, more...), fmt.Sprintf("Content-Length: %d", len(body)), "", body)
 		return parseAnswer(t, s.wire(strings.Join(lines, "\r\n"), true)).StatusCode
@@ -235,12 +242,14 @@ func TestCapturedGitHubDeliveryNeverRunsTwice(t *testing.T) {
 	runs.await(t)
 	for _, target := range []string{
 		"/webhooks/github", "/webhooks/github?x=1", "/webhooks/github?", "/webhooks/github/", "//webhooks/github",
-		"/webhooks/%67ithub", "http://evil.example/webhooks/github", "http://evil.example/webhooks/github?y", "/WEBHOOKS/github",
+		"/webhooks/%67ithub", "http://evil.example/webhooks/github", "http://evil.example/webhooks/github?y",
+		"/WEBHOOKS/github",
 		"/webhooks/./github",
 	} {
 		for _, host := range []string{"hooks.example", "evil.example", "hooks.example:8080"} {
 			for _, id := range []string{"guid-1", "guid-2", "guid-3"} {
-				if status := again(target, host, id, "X-Forwarded-Host: evil.example", "X-Forwarded-Proto: http"); status != 200 && status != 404 {
+				if status := again(target, host, id, "X-Forwarded-Host: evil.example",
+					"X-Forwarded-Proto: http"); status != 200 && status != 404 {
 					t.Errorf("%s at %s as %s: %d", target, host, id, status)
 				}
 			}

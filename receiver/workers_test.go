@@ -162,43 +162,45 @@ func TestTimeoutEndsTheContext(t *testing.T) {
 
 func TestLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
 	g := &gate{}
-	onFixture(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *fixture) {
-		g.open = make(chan struct{})
-		event := f.accept("1", "x")
-		for range 99 {
-			time.Sleep(time.Second)
-			task := f.record(event).Tasks[0]
-			if left := time.Until(task.Until); left < DefaultLease/2 {
-				t.Fatalf("the lease has %v left", left)
+	onFixture(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour },
+		func(f *fixture) {
+			g.open = make(chan struct{})
+			event := f.accept("1", "x")
+			for range 99 {
+				time.Sleep(time.Second)
+				task := f.record(event).Tasks[0]
+				if left := time.Until(task.Until); left < DefaultLease/2 {
+					t.Fatalf("the lease has %v left", left)
+				}
 			}
-		}
-		f.ends(f.record(event), dedup.Running, "", 1)
-		f.same("extensions in 99 s", 9, f.store.extended)
-		close(g.open)
-		f.ends(f.outcome(event), dedup.Done, "", 1)
-	})
+			f.ends(f.record(event), dedup.Running, "", 1)
+			f.same("extensions in 99 s", 9, f.store.extended)
+			close(g.open)
+			f.ends(f.outcome(event), dedup.Done, "", 1)
+		})
 }
 
 func TestExtensionIsTriedAgainBeforeTheLeaseEnds(t *testing.T) {
 	g := &gate{}
-	onFixture(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour }, func(f *fixture) {
-		g.open = make(chan struct{})
-		event := f.accept("1", "x")
-		time.Sleep(time.Second)
-		outage := time.Now().Add(25 * time.Second)
-		f.store.set(func() {
-			f.store.failExtend = func() error {
-				if time.Now().Before(outage) {
-					return &dedup.ErrUnavailable{Reason: "test"}
+	onFixture(t, []Handler{On("gh", "*", waits(g, false))}, func(c *Config) { c.HandlerTimeout = time.Hour },
+		func(f *fixture) {
+			g.open = make(chan struct{})
+			event := f.accept("1", "x")
+			time.Sleep(time.Second)
+			outage := time.Now().Add(25 * time.Second)
+			f.store.set(func() {
+				f.store.failExtend = func() error {
+					if time.Now().Before(outage) {
+						return &dedup.ErrUnavailable{Reason: "test"}
+					}
+					return nil
 				}
-				return nil
-			}
+			})
+			time.Sleep(2 * time.Minute)
+			f.ends(f.record(event), dedup.Running, "", 1)
+			close(g.open)
+			f.ends(f.outcome(event), dedup.Done, "", 1)
 		})
-		time.Sleep(2 * time.Minute)
-		f.ends(f.record(event), dedup.Running, "", 1)
-		close(g.open)
-		f.ends(f.outcome(event), dedup.Done, "", 1)
-	})
 }
 
 // Extensions fail until the task is taken again. The first run ends after the second one has
@@ -306,7 +308,8 @@ func TestFailedStoreIsNotCalledAgain(t *testing.T) {
 		f.d.start()
 		synctest.Wait()
 		gone := func() error {
-			return fmt.Errorf("over: %w", &dedup.ErrUnavailable{Reason: "a commit failed", Err: fmt.Errorf("%w: I/O", dedup.ErrFailed)})
+			return fmt.Errorf("over: %w",
+				&dedup.ErrUnavailable{Reason: "a commit failed", Err: fmt.Errorf("%w: I/O", dedup.ErrFailed)})
 		}
 		f.store.set(func() { f.store.failTake, f.store.failExtend, f.store.failFinish = gone, gone, gone })
 		time.Sleep(DefaultLease * 9 / 10)
@@ -326,7 +329,10 @@ func TestAFailedStoreEndsTheWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, []Handler{script()}, nil)
-		f.store.failTake = func() error { return &dedup.ErrUnavailable{Reason: "a commit failed", Err: dedup.ErrFailed} }
+		f.store.failTake = func() error {
+			return &dedup.ErrUnavailable{Reason: "a commit failed",
+				Err: dedup.ErrFailed}
+		}
 		f.d.start()
 		<-f.d.done
 		if !strings.Contains(f.logs.String(), "the store has failed") {
@@ -401,7 +407,8 @@ func TestStopDrainsWhatRuns(t *testing.T) {
 func TestStopInterruptsWhatDoesNotEndInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, []Handler{On("gh", "*", waits(&gate{}, true))}, func(c *Config) { c.HandlerTimeout = time.Hour })
+		f := newFixture(t, []Handler{On("gh", "*", waits(&gate{}, true))},
+			func(c *Config) { c.HandlerTimeout = time.Hour })
 		event := f.accept("1", "x")
 		f.d.start()
 		synctest.Wait()
@@ -462,7 +469,8 @@ func TestTasksTakenWhileStoppingAreReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		f := newFixture(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })}, nil)
+		f := newFixture(t, []Handler{On("gh", "*", func(context.Context, Event[[]byte]) error { runs++; return nil })},
+			nil)
 		event := f.accept("1", "x")
 		f.store.failTake = func() error { f.d.stopTake(); return nil }
 		f.d.cfg.Store = uncancelled{f.store}

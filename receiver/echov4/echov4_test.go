@@ -31,7 +31,8 @@ func open(t *testing.T, change func(*receiver.Config)) *receiver.Receiver {
 	store := dedup.NewMemory(dedup.MemoryOptions{})
 	c := receiver.Config{
 		Store: store, Producers: []producer.Producer{preset.GitHub(secret)}, Logger: slog.New(slog.DiscardHandler),
-		Handlers: []receiver.Handler{receiver.On("github", "push", func(context.Context, receiver.Event[[]byte]) error { return nil })},
+		Handlers: []receiver.Handler{receiver.On("github", "push",
+			func(context.Context, receiver.Event[[]byte]) error { return nil })},
 	}
 	if change != nil {
 		change(&c)
@@ -61,8 +62,10 @@ func wire(t *testing.T, srv *httptest.Server, method, target, body string, decla
 	defer func() { _ = conn.Close() }()
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(body))
-	send := method + " " + target + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-GitHub-Event: push\r\nX-GitHub-Delivery: 1\r\n" +
-		"X-Hub-Signature-256: sha256=" + hex.EncodeToString(mac.Sum(nil)) + "\r\nContent-Length: " + declared + "\r\n\r\n" + body
+	send := method + " " + target + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-GitHub-Event: push\r\n" +
+		"X-GitHub-Delivery: 1\r\n" +
+		"X-Hub-Signature-256: sha256=" + hex.EncodeToString(mac.Sum(nil)) +
+		"\r\nContent-Length: " + declared + "\r\n\r\n" + body
 	if _, err := io.WriteString(conn, send); err != nil {
 		t.Fatal(err)
 	}

@@ -325,7 +325,8 @@ func TestAnExpensiveVerificationCostsItsPeerTheNextSlots(t *testing.T) {
 		p.Yield()
 		return p
 	}
-	for addr, credit := range map[string]int{"192.0.2.1": lineKnown, "203.0.113.1": lineFirst, "2001:db8::1": lineFirst} {
+	for addr, credit := range map[string]int{"192.0.2.1": lineKnown, "203.0.113.1": lineFirst,
+		"2001:db8::1": lineFirst} {
 		verify(addr, 65*time.Millisecond)
 		for i := range 6 {
 			if line := lineOf(addr); line != lineMore {
@@ -345,7 +346,8 @@ func TestAnExpensiveVerificationCostsItsPeerTheNextSlots(t *testing.T) {
 		}
 	}
 	verify("2001:db8::1", time.Hour)
-	if line := lineOf("2001:db8::2"); line != lineMore || l.debts[Network(netip.MustParseAddr("2001:db8::3"))] != debtMax-1 {
+	if line := lineOf("2001:db8::2"); line != lineMore ||
+		l.debts[Network(netip.MustParseAddr("2001:db8::3"))] != debtMax-1 {
 		t.Errorf("the network owes %v, and is in line %d", l.debts, line)
 	}
 	if line, _, _ := l.at("other", "2001:db8::1").line(); line != lineMore {
@@ -413,7 +415,8 @@ func TestAPausedRequestLeavesItsSlotToOthers(t *testing.T) {
 		}
 		acquireAll(l, 1, "198.51.100.2")
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := inside[2].Paused(ctx, func() error { acquireAll(l, 1, "198.51.100.3"); cancel(); return nil }); !errors.Is(err, ErrBusy) {
+		if err := inside[2].Paused(ctx,
+			func() error { acquireAll(l, 1, "198.51.100.3"); cancel(); return nil }); !errors.Is(err, ErrBusy) {
 			t.Errorf("%v: no slot was free after the pause", err)
 		}
 	})
