@@ -253,7 +253,7 @@ func TestTheMethodsOfATypeAreInFewFiles(t *testing.T) {
 	checkLimit(t, "files with methods", counts, func(string) int { return maxMethodFiles })
 }
 
-// baseType returns the name of a receiver's type without pointer and type parameters.
+// baseType returns the name of a type without pointer, package and type parameters.
 func baseType(t ast.Expr) *ast.Ident {
 	for {
 		switch x := t.(type) {
@@ -263,6 +263,8 @@ func baseType(t ast.Expr) *ast.Ident {
 			t = x.X
 		case *ast.IndexListExpr:
 			t = x.X
+		case *ast.SelectorExpr:
+			t = x.Sel
 		case *ast.Ident:
 			return x
 		default:
