@@ -12,7 +12,7 @@ func TestEmptySettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	handler := validShop + "handlers:\n  - {producer: shop, type: a, forward: \"http://x\", "
 	tests := map[string]struct{ yaml, want string }{
-		"an item of handlers": {validShop + "handlers:\n  -\n", "e.yaml:7: handlers[0] is empty"},
+		"item of handlers": {validShop + "handlers:\n  -\n", "e.yaml:7: handlers[0] is empty"},
 		"an item of keys": {
 			"url: http://x\nproducers:\n  shop:\n    scheme: rfc9421\n    keys:\n" +
 				"      - {id: k, alg: hmac-sha256, secret: 0123456789abcdefghij}\n      -\n",
@@ -22,7 +22,7 @@ func TestEmptySettingsAreRefused(t *testing.T) {
 			strings.Replace(validShop, "scheme: rfc9421", "scheme: rfc9421\n    allowed_ips: [~]", 1),
 			"e.yaml:4: producers.shop.allowed_ips[0] is empty",
 		},
-		"no addresses": {
+		"no address": {
 			strings.Replace(validShop, "scheme: rfc9421", "scheme: rfc9421\n    allowed_ips:", 1),
 			"e.yaml:4: producers.shop.allowed_ips is empty",
 		},
@@ -42,7 +42,7 @@ func TestEmptySettingsAreRefused(t *testing.T) {
 			validShop + "handlers:\n  - {producer: shop, type: a, exec: [cat, ~]}\n",
 			"e.yaml:7: handlers[0].exec[1] is empty",
 		},
-		"sections and no values": {validShop + "limits:\nlog:\nhandlers:\n", ""},
+		"empty sections": {validShop + "limits:\nlog:\nhandlers:\n", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -70,9 +70,9 @@ func TestZeroIsRefusedWhereItWouldMeanTheDefault(t *testing.T) {
 			validShop + "handlers: [{producer: shop, type: a, exec: [cat], timeout: 0s}]\n",
 			"e.yaml:6: handlers[0].timeout is 0",
 		},
-		"none is none":   {validShop + "limits: {backlog_events: 0, backlog_bytes: 0, in_flight_wait: 0s}\n", ""},
+		"zero allowed":   {validShop + "limits: {backlog_events: 0, backlog_bytes: 0, in_flight_wait: 0s}\n", ""},
 		"no concurrency": {producer("concurrency: 0"), ""},
-		"beyond any clock": {
+		"too long": {
 			producer("window: 2200000h"),
 			`e.yaml:4: producers.shop.window is "2200000h", want a duration`,
 		},

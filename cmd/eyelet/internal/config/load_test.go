@@ -60,7 +60,7 @@ func TestFileErrorsNameTheirLine(t *testing.T) {
 			"url: a\nlisten: b\nurl: c\n",
 			`eyelet.yaml:3: "url" is set twice, first in line 1 | remove one of them`,
 		},
-		"no YAML": {
+		"not YAML": {
 			"url: a\n  b: c\n",
 			"eyelet.yaml:2: not YAML: mapping values are not allowed in this context | values with special " +
 				"characters need quotes, as in store: \"memory:\", and indentation is by spaces",

@@ -90,7 +90,7 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 			"producers:\n  gh:\n    preset: github\n    secret_file: none\n",
 			"e.yaml:4: secret file none: no such file or directory | the name is relative to the configuration file",
 		},
-		"empty secretfile": {
+		"empty secret file": {
 			"producers:\n  gh:\n    preset: github\n    secret_file: empty\n",
 			"e.yaml:4: secret file empty is empty",
 		},
@@ -128,7 +128,7 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 				"\"{url}{body}\", signed_url: hooks}\n",
 			`e.yaml:3: producer "pay": content "{url}{body}": the URL is not absolute, or there is no {url}`,
 		},
-		"setting of a preset that it has not": {
+		"setting that the preset does not use": {
 			"producers:\n  gh: {preset: github, secret: x, " +
 				"verify_token: y}\n", `e.yaml:2: producer "gh": preset github has no setting "verify_token"; it ` +
 				`has secrets, allow_sha1, algs`,
@@ -159,12 +159,12 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 			shop + "trusted_proxies: [10.0.0.0/8]\noperations: eyelet.internal:8081\n",
 			strings.Replace(operationsBeyond, ":6:", ":7:", 1),
 		},
-		"operations in clear": {shop + "insecure_http: true\noperations: \":8081\"\n", "<nil>"},
+		"operations without TLS": {shop + "insecure_http: true\noperations: \":8081\"\n", "<nil>"},
 		"operations over TLS": {
 			shop + "operations: \":8081\"\noperations_tls: {cert_file: c.pem, key_file: k.pem}\n",
 			"<nil>",
 		},
-		"half a certificate of operations": {
+		"certificate without key": {
 			shop + "operations_tls: {cert_file: c.pem}\n",
 			"e.yaml:6: operations_tls needs a cert_file and a key_file",
 		},
@@ -205,7 +205,7 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 			`e.yaml:7: no program ./none.sh: no such file or directory | the first word is a program, relative ` +
 				`to the configuration file; chmod +x makes a file executable`,
 		},
-		"twice the same": {
+		"duplicate": {
 			shop + "handlers:\n  - {producer: shop, type: a, stdout: true}\n" +
 				"  - {producer: shop, type: a, stdout: true}\n",
 			`e.yaml:8: two handlers are called "shop/a/stdout", the first in line 7 | give one of them a name of ` +
