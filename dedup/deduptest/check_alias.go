@@ -100,9 +100,7 @@ func aliasReleased(x *rig) {
 	for _, alias := range []dedup.Key{nonce("first"), nonce("second")} {
 		b := delivery("b")
 		b.Aliases = []dedup.Key{alias}
-		if got := x.want(dedup.Aliased, b); got.Record.Event != d.Record.Event {
-			x.Errorf("aliased to %q, want %q", got.Record.Event, d.Record.Event)
-		}
+		x.about(dedup.Aliased, d.Record.Event, b)
 	}
 }
 

@@ -92,9 +92,7 @@ func claimAgain(x *rig, s situation, f dedup.Fingerprint) {
 	d := x.want(dedup.Known, c)
 	x.same(d.Record, bare(before), "record of the decision")
 	x.same(x.get(before.Event), before, "record after the duplicate")
-	if d.Lease.Token != 0 {
-		x.Errorf("a duplicate got a lease: %+v", d.Lease)
-	}
+	equal(x, "token of a duplicate", d.Lease.Token, 0)
 }
 
 func claimConflict(x *rig, s situation) {
@@ -105,9 +103,7 @@ func claimConflict(x *rig, s situation) {
 	d := x.want(dedup.Conflict, c)
 	x.same(d.Record, bare(before), "record of the decision")
 	x.same(x.get(before.Event), before, "record after the conflict")
-	if d.Lease.Token != 0 {
-		x.Errorf("a conflict got a lease: %+v", d.Lease)
-	}
+	equal(x, "token of a conflict", d.Lease.Token, 0)
 	x.count(1)
 }
 
@@ -173,9 +169,7 @@ func claimWithoutTasks(x *rig) {
 }
 
 func claimOfNothing(x *rig) {
-	if ds := x.claims(); len(ds) != 0 {
-		x.Errorf("%d decisions", len(ds))
-	}
+	equal(x, "decisions", len(x.claims()), 0)
 }
 
 func claimOnlyKnown(x *rig) {
@@ -213,9 +207,7 @@ func claimScope(x *rig) {
 		c.Key = k
 		events[x.accept(c)] = i
 	}
-	if len(events) != len(keys) {
-		x.Fatalf("%d events for %d keys", len(events), len(keys))
-	}
+	equal(x, "events", len(events), len(keys))
 	for i, k := range keys {
 		c := delivery("k")
 		c.Key = k

@@ -48,9 +48,7 @@ func durableStates(x *rig) {
 		for event, want := range before {
 			x.same(x.get(event), want, "record after opening again")
 		}
-		if got := ids(x.list(dedup.Filter{})); got != order {
-			x.Errorf("listed %q, want %q", got, order)
-		}
+		equal(x, "listed", ids(x.list(dedup.Filter{})), order)
 	}
 }
 
@@ -203,15 +201,11 @@ func durableGenerations(x *rig) {
 	before := x.get(older)
 	x.reopen()
 	x.same(x.get(older), before, "dead letter")
-	if got := x.want(dedup.Known, delivery("a")).Record.Event; got != newer {
-		x.Errorf("known as %q, want %q", got, newer)
-	}
+	x.about(dedup.Known, newer, delivery("a"))
 	x.reopenEvent(older)
 	x.reopen()
 	x.finish(x.takeOf(older).Lease, done())
-	if got := x.want(dedup.Known, delivery("a")).Record.Event; got != newer {
-		x.Errorf("known as %q, want %q", got, newer)
-	}
+	x.about(dedup.Known, newer, delivery("a"))
 	x.purge(newer)
 	x.reopen()
 	x.want(dedup.New, delivery("a"))

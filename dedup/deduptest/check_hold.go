@@ -75,9 +75,7 @@ func holdAnswers(x *rig) {
 func holdReleases(x *rig) {
 	for attempt := 1; attempt <= 4; attempt++ {
 		d := x.want(dedup.New, held("a"))
-		if got := x.get(d.Record.Event).Tasks[0].Attempt; got != attempt {
-			x.Fatalf("attempt %d counts %d", attempt, got)
-		}
+		equal(x, "attempt", x.get(d.Record.Event).Tasks[0].Attempt, attempt)
 		x.want(dedup.Known, held("a"))
 		x.finish(d.Lease, dedup.Result{Kind: dedup.ResultRelease, Reason: "failed", Err: "timed out"})
 		task := x.get(d.Record.Event).Tasks[0]
@@ -92,9 +90,7 @@ func holdRetries(x *rig) {
 	d := x.want(dedup.New, held("a"))
 	x.finish(d.Lease, retry(hour))
 	d = x.want(dedup.New, held("a"))
-	if got := x.get(d.Record.Event).Tasks[0].Attempt; got != 2 {
-		x.Errorf("attempt %d, want 2", got)
-	}
+	equal(x, "attempt", x.get(d.Record.Event).Tasks[0].Attempt, 2)
 }
 
 func holdKeepsIdentity(x *rig) {
@@ -110,9 +106,7 @@ func holdKeepsIdentity(x *rig) {
 	if second.Lease.Token <= first.Lease.Token {
 		x.Errorf("token %d after %d", second.Lease.Token, first.Lease.Token)
 	}
-	if n := len(x.list(dedup.Filter{ID: "a"})); n != 1 {
-		x.Errorf("%d records of the key, want 1", n)
-	}
+	equal(x, "records", len(x.list(dedup.Filter{ID: "a"})), 1)
 }
 
 func holdReleasedConflict(x *rig) {
@@ -203,9 +197,7 @@ func holdExtends(x *rig) {
 	x.advance(2*minute - time.Millisecond)
 	x.want(dedup.Known, held("a"))
 	x.finish(d.Lease, answer(200, "late"))
-	if got := x.want(dedup.Known, held("a")).Record.Response.Status; got != 200 {
-		x.Errorf("response %d", got)
-	}
+	equal(x, "status", x.want(dedup.Known, held("a")).Record.Response.Status, 200)
 }
 
 func holdFences(x *rig) {

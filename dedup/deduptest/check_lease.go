@@ -127,9 +127,7 @@ func leaseGenerations(x *rig) {
 	mixed.Event = second.Lease.Event
 	x.lost(mixed, "the token is of the generation before")
 	x.finish(second.Lease, answer(201, "second"))
-	if got := x.want(dedup.Known, c).Record.Response.Status; got != 201 {
-		x.Errorf("response %d, want that of the second", got)
-	}
+	equal(x, "status", x.want(dedup.Known, c).Record.Response.Status, 201)
 }
 
 func leasePurged(x *rig) {

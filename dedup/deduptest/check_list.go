@@ -37,9 +37,7 @@ func listOrder(x *rig) {
 	}
 	x.finish(x.take().Lease, done())
 	rs := x.list(dedup.Filter{})
-	if len(rs) != 25 {
-		x.Fatalf("%d records, want 25", len(rs))
-	}
+	equal(x, "records", len(rs), 25)
 	for i, r := range rs {
 		if r.Key.ID != fmt.Sprint("k", 24-i) {
 			x.Fatalf("record %d is %q", i, r.Key.ID)

@@ -174,9 +174,7 @@ func occurrenceBatch(x *rig) {
 			x.Errorf("claim %d of %q", i, got)
 		}
 	}
-	if r := x.get(ds[0].Record.Event); r.Occurrences != 2 {
-		x.Errorf("the first counts %d", r.Occurrences)
-	}
+	equal(x, "occurrences", x.get(ds[0].Record.Event).Occurrences, 2)
 }
 
 func occurrenceExpires(x *rig) {
@@ -207,9 +205,7 @@ func occurrenceAsked(x *rig) {
 	x.about(dedup.Known, event, asks(digested("d", "a", 2)))
 	x.about(dedup.Repeated, event, asks(digested("d", "b", 1)))
 	x.count(1)
-	if r := x.get(event); r.Occurrences != 0 {
-		x.Errorf("first %s", text(r))
-	}
+	equal(x, "occurrences", x.get(event).Occurrences, 0)
 }
 
 func occurrenceSlots(x *rig) {
@@ -257,9 +253,7 @@ func occurrenceFormer(x *rig) {
 	x.about(dedup.Known, event, upgraded("d", "", 0))
 	x.about(dedup.Repeated, event, upgraded("d", "b", 0))
 	second := x.get(x.accept(upgraded("d", "b", 2)))
-	if second.Key.ID != "d;2" {
-		x.Errorf("second %s", text(second))
-	}
+	equal(x, "key of the second", second.Key.ID, "d;2")
 	x.about(dedup.Repeated, event, upgraded("d", "c", 2))
 	x.about(dedup.Known, second.Event, upgraded("d", "b", 2))
 	x.accept(upgraded("e", "a", 0))
@@ -292,9 +286,7 @@ func occurrenceReused(x *rig) {
 		x.Errorf("reuse of %q: %s", c.Reused, text(x.get(a)))
 	}
 	x.about(dedup.Known, a, digested("d", "a", 0))
-	if again := x.want(dedup.New, digested("d", "g", 9)); again.Reused != "" {
-		x.Errorf("another occurrence reuses %q", again.Reused)
-	}
+	equal(x, "reused by another occurrence", x.want(dedup.New, digested("d", "g", 9)).Reused, "")
 }
 
 func occurrenceFound(x *rig) {

@@ -83,9 +83,7 @@ func generations(x *rig) (older, newer string) {
 func purgeOld(x *rig) {
 	older, newer := generations(x)
 	x.purge(older)
-	if got := x.want(dedup.Known, delivery("a")).Record.Event; got != newer {
-		x.Errorf("known as %q, want %q", got, newer)
-	}
+	x.about(dedup.Known, newer, delivery("a"))
 }
 
 func purgeNew(x *rig) {
@@ -145,7 +143,5 @@ func countOn(x *rig, again func()) {
 	x.purge(fifth.Event)
 	x.purge(older)
 	again()
-	if last := x.want(dedup.New, c).Record; last.Generation != 1 {
-		x.Errorf("generation %d of a key without records", last.Generation)
-	}
+	equal(x, "generation without records", x.want(dedup.New, c).Record.Generation, 1)
 }

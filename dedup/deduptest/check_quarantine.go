@@ -45,9 +45,7 @@ func quarantineNeverRuns(x *rig) {
 	}
 	x.idle("the only open event is quarantined")
 	after := x.get(original.Event)
-	if after.QuarantineCount != 1 {
-		x.Errorf("the original counts %d, want 1", after.QuarantineCount)
-	}
+	equal(x, "quarantine count", after.QuarantineCount, 1)
 	after.QuarantineCount = original.QuarantineCount
 	if after.Response.Status != 202 || after.State() != dedup.Done {
 		x.Errorf("the original: %s", text(after))
@@ -79,9 +77,7 @@ func quarantineMax(x *rig) {
 		}
 	}
 	x.quarantined(original.Event, 4)
-	if n := len(x.list(dedup.Filter{Quarantined: true})); n != 2 {
-		x.Errorf("%d are kept, want 2", n)
-	}
+	equal(x, "records", len(x.list(dedup.Filter{Quarantined: true})), 2)
 }
 
 func quarantineUnlimited(x *rig) {
@@ -96,9 +92,7 @@ func quarantineOrphan(x *rig) {
 	original := x.get(x.accept(delivery("a")))
 	original.Event = "gone"
 	r := x.get(x.accept(quarantineOf(original, 2, 1)))
-	if r.Original != "gone" {
-		x.Errorf("original %q", r.Original)
-	}
+	equal(x, "original", r.Original, "gone")
 	x.accept(quarantineOf(original, 3, 1))
 }
 
@@ -164,13 +158,10 @@ func quarantineWithoutTasks(x *rig) {
 		x.Fatalf("reopened: %s", text(r))
 	}
 	w := x.takeOf(event)
-	if string(w.Record.Payload.Body) != "payload 2" {
-		x.Errorf("it runs with %q", w.Record.Payload.Body)
-	}
+	equal(x, "body of the work", string(w.Record.Payload.Body), "payload 2")
 	x.finish(w.Lease, done())
-	if r := x.get(event); r.State() != dedup.Done {
-		x.Errorf("after its run: %s", text(r))
-	}
+	r := x.get(event)
+	equal(x, "state after its run", r.State(), dedup.Done)
 }
 
 // quarantineSharesWithoutTasks checks that a delivery without tasks runs with the body of its

@@ -102,9 +102,7 @@ func racePayloads(x *rig) {
 			winner = i
 		}
 	}
-	if fresh != 1 {
-		x.Fatalf("%d claims are new, want 1", fresh)
-	}
+	equal(x, "new claims", fresh, 1)
 	for i, d := range ds {
 		want := dedup.Conflict
 		if i%4 == winner%4 {
@@ -180,9 +178,7 @@ func raceBatches(x *rig) {
 			x.Errorf("key %q: %d times new, events %v", id, n, events[id])
 		}
 	}
-	if len(fresh) != keys {
-		x.Errorf("%d keys were new, want %d", len(fresh), keys)
-	}
+	equal(x, "new keys", len(fresh), keys)
 }
 
 func raceAliases(x *rig) {
@@ -248,9 +244,7 @@ func (x *rig) work(workers, tasks int, handle func(dedup.Work) dedup.Result) {
 			x.Errorf("worker: %v", err)
 		}
 	}
-	if left != 0 {
-		x.Fatalf("%d tasks of %d are left", left, tasks)
-	}
+	equal(x, "tasks left", left, 0)
 }
 
 func raceWorkers(x *rig) {
@@ -281,9 +275,7 @@ func raceWorkers(x *rig) {
 			x.Errorf("task %s was given %d times", task, n)
 		}
 	}
-	if len(given) != 2*events {
-		x.Errorf("%d tasks were given, want %d", len(given), 2*events)
-	}
+	equal(x, "tasks taken", len(given), 2*events)
 	if rs := x.list(dedup.Filter{States: []dedup.State{dedup.Pending, dedup.Running, dedup.Dead}}); len(rs) != 0 {
 		x.Errorf("%d records are not done", len(rs))
 	}

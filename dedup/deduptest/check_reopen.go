@@ -42,15 +42,12 @@ func reopenOnlyDead(x *rig) {
 	before := x.get(event)
 	x.reopenEvent(event)
 	after := x.get(event)
-	if after.Tasks[1].State != dedup.Pending {
-		x.Errorf("dead task: %+v", after.Tasks[1])
-	}
+	equal(x, "state of the dead task", after.Tasks[1].State, dedup.Pending)
 	after.Tasks[1] = before.Tasks[1]
 	x.same(after, before, "everything but the dead task")
 	x.finish(runs, done())
-	if w := x.take(); w.Task().Handler != "dead" {
-		x.Errorf("Take returned %q", w.Task().Handler)
-	}
+	w := x.take()
+	equal(x, "handler", w.Task().Handler, "dead")
 	x.idle("one task waits, the others are done or running")
 }
 
@@ -87,9 +84,7 @@ func reopenUnhandled(x *rig) {
 	event := x.accept(c)
 	x.reopenEvent(event, dedup.NewTask{Handler: "ship"})
 	w := x.takeOf(event)
-	if string(w.Record.Payload.Body) != "body of a" {
-		x.Errorf("body %q", w.Record.Payload.Body)
-	}
+	equal(x, "body", string(w.Record.Payload.Body), "body of a")
 	x.finish(w.Lease, done())
 }
 
@@ -125,9 +120,7 @@ func reopenDropped(x *rig) {
 	c.DropBody = true
 	event := x.accept(c)
 	w := x.take()
-	if string(w.Record.Payload.Body) != "body of a" {
-		x.Errorf("body of the work %q", w.Record.Payload.Body)
-	}
+	equal(x, "body of the work", string(w.Record.Payload.Body), "body of a")
 	x.finish(w.Lease, done())
 	r := x.get(event)
 	if len(r.Payload.Body) != 0 || r.Payload.Header.Get("Content-Type") == "" {
@@ -147,37 +140,25 @@ func reopenKeepsBody(x *rig) {
 	event := x.accept(c)
 	x.finish(x.take().Lease, done())
 	x.finish(x.take().Lease, dead())
-	if got := string(x.get(event).Payload.Body); got != "body of a" {
-		x.Errorf("body of a dead letter %q", got)
-	}
+	equal(x, "body of a dead letter", string(x.get(event).Payload.Body), "body of a")
 	x.reopenEvent(event)
 	w := x.takeOf(event)
-	if got := string(w.Record.Payload.Body); got != "body of a" {
-		x.Errorf("body of the work %q", got)
-	}
+	equal(x, "body of the work", string(w.Record.Payload.Body), "body of a")
 	x.finish(w.Lease, done())
-	if got := string(x.get(event).Payload.Body); got != "" {
-		x.Errorf("body after all is done %q", got)
-	}
+	equal(x, "body after all is done", string(x.get(event).Payload.Body), "")
 }
 
 func reopenBodies(x *rig) {
 	kept := x.accept(delivery("a"))
 	x.finish(x.take().Lease, done())
-	if got := string(x.get(kept).Payload.Body); got != "body of a" {
-		x.Errorf("body %q", got)
-	}
+	equal(x, "body", string(x.get(kept).Payload.Body), "body of a")
 	c := held("b")
 	c.DropBody = true
 	d := x.want(dedup.New, c)
 	x.finish(d.Lease, release())
-	if got := string(x.get(d.Record.Event).Payload.Body); got != "body of b" {
-		x.Errorf("body of a released claim %q", got)
-	}
+	equal(x, "body of a released claim", string(x.get(d.Record.Event).Payload.Body), "body of b")
 	x.finish(x.want(dedup.New, c).Lease, answer(200, "ok"))
-	if got := string(x.get(d.Record.Event).Payload.Body); got != "" {
-		x.Errorf("body of a done claim %q", got)
-	}
+	equal(x, "body of a done claim", string(x.get(d.Record.Event).Payload.Body), "")
 }
 
 func reopenRace(x *rig) {
@@ -195,9 +176,7 @@ func reopenRace(x *rig) {
 		}
 		x.fails(err, dedup.ErrNotDead, "the other Reopens")
 	}
-	if good != 1 {
-		x.Errorf("%d Reopens changed the event, want 1", good)
-	}
+	equal(x, "effective Reopens", good, 1)
 	x.take()
 	x.idle("the reopened task is running")
 }

@@ -43,9 +43,8 @@ func runNowOnlyWaiting(x *rig) {
 	after.Tasks[3].Due = before.Tasks[3].Due
 	x.same(after, before, "everything but the task that waits")
 	x.finish(runs, done())
-	if w := x.take(); w.Task().Handler != "waits" {
-		x.Errorf("Take returned %q", w.Task().Handler)
-	}
+	w := x.take()
+	equal(x, "handler", w.Task().Handler, "waits")
 }
 
 func runNowNothing(x *rig) {

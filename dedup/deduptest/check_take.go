@@ -46,9 +46,7 @@ func takeGives(x *rig) {
 		!task.Until.Equal(w.Lease.Until) {
 		x.Errorf("task %+v", task)
 	}
-	if string(w.Record.Payload.Body) != "body of a" {
-		x.Errorf("body %q", w.Record.Payload.Body)
-	}
+	equal(x, "body", string(w.Record.Payload.Body), "body of a")
 	x.same(x.get(event), w.Record, "stored record")
 }
 
@@ -96,9 +94,7 @@ func takeEveryTask(x *rig) {
 		w := x.takeOf(event)
 		leases[w.Task().Handler] = w.Lease
 	}
-	if len(leases) != 3 {
-		x.Fatalf("leases of %v", leases)
-	}
+	equal(x, "leases", len(leases), 3)
 	x.finish(leases["one"], done())
 	x.finish(leases["two"], dead())
 	r := x.get(event)
@@ -275,9 +271,7 @@ func takeRetry(x *rig) {
 	x.idle("the task waits for another millisecond")
 	x.advance(time.Millisecond)
 	w := x.takeOf(event)
-	if w.Task().Attempt != 2 {
-		x.Errorf("attempt %d, want 2", w.Task().Attempt)
-	}
+	x.attempt(w, 2)
 	x.finish(w.Lease, dedup.Result{Kind: dedup.ResultRetry, Postponed: true})
 	w = x.takeOf(event)
 	if w.Task().Attempt != 3 || w.Task().Postponed != 1 {
@@ -293,9 +287,7 @@ func takeRelease(x *rig) {
 	event := x.accept(delivery("a"))
 	for range 3 {
 		w := x.takeOf(event)
-		if w.Task().Attempt != 1 {
-			x.Fatalf("attempt %d, want 1", w.Task().Attempt)
-		}
+		x.attempt(w, 1)
 		x.finish(w.Lease, release())
 		x.lost(w.Lease, "the task was released")
 	}

@@ -50,28 +50,30 @@ func (x *rig) verdicts(ds []dedup.Decision, want ...dedup.Verdict) {
 	}
 }
 
+// equal requires that two values are equal.
+func equal[T comparable](x *rig, what string, got, want T) {
+	x.Helper()
+	if got != want {
+		x.Fatalf("%s: %v, want %v", what, got, want)
+	}
+}
+
 // count requires that the store holds n records.
 func (x *rig) count(n int) {
 	x.Helper()
-	if got := len(x.list(dedup.Filter{})); got != n {
-		x.Errorf("%d records, want %d", got, n)
-	}
+	equal(x, "records", len(x.list(dedup.Filter{})), n)
 }
 
 // attempt requires the attempt of a task.
 func (x *rig) attempt(w dedup.Work, want int) {
 	x.Helper()
-	if got := w.Task().Attempt; got != want {
-		x.Errorf("attempt %d, want %d", got, want)
-	}
+	equal(x, "attempt", w.Task().Attempt, want)
 }
 
 // quarantined requires the number of deliveries that were quarantined for an event.
 func (x *rig) quarantined(event string, want int) {
 	x.Helper()
-	if got := x.get(event).QuarantineCount; got != want {
-		x.Errorf("the original counts %d, want %d", got, want)
-	}
+	equal(x, "quarantine count", x.get(event).QuarantineCount, want)
 }
 
 // idle fails if a task is due. It waits a moment only, so it may miss one.
@@ -126,9 +128,7 @@ func (x *rig) same(got, want dedup.Record, what string) {
 
 func (x *rig) state(event string, task int, want dedup.State) {
 	x.Helper()
-	if got := x.get(event).Tasks[task].State; got != want {
-		x.Fatalf("task %d is %v, want %v", task, got, want)
-	}
+	equal(x, "state of the task", x.get(event).Tasks[task].State, want)
 }
 
 func (x *rig) body(event string, want []byte) {
