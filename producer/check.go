@@ -14,11 +14,10 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// validName is what a name may be: it becomes a path segment, a part of keys and the label of metrics.
+// validName restricts names, which are path segments, parts of keys and labels of metrics.
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
 
-// Check returns every mistake in the producer, after its defaults: without a mistake it is fit to be opened.
-// It reads no network and no clock.
+// Check returns every mistake in the producer with its defaults. It uses neither network nor clock.
 func (p *Producer) Check() []error {
 	d := p.WithDefaults()
 	errs := []error{d.checkIdentity(), d.checkWindow(), d.checkAnswers(), d.checkRequests(), d.checkCoverage(), d.Err}
@@ -32,7 +31,7 @@ func (p *Producer) Check() []error {
 	return found
 }
 
-// flatten takes errors.Join apart, so that each mistake is counted and prefixed on its own.
+// flatten returns the parts of errors.Join, because each mistake gets the prefix.
 func flatten(err error) []error {
 	if err == nil {
 		return nil
@@ -47,7 +46,7 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// Warnings returns what is allowed but not advised, in words.
+// Warnings describes what is allowed but not recommended.
 func (p *Producer) Warnings() []string {
 	d := p.WithDefaults()
 	var found []string
@@ -56,11 +55,11 @@ func (p *Producer) Warnings() []string {
 			"a late retry becomes a new event", d.Name, d.Window))
 	}
 	if d.Scheme == nil {
-		found = append(found, fmt.Sprintf("producer %q: nothing but addresses authenticates deliveries", d.Name))
+		found = append(found, fmt.Sprintf("producer %q: only addresses authenticate deliveries", d.Name))
 	}
 	if d.Preset == "" && d.Class() == ClassContentSigned {
-		found = append(found, fmt.Sprintf("producer %q: its signature says neither id nor time: the same bytes under another id are "+
-			"either another event or a replay (same_signed says what becomes of them)", d.Name))
+		found = append(found, fmt.Sprintf("producer %q: its signature covers neither id nor time: the same bytes under another id are "+
+			"either another event or a replay (same_signed decides)", d.Name))
 	}
 	return found
 }
@@ -77,7 +76,7 @@ func (p *Producer) checkIdentity() error {
 		errs = append(errs, scheme.Check())
 	}
 	if p.Key == nil && p.Split == nil {
-		errs = append(errs, errors.New("no key extractor; digest:body names events whose sender does not"))
+		errs = append(errs, errors.New("no key extractor; digest:body is one for senders without identifiers"))
 	}
 	for _, prefix := range p.AllowedIPs {
 		if !prefix.IsValid() {
@@ -89,17 +88,17 @@ func (p *Producer) checkIdentity() error {
 
 func (p *Producer) checkWindow() error {
 	if p.Window < 0 || p.Tolerance.Past < 0 || p.Tolerance.Future < 0 {
-		return errors.New("window and tolerance are not negative")
+		return errors.New("window and tolerance must not be negative")
 	}
-	// A replay must stop verifying before its record is forgotten. The sum is not formed: it may overflow.
+	// A replay must fail verification before its record is deleted. Subtract, because a sum could overflow.
 	if p.Tolerance.Past > p.Window || p.Tolerance.Future > p.Window-p.Tolerance.Past {
 		return fmt.Errorf("window %v is shorter than the tolerance (%s back, %s ahead): a replay would outlive its record",
-			p.Window, spellLimit(p.Tolerance.Past), spellLimit(p.Tolerance.Future))
+			p.Window, formatLimit(p.Tolerance.Past), formatLimit(p.Tolerance.Future))
 	}
 	return nil
 }
 
-func spellLimit(d time.Duration) string {
+func formatLimit(d time.Duration) string {
 	if d == verify.NoLimit {
 		return "without limit"
 	}
@@ -112,7 +111,7 @@ func (p *Producer) checkAnswers() error {
 		errs = append(errs, fmt.Errorf("contract %d is not known", p.Contract))
 	}
 	if s := p.Accepted.Status; s < 200 || s > 299 || s == http.StatusMultiStatus || s == http.StatusPartialContent {
-		errs = append(errs, fmt.Errorf("status %d cannot say that an event is kept; want 200 to 204", s))
+		errs = append(errs, fmt.Errorf("status %d does not mean that an event is accepted; want 200 to 204", s))
 	}
 	switch p.InFlight {
 	case http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
@@ -142,10 +141,11 @@ func (p *Producer) checkSameSigned() error {
 		quarantines = quarantines || s == SameSignedQuarantine
 	}
 	if quarantines && p.Contract == API {
-		errs = append(errs, errors.New("same-signed policy aside: under the API contract a 2xx says that the event is processed; use refuse, run or off"))
+		errs = append(errs, errors.New("same-signed policy aside: under the API contract a 2xx means that the event is processed; "+
+			"use refuse, run or off"))
 	}
 	if p.SameSignedMax < 0 {
-		errs = append(errs, errors.New("the number of occurrences is not negative"))
+		errs = append(errs, errors.New("the number of occurrences must not be negative"))
 	}
 	return errors.Join(errs...)
 }
@@ -153,10 +153,10 @@ func (p *Producer) checkSameSigned() error {
 func (p *Producer) checkRequests() error {
 	var errs []error
 	if p.MaxBody < 0 {
-		errs = append(errs, errors.New("the body limit is not negative"))
+		errs = append(errs, errors.New("the body limit must not be negative"))
 	}
 	if p.Concurrency < 0 {
-		errs = append(errs, errors.New("concurrency is not negative"))
+		errs = append(errs, errors.New("concurrency must not be negative"))
 	}
 	errs = append(errs, p.Rate.check())
 	for _, method := range p.Methods {
@@ -168,19 +168,19 @@ func (p *Producer) checkRequests() error {
 	}
 	for _, kind := range p.MediaTypes {
 		if _, _, err := mime.ParseMediaType(kind); err != nil || !strings.Contains(kind, "/") {
-			errs = append(errs, fmt.Errorf("media type %q is none", kind))
+			errs = append(errs, fmt.Errorf("%q is not a media type", kind))
 		}
 	}
 	for _, name := range p.SecretHeaders {
 		if !verify.IsToken(name) {
-			errs = append(errs, fmt.Errorf("%q is no field name", name))
+			errs = append(errs, fmt.Errorf("%q is not a field name", name))
 		}
 	}
 	return errors.Join(append(errs, checkURL(p.URL), p.checkAmbiguous())...)
 }
 
-// checkAmbiguous refuses what must not be combined with signed content whose parts have no boundaries: a query in the URL
-// that is signed, and signed bytes that may come again under another identifier.
+// checkAmbiguous refuses two settings for signed content whose parts have no boundaries: a query in the signed
+// URL, and trust in identifiers other than the digest of the content.
 func (p *Producer) checkAmbiguous() error {
 	u, err := url.Parse(p.URL)
 	hasQuery := err == nil && u.RawQuery != ""
@@ -190,13 +190,14 @@ func (p *Producer) checkAmbiguous() error {
 		if !ok {
 			return s
 		}
-		open := h.Ambiguous()
-		if hasQuery && slices.Contains(open, "url") {
-			errs = append(errs, errors.New("url has a query, which the signature does not tell from the body: set notification_url, as it was registered"))
+		ambiguous := h.Ambiguous()
+		if hasQuery && slices.Contains(ambiguous, "url") {
+			errs = append(errs, errors.New("url has a query, which the signature does not separate from the body: "+
+				"set notification_url, as it was registered"))
 		}
-		if len(open) > 0 && p.SameSigned == SameSignedOff {
-			errs = append(errs, errors.New("same_signed: off is not for this producer: its signature does not tell the parts of a delivery "+
-				"from each other, and the digest of what is signed recognizes a delivery whose bytes were moved"))
+		if len(ambiguous) > 0 && p.SameSigned == SameSignedOff {
+			errs = append(errs, errors.New("same_signed: off is not for this producer: its signature does not separate the parts "+
+				"of a delivery, and only the digest of the signed content detects moved bytes"))
 		}
 		return s
 	})
@@ -214,9 +215,9 @@ func checkURL(raw string) error {
 	return nil
 }
 
-// checkCoverage refuses an exact coverage that leaves out what names the event.
+// checkCoverage refuses an exact coverage that does not cover what identifies the event.
 func (p *Producer) checkCoverage() error {
-	var bare []string
+	var uncovered []string
 	mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
 		scheme, ok := s.(*verify.RFC9421)
 		if !ok || len(scheme.Coverage.Exactly) == 0 {
@@ -228,13 +229,14 @@ func (p *Producer) checkCoverage() error {
 		}
 		for _, part := range p.consumed() {
 			if !bound.Covers(part) {
-				bare = append(bare, part)
+				uncovered = append(uncovered, part)
 			}
 		}
 		return s
 	})
-	if len(bare) == 0 {
+	if len(uncovered) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the coverage leaves out %s, from which the key or the type is read: an attacker could change it", strings.Join(bare, ", "))
+	return fmt.Errorf("the coverage leaves out %s, from which the key or the type is read: an attacker could change it",
+		strings.Join(uncovered, ", "))
 }

@@ -47,7 +47,7 @@ func TestCheckFindsEachMistake(t *testing.T) {
 		}, "replay"},
 		{"no limit to the past", func(p *Producer) { p.Tolerance.Past = verify.NoLimit }, "without limit back"},
 		{"no limit to the future", func(p *Producer) { p.Tolerance.Future = verify.NoLimit }, "without limit ahead"},
-		{"a negative window", func(p *Producer) { p.Window = -1 }, "not negative"},
+		{"a negative window", func(p *Producer) { p.Window = -1 }, "must not be negative"},
 		{"207", func(p *Producer) { p.Accepted.Status = 207 }, "status 207"},
 		{"a redirect", func(p *Producer) { p.Accepted.Status = 302 }, "status 302"},
 		{"in flight 422", func(p *Producer) { p.InFlight = 422 }, "in-flight"},

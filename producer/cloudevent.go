@@ -17,18 +17,20 @@ const (
 
 const (
 	ceMediaPrefix = "application/cloudevents"
-	ceDataMedia   = "application/json" // of data whose media type is not told
+	ceDataMedia   = "application/json" // the default of datacontenttype
 )
 
-// SplitCloudEvents is a Split for senders of CloudEvents 1.0 over HTTP: structured JSON, binary, and JSON
-// batches, told apart by the media type as the HTTP protocol binding says.
+// SplitCloudEvents is a Split for CloudEvents 1.0 over HTTP: structured JSON, binary, and JSON batches, which the
+// media type distinguishes (HTTP protocol binding section 3).
 //
-// An identifier is source and id together (see [JoinID]), because an id alone names nothing. An Idempotency-Key field is the
-// identifier of a single event instead, where the signature covers it, and where the scheme binds no field: under a bearer
-// token every field is as authentic as the token. The context attributes, with "id"
-// and "source" and extensions among them, are the item's attributes. Refusals: event_malformed,
-// ambiguous_field, media_type_unsupported for event formats other than JSON, and insufficient_coverage for binary
-// mode under a signature that leaves the attributes out (see [Producer.LooseBinary]).
+// The identifier is source and id together (see [JoinID]), because an id alone is not unique. The field
+// Idempotency-Key identifies a single event instead if the signature covers it, or if the scheme covers no field:
+// a bearer token authenticates every field alike. The item's attributes are the context attributes, including id,
+// source and extensions.
+//
+// Errors are event_malformed, ambiguous_field, media_type_unsupported for event formats other than JSON, and
+// insufficient_coverage for binary mode under a signature that does not cover the attributes (see
+// [Producer.LooseBinary]).
 func SplitCloudEvents(d *Delivery) ([]Item, error) {
 	events, err := d.cloudEvents()
 	if err != nil {
@@ -38,7 +40,7 @@ func SplitCloudEvents(d *Delivery) ([]Item, error) {
 	for i, e := range events {
 		items[i] = Item{ID: JoinID(e.source, e.id), Type: e.kind, Body: e.body, Attributes: e.attributes}
 	}
-	if key := (IdempotencyKey{}); len(items) == 1 && (d.Identity.Covers(strings.ToLower(key.field())) || d.unbound()) {
+	if key := (IdempotencyKey{}); len(items) == 1 && (d.Identity.Covers(strings.ToLower(key.field())) || d.coversNothing()) {
 		id, err := key.Extract(d)
 		if err != nil {
 			return nil, err
@@ -50,12 +52,13 @@ func SplitCloudEvents(d *Delivery) ([]Item, error) {
 	return items, nil
 }
 
-// unbound reports whether the scheme binds nothing of the request, as shared credentials do.
-func (d *Delivery) unbound() bool { return d.Identity.Signed == nil && len(d.Identity.Covered) == 0 }
+// coversNothing reports whether the scheme covers no part of the request, like a shared credential.
+func (d *Delivery) coversNothing() bool {
+	return d.Identity.Signed == nil && len(d.Identity.Covered) == 0
+}
 
-// IsCloudEvent reports whether a request is meant as a CloudEvent where other deliveries come too: by its media type,
-// or by any attribute in the header that every event must have. One that lacks the others is malformed then, and
-// not something else.
+// IsCloudEvent reports whether a request is a CloudEvent, for endpoints that also get other deliveries: it has the
+// media type, or any required attribute in the header. If it lacks others it is a malformed CloudEvent.
 func IsCloudEvent(h http.Header) bool {
 	if ceMedia(h.Get("Content-Type")) != "" {
 		return true
@@ -68,11 +71,11 @@ func IsCloudEvent(h http.Header) bool {
 	return false
 }
 
-// CloudEventID reads source and id of the single CloudEvent that a delivery may be, joined by [JoinID]; other deliveries have
-// none, and a batch is refused (event_malformed).
+// CloudEventID reads source and id of a single CloudEvent, joined by [JoinID]. Other deliveries have no value, and
+// a batch is refused (event_malformed).
 func CloudEventID() Extractor { return cloudEventValue("id") }
 
-// CloudEventType reads the type of the single CloudEvent that a delivery may be, as [CloudEventID] reads its identifier.
+// CloudEventType reads the type of a single CloudEvent, like [CloudEventID] its identifier.
 func CloudEventType() Extractor { return cloudEventValue("type") }
 
 type cloudEventValue string
@@ -96,15 +99,15 @@ func (v cloudEventValue) Consumes() []string {
 }
 func (v cloudEventValue) String() string { return "cloudevent:" + string(v) }
 
-// CloudEventAttributes reads the context attributes of a delivery that is a single CloudEvent, for [Producer.Attributes].
+// CloudEventAttributes reads the context attributes of a single CloudEvent, for [Producer.Attributes].
 func CloudEventAttributes(d *Delivery) (map[string]string, error) {
 	e, err := d.cloudEvent()
 	return e.attributes, err
 }
 
-// CloudEventData returns the data of an event and its media type: body as [Item] holds it, contentType as the
-// delivery had it. In structured mode and in batches the data is inside the body, and an event without data has
-// the JSON value null (CloudEvents JSON format 1.0.2 section 3.1). Anything else is data itself, as it arrived.
+// CloudEventData returns the data of an event and its media type, given the body of the [Item] and the Content-Type
+// of the delivery. In structured mode and in batches the data is a member of the body, null if there is none
+// (CloudEvents JSON format 1.0.2 section 3.1). Otherwise the body is the data.
 func CloudEventData(contentType string, body []byte) (kind string, data []byte, err error) {
 	switch ceMedia(contentType) {
 	case MediaCloudEvent, MediaCloudEventBatch:
@@ -121,7 +124,7 @@ func CloudEventData(contentType string, body []byte) (kind string, data []byte, 
 	return cmp.Or(e.attributes["datacontenttype"], ceDataMedia), e.data, nil
 }
 
-// ceMedia returns the media type when it is one of CloudEvents, in lower case and without parameters.
+// ceMedia returns a media type of CloudEvents in lower case without parameters, or "" for any other.
 func ceMedia(contentType string) string {
 	kind, _, _ := strings.Cut(contentType, ";")
 	kind = strings.ToLower(verify.TrimOWS(kind))
@@ -131,7 +134,7 @@ func ceMedia(contentType string) string {
 	return kind
 }
 
-// parsedEvents are the events of a delivery, with what they were read from.
+// parsedEvents are the events of a delivery and the request they were read from.
 type parsedEvents struct {
 	request *http.Request
 	body    []byte
@@ -139,8 +142,7 @@ type parsedEvents struct {
 	err     error
 }
 
-// cloudEvents returns the events of the delivery. All that read them share the result, which nobody changes, so
-// that a delivery is parsed once for its identifier, its type and its attributes.
+// cloudEvents returns the events of the delivery, parsed once for all extractors. Do not change the result.
 func (d *Delivery) cloudEvents() ([]cloudEvent, error) {
 	if d.parsed == nil || d.parsed.request != d.Request || !sameMemory(d.parsed.body, d.Body) {
 		var events []cloudEvent
@@ -165,10 +167,9 @@ func (d *Delivery) cloudEvent() (cloudEvent, error) {
 	return events[0], nil
 }
 
-// checkMode refuses binary mode where a signature binds the body and not the attributes: whoever captured an event
-// of another mode, or a batch of them, could send its body again under attributes of his own, as any event at all.
-// In the other modes the attributes are in the body. A credential, such as a bearer token, binds nothing and is its
-// holder's word for all of it.
+// checkMode refuses binary mode under a signature that covers the body but not the attributes: an attacker could
+// resend a captured body, even of another mode, as any event. In the other modes the attributes are in the body. A
+// bearer token covers nothing and vouches for the whole request.
 func (d *Delivery) checkMode() error {
 	if d.Identity.Signed == nil || d.looseBinary || ceMedia(d.Request.Header.Get("Content-Type")) != "" {
 		return nil

@@ -16,8 +16,8 @@ import (
 // cloudEvent is one event of CloudEvents 1.0.
 type cloudEvent struct {
 	id, source, kind string
-	attributes       map[string]string // all context attributes by name, extensions included
-	body             []byte            // the event's own bytes, as they arrived
+	attributes       map[string]string // all context attributes by name, including extensions
+	body             []byte            // the event's own bytes
 	data             []byte            // its data, decoded
 }
 
@@ -62,7 +62,7 @@ func parseBinary(h http.Header, body []byte) (cloudEvent, error) {
 			return e, &verify.Error{Code: verify.AmbiguousField, Component: "ce-" + attribute}
 		}
 		if attribute == "datacontenttype" {
-			return e, malformed("ce-datacontenttype", errors.New("binary mode says it in Content-Type"))
+			return e, malformed("ce-datacontenttype", errors.New("binary mode has it in Content-Type"))
 		}
 		value, err := decodeAttribute(lines[0])
 		if err != nil {
@@ -76,7 +76,7 @@ func parseBinary(h http.Header, body []byte) (cloudEvent, error) {
 	return e.checked()
 }
 
-// isAttributeName reports whether a name is one of a context attribute: lower-case letters and digits
+// isAttributeName reports whether a name may be that of a context attribute: lower-case letters and digits
 // (CloudEvents 1.0.2, naming conventions).
 func isAttributeName(name string) bool {
 	for i := range len(name) {
@@ -87,8 +87,8 @@ func isAttributeName(name string) bool {
 	return name != ""
 }
 
-// decodeAttribute reads an attribute from a field value: quotes are taken off, then one round of
-// percent-decoding is done, and the result must be Unicode (binding section 3.1.3.2).
+// decodeAttribute reads an attribute from a field value: it removes quotes, percent-decodes once, and requires
+// Unicode (binding section 3.1.3.2).
 func decodeAttribute(value string) (string, error) {
 	value = verify.TrimOWS(value)
 	if strings.HasPrefix(value, `"`) {
@@ -145,23 +145,29 @@ func unquoteField(value string) (string, error) {
 
 // parseStructured reads an event in the JSON event format.
 func parseStructured(body []byte) (cloudEvent, error) {
-	doc, err := checkedJSON(body)
-	if err == nil && doc[0] != '{' {
-		err = strictjson.ErrSyntax
-	}
+	doc, err := checkedBody(body, '{')
 	if err != nil {
-		return cloudEvent{}, malformed("body", err)
+		return cloudEvent{}, err
 	}
 	return parseEvent(doc)
 }
 
-func parseBatch(body []byte) ([]cloudEvent, error) {
+// checkedBody returns checked JSON that begins with the byte.
+func checkedBody(body []byte, first byte) ([]byte, error) {
 	doc, err := checkedJSON(body)
-	if err == nil && doc[0] != '[' {
+	if err == nil && doc[0] != first {
 		err = strictjson.ErrSyntax
 	}
 	if err != nil {
 		return nil, malformed("body", err)
+	}
+	return doc, nil
+}
+
+func parseBatch(body []byte) ([]cloudEvent, error) {
+	doc, err := checkedBody(body, '[')
+	if err != nil {
+		return nil, err
 	}
 	events := []cloudEvent{}
 	err = strictjson.EachElement(doc, func(value []byte) error {
@@ -181,7 +187,7 @@ func parseBatch(body []byte) ([]cloudEvent, error) {
 	return events, nil
 }
 
-// parseEvent reads one object of the JSON event format that is known to be valid JSON.
+// parseEvent reads an object of the JSON event format in checked JSON.
 func parseEvent(object []byte) (cloudEvent, error) {
 	e := cloudEvent{attributes: map[string]string{}, body: object}
 	seen := map[string]bool{}
@@ -214,15 +220,15 @@ func parseEvent(object []byte) (cloudEvent, error) {
 	return e.checked()
 }
 
-// set keeps an attribute of the JSON event format. Those that the specification defines are strings;
-// extensions may be booleans and integers too, and null is the same as absent.
+// set stores an attribute of the JSON event format. Attributes of the specification are strings, extensions may
+// also be booleans and integers, and null is absent.
 func (e *cloudEvent) set(name string, value []byte) error {
 	if string(value) == "null" {
 		return nil
 	}
 	defined := strings.Contains(" id source specversion type datacontenttype dataschema subject time ", " "+name+" ")
 	if value[0] != '"' && (defined || value[0] == '{' || value[0] == '[') || len(value) > maxValue {
-		return malformed(shortName(name), errors.New("not a value that the attribute can have"))
+		return malformed(shortName(name), errors.New("not a valid value of the attribute"))
 	}
 	text, err := strictjson.Scalar(value)
 	if err != nil {
@@ -232,15 +238,15 @@ func (e *cloudEvent) set(name string, value []byte) error {
 	return nil
 }
 
-// eventData returns the data of the JSON event format (section 3.1): base64 is decoded, a string is the text
-// itself unless the data is JSON, and anything else is JSON.
+// eventData returns the data of the JSON event format (section 3.1): base64 is decoded, a string is text unless
+// the data is JSON, and anything else is JSON.
 func eventData(kind string, data, base64Data []byte) ([]byte, error) {
 	if data != nil && base64Data != nil {
 		return nil, errors.New("data and data_base64 exclude each other")
 	}
 	if base64Data != nil && string(base64Data) != "null" {
 		if base64Data[0] != '"' {
-			return nil, errors.New("data_base64 is no string")
+			return nil, errors.New("data_base64 is not a string")
 		}
 		text, err := strictjson.Scalar(base64Data)
 		if err != nil {
@@ -258,7 +264,7 @@ func eventData(kind string, data, base64Data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// isJSONMedia reports whether the data is JSON; without a media type it is.
+// isJSONMedia reports whether data of a media type, or of none, is JSON.
 func isJSONMedia(kind string) bool {
 	if kind == "" {
 		return true
@@ -271,7 +277,7 @@ func isJSONMedia(kind string) bool {
 	return sub == "json" || strings.HasSuffix(sub, "+json")
 }
 
-// checked returns the event when it has what every event must have.
+// checked returns the event if it has the required attributes.
 func (e cloudEvent) checked() (cloudEvent, error) {
 	for _, name := range []string{"id", "source", "type", "specversion"} {
 		if e.attributes[name] == "" {
@@ -282,7 +288,7 @@ func (e cloudEvent) checked() (cloudEvent, error) {
 		}
 	}
 	if e.attributes["specversion"] != "1.0" {
-		return e, malformed("specversion", errors.New("only CloudEvents 1.0 is understood"))
+		return e, malformed("specversion", errors.New("only CloudEvents 1.0 is supported"))
 	}
 	e.id, e.source, e.kind = e.attributes["id"], e.attributes["source"], e.attributes["type"]
 	delete(e.attributes, "type")
@@ -290,7 +296,7 @@ func (e cloudEvent) checked() (cloudEvent, error) {
 	return e, nil
 }
 
-// shortName bounds a name that a stranger wrote.
+// shortName limits a name from an unverified body.
 func shortName(name string) string {
 	if len(name) > 64 {
 		return name[:64]

@@ -16,9 +16,9 @@ const (
 	DefaultMaxBody = 1 << 20
 )
 
-// WithDefaults returns the producer with its zero fields replaced by their defaults. What the scheme knows of
-// itself is set too: SignsURL, and the fields and parameters that hold its credentials. SecretQuery joins
-// ScopeIgnores, because a credential names nobody's event.
+// WithDefaults returns the producer with defaults in its zero fields. It also sets what follows from the scheme:
+// SignsURL, and the fields and parameters of its credentials. SecretQuery is added to ScopeIgnores, because a
+// credential does not identify an event.
 func (p Producer) WithDefaults() Producer {
 	p.Tolerance = p.Tolerance.WithDefaults()
 	if p.Fingerprint == nil {
@@ -68,22 +68,24 @@ func byContract[T any](c Contract, api, webhook T) T {
 	return webhook
 }
 
-// withCoverage makes RFC 9421 schemes demand that the consumed fields are signed.
+// withCoverage makes RFC 9421 schemes require that the consumed fields are covered.
 func (p Producer) withCoverage() Producer {
-	// The query and the body are covered by the default profile.
+	// The default profile covers query and body.
 	consumed := slices.DeleteFunc(p.consumed(), func(part string) bool { return strings.HasPrefix(part, "@") })
 	p.Scheme = mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {
 		scheme, ok := s.(*verify.RFC9421)
 		if !ok || len(scheme.Coverage.Exactly) > 0 {
 			return s
 		}
-		missing := slices.DeleteFunc(slices.Clone(consumed), func(f string) bool { return slices.Contains(scheme.Coverage.Consumed, f) })
+		missing := slices.DeleteFunc(slices.Clone(consumed), func(f string) bool {
+			return slices.Contains(scheme.Coverage.Consumed, f)
+		})
 		if len(missing) == 0 {
 			return s
 		}
 		coverage := scheme.Coverage
 		coverage.Consumed = append(slices.Clone(coverage.Consumed), missing...)
-		// The scheme may be in use, so it is not changed.
+		// The scheme may be in use: return a changed copy.
 		return &verify.RFC9421{
 			Keys: scheme.Keys, Label: scheme.Label, Tag: scheme.Tag, BoundKey: scheme.BoundKey, Coverage: coverage,
 			KeyRequired: scheme.KeyRequired, Algs: scheme.Algs,
@@ -92,7 +94,7 @@ func (p Producer) withCoverage() Producer {
 	return p
 }
 
-// mapScheme replaces a scheme, or each of those that are demanded together.
+// mapScheme replaces a scheme, or each scheme of verify.All.
 func mapScheme(s verify.Scheme, f func(verify.Scheme) verify.Scheme) verify.Scheme {
 	all, ok := s.(verify.All)
 	if !ok {
@@ -105,7 +107,7 @@ func mapScheme(s verify.Scheme, f func(verify.Scheme) verify.Scheme) verify.Sche
 	return mapped
 }
 
-// withCredentials keeps what the schemes know to be a shared credential out of stores and logs.
+// withCredentials keeps the credentials of the schemes out of stores and logs.
 func (p Producer) withCredentials() Producer {
 	add := func(names []string, name string) []string {
 		if slices.Contains(names, name) {
@@ -127,7 +129,7 @@ func (p Producer) withCredentials() Producer {
 	return p
 }
 
-// challenges is the field WWW-Authenticate for a scheme.
+// challenges returns the field WWW-Authenticate for a scheme.
 func challenges(scheme verify.Scheme, realm string) string {
 	var all []string
 	mapScheme(scheme, func(s verify.Scheme) verify.Scheme {
@@ -139,7 +141,7 @@ func challenges(scheme verify.Scheme, realm string) string {
 	return strings.Join(all, ", ")
 }
 
-// challenge is the challenge of one scheme. Signatures have no scheme in the registry of IANA; theirs is called Signature.
+// challenge returns the challenge of one scheme. IANA registers none for signatures; Signature is our name.
 func challenge(scheme verify.Scheme, realm string) string {
 	switch s := scheme.(type) {
 	case *verify.JWT:

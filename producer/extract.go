@@ -17,9 +17,9 @@ type Extractor interface {
 	// Extract returns the value, or "" if there is none. A value that must not be used is a *verify.Error: it is
 	// malformed, or ambiguous because its field or JSON member occurs twice.
 	Extract(*Delivery) (string, error)
-	// Consumes lists what is read of the request: header fields in lower case, "@query" and "@body". Only a
-	// signature that covers all of it authenticates the value. What the scheme itself authenticates, such as
-	// the claims of a verified token, is not listed.
+	// Consumes lists the parts of the request that are read: header fields in lower case, "@query" and "@body".
+	// Only a signature that covers all of them authenticates the value. Claims of a verified token are not
+	// listed, because the scheme authenticates them.
 	Consumes() []string
 	// String returns the extractor in the syntax of the configuration, such as "header:X-GitHub-Delivery".
 	String() string
@@ -37,14 +37,14 @@ const maxValue = 4_096
 
 var errTooLong = verify.Public("value over 4,096 bytes") // maxValue
 
-// Header reads a header field. A field that stands on several lines is refused (ambiguous_field), because two
-// readers of the request might choose different lines.
+// Header reads a header field. A field on several lines is refused (ambiguous_field), because readers of the
+// request might choose different lines.
 func Header(name string) Extractor {
 	return headerField{name: name, canonical: http.CanonicalHeaderKey(name)}
 }
 
 type headerField struct {
-	name      string // as it was given
+	name      string // as given
 	canonical string
 }
 
@@ -52,7 +52,7 @@ func (h headerField) Extract(d *Delivery) (string, error) { return singleLine(d,
 func (h headerField) Consumes() []string                  { return []string{strings.ToLower(h.name)} }
 func (h headerField) String() string                      { return "header:" + h.name }
 
-// singleLine returns the only line of a field without the optional white space around it, or "" when it is absent.
+// singleLine returns the only line of a field without optional white space, or "" if it is absent.
 func singleLine(d *Delivery, name string) (string, error) {
 	lines := d.Request.Header.Values(name)
 	switch len(lines) {
@@ -76,8 +76,8 @@ func (q queryParam) Extract(d *Delivery) (string, error) {
 func (q queryParam) Consumes() []string { return []string{"@query"} }
 func (q queryParam) String() string     { return "query:" + string(q) }
 
-// Form reads a member of a body of type application/x-www-form-urlencoded; other bodies have none. A member
-// that occurs twice is refused (ambiguous_field).
+// Form reads a member of an application/x-www-form-urlencoded body; other bodies have none. A member that occurs
+// twice is refused (ambiguous_field).
 func Form(name string) Extractor { return formMember(name) }
 
 type formMember string
@@ -92,7 +92,7 @@ func (f formMember) Extract(d *Delivery) (string, error) {
 func (f formMember) Consumes() []string { return []string{"content-type", "@body"} }
 func (f formMember) String() string     { return "form:" + string(f) }
 
-// mediaType returns the media type of the body in lower case without its parameters, or "".
+// mediaType returns the media type of the body in lower case without parameters, or "".
 func mediaType(d *Delivery) string {
 	kind, _, err := mime.ParseMediaType(d.Request.Header.Get("Content-Type"))
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
@@ -101,7 +101,7 @@ func mediaType(d *Delivery) string {
 	return kind
 }
 
-// singleParam finds one parameter in a query or form without building a map of all of them.
+// singleParam finds one parameter of a query or form without a map of all.
 func singleParam(encoded, name string) (string, error) {
 	malformed := &verify.Error{Code: verify.EventMalformed, Component: name}
 	value, seen := "", false
@@ -124,7 +124,7 @@ func singleParam(encoded, name string) (string, error) {
 	return value, nil
 }
 
-// Const is the same string for every delivery.
+// Const returns the same string for every delivery.
 func Const(value string) Extractor { return constant(value) }
 
 type constant string
@@ -133,8 +133,8 @@ func (c constant) Extract(*Delivery) (string, error) { return string(c), nil }
 func (c constant) Consumes() []string                { return nil }
 func (c constant) String() string                    { return "const:" + string(c) }
 
-// BodyDigest is "sha256:" and the SHA-256 of the body as it arrived, in hex. It names events whose sender
-// gives them no name.
+// BodyDigest returns "sha256:" and the SHA-256 of the body as received, in hex. It identifies events of senders
+// without identifiers.
 func BodyDigest() Extractor { return bodyDigest{} }
 
 type bodyDigest struct{}
@@ -148,8 +148,8 @@ func digestID(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// First is the first of its parts that has a value. An error of a part that comes before is the error of the
-// whole: a part that must not be used is no reason to trust the next one.
+// First returns the value of the first part that has one. An error of an earlier part is an error: a part that
+// must not be used does not make the next one trustworthy.
 func First(parts ...Extractor) Extractor { return first(parts) }
 
 type first []Extractor
@@ -163,7 +163,7 @@ func (f first) Extract(d *Delivery) (string, error) {
 	return "", nil
 }
 
-// Raw returns the octets from which the value came, when the part that gave it knows them.
+// Raw returns the octets the value came from, if its part is a RawExtractor.
 func (f first) Raw(d *Delivery) string {
 	for _, part := range f {
 		v, err := part.Extract(d)
@@ -179,11 +179,11 @@ func (f first) Raw(d *Delivery) string {
 }
 
 func (f first) Consumes() []string { return consumesAll(f) }
-func (f first) String() string     { return spellAll(f, firstSpelling) }
+func (f first) String() string     { return formatAll(f, firstSeparator) }
 
-// Join is its parts with ":" between them, and "" when one of them is empty. Two different lists of values
-// never join to the same string: in every part but the last, "%" and ":" are written "%25" and "%3A", so
-// that "a"+"b:c" differs from "a:b"+"c". A result over 1,024 characters is replaced by its SHA-256.
+// Join returns its parts with ":" between them, or "" if one is empty. Different lists of values never join to the
+// same string: in every part but the last "%" and ":" become "%25" and "%3A", so "a"+"b:c" differs from "a:b"+"c".
+// A result of more than 1,024 characters is replaced by its SHA-256.
 func Join(parts ...Extractor) Extractor { return join(parts) }
 
 type join []Extractor
@@ -201,7 +201,7 @@ func (j join) Extract(d *Delivery) (string, error) {
 }
 
 func (j join) Consumes() []string { return consumesAll(j) }
-func (j join) String() string     { return spellAll(j, joinSpelling) }
+func (j join) String() string     { return formatAll(j, joinSeparator) }
 
 // joinEscapes keeps the separator out of parts.
 var joinEscapes = strings.NewReplacer("%", "%25", ":", "%3A")
@@ -231,10 +231,10 @@ func consumesAll(parts []Extractor) []string {
 	return all
 }
 
-func spellAll(parts []Extractor, between string) string {
-	spelt := make([]string, len(parts))
+func formatAll(parts []Extractor, between string) string {
+	texts := make([]string, len(parts))
 	for i, part := range parts {
-		spelt[i] = part.String()
+		texts[i] = part.String()
 	}
-	return strings.Join(spelt, between)
+	return strings.Join(texts, between)
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// JSON reads a string, number or boolean of a JSON body at a path of member names: "data.object.id". In an
-// array a decimal segment is an index; a dot within a name is written `\.`. Numbers come as they are spelled.
+// JSON reads a string, number or boolean of a JSON body at a path of member names: "data.object.id". In an array a
+// decimal name is an index. A dot within a name is written `\.`. Numbers are returned as written.
 //
-// There is no value when the body is not JSON, when the path leads nowhere, or when it leads to null, an
-// object or an array. A member of the path that occurs twice is refused (ambiguous_field), under whatever
-// escapes it hides; so are bodies nested deeper than 256 and values over 4,096 bytes (event_malformed).
+// There is no value if the body is not JSON, or if the path leads nowhere or to null, an object or an array. A
+// member of the path that occurs twice, with or without escapes, is refused (ambiguous_field). So are bodies
+// nested deeper than 256 and values over 4,096 bytes (event_malformed).
 func JSON(path string) Extractor { return jsonMember{path: path, names: splitPath(path)} }
 
 type jsonMember struct {
@@ -28,8 +28,7 @@ func (j jsonMember) Extract(d *Delivery) (string, error) {
 func (j jsonMember) Consumes() []string { return []string{"@body"} }
 func (j jsonMember) String() string     { return "json:" + j.path }
 
-// JWT reads a claim of the verified token, at a path as with [JSON]. It never looks at tokens that the scheme
-// did not verify.
+// JWT reads a claim of the verified token at a path, as [JSON] does. It never reads unverified tokens.
 func JWT(claim string) Extractor { return jwtClaim{path: claim, names: splitPath(claim)} }
 
 type jwtClaim struct {
@@ -45,7 +44,7 @@ func (c jwtClaim) Extract(d *Delivery) (string, error) {
 func (c jwtClaim) Consumes() []string { return nil }
 func (c jwtClaim) String() string     { return "jwt:" + c.path }
 
-// splitPath takes a path apart at its dots; `\.` is a dot within a name.
+// splitPath splits a path at its dots; `\.` is a dot within a name.
 func splitPath(path string) []string {
 	var names []string
 	var name strings.Builder
@@ -64,7 +63,7 @@ func splitPath(path string) []string {
 	return append(names, name.String())
 }
 
-// scalarAt returns the string, number or boolean at a path, as [JSON] promises.
+// scalarAt returns the string, number or boolean at a path, see [JSON].
 func scalarAt(doc *document, path string, names []string) (string, error) {
 	raw, err := doc.at(names)
 	if errors.Is(err, strictjson.ErrSyntax) || err == nil && raw == nil {

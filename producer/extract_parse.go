@@ -7,13 +7,13 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// How joins and lists are spelled.
+// Separators of joins and alternatives.
 const (
-	joinSpelling  = " + "
-	firstSpelling = " | "
+	joinSeparator  = " + "
+	firstSeparator = " | "
 )
 
-// ParseExtractor reads an extractor as the configuration spells it:
+// ParseExtractor parses the syntax of the configuration:
 //
 //	header:X-GitHub-Delivery       a header field
 //	idempotency-key                the Idempotency-Key field, quoted or bare
@@ -26,15 +26,15 @@ const (
 //	digest:body                    the SHA-256 of the body
 //	cloudevent:id                  source and id of a CloudEvent that is not in a batch, or cloudevent:type
 //	const:order                    always the same
-//	json:order + json:status       a join; empty when a part is
-//	header:X-Id | json:id          the first that is not empty; " + " binds closer than " | "
+//	json:order + json:status       a join; empty if a part is
+//	header:X-Id | json:id          the first that is not empty; " + " binds tighter than " | "
 //
-// "header:Idempotency-Key" means "idempotency-key", so that a quoted key and a bare one are never two keys.
-func ParseExtractor(spelling string) (Extractor, error) {
+// "header:Idempotency-Key" means "idempotency-key", so a quoted and a bare key are never two keys.
+func ParseExtractor(text string) (Extractor, error) {
 	var choices []Extractor
-	for choice := range strings.SplitSeq(spelling, firstSpelling) {
+	for choice := range strings.SplitSeq(text, firstSeparator) {
 		var parts []Extractor
-		for part := range strings.SplitSeq(choice, joinSpelling) {
+		for part := range strings.SplitSeq(choice, joinSeparator) {
 			x, err := parseOne(strings.TrimSpace(part))
 			if err != nil {
 				return nil, err
@@ -53,13 +53,13 @@ func ParseExtractor(spelling string) (Extractor, error) {
 	return First(choices...), nil
 }
 
-func parseOne(spelling string) (Extractor, error) {
-	kind, arg, _ := strings.Cut(spelling, ":")
+func parseOne(text string) (Extractor, error) {
+	kind, arg, _ := strings.Cut(text, ":")
 	if kind == "idempotency-key" {
 		return parseField(kind, arg)
 	}
 	if arg == "" {
-		return nil, fmt.Errorf("extractor %q: want KIND:NAME, such as header:X-Id or json:data.id", spelling)
+		return nil, fmt.Errorf("extractor %q: want KIND:NAME, such as header:X-Id or json:data.id", text)
 	}
 	switch kind {
 	case "header":
@@ -80,20 +80,20 @@ func parseOne(spelling string) (Extractor, error) {
 		if arg == "id" || arg == "type" {
 			return cloudEventValue(arg), nil
 		}
-		return nil, fmt.Errorf("extractor %q: only cloudevent:id and cloudevent:type are known", spelling)
+		return nil, fmt.Errorf("extractor %q: only cloudevent:id and cloudevent:type are known", text)
 	case "digest":
 		if arg == "body" {
 			return BodyDigest(), nil
 		}
-		return nil, fmt.Errorf("extractor %q: only digest:body is known", spelling)
+		return nil, fmt.Errorf("extractor %q: only digest:body is known", text)
 	}
-	return nil, fmt.Errorf("extractor %q: %q is none of header, idempotency-key, query, json, form, jwt, link, digest, cloudevent, const",
-		spelling, kind)
+	return nil, fmt.Errorf("extractor %q: unknown kind %q; want header, idempotency-key, query, json, form, jwt, link, digest, cloudevent or const",
+		text, kind)
 }
 
 func parseField(kind, name string) (Extractor, error) {
 	if name != "" && !verify.IsToken(name) {
-		return nil, fmt.Errorf("extractor %s: %q is no field name (RFC 9110 section 5.1)", kind, name)
+		return nil, fmt.Errorf("extractor %s: %q is not a field name (RFC 9110 section 5.1)", kind, name)
 	}
 	if kind == "idempotency-key" || strings.EqualFold(name, defaultKeyField) {
 		return IdempotencyKey{Field: name}, nil
@@ -114,5 +114,5 @@ func parsePath(path string, build func(string) Extractor) (Extractor, error) {
 	return build(path), nil
 }
 
-// maxPath bounds the names of a path, each of which is one pass over the value before it.
+// maxPath limits the names of a path: each takes a pass over the value before it.
 const maxPath = 16

@@ -13,11 +13,9 @@ import (
 // compared.
 type FingerprintFunc func(d *Delivery, it Item) [32]byte
 
-// FingerprintBody digests the body as it arrived and the CloudEvents attributes in the header (ce-*). In a
-// batch it digests the item's own bytes. It is the default.
+// FingerprintBody digests the item's body and the CloudEvents attributes in the header (ce-*). It is the default.
 //
-// Attributes that a signature leaves out do not count: anybody could add one, and so make many payloads of one
-// delivery.
+// It ignores attributes that a signature does not cover: adding one would turn a delivery into another payload.
 func FingerprintBody(d *Delivery, it Item) [32]byte {
 	h := sha256.New()
 	writePart(h, it.Body)
@@ -40,8 +38,8 @@ func FingerprintBody(d *Delivery, it Item) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// FingerprintCloudEvent compares what a CloudEvent says less its id and its time, where an Idempotency-Key identifies it: a producer
-// may make both afresh for each attempt (delivery draft section 10). Otherwise it is FingerprintBody.
+// FingerprintCloudEvent ignores id and time of a CloudEvent that an Idempotency-Key identifies: a producer may
+// renew both for each attempt (delivery draft section 10). Otherwise it is FingerprintBody.
 func FingerprintCloudEvent(d *Delivery, it Item) [32]byte {
 	events, err := d.cloudEvents()
 	if err != nil || len(events) != 1 || len(d.Request.Header.Values(defaultKeyField)) == 0 {
@@ -58,12 +56,12 @@ func FingerprintCloudEvent(d *Delivery, it Item) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// FingerprintNone compares nothing: an identifier that comes again is the same event whatever else it brings.
-// It is for identifiers that the producer signed, and for producers that change the body with every attempt.
+// FingerprintNone compares nothing: the same identifier is the same event. It is for signed identifiers, and for
+// producers that change the body with every attempt.
 func FingerprintNone(*Delivery, Item) [32]byte { return [32]byte{} }
 
 // FingerprintFields compares the values of extractors only, for producers that change other parts of the body
-// with every attempt. A value that cannot be had makes the whole body count.
+// with every attempt. If a value cannot be read, the whole body is compared.
 func FingerprintFields(fields ...Extractor) FingerprintFunc {
 	return func(d *Delivery, it Item) [32]byte {
 		one := &Delivery{Request: d.Request, Body: it.Body, Identity: d.Identity}
@@ -79,7 +77,7 @@ func FingerprintFields(fields ...Extractor) FingerprintFunc {
 	}
 }
 
-// writePart writes a part with its length before it, so that "a"+"bc" and "ab"+"c" differ.
+// writePart writes the length of a part before it: "a"+"bc" and "ab"+"c" differ.
 func writePart(h hash.Hash, part []byte) {
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(len(part)))

@@ -11,20 +11,20 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// MaxKey is the longest idempotency identifier, in characters. RFC 9651 section 3.3.3 makes parsers support
-// strings of 1,024.
+// MaxKey is the maximum length of an idempotency identifier, in characters. Parsers must support strings of 1,024
+// (RFC 9651 section 3.3.3).
 const MaxKey = 1024
 
 const defaultKeyField = "Idempotency-Key"
 
 // IdempotencyKey reads the Idempotency-Key field (draft-ietf-httpapi-idempotency-key-header section 2.1): a
-// structured-field String (RFC 9651 section 3.3.3), of which the text between the quotes is the identifier and
-// parameters are ignored. Deployed senders leave the quotes out, so a bare value is the same identifier unless
-// Strict is set; bare is 1*VCHAR without `"`, `,`, `;` and `\`.
+// structured-field String (RFC 9651 section 3.3.3). The text between the quotes is the identifier; parameters are
+// ignored. Deployed senders omit the quotes, so a bare value is the same identifier unless Strict is set. Bare is
+// 1*VCHAR without `"`, `,`, `;` and `\`.
 //
-// The field must stand on exactly one line (else ambiguous_field) and hold 1 to 1,024 characters: a value that
-// does not parse or is longer is refused with event_malformed, an empty one with id_missing. An absent field
-// is no value and no error.
+// The field must be on one line (else ambiguous_field) and contain 1 to 1,024 characters. A value that does not
+// parse or is longer is refused with event_malformed, an empty one with id_missing. Without the field there is
+// neither a value nor an error.
 type IdempotencyKey struct {
 	// Field is the name of the field. Defaults to Idempotency-Key.
 	Field string
@@ -59,7 +59,7 @@ func (k IdempotencyKey) Extract(d *Delivery) (string, error) {
 }
 
 var (
-	errKeyEmpty  = verify.Public("an empty key is not a key")
+	errKeyEmpty  = verify.Public("an empty key")
 	errKeySyntax = verify.Public("not a string (RFC 9651 section 3.3.3)")
 	errKeyBare   = verify.Public("not a string (RFC 9651 section 3.3.3) and not one bare word")
 	errKeyLong   = verify.Public("longer than 1,024 characters") // MaxKey
@@ -97,13 +97,13 @@ func notBare(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune(`",;\`, r)
 }
 
-// Raw returns the field value as received, for forwarding it octet for octet.
+// Raw returns the field value as received.
 func (k IdempotencyKey) Raw(d *Delivery) string { return d.Request.Header.Get(k.field()) }
 
 // Consumes lists the field.
 func (k IdempotencyKey) Consumes() []string { return []string{strings.ToLower(k.field())} }
 
-// String returns "idempotency-key", with the name of the field when it is another.
+// String returns "idempotency-key", followed by the name of the field if it is another.
 func (k IdempotencyKey) String() string {
 	if strings.EqualFold(k.field(), defaultKeyField) {
 		return "idempotency-key"
@@ -111,16 +111,16 @@ func (k IdempotencyKey) String() string {
 	return "idempotency-key:" + k.field()
 }
 
-// KeyFormat is a form that identifiers must have. Idempotency keys should have one that is published
+// KeyFormat is a format of identifiers. That of idempotency keys should be published
 // (draft-ietf-httpapi-idempotency-key-header-07 section 5).
 type KeyFormat interface {
-	// Check returns an error for an identifier of another form.
+	// Check returns an error for an identifier of another format.
 	Check(id string) error
-	// String describes the form to the producer's developers, so that it goes on after "the identifier is".
+	// String completes the sentence "the identifier is", for the producer's developers.
 	String() string
 }
 
-// KeyFormatUUID is the format of identifiers that are UUIDs in their usual form (RFC 9562 section 4).
+// KeyFormatUUID is the format of UUIDs (RFC 9562 section 4).
 var KeyFormatUUID KeyFormat = uuidFormat{}
 
 type uuidFormat struct{}
@@ -142,7 +142,7 @@ func (f uuidFormat) Check(id string) error {
 
 func (uuidFormat) String() string { return "a UUID (RFC 9562 section 4)" }
 
-// KeyFormatRegexp returns the format of identifiers that match the expression as a whole.
+// KeyFormatRegexp returns the format of identifiers that match the whole expression.
 func KeyFormatRegexp(expr string) (KeyFormat, error) {
 	re, err := regexp.Compile(`\A(?:` + expr + `)\z`)
 	if err != nil {
@@ -167,10 +167,9 @@ func (f regexpFormat) String() string { return "of the form " + f.expr }
 
 func notOf(f KeyFormat) error { return verify.Public("not " + f.String()) }
 
-// lengthError returns tooLong for a text of more than so many characters, and for one that is longer in bytes than so
-// many characters can be.
-func lengthError(text string, most int, tooLong error) error {
-	if utf8.RuneCountInString(text) > most || len(text) > utf8.UTFMax*most {
+// lengthError returns tooLong for a text of more than limit characters, or more bytes than those can have.
+func lengthError(text string, limit int, tooLong error) error {
+	if utf8.RuneCountInString(text) > limit || len(text) > utf8.UTFMax*limit {
 		return tooLong
 	}
 	return nil

@@ -12,29 +12,30 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Class says what identifies the events of a producer. It follows from what signatures cover, not from who sends.
+// Class is what identifies the events of a producer. It follows from what signatures cover.
 type Class int
 
 // The classes.
 const (
-	// ClassUnknown is that of schemes that do not say what they bind ([verify.Binder]). Each delivery tells.
+	// ClassUnknown: the scheme is not a [verify.Binder]. The class is known for each delivery only.
 	ClassUnknown Class = iota
-	// ClassIDSigned: the signature covers the identifier, which names the event.
+	// ClassIDSigned: the signature covers the identifier, which identifies the event.
 	ClassIDSigned
-	// ClassTimeSigned: the signature covers a time and not the identifier. The identifier names the event, or the
-	// digest of the signed content where none is sent; the same signed bytes are recognised under any identifier.
+	// ClassTimeSigned: the signature covers a time but not the identifier. The identifier, or a digest of the
+	// signed content if none is sent, identifies the event. The same signed bytes are detected under any
+	// identifier.
 	ClassTimeSigned
-	// ClassContentSigned: the signature covers neither a time nor the identifier that is sent. The digest of the signed
-	// content names the event, and the identifier an occurrence of it.
+	// ClassContentSigned: the signature covers neither a time nor the identifier. A digest of the signed content
+	// identifies the event, and the identifier an occurrence of it.
 	ClassContentSigned
-	// ClassUnnamed: the signature covers no time, and no identifier is sent. The digest of the signed content names the
-	// event.
+	// ClassUnnamed: the signature covers no time, and no identifier is sent. A digest of the signed content
+	// identifies the event.
 	ClassUnnamed
-	// ClassUnsigned: nothing of the event is signed. The identifier names it.
+	// ClassUnsigned: nothing of the event is signed. The identifier identifies it.
 	ClassUnsigned
 )
 
-// String says the class in a few words.
+// String returns the class in a few words.
 func (c Class) String() string {
 	switch c {
 	case ClassIDSigned:
@@ -57,9 +58,11 @@ func (c Class) UniqueBy() string {
 	case ClassIDSigned:
 		return "the identifier, which is signed"
 	case ClassTimeSigned:
-		return "the identifier, or where none is sent a digest of the signed content; the same signed bytes are recognised under any identifier"
+		return "the identifier, or where none is sent a digest of the signed content; " +
+			"the same signed bytes are recognised under any identifier"
 	case ClassContentSigned:
-		return "a digest of the signed content and the number of its occurrence; the identifier is not signed, and tells retries from other occurrences"
+		return "a digest of the signed content and the number of its occurrence; " +
+			"the identifier is not signed, and separates retries from other occurrences"
 	case ClassUnnamed:
 		return "a digest of the signed content"
 	case ClassUnsigned:
@@ -68,7 +71,7 @@ func (c Class) UniqueBy() string {
 	return "what the signature of the delivery covers"
 }
 
-// Class returns the class of the producer's events, as far as the scheme says it before any delivery.
+// Class returns the class of the producer's events as far as it is known before any delivery.
 func (p *Producer) Class() Class {
 	if p.Scheme == nil {
 		return ClassUnsigned
@@ -91,59 +94,59 @@ func (p *Producer) classOf(signed, timed bool, id verify.Identity) Class {
 	case !signed:
 		return ClassUnsigned
 	case p.Split != nil:
-		return ClassIDSigned // the items of a batch are named by the signed body
-	case p.named() && p.bindsName(id):
+		return ClassIDSigned // the identifiers of a batch are in the signed body
+	case p.hasIDs() && p.coversID(id):
 		return ClassIDSigned
 	case timed:
 		return ClassTimeSigned
-	case p.named():
+	case p.hasIDs():
 		return ClassContentSigned
 	}
 	return ClassUnnamed
 }
 
-// bindsName reports whether the signature binds the identifier. Where other deliveries can have the same signature, bytes
-// can be moved from one part of what is signed to another: only an identifier within the body is bound then.
-func (p *Producer) bindsName(id verify.Identity) bool {
+// coversID reports whether the signature covers the identifier. Under a malleable signature bytes can be moved
+// between the signed parts, so it covers only an identifier within the body.
+func (p *Producer) coversID(id verify.Identity) bool {
 	return !slices.ContainsFunc(p.Key.Consumes(), func(part string) bool {
 		return !id.Covers(part) || id.Malleable && part != "@body"
 	})
 }
 
-// named reports whether the sender's events have identifiers, and not digests of the body only.
-func (p *Producer) named() bool {
+// hasIDs reports whether the sender sends identifiers. A digest of the body is not one.
+func (p *Producer) hasIDs() bool {
 	_, digest := p.Key.(bodyDigest)
 	return p.Key != nil && !digest
 }
 
-// Repeats is how often the same signed content may be accepted, each time as an event of its own, where its signature
-// covers neither an identifier nor a time. The zero value is once.
+// Repeats is how often signed content may be accepted, each time as a separate event, where the signature covers
+// neither an identifier nor a time. The zero value is once.
 type Repeats struct {
-	// Max is how many occurrences there may be in a window, the first one included.
+	// Max is the number of occurrences in a window, the first included.
 	Max int
-	// Within is for how long after the first one others are accepted. Zero is the window.
+	// Within limits how long after the first occurrence others are accepted. Zero is the window.
 	Within time.Duration
 }
 
-// maxRuns is how many occurrences SameSignedRun accepts by default.
+// maxRuns is the default number of occurrences with SameSignedRun.
 const maxRuns = 16
 
-// Occurrence is how a delivery of [ClassContentSigned] is named.
+// Occurrence identifies a delivery of [ClassContentSigned].
 type Occurrence struct {
-	// ID is what the event is unique by: a digest of the signed content, and the type where that counts.
+	// ID identifies the event: a digest of the signed content, with the type under KeyedByType.
 	ID string
-	// Digest is the part of it that is the content's.
+	// Digest is the digest alone.
 	Digest string
-	// Name is the identifier of this sending, which nobody signed; empty where none was sent.
+	// Name is the unsigned identifier of this sending, or "".
 	Name string
 	// Repeats is how often the content may occur.
 	Repeats Repeats
-	// Members says that the digest is one of some members of the body only, so that bodies of one digest may differ.
+	// Members means that the digest covers some members of the body only, so bodies with one digest may differ.
 	Members bool
 }
 
-// OccurrenceOf returns how a delivery's only item is named by its signed content. It reports false where something else
-// names it: an identifier that is signed, or one that is trusted (SameSignedOff).
+// OccurrenceOf returns the occurrence of a delivery's only item. It reports false if an identifier identifies the
+// event, because it is signed or trusted (SameSignedOff).
 func (p *Producer) OccurrenceOf(d *Delivery, it Item) (Occurrence, bool) {
 	if p.SameSigned == SameSignedOff || p.ClassOf(d.Identity) != ClassContentSigned {
 		return Occurrence{}, false
@@ -167,7 +170,7 @@ func (p *Producer) OccurrenceOf(d *Delivery, it Item) (Occurrence, bool) {
 	return o, true
 }
 
-// contentDigest names the signed content, or the members of it that the fingerprint selects.
+// contentDigest digests the signed content, or the members that the fingerprint selects.
 func (p *Producer) contentDigest(d *Delivery, it Item) (digest string, members bool) {
 	if f := p.Fingerprint; f != nil && !sameFunc(f, FingerprintBody) && !sameFunc(f, FingerprintNone) {
 		selected := f(d, it)
@@ -175,15 +178,15 @@ func (p *Producer) contentDigest(d *Delivery, it Item) (digest string, members b
 			return "sha256:" + hex.EncodeToString(selected[:]), true
 		}
 	}
-	return stableID(d), false
+	return contentID(d), false
 }
 
 func sameFunc(a, b FingerprintFunc) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-// stableID is the digest of what was signed of a delivery, without its time.
-func stableID(d *Delivery) string {
+// contentID returns the digest of the signed content without its time.
+func contentID(d *Delivery) string {
 	switch id := d.Identity; {
 	case id.Stable != nil:
 		return "sha256:" + hex.EncodeToString(id.Stable)
@@ -193,7 +196,7 @@ func stableID(d *Delivery) string {
 	return digestID(d.Body)
 }
 
-// repeats is how often the content of a delivery may occur under a type.
+// repeats returns how often the content of a delivery may occur under a type.
 func (p *Producer) repeats(d *Delivery, typ string) Repeats {
 	var r Repeats
 	if p.Repeatable != nil {
@@ -216,7 +219,7 @@ func (p *Producer) SameSignedOf(typ string) SameSigned {
 	return p.SameSigned
 }
 
-// positionID names an item of a batch that has no identifier by its bytes and its position, counted from 0.
+// positionID identifies an item of a batch by its bytes and its position, from 0.
 func positionID(body []byte, position int) string {
 	if position == 0 {
 		return digestID(body)
@@ -224,17 +227,18 @@ func positionID(body []byte, position int) string {
 	return fmt.Sprintf("%s;%d", digestID(body), position+1)
 }
 
-// Remembers reports whether the events of a verified delivery are to be remembered beyond their window: where the
-// signature binds the content and says no time, nothing else tells later that a captured delivery is old. Content that
-// is a state (Series) may come back, and a credential that binds nothing proves nothing about content.
+// Remembers reports whether the events of a verified delivery are remembered beyond their window. They are if the
+// signature covers the content but no time: nothing else shows later that a captured delivery is old. Content that
+// is a state (Series) may return, and a shared credential does not cover content.
 func (p *Producer) Remembers(id verify.Identity) bool {
 	return !p.Forgets && p.Series == nil && id.SignedAt.IsZero() && (id.Signed != nil || id.Covers("@body") || id.Covers("@items"))
 }
 
-// HappenedAt returns when the event of a delivery happened, as EventTime reads it from what is signed; zero where it says
-// nothing, nothing that can be read, or the signature does not cover it.
+// HappenedAt returns when the event of a delivery happened, as EventTime reads it. The time is zero if it is
+// missing, unreadable or not covered by the signature.
 func (p *Producer) HappenedAt(d *Delivery) time.Time {
-	if p.EventTime == nil || slices.ContainsFunc(p.EventTime.Consumes(), func(part string) bool { return !d.Identity.Covers(part) }) {
+	uncovered := func(part string) bool { return !d.Identity.Covers(part) }
+	if p.EventTime == nil || slices.ContainsFunc(p.EventTime.Consumes(), uncovered) {
 		return time.Time{}
 	}
 	text, err := p.EventTime.Extract(d)
@@ -244,11 +248,10 @@ func (p *Producer) HappenedAt(d *Delivery) time.Time {
 	return parseEventTime(text)
 }
 
-// minMilliseconds is the first number that counts milliseconds since 1970 and not seconds: 1973 as milliseconds, the
-// year 5138 as seconds.
+// minMilliseconds is the first number read as milliseconds since 1970, in 1973. As seconds it would be in 5138.
 const minMilliseconds = 100_000_000_000
 
-// parseEventTime reads a time of RFC 3339, or seconds or milliseconds since 1970; zero for anything else.
+// parseEventTime reads RFC 3339, or seconds or milliseconds since 1970. Anything else is the zero time.
 func parseEventTime(text string) time.Time {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		switch {

@@ -7,14 +7,14 @@ import (
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
 )
 
-// Shapes returns a function for [Producer.Repeatable]: bodies that have the members of one of the shapes may occur up
-// to most times. A shape lists names of members at the top of a JSON object, "!NAME" for one that must be missing, and
-// "NAME=VALUE|VALUE" for a string with one of the values. Only the signed body counts.
+// Shapes returns a function for [Producer.Repeatable]: a signed body that matches a shape may occur up to most
+// times. A shape lists members at the top of a JSON object: "NAME" must exist, "!NAME" must not, and
+// "NAME=VALUE|VALUE" must be a string with one of the values.
 func Shapes(most int, lists ...[]string) func(*Delivery) Repeats {
 	return func(d *Delivery) Repeats {
 		doc := signedJSON(d)
 		for _, shape := range lists {
-			if doc.has(shape) {
+			if doc.matches(shape) {
 				return Repeats{Max: most}
 			}
 		}
@@ -22,8 +22,8 @@ func Shapes(most int, lists ...[]string) func(*Delivery) Repeats {
 	}
 }
 
-// signedJSON is the JSON of a body, or that of its member "payload" where the body is a form. The media type, which is
-// not signed, does not decide: JSON is never read as a form.
+// signedJSON returns the JSON of a body, or of its member "payload" if the body is a form. It ignores the media
+// type, which is not signed: JSON is never read as a form.
 func signedJSON(d *Delivery) *document {
 	doc := d.document()
 	if doc.err == nil {
@@ -35,8 +35,8 @@ func signedJSON(d *Delivery) *document {
 	return doc
 }
 
-// has reports whether the document is an object of the shape.
-func (d *document) has(shape []string) bool {
+// matches reports whether the document is an object of the shape.
+func (d *document) matches(shape []string) bool {
 	if d.err != nil || !bytes.HasPrefix(d.root, []byte("{")) {
 		return false
 	}

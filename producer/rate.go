@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// Rate is how many events a producer may send: Events in every Per on the average, and Burst at once. The zero
-// value is no limit.
+// Rate limits the events of a producer (token bucket). The zero value is no limit.
 type Rate struct {
-	// Events may be accepted in every Per.
+	// Events is the average number of events in Per.
 	Events int
 	// Per is a whole number of seconds. Defaults to one.
 	Per time.Duration
-	// Burst is how many may come at once, after a pause that was long enough. Defaults to Events.
+	// Burst is the size of the bucket: how many events may arrive at once. Defaults to Events.
 	Burst int
 }
 
-// WithDefaults returns the rate with its zero fields replaced by their defaults; no limit stays none.
+// WithDefaults returns the rate with defaults in its zero fields. No limit stays no limit.
 func (r Rate) WithDefaults() Rate {
 	if r.Events == 0 {
 		return r
@@ -33,15 +32,15 @@ func (r Rate) WithDefaults() Rate {
 // Limits reports whether there is a limit.
 func (r Rate) Limits() bool { return r.Events > 0 }
 
-// check is after WithDefaults.
+// check reports mistakes, given the defaults.
 func (r Rate) check() error {
 	switch {
 	case r.Events < 0 || r.Per < 0 || r.Burst < 0:
-		return errors.New("rate and burst are not negative")
+		return errors.New("rate and burst must not be negative")
 	case r.Events == 0 && (r.Burst > 0 || r.Per > 0):
 		return errors.New("a burst without a rate limits nothing; set the rate")
 	case r.Per%time.Second != 0:
-		return errors.New("a rate is per whole seconds")
+		return errors.New("a rate must be per whole seconds")
 	}
 	return nil
 }

@@ -4,13 +4,12 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Signed describes a producer of your own: it signs its requests as RFC 9421 says, names each event in the
-// Idempotency-Key field, and is answered as the Idempotency-Key draft says (the API contract). The event type
-// is the member "type" of a JSON body; other bodies have none.
+// Signed describes a producer of your own. It signs requests with RFC 9421, identifies each event in the field
+// Idempotency-Key, and gets the responses of the Idempotency-Key draft (the API contract). The event type is the
+// member "type" of a JSON body; other bodies have none.
 //
-// The signature must cover what [verify.Coverage] lists and every header field that Key and Type read, also
-// when they are changed afterwards. Identifiers are scoped to the signed URL, its query included, except the
-// parameters in ScopeIgnores.
+// The signature must cover what [verify.Coverage] lists and every header field that Key and Type read, even if
+// they are changed later. Identifiers are scoped to the signed URL, including its query without ScopeIgnores.
 func Signed(name string, keys verify.KeySet) Producer {
 	return Producer{
 		Name:        name,

@@ -27,7 +27,7 @@ func TestSameSignedIsASetting(t *testing.T) {
 		"    same_signed: sometimes\n":                               `eyelet.yaml:8: same_signed is "sometimes"`,
 		"    contract: api\n    same_signed: aside\n":                "under the API contract",
 		"    same_signed_types: {a: off}\n":                          `eyelet.yaml:8: same_signed_types is "off"`,
-		"    same_signed_max: -1\n":                                  "not negative",
+		"    same_signed_max: -1\n":                                  "must not be negative",
 		"    fingerprint: [\"nothing:x\"]\n":                         "eyelet.yaml:8: fingerprint",
 		"    same_signed: run\n    same_signed_type: {a: run}\n":     `unknown setting "same_signed_type"`,
 		"    contract: api\n    same_signed_types: {a: aside}\n":     "under the API contract",
@@ -38,7 +38,7 @@ func TestSameSignedIsASetting(t *testing.T) {
 		}
 	}
 	good := "    contract: webhook\n    same_signed: run\n    same_signed_max: 3\n    same_signed_types: {a: refuse}\n    fingerprint: [\"json:id\"]\n"
-	if code, text := run(good, "config", "check"); code != exitOK || !strings.Contains(text, "its signature says neither id nor time") {
+	if code, text := run(good, "config", "check"); code != exitOK || !strings.Contains(text, "its signature covers neither id nor time") {
 		t.Errorf("exit %d, %s", code, text)
 	}
 	if code, text := run(good, "config", "show"); code != exitOK || !strings.Contains(text, "same_signed: run\n") || !strings.Contains(text, "same_signed_max: 3\n") {

@@ -55,7 +55,7 @@ func TestPoliciesForEqualContentAreChecked(t *testing.T) {
 		`of type "a"`: func(p *producer.Producer) {
 			p.SameSignedTypes = map[string]producer.SameSigned{"a": producer.SameSignedOff}
 		},
-		"not negative": func(p *producer.Producer) { p.SameSignedMax = -1 },
+		"must not be negative": func(p *producer.Producer) { p.SameSignedMax = -1 },
 		"is not known": func(p *producer.Producer) { p.SameSigned = producer.SameSignedRun + 1 },
 	} {
 		p := GitHub(testSecret)

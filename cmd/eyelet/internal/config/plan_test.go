@@ -140,8 +140,8 @@ func TestBuildErrorsNameTheirLine(t *testing.T) {
 		"extractors": {
 			strings.Replace(shop, "scheme: rfc9421", "scheme: rfc9421\n    key: hedaer:X\n"+
 				"    type: json", 1) + "handlers:\n  - {producer: shop, type: a, stdout: true, lane: x}\n",
-			"e.yaml:4: key: extractor \"hedaer:X\": \"hedaer\" is none of header, idempotency-key, query, json, " +
-				"form, jwt, link, digest, cloudevent, const | write header:X-Event-Id, json:data.id, " +
+			"e.yaml:4: key: extractor \"hedaer:X\": unknown kind \"hedaer\"; want header, idempotency-key, query, " +
+				"json, form, jwt, link, digest, cloudevent or const | write header:X-Event-Id, json:data.id, " +
 				"idempotency-key, digest:body, ...\n" +
 				"e.yaml:5: type: extractor \"json\": want KIND:NAME, such as header:X-Id or json:data.id | write " +
 				"header:X-Event-Id, json:data.id, idempotency-key, digest:body, ...\n" +

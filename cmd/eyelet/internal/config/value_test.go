@@ -54,7 +54,7 @@ func TestRateSettings(t *testing.T) {
 		github + "rate: -1/s":       `rate is "-1/s"`,
 		github + "rate: fast":       `rate is "fast"`,
 		github + "burst: 5":         "a burst without a rate",
-		github + "concurrency: -1":  "concurrency is not negative",
+		github + "concurrency: -1":  "concurrency must not be negative",
 		github + "empty_body: what": "empty_body is \"what\"",
 	} {
 		if _, errs := buildRate(t, lines); !strings.Contains(errs, want) {
