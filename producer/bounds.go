@@ -9,8 +9,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Limits of an event's identifier, type and attributes. They reach logs, environments, exported files and
-// terminals, so none may contain a control character (CloudEvents 1.0.2, type system, forbids them too).
+// Limits of an event's identifier, type and attributes. They reach logs, environments, exported
+// files and terminals, so none may contain a control character (CloudEvents 1.0.2, type system,
+// forbids them too).
 const (
 	// MaxType is the longest event type, in characters.
 	MaxType = 1024
@@ -32,8 +33,8 @@ func controlError(text string) error {
 	return nil
 }
 
-// withinLimits returns the valid attributes, usually all. If they are too many, those that identify the event
-// are kept first.
+// withinLimits returns the valid attributes, usually all. If they are too many, those that
+// identify the event are kept first.
 func withinLimits(all map[string]string) map[string]string {
 	size, fit := 0, true
 	for name, value := range all {

@@ -90,7 +90,8 @@ func (p *Producer) checkWindow() error {
 	if p.Window < 0 || p.Tolerance.Past < 0 || p.Tolerance.Future < 0 {
 		return errors.New("window and tolerance must not be negative")
 	}
-	// A replay must fail verification before its record is deleted. Subtract, because a sum could overflow.
+	// A replay must fail verification before its record is deleted. Subtract, because a sum
+	// could overflow.
 	if p.Tolerance.Past > p.Window || p.Tolerance.Future > p.Window-p.Tolerance.Past {
 		return fmt.Errorf("window %v is shorter than the tolerance (%s back, %s ahead): a replay would outlive its record",
 			p.Window, formatLimit(p.Tolerance.Past), formatLimit(p.Tolerance.Future))
@@ -179,8 +180,8 @@ func (p *Producer) checkRequests() error {
 	return errors.Join(append(errs, checkURL(p.URL), p.checkAmbiguous())...)
 }
 
-// checkAmbiguous refuses two settings for signed content whose parts have no boundaries: a query in the signed
-// URL, and trust in identifiers other than the digest of the content.
+// checkAmbiguous refuses two settings for signed content whose parts have no boundaries: a
+// query in the signed URL, and trust in identifiers other than the digest of the content.
 func (p *Producer) checkAmbiguous() error {
 	u, err := url.Parse(p.URL)
 	hasQuery := err == nil && u.RawQuery != ""

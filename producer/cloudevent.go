@@ -20,17 +20,17 @@ const (
 	ceDataMedia   = "application/json" // the default of datacontenttype
 )
 
-// SplitCloudEvents is a Split for CloudEvents 1.0 over HTTP: structured JSON, binary, and JSON batches, which the
-// media type distinguishes (HTTP protocol binding section 3).
+// SplitCloudEvents is a Split for CloudEvents 1.0 over HTTP: structured JSON, binary, and JSON
+// batches, which the media type distinguishes (HTTP protocol binding section 3).
 //
-// The identifier is source and id together (see [JoinID]), because an id alone is not unique. The field
-// Idempotency-Key identifies a single event instead if the signature covers it, or if the scheme covers no field:
-// a bearer token authenticates every field alike. The item's attributes are the context attributes, including id,
-// source and extensions.
+// The identifier is source and id together (see [JoinID]), because an id alone is not unique.
+// The field Idempotency-Key identifies a single event instead if the signature covers it, or if
+// the scheme covers no field: a bearer token authenticates every field alike. The item's
+// attributes are the context attributes, including id, source and extensions.
 //
-// Errors are event_malformed, ambiguous_field, media_type_unsupported for event formats other than JSON, and
-// insufficient_coverage for binary mode under a signature that does not cover the attributes (see
-// [Producer.LooseBinary]).
+// Errors are event_malformed, ambiguous_field, media_type_unsupported for event formats other
+// than JSON, and insufficient_coverage for binary mode under a signature that does not cover
+// the attributes (see [Producer.LooseBinary]).
 func SplitCloudEvents(d *Delivery) ([]Item, error) {
 	events, err := d.cloudEvents()
 	if err != nil {
@@ -57,8 +57,9 @@ func (d *Delivery) coversNothing() bool {
 	return d.Identity.Signed == nil && len(d.Identity.Covered) == 0
 }
 
-// IsCloudEvent reports whether a request is a CloudEvent, for endpoints that also get other deliveries: it has the
-// media type, or any required attribute in the header. If it lacks others it is a malformed CloudEvent.
+// IsCloudEvent reports whether a request is a CloudEvent, for endpoints that also get other
+// deliveries: it has the media type, or any required attribute in the header. If it lacks
+// others it is a malformed CloudEvent.
 func IsCloudEvent(h http.Header) bool {
 	if ceMedia(h.Get("Content-Type")) != "" {
 		return true
@@ -71,8 +72,8 @@ func IsCloudEvent(h http.Header) bool {
 	return false
 }
 
-// CloudEventID reads source and id of a single CloudEvent, joined by [JoinID]. Other deliveries have no value, and
-// a batch is refused (event_malformed).
+// CloudEventID reads source and id of a single CloudEvent, joined by [JoinID]. Other deliveries
+// have no value, and a batch is refused (event_malformed).
 func CloudEventID() Extractor { return cloudEventValue("id") }
 
 // CloudEventType reads the type of a single CloudEvent, like [CloudEventID] its identifier.
@@ -99,15 +100,17 @@ func (v cloudEventValue) Consumes() []string {
 }
 func (v cloudEventValue) String() string { return "cloudevent:" + string(v) }
 
-// CloudEventAttributes reads the context attributes of a single CloudEvent, for [Producer.Attributes].
+// CloudEventAttributes reads the context attributes of a single CloudEvent, for
+// [Producer.Attributes].
 func CloudEventAttributes(d *Delivery) (map[string]string, error) {
 	e, err := d.cloudEvent()
 	return e.attributes, err
 }
 
-// CloudEventData returns the data of an event and its media type, given the body of the [Item] and the Content-Type
-// of the delivery. In structured mode and in batches the data is a member of the body, null if there is none
-// (CloudEvents JSON format 1.0.2 section 3.1). Otherwise the body is the data.
+// CloudEventData returns the data of an event and its media type, given the body of the [Item]
+// and the Content-Type of the delivery. In structured mode and in batches the data is a member
+// of the body, null if there is none (CloudEvents JSON format 1.0.2 section 3.1). Otherwise the
+// body is the data.
 func CloudEventData(contentType string, body []byte) (kind string, data []byte, err error) {
 	switch ceMedia(contentType) {
 	case MediaCloudEvent, MediaCloudEventBatch:
@@ -124,7 +127,8 @@ func CloudEventData(contentType string, body []byte) (kind string, data []byte, 
 	return cmp.Or(e.attributes["datacontenttype"], ceDataMedia), e.data, nil
 }
 
-// ceMedia returns a media type of CloudEvents in lower case without parameters, or "" for any other.
+// ceMedia returns a media type of CloudEvents in lower case without parameters, or "" for any
+// other.
 func ceMedia(contentType string) string {
 	kind, _, _ := strings.Cut(contentType, ";")
 	kind = strings.ToLower(verify.TrimOWS(kind))
@@ -142,7 +146,8 @@ type parsedEvents struct {
 	err     error
 }
 
-// cloudEvents returns the events of the delivery, parsed once for all extractors. Do not change the result.
+// cloudEvents returns the events of the delivery, parsed once for all extractors. Do not change
+// the result.
 func (d *Delivery) cloudEvents() ([]cloudEvent, error) {
 	if d.parsed == nil || d.parsed.request != d.Request || !sameMemory(d.parsed.body, d.Body) {
 		var events []cloudEvent
@@ -167,9 +172,10 @@ func (d *Delivery) cloudEvent() (cloudEvent, error) {
 	return events[0], nil
 }
 
-// checkMode refuses binary mode under a signature that covers the body but not the attributes: an attacker could
-// resend a captured body, even of another mode, as any event. In the other modes the attributes are in the body. A
-// bearer token covers nothing and vouches for the whole request.
+// checkMode refuses binary mode under a signature that covers the body but not the attributes:
+// an attacker could resend a captured body, even of another mode, as any event. In the other
+// modes the attributes are in the body. A bearer token covers nothing and vouches for the whole
+// request.
 func (d *Delivery) checkMode() error {
 	if d.Identity.Signed == nil || d.looseBinary || ceMedia(d.Request.Header.Get("Content-Type")) != "" {
 		return nil

@@ -50,7 +50,8 @@ func malformed(component string, err error) error {
 	return &verify.Error{Code: verify.EventMalformed, Component: component, Err: err}
 }
 
-// parseBinary reads an event whose attributes are header fields and whose data is the body (binding section 3.1).
+// parseBinary reads an event whose attributes are header fields and whose data is the body
+// (binding section 3.1).
 func parseBinary(h http.Header, body []byte) (cloudEvent, error) {
 	e := cloudEvent{attributes: map[string]string{}, body: body, data: body}
 	for name, lines := range h {
@@ -76,8 +77,8 @@ func parseBinary(h http.Header, body []byte) (cloudEvent, error) {
 	return e.checked()
 }
 
-// isAttributeName reports whether a name may be that of a context attribute: lower-case letters and digits
-// (CloudEvents 1.0.2, naming conventions).
+// isAttributeName reports whether a name may be that of a context attribute: lower-case letters
+// and digits (CloudEvents 1.0.2, naming conventions).
 func isAttributeName(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
@@ -87,8 +88,8 @@ func isAttributeName(name string) bool {
 	return name != ""
 }
 
-// decodeAttribute reads an attribute from a field value: it removes quotes, percent-decodes once, and requires
-// Unicode (binding section 3.1.3.2).
+// decodeAttribute reads an attribute from a field value: it removes quotes, percent-decodes
+// once, and requires Unicode (binding section 3.1.3.2).
 func decodeAttribute(value string) (string, error) {
 	value = verify.TrimOWS(value)
 	if strings.HasPrefix(value, `"`) {
@@ -220,8 +221,8 @@ func parseEvent(object []byte) (cloudEvent, error) {
 	return e.checked()
 }
 
-// set stores an attribute of the JSON event format. Attributes of the specification are strings, extensions may
-// also be booleans and integers, and null is absent.
+// set stores an attribute of the JSON event format. Attributes of the specification are
+// strings, extensions may also be booleans and integers, and null is absent.
 func (e *cloudEvent) set(name string, value []byte) error {
 	if string(value) == "null" {
 		return nil
@@ -238,8 +239,8 @@ func (e *cloudEvent) set(name string, value []byte) error {
 	return nil
 }
 
-// eventData returns the data of the JSON event format (section 3.1): base64 is decoded, a string is text unless
-// the data is JSON, and anything else is JSON.
+// eventData returns the data of the JSON event format (section 3.1): base64 is decoded, a
+// string is text unless the data is JSON, and anything else is JSON.
 func eventData(kind string, data, base64Data []byte) ([]byte, error) {
 	if data != nil && base64Data != nil {
 		return nil, errors.New("data and data_base64 exclude each other")

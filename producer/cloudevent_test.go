@@ -18,7 +18,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestEventsOfTheOfficialSDKAreRead has the SDK write random events in each mode and compares what we read.
+// TestEventsOfTheOfficialSDKAreRead has the SDK write random events in each mode and compares
+// what we read.
 func TestEventsOfTheOfficialSDKAreRead(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -51,8 +52,8 @@ func TestEventsOfTheOfficialSDKAreRead(t *testing.T) {
 	})
 }
 
-// sdkEvent draws an event. Attributes are printable ASCII without what the SDK does not encode as the binding
-// asks for: percent sign, quotes and white space at the ends.
+// sdkEvent draws an event. Attributes are printable ASCII without what the SDK does not encode
+// as the binding asks for: percent sign, quotes and white space at the ends.
 func sdkEvent(t *rapid.T) (event.Event, string) {
 	word := rapid.StringMatching(`[!#$&-Z^-~]([ !#$&-Z^-~]{0,20}[!#$&-Z^-~])?`)
 	e := event.New()
@@ -212,7 +213,8 @@ func TestSourceAndIDTogetherNameAnEvent(t *testing.T) {
 	}
 }
 
-// FuzzCloudEvent checks what holds for every input: a typed refusal, or events that have all they must have.
+// FuzzCloudEvent checks what holds for every input: a typed refusal, or events that have all
+// they must have.
 func FuzzCloudEvent(f *testing.F) {
 	f.Add("application/cloudevents+json", `{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"a":[1]},"ext":true}`, "", "")
 	f.Add("application/cloudevents+json", `{"specversion":"1.0","id":"1","source":"/s","type":"t","data_base64":"AA=="}`, "", "")
@@ -242,7 +244,8 @@ func FuzzCloudEvent(f *testing.F) {
 	})
 }
 
-// TestACloudEventIsParsedOnceForEachDelivery: what reads it shares one result, and none of another delivery.
+// TestACloudEventIsParsedOnceForEachDelivery: what reads it shares one result, and none of
+// another delivery.
 func TestACloudEventIsParsedOnceForEachDelivery(t *testing.T) {
 	t.Parallel()
 	p := Producer{Name: "cloudevents", Key: CloudEventID(), Type: CloudEventType(), Attributes: CloudEventAttributes}

@@ -30,9 +30,10 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// The cost of a request that does not verify, in processor time and in memory, has a fixed part and a part for each byte
-// that the client sent. The fixed part is at most two verifications with the algorithm of the endpoint, 50 µs and 64 kB.
-// The part per byte is at most 20 times SHA-256 and 4 bytes.
+// The cost of a request that does not verify, in processor time and in memory, has a fixed part
+// and a part for each byte that the client sent. The fixed part is at most two verifications
+// with the algorithm of the endpoint, 50 µs and 64 kB. The part per byte is at most 20 times
+// SHA-256 and 4 bytes.
 const (
 	fixedTime   = 50 * time.Microsecond
 	fixedMemory = 64_000
@@ -144,13 +145,14 @@ func costTargets(t *testing.T) []costTarget {
 	return all
 }
 
-// readsContent names the presets that read more of the body than its octets before it is verified. In the short form of
-// the test, the others get two bodies.
+// readsContent names the presets that read more of the body than its octets before it is
+// verified. In the short form of the test, the others get two bodies.
 var readsContent = map[string]bool{
 	"adyen": true, "aws-sns": true, "interledger-rafiki": true, "openbanking-uk": true, "twilio": true, "yandex-pay": true,
 }
 
-// signedTarget is an endpoint of RFC 9421 and a delivery that is signed with another key of the same id.
+// signedTarget is an endpoint of RFC 9421 and a delivery that is signed with another key of the
+// same id.
 func signedTarget(t *testing.T, alg verify.Alg) (producer.Producer, *http.Request, []byte) {
 	t.Helper()
 	pair := func() (verify.Key, verify.Signer) {
@@ -204,7 +206,8 @@ func webhooksTarget(t *testing.T) (producer.Producer, *http.Request, []byte) {
 	return preset.StandardWebhooks("whpk_" + base64.StdEncoding.EncodeToString(public)), r, []byte("{}")
 }
 
-// fill repeats the element and cuts the text to n bytes: begin, elements, end. Elements may hold a %d.
+// fill repeats the element and cuts the text to n bytes: begin, elements, end. Elements may
+// hold a %d.
 func fill(n int, begin, element, end string) []byte {
 	b := make([]byte, 0, n+len(element)+len(end))
 	b = append(b, begin...)
@@ -283,7 +286,8 @@ func costBodies() map[string]func(n int) []byte {
 	}
 }
 
-// costHeads change the head of a request so that it asks for the most work. They return how many bytes it has then, about.
+// costHeads change the head of a request so that it asks for the most work. They return how
+// many bytes it has then, about.
 func costHeads() map[string]func(r *http.Request) int {
 	const size = 14 << 10
 	repeated := func(sep string, most int) func(r *http.Request) int {
@@ -362,7 +366,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// of returns the least processor time of this process, and the least memory, that a call of f takes, of several rounds.
+// of returns the least processor time of this process, and the least memory, that a call of f
+// takes, of several rounds.
 func (m costMeter) of(calls int, f func()) (cpu time.Duration, allocated float64) {
 	f()
 	cpu, allocated = time.Hour, math.Inf(1)
@@ -419,8 +424,9 @@ type cost struct {
 	memory float64
 }
 
-// check measures calls of f and compares one with the limits for so many bytes, of which the receiver holds held in its
-// buffer. It measures again before it says that the time is too long.
+// check measures calls of f and compares one with the limits for so many bytes, of which the
+// receiver holds held in its buffer. It measures again before it says that the time is too
+// long.
 func (c *costRun) check(name string, of cost, size, held, calls int, f func()) cost {
 	c.Helper()
 	var got cost
@@ -484,8 +490,9 @@ func (c *costRun) checkSlope(name string, got [2]cost, bytes float64) {
 	}
 }
 
-// TestARefusedRequestCostsLittle measures every preset and scheme with the heads and bodies that ask for the most work.
-// EYELET_COST=1 sends every body to every endpoint and compares with the exact limits; it wants an idle machine.
+// TestARefusedRequestCostsLittle measures every preset and scheme with the heads and bodies
+// that ask for the most work. EYELET_COST=1 sends every body to every endpoint and compares
+// with the exact limits; it wants an idle machine.
 func TestARefusedRequestCostsLittle(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector makes our code slower and hashing not")

@@ -16,9 +16,9 @@ const (
 	DefaultMaxBody = 1 << 20
 )
 
-// WithDefaults returns the producer with defaults in its zero fields. It also sets what follows from the scheme:
-// SignsURL, and the fields and parameters of its credentials. SecretQuery is added to ScopeIgnores, because a
-// credential does not identify an event.
+// WithDefaults returns the producer with defaults in its zero fields. It also sets what follows
+// from the scheme: SignsURL, and the fields and parameters of its credentials. SecretQuery is
+// added to ScopeIgnores, because a credential does not identify an event.
 func (p Producer) WithDefaults() Producer {
 	p.Tolerance = p.Tolerance.WithDefaults()
 	if p.Fingerprint == nil {
@@ -141,7 +141,8 @@ func challenges(scheme verify.Scheme, realm string) string {
 	return strings.Join(all, ", ")
 }
 
-// challenge returns the challenge of one scheme. IANA registers none for signatures; Signature is our name.
+// challenge returns the challenge of one scheme. IANA registers none for signatures; Signature
+// is our name.
 func challenge(scheme verify.Scheme, realm string) string {
 	switch s := scheme.(type) {
 	case *verify.JWT:

@@ -24,7 +24,8 @@ type Delivery struct {
 
 // Item is one event of a delivery.
 type Item struct {
-	// ID is the idempotency identifier. Split may leave it empty unless KeyRequired is set: a digest replaces it.
+	// ID is the idempotency identifier. Split may leave it empty unless KeyRequired is set: a
+	// digest replaces it.
 	ID string
 	// Unnamed means that the sender gave no identifier and ID is a digest. Set by [Producer.Items].
 	Unnamed bool
@@ -34,7 +35,8 @@ type Item struct {
 	Body []byte
 	// Attributes are facts about the event. Do not change the map: several readers may share it.
 	Attributes map[string]string
-	// Note lists what was left out of the event because it exceeded a limit, or "". Set by [Producer.Items].
+	// Note lists what was left out of the event because it exceeded a limit, or "". Set by
+	// [Producer.Items].
 	Note string
 }
 
@@ -43,8 +45,9 @@ const maxDepth = 256
 
 var errTooDeep = verify.Public("nested deeper than 256") // maxDepth
 
-// JSON returns the body without surrounding white space if it is an object or array of valid JSON (RFC 8259)
-// nested at most 256 deep, and an error otherwise. All extractors of a delivery share the check.
+// JSON returns the body without surrounding white space if it is an object or array of valid
+// JSON (RFC 8259) nested at most 256 deep, and an error otherwise. All extractors of a delivery
+// share the check.
 func (d *Delivery) JSON() ([]byte, error) {
 	doc := d.document()
 	return doc.root, doc.err

@@ -14,14 +14,16 @@ import (
 
 // Extractor reads one string from a delivery.
 type Extractor interface {
-	// Extract returns the value, or "" if there is none. A value that must not be used is a *verify.Error: it is
-	// malformed, or ambiguous because its field or JSON member occurs twice.
+	// Extract returns the value, or "" if there is none. A value that must not be used is a
+	// *verify.Error: it is malformed, or ambiguous because its field or JSON member occurs
+	// twice.
 	Extract(*Delivery) (string, error)
-	// Consumes lists the parts of the request that are read: header fields in lower case, "@query" and "@body".
-	// Only a signature that covers all of them authenticates the value. Claims of a verified token are not
-	// listed, because the scheme authenticates them.
+	// Consumes lists the parts of the request that are read: header fields in lower case,
+	// "@query" and "@body". Only a signature that covers all of them authenticates the value.
+	// Claims of a verified token are not listed, because the scheme authenticates them.
 	Consumes() []string
-	// String returns the extractor in the syntax of the configuration, such as "header:X-GitHub-Delivery".
+	// String returns the extractor in the syntax of the configuration, such as
+	// "header:X-GitHub-Delivery".
 	String() string
 }
 
@@ -37,8 +39,8 @@ const maxValue = 4_096
 
 var errTooLong = verify.Public("value over 4,096 bytes") // maxValue
 
-// Header reads a header field. A field on several lines is refused (ambiguous_field), because readers of the
-// request might choose different lines.
+// Header reads a header field. A field on several lines is refused (ambiguous_field), because
+// readers of the request might choose different lines.
 func Header(name string) Extractor {
 	return headerField{name: name, canonical: http.CanonicalHeaderKey(name)}
 }
@@ -64,7 +66,8 @@ func singleLine(d *Delivery, name string) (string, error) {
 	return "", &verify.Error{Code: verify.AmbiguousField, Component: strings.ToLower(name)}
 }
 
-// Query reads a parameter of the URL's query. A parameter that occurs twice is refused (ambiguous_field).
+// Query reads a parameter of the URL's query. A parameter that occurs twice is refused
+// (ambiguous_field).
 func Query(name string) Extractor { return queryParam(name) }
 
 type queryParam string
@@ -76,8 +79,8 @@ func (q queryParam) Extract(d *Delivery) (string, error) {
 func (q queryParam) Consumes() []string { return []string{"@query"} }
 func (q queryParam) String() string     { return "query:" + string(q) }
 
-// Form reads a member of an application/x-www-form-urlencoded body; other bodies have none. A member that occurs
-// twice is refused (ambiguous_field).
+// Form reads a member of an application/x-www-form-urlencoded body; other bodies have none. A
+// member that occurs twice is refused (ambiguous_field).
 func Form(name string) Extractor { return formMember(name) }
 
 type formMember string
@@ -133,8 +136,8 @@ func (c constant) Extract(*Delivery) (string, error) { return string(c), nil }
 func (c constant) Consumes() []string                { return nil }
 func (c constant) String() string                    { return "const:" + string(c) }
 
-// BodyDigest returns "sha256:" and the SHA-256 of the body as received, in hex. It identifies events of senders
-// without identifiers.
+// BodyDigest returns "sha256:" and the SHA-256 of the body as received, in hex. It identifies
+// events of senders without identifiers.
 func BodyDigest() Extractor { return bodyDigest{} }
 
 type bodyDigest struct{}
@@ -148,8 +151,8 @@ func digestID(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// First returns the value of the first part that has one. An error of an earlier part is an error: a part that
-// must not be used does not make the next one trustworthy.
+// First returns the value of the first part that has one. An error of an earlier part is an
+// error: a part that must not be used does not make the next one trustworthy.
 func First(parts ...Extractor) Extractor { return first(parts) }
 
 type first []Extractor
@@ -181,9 +184,10 @@ func (f first) Raw(d *Delivery) string {
 func (f first) Consumes() []string { return consumesAll(f) }
 func (f first) String() string     { return formatAll(f, firstSeparator) }
 
-// Join returns its parts with ":" between them, or "" if one is empty. Different lists of values never join to the
-// same string: in every part but the last "%" and ":" become "%25" and "%3A", so "a"+"b:c" differs from "a:b"+"c".
-// A result of more than 1,024 characters is replaced by its SHA-256.
+// Join returns its parts with ":" between them, or "" if one is empty. Different lists of
+// values never join to the same string: in every part but the last "%" and ":" become "%25" and
+// "%3A", so "a"+"b:c" differs from "a:b"+"c". A result of more than 1,024 characters is
+// replaced by its SHA-256.
 func Join(parts ...Extractor) Extractor { return join(parts) }
 
 type join []Extractor

@@ -8,12 +8,14 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// JSON reads a string, number or boolean of a JSON body at a path of member names: "data.object.id". In an array a
-// decimal name is an index. A dot within a name is written `\.`. Numbers are returned as written.
+// JSON reads a string, number or boolean of a JSON body at a path of member names:
+// "data.object.id". In an array a decimal name is an index. A dot within a name is written
+// `\.`. Numbers are returned as written.
 //
-// There is no value if the body is not JSON, or if the path leads nowhere or to null, an object or an array. A
-// member of the path that occurs twice, with or without escapes, is refused (ambiguous_field). So are bodies
-// nested deeper than 256 and values over 4,096 bytes (event_malformed).
+// There is no value if the body is not JSON, or if the path leads nowhere or to null, an object
+// or an array. A member of the path that occurs twice, with or without escapes, is refused
+// (ambiguous_field). So are bodies nested deeper than 256 and values over 4,096 bytes
+// (event_malformed).
 func JSON(path string) Extractor { return jsonMember{path: path, names: splitPath(path)} }
 
 type jsonMember struct {
@@ -28,7 +30,8 @@ func (j jsonMember) Extract(d *Delivery) (string, error) {
 func (j jsonMember) Consumes() []string { return []string{"@body"} }
 func (j jsonMember) String() string     { return "json:" + j.path }
 
-// JWT reads a claim of the verified token at a path, as [JSON] does. It never reads unverified tokens.
+// JWT reads a claim of the verified token at a path, as [JSON] does. It never reads unverified
+// tokens.
 func JWT(claim string) Extractor { return jwtClaim{path: claim, names: splitPath(claim)} }
 
 type jwtClaim struct {

@@ -7,9 +7,10 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Link reads the target of the Link field (RFC 8288) with the relation type. WebSub hubs identify the topic with
-// it. The field may be on several lines. Two different targets of one relation are refused (ambiguous_field), and
-// so is a field that does not parse (event_malformed).
+// Link reads the target of the Link field (RFC 8288) with the relation type. WebSub hubs
+// identify the topic with it. The field may be on several lines. Two different targets of one
+// relation are refused (ambiguous_field), and so is a field that does not parse
+// (event_malformed).
 func Link(rel string) Extractor { return linkTarget(rel) }
 
 type linkTarget string
@@ -40,7 +41,8 @@ func (l linkTarget) Extract(d *Delivery) (string, error) {
 
 var errLink = errors.New("not a list of links")
 
-// nextLink returns target and parameters of the first link-value of a list, and the rest of the list.
+// nextLink returns target and parameters of the first link-value of a list, and the rest of the
+// list.
 func nextLink(s string) (target, params, rest string, err error) {
 	if !strings.HasPrefix(s, "<") {
 		return "", "", "", errLink
@@ -67,8 +69,9 @@ func nextLink(s string) (target, params, rest string, err error) {
 	return target, s, "", nil
 }
 
-// hasRelation reports whether the first rel parameter of a link lists the relation. Relation types are
-// case-insensitive (RFC 8288 section 2.1.1), and later rel parameters do not count (section 3.3).
+// hasRelation reports whether the first rel parameter of a link lists the relation. Relation
+// types are case-insensitive (RFC 8288 section 2.1.1), and later rel parameters do not count
+// (section 3.3).
 func hasRelation(params, rel string) bool {
 	for param := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(verify.TrimOWS(param), "=")

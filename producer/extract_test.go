@@ -197,7 +197,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzFields feeds the extractors of fields, queries and forms: a value within bounds, or a typed refusal.
+// FuzzFields feeds the extractors of fields, queries and forms: a value within bounds, or a
+// typed refusal.
 func FuzzFields(f *testing.F) {
 	for _, s := range []string{`<t>; rel=self`, `<t>;rel="up self", <u>`, "id=1&id=2", "%69d=%zz", `<`, "a=1;id=2", "<>;rel=self,,", "id"} {
 		f.Add(s, "id")

@@ -9,13 +9,15 @@ import (
 	"strings"
 )
 
-// FingerprintFunc digests what must be equal when an identifier repeats. The zero digest means that nothing is
-// compared.
+// FingerprintFunc digests what must be equal when an identifier repeats. The zero digest means
+// that nothing is compared.
 type FingerprintFunc func(d *Delivery, it Item) [32]byte
 
-// FingerprintBody digests the item's body and the CloudEvents attributes in the header (ce-*). It is the default.
+// FingerprintBody digests the item's body and the CloudEvents attributes in the header (ce-*).
+// It is the default.
 //
-// It ignores attributes that a signature does not cover: adding one would turn a delivery into another payload.
+// It ignores attributes that a signature does not cover: adding one would turn a delivery into
+// another payload.
 func FingerprintBody(d *Delivery, it Item) [32]byte {
 	h := sha256.New()
 	writePart(h, it.Body)
@@ -38,8 +40,9 @@ func FingerprintBody(d *Delivery, it Item) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// FingerprintCloudEvent ignores id and time of a CloudEvent that an Idempotency-Key identifies: a producer may
-// renew both for each attempt (delivery draft section 10). Otherwise it is FingerprintBody.
+// FingerprintCloudEvent ignores id and time of a CloudEvent that an Idempotency-Key identifies:
+// a producer may renew both for each attempt (delivery draft section 10). Otherwise it is
+// FingerprintBody.
 func FingerprintCloudEvent(d *Delivery, it Item) [32]byte {
 	events, err := d.cloudEvents()
 	if err != nil || len(events) != 1 || len(d.Request.Header.Values(defaultKeyField)) == 0 {
@@ -56,12 +59,12 @@ func FingerprintCloudEvent(d *Delivery, it Item) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// FingerprintNone compares nothing: the same identifier is the same event. It is for signed identifiers, and for
-// producers that change the body with every attempt.
+// FingerprintNone compares nothing: the same identifier is the same event. It is for signed
+// identifiers, and for producers that change the body with every attempt.
 func FingerprintNone(*Delivery, Item) [32]byte { return [32]byte{} }
 
-// FingerprintFields compares the values of extractors only, for producers that change other parts of the body
-// with every attempt. If a value cannot be read, the whole body is compared.
+// FingerprintFields compares the values of extractors only, for producers that change other
+// parts of the body with every attempt. If a value cannot be read, the whole body is compared.
 func FingerprintFields(fields ...Extractor) FingerprintFunc {
 	return func(d *Delivery, it Item) [32]byte {
 		one := &Delivery{Request: d.Request, Body: it.Body, Identity: d.Identity}

@@ -11,20 +11,20 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// MaxKey is the maximum length of an idempotency identifier, in characters. Parsers must support strings of 1,024
-// (RFC 9651 section 3.3.3).
+// MaxKey is the maximum length of an idempotency identifier, in characters. Parsers must
+// support strings of 1,024 (RFC 9651 section 3.3.3).
 const MaxKey = 1024
 
 const defaultKeyField = "Idempotency-Key"
 
-// IdempotencyKey reads the Idempotency-Key field (draft-ietf-httpapi-idempotency-key-header section 2.1): a
-// structured-field String (RFC 9651 section 3.3.3). The text between the quotes is the identifier; parameters are
-// ignored. Deployed senders omit the quotes, so a bare value is the same identifier unless Strict is set. Bare is
-// 1*VCHAR without `"`, `,`, `;` and `\`.
+// IdempotencyKey reads the Idempotency-Key field (draft-ietf-httpapi-idempotency-key-header
+// section 2.1): a structured-field String (RFC 9651 section 3.3.3). The text between the quotes
+// is the identifier; parameters are ignored. Deployed senders omit the quotes, so a bare value
+// is the same identifier unless Strict is set. Bare is 1*VCHAR without `"`, `,`, `;` and `\`.
 //
-// The field must be on one line (else ambiguous_field) and contain 1 to 1,024 characters. A value that does not
-// parse or is longer is refused with event_malformed, an empty one with id_missing. Without the field there is
-// neither a value nor an error.
+// The field must be on one line (else ambiguous_field) and contain 1 to 1,024 characters. A
+// value that does not parse or is longer is refused with event_malformed, an empty one with
+// id_missing. Without the field there is neither a value nor an error.
 type IdempotencyKey struct {
 	// Field is the name of the field. Defaults to Idempotency-Key.
 	Field string
@@ -167,7 +167,8 @@ func (f regexpFormat) String() string { return "of the form " + f.expr }
 
 func notOf(f KeyFormat) error { return verify.Public("not " + f.String()) }
 
-// lengthError returns tooLong for a text of more than limit characters, or more bytes than those can have.
+// lengthError returns tooLong for a text of more than limit characters, or more bytes than
+// those can have.
 func lengthError(text string, limit int, tooLong error) error {
 	if utf8.RuneCountInString(text) > limit || len(text) > utf8.UTFMax*limit {
 		return tooLong

@@ -21,15 +21,15 @@ const (
 	ClassUnknown Class = iota
 	// ClassIDSigned: the signature covers the identifier, which identifies the event.
 	ClassIDSigned
-	// ClassTimeSigned: the signature covers a time but not the identifier. The identifier, or a digest of the
-	// signed content if none is sent, identifies the event. The same signed bytes are detected under any
-	// identifier.
+	// ClassTimeSigned: the signature covers a time but not the identifier. The identifier, or a
+	// digest of the signed content if none is sent, identifies the event. The same signed bytes
+	// are detected under any identifier.
 	ClassTimeSigned
-	// ClassContentSigned: the signature covers neither a time nor the identifier. A digest of the signed content
-	// identifies the event, and the identifier an occurrence of it.
+	// ClassContentSigned: the signature covers neither a time nor the identifier. A digest of
+	// the signed content identifies the event, and the identifier an occurrence of it.
 	ClassContentSigned
-	// ClassUnnamed: the signature covers no time, and no identifier is sent. A digest of the signed content
-	// identifies the event.
+	// ClassUnnamed: the signature covers no time, and no identifier is sent. A digest of the
+	// signed content identifies the event.
 	ClassUnnamed
 	// ClassUnsigned: nothing of the event is signed. The identifier identifies it.
 	ClassUnsigned
@@ -105,8 +105,8 @@ func (p *Producer) classOf(signed, timed bool, id verify.Identity) Class {
 	return ClassUnnamed
 }
 
-// coversID reports whether the signature covers the identifier. Under a malleable signature bytes can be moved
-// between the signed parts, so it covers only an identifier within the body.
+// coversID reports whether the signature covers the identifier. Under a malleable signature
+// bytes can be moved between the signed parts, so it covers only an identifier within the body.
 func (p *Producer) coversID(id verify.Identity) bool {
 	return !slices.ContainsFunc(p.Key.Consumes(), func(part string) bool {
 		return !id.Covers(part) || id.Malleable && part != "@body"
@@ -119,8 +119,8 @@ func (p *Producer) hasIDs() bool {
 	return p.Key != nil && !digest
 }
 
-// Repeats is how often signed content may be accepted, each time as a separate event, where the signature covers
-// neither an identifier nor a time. The zero value is once.
+// Repeats is how often signed content may be accepted, each time as a separate event, where the
+// signature covers neither an identifier nor a time. The zero value is once.
 type Repeats struct {
 	// Max is the number of occurrences in a window, the first included.
 	Max int
@@ -141,12 +141,13 @@ type Occurrence struct {
 	Name string
 	// Repeats is how often the content may occur.
 	Repeats Repeats
-	// Members means that the digest covers some members of the body only, so bodies with one digest may differ.
+	// Members means that the digest covers some members of the body only, so bodies with one
+	// digest may differ.
 	Members bool
 }
 
-// OccurrenceOf returns the occurrence of a delivery's only item. It reports false if an identifier identifies the
-// event, because it is signed or trusted (SameSignedOff).
+// OccurrenceOf returns the occurrence of a delivery's only item. It reports false if an
+// identifier identifies the event, because it is signed or trusted (SameSignedOff).
 func (p *Producer) OccurrenceOf(d *Delivery, it Item) (Occurrence, bool) {
 	if p.SameSigned == SameSignedOff || p.ClassOf(d.Identity) != ClassContentSigned {
 		return Occurrence{}, false
@@ -227,15 +228,16 @@ func positionID(body []byte, position int) string {
 	return fmt.Sprintf("%s;%d", digestID(body), position+1)
 }
 
-// Remembers reports whether the events of a verified delivery are remembered beyond their window. They are if the
-// signature covers the content but no time: nothing else shows later that a captured delivery is old. Content that
-// is a state (Series) may return, and a shared credential does not cover content.
+// Remembers reports whether the events of a verified delivery are remembered beyond their
+// window. They are if the signature covers the content but no time: nothing else shows later
+// that a captured delivery is old. Content that is a state (Series) may return, and a shared
+// credential does not cover content.
 func (p *Producer) Remembers(id verify.Identity) bool {
 	return !p.Forgets && p.Series == nil && id.SignedAt.IsZero() && (id.Signed != nil || id.Covers("@body") || id.Covers("@items"))
 }
 
-// HappenedAt returns when the event of a delivery happened, as EventTime reads it. The time is zero if it is
-// missing, unreadable or not covered by the signature.
+// HappenedAt returns when the event of a delivery happened, as EventTime reads it. The time is
+// zero if it is missing, unreadable or not covered by the signature.
 func (p *Producer) HappenedAt(d *Delivery) time.Time {
 	uncovered := func(part string) bool { return !d.Identity.Covers(part) }
 	if p.EventTime == nil || slices.ContainsFunc(p.EventTime.Consumes(), uncovered) {
@@ -248,10 +250,12 @@ func (p *Producer) HappenedAt(d *Delivery) time.Time {
 	return parseEventTime(text)
 }
 
-// minMilliseconds is the first number read as milliseconds since 1970, in 1973. As seconds it would be in 5138.
+// minMilliseconds is the first number read as milliseconds since 1970, in 1973. As seconds it
+// would be in 5138.
 const minMilliseconds = 100_000_000_000
 
-// parseEventTime reads RFC 3339, or seconds or milliseconds since 1970. Anything else is the zero time.
+// parseEventTime reads RFC 3339, or seconds or milliseconds since 1970. Anything else is the
+// zero time.
 func parseEventTime(text string) time.Time {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		switch {

@@ -7,9 +7,9 @@ import (
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
 )
 
-// Shapes returns a function for [Producer.Repeatable]: a signed body that matches a shape may occur up to most
-// times. A shape lists members at the top of a JSON object: "NAME" must exist, "!NAME" must not, and
-// "NAME=VALUE|VALUE" must be a string with one of the values.
+// Shapes returns a function for [Producer.Repeatable]: a signed body that matches a shape may
+// occur up to most times. A shape lists members at the top of a JSON object: "NAME" must exist,
+// "!NAME" must not, and "NAME=VALUE|VALUE" must be a string with one of the values.
 func Shapes(most int, lists ...[]string) func(*Delivery) Repeats {
 	return func(d *Delivery) Repeats {
 		doc := signedJSON(d)
@@ -22,8 +22,8 @@ func Shapes(most int, lists ...[]string) func(*Delivery) Repeats {
 	}
 }
 
-// signedJSON returns the JSON of a body, or of its member "payload" if the body is a form. It ignores the media
-// type, which is not signed: JSON is never read as a form.
+// signedJSON returns the JSON of a body, or of its member "payload" if the body is a form. It
+// ignores the media type, which is not signed: JSON is never read as a form.
 func signedJSON(d *Delivery) *document {
 	doc := d.document()
 	if doc.err == nil {

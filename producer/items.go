@@ -9,12 +9,12 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Items returns the events of a verified delivery: one, or the items of a batch. An item without an identifier
-// gets a digest, unless KeyRequired is set: of the signed content, or of the item's body and its position in the
-// batch.
+// Items returns the events of a verified delivery: one, or the items of a batch. An item
+// without an identifier gets a digest, unless KeyRequired is set: of the signed content, or of
+// the item's body and its position in the batch.
 //
-// Errors are *verify.Error: id_missing, ambiguous_field, event_malformed or media_type_unsupported. They are
-// permanent, 4xx: no retry succeeds.
+// Errors are *verify.Error: id_missing, ambiguous_field, event_malformed or
+// media_type_unsupported. They are permanent, 4xx: no retry succeeds.
 func (p *Producer) Items(d *Delivery) ([]Item, error) {
 	d.looseBinary = p.LooseBinary
 	items, err := p.split(d)
@@ -40,8 +40,8 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 	return items, nil
 }
 
-// digestFor returns the identifier of an item that has none: the digest of the signed content where that
-// identifies events, and else of the item's body and position.
+// digestFor returns the identifier of an item that has none: the digest of the signed content
+// where that identifies events, and else of the item's body and position.
 func (p *Producer) digestFor(d *Delivery, body []byte, position int) string {
 	switch class := p.ClassOf(d.Identity); {
 	case p.Split != nil || p.Payload != nil || class == ClassIDSigned || class == ClassUnsigned:
@@ -50,8 +50,8 @@ func (p *Producer) digestFor(d *Delivery, body []byte, position int) string {
 	return contentID(d)
 }
 
-// missingID is the error for a delivery without an identifier. If the identifier is a member of the body and the
-// body is not JSON, the event is malformed.
+// missingID is the error for a delivery without an identifier. If the identifier is a member of
+// the body and the body is not JSON, the event is malformed.
 func (p *Producer) missingID(d *Delivery) error {
 	if _, member := p.Key.(jsonMember); member && d.document().err != nil {
 		return malformed("body", d.document().err)
@@ -119,10 +119,11 @@ func (p *Producer) typeComponent() string {
 	return p.Type.String()
 }
 
-// clamp enforces the limits of identifier, type and attributes. Under the API contract an invalid identifier or
-// type is an error. Senders of webhooks would drop the event on that, and truncation could make two names equal:
-// there a digest replaces the identifier and the type is dropped, so only handlers of all types get the event.
-// Invalid attributes are dropped under both contracts. Note lists what was dropped.
+// clamp enforces the limits of identifier, type and attributes. Under the API contract an
+// invalid identifier or type is an error. Senders of webhooks would drop the event on that, and
+// truncation could make two names equal: there a digest replaces the identifier and the type is
+// dropped, so only handlers of all types get the event. Invalid attributes are dropped under
+// both contracts. Note lists what was dropped.
 func (p *Producer) clamp(it *Item) error {
 	if err := cmp.Or(lengthError(it.ID, MaxKey, errKeyLong), controlError(it.ID)); err != nil {
 		if p.Contract == API {

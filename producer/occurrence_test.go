@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestItemsOfABatchWithoutIdentifiersAreNamedByBytesAndPosition: two equal items of one batch are two events, and the
-// batch that is sent again has the same ones.
+// TestItemsOfABatchWithoutIdentifiersAreNamedByBytesAndPosition: two equal items of one batch
+// are two events, and the batch that is sent again has the same ones.
 func TestItemsOfABatchWithoutIdentifiersAreNamedByBytesAndPosition(t *testing.T) {
 	t.Parallel()
 	p := Producer{Split: func(d *Delivery) ([]Item, error) {

@@ -1,9 +1,9 @@
-// Package producer describes the senders of events: how each one signs, names and batches events, how it
-// checks an endpoint, and which response it wants.
+// Package producer describes the senders of events: how each one signs, names and batches
+// events, how it checks an endpoint, and which response it wants.
 //
-// Everything about a sender is data in a [Producer]. [Signed] describes a producer of your own that signs
-// with RFC 9421. Package preset has a function for each vendor, such as preset.GitHub; set fields of what
-// it returns to change a preset.
+// Everything about a sender is data in a [Producer]. [Signed] describes a producer of your own
+// that signs with RFC 9421. Package preset has a function for each vendor, such as
+// preset.GitHub; set fields of what it returns to change a preset.
 package producer
 
 import (
@@ -22,8 +22,9 @@ import (
 type Producer struct {
 	// Identity.
 
-	// Name is the stable name of the producer. It names the endpoint (/webhooks/NAME) and is the principal of
-	// keys that have none: 1 to 63 letters, digits, "-", "_" and "."; not "." first. Required.
+	// Name is the stable name of the producer. It names the endpoint (/webhooks/NAME) and is
+	// the principal of keys that have none: 1 to 63 letters, digits, "-", "_" and "."; not "."
+	// first. Required.
 	Name string
 	// Preset is the name of the preset that made this value, or empty.
 	Preset string
@@ -46,110 +47,124 @@ type Producer struct {
 	AllowedIPs []netip.Prefix
 	// EarlyData accepts requests marked Early-Data: 1 (RFC 8470) while their signed time is fresh.
 	EarlyData bool
-	// SignsURL means that the scheme signs the URL, so Open requires the public one. Set by default where
-	// the scheme has a method SignsURL that returns true, as those of package verify have.
+	// SignsURL means that the scheme signs the URL, so Open requires the public one. Set by
+	// default where the scheme has a method SignsURL that returns true, as those of package
+	// verify have.
 	SignsURL bool
-	// SecretQuery are query parameters that hold credentials. They are redacted and not part of the scope.
+	// SecretQuery are query parameters that hold credentials. They are redacted and not part of
+	// the scope.
 	SecretQuery []string
-	// SecretHeaders are header fields that hold credentials. They are not stored; Authorization and Cookie
-	// never are.
+	// SecretHeaders are header fields that hold credentials. They are not stored; Authorization
+	// and Cookie never are.
 	SecretHeaders []string
 
 	// Handshakes.
 
-	// Challenge answers unsigned requests of a subscription handshake (GET and OPTIONS) before verification.
-	// It returns nil for any other request, and an error for a challenge that it refuses; a response beside
-	// the error is the refusal that the vendor expects. May be nil.
+	// Challenge answers unsigned requests of a subscription handshake (GET and OPTIONS) before
+	// verification. It returns nil for any other request, and an error for a challenge that it
+	// refuses; a response beside the error is the refusal that the vendor expects. May be nil.
 	Challenge func(*http.Request) (*dedup.Response, error)
 	// ChallengeMethods are the methods that Challenge answers, for the Allow field.
 	ChallengeMethods []string
-	// Handshake answers signed requests of a subscription handshake. It returns nil for a delivery of
-	// events. May be nil.
+	// Handshake answers signed requests of a subscription handshake. It returns nil for a
+	// delivery of events. May be nil.
 	Handshake func(context.Context, *Delivery) (*dedup.Response, error)
 
 	// Requests and limits.
 
 	// Methods are the methods of deliveries. Defaults to POST.
 	Methods []string
-	// MediaTypes, when not empty, are the only media types accepted (415 for others); "application/*" works.
+	// MediaTypes, when not empty, are the only media types accepted (415 for others);
+	// "application/*" works.
 	MediaTypes []string
-	// EmptyBody accepts deliveries that have neither a body nor a Content-Type, such as pings. By default they
-	// are refused (400) where the method has a body and Split does not read events from header fields.
+	// EmptyBody accepts deliveries that have neither a body nor a Content-Type, such as pings.
+	// By default they are refused (400) where the method has a body and Split does not read
+	// events from header fields.
 	EmptyBody bool
 	// MaxBody limits the body, in bytes. Defaults to 1 MiB.
 	MaxBody int64
-	// Rate limits accepted events (429 beyond it). It applies after verification, so unauthenticated requests
-	// use none of it, and not to deliveries that get a stored response. Defaults to no limit.
+	// Rate limits accepted events (429 beyond it). It applies after verification, so
+	// unauthenticated requests use none of it, and not to deliveries that get a stored
+	// response. Defaults to no limit.
 	Rate Rate
-	// Concurrency limits verified deliveries in flight (503 beyond it). A delivery whose handler outlives its
-	// timeout counts until the handler returns. Defaults to no limit.
+	// Concurrency limits verified deliveries in flight (503 beyond it). A delivery whose
+	// handler outlives its timeout counts until the handler returns. Defaults to no limit.
 	Concurrency int
 
 	// Events.
 
 	// Split returns the events of a batch. Nil means that a delivery is one event.
 	Split func(*Delivery) ([]Item, error)
-	// Payload returns the bytes that handlers and the store get in place of an enveloping body. Defaults to
-	// the body as received.
+	// Payload returns the bytes that handlers and the store get in place of an enveloping body.
+	// Defaults to the body as received.
 	Payload func(*Delivery) ([]byte, error)
 	// Key extracts the idempotency identifier. Required, unless Split is set.
 	Key Extractor
-	// KeyRequired refuses deliveries without an identifier (400). Otherwise a digest identifies them.
+	// KeyRequired refuses deliveries without an identifier (400). Otherwise a digest identifies
+	// them.
 	KeyRequired bool
-	// KeyFormat refuses identifiers of another form (400) and is published in the policy. Defaults to any
-	// text of 1 to 1,024 characters.
+	// KeyFormat refuses identifiers of another form (400) and is published in the policy.
+	// Defaults to any text of 1 to 1,024 characters.
 	KeyFormat KeyFormat
-	// Type extracts the event type. A type of more than MaxType characters or with a control character is
-	// refused under API (400) and dropped under Webhook. Defaults to an empty type.
+	// Type extracts the event type. A type of more than MaxType characters or with a control
+	// character is refused under API (400) and dropped under Webhook. Defaults to an empty
+	// type.
 	Type Extractor
 	// Attributes reads facts about the event for handlers (source, subject, time, ...). May be nil.
 	Attributes func(*Delivery) (map[string]string, error)
-	// Reads lists what handlers read besides, in the form of [Extractor.Consumes]. RFC 9421 signatures must
-	// cover it, like everything that Key and Type read. The lanes of handlers are added.
+	// Reads lists what handlers read besides, in the form of [Extractor.Consumes]. RFC 9421
+	// signatures must cover it, like everything that Key and Type read. The lanes of handlers
+	// are added.
 	Reads []string
-	// Fields are the sender's own header fields, names or prefixes that end with a star ("X-GitHub-*"). An
-	// intermediary forwards them, see [Producer.OwnFields]. Listing a field does not authenticate it.
+	// Fields are the sender's own header fields, names or prefixes that end with a star
+	// ("X-GitHub-*"). An intermediary forwards them, see [Producer.OwnFields]. Listing a field
+	// does not authenticate it.
 	Fields []string
-	// LooseBinary accepts CloudEvents in binary mode when the signature covers the body but not the attributes
-	// (ce-*). Whoever captures a signed body can then send it with another source, type and identifier, and
-	// only the digest of the body reveals that, while the original is remembered. Defaults to refusing (401).
+	// LooseBinary accepts CloudEvents in binary mode when the signature covers the body but not
+	// the attributes (ce-*). Whoever captures a signed body can then send it with another
+	// source, type and identifier, and only the digest of the body reveals that, while the
+	// original is remembered. Defaults to refusing (401).
 	LooseBinary bool
 
 	// Deduplication.
 
-	// Fingerprint selects what must be equal when an identifier repeats. Defaults to FingerprintBody.
+	// Fingerprint selects what must be equal when an identifier repeats. Defaults to
+	// FingerprintBody.
 	Fingerprint FingerprintFunc
-	// QueryScope makes the signed query, less ScopeIgnores, part of the scope of identifiers: two deliveries
-	// share a scope if and only if endpoint and effective URL are equal.
+	// QueryScope makes the signed query, less ScopeIgnores, part of the scope of identifiers:
+	// two deliveries share a scope if and only if endpoint and effective URL are equal.
 	QueryScope bool
 	// ScopeIgnores are query parameters outside the scope: credentials and attempt counters.
 	ScopeIgnores []string
-	// Sending reads the identifier that retries of one sending share, where Key reads one that several events
-	// share. It matters only where the signature covers neither. Defaults to Key.
+	// Sending reads the identifier that retries of one sending share, where Key reads one that
+	// several events share. It matters only where the signature covers neither. Defaults to
+	// Key.
 	Sending Extractor
-	// StaleKnown answers an authentic but stale delivery of a known event with the stored response, for
-	// senders that resend the same bytes hours later. Set in presets.
+	// StaleKnown answers an authentic but stale delivery of a known event with the stored
+	// response, for senders that resend the same bytes hours later. Set in presets.
 	StaleKnown bool
-	// SameSigned is the policy for the same signed bytes under another identifier, where the signature covers
-	// the body but not the identifier. Defaults to SameSignedDefault.
+	// SameSigned is the policy for the same signed bytes under another identifier, where the
+	// signature covers the body but not the identifier. Defaults to SameSignedDefault.
 	SameSigned SameSigned
 	// SameSignedTypes overrides SameSigned for event types: SameSignedQuarantine, SameSignedRun or
 	// SameSignedRefuse.
 	SameSignedTypes map[string]SameSigned
-	// SameSignedMax limits the accepted occurrences of signed content in a window, the first included.
-	// Defaults to 16 with SameSignedRun and to the result of Repeatable otherwise.
+	// SameSignedMax limits the accepted occurrences of signed content in a window, the first
+	// included. Defaults to 16 with SameSignedRun and to the result of Repeatable otherwise.
 	SameSignedMax int
-	// Repeatable returns how often the content of a delivery may be accepted, where the signature covers
-	// neither an identifier nor a time: more than once where two events can have the same signed content. It
-	// must read only what is signed. Defaults to once.
+	// Repeatable returns how often the content of a delivery may be accepted, where the
+	// signature covers neither an identifier nor a time: more than once where two events can
+	// have the same signed content. It must read only what is signed. Defaults to once.
 	Repeatable func(*Delivery) Repeats
-	// KeyedByType makes signed content a separate event for each type, for senders that send equal bytes for
-	// several types. Each type that a handler names exactly counts once, all others together at most 9 times.
-	// It matters only where the signature covers neither an identifier nor a time.
+	// KeyedByType makes signed content a separate event for each type, for senders that send
+	// equal bytes for several types. Each type that a handler names exactly counts once, all
+	// others together at most 9 times. It matters only where the signature covers neither an
+	// identifier nor a time.
 	KeyedByType bool
-	// Series returns the state that a delivery updates, such as the topic of a feed, or "" where a delivery is
-	// an event of its own. Equal content is a duplicate while it is the newest of its series. Replaced content
-	// that returns is quarantined within Window and accepted after it. Scoped to the principal. May be nil.
+	// Series returns the state that a delivery updates, such as the topic of a feed, or ""
+	// where a delivery is an event of its own. Equal content is a duplicate while it is the
+	// newest of its series. Replaced content that returns is quarantined within Window and
+	// accepted after it. Scoped to the principal. May be nil.
 	Series func(*Delivery) string
 
 	// Replies.
@@ -158,11 +173,12 @@ type Producer struct {
 	Contract Contract
 	// Accepted is the response to an accepted event. Defaults to 202 under API, 200 under Webhook.
 	Accepted dedup.Response
-	// InFlight is the status for a duplicate while the first delivery is in flight: 409, 429 or 503. Defaults
-	// to 409 under API, 503 under Webhook.
+	// InFlight is the status for a duplicate while the first delivery is in flight: 409, 429 or
+	// 503. Defaults to 409 under API, 503 under Webhook.
 	InFlight int
-	// Authenticate is the field WWW-Authenticate of a 401 (RFC 9110 section 11.6.1). Defaults to one challenge
-	// per scheme: Basic (RFC 7617), Bearer (RFC 6750), or Signature, which is not registered. The realm is Name.
+	// Authenticate is the field WWW-Authenticate of a 401 (RFC 9110 section 11.6.1). Defaults
+	// to one challenge per scheme: Basic (RFC 7617), Bearer (RFC 6750), or Signature, which is
+	// not registered. The realm is Name.
 	Authenticate string
 
 	// Lifetime.
@@ -171,17 +187,20 @@ type Producer struct {
 	Window time.Duration
 	// DropBody deletes bodies once every handler is done. By default they are kept for the window.
 	DropBody bool
-	// Forgets remembers nothing beyond the window. By default the store is asked to remember events whose
-	// signature covers the content but no time, for 90 days unless configured otherwise.
+	// Forgets remembers nothing beyond the window. By default the store is asked to remember
+	// events whose signature covers the content but no time, for 90 days unless configured
+	// otherwise.
 	Forgets bool
-	// EventTime reads when the event happened from the signed content: RFC 3339, or seconds or milliseconds
-	// since 1970. It decides how long an event is remembered beyond the window. Defaults to none.
+	// EventTime reads when the event happened from the signed content: RFC 3339, or seconds or
+	// milliseconds since 1970. It decides how long an event is remembered beyond the window.
+	// Defaults to none.
 	EventTime Extractor
-	// Retire is when the endpoint ends. Until then every response announces it in the field Sunset (RFC 8594).
-	// From then on every request gets 410 without verification, duplicates included; nothing else answers 410.
+	// Retire is when the endpoint ends. Until then every response announces it in the field
+	// Sunset (RFC 8594). From then on every request gets 410 without verification, duplicates
+	// included; nothing else answers 410.
 	Retire time.Time
-	// Deprecated is the date of the field Deprecation (RFC 9745): producers should move away. It must not be
-	// after Retire. Defaults to Retire; the field is absent when both are zero.
+	// Deprecated is the date of the field Deprecation (RFC 9745): producers should move away.
+	// It must not be after Retire. Defaults to Retire; the field is absent when both are zero.
 	Deprecated time.Time
 }
 
@@ -192,7 +211,8 @@ type Contract int
 const (
 	// API is for producers of your own that follow the Idempotency-Key draft: 202, 409, 422, 400.
 	API Contract = iota
-	// Webhook is for vendors that drop an event on a 4xx: 200, and 503 while the first delivery is in flight.
+	// Webhook is for vendors that drop an event on a 4xx: 200, and 503 while the first delivery
+	// is in flight.
 	Webhook
 )
 
@@ -205,8 +225,8 @@ const (
 	NonceOff NoncePolicy = iota
 	// NonceRequired refuses signatures without a nonce.
 	NonceRequired
-	// NonceUnique refuses a nonce that was used with another event. The same nonce with the same event is a
-	// duplicate.
+	// NonceUnique refuses a nonce that was used with another event. The same nonce with the
+	// same event is a duplicate.
 	NonceUnique
 )
 
@@ -219,17 +239,19 @@ const (
 	SameSignedDefault SameSigned = iota
 	// SameSignedOff trusts the identifier: each identifier is an event, without a limit.
 	SameSignedOff
-	// SameSignedQuarantine answers 200 and quarantines the delivery, at most 16 per original. Not under API.
+	// SameSignedQuarantine answers 200 and quarantines the delivery, at most 16 per original.
+	// Not under API.
 	SameSignedQuarantine
 	// SameSignedRefuse answers 401.
 	SameSignedRefuse
-	// SameSignedRun accepts another occurrence, up to SameSignedMax in a window, where the signature covers
-	// neither the identifier nor a time. Beyond that it is quarantined, under API refused.
+	// SameSignedRun accepts another occurrence, up to SameSignedMax in a window, where the
+	// signature covers neither the identifier nor a time. Beyond that it is quarantined, under
+	// API refused.
 	SameSignedRun
 )
 
-// AcceptedMediaTypes lists the media types for a 415: MediaTypes, or those of CloudEvents, whose reader is the
-// only one that refuses a media type itself.
+// AcceptedMediaTypes lists the media types for a 415: MediaTypes, or those of CloudEvents,
+// whose reader is the only one that refuses a media type itself.
 func (p *Producer) AcceptedMediaTypes() []string {
 	switch {
 	case len(p.MediaTypes) > 0:
@@ -240,9 +262,9 @@ func (p *Producer) AcceptedMediaTypes() []string {
 	return []string{MediaCloudEvent}
 }
 
-// OwnFields lists the header fields that an intermediary forwards with an event, besides covered fields and
-// those that describe the content: Fields, the fields of an HMAC signature, and the fields that Key, Type and
-// Reads name. A name that ends with a star is a prefix.
+// OwnFields lists the header fields that an intermediary forwards with an event, besides
+// covered fields and those that describe the content: Fields, the fields of an HMAC signature,
+// and the fields that Key, Type and Reads name. A name that ends with a star is a prefix.
 func (p *Producer) OwnFields() []string {
 	fields := slices.Concat(p.Fields, p.consumed())
 	mapScheme(p.Scheme, func(s verify.Scheme) verify.Scheme {

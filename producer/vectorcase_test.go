@@ -23,8 +23,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// vectorCase is one recorded request and what is to become of it. Members that are not listed here are refused,
-// so that no expectation is overlooked.
+// vectorCase is one recorded request and what is to become of it. Members that are not listed
+// here are refused, so that no expectation is overlooked.
 type vectorCase struct {
 	Name, Producer, Scheme, Kind, Source, Note string
 	Method, URL, Body                          string
@@ -230,7 +230,8 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 	return s
 }
 
-// tokenKeysOf reads what an issuer publishes. A set without a usable key knows no kid, as a fetched one does.
+// tokenKeysOf reads what an issuer publishes. A set without a usable key knows no kid, as a
+// fetched one does.
 func tokenKeysOf(t *testing.T, jwks []byte) verify.TokenKeySet {
 	t.Helper()
 	var set struct{ Keys []json.RawMessage }
@@ -308,7 +309,8 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) producer.Producer
 func adapt(scheme string, s *preset.Settings) {
 	switch scheme {
 	case "cloudevents", "yookassa", "websub":
-		// Cases without a credential are about the event; such a producer is known by its addresses.
+		// Cases without a credential are about the event; such a producer is known by its
+		// addresses.
 		if s.Bearer == "" && len(s.Secrets) == 0 && !slices.ContainsFunc(s.Subscriptions, func(one preset.Subscription) bool { return one.Secret != "" }) {
 			s.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 		}
@@ -328,7 +330,8 @@ func adapt(scheme string, s *preset.Settings) {
 // described are producers without a preset, told in the words that eyelet.yaml has for them.
 func described() map[string]func(preset.Settings) producer.Producer {
 	return map[string]func(preset.Settings) producer.Producer{
-		// https://developers.tabapay.com/reference/verifying-webhook-signatures: v2 is made with the secret before this one.
+		// https://developers.tabapay.com/reference/verifying-webhook-signatures: v2 is made
+		// with the secret before this one.
 		"tabapay": func(s preset.Settings) producer.Producer {
 			return producer.Producer{
 				Name: "tabapay", Contract: producer.Webhook, Key: producer.IdempotencyKey{}, KeyRequired: true,

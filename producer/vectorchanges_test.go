@@ -10,9 +10,10 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestEveryChangeOfARecordedDeliveryIsRefusedOrWithoutEffect flips a bit of each byte of body and fields of the
-// first signed delivery in each file of cases, so that a preset is tested by its cases alone. A change is
-// accepted only where it leaves the signed content as it was: an unsigned field, the case of a hexadecimal digit.
+// TestEveryChangeOfARecordedDeliveryIsRefusedOrWithoutEffect flips a bit of each byte of body
+// and fields of the first signed delivery in each file of cases, so that a preset is tested by
+// its cases alone. A change is accepted only where it leaves the signed content as it was: an
+// unsigned field, the case of a hexadecimal digit.
 func TestEveryChangeOfARecordedDeliveryIsRefusedOrWithoutEffect(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("..", "testdata", "vectors", "producers", "*.json"))

@@ -209,7 +209,8 @@ func expectAccepted(t *testing.T, c *vectorCase, got verdict) {
 	if c.Response != nil {
 		expectResponse(t, c.Response, got.producer)
 	}
-	// The type of an unsigned challenge is its method or mode, which nothing but the case calls a type.
+	// The type of an unsigned challenge is its method or mode, which nothing but the case calls
+	// a type.
 	if len(got.items) > 0 {
 		expectItem(t, vectorEvent{c.Expect.ID, c.Expect.Type, c.Expect.Source, c.Expect.Subject, c.Expect.Data}, got.items[0], c)
 	}
@@ -229,7 +230,8 @@ func expectAccepted(t *testing.T, c *vectorCase, got verdict) {
 	}
 }
 
-// expectItem compares an event. Where the identifier is made of source and id, the id alone is an attribute.
+// expectItem compares an event. Where the identifier is made of source and id, the id alone is
+// an attribute.
 func expectItem(t *testing.T, want vectorEvent, it producer.Item, c *vectorCase) {
 	t.Helper()
 	id := it.ID

@@ -13,7 +13,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// validCases are the recorded deliveries of a producer that are accepted without being a matter of policy.
+// validCases are the recorded deliveries of a producer that are accepted without being a matter
+// of policy.
 func validCases(t *testing.T, name string) []vectorCase {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "testdata", "vectors", "producers", name+".json"))
@@ -55,8 +56,9 @@ func receiveCase(p producer.Producer, r *http.Request, body []byte, c *vectorCas
 	return outcome{id, items[0]}, nil
 }
 
-// TestEveryChangeOfATokenPresetIsRefusedOrWithoutEffect flips a bit of each byte of body and fields. A change
-// is accepted only where it leaves the signed content, the identifier and the type as they were.
+// TestEveryChangeOfATokenPresetIsRefusedOrWithoutEffect flips a bit of each byte of body and
+// fields. A change is accepted only where it leaves the signed content, the identifier and the
+// type as they were.
 func TestEveryChangeOfATokenPresetIsRefusedOrWithoutEffect(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"aws-sns", "paypal", "yandex-pay", "openbanking-uk"} {
@@ -118,7 +120,8 @@ func changes(r *http.Request, body []byte) []change {
 	return all
 }
 
-// TestEveryChangeOfABearerTokenIsRefused looks at the credential only: nothing else of the delivery is signed.
+// TestEveryChangeOfABearerTokenIsRefused looks at the credential only: nothing else of the
+// delivery is signed.
 func TestEveryChangeOfABearerTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	c := validCases(t, "google-eventarc")[0]
@@ -138,7 +141,8 @@ func TestEveryChangeOfABearerTokenIsRefused(t *testing.T) {
 	}
 }
 
-// TestOneTokenServesManyMessages receives several messages under one bearer token; none is a replay.
+// TestOneTokenServesManyMessages receives several messages under one bearer token; none is a
+// replay.
 func TestOneTokenServesManyMessages(t *testing.T) {
 	t.Parallel()
 	c := validCases(t, "google-eventarc")[0]

@@ -21,14 +21,16 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Adyen receives payment notifications of Adyen (the "standard webhook"). A key is the HMAC key of the webhook in
-// hex, as the Customer Area shows it. Adyen uses the old key for a while after a change, so set both. To also
-// require the webhook's user and password, use verify.All{verify.Basic(...), p.Scheme} as the Scheme.
+// Adyen receives payment notifications of Adyen (the "standard webhook"). A key is the HMAC key
+// of the webhook in hex, as the Customer Area shows it. Adyen uses the old key for a while
+// after a change, so set both. To also require the webhook's user and password, use
+// verify.All{verify.Basic(...), p.Scheme} as the Scheme.
 //
-// A notification is a batch. An item carries, in additionalData.hmacSignature, the base64 of an HMAC-SHA256 over
-// eight of its members joined by colons, and is the event pspReference:eventCode:success. Other members (reason,
-// paymentMethod, eventDate, ...) are not signed: whoever holds a signed item can change them. One item that does
-// not verify refuses the request. Adyen wants 2xx or "[accepted]" within 10 seconds.
+// A notification is a batch. An item carries, in additionalData.hmacSignature, the base64 of an
+// HMAC-SHA256 over eight of its members joined by colons, and is the event
+// pspReference:eventCode:success. Other members (reason, paymentMethod, eventDate, ...) are not
+// signed: whoever holds a signed item can change them. One item that does not verify refuses
+// the request. Adyen wants 2xx or "[accepted]" within 10 seconds.
 //
 // https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/
 func Adyen(keys ...string) producer.Producer { return adyen.producer(Settings{Secrets: keys}) }
@@ -76,10 +78,10 @@ func splitAdyen(d *producer.Delivery) ([]producer.Item, error) {
 	return items, nil
 }
 
-// AdyenPlatform receives webhooks of Adyen's Balance and Management platforms, whose signature is in a header
-// field and covers the body. Keys are as for [Adyen]. data.id identifies the object, not the event, so a digest
-// of the body is the identifier. The field HmacSignature is confirmed by a sample repository and by users' code
-// rather than by the documentation.
+// AdyenPlatform receives webhooks of Adyen's Balance and Management platforms, whose signature
+// is in a header field and covers the body. Keys are as for [Adyen]. data.id identifies the
+// object, not the event, so a digest of the body is the identifier. The field HmacSignature is
+// confirmed by a sample repository and by users' code rather than by the documentation.
 //
 // https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/
 func AdyenPlatform(keys ...string) producer.Producer {
@@ -113,15 +115,16 @@ const (
 	maxAdyenName = 160     // bytes of a name with escapes: the longest name that is read, every letter escaped
 )
 
-// adyenScheme verifies each item of a notification; see [Adyen]. Of the signed members only merchantReference may
-// contain a colon, so a signature fits one list of members. Identity.Signed stays nil, because the body as a
-// whole is not signed.
+// adyenScheme verifies each item of a notification; see [Adyen]. Of the signed members only
+// merchantReference may contain a colon, so a signature fits one list of members.
+// Identity.Signed stays nil, because the body as a whole is not signed.
 type adyenScheme struct {
 	macs sync.Pool // of *adyenMACs
 	err  error
 }
 
-// adyenMACs are MACs, one for each key, and space for a sum. They are pooled: keying one costs two blocks of hashing.
+// adyenMACs are MACs, one for each key, and space for a sum. They are pooled: keying one costs
+// two blocks of hashing.
 type adyenMACs struct {
 	all []hash.Hash
 	sum [sha256.Size]byte
@@ -242,7 +245,8 @@ func parseAdyenItems(body []byte) ([]adyenItem, error) {
 	return items, nil
 }
 
-// readAdyenItems reads a notification in one pass and calls each for every item. It stops at the first error.
+// readAdyenItems reads a notification in one pass and calls each for every item. It stops at
+// the first error.
 func readAdyenItems(body []byte, each func(adyenItem) error) error {
 	if !utf8.Valid(body) {
 		return malformedItem("not UTF-8")
@@ -282,9 +286,9 @@ func malformedItem(why string) error {
 // adyenReader reads a notification.
 type adyenReader struct{ strictjson.Scanner }
 
-// members reads an object. It calls read with the index of each of the named members, to read its value. A
-// member that occurs twice in any letter case is refused, because later readers of the body may not agree on which
-// one counts. A name in another case is not read.
+// members reads an object. It calls read with the index of each of the named members, to read
+// its value. A member that occurs twice in any letter case is refused, because later readers of
+// the body may not agree on which one counts. A name in another case is not read.
 func (r *adyenReader) members(names []string, read func(i int) error) error {
 	seen := 0
 	return r.Object(func(name []byte) error {

@@ -102,8 +102,8 @@ func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 	}
 }
 
-// The signed text is eight members with colons between them. The merchant's own reference may hold one, and no other
-// member: with two that do, one signature fits several items.
+// The signed text is eight members with colons between them. The merchant's own reference may
+// hold one, and no other member: with two that do, one signature fits several items.
 func TestAdyenColonsMoveNothingFromOneMemberToAnother(t *testing.T) {
 	t.Parallel()
 	scheme := newAdyenScheme(adyenKey)

@@ -7,13 +7,14 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// EventBridge receives from an API destination of Amazon EventBridge, with the credential of its connection:
-// verify.HeaderValue for an API key (make it long and random) or verify.Basic. Nothing is signed. OAuth
-// connections send tokens of the receiver's own authorization server; use a JWT scheme for them.
+// EventBridge receives from an API destination of Amazon EventBridge, with the credential of
+// its connection: verify.HeaderValue for an API key (make it long and random) or verify.Basic.
+// Nothing is signed. OAuth connections send tokens of the receiver's own authorization server;
+// use a JWT scheme for them.
 //
-// The body is the event unless an input transformer changes it; then set Key and Type. EventBridge wants 2xx
-// within 5 seconds and retries for 24 hours, but only after 401, 407, 409, 429 and 5xx (according to secondary
-// sources).
+// The body is the event unless an input transformer changes it; then set Key and Type.
+// EventBridge wants 2xx within 5 seconds and retries for 24 hours, but only after 401, 407,
+// 409, 429 and 5xx (according to secondary sources).
 //
 // https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-api-destinations.html
 func EventBridge(credential *verify.Static) producer.Producer {

@@ -20,18 +20,21 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// AWSSNS receives messages of Amazon SNS topics; topics are their ARNs. Raw message delivery must be off, because
-// it has no signature. The event type is the message type ("Notification"); topic, subject and time are
-// attributes of the event.
+// AWSSNS receives messages of Amazon SNS topics; topics are their ARNs. Raw message delivery
+// must be off, because it has no signature. The event type is the message type
+// ("Notification"); topic, subject and time are attributes of the event.
 //
-// The signature does not cover every member of the body: MessageAttributes and the URLs can be changed on the way.
+// The signature does not cover every member of the body: MessageAttributes and the URLs can be
+// changed on the way.
 //
-// A SubscriptionConfirmation for one of the topics is confirmed by fetching its SubscribeURL, from a host of SNS
-// only and after its signature was verified. The end of a subscription is accepted and not undone.
+// A SubscriptionConfirmation for one of the topics is confirmed by fetching its SubscribeURL,
+// from a host of SNS only and after its signature was verified. The end of a subscription is
+// accepted and not undone.
 //
-// SNS retries for an hour at most and drops a message after any 4xx but 429. That it waits 15 seconds is from
-// secondary sources. It publishes its certificate without the issuer's, so by default host, name and dates are
-// checked but not the chain (settings check_chain, and roots for the authorities).
+// SNS retries for an hour at most and drops a message after any 4xx but 429. That it waits 15
+// seconds is from secondary sources. It publishes its certificate without the issuer's, so by
+// default host, name and dates are checked but not the chain (settings check_chain, and roots
+// for the authorities).
 //
 // https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html
 func AWSSNS(topics ...string) producer.Producer { return awsSNS.producer(Settings{Topics: topics}) }
@@ -94,12 +97,13 @@ func confirmSNS(ctx context.Context, d *producer.Delivery, fetch func(context.Co
 	return &dedup.Response{Status: http.StatusOK}, nil
 }
 
-// snsScheme verifies messages of SNS: an RSA signature in the JSON body over some of its members, with a
-// certificate whose URL is in the body and that is fetched from hosts of SNS only. Signed message types are
-// Notification, SubscriptionConfirmation and UnsubscribeConfirmation.
+// snsScheme verifies messages of SNS: an RSA signature in the JSON body over some of its
+// members, with a certificate whose URL is in the body and that is fetched from hosts of SNS
+// only. Signed message types are Notification, SubscriptionConfirmation and
+// UnsubscribeConfirmation.
 //
-// The signed form has names and values on lines of their own. A line feed in any value but the message could turn
-// one signed message into another, so it is refused (event_malformed).
+// The signed form has names and values on lines of their own. A line feed in any value but the
+// message could turn one signed message into another, so it is refused (event_malformed).
 type snsScheme struct {
 	certs      *certStore
 	topics     []string // accepted values of TopicArn: any AWS account can make SNS sign a message to any URL
@@ -130,8 +134,8 @@ var snsHost = regexp.MustCompile(`^sns\.[a-z0-9-]{3,}\.amazonaws\.com(\.cn)?$`)
 
 func isSNSHost(host string) bool { return snsHost.MatchString(host) }
 
-// snsCertPath is one file name of letters, digits, hyphens and underscores. A query or other path would give one
-// certificate any number of URLs.
+// snsCertPath is one file name of letters, digits, hyphens and underscores. A query or other
+// path would give one certificate any number of URLs.
 var snsCertPath = regexp.MustCompile(`^https://[^/]+/[A-Za-z0-9_-]+\.pem$`)
 
 func isSNSCertURL(address string) bool { return isSNSURL(address) && snsCertPath.MatchString(address) }
@@ -213,7 +217,8 @@ func (s *snsScheme) signature(message strictjson.Object) (signature []byte, hash
 	return nil, 0, &verify.Error{Code: verify.VersionUnsupported, Component: "SignatureVersion"}
 }
 
-// snsContent returns the bytes that SNS signs: names in a fixed order, each with its value on the next line.
+// snsContent returns the bytes that SNS signs: names in a fixed order, each with its value on
+// the next line.
 func snsContent(message strictjson.Object) ([]byte, error) {
 	var names []string
 	switch kind, _ := message.Text("Type"); kind {

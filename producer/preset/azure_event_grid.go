@@ -15,18 +15,19 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// AzureEventGrid receives from Azure Event Grid, in its own schema and that of CloudEvents, up to 5,000 events
-// per delivery. Event Grid signs nothing. Settings choose how it authenticates:
+// AzureEventGrid receives from Azure Event Grid, in its own schema and that of CloudEvents, up
+// to 5,000 events per delivery. Event Grid signs nothing. Settings choose how it authenticates:
 //
 //   - query (or header) and value: a key in the webhook's URL, or a static header of the subscription. During a
 //     rotation, secrets lists the others that may match.
 //   - audience and issuers, and jwks_url: an Entra token of Event Grid's application (app_ids).
 //
-// Topics, if set, lists the accepted topics (the sources of CloudEvents). An event of another topic refuses the
-// whole delivery (topic_unexpected).
+// Topics, if set, lists the accepted topics (the sources of CloudEvents). An event of another
+// topic refuses the whole delivery (topic_unexpected).
 //
-// The validation event of a new subscription is answered at once. So are OPTIONS requests of the CloudEvents
-// schema if origins is set ("eventgrid.azure.net"). The validation URL is never called.
+// The validation event of a new subscription is answered at once. So are OPTIONS requests of
+// the CloudEvents schema if origins is set ("eventgrid.azure.net"). The validation URL is never
+// called.
 //
 // Event Grid retries for 24 hours. After 400 and 413 it dead-letters the event at once.
 //

@@ -26,7 +26,8 @@ func signedByHMAC(p *producer.Producer, scheme *verify.HMAC, secrets []string) {
 	signedBy(p, scheme)
 }
 
-// checkText refuses secrets with a prefix of Stripe or Standard Webhooks, which belong to another vendor.
+// checkText refuses secrets with a prefix of Stripe or Standard Webhooks, which belong to
+// another vendor.
 func checkText(secrets []string) error {
 	for _, s := range secrets {
 		if strings.HasPrefix(s, "whsec_") || strings.HasPrefix(s, "whpk_") {
@@ -36,8 +37,9 @@ func checkText(secrets []string) error {
 	return nil
 }
 
-// signedAsHub sets the scheme of GitHub and Meta: an HMAC of the body in X-Hub-Signature-256. The older field
-// X-Hub-Signature counts too if allow_sha1 or algs allows a hash other than SHA-256.
+// signedAsHub sets the scheme of GitHub and Meta: an HMAC of the body in X-Hub-Signature-256.
+// The older field X-Hub-Signature counts too if allow_sha1 or algs allows a hash other than
+// SHA-256.
 func signedAsHub(p *producer.Producer, s Settings) {
 	scheme := &verify.HMAC{
 		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"}, Hashes: hashes(s.Algs, verify.SHA256),
@@ -71,7 +73,8 @@ func withCredential(p *producer.Producer, c *verify.Static) {
 	signedBy(p, c)
 }
 
-// signedByTokens sets a scheme with the keys of the settings, or those that the issuer publishes at the address.
+// signedByTokens sets a scheme with the keys of the settings, or those that the issuer
+// publishes at the address.
 func signedByTokens(p *producer.Producer, s Settings, address string, scheme *verify.JWT) {
 	keys, err := tokenKeys(s, address)
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Limits of fetching certificates. An unauthenticated delivery can make the receiver fetch any URL of the vendor.
+// Limits of fetching certificates. An unauthenticated delivery can make the receiver fetch any
+// URL of the vendor.
 const (
 	certCacheSize   = 32               // certificates
 	certCacheAge    = 12 * time.Hour   // until a certificate is fetched again
@@ -33,19 +34,21 @@ const (
 	certMaxURL      = 512              // bytes
 )
 
-// certStore fetches, checks and caches the certificates of a vendor that puts their URL in each delivery.
+// certStore fetches, checks and caches the certificates of a vendor that puts their URL in each
+// delivery.
 type certStore struct {
 	// Fetch returns the PEM text at a URL of the vendor. Defaults to HTTPS to
 	// public addresses only, without redirects, within 5 seconds and 64 KiB.
 	Fetch func(ctx context.Context, address string) ([]byte, error)
 	// Roots are the trusted authorities. Defaults to the system's.
 	Roots *x509.CertPool
-	// SkipChain accepts a certificate without a chain, for vendors that publish it without its issuer. TLS
-	// authenticated the host it came from.
+	// SkipChain accepts a certificate without a chain, for vendors that publish it without its
+	// issuer. TLS authenticated the host it came from.
 	SkipChain bool
 	// Pinned are public keys by URL, in place of certificates fetched there. They do not expire.
 	Pinned map[string]crypto.PublicKey
-	// Now is the clock of the cache. [verify.Tolerance.Check] checks the dates of certificates. Defaults to time.Now.
+	// Now is the clock of the cache. [verify.Tolerance.Check] checks the dates of certificates.
+	// Defaults to time.Now.
 	Now func() time.Time
 
 	mu      sync.Mutex
@@ -54,8 +57,9 @@ type certStore struct {
 	recent  []time.Time // starts of the last fetches
 }
 
-// cachedCert is a valid certificate. It is proven once a delivery verified with it: an unauthenticated client can
-// name many valid ones, old certificates or other URLs of the same one.
+// cachedCert is a valid certificate. It is proven once a delivery verified with it: an
+// unauthenticated client can name many valid ones, old certificates or other URLs of the same
+// one.
 type cachedCert struct {
 	cert    *vendorCert
 	fetched time.Time
@@ -157,8 +161,9 @@ func (c *certStore) prove(address string) {
 	}
 }
 
-// keep caches a valid certificate. It evicts the oldest one, a proven one only if all are proven, so deliveries
-// that do not verify cannot evict a certificate in use. Failures are not cached.
+// keep caches a valid certificate. It evicts the oldest one, a proven one only if all are
+// proven, so deliveries that do not verify cannot evict a certificate in use. Failures are not
+// cached.
 func (c *certStore) keep(address string, cert *vendorCert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +177,8 @@ func (c *certStore) keep(address string, cert *vendorCert) {
 	c.cache[address] = cachedCert{cert: cert, fetched: c.now(), proven: known.proven}
 }
 
-// leastNeeded returns the URL of the oldest unproven certificate, or of the oldest if all are proven.
+// leastNeeded returns the URL of the oldest unproven certificate, or of the oldest if all are
+// proven.
 func (c *certStore) leastNeeded() string {
 	least := ""
 	for address, one := range c.cache {
@@ -259,8 +265,8 @@ func parseCerts(text []byte) ([]*x509.Certificate, error) {
 	return bundle, nil
 }
 
-// checkChain finds a chain to a root and narrows the dates to those of the whole chain. It reads no clock: the
-// chain must be valid at the start or the end of the leaf's dates.
+// checkChain finds a chain to a root and narrows the dates to those of the whole chain. It
+// reads no clock: the chain must be valid at the start or the end of the leaf's dates.
 func (c *certStore) checkChain(bundle []*x509.Certificate, good *vendorCert) error {
 	opts := x509.VerifyOptions{
 		Roots: c.Roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
@@ -298,7 +304,8 @@ func (c *certStore) checkChain(bundle []*x509.Certificate, good *vendorCert) err
 	return nil
 }
 
-// namedAs reports whether an alternative name of the certificate matches, or its common name if it has none.
+// namedAs reports whether an alternative name of the certificate matches, or its common name if
+// it has none.
 func namedAs(cert *x509.Certificate, is func(string) bool) bool {
 	if len(cert.DNSNames) == 0 {
 		return is(strings.ToLower(cert.Subject.CommonName))

@@ -97,7 +97,8 @@ func TestCertificatesAreFetchedOnceAndAgainAfterHalfADay(t *testing.T) {
 	}
 }
 
-// TestStrangersCannotMakeUsFetchWithoutEnd asks for address after address, as forged deliveries may.
+// TestStrangersCannotMakeUsFetchWithoutEnd asks for address after address, as forged deliveries
+// may.
 func TestStrangersCannotMakeUsFetchWithoutEnd(t *testing.T) {
 	t.Parallel()
 	a := newAuthority()
@@ -179,8 +180,8 @@ func TestCertificateAddressesAreTheVendors(t *testing.T) {
 	}
 }
 
-// TestStrangersDoNotPushOutACertificateInUse has a stranger name old certificates of the vendor, which are good
-// ones, and use the budget of fetches up for good.
+// TestStrangersDoNotPushOutACertificateInUse has a stranger name old certificates of the
+// vendor, which are good ones, and use the budget of fetches up for good.
 func TestStrangersDoNotPushOutACertificateInUse(t *testing.T) {
 	t.Parallel()
 	a := newAuthority()

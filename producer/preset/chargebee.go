@@ -7,11 +7,11 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Chargebee receives webhooks of Chargebee, with the credential entered beside the URL: verify.Basic, or
-// verify.QueryValue for a key in the URL. Nothing is signed.
+// Chargebee receives webhooks of Chargebee, with the credential entered beside the URL:
+// verify.Basic, or verify.QueryValue for a key in the URL. Nothing is signed.
 //
-// The body contains the state of its own delivery and so differs between attempts; id, type and time identify
-// the event. Chargebee tries 7 times in 3.3 days.
+// The body contains the state of its own delivery and so differs between attempts; id, type and
+// time identify the event. Chargebee tries 7 times in 3.3 days.
 //
 // https://www.chargebee.com/docs/billing/2.0/site-configuration/webhook_settings
 func Chargebee(credential *verify.Static) producer.Producer {

@@ -12,19 +12,21 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// CloudEvents receives CloudEvents 1.0 over HTTP with a bearer token (settings bearer or secrets), in the field
-// Authorization or the query parameter access_token (HTTP webhook section 3). Without a token, allowed_ips must
-// list the senders.
+// CloudEvents receives CloudEvents 1.0 over HTTP with a bearer token (settings bearer or
+// secrets), in the field Authorization or the query parameter access_token (HTTP webhook
+// section 3). Without a token, allowed_ips must list the senders.
 //
-// Structured and binary mode are always accepted. Batches need an agreement (HTTP protocol binding section 3.3):
-// without the setting batch they are refused as an unsupported media type (415). With it there are no Answer
-// handlers, because a batch cannot be answered event by event.
+// Structured and binary mode are always accepted. Batches need an agreement (HTTP protocol
+// binding section 3.3): without the setting batch they are refused as an unsupported media type
+// (415). With it there are no Answer handlers, because a batch cannot be answered event by
+// event.
 //
 // The identifier is the Idempotency-Key field, or else source and id together; see
-// [producer.SplitCloudEvents]. The token authenticates the field like everything else. PUT needs an agreement
-// too (HTTP webhook section 2.1): add it to Methods. With the setting origins, requests to subscribe (OPTIONS,
-// HTTP webhook section 4) are answered; rate is the granted number of requests per minute. Their callback URL
-// is never called. The window is a guess: senders choose how long they retry.
+// [producer.SplitCloudEvents]. The token authenticates the field like everything else. PUT
+// needs an agreement too (HTTP webhook section 2.1): add it to Methods. With the setting
+// origins, requests to subscribe (OPTIONS, HTTP webhook section 4) are answered; rate is the
+// granted number of requests per minute. Their callback URL is never called. The window is a
+// guess: senders choose how long they retry.
 //
 // https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md
 func CloudEvents(s Settings) producer.Producer { return cloudEvents.producer(s) }
@@ -64,7 +66,8 @@ func buildCloudEvents(p *producer.Producer, s Settings) {
 	grantsOrigins(p, s, nil)
 }
 
-// singleEvent reads a value of the only event of a delivery. It refuses batches, which are not agreed on.
+// singleEvent reads a value of the only event of a delivery. It refuses batches, which are not
+// agreed on.
 type singleEvent struct {
 	producer.Extractor
 	of func(producer.Item) string

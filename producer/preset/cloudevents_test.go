@@ -38,7 +38,8 @@ func TestSubscriptionsAreGrantedToListedOriginsOnly(t *testing.T) {
 	}
 }
 
-// BenchmarkItemsOfACloudEvent reads what the presets read of one event: identifier, type and attributes.
+// BenchmarkItemsOfACloudEvent reads what the presets read of one event: identifier, type and
+// attributes.
 func BenchmarkItemsOfACloudEvent(b *testing.B) {
 	structured := `{"specversion":"1.0","id":"1","source":"/shop","type":"order.paid","subject":"7","time":"2026-01-01T00:00:00Z","data":{"fill":"` +
 		strings.Repeat("x", 1024) + `"}}`

@@ -7,12 +7,13 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Datatrans receives webhooks of Datatrans. A key is the merchant's sign key in hex. The time in milliseconds
-// and the body are signed without a separator; the digest of the signed bytes detects digits moved from one to
-// the other. The tolerance of 5 minutes is ours.
+// Datatrans receives webhooks of Datatrans. A key is the merchant's sign key in hex. The time
+// in milliseconds and the body are signed without a separator; the digest of the signed bytes
+// detects digits moved from one to the other. The tolerance of 5 minutes is ours.
 //
-// There is no event id. transactionId with status would drop the second partial capture, so a digest of the
-// body identifies the event. How long Datatrans retries, and that any 2xx will do, is not documented.
+// There is no event id. transactionId with status would drop the second partial capture, so a
+// digest of the body identifies the event. How long Datatrans retries, and that any 2xx will
+// do, is not documented.
 //
 // https://docs.datatrans.ch/docs/additional-security
 func Datatrans(keys ...string) producer.Producer { return datatrans.producer(Settings{Secrets: keys}) }

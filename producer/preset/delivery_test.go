@@ -9,7 +9,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// newDelivery makes a delivery for extractors: target and body, then header names and values in turn.
+// newDelivery makes a delivery for extractors: target and body, then header names and values in
+// turn.
 func newDelivery(target, body string, header ...string) *producer.Delivery {
 	r := httptest.NewRequest(http.MethodPost, target, nil)
 	for i := 0; i+1 < len(header); i += 2 {

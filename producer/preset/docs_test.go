@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/producers.md and docs/security.md")
 
-// TestTheDocumentedTablesAreTrue compares the tables of docs/ with the presets. With -update it writes them.
+// TestTheDocumentedTablesAreTrue compares the tables of docs/ with the presets. With -update it
+// writes them.
 func TestTheDocumentedTablesAreTrue(t *testing.T) {
 	t.Parallel()
 	documentTables(t, "producers.md", map[string]string{"presets": presetTable(), "identities": identityTable()})
@@ -51,7 +52,8 @@ func documentTables(t *testing.T, name string, tables map[string]string) {
 	}
 }
 
-// identityTable says what the events of each preset are named by, and what becomes of one that is redelivered.
+// identityTable says what the events of each preset are named by, and what becomes of one that
+// is redelivered.
 func identityTable() string {
 	var b strings.Builder
 	b.WriteString("| Preset | Class | When the vendor redelivers what was accepted |\n| --- | --- | --- |\n")

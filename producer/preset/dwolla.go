@@ -7,8 +7,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Dwolla receives webhooks of Dwolla. A secret is the one given when the subscription was created. The signed
-// body contains the identifier. Dwolla wants 2xx within 10 seconds and tries 8 times in 72 hours.
+// Dwolla receives webhooks of Dwolla. A secret is the one given when the subscription was
+// created. The signed body contains the identifier. Dwolla wants 2xx within 10 seconds and
+// tries 8 times in 72 hours.
 //
 // https://developers.dwolla.com/docs/balance/webhooks/process-validate
 func Dwolla(secrets ...string) producer.Producer { return dwolla.producer(Settings{Secrets: secrets}) }

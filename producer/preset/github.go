@@ -6,15 +6,16 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// GitHub receives webhooks of GitHub and GitHub Enterprise Server. The event type is X-GitHub-Event ("push",
-// "pull_request"); the attribute "action" is that member of the body. A new webhook sends one event of type
-// "ping".
+// GitHub receives webhooks of GitHub and GitHub Enterprise Server. The event type is
+// X-GitHub-Event ("push", "pull_request"); the attribute "action" is that member of the body. A
+// new webhook sends one event of type "ping".
 //
-// GitHub does not retry: a refused event is lost until somebody redelivers it. Bodies of up to 25 MiB, the
-// vendor's own limit, are therefore accepted. Redeliveries have the same X-GitHub-Delivery, for 3 days (general
-// knowledge, not re-read). That field is not signed, and several hooks of one action share it, so a digest of
-// the body identifies the event. Bodies without a time or number of their own (workflow_dispatch, membership,
-// ping and a few more) are accepted up to 16 times with different identifiers. Any other repeated body is
+// GitHub does not retry: a refused event is lost until somebody redelivers it. Bodies of up to
+// 25 MiB, the vendor's own limit, are therefore accepted. Redeliveries have the same
+// X-GitHub-Delivery, for 3 days (general knowledge, not re-read). That field is not signed, and
+// several hooks of one action share it, so a digest of the body identifies the event. Bodies
+// without a time or number of their own (workflow_dispatch, membership, ping and a few more)
+// are accepted up to 16 times with different identifiers. Any other repeated body is
 // quarantined.
 //
 // https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
@@ -39,8 +40,9 @@ var gitHub = Preset{
 		body:   `{"ref":"refs/heads/main","repository":{"full_name":"eyelet/teapot"},"sender":{"login":"mallow"},"commits":[]}`},
 }
 
-// gitHubShapes are the bodies that two events can share, by members of the vendor's schemas. Add a line for a
-// new kind of event without a time; until then its repetitions are quarantined.
+// gitHubShapes are the bodies that two events can share, by members of the vendor's schemas.
+// Add a line for a new kind of event without a time; until then its repetitions are
+// quarantined.
 var gitHubShapes = [][]string{
 	{"workflow", "inputs", "ref"},                        // workflow_dispatch
 	{"client_payload", "branch"},                         // repository_dispatch

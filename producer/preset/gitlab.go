@@ -8,13 +8,13 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// GitLab receives webhooks of GitLab. A token is the webhook's secret token. It is sent as it is and
-// authenticates the sender but not the body, so accept it over TLS only.
+// GitLab receives webhooks of GitLab. A token is the webhook's secret token. It is sent as it
+// is and authenticates the sender but not the body, so accept it over TLS only.
 //
-// The identifier is the field Idempotency-Key, equal on every attempt. Older versions send none, and a digest
-// of the body identifies the event. (X-Gitlab-Event-UUID is not an identifier: webhooks that trigger each other
-// share it.) That GitLab waits 10 seconds, sends up to 25 MB, and disables a webhook that keeps failing is
-// general knowledge.
+// The identifier is the field Idempotency-Key, equal on every attempt. Older versions send
+// none, and a digest of the body identifies the event. (X-Gitlab-Event-UUID is not an
+// identifier: webhooks that trigger each other share it.) That GitLab waits 10 seconds, sends
+// up to 25 MB, and disables a webhook that keeps failing is general knowledge.
 //
 // https://docs.gitlab.com/user/project/integrations/webhooks/
 func GitLab(tokens ...string) producer.Producer { return gitLab.producer(Settings{Secrets: tokens}) }

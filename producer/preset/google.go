@@ -8,13 +8,15 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// GoogleEventarc receives from Eventarc: CloudEvents in binary mode, or Pub/Sub push messages, with a bearer
-// token signed by Google. Audience is the trigger's audience, by default the URL of the service; email is its
-// service account. Both are required, because any customer of Google can get a token for any audience.
+// GoogleEventarc receives from Eventarc: CloudEvents in binary mode, or Pub/Sub push messages,
+// with a bearer token signed by Google. Audience is the trigger's audience, by default the URL
+// of the service; email is its service account. Both are required, because any customer of
+// Google can get a token for any audience.
 //
-// The token does not cover the body and is used for about an hour, so only the identifier reveals a duplicate:
-// source and id of the CloudEvent, or the id of the Pub/Sub message. Eventarc Standard retries for 24 hours,
-// Advanced 5 times. The accepted statuses are from secondary sources.
+// The token does not cover the body and is used for about an hour, so only the identifier
+// reveals a duplicate: source and id of the CloudEvent, or the id of the Pub/Sub message.
+// Eventarc Standard retries for 24 hours, Advanced 5 times. The accepted statuses are from
+// secondary sources.
 //
 // https://cloud.google.com/eventarc/docs/run/pubsub#authenticate
 func GoogleEventarc(audience, email string) producer.Producer {
@@ -40,13 +42,13 @@ var googleEventarc = Preset{
 	},
 }
 
-// GooglePubSub receives Pub/Sub push messages, wrapped or not, with a bearer token signed by Google. Audience
-// and email are as for [GoogleEventarc]. The event type is the subscription. Attributes of the message stay in
-// the body.
+// GooglePubSub receives Pub/Sub push messages, wrapped or not, with a bearer token signed by
+// Google. Audience and email are as for [GoogleEventarc]. The event type is the subscription.
+// Attributes of the message stay in the body.
 //
-// Pub/Sub retries after anything but 102, 200, 201, 202 and 204 (a list from secondary sources) until the
-// message's retention ends: 24 hours by default here, up to 31 days. An event that can never be handled is
-// therefore accepted and becomes a dead letter.
+// Pub/Sub retries after anything but 102, 200, 201, 202 and 204 (a list from secondary sources)
+// until the message's retention ends: 24 hours by default here, up to 31 days. An event that
+// can never be handled is therefore accepted and becomes a dead letter.
 //
 // https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions
 func GooglePubSub(audience, email string) producer.Producer {

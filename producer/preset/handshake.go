@@ -50,9 +50,9 @@ func readHubQuery(r *http.Request) (hubQuery, error) {
 	return q, nil
 }
 
-// grantsOrigins answers requests to subscribe (CloudEvents HTTP webhook section 4) from the origins of the
-// settings. Without origins they stay unanswered. A scheme, if given, must accept the request first: it checks
-// keys in the URL.
+// grantsOrigins answers requests to subscribe (CloudEvents HTTP webhook section 4) from the
+// origins of the settings. Without origins they stay unanswered. A scheme, if given, must
+// accept the request first: it checks keys in the URL.
 func grantsOrigins(p *producer.Producer, s Settings, scheme verify.Scheme) {
 	if len(s.Origins) == 0 {
 		return

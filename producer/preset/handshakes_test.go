@@ -158,7 +158,8 @@ func TestWebSubConfirmsWhatIsWanted(t *testing.T) {
 		token + "hub.mode=subscribe&hub.challenge=x17":                                                           404,
 		token + "hub.mode=subscribe&hub.topic=" + url.QueryEscape(a):                                             404,
 		token + "hub.challenge=x17&hub.topic=" + url.QueryEscape(a):                                              404,
-		// The capability of the callback: none, another one, that of another topic, and one that goes on.
+		// The capability of the callback: none, another one, that of another topic, and one
+		// that goes on.
 		"hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(a):                                 404,
 		"token=&hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(a):                          404,
 		"token=another-" + testToken + "&hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(a): 404,
@@ -231,7 +232,8 @@ func TestWebSubHubsSpeakForTheirOwnTopic(t *testing.T) {
 	}
 }
 
-// TestWebSubWithoutATokenIsConfirmedWhileItIsPendingOnly asks as any hub may, which can have been sent by anyone.
+// TestWebSubWithoutATokenIsConfirmedWhileItIsPendingOnly asks as any hub may, which can have
+// been sent by anyone.
 func TestWebSubWithoutATokenIsConfirmedWhileItIsPendingOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

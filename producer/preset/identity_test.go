@@ -9,7 +9,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestTheClassOfEveryPresetFollowsFromItsScheme: it is known without secrets, and a verified delivery has the same.
+// TestTheClassOfEveryPresetFollowsFromItsScheme: it is known without secrets, and a verified
+// delivery has the same.
 func TestTheClassOfEveryPresetFollowsFromItsScheme(t *testing.T) {
 	t.Parallel()
 	want := map[producer.Class]string{
@@ -56,7 +57,7 @@ func TestPoliciesForEqualContentAreChecked(t *testing.T) {
 			p.SameSignedTypes = map[string]producer.SameSigned{"a": producer.SameSignedOff}
 		},
 		"must not be negative": func(p *producer.Producer) { p.SameSignedMax = -1 },
-		"is not known": func(p *producer.Producer) { p.SameSigned = producer.SameSignedRun + 1 },
+		"is not known":         func(p *producer.Producer) { p.SameSigned = producer.SameSignedRun + 1 },
 	} {
 		p := GitHub(testSecret)
 		change(&p)
@@ -95,7 +96,8 @@ func TestSignedContentWithoutBoundariesIsNotCombinedWithWhatWouldMoveItsBytes(t 
 	}
 }
 
-// TestPresetsWhoseSignedContentHasATimeReadIt gives the sample of each preset a time where the vendor's has one.
+// TestPresetsWhoseSignedContentHasATimeReadIt gives the sample of each preset a time where the
+// vendor's has one.
 func TestPresetsWhoseSignedContentHasATimeReadIt(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 10, 20, 30, 0, time.UTC)

@@ -7,13 +7,14 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Rafiki receives webhooks of Rafiki, the reference implementation of Interledger. The signature covers the
-// canonical form of the JSON body (RFC 8785), not its bytes. Bodies that two parsers could read differently are
-// refused: repeated members, numbers from 2^53 on. So are bodies of more than 64 KiB, 10,000 values or 1,000
-// members. The tolerance of 5 minutes is ours.
+// Rafiki receives webhooks of Rafiki, the reference implementation of Interledger. The
+// signature covers the canonical form of the JSON body (RFC 8785), not its bytes. Bodies that
+// two parsers could read differently are refused: repeated members, numbers from 2^53 on. So
+// are bodies of more than 64 KiB, 10,000 values or 1,000 members. The tolerance of 5 minutes is
+// ours.
 //
-// Rafiki accepts only 200. It retries without end, at most every minute; the window of 31 days is ours. Open
-// Payments itself signs with RFC 9421: use producer.Signed for it.
+// Rafiki accepts only 200. It retries without end, at most every minute; the window of 31 days
+// is ours. Open Payments itself signs with RFC 9421: use producer.Signed for it.
 //
 // https://rafiki.dev/integration/requirements/webhook-events/
 func Rafiki(secrets ...string) producer.Producer {

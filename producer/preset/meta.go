@@ -9,12 +9,13 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Meta receives webhooks of Meta's platforms (Facebook, Instagram, WhatsApp). A secret is the app secret.
-// verifyToken is the text entered beside the URL. With it, the unsigned GET with which Meta checks the URL is
-// answered; with "", it is not.
+// Meta receives webhooks of Meta's platforms (Facebook, Instagram, WhatsApp). A secret is the
+// app secret. verifyToken is the text entered beside the URL. With it, the unsigned GET with
+// which Meta checks the URL is answered; with "", it is not.
 //
-// Meta sends no id; a digest of the body identifies a delivery, which may contain several changes. The type is
-// the member "object". That Meta retries for 36 hours is general knowledge, not re-read.
+// Meta sends no id; a digest of the body identifies a delivery, which may contain several
+// changes. The type is the member "object". That Meta retries for 36 hours is general
+// knowledge, not re-read.
 //
 // https://developers.facebook.com/docs/graph-api/webhooks/getting-started
 func Meta(verifyToken string, secrets ...string) producer.Producer {

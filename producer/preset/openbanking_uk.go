@@ -11,12 +11,13 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// OpenBankingUK receives event notifications of UK Open Banking: the body is a security event token (RFC 8417),
-// signed with PS256. Settings: audience (the client id that the bank knows), issuers, and jwks_url of the bank's
-// keys. Handlers get the token's claims as the body.
+// OpenBankingUK receives event notifications of UK Open Banking: the body is a security event
+// token (RFC 8417), signed with PS256. Settings: audience (the client id that the bank knows),
+// issuers, and jwks_url of the bank's keys. Handlers get the token's claims as the body.
 //
-// The identifier is "jti", the type the name of the first event in "events". A token contains its issue time
-// but no end, so it is accepted for 7 days, a guess at how long banks retry; the window is a day longer.
+// The identifier is "jti", the type the name of the first event in "events". A token contains
+// its issue time but no end, so it is accepted for 7 days, a guess at how long banks retry; the
+// window is a day longer.
 //
 // https://openbankinguk.github.io/read-write-api-site3/v4.0/resources-and-data-models/event-notifications/callback-url.html
 func OpenBankingUK(s Settings) producer.Producer { return openBankingUK.producer(s) }

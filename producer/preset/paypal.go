@@ -15,16 +15,19 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// PayPal receives webhooks of PayPal; webhookID is the id that PayPal shows for the webhook. PayPal tries 25 times
-// in 3 days with the same transmission id and time, so signatures of up to 3 days and 2 hours are accepted.
+// PayPal receives webhooks of PayPal; webhookID is the id that PayPal shows for the webhook.
+// PayPal tries 25 times in 3 days with the same transmission id and time, so signatures of up
+// to 3 days and 2 hours are accepted.
 //
-// A CRC-32 is all that binds the body: whoever has a signed delivery can forge another body with the same CRC-32
-// by appending four bytes. The identity therefore does not list the body as covered. A forged body has the signed
-// content of the original and is quarantined while the original is remembered; the transmission's time limits
-// what comes later. Before money moves on an event, ask PayPal (POST /v1/notifications/verify-webhook-signature).
+// A CRC-32 is all that binds the body: whoever has a signed delivery can forge another body
+// with the same CRC-32 by appending four bytes. The identity therefore does not list the body
+// as covered. A forged body has the signed content of the original and is quarantined while the
+// original is remembered; the transmission's time limits what comes later. Before money moves
+// on an event, ask PayPal (POST /v1/notifications/verify-webhook-signature).
 //
-// Certificates are fetched from hosts below paypal.com and must chain to a root of the system, or of the setting
-// roots. That PayPal's do is documented, and was not tested against its servers.
+// Certificates are fetched from hosts below paypal.com and must chain to a root of the system,
+// or of the setting roots. That PayPal's do is documented, and was not tested against its
+// servers.
 //
 // https://developer.paypal.com/api/rest/webhooks/rest/
 func PayPal(webhookID string) producer.Producer {
@@ -51,8 +54,8 @@ var payPal = Preset{
 	},
 }
 
-// payPalScheme verifies an RSA signature over the transmission's id and time, the webhook's id and the CRC-32 of
-// the body. The certificate's URL is in the request and must be PayPal's.
+// payPalScheme verifies an RSA signature over the transmission's id and time, the webhook's id
+// and the CRC-32 of the body. The certificate's URL is in the request and must be PayPal's.
 type payPalScheme struct {
 	webhookID string
 	certs     *certStore

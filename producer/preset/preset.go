@@ -1,5 +1,5 @@
-// Package preset describes vendors. Each has a function that returns its [producer.Producer], such as [GitHub]
-// and [Stripe]; [All] is the table of them.
+// Package preset describes vendors. Each has a function that returns its [producer.Producer],
+// such as [GitHub] and [Stripe]; [All] is the table of them.
 package preset
 
 import (
@@ -73,7 +73,8 @@ type Preset struct {
 	Deadline string
 	// Wants is the response that counts as received, and how long the vendor retries.
 	Wants string
-	// Uses lists the settings of the preset by their tags in [Settings]. Every preset has name and allowed_ips.
+	// Uses lists the settings of the preset by their tags in [Settings]. Every preset has name
+	// and allowed_ips.
 	Uses []string
 
 	fields []string                           // the vendor's header fields, for Producer.Fields, without credentials
@@ -81,8 +82,8 @@ type Preset struct {
 	sample sample                             // zero where only the vendor can sign
 }
 
-// Open returns the producer, under the name of the settings if they have one. Settings that the preset does not
-// use are a mistake. Mistakes are in Err.
+// Open returns the producer, under the name of the settings if they have one. Settings that the
+// preset does not use are a mistake. Mistakes are in Err.
 func (p Preset) Open(s Settings) producer.Producer {
 	made := p.producer(s)
 	if s.Name != "" {
@@ -113,8 +114,8 @@ func (p Preset) Class() producer.Class {
 	return made.Class()
 }
 
-// described returns the producer without secrets, for tables of presets. Presets for tokens have a scheme only
-// when they know what a token must contain.
+// described returns the producer without secrets, for tables of presets. Presets for tokens
+// have a scheme only when they know what a token must contain.
 func (p Preset) described() producer.Producer {
 	return p.producer(Settings{MerchantID: "any", Audience: []string{"any"}, Issuers: []string{"any"}, JWKSURL: "https://keys.example"})
 }

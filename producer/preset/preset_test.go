@@ -25,8 +25,8 @@ const (
 
 var testNow = time.Unix(1_790_000_000, 0)
 
-// presetSettings are settings with which each preset of shared secrets opens. The last of each list is another
-// secret, for rotation.
+// presetSettings are settings with which each preset of shared secrets opens. The last of each
+// list is another secret, for rotation.
 func presetSettings() map[string]Settings {
 	plain := Settings{Secrets: []string{testSecret, "second-" + testSecret}}
 	hexed := Settings{Secrets: []string{testHex, strings.Repeat("0b", 32)}}
@@ -212,14 +212,16 @@ func TestASettingThatAPresetDoesNotKnowIsAMistake(t *testing.T) {
 	})
 }
 
-// mutated returns the request with a change, for each of all single changes of bytes that are signed.
+// mutated returns the request with a change, for each of all single changes of bytes that are
+// signed.
 type mutation struct {
 	what string
 	r    *http.Request
 	body []byte
 }
 
-// mutations changes each byte of the body, and each byte of what else the signature binds or consists of.
+// mutations changes each byte of the body, and each byte of what else the signature binds or
+// consists of.
 func mutations(r *http.Request, body []byte, covered []string, signature string) []mutation {
 	var all []mutation
 	flips := []byte{1, 0x20, 0x80} // the next character, the other case, no ASCII
@@ -248,9 +250,10 @@ func mutations(r *http.Request, body []byte, covered []string, signature string)
 	return all
 }
 
-// signatureFields says where the signature of a preset stands. Presets that are missing here prove no bytes:
-// adyen (eight members of the body; tested in package verify), aws-eventbridge, azure-event-grid, chargebee,
-// cloudevents, gitlab and webengage (shared credentials, sent as they are), yookassa (nothing but addresses).
+// signatureFields says where the signature of a preset stands. Presets that are missing here
+// prove no bytes: adyen (eight members of the body; tested in package verify), aws-eventbridge,
+// azure-event-grid, chargebee, cloudevents, gitlab and webengage (shared credentials, sent as
+// they are), yookassa (nothing but addresses).
 var signatureFields = map[string]string{
 	"adyen-platform": "HmacSignature", "datatrans": "Datatrans-Signature", "dwolla": "X-Request-Signature-SHA-256",
 	"github": "X-Hub-Signature-256", "interledger-rafiki": "Rafiki-Signature", "meta": "X-Hub-Signature-256",
@@ -288,8 +291,8 @@ func TestEveryChangeOfASignedByteIsRefused(t *testing.T) {
 	})
 }
 
-// sameSignature reports whether a change that is accepted changed neither the signed content nor the decoded
-// signature: the case of a hexadecimal digit or of the name of a hash.
+// sameSignature reports whether a change that is accepted changed neither the signed content
+// nor the decoded signature: the case of a hexadecimal digit or of the name of a hash.
 func sameSignature(preset, field string, r *http.Request, m mutation, a, b verify.Identity) bool {
 	if string(a.Signed) != string(b.Signed) || a.KeyID != b.KeyID {
 		return false

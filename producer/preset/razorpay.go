@@ -7,11 +7,11 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Razorpay receives webhooks of Razorpay. After a change of the secret, retries of older events are still
-// signed with the old one: set both for a day. The identifier x-razorpay-event-id is not signed, so a digest of
-// the body, which contains a time, identifies the event. Razorpay wants 2xx within 5 seconds, retries for 24
-// hours and then disables the webhook. Undelivered events can be resent by hand for 7 days, which the window
-// allows for.
+// Razorpay receives webhooks of Razorpay. After a change of the secret, retries of older events
+// are still signed with the old one: set both for a day. The identifier x-razorpay-event-id is
+// not signed, so a digest of the body, which contains a time, identifies the event. Razorpay
+// wants 2xx within 5 seconds, retries for 24 hours and then disables the webhook. Undelivered
+// events can be resent by hand for 7 days, which the window allows for.
 //
 // https://razorpay.com/docs/webhooks/validate-test/
 func Razorpay(secrets ...string) producer.Producer {

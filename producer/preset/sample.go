@@ -17,8 +17,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// sample is a delivery that looks like the vendor's, with names and values of our own. Its texts may contain
-// {id}, {type}, {time} (RFC 3339) and {unix}.
+// sample is a delivery that looks like the vendor's, with names and values of our own. Its
+// texts may contain {id}, {type}, {time} (RFC 3339) and {unix}.
 type sample struct {
 	kind   string // the default type
 	header map[string]string
@@ -27,8 +27,9 @@ type sample struct {
 	body   string
 }
 
-// Sample returns a signed delivery of the vendor, to try a receiver out. An empty kind is a common type of the
-// vendor, an empty id a random one. Deliveries that only the vendor can sign are an error.
+// Sample returns a signed delivery of the vendor, to try a receiver out. An empty kind is a
+// common type of the vendor, an empty id a random one. Deliveries that only the vendor can sign
+// are an error.
 func (p Preset) Sample(s Settings, address, kind, id string, now time.Time) (*http.Request, []byte, error) {
 	if p.sample.body == "" {
 		return nil, nil, fmt.Errorf("preset %s: only the vendor can sign its deliveries", p.Name)

@@ -11,9 +11,10 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Settings configure a preset. Tags are the names in eyelet.yaml; their option "secret" marks a setting that is
-// never shown, "file" one that may be in a file of its own. A preset uses only some of them, which
-// [Preset.Uses] lists, and [Preset.Open] refuses the others, so none is silently ignored.
+// Settings configure a preset. Tags are the names in eyelet.yaml; their option "secret" marks a
+// setting that is never shown, "file" one that may be in a file of its own. A preset uses only
+// some of them, which [Preset.Uses] lists, and [Preset.Open] refuses the others, so none is
+// silently ignored.
 type Settings struct {
 	// Name of the producer and its endpoint. Defaults to the name of the preset.
 	Name string `conf:"name"`
@@ -69,15 +70,16 @@ type Settings struct {
 	JWKSURL string `conf:"jwks_url"`
 	// CheckChain requires a chain to a root where the preset does not (SNS).
 	CheckChain bool `conf:"check_chain"`
-	// RootsPEM are the authorities of vendor certificates in PEM (RFC 7468). Defaults to the system's.
+	// RootsPEM are the authorities of vendor certificates in PEM (RFC 7468). Defaults to the
+	// system's.
 	RootsPEM string `conf:"roots,file"`
 
 	// The following fields are for programs and tests only.
 
 	// TokenKeys are the keys for tokens, in place of JWKSURL.
 	TokenKeys verify.TokenKeySet
-	// Fetch gets the vendor's certificates and confirms subscriptions. Defaults to HTTPS to public addresses
-	// only, without redirects, within 5 seconds and 64 KiB.
+	// Fetch gets the vendor's certificates and confirms subscriptions. Defaults to HTTPS to
+	// public addresses only, without redirects, within 5 seconds and 64 KiB.
 	Fetch func(ctx context.Context, address string) ([]byte, error)
 	// Roots are the authorities of vendor certificates, in place of RootsPEM.
 	Roots *x509.CertPool

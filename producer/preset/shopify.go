@@ -7,14 +7,15 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Shopify receives webhooks of Shopify apps. A secret is the app's client secret. During a rotation Shopify
-// signs with the oldest one that is not revoked.
+// Shopify receives webhooks of Shopify apps. A secret is the app's client secret. During a
+// rotation Shopify signs with the oldest one that is not revoked.
 //
-// X-Shopify-Event-Id, X-Shopify-Webhook-Id and the topic are not signed, and several topics can have the same
-// body: a digest of the body, with the topic, identifies the event. Each topic with a handler of its own gets a
-// body once; handlers of several topics ("orders/*", "*") get it for at most 9 topics. The same topic with
-// another Webhook-Id is quarantined, except shop/redact, whose body has nothing of its own. Shopify wants 200
-// within 5 seconds, tries 8 times in 4 hours, and then removes a subscription that was made through its API.
+// X-Shopify-Event-Id, X-Shopify-Webhook-Id and the topic are not signed, and several topics can
+// have the same body: a digest of the body, with the topic, identifies the event. Each topic
+// with a handler of its own gets a body once; handlers of several topics ("orders/*", "*") get
+// it for at most 9 topics. The same topic with another Webhook-Id is quarantined, except
+// shop/redact, whose body has nothing of its own. Shopify wants 200 within 5 seconds, tries 8
+// times in 4 hours, and then removes a subscription that was made through its API.
 //
 // https://shopify.dev/docs/apps/build/webhooks/subscribe/https
 func Shopify(secrets ...string) producer.Producer {
@@ -32,8 +33,8 @@ var shopify = Preset{
 		body: shopifyBody},
 }
 
-// ShopifyEvents receives the preview of Shopify's new events. Their fields have no "X-", and the identifier is
-// Shopify-Webhook-Id.
+// ShopifyEvents receives the preview of Shopify's new events. Their fields have no "X-", and
+// the identifier is Shopify-Webhook-Id.
 //
 // https://shopify.dev/docs/apps/build/webhooks/ignore-duplicates
 func ShopifyEvents(secrets ...string) producer.Producer {

@@ -9,13 +9,14 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Slack receives the Events API, slash commands and interactions of Slack. A secret is the app's signing
-// secret. The signed challenge with which Slack checks a URL (url_verification) is answered.
+// Slack receives the Events API, slash commands and interactions of Slack. A secret is the
+// app's signing secret. The signed challenge with which Slack checks a URL (url_verification)
+// is answered.
 //
-// Events have a signed event_id. Commands and interactions are forms without an id, so a digest of the body
-// identifies them; it contains a trigger_id for each press of a button. Slack wants a response within 3 seconds
-// and resends the event at once, possibly while the first request is in flight, then after 1 and 5 minutes (the
-// schedule is from secondary sources).
+// Events have a signed event_id. Commands and interactions are forms without an id, so a digest
+// of the body identifies them; it contains a trigger_id for each press of a button. Slack wants
+// a response within 3 seconds and resends the event at once, possibly while the first request
+// is in flight, then after 1 and 5 minutes (the schedule is from secondary sources).
 //
 // https://docs.slack.dev/authentication/verifying-requests-from-slack
 func Slack(secrets ...string) producer.Producer { return slack.producer(Settings{Secrets: secrets}) }

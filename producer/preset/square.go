@@ -7,12 +7,13 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Square receives webhooks of Square. A secret is the subscription's signature key. The notification URL,
-// exactly as registered, and the body are signed without a separator. With an empty notificationURL the public
-// URL of the endpoint is used; it must not have a query, into which bytes of the body could be moved. A
-// registered URL with a query needs notificationURL.
+// Square receives webhooks of Square. A secret is the subscription's signature key. The
+// notification URL, exactly as registered, and the body are signed without a separator. With an
+// empty notificationURL the public URL of the endpoint is used; it must not have a query, into
+// which bytes of the body could be moved. A registered URL with a query needs notificationURL.
 //
-// Square wants 2xx within 10 seconds and retries for 24 hours (older pages say 72, which the window allows for).
+// Square wants 2xx within 10 seconds and retries for 24 hours (older pages say 72, which the
+// window allows for).
 //
 // https://developer.squareup.com/docs/webhooks/step3validate
 func Square(notificationURL string, keys ...string) producer.Producer {

@@ -11,10 +11,10 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// StandardWebhooks receives from any sender that follows Standard Webhooks 1.0.0. A secret is "whsec_" and
-// base64 for HMAC-SHA256 (prefix and padding are optional), or "whpk_" and base64 for the public key of Ed25519
-// signatures (v1a). Identifier, time and body are signed. An identifier with a full stop, which would make that
-// ambiguous, is refused.
+// StandardWebhooks receives from any sender that follows Standard Webhooks 1.0.0. A secret is
+// "whsec_" and base64 for HMAC-SHA256 (prefix and padding are optional), or "whpk_" and base64
+// for the public key of Ed25519 signatures (v1a). Identifier, time and body are signed. An
+// identifier with a full stop, which would make that ambiguous, is refused.
 //
 // The window is the example of the specification, 75 hours and 35 minutes of attempts, and a day.
 //
@@ -33,8 +33,8 @@ var standardWebhooks = Preset{
 		body: `{"type":"{type}","timestamp":"{time}","data":{"order":17,"total":"24.50"}}`},
 }
 
-// Svix receives webhooks sent through Svix: Standard Webhooks in svix-* fields, or webhook-* if the sender
-// removed the brand. Svix tries 8 times in 27.6 hours.
+// Svix receives webhooks sent through Svix: Standard Webhooks in svix-* fields, or webhook-* if
+// the sender removed the brand. Svix tries 8 times in 27.6 hours.
 //
 // https://docs.svix.com/receiving/verifying-payloads/how-manual
 func Svix(secrets ...string) producer.Producer { return svix.producer(Settings{Secrets: secrets}) }
@@ -82,7 +82,8 @@ func buildStandard(p *producer.Producer, s Settings, window time.Duration, prefi
 	p.Window = window
 }
 
-// coveredHeader reads the one of several fields that the signature covers, so that adding another has no effect.
+// coveredHeader reads the one of several fields that the signature covers, so that adding
+// another has no effect.
 type coveredHeader []string
 
 func (c coveredHeader) Extract(d *producer.Delivery) (string, error) {

@@ -9,12 +9,14 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Stripe receives webhooks of Stripe. A secret is the endpoint's signing secret as the dashboard shows it; the
-// whole text, "whsec_" included, is the key. During a rotation deliveries have a signature for each secret.
+// Stripe receives webhooks of Stripe. A secret is the endpoint's signing secret as the
+// dashboard shows it; the whole text, "whsec_" included, is the key. During a rotation
+// deliveries have a signature for each secret.
 //
-// Signatures are valid for 5 minutes, as in the vendor's libraries. Those accept any time in the future; we
-// allow 60 seconds. Stripe retries for 3 days and signs each attempt. The body contains a counter of pending
-// webhooks and so differs between attempts; the signed id alone identifies the event.
+// Signatures are valid for 5 minutes, as in the vendor's libraries. Those accept any time in
+// the future; we allow 60 seconds. Stripe retries for 3 days and signs each attempt. The body
+// contains a counter of pending webhooks and so differs between attempts; the signed id alone
+// identifies the event.
 //
 // https://docs.stripe.com/webhooks/signature
 func Stripe(secrets ...string) producer.Producer { return stripe.producer(Settings{Secrets: secrets}) }

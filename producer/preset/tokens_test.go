@@ -11,7 +11,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// tokenPresetNames are the presets with certificates and tokens, which only their vendor can sign for.
+// tokenPresetNames are the presets with certificates and tokens, which only their vendor can
+// sign for.
 func tokenPresetNames() []string {
 	return []string{"aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "yandex-pay"}
 }
@@ -107,7 +108,8 @@ func emptied(list []string) []string {
 	return []string{""}
 }
 
-// TestSNSConfirmsOnlyAtSNS hands the handshake deliveries whose address is not one of SNS, as if they verified.
+// TestSNSConfirmsOnlyAtSNS hands the handshake deliveries whose address is not one of SNS, as
+// if they verified.
 func TestSNSConfirmsOnlyAtSNS(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -218,7 +220,8 @@ func TestEventGridTakesListedTopicsOnly(t *testing.T) {
 	}
 }
 
-// TestYandexPayNamesEveryKindOfEvent holds the identifier to the claims, however the token was signed.
+// TestYandexPayNamesEveryKindOfEvent holds the identifier to the claims, however the token was
+// signed.
 func TestYandexPayNamesEveryKindOfEvent(t *testing.T) {
 	t.Parallel()
 	p := YandexPay("m1")

@@ -18,15 +18,17 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Twilio receives webhooks of Twilio. A secret is the account's auth token. Signed are the URL, so the receiver
-// must know its public one, and the names and values of a form. A body that is not a form is bound by the SHA-256
-// in bodySHA256, a parameter of the URL; one that nothing binds is refused (body_hash_mismatch). Names and values
-// are joined without a separator, so "ab=c" and "a=bc" have one signature, which no receiver can tell apart.
+// Twilio receives webhooks of Twilio. A secret is the account's auth token. Signed are the URL,
+// so the receiver must know its public one, and the names and values of a form. A body that is
+// not a form is bound by the SHA-256 in bodySHA256, a parameter of the URL; one that nothing
+// binds is refused (body_hash_mismatch). Names and values are joined without a separator, so
+// "ab=c" and "a=bc" have one signature, which no receiver can tell apart.
 //
-// The identifier I-Twilio-Idempotency-Token is not signed, so a digest of URL and parameters identifies the event.
-// Requests of a running call may be equal in both: up to 256 with different tokens are accepted within 24 hours of
-// the first. Anything else that repeats under another token is quarantined. The body of the response matters, it
-// may be TwiML: use an Answer handler, whose response duplicates get again. Twilio waits 15 seconds and retries
+// The identifier I-Twilio-Idempotency-Token is not signed, so a digest of URL and parameters
+// identifies the event. Requests of a running call may be equal in both: up to 256 with
+// different tokens are accepted within 24 hours of the first. Anything else that repeats under
+// another token is quarantined. The body of the response matters, it may be TwiML: use an
+// Answer handler, whose response duplicates get again. Twilio waits 15 seconds and retries
 // once, unless the URL's fragment configures otherwise.
 //
 // https://www.twilio.com/docs/usage/webhooks/webhooks-security
@@ -61,8 +63,9 @@ func buildTwilio(p *producer.Producer, s Settings) {
 	p.Window = 25 * time.Hour
 }
 
-// repeatsInCall allows equal requests of a running call: the same key may be pressed twice in a menu. Messages and
-// status callbacks do not repeat, because an identifier, number or time in them is signed.
+// repeatsInCall allows equal requests of a running call: the same key may be pressed twice in a
+// menu. Messages and status callbacks do not repeat, because an identifier, number or time in
+// them is signed.
 func repeatsInCall(d *producer.Delivery) producer.Repeats {
 	value := func(name string) string {
 		v, err := producer.First(producer.Form(name), producer.Query(name)).Extract(d)
@@ -85,9 +88,9 @@ func repeatsInCall(d *producer.Delivery) producer.Repeats {
 // bodyHashParam is the query parameter with the SHA-256 of a body that is not a form.
 const bodyHashParam = "bodySHA256"
 
-// twilioScheme verifies X-Twilio-Signature: base64 of an HMAC-SHA1 over the URL as configured at Twilio and, for
-// forms, the names and values in the order of the names. It tries the URL with and without its port, because
-// proxies change it. See [Twilio].
+// twilioScheme verifies X-Twilio-Signature: base64 of an HMAC-SHA1 over the URL as configured
+// at Twilio and, for forms, the names and values in the order of the names. It tries the URL
+// with and without its port, because proxies change it. See [Twilio].
 type twilioScheme struct{ hmac *verify.HMAC } // a pointer: fmt prints private fields without the methods of Secret
 
 // newTwilioScheme returns the scheme for auth tokens, of which any may match.
@@ -153,7 +156,8 @@ func isForm(r *http.Request) bool {
 	return err == nil && kind == "application/x-www-form-urlencoded"
 }
 
-// twilioContents returns what may have been signed: each form of the URL, followed by the parameters.
+// twilioContents returns what may have been signed: each form of the URL, followed by the
+// parameters.
 func twilioContents(r *http.Request, body []byte) ([][][]byte, error) {
 	hash, err := verify.QueryParam(r, bodyHashParam)
 	if err != nil {
@@ -203,9 +207,10 @@ func compareParams(a, b formParam) int {
 	return cmp.Or(bytes.Compare(a.name, b.name), bytes.Compare(a.value, b.value))
 }
 
-// sortedForm joins names and values in the order of the names. A name with several values precedes each distinct
-// one, in their order, as in the vendor's Node.js library (its Go library takes the first only). It reports false for
-// a body that is not a form or has more than 500 parameters.
+// sortedForm joins names and values in the order of the names. A name with several values
+// precedes each distinct one, in their order, as in the vendor's Node.js library (its Go
+// library takes the first only). It reports false for a body that is not a form or has more
+// than 500 parameters.
 func sortedForm(body []byte) ([]byte, bool) {
 	params := make([]formParam, 0, min(maxFormParams, bytes.Count(body, []byte("&"))+1))
 	decoded := make([]byte, 0, len(body)) // large enough that parameters are never moved
@@ -240,8 +245,9 @@ func sortedForm(body []byte) ([]byte, bool) {
 	return out, true
 }
 
-// appendUnescaped appends a name or value, decoded like [url.QueryUnescape], and also returns it alone. ok is false
-// for a semicolon, which url.ParseQuery refuses, and for an invalid escape.
+// appendUnescaped appends a name or value, decoded like [url.QueryUnescape], and also returns
+// it alone. ok is false for a semicolon, which url.ParseQuery refuses, and for an invalid
+// escape.
 func appendUnescaped(b, text []byte) (all, one []byte, ok bool) {
 	start := len(b)
 	for i := 0; i < len(text); i++ {

@@ -10,9 +10,10 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// WebEngage receives webhooks of WebEngage. Its URL contains the license code and, as "secret", the MD5 of
-// licenseCode:secretKey in hex: a shared credential that never changes, so the query is kept out of logs.
-// Nothing is signed. The vendor accepts only 200; how long it retries is not documented.
+// WebEngage receives webhooks of WebEngage. Its URL contains the license code and, as "secret",
+// the MD5 of licenseCode:secretKey in hex: a shared credential that never changes, so the query
+// is kept out of logs. Nothing is signed. The vendor accepts only 200; how long it retries is
+// not documented.
 //
 // https://docs.webengage.com/docs/webhooks
 func WebEngage(licenseCode, secretKey string) producer.Producer {

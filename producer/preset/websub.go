@@ -19,36 +19,39 @@ type Subscription struct {
 	Topic string `conf:"topic"`
 	// Mode is the requested mode: "subscribe" or "unsubscribe". Defaults to subscribe.
 	Mode string `conf:"mode"`
-	// Secret is the hub.secret of the subscription. Required unless the producer lists its allowed addresses: a
-	// hub without a secret signs nothing. Give every topic its own: with a shared secret the hub of one topic can
-	// send for the other.
+	// Secret is the hub.secret of the subscription. Required unless the producer lists its
+	// allowed addresses: a hub without a secret signs nothing. Give every topic its own: with a
+	// shared secret the hub of one topic can send for the other.
 	Secret string `conf:"secret,secret"`
-	// Token is the capability in the callback's query (hub.callback=https://HOST/webhooks/NAME?token=TOKEN), known
-	// to the hub of the subscription only: at least 16 unguessable letters, digits, "-", "_", "." and "~". A check
-	// without it is not confirmed. A subscription without a token is pending, and confirmed to any hub, during the
-	// first hour after the start.
+	// Token is the capability in the callback's query
+	// (hub.callback=https://HOST/webhooks/NAME?token=TOKEN), known to the hub of the
+	// subscription only: at least 16 unguessable letters, digits, "-", "_", "." and "~". A
+	// check without it is not confirmed. A subscription without a token is pending, and
+	// confirmed to any hub, during the first hour after the start.
 	Token string `conf:"token,secret"`
 }
 
-// WebSub receives the content that WebSub hubs distribute for the subscriptions, and confirms them to the hub
-// that asks (WebSub section 5.3). It confirms a check that has the topic's token in its query and asks for the
-// configured mode; other checks get 404. The hub got the token with the callback (the capability URL of section
-// 5.1). Without a token anyone could have a hub subscribe the callback under another secret, so such a
-// subscription is confirmed during the first hour after the start only. Renewals of the lease are confirmed in
-// the same way.
+// WebSub receives the content that WebSub hubs distribute for the subscriptions, and confirms
+// them to the hub that asks (WebSub section 5.3). It confirms a check that has the topic's
+// token in its query and asks for the configured mode; other checks get 404. The hub got the
+// token with the callback (the capability URL of section 5.1). Without a token anyone could
+// have a hub subscribe the callback under another secret, so such a subscription is confirmed
+// during the first hour after the start only. Renewals of the lease are confirmed in the same
+// way.
 //
-// Deliveries are signed with the secret of their topic. The topic is the target of the Link with rel="self"; it
-// is the principal and the event type. A topic without a secret is authenticated by the allowed addresses, and
-// by its token if it has one.
+// Deliveries are signed with the secret of their topic. The topic is the target of the Link
+// with rel="self"; it is the principal and the event type. A topic without a secret is
+// authenticated by the allowed addresses, and by its token if it has one.
 //
-// Content has no id; a digest of the body identifies it within its topic. It is a state: equal content is a
-// duplicate while it is the newest of its topic, or during the window of one hour. Content that a topic returns
-// to within the window is quarantined. Unlisted topics, which a common secret allows, share one principal,
-// because that secret does not cover the Link; their content is a duplicate during the window.
+// Content has no id; a digest of the body identifies it within its topic. It is a state: equal
+// content is a duplicate while it is the newest of its topic, or during the window of one hour.
+// Content that a topic returns to within the window is quarantined. Unlisted topics, which a
+// common secret allows, share one principal, because that secret does not cover the Link; their
+// content is a duplicate during the window.
 //
-// All hashes of the specification are accepted, including SHA-1, which many hubs still send; the setting algs
-// restricts them. A bad signature gets 401 and is never handled; the specification also allows 2xx. How long a
-// hub retries is up to the hub.
+// All hashes of the specification are accepted, including SHA-1, which many hubs still send;
+// the setting algs restricts them. A bad signature gets 401 and is never handled; the
+// specification also allows 2xx. How long a hub retries is up to the hub.
 //
 // https://www.w3.org/TR/websub/
 func WebSub(subscriptions ...Subscription) producer.Producer {
@@ -86,8 +89,9 @@ func buildWebSub(p *producer.Producer, s Settings) {
 	p.Window = time.Hour
 }
 
-// withCommonSecrets gives the common secrets to subscriptions that have none. Without subscriptions the common
-// secrets are for any topic, for programs that subscribe elsewhere, and no check is confirmed.
+// withCommonSecrets gives the common secrets to subscriptions that have none. Without
+// subscriptions the common secrets are for any topic, for programs that subscribe elsewhere,
+// and no check is confirmed.
 func (s Settings) withCommonSecrets() Settings {
 	if len(s.Subscriptions) == 0 || len(s.Secrets) == 0 {
 		return s
@@ -107,7 +111,8 @@ func (s Settings) withCommonSecrets() Settings {
 	return s
 }
 
-// webSubChallenge answers the check of a hub. pending is whether subscriptions without a token are confirmed.
+// webSubChallenge answers the check of a hub. pending is whether subscriptions without a token
+// are confirmed.
 func webSubChallenge(r *http.Request, subscriptions []Subscription, pending bool) (*dedup.Response, error) {
 	if r.Method != http.MethodGet {
 		return nil, nil
@@ -142,7 +147,8 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription, pending bool
 	return &dedup.Response{Status: http.StatusNotFound}, refusal
 }
 
-// addressOnly is the scheme of topics with neither a secret nor a token: AllowedIPs authenticates the hub.
+// addressOnly is the scheme of topics with neither a secret nor a token: AllowedIPs
+// authenticates the hub.
 type addressOnly struct{}
 
 // Verify implements [verify.Scheme]; it proves nothing.
@@ -150,7 +156,8 @@ func (addressOnly) Verify(*http.Request, func() ([]byte, error)) (verify.Identit
 	return verify.Identity{}, nil
 }
 
-// topics verifies a delivery with the secret of its topic, so the hub of one topic cannot send for another.
+// topics verifies a delivery with the secret of its topic, so the hub of one topic cannot send
+// for another.
 type topics struct {
 	byTopic map[string]verify.Scheme
 	only    string       // the only topic, for deliveries that name none; "" if there are several
@@ -162,7 +169,8 @@ func (t *topics) Binds() verify.Binding {
 	return verify.Binding{Content: true, Covered: []string{"@body"}}
 }
 
-// webSubTokenForm allows the unreserved characters (RFC 3986 section 2.3), which need no encoding in a query.
+// webSubTokenForm allows the unreserved characters (RFC 3986 section 2.3), which need no
+// encoding in a query.
 var webSubTokenForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{16,}$`)
 
 func newTopics(set Settings) (*topics, error) {
@@ -194,7 +202,8 @@ func newTopics(set Settings) (*topics, error) {
 	return t, errors.Join(errs...)
 }
 
-// add adds the secret of a subscription. A topic can have several subscriptions, all with a secret or none.
+// add adds the secret of a subscription. A topic can have several subscriptions, all with a
+// secret or none.
 func (t *topics) add(s Subscription, hashes []verify.Hash, byAddress bool) error {
 	if known := t.byTopic[s.Topic]; s.Secret == "" && byAddress && known == nil {
 		t.byTopic[s.Topic] = addressOnly{}

@@ -8,11 +8,12 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Worldpay receives events of Access Worldpay. Keys are its shared secrets by key id ("1", "2"); a signature
-// with another id does not match. The vendor accepts only 200, within 10 seconds, and retries for a week.
+// Worldpay receives events of Access Worldpay. Keys are its shared secrets by key id ("1",
+// "2"); a signature with another id does not match. The vendor accepts only 200, within 10
+// seconds, and retries for a week.
 //
-// Commas separate entries. That the signature is in hex is documented for account payouts and assumed for all
-// events; the setting `encoding: base64` accepts the other encoding.
+// Commas separate entries. That the signature is in hex is documented for account payouts and
+// assumed for all events; the setting `encoding: base64` accepts the other encoding.
 //
 // https://developer.worldpay.com/products/access/events
 func Worldpay(keys map[string]string) producer.Producer {

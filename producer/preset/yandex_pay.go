@@ -10,12 +10,13 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// YandexPay receives webhooks of Yandex Pay for one merchant. The body is a token signed by Yandex (ES256),
-// with its times in the JOSE header. Handlers get the token's claims as the body.
+// YandexPay receives webhooks of Yandex Pay for one merchant. The body is a token signed by
+// Yandex (ES256), with its times in the JOSE header. Handlers get the token's claims as the
+// body.
 //
-// Yandex sends no identifier. It is order, event, status and time joined; other kinds of events have an
-// operation in place of the order, else a digest of the claims. Operations and other kinds are general
-// knowledge, not re-read. Yandex accepts only 200 and retries for 24 hours.
+// Yandex sends no identifier. It is order, event, status and time joined; other kinds of events
+// have an operation in place of the order, else a digest of the claims. Operations and other
+// kinds are general knowledge, not re-read. Yandex accepts only 200 and retries for 24 hours.
 //
 // https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook
 func YandexPay(merchantID string) producer.Producer {
@@ -55,7 +56,8 @@ var yandexPay = Preset{
 	},
 }
 
-// claimsDigest identifies an event by its claims, which stay the same when the token is signed again.
+// claimsDigest identifies an event by its claims, which stay the same when the token is signed
+// again.
 type claimsDigest struct{}
 
 func (claimsDigest) Extract(d *producer.Delivery) (string, error) {

@@ -8,9 +8,9 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// YooKassa receives notifications of YooKassa. They are not authenticated at all: list the addresses that the
-// vendor publishes, and have handlers ask the vendor's API for the object before they act. All facts here are
-// general knowledge, not re-read.
+// YooKassa receives notifications of YooKassa. They are not authenticated at all: list the
+// addresses that the vendor publishes, and have handlers ask the vendor's API for the object
+// before they act. All facts here are general knowledge, not re-read.
 //
 // https://yookassa.ru/developers/using-api/webhooks
 func YooKassa(allowed ...netip.Prefix) producer.Producer {

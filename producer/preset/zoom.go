@@ -14,13 +14,13 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Zoom receives webhooks of Zoom. A secret is the app's secret token. The signed challenge with which Zoom
-// checks a URL every 72 hours (endpoint.url_validation) is answered if its plainToken is 1 to 256 letters,
-// digits, "-" and "_".
+// Zoom receives webhooks of Zoom. A secret is the app's secret token. The signed challenge with
+// which Zoom checks a URL every 72 hours (endpoint.url_validation) is answered if its
+// plainToken is 1 to 256 letters, digits, "-" and "_".
 //
-// Zoom sends no id; a digest of the body identifies the event. It wants 200 or 204 within 3 seconds. All of
-// this is from secondary sources. The tolerance of 5 minutes is ours. That Zoom tries 3 times is general
-// knowledge.
+// Zoom sends no id; a digest of the body identifies the event. It wants 200 or 204 within 3
+// seconds. All of this is from secondary sources. The tolerance of 5 minutes is ours. That Zoom
+// tries 3 times is general knowledge.
 //
 // https://developers.zoom.us/docs/api/webhooks/
 func Zoom(secrets ...string) producer.Producer { return zoom.producer(Settings{Secrets: secrets}) }
@@ -51,8 +51,8 @@ func zoomScheme(secrets ...verify.Secret) *verify.HMAC {
 	}
 }
 
-// isZoomToken reports whether a token may be answered with its MAC. The same secret signs "v0:TIME:BODY", so a
-// token with a colon could obtain the signature of a forged webhook.
+// isZoomToken reports whether a token may be answered with its MAC. The same secret signs
+// "v0:TIME:BODY", so a token with a colon could obtain the signature of a forged webhook.
 func isZoomToken(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
