@@ -49,10 +49,12 @@ func withinLimits(all map[string]string) map[string]string {
 	size = 0
 	for _, name := range names {
 		value, there := all[name]
-		if _, twice := kept[name]; !there || twice || !validAttribute(name, value) || size+len(name)+len(value) > maxAttributes {
+		_, twice := kept[name]
+		more := len(name) + len(value)
+		if !there || twice || !validAttribute(name, value) || size+more > maxAttributes {
 			continue
 		}
-		size += len(name) + len(value)
+		size += more
 		kept[name] = value
 	}
 	return kept

@@ -50,16 +50,18 @@ func flatten(err error) []error {
 func (p *Producer) Warnings() []string {
 	d := p.WithDefaults()
 	var found []string
+	warn := func(format string, args ...any) {
+		found = append(found, fmt.Sprintf("producer %q: ", d.Name)+fmt.Sprintf(format, args...))
+	}
 	if d.Window < DefaultWindow && d.Series == nil {
-		found = append(found, fmt.Sprintf("producer %q: window %v is shorter than a day, and many senders retry for a day: "+
-			"a late retry becomes a new event", d.Name, d.Window))
+		warn("window %v is shorter than a day, and many senders retry for a day: a late retry is a new event", d.Window)
 	}
 	if d.Scheme == nil {
-		found = append(found, fmt.Sprintf("producer %q: only addresses authenticate deliveries", d.Name))
+		warn("only addresses authenticate deliveries")
 	}
 	if d.Preset == "" && d.Class() == ClassContentSigned {
-		found = append(found, fmt.Sprintf("producer %q: its signature covers neither id nor time: the same bytes under another id are "+
-			"either another event or a replay (same_signed decides)", d.Name))
+		warn("its signature covers neither id nor time: the same bytes under another id are either another event " +
+			"or a replay (same_signed decides)")
 	}
 	return found
 }
@@ -67,7 +69,7 @@ func (p *Producer) Warnings() []string {
 func (p *Producer) checkIdentity() error {
 	var errs []error
 	if !validName.MatchString(p.Name) {
-		errs = append(errs, errors.New(`a name is 1 to 63 letters, digits, "-", "_" and ".", and does not begin with "."`))
+		errs = append(errs, errors.New(`a name is 1 to 63 letters, digits, "-", "_" and ".", not "." first`))
 	}
 	if p.Scheme == nil && len(p.AllowedIPs) == 0 && p.Err == nil {
 		errs = append(errs, errors.New("no scheme verifies deliveries; set one, or allowed addresses"))
@@ -93,8 +95,9 @@ func (p *Producer) checkWindow() error {
 	// A replay must fail verification before its record is deleted. Subtract, because a sum
 	// could overflow.
 	if p.Tolerance.Past > p.Window || p.Tolerance.Future > p.Window-p.Tolerance.Past {
+		past, future := formatLimit(p.Tolerance.Past), formatLimit(p.Tolerance.Future)
 		return fmt.Errorf("window %v is shorter than the tolerance (%s back, %s ahead): a replay would outlive its record",
-			p.Window, formatLimit(p.Tolerance.Past), formatLimit(p.Tolerance.Future))
+			p.Window, past, future)
 	}
 	return nil
 }
@@ -142,8 +145,8 @@ func (p *Producer) checkSameSigned() error {
 		quarantines = quarantines || s == SameSignedQuarantine
 	}
 	if quarantines && p.Contract == API {
-		errs = append(errs, errors.New("same-signed policy aside: under the API contract a 2xx means that the event is processed; "+
-			"use refuse, run or off"))
+		errs = append(errs, errors.New("same-signed policy aside: under the API contract a 2xx means "+
+			"that the event is processed; use refuse, run or off"))
 	}
 	if p.SameSignedMax < 0 {
 		errs = append(errs, errors.New("the number of occurrences must not be negative"))
@@ -197,8 +200,8 @@ func (p *Producer) checkAmbiguous() error {
 				"set notification_url, as it was registered"))
 		}
 		if len(ambiguous) > 0 && p.SameSigned == SameSignedOff {
-			errs = append(errs, errors.New("same_signed: off is not for this producer: its signature does not separate the parts "+
-				"of a delivery, and only the digest of the signed content detects moved bytes"))
+			errs = append(errs, errors.New("same_signed: off is not for this producer: its signature does not "+
+				"separate the parts of a delivery, and only the digest of the signed content detects moved bytes"))
 		}
 		return s
 	})

@@ -40,7 +40,8 @@ func SplitCloudEvents(d *Delivery) ([]Item, error) {
 	for i, e := range events {
 		items[i] = Item{ID: JoinID(e.source, e.id), Type: e.kind, Body: e.body, Attributes: e.attributes}
 	}
-	if key := (IdempotencyKey{}); len(items) == 1 && (d.Identity.Covers(strings.ToLower(key.field())) || d.coversNothing()) {
+	key := IdempotencyKey{}
+	if len(items) == 1 && (d.Identity.Covers(strings.ToLower(key.field())) || d.coversNothing()) {
 		id, err := key.Extract(d)
 		if err != nil {
 			return nil, err
@@ -182,7 +183,8 @@ func (d *Delivery) checkMode() error {
 	}
 	for name := range d.Request.Header {
 		name = strings.ToLower(name)
-		if attribute, found := strings.CutPrefix(name, "ce-"); found && isAttributeName(attribute) && !d.Identity.Covers(name) {
+		attribute, found := strings.CutPrefix(name, "ce-")
+		if found && isAttributeName(attribute) && !d.Identity.Covers(name) {
 			return &verify.Error{Code: verify.InsufficientCoverage, KeyID: d.Identity.KeyID, Component: name}
 		}
 	}

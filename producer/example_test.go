@@ -52,6 +52,6 @@ func ExampleProducer_Check() {
 		fmt.Println(strings.TrimPrefix(err.Error(), "producer "))
 	}
 	// Output:
-	// "my shop": a name is 1 to 63 letters, digits, "-", "_" and ".", and does not begin with "."
+	// "my shop": a name is 1 to 63 letters, digits, "-", "_" and ".", not "." first
 	// "my shop": paypal: no webhook id
 }

@@ -24,7 +24,7 @@ const (
 //	jwt:jti                        a claim of the verified token
 //	link:self                      the target of a link
 //	digest:body                    the SHA-256 of the body
-//	cloudevent:id                  source and id of a CloudEvent that is not in a batch, or cloudevent:type
+//	cloudevent:id                  source and id of a single CloudEvent; or cloudevent:type
 //	const:order                    always the same
 //	json:order + json:status       a join; empty if a part is
 //	header:X-Id | json:id          the first that is not empty; " + " binds tighter than " | "
@@ -87,8 +87,8 @@ func parseOne(text string) (Extractor, error) {
 		}
 		return nil, fmt.Errorf("extractor %q: only digest:body is known", text)
 	}
-	return nil, fmt.Errorf("extractor %q: unknown kind %q; want header, idempotency-key, query, json, form, jwt, link, digest, cloudevent or const",
-		text, kind)
+	return nil, fmt.Errorf("extractor %q: unknown kind %q; want header, idempotency-key, query, json, form, jwt, "+
+		"link, digest, cloudevent or const", text, kind)
 }
 
 func parseField(kind, name string) (Extractor, error) {

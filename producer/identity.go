@@ -81,7 +81,8 @@ func (p *Producer) Class() Class {
 		return ClassUnknown
 	}
 	b := scheme.Binds()
-	return p.classOf(b.Content || len(b.Covered) > 0, b.Time, verify.Identity{Covered: b.Covered, Malleable: b.Malleable})
+	id := verify.Identity{Covered: b.Covered, Malleable: b.Malleable}
+	return p.classOf(b.Content || len(b.Covered) > 0, b.Time, id)
 }
 
 // ClassOf returns the class of a verified delivery.
@@ -233,7 +234,8 @@ func positionID(body []byte, position int) string {
 // that a captured delivery is old. Content that is a state (Series) may return, and a shared
 // credential does not cover content.
 func (p *Producer) Remembers(id verify.Identity) bool {
-	return !p.Forgets && p.Series == nil && id.SignedAt.IsZero() && (id.Signed != nil || id.Covers("@body") || id.Covers("@items"))
+	covered := id.Signed != nil || id.Covers("@body") || id.Covers("@items")
+	return covered && id.SignedAt.IsZero() && !p.Forgets && p.Series == nil
 }
 
 // HappenedAt returns when the event of a delivery happened, as EventTime reads it. The time is

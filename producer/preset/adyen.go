@@ -52,9 +52,13 @@ var adyen = Preset{
 		p.Accepted = adyenAccepted()
 		p.Window = adyenWindow
 	},
-	sample: sample{kind: "AUTHORISATION", body: `{"live":"false","notificationItems":[{"NotificationRequestItem":{` +
-		`"amount":{"currency":"EUR","value":2450},"eventCode":"{type}","eventDate":"{time}","merchantAccountCode":"EyeletTea",` +
-		`"merchantReference":"order-17","originalReference":"","pspReference":"{id}","reason":"","success":"true"}}]}`},
+	sample: sample{
+		kind: "AUTHORISATION",
+		body: `{"live":"false","notificationItems":[{"NotificationRequestItem":{"amount":{"currency":"EUR",` +
+			`"value":2450},"eventCode":"{type}","eventDate":"{time}","merchantAccountCode":"EyeletTea",` +
+			`"merchantReference":"order-17","originalReference":"","pspReference":"{id}","reason":"",` +
+			`"success":"true"}}]}`,
+	},
 }
 
 const (
@@ -73,7 +77,8 @@ func splitAdyen(d *producer.Delivery) ([]producer.Item, error) {
 	}
 	items := make([]producer.Item, len(parts))
 	for i, it := range parts {
-		items[i] = producer.Item{ID: producer.JoinID(it.pspReference, it.eventCode, it.success), Type: it.eventCode, Body: it.body}
+		id := producer.JoinID(it.pspReference, it.eventCode, it.success)
+		items[i] = producer.Item{ID: id, Type: it.eventCode, Body: it.body}
 	}
 	return items, nil
 }
@@ -103,8 +108,11 @@ var adyenPlatform = Preset{
 		p.Accepted = adyenAccepted()
 		p.Window = adyenWindow
 	},
-	sample: sample{kind: "balancePlatform.transfer.created",
-		body: `{"data":{"balancePlatform":"EyeletTea","id":"{id}","status":"received"},"environment":"test","type":"{type}"}`},
+	sample: sample{
+		kind: "balancePlatform.transfer.created",
+		body: `{"data":{"balancePlatform":"EyeletTea","id":"{id}","status":"received"},"environment":"test",` +
+			`"type":"{type}"}`,
+	},
 }
 
 // Limits of an Adyen notification, which is parsed before it is verified.
@@ -251,7 +259,8 @@ func readAdyenItems(body []byte, each func(adyenItem) error) error {
 	if !utf8.Valid(body) {
 		return malformedItem("not UTF-8")
 	}
-	r := adyenReader{strictjson.NewScanner(body, strictjson.Limits{Depth: strictjson.Unverified.Depth, Values: maxItems * maxItemParts})}
+	limits := strictjson.Limits{Depth: strictjson.Unverified.Depth, Values: maxItems * maxItemParts}
+	r := adyenReader{strictjson.NewScanner(body, limits)}
 	count := 0
 	err := r.members([]string{"notificationItems"}, func(int) error {
 		return r.Array(func() error {
@@ -324,8 +333,10 @@ func (r *adyenReader) inner(names []string, read func(i int) error) error {
 
 // The members of an item that are read. The first six and those of amount are signed.
 var (
-	adyenMembers = []string{"pspReference", "originalReference", "merchantAccountCode", "merchantReference", "eventCode", "success",
-		"amount", "additionalData"}
+	adyenMembers = []string{
+		"pspReference", "originalReference", "merchantAccountCode", "merchantReference", "eventCode", "success",
+		"amount", "additionalData",
+	}
 	adyenPlaces = [...]int{0, 1, 2, adyenReference, adyenEvent, adyenSuccess} // of the first six, in the signed text
 	adyenAmount = []string{"value", "currency"}
 	adyenExtra  = []string{"hmacSignature"}
@@ -372,7 +383,7 @@ func (r *adyenReader) item() (adyenItem, error) {
 	it.pspReference, it.eventCode, it.success = signed[0], signed[adyenEvent], signed[adyenSuccess]
 	it.signed = strings.Join(signed[:], ":")
 	if strings.Count(it.signed, ":")-strings.Count(signed[adyenReference], ":") != adyenSigned-1 {
-		return it, malformedItem("a colon in a signed member other than merchantReference: what is signed would be ambiguous")
+		return it, malformedItem("a colon in a signed member other than merchantReference")
 	}
 	return it, nil
 }

@@ -29,9 +29,15 @@ var awsEventBridge = Preset{
 		withCredential(p, s.credential())
 		p.Key = producer.JSON("id")
 		p.Type = producer.JSON("detail-type")
-		p.Attributes = attributes(map[string]producer.Extractor{"source": producer.JSON("source"), "time": producer.JSON("time")})
+		p.Attributes = attributes(map[string]producer.Extractor{
+			"source": producer.JSON("source"), "time": producer.JSON("time"),
+		})
 		p.Window = 48 * time.Hour
 	},
-	sample: sample{kind: "Order Placed", body: `{"version":"0","id":"{id}","detail-type":"{type}","source":"shop.orders",` +
-		`"account":"111122223333","time":"{time}","region":"eu-central-1","resources":[],"detail":{"order":17,"total":"24.50"}}`},
+	sample: sample{
+		kind: "Order Placed",
+		body: `{"version":"0","id":"{id}","detail-type":"{type}","source":"shop.orders",` +
+			`"account":"111122223333","time":"{time}","region":"eu-central-1","resources":[],` +
+			`"detail":{"order":17,"total":"24.50"}}`,
+	},
 }

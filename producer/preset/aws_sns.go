@@ -73,7 +73,7 @@ func buildSNS(p *producer.Producer, s Settings) {
 }
 
 // confirmSNS answers verified messages about subscriptions to listed topics.
-func confirmSNS(ctx context.Context, d *producer.Delivery, fetch func(context.Context, string) ([]byte, error)) (*dedup.Response, error) {
+func confirmSNS(ctx context.Context, d *producer.Delivery, fetch fetchFunc) (*dedup.Response, error) {
 	kind, err := producer.JSON("Type").Extract(d)
 	if err != nil || kind == "Notification" {
 		return nil, err

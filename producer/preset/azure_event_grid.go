@@ -2,9 +2,7 @@ package preset
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +16,8 @@ import (
 // AzureEventGrid receives from Azure Event Grid, in its own schema and that of CloudEvents, up
 // to 5,000 events per delivery. Event Grid signs nothing. Settings choose how it authenticates:
 //
-//   - query (or header) and value: a key in the webhook's URL, or a static header of the subscription. During a
-//     rotation, secrets lists the others that may match.
+//   - query (or header) and value: a key in the webhook's URL, or a static header of the
+//     subscription. During a rotation, secrets lists the others that may match.
 //   - audience and issuers, and jwks_url: an Entra token of Event Grid's application (app_ids).
 //
 // Topics, if set, lists the accepted topics (the sources of CloudEvents). An event of another
@@ -36,15 +34,22 @@ func AzureEventGrid(s Settings) producer.Producer { return azureEventGrid.produc
 
 var azureEventGrid = Preset{
 	Name: "azure-event-grid", Docs: "https://learn.microsoft.com/azure/event-grid/webhook-event-delivery",
-	Auth: "key in the URL or a header, or an Entra token", ID: "each event's id", Deadline: "30 s", Wants: "200-204; 24 hours",
+	Auth: "key in the URL or a header, or an Entra token", ID: "each event's id",
+	Deadline: "30 s", Wants: "200-204; 24 hours",
 	Uses: []string{
-		"query", "header", "value", "secrets", "audience", "issuers", "app_ids", "jwks_url", "algs", "origins", "rate", "topics",
+		"query", "header", "value", "secrets", "audience", "issuers", "app_ids", "jwks_url", "algs", "origins", "rate",
+		"topics",
 	},
-	fields: []string{"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version"},
-	build:  buildEventGrid,
-	sample: sample{kind: "Shop.OrderPlaced", header: map[string]string{"aeg-event-type": "Notification"},
+	fields: []string{
+		"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version",
+	},
+	build: buildEventGrid,
+	sample: sample{
+		kind:   "Shop.OrderPlaced",
+		header: map[string]string{"aeg-event-type": "Notification"},
 		body: `[{"id":"{id}","eventType":"{type}","subject":"orders/17","eventTime":"{time}","dataVersion":"1",` +
-			`"data":{"total":"24.50"},"topic":"/subscriptions/17/topics/shop","metadataVersion":"1"}]`},
+			`"data":{"total":"24.50"},"topic":"/subscriptions/17/topics/shop","metadataVersion":"1"}]`,
+	},
 }
 
 func buildEventGrid(p *producer.Producer, s Settings) {
@@ -104,7 +109,8 @@ func (g eventGrid) split(d *producer.Delivery) ([]producer.Item, error) {
 	}
 	for _, it := range items {
 		// Names of Azure resources are case-insensitive.
-		if !slices.ContainsFunc(g.topics, func(t string) bool { return strings.EqualFold(t, it.Attributes["source"]) }) {
+		isSource := func(topic string) bool { return strings.EqualFold(topic, it.Attributes["source"]) }
+		if !slices.ContainsFunc(g.topics, isSource) {
 			return nil, &verify.Error{Code: verify.TopicUnexpected, Component: "topic"}
 		}
 	}
@@ -178,9 +184,5 @@ func (g eventGrid) validate(_ context.Context, d *producer.Delivery) (*dedup.Res
 	if kind != validationEvent || code == "" || len(code) > producer.MaxKey {
 		return nil, malformed("body", errors.New("not a validation event"))
 	}
-	body, err := json.Marshal(map[string]string{"validationResponse": code})
-	if err != nil {
-		return nil, err
-	}
-	return &dedup.Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body}, nil
+	return jsonResponse(map[string]string{"validationResponse": code})
 }

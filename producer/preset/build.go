@@ -42,8 +42,8 @@ func checkText(secrets []string) error {
 // SHA-256.
 func signedAsHub(p *producer.Producer, s Settings) {
 	scheme := &verify.HMAC{
-		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"}, Hashes: hashes(s.Algs, verify.SHA256),
-		Encoding: verify.Hex,
+		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"},
+		Hashes: hashes(s.Algs, verify.SHA256), Encoding: verify.Hex,
 	}
 	if s.AllowSHA1 && !slices.Contains(scheme.Hashes, verify.SHA1) {
 		scheme.Hashes = append(scheme.Hashes, verify.SHA1)
@@ -57,7 +57,8 @@ func signedAsHub(p *producer.Producer, s Settings) {
 // withCredential sets a shared credential as the scheme and keeps it out of logs and stores.
 func withCredential(p *producer.Producer, c *verify.Static) {
 	if c == nil {
-		p.Err = errors.Join(p.Err, errors.New("a credential must be set: one of user and password, header, query or bearer"))
+		err := errors.New("a credential must be set: one of user and password, header, query or bearer")
+		p.Err = errors.Join(p.Err, err)
 		return
 	}
 	switch c.In {

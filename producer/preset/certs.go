@@ -34,12 +34,18 @@ const (
 	certMaxURL      = 512              // bytes
 )
 
+// fetchFunc returns the text at a URL, and certFunc reports whether a certificate is the vendor's.
+type (
+	fetchFunc = func(ctx context.Context, address string) ([]byte, error)
+	certFunc  = func(*x509.Certificate) bool
+)
+
 // certStore fetches, checks and caches the certificates of a vendor that puts their URL in each
 // delivery.
 type certStore struct {
-	// Fetch returns the PEM text at a URL of the vendor. Defaults to HTTPS to
-	// public addresses only, without redirects, within 5 seconds and 64 KiB.
-	Fetch func(ctx context.Context, address string) ([]byte, error)
+	// Fetch returns the PEM text at a URL of the vendor. Defaults to HTTPS to public addresses
+	// only, without redirects, within 5 seconds and 64 KiB.
+	Fetch fetchFunc
 	// Roots are the trusted authorities. Defaults to the system's.
 	Roots *x509.CertPool
 	// SkipChain accepts a certificate without a chain, for vendors that publish it without its
@@ -80,7 +86,8 @@ type certURL struct {
 
 // allows reports whether a URL is the vendor's: https, the vendor's host, no user, no port but 443.
 func (c certURL) allows(address string) bool {
-	if len(address) > certMaxURL || strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }) {
+	notASCII := func(r rune) bool { return r <= ' ' || r > '~' || r == '\\' }
+	if len(address) > certMaxURL || strings.ContainsFunc(address, notASCII) {
 		return false
 	}
 	u, err := url.Parse(address)
@@ -94,7 +101,7 @@ func (c certURL) allows(address string) bool {
 }
 
 // find returns the certificate at a URL of the vendor. isVendor checks its subject.
-func (c *certStore) find(ctx context.Context, address string, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
+func (c *certStore) find(ctx context.Context, address string, isVendor certFunc) (*vendorCert, error) {
 	if key, ok := c.Pinned[address]; ok {
 		public, isRSA := key.(*rsa.PublicKey)
 		if !isRSA {
@@ -203,12 +210,13 @@ func (c *certStore) mayFetch() bool {
 	return true
 }
 
-func (c *certStore) fetch(ctx context.Context, address string, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
+func (c *certStore) fetch(ctx context.Context, address string, isVendor certFunc) (*vendorCert, error) {
 	if cert := c.cached(address); cert != nil {
 		return cert, nil // another fetch ended in between
 	}
 	if !c.mayFetch() {
-		return nil, &verify.Error{Code: verify.KeysUnavailable, RetryAfter: certFetchSpan, Err: errors.New("too many fetches of certificates")}
+		err := errors.New("too many fetches of certificates")
+		return nil, &verify.Error{Code: verify.KeysUnavailable, RetryAfter: certFetchSpan, Err: err}
 	}
 	fetch := c.Fetch
 	if fetch == nil {
@@ -227,7 +235,7 @@ func (c *certStore) fetch(ctx context.Context, address string, isVendor func(*x5
 }
 
 // parse checks the first certificate of a PEM text. The others are its intermediates.
-func (c *certStore) parse(text []byte, isVendor func(*x509.Certificate) bool) (*vendorCert, error) {
+func (c *certStore) parse(text []byte, isVendor certFunc) (*vendorCert, error) {
 	bundle, err := parseCerts(text)
 	if err != nil {
 		return nil, err

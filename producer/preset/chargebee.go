@@ -26,9 +26,13 @@ var chargebee = Preset{
 		withCredential(p, s.credential())
 		p.Key = producer.JSON("id")
 		p.Type = producer.JSON("event_type")
-		p.Fingerprint = producer.FingerprintFields(producer.JSON("id"), producer.JSON("event_type"), producer.JSON("occurred_at"))
+		p.Fingerprint = producer.FingerprintFields(p.Key, p.Type, producer.JSON("occurred_at"))
 		p.Window = 103 * time.Hour
 	},
-	sample: sample{kind: "subscription_created", body: `{"id":"{id}","occurred_at":{unix},"source":"admin_console","object":"event",` +
-		`"api_version":"v2","content":{"subscription":{"id":"tea-monthly-17"}},"event_type":"{type}","webhook_status":"scheduled"}`},
+	sample: sample{
+		kind: "subscription_created",
+		body: `{"id":"{id}","occurred_at":{unix},"source":"admin_console","object":"event","api_version":"v2",` +
+			`"content":{"subscription":{"id":"tea-monthly-17"}},"event_type":"{type}",` +
+			`"webhook_status":"scheduled"}`,
+	},
 }

@@ -33,6 +33,10 @@ var datatrans = Preset{
 		p.Type = producer.JSON("status")
 		p.Window = 48 * time.Hour
 	},
-	sample: sample{kind: "authorized", body: `{"transactionId":"{id}","merchantId":"1100000017","type":"payment","status":"{type}",` +
-		`"currency":"CHF","refno":"order-17","paymentMethod":"TWI","detail":{"authorize":{"amount":2450}}}`},
+	sample: sample{
+		kind: "authorized",
+		body: `{"transactionId":"{id}","merchantId":"1100000017","type":"payment","status":"{type}",` +
+			`"currency":"CHF","refno":"order-17","paymentMethod":"TWI",` +
+			`"detail":{"authorize":{"amount":2450}}}`,
+	},
 }

@@ -27,6 +27,8 @@ var dwolla = Preset{
 		p.Fingerprint = producer.FingerprintNone
 		p.Window = 4 * 24 * time.Hour
 	},
-	sample: sample{kind: "transfer_completed",
-		body: `{"id":"{id}","resourceId":"order-17","topic":"{type}","timestamp":"{time}","_links":{}}`},
+	sample: sample{
+		kind: "transfer_completed",
+		body: `{"id":"{id}","resourceId":"order-17","topic":"{type}","timestamp":"{time}","_links":{}}`,
+	},
 }

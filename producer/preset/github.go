@@ -35,9 +35,16 @@ var gitHub = Preset{
 		p.MaxBody = 25 << 20
 		p.Window = 4 * 24 * time.Hour
 	},
-	sample: sample{kind: "push",
-		header: map[string]string{"X-GitHub-Event": "{type}", "X-GitHub-Delivery": "{id}", "User-Agent": "GitHub-Hookshot/sample"},
-		body:   `{"ref":"refs/heads/main","repository":{"full_name":"eyelet/teapot"},"sender":{"login":"mallow"},"commits":[]}`},
+	sample: sample{
+		kind: "push",
+		header: map[string]string{
+			"X-GitHub-Event":    "{type}",
+			"X-GitHub-Delivery": "{id}",
+			"User-Agent":        "GitHub-Hookshot/sample",
+		},
+		body: `{"ref":"refs/heads/main","repository":{"full_name":"eyelet/teapot"},"sender":{"login":"mallow"},` +
+			`"commits":[]}`,
+	},
 }
 
 // gitHubShapes are the bodies that two events can share, by members of the vendor's schemas.

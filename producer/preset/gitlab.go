@@ -31,6 +31,9 @@ var gitLab = Preset{
 		p.MaxBody = 25 << 20
 		p.Window = 48 * time.Hour
 	},
-	sample: sample{kind: "Push Hook", header: map[string]string{"X-Gitlab-Event": "{type}", "Idempotency-Key": "{id}"},
-		body: `{"object_kind":"push","ref":"refs/heads/main","project":{"path_with_namespace":"eyelet/teapot"}}`},
+	sample: sample{
+		kind:   "Push Hook",
+		header: map[string]string{"X-Gitlab-Event": "{type}", "Idempotency-Key": "{id}"},
+		body:   `{"object_kind":"push","ref":"refs/heads/main","project":{"path_with_namespace":"eyelet/teapot"}}`,
+	},
 }

@@ -3,6 +3,7 @@ package preset
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,10 +16,18 @@ import (
 
 // echo returns a challenge as text, which no browser interprets as anything else.
 func echo(challenge string) *dedup.Response {
-	return &dedup.Response{
-		Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/plain"}, "X-Content-Type-Options": {"nosniff"}},
-		Body: []byte(challenge),
+	header := http.Header{"Content-Type": {"text/plain"}, "X-Content-Type-Options": {"nosniff"}}
+	return &dedup.Response{Status: http.StatusOK, Header: header, Body: []byte(challenge)}
+}
+
+// jsonResponse returns the members of an object as JSON.
+func jsonResponse(members map[string]string) (*dedup.Response, error) {
+	body, err := json.Marshal(members)
+	if err != nil {
+		return nil, err
 	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	return &dedup.Response{Status: http.StatusOK, Header: header, Body: body}, nil
 }
 
 // sameText compares a received credential in constant time.

@@ -37,6 +37,9 @@ var interledgerRafiki = Preset{
 		p.MaxBody = 64 << 10 // the canonical form is computed before verification
 		p.Window = 31 * 24 * time.Hour
 	},
-	sample: sample{kind: "incoming_payment.completed",
-		body: `{"id":"{id}","type":"{type}","data":{"id":"payment-17","receivedAmount":{"value":"2450","assetCode":"EUR","assetScale":2}}}`},
+	sample: sample{
+		kind: "incoming_payment.completed",
+		body: `{"id":"{id}","type":"{type}","data":{"id":"payment-17","receivedAmount":{"value":"2450",` +
+			`"assetCode":"EUR","assetScale":2}}}`,
+	},
 }

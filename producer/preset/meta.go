@@ -38,8 +38,11 @@ var meta = Preset{
 			p.SecretQuery = []string{"hub.verify_token"}
 		}
 	},
-	sample: sample{kind: "page",
-		body: `{"object":"{type}","entry":[{"id":"17","time":{unix},"changes":[{"field":"feed","value":{"item":"{id}"}}]}]}`},
+	sample: sample{
+		kind: "page",
+		body: `{"object":"{type}","entry":[{"id":"17","time":{unix},"changes":[{"field":"feed",` +
+			`"value":{"item":"{id}"}}]}]}`,
+	},
 }
 
 func metaChallenge(r *http.Request, token string) (*dedup.Response, error) {

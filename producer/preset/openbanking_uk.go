@@ -32,7 +32,8 @@ var openBankingUK = Preset{
 			p.Err = errors.New("set audience (the client id that the bank knows) and issuers")
 		} else {
 			signedByTokens(p, s, "", &verify.JWT{
-				Algorithms: algorithms(s, "PS256"), Body: true, NoExpiry: true, Audiences: s.Audience, Issuers: s.Issuers,
+				Algorithms: algorithms(s, "PS256"), Body: true, NoExpiry: true,
+				Audiences: s.Audience, Issuers: s.Issuers,
 			})
 		}
 		p.Tolerance = verify.Tolerance{Past: 7 * 24 * time.Hour, Future: 5 * time.Minute}

@@ -42,7 +42,8 @@ var payPal = Preset{
 	build: func(p *producer.Producer, s Settings) {
 		roots, err := s.roots()
 		p.Err = err
-		signedBy(p, &payPalScheme{webhookID: s.WebhookID, certs: &certStore{Fetch: s.Fetch, Roots: roots, Pinned: s.PinnedKeys}})
+		certs := &certStore{Fetch: s.Fetch, Roots: roots, Pinned: s.PinnedKeys}
+		signedBy(p, &payPalScheme{webhookID: s.WebhookID, certs: certs})
 		p.Tolerance = verify.Tolerance{Past: 74 * time.Hour, Future: 5 * time.Minute}
 		p.Key, p.KeyRequired = producer.JSON("id"), true
 		p.Type = producer.JSON("event_type")
@@ -97,7 +98,8 @@ func (p *payPalScheme) Verify(r *http.Request, body func() ([]byte, error)) (ver
 	if err != nil {
 		return verify.Identity{}, err
 	}
-	cert, err := p.certs.find(r.Context(), sent.certURL, func(c *x509.Certificate) bool { return namedAs(c, isPayPalHost) })
+	isVendor := func(c *x509.Certificate) bool { return namedAs(c, isPayPalHost) }
+	cert, err := p.certs.find(r.Context(), sent.certURL, isVendor)
 	if err != nil {
 		return verify.Identity{}, err
 	}

@@ -117,7 +117,8 @@ func (p Preset) Class() producer.Class {
 // described returns the producer without secrets, for tables of presets. Presets for tokens
 // have a scheme only when they know what a token must contain.
 func (p Preset) described() producer.Producer {
-	return p.producer(Settings{MerchantID: "any", Audience: []string{"any"}, Issuers: []string{"any"}, JWKSURL: "https://keys.example"})
+	token := []string{"any"}
+	return p.producer(Settings{MerchantID: "any", Audience: token, Issuers: token, JWKSURL: "https://keys.example"})
 }
 
 // unused reports the settings that have no meaning for the preset.
@@ -126,10 +127,12 @@ func (p Preset) unused(s Settings) error {
 	v := reflect.ValueOf(s)
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("conf"), ",")
-		if name == "" || name == "name" || name == "allowed_ips" || v.Field(i).IsZero() || slices.Contains(p.Uses, name) {
+		used := name == "" || name == "name" || name == "allowed_ips" || slices.Contains(p.Uses, name)
+		if used || v.Field(i).IsZero() {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("preset %s has no setting %q; it has %s", p.Name, name, strings.Join(p.Uses, ", ")))
+		uses := strings.Join(p.Uses, ", ")
+		errs = append(errs, fmt.Errorf("preset %s has no setting %q; it has %s", p.Name, name, uses))
 	}
 	return errors.Join(errs...)
 }

@@ -30,6 +30,10 @@ var razorpay = Preset{
 		p.EventTime = producer.JSON("created_at")
 		p.Window = 9 * 24 * time.Hour
 	},
-	sample: sample{kind: "payment.captured", header: map[string]string{"x-razorpay-event-id": "{id}"},
-		body: `{"entity":"event","event":"{type}","payload":{"payment":{"entity":{"id":"pay_17","amount":2450,"currency":"INR"}}},"created_at":{unix}}`},
+	sample: sample{
+		kind:   "payment.captured",
+		header: map[string]string{"x-razorpay-event-id": "{id}"},
+		body: `{"entity":"event","event":"{type}","payload":{"payment":{"entity":{"id":"pay_17","amount":2450,` +
+			`"currency":"INR"}}},"created_at":{unix}}`,
+	},
 }

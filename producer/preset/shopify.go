@@ -28,9 +28,15 @@ var shopify = Preset{
 	Uses:   []string{"secrets"},
 	fields: []string{"X-Shopify-*"},
 	build:  func(p *producer.Producer, s Settings) { buildShopify(p, s, "X-Shopify-") },
-	sample: sample{kind: "orders/create", header: map[string]string{
-		"X-Shopify-Topic": "{type}", "X-Shopify-Event-Id": "{id}", "X-Shopify-Shop-Domain": "teapots.myshopify.com"},
-		body: shopifyBody},
+	sample: sample{
+		kind: "orders/create",
+		header: map[string]string{
+			"X-Shopify-Topic":       "{type}",
+			"X-Shopify-Event-Id":    "{id}",
+			"X-Shopify-Shop-Domain": "teapots.myshopify.com",
+		},
+		body: shopifyBody,
+	},
 }
 
 // ShopifyEvents receives the preview of Shopify's new events. Their fields have no "X-", and
@@ -50,9 +56,15 @@ var shopifyEvents = Preset{
 		buildShopify(p, s, "Shopify-")
 		p.Key = producer.Header("Shopify-Webhook-Id")
 	},
-	sample: sample{kind: "orders/create", header: map[string]string{
-		"Shopify-Topic": "{type}", "Shopify-Webhook-Id": "{id}", "Shopify-Shop-Domain": "teapots.myshopify.com"},
-		body: shopifyBody},
+	sample: sample{
+		kind: "orders/create",
+		header: map[string]string{
+			"Shopify-Topic":       "{type}",
+			"Shopify-Webhook-Id":  "{id}",
+			"Shopify-Shop-Domain": "teapots.myshopify.com",
+		},
+		body: shopifyBody,
+	},
 }
 
 const shopifyBody = `{"id":17,"name":"#1017","total_price":"24.50","currency":"EUR"}`
@@ -64,7 +76,8 @@ func buildShopify(p *producer.Producer, s Settings, prefix string) {
 	p.Type = producer.Header(prefix + "Topic")
 	p.EventTime = producer.JSON("updated_at")
 	p.KeyedByType = true
-	p.Repeatable = producer.Shapes(16, []string{"shop_id", "shop_domain", "!customer", "!data_request", "!id"}) // shop/redact
+	shopRedact := []string{"shop_id", "shop_domain", "!customer", "!data_request", "!id"}
+	p.Repeatable = producer.Shapes(16, shopRedact)
 	p.Attributes = attributes(map[string]producer.Extractor{"shop": producer.Header(prefix + "Shop-Domain")})
 	p.Window = 28 * time.Hour
 }

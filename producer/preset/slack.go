@@ -38,8 +38,11 @@ var slack = Preset{
 		p.Handshake = slackHandshake
 		p.Window = 25 * time.Hour
 	},
-	sample: sample{kind: "app_mention", body: `{"type":"event_callback","team_id":"T17","event_id":"{id}","event_time":{unix},` +
-		`"event":{"type":"{type}","user":"U17","text":"is the tea ready?","channel":"C17"}}`},
+	sample: sample{
+		kind: "app_mention",
+		body: `{"type":"event_callback","team_id":"T17","event_id":"{id}","event_time":{unix},` +
+			`"event":{"type":"{type}","user":"U17","text":"is the tea ready?","channel":"C17"}}`,
+	},
 }
 
 func slackHandshake(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {

@@ -28,7 +28,8 @@ var square = Preset{
 	build: func(p *producer.Producer, s Settings) {
 		scheme := &verify.HMAC{
 			Headers: []string{"x-square-hmacsha256-signature"}, Encoding: verify.Base64,
-			Content: "{config:notification_url}{body}", Config: map[string]string{"notification_url": s.NotificationURL},
+			Content: "{config:notification_url}{body}",
+			Config:  map[string]string{"notification_url": s.NotificationURL},
 		}
 		if s.NotificationURL == "" {
 			scheme.Content, scheme.Config, scheme.Malleable, p.SignsURL = "{url}{body}", nil, true, true
@@ -40,6 +41,9 @@ var square = Preset{
 		p.Fingerprint = producer.FingerprintNone
 		p.Window = 4 * 24 * time.Hour
 	},
-	sample: sample{kind: "payment.created", body: `{"merchant_id":"ML17","type":"{type}","event_id":"{id}","created_at":"{time}",` +
-		`"data":{"type":"payment","id":"payment-17"}}`},
+	sample: sample{
+		kind: "payment.created",
+		body: `{"merchant_id":"ML17","type":"{type}","event_id":"{id}","created_at":"{time}",` +
+			`"data":{"type":"payment","id":"payment-17"}}`,
+	},
 }

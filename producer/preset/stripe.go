@@ -41,6 +41,9 @@ var stripe = Preset{
 		p.Fingerprint = producer.FingerprintNone
 		p.Window = 4 * 24 * time.Hour
 	},
-	sample: sample{kind: "payment_intent.succeeded", body: `{"id":"{id}","object":"event","created":{unix},"type":"{type}","livemode":false,` +
-		`"data":{"object":{"id":"pi_17","amount":2450,"currency":"eur"}}}`},
+	sample: sample{
+		kind: "payment_intent.succeeded",
+		body: `{"id":"{id}","object":"event","created":{unix},"type":"{type}","livemode":false,` +
+			`"data":{"object":{"id":"pi_17","amount":2450,"currency":"eur"}}}`,
+	},
 }

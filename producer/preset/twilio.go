@@ -36,13 +36,17 @@ func Twilio(tokens ...string) producer.Producer { return twilio.producer(Setting
 
 var twilio = Preset{
 	Name: "twilio", Docs: "https://www.twilio.com/docs/usage/webhooks/webhooks-security",
-	Auth: "HMAC-SHA1 of URL and form", ID: "I-Twilio-Idempotency-Token", Deadline: "15 s", Wants: "2xx, the body counts; 1 retry",
+	Auth: "HMAC-SHA1 of URL and form", ID: "I-Twilio-Idempotency-Token", Deadline: "15 s",
+	Wants:  "2xx, the body counts; 1 retry",
 	Uses:   []string{"secrets"},
 	fields: []string{"X-Twilio-*", "I-Twilio-*"},
 	build:  buildTwilio,
-	sample: sample{kind: "delivered", media: "application/x-www-form-urlencoded",
+	sample: sample{
+		kind:   "delivered",
+		media:  "application/x-www-form-urlencoded",
 		header: map[string]string{"I-Twilio-Idempotency-Token": "{id}"},
-		body:   `MessageSid=SM17&MessageStatus={type}&From=%2B15550017&To=%2B15550018&Body=tea+is+ready`},
+		body:   `MessageSid=SM17&MessageStatus={type}&From=%2B15550017&To=%2B15550018&Body=tea+is+ready`,
+	},
 }
 
 func buildTwilio(p *producer.Producer, s Settings) {
@@ -52,8 +56,8 @@ func buildTwilio(p *producer.Producer, s Settings) {
 	p.Repeatable = repeatsInCall
 	var types []producer.Extractor
 	for _, name := range []string{
-		"EventType", "MessageStatus", "SmsStatus", "CallStatus", "RecordingStatus", "TranscriptionStatus", "ConferenceStatus",
-		"StatusCallbackEvent",
+		"EventType", "MessageStatus", "SmsStatus", "CallStatus", "RecordingStatus", "TranscriptionStatus",
+		"ConferenceStatus", "StatusCallbackEvent",
 	} {
 		types = append(types, producer.Form(name))
 	}
@@ -96,8 +100,9 @@ type twilioScheme struct{ hmac *verify.HMAC } // a pointer: fmt prints private f
 // newTwilioScheme returns the scheme for auth tokens, of which any may match.
 func newTwilioScheme(tokens ...string) *twilioScheme {
 	return &twilioScheme{hmac: &verify.HMAC{
-		Headers: []string{"X-Twilio-Signature"}, Hash: verify.SHA1, Encoding: verify.Base64, Secrets: verify.Secrets(tokens...),
-		Contents: twilioContents, Covers: []string{"@target-uri", "@authority", "@path", "@query", "@body"},
+		Headers: []string{"X-Twilio-Signature"}, Hash: verify.SHA1, Encoding: verify.Base64,
+		Secrets: verify.Secrets(tokens...), Contents: twilioContents,
+		Covers: []string{"@target-uri", "@authority", "@path", "@query", "@body"},
 	}}
 }
 
@@ -148,7 +153,8 @@ func (t *twilioScheme) Sign(r *http.Request, body []byte, now time.Time) error {
 
 // String describes the scheme for the policy.
 func (t *twilioScheme) String() string {
-	return "HMAC-SHA1 (base64) of the URL and the sorted form in X-Twilio-Signature, other bodies by bodySHA256 in the URL"
+	return "HMAC-SHA1 (base64) of the URL and the sorted form in X-Twilio-Signature, " +
+		"other bodies by bodySHA256 in the URL"
 }
 
 func isForm(r *http.Request) bool {

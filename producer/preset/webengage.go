@@ -37,6 +37,10 @@ var webEngage = Preset{
 		p.SecretQuery = []string{"secret", "licenseCode"}
 		p.Window = 48 * time.Hour
 	},
-	sample: sample{kind: "push_notification_click", query: "eventType={type}", header: map[string]string{"x-request-id": "{id}"},
-		body: `{"response":{"data":{"userId":"u17"}}}`},
+	sample: sample{
+		kind:   "push_notification_click",
+		query:  "eventType={type}",
+		header: map[string]string{"x-request-id": "{id}"},
+		body:   `{"response":{"data":{"userId":"u17"}}}`,
+	},
 }

@@ -64,9 +64,13 @@ var webSub = Preset{
 	Uses:   []string{"secrets", "subscriptions", "algs"},
 	fields: []string{"Link", "X-Hub-Signature"},
 	build:  buildWebSub,
-	sample: sample{kind: "https://blog.example/feed", media: "application/atom+xml",
+	sample: sample{
+		kind:   "https://blog.example/feed",
+		media:  "application/atom+xml",
 		header: map[string]string{"Link": `<https://hub.example/>; rel="hub", <{type}>; rel="self"`},
-		body:   `<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><title>Teapots</title><id>urn:sample:{id}</id></feed>`},
+		body:   `<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><title>Teapots</title>` +
+			`<id>urn:sample:{id}</id></feed>`,
+	},
 }
 
 const (
@@ -142,7 +146,8 @@ func webSubChallenge(r *http.Request, subscriptions []Subscription, pending bool
 	}
 	refusal := &verify.Error{Code: verify.ChallengeUnexpected, Component: "hub.topic"}
 	if late {
-		refusal.Err = errors.New("a subscription without a token is confirmed in the first hour after the start only: restart, or set its token")
+		refusal.Err = errors.New("a subscription without a token is confirmed in the first hour after " +
+			"the start only: restart, or set its token")
 	}
 	return &dedup.Response{Status: http.StatusNotFound}, refusal
 }
@@ -189,7 +194,8 @@ func newTopics(set Settings) (*topics, error) {
 			errs = append(errs, fmt.Errorf("subscription to %q: want a topic, and subscribe or unsubscribe", s.Topic))
 		}
 		if s.Token != "" && !webSubTokenForm.MatchString(s.Token) {
-			errs = append(errs, fmt.Errorf("subscription to %q: want a token of at least 16 letters, digits, -, _, . and ~, and the callback %s=TOKEN", s.Topic, "?"+webSubToken))
+			errs = append(errs, fmt.Errorf("subscription to %q: want a token of at least 16 letters, digits, "+
+				"-, _, . and ~, and the callback ?%s=TOKEN", s.Topic, webSubToken))
 		}
 		if err := t.add(s, hashes, len(set.AllowedIPs) > 0); err != nil {
 			errs = append(errs, fmt.Errorf("subscription to %q: %w", s.Topic, err))

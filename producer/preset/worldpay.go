@@ -31,7 +31,8 @@ var worldpay = Preset{
 		}
 		signedBy(p, &verify.HMAC{
 			Headers: []string{"Event-Signature"}, Separator: ",", Entries: []string{"{kid}/{alg}/{sig}"},
-			Hashes: []verify.Hash{verify.SHA256}, Encoding: cmp.Or(verify.Encoding(s.Encoding), verify.Hex), Keys: secrets,
+			Hashes: []verify.Hash{verify.SHA256}, Keys: secrets,
+			Encoding: cmp.Or(verify.Encoding(s.Encoding), verify.Hex),
 		})
 		p.Key = producer.JSON("eventId")
 		p.Type = producer.JSON("eventDetails.type")
@@ -39,6 +40,9 @@ var worldpay = Preset{
 		p.Fingerprint = producer.FingerprintNone
 		p.Window = 8 * 24 * time.Hour
 	},
-	sample: sample{kind: "authorized", body: `{"eventId":"{id}","eventTimestamp":"{time}","eventDetails":{"classification":"payment",` +
-		`"transactionReference":"order-17","type":"{type}","amount":{"value":2450,"currencyCode":"EUR"}}}`},
+	sample: sample{
+		kind: "authorized",
+		body: `{"eventId":"{id}","eventTimestamp":"{time}","eventDetails":{"classification":"payment",` +
+			`"transactionReference":"order-17","type":"{type}","amount":{"value":2450,"currencyCode":"EUR"}}}`,
+	},
 }

@@ -49,7 +49,9 @@ var yandexPay = Preset{
 			claimsDigest{},
 		)
 		p.Type = producer.JWT("event")
-		p.Attributes = attributes(map[string]producer.Extractor{"time": producer.JWT("eventTime"), "subject": producer.JWT("order.orderId")})
+		p.Attributes = attributes(map[string]producer.Extractor{
+			"time": producer.JWT("eventTime"), "subject": producer.JWT("order.orderId"),
+		})
 		p.Payload = claimsPayload
 		p.Tolerance = verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute} // the token's own end applies too
 		p.Window = 48 * time.Hour

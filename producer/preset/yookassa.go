@@ -29,6 +29,8 @@ var yooKassa = Preset{
 		p.Type = producer.JSON("event")
 		p.Window = 48 * time.Hour
 	},
-	sample: sample{kind: "payment.succeeded",
-		body: `{"type":"notification","event":"{type}","object":{"id":"{id}","status":"succeeded"}}`},
+	sample: sample{
+		kind: "payment.succeeded",
+		body: `{"type":"notification","event":"{type}","object":{"id":"{id}","status":"succeeded"}}`,
+	},
 }

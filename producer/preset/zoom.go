@@ -5,8 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"net/http"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -40,8 +38,10 @@ var zoom = Preset{
 		}
 		p.Window = 48 * time.Hour
 	},
-	sample: sample{kind: "meeting.started",
-		body: `{"event":"{type}","event_ts":{unix},"payload":{"account_id":"A17","object":{"uuid":"{id}"}}}`},
+	sample: sample{
+		kind: "meeting.started",
+		body: `{"event":"{type}","event_ts":{unix},"payload":{"account_id":"A17","object":{"uuid":"{id}"}}}`,
+	},
 }
 
 func zoomScheme(secrets ...verify.Secret) *verify.HMAC {
@@ -81,8 +81,7 @@ func zoomHandshake(d *producer.Delivery, secrets []verify.Secret) (*dedup.Respon
 		}
 		mac := hmac.New(sha256.New, []byte(s))
 		mac.Write([]byte(token))
-		body, err := json.Marshal(map[string]string{"plainToken": token, "encryptedToken": hex.EncodeToString(mac.Sum(nil))})
-		return &dedup.Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body}, err
+		return jsonResponse(map[string]string{"plainToken": token, "encryptedToken": hex.EncodeToString(mac.Sum(nil))})
 	}
 	return nil, &verify.Error{Code: verify.SignatureMismatch}
 }
