@@ -29,7 +29,8 @@ func TestNamesAreBounded(t *testing.T) {
 	} {
 		body := `{"id":"` + row.id + `","type":"` + row.kind + `"}`
 		p := Producer{Name: "shop", Key: JSON("id"), KeyRequired: true, Type: JSON("type")}
-		if items, err := p.Items(delivery(hook, body)); (err == nil) != row.fits || err != nil && verify.CodeOf(err) != verify.EventMalformed {
+		if items, err := p.Items(delivery(hook, body)); (err == nil) != row.fits || err != nil &&
+			verify.CodeOf(err) != verify.EventMalformed {
 			t.Errorf("%s: %v, %v", row.name, items, err)
 		}
 		p.Contract = Webhook
@@ -40,7 +41,8 @@ func TestNamesAreBounded(t *testing.T) {
 		}
 		it := items[0]
 		digested := strings.HasPrefix(it.ID, "sha256:")
-		if left := row.kind != "" && it.Type == ""; left != strings.Contains(it.Note, "type") || (left || digested) == row.fits {
+		if left := row.kind != "" && it.Type == ""; left != strings.Contains(it.Note, "type") ||
+			(left || digested) == row.fits {
 			t.Errorf("%s: %.40q of type %.40q, note %q", row.name, it.ID, it.Type, it.Note)
 		}
 		if again, err := p.Items(delivery(hook, body)); err != nil || again[0].ID != it.ID {
@@ -60,10 +62,12 @@ func TestAttributesAreBounded(t *testing.T) {
 		}
 		return items[0]
 	}
-	if it := read(map[string]string{"source": "/s", "subject": strings.Repeat("x", maxValue)}); len(it.Attributes) != 2 || it.Note != "" {
+	if it := read(map[string]string{"source": "/s", "subject": strings.Repeat("x",
+		maxValue)}); len(it.Attributes) != 2 || it.Note != "" {
 		t.Errorf("what fits: %d attributes, note %q", len(it.Attributes), it.Note)
 	}
-	it := read(map[string]string{"source": "/s", "subject": strings.Repeat("x", maxValue+1), "time": "a\x00b", "bad\nname": "1"})
+	it := read(map[string]string{"source": "/s", "subject": strings.Repeat("x", maxValue+1), "time": "a\x00b",
+		"bad\nname": "1"})
 	if len(it.Attributes) != 1 || it.Attributes["source"] != "/s" || !strings.HasSuffix(it.Note, ": 3") {
 		t.Errorf("%v, note %q", it.Attributes, it.Note)
 	}
@@ -76,7 +80,8 @@ func TestAttributesAreBounded(t *testing.T) {
 	for name, value := range it.Attributes {
 		size += len(name) + len(value)
 	}
-	if size > maxAttributes || size < maxAttributes/2 || it.Attributes["source"] != "/s" || it.Attributes["subject"] != "7" || it.Note == "" {
+	if size > maxAttributes || size < maxAttributes/2 || it.Attributes["source"] != "/s" ||
+		it.Attributes["subject"] != "7" || it.Note == "" {
 		t.Errorf("%d bytes are kept, source %q, note %q", size, it.Attributes["source"], it.Note)
 	}
 	if len(many) != 10_002 {

@@ -96,7 +96,8 @@ func (p *Producer) checkWindow() error {
 	// could overflow.
 	if p.Tolerance.Past > p.Window || p.Tolerance.Future > p.Window-p.Tolerance.Past {
 		past, future := formatLimit(p.Tolerance.Past), formatLimit(p.Tolerance.Future)
-		return fmt.Errorf("window %v is shorter than the tolerance (%s back, %s ahead): a replay would outlive its record",
+		return fmt.Errorf("window %v is shorter than the tolerance (%s back, %s ahead): "+
+			"a replay would outlive its record",
 			p.Window, past, future)
 	}
 	return nil

@@ -62,7 +62,8 @@ func TestCheckFindsEachMistake(t *testing.T) {
 		{"a rate", func(p *Producer) { p.Rate, p.Concurrency = Rate{Events: 5, Per: time.Minute, Burst: 10}, 3 }, ""},
 		{"a negative rate", func(p *Producer) { p.Rate.Events = -1 }, "rate and burst"},
 		{"a burst alone", func(p *Producer) { p.Rate.Burst = 1 }, "burst without a rate"},
-		{"a rate per half a second", func(p *Producer) { p.Rate = Rate{Events: 1, Per: 500 * time.Millisecond} }, "whole seconds"},
+		{"a rate per half a second", func(p *Producer) { p.Rate = Rate{Events: 1, Per: 500 * time.Millisecond} },
+			"whole seconds"},
 		{"a negative concurrency", func(p *Producer) { p.Concurrency = -1 }, "concurrency"},
 		{"a relative URL", func(p *Producer) { p.URL = "/hooks" }, "url"},
 		{"a URL with credentials", func(p *Producer) { p.URL = "https://u:p@h.example/" }, "url"},
@@ -103,7 +104,8 @@ func TestShortWindowIsAWarning(t *testing.T) {
 func TestDefaultsFollowTheContract(t *testing.T) {
 	t.Parallel()
 	api := Producer{Name: "shop", SecretQuery: []string{"token"}, ScopeIgnores: []string{"retry"}}.WithDefaults()
-	if api.Accepted.Status != 202 || api.InFlight != 409 || api.SameSigned != SameSignedRefuse || api.Window != 24*time.Hour {
+	if api.Accepted.Status != 202 || api.InFlight != 409 || api.SameSigned != SameSignedRefuse ||
+		api.Window != 24*time.Hour {
 		t.Errorf("API: %+v", api)
 	}
 	if strings.Join(api.ScopeIgnores, " ") != "retry token" {
@@ -141,7 +143,8 @@ func TestItemsAlwaysHaveAnIdentifier(t *testing.T) {
 		}
 	}
 	long := Producer{Name: "shop", Key: JSON("id")}
-	if _, err := long.Items(delivery(hook, `{"id":"`+strings.Repeat("ä", 1025)+`"}`)); verify.CodeOf(err) != verify.EventMalformed {
+	if _, err := long.Items(delivery(hook, `{"id":"`+strings.Repeat("ä",
+		1025)+`"}`)); verify.CodeOf(err) != verify.EventMalformed {
 		t.Errorf("an identifier of 1,025 characters: %v", err)
 	}
 	if _, err := long.Items(delivery(hook, `{"id":"`+strings.Repeat("ä", 1024)+`"}`)); err != nil {

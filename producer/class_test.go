@@ -22,10 +22,12 @@ func TestTheClassOfAnOwnHMACFollowsFromItsTemplate(t *testing.T) {
 		{"{body}", BodyDigest(), ClassUnnamed},
 		{"{body}", JSON("id"), ClassIDSigned},
 		{"{header:X-Id}.{body}", Header("X-Id"), ClassIDSigned},
-		{"{header:X-Id}{body}", Header("X-Id"), ClassContentSigned}, // bytes can be moved from the identifier to the body
+		{"{header:X-Id}{body}", Header("X-Id"), ClassContentSigned},
+		// bytes can be moved from the identifier to the body
 		{"{url}{body}", JSON("id"), ClassIDSigned},
 	} {
-		scheme := &verify.HMAC{Headers: []string{"Sig"}, Encoding: verify.Hex, Content: row.content, Secrets: verify.Secrets("the-kettle-is-on-17"), Malleable: true}
+		scheme := &verify.HMAC{Headers: []string{"Sig"}, Encoding: verify.Hex, Content: row.content,
+			Secrets: verify.Secrets("the-kettle-is-on-17"), Malleable: true}
 		if strings.Contains(row.content, "timestamp") {
 			scheme.TimestampHeaders = []string{"X-Time"}
 		}

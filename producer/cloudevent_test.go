@@ -110,7 +110,8 @@ func binaryEvent(header ...string) *Delivery {
 func TestBinaryModeDecodesFieldValues(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
-		"Euro%20%E2%82%AC": "Euro €", `"a b"`: "a b", `"a \"b\" %25"`: `a "b" %`, "%2541": "%41", "a%22b": `a"b`, "plain": "plain",
+		"Euro%20%E2%82%AC": "Euro €", `"a b"`: "a b", `"a \"b\" %25"`: `a "b" %`, "%2541": "%41", "a%22b": `a"b`,
+		"plain": "plain",
 		`"a\\"`: `a\`, "ä": "ä",
 	} {
 		items, err := SplitCloudEvents(binaryEvent("Ce-Subject", value))
@@ -143,9 +144,12 @@ func TestMalformedCloudEventsAreRefused(t *testing.T) {
 		{"empty batch", batch(`[]`), ""},
 		{"binary with datacontenttype", binaryEvent("ce-datacontenttype", "text/plain"), verify.EventMalformed},
 		{"binary id twice", binaryEvent("Ce-Id", "1"), verify.AmbiguousField},
-		{"binary old version", delivery(hook, "", "ce-specversion", "0.3", "ce-id", "1", "ce-source", "/s", "ce-type", "t"), verify.EventMalformed},
-		{"binary empty id", delivery(hook, "", "ce-specversion", "1.0", "ce-id", "", "ce-source", "/s", "ce-type", "t"), verify.EventMalformed},
-		{"two media types", binaryEvent("Content-Type", "application/json", "Content-Type", MediaCloudEvent), verify.AmbiguousField},
+		{"binary old version", delivery(hook, "", "ce-specversion", "0.3", "ce-id", "1", "ce-source", "/s", "ce-type",
+			"t"), verify.EventMalformed},
+		{"binary empty id", delivery(hook, "", "ce-specversion", "1.0", "ce-id", "", "ce-source", "/s", "ce-type", "t"),
+			verify.EventMalformed},
+		{"two media types", binaryEvent("Content-Type", "application/json", "Content-Type", MediaCloudEvent),
+			verify.AmbiguousField},
 		{"structured id twice", structured(good + `,"id":"2"}`), verify.AmbiguousField},
 		{"structured id under an escape", structured(good + `,"\u0069d":"2"}`), verify.AmbiguousField},
 		{"structured data twice", structured(good + `,"data":1,"data":2}`), verify.AmbiguousField},
@@ -160,10 +164,13 @@ func TestMalformedCloudEventsAreRefused(t *testing.T) {
 		{"a batch that is an object", batch(good + `}`), verify.EventMalformed},
 		{"a batch of strings", batch(`["a"]`), verify.EventMalformed},
 		{"a batch with a bad one", batch(`[` + good + `},{}]`), verify.EventMalformed},
-		{"deep data", structured(good + `,"data":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`), verify.EventMalformed},
+		{"deep data", structured(good + `,"data":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`),
+			verify.EventMalformed},
 		{"not JSON", structured(`{`), verify.EventMalformed},
-		{"another format", delivery(hook, "x", "Content-Type", "application/cloudevents+avro"), verify.MediaTypeUnsupported},
-		{"another batch format", delivery(hook, "x", "Content-Type", "application/cloudevents-batch+protobuf"), verify.MediaTypeUnsupported},
+		{"another format", delivery(hook, "x", "Content-Type", "application/cloudevents+avro"),
+			verify.MediaTypeUnsupported},
+		{"another batch format", delivery(hook, "x", "Content-Type", "application/cloudevents-batch+protobuf"),
+			verify.MediaTypeUnsupported},
 	}
 	for _, c := range cases {
 		items, err := SplitCloudEvents(c.d)
@@ -216,15 +223,18 @@ func TestSourceAndIDTogetherNameAnEvent(t *testing.T) {
 // FuzzCloudEvent checks what holds for every input: a typed refusal, or events that have all
 // they must have.
 func FuzzCloudEvent(f *testing.F) {
-	f.Add("application/cloudevents+json", `{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"a":[1]},"ext":true}`, "", "")
-	f.Add("application/cloudevents+json", `{"specversion":"1.0","id":"1","source":"/s","type":"t","data_base64":"AA=="}`, "", "")
+	f.Add("application/cloudevents+json",
+		`{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"a":[1]},"ext":true}`, "", "")
+	f.Add("application/cloudevents+json",
+		`{"specversion":"1.0","id":"1","source":"/s","type":"t","data_base64":"AA=="}`, "", "")
 	f.Add("application/cloudevents-batch+json", `[{"specversion":"1.0","id":"1","source":"/s","type":"t"}]`, "", "")
 	f.Add("application/json", `{}`, "Euro%20%E2%82%AC", `"a \"b\""`)
 	f.Add("", "", "%C0%A0", `"`)
 	f.Fuzz(func(t *testing.T, kind, body, id, subject string) {
 		d := delivery(hook, body)
 		d.Request.Header = http.Header{
-			"Content-Type": {kind}, "Ce-Specversion": {"1.0"}, "Ce-Id": {id}, "Ce-Subject": {subject}, "Ce-Source": {"/s"}, "Ce-Type": {"t"},
+			"Content-Type": {kind}, "Ce-Specversion": {"1.0"}, "Ce-Id": {id}, "Ce-Subject": {subject},
+			"Ce-Source": {"/s"}, "Ce-Type": {"t"},
 		}
 		items, err := SplitCloudEvents(d)
 		if err != nil {
@@ -234,7 +244,8 @@ func FuzzCloudEvent(f *testing.F) {
 			return
 		}
 		for _, it := range items {
-			if it.ID == "" || it.Type == "" || it.Attributes["id"] == "" || it.Attributes["source"] == "" || !bytes.Contains(d.Body, it.Body) {
+			if it.ID == "" || it.Type == "" || it.Attributes["id"] == "" || it.Attributes["source"] == "" ||
+				!bytes.Contains(d.Body, it.Body) {
 				t.Fatalf("item %+v", it)
 			}
 			if _, _, err := CloudEventData(kind, it.Body); err != nil {

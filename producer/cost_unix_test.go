@@ -127,14 +127,16 @@ func costTargets(t *testing.T) []costTarget {
 		add(name, "hmac", vendor.Open(good), r, body)
 	}
 	for name, primitive := range map[string]string{
-		"aws-sns": "rsa", "google-eventarc": "rsa", "google-pubsub": "rsa", "openbanking-uk": "rsa", "paypal": "rsa", "yandex-pay": "ecdsa",
+		"aws-sns": "rsa", "google-eventarc": "rsa", "google-pubsub": "rsa", "openbanking-uk": "rsa", "paypal": "rsa",
+		"yandex-pay": "ecdsa",
 	} {
 		c := validCases(t, name)[0]
 		var fetched []string
 		add(name, primitive, c.producer(t, &fetched), c.request(t), c.body(t))
 	}
 	for alg, primitive := range map[verify.Alg]string{
-		verify.HMACSHA256: "hmac", verify.Ed25519: "ed25519", verify.ECDSAP256SHA256: "ecdsa", verify.RSAPSSSHA512: "pss",
+		verify.HMACSHA256: "hmac", verify.Ed25519: "ed25519", verify.ECDSAP256SHA256: "ecdsa",
+		verify.RSAPSSSHA512: "pss",
 	} {
 		p, r, body := signedTarget(t, alg)
 		add("signed "+string(alg), primitive, p, r, body)
@@ -148,7 +150,8 @@ func costTargets(t *testing.T) []costTarget {
 // readsContent names the presets that read more of the body than its octets before it is
 // verified. In the short form of the test, the others get two bodies.
 var readsContent = map[string]bool{
-	"adyen": true, "aws-sns": true, "interledger-rafiki": true, "openbanking-uk": true, "twilio": true, "yandex-pay": true,
+	"adyen": true, "aws-sns": true, "interledger-rafiki": true, "openbanking-uk": true, "twilio": true,
+	"yandex-pay": true,
 }
 
 // signedTarget is an endpoint of RFC 9421 and a delivery that is signed with another key of the
@@ -235,7 +238,8 @@ func costBodies() map[string]func(n int) []byte {
 	token := func(claims func(int) []byte) func(int) []byte {
 		return func(n int) []byte {
 			enc := base64.RawURLEncoding
-			text := enc.EncodeToString([]byte(`{"alg":"PS256","kid":"k"}`)) + "." + enc.EncodeToString(claims(n*3/4-100)) + "." + enc.EncodeToString(make([]byte, 256))
+			text := enc.EncodeToString([]byte(`{"alg":"PS256","kid":"k"}`)) + "." +
+				enc.EncodeToString(claims(n*3/4-100)) + "." + enc.EncodeToString(make([]byte, 256))
 			return []byte(strings.Repeat(" ", max(0, n-len(text))) + text)
 		}
 	}
@@ -277,8 +281,11 @@ func costBodies() map[string]func(n int) []byte {
 		"a token of escapes": token(func(n int) []byte { return fill(n, `{"a":"`, `\u0041`, `"}`) }),
 		"dots":               func(n int) []byte { return bytes.Repeat([]byte("."), n) },
 		"a message of SNS": func(n int) []byte {
-			return fill(n, `{"Type":"Notification","MessageId":"1","TopicArn":"arn:aws:sns:eu-central-1:1:t","Timestamp":"2026-01-01T00:00:00.000Z",`+
-				`"SignatureVersion":"2","Signature":"AAAA","SigningCertURL":"https://sns.eu-central-1.amazonaws.com/x.pem","Message":"`, `\u0041`, `"}`)
+			return fill(n,
+				`{"Type":"Notification","MessageId":"1","TopicArn":"arn:aws:sns:eu-central-1:1:t","Timestamp":`+
+					`"2026-01-01T00:00:00.000Z",`+
+					`"SignatureVersion":"2","Signature":"AAAA","SigningCertURL":"https:`+
+					`//sns.eu-central-1.amazonaws.com/x.pem","Message":"`, `\u0041`, `"}`)
 		},
 		"a signature of SNS": func(n int) []byte {
 			return fill(n, `{"Type":"Notification","SignatureVersion":"2","Signature":"`, "AAAA", `"}`)
@@ -339,17 +346,20 @@ func costHeads() map[string]func(r *http.Request) int {
 			return 8 * (len(inputs) + len(signatures))
 		},
 		"unknown keys": func(r *http.Request) int {
-			r.Header.Set("Signature-Input", strings.ReplaceAll(r.Header.Get("Signature-Input"), `keyid="k"`, `keyid="x"`))
+			r.Header.Set("Signature-Input", strings.ReplaceAll(r.Header.Get("Signature-Input"), `keyid="k"`,
+				`keyid="x"`))
 			return 0
 		},
 		"a token": func(r *http.Request) int {
 			enc := base64.RawURLEncoding
-			r.Header.Set("Authorization", "Bearer "+enc.EncodeToString([]byte(`{"alg":"RS256","kid":"k"}`))+"."+enc.EncodeToString(shuffled(8<<10))+".AAAA")
+			r.Header.Set("Authorization",
+				"Bearer "+enc.EncodeToString([]byte(`{"alg":"RS256","kid":"k"}`))+"."+enc.EncodeToString(shuffled(8<<10))+".AAAA")
 			return 11 << 10
 		},
 		"a token with a large head": func(r *http.Request) int {
 			enc := base64.RawURLEncoding
-			r.Header.Set("Authorization", "Bearer "+enc.EncodeToString(fill(8<<10, `{"alg":"RS256"`, `,"%d":1`, "}"))+"."+enc.EncodeToString([]byte("{}"))+".AAAA")
+			r.Header.Set("Authorization", "Bearer "+enc.EncodeToString(fill(8<<10, `{"alg":"RS256"`, `,"%d":1`,
+				"}"))+"."+enc.EncodeToString([]byte("{}"))+".AAAA")
 			return 11 << 10
 		},
 	}
@@ -400,7 +410,8 @@ type costRun struct {
 
 func newCostRun(t *testing.T) *costRun {
 	t.Helper()
-	c := &costRun{T: t, costMeter: costMeter{rounds: 3}, slack: 3, worst: map[string]string{}, most: map[string]float64{}}
+	c := &costRun{T: t, costMeter: costMeter{rounds: 3}, slack: 3, worst: map[string]string{},
+		most: map[string]float64{}}
 	if os.Getenv("EYELET_COST") != "" { // the exact limits, for an idle machine
 		c.exact, c.rounds, c.slack = true, 15, 1
 	}

@@ -31,7 +31,8 @@ func TestExtractorsShareTheCheckOfABodyAndNotOfAnother(t *testing.T) {
 // BenchmarkThreeMembersOfABody reads what a usual producer reads: identifier, type and one
 // attribute.
 func BenchmarkThreeMembersOfABody(b *testing.B) {
-	body := []byte(`{"id":"evt_1","type":"invoice.paid","created":1700000000,"data":"` + strings.Repeat("x", 1024) + `"}`)
+	body := []byte(`{"id":"evt_1","type":"invoice.paid","created":1700000000,"data":"` + strings.Repeat("x", 1024) +
+		`"}`)
 	members := []Extractor{JSON("id"), JSON("type"), JSON("created")}
 	b.ReportAllocs()
 	for b.Loop() {

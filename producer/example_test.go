@@ -15,7 +15,8 @@ func ExampleProducer() {
 	p := producer.Producer{
 		Name: "kitchen",
 		Scheme: &verify.HMAC{
-			Headers: []string{"X-Kitchen-Signature"}, Encoding: verify.Hex, Secrets: verify.Secrets("a long random text"),
+			Headers: []string{"X-Kitchen-Signature"}, Encoding: verify.Hex,
+			Secrets: verify.Secrets("a long random text"),
 		},
 		Contract: producer.Webhook,
 		Key:      producer.First(producer.Header("X-Kitchen-Id"), producer.JSON("order.id")),

@@ -49,7 +49,8 @@ func TestExtractorsReadTheirPlace(t *testing.T) {
 		{"json index padded", "json:00.id", delivery(hook, `[{"id":"e1"}]`), "", ""},
 		{"json index past the end", "json:1.id", delivery(hook, `[{"id":"e1"}]`), "", ""},
 		{"json dotted name", `json:a\.b`, delivery(hook, `{"a":{"b":"no"},"a.b":"e1"}`), "e1", ""},
-		{"json number as spelled", "json:id", delivery(hook, `{"id":12345678901234567890}`), "12345678901234567890", ""},
+		{"json number as spelled", "json:id", delivery(hook, `{"id":12345678901234567890}`), "12345678901234567890",
+			""},
 		{"json boolean", "json:live", delivery(hook, `{"live":false}`), "false", ""},
 		{"json null", "json:id", delivery(hook, `{"id":null}`), "", ""},
 		{"json object", "json:id", delivery(hook, `{"id":{"id":1}}`), "", ""},
@@ -59,34 +60,48 @@ func TestExtractorsReadTheirPlace(t *testing.T) {
 		{"json two documents", "json:id", delivery(hook, `{"id":"e1"}{"id":"e2"}`), "", ""},
 		{"json empty", "json:id", delivery(hook, ``), "", ""},
 		{"json duplicate", "json:id", delivery(hook, `{"id":"e1","id":"e1"}`), "", verify.AmbiguousField},
-		{"json duplicate under an escape", "json:id", delivery(hook, `{"id":"e1","i\u0064":"e2"}`), "", verify.AmbiguousField},
-		{"json duplicate on the way", "json:d.id", delivery(hook, `{"d":{"id":"e1"},"d":{}}`), "", verify.AmbiguousField},
+		{"json duplicate under an escape", "json:id", delivery(hook, `{"id":"e1","i\u0064":"e2"}`), "",
+			verify.AmbiguousField},
+		{"json duplicate on the way", "json:d.id", delivery(hook, `{"d":{"id":"e1"},"d":{}}`), "",
+			verify.AmbiguousField},
 		{"json duplicate elsewhere", "json:id", delivery(hook, `{"x":1,"x":2,"id":"e1"}`), "e1", ""},
 		{"json lone surrogate", "json:id", delivery(hook, `{"id":"\ud800"}`), "", verify.EventMalformed},
 		{"json not UTF-8", "json:id", delivery(hook, "{\"id\":\"\xff\"}"), "", verify.EventMalformed},
 		{"json too deep", "json:id", delivery(hook, `{"id":"e1","x":`+deep+`}`), "", verify.EventMalformed},
-		{"json brackets in strings are no depth", "json:id", delivery(hook, `{"x":"`+strings.Repeat("[", 300)+`\"[","id":"e1"}`), "e1", ""},
-		{"json escaped backslash ends no string early", "json:id", delivery(hook, `{"x":"[\\\\","y":"\\\\\"]","z":"\\\"","id":"e1"}`), "e1", ""},
+		{"json brackets in strings are no depth", "json:id",
+			delivery(hook, `{"x":"`+strings.Repeat("[", 300)+`\"[","id":"e1"}`), "e1", ""},
+		{"json escaped backslash ends no string early", "json:id",
+			delivery(hook, `{"x":"[\\\\","y":"\\\\\"]","z":"\\\"","id":"e1"}`), "e1", ""},
 		{"json string without an end", "json:id", delivery(hook, `{"id":"e1","x":"\"}`), "", ""},
-		{"json a million arrays", "json:id", delivery(hook, strings.Repeat("[", 1e6)+strings.Repeat("]", 1e6)), "", verify.EventMalformed},
-		{"json long number", "json:id", delivery(hook, `{"id":`+strings.Repeat("9", 5000)+`}`), "", verify.EventMalformed},
-		{"json long string", "json:id", delivery(hook, `{"id":"`+strings.Repeat("x", 5000)+`"}`), "", verify.EventMalformed},
-		{"link", "link:self", delivery(hook, "", "Link", `<https://h.example/>; rel="hub", <https://e.example/a,b>; rel="up Self"`), "https://e.example/a,b", ""},
-		{"link unquoted, own line", "link:self", delivery(hook, "", "Link", `<h>;rel=hub`, "Link", `<t>;title="a;b,c" ; rel=self`), "t", ""},
+		{"json a million arrays", "json:id", delivery(hook, strings.Repeat("[", 1e6)+strings.Repeat("]", 1e6)), "",
+			verify.EventMalformed},
+		{"json long number", "json:id", delivery(hook, `{"id":`+strings.Repeat("9", 5000)+`}`), "",
+			verify.EventMalformed},
+		{"json long string", "json:id", delivery(hook, `{"id":"`+strings.Repeat("x", 5000)+`"}`), "",
+			verify.EventMalformed},
+		{"link", "link:self", delivery(hook, "", "Link",
+			`<https://h.example/>; rel="hub", <https://e.example/a,b>; rel="up Self"`), "https://e.example/a,b", ""},
+		{"link unquoted, own line", "link:self", delivery(hook, "", "Link", `<h>;rel=hub`, "Link",
+			`<t>;title="a;b,c" ; rel=self`), "t", ""},
 		{"link twice the same", "link:self", delivery(hook, "", "Link", `<t>; rel=self, <t>; rel=self`), "t", ""},
-		{"link two targets", "link:self", delivery(hook, "", "Link", `<t>; rel=self, <u>; rel=self`), "", verify.AmbiguousField},
+		{"link two targets", "link:self", delivery(hook, "", "Link", `<t>; rel=self, <u>; rel=self`), "",
+			verify.AmbiguousField},
 		{"link malformed", "link:self", delivery(hook, "", "Link", `t; rel=self`), "", verify.EventMalformed},
 		{"link second rel does not count", "link:self", delivery(hook, "", "Link", `<t>; rel=hub; rel=self`), "", ""},
-		{"digest", "digest:body", delivery(hook, ""), "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", ""},
+		{"digest", "digest:body", delivery(hook, ""),
+			"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", ""},
 		{"const", "const:order", delivery(hook, ""), "order", ""},
 		{"first", "header:X-Id | json:id", delivery(hook, `{"id":"e1"}`), "e1", ""},
-		{"first keeps an error", "header:X-Id | json:id", delivery(hook, `{"id":"e1"}`, "X-Id", "a", "X-Id", "b"), "", verify.AmbiguousField},
+		{"first keeps an error", "header:X-Id | json:id", delivery(hook, `{"id":"e1"}`, "X-Id", "a", "X-Id", "b"), "",
+			verify.AmbiguousField},
 		{"join", "json:a + json:b", delivery(hook, `{"a":"1","b":"2:3"}`), "1:2:3", ""},
 		{"join escapes", "json:a + json:b", delivery(hook, `{"a":"1:2%","b":"3"}`), "1%3A2%25:3", ""},
 		{"join with a missing part", "json:a + json:b", delivery(hook, `{"a":"1"}`), "", ""},
 		{"list of joins", "json:a + json:b | json:a", delivery(hook, `{"a":"1"}`), "1", ""},
-		{"key field by its usual name", "header:idempotency-key", delivery(hook, "", "Idempotency-Key", `"k1"`), "k1", ""},
-		{"key field by another name", "idempotency-key:X-Request-Id", delivery(hook, "", "X-Request-Id", `"k1";v=1`), "k1", ""},
+		{"key field by its usual name", "header:idempotency-key", delivery(hook, "", "Idempotency-Key", `"k1"`), "k1",
+			""},
+		{"key field by another name", "idempotency-key:X-Request-Id", delivery(hook, "", "X-Request-Id", `"k1";v=1`),
+			"k1", ""},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -106,8 +121,10 @@ func TestExtractorsReadTheirPlace(t *testing.T) {
 func TestSpellingsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
-		"header:X-Id", "idempotency-key", "idempotency-key:PayPal-Request-Id", "query:x", "json:a.b", `json:a\.b`, "form:x",
-		"jwt:jti", "link:self", "digest:body", "const:x", "cloudevent:id", "cloudevent:type", "json:a + json:b | digest:body",
+		"header:X-Id", "idempotency-key", "idempotency-key:PayPal-Request-Id", "query:x", "json:a.b", `json:a\.b`,
+		"form:x",
+		"jwt:jti", "link:self", "digest:body", "const:x", "cloudevent:id", "cloudevent:type",
+		"json:a + json:b | digest:body",
 	} {
 		x, err := ParseExtractor(s)
 		if err != nil {
@@ -123,7 +140,8 @@ func TestSpellingsRoundTrip(t *testing.T) {
 func TestMisspeltExtractorsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
-		"", "header", "header:", "header:X Id", "body:id", "json:", "json:a..b", "json:.a", "digest:header", "cloudevent:time", "json:a + ", " | json:a",
+		"", "header", "header:", "header:X Id", "body:id", "json:", "json:a..b", "json:.a", "digest:header",
+		"cloudevent:time", "json:a + ", " | json:a",
 		"idempotency-key:X:Y", "json:" + strings.Repeat("a.", 20) + "a",
 	} {
 		if x, err := ParseExtractor(s); err == nil {
@@ -134,11 +152,13 @@ func TestMisspeltExtractorsAreRefused(t *testing.T) {
 
 func TestExtractorsNameWhatTheyRead(t *testing.T) {
 	t.Parallel()
-	x, err := ParseExtractor("header:X-Id + link:self | idempotency-key | query:q | form:a | json:a | digest:body | const:a | jwt:a")
+	x, err := ParseExtractor("header:X-Id + link:self | idempotency-key | query:q | form:a | json:a | digest:body " +
+		"| const:a | jwt:a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(x.Consumes(), " "); got != "x-id link idempotency-key @query content-type @body @body @body" {
+	got := strings.Join(x.Consumes(), " ")
+	if got != "x-id link idempotency-key @query content-type @body @body @body" {
 		t.Errorf("consumes %q", got)
 	}
 }
@@ -176,7 +196,8 @@ func TestClaimsAreReadFromTheVerifiedTokenOnly(t *testing.T) {
 // FuzzJSON holds the extractor to encoding/json: where both find one string, they agree.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{
-		`{"id":"e1"}`, `{"a":{"id":1}}`, `{"id":"\ud83d\ude00"}`, `[[[{"id":[]}]]]`, `{"id":"e1","id":2}`, `{"id":"`, "{\"id\":\"\xff\"}",
+		`{"id":"e1"}`, `{"a":{"id":1}}`, `{"id":"\ud83d\ude00"}`, `[[[{"id":[]}]]]`, `{"id":"e1","id":2}`, `{"id":"`,
+		"{\"id\":\"\xff\"}",
 		`{"a":[{},{"b":"x\"]}"}],"id":true}`, `{"":{"id":-0.5e-7}}`, "\ufeff{}", strings.Repeat("[", 1000),
 	} {
 		f.Add(s, "id")
@@ -200,7 +221,8 @@ func FuzzJSON(f *testing.F) {
 // FuzzFields feeds the extractors of fields, queries and forms: a value within bounds, or a
 // typed refusal.
 func FuzzFields(f *testing.F) {
-	for _, s := range []string{`<t>; rel=self`, `<t>;rel="up self", <u>`, "id=1&id=2", "%69d=%zz", `<`, "a=1;id=2", "<>;rel=self,,", "id"} {
+	for _, s := range []string{`<t>; rel=self`, `<t>;rel="up self", <u>`, "id=1&id=2", "%69d=%zz", `<`, "a=1;id=2",
+		"<>;rel=self,,", "id"} {
 		f.Add(s, "id")
 	}
 	f.Fuzz(func(t *testing.T, text, name string) {

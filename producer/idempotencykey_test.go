@@ -37,7 +37,8 @@ func TestIdempotencyKeySyntax(t *testing.T) {
 		{"R006 not ASCII, bare", []string{`ä`}, "", verify.EventMalformed, true},
 		{"R006 a bare backslash", []string{`a\b`}, "", verify.EventMalformed, true},
 		{"R007 1,024 characters", []string{`"` + k1024 + `"`}, k1024, "", false},
-		{"R007 1,024 escaped characters", []string{`"` + strings.Repeat(`\"`, 1024) + `"`}, strings.Repeat(`"`, 1024), "", false},
+		{"R007 1,024 escaped characters", []string{`"` + strings.Repeat(`\"`, 1024) + `"`}, strings.Repeat(`"`, 1024),
+			"", false},
 		{"R007 1,024 bare characters", []string{k1024}, k1024, "", true},
 		{"R007 1,025 characters", []string{`"` + k1025 + `"`}, "", verify.EventMalformed, true},
 		{"R007 1,025 bare characters", []string{k1025}, "", verify.EventMalformed, true},
@@ -122,7 +123,8 @@ func TestKeyFormats(t *testing.T) {
 
 // FuzzIdempotencyKey checks the promises that hold for every value.
 func FuzzIdempotencyKey(f *testing.F) {
-	for _, s := range []string{`"k"`, `k`, `"a\"b";c=1`, `""`, `"`, "", `a b`, "\"\x7f\"", `?1`, `:aGk=:`, `(1 2)`, `"a";b="\"`, "k\x00"} {
+	for _, s := range []string{`"k"`, `k`, `"a\"b";c=1`, `""`, `"`, "", `a b`, "\"\x7f\"", `?1`, `:aGk=:`, `(1 2)`,
+		`"a";b="\"`, "k\x00"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -138,7 +140,8 @@ func FuzzIdempotencyKey(f *testing.F) {
 		if id == "" || len(id) > MaxKey {
 			t.Fatalf("%q: a key of %d characters", line, len(id))
 		}
-		d.Request.Header["Idempotency-Key"] = []string{`"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(id) + `"`}
+		d.Request.Header["Idempotency-Key"] = []string{`"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(id) +
+			`"`}
 		if again, err := (IdempotencyKey{Strict: true}).Extract(d); err != nil || again != id {
 			t.Fatalf("%q: key %q is %q, %v in quotes", line, id, again, err)
 		}

@@ -14,15 +14,21 @@ func TestInboundIdentifiersAreFound(t *testing.T) {
 	t.Parallel()
 	fields := map[string]string{
 		"Adyen": "Idempotency-Key", "BBVA": "X-Unique-Transaction-ID", "Datatrans": "Idempotency-Key",
-		"Django (django-idempotency-key)": "Idempotency-Key", "Dwolla": "Idempotency-Key", "Finastra": "Idempotency-Key",
-		"GitLab webhooks": "Idempotency-Key", "http4s": "Idempotency-Key", "Interledger (Open Payments)": "Idempotency-Key",
-		"OpenBanking UK": "x-idempotency-key", "PayPal": "PayPal-Request-Id", "RazorpayX payouts": "X-Payout-Idempotency",
-		"Stripe": "Idempotency-Key", "TabaPay webhooks": "Idempotency-Key", "Twilio webhooks": "I-Twilio-Idempotency-Token",
-		"WebEngage": "x-request-id", "Worldpay": "Idempotency-Key", "Yandex Cloud": "Idempotency-Key", "YooKassa": "Idempotence-Key",
+		"Django (django-idempotency-key)": "Idempotency-Key", "Dwolla": "Idempotency-Key",
+		"Finastra":        "Idempotency-Key",
+		"GitLab webhooks": "Idempotency-Key", "http4s": "Idempotency-Key",
+		"Interledger (Open Payments)": "Idempotency-Key",
+		"OpenBanking UK":              "x-idempotency-key", "PayPal": "PayPal-Request-Id",
+		"RazorpayX payouts": "X-Payout-Idempotency",
+		"Stripe":            "Idempotency-Key", "TabaPay webhooks": "Idempotency-Key",
+		"Twilio webhooks": "I-Twilio-Idempotency-Token",
+		"WebEngage":       "x-request-id", "Worldpay": "Idempotency-Key", "Yandex Cloud": "Idempotency-Key",
+		"YooKassa": "Idempotence-Key",
 	}
 	bodies := map[string]string{
-		"Google Standard Payments": `{"requestHeader":{"protocolVersion":{"major":1},"requestId":"%s"},"amount":{"amountMicros":"1"}}`,
-		"Square":                   `{"idempotency_key":"%s","amount_money":{"amount":1000,"currency":"USD"}}`,
+		"Google Standard Payments": `{"requestHeader":{"protocolVersion":{"major":1},"requestId":"%s"},"amount":` +
+			`{"amountMicros":"1"}}`,
+		"Square": `{"idempotency_key":"%s","amount_money":{"amount":1000,"currency":"USD"}}`,
 	}
 	const id = "4935a656-a929-4792-b97c-8848be85c27c"
 	systems := documentedSystems(t)
@@ -57,7 +63,10 @@ func TestInboundIdentifiersAreFound(t *testing.T) {
 	if len(systems) != len(fields)+len(bodies) {
 		t.Errorf("%d systems, %d are called here", len(systems), len(fields)+len(bodies))
 	}
-	if !slices.IsSortedFunc(systems, func(a, b system) int { return strings.Compare(strings.ToLower(a.System), strings.ToLower(b.System)) }) {
+	if !slices.IsSortedFunc(systems, func(a, b system) int {
+		return strings.Compare(strings.ToLower(a.System),
+			strings.ToLower(b.System))
+	}) {
 		t.Error("the table is not in the order of its names")
 	}
 }

@@ -26,16 +26,19 @@ func presetSettings() map[string]preset.Settings {
 	standard := preset.Settings{Secrets: []string{testWhsec, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}}
 	return map[string]preset.Settings{
 		"adyen": hexed, "adyen-platform": hexed, "datatrans": hexed,
-		"aws-eventbridge": {Header: "X-Api-Key", Value: testSecret}, "chargebee": {Username: "kettle", Password: testSecret},
+		"aws-eventbridge":  {Header: "X-Api-Key", Value: testSecret},
+		"chargebee":        {Username: "kettle", Password: testSecret},
 		"azure-event-grid": {Query: "code", Value: testSecret}, "cloudevents": {Bearer: testSecret},
-		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain, "shopify": plain,
+		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain,
+		"shopify":        plain,
 		"shopify-events": plain, "slack": plain, "twilio": plain, "zoom": plain, "stripe": plain,
 		"meta":              {Secrets: plain.Secrets, VerifyToken: "meta-" + testSecret},
 		"square":            {Secrets: plain.Secrets, NotificationURL: testHook},
 		"standard-webhooks": standard, "svix": standard,
 		"webengage": {LicenseCode: "~17", SecretKey: testSecret},
-		"websub":    {Subscriptions: []preset.Subscription{{Topic: "https://blog.example/feed", Secret: testSecret, Token: testToken}}},
-		"worldpay":  {Keys: map[string]string{"1": testSecret, "2": "second-" + testSecret}},
-		"yookassa":  {AllowedIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+		"websub": {Subscriptions: []preset.Subscription{{Topic: "https://blog.example/feed", Secret: testSecret,
+			Token: testToken}}},
+		"worldpay": {Keys: map[string]string{"1": testSecret, "2": "second-" + testSecret}},
+		"yookassa": {AllowedIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 	}
 }

@@ -57,7 +57,8 @@ func TestSignedProducersNameEventsByTheIdempotencyKey(t *testing.T) {
 	for body, kind := range map[string]string{
 		`{"type":"order.paid"}`: "order.paid", `{"a":1}`: "", "not JSON": "", `{"type":{"a":1}}`: "",
 	} {
-		d, err := verifySigned(p, signedRequest(t, body, map[string]string{"Idempotency-Key": `"k1"`, "Content-Type": "application/json"}))
+		d, err := verifySigned(p, signedRequest(t, body, map[string]string{"Idempotency-Key": `"k1"`,
+			"Content-Type": "application/json"}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +108,8 @@ func TestFieldsThatNameTheEventMustBeSigned(t *testing.T) {
 func TestExactCoverageMustHoldWhatNamesTheEvent(t *testing.T) {
 	t.Parallel()
 	p := Signed("shop", signedKeys(t))
-	p.Scheme = &verify.RFC9421{Keys: signedKeys(t), Coverage: verify.Coverage{Exactly: []string{"@method", "content-digest"}}}
+	p.Scheme = &verify.RFC9421{Keys: signedKeys(t), Coverage: verify.Coverage{Exactly: []string{"@method",
+		"content-digest"}}}
 	if errs := p.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "idempotency-key") {
 		t.Errorf("got %v", errs)
 	}
@@ -136,7 +138,8 @@ func TestExactCoverageMustHoldWhatNamesTheEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		errs := p.Check()
-		if c.missing == "" && len(errs) != 0 || c.missing != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), c.missing)) {
+		if c.missing == "" && len(errs) != 0 || c.missing != "" &&
+			(len(errs) != 1 || !strings.Contains(errs[0].Error(), c.missing)) {
 			t.Errorf("%s under %v: %v, want %q", c.key, c.exactly, errs, c.missing)
 		}
 	}
@@ -153,10 +156,12 @@ func TestFieldsThatNameTheEventMustBeSignedBesideAnotherCredential(t *testing.T)
 	if _, err := verifySigned(p, signedRequest(t, `{}`, header, append(base, "x-order")...)); err != nil {
 		t.Error(err)
 	}
-	if _, err := verifySigned(p, signedRequest(t, `{}`, header, base...)); verify.CodeOf(err) != verify.InsufficientCoverage {
+	if _, err := verifySigned(p, signedRequest(t, `{}`, header,
+		base...)); verify.CodeOf(err) != verify.InsufficientCoverage {
 		t.Errorf("without the field that holds the key: %v", err)
 	}
-	p.Scheme = verify.All{p.Scheme, &verify.RFC9421{Keys: signedKeys(t), Coverage: verify.Coverage{Exactly: []string{"@method"}}}}
+	p.Scheme = verify.All{p.Scheme, &verify.RFC9421{Keys: signedKeys(t),
+		Coverage: verify.Coverage{Exactly: []string{"@method"}}}}
 	if errs := p.Check(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "x-order") {
 		t.Errorf("an exact coverage that leaves the key out: %v", errs)
 	}
@@ -165,7 +170,8 @@ func TestFieldsThatNameTheEventMustBeSignedBesideAnotherCredential(t *testing.T)
 func TestSchemesSayThatTheySignTheURL(t *testing.T) {
 	t.Parallel()
 	hmac := func(content string) *verify.HMAC {
-		return &verify.HMAC{Headers: []string{"Sig"}, Encoding: verify.Hex, Secrets: verify.Secrets("s"), Content: content}
+		return &verify.HMAC{Headers: []string{"Sig"}, Encoding: verify.Hex, Secrets: verify.Secrets("s"),
+			Content: content}
 	}
 	exactly := func(names ...string) *verify.RFC9421 {
 		return &verify.RFC9421{Keys: signedKeys(t), Coverage: verify.Coverage{Exactly: names}}
@@ -201,7 +207,8 @@ func TestCredentialsOfTheSchemeAreNotKept(t *testing.T) {
 		if got := strings.Join(p.SecretHeaders, " "); got != "X-Token" {
 			t.Errorf("fields: %s", got)
 		}
-		if got := strings.Join(p.SecretQuery, " "); got != "sig key access_token" || got != strings.Join(p.ScopeIgnores, " ") {
+		if got := strings.Join(p.SecretQuery, " "); got != "sig key access_token" ||
+			got != strings.Join(p.ScopeIgnores, " ") {
 			t.Errorf("parameters: %s; not in the scope: %s", got, p.ScopeIgnores)
 		}
 	}

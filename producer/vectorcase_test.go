@@ -98,7 +98,8 @@ func (k *vectorKeys) UnmarshalJSON(raw []byte) error {
 		return err
 	}
 	into := map[string]any{
-		"certs": &k.Certs, "public_keys": &k.PublicKeys, "roots": &k.Roots, "jwks": &k.JWKS, "header": &k.Header, "query": &k.Query,
+		"certs": &k.Certs, "public_keys": &k.PublicKeys, "roots": &k.Roots, "jwks": &k.JWKS, "header": &k.Header,
+		"query": &k.Query,
 		"value": &k.Value, "bearer": &k.Bearer, "username": &k.Username, "password": &k.Password,
 		"license_code": &k.LicenseCode, "secret_key": &k.SecretKey,
 	}
@@ -202,8 +203,10 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 	s := preset.Settings{
 		Secrets: c.Secret, Keys: k.ByID, Username: k.Username, Password: k.Password, Header: k.Header, Query: k.Query,
 		Value: k.Value, Bearer: k.Bearer, LicenseCode: k.LicenseCode, SecretKey: k.SecretKey,
-		VerifyToken: conf.VerifyToken, NotificationURL: conf.NotificationURL, AllowSHA1: conf.AllowSHA1, Algs: conf.Algs,
-		WebhookID: conf.WebhookID, Audience: conf.Audience, Issuers: conf.Issuers, Email: conf.Email, AppIDs: conf.AppIDs,
+		VerifyToken: conf.VerifyToken, NotificationURL: conf.NotificationURL, AllowSHA1: conf.AllowSHA1,
+		Algs:      conf.Algs,
+		WebhookID: conf.WebhookID, Audience: conf.Audience, Issuers: conf.Issuers, Email: conf.Email,
+		AppIDs:     conf.AppIDs,
 		MerchantID: conf.MerchantID, Topics: conf.Topics, MinVersion: int(conf.MinVersion), Origins: conf.Origins,
 		Rate: int(conf.Rate), CheckChain: conf.CheckChain,
 	}
@@ -211,7 +214,8 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 		s.Keys = nil
 	}
 	for _, sub := range conf.Subscriptions {
-		s.Subscriptions = append(s.Subscriptions, preset.Subscription{Topic: sub.Topic, Mode: sub.Mode, Secret: sub.Secret, Token: sub.Token})
+		s.Subscriptions = append(s.Subscriptions, preset.Subscription{Topic: sub.Topic, Mode: sub.Mode,
+			Secret: sub.Secret, Token: sub.Token})
 	}
 	if k.JWKS != nil {
 		s.TokenKeys = tokenKeysOf(t, k.JWKS)
@@ -287,7 +291,8 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) producer.Producer
 	s := c.settings(t, fetched)
 	adapt(scheme, &s)
 	// Batches are something that a receiver asks for.
-	s.Batch = scheme == "cloudevents" && strings.HasPrefix(c.request(t).Header.Get("Content-Type"), producer.MediaCloudEventBatch)
+	s.Batch = scheme == "cloudevents" && strings.HasPrefix(c.request(t).Header.Get("Content-Type"),
+		producer.MediaCloudEventBatch)
 	var p producer.Producer
 	if vendor, ok := preset.Find(scheme); ok {
 		p = vendor.Open(s)
@@ -311,7 +316,8 @@ func adapt(scheme string, s *preset.Settings) {
 	case "cloudevents", "yookassa", "websub":
 		// Cases without a credential are about the event; such a producer is known by its
 		// addresses.
-		if s.Bearer == "" && len(s.Secrets) == 0 && !slices.ContainsFunc(s.Subscriptions, func(one preset.Subscription) bool { return one.Secret != "" }) {
+		if s.Bearer == "" && len(s.Secrets) == 0 && !slices.ContainsFunc(s.Subscriptions,
+			func(one preset.Subscription) bool { return one.Secret != "" }) {
 			s.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 		}
 	case "gitlab":
@@ -337,17 +343,21 @@ func described() map[string]func(preset.Settings) producer.Producer {
 				Name: "tabapay", Contract: producer.Webhook, Key: producer.IdempotencyKey{}, KeyRequired: true,
 				Tolerance: verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute},
 				Scheme: &verify.HMAC{
-					Headers: []string{"X-HMAC-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}", "v2={sig}"},
+					Headers: []string{"X-HMAC-Signature"}, Separator: ",",
+					Entries:  []string{"t={timestamp}", "v1={sig}", "v2={sig}"},
 					Encoding: verify.Hex, Content: "{timestamp}.{body}", Secrets: verify.Secrets(s.Secrets...),
 				},
 			}
 		},
 		"described": func(s preset.Settings) producer.Producer {
 			return producer.Producer{
-				Name: "described", Contract: producer.Webhook, Key: producer.Header("X-Kitchen-Id"), KeyRequired: true, Type: producer.JSON("event"),
+				Name: "described", Contract: producer.Webhook, Key: producer.Header("X-Kitchen-Id"), KeyRequired: true,
+				Type: producer.JSON("event"),
 				Scheme: &verify.HMAC{
-					Headers: []string{"X-Kitchen-Signature"}, Separator: ";", Entries: []string{"at={timestamp}", "mac={sig}"},
-					Encoding: verify.Hex, Content: "{timestamp}|{header:X-Kitchen-Id}|{body}", Secrets: verify.Secrets(s.Secrets...),
+					Headers: []string{"X-Kitchen-Signature"}, Separator: ";",
+					Entries:  []string{"at={timestamp}", "mac={sig}"},
+					Encoding: verify.Hex, Content: "{timestamp}|{header:X-Kitchen-Id}|{body}",
+					Secrets: verify.Secrets(s.Secrets...),
 				},
 			}
 		},

@@ -22,11 +22,15 @@ import (
 // stricter lists by "producer code" where we refuse an advisory case that others accept, and why.
 func stricter() map[string]string {
 	return map[string]string{
-		"aws-sns timestamp_too_old":               "the vendor signs the time and tries for an hour: 24 hours are enough",
-		"paypal timestamp_too_old":                "the vendor signs the time and tries for 3 days: 74 hours are enough",
-		"standard-webhooks component_unsupported": "with a full stop in the id, what is signed can be read as another id, time and body",
-		"svix component_unsupported":              "as for standard-webhooks",
-		"stripe timestamp_too_new":                "a signature from the future outlives its record: the vendor's SDKs bound the past only",
+		"aws-sns timestamp_too_old": "the vendor signs the time and tries for an hour: 24 hours are " +
+			"enough",
+		"paypal timestamp_too_old": "the vendor signs the time and tries for 3 days: 74 hours are " +
+			"enough",
+		"standard-webhooks component_unsupported": "with a full stop in the id, what is signed can be read as " +
+			"another id, time and body",
+		"svix component_unsupported": "as for standard-webhooks",
+		"stripe timestamp_too_new": "a signature from the future outlives its record: the vendor's " +
+			"SDKs bound the past only",
 	}
 }
 
@@ -190,7 +194,8 @@ func secretsOf(c *vectorCase) []string {
 		all = append(all, s)
 	}
 	for name, values := range c.Headers {
-		if lower := strings.ToLower(name); strings.Contains(lower, "sig") || strings.Contains(lower, "auth") || strings.Contains(lower, "hmac") {
+		if lower := strings.ToLower(name); strings.Contains(lower, "sig") || strings.Contains(lower, "auth") ||
+			strings.Contains(lower, "hmac") {
 			all = append(all, values...)
 		}
 	}
@@ -212,7 +217,8 @@ func expectAccepted(t *testing.T, c *vectorCase, got verdict) {
 	// The type of an unsigned challenge is its method or mode, which nothing but the case calls
 	// a type.
 	if len(got.items) > 0 {
-		expectItem(t, vectorEvent{c.Expect.ID, c.Expect.Type, c.Expect.Source, c.Expect.Subject, c.Expect.Data}, got.items[0], c)
+		expectItem(t, vectorEvent{c.Expect.ID, c.Expect.Type, c.Expect.Source, c.Expect.Subject, c.Expect.Data},
+			got.items[0], c)
 	}
 	if c.Expect.Events == nil {
 		return
@@ -239,7 +245,8 @@ func expectItem(t *testing.T, want vectorEvent, it producer.Item, c *vectorCase)
 		id = alone
 	}
 	switch {
-	case want.ID == "" && c.Expect.Reason == "ok" && !strings.HasPrefix(id, "sha256:") && !strings.HasPrefix(id, "signed:"):
+	case want.ID == "" && c.Expect.Reason == "ok" && !strings.HasPrefix(id, "sha256:") &&
+		!strings.HasPrefix(id, "signed:"):
 		t.Errorf("id %q, want a digest since the sender gives none", id)
 	case want.ID != "" && id != want.ID:
 		t.Errorf("id %q, want %q", id, want.ID)
@@ -272,7 +279,8 @@ func expectData(t *testing.T, want json.RawMessage, it producer.Item, c *vectorC
 		}
 	}
 	var other struct{ Data json.RawMessage } // events that are no CloudEvents may have a member of that name
-	if !strings.HasPrefix(kind, "application/cloudevents") && json.Unmarshal(it.Body, &other) == nil && sameJSON(other.Data, want) {
+	if !strings.HasPrefix(kind, "application/cloudevents") && json.Unmarshal(it.Body, &other) == nil &&
+		sameJSON(other.Data, want) {
 		return
 	}
 	if !sameJSON(data, want) {
@@ -300,7 +308,8 @@ func expectReply(t *testing.T, want *vectorReply, got verdict) {
 	if want.JSON != nil && !sameJSON(reply.Body, want.JSON) {
 		t.Errorf("body %s, want %s", reply.Body, want.JSON)
 	}
-	if kind, _, _ := strings.Cut(reply.Header.Get("Content-Type"), ";"); want.ContentType != "" && kind != want.ContentType {
+	if kind, _, _ := strings.Cut(reply.Header.Get("Content-Type"), ";"); want.ContentType != "" &&
+		kind != want.ContentType {
 		t.Errorf("content type %q, want %q", reply.Header.Get("Content-Type"), want.ContentType)
 	}
 	for name, value := range want.Headers {

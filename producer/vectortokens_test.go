@@ -25,7 +25,10 @@ func validCases(t *testing.T, name string) []vectorCase {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases = slices.DeleteFunc(cases, func(c vectorCase) bool { return !c.Expect.Valid || c.Advisory || c.Expect.Reason != "ok" })
+	cases = slices.DeleteFunc(cases, func(c vectorCase) bool {
+		return !c.Expect.Valid || c.Advisory ||
+			c.Expect.Reason != "ok"
+	})
 	if len(cases) == 0 {
 		t.Fatalf("no accepted delivery of %s", name)
 	}
@@ -82,7 +85,8 @@ func TestEveryChangeOfATokenPresetIsRefusedOrWithoutEffect(t *testing.T) {
 						}
 						continue
 					}
-					if string(got.id.Signed) != string(want.id.Signed) || got.item.ID != want.item.ID || got.item.Type != want.item.Type {
+					if string(got.id.Signed) != string(want.id.Signed) || got.item.ID != want.item.ID ||
+						got.item.Type != want.item.Type {
 						t.Errorf("%s: accepted as %+v", m.what, got.item)
 					}
 				}
@@ -151,7 +155,8 @@ func TestOneTokenServesManyMessages(t *testing.T) {
 	p := c.producer(t, &fetched)
 	ids := map[string]bool{}
 	for i := range 5 {
-		body := fmt.Sprintf(`{"message":{"data":"aGVsbG8=","messageId":"%d"},"subscription":"projects/p/subscriptions/s"}`, 100+i)
+		body := fmt.Sprintf(`{"message":{"data":"aGVsbG8=","messageId":"%d"},"subscription":`+
+			`"projects/p/subscriptions/s"}`, 100+i)
 		got, err := receiveCase(p, c.request(t), []byte(body), &c)
 		if err != nil {
 			t.Fatal(err)

@@ -15,8 +15,11 @@ const adyenKey = "DFB1EB5485895CFA84146406857104ABB4CBCABDC8AAF103A624C8F6A3EAAB
 func adyenNotice(references ...string) string {
 	var items []string
 	for _, ref := range references {
-		items = append(items, fmt.Sprintf(`{"NotificationRequestItem":{"pspReference":%q,"originalReference":"o1","merchantAccountCode":"acc",`+
-			`"merchantReference":"m1","amount":{"value":1000,"currency":"EUR"},"eventCode":"CAPTURE","success":"true","reason":"r1"}}`, ref))
+		items = append(items,
+			fmt.Sprintf(`{"NotificationRequestItem":{"pspReference":%q,"originalReference":"o1",`+
+				`"merchantAccountCode":"acc",`+
+				`"merchantReference":"m1","amount":{"value":1000,"currency":"EUR"},"eventCode":"CAPTURE","success":`+
+				`"true","reason":"r1"}}`, ref))
 	}
 	return `{"live":"false","notificationItems":[` + strings.Join(items, ",") + `]}`
 }
@@ -37,10 +40,12 @@ func TestAdyenEveryItemMustBeSigned(t *testing.T) {
 		t.Errorf("the body is not bound, and %+v says so", id)
 	}
 	for old, change := range map[string]string{
-		`"p2"`: `"p3"`, `"o1"`: `"o2"`, `"acc"`: `"bcc"`, `"m1"`: `"m2"`, `1000`: `1001`, `"EUR"`: `"USD"`, `"CAPTURE"`: `"REFUND"`,
-		`"true"`: `"false"`, `"amount":{"value":1000,`: `"amount":{"value":1000.0,`,
+		`"p2"`: `"p3"`, `"o1"`: `"o2"`, `"acc"`: `"bcc"`, `"m1"`: `"m2"`, `1000`: `1001`, `"EUR"`: `"USD"`,
+		`"CAPTURE"`: `"REFUND"`,
+		`"true"`:    `"false"`, `"amount":{"value":1000,`: `"amount":{"value":1000.0,`,
 	} {
-		if _, err := scheme.Verify(nil, body(strings.Replace(good, old, change, 1))); verify.CodeOf(err) != verify.SignatureMismatch {
+		if _, err := scheme.Verify(nil, body(strings.Replace(good, old, change,
+			1))); verify.CodeOf(err) != verify.SignatureMismatch {
 			t.Errorf("%s to %s: got %v", old, change, err)
 		}
 	}
@@ -71,9 +76,11 @@ func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 		want       verify.Code
 	}{
 		{"member twice", strings.Replace(good, `"success":`, `"success":"false","success":`, 1), verify.AmbiguousField},
-		{"member twice in another case", strings.Replace(good, `"success":`, `"SUCCESS":"false","success":`, 1), verify.AmbiguousField},
+		{"member twice in another case", strings.Replace(good, `"success":`, `"SUCCESS":"false","success":`, 1),
+			verify.AmbiguousField},
 		{"amount twice", strings.Replace(good, `"amount":`, `"amount":{},"amount":`, 1), verify.AmbiguousField},
-		{"items twice", strings.Replace(good, `"notificationItems":`, `"notificationItems":[],"notificationItems":`, 1), verify.AmbiguousField},
+		{"items twice", strings.Replace(good, `"notificationItems":`, `"notificationItems":[],"notificationItems":`, 1),
+			verify.AmbiguousField},
 		{"other members may differ in case", strings.Replace(good, `"reason":`, `"REASON":"x","reason":`, 1), ""},
 		{"text after it", good + "{}", verify.EventMalformed},
 		{"no items", `{"notificationItems":[]}`, verify.EventMalformed},
@@ -86,13 +93,18 @@ func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 		{"object for text", strings.Replace(good, `"p1"`, `{"a":1}`, 1), verify.EventMalformed},
 		{"not UTF-8", strings.Replace(good, `"p1"`, "\"p\xff\"", 1), verify.EventMalformed},
 		{"a thousand and one items", thousand[:len(thousand)-2] + "," + item + "]}", verify.EventMalformed},
-		{"an unsigned item after a signed one", good[:len(good)-2] + `,{"NotificationRequestItem":{}}]}`, verify.SignatureMissing},
-		{"member twice, once all in escapes", strings.Replace(good, `"pspReference":`, `"`+escaped("pspReference")+`":"x","pspReference":`, 1), verify.AmbiguousField},
+		{"an unsigned item after a signed one", good[:len(good)-2] + `,{"NotificationRequestItem":{}}]}`,
+			verify.SignatureMissing},
+		{"member twice, once all in escapes", strings.Replace(good, `"pspReference":`,
+			`"`+escaped("pspReference")+`":"x","pspReference":`, 1), verify.AmbiguousField},
 		{"member in escapes", strings.Replace(good, `"pspReference":`, `"`+escaped("pspReference")+`":`, 1), ""},
 		{"an empty name", strings.Replace(good, `"pspReference":`, `"":"x","pspReference":`, 1), ""},
-		{"a long signed member", strings.Replace(good, `"p1"`, `"`+strings.Repeat("p", 1<<10)+`"`, 1), verify.EventMalformed},
-		{"too many values", strings.Replace(good, `"r1"`, `[`+strings.Repeat("1,", maxItems*maxItemParts)+`1]`, 1), verify.EventMalformed},
-		{"nested very deep", strings.Replace(good, `"r1"`, strings.Repeat("[", 70)+strings.Repeat("]", 70), 1), verify.EventMalformed},
+		{"a long signed member", strings.Replace(good, `"p1"`, `"`+strings.Repeat("p", 1<<10)+`"`, 1),
+			verify.EventMalformed},
+		{"too many values", strings.Replace(good, `"r1"`, `[`+strings.Repeat("1,", maxItems*maxItemParts)+`1]`, 1),
+			verify.EventMalformed},
+		{"nested very deep", strings.Replace(good, `"r1"`, strings.Repeat("[", 70)+strings.Repeat("]", 70), 1),
+			verify.EventMalformed},
 		{"no signature", adyenNotice("p1"), verify.SignatureMissing},
 		{"line break in the signature", strings.Replace(good, `="`, `=\n"`, 1), verify.SignatureMalformed},
 	} {
@@ -108,8 +120,10 @@ func TestAdyenColonsMoveNothingFromOneMemberToAnother(t *testing.T) {
 	t.Parallel()
 	scheme := newAdyenScheme(adyenKey)
 	item := func(psp, original, account, reference, event string) string {
-		return fmt.Sprintf(`{"live":"false","notificationItems":[{"NotificationRequestItem":{"pspReference":%q,"originalReference":%q,`+
-			`"merchantAccountCode":%q,"merchantReference":%q,"amount":{"value":1000,"currency":"EUR"},"eventCode":%q,"success":"true"}}]}`,
+		return fmt.Sprintf(`{"live":"false","notificationItems":[{"NotificationRequestItem":{"pspReference":%q,`+
+			`"originalReference":%q,`+
+			`"merchantAccountCode":%q,"merchantReference":%q,"amount":{"value":1000,"currency":"EUR"},"eventCode":`+
+			`%q,"success":"true"}}]}`,
 			psp, original, account, reference, event)
 	}
 	signed, err := scheme.SignBody([]byte(item("PSP1", "", "Shop", "order:17", "CAPTURE")))
@@ -156,7 +170,8 @@ func FuzzAdyen(f *testing.F) {
 	}
 	f.Add(string(signed))
 	f.Add(adyenNotice("p1"))
-	f.Add(`{"notificationItems":[{"NotificationRequestItem":{"amount":null,"additionalData":{"hmacSignature":"AAAA"}}}]}`)
+	f.Add(`{"notificationItems":[{"NotificationRequestItem":{"amount":null,"additionalData":{"hmacSignature":` +
+		`"AAAA"}}}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		if _, err := scheme.Verify(nil, body(text)); err != nil && verify.CodeOf(err) == "" {
 			t.Fatalf("untyped error %v", err)

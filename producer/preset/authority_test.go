@@ -28,24 +28,28 @@ type certAuthority struct {
 }
 
 var newAuthority = sync.OnceValue(func() *certAuthority {
-	a := &certAuthority{begin: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), end: time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)}
+	a := &certAuthority{begin: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
+		end: time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)}
 	var err error
 	if a.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
 		panic(err)
 	}
 	a.rootKey, a.root = a.makeCA("Test Root", nil, nil, a.begin, a.end)
-	a.midKey, a.mid = a.makeCA("Test Intermediate", a.root, a.rootKey, a.begin, time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	a.midKey, a.mid = a.makeCA("Test Intermediate", a.root, a.rootKey, a.begin,
+		time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	return a
 })
 
-func (a *certAuthority) makeCA(name string, parent *x509.Certificate, by *ecdsa.PrivateKey, begin, end time.Time) (*ecdsa.PrivateKey, *x509.Certificate) {
+func (a *certAuthority) makeCA(name string, parent *x509.Certificate, by *ecdsa.PrivateKey, begin,
+	end time.Time) (*ecdsa.PrivateKey, *x509.Certificate) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(a.serial.Add(1)), Subject: pkix.Name{CommonName: name}, NotBefore: begin, NotAfter: end,
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(a.serial.Add(1)), Subject: pkix.Name{CommonName: name}, NotBefore: begin,
+		NotAfter: end,
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	if parent == nil {
 		parent, by = template, key
@@ -53,7 +57,8 @@ func (a *certAuthority) makeCA(name string, parent *x509.Certificate, by *ecdsa.
 	return key, a.sign(template, parent, &key.PublicKey, by)
 }
 
-func (a *certAuthority) sign(template, parent *x509.Certificate, public crypto.PublicKey, by crypto.Signer) *x509.Certificate {
+func (a *certAuthority) sign(template, parent *x509.Certificate, public crypto.PublicKey,
+	by crypto.Signer) *x509.Certificate {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, by)
 	if err != nil {
 		panic(err)
@@ -67,7 +72,8 @@ func (a *certAuthority) sign(template, parent *x509.Certificate, public crypto.P
 
 func (a *certAuthority) leaf(public crypto.PublicKey, names ...string) *x509.Certificate {
 	return a.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(a.serial.Add(1)), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, NotBefore: a.begin, NotAfter: a.end,
+		SerialNumber: big.NewInt(a.serial.Add(1)), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+		NotBefore: a.begin, NotAfter: a.end,
 	}, a.mid, public, a.midKey)
 }
 

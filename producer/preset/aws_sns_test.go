@@ -52,7 +52,8 @@ func snsMessage(t *testing.T, version string, members map[string]string) string 
 
 func notification() map[string]string {
 	return map[string]string{
-		"Type": "Notification", "MessageId": "m1", "TopicArn": "arn:aws:sns:us-east-1:123456789012:t", "Message": "hello\nworld",
+		"Type": "Notification", "MessageId": "m1", "TopicArn": "arn:aws:sns:us-east-1:123456789012:t",
+		"Message":   "hello\nworld",
 		"Timestamp": "2023-11-14T22:13:20.000Z",
 	}
 }
@@ -96,7 +97,8 @@ func TestSNSMessages(t *testing.T) {
 		{"no signature", edit(`"Signature":"`, `"Sig":"`), verify.SignatureMissing},
 		{"signature with a line feed", edit(`"Signature":"`, `"Signature":"\n`), verify.SignatureMalformed},
 		{"another topic", edit(`:t"`, `:u"`), verify.TopicUnexpected},
-		{"another host", edit(`https://sns.us-east-1.amazonaws.com/`, `https://evil.example/`), verify.CertURLUntrusted},
+		{"another host", edit(`https://sns.us-east-1.amazonaws.com/`, `https://evil.example/`),
+			verify.CertURLUntrusted},
 		{"no certificate file", edit(`made.pem`, `made`), verify.CertURLUntrusted},
 		{"no JSON: raw delivery", "hello", verify.SignatureMissing},
 		{"an array", "[]", verify.SignatureMissing},
@@ -109,7 +111,8 @@ func TestSNSMessages(t *testing.T) {
 	}
 	strict := testSNS()
 	strict.minVersion = 2
-	if _, err := strict.Verify(newDelivery(testHook, "").Request, body(version1)); verify.CodeOf(err) != verify.VersionUnsupported {
+	if _, err := strict.Verify(newDelivery(testHook, "").Request,
+		body(version1)); verify.CodeOf(err) != verify.VersionUnsupported {
 		t.Errorf("version 1 where 2 is wanted: %v", err)
 	}
 }
@@ -133,7 +136,8 @@ func TestSNSIdentityBindsTheBodyAndHasTheCertificatesDates(t *testing.T) {
 			t.Errorf("at %v: %v, want %q", at, err, code)
 		}
 	}
-	if err := (verify.Tolerance{Past: verify.NoLimit}).Check(id, newAuthority().begin.Add(-time.Hour)); verify.CodeOf(err) != verify.CertExpired {
+	if err := (verify.Tolerance{Past: verify.NoLimit}).Check(id,
+		newAuthority().begin.Add(-time.Hour)); verify.CodeOf(err) != verify.CertExpired {
 		t.Errorf("before the certificate's time: %v", err)
 	}
 }
@@ -141,13 +145,16 @@ func TestSNSIdentityBindsTheBodyAndHasTheCertificatesDates(t *testing.T) {
 func TestSNSChecksItsDescription(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*snsScheme{
-		"nothing": {}, "no topics": {certs: &certStore{}}, "an empty topic": {certs: &certStore{}, topics: []string{""}},
-		"no certificates": {topics: []string{"t"}}, "version 3": {certs: &certStore{}, topics: []string{"t"}, minVersion: 3},
+		"nothing": {}, "no topics": {certs: &certStore{}}, "an empty topic": {certs: &certStore{},
+			topics: []string{""}},
+		"no certificates": {topics: []string{"t"}}, "version 3": {certs: &certStore{}, topics: []string{"t"},
+			minVersion: 3},
 	} {
 		if s.Check() == nil {
 			t.Errorf("%s was taken", name)
 		}
-		if _, err := s.Verify(newDelivery(testHook, "").Request, body("{}")); verify.CodeOf(err) != verify.KeysUnavailable {
+		if _, err := s.Verify(newDelivery(testHook, "").Request,
+			body("{}")); verify.CodeOf(err) != verify.KeysUnavailable {
 			t.Errorf("%s: verifies with %v", name, err)
 		}
 	}
@@ -156,7 +163,8 @@ func TestSNSChecksItsDescription(t *testing.T) {
 // FuzzSNS checks that no body passes that our key did not sign, and that every refusal is typed.
 func FuzzSNS(f *testing.F) {
 	f.Add(`{"Type":"Notification","MessageId":"m","TopicArn":"arn:aws:sns:us-east-1:123456789012:t","Message":"x",` +
-		`"Timestamp":"2023-11-14T22:13:20Z","SignatureVersion":"2","Signature":"AAAA","SigningCertURL":"` + snsCert + `"}`)
+		`"Timestamp":"2023-11-14T22:13:20Z","SignatureVersion":"2","Signature":"AAAA","SigningCertURL":"` + snsCert +
+		`"}`)
 	f.Add(`{"Type":"SubscriptionConfirmation"}`)
 	f.Add(`[]`)
 	f.Add(`{"Signature":1}`)

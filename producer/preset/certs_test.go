@@ -48,13 +48,16 @@ func TestCertificatesAreJudged(t *testing.T) {
 		{"without the intermediate", pemOf(leaf), true, verify.CertUntrusted},
 		{"without the intermediate, chain not wanted", pemOf(leaf), false, ""},
 		{"another root", pemOf(stranger.leaf(&a.key.PublicKey, "sns.amazonaws.com")), true, verify.CertUntrusted},
-		{"another name", pemOf(a.leaf(&a.key.PublicKey, "sns.amazonaws.com.evil.example"), a.mid), true, verify.CertUntrusted},
-		{"another name, chain not wanted", pemOf(a.leaf(&a.key.PublicKey, "evil.example")), false, verify.CertUntrusted},
+		{"another name", pemOf(a.leaf(&a.key.PublicKey, "sns.amazonaws.com.evil.example"), a.mid), true,
+			verify.CertUntrusted},
+		{"another name, chain not wanted", pemOf(a.leaf(&a.key.PublicKey, "evil.example")), false,
+			verify.CertUntrusted},
 		{"an EC key", pemOf(a.leaf(&ec.PublicKey, "sns.amazonaws.com"), a.mid), true, verify.CertUntrusted},
 		{"the wrong order", pemOf(a.mid, leaf), true, verify.CertUntrusted},
 		{"nothing", nil, true, verify.CertUntrusted},
 		{"no PEM", []byte("<html>"), true, verify.CertUntrusted},
-		{"a broken certificate", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte{1}}), true, verify.CertUntrusted},
+		{"a broken certificate", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte{1}}), true,
+			verify.CertUntrusted},
 		{"a bare public key", publicPEM(t, &a.key.PublicKey), false, verify.CertUntrusted},
 	}
 	for _, c := range cases {
@@ -75,10 +78,11 @@ func TestCertificatesAreFetchedOnceAndAgainAfterHalfADay(t *testing.T) {
 	text := pemOf(a.leaf(&a.key.PublicKey, "x.example"), a.mid)
 	var fetches atomic.Int32
 	now := time.Unix(tokenNow, 0)
-	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now }, Fetch: func(context.Context, string) ([]byte, error) {
-		fetches.Add(1)
-		return text, nil
-	}}
+	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now },
+		Fetch: func(context.Context, string) ([]byte, error) {
+			fetches.Add(1)
+			return text, nil
+		}}
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
@@ -104,17 +108,19 @@ func TestStrangersCannotMakeUsFetchWithoutEnd(t *testing.T) {
 	a := newAuthority()
 	good := pemOf(a.leaf(&a.key.PublicKey, "x.example"), a.mid)
 	fetches, now := 0, time.Unix(tokenNow, 0)
-	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now }, Fetch: func(_ context.Context, address string) ([]byte, error) {
-		if fetches++; address == "https://a/good.pem" {
-			return good, nil
-		}
-		return nil, errors.New("status 404")
-	}}
+	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now },
+		Fetch: func(_ context.Context, address string) ([]byte, error) {
+			if fetches++; address == "https://a/good.pem" {
+				return good, nil
+			}
+			return nil, errors.New("status 404")
+		}}
 	if _, err := certs.find(t.Context(), "https://a/good.pem", anyName); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 200 {
-		if _, err := certs.find(t.Context(), fmt.Sprintf("https://a/%d.pem", i), anyName); verify.CodeOf(err) != verify.KeysUnavailable {
+		if _, err := certs.find(t.Context(), fmt.Sprintf("https://a/%d.pem", i),
+			anyName); verify.CodeOf(err) != verify.KeysUnavailable {
 			t.Fatal(err)
 		}
 	}
@@ -126,7 +132,8 @@ func TestStrangersCannotMakeUsFetchWithoutEnd(t *testing.T) {
 	}
 	now = now.Add(certFetchSpan)
 	before := fetches
-	if _, err := certs.find(t.Context(), "https://a/new.pem", anyName); verify.CodeOf(err) != verify.KeysUnavailable || fetches != before+1 {
+	if _, err := certs.find(t.Context(), "https://a/new.pem", anyName); verify.CodeOf(err) != verify.KeysUnavailable ||
+		fetches != before+1 {
 		t.Errorf("after a minute: %d fetches more, %v", fetches-before, err)
 	}
 }
@@ -139,7 +146,8 @@ func TestCertificateCacheIsBounded(t *testing.T) {
 		now = now.Add(time.Second)
 		certs.keep(fmt.Sprint(i), &vendorCert{})
 	}
-	if len(certs.cache) != certCacheSize || certs.cached(fmt.Sprint(3*certCacheSize-1)) == nil || certs.cached("0") != nil {
+	if len(certs.cache) != certCacheSize || certs.cached(fmt.Sprint(3*certCacheSize-1)) == nil ||
+		certs.cached("0") != nil {
 		t.Errorf("%d certificates are kept", len(certs.cache))
 	}
 }
@@ -171,8 +179,9 @@ func TestCertificateAddressesAreTheVendors(t *testing.T) {
 		}
 	}
 	for host, ok := range map[string]bool{
-		"api.paypal.com": true, "api.sandbox.paypal.com": true, "paypal.com": false, "notpaypal.com": false, "paypal.com.evil.example": false,
-		"a..paypal.com": false,
+		"api.paypal.com": true, "api.sandbox.paypal.com": true, "paypal.com": false, "notpaypal.com": false,
+		"paypal.com.evil.example": false,
+		"a..paypal.com":           false,
 	} {
 		if (certURL{host: isPayPalHost}).allows("https://"+host+"/c") != ok {
 			t.Errorf("%q: %v", host, !ok)
@@ -187,12 +196,13 @@ func TestStrangersDoNotPushOutACertificateInUse(t *testing.T) {
 	a := newAuthority()
 	now, down := time.Unix(tokenNow, 0), false
 	good := pemOf(a.leaf(&a.key.PublicKey, "x.example"), a.mid)
-	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now }, Fetch: func(context.Context, string) ([]byte, error) {
-		if down {
-			return nil, errors.New("status 503")
-		}
-		return good, nil
-	}}
+	certs := &certStore{Roots: a.roots(), Now: func() time.Time { return now },
+		Fetch: func(context.Context, string) ([]byte, error) {
+			if down {
+				return nil, errors.New("status 503")
+			}
+			return good, nil
+		}}
 	find := func(address string) error {
 		_, err := certs.find(t.Context(), address, anyName)
 		return err

@@ -19,17 +19,21 @@ func TestSubscriptionsAreGrantedToListedOriginsOnly(t *testing.T) {
 		t.Errorf("accepted with %+v", got)
 	}
 	for _, c := range []struct{ origin, asked, granted string }{
-		{"sender.example", "120", "100"}, {"Sender.Example", "50", "50"}, {"sender.example", "", "100"}, {"sender.example", "x", "100"},
+		{"sender.example", "120", "100"}, {"Sender.Example", "50", "50"}, {"sender.example", "", "100"},
+		{"sender.example", "x", "100"},
 		{"evil.example", "120", ""}, {"", "120", ""},
 	} {
-		r := newDelivery(testHook, "", "WebHook-Request-Origin", c.origin, "WebHook-Request-Rate", c.asked, "WebHook-Request-Callback",
+		r := newDelivery(testHook, "", "WebHook-Request-Origin", c.origin, "WebHook-Request-Rate", c.asked,
+			"WebHook-Request-Callback",
 			"http://169.254.169.254/").Request
 		r.Method = http.MethodOptions
 		reply, err := p.Challenge(r)
-		if granted := reply.Header.Get("WebHook-Allowed-Rate"); granted != c.granted || (err == nil) != (c.granted != "") {
+		if granted := reply.Header.Get("WebHook-Allowed-Rate"); granted != c.granted ||
+			(err == nil) != (c.granted != "") {
 			t.Errorf("%+v: %+v, %v", c, reply, err)
 		}
-		if c.granted == "" && (reply.Status != 405 || reply.Header.Get("WebHook-Allowed-Origin") != "" || verify.CodeOf(err) != verify.ChallengeUnexpected) {
+		if c.granted == "" && (reply.Status != 405 || reply.Header.Get("WebHook-Allowed-Origin") != "" ||
+			verify.CodeOf(err) != verify.ChallengeUnexpected) {
 			t.Errorf("%+v: %+v, %v", c, reply, err)
 		}
 	}
@@ -41,9 +45,11 @@ func TestSubscriptionsAreGrantedToListedOriginsOnly(t *testing.T) {
 // BenchmarkItemsOfACloudEvent reads what the presets read of one event: identifier, type and
 // attributes.
 func BenchmarkItemsOfACloudEvent(b *testing.B) {
-	structured := `{"specversion":"1.0","id":"1","source":"/shop","type":"order.paid","subject":"7","time":"2026-01-01T00:00:00Z","data":{"fill":"` +
+	structured := `{"specversion":"1.0","id":"1","source":"/shop","type":"order.paid","subject":"7","time":` +
+		`"2026-01-01T00:00:00Z","data":{"fill":"` +
 		strings.Repeat("x", 1024) + `"}}`
-	binary := newDelivery(testHook, `{"n":1}`, "ce-specversion", "1.0", "ce-id", "1", "ce-source", "/shop", "ce-type", "order.paid", "ce-subject", "7",
+	binary := newDelivery(testHook, `{"n":1}`, "ce-specversion", "1.0", "ce-id", "1", "ce-source", "/shop", "ce-type",
+		"order.paid", "ce-subject", "7",
 		"Content-Type", "application/json")
 	token := CloudEvents(Settings{Bearer: "0123456789abcdef"})
 	eventarc := GoogleEventarc("https://hooks.example", "push@project.iam.gserviceaccount.com")
@@ -61,7 +67,8 @@ func BenchmarkItemsOfACloudEvent(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				d := &producer.Delivery{Request: one.d.Request, Body: one.d.Body}
-				if items, err := p.Items(d); err != nil || items[0].Type != "order.paid" || items[0].Attributes["subject"] != "7" {
+				if items, err := p.Items(d); err != nil || items[0].Type != "order.paid" ||
+					items[0].Attributes["subject"] != "7" {
 					b.Fatal(items, err)
 				}
 			}

@@ -89,7 +89,8 @@ func capturedTable(t *testing.T) string {
 	b.WriteString("| Preset | Class | Window | Within the window | After it |\n| --- | --- | --- | --- | --- |\n")
 	for _, preset := range All() {
 		p := preset.described()
-		fmt.Fprintf(&b, "| %s | %s | %d h | %s | %s |\n", preset.Name, p.Class(), int(p.Window.Hours()), capturedWithin(t, &p), capturedAfter(&p))
+		fmt.Fprintf(&b, "| %s | %s | %d h | %s | %s |\n", preset.Name, p.Class(), int(p.Window.Hours()),
+			capturedWithin(t, &p), capturedAfter(&p))
 	}
 	return b.String()
 }
@@ -142,7 +143,8 @@ func capturedAfter(p *producer.Producer) string {
 
 func presetTable() string {
 	var b strings.Builder
-	b.WriteString("| Preset | Authentication | Identifier | Window | Answer within | What counts as received; how long it tries | Settings |\n")
+	b.WriteString("| Preset | Authentication | Identifier | Window | Answer within | What counts as received; how " +
+		"long it tries | Settings |\n")
 	b.WriteString("| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, p := range All() {
 		deadline := p.Deadline

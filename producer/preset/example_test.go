@@ -21,7 +21,8 @@ func ExampleStripe() {
 func ExamplePreset_Sample() {
 	github, _ := preset.Find("github")
 	secret := preset.Settings{Secrets: []string{"It's a Secret to Everybody"}}
-	r, body, err := github.Sample(secret, "http://127.0.0.1:8080/webhooks/github", "push", "d17", time.Unix(1_700_000_000, 0))
+	r, body, err := github.Sample(secret, "http://127.0.0.1:8080/webhooks/github", "push", "d17",
+		time.Unix(1_700_000_000, 0))
 	if err != nil {
 		fmt.Println(err)
 		return

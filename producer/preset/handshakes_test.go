@@ -40,8 +40,10 @@ func TestSlackChallengeIsEchoedAsText(t *testing.T) {
 	t.Parallel()
 	p := Slack(testSecret)
 	const challenge = `<script>alert(1)</script>`
-	reply, err := p.Handshake(context.Background(), signedBody(t, p, `{"type":"url_verification","challenge":"<script>alert(1)</script>"}`))
-	if err != nil || reply == nil || reply.Status != 200 || string(reply.Body) != challenge || reply.Header.Get("Content-Type") != "text/plain" {
+	reply, err := p.Handshake(context.Background(), signedBody(t, p,
+		`{"type":"url_verification","challenge":"<script>alert(1)</script>"}`))
+	if err != nil || reply == nil || reply.Status != 200 || string(reply.Body) != challenge ||
+		reply.Header.Get("Content-Type") != "text/plain" {
 		t.Fatalf("got %+v, %v", reply, err)
 	}
 	if reply.Header.Get("X-Content-Type-Options") != "nosniff" {
@@ -54,7 +56,8 @@ func TestSlackChallengeIsEchoedAsText(t *testing.T) {
 		`{"type":"url_verification","type":"x"}`:         verify.AmbiguousField,
 		`payload=%7B%22type%22%3A%22block_actions%22%7D`: "",
 	} {
-		if reply, err := p.Handshake(context.Background(), signedBody(t, p, body)); reply != nil || verify.CodeOf(err) != want {
+		if reply, err := p.Handshake(context.Background(), signedBody(t, p, body)); reply != nil ||
+			verify.CodeOf(err) != want {
 			t.Errorf("%s: got %+v, %v", body, reply, err)
 		}
 	}
@@ -80,18 +83,21 @@ func TestZoomChallengeIsAnsweredWithTheSecretThatAsked(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 	}
-	if reply, err := both.Handshake(context.Background(), signedBody(t, Zoom("stranger"), body)); reply != nil || err == nil {
+	if reply, err := both.Handshake(context.Background(), signedBody(t, Zoom("stranger"), body)); reply != nil ||
+		err == nil {
 		t.Errorf("a stranger's challenge: got %+v, %v", reply, err)
 	}
 	for body, want := range map[string]verify.Code{
-		`{"event":"meeting.started","payload":{"plainToken":"x"}}`:                                        "",
-		`{"event":"endpoint.url_validation"}`:                                                             verify.EventMalformed,
-		`{"event":"endpoint.url_validation","payload":{"plainToken":"v0:1750000000:{}"}}`:                 verify.EventMalformed,
-		`{"event":"endpoint.url_validation","payload":{"plainToken":"a b"}}`:                              verify.EventMalformed,
-		`{"event":"endpoint.url_validation","payload":{"plainToken":"é"}}`:                                verify.EventMalformed,
-		`{"event":"endpoint.url_validation","payload":{"plainToken":"` + strings.Repeat("a", 257) + `"}}`: verify.EventMalformed,
+		`{"event":"meeting.started","payload":{"plainToken":"x"}}`:                        "",
+		`{"event":"endpoint.url_validation"}`:                                             verify.EventMalformed,
+		`{"event":"endpoint.url_validation","payload":{"plainToken":"v0:1750000000:{}"}}`: verify.EventMalformed,
+		`{"event":"endpoint.url_validation","payload":{"plainToken":"a b"}}`:              verify.EventMalformed,
+		`{"event":"endpoint.url_validation","payload":{"plainToken":"é"}}`:                verify.EventMalformed,
+		`{"event":"endpoint.url_validation","payload":{"plainToken":"` + strings.Repeat("a", 257) +
+			`"}}`: verify.EventMalformed,
 	} {
-		if reply, err := both.Handshake(context.Background(), signedBody(t, Zoom(testSecret), body)); reply != nil || verify.CodeOf(err) != want {
+		if reply, err := both.Handshake(context.Background(), signedBody(t, Zoom(testSecret), body)); reply != nil ||
+			verify.CodeOf(err) != want {
 			t.Errorf("%s: got %+v, %v", body, reply, err)
 		}
 	}
@@ -136,7 +142,8 @@ func TestMetaChallengeNeedsTheVerifyToken(t *testing.T) {
 			t.Errorf("a refusal reflects %q", reply.Body)
 		}
 	}
-	if reply, err := p.Challenge(challengeRequest(t, http.MethodPost, "hub.mode=subscribe&hub.challenge=1"+token)); reply != nil || err != nil {
+	if reply, err := p.Challenge(challengeRequest(t, http.MethodPost,
+		"hub.mode=subscribe&hub.challenge=1"+token)); reply != nil || err != nil {
 		t.Errorf("a POST is no challenge: got %+v, %v", reply, err)
 	}
 	if off := Meta("", testSecret); off.Challenge != nil || len(off.ChallengeMethods) > 0 {
@@ -147,7 +154,8 @@ func TestMetaChallengeNeedsTheVerifyToken(t *testing.T) {
 func TestWebSubConfirmsWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	const a, b = "https://a.example/feed", "https://b.example/feed"
-	p := WebSub(Subscription{Topic: a, Secret: testSecret, Token: testToken}, Subscription{Topic: b, Mode: "unsubscribe", Secret: testSecret, Token: "another-" + testToken})
+	p := WebSub(Subscription{Topic: a, Secret: testSecret, Token: testToken},
+		Subscription{Topic: b, Mode: "unsubscribe", Secret: testSecret, Token: "another-" + testToken})
 	token := "token=" + testToken + "&"
 	for query, want := range map[string]int{
 		token + "hub.mode=subscribe&hub.challenge=x17&hub.lease_seconds=1&hub.topic=" + url.QueryEscape(a):       200,
@@ -183,14 +191,16 @@ func TestWebSubConfirmsWhatIsWanted(t *testing.T) {
 func TestWebSubHubsSpeakForTheirOwnTopic(t *testing.T) {
 	t.Parallel()
 	const a, b = "https://a.example/feed", "https://b.example/feed"
-	p := WebSub(Subscription{Topic: a, Secret: "secret of a", Token: testToken}, Subscription{Topic: b, Secret: "secret of b", Token: testToken})
+	p := WebSub(Subscription{Topic: a, Secret: "secret of a", Token: testToken},
+		Subscription{Topic: b, Secret: "secret of b", Token: testToken})
 	var principal string
 	send := func(link, secret string) error {
 		r := challengeRequest(t, http.MethodPost, "")
 		if link != "" {
 			r.Header.Set("Link", `<`+link+`>; rel="self"`)
 		}
-		hub := &verify.HMAC{Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"}, Encoding: verify.Hex, Secrets: verify.Secrets(secret)}
+		hub := &verify.HMAC{Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha256={sig}"},
+			Encoding: verify.Hex, Secrets: verify.Secrets(secret)}
 		if err := hub.Sign(r, []byte("<feed/>"), testNow); err != nil {
 			t.Fatal(err)
 		}
@@ -213,16 +223,19 @@ func TestWebSubHubsSpeakForTheirOwnTopic(t *testing.T) {
 	}
 	preset, _ := Find("websub")
 	p = preset.Open(Settings{Secrets: []string{"common"}})
-	if err := errors.Join(send("https://c.example/feed", "common"), send("", "common")); err != nil || len(p.Check()) > 0 {
+	if err := errors.Join(send("https://c.example/feed", "common"), send("", "common")); err != nil ||
+		len(p.Check()) > 0 {
 		t.Errorf("a secret for any topic: %v, %v", err, p.Check())
 	}
 	if principal != "" {
 		t.Errorf("a secret for any topic does not bind the topic, and the principal is %q", principal)
 	}
-	if reply, err := p.Challenge(challengeRequest(t, http.MethodGet, "hub.mode=subscribe&hub.challenge=x&hub.topic=y")); err == nil || reply.Status != 404 {
+	if reply, err := p.Challenge(challengeRequest(t, http.MethodGet,
+		"hub.mode=subscribe&hub.challenge=x&hub.topic=y")); err == nil || reply.Status != 404 {
 		t.Errorf("nothing was asked for: got %+v, %v", reply, err)
 	}
-	p = preset.Open(Settings{Secrets: []string{"common"}, Subscriptions: []Subscription{{Topic: a, Token: testToken}}, Algs: []string{"sha512"}})
+	p = preset.Open(Settings{Secrets: []string{"common"}, Subscriptions: []Subscription{{Topic: a, Token: testToken}},
+		Algs: []string{"sha512"}})
 	if err := send(a, "common"); verify.CodeOf(err) != verify.AlgorithmNotAllowed {
 		t.Errorf("an algorithm that is not listed: %v", err)
 	}
@@ -240,7 +253,8 @@ func TestWebSubWithoutATokenIsConfirmedWhileItIsPendingOnly(t *testing.T) {
 		p := WebSub(Subscription{Topic: "https://a.example/feed", Secret: testSecret})
 		check := func(want int) {
 			t.Helper()
-			r := httptest.NewRequest(http.MethodGet, "/webhooks/websub?hub.mode=subscribe&hub.challenge=c17&hub.topic=https%3A%2F%2Fa.example%2Ffeed", nil)
+			r := httptest.NewRequest(http.MethodGet,
+				"/webhooks/websub?hub.mode=subscribe&hub.challenge=c17&hub.topic=https%3A%2F%2Fa.example%2Ffeed", nil)
 			reply, err := p.Challenge(r)
 			if reply == nil || reply.Status != want || (err != nil) != (want != http.StatusOK) {
 				t.Errorf("%+v, %v; want %d", reply, err, want)
@@ -257,7 +271,8 @@ func TestWebSubWithoutATokenIsConfirmedWhileItIsPendingOnly(t *testing.T) {
 func TestWebSubSubscriptionsWithATokenNeedOneThatCannotBeGuessed(t *testing.T) {
 	t.Parallel()
 	for token, good := range map[string]bool{
-		testToken: true, "": true, "fifteen-letters": false, "sixteen-letters-": true, "a token with spaces": false, "percent%2Fencoded%2Ftoken": false,
+		testToken: true, "": true, "fifteen-letters": false, "sixteen-letters-": true, "a token with spaces": false,
+		"percent%2Fencoded%2Ftoken": false,
 	} {
 		p := WebSub(Subscription{Topic: "https://a.example/feed", Secret: testSecret, Token: token})
 		errs := p.Check()

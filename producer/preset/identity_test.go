@@ -14,12 +14,14 @@ import (
 func TestTheClassOfEveryPresetFollowsFromItsScheme(t *testing.T) {
 	t.Parallel()
 	want := map[producer.Class]string{
-		producer.ClassIDSigned: "adyen aws-sns dwolla interledger-rafiki openbanking-uk paypal slack square standard-webhooks stripe svix " +
+		producer.ClassIDSigned: "adyen aws-sns dwolla interledger-rafiki openbanking-uk paypal slack square " +
+			"standard-webhooks stripe svix " +
 			"worldpay yandex-pay",
 		producer.ClassTimeSigned:    "datatrans zoom",
 		producer.ClassContentSigned: "github razorpay shopify shopify-events twilio",
 		producer.ClassUnnamed:       "adyen-platform meta websub",
-		producer.ClassUnsigned: "aws-eventbridge azure-event-grid chargebee cloudevents gitlab google-eventarc google-pubsub webengage " +
+		producer.ClassUnsigned: "aws-eventbridge azure-event-grid chargebee cloudevents gitlab google-eventarc " +
+			"google-pubsub webengage " +
 			"yookassa",
 	}
 	got := map[string]producer.Class{}
@@ -52,7 +54,10 @@ func TestTheClassOfEveryPresetFollowsFromItsScheme(t *testing.T) {
 func TestPoliciesForEqualContentAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*producer.Producer){
-		"under the API contract": func(p *producer.Producer) { p.Contract, p.SameSigned = producer.API, producer.SameSignedQuarantine },
+		"under the API contract": func(p *producer.Producer) {
+			p.Contract, p.SameSigned = producer.API,
+				producer.SameSignedQuarantine
+		},
 		`of type "a"`: func(p *producer.Producer) {
 			p.SameSignedTypes = map[string]producer.SameSigned{"a": producer.SameSignedOff}
 		},
@@ -146,7 +151,8 @@ func TestATimeThatIsNotSignedSaysNothing(t *testing.T) {
 func TestWhatIsRemembered(t *testing.T) {
 	t.Parallel()
 	remembered := map[string]bool{
-		"adyen": true, "adyen-platform": true, "dwolla": true, "github": true, "meta": true, "razorpay": true, "shopify": true,
+		"adyen": true, "adyen-platform": true, "dwolla": true, "github": true, "meta": true, "razorpay": true,
+		"shopify":        true,
 		"shopify-events": true, "square": true, "twilio": true, "worldpay": true,
 	}
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {

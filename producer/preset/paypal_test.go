@@ -36,7 +36,8 @@ func testPayPal() *payPalScheme {
 	a := newAuthority()
 	return &payPalScheme{
 		webhookID: "wh1",
-		certs:     &certStore{Roots: a.roots(), Fetch: serve(pemOf(a.leaf(&a.key.PublicKey, "messageverificationcerts.paypal.com"), a.mid))},
+		certs: &certStore{Roots: a.roots(), Fetch: serve(pemOf(a.leaf(&a.key.PublicKey,
+			"messageverificationcerts.paypal.com"), a.mid))},
 	}
 }
 
@@ -69,7 +70,8 @@ func TestPayPalDeliveries(t *testing.T) {
 		if r.Header.Set(c.field, c.value); c.value == "" {
 			r.Header.Del(c.field)
 		}
-		if _, err := testPayPal().Verify(r, body(c.body)); verify.CodeOf(err) != c.code || (err == nil) != (c.code == "") {
+		if _, err := testPayPal().Verify(r, body(c.body)); verify.CodeOf(err) != c.code ||
+			(err == nil) != (c.code == "") {
 			t.Errorf("%s: %v, want %q", c.name, err, c.code)
 		}
 	}

@@ -18,7 +18,8 @@ func TestOwnFieldsAreThoseOfTheVendor(t *testing.T) {
 			t.Errorf("%s has the fields %q, want %q", p.Name, made.Fields, p.fields)
 		}
 		for _, f := range p.fields {
-			if prefix, many := strings.CutSuffix(f, "*"); many && (strings.EqualFold(prefix, "X-") || !strings.HasSuffix(prefix, "-")) {
+			if prefix, many := strings.CutSuffix(f, "*"); many &&
+				(strings.EqualFold(prefix, "X-") || !strings.HasSuffix(prefix, "-")) {
 				t.Errorf("%s: %s is too wide", p.Name, f)
 			}
 		}

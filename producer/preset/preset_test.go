@@ -33,17 +33,20 @@ func presetSettings() map[string]Settings {
 	standard := Settings{Secrets: []string{testWhsec, "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}}
 	return map[string]Settings{
 		"adyen": hexed, "adyen-platform": hexed, "datatrans": hexed,
-		"aws-eventbridge": {Header: "X-Api-Key", Value: testSecret}, "chargebee": {Username: "kettle", Password: testSecret},
+		"aws-eventbridge":  {Header: "X-Api-Key", Value: testSecret},
+		"chargebee":        {Username: "kettle", Password: testSecret},
 		"azure-event-grid": {Query: "code", Value: testSecret}, "cloudevents": {Bearer: testSecret},
-		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain, "shopify": plain,
+		"dwolla": plain, "github": plain, "gitlab": plain, "interledger-rafiki": plain, "razorpay": plain,
+		"shopify":        plain,
 		"shopify-events": plain, "slack": plain, "twilio": plain, "zoom": plain, "stripe": plain,
 		"meta":              {Secrets: plain.Secrets, VerifyToken: "meta-" + testSecret},
 		"square":            {Secrets: plain.Secrets, NotificationURL: testHook},
 		"standard-webhooks": standard, "svix": standard,
 		"webengage": {LicenseCode: "~17", SecretKey: testSecret},
-		"websub":    {Subscriptions: []Subscription{{Topic: "https://blog.example/feed", Secret: testSecret, Token: testToken}}},
-		"worldpay":  {Keys: map[string]string{"1": testSecret, "2": "second-" + testSecret}},
-		"yookassa":  {AllowedIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+		"websub": {Subscriptions: []Subscription{{Topic: "https://blog.example/feed", Secret: testSecret,
+			Token: testToken}}},
+		"worldpay": {Keys: map[string]string{"1": testSecret, "2": "second-" + testSecret}},
+		"yookassa": {AllowedIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 	}
 }
 
@@ -64,7 +67,8 @@ func eachPreset(t *testing.T, f func(t *testing.T, p Preset, s Settings)) {
 }
 
 // receive does what a receiver does with a delivery, up to its items.
-func receive(p producer.Producer, r *http.Request, body []byte, now time.Time) ([]producer.Item, verify.Identity, error) {
+func receive(p producer.Producer, r *http.Request, body []byte, now time.Time) ([]producer.Item, verify.Identity,
+	error) {
 	p = p.WithDefaults()
 	var id verify.Identity
 	if p.Scheme != nil {
@@ -152,8 +156,10 @@ func TestEveryPresetIsCompleteAndPatient(t *testing.T) {
 		if made.Name != "mine" || made.Preset != p.Name {
 			t.Errorf("got name %q and preset %q", made.Name, made.Preset)
 		}
-		if d := made.WithDefaults(); d.Window < 24*time.Hour && d.Series == nil || d.Contract != producer.Webhook || d.Accepted.Status != 200 || !d.StaleKnown {
-			t.Errorf("got window %v, contract %v, answer %d, stale known %v", d.Window, d.Contract, d.Accepted.Status, d.StaleKnown)
+		if d := made.WithDefaults(); d.Window < 24*time.Hour && d.Series == nil || d.Contract != producer.Webhook ||
+			d.Accepted.Status != 200 || !d.StaleKnown {
+			t.Errorf("got window %v, contract %v, answer %d, stale known %v", d.Window, d.Contract, d.Accepted.Status,
+				d.StaleKnown)
 		}
 		if !strings.HasPrefix(made.Docs, "https://") {
 			t.Errorf("got documentation at %q", made.Docs)
@@ -178,7 +184,8 @@ func TestAMissingOrEmptySecretIsAMistake(t *testing.T) {
 			empty.Keys = map[string]string{"1": testSecret, "2": ""}
 		}
 		if len(s.Subscriptions) > 0 {
-			empty.Secrets, empty.Subscriptions = nil, []Subscription{{Topic: "https://blog.example/feed", Token: testToken}}
+			empty.Secrets, empty.Subscriptions = nil, []Subscription{{Topic: "https://blog.example/feed",
+				Token: testToken}}
 		}
 		if made := p.Open(empty); made.Err == nil || len(made.Check()) == 0 {
 			t.Error("opens with an empty secret")
@@ -189,8 +196,10 @@ func TestAMissingOrEmptySecretIsAMistake(t *testing.T) {
 func TestSecretsOfAnotherVendorAreAMistake(t *testing.T) {
 	t.Parallel()
 	for name, secret := range map[string]string{
-		"shopify": testWhsec, "slack": testWhsec, "github": testWhsec, "stripe": "sk_live_17", "adyen": testSecret, "datatrans": testWhsec,
-		"standard-webhooks": "no base64!", "svix": "whsk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=", "razorpay": " " + testSecret,
+		"shopify": testWhsec, "slack": testWhsec, "github": testWhsec, "stripe": "sk_live_17", "adyen": testSecret,
+		"datatrans":         testWhsec,
+		"standard-webhooks": "no base64!", "svix": "whsk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=",
+		"razorpay": " " + testSecret,
 	} {
 		p, _ := Find(name)
 		err := p.Open(Settings{Secrets: []string{secret}}).Err
@@ -241,7 +250,8 @@ func mutations(r *http.Request, body []byte, covered []string, signature string)
 		}
 	}
 	if slices.Contains(covered, "@target-uri") {
-		for _, u := range []string{testHook + "x", testHook + "?a=1", "https://hooks2.example/webhooks/in", "http://hooks.example/webhooks/in"} {
+		for _, u := range []string{testHook + "x", testHook + "?a=1", "https://hooks2.example/webhooks/in",
+			"http://hooks.example/webhooks/in"} {
 			changed := r.Clone(r.Context())
 			changed.URL, _ = url.Parse(u)
 			all = append(all, mutation{"url " + u, changed, body})
@@ -312,7 +322,8 @@ func TestErrorsAndPrintsHoldNoSecretAndNoSignature(t *testing.T) {
 			t.Fatal(err)
 		}
 		var private []string
-		for _, v := range append(slices.Clone(s.Secrets), s.Value, s.Password, s.SecretKey, testSecret, testHex, s.VerifyToken) {
+		for _, v := range append(slices.Clone(s.Secrets), s.Value, s.Password, s.SecretKey, testSecret, testHex,
+			s.VerifyToken) {
 			if v != "" {
 				private = append(private, v)
 			}
@@ -321,7 +332,8 @@ func TestErrorsAndPrintsHoldNoSecretAndNoSignature(t *testing.T) {
 		if v := r.Header.Get(field); v != "" {
 			private = append(private, v, v[len(v)-20:])
 		}
-		texts := []string{fmt.Sprintf("%v %+v %#v", made, made.Scheme, made.Scheme), fmt.Sprint(p.Open(Settings{Secrets: []string{testSecret + "\n"}}).Err)}
+		texts := []string{fmt.Sprintf("%v %+v %#v", made, made.Scheme, made.Scheme),
+			fmt.Sprint(p.Open(Settings{Secrets: []string{testSecret + "\n"}}).Err)}
 		for _, m := range mutations(r, body, []string{"Authorization", "X-Api-Key", "X-Gitlab-Token"}, field) {
 			_, _, err := receive(made, m.r, m.body, testNow)
 			texts = append(texts, fmt.Sprintf("%v", err))
@@ -360,7 +372,8 @@ func TestOldAndEarlySignaturesAreRefusedAtTheEdge(t *testing.T) {
 			future = time.Minute
 		}
 		for at, want := range map[time.Duration]verify.Code{
-			past: "", past + time.Second: verify.TimestampTooOld, -future: "", -future - time.Second: verify.TimestampTooNew,
+			past: "", past + time.Second: verify.TimestampTooOld, -future: "",
+			-future - time.Second: verify.TimestampTooNew,
 		} {
 			if _, _, err := receive(made, r, body, testNow.Add(at)); verify.CodeOf(err) != want {
 				t.Errorf("%v after the signature: got %v, want %q", at, err, want)

@@ -38,9 +38,10 @@ func TestTokenPresetsDemandWhatTheyNeed(t *testing.T) {
 		"aws-sns":         {Topics: []string{"arn:aws:sns:us-east-1:123456789012:t"}},
 		"google-eventarc": {Audience: []string{"https://a.example"}, Email: "a@b.example"},
 		"google-pubsub":   {Audience: []string{"https://a.example"}, Email: "a@b.example"},
-		"openbanking-uk":  {Audience: []string{"a"}, Issuers: []string{"https://bank.example/"}, JWKSURL: "https://bank.example/jwks"},
-		"paypal":          {WebhookID: "w1"},
-		"yandex-pay":      {MerchantID: "m1"},
+		"openbanking-uk": {Audience: []string{"a"}, Issuers: []string{"https://bank.example/"},
+			JWKSURL: "https://bank.example/jwks"},
+		"paypal":     {WebhookID: "w1"},
+		"yandex-pay": {MerchantID: "m1"},
 	}
 	entra := Settings{Audience: []string{"api://app"}, Issuers: []string{"https://sts.windows.net/t/"}}
 	for _, name := range tokenPresetNames() {
@@ -52,7 +53,8 @@ func TestTokenPresetsDemandWhatTheyNeed(t *testing.T) {
 		if errs := p.Check(); len(errs) != 0 {
 			t.Errorf("%s: %v", name, errs)
 		}
-		if d := p.WithDefaults(); d.Window.Hours() < 25 || !d.StaleKnown || d.Contract != producer.Webhook || d.Docs == "" {
+		if d := p.WithDefaults(); d.Window.Hours() < 25 || !d.StaleKnown || d.Contract != producer.Webhook ||
+			d.Docs == "" {
 			t.Errorf("%s: %+v", name, d)
 		}
 		if w := p.Warnings(); len(w) != 0 {
@@ -85,7 +87,8 @@ func TestTokenPresetsDemandWhatTheyNeed(t *testing.T) {
 		t.Errorf("azure-event-grid with Entra: %v", errs)
 	}
 	for name, s := range map[string]Settings{
-		"nothing": {}, "an empty key": {Query: "code"}, "an empty header": {Header: "X-Key"}, "no issuer": {Audience: []string{"a"}},
+		"nothing": {}, "an empty key": {Query: "code"}, "an empty header": {Header: "X-Key"},
+		"no issuer": {Audience: []string{"a"}},
 	} {
 		if AzureEventGrid(s).Err == nil {
 			t.Errorf("azure-event-grid opens with %s", name)
@@ -118,29 +121,38 @@ func TestSNSConfirmsOnlyAtSNS(t *testing.T) {
 		fetched             bool
 		code                verify.Code
 	}{
-		{"good", "SubscriptionConfirmation", "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=1", 200, true, ""},
-		{"the end of a subscription", "UnsubscribeConfirmation", "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription", 200, false, ""},
-		{"a stranger's address", "SubscriptionConfirmation", "https://169.254.169.254/latest", 0, false, verify.ChallengeUnexpected},
-		{"a host that looks like it", "SubscriptionConfirmation", "https://sns.eu-west-1.amazonaws.com.evil.example/", 0, false, verify.ChallengeUnexpected},
-		{"plain http", "SubscriptionConfirmation", "http://sns.eu-west-1.amazonaws.com/", 0, false, verify.ChallengeUnexpected},
+		{"good", "SubscriptionConfirmation", "https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=1",
+			200, true, ""},
+		{"the end of a subscription", "UnsubscribeConfirmation",
+			"https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription", 200, false, ""},
+		{"a stranger's address", "SubscriptionConfirmation", "https://169.254.169.254/latest", 0, false,
+			verify.ChallengeUnexpected},
+		{"a host that looks like it", "SubscriptionConfirmation", "https://sns.eu-west-1.amazonaws.com.evil.example/",
+			0, false, verify.ChallengeUnexpected},
+		{"plain http", "SubscriptionConfirmation", "http://sns.eu-west-1.amazonaws.com/", 0, false,
+			verify.ChallengeUnexpected},
 		{"no address", "SubscriptionConfirmation", "", 0, false, verify.ChallengeUnexpected},
-		{"a host that is down", "SubscriptionConfirmation", "https://sns.down-1.amazonaws.com/", 0, true, verify.KeysUnavailable},
+		{"a host that is down", "SubscriptionConfirmation", "https://sns.down-1.amazonaws.com/", 0, true,
+			verify.KeysUnavailable},
 	} {
 		fetched := false
-		p := awsSNS.producer(Settings{Topics: []string{"t"}, Fetch: func(_ context.Context, address string) ([]byte, error) {
-			if fetched = true; strings.Contains(address, "down") {
-				return nil, errors.New("down")
-			}
-			return nil, nil
-		}})
+		p := awsSNS.producer(Settings{Topics: []string{"t"},
+			Fetch: func(_ context.Context, address string) ([]byte, error) {
+				if fetched = true; strings.Contains(address, "down") {
+					return nil, errors.New("down")
+				}
+				return nil, nil
+			}})
 		d := newDelivery(testHook, fmt.Sprintf(`{"Type":%q,"SubscribeURL":%q}`, c.kind, c.address))
 		reply, err := p.Handshake(t.Context(), d)
-		if verify.CodeOf(err) != c.code || (reply == nil) != (c.status == 0) || reply != nil && reply.Status != c.status || fetched != c.fetched {
+		if verify.CodeOf(err) != c.code || (reply == nil) != (c.status == 0) || reply != nil &&
+			reply.Status != c.status || fetched != c.fetched {
 			t.Errorf("%s: %+v, %v, fetched %v", c.name, reply, err, fetched)
 		}
 	}
 	p := AWSSNS("t")
-	if reply, err := p.Handshake(t.Context(), newDelivery(testHook, `{"Type":"Notification"}`)); reply != nil || err != nil {
+	if reply, err := p.Handshake(t.Context(), newDelivery(testHook, `{"Type":"Notification"}`)); reply != nil ||
+		err != nil {
 		t.Errorf("a notification is a handshake: %v, %v", reply, err)
 	}
 }
@@ -148,19 +160,24 @@ func TestSNSConfirmsOnlyAtSNS(t *testing.T) {
 func TestEventGridAnswersItsValidationOnly(t *testing.T) {
 	t.Parallel()
 	p := AzureEventGrid(Settings{Query: "code", Value: "0123456789"})
-	const event = `[{"id":"1","eventType":"Microsoft.EventGrid.SubscriptionValidationEvent","data":{"validationCode":"<b>\"x"}}]`
+	const event = `[{"id":"1","eventType":"Microsoft.EventGrid.SubscriptionValidationEvent","data":` +
+		`{"validationCode":"<b>\"x"}}]`
 	reply, err := p.Handshake(t.Context(), newDelivery(testHook, event, "aeg-event-type", "SubscriptionValidation"))
-	if err != nil || reply.Header.Get("Content-Type") != "application/json" || !equalJSON(reply.Body, []byte(`{"validationResponse":"<b>\"x"}`)) ||
+	if err != nil || reply.Header.Get("Content-Type") != "application/json" ||
+		!equalJSON(reply.Body, []byte(`{"validationResponse":"<b>\"x"}`)) ||
 		strings.Contains(string(reply.Body), "<") {
 		t.Errorf("got %+v, %v", reply, err)
 	}
-	if reply, err := p.Handshake(t.Context(), newDelivery(testHook, event, "aeg-event-type", "Notification")); reply != nil || err != nil {
+	if reply, err := p.Handshake(t.Context(), newDelivery(testHook, event, "aeg-event-type",
+		"Notification")); reply != nil || err != nil {
 		t.Errorf("a notification is a handshake: %+v, %v", reply, err)
 	}
 	for _, body := range []string{
-		`[]`, `{}`, `x`, `[{"id":"1","eventType":"Other","data":{"validationCode":"x"}}]`, `[{"id":"1","eventType":"` + validationEvent + `"}]`,
+		`[]`, `{}`, `x`, `[{"id":"1","eventType":"Other","data":{"validationCode":"x"}}]`, `[{"id":"1","eventType":"` +
+			validationEvent + `"}]`,
 	} {
-		if reply, err := p.Handshake(t.Context(), newDelivery(testHook, body, "aeg-event-type", "SubscriptionValidation")); reply != nil || err == nil {
+		if reply, err := p.Handshake(t.Context(), newDelivery(testHook, body, "aeg-event-type",
+			"SubscriptionValidation")); reply != nil || err == nil {
 			t.Errorf("%s: %+v, %v", body, reply, err)
 		}
 	}
@@ -203,9 +220,11 @@ func TestEventGridTakesListedTopicsOnly(t *testing.T) {
 		body, media string
 		code        verify.Code
 	}{
-		"listed":                  {"[" + event("/subscriptions/s/topics/A") + "]", "application/json", ""},
-		"another":                 {"[" + event("/subscriptions/s/topics/b") + "]", "application/json", verify.TopicUnexpected},
-		"one of two":              {"[" + event("/subscriptions/s/topics/a") + "," + event("/b") + "]", "application/json", verify.TopicUnexpected},
+		"listed": {"[" + event("/subscriptions/s/topics/A") + "]", "application/json", ""},
+		"another": {"[" + event("/subscriptions/s/topics/b") + "]", "application/json",
+			verify.TopicUnexpected},
+		"one of two": {"[" + event("/subscriptions/s/topics/a") + "," + event("/b") + "]",
+			"application/json", verify.TopicUnexpected},
 		"none":                    {"[" + event("") + "]", "application/json", verify.TopicUnexpected},
 		"CloudEvent":              {source + `/subscriptions/s/topics/a"}`, producer.MediaCloudEvent, ""},
 		"CloudEvent from another": {source + `/b"}`, producer.MediaCloudEvent, verify.TopicUnexpected},
@@ -214,7 +233,8 @@ func TestEventGridTakesListedTopicsOnly(t *testing.T) {
 		if _, err := p.Items(d); verify.CodeOf(err) != c.code {
 			t.Errorf("%s: %v, want %q", name, err, c.code)
 		}
-		if reply, err := p.Handshake(t.Context(), d); c.media != producer.MediaCloudEvent && (verify.CodeOf(err) != c.code || (reply == nil) != (c.code != "")) {
+		if reply, err := p.Handshake(t.Context(), d); c.media != producer.MediaCloudEvent &&
+			(verify.CodeOf(err) != c.code || (reply == nil) != (c.code != "")) {
 			t.Errorf("%s, as a validation: %+v, %v", name, reply, err)
 		}
 	}
@@ -226,8 +246,9 @@ func TestYandexPayNamesEveryKindOfEvent(t *testing.T) {
 	t.Parallel()
 	p := YandexPay("m1")
 	for claims, want := range map[string]string{
-		`{"event":"ORDER","eventTime":"T","order":{"orderId":"o","paymentStatus":"S"}}`:            "o:ORDER:S:T",
-		`{"event":"OPERATION","eventTime":"T","operation":{"operationId":"x","status":"SUCCESS"}}`: "x:OPERATION:SUCCESS:T",
+		`{"event":"ORDER","eventTime":"T","order":{"orderId":"o","paymentStatus":"S"}}`: "o:ORDER:S:T",
+		`{"event":"OPERATION","eventTime":"T","operation":{"operationId":"x","status":` +
+			`"SUCCESS"}}`: "x:OPERATION:SUCCESS:T",
 	} {
 		d := newDelivery(testHook, "token")
 		d.Identity.Claims = []byte(claims)

@@ -32,7 +32,8 @@ func TestGitHubTellsTheAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	items, _, err := receive(p, r, []byte(body), testNow)
-	if err != nil || items[0].Type != "pull_request" || items[0].Attributes["action"] != "opened" || items[0].ID != "d17" {
+	if err != nil || items[0].Type != "pull_request" || items[0].Attributes["action"] != "opened" ||
+		items[0].ID != "d17" {
 		t.Errorf("got %+v, %v", items, err)
 	}
 	r.Header.Del("X-GitHub-Delivery")
@@ -47,7 +48,8 @@ func TestGitHubTellsTheAction(t *testing.T) {
 func TestGitHubTakesSHA1OnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 	old := &verify.HMAC{
-		Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha1={sig}"}, Hash: verify.SHA1, Encoding: verify.Hex, Secrets: verify.Secrets(testSecret),
+		Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha1={sig}"}, Hash: verify.SHA1, Encoding: verify.Hex,
+		Secrets: verify.Secrets(testSecret),
 	}
 	r := fields(t, http.MethodPost, testHook, "X-GitHub-Event", "push", "X-GitHub-Delivery", "d17")
 	if err := old.Sign(r, []byte("{}"), testNow); err != nil {
@@ -55,7 +57,8 @@ func TestGitHubTakesSHA1OnlyWhenAsked(t *testing.T) {
 	}
 	p, _ := Find("github")
 	for allow, want := range map[bool]verify.Code{false: verify.SignatureMissing, true: ""} {
-		if _, _, err := receive(p.Open(Settings{Secrets: []string{testSecret}, AllowSHA1: allow}), r, []byte("{}"), testNow); verify.CodeOf(err) != want {
+		if _, _, err := receive(p.Open(Settings{Secrets: []string{testSecret}, AllowSHA1: allow}), r, []byte("{}"),
+			testNow); verify.CodeOf(err) != want {
 			t.Errorf("allowed %v: got %v", allow, err)
 		}
 	}
@@ -100,17 +103,21 @@ func TestTwilioWithoutATokenIsNamedByWhatIsSigned(t *testing.T) {
 
 func TestAdyenBatchesAreTakenApart(t *testing.T) {
 	t.Parallel()
-	const item = `{"NotificationRequestItem":{"pspReference":"p%","amount":{"value":1,"currency":"EUR"},"eventCode":"CAPTURE","success":"true"}}`
-	body, err := newAdyenScheme(testHex).SignBody([]byte(`{"notificationItems":[` + strings.ReplaceAll(item, "%", "1") + "," + strings.ReplaceAll(item, "%", "2%x") + `]}`))
+	const item = `{"NotificationRequestItem":{"pspReference":"p%","amount":{"value":1,"currency":"EUR"},` +
+		`"eventCode":"CAPTURE","success":"true"}}`
+	body, err := newAdyenScheme(testHex).SignBody([]byte(`{"notificationItems":[` + strings.ReplaceAll(item, "%", "1") +
+		"," + strings.ReplaceAll(item, "%", "2%x") + `]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := Adyen(testHex)
 	items, id, err := receive(p, fields(t, http.MethodPost, testHook), body, testNow)
-	if err != nil || len(items) != 2 || items[0].ID != "p1:CAPTURE:true" || items[1].ID != "p2%25x:CAPTURE:true" || items[1].Type != "CAPTURE" {
+	if err != nil || len(items) != 2 || items[0].ID != "p1:CAPTURE:true" || items[1].ID != "p2%25x:CAPTURE:true" ||
+		items[1].Type != "CAPTURE" {
 		t.Fatalf("got %+v, %v", items, err)
 	}
-	if strings.Contains(string(items[0].Body), "p2") || !strings.Contains(string(items[0].Body), `"pspReference":"p1"`) {
+	if strings.Contains(string(items[0].Body), "p2") || !strings.Contains(string(items[0].Body),
+		`"pspReference":"p1"`) {
 		t.Errorf("got the body %s", items[0].Body)
 	}
 	if id.Signed != nil {
@@ -166,8 +173,10 @@ func TestWorldpayTakesBase64WhenTold(t *testing.T) {
 func TestSharedCredentialsOfEveryKind(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]Settings{
-		"header": {Header: "X-Key", Value: testSecret}, "query": {Query: "key", Value: testSecret}, "bearer": {Bearer: testSecret},
-		"basic": {Username: "kettle", Password: testSecret}, "rotated": {Header: "X-Key", Value: testSecret, Secrets: []string{"old"}},
+		"header": {Header: "X-Key", Value: testSecret}, "query": {Query: "key", Value: testSecret},
+		"bearer":  {Bearer: testSecret},
+		"basic":   {Username: "kettle", Password: testSecret},
+		"rotated": {Header: "X-Key", Value: testSecret, Secrets: []string{"old"}},
 	} {
 		for _, preset := range []string{"aws-eventbridge", "chargebee"} {
 			p, _ := Find(preset)
@@ -261,7 +270,8 @@ func TestWebSubTopicsAreUnsignedOnlyWhereAddressesAreListed(t *testing.T) {
 		t.Fatal(errs)
 	}
 	link := fields(t, http.MethodPost, testHook+"?token="+testToken, "Link", `<https://a.example/>; rel="self"`)
-	if _, id, err := receive(made, link, []byte("x"), testNow); err != nil || id.Signed != nil || id.Principal != "https://a.example/" {
+	if _, id, err := receive(made, link, []byte("x"), testNow); err != nil || id.Signed != nil ||
+		id.Principal != "https://a.example/" {
 		t.Errorf("got %+v, %v", id, err)
 	}
 	bare := fields(t, http.MethodPost, testHook, "Link", `<https://a.example/>; rel="self"`)
@@ -273,7 +283,8 @@ func TestWebSubTopicsAreUnsignedOnlyWhereAddressesAreListed(t *testing.T) {
 		t.Errorf("a topic that nobody wants: got %v", err)
 	}
 	for _, secrets := range [][2]string{{"", testSecret}, {testSecret, ""}} {
-		s.Subscriptions = []Subscription{{Topic: "https://a.example/", Secret: secrets[0], Token: testToken}, {Topic: "https://a.example/", Secret: secrets[1], Token: testToken}}
+		s.Subscriptions = []Subscription{{Topic: "https://a.example/", Secret: secrets[0], Token: testToken},
+			{Topic: "https://a.example/", Secret: secrets[1], Token: testToken}}
 		if made := p.Open(s); len(made.Check()) == 0 {
 			t.Errorf("one topic with and without a secret opens: %q", secrets)
 		}

@@ -68,7 +68,7 @@ var webSub = Preset{
 		kind:   "https://blog.example/feed",
 		media:  "application/atom+xml",
 		header: map[string]string{"Link": `<https://hub.example/>; rel="hub", <{type}>; rel="self"`},
-		body:   `<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><title>Teapots</title>` +
+		body: `<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><title>Teapots</title>` +
 			`<id>urn:sample:{id}</id></feed>`,
 	},
 }
