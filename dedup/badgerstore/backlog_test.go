@@ -45,11 +45,11 @@ func TestAFullBacklogRefusesNewEventsUntilAFifthIsFree(t *testing.T) {
 			aside.Quarantine, untasked.Tasks = &dedup.Quarantine{Reason: "conflict"}, nil
 			held.Hold, held.Lease, held.Response = true, time.Minute, dedup.Response{}
 			for _, c := range []dedup.Claim{aside, held, untasked} {
-				mustClaim(t, s, c, dedup.New) // nothing of this waits for workers
+				mustClaim(t, s, c, dedup.New) // none of these waits for workers
 			}
 			shut(t, s)
 			s = open(t, s.dir, o)
-			unavailable(t, s.Health(ctx), "backlog full") // a restart does not forget
+			unavailable(t, s.Health(ctx), "backlog full") // a restart keeps it
 			finish := func() {
 				t.Helper()
 				work, err := s.Take(ctx, 1, 1, time.Minute)
@@ -97,7 +97,7 @@ func TestABatchDoesNotPassTheBoundOfTheBacklog(t *testing.T) {
 	}
 }
 
-func TestALargeEventIsNotStoredInPiecesForAFullBacklog(t *testing.T) {
+func TestAFullBacklogStoresNoChunks(t *testing.T) {
 	t.Parallel()
 	o := quiet()
 	o.MaxBacklogRecords = 1

@@ -120,7 +120,7 @@ func TestIncrementsRestoreExactlyWhatWasThere(t *testing.T) {
 	finishNext(t, s, 6, dedup.Result{Kind: dedup.ResultDone})
 	add(12, 15)
 	inc1, v2 := backup(t, s, v1)
-	for i := range 3 { // deleted, and forgotten by the database too
+	for i := range 3 { // deleted, and dropped from the database too
 		if err := s.Purge(ctx, events[i]); err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestIncrementsRestoreExactlyWhatWasThere(t *testing.T) {
 	}
 }
 
-func TestRestoreRefusesWhatIsNoChainOfWholeBackups(t *testing.T) {
+func TestRestoreRefusesABrokenChain(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	mustClaim(t, s, claimOf("a"), dedup.New)
@@ -192,7 +192,7 @@ func TestRestoreRefusesWhatIsNoChainOfWholeBackups(t *testing.T) {
 				t.Fatalf("error %v, want %q", err, tc.want)
 			}
 			if tc.backups == nil {
-				return // nothing was begun
+				return // nothing was started
 			}
 			if s, err := Open(dir, quiet()); err == nil {
 				t.Error("half a restored store was opened", s.Close())
@@ -253,7 +253,7 @@ func FuzzBackupReader(f *testing.F) {
 	})
 }
 
-func TestRestoreWantsAnEmptyDirectory(t *testing.T) {
+func TestRestoreRequiresAnEmptyDirectory(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	data, _ := backup(t, s, Position{})
@@ -314,9 +314,9 @@ func TestDamageSurvivesABackup(t *testing.T) {
 	mustClaim(t, again, claimOf("good"), dedup.Known)
 }
 
-// TestABackupOfTheFirstFormatIsRestored reads a backup that an earlier program made: whatever a
-// later program does to keys and values, it must read these. Set EYELET_WRITE_FIXTURE to write
-// the file, which belongs to a new format only.
+// TestABackupOfTheFirstFormatIsRestored reads a backup of an earlier program: later programs
+// must read its keys and values, whatever they change. EYELET_WRITE_FIXTURE writes the file,
+// for a new format only.
 func TestABackupOfTheFirstFormatIsRestored(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/format1.backup"

@@ -11,8 +11,8 @@ import (
 )
 
 // batch is a set of operations that become durable together. Each of them sees the effects of
-// those before it; nothing else sees any before the commit. What a batch has read from the
-// database it keeps, so that it reads every key once.
+// those before it; nothing else sees any before the commit. A batch caches its reads of the
+// database: it reads every key once.
 type batch struct {
 	c         *committer
 	txn       *badger.Txn
@@ -209,7 +209,7 @@ func (b *batch) aliased(h record.Hash) (*row, error) {
 	return b.find(a.Hash, a.Seq)
 }
 
-// trace returns what is remembered of a key.
+// trace returns the trace of a key, the zero Trace if there is none.
 func (b *batch) trace(id record.TraceID) dedup.Trace {
 	if t, known := b.traces[id]; known {
 		return t.Trace
@@ -238,7 +238,7 @@ func (b *batch) putTrace(id record.TraceID, t dedup.Trace) {
 // firstDay returns the first day of which keys are remembered.
 func (b *batch) firstDay() dedup.Day { return b.c.firstDay(b.c.meta.Since, b.evicted, b.now) }
 
-// forget changes what is remembered of the key of a row that is deleted. The trace of an older
+// forget changes the trace of the key of a row that is deleted. The trace of an older
 // generation belongs to the newer one.
 func (b *batch) forget(r *row, change func(dedup.Trace) dedup.Trace) {
 	if r.place.Older != 0 {

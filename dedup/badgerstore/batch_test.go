@@ -19,8 +19,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// manualStore is a store whose batches the test makes itself: its committer runs only when the
-// test ends.
+// manualStore is a store whose batches the test makes: its committer runs only at the end of
+// the test.
 type manualStore struct {
 	*Store
 	writer *committer
@@ -55,7 +55,7 @@ func takeOpOf(n int) *takeOp {
 	return &takeOp{n: n, room: 1 << 30, lease: time.Hour, ticket: ticket{done: make(chan struct{}, 1)}}
 }
 
-// together processes operations as one batch; those that are answered at once must succeed.
+// together processes operations as one batch. Those that are answered at once must succeed.
 func together(t *testing.T, s manualStore, ops ...op) {
 	t.Helper()
 	s.writer.process(ops)
@@ -72,8 +72,8 @@ func finishOp(l dedup.Lease, kind dedup.Kind) *leaseOp {
 	}}
 }
 
-// TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent puts the end of an event and the
-// next one of its key into one commit.
+// TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent ends an event and claims its key
+// again in one commit.
 func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(s *Store, event string) []op{
@@ -138,7 +138,7 @@ func TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane(t *testing.T) {
 	}
 }
 
-// decisionPlace is where the record of a decision lives.
+// decisionPlace returns the place of the record of a decision.
 func decisionPlace(t *testing.T, d dedup.Decision) record.Place {
 	t.Helper()
 	h, _, ok := record.ParseEventID(d.Record.Event)
@@ -148,7 +148,7 @@ func decisionPlace(t *testing.T, d dedup.Decision) record.Place {
 	return record.Place{Hash: h}
 }
 
-// tooLarge are claims with more keys than a transaction takes.
+// tooLarge returns claims with more keys than a transaction takes.
 func tooLarge(t *testing.T, prefix string) (ops []op) {
 	t.Helper()
 	for c := range 40 {
@@ -164,7 +164,7 @@ func tooLarge(t *testing.T, prefix string) (ops []op) {
 	return ops
 }
 
-// TestATakeInABatchThatIsTooLargeIsServed fills a transaction in whose batch a Take is.
+// TestATakeInABatchThatIsTooLargeIsServed fills the transaction of a batch with a Take.
 func TestATakeInABatchThatIsTooLargeIsServed(t *testing.T) {
 	t.Parallel()
 	s := openManual(t, t.TempDir(), quiet())
@@ -177,7 +177,7 @@ func TestATakeInABatchThatIsTooLargeIsServed(t *testing.T) {
 	if s.stats.Running != 1 {
 		t.Errorf("%d tasks run", s.stats.Running)
 	}
-	// The same for an event that the batch itself accepts.
+	// The same with an event that the batch itself accepts.
 	both := takeOpOf(2)
 	together(t, s, append(tooLarge(t, "b"), claimOpOf(t, claimOf("new")), both)...)
 	if len(both.work) != 1 || both.work[0].Record.Key.ID != "new" {
@@ -185,9 +185,9 @@ func TestATakeInABatchThatIsTooLargeIsServed(t *testing.T) {
 	}
 }
 
-// TestATakeLearnsThatASplitBatchEndedTheStore makes the commit of an operation fail whose batch
-// was too large.
-func TestATakeLearnsThatASplitBatchEndedTheStore(t *testing.T) {
+// TestATakeReportsThatASplitBatchEndedTheStore fails the commit of an operation whose batch was
+// too large.
+func TestATakeReportsThatASplitBatchEndedTheStore(t *testing.T) {
 	t.Parallel()
 	s := openManual(t, t.TempDir(), quiet())
 	take := takeOpOf(1)
@@ -200,7 +200,8 @@ func TestATakeLearnsThatASplitBatchEndedTheStore(t *testing.T) {
 	unavailable(t, take.err, "commit failed")
 }
 
-// TestTakesThatTogetherAreTooLargeAreServed gives out more tasks at once than a transaction takes.
+// TestTakesThatTogetherAreTooLargeAreServed assigns more tasks at once than a transaction
+// takes.
 func TestTakesThatTogetherAreTooLargeAreServed(t *testing.T) {
 	t.Parallel()
 	s := openManual(t, t.TempDir(), quiet())
@@ -244,7 +245,7 @@ func TestAnOperationThatFailsIsNotCounted(t *testing.T) {
 	}
 }
 
-func TestTakesThatGaveUpGoFromAFullDiskToo(t *testing.T) {
+func TestCancelledTakesLeaveAStoreOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	fs, o := diskOf(10 << 30)
 	s := openManual(t, t.TempDir(), o)
@@ -269,7 +270,7 @@ func TestATaskWhosePayloadIsNotReadBecauseTheStoreClosesIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-take.done
-	s.closed.Store(true) // Close has begun, and the committer goes on for a moment
+	s.closed.Store(true) // Close has begun, and the committer still runs
 	out := s.bodies(take)
 	s.closed.Store(false)
 	if len(out) != 0 {
@@ -316,8 +317,7 @@ func TestCloseDoesNotWaitForAList(t *testing.T) {
 	}
 }
 
-// TestCloseEndsAListThatReadsTheWholeStore closes the store while a List that matches nothing
-// is on its way through it.
+// TestCloseEndsAListThatReadsTheWholeStore closes the store during a List that matches nothing.
 func TestCloseEndsAListThatReadsTheWholeStore(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 3, smallClaim)
@@ -329,8 +329,8 @@ func TestCloseEndsAListThatReadsTheWholeStore(t *testing.T) {
 	s.closed.Store(false)
 }
 
-// TestAListInPagesFindsWhatIsReplacedMeanwhile has the key of a dead letter accepted again
-// between two pages.
+// TestAListInPagesFindsWhatIsReplacedMeanwhile accepts the key of a dead letter again between
+// two pages.
 func TestAListInPagesFindsWhatIsReplacedMeanwhile(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewClock()
@@ -406,7 +406,7 @@ func TestAnAnswerThatIsTooLargeFailsAloneAndNotTheStore(t *testing.T) {
 	}
 }
 
-// TestASweepOfEventsWithManyNamesEnds has more to delete at once than a transaction takes.
+// TestASweepOfEventsWithManyNamesEnds deletes more at once than a transaction takes.
 func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewSteppedClock()
@@ -434,8 +434,8 @@ func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 	}
 }
 
-// TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing refuses a claim that nobody waits
-// for any more.
+// TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing refuses a claim whose caller has
+// left.
 func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
 	t.Parallel()
 	fs, o := diskOf(10 << 30)
@@ -458,8 +458,7 @@ func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestANewEventIsStartedInTheStepThatAcceptsIt saves a write of every event that somebody waits
-// for.
+// TestANewEventIsStartedInTheStepThatAcceptsIt saves a write per event while a Take waits.
 func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -482,7 +481,7 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 	if taken == waits {
 		waits = claim.decisions[0].Record.Event
 	}
-	// What a crash would find.
+	// The store after a crash.
 	crashed := open(t, copyStore(t, dir), quiet())
 	for event, want := range map[string]int{taken: 1, waits: 0} {
 		rec, err := crashed.Get(context.Background(), event)
@@ -490,7 +489,7 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 			t.Errorf("after a crash event %s has %d attempts, not %d: %v", event, rec.Tasks[0].Attempt, want, err)
 		}
 	}
-	// The other one is given out once, and the first one not again.
+	// The other event is given out once, the first one not again.
 	next, none := takeOpOf(2), takeOpOf(2)
 	together(t, s, next)
 	together(t, s, none)
@@ -503,7 +502,7 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 	}
 }
 
-// unwritable does something while the file system takes no writes.
+// unwritable runs do while the file system takes no writes.
 func unwritable(t *testing.T, s *Store, do func()) {
 	t.Helper()
 	works := s.water.File
@@ -518,8 +517,8 @@ func unwritable(t *testing.T, s *Store, do func()) {
 	s.disk.recheck()
 }
 
-// TestANewEventThatIsNotWrittenIsNotStarted has the file system refuse the step that would
-// accept and start it.
+// TestANewEventThatIsNotWrittenIsNotStarted refuses the write that would accept and start an
+// event.
 func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
 	t.Parallel()
 	s := openManual(t, t.TempDir(), quiet())
@@ -540,8 +539,8 @@ func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
 	}
 }
 
-// TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne has the file system refuse an event, whose
-// number the next one gets.
+// TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne refuses an event whose sequence the next one
+// gets.
 func TestTheAgeOfTheOldestEventIsNotThatOfARefusedOne(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewSteppedClock()

@@ -42,8 +42,8 @@ func benchClaim(r *rand.Rand, id string) dedup.Claim {
 }
 
 // BenchmarkClaim measures durable claims with bodies of 1 KiB that do not compress, and how
-// many of them share a commit and a flush of the device. Flushes are those of the whole device,
-// so run it on a quiet one.
+// many of them share a commit and a flush. It counts the flushes of the whole device, so run it
+// on a quiet one.
 func BenchmarkClaim(b *testing.B) {
 	for _, clients := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
@@ -84,12 +84,11 @@ func commitsOf(tb testing.TB, s *Store) int64 {
 	return st.Commits
 }
 
-// deviceFlushes returns how often the device under dir was flushed, 0 where the system does not
-// tell.
+// deviceFlushes returns how often the device under dir was flushed, 0 if unknown.
 func deviceFlushes(dir string) int64 { return deviceStat(dir, 15) }
 
-// written returns the bytes that this process has had written to disks, 0 where the system does
-// not tell. Unlike the counters of the device it leaves other programs out.
+// written returns the bytes that this process has written to disks, 0 if unknown. Unlike the
+// counters of the device it excludes other programs.
 func written() int64 {
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {
@@ -124,10 +123,10 @@ func deviceStat(dir string, field int) int64 {
 	return 0
 }
 
-// BenchmarkSustained drives the whole life of events (claim, take, finish) with 64 clients for
-// EYELET_SUSTAINED (a duration; nothing without it), keeping the bodies or dropping them, and
-// prints the rate, its worst five seconds, the processor time, the bytes written and the size
-// of the store.
+// BenchmarkSustained drives whole events (claim, take, finish) with 64 clients for
+// EYELET_SUSTAINED (a duration; it is skipped without), keeping the bodies or dropping them. It
+// reports the rate, its worst five seconds, the CPU time, the bytes written and the size of the
+// store.
 func BenchmarkSustained(b *testing.B) {
 	length, err := time.ParseDuration(os.Getenv("EYELET_SUSTAINED"))
 	if err != nil {
@@ -211,7 +210,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// dirSize returns the bytes that the files in dir take on the disk.
+// dirSize returns the disk usage of the files in dir, in bytes.
 func dirSize(dir string) (n int64) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {

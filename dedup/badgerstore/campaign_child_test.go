@@ -20,8 +20,8 @@ import (
 )
 
 // A child of the campaign opens the store in campaignDirEnv with small files and uses it in
-// every way until it is ended. On its standard output it tells what it is about to do where
-// that may be done without an answer, and what was acknowledged:
+// every way until it is ended. It prints what it is about to do if that may happen without an
+// answer, and what was acknowledged:
 //
 //	open                         the store is open
 //	new ID EVENT                 accepted
@@ -37,17 +37,17 @@ const (
 	campaignLifeEnv = "EYELET_CAMPAIGN_LIFE"
 	campaignIDsEnv  = "EYELET_CAMPAIGN_IDS" // a file with "ID EVENT" of some events
 	campaignStepEnv = killStepEnv
-	// campaignMarkedEnv is an identifier to claim after a while. Those that begin with
+	// campaignMarkedEnv is an identifier to claim after a while. Identifiers with the prefix
 	// campaignMarked have bodies that fill several blocks of the disk.
 	campaignMarkedEnv = "EYELET_CAMPAIGN_MARKED"
 	campaignMarked    = "marked-"
 )
 
-// campaignEvents is how many new events a life brings at most, so that a store stays small
-// enough to be checked often.
+// campaignEvents bounds the new events of a life, so that the store stays small enough for
+// frequent checks.
 const campaignEvents = 400
 
-// campaignOptions make files small and everything in the background frequent.
+// campaignOptions returns options with small files and frequent background work.
 func campaignOptions() Options {
 	o := quiet()
 	o.logFile, o.memTable, o.CheckEvery = 4<<20, 1<<20, 2*time.Second
@@ -58,7 +58,7 @@ func campaignOptions() Options {
 	return o
 }
 
-// campaignMain runs a child when this process is one.
+// campaignMain runs a child if this process is one.
 func campaignMain() bool {
 	dir := os.Getenv(campaignDirEnv)
 	if dir == "" {
@@ -122,7 +122,7 @@ func (c *campaignChild) run() {
 }
 
 // claim claims new events and duplicates: of earlier lives, and of events that another claimer
-// sends at this moment.
+// sends now.
 func (c *campaignChild) claim(ctx context.Context, n int) {
 	chance := rand.New(rand.NewPCG(rand.Uint64(), uint64(n)))
 	for i := 0; ctx.Err() == nil; i++ {
@@ -178,11 +178,11 @@ func (c *campaignChild) next(chance *rand.Rand, n, i int) string {
 	return id
 }
 
-// hold claims events as the receiver does for a handler that answers: it finishes some and
-// releases others.
+// hold claims events as the receiver does for an Answer handler: it finishes some and releases
+// others.
 func (c *campaignChild) hold(ctx context.Context) {
 	for i := 0; i < 60 && ctx.Err() == nil; i++ {
-		claim := campaignClaim(fmt.Sprintf("%s-hold-%d", c.life, i/2)) // twice each: after a release the second runs it
+		claim := campaignClaim(fmt.Sprintf("%s-hold-%d", c.life, i/2)) // twice each: after a release the second one runs it
 		claim.Response, claim.Hold, claim.Lease = dedup.Response{}, true, time.Minute
 		ds, err := c.store.Claim(ctx, claim)
 		if err != nil {
@@ -207,7 +207,7 @@ func (c *campaignChild) hold(ctx context.Context) {
 	}
 }
 
-// work takes tasks and ends them, each in the way that its event has.
+// work takes tasks and ends each as its event requires.
 func (c *campaignChild) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		work, err := c.store.Take(ctx, 16, 4<<20, time.Minute)
@@ -234,7 +234,7 @@ func (c *campaignChild) work(ctx context.Context) {
 	}
 }
 
-// campaignEnd is how a task ends: most are done, some after a retry, some are dead.
+// campaignEnd returns how a task ends: most are done, some after a retry, some are dead.
 func campaignEnd(r *dedup.Record) (dedup.Result, string) {
 	sum := sha256.Sum256([]byte(r.Key.ID))
 	switch {
@@ -246,7 +246,7 @@ func campaignEnd(r *dedup.Record) (dedup.Result, string) {
 	return dedup.Result{Kind: dedup.ResultDone}, "done"
 }
 
-// operate does what an operator does: it purges, reopens, lists and makes backups.
+// operate does the work of an operator: it purges, reopens, lists and makes backups.
 func (c *campaignChild) operate(ctx context.Context) {
 	chance := rand.New(rand.NewPCG(rand.Uint64(), 99))
 	for i := 0; ctx.Err() == nil; i++ {
@@ -284,7 +284,7 @@ func (c *campaignChild) change(verb, event string, do func() error) error {
 	return err
 }
 
-// over reports whether the store can be used no longer.
+// over reports whether the store can no longer be used.
 func (c *campaignChild) over(ctx context.Context, err error) bool {
 	var unavailable *dedup.ErrUnavailable
 	var damage *DamagedError
@@ -302,10 +302,11 @@ func (c *campaignChild) over(ctx context.Context, err error) bool {
 	case errors.Is(err, dedup.ErrClosed):
 		return true
 	}
-	return false // of one operation: the event is gone, or has work left
+	return false // an error of one operation: the event is gone or has open tasks
 }
 
-// campaignBody is the body of an identifier: mostly small, sometimes in pieces, never compressible.
+// campaignBody returns the body of an identifier: mostly small, sometimes in chunks, never
+// compressible.
 func campaignBody(id string) []byte {
 	sum := sha256.Sum256([]byte(id))
 	size := 100 + int(binary.BigEndian.Uint16(sum[8:]))%3000
@@ -320,8 +321,8 @@ func campaignBody(id string) []byte {
 	return body
 }
 
-// campaignClaim is the claim of an identifier. Those that begin with "short-" are remembered
-// for a short time only.
+// campaignClaim returns the claim of an identifier. Those with the prefix "short-" have a short
+// window.
 func campaignClaim(id string) dedup.Claim {
 	sum := sha256.Sum256([]byte(id))
 	c := dedup.Claim{

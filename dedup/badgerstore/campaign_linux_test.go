@@ -20,7 +20,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 )
 
-// requirePower makes the tests that need a disk of their own fail where there is none.
+// requirePower makes the tests fail that need a disk of their own where there is none.
 const requirePower = "EYELET_REQUIRE_POWER"
 
 // The ways in which a life of the campaign ends.
@@ -37,13 +37,13 @@ const (
 
 var campaignEnds = []string{endKill, endPower, endOpen, endMarked, endStep, endPower, endWrite, endPause, endPower, endClose}
 
-// TestCampaign lets a store with small files live and end in every way, over and over: memory
-// tables are flushed, tables compacted, value logs rotated and collected, and windows swept in
-// each life. Nothing that was acknowledged may be lost, accepted twice or changed, and no start
-// may refuse what the machine did.
+// TestCampaign lets a store with small files live and end in every way, over and over. In each
+// life memory tables are flushed, tables compacted, value logs rotated and collected, and
+// windows swept. No acknowledged event may be lost, accepted twice or changed, and no start may
+// refuse what the machine did.
 //
-// EYELET_CAMPAIGN_LIVES sets the number of lives (one of each end by default),
-// EYELET_CAMPAIGN_SEED repeats a campaign as far as chance is ours.
+// EYELET_CAMPAIGN_LIVES sets the number of lives (one of each end by default).
+// EYELET_CAMPAIGN_SEED repeats the random choices of a campaign.
 func TestCampaign(t *testing.T) {
 	t.Parallel()
 	lives, seed := len(campaignEnds), rand.Uint64()
@@ -70,7 +70,7 @@ func TestCampaign(t *testing.T) {
 	c.finish(t)
 }
 
-// campaignLives is how many lives a store has.
+// campaignLives is the number of lives of a store.
 const campaignLives = 45
 
 type campaign struct {
@@ -83,14 +83,14 @@ type campaign struct {
 	ends                              map[string]int
 	accepted, known, finished, failed int
 	warm                              int          // starts over the page cache of a failed write
-	halves                            int          // the most damaged values of events that were never acknowledged
+	halves                            int          // the largest number of damaged values of events that were never acknowledged
 	hung                              atomic.Int64 // children that did not end when their disk was gone
 }
 
-// childMax is how long a child lives at most. One whose disk is gone may wait for it for ever.
+// childMax bounds the life of a child. One whose disk is gone may wait for it forever.
 const childMax = 20 * time.Second
 
-// begin begins with a new store.
+// begin starts with a new store.
 func (c *campaign) begin(t *testing.T, life int) {
 	t.Helper()
 	if c.dir != "" {
@@ -102,7 +102,7 @@ func (c *campaign) begin(t *testing.T, life int) {
 	c.dir, c.ledger = filepath.Join(c.disk.Dir, fmt.Sprintf("store-%d", life)), newLedger()
 }
 
-// live lets one child live, and ends it.
+// live runs one child and ends it.
 func (c *campaign) live(t *testing.T, life int, end string) {
 	t.Helper()
 	c.ends[end]++
@@ -124,13 +124,13 @@ func (c *campaign) live(t *testing.T, life int, end string) {
 	case endPower:
 		c.must(t, errors.Join(c.disk.Unmount(), c.disk.Mount()))
 	case endMarked, endWrite:
-		// What the page cache has and the disk has not is believed once, and then it is gone.
+		// Content that only the page cache has is trusted once, and then it is gone.
 		c.warm++
 		c.child(t, name+"w", endKill)
 		c.must(t, errors.Join(c.disk.Unmount(), c.disk.Mount()))
 	}
 	if end != endClose && c.chance.IntN(2) == 0 && c.dir != "" {
-		return // the next life begins where this one ended, without a clean close in between
+		return // the next life continues from here, without a clean close in between
 	}
 	c.check(t)
 	if c.verbose {
@@ -158,7 +158,7 @@ func (c *campaign) check(t *testing.T) {
 	}
 }
 
-// child runs a child until it is ended or ends by itself, and writes down what it told.
+// child runs a child until it is ended or ends by itself, and records its output.
 func (c *campaign) child(t *testing.T, name, end string, env ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
@@ -202,7 +202,7 @@ func (c *campaign) child(t *testing.T, name, end string, env ...string) {
 			continue
 		}
 		c.count(words[0])
-		c.ledger.told(words)
+		c.ledger.record(words)
 	}
 	_ = cmd.Wait()
 	if once {
@@ -213,7 +213,7 @@ func (c *campaign) child(t *testing.T, name, end string, env ...string) {
 	}
 }
 
-// age is how long a child lives after its store is open.
+// age returns how long a child lives after its store is open.
 func (c *campaign) age(end string) time.Duration {
 	switch end {
 	case endStep, endMarked, endWrite, endPower:
@@ -239,10 +239,10 @@ func (c *campaign) end(t *testing.T, cmd *exec.Cmd, end string) {
 	p := cmd.Process
 	switch end {
 	case endPower:
-		if err := c.disk.Cut(); err != nil { // where no write brought it
+		if err := c.disk.Cut(); err != nil { // if no write triggered it
 			t.Error(err)
 		}
-		time.Sleep(20 * time.Millisecond) // it sees that its disk is gone
+		time.Sleep(20 * time.Millisecond) // it notices that its disk is gone
 	case endPause:
 		_ = p.Signal(syscall.SIGSTOP)
 		time.Sleep(50 * time.Millisecond)
@@ -255,7 +255,7 @@ func (c *campaign) end(t *testing.T, cmd *exec.Cmd, end string) {
 	_ = p.Kill()
 }
 
-// identifiers writes down some of the events, for the child to repeat.
+// identifiers writes some of the events to a file, for the child to repeat.
 func (c *campaign) identifiers(t *testing.T) string {
 	t.Helper()
 	all := slices.Sorted(maps.Keys(c.ledger.newest))
@@ -271,7 +271,7 @@ func (c *campaign) identifiers(t *testing.T) string {
 	return path
 }
 
-// finish looks at everything once more, after a last remount.
+// finish checks everything once more after a last remount.
 func (c *campaign) finish(t *testing.T) {
 	t.Helper()
 	c.must(t, errors.Join(c.disk.Unmount(), c.disk.Mount()))

@@ -10,23 +10,23 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// ledger is what the oracle of the campaign knows: everything that was acknowledged to the
-// children that used one store.
+// ledger is the knowledge of the campaign's oracle: everything that was acknowledged to the
+// children of one store.
 type ledger struct {
 	events map[string]*acknowledged // by event
 	newest map[string]string        // event by identifier
 	wrong  []string
-	// halves counts damaged values of events that were never acknowledged, which a failed write
-	// may leave when the machine goes down before the next start. They are told of, and their
+	// halves counts damaged values of events that were never acknowledged. A failed write may
+	// leave them if the machine goes down before the next start. They are reported, and their
 	// retry is not new.
 	halves int
 }
 
-// acknowledged is what was told of one event.
+// acknowledged is what is known about one event.
 type acknowledged struct {
 	id        string
 	purging   bool // it may be gone
-	ends      int  // results that were acknowledged
+	ends      int  // acknowledged results
 	state     dedup.State
 	reopening int // how often it may have been reopened
 }
@@ -39,8 +39,8 @@ func (l *ledger) fault(format string, args ...any) {
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 }
 
-// told takes one line of a child.
-func (l *ledger) told(words []string) {
+// record records one line of a child.
+func (l *ledger) record(words []string) {
 	if len(words) < 2 {
 		return
 	}
@@ -49,7 +49,7 @@ func (l *ledger) told(words []string) {
 	case "new", "known":
 		l.accepted(words[0], words[1], words[2])
 	case "done", "dead":
-		if a == nil { // its claim is told later
+		if a == nil { // its claim follows
 			a = &acknowledged{}
 			l.events[words[1]] = a
 		}
@@ -70,8 +70,8 @@ func (l *ledger) told(words []string) {
 	}
 }
 
-// accepted notes that an identifier belongs to an event. An identifier has one event, unless
-// its window is short or that event may have been purged.
+// accepted records that an identifier belongs to an event. An identifier has one event, unless
+// its window is short or the event may have been purged.
 func (l *ledger) accepted(verdict, id, event string) {
 	a := l.events[event]
 	if a == nil {
@@ -84,13 +84,13 @@ func (l *ledger) accepted(verdict, id, event string) {
 	case before == event || strings.HasPrefix(id, "short-"):
 	case before == "" || l.events[before].purging:
 		l.newest[id] = event
-	case verdict == "known" && a.purging: // told late
+	case verdict == "known" && a.purging: // reported late
 	default:
 		l.fault("%s is %s as %s, and was accepted as %s", id, verdict, event, before)
 	}
 }
 
-// check opens the store and looks for everything that was acknowledged. It closes the store again.
+// check opens the store, compares everything that was acknowledged, and closes the store.
 func (l *ledger) check(dir string) {
 	s, err := Open(dir, campaignOptions())
 	if err != nil {
@@ -126,7 +126,7 @@ func (l *ledger) check(dir string) {
 	}
 }
 
-// look compares one record with what was acknowledged of it.
+// look compares one record with what was acknowledged about it.
 func (l *ledger) look(s *Store, event string, a *acknowledged) {
 	r, err := s.Get(context.Background(), event)
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// assorted is a store with an event in every state.
+// assorted returns a store with an event in every state.
 func assorted(t *testing.T) *Store {
 	t.Helper()
 	s := open(t, t.TempDir(), quiet())
@@ -145,7 +145,7 @@ func TestWhatIsRepairedIsNoLongerReported(t *testing.T) {
 	c := claimOf("a")
 	mustClaim(t, s, c, dedup.New)
 	key := record.HashOf(c.Key).Key(record.FamilyEvent)
-	flipBack := func() { spoil(t, s, key) } // the same bit again
+	flipBack := func() { spoil(t, s, key) } // flips the same bit again
 	flipBack()
 	if _, err := s.Check(context.Background()); err != nil || s.Degraded() == nil {
 		t.Fatalf("damage is not found: %v", err)
@@ -156,7 +156,7 @@ func TestWhatIsRepairedIsNoLongerReported(t *testing.T) {
 	}
 }
 
-// eventually waits for what happens in the background.
+// eventually waits for background work.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for range 2000 {
@@ -176,7 +176,7 @@ func TestTheCheckInTheBackgroundFindsADamagedValue(t *testing.T) {
 	c := claimOf("a")
 	c.Tasks = nil
 	mustClaim(t, s, c, dedup.New)
-	spoil(t, s, record.HashOf(c.Key).Key(record.FamilyEvent)) // nobody asks for it
+	spoil(t, s, record.HashOf(c.Key).Key(record.FamilyEvent)) // nothing claims it
 	eventually(t, "the check reports the value", func() bool { return s.Degraded() != nil })
 	if err := s.Health(context.Background()); err != nil {
 		t.Error(err)
@@ -184,8 +184,8 @@ func TestTheCheckInTheBackgroundFindsADamagedValue(t *testing.T) {
 	mustClaim(t, s, claimOf("b"), dedup.New)
 }
 
-// TestADamagedTableOfARunningStoreRefusesWhatIsNew spoils a table under a running store. What
-// was in it may look as if it had never been there, so nothing may be called new any more.
+// TestADamagedTableOfARunningStoreRefusesWhatIsNew damages a table of a running store. Its keys
+// may look as if they had never existed, so nothing may be accepted as new any more.
 func TestADamagedTableOfARunningStoreRefusesWhatIsNew(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 200, smallClaim)
@@ -205,8 +205,8 @@ func TestADamagedTableOfARunningStoreRefusesWhatIsNew(t *testing.T) {
 	mustClaim(t, again, claimOf("before"), dedup.Known)
 }
 
-// TestADamagedTableIsAnErrorWhereverItIsDamaged flips bytes all over a table, its index and its
-// footer included, on which Badger alone would end the process.
+// TestADamagedTableIsAnErrorWhereverItIsDamaged flips bytes all over a table, including its
+// index and footer, on which Badger alone would end the process.
 func TestADamagedTableIsAnErrorWhereverItIsDamaged(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 50, smallClaim)
@@ -220,7 +220,7 @@ func TestADamagedTableIsAnErrorWhereverItIsDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A flip that Snappy takes for another spelling of the same content is no damage, so a few
+	// Snappy decodes some flipped bytes to the same content. That is not damage, so a few flips
 	// may pass.
 	tried, opened := 0, 0
 	for at := int64(0); at < info.Size(); at += 1 + info.Size()/400 {
@@ -260,7 +260,7 @@ func opensDamaged(t *testing.T, dir, table string, whole []byte, at int64) int {
 		t.Logf("byte %d of %d: the content is the same", at, len(whole))
 		return 1
 	}
-	if at%50 == 0 { // and the whole way
+	if at%50 == 0 { // all the way
 		if s, err := Open(dir, quiet()); err == nil {
 			t.Errorf("byte %d: the store is opened", at)
 			_ = s.Close()
@@ -295,7 +295,7 @@ func TestAMissingOrDamagedHighWaterFileIsRefused(t *testing.T) {
 			mustClaim(t, s, claimOf("a"), dedup.New)
 			shut(t, s)
 			tc.spoil(t, filepath.Join(s.dir, storedir.HighWaterFile))
-			for range 2 { // a refused start must not put the file right
+			for range 2 { // a refused start must not repair the file
 				if r, err := Check(context.Background(), s.dir, quiet()); err != nil || r.Sound() {
 					t.Errorf("check: %+v, %v", r, err)
 				}

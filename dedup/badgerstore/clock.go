@@ -37,8 +37,8 @@ func (e elapsed) Alarm(at time.Time) (rings <-chan struct{}, stop func()) {
 }
 
 // steady never goes back: when the clock below is set back, time continues from where it was,
-// and a task due in a second does not wait for an hour. A clock set forward cannot be told from
-// elapsed time.
+// and a task due in a second does not wait for an hour. A clock set forward looks like elapsed
+// time.
 type steady struct {
 	clock dedup.Clock
 	mu    sync.Mutex

@@ -9,7 +9,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-func TestAClockOfOnesOwnThatIsSetBackGoesOnFromWhereItWas(t *testing.T) {
+func TestACustomClockThatIsSetBackContinues(t *testing.T) {
 	t.Parallel()
 	below := deduptest.NewSteppedClock()
 	clock := clockOf(below)
@@ -27,7 +27,7 @@ func TestAClockOfOnesOwnThatIsSetBackGoesOnFromWhereItWas(t *testing.T) {
 	}
 }
 
-func TestTheMachinesClockIsReadOnce(t *testing.T) {
+func TestTheSystemClockIsReadOnce(t *testing.T) {
 	t.Parallel()
 	for _, given := range []dedup.Clock{nil, dedup.SystemClock()} {
 		if _, ok := clockOf(given).(elapsed); !ok {
@@ -89,7 +89,7 @@ func TestTasksDoNotWaitForAClockThatWasSetBackBetweenTwoProcesses(t *testing.T) 
 	}
 	clock.Advance(-time.Hour)
 	o.AcceptClock = true
-	for restart := range 2 { // what was put right stays right
+	for restart := range 2 { // the repair lasts
 		s = open(t, s.dir, o)
 		for i, want := range []time.Duration{time.Second, 30 * time.Minute} {
 			r, err := s.Get(ctx, work[i].Record.Event)

@@ -16,7 +16,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// lines calls itself with every line of Badger's.
+// lines calls itself with every log line of Badger's.
 type lines func(text string)
 
 func (lines) Enabled(context.Context, slog.Level) bool { return true }
@@ -30,8 +30,8 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// outdated is a store with more than one file of the value log, the first of which is all
-// deleted values but for the bodies of kept, by event.
+// outdated returns a store with several value log files, the first of which holds only deleted
+// values, except for the bodies of kept, by event.
 func outdated(t *testing.T, o Options) (s *Store, kept map[string]dedup.Claim) {
 	t.Helper()
 	clock := deduptest.NewClock()
@@ -55,10 +55,10 @@ func outdated(t *testing.T, o Options) (s *Store, kept map[string]dedup.Claim) {
 	return s, kept
 }
 
-// TestACollectionOfTheValueLogBeginsBesideNoCommitAndThenHoldsUpNone is told by Badger, right
-// before it reads what it has no lock for, that a collection begins; and at its end that the
-// old file goes.
-func TestACollectionOfTheValueLogBeginsBesideNoCommitAndThenHoldsUpNone(t *testing.T) {
+// TestACollectionStartsBetweenCommitsAndThenDelaysNone uses Badger's log lines:
+// one before the unlocked read with which a collection begins, and one at its end, when the old
+// file is deleted.
+func TestACollectionStartsBetweenCommitsAndThenDelaysNone(t *testing.T) {
 	t.Parallel()
 	var committing atomic.Bool
 	var began, ended atomic.Int32
@@ -68,7 +68,7 @@ func TestACollectionOfTheValueLogBeginsBesideNoCommitAndThenHoldsUpNone(t *testi
 		switch {
 		case strings.HasPrefix(text, "Rewriting fid"):
 			began.Add(1)
-			for range 100 { // long enough for a commit, if one could begin
+			for range 100 { // long enough for a commit if one could begin
 				if committing.Load() {
 					t.Error("a collection begins beside a commit")
 					return
@@ -117,7 +117,7 @@ func TestACollectionOfTheValueLogBeginsBesideNoCommitAndThenHoldsUpNone(t *testi
 	}
 }
 
-func TestBadgerStillSaysThatACollectionHasBegun(t *testing.T) {
+func TestBadgerStillFlagsACollection(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	if mark := collecting(s.db); mark == nil || mark.Load() {
@@ -130,14 +130,14 @@ func TestBadgerStillSaysThatACollectionHasBegun(t *testing.T) {
 	}
 }
 
-func TestALowDiskGivesSpaceBackAsLongAsThereIsRoomForIt(t *testing.T) {
+func TestALowDiskReclaimsSpaceWhileItCan(t *testing.T) {
 	t.Parallel()
 	fs, o := diskOf(10 << 30)
 	s := open(t, t.TempDir(), o)
 	mustClaim(t, s, claimOf("a"), dedup.New)
 	for _, tc := range []struct {
 		free int64
-		left int64 // of what was removed, after it
+		left int64 // bytes removed after it
 	}{
 		{100 << 20, 1},
 		{400 << 20, 0},

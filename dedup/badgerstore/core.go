@@ -182,7 +182,7 @@ type damageLog struct {
 	keys map[string]struct{} // which, up to maxDamagedKeys
 }
 
-// maxDamagedKeys is how many damaged values are told apart, and so logged only once.
+// maxDamagedKeys is how many damaged values are distinguished, and so logged only once.
 const maxDamagedKeys = 1000
 
 // add reports whether the value is a new one.

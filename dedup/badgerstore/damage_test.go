@@ -30,7 +30,7 @@ func badgerSource(t *testing.T, file string) string {
 	return string(b)
 }
 
-// spoil changes one byte of the value under key, in the database.
+// spoil changes one byte of the value under a key in the database.
 func spoil(t *testing.T, s *Store, key []byte) {
 	t.Helper()
 	err := s.db.Update(func(txn *badger.Txn) error {
@@ -59,7 +59,7 @@ func TestADamagedEventIsAnErrorAndNeverNew(t *testing.T) {
 	s := open(t, t.TempDir(), quiet())
 	ctx := context.Background()
 	bad, good := claimOf("bad"), claimOf("good")
-	bad.Tasks, good.Tasks = nil, nil // finished, so that nothing is in memory
+	bad.Tasks, good.Tasks = nil, nil // finished, so nothing is in memory
 	event := mustClaim(t, s, bad, dedup.New).Record.Event
 	mustClaim(t, s, good, dedup.New)
 	spoil(t, s, record.HashOf(bad.Key).Key(record.FamilyEvent))
@@ -130,7 +130,7 @@ func TestADamagedTaskDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := quiet()
-	o.CacheBytes = 1 // everything is read from the disk
+	o.CacheBytes = 1 // everything is read from disk
 	s := open(t, dir, o)
 	bad := claimOf("bad")
 	mustClaim(t, s, bad, dedup.New)
@@ -181,7 +181,8 @@ func TestCheckOnOpenFindsADamagedBody(t *testing.T) {
 	damagedIs(t, err, "Claim")
 }
 
-// TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch has two of five claims meet damaged records.
+// TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch claims five events, two of which have
+// damaged records.
 func TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 5, smallClaim)
@@ -204,5 +205,5 @@ func TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch(t *testing.T) {
 	held.Hold, held.Response, held.Lease, held.Tasks = true, dedup.Response{}, time.Minute, []dedup.NewTask{{Handler: "a"}}
 	_, err = s.Claim(context.Background(), smallClaim(1), held)
 	damagedIs(t, err, "Claim")
-	mustClaim(t, s, held, dedup.New) // its caller would not have had the lease
+	mustClaim(t, s, held, dedup.New) // its caller would not have got the lease
 }

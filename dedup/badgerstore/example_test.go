@@ -11,7 +11,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore"
 )
 
-// Most programs open a store and give it to receiver.Open; this is what happens to an event in it.
+// Most programs open a store and pass it to receiver.Open. This example shows the life of an
+// event in it.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "store-*")
 	if err != nil {

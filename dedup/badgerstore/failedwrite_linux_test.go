@@ -10,9 +10,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/faultdisk"
 )
 
-// TestWhatOnlyThePageCacheHasIsNotAcknowledged makes the disk fail the one write that holds an
-// event. The commit fails and the store ends, as it must. A start over the same page cache
-// finds the event whole; what it says of it has to hold after a start that reads the disk.
+// TestWhatOnlyThePageCacheHasIsNotAcknowledged fails the one write that holds an event. The
+// commit fails and the store ends, as it must. A start over the same page cache finds the event
+// whole; its answers must still hold after a start that reads the disk.
 func TestWhatOnlyThePageCacheHasIsNotAcknowledged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: a file system of its own takes long")

@@ -11,12 +11,12 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// killStepEnv makes the child of the kill tests end itself: "2 17" is before step 2 of the 17th
-// commit since its store was opened.
+// killStepEnv makes the child of the kill tests end itself: "2 17" means before step 2 of the
+// 17th commit since its store was opened.
 const killStepEnv = "EYELET_KILL_STEP"
 
-// killAtStep returns the hook that ends the process where the environment says, by a signal
-// that nothing in it can handle.
+// killAtStep returns the hook that kills the process where the environment says, by a signal
+// that cannot be handled.
 func killAtStep() func(step) {
 	text := os.Getenv(killStepEnv)
 	if text == "" {
@@ -38,8 +38,8 @@ func killAtStep() func(step) {
 	}
 }
 
-// TestAKillBeforeEachStepOfACommitLosesNothing ends the process before each step of a commit in
-// turn, early and late in its life, always over the same store.
+// TestAKillBeforeEachStepOfACommitLosesNothing kills the process before each step of a commit
+// in turn, early and late in its life, over the same store.
 func TestAKillBeforeEachStepOfACommitLosesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -48,8 +48,8 @@ func TestAKillBeforeEachStepOfACommitLosesNothing(t *testing.T) {
 	for _, commit := range []int{2, 40} {
 		for at := stepStage; at < stepEnd; at++ {
 			round++
-			// Twice the rounds of the oracle's numbers, so that identifiers differ from those
-			// of the others.
+			// Twice the rounds of the oracle's numbers, so that identifiers differ from the
+			// others.
 			k.child(t, dir, round, killStepEnv+"="+strconv.Itoa(int(at))+" "+strconv.Itoa(commit))
 			k.check(t, dir)
 			if t.Failed() {
@@ -63,8 +63,8 @@ func TestAKillBeforeEachStepOfACommitLosesNothing(t *testing.T) {
 	t.Logf("%d kills: %d events, %d finished, %d duplicates", round, len(k.events), len(k.done), k.known)
 }
 
-// TestTheOracleOfTheKillTestsSeesALoss makes sure that the oracle can fail: it is told of an
-// event that never was.
+// TestTheOracleOfTheKillTestsSeesALoss makes sure that the oracle can fail: its ledger lists an
+// event that never existed.
 func TestTheOracleOfTheKillTestsSeesALoss(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -92,7 +92,7 @@ func TestAFailedSyncOfTheValueLogEndsTheStore(t *testing.T) {
 	var broken atomic.Bool
 	o := quiet()
 	o.commit = func(txn *badger.Txn) error {
-		if broken.Load() { // what Badger does on a failed sync of its value log: one line, and no error
+		if broken.Load() { // Badger reports a failed sync of its value log by one line, and no error
 			s.logger.Errorf("Error while curlf sync: %v\n", syscall.EIO)
 		}
 		return txn.Commit()
@@ -105,9 +105,9 @@ func TestAFailedSyncOfTheValueLogEndsTheStore(t *testing.T) {
 	<-s.Failed()
 }
 
-// TestBadgerLogsFailedSyncsAsWeListenForThem fails when another version of Badger says it in
-// other words.
-func TestBadgerLogsFailedSyncsAsWeListenForThem(t *testing.T) {
+// TestBadgerStillLogsFailedSyncs fails if another version of Badger words the line
+// differently.
+func TestBadgerStillLogsFailedSyncs(t *testing.T) {
 	t.Parallel()
 	source := badgerSource(t, "value.go")
 	if !strings.Contains(source, `Errorf("Error while curlf sync: %v\n", err)`) {
@@ -165,7 +165,7 @@ func TestALowDiskRefusesNewEventsAndFinishesTheOthers(t *testing.T) {
 	}
 
 	fs.free.Store(10 << 30)
-	if err := <-waits; err != nil { // it looks for space by itself
+	if err := <-waits; err != nil { // it checks for space by itself
 		t.Fatalf("Take after space came back: %v", err)
 	}
 	mustClaim(t, s, claimOf("c"), dedup.New)
@@ -219,7 +219,7 @@ func TestAFullDiskIsNotOpened(t *testing.T) {
 	unavailable(t, err, "disk low")
 }
 
-// logs returns the files of a store with one of the endings, by name.
+// logs returns the files of a store with a suffix, by name.
 func logs(t *testing.T, dir, ending string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*"+ending))
@@ -290,7 +290,7 @@ func flip(t *testing.T, file string, at int64) {
 	}
 }
 
-func TestACrashIsNoLoss(t *testing.T) {
+func TestACrashLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 20, smallClaim)
 	again := open(t, copyStore(t, s.dir), quiet())
@@ -338,9 +338,9 @@ func TestAnImplausibleClockIsRefused(t *testing.T) {
 	}
 }
 
-// A child process that is being started has the files of its parent for a moment, and so the
-// lock of a store that the parent closes meanwhile.
-func TestALockThatIsAboutToGoIsWaitedFor(t *testing.T) {
+// A child process that is being started briefly has the files of its parent, and so the lock of
+// a store that the parent closes meanwhile.
+func TestOpenWaitsForALockThatIsAboutToBeReleased(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	if err := open(t, dir, quiet()).Close(); err != nil {
@@ -419,7 +419,7 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-func TestFilesAreNobodyElsesBusiness(t *testing.T) {
+func TestFilesAreReadableByTheirOwnerOnly(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	s := open(t, dir, quiet())
@@ -506,7 +506,7 @@ func TestConcurrentClaimsShareCommits(t *testing.T) {
 	if st.Accepted != 6400 || st.Records != 6400 || st.Pending != 6400 {
 		t.Errorf("stats %+v", st)
 	}
-	// A commit is at most two flushes of the device, so 16 claims a commit are 8 a flush.
+	// A commit is at most two flushes of the device, so 16 claims per commit are 8 per flush.
 	if share := float64(st.Accepted) / float64(st.Commits); share < 16 {
 		t.Errorf("%.1f claims a commit, want at least 16", share)
 	} else {

@@ -15,11 +15,11 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// TestAFlippedBitAnywhereIsNoticed flips random bits of all files of a store, one at a time, as
-// a crash and as Close left it, 30 each by default; set EYELET_FLIPS for more and EYELET_SEED
-// for other ones. A store with a flipped bit may be refused, and then its files are as they
-// were. One that is opened never takes a known key for a new one, never returns another
-// payload, and never has another state, unless it says which value is damaged.
+// TestAFlippedBitAnywhereIsNoticed flips random bits in all files of a store, one at a time,
+// after a crash and after a clean close, 30 each by default; EYELET_FLIPS sets the number and
+// EYELET_SEED the seed. A store with a flipped bit may be refused, and then its files are
+// unchanged. One that is opened never accepts a known key as new and never returns another
+// payload or state, unless it reports which value is damaged.
 func TestAFlippedBitAnywhereIsNoticed(t *testing.T) {
 	t.Parallel()
 	flips, seed := 30, rand.Uint64()
@@ -54,7 +54,7 @@ func TestAFlippedBitAnywhereIsNoticed(t *testing.T) {
 	})
 }
 
-// opensDamagedOrNot opens a store with a flipped bit and compares what it says with what it held.
+// opensDamagedOrNot opens a store with a flipped bit and compares its answers with its content.
 func opensDamagedOrNot(t *testing.T, what string, files map[string]string, want map[string]dedup.Record) (result string) {
 	t.Helper()
 	dir := copyDir(t, files)

@@ -25,17 +25,17 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// A golden store is what the first program of a format wrote: testdata/formatN.tar.gz holds its
-// directory twice, as it was closed and as a crash left it, and testdata/formatN.json what the
-// program itself said was in it. Every later program must find just that in it. They are
-// written once, with EYELET_WRITE_FIXTURE set, by the program that brings the format; one that
-// is there already is never written again.
+// A golden store was written by the first program of a format: testdata/formatN.tar.gz holds
+// its directory twice, after a clean close and after a crash, and testdata/formatN.json what
+// that program found in it. Every later program must find the same. Golden stores are written
+// once, with EYELET_WRITE_FIXTURE set, by the program that introduces the format, and never
+// overwritten.
 const (
 	goldenFiles   = "testdata/%s.tar.gz"
 	goldenRecords = "testdata/%s.json"
 )
 
-// golden is the expectation.
+// golden is the expected content.
 type golden struct {
 	Written time.Time      `json:"written"`
 	Records []goldenRecord `json:"records"`
@@ -45,8 +45,8 @@ type golden struct {
 
 type goldenRecord struct {
 	Record dedup.Record `json:"record"` // without its body
-	Body   []byte       `json:"body"`   // one piece of it
-	Times  int          `json:"times"`  // how often that is repeated
+	Body   []byte       `json:"body"`   // one chunk of it
+	Times  int          `json:"times"`  // how often the chunk is repeated
 }
 
 type goldenAlias struct {
@@ -70,14 +70,14 @@ func TestAStoreOfAnOlderFormatIsOpenedWhole(t *testing.T) {
 			writeGolden(t, files, expectation)
 		}
 		if _, err := os.Stat(expectation); errors.Is(err, fs.ErrNotExist) && format == formatVersion {
-			continue // it comes with the release that brings the format
+			continue // it comes with the release that introduces the format
 		}
 		goldenOpens(t, name, format)
 	}
 }
 
-// TestAStoreWithEveryKindOfRecordIsOpenedWhole opens a store that holds every kind of record of
-// format 2, and a backup of it. The golden store of the format itself is older and lacks some.
+// TestAStoreWithEveryKindOfRecordIsOpenedWhole opens a store with every kind of record of
+// format 2, and a backup of it. The golden store of the format is older and lacks some.
 func TestAStoreWithEveryKindOfRecordIsOpenedWhole(t *testing.T) {
 	t.Parallel()
 	const name = "format2-every-kind"
@@ -114,7 +114,7 @@ func readGolden(t *testing.T, name string) (want golden) {
 	return want
 }
 
-// goldenOpens opens a golden store in both states and compares what is in it.
+// goldenOpens opens a golden store in both states and compares its content.
 func goldenOpens(t *testing.T, name string, format int) {
 	t.Helper()
 	want := readGolden(t, name)
@@ -185,7 +185,7 @@ func compareGolden(t *testing.T, s *Store, want golden) {
 	}
 }
 
-// throughJSON makes a record what it is when it was written to the expectation and read again.
+// throughJSON returns a record as it is after it was written to the expectation and read again.
 func throughJSON(t *testing.T, r dedup.Record) (out dedup.Record) {
 	t.Helper()
 	text, err := json.Marshal(r)
@@ -198,7 +198,7 @@ func throughJSON(t *testing.T, r dedup.Record) (out dedup.Record) {
 	return out
 }
 
-// writeGolden makes a store with one event of every kind, and the expectation of it.
+// writeGolden writes a store with one event of every kind, and its expectation.
 func writeGolden(t *testing.T, files, expectation string) {
 	t.Helper()
 	if _, err := os.Stat(files); err == nil {
@@ -230,7 +230,7 @@ func writeGolden(t *testing.T, files, expectation string) {
 	pack(t, files, map[string]string{"closed": s.dir, "crashed": crashed})
 }
 
-// fillGolden puts one event of every kind into a store.
+// fillGolden stores one event of every kind.
 func fillGolden(t *testing.T, s *Store, clock *deduptest.Clock) (g golden) {
 	t.Helper()
 	ctx := context.Background()
@@ -283,9 +283,9 @@ func fillGolden(t *testing.T, s *Store, clock *deduptest.Clock) (g golden) {
 	return g
 }
 
-// fillGolden2 adds what format 2 brought: a vendor's identifier, content that came twice under
-// different ones, the newest content of a series and the one that it replaced, and a key that
-// is remembered beyond its window.
+// fillGolden2 adds what format 2 introduced: a vendor's identifier, content that came twice
+// under different identifiers, the newest content of a series and the one it superseded, and a
+// key that is remembered beyond its window.
 func fillGolden2(claim func(id string, change func(c *dedup.Claim)) dedup.Record) {
 	for _, name := range []string{"first", "second"} {
 		claim("occurs", func(c *dedup.Claim) {
@@ -300,8 +300,8 @@ func fillGolden2(claim func(id string, change func(c *dedup.Claim)) dedup.Record
 	claim("remembered", func(c *dedup.Claim) { c.Tasks, c.Remember = nil, &dedup.Remember{} })
 }
 
-// pack writes directories into an archive; runs of zeros, of which Badger's logs are full, cost
-// next to nothing.
+// pack writes directories into an archive. Runs of zeros, which Badger's logs are full of,
+// compress to almost nothing.
 func pack(t *testing.T, file string, dirs map[string]string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -329,7 +329,7 @@ func pack(t *testing.T, file string, dirs map[string]string) {
 	}
 }
 
-// unpack writes one directory of an archive, leaving holes where there are zeros.
+// unpack extracts one directory of an archive, with holes where there are zeros.
 func unpack(t *testing.T, file, name, to string) {
 	t.Helper()
 	f, err := os.Open(file)
@@ -381,7 +381,7 @@ func writeSparse(path string, from io.Reader, size int64) (err error) {
 	}
 }
 
-func TestOlderFormatsAreBroughtForwardOneByOne(t *testing.T) {
+func TestOlderFormatsAreUpgradedOneByOne(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	mustClaim(t, s, claimOf("a"), dedup.New)

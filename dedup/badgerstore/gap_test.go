@@ -15,7 +15,7 @@ import (
 
 const hour = time.Hour
 
-// timed is a store that lives by the clock, with its options and what it logs.
+// timed returns a store with a test clock, the clock, its options and its log.
 func timed(t *testing.T) (s *Store, clock *deduptest.Clock, log *bytes.Buffer, o Options) {
 	t.Helper()
 	clock = deduptest.NewClock()
@@ -24,14 +24,15 @@ func timed(t *testing.T) (s *Store, clock *deduptest.Clock, log *bytes.Buffer, o
 	return open(t, t.TempDir(), o), clock, text, o
 }
 
-// answered is a claim whose event is finished as soon as it is accepted: its window begins then.
+// answered returns a claim whose event is finished as soon as it is accepted: its window starts
+// then.
 func answered(id string, window time.Duration) dedup.Claim {
 	c := claimOf(id)
 	c.Tasks, c.Window = nil, window
 	return c
 }
 
-func TestAQuietWeekendIsNoDamage(t *testing.T) {
+func TestAQuietWeekendIsNotAGap(t *testing.T) {
 	t.Parallel()
 	for _, crashed := range []bool{false, true} {
 		s, clock, log, o := timed(t)
@@ -45,14 +46,14 @@ func TestAQuietWeekendIsNoDamage(t *testing.T) {
 		}
 		clock.Advance(30 * time.Minute)
 		again := open(t, left(t, s, crashed), o)
-		mustClaim(t, again, answered("friday", 0), dedup.New) // its window has ended, for the time counts
+		mustClaim(t, again, answered("friday", 0), dedup.New) // its window has ended, because the time counts
 		if log.Len() > 0 {
 			t.Errorf("crashed %v: the log says %s", crashed, log)
 		}
 	}
 }
 
-// asked is a claim that only asks.
+// asked returns a claim that only asks.
 func asked(id string) dedup.Claim {
 	c := claimOf(id)
 	c.OnlyKnown = true
@@ -64,7 +65,7 @@ func TestAnIdleStoreCommitsTheTimeOnceAnHour(t *testing.T) {
 	s, clock, _, _ := timed(t)
 	mustClaim(t, s, claimOf("a"), dedup.New)
 	before := commitsOf(t, s)
-	for range 6 { // the housekeeper comes every ten minutes
+	for range 6 { // the sweep runs every ten minutes
 		clock.Advance(10 * time.Minute)
 		if err := s.maintenance.noteTime(); err != nil {
 			t.Fatal(err)
@@ -79,7 +80,7 @@ func TestCloseCommitsTheTime(t *testing.T) {
 	t.Parallel()
 	s, clock, log, o := timed(t)
 	mustClaim(t, s, answered("friday", 0), dedup.New)
-	clock.Advance(60 * hour) // asleep, and nothing was committed
+	clock.Advance(60 * hour) // suspended, and nothing was committed
 	shut(t, s)
 	clock.Advance(time.Minute)
 	open(t, s.dir, o)
@@ -98,7 +99,7 @@ func TestAStoreThatWasOffForDaysForgetsNothing(t *testing.T) {
 	clock.Advance(hour / 2)
 	shut(t, s)
 	clock.Advance(5 * 24 * hour)
-	for start := range 3 { // what is judged once is judged so after the next start
+	for start := range 3 { // later starts come to the same result
 		s = open(t, s.dir, o)
 		if told := strings.Contains(log.String(), "longer ago than a window"); told != (start == 0) {
 			t.Errorf("start %d: the log says %q", start, log)
@@ -120,7 +121,7 @@ func TestAStoreThatWasOffForDaysForgetsNothing(t *testing.T) {
 			clock.Advance(time.Minute)
 		}
 	}
-	finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDone}) // begins a window of its own, after the gap
+	finishNext(t, s, 1, dedup.Result{Kind: dedup.ResultDone}) // starts a window of its own, after the gap
 	clock.Advance(hour)
 	mustClaim(t, s, answered("hour", hour), dedup.New)
 	mustClaim(t, s, answered("day", 0), dedup.Known)
@@ -140,8 +141,8 @@ func TestAStoreThatWasOffForDaysForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestAnEventThatIsChangedAfterAGapKeepsItsWindow writes a record again that is judged by a
-// gap: it must not count twice.
+// TestAnEventThatIsChangedAfterAGapKeepsItsWindow writes a record again whose window a gap
+// extends: the gap must not count twice.
 func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
 	t.Parallel()
 	s, clock, _, o := timed(t)
@@ -152,7 +153,7 @@ func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
 	aside := answered("other", 0)
 	aside.Key.Space, aside.Quarantine = dedup.SpaceQuarantine+"conflict", &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: 5}
 	aside.Tasks = claimOf("x").Tasks
-	mustClaim(t, s, aside, dedup.New) // counts itself in the original
+	mustClaim(t, s, aside, dedup.New) // increments the count of the original
 	want := mustClaim(t, s, answered("a", 0), dedup.Known).Record
 	if left := want.Expires.Sub(clock.Now()); want.QuarantineCount != 1 || left != 24*hour {
 		t.Errorf("%d asides, its window lasts for %v", want.QuarantineCount, left)
@@ -164,8 +165,8 @@ func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasFarAheadAndIsSetRightForgetsNothing starts a machine whose clock says
-// another year.
+// TestAClockThatWasFarAheadAndIsSetRightForgetsNothing starts a machine whose clock is a year
+// off.
 func TestAClockThatWasFarAheadAndIsSetRightForgetsNothing(t *testing.T) {
 	t.Parallel()
 	s, clock, _, o := timed(t)
@@ -196,7 +197,7 @@ func TestGapsAddUpAndEnd(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(days int) time.Time { return start.AddDate(0, 0, days) }
 	var g gaps
-	for n := range 40 { // every four days it is off for two
+	for n := range 40 { // it is off for two of every four days
 		var found *record.Gap
 		if g, found = g.at(at(4*n+2), at(4*n), 90*24*hour); found == nil || found.Rest != 48*hour {
 			t.Fatalf("gap %d: %v", n, found)

@@ -10,7 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// paused is a store whose process can stand still.
+// paused is a store whose process can be paused.
 type paused struct {
 	*Store
 	*pulse
@@ -25,8 +25,8 @@ func openPaused(t *testing.T) *paused {
 	return p
 }
 
-// stand is time in which nothing of the process runs; live is time in which it does.
-func (p *paused) stand(d time.Duration) {
+// pause passes time in which the process is paused, live time in which it runs.
+func (p *paused) pause(d time.Duration) {
 	p.past.Add(int64(d))
 	p.clock.Advance(d)
 }
@@ -62,7 +62,7 @@ func TestAPauseBeyondTheLeaseStartsNoSecondRun(t *testing.T) {
 		t.Fatal("no task")
 	}
 	for range 2 { // whether the heartbeat or the committer notices first
-		p.stand(36 * time.Second)
+		p.pause(36 * time.Second)
 		if _, ok := p.given(t); ok {
 			t.Fatal("the task is given out beside the one who still runs it")
 		}
@@ -84,14 +84,14 @@ func TestAPauseBeyondTheLeaseStartsNoSecondRun(t *testing.T) {
 	}
 }
 
-func TestAfterAPauseALeaseThatNobodyExtendsEnds(t *testing.T) {
+func TestAfterAPauseALeaseThatIsNotExtendedEnds(t *testing.T) {
 	t.Parallel()
 	p := openPaused(t)
 	mustClaim(t, p.Store, claimOf("a"), dedup.New)
 	if _, ok := p.given(t); !ok {
 		t.Fatal("no task")
 	}
-	p.stand(time.Hour)
+	p.pause(time.Hour)
 	if _, ok := p.given(t); ok {
 		t.Fatal("the task is given out at once")
 	}
@@ -107,7 +107,7 @@ func TestAPauseDoesNotFreeAHeldClaim(t *testing.T) {
 	c := claimOf("a")
 	c.Hold, c.Response, c.Lease, c.Tasks = true, dedup.Response{}, 30*time.Second, []dedup.NewTask{{Handler: "a"}}
 	lease := mustClaim(t, p.Store, c, dedup.New).Lease
-	p.stand(36 * time.Second)
+	p.pause(36 * time.Second)
 	mustClaim(t, p.Store, c, dedup.Known)
 	if err := p.Extend(context.Background(), lease, 30*time.Second); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func newPulse(o *Options) *pulse {
 	return p
 }
 
-// pass lets the heartbeat look as often as it does within d, unless the store fails.
+// pass lets the heartbeat beat for d, unless the store fails.
 func (p *pulse) pass(s *Store, d time.Duration) {
 	for ; d > 0; d -= beatEvery {
 		p.past.Add(int64(beatEvery))
@@ -66,7 +66,8 @@ func openStuck(t *testing.T) *stuckDisk {
 	return d
 }
 
-// hang has the next commit hang, and returns how its claim ends and what lets it go on.
+// hang makes the next commit hang. It returns the result of its claim and a function that lets
+// it continue.
 func (d *stuckDisk) hang(t *testing.T, id string) (claimed <-chan error, release func()) {
 	t.Helper()
 	c, errs := make(chan struct{}), make(chan error, 1)
@@ -94,7 +95,7 @@ func TestAHangingCommitMakesTheStoreUnavailableUntilItEnds(t *testing.T) {
 	unavailable(t, d.Health(ctx), "the disk does not respond")
 	_, err := d.Claim(ctx, claimOf("next"))
 	unavailable(t, err, "the disk does not respond")
-	unavailable(t, <-claimed, "the disk does not respond") // it waits no longer
+	unavailable(t, <-claimed, "the disk does not respond") // it stops waiting
 	release()
 	for d.heart.work.Load()&1 == 1 {
 		time.Sleep(time.Millisecond)
@@ -143,8 +144,7 @@ func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
 	}
 }
 
-// TestAPauseIsNotAHangingDisk stops the process in the middle of a commit for an hour, as
-// SIGSTOP does.
+// TestAPauseIsNotAHangingDisk pauses the process for an hour during a commit, as SIGSTOP does.
 func TestAPauseIsNotAHangingDisk(t *testing.T) {
 	t.Parallel()
 	d := openStuck(t)
@@ -161,7 +161,8 @@ func TestAPauseIsNotAHangingDisk(t *testing.T) {
 	}
 }
 
-// TestAMemoryTableThatCannotBeWrittenIsNoticed takes the names of the next tables by directories.
+// TestAMemoryTableThatCannotBeWrittenIsNoticed creates directories with the names of the next
+// tables.
 func TestAMemoryTableThatCannotBeWrittenIsNoticed(t *testing.T) {
 	t.Parallel()
 	o := quiet()
@@ -203,7 +204,7 @@ func TestAMemoryTableThatCannotBeWrittenIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAMemoryTableThatIsNotWrittenForAMinuteEndsTheStore has Badger say once a look that it cannot.
+// TestAMemoryTableThatIsNotWrittenForAMinuteEndsTheStore logs Badger's error once per beat.
 func TestAMemoryTableThatIsNotWrittenForAMinuteEndsTheStore(t *testing.T) {
 	t.Parallel()
 	o := quiet()
@@ -216,7 +217,7 @@ func TestAMemoryTableThatIsNotWrittenForAMinuteEndsTheStore(t *testing.T) {
 	<-s.Failed()
 }
 
-func TestACompactionThatFailsIsTold(t *testing.T) {
+func TestAFailedCompactionIsReported(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	s.logger.Warningf("[Compactor: %d] LOG Compact FAILED with error: %+v: %+v", 1, os.ErrPermission, struct{ a string }{"tables"})

@@ -19,8 +19,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// backupChain is a store and its backups: a whole one, and an increment after each event that
-// came since.
+// backupChain is a store and its backups: a full one, and an increment after each later event.
 type backupChain struct {
 	store *Store
 	files [][]byte
@@ -34,7 +33,7 @@ func chainOf(t *testing.T, s *Store, ids ...string) *backupChain {
 	return h
 }
 
-// add accepts events, and backs the store up before the first and after each.
+// add accepts events, and makes a backup before the first and after each.
 func (h *backupChain) add(t *testing.T, ids ...string) {
 	t.Helper()
 	for i := -1; i < len(ids); i++ {
@@ -68,7 +67,7 @@ func tryRestore(t *testing.T, o Options, backups ...[]byte) error {
 	return err
 }
 
-// breaks checks that backups are no chain, at the one that has a number from 1.
+// breaks checks that backups are not a chain, because of the one with a number from 1.
 func breaks(t *testing.T, want string, number int, backups ...[]byte) {
 	t.Helper()
 	err := tryRestore(t, quiet(), backups...)
@@ -81,8 +80,7 @@ func breaks(t *testing.T, want string, number int, backups ...[]byte) {
 
 func TestOnlyTheBackupsOfOneStoreInTheirOrderAreAChain(t *testing.T) {
 	t.Parallel()
-	// The two stores do the same, so that versions and keys fit: only who they are tells them
-	// apart.
+	// Both stores do the same, so that versions and keys match: only their identities differ.
 	one := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b", "c")
 	two := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b", "c")
 	for i := range one.at {
@@ -105,7 +103,7 @@ func TestOnlyTheBackupsOfOneStoreInTheirOrderAreAChain(t *testing.T) {
 	}
 }
 
-func TestARestoredStoreIsNotTheOneOfItsBackups(t *testing.T) {
+func TestARestoredStoreHasANewIdentity(t *testing.T) {
 	t.Parallel()
 	original := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b")
 	restored := restore(t, original.files...)
@@ -117,7 +115,7 @@ func TestARestoredStoreIsNotTheOneOfItsBackups(t *testing.T) {
 			t.Errorf("an increment after %v: %d bytes, %v", since, b.Len(), err)
 		}
 	}
-	// Both go on, and come to the same versions.
+	// Both continue and reach the same versions.
 	original.add(t, "c", "d", "e", "f", "g", "h")
 	other := chainOf(t, restored, "c", "d", "e", "f", "g", "h")
 	met := 0
@@ -139,7 +137,7 @@ func TestARestoredStoreIsNotTheOneOfItsBackups(t *testing.T) {
 	if met < 4 {
 		t.Errorf("%d increments fit by their versions: the test shows nothing", met)
 	}
-	for _, h := range []*backupChain{original, other} { // and each of them has its chain
+	for _, h := range []*backupChain{original, other} { // each of them has its chain
 		if diff := cmp.Diff(everything(t, h.store), everything(t, restore(t, h.files...))); diff != "" {
 			t.Error(diff)
 		}
@@ -167,8 +165,8 @@ func TestAStoreKeepsItsIdentity(t *testing.T) {
 	}
 }
 
-// TestAStoreWithoutAnIdentityGetsOne is what a program makes of a store that an earlier one
-// wrote, and of a file that was damaged or lost.
+// TestAStoreWithoutAnIdentityGetsOne opens a store of an earlier program, and one whose file
+// was damaged or lost.
 func TestAStoreWithoutAnIdentityGetsOne(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(file string) error{
@@ -203,7 +201,7 @@ func TestAStoreWithoutAnIdentityGetsOne(t *testing.T) {
 			if text, err := os.ReadFile(file); err != nil || s.identity == was.Store || string(text) != storedir.IdentityPrefix+s.identity+"\n" {
 				t.Errorf("identity %q after %q; the file says %q, %v", s.identity, was.Store, text, err)
 			}
-			// What came before it had one is believed, with a warning; what comes after is not.
+			// Positions from before it had one are accepted with a warning, later ones are not.
 			mustClaim(t, s, claimOf("b"), dedup.New)
 			inc, then := backup(t, s, at)
 			if !strings.Contains(log.String(), "does not name its store") {
@@ -222,16 +220,16 @@ func TestAStoreWithoutAnIdentityGetsOne(t *testing.T) {
 	}
 }
 
-// warned returns options whose log can be read.
+// warned returns options and their log.
 func warned() (*bytes.Buffer, Options) {
 	log, o := &bytes.Buffer{}, quiet()
 	o.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return log, o
 }
 
-// TestTheStoreOfAnIncrementWithoutANameIsThatOfTheChain: what is believed does not hide what
-// comes after it.
-func TestTheStoreOfAnIncrementWithoutANameIsThatOfTheChain(t *testing.T) {
+// TestANamelessIncrementBelongsToTheStoreOfItsChain: an accepted nameless increment does
+// not hide what follows.
+func TestANamelessIncrementBelongsToTheStoreOfItsChain(t *testing.T) {
 	t.Parallel()
 	one := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b")
 	two := chainOf(t, open(t, t.TempDir(), quiet()), "a", "b")
@@ -252,7 +250,7 @@ func TestTheStoreOfAnIncrementWithoutANameIsThatOfTheChain(t *testing.T) {
 	breaks(t, "another store", 3, one.files[0], nameless, foreign)
 }
 
-// TestAStoreThatLostCommitsIsAnotherOne: its versions are given out again, for other commits.
+// TestAStoreThatLostCommitsIsAnotherOne: it gives its versions to other commits.
 func TestAStoreThatLostCommitsIsAnotherOne(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"behind the high water", "no high water"} {

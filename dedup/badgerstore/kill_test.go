@@ -22,15 +22,15 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// The child of the kill test opens the store in the directory named by killDirEnv, and tells on
-// its standard output what was acknowledged to it: "new ID EVENT", "known ID", "done EVENT".
+// The child of the kill test opens the store in killDirEnv and prints what was acknowledged:
+// "new ID EVENT", "known ID", "done EVENT".
 const (
 	killDirEnv   = "EYELET_KILL_DIR"
 	killRoundEnv = "EYELET_KILL_ROUND"
 	killFileEnv  = "EYELET_KILL_ACKED"
 )
 
-// childMain runs the child when this process is one.
+// childMain runs the child if this process is one.
 func childMain() bool {
 	dir := os.Getenv(killDirEnv)
 	if dir == "" {
@@ -112,7 +112,7 @@ func (c *killChild) work() {
 	}
 }
 
-// killBody is the body of an id: every hundredth is large.
+// killBody returns the body of an id: every hundredth is large.
 func killBody(id string) []byte {
 	sum := sha256.Sum256([]byte(id))
 	size := 200 + int(sum[0])*4
@@ -131,13 +131,13 @@ func killClaim(id string) dedup.Claim {
 	}
 }
 
-// killed is what the oracle knows: the acknowledgements of all children.
+// killed is the knowledge of the oracle: the acknowledgements of all children.
 type killed struct {
 	events map[string]string // by id
 	done   map[string]bool   // by event
 	known  int
-	late   int         // what was told after the power was cut
-	cut    atomic.Bool // the power is cut: what is told from now on was promised by nobody
+	late   int         // reported after the power was cut
+	cut    atomic.Bool // the power is cut: later reports promise nothing
 }
 
 func newKilled() *killed { return &killed{events: map[string]string{}, done: map[string]bool{}} }
@@ -163,8 +163,8 @@ func TestNothingAcknowledgedIsLostWhenTheProcessIsKilled(t *testing.T) {
 	t.Logf("%d rounds: %d events, %d finished, %d duplicates", rounds, len(k.events), len(k.done), k.known)
 }
 
-// child runs a child, kills it at some moment, and reads what it had told. The child may also
-// kill itself, as env says.
+// child runs a child, kills it at some moment, and reads its output. The child may also kill
+// itself, as env says.
 func (k *killed) child(t *testing.T, dir string, round int, env ...string) {
 	t.Helper()
 	k.run(t, dir, round, env, func(p *os.Process) { _ = p.Kill() })
@@ -196,7 +196,7 @@ func (k *killed) run(t *testing.T, dir string, round int, env []string, end func
 	first, ended := true, make(chan struct{})
 	for {
 		line, err := lines.ReadString('\n')
-		if err != nil { // a line without its end was not told
+		if err != nil { // a line without its end does not count
 			if !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
@@ -206,7 +206,7 @@ func (k *killed) run(t *testing.T, dir string, round int, env []string, end func
 			k.late++
 			continue
 		}
-		if first { // the store is open: from now on any moment will do
+		if first { // the store is open: it may be killed from now on
 			first = false
 			wait := 500 * time.Millisecond // for a child that kills itself
 			if len(env) > 0 {
@@ -214,7 +214,7 @@ func (k *killed) run(t *testing.T, dir string, round int, env []string, end func
 			}
 			time.AfterFunc(rand.N(wait*3/5), func() { end(cmd.Process); close(ended) })
 		}
-		k.told(t, strings.Fields(line))
+		k.record(t, strings.Fields(line))
 	}
 	if err := cmd.Wait(); err == nil && !k.cut.Load() { // a store without a disk may end it first
 		t.Fatal("the child ended by itself")
@@ -224,7 +224,7 @@ func (k *killed) run(t *testing.T, dir string, round int, env []string, end func
 	}
 }
 
-func (k *killed) told(t *testing.T, words []string) {
+func (k *killed) record(t *testing.T, words []string) {
 	t.Helper()
 	switch words[0] {
 	case "new":
@@ -244,7 +244,7 @@ func (k *killed) told(t *testing.T, words []string) {
 	}
 }
 
-// check opens the store and looks for everything that was acknowledged.
+// check opens the store and compares everything that was acknowledged.
 func (k *killed) check(t *testing.T, dir string) {
 	t.Helper()
 	k.inspect(dir, t.Errorf)

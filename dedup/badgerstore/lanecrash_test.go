@@ -9,9 +9,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// TestLanesKeepTheirOrderOverARestartThatInterrupts leaves the heads of two lanes running when
-// the store is closed: after the next start each lane goes on in accepted order, the
-// interrupted task first.
+// TestLanesKeepTheirOrderOverARestartThatInterrupts closes the store while the heads of two
+// lanes run. After the next start each lane continues in accepted order, the interrupted task
+// first.
 func TestLanesKeepTheirOrderOverARestartThatInterrupts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -23,7 +23,7 @@ func largeClaim(id string, size int) dedup.Claim {
 	return c
 }
 
-// pieces counts the stored pieces of large bodies.
+// pieces counts the stored chunks of large bodies.
 func pieces(t *testing.T, s *Store) (n int) {
 	t.Helper()
 	err := s.view(func(txn *badger.Txn) error {
@@ -135,7 +135,7 @@ func TestALargeBodyGoesWithItsEvent(t *testing.T) {
 	}
 }
 
-func TestPiecesWithoutARecordGoAtTheNextStart(t *testing.T) {
+func TestChunksWithoutARecordAreDeletedAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir, quiet())
@@ -145,7 +145,7 @@ func TestPiecesWithoutARecordGoAtTheNextStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The process dies between the pieces and the record.
+	// The process dies between the chunks and the record.
 	if err := s.storeBodies(context.Background(), o, []dedup.Decision{{Verdict: dedup.New}}); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestPiecesWithoutARecordGoAtTheNextStart(t *testing.T) {
 		t.Fatalf("%d pieces", n)
 	}
 	onCommitter(t, s, func(c *committer) {
-		if err := (&recovery{committer: c}).sweepChunks(); err != nil { // of this boot: they may be wanted yet
+		if err := (&recovery{committer: c}).sweepChunks(); err != nil { // of this boot: a record may still follow
 			t.Error(err)
 		}
 	})
@@ -176,7 +176,7 @@ func TestALargeClaimThatIsRefusedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	fs, o := diskOf(10 << 30)
 	s := open(t, t.TempDir(), o)
-	// The disk runs low after the third piece.
+	// The disk runs low after the third chunk.
 	var commits atomic.Int32
 	s.options.commit = func(txn *badger.Txn) error {
 		if commits.Add(1) == 3 {

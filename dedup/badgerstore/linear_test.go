@@ -15,11 +15,11 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/internal/history"
 )
 
-// The child of the history test calls the store in linearDirEnv at random and prints every
-// call, when it begins and when it has ended, as a line of JSON.
+// The child of the history test makes random calls of the store in linearDirEnv. It prints
+// every call as a line of JSON, at its start and at its end.
 const linearDirEnv = "EYELET_LINEAR_DIR"
 
-// linearClients is how many callers there are at a time.
+// linearClients is the number of concurrent callers.
 const linearClients = 6
 
 func linearMain() bool {
@@ -69,8 +69,8 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 	}
 }
 
-// TestHistoriesAcrossKillsAreLinearizable kills the process in the middle of the history, again
-// and again. Calls that were under way may have happened, before the restart, or not.
+// TestHistoriesAcrossKillsAreLinearizable kills the process during the history, again and
+// again. Calls in flight may have happened before the restart, or not at all.
 func TestHistoriesAcrossKillsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	for range 3 {
@@ -98,8 +98,8 @@ func TestHistoriesAcrossKillsAreLinearizable(t *testing.T) {
 	}
 }
 
-// oneLife runs a child, kills it, and returns what it did: the restart of the store, the calls
-// with an end, and those without one as unknown.
+// oneLife runs a child, kills it, and returns its history: the restart of the store, the calls
+// with an end, and the others as unknown.
 func oneLife(t *testing.T, dir string, life int) []history.Operation {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
@@ -119,7 +119,7 @@ func oneLife(t *testing.T, dir string, life int) []history.Operation {
 	for n := 0; lines.Scan(); n++ {
 		var o history.Operation
 		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
-			break // the kill cut the line
+			break // cut off by the kill
 		}
 		if n == 0 {
 			ops[0].Ended = o.Began - 1

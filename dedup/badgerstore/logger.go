@@ -79,7 +79,7 @@ func (l *logger) Errorf(format string, args ...any) {
 func (l *logger) Warningf(format string, args ...any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
 	if _, failure, ok := strings.Cut(text, "Compact FAILED with error: "); ok {
-		failure, _, _ = strings.Cut(failure, ": {") // the long list of what it would have compacted
+		failure, _, _ = strings.Cut(failure, ": {") // the long list of tables
 		if text = "compaction failed: " + failure; !l.compacting.note(text) {
 			return
 		}

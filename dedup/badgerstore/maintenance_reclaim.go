@@ -289,7 +289,7 @@ func (o *collectOp) apply(b *batch) error {
 const chosen = 1 << 40
 
 // collectFile rewrites one value log file. Badger considers only the file with the most deleted
-// bytes by its own count, and gives up if that is the one being written or slightly below its
+// bytes by its own count, and stops if that is the one being written or slightly below its
 // share. So the count of the wanted file is raised.
 func collectFile(db *badger.DB, file uint32) error {
 	count := discards(db)

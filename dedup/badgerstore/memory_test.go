@@ -14,9 +14,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// TestTheMemoryOfAWaitingEvent measures the live heap of a store that was opened with a
-// backlog, against an empty one. The backlog has 40,000 events, or EYELET_BACKLOG_EVENTS of
-// them. It runs alone: the heap is that of the process.
+// TestTheMemoryOfAWaitingEvent measures the live heap of a store opened with a backlog,
+// compared with an empty one. The backlog has 40,000 events, or EYELET_BACKLOG_EVENTS. It runs
+// alone, because the heap is that of the process.
 func TestTheMemoryOfAWaitingEvent(t *testing.T) { //nolint:paralleltest // see above
 	events := 40_000
 	o := quiet()
@@ -36,11 +36,10 @@ func TestTheMemoryOfAWaitingEvent(t *testing.T) { //nolint:paralleltest // see a
 	}
 }
 
-// mostHeapPerEvent is what a waiting event with one task and no lane may take, in bytes of live
-// heap.
+// mostHeapPerEvent bounds the live heap of a waiting event with one task and no lane, in bytes.
 const mostHeapPerEvent = 250
 
-// fill stores events with bodies of 400 bytes that wait.
+// fill stores waiting events with bodies of 400 bytes.
 func fill(t *testing.T, dir string, events int) {
 	t.Helper()
 	s := open(t, dir, quiet())
@@ -71,8 +70,7 @@ func waitingClaim(i int) dedup.Claim {
 	}
 }
 
-// heapOf opens a store, and returns the live heap that it adds and the processor time that
-// opening it took.
+// heapOf opens a store and returns the live heap that it adds and the CPU time of opening it.
 func heapOf(t *testing.T, dir string, o Options, events int) (int64, time.Duration) {
 	t.Helper()
 	before, began := liveHeap(), cpuTime()
@@ -99,7 +97,7 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc) //nolint:gosec // far below 2^63
 }
 
-// TestAStartReadsNoEvents damages everything that waits: a start that read it would see that.
+// TestAStartReadsNoEvents damages every waiting event: a start that read one would notice.
 func TestAStartReadsNoEvents(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 20, smallClaim)
@@ -116,7 +114,7 @@ func TestAStartReadsNoEvents(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	go func() { // all are damaged, so that the Take goes on waiting
+	go func() { // all are damaged, so the Take keeps waiting
 		for again.Degraded() == nil && ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}

@@ -44,7 +44,7 @@ type Options struct {
 	// of their payloads and their number. At a bound, new events that would wait are refused
 	// with ErrUnavailable until the backlog is below 80 % of it. Duplicates are still answered,
 	// and events that are held or have no tasks are still accepted. MaxBacklogBytes defaults to
-	// no bound, MaxBacklogRecords to DefaultBacklogRecords; a negative value is no bound.
+	// no bound, MaxBacklogRecords to DefaultBacklogRecords; a negative value disables the bound.
 	MaxBacklogBytes, MaxBacklogRecords int64
 	// AcceptClock opens a store although the clock is before its last commit. A clock more than
 	// a day after the last commit is always accepted: that time does not count for windows.

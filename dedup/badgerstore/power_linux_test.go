@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h), and shutdownNoFlush
-// its flag for going down without writing the journal: what was not flushed before is gone, as
-// in a power cut.
+// shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h). shutdownNoFlush is
+// its flag for going down without writing the journal: unflushed writes are lost, as in a power
+// cut.
 const (
 	shutdownIoctl   = 0x8004587d
 	shutdownNoFlush = 2
@@ -22,7 +22,7 @@ const (
 // loopFS is an ext4 file system with a journal in a file.
 type loopFS struct{ image, dir string }
 
-// newLoopFS makes and mounts the file system, or skips the test where the machine does not let it.
+// newLoopFS creates and mounts the file system, or skips the test where that is not permitted.
 func newLoopFS(t *testing.T, size int64, options string) *loopFS {
 	t.Helper()
 	if testing.Short() {
@@ -65,7 +65,7 @@ func (l *loopFS) mount(options string) error {
 
 func (l *loopFS) unmount(t *testing.T) {
 	t.Helper()
-	for range 200 { // the process that was killed lets go of its mappings
+	for range 200 { // until the killed process has released its mappings
 		if exec.Command("umount", l.dir).Run() == nil {
 			return
 		}
@@ -85,9 +85,9 @@ func (l *loopFS) shutdown() error {
 }
 
 // TestAPowerCutLosesNothingAcknowledged cuts the power of a journaled file system under load, 5
-// times by default; set EYELET_POWER_ROUNDS for more. Acknowledgements that were read before
-// the cut count; those under way may go either way, because the kernel lets a flush that is
-// under way succeed while the file system goes down.
+// times or EYELET_POWER_ROUNDS. Acknowledgements read before the cut count. Those in flight may
+// be lost or kept, because the kernel lets a flush in progress succeed while the file system
+// goes down.
 func TestAPowerCutLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	rounds := 5

@@ -366,7 +366,7 @@ func (r *row) sharedBody(txn *badger.Txn) ([]byte, error) {
 	return keeper.body(txn)
 }
 
-// readTrace returns what is remembered of a key, the zero Trace for nothing.
+// readTrace returns the trace of a key, the zero Trace if there is none.
 func readTrace(txn *badger.Txn, key []byte) (t dedup.Trace, err error) {
 	value, err := readValue(txn, key)
 	if value == nil || err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
-func TestTheKernelIsToldNotToReadTheLogsAhead(t *testing.T) {
+func TestReadaheadOfTheLogsIsDisabled(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	mustClaim(t, s, claimOf("a"), dedup.New)

@@ -128,7 +128,7 @@ func TestTheStatisticsSurviveARestart(t *testing.T) {
 	look(open(t, s.dir, quiet()))
 }
 
-// TestPartsAreTheWholeStore reads a store in one part and in many: each event must be seen once.
+// TestPartsAreTheWholeStore reads a store in one part and in many: each event is seen once.
 func TestPartsAreTheWholeStore(t *testing.T) {
 	t.Parallel()
 	const events = 700
@@ -233,7 +233,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	clock.Advance(24*time.Hour + 59*time.Minute) // ended, but within the slack
 	sweep(5, 5, 2)
 	clock.Advance(2 * time.Minute)
-	// What is no longer to be forgotten when its turn comes, stays.
+	// An event that was queued for deletion but is needed again stays.
 	o2 := &sweepOp{ticket: newTicket(true), places: []record.Place{{Hash: record.HashOf(claimOf("dead").Key)}, {Hash: record.HashOf(claimOf("pending").Key)}}, before: clock.Now()}
 	if err := s.do(ctx, o2); err != nil || o2.done != 0 {
 		t.Errorf("%d swept, %v", o2.done, err)
@@ -243,7 +243,7 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	if _, err := s.Get(ctx, deadLetter); err != nil {
 		t.Error(err)
 	}
-	// The dead letter gives way to a new generation, is reopened there, done, and ends.
+	// The dead letter is replaced by a new generation, reopened there, done, and ends.
 	mustClaim(t, s, claimOf("dead"), dedup.New)
 	if n := stored(t, s, record.FamilyOlder); n != 1 {
 		t.Fatalf("%d older generations", n)
@@ -309,7 +309,7 @@ func TestAnOlderGenerationSurvivesARestart(t *testing.T) {
 	}
 }
 
-func TestADeliveryKeptAsideForTheLastGenerationOfItsKeyIsCounted(t *testing.T) {
+func TestADeliveryQuarantinedForTheLastGenerationOfItsKeyIsCounted(t *testing.T) {
 	t.Parallel()
 	clock := deduptest.NewClock()
 	o := quiet()
@@ -326,7 +326,7 @@ func TestADeliveryKeptAsideForTheLastGenerationOfItsKeyIsCounted(t *testing.T) {
 	}
 }
 
-func TestTheValueLogGivesSpaceBackUnderLoad(t *testing.T) {
+func TestTheValueLogIsReclaimedUnderLoad(t *testing.T) {
 	t.Parallel()
 	s, kept := outdated(t, quiet())
 	ctx := context.Background()
@@ -358,7 +358,7 @@ func TestTheValueLogGivesSpaceBackUnderLoad(t *testing.T) {
 	}
 	close(stop)
 	<-stopped
-	// The file that is being written stays.
+	// The file being written stays.
 	for _, file := range full[:len(full)-1] {
 		if slices.Contains(logs(t, s.dir, ".vlog"), file) {
 			t.Errorf("%s is left", file)

@@ -190,8 +190,7 @@ func (v *recovery) openIdentity(m record.Meta, lost bool) (err error) {
 }
 
 // startTraces records when the store began to remember keys, and logs it until that is For ago.
-// Keys accepted before are not remembered: they are new when they come again after their
-// window.
+// Keys accepted before are not remembered: repeated after their window, they are new.
 func (v *recovery) startTraces() {
 	m, keep, now := &v.meta, v.options.Remember, v.now()
 	if keep.Off() {
@@ -338,7 +337,7 @@ func difference(want, have record.Census) string {
 
 // errMissing reports a store that does not hold what its last commit counted.
 func errMissing(dir string, want, have record.Census) error {
-	return fmt.Errorf("store %s lost a part of what it acknowledged: %s. Its files are unchanged; "+
+	return fmt.Errorf("store %s differs from its last commit: %s. Its files are unchanged; "+
 		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): lost events are gone, and a repeated delivery of one is new",
 		dir, difference(want, have))
 }
@@ -367,14 +366,14 @@ func olderPlaces(txn *badger.Txn, h record.Hash) (places []record.Place) {
 	return places
 }
 
-// errLost says that the store is behind the file.
+// errLost reports that the store is behind the file.
 func errLost(dir string, have, want uint64) error {
 	return fmt.Errorf("store %s lost its newest commits: the last is %d, but %d was acknowledged; its log is damaged. "+
 		"Restore a backup, or accept the loss (AcceptLoss, --accept-loss): events of those commits are gone, and a repeated delivery of one is new",
 		dir, have, want)
 }
 
-// errUnknownLoss says that nothing tells whether commits are gone.
+// errUnknownLoss reports that commits may be lost.
 func errUnknownLoss(dir, unknown string) error {
 	return fmt.Errorf("store %s: the file %s is %s, so acknowledged commits may be lost. "+
 		"Put the file back, restore a backup, or accept a possible loss (AcceptLoss, --accept-loss)", dir, storedir.HighWaterFile, unknown)

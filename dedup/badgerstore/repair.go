@@ -39,7 +39,7 @@ const (
 
 // RepairDir repairs the store in dir as [Store.Repair] does. The store must exist, and no
 // process may have it open. A sound store, or one with a damaged table, is only checked, as by
-// [Check]; the report tells which. Options are those of [Open].
+// [Check]; the report shows which. Options are those of [Open].
 func RepairDir(ctx context.Context, dir string, o Options) (done []Repair, report Report, err error) {
 	before, err := Check(ctx, dir, o)
 	if err != nil || len(before.Damaged) == 0 || before.Tables != "" {
@@ -301,7 +301,7 @@ func (o *countOp) apply(b *batch) error {
 	return nil
 }
 
-// salvaged is what is left of an event with a damaged value.
+// salvaged is the rest of an event with a damaged value.
 type salvaged struct {
 	event *record.Event // the event as claimed, if it is valid
 	state bool          // the state is valid

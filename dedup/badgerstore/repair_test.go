@@ -18,7 +18,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// unset deletes a key behind the back of the store.
+// unset deletes a key directly in the database.
 func unset(t *testing.T, s *Store, key []byte) {
 	t.Helper()
 	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Delete(key) }); err != nil {
@@ -26,7 +26,7 @@ func unset(t *testing.T, s *Store, key []byte) {
 	}
 }
 
-// wreck overwrites the value under key so that nothing of it can be read.
+// wreck overwrites the value under a key so that nothing of it can be decoded.
 func wreck(t *testing.T, s *Store, key []byte) {
 	t.Helper()
 	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Set(key, make([]byte, 40)) }); err != nil {
@@ -34,14 +34,14 @@ func wreck(t *testing.T, s *Store, key []byte) {
 	}
 }
 
-// uncached is a store that reads every event from the disk.
+// uncached returns options of a store that reads every event from disk.
 func uncached() Options {
 	o := quiet()
 	o.CacheBytes = 1
 	return o
 }
 
-// repaired repairs the store and finds it sound, now and after a restart.
+// repaired repairs the store and checks that it is sound, now and after a restart.
 func repaired(t *testing.T, s *Store, done ...string) *Store {
 	t.Helper()
 	ctx := context.Background()
@@ -111,7 +111,7 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 	t.Parallel()
 	ctx := context.Background()
 	event := func(c dedup.Claim, _ *row) []byte { return record.HashOf(c.Key).Key(record.FamilyEvent) }
-	// stateless does the damage to an event whose state is gone too.
+	// stateless damages an event whose state is missing too.
 	stateless := func(damage func(t *testing.T, s *Store, key []byte)) func(t *testing.T, s *Store, key []byte) {
 		return func(t *testing.T, s *Store, key []byte) {
 			t.Helper()
@@ -126,7 +126,7 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 		key    func(dedup.Claim, *row) []byte
 		taken  bool
 		done   string
-		known  bool // its id is still the same, and so is its key
+		known  bool // its id and key are unchanged
 	}{
 		{"without a state", 2000, stateless(spoil), event, false, repairedAll, true},
 		{"without a state, nothing readable", 2000, stateless(wreck), event, false, repairedAll, false},
@@ -172,7 +172,7 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 			if n := pieces(t, s); n != 0 {
 				t.Errorf("%d pieces are left", n)
 			}
-			// The way out: forgotten, so that its producer can deliver it again.
+			// A purged key is forgotten, so its producer can deliver the event again.
 			if err := s.Purge(ctx, r.Event); err != nil {
 				t.Fatal(err)
 			}
@@ -353,9 +353,9 @@ func TestADamagedTableIsNotRepaired(t *testing.T) {
 	}
 }
 
-// TestWhatNoChecksumConfirmsIsNotBelieved damages events so that they still decode, to
+// TestValuesThatNoChecksumConfirmsAreLimited damages events so that they still decode, to
 // something else.
-func TestWhatNoChecksumConfirmsIsNotBelieved(t *testing.T) {
+func TestValuesThatNoChecksumConfirmsAreLimited(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(c *dedup.Claim, r *dedup.Record){
 		"another key":   func(c *dedup.Claim, _ *dedup.Record) { c.Key.ID = "of another" },
@@ -382,7 +382,7 @@ func TestWhatNoChecksumConfirmsIsNotBelieved(t *testing.T) {
 				t.Fatal(err)
 			}
 			unset(t, s, record.HashOf(c.Key).Key(record.FamilyState))
-			if err := s.Close(); err != nil { // what was damaged before the start is listed all the same
+			if err := s.Close(); err != nil { // damage from before the start is listed all the same
 				t.Fatal(err)
 			}
 			s = repaired(t, open(t, s.dir, uncached()), repairedAll)
@@ -401,8 +401,7 @@ func TestWhatNoChecksumConfirmsIsNotBelieved(t *testing.T) {
 	}
 }
 
-// reading is a context that counts how often it is asked whether it goes on: a check asks at
-// every value.
+// reading is a context that counts the calls of Err. A check makes one for every value.
 type reading struct {
 	context.Context
 	asked atomic.Int64
@@ -414,8 +413,8 @@ func (r *reading) Err() error {
 	return r.Context.Err()
 }
 
-// scans is how often everything was read, in a store with so many values; what else asks is far
-// below half of them.
+// scans returns how often everything was read in a store with a number of values. Other calls
+// are far fewer than half of them.
 func (r *reading) scans(values int) int {
 	return int((r.asked.Swap(0) + int64(values)/2) / int64(values))
 }
@@ -428,7 +427,7 @@ func TestARepairReadsTheStoreOnceOrTwice(t *testing.T) {
 		mustClaim(t, s, claimOf(fmt.Sprintf("event-%d", i)), dedup.New)
 	}
 	ctx := &reading{Context: context.Background()}
-	if _, err := s.Check(ctx); err != nil || ctx.scans(2*values) != 1 { // an event and its state each
+	if _, err := s.Check(ctx); err != nil || ctx.scans(2*values) != 1 { // one event and one state each
 		t.Fatalf("a check is no measure: %v", err)
 	}
 	repair := func(how string, scans, repairs int, do func() ([]Repair, Report, error)) {

@@ -17,7 +17,7 @@ import (
 // Restore creates a store in dir from a full backup and the increments after it, in their
 // order, and returns the number of its keys. dir must be empty or not exist. A directory in
 // which Restore failed cannot be opened. The error is a [ChainError] if a backup does not
-// continue the previous one: it is of another store, repeated or out of order, or one is
+// continue the previous one: it belongs to another store, repeated or out of order, or one is
 // missing between them. Backups of earlier programs do not name their store; they are accepted
 // with a warning in the log.
 //
@@ -84,7 +84,7 @@ func restoreInto(dir string) error {
 // restorer fills an empty store from backups.
 type restorer struct {
 	*core
-	have Position // of what was restored
+	have Position // of the last backup
 }
 
 // load applies a backup: it sets the values of the backup and deletes the keys that the backup

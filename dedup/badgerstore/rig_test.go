@@ -10,12 +10,12 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// smallClaim and mediumClaim are the claims of filled: bodies of 1 KiB, and of 2,000 bytes that
-// differ.
+// smallClaim and mediumClaim return the claims of filled: bodies of 1 KiB, and of 2,000 bytes
+// that differ.
 func smallClaim(i int) dedup.Claim  { return claimOf(fmt.Sprint(i)) }
 func mediumClaim(i int) dedup.Claim { return largeClaim(fmt.Sprint(i), 2000) }
 
-// filled is a store with n new events.
+// filled returns a store with n new events.
 func filled(t *testing.T, n int, claim func(i int) dedup.Claim) *Store {
 	t.Helper()
 	s := open(t, t.TempDir(), quiet())
@@ -33,7 +33,7 @@ func shut(t *testing.T, s *Store) {
 	}
 }
 
-// left is the directory of a store after its process has ended, in order or by a crash.
+// left returns the directory of a store after its process has ended, cleanly or by a crash.
 func left(t *testing.T, s *Store, crashed bool) (dir string) {
 	t.Helper()
 	if crashed {
@@ -43,7 +43,7 @@ func left(t *testing.T, s *Store, crashed bool) (dir string) {
 	return s.dir
 }
 
-// finishNext takes the next n tasks and ends them all in the same way.
+// finishNext takes the next n tasks and finishes all with the same result.
 func finishNext(t *testing.T, s *Store, n int, res dedup.Result) {
 	t.Helper()
 	work, err := s.Take(context.Background(), n, 1<<30, time.Minute)
@@ -60,7 +60,7 @@ func finishNext(t *testing.T, s *Store, n int, res dedup.Result) {
 // space is a file system whose free space the test sets.
 type space struct{ free, total atomic.Int64 }
 
-// diskOf is a file system of 100 GiB, and a store's options with it.
+// diskOf returns a file system of 100 GiB and the options of a store on it.
 func diskOf(free int64) (*space, Options) {
 	fs, o := &space{}, quiet()
 	fs.free.Store(free)
@@ -73,7 +73,7 @@ func (f *space) statfs(string) (free, total int64, err error) {
 	return f.free.Load(), f.total.Load(), nil
 }
 
-// leave makes so much space free, and the store see it at once.
+// leave sets the free space and makes the store notice it at once.
 func (f *space) leave(s *Store, free int64) {
 	f.free.Store(free)
 	s.disk.recheck()

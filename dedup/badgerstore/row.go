@@ -17,7 +17,7 @@ type row struct {
 	dirty    bool
 	gone     bool   // deleted
 	checksum uint32 // of the stored value with the newest state; see record.Mark
-	before   tally  // of what is stored
+	before   tally  // of the stored record
 }
 
 // changed reports whether a batch has changed the row. Other rows of a batch were only read, or
@@ -170,7 +170,7 @@ type generation struct {
 }
 
 // generations holds the older generations of all keys. There are few, mostly dead letters whose
-// key came again after its window. If the newest event of a key is gone, the next one continues
+// key was accepted again after its window. If the newest event of a key is gone, the next one continues
 // their numbers. Looking for them in the database would cost each new key a search through all
 // tables.
 type generations map[record.Hash][]generation

@@ -11,9 +11,9 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// BenchmarkSize measures what an event takes: on the disk once it is finished and the store
-// closed, and in memory while it waits, beyond the cache of payloads (Options.CacheBytes, set
-// to almost nothing here). Run it with -benchtime 1x.
+// BenchmarkSize measures the size of an event: on disk once it is finished and the store
+// closed, and in memory while it waits, without the cache of payloads (Options.CacheBytes is
+// almost 0). Run it with -benchtime 1x.
 func BenchmarkSize(b *testing.B) {
 	const events = 20000
 	for _, body := range []int{0, 1024, 16 << 10} {
@@ -35,8 +35,8 @@ func BenchmarkSize(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen measures how long a start takes for each event that is remembered, with one
-// processor and with all.
+// BenchmarkOpen measures the duration of a start per remembered event, with one processor and
+// with all.
 func BenchmarkOpen(b *testing.B) {
 	const events = 200000
 	s := open(b, b.TempDir(), quiet())

@@ -16,7 +16,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// liveBytes is what the keys and values of a store take that can be read.
+// liveBytes returns the size of the readable keys and values of a store.
 func liveBytes(t *testing.T, s *Store) (n int64) {
 	t.Helper()
 	err := s.view(func(txn *badger.Txn) error {
@@ -35,17 +35,17 @@ func liveBytes(t *testing.T, s *Store) (n int64) {
 	return n
 }
 
-// TestSpaceIsGivenBackOverDailyRestarts has ten days of eight hours, each in a process of its
-// own: eight value logs of events a day, of which one in sixteen is a dead letter that stays,
-// and the others are forgotten after a day.
-func TestSpaceIsGivenBackOverDailyRestarts(t *testing.T) {
+// TestSpaceIsReclaimedOverDailyRestarts runs ten days of eight hours, each in a process of its
+// own: eight value logs of events per day. One event in sixteen is a dead letter that stays;
+// the others are forgotten after a day.
+func TestSpaceIsReclaimedOverDailyRestarts(t *testing.T) {
 	t.Parallel()
 	const logFile = 1 << 20
 	dir, clock, random := t.TempDir(), deduptest.NewClock(), rand.New(rand.NewPCG(1, 2))
 	o := quiet()
 	o.Clock, o.logFile, o.memTable = clock, logFile, 256<<10
 	o.rhythm = ownRhythm()
-	o.rhythm.look = time.Hour // what is due is done by hand
+	o.rhythm.look = time.Hour // due work is started by hand
 	id := 0
 	for day := range 10 {
 		s := open(t, dir, o)
@@ -85,9 +85,9 @@ func TestSpaceIsGivenBackOverDailyRestarts(t *testing.T) {
 	}
 }
 
-// TestAnOlderValueLogIsCollectedAlthoughTheNewestHasMoreDeleted has a file that is deleted for
-// the most part behind the one that is being written, of which even more is deleted: Badger
-// itself looks at the latter only. It is rewritten as soon as the disk is low.
+// TestAnOlderValueLogIsCollectedAlthoughTheNewestHasMoreDeleted has a mostly deleted file
+// behind the one being written, of which even more is deleted. Badger considers only the
+// latter. The store rewrites the former as soon as the disk is low.
 func TestAnOlderValueLogIsCollectedAlthoughTheNewestHasMoreDeleted(t *testing.T) {
 	t.Parallel()
 	clock, o := deduptest.NewClock(), quiet()
@@ -119,7 +119,7 @@ func TestAnOlderValueLogIsCollectedAlthoughTheNewestHasMoreDeleted(t *testing.T)
 	if files := logs(t, s.dir, ".vlog"); len(files) != 2 {
 		t.Fatalf("%v, want two value logs", files)
 	}
-	// As if another process had deleted it, half an hour after space was given back.
+	// As if another process had deleted it, half an hour after the last reclaim.
 	s.removed.Store(0)
 	s.reclaimed.Store(clock.Now().Add(-30 * time.Minute).UnixNano())
 	for _, low := range []bool{false, true} {
@@ -138,7 +138,7 @@ func TestAnOlderValueLogIsCollectedAlthoughTheNewestHasMoreDeleted(t *testing.T)
 	}
 }
 
-// TestWhatWasDeletedIsRememberedOverARestart has processes none of which runs for a whole day.
+// TestWhatWasDeletedIsRememberedOverARestart runs processes that each live less than a day.
 func TestWhatWasDeletedIsRememberedOverARestart(t *testing.T) {
 	t.Parallel()
 	clock, o := deduptest.NewClock(), quiet()
@@ -182,7 +182,7 @@ func TestTheSizeOfAStoreIsThatOfItsFiles(t *testing.T) {
 	if st.Bytes < 3<<20 || st.Bytes > 5<<20 {
 		t.Errorf("%d bytes, of three bodies of 1 MiB", st.Bytes)
 	}
-	// Beyond the store's size only what the options or the default want.
+	// Beyond the size of the store only the option or the default is required.
 	if got := s.disk.size(); got != st.Bytes {
 		t.Errorf("the free space is compared with %d bytes, the store has %d", got, st.Bytes)
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// starvedDirEnv names the directory of the store of a child whose file descriptors run out.
+// starvedDirEnv is the directory of the store of a child that runs out of file descriptors.
 const starvedDirEnv = "EYELET_STARVED_DIR"
 
-// starvedMain runs the child when this process is one.
+// starvedMain runs the child if this process is one.
 func starvedMain() bool {
 	dir := os.Getenv(starvedDirEnv)
 	if dir == "" {
@@ -32,9 +32,9 @@ func starvedMain() bool {
 	return true
 }
 
-// starved opens a store with tiny files, uses all descriptors up, lets memory tables and value
-// logs change until new events are refused, and gives the descriptors back. It tells which
-// events were accepted.
+// starved opens a store with tiny files, uses up all descriptors, lets memory tables and value
+// logs change until new events are refused, and closes the descriptors. It prints which events
+// were accepted.
 func starved(dir string) error {
 	s, err := Open(dir, tiny())
 	if err != nil {
@@ -88,7 +88,7 @@ func starved(dir string) error {
 	for _, f := range eaten {
 		_ = f.Close()
 	}
-	for s.Health(context.Background()) != nil { // until what Badger could not write is written
+	for s.Health(context.Background()) != nil { // until Badger has written the rest
 		time.Sleep(10 * time.Millisecond)
 	}
 	if n, err := claims(200); err != nil || n > 0 {
@@ -97,14 +97,14 @@ func starved(dir string) error {
 	return s.Close()
 }
 
-// tiny is quiet with files so small that a few events change them.
+// tiny returns options with files so small that a few events fill them.
 func tiny() Options {
 	o := quiet()
 	o.memTable, o.logFile = 64<<10, 1<<20
 	return o
 }
 
-// TestRunningOutOfFileDescriptorsIsNotFatal has the descriptors of a child run out while memory
+// TestRunningOutOfFileDescriptorsIsNotFatal lets a child run out of descriptors while memory
 // tables and value logs change.
 func TestRunningOutOfFileDescriptorsIsNotFatal(t *testing.T) {
 	t.Parallel()

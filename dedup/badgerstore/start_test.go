@@ -20,16 +20,16 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// small are options with which a few thousand events have several tables and files of the value
-// log.
+// small returns options with which a few thousand events fill several tables and value log
+// files.
 func small() Options {
 	o := quiet()
 	o.memTable, o.logFile, o.CheckEvery = 128<<10, 1<<20, -1
 	return o
 }
 
-// grown is a store of many tables: events of which a part is finished, dead, purged and
-// quarantined, with aliases.
+// grown returns a store of many tables with finished, dead, purged and quarantined events, and
+// aliases.
 func grown(t *testing.T, events int) *Store {
 	t.Helper()
 	s := open(t, t.TempDir(), small())
@@ -56,7 +56,7 @@ func grown(t *testing.T, events int) *Store {
 	return s
 }
 
-// belief is what a store says of its events: the state and attempts of each, by key.
+// belief returns what a store reports about its events: the state and attempts of each, by key.
 func belief(t *testing.T, s *Store) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -69,8 +69,8 @@ func belief(t *testing.T, s *Store) map[string]string {
 	return out
 }
 
-// opensWholeOrNot opens a store that may be damaged. Either it is refused and its files are as
-// they were, or it knows every event as before. It returns the error.
+// opensWholeOrNot opens a store that may be damaged. Either it is refused and its files are
+// unchanged, or it knows every event as before. It returns the error.
 func opensWholeOrNot(t *testing.T, what, dir string, want map[string]string, o Options) error {
 	t.Helper()
 	before := contents(t, dir)
@@ -96,7 +96,7 @@ func opensWholeOrNot(t *testing.T, what, dir string, want map[string]string, o O
 	return nil
 }
 
-// copyDir copies a directory of files into a new one.
+// copyDir writes a directory of files into a new one.
 func copyDir(t *testing.T, from map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -106,9 +106,9 @@ func copyDir(t *testing.T, from map[string]string) string {
 	return dir
 }
 
-const recordHead = 8 // length and checksum of a record of a MANIFEST
+const recordHead = 8 // length and checksum of a record of MANIFEST
 
-// records returns where the records of a MANIFEST begin, and its end.
+// records returns where the records of a MANIFEST start, and its end.
 func records(t *testing.T, text string) (at []int) {
 	t.Helper()
 	for n := 8; n < len(text); n += recordHead + int(binary.BigEndian.Uint32([]byte(text[n:]))) {
@@ -120,8 +120,8 @@ func records(t *testing.T, text string) (at []int) {
 	return at
 }
 
-// bothEnds calls test with the files of a grown store, as a crash and as Close left it, and
-// what the store knew.
+// bothEnds calls test with the files of a grown store, after a crash and after a clean close,
+// and the content of the store.
 func bothEnds(t *testing.T, events int, test func(t *testing.T, files, want map[string]string)) {
 	t.Helper()
 	for _, end := range []string{"crashed", "closed"} {
@@ -142,7 +142,7 @@ func TestAFlippedBitInManifestLosesNothing(t *testing.T) {
 		at := records(t, whole)
 		refused := 0
 		for _, record := range at[max(0, len(at)-6) : len(at)-1] {
-			for _, bit := range []int{0, 2, 5, 7} { // of the length's last byte
+			for _, bit := range []int{0, 2, 5, 7} { // of the last byte of the length
 				text := []byte(whole)
 				text[record+3] ^= 1 << bit
 				files[badger.ManifestFilename] = string(text)
@@ -199,8 +199,8 @@ func TestAMissingTableIsRefused(t *testing.T) {
 }
 
 // TestAnOlderLogThatIsDamagedInItsMiddleIsRefused keeps memory tables from becoming files, so
-// that a crash leaves two logs that are written ahead. Badger ends the older one at the damaged
-// entry and goes on with the newer one.
+// that a crash leaves two write-ahead logs. Badger ends the older one at the damaged entry and
+// continues with the newer one.
 func TestAnOlderLogThatIsDamagedInItsMiddleIsRefused(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), small())
@@ -211,7 +211,7 @@ func TestAnOlderLogThatIsDamagedInItsMiddleIsRefused(t *testing.T) {
 			taken = append(taken, name)
 		}
 	}
-	defer func() { // or Close waits for the memory table
+	defer func() { // otherwise Close waits for the memory table
 		for _, name := range taken {
 			_ = os.Remove(name)
 		}
@@ -243,7 +243,7 @@ func TestAnOlderLogThatIsDamagedInItsMiddleIsRefused(t *testing.T) {
 	text[len(strings.TrimRight(string(text), "\x00"))/2] ^= 4
 	files[slices.Min(logs)] = string(text)
 	err := opensWholeOrNot(t, "damaged", copyDir(t, files), want, small())
-	if err == nil || !strings.Contains(err.Error(), "lost a part") {
+	if err == nil || !strings.Contains(err.Error(), "lost acknowledged data") {
 		t.Errorf("%v", err)
 	}
 	o := small()
@@ -257,9 +257,9 @@ func TestAnOlderLogThatIsDamagedInItsMiddleIsRefused(t *testing.T) {
 	}
 }
 
-// TestAStateThatIsAnEarlierOneIsNoticed takes the newest state of an event away, with a tool
-// that knows the format: no event is missing then, but one would be handled again.
-func TestAStateThatIsAnEarlierOneIsNoticed(t *testing.T) {
+// TestAnOutdatedStateIsNoticed removes the newest state of an event with knowledge of
+// the format: no event is missing then, but one would be handled again.
+func TestAnOutdatedStateIsNoticed(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 10, smallClaim)
 	earlier := map[string][]byte{}
@@ -295,7 +295,7 @@ func TestAStateThatIsAnEarlierOneIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAStartMayEndAnywhere ends a start after each of its steps on the files: the next one
+// TestAStartMayEndAnywhere ends a start after each of its steps on the files. The next one
 // undoes it.
 func TestAStartMayEndAnywhere(t *testing.T) {
 	t.Parallel()
@@ -349,7 +349,7 @@ func TestAStartMayEndAnywhere(t *testing.T) {
 	}
 }
 
-// copyTree copies a directory with those in it.
+// copyTree copies a directory with its subdirectories.
 func copyTree(t *testing.T, from string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -359,7 +359,7 @@ func copyTree(t *testing.T, from string) string {
 	return to
 }
 
-func TestAStartIsSureOrUndone(t *testing.T) {
+func TestAStartIsConfirmedOrUndone(t *testing.T) {
 	t.Parallel()
 	for _, crashed := range []bool{true, false} {
 		s := grown(t, 400)
@@ -377,7 +377,7 @@ func TestAStartIsSureOrUndone(t *testing.T) {
 	}
 }
 
-func TestAStoreThatFailedWasNotClosedInOrder(t *testing.T) {
+func TestAFailedStoreIsNotMarkedClosed(t *testing.T) {
 	t.Parallel()
 	o, broken := quiet(), false
 	o.commit = func(txn *badger.Txn) error {
@@ -398,7 +398,7 @@ func TestAStoreThatFailedWasNotClosedInOrder(t *testing.T) {
 	}
 }
 
-// TestTheLockIsHeldThroughout asks for a store while another one starts, is open, and is closed.
+// TestTheLockIsHeldThroughout opens a store while another process starts, uses and closes it.
 func TestTheLockIsHeldThroughout(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 3, smallClaim)
@@ -417,7 +417,7 @@ func TestTheLockIsHeldThroughout(t *testing.T) {
 	dir := left(t, s, true)
 	asked := 0
 	o := quiet()
-	o.statfs = func(dir string) (int64, int64, error) { // a start asks before it looks at the files
+	o.statfs = func(dir string) (int64, int64, error) { // called before a start reads the files
 		if asked++; asked == 1 {
 			if _, err := storedir.LockDir(dir); err == nil {
 				t.Error("a start does not hold the lock")
@@ -439,7 +439,8 @@ type nopWriter struct{}
 
 func (nopWriter) Write(b []byte) (int, error) { return len(b), nil }
 
-// TestACheckOfACrashedStoreChangesNothing: what it has to open for writing it puts back.
+// TestACheckOfACrashedStoreChangesNothing: the check restores the files that it opened for
+// writing.
 func TestACheckOfACrashedStoreChangesNothing(t *testing.T) {
 	t.Parallel()
 	bothEnds(t, 400, func(t *testing.T, files, want map[string]string) {

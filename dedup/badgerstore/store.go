@@ -2,8 +2,8 @@
 // one machine.
 //
 // [Open] it and pass it to receiver.Open. When a method returns a nil error, its effect
-// survives a crash of the process and of the machine, provided the disk keeps what it was told
-// to flush. One process owns the directory.
+// survives a crash of the process and of the machine, provided the disk keeps what it has
+// flushed. One process owns the directory.
 //
 // # What it does not promise
 //
@@ -195,7 +195,7 @@ func (s *Store) Repair(ctx context.Context) ([]Repair, Report, error) {
 // values and the keys of the rest; the zero Position writes everything. [Restore] reads it.
 // Damaged values are written as they are, so that their keys stay known; the log names them.
 //
-// The error is a [ChainError] if since is of another store, or of this one before it was
+// The error is a [ChainError] if since belongs to another store, or of this one before it was
 // restored. A since that does not name its store is accepted with a warning in the log.
 //
 // The backup sees the store at one moment. While it runs, the space of deleted values is not

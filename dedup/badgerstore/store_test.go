@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// quiet is what tests open stores with: nothing is logged, and commits may take as long as a
-// busy machine needs.
+// quiet returns the default options of tests: nothing is logged, and commits may take as long
+// as a busy machine needs.
 func quiet() Options {
 	return Options{
 		Logger: slog.New(slog.DiscardHandler), RecoverWait: func(int) time.Duration { return 0 }, beats: make(chan time.Time),

@@ -98,7 +98,7 @@ func (p part) first(family byte) []byte { return []byte{family, byte(p.from)} }
 // has reports whether a key at or after the first one of its family is in the part.
 func (p part) has(key []byte) bool { return len(key) > 1 && int(key[1]) < p.to }
 
-// scanner reads one part of the store. It logs damaged values and goes on.
+// scanner reads one part of the store. It logs damaged values and continues.
 type scanner struct {
 	*core
 	txn   *badger.Txn

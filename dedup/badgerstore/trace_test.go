@@ -16,7 +16,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// rememberedClaim is of an event that has nothing to do, has a window of an hour, and is to be
+// rememberedClaim returns a claim without tasks and with a window of an hour that asks to be
 // remembered.
 func rememberedClaim(id string) dedup.Claim {
 	c := claimOf(id)
@@ -24,7 +24,7 @@ func rememberedClaim(id string) dedup.Claim {
 	return c
 }
 
-// pruned looks for what is to be forgotten, as the housekeeper does.
+// pruned prunes, as the maintenance does.
 func pruned(t *testing.T, s *Store) {
 	t.Helper()
 	if err := s.maintenance.prune(); err != nil {
@@ -41,7 +41,7 @@ func TestTheKeysOfTheOldestDaysAreForgottenFirst(t *testing.T) {
 	s := open(t, t.TempDir(), o)
 	deduptest.ForgetsTheOldestDays(t, s, clock, func() {
 		pruned(t, s)
-		pruned(t, s) // which deletes what the first one has found
+		pruned(t, s) // deletes what the first one has found
 	})
 	if n := stored(t, s, record.FamilyTrace); n != 10 {
 		t.Errorf("%d keys are stored, want 10", n)
@@ -75,12 +75,12 @@ func TestNothingIsRememberedWhenThatIsOff(t *testing.T) {
 	shut(t, s)
 	o.Remember.For = 0
 	s = open(t, s.dir, o)
-	old := rememberedClaim("old") // a memory that begins anew has forgotten nothing
+	old := rememberedClaim("old") // the memory starts again and has forgotten nothing
 	old.Remember.Time = clock.Now().Add(-500 * 24 * time.Hour)
 	mustClaim(t, s, old, dedup.New)
 }
 
-func TestDaysThatAreOverAreDeleted(t *testing.T) {
+func TestExpiredDaysAreDeleted(t *testing.T) {
 	t.Parallel()
 	clock, o := deduptest.NewClock(), quiet()
 	o.Clock = clock
@@ -89,7 +89,7 @@ func TestDaysThatAreOverAreDeleted(t *testing.T) {
 		mustClaim(t, s, rememberedClaim(fmt.Sprint(i)), dedup.New)
 		clock.Advance(24 * time.Hour)
 	}
-	clock.Advance(88 * 24 * time.Hour) // the first two are more than 90 days ago, and another one is not yet
+	clock.Advance(88 * 24 * time.Hour) // the first two are more than 90 days old, the third is not
 	pruned(t, s)
 	if n := stored(t, s, record.FamilyTrace); n != 3 && n != 2 {
 		t.Errorf("%d keys are stored", n)
@@ -138,7 +138,7 @@ func TestABackupHoldsWhatIsRemembered(t *testing.T) {
 	mustClaim(t, again, rememberedClaim("b"), dedup.New)
 }
 
-func TestAYoungMemorySaysSinceWhenItRemembers(t *testing.T) {
+func TestAYoungMemoryLogsItsStart(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	clock, o := deduptest.NewClock(), quiet()
@@ -154,7 +154,7 @@ func TestAYoungMemorySaysSinceWhenItRemembers(t *testing.T) {
 	}
 }
 
-// BenchmarkTraceBytes measures what a remembered key takes on disk, once its tables are compacted.
+// BenchmarkTraceBytes measures the size of a remembered key on disk in compacted tables.
 func BenchmarkTraceBytes(b *testing.B) {
 	const keys = 200_000
 	for b.Loop() {

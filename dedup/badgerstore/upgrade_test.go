@@ -15,7 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// goldenStore unpacks a golden store of format 1 and returns its directory, what is in it, and
+// goldenStore unpacks a golden store of format 1 and returns its directory, its content, and
 // options to open it.
 func goldenStore(t *testing.T, state string) (dir string, want golden, o Options) {
 	t.Helper()
@@ -27,7 +27,7 @@ func goldenStore(t *testing.T, state string) (dir string, want golden, o Options
 	return dir, want, o
 }
 
-// contents returns every file of a directory, but for the lock.
+// contents returns every file of a directory except the lock.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -44,7 +44,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// sameContents compares files but for the zeros at their ends, which Badger makes logs long with.
+// sameContents compares files without the zeros at their ends, with which Badger extends logs.
 func sameContents(t *testing.T, what string, before, after map[string]string) {
 	t.Helper()
 	for name, text := range before {
@@ -77,9 +77,9 @@ func TestAProgramOfAnOlderFormatLeavesANewerStoreAlone(t *testing.T) {
 	}
 }
 
-// TestBringingAStoreForwardMayEndAnywhere ends the process around the step from format 1:
-// either program opens what is left, and nothing is lost.
-func TestBringingAStoreForwardMayEndAnywhere(t *testing.T) {
+// TestAnUpgradeMayEndAnywhere ends the process around the step from format 1: one of the
+// programs opens what is left, and nothing is lost.
+func TestAnUpgradeMayEndAnywhere(t *testing.T) {
 	t.Parallel()
 	ends := errors.New("the process ended")
 	for _, state := range []string{"closed", "crashed"} {
@@ -98,7 +98,7 @@ func TestBringingAStoreForwardMayEndAnywhere(t *testing.T) {
 			if v, err := storedir.ReadFormat(dir); err != nil || v != 1 {
 				t.Fatalf("format %d, %v", v, err)
 			}
-			if err := storedir.WriteFormat(dir, formatVersion); err != nil { // and the process ends right after that
+			if err := storedir.WriteFormat(dir, formatVersion); err != nil { // the process ends right after that
 				t.Fatal(err)
 			}
 			older := o
@@ -110,16 +110,16 @@ func TestBringingAStoreForwardMayEndAnywhere(t *testing.T) {
 	}
 }
 
-// TestValuesOfVersion1AreWrittenAnew changes every event that a program of format 1 wrote, so
+// TestValuesOfVersion1AreRewritten changes every event that a program of format 1 wrote, so
 // that both parts of each are in one value, and reads them again after a start.
-func TestValuesOfVersion1AreWrittenAnew(t *testing.T) {
+func TestValuesOfVersion1AreRewritten(t *testing.T) {
 	t.Parallel()
 	dir, _, o := goldenStore(t, "closed")
 	s := open(t, dir, o)
 	ctx := t.Context()
 	for _, r := range everything(t, s) {
-		_, _ = s.RunNow(ctx, r.Event) // those that wait
-		_, _ = s.Reopen(ctx, r.Event) // those that are dead
+		_, _ = s.RunNow(ctx, r.Event) // waiting ones
+		_, _ = s.Reopen(ctx, r.Event) // dead ones
 	}
 	work, err := s.Take(ctx, 20, 1<<30, time.Minute)
 	if err != nil || len(work) < 5 {

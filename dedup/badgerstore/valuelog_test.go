@@ -14,7 +14,7 @@ import (
 )
 
 // TestADamagedByteOfTheValueLogDamagesOneValue flips a byte of an entry in the middle of the
-// newest value log: Badger alone would cut off everything behind it.
+// newest value log. Badger alone would drop everything after it.
 func TestADamagedByteOfTheValueLogDamagesOneValue(t *testing.T) {
 	t.Parallel()
 	for _, crashed := range []bool{false, true} {
@@ -78,8 +78,9 @@ func TestADamagedLengthInTheValueLogIsRefused(t *testing.T) {
 	}
 }
 
-// TestATornEndOfTheValueLogIsNoDamage is what a power cut leaves: the last commit is there in part.
-func TestATornEndOfTheValueLogIsNoDamage(t *testing.T) {
+// TestATornEndOfTheValueLogIsNotDamage is the result of a power cut: the last commit is partly
+// there.
+func TestATornEndOfTheValueLogIsNotDamage(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 5, mediumClaim)
 	file := slices.Max(logs(t, s.dir, ".vlog"))
@@ -108,10 +109,10 @@ func TestATornEndOfTheValueLogIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestATornCollectionIsNoDamage is what a power cut may leave of a collection whose first batch
-// begins a value log: its first page was not written, later ones were. The values stand in the
-// log that was collected.
-func TestATornCollectionIsNoDamage(t *testing.T) {
+// TestATornCollectionIsNotDamage is a possible result of a power cut during a collection whose
+// first batch starts a value log: its first page was not written, later ones were. The values
+// are still in the collected log.
+func TestATornCollectionIsNotDamage(t *testing.T) {
 	t.Parallel()
 	s := filled(t, 8, mediumClaim)
 	dir := copyStore(t, s.dir)

@@ -13,7 +13,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// fullRecord is a record with something in every field.
+// fullRecord returns a record with a value in every field.
 func fullRecord() (dedup.Claim, dedup.Record) {
 	at := time.Unix(1_700_000_000, 123).UTC()
 	c := dedup.Claim{
@@ -120,7 +120,7 @@ func FuzzDecodeEvent(f *testing.F) {
 	f.Add(NewEvent(&dedup.Claim{}, BodyChunks, 5).Encode(key, &dedup.Record{})[:40])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, content []byte) {
-		// The checksum is put right, so that what stands behind it is tried.
+		// The checksum is corrected so that the content after it is tested.
 		value := Seal(key, bytes.Clone(content))
 		var r dedup.Record
 		fix, err := DecodeEvent(key, value, &r)

@@ -57,7 +57,7 @@ func inUse(dir string) error {
 	return fmt.Errorf("store %s is in use by another process: stop it, or use its API%s", dir, lockOwner(dir))
 }
 
-// lockOwner names the process that holds the lock, if the lock file tells.
+// lockOwner returns the process in the lock file, as text for people.
 func lockOwner(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, lockName))
 	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {

@@ -54,7 +54,7 @@ func ClosedCleanly(dir string) (bool, error) {
 	return err == nil, err
 }
 
-// UndoStart restores what an unconfirmed start has replaced, and deletes what it has created.
+// UndoStart restores what an unconfirmed start has replaced, and deletes its new files.
 func UndoStart(dir string) error {
 	if err := os.RemoveAll(filepath.Join(dir, AfterStart)); err != nil {
 		return err
