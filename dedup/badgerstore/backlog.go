@@ -40,7 +40,8 @@ func (g *backlog) add(bytes, records int64) {
 }
 
 func (g *backlog) reason() string {
-	return fmt.Sprintf("backlog full: %d events with %d bytes wait for their handlers, at most %s; new ones are accepted again below 80 %%",
+	return fmt.Sprintf("backlog full: %d events with %d bytes wait for their handlers, at most %s; new ones are "+
+		"accepted again below 80 %%",
 		g.records, g.bytes, g.bounds())
 }
 
@@ -68,7 +69,8 @@ func (g *backlog) admit(b *batch, size int64) error {
 	if err := g.err(); err != nil {
 		return err
 	}
-	if g.maxBytes > 0 && g.bytes+b.waitingBytes >= g.maxBytes || g.maxRecords > 0 && g.records+b.waiting >= g.maxRecords {
+	if g.maxBytes > 0 && g.bytes+b.waitingBytes >= g.maxBytes ||
+		g.maxRecords > 0 && g.records+b.waiting >= g.maxRecords {
 		return &dedup.ErrUnavailable{Reason: g.reason(), RetryAfter: backlogRetry}
 	}
 	b.waiting++

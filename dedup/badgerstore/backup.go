@@ -39,7 +39,8 @@ func ParsePosition(text string) (Position, error) {
 	number, store, named := strings.Cut(text, "@")
 	version, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || named && !storedir.IsIdentity(store) {
-		return Position{}, fmt.Errorf("%q is not a backup position; write VERSION@STORE as printed by a backup, or VERSION", text)
+		return Position{}, fmt.Errorf("%q is not a backup position; write VERSION@STORE as printed by a backup, "+
+			"or VERSION", text)
 	}
 	return Position{Store: store, Version: version}, nil
 }
@@ -69,20 +70,25 @@ func (e *ChainError) Error() string {
 	begins := fmt.Sprintf("it is an increment after version %d", e.From.Version)
 	switch {
 	case !e.Restoring && e.Have.Store != e.From.Store && e.From.Store != "":
-		return fmt.Sprintf("the earlier backup belongs to another store (%s), or to this one (%s) before it was restored or lost commits; make a full backup",
+		return fmt.Sprintf("the earlier backup belongs to another store (%s), or to this one (%s) before it was "+
+			"restored or lost commits; make a full backup",
 			e.From.Store, orUnknown(e.Have.Store))
 	case !e.Restoring:
-		return fmt.Sprintf("the store is at version %d, before %d: that backup belongs to another store, or to this one before it was restored; make a full backup",
+		return fmt.Sprintf("the store is at version %d, before %d: that backup belongs to another store, or to "+
+			"this one before it was restored; make a full backup",
 			e.Have.Version, e.From.Version)
 	case e.From.Version == 0:
-		return fmt.Sprintf("it is a full one, but follows one of version %d; pass one full backup, as the first", e.Have.Version)
+		return fmt.Sprintf("it is a full one, but follows one of version %d; pass one full backup, as "+
+			"the first", e.Have.Version)
 	case e.Have == (Position{}):
 		return begins + "; start with a full backup"
 	case e.Have.foreign(e.From):
-		return fmt.Sprintf("%s of another store (%s), but follows one of %s; pass backups of one store only, not from before and "+
+		return fmt.Sprintf("%s of another store (%s), but follows one of %s; pass backups of one store only, not "+
+			"from before and "+
 			"after a restore", begins, e.From.Store, e.Have.Store)
 	case e.From.Version < e.Have.Version:
-		return fmt.Sprintf("%s, but follows one of version %d; pass each increment once, in the order in which they were made",
+		return fmt.Sprintf("%s, but follows one of version %d; pass each increment once, in the order in which "+
+			"they were made",
 			begins, e.Have.Version)
 	}
 	return fmt.Sprintf("%s, but follows one of version %d; pass the missing increment after version %d",
@@ -139,7 +145,10 @@ func (s *snapshot) write(ctx context.Context, txn *badger.Txn, w io.Writer, sinc
 	if err != nil {
 		return none, fmt.Errorf("store %s: %w", s.dir, err)
 	}
-	head := backupHead{Format: s.options.formats.current, Store: s.identity, Since: since.Version, Version: txn.ReadTs(), Commit: m.Commit}
+	head := backupHead{
+		Format: s.options.formats.current, Store: s.identity,
+		Since: since.Version, Version: txn.ReadTs(), Commit: m.Commit,
+	}
 	if err := s.after(since, head.at()); err != nil {
 		return none, err
 	}
@@ -192,7 +201,8 @@ func (s *snapshot) after(since, have Position) error {
 	case since.Version > have.Version || since.Store != "" && since.Store != have.Store:
 		return &ChainError{Have: have, From: since}
 	case since.Store == "":
-		s.log.Warn("the earlier backup does not name its store: whether the increment continues it is unknown", "dir", s.dir, "since", since.Version)
+		s.log.Warn("the earlier backup does not name its store: whether the increment continues it is unknown",
+			"dir", s.dir, "since", since.Version)
 	}
 	return nil
 }

@@ -144,7 +144,8 @@ func newBackupReader(r io.Reader) (*backupReader, error) {
 		return nil, fmt.Errorf("%w: the identity in its head is invalid", errBackup)
 	}
 	if b.head.Format < 1 || b.head.Format > formatVersion {
-		return nil, fmt.Errorf("the backup has store format %d, this program knows formats up to %d: restore it with the program that made it", b.head.Format, formatVersion)
+		return nil, fmt.Errorf("the backup has store format %d, this program knows formats up to %d: restore it "+
+			"with the program that made it", b.head.Format, formatVersion)
 	}
 	return b, nil
 }

@@ -96,7 +96,8 @@ func TestABackupUnderLoadHasEverythingAcknowledgedBeforeIt(t *testing.T) {
 		if err != nil || !bytes.Equal(r.Payload.Body, killBody(id)) {
 			t.Fatalf("%s: %d bytes, %v", id, len(r.Payload.Body), err)
 		}
-		if d := mustClaim(t, again, killClaim(id), dedup.Known); d.Record.Event != event || d.Record.Response.Status != 202 {
+		if d := mustClaim(t, again, killClaim(id), dedup.Known); d.Record.Event != event ||
+			d.Record.Response.Status != 202 {
 			t.Fatalf("%s: a duplicate is answered %+v", id, d.Record)
 		}
 	}
@@ -178,7 +179,8 @@ func TestRestoreRefusesABrokenChain(t *testing.T) {
 		"two whole ones":           {"it is a full one", [][]byte{whole, whole}},
 		"cut off":                  {"not a complete backup", [][]byte{whole[:len(whole)-40]}},
 		"without its sum":          {"not a complete backup", [][]byte{whole[:len(whole)-1]}},
-		"a newer format":           {"format 9", [][]byte{bytes.Replace(whole, []byte(`"format":2`), []byte(`"format":9`), 1)}},
+		"a newer format": {"format 9", [][]byte{bytes.Replace(whole, []byte(`"format":2`),
+			[]byte(`"format":9`), 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -336,7 +338,8 @@ func TestABackupOfTheFirstFormatIsRestored(t *testing.T) {
 	for _, r := range everything(t, s) {
 		states[r.Key.ID] = fmt.Sprint(r.State(), " ", len(r.Payload.Body), " ", r.Response.Status)
 	}
-	want := map[string]string{"done": "done 1024 202", "dead": "dead 1024 202", "waits": "pending 1024 202", "large": "pending 525288 202"}
+	want := map[string]string{"done": "done 1024 202", "dead": "dead 1024 202", "waits": "pending 1024 202",
+		"large": "pending 525288 202"}
 	if diff := cmp.Diff(want, states); diff != "" {
 		t.Error(diff)
 	}

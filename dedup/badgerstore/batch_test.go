@@ -80,7 +80,8 @@ func TestAKeyThatIsForgottenAndClaimedInOneBatchIsAWholeEvent(t *testing.T) {
 		"purged": func(_ *Store, event string) []op { return []op{&purgeOp{ticket: newTicket(true), event: event}} },
 		"swept": func(s *Store, event string) []op {
 			h, _, _ := record.ParseEventID(event)
-			return []op{&sweepOp{ticket: newTicket(false), places: []record.Place{{Hash: h}}, before: s.now().Add(1000 * time.Hour)}}
+			return []op{&sweepOp{ticket: newTicket(false), places: []record.Place{{Hash: h}},
+				before: s.now().Add(1000 * time.Hour)}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +128,8 @@ func TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane(t *testing.T) {
 	take := takeOpOf(1)
 	together(t, s, take)
 	lease := take.work[0].Lease
-	together(t, s, finishOp(lease, dedup.ResultDone), &purgeOp{ticket: newTicket(true), event: lease.Event}, claimOpOf(t, claim))
+	together(t, s, finishOp(lease, dedup.ResultDone), &purgeOp{ticket: newTicket(true), event: lease.Event},
+		claimOpOf(t, claim))
 	next := takeOpOf(1)
 	together(t, s, next)
 	if len(next.work) != 1 || next.work[0].Record.Key != other.Key {
@@ -156,7 +158,8 @@ func tooLarge(t *testing.T, prefix string) (ops []op) {
 		for i := range claims {
 			claims[i] = dedup.Claim{Key: dedup.Key{ID: fmt.Sprint(prefix, c, "-", i)}}
 			for a := range 100 {
-				claims[i].Aliases = append(claims[i].Aliases, dedup.Key{Space: "nonce", ID: fmt.Sprint(prefix, c, "-", i, "-", a)})
+				claims[i].Aliases = append(claims[i].Aliases, dedup.Key{Space: "nonce",
+					ID: fmt.Sprint(prefix, c, "-", i, "-", a)})
 			}
 		}
 		ops = append(ops, claimOpOf(t, claims...))
@@ -390,7 +393,8 @@ func TestAnAnswerThatIsTooLargeFailsAloneAndNotTheStore(t *testing.T) {
 	for name, res := range map[string]dedup.Result{
 		"answer": {Kind: dedup.ResultDone, Response: dedup.Response{Status: 200, Body: huge}},
 		"error":  {Kind: dedup.ResultRetry, Err: string(huge)},
-		"field":  {Kind: dedup.ResultDone, Response: dedup.Response{Status: 200, Header: map[string][]string{"X": {string(huge)}}}},
+		"field": {Kind: dedup.ResultDone, Response: dedup.Response{Status: 200,
+			Header: map[string][]string{"X": {string(huge)}}}},
 	} {
 		if err := s.Finish(ctx, work[0].Lease, res); !errors.Is(err, dedup.ErrTooLarge) {
 			t.Errorf("%s: %.200v, want that it is too large", name, err)
@@ -418,7 +422,8 @@ func TestASweepOfEventsWithManyNamesEnds(t *testing.T) {
 		for i := range claims {
 			claims[i] = dedup.Claim{Key: dedup.Key{ID: fmt.Sprint(c, "-", i)}, Window: time.Minute}
 			for a := range 110 {
-				claims[i].Aliases = append(claims[i].Aliases, dedup.Key{Space: "nonce", ID: fmt.Sprint(c, "-", i, "-", a)})
+				claims[i].Aliases = append(claims[i].Aliases, dedup.Key{Space: "nonce",
+					ID: fmt.Sprint(c, "-", i, "-", a)})
 			}
 		}
 		if _, err := s.Claim(context.Background(), claims...); err != nil {

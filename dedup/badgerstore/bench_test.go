@@ -58,7 +58,8 @@ func BenchmarkClaim(b *testing.B) {
 				wg.Go(func() {
 					r := rand.New(rand.NewPCG(uint64(c), 1))
 					for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-						if _, err := s.Claim(context.Background(), benchClaim(r, strconv.FormatInt(n, 10))); err != nil {
+						if _, err := s.Claim(context.Background(),
+							benchClaim(r, strconv.FormatInt(n, 10))); err != nil {
 							b.Error(err)
 							return
 						}

@@ -52,7 +52,8 @@ func campaignOptions() Options {
 	o := quiet()
 	o.logFile, o.memTable, o.CheckEvery = 4<<20, 1<<20, 2*time.Second
 	o.rhythm = rhythm{
-		look: 200 * time.Millisecond, sweep: time.Second, slack: time.Millisecond, reclaim: time.Second, flatten: 2 * time.Second,
+		look: 200 * time.Millisecond, sweep: time.Second, slack: time.Millisecond,
+		reclaim: time.Second, flatten: 2 * time.Second,
 		prune: time.Second,
 	}
 	return o
@@ -182,7 +183,8 @@ func (c *campaignChild) next(chance *rand.Rand, n, i int) string {
 // others.
 func (c *campaignChild) hold(ctx context.Context) {
 	for i := 0; i < 60 && ctx.Err() == nil; i++ {
-		claim := campaignClaim(fmt.Sprintf("%s-hold-%d", c.life, i/2)) // twice each: after a release the second one runs it
+		// Twice each: after a release the second one runs it.
+		claim := campaignClaim(fmt.Sprintf("%s-hold-%d", c.life, i/2))
 		claim.Response, claim.Hold, claim.Lease = dedup.Response{}, true, time.Minute
 		ds, err := c.store.Claim(ctx, claim)
 		if err != nil {
@@ -194,7 +196,8 @@ func (c *campaignChild) hold(ctx context.Context) {
 		if ds[0].Verdict == dedup.New {
 			result := dedup.Result{Kind: dedup.ResultRelease}
 			if i%4 != 0 {
-				result = dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{Status: 200, Body: []byte(claim.Key.ID)}}
+				result = dedup.Result{Kind: dedup.ResultDone, Response: dedup.Response{Status: 200,
+					Body: []byte(claim.Key.ID)}}
 			}
 			if err := c.store.Finish(ctx, ds[0].Lease, result); c.over(ctx, err) {
 				return

@@ -35,7 +35,8 @@ const (
 	endClose  = "close"  // SIGTERM
 )
 
-var campaignEnds = []string{endKill, endPower, endOpen, endMarked, endStep, endPower, endWrite, endPause, endPower, endClose}
+var campaignEnds = []string{endKill, endPower, endOpen, endMarked, endStep, endPower, endWrite, endPause,
+	endPower, endClose}
 
 // TestCampaign lets a store with small files live and end in every way, over and over. In each
 // life memory tables are flushed, tables compacted, value logs rotated and collected, and
@@ -82,9 +83,10 @@ type campaign struct {
 
 	ends                              map[string]int
 	accepted, known, finished, failed int
-	warm                              int          // starts over the page cache of a failed write
-	halves                            int          // the largest number of damaged values of events that were never acknowledged
-	hung                              atomic.Int64 // children that did not end when their disk was gone
+	warm                              int // starts over the page cache of a failed write
+	// The largest number of damaged values of events that were never acknowledged.
+	halves int
+	hung   atomic.Int64 // children that did not end when their disk was gone
 }
 
 // childMax bounds the life of a child. One whose disk is gone may wait for it forever.
@@ -162,7 +164,8 @@ func (c *campaign) check(t *testing.T) {
 func (c *campaign) child(t *testing.T, name, end string, env ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), campaignDirEnv+"="+c.dir, campaignLifeEnv+"="+name, campaignIDsEnv+"="+c.identifiers(t))
+	cmd.Env = append(os.Environ(), campaignDirEnv+"="+c.dir, campaignLifeEnv+"="+name,
+		campaignIDsEnv+"="+c.identifiers(t))
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -278,9 +281,13 @@ func (c *campaign) finish(t *testing.T) {
 	c.check(t)
 	stats, err := c.disk.Stats()
 	c.must(t, err)
-	if c.accepted == 0 || c.known == 0 || c.finished == 0 || stats.Cuts == 0 || stats.Dropped+stats.Torn == 0 || stats.Failed == 0 {
-		t.Errorf("the campaign tested nothing: %d events, %d duplicates, %d finished, disk %+v", c.accepted, c.known, c.finished, stats)
+	if c.accepted == 0 || c.known == 0 || c.finished == 0 || stats.Cuts == 0 || stats.Dropped+stats.Torn == 0 ||
+		stats.Failed == 0 {
+		t.Errorf("the campaign tested nothing: %d events, %d duplicates, %d finished, disk %+v", c.accepted,
+			c.known, c.finished, stats)
 	}
-	t.Logf("ends %v: %d events acknowledged, %d duplicates, %d finished, %d lives without a disk, %d starts over its cache, %d hung, at most %d halves of events that were never acknowledged in a store; disk %+v; 0 lost, 0 twice, 0 wrong",
+	t.Logf("ends %v: %d events acknowledged, %d duplicates, %d finished, %d lives without a disk, %d starts over "+
+		"its cache, %d hung, at most %d halves of events that were never acknowledged in a store; disk %+v; 0 "+
+		"lost, 0 twice, 0 wrong",
 		c.ends, c.accepted, c.known, c.finished, c.failed, c.warm, c.hung.Load(), c.halves, stats)
 }

@@ -81,7 +81,8 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 		return r, err
 	}
 	r.Format = c.options.formats.current
-	if r.HighWater, r.HighWaterUnknown, err = c.water.Read(); err != nil { // before the database, which then cannot be behind
+	// Before the database, which then cannot be behind.
+	if r.HighWater, r.HighWaterUnknown, err = c.water.Read(); err != nil {
 		return r, fmt.Errorf("high-water file: %w", err)
 	}
 	x := examination{report: &r, pause: pause, note: c.damage, found: map[string]Damage{}}
@@ -216,7 +217,8 @@ func (x *examination) all(ctx context.Context, txn *badger.Txn) (err error) {
 
 // finish lists the damage in the order of the keys.
 func (x *examination) finish() {
-	x.report.Damaged = slices.SortedFunc(maps.Values(x.found), func(a, b Damage) int { return cmp.Compare(a.Key, b.Key) })
+	x.report.Damaged = slices.SortedFunc(maps.Values(x.found),
+		func(a, b Damage) int { return cmp.Compare(a.Key, b.Key) })
 	if x.report.Damaged == nil {
 		x.report.Damaged = []Damage{}
 	}

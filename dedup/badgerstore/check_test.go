@@ -43,7 +43,8 @@ func assorted(t *testing.T) *Store {
 func TestACheckCountsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	s := assorted(t)
-	want := Report{Format: formatVersion, Records: 5, Pending: 2, Running: 1, Done: 1, Dead: 1, Aliases: 5, Pieces: 7, Damaged: []Damage{}}
+	want := Report{Format: formatVersion, Records: 5, Pending: 2, Running: 1, Done: 1, Dead: 1, Aliases: 5,
+		Pieces: 7, Damaged: []Damage{}}
 	look := func(what string, r Report, err error) {
 		t.Helper()
 		if err != nil {
@@ -61,7 +62,8 @@ func TestACheckCountsWhatIsThere(t *testing.T) {
 	look("in use", r, err)
 	r, err = Check(context.Background(), copyStore(t, s.dir), quiet())
 	look("after a crash", r, err)
-	if _, err := Check(context.Background(), s.dir, quiet()); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+	if _, err := Check(context.Background(), s.dir, quiet()); err == nil ||
+		!strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("while it is in use: %v", err)
 	}
 	shut(t, s)
@@ -72,7 +74,8 @@ func TestACheckCountsWhatIsThere(t *testing.T) {
 		t.Errorf("the check changed the store: %s", diff)
 	}
 	empty := t.TempDir()
-	if _, err := Check(context.Background(), empty, quiet()); err == nil || !strings.Contains(err.Error(), "there is no store") {
+	if _, err := Check(context.Background(), empty, quiet()); err == nil ||
+		!strings.Contains(err.Error(), "there is no store") {
 		t.Errorf("without a store: %v", err)
 	}
 	if entries, _ := os.ReadDir(empty); len(entries) > 0 {
@@ -86,8 +89,10 @@ func TestACheckFindsEveryKindOfDamagedValue(t *testing.T) {
 		name, state, reason string
 		key                 func(h record.Hash, body uint64) []byte
 	}{
-		{"an open event", "pending", "checksum", func(h record.Hash, _ uint64) []byte { return h.Key(record.FamilyEvent) }},
-		{"a piece of a body", "pending", "checksum", func(h record.Hash, body uint64) []byte { return h.ChunkKey(body, 1) }},
+		{"an open event", "pending", "checksum",
+			func(h record.Hash, _ uint64) []byte { return h.Key(record.FamilyEvent) }},
+		{"a piece of a body", "pending", "checksum",
+			func(h record.Hash, body uint64) []byte { return h.ChunkKey(body, 1) }},
 		{"an alias", "unknown", "checksum", func(record.Hash, uint64) []byte {
 			return record.HashOf(dedup.Key{Principal: "p", Space: dedup.SpaceNonce, ID: "4"}).Key(record.FamilyAlias)
 		}},
@@ -111,7 +116,8 @@ func TestACheckFindsEveryKindOfDamagedValue(t *testing.T) {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			d := r.Damaged[0]
-			if d.Key != fmt.Sprintf("%c:%x", key[0], key[1:]) || d.State != tc.state || !strings.Contains(d.Reason, tc.reason) {
+			if d.Key != fmt.Sprintf("%c:%x", key[0], key[1:]) || d.State != tc.state ||
+				!strings.Contains(d.Reason, tc.reason) {
 				t.Errorf("%+v", d)
 			}
 			if err := s.Degraded(); err == nil || !strings.Contains(err.Error(), "1 stored value is damaged") {
@@ -130,7 +136,8 @@ func TestACheckMissesNoEventWhoseStateIsLeft(t *testing.T) {
 	c := claimOf("a")
 	c.Tasks = nil
 	event := mustClaim(t, s, c, dedup.New).Record.Event
-	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Delete(record.HashOf(c.Key).Key(record.FamilyEvent)) }); err != nil {
+	key := record.HashOf(c.Key).Key(record.FamilyEvent)
+	if err := s.db.Update(func(txn *badger.Txn) error { return txn.Delete(key) }); err != nil {
 		t.Fatal(err)
 	}
 	r, err := s.Check(context.Background())

@@ -49,7 +49,8 @@ func TestATaskThatWaitsIsTakenAlthoughTheClockWasSetBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultRetry, After: 300 * time.Millisecond}); err != nil {
+	if err := s.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultRetry,
+		After: 300 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	taken := make(chan error, 1)

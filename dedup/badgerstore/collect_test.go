@@ -121,7 +121,8 @@ func TestBadgerStillFlagsACollection(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	if mark := collecting(s.db); mark == nil || mark.Load() {
-		t.Error("badger.DB has no field gcActive, or it says that a collection is under way: commits wait for whole collections")
+		t.Error("badger.DB has no field gcActive, or it says that a collection is under way: commits wait for " +
+			"whole collections")
 	}
 	for _, line := range []string{"vlog.db.gcDiscardTs.Store(vlog.db.MaxVersion())\n\tvlog.db.gcActive.Store(true)"} {
 		if !strings.Contains(badgerSource(t, "value.go"), line) {

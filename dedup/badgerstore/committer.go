@@ -361,8 +361,8 @@ func (c *committer) schedule(r *row) {
 			c.tasks.Remove(r.rec.Seq, i)
 		case t.State == dedup.Pending:
 			c.tasks.Schedule(taskqueue.Item[record.Hash]{
-				Event: r.place.Hash, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Yields: r.rec.Yields(i), Due: t.Due,
-				Accepted: r.rec.Accepted, Bytes: r.event.Size, Suspect: t.Interrupted(),
+				Event: r.place.Hash, Task: i, Seq: r.rec.Seq, Lane: r.rec.LaneOf(i), Yields: r.rec.Yields(i),
+				Due: t.Due, Accepted: r.rec.Accepted, Bytes: r.event.Size, Suspect: t.Interrupted(),
 			})
 		default:
 			c.tasks.Extend(r.rec.Seq, i, t.Until)

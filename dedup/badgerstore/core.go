@@ -228,7 +228,8 @@ func (l *damageLog) err() error {
 	case n == 1:
 		return errors.New("1 stored value is damaged; its key stays known, deliveries of it are answered 503")
 	case n >= maxDamagedKeys:
-		return fmt.Errorf("%d or more stored values are damaged; their keys stay known, deliveries of them are answered 503", n)
+		return fmt.Errorf("%d or more stored values are damaged; their keys stay known, deliveries of them are "+
+			"answered 503", n)
 	}
 	return fmt.Errorf("%d stored values are damaged; their keys stay known, deliveries of them are answered 503", n)
 }

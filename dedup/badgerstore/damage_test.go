@@ -202,7 +202,8 @@ func TestOneDamagedRecordDoesNotRefuseTheOthersOfItsBatch(t *testing.T) {
 	_, err = s.Claim(context.Background(), smallClaim(3))
 	damagedIs(t, err, "Claim")
 	held := claimOf("held")
-	held.Hold, held.Response, held.Lease, held.Tasks = true, dedup.Response{}, time.Minute, []dedup.NewTask{{Handler: "a"}}
+	held.Hold, held.Response, held.Lease = true, dedup.Response{}, time.Minute
+	held.Tasks = []dedup.NewTask{{Handler: "a"}}
 	_, err = s.Claim(context.Background(), smallClaim(1), held)
 	damagedIs(t, err, "Claim")
 	mustClaim(t, s, held, dedup.New) // its caller would not have got the lease

@@ -72,7 +72,8 @@ func TestTheOracleOfTheKillTestsSeesALoss(t *testing.T) {
 	k.child(t, dir, 1, killStepEnv+"=4 10")
 	s := open(t, dir, quiet())
 	shut(t, s)
-	probe := &killed{events: map[string]string{"never": record.EventID(record.HashOf(killClaim("never").Key), 7)}, done: map[string]bool{}}
+	never := record.EventID(record.HashOf(killClaim("never").Key), 7)
+	probe := &killed{events: map[string]string{"never": never}, done: map[string]bool{}}
 	var found []string
 	probe.inspect(dir, func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) })
 	if len(found) == 0 || !strings.Contains(found[0], "never") {

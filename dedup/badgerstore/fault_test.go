@@ -116,7 +116,8 @@ func TestBadgerStillLogsFailedSyncs(t *testing.T) {
 	if !strings.Contains(badgerSource(t, "levels.go"), `Errorf("Ignoring table %s"`) {
 		t.Error("levels.go no longer has the line that logger.Errorf looks for")
 	}
-	if !strings.Contains(badgerSource(t, "levels.go"), `Warningf("[Compactor: %d] LOG Compact FAILED with error: %+v: %+v"`) {
+	if !strings.Contains(badgerSource(t, "levels.go"),
+		`Warningf("[Compactor: %d] LOG Compact FAILED with error: %+v: %+v"`) {
 		t.Error("levels.go no longer has the line that logger.Warningf looks for")
 	}
 	if !strings.Contains(badgerSource(t, "db.go"), `Errorf("error flushing memtable to disk: %v, retrying"`) {
@@ -256,7 +257,8 @@ func TestAStoreThatLostCommitsIsRefused(t *testing.T) {
 	for _, f := range logs(t, dir, ".mem") {
 		flip(t, f, 2000)
 	}
-	if _, err := Open(dir, quiet()); err == nil || !strings.Contains(err.Error(), "--accept-loss") || !strings.Contains(err.Error(), dir) {
+	if _, err := Open(dir, quiet()); err == nil || !strings.Contains(err.Error(), "--accept-loss") ||
+		!strings.Contains(err.Error(), dir) {
 		t.Fatalf("Open of a store with a damaged log: %v", err)
 	}
 	o := quiet()
@@ -406,7 +408,8 @@ func TestDirectoriesThatCannotBeAStoreAreRefused(t *testing.T) {
 		if err := os.Mkdir(locked, 0o500); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(filepath.Join(locked, "store"), quiet()); err == nil || !strings.Contains(err.Error(), locked) {
+		if _, err := Open(filepath.Join(locked, "store"), quiet()); err == nil ||
+			!strings.Contains(err.Error(), locked) {
 			t.Errorf("a directory that cannot be made: %v", err)
 		}
 	}

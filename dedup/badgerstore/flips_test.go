@@ -55,7 +55,8 @@ func TestAFlippedBitAnywhereIsNoticed(t *testing.T) {
 }
 
 // opensDamagedOrNot opens a store with a flipped bit and compares its answers with its content.
-func opensDamagedOrNot(t *testing.T, what string, files map[string]string, want map[string]dedup.Record) (result string) {
+func opensDamagedOrNot(t *testing.T, what string, files map[string]string,
+	want map[string]dedup.Record) (result string) {
 	t.Helper()
 	dir := copyDir(t, files)
 	defer func() { _ = os.RemoveAll(dir) }()

@@ -173,7 +173,8 @@ func compareGolden(t *testing.T, s *Store, want golden) {
 		c.Key, c.Remember, c.OnlyKnown = k, &dedup.Remember{}, true
 		mustClaim(t, s, c, dedup.Seen)
 	}
-	if r, err := s.Check(ctx); err != nil || !r.Sound() || r.Records != int64(len(want.Records)) || r.Older != 1 || r.Pieces != 2 {
+	if r, err := s.Check(ctx); err != nil || !r.Sound() || r.Records != int64(len(want.Records)) ||
+		r.Older != 1 || r.Pieces != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	newest := uint64(0)
@@ -275,9 +276,12 @@ func fillGolden(t *testing.T, s *Store, clock *deduptest.Clock) (g golden) {
 	waits := claim("waits", func(c *dedup.Claim) { c.Aliases = []dedup.Key{nonce} })
 	g.Aliases = []goldenAlias{{nonce, waits.Event}}
 	claim("small", func(c *dedup.Claim) { c.Payload.Body, c.Payload.Header = []byte("{}"), nil })
-	claim("large", func(c *dedup.Claim) { c.Payload.Body = bytes.Repeat([]byte("eyelet! "), (record.ChunkSize+1000)/8) })
+	claim("large", func(c *dedup.Claim) {
+		c.Payload.Body = bytes.Repeat([]byte("eyelet! "), (record.ChunkSize+1000)/8)
+	})
 	claim("aside", func(c *dedup.Claim) {
-		c.Key.Space, c.Quarantine = dedup.SpaceQuarantine+"conflict", &dedup.Quarantine{Reason: "conflict", Of: again.Event}
+		c.Key.Space = dedup.SpaceQuarantine + "conflict"
+		c.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: again.Event}
 	})
 	fillGolden2(claim)
 	return g
@@ -426,7 +430,8 @@ func formatIs(t *testing.T, err error, want FormatError, advice string) {
 	t.Helper()
 	var e *FormatError
 	if !errors.As(err, &e) || *e != want || !strings.Contains(err.Error(), advice) ||
-		!strings.Contains(err.Error(), fmt.Sprint(want.Format)) || !strings.Contains(err.Error(), fmt.Sprint(want.Known)) {
+		!strings.Contains(err.Error(), fmt.Sprint(want.Format)) ||
+		!strings.Contains(err.Error(), fmt.Sprint(want.Known)) {
 		t.Errorf("%v, want %+v", err, want)
 	}
 }

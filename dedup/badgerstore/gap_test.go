@@ -151,7 +151,8 @@ func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
 	clock.Advance(48 * hour)
 	s = open(t, s.dir, o)
 	aside := answered("other", 0)
-	aside.Key.Space, aside.Quarantine = dedup.SpaceQuarantine+"conflict", &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: 5}
+	aside.Key.Space = dedup.SpaceQuarantine + "conflict"
+	aside.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: 5}
 	aside.Tasks = claimOf("x").Tasks
 	mustClaim(t, s, aside, dedup.New) // increments the count of the original
 	want := mustClaim(t, s, answered("a", 0), dedup.Known).Record

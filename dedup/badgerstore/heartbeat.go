@@ -114,7 +114,8 @@ func (h *heartbeat) note(cause error) {
 	if cause == nil {
 		h.hang.Store(nil)
 	} else {
-		h.hang.Store(&dedup.ErrUnavailable{Reason: "the disk does not respond", RetryAfter: 5 * time.Second, Err: cause})
+		h.hang.Store(&dedup.ErrUnavailable{Reason: "the disk does not respond", RetryAfter: 5 * time.Second,
+			Err: cause})
 	}
 	h.hangs.set(cause != nil)
 }

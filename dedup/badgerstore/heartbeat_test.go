@@ -220,8 +220,11 @@ func TestAMemoryTableThatIsNotWrittenForAMinuteEndsTheStore(t *testing.T) {
 func TestAFailedCompactionIsReported(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
-	s.logger.Warningf("[Compactor: %d] LOG Compact FAILED with error: %+v: %+v", 1, os.ErrPermission, struct{ a string }{"tables"})
-	if err := s.Degraded(); err == nil || !strings.Contains(err.Error(), "compaction failed: permission denied") || strings.Contains(err.Error(), "tables") {
+	s.logger.Warningf("[Compactor: %d] LOG Compact FAILED with error: %+v: %+v", 1, os.ErrPermission,
+		struct{ a string }{"tables"})
+	if err := s.Degraded(); err == nil ||
+		!strings.Contains(err.Error(), "compaction failed: permission denied") ||
+		strings.Contains(err.Error(), "tables") {
 		t.Errorf("Degraded: %v", err)
 	}
 }

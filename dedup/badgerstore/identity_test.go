@@ -72,7 +72,8 @@ func breaks(t *testing.T, want string, number int, backups ...[]byte) {
 	t.Helper()
 	err := tryRestore(t, quiet(), backups...)
 	var c *ChainError
-	if !errors.As(err, &c) || !c.Restoring || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; pass ") ||
+	if !errors.As(err, &c) || !c.Restoring || !strings.Contains(err.Error(), want) ||
+		!strings.Contains(err.Error(), "; pass ") ||
 		!strings.HasPrefix(err.Error(), fmt.Sprintf("backup %d: ", number)) {
 		t.Errorf("error %v, want that backup %d is refused because %q", err, number, want)
 	}
@@ -110,8 +111,10 @@ func TestARestoredStoreHasANewIdentity(t *testing.T) {
 	var c *ChainError
 	for _, since := range original.at {
 		var b bytes.Buffer
-		if _, err := restored.Backup(context.Background(), &b, since); !errors.As(err, &c) || c.Restoring || b.Len() > 0 ||
-			!strings.Contains(err.Error(), "before it was restored") || !strings.Contains(err.Error(), "; make a full backup") {
+		if _, err := restored.Backup(context.Background(), &b, since); !errors.As(err, &c) || c.Restoring ||
+			b.Len() > 0 ||
+			!strings.Contains(err.Error(), "before it was restored") ||
+			!strings.Contains(err.Error(), "; make a full backup") {
 			t.Errorf("an increment after %v: %d bytes, %v", since, b.Len(), err)
 		}
 	}
@@ -198,7 +201,8 @@ func TestAStoreWithoutAnIdentityGetsOne(t *testing.T) {
 			}
 			s := open(t, dir, o)
 			mustClaim(t, s, claimOf("a"), dedup.Known)
-			if text, err := os.ReadFile(file); err != nil || s.identity == was.Store || string(text) != storedir.IdentityPrefix+s.identity+"\n" {
+			if text, err := os.ReadFile(file); err != nil || s.identity == was.Store ||
+				string(text) != storedir.IdentityPrefix+s.identity+"\n" {
 				t.Errorf("identity %q after %q; the file says %q, %v", s.identity, was.Store, text, err)
 			}
 			// Positions from before it had one are accepted with a warning, later ones are not.
@@ -210,7 +214,8 @@ func TestAStoreWithoutAnIdentityGetsOne(t *testing.T) {
 			mustClaim(t, s, claimOf("c"), dedup.New)
 			last, _ := backup(t, s, then)
 			log.Reset()
-			if err := tryRestore(t, o, old.Bytes(), inc, last); err != nil || strings.Count(log.String(), "do not name their store") != 1 {
+			if err := tryRestore(t, o, old.Bytes(), inc, last); err != nil ||
+				strings.Count(log.String(), "do not name their store") != 1 {
 				t.Errorf("%v; the log says %s", err, log)
 			}
 			if err := tryRestore(t, o, h.files[0], last); !errors.As(err, new(*ChainError)) {
@@ -265,7 +270,8 @@ func TestAStoreThatLostCommitsIsAnotherOne(t *testing.T) {
 				if err := os.Remove(water); err != nil {
 					t.Fatal(err)
 				}
-			} else if b, err := os.ReadFile(filepath.Join(h.store.dir, storedir.HighWaterFile)); err != nil || os.WriteFile(water, b, 0o600) != nil {
+			} else if b, err := os.ReadFile(filepath.Join(h.store.dir, storedir.HighWaterFile)); err != nil ||
+				os.WriteFile(water, b, 0o600) != nil {
 				t.Fatal(err)
 			}
 			o := quiet()
@@ -299,7 +305,8 @@ func TestPositionsAreReadAsTheyAreWritten(t *testing.T) {
 			t.Errorf("%v is read as %v, %v", p, q, err)
 		}
 	}
-	for _, text := range []string{"", "x", "-1", "7@", "7@0f", "@" + strings.Repeat("0f", 16), "7@" + strings.Repeat("0F", 16), "7@" + strings.Repeat("0f", 17)} {
+	for _, text := range []string{"", "x", "-1", "7@", "7@0f", "@" + strings.Repeat("0f", 16),
+		"7@" + strings.Repeat("0F", 16), "7@" + strings.Repeat("0f", 17)} {
 		if p, err := ParsePosition(text); err == nil || !strings.Contains(err.Error(), "; write VERSION@STORE") {
 			t.Errorf("%q is read as %v, %v", text, p, err)
 		}

@@ -223,7 +223,8 @@ func TestATransactionThatBadgerRefusesIsSplit(t *testing.T) {
 			claim := claimOf(fmt.Sprint(c))
 			claim.Payload.Body = nil
 			for a := range 64 {
-				claim.Aliases = append(claim.Aliases, dedup.Key{Principal: "p", Space: "nonce", ID: fmt.Sprintf("%d-%d", c, a)})
+				claim.Aliases = append(claim.Aliases, dedup.Key{Principal: "p", Space: "nonce",
+					ID: fmt.Sprintf("%d-%d", c, a)})
 			}
 			if _, err := s.Claim(context.Background(), claim); err != nil {
 				t.Error(err)

@@ -138,9 +138,11 @@ func (m *maintenance) checkQuietly(ctx context.Context) {
 	}
 	if r.Tables != "" && m.corrupt.Load() == nil {
 		m.log.Error("store is damaged", "dir", m.dir, "error", r.Tables)
-		m.corrupt.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup", Err: errors.New(r.Tables)})
+		m.corrupt.Store(&dedup.ErrUnavailable{Reason: "the store is damaged: restore a backup",
+			Err: errors.New(r.Tables)})
 	}
-	m.log.Info("store checked", "dir", m.dir, "records", r.Records, "damaged", len(r.Damaged), "took", time.Since(began).Round(time.Millisecond))
+	m.log.Info("store checked", "dir", m.dir, "records", r.Records, "damaged", len(r.Damaged),
+		"took", time.Since(began).Round(time.Millisecond))
 }
 
 // restrictFiles makes every file 0600. The directory is 0700 already.

@@ -152,7 +152,8 @@ func (m *maintenance) prune() error {
 	if today := dedup.DayOf(m.now()); !o.all {
 		if o.evicted = keep.Evict(counts, today); o.evicted > 0 {
 			m.evicting.Do(func() {
-				m.log.Warn("more keys should be remembered than remember_signatures.max allows: the oldest days are forgotten",
+				m.log.Warn("more keys should be remembered than remember_signatures.max allows: the oldest days "+
+					"are forgotten",
 					"dir", m.dir, "max", keep.Max, "before", o.evicted.Start().Format(time.DateOnly))
 			})
 		}
@@ -186,7 +187,10 @@ func (m *maintenance) countTraces() (counts map[dedup.Day]int64, ended []record.
 			if len(key) != record.TraceKeySize {
 				continue
 			}
-			err := it.Item().Value(func(value []byte) (err error) { t, err = record.DecodeTrace(key, value); return err })
+			err := it.Item().Value(func(value []byte) (err error) {
+				t, err = record.DecodeTrace(key, value)
+				return err
+			})
 			switch {
 			case err != nil:
 				m.damage(err)

@@ -458,7 +458,8 @@ func (b *batch) recall(old *dedup.Record, p *prepared) dedup.Verdict {
 	if p.claim.Remember == nil || b.c.options.Remember.Off() {
 		return dedup.New
 	}
-	return dedup.Recall(*old, p.claim, func(k dedup.Key) dedup.Trace { return b.trace(record.HashOf(k).TraceID()) }, b.firstDay(), b.now)
+	trace := func(k dedup.Key) dedup.Trace { return b.trace(record.HashOf(k).TraceID()) }
+	return dedup.Recall(*old, p.claim, trace, b.firstDay(), b.now)
 }
 
 // remember records that a claim was accepted. The previous record of its key has been removed.

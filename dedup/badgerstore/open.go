@@ -105,7 +105,8 @@ func (c *core) openLocked() (w *committer, err error) {
 	}
 	if c.options.CheckOnOpen {
 		if err := c.checkValues(); err != nil {
-			return nil, fmt.Errorf("store %s is damaged: %w; restore a backup, or open it without the check", c.dir, err)
+			return nil, fmt.Errorf("store %s is damaged: %w; restore a backup, or open it without the check",
+				c.dir, err)
 		}
 	}
 	v := &recovery{committer: newCommitter(c)}
@@ -145,7 +146,8 @@ func (c *core) prepare(o badger.Options) error {
 // keepBefore keeps copies of the files as they are.
 func (c *core) keepBefore(unnamed []string) error {
 	if err := storedir.KeepBefore(c.dir, unnamed); err != nil {
-		return fmt.Errorf("store %s: its newest logs cannot be copied before it is opened, which needs as much space as they take: %w", c.dir, err)
+		return fmt.Errorf("store %s: its newest logs cannot be copied before it is opened, which needs as much "+
+			"space as they take: %w", c.dir, err)
 	}
 	if len(unnamed) > 0 {
 		c.log.Info("tables that MANIFEST does not list are left out", "dir", c.dir, "tables", unnamed)
@@ -188,14 +190,16 @@ func makeDir(dir string) error {
 		return fmt.Errorf("store directory %s cannot be read: %w; choose another one", dir, err)
 	}
 	if name := foreign(entries); name != "" {
-		return fmt.Errorf("directory %s is not a store and not empty (%s): use an empty directory, or one that does not exist", dir, name)
+		return fmt.Errorf("directory %s is not a store and not empty (%s): use an empty directory, or one that "+
+			"does not exist", dir, name)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return fmt.Errorf("store directory %s belongs to another user: %w; choose another one", dir, err)
 	}
 	f, err := os.CreateTemp(dir, storedir.TempPrefix+"*")
 	if err != nil {
-		return fmt.Errorf("store directory %s is not writable: %w; make it writable for this user, or choose another one", dir, err)
+		return fmt.Errorf("store directory %s is not writable: %w; make it writable for this user, or choose "+
+			"another one", dir, err)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
@@ -238,7 +242,8 @@ func (c *core) existing() (int, error) {
 	case err == nil && version > c.options.formats.current:
 		return version, &FormatError{Dir: c.dir, Format: version, Known: c.options.formats.current}
 	case err == nil && version < c.options.formats.current:
-		return version, fmt.Errorf("store %s has format %d: start the program with it once to upgrade it to format %d", c.dir, version, c.options.formats.current)
+		return version, fmt.Errorf("store %s has format %d: start the program with it once to upgrade it to "+
+			"format %d", c.dir, version, c.options.formats.current)
 	}
 	return version, err
 }
@@ -325,9 +330,11 @@ type FormatError struct {
 // Error names both formats and the program that opens the store.
 func (e *FormatError) Error() string {
 	if e.Format > e.Known {
-		return fmt.Sprintf("store %s has format %d, this program knows formats up to %d: use the newer program that wrote it", e.Dir, e.Format, e.Known)
+		return fmt.Sprintf("store %s has format %d, this program knows formats up to %d: use the newer program "+
+			"that wrote it", e.Dir, e.Format, e.Known)
 	}
-	return fmt.Sprintf("store %s has format %d, which this program (format %d) no longer opens: upgrade it with an older program first",
+	return fmt.Sprintf("store %s has format %d, which this program (format %d) no longer opens: upgrade it with "+
+		"an older program first",
 		e.Dir, e.Format, e.Known)
 }
 

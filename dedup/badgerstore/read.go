@@ -89,7 +89,8 @@ func (s *Store) match(ctx context.Context, f *dedup.Filter) ([]listed, error) {
 	newest, cut := s.recent.events, s.recent.cut
 	s.mu.Unlock()
 	if f.Before != 0 {
-		n, _ := slices.BinarySearchFunc(newest, f.Before, func(l listed, seq uint64) int { return cmp.Compare(l.seq, seq) })
+		n, _ := slices.BinarySearchFunc(newest, f.Before,
+			func(l listed, seq uint64) int { return cmp.Compare(l.seq, seq) })
 		newest = newest[:n]
 	}
 	if err := m.consider(ctx, newest); err != nil || m.full() || !cut {
@@ -200,7 +201,8 @@ func eachPlace(ctx context.Context, txn *badger.Txn, visit func(record.Place)) e
 
 // eachPlaceFrom visits up to n events of a family from a key on. It returns the next key, nil
 // at the end.
-func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int, visit func(*badger.Txn, record.Place)) (next []byte) {
+func eachPlaceFrom(txn *badger.Txn, family byte, from []byte, n int,
+	visit func(*badger.Txn, record.Place)) (next []byte) {
 	it := txn.NewIterator(keysOnly(family))
 	defer it.Close()
 	for it.Seek(from); it.Valid(); it.Next() {

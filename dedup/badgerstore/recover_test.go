@@ -42,13 +42,15 @@ func TestAnInterruptedTaskHasUsedItsAttemptAndWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	task := r.Tasks[0]
-	if task.State != dedup.Pending || task.Attempt != 1 || !task.Due.Equal(clock.Now().Add(time.Minute)) || task.Reason != "interrupted" {
+	if task.State != dedup.Pending || task.Attempt != 1 || !task.Due.Equal(clock.Now().Add(time.Minute)) ||
+		task.Reason != "interrupted" {
 		t.Errorf("task %+v", task)
 	}
 	if len(asked) == 0 || asked[0] != 1 {
 		t.Errorf("RecoverWait was asked for %v", asked)
 	}
-	if err := again.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone}); !errors.Is(err, dedup.ErrLeaseLost) {
+	err = again.Finish(ctx, work[0].Lease, dedup.Result{Kind: dedup.ResultDone})
+	if !errors.Is(err, dedup.ErrLeaseLost) {
 		t.Errorf("Finish with the lease of another life: %v", err)
 	}
 	clock.Advance(time.Minute)
@@ -118,7 +120,8 @@ func TestTheStatisticsSurviveARestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := dedup.Stats{Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead, Backlog: st.Backlog}
+		got := dedup.Stats{Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead,
+			Backlog: st.Backlog}
 		if !reflect.DeepEqual(got, want) || st.Free <= 0 || st.Bytes < 0 || st.Oldest.IsZero() {
 			t.Errorf("got %+v, want %+v", st, want)
 		}
@@ -151,7 +154,8 @@ func TestPartsAreTheWholeStore(t *testing.T) {
 		for _, l := range found.newest.events {
 			seen[l.seq] = true
 		}
-		return fmt.Sprintf("%+v, %d of them different, cut %t, %d open", found.total, len(seen), found.newest.cut, len(open)), len(found.newest.events)
+		return fmt.Sprintf("%+v, %d of them different, cut %t, %d open", found.total, len(seen),
+			found.newest.cut, len(open)), len(found.newest.events)
 	}
 	want, n := look(partsOf(1))
 	if n != events {
@@ -225,7 +229,8 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 		if err := s.maintenance.sweep(ownRhythm().slack); err != nil {
 			t.Fatal(err)
 		}
-		if e, st, a := stored(t, s, record.FamilyEvent), stored(t, s, record.FamilyState), stored(t, s, record.FamilyAlias); e != events || st != states || a != aliases {
+		if e, st, a := stored(t, s, record.FamilyEvent), stored(t, s, record.FamilyState), stored(t, s,
+			record.FamilyAlias); e != events || st != states || a != aliases {
 			t.Errorf("%d events, %d states, %d aliases; want %d, %d, %d", e, st, a, events, states, aliases)
 		}
 	}
@@ -234,7 +239,8 @@ func TestASweepDeletesWhatHasEndedAndNothingElse(t *testing.T) {
 	sweep(5, 5, 2)
 	clock.Advance(2 * time.Minute)
 	// An event that was queued for deletion but is needed again stays.
-	o2 := &sweepOp{ticket: newTicket(true), places: []record.Place{{Hash: record.HashOf(claimOf("dead").Key)}, {Hash: record.HashOf(claimOf("pending").Key)}}, before: clock.Now()}
+	o2 := &sweepOp{ticket: newTicket(true), places: []record.Place{{Hash: record.HashOf(claimOf("dead").Key)},
+		{Hash: record.HashOf(claimOf("pending").Key)}}, before: clock.Now()}
 	if err := s.do(ctx, o2); err != nil || o2.done != 0 {
 		t.Errorf("%d swept, %v", o2.done, err)
 	}

@@ -64,7 +64,8 @@ func (v *recovery) check() error {
 	}
 	v.meta.Census = found.census
 	if missing {
-		v.log.Warn("opened with missing events (accept-loss)", "dir", v.dir, "counted", m.Census.Entries, "found", found.census.Entries)
+		v.log.Warn("opened with missing events (accept-loss)", "dir", v.dir, "counted", m.Census.Entries,
+			"found", found.census.Entries)
 	}
 	return v.acceptMeta(mark, unknown, missing)
 }
@@ -85,7 +86,8 @@ func (v *recovery) openGaps() {
 	m := &v.meta
 	all, found := gaps(m.Gaps).at(v.now(), m.Wall, max(m.Window, dedup.DefaultWindow))
 	if found != nil {
-		v.log.Warn("the last commit is longer ago than a window: that time does not count for windows, and nothing is deleted for a day. "+
+		v.log.Warn("the last commit is longer ago than a window: that time does not count for windows, and "+
+			"nothing is deleted for a day. "+
 			"Set the clock if it is wrong", "dir", v.dir, "last", m.Wall, "now", v.now(), "gap", found.Rest)
 	}
 	m.Gaps, v.gaps = all, all
@@ -181,7 +183,8 @@ func (v *recovery) openIdentity(m record.Meta, lost bool) (err error) {
 		return nil
 	}
 	if m.Commit > 0 {
-		v.log.Info("the store gets a new identity: start with a full backup", "dir", v.dir, "identity", unknown, "lost", lost)
+		v.log.Info("the store gets a new identity: start with a full backup", "dir", v.dir, "identity", unknown,
+			"lost", lost)
 	}
 	if v.identity, err = storedir.NewIdentity(v.dir); err != nil {
 		return fmt.Errorf("store %s: its identity cannot be written: %w", v.dir, err)
@@ -330,15 +333,17 @@ func missing(counted, found record.Census, damaged int) bool {
 // difference describes how what is there differs from what was counted.
 func difference(want, have record.Census) string {
 	if want.Entries == have.Entries {
-		return fmt.Sprintf("all %d events and aliases that its last commit counted are there, but not all in their newest state", want.Entries)
+		return fmt.Sprintf("all %d events and aliases that its last commit counted are there, but not all in "+
+			"their newest state", want.Entries)
 	}
 	return fmt.Sprintf("its last commit counted %d events and aliases, and %d are there", want.Entries, have.Entries)
 }
 
 // errMissing reports a store that does not hold what its last commit counted.
 func errMissing(dir string, want, have record.Census) error {
-	return fmt.Errorf("store %s differs from its last commit: %s. Its files are unchanged; "+
-		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): lost events are gone, and a repeated delivery of one is new",
+	return fmt.Errorf("store %s lost acknowledged data: %s. Its files are unchanged; "+
+		"restore a backup, or accept the loss (AcceptLoss, --accept-loss): lost events are gone, and a repeated "+
+		"delivery of one is new",
 		dir, difference(want, have))
 }
 
@@ -369,12 +374,14 @@ func olderPlaces(txn *badger.Txn, h record.Hash) (places []record.Place) {
 // errLost reports that the store is behind the file.
 func errLost(dir string, have, want uint64) error {
 	return fmt.Errorf("store %s lost its newest commits: the last is %d, but %d was acknowledged; its log is damaged. "+
-		"Restore a backup, or accept the loss (AcceptLoss, --accept-loss): events of those commits are gone, and a repeated delivery of one is new",
+		"Restore a backup, or accept the loss (AcceptLoss, --accept-loss): events of those commits are gone, and "+
+		"a repeated delivery of one is new",
 		dir, have, want)
 }
 
 // errUnknownLoss reports that commits may be lost.
 func errUnknownLoss(dir, unknown string) error {
 	return fmt.Errorf("store %s: the file %s is %s, so acknowledged commits may be lost. "+
-		"Put the file back, restore a backup, or accept a possible loss (AcceptLoss, --accept-loss)", dir, storedir.HighWaterFile, unknown)
+		"Put the file back, restore a backup, or accept a possible loss (AcceptLoss, "+
+		"--accept-loss)", dir, storedir.HighWaterFile, unknown)
 }

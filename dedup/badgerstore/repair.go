@@ -91,7 +91,8 @@ func (r *repairer) repair(ctx context.Context, before Report) ([]Repair, Report,
 func (r *repairer) aliasOwners(ctx context.Context, all []Damage) (map[record.Hash]record.Alias, error) {
 	wanted := map[record.Hash]record.Alias{}
 	for _, d := range all {
-		if key, err := record.ParseKeyName(d.Key); err == nil && key[0] == record.FamilyAlias && len(key) == record.KeySize {
+		if key, err := record.ParseKeyName(d.Key); err == nil && key[0] == record.FamilyAlias &&
+			len(key) == record.KeySize {
 			wanted[record.Hash(key[1:])] = record.Alias{}
 		}
 	}
@@ -212,7 +213,8 @@ func (b *batch) rebuild(p record.Place, r *dedup.Record) {
 		r.Accepted = b.now
 	}
 	r.Window = min(max(r.Window, dedup.DefaultWindow), max(b.window, dedup.DefaultWindow))
-	*r = dedup.Record{Seq: r.Seq, Accepted: r.Accepted, Window: r.Window, Generation: max(1, r.Generation), Tasks: r.Tasks}
+	*r = dedup.Record{Seq: r.Seq, Accepted: r.Accepted, Window: r.Window, Generation: max(1, r.Generation),
+		Tasks: r.Tasks}
 	for i, t := range r.Tasks {
 		r.Tasks[i] = dedup.Task{Handler: t.Handler, Lane: t.Lane, State: dedup.Pending, Due: b.now}
 	}
@@ -319,7 +321,8 @@ func salvage(txn *badger.Txn, p record.Place) (left salvaged) {
 		if fix, err := record.DecodeEvent(key, value, &first); err == nil && fix.Describe(p, &first) == nil {
 			left.event, left.rec = &fix, first
 			left.known(&first)
-		} else if fix, err := record.DecodeEvent(key, record.Reseal(key, value), &first); err == nil && fix.Describe(p, &first) == nil && record.HashOf(first.Key) == p.Hash {
+		} else if fix, err := record.DecodeEvent(key, record.Reseal(key, value), &first); err == nil &&
+			fix.Describe(p, &first) == nil && record.HashOf(first.Key) == p.Hash {
 			left.rec = first
 			left.known(&first)
 		}

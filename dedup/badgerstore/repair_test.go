@@ -88,7 +88,8 @@ func countsOf(t *testing.T, s *Store) dedup.Stats {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dedup.Stats{Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead, Backlog: st.Backlog}
+	return dedup.Stats{Records: st.Records, Pending: st.Pending, Running: st.Running, Dead: st.Dead,
+		Backlog: st.Backlog}
 }
 
 // letter claims a key again and returns its record, which must be a dead letter with the reason
@@ -348,7 +349,8 @@ func TestADamagedTableIsNotRepaired(t *testing.T) {
 	for _, f := range logs(t, s.dir, ".sst") {
 		flip(t, f, 500)
 	}
-	if _, _, err := again.Repair(context.Background()); err == nil || !strings.Contains(err.Error(), ".sst") || !strings.Contains(err.Error(), "restore a backup") {
+	if _, _, err := again.Repair(context.Background()); err == nil || !strings.Contains(err.Error(), ".sst") ||
+		!strings.Contains(err.Error(), "restore a backup") {
 		t.Error(err)
 	}
 }

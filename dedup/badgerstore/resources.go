@@ -49,13 +49,15 @@ func (d diskState) frozen() bool { return d.unwritable != nil || d.failed == nil
 func (d diskState) err() error {
 	const retry = 30 * time.Second
 	if d.unwritable != nil {
-		return &dedup.ErrUnavailable{Reason: "the store's file system cannot be written", RetryAfter: retry, Err: d.unwritable}
+		return &dedup.ErrUnavailable{Reason: "the store's file system cannot be written", RetryAfter: retry,
+			Err: d.unwritable}
 	}
 	if d.failed != nil {
 		return &dedup.ErrUnavailable{Reason: "free disk space is unknown", RetryAfter: retry, Err: d.failed}
 	}
 	return &dedup.ErrUnavailable{
-		Reason:     fmt.Sprintf("disk low: %s free, %s wanted; free some space, the store continues by itself", mib(d.free), mib(d.want)),
+		Reason: fmt.Sprintf("disk low: %s free, %s wanted; free some space, the store continues by itself",
+			mib(d.free), mib(d.want)),
 		RetryAfter: retry,
 	}
 }
@@ -191,7 +193,8 @@ const (
 
 // errNoDescriptors is why nothing is written.
 var errNoDescriptors = &dedup.ErrUnavailable{
-	Reason:     "the process has too few file descriptors left; raise its limit (ulimit -n), the store continues by itself once some are closed",
+	Reason: "the process has too few file descriptors left; raise its limit (ulimit -n), the store continues " +
+		"by itself once some are closed",
 	RetryAfter: 5 * time.Second,
 }
 

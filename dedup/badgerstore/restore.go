@@ -75,7 +75,8 @@ func restoreInto(dir string) error {
 	}
 	for _, e := range entries {
 		if e.Name() != "lost+found" {
-			return fmt.Errorf("directory %s is not empty (%s); restore into an empty one, or one that does not exist", dir, e.Name())
+			return fmt.Errorf("directory %s is not empty (%s); restore into an empty one, or one that does "+
+				"not exist", dir, e.Name())
 		}
 	}
 	return nil
@@ -125,7 +126,8 @@ func (r *restorer) load(ctx context.Context, from io.Reader) error {
 		}
 		there := it.Valid() && bytes.Equal(it.Item().Key(), key)
 		if old && !there {
-			return errors.New("it names a key that the previous backups do not have: it belongs to another store; pass the increments of one store only")
+			return errors.New("it names a key that the previous backups do not have: it belongs to another store; " +
+				"pass the increments of one store only")
 		}
 		if there {
 			it.Next()
@@ -155,7 +157,8 @@ func (r *restorer) follow(head backupHead) (Position, error) {
 	}
 	end := head.at()
 	if !first && (have.Store == "" || end.Store == "") {
-		r.log.Warn("backups of an earlier program do not name their store: whether the increment continues the previous backup is unknown",
+		r.log.Warn("backups of an earlier program do not name their store: whether the increment continues the "+
+			"previous backup is unknown",
 			"dir", r.dir, "since", from.Version)
 	}
 	if end.Store == "" {

@@ -100,7 +100,8 @@ func (r *row) tally() tally {
 		}
 	}
 	if r.rec.Quarantined() {
-		t.quarantined = map[dedup.QuarantineGroup]int64{{Endpoint: r.rec.Payload.Endpoint, Reason: r.rec.QuarantineReason}: 1}
+		t.quarantined = map[dedup.QuarantineGroup]int64{{Endpoint: r.rec.Payload.Endpoint,
+			Reason: r.rec.QuarantineReason}: 1}
 	}
 	if r.rec.Open() {
 		t.backlog = r.event.Size

@@ -76,7 +76,8 @@ func TestSpaceIsReclaimedOverDailyRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		live := liveBytes(t, s)
-		t.Logf("day %d: %d KiB of which %d KiB are live: %.2f times", day, used.all>>10, live>>10, float64(used.all)/float64(live))
+		t.Logf("day %d: %d KiB of which %d KiB are live: %.2f times", day, used.all>>10, live>>10,
+			float64(used.all)/float64(live))
 		if most := live*5/2 + 3*logFile; used.all > most {
 			t.Errorf("day %d: %d KiB, want at most %d KiB", day, used.all>>10, most>>10)
 		}
@@ -132,7 +133,8 @@ func TestAnOlderValueLogIsCollectedAlthoughTheNewestHasMoreDeleted(t *testing.T)
 	}
 	for _, c := range kept {
 		d := mustClaim(t, s, c, dedup.Known)
-		if rec, err := s.Get(context.Background(), d.Record.Event); err != nil || !bytes.Equal(rec.Payload.Body, c.Payload.Body) {
+		if rec, err := s.Get(context.Background(), d.Record.Event); err != nil ||
+			!bytes.Equal(rec.Payload.Body, c.Payload.Body) {
 			t.Errorf("%s: %v, or another body", c.Key.ID, err)
 		}
 	}
@@ -167,7 +169,8 @@ func TestWhatWasDeletedIsRememberedOverARestart(t *testing.T) {
 	shut(t, s)
 	s = open(t, dir, o)
 	if s.removed.Load() != 0 || s.reclaimed.Load() != clock.Now().UnixNano() {
-		t.Errorf("%d bytes are removed since %d, though space was given back before the restart", s.removed.Load(), s.reclaimed.Load())
+		t.Errorf("%d bytes are removed since %d, though space was given back before the restart",
+			s.removed.Load(), s.reclaimed.Load())
 	}
 }
 

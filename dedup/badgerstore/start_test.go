@@ -146,7 +146,8 @@ func TestAFlippedBitInManifestLosesNothing(t *testing.T) {
 				text := []byte(whole)
 				text[record+3] ^= 1 << bit
 				files[badger.ManifestFilename] = string(text)
-				if opensWholeOrNot(t, fmt.Sprintf("bit %d of the record at %d", bit, record), copyDir(t, files), want, small()) != nil {
+				if opensWholeOrNot(t, fmt.Sprintf("bit %d of the record at %d", bit, record), copyDir(t, files),
+					want, small()) != nil {
 					refused++
 				}
 			}
@@ -168,7 +169,8 @@ func TestAManifestThatIsCutOffLosesNothing(t *testing.T) {
 					continue
 				}
 				files[badger.ManifestFilename] = whole[:cut]
-				if opensWholeOrNot(t, fmt.Sprintf("cut at %d of %d", cut, len(whole)), copyDir(t, files), want, small()) != nil {
+				if opensWholeOrNot(t, fmt.Sprintf("cut at %d of %d", cut, len(whole)), copyDir(t, files), want,
+					small()) != nil {
 					refused++
 				}
 			}
@@ -306,9 +308,13 @@ func TestAStartMayEndAnywhere(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, dir string) error{
 		"while it keeps the files": func(t *testing.T, dir string) error {
 			kept := filepath.Join(dir, storedir.BeforeStart)
-			return errors.Join(os.Mkdir(kept, 0o700), os.WriteFile(filepath.Join(kept, "000001.vlog"+storedir.NewSuffix), []byte("half"), 0o600))
+			return errors.Join(os.Mkdir(kept, 0o700),
+				os.WriteFile(filepath.Join(kept, "000001.vlog"+storedir.NewSuffix), []byte("half"), 0o600))
 		},
-		"when the files are kept": func(t *testing.T, dir string) error { return storedir.KeepBefore(dir, []string{"000900.sst"}) },
+		"when the files are kept": func(t *testing.T, dir string) error {
+			return storedir.KeepBefore(dir,
+				[]string{"000900.sst"})
+		},
 		"when Badger has opened them": func(t *testing.T, dir string) error {
 			if err := storedir.KeepBefore(dir, []string{"000900.sst"}); err != nil {
 				return err
@@ -323,10 +329,12 @@ func TestAStartMayEndAnywhere(t *testing.T) {
 			if err := storedir.KeepBefore(dir, []string{"000900.sst"}); err != nil {
 				return err
 			}
-			return os.Rename(filepath.Join(dir, storedir.BeforeStart, badger.ManifestFilename), filepath.Join(dir, badger.ManifestFilename))
+			return os.Rename(filepath.Join(dir, storedir.BeforeStart, badger.ManifestFilename),
+				filepath.Join(dir, badger.ManifestFilename))
 		},
 		"when it is sure": func(t *testing.T, dir string) error {
-			return errors.Join(storedir.KeepBefore(dir, []string{"000900.sst"}), os.Rename(filepath.Join(dir, storedir.BeforeStart), filepath.Join(dir, storedir.AfterStart)))
+			return errors.Join(storedir.KeepBefore(dir, []string{"000900.sst"}),
+				os.Rename(filepath.Join(dir, storedir.BeforeStart), filepath.Join(dir, storedir.AfterStart)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -410,7 +418,8 @@ func TestTheLockIsHeldThroughout(t *testing.T) {
 			return err
 		},
 	} {
-		if err := ask(); err == nil || !strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		if err := ask(); err == nil || !strings.Contains(err.Error(), "in use") ||
+			!strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -185,7 +185,8 @@ func (s *Store) Repair(ctx context.Context) ([]Repair, Report, error) {
 		return nil, before, err
 	}
 	if before.Tables != "" {
-		return nil, before, fmt.Errorf("store %s has a damaged table, which cannot be repaired: %s; restore a backup", s.dir, before.Tables)
+		return nil, before, fmt.Errorf("store %s has a damaged table, which cannot be repaired: %s; "+
+			"restore a backup", s.dir, before.Tables)
 	}
 	return (&repairer{s.core}).repair(ctx, before)
 }

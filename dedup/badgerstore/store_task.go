@@ -54,7 +54,8 @@ func (s *Store) bodies(o *takeOp) []dedup.Work {
 			if !errors.As(err, new(*DamagedError)) { // the store is closing, which is unrelated to the task
 				res = dedup.Result{Kind: dedup.ResultRelease}
 			}
-			_ = s.queue.push(&leaseOp{ticket: newTicket(false), lease: w.Lease, change: func(r *dedup.Record, now time.Time) error {
+			_ = s.queue.push(&leaseOp{ticket: newTicket(false), lease: w.Lease, change: func(r *dedup.Record,
+				now time.Time) error {
 				return r.Finish(w.Lease, res, now)
 			}}) // if this fails, the lease expires and the next Take tries again
 			continue
@@ -116,7 +117,8 @@ func (s *Store) RunNow(ctx context.Context, event string) (dedup.Record, error) 
 	return s.edit(ctx, event, (*dedup.Record).RunNow)
 }
 
-func (s *Store) edit(ctx context.Context, event string, edit func(*dedup.Record, time.Time) error) (dedup.Record, error) {
+func (s *Store) edit(ctx context.Context, event string,
+	edit func(*dedup.Record, time.Time) error) (dedup.Record, error) {
 	o := &editOp{ticket: newTicket(true), event: event, edit: edit}
 	if err := s.do(ctx, o); err != nil {
 		return dedup.Record{}, err

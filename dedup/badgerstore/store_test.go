@@ -23,7 +23,8 @@ func TestMain(m *testing.M) {
 // as a busy machine needs.
 func quiet() Options {
 	return Options{
-		Logger: slog.New(slog.DiscardHandler), RecoverWait: func(int) time.Duration { return 0 }, beats: make(chan time.Time),
+		Logger: slog.New(slog.DiscardHandler), RecoverWait: func(int) time.Duration { return 0 },
+		beats: make(chan time.Time),
 	}
 }
 

@@ -70,7 +70,8 @@ func TestAProgramOfAnOlderFormatLeavesANewerStoreAlone(t *testing.T) {
 		dir := left(t, s, state == "crashed")
 		before := contents(t, dir)
 		_, err := Open(dir, older)
-		formatIs(t, err, FormatError{Dir: dir, Format: formatVersion, Known: formatVersion - 1}, "use the newer program")
+		formatIs(t, err, FormatError{Dir: dir, Format: formatVersion, Known: formatVersion - 1},
+			"use the newer program")
 		sameContents(t, state, before, contents(t, dir))
 		again := open(t, dir, quiet())
 		mustClaim(t, again, smallClaim(2), dedup.Known)
@@ -88,9 +89,10 @@ func TestAnUpgradeMayEndAnywhere(t *testing.T) {
 			dir, want, o := goldenStore(t, state)
 			before := contents(t, dir)
 			stopped := o
-			stopped.formats = formats{current: formatVersion, steps: map[int]func(string) error{1: func(dir string) error {
-				return errors.Join(ownFormats().steps[1](dir), ends)
-			}}}
+			stopped.formats = formats{current: formatVersion,
+				steps: map[int]func(string) error{1: func(dir string) error {
+					return errors.Join(ownFormats().steps[1](dir), ends)
+				}}}
 			if _, err := Open(dir, stopped); !errors.Is(err, ends) {
 				t.Fatal(err)
 			}

@@ -64,7 +64,8 @@ func TestADamagedLengthInTheValueLogIsRefused(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "--accept-loss") {
 		t.Error(err)
 	}
-	if after := files(t, s.dir); before[strings.TrimPrefix(file, s.dir+"/")] != after[strings.TrimPrefix(file, s.dir+"/")] {
+	if after := files(t, s.dir); before[strings.TrimPrefix(file, s.dir+"/")] != after[strings.TrimPrefix(file,
+		s.dir+"/")] {
 		t.Error("the refused start cut the log")
 	}
 	o := quiet()

@@ -27,12 +27,15 @@ func fullRecord() (dedup.Claim, dedup.Record) {
 	}
 	r := dedup.Record{
 		Key: c.Key, Aliases: c.Aliases, Payload: c.Payload,
-		Event: "e", Fingerprint: dedup.Fingerprint{1, 31: 2}, Generation: 3, Seq: 1 << 40, Accepted: at, Finished: at.Add(1),
-		Window: time.Hour, Expires: at.Add(time.Hour), Hold: true, DropBody: true, QuarantineReason: "conflict", Original: "o",
+		Event: "e", Fingerprint: dedup.Fingerprint{1, 31: 2}, Generation: 3, Seq: 1 << 40,
+		Accepted: at, Finished: at.Add(1),
+		Window: time.Hour, Expires: at.Add(time.Hour), Hold: true, DropBody: true,
+		QuarantineReason: "conflict", Original: "o",
 		QuarantineCount: 7, Note: "note",
 		Response: dedup.Response{Status: 299, Header: map[string][]string{"Location": {"/"}}, Body: []byte("answer")},
 		Tasks: []dedup.Task{
-			{Handler: "h", Lane: "l", State: dedup.Dead, Attempt: 4, Postponed: 1, Due: at, Started: at, Ended: at, Reason: "r", Err: "e", Token: 9, Until: at},
+			{Handler: "h", Lane: "l", State: dedup.Dead, Attempt: 4, Postponed: 1, Due: at, Started: at,
+				Ended: at, Reason: "r", Err: "e", Token: 9, Until: at},
 			{Handler: "h2", State: dedup.Pending},
 		},
 	}
@@ -62,7 +65,8 @@ func TestStoredValuesComeBackWhole(t *testing.T) {
 	}
 	var state dedup.Record
 	about := Outline{Size: 1 << 40, Endpoint: "e"}
-	if o, outlined, err := DecodeState(key, EncodeState(key, &want, about), &state); err != nil || !outlined || o != about {
+	if o, outlined, err := DecodeState(key, EncodeState(key, &want, about), &state); err != nil || !outlined ||
+		o != about {
 		t.Fatal(o, outlined, err)
 	}
 	want.Key, want.Aliases, want.Payload, want.Event = dedup.Key{}, nil, dedup.Payload{}, ""
@@ -70,7 +74,8 @@ func TestStoredValuesComeBackWhole(t *testing.T) {
 		t.Error(diff)
 	}
 	bare := f.WithoutBody(BodyDropped)
-	if again, err := DecodeEvent(key, bare.Encode(key, &want), &got); err != nil || len(again.InlineBody()) != 0 || again.Size != 8 {
+	if again, err := DecodeEvent(key, bare.Encode(key, &want), &got); err != nil ||
+		len(again.InlineBody()) != 0 || again.Size != 8 {
 		t.Errorf("without its body: %+v, %v", again, err)
 	}
 }
@@ -105,7 +110,8 @@ func TestEventIDsFindTheirRecord(t *testing.T) {
 		}
 	}
 	id := EventID(h, 77)
-	for _, bad := range []string{"", "-", id + "0", strings.ToUpper(id), "0" + id, "0-" + id[3:], strings.Replace(id, "-", "--", 1)} {
+	for _, bad := range []string{"", "-", id + "0", strings.ToUpper(id), "0" + id, "0-" + id[3:],
+		strings.Replace(id, "-", "--", 1)} {
 		if _, _, ok := ParseEventID(bad); ok {
 			t.Errorf("%q is taken for an id", bad)
 		}
@@ -173,7 +179,8 @@ func FuzzParseEventID(f *testing.F) {
 func TestTheCountersOfBothVersionsAreRead(t *testing.T) {
 	t.Parallel()
 	want := Meta{Commit: 1 << 60, Seq: 2, Token: 3, Boot: 4, Wall: time.Unix(1_700_000_000, 5).UTC(), Window: time.Hour,
-		Census: Census{true, 6, 7}, Gaps: []Gap{{time.Unix(5, 0).UTC(), time.Hour}, {time.Unix(9, 0).UTC(), time.Minute}}}
+		Census: Census{true, 6, 7}, Gaps: []Gap{{time.Unix(5, 0).UTC(), time.Hour},
+			{time.Unix(9, 0).UTC(), time.Minute}}}
 	got, err := DecodeMeta(want.Encode())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("version 2: %s, %v", diff, err)

@@ -27,7 +27,8 @@ func ReadFormat(dir string) (int, error) {
 	number, ok := strings.CutPrefix(strings.TrimSpace(string(text)), formatPrefix)
 	version, err := strconv.Atoi(number)
 	if !ok || err != nil || version < 1 {
-		return 0, fmt.Errorf("store %s: file %s says %q, which is not a store format; is this the right directory?", dir, FormatFile, string(text))
+		return 0, fmt.Errorf("store %s: file %s says %q, which is not a store format; is this the right "+
+			"directory?", dir, FormatFile, string(text))
 	}
 	return version, nil
 }
