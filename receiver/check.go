@@ -76,20 +76,15 @@ func check(c Config) (*registry, error) {
 		p := &c.Producers[i]
 		errs = append(errs, p.Check()...)
 		for _, err := range checkProducer(c, p) {
-			if err != nil {
-				errs = append(errs, fmt.Errorf("producer %q: %w", p.Name, err))
-			}
+			errs = append(errs, fmt.Errorf("producer %q: %w", p.Name, err))
 		}
 		if seen[p.Name] {
 			errs = append(errs, fmt.Errorf("producer %q: the name is used twice", p.Name))
 		}
 		seen[p.Name] = true
 	}
-	b, err := newRegistry(c.Handlers, c.Producers, c.Decode)
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return nil, err
-	}
-	return b, nil
+	handlers, err := newRegistry(c.Handlers, c.Producers, c.Decode)
+	return handlers, errors.Join(append(errs, err)...)
 }
 
 // checkProducer lists the errors of a producer in this receiver.

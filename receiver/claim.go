@@ -297,12 +297,7 @@ func setItemType(h http.Header) {
 }
 
 func isSecret(name string, secret []string) bool {
-	for _, s := range secret {
-		if strings.EqualFold(s, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(secret, func(s string) bool { return strings.EqualFold(s, name) })
 }
 
 func fieldSize(name string, values []string) (size int) {
@@ -311,5 +306,3 @@ func fieldSize(name string, values []string) (size int) {
 	}
 	return size
 }
-
-func joined(list []string) string { return strings.Join(list, ", ") }

@@ -3,6 +3,7 @@ package receiver
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/eyelet-dev/eyelet/verify"
@@ -59,12 +60,7 @@ func parseAddr(s string) netip.Addr {
 }
 
 func within(a netip.Addr, prefixes []netip.Prefix) bool {
-	for _, p := range prefixes {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // MaxVia is the longest name for [Config.Via], in characters.

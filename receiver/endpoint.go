@@ -82,12 +82,9 @@ func hostKnown(hosts []string, host string) bool {
 	if err != nil {
 		name = strings.Trim(host, "[]")
 	}
-	for _, known := range hosts {
-		if strings.EqualFold(known, host) || strings.EqualFold(strings.Trim(known, "[]"), name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(hosts, func(known string) bool {
+		return strings.EqualFold(known, host) || strings.EqualFold(strings.Trim(known, "[]"), name)
+	})
 }
 
 // takes reports whether the endpoint accepts the media type.
@@ -99,13 +96,10 @@ func (ep *endpoint) takes(contentType string) bool {
 	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
 		return false
 	}
-	for _, want := range ep.p.MediaTypes {
-		group, whole := strings.CutSuffix(strings.ToLower(want), "/*")
-		if strings.EqualFold(want, got) || whole && (group == "*" || strings.HasPrefix(got, group+"/")) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ep.p.MediaTypes, func(want string) bool {
+		group, all := strings.CutSuffix(strings.ToLower(want), "/*")
+		return strings.EqualFold(want, got) || all && (group == "*" || strings.HasPrefix(got, group+"/"))
+	})
 }
 
 // retired reports whether the endpoint has ended.
@@ -120,13 +114,9 @@ func (ep *endpoint) announceSunset(resp *reply) {
 	if ep.p.Deprecated.IsZero() || ep.retired() {
 		return
 	}
-	header := resp.Header.Clone() // shared with the store and other deliveries
-	if header == nil {
-		header = http.Header{}
-	}
-	header.Set("Deprecation", "@"+strconv.FormatInt(ep.p.Deprecated.Unix(), 10))
+	resp.Header = cloneHeader(resp.Header) // shared with the store and other deliveries
+	resp.Header.Set("Deprecation", "@"+strconv.FormatInt(ep.p.Deprecated.Unix(), 10))
 	if !ep.p.Retire.IsZero() {
-		header.Set("Sunset", ep.p.Retire.UTC().Format(http.TimeFormat))
+		resp.Header.Set("Sunset", ep.p.Retire.UTC().Format(http.TimeFormat))
 	}
-	resp.Header = header
 }

@@ -186,9 +186,7 @@ func (d *delivery) admit() error {
 		return fail(codeMediaType, nil)
 	}
 	if _, ok := codingOf(r.Header); !ok {
-		f := fail(codeCoding, nil)
-		f.header = http.Header{"Accept-Encoding": {codings}}
-		return f
+		return &failure{code: codeCoding, header: http.Header{"Accept-Encoding": {codings}}}
 	}
 	if r.ContentLength > p.MaxBody {
 		return fail(codeBodyTooLarge, nil)
@@ -197,9 +195,7 @@ func (d *delivery) admit() error {
 }
 
 func (d *delivery) methodRefused() error {
-	f := fail(codeMethod, nil)
-	f.header = http.Header{"Allow": {d.ep.allow}}
-	return f
+	return &failure{code: codeMethod, header: http.Header{"Allow": {d.ep.allow}}}
 }
 
 // loops reports whether the delivery already passed through this receiver: its field Via names
@@ -207,15 +203,7 @@ func (d *delivery) methodRefused() error {
 // infinite loop (section 7.6).
 func (d *delivery) loops() bool {
 	name := d.rx.cfg.Via
-	if name == "" {
-		return false
-	}
-	for _, line := range d.r.Header["Via"] {
-		if viaContains(line, name) {
-			return true
-		}
-	}
-	return false
+	return name != "" && slices.ContainsFunc(d.r.Header["Via"], func(line string) bool { return viaContains(line, name) })
 }
 
 // early reports whether a proxy marked the request as TLS early data. Several values, or others

@@ -209,7 +209,7 @@ func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	if p.QueryScope {
 		e.Scope += ", with the signed path and query"
 		if len(p.ScopeIgnores) > 0 {
-			e.Scope += " less the parameters " + joined(p.ScopeIgnores)
+			e.Scope += " less the parameters " + strings.Join(p.ScopeIgnores, ", ")
 		}
 	}
 	if s, ok := p.Scheme.(interface{ AcceptSignature() string }); ok {

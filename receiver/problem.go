@@ -320,13 +320,10 @@ const quotaPolicy = "default"
 // draft-ietf-httpapi-ratelimit-headers-11: t is when the delivery would fit, and Retry-After is
 // not before it.
 func rateExceeded(rate producer.Rate, wait time.Duration, left int) *failure {
-	f := fail(codeRateLimited, nil)
-	f.after = wait
-	f.header = http.Header{
+	return &failure{code: codeRateLimited, after: wait, header: http.Header{
 		"Ratelimit-Policy": {fmt.Sprintf("%q;q=%d;w=%d", quotaPolicy, rate.Events, rate.Per/time.Second)},
 		"Ratelimit":        {fmt.Sprintf("%q;r=%d;t=%d", quotaPolicy, left, (wait+time.Second-1)/time.Second)},
-	}
-	return f
+	}}
 }
 
 // storeFailure is the failure of an error of the store. After an unexpected error the outcome is
@@ -370,7 +367,7 @@ func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 	maps.Copy(header, f.header)
 	switch row.Code {
 	case codeMediaType:
-		taken := joined(p.AcceptedMediaTypes())
+		taken := strings.Join(p.AcceptedMediaTypes(), ", ")
 		header.Set("Accept-Post", taken)
 		header.Set("Accept", taken)
 	case verify.DigestMissing, codeDigestUnsupported:
@@ -415,6 +412,10 @@ func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 	if errors.As(err, &reason) {
 		detail += " Reason: " + string(reason) + "."
 	}
+	var violated []string
+	if row.Type == quotaExceeded {
+		violated = []string{quotaPolicy}
+	}
 	body, err := json.Marshal(struct {
 		Type   string      `json:"type"`
 		Title  string      `json:"title"`
@@ -425,7 +426,7 @@ func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 		Violated []string `json:"violated-policies,omitempty"`
 		digestProblem
 	}{
-		rx.typeOf(row), row.Title, status, row.Code, strings.ToValidUTF8(detail, "?"), violated(row),
+		rx.typeOf(row), row.Title, status, row.Code, strings.ToValidUTF8(detail, "?"), violated,
 		digestProblemOf(err),
 	})
 	if err != nil {
@@ -440,13 +441,6 @@ func (rx *Receiver) typeOf(row problem) string {
 		return row.Type
 	}
 	return rx.policyURL + "#" + string(row.Code)
-}
-
-func violated(row problem) []string {
-	if row.Type == quotaExceeded {
-		return []string{quotaPolicy}
-	}
-	return nil
 }
 
 // retryAfter is delay-seconds (RFC 9110 section 10.2.3), at least 1. It is jittered, so that

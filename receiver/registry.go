@@ -3,8 +3,8 @@ package receiver
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -50,7 +50,7 @@ func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc)
 		r.byName[h.name] = &h
 		r.byProducer[h.producer] = append(r.byProducer[h.producer], &h)
 	}
-	for _, name := range sortedKeys(r.byProducer) {
+	for _, name := range slices.Sorted(maps.Keys(r.byProducer)) {
 		errs = append(errs, checkTogether(r.byProducer[name])...)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -75,7 +75,7 @@ func checkHandler(h *Handler, known map[string]*producer.Producer) []error {
 	add(checkPattern(h.pattern))
 	p := known[h.producer]
 	if p == nil {
-		add(fmt.Errorf("unknown producer %q (there are: %s)", h.producer, strings.Join(sortedKeys(known), ", ")))
+		add(fmt.Errorf("unknown producer %q (there are: %s)", h.producer, strings.Join(slices.Sorted(maps.Keys(known)), ", ")))
 	}
 	if h.answer && p != nil && p.Split != nil {
 		add(fmt.Errorf("producer %q sends batches, whose items cannot be answered one by one: use On", h.producer))
@@ -181,15 +181,6 @@ func (r *registry) matchIn(producer, typ string, other bool) (on []*Handler, ans
 // namesType reports whether the pattern of a handler is exactly the type.
 func (r *registry) namesType(producer, typ string) bool {
 	return slices.ContainsFunc(r.byProducer[producer], func(h *Handler) bool { return h.pattern == typ })
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }
 
 // A pattern is an exact event type, or a prefix followed by "*". "*" alone is the empty prefix.

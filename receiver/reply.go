@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -66,10 +67,7 @@ const jsonType = "application/json"
 // response is stored without a body, and acknowledgement adds it every time it is sent.
 func acceptance(p *producer.Producer) dedup.Response {
 	want := p.Accepted
-	a := dedup.Response{Status: want.Status, Header: want.Header.Clone(), Body: want.Body}
-	if a.Header == nil {
-		a.Header = http.Header{}
-	}
+	a := dedup.Response{Status: want.Status, Header: cloneHeader(want.Header), Body: want.Body}
 	if len(want.Body) == 0 && !bodyless(want.Status) && a.Header.Get("Content-Type") == "" {
 		a.Header.Set("Content-Type", jsonType)
 	}
@@ -96,9 +94,7 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 	}
 	if replayed {
 		r.code = codeRepeated
-		if r.Header = a.Header.Clone(); r.Header == nil { // the stored response stays as it is
-			r.Header = http.Header{}
-		}
+		r.Header = cloneHeader(a.Header) // shared with the store
 		r.Header.Set(replayedField, "true")
 	}
 	return r
@@ -107,20 +103,20 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 // quarantinedReply is the reply to a quarantined delivery. It reveals nothing about the original
 // event.
 func quarantinedReply(p *producer.Producer) *reply {
-	a := acceptance(p)
-	r := &reply{Response: a, code: codeQuarantined, refund: true}
-	if acknowledges(a) {
-		r.Body = acknowledgement("", "kept_aside")
-	}
+	r := acceptanceReply(p, codeQuarantined, acknowledgement("", "kept_aside"))
+	r.refund = true
 	return r
 }
 
 // batchReply is the reply to a batch, all of whose items are stored.
 func batchReply(p *producer.Producer, items int) *reply {
-	a := acceptance(p)
-	r := &reply{Response: a, code: codeAccepted}
-	if acknowledges(a) {
-		r.Body = fmt.Appendf(nil, "{\"events\":%d,\"status\":\"accepted\"}\n", items)
+	return acceptanceReply(p, codeAccepted, fmt.Appendf(nil, "{\"events\":%d,\"status\":\"accepted\"}\n", items))
+}
+
+func acceptanceReply(p *producer.Producer, code verify.Code, body []byte) *reply {
+	r := &reply{Response: acceptance(p), code: code}
+	if acknowledges(r.Response) {
+		r.Body = body
 	}
 	return r
 }
@@ -128,17 +124,20 @@ func batchReply(p *producer.Producer, items int) *reply {
 // handshakeReply is the reply to a subscription handshake.
 func handshakeReply(want *dedup.Response) *reply {
 	r := &reply{Response: *want, code: codeHandshake}
-	if r.Header = want.Header.Clone(); r.Header == nil {
-		r.Header = http.Header{}
-	}
-	if r.Status == 0 {
-		r.Status = http.StatusOK
-	}
+	r.Header, r.Status = cloneHeader(want.Header), cmp.Or(want.Status, http.StatusOK)
 	if r.Header.Get("Content-Type") == "" {
 		r.Header.Set("Content-Type", "text/plain; charset=utf-8") // a type that cannot execute what it echoes
 	}
 	r.Header.Set("Cache-Control", "no-store")
 	return r
+}
+
+// cloneHeader returns a copy that is not nil.
+func cloneHeader(h http.Header) http.Header {
+	if h == nil {
+		return http.Header{}
+	}
+	return h.Clone()
 }
 
 func acknowledgement(event, status string) []byte {

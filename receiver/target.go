@@ -3,6 +3,7 @@ package receiver
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -90,10 +91,5 @@ func namedBy(pair string, names []string) bool {
 	if decoded, err := url.QueryUnescape(name); err == nil {
 		name = decoded
 	}
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(names, name)
 }
