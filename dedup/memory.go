@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/eyelet-dev/eyelet/dedup/internal/heap"
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
@@ -42,7 +41,7 @@ type Memory struct {
 	order       []*memoryEntry // by Seq; stale ones are removed once they are the majority
 	stale       int            // entries of order that are no longer in events
 	queue       *taskqueue.Queue[string]
-	windows     heap.Heap[*memoryEntry]
+	windows     taskqueue.Heap[*memoryEntry]
 	traces      memoryTraces
 	seq         uint64
 	token       uint64
@@ -76,7 +75,7 @@ func NewMemory(o MemoryOptions) *Memory {
 		quarantined: map[QuarantineGroup]int64{},
 		names:       memoryNames{keys: map[[32]byte][]*memoryEntry{}, aliases: map[[32]byte]*memoryEntry{}},
 		queue:       taskqueue.New[string](),
-		windows: heap.New(func(a, b *memoryEntry) bool { return a.ends.Before(b.ends) },
+		windows: taskqueue.NewHeap(func(a, b *memoryEntry) bool { return a.ends.Before(b.ends) },
 			func(e *memoryEntry, i int) { e.window = i + 1 }),
 		traces: newMemoryTraces(o.Remember, DayOf(o.Clock.Now())),
 	}

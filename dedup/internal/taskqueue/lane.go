@@ -1,17 +1,15 @@
 package taskqueue
 
-import "github.com/eyelet-dev/eyelet/dedup/internal/heap"
-
 // lane holds tasks that run one after another. Only its head can be due or run. The waiting
 // tasks are a heap, because a store adds thousands of them in no order when it starts.
 type lane[E any] struct {
 	name    string
 	running *entry[E]
-	waiting heap.Heap[*entry[E]]
+	waiting Heap[*entry[E]]
 }
 
 func newLane[E any](name string) *lane[E] {
-	return &lane[E]{name: name, waiting: heap.New(beforeInLane[E], func(e *entry[E], i int) {
+	return &lane[E]{name: name, waiting: NewHeap(beforeInLane[E], func(e *entry[E], i int) {
 		e.laneIndex = int32(i) //nolint:gosec // 2^31 entries do not fit the memory
 	})}
 }

@@ -8,8 +8,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/eyelet-dev/eyelet/dedup/internal/heap"
 )
 
 // Item refers to one open task. E is how the store finds its event.
@@ -63,13 +61,13 @@ const (
 type Queue[E any] struct {
 	events  map[uint64]*entry[E] // the first task of each event, by sequence
 	lanes   map[string]*lane[E]
-	due     heap.Heap[*entry[E]] // waiting tasks by Due, running ones by the end of their lease
+	due     Heap[*entry[E]] // waiting tasks by Due, running ones by the end of their lease
 	open    int
 	running int
-	oldest  heap.Heap[uint64] // sequences of the events, and of some that are gone
+	oldest  Heap[uint64] // sequences of the events, and of some that are gone
 
-	suspects     heap.Heap[*entry[E]] // those that wait
-	suspect      *entry[E]            // the one that runs
+	suspects     Heap[*entry[E]] // those that wait
+	suspect      *entry[E]       // the one that runs
 	suspectUntil int64
 }
 
@@ -78,8 +76,8 @@ func New[E any]() *Queue[E] {
 	moved := func(e *entry[E], i int) { e.dueIndex = int32(i) } //nolint:gosec // 2^31 entries do not fit the memory
 	return &Queue[E]{
 		events: map[uint64]*entry[E]{}, lanes: map[string]*lane[E]{},
-		due: heap.New(before[E], moved), suspects: heap.New(before[E], moved),
-		oldest: heap.New(func(a, b uint64) bool { return a < b }, nil),
+		due: NewHeap(before[E], moved), suspects: NewHeap(before[E], moved),
+		oldest: NewHeap(func(a, b uint64) bool { return a < b }, nil),
 	}
 }
 
@@ -281,7 +279,7 @@ func (q *Queue[E]) withdraw(e *entry[E]) {
 	}
 }
 
-func (q *Queue[E]) heap(name heapName) *heap.Heap[*entry[E]] {
+func (q *Queue[E]) heap(name heapName) *Heap[*entry[E]] {
 	if name == inSuspects {
 		return &q.suspects
 	}

@@ -1,4 +1,4 @@
-package heap
+package taskqueue
 
 import (
 	"cmp"
@@ -8,14 +8,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-type item struct{ value, index int }
+type numbered struct{ value, index int }
 
 // TestAHeapAgreesWithASortedList checks the first item and every index after each step.
 func TestAHeapAgreesWithASortedList(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h := New(func(a, b *item) bool { return a.value < b.value }, func(e *item, i int) { e.index = i })
-		var all []*item
+		h := NewHeap(func(a, b *numbered) bool { return a.value < b.value }, func(e *numbered, i int) { e.index = i })
+		var all []*numbered
 		pick := func(t *rapid.T) int {
 			if len(all) == 0 {
 				t.Skip("empty")
@@ -25,7 +25,7 @@ func TestAHeapAgreesWithASortedList(t *testing.T) {
 		value := rapid.IntRange(0, 50)
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
-				e := &item{value: value.Draw(t, "value")}
+				e := &numbered{value: value.Draw(t, "value")}
 				all = append(all, e)
 				h.Push(e)
 			},
@@ -51,7 +51,7 @@ func TestAHeapAgreesWithASortedList(t *testing.T) {
 						t.Fatalf("the item at %d has index %d", i, e.index)
 					}
 				}
-				byValue := func(a, b *item) int { return cmp.Compare(a.value, b.value) }
+				byValue := func(a, b *numbered) int { return cmp.Compare(a.value, b.value) }
 				if len(all) > 0 && h.First().value != slices.MinFunc(all, byValue).value {
 					t.Fatalf("the first is %d", h.First().value)
 				}

@@ -1,16 +1,16 @@
-// Package heap is a typed binary heap that can report the index of its items.
-package heap
+package taskqueue
 
-// Heap keeps its smallest item first.
+// Heap is a binary heap that keeps its smallest item first and can report the index of its
+// items.
 type Heap[T any] struct {
 	items []T
 	less  func(a, b T) bool
 	moved func(item T, i int)
 }
 
-// New returns an empty heap in the order of less. moved, if not nil, is called with every new
+// NewHeap returns an empty heap in the order of less. moved, if not nil, is called with every new
 // index of an item.
-func New[T any](less func(a, b T) bool, moved func(item T, i int)) Heap[T] {
+func NewHeap[T any](less func(a, b T) bool, moved func(item T, i int)) Heap[T] {
 	if moved == nil {
 		moved = func(T, int) {}
 	}
