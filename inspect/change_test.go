@@ -68,7 +68,8 @@ func TestADeadLetterIsReopenedAndKeepsItsAnswer(t *testing.T) {
 	if line.Event != event || line.State != "pending" || line.Attempt != 0 || line.Status != 202 {
 		t.Errorf("line is %+v", line)
 	}
-	if got := end(t, store, dedup.Result{Kind: dedup.ResultDone}); got.Task().Attempt != 1 || got.Record.Event != event {
+	if got := end(t, store, dedup.Result{Kind: dedup.ResultDone}); got.Task().Attempt != 1 ||
+		got.Record.Event != event {
 		t.Errorf("work is %+v", got)
 	}
 }
@@ -84,7 +85,8 @@ func TestATaskIsAddedToAnEventWithoutAHandler(t *testing.T) {
 	if w := ask(store, http.MethodPost, "/events/"+event+"/reopen", ""); w.Code != http.StatusConflict {
 		t.Errorf("without a handler: status %d", w.Code)
 	}
-	if w := ask(store, http.MethodPost, "/events/"+event+"/reopen", `{"tasks":[{"handler":"ship","lane":"l"}]}`); w.Code != http.StatusOK {
+	if w := ask(store, http.MethodPost, "/events/"+event+"/reopen",
+		`{"tasks":[{"handler":"ship","lane":"l"}]}`); w.Code != http.StatusOK {
 		t.Errorf("with a handler: status %d: %s", w.Code, w.Body)
 	}
 	if task := end(t, store, dedup.Result{Kind: dedup.ResultDone}).Task(); task.Handler != "ship" || task.Lane != "l" {
@@ -109,7 +111,8 @@ func TestPurgedEventsAreForgotten(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	event := claim(t, store, "k", "order.paid", nil).Event
-	if w := ask(store, http.MethodDelete, "/events/"+event, ""); w.Code != http.StatusConflict || stateOf(t, store, event) != dedup.Pending {
+	if w := ask(store, http.MethodDelete, "/events/"+event, ""); w.Code != http.StatusConflict ||
+		stateOf(t, store, event) != dedup.Pending {
 		t.Errorf("an open event: status %d", w.Code)
 	}
 	kill(t, store)
@@ -187,7 +190,8 @@ func (failing) Reopen(context.Context, string, ...dedup.NewTask) (dedup.Record, 
 
 func TestAFailingStoreIs503(t *testing.T) {
 	t.Parallel()
-	if w := ask(failing{newStore(t)}, http.MethodPost, "/events/x/reopen", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "disk low") {
+	if w := ask(failing{newStore(t)}, http.MethodPost, "/events/x/reopen",
+		""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "disk low") {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }
@@ -202,8 +206,10 @@ func TestTheRawDeliveryIsADownload(t *testing.T) {
 		t.Errorf("status %d:\n%q", w.Code, w.Body)
 	}
 	want := http.Header{
-		"Content-Type": {"application/octet-stream"}, "X-Content-Type-Options": {"nosniff"}, "Cache-Control": {"no-store"},
-		"Content-Disposition": {"attachment; filename=" + r.Event + ".http"}, "Content-Length": {w.Header().Get("Content-Length")},
+		"Content-Type": {"application/octet-stream"}, "X-Content-Type-Options": {"nosniff"},
+		"Cache-Control":       {"no-store"},
+		"Content-Disposition": {"attachment; filename=" + r.Event + ".http"},
+		"Content-Length":      {w.Header().Get("Content-Length")},
 	}
 	if diff := cmp.Diff(want, w.Header()); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)

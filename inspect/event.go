@@ -89,11 +89,13 @@ type Response struct {
 // Summary returns the line of a record.
 func Summary(r dedup.Record) Event {
 	e := Event{
-		ID: r.Key.ID, VendorID: r.Payload.VendorID, Event: r.Event, Producer: r.Payload.Producer, Endpoint: r.Payload.Endpoint,
+		ID: r.Key.ID, VendorID: r.Payload.VendorID, Event: r.Event, Producer: r.Payload.Producer,
+		Endpoint:  r.Payload.Endpoint,
 		Principal: r.Key.Principal, Type: r.Payload.Type, State: r.State().String(),
 		Accepted: r.Accepted.UTC(), Finished: moment(r.Finished), Expires: moment(r.Expires),
 		Seq: r.Seq, Generation: r.Generation, Status: r.Response.Status,
-		QuarantineReason: r.QuarantineReason, Original: r.Original, QuarantineCount: r.QuarantineCount, Occurrences: r.Occurrences, Note: r.Note,
+		QuarantineReason: r.QuarantineReason, Original: r.Original, QuarantineCount: r.QuarantineCount,
+		Occurrences: r.Occurrences, Note: r.Note,
 		Tasks: []Task{},
 	}
 	for _, t := range r.Tasks {

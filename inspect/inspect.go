@@ -79,8 +79,9 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if n++; n%64 == 0 {
-			_ = flush.Flush()                                        // without flushing, lines are sent later
-			_ = flush.SetWriteDeadline(time.Now().Add(listPatience)) // a long list takes longer than the server's write timeout
+			_ = flush.Flush() // without flushing, lines are sent later
+			// a long list takes longer than the server's write timeout
+			_ = flush.SetWriteDeadline(time.Now().Add(listPatience))
 		}
 	}
 }

@@ -24,8 +24,9 @@ import (
 func claim(t *testing.T, store dedup.Store, id, typ string, body []byte) dedup.Record {
 	t.Helper()
 	got, err := store.Claim(context.Background(), dedup.Claim{
-		Key:      dedup.Key{Principal: "shop", Endpoint: "shop", ID: id},
-		Payload:  dedup.Payload{Producer: "shop", Endpoint: "shop", Type: typ, KeyField: `"` + id + `"`, Method: "POST", Target: "/webhooks/shop", Body: body},
+		Key: dedup.Key{Principal: "shop", Endpoint: "shop", ID: id},
+		Payload: dedup.Payload{Producer: "shop", Endpoint: "shop", Type: typ, KeyField: `"` + id + `"`, Method: "POST",
+			Target: "/webhooks/shop", Body: body},
 		Response: dedup.Response{Status: 202},
 		Tasks:    []dedup.NewTask{{Handler: "h"}},
 	})

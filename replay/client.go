@@ -13,7 +13,8 @@ import (
 // of another server: a proxy would send it there.
 func NewClient() *http.Client {
 	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		Proxy: unlessMisled(http.ProxyFromEnvironment), DisableCompression: true, ForceAttemptHTTP2: true, IdleConnTimeout: time.Second,
+		Proxy: unlessMisled(http.ProxyFromEnvironment), DisableCompression: true, ForceAttemptHTTP2: true,
+		IdleConnTimeout: time.Second,
 	}}
 }
 

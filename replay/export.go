@@ -42,7 +42,8 @@ func Export(r dedup.Record) (*Recording, error) {
 		attempt = max(attempt, t.Attempt)
 	}
 	rec := &Recording{
-		Name: r.Event + ".http", Method: r.Payload.Method, Target: r.Payload.Target, Proto: "HTTP/1.1", Body: r.Payload.Body,
+		Name: r.Event + ".http", Method: r.Payload.Method, Target: r.Payload.Target, Proto: "HTTP/1.1",
+		Body: r.Payload.Body,
 	}
 	for _, n := range [][2]string{
 		{"producer", r.Payload.Producer}, {"now", strconv.FormatInt(r.Accepted.Unix(), 10)}, {"event", r.Event},

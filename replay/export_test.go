@@ -26,7 +26,8 @@ func stored(body string) dedup.Record {
 			},
 			Body: []byte(body),
 		},
-		Tasks: []dedup.Task{{Handler: "a", Attempt: 2, State: dedup.Done}, {Handler: "b", Attempt: 16, State: dedup.Dead}},
+		Tasks: []dedup.Task{{Handler: "a", Attempt: 2, State: dedup.Done},
+			{Handler: "b", Attempt: 16, State: dedup.Dead}},
 	}
 }
 
@@ -136,7 +137,8 @@ func TestExportsParseAsTheSameRequestOrAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatalf("it cannot be read: %v\n%q", err, rec.Bytes())
 		}
-		if string(back.Body) != string(r.Payload.Body) || back.Target != r.Payload.Target || back.Method != http.MethodPut ||
+		if string(back.Body) != string(r.Payload.Body) || back.Target != r.Payload.Target ||
+			back.Method != http.MethodPut ||
 			back.Header().Get("X-Any") != r.Payload.Header.Get("X-Any") || len(back.Fields) != 6 {
 			t.Fatalf("it is another request: %q", rec.Bytes())
 		}
@@ -153,7 +155,8 @@ func TestFieldsOfTheOriginal(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := http.Header{
-		replay.FieldOriginalEvent: {"E1"}, replay.FieldOriginalAccepted: {"2026-06-28T08:10:00.5Z"}, replay.FieldOriginalAttempt: {"16"},
+		replay.FieldOriginalEvent: {"E1"}, replay.FieldOriginalAccepted: {"2026-06-28T08:10:00.5Z"},
+		replay.FieldOriginalAttempt: {"16"},
 	}
 	if diff := cmp.Diff(want, replay.Original(rec)); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)

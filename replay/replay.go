@@ -79,8 +79,10 @@ var ErrNoAnswer = errors.New("no complete response")
 // unanswered adds ErrNoAnswer to an error.
 type unanswered struct{ error }
 
-func (unanswered) Is(target error) bool { return target == ErrNoAnswer } //nolint:errorlint // errors.Is compares this value
-func (e unanswered) Unwrap() error      { return e.error }
+func (unanswered) Is(target error) bool {
+	return target == ErrNoAnswer //nolint:errorlint // errors.Is compares this value
+}
+func (e unanswered) Unwrap() error { return e.error }
 
 // Send sends the recording and returns the response, whatever its status. The error is
 // [ErrNoAnswer], or says what is wrong with the recording or the options; then nothing was sent.
@@ -103,7 +105,8 @@ func Send(ctx context.Context, rec *Recording, o Options) (Result, error) {
 		return Result{}, unanswered{fmt.Errorf("no answer: %w", inner(err))}
 	}
 	if res.StatusCode == http.StatusSwitchingProtocols { // its body is the connection itself, which no timeout ends
-		return Result{}, unanswered{errors.Join(errors.New("no answer: the receiver switched protocols (101), which was not asked for"), res.Body.Close())}
+		return Result{}, unanswered{errors.Join(errors.New("no answer: the receiver switched protocols (101), which "+
+			"was not asked for"), res.Body.Close())}
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err = errors.Join(err, res.Body.Close()); err != nil {
@@ -111,7 +114,8 @@ func Send(ctx context.Context, rec *Recording, o Options) (Result, error) {
 	}
 	r := Result{Status: res.StatusCode, Header: res.Header, Body: body, Took: time.Since(started)}
 	r.Replayed = res.Header.Get("Idempotency-Replayed") == "true"
-	if kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil && kind == "application/problem+json" {
+	if kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil &&
+		kind == "application/problem+json" {
 		var problem struct{ Code string }
 		if json.Unmarshal(body, &problem) == nil {
 			r.Code = problem.Code
@@ -130,7 +134,8 @@ func inner(err error) error {
 }
 
 // ours are the fields of the connection on which the request is sent.
-var ours = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer", "Upgrade", "Te"}
+var ours = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer", "Upgrade",
+	"Te"}
 
 // request makes the request to send.
 func request(ctx context.Context, rec *Recording, o Options) (*http.Request, error) {

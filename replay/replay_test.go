@@ -62,7 +62,8 @@ func raw(t *testing.T) (address string, got <-chan string) {
 func TestARecordingIsSentAsItWas(t *testing.T) {
 	t.Parallel()
 	address, got := raw(t)
-	rec := recording(t, "# now: 1\nPOST /a%2fb/../c|d?x=%31&&y HTTP/1.1\r\nHost: hooks.example\r\nx-GitHub-event: push\r\n"+
+	rec := recording(t, "# now: 1\nPOST /a%2fb/../c|d?x=%31&&y HTTP/1.1\r\nHost: hooks.example\r\nx-GitHub-event: "+
+		"push\r\n"+
 		"Signature: sig1=:AAAA:\r\nIdempotency-Key: \"a\"\r\nIdempotency-Key: \"b\"\r\nContent-Length: 99\r\n\r\nbody")
 	r, err := replay.Send(context.Background(), rec, replay.Options{URL: address})
 	if err != nil || r.Status != 202 {
@@ -71,7 +72,8 @@ func TestARecordingIsSentAsItWas(t *testing.T) {
 	head := <-got
 	for _, want := range []string{
 		"POST /a%2fb/../c|d?x=%31&&y HTTP/1.1\r\n", "\r\nHost: hooks.example\r\n", "\r\nx-GitHub-event: push\r\n",
-		"\r\nSignature: sig1=:AAAA:\r\n", "\r\nIdempotency-Key: \"a\"\r\nIdempotency-Key: \"b\"\r\n", "\r\nContent-Length: 4\r\n",
+		"\r\nSignature: sig1=:AAAA:\r\n", "\r\nIdempotency-Key: \"a\"\r\nIdempotency-Key: \"b\"\r\n",
+		"\r\nContent-Length: 4\r\n",
 	} {
 		if !strings.Contains(head, want) {
 			t.Errorf("%q is not in the request:\n%s", want, head)
@@ -85,7 +87,8 @@ func TestARecordingIsSentAsItWas(t *testing.T) {
 func TestAPathOfTheURLReplacesTheTarget(t *testing.T) {
 	t.Parallel()
 	address, got := raw(t)
-	if _, err := replay.Send(context.Background(), recording(t, "POST /a?b HTTP/1.1\nHost: h\n\n"), replay.Options{URL: address + "/other?q=1"}); err != nil {
+	if _, err := replay.Send(context.Background(), recording(t, "POST /a?b HTTP/1.1\nHost: h\n\n"),
+		replay.Options{URL: address + "/other?q=1"}); err != nil {
 		t.Fatal(err)
 	}
 	if head := <-got; !strings.HasPrefix(head, "POST /other?q=1 HTTP/1.1\r\n") {
@@ -115,7 +118,8 @@ func TestAFreshSignatureVerifiesForThePublicURL(t *testing.T) {
 	}))
 	defer srv.Close()
 	rec := recording(t, "POST /webhooks/shop?x=1 HTTP/1.1\nHost: old.example\ncontent-type: application/json\n"+
-		"Idempotency-Key: \"k1\"\nContent-Digest: sha-256=:AAAA:\nSignature-Input: old=();created=1\nSignature: old=:AAAA:\n\n{}")
+		"Idempotency-Key: \"k1\"\nContent-Digest: sha-256=:AAAA:\nSignature-Input: old=();created=1\nSignature: "+
+		"old=:AAAA:\n\n{}")
 	now := time.Unix(1782635400, 0)
 	r, err := replay.Send(context.Background(), rec, replay.Options{
 		URL: srv.URL, SignedURL: "https://hooks.example", Sign: &verify.Signer{KeyID: "k", Secret: secret}, Now: now,
@@ -145,7 +149,8 @@ func TestProblemsAndRedirectsAreResults(t *testing.T) {
 	defer srv.Close()
 	got := map[string][]any{}
 	for _, path := range []string{"/moved", "/x"} {
-		r, err := replay.Send(context.Background(), recording(t, "POST "+path+" HTTP/1.1\nHost: h\n\n"), replay.Options{URL: srv.URL})
+		r, err := replay.Send(context.Background(), recording(t, "POST "+path+" HTTP/1.1\nHost: h\n\n"),
+			replay.Options{URL: srv.URL})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,11 +182,13 @@ func TestInvalidOptionsAndMissingResponsesAreErrors(t *testing.T) {
 			return err
 		},
 		"target": func() error {
-			_, err := replay.Send(context.Background(), recording(t, "POST /%zz HTTP/1.1\n\n"), replay.Options{URL: nobody})
+			_, err := replay.Send(context.Background(), recording(t, "POST /%zz HTTP/1.1\n\n"),
+				replay.Options{URL: nobody})
 			return err
 		},
 		"no key": func() error {
-			_, err := replay.Send(context.Background(), good, replay.Options{URL: nobody, Sign: &verify.Signer{KeyID: "k"}})
+			_, err := replay.Send(context.Background(), good, replay.Options{URL: nobody,
+				Sign: &verify.Signer{KeyID: "k"}})
 			return err
 		},
 	} {
@@ -217,7 +224,8 @@ func TestAnAnswerThatSwitchesProtocolsIsAnError(t *testing.T) {
 	defer func() { _ = ln.Close(); <-left }()
 	sent := make(chan error, 1)
 	go func() {
-		_, err := replay.Send(context.Background(), recording(t, "POST /a HTTP/1.1\n\n"), replay.Options{URL: "http://" + ln.Addr().String()})
+		_, err := replay.Send(context.Background(), recording(t, "POST /a HTTP/1.1\n\n"),
+			replay.Options{URL: "http://" + ln.Addr().String()})
 		sent <- err
 	}()
 	select {
@@ -233,7 +241,8 @@ func TestAnAnswerThatSwitchesProtocolsIsAnError(t *testing.T) {
 func TestAQueryOfTheURLIsNotDropped(t *testing.T) {
 	t.Parallel()
 	address, got := raw(t)
-	if _, err := replay.Send(context.Background(), recording(t, "POST /a?b HTTP/1.1\n\n"), replay.Options{URL: address + "?token=1"}); err != nil {
+	if _, err := replay.Send(context.Background(), recording(t, "POST /a?b HTTP/1.1\n\n"),
+		replay.Options{URL: address + "?token=1"}); err != nil {
 		t.Fatal(err)
 	}
 	if head := <-got; !strings.HasPrefix(head, "POST /?token=1 HTTP/1.1\r\n") {

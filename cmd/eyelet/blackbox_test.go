@@ -54,10 +54,12 @@ func serveForShop(t *testing.T, handlers string) *shopper {
 	s := &shopper{t: t, private: private, secret: []byte(rand.Text()), dir: t.TempDir()}
 	files := map[string]string{
 		"shop.pub.pem": string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
-		"eyelet.yaml": "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nurl: https://hooks.example\nlog: {level: error}\n" +
+		"eyelet.yaml": "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nurl: https://hooks.example\n" +
+			"log: {level: error}\n" +
 			"limits: {in_flight_wait: 50ms, body_timeout: 5s, max_body: 64KiB}\nproducers:\n" +
 			"  shop:\n    scheme: rfc9421\n    label: sig1\n    keys:\n" +
-			"      - {id: k1, alg: ed25519, public_key_file: shop.pub.pem}\n      - {id: k2, alg: hmac-sha256, secret: \"" + string(s.secret) + "\"}\n" +
+			"      - {id: k1, alg: ed25519, public_key_file: shop.pub.pem}\n      - {id: k2, alg: hmac-sha256, " +
+			"secret: \"" + string(s.secret) + "\"}\n" +
 			"  gh: {preset: github, secrets: [\"" + string(s.secret) + "\"]}\nhandlers:\n" + handlers,
 	}
 	for name, text := range files {
@@ -75,7 +77,9 @@ func (s *shopper) start() (deliveries, operations string) {
 	type pair struct{ deliveries, operations string }
 	up := make(chan pair, 1)
 	var errs bytes.Buffer
-	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Serving: func(l, o string) { up <- pair{"http://" + l, "http://" + o} }}
+	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Serving: func(l, o string) {
+		up <- pair{"http://" + l, "http://" + o}
+	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	go func() { ended <- p.Run(ctx, "serve", "--config", filepath.Join(s.dir, "eyelet.yaml")) }()
@@ -190,7 +194,9 @@ type answer struct {
 
 func (s *shopper) do(r *http.Request) answer {
 	s.t.Helper()
-	client := &http.Client{Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	res, err := client.Do(r)
 	if err != nil {
 		s.t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
@@ -211,7 +217,8 @@ func (s *shopper) fresh() blackDelivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
-	return blackDelivery{path: "/webhooks/shop", body: fmt.Sprintf(`{"type":"order.paid","n":%d}`, s.n), key: fmt.Sprintf(`"order-%d"`, s.n)}
+	return blackDelivery{path: "/webhooks/shop", body: fmt.Sprintf(`{"type":"order.paid","n":%d}`, s.n),
+		key: fmt.Sprintf(`"order-%d"`, s.n)}
 }
 
 // events returns what `eyelet events list` prints, by identifier.
@@ -219,7 +226,8 @@ func (s *shopper) events() map[string]map[string]any {
 	s.t.Helper()
 	var out, errs bytes.Buffer
 	p := &program{In: strings.NewReader(""), Out: &out, Err: &errs}
-	if code := p.Run(context.Background(), "events", "list", "--all", "-o", "json", "--config", filepath.Join(s.dir, "eyelet.yaml")); code != 0 {
+	if code := p.Run(context.Background(), "events", "list", "--all", "-o", "json", "--config",
+		filepath.Join(s.dir, "eyelet.yaml")); code != 0 {
 		s.t.Fatalf("events list ends with %d: %s", code, errs.String())
 	}
 	all := map[string]map[string]any{}
@@ -252,7 +260,8 @@ func TestADeliveryIsAcceptedOnceAndItsAnswerRepeated(t *testing.T) {
 	bare, later, other := d, d, d
 	bare.key, later.created, other.keyID = strings.Trim(d.key, `"`), time.Now().Unix()-30, "k2"
 	for name, r := range map[string]*http.Request{
-		"the same bytes": same, "signed afresh": s.request(later), "the other key": s.request(other), "a bare key": s.request(bare),
+		"the same bytes": same, "signed afresh": s.request(later), "the other key": s.request(other),
+		"a bare key": s.request(bare),
 	} {
 		again := s.do(r)
 		if again.status != 202 || again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
@@ -296,7 +305,9 @@ func TestInvalidDeliveriesAreRefusedAndNotKept(t *testing.T) {
 		"another key": {change(func(d *blackDelivery) {
 			d.tamper = func(r *http.Request) { r.Header.Set("Idempotency-Key", `"swapped"`) }
 		}), 401},
-		"another endpoint": {change(func(d *blackDelivery) { d.tamper = func(r *http.Request) { r.URL.RawQuery = "x=1" } }), 401},
+		"another endpoint": {change(func(d *blackDelivery) {
+			d.tamper = func(r *http.Request) { r.URL.RawQuery = "x=1" }
+		}), 401},
 		"stale":            {change(func(d *blackDelivery) { d.created = now - 400 }), 401},
 		"from the future":  {change(func(d *blackDelivery) { d.created = now + 200 }), 401},
 		"expired":          {change(func(d *blackDelivery) { d.created, d.expires = now-60, now-10 }), 401},
@@ -306,14 +317,16 @@ func TestInvalidDeliveriesAreRefusedAndNotKept(t *testing.T) {
 		"uncovered target": {change(func(d *blackDelivery) { d.leaveOut = "@target-uri" }), 401},
 		"unsigned":         {change(func(d *blackDelivery) { d.unsigned = true }), 401},
 		"declared length":  {change(func(d *blackDelivery) { d.body = strings.Repeat("x", 70<<10) }), 413},
-		"chunked length":   {change(func(d *blackDelivery) { d.body, d.chunked = strings.Repeat("x", 70<<10), true }), 413},
-		"GET":              {change(func(d *blackDelivery) { d.method = http.MethodGet }), 405},
-		"PUT":              {change(func(d *blackDelivery) { d.method = http.MethodPut }), 405},
-		"early data":       {change(func(d *blackDelivery) { d.header = http.Header{"Early-Data": {"1"}} }), 425},
-		"no endpoint":      {change(func(d *blackDelivery) { d.path = "/webhooks/nobody" }), 404},
-		"another syntax":   {change(func(d *blackDelivery) { d.path = "/webhooks/shop/" }), 404},
-		"double slash":     {change(func(d *blackDelivery) { d.path = "//webhooks/shop" }), 404},
-		"root":             {change(func(d *blackDelivery) { d.path = "/" }), 404},
+		"chunked length": {change(func(d *blackDelivery) {
+			d.body, d.chunked = strings.Repeat("x", 70<<10), true
+		}), 413},
+		"GET":            {change(func(d *blackDelivery) { d.method = http.MethodGet }), 405},
+		"PUT":            {change(func(d *blackDelivery) { d.method = http.MethodPut }), 405},
+		"early data":     {change(func(d *blackDelivery) { d.header = http.Header{"Early-Data": {"1"}} }), 425},
+		"no endpoint":    {change(func(d *blackDelivery) { d.path = "/webhooks/nobody" }), 404},
+		"another syntax": {change(func(d *blackDelivery) { d.path = "/webhooks/shop/" }), 404},
+		"double slash":   {change(func(d *blackDelivery) { d.path = "//webhooks/shop" }), 404},
+		"root":           {change(func(d *blackDelivery) { d.path = "/" }), 404},
 		"many components": {change(func(d *blackDelivery) {
 			d.tamper = func(r *http.Request) {
 				r.Header.Set("Signature-Input", "sig1=("+strings.Repeat(`"x" `, 1500)+`);created=1;keyid="k1"`)
@@ -377,7 +390,8 @@ func TestACutDeliveryIsNotAccepted(t *testing.T) {
 
 func TestAnAnswerRunsOnceForConcurrentDeliveries(t *testing.T) {
 	t.Parallel()
-	s := serveForShop(t, `  - {producer: shop, type: "*", exec: [sh, -c, "echo $EYELET_EVENT_ID >> runs; while [ ! -f go ]; do sleep 0.02; done; cat"], answer: true}`+"\n")
+	s := serveForShop(t, `  - {producer: shop, type: "*", exec: [sh, -c, "echo $EYELET_EVENT_ID >> runs; while [ ! `+
+		`-f go ]; do sleep 0.02; done; cat"], answer: true}`+"\n")
 	d := s.fresh()
 	answers := make(chan answer, 32)
 	for range 32 {

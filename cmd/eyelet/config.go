@@ -42,7 +42,8 @@ func configCommand(p *program) *cobra.Command {
 		if len(plan.Handlers) == 0 {
 			p.eprintf("%s\n", "eyelet: warning: there are no handlers: events are accepted and kept, but not handled")
 		}
-		p.printf("%s: good: %s, %s\n", s.File, count(len(plan.Producers), "producer"), count(len(plan.Handlers), "handler"))
+		p.printf("%s: good: %s, %s\n", s.File, count(len(plan.Producers), "producer"),
+			count(len(plan.Handlers), "handler"))
 		return plan.Close()
 	}
 	c.AddCommand(check, configShowCommand(p))

@@ -19,10 +19,12 @@ func withSecrets(t *testing.T) (dir string) {
 	command(t, 0, "", "keygen", "--dir", dir, "--name", "shop")
 	issued(t, dir, 1)
 	files := map[string]string{
-		"eyelet.yaml": "listen: 127.0.0.1:0\noperations: \"off\"\nurl: https://hooks.example\ntls: {cert_file: cert.pem, key_file: key.pem}\nproducers:\n" +
+		"eyelet.yaml": "listen: 127.0.0.1:0\noperations: \"off\"\nurl: https://hooks.example\ntls: {cert_file: " +
+			"cert.pem, key_file: key.pem}\nproducers:\n" +
 			"  gh: {preset: github, secrets_files: [one.secret, two.secret]}\n" +
 			"  shop:\n    scheme: rfc9421\n    keys:\n      - {id: k1, alg: ed25519, public_key_file: shop.pub.pem}\n" +
-			"handlers:\n  - {producer: gh, type: a, forward: \"https://target.example/${NAME}\", bearer_file: bearer, ca_file: cert.pem,\n" +
+			"handlers:\n  - {producer: gh, type: a, forward: \"https://target.example/${NAME}\", bearer_file: " +
+			"bearer, ca_file: cert.pem,\n" +
 			"     sign: {id: us, private_key_file: shop.pem}}\n" +
 			"  - {producer: gh, type: b, forward: \"https://target.example/b\", bearer_file: bearer}\n",
 		"one.secret": "octo-secret-one\n", "two.secret": "octo-secret-two\n", "bearer": "token\n",
@@ -69,7 +71,8 @@ func TestASecretFileThatOthersCanReadIsAWarning(t *testing.T) {
 		chmod(mode, secrets...)
 		got := warnings(t, dir)
 		for _, name := range secrets {
-			line := "eyelet: warning: " + name + " holds a secret, and its mode " + shown + " lets others than its owner read it: chmod 600 " + name + "\n"
+			line := "eyelet: warning: " + name + " holds a secret, and its mode " + shown +
+				" lets others than its owner read it: chmod 600 " + name + "\n"
 			if strings.Count(got, line) != 1 {
 				t.Errorf("%s: no line, or more, for %s in %s", shown, name, got)
 			}
@@ -96,9 +99,13 @@ func TestAConfigurationWithALiteralSecretThatOthersCanReadIsAWarning(t *testing.
 		rest + "secrets: [\"${A}\"]}\n":              false,
 		rest + "secret: \"$${octo-secret\"}\n":       true, // $${ is a literal ${
 		rest + "secret: \"octo-${A}\"}\n":            false,
-		strings.Replace(rest, "gh: {preset: github, ", "wp: {preset: worldpay, keys: {\"1\": \"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\"}}\n", 1): true,
-		rest + "secret: \"${A}\"}\nhandlers:\n  - {producer: gh, type: a, forward: \"http://u:password@127.0.0.1:1/\"}\n":                                                  true,
-		rest + "secret: \"${A}\"}\nhandlers:\n  - {producer: gh, type: a, forward: \"http://127.0.0.1:1/deploy\"}\n":                                                       false,
+		strings.Replace(rest, "gh: {preset: github, ",
+			"wp: {preset: worldpay, keys: {\"1\": "+
+				"\"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\"}}\n", 1): true,
+		rest + "secret: \"${A}\"}\nhandlers:\n  - {producer: gh, type: a, forward: " +
+			"\"http://u:password@127.0.0.1:1/\"}\n": true,
+		rest + "secret: \"${A}\"}\nhandlers:\n  - {producer: gh, type: a, forward: " +
+			"\"http://127.0.0.1:1/deploy\"}\n": false,
 	} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "eyelet.yaml")
@@ -119,7 +126,8 @@ func TestAConfigurationWithALiteralSecretThatOthersCanReadIsAWarning(t *testing.
 		if err := os.Chmod(file, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := check(); strings.Contains(got, "eyelet: warning: "+file+" holds a secret, and its mode 0644 ") != want || strings.Contains(got, "octo") {
+		warning := "eyelet: warning: " + file + " holds a secret, and its mode 0644 "
+		if got := check(); strings.Contains(got, warning) != want || strings.Contains(got, "octo") {
 			t.Errorf("%s\ngives %s", text, got)
 		}
 	}
@@ -138,7 +146,8 @@ func TestServeWarnsAboutASecretFileThatOthersCanRead(t *testing.T) {
 	if code := c.end(t, syscall.SIGTERM); code != exitOK {
 		t.Errorf("exit %d", code)
 	}
-	if log := c.log.String(); strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "chmod 600 "+config) || strings.Contains(log, "another-long-secret") {
+	if log := c.log.String(); strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "chmod 600 "+config) ||
+		strings.Contains(log, "another-long-secret") {
 		t.Error(log)
 	}
 }

@@ -28,7 +28,8 @@ func TestRememberSignaturesOff(t *testing.T) {
 	if err != nil || plan.Producers[0].Forgets || plan.Producers[0].EventTime.String() != "json:payload.at" {
 		t.Errorf("%+v, %v", plan, err)
 	}
-	if _, _, err := planOf(t, dir, "preset: razorpay, secret: the-kettle-is-on-17, remember_signatures: never"); err == nil {
+	const never = "preset: razorpay, secret: the-kettle-is-on-17, remember_signatures: never"
+	if _, _, err := planOf(t, dir, never); err == nil {
 		t.Error("another word is accepted")
 	}
 }

@@ -14,7 +14,8 @@ func TestSameSignedIsASetting(t *testing.T) {
 	run := func(settings string, command ...string) (code int, text string) {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "eyelet.yaml")
-		config := "producers:\n  own:\n    scheme: hmac\n    header: X-Sig\n    encoding: hex\n    secrets: [0123456789abcdef-own]\n    key: header:X-Id\n" + settings
+		config := "producers:\n  own:\n    scheme: hmac\n    header: X-Sig\n    encoding: hex\n    secrets: " +
+			"[0123456789abcdef-own]\n    key: header:X-Id\n" + settings
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -37,11 +38,14 @@ func TestSameSignedIsASetting(t *testing.T) {
 			t.Errorf("%s: exit %d, %s, want %q", settings, code, text, want)
 		}
 	}
-	good := "    contract: webhook\n    same_signed: run\n    same_signed_max: 3\n    same_signed_types: {a: refuse}\n    fingerprint: [\"json:id\"]\n"
-	if code, text := run(good, "config", "check"); code != exitOK || !strings.Contains(text, "its signature covers neither id nor time") {
+	good := "    contract: webhook\n    same_signed: run\n    same_signed_max: 3\n    same_signed_types: {a: " +
+		"refuse}\n    fingerprint: [\"json:id\"]\n"
+	if code, text := run(good, "config", "check"); code != exitOK || !strings.Contains(text,
+		"its signature covers neither id nor time") {
 		t.Errorf("exit %d, %s", code, text)
 	}
-	if code, text := run(good, "config", "show"); code != exitOK || !strings.Contains(text, "same_signed: run\n") || !strings.Contains(text, "same_signed_max: 3\n") {
+	if code, text := run(good, "config", "show"); code != exitOK || !strings.Contains(text, "same_signed: run\n") ||
+		!strings.Contains(text, "same_signed_max: 3\n") {
 		t.Errorf("exit %d, %s", code, text)
 	}
 }

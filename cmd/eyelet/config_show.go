@@ -13,11 +13,11 @@ import (
 func configShowCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "show", Short: "Show the effective settings", Args: cobra.NoArgs,
-		Long: "Prints the settings that serve would use: those of the file, overridden by the environment, with the\n" +
-			"defaults of settings that are missing. Secrets are " + config.Hidden + ". In producers and handlers a value made of\n" +
-			"variables is shown as it is written, ${NAME}, because it may hold a secret. The query and the user of an\n" +
-			"address are hidden, and the target of forward except its host. Put secrets among the words of exec into\n" +
-			"variables.",
+		Long: "Prints the settings that serve would use: those of the file, overridden by the environment, with\n" +
+			"the defaults of settings that are missing. Secrets are " + config.Hidden + ". In producers and\n" +
+			"handlers a value made of variables is shown as it is written, ${NAME}, because it may hold a secret.\n" +
+			"The query and the user of an address are hidden, and the target of forward except its host. Put\n" +
+			"secrets among the words of exec into variables.",
 	}
 	file := configFlag(c)
 	format := c.Flags().StringP("output", "o", "text", "text (YAML) or json")

@@ -25,7 +25,8 @@ func TestTargetsAreShownWithSchemeAndHostOnly(t *testing.T) {
 		}
 		got := out.String()
 		for _, want := range []string{
-			"https://hooks.example/<secret>", "https://<secret>@hooks.example/<secret>", "http://127.0.0.1:9000/", "${WHOLE}", "https://base.example/<secret>",
+			"https://hooks.example/<secret>", "https://<secret>@hooks.example/<secret>", "http://127.0.0.1:9000/",
+			"${WHOLE}", "https://base.example/<secret>",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: %s is not shown", format, want)

@@ -18,10 +18,12 @@ var purging = bulkAction{
 func deadCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "dead", Short: "Look at dead letters, and reopen or purge them", Args: cobra.NoArgs,
-		Long: "Dead letters are events with a task that failed for good, and quarantined deliveries, which were not\n" +
-			"run. They stay until a person reopens or purges them.",
+		Long: "Dead letters are events with a task that failed for good, and quarantined deliveries, which were\n" +
+			"not run. They stay until a person reopens or purges them.",
 	}
 	list := &cobra.Command{Use: "list", Short: "List dead letters, the newest first", Args: cobra.NoArgs}
-	c.AddCommand(listCommand(p, list, dedup.Dead.String()), showCommand(p, "Show one dead letter with its payload and its errors", dedup.Dead.String()), bulkCommand(p, reopening), bulkCommand(p, purging))
+	c.AddCommand(listCommand(p, list, dedup.Dead.String()),
+		showCommand(p, "Show one dead letter with its payload and its errors", dedup.Dead.String()),
+		bulkCommand(p, reopening), bulkCommand(p, purging))
 	return c
 }

@@ -44,7 +44,8 @@ func holdOpen(ctx context.Context, t *testing.T, address string, n int) (held *s
 		held.Go(func() {
 			once := sync.OnceFunc(first.Done)
 			defer once()
-			from := &net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(10+i%40))}}
+			from := &net.Dialer{Timeout: 10 * time.Second,
+				LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(10+i%40))}}
 			for ctx.Err() == nil {
 				if conn, err := from.DialContext(ctx, "tcp", address); err == nil {
 					opened.Add(1)
@@ -72,12 +73,14 @@ func holdOpen(ctx context.Context, t *testing.T, address string, n int) (held *s
 func TestFewDescriptorsAndIdleConnectionsStopNoDelivery(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "eyelet.yaml")
-	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nstore: badger:./data\nproducers:\n  gh: {preset: github, secrets: [another-long-secret]}\n"
+	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nstore: badger:./data\nproducers:\n  gh: {preset: github, " +
+		"secrets: [another-long-secret]}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := startServed(t, config, fewFiles(t, 300))
-	if log := c.log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "may have 300 files open, and so 75 connections") {
+	if log := c.log.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log,
+		"may have 300 files open, and so 75 connections") {
 		t.Errorf("no warning: %s", log)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

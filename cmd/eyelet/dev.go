@@ -25,15 +25,18 @@ type devCmd struct {
 func devCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "dev [FILE.http ...]", Short: "Try Eyelet without any configuration",
-		Long: "Starts a receiver with a store of its own, sends it recorded deliveries over HTTP, each at the time of\n" +
-			"its recording, and prints the result of each. Exits 1 when a result is not the expected one. Without\n" +
-			"--once it then continues to serve, with new keys.",
-		Example: "  eyelet dev --once\n  eyelet dev --once testdata/shop/*.http\n  eyelet dev --config eyelet.yaml my/*.http",
+		Long: "Starts a receiver with a store of its own, sends it recorded deliveries over HTTP, each at the time\n" +
+			"of its recording, and prints the result of each. Exits 1 when a result is not the expected one.\n" +
+			"Without --once it then continues to serve, with new keys.",
+		Example: "  eyelet dev --once\n  eyelet dev --once testdata/shop/*.http\n  eyelet dev --config eyelet.yaml " +
+			"my/*.http",
 	}
 	f := &devCmd{program: p}
-	c.Flags().StringVar(&f.config, "config", "", "configuration for recordings of your own (default: that of the bundled ones)")
+	c.Flags().StringVar(&f.config, "config", "", "configuration for recordings of your own (default: that of the "+
+		"bundled ones)")
 	c.Flags().BoolVar(&f.once, "once", false, "end after the deliveries")
-	c.Flags().StringVar(&f.listen, "serve-at", "", "address to serve at afterwards (default "+config.DefaultListen+", or a free port)")
+	c.Flags().StringVar(&f.listen, "serve-at", "",
+		"address to serve at afterwards (default "+config.DefaultListen+", or a free port)")
 	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := checkOutput(*format); err != nil {
@@ -123,9 +126,11 @@ func (f *devCmd) settings(dir string) (*config.Settings, error) {
 	if f.config == "" {
 		keys := filepath.Join(dir, "bundled")
 		if err := os.CopyFS(keys, testdata.Files()); err != nil {
-			return nil, usage.Errorf("set TMPDIR to a folder with some space", "the bundled deliveries cannot be unpacked: %s", usage.Cause(err))
+			return nil, usage.Errorf("set TMPDIR to a folder with some space",
+				"the bundled deliveries cannot be unpacked: %s", usage.Cause(err))
 		}
-		src = config.Source{File: filepath.Join(keys, "eyelet.yaml")} // the environment does not change the bundled settings
+		// the environment does not change the bundled settings
+		src = config.Source{File: filepath.Join(keys, "eyelet.yaml")}
 	}
 	s, err := src.Load()
 	if err != nil {

@@ -84,7 +84,8 @@ func expectationOf(rec *httpfile.File) (expectation, error) {
 	}
 	const hint = `write "# expect: new 202" or "# expect: refused 401 digest_mismatch"`
 	if len(words) < 2 || len(words) > 3 || !slices.Contains(verdicts, words[0]) {
-		return e, noteError(rec, "expect", hint, "an expectation is a verdict (%s), a status and an optional code", strings.Join(verdicts, ", "))
+		return e, noteError(rec, "expect", hint, "an expectation is a verdict (%s), a status and an optional code",
+			strings.Join(verdicts, ", "))
 	}
 	if e.status, err = strconv.Atoi(words[1]); err != nil || e.status < 100 || e.status > 599 {
 		return e, noteError(rec, "expect", hint, "%q is not a status", words[1])

@@ -97,12 +97,15 @@ func TestInvalidExpectationsAreErrors(t *testing.T) {
 	t.Parallel()
 	const hint = ` | write "# expect: new 202" or "# expect: refused 401 digest_mismatch"`
 	for notes, want := range map[string]string{
-		"# expect: good 200\n":      "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, refused, failed), a status and an optional code" + hint,
-		"# expect: new\n":           "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, refused, failed), a status and an optional code" + hint,
+		"# expect: good 200\n": "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, " +
+			"refused, failed), a status and an optional code" + hint,
+		"# expect: new\n": "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, " +
+			"refused, failed), a status and an optional code" + hint,
 		"# a: b\n# expect: new x\n": `f.http:2: "x" is not a status` + hint,
-		"# now: soon\n":             `f.http:1: "soon" is no unix time | a recording is notes ("# now: 1782635400"), a request line, header fields, a blank line, and the body`,
-		"# expct: new 200\n":        `f.http:1: unknown note "expct" | did you mean "expect"?`,
-		"# weather: fine\n":         "<nil>",
+		"# now: soon\n": `f.http:1: "soon" is no unix time | a recording is notes ("# now: ` +
+			`1782635400"), a request line, header fields, a blank line, and the body`,
+		"# expct: new 200\n": `f.http:1: unknown note "expct" | did you mean "expect"?`,
+		"# weather: fine\n":  "<nil>",
 	} {
 		rec, err := httpfile.Parse("f.http", []byte(notes+"POST / HTTP/1.1\n\n"))
 		if err != nil {
@@ -145,7 +148,8 @@ func TestEachPartOfAnExpectationCounts(t *testing.T) {
 func TestAChangedRecordingFailsAndIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, old := range []string{
-		"about: a", "producer: gi", "now: 17", "expect: n", "id: 7", "sha256: ", "POST", "HTTP/1", "X-GitHub-Event: p", "Delivery: 7",
+		"about: a", "producer: gi", "now: 17", "expect: n", "id: 7", "sha256: ", "POST", "HTTP/1", "X-GitHub-Event: p",
+		"Delivery: 7",
 		"sha256=", "6113728f", "\r\n\r\n", "# producer",
 	} {
 		t.Run(old, func(t *testing.T) {
@@ -165,7 +169,8 @@ func TestAChangedRecordingFailsAndIsNamed(t *testing.T) {
 			}
 			var out, errs strings.Builder
 			p := &program{In: strings.NewReader(""), Out: &out, Err: &errs}
-			if code := p.Run(context.Background(), "dev", "--once", file); code != 1 || !strings.Contains(errs.String(), file) {
+			if code := p.Run(context.Background(), "dev", "--once", file); code != 1 ||
+				!strings.Contains(errs.String(), file) {
 				t.Errorf("exit %d, stderr %s", code, errs.String())
 			}
 		})

@@ -139,7 +139,8 @@ func newDevRun(ctx context.Context, p *program, s *config.Settings) (run *devRun
 		return nil, usage.Errorf("", "loopback: %s", usage.RootCause(err))
 	}
 	run.address = "http://" + ln.Addr().String()
-	run.server = &http.Server{Handler: run.requirePass(server.Handler(run.rx)), ReadHeaderTimeout: s.Limits.HeaderTimeout, MaxHeaderBytes: config.DefaultHead}
+	run.server = &http.Server{Handler: run.requirePass(server.Handler(run.rx)),
+		ReadHeaderTimeout: s.Limits.HeaderTimeout, MaxHeaderBytes: config.DefaultHead}
 	go func() { _ = run.server.Serve(ln) }() // ends with close
 	return run, nil
 }
@@ -184,7 +185,9 @@ func (r *devRun) checkProducers(recs []devRecording) error {
 	}
 	for _, rec := range recs {
 		if name := rec.Note("producer"); name != "" && !slices.Contains(names, name) {
-			err := noteError(rec.File, "producer", usage.DidYouMean(name, names)+" (--config FILE names producers of your own)", "unknown producer %q", name)
+			err := noteError(rec.File, "producer",
+				usage.DidYouMean(name, names)+" (--config FILE names producers of your own)", "unknown producer %q",
+				name)
 			if rec.tampered != "" {
 				return failf("%v: %s", err, rec.tampered)
 			}
@@ -243,7 +246,8 @@ func (r *devRun) compare(ctx context.Context, outcomes []devResult) (wrongs []st
 		h.events++
 		name := rec.Payload.Endpoint + " " + cmp.Or(rec.Payload.VendorID, rec.Key.ID)
 		if len(accepted[name]) == 0 {
-			wrongs = append(wrongs, fmt.Sprintf("%q is in the store and was not accepted, or is there twice", sanitize(name)))
+			wrongs = append(wrongs, fmt.Sprintf("%q is in the store and was not accepted, or is there twice",
+				sanitize(name)))
 			continue
 		}
 		accepted[name] = accepted[name][1:]

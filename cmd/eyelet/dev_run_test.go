@@ -40,7 +40,8 @@ func TestThePublicKeysAreAcceptedForOurOwnDeliveriesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pass := range [][]string{nil, {""}, {"guess"}} {
-		r, err := http.NewRequest(http.MethodPost, run.address+"/webhooks/shop", strings.NewReader(string(recs[0].Body)))
+		r, err := http.NewRequest(http.MethodPost, run.address+"/webhooks/shop",
+			strings.NewReader(string(recs[0].Body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,8 @@ func TestTheStoreIsComparedWithTheAnswers(t *testing.T) {
 	run := bundledRun(t)
 	claim := func(id string) {
 		_, err := run.store.Claim(context.Background(), dedup.Claim{
-			Key: dedup.Key{Principal: "shop", Endpoint: "shop", ID: id}, Payload: dedup.Payload{Producer: "shop", Endpoint: "shop"},
+			Key:     dedup.Key{Principal: "shop", Endpoint: "shop", ID: id},
+			Payload: dedup.Payload{Producer: "shop", Endpoint: "shop"},
 		})
 		if err != nil {
 			t.Fatal(err)

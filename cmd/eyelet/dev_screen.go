@@ -25,7 +25,8 @@ func (f *devCmd) newScreen(recs []devRecording) *devScreen {
 
 // The colours of verdicts, as SGR codes.
 var colours = map[string]string{
-	verdictNew: "32", verdictDuplicate: "36", verdictConflict: "33", verdictAside: "33", verdictRefused: "35", verdictFailed: "31",
+	verdictNew: "32", verdictDuplicate: "36", verdictConflict: "33", verdictAside: "33", verdictRefused: "35",
+	verdictFailed: "31",
 }
 
 func (s *devScreen) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
@@ -50,7 +51,8 @@ func (s *devScreen) delivery(o devResult) {
 	if !o.OK {
 		mark = s.paint("31", "FAIL")
 	}
-	s.printf("%s %-*s  %s %d  %s\n", mark, s.width, o.File, s.paint(colours[o.Verdict], fmt.Sprintf("%-9s", o.Verdict)), o.Status, sanitize(why))
+	s.printf("%s %-*s  %s %d  %s\n", mark, s.width, o.File, s.paint(colours[o.Verdict], fmt.Sprintf("%-9s", o.Verdict)),
+		o.Status, sanitize(why))
 	for _, miss := range o.Misses {
 		s.printf("       %s\n", sanitize(miss))
 	}
@@ -67,7 +69,8 @@ func (s *devScreen) summary(outcomes []devResult, wrongs []string, h stored) {
 		good = good && o.OK
 	}
 	if s.json {
-		line := map[string]any{"deliveries": len(outcomes), "verdicts": n, "events": h.events, "aside": h.aside, "ok": len(wrongs) == 0 && good}
+		line := map[string]any{"deliveries": len(outcomes), "verdicts": n, "events": h.events, "aside": h.aside,
+			"ok": len(wrongs) == 0 && good}
 		if len(wrongs) > 0 {
 			line["wrong"] = wrongs
 		}

@@ -91,7 +91,8 @@ func devKeys(dir string) (map[string]string, error) {
 
 func devConfig(listen, operations string) string {
 	text := fmt.Sprintf("listen: %s\noperations: %s\nurl: http://%s\nstore: badger:../store\nproducers:\n"+
-		"  shop:\n    scheme: rfc9421\n    keys:\n      - {id: shop, alg: ed25519, public_key_file: shop.pub.pem}\n", listen, operations, listen)
+		"  shop:\n    scheme: rfc9421\n    keys:\n      - {id: shop, alg: ed25519, public_key_file: shop.pub.pem}\n",
+		listen, operations, listen)
 	handlers := "handlers:\n  - {producer: shop, type: \"*\", stdout: true}\n"
 	for _, v := range devVendors {
 		text += fmt.Sprintf("  %s: {preset: %s, secret_file: %s.secret}\n", v.name, v.name, v.name)
@@ -104,13 +105,16 @@ func devConfig(listen, operations string) string {
 func (f *devCmd) welcome(listen, dir string, secrets map[string]string) {
 	run, file := goRun(), filepath.Join(dir, "eyelet.yaml")
 	f.printf("\nserving at http://%s, with new keys; they and the store are removed at Ctrl-C\n\n", listen)
-	f.printf("  endpoint of your own  http://%s/webhooks/shop (RFC 9421, key %s)\n", listen, filepath.Join(dir, "shop.pem"))
+	f.printf("  endpoint of your own  http://%s/webhooks/shop (RFC 9421, key %s)\n", listen,
+		filepath.Join(dir, "shop.pem"))
 	for _, v := range devVendors {
 		f.printf("  %-20s  http://%s/webhooks/%s (secret %s)\n", v.name, listen, v.name, secrets[v.name])
 	}
 	f.printf("  policy                http://%s/policy\n\n", listen)
-	f.printf("  echo '{\"type\":\"order.paid\",\"total\":\"129.00\"}' | %s send - --config %s --producer shop --key %s --id order-1\n",
+	f.printf("  echo '{\"type\":\"order.paid\",\"total\":\"129.00\"}' | %s send - --config %s --producer shop --key "+
+		"%s --id order-1\n",
 		run, file, filepath.Join(dir, "shop.pem"))
-	f.printf("  echo '{\"zen\":\"Keep it simple\"}' | %s send - --config %s --producer github -H 'X-GitHub-Event: ping'\n", run, file)
+	f.printf("  echo '{\"zen\":\"Keep it simple\"}' | %s send - --config %s --producer github -H 'X-GitHub-Event: "+
+		"ping'\n", run, file)
 	f.printf("  %s events list --config %s\n\n", run, file)
 }

@@ -47,7 +47,8 @@ func ext4Image(t *testing.T, size int64) string {
 	if err := os.Truncate(image, size); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "has_journal", "-m", "0", image).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "has_journal", "-m", "0",
+		image).CombinedOutput(); err != nil {
 		t.Skipf("skipped: no mkfs.ext4 on this machine: %v: %s", err, out)
 	}
 	return image
@@ -68,12 +69,14 @@ func (s *servedProcess) alive() bool {
 // serveProcess runs `eyelet serve` over a store in dir.
 func serveProcess(t *testing.T, dir string) *servedProcess {
 	t.Helper()
-	file := configured(t, fmt.Sprintf("store: \"badger:%s\"\nhandlers:\n  - {producer: gh, type: nothing, stdout: true}\n", dir))
+	file := configured(t, fmt.Sprintf("store: \"badger:%s\"\nhandlers:\n  - {producer: gh, type: nothing, stdout: "+
+		"true}\n", dir))
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "level: error", "level: info, format: json", 1)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "level: error", "level: info, format: json", 1)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := &servedProcess{cmd: exec.Command(realProgram(t), "serve", "--config", file), ended: make(chan error, 1)}
@@ -151,7 +154,8 @@ func repeated(t *testing.T, s *servedProcess, accepted map[string]string) {
 
 func replayedOf(t *testing.T, s *servedProcess, id, body string) bool {
 	t.Helper()
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, s.deliveries+"/webhooks/gh", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, s.deliveries+"/webhooks/gh",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +228,10 @@ func TestAFullDiskRefusesAndResumes(t *testing.T) {
 				if err := os.Remove(ballast); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "the receiver is ready again", func() bool { status, _ := get(t, s.operations+"/readyz"); return status == http.StatusOK })
+				eventually(t, "the receiver is ready again", func() bool {
+					status, _ := get(t, s.operations+"/readyz")
+					return status == http.StatusOK
+				})
 				if n := pushes(t, s, fmt.Sprint("after-", leave), 20, accepted); n > 0 {
 					t.Errorf("%d of 20 refused after space came back", n)
 				}

@@ -46,7 +46,8 @@ func TestThePagesCommandsExist(t *testing.T) {
 	if seen < 15 {
 		t.Fatalf("only %d commands were looked at", seen)
 	}
-	for _, field := range []string{replay.FieldOriginalEvent, replay.FieldOriginalAccepted, replay.FieldOriginalAttempt} {
+	for _, field := range []string{replay.FieldOriginalEvent, replay.FieldOriginalAccepted,
+		replay.FieldOriginalAttempt} {
 		if !strings.Contains(operationsPage(t), "`"+field+"`") {
 			t.Errorf("the page does not name the field %s", field)
 		}

@@ -34,7 +34,8 @@ func TestTheReferencesExampleIsGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := &program{Out: &strings.Builder{}, Err: &strings.Builder{}, Environ: []string{
-		"SHOP_SECRET=0123456789abcdef0123456789abcdef", "GITHUB_SECRET=another-long-secret", "PAYMENTS_SECRET=a-third-long-secret",
+		"SHOP_SECRET=0123456789abcdef0123456789abcdef", "GITHUB_SECRET=another-long-secret",
+		"PAYMENTS_SECRET=a-third-long-secret",
 	}}
 	if code := check.Run(t.Context(), "config", "check", "--config", file); code != exitOK {
 		t.Fatalf("the example is refused:\n%s", check.Err)
@@ -49,7 +50,9 @@ func TestTheReliabilityPageNamesTestsThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sources strings.Builder
-	for _, dir := range []string{".", "../../dedup", "../../dedup/badgerstore", "../../receiver", "../../receiver/internal/admission", "internal/config", "internal/forward", "internal/server", "internal/sink", "../../replay", "../../inspect"} {
+	for _, dir := range []string{".", "../../dedup", "../../dedup/badgerstore", "../../receiver",
+		"../../receiver/internal/admission", "internal/config", "internal/forward", "internal/server", "internal/sink",
+		"../../replay", "../../inspect"} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)

@@ -28,11 +28,12 @@ const defaultEvents = 20
 func eventsCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "events", Short: "Look at the events in the store, and run them again", Args: cobra.NoArgs,
-		Long: "Shows the accepted events, and runs them again. The running server is asked through its\n" +
-			"operations port; when none runs, the store is opened.",
+		Long: "Shows the accepted events, and runs them again. The running server is asked through its operations\n" +
+			"port; when none runs, the store is opened.",
 	}
 	c.AddCommand(
-		eventsListCommand(p), showCommand(p, "Show one event with its payload", ""), eventsRawCommand(p), eventsTailCommand(p),
+		eventsListCommand(p), showCommand(p, "Show one event with its payload", ""), eventsRawCommand(p),
+		eventsTailCommand(p),
 		bulkCommand(p, retrying), bulkCommand(p, reopening),
 	)
 	return c
@@ -123,10 +124,12 @@ func requireStore(s *config.Settings) error {
 		return usage.Errorf("", "%v", err)
 	}
 	if kind == "memory" {
-		return usage.Errorf("start one: eyelet serve --config "+s.File, "no server runs, and a store in memory is gone with its server")
+		return usage.Errorf("start one: eyelet serve --config "+s.File,
+			"no server runs, and a store in memory is gone with its server")
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return &usage.Error{At: s.Place("store"), What: "there is no store yet: " + dir + ": " + usage.Cause(err), Hint: "serve creates it"}
+		return &usage.Error{At: s.Place("store"), What: "there is no store yet: " + dir + ": " + usage.Cause(err),
+			Hint: "serve creates it"}
 	}
 	return nil
 }
@@ -183,7 +186,8 @@ func eventRow(e inspect.Event) string {
 		state += " (" + strings.Join(why, ", ") + ")"
 	}
 	return strings.Join([]string{
-		e.Accepted.Format(time.RFC3339), e.Event, sanitize(e.Endpoint), sanitize(e.Type), state, strconv.Itoa(e.Attempt),
+		e.Accepted.Format(time.RFC3339), e.Event, sanitize(e.Endpoint), sanitize(e.Type), state,
+		strconv.Itoa(e.Attempt),
 		sanitize(cmp.Or(e.VendorID, e.ID)),
 	}, "\t")
 }

@@ -37,14 +37,15 @@ var (
 	reopening = bulkAction{
 		use: "reopen", short: "Run dead letters and quarantined deliveries",
 		long: "Makes the dead tasks of events pending again, with their attempts counted from zero. A quarantined\n" +
-			"delivery runs once with its own payload; only --aside and --reason select it. The stored response for\n" +
-			"duplicates does not change.",
-		verb: "reopen", done: "reopened", state: "dead", method: http.MethodPost, path: "/reopen", adds: true, careful: true,
+			"delivery runs once with its own payload; only --aside and --reason select it. The stored response\n" +
+			"for duplicates does not change.",
+		verb: "reopen", done: "reopened", state: "dead", method: http.MethodPost, path: "/reopen", adds: true,
+		careful: true,
 	}
 	retrying = bulkAction{
 		use: "retry", short: "Run waiting events now",
-		long: "Makes tasks that wait for their next attempt due now. Their attempts are not reset. For dead letters use\n" +
-			"reopen.",
+		long: "Makes tasks that wait for their next attempt due now. Their attempts are not reset. For dead\n" +
+			"letters use reopen.",
 		verb: "retry", done: "made due", state: "pending", method: http.MethodPost, path: "/retry",
 	}
 )
@@ -111,10 +112,14 @@ func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args
 			return dryRun(c.Context(), p, client, action, f, found)
 		}
 		if action.destroys && len(named) == 0 && !f.yes && len(found) > 0 {
-			return usage.Errorf("look at them with --dry-run, then write --yes", "this would %s %s for good", action.verb, count(len(found), "event"))
+			return usage.Errorf("look at them with --dry-run, then write --yes", "this would %s %s for good",
+				action.verb, count(len(found), "event"))
 		}
-		r := &bulkRun{program: p, done: action.done, format: f.format, progress: f.progress, lenient: len(named) == 0, inOrder: mayHaveLanes(found)}
-		r.apply = func(ctx context.Context, e selected) (string, error) { return "", action.apply(ctx, client, e, body) }
+		r := &bulkRun{program: p, done: action.done, format: f.format, progress: f.progress, lenient: len(named) == 0,
+			inOrder: mayHaveLanes(found)}
+		r.apply = func(ctx context.Context, e selected) (string, error) {
+			return "", action.apply(ctx, client, e, body)
+		}
 		if err := r.run(c.Context(), found); err != nil {
 			return err
 		}
@@ -181,7 +186,8 @@ func (a bulkAction) apply(ctx context.Context, client *opsclient.Client, e selec
 }
 
 // dryRun lists the events that an action would change.
-func dryRun(ctx context.Context, p *program, client *opsclient.Client, action bulkAction, f *bulkFlags, found []selected) error {
+func dryRun(ctx context.Context, p *program, client *opsclient.Client, action bulkAction, f *bulkFlags,
+	found []selected) error {
 	n, missing := 0, 0
 	t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
 	lines := json.NewEncoder(p.Out)
@@ -193,7 +199,8 @@ func dryRun(ctx context.Context, p *program, client *opsclient.Client, action bu
 				missing++
 				p.eprintf("eyelet: %s: %s\n", sanitize(e.event), refusal.Title)
 				if f.format == "json" {
-					if err := lines.Encode(actionResult{Event: e.event, Result: "refused", Error: refusal.Title}); err != nil {
+					if err := lines.Encode(actionResult{Event: e.event, Result: "refused",
+						Error: refusal.Title}); err != nil {
 						return err
 					}
 				}

@@ -68,7 +68,8 @@ func counted(t *testing.T, file, state string, n int) []inspect.Event {
 // fallible is a handler that writes a line for each run, and rejects until a file named good
 // exists.
 const fallible = `handlers:
-  - {producer: gh, type: push, exec: [sh, -c, "echo $EYELET_EVENT_ATTEMPT $EYELET_EVENT_VENDOR_ID $EYELET_EVENT_EVENT $EYELET_EVENT_ACCEPTED $(cat) >> runs; test -f good || exit 65"]}
+  - {producer: gh, type: push, exec: [sh, -c, "echo $EYELET_EVENT_ATTEMPT $EYELET_EVENT_VENDOR_ID $EYELET_EVENT_EVENT
+      $EYELET_EVENT_ACCEPTED $(cat) >> runs; test -f good || exit 65"]}
 `
 
 // runs returns the lines of the handler.
@@ -98,7 +99,8 @@ func TestAReopenedDeadLetterKeepsItsAnswer(t *testing.T) {
 	if !strings.Contains(before, "Idempotency-Replayed: true") {
 		t.Errorf("the duplicate is answered\n%s", before)
 	}
-	if out, _ := command(t, 0, "", "dead", "reopen", "--dry-run", "--type", "pu*", "--config", file); !strings.Contains(out, event.Event) || !strings.HasSuffix(out, "would reopen 1 event\n") {
+	if out, _ := command(t, 0, "", "dead", "reopen", "--dry-run", "--type", "pu*", "--config",
+		file); !strings.Contains(out, event.Event) || !strings.HasSuffix(out, "would reopen 1 event\n") {
 		t.Errorf("dry run:\n%s", out)
 	}
 	if got := len(runs(t, file)); got != 1 || listed(t, file)[0].State != "dead" {
@@ -158,7 +160,8 @@ func TestAQuarantinedDeliveryRunsOnceWithItsPayload(t *testing.T) {
 		t.Fatalf("quarantined: %+v, runs %q", aside, runs(t, file))
 	}
 	for range 2 {
-		out, _ := command(t, 0, "", "dead", "reopen", "--aside", "--reason", "same_bytes", "-o", "json", "--config", file)
+		out, _ := command(t, 0, "", "dead", "reopen", "--aside", "--reason", "same_bytes", "-o", "json", "--config",
+			file)
 		if want := `{"event":"` + aside.Event + `","result":"reopened"}` + "\n"; out != want && out != "" {
 			t.Errorf("output %q", out)
 		}
@@ -194,7 +197,8 @@ func TestEventsAreReopenedWithoutAServer(t *testing.T) {
 		named = append(named, e.Event)
 	}
 	out, errs = command(t, 1, strings.Join(named, "\n")+"\n", "dead", "reopen", "-", "nobody", "--config", file)
-	if out != "reopened 0 events\n" || strings.Count(errs, "refused: event has nothing to reopen") != 20 || !strings.Contains(errs, "eyelet: nobody: refused: no such event\n") {
+	if out != "reopened 0 events\n" || strings.Count(errs, "refused: event has nothing to reopen") != 20 ||
+		!strings.Contains(errs, "eyelet: nobody: refused: no such event\n") {
 		t.Errorf("again: output %q, %q", out, errs)
 	}
 	launch(t, "serve", "--config", file)
@@ -226,17 +230,21 @@ func TestEventsOfALaneAreReopenedInOrder(t *testing.T) {
 
 func TestOnlyTheDeadTaskOfTheNamedHandlerIsReopened(t *testing.T) {
 	t.Parallel()
-	file := configured(t, "handlers:\n  - {producer: gh, type: push, name: bad, exec: [sh, -c, \"exit 65\"]}\n  - {producer: gh, type: \"*\", name: good, stdout: true}\n")
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, name: bad, exec: [sh, -c, \"exit 65\"]}\n  - "+
+		"{producer: gh, type: \"*\", name: good, stdout: true}\n")
 	r := launch(t, "serve", "--config", file)
 	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
 	counted(t, file, "dead", 1)
 	eventually(t, "the other task is done", func() bool { return strings.Contains(r.out.String(), "g-1") })
-	for _, args := range [][]string{{"--handler", "good"}, {"--reason", "exhausted"}, {"--handler", "bad", "--reason", "exhausted"}, {"--producer", "shop"}, {"--since", "1ms"}} {
-		if out, _ := command(t, 0, "", append([]string{"dead", "reopen", "--dry-run", "--config", file}, args...)...); out != "would reopen 0 events\n" {
+	for _, args := range [][]string{{"--handler", "good"}, {"--reason", "exhausted"},
+		{"--handler", "bad", "--reason", "exhausted"}, {"--producer", "shop"}, {"--since", "1ms"}} {
+		if out, _ := command(t, 0, "", append([]string{"dead", "reopen", "--dry-run", "--config", file},
+			args...)...); out != "would reopen 0 events\n" {
 			t.Errorf("%v: %q", args, out)
 		}
 	}
-	if out, _ := command(t, 0, "", "dead", "reopen", "--dry-run", "--config", file, "--handler", "bad", "--reason", "rejected", "--since", "1h", "--id", "g-1"); !strings.HasSuffix(out, "would reopen 1 event\n") {
+	if out, _ := command(t, 0, "", "dead", "reopen", "--dry-run", "--config", file, "--handler", "bad", "--reason",
+		"rejected", "--since", "1h", "--id", "g-1"); !strings.HasSuffix(out, "would reopen 1 event\n") {
 		t.Errorf("output %q", out)
 	}
 }
@@ -250,7 +258,8 @@ func TestATaskIsAddedForALaterHandler(t *testing.T) {
 	if event.Note != "no handler" {
 		t.Errorf("event is %+v", event)
 	}
-	if _, errs := command(t, 2, "", "events", "reopen", event.Event, "--add", "lat", "--config", file); !strings.Contains(errs, `unknown handler "lat"`) || !strings.Contains(errs, `did you mean "late"?`) {
+	if _, errs := command(t, 2, "", "events", "reopen", event.Event, "--add", "lat", "--config",
+		file); !strings.Contains(errs, `unknown handler "lat"`) || !strings.Contains(errs, `did you mean "late"?`) {
 		t.Errorf("a misspelt handler: %q", errs)
 	}
 	command(t, 0, "", "events", "reopen", event.Event, "--add", "late", "--config", file)
@@ -266,7 +275,8 @@ func TestPurgeByFilterNeedsYes(t *testing.T) {
 	}
 	dead := counted(t, file, "dead", 3)
 	_, errs := command(t, 2, "", "dead", "purge", "--producer", "gh", "--config", file)
-	if !strings.Contains(errs, "this would purge 3 events for good\n  hint: look at them with --dry-run, then write --yes") {
+	if !strings.Contains(errs, "this would purge 3 events for good\n  hint: look at them with --dry-run, then write "+
+		"--yes") {
 		t.Errorf("without --yes: %q", errs)
 	}
 	command(t, 0, "", "dead", "purge", "--all", "--dry-run", "--yes", "--config", file)
@@ -277,7 +287,8 @@ func TestPurgeByFilterNeedsYes(t *testing.T) {
 	heal(t, file)
 	command(t, 0, "", "dead", "reopen", dead[1].Event, "--config", file)
 	counted(t, file, "done", 1)
-	if _, errs := command(t, 1, "", "dead", "purge", dead[1].Event, "--config", file); !strings.Contains(errs, "it is not dead: it is done") {
+	if _, errs := command(t, 1, "", "dead", "purge", dead[1].Event, "--config", file); !strings.Contains(errs,
+		"it is not dead: it is done") {
 		t.Errorf("one that is done: %q", errs)
 	}
 	if out, _ := command(t, 0, "", "dead", "purge", "--all", "--yes", "--config", file); out != "purged 1 event\n" {
@@ -286,7 +297,8 @@ func TestPurgeByFilterNeedsYes(t *testing.T) {
 	if left := listed(t, file); len(left) != 1 || left[0].Event != dead[1].Event {
 		t.Errorf("left are %+v", left)
 	}
-	if answer := answerTo(t, r.deliveries, dead[0].VendorID, `{"id":"`+dead[0].VendorID+`"}`); strings.Contains(answer, "Idempotency-Replayed") {
+	if answer := answerTo(t, r.deliveries, dead[0].VendorID, `{"id":"`+dead[0].VendorID+`"}`); strings.Contains(answer,
+		"Idempotency-Replayed") {
 		t.Errorf("the purged event is still known:\n%s", answer)
 	}
 }
@@ -294,15 +306,19 @@ func TestPurgeByFilterNeedsYes(t *testing.T) {
 func TestAWaitingEventRunsNow(t *testing.T) {
 	t.Parallel()
 	address, calls := flaky(t, 1, "")
-	file := configured(t, "limits: {backoff_base: 8760h, backoff_cap: 8760h}\nhandlers:\n  - {producer: gh, type: push, forward: \""+address+"\"}\n")
+	file := configured(t, "limits: {backoff_base: 8760h, backoff_cap: 8760h}\nhandlers:\n  - {producer: gh, type: "+
+		"push, forward: \""+address+"\"}\n")
 	r := launch(t, "serve", "--config", file)
 	push(t, http.DefaultClient, r.deliveries, "g-1", "{}")
-	eventually(t, "the first attempt failed", func() bool { return state(t, file, "g-1") == "pending 1" && calls.Load() == 1 })
+	eventually(t, "the first attempt failed", func() bool {
+		return state(t, file, "g-1") == "pending 1" && calls.Load() == 1
+	})
 	if out, _ := command(t, 0, "", "events", "retry", "--all", "--config", file); out != "made due 1 event\n" {
 		t.Errorf("output %q", out)
 	}
 	eventually(t, "the second attempt succeeds", func() bool { return state(t, file, "g-1") == "done 2" })
-	if _, errs := command(t, 1, "", "events", "retry", listed(t, file)[0].Event, "--config", file); !strings.Contains(errs, "no waiting task") {
+	if _, errs := command(t, 1, "", "events", "retry", listed(t, file)[0].Event, "--config",
+		file); !strings.Contains(errs, "no waiting task") {
 		t.Errorf("an event that is done: %q", errs)
 	}
 }
@@ -325,7 +341,8 @@ func TestAnExportIsReplayedOctetForOctetWithoutCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, bytes.Replace(text, []byte("level: error"), []byte("level: debug"), 1), 0o600); err != nil {
+	if err := os.WriteFile(file, bytes.Replace(text, []byte("level: error"), []byte("level: debug"), 1),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := launch(t, "serve", "--config", file)
@@ -341,8 +358,10 @@ func TestAnExportIsReplayedOctetForOctetWithoutCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, raw)
 	}
-	if string(rec.Body) != "{\"a\":\"\u00e9\"}\r\n\n" || rec.Method != http.MethodPost || rec.Target != "/webhooks/gh" ||
-		rec.Note("producer") != "gh" || rec.Note("event") != event || rec.Note("id") != "g-1" || rec.Note("type") != "push" {
+	if string(rec.Body) != "{\"a\":\"\u00e9\"}\r\n\n" || rec.Method != http.MethodPost ||
+		rec.Target != "/webhooks/gh" ||
+		rec.Note("producer") != "gh" || rec.Note("event") != event || rec.Note("id") != "g-1" ||
+		rec.Note("type") != "push" {
 		t.Errorf("the export is\n%s", raw)
 	}
 	for _, name := range []string{"X-Hub-Signature-256", "X-Github-Delivery", "User-Agent", "Content-Type"} {
@@ -363,7 +382,8 @@ func TestAnExportIsReplayedOctetForOctetWithoutCredentials(t *testing.T) {
 	checkReplays(t, filepath.Join(dir, event+".http"), event, rec)
 	r.stop()
 	<-r.ended
-	for what, text := range map[string]string{"the export": raw, "the event": shown, "the log": r.errs.String(), "the output": r.out.String(), "the store": everything(t, filepath.Join(filepath.Dir(file), "data"))} {
+	for what, text := range map[string]string{"the export": raw, "the event": shown, "the log": r.errs.String(),
+		"the output": r.out.String(), "the store": everything(t, filepath.Join(filepath.Dir(file), "data"))} {
 		if strings.Contains(text, "never-kept") {
 			t.Errorf("%s holds a credential", what)
 		}
@@ -433,7 +453,8 @@ func TestAReplayIsSignedAfreshForAnotherReceiver(t *testing.T) {
 	command(t, 0, "", "events", "raw", "--dir", dir, event, "--config", first)
 	name := filepath.Join(dir, event+".http")
 
-	if out, _ := command(t, 0, "", "replay", name, "--to", r.deliveries); !strings.HasPrefix(out, name+": 200 duplicate") {
+	if out, _ := command(t, 0, "", "replay", name, "--to", r.deliveries); !strings.HasPrefix(out,
+		name+": 200 duplicate") {
 		t.Errorf("to the receiver that knows it: %q", out)
 	}
 	other := configured(t, fallible)
@@ -441,14 +462,17 @@ func TestAReplayIsSignedAfreshForAnotherReceiver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(other, bytes.Replace(text, []byte("octo-secret"), []byte("another-secret"), 1), 0o600); err != nil {
+	if err := os.WriteFile(other, bytes.Replace(text, []byte("octo-secret"), []byte("another-secret"), 1),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	second := launch(t, "serve", "--config", other)
-	if out, _ := command(t, 1, "", "replay", name, "--to", second.deliveries); !strings.HasPrefix(out, name+": 401 terminal: signature_invalid") {
+	if out, _ := command(t, 1, "", "replay", name, "--to", second.deliveries); !strings.HasPrefix(out,
+		name+": 401 terminal: signature_invalid") {
 		t.Errorf("as recorded, to a receiver with another secret: %q", out)
 	}
-	if out, _ := command(t, 0, "", "replay", name, "--to", second.deliveries, "--sign", "--config", other); !strings.HasPrefix(out, name+": 200 accepted") {
+	if out, _ := command(t, 0, "", "replay", name, "--to", second.deliveries, "--sign", "--config",
+		other); !strings.HasPrefix(out, name+": 200 accepted") {
 		t.Errorf("signed afresh: %q", out)
 	}
 	if got := counted(t, other, "dead", 1)[0]; got.VendorID != "g-1" {
@@ -487,7 +511,8 @@ func TestTailFollowsDeliveriesAndAttempts(t *testing.T) {
 		push(t, http.DefaultClient, r.deliveries, fmt.Sprint("g-", n), fmt.Sprintf(`{"n":%d}`, n))
 		text := out.String()
 		return strings.Contains(text, `"kind":"delivery","endpoint":"gh","type":"push","id":"g-`) &&
-			strings.Contains(text, `"code":"accepted"`) && strings.Contains(text, `"handler":"print","attempt":1,"state":"done"`)
+			strings.Contains(text, `"code":"accepted"`) &&
+			strings.Contains(text, `"handler":"print","attempt":1,"state":"done"`)
 	})
 	r.stop()
 	if code := <-r.ended; code != 0 {
@@ -508,7 +533,8 @@ func TestChangesNeedTheTokenAndOurOwnSite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, bytes.Replace(text, []byte("level: error"), []byte("level: info"), 1), 0o600); err != nil {
+	if err := os.WriteFile(file, bytes.Replace(text, []byte("level: error"), []byte("level: info"), 1),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := launch(t, "serve", "--config", file)
@@ -535,7 +561,8 @@ func TestChangesNeedTheTokenAndOurOwnSite(t *testing.T) {
 		defer res.Body.Close()
 		return res.StatusCode
 	}
-	for _, path := range [][2]string{{"POST", "/events/" + event + "/reopen"}, {"POST", "/events/" + event + "/retry"}, {"DELETE", "/events/" + event}, {"GET", "/events/" + event + "/raw"}, {"GET", "/tail"}} {
+	for _, path := range [][2]string{{"POST", "/events/" + event + "/reopen"}, {"POST", "/events/" + event + "/retry"},
+		{"DELETE", "/events/" + event}, {"GET", "/events/" + event + "/raw"}, {"GET", "/tail"}} {
 		for want, header := range map[int]map[string]string{
 			401: {},
 			403: {"Authorization": bearer, "Origin": "https://evil.example"},
@@ -544,11 +571,13 @@ func TestChangesNeedTheTokenAndOurOwnSite(t *testing.T) {
 				t.Errorf("%s with %v: status %d, want %d", path, header, got, want)
 			}
 		}
-		if got := try(path[0], path[1], map[string]string{"Authorization": bearer, "Sec-Fetch-Site": "cross-site"}, ""); got != 403 {
+		if got := try(path[0], path[1], map[string]string{"Authorization": bearer, "Sec-Fetch-Site": "cross-site"},
+			""); got != 403 {
 			t.Errorf("%s from another site: status %d", path, got)
 		}
 	}
-	if got := try("POST", "/events/"+event+"/reopen", map[string]string{"Authorization": bearer, "Content-Type": "application/json"}, strings.Repeat(" ", 65<<10)); got != 413 {
+	if got := try("POST", "/events/"+event+"/reopen", map[string]string{"Authorization": bearer,
+		"Content-Type": "application/json"}, strings.Repeat(" ", 65<<10)); got != 413 {
 		t.Errorf("a large body: status %d", got)
 	}
 	if e := listed(t, file); len(e) != 1 || e[0].State != "dead" {
@@ -557,7 +586,8 @@ func TestChangesNeedTheTokenAndOurOwnSite(t *testing.T) {
 	if got := try("DELETE", "/events/"+event, map[string]string{"Authorization": bearer}, ""); got != 204 {
 		t.Errorf("purge with the token: status %d", got)
 	}
-	if log := r.errs.String(); !strings.Contains(log, "change through the operations port") || !strings.Contains(log, "method=DELETE path=/events/"+event+" status=204") {
+	if log := r.errs.String(); !strings.Contains(log, "change through the operations port") ||
+		!strings.Contains(log, "method=DELETE path=/events/"+event+" status=204") {
 		t.Errorf("the log lacks the purge:\n%s", log)
 	}
 }
@@ -589,7 +619,8 @@ func TestAStoppedRunReportsItsProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, errs := command(t, 1, "", "dead", "reopen", "--all", "--config", file); !strings.Contains(errs, "stopped after 0 of 1: Service Unavailable") {
+	if _, errs := command(t, 1, "", "dead", "reopen", "--all", "--config", file); !strings.Contains(errs,
+		"stopped after 0 of 1: Service Unavailable") {
 		t.Errorf("output %q", errs)
 	}
 }

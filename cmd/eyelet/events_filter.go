@@ -30,8 +30,9 @@ type filters struct {
 func addFilterFlags(c *cobra.Command, state string) *filters {
 	f := &filters{values: map[string]*string{}, state: state}
 	help := map[string]string{
-		"id": "idempotency identifier, or the sender's", "producer": "name of the producer", "endpoint": "name of the endpoint",
-		"type": `event type, or "prefix*"`, "handler": "name of a handler with a task",
+		"id": "idempotency identifier, or the sender's", "producer": "name of the producer",
+		"endpoint": "name of the endpoint",
+		"type":     `event type, or "prefix*"`, "handler": "name of a handler with a task",
 		"reason": "reason of a task or of a quarantine, such as exhausted, rejected or same_bytes",
 		"state":  "pending, running, done or dead; several with commas", "since": "accepted within, such as 1h or 7d",
 	}
@@ -53,7 +54,8 @@ func addFilterFlags(c *cobra.Command, state string) *filters {
 
 // completeFlag adds the values of a flag to shell completion.
 func completeFlag(c *cobra.Command, flag string, words ...string) {
-	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words,
+		cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // a bug: the flag does not exist
 	}
 }
@@ -156,7 +158,8 @@ func (f *filters) check(named []string, args []string) error {
 	case len(args) > 0 && f.any():
 		return usage.Errorf("leave one of them out", "events are both named and selected by flags")
 	case len(args) == 0 && !f.any():
-		return usage.Errorf("name events, or select them with --producer, --type, --since, ..., or --all", "no events are selected")
+		return usage.Errorf("name events, or select them with --producer, --type, --since, ..., or --all",
+			"no events are selected")
 	case len(args) > 0 && len(named) == 0:
 		return usage.Errorf("write one event a line", "standard input names no event")
 	}

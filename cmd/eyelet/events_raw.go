@@ -17,10 +17,10 @@ import (
 func eventsRawCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "raw EVENT", Short: "Export recorded deliveries as *.http files", Args: cobra.ArbitraryArgs,
-		Long: "Writes the delivery of an event to standard output, or with --dir the deliveries of events that are named\n" +
-			"or selected, each as EVENT.http. Body, method and target are byte for byte as they were kept. The\n" +
-			"fields Authorization and Cookie, and those that hold a producer's credentials, are never kept. The files\n" +
-			"hold payloads: only their owner can read them.",
+		Long: "Writes the delivery of an event to standard output, or with --dir the deliveries of events that are\n" +
+			"named or selected, each as EVENT.http. Body, method and target are byte for byte as they were kept.\n" +
+			"The fields Authorization and Cookie, and those that hold a producer's credentials, are never kept.\n" +
+			"The files hold payloads: only their owner can read them.",
 		Example: "  eyelet events raw 1-51iaa0tnruenounm2nthmo0uqst8qan3 > order.http\n" +
 			"  eyelet events raw --dir deliveries --producer gh --since 1d",
 	}
@@ -47,7 +47,8 @@ func eventsRawCommand(p *program) *cobra.Command {
 			if *dir == "" {
 				return printRaw(c.Context(), p.Out, client, named[0])
 			}
-			return exportTo(c.Context(), client, *dir, f, named, &bulkRun{program: p, done: "exported", format: *format, progress: *progress})
+			return exportTo(c.Context(), client, *dir, f, named, &bulkRun{program: p, done: "exported", format: *format,
+				progress: *progress})
 		})
 	}
 	return c

@@ -89,7 +89,8 @@ func writeDetail(w io.Writer, d inspect.Detail) error {
 	}
 	switch {
 	case len(d.Base64) > 0:
-		fmt.Fprintf(&b, "\n(%d bytes that are not text: eyelet events raw %s writes them)\n", len(d.Base64), d.Event.Event)
+		fmt.Fprintf(&b, "\n(%d bytes that are not text: eyelet events raw %s writes them)\n", len(d.Base64),
+			d.Event.Event)
 	case d.Text != "":
 		b.WriteString("\n")
 		for line := range strings.Lines(d.Text) {
@@ -111,8 +112,10 @@ func detailRows(d inspect.Detail) [][2]string {
 		answer = strconv.Itoa(d.Response.Status)
 	}
 	return [][2]string{
-		{"id", cmp.Or(d.VendorID, d.ID)}, {"event", d.Event.Event}, {"unique by", d.ID}, {"producer", d.Producer}, {"principal", d.Principal}, {"type", d.Type},
-		{"state", state}, {"accepted", timeText(&d.Accepted)}, {"finished", timeText(d.Finished)}, {"expires", timeText(d.Expires)},
+		{"id", cmp.Or(d.VendorID, d.ID)}, {"event", d.Event.Event}, {"unique by", d.ID}, {"producer", d.Producer},
+		{"principal", d.Principal}, {"type", d.Type},
+		{"state", state}, {"accepted", timeText(&d.Accepted)}, {"finished", timeText(d.Finished)},
+		{"expires", timeText(d.Expires)},
 		{"answer", answer}, {"note", d.Note}, {"request", strings.TrimSpace(d.Method + " " + d.Target)},
 	}
 }

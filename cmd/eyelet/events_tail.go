@@ -25,9 +25,9 @@ type tailFilter struct {
 func eventsTailCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "tail", Short: "Follow deliveries and attempts as they happen", Args: cobra.NoArgs,
-		Long: "Follows the running server from now on: a line for each delivery that it answers and each attempt of a\n" +
-			"handler, until Ctrl-C or until the server stops. A slow reader loses lines and gets their number; the\n" +
-			"server never waits for it.",
+		Long: "Follows the running server from now on: a line for each delivery that it answers and each attempt\n" +
+			"of a handler, until Ctrl-C or until the server stops. A slow reader loses lines and gets their\n" +
+			"number; the server never waits for it.",
 	}
 	file, format := configFlag(c), outputFlag(c)
 	var f tailFilter

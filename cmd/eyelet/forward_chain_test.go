@@ -34,9 +34,11 @@ func newSecond(t *testing.T) *second {
 	srv := httptest.NewUnstartedServer(nil)
 	s.url = "http://" + srv.Listener.Addr().String()
 	rx, err := receiver.Open(receiver.Config{
-		URL: s.url, Store: dedup.NewMemory(dedup.MemoryOptions{}), Producers: []producer.Producer{producer.Signed("shop", verify.StaticKeys(key))},
+		URL: s.url, Store: dedup.NewMemory(dedup.MemoryOptions{}),
+		Producers:    []producer.Producer{producer.Signed("shop", verify.StaticKeys(key))},
 		InFlightWait: time.Millisecond, RetryAfter: time.Millisecond, AnswerTimeout: time.Minute,
-		Handlers: []receiver.Handler{receiver.Answer("shop", "*", func(context.Context, receiver.Event[[]byte]) (receiver.Response, error) {
+		Handlers: []receiver.Handler{receiver.Answer("shop", "*", func(context.Context,
+			receiver.Event[[]byte]) (receiver.Response, error) {
 			s.runs.Add(1)
 			<-s.finish
 			return receiver.Response{Status: 200}, nil
@@ -65,7 +67,8 @@ func TestTwoReceiversInARowLoseNoOutcome(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			last := newSecond(t)
-			file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms, retry_after: 1s}\nhandlers:\n  - {producer: gh, type: push, mode: "+mode+
+			file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms, retry_after: 1s}\nhandlers:\n  - "+
+				"{producer: gh, type: push, mode: "+mode+
 				", timeout: 300ms, forward: \""+last.url+"/webhooks/shop\", sign: {id: hop, secret: "+hopSecret+"}}\n")
 			r := launch(t, "serve", "--config", file)
 			relays := func() bool {

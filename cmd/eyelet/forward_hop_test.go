@@ -30,7 +30,8 @@ func TestALoopEndsAtOurOwnName(t *testing.T) {
 		httputil.NewSingleHostReverseProxy(back.Load()).ServeHTTP(w, r)
 	}))
 	t.Cleanup(proxy.Close)
-	file := configured(t, "handlers:\n  - {producer: gh, type: push, mode: relay, forward: \""+proxy.URL+"/webhooks/gh\"}\n")
+	file := configured(t, "handlers:\n"+
+		"  - {producer: gh, type: push, mode: relay, forward: \""+proxy.URL+"/webhooks/gh\"}\n")
 	r := launch(t, "serve", "--config", file)
 	u, err := url.Parse(r.deliveries)
 	if err != nil {
@@ -61,10 +62,12 @@ func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 	a := newAim(t, 200)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "eyelet.yaml")
-	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: \"memory:\"\nurl: http://hooks.example\nvia: edge-1\nlog: {level: error}\nproducers:\n" +
+	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: \"memory:\"\nurl: http://hooks.example\nvia: " +
+		"edge-1\nlog: {level: error}\nproducers:\n" +
 		"  shop:\n    scheme: rfc9421\n    key: header:X-Order\n" +
 		"    keys: [{id: k1, alg: ed25519, public_key_file: k.pem}]\n" +
-		"handlers:\n  - {producer: shop, type: \"*\", forward: \"" + a.url + "/in\", forward_headers: [X-Region, X-Trace-*], sign: {id: hop, secret: " + hopSecret + "}}\n"
+		"handlers:\n  - {producer: shop, type: \"*\", forward: \"" + a.url +
+		"/in\", forward_headers: [X-Region, X-Trace-*], sign: {id: hop, secret: " + hopSecret + "}}\n"
 	for name, content := range map[string]string{file: text, filepath.Join(dir, "k.pem"): string(pem)} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -83,10 +86,12 @@ func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 		req.Header.Set(name, value)
 	}
 	components := []string{"@method", "content-digest", "content-type", "x-order", "x-kind"}
-	for _, s := range []*verify.Signer{{Label: "end", Components: components}, {Label: "sig1", Components: append([]string{"@target-uri"}, components...)}} {
+	for _, s := range []*verify.Signer{{Label: "end", Components: components},
+		{Label: "sig1", Components: append([]string{"@target-uri"}, components...)}} {
 		s.KeyID, s.Private = "k1", private
 		signed := req.Clone(context.Background())
-		signed.URL, signed.Host = &url.URL{Scheme: "http", Host: "hooks.example", Path: "/webhooks/shop"}, "hooks.example"
+		signed.URL, signed.Host = &url.URL{Scheme: "http", Host: "hooks.example", Path: "/webhooks/shop"},
+			"hooks.example"
 		if err := s.Sign(signed, []byte(body), time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +103,8 @@ func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, want := range map[string]string{
-		"X-Order": "7", "X-Kind": "paid", "X-Region": "eu", "X-Trace-Id": "1", "Via": "1.1 lb, 1.1 edge-1", "X-Original-URL": "", "X-User": "",
+		"X-Order": "7", "X-Kind": "paid", "X-Region": "eu", "X-Trace-Id": "1", "Via": "1.1 lb, 1.1 edge-1",
+		"X-Original-URL": "", "X-User": "",
 	} {
 		if got := a.last.Header.Get(name); got != want {
 			t.Errorf("%s went on as %q, want %q", name, got, want)
@@ -114,7 +120,8 @@ func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 	}
 	a.last.URL.Scheme, a.last.URL.Host = "http", a.last.Host
 	for _, scheme := range []*verify.RFC9421{
-		{Keys: verify.StaticKeys(key), Label: "end", Coverage: verify.Coverage{Exactly: components}}, {Keys: verify.StaticKeys(own), Label: "sig1"},
+		{Keys: verify.StaticKeys(key), Label: "end", Coverage: verify.Coverage{Exactly: components}},
+		{Keys: verify.StaticKeys(own), Label: "sig1"},
 	} {
 		if _, err := scheme.Verify(a.last, func() ([]byte, error) { return []byte(body), nil }); err != nil {
 			t.Errorf("%s: %v, %v", scheme.Label, err, a.last.Header)

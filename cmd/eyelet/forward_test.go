@@ -87,7 +87,8 @@ func operation(t *testing.T, r *running, path string) (status int, body string) 
 func TestARefusingTargetIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	t.Parallel()
 	a := newAim(t, 404)
-	file := configured(t, "limits: {postpone_max: 100ms}\nhandlers:\n  - {producer: gh, type: push, forward: \""+a.url+"\", name: deploy}\n")
+	file := configured(t, "limits: {postpone_max: 100ms}\nhandlers:\n"+
+		"  - {producer: gh, type: push, forward: \""+a.url+"\", name: deploy}\n")
 	r := launch(t, "serve", "--config", file)
 	for i := range 10 {
 		id := fmt.Sprintf("g-%d", i)
@@ -101,14 +102,16 @@ func TestARefusingTargetIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	}
 	pushOwn(t, r, "waits")
 	eventually(t, "a postponed event", func() bool { return strings.HasPrefix(state(t, file, "waits"), "pending") })
-	if status, text := readiness(t, r); status != 200 || !strings.Contains(text, "target deploy is switched off") || !strings.Contains(text, "404") {
+	if status, text := readiness(t, r); status != 200 || !strings.Contains(text, "target deploy is switched off") ||
+		!strings.Contains(text, "404") {
 		t.Errorf("readiness is %d %s", status, text)
 	}
 	r.stop()
 	if code := <-r.ended; code != 0 {
 		t.Fatalf("serve ended with %d: %s", code, r.errs.String())
 	}
-	if code, out, errs := run(t, "targets", "list", "--config", file); code != 0 || !strings.Contains(out, "deploy  off since") {
+	if code, out, errs := run(t, "targets", "list", "--config", file); code != 0 ||
+		!strings.Contains(out, "deploy  off since") {
 		t.Errorf("targets list: %d %s %s", code, out, errs)
 	}
 	a.status.Store(200)
@@ -123,7 +126,8 @@ func TestARefusingTargetIsOffUntilAPersonSwitchesItOn(t *testing.T) {
 	if text := scraped(t, r); !strings.Contains(text, "eyelet_target_off{target=\"deploy\"} 1\n") {
 		t.Error("no metric says that the target is off")
 	}
-	if code, out, errs := run(t, "targets", "on", "deploy", "--config", file); code != 0 || out != "target deploy is switched on\n" {
+	if code, out, errs := run(t, "targets", "on", "deploy", "--config", file); code != 0 ||
+		out != "target deploy is switched on\n" {
 		t.Errorf("targets on: %d %s %s", code, out, errs)
 	}
 	eventually(t, "the event that waited", func() bool { return strings.HasPrefix(state(t, file, "waits"), "done") })
@@ -144,15 +148,18 @@ func scraped(t *testing.T, r *running) string {
 
 func TestATargetIsSwitchedWithoutAServer(t *testing.T) {
 	t.Parallel()
-	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \"http://127.0.0.1:1/?token=s3cret\", name: deploy}\n")
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \"http://127.0.0.1:1/?token=s3cret\", "+
+		"name: deploy}\n")
 	for _, step := range []struct {
 		args      string
 		code      int
 		out, errs string
 	}{
 		{"targets off deploy --reason maintenance", 0, "target deploy is switched off\n", ""},
-		{"targets off nobody", 2, "", "eyelet: no target is called \"nobody\"\n  hint: `eyelet targets list` names them\n"},
-		{"targets on", 2, "", "eyelet: eyelet targets on: the number of arguments is not right\n  hint: write eyelet targets on NAME\n"},
+		{"targets off nobody", 2, "", "eyelet: no target is called \"nobody\"\n  hint: `eyelet targets list` names " +
+			"them\n"},
+		{"targets on", 2, "", "eyelet: eyelet targets on: the number of arguments is not right\n  hint: write " +
+			"eyelet targets on NAME\n"},
 	} {
 		code, out, errs := run(t, append(strings.Fields(step.args), "--config", file)...)
 		if code != step.code || out != step.out || errs != step.errs {
@@ -161,7 +168,8 @@ func TestATargetIsSwitchedWithoutAServer(t *testing.T) {
 	}
 	var line opsapi.Target
 	code, out, _ := run(t, "targets", "list", "-o", "json", "--config", file)
-	if err := json.Unmarshal([]byte(out), &line); err != nil || code != 0 || line.On || line.Name != "deploy" || line.Reason != "maintenance" {
+	if err := json.Unmarshal([]byte(out), &line); err != nil || code != 0 || line.On || line.Name != "deploy" ||
+		line.Reason != "maintenance" {
 		t.Errorf("targets list: %d %s", code, out)
 	}
 	if strings.Contains(out, "s3cret") {
@@ -217,7 +225,8 @@ func TestTargetsAreSwitchedWithTheTokenOnly(t *testing.T) {
 		status               int
 	}{
 		{"POST", "name=deploy&switch=off", "", 401}, {"GET", "", "", 401}, {"GET", "", string(token), 200},
-		{"POST", "name=deploy&switch=off", string(token), 204}, {"POST", "name=deploy&switch=maybe", string(token), 400},
+		{"POST", "name=deploy&switch=off", string(token), 204}, {"POST", "name=deploy&switch=maybe", string(token),
+			400},
 		{"POST", "name=nobody&switch=on", string(token), 404}, {"DELETE", "name=deploy", string(token), 405},
 	} {
 		req, err := http.NewRequest(tt.method, r.operations+"/targets?"+tt.query, nil)
@@ -243,7 +252,8 @@ func TestTargetsAreSwitchedWithTheTokenOnly(t *testing.T) {
 func TestARelayHidesAndHoldsARetryAfter(t *testing.T) {
 	t.Parallel()
 	a := newAim(t, 503, "Retry-After", "77")
-	file := configured(t, "limits: {retry_after: 2s}\nhandlers:\n  - {producer: gh, type: push, forward: \""+a.url+"\", mode: relay}\n")
+	file := configured(t, "limits: {retry_after: 2s}\nhandlers:\n"+
+		"  - {producer: gh, type: push, forward: \""+a.url+"\", mode: relay}\n")
 	r := launch(t, "serve", "--config", file)
 	for range 5 {
 		status, after := pushOwn(t, r, "g-1")
@@ -260,7 +270,8 @@ func TestARelayHidesAndHoldsARetryAfter(t *testing.T) {
 func TestARelayToATargetThatIsOffIsTransient(t *testing.T) {
 	t.Parallel()
 	a := newAim(t, 410)
-	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \""+a.url+"\", mode: relay, name: deploy}\n")
+	file := configured(t, "handlers:\n  - {producer: gh, type: push, forward: \""+a.url+"\", mode: relay, name: "+
+		"deploy}\n")
 	r := launch(t, "serve", "--config", file)
 	if status, _ := pushOwn(t, r, "g-1"); status != 422 {
 		t.Errorf("a 410 of the target is %d upstream, want 422: no endpoint of ours is retired", status)
@@ -282,14 +293,17 @@ func TestARelayToATargetThatIsOffIsTransient(t *testing.T) {
 func TestAStoredEventWaitsForTheRetryAfter(t *testing.T) {
 	t.Parallel()
 	a, b := newAim(t, 503, "Retry-After", "3600"), newAim(t, 503, "Retry-After", "7200")
-	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms}\nhandlers:\n  - {producer: gh, type: push, mode: store, forward: \""+a.url+"\"}\n"+
+	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms}\nhandlers:\n  - {producer: gh, type: push, "+
+		"mode: store, forward: \""+a.url+"\"}\n"+
 		"  - {producer: gh, type: p*, mode: store, forward: \""+b.url+"\", total_retry_time: 1h}\n")
 	r := launch(t, "serve", "--config", file)
 	if status, _ := pushOwn(t, r, "g-1"); status != 200 {
 		t.Errorf("status %d", status)
 	}
 	eventually(t, "both attempts", func() bool { return a.calls.Load() > 0 && b.calls.Load() > 0 })
-	eventually(t, "a dead letter beyond the total retry time", func() bool { return strings.HasPrefix(state(t, file, "g-1"), "dead") })
+	eventually(t, "a dead letter beyond the total retry time", func() bool {
+		return strings.HasPrefix(state(t, file, "g-1"), "dead")
+	})
 	time.Sleep(200 * time.Millisecond)
 	if a.calls.Load() != 1 || b.calls.Load() != 1 {
 		t.Errorf("%d and %d requests, want one each", a.calls.Load(), b.calls.Load())
@@ -336,7 +350,8 @@ func TestTheHopIsSignedWithTheConfiguredKey(t *testing.T) {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	file = configured(t, "handlers:\n  - producer: gh\n    type: push\n    mode: relay\n    forward: \""+srv.URL+"\"\n    sign: {id: hop, private_key_file: hop.pem}\n")
+	file = configured(t, "handlers:\n  - producer: gh\n    type: push\n    mode: relay\n"+
+		"    forward: \""+srv.URL+"\"\n    sign: {id: hop, private_key_file: hop.pem}\n")
 	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "hop.pem"), pems["old"], 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +385,8 @@ func TestARetiredEndpointInTheConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = res.Body.Close()
-		if status == 200 && (res.Header.Get("Sunset") != "Sat, 31 Jan 2037 00:00:00 GMT" || res.Header.Get("Deprecation") != "@1546300800") {
+		if status == 200 && (res.Header.Get("Sunset") != "Sat, 31 Jan 2037 00:00:00 GMT" ||
+			res.Header.Get("Deprecation") != "@1546300800") {
 			t.Errorf("%s: header is %v", date, res.Header)
 		}
 	}
@@ -414,7 +430,8 @@ func TestATargetThatNeverRecoversEndsInADeadLetter(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	t.Cleanup(srv.Close)
-	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms, attempts: 4}\nhandlers:\n  - {producer: gh, type: push, forward: \""+srv.URL+"\"}\n")
+	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms, attempts: 4}\nhandlers:\n  - {producer: "+
+		"gh, type: push, forward: \""+srv.URL+"\"}\n")
 	r := launch(t, "serve", "--config", file)
 	pushOwn(t, r, "g-1")
 	eventually(t, "the dead letter", func() bool { return state(t, file, "g-1") == "dead 4" })
@@ -432,13 +449,15 @@ func TestASecretInTheURLOfATargetIsNeverShown(t *testing.T) {
 	t.Parallel()
 	a := newAim(t, 410)
 	moved := newAim(t, 308, "Location", "/s3cret%zz")
-	file := configured(t, "limits: {attempts: 1}\nhandlers:\n  - {producer: gh, type: push, forward: \""+a.url+"/s3cret?key=s3cret\"}\n"+
+	file := configured(t, "limits: {attempts: 1}\nhandlers:\n"+
+		"  - {producer: gh, type: push, forward: \""+a.url+"/s3cret?key=s3cret\"}\n"+
 		"  - {producer: gh, type: push, name: moved, forward: \""+moved.url+"/s3cret\"}\n")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "level: error", "level: debug", 1)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "level: error", "level: debug", 1)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := launch(t, "serve", "--config", file)
@@ -449,8 +468,10 @@ func TestASecretInTheURLOfATargetIsNeverShown(t *testing.T) {
 	eventually(t, "the dead letter", func() bool { return strings.HasPrefix(state(t, file, "g-1"), "dead") })
 	events := listed(t, file)
 	for what, args := range map[string][]string{
-		"targets list": {"targets", "list"}, "targets list -o json": {"targets", "list", "-o", "json"}, "dead list": {"dead", "list"},
-		"dead show": {"dead", "show", events[0].Event, "-o", "text"}, "events show": {"events", "show", events[0].Event},
+		"targets list": {"targets", "list"}, "targets list -o json": {"targets", "list", "-o", "json"},
+		"dead list": {"dead", "list"},
+		"dead show": {"dead", "show", events[0].Event, "-o", "text"}, "events show": {"events", "show",
+			events[0].Event},
 		"config show": {"config", "show"}, "config check": {"config", "check"},
 	} {
 		out, errs := command(t, 0, "", append(args, "--config", file)...)
@@ -459,7 +480,8 @@ func TestASecretInTheURLOfATargetIsNeverShown(t *testing.T) {
 		}
 	}
 	_, ready := readiness(t, r)
-	if text := ready + scraped(t, r) + r.errs.String(); strings.Contains(text, "s3cret") || !strings.Contains(text, `target="gh/push/forward"`) {
+	if text := ready + scraped(t, r) + r.errs.String(); strings.Contains(text, "s3cret") ||
+		!strings.Contains(text, `target="gh/push/forward"`) {
 		t.Error(text)
 	}
 	command(t, 0, "", "targets", "on", "gh/push/forward", "--config", file)

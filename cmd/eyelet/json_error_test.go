@@ -34,7 +34,8 @@ func TestSendingToAClosedPortIsJSONToo(t *testing.T) {
 	file := filepath.Join(unpacked(t), "shop", "12-unsigned.http")
 	out, errs := command(t, exitTransient, "", "send", file, "--url", "http://127.0.0.1:1/s3cret", "-o", "json")
 	all := objects(t, out)
-	if len(all) != 1 || all[0]["verdict"] != "failed" || all[0]["outcome"] != "transient" || !strings.Contains(all[0]["error"].(string), "no answer") {
+	if len(all) != 1 || all[0]["verdict"] != "failed" || all[0]["outcome"] != "transient" ||
+		!strings.Contains(all[0]["error"].(string), "no answer") {
 		t.Errorf("%s%s", out, errs)
 	}
 	if strings.Contains(out+errs, "s3cret") {
@@ -51,7 +52,8 @@ func TestAMissedExpectationIsNotOKInJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, body := range map[bool]string{true: string(text), false: strings.Replace(string(text), "signature_missing", "signature_invalid", 1)} {
+	for want, body := range map[bool]string{true: string(text), false: strings.Replace(string(text),
+		"signature_missing", "signature_invalid", 1)} {
 		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +61,8 @@ func TestAMissedExpectationIsNotOKInJSON(t *testing.T) {
 		if !want {
 			code = exitFailed
 		}
-		out, _ := command(t, code, "", "dev", "--once", "--config", filepath.Join(dir, "eyelet.yaml"), file, "-o", "json")
+		out, _ := command(t, code, "", "dev", "--once", "--config", filepath.Join(dir, "eyelet.yaml"), file, "-o",
+			"json")
 		all := objects(t, out)
 		if last := all[len(all)-1]; len(all) != 2 || all[0]["ok"] != want || last["ok"] != want {
 			t.Errorf("exit %d: %s", code, out)
@@ -75,7 +78,8 @@ func TestADryRunReportsUnknownEventsInJSON(t *testing.T) {
 	known := listed(t, file)[0].Event
 	out, _ := command(t, exitFailed, "", "dead", "reopen", known, "nobody", "--dry-run", "-o", "json", "--config", file)
 	all := objects(t, out)
-	if len(all) != 2 || all[0]["event"] != known || all[1]["event"] != "nobody" || all[1]["result"] != "refused" || all[1]["error"] == "" {
+	if len(all) != 2 || all[0]["event"] != known || all[1]["event"] != "nobody" || all[1]["result"] != "refused" ||
+		all[1]["error"] == "" {
 		t.Error(out)
 	}
 }

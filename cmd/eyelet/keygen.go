@@ -19,11 +19,12 @@ func keygenCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keygen",
 		Short: "Generate a key and print its settings",
-		Long: "Generates a key pair (NAME.pem for the producer, NAME.pub.pem for the receiver) or, for hmac-sha256, a\n" +
-			"shared secret (NAME.secret), and prints the settings for eyelet.yaml.",
+		Long: "Generates a key pair (NAME.pem for the producer, NAME.pub.pem for the receiver) or, for\n" +
+			"hmac-sha256, a shared secret (NAME.secret), and prints the settings for eyelet.yaml.",
 		Args: cobra.NoArgs,
 	}
-	alg := c.Flags().String("alg", string(verify.Ed25519), "algorithm: ed25519, hmac-sha256, ecdsa-p256-sha256, ecdsa-p384-sha384 or rsa-pss-sha512")
+	alg := c.Flags().String("alg", string(verify.Ed25519),
+		"algorithm: ed25519, hmac-sha256, ecdsa-p256-sha256, ecdsa-p384-sha384 or rsa-pss-sha512")
 	id := c.Flags().String("id", "", "id of the key (default NAME)")
 	name := c.Flags().String("name", "shop", "name of the producer and of the files")
 	dir := c.Flags().String("dir", ".", "folder to write to")
@@ -41,7 +42,8 @@ var plainWord = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$`)
 
 func keygen(p *program, alg verify.Alg, id, name, dir string) error {
 	if !plainWord.MatchString(name) || !plainWord.MatchString(id) {
-		return usage.Errorf(`write letters, digits, "-", "_" and "."`, "a key needs a plain name and id, not %q and %q", name, id)
+		return usage.Errorf(`write letters, digits, "-", "_" and "."`, "a key needs a plain name and id, not %q and %q",
+			name, id)
 	}
 	line := fmt.Sprintf("      - {id: %s, alg: %s, public_key_file: %s.pub.pem}", id, alg, name)
 	secret := name + ".pem"

@@ -46,8 +46,9 @@ func (l leakless) Run() int {
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
-		Dir:   "testdata",
-		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "ready": ready, "occupy": occupy, "flip": flip, "dead": awaitDead},
+		Dir: "testdata",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "ready": ready, "occupy": occupy,
+			"flip": flip, "dead": awaitDead},
 		Setup: setup,
 	})
 }

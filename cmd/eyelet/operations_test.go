@@ -35,9 +35,10 @@ func TestTheOperationsPortIsForUs(t *testing.T) {
 		status             int
 		holds              string
 	}{
-		"health":               {path: "/healthz", status: 200, holds: "ok"},
-		"readiness":            {path: "/readyz", status: 200, holds: "ready"},
-		"metrics":              {path: "/metrics", status: 200, holds: `eyelet_deliveries_total{code="accepted",endpoint="shop"} 1`},
+		"health":    {path: "/healthz", status: 200, holds: "ok"},
+		"readiness": {path: "/readyz", status: 200, holds: "ready"},
+		"metrics": {path: "/metrics", status: 200,
+			holds: `eyelet_deliveries_total{code="accepted",endpoint="shop"} 1`},
 		"metrics of the store": {path: "/metrics", status: 200, holds: "eyelet_store_accepted_total 1"},
 		"no token":             {path: "/events", status: 401, holds: opsapi.TokenFile},
 		"another token":        {path: "/events", header: http.Header{"Authorization": {"Bearer x"}}, status: 401},
@@ -48,11 +49,13 @@ func TestTheOperationsPortIsForUs(t *testing.T) {
 		"a foreign host":       {path: "/healthz", host: "evil.example", status: 421},
 		"localhost":            {path: "/healthz", host: "localhost:1", status: 200},
 		"a foreign address":    {path: "/healthz", host: "192.0.2.7", status: 421},
-		"a foreign origin":     {path: "/healthz", header: http.Header{"Origin": {"https://evil.example"}}, status: 403},
-		"an opaque origin":     {path: "/healthz", header: http.Header{"Origin": {"null"}}, status: 403},
-		"another site":         {path: "/healthz", header: http.Header{"Sec-Fetch-Site": {"cross-site"}}, status: 403},
-		"our own origin":       {path: "/healthz", header: http.Header{"Origin": {"http://" + strings.TrimSpace(string(address))}}, status: 200},
-		"a change":             {method: http.MethodPost, path: "/events", header: bearer, status: 405},
+		"a foreign origin": {path: "/healthz", header: http.Header{"Origin": {"https://evil.example"}},
+			status: 403},
+		"an opaque origin": {path: "/healthz", header: http.Header{"Origin": {"null"}}, status: 403},
+		"another site":     {path: "/healthz", header: http.Header{"Sec-Fetch-Site": {"cross-site"}}, status: 403},
+		"our own origin": {path: "/healthz",
+			header: http.Header{"Origin": {"http://" + strings.TrimSpace(string(address))}}, status: 200},
+		"a change": {method: http.MethodPost, path: "/events", header: bearer, status: 405},
 	}
 	for name, tt := range tests {
 		if tt.method == "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// printf writes to standard output, and eprintf to standard error. Write errors are ignored: data, such as events and
-// verdicts, is written where errors are handled.
+// printf writes to standard output, and eprintf to standard error. Write errors are ignored: data,
+// such as events and verdicts, is written where errors are handled.
 func (p *program) printf(format string, args ...any) { _, _ = fmt.Fprintf(p.Out, format, args...) }
 
 func (p *program) eprintf(format string, args ...any) { _, _ = fmt.Fprintf(p.Err, format, args...) }

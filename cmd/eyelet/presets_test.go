@@ -24,33 +24,37 @@ import (
 // presetSettings has the settings of presets as users write them. Presets that are not listed need
 // only a secret.
 func presetSettings() map[string]string {
-	const google = "audience: https://hooks.example, email: a@b.example, issuers: [https://accounts.google.com], jwks_url: https://keys.example/jwks"
+	const google = "audience: https://hooks.example, email: a@b.example, issuers: [https://accounts.google.com], " +
+		"jwks_url: https://keys.example/jwks"
 	const topic = "arn:aws:sns:us-east-1:123456789012:MyTopic"
 	return map[string]string{
-		"adyen":             "secrets_files: [hex.txt, hex.txt], username: kettle, password_file: plain.txt",
-		"adyen-platform":    "secrets_file: hex.txt",
-		"aws-eventbridge":   "header: X-Api-Key, value_file: plain.txt",
-		"aws-sns":           "topics: [" + topic + "], min_version: 2, check_chain: true, roots_file: roots.pem",
-		"azure-event-grid":  "audience: api://a, issuers: [https://sts.example/], app_ids: [app-17], topics: [/t], origins: [eventgrid.azure.net], rate: 5, jwks_url: https://keys.example/",
-		"chargebee":         "query: key, value_file: plain.txt",
-		"cloudevents":       "bearer_file: plain.txt, batch: true, origins: [o.example], rate: 100",
-		"datatrans":         "secret_file: hex.txt",
-		"dwolla":            "secrets_file: plain.txt",
-		"github":            "secret_file: plain.txt, allow_sha1: true",
-		"gitlab":            "secrets_file: plain.txt",
-		"google-eventarc":   google,
-		"google-pubsub":     google,
-		"meta":              "secret_file: plain.txt, verify_token_file: plain.txt",
-		"openbanking-uk":    "audience: [https://a.example], issuers: [https://bank.example], jwks_url: https://bank.example/jwks",
+		"adyen":           "secrets_files: [hex.txt, hex.txt], username: kettle, password_file: plain.txt",
+		"adyen-platform":  "secrets_file: hex.txt",
+		"aws-eventbridge": "header: X-Api-Key, value_file: plain.txt",
+		"aws-sns":         "topics: [" + topic + "], min_version: 2, check_chain: true, roots_file: roots.pem",
+		"azure-event-grid": "audience: api://a, issuers: [https://sts.example/], app_ids: [app-17], topics: [/t], " +
+			"origins: [eventgrid.azure.net], rate: 5, jwks_url: https://keys.example/",
+		"chargebee":       "query: key, value_file: plain.txt",
+		"cloudevents":     "bearer_file: plain.txt, batch: true, origins: [o.example], rate: 100",
+		"datatrans":       "secret_file: hex.txt",
+		"dwolla":          "secrets_file: plain.txt",
+		"github":          "secret_file: plain.txt, allow_sha1: true",
+		"gitlab":          "secrets_file: plain.txt",
+		"google-eventarc": google,
+		"google-pubsub":   google,
+		"meta":            "secret_file: plain.txt, verify_token_file: plain.txt",
+		"openbanking-uk": "audience: [https://a.example], issuers: [https://bank.example], jwks_url: " +
+			"https://bank.example/jwks",
 		"paypal":            "webhook_id: 1JE4291016473214C, roots_file: roots.pem",
 		"square":            "secret_file: plain.txt, notification_url: https://hooks.example/webhooks/square",
 		"standard-webhooks": "secret: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
 		"svix":              "secret: whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
 		"webengage":         `license_code: "~17", secret_key_file: plain.txt`,
-		"websub":            "subscriptions: [{topic: https://blog.example/feed, mode: subscribe, secret_file: plain.txt, token: callback-token-17}], algs: [sha256]",
-		"worldpay":          "keys: {k1_file: plain.txt}, encoding: base64",
-		"yandex-pay":        "merchant_id: m-17, jwks_url: https://keys.example/jwks",
-		"yookassa":          "allowed_ips: [192.0.2.0/24]",
+		"websub": "subscriptions: [{topic: https://blog.example/feed, mode: subscribe, secret_file: " +
+			"plain.txt, token: callback-token-17}], algs: [sha256]",
+		"worldpay":   "keys: {k1_file: plain.txt}, encoding: base64",
+		"yandex-pay": "merchant_id: m-17, jwks_url: https://keys.example/jwks",
+		"yookassa":   "allowed_ips: [192.0.2.0/24]",
 	}
 }
 
@@ -74,7 +78,8 @@ func settingsFolder(t *testing.T) string {
 // planOf builds one producer, named p.
 func planOf(t *testing.T, dir, settings string) (*config.Plan, preset.Settings, error) {
 	t.Helper()
-	s, err := config.Source{}.Parse(filepath.Join(dir, "eyelet.yaml"), []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"))
+	s, err := config.Source{}.Parse(filepath.Join(dir, "eyelet.yaml"),
+		[]byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"))
 	if err != nil {
 		return nil, preset.Settings{}, err
 	}
@@ -93,8 +98,10 @@ func TestEveryPresetOpensFromYAML(t *testing.T) {
 	dir, written := settingsFolder(t), map[string]bool{"name": true}
 	all := presetSettings()
 	more := map[string]string{ // the other ways to authenticate
-		"aws-eventbridge": "username: kettle, password: the-kettle-is-on-17", "chargebee": "bearer: the-kettle-is-on-17",
-		"azure-event-grid": "query: code, value: the-kettle-is-on-17", "gitlab": "header: X-Token, value: the-kettle-is-on-17",
+		"aws-eventbridge":  "username: kettle, password: the-kettle-is-on-17",
+		"chargebee":        "bearer: the-kettle-is-on-17",
+		"azure-event-grid": "query: code, value: the-kettle-is-on-17",
+		"gitlab":           "header: X-Token, value: the-kettle-is-on-17",
 	}
 	for _, vendor := range preset.All() {
 		for _, settings := range []string{cmp.Or(all[vendor.Name], "secret_file: plain.txt"), more[vendor.Name]} {
@@ -114,7 +121,8 @@ func TestEveryPresetOpensFromYAML(t *testing.T) {
 			}
 			v := reflect.ValueOf(got)
 			for i := range v.NumField() {
-				if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("conf"), ","); name != "" && !v.Field(i).IsZero() {
+				if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("conf"), ","); name != "" &&
+					!v.Field(i).IsZero() {
 					written[name] = true
 				}
 			}
@@ -153,9 +161,10 @@ func TestPresetsRefuseInvalidSettings(t *testing.T) {
 		"preset: yookassa, allowed_ips: [nowhere]":             "want an address or a network",
 		"preset: cloudevents":                                  "no bearer token",
 		"preset: websub, subscriptions: [{topic: https://a/}]": "secret",
-		"preset: websub, subscriptions: [{topic: https://a/, secret: the-kettle-is-on-17, token: short}]": "token of at least 16",
-		"preset: shopify, secret: whsec_the-kettle-is-on-17":                                              "Stripe or Standard Webhooks",
-		"preset: github, secret: the-kettle-is-on-17, window: 60 s":                                       "window",
+		"preset: websub, subscriptions: " +
+			"[{topic: https://a/, secret: the-kettle-is-on-17, token: short}]": "token of at least 16",
+		"preset: shopify, secret: whsec_the-kettle-is-on-17":        "Stripe or Standard Webhooks",
+		"preset: github, secret: the-kettle-is-on-17, window: 60 s": "window",
 	} {
 		_, _, err := planOf(t, dir, settings)
 		if err == nil {
@@ -180,8 +189,9 @@ func TestAnswerHandlersAndBatchesExcludeEachOther(t *testing.T) {
 		"preset: twilio, secret: the-kettle-is-on-17":                   true,
 		"preset: adyen, secrets_file: hex.txt":                          false,
 	} {
-		s, err := config.Source{}.Parse(filepath.Join(settingsFolder(t), "eyelet.yaml"), []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+
-			"}\nhandlers:\n  - {producer: p, type: a, exec: [cat], answer: true}\n"))
+		s, err := config.Source{}.Parse(filepath.Join(settingsFolder(t), "eyelet.yaml"),
+			[]byte("url: https://hooks.example\nproducers:\n  p: {"+settings+
+				"}\nhandlers:\n  - {producer: p, type: a, exec: [cat], answer: true}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +244,8 @@ func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
 				t.Fatal(err)
 			}
 			config := filepath.Join(dir, "eyelet.yaml")
-			if err := os.WriteFile(config, []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"), 0o600); err != nil {
+			if err := os.WriteFile(config, []byte("url: https://hooks.example\nproducers:\n  p: {"+settings+"}\n"),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			arrived := make(chan error, 1)
@@ -242,9 +253,11 @@ func TestSendSignsEveryPresetThatCanBeSigned(t *testing.T) {
 				arrived <- verifiesAs(&p.Producers[0], r)
 			}))
 			defer srv.Close()
-			path := "/webhooks/" + map[string]string{"square": "square"}[vendor.Name] // Square signs its notification_url
+			// Square signs its notification_url
+			path := "/webhooks/" + map[string]string{"square": "square"}[vendor.Name]
 			client := &program{Out: &strings.Builder{}, Err: &strings.Builder{}}
-			code := client.Run(t.Context(), "send", vendor.Name, "--config", config, "--producer", "p", "--url", srv.URL+path)
+			code := client.Run(t.Context(), "send", vendor.Name, "--config", config, "--producer", "p", "--url",
+				srv.URL+path)
 			if slices.Contains(vendorsOnly, vendor.Name) {
 				if code != exitUsage || !strings.Contains(fmt.Sprint(client.Err), "only the vendor can sign") {
 					t.Errorf("exit %d: %v", code, client.Err)
@@ -277,7 +290,8 @@ func verifiesAs(p *producer.Producer, r *http.Request) error {
 		}
 	}
 	items, err := p.Items(d)
-	if err == nil && (len(items) != 1 || items[0].Type == "" || r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, "/webhooks/")) {
+	if err == nil && (len(items) != 1 || items[0].Type == "" || r.Method != http.MethodPost ||
+		!strings.HasPrefix(r.URL.Path, "/webhooks/")) {
 		err = fmt.Errorf("%s %s: %+v", r.Method, r.URL, items)
 	}
 	return err

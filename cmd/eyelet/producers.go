@@ -16,9 +16,9 @@ import (
 func producersCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "producers", Short: "List the presets", Args: cobra.NoArgs,
-		Long: "Lists the producers that `preset: NAME` knows: how they authenticate, where the identifier of an event\n" +
-			"is, how long it is remembered, how soon they expect a response, what they accept as one, and how long\n" +
-			"they retry. -o json adds the settings and the vendor's documentation.",
+		Long: "Lists the producers that `preset: NAME` knows: how they authenticate, where the identifier of an\n" +
+			"event is, how long it is remembered, how soon they expect a response, what they accept as one, and\n" +
+			"how long they retry. -o json adds the settings and the vendor's documentation.",
 	}
 	format := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
@@ -31,7 +31,8 @@ func producersCommand(p *program) *cobra.Command {
 		t := tabwriter.NewWriter(p.Out, 0, 4, 2, ' ', 0)
 		_, _ = fmt.Fprintln(t, "PRESET\tAUTHENTICATION\tIDENTIFIER\tWINDOW\tDEADLINE\tWANTS\tIDENTITY")
 		for _, known := range preset.All() {
-			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID, hours(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants, known.Class())
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", known.Name, known.Auth, known.ID,
+				hours(known.Window()), cmp.Or(known.Deadline, "-"), known.Wants, known.Class())
 		}
 		return t.Flush()
 	}
@@ -42,8 +43,10 @@ func printPresets(w io.Writer) error {
 	lines := json.NewEncoder(w)
 	for _, known := range preset.All() {
 		err := lines.Encode(map[string]any{
-			"preset": known.Name, "auth": known.Auth, "id": known.ID, "window": known.Window().String(), "deadline": known.Deadline,
-			"wants": known.Wants, "identity": known.Class().String(), "settings": append([]string{}, known.Uses...), "docs": known.Docs,
+			"preset": known.Name, "auth": known.Auth, "id": known.ID, "window": known.Window().String(),
+			"deadline": known.Deadline,
+			"wants":    known.Wants, "identity": known.Class().String(), "settings": append([]string{}, known.Uses...),
+			"docs": known.Docs,
 		})
 		if err != nil {
 			return err

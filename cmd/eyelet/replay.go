@@ -28,14 +28,14 @@ type replayCmd struct {
 func replayCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "replay FILE...", Short: "Send recorded deliveries again", Args: cobra.MinimumNArgs(1),
-		Long: "Sends recorded deliveries (FILE.http, as `eyelet events raw` writes them) again, in the order of the\n" +
-			"arguments: to a URL with --to, as they were recorded or with --sign signed afresh; or with --handlers to\n" +
-			"the handlers of their events, which are reopened.\n\n" +
+		Long: "Sends recorded deliveries (FILE.http, as `eyelet events raw` writes them) again, in the order of\n" +
+			"the arguments: to a URL with --to, as they were recorded or with --sign signed afresh; or with\n" +
+			"--handlers to the handlers of their events, which are reopened.\n\n" +
 			"A delivery to a URL carries the fields " + replay.FieldOriginalEvent + ",\n" +
-			replay.FieldOriginalAccepted + " and " + replay.FieldOriginalAttempt + ", which no signature covers. A receiver that\n" +
-			"knows the event answers from its store; one that checks the time of signatures needs a fresh one.\n" +
-			"Exits 0 when all were accepted (duplicates are), 1 when one never will be as it is (terminal), and 75\n" +
-			"when the others may be accepted later (transient).",
+			replay.FieldOriginalAccepted + " and " + replay.FieldOriginalAttempt + ", which no signature\n" +
+			"covers. A receiver that knows the event answers from its store; one that checks the time of\n" +
+			"signatures needs a fresh one. Exits 0 when all were accepted (duplicates are), 1 when one never will\n" +
+			"be as it is (terminal), and 75 when the others may be accepted later (transient).",
 		Example: "  eyelet replay deliveries/*.http --to http://127.0.0.1:9000\n" +
 			"  eyelet replay order.http --to https://staging.example --sign --config eyelet.yaml --key shop.pem\n" +
 			"  eyelet replay order.http --handlers --config eyelet.yaml",
@@ -45,14 +45,16 @@ func replayCommand(p *program) *cobra.Command {
 	flags.StringVar(&f.config, "config", "", "configuration file with the store (--handlers) or the keys (--sign)")
 	flags.StringVar(&f.to, "to", "", "URL to send to; without a path the recorded targets are used")
 	flags.BoolVar(&f.handlers, "handlers", false, "run the handlers of the stored events again")
-	flags.BoolVar(&f.sign, "sign", false, "sign afresh, with the key of the producer in --config, --key or --secret-file")
+	flags.BoolVar(&f.sign, "sign", false, "sign afresh, with the key of the producer in --config, --key or "+
+		"--secret-file")
 	flags.BoolVar(&f.asRecorded, "as-recorded", false, "send as recorded, octet for octet (the default)")
 	flags.BoolVar(&f.plain, "plain", false, "leave the Eyelet-Original fields out")
 	flags.StringVar(&f.key, "key", "", "file with the private key to sign with")
 	flags.StringVar(&f.secretFile, "secret-file", "", "file with the secret to sign with")
 	flags.StringVar(&f.keyID, "keyid", "", "id of the key")
 	flags.StringVar(&f.producer, "producer", "", "producer to sign as (default: the note of each file)")
-	flags.StringVar(&f.signedURL, "signed-url", "", "public base that is signed, if it is not --to (default: the configuration's url)")
+	flags.StringVar(&f.signedURL, "signed-url", "",
+		"public base that is signed, if it is not --to (default: the configuration's url)")
 	flags.BoolVar(&f.progress, "progress", false, "print progress even without a terminal")
 	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -79,7 +81,8 @@ func (f *replayCmd) check() error {
 	case f.handlers == (f.to != ""):
 		return usage.Errorf("write --to URL, or --handlers", "a replay goes either to a URL or to the handlers")
 	case f.handlers && (f.sign || f.asRecorded || f.key != "" || f.secretFile != ""):
-		return usage.Errorf("leave --sign, --as-recorded and the key out", "handlers get the stored event, without a signature")
+		return usage.Errorf("leave --sign, --as-recorded and the key out",
+			"handlers get the stored event, without a signature")
 	case f.sign && f.asRecorded:
 		return usage.Errorf("leave one of them out", "--sign and --as-recorded are both given")
 	case !f.sign && (f.key != "" || f.secretFile != "" || f.keyID != "" || f.producer != ""):
@@ -115,13 +118,16 @@ func (f *replayCmd) toHandlers(c *cobra.Command, recs []*replay.Recording) error
 	for _, rec := range recs {
 		event := rec.Note("event")
 		if event == "" {
-			return usage.Errorf("`eyelet events raw` writes it; other recordings are sent with --to", `%s has no note "# event: ..." of a stored event`, rec.Name)
+			return usage.Errorf("`eyelet events raw` writes it; other recordings are sent with --to",
+				`%s has no note "# event: ..." of a stored event`, rec.Name)
 		}
 		events = append(events, selected{event: event})
 	}
 	return f.withEvents(c, f.config, func(client *opsclient.Client) error {
 		r := &bulkRun{program: f.program, done: reopening.done, format: f.output, progress: f.progress}
-		r.apply = func(ctx context.Context, e selected) (string, error) { return "", reopening.apply(ctx, client, e, nil) }
+		r.apply = func(ctx context.Context, e selected) (string, error) {
+			return "", reopening.apply(ctx, client, e, nil)
+		}
 		return r.run(c.Context(), events)
 	})
 }
@@ -163,7 +169,8 @@ func (f *replayCmd) toURL(c *cobra.Command, recs []*replay.Recording) error {
 		}
 		s := outcomeOf(rec, r, err)
 		outcomes = append(outcomes, s.outcome)
-		line := replayed{File: rec.Name, Event: rec.Note("event"), Status: r.Status, Outcome: s.outcome.String(), Verdict: s.verdict, Code: r.Code}
+		line := replayed{File: rec.Name, Event: rec.Note("event"), Status: r.Status, Outcome: s.outcome.String(),
+			Verdict: s.verdict, Code: r.Code}
 		if err != nil {
 			line.Error = err.Error()
 		}
@@ -177,7 +184,8 @@ func (f *replayCmd) toURL(c *cobra.Command, recs []*replay.Recording) error {
 }
 
 // options returns how a recording is sent. Keys are read once per producer.
-func (f *replayCmd) options(c *cobra.Command, rec *replay.Recording, signers map[string]*sender) (replay.Options, error) {
+func (f *replayCmd) options(c *cobra.Command, rec *replay.Recording, signers map[string]*sender) (replay.Options,
+	error) {
 	o := replay.Options{URL: f.to, SignedURL: f.signedURL}
 	if !f.plain {
 		o.Header = replay.Original(rec)
@@ -200,7 +208,8 @@ func (f *replayCmd) options(c *cobra.Command, rec *replay.Recording, signers map
 		signers[name] = as
 	}
 	if as.sign == nil {
-		return o, usage.Errorf("give --key or --secret-file, or --config whose producer has a secret", "there is no key to sign %s with", rec.Name)
+		return o, usage.Errorf("give --key or --secret-file, or --config whose producer has a secret",
+			"there is no key to sign %s with", rec.Name)
 	}
 	o.Sign, o.SignedURL = as.sign, as.signedURL
 	return o, nil

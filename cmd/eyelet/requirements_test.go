@@ -29,8 +29,10 @@ const wireToken = "wire-token-0123456789"
 func serveOnTheWire(t *testing.T, more string) *wireServer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
-	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: \"memory:\"\nurl: http://hooks.example\nlog: {level: debug}\nproducers:\n" +
-		"  gh: {preset: github, secrets: [octo-secret-0123456789]}\n  ce: {preset: cloudevents, bearer: " + wireToken + "}\n" + more
+	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: \"memory:\"\nurl: http://hooks.example\nlog: {level: " +
+		"debug}\nproducers:\n" +
+		"  gh: {preset: github, secrets: [octo-secret-0123456789]}\n  ce: {preset: cloudevents, bearer: " + wireToken +
+		"}\n" + more
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +95,10 @@ func TestInvalidRequestsAreRefusedOnTheWire(t *testing.T) {
 		send   string
 		status int
 	}{
-		"no Host":                {message("POST /webhooks/gh HTTP/1.1", signed, "Content-Length: 2", "", "{}"), 400},
-		"two Hosts":              {wirePush("Host: hooks.example"), 400},
-		"an invalid Host":        {strings.Replace(wirePush(), "Host: hooks.example", "Host: hooks.example/x y", 1), 400},
+		"no Host":   {message("POST /webhooks/gh HTTP/1.1", signed, "Content-Length: 2", "", "{}"), 400},
+		"two Hosts": {wirePush("Host: hooks.example"), 400},
+		"an invalid Host": {strings.Replace(wirePush(), "Host: hooks.example", "Host: hooks.example/x y", 1),
+			400},
 		"two lengths":            {wirePush("Content-Length: 3"), 400},
 		"a signed length":        {strings.Replace(wirePush(), "Content-Length: 2", "Content-Length: +2", 1), 400},
 		"NUL in a value":         {wirePush("X: a\x00b"), 400},
@@ -107,7 +110,8 @@ func TestInvalidRequestsAreRefusedOnTheWire(t *testing.T) {
 		"a cut body":             {strings.Replace(wirePush(), "Content-Length: 2", "Content-Length: 20", 1), 400},
 	} {
 		answer := s.says(c.send, true)
-		if !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", c.status)) || !strings.Contains(strings.ToLower(answer), "\r\nconnection: close\r\n") {
+		if !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", c.status)) ||
+			!strings.Contains(strings.ToLower(answer), "\r\nconnection: close\r\n") {
 			t.Errorf("%s: %.300q, want %d and the end of the connection", name, answer, c.status)
 		}
 		if c.status == 431 && strings.Contains(strings.ToLower(answer), "max-age") {
@@ -115,7 +119,8 @@ func TestInvalidRequestsAreRefusedOnTheWire(t *testing.T) {
 		}
 	}
 	// None was kept: the valid delivery is the first.
-	if answer := s.says(wirePush("Connection: close"), true); !strings.HasPrefix(answer, "HTTP/1.1 200 ") || strings.Contains(answer, "Idempotency-Replayed") {
+	if answer := s.says(wirePush("Connection: close"), true); !strings.HasPrefix(answer, "HTTP/1.1 200 ") ||
+		strings.Contains(answer, "Idempotency-Replayed") {
 		t.Errorf("%q", answer)
 	}
 }
@@ -124,10 +129,12 @@ func TestBodiesThatDoNotArriveAreTimedOutOnTheWire(t *testing.T) {
 	t.Parallel()
 	s := serveOnTheWire(t, "limits: {body_timeout: 100ms}\n")
 	for name, send := range map[string]string{
-		"length":  strings.Replace(wirePush(), "Content-Length: 2", "Content-Length: 20", 1),
-		"chunked": strings.Replace(wirePush(), "Content-Length: 2\r\n\r\n{}", "Transfer-Encoding: chunked\r\n\r\n5\r\n{}", 1),
+		"length": strings.Replace(wirePush(), "Content-Length: 2", "Content-Length: 20", 1),
+		"chunked": strings.Replace(wirePush(), "Content-Length: 2\r\n\r\n{}",
+			"Transfer-Encoding: chunked\r\n\r\n5\r\n{}", 1),
 	} {
-		if answer := s.says(send, false); !strings.HasPrefix(answer, "HTTP/1.1 408 ") || !strings.Contains(answer, "\r\nConnection: close\r\n") {
+		if answer := s.says(send, false); !strings.HasPrefix(answer, "HTTP/1.1 408 ") ||
+			!strings.Contains(answer, "\r\nConnection: close\r\n") {
 			t.Errorf("%s: %q", name, answer)
 		}
 	}
@@ -142,7 +149,8 @@ func TestBothLengthsEndTheConnectionOnTheWire(t *testing.T) {
 	} {
 		send := strings.Replace(wirePush(), "Content-Length: 2\r\n\r\n{}", framing, 1)
 		answer := s.says(send+wirePush(), true)
-		if !strings.HasPrefix(answer, "HTTP/1.1 200 ") || !strings.Contains(answer, "\r\nConnection: close\r\n") || strings.Count(answer, "HTTP/1.1 ") != 1 {
+		if !strings.HasPrefix(answer, "HTTP/1.1 200 ") || !strings.Contains(answer, "\r\nConnection: close\r\n") ||
+			strings.Count(answer, "HTTP/1.1 ") != 1 {
 			t.Errorf("%s: %q", name, answer)
 		}
 	}
@@ -152,12 +160,14 @@ func TestContinueIsSentOnlyIfTheBodyIsReadOnTheWire(t *testing.T) {
 	t.Parallel()
 	s := serveOnTheWire(t, "")
 	expecting := func(first string, lines ...string) string {
-		return message(first, append([]string{"Host: hooks.example", "Expect: 100-continue"}, append(lines, "", "")...)...)
+		return message(first, append([]string{"Host: hooks.example", "Expect: 100-continue"},
+			append(lines, "", "")...)...)
 	}
 	for want, send := range map[int]string{
 		404: expecting("POST /webhooks/none HTTP/1.1", "Content-Length: 2"),
 		413: expecting("POST /webhooks/gh HTTP/1.1", append(signedLines("{}"), "Content-Length: 99999999")...),
-		401: expecting("POST /webhooks/gh HTTP/1.1", "Content-Type: application/json", "X-GitHub-Delivery: 1", "Content-Length: 2"),
+		401: expecting("POST /webhooks/gh HTTP/1.1", "Content-Type: application/json", "X-GitHub-Delivery: 1",
+			"Content-Length: 2"),
 		405: expecting("DELETE /webhooks/gh HTTP/1.1", "Content-Length: 2"),
 	} {
 		if answer := s.says(send, true); !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", want)) {
@@ -172,7 +182,8 @@ func TestContinueIsSentOnlyIfTheBodyIsReadOnTheWire(t *testing.T) {
 	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(conn, expecting("POST /webhooks/gh HTTP/1.1", append(signedLines("{}"), "Content-Length: 2")...)); err != nil {
+	if _, err := io.WriteString(conn, expecting("POST /webhooks/gh HTTP/1.1",
+		append(signedLines("{}"), "Content-Length: 2")...)); err != nil {
 		t.Fatal(err)
 	}
 	r := bufio.NewReader(conn)
@@ -196,16 +207,19 @@ func TestAnswersOnTheWireAreCompleteAndNeverRedirect(t *testing.T) {
 	methods := []string{"GET", "HEAD", "PUT", "DELETE", "PATCH", "TRACE", "OPTIONS", "FROBNICATE"}
 	for _, method := range methods {
 		answer := s.says(strings.Replace(wirePush("Connection: close"), "POST ", method+" ", 1), true)
-		if !strings.HasPrefix(answer, "HTTP/1.1 405 ") || !strings.Contains(answer, "\r\nAllow: POST\r\n") || !strings.Contains(answer, "\r\nDate: ") {
+		if !strings.HasPrefix(answer, "HTTP/1.1 405 ") || !strings.Contains(answer, "\r\nAllow: POST\r\n") ||
+			!strings.Contains(answer, "\r\nDate: ") {
 			t.Errorf("%s: %q", method, answer)
 		}
 	}
 	for _, target := range []string{
-		"/webhooks/gh/", "//webhooks/gh", "/webhooks//gh", "/webhooks/../webhooks/gh", "/webhooks/./gh", "/webhooks/%67h", "/policy/",
+		"/webhooks/gh/", "//webhooks/gh", "/webhooks//gh", "/webhooks/../webhooks/gh", "/webhooks/./gh",
+		"/webhooks/%67h", "/policy/",
 		"/", "/webhooks", "/webhooks/", "/WEBHOOKS/gh", "http://hooks.example", "http://hooks.example//webhooks/gh",
 	} {
 		answer := s.says(strings.Replace(wirePush("Connection: close"), "/webhooks/gh", target, 1), true)
-		if !strings.HasPrefix(answer, "HTTP/1.1 404 ") || strings.Contains(answer, "\r\nLocation:") || !strings.Contains(answer, "problem+json") {
+		if !strings.HasPrefix(answer, "HTTP/1.1 404 ") || strings.Contains(answer, "\r\nLocation:") ||
+			!strings.Contains(answer, "problem+json") {
 			t.Errorf("%s: %q", target, answer)
 		}
 	}
@@ -220,9 +234,11 @@ func TestAnswersOnTheWireAreCompleteAndNeverRedirect(t *testing.T) {
 func TestCredentialsOfTheQueryAreNotLoggedByTheProgram(t *testing.T) {
 	t.Parallel()
 	s := serveOnTheWire(t, "")
-	for _, query := range []string{"?access_token=" + wireToken, "?access_token=" + wireToken + "x", "?access_token=" + wireToken + ";a", "?access_token=" + wireToken + "&%zz"} {
+	for _, query := range []string{"?access_token=" + wireToken, "?access_token=" + wireToken + "x", "?access_token=" +
+		wireToken + ";a", "?access_token=" + wireToken + "&%zz"} {
 		for _, path := range []string{"/webhooks/ce", "/webhooks/none", "/webhooks/%zz"} {
-			s.says(message("POST "+path+query+" HTTP/1.1", "Host: hooks.example", "Connection: close", "Content-Type: application/json",
+			s.says(message("POST "+path+query+" HTTP/1.1", "Host: hooks.example", "Connection: close",
+				"Content-Type: application/json",
 				"ce-specversion: 1.0", "ce-id: 1", "ce-source: /s", "ce-type: t", "Content-Length: 2", "", "{}"), true)
 		}
 	}

@@ -20,7 +20,8 @@ type program struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Environ  []string // NAME=value
-	// Starting, when set, is called with the addresses once they answer, before the store is opened.
+	// Starting, when set, is called with the addresses once they answer, before the store is
+	// opened.
 	Starting func(listen, operations string)
 	// Serving, when set, is called with the addresses once deliveries are accepted.
 	Serving func(listen, operations string)
@@ -90,8 +91,8 @@ func (p *program) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "eyelet",
 		Short: "The receiving half of every webhook",
-		Long: "Eyelet receives webhooks: it verifies the sender of an event, accepts the event once, stores it before\n" +
-			"it acknowledges it, and runs its handlers until there is an outcome.\n\n" +
+		Long: "Eyelet receives webhooks: it verifies the sender of an event, accepts the event once, stores it\n" +
+			"before it acknowledges it, and runs its handlers until there is an outcome.\n\n" +
 			"Begin with `eyelet dev`, which needs no configuration.",
 		SilenceErrors: true, SilenceUsage: true,
 		Args: cobra.NoArgs,

@@ -34,13 +34,13 @@ type sendCmd struct {
 func sendCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "send FILE | PRESET [TYPE]", Short: "Sign a delivery and send it", Args: cobra.RangeArgs(1, 2),
-		Long: "Sends a recorded delivery (FILE.http) as it is, or signed afresh if there is a key or --sign. Any other\n" +
-			"FILE (\"-\" is standard input) is a payload that is signed and sent. The name of a PRESET sends a sample\n" +
-			"of that vendor, of the given or a usual TYPE, to any URL.\n\n" +
-			"The key is that of --key (a private key in PEM), --secret-file, or a producer in --config. --set gives\n" +
-			"further settings of a preset, as in eyelet.yaml.\n" +
-			"Exits 0 when the delivery was accepted (a duplicate is), 75 when it may be accepted later (transient:\n" +
-			"503, 409 to an Idempotency-Key, no answer, ...), and 1 when it never will be as it is (terminal).",
+		Long: "Sends a recorded delivery (FILE.http) as it is, or signed afresh if there is a key or --sign. Any\n" +
+			"other FILE (\"-\" is standard input) is a payload that is signed and sent. The name of a PRESET\n" +
+			"sends a sample of that vendor, of the given or a usual TYPE, to any URL.\n\n" +
+			"The key is that of --key (a private key in PEM), --secret-file, or a producer in --config. --set\n" +
+			"gives further settings of a preset, as in eyelet.yaml. Exits 0 when the delivery was accepted (a\n" +
+			"duplicate is), 75 when it may be accepted later (transient: 503, 409 to an Idempotency-Key, no\n" +
+			"answer, ...), and 1 when it never will be as it is (terminal).",
 		Example: "  eyelet send order.json --key shop.pem --keyid shop --url http://127.0.0.1:8080/webhooks/shop\n" +
 			"  eyelet send order.json --config eyelet.yaml --producer gh\n" +
 			"  eyelet send stripe charge.refunded --secret-file stripe.secret --url http://127.0.0.1:9000/hooks\n" +
@@ -52,17 +52,20 @@ func sendCommand(p *program) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.config, "config", "", "configuration file with the producer's keys, and its url")
 	flags.StringVar(&f.producer, "producer", "", "producer of the configuration to sign as")
-	flags.StringVar(&f.url, "url", "", "where to send to (default: the configuration's listen, else http://127.0.0.1:8080)")
+	flags.StringVar(&f.url, "url", "", "where to send to (default: the configuration's listen, else "+
+		"http://127.0.0.1:8080)")
 	flags.StringVar(&f.key, "key", "", "file with the private key")
 	flags.StringVar(&f.secretFile, "secret-file", "", "file with the secret of hmac-sha256")
 	flags.StringVar(&f.keyID, "keyid", "", "id of the key")
 	flags.StringVar(&f.label, "label", "", "label of the signature (default: the producer's, else sig1)")
 	flags.StringVar(&f.id, "id", "", "idempotency identifier of a payload (default: a new one)")
-	flags.StringVar(&f.signedURL, "signed-url", "", "public base that is signed, if it is not --url (default: the configuration's url)")
+	flags.StringVar(&f.signedURL, "signed-url", "",
+		"public base that is signed, if it is not --url (default: the configuration's url)")
 	flags.StringVar(&f.contentType, "content-type", "application/json", "media type of a payload")
 	flags.StringVar(&f.at, "now", "", "unix time of the signature (default: the present)")
 	flags.BoolVar(&f.fresh, "sign", false, "sign a recording afresh")
-	flags.StringArrayVar(&f.set, "set", nil, "setting of the preset of a sample, as NAME=VALUE; lists and mappings in YAML")
+	flags.StringArrayVar(&f.set, "set", nil, "setting of the preset of a sample, as NAME=VALUE; lists and mappings "+
+		"in YAML")
 	flags.StringArrayVarP(&f.header, "header", "H", nil, `header field of a payload, as "Name: value"`)
 	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c, args) }
@@ -84,7 +87,8 @@ func (f *sendCmd) run(c *cobra.Command, args []string) error {
 	o := replay.Options{URL: from.url, SignedURL: from.signedURL, Now: from.now}
 	if fresh {
 		if from.sign == nil {
-			return usage.Errorf("give --key, --secret-file, or --config with --producer", "there is no key to sign with")
+			return usage.Errorf("give --key, --secret-file, or --config with --producer",
+				"there is no key to sign with")
 		}
 		o.Sign = from.sign
 	}
@@ -95,7 +99,8 @@ func (f *sendCmd) run(c *cobra.Command, args []string) error {
 		if f.output == "json" { // as replay prints it
 			e := json.NewEncoder(f.Out)
 			e.SetEscapeHTML(false) // <secret>
-			return errors.Join(err, e.Encode(map[string]any{"outcome": s.outcome.String(), "verdict": s.verdict, "error": err.Error()}))
+			return errors.Join(err, e.Encode(map[string]any{"outcome": s.outcome.String(), "verdict": s.verdict,
+				"error": err.Error()}))
 		}
 		return err
 	}
@@ -110,10 +115,12 @@ func (f *sendCmd) delivery(args []string, from *sender) (rec *replay.Recording, 
 		return rec, false, err
 	}
 	if len(f.set) > 0 {
-		return nil, false, usage.Errorf("`eyelet producers` lists them", "--set is for samples, and %q is not a preset", file)
+		return nil, false, usage.Errorf("`eyelet producers` lists them", "--set is for samples, and %q is not a preset",
+			file)
 	}
 	if len(args) > 1 {
-		return nil, false, usage.Errorf("`eyelet producers` lists them", "%q is not a preset, so nothing can follow it", file)
+		return nil, false, usage.Errorf("`eyelet producers` lists them", "%q is not a preset, so nothing can follow it",
+			file)
 	}
 	if strings.HasSuffix(file, ".http") {
 		rec, err = readRecording(file)
@@ -134,7 +141,8 @@ func (f *sendCmd) payload(file string, from *sender) (*replay.Recording, error) 
 	if err != nil {
 		return nil, err
 	}
-	rec := &replay.Recording{Name: file, Method: http.MethodPost, Target: "/webhooks/" + cmp.Or(f.producer, "shop"), Body: body}
+	rec := &replay.Recording{Name: file, Method: http.MethodPost, Target: "/webhooks/" + cmp.Or(f.producer, "shop"),
+		Body: body}
 	rec.Fields = append(rec.Fields, replay.Field{Name: "Content-Type", Value: f.contentType})
 	if field := keyField(from.producer, cmp.Or(f.id, newID())); field.Name != "" {
 		rec.Fields = append(rec.Fields, field)
@@ -211,7 +219,8 @@ func newID() string {
 // print prints the outcome of the delivery.
 func (f *sendCmd) print(r replay.Result, s sendOutcome) error {
 	if f.output == "json" {
-		line := map[string]any{"status": r.Status, "outcome": s.outcome.String(), "verdict": s.verdict, "code": r.Code, "replayed": r.Replayed, "body": string(r.Body)}
+		line := map[string]any{"status": r.Status, "outcome": s.outcome.String(), "verdict": s.verdict, "code": r.Code,
+			"replayed": r.Replayed, "body": string(r.Body)}
 		if err := json.NewEncoder(f.Out).Encode(line); err != nil {
 			return err
 		}

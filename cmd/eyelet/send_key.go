@@ -95,7 +95,8 @@ func loadKey(signer *verify.Signer, f senderFlags) error {
 		return nil
 	}
 	if signer.Private, err = verify.ParsePrivateKey(text); err != nil {
-		return usage.Errorf("a key file holds a PEM block PRIVATE KEY; `eyelet keygen` makes one", "key file %s: %v", file, err)
+		return usage.Errorf("a key file holds a PEM block PRIVATE KEY; `eyelet keygen` makes one", "key file %s: %v",
+			file, err)
 	}
 	return nil
 }
@@ -134,7 +135,8 @@ func (as *sender) configure(c *cobra.Command, p *program, f senderFlags, signer 
 	}
 	if own, ok := as.producer.Scheme.(replay.Signer); ok {
 		if flag := f.keyFlag(); flag != "" {
-			return usage.Errorf("leave it out, or name another --config", "%s has no effect: producer %q signs with the secret of %s", flag, f.producer, s.File)
+			return usage.Errorf("leave it out, or name another --config",
+				"%s has no effect: producer %q signs with the secret of %s", flag, f.producer, s.File)
 		}
 		as.sign = own
 	}

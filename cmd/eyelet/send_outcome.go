@@ -23,7 +23,8 @@ func verdictText(verdict string) string {
 	return strings.Replace(verdict, "kept aside", "quarantined", 1)
 }
 
-// outcomeOf classifies the response to a delivery, or the error that replay.Send returned without one.
+// outcomeOf classifies the response to a delivery, or the error that replay.Send returned without
+// one.
 func outcomeOf(rec *replay.Recording, r replay.Result, err error) sendOutcome {
 	switch {
 	case errors.Is(err, replay.ErrNoAnswer):

@@ -16,12 +16,15 @@ import (
 func TestSendAndReplayReportTheOutcome(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int32
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(int(status.Load()))
+	}))
 	t.Cleanup(srv.Close)
 	dir := t.TempDir()
 	keyed, bare := filepath.Join(dir, "keyed.http"), filepath.Join(dir, "bare.http")
 	for name, field := range map[string]string{keyed: "idempotency-key: \"k\"\n", bare: ""} {
-		if err := os.WriteFile(name, []byte("POST /hooks HTTP/1.1\nHost: h.example\n"+field+"Content-Type: application/json\n\n{}"), 0o600); err != nil {
+		if err := os.WriteFile(name, []byte("POST /hooks HTTP/1.1\nHost: h.example\n"+field+"Content-Type: "+
+			"application/json\n\n{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,10 +34,13 @@ func TestSendAndReplayReportTheOutcome(t *testing.T) {
 		outcome string
 		code    int
 	}{
-		{keyed, 200, "accepted", 0}, {keyed, 202, "accepted", 0}, {keyed, 204, "accepted", 0}, {keyed, 207, "terminal", 1},
-		{keyed, 307, "terminal", 1}, {keyed, 308, "terminal", 1}, {keyed, 401, "terminal", 1}, {keyed, 410, "terminal", 1}, {keyed, 422, "terminal", 1},
+		{keyed, 200, "accepted", 0}, {keyed, 202, "accepted", 0}, {keyed, 204, "accepted", 0},
+		{keyed, 207, "terminal", 1},
+		{keyed, 307, "terminal", 1}, {keyed, 308, "terminal", 1}, {keyed, 401, "terminal", 1},
+		{keyed, 410, "terminal", 1}, {keyed, 422, "terminal", 1},
 		{keyed, 409, "transient", 75}, {bare, 409, "terminal", 1},
-		{keyed, 408, "transient", 75}, {bare, 425, "transient", 75}, {keyed, 429, "transient", 75}, {keyed, 500, "transient", 75}, {bare, 503, "transient", 75},
+		{keyed, 408, "transient", 75}, {bare, 425, "transient", 75}, {keyed, 429, "transient", 75},
+		{keyed, 500, "transient", 75}, {bare, 503, "transient", 75},
 	} {
 		status.Store(tt.status)
 		for _, args := range [][]string{{"send", tt.file, "--url", srv.URL}, {"replay", tt.file, "--to", srv.URL}} {
@@ -63,7 +69,8 @@ func TestTheWorstOutcomeOfAReplayIsItsExitCode(t *testing.T) {
 	var files []string
 	for _, status := range []int{200, 503, 422} {
 		name := filepath.Join(dir, fmt.Sprint(status)+".http")
-		if err := os.WriteFile(name, fmt.Appendf(nil, "POST /%d HTTP/1.1\nHost: h.example\n\n", status), 0o600); err != nil {
+		if err := os.WriteFile(name, fmt.Appendf(nil, "POST /%d HTTP/1.1\nHost: h.example\n\n", status),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		files = append(files, name)

@@ -46,7 +46,8 @@ func called(to *url.URL, as *sender) string {
 		return to.String()
 	}
 	address := *to
-	address.Scheme, address.Host, address.Path = public.Scheme, public.Host, strings.TrimSuffix(public.Path, "/")+to.Path
+	address.Scheme, address.Host, address.Path = public.Scheme, public.Host,
+		strings.TrimSuffix(public.Path, "/")+to.Path
 	return address.String()
 }
 
@@ -57,14 +58,16 @@ func (f *sendCmd) sampleSettings(vendor preset.Preset, as *sender) (preset.Setti
 			return preset.Settings{}, usage.Errorf("remove one of them", "--set and --producer are both given")
 		}
 		if as.config.Preset != vendor.Name {
-			return preset.Settings{}, usage.Errorf("choose another --producer", "producer %q is not of the preset %s", as.config.Name, vendor.Name)
+			return preset.Settings{}, usage.Errorf("choose another --producer", "producer %q is not of the preset %s",
+				as.config.Name, vendor.Name)
 		}
 		set := as.config.PresetSettings
 		set.Name = as.config.Name
 		return set, nil
 	}
 	if len(f.set) == 0 && as.secret == "" {
-		return preset.Settings{}, usage.Errorf("give --secret-file, --set, or --config with --producer; "+sampleHint(vendor), "there is no secret to sign with")
+		hint := "give --secret-file, --set, or --config with --producer; " + sampleHint(vendor)
+		return preset.Settings{}, usage.Errorf(hint, "there is no secret to sign with")
 	}
 	set, err := config.Source{Environ: f.Environ}.PresetSettings(vendor.Name, f.set)
 	if as.secret != "" {

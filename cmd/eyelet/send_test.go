@@ -19,7 +19,8 @@ func TestTheIDOfAKeyIsThatOfItsPublicHalf(t *testing.T) {
 		if err := writeKeyPair(verify.Ed25519, filepath.Join(filepath.Dir(c.File), name)); err != nil {
 			t.Fatal(err)
 		}
-		keys = append(keys, config.Key{ID: "key-" + name, Alg: string(verify.Ed25519), PublicKeyFile: name + ".pub.pem"})
+		keys = append(keys, config.Key{ID: "key-" + name, Alg: string(verify.Ed25519), PublicKeyFile: name +
+			".pub.pem"})
 	}
 	for _, name := range []string{"old", "new"} {
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(c.File), name+".pem"))

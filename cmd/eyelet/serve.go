@@ -21,8 +21,8 @@ import (
 func serveCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve", Short: "Receive deliveries", Args: cobra.NoArgs,
-		Long: "Receives deliveries as configured until Ctrl-C, SIGTERM or SIGHUP. It then refuses new deliveries and\n" +
-			"finishes running work; a second signal ends it at once. Exits 0 when everything ended within\n" +
+		Long: "Receives deliveries as configured until Ctrl-C, SIGTERM or SIGHUP. It then refuses new deliveries\n" +
+			"and finishes running work; a second signal ends it at once. Exits 0 when everything ended within\n" +
 			"limits.drain, and 1 when work was left, which continues after the next start.",
 	}
 	file := configFlag(c)

@@ -42,7 +42,8 @@ func leftBy(t *testing.T, off time.Duration) (file string) {
 		t.Fatalf("exit %d: %s", code, r.errs)
 	}
 	s, err := badgerstore.Open(filepath.Join(filepath.Dir(file), "data"), badgerstore.Options{
-		Clock: shifted(off), AcceptClock: true, Logger: slog.New(slog.DiscardHandler), RecoverWait: func(int) time.Duration { return 0 },
+		Clock: shifted(off), AcceptClock: true, Logger: slog.New(slog.DiscardHandler),
+		RecoverWait: func(int) time.Duration { return 0 },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -77,20 +78,25 @@ func (r *running) continues(t *testing.T, file string) {
 	if res.StatusCode != 200 || res.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the known event is answered %d, %v", res.StatusCode, res.Header)
 	}
-	eventually(t, "the task that waited is done", func() bool { return strings.HasPrefix(state(t, file, "g-1"), "done") })
+	eventually(t, "the task that waited is done", func() bool {
+		return strings.HasPrefix(state(t, file, "g-1"), "done")
+	})
 }
 
 func TestAClockAnHourBehindIsRefusedUntilItIsAccepted(t *testing.T) {
 	t.Parallel()
 	file := leftBy(t, time.Hour)
 	var errs bytes.Buffer
-	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Serving: func(string, string) { t.Error("it serves") }}
+	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: &errs, Serving: func(string, string) {
+		t.Error("it serves")
+	}}
 	code := p.Run(t.Context(), "serve", "--config", file)
 	lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
 	if code != exitUsage || len(lines) != 2 {
 		t.Fatalf("exit %d: %q", code, lines)
 	}
-	for i, want := range [][]string{{"eyelet: ", "data: the clock says ", "the last commit was later", "set the clock"}, {"  hint: ", "--accept-clock"}} {
+	for i, want := range [][]string{{"eyelet: ", "data: the clock says ", "the last commit was later", "set the clock"},
+		{"  hint: ", "--accept-clock"}} {
 		for _, part := range want {
 			if !strings.Contains(lines[i], part) {
 				t.Errorf("%q does not say %q", lines[i], part)

@@ -21,7 +21,8 @@ import (
 func serveGitHub(t *testing.T, limits string) *running {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
-	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: \"memory:\"\nlog: {level: error}\nlimits: {" + limits + "}\n" +
+	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: \"memory:\"\nlog: {level: error}\nlimits: {" + limits +
+		"}\n" +
 		"producers:\n  gh: {preset: github, secrets: [another-long-secret], max_body: 64KiB}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -59,7 +60,8 @@ func statuses(t *testing.T, conn net.Conn) string {
 	for {
 		resp, err := http.ReadResponse(br, nil)
 		if err != nil {
-			if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // the error is the connection's own
+			timeout, ok := err.(net.Error) //nolint:errorlint // the error is the connection's own
+			if ok && timeout.Timeout() {
 				found = append(found, "held open")
 			}
 			return strings.Join(found, " ")
@@ -74,18 +76,20 @@ func TestSlowConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	r := serveGitHub(t, "header_timeout: 300ms, body_timeout: 300ms, idle_timeout: 300ms")
 	for name, row := range map[string]struct{ send, want string }{
-		"nothing at all":                 {"", ""},
-		"half a head":                    {unsignedHead, ""},
-		"half a body":                    {unsignedHead + "Content-Length: 10\r\n\r\n{", "408"},
-		"half a chunk":                   {unsignedHead + "Transfer-Encoding: chunked\r\n\r\n5\r\n{", "408"},
-		"nothing after an answer":        {unsignedHead + "Content-Length: 2\r\n\r\n{}", "401"},
-		"a second head that stalls":      {unsignedHead + "Content-Length: 2\r\n\r\n{}" + unsignedHead, "401"},
-		"a head of 16 KiB":               {headOf(16<<10) + "{}", "401"},
-		"a head of 16 KiB and one":       {headOf(16<<10+1) + "{}", "431"},
-		"a head without end":             {unsignedHead + strings.Repeat("X: 1\r\n", 20<<10), "431"},
-		"too large as declared":          {unsignedHead + "Content-Length: 65537\r\n\r\n", "413"},
-		"a 100-continue that is refused": {unsignedHead + "Expect: 100-continue\r\nContent-Length: 65537\r\n\r\n", "413"},
-		"a 100, and then nothing":        {unsignedHead + "Expect: 100-continue\r\nContent-Length: 10\r\n\r\n", "100 408"},
+		"nothing at all":            {"", ""},
+		"half a head":               {unsignedHead, ""},
+		"half a body":               {unsignedHead + "Content-Length: 10\r\n\r\n{", "408"},
+		"half a chunk":              {unsignedHead + "Transfer-Encoding: chunked\r\n\r\n5\r\n{", "408"},
+		"nothing after an answer":   {unsignedHead + "Content-Length: 2\r\n\r\n{}", "401"},
+		"a second head that stalls": {unsignedHead + "Content-Length: 2\r\n\r\n{}" + unsignedHead, "401"},
+		"a head of 16 KiB":          {headOf(16<<10) + "{}", "401"},
+		"a head of 16 KiB and one":  {headOf(16<<10+1) + "{}", "431"},
+		"a head without end":        {unsignedHead + strings.Repeat("X: 1\r\n", 20<<10), "431"},
+		"too large as declared":     {unsignedHead + "Content-Length: 65537\r\n\r\n", "413"},
+		"a 100-continue that is refused": {unsignedHead + "Expect: 100-continue\r\nContent-Length: 65537\r\n\r\n",
+			"413"},
+		"a 100, and then nothing": {unsignedHead + "Expect: 100-continue\r\nContent-Length: 10\r\n\r\n",
+			"100 408"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,7 +131,8 @@ func TestConnectionsCostABoundedAmount(t *testing.T) { //nolint:paralleltest // 
 			t.Fatal(err)
 		}
 	}
-	r := serveGitHub(t, fmt.Sprintf("header_timeout: 2m, body_timeout: 2m, idle_timeout: 5m, connections: %d, connections_per_address: %[1]d", n+1))
+	r := serveGitHub(t, fmt.Sprintf("header_timeout: 2m, body_timeout: 2m, idle_timeout: 5m, connections: %d, "+
+		"connections_per_address: %[1]d", n+1))
 	memory := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -138,7 +143,8 @@ func TestConnectionsCostABoundedAmount(t *testing.T) { //nolint:paralleltest // 
 	answer := make([]byte, 4<<10)
 	for i := range n {
 		conn := r.dial(t)
-		send := [...]string{"", unsignedHead, unsignedHead + "Content-Length: 60000\r\n\r\n{", unsignedHead + "Content-Length: 2\r\n\r\n{}"}[i%4]
+		send := [...]string{"", unsignedHead, unsignedHead + "Content-Length: 60000\r\n\r\n{", unsignedHead +
+			"Content-Length: 2\r\n\r\n{}"}[i%4]
 		if _, err := io.WriteString(conn, send); err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
@@ -177,7 +183,8 @@ func TestHTTP2HasSmallBounds(t *testing.T) {
 	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	if _, err := io.WriteString(conn, preface); err != nil {
 		t.Fatal(err)
 	}
 	var head [9]byte

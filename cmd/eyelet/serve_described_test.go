@@ -12,7 +12,8 @@ import (
 // may be left out.
 func TestADescribedProducerNeedsOnlyItsFieldAndItsSecret(t *testing.T) {
 	t.Parallel()
-	file := configured(t, "  pay: {scheme: hmac, header: [X-Hub-Signature-256], secret: octo-secret, pattern: \"sha256={sig}\"}\n")
+	file := configured(t, "  pay: {scheme: hmac, header: [X-Hub-Signature-256], secret: octo-secret, pattern: "+
+		"\"sha256={sig}\"}\n")
 	r := launch(t, "serve", "--config", file)
 	request := pushRequest(t, r.deliveries, "g-1", "{}")
 	request.URL.Path = "/webhooks/pay"

@@ -21,8 +21,10 @@ import (
 func ending(t *testing.T, handler, drain, more string) string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "eyelet.yaml")
-	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: badger:./data\nlimits: {drain: " + drain + ", attempts: 1, handler_timeout: 1h}\n" +
-		"producers:\n  gh: {preset: github, secrets: [another-long-secret]}\nhandlers:\n  - {producer: gh, type: \"*\", " + handler + "}\n" + more
+	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: badger:./data\nlimits: {drain: " + drain +
+		", attempts: 1, handler_timeout: 1h}\n" +
+		"producers:\n  gh: {preset: github, secrets: [another-long-secret]}\nhandlers:\n  - {producer: gh, type: " +
+		"\"*\", " + handler + "}\n" + more
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,8 @@ func half(t *testing.T, c *served) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_, err = fmt.Fprint(conn, "POST /webhooks/gh HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nX-GitHub-Delivery: half\r\n"+
+	_, err = fmt.Fprint(conn, "POST /webhooks/gh HTTP/1.1\r\nHost: here\r\nContent-Type: "+
+		"application/json\r\nX-GitHub-Delivery: half\r\n"+
 		"X-GitHub-Event: push\r\nX-Hub-Signature-256: sha256=00\r\nContent-Length: 2\r\n\r\n{")
 	if err != nil {
 		t.Fatal(err)
@@ -79,22 +82,27 @@ func TestServeEndsByOneRule(t *testing.T) {
 		after                func(t *testing.T, c *served, dir string) // once it stops
 	}{
 		{name: "nothing runs", handler: quick, drain: "20s", want: exitOK},
-		{name: "a handler ends in time", handler: `exec: [sh, -c, "touch began; sleep 1"]`, drain: "20s", want: exitOK, begin: begun},
-		{name: "a handler is cancelled", handler: `exec: [sh, -c, "touch began; exec sleep 300"]`, drain: "1s", want: exitFailed, begin: begun},
-		{name: "a handler never returns", handler: "stdout: true", drain: "1s", want: exitFailed, begin: func(t *testing.T, c *served, _ string) {
-			t.Helper()
-			for i := range 2000 { // more than a pipe holds
-				pushTo(http.DefaultClient, c.listen, fmt.Sprintf("%d-%s", i, strings.Repeat("x", 100)))
-			}
-		}},
-		{name: "a delivery ends in time", handler: quick, drain: "20s", want: exitOK, after: func(t *testing.T, c *served, _ string) {
-			t.Helper()
-			time.Sleep(300 * time.Millisecond)
-		}},
-		{name: "a delivery is in flight", handler: quick, drain: "1s", want: exitFailed, begin: func(t *testing.T, c *served, _ string) {
-			t.Helper()
-			half(t, c)
-		}},
+		{name: "a handler ends in time", handler: `exec: [sh, -c, "touch began; sleep 1"]`, drain: "20s", want: exitOK,
+			begin: begun},
+		{name: "a handler is cancelled", handler: `exec: [sh, -c, "touch began; exec sleep 300"]`, drain: "1s",
+			want: exitFailed, begin: begun},
+		{name: "a handler never returns", handler: "stdout: true", drain: "1s", want: exitFailed,
+			begin: func(t *testing.T, c *served, _ string) {
+				t.Helper()
+				for i := range 2000 { // more than a pipe holds
+					pushTo(http.DefaultClient, c.listen, fmt.Sprintf("%d-%s", i, strings.Repeat("x", 100)))
+				}
+			}},
+		{name: "a delivery ends in time", handler: quick, drain: "20s", want: exitOK,
+			after: func(t *testing.T, c *served, _ string) {
+				t.Helper()
+				time.Sleep(300 * time.Millisecond)
+			}},
+		{name: "a delivery is in flight", handler: quick, drain: "1s", want: exitFailed,
+			begin: func(t *testing.T, c *served, _ string) {
+				t.Helper()
+				half(t, c)
+			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +124,8 @@ func TestServeEndsByOneRule(t *testing.T) {
 				stopping(t, c)
 				tc.after(t, c, dir)
 				_, _ = io.WriteString(conn, "}")
-				if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || res.StatusCode != http.StatusUnauthorized {
+				if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil ||
+					res.StatusCode != http.StatusUnauthorized {
 					t.Errorf("the delivery got no answer of its own: %v, %v", res, err)
 				} else {
 					_ = res.Body.Close()
@@ -227,7 +236,8 @@ func TestAHangupThatNohupIgnoresIsIgnored(t *testing.T) {
 // start with its only attempt, and other running work is finished.
 func TestAClosedStandardOutputEndsServeInOrder(t *testing.T) {
 	t.Parallel()
-	config := ending(t, "stdout: true", "20s", "  - {producer: gh, type: push, exec: [sh, -c, \"touch began; sleep 1; touch finished\"]}\n")
+	config := ending(t, "stdout: true", "20s", "  - {producer: gh, type: push, exec: [sh, -c, \"touch began; sleep "+
+		"1; touch finished\"]}\n")
 	text, err := os.ReadFile(config)
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +289,8 @@ func TestALogWithoutAReaderEndsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(config, []byte(strings.Replace(string(text), `"off"`, "127.0.0.1:0", 1)), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(strings.Replace(string(text), `"off"`, "127.0.0.1:0", 1)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := startServed(t, config)

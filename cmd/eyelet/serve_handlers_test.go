@@ -22,7 +22,9 @@ func serveHandlers(t *testing.T, file string, handlers ...receiver.Handler) *run
 	}
 	r := &running{errs: &lockedBuffer{}, out: &lockedBuffer{}}
 	up := make(chan [2]string, 1)
-	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) { up <- [2]string{l, o} }}
+	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) {
+		up <- [2]string{l, o}
+	}}
 	s.Log.Level = "debug"
 	o, err := p.serverOptions(t.Context(), s)
 	if err != nil {
@@ -86,11 +88,14 @@ func handlerLine(metric, handler, state, value string) string {
 // beside one that works.
 func TestMisbehavingHandlersDoNotAffectOthers(t *testing.T) {
 	t.Parallel()
-	file := configured(t, "limits: {workers: 2, attempts: 2, backoff_base: 1ms, backoff_cap: 5ms, handler_timeout: 50ms, answer_timeout: 2s}\n")
+	file := configured(t, "limits: {workers: 2, attempts: 2, backoff_base: 1ms, backoff_cap: 5ms, handler_timeout: "+
+		"50ms, answer_timeout: 2s}\n")
 	release := make(chan struct{})
 	left := make(chan struct{})
 	on := func(name string, f func(ctx context.Context) error) receiver.Handler {
-		return receiver.On("gh", "push", func(ctx context.Context, _ receiver.Event[[]byte]) error { return f(ctx) }).Named(name)
+		return receiver.On("gh", "push", func(ctx context.Context, _ receiver.Event[[]byte]) error {
+			return f(ctx)
+		}).Named(name)
 	}
 	r := serveHandlers(t, file,
 		on("panics", func(context.Context) error { panic("octets of the payload") }),
@@ -105,10 +110,12 @@ func TestMisbehavingHandlersDoNotAffectOthers(t *testing.T) {
 	}
 	var want []string
 	for _, name := range []string{"panics", "exits", "obeys"} {
-		want = append(want, handlerLine("eyelet_attempts_total", name, "pending", "1"), handlerLine("eyelet_attempts_total", name, "dead", "1"))
+		want = append(want, handlerLine("eyelet_attempts_total", name, "pending", "1"),
+			handlerLine("eyelet_attempts_total", name, "dead", "1"))
 	}
 	r.showing(t, append(want,
-		handlerLine("eyelet_attempts_total", "works", "done", "1"), handlerLine("eyelet_attempts_total", "leaks", "done", "1"),
+		handlerLine("eyelet_attempts_total", "works", "done", "1"), handlerLine("eyelet_attempts_total", "leaks",
+			"done", "1"),
 		handlerLine("eyelet_handlers_hanging", "ignores", "", "1"),
 		"eyelet_store_tasks_dead 3", "eyelet_store_tasks_running 1", "eyelet_store_tasks_pending 0",
 	)...)
@@ -121,8 +128,10 @@ func TestMisbehavingHandlersDoNotAffectOthers(t *testing.T) {
 	}
 	close(release)
 	<-left
-	r.showing(t, handlerLine("eyelet_attempts_total", "ignores", "done", "1"), handlerLine("eyelet_handlers_hanging", "ignores", "", "0"), "eyelet_store_tasks_running 0")
-	if log := r.errs.String(); strings.Contains(log, "octets of the payload") || !strings.Contains(log, "the handler hangs") {
+	r.showing(t, handlerLine("eyelet_attempts_total", "ignores", "done", "1"),
+		handlerLine("eyelet_handlers_hanging", "ignores", "", "0"), "eyelet_store_tasks_running 0")
+	if log := r.errs.String(); strings.Contains(log, "octets of the payload") ||
+		!strings.Contains(log, "the handler hangs") {
 		t.Errorf("the log: %s", log)
 	}
 }
@@ -139,7 +148,8 @@ func TestAnswersOfMisbehavingHandlersAreTransient(t *testing.T) {
 			t.Parallel()
 			runs := make(chan int, 10)
 			file := configured(t, "limits: {answer_timeout: 100ms, in_flight_wait: 10ms}\n")
-			r := serveHandlers(t, file, receiver.Answer("gh", "push", func(_ context.Context, ev receiver.Event[[]byte]) (receiver.Response, error) {
+			r := serveHandlers(t, file, receiver.Answer("gh", "push", func(_ context.Context,
+				ev receiver.Event[[]byte]) (receiver.Response, error) {
 				runs <- ev.Attempt
 				if ev.Attempt == 1 {
 					f()
@@ -152,7 +162,8 @@ func TestAnswersOfMisbehavingHandlersAreTransient(t *testing.T) {
 			}
 			r.showing(t, `eyelet_deliveries_total{code="`+code+`",endpoint="gh"} 1`)
 			if name == "ignores" {
-				if status, after := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != 503 || after == "" {
+				if status, after := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != 503 ||
+					after == "" {
 					t.Errorf("while it goes on: status %d, Retry-After %q", status, after)
 				}
 				close(release)

@@ -22,7 +22,8 @@ func TestAFailingTaskBlocksItsLaneUnlessConfigured(t *testing.T) {
 				"  - {producer: gh, type: push, lane: \"json:lane\", exec: [sh, -c, '"+script+"']"+setting+"}\n")
 			r := launch(t, "serve", "--config", file)
 			for _, id := range []string{"a0", "a1", "b0", "a2", "b1"} {
-				if status, _ := push(t, http.DefaultClient, r.deliveries, id, `{"lane":"`+id[:1]+`","id":"`+id+`"}`); status != 200 {
+				if status, _ := push(t, http.DefaultClient, r.deliveries, id,
+					`{"lane":"`+id[:1]+`","id":"`+id+`"}`); status != 200 {
 					t.Fatalf("%s: status %d", id, status)
 				}
 			}
@@ -46,7 +47,9 @@ func TestAFailingTaskBlocksItsLaneUnlessConfigured(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(filepath.Dir(file), "go"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "all are done", func() bool { return strings.HasPrefix(state(t, file, "a0"), "done") && done("a2") })
+			eventually(t, "all are done", func() bool {
+				return strings.HasPrefix(state(t, file, "a0"), "done") && done("a2")
+			})
 			wantRuns(t, filepath.Join(filepath.Dir(file), "runs"), holds)
 		})
 	}

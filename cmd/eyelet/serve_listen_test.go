@@ -29,7 +29,8 @@ import (
 func memoryServed(t *testing.T, operations string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "eyelet.yaml")
-	text := "listen: 127.0.0.1:0\n" + operations + "store: \"memory:\"\nlog: {level: error}\nproducers:\n  gh: {preset: github, secrets: [octo-secret]}\n"
+	text := "listen: 127.0.0.1:0\n" + operations +
+		"store: \"memory:\"\nlog: {level: error}\nproducers:\n  gh: {preset: github, secrets: [octo-secret]}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,9 @@ func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 	}
 	asked := make(chan string, 8)
 	srv := &http.Server{
-		Handler:   http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Authorization") }),
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			asked <- r.Header.Get("Authorization")
+		}),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
 		ErrorLog:  log.New(io.Discard, "", 0),
 	}
@@ -98,12 +101,14 @@ func TestOurCommandsGiveTheTokenToOurCertificateOnly(t *testing.T) {
 	go func() { defer close(done); _ = srv.ServeTLS(ln, "", "") }()
 	defer func() { _ = srv.Close(); <-done }()
 	for dir, want := range map[string]int{theirs: 1, ours: 0} {
-		for name, text := range map[string]string{opsapi.AddressFile: "https://" + ln.Addr().String(), opsapi.TokenFile: "t"} {
+		for name, text := range map[string]string{opsapi.AddressFile: "https://" + ln.Addr().String(),
+			opsapi.TokenFile: "t"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		r := opsclient.Running{StateDir: dir, CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
+		r := opsclient.Running{StateDir: dir, CertFile: filepath.Join(dir, "cert.pem"),
+			KeyFile: filepath.Join(dir, "key.pem")}
 		client, err := r.Connect(t.Context())
 		if err != nil || (client != nil) != (want > 0) {
 			t.Errorf("client %v, %v", client, err)
@@ -126,7 +131,8 @@ func issued(t *testing.T, dir string, serial int64) *x509.Certificate {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
@@ -136,7 +142,8 @@ func issued(t *testing.T, dir string, serial int64) *x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der},
+		"key.pem": {Type: "PRIVATE KEY", Bytes: keyDER}} {
 		next := filepath.Join(dir, "next-"+name)
 		if err := os.WriteFile(next, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
@@ -161,7 +168,8 @@ func TestASocketHasAnAbsoluteAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if path := strings.TrimPrefix(o.Operations, opsapi.UnixScheme); !filepath.IsAbs(path) || !strings.HasSuffix(path, "/sub/ops.sock") {
+	if path := strings.TrimPrefix(o.Operations, opsapi.UnixScheme); !filepath.IsAbs(path) ||
+		!strings.HasSuffix(path, "/sub/ops.sock") {
 		t.Errorf("the address is %s", o.Operations)
 	}
 }
@@ -188,7 +196,8 @@ func TestOperationsOnASocket(t *testing.T) {
 		t.Errorf("exit %d: %s", code, said)
 	}
 	second := &program{In: strings.NewReader(""), Out: io.Discard, Err: &lockedBuffer{}}
-	if code := second.Run(t.Context(), "serve", "--config", file); code != exitUsage || !strings.Contains(second.Err.(*lockedBuffer).String(), "in use") {
+	if code := second.Run(t.Context(), "serve", "--config", file); code != exitUsage ||
+		!strings.Contains(second.Err.(*lockedBuffer).String(), "in use") {
 		t.Errorf("a second server: exit %d: %s", code, second.Err)
 	}
 	r.stop()
@@ -208,7 +217,8 @@ func TestASocketDoesNotReplaceAFile(t *testing.T) {
 	file := memoryServed(t, "operations: unix:eyelet.yaml\n")
 	errs := &lockedBuffer{}
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: errs}
-	if code := p.Run(t.Context(), "serve", "--config", file); code != exitUsage || !strings.Contains(errs.String(), "eyelet.yaml is there, and is not a socket") {
+	if code := p.Run(t.Context(), "serve", "--config", file); code != exitUsage ||
+		!strings.Contains(errs.String(), "eyelet.yaml is there, and is not a socket") {
 		t.Errorf("exit %d: %s", code, errs.String())
 	}
 }
@@ -232,8 +242,10 @@ func TestMetricsCountConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		`eyelet_connections{port="deliveries"} 1`, `eyelet_connections_closed_total{limit="connections",port="deliveries"} 1`,
-		`eyelet_connections{port="operations"} `, `eyelet_connections_closed_total{limit="descriptors",port="operations"} 0`,
+		`eyelet_connections{port="deliveries"} 1`,
+		`eyelet_connections_closed_total{limit="connections",port="deliveries"} 1`,
+		`eyelet_connections{port="operations"} `,
+		`eyelet_connections_closed_total{limit="descriptors",port="operations"} 0`,
 	} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("no %s in:\n%s", line, text)

@@ -24,7 +24,8 @@ func (b blocked) Write(p []byte) (int, error) {
 // ends, once, after its time to drain.
 func TestABlockedOutputDoesNotDelayTheEnd(t *testing.T) {
 	t.Parallel()
-	config := configured(t, "store: badger:"+filepath.Join(t.TempDir(), "data")+"\nlimits: {drain: 1s}\nhandlers:\n  - {producer: gh, type: \"*\", stdout: true}\n")
+	config := configured(t, "store: badger:"+filepath.Join(t.TempDir(),
+		"data")+"\nlimits: {drain: 1s}\nhandlers:\n  - {producer: gh, type: \"*\", stdout: true}\n")
 	out := blocked{make(chan struct{}, 1), make(chan struct{})}
 	errs, up := &lockedBuffer{}, make(chan [2]string, 1)
 	p := &program{In: strings.NewReader(""), Out: out, Err: errs, Serving: func(l, o string) { up <- [2]string{l, o} }}

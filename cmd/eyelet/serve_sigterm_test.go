@@ -39,7 +39,8 @@ func startServed(t *testing.T, config string, change ...func(*exec.Cmd)) *served
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &served{Cmd: &exec.Cmd{Path: self, Args: []string{"eyelet", "serve", "--config", config}, Env: os.Environ()}, log: &lockedBuffer{}, logged: make(chan struct{})}
+	c := &served{Cmd: &exec.Cmd{Path: self, Args: []string{"eyelet", "serve", "--config", config}, Env: os.Environ()},
+		log: &lockedBuffer{}, logged: make(chan struct{})}
 	for _, f := range change {
 		f(c.Cmd)
 	}
@@ -133,7 +134,8 @@ func TestTermDuringLoadDrains(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "eyelet.yaml")
 	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: badger:./data\nlimits: {drain: 20s}\nproducers:\n" +
-		"  gh: {preset: github, secrets: [another-long-secret]}\nhandlers:\n  - {producer: gh, type: \"*\", exec: [/bin/sleep, \"0.3\"]}\n"
+		"  gh: {preset: github, secrets: [another-long-secret]}\nhandlers:\n  - {producer: gh, type: \"*\", exec: " +
+		"[/bin/sleep, \"0.3\"]}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +209,8 @@ func TestTermWaitsNoLongerThanItsDeadline(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "eyelet.yaml")
-	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: badger:./data\nlimits: {drain: 1s, backoff_base: 1ms, handler_timeout: 1h}\nproducers:\n" +
+	text := "listen: 127.0.0.1:0\noperations: \"off\"\nstore: badger:./data\nlimits: {drain: 1s, backoff_base: 1ms, " +
+		"handler_timeout: 1h}\nproducers:\n" +
 		"  gh: {preset: github, secrets: [another-long-secret]}\nhandlers:\n" +
 		"  - {producer: gh, type: \"*\", exec: [sh, -c, \"touch began; test -f go || exec sleep 3000; touch ended\"]}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {

@@ -56,7 +56,8 @@ func TestAServerReportsThatItIsStarting(t *testing.T) {
 			t.Error("the store is there already")
 		}
 		for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 503, "/events": 503} {
-			if status, _, body := told(t, getRequest(t, "http://"+operations+path)); status != want || want == 503 && !strings.HasPrefix(body, "starting: ") {
+			if status, _, body := told(t, getRequest(t, "http://"+operations+path)); status != want || want == 503 &&
+				!strings.HasPrefix(body, "starting: ") {
 				t.Errorf("%s: %d %s, want %d", path, status, body, want)
 			}
 		}

@@ -57,7 +57,9 @@ func launch(t *testing.T, args ...string) *running {
 	t.Helper()
 	up := make(chan [2]string, 1)
 	r := &running{out: &lockedBuffer{}, errs: &lockedBuffer{}}
-	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) { up <- [2]string{l, o} }}
+	p := &program{In: strings.NewReader(""), Out: r.out, Err: r.errs, Serving: func(l, o string) {
+		up <- [2]string{l, o}
+	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	done := make(chan struct{})
@@ -80,7 +82,8 @@ func launch(t *testing.T, args ...string) *running {
 func configured(t *testing.T, rest string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "eyelet.yaml")
-	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\nproducers:\n  gh: {preset: github, secrets: [octo-secret]}\n" + rest
+	text := "listen: 127.0.0.1:0\noperations: 127.0.0.1:0\nlog: {level: error}\nproducers:\n  gh: {preset: github, " +
+		"secrets: [octo-secret]}\n" + rest
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +169,8 @@ func eventually(t *testing.T, what string, done func() bool) {
 func TestAStoredEventIsForwardedUntilTheTargetAcceptsIt(t *testing.T) {
 	t.Parallel()
 	address, calls := flaky(t, 2, "0")
-	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms}\nhandlers:\n  - {producer: gh, type: push, forward: \""+address+"\"}\n")
+	file := configured(t, "limits: {backoff_base: 1ms, backoff_cap: 5ms}\nhandlers:\n  - {producer: gh, type: push, "+
+		"forward: \""+address+"\"}\n")
 	r := launch(t, "serve", "--config", file)
 	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != 200 {
 		t.Errorf("status is %d, want 200 before the target took it", status)
@@ -205,7 +209,8 @@ func TestEachHandlerOfAnEventHasItsOwnOutcome(t *testing.T) {
 	push(t, http.DefaultClient, r.deliveries, "g-1", `{"n":1}`)
 	eventually(t, "the line on stdout", func() bool { return strings.Contains(r.out.String(), `"data":{"n":1}`) })
 	for _, want := range []string{
-		`"handler":"gh/push/exec","state":"dead","attempt":3`, `"reason":"exhausted"`, `"handler":"gh/*/stdout","state":"done","attempt":1`,
+		`"handler":"gh/push/exec","state":"dead","attempt":3`, `"reason":"exhausted"`,
+		`"handler":"gh/*/stdout","state":"done","attempt":1`,
 		`"handler":"gh/pu*/exec","state":"dead","attempt":1`, `"reason":"rejected","error":"rejected: broken"`,
 	} {
 		eventually(t, want, func() bool {
@@ -219,7 +224,8 @@ func TestEachHandlerOfAnEventHasItsOwnOutcome(t *testing.T) {
 
 func TestStoppingFinishesRunningWorkAndRefusesTheRest(t *testing.T) {
 	t.Parallel()
-	file := configured(t, `handlers: [{producer: gh, type: "*", exec: [sh, -c, "touch began; while [ ! -f go ]; do sleep 0.02; done"], answer: true}]`+"\n")
+	file := configured(t, `handlers: [{producer: gh, type: "*", exec: [sh, -c, "touch began; while [ ! -f go ]; do `+
+		`sleep 0.02; done"], answer: true}]`+"\n")
 	r := launch(t, "serve", "--config", file)
 	dir := filepath.Dir(file)
 	// Connections that are open are still answered.
@@ -310,7 +316,8 @@ func TestAFailedStoreIsNotDrained(t *testing.T) {
 	dir := t.TempDir()
 	began := filepath.Join(dir, "began")
 	s, err := config.Source{File: configured(t, "store: memory\nlimits: {drain: 1h, handler_timeout: 1h}\n"+
-		"handlers: [{producer: gh, type: \"*\", exec: [sh, -c, \"trap '' TERM; touch "+began+"; sleep 300\"]}]\n")}.Load()
+		"handlers: [{producer: gh, type: \"*\", exec: "+
+		"[sh, -c, \"trap '' TERM; touch "+began+"; sleep 300\"]}]\n")}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +384,8 @@ func TestAProducerOfYourOwnNeedsNoGo(t *testing.T) {
 		t.Errorf("with the secret: %d", status)
 	}
 	eventually(t, "the event is printed", func() bool {
-		return strings.Contains(r.out.String(), `"id":"p-1"`) && strings.Contains(r.out.String(), `"type":"card.charged"`)
+		return strings.Contains(r.out.String(), `"id":"p-1"`) && strings.Contains(r.out.String(),
+			`"type":"card.charged"`)
 	})
 }
 
@@ -419,14 +427,16 @@ func TestServingOverTLS(t *testing.T) {
 func trusting(certificate *x509.Certificate) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots},
+		ForceAttemptHTTP2: true}}
 }
 
 func TestAnUnreadableCertificateIsAUsageError(t *testing.T) {
 	t.Parallel()
 	var errs bytes.Buffer
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: &errs}
-	code := p.Run(context.Background(), "serve", "--config", configured(t, "tls: {cert_file: none.pem, key_file: none.pem}\n"))
+	code := p.Run(context.Background(), "serve", "--config",
+		configured(t, "tls: {cert_file: none.pem, key_file: none.pem}\n"))
 	if code != 2 || !strings.Contains(errs.String(), "eyelet.yaml:6: tls: no such file or directory\n  hint: ") {
 		t.Errorf("exit %d: %s", code, errs.String())
 	}
@@ -435,7 +445,9 @@ func TestAnUnreadableCertificateIsAUsageError(t *testing.T) {
 func TestDevServesWithNewKeys(t *testing.T) {
 	t.Parallel()
 	r := launch(t, "dev", "--serve-at", "127.0.0.1:0")
-	eventually(t, "the commands are shown", func() bool { return strings.Contains(r.out.String(), "events list --config ") })
+	eventually(t, "the commands are shown", func() bool {
+		return strings.Contains(r.out.String(), "events list --config ")
+	})
 	_, rest, _ := strings.Cut(r.out.String(), "events list --config ")
 	file := strings.Fields(rest)[0]
 	// The bundled keys are accepted for the bundled deliveries only.
@@ -447,8 +459,10 @@ func TestDevServesWithNewKeys(t *testing.T) {
 	}{
 		{[]string{"send", filepath.Join(bundled, "shop", "01-order-new.http"), "--url", r.deliveries}, 1, "401 "},
 		{[]string{"send", filepath.Join(bundled, "github", "07-ping-new.http"), "--url", r.deliveries}, 1, "401 "},
-		{[]string{"send", "-", "--config", file, "--producer", "shop", "--key", filepath.Join(filepath.Dir(file), "shop.pem"), "--id", "order-1"}, 0, "202 accepted"},
-		{[]string{"send", "-", "--config", file, "--producer", "github", "-H", "X-GitHub-Event: ping", "--id", "ping-1"}, 0, "200 accepted"},
+		{[]string{"send", "-", "--config", file, "--producer", "shop", "--key",
+			filepath.Join(filepath.Dir(file), "shop.pem"), "--id", "order-1"}, 0, "202 accepted"},
+		{[]string{"send", "-", "--config", file, "--producer", "github", "-H", "X-GitHub-Event: ping", "--id",
+			"ping-1"}, 0, "200 accepted"},
 		{[]string{"send", "stripe", "--config", file, "--producer", "stripe"}, 0, "200 accepted"},
 		{[]string{"send", "standard-webhooks", "--config", file, "--producer", "standard-webhooks"}, 0, "200 accepted"},
 		{[]string{"events", "list", "--config", file}, 0, "order-1"},
@@ -456,7 +470,8 @@ func TestDevServesWithNewKeys(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		p := &program{In: strings.NewReader(`{"type":"order.paid"}`), Out: &out, Err: &errs}
-		if code := p.Run(context.Background(), tt.args...); code != tt.code || !strings.Contains(out.String(), tt.says) {
+		if code := p.Run(context.Background(), tt.args...); code != tt.code ||
+			!strings.Contains(out.String(), tt.says) {
 			t.Errorf("%v: exit %d, %s%s", tt.args, code, out.String(), errs.String())
 		}
 	}

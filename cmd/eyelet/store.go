@@ -26,8 +26,8 @@ import (
 func storeCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "store", Short: "Check, repair, back up and restore the store", Args: cobra.NoArgs,
-		Long: "Maintains the store on disk. The running server is asked through its operations port; when none runs,\n" +
-			"the store is opened for reading.",
+		Long: "Maintains the store on disk. The running server is asked through its operations port; when none\n" +
+			"runs, the store is opened for reading.",
 	}
 	c.AddCommand(storeCheckCommand(p), storeBackupCommand(p), storeRestoreCommand(p))
 	return c
@@ -39,7 +39,8 @@ type storeSource struct {
 }
 
 func storeFlags(c *cobra.Command) storeSource {
-	return storeSource{config: configFlag(c), dir: c.Flags().String("dir", "", "directory of the store, instead of the configuration's")}
+	return storeSource{config: configFlag(c), dir: c.Flags().String("dir", "",
+		"directory of the store, instead of the configuration's")}
 }
 
 // find returns a client of the running server, or the directory of a store that is not served.
@@ -56,7 +57,8 @@ func (s storeSource) find(p *program, c *cobra.Command) (client *opsclient.Clien
 		return nil, "", usage.Errorf("", "%v", err)
 	}
 	if kind == "memory" {
-		return nil, "", &usage.Error{At: set.Place("store"), What: "a store in memory is gone with its server", Hint: "write store: badger:DIR"}
+		return nil, "", &usage.Error{At: set.Place("store"), What: "a store in memory is gone with its server",
+			Hint: "write store: badger:DIR"}
 	}
 	client, _ = connect(c.Context(), set) // opening the store reports why a server refuses us
 	return client, dir, nil
@@ -70,24 +72,25 @@ func quietOptions() badgerstore.Options {
 // loggedOptions are quietOptions that log warnings to w.
 func loggedOptions(w io.Writer) badgerstore.Options {
 	o := quietOptions()
-	o.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	o.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
 	return o
 }
 
 func storeCheckCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "check", Short: "Read every value and compare its checksum", Args: cobra.NoArgs,
-		Long: "Reads everything in the store and compares all checksums: of the tables and of every value. Checks that\n" +
-			"the last commit is the last that was acknowledged. Exits 1 when something is wrong. After a crash the\n" +
-			"logs of a store that is not served are recovered first, as at any start.\n\n" +
-			"With --repair damaged values are dropped: their keys stay known, and lost work becomes a dead letter\n" +
-			"with the reason \"damaged\". `dead reopen` runs it again if its payload is still there; `dead purge`\n" +
-			"forgets the key, so that the producer can deliver the event again.",
+		Long: "Reads everything in the store and compares all checksums: of the tables and of every value. Checks\n" +
+			"that the last commit is the last that was acknowledged. Exits 1 when something is wrong. After a\n" +
+			"crash the logs of a store that is not served are recovered first, as at any start.\n\n" +
+			"With --repair damaged values are dropped: their keys stay known, and lost work becomes a dead\n" +
+			"letter with the reason \"damaged\". `dead reopen` runs it again if its payload is still there;\n" +
+			"`dead purge` forgets the key, so that the producer can deliver the event again.",
 	}
 	from, format := storeFlags(c), outputFlag(c)
 	repair := c.Flags().Bool("repair", false, "drop damaged values, and make dead letters of lost work")
@@ -122,7 +125,8 @@ func storeCheckCommand(p *program) *cobra.Command {
 
 // checkStore lets the server check its store, or checks the one in dir. A repair returns the
 // report after it, so that the store is not read again.
-func checkStore(ctx context.Context, client *opsclient.Client, dir string, repair bool) (r opsapi.CheckReport, err error) {
+func checkStore(ctx context.Context, client *opsclient.Client, dir string, repair bool) (r opsapi.CheckReport,
+	err error) {
 	switch {
 	case client != nil && repair:
 		return client.Repair(ctx)
@@ -170,7 +174,8 @@ func printReport(w io.Writer, r badgerstore.Report) error {
 	_, _ = fmt.Fprintf(t, "format\t%d\n", r.Format)
 	_, _ = fmt.Fprintf(t, "records\t%d, %d of them older generations\n", r.Records, r.Older)
 	_, _ = fmt.Fprintf(t, "tasks\t%d pending, %d running, %d done, %d dead\n", r.Pending, r.Running, r.Done, r.Dead)
-	_, _ = fmt.Fprintf(t, "others\t%s, %s of large bodies\n", count(int(r.Aliases), "alias"), count(int(r.Pieces), "piece"))
+	_, _ = fmt.Fprintf(t, "others\t%s, %s of large bodies\n", count(int(r.Aliases), "alias"),
+		count(int(r.Pieces), "piece"))
 	_, _ = fmt.Fprintf(t, "tables\t%s\n", tables)
 	_, _ = fmt.Fprintf(t, "high water\t%s\n", water)
 	_, _ = fmt.Fprintf(t, "census\t%s\n", census)
@@ -187,10 +192,10 @@ func printReport(w io.Writer, r badgerstore.Report) error {
 func storeBackupCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "backup FILE", Short: "Write a backup, while the server runs or not", Args: cobra.ExactArgs(1),
-		Long: "Writes everything that was accepted before the command began to FILE, or to standard output for \"-\".\n" +
-			"With --since it writes what was added after an earlier backup of the same store, given by its file or its\n" +
-			"printed position; restore takes the full backup and the increments in their order. After a restore,\n" +
-			"begin with a full backup. A backup holds payloads: keep it as safe as the store.",
+		Long: "Writes everything that was accepted before the command began to FILE, or to standard output for\n" +
+			"\"-\". With --since it writes what was added after an earlier backup of the same store, given by\n" +
+			"its file or its printed position; restore takes the full backup and the increments in their order.\n" +
+			"After a restore, begin with a full backup. A backup holds payloads: keep it as safe as the store.",
 	}
 	from := storeFlags(c)
 	since := c.Flags().String("since", "", "an earlier backup: its file, or its printed position")
@@ -237,7 +242,8 @@ func backupSince(text string) (badgerstore.Position, error) {
 	}
 	f, err := os.Open(text)
 	if err != nil {
-		return badgerstore.Position{}, usage.Errorf("name the file of an earlier backup, or its position", "--since %s: %s", text, usage.Cause(err))
+		return badgerstore.Position{}, usage.Errorf("name the file of an earlier backup, or its position",
+			"--since %s: %s", text, usage.Cause(err))
 	}
 	defer f.Close() //nolint:errcheck // it is only read
 	at, err := badgerstore.BackupPosition(f)
@@ -260,10 +266,10 @@ func writeBackup(path string, write func(io.Writer) error) error {
 func storeRestoreCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "restore BACKUP [INCREMENT...]", Short: "Restore a store from backups", Args: cobra.MinimumNArgs(1),
-		Long: "Restores a full backup and its increments into --dir, which must be empty or not exist, and checks the\n" +
-			"store. Backups of another store, and increments that do not continue the one before, are refused.\n" +
-			"Events that were accepted after the last backup are gone: a repeated delivery of one is new. The\n" +
-			"restored store is a new one: begin its backups with a full one.",
+		Long: "Restores a full backup and its increments into --dir, which must be empty or not exist, and checks\n" +
+			"the store. Backups of another store, and increments that do not continue the one before, are\n" +
+			"refused. Events that were accepted after the last backup are gone: a repeated delivery of one is\n" +
+			"new. The restored store is a new one: begin its backups with a full one.",
 	}
 	dir := c.Flags().String("dir", "", "directory to restore into")
 	c.RunE = func(c *cobra.Command, args []string) error {

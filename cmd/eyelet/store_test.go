@@ -101,7 +101,8 @@ func TestAStoreIsCheckedAndBackedUpWhileItIsServedAndAfter(t *testing.T) {
 	if !strings.Contains(said, "start with a full backup") {
 		t.Error(said)
 	}
-	_, said = eyelet(t, exitUsage, "store", "backup", filepath.Join(dir, "y"), "--dir", filepath.Join(dir, "restored-6"), "--since", inc)
+	_, said = eyelet(t, exitUsage, "store", "backup", filepath.Join(dir, "y"), "--dir",
+		filepath.Join(dir, "restored-6"), "--since", inc)
 	if !strings.Contains(said, "another store") || !strings.Contains(said, "make a full backup") {
 		t.Error(said)
 	}
@@ -111,9 +112,11 @@ func TestAStoreIsCheckedAndBackedUpWhileItIsServedAndAfter(t *testing.T) {
 	if !regexp.MustCompile(`^\d+@[0-9a-f]{32};$`).MatchString(at) {
 		t.Error(said)
 	}
-	eyelet(t, exitOK, "store", "backup", "-", "--dir", filepath.Join(dir, "restored-6"), "--since", strings.TrimSuffix(at, ";"))
+	eyelet(t, exitOK, "store", "backup", "-", "--dir", filepath.Join(dir, "restored-6"), "--since",
+		strings.TrimSuffix(at, ";"))
 	number, _, _ := strings.Cut(at, "@")
-	_, said = eyelet(t, exitOK, "store", "backup", filepath.Join(dir, "z"), "--dir", filepath.Join(dir, "restored-6"), "--since", number)
+	_, said = eyelet(t, exitOK, "store", "backup", filepath.Join(dir, "z"), "--dir", filepath.Join(dir, "restored-6"),
+		"--since", number)
 	if !strings.Contains(said, "WARN") || !strings.Contains(said, "does not name its store") {
 		t.Error(said)
 	}
@@ -179,7 +182,8 @@ func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
 			t.Errorf("%s: %d", id, status)
 		}
 	}
-	if status, body := get(t, r.operations+"/readyz"); status != http.StatusOK || !strings.Contains(body, "degraded: 1 stored value is damaged") {
+	if status, body := get(t, r.operations+"/readyz"); status != http.StatusOK ||
+		!strings.Contains(body, "degraded: 1 stored value is damaged") {
 		t.Errorf("readiness: %d %s", status, body)
 	}
 	if !strings.Contains(r.errs.String(), "stored value is damaged") {
@@ -192,10 +196,12 @@ func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
 	}
 	served := t.Run("repaired while it is served", func(t *testing.T) {
 		out, _ := eyelet(t, exitOK, "store", "check", "--repair", "--config", file)
-		if !strings.Contains(out, "REPAIRED") || !strings.Contains(out, "the payload is lost") || !strings.Contains(out, "0 values") {
+		if !strings.Contains(out, "REPAIRED") || !strings.Contains(out, "the payload is lost") ||
+			!strings.Contains(out, "0 values") {
 			t.Error(out)
 		}
-		if status, body := get(t, r.operations+"/readyz"); status != http.StatusOK || strings.Contains(body, "degraded") {
+		if status, body := get(t, r.operations+"/readyz"); status != http.StatusOK ||
+			strings.Contains(body, "degraded") {
 			t.Errorf("readiness: %d %s", status, body)
 		}
 		if status, _ := push(t, http.DefaultClient, r.deliveries, "bad", marked); status != http.StatusOK {
@@ -229,7 +235,8 @@ func TestAStoreThatIsNotServedIsRepaired(t *testing.T) {
 	eyelet(t, exitFailed, "store", "check", "--dir", data)
 	out, _ := eyelet(t, exitOK, "store", "check", "--dir", data, "--repair", "-o", "json")
 	var report opsapi.CheckReport
-	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Repaired) != 1 || !report.Sound() || report.Records != 1 {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || len(report.Repaired) != 1 || !report.Sound() ||
+		report.Records != 1 {
 		t.Errorf("%s: %v", out, err)
 	}
 	empty := t.TempDir()
@@ -241,10 +248,12 @@ func TestAStoreThatIsNotServedIsRepaired(t *testing.T) {
 
 func TestAFullBacklogIsTransientOnTheWire(t *testing.T) {
 	t.Parallel()
-	file := configured(t, "limits: {backlog_events: 3, backoff_base: 1h, backoff_cap: 1h}\nhandlers:\n  - {producer: gh, type: push, exec: [/bin/false]}\n")
+	file := configured(t, "limits: {backlog_events: 3, backoff_base: 1h, backoff_cap: 1h}\nhandlers:\n  - "+
+		"{producer: gh, type: push, exec: [/bin/false]}\n")
 	r := launch(t, "serve", "--config", file)
 	for i := range 3 {
-		if status, _ := push(t, http.DefaultClient, r.deliveries, strconv.Itoa(i), `{"n":`+strconv.Itoa(i)+`}`); status != 200 {
+		if status, _ := push(t, http.DefaultClient, r.deliveries, strconv.Itoa(i),
+			`{"n":`+strconv.Itoa(i)+`}`); status != 200 {
 			t.Fatalf("status %d", status)
 		}
 	}
@@ -254,7 +263,8 @@ func TestAFullBacklogIsTransientOnTheWire(t *testing.T) {
 	if status, _ := push(t, http.DefaultClient, r.deliveries, "1", `{"n":1}`); status != 200 {
 		t.Errorf("a duplicate: %d", status)
 	}
-	if status, body := get(t, r.operations+"/readyz"); status != 503 || !strings.Contains(body, "backlog full: 3 events") {
+	if status, body := get(t, r.operations+"/readyz"); status != 503 ||
+		!strings.Contains(body, "backlog full: 3 events") {
 		t.Errorf("readiness: %d %s", status, body)
 	}
 }
@@ -263,7 +273,8 @@ func TestLimitsOfAStoreOnDiskAreRefusedInMemory(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []string{"backlog_events: 3", "backlog_bytes: 1MiB", "min_free: 1GiB"} {
 		file := configured(t, "store: \"memory:\"\nlimits: {"+limit+"}\n")
-		if _, said := eyelet(t, exitUsage, "config", "check", "--config", file); !strings.Contains(said, "no meaning for a store in memory") {
+		if _, said := eyelet(t, exitUsage, "config", "check", "--config", file); !strings.Contains(said,
+			"no meaning for a store in memory") {
 			t.Errorf("%s: %s", limit, said)
 		}
 	}
@@ -292,7 +303,8 @@ func TestTortureIsACommand(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	var sum torture.Tally
-	if err := json.Unmarshal(out.Bytes(), &sum); err != nil || sum.Rounds != 3 || sum.Acknowledged == 0 || sum.Broken() {
+	if err := json.Unmarshal(out.Bytes(), &sum); err != nil || sum.Rounds != 3 || sum.Acknowledged == 0 ||
+		sum.Broken() {
 		t.Errorf("%s: %v", out.String(), err)
 	}
 	if !strings.Contains(errs.String(), "round 3 of 3") || !strings.Contains(errs.String(), "seed ") {
@@ -306,7 +318,8 @@ func TestTortureIsACommand(t *testing.T) {
 	}
 	broken := &program{Out: &out, Err: &errs}
 	out.Reset()
-	if err := printTally(broken.Out, torture.Tally{Rounds: 7, Lost: 1}); err != nil || !strings.Contains(out.String(), "lost  1") {
+	if err := printTally(broken.Out, torture.Tally{Rounds: 7, Lost: 1}); err != nil ||
+		!strings.Contains(out.String(), "lost  1") {
 		t.Errorf("the table: %q, %v", out.String(), err)
 	}
 }

@@ -26,7 +26,8 @@ import (
 
 func targetsCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
-		Use: "targets", Short: "Look at the targets of forward handlers, and switch them on and off", Args: cobra.NoArgs,
+		Use: "targets", Short: "Look at the targets of forward handlers, and switch them on and off",
+		Args: cobra.NoArgs,
 		Long: "A target has the name of its handler. One that answers 410, or refuses too many events in a row for\n" +
 			"good, is switched off: its events wait until `eyelet targets on NAME`. The running server is asked\n" +
 			"through its operations port; when none runs, the file in the store's folder is changed.",
@@ -41,7 +42,8 @@ func targetsCommand(p *program) *cobra.Command {
 			return printTargets(c.Context(), p, client, *format)
 		})
 	}
-	c.AddCommand(list, switchCommand(p, "on", "Send events to a target again"), switchCommand(p, "off", "Let the events of a target wait"))
+	c.AddCommand(list, switchCommand(p, "on", "Send events to a target again"),
+		switchCommand(p, "off", "Let the events of a target wait"))
 	return c
 }
 
@@ -69,7 +71,8 @@ func switchTarget(ctx context.Context, p *program, client *opsclient.Client, nam
 	}
 	_, err = fmt.Fprintf(p.Out, "target %s is switched %s\n", name, to)
 	if to == "on" {
-		p.eprintf("its events continue within %v; at once with: eyelet events retry --handler '%s'\n", config.FormatDuration(forward.LongestOffWait), name)
+		p.eprintf("its events continue within %v; at once with: eyelet events retry --handler '%s'\n",
+			config.FormatDuration(forward.LongestOffWait), name)
 	}
 	return err
 }
@@ -100,7 +103,8 @@ func printTargets(ctx context.Context, p *program, client *opsclient.Client, for
 		if !t.On {
 			state = "off since " + t.Since.Format(time.RFC3339)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", sanitize(t.Name), state, t.Terminals, sanitize(strings.Join(targetNotes(t), "; ")))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", sanitize(t.Name), state, t.Terminals,
+			sanitize(strings.Join(targetNotes(t), "; ")))
 	}
 	return w.Flush()
 }

@@ -27,12 +27,12 @@ const (
 func tortureCommand(p *program) *cobra.Command {
 	c := &cobra.Command{
 		Use: "torture", Short: "Kill a receiver under load and check that nothing is lost", Args: cobra.NoArgs,
-		Long: "Runs a receiver with a store of its own under signed load with duplicates, kills it at random moments\n" +
-			"(kill -9), restarts it, and checks the promise: every acknowledged event is stored with its exact\n" +
-			"payload and reached its handlers (those of a lane in accepted order), none was accepted twice, and\n" +
-			"every duplicate got the first response, also where a handler made it. Use it on the disk of your store:\n" +
-			"it shows what a dying process loses; the loss in a power failure also depends on the disk.\n" +
-			"Exits 1 when the promise was broken; the store then stays in --dir.",
+		Long: "Runs a receiver with a store of its own under signed load with duplicates, kills it at random\n" +
+			"moments (kill -9), restarts it, and checks the promise: every acknowledged event is stored with its\n" +
+			"exact payload and reached its handlers (those of a lane in accepted order), none was accepted\n" +
+			"twice, and every duplicate got the first response, also where a handler made it. Use it on the disk\n" +
+			"of your store: it shows what a dying process loses; the loss in a power failure also depends on the\n" +
+			"disk. Exits 1 when the promise was broken; the store then stays in --dir.",
 	}
 	dir := c.Flags().String("dir", "", "directory on the disk to test; a folder in it is created and removed")
 	rounds := c.Flags().Int("rounds", 100, "number of kills")
@@ -52,7 +52,8 @@ func tortureCommand(p *program) *cobra.Command {
 		if *seed == 0 {
 			*seed = rand.Uint64()
 		}
-		return runTorture(c.Context(), p, &torture.Harness{Dir: *dir, Rounds: *rounds, Clients: *clients, Seed: *seed}, *format)
+		return runTorture(c.Context(), p, &torture.Harness{Dir: *dir, Rounds: *rounds, Clients: *clients, Seed: *seed},
+			*format)
 	}
 	return c
 }

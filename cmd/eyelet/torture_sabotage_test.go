@@ -174,7 +174,8 @@ func tortured(t *testing.T, wrong string) (said string, sum torture.Tally, code 
 	return errs.String(), sum, code
 }
 
-// TestTortureSeesEveryKindOfBrokenPromise runs the command over stores that each do one thing wrong.
+// TestTortureSeesEveryKindOfBrokenPromise runs the command over stores that each do one thing
+// wrong.
 func TestTortureSeesEveryKindOfBrokenPromise(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -213,7 +214,8 @@ func childProgram(t *testing.T, wrong string) string {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "child")
-	text := fmt.Sprintf("#!/bin/sh\nexec env %s=\"$2\" %s=%s '%s' -test.run='^TestTortureChild$'\n", childDir, childSabotage, wrong, self)
+	text := fmt.Sprintf("#!/bin/sh\nexec env %s=\"$2\" %s=%s '%s' -test.run='^TestTortureChild$'\n", childDir,
+		childSabotage, wrong, self)
 	if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,8 @@ func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.T
 		names = append(names, p.Producers[i].Name)
 	}
 	if name == "" {
-		return verdict{}, usage.Errorf(`write --producer, or a note "# producer: shop"`, "%s names no producer", rec.Name)
+		return verdict{}, usage.Errorf(`write --producer, or a note "# producer: shop"`, "%s names no producer",
+			rec.Name)
 	}
 	if from == nil {
 		return verdict{}, usage.Errorf(usage.DidYouMean(name, names), "unknown producer %q", name)

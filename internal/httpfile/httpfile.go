@@ -1,5 +1,5 @@
-// Package httpfile reads and writes recorded requests: *.http files with notes, a request head, and the
-// body.
+// Package httpfile reads and writes recorded requests: *.http files with notes, a request head,
+// and the body.
 //
 //	# producer: shop
 //	# now: 1782635400
@@ -8,10 +8,12 @@
 //	Host: hooks.example
 //	Content-Type: application/json
 //
+//
 //	{"type":"order.paid"}
 //
-// Lines of notes and head end with CRLF or LF. The body is every byte after the blank line. It may be
-// binary, and a final newline of the file belongs to it. Reading and writing a file keeps every byte.
+// Lines of notes and head end with CRLF or LF. The body is every byte after the blank line. It may
+// be binary, and a final newline of the file belongs to it. Reading and writing a file keeps every
+// byte.
 package httpfile
 
 import (

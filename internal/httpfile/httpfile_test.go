@@ -28,13 +28,15 @@ func ExampleParse() {
 
 func TestParseReadsEveryPart(t *testing.T) {
 	t.Parallel()
-	data := "# producer: gh\r\n#now:1\n# about: a: b\nPUT /x?y=%20 HTTP/1.0\nhOst:  h.example\t\nX-Two: 1\r\nX-Two: 2\n" +
+	data := "# producer: gh\r\n#now:1\n# about: a: b\nPUT /x?y=%20 HTTP/1.0\n" +
+		"hOst:  h.example\t\nX-Two: 1\r\nX-Two: 2\n" +
 		"X-Empty:\n\r\n\r\n# not a note\x00\n"
 	f, err := httpfile.Parse("f.http", []byte(data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []string{f.Note("producer"), f.Note("now"), f.Note("about"), f.Note("none"), f.Method, f.Target, f.Proto, f.Host()}
+	got := []string{f.Note("producer"), f.Note("now"), f.Note("about"), f.Note("none"), f.Method, f.Target, f.Proto,
+		f.Host()}
 	want := []string{"gh", "1", "a: b", "", "PUT", "/x?y=%20", "HTTP/1.0", "h.example"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("parts (-want +got):\n%s", diff)
@@ -61,17 +63,21 @@ func TestErrorsNameFileAndLine(t *testing.T) {
 		"only notes":        {"# now: 1\n", "f.http:2: the file ends before the request line"},
 		"note without name": {"# now: 1\n# hello\n", `f.http:2: not a note of the form "# name: value"`},
 		"note in capitals":  {"# NOW: 1\n", `f.http:1: not a note of the form "# name: value"`},
-		"no request line":   {"# now: 1\nHost: x\n\n", `f.http:2: not a request line of the form "POST /path HTTP/1.1"`},
-		"two blanks":        {"POST  / HTTP/1.1\n\n", `f.http:1: not a request line of the form "POST /path HTTP/1.1"`},
-		"version":           {"POST / HTTP/2\n\n", `f.http:1: HTTP version "HTTP/2", want HTTP/1.1 or HTTP/1.0`},
-		"no blank line":     {"POST / HTTP/1.1\nHost: x\n", "f.http:3: the file ends before the blank line that ends the head"},
-		"folded":            {"POST / HTTP/1.1\nA: b\n c\n\n", "f.http:3: folded header line (RFC 9112 section 5.2)"},
-		"no colon":          {"POST / HTTP/1.1\nHost\n\n", `f.http:2: not a header field of the form "Name: value"`},
-		"space in name":     {"POST / HTTP/1.1\nHost : x\n\n", `f.http:2: not a header field of the form "Name: value"`},
-		"bare CR":           {"POST / HTTP/1.1\nA: b\rc\n\n", `f.http:2: control character '\r'`},
-		"NUL":               {"POST / HTTP/1.1\nA: \x00\n\n", `f.http:2: control character '\x00'`},
-		"long line":         {"# a: " + strings.Repeat("x", 1<<18) + "\n", "f.http:1: line is longer than 131072 bytes"},
-		"many lines":        {strings.Repeat("# a: b\n", 5000), "f.http:4097: more than 4096 lines before the body"},
+		"no request line": {"# now: 1\nHost: x\n\n",
+			`f.http:2: not a request line of the form "POST /path HTTP/1.1"`},
+		"two blanks": {"POST  / HTTP/1.1\n\n", `f.http:1: not a request line of the form "POST /path HTTP/1.1"`},
+		"version":    {"POST / HTTP/2\n\n", `f.http:1: HTTP version "HTTP/2", want HTTP/1.1 or HTTP/1.0`},
+		"no blank line": {"POST / HTTP/1.1\nHost: x\n",
+			"f.http:3: the file ends before the blank line that ends the head"},
+		"folded":   {"POST / HTTP/1.1\nA: b\n c\n\n", "f.http:3: folded header line (RFC 9112 section 5.2)"},
+		"no colon": {"POST / HTTP/1.1\nHost\n\n", `f.http:2: not a header field of the form "Name: value"`},
+		"space in name": {"POST / HTTP/1.1\nHost : x\n\n",
+			`f.http:2: not a header field of the form "Name: value"`},
+		"bare CR": {"POST / HTTP/1.1\nA: b\rc\n\n", `f.http:2: control character '\r'`},
+		"NUL":     {"POST / HTTP/1.1\nA: \x00\n\n", `f.http:2: control character '\x00'`},
+		"long line": {"# a: " + strings.Repeat("x", 1<<18) + "\n",
+			"f.http:1: line is longer than 131072 bytes"},
+		"many lines": {strings.Repeat("# a: b\n", 5000), "f.http:4097: more than 4096 lines before the body"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +113,8 @@ func TestOnlyChangedPartsAreRewritten(t *testing.T) {
 
 func TestANewFileIsWritten(t *testing.T) {
 	t.Parallel()
-	f := httpfile.File{Name: "new.http", Method: "POST", Target: "/", Fields: []httpfile.Field{{Name: "Host", Value: "h"}}, Body: []byte("x")}
+	f := httpfile.File{Name: "new.http", Method: "POST", Target: "/",
+		Fields: []httpfile.Field{{Name: "Host", Value: "h"}}, Body: []byte("x")}
 	f.SetNote("now", "1")
 	var b bytes.Buffer
 	if _, err := f.WriteTo(&b); err != nil {
@@ -121,7 +128,8 @@ func TestANewFileIsWritten(t *testing.T) {
 func TestAFileThatWouldParseDifferentlyIsNotWritten(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"a\x00", "a\r\nInjected: b", "a\nInjected: b", " a", "a\r\n\r\nbody"} {
-		f := httpfile.File{Name: "bad.http", Method: "POST", Target: "/", Fields: []httpfile.Field{{Name: "X", Value: value}}}
+		f := httpfile.File{Name: "bad.http", Method: "POST", Target: "/",
+			Fields: []httpfile.Field{{Name: "X", Value: value}}}
 		var b bytes.Buffer
 		if _, err := f.WriteTo(&b); err == nil || b.Len() != 0 {
 			t.Errorf("value %q: wrote %q, error %v", value, b.String(), err)
@@ -143,7 +151,8 @@ func TestRequestIsWhatAServerSees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []string{r.Method, r.RequestURI, r.URL.EscapedPath(), r.URL.RawQuery, r.Host, r.Header.Get("X-A"), string(body)}
+	got := []string{r.Method, r.RequestURI, r.URL.EscapedPath(), r.URL.RawQuery, r.Host, r.Header.Get("X-A"),
+		string(body)}
 	want := []string{"POST", "/a%2Fb?x=1", "/a%2Fb", "x=1", "h.example", "1", "body"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)

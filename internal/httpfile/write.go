@@ -36,7 +36,8 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 		return 0, fmt.Errorf("recording cannot be written: %w", err)
 	}
 	if !back.same(f) {
-		return 0, fmt.Errorf("%s: recording cannot be written: a note, the request line or a field holds a line break or white space at its ends", f.Name)
+		return 0, fmt.Errorf("%s: recording cannot be written: a note, the request line or a field holds a line "+
+			"break or white space at its ends", f.Name)
 	}
 	n, err := w.Write(data)
 	return int64(n), err
@@ -59,7 +60,9 @@ func (f Field) text() string {
 
 func (f *File) same(g *File) bool {
 	notes := slices.EqualFunc(f.Notes, g.Notes, func(a, b Note) bool { return a.Name == b.Name && a.Value == b.Value })
-	fields := slices.EqualFunc(f.Fields, g.Fields, func(a, b Field) bool { return a.Name == b.Name && a.Value == b.Value })
+	fields := slices.EqualFunc(f.Fields, g.Fields, func(a, b Field) bool {
+		return a.Name == b.Name && a.Value == b.Value
+	})
 	return notes && fields && f.Method == g.Method && f.Target == g.Target && bytes.Equal(f.Body, g.Body)
 }
 

@@ -35,7 +35,8 @@ func signedEvent(t *testing.T, private ed25519.PrivateKey, components []string) 
 func signDelivery(t *testing.T, ev *Event, s *verify.Signer) {
 	t.Helper()
 	u := &url.URL{Scheme: "https", Host: "hooks.example", Path: "/webhooks/shop", RawQuery: "a=1"}
-	if err := s.Sign(&http.Request{Method: ev.Method, URL: u, Host: u.Host, Header: ev.Header}, ev.Body, time.Now()); err != nil {
+	if err := s.Sign(&http.Request{Method: ev.Method, URL: u, Host: u.Host, Header: ev.Header}, ev.Body,
+		time.Now()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -64,22 +65,30 @@ func TestAProducersSignatureIsForwardedWhereItIsValid(t *testing.T) {
 		change     func(*Event)
 		holds      bool
 	}{
-		"fields and content":                {all, "/deploy", nil, true},
-		"the same path and query":           {append(slices.Clone(all), "@path", "@query"), "/webhooks/shop?a=1", nil, true},
-		"another path":                      {append(slices.Clone(all), "@path"), "/deploy", nil, false},
-		"another query":                     {append(slices.Clone(all), "@query"), "/webhooks/shop?a=2", nil, false},
-		"one parameter of the query":        {append(slices.Clone(all), `@query-param;name="a"`), "/deploy", nil, false},
-		"the URL":                           {append(slices.Clone(all), "@target-uri"), "/webhooks/shop?a=1", nil, false},
-		"the host":                          {append(slices.Clone(all), "@authority"), "/webhooks/shop?a=1", nil, false},
-		"a field that is not forwarded":     {append(slices.Clone(all), "forwarded"), "/deploy", nil, false},
-		"another method":                    {all, "/deploy", func(ev *Event) { ev.Method = http.MethodPut }, false},
-		"another body":                      {all, "/deploy", func(ev *Event) { ev.Body = []byte("{}") }, false},
-		"another key":                       {all, "/deploy", func(ev *Event) { ev.Key = `"2"` }, false},
-		"a field that was added to":         {all, "/deploy", func(ev *Event) { ev.Header.Set("Connection", "x-kind") }, false},
+		"fields and content": {all, "/deploy", nil, true},
+		"the same path and query": {append(slices.Clone(all), "@path", "@query"), "/webhooks/shop?a=1", nil,
+			true},
+		"another path":  {append(slices.Clone(all), "@path"), "/deploy", nil, false},
+		"another query": {append(slices.Clone(all), "@query"), "/webhooks/shop?a=2", nil, false},
+		"one parameter of the query": {append(slices.Clone(all), `@query-param;name="a"`), "/deploy", nil,
+			false},
+		"the URL": {append(slices.Clone(all), "@target-uri"), "/webhooks/shop?a=1", nil,
+			false},
+		"the host": {append(slices.Clone(all), "@authority"), "/webhooks/shop?a=1", nil,
+			false},
+		"a field that is not forwarded": {append(slices.Clone(all), "forwarded"), "/deploy", nil, false},
+		"another method":                {all, "/deploy", func(ev *Event) { ev.Method = http.MethodPut }, false},
+		"another body":                  {all, "/deploy", func(ev *Event) { ev.Body = []byte("{}") }, false},
+		"another key":                   {all, "/deploy", func(ev *Event) { ev.Key = `"2"` }, false},
+		"a field that was added to": {all, "/deploy", func(ev *Event) {
+			ev.Header.Set("Connection", "x-kind")
+		}, false},
 		"a signature that was not verified": {all, "/deploy", func(ev *Event) { ev.Label = "" }, false},
-		"another of the same key":           {append(slices.Clone(all), "@target-uri"), "/deploy", second("origin"), true},
-		"another of another key":            {append(slices.Clone(all), "@target-uri"), "/deploy", second("other"), false},
-		"a label that is not there":         {all, "/deploy", func(ev *Event) { ev.Label = "other" }, false},
+		"another of the same key": {append(slices.Clone(all), "@target-uri"), "/deploy", second("origin"),
+			true},
+		"another of another key": {append(slices.Clone(all), "@target-uri"), "/deploy", second("other"),
+			false},
+		"a label that is not there": {all, "/deploy", func(ev *Event) { ev.Label = "other" }, false},
 	} {
 		for _, own := range []string{"", "sig1", "origin", "hop"} {
 			f := plain(t, says(200))
@@ -88,7 +97,8 @@ func TestAProducersSignatureIsForwardedWhereItIsValid(t *testing.T) {
 					if own == "" {
 						return Credentials{}, nil
 					}
-					return Credentials{Signer: &verify.Signer{KeyID: "hop", Secret: []byte("0123456789abcdef"), Label: own}}, nil
+					return Credentials{Signer: &verify.Signer{KeyID: "hop", Secret: []byte("0123456789abcdef"),
+						Label: own}}, nil
 				}
 			})
 			ev := signedEvent(t, private, tt.components)
@@ -97,8 +107,10 @@ func TestAProducersSignatureIsForwardedWhereItIsValid(t *testing.T) {
 			}
 			want(t, target.Deliver(context.Background(), ev), Accepted, 200)
 			got := f.requests()[0]
-			if n := strings.Count(got.header.Get("Signature-Input"), "created="); n != count(tt.holds)+count(own != "") {
-				t.Errorf("%s, signed as %q: %d signatures were forwarded: %s", name, own, n, got.header.Get("Signature-Input"))
+			if n := strings.Count(got.header.Get("Signature-Input"),
+				"created="); n != count(tt.holds)+count(own != "") {
+				t.Errorf("%s, signed as %q: %d signatures were forwarded: %s", name, own, n,
+					got.header.Get("Signature-Input"))
 			}
 			if own != "" && !strings.Contains(got.header.Get("Signature-Input"), own+"=(") {
 				t.Errorf("%s: our label %q is missing: %s", name, own, got.header.Get("Signature-Input"))
@@ -132,6 +144,7 @@ func verifies(t *testing.T, name, base string, key verify.Key, got request, comp
 	scheme := &verify.RFC9421{Keys: verify.StaticKeys(key), Coverage: verify.Coverage{Exactly: components}}
 	id, err := scheme.Verify(r, func() ([]byte, error) { return []byte(got.body), nil })
 	if err != nil || id.KeyID != "origin" {
-		t.Errorf("%s: the producer's signature does not verify at the target: %v, %s", name, err, got.header.Get("Signature-Input"))
+		t.Errorf("%s: the producer's signature does not verify at the target: %v, %s", name, err,
+			got.header.Get("Signature-Input"))
 	}
 }

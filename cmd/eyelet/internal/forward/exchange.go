@@ -44,12 +44,14 @@ func (t *Target) attempt(ctx context.Context, ev Event, to *url.URL) response {
 		case s.status == http.StatusUnauthorized && !refreshed:
 			refreshed = true
 			if creds, err = t.credentials(ctx, true); err != nil {
-				return response{ours: true, err: fmt.Errorf("the target answered 401, and there are no fresh credentials: %w", err)}
+				return response{ours: true, err: fmt.Errorf("the target answered 401, and there are no fresh "+
+					"credentials: %w", err)}
 			}
 		case s.status == http.StatusTemporaryRedirect, s.status == http.StatusPermanentRedirect:
 			next, err := t.redirectTarget(to, header)
 			if err != nil || followed == maxRedirects {
-				s.err = fmt.Errorf("the target answered %d, which cannot be followed: %w", s.status, cmp.Or(err, errManyRedirects))
+				s.err = fmt.Errorf("the target answered %d, which cannot be followed: %w", s.status,
+					cmp.Or(err, errManyRedirects))
 				return s
 			}
 			if s.status == http.StatusPermanentRedirect && followed == 0 {
@@ -112,9 +114,11 @@ func read(res *http.Response) response {
 		_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxDiscarded))
 	}
 	if err != nil {
-		return response{err: fmt.Errorf("the target's response was cut, and its outcome is unknown: %w", redactError(err))}
+		return response{err: fmt.Errorf("the target's response was cut, and its outcome is unknown: %w",
+			redactError(err))}
 	}
-	s := response{status: res.StatusCode, retryAfter: res.Header.Values("Retry-After"), sunset: parseSunset(res.Header.Values("Sunset"))}
+	s := response{status: res.StatusCode, retryAfter: res.Header.Values("Retry-After"),
+		sunset: parseSunset(res.Header.Values("Sunset"))}
 	if res.Header.Get("Content-Encoding") == "" && kept.Len() > 0 {
 		s.body, s.contentType = kept.Bytes(), res.Header.Get("Content-Type")
 	}
@@ -177,7 +181,8 @@ func (t *Target) allowedRedirect(from, to *url.URL) bool {
 		return true
 	}
 	for _, host := range t.cfg.AllowHosts {
-		if strings.EqualFold(strings.Trim(host, "[]"), to.Hostname()) || strings.EqualFold(host, net.JoinHostPort(to.Hostname(), port(to))) {
+		if strings.EqualFold(strings.Trim(host, "[]"), to.Hostname()) ||
+			strings.EqualFold(host, net.JoinHostPort(to.Hostname(), port(to))) {
 			return true
 		}
 	}
@@ -235,6 +240,7 @@ func newTransport(c Config) *http.Transport {
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		DisableCompression:     true,
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: pingAfter},
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
+			WriteByteTimeout: pingAfter},
 	}
 }

@@ -49,7 +49,8 @@ func plain(t *testing.T, steps ...http.HandlerFunc) *far {
 func (f *far) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body) // cut requests have tests of their own
 	f.mu.Lock()
-	f.saw = append(f.saw, request{r.Method, r.URL.RequestURI(), strings.Join(r.Header["Idempotency-Key"], "|"), string(body), r.Header.Clone()})
+	f.saw = append(f.saw, request{r.Method, r.URL.RequestURI(), strings.Join(r.Header["Idempotency-Key"], "|"),
+		string(body), r.Header.Clone()})
 	step := f.steps[0]
 	if len(f.steps) > 1 {
 		f.steps = f.steps[1:]
@@ -123,7 +124,8 @@ func to(t *testing.T, address string, change func(*Config)) *Target {
 }
 
 func event(id string) Event {
-	return Event{ID: id, Key: `"` + id + `"`, Body: []byte(`{"id":"` + id + `"}`), Header: http.Header{"Content-Type": {"application/json"}}, Accepted: newClock().Now()}
+	return Event{ID: id, Key: `"` + id + `"`, Body: []byte(`{"id":"` + id + `"}`),
+		Header: http.Header{"Content-Type": {"application/json"}}, Accepted: newClock().Now()}
 }
 
 func deliver(t *testing.T, target *Target, id string) Result {

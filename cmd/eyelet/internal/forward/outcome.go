@@ -11,7 +11,8 @@ import (
 
 // evaluate turns the response into a Result and updates the State.
 func (t *Target) evaluate(ev Event, s response, now time.Time) Result {
-	r := Result{Outcome: Classify(s.status, true), Status: s.status, ContentType: s.contentType, Body: s.body, Err: s.err}
+	r := Result{Outcome: Classify(s.status, true), Status: s.status, ContentType: s.contentType, Body: s.body,
+		Err: s.err}
 	if s.status != 0 && r.Outcome != Accepted && r.Err == nil {
 		r.Err = fmt.Errorf("the target answered %d", s.status)
 	}
@@ -23,8 +24,10 @@ func (t *Target) evaluate(ev Event, s response, now time.Time) Result {
 		return r
 	}
 	t.learn(func(st *Status) { st.recordSunset(s) })
-	if sunset := t.cfg.State.get(t.cfg.Name).Sunset; r.Outcome == Transient && !s.ours && !sunset.IsZero() && !now.Before(sunset) {
-		r.Outcome, r.Err = Terminal, fmt.Errorf("the target has ended, by its Sunset of %s: %w", sunset.Format(time.RFC3339), r.Err)
+	if sunset := t.cfg.State.get(t.cfg.Name).Sunset; r.Outcome == Transient && !s.ours && !sunset.IsZero() &&
+		!now.Before(sunset) {
+		r.Outcome, r.Err = Terminal, fmt.Errorf("the target has ended, by its Sunset of %s: %w",
+			sunset.Format(time.RFC3339), r.Err)
 	}
 	t.learn(func(st *Status) { st.count(r, t.cfg.TerminalLimit, now) })
 	if r.Outcome == Transient {
@@ -53,7 +56,8 @@ func (st *Status) count(r Result, limit int, now time.Time) {
 		case r.Status == http.StatusGone:
 			st.switchOff("it answered 410 Gone", now)
 		case st.Terminals >= limit:
-			st.switchOff(fmt.Sprintf("%d events in a row were refused for good, the last one: %v", st.Terminals, r.Err), now)
+			st.switchOff(fmt.Sprintf("%d events in a row were refused for good, the last one: %v", st.Terminals, r.Err),
+				now)
 		}
 		if r.Status == http.StatusUnavailableForLegalReasons {
 			st.Legal = now.UTC()

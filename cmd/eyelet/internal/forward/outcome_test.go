@@ -13,14 +13,19 @@ import (
 func TestTheOutcomeOfEachStatus(t *testing.T) {
 	t.Parallel()
 	for status, outcome := range map[int]Outcome{
-		200: Accepted, 201: Accepted, 202: Accepted, 203: Accepted, 204: Accepted, 205: Accepted, 206: Accepted, 226: Accepted, 299: Accepted,
+		200: Accepted, 201: Accepted, 202: Accepted, 203: Accepted, 204: Accepted, 205: Accepted, 206: Accepted,
+		226: Accepted, 299: Accepted,
 		207: Terminal,
-		300: Terminal, 301: Terminal, 302: Terminal, 303: Terminal, 304: Terminal, 305: Terminal, 307: Terminal, 308: Terminal,
-		400: Terminal, 401: Terminal, 402: Terminal, 403: Terminal, 404: Terminal, 405: Terminal, 406: Terminal, 410: Terminal,
-		411: Terminal, 412: Terminal, 413: Terminal, 414: Terminal, 415: Terminal, 417: Terminal, 418: Terminal, 422: Terminal, 423: Terminal,
+		300: Terminal, 301: Terminal, 302: Terminal, 303: Terminal, 304: Terminal, 305: Terminal, 307: Terminal,
+		308: Terminal,
+		400: Terminal, 401: Terminal, 402: Terminal, 403: Terminal, 404: Terminal, 405: Terminal, 406: Terminal,
+		410: Terminal,
+		411: Terminal, 412: Terminal, 413: Terminal, 414: Terminal, 415: Terminal, 417: Terminal, 418: Terminal,
+		422: Terminal, 423: Terminal,
 		426: Terminal, 428: Terminal, 431: Terminal, 451: Terminal, 499: Terminal,
 		408: Transient, 409: Transient, 421: Transient, 425: Transient, 429: Transient,
-		500: Transient, 501: Transient, 502: Transient, 503: Transient, 504: Transient, 507: Transient, 511: Transient, 599: Transient,
+		500: Transient, 501: Transient, 502: Transient, 503: Transient, 504: Transient, 507: Transient, 511: Transient,
+		599: Transient,
 		600: Transient, 999: Transient,
 	} {
 		f := plain(t, says(status, "Location", "http://127.0.0.1:1/elsewhere"))
@@ -31,10 +36,12 @@ func TestTheOutcomeOfEachStatus(t *testing.T) {
 	}
 }
 
-// TestABodyChangesNothing is row R170: an acceptance with and without a body, and one that is too large to keep.
+// TestABodyChangesNothing is row R170: an acceptance with and without a body, and one that is too
+// large to keep.
 func TestABodyChangesNothing(t *testing.T) {
 	t.Parallel()
-	for name, body := range map[string]string{"none": "", "some": `{"ok":true}`, "as large as allowed": strings.Repeat("x", MaxResponse), "more": strings.Repeat("x", MaxResponse+1)} {
+	for name, body := range map[string]string{"none": "", "some": `{"ok":true}`,
+		"as large as allowed": strings.Repeat("x", MaxResponse), "more": strings.Repeat("x", MaxResponse+1)} {
 		f := plain(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) })
 		r := deliver(t, to(t, f.URL, nil), "1")
 		want(t, r, Accepted, 200)
@@ -48,10 +55,14 @@ func TestABodyChangesNothing(t *testing.T) {
 func TestACutResponseIsTransient(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]string{
-		"nothing": "", "half a status line": "HTTP/1.1 2", "half a header": "HTTP/1.1 200 OK\r\nContent-", "half a body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
-		"half a chunk": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf", "no last chunk": "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
-		"not HTTP": "SSH-2.0-OpenSSH\r\n", "only 1xx": "HTTP/1.1 100 Continue\r\n\r\n", "early hints": "HTTP/1.1 103 Early Hints\r\n\r\n",
-		"an upgrade that was not requested": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+		"nothing": "", "half a status line": "HTTP/1.1 2", "half a header": "HTTP/1.1 200 OK\r\nContent-",
+		"half a body":   "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+		"half a chunk":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf",
+		"no last chunk": "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+		"not HTTP":      "SSH-2.0-OpenSSH\r\n", "only 1xx": "HTTP/1.1 100 Continue\r\n\r\n",
+		"early hints": "HTTP/1.1 103 Early Hints\r\n\r\n",
+		"an upgrade that was not requested": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: " +
+			"upgrade\r\n\r\n",
 	} {
 		for _, reset := range []bool{false, true} {
 			address, served := raw(t, reply, reset)
@@ -113,14 +124,16 @@ func TestA401IsRepeatedOnceWithFreshCredentials(t *testing.T) {
 				t.Errorf("call %d with refresh %v", asked, refresh)
 			}
 			asked++
-			return Credentials{Authorization: map[bool]secretText{false: "Bearer old", true: "Bearer new"}[refresh]}, nil
+			return Credentials{Authorization: map[bool]secretText{false: "Bearer old", true: "Bearer new"}[refresh]},
+				nil
 		}
 	}
 	f := plain(t, says(401), says(200))
 	target := to(t, f.URL, rotating)
 	want(t, deliver(t, target, "1"), Accepted, 200)
 	saw := f.requests()
-	if len(saw) != 2 || saw[0].header.Get("Authorization") != "Bearer old" || saw[1].header.Get("Authorization") != "Bearer new" ||
+	if len(saw) != 2 || saw[0].header.Get("Authorization") != "Bearer old" ||
+		saw[1].header.Get("Authorization") != "Bearer new" ||
 		saw[0].key != saw[1].key || saw[1].body != `{"id":"1"}` {
 		t.Errorf("requests are %+v", saw)
 	}
@@ -164,7 +177,8 @@ func TestACancelledAttemptChangesNoState(t *testing.T) {
 
 func TestOutcomesHaveNames(t *testing.T) {
 	t.Parallel()
-	for outcome, name := range map[Outcome]string{Transient: "transient", Accepted: "accepted", Terminal: "terminal", Deferred: "waits", 9: "outcome 9"} {
+	for outcome, name := range map[Outcome]string{Transient: "transient", Accepted: "accepted", Terminal: "terminal",
+		Deferred: "waits", 9: "outcome 9"} {
 		if outcome.String() != name {
 			t.Errorf("%d is %q", int(outcome), outcome)
 		}

@@ -54,7 +54,9 @@ func TestNoErrorHoldsTheTargetsURL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			target := to(t, strings.TrimSuffix(base, "/")+"/s3cr/hook?key=s3cr", func(c *Config) { c.Timeout = 10 * time.Second })
+			target := to(t, strings.TrimSuffix(base, "/")+"/s3cr/hook?key=s3cr", func(c *Config) {
+				c.Timeout = 10 * time.Second
+			})
 			for _, id := range []string{"a", "b"} {
 				r := deliver(t, target, id)
 				if r.Err == nil || strings.Contains(r.Err.Error(), "s3cr") {

@@ -10,7 +10,8 @@ import (
 // FuzzRedirect: a redirect stays on its host or names an allowed one, never leaves TLS, and never
 // has credentials of its own.
 func FuzzRedirect(f *testing.F) {
-	for _, seed := range []string{"", "/", "//x", "https://h/", "http://h/", "https://h:443/a?b#c", "https://h@x/", "https://h\\@x/", "https://x%2eh/", "?", "https:h", "https://h:99999/", "\thttps://h/"} {
+	for _, seed := range []string{"", "/", "//x", "https://h/", "http://h/", "https://h:443/a?b#c", "https://h@x/",
+		"https://h\\@x/", "https://x%2eh/", "?", "https:h", "https://h:99999/", "\thttps://h/"} {
 		f.Add(seed)
 	}
 	target := &Target{cfg: Config{AllowHosts: []string{"allowed:444"}}}

@@ -17,7 +17,8 @@ func TestA308ChangesTheStoredTarget(t *testing.T) {
 	want(t, deliver(t, target, "1"), Transient, 308)
 	want(t, deliver(t, target, "1"), Accepted, 200)
 	want(t, deliver(t, opened(t, f.URL+"/old", file, nil), "2"), Accepted, 200)
-	want(t, deliver(t, opened(t, f.URL+"/other", file, nil), "3"), Accepted, 200) // another configured URL drops the redirect
+	// another configured URL drops the redirect
+	want(t, deliver(t, opened(t, f.URL+"/other", file, nil), "3"), Accepted, 200)
 	want(t, deliver(t, opened(t, f.URL+"/old", file, nil), "4"), Accepted, 200)
 	if got := f.paths(); got != "/old /new?a=b /new?a=b /other /new?a=b" {
 		t.Errorf("requests went to %s", got)
@@ -30,7 +31,8 @@ func TestA308ChangesTheStoredTarget(t *testing.T) {
 // TestA307IsNeverStored is row R173: it is followed for one attempt, with method, body and key.
 func TestA307IsNeverStored(t *testing.T) {
 	t.Parallel()
-	f := plain(t, says(307, "Location", "/now"), says(200), says(307, "Location", "/now"), says(308, "Location", "/for-good"), says(200), says(200))
+	f := plain(t, says(307, "Location", "/now"), says(200), says(307, "Location", "/now"),
+		says(308, "Location", "/for-good"), says(200), says(200))
 	file := stateFileOf(t)
 	target := opened(t, f.URL+"/old", file, nil)
 	want(t, deliver(t, target, "1"), Accepted, 200)
@@ -51,7 +53,8 @@ func TestA307IsNeverStored(t *testing.T) {
 
 func TestALoopOf307Ends(t *testing.T) {
 	t.Parallel()
-	f := plain(t, says(307, "Location", "/a"), says(307, "Location", "/b"), says(307, "Location", "/a"), says(307, "Location", "/b"), says(200))
+	f := plain(t, says(307, "Location", "/a"), says(307, "Location", "/b"), says(307, "Location", "/a"),
+		says(307, "Location", "/b"), says(200))
 	want(t, deliver(t, to(t, f.URL+"/b", nil), "1"), Terminal, 307)
 	if n := len(f.requests()); n != 1+maxRedirects {
 		t.Errorf("%d requests", n)
@@ -141,7 +144,8 @@ func TestAllowedRedirects(t *testing.T) {
 			t.Errorf("%s to %s (%v) is %v (%v)", tt.from, tt.location, tt.allow, got, err)
 		}
 	}
-	if _, err := (&Target{}).redirectTarget(&url.URL{Scheme: "http", Host: "h"}, http.Header{"Location": {"/a", "/b"}}); err == nil {
+	if _, err := (&Target{}).redirectTarget(&url.URL{Scheme: "http", Host: "h"},
+		http.Header{"Location": {"/a", "/b"}}); err == nil {
 		t.Error("one of two Location fields is chosen")
 	}
 }

@@ -48,7 +48,8 @@ const attributePrefix = "Ce-"
 // [Target.addProducerSignature] handles, and digests of other content.
 var neverSent = []string{
 	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "Http2-Settings", "Host", "Content-Length", "Accept-Encoding", "Expect", "Early-Data",
+	"Transfer-Encoding", "Upgrade", "Http2-Settings", "Host", "Content-Length", "Accept-Encoding", "Expect",
+	"Early-Data",
 	"Authorization", "Cookie", "Via", "Forwarded", "X-Real-Ip", "Signature", "Signature-Input", "Repr-Digest", "Digest",
 	"Content-Md5", "Idempotency-Key",
 }
@@ -87,7 +88,8 @@ func parseFields(fields []string) ([]fieldPattern, error) {
 		case !verify.IsToken(name):
 			errs = append(errs, fmt.Errorf("%q is neither a field name nor a prefix of one followed by *", written))
 		case prefix && (p.name == "X-" || !strings.HasSuffix(name, "-")):
-			errs = append(errs, fmt.Errorf("%q is too wide: write the prefix that the fields of one sender share, as in X-Shop-*", written))
+			errs = append(errs, fmt.Errorf("%q is too wide: write the prefix that the fields of one sender share, "+
+				"as in X-Shop-*", written))
 		case !prefix && isNeverSent(p.name), prefix && strings.HasPrefix(p.name, proxyPrefix):
 			errs = append(errs, fmt.Errorf("the field %s is never forwarded", written))
 		}
@@ -137,7 +139,9 @@ const maxVia = 2 << 10
 // it.
 func (t *Target) via(lines []string) string {
 	way, own := strings.Join(lines, ", "), "1.1 "+t.cfg.Via
-	if way == "" || len(way) > maxVia || strings.ContainsFunc(way, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }) {
+	if way == "" || len(way) > maxVia || strings.ContainsFunc(way, func(r rune) bool {
+		return r != '\t' && (r < ' ' || r > '~')
+	}) {
 		return own
 	}
 	return way + ", " + own

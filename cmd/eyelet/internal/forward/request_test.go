@@ -65,8 +65,11 @@ func TestFieldsOfOneHopAreNotForwarded(t *testing.T) {
 	f := plain(t, says(200))
 	ev := event("1")
 	ev.Header = http.Header{
-		"Content-Type": {"application/json"}, "Content-Language": {"de"}, "Ce-Id": {"7"}, "X-Github-Event": {"push"}, "X-Github-Other": {"1"},
-		"X-Signed": {"a", "b"}, "X-Unsigned": {"1"}, "X-Named": {"1"}, "Connection": {"close, X-Github-Hop", "x-too"}, "X-Github-Hop": {"1"}, "X-Too": {"1"},
+		"Content-Type": {"application/json"}, "Content-Language": {"de"}, "Ce-Id": {"7"}, "X-Github-Event": {"push"},
+		"X-Github-Other": {"1"},
+		"X-Signed":       {"a", "b"}, "X-Unsigned": {"1"}, "X-Named": {"1"},
+		"Connection":   {"close, X-Github-Hop", "x-too"},
+		"X-Github-Hop": {"1"}, "X-Too": {"1"},
 		"X-Forwarded-For": {"1"}, "X-Forwarded-User": {"root"}, "x-forwarded-email": {"root"}, "User-Agent": {"curl"},
 	}
 	ev.Signed = []string{"x-signed", "x-too", "x-forwarded-for", "x-forwarded-email"}
@@ -79,8 +82,10 @@ func TestFieldsOfOneHopAreNotForwarded(t *testing.T) {
 	target := to(t, f.URL, func(c *Config) { c.Fields = []string{"x-named", "X-GitHub-*"} })
 	want(t, target.Deliver(context.Background(), ev), Accepted, 200)
 	expected := http.Header{
-		"Content-Type": {"application/json"}, "Content-Language": {"de"}, "Ce-Id": {"7"}, "X-Github-Event": {"push"}, "X-Github-Other": {"1"},
-		"X-Signed": {"a", "b"}, "X-Named": {"1"}, "Idempotency-Key": {`"1"`}, "User-Agent": {"eyelet"}, "Content-Length": {"10"}, "Via": {"s3cret, 1.1 eyelet"},
+		"Content-Type": {"application/json"}, "Content-Language": {"de"}, "Ce-Id": {"7"}, "X-Github-Event": {"push"},
+		"X-Github-Other": {"1"},
+		"X-Signed":       {"a", "b"}, "X-Named": {"1"}, "Idempotency-Key": {`"1"`}, "User-Agent": {"eyelet"},
+		"Content-Length": {"10"}, "Via": {"s3cret, 1.1 eyelet"},
 	}
 	if diff := cmp.Diff(expected, f.requests()[0].header); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)
@@ -101,7 +106,8 @@ func TestADigestIsForwardedWhereItMatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for digest, want := range map[string]string{right: right, wrong: "", "sha-256=:AAAA:": "", "md5=:AAAA:": "", right + "," + wrong: ""} {
+	for digest, want := range map[string]string{right: right, wrong: "", "sha-256=:AAAA:": "", "md5=:AAAA:": "", right +
+		"," + wrong: ""} {
 		f := plain(t, says(200))
 		ev.Header.Set("Content-Digest", digest)
 		to(t, f.URL, nil).Deliver(context.Background(), ev)
@@ -113,7 +119,8 @@ func TestADigestIsForwardedWhereItMatches(t *testing.T) {
 
 func TestFieldsThatCannotBeNamedAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, field := range []string{"", "*", "X-*", "x-*", "X-Shop*", "a b", "Host", "authorization", "Via", "X-Forwarded-For", "X-Forwarded-*", "x-forwarded-user-*", "Transfer-Encoding", "Signature", "Idempotency-Key"} {
+	for _, field := range []string{"", "*", "X-*", "x-*", "X-Shop*", "a b", "Host", "authorization", "Via",
+		"X-Forwarded-For", "X-Forwarded-*", "x-forwarded-user-*", "Transfer-Encoding", "Signature", "Idempotency-Key"} {
 		if _, err := New(Config{Name: "x", URL: "http://h/", Fields: []string{field}}); err == nil {
 			t.Errorf("%q is accepted", field)
 		}
@@ -134,7 +141,8 @@ func TestEveryRequestCarriesVia(t *testing.T) {
 	}{
 		{nil, "1.1 eyelet-7"},
 		{[]string{"1.1 edge"}, "1.1 edge, 1.1 eyelet-7"},
-		{[]string{"1.0 fred, 1.1 p.example (Apache/1.1)", "2 edge"}, "1.0 fred, 1.1 p.example (Apache/1.1), 2 edge, 1.1 eyelet-7"},
+		{[]string{"1.0 fred, 1.1 p.example (Apache/1.1)", "2 edge"},
+			"1.0 fred, 1.1 p.example (Apache/1.1), 2 edge, 1.1 eyelet-7"},
 		{[]string{"1.1 \xe4"}, "1.1 eyelet-7"},
 		{[]string{strings.Repeat("1.1 x,", 1000)}, "1.1 eyelet-7"},
 	} {
@@ -169,7 +177,8 @@ func TestEveryHopIsSignedAfresh(t *testing.T) {
 		return func(w http.ResponseWriter, r *http.Request) {
 			r.URL.Scheme, r.URL.Host = "http", r.Host
 			id, err := scheme.Verify(r, func() ([]byte, error) { return []byte(`{"id":"1"}`), nil })
-			if err != nil || id.KeyID != "hop" || len(r.Header.Values("Signature")) != 1 || strings.Contains(r.Header.Get("Signature-Input"), "before") {
+			if err != nil || id.KeyID != "hop" || len(r.Header.Values("Signature")) != 1 ||
+				strings.Contains(r.Header.Get("Signature-Input"), "before") {
 				t.Errorf("%s: %v, %s", r.URL, err, r.Header.Get("Signature-Input"))
 			} else {
 				verified.Add(1)
@@ -202,7 +211,8 @@ func TestCredentialsInTheURLAreSentAndNotShown(t *testing.T) {
 		t.Errorf("Authorization is %q", got)
 	}
 	dead, _ := raw(t, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", false)
-	for _, bad := range []string{strings.Replace(dead, "http://", "http://user:s3cret@", 1) + "?token=s3cret", "http://user:s3cret@127.0.0.1:1/?token=s3cret"} {
+	for _, bad := range []string{strings.Replace(dead, "http://", "http://user:s3cret@", 1) + "?token=s3cret",
+		"http://user:s3cret@127.0.0.1:1/?token=s3cret"} {
 		if r := deliver(t, to(t, bad, nil), "1"); r.Err == nil || strings.Contains(r.Err.Error(), "s3cret") {
 			t.Errorf("error is %v", r.Err)
 		}
@@ -212,11 +222,16 @@ func TestCredentialsInTheURLAreSentAndNotShown(t *testing.T) {
 func TestInvalidTargetsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]Config{
-		"no name": {URL: "http://h/"}, "no URL": {Name: "x"}, "relative": {Name: "x", URL: "/a"}, "scheme": {Name: "x", URL: "ftp://h/"},
-		"no host": {Name: "x", URL: "http:///a"}, "fragment": {Name: "x", URL: "http://h/#a"}, "opaque": {Name: "x", URL: "http:h"},
-		"malformed": {Name: "x", URL: "http://user:s3cret@h:x/"}, "negative": {Name: "x", URL: "http://h/", Timeout: -1},
-		"only a port": {Name: "x", URL: "http://:80/"}, "a URL as a host": {Name: "x", URL: "http://h/", AllowHosts: []string{"https://other"}},
-		"a pattern as a host": {Name: "x", URL: "http://h/", AllowHosts: []string{"*.example"}}, "not an allowed host": {Name: "x", URL: "http://h/", AllowHosts: []string{""}},
+		"no name": {URL: "http://h/"}, "no URL": {Name: "x"}, "relative": {Name: "x", URL: "/a"},
+		"scheme":  {Name: "x", URL: "ftp://h/"},
+		"no host": {Name: "x", URL: "http:///a"}, "fragment": {Name: "x", URL: "http://h/#a"},
+		"opaque":    {Name: "x", URL: "http:h"},
+		"malformed": {Name: "x", URL: "http://user:s3cret@h:x/"}, "negative": {Name: "x", URL: "http://h/",
+			Timeout: -1},
+		"only a port": {Name: "x", URL: "http://:80/"}, "a URL as a host": {Name: "x", URL: "http://h/",
+			AllowHosts: []string{"https://other"}},
+		"a pattern as a host": {Name: "x", URL: "http://h/", AllowHosts: []string{"*.example"}},
+		"not an allowed host": {Name: "x", URL: "http://h/", AllowHosts: []string{""}},
 	} {
 		if _, err := New(c); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: error is %v", name, err)

@@ -26,7 +26,8 @@ func TestRetryAfterIsTheLowerBound(t *testing.T) {
 			t.Errorf("%q: not before %v, want %v", value, r.NotBefore, bound)
 		}
 	}
-	for _, value := range []string{"315360000", newClock().Now().AddDate(10, 0, 0).Format(http.TimeFormat), "99999999999999999999999999"} {
+	for _, value := range []string{"315360000", newClock().Now().AddDate(10, 0, 0).Format(http.TimeFormat),
+		"99999999999999999999999999"} {
 		r := deliver(t, to(t, plain(t, says(503, "Retry-After", value)).URL, nil), "1")
 		want(t, r, Terminal, 503)
 		if r.Err == nil || !strings.Contains(r.Err.Error(), "beyond the total retry time") {
@@ -37,8 +38,11 @@ func TestRetryAfterIsTheLowerBound(t *testing.T) {
 
 func TestTheTotalRetryTimeBeginsWithTheAcceptance(t *testing.T) {
 	t.Parallel()
-	for age, outcome := range map[time.Duration]Outcome{0: Transient, time.Hour: Transient, 9 * time.Hour: Terminal, 11 * time.Hour: Transient} {
-		target := to(t, plain(t, says(429, "Retry-After", "7200")).URL, func(c *Config) { c.TotalRetryTime = 10 * time.Hour })
+	for age, outcome := range map[time.Duration]Outcome{0: Transient, time.Hour: Transient, 9 * time.Hour: Terminal,
+		11 * time.Hour: Transient} {
+		target := to(t, plain(t, says(429, "Retry-After", "7200")).URL, func(c *Config) {
+			c.TotalRetryTime = 10 * time.Hour
+		})
 		ev := event("1")
 		ev.Accepted = ev.Accepted.Add(-age)
 		want(t, target.Deliver(t.Context(), ev), outcome, 429)
@@ -100,7 +104,8 @@ func TestRetryAfterIsParsed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(0, int64(maxWait/time.Second)).Draw(t, "seconds")
 		pad := strings.Repeat("0", rapid.IntRange(0, 30).Draw(t, "zeros"))
-		if got := parseRetryAfter([]string{" " + pad + fmt.Sprint(n) + "\t"}, now); got != time.Duration(n)*time.Second {
+		if got := parseRetryAfter([]string{" " + pad + fmt.Sprint(n) + "\t"},
+			now); got != time.Duration(n)*time.Second {
 			t.Fatalf("%d seconds are %v", n, got)
 		}
 		layout := rapid.SampledFrom([]string{http.TimeFormat, time.RFC850, time.ANSIC}).Draw(t, "layout")
@@ -117,7 +122,8 @@ func TestAnyRetryAfterIsAWaitOrNone(t *testing.T) {
 	t.Parallel()
 	now := newClock().Now()
 	rapid.Check(t, func(t *rapid.T) {
-		for _, text := range []string{rapid.String().Draw(t, "text"), rapid.StringMatching(`[-+ 0-9.e]{0,30}`).Draw(t, "number")} {
+		for _, text := range []string{rapid.String().Draw(t, "text"), rapid.StringMatching(`[-+ 0-9.e]{0,30}`).Draw(t,
+			"number")} {
 			got := parseRetryAfter([]string{text}, now)
 			if got < 0 || got > maxWait {
 				t.Fatalf("%q is %v", text, got)
@@ -141,7 +147,8 @@ func TestAnyRetryAfterIsAWaitOrNone(t *testing.T) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	for _, seed := range []string{"", "0", "30", "99999999999999999999", "-1", "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "１２"} {
+	for _, seed := range []string{"", "0", "30", "99999999999999999999", "-1", "Sun, 06 Nov 1994 08:49:37 GMT",
+		"Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "１２"} {
 		f.Add(seed)
 	}
 	now := newClock().Now()
@@ -158,7 +165,8 @@ func TestSunsetMakesTheNextFailureTerminal(t *testing.T) {
 	t.Parallel()
 	now := newClock()
 	end := now.Now().Add(time.Hour)
-	f := plain(t, says(200, "Sunset", end.Format(http.TimeFormat)), says(503), says(503), says(404), says(200, "Sunset", end.Format(http.TimeFormat)), says(503), says(200), says(503))
+	f := plain(t, says(200, "Sunset", end.Format(http.TimeFormat)), says(503), says(503), says(404),
+		says(200, "Sunset", end.Format(http.TimeFormat)), says(503), says(200), says(503))
 	target := to(t, f.URL, func(c *Config) { c.Now = now.Now })
 	want(t, deliver(t, target, "1"), Accepted, 200)
 	want(t, deliver(t, target, "2"), Transient, 503)

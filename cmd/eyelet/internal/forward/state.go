@@ -204,7 +204,8 @@ func (s *State) apply(name string, change func(*Status)) (before, at uint64, err
 func (s *State) logChange(before, after Status) {
 	switch {
 	case after.Off && !before.Off:
-		s.log.Error("target is switched off, and its events wait until a person switches it on", "target", after.Name, "reason", after.Reason)
+		s.log.Error("target is switched off, and its events wait until a person switches it on", "target", after.Name,
+			"reason", after.Reason)
 	case before.Off && !after.Off:
 		s.log.Info("target is switched on", "target", after.Name)
 	}

@@ -33,7 +33,8 @@ func TestRepeatedTerminalOutcomesSwitchTheTargetOff(t *testing.T) {
 	}
 	r := deliver(t, target, "waits")
 	want(t, r, Deferred, 0)
-	if !errors.Is(r.Err, ErrOff) || r.NotBefore <= 0 || r.NotBefore > LongestOffWait || !strings.Contains(r.Err.Error(), "404") {
+	if !errors.Is(r.Err, ErrOff) || r.NotBefore <= 0 || r.NotBefore > LongestOffWait ||
+		!strings.Contains(r.Err.Error(), "404") {
 		t.Errorf("not before %v: %v", r.NotBefore, r.Err)
 	}
 	again := opened(t, f.URL, file, nil)
@@ -72,7 +73,8 @@ func TestA410SwitchesTheTargetOffAtOnce(t *testing.T) {
 func TestAnAcceptanceResetsTheCount(t *testing.T) {
 	t.Parallel()
 	n := 0
-	f := plain(t, says(404), says(404), says(200), says(404), says(503), says(404), says(200), says(404), says(404), says(404))
+	f := plain(t, says(404), says(404), says(200), says(404), says(503), says(404), says(200), says(404), says(404),
+		says(404))
 	target := to(t, f.URL, func(c *Config) { c.TerminalLimit = 3 })
 	for _, id := range ids("e", 10) {
 		if r := deliver(t, target, id); r.Outcome == Deferred {
@@ -95,7 +97,8 @@ func TestA451IsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, deliver(t, target, "1"), Terminal, 451)
-	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "451") || !strings.Contains(log.String(), "target=shop") {
+	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "451") ||
+		!strings.Contains(log.String(), "target=shop") {
 		t.Errorf("log is %s", log.String())
 	}
 	if strings.Contains(log.String(), "s3cret") || strings.Contains(log.String(), f.URL) {
@@ -108,7 +111,8 @@ func TestA451IsReported(t *testing.T) {
 
 func TestOffWait(t *testing.T) {
 	t.Parallel()
-	for off, most := range map[time.Duration]time.Duration{0: offLeast, time.Minute: offLeast, 8 * time.Minute: time.Minute, 24 * time.Hour: LongestOffWait, -time.Hour: offLeast} {
+	for off, most := range map[time.Duration]time.Duration{0: offLeast, time.Minute: offLeast,
+		8 * time.Minute: time.Minute, 24 * time.Hour: LongestOffWait, -time.Hour: offLeast} {
 		for range 100 {
 			if wait := offWait(off); wait < most/2 || wait > most {
 				t.Fatalf("off for %v waits %v, want %v to %v", off, wait, most/2, most)
@@ -145,7 +149,8 @@ func TestSwitchingByHand(t *testing.T) {
 
 func TestAnUnreadableStateIsAnError(t *testing.T) {
 	t.Parallel()
-	for text, why := range map[string]string{"{": "damaged", "": "damaged", "{}": "damaged", `{"format":2,"targets":[]}`: "format 2"} {
+	for text, why := range map[string]string{"{": "damaged", "": "damaged", "{}": "damaged",
+		`{"format":2,"targets":[]}`: "format 2"} {
 		file := stateFileOf(t)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -45,7 +45,8 @@ const LongestOffWait = 10 * time.Minute
 type Config struct {
 	// Name is the target's stable name, its key in State. Required.
 	Name string
-	// URL is where events go: absolute, of http or https. Credentials in it are sent as HTTP Basic. Required.
+	// URL is where events go: absolute, of http or https. Credentials in it are sent as HTTP
+	// Basic. Required.
 	URL string
 	// State keeps what is known about targets. Defaults to one without a file.
 	State *State
@@ -104,7 +105,8 @@ type Target struct {
 // New checks the configuration and returns the target. It opens no connection. Errors hold no URL.
 func New(c Config) (*Target, error) {
 	u, err := url.Parse(c.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Fragment != "" || u.Opaque != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Fragment != "" ||
+		u.Opaque != "" {
 		return nil, errors.New("the target is not a URL of http or https")
 	}
 	if c.Name == "" {
@@ -195,7 +197,8 @@ func (t *Target) Deliver(ctx context.Context, ev Event) Result {
 	now := t.cfg.Now()
 	known := t.cfg.State.get(t.cfg.Name)
 	if known.Off {
-		return Result{Outcome: Deferred, NotBefore: offWait(now.Sub(known.Since)), Err: fmt.Errorf("%w: %s", ErrOff, known.Reason)}
+		return Result{Outcome: Deferred, NotBefore: offWait(now.Sub(known.Since)),
+			Err: fmt.Errorf("%w: %s", ErrOff, known.Reason)}
 	}
 	if left := t.held.left(ev.ID, now); left > 0 {
 		return Result{Outcome: Deferred, NotBefore: left, Err: ErrHeld}

@@ -64,7 +64,8 @@ func TestDenyPrivateRefusesPrivateAddresses(t *testing.T) {
 	if len(f.requests()) != 1 || !strings.Contains(r.Err.Error(), "inside a network") {
 		t.Errorf("%d requests, error %v", len(f.requests()), r.Err)
 	}
-	for _, address := range []string{"http://127.0.0.1/", "http://10.1.2.3/", "http://[::1]/", "http://169.254.169.254/", "http://[::ffff:10.0.0.1]:80/", "http://100.64.0.1/"} {
+	for _, address := range []string{"http://127.0.0.1/", "http://10.1.2.3/", "http://[::1]/",
+		"http://169.254.169.254/", "http://[::ffff:10.0.0.1]:80/", "http://100.64.0.1/"} {
 		if _, err := New(Config{Name: "x", URL: address, DenyPrivate: true}); err == nil {
 			t.Errorf("%s is accepted", address)
 		}
@@ -81,7 +82,8 @@ func TestDenyPrivateRefusesPrivateAddresses(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	transport := to(t, "https://hooks.example/", nil).transport
-	if transport.MaxConnsPerHost != DefaultConns || transport.MaxResponseHeaderBytes == 0 || transport.TLSHandshakeTimeout == 0 ||
+	if transport.MaxConnsPerHost != DefaultConns || transport.MaxResponseHeaderBytes == 0 ||
+		transport.TLSHandshakeTimeout == 0 ||
 		transport.TLSClientConfig.InsecureSkipVerify {
 		t.Errorf("transport is %+v", transport)
 	}

@@ -12,10 +12,14 @@ func TestUnsignedFieldsAreNotForwarded(t *testing.T) {
 	f := plain(t, says(200))
 	ev := event("1")
 	names := []string{
-		"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL", "X-Original-Host", "X-Host",
-		"True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "X-Client-IP", "X-Cluster-Client-IP", "X-Amzn-Oidc-Data",
-		"X-Amzn-Oidc-Identity", "X-Auth-Request-User", "X-Auth-Request-Email", "X-User", "Remote-User", "X-Remote-User", "X-WebAuth-User",
-		"X-Goog-Authenticated-User-Email", "X-Ms-Client-Principal", "X-Accel-Redirect", "X-Sendfile", "X-Debug", "X-Api-Key", "Range", "If-Match",
+		"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL",
+		"X-Original-Host", "X-Host",
+		"True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "X-Client-IP", "X-Cluster-Client-IP",
+		"X-Amzn-Oidc-Data",
+		"X-Amzn-Oidc-Identity", "X-Auth-Request-User", "X-Auth-Request-Email", "X-User", "Remote-User", "X-Remote-User",
+		"X-WebAuth-User",
+		"X-Goog-Authenticated-User-Email", "X-Ms-Client-Principal", "X-Accel-Redirect", "X-Sendfile", "X-Debug",
+		"X-Api-Key", "Range", "If-Match",
 	}
 	for _, name := range names {
 		ev.Header.Set(name, "root")

@@ -93,7 +93,8 @@ func (c *Client) Raw(ctx context.Context, event string) ([]byte, error) {
 	return data, nil
 }
 
-// Tail calls a function for each entry of the tail, with its line of JSON, until it returns false or the server ends.
+// Tail calls a function for each entry of the tail, with its line of JSON, until it returns false
+// or the server ends.
 func (c *Client) Tail(ctx context.Context, do func(line []byte, e opsapi.TailEntry) (more bool, err error)) error {
 	res, err := c.get(ctx, "/tail")
 	if err != nil {

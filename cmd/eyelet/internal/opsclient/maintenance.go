@@ -42,7 +42,8 @@ func (c *Client) Repair(ctx context.Context) (r opsapi.CheckReport, err error) {
 }
 
 // Backup writes a backup of the store to w and returns its position.
-func (c *Client) Backup(ctx context.Context, w io.Writer, since badgerstore.Position) (at badgerstore.Position, err error) {
+func (c *Client) Backup(ctx context.Context, w io.Writer, since badgerstore.Position) (at badgerstore.Position,
+	err error) {
 	res, err := c.get(ctx, "/store/backup?since="+url.QueryEscape(since.String()))
 	if err != nil {
 		return at, err

@@ -1,5 +1,5 @@
-// Package opsclient is the client of the operations API: of a running server, or of a handler in this process, such as
-// one over a store that was opened for a command.
+// Package opsclient is the client of the operations API: of a running server, or of a handler in
+// this process, such as one over a store that was opened for a command.
 package opsclient
 
 import (
@@ -51,7 +51,8 @@ type Running struct {
 func (r Running) Connect(ctx context.Context) (*Client, error) {
 	address, token, err := opsapi.ReadState(r.StateDir)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, usage.Errorf("ask as the user that runs serve", "%s: only its owner may read it", filepath.Join(r.StateDir, opsapi.TokenFile))
+		return nil, usage.Errorf("ask as the user that runs serve", "%s: only its owner may read it",
+			filepath.Join(r.StateDir, opsapi.TokenFile))
 	} else if err != nil {
 		return nil, nil //nolint:nilerr // no server runs
 	}
@@ -64,7 +65,8 @@ func (r Running) Connect(ctx context.Context) (*Client, error) {
 	}
 	_ = res.Body.Close()
 	if res.StatusCode == http.StatusUnauthorized && strings.Contains(res.Header.Get("WWW-Authenticate"), opsapi.Realm) {
-		return nil, usage.Errorf("serve writes a new one at each start: does --config name the file of the server that runs?",
+		return nil, usage.Errorf("serve writes a new one at each start: does --config name the file of the server "+
+			"that runs?",
 			"the server at %s does not take the token in %s", address, filepath.Join(r.StateDir, opsapi.TokenFile))
 	}
 	if res.StatusCode != http.StatusOK {
@@ -83,7 +85,8 @@ func (r Running) transport(address, token string) http.RoundTripper {
 		}
 		base.Host = "localhost"
 	} else if host, ok := strings.CutPrefix(address, "https://"); ok {
-		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: r.verify}
+		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true,
+			VerifyConnection: r.verify}
 		base = url.URL{Scheme: "https", Host: host}
 	}
 	return &serverTransport{Transport: t, base: base, token: token}
@@ -116,7 +119,8 @@ func (t *serverTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.Transport.RoundTrip(r)
 }
 
-// handlerTransport answers requests with a handler of this process. The response is read while it is written.
+// handlerTransport answers requests with a handler of this process. The response is read while it
+// is written.
 type handlerTransport struct{ handler http.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -220,7 +224,8 @@ func drain(res *http.Response) {
 	_ = res.Body.Close()
 }
 
-// problemTitle returns the title of a problem (RFC 9457), else the plain text of the response, else that of its status.
+// problemTitle returns the title of a problem (RFC 9457), else the plain text of the response,
+// else that of its status.
 func problemTitle(res *http.Response) string {
 	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // a cut response has the text that came
 	var problem struct{ Title string }

@@ -51,7 +51,8 @@ func (s *Server) loadCertificate(setting string, files *KeyPair) (*certificateFi
 	f := &certificateFiles{files: *files, log: s.Log.Logger, now: time.Now}
 	f.seen, _ = f.stat() // load reports what is wrong
 	if err := f.load(); err != nil {
-		return nil, &usage.Error{At: s.Place(setting), What: setting + ": " + usage.Cause(err), Hint: "cert_file and key_file are PEM files, relative to the configuration file"}
+		return nil, &usage.Error{At: s.Place(setting), What: setting + ": " + usage.Cause(err),
+			Hint: "cert_file and key_file are PEM files, relative to the configuration file"}
 	}
 	f.checked = f.now()
 	return f, nil

@@ -26,7 +26,8 @@ func issued(t *testing.T, dir string, serial int64) *x509.Certificate {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
@@ -36,7 +37,8 @@ func issued(t *testing.T, dir string, serial int64) *x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der},
+		"key.pem": {Type: "PRIVATE KEY", Bytes: keyDER}} {
 		next := filepath.Join(dir, "next-"+name)
 		if err := os.WriteFile(next, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
@@ -58,7 +60,8 @@ func TestARenewedCertificateNeedsNoRestart(t *testing.T) {
 	issued(t, dir, 1)
 	var log bytes.Buffer
 	s := &Server{Options: Options{Log: NewLog(&log, "text", slog.LevelInfo)}}
-	f, err := s.loadCertificate("tls", &KeyPair{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")})
+	f, err := s.loadCertificate("tls", &KeyPair{Cert: filepath.Join(dir, "cert.pem"),
+		Key: filepath.Join(dir, "key.pem")})
 	if err != nil {
 		t.Fatal(err)
 	}

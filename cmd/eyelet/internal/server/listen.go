@@ -98,7 +98,8 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	return &unixListener{socket, path}, nil
 }
 
-// checkSocketFree returns an error when a process serves the socket, or when the path is not a socket.
+// checkSocketFree returns an error when a process serves the socket, or when the path is not a
+// socket.
 func checkSocketFree(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,12 +149,13 @@ func (s *Server) newHTTPServer(h http.Handler, certificate *certificateFiles) *h
 	srv := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: s.HeaderTimeout,
-		WriteTimeout:      max(c.AnswerTimeout, receiver.DefaultAnswerTimeout) + cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout) + answerSlack,
-		IdleTimeout:       s.IdleTimeout,
-		MaxHeaderBytes:    s.HeaderBytes,
-		ErrorLog:          log.New(connectionLog{s.Log.Logger}, "", 0),
-		Protocols:         new(http.Protocols),
-		HTTP2:             boundedHTTP2(),
+		WriteTimeout: max(c.AnswerTimeout, receiver.DefaultAnswerTimeout) +
+			cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout) + answerSlack,
+		IdleTimeout:    s.IdleTimeout,
+		MaxHeaderBytes: s.HeaderBytes,
+		ErrorLog:       log.New(connectionLog{s.Log.Logger}, "", 0),
+		Protocols:      new(http.Protocols),
+		HTTP2:          boundedHTTP2(),
 	}
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(s.HTTP2)
@@ -181,7 +183,9 @@ func (s *Server) requireTLS(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		addr, err := netip.ParseAddrPort(r.RemoteAddr)
 		peer := addr.Addr().Unmap()
-		proxy := err == nil && slices.ContainsFunc(s.Receiver.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
+		proxy := err == nil && slices.ContainsFunc(s.Receiver.TrustedProxies, func(p netip.Prefix) bool {
+			return p.Contains(peer)
+		})
 		if proxy && forwardedHTTP(r.Header) || !safe && !proxy && (err != nil || !peer.IsLoopback()) {
 			w.Header().Set("Connection", "close")
 			http.Error(w, "deliveries come over TLS", http.StatusForbidden)
@@ -191,7 +195,8 @@ func (s *Server) requireTLS(next http.Handler) http.Handler {
 	})
 }
 
-// forwardedHTTP reports whether the last X-Forwarded-Proto value, the trusted proxy's own, is not https.
+// forwardedHTTP reports whether the last X-Forwarded-Proto value, the trusted proxy's own, is not
+// https.
 func forwardedHTTP(h http.Header) bool {
 	values := strings.Split(strings.Join(h.Values("X-Forwarded-Proto"), ","), ",")
 	last := strings.TrimSpace(values[len(values)-1])

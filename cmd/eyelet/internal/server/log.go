@@ -44,7 +44,8 @@ func (l *Log) Write(line []byte) (int, error) {
 // failing returns why lines are lost, or nil.
 func (l *Log) failing() error {
 	if err := l.lost.Load(); err != nil {
-		return fmt.Errorf("the log cannot be written, and its lines are lost: %s; restart eyelet where it can", usage.Cause(*err))
+		return fmt.Errorf("the log cannot be written, and its lines are lost: %s; restart eyelet where it can",
+			usage.Cause(*err))
 	}
 	return nil
 }

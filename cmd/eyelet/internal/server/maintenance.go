@@ -32,7 +32,9 @@ func MaintenanceAPI(served dedup.Store, log *slog.Logger) http.Handler {
 	if !ok {
 		return http.NotFoundHandler()
 	}
-	mux.HandleFunc("GET /store/check", reportHandler(func(ctx context.Context) (any, error) { return store.Check(ctx) }))
+	mux.HandleFunc("GET /store/check", reportHandler(func(ctx context.Context) (any, error) {
+		return store.Check(ctx)
+	}))
 	mux.HandleFunc("POST /store/repair", reportHandler(func(ctx context.Context) (any, error) {
 		repaired, report, err := store.Repair(ctx)
 		if report.Tables != "" {
@@ -82,7 +84,8 @@ func reportHandler(look func(context.Context) (any, error)) http.HandlerFunc {
 func writeProblem(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "title": usage.OneLine(err.Error())}) // the client may be gone
+	// the client may be gone
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "title": usage.OneLine(err.Error())})
 }
 
 // countingWriter counts the bytes that were written.

@@ -41,7 +41,8 @@ func newMetrics(store dedup.Store, targets *forward.State, listeners []*receiver
 			Name: "eyelet_deliveries_total", Help: "Deliveries answered, by endpoint and outcome.",
 		}, []string{"endpoint", "code"}),
 		answering: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "eyelet_delivery_seconds", Help: "Time from the head of a delivery to its response.", Buckets: buckets,
+			Name: "eyelet_delivery_seconds", Help: "Time from the head of a delivery to its response.",
+			Buckets: buckets,
 		}, []string{"endpoint"}),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "eyelet_attempts_total", Help: "Attempts of handlers, by the state of the task after them.",
@@ -50,16 +51,20 @@ func newMetrics(store dedup.Store, targets *forward.State, listeners []*receiver
 			Name: "eyelet_attempt_seconds", Help: "Duration of attempts.", Buckets: buckets,
 		}, []string{"endpoint", "handler"}),
 		hanging: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "eyelet_handlers_hanging", Help: "Handlers that run beyond their timeout, each of which occupies a worker.",
+			Name: "eyelet_handlers_hanging", Help: "Handlers that run beyond their timeout, each of which occupies " +
+				"a worker.",
 		}, []string{"endpoint", "handler"}),
 		sameBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "eyelet_same_bytes_total", Help: "Deliveries whose signed content was accepted before, where no signed identifier names the event.",
+			Name: "eyelet_same_bytes_total", Help: "Deliveries whose signed content was accepted before, where no " +
+				"signed identifier names the event.",
 		}, []string{"endpoint", "outcome"}),
 		idReused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "eyelet_id_reused_total", Help: "Events accepted under an unsigned identifier that was used before with other content.",
+			Name: "eyelet_id_reused_total", Help: "Events accepted under an unsigned identifier that was used " +
+				"before with other content.",
 		}, []string{"endpoint"}),
 	}
-	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, m.sameBytes, m.idReused, storeMetrics{store}, targetMetrics{targets}, connectionMetrics{listeners},
+	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, m.sameBytes, m.idReused,
+		storeMetrics{store}, targetMetrics{targets}, connectionMetrics{listeners},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -104,8 +109,12 @@ func gauge(name, help string, read func(dedup.Stats) float64) storeGauge {
 }
 
 func storeGauges() []storeGauge {
-	commits := gauge("commits_total", "Durable steps since the start.", func(s dedup.Stats) float64 { return float64(s.Commits) })
-	accepted := gauge("accepted_total", "Events accepted since the start.", func(s dedup.Stats) float64 { return float64(s.Accepted) })
+	commits := gauge("commits_total", "Durable steps since the start.", func(s dedup.Stats) float64 {
+		return float64(s.Commits)
+	})
+	accepted := gauge("accepted_total", "Events accepted since the start.", func(s dedup.Stats) float64 {
+		return float64(s.Accepted)
+	})
 	commits.kind, accepted.kind = prometheus.CounterValue, prometheus.CounterValue
 	return []storeGauge{
 		commits, accepted,
@@ -113,9 +122,13 @@ func storeGauges() []storeGauge {
 		gauge("tasks_pending", "Tasks that are waiting.", func(s dedup.Stats) float64 { return float64(s.Pending) }),
 		gauge("tasks_running", "Tasks that are running.", func(s dedup.Stats) float64 { return float64(s.Running) }),
 		gauge("tasks_dead", "Tasks that failed for good.", func(s dedup.Stats) float64 { return float64(s.Dead) }),
-		gauge("backlog_bytes", "Payload of events with open tasks.", func(s dedup.Stats) float64 { return float64(s.Backlog) }),
+		gauge("backlog_bytes", "Payload of events with open tasks.", func(s dedup.Stats) float64 {
+			return float64(s.Backlog)
+		}),
 		gauge("bytes", "Bytes on disk.", func(s dedup.Stats) float64 { return float64(s.Bytes) }),
-		gauge("free_bytes", "Bytes free on the disk; -1 where unknown.", func(s dedup.Stats) float64 { return float64(s.Free) }),
+		gauge("free_bytes", "Bytes free on the disk; -1 where unknown.", func(s dedup.Stats) float64 {
+			return float64(s.Free)
+		}),
 		gauge("oldest_seconds", "Age of the oldest open task; 0 without one.", func(s dedup.Stats) float64 {
 			if s.Oldest.IsZero() {
 				return 0
@@ -126,7 +139,8 @@ func storeGauges() []storeGauge {
 }
 
 func quarantined() *prometheus.Desc {
-	return prometheus.NewDesc("eyelet_quarantined", "Deliveries that are quarantined and wait for a decision.", []string{"endpoint", "reason"}, nil)
+	return prometheus.NewDesc("eyelet_quarantined", "Deliveries that are quarantined and wait for a decision.",
+		[]string{"endpoint", "reason"}, nil)
 }
 
 // Describe implements prometheus.Collector.
@@ -157,7 +171,8 @@ func (m storeMetrics) Collect(out chan<- prometheus.Metric) {
 type targetMetrics struct{ targets *forward.State }
 
 func targetOff() *prometheus.Desc {
-	return prometheus.NewDesc("eyelet_target_off", "1 for a target that is switched off, and whose events wait; else 0.", []string{"target"}, nil)
+	return prometheus.NewDesc("eyelet_target_off",
+		"1 for a target that is switched off, and whose events wait; else 0.", []string{"target"}, nil)
 }
 
 // Describe implements prometheus.Collector.
@@ -182,7 +197,8 @@ func openConnections() *prometheus.Desc {
 }
 
 func closedConnections() *prometheus.Desc {
-	return prometheus.NewDesc("eyelet_connections_closed_total", "Connections closed because of a limit.", []string{"port", "limit"}, nil)
+	return prometheus.NewDesc("eyelet_connections_closed_total", "Connections closed because of a limit.",
+		[]string{"port", "limit"}, nil)
 }
 
 // Describe implements prometheus.Collector.

@@ -50,7 +50,8 @@ func (s *Server) startingOperations() http.Handler {
 	return sameSite(s.operationsHost(), mux)
 }
 
-// operationsHost is the configured host of the operations port. A Unix socket has none, and no browser reaches it.
+// operationsHost is the configured host of the operations port. A Unix socket has none, and no
+// browser reaches it.
 func (s *Server) operationsHost() string {
 	if strings.HasPrefix(s.Operations, opsapi.UnixScheme) {
 		return ""

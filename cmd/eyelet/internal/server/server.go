@@ -1,5 +1,5 @@
-// Package server runs a receiver behind its two ports: the port of deliveries, and the operations port with probes,
-// metrics, the events API and maintenance of the store.
+// Package server runs a receiver behind its two ports: the port of deliveries, and the operations
+// port with probes, metrics, the events API and maintenance of the store.
 package server
 
 import (
@@ -171,7 +171,8 @@ func OpenTargets(targets *forward.State, storeDir string, log *slog.Logger) erro
 		file = filepath.Join(storeDir, targetsFile)
 	}
 	if err := targets.Open(file, log); err != nil {
-		return usage.Errorf("move the file away to have every target switched on, where the configuration says it is", "%v", err)
+		return usage.Errorf("move the file away to have every target switched on, where the configuration says it is",
+			"%v", err)
 	}
 	return nil
 }
@@ -223,7 +224,8 @@ func (s *Server) openStore() (err error) {
 		for {
 			select {
 			case <-tick.C:
-				s.Log.Info("the store is being opened; deliveries are answered 503 until it is", "store", s.StoreName, "since", time.Since(began).Round(time.Second))
+				s.Log.Info("the store is being opened; deliveries are answered 503 until it is", "store", s.StoreName,
+					"since", time.Since(began).Round(time.Second))
 			case <-opened:
 				return
 			}
@@ -241,7 +243,8 @@ func (s *Server) Run(ctx context.Context) error {
 		s.Log.Warn(warning)
 	}
 	listen, operations := s.addresses()
-	s.Log.Info("accepting deliveries", "listen", listen, "operations", operations, "store", s.StoreName, "policy", s.Receiver.URL+"/policy")
+	s.Log.Info("accepting deliveries", "listen", listen, "operations", operations, "store", s.StoreName, "policy",
+		s.Receiver.URL+"/policy")
 	if s.OnServing != nil {
 		s.OnServing(listen, operations)
 	}
@@ -252,7 +255,8 @@ func (s *Server) Run(ctx context.Context) error {
 	case err = <-s.ended:
 		err = fmt.Errorf("the server ended: %w", err)
 	case <-s.StdoutGone:
-		err = errors.New("standard output was closed, and a handler writes to it: restart eyelet together with its reader; no event is lost")
+		err = errors.New("standard output was closed, and a handler writes to it: restart eyelet together with its " +
+			"reader; no event is lost")
 	case <-storeFailed(s.store):
 		err = fmt.Errorf("the store failed and the program must be restarted: %w", s.store.Health(ctx))
 		s.abandon() //nolint:contextcheck // ctx may not have ended
@@ -276,7 +280,8 @@ func (s *Server) addresses() (listen, operations string) {
 	return listen, operations
 }
 
-// storeFailed returns a channel that is closed when the store has failed for good; nil for stores that never do.
+// storeFailed returns a channel that is closed when the store has failed for good; nil for stores
+// that never do.
 func storeFailed(store dedup.Store) <-chan struct{} {
 	if s, ok := store.(interface{ Failed() <-chan struct{} }); ok {
 		return s.Failed()
@@ -345,7 +350,8 @@ func drainTimeout(drain time.Duration, left error) error {
 			}
 		}
 	}
-	return fmt.Errorf("not everything ended within %s (limits.drain): accepted events continue after the next start%s", drain, what)
+	return fmt.Errorf("not everything ended within %s (limits.drain): accepted events continue after the next start%s",
+		drain, what)
 }
 
 // close releases what open took, in reverse order, also after a partial open.

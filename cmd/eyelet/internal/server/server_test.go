@@ -100,7 +100,8 @@ func TestOwnHosts(t *testing.T) {
 		{"127.0.0.1", "127.0.0.1:8081", true}, {"127.0.0.1", "[::1]:8081", true}, {"127.0.0.1", "localhost", true},
 		{"127.0.0.1", "eyelet.internal", false}, {"127.0.0.1", "10.0.0.1", false}, {"127.0.0.1", "", false},
 		{"eyelet.internal", "EYELET.internal:8081", true}, {"eyelet.internal", "10.0.0.1:8081", false},
-		{"", "10.0.0.1:8081", true}, {"", "evil.example", false}, {"0.0.0.0", "10.0.0.1:8081", true}, {"0.0.0.0", "evil.example", false},
+		{"", "10.0.0.1:8081", true}, {"", "evil.example", false}, {"0.0.0.0", "10.0.0.1:8081", true},
+		{"0.0.0.0", "evil.example", false},
 		{"", "", false},
 	} {
 		if got := ownHost(tt.configured, tt.host); got != tt.want {
@@ -112,17 +113,21 @@ func TestOwnHosts(t *testing.T) {
 // servedBy is a server with the ports of a configuration.
 func servedBy(c *config.Settings) *Server {
 	return &Server{Options: Options{
-		Loopback: config.IsLoopback(c.Listen), InsecureHTTP: c.InsecureHTTP, Receiver: receiver.Config{TrustedProxies: c.TrustedProxies},
+		Loopback: config.IsLoopback(c.Listen), InsecureHTTP: c.InsecureHTTP,
+		Receiver: receiver.Config{TrustedProxies: c.TrustedProxies},
 	}}
 }
 
 func TestDeliveriesWithoutTLSAreAcceptedFromTrustedProxiesOnly(t *testing.T) {
 	t.Parallel()
-	c, err := config.Source{}.Parse("eyelet.yaml", []byte("listen: 0.0.0.0:8080\ntrusted_proxies: [192.0.2.0/24, \"2001:db8::1\"]\n"))
+	c, err := config.Source{}.Parse("eyelet.yaml",
+		[]byte("listen: 0.0.0.0:8080\ntrusted_proxies: [192.0.2.0/24, \"2001:db8::1\"]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := servedBy(c).requireTLS(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") }))
+	h := servedBy(c).requireTLS(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "in")
+	}))
 	for peer, want := range map[string]int{
 		"192.0.2.9:1": 200, "[2001:db8::1]:1": 200, "127.0.0.1:1": 200, "[::1]:1": 200, "[::ffff:192.0.2.9]:1": 200,
 		"198.51.100.1:1": 403, "[2001:db8::2]:1": 403, "": 403, "pipe": 403,
@@ -163,7 +168,9 @@ func TestDeliveriesThatAProxyReceivedWithoutTLSAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := servedBy(c).requireTLS(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "in") }))
+		h := servedBy(c).requireTLS(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "in")
+		}))
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.RemoteAddr = tt.peer
 		r.Header["X-Forwarded-Proto"] = tt.said

@@ -11,7 +11,8 @@ import (
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
-// stateFiles are the token and the address of the operations port in a folder that only the owner can read.
+// stateFiles are the token and the address of the operations port in a folder that only the owner
+// can read.
 type stateFiles struct {
 	dir   string
 	token string

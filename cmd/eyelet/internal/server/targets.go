@@ -17,7 +17,8 @@ import (
 func listTargets(state *forward.State) []opsapi.Target {
 	all := []opsapi.Target{}
 	for _, s := range state.List() {
-		t := opsapi.Target{Name: s.Name, On: !s.Off, Since: s.Since, Reason: s.Reason, Terminals: s.Terminals, Sunset: s.Sunset, Legal: s.Legal}
+		t := opsapi.Target{Name: s.Name, On: !s.Off, Since: s.Since, Reason: s.Reason, Terminals: s.Terminals,
+			Sunset: s.Sunset, Legal: s.Legal}
 		if s.Moved != "" {
 			t.Moved = forward.RedactURL(s.Moved)
 		}
@@ -31,12 +32,14 @@ func listTargets(state *forward.State) []opsapi.Target {
 func writeDisabledTargets(w io.Writer, state *forward.State) {
 	for _, t := range listTargets(state) {
 		if !t.On {
-			_, _ = fmt.Fprintf(w, "target %s is switched off since %s: %s\n", t.Name, t.Since.Format(time.RFC3339), usage.OneLine(t.Reason))
+			_, _ = fmt.Fprintf(w, "target %s is switched off since %s: %s\n", t.Name, t.Since.Format(time.RFC3339),
+				usage.OneLine(t.Reason))
 		}
 	}
 }
 
-// TargetsAPI serves GET /targets, a JSON array, and POST /targets?name=NAME&switch=on|off&reason=TEXT.
+// TargetsAPI serves GET /targets, a JSON array, and POST
+// /targets?name=NAME&switch=on|off&reason=TEXT.
 func TargetsAPI(state *forward.State) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /targets", func(w http.ResponseWriter, _ *http.Request) {

@@ -104,7 +104,8 @@ func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, 
 	case errors.As(err, &exit) && exit.ExitCode() == exitRejected:
 		return nil, firstLine(stderr.kept.String(), "the event was rejected"), nil
 	case errors.As(err, &exit):
-		return nil, "", fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState, firstLine(stderr.kept.String(), "it wrote no error"))
+		return nil, "", fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState,
+			firstLine(stderr.kept.String(), "it wrote no error"))
 	}
 	return nil, "", err
 }
@@ -118,7 +119,8 @@ func (s *Exec) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
 		}
 	}
 	for _, v := range [][2]string{
-		{"ID", ev.ID}, {"VENDOR_ID", ev.VendorID}, {"EVENT", ev.EventID}, {"PRODUCER", ev.Producer}, {"ENDPOINT", ev.Endpoint},
+		{"ID", ev.ID}, {"VENDOR_ID", ev.VendorID}, {"EVENT", ev.EventID}, {"PRODUCER", ev.Producer},
+		{"ENDPOINT", ev.Endpoint},
 		{"PRINCIPAL", ev.Principal}, {"TYPE", ev.Type}, {"KEY", ev.KeyField}, {"ATTEMPT", strconv.Itoa(ev.Attempt)},
 		{"ACCEPTED", ev.Accepted.UTC().Format(time.RFC3339Nano)}, {"CONTENT_TYPE", ev.Header.Get("Content-Type")},
 		{"SOURCE", ev.Source}, {"SUBJECT", ev.Subject}, {"TIME", ev.Attributes["time"]},
@@ -137,7 +139,8 @@ func mediaOf(out []byte) string {
 	switch {
 	case json.Valid(out):
 		return "application/json"
-	case bytes.HasPrefix(text, []byte("<?xml ")), bytes.HasPrefix(text, []byte("<Response>")), bytes.HasPrefix(text, []byte("<Response/>")):
+	case bytes.HasPrefix(text, []byte("<?xml ")), bytes.HasPrefix(text, []byte("<Response>")),
+		bytes.HasPrefix(text, []byte("<Response/>")):
 		return "application/xml"
 	}
 	return "text/plain; charset=utf-8"

@@ -50,7 +50,8 @@ func (s *Forward) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiv
 		}
 		return relayed, nil
 	case r.Outcome == forward.Terminal:
-		return receiver.Response{Status: refusal(r.Status), Refusal: &receiver.Refusal{ByTarget: true, Detail: refusalDetail(r.Status)}}, nil
+		return receiver.Response{Status: refusal(r.Status), Refusal: &receiver.Refusal{ByTarget: true,
+			Detail: refusalDetail(r.Status)}}, nil
 	case errors.Is(r.Err, forward.ErrOff):
 		return receiver.Response{}, receiver.Postpone(r.NotBefore, r.Err) // the receiver's wait, not the target's
 	}

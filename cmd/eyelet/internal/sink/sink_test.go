@@ -27,12 +27,15 @@ import (
 
 func order(body string) receiver.Event[[]byte] {
 	return receiver.Event[[]byte]{
-		ID: "k-1", EventID: "e-1", Producer: "shop", Endpoint: "shop", Principal: "shop", Type: "order.paid", Attempt: 2,
+		ID: "k-1", EventID: "e-1", Producer: "shop", Endpoint: "shop", Principal: "shop", Type: "order.paid",
+		Attempt:  2,
 		Accepted: time.Unix(1782635400, 0), KeyField: `"k-1"`, Body: []byte(body),
-		Source: "/shop", Subject: "order 1", Attributes: map[string]string{"source": "/shop", "subject": "order 1", "time": "2026-06-28T08:29:59Z"},
+		Source: "/shop", Subject: "order 1", Attributes: map[string]string{"source": "/shop", "subject": "order 1",
+			"time": "2026-06-28T08:29:59Z"},
 		Header: http.Header{
-			"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "Signature": {"sig1=:AAAA:"}, "Signature-Input": {"x"},
-			"Connection": {"close"}, "X-Forwarded-For": {"192.0.2.1"}, "Authorization": {"Bearer s3cret"},
+			"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "Signature": {"sig1=:AAAA:"},
+			"Signature-Input": {"x"},
+			"Connection":      {"close"}, "X-Forwarded-For": {"192.0.2.1"}, "Authorization": {"Bearer s3cret"},
 		},
 	}
 }
@@ -57,9 +60,11 @@ func TestAProgramGetsThePayloadAndTheMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"{}\n", "EYELET_EVENT_ID=k-1\n", "EYELET_EVENT_EVENT=e-1\n", "EYELET_EVENT_PRODUCER=shop\n", "EYELET_EVENT_TYPE=order.paid\n",
+		"{}\n", "EYELET_EVENT_ID=k-1\n", "EYELET_EVENT_EVENT=e-1\n", "EYELET_EVENT_PRODUCER=shop\n",
+		"EYELET_EVENT_TYPE=order.paid\n",
 		"EYELET_EVENT_ATTEMPT=2\n", "EYELET_EVENT_KEY=\"k-1\"\n", "EYELET_EVENT_ACCEPTED=2026-06-28T08:30:00Z\n",
-		"EYELET_EVENT_CONTENT_TYPE=application/json\n", "EYELET_EVENT_SOURCE=/shop\n", "EYELET_EVENT_SUBJECT=order 1\n", "EYELET_EVENT_TIME=2026-06-28T08:29:59Z\n", "EYELET_TEST_PASSED=yes\n",
+		"EYELET_EVENT_CONTENT_TYPE=application/json\n", "EYELET_EVENT_SOURCE=/shop\n", "EYELET_EVENT_SUBJECT=order 1\n",
+		"EYELET_EVENT_TIME=2026-06-28T08:29:59Z\n", "EYELET_TEST_PASSED=yes\n",
 	} {
 		if !strings.Contains(string(r.Body), want) {
 			t.Errorf("%q is not in\n%s", want, r.Body)
@@ -76,8 +81,9 @@ func TestAProgramGetsThePayloadAndTheMetadata(t *testing.T) {
 func TestTheOutputOfAProgramHasItsMediaType(t *testing.T) {
 	t.Parallel()
 	for out, want := range map[string]string{
-		`{"a":1}`: "application/json", "<?xml version='1.0'?><a/>": "application/xml", " <Response><Hangup/></Response>\n": "application/xml",
-		"<html><script>": "text/plain; charset=utf-8", "tea": "text/plain; charset=utf-8",
+		`{"a":1}`: "application/json", "<?xml version='1.0'?><a/>": "application/xml",
+		" <Response><Hangup/></Response>\n": "application/xml",
+		"<html><script>":                    "text/plain; charset=utf-8", "tea": "text/plain; charset=utf-8",
 	} {
 		if got := mediaOf([]byte(out)); got != want {
 			t.Errorf("%q is %s, want %s", out, got, want)
@@ -219,10 +225,12 @@ func TestTheOutcomeOfEachStatusOfATarget(t *testing.T) {
 		200: {"done", "200"}, 201: {"done", "201"}, 204: {"done", "204"}, 299: {"done", "299"},
 		207: {"rejected", "422"},
 		301: {"rejected", "422"}, 307: {"rejected", "422"}, 308: {"rejected", "422"},
-		400: {"rejected", "400"}, 401: {"rejected", "422"}, 404: {"rejected", "422"}, 409: {"again", "again"}, 410: {"rejected", "422"},
+		400: {"rejected", "400"}, 401: {"rejected", "422"}, 404: {"rejected", "422"}, 409: {"again", "again"},
+		410: {"rejected", "422"},
 		413: {"rejected", "413"}, 415: {"rejected", "415"}, 422: {"rejected", "422"}, 451: {"rejected", "451"},
 		408: {"again", "again"}, 421: {"again", "again"}, 425: {"again", "again"}, 429: {"again", "again"},
-		500: {"again", "again"}, 502: {"again", "again"}, 503: {"again", "again"}, 511: {"again", "again"}, 599: {"again", "again"},
+		500: {"again", "again"}, 502: {"again", "again"}, 503: {"again", "again"}, 511: {"again", "again"},
+		599: {"again", "again"},
 	} {
 		header := http.Header{"Retry-After": {"77"}, "Location": {"http://127.0.0.1:1/"}}
 		s, _ := target(t, status, header, "")
@@ -249,7 +257,8 @@ func TestTheOutcomeOfEachStatusOfATarget(t *testing.T) {
 
 func TestForwardingKeepsTheKeyOctetForOctet(t *testing.T) {
 	t.Parallel()
-	for field, want := range map[string]string{`"k-1"`: `"k-1"`, "k-1": "k-1", `"k\"1";a=b`: `"k\"1";a=b`, "": `"k-1"`} {
+	for field, want := range map[string]string{`"k-1"`: `"k-1"`, "k-1": "k-1", `"k\"1";a=b`: `"k\"1";a=b`,
+		"": `"k-1"`} {
 		s, last := target(t, 200, nil, "")
 		ev := order("{}")
 		ev.KeyField = field
@@ -277,13 +286,15 @@ func TestForwardingSendsNoMoreThanTheTargetNeeds(t *testing.T) {
 		t.Errorf("request is %s %s %s", last.Method, last.RequestURI, body)
 	}
 	want := http.Header{
-		"Content-Type": {"application/json"}, "Idempotency-Key": {`"k-1"`}, "User-Agent": {"eyelet"}, "Via": {"1.1 eyelet"},
+		"Content-Type": {"application/json"}, "Idempotency-Key": {`"k-1"`}, "User-Agent": {"eyelet"},
+		"Via":            {"1.1 eyelet"},
 		"Content-Length": {"7"},
 	}
 	if diff := cmp.Diff(want, last.Header); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(receiver.Response{Status: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(`{"ok":true}`)}, r); diff != "" {
+	if diff := cmp.Diff(receiver.Response{Status: 200, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: []byte(`{"ok":true}`)}, r); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
 	}
 }
@@ -291,7 +302,8 @@ func TestForwardingSendsNoMoreThanTheTargetNeeds(t *testing.T) {
 func TestACutOrMissingResponseIsTransient(t *testing.T) {
 	t.Parallel()
 	for name, response := range map[string]string{
-		"nothing": "", "half a head": "HTTP/1.1 200 OK\r\nContent-", "half a body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
+		"nothing": "", "half a head": "HTTP/1.1 200 OK\r\nContent-",
+		"half a body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf",
 	} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -124,7 +124,8 @@ func (c *child) waitIdle(ctx context.Context) (bool, error) {
 func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.Store) dedup.Store) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
 	var store dedup.Store
-	store, err := badgerstore.Open(storeDir(dir), badgerstore.Options{Logger: log, RecoverWait: func(int) time.Duration { return 0 }})
+	store, err := badgerstore.Open(storeDir(dir), badgerstore.Options{Logger: log,
+		RecoverWait: func(int) time.Duration { return 0 }})
 	if err != nil {
 		return err
 	}
@@ -187,7 +188,8 @@ const (
 )
 
 // failsFirst makes the first attempt of every fourth event fail.
-func failsFirst(next func(context.Context, receiver.Event[[]byte]) error) func(context.Context, receiver.Event[[]byte]) error {
+func failsFirst(next func(context.Context, receiver.Event[[]byte]) error) func(context.Context,
+	receiver.Event[[]byte]) error {
 	return func(ctx context.Context, ev receiver.Event[[]byte]) error {
 		if ev.Attempt == 1 && sha256.Sum256(ev.Body)[0]%4 == 0 {
 			return errors.New("the first attempt fails")
@@ -234,7 +236,8 @@ func openEffects(path string) (*os.File, error) {
 func effect(file *os.File, name string) func(context.Context, receiver.Event[[]byte]) error {
 	return func(_ context.Context, ev receiver.Event[[]byte]) error {
 		sum := sha256.Sum256(ev.Body)
-		_, err := fmt.Fprintf(file, "%s %s %s %s%s\n", name, ev.EventID, ev.VendorID, hex.EncodeToString(sum[:]), lineEnd)
+		_, err := fmt.Fprintf(file, "%s %s %s %s%s\n", name, ev.EventID, ev.VendorID, hex.EncodeToString(sum[:]),
+			lineEnd)
 		return err
 	}
 }

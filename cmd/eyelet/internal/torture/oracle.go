@@ -379,13 +379,15 @@ func (o *oracle) checkLanes(t *Tally, records map[string]dedup.Record, runs *eff
 		slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(records[a].Seq, records[b].Seq) })
 		if !slices.Equal(ids, ran[lane]) {
 			t.Disordered++
-			o.violation("lane %s: %d events were accepted, and their %d runs were not in that order", lane, len(ids), len(ran[lane]))
+			o.violation("lane %s: %d events were accepted, and their %d runs were not in that order", lane, len(ids),
+				len(ran[lane]))
 		}
 	}
 }
 
 // handlersOf lists the handlers that must have run, by event type.
-var handlersOf = map[string][]string{"push": {"first", "second"}, typeLane: {"laned"}, typeAsk: {"ask"}, typeCrash: {"beside"}}
+var handlersOf = map[string][]string{"push": {"first", "second"}, typeLane: {"laned"}, typeAsk: {"ask"},
+	typeCrash: {"beside"}}
 
 // checkRuns requires that each handler of a stored event ran with the stored payload under one
 // event id, and that a crasher ran at most as often as it has attempts.

@@ -8,7 +8,8 @@ import (
 func TestACutLineOfEffectsIsIgnored(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "effects.log")
-	for _, text := range []string{"first e1 id1 aa" + lineEnd + "\nsecond e1 id1 a", "second e1 id1 aa" + lineEnd + "\n"} {
+	for _, text := range []string{"first e1 id1 aa" + lineEnd + "\nsecond e1 id1 a", "second e1 id1 aa" + lineEnd +
+		"\n"} {
 		file, err := openEffects(path)
 		if err != nil {
 			t.Fatal(err)

@@ -73,7 +73,8 @@ func (t *Harness) Run(ctx context.Context) (Tally, error) {
 		sum.Rounds = round
 		if round%10 == 0 || round == t.Rounds {
 			acked, dups, _ := o.counts()
-			t.printf("round %d of %d: %d acknowledged, %d duplicates answered, %d answers wrong", round, t.Rounds, acked, dups, o.wrongAnswers())
+			t.printf("round %d of %d: %d acknowledged, %d duplicates answered, %d answers wrong", round, t.Rounds,
+				acked, dups, o.wrongAnswers())
 		}
 	}
 	if err := t.drain(ctx, o); err != nil {
@@ -163,7 +164,8 @@ func (t *Harness) resendAll(ctx context.Context, o *oracle) error {
 		return err
 	}
 	o.duplicates(ctx, c.url)
-	if err := c.stop(); err != nil && !killed(err) { // killed by a crasher that ran again, which the oracle has recorded
+	// killed by a crasher that ran again, which the oracle has recorded
+	if err := c.stop(); err != nil && !killed(err) {
 		return err
 	}
 	return nil
