@@ -12,6 +12,7 @@ import (
 var (
 	linkTarget = regexp.MustCompile(`\]\(([^)]+)\)`)
 	heading    = regexp.MustCompile("(?m)^#+ (.+)$")
+	pathSpan   = regexp.MustCompile("`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+|[a-z0-9_]+\\.go)`")
 )
 
 // pages returns every page by its path.
@@ -89,5 +90,24 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 	}
 	if found < 200 {
 		t.Errorf("only %d tests are named", found)
+	}
+}
+
+// TestContributingNamesFilesThatExist keeps the answers to "where does a change belong" true.
+func TestContributingNamesFilesThatExist(t *testing.T) {
+	t.Parallel()
+	text := fence.ReplaceAllString(pages(t)["CONTRIBUTING.md"], "")
+	named := pathSpan.FindAllStringSubmatch(text, -1)
+	if len(named) < 20 {
+		t.Errorf("only %d files are named", len(named))
+	}
+	for _, m := range named {
+		if _, err := os.Stat(m[1]); err != nil && !strings.Contains(m[1], "VENDOR") {
+			t.Errorf("CONTRIBUTING names %v", err)
+		}
+	}
+	_, questions, _ := strings.Cut(text, "## Where does a change belong?")
+	if n := strings.Count(questions, "\n| "); n < 11 { // a head and ten questions
+		t.Errorf("CONTRIBUTING answers %d questions, want 10", n-1)
 	}
 }
