@@ -71,9 +71,8 @@ func (d *delivery) resume(ctx context.Context, e entry, rec dedup.Record) (*repl
 }
 
 // begin returns the run of a claimed event. The first run gets the delivery itself. A later one
-// gets what the store kept of the first, and the delivery only triggers it. Its handler is the
-// one that began the event or, when that name is gone, the Answer handler of the stored type, or
-// nil.
+// gets what the store kept of the first, and the delivery only triggers it. Its handler is the one
+// that began the event or, when that name is gone, the Answer handler of the stored type, or nil.
 func (d *delivery) begin(ctx context.Context, e entry, decision dedup.Decision) (*answerRun, error) {
 	cfg := &d.rx.cfg
 	run := &answerRun{
@@ -155,7 +154,6 @@ type runResult struct {
 
 func (r *answerRun) task() *dedup.Task { return &r.rec.Tasks[r.lease.Task] }
 
-// run runs the handler and records the result.
 func (r *answerRun) run(ctx context.Context, cancel context.CancelFunc) (res runResult) {
 	defer func() {
 		if v := recover(); v != nil { // ours or the store's: a handler's panic is its error
@@ -232,7 +230,6 @@ func (r *answerRun) outcome(ctx context.Context, came returned) (dedup.Result, r
 	return dedup.Result{Kind: dedup.ResultDone, Response: resp}, runResult{}
 }
 
-// release frees the claim for the next delivery.
 func (r *answerRun) release(code verify.Code, after time.Duration, err error) (dedup.Result, runResult) {
 	return dedup.Result{Kind: dedup.ResultRelease, Reason: string(code), Err: errText(err)},
 		runResult{err: &failure{code: code, after: after, err: err}}

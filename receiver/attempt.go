@@ -140,7 +140,6 @@ func (a *attempt) freeWorker() {
 // failures counts this attempt and the earlier ones that failed or were interrupted.
 func (a *attempt) failures() int { return a.task.Attempt - a.task.Postponed }
 
-// call runs the handler and records its outcome.
 func (a *attempt) call(h *Handler) {
 	runCtx, cancel := context.WithCancelCause(a.d.handlerCtx)
 	defer cancel(nil)
@@ -269,7 +268,6 @@ func (a *attempt) drop(cause error) {
 	a.d.cfg.observe(context.Background(), a.d.log, a.observation(dedup.Pending, reasonLeaseLost))
 }
 
-// abandon leaves the task without an outcome.
 func (a *attempt) abandon(err error) {
 	a.log().Error("the outcome could not be recorded: the task runs again after its lease", "err", err)
 	o := a.observation(dedup.Pending, reasonUnrecorded)

@@ -14,7 +14,7 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// returned is what a handler returned.
+// returned is a handler's result.
 type returned struct {
 	response *Response
 	err      error
@@ -80,7 +80,6 @@ func eventOf(rec *dedup.Record, attempt int) Event[any] {
 	return ev
 }
 
-// decodeEvent decodes the data of the event.
 func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 	typed := Event[T]{
 		ID:        ev.ID,

@@ -87,7 +87,6 @@ func check(c Config) (*registry, error) {
 	return handlers, errors.Join(append(errs, err)...)
 }
 
-// checkProducer lists the errors of a producer in this receiver.
 func checkProducer(c Config, p *producer.Producer) []error {
 	var errs []error
 	if p.SignsURL && p.URL == "" && c.URL == "" {

@@ -157,8 +157,7 @@ func slotsOf(key dedup.Key, digest string, runs bool) []dedup.Key {
 	return slots
 }
 
-// assign adds a task per matching handler. A matching Answer handler makes the claim
-// synchronous.
+// assign adds a task per matching handler. A matching Answer handler makes the claim synchronous.
 func (d *delivery) assign(e *entry, it producer.Item) {
 	on, answer := d.rx.registry.match(d.ep.p.Name, it.Type)
 	if answer != nil {

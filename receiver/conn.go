@@ -41,7 +41,7 @@ type conn struct {
 	refused            int // deliveries in a row
 }
 
-// Read implements net.Conn. Bytes read while there is no request belong to a head.
+// Read counts what is read while there is no request: it belongs to a head.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
@@ -50,7 +50,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. A response means that no head is being read.
+// Write ends the count of a head: a response follows a complete one.
 func (c *conn) Write(p []byte) (int, error) {
 	c.of.mu.Lock()
 	c.settleHead()
@@ -58,7 +58,6 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Close implements net.Conn.
 func (c *conn) Close() error {
 	c.of.mu.Lock()
 	c.of.remove(c)
@@ -75,8 +74,8 @@ func (c *conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// LocalAddr implements net.Conn. The address leads back to the connection: net/http puts it into
-// the context of each request, also through TLS and HTTP/2.
+// LocalAddr leads back to the connection: net/http puts it into the context of each request,
+// also through TLS and HTTP/2.
 func (c *conn) LocalAddr() net.Addr { return connAddr{c.Conn.LocalAddr(), c} }
 
 type connAddr struct {
@@ -174,7 +173,6 @@ func (at *connRequest) verified() {
 	at.change(func(c *conn) { c.verified++ })
 }
 
-// end records that the request was answered.
 func (at *connRequest) end() {
 	at.change(func(c *conn) {
 		c.requests--

@@ -72,8 +72,8 @@ func (ep *endpoint) publicURL(r *http.Request, at target) (*url.URL, error) {
 	return at.withBase(base)
 }
 
-// hostKnown reports whether this receiver serves the Host of a request. A configured host
-// without a port matches every port.
+// hostKnown reports whether a receiver serves the Host of a request. A host without a port
+// matches every port.
 func hostKnown(hosts []string, host string) bool {
 	if len(hosts) == 0 {
 		return true
@@ -102,7 +102,6 @@ func (ep *endpoint) takes(contentType string) bool {
 	})
 }
 
-// retired reports whether the endpoint has ended.
 func (ep *endpoint) retired() bool {
 	return !ep.p.Retire.IsZero() && !ep.rx.cfg.Clock().Before(ep.p.Retire)
 }

@@ -27,14 +27,12 @@ func Postpone(d time.Duration, err error) error { return &postponement{wait: d, 
 // [Reject] and [Postpone] win over it.
 //
 // From an Answer handler it is a transient response: 503 with d as the lower bound of its
-// Retry-After. An intermediary that must not pass a Retry-After on returns the bare error
-// instead.
+// Retry-After. An intermediary that must not pass a Retry-After on returns the bare error instead.
 func RetryAfter(d time.Duration, err error) error { return &laterError{wait: d, err: err} }
 
 // longestWait bounds RetryAfter: later times cannot be stored.
 const longestWait = 100 * 365 * 24 * time.Hour
 
-// laterError is the error of RetryAfter.
 type laterError struct {
 	wait time.Duration
 	err  error
@@ -54,13 +52,11 @@ func notBefore(err error) time.Duration {
 	return min(max(0, e.wait), longestWait)
 }
 
-// rejection is the error of Reject.
 type rejection struct{ err error }
 
 func (e *rejection) Error() string { return because("rejected", e.err) }
 func (e *rejection) Unwrap() error { return e.err }
 
-// postponement is the error of Postpone.
 type postponement struct {
 	wait time.Duration
 	err  error

@@ -31,8 +31,7 @@ type Event[T any] struct {
 	Attempt int
 	// Accepted is when the event was first accepted. Retries and reopening do not change it.
 	Accepted time.Time
-	// KeyField is the field value that carried the identifier, octet for octet; empty if none
-	// did.
+	// KeyField is the field value that carried the identifier, octet for octet; empty if none did.
 	KeyField string
 	// Method and Target are the request line of the delivery. Credentials in the target are
 	// redacted.
@@ -56,8 +55,7 @@ type Event[T any] struct {
 	// define: those of a CloudEvent, and others that the preset reads. Never nil.
 	Extensions map[string]string
 	// Attributes are all facts that the producer's description reads from the delivery, each as
-	// written: source, subject, time, datacontenttype, extensions; and keyid, the key that
-	// signed.
+	// written: source, subject, time, datacontenttype, extensions; and keyid, the key that signed.
 	Attributes map[string]string
 	// Body is the payload as received, with the content coding in its Content-Encoding.
 	Body []byte

@@ -114,7 +114,6 @@ func (h Handler) Lane(by producer.Extractor) Handler { h.lane = by; return h }
 // [Handler.Lane].
 func (h Handler) LaneYields() Handler { h.yields = true; return h }
 
-// matches reports whether the pattern matches the event type.
 func (h *Handler) matches(typ string) bool { return dedup.MatchType(h.pattern, typ) }
 
 // compose wraps run in the middleware.

@@ -112,8 +112,7 @@ func (g *group) oldest() *conn {
 	return nil
 }
 
-// Listen bounds the connections of ln. It is for one http.Server, with or without TLS and
-// HTTP/2:
+// Listen bounds the connections of ln. It is for one http.Server, with or without TLS and HTTP/2:
 //
 //	http.Serve(receiver.Listen(ln, receiver.Limits{}), rx.Handler())
 //
@@ -221,7 +220,6 @@ func closeAll(closing []*conn) {
 	}
 }
 
-// address returns the group of a network. It is stored while it has connections.
 func (l *Listener) address(network netip.Prefix) *group {
 	if g := l.addresses[network]; g != nil {
 		return g

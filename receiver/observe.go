@@ -97,7 +97,6 @@ func levelOf(resp *reply) slog.Level {
 	return slog.LevelDebug
 }
 
-// serveNotFound answers requests for unknown paths.
 func (rx *Receiver) serveNotFound(w http.ResponseWriter, r *http.Request) {
 	resp := rx.problemReply(&producer.Producer{}, fail(codeNotFound, nil))
 	resp.send(w)
@@ -149,7 +148,6 @@ func panicText(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// reportAnswerRun logs and observes the result of one run of an Answer handler.
 func (rx *Receiver) reportAnswerRun(ctx context.Context, r *answerRun, result dedup.Result, cause error) {
 	state := dedup.Done
 	switch result.Kind {

@@ -226,7 +226,6 @@ func (d *delivery) resolveURL(ctx context.Context) error {
 	return nil
 }
 
-// challenge answers unsigned handshakes.
 func (d *delivery) challenge() (*reply, error) {
 	p := &d.ep.p
 	if p.Challenge != nil && slices.Contains(p.ChallengeMethods, d.r.Method) {
@@ -408,7 +407,6 @@ func (d *delivery) replayKnown(ctx context.Context) (*reply, error) {
 	return d.conclude(ctx, entries, decisions)
 }
 
-// handshake answers signed handshakes.
 func (d *delivery) handshake(ctx context.Context) (*reply, error) {
 	if d.ep.p.Handshake == nil {
 		return nil, nil

@@ -98,7 +98,6 @@ type policyEndpoint struct {
 	Docs      string `json:"docs,omitempty"`
 }
 
-// policyProblem is a row of the table of failures.
 type policyProblem struct {
 	Code      verify.Code `json:"code"`
 	Type      string      `json:"type"`
@@ -135,47 +134,28 @@ func newPolicy(rx *Receiver) (*policy, error) {
 	return &policy{html: html.Bytes(), json: append(asJSON, '\n')}, nil
 }
 
+// rule is a situation with its responses: one for both contracts, or one each for api and webhook.
+func rule(situation string, responses ...string) policyRule {
+	return policyRule{Situation: situation, API: responses[0], Webhook: responses[len(responses)-1]}
+}
+
 // acceptedRules are the responses that are not failures.
 var acceptedRules = []policyRule{
-	{
-		"a new event, stored before the response", "the endpoint's success status",
-		"the endpoint's success status",
-	},
-	{
-		"a known event with an outcome", "the stored response, with Idempotency-Replayed: true",
-		"the stored response, with Idempotency-Replayed: true",
-	},
-	{
-		"a known event that waits for its handler", "the same success status, with Idempotency-Replayed: true",
-		"the same success status, with Idempotency-Replayed: true",
-	},
-	{
-		"a known event whose first delivery is still in progress",
+	rule("a new event, stored before the response", "the endpoint's success status"),
+	rule("a known event with an outcome", "the stored response, with Idempotency-Replayed: true"),
+	rule("a known event that waits for its handler", "the same success status, with Idempotency-Replayed: true"),
+	rule("a known event whose first delivery is still in progress",
 		"a short wait for its response, then the in-flight status and Retry-After; send it again, also after a 409",
-		"a short wait for its response, then the in-flight status and Retry-After",
-	},
-	{
-		"a known key with another payload", "422; the accepted payload does not change",
-		"the success status; the delivery is quarantined for inspection and not processed",
-	},
-	{
-		"a batch with an item whose key is known with another payload",
-		"the item is quarantined, the others are stored, one success status",
-		"the item is quarantined, the others are stored, one success status",
-	},
-	{
-		"an event without a signed time, accepted so long ago that its response is no longer stored, " +
-			"or older than what is remembered",
-		"401", "the success status; the delivery is quarantined for inspection and not processed",
-	},
-	{
-		"the same signed bytes under another identifier", "401, unless the endpoint allows it",
-		"the success status; the delivery is quarantined, at most 16 times, and not processed",
-	},
-	{
-		"a payload that does not decode", "the success status where processing comes later, else 422",
-		"the success status where processing comes later, else 422",
-	},
+		"a short wait for its response, then the in-flight status and Retry-After"),
+	rule("a known key with another payload", "422; the accepted payload does not change",
+		"the success status; the delivery is quarantined for inspection and not processed"),
+	rule("a batch with an item whose key is known with another payload",
+		"the item is quarantined, the others are stored, one success status"),
+	rule("an event without a signed time, whose response is no longer stored, or older than what is remembered",
+		"401", "the success status; the delivery is quarantined for inspection and not processed"),
+	rule("the same signed bytes under another identifier", "401, unless the endpoint allows it",
+		"the success status; the delivery is quarantined, at most 16 times, and not processed"),
+	rule("a payload that does not decode", "the success status where processing comes later, else 422"),
 }
 
 func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
@@ -258,7 +238,6 @@ func keyPolicy(p *producer.Producer) string {
 	return words
 }
 
-// strictKey reports whether the identifier is an Idempotency-Key that must be quoted.
 func strictKey(key producer.Extractor) bool {
 	k, ok := key.(producer.IdempotencyKey)
 	return ok && k.Strict

@@ -260,7 +260,7 @@ func problemFor(code verify.Code) problem {
 	return problemFor(codeInternal)
 }
 
-// failure is an error with a row of the table.
+// failure is an error with its code.
 type failure struct {
 	code   verify.Code
 	err    error         // the private cause
@@ -351,7 +351,6 @@ func (rx *Receiver) refusalResponse(p *producer.Producer, r *Response) *Response
 	return &Response{Status: row.Status, Header: resp.Header, Body: rx.problemBody(row, row.Status, nil)}
 }
 
-// problemReply is the reply to a delivery that failed.
 func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
 	f := failureOf(err)
 	row := problemFor(f.code)
@@ -461,7 +460,6 @@ type digestProblem struct {
 	Invalid     []digestFault `json:"invalid-digests,omitempty"`
 }
 
-// digestFault is one algorithm of a digest field.
 type digestFault struct {
 	Algorithm string `json:"algorithm"`
 	Header    string `json:"header"`

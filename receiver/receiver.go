@@ -95,8 +95,7 @@ func Open(c Config) (*Receiver, error) {
 
 // Starting returns a handler for the time until [Open] returns: a store with many events takes
 // time to open. It answers everything 503 with Retry-After (Config.RetryAfter) and the code
-// starting, and reads no body. It needs neither the store nor the producers of the
-// configuration.
+// starting, and reads no body. It needs neither the store nor the producers of the configuration.
 func Starting(c Config) http.Handler {
 	c = withDefaults(c)
 	rx := &Receiver{cfg: c, policyURL: c.PolicyURL}
@@ -137,8 +136,7 @@ func (rx *Receiver) HTTP(name string) http.Handler {
 }
 
 // Handler serves all endpoints at /webhooks/NAME and the policy at /policy. It compares paths
-// octet for octet as received: another form of a path gets 404, and no request is
-// redirected.
+// octet for octet as received: another form of a path gets 404, and no request is redirected.
 func (rx *Receiver) Handler() http.Handler { return http.HandlerFunc(rx.route) }
 
 func (rx *Receiver) route(w http.ResponseWriter, r *http.Request) {

@@ -59,7 +59,6 @@ func newRegistry(hs []Handler, producers []producer.Producer, decode decodeFunc)
 	return r, nil
 }
 
-// checkHandler lists the errors of one handler.
 func checkHandler(h *Handler, known map[string]*producer.Producer) []error {
 	var errs []error
 	add := func(err error) {
@@ -185,7 +184,6 @@ func (r *registry) namesType(producer, typ string) bool {
 
 // A pattern is an exact event type, or a prefix followed by "*". "*" alone is the empty prefix.
 
-// checkPattern reports what is wrong with a pattern.
 func checkPattern(pattern string) error {
 	if pattern == "" {
 		return errors.New(`the pattern is empty: "*" matches every type`)

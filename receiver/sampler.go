@@ -35,7 +35,6 @@ type sampledKind struct {
 	reason         string
 }
 
-// sampledMinute counts the lines of a kind since its first one.
 type sampledMinute struct {
 	level slog.Level
 	lines int
@@ -88,7 +87,6 @@ func (s *sampler) summarize(kind sampledKind, m *sampledMinute) {
 	}
 }
 
-// close writes the counts of all minutes.
 func (s *sampler) close() {
 	s.mu.Lock()
 	open := maps.Clone(s.minute)

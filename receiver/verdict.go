@@ -204,7 +204,7 @@ func (d *delivery) quarantineRepeated(ctx context.Context, e entry, of dedup.Rec
 	return d.quarantine(ctx, e, c, of)
 }
 
-// quarantineReplayed quarantines or refuses signed bytes that are known, as the event of, under
+// quarantineReplayed quarantines or refuses signed bytes that are known from the record of under
 // another identifier.
 func (d *delivery) quarantineReplayed(ctx context.Context, e entry, of dedup.Record) (*reply, error) {
 	s := d.ep.p.SameSigned
@@ -236,8 +236,7 @@ func (d *delivery) quarantineConflict(ctx context.Context, e entry, of dedup.Rec
 	return d.quarantine(ctx, e, conflict, of)
 }
 
-// quarantineClaim is the claim that quarantines a delivery, once for each identifier and
-// payload.
+// quarantineClaim is the claim that quarantines a delivery, once for each identifier and payload.
 func (d *delivery) quarantineClaim(e entry, reason, of string) dedup.Claim {
 	c := e.claim
 	c.Key.Space = dedup.SpaceQuarantine + hex.EncodeToString(c.Fingerprint[:])

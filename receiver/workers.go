@@ -143,8 +143,7 @@ func (d *dispatcher) take() {
 	}
 }
 
-// noteTake logs a change between working and failing, and returns the number of failures in a
-// row.
+// noteTake logs a change between working and failing, and returns the number of failures in a row.
 func (d *dispatcher) noteTake(failures int, err error) int {
 	switch {
 	case err == nil && failures > 0:
