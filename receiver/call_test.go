@@ -134,10 +134,10 @@ func TestAttributesReachTheHandler(t *testing.T) {
 	if d := cmp.Diff(map[string]string{"shard": "7", "topic": "t"}, ev.Extensions); d != "" {
 		t.Errorf("extensions: -want +got\n%s", d)
 	}
-	for _, said := range []string{"", "yesterday", "1784000000", "Fri, 02 Jan 2026 03:04:05 GMT"} {
-		none := Event[any]{Attributes: map[string]string{"time": said}}
+	for _, value := range []string{"", "yesterday", "1784000000", "Fri, 02 Jan 2026 03:04:05 GMT"} {
+		none := Event[any]{Attributes: map[string]string{"time": value}}
 		if none.describe(); !none.Time.IsZero() || none.Extensions == nil {
-			t.Errorf("%q became %v", said, none.Time)
+			t.Errorf("%q became %v", value, none.Time)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func TestHonestProducerGetsThroughAFlood(t *testing.T) { //nolint:paralleltest /
 	p := preset.GitHub(secret)
 	s := serve(t, p, func(c *Config) { c.BodyBudget, c.Workers = budget, 2 },
 		On("github", "*", func(context.Context, Event[[]byte]) error { return nil }))
-	stranger, sender := clientFrom(t, "127.0.0.7"), clientFrom(t, "127.0.0.8")
+	flooder, sender := clientFrom(t, "127.0.0.7"), clientFrom(t, "127.0.0.8")
 	push := func(i int) int {
 		body := `{"n":` + strconv.Itoa(i) + `,"fill":"` + strings.Repeat("x", 100_000) + `"}`
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.srv.URL+"/webhooks/github",
@@ -146,7 +146,7 @@ func TestHonestProducerGetsThroughAFlood(t *testing.T) { //nolint:paralleltest /
 	waitFor(t, func() bool { return held.sent.Load()+held.refused.Load() == holders })
 	large := strings.Repeat("x", 256<<10)
 	for range floods {
-		wg.Go(func() { busy.run(ctx, stranger, large) })
+		wg.Go(func() { busy.run(ctx, flooder, large) })
 	}
 	waitFor(t, func() bool { return busy.sent.Load() > floods })
 	peak, slowest := heap(), time.Duration(0)

@@ -15,7 +15,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// What a client can do that has captured deliveries, but no secret.
+// Attacks by a client with captured deliveries, but without a secret.
 
 // byReason counts the records of the store by the reason why they are quarantined.
 func (s *site) byReason() map[string]int {

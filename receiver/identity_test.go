@@ -307,7 +307,7 @@ func (r *identityRun) deliver(step identityStep) (outcome, body string) {
 	w := httptest.NewRecorder()
 	r.h.ServeHTTP(w, req.WithContext(r.t.Context()))
 	body = w.Body.String()
-	aside := strings.Contains(body, "kept_aside") || r.v.Answer && body == ""
+	quarantined := strings.Contains(body, "kept_aside") || r.v.Answer && body == ""
 	switch {
 	case w.Code == http.StatusUnauthorized:
 		return "refused", body
@@ -315,7 +315,7 @@ func (r *identityRun) deliver(step identityStep) (outcome, body string) {
 		return fmt.Sprint(w.Code), body
 	case w.Header().Get("Idempotency-Replayed") != "":
 		return "known", body
-	case aside:
+	case quarantined:
 		return "quarantined", body
 	}
 	return "new", body

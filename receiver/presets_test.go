@@ -510,7 +510,7 @@ func isInert(t *testing.T, got response) {
 	}
 }
 
-// The caller hears the response of the handler, so a duplicate must get the same one.
+// Twilio plays the response of the handler on the call, so a duplicate must get the same one.
 func TestTwilioGetsItsTwiMLAgain(t *testing.T) {
 	t.Parallel()
 	p := preset.Twilio(secret17)

@@ -63,7 +63,7 @@ func TestQuarantinedDeliveriesAreLoggedAndCounted(t *testing.T) {
 		t.Errorf("%d lines about 14 deliveries, want %d", n, sampledLines)
 	}
 	var original string
-	aside := map[string]dedup.Record{}
+	quarantined := map[string]dedup.Record{}
 	for rec, err := range s.store.List(t.Context(), dedup.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
@@ -71,10 +71,10 @@ func TestQuarantinedDeliveriesAreLoggedAndCounted(t *testing.T) {
 		if rec.QuarantineReason == "" {
 			original = rec.Event
 		} else {
-			aside[rec.Payload.VendorID] = rec
+			quarantined[rec.Payload.VendorID] = rec
 		}
 	}
-	line := "endpoint=github reason=same_bytes event=" + aside["g3"].Event + " original=" + original +
+	line := "endpoint=github reason=same_bytes event=" + quarantined["g3"].Event + " original=" + original +
 		" vendor_id=g3 original_vendor_id=first type=push"
 	if !strings.Contains(log.String(), line) {
 		t.Errorf("no line %q in:\n%s", line, log.String())

@@ -47,7 +47,7 @@ func (l *later) reasons() map[string]int {
 	return out
 }
 
-func TestRazorpayBytesThatComeAgain(t *testing.T) {
+func TestRazorpayBytesThatRepeat(t *testing.T) {
 	t.Parallel()
 	older, newer := preset.Razorpay("the old secret of 17"), preset.Razorpay("the new secret of 17")
 	overStores(t, preset.Razorpay("the new secret of 17", "the old secret of 17"), func(l *later) {

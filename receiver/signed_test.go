@@ -130,9 +130,9 @@ func TestSpoiledSignedDeliveryIsRefused(t *testing.T) {
 	set := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
-	uncovered, stranger := s.ed, s.ed
+	uncovered, unknown := s.ed, s.ed
 	uncovered.Components = []string{"@method", "@target-uri", "content-digest", "content-type"}
-	stranger.KeyID = "nobody"
+	unknown.KeyID = "nobody"
 	expired := s.ed
 	expired.Expires = time.Second
 	rows := []struct {
@@ -157,7 +157,7 @@ func TestSpoiledSignedDeliveryIsRefused(t *testing.T) {
 		{"another key", s.ed, `"k"`, now, set("Idempotency-Key", `"x"`), 401, "signature_invalid"},
 		{"another media type", s.ed, `"k"`, now, set("Content-Type", "text/plain"), 401, "signature_invalid"},
 		{"another query", s.ed, `"k"`, now, func(r *http.Request) { r.URL.RawQuery = "x=1" }, 401, "signature_invalid"},
-		{"unknown keyid", stranger, `"k"`, now, nil, 401, "signature_invalid"},
+		{"unknown keyid", unknown, `"k"`, now, nil, 401, "signature_invalid"},
 		{"key not covered", uncovered, `"k"`, now, nil, 401, "insufficient_coverage"},
 		{"stale", s.ed, `"k"`, now.Add(-6 * time.Minute), nil, 401, "timestamp_too_old"},
 		{"from the future", s.ed, `"k"`, now.Add(2 * time.Minute), nil, 401, "timestamp_too_new"},

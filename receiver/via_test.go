@@ -63,26 +63,26 @@ func TestHandlersSeeWhatWasSigned(t *testing.T) {
 
 func TestProofIsNotReadFromTheEvent(t *testing.T) {
 	t.Parallel()
-	said := map[string]string{"keyid": "mine", "signed_fields": "x-user", "signature_label": "mine", "source": "s"}
+	read := map[string]string{"keyid": "mine", "signed_fields": "x-user", "signature_label": "mine", "source": "s"}
 	id := verify.Identity{KeyID: "k", Label: "sig1",
 		Covered: []string{"@method", "content-type", `x-list;key="a"`, "x-kind", "@body"}}
 	for _, tt := range []struct {
-		said  map[string]string
+		read  map[string]string
 		id    verify.Identity
 		whole bool
 		want  map[string]string
 	}{
-		{said, id, true, map[string]string{"source": "s", "keyid": "k", "signed_fields": "content-type,x-kind",
+		{read, id, true, map[string]string{"source": "s", "keyid": "k", "signed_fields": "content-type,x-kind",
 			"signature_label": "sig1"}},
-		{said, id, false, map[string]string{"source": "s", "keyid": "k", "signed_fields": "content-type,x-kind"}},
-		{said, verify.Identity{}, true, map[string]string{"source": "s"}},
+		{read, id, false, map[string]string{"source": "s", "keyid": "k", "signed_fields": "content-type,x-kind"}},
+		{read, verify.Identity{}, true, map[string]string{"source": "s"}},
 		{nil, verify.Identity{Covered: []string{"@body"}}, true, nil},
 	} {
-		if diff := cmp.Diff(tt.want, withProof(tt.said, tt.id, tt.whole)); diff != "" {
+		if diff := cmp.Diff(tt.want, withProof(tt.read, tt.id, tt.whole)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	if said["keyid"] != "mine" {
+	if read["keyid"] != "mine" {
 		t.Error("the map of the event changed")
 	}
 }
