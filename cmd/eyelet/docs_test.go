@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -39,41 +38,5 @@ func TestTheReferencesExampleIsGood(t *testing.T) {
 	}}
 	if code := check.Run(t.Context(), "config", "check", "--config", file); code != exitOK {
 		t.Fatalf("the example is refused:\n%s", check.Err)
-	}
-}
-
-// TestTheReliabilityPageNamesTestsThatExist compares docs/reliability.md with the tests.
-func TestTheReliabilityPageNamesTestsThatExist(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../docs/reliability.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var sources strings.Builder
-	for _, dir := range []string{".", "../../dedup", "../../dedup/badgerstore", "../../receiver",
-		"../../receiver/internal/admission", "internal/config", "internal/forward", "internal/server", "internal/sink",
-		"../../replay", "../../inspect"} {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			if strings.HasSuffix(e.Name(), "_test.go") {
-				source, err := os.ReadFile(dir + "/" + e.Name())
-				if err != nil {
-					t.Fatal(err)
-				}
-				sources.Write(source)
-			}
-		}
-	}
-	names := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(text), -1)
-	for _, name := range names {
-		if !strings.Contains(sources.String(), "func "+name[1]+"(t *testing.T)") {
-			t.Errorf("docs/reliability.md names %s, and there is no such test", name[1])
-		}
-	}
-	if len(names) < 30 {
-		t.Errorf("only %d tests are named", len(names))
 	}
 }
