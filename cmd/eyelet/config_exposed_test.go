@@ -83,7 +83,7 @@ func TestASecretFileThatOthersCanReadIsAWarning(t *testing.T) {
 	}
 	chmod(0o620, secrets...) // others can write it, not read it
 	if got := warnings(t, dir); got != "" {
-		t.Errorf("nobody else can read: %s", got)
+		t.Errorf("no other user can read: %s", got)
 	}
 }
 

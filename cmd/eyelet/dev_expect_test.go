@@ -32,7 +32,7 @@ func TestEveryByteOfARecordingCounts(t *testing.T) {
 			for _, bit := range []byte{1, 0x80} {
 				data[i] ^= bit
 				if tampered(data, false) == "" {
-					t.Errorf("%s: byte %d was changed and nobody noticed", name, i)
+					t.Errorf("%s: byte %d was changed without a failure", name, i)
 				}
 				data[i] ^= bit
 			}
@@ -102,7 +102,7 @@ func TestInvalidExpectationsAreErrors(t *testing.T) {
 		"# expect: new\n": "f.http:1: an expectation is a verdict (new, duplicate, conflict, aside, " +
 			"refused, failed), a status and an optional code" + hint,
 		"# a: b\n# expect: new x\n": `f.http:2: "x" is not a status` + hint,
-		"# now: soon\n": `f.http:1: "soon" is no unix time | a recording is notes ("# now: ` +
+		"# now: soon\n": `f.http:1: "soon" is not a unix time | a recording is notes ("# now: ` +
 			`1782635400"), a request line, header fields, a blank line, and the body`,
 		"# expct: new 200\n": `f.http:1: unknown note "expct" | did you mean "expect"?`,
 		"# weather: fine\n":  "<nil>",

@@ -37,7 +37,7 @@ func TestThePagesCommandsExist(t *testing.T) {
 		words := strings.Fields(rest)
 		c, _, err := root.Find(words)
 		if err != nil || c == root {
-			t.Errorf("%q is no command: %v", strings.TrimSpace(line), err)
+			t.Errorf("%q is not a command: %v", strings.TrimSpace(line), err)
 			continue
 		}
 		seen++

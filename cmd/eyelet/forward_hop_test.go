@@ -38,12 +38,12 @@ func TestALoopEndsAtOurOwnName(t *testing.T) {
 		t.Fatal(err)
 	}
 	back.Store(u)
-	status, _, problem := told(t, pushRequest(t, r.deliveries, "g-1", `{"id":"g-1"}`))
+	status, _, problem := fetch(t, pushRequest(t, r.deliveries, "g-1", `{"id":"g-1"}`))
 	if status != 400 || !strings.Contains(problem, `#target_refused"`) || !strings.Contains(problem, "status 400") {
 		t.Errorf("the producer was answered %d %s, want 400 with a typed problem", status, problem)
 	}
 	if n := rounds.Load(); n != 1 {
-		t.Errorf("the event went round %d times", n)
+		t.Errorf("the event was forwarded %d times", n)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 		}
 		req.Header = signed.Header
 	}
-	if status, _, text := told(t, req); status != 200 {
+	if status, _, text := fetch(t, req); status != 200 {
 		t.Fatalf("%d %s", status, text)
 	}
 	a.mu.Lock()
@@ -107,7 +107,7 @@ func TestASignedDeliveryIsForwardedWithItsSignature(t *testing.T) {
 		"X-Original-URL": "", "X-User": "",
 	} {
 		if got := a.last.Header.Get(name); got != want {
-			t.Errorf("%s went on as %q, want %q", name, got, want)
+			t.Errorf("%s was forwarded as %q, want %q", name, got, want)
 		}
 	}
 	key, err := verify.NewPublicKey("k1", verify.Ed25519, public)

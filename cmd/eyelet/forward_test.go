@@ -78,7 +78,7 @@ func readiness(t *testing.T, r *running) (int, string) {
 // operation sends a request without the token to the operations port.
 func operation(t *testing.T, r *running, path string) (status int, body string) {
 	t.Helper()
-	status, _, body = told(t, getRequest(t, r.operations+path))
+	status, _, body = fetch(t, getRequest(t, r.operations+path))
 	return status, body
 }
 
@@ -412,7 +412,7 @@ func TestAForwardedKeyIsTheProducersOctetForOctet(t *testing.T) {
 		lines := a.last.Header["Idempotency-Key"]
 		a.mu.Unlock()
 		if len(lines) != 1 || lines[0] != key {
-			t.Errorf("%s went on as %q", key, lines)
+			t.Errorf("%s was forwarded as %q", key, lines)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func objects(t *testing.T, out string) (all []map[string]any) {
 	for line := range strings.Lines(out) {
 		var o map[string]any
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
-			t.Fatalf("%q is no object: %v", line, err)
+			t.Fatalf("%q is not an object: %v", line, err)
 		}
 		all = append(all, o)
 	}

@@ -101,7 +101,7 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		time.Sleep(25 * time.Millisecond)
 	}
-	ts.Fatalf("nobody serves at port %s", args[0])
+	ts.Fatalf("no server at port %s", args[0])
 }
 
 // occupy takes a port until the script ends.
@@ -144,5 +144,5 @@ func awaitDead(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		time.Sleep(25 * time.Millisecond)
 	}
-	ts.Fatalf("there are no %s dead letters", args[0])
+	ts.Fatalf("never %s dead letters", args[0])
 }

@@ -131,7 +131,7 @@ func TestEveryPresetOpensFromYAML(t *testing.T) {
 	typ := reflect.TypeFor[preset.Settings]()
 	for i := range typ.NumField() {
 		if name, _, _ := strings.Cut(typ.Field(i).Tag.Get("conf"), ","); name != "" && !written[name] {
-			t.Errorf("no preset was told %q", name)
+			t.Errorf("no preset has the setting %q", name)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestPresetsRefuseInvalidSettings(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", settings, err, want)
 		}
 		if _, ok := usage.Find(err); !ok {
-			t.Errorf("%s: %T has no place in the file", settings, err)
+			t.Errorf("%s: %T cannot be written in the file", settings, err)
 		}
 	}
 }

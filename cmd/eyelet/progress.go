@@ -11,7 +11,7 @@ type progress struct {
 	verb    string
 	total   int
 	began   time.Time
-	told    time.Time
+	printed time.Time
 	every   time.Duration
 	rewrite bool // on a terminal: overwrite the line
 	shown   bool
@@ -27,16 +27,16 @@ func newProgress(p *program, asked bool, verb string, total int) *progress {
 	if onTerminal {
 		g.rewrite, g.every = true, 100*time.Millisecond
 	}
-	g.told = g.began
+	g.printed = g.began
 	return g
 }
 
 // at reports that n are done, at most once per interval.
 func (g *progress) at(n int) {
-	if g == nil || time.Since(g.told) < g.every {
+	if g == nil || time.Since(g.printed) < g.every {
 		return
 	}
-	g.told = time.Now()
+	g.printed = time.Now()
 	g.line(n)
 }
 

@@ -18,10 +18,10 @@ import (
 // readRecording reads an *.http file. Its errors name the line.
 func readRecording(path string) (*httpfile.File, error) {
 	rec, err := httpfile.Read(path)
-	var mistaken *httpfile.Error
+	var parseErr *httpfile.Error
 	switch {
-	case errors.As(err, &mistaken):
-		return nil, badRecording(mistaken)
+	case errors.As(err, &parseErr):
+		return nil, badRecording(parseErr)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, usage.Errorf("", "%s: there is no such file", path)
 	case err != nil:
@@ -38,8 +38,8 @@ func badRecording(e *httpfile.Error) error {
 }
 
 // arrival returns the time of arrival: that of the flag, else of the note, else the present.
-func arrival(rec *httpfile.File, said string) (time.Time, error) {
-	text := cmp.Or(said, rec.Note("now"))
+func arrival(rec *httpfile.File, flag string) (time.Time, error) {
+	text := cmp.Or(flag, rec.Note("now"))
 	if text == "" {
 		return time.Now(), nil
 	}
@@ -47,11 +47,11 @@ func arrival(rec *httpfile.File, said string) (time.Time, error) {
 	if err == nil {
 		return time.Unix(seconds, 0), nil
 	}
-	if said != "" {
-		return time.Time{}, usage.Errorf("write --now 1782635400", "%q is no unix time", said)
+	if flag != "" {
+		return time.Time{}, usage.Errorf("write --now 1782635400", "%q is not a unix time", flag)
 	}
 	var e *httpfile.Error
-	if errors.As(rec.Errorf("now", "%q is no unix time", text), &e) {
+	if errors.As(rec.Errorf("now", "%q is not a unix time", text), &e) {
 		return time.Time{}, badRecording(e)
 	}
 	return time.Time{}, err

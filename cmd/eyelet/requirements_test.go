@@ -247,6 +247,6 @@ func TestCredentialsOfTheQueryAreNotLoggedByTheProgram(t *testing.T) {
 		t.Errorf("the log has the token: %s", log)
 	}
 	if !strings.Contains(log, "code=accepted") || !strings.Contains(log, "code=credentials_mismatch") {
-		t.Errorf("the log does not tell of the deliveries: %s", log)
+		t.Errorf("the log lacks the deliveries: %s", log)
 	}
 }

@@ -165,13 +165,13 @@ func (f *sendCmd) payload(file string, from *sender) (*replay.Recording, error) 
 // keyField returns the field in which the producer expects the identifier; empty if it is not in a
 // field.
 func keyField(from *producer.Producer, id string) replay.Field {
-	spelled := "idempotency-key"
+	syntax := "idempotency-key"
 	if from != nil {
-		spelled = fmt.Sprint(from.Key)
+		syntax = fmt.Sprint(from.Key)
 	}
-	kind, name, _ := strings.Cut(spelled, ":")
+	kind, name, _ := strings.Cut(syntax, ":")
 	switch {
-	case strings.Contains(spelled, " "): // a join or a choice
+	case strings.Contains(syntax, " "): // a join or a choice
 	case kind == "header":
 		return replay.Field{Name: name, Value: id}
 	case kind == "idempotency-key":

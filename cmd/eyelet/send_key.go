@@ -42,7 +42,7 @@ func newSender(c *cobra.Command, p *program, f senderFlags) (*sender, error) {
 	if f.at != "" {
 		seconds, err := strconv.ParseInt(f.at, 10, 64)
 		if err != nil {
-			return nil, usage.Errorf("write --now 1782635400", "%q is no unix time", f.at)
+			return nil, usage.Errorf("write --now 1782635400", "%q is not a unix time", f.at)
 		}
 		as.now = time.Unix(seconds, 0)
 	}

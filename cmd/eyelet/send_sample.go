@@ -20,7 +20,7 @@ func (f *sendCmd) sample(vendor preset.Preset, kind string, as *sender) (*replay
 	}
 	to, err := url.Parse(as.url)
 	if err != nil {
-		return nil, usage.Errorf("", "--url is no URL")
+		return nil, usage.Errorf("", "--url is not a URL")
 	}
 	if to.Path == "" {
 		to.Path = "/webhooks/" + set.Name

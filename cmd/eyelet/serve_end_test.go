@@ -135,7 +135,7 @@ func TestServeEndsByOneRule(t *testing.T) {
 				t.Errorf("exit %d, want %d: %s", code, tc.want, c.log.String())
 			}
 			if late := strings.Contains(c.log.String(), "not everything ended"); late != (tc.want == exitFailed) {
-				t.Errorf("it tells so: %t; %s", late, c.log.String())
+				t.Errorf("it is logged: %t; %s", late, c.log.String())
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func TestEverySignalToStopDrainsAndTheSecondEndsAtOnce(t *testing.T) {
 				t.Errorf("exit %d: %s", code, c.log.String())
 			}
 			if got := listEvents(t, config)["slow"]; got != "done" {
-				t.Errorf("what was under way is %q", got)
+				t.Errorf("the running work is %q", got)
 			}
 		})
 		t.Run("second after "+sig.String(), func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestAClosedStandardOutputEndsServeInOrder(t *testing.T) {
 		t.Errorf("exit %d, want %d: %s", code, exitFailed, c.log.String())
 	}
 	if !strings.Contains(c.log.String(), "eyelet: standard output was closed") {
-		t.Errorf("it does not tell: %s", c.log.String())
+		t.Errorf("it is not logged: %s", c.log.String())
 	}
 	if !exists(filepath.Join(filepath.Dir(config), "finished")) {
 		t.Error("another handler was not waited for")
@@ -311,6 +311,6 @@ func TestALogWithoutAReaderEndsNothing(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	if got := listEvents(t, config)["slow"]; got != "done" {
-		t.Errorf("what was under way is %q", got)
+		t.Errorf("the running work is %q", got)
 	}
 }

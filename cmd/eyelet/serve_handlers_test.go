@@ -164,7 +164,7 @@ func TestAnswersOfMisbehavingHandlersAreTransient(t *testing.T) {
 			if name == "ignores" {
 				if status, after := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != 503 ||
 					after == "" {
-					t.Errorf("while it goes on: status %d, Retry-After %q", status, after)
+					t.Errorf("while it runs: status %d, Retry-After %q", status, after)
 				}
 				close(release)
 			}

@@ -43,6 +43,6 @@ func TestABlockedOutputDoesNotDelayTheEnd(t *testing.T) {
 	}
 	close(out.gone)
 	if !strings.Contains(errs.String(), "run again after the next start: 1") {
-		t.Errorf("nobody is told of the task: %s", errs.String())
+		t.Errorf("the task is not logged: %s", errs.String())
 	}
 }

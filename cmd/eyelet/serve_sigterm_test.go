@@ -199,7 +199,7 @@ func TestTermDuringLoadDrains(t *testing.T) {
 		}
 	}
 	if running > 0 {
-		t.Errorf("%d tasks were left in the middle, though there was time", running)
+		t.Errorf("%d tasks were interrupted within the time to drain", running)
 	}
 	t.Logf("answers by status: %v; events in the store: %d", seen.counts, len(states))
 }
@@ -225,10 +225,10 @@ func TestTermWaitsNoLongerThanItsDeadline(t *testing.T) {
 		t.Errorf("exit %d although a handler was not done in time", code)
 	}
 	if log := c.log.String(); !strings.Contains(log, "reason=stopped") {
-		t.Errorf("the log does not tell: %s", log)
+		t.Errorf("it is not logged: %s", log)
 	}
 	if got := listEvents(t, config)["slow"]; got != "pending" {
-		t.Errorf("what was not finished is %q", got)
+		t.Errorf("the unfinished work is %q", got)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// told sends a request over a connection of its own, and returns status and body.
-func told(t *testing.T, r *http.Request) (status int, retryAfter, body string) {
+// fetch sends a request over a connection of its own, and returns status and body.
+func fetch(t *testing.T, r *http.Request) (status int, retryAfter, body string) {
 	t.Helper()
 	r.Close = true
 	res, err := http.DefaultClient.Do(r)
@@ -48,7 +48,7 @@ func TestAServerReportsThatItIsStarting(t *testing.T) {
 	p := &program{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
 	p.Starting = func(listen, operations string) {
 		started = true
-		status, after, body := told(t, pushRequest(t, "http://"+listen, "g-1", "{}"))
+		status, after, body := fetch(t, pushRequest(t, "http://"+listen, "g-1", "{}"))
 		if status != 503 || after == "" || !strings.Contains(body, `"code":"starting"`) {
 			t.Errorf("a delivery: %d, Retry-After %q, %s", status, after, body)
 		}
@@ -56,22 +56,22 @@ func TestAServerReportsThatItIsStarting(t *testing.T) {
 			t.Error("the store is there already")
 		}
 		for path, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 503, "/events": 503} {
-			if status, _, body := told(t, getRequest(t, "http://"+operations+path)); status != want || want == 503 &&
+			if status, _, body := fetch(t, getRequest(t, "http://"+operations+path)); status != want || want == 503 &&
 				!strings.HasPrefix(body, "starting: ") {
 				t.Errorf("%s: %d %s, want %d", path, status, body, want)
 			}
 		}
 		foreign := getRequest(t, "http://"+operations+"/readyz")
 		foreign.Host = "elsewhere.example"
-		if status, _, _ := told(t, foreign); status == 503 {
+		if status, _, _ := fetch(t, foreign); status == 503 {
 			t.Error("the operations port answers for a foreign host")
 		}
 	}
 	p.Serving = func(listen, operations string) {
-		if status, _, body := told(t, pushRequest(t, "http://"+listen, "g-1", "{}")); status != 200 {
+		if status, _, body := fetch(t, pushRequest(t, "http://"+listen, "g-1", "{}")); status != 200 {
 			t.Errorf("the retry: %d %s", status, body)
 		}
-		if status, _, body := told(t, getRequest(t, "http://"+operations+"/readyz")); status != 200 {
+		if status, _, body := fetch(t, getRequest(t, "http://"+operations+"/readyz")); status != 200 {
 			t.Errorf("ready: %d %s", status, body)
 		}
 		if !exists(data) {

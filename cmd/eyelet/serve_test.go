@@ -173,7 +173,7 @@ func TestAStoredEventIsForwardedUntilTheTargetAcceptsIt(t *testing.T) {
 		"forward: \""+address+"\"}\n")
 	r := launch(t, "serve", "--config", file)
 	if status, _ := push(t, http.DefaultClient, r.deliveries, "g-1", "{}"); status != 200 {
-		t.Errorf("status is %d, want 200 before the target took it", status)
+		t.Errorf("status is %d, want 200 before the target accepted it", status)
 	}
 	eventually(t, "three attempts", func() bool { return state(t, file, "g-1") == "done 3" })
 	if n := calls.Load(); n != 3 {

@@ -187,7 +187,7 @@ func TestADamagedRecordIsNeverNewOnTheWire(t *testing.T) {
 		t.Errorf("readiness: %d %s", status, body)
 	}
 	if !strings.Contains(r.errs.String(), "stored value is damaged") {
-		t.Errorf("the log does not tell: %s", r.errs.String())
+		t.Errorf("it is not logged: %s", r.errs.String())
 	}
 	out, _ = eyelet(t, exitFailed, "store", "check", "--config", file, "-o", "json") // the server reports it
 	var report badgerstore.Report

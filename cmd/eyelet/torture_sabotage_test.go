@@ -201,7 +201,7 @@ func TestTortureSeesEveryKindOfBrokenPromise(t *testing.T) {
 				}
 				t.Logf("try %d: exit %d, %+v", try, code, sum)
 			}
-			t.Errorf("nothing is said of %q", tc.finding)
+			t.Errorf("%q was not found", tc.finding)
 		})
 	}
 }

@@ -116,9 +116,9 @@ func verifyRecording(p *config.Plan, rec *httpfile.File, name string, now time.T
 // deliveryOf turns the recording into a delivery for extractors.
 func deliveryOf(p *config.Plan, rec *httpfile.File, from *producer.Producer) (*producer.Delivery, error) {
 	r, err := rec.Request()
-	var mistaken *httpfile.Error
-	if errors.As(err, &mistaken) {
-		return nil, badRecording(mistaken)
+	var parseErr *httpfile.Error
+	if errors.As(err, &parseErr) {
+		return nil, badRecording(parseErr)
 	}
 	base := cmp.Or(p.URL, "http://"+r.Host)
 	if from.URL != "" {

@@ -82,7 +82,7 @@ func (t *Target) credentials(ctx context.Context, refresh bool) (Credentials, er
 func (t *Target) exchange(ctx context.Context, ev Event, to *url.URL, creds Credentials) (response, http.Header) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(ev.Body))
 	if err != nil {
-		return response{ours: true, err: errors.New("the target is no URL")}, nil
+		return response{ours: true, err: errors.New("the target is not a URL")}, nil
 	}
 	req.Header = t.header(ev, to, labelOf(creds))
 	if creds.Authorization != "" {

@@ -17,19 +17,19 @@ func (t *Target) evaluate(ev Event, s response, now time.Time) Result {
 		r.Err = fmt.Errorf("the target answered %d", s.status)
 	}
 	if s.moved != nil {
-		t.learn(func(st *Status) { // the Sunset of the old URL does not apply to the new one
+		t.updateState(func(st *Status) { // the Sunset of the old URL does not apply to the new one
 			st.Moved, st.Sunset, st.Terminals = s.moved.String(), time.Time{}, 0
 		})
 		r.Outcome, r.Err = Transient, errors.New("the target moved (308): the next attempt goes to its new URL")
 		return r
 	}
-	t.learn(func(st *Status) { st.recordSunset(s) })
+	t.updateState(func(st *Status) { st.recordSunset(s) })
 	if sunset := t.cfg.State.get(t.cfg.Name).Sunset; r.Outcome == Transient && !s.ours && !sunset.IsZero() &&
 		!now.Before(sunset) {
 		r.Outcome, r.Err = Terminal, fmt.Errorf("the target has ended, by its Sunset of %s: %w",
 			sunset.Format(time.RFC3339), r.Err)
 	}
-	t.learn(func(st *Status) { st.count(r, t.cfg.TerminalLimit, now) })
+	t.updateState(func(st *Status) { st.count(r, t.cfg.TerminalLimit, now) })
 	if r.Outcome == Transient {
 		return t.postpone(ev, r, parseRetryAfter(s.retryAfter, now), now)
 	}
@@ -85,8 +85,8 @@ func (t *Target) postpone(ev Event, r Result, wait time.Duration, now time.Time)
 	return r
 }
 
-// learn updates the State, which logs a failed write itself.
-func (t *Target) learn(change func(*Status)) { _ = t.cfg.State.update(t.cfg.Name, change) }
+// updateState updates the State, which logs a failed write itself.
+func (t *Target) updateState(change func(*Status)) { _ = t.cfg.State.update(t.cfg.Name, change) }
 
 // Classify maps the status of a response to the outcome of the delivery (section 9.2 of the
 // draft). keyed reports that the request had an Idempotency-Key. A redirect is classified only if

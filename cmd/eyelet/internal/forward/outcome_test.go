@@ -149,7 +149,7 @@ func TestA401IsRepeatedOnceWithFreshCredentials(t *testing.T) {
 	}
 }
 
-// TestFailingCredentialsAreTransient: missing credentials are no statement about the event.
+// TestFailingCredentialsAreTransient: missing credentials say nothing about the event.
 func TestFailingCredentialsAreTransient(t *testing.T) {
 	t.Parallel()
 	for _, refresh := range []bool{false, true} {
@@ -171,7 +171,7 @@ func TestACancelledAttemptChangesNoState(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := plain(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
 	target := to(t, f.URL, nil)
-	target.learn(func(st *Status) { st.Sunset = newClock().Now().Add(-time.Hour) })
+	target.updateState(func(st *Status) { st.Sunset = newClock().Now().Add(-time.Hour) })
 	want(t, target.Deliver(ctx, event("1")), Transient, 0)
 }
 
