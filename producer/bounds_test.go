@@ -8,8 +8,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestNamesAreBounded: under API what does not fit is refused, under Webhook nothing is lost by it.
-func TestNamesAreBounded(t *testing.T) {
+// TestIdentifiersAndTypesAreLimited: under API what does not fit is refused, under Webhook nothing is lost by it.
+func TestIdentifiersAndTypesAreLimited(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", MaxType+1)
 	for _, row := range []struct {
@@ -51,7 +51,7 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-func TestAttributesAreBounded(t *testing.T) {
+func TestAttributesAreLimited(t *testing.T) {
 	t.Parallel()
 	p := Producer{Name: "shop", Key: Const("1")}
 	read := func(attributes map[string]string) Item {

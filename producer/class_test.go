@@ -7,7 +7,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-func TestTheClassOfAnOwnHMACFollowsFromItsTemplate(t *testing.T) {
+func TestClassOfAnHMACTemplate(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		content string

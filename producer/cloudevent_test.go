@@ -18,9 +18,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestEventsOfTheOfficialSDKAreRead has the SDK write random events in each mode and compares
+// TestCloudEventsOfTheOfficialSDK has the SDK write random events in each mode and compares
 // what we read.
-func TestEventsOfTheOfficialSDKAreRead(t *testing.T) {
+func TestCloudEventsOfTheOfficialSDK(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		e, data := sdkEvent(t)
@@ -183,7 +183,7 @@ func TestMalformedCloudEventsAreRefused(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKeyNamesACloudEventWhereItIsSigned(t *testing.T) {
+func TestIdempotencyKeyIdentifiesACloudEventIfSigned(t *testing.T) {
 	t.Parallel()
 	d := binaryEvent("Idempotency-Key", `"k1"`)
 	if items, err := SplitCloudEvents(d); err != nil || items[0].ID != "k1" {
@@ -203,7 +203,7 @@ func TestIdempotencyKeyNamesACloudEventWhereItIsSigned(t *testing.T) {
 	}
 }
 
-func TestSourceAndIDTogetherNameAnEvent(t *testing.T) {
+func TestSourceAndIDTogetherIdentifyAnEvent(t *testing.T) {
 	t.Parallel()
 	ids := map[string]bool{}
 	for _, pair := range [][2]string{{"/a", "1"}, {"/b", "1"}, {"/a:1", "1"}, {"/a", "1:1"}, {"/a%3A1", "1"}} {
@@ -255,9 +255,9 @@ func FuzzCloudEvent(f *testing.F) {
 	})
 }
 
-// TestACloudEventIsParsedOnceForEachDelivery: what reads it shares one result, and none of
+// TestCloudEventIsParsedOncePerDelivery: what reads it shares one result, and none of
 // another delivery.
-func TestACloudEventIsParsedOnceForEachDelivery(t *testing.T) {
+func TestCloudEventIsParsedOncePerDelivery(t *testing.T) {
 	t.Parallel()
 	p := Producer{Name: "cloudevents", Key: CloudEventID(), Type: CloudEventType(), Attributes: CloudEventAttributes}
 	d := binaryEvent()

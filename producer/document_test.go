@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestExtractorsShareTheCheckOfABodyAndNotOfAnother(t *testing.T) {
+func TestExtractorsShareTheJSONCheckOfTheBody(t *testing.T) {
 	t.Parallel()
 	d := delivery(hook, `{"a":"1","b":"2"}`)
 	for _, want := range []string{"1", "2"} {

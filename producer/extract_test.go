@@ -20,7 +20,7 @@ func delivery(target, body string, header ...string) *Delivery {
 
 const hook = "https://hooks.example.com/webhooks/shop"
 
-func TestExtractorsReadTheirPlace(t *testing.T) {
+func TestExtractors(t *testing.T) {
 	t.Parallel()
 	form := "application/x-www-form-urlencoded"
 	deep := strings.Repeat("[", 300) + strings.Repeat("]", 300)
@@ -118,7 +118,7 @@ func TestExtractorsReadTheirPlace(t *testing.T) {
 	}
 }
 
-func TestSpellingsRoundTrip(t *testing.T) {
+func TestExtractorSyntaxRoundTrips(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
 		"header:X-Id", "idempotency-key", "idempotency-key:PayPal-Request-Id", "query:x", "json:a.b", `json:a\.b`,
@@ -137,7 +137,7 @@ func TestSpellingsRoundTrip(t *testing.T) {
 	}
 }
 
-func TestMisspeltExtractorsAreRefused(t *testing.T) {
+func TestInvalidExtractorsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
 		"", "header", "header:", "header:X Id", "body:id", "json:", "json:a..b", "json:.a", "digest:header",
@@ -150,7 +150,7 @@ func TestMisspeltExtractorsAreRefused(t *testing.T) {
 	}
 }
 
-func TestExtractorsNameWhatTheyRead(t *testing.T) {
+func TestConsumesListsEveryPart(t *testing.T) {
 	t.Parallel()
 	x, err := ParseExtractor("header:X-Id + link:self | idempotency-key | query:q | form:a | json:a | digest:body " +
 		"| const:a | jwt:a")

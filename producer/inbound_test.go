@@ -9,8 +9,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestInboundIdentifiersAreFound sends each system's identifier as that system is called.
-func TestInboundIdentifiersAreFound(t *testing.T) {
+// TestDocumentedInboundIdentifiers sends each system's identifier as that system is called.
+func TestDocumentedInboundIdentifiers(t *testing.T) {
 	t.Parallel()
 	fields := map[string]string{
 		"Adyen": "Idempotency-Key", "BBVA": "X-Unique-Transaction-ID", "Datatrans": "Idempotency-Key",

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestItemsOfABatchWithoutIdentifiersAreNamedByBytesAndPosition: two equal items of one batch
+// TestBatchItemsWithoutIDsGetDigestAndPosition: two equal items of one batch
 // are two events, and the batch that is sent again has the same ones.
-func TestItemsOfABatchWithoutIdentifiersAreNamedByBytesAndPosition(t *testing.T) {
+func TestBatchItemsWithoutIDsGetDigestAndPosition(t *testing.T) {
 	t.Parallel()
 	p := Producer{Split: func(d *Delivery) ([]Item, error) {
 		var items []Item

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestTimesOfEventsAreReadInEveryForm(t *testing.T) {
+func TestEventTimeFormats(t *testing.T) {
 	t.Parallel()
 	want := time.Date(2026, 3, 1, 10, 20, 30, 0, time.UTC)
 	for text, want := range map[string]time.Time{

@@ -47,7 +47,7 @@ func verifySigned(p Producer, r *http.Request) (*Delivery, error) {
 	return &Delivery{Request: r, Body: body, Identity: id}, err
 }
 
-func TestSignedProducersNameEventsByTheIdempotencyKey(t *testing.T) {
+func TestSignedProducerReadsTheIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	p := Signed("shop", signedKeys(t))
 	if errs := p.Check(); len(errs) != 0 {
@@ -69,7 +69,7 @@ func TestSignedProducersNameEventsByTheIdempotencyKey(t *testing.T) {
 	}
 }
 
-func TestSignedProducersDemandTheKey(t *testing.T) {
+func TestSignedProducerRequiresTheKey(t *testing.T) {
 	t.Parallel()
 	p := Signed("shop", signedKeys(t)).WithDefaults()
 	d, err := verifySigned(p, signedRequest(t, `{}`, nil))
@@ -81,7 +81,7 @@ func TestSignedProducersDemandTheKey(t *testing.T) {
 	}
 }
 
-func TestFieldsThatNameTheEventMustBeSigned(t *testing.T) {
+func TestIdentifyingFieldsMustBeSigned(t *testing.T) {
 	t.Parallel()
 	p := Signed("shop", signedKeys(t))
 	p.Key, p.Type = Header("X-Order"), Header("X-Kind")
@@ -105,7 +105,7 @@ func TestFieldsThatNameTheEventMustBeSigned(t *testing.T) {
 	}
 }
 
-func TestExactCoverageMustHoldWhatNamesTheEvent(t *testing.T) {
+func TestExactCoverageMustIncludeIdentifyingFields(t *testing.T) {
 	t.Parallel()
 	p := Signed("shop", signedKeys(t))
 	p.Scheme = &verify.RFC9421{Keys: signedKeys(t), Coverage: verify.Coverage{Exactly: []string{"@method",
@@ -145,7 +145,7 @@ func TestExactCoverageMustHoldWhatNamesTheEvent(t *testing.T) {
 	}
 }
 
-func TestFieldsThatNameTheEventMustBeSignedBesideAnotherCredential(t *testing.T) {
+func TestIdentifyingFieldsMustBeSignedBesideAnotherCredential(t *testing.T) {
 	t.Parallel()
 	p := Signed("shop", signedKeys(t))
 	p.Key = Header("X-Order")
@@ -167,7 +167,7 @@ func TestFieldsThatNameTheEventMustBeSignedBesideAnotherCredential(t *testing.T)
 	}
 }
 
-func TestSchemesSayThatTheySignTheURL(t *testing.T) {
+func TestSignsURLFollowsFromTheScheme(t *testing.T) {
 	t.Parallel()
 	hmac := func(content string) *verify.HMAC {
 		return &verify.HMAC{Headers: []string{"Sig"}, Encoding: verify.Hex, Secrets: verify.Secrets("s"),
@@ -196,7 +196,7 @@ func TestSchemesSayThatTheySignTheURL(t *testing.T) {
 	}
 }
 
-func TestCredentialsOfTheSchemeAreNotKept(t *testing.T) {
+func TestCredentialsOfTheSchemeAreNotStored(t *testing.T) {
 	t.Parallel()
 	p := Producer{Name: "shop", SecretQuery: []string{"sig"}, Scheme: verify.All{
 		verify.HeaderValue("X-Token", "a"), verify.QueryValue("key", "b"), verify.Basic("u", "c"),

@@ -72,8 +72,8 @@ func refuseChanges(t *testing.T, c *vectorCase, p producer.Producer, want outcom
 	}
 }
 
-// TestNoPresetOpensWithoutWhatProvesTheSender asks every preset of the table.
-func TestNoPresetOpensWithoutWhatProvesTheSender(t *testing.T) {
+// TestNoPresetOpensWithoutCredentials asks every preset of the table.
+func TestNoPresetOpensWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	for _, p := range preset.All() {
 		made := p.Open(preset.Settings{})

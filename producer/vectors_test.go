@@ -337,7 +337,7 @@ func expectResponse(t *testing.T, want *vectorReply, p producer.Producer) {
 	}
 }
 
-func TestRunnerRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestRunnerRefusesUnknownMembers(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
 		`[]`, `[{"nameless":"x"}]`, `[{"name":"x","expect":{"vaild":true}}]`, `[{"name":"x","keys":{"jwsk":{}}}]`,

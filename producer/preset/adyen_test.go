@@ -54,7 +54,7 @@ func TestAdyenEveryItemMustBeSigned(t *testing.T) {
 	}
 }
 
-func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
+func TestAdyenRefusesAmbiguousNotifications(t *testing.T) {
 	t.Parallel()
 	scheme := newAdyenScheme(adyenKey)
 	signed, err := scheme.SignBody([]byte(adyenNotice("p1")))
@@ -116,7 +116,7 @@ func TestAdyenRefusesWhatCanBeReadInTwoWays(t *testing.T) {
 
 // The signed text is eight members with colons between them. The merchant's own reference may
 // hold one, and no other member: with two that do, one signature fits several items.
-func TestAdyenColonsMoveNothingFromOneMemberToAnother(t *testing.T) {
+func TestAdyenColonsCannotMoveBetweenMembers(t *testing.T) {
 	t.Parallel()
 	scheme := newAdyenScheme(adyenKey)
 	item := func(psp, original, account, reference, event string) string {

@@ -117,7 +117,7 @@ func TestSNSMessages(t *testing.T) {
 	}
 }
 
-func TestSNSIdentityBindsTheBodyAndHasTheCertificatesDates(t *testing.T) {
+func TestSNSIdentityCoversTheBodyAndHasTheCertificatesDates(t *testing.T) {
 	t.Parallel()
 	id, err := testSNS().Verify(newDelivery(testHook, "").Request, body(snsMessage(t, "2", notification())))
 	if err != nil {
@@ -142,7 +142,7 @@ func TestSNSIdentityBindsTheBodyAndHasTheCertificatesDates(t *testing.T) {
 	}
 }
 
-func TestSNSChecksItsDescription(t *testing.T) {
+func TestSNSChecksItsSettings(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*snsScheme{
 		"nothing": {}, "no topics": {certs: &certStore{}}, "an empty topic": {certs: &certStore{},

@@ -24,7 +24,7 @@ func serve(text []byte) func(context.Context, string) ([]byte, error) {
 	return func(context.Context, string) ([]byte, error) { return text, nil }
 }
 
-func TestCertificatesAreJudged(t *testing.T) {
+func TestCertificatesAreChecked(t *testing.T) {
 	t.Parallel()
 	a := newAuthority()
 	leaf := a.leaf(&a.key.PublicKey, "sns.amazonaws.com")
@@ -101,9 +101,9 @@ func TestCertificatesAreFetchedOnceAndAgainAfterHalfADay(t *testing.T) {
 	}
 }
 
-// TestStrangersCannotMakeUsFetchWithoutEnd asks for address after address, as forged deliveries
+// TestForgedDeliveriesCauseFewFetches asks for address after address, as forged deliveries
 // may.
-func TestStrangersCannotMakeUsFetchWithoutEnd(t *testing.T) {
+func TestForgedDeliveriesCauseFewFetches(t *testing.T) {
 	t.Parallel()
 	a := newAuthority()
 	good := pemOf(a.leaf(&a.key.PublicKey, "x.example"), a.mid)
@@ -189,9 +189,9 @@ func TestCertificateAddressesAreTheVendors(t *testing.T) {
 	}
 }
 
-// TestStrangersDoNotPushOutACertificateInUse has a stranger name old certificates of the
+// TestForgedDeliveriesDoNotEvictACertificateInUse has a stranger name old certificates of the
 // vendor, which are good ones, and use the budget of fetches up for good.
-func TestStrangersDoNotPushOutACertificateInUse(t *testing.T) {
+func TestForgedDeliveriesDoNotEvictACertificateInUse(t *testing.T) {
 	t.Parallel()
 	a := newAuthority()
 	now, down := time.Unix(tokenNow, 0), false

@@ -16,9 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/producers.md and docs/security.md")
 
-// TestTheDocumentedTablesAreTrue compares the tables of docs/ with the presets. With -update it
+// TestDocumentedTablesMatchThePresets compares the tables of docs/ with the presets. With -update it
 // writes them.
-func TestTheDocumentedTablesAreTrue(t *testing.T) {
+func TestDocumentedTablesMatchThePresets(t *testing.T) {
 	t.Parallel()
 	documentTables(t, "producers.md", map[string]string{"presets": presetTable(), "identities": identityTable()})
 	documentTables(t, "security.md", map[string]string{"captured": capturedTable(t)})

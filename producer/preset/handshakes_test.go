@@ -63,7 +63,7 @@ func TestSlackChallengeIsEchoedAsText(t *testing.T) {
 	}
 }
 
-func TestZoomChallengeIsAnsweredWithTheSecretThatAsked(t *testing.T) {
+func TestZoomChallengeIsAnsweredWithItsOwnSecret(t *testing.T) {
 	t.Parallel()
 	both := Zoom("new "+testSecret, testSecret)
 	const token = `q_17-Az`
@@ -151,7 +151,7 @@ func TestMetaChallengeNeedsTheVerifyToken(t *testing.T) {
 	}
 }
 
-func TestWebSubConfirmsWhatIsWanted(t *testing.T) {
+func TestWebSubConfirmsWantedSubscriptions(t *testing.T) {
 	t.Parallel()
 	const a, b = "https://a.example/feed", "https://b.example/feed"
 	p := WebSub(Subscription{Topic: a, Secret: testSecret, Token: testToken},
@@ -188,7 +188,7 @@ func TestWebSubConfirmsWhatIsWanted(t *testing.T) {
 	}
 }
 
-func TestWebSubHubsSpeakForTheirOwnTopic(t *testing.T) {
+func TestWebSubHubsSendForTheirOwnTopic(t *testing.T) {
 	t.Parallel()
 	const a, b = "https://a.example/feed", "https://b.example/feed"
 	p := WebSub(Subscription{Topic: a, Secret: "secret of a", Token: testToken},
@@ -245,9 +245,9 @@ func TestWebSubHubsSpeakForTheirOwnTopic(t *testing.T) {
 	}
 }
 
-// TestWebSubWithoutATokenIsConfirmedWhileItIsPendingOnly asks as any hub may, which can have
+// TestWebSubWithoutATokenIsConfirmedWhilePending asks as any hub may, which can have
 // been sent by anyone.
-func TestWebSubWithoutATokenIsConfirmedWhileItIsPendingOnly(t *testing.T) {
+func TestWebSubWithoutATokenIsConfirmedWhilePending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := WebSub(Subscription{Topic: "https://a.example/feed", Secret: testSecret})
@@ -268,7 +268,7 @@ func TestWebSubWithoutATokenIsConfirmedWhileItIsPendingOnly(t *testing.T) {
 	})
 }
 
-func TestWebSubSubscriptionsWithATokenNeedOneThatCannotBeGuessed(t *testing.T) {
+func TestWebSubTokensMustBeUnguessable(t *testing.T) {
 	t.Parallel()
 	for token, good := range map[string]bool{
 		testToken: true, "": true, "fifteen-letters": false, "sixteen-letters-": true, "a token with spaces": false,

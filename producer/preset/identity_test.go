@@ -9,9 +9,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestTheClassOfEveryPresetFollowsFromItsScheme: it is known without secrets, and a verified
+// TestClassOfEveryPreset: it is known without secrets, and a verified
 // delivery has the same.
-func TestTheClassOfEveryPresetFollowsFromItsScheme(t *testing.T) {
+func TestClassOfEveryPreset(t *testing.T) {
 	t.Parallel()
 	want := map[producer.Class]string{
 		producer.ClassIDSigned: "adyen aws-sns dwolla interledger-rafiki openbanking-uk paypal slack square " +
@@ -76,7 +76,7 @@ func TestPoliciesForEqualContentAreChecked(t *testing.T) {
 	}
 }
 
-func TestSignedContentWithoutBoundariesIsNotCombinedWithWhatWouldMoveItsBytes(t *testing.T) {
+func TestAmbiguousSignedContentRestrictsSettings(t *testing.T) {
 	t.Parallel()
 	p := Square("", testSecret)
 	p.URL = "https://hooks.example/square"
@@ -101,9 +101,9 @@ func TestSignedContentWithoutBoundariesIsNotCombinedWithWhatWouldMoveItsBytes(t 
 	}
 }
 
-// TestPresetsWhoseSignedContentHasATimeReadIt gives the sample of each preset a time where the
+// TestPresetsReadTheSignedEventTime gives the sample of each preset a time where the
 // vendor's has one.
-func TestPresetsWhoseSignedContentHasATimeReadIt(t *testing.T) {
+func TestPresetsReadTheSignedEventTime(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 10, 20, 30, 0, time.UTC)
 	for name, body := range map[string]string{
@@ -136,7 +136,7 @@ func TestPresetsWhoseSignedContentHasATimeReadIt(t *testing.T) {
 	}
 }
 
-func TestATimeThatIsNotSignedSaysNothing(t *testing.T) {
+func TestUnsignedEventTimeIsIgnored(t *testing.T) {
 	t.Parallel()
 	p := GitHub(testSecret)
 	p.EventTime = producer.Header("X-Time")
@@ -147,8 +147,8 @@ func TestATimeThatIsNotSignedSaysNothing(t *testing.T) {
 	}
 }
 
-// TestWhatIsRemembered goes through the presets: their signatures say whether they say a time.
-func TestWhatIsRemembered(t *testing.T) {
+// TestPresetsRememberedBeyondTheWindow goes through the presets: their signatures say whether they say a time.
+func TestPresetsRememberedBeyondTheWindow(t *testing.T) {
 	t.Parallel()
 	remembered := map[string]bool{
 		"adyen": true, "adyen-platform": true, "dwolla": true, "github": true, "meta": true, "razorpay": true,

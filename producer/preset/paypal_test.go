@@ -87,8 +87,8 @@ func TestPayPalDeliveries(t *testing.T) {
 	}
 }
 
-// TestPayPalDoesNotClaimToBindTheBody makes another body of the same CRC-32, which anybody can.
-func TestPayPalDoesNotClaimToBindTheBody(t *testing.T) {
+// TestPayPalDoesNotCoverTheBody makes another body of the same CRC-32, which anybody can.
+func TestPayPalDoesNotCoverTheBody(t *testing.T) {
 	t.Parallel()
 	const text = `{"id":"WH-1"}`
 	forged := sameCRC([]byte(`{"id":"WH-FORGED"}`), crc32.ChecksumIEEE([]byte(text)))
@@ -121,7 +121,7 @@ func sameCRC(text []byte, want uint32) []byte {
 	return append(text, byte(patch), byte(patch>>8), byte(patch>>16), byte(patch>>24))
 }
 
-func TestPayPalPinnedKeysAndDescription(t *testing.T) {
+func TestPayPalPinnedKeysAndSettings(t *testing.T) {
 	t.Parallel()
 	const text = `{"id":"WH-1"}`
 	p := testPayPal()

@@ -135,7 +135,7 @@ func TestASampleSignedWithTheOldSecretIsAccepted(t *testing.T) {
 	})
 }
 
-func TestEveryPresetIsCompleteAndPatient(t *testing.T) {
+func TestEveryPresetIsComplete(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
 	for _, p := range All() {
@@ -170,7 +170,7 @@ func TestEveryPresetIsCompleteAndPatient(t *testing.T) {
 	})
 }
 
-func TestAMissingOrEmptySecretIsAMistake(t *testing.T) {
+func TestMissingAndEmptySecretsAreRefused(t *testing.T) {
 	t.Parallel()
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		if made := p.Open(Settings{}); made.Err == nil || len(made.Check()) == 0 {
@@ -193,7 +193,7 @@ func TestAMissingOrEmptySecretIsAMistake(t *testing.T) {
 	})
 }
 
-func TestSecretsOfAnotherVendorAreAMistake(t *testing.T) {
+func TestSecretsOfAnotherVendorAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, secret := range map[string]string{
 		"shopify": testWhsec, "slack": testWhsec, "github": testWhsec, "stripe": "sk_live_17", "adyen": testSecret,
@@ -211,7 +211,7 @@ func TestSecretsOfAnotherVendorAreAMistake(t *testing.T) {
 	}
 }
 
-func TestASettingThatAPresetDoesNotKnowIsAMistake(t *testing.T) {
+func TestUnusedSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		s.WebhookID = "17"
@@ -313,7 +313,7 @@ func sameSignature(preset, field string, r *http.Request, m mutation, a, b verif
 	return strings.HasPrefix(m.what, field) && strings.EqualFold(m.r.Header.Get(field), r.Header.Get(field))
 }
 
-func TestErrorsAndPrintsHoldNoSecretAndNoSignature(t *testing.T) {
+func TestErrorsAndFormattingRevealNoSecret(t *testing.T) {
 	t.Parallel()
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		made := p.Open(s)
@@ -352,7 +352,7 @@ func TestErrorsAndPrintsHoldNoSecretAndNoSignature(t *testing.T) {
 	})
 }
 
-func TestOldAndEarlySignaturesAreRefusedAtTheEdge(t *testing.T) {
+func TestOldAndEarlySignaturesAreRefused(t *testing.T) {
 	t.Parallel()
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		made := p.Open(s).WithDefaults()
@@ -382,7 +382,7 @@ func TestOldAndEarlySignaturesAreRefusedAtTheEdge(t *testing.T) {
 	})
 }
 
-func TestAPayloadCountsExceptWhereTheIdentifierIsSigned(t *testing.T) {
+func TestPayloadsAreComparedUnlessTheIdentifierIsSigned(t *testing.T) {
 	t.Parallel()
 	signed := []string{
 		"adyen", "dwolla", "interledger-rafiki", "slack", "square", "standard-webhooks", "stripe", "svix", "worldpay",

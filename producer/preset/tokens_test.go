@@ -17,7 +17,7 @@ func tokenPresetNames() []string {
 	return []string{"aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "yandex-pay"}
 }
 
-func TestCountersOfAPushAreNoPartOfTheFingerprint(t *testing.T) {
+func TestFingerprintIgnoresPushCounters(t *testing.T) {
 	t.Parallel()
 	p := googlePubSub.producer(Settings{Audience: []string{"a"}, Email: "e"})
 	fingerprint := func(body string) [32]byte {
@@ -32,7 +32,7 @@ func TestCountersOfAPushAreNoPartOfTheFingerprint(t *testing.T) {
 	}
 }
 
-func TestTokenPresetsDemandWhatTheyNeed(t *testing.T) {
+func TestTokenPresetsRequireTheirSettings(t *testing.T) {
 	t.Parallel()
 	full := map[string]Settings{
 		"aws-sns":         {Topics: []string{"arn:aws:sns:us-east-1:123456789012:t"}},
@@ -209,7 +209,7 @@ func TestEventGridBatches(t *testing.T) {
 	}
 }
 
-func TestEventGridTakesListedTopicsOnly(t *testing.T) {
+func TestEventGridAcceptsListedTopicsOnly(t *testing.T) {
 	t.Parallel()
 	p := AzureEventGrid(Settings{Query: "code", Value: "0123456789", Topics: []string{"/subscriptions/S/topics/a"}})
 	event := func(topic string) string {
@@ -240,9 +240,9 @@ func TestEventGridTakesListedTopicsOnly(t *testing.T) {
 	}
 }
 
-// TestYandexPayNamesEveryKindOfEvent holds the identifier to the claims, however the token was
+// TestYandexPayIdentifiesEveryKindOfEvent holds the identifier to the claims, however the token was
 // signed.
-func TestYandexPayNamesEveryKindOfEvent(t *testing.T) {
+func TestYandexPayIdentifiesEveryKindOfEvent(t *testing.T) {
 	t.Parallel()
 	p := YandexPay("m1")
 	for claims, want := range map[string]string{

@@ -23,7 +23,7 @@ func fields(t *testing.T, method, address string, pairs ...string) *http.Request
 	return r
 }
 
-func TestGitHubTellsTheAction(t *testing.T) {
+func TestGitHubActionIsAnAttribute(t *testing.T) {
 	t.Parallel()
 	p := GitHub(testSecret)
 	const body = `{"action":"opened","number":17}`
@@ -45,7 +45,7 @@ func TestGitHubTellsTheAction(t *testing.T) {
 	}
 }
 
-func TestGitHubTakesSHA1OnlyWhenAsked(t *testing.T) {
+func TestGitHubAcceptsSHA1OnlyIfAllowed(t *testing.T) {
 	t.Parallel()
 	old := &verify.HMAC{
 		Headers: []string{"X-Hub-Signature"}, Entries: []string{"sha1={sig}"}, Hash: verify.SHA1, Encoding: verify.Hex,
@@ -64,7 +64,7 @@ func TestGitHubTakesSHA1OnlyWhenAsked(t *testing.T) {
 	}
 }
 
-func TestSvixNamesTheEventByTheFieldThatIsSigned(t *testing.T) {
+func TestSvixReadsTheSignedIdentifier(t *testing.T) {
 	t.Parallel()
 	p := Svix(testWhsec)
 	r := fields(t, http.MethodPost, testHook, "webhook-id", "e17")
@@ -81,7 +81,7 @@ func TestSvixNamesTheEventByTheFieldThatIsSigned(t *testing.T) {
 	}
 }
 
-func TestTwilioWithoutATokenIsNamedByWhatIsSigned(t *testing.T) {
+func TestTwilioWithoutATokenGetsADigest(t *testing.T) {
 	t.Parallel()
 	p := Twilio(testSecret)
 	id := func(address string) string {
@@ -101,7 +101,7 @@ func TestTwilioWithoutATokenIsNamedByWhatIsSigned(t *testing.T) {
 	}
 }
 
-func TestAdyenBatchesAreTakenApart(t *testing.T) {
+func TestAdyenBatchesAreSplit(t *testing.T) {
 	t.Parallel()
 	const item = `{"NotificationRequestItem":{"pspReference":"p%","amount":{"value":1,"currency":"EUR"},` +
 		`"eventCode":"CAPTURE","success":"true"}}`
@@ -128,7 +128,7 @@ func TestAdyenBatchesAreTakenApart(t *testing.T) {
 	}
 }
 
-func TestAdyenCanDemandItsPasswordToo(t *testing.T) {
+func TestAdyenCanRequireItsPassword(t *testing.T) {
 	t.Parallel()
 	p, _ := Find("adyen")
 	s := Settings{Secrets: []string{testHex}, Username: "kettle", Password: testSecret}
@@ -150,7 +150,7 @@ func TestAdyenCanDemandItsPasswordToo(t *testing.T) {
 	}
 }
 
-func TestWorldpayTakesBase64WhenTold(t *testing.T) {
+func TestWorldpayBase64Setting(t *testing.T) {
 	t.Parallel()
 	p, _ := Find("worldpay")
 	s := Settings{Keys: map[string]string{"1": testSecret}, Encoding: "base64"}
@@ -206,7 +206,7 @@ func TestSharedCredentialsOfEveryKind(t *testing.T) {
 	}
 }
 
-func TestChargebeeAttemptsOfOneEventAreOne(t *testing.T) {
+func TestChargebeeAttemptsAreOneEvent(t *testing.T) {
 	t.Parallel()
 	p := Chargebee(verify.Basic("kettle", testSecret)).WithDefaults()
 	fingerprint := func(body string) [32]byte {
@@ -222,7 +222,7 @@ func TestChargebeeAttemptsOfOneEventAreOne(t *testing.T) {
 	}
 }
 
-func TestAllowedAddressesGoWithEveryPreset(t *testing.T) {
+func TestAllowedIPsOfEveryPreset(t *testing.T) {
 	t.Parallel()
 	prefix := netip.MustParsePrefix("192.0.2.0/24")
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
@@ -233,7 +233,7 @@ func TestAllowedAddressesGoWithEveryPreset(t *testing.T) {
 	})
 }
 
-func TestSampleSaysWhatItCannotDo(t *testing.T) {
+func TestSampleErrors(t *testing.T) {
 	t.Parallel()
 	p, _ := Find("github")
 	s := Settings{Secrets: []string{testSecret}}
@@ -257,7 +257,7 @@ func TestSampleSaysWhatItCannotDo(t *testing.T) {
 	}
 }
 
-func TestWebSubTopicsAreUnsignedOnlyWhereAddressesAreListed(t *testing.T) {
+func TestWebSubUnsignedTopicsNeedAllowedIPs(t *testing.T) {
 	t.Parallel()
 	p, _ := Find("websub")
 	s := Settings{Subscriptions: []Subscription{{Topic: "https://a.example/", Token: testToken}}}
