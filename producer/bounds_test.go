@@ -8,7 +8,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestIdentifiersAndTypesAreLimited: under API what does not fit is refused, under Webhook nothing is lost by it.
+// TestIdentifiersAndTypesAreLimited: invalid ones are refused under API, and no event is lost
+// under Webhook.
 func TestIdentifiersAndTypesAreLimited(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", MaxType+1)
@@ -46,7 +47,7 @@ func TestIdentifiersAndTypesAreLimited(t *testing.T) {
 			t.Errorf("%s: %.40q of type %.40q, note %q", row.name, it.ID, it.Type, it.Note)
 		}
 		if again, err := p.Items(delivery(hook, body)); err != nil || again[0].ID != it.ID {
-			t.Errorf("%s: a repetition is called %v, %v", row.name, again, err)
+			t.Errorf("%s: the duplicate is %v, %v", row.name, again, err)
 		}
 	}
 }
@@ -64,7 +65,7 @@ func TestAttributesAreLimited(t *testing.T) {
 	}
 	if it := read(map[string]string{"source": "/s", "subject": strings.Repeat("x",
 		maxValue)}); len(it.Attributes) != 2 || it.Note != "" {
-		t.Errorf("what fits: %d attributes, note %q", len(it.Attributes), it.Note)
+		t.Errorf("valid attributes: %d attributes, note %q", len(it.Attributes), it.Note)
 	}
 	it := read(map[string]string{"source": "/s", "subject": strings.Repeat("x", maxValue+1), "time": "a\x00b",
 		"bad\nname": "1"})

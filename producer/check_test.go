@@ -11,7 +11,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// trusting accepts every request, so that tests can look at what comes after verification.
+// trusting accepts every request, for tests of what follows verification.
 type trusting struct{}
 
 func (trusting) Verify(*http.Request, func() ([]byte, error)) (verify.Identity, error) {
@@ -34,7 +34,7 @@ func TestCheckFindsEachMistake(t *testing.T) {
 		{"addresses instead of a scheme", func(p *Producer) {
 			p.Scheme, p.AllowedIPs = nil, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 		}, ""},
-		{"an address that is none", func(p *Producer) { p.AllowedIPs = []netip.Prefix{{}} }, "address"},
+		{"an invalid address", func(p *Producer) { p.AllowedIPs = []netip.Prefix{{}} }, "address"},
 		{"no key", func(p *Producer) { p.Key = nil }, "no key extractor"},
 		{"a batch without a key", func(p *Producer) {
 			p.Key, p.Split = nil, func(*Delivery) ([]Item, error) { return nil, nil }
@@ -57,7 +57,7 @@ func TestCheckFindsEachMistake(t *testing.T) {
 		{"TRACE", func(p *Producer) { p.Methods = []string{"TRACE"} }, "TRACE"},
 		{"a media type", func(p *Producer) { p.MediaTypes = []string{"application/*"} }, ""},
 		{"no media type", func(p *Producer) { p.MediaTypes = []string{"json"} }, "media type"},
-		{"a secret field that is none", func(p *Producer) { p.SecretHeaders = []string{"a b"} }, "field name"},
+		{"an invalid secret field", func(p *Producer) { p.SecretHeaders = []string{"a b"} }, "field name"},
 		{"a negative limit", func(p *Producer) { p.MaxBody = -1 }, "limit"},
 		{"a rate", func(p *Producer) { p.Rate, p.Concurrency = Rate{Events: 5, Per: time.Minute, Burst: 10}, 3 }, ""},
 		{"a negative rate", func(p *Producer) { p.Rate.Events = -1 }, "rate and burst"},
@@ -167,7 +167,7 @@ func TestFingerprints(t *testing.T) {
 		t.Error("the item's body does not count")
 	}
 	if FingerprintNone(plain, it) != ([32]byte{}) {
-		t.Error("nothing is something")
+		t.Error("FingerprintNone is not zero")
 	}
 	fields := FingerprintFields(JSON("a"), JSON("b"))
 	if fields(plain, it) != fields(plain, Item{Body: []byte(`{"attempt":2,"a":1}`)}) {
@@ -177,6 +177,6 @@ func TestFingerprints(t *testing.T) {
 		t.Error("values run together")
 	}
 	if one := []byte(`{"a":1,"a":2}`); fields(plain, Item{Body: one}) != FingerprintBody(plain, Item{Body: one}) {
-		t.Error("a value that cannot be had does not make the whole body count")
+		t.Error("an unreadable value does not make the whole body count")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestCloudEventsOfTheOfficialSDK has the SDK write random events in each mode and compares
-// what we read.
+// TestCloudEventsOfTheOfficialSDK compares what we read with random events that the SDK writes
+// in each mode.
 func TestCloudEventsOfTheOfficialSDK(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,8 +52,8 @@ func TestCloudEventsOfTheOfficialSDK(t *testing.T) {
 	})
 }
 
-// sdkEvent draws an event. Attributes are printable ASCII without what the SDK does not encode
-// as the binding asks for: percent sign, quotes and white space at the ends.
+// sdkEvent generates an event. Attributes are printable ASCII without percent signs, quotes and
+// outer white space, which the SDK does not encode as the binding requires.
 func sdkEvent(t *rapid.T) (event.Event, string) {
 	word := rapid.StringMatching(`[!#$&-Z^-~]([ !#$&-Z^-~]{0,20}[!#$&-Z^-~])?`)
 	e := event.New()
@@ -187,7 +187,7 @@ func TestIdempotencyKeyIdentifiesACloudEventIfSigned(t *testing.T) {
 	t.Parallel()
 	d := binaryEvent("Idempotency-Key", `"k1"`)
 	if items, err := SplitCloudEvents(d); err != nil || items[0].ID != "k1" {
-		t.Errorf("where nothing is bound: %v, %v", items, err)
+		t.Errorf("under a scheme that covers nothing: %v, %v", items, err)
 	}
 	d.Identity.Covered = []string{"@method"}
 	if items, err := SplitCloudEvents(d); err != nil || items[0].ID != "/s:1" {
@@ -216,12 +216,11 @@ func TestSourceAndIDTogetherIdentifyAnEvent(t *testing.T) {
 		ids[items[0].ID] = true
 	}
 	if len(ids) != 5 {
-		t.Errorf("5 events have %d names: %v", len(ids), ids)
+		t.Errorf("5 events have %d identifiers: %v", len(ids), ids)
 	}
 }
 
-// FuzzCloudEvent checks what holds for every input: a typed refusal, or events that have all
-// they must have.
+// FuzzCloudEvent checks what holds for every input: a typed error, or complete events.
 func FuzzCloudEvent(f *testing.F) {
 	f.Add("application/cloudevents+json",
 		`{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"a":[1]},"ext":true}`, "", "")
@@ -255,8 +254,7 @@ func FuzzCloudEvent(f *testing.F) {
 	})
 }
 
-// TestCloudEventIsParsedOncePerDelivery: what reads it shares one result, and none of
-// another delivery.
+// TestCloudEventIsParsedOncePerDelivery: extractors share the result for one request and body.
 func TestCloudEventIsParsedOncePerDelivery(t *testing.T) {
 	t.Parallel()
 	p := Producer{Name: "cloudevents", Key: CloudEventID(), Type: CloudEventType(), Attributes: CloudEventAttributes}

@@ -30,16 +30,15 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// The cost of a request that does not verify, in processor time and in memory, has a fixed part
-// and a part for each byte that the client sent. The fixed part is at most two verifications
-// with the algorithm of the endpoint, 50 µs and 64 kB. The part per byte is at most 20 times
-// SHA-256 and 4 bytes.
+// The cost of a request that does not verify, in processor time and memory, has a fixed part
+// and a part per byte sent. The fixed part is at most two verifications with the algorithm of
+// the endpoint, 50 µs and 64 kB. The part per byte is at most 20 times SHA-256, and 4 bytes.
 const (
 	fixedTime   = 50 * time.Microsecond
 	fixedMemory = 64_000
 	timesHash   = 20.0
 	memory      = 4.0
-	bodyBuffer  = 4.0 / 3 // bytes of memory that the receiver needs for a byte of body, whose length is declared, at most
+	bodyBuffer  = 4.0 / 3 // bytes of memory that the receiver needs at most for a byte of body
 )
 
 // costTarget is an endpoint and a delivery that it refuses.
@@ -52,7 +51,7 @@ type costTarget struct {
 	primitive func() // one verification with its algorithm
 }
 
-// primitives of the endpoints, over a short text.
+// costPrimitives returns one verification of a short text for each algorithm.
 func costPrimitives(t *testing.T) map[string]func() {
 	t.Helper()
 	text := []byte("a short text")
@@ -147,15 +146,15 @@ func costTargets(t *testing.T) []costTarget {
 	return all
 }
 
-// readsContent names the presets that read more of the body than its octets before it is
-// verified. In the short form of the test, the others get two bodies.
+// readsContent lists the presets that parse the body before it is verified. In the short form
+// of the test, the others get two bodies.
 var readsContent = map[string]bool{
 	"adyen": true, "aws-sns": true, "interledger-rafiki": true, "openbanking-uk": true, "twilio": true,
 	"yandex-pay": true,
 }
 
-// signedTarget is an endpoint of RFC 9421 and a delivery that is signed with another key of the
-// same id.
+// signedTarget returns an RFC 9421 endpoint and a delivery signed with another key of the same
+// id.
 func signedTarget(t *testing.T, alg verify.Alg) (producer.Producer, *http.Request, []byte) {
 	t.Helper()
 	pair := func() (verify.Key, verify.Signer) {
@@ -209,8 +208,7 @@ func webhooksTarget(t *testing.T) (producer.Producer, *http.Request, []byte) {
 	return preset.StandardWebhooks("whpk_" + base64.StdEncoding.EncodeToString(public)), r, []byte("{}")
 }
 
-// fill repeats the element and cuts the text to n bytes: begin, elements, end. Elements may
-// hold a %d.
+// fill repeats the element up to n bytes: begin, elements, end. Elements may contain a %d.
 func fill(n int, begin, element, end string) []byte {
 	b := make([]byte, 0, n+len(element)+len(end))
 	b = append(b, begin...)
@@ -224,7 +222,7 @@ func fill(n int, begin, element, end string) []byte {
 	return append(b, end...)
 }
 
-// shuffled is fill with names that are in no order.
+// shuffled returns an object with names in no order.
 func shuffled(n int) []byte {
 	b := []byte("{")
 	for i := 0; len(b)+20 < n; i++ {
@@ -233,7 +231,7 @@ func shuffled(n int) []byte {
 	return append(b, `"":1}`...)
 }
 
-// costBodies are the bodies that ask for the most work.
+// costBodies are the most expensive bodies.
 func costBodies() map[string]func(n int) []byte {
 	token := func(claims func(int) []byte) func(int) []byte {
 		return func(n int) []byte {
@@ -293,8 +291,8 @@ func costBodies() map[string]func(n int) []byte {
 	}
 }
 
-// costHeads change the head of a request so that it asks for the most work. They return how
-// many bytes it has then, about.
+// costHeads make the head of a request as expensive as possible and return its approximate
+// size.
 func costHeads() map[string]func(r *http.Request) int {
 	const size = 14 << 10
 	repeated := func(sep string, most int) func(r *http.Request) int {
@@ -353,7 +351,8 @@ func costHeads() map[string]func(r *http.Request) int {
 		"a token": func(r *http.Request) int {
 			enc := base64.RawURLEncoding
 			r.Header.Set("Authorization",
-				"Bearer "+enc.EncodeToString([]byte(`{"alg":"RS256","kid":"k"}`))+"."+enc.EncodeToString(shuffled(8<<10))+".AAAA")
+				"Bearer "+enc.EncodeToString([]byte(`{"alg":"RS256","kid":"k"}`))+"."+
+					enc.EncodeToString(shuffled(8<<10))+".AAAA")
 			return 11 << 10
 		},
 		"a token with a large head": func(r *http.Request) int {
@@ -365,7 +364,7 @@ func costHeads() map[string]func(r *http.Request) int {
 	}
 }
 
-// meter measures, so many rounds of each.
+// costMeter measures rounds of calls.
 type costMeter struct{ rounds int }
 
 func cpuTime() time.Duration {
@@ -376,8 +375,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// of returns the least processor time of this process, and the least memory, that a call of f
-// takes, of several rounds.
+// of returns the minimum over the rounds of the processor time and memory of one call.
 func (m costMeter) of(calls int, f func()) (cpu time.Duration, allocated float64) {
 	f()
 	cpu, allocated = time.Hour, math.Inf(1)
@@ -396,14 +394,14 @@ func (m costMeter) of(calls int, f func()) (cpu time.Duration, allocated float64
 	return cpu, allocated
 }
 
-// costRun compares what requests cost with what they may cost.
+// costRun compares the cost of requests with its limits.
 type costRun struct {
 	*testing.T
 	costMeter
 	exact   bool
-	slack   float64       // how many times the limits of time may be exceeded
-	perByte float64       // seconds of SHA-256 for a byte
-	fixed   time.Duration // fixedTime, or what takes as long on this machine
+	slack   float64       // factor by which time limits may be exceeded
+	perByte float64       // seconds of SHA-256 per byte
+	fixed   time.Duration // fixedTime, scaled to this machine
 	worst   map[string]string
 	most    map[string]float64
 }
@@ -422,22 +420,21 @@ func newCostRun(t *testing.T) *costRun {
 	return c
 }
 
-// note keeps the largest part of a limit that was used up.
+// note stores the largest used part of a limit.
 func (c *costRun) note(what, name string, part float64) {
 	if part > c.most[what] {
 		c.most[what], c.worst[what] = part, name
 	}
 }
 
-// cost is what a verification with the algorithm of an endpoint takes.
+// cost is the cost of one call.
 type cost struct {
 	cpu    time.Duration
 	memory float64
 }
 
-// check measures calls of f and compares one with the limits for so many bytes, of which the
-// receiver holds held in its buffer. It measures again before it says that the time is too
-// long.
+// check compares one call of f with the limits for size bytes, of which the receiver buffers
+// held. It measures again before it fails.
 func (c *costRun) check(name string, of cost, size, held, calls int, f func()) cost {
 	c.Helper()
 	var got cost
@@ -486,7 +483,7 @@ func (c *costRun) target(x costTarget) {
 	}
 }
 
-// checkSlope compares what so many more bytes cost with the limits for a byte.
+// checkSlope compares the cost per byte with its limits.
 func (c *costRun) checkSlope(name string, got [2]cost, bytes float64) {
 	c.Helper()
 	times := (got[1].cpu - got[0].cpu).Seconds() / bytes / c.perByte
@@ -501,12 +498,12 @@ func (c *costRun) checkSlope(name string, got [2]cost, bytes float64) {
 	}
 }
 
-// TestARefusedRequestCostsLittle measures every preset and scheme with the heads and bodies
-// that ask for the most work. EYELET_COST=1 sends every body to every endpoint and compares
-// with the exact limits; it wants an idle machine.
+// TestARefusedRequestCostsLittle measures every preset and scheme with the most expensive heads
+// and bodies. EYELET_COST=1 sends every body to every endpoint and compares with the exact
+// limits; it needs an idle machine.
 func TestARefusedRequestCostsLittle(t *testing.T) {
 	if raceDetector {
-		t.Skip("the race detector makes our code slower and hashing not")
+		t.Skip("the race detector slows our code down but not hashing")
 	}
 	c := newCostRun(t)
 	for _, x := range costTargets(t) {

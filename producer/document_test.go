@@ -28,7 +28,7 @@ func TestExtractorsShareTheJSONCheckOfTheBody(t *testing.T) {
 	}
 }
 
-// BenchmarkThreeMembersOfABody reads what a usual producer reads: identifier, type and one
+// BenchmarkThreeMembersOfABody reads what a typical producer reads: identifier, type and one
 // attribute.
 func BenchmarkThreeMembersOfABody(b *testing.B) {
 	body := []byte(`{"id":"evt_1","type":"invoice.paid","created":1700000000,"data":"` + strings.Repeat("x", 1024) +

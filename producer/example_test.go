@@ -10,7 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// A producer that no preset knows is described by its fields.
+// A producer without a preset is described by its fields.
 func ExampleProducer() {
 	p := producer.Producer{
 		Name: "kitchen",

@@ -25,11 +25,11 @@ func TestExtractors(t *testing.T) {
 	form := "application/x-www-form-urlencoded"
 	deep := strings.Repeat("[", 300) + strings.Repeat("]", 300)
 	cases := []struct {
-		name     string
-		spelling string
-		d        *Delivery
-		want     string
-		code     verify.Code
+		name      string
+		extractor string
+		d         *Delivery
+		want      string
+		code      verify.Code
 	}{
 		{"header", "header:X-Id", delivery(hook, "", "x-id", " e1 "), "e1", ""},
 		{"header absent", "header:X-Id", delivery(hook, ""), "", ""},
@@ -49,7 +49,7 @@ func TestExtractors(t *testing.T) {
 		{"json index padded", "json:00.id", delivery(hook, `[{"id":"e1"}]`), "", ""},
 		{"json index past the end", "json:1.id", delivery(hook, `[{"id":"e1"}]`), "", ""},
 		{"json dotted name", `json:a\.b`, delivery(hook, `{"a":{"b":"no"},"a.b":"e1"}`), "e1", ""},
-		{"json number as spelled", "json:id", delivery(hook, `{"id":12345678901234567890}`), "12345678901234567890",
+		{"json number as written", "json:id", delivery(hook, `{"id":12345678901234567890}`), "12345678901234567890",
 			""},
 		{"json boolean", "json:live", delivery(hook, `{"live":false}`), "false", ""},
 		{"json null", "json:id", delivery(hook, `{"id":null}`), "", ""},
@@ -68,11 +68,11 @@ func TestExtractors(t *testing.T) {
 		{"json lone surrogate", "json:id", delivery(hook, `{"id":"\ud800"}`), "", verify.EventMalformed},
 		{"json not UTF-8", "json:id", delivery(hook, "{\"id\":\"\xff\"}"), "", verify.EventMalformed},
 		{"json too deep", "json:id", delivery(hook, `{"id":"e1","x":`+deep+`}`), "", verify.EventMalformed},
-		{"json brackets in strings are no depth", "json:id",
+		{"json brackets in strings do not nest", "json:id",
 			delivery(hook, `{"x":"`+strings.Repeat("[", 300)+`\"[","id":"e1"}`), "e1", ""},
-		{"json escaped backslash ends no string early", "json:id",
+		{"json escaped backslash does not end a string", "json:id",
 			delivery(hook, `{"x":"[\\\\","y":"\\\\\"]","z":"\\\"","id":"e1"}`), "e1", ""},
-		{"json string without an end", "json:id", delivery(hook, `{"id":"e1","x":"\"}`), "", ""},
+		{"json unterminated string", "json:id", delivery(hook, `{"id":"e1","x":"\"}`), "", ""},
 		{"json a million arrays", "json:id", delivery(hook, strings.Repeat("[", 1e6)+strings.Repeat("]", 1e6)), "",
 			verify.EventMalformed},
 		{"json long number", "json:id", delivery(hook, `{"id":`+strings.Repeat("9", 5000)+`}`), "",
@@ -106,13 +106,13 @@ func TestExtractors(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			x, err := ParseExtractor(c.spelling)
+			x, err := ParseExtractor(c.extractor)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got, err := x.Extract(c.d)
 			if got != c.want || verify.CodeOf(err) != c.code || (err == nil) != (c.code == "") {
-				t.Errorf("%s: got %q, %v; want %q, %q", c.spelling, got, err, c.want, c.code)
+				t.Errorf("%s: got %q, %v; want %q, %q", c.extractor, got, err, c.want, c.code)
 			}
 		})
 	}
@@ -132,7 +132,7 @@ func TestExtractorSyntaxRoundTrips(t *testing.T) {
 			continue
 		}
 		if x.String() != s {
-			t.Errorf("%s is spelled %s", s, x)
+			t.Errorf("%s is written as %s", s, x)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestClaimsAreReadFromTheVerifiedTokenOnly(t *testing.T) {
 	}
 }
 
-// FuzzJSON holds the extractor to encoding/json: where both find one string, they agree.
+// FuzzJSON compares the extractor with encoding/json: where both find one string, they agree.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"id":"e1"}`, `{"a":{"id":1}}`, `{"id":"\ud83d\ude00"}`, `[[[{"id":[]}]]]`, `{"id":"e1","id":2}`, `{"id":"`,
@@ -218,8 +218,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzFields feeds the extractors of fields, queries and forms: a value within bounds, or a
-// typed refusal.
+// FuzzFields checks the extractors of fields, queries and forms: a value within the limits, or
+// a typed error.
 func FuzzFields(f *testing.F) {
 	for _, s := range []string{`<t>; rel=self`, `<t>;rel="up self", <u>`, "id=1&id=2", "%69d=%zz", `<`, "a=1;id=2",
 		"<>;rel=self,,", "id"} {

@@ -56,7 +56,7 @@ func TestIdempotencyKeySyntax(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			// R009: the name of the field has no case.
+			// R009: field names are case-insensitive.
 			d := delivery(hook, "")
 			for _, line := range c.lines {
 				d.Request.Header.Add("iDeMpOtEnCy-KeY", line)
@@ -121,7 +121,7 @@ func TestKeyFormats(t *testing.T) {
 	}
 }
 
-// FuzzIdempotencyKey checks the promises that hold for every value.
+// FuzzIdempotencyKey checks what holds for every value.
 func FuzzIdempotencyKey(f *testing.F) {
 	for _, s := range []string{`"k"`, `k`, `"a\"b";c=1`, `""`, `"`, "", `a b`, "\"\x7f\"", `?1`, `:aGk=:`, `(1 2)`,
 		`"a";b="\"`, "k\x00"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestDocumentedInboundIdentifiers sends each system's identifier as that system is called.
+// TestDocumentedInboundIdentifiers calls each system of the table with an identifier.
 func TestDocumentedInboundIdentifiers(t *testing.T) {
 	t.Parallel()
 	fields := map[string]string{
@@ -40,7 +40,7 @@ func TestDocumentedInboundIdentifiers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if x.String() != in.Key {
-				t.Errorf("%q is spelled %q", in.Key, x)
+				t.Errorf("%q is written as %q", in.Key, x)
 			}
 			if body, ok := bodies[in.System]; ok {
 				text := strings.Replace(body, "%s", id, 1)
@@ -52,7 +52,7 @@ func TestDocumentedInboundIdentifiers(t *testing.T) {
 			}
 			field := fields[in.System]
 			if field == "" {
-				t.Fatal("the test does not know how this system is called")
+				t.Fatal("the test has no call of this system")
 			}
 			expectID(t, x, delivery(hook, "{}", field, id), id, "")
 			expectID(t, x, delivery(hook, "{}", field, `"`+id+`"`), id, "")
@@ -61,13 +61,13 @@ func TestDocumentedInboundIdentifiers(t *testing.T) {
 		})
 	}
 	if len(systems) != len(fields)+len(bodies) {
-		t.Errorf("%d systems, %d are called here", len(systems), len(fields)+len(bodies))
+		t.Errorf("%d systems, but calls of %d", len(systems), len(fields)+len(bodies))
 	}
 	if !slices.IsSortedFunc(systems, func(a, b system) int {
 		return strings.Compare(strings.ToLower(a.System),
 			strings.ToLower(b.System))
 	}) {
-		t.Error("the table is not in the order of its names")
+		t.Error("the table is not sorted by name")
 	}
 }
 
@@ -84,7 +84,8 @@ func documentedSystems(t *testing.T) []system {
 	table, _, _ = strings.Cut(table, "<!-- end of inbound -->")
 	var all []system
 	for line := range strings.Lines(table) {
-		if cells := strings.Split(line, " | "); len(cells) == 3 && strings.HasPrefix(cells[1], "`") && cells[0] != "| System" {
+		cells := strings.Split(line, " | ")
+		if len(cells) == 3 && strings.HasPrefix(cells[1], "`") && cells[0] != "| System" {
 			all = append(all, system{strings.TrimPrefix(cells[0], "| "), strings.Trim(cells[1], "`")})
 		}
 	}

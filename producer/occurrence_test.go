@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBatchItemsWithoutIDsGetDigestAndPosition: two equal items of one batch
-// are two events, and the batch that is sent again has the same ones.
+// TestBatchItemsWithoutIDsGetDigestAndPosition: two equal items of a batch are two events, and
+// the same batch sent again has the same events.
 func TestBatchItemsWithoutIDsGetDigestAndPosition(t *testing.T) {
 	t.Parallel()
 	p := Producer{Split: func(d *Delivery) ([]Item, error) {
@@ -25,7 +25,7 @@ func TestBatchItemsWithoutIDsGetDigestAndPosition(t *testing.T) {
 		var ids []string
 		for _, it := range items {
 			if !it.Unnamed {
-				t.Errorf("%q is not said to be unnamed", it.ID)
+				t.Errorf("%q is not marked as unnamed", it.ID)
 			}
 			ids = append(ids, it.ID)
 		}

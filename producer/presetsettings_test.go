@@ -18,8 +18,8 @@ const (
 
 var testNow = time.Unix(1_790_000_000, 0)
 
-// presetSettings are settings with which each preset of shared secrets opens. The last of each
-// list is another secret, for rotation.
+// presetSettings open each preset with shared secrets. The last of each list is another secret,
+// for rotation.
 func presetSettings() map[string]preset.Settings {
 	plain := preset.Settings{Secrets: []string{testSecret, "second-" + testSecret}}
 	hexed := preset.Settings{Secrets: []string{testHex, strings.Repeat("0b", 32)}}

@@ -3,7 +3,7 @@
 //
 // Everything about a sender is data in a [Producer]. [Signed] describes a producer of your own
 // that signs with RFC 9421. Package preset has a function for each vendor, such as
-// preset.GitHub; set fields of what it returns to change a preset.
+// preset.GitHub, whose result can be changed by setting fields.
 package producer
 
 import (
@@ -121,7 +121,7 @@ type Producer struct {
 	// does not authenticate it.
 	Fields []string
 	// LooseBinary accepts CloudEvents in binary mode when the signature covers the body but not
-	// the attributes (ce-*). Whoever captures a signed body can then send it with another
+	// the attributes (ce-*). An attacker who captured a signed body can then send it with another
 	// source, type and identifier, and only the digest of the body reveals that, while the
 	// original is remembered. Defaults to refusing (401).
 	LooseBinary bool

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Rate limits the events of a producer (token bucket). The zero value is no limit.
+// Rate limits the events of a producer (token bucket). The zero value means no limit.
 type Rate struct {
 	// Events is the average number of events in Per.
 	Events int

@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// reference reads the scalar at a path with encoding/json and a whole tree; ok is false where
-// that library would hide a duplicate or replace bytes that are no text, so that the two cannot
-// be compared.
+// reference reads the scalar at a path with encoding/json and a whole tree. ok is false where
+// that library hides a duplicate or replaces invalid text, so the two cannot be compared.
 func reference(body string, names []string) (want string, ok bool) {
 	if !utf8.ValidString(body) || strings.Contains(body, `\u`) {
 		return "", false

@@ -23,8 +23,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// vectorCase is one recorded request and what is to become of it. Members that are not listed
-// here are refused, so that no expectation is overlooked.
+// vectorCase is a recorded request and its expected result. Unknown members are refused, so no
+// expectation is overlooked.
 type vectorCase struct {
 	Name, Producer, Scheme, Kind, Source, Note string
 	Method, URL, Body                          string
@@ -138,7 +138,7 @@ func (o *oneOrMore) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*[]string)(o))
 }
 
-// number is an integer, or the decimal digits of one as a string; "*" is zero, no limit.
+// number is an integer, or one as a string of decimal digits; "*" is 0, no limit.
 type number int
 
 func (n *number) UnmarshalJSON(raw []byte) error {
@@ -196,7 +196,7 @@ func (c *vectorCase) request(t *testing.T) *http.Request {
 	return r
 }
 
-// settings are what a user would configure for the case. Addresses that are fetched go to fetched.
+// settings returns the configuration for the case. Fetched URLs are added to fetched.
 func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 	t.Helper()
 	k, conf := c.Keys, c.Config
@@ -234,13 +234,13 @@ func (c *vectorCase) settings(t *testing.T, fetched *[]string) preset.Settings {
 	return s
 }
 
-// tokenKeysOf reads what an issuer publishes. A set without a usable key knows no kid, as a
-// fetched one does.
+// tokenKeysOf parses a published key set. A set without a usable key knows no kid, like a
+// fetched one.
 func tokenKeysOf(t *testing.T, jwks []byte) verify.TokenKeySet {
 	t.Helper()
 	var set struct{ Keys []json.RawMessage }
 	if err := json.Unmarshal(jwks, &set); err != nil || set.Keys == nil {
-		t.Fatalf("keys.jwks is no JSON Web Key Set: %v", err)
+		t.Fatalf("keys.jwks is not a JSON Web Key Set: %v", err)
 	}
 	keys, err := verify.ParseTokenKeys(jwks)
 	if err != nil {
@@ -259,7 +259,7 @@ func roots(t *testing.T, text string) *x509.CertPool {
 	t.Helper()
 	pool := x509.NewCertPool()
 	if text != "" && !pool.AppendCertsFromPEM([]byte(text)) {
-		t.Fatal("the roots are no certificates")
+		t.Fatal("the roots are not certificates")
 	}
 	return pool
 }
@@ -281,7 +281,7 @@ func pinned(t *testing.T, keys map[string]string) map[string]crypto.PublicKey {
 	return parsed
 }
 
-// producer builds the producer of the case through the public table of presets, or describes it.
+// producer builds the producer of the case from its preset or its description.
 func (c *vectorCase) producer(t *testing.T, fetched *[]string) producer.Producer {
 	t.Helper()
 	scheme := c.Scheme
@@ -290,7 +290,7 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) producer.Producer
 	}
 	s := c.settings(t, fetched)
 	adapt(scheme, &s)
-	// Batches are something that a receiver asks for.
+	// Batches and PUT need an agreement.
 	s.Batch = scheme == "cloudevents" && strings.HasPrefix(c.request(t).Header.Get("Content-Type"),
 		producer.MediaCloudEventBatch)
 	var p producer.Producer
@@ -301,7 +301,7 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) producer.Producer
 	} else {
 		t.Fatalf("scheme %q has no preset and no description in the runner's table", scheme)
 	}
-	if c.request(t).Method == http.MethodPut { // and so is PUT
+	if c.request(t).Method == http.MethodPut {
 		p.Methods = []string{http.MethodPost, http.MethodPut}
 	}
 	if errs := p.Check(); len(errs) != 0 {
@@ -310,12 +310,11 @@ func (c *vectorCase) producer(t *testing.T, fetched *[]string) producer.Producer
 	return p.WithDefaults()
 }
 
-// adapt says in the words of the settings what the cases say in theirs.
+// adapt translates the settings of the cases.
 func adapt(scheme string, s *preset.Settings) {
 	switch scheme {
 	case "cloudevents", "yookassa", "websub":
-		// Cases without a credential are about the event; such a producer is known by its
-		// addresses.
+		// Cases without a credential are about the event: allow all addresses.
 		if s.Bearer == "" && len(s.Secrets) == 0 && !slices.ContainsFunc(s.Subscriptions,
 			func(one preset.Subscription) bool { return one.Secret != "" }) {
 			s.AllowedIPs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
@@ -326,18 +325,18 @@ func adapt(scheme string, s *preset.Settings) {
 		}
 		s.Header, s.Value = "", "" // the preset knows its field
 	case "paypal":
-		s.CheckChain = false // the preset checks it in any case
+		s.CheckChain = false // the preset always checks it
 	}
 	if scheme == "websub" {
-		s.AllowSHA1 = false // the preset takes it unless algs leaves it out
+		s.AllowSHA1 = false // the preset accepts it unless algs excludes it
 	}
 }
 
-// described are producers without a preset, told in the words that eyelet.yaml has for them.
+// described are producers without a preset, in the terms of eyelet.yaml.
 func described() map[string]func(preset.Settings) producer.Producer {
 	return map[string]func(preset.Settings) producer.Producer{
 		// https://developers.tabapay.com/reference/verifying-webhook-signatures: v2 is made
-		// with the secret before this one.
+		// with the previous secret.
 		"tabapay": func(s preset.Settings) producer.Producer {
 			return producer.Producer{
 				Name: "tabapay", Contract: producer.Webhook, Key: producer.IdempotencyKey{}, KeyRequired: true,

@@ -11,9 +11,9 @@ import (
 )
 
 // TestEveryChangeOfARecordedDeliveryIsRefusedOrWithoutEffect flips a bit of each byte of body
-// and fields of the first signed delivery in each file of cases, so that a preset is tested by
-// its cases alone. A change is accepted only where it leaves the signed content as it was: an
-// unsigned field, the case of a hexadecimal digit.
+// and fields of the first signed delivery in each file of cases. A change is accepted only if
+// it leaves the signed content as it was: an unsigned field, or the case of a hexadecimal
+// digit.
 func TestEveryChangeOfARecordedDeliveryIsRefusedOrWithoutEffect(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("..", "testdata", "vectors", "producers", "*.json"))
@@ -35,7 +35,7 @@ func TestEveryChangeOfARecordedDeliveryIsRefusedOrWithoutEffect(t *testing.T) {
 	}
 }
 
-// signedCase reports whether the signature of a case binds its body.
+// signedCase reports whether the signature of a case covers its body.
 func signedCase(t *testing.T, c *vectorCase) (producer.Producer, outcome, bool) {
 	t.Helper()
 	var fetched []string
@@ -72,7 +72,7 @@ func refuseChanges(t *testing.T, c *vectorCase, p producer.Producer, want outcom
 	}
 }
 
-// TestNoPresetOpensWithoutCredentials asks every preset of the table.
+// TestNoPresetOpensWithoutCredentials opens every preset.
 func TestNoPresetOpensWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	for _, p := range preset.All() {

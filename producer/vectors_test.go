@@ -19,7 +19,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// stricter lists by "producer code" where we refuse an advisory case that others accept, and why.
+// stricter lists by "producer code" the reasons to refuse an advisory case that others accept.
 func stricter() map[string]string {
 	return map[string]string{
 		"aws-sns timestamp_too_old": "the vendor signs the time and tries for an hour: 24 hours are " +
@@ -39,7 +39,7 @@ func TestVectors(t *testing.T) {
 	runFolder(t, filepath.Join("..", "testdata", "vectors", "producers"))
 }
 
-// TestVectorsOfTheEnvironment runs the cases of a second folder laid out like the first.
+// TestVectorsOfTheEnvironment runs the cases of another directory of the same layout.
 func TestVectorsOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("EYELET_VECTORS")
@@ -47,7 +47,7 @@ func TestVectorsOfTheEnvironment(t *testing.T) {
 		t.Skip("EYELET_VECTORS names no folder")
 	}
 	if _, err := os.Stat(folder); err != nil && !filepath.IsAbs(folder) {
-		folder = filepath.Join("..", folder) // given as seen from the root of the repository
+		folder = filepath.Join("..", folder) // relative to the root of the repository
 	}
 	_, rfc := os.Stat(filepath.Join(folder, "rfc9421"))
 	if _, err := os.Stat(filepath.Join(folder, "producers")); err != nil && rfc == nil {
@@ -86,7 +86,7 @@ func runFolder(t *testing.T, folder string) {
 	}
 }
 
-// verdict is what became of a case.
+// verdict is the result of a case.
 type verdict struct {
 	code      verify.Code // "" when it was accepted
 	items     []producer.Item
@@ -98,7 +98,7 @@ type verdict struct {
 
 func runCase(t *testing.T, c *vectorCase) {
 	t.Helper()
-	got := judge(t, c)
+	got := verdictOf(t, c)
 	if got.err != nil && got.code == "" {
 		t.Fatalf("refused without a code: %v", got.err)
 	}
@@ -120,8 +120,8 @@ func runCase(t *testing.T, c *vectorCase) {
 	expectAccepted(t, c, got)
 }
 
-// judge does what a receiver does with a request, in its order.
-func judge(t *testing.T, c *vectorCase) (got verdict) {
+// verdictOf processes a request like a receiver, in the same order.
+func verdictOf(t *testing.T, c *vectorCase) (got verdict) {
 	t.Helper()
 	p := c.producer(t, &got.fetched)
 	got.producer = p
@@ -187,7 +187,7 @@ func expectRefusal(t *testing.T, c *vectorCase, got verdict) {
 	}
 }
 
-// secretsOf are the credentials of the case that are long enough to be searched for.
+// secretsOf returns the credentials of the case that are long enough to search for.
 func secretsOf(c *vectorCase) []string {
 	all := append([]string{c.Keys.Value, c.Keys.Bearer, c.Keys.Password, c.Keys.SecretKey}, c.Secret...)
 	for _, s := range c.Keys.ByID {
@@ -214,8 +214,7 @@ func expectAccepted(t *testing.T, c *vectorCase, got verdict) {
 	if c.Response != nil {
 		expectResponse(t, c.Response, got.producer)
 	}
-	// The type of an unsigned challenge is its method or mode, which nothing but the case calls
-	// a type.
+	// The type of an unsigned challenge, its method or mode, is a notion of the cases only.
 	if len(got.items) > 0 {
 		expectItem(t, vectorEvent{c.Expect.ID, c.Expect.Type, c.Expect.Source, c.Expect.Subject, c.Expect.Data},
 			got.items[0], c)
@@ -236,8 +235,7 @@ func expectAccepted(t *testing.T, c *vectorCase, got verdict) {
 	}
 }
 
-// expectItem compares an event. Where the identifier is made of source and id, the id alone is
-// an attribute.
+// expectItem compares an event. If the identifier is source and id, the id is an attribute.
 func expectItem(t *testing.T, want vectorEvent, it producer.Item, c *vectorCase) {
 	t.Helper()
 	id := it.ID
@@ -275,10 +273,10 @@ func expectData(t *testing.T, want json.RawMessage, it producer.Item, c *vectorC
 	var text string
 	if json.Unmarshal(want, &text) == nil {
 		if string(data) == text || !utf8.Valid(data) && base64.StdEncoding.EncodeToString(data) == text {
-			return // binary data has no other spelling in JSON
+			return // binary data is base64 in the case
 		}
 	}
-	var other struct{ Data json.RawMessage } // events that are no CloudEvents may have a member of that name
+	var other struct{ Data json.RawMessage } // other events may have a member of that name
 	if !strings.HasPrefix(kind, "application/cloudevents") && json.Unmarshal(it.Body, &other) == nil &&
 		sameJSON(other.Data, want) {
 		return
@@ -326,7 +324,7 @@ func expectReply(t *testing.T, want *vectorReply, got verdict) {
 	}
 }
 
-// expectResponse compares the answer to an event that is kept with what the vendor wants.
+// expectResponse compares the response to an accepted event with the one that the vendor wants.
 func expectResponse(t *testing.T, want *vectorReply, p producer.Producer) {
 	t.Helper()
 	if p.Accepted.Status != want.Status {
@@ -344,10 +342,10 @@ func TestRunnerRefusesUnknownMembers(t *testing.T) {
 		`[{"name":"x","config":{"topic":"a"}}]`, `{"name":"x"}`, `[{"name":"x","response":{"code":200}}]`,
 	} {
 		if _, err := readCases([]byte(raw)); err == nil {
-			t.Errorf("%s was taken", raw)
+			t.Errorf("%s was accepted", raw)
 		}
 	}
-	if _, ok := preset.Find("nobody"); ok {
-		t.Error("a producer that nobody knows has a preset")
+	if _, ok := preset.Find("unknown"); ok {
+		t.Error("an unknown producer has a preset")
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// validCases are the recorded deliveries of a producer that are accepted without being a matter
-// of policy.
+// validCases returns the recorded deliveries of a producer that every receiver accepts.
 func validCases(t *testing.T, name string) []vectorCase {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "testdata", "vectors", "producers", name+".json"))
@@ -35,7 +34,7 @@ func validCases(t *testing.T, name string) []vectorCase {
 	return cases
 }
 
-// outcome is what a receiver keeps of a delivery.
+// outcome is the accepted part of a delivery.
 type outcome struct {
 	id   verify.Identity
 	item producer.Item
@@ -60,8 +59,8 @@ func receiveCase(p producer.Producer, r *http.Request, body []byte, c *vectorCas
 }
 
 // TestEveryChangeOfATokenPresetIsRefusedOrWithoutEffect flips a bit of each byte of body and
-// fields. A change is accepted only where it leaves the signed content, the identifier and the
-// type as they were.
+// fields. A change is accepted only if it leaves signed content, identifier and type as they
+// were.
 func TestEveryChangeOfATokenPresetIsRefusedOrWithoutEffect(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"aws-sns", "paypal", "yandex-pay", "openbanking-uk"} {
@@ -124,8 +123,7 @@ func changes(r *http.Request, body []byte) []change {
 	return all
 }
 
-// TestEveryChangeOfABearerTokenIsRefused looks at the credential only: nothing else of the
-// delivery is signed.
+// TestEveryChangeOfABearerTokenIsRefused changes the credential only: nothing else is signed.
 func TestEveryChangeOfABearerTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	c := validCases(t, "google-eventarc")[0]
@@ -145,8 +143,7 @@ func TestEveryChangeOfABearerTokenIsRefused(t *testing.T) {
 	}
 }
 
-// TestOneTokenServesManyMessages receives several messages under one bearer token; none is a
-// replay.
+// TestOneTokenServesManyMessages: messages under one bearer token are not replays.
 func TestOneTokenServesManyMessages(t *testing.T) {
 	t.Parallel()
 	c := validCases(t, "google-eventarc")[0]
@@ -162,7 +159,7 @@ func TestOneTokenServesManyMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.id.Signed != nil {
-			t.Fatal("the token is taken for a signature of the message")
+			t.Fatal("the token counts as a signature of the message")
 		}
 		ids[got.item.ID] = true
 		if got.item.Type != "projects/p/subscriptions/s" {

@@ -29,7 +29,7 @@ import (
 // A notification is a batch. An item carries, in additionalData.hmacSignature, the base64 of an
 // HMAC-SHA256 over eight of its members joined by colons, and is the event
 // pspReference:eventCode:success. Other members (reason, paymentMethod, eventDate, ...) are not
-// signed: whoever holds a signed item can change them. One item that does not verify refuses
+// signed: a holder of a signed item can change them. One item that does not verify refuses
 // the request. Adyen wants 2xx or "[accepted]" within 10 seconds.
 //
 // https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/

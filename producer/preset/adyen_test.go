@@ -11,7 +11,7 @@ import (
 
 const adyenKey = "DFB1EB5485895CFA84146406857104ABB4CBCABDC8AAF103A624C8F6A3EAAB00"
 
-// adyenNotice is one with items of the given reference, each with the members that are signed.
+// adyenNotice is a notification with an item for each reference, with all signed members.
 func adyenNotice(references ...string) string {
 	var items []string
 	for _, ref := range references {
@@ -37,7 +37,7 @@ func TestAdyenEveryItemMustBeSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	if id.Signed != nil || id.Covers("@body") {
-		t.Errorf("the body is not bound, and %+v says so", id)
+		t.Errorf("the body as a whole is covered: %+v", id)
 	}
 	for old, change := range map[string]string{
 		`"p2"`: `"p3"`, `"o1"`: `"o2"`, `"acc"`: `"bcc"`, `"m1"`: `"m2"`, `1000`: `1001`, `"EUR"`: `"USD"`,
@@ -88,7 +88,7 @@ func TestAdyenRefusesAmbiguousNotifications(t *testing.T) {
 		{"not an object", `[]`, verify.EventMalformed},
 		{"not JSON", `{"notificationItems`, verify.EventMalformed},
 		{"empty", ``, verify.EventMalformed},
-		{"item that is no object", `{"notificationItems":[17]}`, verify.EventMalformed},
+		{"item that is not an object", `{"notificationItems":[17]}`, verify.EventMalformed},
 		{"item without its content", `{"notificationItems":[{}]}`, verify.EventMalformed},
 		{"object for text", strings.Replace(good, `"p1"`, `{"a":1}`, 1), verify.EventMalformed},
 		{"not UTF-8", strings.Replace(good, `"p1"`, "\"p\xff\"", 1), verify.EventMalformed},
@@ -114,8 +114,8 @@ func TestAdyenRefusesAmbiguousNotifications(t *testing.T) {
 	}
 }
 
-// The signed text is eight members with colons between them. The merchant's own reference may
-// hold one, and no other member: with two that do, one signature fits several items.
+// The signed text is eight members joined by colons. If any member but merchantReference could
+// contain a colon, one signature would fit several items.
 func TestAdyenColonsCannotMoveBetweenMembers(t *testing.T) {
 	t.Parallel()
 	scheme := newAdyenScheme(adyenKey)
@@ -151,7 +151,7 @@ func TestAdyenKeysAreHex(t *testing.T) {
 	for _, keys := range [][]string{nil, {""}, {"tea"}, {adyenKey, "x"}} {
 		scheme := newAdyenScheme(keys...)
 		if scheme.Check() == nil {
-			t.Errorf("%q: no mistake", keys)
+			t.Errorf("%q: accepted", keys)
 		}
 		if _, err := scheme.Verify(nil, body(adyenNotice("p1"))); verify.CodeOf(err) != verify.KeysUnavailable {
 			t.Errorf("%q: got %v", keys, err)
@@ -179,7 +179,7 @@ func FuzzAdyen(f *testing.F) {
 	})
 }
 
-// escaped spells every letter of a name as an escape.
+// escaped writes every letter of a name as an escape.
 func escaped(name string) string {
 	var b strings.Builder
 	for i := range len(name) {

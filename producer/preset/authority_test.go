@@ -102,7 +102,7 @@ func publicPEM(t *testing.T, key crypto.PublicKey) []byte {
 
 const tokenNow = 1_700_000_000
 
-// body returns the text as the body of a delivery.
+// body returns text as the body of a delivery.
 func body(text string) func() ([]byte, error) {
 	return func() ([]byte, error) { return []byte(text), nil }
 }

@@ -31,10 +31,10 @@ import (
 // from a host of SNS only and after its signature was verified. The end of a subscription is
 // accepted and not undone.
 //
-// SNS retries for an hour at most and drops a message after any 4xx but 429. That it waits 15
-// seconds is from secondary sources. It publishes its certificate without the issuer's, so by
-// default host, name and dates are checked but not the chain (settings check_chain, and roots
-// for the authorities).
+// SNS retries for an hour at most and drops a message after any 4xx but 429. It waits 15
+// seconds, according to secondary sources. It publishes its certificate without the issuer's,
+// so by default host, name and dates are checked but not the chain (settings check_chain, and
+// roots for the authorities).
 //
 // https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html
 func AWSSNS(topics ...string) producer.Producer { return awsSNS.producer(Settings{Topics: topics}) }

@@ -17,7 +17,7 @@ import (
 
 const snsCert = "https://sns.us-east-1.amazonaws.com/made.pem"
 
-// snsMessage signs a message of SNS as the service does.
+// snsMessage signs a message like SNS.
 func snsMessage(t *testing.T, version string, members map[string]string) string {
 	t.Helper()
 	raw := map[string]json.RawMessage{}
@@ -113,7 +113,7 @@ func TestSNSMessages(t *testing.T) {
 	strict.minVersion = 2
 	if _, err := strict.Verify(newDelivery(testHook, "").Request,
 		body(version1)); verify.CodeOf(err) != verify.VersionUnsupported {
-		t.Errorf("version 1 where 2 is wanted: %v", err)
+		t.Errorf("version 1 where 2 is required: %v", err)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestSNSIdentityCoversTheBodyAndHasTheCertificatesDates(t *testing.T) {
 	}
 	wide := verify.Tolerance{Past: verify.NoLimit, Future: verify.NoLimit}
 	for at, code := range map[time.Time]verify.Code{
-		newAuthority().begin.Add(-time.Hour):       "", // the tolerance ahead is without a limit
+		newAuthority().begin.Add(-time.Hour):       "", // the tolerance ahead is unlimited
 		newAuthority().mid.NotAfter:                "",
 		newAuthority().mid.NotAfter.Add(time.Hour): verify.CertExpired,
 	} {
@@ -138,7 +138,7 @@ func TestSNSIdentityCoversTheBodyAndHasTheCertificatesDates(t *testing.T) {
 	}
 	if err := (verify.Tolerance{Past: verify.NoLimit}).Check(id,
 		newAuthority().begin.Add(-time.Hour)); verify.CodeOf(err) != verify.CertExpired {
-		t.Errorf("before the certificate's time: %v", err)
+		t.Errorf("before the certificate's dates: %v", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestSNSChecksItsSettings(t *testing.T) {
 			minVersion: 3},
 	} {
 		if s.Check() == nil {
-			t.Errorf("%s was taken", name)
+			t.Errorf("%s was accepted", name)
 		}
 		if _, err := s.Verify(newDelivery(testHook, "").Request,
 			body("{}")); verify.CodeOf(err) != verify.KeysUnavailable {
@@ -160,7 +160,7 @@ func TestSNSChecksItsSettings(t *testing.T) {
 	}
 }
 
-// FuzzSNS checks that no body passes that our key did not sign, and that every refusal is typed.
+// FuzzSNS checks that only bodies signed by our key pass, and that every error is typed.
 func FuzzSNS(f *testing.F) {
 	f.Add(`{"Type":"Notification","MessageId":"m","TopicArn":"arn:aws:sns:us-east-1:123456789012:t","Message":"x",` +
 		`"Timestamp":"2023-11-14T22:13:20Z","SignatureVersion":"2","Signature":"AAAA","SigningCertURL":"` + snsCert +

@@ -67,7 +67,7 @@ func TestCertificatesAreChecked(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.code)
 		}
 		if err == nil && c.chain && !cert.notAfter.Equal(a.mid.NotAfter) {
-			t.Errorf("%s: good until %v, but the intermediate ends %v", c.name, cert.notAfter, a.mid.NotAfter)
+			t.Errorf("%s: valid until %v, but the intermediate ends %v", c.name, cert.notAfter, a.mid.NotAfter)
 		}
 	}
 }
@@ -101,8 +101,7 @@ func TestCertificatesAreFetchedOnceAndAgainAfterHalfADay(t *testing.T) {
 	}
 }
 
-// TestForgedDeliveriesCauseFewFetches asks for address after address, as forged deliveries
-// may.
+// TestForgedDeliveriesCauseFewFetches requests many URLs.
 func TestForgedDeliveriesCauseFewFetches(t *testing.T) {
 	t.Parallel()
 	a := newAuthority()
@@ -125,10 +124,10 @@ func TestForgedDeliveriesCauseFewFetches(t *testing.T) {
 		}
 	}
 	if fetches > certFetchBudget {
-		t.Errorf("%d fetches within a moment", fetches)
+		t.Errorf("%d fetches at once", fetches)
 	}
 	if _, err := certs.find(t.Context(), "https://a/good.pem", anyName); err != nil {
-		t.Errorf("a good certificate was pushed out: %v", err)
+		t.Errorf("a valid certificate was evicted: %v", err)
 	}
 	now = now.Add(certFetchSpan)
 	before := fetches
@@ -148,7 +147,7 @@ func TestCertificateCacheIsBounded(t *testing.T) {
 	}
 	if len(certs.cache) != certCacheSize || certs.cached(fmt.Sprint(3*certCacheSize-1)) == nil ||
 		certs.cached("0") != nil {
-		t.Errorf("%d certificates are kept", len(certs.cache))
+		t.Errorf("%d certificates are cached", len(certs.cache))
 	}
 }
 
@@ -189,8 +188,8 @@ func TestCertificateAddressesAreTheVendors(t *testing.T) {
 	}
 }
 
-// TestForgedDeliveriesDoNotEvictACertificateInUse has a stranger name old certificates of the
-// vendor, which are good ones, and use the budget of fetches up for good.
+// TestForgedDeliveriesDoNotEvictACertificateInUse names valid old certificates of the vendor
+// and uses up the budget of fetches.
 func TestForgedDeliveriesDoNotEvictACertificateInUse(t *testing.T) {
 	t.Parallel()
 	a := newAuthority()

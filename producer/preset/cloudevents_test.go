@@ -42,8 +42,8 @@ func TestSubscriptionsAreGrantedToListedOriginsOnly(t *testing.T) {
 	}
 }
 
-// BenchmarkItemsOfACloudEvent reads what the presets read of one event: identifier, type and
-// attributes.
+// BenchmarkItemsOfACloudEvent reads identifier, type and attributes of an event, like the
+// presets.
 func BenchmarkItemsOfACloudEvent(b *testing.B) {
 	structured := `{"specversion":"1.0","id":"1","source":"/shop","type":"order.paid","subject":"7","time":` +
 		`"2026-01-01T00:00:00Z","data":{"fill":"` +

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/producers.md and docs/security.md")
 
-// TestDocumentedTablesMatchThePresets compares the tables of docs/ with the presets. With -update it
-// writes them.
+// TestDocumentedTablesMatchThePresets compares the tables of docs/ with the presets, or writes
+// them with -update.
 func TestDocumentedTablesMatchThePresets(t *testing.T) {
 	t.Parallel()
 	documentTables(t, "producers.md", map[string]string{"presets": presetTable(), "identities": identityTable()})
@@ -45,15 +45,15 @@ func documentTables(t *testing.T, name string, tables map[string]string) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is not what the presets say: go test ./producer/preset -update writes its tables", file)
+		t.Fatalf("%s does not match the presets: go test ./producer/preset -update writes its tables", file)
 	}
 	if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// identityTable says what the events of each preset are named by, and what becomes of one that
-// is redelivered.
+// identityTable lists what identifies the events of each preset, and the result of a
+// redelivery.
 func identityTable() string {
 	var b strings.Builder
 	b.WriteString("| Preset | Class | When the vendor redelivers what was accepted |\n| --- | --- | --- |\n")
@@ -71,18 +71,18 @@ func redelivered(p *producer.Producer) string {
 	case p.Class() == producer.ClassUnsigned:
 		return "known within the window under the same identifier; later it runs again"
 	case signsTime(p):
-		return "known within the window; signed afresh later, it runs again"
+		return "known within the window; signed again later, it runs again"
 	}
 	return "known within the window; later quarantined (`seen_before`): `eyelet dead reopen EVENT` runs it"
 }
 
-// signsTime reports whether signatures of the producer have a time.
+// signsTime reports whether the producer signs a time.
 func signsTime(p *producer.Producer) bool {
 	scheme, ok := p.Scheme.(verify.Binder)
 	return ok && scheme.Binds().Time
 }
 
-// capturedTable says how often a handler for every type may run for one captured delivery.
+// capturedTable lists how often a handler for every type may run for a captured delivery.
 func capturedTable(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -117,7 +117,7 @@ func capturedWithin(t *testing.T, p *producer.Producer) string {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	repeats := p.Repeatable(&producer.Delivery{Request: r, Body: []byte(repeatableBodies[p.Preset])})
 	if repeats.Max < 2 {
-		t.Errorf("%s: there is no body that repeats in repeatableBodies", p.Preset)
+		t.Errorf("%s: repeatableBodies has no body that repeats", p.Preset)
 	}
 	text += fmt.Sprintf("; up to %d times with content that repeats", repeats.Max)
 	if repeats.Within > 0 {

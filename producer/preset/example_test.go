@@ -7,7 +7,7 @@ import (
 	"github.com/eyelet-dev/eyelet/producer/preset"
 )
 
-// A preset says what is wrong with its secrets before anything is served.
+// A preset reports mistakes in its secrets before anything is served.
 func ExampleStripe() {
 	stripe := preset.Stripe("sk_live_17")
 	for _, mistake := range stripe.Check() {
@@ -17,7 +17,7 @@ func ExampleStripe() {
 	// producer "stripe": a secret is an API key; the signing secret begins with whsec_
 }
 
-// A signed sample of any preset tries a receiver out.
+// A signed sample of a vendor tests a receiver.
 func ExamplePreset_Sample() {
 	github, _ := preset.Find("github")
 	secret := preset.Settings{Secrets: []string{"It's a Secret to Everybody"}}

@@ -10,7 +10,7 @@ import (
 // X-GitHub-Event ("push", "pull_request"); the attribute "action" is that member of the body. A
 // new webhook sends one event of type "ping".
 //
-// GitHub does not retry: a refused event is lost until somebody redelivers it. Bodies of up to
+// GitHub does not retry: a refused event is lost until it is redelivered by hand. Bodies of up to
 // 25 MiB, the vendor's own limit, are therefore accepted. Redeliveries have the same
 // X-GitHub-Delivery, for 3 days (general knowledge, not re-read). That field is not signed, and
 // several hooks of one action share it, so a digest of the body identifies the event. Bodies

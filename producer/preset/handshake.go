@@ -93,7 +93,8 @@ func grant(r *http.Request, origins []string, rate int) (*dedup.Response, error)
 	return &dedup.Response{Status: http.StatusOK, Header: header}, nil
 }
 
-// grantedRate returns the requested rate, at most limit requests per minute. A limit of 0 is none.
+// grantedRate returns the requested rate, at most limit requests per minute. A limit of 0 means
+// no limit.
 func grantedRate(asked string, limit int) string {
 	n, err := strconv.Atoi(asked)
 	switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// signedBody makes a delivery of a preset with the given body and the first secret of the settings.
+// signedBody returns a verified delivery with the body, signed with the first secret.
 func signedBody(t *testing.T, p producer.Producer, body string) *producer.Delivery {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodPost, testHook, strings.NewReader(body))
@@ -47,7 +47,7 @@ func TestSlackChallengeIsEchoedAsText(t *testing.T) {
 		t.Fatalf("got %+v, %v", reply, err)
 	}
 	if reply.Header.Get("X-Content-Type-Options") != "nosniff" {
-		t.Error("a browser may guess another type")
+		t.Error("a browser may sniff another type")
 	}
 	for body, want := range map[string]verify.Code{
 		`{"type":"event_callback","challenge":"x"}`:      "",
@@ -85,7 +85,7 @@ func TestZoomChallengeIsAnsweredWithItsOwnSecret(t *testing.T) {
 	}
 	if reply, err := both.Handshake(context.Background(), signedBody(t, Zoom("stranger"), body)); reply != nil ||
 		err == nil {
-		t.Errorf("a stranger's challenge: got %+v, %v", reply, err)
+		t.Errorf("a challenge with another secret: got %+v, %v", reply, err)
 	}
 	for body, want := range map[string]verify.Code{
 		`{"event":"meeting.started","payload":{"plainToken":"x"}}`:                        "",
@@ -144,7 +144,7 @@ func TestMetaChallengeNeedsTheVerifyToken(t *testing.T) {
 	}
 	if reply, err := p.Challenge(challengeRequest(t, http.MethodPost,
 		"hub.mode=subscribe&hub.challenge=1"+token)); reply != nil || err != nil {
-		t.Errorf("a POST is no challenge: got %+v, %v", reply, err)
+		t.Errorf("a POST is answered: got %+v, %v", reply, err)
 	}
 	if off := Meta("", testSecret); off.Challenge != nil || len(off.ChallengeMethods) > 0 {
 		t.Error("the check is on without a token")
@@ -166,8 +166,8 @@ func TestWebSubConfirmsWantedSubscriptions(t *testing.T) {
 		token + "hub.mode=subscribe&hub.challenge=x17":                                                           404,
 		token + "hub.mode=subscribe&hub.topic=" + url.QueryEscape(a):                                             404,
 		token + "hub.challenge=x17&hub.topic=" + url.QueryEscape(a):                                              404,
-		// The capability of the callback: none, another one, that of another topic, and one
-		// that goes on.
+		// The token of the callback: none, another one, that of another topic, and a longer
+		// one.
 		"hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(a):                                 404,
 		"token=&hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(a):                          404,
 		"token=another-" + testToken + "&hub.mode=subscribe&hub.challenge=x17&hub.topic=" + url.QueryEscape(a): 404,
@@ -228,11 +228,11 @@ func TestWebSubHubsSendForTheirOwnTopic(t *testing.T) {
 		t.Errorf("a secret for any topic: %v, %v", err, p.Check())
 	}
 	if principal != "" {
-		t.Errorf("a secret for any topic does not bind the topic, and the principal is %q", principal)
+		t.Errorf("a secret for any topic does not cover the topic, and the principal is %q", principal)
 	}
 	if reply, err := p.Challenge(challengeRequest(t, http.MethodGet,
 		"hub.mode=subscribe&hub.challenge=x&hub.topic=y")); err == nil || reply.Status != 404 {
-		t.Errorf("nothing was asked for: got %+v, %v", reply, err)
+		t.Errorf("without a subscription: got %+v, %v", reply, err)
 	}
 	p = preset.Open(Settings{Secrets: []string{"common"}, Subscriptions: []Subscription{{Topic: a, Token: testToken}},
 		Algs: []string{"sha512"}})
@@ -241,12 +241,11 @@ func TestWebSubHubsSendForTheirOwnTopic(t *testing.T) {
 	}
 	p = WebSub(Subscription{Topic: a, Secret: "secret of a", Token: testToken})
 	if err := send("", "secret of a"); err != nil || principal != a {
-		t.Errorf("the only topic need not be named: %q, %v", principal, err)
+		t.Errorf("without the name of the only topic: %q, %v", principal, err)
 	}
 }
 
-// TestWebSubWithoutATokenIsConfirmedWhilePending asks as any hub may, which can have
-// been sent by anyone.
+// TestWebSubWithoutATokenIsConfirmedWhilePending sends a check that any hub could send.
 func TestWebSubWithoutATokenIsConfirmedWhilePending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +279,7 @@ func TestWebSubTokensMustBeUnguessable(t *testing.T) {
 			t.Errorf("token %q: %v", token, errs)
 		}
 		if text := errors.Join(errs...); text != nil && token != "" && strings.Contains(text.Error(), token) {
-			t.Errorf("the mistake quotes the token: %v", text)
+			t.Errorf("the error reveals the token: %v", text)
 		}
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// TestClassOfEveryPreset: it is known without secrets, and a verified
-// delivery has the same.
+// TestClassOfEveryPreset: the class is known without secrets, and a delivery has the same.
 func TestClassOfEveryPreset(t *testing.T) {
 	t.Parallel()
 	want := map[producer.Class]string{
@@ -38,7 +37,7 @@ func TestClassOfEveryPreset(t *testing.T) {
 	eachPreset(t, func(t *testing.T, p Preset, s Settings) {
 		made := p.Open(s)
 		r, body, err := p.Sample(s, testHook, "", "evt-17", testNow)
-		if err != nil || made.Scheme == nil || p.Name == "slack" { // of slack, commands have no identifier
+		if err != nil || made.Scheme == nil || p.Name == "slack" { // the class depends on the kind of delivery
 			return
 		}
 		id, err := made.Scheme.Verify(r, func() ([]byte, error) { return body, nil })
@@ -71,7 +70,7 @@ func TestPoliciesForEqualContentAreChecked(t *testing.T) {
 			found += err.Error()
 		}
 		if !strings.Contains(found, want) {
-			t.Errorf("%q does not say %q", found, want)
+			t.Errorf("%q does not contain %q", found, want)
 		}
 	}
 }
@@ -101,8 +100,7 @@ func TestAmbiguousSignedContentRestrictsSettings(t *testing.T) {
 	}
 }
 
-// TestPresetsReadTheSignedEventTime gives the sample of each preset a time where the
-// vendor's has one.
+// TestPresetsReadTheSignedEventTime adds the vendor's time to the sample of each preset.
 func TestPresetsReadTheSignedEventTime(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 10, 20, 30, 0, time.UTC)
@@ -147,7 +145,7 @@ func TestUnsignedEventTimeIsIgnored(t *testing.T) {
 	}
 }
 
-// TestPresetsRememberedBeyondTheWindow goes through the presets: their signatures say whether they say a time.
+// TestPresetsRememberedBeyondTheWindow: a preset is remembered if its signature covers no time.
 func TestPresetsRememberedBeyondTheWindow(t *testing.T) {
 	t.Parallel()
 	remembered := map[string]bool{

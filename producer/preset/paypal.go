@@ -19,7 +19,7 @@ import (
 // PayPal tries 25 times in 3 days with the same transmission id and time, so signatures of up
 // to 3 days and 2 hours are accepted.
 //
-// A CRC-32 is all that binds the body: whoever has a signed delivery can forge another body
+// A CRC-32 is all that binds the body: a holder of a signed delivery can forge another body
 // with the same CRC-32 by appending four bytes. The identity therefore does not list the body
 // as covered. A forged body has the signed content of the original and is quarantined while the
 // original is remembered; the transmission's time limits what comes later. Before money moves

@@ -87,7 +87,7 @@ func TestPayPalDeliveries(t *testing.T) {
 	}
 }
 
-// TestPayPalDoesNotCoverTheBody makes another body of the same CRC-32, which anybody can.
+// TestPayPalDoesNotCoverTheBody forges a body with the same CRC-32.
 func TestPayPalDoesNotCoverTheBody(t *testing.T) {
 	t.Parallel()
 	const text = `{"id":"WH-1"}`
@@ -99,14 +99,14 @@ func TestPayPalDoesNotCoverTheBody(t *testing.T) {
 	}
 	second, err := testPayPal().Verify(r, body(string(forged)))
 	if err != nil {
-		t.Fatalf("the weakness is gone: %v", err)
+		t.Fatalf("the forgery was refused: %v", err)
 	}
 	if first.Covers("@body") || string(first.Signed) != string(second.Signed) {
-		t.Error("a receiver could not tell that the signed content is the same")
+		t.Error("the signed content of the forgery differs")
 	}
 }
 
-// sameCRC appends four bytes that give the text the wanted CRC-32.
+// sameCRC appends four bytes that give text the CRC-32.
 func sameCRC(text []byte, want uint32) []byte {
 	state := ^want
 	for range 4 { // run the table backwards over the four bytes
@@ -125,14 +125,13 @@ func TestPayPalPinnedKeysAndSettings(t *testing.T) {
 	t.Parallel()
 	const text = `{"id":"WH-1"}`
 	p := testPayPal()
-	p.certs = &certStore{
-		Pinned: map[string]crypto.PublicKey{"https://api.paypal.com/v1/notifications/certs/c1": &newAuthority().key.PublicKey},
-	}
+	const address = "https://api.paypal.com/v1/notifications/certs/c1"
+	p.certs = &certStore{Pinned: map[string]crypto.PublicKey{address: &newAuthority().key.PublicKey}}
 	if _, err := p.Verify(payPalRequest(t, text), body(text)); err != nil {
 		t.Errorf("a pinned key: %v", err)
 	}
 	if (&payPalScheme{certs: &certStore{}}).Check() == nil || (&payPalScheme{webhookID: "x"}).Check() == nil {
-		t.Error("a scheme without webhook id or certificates was taken")
+		t.Error("a scheme without webhook id or certificates was accepted")
 	}
 	if _, err := testPayPal().Verify(payPalRequest(t, text), noBody); err == nil || errors.As(err, new(*verify.Error)) {
 		t.Errorf("the body's own error is %v", err)

@@ -8,8 +8,8 @@ import (
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
-// TestOwnFieldsAreThoseOfTheVendor: a preset sets its vendor's fields, no prefix is so wide
-// that it covers the fields of others, and the fields of the scheme and the key are added.
+// TestOwnFieldsAreThoseOfTheVendor: a preset sets its vendor's fields, no prefix covers the
+// fields of others, and the fields of scheme and key are added.
 func TestOwnFieldsAreThoseOfTheVendor(t *testing.T) {
 	t.Parallel()
 	for _, p := range All() {

@@ -25,8 +25,8 @@ const (
 
 var testNow = time.Unix(1_790_000_000, 0)
 
-// presetSettings are settings with which each preset of shared secrets opens. The last of each
-// list is another secret, for rotation.
+// presetSettings open each preset with shared secrets. The last of each list is another secret,
+// for rotation.
 func presetSettings() map[string]Settings {
 	plain := Settings{Secrets: []string{testSecret, "second-" + testSecret}}
 	hexed := Settings{Secrets: []string{testHex, strings.Repeat("0b", 32)}}
@@ -50,7 +50,7 @@ func presetSettings() map[string]Settings {
 	}
 }
 
-// eachPreset runs a test for every preset that has settings above.
+// eachPreset runs a test for every preset in presetSettings.
 func eachPreset(t *testing.T, f func(t *testing.T, p Preset, s Settings)) {
 	t.Helper()
 	all := presetSettings()
@@ -66,7 +66,7 @@ func eachPreset(t *testing.T, f func(t *testing.T, p Preset, s Settings)) {
 	}
 }
 
-// receive does what a receiver does with a delivery, up to its items.
+// receive processes a delivery like a receiver, up to its items.
 func receive(p producer.Producer, r *http.Request, body []byte, now time.Time) ([]producer.Item, verify.Identity,
 	error) {
 	p = p.WithDefaults()
@@ -104,10 +104,10 @@ func TestEverySampleIsAccepted(t *testing.T) {
 		}
 		named := strings.Contains(items[0].ID, "evt-17")
 		if digest := strings.HasPrefix(items[0].ID, "sha256:"); named == digest {
-			t.Errorf("got id %q, want the one that was asked for or a digest", items[0].ID)
+			t.Errorf("got id %q, want the requested one or a digest", items[0].ID)
 		}
 		if id.Signed != nil && !id.Covers("@body") {
-			t.Errorf("the signed content is remembered, and does not bind the body: %+v", id)
+			t.Errorf("signed content that does not cover the body: %+v", id)
 		}
 	})
 }
@@ -130,7 +130,7 @@ func TestASampleSignedWithTheOldSecretIsAccepted(t *testing.T) {
 		fresh := s
 		fresh.Secrets = s.Secrets[:1]
 		if _, _, err := receive(p.Open(fresh), r, body, testNow); err == nil {
-			t.Error("accepted with a secret that is gone")
+			t.Error("accepted with a removed secret")
 		}
 	})
 }
@@ -140,7 +140,7 @@ func TestEveryPresetIsComplete(t *testing.T) {
 	names := map[string]bool{}
 	for _, p := range All() {
 		if names[p.Name] {
-			t.Errorf("%s stands twice in the table", p.Name)
+			t.Errorf("%s is in the table twice", p.Name)
 		}
 		names[p.Name] = true
 		if p.Auth == "" || p.ID == "" || p.Wants == "" {
@@ -158,7 +158,7 @@ func TestEveryPresetIsComplete(t *testing.T) {
 		}
 		if d := made.WithDefaults(); d.Window < 24*time.Hour && d.Series == nil || d.Contract != producer.Webhook ||
 			d.Accepted.Status != 200 || !d.StaleKnown {
-			t.Errorf("got window %v, contract %v, answer %d, stale known %v", d.Window, d.Contract, d.Accepted.Status,
+			t.Errorf("got window %v, contract %v, status %d, stale known %v", d.Window, d.Contract, d.Accepted.Status,
 				d.StaleKnown)
 		}
 		if !strings.HasPrefix(made.Docs, "https://") {
@@ -204,9 +204,9 @@ func TestSecretsOfAnotherVendorAreRefused(t *testing.T) {
 		p, _ := Find(name)
 		err := p.Open(Settings{Secrets: []string{secret}}).Err
 		if err == nil {
-			t.Errorf("%s: takes the secret %q", name, secret)
+			t.Errorf("%s: accepts the secret %q", name, secret)
 		} else if strings.Contains(err.Error(), strings.TrimSpace(secret)) {
-			t.Errorf("%s: the error tells the secret: %v", name, err)
+			t.Errorf("%s: the error reveals the secret: %v", name, err)
 		}
 	}
 }
@@ -221,19 +221,17 @@ func TestUnusedSettingsAreRefused(t *testing.T) {
 	})
 }
 
-// mutated returns the request with a change, for each of all single changes of bytes that are
-// signed.
+// mutation is a request with one changed byte.
 type mutation struct {
 	what string
 	r    *http.Request
 	body []byte
 }
 
-// mutations changes each byte of the body, and each byte of what else the signature binds or
-// consists of.
+// mutations changes each byte of the body, of the covered parts and of the signature.
 func mutations(r *http.Request, body []byte, covered []string, signature string) []mutation {
 	var all []mutation
-	flips := []byte{1, 0x20, 0x80} // the next character, the other case, no ASCII
+	flips := []byte{1, 0x20, 0x80} // the next character, the other case, not ASCII
 	for n := range 3 * len(body) {
 		changed := slices.Clone(body)
 		changed[n/3] ^= flips[n%3]
@@ -260,10 +258,9 @@ func mutations(r *http.Request, body []byte, covered []string, signature string)
 	return all
 }
 
-// signatureFields says where the signature of a preset stands. Presets that are missing here
-// prove no bytes: adyen (eight members of the body; tested in package verify), aws-eventbridge,
-// azure-event-grid, chargebee, cloudevents, gitlab and webengage (shared credentials, sent as
-// they are), yookassa (nothing but addresses).
+// signatureFields are the fields of signatures, by preset. Missing presets sign no bytes: adyen
+// signs eight members of the body, aws-eventbridge, azure-event-grid, chargebee, cloudevents,
+// gitlab and webengage send credentials, and yookassa has only addresses.
 var signatureFields = map[string]string{
 	"adyen-platform": "HmacSignature", "datatrans": "Datatrans-Signature", "dwolla": "X-Request-Signature-SHA-256",
 	"github": "X-Hub-Signature-256", "interledger-rafiki": "Rafiki-Signature", "meta": "X-Hub-Signature-256",
@@ -301,14 +298,14 @@ func TestEveryChangeOfASignedByteIsRefused(t *testing.T) {
 	})
 }
 
-// sameSignature reports whether a change that is accepted changed neither the signed content
-// nor the decoded signature: the case of a hexadecimal digit or of the name of a hash.
+// sameSignature reports whether an accepted change left the signed content and the decoded
+// signature as they were: the case of a hexadecimal digit or of the name of a hash.
 func sameSignature(preset, field string, r *http.Request, m mutation, a, b verify.Identity) bool {
 	if string(a.Signed) != string(b.Signed) || a.KeyID != b.KeyID {
 		return false
 	}
 	if preset == "twilio" && strings.HasPrefix(m.what, "body") {
-		return true // "+" for " ": two spellings of one form
+		return true // "+" and " " are the same in a form
 	}
 	return strings.HasPrefix(m.what, field) && strings.EqualFold(m.r.Header.Get(field), r.Header.Get(field))
 }
@@ -345,7 +342,7 @@ func TestErrorsAndFormattingRevealNoSecret(t *testing.T) {
 		for _, text := range texts {
 			for _, secret := range private {
 				if strings.Contains(text, secret) {
-					t.Fatalf("%q holds %q", text, secret)
+					t.Fatalf("%q reveals %q", text, secret)
 				}
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// tokenPresetNames are the presets with certificates and tokens, which only their vendor can
-// sign for.
+// tokenPresetNames are the presets with certificates and tokens, for which only the vendor can
+// sign.
 func tokenPresetNames() []string {
 	return []string{"aws-sns", "google-eventarc", "google-pubsub", "openbanking-uk", "paypal", "yandex-pay"}
 }
@@ -80,7 +80,7 @@ func TestTokenPresetsRequireTheirSettings(t *testing.T) {
 		wrong := full[name]
 		wrong.LicenseCode = "x"
 		if preset.Open(wrong).Err == nil {
-			t.Errorf("%s takes a setting that it does not know", name)
+			t.Errorf("%s accepts a setting that it does not use", name)
 		}
 	}
 	if errs := check(AzureEventGrid(entra)); len(errs) != 0 {
@@ -111,8 +111,7 @@ func emptied(list []string) []string {
 	return []string{""}
 }
 
-// TestSNSConfirmsOnlyAtSNS hands the handshake deliveries whose address is not one of SNS, as
-// if they verified.
+// TestSNSConfirmsOnlyAtSNS treats deliveries with a SubscribeURL elsewhere as verified.
 func TestSNSConfirmsOnlyAtSNS(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -125,9 +124,9 @@ func TestSNSConfirmsOnlyAtSNS(t *testing.T) {
 			200, true, ""},
 		{"the end of a subscription", "UnsubscribeConfirmation",
 			"https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription", 200, false, ""},
-		{"a stranger's address", "SubscriptionConfirmation", "https://169.254.169.254/latest", 0, false,
+		{"another address", "SubscriptionConfirmation", "https://169.254.169.254/latest", 0, false,
 			verify.ChallengeUnexpected},
-		{"a host that looks like it", "SubscriptionConfirmation", "https://sns.eu-west-1.amazonaws.com.evil.example/",
+		{"a similar host", "SubscriptionConfirmation", "https://sns.eu-west-1.amazonaws.com.evil.example/",
 			0, false, verify.ChallengeUnexpected},
 		{"plain http", "SubscriptionConfirmation", "http://sns.eu-west-1.amazonaws.com/", 0, false,
 			verify.ChallengeUnexpected},
@@ -192,15 +191,15 @@ func TestEventGridBatches(t *testing.T) {
 		items int
 		code  verify.Code
 	}{
-		"two":          {"[" + one + "," + strings.Replace(one, `"1"`, `"2"`, 1) + "]", 2, ""},
-		"none":         {"[]", 0, ""},
-		"over 5,000":   {many, 0, verify.EventMalformed},
-		"no array":     {one, 0, verify.EventMalformed},
-		"not JSON":     {"[", 0, verify.EventMalformed},
-		"without id":   {`[{"eventType":"a"}]`, 0, verify.EventMalformed},
-		"without type": {`[{"id":"1"}]`, 0, verify.EventMalformed},
-		"id twice":     {`[{"id":"1","id":"2","eventType":"a"}]`, 0, verify.AmbiguousField},
-		"no object":    {`[1]`, 0, verify.EventMalformed},
+		"two":           {"[" + one + "," + strings.Replace(one, `"1"`, `"2"`, 1) + "]", 2, ""},
+		"none":          {"[]", 0, ""},
+		"over 5,000":    {many, 0, verify.EventMalformed},
+		"not an array":  {one, 0, verify.EventMalformed},
+		"not JSON":      {"[", 0, verify.EventMalformed},
+		"without id":    {`[{"eventType":"a"}]`, 0, verify.EventMalformed},
+		"without type":  {`[{"id":"1"}]`, 0, verify.EventMalformed},
+		"id twice":      {`[{"id":"1","id":"2","eventType":"a"}]`, 0, verify.AmbiguousField},
+		"not an object": {`[1]`, 0, verify.EventMalformed},
 	} {
 		items, err := eventGrid{}.split(newDelivery(testHook, c.body, "Content-Type", "application/json"))
 		if len(items) != c.items || verify.CodeOf(err) != c.code {
@@ -240,8 +239,8 @@ func TestEventGridAcceptsListedTopicsOnly(t *testing.T) {
 	}
 }
 
-// TestYandexPayIdentifiesEveryKindOfEvent holds the identifier to the claims, however the token was
-// signed.
+// TestYandexPayIdentifiesEveryKindOfEvent: claims give the identifier, not the signature of the
+// token.
 func TestYandexPayIdentifiesEveryKindOfEvent(t *testing.T) {
 	t.Parallel()
 	p := YandexPay("m1")
@@ -268,6 +267,6 @@ func TestYandexPayIdentifiesEveryKindOfEvent(t *testing.T) {
 		ids[items[0].ID] = true
 	}
 	if len(ids) != 1 {
-		t.Error("a token that is signed afresh is another event")
+		t.Error("the same claims in another token are another event")
 	}
 }

@@ -22,7 +22,7 @@ import (
 // so the receiver must know its public one, and the names and values of a form. A body that is
 // not a form is bound by the SHA-256 in bodySHA256, a parameter of the URL; one that nothing
 // binds is refused (body_hash_mismatch). Names and values are joined without a separator, so
-// "ab=c" and "a=bc" have one signature, which no receiver can tell apart.
+// "ab=c" and "a=bc" have one signature, which no receiver can distinguish.
 //
 // The identifier I-Twilio-Idempotency-Token is not signed, so a digest of URL and parameters
 // identifies the event. Requests of a running call may be equal in both: up to 256 with

@@ -80,7 +80,7 @@ func TestTwilioOtherBodiesAreBoundByTheirHash(t *testing.T) {
 	const media = "application/json"
 	r := twilioRequest(t, "https://a.example/in?x=1", media, `{"a":1}`)
 	if !strings.Contains(r.URL.RawQuery, "bodySHA256=") {
-		t.Fatal("the signer bound no body")
+		t.Fatal("the signer did not bind the body")
 	}
 	id, err := scheme.Verify(r, body(`{"a":1}`))
 	if err != nil || !id.Covers("@body") || id.Signed == nil {
@@ -102,7 +102,7 @@ func TestTwilioOtherBodiesAreBoundByTheirHash(t *testing.T) {
 	}
 }
 
-// referenceForm is sortedForm by the standard library.
+// referenceForm is sortedForm with the standard library.
 func referenceForm(body string) (string, bool) {
 	values, err := url.ParseQuery(body)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// fields makes a request with the given fields and signs nothing.
+// fields returns an unsigned request with the header fields.
 func fields(t *testing.T, method, address string, pairs ...string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequest(method, address, nil)
@@ -75,9 +75,9 @@ func TestSvixReadsTheSignedIdentifier(t *testing.T) {
 	if err != nil || items[0].ID != "e17" {
 		t.Fatalf("fields without the brand: got %+v, %v", items, err)
 	}
-	r.Header.Set("svix-id", "another") // by somebody who captured the delivery
+	r.Header.Set("svix-id", "another") // by an attacker who captured the delivery
 	if items, _, err = receive(p, r, []byte("{}"), testNow); err != nil || items[0].ID != "e17" {
-		t.Errorf("an unsigned field gave the event another name: %+v, %v", items, err)
+		t.Errorf("an unsigned field changed the identifier: %+v, %v", items, err)
 	}
 }
 
@@ -121,10 +121,10 @@ func TestAdyenBatchesAreSplit(t *testing.T) {
 		t.Errorf("got the body %s", items[0].Body)
 	}
 	if id.Signed != nil {
-		t.Error("the body is not bound; a digest would take an altered item for a replay")
+		t.Error("the body is not covered: a digest would treat an altered item as a replay")
 	}
 	if string(p.Accepted.Body) != "[accepted]" {
-		t.Errorf("answers %q", p.Accepted.Body)
+		t.Errorf("responds %q", p.Accepted.Body)
 	}
 }
 
@@ -163,10 +163,10 @@ func TestWorldpayBase64Setting(t *testing.T) {
 	}
 	s.Encoding = ""
 	if _, _, err := receive(p.Open(s), r, body, testNow); verify.CodeOf(err) != verify.SignatureMalformed {
-		t.Errorf("base64 where hex is meant: got %v", err)
+		t.Errorf("base64 instead of hex: got %v", err)
 	}
 	if s.Encoding = "rot13"; p.Open(s).Err == nil {
-		t.Error("an unknown encoding is no mistake")
+		t.Error("an unknown encoding is accepted")
 	}
 }
 
@@ -193,16 +193,16 @@ func TestSharedCredentialsOfEveryKind(t *testing.T) {
 				t.Errorf("%s, %s: got %+v, %v", preset, name, id, err)
 			}
 			if s.Query != "" && (len(made.SecretQuery) != 1 || made.WithDefaults().ScopeIgnores[0] != "key") {
-				t.Errorf("the key in the URL is kept: %v", made.SecretQuery)
+				t.Errorf("the key in the URL is stored: %v", made.SecretQuery)
 			}
 			if s.Header != "" && len(made.SecretHeaders) != 1 {
-				t.Error("the key in the header is kept")
+				t.Error("the key in the header is stored")
 			}
 		}
 	}
 	p, _ := Find("chargebee")
 	if p.Open(Settings{Username: "a", Password: "b", Query: "key", Value: "c"}).Err == nil {
-		t.Error("two credentials, of which one would have no effect, are no mistake")
+		t.Error("two credentials, of which one would have no effect, are accepted")
 	}
 }
 
@@ -215,10 +215,10 @@ func TestChargebeeAttemptsAreOneEvent(t *testing.T) {
 	}
 	a := fingerprint(`{"id":"e1","event_type":"x","occurred_at":17,"webhook_status":"scheduled"}`)
 	if a != fingerprint(`{"id":"e1","event_type":"x","occurred_at":17,"webhook_status":"re_scheduled"}`) {
-		t.Error("the state of the delivery makes another event")
+		t.Error("the state of the delivery changes the fingerprint")
 	}
 	if a == fingerprint(`{"id":"e1","event_type":"y","occurred_at":17,"webhook_status":"scheduled"}`) {
-		t.Error("another type is the same event")
+		t.Error("another type has the same fingerprint")
 	}
 }
 
@@ -280,7 +280,7 @@ func TestWebSubUnsignedTopicsNeedAllowedIPs(t *testing.T) {
 	}
 	link.Header.Set("Link", `<https://b.example/>; rel="self"`)
 	if _, _, err := receive(made, link, []byte("x"), testNow); verify.CodeOf(err) != verify.TopicUnexpected {
-		t.Errorf("a topic that nobody wants: got %v", err)
+		t.Errorf("an unlisted topic: got %v", err)
 	}
 	for _, secrets := range [][2]string{{"", testSecret}, {testSecret, ""}} {
 		s.Subscriptions = []Subscription{{Topic: "https://a.example/", Secret: secrets[0], Token: testToken},
