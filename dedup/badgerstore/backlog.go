@@ -28,14 +28,14 @@ const backlogRetry = 15 * time.Second
 func (g *backlog) add(bytes, records int64) {
 	g.bytes, g.records = g.bytes+bytes, g.records+records
 	reached := func(have, most, percent int64) bool { return most > 0 && have >= most/100*percent+most%100*percent/100 }
-	switch {
-	case reached(g.bytes, g.maxBytes, 100) || reached(g.records, g.maxRecords, 100):
+	bound := int64(100)
+	if g.full.Load() != nil {
+		bound = 80
+	}
+	if reached(g.bytes, g.maxBytes, bound) || reached(g.records, g.maxRecords, bound) {
 		g.full.Store(&dedup.ErrUnavailable{Reason: g.reason(), RetryAfter: backlogRetry})
-	case g.full.Load() == nil:
-	case !reached(g.bytes, g.maxBytes, 80) && !reached(g.records, g.maxRecords, 80):
+	} else {
 		g.full.Store(nil)
-	default:
-		g.full.Store(&dedup.ErrUnavailable{Reason: g.reason(), RetryAfter: backlogRetry})
 	}
 }
 

@@ -25,8 +25,7 @@ type Position struct {
 	Version uint64
 }
 
-// String returns VERSION@STORE, or VERSION if the store is not known. [ParsePosition] parses
-// it.
+// String returns VERSION@STORE, or VERSION if the store is not known. [ParsePosition] parses it.
 func (p Position) String() string {
 	if p.Store == "" {
 		return strconv.FormatUint(p.Version, 10)
@@ -183,13 +182,8 @@ func (s *snapshot) write(ctx context.Context, txn *badger.Txn, w io.Writer, sinc
 // value returns a stored value unchanged. A value that cannot be read is written as empty,
 // which every restore recognizes as damaged.
 func (s *snapshot) value(txn *badger.Txn, key []byte) []byte {
-	value, err := readValue(txn, key)
-	if err == nil {
-		err = record.Verify(key, value)
-	}
-	if err != nil {
-		s.damage(err)
-	}
+	value, err := readVerified(txn, key)
+	s.damage(err)
 	return value
 }
 

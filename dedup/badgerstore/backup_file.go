@@ -14,9 +14,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// A backup has its own file format instead of Badger's. Badger's has no end marker, so half of
-// a backup looks complete, and its increments miss deletions that compaction has already
-// dropped.
+// A backup has its own file format instead of Badger's. Badger's has no end marker, so half of a
+// backup looks complete, and its increments miss deletions that compaction has already dropped.
 //
 //	line of text        "eyelet backup 1"
 //	line of JSON        backupHead, with the identity of the store and the version that it starts after
@@ -40,8 +39,7 @@ type backupHead struct {
 	Format int `json:"format"`
 	// Store is the identity of the store, empty if it has none.
 	Store string `json:"store,omitempty"`
-	// Since is the version of the previous backup, 0 for a full one. Version is that of this
-	// one.
+	// Since is the version of the previous backup, 0 for a full one. Version is that of this one.
 	Since   uint64 `json:"since"`
 	Version uint64 `json:"version"`
 	// Commit is the number of the last commit in it.

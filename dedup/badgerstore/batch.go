@@ -107,18 +107,21 @@ func (b *batch) anyDue() bool {
 	return ok && !next.After(b.now)
 }
 
-// put makes r the row at its place.
-func (b *batch) put(r *row) {
-	old, had := b.rows[r.place]
+// set changes a map of the batch until a rollback.
+func set[K comparable, V any](b *batch, m map[K]V, key K, v V) {
+	old, had := m[key]
 	b.undo = append(b.undo, func() {
 		if had {
-			b.rows[r.place] = old
+			m[key] = old
 		} else {
-			delete(b.rows, r.place)
+			delete(m, key)
 		}
 	})
-	b.rows[r.place] = r
+	m[key] = v
 }
+
+// put makes r the row at its place.
+func (b *batch) put(r *row) { set(b, b.rows, r.place, r) }
 
 // at returns the row at a place, nil if there is none.
 func (b *batch) at(p record.Place) (*row, error) {
@@ -187,17 +190,9 @@ func (b *batch) putAlias(h record.Hash, a record.Alias) { b.setAlias(h, a, true)
 func (b *batch) dropAlias(h record.Hash) { b.setAlias(h, record.Alias{}, false) }
 
 func (b *batch) setAlias(h record.Hash, a record.Alias, exists bool) {
-	old, err := b.alias(h)
-	b.undo = append(b.undo, func() {
-		if err == nil {
-			b.aliases[h] = old
-		} else {
-			delete(b.aliases, h)
-		}
-	})
-	next := old
+	next, _ := b.alias(h) // a damaged one is replaced
 	next.Alias, next.exists, next.dirty = a, exists, true
-	b.aliases[h] = next
+	set(b, b.aliases, h, next)
 }
 
 // aliased returns the row of the event that an alias belongs to, nil if there is none.
@@ -224,15 +219,7 @@ func (b *batch) trace(id record.TraceID) dedup.Trace {
 }
 
 func (b *batch) putTrace(id record.TraceID, t dedup.Trace) {
-	old, had := b.traces[id]
-	b.undo = append(b.undo, func() {
-		if had {
-			b.traces[id] = old
-		} else {
-			delete(b.traces, id)
-		}
-	})
-	b.traces[id] = traceEntry{Trace: t, dirty: true, gone: t.Count == 0}
+	set(b, b.traces, id, traceEntry{Trace: t, dirty: true, gone: t.Count == 0})
 }
 
 // firstDay returns the first day of which keys are remembered.
@@ -332,9 +319,8 @@ func (b *batch) noteRetired(r *row) {
 	if b.retired == nil {
 		b.retired = generations{}
 	}
-	h, before := r.place.Hash, b.retired[r.place.Hash]
-	b.retired[h] = append(before[:len(before):len(before)], generation{r.place.Older, r.rec.Generation})
-	b.undo = append(b.undo, func() { b.retired[h] = before })
+	before := b.retired[r.place.Hash]
+	set(b, b.retired, r.place.Hash, append(before[:len(before):len(before)], generation{r.place.Older, r.rec.Generation}))
 }
 
 // stage collects the writes of the batch in committer.writes. It reports false if there is

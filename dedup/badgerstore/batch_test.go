@@ -203,8 +203,7 @@ func TestATakeReportsThatASplitBatchEndedTheStore(t *testing.T) {
 	unavailable(t, take.err, "commit failed")
 }
 
-// TestTakesThatTogetherAreTooLargeAreServed assigns more tasks at once than a transaction
-// takes.
+// TestTakesThatTogetherAreTooLargeAreServed assigns more tasks at once than a transaction takes.
 func TestTakesThatTogetherAreTooLargeAreServed(t *testing.T) {
 	t.Parallel()
 	s := openManual(t, t.TempDir(), quiet())
@@ -522,8 +521,7 @@ func unwritable(t *testing.T, s *Store, do func()) {
 	s.disk.recheck()
 }
 
-// TestANewEventThatIsNotWrittenIsNotStarted refuses the write that would accept and start an
-// event.
+// TestANewEventThatIsNotWrittenIsNotStarted refuses the write that would accept and start an event.
 func TestANewEventThatIsNotWrittenIsNotStarted(t *testing.T) {
 	t.Parallel()
 	s := openManual(t, t.TempDir(), quiet())

@@ -124,10 +124,9 @@ func deviceStat(dir string, field int) int64 {
 	return 0
 }
 
-// BenchmarkSustained drives whole events (claim, take, finish) with 64 clients for
-// EYELET_SUSTAINED (a duration; it is skipped without), keeping the bodies or dropping them. It
-// reports the rate, its worst five seconds, the CPU time, the bytes written and the size of the
-// store.
+// BenchmarkSustained drives whole events (claim, take, finish) with 64 clients for EYELET_SUSTAINED
+// (a duration; it is skipped without), keeping the bodies or dropping them. It reports the rate,
+// its worst five seconds, the CPU time, the bytes written and the size of the store.
 func BenchmarkSustained(b *testing.B) {
 	length, err := time.ParseDuration(os.Getenv("EYELET_SUSTAINED"))
 	if err != nil {

@@ -44,8 +44,7 @@ type Report struct {
 	Commit    uint64 `json:"commit"`
 	HighWater uint64 `json:"high_water"`
 	Lost      bool   `json:"lost"`
-	// HighWaterUnknown is why there is no high water (missing or damaged), empty if there is
-	// one.
+	// HighWaterUnknown is why there is no high water (missing or damaged), empty if there is one.
 	HighWaterUnknown string `json:"high_water_unknown,omitempty"`
 	// Missing describes how the store differs from the events and aliases that its last commit
 	// counted. It is empty if it does not, or if nothing was counted yet. Open refuses a store
@@ -242,49 +241,40 @@ func (x *examination) one(txn *badger.Txn, key []byte) {
 		x.alias(txn, key)
 	case record.FamilyTrace:
 		x.report.Remembered++
-		if _, err := readTrace(txn, key); err != nil {
-			x.damaged(err, "", "")
-		}
+		_, err := readTrace(txn, key)
+		x.damaged(err, "", "")
 	case record.FamilyChunk:
 		x.report.Pieces++
-		x.value(txn, key)
+		_, err := readVerified(txn, key)
+		x.damaged(err, "", "")
 	}
 }
 
 func (x *examination) alias(txn *badger.Txn, key []byte) {
 	x.report.Aliases++
-	value, err := readValue(txn, key)
-	if err == nil {
-		err = record.Verify(key, value)
-	}
-	seal := record.Checksum(value)
+	value, err := readVerified(txn, key)
+	checksum := record.Checksum(value)
 	if err != nil {
 		x.damaged(err, "", "")
 		x.unread++
-		seal = 0
+		checksum = 0
 	}
-	x.census.Add(1, record.Mark(record.FamilyAlias, record.Place{Hash: record.Hash(key[1:])}, seal))
+	x.census.Add(1, record.Mark(record.FamilyAlias, record.PlaceOf(key), checksum))
 }
 
 func (x *examination) event(txn *badger.Txn, p record.Place) {
 	x.report.Records++
 	r, err := readRow(txn, p)
-	if err != nil || r == nil {
+	if r == nil { // damaged, as the key was just found
 		x.unread++
 		x.census.Add(1, (&row{place: p}).mark())
-	} else {
-		x.census.Add(1, r.mark())
-	}
-	if err == nil && r != nil {
-		_, err = r.body(txn)
-	}
-	if err != nil {
-		event, state := x.known(txn, p, r)
+		event, state := x.known(txn, p)
 		x.damaged(err, event, state)
-	}
-	if r == nil {
 		return
 	}
+	x.census.Add(1, r.mark())
+	_, err = r.body(txn)
+	x.damaged(err, r.rec.Event, r.rec.State().String())
 	for i := range r.rec.Tasks {
 		switch r.rec.Tasks[i].State {
 		case dedup.Pending:
@@ -300,10 +290,7 @@ func (x *examination) event(txn *badger.Txn, p record.Place) {
 }
 
 // known returns the id and state of a damaged event, as far as they are known.
-func (x *examination) known(txn *badger.Txn, p record.Place, r *row) (event, state string) {
-	if r != nil {
-		return r.rec.Event, r.rec.State().String()
-	}
+func (x *examination) known(txn *badger.Txn, p record.Place) (event, state string) {
 	var rec dedup.Record
 	key := p.Hash.Key(record.FamilyState)
 	value, err := readValue(txn, key)
@@ -318,26 +305,20 @@ func (x *examination) known(txn *badger.Txn, p record.Place, r *row) (event, sta
 
 // state looks for a state without its event, which no other check would notice.
 func (x *examination) state(txn *badger.Txn, key []byte) {
-	h := record.Hash(key[1:])
-	value, err := readValue(txn, h.Key(record.FamilyEvent))
+	p := record.PlaceOf(key)
+	value, err := readValue(txn, p.Key())
 	if err != nil || value != nil {
 		return // event reports on its state
 	}
-	event, state := x.known(txn, record.Place{Hash: h}, nil)
+	event, state := x.known(txn, p)
 	x.damaged(record.Damaged(key, "its event is missing", nil), event, state)
 }
 
-func (x *examination) value(txn *badger.Txn, key []byte) {
-	value, err := readValue(txn, key)
-	if err == nil {
-		err = record.Verify(key, value)
-	}
-	if err != nil {
-		x.damaged(err, "", "")
-	}
-}
-
+// damaged records an error of reading a value, if there is one.
 func (x *examination) damaged(err error, event, state string) {
+	if err == nil {
+		return
+	}
 	x.note(err)
 	var d *DamagedError
 	if !errors.As(err, &d) {

@@ -36,9 +36,8 @@ func (e elapsed) Alarm(at time.Time) (rings <-chan struct{}, stop func()) {
 	return c, func() { timer.Stop() }
 }
 
-// steady never goes back: when the clock below is set back, time continues from where it was,
-// and a task due in a second does not wait for an hour. A clock set forward looks like elapsed
-// time.
+// steady never goes back: when the clock below is set back, time continues from where it was, and a
+// task due in a second does not wait for an hour. A clock set forward looks like elapsed time.
 type steady struct {
 	clock dedup.Clock
 	mu    sync.Mutex

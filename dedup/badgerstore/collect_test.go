@@ -55,9 +55,8 @@ func outdated(t *testing.T, o Options) (s *Store, kept map[string]dedup.Claim) {
 	return s, kept
 }
 
-// TestACollectionStartsBetweenCommitsAndThenDelaysNone uses Badger's log lines:
-// one before the unlocked read with which a collection begins, and one at its end, when the old
-// file is deleted.
+// TestACollectionStartsBetweenCommitsAndThenDelaysNone uses Badger's log lines: one before the
+// unlocked read with which a collection begins, and one at its end, when the old file is deleted.
 func TestACollectionStartsBetweenCommitsAndThenDelaysNone(t *testing.T) {
 	t.Parallel()
 	var committing atomic.Bool

@@ -15,9 +15,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// core is what the parts of a store share. Everything in it is constant while the store is
-// open, or safe for concurrent use. The state that belongs to the writing goroutine is in
-// committer.
+// core is what the parts of a store share. Everything in it is constant while the store is open, or
+// safe for concurrent use. The state that belongs to the writing goroutine is in committer.
 type core struct {
 	dir      string
 	options  Options

@@ -48,8 +48,7 @@ func TestAKillBeforeEachStepOfACommitLosesNothing(t *testing.T) {
 	for _, commit := range []int{2, 40} {
 		for at := stepStage; at < stepEnd; at++ {
 			round++
-			// Twice the rounds of the oracle's numbers, so that identifiers differ from the
-			// others.
+			// Twice the rounds of the oracle's numbers, so that identifiers differ from the others.
 			k.child(t, dir, round, killStepEnv+"="+strconv.Itoa(int(at))+" "+strconv.Itoa(commit))
 			k.check(t, dir)
 			if t.Failed() {

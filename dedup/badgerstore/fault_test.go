@@ -105,8 +105,7 @@ func TestAFailedSyncOfTheValueLogEndsTheStore(t *testing.T) {
 	<-s.Failed()
 }
 
-// TestBadgerStillLogsFailedSyncs fails if another version of Badger words the line
-// differently.
+// TestBadgerStillLogsFailedSyncs fails if another version of Badger words the line differently.
 func TestBadgerStillLogsFailedSyncs(t *testing.T) {
 	t.Parallel()
 	source := badgerSource(t, "value.go")

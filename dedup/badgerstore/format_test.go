@@ -25,11 +25,10 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/deduptest"
 )
 
-// A golden store was written by the first program of a format: testdata/formatN.tar.gz holds
-// its directory twice, after a clean close and after a crash, and testdata/formatN.json what
-// that program found in it. Every later program must find the same. Golden stores are written
-// once, with EYELET_WRITE_FIXTURE set, by the program that introduces the format, and never
-// overwritten.
+// A golden store was written by the first program of a format: testdata/formatN.tar.gz holds its
+// directory twice, after a clean close and after a crash, and testdata/formatN.json what that
+// program found in it. Every later program must find the same. Golden stores are written once, with
+// EYELET_WRITE_FIXTURE set, by the program that introduces the format, and never overwritten.
 const (
 	goldenFiles   = "testdata/%s.tar.gz"
 	goldenRecords = "testdata/%s.json"

@@ -166,8 +166,7 @@ func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasFarAheadAndIsSetRightForgetsNothing starts a machine whose clock is a year
-// off.
+// TestAClockThatWasFarAheadAndIsSetRightForgetsNothing starts a machine whose clock is a year off.
 func TestAClockThatWasFarAheadAndIsSetRightForgetsNothing(t *testing.T) {
 	t.Parallel()
 	s, clock, _, o := timed(t)

@@ -9,9 +9,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// TestLanesKeepTheirOrderOverARestartThatInterrupts closes the store while the heads of two
-// lanes run. After the next start each lane continues in accepted order, the interrupted task
-// first.
+// TestLanesKeepTheirOrderOverARestartThatInterrupts closes the store while the heads of two lanes
+// run. After the next start each lane continues in accepted order, the interrupted task first.
 func TestLanesKeepTheirOrderOverARestartThatInterrupts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -86,9 +86,8 @@ func (m *maintenance) checkReclaimSpace() error {
 	return nil
 }
 
-// makeCompactable fills memory tables until Flatten has something to compact: it skips a store
-// with files in only one level. One table is enough, except for a store that was never
-// compacted.
+// makeCompactable fills memory tables until Flatten has something to compact: it skips a store with
+// files in only one level. One table is enough, except for a store that was never compacted.
 func (m *maintenance) makeCompactable() error {
 	for range 2 * m.db.Opts().NumLevelZeroTables {
 		if err := m.fillMemTable(); err != nil || m.countLevels() > 1 || m.stopping() {
@@ -206,8 +205,7 @@ func (m *maintenance) liveIn(all bool) (map[uint32]int64, error) {
 	return live, err
 }
 
-// pointer returns where the value of an item is in the value log; ok is false if it is in a
-// table.
+// pointer returns where the value of an item is in the value log; ok is false if it is in a table.
 func pointer(item *badger.Item) (file uint32, size int64, ok bool) {
 	const isPointer = 1 << 1 // Badger's bitValuePointer
 	v := reflect.ValueOf(item).Elem()

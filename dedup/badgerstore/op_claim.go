@@ -71,8 +71,7 @@ func (p *prepared) encode(number uint64) int {
 	return p.event.EncodedSize() + 256
 }
 
-// resolved returns the claim as it is decided: an occurrence may get another key or more
-// aliases.
+// resolved returns the claim as it is decided: an occurrence may get another key or more aliases.
 func (p *prepared) resolved(c dedup.Claim) (*prepared, error) {
 	if p.claim.Occurrence == nil {
 		return p, nil
@@ -243,8 +242,7 @@ func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 	return b.accept(p, old)
 }
 
-// aliasConflict returns the live record of another key that has one of the claim's aliases, or
-// nil.
+// aliasConflict returns the live record of another key that has one of the claim's aliases, or nil.
 func (b *batch) aliasConflict(c *dedup.Claim) (*dedup.Record, dedup.Key, error) {
 	for _, alias := range c.Aliases {
 		r, err := b.aliased(record.HashOf(alias))
@@ -312,9 +310,8 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 	return d, err
 }
 
-// accept stages the record of a new claim, or resumes a held one that is free. The previous
-// record of the key becomes an older generation if it is still needed, and is deleted
-// otherwise.
+// accept stages the record of a new claim, or resumes a held one that is free. The previous record
+// of the key becomes an older generation if it is still needed, and is deleted otherwise.
 func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	c := &p.claim
 	next := &row{place: record.Place{Hash: p.hash}, event: p.event, fresh: true, dirty: true}
@@ -357,8 +354,7 @@ func (b *batch) accept(p *prepared, old *row) (dedup.Decision, error) {
 	return d, nil
 }
 
-// lease returns the lease of the record's only task, which was just started with the next
-// token.
+// lease returns the lease of the record's only task, which was just started with the next token.
 func (b *batch) lease(rec *dedup.Record) dedup.Lease {
 	b.token++
 	b.c.grace.note(rec.Tasks[0].Until.Sub(b.now))

@@ -29,9 +29,8 @@ const (
 	takeGone
 )
 
-// wait returns true if the Take was answered, and false if ctx ended or the store failed
-// before. A Take that is being served when ctx ends is answered, because it has the work
-// already.
+// wait returns true if the Take was answered, and false if ctx ended or the store failed before. A
+// Take that is being served when ctx ends is answered, because it has the work already.
 func (o *takeOp) wait(ctx context.Context, failed <-chan struct{}) bool {
 	select {
 	case <-o.done:

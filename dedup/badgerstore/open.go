@@ -17,13 +17,12 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// Open opens the store in dir, and creates it if it does not exist. It recovers from a crash:
-// tasks that were running have used up that attempt and wait for the next one, and held claims
-// are free.
+// Open opens the store in dir, and creates it if it does not exist. It recovers from a crash: tasks
+// that were running have used up that attempt and wait for the next one, and held claims are free.
 //
-// It refuses a directory that another process uses, a newer format, a store that lost
-// acknowledged commits (see AcceptLoss), a store whose last commit is later than the clock (see
-// AcceptClock), and a full disk. A refused store is left unchanged. The store must be closed.
+// It refuses a directory that another process uses, a newer format, a store that lost acknowledged
+// commits (see AcceptLoss), a store whose last commit is later than the clock (see AcceptClock),
+// and a full disk. A refused store is left unchanged. The store must be closed.
 func Open(dir string, o Options) (*Store, error) {
 	if dir == "" {
 		return nil, errors.New("store has no directory: name one")
@@ -314,8 +313,7 @@ func (c *core) badgerOptions() badger.Options {
 		WithLogger(c.logger)
 }
 
-// formatVersion is the version of the directory format: keys, values, and the version of
-// Badger.
+// formatVersion is the version of the directory format: keys, values, and the version of Badger.
 const formatVersion = 2
 
 // FormatError reports a store whose format this program does not open: a newer one, or one too

@@ -15,15 +15,13 @@ type Options struct {
 	// Logger logs background work and, at debug level, Badger's own lines. Defaults to
 	// slog.Default().
 	Logger *slog.Logger
-	// Clock is the clock of leases and windows. Defaults to the system clock at the start plus
-	// the time elapsed since, so that setting the system clock does not end windows. When
-	// another clock is set back, time continues from where it was; when it jumps ahead, so do
-	// leases and windows.
+	// Clock is the clock of leases and windows. Defaults to the system clock at the start plus the
+	// time elapsed since, so that setting the system clock does not end windows. When another clock
+	// is set back, time continues from where it was; when it jumps ahead, so do leases and windows.
 	Clock dedup.Clock
-	// MinFree is the free space of the file system, in bytes, below which new events are
-	// refused with ErrUnavailable; stored ones are still finished. At most a quarter of the
-	// file system. Defaults to the largest of 512 MiB, eight memory tables (128 MiB) and 15 %
-	// of the store.
+	// MinFree is the free space of the file system, in bytes, below which new events are refused
+	// with ErrUnavailable; stored ones are still finished. At most a quarter of the file system.
+	// Defaults to the largest of 512 MiB, eight memory tables (128 MiB) and 15 % of the store.
 	MinFree int64
 	// RecoverWait returns how long a task waits that was running when the process died; attempt
 	// counts from 1. Defaults to full jitter: uniform between 0 and the lesser of 2^attempt
@@ -96,8 +94,7 @@ func ownRhythm() rhythm {
 
 const (
 	verifyEvery = 24 * time.Hour
-	// growth is the number of written bytes after which the mappings of the logs are checked
-	// again.
+	// growth is the number of written bytes after which the mappings of the logs are checked again.
 	growth = 2 << 20
 )
 

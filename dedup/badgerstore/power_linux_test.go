@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h). shutdownNoFlush is
-// its flag for going down without writing the journal: unflushed writes are lost, as in a power
-// cut.
+// shutdownIoctl is EXT4_IOC_SHUTDOWN of Linux (include/uapi/linux/ext4.h). shutdownNoFlush is its
+// flag for going down without writing the journal: unflushed writes are lost, as in a power cut.
 const (
 	shutdownIoctl   = 0x8004587d
 	shutdownNoFlush = 2

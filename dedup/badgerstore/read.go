@@ -382,8 +382,7 @@ func assumedTrace(now time.Time) dedup.Trace {
 	return dedup.Trace{Day: dedup.DayOf(now), Count: 1<<8 - 1}
 }
 
-// firstDay returns the first day that is remembered. Known gaps do not count as time here
-// either.
+// firstDay returns the first day that is remembered. Known gaps do not count as time here either.
 func (c *core) firstDay(since, evicted uint64, now time.Time) dedup.Day {
 	return c.options.Remember.First(dedup.Day(since), dedup.Day(evicted), now.Add(-c.gaps.all())) //nolint:gosec // days
 }
@@ -429,4 +428,13 @@ func keysOnly(family byte) badger.IteratorOptions {
 	o.PrefetchValues = false
 	o.Prefix = []byte{family}
 	return o
+}
+
+// readVerified is readValue for a value whose checksum must match.
+func readVerified(txn *badger.Txn, key []byte) ([]byte, error) {
+	value, err := readValue(txn, key)
+	if err == nil {
+		err = record.Verify(key, value)
+	}
+	return value, err
 }

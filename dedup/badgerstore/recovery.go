@@ -227,9 +227,8 @@ func (v *recovery) run() error {
 	return nil
 }
 
-// resumeTasks makes interrupted tasks wait for their next attempt, and others no longer than
-// they had to before the clock was set back. It commits at least once, so that every start has
-// a number.
+// resumeTasks makes interrupted tasks wait for their next attempt, and others no longer than they
+// had to before the clock was set back. It commits at least once, so that every start has a number.
 func (v *recovery) resumeTasks() error {
 	rows := v.running
 	for first := true; first || len(rows) > 0; first = false {

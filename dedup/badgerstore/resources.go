@@ -14,9 +14,8 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-// disk watches the free space of the store's file system. Badger writes through memory maps, so
-// a full disk would kill the process instead of returning an error. The store stops before
-// that.
+// disk watches the free space of the store's file system. Badger writes through memory maps, so a
+// full disk would kill the process instead of returning an error. The store stops before that.
 type disk struct {
 	dir      string
 	statfs   func(dir string) (free, total int64, err error)
@@ -113,8 +112,7 @@ type usage struct {
 	all, tables int64
 }
 
-// measure adds up the files in a directory and below. Files that disappear meanwhile do not
-// count.
+// measure adds up the files in a directory and below. Files that disappear meanwhile do not count.
 func measure(dir string) (u usage, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

@@ -14,17 +14,16 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// Restore creates a store in dir from a full backup and the increments after it, in their
-// order, and returns the number of its keys. dir must be empty or not exist. A directory in
-// which Restore failed cannot be opened. The error is a [ChainError] if a backup does not
-// continue the previous one: it belongs to another store, repeated or out of order, or one is
-// missing between them. Backups of earlier programs do not name their store; they are accepted
-// with a warning in the log.
+// Restore creates a store in dir from a full backup and the increments after it, in their order,
+// and returns the number of its keys. dir must be empty or not exist. A directory in which Restore
+// failed cannot be opened. The error is a [ChainError] if a backup does not continue the previous
+// one: it belongs to another store, repeated or out of order, or one is missing between them.
+// Backups of earlier programs do not name their store; they are accepted with a warning in the log.
 //
 // The new store has an identity of its own: its backups start with a full one.
 //
-// Event ids and leases issued after the backup are not issued again. Events accepted after it
-// are gone: a repeated delivery of one is new.
+// Event ids and leases issued after the backup are not issued again. Events accepted after it are
+// gone: a repeated delivery of one is new.
 func Restore(ctx context.Context, dir string, o Options, backups ...io.Reader) (keys int, err error) {
 	if len(backups) == 0 {
 		return 0, errors.New("there is no backup to restore")

@@ -20,8 +20,7 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/storedir"
 )
 
-// small returns options with which a few thousand events fill several tables and value log
-// files.
+// small returns options with which a few thousand events fill several tables and value log files.
 func small() Options {
 	o := quiet()
 	o.memTable, o.logFile, o.CheckEvery = 128<<10, 1<<20, -1
@@ -448,8 +447,7 @@ type nopWriter struct{}
 
 func (nopWriter) Write(b []byte) (int, error) { return len(b), nil }
 
-// TestACheckOfACrashedStoreChangesNothing: the check restores the files that it opened for
-// writing.
+// TestACheckOfACrashedStoreChangesNothing: the check restores the files that it opened for writing.
 func TestACheckOfACrashedStoreChangesNothing(t *testing.T) {
 	t.Parallel()
 	bothEnds(t, 400, func(t *testing.T, files, want map[string]string) {

@@ -164,8 +164,7 @@ func (s *Store) copyBody(ctx context.Context, o *purgeOp) error {
 	return s.storeBody(ctx, h, o.number, rec.Payload.Body)
 }
 
-// dropCopy deletes a copy that another heir made useless. The next start deletes what it
-// misses.
+// dropCopy deletes a copy that another heir made useless. The next start deletes what it misses.
 func (s *Store) dropCopy(ctx context.Context, o *purgeOp) {
 	h, _, ok := record.ParseEventID(o.heir)
 	rec, err := s.Get(ctx, o.event)

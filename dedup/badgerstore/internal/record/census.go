@@ -2,10 +2,9 @@ package record
 
 import "encoding/binary"
 
-// Census counts what a store holds. Every commit writes it with the counters, and a start
-// compares it with what it reads. This detects a missing table, a log damaged in its middle and
-// a state that is not the newest one. Without the census, the event of a lost key would be
-// accepted as new.
+// Census counts what a store holds. Every commit writes it with the counters, and a start compares
+// it with what it reads. This detects a missing table, a log damaged in its middle and a state that
+// is not the newest one. Without the census, the event of a lost key would be accepted as new.
 type Census struct {
 	Known   bool   // false in stores of format 1 and during a repair
 	Entries uint64 // events of every generation, and aliases
@@ -18,9 +17,8 @@ func (c *Census) Add(entries, sum uint64) {
 	c.Sum += sum
 }
 
-// Mark is what one entry adds to the sum. checksum is that of the value with the newest state
-// of an event, or of the value of an alias. It covers the key, and is zero if the value cannot
-// be read.
+// Mark is what one entry adds to the sum. checksum is that of the value with the newest state of an
+// event, or of the value of an alias. It covers the key, and is zero if the value cannot be read.
 func Mark(family byte, p Place, checksum uint32) uint64 {
 	x := binary.LittleEndian.Uint64(p.Hash[:]) ^ uint64(family)<<56 ^ uint64(checksum)
 	for _, n := range [...]uint64{

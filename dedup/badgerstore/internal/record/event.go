@@ -124,7 +124,7 @@ func (e Event) upgraded() Event {
 // The value shares memory with the event.
 func (e Event) Encode(key []byte, r *dedup.Record) []byte {
 	e = e.upgraded()
-	b := appendState(e.raw, r) // into its spare capacity, which nothing else uses
+	b := appendState(e.raw, r, nil) // into its spare capacity, which nothing else uses
 	n := len(b) - len(e.raw)
 	b = binary.LittleEndian.AppendUint32(b, uint32(n))
 	sum := crc32.Update(e.sum, castagnoli, b[len(e.raw):])
@@ -183,11 +183,9 @@ func (e Event) Describe(p Place, r *dedup.Record) error {
 		}
 	}
 	if e.raw[0] > 1 {
-		for f := d.fields(); f.next(); {
-			if f.number == 1 {
-				to.VendorID = f.content.rest()
-			}
-		}
+		f := fields{in: &d}
+		f.string(1, &to.VendorID)
+		f.end()
 	}
 	if !d.whole() {
 		return d.end(p.Key())
@@ -211,7 +209,9 @@ func appendDescription(b []byte, c *dedup.Claim) []byte {
 	for k, v := range p.Attributes {
 		b = appendString(appendString(b, k), v)
 	}
-	return appendStringField(b, 1, p.VendorID)
+	f := fields{out: b}
+	f.string(1, &p.VendorID)
+	return f.out
 }
 
 // descriptionSize estimates the length of the description, for the capacity of the value.

@@ -5,74 +5,112 @@ import (
 	"time"
 )
 
-// Optional fields end the values of version 2: number, length and content of each, in ascending
-// order of their numbers. A number is never reused for another field. A field with the zero
-// value is not stored, and a value written before a field existed decodes to its zero value.
-
-func appendField(b []byte, number uint64, content []byte) []byte {
-	if len(content) == 0 {
-		return b
-	}
-	b = binary.AppendUvarint(b, number)
-	b = binary.AppendUvarint(b, uint64(len(content)))
-	return append(b, content...)
-}
-
-func appendUintField(b []byte, number, n uint64) []byte {
-	if n == 0 {
-		return b
-	}
-	var room [binary.MaxVarintLen64]byte
-	return appendField(b, number, binary.AppendUvarint(room[:0], n))
-}
-
-func appendBoolField(b []byte, number uint64, set bool) []byte {
-	if !set {
-		return b
-	}
-	return appendUintField(b, number, 1)
-}
-
-func appendTimeField(b []byte, number uint64, t time.Time) []byte {
-	if t.IsZero() {
-		return b
-	}
-	var room [binary.MaxVarintLen64]byte
-	return appendField(b, number, appendTime(room[:0], t))
-}
-
-func appendStringField(b []byte, number uint64, s string) []byte {
-	if s == "" {
-		return b
-	}
-	return appendString(binary.AppendUvarint(b, number), s)
-}
-
-// fields iterates over the optional fields at the end of a value. The caller decodes the
-// content of each field that it knows. Any other field is an error: a program that knows more
-// fields of the same version has written it.
+// fields encodes or decodes the optional fields that end the values of version 2: number, length
+// and content of each. A value lists its fields once, in ascending order of their numbers, for
+// both directions. A number is never reused for another field. A field with the zero value is not
+// stored, and a value written before a field existed decodes to its zero value.
 type fields struct {
-	from    *decoder
-	number  uint64
-	content decoder
+	out     []byte   // encoded fields, if in is nil
+	in      *decoder // decoded value
+	number  uint64   // of the field that was read and is not decoded yet, 0 for none
+	content decoder  // of that field, or the one before
 }
 
-func (d *decoder) fields() fields { return fields{from: d} }
+func (f *fields) append(number uint64, content []byte) {
+	if len(content) > 0 {
+		f.out = binary.AppendUvarint(f.out, number)
+		f.out = binary.AppendUvarint(f.out, uint64(len(content)))
+		f.out = append(f.out, content...)
+	}
+}
 
-// next moves to the next field.
-func (f *fields) next() bool {
-	d := f.from
-	if !f.content.whole() { // of the field before
-		d.bad = true
+// find returns the content of a field, nil if it is not stored.
+func (f *fields) find(number uint64) *decoder {
+	if f.number == 0 && f.in.s != "" && f.content.whole() {
+		f.number = f.in.uvarint()
+		if f.content = (decoder{s: f.in.str()}); f.content.s == "" {
+			f.in.bad = true
+		}
 	}
-	if d.bad || d.s == "" {
-		return false
+	if f.number != number {
+		return nil
 	}
-	number := d.uvarint()
-	f.content = decoder{s: d.str()}
-	if number <= f.number || f.content.s == "" {
-		d.bad = true
+	f.number = 0
+	return &f.content
+}
+
+// end checks that every field of a decoded value was known and in order. A program that knows more
+// fields of the same version writes unknown ones.
+func (f *fields) end() {
+	if f.number != 0 || f.in.s != "" || !f.content.whole() {
+		f.in.bad = true
 	}
-	f.number = number
-	return !d.bad
+}
+
+func uintField[T ~int | ~int64 | ~uint64](f *fields, number uint64, v *T) {
+	if f.in == nil {
+		if *v != 0 {
+			var room [binary.MaxVarintLen64]byte
+			f.append(number, binary.AppendUvarint(room[:0], uint64(*v)))
+		}
+		return
+	}
+	*v = 0
+	if c := f.find(number); c != nil {
+		*v = T(c.uvarint())
+	}
+}
+
+func (f *fields) bool(number uint64, v *bool) {
+	n := uint64(0)
+	if *v {
+		n = 1
+	}
+	uintField(f, number, &n)
+	*v = n == 1
+}
+
+func (f *fields) time(number uint64, v *time.Time) {
+	if f.in == nil {
+		if !v.IsZero() {
+			var room [binary.MaxVarintLen64]byte
+			f.append(number, appendTime(room[:0], *v))
+		}
+		return
+	}
+	*v = time.Time{}
+	if c := f.find(number); c != nil {
+		*v = c.time()
+	}
+}
+
+func (f *fields) string(number uint64, v *string) {
+	if f.in == nil {
+		if *v != "" {
+			f.out = appendString(binary.AppendUvarint(f.out, number), *v)
+		}
+		return
+	}
+	*v = ""
+	if c := f.find(number); c != nil {
+		*v = c.rest()
+	}
+}
+
+// list is a field with elements that encode themselves.
+func list[T any](f *fields, number uint64, v *[]T, encode func([]byte, T) []byte, decode func(*decoder) T) {
+	if f.in == nil {
+		var content []byte
+		for _, one := range *v {
+			content = encode(content, one)
+		}
+		f.append(number, content)
+		return
+	}
+	*v = nil
+	if c := f.find(number); c != nil {
+		for c.s != "" {
+			*v = append(*v, decode(c))
+		}
+	}
 }

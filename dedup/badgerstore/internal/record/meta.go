@@ -34,27 +34,9 @@ func (g Gap) End() time.Time { return g.From.Add(g.Rest) }
 
 // Encode returns the value of the meta.
 func (m *Meta) Encode() []byte {
-	b := make([]byte, 1, 192)
-	b[0] = version
-	b = appendUintField(b, 1, m.Commit)
-	b = appendUintField(b, 2, m.Seq)
-	b = appendUintField(b, 3, m.Token)
-	b = appendUintField(b, 4, m.Boot)
-	b = appendTimeField(b, 5, m.Wall)
-	b = appendUintField(b, 6, uint64(m.Window)) //nolint:gosec // decoded by the same conversion
-	b = appendBoolField(b, 7, m.Census.Known)
-	b = appendUintField(b, 8, m.Census.Entries)
-	b = appendUintField(b, 9, m.Census.Sum)
-	var gaps []byte
-	for _, g := range m.Gaps {
-		gaps = binary.AppendVarint(appendTime(gaps, g.From), int64(g.Rest))
-	}
-	b = appendField(b, 10, gaps)
-	b = appendUintField(b, 20, m.Since)
-	b = appendUintField(b, 21, m.Evicted)
-	b = appendTimeField(b, 30, m.Reclaimed)
-	b = appendUintField(b, 31, uint64(m.Removed)) //nolint:gosec // decoded by the same conversion
-	return Seal(MetaKey, b)
+	f := fields{out: append(make([]byte, 0, 192), version)}
+	m.fields(&f)
+	return Seal(MetaKey, f.out)
 }
 
 // DecodeMeta checks and decodes the value of the meta.
@@ -67,46 +49,34 @@ func DecodeMeta(value []byte) (m Meta, err error) {
 		return decodeMeta1(content)
 	}
 	d := decoder{s: string(content[1:])}
-	for f := d.fields(); f.next(); {
-		m.decode(f.number, &f.content)
-	}
+	f := fields{in: &d}
+	m.fields(&f)
+	f.end()
 	return m, d.end(MetaKey)
 }
 
-func (m *Meta) decode(number uint64, d *decoder) {
-	switch number {
-	case 1:
-		m.Commit = d.uvarint()
-	case 2:
-		m.Seq = d.uvarint()
-	case 3:
-		m.Token = d.uvarint()
-	case 4:
-		m.Boot = d.uvarint()
-	case 5:
-		m.Wall = d.time()
-	case 6:
-		m.Window = time.Duration(d.uvarint()) //nolint:gosec // encoded by the same conversion
-	case 7:
-		m.Census.Known = d.byte() == 1
-	case 8:
-		m.Census.Entries = d.uvarint()
-	case 9:
-		m.Census.Sum = d.uvarint()
-	case 10:
-		for d.s != "" {
-			m.Gaps = append(m.Gaps, Gap{From: d.time(), Rest: time.Duration(d.varint())})
-		}
-	case 20:
-		m.Since = d.uvarint()
-	case 21:
-		m.Evicted = d.uvarint()
-	case 30:
-		m.Reclaimed = d.time()
-	case 31:
-		m.Removed = int64(d.uvarint()) //nolint:gosec // encoded by the same conversion
-	}
+func (m *Meta) fields(f *fields) {
+	uintField(f, 1, &m.Commit)
+	uintField(f, 2, &m.Seq)
+	uintField(f, 3, &m.Token)
+	uintField(f, 4, &m.Boot)
+	f.time(5, &m.Wall)
+	uintField(f, 6, &m.Window)
+	f.bool(7, &m.Census.Known)
+	uintField(f, 8, &m.Census.Entries)
+	uintField(f, 9, &m.Census.Sum)
+	list(f, 10, &m.Gaps, appendGap, (*decoder).gap)
+	uintField(f, 20, &m.Since)
+	uintField(f, 21, &m.Evicted)
+	f.time(30, &m.Reclaimed)
+	uintField(f, 31, &m.Removed)
 }
+
+func appendGap(b []byte, g Gap) []byte {
+	return binary.AppendVarint(appendTime(b, g.From), int64(g.Rest))
+}
+
+func (d *decoder) gap() Gap { return Gap{From: d.time(), Rest: time.Duration(d.varint())} }
 
 // decodeMeta1 decodes version 1: five numbers of eight bytes and the time.
 func decodeMeta1(content []byte) (m Meta, err error) {

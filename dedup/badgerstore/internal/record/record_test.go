@@ -214,21 +214,18 @@ func TestEveryTypeOfFieldComesBack(t *testing.T) {
 	for _, want := range []values{
 		{}, {N: 1<<64 - 1, B: true, S: "text", T: time.Unix(1, 0).UTC()}, {S: "only"}, {T: time.Unix(-5, 0).UTC()},
 	} {
-		b := appendBoolField(appendUintField(nil, 1, want.N), 4, want.B)
-		d := decoder{s: string(appendTimeField(appendStringField(b, 5, want.S), 600, want.T))}
-		var got values
-		for f := d.fields(); f.next(); {
-			switch f.number {
-			case 1:
-				got.N = f.content.uvarint()
-			case 4:
-				got.B = f.content.byte() == 1
-			case 5:
-				got.S = f.content.rest()
-			case 600:
-				got.T = f.content.time()
-			}
+		all := func(f *fields, v *values) []byte {
+			uintField(f, 1, &v.N)
+			f.bool(4, &v.B)
+			f.string(5, &v.S)
+			f.time(600, &v.T)
+			return f.out
 		}
+		d := decoder{s: string(all(&fields{}, &want))}
+		f := fields{in: &d}
+		got := values{N: 7, B: true, S: "before", T: time.Now()}
+		all(&f, &got)
+		f.end()
 		if diff := cmp.Diff(want, got); diff != "" || !d.whole() {
 			t.Errorf("%s, whole: %v", diff, d.whole())
 		}

@@ -29,11 +29,7 @@ func OutlineOf(r *dedup.Record, size int64) Outline {
 
 // EncodeState returns the value of a state.
 func EncodeState(key []byte, r *dedup.Record, o Outline) []byte {
-	b := make([]byte, 1, 192)
-	b[0] = version
-	b = appendState(b, r)
-	b = appendUintField(b, 60, uint64(o.Size)) //nolint:gosec // decoded by the same conversion
-	return Seal(key, appendStringField(b, 61, o.Endpoint))
+	return Seal(key, appendState(append(make([]byte, 0, 192), version), r, &o))
 }
 
 // DecodeState checks and decodes the value of a state. outlined is false for version 1.
@@ -75,7 +71,8 @@ func stateFlags(r *dedup.Record) (flags byte) {
 	return flags
 }
 
-func appendState(b []byte, r *dedup.Record) []byte {
+// appendState encodes a state, and its outline unless that is nil: the state in an event has none.
+func appendState(b []byte, r *dedup.Record, o *Outline) []byte {
 	flags := stateFlags(r)
 	b = append(b, flags)
 	if flags&flagFingerprint != 0 {
@@ -98,12 +95,18 @@ func appendState(b []byte, r *dedup.Record) []byte {
 	for i := range r.Tasks {
 		b = appendTask(b, &r.Tasks[i])
 	}
-	b = appendUintField(b, 1, uint64(r.Occurrences)) //nolint:gosec // decoded by the same conversion
-	var sharers []byte
-	for _, event := range r.Sharers {
-		sharers = appendString(sharers, event)
+	f := fields{out: b}
+	stateFields(&f, r, o)
+	return f.out
+}
+
+func stateFields(f *fields, r *dedup.Record, o *Outline) {
+	uintField(f, 1, &r.Occurrences)
+	list(f, 2, &r.Sharers, appendString, (*decoder).str)
+	if o != nil {
+		uintField(f, 60, &o.Size)
+		f.string(61, &o.Endpoint)
 	}
-	return appendField(b, 2, sharers)
 }
 
 func appendTask(b []byte, t *dedup.Task) []byte {
@@ -147,7 +150,9 @@ func decodeState(key []byte, version byte, b []byte, r *dedup.Record, o *Outline
 	r.Tasks = d.tasks()
 	r.Occurrences, r.Sharers = 0, nil
 	if version > 1 {
-		d.stateFields(r, o)
+		f := fields{in: &d}
+		stateFields(&f, r, o)
+		f.end()
 	}
 	return d.end(key)
 }
@@ -174,21 +179,4 @@ func (d *decoder) task() dedup.Task {
 	t.Reason, t.Err = d.str(), d.str()
 	t.Token = d.uvarint()
 	return t
-}
-
-func (d *decoder) stateFields(r *dedup.Record, o *Outline) {
-	for f := d.fields(); f.next(); {
-		switch {
-		case f.number == 1:
-			r.Occurrences = int(f.content.uvarint()) //nolint:gosec // encoded by the same conversion
-		case f.number == 2:
-			for f.content.s != "" {
-				r.Sharers = append(r.Sharers, f.content.str())
-			}
-		case f.number == 60 && o != nil:
-			o.Size = int64(f.content.uvarint()) //nolint:gosec // encoded by the same conversion
-		case f.number == 61 && o != nil:
-			o.Endpoint = f.content.rest()
-		}
-	}
 }

@@ -16,18 +16,17 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/badgerfile"
 )
 
-// A start after a crash changes files before it knows whether the store is whole: Badger
-// truncates logs, turns them into tables, compacts and deletes. So the previous files are kept
-// in a directory of their own until the census shows that nothing is missing: tables that
-// MANIFEST does not list, links to the tables that it lists, MANIFEST and the logs. A start
-// that is refused, or that ends before it is confirmed, is undone from there. The first commit
-// comes after the confirmation.
+// A start after a crash changes files before it knows whether the store is whole: Badger truncates
+// logs, turns them into tables, compacts and deletes. So the previous files are kept in a directory
+// of their own until the census shows that nothing is missing: tables that MANIFEST does not list,
+// links to the tables that it lists, MANIFEST and the logs. A start that is refused, or that ends
+// before it is confirmed, is undone from there. The first commit comes after the confirmation.
 //
-// Before Badger reads MANIFEST and the logs, flushed copies replace them. After a failed flush
-// the kernel marks the failed pages clean: they read as if they were on disk, and nothing
-// writes them again, neither another flush nor, on extents that were never written, the same
-// bytes in the same place. An event read from such a page would be answered with 2xx and lost
-// in a power cut. Copies are written for the first time.
+// Before Badger reads MANIFEST and the logs, flushed copies replace them. After a failed flush the
+// kernel marks the failed pages clean: they read as if they were on disk, and nothing writes them
+// again, neither another flush nor, on extents that were never written, the same bytes in the same
+// place. An event read from such a page would be answered with 2xx and lost in a power cut. Copies
+// are written for the first time.
 const (
 	BeforeStart = "before-start" // the files that an unconfirmed start has replaced
 	AfterStart  = "after-start"  // the same, no longer needed
