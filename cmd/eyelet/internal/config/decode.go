@@ -2,9 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -41,24 +41,13 @@ func fieldsOf(v reflect.Value) map[string]field {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if f.Anonymous {
-			for name, inner := range fieldsOf(v.Field(i)) {
-				fields[name] = inner
-			}
+			maps.Copy(fields, fieldsOf(v.Field(i)))
 		}
 		if name, option, _ := strings.Cut(f.Tag.Get("conf"), ","); name != "" {
 			fields[name] = field{v.Field(i), option}
 		}
 	}
 	return fields
-}
-
-func settingNames(fields map[string]field) []string {
-	var names []string
-	for name := range fields {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // inFile reports whether the setting has a NAME_file variant.
@@ -158,7 +147,8 @@ func (d *decoder) addUnknown(n *node, name string, fields map[string]field, path
 	if path != "" {
 		path = " in " + path
 	}
-	d.errs.Add(n.where[name], usage.DidYouMean(name, settingNames(fields)), "unknown setting %q%s", name, path)
+	hint := usage.DidYouMean(name, slices.Collect(maps.Keys(fields)))
+	d.errs.Add(n.where[name], hint, "unknown setting %q%s", name, path)
 }
 
 // allowLists must not be empty, because an empty list would allow everything.
@@ -205,19 +195,17 @@ func (d *decoder) fileVariant(n *node, name string, fields map[string]field, pat
 		return false
 	}
 	inner, at, full := n.inner[name], n.where[name], join(path, name)
+	var files []string
 	switch {
 	case n.inner[base] != nil:
 		d.errs.Add(at, "remove one of them", "%s and %s are both set", join(path, base), name)
-		return true
 	case inner.kind == empty || inner.kind == sequence && len(inner.items) == 0:
 		d.errs.Add(at, "write the name of the file", "%s is empty", full)
-		return true
 	case inner.kind == sequence && f.value.Kind() != reflect.Slice:
 		d.want(inner, scalar, full)
-		return true
+	default:
+		d.decode(inner, reflect.ValueOf(&files).Elem(), full)
 	}
-	var files []string
-	d.decode(inner, reflect.ValueOf(&files).Elem(), full)
 	for _, file := range files {
 		text := d.readFile(at, file)
 		if text == "" {
@@ -242,11 +230,7 @@ func appended(v reflect.Value) reflect.Value {
 
 // readFile returns the text of the file, or "" after reporting why there is none.
 func (d *decoder) readFile(at usage.Place, file string) string {
-	full := file
-	if !filepath.IsAbs(full) {
-		full = filepath.Join(d.dir, full)
-	}
-	data, err := os.ReadFile(full)
+	data, err := os.ReadFile(pathIn(d.dir, file))
 	if err != nil {
 		d.errs.Add(at, "the name is relative to the configuration file", "secret file %s: %v", file, usage.Cause(err))
 		return ""
@@ -296,11 +280,8 @@ func (d *decoder) prefix(n *node, v reflect.Value, path string) {
 		return
 	}
 	p, err := netip.ParsePrefix(n.text)
-	if err != nil {
-		var a netip.Addr
-		if a, err = netip.ParseAddr(n.text); err == nil {
-			p = netip.PrefixFrom(a, a.BitLen())
-		}
+	if a, addrErr := netip.ParseAddr(n.text); addrErr == nil {
+		p, err = netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	if err != nil {
 		d.errs.Add(n.at, "write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32",
@@ -346,20 +327,25 @@ func (d *decoder) list(n *node, v reflect.Value, path string) {
 
 func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 	var err error
+	var want, hint string
 	switch {
 	case v.Type() == durationType:
+		want, hint = "a duration", "write 30s, 5m, 24h or 7d"
 		var t time.Duration
 		t, err = ParseDuration(n.text)
 		v.SetInt(int64(t))
 	case v.Type() == sizeType:
+		want, hint = "a number of bytes", "write 65536, 64KiB or 1MiB"
 		var s size
 		s, err = parseSize(n.text)
 		v.SetInt(int64(s))
 	case v.Kind() == reflect.Bool:
+		want = "true or false"
 		var b bool
 		b, err = strconv.ParseBool(n.text)
 		v.SetBool(b)
 	case v.Kind() == reflect.Int:
+		want = "a whole number"
 		var i int64
 		i, err = strconv.ParseInt(n.text, 10, 32)
 		v.SetInt(i)
@@ -369,8 +355,7 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 		panic("config: no decoder for a setting of type " + v.Type().String())
 	}
 	if err != nil {
-		what, hint := wanted(v.Type())
-		d.errs.Add(n.at, hint, "%s is %q, want %s", path, n.text, what)
+		d.errs.Add(n.at, hint, "%s is %q, want %s", path, n.text, want)
 	} else if v.CanInt() && v.Int() == 0 && !slices.Contains(zeroAllowed, path[strings.LastIndex(path, ".")+1:]) {
 		d.errs.Add(n.at, "leave it out for its default", "%s is 0", path)
 	}
@@ -378,15 +363,3 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 
 // zeroAllowed are the numbers that may be 0. For others, 0 would mean the default.
 var zeroAllowed = []string{"backlog_bytes", "backlog_events", "in_flight_wait", "concurrency"}
-
-func wanted(t reflect.Type) (what, hint string) {
-	switch {
-	case t == durationType:
-		return "a duration", "write 30s, 5m, 24h or 7d"
-	case t == sizeType:
-		return "a number of bytes", "write 65536, 64KiB or 1MiB"
-	case t.Kind() == reflect.Bool:
-		return "true or false", ""
-	}
-	return "a whole number", ""
-}

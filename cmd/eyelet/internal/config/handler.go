@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,20 +103,20 @@ func (b *handlerBuilder) checkKind(h *Handler) {
 		hint := usage.DidYouMean(h.Mode, []string{"relay", "store"})
 		b.errs.Add(h.Node.place("mode"), hint, "mode is %q, want relay or store", h.Mode)
 	}
-	if h.Answer && len(h.Exec) == 0 {
-		b.errs.Add(h.Node.place("answer"), "", "answer is a setting of exec")
-	}
-	if len(h.Env) > 0 && len(h.Exec) == 0 {
-		b.errs.Add(h.Node.place("env"), "", "env is a setting of exec")
-	}
+	b.refuseIf(h.Answer && len(h.Exec) == 0, h, "answer", "exec")
+	b.refuseIf(len(h.Env) > 0 && len(h.Exec) == 0, h, "env", "exec")
+	b.refuseIf(h.Blocks != nil && h.Lane == "", h, "lane_blocks", "lane")
 	for _, name := range h.Env {
 		if name, _, value := strings.Cut(name, "="); value {
 			b.errs.Add(h.Node.place("env"), "set it in the environment of eyelet",
 				"env names variables, and %q has a value", name)
 		}
 	}
-	if h.Blocks != nil && h.Lane == "" {
-		b.errs.Add(h.Node.place("lane_blocks"), "", "lane_blocks is a setting of lane")
+}
+
+func (b *handlerBuilder) refuseIf(misplaced bool, h *Handler, setting, of string) {
+	if misplaced {
+		b.errs.Add(h.Node.place(setting), "", "%s is a setting of %s", setting, of)
 	}
 }
 
@@ -181,7 +182,7 @@ func (b *handlerBuilder) sink(h *Handler) (kind string, to sink.Sink) {
 }
 
 func (b *handlerBuilder) exec(h *Handler) sink.Sink {
-	argv := append([]string{}, h.Exec...)
+	argv := slices.Clone(h.Exec)
 	if strings.ContainsRune(strings.Join(argv, ""), 0) {
 		b.errs.Add(h.Node.place("exec"), "", "a word of exec holds a NUL, which no program can be given")
 		return nil

@@ -51,9 +51,7 @@ func (b *handlerBuilder) refuseForwardSettings(h *Handler) {
 		"mode", "sign", "bearer", "bearer_file", "deny_private", "allow_hosts", "total_retry_time", "terminal_limit",
 		"max_connections", "ca_file", "forward_headers",
 	} {
-		if h.Node.inner[name] != nil {
-			b.errs.Add(h.Node.place(name), "", "%s is a setting of forward", name)
-		}
+		b.refuseIf(h.Node.inner[name] != nil, h, name, "forward")
 	}
 }
 
@@ -222,8 +220,8 @@ func trySigning(s *verify.Signer) error {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", `"trial"`)
-	if err := s.Sign(req, []byte("{}"), time.Now()); err != nil {
-		return fmt.Errorf("sign: %w", err)
+	if err = s.Sign(req, []byte("{}"), time.Now()); err != nil {
+		err = fmt.Errorf("sign: %w", err)
 	}
-	return nil
+	return err
 }

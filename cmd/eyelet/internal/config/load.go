@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -36,10 +37,7 @@ func (s Source) Lookup(name string) (string, bool) {
 
 // Load reads the file and reports all errors at once.
 func (s Source) Load() (*Settings, error) {
-	file := s.File
-	if file == "" {
-		file = DefaultFile
-	}
+	file := cmp.Or(s.File, DefaultFile)
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, usage.Errorf("name another with --config, or try `eyelet dev`, which needs none",
@@ -71,19 +69,18 @@ func (s Source) Parse(file string, data []byte) (*Settings, error) {
 }
 
 // PresetSettings reads the settings of a preset from pairs NAME=VALUE.
-func (s Source) PresetSettings(vendor string, pairs []string) (preset.Settings, error) {
+func (s Source) PresetSettings(vendor string, pairs []string) (set preset.Settings, err error) {
 	all := newMapping()
 	for _, pair := range append([]string{"preset=" + vendor}, pairs...) {
 		name, text, ok := strings.Cut(pair, "=")
 		at := usage.Place{File: "--set " + name}
 		if !ok || all.inner[name] != nil {
-			return preset.Settings{}, usage.Errorf("write each NAME=VALUE once", "--set %s", name)
+			return set, usage.Errorf("write each NAME=VALUE once", "--set %s", name)
 		}
 		value := &node{at: at, kind: scalar, text: text}
 		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
-			var err error
 			if value, err = parseTree(at.File, []byte(text), s.Lookup); err != nil {
-				return preset.Settings{}, err
+				return set, err
 			}
 		}
 		all.names, all.inner[name], all.where[name] = append(all.names, name), value, at

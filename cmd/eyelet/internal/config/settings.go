@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
@@ -126,11 +127,13 @@ func (s *Settings) setDefaults() {
 func (s *Settings) Place(setting string) usage.Place { return s.Node.place(setting) }
 
 // Path returns the file that a setting names, which may be relative to the configuration file.
-func (s *Settings) Path(name string) string {
+func (s *Settings) Path(name string) string { return pathIn(filepath.Dir(s.File), name) }
+
+func pathIn(dir, name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name
 	}
-	return filepath.Join(filepath.Dir(s.File), name)
+	return filepath.Join(dir, name)
 }
 
 // LogLevel returns the level of the log.
@@ -141,10 +144,8 @@ func (s *Settings) LogLevel() (level slog.Level, err error) {
 
 // producer returns the settings of the named producer, or nil.
 func (s *Settings) producer(name string) *Producer {
-	for i := range s.Producers {
-		if s.Producers[i].Name == name {
-			return &s.Producers[i]
-		}
+	if i := slices.IndexFunc(s.Producers, func(p Producer) bool { return p.Name == name }); i >= 0 {
+		return &s.Producers[i]
 	}
 	return nil
 }

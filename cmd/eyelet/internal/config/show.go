@@ -115,13 +115,8 @@ func defaultRows(s *Settings) [][2]string {
 func addProducerDefaults(n *node, p producer.Producer, maxBody int64) {
 	p.MaxBody = cmp.Or(p.MaxBody, maxBody)
 	p = p.WithDefaults()
-	contract, remembers := "webhook", "on"
-	if p.Contract == producer.API {
-		contract = "api"
-	}
-	if p.Forgets {
-		remembers = "off"
-	}
+	contract := map[producer.Contract]string{producer.API: "api", producer.Webhook: "webhook"}[p.Contract]
+	remembers := map[bool]string{true: "off", false: "on"}[p.Forgets]
 	add := func(name, value string) {
 		if n.inner[name] == nil {
 			n.set(name, value, usage.Place{})

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,14 +45,16 @@ func (t *Target) attempt(ctx context.Context, ev Event, to *url.URL) response {
 		case s.status == http.StatusUnauthorized && !refreshed:
 			refreshed = true
 			if creds, err = t.credentials(ctx, true); err != nil {
-				return response{ours: true, err: fmt.Errorf("the target answered 401, and there are no fresh "+
-					"credentials: %w", err)}
+				err = fmt.Errorf("the target answered 401, and there are no fresh credentials: %w", err)
+				return response{ours: true, err: err}
 			}
 		case s.status == http.StatusTemporaryRedirect, s.status == http.StatusPermanentRedirect:
 			next, err := t.redirectTarget(to, header)
-			if err != nil || followed == maxRedirects {
-				s.err = fmt.Errorf("the target answered %d, which cannot be followed: %w", s.status,
-					cmp.Or(err, errManyRedirects))
+			if err == nil && followed == maxRedirects {
+				err = errors.New("too many redirects")
+			}
+			if err != nil {
+				s.err = fmt.Errorf("the target answered %d, which cannot be followed: %w", s.status, err)
 				return s
 			}
 			if s.status == http.StatusPermanentRedirect && followed == 0 {
@@ -65,11 +68,7 @@ func (t *Target) attempt(ctx context.Context, ev Event, to *url.URL) response {
 	}
 }
 
-var errManyRedirects = errors.New("too many redirects")
-
-func (t *Target) credentials(ctx context.Context, refresh bool) (Credentials, error) {
-	var c Credentials
-	var err error
+func (t *Target) credentials(ctx context.Context, refresh bool) (c Credentials, err error) {
 	if t.cfg.Credentials != nil {
 		c, err = t.cfg.Credentials(ctx, refresh)
 	}
@@ -114,19 +113,18 @@ func read(res *http.Response) response {
 		_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxDiscarded))
 	}
 	if err != nil {
-		return response{err: fmt.Errorf("the target's response was cut, and its outcome is unknown: %w",
-			redactError(err))}
+		err = redactError(err)
+		return response{err: fmt.Errorf("the target's response was cut, and its outcome is unknown: %w", err)}
 	}
-	s := response{status: res.StatusCode, retryAfter: res.Header.Values("Retry-After"),
-		sunset: parseSunset(res.Header.Values("Sunset"))}
-	if res.Header.Get("Content-Encoding") == "" && kept.Len() > 0 {
-		s.body, s.contentType = kept.Bytes(), res.Header.Get("Content-Type")
+	h := res.Header
+	s := response{status: res.StatusCode, retryAfter: h.Values("Retry-After"), sunset: parseSunset(h.Values("Sunset"))}
+	if h.Get("Content-Encoding") == "" && kept.Len() > 0 {
+		s.body, s.contentType = kept.Bytes(), h.Get("Content-Type")
 	}
 	return s
 }
 
-// redactError removes text of the target from an error of net/http: it may echo our request with
-// its URL.
+// redactError removes text of the target from an error of net/http: it may echo our URL.
 func redactError(err error) error {
 	var known net.Error
 	var certificate *tls.CertificateVerificationError
@@ -144,11 +142,10 @@ func redactError(err error) error {
 	return err
 }
 
-// maxRedirects is the number of 307 that one attempt follows.
-const maxRedirects = 3
-
-// maxLocation bounds the Location field, in bytes.
-const maxLocation = 8 << 10
+const (
+	maxRedirects = 3       // 307 responses that one attempt follows
+	maxLocation  = 8 << 10 // bytes of the Location field
+)
 
 // redirectTarget returns the URL that a 307 or 308 names if it is allowed: absolute, of http or
 // https, without credentials, on the same host or one in AllowHosts, and never from https to http.
@@ -180,67 +177,46 @@ func (t *Target) allowedRedirect(from, to *url.URL) bool {
 	if strings.EqualFold(from.Hostname(), to.Hostname()) && (port(from) == port(to) || upgrade) {
 		return true
 	}
-	for _, host := range t.cfg.AllowHosts {
-		if strings.EqualFold(strings.Trim(host, "[]"), to.Hostname()) ||
-			strings.EqualFold(host, net.JoinHostPort(to.Hostname(), port(to))) {
-			return true
-		}
-	}
-	return false
+	name, full := to.Hostname(), net.JoinHostPort(to.Hostname(), port(to))
+	return slices.ContainsFunc(t.cfg.AllowHosts, func(host string) bool {
+		return strings.EqualFold(strings.Trim(host, "[]"), name) || strings.EqualFold(host, full)
+	})
 }
 
 func port(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return u.Port()
-	case u.Scheme == "https":
-		return "443"
+	if u.Scheme == "https" {
+		return cmp.Or(u.Port(), "443")
 	}
-	return "80"
+	return cmp.Or(u.Port(), "80")
 }
 
 // The limits of connections to one target.
 const (
-	dialTimeout    = 5 * time.Second
-	tlsTimeout     = 5 * time.Second
+	dialTimeout    = 5 * time.Second // for TCP, and then for TLS
 	idleTimeout    = time.Minute
 	maxIdle        = 16
 	maxHeaderBytes = 64 << 10 // bytes of a response header
 	maxDiscarded   = 8 << 20  // bytes of a response body that are read at all
-)
 
-// An HTTP/2 connection outlives the attempts that time out on it, so a dead one would fail every
-// attempt until TCP drops it. A connection that was silent for pingAfter gets a ping, and is
-// closed without an answer within pingTimeout.
-const (
-	pingAfter   = 10 * time.Second
-	pingTimeout = 5 * time.Second
+	// An HTTP/2 connection outlives the attempts that time out on it, so a dead one would fail
+	// every attempt until TCP drops it. A connection that was silent for pingAfter gets a ping, and
+	// is closed without an answer within pingTimeout.
+	pingAfter, pingTimeout = 10 * time.Second, 5 * time.Second
 )
 
 // newTransport returns the transport for a target. There is no http.Client around it, because that
 // would parse the Location of a redirect and quote it in its errors. Certificates are always
 // validated. Content codings are neither requested nor decoded.
 func newTransport(c Config) *http.Transport {
-	dialer := &net.Dialer{Timeout: dialTimeout}
-	proxy := http.ProxyFromEnvironment
-	if c.DenyPrivate {
-		// The check needs the target's own address after name resolution, which a proxy would
-		// hide.
-		dialer.Control = publicnet.Control
-		proxy = nil
+	dialer, proxy := &net.Dialer{Timeout: dialTimeout}, http.ProxyFromEnvironment
+	if c.DenyPrivate { // checked at the target's own address after name resolution, which a proxy would hide
+		dialer.Control, proxy = publicnet.Control, nil
 	}
 	return &http.Transport{
-		Proxy:                  proxy,
-		DialContext:            dialer.DialContext,
-		TLSClientConfig:        &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    tlsTimeout,
-		MaxConnsPerHost:        c.MaxConns,
-		MaxIdleConnsPerHost:    min(maxIdle, c.MaxConns),
-		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-		DisableCompression:     true,
-		ForceAttemptHTTP2:      true,
-		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
-			WriteByteTimeout: pingAfter},
+		Proxy: proxy, DialContext: dialer.DialContext,
+		TLSClientConfig: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: dialTimeout,
+		MaxConnsPerHost: c.MaxConns, MaxIdleConnsPerHost: min(maxIdle, c.MaxConns), IdleConnTimeout: idleTimeout,
+		MaxResponseHeaderBytes: maxHeaderBytes, DisableCompression: true, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: pingAfter},
 	}
 }

@@ -98,9 +98,6 @@ type Result struct {
 // ErrOff is in the error of a Result when the target is switched off.
 var ErrOff = errors.New("the target is switched off")
 
-// ErrHeld is in the error of a Result when the target's Retry-After for the event has not passed.
-var ErrHeld = errors.New("the target asked for more time")
-
 // MaxResponse bounds the part of a target's response that is kept, in bytes.
 const MaxResponse = 1 << 20
 

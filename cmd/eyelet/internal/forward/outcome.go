@@ -3,8 +3,8 @@ package forward
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -23,25 +23,19 @@ func (t *Target) evaluate(ev Event, s response, now time.Time) Result {
 		r.Outcome, r.Err = Transient, errors.New("the target moved (308): the next attempt goes to its new URL")
 		return r
 	}
-	t.updateState(func(st *Status) { st.recordSunset(s) })
-	if sunset := t.cfg.State.get(t.cfg.Name).Sunset; r.Outcome == Transient && !s.ours && !sunset.IsZero() &&
-		!now.Before(sunset) {
-		r.Outcome, r.Err = Terminal, fmt.Errorf("the target has ended, by its Sunset of %s: %w",
-			sunset.Format(time.RFC3339), r.Err)
+	if r.Outcome == Accepted || !s.sunset.IsZero() { // a failure without a Sunset may come from an intermediary
+		t.updateState(func(st *Status) { st.Sunset = s.sunset })
+	}
+	sunset := t.cfg.State.get(t.cfg.Name).Sunset
+	if r.Outcome == Transient && !s.ours && !sunset.IsZero() && !now.Before(sunset) {
+		end := sunset.Format(time.RFC3339)
+		r.Outcome, r.Err = Terminal, fmt.Errorf("the target has ended, by its Sunset of %s: %w", end, r.Err)
 	}
 	t.updateState(func(st *Status) { st.count(r, t.cfg.TerminalLimit, now) })
 	if r.Outcome == Transient {
 		return t.postpone(ev, r, parseRetryAfter(s.retryAfter, now), now)
 	}
 	return r
-}
-
-// recordSunset stores the Sunset of a response. An acceptance without one clears it; a failure
-// without one does not, because it may come from an intermediary.
-func (st *Status) recordSunset(s response) {
-	if Classify(s.status, true) == Accepted || !s.sunset.IsZero() {
-		st.Sunset = s.sunset
-	}
 }
 
 // count counts an outcome. 410, and too many consecutive Terminal outcomes, switch the target off
@@ -123,46 +117,24 @@ const maxWait = 100 * 365 * 24 * time.Hour
 func parseRetryAfter(lines []string, now time.Time) time.Duration {
 	var longest time.Duration
 	for _, line := range lines {
-		longest = max(longest, parseWait(strings.Trim(line, " \t"), now))
+		text := strings.Trim(line, " \t")
+		if text != "" && strings.Trim(text, "0123456789") == "" {
+			n, _ := strconv.ParseInt(text, 10, 64) // the largest number if text is out of range
+			longest = max(longest, time.Duration(min(n, int64(maxWait/time.Second)))*time.Second)
+		} else if at, err := http.ParseTime(text); err == nil {
+			longest = max(longest, min(at.Sub(now), maxWait))
+		}
 	}
 	return longest
-}
-
-func parseWait(text string, now time.Time) time.Duration {
-	if text != "" && strings.Trim(text, "0123456789") == "" {
-		return seconds(text)
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	return min(max(0, at.Sub(now)), maxWait)
-}
-
-// seconds parses decimal digits; the result is at most maxWait.
-func seconds(digits string) time.Duration {
-	var n int64
-	for i := range len(digits) {
-		if n > math.MaxInt64/10-10 {
-			return maxWait
-		}
-		n = n*10 + int64(digits[i]-'0')
-	}
-	if n > int64(maxWait/time.Second) {
-		return maxWait
-	}
-	return time.Duration(n) * time.Second
 }
 
 // parseSunset returns the time of a Sunset field (RFC 8594 section 3), or the zero time without a
 // valid one.
 func parseSunset(lines []string) time.Time {
-	if len(lines) != 1 {
-		return time.Time{}
+	if len(lines) == 1 {
+		if at, err := http.ParseTime(strings.Trim(lines[0], " \t")); err == nil {
+			return at.UTC()
+		}
 	}
-	at, err := http.ParseTime(strings.Trim(lines[0], " \t"))
-	if err != nil {
-		return time.Time{}
-	}
-	return at.UTC()
+	return time.Time{}
 }

@@ -38,9 +38,12 @@ func Key(field, id string) string {
 // matches the body.
 var contentFields = []string{"Content-Type", "Content-Encoding", "Content-Language", "Content-Digest"}
 
-// attributePrefix is the prefix of CloudEvents fields in binary mode (HTTP protocol binding
-// section 3.1.3).
-const attributePrefix = "Ce-"
+// The prefixes of CloudEvents fields in binary mode (HTTP protocol binding section 3.1.3), and of
+// facts about the client from proxies.
+const (
+	attributePrefix = "Ce-"
+	proxyPrefix     = "X-Forwarded-"
+)
 
 // neverSent are fields that are never forwarded, even if they were signed: those of one connection
 // (RFC 9110 section 7.6.1), those that the request itself sets, credentials, facts about the
@@ -49,12 +52,9 @@ const attributePrefix = "Ce-"
 var neverSent = []string{
 	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Http2-Settings", "Host", "Content-Length", "Accept-Encoding", "Expect",
-	"Early-Data",
-	"Authorization", "Cookie", "Via", "Forwarded", "X-Real-Ip", "Signature", "Signature-Input", "Repr-Digest", "Digest",
-	"Content-Md5", "Idempotency-Key",
+	"Early-Data", "Authorization", "Cookie", "Via", "Forwarded", "X-Real-Ip", "Signature", "Signature-Input",
+	"Repr-Digest", "Digest", "Content-Md5", "Idempotency-Key",
 }
-
-const proxyPrefix = "X-Forwarded-"
 
 // isNeverSent takes a canonical name.
 func isNeverSent(name string) bool {
@@ -88,8 +88,8 @@ func parseFields(fields []string) ([]fieldPattern, error) {
 		case !verify.IsToken(name):
 			errs = append(errs, fmt.Errorf("%q is neither a field name nor a prefix of one followed by *", written))
 		case prefix && (p.name == "X-" || !strings.HasSuffix(name, "-")):
-			errs = append(errs, fmt.Errorf("%q is too wide: write the prefix that the fields of one sender share, "+
-				"as in X-Shop-*", written))
+			const hint = "write the prefix that the fields of one sender share, as in X-Shop-*"
+			errs = append(errs, fmt.Errorf("%q is too wide: %s", written, hint))
 		case !prefix && isNeverSent(p.name), prefix && strings.HasPrefix(p.name, proxyPrefix):
 			errs = append(errs, fmt.Errorf("the field %s is never forwarded", written))
 		}
@@ -139,9 +139,8 @@ const maxVia = 2 << 10
 // it.
 func (t *Target) via(lines []string) string {
 	way, own := strings.Join(lines, ", "), "1.1 "+t.cfg.Via
-	if way == "" || len(way) > maxVia || strings.ContainsFunc(way, func(r rune) bool {
-		return r != '\t' && (r < ' ' || r > '~')
-	}) {
+	malformed := func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }
+	if way == "" || len(way) > maxVia || strings.ContainsFunc(way, malformed) {
 		return own
 	}
 	return way + ", " + own

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,13 +103,11 @@ func readState(path string) ([]Status, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	if err != nil {
+	} else if err != nil {
 		return nil, err
 	}
 	var f stateFile
-	dec := json.NewDecoder(bytes.NewReader(text))
-	if err := dec.Decode(&f); err != nil || f.Format < 1 {
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&f); err != nil || f.Format < 1 {
 		return nil, errors.New("the file is damaged; without it every target is on, where its configuration says")
 	}
 	if f.Format > stateFormat {
@@ -176,10 +175,7 @@ func (s *State) update(name string, change func(*Status)) error {
 // write of the same change may have failed or may not have ended.
 func (s *State) toggle(name string, change func(*Status)) error {
 	_, at, err := s.apply(name, change)
-	if err != nil {
-		return err
-	}
-	return s.persist(name, at)
+	return cmp.Or(err, s.persist(name, at)) // persist has nothing to do after an error
 }
 
 // apply applies a change and returns the number of changes before and after it.
@@ -204,8 +200,8 @@ func (s *State) apply(name string, change func(*Status)) (before, at uint64, err
 func (s *State) logChange(before, after Status) {
 	switch {
 	case after.Off && !before.Off:
-		s.log.Error("target is switched off, and its events wait until a person switches it on", "target", after.Name,
-			"reason", after.Reason)
+		s.log.Error("target is switched off, and its events wait until a person switches it on",
+			"target", after.Name, "reason", after.Reason)
 	case before.Off && !after.Off:
 		s.log.Info("target is switched on", "target", after.Name)
 	}

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -31,22 +32,21 @@ const (
 // The events of a target that is switched off are deferred for an eighth of the time that it has
 // been off, within bounds: a short pause ends soon, and a long one costs little.
 const (
-	offLeast = 10 * time.Second
-	offPart  = 8
+	offPart        = 8
+	offLeast       = 10 * time.Second
+	LongestOffWait = 10 * time.Minute
 )
 
-// maxPseudonym bounds the pseudonym in Via.
-const maxPseudonym = 64
-
-// LongestOffWait is the longest wait of an event whose target is switched off.
-const LongestOffWait = 10 * time.Minute
+const (
+	maxPseudonym = 64     // characters of the pseudonym in Via
+	maxHeld      = 10_000 // events whose Retry-After is remembered
+)
 
 // Config describes a target. [New] checks it.
 type Config struct {
 	// Name is the target's stable name, its key in State. Required.
 	Name string
-	// URL is where events go: absolute, of http or https. Credentials in it are sent as HTTP
-	// Basic. Required.
+	// URL is where events go: absolute, of http or https. Credentials in it are HTTP Basic. Required.
 	URL string
 	// State keeps what is known about targets. Defaults to one without a file.
 	State *State
@@ -157,24 +157,12 @@ func isRedirectHost(host string) bool {
 }
 
 func withDefaults(c Config) Config {
-	if c.State == nil {
-		c.State = NewState()
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.MaxConns == 0 {
-		c.MaxConns = DefaultConns
-	}
-	if c.TotalRetryTime == 0 {
-		c.TotalRetryTime = DefaultTotalRetryTime
-	}
-	if c.TerminalLimit == 0 {
-		c.TerminalLimit = DefaultTerminalLimit
-	}
-	if c.Via == "" {
-		c.Via = "eyelet"
-	}
+	c.State = cmp.Or(c.State, NewState())
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.MaxConns = cmp.Or(c.MaxConns, DefaultConns)
+	c.TotalRetryTime = cmp.Or(c.TotalRetryTime, DefaultTotalRetryTime)
+	c.TerminalLimit = cmp.Or(c.TerminalLimit, DefaultTerminalLimit)
+	c.Via = cmp.Or(c.Via, "eyelet")
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -197,11 +185,11 @@ func (t *Target) Deliver(ctx context.Context, ev Event) Result {
 	now := t.cfg.Now()
 	known := t.cfg.State.get(t.cfg.Name)
 	if known.Off {
-		return Result{Outcome: Deferred, NotBefore: offWait(now.Sub(known.Since)),
-			Err: fmt.Errorf("%w: %s", ErrOff, known.Reason)}
+		wait := offWait(now.Sub(known.Since))
+		return Result{Outcome: Deferred, NotBefore: wait, Err: fmt.Errorf("%w: %s", ErrOff, known.Reason)}
 	}
 	if left := t.held.left(ev.ID, now); left > 0 {
-		return Result{Outcome: Deferred, NotBefore: left, Err: ErrHeld}
+		return Result{Outcome: Deferred, NotBefore: left, Err: errors.New("the target asked for more time")}
 	}
 	attempt, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
@@ -222,18 +210,13 @@ func offWait(off time.Duration) time.Duration {
 // destination is the URL of the last 308 if the configuration still allows it, else the configured
 // one.
 func (t *Target) destination(known Status) *url.URL {
-	if known.Moved == "" {
-		return t.url
+	if known.Moved != "" {
+		if moved, err := url.Parse(known.Moved); err == nil && t.allowedRedirect(t.url, moved) {
+			return moved
+		}
 	}
-	moved, err := url.Parse(known.Moved)
-	if err != nil || !t.allowedRedirect(t.url, moved) {
-		return t.url
-	}
-	return moved
+	return t.url
 }
-
-// maxHeld bounds the events whose Retry-After is remembered.
-const maxHeld = 10_000
 
 // holds keeps the Retry-After of events. A caller that stores the event waits anyway; holds defers
 // the producer's own retries of a relayed delivery.
