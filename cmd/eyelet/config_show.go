@@ -22,14 +22,7 @@ func configShowCommand(p *program) *cobra.Command {
 	file := configFlag(c)
 	format := c.Flags().StringP("output", "o", "text", "text (YAML) or json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
-		s, err := p.source(c, *file).Load()
-		if err != nil {
-			return err
-		}
-		plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard})
+		s, plan, err := buildPlan(c.Context(), p.source(c, *file), false)
 		if err != nil {
 			return err
 		}

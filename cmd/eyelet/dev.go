@@ -39,9 +39,6 @@ func devCommand(p *program) *cobra.Command {
 		"address to serve at afterwards (default "+config.DefaultListen+", or a free port)")
 	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
 		f.format = *format
 		return f.run(c.Context(), args)
 	}

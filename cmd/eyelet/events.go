@@ -51,9 +51,6 @@ func listCommand(p *program, c *cobra.Command, state string) *cobra.Command {
 	limit := c.Flags().Int("limit", defaultEvents, "maximum number")
 	all := c.Flags().Bool("all", false, "no limit")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
 		filters.values["before"] = before
 		query, err := eventsQuery(filters.values, filters.quarantined, *limit, *all)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"text/tabwriter"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/config"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsclient"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/inspect"
@@ -86,9 +84,6 @@ func bulkCommand(p *program, action bulkAction) *cobra.Command {
 }
 
 func runBulk(c *cobra.Command, p *program, action bulkAction, f *bulkFlags, args []string) error {
-	if err := checkOutput(f.format); err != nil {
-		return err
-	}
 	named, err := readEvents(p.In, args)
 	if err != nil {
 		return err
@@ -151,11 +146,7 @@ func reopenRequest(c *cobra.Command, p *program, f *bulkFlags, named bool) ([]by
 	}
 	src := p.source(c, f.config)
 	src.Flags = nil // --producer is a filter here
-	s, err := src.Load()
-	if err != nil {
-		return nil, err
-	}
-	plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard})
+	_, plan, err := buildPlan(c.Context(), src, false)
 	if err != nil {
 		return nil, err
 	}

@@ -30,9 +30,6 @@ func eventsRawCommand(p *program) *cobra.Command {
 	dir := c.Flags().String("dir", "", "folder for the files, created if missing")
 	progress := c.Flags().Bool("progress", false, "print progress even without a terminal")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
 		named, err := readEvents(p.In, args)
 		if err != nil {
 			return err

@@ -28,9 +28,6 @@ func showCommand(p *program, short, state string) *cobra.Command {
 	file := configFlag(c)
 	format := c.Flags().StringP("output", "o", "json", "text or json")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
 		return p.withEvents(c, *file, func(client *opsclient.Client) error {
 			return printEvent(c.Context(), p.Out, client, args[0], state, *format)
 		})

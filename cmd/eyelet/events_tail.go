@@ -38,9 +38,6 @@ func eventsTailCommand(p *program) *cobra.Command {
 	c.Flags().IntVar(&f.limit, "limit", 0, "end after this many lines; 0 is no limit")
 	completeFlag(c, "kind", "delivery", "attempt", "hanging")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
 		s, err := p.loadOutline(c, *file)
 		if err != nil {
 			return err

@@ -25,9 +25,10 @@ func outputFlag(c *cobra.Command) *string {
 	return c.Flags().StringP("output", "o", "text", "text or json")
 }
 
-func checkOutput(format string) error {
-	if format != "text" && format != "json" {
-		return usage.Errorf("write -o text or -o json", "unknown output %q", format)
+// checkOutput checks -o of the commands that have it.
+func checkOutput(c *cobra.Command, _ []string) error {
+	if f := c.Flags().Lookup("output"); f != nil && f.Value.String() != "text" && f.Value.String() != "json" {
+		return usage.Errorf("write -o text or -o json", "unknown output %q", f.Value.String())
 	}
 	return nil
 }

@@ -22,9 +22,6 @@ func producersCommand(p *program) *cobra.Command {
 	}
 	format := outputFlag(c)
 	c.RunE = func(*cobra.Command, []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
 		if *format == "json" {
 			return printPresets(p.Out)
 		}

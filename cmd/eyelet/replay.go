@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/url"
 	"time"
 
@@ -61,7 +60,7 @@ func replayCommand(p *program) *cobra.Command {
 		return []string{"http"}, cobra.ShellCompDirectiveFilterFileExt
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := errors.Join(checkOutput(f.output), f.check()); err != nil {
+		if err := f.check(); err != nil {
 			return err
 		}
 		recs, err := readRecordings(args)

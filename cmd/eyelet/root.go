@@ -106,7 +106,7 @@ func (p *program) command() *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	for _, c := range append(allCommands(root), root) {
 		c.SetFlagErrorFunc(flagError)
-		c.Args = explainArgs(c.Args)
+		c.Args, c.PreRunE = explainArgs(c.Args), checkOutput
 		if c.RunE == nil && c.Run == nil { // a group of commands would ignore its arguments
 			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		}
@@ -169,4 +169,14 @@ func (p *program) source(c *cobra.Command, file string) config.Source {
 		s.File, _ = s.Lookup("EYELET_CONFIG")
 	}
 	return s
+}
+
+// buildPlan loads the settings and builds their plan, which the caller must close.
+func buildPlan(ctx context.Context, src config.Source, testKeys bool) (*config.Settings, *config.Plan, error) {
+	s, err := src.Load()
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := s.Build(ctx, config.BuildOptions{Stdout: io.Discard, TestKeys: testKeys})
+	return s, plan, err
 }

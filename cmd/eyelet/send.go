@@ -73,9 +73,6 @@ func sendCommand(p *program) *cobra.Command {
 }
 
 func (f *sendCmd) run(c *cobra.Command, args []string) error {
-	if err := checkOutput(f.output); err != nil {
-		return err
-	}
 	from, err := newSender(c, f.program, f.senderFlags)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"io"
 	"net/url"
 	"os"
 	"strconv"
@@ -105,11 +104,7 @@ func loadKey(signer *verify.Signer, f senderFlags) error {
 func (as *sender) configure(c *cobra.Command, p *program, f senderFlags, signer *verify.Signer) error {
 	src := p.source(c, f.config)
 	src.Flags = nil // --url is where to send to, not a setting
-	s, err := src.Load()
-	if err != nil {
-		return err
-	}
-	plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard, TestKeys: true})
+	s, plan, err := buildPlan(c.Context(), src, true)
 	if err != nil {
 		return err
 	}

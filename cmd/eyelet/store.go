@@ -95,9 +95,6 @@ func storeCheckCommand(p *program) *cobra.Command {
 	from, format := storeFlags(c), outputFlag(c)
 	repair := c.Flags().Bool("repair", false, "drop damaged values, and make dead letters of lost work")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
 		client, dir, err := from.find(p, c)
 		if err != nil {
 			return err
@@ -107,11 +104,7 @@ func storeCheckCommand(p *program) *cobra.Command {
 			return err
 		}
 		if *format == "json" {
-			line, err := json.Marshal(r)
-			if err != nil {
-				return err
-			}
-			_, _ = fmt.Fprintf(p.Out, "%s\n", line)
+			_ = json.NewEncoder(p.Out).Encode(r) // the exit code has the result
 		} else if err := errors.Join(printReport(p.Out, r.Report), printRepairs(p.Out, r.Repaired)); err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -35,9 +34,6 @@ func targetsCommand(p *program) *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the targets", Args: cobra.NoArgs}
 	file, format := configFlag(list), outputFlag(list)
 	list.RunE = func(c *cobra.Command, _ []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
 		return withTargets(c, p, *file, false, func(client *opsclient.Client) error {
 			return printTargets(c.Context(), p, client, *format)
 		})
@@ -143,11 +139,8 @@ func withTargets(c *cobra.Command, p *program, file string, changes bool, do fun
 		return missing
 	}
 	src := p.source(c, file)
-	src.Flags = &pflag.FlagSet{} // --reason is not a setting
-	if s, err = src.Load(); err != nil {
-		return err // without a server the handlers name the targets
-	}
-	plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard, TestKeys: true})
+	src.Flags = &pflag.FlagSet{}                      // --reason is not a setting
+	s, plan, err := buildPlan(c.Context(), src, true) // without a server the handlers name the targets
 	if err != nil {
 		return err
 	}

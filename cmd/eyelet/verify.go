@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -31,9 +30,6 @@ func verifyCommand(p *program) *cobra.Command {
 	now := c.Flags().String("now", "", "unix time of arrival (default: the note of the file, else the present)")
 	format := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := checkOutput(*format); err != nil {
-			return err
-		}
 		rec, err := readRecording(args[0])
 		if err != nil {
 			return err
@@ -42,11 +38,7 @@ func verifyCommand(p *program) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		s, err := p.source(c, *file).Load()
-		if err != nil {
-			return err
-		}
-		plan, err := s.Build(c.Context(), config.BuildOptions{Stdout: io.Discard, TestKeys: true})
+		_, plan, err := buildPlan(c.Context(), p.source(c, *file), true)
 		if err != nil {
 			return err
 		}
