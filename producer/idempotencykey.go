@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -32,12 +33,7 @@ type IdempotencyKey struct {
 	Strict bool
 }
 
-func (k IdempotencyKey) field() string {
-	if k.Field == "" {
-		return defaultKeyField
-	}
-	return k.Field
-}
+func (k IdempotencyKey) field() string { return cmp.Or(k.Field, defaultKeyField) }
 
 // Extract returns the identifier without its quotes.
 func (k IdempotencyKey) Extract(d *Delivery) (string, error) {
@@ -66,8 +62,11 @@ var (
 )
 
 func (k IdempotencyKey) parse(line string) (string, error) {
-	if line == "" || len(line) > 8*MaxKey {
-		return "", errLongOrNil(line)
+	switch {
+	case line == "":
+		return "", nil
+	case len(line) > 8*MaxKey:
+		return "", errKeyLong
 	}
 	id := line
 	if line[0] == '"' || k.Strict {
@@ -84,13 +83,6 @@ func (k IdempotencyKey) parse(line string) (string, error) {
 		return "", errKeyLong
 	}
 	return id, nil
-}
-
-func errLongOrNil(line string) error {
-	if line == "" {
-		return nil
-	}
-	return errKeyLong
 }
 
 func notBare(r rune) bool {
@@ -121,26 +113,9 @@ type KeyFormat interface {
 }
 
 // KeyFormatUUID is the format of UUIDs (RFC 9562 section 4).
-var KeyFormatUUID KeyFormat = uuidFormat{}
-
-type uuidFormat struct{}
-
-func (f uuidFormat) Check(id string) error {
-	ok := len(id) == 36
-	for i := 0; ok && i < len(id); i++ {
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			ok = id[i] == '-'
-			continue
-		}
-		ok = strings.IndexByte("0123456789abcdefABCDEF", id[i]) >= 0
-	}
-	if !ok {
-		return notOf(f)
-	}
-	return nil
+var KeyFormatUUID KeyFormat = regexpFormat{
+	"a UUID (RFC 9562 section 4)", regexp.MustCompile(`\A[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\z`),
 }
-
-func (uuidFormat) String() string { return "a UUID (RFC 9562 section 4)" }
 
 // KeyFormatRegexp returns the format of identifiers that match the whole expression.
 func KeyFormatRegexp(expr string) (KeyFormat, error) {
@@ -148,24 +123,22 @@ func KeyFormatRegexp(expr string) (KeyFormat, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key format: %w", err)
 	}
-	return regexpFormat{expr, re}, nil
+	return regexpFormat{"of the form " + expr, re}, nil
 }
 
 type regexpFormat struct {
-	expr string
+	text string
 	re   *regexp.Regexp
 }
 
 func (f regexpFormat) Check(id string) error {
 	if !f.re.MatchString(id) {
-		return notOf(f)
+		return verify.Public("not " + f.text)
 	}
 	return nil
 }
 
-func (f regexpFormat) String() string { return "of the form " + f.expr }
-
-func notOf(f KeyFormat) error { return verify.Public("not " + f.String()) }
+func (f regexpFormat) String() string { return f.text }
 
 // lengthError returns tooLong for a text of more than limit characters, or more bytes than
 // those can have.

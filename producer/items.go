@@ -33,8 +33,11 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 			items[i].ID = p.digestFor(d, items[i].Body, i)
 			continue
 		}
-		if err := p.checkID(items[i].ID); err != nil {
-			return nil, &verify.Error{Code: verify.EventMalformed, Component: p.keyComponent(), Err: err}
+		if p.KeyFormat == nil {
+			continue
+		}
+		if err := p.KeyFormat.Check(items[i].ID); err != nil {
+			return nil, malformed(component(p.Key, "id"), err)
 		}
 	}
 	return items, nil
@@ -43,8 +46,8 @@ func (p *Producer) Items(d *Delivery) ([]Item, error) {
 // digestFor returns the identifier of an item that has none: the digest of the signed content
 // where that identifies events, and else of the item's body and position.
 func (p *Producer) digestFor(d *Delivery, body []byte, position int) string {
-	switch class := p.ClassOf(d.Identity); {
-	case p.Split != nil || p.Payload != nil || class == ClassIDSigned || class == ClassUnsigned:
+	class := p.ClassOf(d.Identity)
+	if p.Split != nil || p.Payload != nil || class == ClassIDSigned || class == ClassUnsigned {
 		return positionID(body, position)
 	}
 	return contentID(d)
@@ -56,7 +59,7 @@ func (p *Producer) missingID(d *Delivery) error {
 	if _, member := p.Key.(jsonMember); member && d.document().err != nil {
 		return malformed("body", d.document().err)
 	}
-	return &verify.Error{Code: verify.IDMissing, Component: p.keyComponent()}
+	return &verify.Error{Code: verify.IDMissing, Component: component(p.Key, "id")}
 }
 
 func (p *Producer) split(d *Delivery) ([]Item, error) {
@@ -67,24 +70,19 @@ func (p *Producer) split(d *Delivery) ([]Item, error) {
 	it := Item{Body: d.Body}
 	var err error
 	if p.Payload != nil {
-		if it.Body, err = p.Payload(d); err != nil {
-			return nil, withCode(err)
-		}
+		it.Body, err = p.Payload(d)
 	}
-	if p.Key != nil {
-		if it.ID, err = p.Key.Extract(d); err != nil {
-			return nil, withCode(err)
-		}
+	if err == nil && p.Key != nil {
+		it.ID, err = p.Key.Extract(d)
 	}
-	if p.Type != nil {
-		if it.Type, err = p.Type.Extract(d); err != nil {
-			return nil, withCode(err)
-		}
+	if err == nil && p.Type != nil {
+		it.Type, err = p.Type.Extract(d)
 	}
-	if p.Attributes != nil {
-		if it.Attributes, err = p.Attributes(d); err != nil {
-			return nil, withCode(err)
-		}
+	if err == nil && p.Attributes != nil {
+		it.Attributes, err = p.Attributes(d)
+	}
+	if err != nil {
+		return nil, withCode(err)
 	}
 	return []Item{it}, nil
 }
@@ -98,25 +96,12 @@ func withCode(err error) error {
 	return &verify.Error{Code: verify.EventMalformed, Err: err}
 }
 
-func (p *Producer) checkID(id string) error {
-	if p.KeyFormat != nil {
-		return p.KeyFormat.Check(id)
+// component names an extractor in an error.
+func component(x Extractor, without string) string {
+	if x == nil {
+		return without
 	}
-	return nil
-}
-
-func (p *Producer) keyComponent() string {
-	if p.Key == nil {
-		return "id"
-	}
-	return p.Key.String()
-}
-
-func (p *Producer) typeComponent() string {
-	if p.Type == nil {
-		return "type"
-	}
-	return p.Type.String()
+	return x.String()
 }
 
 // clamp enforces the limits of identifier, type and attributes. Under the API contract an
@@ -127,14 +112,14 @@ func (p *Producer) typeComponent() string {
 func (p *Producer) clamp(it *Item) error {
 	if err := cmp.Or(lengthError(it.ID, MaxKey, errKeyLong), controlError(it.ID)); err != nil {
 		if p.Contract == API {
-			return &verify.Error{Code: verify.EventMalformed, Component: p.keyComponent(), Err: err}
+			return malformed(component(p.Key, "id"), err)
 		}
 		it.ID = digestID([]byte(it.ID))
 	}
 	var notes []string
 	if err := cmp.Or(lengthError(it.Type, MaxType, errTypeLong), controlError(it.Type)); err != nil {
 		if p.Contract == API {
-			return &verify.Error{Code: verify.EventMalformed, Component: p.typeComponent(), Err: err}
+			return malformed(component(p.Type, "type"), err)
 		}
 		it.Type = ""
 		notes = append(notes, "the type was left out: "+err.Error())

@@ -36,8 +36,7 @@ var awsEventBridge = Preset{
 	},
 	sample: sample{
 		kind: "Order Placed",
-		body: `{"version":"0","id":"{id}","detail-type":"{type}","source":"shop.orders",` +
-			`"account":"111122223333","time":"{time}","region":"eu-central-1","resources":[],` +
-			`"detail":{"order":17,"total":"24.50"}}`,
+		body: `{"version":"0","id":"{id}","detail-type":"{type}","source":"shop.orders","account":"111122223333",` +
+			`"time":"{time}","region":"eu-central-1","resources":[],"detail":{"order":17,"total":"24.50"}}`,
 	},
 }

@@ -32,7 +32,6 @@ var chargebee = Preset{
 	sample: sample{
 		kind: "subscription_created",
 		body: `{"id":"{id}","occurred_at":{unix},"source":"admin_console","object":"event","api_version":"v2",` +
-			`"content":{"subscription":{"id":"tea-monthly-17"}},"event_type":"{type}",` +
-			`"webhook_status":"scheduled"}`,
+			`"content":{"subscription":{"id":"tea-monthly-17"}},"event_type":"{type}","webhook_status":"scheduled"}`,
 	},
 }

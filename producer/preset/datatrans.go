@@ -35,8 +35,7 @@ var datatrans = Preset{
 	},
 	sample: sample{
 		kind: "authorized",
-		body: `{"transactionId":"{id}","merchantId":"1100000017","type":"payment","status":"{type}",` +
-			`"currency":"CHF","refno":"order-17","paymentMethod":"TWI",` +
-			`"detail":{"authorize":{"amount":2450}}}`,
+		body: `{"transactionId":"{id}","merchantId":"1100000017","type":"payment","status":"{type}","currency":"CHF",` +
+			`"refno":"order-17","paymentMethod":"TWI","detail":{"authorize":{"amount":2450}}}`,
 	},
 }
