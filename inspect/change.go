@@ -20,8 +20,7 @@ const maxRequestBody = 64 << 10
 // ReopenRequest is the optional body of a request to reopen an event.
 type ReopenRequest struct {
 	// Tasks are added to the event, for handlers that it does not have yet. The caller must know
-	// that the handlers exist: a task of an unknown handler becomes a dead letter with that
-	// reason.
+	// that the handlers exist: a task of an unknown handler becomes a dead letter with that reason.
 	Tasks []NewTask `json:"tasks,omitempty"`
 }
 

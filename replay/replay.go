@@ -168,8 +168,7 @@ func request(ctx context.Context, rec *Recording, o Options) (*http.Request, err
 	return req, nil
 }
 
-// header returns the recorded fields. Without a fresh signature their names keep their letter
-// case.
+// header returns the recorded fields. Without a fresh signature their names keep their letter case.
 func header(rec *Recording, fresh bool) http.Header {
 	h := http.Header{"User-Agent": nil} // none, unless one was recorded
 	for _, f := range rec.Fields {

@@ -229,8 +229,7 @@ func (h Hash) new() func() hash.Hash {
 	return nil
 }
 
-// hmacKey is one decoded secret. Keyed MACs are pooled, because keying costs two blocks of
-// hashing.
+// hmacKey is one decoded secret. Keyed MACs are pooled, because keying costs two blocks of hashing.
 type hmacKey struct {
 	id    string
 	pools map[Hash]*sync.Pool

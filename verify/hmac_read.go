@@ -171,9 +171,8 @@ const (
 	usable
 )
 
-// usable decodes the signature of an entry. Without public keys an Ed25519 signature is
-// unusable, and without secrets a MAC: neither was compared, so neither is reported as a
-// mismatch.
+// usable decodes the signature of an entry. Without public keys an Ed25519 signature is unusable,
+// and without secrets a MAC: neither was compared, so neither is reported as a mismatch.
 func (p *hmacPlan) usable(e entry) (signature, entryState) {
 	s := signature{hash: p.hash, kid: e.kid}
 	text := e.sig

@@ -155,9 +155,8 @@ func (j *JWKS) PublicKeys(ctx context.Context, kid string) ([]JSONWebKey, error)
 	return found, err
 }
 
-// lookup passes the current set to find. It fetches first if it must, and once more if find
-// fails and a fetch is due. Only a set whose fetch began after the call proves that a key does
-// not exist.
+// lookup passes the current set to find. It fetches first if it must, and once more if find fails
+// and a fetch is due. Only a set whose fetch began after the call proves that a key does not exist.
 func (j *JWKS) lookup(ctx context.Context, id string, find func(*jwksSet) bool) error {
 	before := j.refresh(ctx, j.due)
 	if set, _ := j.current(); set != nil && find(set) {

@@ -41,9 +41,8 @@ type JWT struct {
 	// Algorithms are the accepted ones, named as in RFC 7518 and RFC 8037: RS256, PS256, ES256,
 	// EdDSA, ... Required.
 	Algorithms []string
-	// Body means that the body is the token. The signature then binds it, and "iat" is its
-	// signed time. A bearer token is used for many requests, so its "iat" is not the time of
-	// any of them.
+	// Body means that the body is the token. The signature then binds it, and "iat" is its signed
+	// time. A bearer token is used for many requests, so its "iat" is not the time of any of them.
 	Body bool
 	// HeaderTimes means that "iat" and "exp" are in the JOSE header, as Yandex Pay writes them.
 	HeaderTimes bool

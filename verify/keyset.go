@@ -74,15 +74,12 @@ func (s joinedSet) Key(ctx context.Context, id string) ([]Key, error) {
 
 // KeyFile describes a file with keys of a producer.
 type KeyFile struct {
-	// Path is the file: PEM blocks of public keys or certificates, a JSON Web Key, a JSON Web
-	// Key Set, or, with Alg hmac-sha256, a secret (surrounding white space is ignored).
-	// Required.
+	// Path is the file: PEM blocks of public keys or certificates, a JSON Web Key, a JSON Web Key
+	// Set, or, with Alg hmac-sha256, a secret (surrounding white space is ignored). Required.
 	Path string
-	// ID is the id of the keys. Required except for JSON Web Keys, whose kid it replaces if
-	// set.
+	// ID is the id of the keys. Required except for JSON Web Keys, whose kid it replaces if set.
 	ID string
-	// Alg is the algorithm of the keys. Defaults to that of the JSON Web Key or of the key's
-	// type.
+	// Alg is the algorithm of the keys. Defaults to that of the JSON Web Key or of the key's type.
 	Alg Alg
 	// Principal is the identity that the keys prove; empty is the producer itself.
 	Principal string
@@ -93,9 +90,8 @@ type KeyFile struct {
 }
 
 // FileKeys is a [KeySet] that reads its file again when its modification time or size changes.
-// While the file is missing or invalid, the last valid keys stay in use. Looking up an absent
-// key checks the file at once: the result is key_unknown for a valid file, else
-// keys_unavailable.
+// While the file is missing or invalid, the last valid keys stay in use. Looking up an absent key
+// checks the file at once: the result is key_unknown for a valid file, else keys_unavailable.
 type FileKeys struct {
 	cfg KeyFile
 

@@ -78,8 +78,7 @@ func publicOf(block *pem.Block) (crypto.PublicKey, error) {
 	return nil, fmt.Errorf("a PEM block %q is not a public key", block.Type)
 }
 
-// oidRSAPSS marks RSA keys for PSS only (RFC 4055 section 3.1), which crypto/x509 does not
-// read.
+// oidRSAPSS marks RSA keys for PSS only (RFC 4055 section 3.1), which crypto/x509 does not read.
 var oidRSAPSS = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 10}
 
 func pssPublicKey(der []byte) (crypto.PublicKey, error) {

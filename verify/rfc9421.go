@@ -34,8 +34,7 @@ type RFC9421 struct {
 	Label string
 	// Tag, if set, is the tag that a signature must carry (RFC 9421 section 7.2.7).
 	Tag string
-	// BoundKey is the key id of signatures without keyid. Defaults to none: keyid is then
-	// required.
+	// BoundKey is the key id of signatures without keyid. Defaults to none: keyid is then required.
 	BoundKey string
 	// Coverage is what a signature must cover. Defaults to the profile of [Coverage.Rules].
 	Coverage Coverage
@@ -260,9 +259,8 @@ func (v *verification) base(in *signatureInput) ([]byte, *Error) {
 	return base, nil
 }
 
-// refuseUnknown refuses the signatures with unknown keys. It does the work of a signature with
-// a known key, within the same limit, so neither the refusal nor its timing reveals which keys
-// exist.
+// refuseUnknown refuses the signatures with unknown keys. It does the work of a signature with a
+// known key, within the same limit, so neither the refusal nor its timing reveals which keys exist.
 func (v *verification) refuseUnknown(ctx context.Context) {
 	for i := range v.unknown {
 		u := &v.unknown[i]

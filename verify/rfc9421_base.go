@@ -212,9 +212,8 @@ func (m *message) appendQueryParam(b []byte, encoded string) ([]byte, *Error) {
 	return appendFormText(b, value), nil
 }
 
-// appendFormText appends text percent-encoded as in forms, with "%20" for a space: everything
-// but letters, digits and "*-._" (URL standard, application/x-www-form-urlencoded
-// percent-encode set).
+// appendFormText appends text percent-encoded as in forms, with "%20" for a space: everything but
+// letters, digits and "*-._" (URL standard, application/x-www-form-urlencoded percent-encode set).
 func appendFormText(b []byte, s string) []byte {
 	const digits = "0123456789ABCDEF"
 	for i := range len(s) {

@@ -31,9 +31,8 @@ var signatureParams = map[string]sfKind{
 	"keyid": sfString, "nonce": sfString, "alg": sfString, "tag": sfString,
 }
 
-// derivedComponents are those that a request may sign (RFC 9421 section 2.2). @request-target
-// is not one of them: servers and proxies disagree about it, and @method, @path and @query
-// cover it.
+// derivedComponents are those that a request may sign (RFC 9421 section 2.2). @request-target is
+// not one of them: servers and proxies disagree about it, and @method, @path and @query cover it.
 var derivedComponents = map[string]bool{
 	"@method": true, "@target-uri": true, "@authority": true, "@scheme": true, "@path": true, "@query": true,
 	"@query-param": true,
@@ -146,8 +145,7 @@ type reason string
 // Error implements error.
 func (r reason) Error() string { return string(r) }
 
-// parse reads the meaning of the member of Signature-Input; parseDictionary has checked its
-// syntax.
+// parse reads the meaning of the member of Signature-Input; parseDictionary has checked its syntax.
 func (in *signatureInput) parse() *Error {
 	if in.member == "" {
 		return malformed("signature-input", "the member is not a list of components")

@@ -27,9 +27,8 @@ type message struct {
 var errNotAbsolute = errors.New(
 	"verify: the request's URL is not absolute: set its scheme and host to those that the producer called")
 
-// newMessage reads the URL of a request. It refuses request lines in absolute form, whose
-// authority and Host may disagree, and paths that are not URI paths, which servers read
-// differently.
+// newMessage reads the URL of a request. It refuses request lines in absolute form, whose authority
+// and Host may disagree, and paths that are not URI paths, which servers read differently.
 func newMessage(r *http.Request) (*message, error) {
 	if t := r.RequestURI; t != "" && t[0] != '/' {
 		return nil, malformed("@target-uri", "the request target is not in origin form")
@@ -164,8 +163,7 @@ func (m *message) fieldsWithPrefix(prefix string) []namedField {
 	return found
 }
 
-// coveredRequest returns a copy of the request with only what the signature covers, for the
-// engine.
+// coveredRequest returns a copy of the request with only what the signature covers, for the engine.
 func (m *message) coveredRequest(in *signatureInput) *http.Request {
 	h := make(http.Header, len(in.components)+2)
 	h["Signature-Input"] = []string{in.label + "=" + in.member}
@@ -186,9 +184,8 @@ func (m *message) coveredRequest(in *signatureInput) *http.Request {
 	return &http.Request{Method: m.request.Method, URL: &u, Header: h, Host: m.authority, Body: http.NoBody}
 }
 
-// engineAgrees reports whether the engine reads the covered components as RFC 9421 says. It
-// reads every query as a form, even if only its octets are signed, and encodes parameters
-// differently.
+// engineAgrees reports whether the engine reads the covered components as RFC 9421 says. It reads
+// every query as a form, even if only its octets are signed, and encodes parameters differently.
 func (m *message) engineAgrees(in *signatureInput) bool {
 	for i := range in.components {
 		if name := in.components[i].name; name == "@query-param" || name == "@query" && !m.queryIsForm() {

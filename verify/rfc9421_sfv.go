@@ -2,11 +2,10 @@ package verify
 
 import "strings"
 
-// The scanner reads structured fields (RFC 8941) of unauthenticated clients. It allocates only
-// the list of members. It is stricter than the RFC: every accepted value can be written in only
-// one way, so the text is its own canonical form. Leading zeros, "?1" for a flag, and base64
-// with stray bits are refused, and so are Dates and Display Strings, which RFC 9421 does not
-// know.
+// The scanner reads structured fields (RFC 8941) of unauthenticated clients. It allocates only the
+// list of members. It is stricter than the RFC: every accepted value can be written in only one
+// way, so the text is its own canonical form. Leading zeros, "?1" for a flag, and base64 with stray
+// bits are refused, and so are Dates and Display Strings, which RFC 9421 does not know.
 
 // sfKind is the type of a bare item (RFC 8941 section 3.3).
 type sfKind byte

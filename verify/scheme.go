@@ -55,9 +55,8 @@ func PublishedAlgorithms(scheme Scheme) []string {
 	return nil
 }
 
-// All requires that every scheme accepts the request, such as basic authentication and a
-// signature. The identity combines what the schemes prove; of conflicting values the last
-// counts.
+// All requires that every scheme accepts the request, such as basic authentication and a signature.
+// The identity combines what the schemes prove; of conflicting values the last counts.
 type All []Scheme
 
 // Check reports all errors of the schemes.

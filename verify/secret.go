@@ -11,9 +11,8 @@ import (
 )
 
 // Secret is a shared secret as the producer shows it. It prints as <secret> through fmt,
-// encoding/json, encoding.TextMarshaler and log/slog; only string(s) returns its value. Keep it
-// in exported fields or behind a pointer: fmt prints unexported fields without calling their
-// methods.
+// encoding/json, encoding.TextMarshaler and log/slog; only string(s) returns its value. Keep it in
+// exported fields or behind a pointer: fmt prints unexported fields without calling their methods.
 type Secret string
 
 const redacted = "<secret>"
@@ -33,8 +32,7 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // LogValue returns <secret>.
 func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// Decode returns the bytes of the secret, which is written in an encoding. Errors do not quote
-// it.
+// Decode returns the bytes of the secret, which is written in an encoding. Errors do not quote it.
 func (s Secret) Decode(enc Encoding) ([]byte, error) {
 	v := string(s)
 	if v == "" {

@@ -221,10 +221,9 @@ func authorization(r *http.Request, scheme string) (string, error) {
 	return TrimOWS(rest), nil
 }
 
-// QueryParam returns a parameter of the query, or "" if there is none. One that occurs twice is
-// an error (ambiguous_field). Parts of the query that do not parse are not parameters. It
-// builds no map of the query, in which an unauthenticated client can send thousands of
-// parameters.
+// QueryParam returns a parameter of the query, or "" if there is none. One that occurs twice is an
+// error (ambiguous_field). Parts of the query that do not parse are not parameters. It builds no
+// map of the query, in which an unauthenticated client can send thousands of parameters.
 func QueryParam(r *http.Request, name string) (string, error) {
 	found, times := "", 0
 	for rest, more := r.URL.RawQuery, true; more; {

@@ -1,5 +1,4 @@
-// Package verify answers one question about a request: who signed it, over which bytes, and
-// when?
+// Package verify answers one question about a request: who signed it, over which bytes, and when?
 //
 // Most programs need two things from it: a [Scheme] for one way of signing, such as [HMAC] or
 // [RFC9421], and a [KeySet] with the keys. A Scheme is pure: it uses no clock and no network
@@ -17,9 +16,8 @@ import (
 //
 // Verify returns what the request proves about its sender. r.URL is absolute, as the producer
 // called it (scheme, authority, path and query), and r.RequestURI is the request target as it
-// arrived. The scheme calls body if it needs the body. body may be called more than once and
-// always returns the same bytes; Verify returns its errors (over the limit, connection lost)
-// unchanged.
+// arrived. The scheme calls body if it needs the body. body may be called more than once and always
+// returns the same bytes; Verify returns its errors (over the limit, connection lost) unchanged.
 //
 // Every refusal is an *[Error] with a code of the closed set. Verify does not modify r, does
 // not read r.Body, is safe for concurrent use, and never puts a secret, a signature or body
@@ -35,15 +33,13 @@ type Identity struct {
 	// Principal is the authenticated identity if the key has its own; empty means that the
 	// producer's name is the principal.
 	Principal string
-	// Label is the label of the verified signature (RFC 9421 section 4); empty for other
-	// schemes.
+	// Label is the label of the verified signature (RFC 9421 section 4); empty for other schemes.
 	Label string
 	// SignedAt is the signed time; zero if the scheme signs none.
 	SignedAt time.Time
 	// NotBefore is the time from which the credential is valid; zero if it has none.
 	NotBefore time.Time
-	// Expires is the earliest expiry of the signature, token and certificate; zero if none
-	// expires.
+	// Expires is the earliest expiry of the signature, token and certificate; zero if none expires.
 	Expires time.Time
 	// ExpiredCode is the code of [Tolerance.Check] after Expires. Defaults to token_expired.
 	ExpiredCode Code
@@ -60,10 +56,9 @@ type Identity struct {
 	// Signed is a digest of the signed content. It is nil if the credential does not bind the
 	// body: with a bearer token, two messages under one token are not a replay.
 	Signed []byte
-	// Stable is the SHA-256 of the signed content without its time: the same for all signatures
-	// of one message, whenever they were made. Several variable parts are each preceded by
-	// their length. It is nil if the scheme does not know it, or if it would be the digest of
-	// the body.
+	// Stable is the SHA-256 of the signed content without its time: the same for all signatures of
+	// one message, whenever they were made. Several variable parts are each preceded by their
+	// length. It is nil if the scheme does not know it, or if it would be the digest of the body.
 	Stable []byte
 	// Claims is the JSON of the claims of a verified token; nil for other schemes.
 	Claims []byte
@@ -114,8 +109,7 @@ const (
 
 // Tolerance is how far a signed time may be from now, both ends inclusive.
 type Tolerance struct {
-	// Past is how old a signature may be. Defaults to 5 minutes; [NoLimit] disables the
-	// bound.
+	// Past is how old a signature may be. Defaults to 5 minutes; [NoLimit] disables the bound.
 	Past time.Duration
 	// Future is how far the sender's clock may be ahead. Defaults to 60 seconds.
 	Future time.Duration

@@ -26,9 +26,8 @@ func cpuTime(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// flushes returns how many flush requests the device under dir has completed, from
-// /proc/diskstats, or 0 where that is unknown. Flushes of other programs on the device count
-// too.
+// flushes returns how many flush requests the device under dir has completed, from /proc/diskstats,
+// or 0 where that is unknown. Flushes of other programs on the device count too.
 func flushes(dir string) int64 {
 	var st unix.Stat_t
 	if unix.Stat(dir, &st) != nil {

@@ -173,8 +173,7 @@ func (c *canonicalizer) writeString(text []byte) error {
 	return nil
 }
 
-// escape escapes the output from start on. The result is never longer than the text it came
-// from.
+// escape escapes the output from start on. The result is never longer than the text it came from.
 func (c *canonicalizer) escape(start int) {
 	plain := func(b byte) bool { return b >= ' ' && b != '"' && b != '\\' }
 	i := start
