@@ -54,16 +54,11 @@ const (
 // Error is the refusal of a request. Its text has the code, the key and the component, and
 // never a secret, a signature or bytes of the body.
 type Error struct {
-	// Code is the check that failed.
-	Code Code
-	// KeyID is the key that the request names, if any.
-	KeyID string
-	// Component is the field or component at fault, if any.
-	Component string
-	// RetryAfter is when keys may be available again (keys_unavailable); 0 is unknown.
-	RetryAfter time.Duration
-	// Err is the private cause, for the log.
-	Err error
+	Code       Code          // the check that failed
+	KeyID      string        // the key that the request names, if any
+	Component  string        // the field or component at fault, if any
+	RetryAfter time.Duration // when keys may be available again (keys_unavailable); 0 is unknown
+	Err        error         // the private cause, for the log
 }
 
 // Error describes the refusal for the log.
@@ -109,9 +104,25 @@ func (e *Error) Is(target error) bool {
 
 // CodeOf returns the code of the *Error in err, or "" if there is none.
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return ""
+}
+
+// orDefault returns the list, or the default for an empty one.
+func orDefault[T any](list []T, byDefault ...T) []T {
+	if len(list) == 0 {
+		return byDefault
+	}
+	return list
+}
+
+// errorList collects the errors of a description.
+type errorList []error
+
+func (l *errorList) addIf(wrong bool, format string, args ...any) {
+	if wrong {
+		*l = append(*l, fmt.Errorf(format, args...))
+	}
 }

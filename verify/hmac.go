@@ -173,9 +173,8 @@ func (h *HMAC) Verify(r *http.Request, body func() ([]byte, error)) (Identity, e
 		if kid, ok := h.plan.match(head, content); ok {
 			signed := digestOf(content)
 			return Identity{
-				KeyID: kid, SignedAt: head.signedAt, Covered: h.plan.covered[head.header], Signed: signed,
-				Stable:    h.plan.stable(content, signed),
-				Malleable: h.plan.isMalleable(),
+				KeyID: kid, SignedAt: head.signedAt, Covered: h.plan.covered[head.header],
+				Signed: signed, Stable: h.plan.stable(content, signed), Malleable: h.plan.isMalleable(),
 			}, nil
 		}
 	}
@@ -194,14 +193,8 @@ func (h *HMAC) Sign(r *http.Request, body []byte, now time.Time) error {
 
 // String describes the scheme for the policy.
 func (h *HMAC) String() string {
-	hash := cmp.Or(h.Hash, SHA256)
-	if len(h.Hashes) > 0 {
-		hash = h.Hashes[0]
-	}
-	forms := h.Entries
-	if len(forms) == 0 {
-		forms = []string{"{sig}"}
-	}
+	hash := orDefault(h.Hashes, cmp.Or(h.Hash, SHA256))[0]
+	forms := orDefault(h.Entries, defaultEntry)
 	content := fmt.Sprintf("%q", cmp.Or(h.Content, "{body}"))
 	if h.Contents != nil {
 		content = strings.Join(h.Covers, ", ")
@@ -214,20 +207,7 @@ func (h *HMAC) String() string {
 	return text
 }
 
-// new returns the constructor of the hash, or nil for an unknown name.
-func (h Hash) new() func() hash.Hash {
-	switch h {
-	case SHA1:
-		return sha1.New
-	case SHA256:
-		return sha256.New
-	case SHA384:
-		return sha512.New384
-	case SHA512:
-		return sha512.New
-	}
-	return nil
-}
+var newHash = map[Hash]func() hash.Hash{SHA1: sha1.New, SHA256: sha256.New, SHA384: sha512.New384, SHA512: sha512.New}
 
 // hmacKey is one decoded secret. Keyed MACs are pooled, because keying costs two blocks of hashing.
 type hmacKey struct {
@@ -238,7 +218,7 @@ type hmacKey struct {
 func newHMACKey(id string, secret []byte, hashes []Hash) hmacKey {
 	k := hmacKey{id: id, pools: make(map[Hash]*sync.Pool, len(hashes))}
 	for _, h := range hashes {
-		k.pools[h] = &sync.Pool{New: func() any { return hmac.New(h.new(), secret) }}
+		k.pools[h] = &sync.Pool{New: func() any { return hmac.New(newHash[h], secret) }}
 	}
 	return k
 }

@@ -1,9 +1,11 @@
 package verify
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -38,13 +40,12 @@ type hmacPlan struct {
 // newHMACPlan checks the description and reports all of its errors.
 func newHMACPlan(h *HMAC) (*hmacPlan, error) {
 	p := &hmacPlan{
-		separator: h.Separator, encoding: h.Encoding, unit: h.TimestampUnit, config: h.Config,
+		separator: h.Separator, encoding: h.Encoding, config: h.Config,
 		custom: h.Contents, publicKeys: h.PublicKeys, url: h.URL,
 	}
-	errs := []error{
-		p.setFields(h), p.setHashes(h), p.setEntries(h), p.setTemplate(h), p.setTimestamp(h), p.setKeys(h),
-	}
-	if err := errors.Join(errs...); err != nil {
+	err := errors.Join(
+		p.setFields(h), p.setHashes(h), p.setEntries(h), p.setTemplate(h), p.setTimestamp(h), p.setKeys(h))
+	if err != nil {
 		return nil, err
 	}
 	p.setCovered(h)
@@ -52,10 +53,8 @@ func newHMACPlan(h *HMAC) (*hmacPlan, error) {
 }
 
 func (p *hmacPlan) setFields(h *HMAC) error {
-	var errs []error
-	if len(h.Headers) == 0 {
-		errs = append(errs, errors.New("headers: no field for the signature"))
-	}
+	var errs errorList
+	errs.addIf(len(h.Headers) == 0, "headers: no field for the signature")
 	for _, list := range []struct {
 		name string
 		from []string
@@ -66,75 +65,46 @@ func (p *hmacPlan) setFields(h *HMAC) error {
 		{"id headers", h.IDHeaders, &p.idHeaders},
 	} {
 		for _, name := range list.from {
-			if !IsToken(name) {
-				errs = append(errs, fmt.Errorf("%s: %q is not a field name", list.name, name))
-			}
+			errs.addIf(!IsToken(name), "%s: %q is not a field name", list.name, name)
 			*list.to = append(*list.to, textproto.CanonicalMIMEHeaderKey(name))
 		}
-		switch n := len(list.from); {
-		case n == 1:
-			for len(*list.to) < len(h.Headers) {
-				*list.to = append(*list.to, (*list.to)[0])
-			}
-		case n != 0 && n != len(h.Headers):
-			errs = append(errs, fmt.Errorf("%s: %d fields for %d signature fields", list.name, n, len(h.Headers)))
+		n := len(list.from)
+		if n == 1 {
+			*list.to = slices.Repeat(*list.to, max(1, len(h.Headers)))
 		}
+		errs.addIf(n > 1 && n != len(h.Headers), "%s: %d fields for %d signature fields", list.name, n, len(h.Headers))
 	}
 	return errors.Join(errs...)
 }
 
 func (p *hmacPlan) setHashes(h *HMAC) error {
-	p.hash = h.Hash
-	if p.hash == "" && len(h.Hashes) > 0 {
-		p.hash = h.Hashes[0]
-	}
-	if p.hash == "" {
-		p.hash = SHA256
-	}
-	p.hashes = h.Hashes
-	if len(p.hashes) == 0 {
-		p.hashes = []Hash{p.hash}
-	}
+	p.hashes = orDefault(h.Hashes, cmp.Or(h.Hash, SHA256))
+	p.hash = cmp.Or(h.Hash, p.hashes[0])
 	p.tried = append([]Hash{p.hash}, p.hashes...)
 	slices.Sort(p.tried)
 	p.tried = slices.Compact(p.tried)
-	var errs []error
+	var errs errorList
 	for _, x := range p.tried {
-		if x.new() == nil {
-			errs = append(errs, fmt.Errorf("hash: %q is not sha1, sha256, sha384 or sha512", string(x)))
-		}
+		errs.addIf(newHash[x] == nil, "hash: %q is not sha1, sha256, sha384 or sha512", string(x))
 	}
-	if p.encoding != Hex && p.encoding != Base64 {
-		errs = append(errs, fmt.Errorf("encoding: %q is neither hex nor base64", string(p.encoding)))
-	}
+	known := p.encoding == Hex || p.encoding == Base64
+	errs.addIf(!known, "encoding: %q is neither hex nor base64", string(p.encoding))
 	return errors.Join(errs...)
 }
 
 func (p *hmacPlan) setEntries(h *HMAC) error {
-	forms := h.Entries
-	if len(forms) == 0 {
-		forms = []string{"{sig}"}
-	}
-	var errs []error
-	for _, s := range forms {
+	var errs errorList
+	for _, s := range orDefault(h.Entries, defaultEntry) {
 		e, err := parseEntry(s)
 		errs = append(errs, err)
 		p.entries = append(p.entries, e)
 	}
-	switch {
-	case !p.entriesHold(partSig) && !p.entriesHold(partEd25519):
-		errs = append(errs, errors.New("entries: none holds a signature"))
-	case p.entriesHold(partEd25519) && !p.entriesHold(partSig) && len(h.Secrets)+len(h.Keys) > 0:
-		errs = append(errs, errors.New("entries: secrets are set and no entry holds {sig}"))
-	case len(h.PublicKeys) > 0 && !p.entriesHold(partEd25519):
-		errs = append(errs, errors.New("entries: public keys are set and no entry holds {ed25519}"))
-	}
-	if p.entriesHold(partKID) != (len(h.Keys) > 0) {
-		errs = append(errs, errors.New("keys: entries with {kid} and keys by id go together"))
-	}
-	if len(h.Hashes) > 0 && !p.entriesHold(partAlg) {
-		errs = append(errs, errors.New("hashes: no entry holds {alg}"))
-	}
+	sig, ed25519 := p.entriesHold(partSig), p.entriesHold(partEd25519)
+	errs.addIf(!sig && !ed25519, "entries: none holds a signature")
+	errs.addIf(ed25519 && !sig && len(h.Secrets)+len(h.Keys) > 0, "entries: secrets are set and no entry holds {sig}")
+	errs.addIf(sig && !ed25519 && len(h.PublicKeys) > 0, "entries: public keys are set and no entry holds {ed25519}")
+	errs.addIf(p.entriesHold(partKID) != (len(h.Keys) > 0), "keys: entries with {kid} and keys by id go together")
+	errs.addIf(len(h.Hashes) > 0 && !p.entriesHold(partAlg), "hashes: no entry holds {alg}")
 	return errors.Join(errs...)
 }
 
@@ -149,35 +119,27 @@ func (p *hmacPlan) setTemplate(h *HMAC) error {
 		}
 		return nil
 	}
-	text := h.Content
-	if text == "" {
-		text = "{body}"
-	}
+	text := cmp.Or(h.Content, "{body}")
 	parts, err := parseTemplate(text)
 	if err != nil {
 		return fmt.Errorf("content %q: %w", text, err)
 	}
 	p.template = parts
-	var errs []error
+	var errs errorList
 	bodies := 0
 	for _, q := range parts {
 		if q.isBody() {
 			bodies++
 		}
-		if err := p.checkPlaceholder(q, h); err != nil {
-			errs = append(errs, fmt.Errorf("content %q: %w", text, err))
-		}
+		err := p.checkPlaceholder(q, h)
+		errs.addIf(err != nil, "content %q: %w", text, err)
 	}
-	if bodies != 1 {
-		errs = append(errs, fmt.Errorf("content %q: holds {body} or {jcs} %d times, not once", text, bodies))
-	}
+	errs.addIf(bodies != 1, "content %q: holds {body} or {jcs} %d times, not once", text, bodies)
 	u, err := url.Parse(h.URL)
-	if h.URL != "" && (err != nil || u.Scheme == "" || u.Host == "" || !p.templateHolds(partURL)) {
-		errs = append(errs, fmt.Errorf("content %q: the URL is not absolute, or there is no {url}", text))
-	}
-	if err := p.setBoundaries(h); err != nil {
-		errs = append(errs, fmt.Errorf("content %q: %w", text, err))
-	}
+	wrong := h.URL != "" && (err != nil || u.Scheme == "" || u.Host == "" || !p.templateHolds(partURL))
+	errs.addIf(wrong, "content %q: the URL is not absolute, or there is no {url}", text)
+	err = p.setBoundaries(h)
+	errs.addIf(err != nil, "content %q: %w", text, err)
 	return errors.Join(errs...)
 }
 
@@ -216,65 +178,38 @@ func (p *hmacPlan) templateHolds(name partKind) bool {
 }
 
 func (p *hmacPlan) setTimestamp(h *HMAC) error {
-	var errs []error
-	switch p.unit {
-	case 0:
-		p.unit = time.Second
-	case time.Second, time.Millisecond:
-	default:
-		errs = append(errs, fmt.Errorf("timestamp unit: %v is neither 1s nor 1ms", p.unit))
-	}
-	inEntry := p.entriesHold(partTimestamp)
-	if inEntry && len(h.TimestampHeaders) > 0 {
-		errs = append(errs, errors.New("timestamp: both a header and an entry"))
-	}
-	if h.Contents == nil && (inEntry || len(h.TimestampHeaders) > 0) && !p.templateHolds(partTimestamp) {
-		errs = append(errs, errors.New("timestamp: it is read and not signed; content lacks {timestamp}"))
-	}
-	if h.Contents == nil && len(h.IDHeaders) > 0 && !p.templateHolds(partID) {
-		errs = append(errs, errors.New("id: it is read and not signed; content lacks {id}"))
-	}
+	var errs errorList
+	p.unit = cmp.Or(h.TimestampUnit, time.Second)
+	known := p.unit == time.Second || p.unit == time.Millisecond
+	errs.addIf(!known, "timestamp unit: %v is neither 1s nor 1ms", p.unit)
+	inEntry, inHeader := p.entriesHold(partTimestamp), len(h.TimestampHeaders) > 0
+	errs.addIf(inEntry && inHeader, "timestamp: both a header and an entry")
+	errs.addIf(h.Contents == nil && (inEntry || inHeader) && !p.templateHolds(partTimestamp),
+		"timestamp: it is read and not signed; content lacks {timestamp}")
+	errs.addIf(h.Contents == nil && len(h.IDHeaders) > 0 && !p.templateHolds(partID),
+		"id: it is read and not signed; content lacks {id}")
 	return errors.Join(errs...)
 }
 
 func (p *hmacPlan) setKeys(h *HMAC) error {
-	enc := h.SecretEncoding
-	if enc == "" {
-		enc = Raw
-	}
-	var errs []error
-	if len(h.Secrets) > 0 && len(h.Keys) > 0 {
-		errs = append(errs, errors.New("secrets: both secrets and keys by id"))
-	}
-	if len(h.Secrets)+len(h.Keys)+len(h.PublicKeys) == 0 {
-		errs = append(errs, errors.New("secrets: none is set"))
-	}
+	var errs errorList
+	errs.addIf(len(h.Secrets) > 0 && len(h.Keys) > 0, "secrets: both secrets and keys by id")
+	errs.addIf(len(h.Secrets)+len(h.Keys)+len(h.PublicKeys) == 0, "secrets: none is set")
 	add := func(id, what string, s Secret) {
-		secret, err := s.Decode(enc)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s %w", what, err))
-			return
-		}
+		secret, err := s.Decode(cmp.Or(h.SecretEncoding, Raw))
+		errs.addIf(err != nil, "%s %w", what, err)
 		p.keys = append(p.keys, newHMACKey(id, secret, p.tried))
 	}
 	for i, s := range h.Secrets {
 		add("", fmt.Sprintf("secret %d of %d", i+1, len(h.Secrets)), s)
 	}
-	ids := make([]string, 0, len(h.Keys))
-	for id := range h.Keys {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		if id == "" {
-			errs = append(errs, errors.New("keys: a key without an id"))
-		}
+	for _, id := range slices.Sorted(maps.Keys(h.Keys)) {
+		errs.addIf(id == "", "keys: a key without an id")
 		add(id, fmt.Sprintf("key %q", id), h.Keys[id])
 	}
 	for i, k := range h.PublicKeys {
-		if _, err := algsOf(k); err != nil {
-			errs = append(errs, fmt.Errorf("public key %d of %d: %w", i+1, len(h.PublicKeys), err))
-		}
+		_, err := algsOf(k)
+		errs.addIf(err != nil, "public key %d of %d: %w", i+1, len(h.PublicKeys), err)
 	}
 	return errors.Join(errs...)
 }
@@ -284,19 +219,17 @@ func (p *hmacPlan) setCovered(h *HMAC) {
 	for i := range p.headers {
 		covered := slices.Clone(h.Covers)
 		for _, q := range p.template {
-			switch q.kind {
-			case partBody, partJCS:
+			switch {
+			case q.isBody():
 				covered = append(covered, "@body")
-			case partURL:
+			case q.kind == partURL:
 				covered = append(covered, "@target-uri", "@authority", "@path", "@query")
-			case partHeader:
+			case q.kind == partHeader:
 				covered = append(covered, strings.ToLower(q.arg))
-			case partID:
+			case q.kind == partID:
 				covered = append(covered, strings.ToLower(p.idHeaders[i]))
-			case partTimestamp:
-				if len(p.timestampHeaders) > 0 {
-					covered = append(covered, strings.ToLower(p.timestampHeaders[i]))
-				}
+			case q.kind == partTimestamp && len(p.timestampHeaders) > 0:
+				covered = append(covered, strings.ToLower(p.timestampHeaders[i]))
 			}
 		}
 		p.covered = append(p.covered, slices.Clip(covered))

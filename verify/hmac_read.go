@@ -41,8 +41,8 @@ func (p *hmacPlan) read(r *http.Request) (signatureHead, error) {
 	if err != nil {
 		return signatureHead{}, err
 	}
-	var stamps int
-	if stamps, err = p.readEntries(&s, value); err != nil {
+	stamps, err := p.readEntries(&s, value)
+	if err != nil {
 		return signatureHead{}, err
 	}
 	if p.idHeaders != nil {
@@ -108,7 +108,7 @@ func (p *hmacPlan) readEntries(s *signatureHead, value string) (int, error) {
 	if len(value) > maxSignatureField {
 		return 0, p.malformed(s)
 	}
-	stamps, entries, forbidden := 0, 0, false
+	stamps, entries, code := 0, 0, SignatureMalformed
 	for more := true; more; {
 		var text string
 		if text, value, more = p.cut(value); entries == maxEntries {
@@ -123,23 +123,20 @@ func (p *hmacPlan) readEntries(s *signatureHead, value string) (int, error) {
 			s.timestamp = e.timestamp
 			stamps++
 		}
-		sig, state := p.usable(e)
-		switch state {
-		case usable:
+		switch sig, refusal := p.decode(e); refusal {
+		case "":
 			s.sigs = append(s.sigs, sig)
-		case forbiddenHash:
-			forbidden = true
+		case AlgorithmNotAllowed:
+			code = refusal
 		}
 	}
 	switch {
 	case stamps > 1:
 		return 0, p.malformed(s)
-	case len(s.sigs) > 0:
-		return stamps, nil
-	case forbidden:
-		return 0, &Error{Code: AlgorithmNotAllowed, Component: p.headers[s.header]}
+	case len(s.sigs) == 0:
+		return 0, &Error{Code: code, Component: p.headers[s.header]}
 	}
-	return 0, p.malformed(s)
+	return stamps, nil
 }
 
 func (p *hmacPlan) malformed(s *signatureHead) *Error {
@@ -162,42 +159,33 @@ func (p *hmacPlan) parse(text string) (entry, bool) {
 	return entry{}, false
 }
 
-// entryState is whether an entry is usable.
-type entryState int
-
-const (
-	unusable entryState = iota
-	forbiddenHash
-	usable
-)
-
-// usable decodes the signature of an entry. Without public keys an Ed25519 signature is unusable,
-// and without secrets a MAC: neither was compared, so neither is reported as a mismatch.
-func (p *hmacPlan) usable(e entry) (signature, entryState) {
+// decode decodes the signature of an entry, or returns why it is unusable. Without public keys an
+// Ed25519 signature is unusable, and without secrets a MAC: neither was compared, so neither is
+// reported as a mismatch.
+func (p *hmacPlan) decode(e entry) (signature, Code) {
 	s := signature{hash: p.hash, kid: e.kid}
 	text := e.sig
 	switch {
 	case e.ed25519 != "" && len(p.publicKeys) > 0:
 		s.hash, text = "", e.ed25519
 	case e.ed25519 != "" || len(p.keys) == 0:
-		return s, unusable
+		return s, SignatureMalformed
 	case e.alg != "":
-		s.hash = Hash(strings.ToLower(e.alg))
-		if s.hash.new() == nil {
-			return s, unusable
+		if s.hash = Hash(strings.ToLower(e.alg)); newHash[s.hash] == nil {
+			return s, SignatureMalformed
 		}
 	}
 	var buf [2 * sha512.Size]byte
 	b, ok := p.encoding.decode(buf[:0], text)
 	if !ok {
-		return s, unusable
+		return s, SignatureMalformed
 	}
 	s.length = len(b)
 	copy(s.bytes[:], b)
 	if e.alg != "" && !slices.Contains(p.hashes, s.hash) {
-		return s, forbiddenHash
+		return s, AlgorithmNotAllowed
 	}
-	return s, usable
+	return s, ""
 }
 
 func (p *hmacPlan) readID(r *http.Request, name string) (string, error) {
@@ -225,7 +213,7 @@ func parseTimestamp(s string, unit time.Duration) (time.Time, bool) {
 	}
 	var n int64
 	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
+		if !isDigit(s[i]) {
 			return time.Time{}, false
 		}
 		n = n*10 + int64(s[i]-'0')

@@ -34,6 +34,8 @@ const (
 
 var entryParts = []partKind{partSig, partEd25519, partAlg, partKID, partTimestamp}
 
+const defaultEntry = "{sig}"
+
 // parseTemplate parses a text like "v0:{timestamp}:{body}". A literal brace cannot be written:
 // no producer signs one.
 func parseTemplate(s string) ([]part, error) {
@@ -109,12 +111,7 @@ func (p part) text() string {
 }
 
 func (p entryPattern) holds(name partKind) bool {
-	for _, q := range p {
-		if q.kind == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p, func(q part) bool { return q.kind == name })
 }
 
 // match parses an entry. A placeholder ends at the first occurrence of the text that follows
@@ -139,43 +136,34 @@ func (p entryPattern) match(s string) (entry, bool) {
 			value = s[:n]
 		}
 		s = s[len(value):]
-		e.set(q.kind, value)
+		*e.field(q.kind) = value
+		e.hasTimestamp = e.hasTimestamp || q.kind == partTimestamp
 	}
 	return e, s == ""
 }
 
-func (e *entry) set(name partKind, value string) {
-	switch name {
+// field returns the field of a placeholder; parseEntry knows all of them.
+func (e *entry) field(kind partKind) *string {
+	switch kind {
 	case partSig:
-		e.sig = value
+		return &e.sig
 	case partEd25519:
-		e.ed25519 = value
+		return &e.ed25519
 	case partAlg:
-		e.alg = value
+		return &e.alg
 	case partKID:
-		e.kid = value
-	case partTimestamp:
-		e.timestamp, e.hasTimestamp = value, true
+		return &e.kid
 	}
+	return &e.timestamp
 }
 
-func (p entryPattern) format(e entry) string {
-	var b strings.Builder
+func (p entryPattern) format(e entry) (text string) {
 	for _, q := range p {
-		switch q.kind {
-		case partText:
-			b.WriteString(q.literal)
-		case partSig:
-			b.WriteString(e.sig)
-		case partAlg:
-			b.WriteString(e.alg)
-		case partKID:
-			b.WriteString(e.kid)
-		case partTimestamp:
-			b.WriteString(e.timestamp)
+		if text += q.literal; q.kind != partText {
+			text += *e.field(q.kind)
 		}
 	}
-	return b.String()
+	return text
 }
 
 // Signed content is a concatenation. If it can be divided into its parts in several ways, bytes
@@ -202,15 +190,14 @@ func (p *hmacPlan) setBoundaries(h *HMAC) error {
 	}
 	var errs []error
 	for i, q := range p.template {
-		if p.isConstant(q) || q.isBody() {
+		if q.kind == partConfig || q.isBody() || p.constant(q) != "" {
 			continue
 		}
-		before := i < body
 		next, beside := i+1, "follows"
-		if !before {
+		if i > body {
 			next, beside = i-1, "precedes"
 		}
-		if c, ok := p.edge(next, before); ok && q.endsAt(c) {
+		if c, ok := p.edge(next, i < body); ok && q.endsAt(c) {
 			p.boundaries[i] = boundary{known: true, char: c}
 			continue
 		}
@@ -225,24 +212,20 @@ func (p *hmacPlan) setBoundaries(h *HMAC) error {
 
 // edge returns the first or last character of a constant part of the template.
 func (p *hmacPlan) edge(i int, first bool) (byte, bool) {
-	if i < 0 || i >= len(p.template) || !p.isConstant(p.template[i]) {
+	if i < 0 || i >= len(p.template) {
 		return 0, false
 	}
-	text := p.constant(p.template[i])
-	switch {
+	switch text := p.constant(p.template[i]); {
 	case text == "":
 		return 0, false
 	case first:
 		return text[0], true
+	default:
+		return text[len(text)-1], true
 	}
-	return text[len(text)-1], true
 }
 
-// isConstant reports whether the part is the same in every delivery.
-func (p *hmacPlan) isConstant(q part) bool {
-	return q.kind == partText || q.kind == partConfig || q.kind == partURL && p.url != ""
-}
-
+// constant returns the text of a part that is the same in every delivery, else "".
 func (p *hmacPlan) constant(q part) string {
 	switch q.kind {
 	case partConfig:
@@ -270,10 +253,8 @@ func (q part) endsAt(c byte) bool {
 // checkValue refuses a value that holds the boundary of its part.
 func (p *hmacPlan) checkValue(i int, component, value string) error {
 	if end := p.boundaries[i]; end.known && strings.IndexByte(value, end.char) >= 0 {
-		return &Error{
-			Code: ComponentUnsupported, Component: component,
-			Err: fmt.Errorf("a %q in the value makes the signed content ambiguous", end.char),
-		}
+		why := fmt.Errorf("a %q in the value makes the signed content ambiguous", end.char)
+		return &Error{Code: ComponentUnsupported, Component: component, Err: why}
 	}
 	return nil
 }
