@@ -71,25 +71,18 @@ type ClaimRule struct {
 
 // Check reports all errors of the description.
 func (j *JWT) Check() error {
-	var errs []error
-	if j.Keys == nil {
-		errs = append(errs, errors.New("jwt: no keys"))
-	}
-	if len(j.Algorithms) == 0 {
-		errs = append(errs, errors.New("jwt: no algorithms"))
-	}
+	var errs errorList
+	errs.addIf(j.Keys == nil, "jwt: no keys")
+	errs.addIf(len(j.Algorithms) == 0, "jwt: no algorithms")
 	for _, alg := range j.Algorithms {
 		if _, ok := publicAlgorithm(alg); !ok {
 			err := fmt.Errorf("jwt: algorithm %q is not a signature with a public key (RFC 7518 section 3.1)", alg)
 			errs = append(errs, err)
 		}
 	}
-	if len(j.Audiences) == 0 && len(j.Claims) == 0 {
-		errs = append(errs, errors.New("jwt: neither an audience nor a claim restricts tokens to us"))
-	}
-	if slices.Contains(j.Audiences, "") || slices.Contains(j.Issuers, "") {
-		errs = append(errs, errors.New("jwt: an audience or issuer is empty"))
-	}
+	errs.addIf(len(j.Audiences) == 0 && len(j.Claims) == 0,
+		"jwt: neither an audience nor a claim restricts tokens to us")
+	errs.addIf(slices.Contains(j.Audiences, "") || slices.Contains(j.Issuers, ""), "jwt: an audience or issuer is empty")
 	for _, rule := range j.Claims {
 		if len(rule.Names) == 0 || len(rule.Values) == 0 || slices.Contains(rule.Values, "") {
 			errs = append(errs, fmt.Errorf("jwt: the values of claim %q are missing or empty", rule.Names))
@@ -100,15 +93,15 @@ func (j *JWT) Check() error {
 
 // publicAlgorithm returns an algorithm with a public key. "none" and HMAC are not among them.
 func publicAlgorithm(name string) (jwa.SignatureAlgorithm, bool) {
-	for _, alg := range []jwa.SignatureAlgorithm{
+	algs := []jwa.SignatureAlgorithm{
 		jwa.RS256(), jwa.RS384(), jwa.RS512(), jwa.PS256(), jwa.PS384(), jwa.PS512(),
 		jwa.ES256(), jwa.ES384(), jwa.ES512(), jwa.EdDSA(),
-	} {
-		if alg.String() == name {
-			return alg, true
-		}
 	}
-	return jwa.SignatureAlgorithm{}, false
+	i := slices.IndexFunc(algs, func(alg jwa.SignatureAlgorithm) bool { return alg.String() == name })
+	if i < 0 {
+		return jwa.SignatureAlgorithm{}, false
+	}
+	return algs[i], true
 }
 
 // Verify implements [Scheme].
@@ -127,8 +120,9 @@ func (j *JWT) Verify(r *http.Request, body func() ([]byte, error)) (Identity, er
 	if err := j.checkSignature(r, token); err != nil {
 		return Identity{}, err
 	}
-	if err := j.checkClaims(token); err != nil {
-		return Identity{}, err
+	if refusal := j.checkClaims(token); refusal != nil {
+		refusal.KeyID = shortID(token.kid)
+		return Identity{}, refusal
 	}
 	return j.identity(token)
 }
@@ -200,8 +194,8 @@ func parseToken(compact []byte) (*parsedToken, error) {
 		return nil, errors.New("header: unencoded payloads are not supported (RFC 7797)")
 	}
 	t.kid, _ = t.header.Text("kid")
-	var ok bool
-	if t.alg, ok = t.header.Text("alg"); !ok {
+	var named bool
+	if t.alg, named = t.header.Text("alg"); !named {
 		return nil, errors.New("header: no algorithm")
 	}
 	return t, nil
@@ -250,12 +244,12 @@ func fitsJOSE(alg string, public crypto.PublicKey) bool {
 	return ed == (alg == "EdDSA") && joseCurves[alg] == nil
 }
 
-func (j *JWT) checkClaims(t *parsedToken) error {
+func (j *JWT) checkClaims(t *parsedToken) *Error {
 	if !intersects(j.Issuers, claimValues(t.claims, "iss")) {
-		return &Error{Code: IssuerMismatch, KeyID: shortID(t.kid), Component: "iss"}
+		return &Error{Code: IssuerMismatch, Component: "iss"}
 	}
 	if !intersects(j.Audiences, claimValues(t.claims, "aud")) {
-		return &Error{Code: AudienceMismatch, KeyID: shortID(t.kid), Component: "aud"}
+		return &Error{Code: AudienceMismatch, Component: "aud"}
 	}
 	for _, rule := range j.Claims {
 		var got []string
@@ -265,7 +259,7 @@ func (j *JWT) checkClaims(t *parsedToken) error {
 			}
 		}
 		if !intersects(rule.Values, got) {
-			return &Error{Code: SubjectMismatch, KeyID: shortID(t.kid), Component: strings.Join(rule.Names, "/")}
+			return &Error{Code: SubjectMismatch, Component: strings.Join(rule.Names, "/")}
 		}
 	}
 	return nil
@@ -273,15 +267,7 @@ func (j *JWT) checkClaims(t *parsedToken) error {
 
 // intersects reports whether got has a wanted value; an empty list accepts all.
 func intersects(wanted, got []string) bool {
-	if len(wanted) == 0 {
-		return true
-	}
-	for _, v := range got {
-		if slices.Contains(wanted, v) {
-			return true
-		}
-	}
-	return false
+	return len(wanted) == 0 || slices.ContainsFunc(got, func(v string) bool { return slices.Contains(wanted, v) })
 }
 
 // identity checks the times and returns what the token binds.
@@ -324,8 +310,7 @@ func claimValues(claims strictjson.Object, name string) []string {
 	if one, ok := claims.Text(name); ok {
 		return []string{one}
 	}
-	raw := string(claims[name])
-	if raw == "true" || raw == "false" {
+	if raw := string(claims[name]); raw == "true" || raw == "false" {
 		return []string{raw}
 	}
 	if name != "aud" && name != "roles" {
@@ -353,12 +338,7 @@ func numericDate(o strictjson.Object, name string) (time.Time, error) {
 }
 
 // shortID bounds an unverified key id, for errors and logs.
-func shortID(id string) string {
-	if len(id) > 64 {
-		return id[:64]
-	}
-	return id
-}
+func shortID(id string) string { return id[:min(len(id), 64)] }
 
 // Binds implements [Binder]. A token that is not the body binds nothing of it.
 func (j *JWT) Binds() Binding {

@@ -43,21 +43,15 @@ type MutualTLS struct {
 
 // Check reports all errors of the description.
 func (m *MutualTLS) Check() error {
-	var errs []error
-	if len(m.Names) == 0 && len(m.Fingerprints) == 0 {
-		errs = append(errs, errors.New("mtls: no name and no fingerprint of a client's certificate"))
-	}
-	if slices.Contains(m.Names, "") {
-		errs = append(errs, errors.New("mtls: a name is empty"))
-	}
+	var errs errorList
+	errs.addIf(len(m.Names) == 0 && len(m.Fingerprints) == 0,
+		"mtls: no name and no fingerprint of a client's certificate")
+	errs.addIf(slices.Contains(m.Names, ""), "mtls: a name is empty")
 	for _, fingerprint := range m.Fingerprints {
-		if raw, err := hex.DecodeString(fingerprint); err != nil || len(raw) != sha256.Size {
-			errs = append(errs, errors.New("mtls: a fingerprint is not the hex of a SHA-256"))
-		}
+		raw, err := hex.DecodeString(fingerprint)
+		errs.addIf(err != nil || len(raw) != sha256.Size, "mtls: a fingerprint is not the hex of a SHA-256")
 	}
-	if (m.ProxyHeader == "") != (m.Trusted == nil) {
-		errs = append(errs, errors.New("mtls: ProxyHeader and Trusted must be set together"))
-	}
+	errs.addIf((m.ProxyHeader == "") != (m.Trusted == nil), "mtls: ProxyHeader and Trusted must be set together")
 	return errors.Join(errs...)
 }
 
@@ -134,9 +128,11 @@ func parseProxied(value string) *x509.Certificate {
 	if len(value) > maxProxiedCert {
 		return nil
 	}
-	der := []byte(nil)
+	var der []byte
 	if strings.HasPrefix(value, ":") {
-		der = decodeBinary(value)
+		if item, err := httpsfv.UnmarshalItem([]string{value}); err == nil {
+			der, _ = item.Value.([]byte)
+		}
 	} else if text, err := url.PathUnescape(value); err == nil {
 		if block, _ := pem.Decode([]byte(text)); block != nil && block.Type == "CERTIFICATE" {
 			der = block.Bytes
@@ -147,16 +143,6 @@ func parseProxied(value string) *x509.Certificate {
 		return nil
 	}
 	return cert
-}
-
-// decodeBinary decodes a structured-field byte sequence (RFC 9651 section 3.3.5), or returns nil.
-func decodeBinary(value string) []byte {
-	item, err := httpsfv.UnmarshalItem([]string{value})
-	if err != nil {
-		return nil
-	}
-	der, _ := item.Value.([]byte)
-	return der
 }
 
 // Binds implements [Binder]: a connection's certificate binds nothing.

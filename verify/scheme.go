@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,14 +12,10 @@ import (
 
 // Binding is what every signature of a scheme binds, as far as the configuration determines it.
 type Binding struct {
-	// Content means that identities have a digest of the signed content (Identity.Signed).
-	Content bool
-	// Time means that signatures have a signed time.
-	Time bool
-	// Covered lists what is bound, as in Identity.Covered.
-	Covered []string
-	// Malleable means that different deliveries can share a signature (Identity.Malleable).
-	Malleable bool
+	Content   bool     // identities have a digest of the signed content (Identity.Signed)
+	Time      bool     // signatures have a signed time
+	Covered   []string // what is bound, as in Identity.Covered
+	Malleable bool     // different deliveries can share a signature (Identity.Malleable)
 }
 
 // Binder is an optional interface of schemes. All schemes of this package have it.
@@ -33,12 +30,8 @@ type Binder interface {
 func PublishedAlgorithms(scheme Scheme) []string {
 	switch s := scheme.(type) {
 	case *RFC9421:
-		algs := s.Algs
-		if len(algs) == 0 {
-			algs = defaultAlgs
-		}
 		var names []string
-		for _, a := range algs {
+		for _, a := range orDefault(s.Algs, defaultAlgs...) {
 			names = append(names, string(a))
 		}
 		return names
@@ -143,14 +136,8 @@ func (a All) Binds() Binding {
 
 // and combines what two schemes proved of one request.
 func (id Identity) and(more Identity) Identity {
-	last := func(a, b string) string {
-		if b != "" {
-			return b
-		}
-		return a
-	}
-	id.KeyID, id.Principal = last(id.KeyID, more.KeyID), last(id.Principal, more.Principal)
-	id.Label, id.Nonce = last(id.Label, more.Label), last(id.Nonce, more.Nonce)
+	id.KeyID, id.Principal = cmp.Or(more.KeyID, id.KeyID), cmp.Or(more.Principal, id.Principal)
+	id.Label, id.Nonce = cmp.Or(more.Label, id.Label), cmp.Or(more.Nonce, id.Nonce)
 	if !more.SignedAt.IsZero() {
 		id.SignedAt = more.SignedAt
 	}

@@ -18,12 +18,9 @@ type Place string
 
 // The places of a [Static] credential.
 const (
-	// InHeader is the header field Name.
-	InHeader Place = "header"
-	// InQuery is the query parameter Name.
-	InQuery Place = "query"
-	// InBasic is the password of RFC 7617, with Username as the user.
-	InBasic Place = "basic"
+	InHeader Place = "header" // the header field Name
+	InQuery  Place = "query"  // the query parameter Name
+	InBasic  Place = "basic"  // the password of RFC 7617, with Username as the user
 	// InBearer is a bearer token (RFC 6750 section 2.1), or the query parameter Name if Name is
 	// set and the field is absent (section 2.3).
 	InBearer Place = "bearer"
@@ -35,14 +32,10 @@ const (
 // A request without the credential is refused with credentials_missing, a wrong one with
 // credentials_mismatch, and a repeated one with ambiguous_field.
 type Static struct {
-	// In is where the credential is. Required.
-	In Place
-	// Name is that of the header field or query parameter.
-	Name string
-	// Username is the user for InBasic.
-	Username string
-	// Secrets are the accepted values, several during a rotation. At least one is required.
-	Secrets []Secret
+	In       Place    // where the credential is; required
+	Name     string   // of the header field or query parameter
+	Username string   // for InBasic
+	Secrets  []Secret // the accepted values, at least one; several during a rotation
 }
 
 // Basic requires basic authentication (RFC 7617).
@@ -67,27 +60,21 @@ func BearerToken(tokens ...string) *Static {
 
 // Check reports all errors of the description.
 func (s *Static) Check() error {
-	var errs []error
+	var errs errorList
 	switch s.In {
 	case InHeader:
 		if !IsToken(s.Name) {
 			errs = append(errs, fmt.Errorf("credential: %q is not a field name", s.Name))
 		}
 	case InQuery:
-		if s.Name == "" {
-			errs = append(errs, errors.New("credential: the query parameter has no name"))
-		}
+		errs.addIf(s.Name == "", "credential: the query parameter has no name")
 	case InBasic:
-		if strings.Contains(s.Username, ":") {
-			errs = append(errs, errors.New("credential: a user name holds no colon (RFC 7617 section 2)"))
-		}
+		errs.addIf(strings.Contains(s.Username, ":"), "credential: a user name holds no colon (RFC 7617 section 2)")
 	case InBearer:
 	default:
 		errs = append(errs, fmt.Errorf("credential: %q is not header, query, basic or bearer", string(s.In)))
 	}
-	if len(s.Secrets) == 0 {
-		errs = append(errs, errors.New("credential: no secret is set"))
-	}
+	errs.addIf(len(s.Secrets) == 0, "credential: no secret is set")
 	for i, v := range s.Secrets {
 		if _, err := v.Decode(Raw); err != nil {
 			errs = append(errs, fmt.Errorf("credential: secret %d of %d %w", i+1, len(s.Secrets), err))
@@ -105,15 +92,13 @@ func (s *Static) Verify(r *http.Request, _ func() ([]byte, error)) (Identity, er
 	if err != nil {
 		return Identity{}, err
 	}
-	want := func(v Secret) string {
-		if s.In == InBasic {
-			return s.Username + ":" + string(v)
-		}
-		return string(v)
+	before := ""
+	if s.In == InBasic {
+		before = s.Username + ":"
 	}
 	equal := 0
 	for _, v := range s.Secrets {
-		equal |= equalText(got, want(v))
+		equal |= equalText(got, before+string(v))
 	}
 	if equal == 0 {
 		return Identity{}, &Error{Code: CredentialsMismatch, Component: s.component()}
@@ -163,17 +148,14 @@ func equalText(a, b string) int {
 }
 
 func (s *Static) component() string {
-	switch s.In {
-	case InBasic, InBearer:
+	if s.In == InBasic || s.In == InBearer {
 		return "Authorization"
-	default:
-		return s.Name
 	}
+	return s.Name
 }
 
 // credential returns the credential of the request, "user:password" for basic authentication.
 func (s *Static) credential(r *http.Request) (string, error) {
-	missing := &Error{Code: CredentialsMissing, Component: s.component()}
 	var got string
 	var err error
 	switch s.In {
@@ -194,7 +176,7 @@ func (s *Static) credential(r *http.Request) (string, error) {
 		got, err = s.bearer(r)
 	}
 	if err == nil && got == "" {
-		err = missing
+		err = &Error{Code: CredentialsMissing, Component: s.component()}
 	}
 	return got, err
 }

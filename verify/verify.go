@@ -7,8 +7,10 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -68,12 +70,7 @@ type Identity struct {
 // includes the parts of the URL.
 func (id Identity) Covers(name string) bool {
 	part := name == "@scheme" || name == "@authority" || name == "@path" || name == "@query"
-	for _, c := range id.Covered {
-		if c == name || part && c == "@target-uri" {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(id.Covered, name) || part && slices.Contains(id.Covered, "@target-uri")
 }
 
 // Alg names a signature algorithm of the HTTP Signature Algorithms registry (RFC 9421 section 3.3).
@@ -117,13 +114,7 @@ type Tolerance struct {
 
 // WithDefaults returns the tolerance with defaults in place of zero fields.
 func (t Tolerance) WithDefaults() Tolerance {
-	if t.Past == 0 {
-		t.Past = defaultPast
-	}
-	if t.Future == 0 {
-		t.Future = defaultFuture
-	}
-	return t
+	return Tolerance{Past: cmp.Or(t.Past, defaultPast), Future: cmp.Or(t.Future, defaultFuture)}
 }
 
 // Check checks the times of a verified identity at now. It returns nil, or an *[Error] with
@@ -132,11 +123,7 @@ func (t Tolerance) WithDefaults() Tolerance {
 func (t Tolerance) Check(id Identity, now time.Time) error {
 	t = t.WithDefaults()
 	if !id.Expires.IsZero() && now.After(id.Expires) {
-		code := id.ExpiredCode
-		if code == "" {
-			code = TokenExpired
-		}
-		return &Error{Code: code, KeyID: id.KeyID}
+		return &Error{Code: cmp.Or(id.ExpiredCode, TokenExpired), KeyID: id.KeyID}
 	}
 	if !id.NotBefore.IsZero() && t.Future != NoLimit && now.Add(t.Future).Before(id.NotBefore) {
 		code := TokenNotYetValid
