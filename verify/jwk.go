@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"encoding/json"
@@ -15,13 +16,14 @@ import (
 // JSONWebKey is a public key of a JSON Web Key Set (RFC 7517), for verifying tokens; see
 // [JWKS.PublicKeys].
 type JSONWebKey struct {
-	// ID is the kid; empty if the key has none.
-	ID string
-	// Alg is the JOSE algorithm of the key (RFC 7518 section 3.1), such as "RS256"; empty if
-	// the key names none.
-	Alg string
-	// Public is an *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey.
-	Public crypto.PublicKey
+	ID     string           // the kid; empty if the key has none
+	Alg    string           // such as "RS256" (RFC 7518 section 3.1); empty if the key names none
+	Public crypto.PublicKey // an *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
+}
+
+// jwkSet is the shape of a JSON Web Key Set (RFC 7517 section 5).
+type jwkSet struct {
+	Keys *[]json.RawMessage `json:"keys"`
 }
 
 // joseAlgs maps JOSE algorithms (RFC 7518 section 3.1, RFC 8037, RFC 9864) to those of HTTP
@@ -49,9 +51,7 @@ func (k JSONWebKey) signatureKey() (Key, bool) {
 // parseJWKS reads a JSON Web Key Set. It skips keys other than public signature keys of a known
 // kind, which may be meant for other uses. It never returns a symmetric key.
 func parseJWKS(text []byte) ([]JSONWebKey, error) {
-	var shape struct {
-		Keys *[]json.RawMessage `json:"keys"`
-	}
+	var shape jwkSet
 	if err := json.Unmarshal(text, &shape); err != nil || shape.Keys == nil {
 		return nil, errors.New("not a JSON Web Key Set")
 	}
@@ -64,10 +64,7 @@ func parseJWKS(text []byte) ([]JSONWebKey, error) {
 	}
 	var keys []JSONWebKey
 	for i := range set.Len() {
-		raw, ok := set.Key(i)
-		if !ok {
-			continue
-		}
+		raw, _ := set.Key(i)
 		if k, err := fromJWK(raw); err == nil {
 			keys = append(keys, k)
 		}
@@ -86,15 +83,11 @@ func fromJWK(raw jwk.Key) (JSONWebKey, error) {
 		return JSONWebKey{}, errors.New("the key is not for verifying")
 	}
 	// Of a private key that was published by accident the public half is used.
-	exported, err := jwk.PublicRawKeyOf(raw)
+	public, err := jwk.PublicRawKeyOf(raw)
 	if err != nil {
 		return JSONWebKey{}, errors.New("the key is incomplete or of an unknown kind")
 	}
-	public, ok := exported.(crypto.PublicKey)
-	if !ok {
-		return JSONWebKey{}, errors.New("the key is of an unknown kind")
-	}
-	if _, err := algsOf(public); err != nil { // so does a []byte, which is a symmetric key
+	if _, err := algsOf(public); err != nil { // as for a []byte, which is a symmetric key
 		return JSONWebKey{}, err
 	}
 	k := JSONWebKey{Public: public}
@@ -108,9 +101,7 @@ func fromJWK(raw jwk.Key) (JSONWebKey, error) {
 // parseJWKText reads a configured JSON Web Key or set of them. Unlike in a fetched set, every
 // key must be valid.
 func parseJWKText(id string, alg Alg, text []byte) ([]Key, error) {
-	var set struct {
-		Keys *[]json.RawMessage `json:"keys"`
-	}
+	var set jwkSet
 	if err := json.Unmarshal(text, &set); err != nil {
 		return nil, fmt.Errorf("key %q: the text is not JSON", id)
 	}
@@ -159,10 +150,7 @@ func parseOneJWK(id string, alg Alg, text []byte) (Key, error) {
 	case named != "" && alg != named:
 		return Key{}, fmt.Errorf("the key is for %s, not for %s", k.Alg, alg)
 	}
-	if id != "" {
-		k.ID = id
-	}
-	return NewPublicKey(k.ID, alg, k.Public)
+	return NewPublicKey(cmp.Or(id, k.ID), alg, k.Public)
 }
 
 // TokenKeySet finds the public keys of an issuer of tokens; [JWKS] is one.

@@ -30,13 +30,11 @@ type JWKSConfig struct {
 	// URL is the address of the JSON Web Key Set (RFC 7517 section 5): https, or http on a
 	// loopback address. Required.
 	URL string
-	// Principal is the identity that the keys prove; empty is the producer itself.
-	Principal string
 	// Client fetches the set. Its timeout is replaced (5 seconds), and its redirects must stay
 	// at the same origin. Defaults to a new client.
-	Client *http.Client
-	// Now is the clock. Defaults to time.Now.
-	Now func() time.Time
+	Client    *http.Client
+	Principal string           // the identity that the keys prove; empty is the producer itself
+	Now       func() time.Time // the clock; defaults to time.Now
 }
 
 // JWKS is a [KeySet] that is fetched from a URL.
@@ -135,42 +133,37 @@ func sameOrigin(r *http.Request, via []*http.Request) error {
 
 // Key implements [KeySet]. It may wait for a fetch, at most 5 seconds.
 func (j *JWKS) Key(ctx context.Context, id string) ([]Key, error) {
-	var found []Key
-	err := j.lookup(ctx, id, func(s *jwksSet) bool {
-		found, _ = s.keys.Key(ctx, id)
-		return len(found) > 0
-	})
-	return found, err
+	return lookup(ctx, j, id, func(s *jwksSet) ([]Key, error) { return s.keys.Key(ctx, id) })
 }
 
 // PublicKeys returns the public keys with this kid, or all for "", whatever their use. Its
 // errors are those of [JWKS.Key]. It is for verifiers of tokens, whose algorithms differ from
 // those of HTTP signatures.
 func (j *JWKS) PublicKeys(ctx context.Context, kid string) ([]JSONWebKey, error) {
-	var found []JSONWebKey
-	err := j.lookup(ctx, kid, func(s *jwksSet) bool {
-		found, _ = s.public.PublicKeys(ctx, kid)
-		return len(found) > 0
-	})
-	return found, err
+	return lookup(ctx, j, kid, func(s *jwksSet) ([]JSONWebKey, error) { return s.public.PublicKeys(ctx, kid) })
 }
 
 // lookup passes the current set to find. It fetches first if it must, and once more if find fails
 // and a fetch is due. Only a set whose fetch began after the call proves that a key does not exist.
-func (j *JWKS) lookup(ctx context.Context, id string, find func(*jwksSet) bool) error {
+func lookup[K any](ctx context.Context, j *JWKS, id string, find func(*jwksSet) ([]K, error)) ([]K, error) {
 	before := j.refresh(ctx, j.due)
-	if set, _ := j.current(); set != nil && find(set) {
-		return nil
+	if set, _ := j.current(); set != nil {
+		if found, err := find(set); err == nil {
+			return found, nil
+		}
 	}
-	j.refresh(ctx, func(now time.Time) (bool, bool) { return j.missDue(before, now), true })
+	j.refresh(ctx, func(now time.Time) (bool, bool) {
+		return j.fetchCount == before && now.Sub(j.lastFetch) >= jwksPause, true // none has begun since
+	})
 	set, err := j.current()
-	switch {
-	case set != nil && find(set):
-		return nil
-	case set != nil && err == nil && set.fetch > before:
-		return &Error{Code: KeyUnknown, KeyID: id}
+	if set != nil {
+		if found, missing := find(set); missing == nil {
+			return found, nil
+		} else if err == nil && set.fetch > before {
+			return nil, &Error{Code: KeyUnknown, KeyID: id}
+		}
 	}
-	return &Error{Code: KeysUnavailable, KeyID: id, RetryAfter: j.retryAfter(), Err: err}
+	return nil, &Error{Code: KeysUnavailable, KeyID: id, RetryAfter: j.retryAfter(), Err: err}
 }
 
 // current returns the set if it is still usable, and the error of the last fetch.
@@ -193,12 +186,6 @@ func (j *JWKS) due(now time.Time) (fetch, wait bool) {
 	}
 	quarter := j.set.expires.Sub(j.set.fetched) / 4
 	return now.After(j.set.expires.Add(-quarter)) && now.Sub(j.lastFetch) >= jwksPause, false
-}
-
-// missDue reports whether a kid that is not in the set justifies a fetch; before is the number
-// of fetches that had begun at the lookup. The caller holds the lock.
-func (j *JWKS) missDue(before uint64, now time.Time) bool {
-	return j.fetchCount == before && now.Sub(j.lastFetch) >= jwksPause
 }
 
 // retryAfter returns the rest of the pause between fetches, at least a second.

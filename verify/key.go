@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -17,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 )
 
 // Bounds on keys. Larger RSA keys cost the verifier more than they add.
@@ -29,12 +31,9 @@ const (
 // Key is one key of a producer. The constructors check its strength; a Key made without them
 // verifies nothing. A Key prints its id and algorithm, never its secret.
 type Key struct {
-	// ID is the id by which requests refer to the key.
-	ID string
-	// Alg is the only algorithm of the key.
-	Alg Alg
-	// Principal is the identity that the key proves; empty is the producer itself.
-	Principal string
+	ID        string // by which requests refer to the key
+	Alg       Alg    // the only algorithm of the key
+	Principal string // the identity that the key proves; empty is the producer itself
 
 	material *material
 }
@@ -92,10 +91,8 @@ func newPublicKey(id string, alg Alg, public crypto.PublicKey) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("key %q: %w", id, err)
 	}
-	if alg == "" {
-		alg = fits[0]
-	}
-	if alg != fits[0] && (len(fits) < 2 || alg != fits[1]) {
+	alg = cmp.Or(alg, fits[0])
+	if !slices.Contains(fits, alg) {
 		return Key{}, fmt.Errorf("key %q: algorithm %q does not fit a key for %s", id, alg, fits[0])
 	}
 	der, err := x509.MarshalPKIXPublicKey(public)
@@ -169,10 +166,8 @@ func encodedKey(secret []byte) string {
 	}
 	der := secret
 	for range 2 { // as it is, then decoded from base64
-		if _, err := x509.ParsePKIXPublicKey(der); err == nil {
-			return "a public key"
-		}
-		if _, err := x509.ParsePKCS1PublicKey(der); err == nil {
+		_, err1 := x509.ParsePKIXPublicKey(der)
+		if _, err2 := x509.ParsePKCS1PublicKey(der); err1 == nil || err2 == nil {
 			return "a public key"
 		}
 		if _, err := x509.ParseCertificate(der); err == nil {
@@ -266,12 +261,7 @@ func point(digits string) (y [ed25519.PublicKeySize]byte) {
 func smallOrder(key ed25519.PublicKey) bool {
 	y := [ed25519.PublicKeySize]byte(key)
 	y[len(y)-1] &= 0x7f
-	for _, p := range smallOrderPoints {
-		if y == p {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(smallOrderPoints, y)
 }
 
 // testKeys are the fingerprints of keys that were published for tests, private halves included.

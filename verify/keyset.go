@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +12,7 @@ import (
 )
 
 // StaticKeys returns a set of these keys. Keys may share an id during a rotation.
-func StaticKeys(keys ...Key) KeySet {
-	return newStaticSet(keys)
-}
+func StaticKeys(keys ...Key) KeySet { return newStaticSet(keys) }
 
 type staticSet struct {
 	all  []Key
@@ -105,9 +104,7 @@ type FileKeys struct {
 
 // OpenKeyFile reads the file, which must be valid.
 func OpenKeyFile(cfg KeyFile) (*FileKeys, error) {
-	if cfg.Every == 0 {
-		cfg.Every = 5 * time.Second
-	}
+	cfg.Every = cmp.Or(cfg.Every, 5*time.Second)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -128,10 +125,7 @@ func (f *FileKeys) Key(ctx context.Context, id string) ([]Key, error) {
 		f.reload(now)
 	}
 	found, err := f.keys.Key(ctx, id)
-	if err == nil {
-		return found, nil
-	}
-	if f.err == nil { // one stat, and a read only if the file changed
+	if err != nil && f.err == nil { // one stat, and a read only if the file changed
 		f.reload(now)
 		found, err = f.keys.Key(ctx, id)
 	}
@@ -178,18 +172,14 @@ func (f *FileKeys) read() ([]Key, error) {
 	if len(text) > maxKeyFile {
 		return nil, errors.New("the file is larger than 1 MiB")
 	}
-	var keys []Key
+	keys := make([]Key, 1)
 	if f.cfg.Alg == HMACSHA256 {
-		k, err := NewHMACKey(f.cfg.ID, bytes.TrimSpace(text))
-		if err != nil {
-			return nil, err
-		}
-		keys = []Key{k}
-	} else if keys, err = ParsePublicKeys(f.cfg.ID, f.cfg.Alg, text); err != nil {
-		return nil, err
+		keys[0], err = NewHMACKey(f.cfg.ID, bytes.TrimSpace(text))
+	} else {
+		keys, err = ParsePublicKeys(f.cfg.ID, f.cfg.Alg, text)
 	}
 	for i := range keys {
 		keys[i].Principal = f.cfg.Principal
 	}
-	return keys, nil
+	return keys, err
 }

@@ -1,12 +1,14 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -48,6 +50,8 @@ type RFC9421 struct {
 	err   error
 }
 
+const defaultLabel = "sig1"
+
 var defaultAlgs = []Alg{HMACSHA256, Ed25519, ECDSAP256SHA256, ECDSAP384SHA384, RSAPSSSHA512}
 
 // Check reports all errors of the configuration. Until they are fixed, Verify refuses every
@@ -61,27 +65,18 @@ func (s *RFC9421) Check() error {
 }
 
 func (s *RFC9421) check() error {
-	var errs []error
-	if s.Keys == nil {
-		errs = append(errs, errors.New("no keys"))
-	}
-	if label := (&sfScanner{s: s.Label}); s.Label != "" {
-		if _, ok := label.key(); !ok || !label.end() {
-			errs = append(errs, fmt.Errorf("label %q is not a key of a dictionary", s.Label))
-		}
-	}
+	var errs errorList
+	errs.addIf(s.Keys == nil, "no keys")
+	label := &sfScanner{s: s.Label}
+	_, ok := label.key()
+	errs.addIf(s.Label != "" && (!ok || !label.end()), "label %q is not a key of a dictionary", s.Label)
 	for _, text := range []string{s.Tag, s.BoundKey} {
-		for i := range len(text) {
-			if text[i] < ' ' || text[i] > '~' {
-				errs = append(errs, fmt.Errorf("%q holds characters that no signature parameter can hold", text))
-				break
-			}
-		}
+		wrong := strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
+		errs.addIf(wrong, "%q holds characters that no signature parameter can hold", text)
 	}
 	for _, alg := range s.Algs {
-		if alg != RSAv15SHA256 && !slices.Contains(defaultAlgs, alg) {
-			errs = append(errs, fmt.Errorf("algorithm %q is not known", alg))
-		}
+		known := alg == RSAv15SHA256 || slices.Contains(defaultAlgs, alg)
+		errs.addIf(!known, "algorithm %q is not known", alg)
 	}
 	return errors.Join(append(errs, s.Coverage.Check())...)
 }
@@ -110,11 +105,7 @@ func (s *RFC9421) Binds() Binding {
 // AcceptSignature returns the value of an Accept-Signature field that requests the configured
 // signature (RFC 9421 section 5.1).
 func (s *RFC9421) AcceptSignature() string {
-	label := s.Label
-	if label == "" {
-		label = "sig1"
-	}
-	v := label + "=" + acceptComponents(s.Coverage.Rules()) + ";created"
+	v := cmp.Or(s.Label, defaultLabel) + "=" + acceptComponents(s.Coverage.Rules()) + ";created"
 	if s.BoundKey != "" {
 		v += ";keyid=" + quote(s.BoundKey)
 	}
@@ -251,9 +242,8 @@ func (v *verification) try(ctx context.Context, in *signatureInput) (Identity, b
 func (v *verification) base(in *signatureInput) ([]byte, *Error) {
 	base, err := v.m.base(v.buffer[:0], in)
 	if err != nil {
-		refusal := *err
-		refusal.KeyID = in.keyID
-		return nil, &refusal
+		err.KeyID = in.keyID
+		return nil, err
 	}
 	v.buffer = base
 	return base, nil
@@ -289,11 +279,10 @@ func (v *verification) decoy(ctx context.Context, in *signatureInput) *Key {
 	if fits, _ := v.usable(all, in); fits != nil {
 		return &fits[0]
 	}
-	i := slices.IndexFunc(all, func(k Key) bool { return k.material != nil })
-	if i < 0 {
-		return nil
+	if i := slices.IndexFunc(all, func(k Key) bool { return k.material != nil }); i >= 0 {
+		return &all[i]
 	}
-	return &all[i]
+	return nil
 }
 
 func (v *verification) checkParams(in *signatureInput) *Error {
@@ -318,10 +307,10 @@ func (v *verification) keys(ctx context.Context, in *signatureInput) ([]Key, sta
 		return nil, stageKey, &Error{Code: KeyUnknown}
 	}
 	found, err := v.scheme.Keys.Key(ctx, in.keyID)
-	if err != nil {
-		if CodeOf(err) == KeyUnknown {
-			return nil, stageKey, err
-		}
+	switch {
+	case CodeOf(err) == KeyUnknown:
+		return nil, stageKey, err
+	case err != nil:
 		return nil, stageUnavailable, err
 	}
 	usable, code := v.usable(found, in)
@@ -334,10 +323,7 @@ func (v *verification) keys(ctx context.Context, in *signatureInput) ([]Key, sta
 // usable returns the keys whose algorithm is allowed and agrees with the signature's alg, or
 // the code why there is none.
 func (v *verification) usable(found []Key, in *signatureInput) ([]Key, Code) {
-	algs := v.scheme.Algs
-	if len(algs) == 0 {
-		algs = defaultAlgs
-	}
+	algs := orDefault(v.scheme.Algs, defaultAlgs...)
 	code := KeyUnknown
 	var usable []Key
 	for i := range found {
@@ -395,23 +381,20 @@ func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err 
 		return false, stageBody, nil
 	}
 	var digest contentDigest
-	if covered {
-		var refusal *Error
-		if digest, refusal = parseContentDigest(v.m.lines("content-digest")); refusal != nil {
-			refusal.KeyID = in.keyID
-			return false, stageBody, refusal
-		}
-	}
-	body, err := v.body()
-	if err != nil {
-		return false, stageBodyUnread, err
-	}
 	var refusal *Error
-	switch {
-	case covered:
-		refusal = digest.check(body)
-	case len(body) > 0:
-		refusal = uncoveredBody(v.m)
+	if covered {
+		digest, refusal = parseContentDigest(v.m.lines("content-digest"))
+	}
+	if refusal == nil {
+		body, err := v.body()
+		switch {
+		case err != nil:
+			return false, stageBodyUnread, err
+		case covered:
+			refusal = digest.check(body)
+		case len(body) > 0:
+			refusal = uncoveredBody(v.m)
+		}
 	}
 	if refusal != nil {
 		refusal.KeyID = in.keyID
@@ -422,11 +405,8 @@ func (v *verification) checkBody(in *signatureInput) (bound bool, at stage, err 
 
 func (v *verification) identity(key *Key, in *signatureInput, base []byte, bound bool) Identity {
 	id := Identity{
-		KeyID: key.ID, Principal: key.Principal, Label: in.label, SignedAt: time.Unix(in.created, 0), Nonce: in.nonce,
-		Covered: coveredNames(in, bound),
-	}
-	if id.KeyID == "" {
-		id.KeyID = in.keyID
+		KeyID: cmp.Or(key.ID, in.keyID), Principal: key.Principal, Label: in.label, Nonce: in.nonce,
+		SignedAt: time.Unix(in.created, 0), Covered: coveredNames(in, bound),
 	}
 	if in.hasExpires {
 		id.Expires = time.Unix(in.expires, 0)

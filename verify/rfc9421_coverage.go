@@ -2,7 +2,6 @@ package verify
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -20,13 +19,11 @@ const (
 // CoverageRule is one line of the profile that the policy page prints (RFC 9421 section 1.4
 // requires such a profile).
 type CoverageRule struct {
-	// When is the condition under which the rule applies.
-	When When
+	When When // the condition under which the rule applies
 	// AnyOf lists sets of components, one of which must be covered. "ce-*" is every field with
 	// this prefix.
 	AnyOf [][]string
-	// Why is the attack that the rule prevents.
-	Why string
+	Why   string // the attack that the rule prevents
 }
 
 // defaultCoverage is the profile for deliveries of events.
@@ -65,57 +62,46 @@ func (c Coverage) Rules() []CoverageRule {
 		return nil
 	}
 	var rules []CoverageRule
-	for _, name := range c.Exactly {
-		rules = append(rules, CoverageRule{Always, [][]string{{name}}, "required by the configuration"})
+	add := func(when When, names []string, why string) {
+		for _, name := range names {
+			rules = append(rules, CoverageRule{when, [][]string{{name}}, why})
+		}
 	}
-	if rules != nil {
+	if add(Always, c.Exactly, "required by the configuration"); rules != nil {
 		return rules
 	}
-	rules = append(rules, defaultCoverage...)
-	for _, name := range c.Required {
-		rules = append(rules, CoverageRule{Always, [][]string{{name}}, "required by the configuration"})
-	}
-	for _, name := range c.Consumed {
-		rules = append(rules, CoverageRule{WhenPresent, [][]string{{name}}, "the receiver reads it"})
-	}
+	rules = slices.Clone(defaultCoverage)
+	add(Always, c.Required, "required by the configuration")
+	add(WhenPresent, c.Consumed, "the receiver reads it")
 	return rules
 }
 
 // Check reports every name that signatures cannot cover.
 func (c Coverage) Check() error {
-	var errs []error
-	for _, name := range append(append([]string{}, c.Required...), c.Exactly...) {
-		if err := checkName(name); err != nil || name == "@query-param" {
-			errs = append(errs, fmt.Errorf("coverage: a request cannot be required to sign %q", name))
-		}
+	var errs errorList
+	for _, name := range slices.Concat(c.Required, c.Exactly) {
+		wrong := checkName(name) != nil || name == "@query-param"
+		errs.addIf(wrong, "coverage: a request cannot be required to sign %q", name)
 	}
 	for _, name := range c.Consumed {
-		if plain := strings.TrimSuffix(name, "*"); plain == "" || plain[0] == '@' || checkName(plain) != nil {
-			errs = append(errs, fmt.Errorf("coverage: %q is not a header field in lower case", name))
-		}
+		plain := strings.TrimSuffix(name, "*")
+		wrong := plain == "" || plain[0] == '@' || checkName(plain) != nil
+		errs.addIf(wrong, "coverage: %q is not a header field in lower case", name)
 	}
 	return errors.Join(errs...)
 }
 
 // covers reports whether the signature binds every octet of the named field or part.
 func (in *signatureInput) covers(name string) bool {
-	for i := range in.components {
-		if c := &in.components[i]; c.name == name && c.coversAll() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(in.components, func(c component) bool { return c.name == name && c.coversAll() })
 }
 
 // coversDigest reports whether the signature binds the body through Content-Digest: the field
 // in any form, or the member of a supported digest.
 func (in *signatureInput) coversDigest() bool {
-	for i := range in.components {
-		if c := &in.components[i]; c.name == "content-digest" && (!c.keyed || isDigestName(c.key)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(in.components, func(c component) bool {
+		return c.name == "content-digest" && (!c.keyed || isDigestName(c.key))
+	})
 }
 
 // checkCoverage returns the first required component that is missing, or that has several
@@ -195,9 +181,7 @@ func checkOneLine(name string, lines []string) *Error {
 	return nil
 }
 
-func uncovered(name string) *Error {
-	return &Error{Code: InsufficientCoverage, Component: name}
-}
+func uncovered(name string) *Error { return &Error{Code: InsufficientCoverage, Component: name} }
 
 // uncoveredBody refuses a body that nothing binds.
 func uncoveredBody(m *message) *Error {
@@ -209,12 +193,7 @@ func uncoveredBody(m *message) *Error {
 
 // needsBody reports whether the digest of a body must be signed.
 func needsBody(rules []CoverageRule) bool {
-	for i := range rules {
-		if rules[i].When == WithBody {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rules, func(r CoverageRule) bool { return r.When == WithBody })
 }
 
 // acceptComponents returns the components that a request should sign to meet the rules, as in

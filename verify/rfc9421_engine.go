@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rsa"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/yaronf/httpsign"
@@ -53,28 +52,25 @@ func newHMACEngine(secret []byte) (engine, error) {
 	return httpsignEngine{v}, nil
 }
 
+// newPublicEngine makes an engine for a key and an algorithm that fits it; see algsOf.
 func newPublicEngine(alg Alg, public crypto.PublicKey) (engine, error) {
 	var v *httpsign.Verifier
-	err := fmt.Errorf("algorithm %q does not fit a key of type %T", alg, public)
+	var err error
 	switch k := public.(type) {
 	case ed25519.PublicKey:
-		if alg == Ed25519 {
-			v, err = httpsign.NewEd25519Verifier(k, engineConfig(), httpsign.Headers())
-		}
+		v, err = httpsign.NewEd25519Verifier(k, engineConfig(), httpsign.Headers())
 	case *ecdsa.PublicKey:
-		switch alg {
-		case ECDSAP256SHA256:
-			v, err = httpsign.NewP256Verifier(*k, engineConfig(), httpsign.Headers())
-		case ECDSAP384SHA384:
-			v, err = httpsign.NewP384Verifier(*k, engineConfig(), httpsign.Headers())
+		verifier := httpsign.NewP256Verifier
+		if alg == ECDSAP384SHA384 {
+			verifier = httpsign.NewP384Verifier
 		}
+		v, err = verifier(*k, engineConfig(), httpsign.Headers())
 	case *rsa.PublicKey:
-		switch alg {
-		case RSAPSSSHA512:
-			v, err = httpsign.NewRSAPSSVerifier(*k, engineConfig(), httpsign.Headers())
-		case RSAv15SHA256:
-			v, err = httpsign.NewRSAVerifier(*k, engineConfig(), httpsign.Headers())
+		verifier := httpsign.NewRSAPSSVerifier
+		if alg == RSAv15SHA256 {
+			verifier = httpsign.NewRSAVerifier
 		}
+		v, err = verifier(*k, engineConfig(), httpsign.Headers())
 	}
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // The input parser runs before anything expensive. It reads Signature-Input and Signature in
@@ -51,7 +52,7 @@ type component struct {
 func (c *component) coversAll() bool { return !c.sf && !c.keyed }
 
 // same reports whether two components are equal, in whatever order their parameters come.
-func (c *component) same(o *component) bool {
+func (c *component) same(o component) bool {
 	return o.name == c.name && o.sf == c.sf && o.bs == c.bs && o.keyed == c.keyed && o.key == c.key
 }
 
@@ -62,11 +63,9 @@ type signatureInput struct {
 	components []component
 	params     string // the list and its parameters in canonical form: the value of @signature-params
 
-	created, expires       int64
-	hasCreated, hasExpires bool
-	keyID, nonce, alg, tag string
-	hasKeyID, hasAlg       bool
-	hasTag                 bool
+	created, expires                                 int64
+	keyID, nonce, alg, tag                           string
+	hasCreated, hasExpires, hasKeyID, hasAlg, hasTag bool
 }
 
 // signatureFields reads both fields and pairs their members by label. No field at all is
@@ -78,11 +77,10 @@ func signatureFields(h http.Header) ([]signatureInput, error) {
 		return nil, &Error{Code: SignatureMissing}
 	}
 	size := 0
-	for _, v := range inputs {
-		size += len(v) + 2
-	}
-	for _, v := range signatures {
-		size += len(v) + 2
+	for _, lines := range [][]string{inputs, signatures} {
+		for _, line := range lines {
+			size += len(line) + len(", ")
+		}
 	}
 	if size > maxSignatureFields {
 		return nil, overLimit("signature-input", "the signature fields are larger than 8 KiB")
@@ -174,10 +172,8 @@ func (in *signatureInput) parseComponents(p *sfScanner) *Error {
 		if err != nil {
 			return err
 		}
-		for i := range in.components {
-			if in.components[i].same(&c) {
-				return malformed(c.name, "the component is covered twice")
-			}
+		if slices.ContainsFunc(in.components, c.same) {
+			return malformed(c.name, "the component is covered twice")
 		}
 		if in.components == nil {
 			in.components = make([]component, 0, 8)
@@ -219,19 +215,13 @@ func parseComponent(p *sfScanner) (component, *Error) {
 }
 
 func checkName(name string) *Error {
-	if strings.HasPrefix(name, "@") {
-		if !derivedComponents[name] {
-			return unsupported(name, "not a derived component that a request may sign")
-		}
-		return nil
-	}
-	if name == "" {
+	switch derived := strings.HasPrefix(name, "@"); {
+	case derived && !derivedComponents[name]:
+		return unsupported(name, "not a derived component that a request may sign")
+	case name == "":
 		return unsupported(name, "an empty name")
-	}
-	for i := range len(name) {
-		if c := name[i]; isUpper(c) || !isTokenChar(c) {
-			return unsupported(name, "not a field name in lower case")
-		}
+	case !derived && (!IsToken(name) || strings.ContainsFunc(name, unicode.IsUpper)):
+		return unsupported(name, "not a field name in lower case")
 	}
 	return nil
 }
@@ -293,10 +283,8 @@ func (in *signatureInput) parseParams(p *sfScanner) *Error {
 		if n == len(seen) {
 			return overLimit("signature-input", "too many parameters")
 		}
-		for _, k := range seen[:n] {
-			if k == key {
-				return malformed("signature-input", "a parameter occurs twice")
-			}
+		if slices.Contains(seen[:n], key) {
+			return malformed("signature-input", "a parameter occurs twice")
 		}
 		seen[n] = key
 		if err := in.setParam(key, value); err != nil {
@@ -401,10 +389,6 @@ func (s *SentSignature) AddTo(h http.Header, label string) {
 
 // octets returns the decoded signature. Its text was checked by the parser.
 func (in *signatureInput) octets() []byte {
-	text := in.signature
-	octets, err := base64.StdEncoding.DecodeString(text[1 : len(text)-1])
-	if err != nil {
-		return nil
-	}
+	octets, _ := base64.StdEncoding.DecodeString(strings.Trim(in.signature, ":"))
 	return octets
 }

@@ -269,8 +269,7 @@ func parseDictionary(text string, limit int) ([]sfMember, bool) {
 			return nil, false
 		}
 		members = append(members, m)
-		p.blanks()
-		if p.end() {
+		if p.blanks(); p.end() {
 			break
 		}
 		if !p.skip(',') {
@@ -311,42 +310,15 @@ func isTokenChar(c byte) bool {
 	return isLower(c) || isUpper(c) || isDigit(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-// isBase64 reports whether s is padded base64 (RFC 4648 section 4) without stray bits, so no
-// other text encodes the same bytes.
+// isBase64 reports whether s is padded base64 (RFC 4648 section 4) without stray bits, so no other
+// text encodes the same bytes.
 func isBase64(s string) bool {
-	if len(s)%4 != 0 {
-		return false
-	}
-	body := strings.TrimRight(s, "=")
-	pad := len(s) - len(body)
-	for i := range len(body) {
-		if base64Value(body[i]) < 0 {
+	var buf [768]byte // 1,024 characters, decoded
+	for ; len(s) > 1024; s = s[1024:] {
+		if out, ok := decodeBase64(strictBase64, buf[:0], s[:1024]); !ok || len(out) < len(buf) {
 			return false
 		}
 	}
-	switch {
-	case pad > 2:
-		return false
-	case pad == 2:
-		return base64Value(body[len(body)-1])&0x0f == 0
-	case pad == 1:
-		return base64Value(body[len(body)-1])&0x03 == 0
-	}
-	return true
-}
-
-func base64Value(c byte) int {
-	switch {
-	case isUpper(c):
-		return int(c - 'A')
-	case isLower(c):
-		return int(c-'a') + 26
-	case isDigit(c):
-		return int(c-'0') + 52
-	case c == '+':
-		return 62
-	case c == '/':
-		return 63
-	}
-	return -1
+	_, ok := decodeBase64(strictBase64, buf[:0], s)
+	return ok || s == ""
 }

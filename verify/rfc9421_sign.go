@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -17,35 +18,23 @@ import (
 	"math/big"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
 
 // Signer signs requests as a producer does (RFC 9421), for tools and tests.
 type Signer struct {
-	// KeyID is the keyid; empty omits the parameter.
-	KeyID string
-	// Alg is the algorithm. Defaults to hmac-sha256 with a Secret, else to that of the Private
-	// key's type.
-	Alg Alg
-	// Secret is the shared secret of hmac-sha256.
-	Secret []byte
-	// Private is the private key of the other algorithms.
-	Private crypto.Signer
-	// Label is the label of the signature. Defaults to "sig1".
-	Label string
-	// Components are covered. Defaults to the components of the default profile that the
-	// request has.
+	KeyID   string        // the keyid; empty omits the parameter
+	Alg     Alg           // defaults to hmac-sha256 with a Secret, else to that of the Private key's type
+	Secret  []byte        // the shared secret of hmac-sha256
+	Private crypto.Signer // the private key of the other algorithms
+	Label   string        // of the signature; defaults to "sig1"
+	// Components are covered. Defaults to those of the default profile that the request has.
 	Components []string
-	// Expires, if not zero, is the lifetime of the signature.
-	Expires time.Duration
-	// Nonce and Tag are signed if not empty.
-	Nonce, Tag string
-	// NameAlg adds the alg parameter.
-	NameAlg bool
-	// Digests are the algorithms of Content-Digest. Defaults to sha-256.
-	Digests []string
+	Expires    time.Duration // the lifetime of the signature, if not zero
+	Nonce, Tag string        // are signed if not empty
+	NameAlg    bool          // adds the alg parameter
+	Digests    []string      // the algorithms of Content-Digest; defaults to sha-256
 }
 
 // defaultComponents returns the components of the default profile that a request has: @method,
@@ -105,21 +94,17 @@ func (s *Signer) input(r *http.Request, now time.Time) (*signatureInput, error) 
 	if names == nil {
 		names = defaultComponents(r)
 	}
-	var b strings.Builder
-	b.WriteByte('(')
-	for i, name := range names {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
+	var ids []string
+	for _, name := range names {
 		base, params, _ := strings.Cut(name, ";")
-		b.WriteString(quote(base))
 		if params != "" {
-			b.WriteString(";" + params)
+			params = ";" + params
 		}
+		ids = append(ids, quote(base)+params)
 	}
-	b.WriteString(");created=" + strconv.FormatInt(now.Unix(), 10))
+	member := fmt.Sprintf("(%s);created=%d", strings.Join(ids, " "), now.Unix())
 	if s.Expires != 0 {
-		b.WriteString(";expires=" + strconv.FormatInt(now.Add(s.Expires).Unix(), 10))
+		member += fmt.Sprintf(";expires=%d", now.Add(s.Expires).Unix())
 	}
 	alg := ""
 	if s.NameAlg {
@@ -131,14 +116,11 @@ func (s *Signer) input(r *http.Request, now time.Time) (*signatureInput, error) 
 	}
 	for _, p := range [][2]string{{"keyid", s.KeyID}, {"alg", alg}, {"nonce", s.Nonce}, {"tag", s.Tag}} {
 		if p[1] != "" {
-			b.WriteString(";" + p[0] + "=" + quote(p[1]))
+			member += ";" + p[0] + "=" + quote(p[1])
 		}
 	}
-	label := s.Label
-	if label == "" {
-		label = "sig1"
-	}
-	members, ok := parseDictionary(label+"="+b.String(), 1)
+	label := cmp.Or(s.Label, defaultLabel)
+	members, ok := parseDictionary(label+"="+member, 1)
 	if !ok {
 		return nil, errors.New("label, components or parameters cannot be written as a structured field")
 	}
@@ -176,23 +158,20 @@ func (s *Signer) alg() (Alg, error) {
 	switch {
 	case (s.Secret == nil) == (s.Private == nil):
 		return "", errors.New("a signer needs a secret or a private key")
+	case s.Secret != nil && cmp.Or(s.Alg, HMACSHA256) != HMACSHA256:
+		return "", fmt.Errorf("algorithm %q does not use a secret", s.Alg)
 	case s.Secret != nil:
-		if s.Alg != "" && s.Alg != HMACSHA256 {
-			return "", fmt.Errorf("algorithm %q does not use a secret", s.Alg)
-		}
 		return HMACSHA256, nil
 	}
 	fits, err := algsOf(s.Private.Public())
 	if err != nil {
 		return "", err
 	}
-	if s.Alg == "" {
-		return fits[0], nil
+	alg := cmp.Or(s.Alg, fits[0])
+	if !slices.Contains(fits, alg) {
+		return "", fmt.Errorf("algorithm %q does not fit a key for %s", alg, fits[0])
 	}
-	if !slices.Contains(fits, s.Alg) {
-		return "", fmt.Errorf("algorithm %q does not fit a key for %s", s.Alg, fits[0])
-	}
-	return s.Alg, nil
+	return alg, nil
 }
 
 func (s *Signer) sign(base []byte) ([]byte, error) {

@@ -100,10 +100,12 @@ func (e Encoding) decode(dst []byte, text string) ([]byte, bool) {
 		out, err := hex.AppendDecode(dst, []byte(text))
 		return out, err == nil && len(text) > 0
 	case Base64:
-		return decodeBase64(base64.StdEncoding.Strict(), dst, text)
+		return decodeBase64(strictBase64, dst, text)
 	}
 	return nil, false
 }
+
+var strictBase64 = base64.StdEncoding.Strict()
 
 func decodeBase64(enc *base64.Encoding, dst []byte, text string) ([]byte, bool) {
 	if text == "" || strings.ContainsAny(text, "\r\n") { // which encoding/base64 skips

@@ -30,23 +30,14 @@ type Scheme interface {
 
 // Identity is what a verified request proves about its sender.
 type Identity struct {
-	// KeyID is the key that verified the request; empty if the scheme has no key ids.
-	KeyID string
-	// Principal is the authenticated identity if the key has its own; empty means that the
-	// producer's name is the principal.
-	Principal string
-	// Label is the label of the verified signature (RFC 9421 section 4); empty for other schemes.
-	Label string
-	// SignedAt is the signed time; zero if the scheme signs none.
-	SignedAt time.Time
-	// NotBefore is the time from which the credential is valid; zero if it has none.
-	NotBefore time.Time
-	// Expires is the earliest expiry of the signature, token and certificate; zero if none expires.
-	Expires time.Time
-	// ExpiredCode is the code of [Tolerance.Check] after Expires. Defaults to token_expired.
-	ExpiredCode Code
-	// Nonce is the signed nonce; empty if there is none.
-	Nonce string
+	KeyID       string    // the key that verified the request; empty if the scheme has no key ids
+	Principal   string    // the authenticated identity of the key; empty means the producer's name
+	Label       string    // of the verified signature (RFC 9421 section 4); empty for other schemes
+	SignedAt    time.Time // the signed time; zero if the scheme signs none
+	NotBefore   time.Time // from when the credential is valid; zero if it has no such time
+	Expires     time.Time // the earliest expiry of signature, token and certificate; zero if none expires
+	ExpiredCode Code      // the code of [Tolerance.Check] after Expires; defaults to token_expired
+	Nonce       string    // the signed nonce; empty if there is none
 	// Covered lists what the signature binds: lower-case field names, derived components as RFC
 	// 9421 writes them ("@method", "@query", "@target-uri"), "@body" if the body is bound, and
 	// "@items" if only some members of each item in it are.
@@ -99,11 +90,6 @@ type KeySet interface {
 // NoLimit disables one bound of a [Tolerance].
 const NoLimit = time.Duration(1<<63 - 1)
 
-const (
-	defaultPast   = 5 * time.Minute
-	defaultFuture = 60 * time.Second
-)
-
 // Tolerance is how far a signed time may be from now, both ends inclusive.
 type Tolerance struct {
 	// Past is how old a signature may be. Defaults to 5 minutes; [NoLimit] disables the bound.
@@ -114,7 +100,7 @@ type Tolerance struct {
 
 // WithDefaults returns the tolerance with defaults in place of zero fields.
 func (t Tolerance) WithDefaults() Tolerance {
-	return Tolerance{Past: cmp.Or(t.Past, defaultPast), Future: cmp.Or(t.Future, defaultFuture)}
+	return Tolerance{Past: cmp.Or(t.Past, 5*time.Minute), Future: cmp.Or(t.Future, time.Minute)}
 }
 
 // Check checks the times of a verified identity at now. It returns nil, or an *[Error] with
