@@ -29,7 +29,7 @@ func onSlowDisk(t *testing.T) (*State, *slowDisk, string) {
 		t.Fatal(err)
 	}
 	s.replace = func(path, text string) error {
-		d.begun <- string(text)
+		d.begun <- text
 		if err := <-d.goOn; err != nil {
 			return err
 		}
