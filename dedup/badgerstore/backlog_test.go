@@ -41,10 +41,10 @@ func TestAFullBacklogRefusesNewEventsUntilAFifthIsFree(t *testing.T) {
 			}
 			refused(s)
 			mustClaim(t, s, claimOf("3"), dedup.Known)
-			aside, held, untasked := claimOf("aside"), claimOf("held"), claimOf("no task")
-			aside.Quarantine, untasked.Tasks = &dedup.Quarantine{Reason: "conflict"}, nil
+			quarantined, held, untasked := claimOf("quarantined"), claimOf("held"), claimOf("no task")
+			quarantined.Quarantine, untasked.Tasks = &dedup.Quarantine{Reason: "conflict"}, nil
 			held.Hold, held.Lease, held.Response = true, time.Minute, dedup.Response{}
-			for _, c := range []dedup.Claim{aside, held, untasked} {
+			for _, c := range []dedup.Claim{quarantined, held, untasked} {
 				mustClaim(t, s, c, dedup.New) // none of these waits for workers
 			}
 			shut(t, s)
@@ -106,7 +106,7 @@ func TestAFullBacklogStoresNoChunks(t *testing.T) {
 	_, err := s.Claim(context.Background(), largeClaim("large", 3*record.ChunkSize))
 	unavailable(t, err, "backlog full")
 	if n := stored(t, s, record.FamilyChunk); n != 0 {
-		t.Errorf("%d pieces were stored", n)
+		t.Errorf("%d chunks were stored", n)
 	}
 	mustClaim(t, s, claimOf("a"), dedup.Known)
 }

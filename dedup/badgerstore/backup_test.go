@@ -135,10 +135,10 @@ func TestIncrementsRestoreExactlyWhatWasThere(t *testing.T) {
 		t.Errorf("positions %v, %v, %v do not rise", v1, v2, v3)
 	}
 	if len(inc2) > len(whole)/2 {
-		t.Errorf("an increment of %d bytes after a whole backup of %d", len(inc2), len(whole))
+		t.Errorf("an increment of %d bytes after a full backup of %d", len(inc2), len(whole))
 	}
 	if diff := cmp.Diff(wholeHas, everything(t, restore(t, whole))); diff != "" {
-		t.Errorf("the whole backup: %s", diff)
+		t.Errorf("the full backup: %s", diff)
 	}
 	again := restore(t, whole, inc1, inc2)
 	if diff := cmp.Diff(everything(t, s), everything(t, again)); diff != "" {

@@ -136,7 +136,7 @@ func TestATaskThatEndsAndIsForgottenInOneBatchLeavesItsLane(t *testing.T) {
 		t.Fatalf("the next task of the lane is not given out: %v", next.work)
 	}
 	if open, _ := s.writer.tasks.Len(); open != 2 {
-		t.Errorf("%d tasks in the agenda, want 2", open)
+		t.Errorf("%d tasks in the queue, want 2", open)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestCancelledTakesLeaveAStoreOnAFullDisk(t *testing.T) {
 	}
 	s.writer.process(nil)
 	if len(s.writer.parked) != 0 {
-		t.Errorf("%d Takes that gave up are kept", len(s.writer.parked))
+		t.Errorf("%d cancelled Takes are kept", len(s.writer.parked))
 	}
 }
 
@@ -355,7 +355,7 @@ func TestAListInPagesFindsWhatIsReplacedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := m.newest(); len(found) != 1 || record.EventID(found[0].place.Hash, found[0].seq) != first {
-		t.Errorf("%v: the dead letter %s is to be found once", found, first)
+		t.Errorf("%v: the dead letter %s must be found once", found, first)
 	}
 	n := 0
 	for range s.List(context.Background(), dedup.Filter{}) {
@@ -448,8 +448,8 @@ func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
 	if err := s.storeBodies(context.Background(), claim, []dedup.Decision{{Verdict: dedup.New}}); err != nil {
 		t.Fatal(err)
 	}
-	if n := pieces(t, s); n != 2 {
-		t.Fatalf("%d pieces", n)
+	if n := storedChunks(t, s); n != 2 {
+		t.Fatalf("%d chunks", n)
 	}
 	fs.leave(s, 400<<20)
 	if err := s.queue.push(claim); err != nil {
@@ -457,8 +457,8 @@ func TestALargeClaimThatIsRefusedAfterItsCallerLeftLeavesNothing(t *testing.T) {
 	}
 	<-claim.done
 	unavailable(t, claim.err, "disk low")
-	if n := pieces(t, s); n != 0 {
-		t.Errorf("%d pieces are left", n)
+	if n := storedChunks(t, s); n != 0 {
+		t.Errorf("%d chunks are left", n)
 	}
 }
 
@@ -509,15 +509,15 @@ func TestANewEventIsStartedInTheStepThatAcceptsIt(t *testing.T) {
 // unwritable runs do while the file system takes no writes.
 func unwritable(t *testing.T, s *Store, do func()) {
 	t.Helper()
-	works := s.water.File
+	works := s.highWater.File
 	closed, err := os.Open(filepath.Join(s.dir, storedir.HighWaterFile)) // takes no writes
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = closed.Close() }()
-	s.water.File = closed
+	s.highWater.File = closed
 	do()
-	s.water.File = works
+	s.highWater.File = works
 	s.disk.recheck()
 }
 

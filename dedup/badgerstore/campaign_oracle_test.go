@@ -134,9 +134,9 @@ func (l *ledger) look(s *Store, event string, a *acknowledged) {
 		l.fault("%s of %s: %v", event, a.id, err)
 		return
 	case r.Key.ID != a.id:
-		l.fault("%s is of %s, not %s", event, r.Key.ID, a.id)
+		l.fault("%s belongs to %s, not %s", event, r.Key.ID, a.id)
 	case !bytes.Equal(r.Payload.Body, campaignBody(a.id)):
-		l.fault("%s of %s has another body, of %d bytes", event, a.id, len(r.Payload.Body))
+		l.fault("%s of %s has a different body of %d bytes", event, a.id, len(r.Payload.Body))
 	}
 	if a.ends > 0 && a.reopening == 0 && r.Tasks[0].State != a.state {
 		l.fault("%s of %s was finished as %v and is %v", event, a.id, a.state, r.Tasks[0].State)

@@ -81,7 +81,7 @@ func (c *core) check(ctx context.Context, pause time.Duration) (r Report, err er
 	}
 	r.Format = c.options.formats.current
 	// Before the database, which then cannot be behind.
-	if r.HighWater, r.HighWaterUnknown, err = c.water.Read(); err != nil {
+	if r.HighWater, r.HighWaterUnknown, err = c.highWater.Read(); err != nil {
 		return r, fmt.Errorf("high-water file: %w", err)
 	}
 	x := examination{report: &r, pause: pause, note: c.damage, found: map[string]Damage{}}

@@ -124,7 +124,7 @@ func TestACheckFindsEveryKindOfDamagedValue(t *testing.T) {
 				t.Errorf("Degraded: %v", err)
 			}
 			if err := s.Health(context.Background()); err != nil {
-				t.Errorf("one damaged value of many makes the store useless: %v", err)
+				t.Errorf("one damaged value makes the store unusable: %v", err)
 			}
 		})
 	}

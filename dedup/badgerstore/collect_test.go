@@ -69,7 +69,7 @@ func TestACollectionStartsBetweenCommitsAndThenDelaysNone(t *testing.T) {
 			began.Add(1)
 			for range 100 { // long enough for a commit if one could begin
 				if committing.Load() {
-					t.Error("a collection begins beside a commit")
+					t.Error("a collection starts during a commit")
 					return
 				}
 				time.Sleep(time.Millisecond)
@@ -80,7 +80,7 @@ func TestACollectionStartsBetweenCommitsAndThenDelaysNone(t *testing.T) {
 				select {
 				case <-claimed:
 				case <-time.After(time.Minute):
-					t.Error("no claim passes while a collection is under way")
+					t.Error("no claim passes during a collection")
 				}
 			}
 		}
@@ -120,7 +120,7 @@ func TestBadgerStillFlagsACollection(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), quiet())
 	if mark := collecting(s.db); mark == nil || mark.Load() {
-		t.Error("badger.DB has no field gcActive, or it says that a collection is under way: commits wait for " +
+		t.Error("badger.DB has no field gcActive, or it reports a running collection: commits wait for " +
 			"whole collections")
 	}
 	for _, line := range []string{"vlog.db.gcDiscardTs.Store(vlog.db.MaxVersion())\n\tvlog.db.gcActive.Store(true)"} {
@@ -148,7 +148,7 @@ func TestALowDiskReclaimsSpaceWhileItCan(t *testing.T) {
 			t.Fatal("the disk is not low, or too full")
 		}
 		if err := s.maintenance.reclaim(); (err == nil) != (tc.left == 0) || s.removed.Load() != tc.left {
-			t.Errorf("%s are free: %v; %d bytes are still to give back", mib(tc.free), err, s.removed.Load())
+			t.Errorf("%s are free: %v; %d bytes can still be reclaimed", mib(tc.free), err, s.removed.Load())
 		}
 	}
 }

@@ -18,18 +18,18 @@ import (
 // core is what the parts of a store share. Everything in it is constant while the store is open, or
 // safe for concurrent use. The state that belongs to the writing goroutine is in committer.
 type core struct {
-	dir      string
-	options  Options
-	log      *slog.Logger
-	clock    dedup.Clock
-	db       *badger.DB
-	logger   *logger
-	lock     *storedir.DirLock
-	water    *storedir.HighWater
-	gaps     gaps
-	identity string   // names the history of the store
-	boot     uint64   // how often the store was opened
-	before   []string // tables and logs before this start, if the store was closed cleanly
+	dir       string
+	options   Options
+	log       *slog.Logger
+	clock     dedup.Clock
+	db        *badger.DB
+	logger    *logger
+	lock      *storedir.DirLock
+	highWater *storedir.HighWater
+	gaps      gaps
+	identity  string   // names the history of the store
+	boot      uint64   // how often the store was opened
+	before    []string // tables and logs before this start, if the store was closed cleanly
 
 	queue   *queue
 	heart   *heartbeat

@@ -86,7 +86,7 @@ func opensDamagedOrNot(t *testing.T, what string, files map[string]string,
 		case err != nil:
 			t.Errorf("%s: %v", what, err)
 		case !bytes.Equal(now.Payload.Body, r.Payload.Body):
-			t.Errorf("%s: the payload of %s is another", what, r.Key.ID)
+			t.Errorf("%s: the payload of %s has changed", what, r.Key.ID)
 		case now.State() != r.State():
 			t.Errorf("%s: %s is %v, and was %v", what, r.Key.ID, now.State(), r.State())
 		}
@@ -95,7 +95,7 @@ func opensDamagedOrNot(t *testing.T, what string, files map[string]string,
 	case bad == 0:
 		return "harmless"
 	case s.Damaged() == 0:
-		t.Errorf("%s: %d values are damaged, and nothing tells", what, bad)
+		t.Errorf("%s: %d values are damaged, and nothing reports it", what, bad)
 	}
 	return "told"
 }

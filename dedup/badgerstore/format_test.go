@@ -202,7 +202,7 @@ func throughJSON(t *testing.T, r dedup.Record) (out dedup.Record) {
 func writeGolden(t *testing.T, files, expectation string) {
 	t.Helper()
 	if _, err := os.Stat(files); err == nil {
-		t.Fatalf("%s is there already; it is what an earlier program wrote, and stays", files)
+		t.Fatalf("%s exists: an earlier program wrote it, and it stays", files)
 	}
 	o, clock := quiet(), goldenClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	o.Clock, o.logFile = clock, 2<<20

@@ -150,14 +150,14 @@ func TestAnEventThatIsChangedAfterAGapKeepsItsWindow(t *testing.T) {
 	shut(t, s)
 	clock.Advance(48 * hour)
 	s = open(t, s.dir, o)
-	aside := answered("other", 0)
-	aside.Key.Space = dedup.SpaceQuarantine + "conflict"
-	aside.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: 5}
-	aside.Tasks = claimOf("x").Tasks
-	mustClaim(t, s, aside, dedup.New) // increments the count of the original
+	quarantined := answered("other", 0)
+	quarantined.Key.Space = dedup.SpaceQuarantine + "conflict"
+	quarantined.Quarantine = &dedup.Quarantine{Reason: "conflict", Of: original.Event, Max: 5}
+	quarantined.Tasks = claimOf("x").Tasks
+	mustClaim(t, s, quarantined, dedup.New) // increments the count of the original
 	want := mustClaim(t, s, answered("a", 0), dedup.Known).Record
 	if left := want.Expires.Sub(clock.Now()); want.QuarantineCount != 1 || left != 24*hour {
-		t.Errorf("%d asides, its window lasts for %v", want.QuarantineCount, left)
+		t.Errorf("%d quarantined, its window lasts for %v", want.QuarantineCount, left)
 	}
 	shut(t, s)
 	s = open(t, s.dir, o)
@@ -213,7 +213,7 @@ func TestGapsAddUpAndEnd(t *testing.T) {
 		t.Errorf("of the last three %v", rest)
 	}
 	if rest := g.rest(at(4*39 + 1)); rest != 0 {
-		t.Errorf("behind all %v", rest)
+		t.Errorf("after all of them %v", rest)
 	}
 	if all, found := g.at(at(400), at(400), 24*hour); len(all) != 0 || found != nil {
 		t.Errorf("%v are left, and %v", all, found)

@@ -64,11 +64,11 @@ func TestAPauseBeyondTheLeaseStartsNoSecondRun(t *testing.T) {
 	for range 2 { // whether the heartbeat or the committer notices first
 		p.pause(36 * time.Second)
 		if _, ok := p.given(t); ok {
-			t.Fatal("the task is given out beside the one who still runs it")
+			t.Fatal("the task is given out while it still runs")
 		}
 		p.pass(p.Store, beatEvery)
 		if _, ok := p.given(t); ok {
-			t.Fatal("the task is given out beside the one who still runs it")
+			t.Fatal("the task is given out while it still runs")
 		}
 		if err := p.Extend(context.Background(), first.Lease, 30*time.Second); err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestAPauseBeyondTheLeaseStartsNoSecondRun(t *testing.T) {
 	}
 	p.live(16 * time.Second)
 	if again, ok := p.given(t); !ok || again.Task().Attempt != 2 {
-		t.Error("the task is not given out when its lease has ended in a process that runs")
+		t.Error("the task is not given out when its lease has ended in a running process")
 	}
 }
 

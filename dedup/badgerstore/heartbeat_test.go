@@ -139,7 +139,7 @@ func TestACommitThatHangsForAMinuteEndsTheStore(t *testing.T) {
 	unavailable(t, <-claimed, "the disk does not respond")
 	<-d.stopped
 	d.background.Wait()
-	if err := errors.Join(d.db.Close(), d.water.Close()); err != nil { // as the end of the process would
+	if err := errors.Join(d.db.Close(), d.highWater.Close()); err != nil { // as the end of the process would
 		t.Error(err)
 	}
 }

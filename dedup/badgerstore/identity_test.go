@@ -287,12 +287,12 @@ func TestAStoreThatLostCommitsIsAnotherOne(t *testing.T) {
 			mustClaim(t, s, claimOf("y"), dedup.New)
 			mustClaim(t, s, claimOf("z"), dedup.New)
 			if _, err := s.Backup(context.Background(), io.Discard, h.at[3]); !errors.As(err, new(*ChainError)) {
-				t.Errorf("it goes on from a commit that it lost: %v", err)
+				t.Errorf("it continues from a lost commit: %v", err)
 			}
 			id := s.identity
 			shut(t, s)
 			if again := open(t, earlier, o); again.identity != id {
-				t.Error("it is yet another one when nothing more was lost")
+				t.Error("it has yet another identity although nothing more was lost")
 			}
 		})
 	}

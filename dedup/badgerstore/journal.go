@@ -68,7 +68,7 @@ func (j *journal) commit(txn *badger.Txn, writes []mutation, n uint64) error {
 		return j.fail("the value log could not be synced", errors.New(*text))
 	}
 	j.options.step(stepHighWater)
-	if err := j.water.Write(n); err != nil {
+	if err := j.highWater.Write(n); err != nil {
 		return j.fail("the high-water file could not be written", err)
 	}
 	return nil
@@ -98,7 +98,7 @@ func (j *journal) writable() error {
 	if !j.spare.fill() {
 		return errNoDescriptors
 	}
-	if err := j.water.Probe(); err != nil {
+	if err := j.highWater.Probe(); err != nil {
 		j.disk.recheck()
 		return diskState{unwritable: err}.err()
 	}

@@ -23,8 +23,8 @@ func largeClaim(id string, size int) dedup.Claim {
 	return c
 }
 
-// pieces counts the stored chunks of large bodies.
-func pieces(t *testing.T, s *Store) (n int) {
+// storedChunks counts the chunks of large bodies.
+func storedChunks(t *testing.T, s *Store) (n int) {
 	t.Helper()
 	err := s.view(func(txn *badger.Txn) error {
 		it := txn.NewIterator(keysOnly(record.FamilyChunk))
@@ -71,12 +71,12 @@ func TestLargeBodiesAreKept(t *testing.T) {
 		}
 	}
 	check(s)
-	before := pieces(t, s)
+	before := storedChunks(t, s)
 	for i, size := range sizes {
 		mustClaim(t, s, largeClaim(fmt.Sprint(i), size), dedup.Known)
 	}
-	if n := pieces(t, s); n != before {
-		t.Errorf("duplicates left %d pieces", n-before)
+	if n := storedChunks(t, s); n != before {
+		t.Errorf("duplicates left %d chunks", n-before)
 	}
 	for i := range sizes {
 		work, err := s.Take(ctx, 1, 1, time.Minute)
@@ -108,8 +108,8 @@ func TestOneOfManyLargeClaimsIsStored(t *testing.T) {
 	if news.Load() != 1 {
 		t.Errorf("%d were new", news.Load())
 	}
-	if n := pieces(t, s); n != 3 {
-		t.Errorf("%d pieces are left, want those of one body", n)
+	if n := storedChunks(t, s); n != 3 {
+		t.Errorf("%d chunks are left, want those of one body", n)
 	}
 }
 
@@ -129,8 +129,8 @@ func TestALargeBodyGoesWithItsEvent(t *testing.T) {
 		} else if r, err := s.Get(ctx, event); err != nil || r.Payload.Body != nil {
 			t.Errorf("dropped body: %d bytes, %v", len(r.Payload.Body), err)
 		}
-		if n := pieces(t, s); n != 0 {
-			t.Errorf("%s: %d pieces are left", c.Key.ID, n)
+		if n := storedChunks(t, s); n != 0 {
+			t.Errorf("%s: %d chunks are left", c.Key.ID, n)
 		}
 	}
 }
@@ -149,21 +149,21 @@ func TestChunksWithoutARecordAreDeletedAtTheNextStart(t *testing.T) {
 	if err := s.storeBodies(context.Background(), o, []dedup.Decision{{Verdict: dedup.New}}); err != nil {
 		t.Fatal(err)
 	}
-	if n := pieces(t, s); n != 5 {
-		t.Fatalf("%d pieces", n)
+	if n := storedChunks(t, s); n != 5 {
+		t.Fatalf("%d chunks", n)
 	}
 	onCommitter(t, s, func(c *committer) {
 		if err := (&recovery{committer: c}).sweepChunks(); err != nil { // of this boot: a record may still follow
 			t.Error(err)
 		}
 	})
-	if n := pieces(t, s); n != 5 {
-		t.Fatalf("%d pieces after a sweep of the same boot", n)
+	if n := storedChunks(t, s); n != 5 {
+		t.Fatalf("%d chunks after a sweep of the same boot", n)
 	}
 	shut(t, s)
 	again := open(t, dir, quiet())
-	if n := pieces(t, again); n != 2 {
-		t.Errorf("%d pieces, want those of the kept event", n)
+	if n := storedChunks(t, again); n != 2 {
+		t.Errorf("%d chunks, want those of the kept event", n)
 	}
 	r, err := again.Get(context.Background(), event)
 	if err != nil {
@@ -188,8 +188,8 @@ func TestALargeClaimThatIsRefusedLeavesNothing(t *testing.T) {
 	unavailable(t, err, "disk low")
 	fs.leave(s, 10<<30)
 	mustClaim(t, s, claimOf("b"), dedup.New)
-	if n := pieces(t, s); n != 0 {
-		t.Errorf("%d pieces are left", n)
+	if n := storedChunks(t, s); n != 0 {
+		t.Errorf("%d chunks are left", n)
 	}
 }
 

@@ -121,8 +121,7 @@ func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 		return dedup.Decision{}, err
 	}
 	if found.Repeated {
-		b.dropUnused(p)
-		return dedup.Decision{Verdict: dedup.Repeated, Record: found.Of}, nil
+		return b.refuse(p, dedup.Decision{Verdict: dedup.Repeated, Record: found.Of}), nil
 	}
 	q, err := p.resolved(found.Claim)
 	if err != nil {
@@ -201,37 +200,27 @@ func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 	}
 	if v := dedup.Decide(rec, p.claim, b.now); v != dedup.New {
 		rec, err := old.record()
-		b.dropUnused(p)
-		return dedup.Decision{Verdict: v, Record: rec}, err
+		return b.refuse(p, dedup.Decision{Verdict: v, Record: rec}), err
 	}
-	if other, alias, err := b.aliasConflict(&p.claim); err != nil || other != nil {
-		if err != nil {
-			return dedup.Decision{}, err
-		}
-		b.dropUnused(p)
-		return dedup.Decision{Verdict: dedup.Aliased, Record: *other, Alias: alias}, nil
+	other, alias, err := b.aliasConflict(&p.claim)
+	if err != nil {
+		return dedup.Decision{}, err
+	}
+	if other != nil {
+		return b.refuse(p, dedup.Decision{Verdict: dedup.Aliased, Record: *other, Alias: alias}), nil
 	}
 	if v := b.recall(&rec, p); v != dedup.New {
-		b.dropUnused(p)
 		d := dedup.Decision{Verdict: v}
 		if old != nil && !rec.Disposable(b.now) {
 			d.Record, err = old.record()
 		}
-		return d, err
+		return b.refuse(p, d), err
 	}
 	if p.claim.OnlyKnown {
 		return dedup.Decision{Verdict: dedup.New}, nil
 	}
-	if b.disk.low() {
-		return dedup.Decision{}, b.disk.err()
-	}
-	if u := b.c.corrupt.Load(); u != nil { // the records of a damaged table look as if they had never existed
-		return dedup.Decision{}, u
-	}
-	if waits(&p.claim) {
-		if err := b.c.backlog.admit(b, p.event.Size); err != nil {
-			return dedup.Decision{}, err
-		}
+	if err := b.admit(p); err != nil {
+		return dedup.Decision{}, err
 	}
 	if p.claim.Quarantine != nil {
 		return b.quarantine(p)
@@ -240,6 +229,33 @@ func (b *batch) decideClaim(p *prepared) (dedup.Decision, error) {
 		return dedup.Decision{}, errBodyUnstored
 	}
 	return b.accept(p, old)
+}
+
+// refuse returns the decision of a claim that is not new, and deletes its chunks.
+func (b *batch) refuse(p *prepared, d dedup.Decision) dedup.Decision {
+	b.dropUnused(p)
+	return d
+}
+
+// dropUnused deletes the chunks of a claim whose body is not needed.
+func (b *batch) dropUnused(p *prepared) {
+	if p.event.Kind == record.BodyChunks && p.event.Body != 0 {
+		b.dropChunks(p.at, p.event)
+	}
+}
+
+// admit returns why the store accepts no new events at the moment, nil if it does.
+func (b *batch) admit(p *prepared) error {
+	if b.disk.low() {
+		return b.disk.err()
+	}
+	if u := b.c.corrupt.Load(); u != nil { // the records of a damaged table look as if they had never existed
+		return u
+	}
+	if waits(&p.claim) {
+		return b.c.backlog.admit(b, p.event.Size)
+	}
+	return nil
 }
 
 // aliasConflict returns the live record of another key that has one of the claim's aliases, or nil.
@@ -280,9 +296,8 @@ func (b *batch) quarantine(p *prepared) (dedup.Decision, error) {
 		original.rec.QuarantineCount++
 		b.put(original)
 		if full {
-			b.dropUnused(p)
 			rec, err := original.record()
-			return dedup.Decision{Verdict: dedup.Known, Record: rec}, err
+			return b.refuse(p, dedup.Decision{Verdict: dedup.Known, Record: rec}), err
 		}
 	}
 	a.Share = a.Share && original != nil && original.event.HasBody()
@@ -434,16 +449,13 @@ func (b *batch) supersede(c *dedup.Claim, h record.Hash, rec *dedup.Record) erro
 // retire makes the current record of a key an older generation, or deletes it.
 func (b *batch) retire(old, next *row) error {
 	if old.rec.Disposable(b.now) {
-		if err := b.remove(old); err != nil {
-			return err
-		}
-		return nil
+		return b.remove(old)
 	}
-	aside := old.edit()
-	aside.place.Older = old.rec.Seq
-	aside.fresh = true
-	b.put(aside)
-	b.noteRetired(aside)
+	older := old.edit()
+	older.place.Older = old.rec.Seq
+	older.fresh = true
+	b.put(older)
+	b.noteRetired(older)
 	next.before = tally{}
 	return nil
 }
@@ -466,12 +478,5 @@ func (b *batch) remember(p *prepared) {
 	for _, of := range p.claim.Traces() {
 		id := record.HashOf(of.Key).TraceID()
 		b.putTrace(id, b.trace(id).Again(dedup.DayOf(b.now), b.firstDay()))
-	}
-}
-
-// dropUnused deletes the chunks of a claim that is not new.
-func (b *batch) dropUnused(p *prepared) {
-	if p.event.Kind == record.BodyChunks && p.event.Body != 0 {
-		b.dropChunks(p.at, p.event)
 	}
 }

@@ -43,10 +43,10 @@ func Open(dir string, o Options) (*Store, error) {
 
 func newStore(dir string, o Options) *Store {
 	o = o.withDefaults()
-	held := &spare{}
+	fds := &spare{}
 	c := &core{
-		dir: dir, options: o, log: o.Logger, clock: o.Clock, logger: &logger{slog: o.Logger, spare: held},
-		queue: newQueue(), heart: newHeartbeat(o.now), meter: meter{dir: dir}, spare: held,
+		dir: dir, options: o, log: o.Logger, clock: o.Clock, logger: &logger{slog: o.Logger, spare: fds},
+		queue: newQueue(), heart: newHeartbeat(o.now), meter: meter{dir: dir}, spare: fds,
 		backlog: &backlog{maxBytes: o.MaxBacklogBytes, maxRecords: o.MaxBacklogRecords},
 		damages: damageLog{keys: map[string]struct{}{}},
 		failed:  make(chan struct{}), stopped: make(chan struct{}), quit: make(chan struct{}),
@@ -91,8 +91,8 @@ func (c *core) openLocked() (w *committer, err error) {
 			err = errors.Join(err, c.db.Close())
 			c.spare.release(spareFiles)
 		}
-		if c.water != nil {
-			err = errors.Join(err, c.water.File.Close())
+		if c.highWater != nil {
+			err = errors.Join(err, c.highWater.File.Close())
 		}
 		err = errors.Join(err, c.undo())
 	}()

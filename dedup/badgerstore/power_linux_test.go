@@ -119,6 +119,6 @@ func TestAPowerCutLosesNothingAcknowledged(t *testing.T) {
 	if len(k.events) == 0 || len(k.done) == 0 {
 		t.Fatalf("%d events, %d finished: the test tested nothing", len(k.events), len(k.done))
 	}
-	t.Logf("%d power cuts: %d events, %d finished, %d duplicates; %d lines were told too late to count", rounds,
+	t.Logf("%d power cuts: %d events, %d finished, %d duplicates; %d lines came too late to count", rounds,
 		len(k.events), len(k.done), k.known, k.late)
 }

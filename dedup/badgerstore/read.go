@@ -86,14 +86,14 @@ func (s *Store) match(ctx context.Context, f *dedup.Filter) ([]listed, error) {
 		return m.found, err
 	}
 	s.mu.Lock()
-	newest, cut := s.recent.events, s.recent.cut
+	newest, truncated := s.recent.events, s.recent.truncated
 	s.mu.Unlock()
 	if f.Before != 0 {
 		n, _ := slices.BinarySearchFunc(newest, f.Before,
 			func(l listed, seq uint64) int { return cmp.Compare(l.seq, seq) })
 		newest = newest[:n]
 	}
-	if err := m.consider(ctx, newest); err != nil || m.full() || !cut {
+	if err := m.consider(ctx, newest); err != nil || m.full() || !truncated {
 		return m.found, err
 	}
 	m.found = m.found[:0]

@@ -41,7 +41,7 @@ func TestListsGoBeyondWhatIsRemembered(t *testing.T) {
 	}
 	check(s)
 	s.mu.Lock()
-	s.recent.events, s.recent.cut = s.recent.events[6:], true
+	s.recent.events, s.recent.truncated = s.recent.events[6:], true
 	s.mu.Unlock()
 	check(s)
 	shut(t, s)
@@ -56,14 +56,14 @@ func TestTheNewestAreRemembered(t *testing.T) {
 		found.add(listed{seq: uint64(seq)})
 	}
 	r := found.recent()
-	if !r.cut || len(r.events) != recentMax || r.events[0].seq != n-recentMax || r.events[recentMax-1].seq != n-1 {
+	if !r.truncated || len(r.events) != recentMax || r.events[0].seq != n-recentMax || r.events[recentMax-1].seq != n-1 {
 		t.Errorf("%d events from %d to %d", len(r.events), r.events[0].seq, r.events[len(r.events)-1].seq)
 	}
 	r = recent{}
 	for seq := range n {
 		r.add(uint64(seq), record.Hash{})
 	}
-	if last := r.events[len(r.events)-1]; !r.cut || len(r.events) < recentMax || last.seq != n-1 {
+	if last := r.events[len(r.events)-1]; !r.truncated || len(r.events) < recentMax || last.seq != n-1 {
 		t.Errorf("%d events up to %d", len(r.events), last.seq)
 	}
 }

@@ -155,7 +155,7 @@ func TestPartsAreTheWholeStore(t *testing.T) {
 			seen[l.seq] = true
 		}
 		return fmt.Sprintf("%+v, %d of them different, cut %t, %d open", found.total, len(seen),
-			found.newest.cut, len(open)), len(found.newest.events)
+			found.newest.truncated, len(open)), len(found.newest.events)
 	}
 	want, n := look(partsOf(1))
 	if n != events {
@@ -372,7 +372,7 @@ func TestTheValueLogIsReclaimedUnderLoad(t *testing.T) {
 	}
 	read()
 	if n := s.Damaged(); n != 0 {
-		t.Errorf("%d values were called damaged", n)
+		t.Errorf("%d values were reported as damaged", n)
 	}
 }
 

@@ -145,7 +145,7 @@ func (v *recovery) acceptMeta(mark uint64, unknown string, missing bool) error {
 	if err != nil {
 		return fmt.Errorf("store %s: high-water file: %w", v.dir, err)
 	}
-	v.water, v.disk.probe = water, water.Probe
+	v.highWater, v.disk.probe = water, water.Probe
 	if unknown != "" {
 		v.log.Warn("opened although commits may be lost (accept-loss)", "dir", v.dir, "highwater", unknown)
 		if err := errors.Join(water.Write(m.Commit), water.File.Sync()); err != nil {

@@ -170,8 +170,8 @@ func TestARepairedEventIsADeadLetterWithoutItsPayloadAndItsKeyStaysKnown(t *test
 			if err != nil || len(work) != 1 || work[0].Record.Event != good {
 				t.Errorf("work: %v, %v", work, err)
 			}
-			if n := pieces(t, s); n != 0 {
-				t.Errorf("%d pieces are left", n)
+			if n := storedChunks(t, s); n != 0 {
+				t.Errorf("%d chunks are left", n)
 			}
 			// A purged key is forgotten, so its producer can deliver the event again.
 			if err := s.Purge(ctx, r.Event); err != nil {
@@ -430,7 +430,7 @@ func TestARepairReadsTheStoreOnceOrTwice(t *testing.T) {
 	}
 	ctx := &reading{Context: context.Background()}
 	if _, err := s.Check(ctx); err != nil || ctx.scans(2*values) != 1 { // one event and one state each
-		t.Fatalf("a check is no measure: %v", err)
+		t.Fatalf("a check is not a measure: %v", err)
 	}
 	repair := func(how string, scans, repairs int, do func() ([]Repair, Report, error)) {
 		t.Helper()
@@ -439,7 +439,7 @@ func TestARepairReadsTheStoreOnceOrTwice(t *testing.T) {
 			t.Errorf("%s: %d repairs, %+v, %v", how, len(done), report, err)
 		}
 		if got := ctx.scans(2 * values); got != scans {
-			t.Errorf("%s: everything was read %d times, want %d", how, got, scans)
+			t.Errorf("%s: the store was read %d times, want %d", how, got, scans)
 		}
 	}
 	event := record.HashOf(claimOf("event-7").Key).Key(record.FamilyEvent)

@@ -164,12 +164,12 @@ func TestWhatWasDeletedIsRememberedOverARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.removed.Load() != 0 || s.reclaimed.Load() <= made {
-		t.Errorf("%d bytes are removed since %d, though space was given back", s.removed.Load(), s.reclaimed.Load())
+		t.Errorf("%d bytes are removed since %d, although space was reclaimed", s.removed.Load(), s.reclaimed.Load())
 	}
 	shut(t, s)
 	s = open(t, dir, o)
 	if s.removed.Load() != 0 || s.reclaimed.Load() != clock.Now().UnixNano() {
-		t.Errorf("%d bytes are removed since %d, though space was given back before the restart",
+		t.Errorf("%d bytes are removed since %d, although space was reclaimed before the restart",
 			s.removed.Load(), s.reclaimed.Load())
 	}
 }
@@ -196,7 +196,7 @@ func TestBadgerStillCountsDeletedBytes(t *testing.T) {
 	s := filled(t, 1, mediumClaim)
 	count := discards(s.db)
 	if count == nil {
-		t.Fatal("badger.DB has no field vlog.discardStats that can be updated: no space is given back")
+		t.Fatal("badger.DB has no field vlog.discardStats that can be updated: no space is reclaimed")
 	}
 	live, err := s.maintenance.liveIn(false)
 	if err != nil || len(live) != 1 || live[1] < 2000 || live[1] > 3000 {

@@ -158,7 +158,7 @@ func (s *Store) close() error {
 // closeFiles closes the database. It marks the store as cleanly closed if everything written is
 // on disk, which is unknown after a failure.
 func (s *Store) closeFiles() error {
-	err := errors.Join(s.db.Close(), s.water.Close())
+	err := errors.Join(s.db.Close(), s.highWater.Close())
 	if err == nil && s.failure.Load() == nil && s.logger.unsynced.Load() == nil {
 		err = storedir.MarkClosed(s.dir)
 	}

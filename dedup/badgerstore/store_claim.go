@@ -97,9 +97,9 @@ func withOwnBodies(claims []dedup.Claim) []dedup.Claim {
 	out := slices.Clone(claims)
 	for i := range out {
 		if out[i].Quarantine != nil {
-			aside := *out[i].Quarantine
-			aside.Share = false
-			out[i].Quarantine = &aside
+			quarantine := *out[i].Quarantine
+			quarantine.Share = false
+			out[i].Quarantine = &quarantine
 		}
 	}
 	return out

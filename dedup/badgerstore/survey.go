@@ -39,7 +39,7 @@ func (s *survey) join(other survey) {
 	s.total.add(other.total, 1)
 	s.census.Add(other.census.Entries, other.census.Sum)
 	s.damaged += other.damaged
-	s.newest.cut = s.newest.cut || other.newest.cut
+	s.newest.truncated = s.newest.truncated || other.newest.truncated
 	for _, l := range other.newest.events {
 		s.newest.add(l)
 	}
@@ -209,29 +209,29 @@ const recentMax = 1 << 16
 // recent holds the places of the newest events. The keys of the store are hashes without an
 // order, so a list would otherwise read everything.
 type recent struct {
-	events []listed // by ascending sequence
-	cut    bool     // older ones were left out
+	events    []listed // by ascending sequence
+	truncated bool     // older ones were left out
 }
 
 // add appends a new event, whose sequence is higher than all before.
 func (r *recent) add(seq uint64, h record.Hash) {
 	if len(r.events) >= 2*recentMax {
 		r.events = append([]listed(nil), r.events[recentMax:]...)
-		r.cut = true
+		r.truncated = true
 	}
 	r.events = append(r.events, listed{seq, record.Place{Hash: h}})
 }
 
 // newest selects the recentMax events with the highest sequences.
 type newest struct {
-	events []listed
-	floor  uint64 // lower sequences are not among them
-	cut    bool   // some were left out
+	events    []listed
+	floor     uint64 // lower sequences are not among them
+	truncated bool   // some were left out
 }
 
 func (n *newest) add(l listed) {
 	if l.seq < n.floor {
-		n.cut = true
+		n.truncated = true
 		return
 	}
 	if n.events = append(n.events, l); len(n.events) >= 2*recentMax {
@@ -244,12 +244,12 @@ func (n *newest) add(l listed) {
 func (n *newest) trim() {
 	slices.SortFunc(n.events, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
 	if drop := len(n.events) - recentMax; drop > 0 {
-		n.events, n.cut = append([]listed(nil), n.events[drop:]...), true
+		n.events, n.truncated = append([]listed(nil), n.events[drop:]...), true
 	}
 }
 
 // recent returns the selected events.
 func (n *newest) recent() recent {
 	n.trim()
-	return recent{events: n.events, cut: n.cut}
+	return recent{events: n.events, truncated: n.truncated}
 }

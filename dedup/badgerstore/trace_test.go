@@ -48,7 +48,7 @@ func TestTheKeysOfTheOldestDaysAreForgottenFirst(t *testing.T) {
 	}
 	shut(t, s)
 	if n := strings.Count(log.String(), "the oldest days are forgotten"); n != 1 {
-		t.Errorf("it was said %d times:\n%s", n, log.String())
+		t.Errorf("it was logged %d times:\n%s", n, log.String())
 	}
 	s = open(t, s.dir, o)
 	old := rememberedClaim("z")
@@ -150,7 +150,7 @@ func TestAYoungMemoryLogsItsStart(t *testing.T) {
 		shut(t, open(t, dir, o))
 	}
 	if n := strings.Count(log.String(), since); n != 2 {
-		t.Errorf("it is said %d times, want at the two starts within 90 days:\n%s", n, log.String())
+		t.Errorf("it is logged %d times, want at the two starts within 90 days:\n%s", n, log.String())
 	}
 }
 

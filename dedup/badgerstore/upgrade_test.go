@@ -51,7 +51,7 @@ func sameContents(t *testing.T, what string, before, after map[string]string) {
 		if now, there := after[name]; !there {
 			t.Errorf("%s: %s is gone", what, name)
 		} else if strings.TrimRight(now, "\x00") != strings.TrimRight(text, "\x00") {
-			t.Errorf("%s: %s is another: %d bytes, were %d", what, name, len(now), len(text))
+			t.Errorf("%s: %s has changed: %d bytes, were %d", what, name, len(now), len(text))
 		}
 	}
 	for name := range after {

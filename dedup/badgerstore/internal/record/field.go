@@ -97,20 +97,11 @@ func (f *fields) string(number uint64, v *string) {
 	}
 }
 
-// list is a field with elements that encode themselves.
-func list[T any](f *fields, number uint64, v *[]T, encode func([]byte, T) []byte, decode func(*decoder) T) {
-	if f.in == nil {
-		var content []byte
-		for _, one := range *v {
-			content = encode(content, one)
-		}
-		f.append(number, content)
-		return
+// list appends the encoded elements of a list, or returns the decoder of its elements.
+func (f *fields) list(number uint64, elements []byte) *decoder {
+	if f.in != nil {
+		return f.find(number)
 	}
-	*v = nil
-	if c := f.find(number); c != nil {
-		for c.s != "" {
-			*v = append(*v, decode(c))
-		}
-	}
+	f.append(number, elements)
+	return nil
 }

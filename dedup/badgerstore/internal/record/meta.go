@@ -65,18 +65,18 @@ func (m *Meta) fields(f *fields) {
 	f.bool(7, &m.Census.Known)
 	uintField(f, 8, &m.Census.Entries)
 	uintField(f, 9, &m.Census.Sum)
-	list(f, 10, &m.Gaps, appendGap, (*decoder).gap)
+	var gaps []byte
+	for _, g := range m.Gaps {
+		gaps = binary.AppendVarint(appendTime(gaps, g.From), int64(g.Rest))
+	}
+	for d := f.list(10, gaps); d != nil && d.s != ""; {
+		m.Gaps = append(m.Gaps, Gap{From: d.time(), Rest: time.Duration(d.varint())})
+	}
 	uintField(f, 20, &m.Since)
 	uintField(f, 21, &m.Evicted)
 	f.time(30, &m.Reclaimed)
 	uintField(f, 31, &m.Removed)
 }
-
-func appendGap(b []byte, g Gap) []byte {
-	return binary.AppendVarint(appendTime(b, g.From), int64(g.Rest))
-}
-
-func (d *decoder) gap() Gap { return Gap{From: d.time(), Rest: time.Duration(d.varint())} }
 
 // decodeMeta1 decodes version 1: five numbers of eight bytes and the time.
 func decodeMeta1(content []byte) (m Meta, err error) {

@@ -102,7 +102,13 @@ func appendState(b []byte, r *dedup.Record, o *Outline) []byte {
 
 func stateFields(f *fields, r *dedup.Record, o *Outline) {
 	uintField(f, 1, &r.Occurrences)
-	list(f, 2, &r.Sharers, appendString, (*decoder).str)
+	var sharers []byte
+	for _, event := range r.Sharers {
+		sharers = appendString(sharers, event)
+	}
+	for d := f.list(2, sharers); d != nil && d.s != ""; {
+		r.Sharers = append(r.Sharers, d.str())
+	}
 	if o != nil {
 		uintField(f, 60, &o.Size)
 		f.string(61, &o.Endpoint)
