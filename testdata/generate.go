@@ -235,7 +235,7 @@ func shop() []delivery {
 			as("order-retried", "duplicate 202", "the same bytes again: the producer retried").
 			signed(profile{created: now - 1}),
 		paid.at(now+60).
-			as("order-re-signed", "duplicate 202", "the same event, signed again with the producer's other key").
+			as("order-signed-afresh", "duplicate 202", "the same event, signed again with the producer's other key").
 			signed(profile{hmac: true}),
 		order(key, "order.paid", strings.Replace(body, "129.00", "1290.00", 1)).at(now+61).
 			as("order-conflict", "conflict 422", "the same key with another payload").signed(profile{}),
