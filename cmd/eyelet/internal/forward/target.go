@@ -46,7 +46,7 @@ const (
 type Config struct {
 	// Name is the target's stable name, its key in State. Required.
 	Name string
-	// URL is where events go: absolute, of http or https. Credentials in it are HTTP Basic. Required.
+	// URL is where events go: of http or https. Credentials in it are HTTP Basic. Required.
 	URL string
 	// State keeps what is known about targets. Defaults to one without a file.
 	State *State

@@ -68,12 +68,7 @@ func (c *Client) Event(ctx context.Context, event string) (d inspect.Detail, tex
 // Change requests a change of one event: method and path are those after /events/EVENT, body is
 // JSON or empty.
 func (c *Client) Change(ctx context.Context, event, method, path string, body []byte) error {
-	res, err := c.call(ctx, method, eventPath(event)+path, body)
-	if err != nil {
-		return err
-	}
-	drain(res)
-	return nil
+	return c.send(ctx, method, eventPath(event)+path, body)
 }
 
 // Raw returns the delivery of an event as an *.http file.

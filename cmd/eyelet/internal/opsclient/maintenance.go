@@ -13,32 +13,24 @@ import (
 )
 
 // Targets lists the targets of forward handlers.
-func (c *Client) Targets(ctx context.Context) (all []opsapi.Target, err error) {
-	err = c.fetch(ctx, http.MethodGet, "/targets", &all)
-	return all, err
+func (c *Client) Targets(ctx context.Context) ([]opsapi.Target, error) {
+	return fetch[[]opsapi.Target](ctx, c, http.MethodGet, "/targets")
 }
 
 // SwitchTarget switches a target "on" or "off". An unknown name is a [*Refusal] with status 404.
 func (c *Client) SwitchTarget(ctx context.Context, name, to, reason string) error {
 	q := url.Values{"name": {name}, "switch": {to}, "reason": {reason}}
-	res, err := c.call(ctx, http.MethodPost, "/targets?"+q.Encode(), nil)
-	if err != nil {
-		return err
-	}
-	drain(res)
-	return nil
+	return c.send(ctx, http.MethodPost, "/targets?"+q.Encode(), nil)
 }
 
 // Check checks the store.
-func (c *Client) Check(ctx context.Context) (r opsapi.CheckReport, err error) {
-	err = c.fetch(ctx, http.MethodGet, "/store/check", &r)
-	return r, err
+func (c *Client) Check(ctx context.Context) (opsapi.CheckReport, error) {
+	return fetch[opsapi.CheckReport](ctx, c, http.MethodGet, "/store/check")
 }
 
 // Repair repairs the store, and reports what it left.
-func (c *Client) Repair(ctx context.Context) (r opsapi.CheckReport, err error) {
-	err = c.fetch(ctx, http.MethodPost, "/store/repair", &r)
-	return r, err
+func (c *Client) Repair(ctx context.Context) (opsapi.CheckReport, error) {
+	return fetch[opsapi.CheckReport](ctx, c, http.MethodPost, "/store/repair")
 }
 
 // Backup writes a backup of the store to w and returns its position.

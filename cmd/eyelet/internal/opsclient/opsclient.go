@@ -49,10 +49,10 @@ type Running struct {
 // Connect returns a client of the running server, or nil if none responds. The error says why a
 // running server refuses us.
 func (r Running) Connect(ctx context.Context) (*Client, error) {
+	tokenFile := filepath.Join(r.StateDir, opsapi.TokenFile)
 	address, token, err := opsapi.ReadState(r.StateDir)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, usage.Errorf("ask as the user that runs serve", "%s: only its owner may read it",
-			filepath.Join(r.StateDir, opsapi.TokenFile))
+		return nil, usage.Errorf("ask as the user that runs serve", "%s: only its owner may read it", tokenFile)
 	} else if err != nil {
 		return nil, nil //nolint:nilerr // no server runs
 	}
@@ -65,9 +65,8 @@ func (r Running) Connect(ctx context.Context) (*Client, error) {
 	}
 	_ = res.Body.Close()
 	if res.StatusCode == http.StatusUnauthorized && strings.Contains(res.Header.Get("WWW-Authenticate"), opsapi.Realm) {
-		return nil, usage.Errorf("serve writes a new one at each start: does --config name the file of the server "+
-			"that runs?",
-			"the server at %s does not take the token in %s", address, filepath.Join(r.StateDir, opsapi.TokenFile))
+		const hint = "serve writes a new one at each start: does --config name the file of the server that runs?"
+		return nil, usage.Errorf(hint, "the server at %s does not take the token in %s", address, tokenFile)
 	}
 	if res.StatusCode != http.StatusOK {
 		return nil, nil // another program has the port
@@ -85,8 +84,9 @@ func (r Running) transport(address, token string) http.RoundTripper {
 		}
 		base.Host = "localhost"
 	} else if host, ok := strings.CutPrefix(address, "https://"); ok {
-		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true,
-			VerifyConnection: r.verify}
+		t.TLSClientConfig = &tls.Config{
+			MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, VerifyConnection: r.verify,
+		}
 		base = url.URL{Scheme: "https", Host: host}
 	}
 	return &serverTransport{Transport: t, base: base, token: token}
@@ -128,7 +128,7 @@ func (t handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, w := io.Pipe()
 	started := make(chan *http.Response, 1)
 	go func() {
-		p := &pipeWriter{PipeWriter: w, header: http.Header{}, started: started, body: body}
+		p := &pipeWriter{PipeWriter: w, res: http.Response{Header: http.Header{}, Body: body}, started: started}
 		t.handler.ServeHTTP(p, r)
 		p.WriteHeader(http.StatusOK)
 		_ = w.Close() // never fails
@@ -139,18 +139,16 @@ func (t handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // pipeWriter is an http.ResponseWriter whose response begins with its head.
 type pipeWriter struct {
 	*io.PipeWriter
-	header  http.Header
-	body    *io.PipeReader
+	res     http.Response // its status is 0 until it begins
 	started chan *http.Response
-	wrote   bool
 }
 
-func (p *pipeWriter) Header() http.Header { return p.header }
+func (p *pipeWriter) Header() http.Header { return p.res.Header }
 
 func (p *pipeWriter) WriteHeader(status int) {
-	if !p.wrote {
-		p.wrote = true
-		p.started <- &http.Response{StatusCode: status, Header: p.header, Body: p.body}
+	if p.res.StatusCode == 0 {
+		p.res.StatusCode = status
+		p.started <- &p.res
 	}
 }
 
@@ -205,17 +203,26 @@ func (c *Client) get(ctx context.Context, path string) (*http.Response, error) {
 	return c.call(ctx, http.MethodGet, path, nil)
 }
 
-// fetch decodes a response into to.
-func (c *Client) fetch(ctx context.Context, method, path string, to any) error {
+// send sends a request whose response has no content.
+func (c *Client) send(ctx context.Context, method, path string, body []byte) error {
+	res, err := c.call(ctx, method, path, body)
+	if err == nil {
+		drain(res)
+	}
+	return err
+}
+
+// fetch decodes a response.
+func fetch[T any](ctx context.Context, c *Client, method, path string) (v T, err error) {
 	res, err := c.call(ctx, method, path, nil)
 	if err != nil {
-		return err
+		return v, err
 	}
 	defer drain(res)
-	if err := json.NewDecoder(res.Body).Decode(to); err != nil {
-		return fmt.Errorf("the response of the server cannot be read: %w", err)
+	if err = json.NewDecoder(res.Body).Decode(&v); err != nil {
+		err = fmt.Errorf("the response of the server cannot be read: %w", err)
 	}
-	return nil
+	return v, err
 }
 
 // drain reads a response to its end, so that its connection is reused.

@@ -14,18 +14,14 @@ import (
 // certificateCheck is how often the files of a certificate are checked at most.
 const certificateCheck = time.Second
 
-// certificates are those of the two ports; nil without TLS.
-type certificates struct{ deliveries, operations *certificateFiles }
-
 // KeyPair names the PEM files of a certificate and its key.
 type KeyPair struct{ Cert, Key string }
 
-// loadCertificates loads the certificates of the options.
-func (s *Server) loadCertificates() (c certificates, err error) {
-	if c.deliveries, err = s.loadCertificate("tls", s.TLS); err != nil {
-		return c, err
+// loadCertificates loads the certificates of deliveries and of operations; nil without TLS.
+func (s *Server) loadCertificates() (c [2]*certificateFiles, err error) {
+	if c[0], err = s.loadCertificate("tls", s.TLS); err == nil {
+		c[1], err = s.loadCertificate("operations_tls", s.OperationsTLS)
 	}
-	c.operations, err = s.loadCertificate("operations_tls", s.OperationsTLS)
 	return c, err
 }
 
@@ -44,25 +40,23 @@ type certificateFiles struct {
 }
 
 // loadCertificate loads the certificate of a setting; nil without files.
-func (s *Server) loadCertificate(setting string, files *KeyPair) (*certificateFiles, error) {
+func (o Options) loadCertificate(setting string, files *KeyPair) (*certificateFiles, error) {
 	if files == nil {
 		return nil, nil
 	}
-	f := &certificateFiles{files: *files, log: s.Log.Logger, now: time.Now}
+	f := &certificateFiles{files: *files, log: o.Log.Logger, now: time.Now, checked: time.Now()}
 	f.seen, _ = f.stat() // load reports what is wrong
 	if err := f.load(); err != nil {
-		return nil, &usage.Error{At: s.Place(setting), What: setting + ": " + usage.Cause(err),
+		return nil, &usage.Error{At: o.Place(setting), What: setting + ": " + usage.Cause(err),
 			Hint: "cert_file and key_file are PEM files, relative to the configuration file"}
 	}
-	f.checked = f.now()
 	return f, nil
 }
 
 // CheckCertificates loads the certificates and returns what is wrong with them.
 func (o Options) CheckCertificates() (found usage.Errors) {
-	s := &Server{Options: o}
 	for setting, files := range map[string]*KeyPair{"tls": o.TLS, "operations_tls": o.OperationsTLS} {
-		_, err := s.loadCertificate(setting, files)
+		_, err := o.loadCertificate(setting, files)
 		more, _ := usage.Find(err)
 		found = append(found, more...)
 	}

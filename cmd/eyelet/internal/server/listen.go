@@ -1,8 +1,6 @@
 package server
 
 import (
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
-
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 	"github.com/eyelet-dev/eyelet/receiver"
 	"github.com/eyelet-dev/eyelet/receiver/echov4"
@@ -146,16 +145,17 @@ func (s *Server) operationsAddress() string {
 // newHTTPServer returns a server that terminates TLS where there is a certificate.
 func (s *Server) newHTTPServer(h http.Handler, certificate *certificateFiles) *http.Server {
 	c := s.Receiver
+	answer := max(c.AnswerTimeout, receiver.DefaultAnswerTimeout)
+	body := cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout)
 	srv := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: s.HeaderTimeout,
-		WriteTimeout: max(c.AnswerTimeout, receiver.DefaultAnswerTimeout) +
-			cmp.Or(c.BodyTimeout, receiver.DefaultBodyTimeout) + answerSlack,
-		IdleTimeout:    s.IdleTimeout,
-		MaxHeaderBytes: s.HeaderBytes,
-		ErrorLog:       log.New(connectionLog{s.Log.Logger}, "", 0),
-		Protocols:      new(http.Protocols),
-		HTTP2:          boundedHTTP2(),
+		Handler: h, ReadHeaderTimeout: s.HeaderTimeout, WriteTimeout: answer + body + answerSlack,
+		IdleTimeout: s.IdleTimeout, MaxHeaderBytes: s.HeaderBytes,
+		ErrorLog: log.New(connectionLog{s.Log.Logger}, "", 0), Protocols: new(http.Protocols),
+		// Bounds the memory and the streams of one connection.
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 32, MaxReadFrameSize: 16 << 10, MaxDecoderHeaderTableSize: 4 << 10,
+			MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 256 << 10,
+		},
 	}
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(s.HTTP2)
@@ -163,14 +163,6 @@ func (s *Server) newHTTPServer(h http.Handler, certificate *certificateFiles) *h
 		srv.TLSConfig = &tls.Config{GetCertificate: certificate.get, MinVersion: tls.VersionTLS12}
 	}
 	return srv
-}
-
-// boundedHTTP2 bounds the memory and the streams of one HTTP/2 connection.
-func boundedHTTP2() *http.HTTP2Config {
-	return &http.HTTP2Config{
-		MaxConcurrentStreams: 32, MaxReadFrameSize: 16 << 10, MaxDecoderHeaderTableSize: 4 << 10,
-		MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 256 << 10,
-	}
 }
 
 // requireTLS refuses deliveries that crossed a network without TLS: on the way to this process,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -35,38 +36,32 @@ type attempt struct {
 
 func newMetrics(store dedup.Store, targets *forward.State, listeners []*receiver.Listener) *metrics {
 	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "eyelet_deliveries_total", Help: "Deliveries answered, by endpoint and outcome.",
-		}, []string{"endpoint", "code"}),
-		answering: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "eyelet_delivery_seconds", Help: "Time from the head of a delivery to its response.",
-			Buckets: buckets,
-		}, []string{"endpoint"}),
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "eyelet_attempts_total", Help: "Attempts of handlers, by the state of the task after them.",
-		}, []string{"endpoint", "handler", "state"}),
-		running: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "eyelet_attempt_seconds", Help: "Duration of attempts.", Buckets: buckets,
-		}, []string{"endpoint", "handler"}),
-		hanging: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "eyelet_handlers_hanging", Help: "Handlers that run beyond their timeout, each of which occupies " +
-				"a worker.",
-		}, []string{"endpoint", "handler"}),
-		sameBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "eyelet_same_bytes_total", Help: "Deliveries whose signed content was accepted before, where no " +
-				"signed identifier names the event.",
-		}, []string{"endpoint", "outcome"}),
-		idReused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "eyelet_id_reused_total", Help: "Events accepted under an unsigned identifier that was used " +
-				"before with other content.",
-		}, []string{"endpoint"}),
-	}
-	m.registry.MustRegister(m.deliveries, m.answering, m.attempts, m.running, m.hanging, m.sameBytes, m.idReused,
-		storeMetrics{store}, targetMetrics{targets}, connectionMetrics{listeners},
+	r := prometheus.NewRegistry()
+	with := promauto.With(r)
+	r.MustRegister(stateMetrics{store, targets, listeners},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return m
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return with.NewCounterVec(prometheus.CounterOpts{Name: "eyelet_" + name, Help: help}, labels)
+	}
+	seconds := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		o := prometheus.HistogramOpts{Name: "eyelet_" + name, Help: help, Buckets: buckets}
+		return with.NewHistogramVec(o, labels)
+	}
+	return &metrics{
+		registry:   r,
+		deliveries: counter("deliveries_total", "Deliveries answered, by endpoint and outcome.", "endpoint", "code"),
+		answering:  seconds("delivery_seconds", "Time from the head of a delivery to its response.", "endpoint"),
+		attempts: counter("attempts_total", "Attempts of handlers, by the state of the task after them.",
+			"endpoint", "handler", "state"),
+		running: seconds("attempt_seconds", "Duration of attempts.", "endpoint", "handler"),
+		hanging: with.NewGaugeVec(prometheus.GaugeOpts{Name: "eyelet_handlers_hanging",
+			Help: "Handlers that run beyond their timeout, each of which occupies a worker.",
+		}, []string{"endpoint", "handler"}),
+		sameBytes: counter("same_bytes_total", "Deliveries whose signed content was accepted before, "+
+			"where no signed identifier names the event.", "endpoint", "outcome"),
+		idReused: counter("id_reused_total", "Events accepted under an unsigned identifier that was used before "+
+			"with other content.", "endpoint"),
+	}
 }
 
 // observe counts one observation.
@@ -94,129 +89,88 @@ func (m *metrics) observe(_ context.Context, o receiver.Observation) {
 	}
 }
 
-// storeMetrics collects the counts of the store.
-type storeMetrics struct{ store dedup.Store }
-
-// storeGauge is one count of the store.
-type storeGauge struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-	read func(dedup.Stats) float64
+// stateMetrics reads the counts of the store, the state of the targets of forward handlers, and the
+// counts of the two listeners.
+type stateMetrics struct {
+	store     dedup.Store
+	targets   *forward.State
+	listeners []*receiver.Listener
 }
 
-func gauge(name, help string, read func(dedup.Stats) float64) storeGauge {
-	return storeGauge{prometheus.NewDesc("eyelet_store_"+name, help, nil, nil), prometheus.GaugeValue, read}
-}
+var (
+	quarantined = prometheus.NewDesc("eyelet_quarantined",
+		"Deliveries that are quarantined and wait for a decision.", []string{"endpoint", "reason"}, nil)
+	targetOff = prometheus.NewDesc("eyelet_target_off",
+		"1 for a target that is switched off, and whose events wait; else 0.", []string{"target"}, nil)
+	openConnections   = prometheus.NewDesc("eyelet_connections", "Open connections.", []string{"port"}, nil)
+	closedConnections = prometheus.NewDesc("eyelet_connections_closed_total",
+		"Connections closed because of a limit.", []string{"port", "limit"}, nil)
+)
 
-func storeGauges() []storeGauge {
-	commits := gauge("commits_total", "Durable steps since the start.", func(s dedup.Stats) float64 {
-		return float64(s.Commits)
-	})
-	accepted := gauge("accepted_total", "Events accepted since the start.", func(s dedup.Stats) float64 {
-		return float64(s.Accepted)
-	})
-	commits.kind, accepted.kind = prometheus.CounterValue, prometheus.CounterValue
-	return []storeGauge{
-		commits, accepted,
-		gauge("records", "Records in the store.", func(s dedup.Stats) float64 { return float64(s.Records) }),
-		gauge("tasks_pending", "Tasks that are waiting.", func(s dedup.Stats) float64 { return float64(s.Pending) }),
-		gauge("tasks_running", "Tasks that are running.", func(s dedup.Stats) float64 { return float64(s.Running) }),
-		gauge("tasks_dead", "Tasks that failed for good.", func(s dedup.Stats) float64 { return float64(s.Dead) }),
-		gauge("backlog_bytes", "Payload of events with open tasks.", func(s dedup.Stats) float64 {
-			return float64(s.Backlog)
-		}),
-		gauge("bytes", "Bytes on disk.", func(s dedup.Stats) float64 { return float64(s.Bytes) }),
-		gauge("free_bytes", "Bytes free on the disk; -1 where unknown.", func(s dedup.Stats) float64 {
-			return float64(s.Free)
-		}),
-		gauge("oldest_seconds", "Age of the oldest open task; 0 without one.", func(s dedup.Stats) float64 {
-			if s.Oldest.IsZero() {
-				return 0
-			}
-			return time.Since(s.Oldest).Seconds()
-		}),
+// storeCounts returns the counts of the store.
+func storeCounts(s dedup.Stats) []prometheus.Metric {
+	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
+	metric := func(kind prometheus.ValueType, name, help string, value float64) prometheus.Metric {
+		return prometheus.MustNewConstMetric(prometheus.NewDesc("eyelet_store_"+name, help, nil, nil), kind, value)
 	}
-}
-
-func quarantined() *prometheus.Desc {
-	return prometheus.NewDesc("eyelet_quarantined", "Deliveries that are quarantined and wait for a decision.",
-		[]string{"endpoint", "reason"}, nil)
+	oldest := 0.0
+	if !s.Oldest.IsZero() {
+		oldest = time.Since(s.Oldest).Seconds()
+	}
+	return []prometheus.Metric{
+		metric(counter, "commits_total", "Durable steps since the start.", float64(s.Commits)),
+		metric(counter, "accepted_total", "Events accepted since the start.", float64(s.Accepted)),
+		metric(gauge, "records", "Records in the store.", float64(s.Records)),
+		metric(gauge, "tasks_pending", "Tasks that are waiting.", float64(s.Pending)),
+		metric(gauge, "tasks_running", "Tasks that are running.", float64(s.Running)),
+		metric(gauge, "tasks_dead", "Tasks that failed for good.", float64(s.Dead)),
+		metric(gauge, "backlog_bytes", "Payload of events with open tasks.", float64(s.Backlog)),
+		metric(gauge, "bytes", "Bytes on disk.", float64(s.Bytes)),
+		metric(gauge, "free_bytes", "Bytes free on the disk; -1 where unknown.", float64(s.Free)),
+		metric(gauge, "oldest_seconds", "Age of the oldest open task; 0 without one.", oldest),
+	}
 }
 
 // Describe implements prometheus.Collector.
-func (storeMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, g := range storeGauges() {
-		out <- g.desc
+func (stateMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, count := range storeCounts(dedup.Stats{}) {
+		out <- count.Desc()
 	}
-	out <- quarantined()
+	for _, desc := range []*prometheus.Desc{quarantined, targetOff, openConnections, closedConnections} {
+		out <- desc
+	}
 }
 
 // Collect implements prometheus.Collector. A store that does not respond has no counts.
-func (m storeMetrics) Collect(out chan<- prometheus.Metric) {
+func (m stateMetrics) Collect(out chan<- prometheus.Metric) {
+	send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	stats, err := m.store.Stats(ctx)
-	if err != nil {
-		return
+	if stats, err := m.store.Stats(ctx); err == nil {
+		for _, count := range storeCounts(stats) {
+			out <- count
+		}
+		for q, n := range stats.Quarantined {
+			send(quarantined, prometheus.GaugeValue, float64(n), q.Endpoint, q.Reason)
+		}
 	}
-	for _, g := range storeGauges() {
-		out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.read(stats))
-	}
-	for q, n := range stats.Quarantined {
-		out <- prometheus.MustNewConstMetric(quarantined(), prometheus.GaugeValue, float64(n), q.Endpoint, q.Reason)
-	}
-}
-
-// targetMetrics collects the state of the targets of forward handlers.
-type targetMetrics struct{ targets *forward.State }
-
-func targetOff() *prometheus.Desc {
-	return prometheus.NewDesc("eyelet_target_off",
-		"1 for a target that is switched off, and whose events wait; else 0.", []string{"target"}, nil)
-}
-
-// Describe implements prometheus.Collector.
-func (targetMetrics) Describe(out chan<- *prometheus.Desc) { out <- targetOff() }
-
-// Collect implements prometheus.Collector.
-func (m targetMetrics) Collect(out chan<- prometheus.Metric) {
 	for _, t := range m.targets.List() {
 		off := 0.0
 		if t.Off {
 			off = 1
 		}
-		out <- prometheus.MustNewConstMetric(targetOff(), prometheus.GaugeValue, off, t.Name)
+		send(targetOff, prometheus.GaugeValue, off, t.Name)
 	}
-}
-
-// connectionMetrics collects the counts of the two listeners.
-type connectionMetrics struct{ listeners []*receiver.Listener }
-
-func openConnections() *prometheus.Desc {
-	return prometheus.NewDesc("eyelet_connections", "Open connections.", []string{"port"}, nil)
-}
-
-func closedConnections() *prometheus.Desc {
-	return prometheus.NewDesc("eyelet_connections_closed_total", "Connections closed because of a limit.",
-		[]string{"port", "limit"}, nil)
-}
-
-// Describe implements prometheus.Collector.
-func (connectionMetrics) Describe(out chan<- *prometheus.Desc) {
-	out <- openConnections()
-	out <- closedConnections()
-}
-
-// Collect implements prometheus.Collector.
-func (m connectionMetrics) Collect(out chan<- prometheus.Metric) {
 	for i, ln := range m.listeners {
 		port, stats := []string{"deliveries", "operations"}[i], ln.Stats()
-		out <- prometheus.MustNewConstMetric(openConnections(), prometheus.GaugeValue, float64(stats.Open), port)
+		send(openConnections, prometheus.GaugeValue, float64(stats.Open), port)
 		for limit, n := range map[string]uint64{
 			"connections": stats.Closed.Connections, "connections_per_address": stats.Closed.PerAddress,
 			"head_budget": stats.Closed.HeadBytes, "descriptors": stats.Closed.Descriptors,
 		} {
-			out <- prometheus.MustNewConstMetric(closedConnections(), prometheus.CounterValue, float64(n), port, limit)
+			send(closedConnections, prometheus.CounterValue, float64(n), port, limit)
 		}
 	}
 }

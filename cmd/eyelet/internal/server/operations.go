@@ -1,20 +1,19 @@
 package server
 
 import (
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
-
 	"crypto/subtle"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
-	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/inspect"
 )
 
@@ -65,8 +64,10 @@ func healthy(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "o
 // condition is the line of a server that is ready, with what is degraded.
 func (s *Server) condition() string {
 	var wrong []string
-	if err := degraded(s.store); err != nil {
-		wrong = append(wrong, usage.OneLine(err.Error())+"; see eyelet store check")
+	if store, ok := s.store.(interface{ Degraded() error }); ok {
+		if err := store.Degraded(); err != nil {
+			wrong = append(wrong, usage.OneLine(err.Error())+"; see eyelet store check")
+		}
 	}
 	if err := s.Log.failing(); err != nil {
 		wrong = append(wrong, usage.OneLine(err.Error()))
@@ -75,14 +76,6 @@ func (s *Server) condition() string {
 		return "ready"
 	}
 	return "ready, degraded: " + strings.Join(wrong, "; ")
-}
-
-// degraded returns what is wrong with a store that still accepts deliveries.
-func degraded(store dedup.Store) error {
-	if s, ok := store.(interface{ Degraded() error }); ok {
-		return s.Degraded()
-	}
-	return nil
 }
 
 // authorized requires the token.
@@ -133,17 +126,12 @@ func ownHost(configured, host string) bool {
 }
 
 func foreignOrigin(r *http.Request) bool {
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "none", "same-origin":
-	default:
+	if !slices.Contains([]string{"", "none", "same-origin"}, r.Header.Get("Sec-Fetch-Site")) {
 		return true
 	}
 	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return false
-	}
 	u, err := url.Parse(origin)
-	return err != nil || u.Host != r.Host
+	return origin != "" && (err != nil || u.Host != r.Host)
 }
 
 // logChanges logs the changes that were made through the operations port.

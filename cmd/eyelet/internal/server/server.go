@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,14 +180,14 @@ func OpenTargets(targets *forward.State, storeDir string, log *slog.Logger) erro
 
 // serveStarting answers that the receiver is starting: opening a large store takes time, and
 // producers and probes should not wait for it.
-func (s *Server) serveStarting(certificates certificates) {
+func (s *Server) serveStarting(certificates [2]*certificateFiles) {
 	deliveries := newSwapHandler(receiver.Starting(s.Receiver))
 	s.handlers = []*swapHandler{deliveries}
-	s.servers = []*http.Server{s.newHTTPServer(s.requireTLS(deliveries), certificates.deliveries)}
+	s.servers = []*http.Server{s.newHTTPServer(s.requireTLS(deliveries), certificates[0])}
 	if len(s.listeners) > 1 {
 		operations := newSwapHandler(s.startingOperations())
 		s.handlers = append(s.handlers, operations)
-		s.servers = append(s.servers, s.newHTTPServer(s.listeners[1].Handler(operations), certificates.operations))
+		s.servers = append(s.servers, s.newHTTPServer(s.listeners[1].Handler(operations), certificates[1]))
 	}
 	s.ended = make(chan error, len(s.servers))
 	for i, srv := range s.servers {
@@ -214,27 +215,25 @@ func (s *Server) serve(srv *http.Server, ln net.Listener) {
 const openingInterval = 5 * time.Second
 
 // openStore opens the store, and logs while that takes long.
-func (s *Server) openStore() (err error) {
+func (s *Server) openStore() error {
 	began := time.Now()
 	tick := time.NewTicker(openingInterval)
 	defer tick.Stop()
-	opened, logged := make(chan struct{}), make(chan struct{})
+	opened := make(chan error)
 	go func() {
-		defer close(logged)
-		for {
-			select {
-			case <-tick.C:
-				s.Log.Info("the store is being opened; deliveries are answered 503 until it is", "store", s.StoreName,
-					"since", time.Since(began).Round(time.Second))
-			case <-opened:
-				return
-			}
-		}
+		var err error
+		s.store, err = s.OpenStore(s.Log.Logger)
+		opened <- err
 	}()
-	s.store, err = s.OpenStore(s.Log.Logger)
-	close(opened)
-	<-logged
-	return err
+	for {
+		select {
+		case <-tick.C:
+			s.Log.Info("the store is being opened; deliveries are answered 503 until it is",
+				"store", s.StoreName, "since", time.Since(began).Round(time.Second))
+		case err := <-opened:
+			return err
+		}
+	}
 }
 
 // Run serves until ctx ends, or until the server cannot continue, and closes it.
@@ -243,8 +242,8 @@ func (s *Server) Run(ctx context.Context) error {
 		s.Log.Warn(warning)
 	}
 	listen, operations := s.addresses()
-	s.Log.Info("accepting deliveries", "listen", listen, "operations", operations, "store", s.StoreName, "policy",
-		s.Receiver.URL+"/policy")
+	s.Log.Info("accepting deliveries",
+		"listen", listen, "operations", operations, "store", s.StoreName, "policy", s.Receiver.URL+"/policy")
 	if s.OnServing != nil {
 		s.OnServing(listen, operations)
 	}
@@ -263,21 +262,15 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	drained, closed := s.drain(), s.close() //nolint:contextcheck // ctx has ended; draining has its own time
-	for _, e := range []error{err, drained, closed} {
-		if e != nil {
-			return e
-		}
-	}
-	return nil
+	return cmp.Or(err, drained, closed)
 }
 
 func (s *Server) addresses() (listen, operations string) {
-	listen = s.listeners[0].Addr().String()
 	operations = Off
 	if len(s.listeners) > 1 {
 		operations = s.operationsAddress()
 	}
-	return listen, operations
+	return s.listeners[0].Addr().String(), operations
 }
 
 // storeFailed returns a channel that is closed when the store has failed for good; nil for stores

@@ -1,13 +1,12 @@
 package server
 
 import (
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
-
 	"crypto/rand"
 	"os"
 	"path/filepath"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/atomicfile"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 

@@ -1,14 +1,13 @@
 package server
 
 import (
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
-
 	"context"
 	"encoding/json"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/inspect"
 	"github.com/eyelet-dev/eyelet/receiver"
 )

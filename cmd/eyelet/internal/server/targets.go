@@ -1,8 +1,6 @@
 package server
 
 import (
-	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
-
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/forward"
+	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/opsapi"
 	"github.com/eyelet-dev/eyelet/cmd/eyelet/internal/usage"
 )
 
@@ -32,8 +31,8 @@ func listTargets(state *forward.State) []opsapi.Target {
 func writeDisabledTargets(w io.Writer, state *forward.State) {
 	for _, t := range listTargets(state) {
 		if !t.On {
-			_, _ = fmt.Fprintf(w, "target %s is switched off since %s: %s\n", t.Name, t.Since.Format(time.RFC3339),
-				usage.OneLine(t.Reason))
+			since, reason := t.Since.Format(time.RFC3339), usage.OneLine(t.Reason)
+			_, _ = fmt.Fprintf(w, "target %s is switched off since %s: %s\n", t.Name, since, reason)
 		}
 	}
 }
@@ -51,12 +50,19 @@ func TargetsAPI(state *forward.State) http.Handler {
 	})
 	mux.HandleFunc("POST /targets", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		err := switchTarget(state, q.Get("name"), q.Get("switch"), q.Get("reason"))
+		var err error
+		switch q.Get("switch") {
+		case "on":
+			err = state.SwitchOn(q.Get("name"))
+		case "off":
+			err = state.SwitchOff(q.Get("name"), q.Get("reason"), time.Now())
+		default:
+			http.Error(w, "switch is neither on nor off", http.StatusBadRequest)
+			return
+		}
 		switch {
 		case errors.Is(err, forward.ErrUnknownTarget):
 			http.Error(w, err.Error(), http.StatusNotFound)
-		case errors.Is(err, errSwitch):
-			http.Error(w, err.Error(), http.StatusBadRequest)
 		case err != nil:
 			http.Error(w, "done, but a restart would undo it: "+err.Error(), http.StatusInternalServerError)
 		default:
@@ -64,16 +70,4 @@ func TargetsAPI(state *forward.State) http.Handler {
 		}
 	})
 	return mux
-}
-
-var errSwitch = errors.New("switch is neither on nor off")
-
-func switchTarget(state *forward.State, name, to, reason string) error {
-	switch to {
-	case "on":
-		return state.SwitchOn(name)
-	case "off":
-		return state.SwitchOff(name, reason, time.Now())
-	}
-	return errSwitch
 }

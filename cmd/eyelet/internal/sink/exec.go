@@ -68,10 +68,9 @@ func (s *Exec) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiver.
 	case err != nil:
 		return receiver.Response{}, err
 	}
-	kind := mediaOf(out)
 	r := receiver.Response{Status: http.StatusOK, Body: out}
 	if len(out) > 0 {
-		r.Header = http.Header{"Content-Type": {kind}}
+		r.Header = http.Header{"Content-Type": {mediaOf(out)}}
 	}
 	return r, nil
 }
@@ -104,8 +103,8 @@ func (s *Exec) run(ctx context.Context, ev receiver.Event[[]byte]) (out []byte, 
 	case errors.As(err, &exit) && exit.ExitCode() == exitRejected:
 		return nil, firstLine(stderr.kept.String(), "the event was rejected"), nil
 	case errors.As(err, &exit):
-		return nil, "", fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState,
-			firstLine(stderr.kept.String(), "it wrote no error"))
+		why := firstLine(stderr.kept.String(), "it wrote no error")
+		return nil, "", fmt.Errorf("%s: %s: %s", s.Argv[0], exit.ProcessState, why)
 	}
 	return nil, "", err
 }
@@ -120,10 +119,10 @@ func (s *Exec) env(ev receiver.Event[[]byte]) (env []string, unfit string) {
 	}
 	for _, v := range [][2]string{
 		{"ID", ev.ID}, {"VENDOR_ID", ev.VendorID}, {"EVENT", ev.EventID}, {"PRODUCER", ev.Producer},
-		{"ENDPOINT", ev.Endpoint},
-		{"PRINCIPAL", ev.Principal}, {"TYPE", ev.Type}, {"KEY", ev.KeyField}, {"ATTEMPT", strconv.Itoa(ev.Attempt)},
-		{"ACCEPTED", ev.Accepted.UTC().Format(time.RFC3339Nano)}, {"CONTENT_TYPE", ev.Header.Get("Content-Type")},
-		{"SOURCE", ev.Source}, {"SUBJECT", ev.Subject}, {"TIME", ev.Attributes["time"]},
+		{"ENDPOINT", ev.Endpoint}, {"PRINCIPAL", ev.Principal}, {"TYPE", ev.Type}, {"KEY", ev.KeyField},
+		{"ATTEMPT", strconv.Itoa(ev.Attempt)}, {"ACCEPTED", ev.Accepted.UTC().Format(time.RFC3339Nano)},
+		{"CONTENT_TYPE", ev.Header.Get("Content-Type")}, {"SOURCE", ev.Source}, {"SUBJECT", ev.Subject},
+		{"TIME", ev.Attributes["time"]},
 	} {
 		if strings.ContainsRune(v[1], 0) {
 			return nil, fmt.Sprintf("the event's %s holds a NUL, which no variable can hold", strings.ToLower(v[0]))
@@ -174,11 +173,8 @@ type bounded struct {
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	room := b.max - b.kept.Len()
-	if len(p) > room {
-		b.over = true
-		b.kept.Write(p[:room])
-		return len(p), nil
-	}
-	return b.kept.Write(p)
+	room := min(len(p), b.max-b.kept.Len())
+	b.over = b.over || room < len(p)
+	b.kept.Write(p[:room])
+	return len(p), nil
 }

@@ -50,19 +50,16 @@ func (s *Forward) Answer(ctx context.Context, ev receiver.Event[[]byte]) (receiv
 		}
 		return relayed, nil
 	case r.Outcome == forward.Terminal:
-		return receiver.Response{Status: refusal(r.Status), Refusal: &receiver.Refusal{ByTarget: true,
-			Detail: refusalDetail(r.Status)}}, nil
+		detail := "The target has ended."
+		if r.Status != 0 {
+			detail = fmt.Sprintf("The target refused the event with status %d.", r.Status)
+		}
+		refused := &receiver.Refusal{ByTarget: true, Detail: detail}
+		return receiver.Response{Status: refusal(r.Status), Refusal: refused}, nil
 	case errors.Is(r.Err, forward.ErrOff):
 		return receiver.Response{}, receiver.Postpone(r.NotBefore, r.Err) // the receiver's wait, not the target's
 	}
 	return receiver.Response{}, r.Err
-}
-
-func refusalDetail(status int) string {
-	if status == 0 {
-		return "The target has ended."
-	}
-	return fmt.Sprintf("The target refused the event with status %d.", status)
 }
 
 // refusal returns the status for an event that the target refused. Statuses about the event are

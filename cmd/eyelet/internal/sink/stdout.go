@@ -82,8 +82,7 @@ type printed struct {
 func (s Stdout) Deliver(_ context.Context, ev receiver.Event[[]byte]) error {
 	p := printed{
 		ID: ev.ID, VendorID: ev.VendorID, Event: ev.EventID, Producer: ev.Producer, Endpoint: ev.Endpoint,
-		Type:    ev.Type,
-		Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
+		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted.UTC(), Attributes: ev.Attributes,
 	}
 	switch {
 	case json.Valid(ev.Body):

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -41,14 +42,11 @@ func startChild(ctx context.Context, argv []string) (*child, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
+	stdout, outErr := cmd.StdoutPipe()
+	if err = cmp.Or(err, outErr); err == nil {
+		err = cmd.Start()
 	}
-	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
@@ -124,8 +122,8 @@ func (c *child) waitIdle(ctx context.Context) (bool, error) {
 func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.Store) dedup.Store) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4}))
 	var store dedup.Store
-	store, err := badgerstore.Open(storeDir(dir), badgerstore.Options{Logger: log,
-		RecoverWait: func(int) time.Duration { return 0 }})
+	options := badgerstore.Options{Logger: log, RecoverWait: func(int) time.Duration { return 0 }}
+	store, err := badgerstore.Open(storeDir(dir), options)
 	if err != nil {
 		return err
 	}
@@ -137,10 +135,8 @@ func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.St
 		return err
 	}
 	rx, err := receiver.Open(receiver.Config{
-		Store:     store,
-		Producers: []producer.Producer{preset.GitHub(secret)},
-		Handlers:  handlers(file),
-		Attempts:  maxAttempts, BackoffBase: time.Millisecond, BackoffCap: 5 * time.Millisecond, Logger: log,
+		Store: store, Producers: []producer.Producer{preset.GitHub(secret)}, Handlers: handlers(file), Logger: log,
+		Attempts: maxAttempts, BackoffBase: time.Millisecond, BackoffCap: 5 * time.Millisecond,
 		InFlightWait: 100 * time.Millisecond,
 	})
 	if err != nil {

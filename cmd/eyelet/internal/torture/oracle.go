@@ -50,24 +50,29 @@ func newOracle(progress io.Writer) *oracle {
 	return &oracle{progress: progress, sent: map[string]*sent{}, events: map[string]bool{}}
 }
 
-func (o *oracle) counts() (acknowledged, duplicates, unknown int) {
+// counts returns the counts of deliveries so far.
+func (o *oracle) counts() Tally {
+	acknowledged := len(o.ids(true))
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, s := range o.sent {
-		if s.answer != "" {
-			acknowledged++
+	return Tally{Acknowledged: acknowledged, Duplicates: o.dups, Unknown: o.unknown, Wrong: o.wrong}
+}
+
+// ids returns the events with a response, or those without one, in the order of sending.
+func (o *oracle) ids(answered bool) (ids []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range o.order {
+		if (o.sent[id].answer != "") == answered {
+			ids = append(ids, id)
 		}
 	}
-	return acknowledged, o.dups, o.unknown
+	return ids
 }
 
-func (o *oracle) wrongAnswers() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.wrong
-}
-
-func (o *oracle) violation(format string, args ...any) {
+// violation counts a broken promise.
+func (o *oracle) violation(count *int, format string, args ...any) {
+	*count++
 	if o.progress != nil {
 		_, _ = fmt.Fprintf(o.progress, "BROKEN: "+format+"\n", args...)
 	}
@@ -184,16 +189,13 @@ func (o *oracle) recordAnswer(id string, status int, body []byte, replayed bool)
 	s, answer := o.sent[id], fmt.Sprintf("%d %s", status, body)
 	switch {
 	case status != http.StatusOK:
-		o.wrong++
-		o.violation("%s: answered %s", id, answer)
+		o.violation(&o.wrong, "%s: answered %s", id, answer)
 	case s.answer == "":
 		s.answer = answer
 	case s.answer != answer:
-		o.wrong++
-		o.violation("%s: first answered %q, then %q", id, s.answer, answer)
+		o.violation(&o.wrong, "%s: first answered %q, then %q", id, s.answer, answer)
 	case o.loaded && !replayed:
-		o.wrong++
-		o.violation("%s: a duplicate's answer is not marked as a replay", id)
+		o.violation(&o.wrong, "%s: a duplicate's answer is not marked as a replay", id)
 	default:
 		o.dups++
 	}
@@ -203,32 +205,12 @@ func (o *oracle) recordAnswer(id string, status int, body []byte, replayed bool)
 func (o *oracle) duplicates(ctx context.Context, url string) {
 	o.mu.Lock()
 	o.loaded = true
-	var ids []string
-	for _, id := range o.order {
-		if o.sent[id].answer != "" {
-			ids = append(ids, id)
-		}
-	}
 	o.mu.Unlock()
-	for _, id := range o.deliver(ctx, url, ids) {
+	for _, id := range o.deliver(ctx, url, o.ids(true)) {
 		o.mu.Lock()
-		o.wrong++
-		o.violation("%s: no answer to the last duplicate", id)
+		o.violation(&o.wrong, "%s: no answer to the last duplicate", id)
 		o.mu.Unlock()
 	}
-}
-
-// unanswered returns the events without a response.
-func (o *oracle) unanswered() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var ids []string
-	for _, id := range o.order {
-		if o.sent[id].answer == "" {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }
 
 // retry delivers events without a response until they have one or the receiver is gone. Answer
@@ -236,12 +218,12 @@ func (o *oracle) unanswered() []string {
 func (o *oracle) retry(ctx context.Context, url string) error {
 	const tries = 10
 	for range tries {
-		ids := o.unanswered()
+		ids := o.ids(false)
 		if len(ids) == 0 || len(o.deliver(ctx, url, ids)) > 0 {
 			return nil
 		}
 	}
-	return fmt.Errorf("%d events get no answer, however often they are sent", len(o.unanswered()))
+	return fmt.Errorf("%d events get no answer, however often they are sent", len(o.ids(false)))
 }
 
 // deliver sends events, several at a time, and returns those that got no response.
@@ -277,13 +259,12 @@ func (o *oracle) deliver(ctx context.Context, url string, all []string) (silent 
 
 // check compares the store and the effects with what was promised.
 func (o *oracle) check(ctx context.Context, dir string) (Tally, error) {
-	var t Tally
-	t.Acknowledged, _, t.Unknown = o.counts()
+	sent := o.counts()
+	t := Tally{Acknowledged: sent.Acknowledged, Unknown: sent.Unknown}
 	records := map[string]dedup.Record{}
 	err := eachRecord(ctx, dir, func(r dedup.Record) {
 		if _, twice := records[r.Payload.VendorID]; twice || r.Generation != 1 {
-			t.Doubled++
-			o.violation("%s: accepted twice", r.Payload.VendorID)
+			o.violation(&t.Doubled, "%s: accepted twice", r.Payload.VendorID)
 		}
 		records[r.Payload.VendorID] = r
 		o.events[r.Event] = true
@@ -305,12 +286,11 @@ func (o *oracle) check(ctx context.Context, dir string) (Tally, error) {
 
 // checkAgain adds the results of the last duplicates: their responses, and their records.
 func (o *oracle) checkAgain(ctx context.Context, dir string, t *Tally) error {
-	_, t.Duplicates, _ = o.counts()
-	t.Wrong += o.wrongAnswers()
+	sent := o.counts()
+	t.Duplicates, t.Wrong = sent.Duplicates, t.Wrong+sent.Wrong
 	return eachRecord(ctx, dir, func(r dedup.Record) {
 		if !o.events[r.Event] {
-			t.Doubled++
-			o.violation("%s: accepted twice, the second time as its last duplicate", r.Payload.VendorID)
+			o.violation(&t.Doubled, "%s: accepted twice, the second time as its last duplicate", r.Payload.VendorID)
 		}
 	})
 }
@@ -332,26 +312,21 @@ func eachRecord(ctx context.Context, dir string, f func(dedup.Record)) error {
 
 func (o *oracle) checkEvent(t *Tally, id string, s *sent, records map[string]dedup.Record, runs *effectLog) {
 	r, stored := records[id]
-	if s.answer != "" && !stored {
-		t.Lost++
-		o.violation("%s: acknowledged and gone", id)
-		return
-	}
 	if !stored {
+		if s.answer != "" {
+			o.violation(&t.Lost, "%s: acknowledged and gone", id)
+		}
 		return
 	}
 	if !bytes.Equal(r.Payload.Body, s.body) {
-		t.Damaged++
-		o.violation("%s: stored with another payload", id)
+		o.violation(&t.Damaged, "%s: stored with another payload", id)
 	}
 	if s.answer != "" && !strings.Contains(s.answer, r.Event) {
-		t.Wrong++
-		o.violation("%s: the answer %q does not name the event %s", id, s.answer, r.Event)
+		o.violation(&t.Wrong, "%s: the answer %q does not name the event %s", id, s.answer, r.Event)
 	}
 	if s.typ == typeAsk && s.answer != "" {
 		if t.Answered++; s.answer != fmt.Sprintf("%d %s", r.Response.Status, r.Response.Body) {
-			t.Wrong++
-			o.violation("%s: answered %q, and another answer is stored", id, s.answer)
+			o.violation(&t.Wrong, "%s: answered %q, and another answer is stored", id, s.answer)
 		}
 	}
 	o.checkRuns(t, id, s, r, runs)
@@ -378,36 +353,32 @@ func (o *oracle) checkLanes(t *Tally, records map[string]dedup.Record, runs *eff
 	for lane, ids := range accepted {
 		slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(records[a].Seq, records[b].Seq) })
 		if !slices.Equal(ids, ran[lane]) {
-			t.Disordered++
-			o.violation("lane %s: %d events were accepted, and their %d runs were not in that order", lane, len(ids),
+			o.violation(&t.Disordered, "lane %s: %d events were accepted, and their %d runs were not in that order", lane, len(ids),
 				len(ran[lane]))
 		}
 	}
 }
 
 // handlersOf lists the handlers that must have run, by event type.
-var handlersOf = map[string][]string{"push": {"first", "second"}, typeLane: {"laned"}, typeAsk: {"ask"},
-	typeCrash: {"beside"}}
+var handlersOf = map[string][]string{
+	"push": {"first", "second"}, typeLane: {"laned"}, typeAsk: {"ask"}, typeCrash: {"beside"},
+}
 
 // checkRuns requires that each handler of a stored event ran with the stored payload under one
 // event id, and that a crasher ran at most as often as it has attempts.
 func (o *oracle) checkRuns(t *Tally, id string, s *sent, r dedup.Record, runs *effectLog) {
 	sum := sha256.Sum256(s.body)
-	handlers := handlersOf[s.typ]
 	if n := runs.crashesOf[id]; n > maxAttempts {
-		t.Doubled++
-		o.violation("%s: a handler with %d attempts killed the process %d times", id, maxAttempts, n)
+		o.violation(&t.Doubled, "%s: a handler with %d attempts killed the process %d times", id, maxAttempts, n)
 	}
-	for _, h := range handlers {
+	for _, h := range handlersOf[s.typ] {
 		got := runs.of[h+" "+id]
 		if len(got) == 0 && (s.typ != typeAsk || s.answer != "") {
-			t.Unhandled++
-			o.violation("%s: handler %s never ran (state %s)", id, h, r.State())
+			o.violation(&t.Unhandled, "%s: handler %s never ran (state %s)", id, h, r.State())
 		}
 		for _, run := range got {
 			if run != r.Event+" "+hex.EncodeToString(sum[:]) {
-				t.Damaged++
-				o.violation("%s: handler %s ran with another event or payload", id, h)
+				o.violation(&t.Damaged, "%s: handler %s ran with another event or payload", id, h)
 			}
 		}
 	}

@@ -72,16 +72,15 @@ func (t *Harness) Run(ctx context.Context) (Tally, error) {
 		}
 		sum.Rounds = round
 		if round%10 == 0 || round == t.Rounds {
-			acked, dups, _ := o.counts()
-			t.printf("round %d of %d: %d acknowledged, %d duplicates answered, %d answers wrong", round, t.Rounds,
-				acked, dups, o.wrongAnswers())
+			n := o.counts()
+			t.printf("round %d of %d: %d acknowledged, %d duplicates answered, %d answers wrong",
+				round, t.Rounds, n.Acknowledged, n.Duplicates, n.Wrong)
 		}
 	}
 	if err := t.drain(ctx, o); err != nil {
 		return sum, fmt.Errorf("after the last kill: %w", err)
 	}
-	acked, _, _ := o.counts()
-	t.printf("checking %d events", acked)
+	t.printf("checking %d events", len(o.ids(true)))
 	check, err := o.check(ctx, t.Dir)
 	if err != nil {
 		return sum, err

@@ -39,11 +39,10 @@ func distance(a, b string) int {
 		row := make([]int, len(b)+1)
 		row[0] = i + 1
 		for j := range len(b) {
-			cost := 1
+			row[j+1] = 1 + min(last[j+1], row[j], last[j])
 			if a[i] == b[j] {
-				cost = 0
+				row[j+1] = last[j]
 			}
-			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
 			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
 				row[j+1] = min(row[j+1], before[j-1]+1)
 			}

@@ -3,6 +3,7 @@
 package usage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,10 +68,7 @@ func (es Errors) Err() error {
 		return nil
 	}
 	slices.SortStableFunc(es, func(a, b *Error) int {
-		if c := strings.Compare(a.At.File, b.At.File); c != 0 {
-			return c
-		}
-		return a.At.Line - b.At.Line
+		return cmp.Or(strings.Compare(a.At.File, b.At.File), a.At.Line-b.At.Line)
 	})
 	return slices.CompactFunc(es, func(a, b *Error) bool { return a.Error() == b.Error() })
 }
@@ -80,8 +78,7 @@ func Find(err error) (es Errors, ok bool) {
 	if errors.As(err, &es) {
 		return es, true
 	}
-	var one *Error
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[*Error](err); ok {
 		return Errors{one}, true
 	}
 	return nil, false
@@ -92,8 +89,7 @@ func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // Cause returns the text of an error about a file without the file's name.
 func Cause(err error) string {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err.Error()
 	}
 	return err.Error()
@@ -101,11 +97,8 @@ func Cause(err error) string {
 
 // RootCause returns the text of the innermost error.
 func RootCause(err error) string {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
+	for inner := err; inner != nil; inner = errors.Unwrap(err) {
 		err = inner
 	}
+	return err.Error()
 }
