@@ -118,10 +118,19 @@ func (d *decoder) want(n *node, kind nodeKind, path string) bool {
 }
 
 func (d *decoder) object(n *node, v reflect.Value, path string) {
-	fields := fieldsOf(v)
-	for i := range v.NumField() {
-		if v.Field(i).Type() == nodeType {
-			v.Field(i).Set(reflect.ValueOf(n))
+	d.objects(n, path, v.Addr().Interface())
+}
+
+// objects fills structs. Of settings with the same name the last counts.
+func (d *decoder) objects(n *node, path string, structs ...any) {
+	fields := map[string]field{}
+	for _, s := range structs {
+		v := reflect.ValueOf(s).Elem()
+		maps.Copy(fields, fieldsOf(v))
+		for i := range v.NumField() {
+			if v.Field(i).Type() == nodeType {
+				v.Field(i).Set(reflect.ValueOf(n))
+			}
 		}
 	}
 	for _, name := range n.names {

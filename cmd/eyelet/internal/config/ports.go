@@ -16,16 +16,12 @@ import (
 )
 
 const (
-	minHead = 8 << 10
-	maxHead = 1 << 20
-	// headSlack is what net/http reads of an HTTP/1 head beyond http.Server.MaxHeaderBytes.
-	headSlack = 4 << 10
-	// fewDescriptors is the limit of open files below which serve warns.
-	fewDescriptors = 4096
+	minHead        = 8 << 10
+	maxHead        = 1 << 20
+	headSlack      = 4 << 10 // what net/http reads of an HTTP/1 head beyond http.Server.MaxHeaderBytes
+	fewDescriptors = 4096    // the limit of open files below which serve warns
+	operationsOff  = "off"   // the value of operations for no operations port
 )
-
-// operationsOff is the value of operations for no operations port.
-const operationsOff = "off"
 
 // checkPorts validates the addresses for deliveries and operations, and their TLS.
 func (s *Settings) checkPorts() (found usage.Errors) {

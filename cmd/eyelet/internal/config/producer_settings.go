@@ -61,14 +61,13 @@ type commonSettings struct {
 	InFlight   int              `conf:"in_flight"`
 	StaleKnown *bool            `conf:"stale_known"`
 	SameSigned string           `conf:"same_signed"` // off, aside, refuse or run
-	// SameSignedMax bounds the occurrences. SameSignedTypes is same_signed by event type.
-	SameSignedMax   int               `conf:"same_signed_max"`
-	SameSignedTypes map[string]string `conf:"same_signed_types"`
-	Fingerprint     []string          `conf:"fingerprint"` // extractors
-	// RememberSignatures is off to remember nothing beyond the window.
-	RememberSignatures string `conf:"remember_signatures"`
-	EventTime          string `conf:"event_time"` // extractor of the time of the event
-	DropBody           *bool  `conf:"drop_body"`
+
+	SameSignedMax      int               `conf:"same_signed_max"`     // occurrences
+	SameSignedTypes    map[string]string `conf:"same_signed_types"`   // same_signed by event type
+	Fingerprint        []string          `conf:"fingerprint"`         // extractors
+	RememberSignatures string            `conf:"remember_signatures"` // off: nothing beyond the window
+	EventTime          string            `conf:"event_time"`          // extractor of the time of the event
+	DropBody           *bool             `conf:"drop_body"`
 
 	// Lifetime of the endpoint: each a date (its start in UTC) or a time of RFC 3339.
 	Retire     string `conf:"retire"`
@@ -136,21 +135,9 @@ func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 	case p.Preset != "":
 		p.decodePreset(d, n, path)
 	case p.Scheme == "rfc9421":
-		into := struct {
-			kindSettings
-			rfc9421Settings
-			commonSettings
-		}{}
-		d.object(n, reflect.ValueOf(&into).Elem(), path)
-		p.RFC9421, p.common = into.rfc9421Settings, into.commonSettings
+		d.objects(n, path, &kindSettings{}, &p.RFC9421, &p.common)
 	case p.Scheme == "hmac":
-		into := struct {
-			kindSettings
-			hmacSettings
-			commonSettings
-		}{}
-		d.object(n, reflect.ValueOf(&into).Elem(), path)
-		p.hmac, p.common = into.hmacSettings, into.commonSettings
+		d.objects(n, path, &kindSettings{}, &p.hmac, &p.common)
 	case p.Scheme != "":
 		hint := usage.DidYouMean(p.Scheme, []string{"rfc9421", "hmac"})
 		d.errs.Add(n.where["scheme"], hint, "unknown scheme %q", p.Scheme)
@@ -162,16 +149,13 @@ func (p *Producer) decodeNode(d *decoder, n *node, path string) {
 // decodePreset reads the settings of any preset. The preset itself refuses those that it does
 // not use.
 func (p *Producer) decodePreset(d *decoder, n *node, path string) {
-	into := struct {
-		kindSettings
-		preset.Settings
-		Secret         string `conf:"secret,secret"`
-		commonSettings        // its rate hides the preset's, which is derived from it
-	}{}
-	d.object(n, reflect.ValueOf(&into).Elem(), path)
-	p.PresetSettings, p.common = into.Settings, into.commonSettings
-	if into.Secret != "" {
-		p.PresetSettings.Secrets = append([]string{into.Secret}, p.PresetSettings.Secrets...)
+	var first struct {
+		Secret string `conf:"secret,secret"`
+	}
+	// The common rate hides the preset's, which is derived from it.
+	d.objects(n, path, &kindSettings{}, &p.PresetSettings, &first, &p.common)
+	if first.Secret != "" {
+		p.PresetSettings.Secrets = append([]string{first.Secret}, p.PresetSettings.Secrets...)
 	}
 }
 

@@ -15,39 +15,30 @@ import (
 // Settings is the content of eyelet.yaml. Other defaults than those named here are package
 // receiver's.
 type Settings struct {
-	Node *node
-	// Listen is the address for deliveries. Defaults to 127.0.0.1:8080.
-	Listen string `conf:"listen"`
+	Node   *node
+	Listen string `conf:"listen"` // address for deliveries; defaults to 127.0.0.1:8080
 	// Operations is the address for probes, metrics and events: HOST:PORT, unix:PATH, or off.
 	// Defaults to 127.0.0.1:8081.
 	Operations string `conf:"operations"`
-	// URL is the public base as producers call it.
-	URL string `conf:"url"`
+	URL        string `conf:"url"` // the public base as producers call it
 	// Store is badger:DIR, relative to the file, or memory:. Defaults to badger:./data.
-	Store string `conf:"store"`
-	// AcceptLoss opens a store that has lost acknowledged commits.
-	AcceptLoss bool `conf:"accept_loss"`
-	// AcceptClock opens a store although the clock is before its last commit.
-	AcceptClock bool `conf:"accept_clock"`
-	// InsecureHTTP allows HTTP without TLS beyond loopback.
-	InsecureHTTP bool `conf:"insecure_http"`
-	// TrustedProxies are addresses whose X-Forwarded-* fields are trusted.
-	TrustedProxies []netip.Prefix `conf:"trusted_proxies"`
+	Store          string         `conf:"store"`
+	AcceptLoss     bool           `conf:"accept_loss"`     // open a store that has lost acknowledged commits
+	AcceptClock    bool           `conf:"accept_clock"`    // open a store although the clock is before its last commit
+	InsecureHTTP   bool           `conf:"insecure_http"`   // allow HTTP without TLS beyond loopback
+	TrustedProxies []netip.Prefix `conf:"trusted_proxies"` // addresses whose X-Forwarded-* fields are trusted
 	Hosts          []string       `conf:"hosts"`
 	// Via is the name in the field Via of forwarded requests. Defaults to a stable pseudonym.
-	Via string `conf:"via"`
-	TLS *TLS   `conf:"tls"`
-	// OperationsTLS is the certificate of the operations port.
-	OperationsTLS *TLS `conf:"operations_tls"`
-	// HTTP2 offers HTTP/2 to producers. It needs TLS.
-	HTTP2     bool       `conf:"http2"`
-	Log       Log        `conf:"log"`
-	Limits    Limits     `conf:"limits"`
-	Producers []Producer `conf:"producers"`
-	Handlers  []Handler  `conf:"handlers"`
+	Via           string     `conf:"via"`
+	TLS           *TLS       `conf:"tls"`
+	OperationsTLS *TLS       `conf:"operations_tls"`
+	HTTP2         bool       `conf:"http2"` // offered to producers; needs TLS
+	Log           Log        `conf:"log"`
+	Limits        Limits     `conf:"limits"`
+	Producers     []Producer `conf:"producers"`
+	Handlers      []Handler  `conf:"handlers"`
 
-	File string // paths are relative to its folder
-
+	File         string   // paths are relative to its folder
 	confidential []string // files that secrets were read from, as written
 }
 
@@ -71,32 +62,29 @@ type Limits struct {
 	MaxBody    size `conf:"max_body"`
 	BodyBudget size `conf:"body_budget"`
 	// Connections and ConnectionsPerAddress bound the connections of producers.
-	Connections           int `conf:"connections"`
-	ConnectionsPerAddress int `conf:"connections_per_address"`
-	// Head bounds the head of one request, HeadBudget all incomplete heads.
-	Head           size          `conf:"head"`
-	HeadBudget     size          `conf:"head_budget"`
-	HeaderTimeout  time.Duration `conf:"header_timeout"`
-	BodyTimeout    time.Duration `conf:"body_timeout"`
-	IdleTimeout    time.Duration `conf:"idle_timeout"`
-	StoreTimeout   time.Duration `conf:"store_timeout"`
-	Workers        int           `conf:"workers"`
-	Attempts       int           `conf:"attempts"`
-	BackoffBase    time.Duration `conf:"backoff_base"`
-	BackoffCap     time.Duration `conf:"backoff_cap"`
-	PostponeMax    time.Duration `conf:"postpone_max"`
-	HandlerTimeout time.Duration `conf:"handler_timeout"`
-	AnswerTimeout  time.Duration `conf:"answer_timeout"`
-	InFlightWait   time.Duration `conf:"in_flight_wait"`
-	Lease          time.Duration `conf:"lease"`
-	RetryAfter     time.Duration `conf:"retry_after"`
-	Drain          time.Duration `conf:"drain"`
-	// BacklogBytes and BacklogEvents bound the events that wait for handlers.
-	BacklogBytes  size `conf:"backlog_bytes"`
-	BacklogEvents int  `conf:"backlog_events"`
-	// MinFree is the space to keep free on the store's file system.
-	MinFree size `conf:"min_free"`
-	// RememberSignatures bounds the memory of events beyond their window.
+	Connections           int           `conf:"connections"`
+	ConnectionsPerAddress int           `conf:"connections_per_address"`
+	Head                  size          `conf:"head"`        // of one request
+	HeadBudget            size          `conf:"head_budget"` // of all incomplete heads
+	HeaderTimeout         time.Duration `conf:"header_timeout"`
+	BodyTimeout           time.Duration `conf:"body_timeout"`
+	IdleTimeout           time.Duration `conf:"idle_timeout"`
+	StoreTimeout          time.Duration `conf:"store_timeout"`
+	Workers               int           `conf:"workers"`
+	Attempts              int           `conf:"attempts"`
+	BackoffBase           time.Duration `conf:"backoff_base"`
+	BackoffCap            time.Duration `conf:"backoff_cap"`
+	PostponeMax           time.Duration `conf:"postpone_max"`
+	HandlerTimeout        time.Duration `conf:"handler_timeout"`
+	AnswerTimeout         time.Duration `conf:"answer_timeout"`
+	InFlightWait          time.Duration `conf:"in_flight_wait"`
+	Lease                 time.Duration `conf:"lease"`
+	RetryAfter            time.Duration `conf:"retry_after"`
+	Drain                 time.Duration `conf:"drain"`
+	BacklogBytes          size          `conf:"backlog_bytes"`  // of events that wait for handlers
+	BacklogEvents         int           `conf:"backlog_events"` // that wait for handlers
+	MinFree               size          `conf:"min_free"`       // space to keep free on the store's file system
+
 	RememberSignatures rememberSetting `conf:"remember_signatures"`
 }
 

@@ -78,31 +78,26 @@ func (n *node) overlay(name string, over *node) {
 // defaultRows are the paths and values of settings with a default.
 func defaultRows(s *Settings) [][2]string {
 	limits := s.ConnectionLimits()
-	count, bytes := strconv.Itoa, func(n int64) string { return strconv.FormatInt(n, 10) }
+	count, span, bytes := strconv.Itoa, FormatDuration, func(n int64) string { return strconv.FormatInt(n, 10) }
 	rows := [][2]string{
 		{"listen", s.Listen}, {"operations", s.Operations}, {"store", s.Store}, {"via", s.viaName()},
 		{"log.format", s.Log.Format}, {"log.level", s.Log.Level},
-		{"limits.max_body", bytes(receiver.DefaultMaxBody)},
-		{"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
+		{"limits.max_body", bytes(receiver.DefaultMaxBody)}, {"limits.body_budget", bytes(receiver.DefaultBodyBudget)},
 		{"limits.connections", count(limits.Connections)},
 		{"limits.connections_per_address", count(limits.PerAddress)},
 		{"limits.head", bytes(DefaultHead)}, {"limits.head_budget", bytes(limits.HeadBytes)},
-		{"limits.header_timeout", FormatDuration(defaultHeaderTimeout)},
-		{"limits.idle_timeout", FormatDuration(defaultIdleTimeout)},
-		{"limits.store_timeout", FormatDuration(receiver.DefaultStoreTimeout)},
-		{"limits.body_timeout", FormatDuration(receiver.DefaultBodyTimeout)},
-		{"limits.workers", count(4 * runtime.GOMAXPROCS(0))},
-		{"limits.attempts", count(receiver.DefaultAttempts)},
-		{"limits.backoff_base", FormatDuration(receiver.DefaultBackoffBase)},
-		{"limits.backoff_cap", FormatDuration(receiver.DefaultBackoffCap)},
-		{"limits.postpone_max", FormatDuration(receiver.DefaultPostponeMax)},
-		{"limits.handler_timeout", FormatDuration(receiver.DefaultHandlerTimeout)},
-		{"limits.answer_timeout", FormatDuration(receiver.DefaultAnswerTimeout)},
-		{"limits.in_flight_wait", FormatDuration(receiver.DefaultInFlightWait)},
-		{"limits.lease", FormatDuration(receiver.DefaultLease)},
-		{"limits.retry_after", FormatDuration(receiver.DefaultRetryAfter)},
-		{"limits.drain", FormatDuration(s.Limits.Drain)},
-		{"limits.remember_signatures.for", FormatDuration(dedup.DefaultRememberFor)},
+		{"limits.header_timeout", span(defaultHeaderTimeout)}, {"limits.idle_timeout", span(defaultIdleTimeout)},
+		{"limits.store_timeout", span(receiver.DefaultStoreTimeout)},
+		{"limits.body_timeout", span(receiver.DefaultBodyTimeout)},
+		{"limits.workers", count(4 * runtime.GOMAXPROCS(0))}, {"limits.attempts", count(receiver.DefaultAttempts)},
+		{"limits.backoff_base", span(receiver.DefaultBackoffBase)},
+		{"limits.backoff_cap", span(receiver.DefaultBackoffCap)},
+		{"limits.postpone_max", span(receiver.DefaultPostponeMax)},
+		{"limits.handler_timeout", span(receiver.DefaultHandlerTimeout)},
+		{"limits.answer_timeout", span(receiver.DefaultAnswerTimeout)},
+		{"limits.in_flight_wait", span(receiver.DefaultInFlightWait)}, {"limits.lease", span(receiver.DefaultLease)},
+		{"limits.retry_after", span(receiver.DefaultRetryAfter)}, {"limits.drain", span(s.Limits.Drain)},
+		{"limits.remember_signatures.for", span(dedup.DefaultRememberFor)},
 		{"limits.remember_signatures.max", count(dedup.DefaultRememberMax)},
 	}
 	if kind, _, err := s.StoreKind(); err == nil && kind != "memory" {
@@ -142,7 +137,8 @@ func addProducerDefaults(n *node, p producer.Producer, maxBody int64) {
 		add("key", p.Key.String())
 	}
 	add("remember_signatures", remembers)
-	add("same_signed", sameSignedWord(p.SameSigned))
+	add("same_signed", cmp.Or(map[producer.SameSigned]string{producer.SameSignedOff: "off",
+		producer.SameSignedQuarantine: "aside", producer.SameSignedRun: "run"}[p.SameSigned], "refuse"))
 	if p.SameSignedMax > 0 {
 		add("same_signed_max", strconv.Itoa(p.SameSignedMax))
 	}
@@ -300,17 +296,4 @@ func textNode(text string) *yaml.Node {
 		y.Tag, y.Style = "", 0
 	}
 	return y
-}
-
-// sameSignedWord returns a policy as the file writes it.
-func sameSignedWord(s producer.SameSigned) string {
-	switch s {
-	case producer.SameSignedOff:
-		return "off"
-	case producer.SameSignedQuarantine:
-		return "aside"
-	case producer.SameSignedRun:
-		return "run"
-	}
-	return "refuse"
 }

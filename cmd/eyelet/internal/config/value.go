@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -136,7 +135,7 @@ func (r *rememberSetting) decodeNode(d *decoder, n *node, path string) {
 	if !d.want(n, mapping, path) {
 		return
 	}
-	d.object(n, reflect.ValueOf(r).Elem(), path)
+	d.objects(n, path, r)
 	switch {
 	case r.Max < 0:
 		d.errs.Add(n.place("max"), rememberHint, "%s.max is less than 0", path)

@@ -23,10 +23,9 @@ type node struct {
 	inner map[string]*node       // of a mapping
 	where map[string]usage.Place // of the names of a mapping
 	items []*node                // of a sequence
-	// broken marks a value with an unusable variable, which is reported already.
-	broken bool
-	// shown is how the value may be printed. Decoding sets it.
-	shown disclosure
+
+	broken bool       // it has an unusable variable, which is reported already
+	shown  disclosure // set by decoding
 }
 
 type nodeKind int
@@ -160,7 +159,10 @@ func (b *treeBuilder) mapping(n *node, y *yaml.Node, depth int) {
 }
 
 // variable matches ${NAME}, and $${, which is a literal ${.
-var variable = regexp.MustCompile(`\$?\$\{([^}]*)\}?`)
+var (
+	variable     = regexp.MustCompile(`\$?\$\{([^}]*)\}?`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
 
 // expand replaces variables. Messages never quote a value, nor a malformed name, which may be
 // part of a secret.
@@ -183,8 +185,6 @@ func (b *treeBuilder) expand(at usage.Place, text string) string {
 		return value
 	})
 }
-
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // place returns where the named member was written, or the place of n if it was not written.
 func (n *node) place(name string) usage.Place {

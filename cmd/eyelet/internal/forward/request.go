@@ -98,7 +98,7 @@ func parseFields(fields []string) ([]fieldPattern, error) {
 	return all, errors.Join(errs...)
 }
 
-// isForwarded reports whether a field with a canonical name is forwarded.
+// isForwarded takes a canonical name.
 func (t *Target) isForwarded(name string, signed []string) bool {
 	return !isNeverSent(name) && (slices.Contains(contentFields, name) || strings.HasPrefix(name, attributePrefix) ||
 		slices.ContainsFunc(signed, func(s string) bool { return http.CanonicalHeaderKey(s) == name }) ||

@@ -34,23 +34,19 @@ type State struct {
 
 // Status is what is known about one target.
 type Status struct {
-	// Name is the target's stable name.
-	Name string `json:"name"`
+	Name string `json:"name"` // stable
 	// Configured is a digest of the configured URL. The status applies to that URL only.
 	Configured string `json:"configured"`
 	// Off means that nothing is sent until a person switches the target on. Since and Reason say
 	// when and why it was switched off.
-	Off    bool      `json:"off"`
-	Since  time.Time `json:"since,omitzero"`
-	Reason string    `json:"reason,omitempty"`
-	// Terminals counts consecutive Terminal outcomes.
-	Terminals int `json:"terminals,omitempty"`
+	Off       bool      `json:"off"`
+	Since     time.Time `json:"since,omitzero"`
+	Reason    string    `json:"reason,omitempty"`
+	Terminals int       `json:"terminals,omitempty"` // consecutive Terminal outcomes
 	// Moved is the URL of the last 308; empty without one. It may hold secrets of the target.
-	Moved string `json:"moved,omitempty"`
-	// Sunset is when the target will end (RFC 8594); zero if it did not say.
-	Sunset time.Time `json:"sunset,omitzero"`
-	// Legal is when the target last answered 451.
-	Legal time.Time `json:"legal,omitzero"`
+	Moved  string    `json:"moved,omitempty"`
+	Sunset time.Time `json:"sunset,omitzero"` // when the target will end (RFC 8594); zero if it did not say
+	Legal  time.Time `json:"legal,omitzero"`  // when the target last answered 451
 }
 
 // stateFormat is the version of the file format.

@@ -120,12 +120,9 @@ func New(c Config) (*Target, error) {
 			return nil, fmt.Errorf("the allowed host %q is not a name or an address with an optional port", host)
 		}
 	}
-	if c.DenyPrivate {
-		if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
-			if err := publicnet.Control("tcp", netip.AddrPortFrom(ip, 0).String(), nil); err != nil {
-				return nil, errors.New("the target is a private address, which deny_private refuses")
-			}
-		}
+	ip, err := netip.ParseAddr(u.Hostname())
+	if c.DenyPrivate && err == nil && publicnet.Control("tcp", netip.AddrPortFrom(ip, 0).String(), nil) != nil {
+		return nil, errors.New("the target is a private address, which deny_private refuses")
 	}
 	c = withDefaults(c)
 	if !verify.IsToken(c.Via) || len(c.Via) > maxPseudonym {

@@ -22,10 +22,9 @@ type Log struct {
 func NewLog(w io.Writer, format string, level slog.Level) *Log {
 	l := &Log{to: w}
 	o := &slog.HandlerOptions{Level: level}
+	l.Logger = slog.New(slog.NewTextHandler(l, o))
 	if format == "json" {
 		l.Logger = slog.New(slog.NewJSONHandler(l, o))
-	} else {
-		l.Logger = slog.New(slog.NewTextHandler(l, o))
 	}
 	return l
 }

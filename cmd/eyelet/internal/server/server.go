@@ -46,29 +46,22 @@ type Options struct {
 	// TLS and OperationsTLS are the certificates of the two ports; nil serves plain HTTP.
 	TLS, OperationsTLS *KeyPair
 	HTTP2              bool
-	// Loopback means that only this machine can reach Listen.
-	Loopback bool
-	// InsecureHTTP accepts deliveries without TLS from other machines.
-	InsecureHTTP bool
-	// Connections limits the connections of the port of deliveries.
-	Connections receiver.Limits
-	// HeaderBytes is http.Server.MaxHeaderBytes.
-	HeaderBytes                int
+	Loopback           bool // only this machine can reach Listen
+	InsecureHTTP       bool // accept deliveries without TLS from other machines
+
+	Connections                receiver.Limits // of the port of deliveries
+	HeaderBytes                int             // http.Server.MaxHeaderBytes
 	HeaderTimeout, IdleTimeout time.Duration
-	// Drain bounds the time to finish running work once the context of [Server.Run] ends.
-	Drain time.Duration
+	Drain                      time.Duration // to finish running work once the context of [Server.Run] ends
 
 	// OpenStore opens the store, and StoreName is its name in the log.
 	OpenStore func(*slog.Logger) (dedup.Store, error)
 	StoreName string
-	// StoreDir is the store's folder; empty for a store in memory.
-	StoreDir string
-	// StateDir is the folder for the token and the address of the operations port.
-	StateDir string
+	StoreDir  string // empty for a store in memory
+	StateDir  string // for the token and the address of the operations port
 
-	Log *Log
-	// Warnings are logged at the start.
-	Warnings []string
+	Log      *Log
+	Warnings []string // logged at the start
 	// StdoutGone is closed when the reader of standard output is gone, which ends the server. May
 	// be nil.
 	StdoutGone <-chan struct{}

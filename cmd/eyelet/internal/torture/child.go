@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -148,7 +147,12 @@ func Child(ctx context.Context, dir string, out io.Writer, between func(dedup.St
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/webhooks/", rx.Handler())
-	mux.HandleFunc("/idle", idle(store))
+	mux.HandleFunc("/idle", func(w http.ResponseWriter, r *http.Request) {
+		stats, err := store.Stats(r.Context())
+		if err != nil || stats.Pending+stats.Running > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -183,9 +187,10 @@ const (
 	typeCrash = "crash"
 )
 
+type handlerFunc = func(context.Context, receiver.Event[[]byte]) error
+
 // failsFirst makes the first attempt of every fourth event fail.
-func failsFirst(next func(context.Context, receiver.Event[[]byte]) error) func(context.Context,
-	receiver.Event[[]byte]) error {
+func failsFirst(next handlerFunc) handlerFunc {
 	return func(ctx context.Context, ev receiver.Event[[]byte]) error {
 		if ev.Attempt == 1 && sha256.Sum256(ev.Body)[0]%4 == 0 {
 			return errors.New("the first attempt fails")
@@ -229,30 +234,19 @@ func openEffects(path string) (*os.File, error) {
 
 // effect is a handler that writes one line per run: the handler, the event, its identifier and the
 // digest of its payload.
-func effect(file *os.File, name string) func(context.Context, receiver.Event[[]byte]) error {
+func effect(file *os.File, name string) handlerFunc {
 	return func(_ context.Context, ev receiver.Event[[]byte]) error {
-		sum := sha256.Sum256(ev.Body)
-		_, err := fmt.Fprintf(file, "%s %s %s %s%s\n", name, ev.EventID, ev.VendorID, hex.EncodeToString(sum[:]),
-			lineEnd)
+		_, err := fmt.Fprintf(file, "%s %s %s %x%s\n", name, ev.EventID, ev.VendorID, sha256.Sum256(ev.Body), lineEnd)
 		return err
 	}
 }
 
 // crasher is a handler that kills its process in each run.
-func crasher(file *os.File) func(context.Context, receiver.Event[[]byte]) error {
+func crasher(file *os.File) handlerFunc {
 	return func(_ context.Context, ev receiver.Event[[]byte]) error {
 		if _, err := fmt.Fprintf(file, "crash %s %s %d%s\n", ev.EventID, ev.VendorID, ev.Attempt, lineEnd); err != nil {
 			return err
 		}
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	}
-}
-
-func idle(store dedup.Store) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		stats, err := store.Stats(r.Context())
-		if err != nil || stats.Pending+stats.Running > 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
 	}
 }

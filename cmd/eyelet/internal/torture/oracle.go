@@ -108,9 +108,6 @@ func (o *oracle) load(ctx context.Context, url string, clients int, seed uint64,
 	wg.Wait()
 }
 
-// laneCount is the number of lanes.
-const laneCount = 5
-
 // create makes a new event. The payload is known before anything is sent.
 func (o *oracle) create(rng *rand.Rand, typ string) string {
 	id := fmt.Sprintf("%s-%016x%016x", typ, rng.Uint64(), rng.Uint64())
@@ -119,7 +116,7 @@ func (o *oracle) create(rng *rand.Rand, typ string) string {
 		s.body[i] = byte(rng.Uint32())
 	}
 	if typ == typeLane {
-		s.lane = strconv.Itoa(rng.IntN(laneCount))
+		s.lane = strconv.Itoa(rng.IntN(5))
 		s.body = fmt.Appendf(nil, `{"lane":"%s","pad":"%x"}`, s.lane, s.body)
 	}
 	o.mu.Lock()
@@ -353,8 +350,8 @@ func (o *oracle) checkLanes(t *Tally, records map[string]dedup.Record, runs *eff
 	for lane, ids := range accepted {
 		slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(records[a].Seq, records[b].Seq) })
 		if !slices.Equal(ids, ran[lane]) {
-			o.violation(&t.Disordered, "lane %s: %d events were accepted, and their %d runs were not in that order", lane, len(ids),
-				len(ran[lane]))
+			o.violation(&t.Disordered, "lane %s: %d events were accepted, and their %d runs were not in that order",
+				lane, len(ids), len(ran[lane]))
 		}
 	}
 }
