@@ -50,7 +50,7 @@ func (a *api) reopen(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	answer(w, Summary(rec))
+	respond(w, Summary(rec))
 }
 
 // readReopen reads the body. It refuses unknown members, and forms, because browsers send those
@@ -91,7 +91,7 @@ func (a *api) retry(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	answer(w, Summary(rec))
+	respond(w, Summary(rec))
 }
 
 func (a *api) purge(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func (a *api) raw(w http.ResponseWriter, r *http.Request) {
 	}
 	data := file.Bytes()
 	h := w.Header()
-	guard(w, "application/octet-stream") // browsers must not display it
+	setHeaders(w, "application/octet-stream") // browsers must not display it
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.Name}))
 	h.Set("Content-Length", strconv.Itoa(len(data)))
 	_, _ = w.Write(data) // the client may be gone

@@ -92,7 +92,7 @@ func Summary(r dedup.Record) Event {
 		ID: r.Key.ID, VendorID: r.Payload.VendorID, Event: r.Event, Producer: r.Payload.Producer,
 		Endpoint:  r.Payload.Endpoint,
 		Principal: r.Key.Principal, Type: r.Payload.Type, State: r.State().String(),
-		Accepted: r.Accepted.UTC(), Finished: moment(r.Finished), Expires: moment(r.Expires),
+		Accepted: r.Accepted.UTC(), Finished: timePtr(r.Finished), Expires: timePtr(r.Expires),
 		Seq: r.Seq, Generation: r.Generation, Status: r.Response.Status,
 		QuarantineReason: r.QuarantineReason, Original: r.Original, QuarantineCount: r.QuarantineCount,
 		Occurrences: r.Occurrences, Note: r.Note,
@@ -102,10 +102,10 @@ func Summary(r dedup.Record) Event {
 		e.Attempt = max(e.Attempt, t.Attempt)
 		task := Task{
 			Handler: t.Handler, Lane: t.Lane, State: t.State.String(), Attempt: t.Attempt,
-			Started: moment(t.Started), Ended: moment(t.Ended), Reason: t.Reason, Error: t.Err,
+			Started: timePtr(t.Started), Ended: timePtr(t.Ended), Reason: t.Reason, Error: t.Err,
 		}
 		if t.State == dedup.Pending {
-			task.Due = moment(t.Due)
+			task.Due = timePtr(t.Due)
 		}
 		e.Tasks = append(e.Tasks, task)
 	}
@@ -134,7 +134,7 @@ func textOrBytes(b []byte) (text string, raw []byte) {
 	return "", b
 }
 
-func moment(t time.Time) *time.Time {
+func timePtr(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

@@ -66,7 +66,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	guard(w, NDJSON)
+	setHeaders(w, NDJSON)
 	lines := json.NewEncoder(w)
 	flush := http.NewResponseController(w)
 	n := 0
@@ -92,24 +92,24 @@ func (a *api) show(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	answer(w, Details(rec))
+	respond(w, Details(rec))
 }
 
-// guard sets the fields of a response. It may hold data of unauthenticated clients: it must not be
+// setHeaders sets the fields of a response. It may hold data of unauthenticated clients: it must not be
 // cached, and browsers must not guess its type.
-func guard(w http.ResponseWriter, kind string) {
+func setHeaders(w http.ResponseWriter, kind string) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-func answer(w http.ResponseWriter, what any) {
-	guard(w, "application/json")
+func respond(w http.ResponseWriter, what any) {
+	setHeaders(w, "application/json")
 	_ = json.NewEncoder(w).Encode(what) // the client may be gone
 }
 
 func fail(w http.ResponseWriter, status int, title string) {
-	guard(w, "application/problem+json")
+	setHeaders(w, "application/problem+json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"title": title, "status": status}) // the client may be gone
 }

@@ -13,13 +13,13 @@ import (
 // of another server: a proxy would send it there.
 func NewClient() *http.Client {
 	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		Proxy: unlessMisled(http.ProxyFromEnvironment), DisableCompression: true, ForceAttemptHTTP2: true,
+		Proxy: proxyByAddress(http.ProxyFromEnvironment), DisableCompression: true, ForceAttemptHTTP2: true,
 		IdleConnTimeout: time.Second,
 	}}
 }
 
-// unlessMisled skips the proxy if it would route by a Host field that differs from the URL.
-func unlessMisled(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+// proxyByAddress skips the proxy if it would route by a Host field that differs from the URL.
+func proxyByAddress(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
 	return func(r *http.Request) (*url.URL, error) {
 		if r.URL.Scheme == "http" && r.Host != "" && !strings.EqualFold(r.Host, r.URL.Host) {
 			return nil, nil
@@ -28,8 +28,8 @@ func unlessMisled(proxy func(*http.Request) (*url.URL, error)) func(*http.Reques
 	}
 }
 
-// staying returns a client that does not follow redirects.
-func staying(given *http.Client) *http.Client {
+// withoutRedirects returns a client that does not follow redirects.
+func withoutRedirects(given *http.Client) *http.Client {
 	c := *given
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &c

@@ -21,7 +21,7 @@ func TestAProxyDoesNotSendARecordingToItsOldHost(t *testing.T) {
 		"no recorded host":      {"http://staging.example", "", true},
 	} {
 		asked := false
-		proxy := unlessMisled(func(*http.Request) (*url.URL, error) { asked = true; return nil, nil })
+		proxy := proxyByAddress(func(*http.Request) (*url.URL, error) { asked = true; return nil, nil })
 		req := httptest.NewRequest(http.MethodPost, tc.url+"/webhooks/shop", nil)
 		req.Host = tc.host
 		if _, err := proxy(req); err != nil || asked != tc.proxied {

@@ -21,8 +21,8 @@ const (
 	FieldOriginalAttempt  = "Eyelet-Original-Attempt"
 )
 
-// never are fields that are not exported, even if a store kept them.
-var never = []string{"Authorization", "Proxy-Authorization", "Cookie"}
+// neverExported are fields that are not exported, even if a store kept them.
+var neverExported = []string{"Authorization", "Proxy-Authorization", "Cookie"}
 
 // Export returns the delivery of a record, which must have its payload, as a recording. Method,
 // target and body are kept octet for octet. The fields have canonical names, in the order of these
@@ -75,7 +75,7 @@ func exported(name string, p dedup.Payload) bool {
 	if name == "Content-Length" && p.Header.Get(name) != strconv.Itoa(len(p.Body)) {
 		return false
 	}
-	return !slices.Contains(never, name) && name != "Transfer-Encoding"
+	return !slices.Contains(neverExported, name) && name != "Transfer-Encoding"
 }
 
 // fitsLine reports whether a note can hold the value unchanged.

@@ -100,9 +100,9 @@ func Send(ctx context.Context, rec *Recording, o Options) (Result, error) {
 		defer client.CloseIdleConnections()
 	}
 	started := time.Now()
-	res, err := staying(client).Do(req)
+	res, err := withoutRedirects(client).Do(req)
 	if err != nil {
-		return Result{}, unanswered{fmt.Errorf("no answer: %w", inner(err))}
+		return Result{}, unanswered{fmt.Errorf("no answer: %w", withoutURL(err))}
 	}
 	if res.StatusCode == http.StatusSwitchingProtocols { // its body is the connection itself, which no timeout ends
 		return Result{}, unanswered{errors.Join(errors.New("no answer: the receiver switched protocols (101), which "+
@@ -124,8 +124,8 @@ func Send(ctx context.Context, rec *Recording, o Options) (Result, error) {
 	return r, nil
 }
 
-// inner drops the URL from an error of net/http: its query may hold a credential.
-func inner(err error) error {
+// withoutURL removes the URL from an error of net/http: its query may hold a credential.
+func withoutURL(err error) error {
 	var e *url.Error
 	if errors.As(err, &e) {
 		return e.Err
@@ -133,8 +133,8 @@ func inner(err error) error {
 	return err
 }
 
-// ours are the fields of the connection on which the request is sent.
-var ours = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer", "Upgrade",
+// connectionFields are the fields of the connection on which the request is sent.
+var connectionFields = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer", "Upgrade",
 	"Te"}
 
 // request makes the request to send.
@@ -173,7 +173,7 @@ func header(rec *Recording, fresh bool) http.Header {
 	h := http.Header{"User-Agent": nil} // none, unless one was recorded
 	for _, f := range rec.Fields {
 		canonical := textproto.CanonicalMIMEHeaderKey(f.Name)
-		if slices.Contains(ours, canonical) {
+		if slices.Contains(connectionFields, canonical) {
 			continue
 		}
 		name := f.Name

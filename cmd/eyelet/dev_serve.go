@@ -51,7 +51,7 @@ func (f *devCmd) serve(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	f.welcome(listen, keys, secrets)
+	f.printCommands(listen, keys, secrets)
 	return srv.Run(ctx)
 }
 
@@ -101,8 +101,8 @@ func devConfig(listen, operations string) string {
 	return text + handlers
 }
 
-// welcome prints the endpoints, and commands to copy.
-func (f *devCmd) welcome(listen, dir string, secrets map[string]string) {
+// printCommands prints the endpoints, and commands to copy.
+func (f *devCmd) printCommands(listen, dir string, secrets map[string]string) {
 	run, file := goRun(), filepath.Join(dir, "eyelet.yaml")
 	f.printf("\nserving at http://%s, with new keys; they and the store are removed at Ctrl-C\n\n", listen)
 	f.printf("  endpoint of your own  http://%s/webhooks/shop (RFC 9421, key %s)\n", listen,

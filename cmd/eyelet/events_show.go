@@ -70,7 +70,7 @@ func writeDetail(w io.Writer, d inspect.Detail) error {
 	}
 	for _, task := range d.Tasks {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", sanitize(task.Handler), task.State, task.Attempt,
-			cmp.Or(timeText(task.Due), "-"), sanitize(why(task)))
+			cmp.Or(timeText(task.Due), "-"), sanitize(taskReason(task)))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -117,8 +117,8 @@ func detailRows(d inspect.Detail) [][2]string {
 	}
 }
 
-// why returns the reason and the error of a task. The error may begin with the reason.
-func why(t inspect.Task) string {
+// taskReason returns the reason and the error of a task. The error may begin with the reason.
+func taskReason(t inspect.Task) string {
 	if t.Reason == "" || t.Error == "" || strings.HasPrefix(t.Error, t.Reason+":") {
 		return cmp.Or(t.Error, t.Reason)
 	}

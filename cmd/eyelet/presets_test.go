@@ -221,7 +221,7 @@ func TestSamplesAreSignedForTheURLOfTheVendor(t *testing.T) {
 			t.Fatal(err)
 		}
 		as := &sender{signedURL: tt.signed, producer: &producer.Producer{URL: tt.own}}
-		if got := called(to, as); got != tt.want {
+		if got := vendorURL(to, as); got != tt.want {
 			t.Errorf("%+v: signed for %s", tt, got)
 		}
 	}

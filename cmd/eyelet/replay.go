@@ -193,7 +193,7 @@ func (f *replayCmd) options(c *cobra.Command, rec *replay.Recording, signers map
 		return o, nil
 	}
 	name := cmp.Or(f.producer, rec.Note("producer"))
-	as, ok := signers[name]
+	from, ok := signers[name]
 	if !ok {
 		flags := f.senderFlags
 		flags.url, flags.producer = f.to, ""
@@ -201,16 +201,16 @@ func (f *replayCmd) options(c *cobra.Command, rec *replay.Recording, signers map
 			flags.producer = name
 		}
 		var err error
-		if as, err = newSender(c, f.program, flags); err != nil {
+		if from, err = newSender(c, f.program, flags); err != nil {
 			return o, err
 		}
-		signers[name] = as
+		signers[name] = from
 	}
-	if as.sign == nil {
+	if from.sign == nil {
 		return o, usage.Errorf("give --key or --secret-file, or --config whose producer has a secret",
 			"there is no key to sign %s with", rec.Name)
 	}
-	o.Sign, o.SignedURL = as.sign, as.signedURL
+	o.Sign, o.SignedURL = from.sign, from.signedURL
 	return o, nil
 }
 

@@ -37,32 +37,32 @@ type sender struct {
 
 // newSender takes the key and the URL from the flags and the configuration.
 func newSender(c *cobra.Command, p *program, f senderFlags) (*sender, error) {
-	as := &sender{url: f.url, signedURL: f.signedURL, now: time.Now()}
+	from := &sender{url: f.url, signedURL: f.signedURL, now: time.Now()}
 	if f.at != "" {
 		seconds, err := strconv.ParseInt(f.at, 10, 64)
 		if err != nil {
 			return nil, usage.Errorf("write --now 1782635400", "%q is not a unix time", f.at)
 		}
-		as.now = time.Unix(seconds, 0)
+		from.now = time.Unix(seconds, 0)
 	}
 	signer := &verify.Signer{KeyID: f.keyID, Label: f.label}
 	if err := loadKey(signer, f); err != nil {
 		return nil, err
 	}
-	as.secret = string(signer.Secret)
+	from.secret = string(signer.Secret)
 	if f.producer != "" || f.config != "" {
-		if err := as.configure(c, p, f, signer); err != nil {
+		if err := from.configure(c, p, f, signer); err != nil {
 			return nil, err
 		}
 	}
-	as.url = cmp.Or(as.url, "http://"+config.DefaultListen)
-	if u, err := url.Parse(as.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	from.url = cmp.Or(from.url, "http://"+config.DefaultListen)
+	if u, err := url.Parse(from.url); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, usage.Errorf("write it whole, as in http://127.0.0.1:8080", "--url is not a URL of http or https")
 	}
-	if as.sign == nil && (signer.Private != nil || signer.Secret != nil) {
-		as.sign = signer
+	if from.sign == nil && (signer.Private != nil || signer.Secret != nil) {
+		from.sign = signer
 	}
-	return as, nil
+	return from, nil
 }
 
 // keyFlag returns the flag that gives a key, or "".
@@ -101,7 +101,7 @@ func loadKey(signer *verify.Signer, f senderFlags) error {
 }
 
 // configure takes the URL and the keys from a producer of the configuration.
-func (as *sender) configure(c *cobra.Command, p *program, f senderFlags, signer *verify.Signer) error {
+func (from *sender) configure(c *cobra.Command, p *program, f senderFlags, signer *verify.Signer) error {
 	src := p.source(c, f.config)
 	src.Flags = nil // --url is where to send to, not a setting
 	s, plan, err := buildPlan(c.Context(), src, true)
@@ -109,35 +109,35 @@ func (as *sender) configure(c *cobra.Command, p *program, f senderFlags, signer 
 		return err
 	}
 	defer plan.Close() //nolint:errcheck // only key sets that fetch are closed
-	as.signedURL = cmp.Or(as.signedURL, s.URL)
+	from.signedURL = cmp.Or(from.signedURL, s.URL)
 	scheme := "http://"
 	if s.TLS != nil {
 		scheme = "https://"
 	}
-	as.url = cmp.Or(as.url, scheme+s.Listen)
+	from.url = cmp.Or(from.url, scheme+s.Listen)
 	var names []string
 	for i := range plan.Producers {
 		names = append(names, plan.Producers[i].Name)
 		if plan.Producers[i].Name == f.producer {
-			as.producer, as.config = &plan.Producers[i], &s.Producers[i]
+			from.producer, from.config = &plan.Producers[i], &s.Producers[i]
 		}
 	}
-	if as.producer == nil && f.producer != "" {
+	if from.producer == nil && f.producer != "" {
 		return usage.Errorf(usage.DidYouMean(f.producer, names), "unknown producer %q", f.producer)
 	}
-	if as.producer == nil {
+	if from.producer == nil {
 		return nil
 	}
-	if own, ok := as.producer.Scheme.(replay.Signer); ok {
+	if own, ok := from.producer.Scheme.(replay.Signer); ok {
 		if flag := f.keyFlag(); flag != "" {
 			return usage.Errorf("leave it out, or name another --config",
 				"%s has no effect: producer %q signs with the secret of %s", flag, f.producer, s.File)
 		}
-		as.sign = own
+		from.sign = own
 	}
-	signer.Label = cmp.Or(signer.Label, as.config.RFC9421.Label)
-	signer.Tag = as.config.RFC9421.Tag
-	return chooseKey(signer, matchingKeys(s, signer, as.config.RFC9421.Keys))
+	signer.Label = cmp.Or(signer.Label, from.config.RFC9421.Label)
+	signer.Tag = from.config.RFC9421.Tag
+	return chooseKey(signer, matchingKeys(s, signer, from.config.RFC9421.Keys))
 }
 
 // matchingKeys returns the key whose public half, in PEM, belongs to the signer's private key;
