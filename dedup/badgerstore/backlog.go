@@ -21,10 +21,8 @@ type backlog struct {
 	full           atomic.Pointer[dedup.ErrUnavailable]
 }
 
-// backlogRetry is the Retry-After of refused deliveries.
 const backlogRetry = 15 * time.Second
 
-// add updates the backlog after a commit.
 func (g *backlog) add(bytes, records int64) {
 	g.bytes, g.records = g.bytes+bytes, g.records+records
 	reached := func(have, most, percent int64) bool { return most > 0 && have >= most/100*percent+most%100*percent/100 }

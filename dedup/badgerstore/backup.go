@@ -48,7 +48,6 @@ func ParsePosition(text string) (Position, error) {
 // without a store continues any.
 func (p Position) goesOn(from Position) bool { return p.Version == from.Version && !p.foreign(from) }
 
-// foreign reports whether the two are of different stores.
 func (p Position) foreign(other Position) bool {
 	return p.Store != "" && other.Store != "" && p.Store != other.Store
 }

@@ -33,7 +33,6 @@ const (
 	backupLimit = 16 << 20
 )
 
-// backupHead describes the content of a backup.
 type backupHead struct {
 	// Format is the format of the store.
 	Format int `json:"format"`

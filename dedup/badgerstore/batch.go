@@ -49,7 +49,6 @@ type batchTotals struct {
 	uncounted             bool // a damaged value is replaced: the census is unknown until everything is counted again
 }
 
-// aliasEntry is an alias in a batch.
 type aliasEntry struct {
 	record.Alias
 	exists   bool
@@ -59,7 +58,6 @@ type aliasEntry struct {
 	damaged  bool   // the stored value is
 }
 
-// traceEntry is a trace in a batch.
 type traceEntry struct {
 	dedup.Trace
 	dirty bool
@@ -93,7 +91,6 @@ func (b *batch) decide(ops []op) {
 	}
 }
 
-// rollback undoes everything since the operation started.
 func (b *batch) rollback() {
 	for _, f := range slices.Backward(b.undo) {
 		f()
@@ -101,7 +98,6 @@ func (b *batch) rollback() {
 	b.undo = b.undo[:0]
 }
 
-// anyDue reports whether a task is due.
 func (b *batch) anyDue() bool {
 	next, ok := b.c.tasks.NextDue()
 	return ok && !next.After(b.now)
@@ -120,7 +116,6 @@ func set[K comparable, V any](b *batch, m map[K]V, key K, v V) {
 	m[key] = v
 }
 
-// put makes r the row at its place.
 func (b *batch) put(r *row) { set(b, b.rows, r.place, r) }
 
 // at returns the row at a place, nil if there is none.
@@ -183,10 +178,8 @@ func (b *batch) alias(h record.Hash) (aliasEntry, error) {
 	return a, nil
 }
 
-// putAlias makes an alias that of an event.
 func (b *batch) putAlias(h record.Hash, a record.Alias) { b.setAlias(h, a, true) }
 
-// dropAlias deletes an alias.
 func (b *batch) dropAlias(h record.Hash) { b.setAlias(h, record.Alias{}, false) }
 
 func (b *batch) setAlias(h record.Hash, a record.Alias, exists bool) {
@@ -237,7 +230,6 @@ func (b *batch) forget(r *row, change func(dedup.Trace) dedup.Trace) {
 	}
 }
 
-// remove deletes a row and everything that belongs to it.
 func (b *batch) remove(r *row) error {
 	rec, err := r.record()
 	if err != nil {
@@ -385,7 +377,6 @@ func (a *aliasEntry) count(h record.Hash, change *record.Census, value []byte) {
 	}
 }
 
-// meta returns the counters as of the commit of the batch.
 func (b *batch) meta(aliases record.Census) record.Meta {
 	m := b.c.meta
 	m.Commit++

@@ -150,7 +150,6 @@ func (c *core) verify() error {
 	return nil
 }
 
-// checkValues reads every value and compares its checksum.
 func (c *core) checkValues() error {
 	var wrong []error
 	err := c.db.View(func(txn *badger.Txn) error {
@@ -167,7 +166,6 @@ func (c *core) checkValues() error {
 	return errors.Join(append(wrong, err)...)
 }
 
-// examination visits every value of a store.
 type examination struct {
 	report *Report
 	pause  time.Duration
@@ -223,7 +221,6 @@ func (x *examination) finish() {
 	}
 }
 
-// one checks the value of a key.
 func (x *examination) one(txn *badger.Txn, key []byte) {
 	if !record.KnownKey(key) {
 		x.damaged(record.Damaged(key, "not a key of the store", nil), "", "")
@@ -314,7 +311,6 @@ func (x *examination) state(txn *badger.Txn, key []byte) {
 	x.damaged(record.Damaged(key, "its event is missing", nil), event, state)
 }
 
-// damaged records an error of reading a value, if there is one.
 func (x *examination) damaged(err error, event, state string) {
 	if err == nil {
 		return

@@ -165,7 +165,6 @@ func (g gaps) at(now, wall time.Time, window time.Duration) (all gaps, found *re
 	return all, found
 }
 
-// all returns the sum of all gaps.
 func (g gaps) all() (sum time.Duration) {
 	for _, one := range g {
 		sum += one.Rest
@@ -187,7 +186,6 @@ type grace struct {
 	until time.Time
 }
 
-// note records the length of a granted lease.
 func (g *grace) note(lease time.Duration) { g.lease = max(g.lease, lease) }
 
 // resume starts the grace after a pause. A short pause does not end a lease that is extended in

@@ -18,8 +18,8 @@ import (
 // batch to the journal and then publishes it. Badger flushes the disk at least once per
 // transaction, however many run concurrently, so many operations share one.
 //
-// Its fields belong to the goroutine of run: no other part of the store has a reference to a
-// committer.
+// Its fields belong to the goroutine of run. Only a batch and its operations, which run there, can
+// reach them: no other part of the store has a reference to the committer.
 type committer struct {
 	*core
 	journal   journal
@@ -41,7 +41,6 @@ func newCommitter(c *core) *committer {
 	}
 }
 
-// run commits operations until the queue is closed and empty.
 func (c *committer) run() {
 	defer close(c.stopped)
 	var ops []op
@@ -211,7 +210,6 @@ func (c *committer) split(b *batch, ops []op, served []*takeOp) {
 	}
 }
 
-// commitAlone commits the batch of one operation.
 func (c *committer) commitAlone(b *batch) error {
 	defer b.txn.Discard()
 	err := c.commit(b)
@@ -247,7 +245,6 @@ func (c *committer) serveAlone(o *takeOp) {
 	o.finish(err)
 }
 
-// answerAll answers the operations that are not Takes.
 func (c *committer) answerAll(ops []op, err error) {
 	for _, o := range ops {
 		if _, isTake := o.(*takeOp); !isTake {
@@ -310,7 +307,6 @@ func (c *committer) commit(b *batch) error {
 	return nil
 }
 
-// publish updates task queue, cache and statistics after a commit.
 func (c *committer) publish(b *batch) {
 	var added []listed
 	for _, r := range b.forgotten {
@@ -352,7 +348,6 @@ func (c *committer) count(t tally) {
 	c.backlog.add(t.waitingBytes, t.waiting)
 }
 
-// schedule updates the task queue with the tasks of a row.
 func (c *committer) schedule(r *row) {
 	for i := range r.rec.Tasks {
 		t := &r.rec.Tasks[i]

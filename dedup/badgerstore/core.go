@@ -159,14 +159,12 @@ func (c *core) fail(reason string, err error) *dedup.ErrUnavailable {
 	return c.failure.Load()
 }
 
-// warn logs an error of background work.
 func (c *core) warn(what string, err error) {
 	if err != nil && !errors.Is(err, dedup.ErrClosed) {
 		c.log.Warn("maintenance failed", "dir", c.dir, "what", what, "error", err)
 	}
 }
 
-// damage records a damaged value that was read.
 func (c *core) damage(err error) {
 	var d *DamagedError
 	if errors.As(err, &d) && c.damages.add(d.Key) {
@@ -184,7 +182,6 @@ type damageLog struct {
 // maxDamagedKeys is how many damaged values are distinguished, and so logged only once.
 const maxDamagedKeys = 1000
 
-// add reports whether the value is a new one.
 func (l *damageLog) add(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +206,6 @@ func (l *damageLog) replace(found map[string]Damage) {
 	}
 }
 
-// count returns how often a damaged value was read.
 func (l *damageLog) count() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

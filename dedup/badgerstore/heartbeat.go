@@ -47,7 +47,6 @@ func (h *heartbeat) begin() { h.work.Store(h.work.Load()&^1 + 3) }
 
 func (h *heartbeat) end() { h.work.Store(h.work.Load()&^1 + 2) }
 
-// err returns why new claims are refused, nil while the disk responds.
 func (h *heartbeat) err() error {
 	if u := h.hang.Load(); u != nil {
 		return u
@@ -71,7 +70,6 @@ func (h *heartbeat) paused() time.Duration {
 	return 0
 }
 
-// since returns the time since its last call.
 func (h *heartbeat) since() time.Duration {
 	now := h.now().Sub(h.epoch)
 	return now - time.Duration(h.last.Swap(int64(now)))
@@ -120,7 +118,6 @@ func (h *heartbeat) note(cause error) {
 	h.hangs.set(cause != nil)
 }
 
-// watch watches the committer until the store is closed.
 func (h *heartbeat) watch(c *core) {
 	beats := c.options.beats
 	if beats == nil {

@@ -38,7 +38,6 @@ const (
 	errorLogEvery = 10 * time.Second
 )
 
-// note records the line. It reports whether to log it.
 func (c *recurringError) note(text string) bool {
 	next := &errorLine{text: text, at: time.Now()}
 	old := c.newest.Load()
@@ -50,7 +49,6 @@ func (c *recurringError) note(text string) bool {
 	return tell
 }
 
-// current returns the failure, nil if there is none.
 func (c *recurringError) current() error {
 	if n := c.newest.Load(); n != nil && time.Since(n.at) < errorLasts {
 		return errors.New(n.text)

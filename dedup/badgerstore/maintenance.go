@@ -87,7 +87,6 @@ func (m *maintenance) reclaimWhenDue(low bool) error {
 // commit, and would mistake a quiet weekend for a clock that jumped.
 const idleMost = time.Hour
 
-// timeOp commits the time if nothing was committed for idleMost.
 type timeOp struct{ ticket }
 
 func (o *timeOp) apply(b *batch) error {
@@ -102,7 +101,6 @@ func (m *maintenance) noteTime() error {
 	return m.submit(&timeOp{newTicket(false)})
 }
 
-// keepChecking checks the store periodically until it is closed.
 func (m *maintenance) keepChecking() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -126,7 +124,6 @@ func (m *maintenance) keepChecking() {
 	}
 }
 
-// checkQuietly checks tables and values slowly and records the damage.
 func (m *maintenance) checkQuietly(ctx context.Context) {
 	began := time.Now()
 	r, err := m.check(ctx, checkPause)

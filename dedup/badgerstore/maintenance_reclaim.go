@@ -49,7 +49,6 @@ func (m *maintenance) reclaim() error {
 	return m.submit(&reclaimedOp{newTicket(false)})
 }
 
-// reclaimedOp records that space was reclaimed.
 type reclaimedOp struct{ ticket }
 
 func (o *reclaimedOp) apply(b *batch) error {
@@ -103,7 +102,6 @@ func (m *maintenance) makeCompactable() error {
 	return nil
 }
 
-// countLevels returns how many levels hold files.
 func (m *maintenance) countLevels() (n int) {
 	for _, l := range m.db.Levels() {
 		if l.NumTables > 0 {
@@ -155,7 +153,6 @@ func (m *maintenance) fillMemTable() error {
 // rewritten.
 const collectShare = 0.5
 
-// valueLog is a file of the value log.
 type valueLog struct {
 	file uint32
 	size int64

@@ -10,7 +10,6 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/badgerstore/internal/record"
 )
 
-// sweepOp deletes records whose window has ended.
 type sweepOp struct {
 	ticket
 	places []record.Place

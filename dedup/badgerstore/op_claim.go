@@ -21,7 +21,6 @@ type prepared struct {
 	at record.Hash
 }
 
-// claimOp decides claims and stores the new ones.
 type claimOp struct {
 	ticket
 	claims    []prepared
@@ -114,7 +113,6 @@ func (o *claimOp) refused(b *batch) {
 	}
 }
 
-// claim decides one claim.
 func (b *batch) claim(p *prepared) (dedup.Decision, error) {
 	found, err := dedup.Resolve(p.claim, b.lookup(), b.now)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup/internal/taskqueue"
 )
 
-// takeOp waits for due tasks.
 type takeOp struct {
 	ticket
 	n     int
@@ -119,7 +118,6 @@ func ready(t dedup.Task, now time.Time) bool {
 	return false
 }
 
-// leaseOp changes the record that a lease belongs to.
 type leaseOp struct {
 	ticket
 	lease  dedup.Lease

@@ -142,7 +142,6 @@ func (c *core) prepare(o badger.Options) error {
 	return c.repairValueLog()
 }
 
-// keepBefore keeps copies of the files as they are.
 func (c *core) keepBefore(unnamed []string) error {
 	if err := storedir.KeepBefore(c.dir, unnamed); err != nil {
 		return fmt.Errorf("store %s: its newest logs cannot be copied before it is opened, which needs as much "+

@@ -103,7 +103,6 @@ const (
 	cacheBytes = 64 << 20
 )
 
-// withDefaults returns the options with every default filled in.
 func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -51,7 +51,6 @@ func newTicket(eager bool) ticket {
 	return ticket{eager: eager, bytes: 512, done: make(chan struct{}, 1)}
 }
 
-// queue collects operations between two commits.
 type queue struct {
 	mu       sync.Mutex
 	ops      []op
@@ -193,7 +192,6 @@ func (q *queue) ready(gatherUntil, due time.Time) (sleep time.Duration, ready bo
 	return sleep, false
 }
 
-// cut removes a batch from the front of the queue.
 func (q *queue) cut(buf []op) []op {
 	n, bytes := 0, 0
 	for n < len(q.ops) && n < batchOps {

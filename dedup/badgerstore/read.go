@@ -103,7 +103,6 @@ func (s *Store) match(ctx context.Context, f *dedup.Filter) ([]listed, error) {
 	return m.newest(), nil
 }
 
-// matcher collects what a filter selects.
 type matcher struct {
 	s      *Store
 	filter *dedup.Filter
@@ -147,7 +146,6 @@ func (m *matcher) consider(ctx context.Context, events []listed) error {
 	return nil
 }
 
-// visit considers the event at a place.
 func (m *matcher) visit(txn *badger.Txn, p record.Place) { m.take(m.s.readRow(txn, p)) }
 
 func (m *matcher) take(r *row, err error) {
@@ -315,7 +313,6 @@ func (r *row) readState(txn *badger.Txn) error {
 	return nil
 }
 
-// whole returns the record, with its body if requested.
 func (r *row) whole(txn *badger.Txn, body bool) (dedup.Record, error) {
 	rec, err := r.record()
 	if err != nil || !body {

@@ -256,7 +256,6 @@ func (v *recovery) resumeTasks() error {
 	return nil
 }
 
-// statesPerCommit is how many events get their states in one commit.
 const statesPerCommit = 256
 
 // storeStates stores the states of events that have none of this format, so that the next start
@@ -329,7 +328,6 @@ func missing(counted, found record.Census, damaged int) bool {
 	return counted.Known && counted != found && (damaged == 0 || counted.Entries != found.Entries)
 }
 
-// difference describes how what is there differs from what was counted.
 func difference(want, have record.Census) string {
 	if want.Entries == have.Entries {
 		return fmt.Sprintf("all %d events and aliases that its last commit counted are there, but not all in "+
@@ -358,7 +356,6 @@ func bodyOwner(txn *badger.Txn, h record.Hash, number uint64) (*row, error) {
 	return nil, nil
 }
 
-// olderPlaces returns the places of the older generations under a hash.
 func olderPlaces(txn *badger.Txn, h record.Hash) (places []record.Place) {
 	options := keysOnly(record.FamilyOlder)
 	options.Prefix = h.Key(record.FamilyOlder)

@@ -55,7 +55,6 @@ func RepairDir(ctx context.Context, dir string, o Options) (done []Repair, repor
 	return done, report, errors.Join(err, s.Close())
 }
 
-// repairer repairs an open store.
 type repairer struct{ *core }
 
 // repair repairs what a check found, and checks again if there was anything.
@@ -118,7 +117,6 @@ func (r *repairer) aliasOwners(ctx context.Context, all []Damage) (map[record.Ha
 	})
 }
 
-// repairOp repairs one value.
 type repairOp struct {
 	ticket
 	key    []byte
@@ -156,7 +154,6 @@ func (o *repairOp) apply(b *batch) (err error) {
 	return nil
 }
 
-// repairEvent repairs event and state at a place.
 func (o *repairOp) repairEvent(b *batch, p record.Place) error {
 	if r := b.rows[p]; r.changed() { // another of its values was repaired in this batch
 		o.repair.Event, o.repair.Done = r.rec.Event, repairedAlready

@@ -32,7 +32,6 @@ type disk struct {
 // diskCache is how long a measurement of the file system is valid.
 const diskCache = time.Second
 
-// diskState is the free space and its limits.
 type diskState struct {
 	free, want, hard int64
 	failed           error // the free space is unknown
@@ -164,7 +163,6 @@ func (m *meter) usage() usage {
 	return m.last
 }
 
-// forget makes the next usage a new measurement.
 func (m *meter) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,7 +187,6 @@ const (
 	spareOpens = 4
 )
 
-// errNoDescriptors is why nothing is written.
 var errNoDescriptors = &dedup.ErrUnavailable{
 	Reason: "the process has too few file descriptors left; raise its limit (ulimit -n), the store continues " +
 		"by itself once some are closed",
@@ -222,7 +219,6 @@ func (s *spare) err() error {
 	return nil
 }
 
-// release releases n descriptors for a file that is about to be opened.
 func (s *spare) release(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

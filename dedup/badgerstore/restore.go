@@ -81,7 +81,6 @@ func restoreInto(dir string) error {
 	return nil
 }
 
-// restorer fills an empty store from backups.
 type restorer struct {
 	*core
 	have Position // of the last backup
@@ -176,7 +175,6 @@ func deleteUntil(it *badger.Iterator, batch *badger.WriteBatch, key []byte) erro
 	return nil
 }
 
-// restoreMeta advances the counters and writes the high-water file.
 func (r *restorer) restoreMeta() (keys int, err error) {
 	var m record.Meta
 	err = r.db.View(func(txn *badger.Txn) error {

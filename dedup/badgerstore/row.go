@@ -73,7 +73,6 @@ func (r *row) appendWrites(writes []mutation, g gaps) []mutation {
 	return writes
 }
 
-// mark is what the row adds to the census.
 func (r *row) mark() uint64 { return record.Mark(r.place.Family(), r.place, r.checksum) }
 
 // tally is what one record adds to the statistics.
@@ -147,7 +146,6 @@ type rowCache struct {
 
 func (c *rowCache) get(p record.Place) *row { return c.rows[p] }
 
-// keep updates the cache with a row that was committed.
 func (c *rowCache) keep(r *row) {
 	if old := c.rows[r.place]; old != nil {
 		c.bytes -= old.weight()
@@ -161,7 +159,6 @@ func (c *rowCache) keep(r *row) {
 	c.bytes += r.weight()
 }
 
-// weight is what the row occupies in memory, in bytes.
 func (r *row) weight() int64 { return r.event.Memory() + 768 }
 
 // generation is an event behind the newest one of its key.
@@ -176,7 +173,6 @@ type generation struct {
 // tables.
 type generations map[record.Hash][]generation
 
-// note updates the generations with a row that was committed.
 func (g generations) note(r *row) {
 	h, seq := r.place.Hash, r.place.Older
 	if seq == 0 {

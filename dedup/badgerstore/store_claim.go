@@ -170,7 +170,6 @@ func (s *Store) storeBodies(ctx context.Context, o *claimOp, asked []dedup.Decis
 	return nil
 }
 
-// storeBody writes the chunks of a large body.
 func (s *Store) storeBody(ctx context.Context, h record.Hash, number uint64, body []byte) error {
 	for n := range record.ChunkCount(int64(len(body))) {
 		key := h.ChunkKey(number, n)

@@ -66,7 +66,6 @@ func (s *Store) bodies(o *takeOp) []dedup.Work {
 	return out
 }
 
-// reasonDamaged is the reason of dead letters whose payload cannot be read.
 const reasonDamaged = "damaged"
 
 // Extend implements [dedup.Store]. The extension is durable.

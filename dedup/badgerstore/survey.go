@@ -21,7 +21,6 @@ type survey struct {
 	newest  newest
 }
 
-// add counts one event.
 func (s *survey) add(t tally, l listed) {
 	s.total.add(t, 1)
 	s.census.Add(1, t.sum)
@@ -34,7 +33,6 @@ func (s *survey) addDamaged(p record.Place) {
 	s.census.Add(1, (&row{place: p}).mark())
 }
 
-// join adds what another part of the store has.
 func (s *survey) join(other survey) {
 	s.total.add(other.total, 1)
 	s.census.Add(other.census.Entries, other.census.Sum)
@@ -142,12 +140,10 @@ func (s *scanner) events() {
 	})
 }
 
-// older reads the older generations.
 func (s *scanner) older() {
 	s.each(record.FamilyOlder, record.OlderKeySize, func(item *badger.Item) { s.row(record.PlaceOf(item.Key())) })
 }
 
-// row reads a whole event.
 func (s *scanner) row(p record.Place) {
 	r, err := s.readRow(s.txn, p)
 	switch {
@@ -213,7 +209,6 @@ type recent struct {
 	truncated bool     // older ones were left out
 }
 
-// add appends a new event, whose sequence is higher than all before.
 func (r *recent) add(seq uint64, h record.Hash) {
 	if len(r.events) >= 2*recentMax {
 		r.events = append([]listed(nil), r.events[recentMax:]...)
@@ -248,7 +243,6 @@ func (n *newest) trim() {
 	}
 }
 
-// recent returns the selected events.
 func (n *newest) recent() recent {
 	n.trim()
 	return recent{events: n.events, truncated: n.truncated}

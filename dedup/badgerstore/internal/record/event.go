@@ -52,7 +52,6 @@ func NewEvent(c *dedup.Claim, kind BodyKind, number uint64) Event {
 	return Event{Kind: kind, Body: number, Size: int64(len(c.Payload.Body))}.with(append(b, body...))
 }
 
-// with returns the event with other bytes.
 func (e Event) with(raw []byte) Event {
 	e.raw, e.sum = raw, crc32.Checksum(raw, castagnoli)
 	return e
