@@ -8,19 +8,146 @@ import (
 	"github.com/eyelet-dev/eyelet/dedup"
 )
 
-func claimChecks() []check {
-	checks := []check{
-		{"AnUnknownKeyIsNewAndKept", claimIsKept},
-		{"TheDecisionShowsTheRecordWithoutItsBody", claimShowsNoBody},
-		{"AnEventWithoutTasksIsDoneAtOnce", claimWithoutTasks},
-		{"NoClaimsGiveNoDecisions", claimOfNothing},
-		{"OnlyKnownWritesNothing", claimOnlyKnown},
-		{"KeysDoNotMeetByMovingBytesBetweenParts", claimScope},
-		{"AnInvalidClaimStoresNothing", claimInvalid},
-		{"ACancelledContextIsAnError", claimCancelled},
-		{"TheStoreKeepsNoReferenceToTheClaim", claimIsCopied},
-		{"EventIdsAndSequencesAreNew", claimIdentity},
-	}
+var claimChecks = []check{
+	{"AnUnknownKeyIsNewAndKept", func(x *rig) {
+		c := delivery("k")
+		c.Window, c.Note = 3*hour, "first"
+		c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill", Lane: "customer 7"})
+		d := x.want(dedup.New, c)
+		r := x.get(d.Record.Event)
+		switch {
+		case r.Event != d.Record.Event || r.Key != c.Key || r.Fingerprint != c.Fingerprint || r.Generation != 1:
+			x.Errorf("identity: %s", text(r))
+		case !r.Finished.IsZero() || !r.Expires.IsZero() || r.Window != 3*hour || r.Note != "first" || r.Hold:
+			x.Errorf("state: %s", text(r))
+		case r.Response.Status != 202 || string(r.Response.Body) != "accepted", string(r.Payload.Body) != "body of k":
+			x.Errorf("content: %s", text(r))
+		case len(r.Tasks) != 2 || r.Tasks[0].Handler != "ship" || r.Tasks[1].Handler != "bill",
+			r.Tasks[1].Lane != "customer 7":
+			x.Errorf("tasks: %s", text(r))
+		}
+		for i, task := range r.Tasks {
+			if task.State != dedup.Pending || task.Attempt != 0 {
+				x.Errorf("task %d: %+v", i, task)
+			}
+		}
+		if !x.harness.OwnClock && !r.Accepted.Equal(x.clock.Now()) {
+			x.Errorf("accepted %v, want the clock's %v", r.Accepted, x.clock.Now())
+		}
+	}},
+	{"TheDecisionShowsTheRecordWithoutItsBody", func(x *rig) {
+		d := x.want(dedup.New, delivery("k"))
+		x.same(d.Record, bare(x.get(d.Record.Event)), "record of New")
+		d = x.want(dedup.Known, delivery("k"))
+		x.same(d.Record, bare(x.get(d.Record.Event)), "record of Known")
+		x.responds(d, 202, "accepted")
+	}},
+	{"AnEventWithoutTasksIsDoneAtOnce", func(x *rig) {
+		c := handled("k")
+		c.Note = "no handler"
+		r := x.get(x.accept(c))
+		if r.Finished.IsZero() || !r.Expires.Equal(r.Finished.Add(dedup.DefaultWindow)) || r.Note != "no handler" {
+			x.Errorf("record: %s", text(r))
+		}
+		x.idle("the only event has no tasks")
+		x.want(dedup.Known, c)
+	}},
+	{"NoClaimsGiveNoDecisions", func(x *rig) {
+		equal(x, "decisions", len(x.claims()), 0)
+	}},
+	{"OnlyKnownWritesNothing", func(x *rig) {
+		ask := asking(aliased("k", nonce("n")))
+		for range 2 {
+			d := x.want(dedup.New, ask)
+			if d.Record.Event != "" || d.Lease.Token != 0 {
+				x.Errorf("OnlyKnown gave a record or a lease: %s, %+v", text(d.Record), d.Lease)
+			}
+		}
+		x.count(0)
+		other := aliased("other", nonce("n"))
+		event := x.accept(other)
+		x.want(dedup.Aliased, ask)
+		x.about(dedup.Known, event, asking(other))
+		x.want(dedup.Conflict, asking(altered(other)))
+	}},
+	{"KeysDoNotMeetByMovingBytesBetweenParts", func(x *rig) {
+		keys := []dedup.Key{
+			{Principal: "ab", Endpoint: "c", ID: "d"}, {Principal: "a", Endpoint: "bc", ID: "d"},
+			{Principal: "abc", ID: "d"}, {Endpoint: "abc", ID: "d"}, {Principal: "a", Endpoint: "b", ID: "cd"},
+			{Principal: "a", Endpoint: "b", Space: "c", ID: "d"}, {Principal: "a", Space: "bc", ID: "d"},
+			{ID: "abcd"}, {ID: "abcd\x00"}, {ID: "\x00abcd"}, {Principal: "\x00", ID: "abcd"},
+			{Principal: "a\x01b", ID: "d"}, {Principal: "a", Endpoint: "\x01b", ID: "d"},
+			{ID: "ABCD"}, {ID: " abcd"},
+		}
+		events := map[string]dedup.Claim{}
+		for _, k := range keys {
+			c := delivery("k")
+			c.Key = k
+			events[x.accept(c)] = c
+		}
+		equal(x, "events", len(events), len(keys))
+		for event, c := range events {
+			if d := x.want(dedup.Known, c); d.Record.Event != event || d.Record.Key != c.Key {
+				x.Errorf("key %+v has the record of %+v", c.Key, d.Record.Key)
+			}
+		}
+	}},
+	{"AnInvalidClaimStoresNothing", func(x *rig) {
+		for name, spoil := range map[string]func(*dedup.Claim){
+			"no id":                func(c *dedup.Claim) { c.Key.ID = "" },
+			"hold without lease":   func(c *dedup.Claim) { c.Hold = true },
+			"hold of no task":      func(c *dedup.Claim) { c.Hold, c.Lease, c.Tasks = true, minute, nil },
+			"task without handler": func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{}} },
+			"one handler twice":    func(c *dedup.Claim) { c.Tasks = handled("bad", "a", "a").Tasks },
+		} {
+			c := delivery("bad")
+			c.Response = dedup.Response{}
+			spoil(&c)
+			if ds, err := x.store.Claim(x.ctx, delivery("good"), c); !errors.Is(err, dedup.ErrInvalid) {
+				x.Errorf("%s: %v, %v, want ErrInvalid", name, ds, err)
+			}
+		}
+		x.count(0)
+	}},
+	{"ACancelledContextIsAnError", func(x *rig) {
+		ctx, cancel := context.WithCancel(x.ctx)
+		cancel()
+		if _, err := x.store.Claim(ctx, delivery("k")); err == nil {
+			x.Fatal("Claim with a cancelled context: no error")
+		}
+		// The claim may have happened. What counts is that the next delivery finds out.
+		if d := x.claim(delivery("k")); d.Verdict != dedup.New && d.Verdict != dedup.Known {
+			x.Errorf("verdict %v", d.Verdict)
+		}
+		x.want(dedup.Known, delivery("k"))
+	}},
+	{"TheStoreKeepsNoReferenceToTheClaim", func(x *rig) {
+		c := aliased("k", nonce("n"))
+		event := x.accept(c)
+		before := text(x.get(event))
+		c.Payload.Body[0], c.Response.Body[0], c.Aliases[0] = 'X', 'X', nonce("x")
+		c.Payload.Header.Set("Content-Type", "changed")
+		c.Payload.Attributes["source"] = "changed"
+		c.Tasks[0].Handler = "changed"
+		if got := text(x.get(event)); got != before {
+			x.Errorf("after the caller changed its claim:\n got %s\nwant %s", got, before)
+		}
+	}},
+	{"EventIdsAndSequencesAreNew", func(x *rig) {
+		seen := map[string]bool{}
+		var last uint64
+		for i := range 20 {
+			d := x.want(dedup.New, delivery(fmt.Sprint("k", i)))
+			if seen[d.Record.Event] || d.Record.Seq <= last {
+				x.Fatalf("event %q, seq %d after %d", d.Record.Event, d.Record.Seq, last)
+			}
+			seen[d.Record.Event], last = true, d.Record.Seq
+		}
+	}},
+}
+
+// situationChecks are the claims that every [situation] decides.
+func situationChecks() (checks []check) {
 	for _, s := range situations() {
 		none := dedup.Fingerprint{}
 		checks = append(checks,
@@ -51,8 +178,8 @@ func situations() []situation {
 	}
 	quarantined := delivery("k")
 	quarantined.Quarantine = &dedup.Quarantine{Reason: "conflict"}
-	unhandled := delivery("k")
-	unhandled.Tasks, unhandled.Note = nil, "no handler"
+	unhandled := handled("k")
+	unhandled.Note = "no handler"
 	return []situation{
 		{"WhilePending", delivery("k"), stay, false},
 		{"WhileRunning", delivery("k"), func(x *rig, d dedup.Decision) { x.takeOf(d.Record.Event) }, false},
@@ -97,8 +224,7 @@ func claimAgain(x *rig, s situation, f dedup.Fingerprint) {
 
 func claimConflict(x *rig, s situation) {
 	before := s.enter(x)
-	c := s.claim
-	c.Fingerprint = fingerprint(2)
+	c := altered(s.claim)
 	c.Payload.Body = []byte("another payload")
 	d := x.want(dedup.Conflict, c)
 	x.same(d.Record, bare(before), "record of the decision")
@@ -110,170 +236,10 @@ func claimConflict(x *rig, s situation) {
 func claimNoFingerprint(x *rig, s situation) {
 	s.claim.Fingerprint = dedup.Fingerprint{}
 	before := s.enter(x)
-	c := s.claim
-	c.Fingerprint = fingerprint(2)
 	if s.free {
-		x.want(dedup.New, c)
+		x.want(dedup.New, altered(s.claim))
 		return
 	}
-	x.want(dedup.Known, c)
+	x.want(dedup.Known, altered(s.claim))
 	x.same(x.get(before.Event), before, "record after the duplicate")
-}
-
-func claimIsKept(x *rig) {
-	c := delivery("k")
-	c.Window, c.Note = 3*hour, "first"
-	c.Tasks = append(c.Tasks, dedup.NewTask{Handler: "bill", Lane: "customer 7"})
-	d := x.want(dedup.New, c)
-	r := x.get(d.Record.Event)
-	switch {
-	case r.Event != d.Record.Event || r.Key != c.Key || r.Fingerprint != c.Fingerprint || r.Generation != 1:
-		x.Errorf("identity: %s", text(r))
-	case !r.Finished.IsZero() || !r.Expires.IsZero() || r.Window != 3*hour || r.Note != "first" || r.Hold:
-		x.Errorf("state: %s", text(r))
-	case r.Response.Status != 202 || string(r.Response.Body) != "accepted" || string(r.Payload.Body) != "body of k":
-		x.Errorf("content: %s", text(r))
-	case len(r.Tasks) != 2 || r.Tasks[0].Handler != "ship" || r.Tasks[1].Handler != "bill",
-		r.Tasks[1].Lane != "customer 7":
-		x.Errorf("tasks: %s", text(r))
-	}
-	for i, task := range r.Tasks {
-		if task.State != dedup.Pending || task.Attempt != 0 {
-			x.Errorf("task %d: %+v", i, task)
-		}
-	}
-	if !x.harness.OwnClock && !r.Accepted.Equal(x.clock.Now()) {
-		x.Errorf("accepted %v, want the clock's %v", r.Accepted, x.clock.Now())
-	}
-}
-
-func claimShowsNoBody(x *rig) {
-	d := x.want(dedup.New, delivery("k"))
-	x.same(d.Record, bare(x.get(d.Record.Event)), "record of New")
-	d = x.want(dedup.Known, delivery("k"))
-	x.same(d.Record, bare(x.get(d.Record.Event)), "record of Known")
-	if d.Record.Response.Status != 202 || string(d.Record.Response.Body) != "accepted" {
-		x.Errorf("response to the duplicate: %+v", d.Record.Response)
-	}
-}
-
-func claimWithoutTasks(x *rig) {
-	c := delivery("k")
-	c.Tasks, c.Note = nil, "no handler"
-	r := x.get(x.accept(c))
-	if r.Finished.IsZero() || !r.Expires.Equal(r.Finished.Add(dedup.DefaultWindow)) || r.Note != "no handler" {
-		x.Errorf("record: %s", text(r))
-	}
-	x.idle("the only event has no tasks")
-	x.want(dedup.Known, c)
-}
-
-func claimOfNothing(x *rig) {
-	equal(x, "decisions", len(x.claims()), 0)
-}
-
-func claimOnlyKnown(x *rig) {
-	ask := delivery("k")
-	ask.OnlyKnown = true
-	ask.Aliases = []dedup.Key{nonce("n")}
-	for range 2 {
-		d := x.want(dedup.New, ask)
-		if d.Record.Event != "" || d.Lease.Token != 0 {
-			x.Errorf("OnlyKnown gave a record or a lease: %s, %+v", text(d.Record), d.Lease)
-		}
-	}
-	x.count(0)
-	other := delivery("other")
-	other.Aliases = ask.Aliases
-	event := x.accept(other)
-	x.want(dedup.Aliased, ask)
-	other.OnlyKnown = true
-	x.about(dedup.Known, event, other)
-	other.Fingerprint = fingerprint(2)
-	x.want(dedup.Conflict, other)
-}
-
-func claimScope(x *rig) {
-	keys := []dedup.Key{
-		{Principal: "ab", Endpoint: "c", ID: "d"}, {Principal: "a", Endpoint: "bc", ID: "d"},
-		{Principal: "abc", ID: "d"}, {Endpoint: "abc", ID: "d"}, {Principal: "a", Endpoint: "b", ID: "cd"},
-		{Principal: "a", Endpoint: "b", Space: "c", ID: "d"}, {Principal: "a", Space: "bc", ID: "d"},
-		{ID: "abcd"}, {ID: "abcd\x00"}, {ID: "\x00abcd"}, {Principal: "\x00", ID: "abcd"},
-		{Principal: "a\x01b", ID: "d"}, {Principal: "a", Endpoint: "\x01b", ID: "d"}, {ID: "ABCD"}, {ID: " abcd"},
-	}
-	events := map[string]int{}
-	for i, k := range keys {
-		c := delivery("k")
-		c.Key = k
-		events[x.accept(c)] = i
-	}
-	equal(x, "events", len(events), len(keys))
-	for i, k := range keys {
-		c := delivery("k")
-		c.Key = k
-		if d := x.want(dedup.Known, c); events[d.Record.Event] != i || d.Record.Key != k {
-			x.Errorf("key %+v has the record of %+v", k, d.Record.Key)
-		}
-	}
-}
-
-func claimInvalid(x *rig) {
-	invalid := map[string]dedup.Claim{}
-	for name, spoil := range map[string]func(*dedup.Claim){
-		"no id":                func(c *dedup.Claim) { c.Key.ID = "" },
-		"hold without lease":   func(c *dedup.Claim) { c.Hold = true },
-		"hold of no task":      func(c *dedup.Claim) { c.Hold, c.Lease, c.Tasks = true, minute, nil },
-		"task without handler": func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{}} },
-		"one handler twice":    func(c *dedup.Claim) { c.Tasks = []dedup.NewTask{{Handler: "a"}, {Handler: "a"}} },
-	} {
-		c := delivery("bad")
-		c.Response = dedup.Response{}
-		spoil(&c)
-		invalid[name] = c
-	}
-	for name, c := range invalid {
-		if ds, err := x.store.Claim(x.ctx, delivery("good"), c); !errors.Is(err, dedup.ErrInvalid) {
-			x.Errorf("%s: %v, %v, want ErrInvalid", name, ds, err)
-		}
-	}
-	x.count(0)
-}
-
-func claimCancelled(x *rig) {
-	ctx, cancel := context.WithCancel(x.ctx)
-	cancel()
-	if _, err := x.store.Claim(ctx, delivery("k")); err == nil {
-		x.Fatal("Claim with a cancelled context: no error")
-	}
-	// The claim may have happened. What counts is that the next delivery finds out.
-	if d := x.claim(delivery("k")); d.Verdict != dedup.New && d.Verdict != dedup.Known {
-		x.Errorf("verdict %v", d.Verdict)
-	}
-	x.want(dedup.Known, delivery("k"))
-}
-
-func claimIsCopied(x *rig) {
-	c := delivery("k")
-	c.Aliases = []dedup.Key{nonce("n")}
-	event := x.accept(c)
-	before := text(x.get(event))
-	c.Payload.Body[0], c.Response.Body[0], c.Aliases[0] = 'X', 'X', nonce("x")
-	c.Payload.Header.Set("Content-Type", "changed")
-	c.Payload.Attributes["source"] = "changed"
-	c.Tasks[0].Handler = "changed"
-	if got := text(x.get(event)); got != before {
-		x.Errorf("after the caller changed its claim:\n got %s\nwant %s", got, before)
-	}
-}
-
-func claimIdentity(x *rig) {
-	seen := map[string]bool{}
-	var last uint64
-	for i := range 20 {
-		d := x.want(dedup.New, delivery(fmt.Sprint("k", i)))
-		if seen[d.Record.Event] || d.Record.Seq <= last {
-			x.Fatalf("event %q, seq %d after %d", d.Record.Event, d.Record.Seq, last)
-		}
-		seen[d.Record.Event], last = true, d.Record.Seq
-	}
 }

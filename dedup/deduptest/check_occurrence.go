@@ -11,22 +11,222 @@ import (
 )
 
 var occurrenceChecks = []check{
-	{"TheSameContentUnderItsNameIsKnown", occurrenceKnown},
-	{"WithoutANameTheFirstIsKnown", occurrenceUnnamed},
-	{"UnderAnotherNameItIsRepeatedAndStoresNothing", occurrenceRepeated},
-	{"WithinTheBoundAnotherNameIsAnotherOccurrence", occurrenceAgain},
-	{"AnotherTypeIsNotAnotherOccurrence", occurrenceType},
-	{"OtherOccurrencesComeWithinATime", occurrenceWithin},
-	{"EachOccurrenceRunsAndHasItsOwnResponse", occurrenceHeld},
-	{"ALargeBodyOccursAgain", occurrenceLarge},
-	{"InOneCallClaimsSeeEachOther", occurrenceBatch},
-	{"NumbersAreNotReusedAfterTheWindowOfTheFirst", occurrenceExpires},
-	{"OnlyKnownStoresNoOccurrence", occurrenceAsked},
-	{"SlotsBoundTheKeysThatShareThem", occurrenceSlots},
-	{"TheRecordOfAnOlderProgramIsTheFirstOccurrence", occurrenceFormer},
-	{"AFormerRecordOfAnotherTypeDoesNotCount", occurrenceFormerType},
-	{"OtherContentUnderAKnownNameIsNewAndNoted", occurrenceReused},
-	{"TheVendorsIdentifierFindsTheEvent", occurrenceFound},
+	{"TheSameContentUnderItsNameIsKnown", func(x *rig) {
+		event := x.accept(digested("d", "a", 0))
+		other := digested("d", "a", 0)
+		other.Payload.Type = "other"
+		x.about(dedup.Known, event, digested("d", "a", 0))
+		x.about(dedup.Known, event, other)
+		if r := x.get(event); r.Key.ID != "d" || r.Payload.VendorID != "a" || r.Occurrences != 0 {
+			x.Errorf("record %s", text(r))
+		}
+	}},
+	{"WithoutANameTheFirstIsKnown", func(x *rig) {
+		event := x.accept(digested("d", "a", 4))
+		x.accept(digested("d", "b", 4))
+		x.about(dedup.Known, event, digested("d", "", 4))
+		unnamed := x.accept(digested("e", "", 0))
+		x.about(dedup.Known, unnamed, digested("e", "", 0))
+		x.about(dedup.Repeated, unnamed, digested("e", "a", 0))
+	}},
+	{"UnderAnotherNameItIsRepeatedAndStoresNothing", func(x *rig) {
+		event := x.accept(digested("d", "a", 1))
+		before := x.get(event)
+		for _, name := range []string{"b", "c", "b"} {
+			d := x.want(dedup.Repeated, digested("d", name, 1))
+			x.same(d.Record, bare(before), "record of the decision")
+			equal(x, "token", d.Lease.Token, 0)
+		}
+		x.same(x.get(event), before, "record")
+		x.count(1)
+		x.takeOf(event)
+		x.idle("repeated claims have no tasks")
+	}},
+	{"WithinTheBoundAnotherNameIsAnotherOccurrence", func(x *rig) {
+		events := []string{}
+		for i := range 3 {
+			events = append(events, x.accept(digested("d", fmt.Sprint(i), 3)))
+		}
+		x.about(dedup.Repeated, events[0], digested("d", "3", 3))
+		for i, event := range events {
+			x.about(dedup.Known, event, digested("d", fmt.Sprint(i), 3))
+			r := x.get(event)
+			want, counts := "d", 3
+			if i > 0 {
+				want, counts = fmt.Sprintf("d;%d", i+1), 0
+			}
+			if r.Key.ID != want || r.Occurrences != counts {
+				x.Errorf("occurrence %d: %s", i+1, text(r))
+			}
+		}
+		for range events {
+			x.finish(x.take().Lease, done())
+		}
+		x.about(dedup.Repeated, events[0], digested("d", "3", 3))
+	}},
+	{"AnotherTypeIsNotAnotherOccurrence", func(x *rig) {
+		event := x.accept(digested("d", "a", 9))
+		c := digested("d", "b", 9)
+		c.Payload.Type = "other"
+		x.about(dedup.Repeated, event, c)
+		x.accept(digested("d", "b", 9))
+		c.Occurrence.Name = "c"
+		x.about(dedup.Repeated, event, c)
+	}},
+	{"OtherOccurrencesComeWithinATime", func(x *rig) {
+		first := digested("d", "a", 9)
+		first.Window = day
+		event := x.accept(first)
+		again := digested("d", "b", 9)
+		again.Occurrence.Within, again.Window = hour, day
+		x.advance(hour - time.Millisecond)
+		x.accept(again)
+		x.advance(time.Millisecond)
+		again.Occurrence = &dedup.Occurrence{Name: "c", Max: 9, Within: hour}
+		x.about(dedup.Repeated, event, again)
+	}},
+	{"EachOccurrenceRunsAndHasItsOwnResponse", func(x *rig) {
+		a := x.want(dedup.New, heldDigest("d", "a", 9))
+		b := x.want(dedup.New, heldDigest("d", "b", 9))
+		x.finish(a.Lease, answer(200, "to a"))
+		x.finish(b.Lease, release())
+		x.about(dedup.Known, a.Record.Event, heldDigest("d", "a", 9))
+		again := x.want(dedup.New, heldDigest("d", "b", 9))
+		x.continues(again, b)
+		x.finish(again.Lease, answer(200, "to b"))
+		for _, name := range []string{"a", "b"} {
+			x.responds(x.want(dedup.Known, heldDigest("d", name, 9)), 200, "to "+name)
+		}
+		released := x.want(dedup.New, heldDigest("e", "a", 0))
+		x.finish(released.Lease, release())
+		x.about(dedup.Repeated, released.Record.Event, heldDigest("e", "b", 0)) // another name does not run it
+		x.about(dedup.New, released.Record.Event, heldDigest("e", "", 0))
+	}},
+	{"ALargeBodyOccursAgain", func(x *rig) {
+		large := func(name string) dedup.Claim {
+			c := digested("d", name, 2)
+			c.Payload.Body = bytes.Repeat([]byte{'L'}, 3<<19)
+			return c
+		}
+		a, b := x.accept(large("a")), x.accept(large("b"))
+		x.about(dedup.Repeated, a, large("c"))
+		x.about(dedup.Known, a, large("a"))
+		x.about(dedup.Known, b, large("b"))
+		x.body(a, large("").Payload.Body)
+		x.body(b, large("").Payload.Body)
+	}},
+	{"InOneCallClaimsSeeEachOther", func(x *rig) {
+		a, b, c := digested("d", "a", 2), digested("d", "b", 2), digested("d", "c", 2)
+		ds := x.claims(a, b, a, c, b)
+		x.verdicts(ds, dedup.New, dedup.New, dedup.Known, dedup.Repeated, dedup.Known)
+		for i, of := range []int{0, 1, 0, 0, 1} {
+			if got := ds[i].Record.Event; got != ds[of].Record.Event {
+				x.Errorf("claim %d of %q", i, got)
+			}
+		}
+		equal(x, "occurrences", x.get(ds[0].Record.Event).Occurrences, 2)
+	}},
+	{"NumbersAreNotReusedAfterTheWindowOfTheFirst", func(x *rig) {
+		short := func(name string) dedup.Claim {
+			c := digested("d", name, 3)
+			c.Tasks, c.Window = nil, hour
+			return c
+		}
+		x.accept(short("a"))
+		x.advance(hour - minute)
+		second := x.accept(short("b"))
+		x.advance(2 * minute)
+		x.about(dedup.Known, second, short("b"))
+		first := x.accept(short("c"))
+		third := x.accept(short("e"))
+		if a, b := x.get(first), x.get(third); a.Key.ID != "d" || b.Key.ID != "d;3" || a.Occurrences != 3 {
+			x.Errorf("first %s\nthird %s", text(a), text(b))
+		}
+		x.about(dedup.Known, second, short("b"))
+		x.about(dedup.Repeated, first, short("f"))
+	}},
+	{"OnlyKnownStoresNoOccurrence", func(x *rig) {
+		x.want(dedup.New, asking(digested("d", "a", 2)))
+		event := x.accept(digested("d", "a", 2))
+		x.want(dedup.New, asking(digested("d", "b", 2)))
+		x.about(dedup.Known, event, asking(digested("d", "a", 2)))
+		x.about(dedup.Repeated, event, asking(digested("d", "b", 1)))
+		x.count(1)
+		equal(x, "occurrences", x.get(event).Occurrences, 0)
+	}},
+	{"SlotsBoundTheKeysThatShareThem", func(x *rig) {
+		slotted := func(topic string) dedup.Claim {
+			c := digested("d;"+topic, topic, 0)
+			c.Tasks, c.Window = nil, hour
+			for n := range 3 {
+				slot := key(fmt.Sprint("d;", n))
+				slot.Space = dedup.SpaceSlot
+				c.Occurrence.Slots = append(c.Occurrence.Slots, slot)
+			}
+			return c
+		}
+		first := x.accept(slotted("a"))
+		x.accept(slotted("b"))
+		x.about(dedup.Known, first, slotted("a"))
+		x.advance(minute)
+		x.accept(slotted("c"))
+		x.about(dedup.Repeated, first, slotted("e"))
+		x.about(dedup.Known, first, slotted("a"))
+		x.purge(first)
+		x.accept(slotted("f"))
+		x.want(dedup.Repeated, slotted("g"))
+		x.advance(hour - minute)
+		x.accept(slotted("g"))
+	}},
+	{"TheRecordOfAnOlderProgramIsTheFirstOccurrence", func(x *rig) {
+		event := x.accept(formerly("a", "d"))
+		x.about(dedup.Known, event, upgraded("d", "a", 0))
+		x.about(dedup.Known, event, upgraded("d", "", 0))
+		x.about(dedup.Repeated, event, upgraded("d", "b", 0))
+		second := x.get(x.accept(upgraded("d", "b", 2)))
+		equal(x, "key of the second", second.Key.ID, "d;2")
+		x.about(dedup.Repeated, event, upgraded("d", "c", 2))
+		x.about(dedup.Known, second.Event, upgraded("d", "b", 2))
+		x.accept(upgraded("e", "a", 0))
+		x.fails(x.store.Purge(x.ctx, x.take().Record.Event), dedup.ErrOpen, "Purge of an open event")
+	}},
+	{"AFormerRecordOfAnotherTypeDoesNotCount", func(x *rig) {
+		event := x.accept(formerly("a", "d"))
+		c := upgraded("d", "b", 0)
+		c.Key.ID, c.Payload.Type = "d;other", "other"
+		c.Occurrence.Former.Type = "other"
+		x.accept(c)
+		same := upgraded("d", "b", 0)
+		same.Key.ID, same.Occurrence.Former.Type = "d;order.paid", same.Payload.Type
+		x.about(dedup.Repeated, event, same)
+	}},
+	{"OtherContentUnderAKnownNameIsNewAndNoted", func(x *rig) {
+		a := x.accept(digested("d", "a", 0))
+		d := x.want(dedup.New, digested("e", "a", 0))
+		b := d.Record.Event
+		x.same(d.Record, bare(x.get(b)), "record of the decision")
+		if d.Reused != a || !strings.Contains(x.get(b).Note, a) || !strings.Contains(x.get(a).Note, b) {
+			x.Errorf("reuse of %q: %s\n%s", d.Reused, text(x.get(a)), text(x.get(b)))
+		}
+		c := x.want(dedup.New, digested("f", "a", 0))
+		if c.Reused != b || strings.Contains(x.get(a).Note, c.Record.Event) {
+			x.Errorf("reuse of %q: %s", c.Reused, text(x.get(a)))
+		}
+		x.about(dedup.Known, a, digested("d", "a", 0))
+		equal(x, "reused by another occurrence", x.want(dedup.New, digested("d", "g", 9)).Reused, "")
+	}},
+	{"TheVendorsIdentifierFindsTheEvent", func(x *rig) {
+		a := x.accept(digested("d", "a", 0))
+		b := x.accept(digested("e", "a", 0))
+		x.accept(digested("f", "b", 0))
+		var found []string
+		for _, r := range x.list(dedup.Filter{ID: "a"}) {
+			found = append(found, r.Event)
+		}
+		if !slices.Equal(found, []string{b, a}) {
+			x.Errorf("found %v, want %v", found, []string{b, a})
+		}
+	}},
 }
 
 // digested is a claim of a named occurrence, whose key is a digest of its content.
@@ -43,201 +243,9 @@ func heldDigest(digest, name string, most int) dedup.Claim {
 	return c
 }
 
-func occurrenceKnown(x *rig) {
-	event := x.accept(digested("d", "a", 0))
-	other := digested("d", "a", 0)
-	other.Payload.Type = "other"
-	x.about(dedup.Known, event, digested("d", "a", 0))
-	x.about(dedup.Known, event, other)
-	if r := x.get(event); r.Key.ID != "d" || r.Payload.VendorID != "a" || r.Occurrences != 0 {
-		x.Errorf("record %s", text(r))
-	}
-}
-
-func occurrenceUnnamed(x *rig) {
-	event := x.accept(digested("d", "a", 4))
-	x.accept(digested("d", "b", 4))
-	x.about(dedup.Known, event, digested("d", "", 4))
-	unnamed := x.accept(digested("e", "", 0))
-	x.about(dedup.Known, unnamed, digested("e", "", 0))
-	x.about(dedup.Repeated, unnamed, digested("e", "a", 0))
-}
-
-func occurrenceRepeated(x *rig) {
-	event := x.accept(digested("d", "a", 1))
-	before := x.get(event)
-	for _, name := range []string{"b", "c", "b"} {
-		d := x.want(dedup.Repeated, digested("d", name, 1))
-		x.same(d.Record, bare(before), "record of the decision")
-		if d.Lease.Token != 0 {
-			x.Errorf("lease %+v", d.Lease)
-		}
-	}
-	x.same(x.get(event), before, "record")
-	x.count(1)
-	x.takeOf(event)
-	x.idle("repeated claims have no tasks")
-}
-
-func occurrenceAgain(x *rig) {
-	events := []string{}
-	for i := range 3 {
-		events = append(events, x.accept(digested("d", fmt.Sprint(i), 3)))
-	}
-	x.about(dedup.Repeated, events[0], digested("d", "3", 3))
-	for i, event := range events {
-		x.about(dedup.Known, event, digested("d", fmt.Sprint(i), 3))
-		r := x.get(event)
-		want, counts := "d", 3
-		if i > 0 {
-			want, counts = fmt.Sprintf("d;%d", i+1), 0
-		}
-		if r.Key.ID != want || r.Occurrences != counts {
-			x.Errorf("occurrence %d: %s", i+1, text(r))
-		}
-	}
-	for range events {
-		x.finish(x.take().Lease, done())
-	}
-	x.about(dedup.Repeated, events[0], digested("d", "3", 3))
-}
-
-func occurrenceType(x *rig) {
-	event := x.accept(digested("d", "a", 9))
-	c := digested("d", "b", 9)
-	c.Payload.Type = "other"
-	x.about(dedup.Repeated, event, c)
-	x.accept(digested("d", "b", 9))
-	x.about(dedup.Repeated, event, func() dedup.Claim { c.Occurrence.Name = "c"; return c }())
-}
-
-func occurrenceWithin(x *rig) {
-	first := digested("d", "a", 9)
-	first.Window = day
-	event := x.accept(first)
-	again := digested("d", "b", 9)
-	again.Occurrence.Within, again.Window = hour, day
-	x.advance(hour - time.Millisecond)
-	x.accept(again)
-	x.advance(time.Millisecond)
-	again.Occurrence = &dedup.Occurrence{Name: "c", Max: 9, Within: hour}
-	x.about(dedup.Repeated, event, again)
-}
-
-func occurrenceHeld(x *rig) {
-	a := x.want(dedup.New, heldDigest("d", "a", 9))
-	b := x.want(dedup.New, heldDigest("d", "b", 9))
-	x.finish(a.Lease, answer(200, "to a"))
-	x.finish(b.Lease, release())
-	x.about(dedup.Known, a.Record.Event, heldDigest("d", "a", 9))
-	again := x.want(dedup.New, heldDigest("d", "b", 9))
-	if again.Record.Event != b.Record.Event || again.Record.Tasks[0].Attempt != 2 {
-		x.Fatalf("b continues as %s", text(again.Record))
-	}
-	x.finish(again.Lease, answer(200, "to b"))
-	for _, name := range []string{"a", "b"} {
-		if got := x.want(dedup.Known, heldDigest("d", name, 9)).Record.Response.Body; string(got) != "to "+name {
-			x.Errorf("response %q to %s", got, name)
-		}
-	}
-	released := x.want(dedup.New, heldDigest("e", "a", 0))
-	x.finish(released.Lease, release())
-	x.about(dedup.Repeated, released.Record.Event, heldDigest("e", "b", 0)) // another name does not run it
-	x.about(dedup.New, released.Record.Event, heldDigest("e", "", 0))
-}
-
-func occurrenceLarge(x *rig) {
-	var events []string
-	large := func(name string) dedup.Claim {
-		c := digested("d", name, 2)
-		c.Payload.Body = bytes.Repeat([]byte{'L'}, 3<<19)
-		return c
-	}
-	for _, name := range []string{"a", "b"} {
-		events = append(events, x.accept(large(name)))
-	}
-	x.about(dedup.Repeated, events[0], large("c"))
-	for i, event := range events {
-		x.about(dedup.Known, event, large(string(rune('a'+i))))
-		if got := x.get(event).Payload.Body; !bytes.Equal(got, large("").Payload.Body) {
-			x.Errorf("%s has a body of %d bytes", event, len(got))
-		}
-	}
-}
-
-func occurrenceBatch(x *rig) {
-	a, b, c := digested("d", "a", 2), digested("d", "b", 2), digested("d", "c", 2)
-	ds := x.claims(a, b, a, c, b)
-	x.verdicts(ds, dedup.New, dedup.New, dedup.Known, dedup.Repeated, dedup.Known)
-	for i, of := range []int{0, 1, 0, 0, 1} {
-		if got := ds[i].Record.Event; got != ds[of].Record.Event {
-			x.Errorf("claim %d of %q", i, got)
-		}
-	}
-	equal(x, "occurrences", x.get(ds[0].Record.Event).Occurrences, 2)
-}
-
-func occurrenceExpires(x *rig) {
-	short := func(name string) dedup.Claim {
-		c := digested("d", name, 3)
-		c.Tasks, c.Window = nil, hour
-		return c
-	}
-	x.accept(short("a"))
-	x.advance(hour - minute)
-	second := x.accept(short("b"))
-	x.advance(2 * minute)
-	x.about(dedup.Known, second, short("b"))
-	first := x.accept(short("c"))
-	third := x.accept(short("e"))
-	if a, b := x.get(first), x.get(third); a.Key.ID != "d" || b.Key.ID != "d;3" || a.Occurrences != 3 {
-		x.Errorf("first %s\nthird %s", text(a), text(b))
-	}
-	x.about(dedup.Known, second, short("b"))
-	x.about(dedup.Repeated, first, short("f"))
-}
-
-func occurrenceAsked(x *rig) {
-	asks := func(c dedup.Claim) dedup.Claim { c.OnlyKnown = true; return c }
-	x.want(dedup.New, asks(digested("d", "a", 2)))
-	event := x.accept(digested("d", "a", 2))
-	x.want(dedup.New, asks(digested("d", "b", 2)))
-	x.about(dedup.Known, event, asks(digested("d", "a", 2)))
-	x.about(dedup.Repeated, event, asks(digested("d", "b", 1)))
-	x.count(1)
-	equal(x, "occurrences", x.get(event).Occurrences, 0)
-}
-
-func occurrenceSlots(x *rig) {
-	slotted := func(topic string) dedup.Claim {
-		c := digested("d;"+topic, topic, 0)
-		c.Tasks, c.Window = nil, hour
-		for n := range 3 {
-			slot := key(fmt.Sprint("d;", n))
-			slot.Space = dedup.SpaceSlot
-			c.Occurrence.Slots = append(c.Occurrence.Slots, slot)
-		}
-		return c
-	}
-	first := x.accept(slotted("a"))
-	x.accept(slotted("b"))
-	x.about(dedup.Known, first, slotted("a"))
-	x.advance(minute)
-	x.accept(slotted("c"))
-	x.about(dedup.Repeated, first, slotted("e"))
-	x.about(dedup.Known, first, slotted("a"))
-	x.purge(first)
-	x.accept(slotted("f"))
-	x.want(dedup.Repeated, slotted("g"))
-	x.advance(hour - minute)
-	x.accept(slotted("g"))
-}
-
 // formerly is a claim as an older program made it, with the identifier as the key.
 func formerly(id, digest string) dedup.Claim {
-	c := delivery(id)
-	c.Aliases = []dedup.Key{signed(digest)}
-	return c
+	return aliased(id, signed(digest))
 }
 
 func upgraded(digest, name string, most int) dedup.Claim {
@@ -245,59 +253,4 @@ func upgraded(digest, name string, most int) dedup.Claim {
 	c.Fingerprint = fingerprint(1)
 	c.Occurrence.Former = &dedup.Former{Alias: signed(digest), ID: name}
 	return c
-}
-
-func occurrenceFormer(x *rig) {
-	event := x.accept(formerly("a", "d"))
-	x.about(dedup.Known, event, upgraded("d", "a", 0))
-	x.about(dedup.Known, event, upgraded("d", "", 0))
-	x.about(dedup.Repeated, event, upgraded("d", "b", 0))
-	second := x.get(x.accept(upgraded("d", "b", 2)))
-	equal(x, "key of the second", second.Key.ID, "d;2")
-	x.about(dedup.Repeated, event, upgraded("d", "c", 2))
-	x.about(dedup.Known, second.Event, upgraded("d", "b", 2))
-	x.accept(upgraded("e", "a", 0))
-	if err := x.store.Purge(x.ctx, x.take().Record.Event); err == nil {
-		x.Error("purged an open event")
-	}
-}
-
-func occurrenceFormerType(x *rig) {
-	event := x.accept(formerly("a", "d"))
-	c := upgraded("d", "b", 0)
-	c.Key.ID, c.Payload.Type = "d;other", "other"
-	c.Occurrence.Former.Type = "other"
-	x.accept(c)
-	same := upgraded("d", "b", 0)
-	same.Key.ID, same.Occurrence.Former.Type = "d;order.paid", same.Payload.Type
-	x.about(dedup.Repeated, event, same)
-}
-
-func occurrenceReused(x *rig) {
-	a := x.accept(digested("d", "a", 0))
-	d := x.want(dedup.New, digested("e", "a", 0))
-	b := d.Record.Event
-	x.same(d.Record, bare(x.get(b)), "record of the decision")
-	if d.Reused != a || !strings.Contains(x.get(b).Note, a) || !strings.Contains(x.get(a).Note, b) {
-		x.Errorf("reuse of %q: %s\n%s", d.Reused, text(x.get(a)), text(x.get(b)))
-	}
-	c := x.want(dedup.New, digested("f", "a", 0))
-	if c.Reused != b || strings.Contains(x.get(a).Note, c.Record.Event) {
-		x.Errorf("reuse of %q: %s", c.Reused, text(x.get(a)))
-	}
-	x.about(dedup.Known, a, digested("d", "a", 0))
-	equal(x, "reused by another occurrence", x.want(dedup.New, digested("d", "g", 9)).Reused, "")
-}
-
-func occurrenceFound(x *rig) {
-	a := x.accept(digested("d", "a", 0))
-	b := x.accept(digested("e", "a", 0))
-	x.accept(digested("f", "b", 0))
-	var found []string
-	for _, r := range x.list(dedup.Filter{ID: "a"}) {
-		found = append(found, r.Event)
-	}
-	if !slices.Equal(found, []string{b, a}) {
-		x.Errorf("found %v, want %v", found, []string{b, a})
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,16 +12,217 @@ import (
 )
 
 var raceChecks = []check{
-	{"OfConcurrentClaimsOfOneKeyOneIsNew", raceOneKey},
-	{"OfConcurrentPayloadsOneIsNewAndTheOthersConflict", racePayloads},
-	{"OfConcurrentHeldClaimsOneHasTheLeaseUntilItIsReleasedOrDone", raceHeld},
-	{"OverlappingBatchesInAnyOrderAcceptEachKeyOnce", raceBatches},
-	{"OfConcurrentKeysWithOneAliasOneIsNew", raceAliases},
-	{"OfConcurrentDeliveriesMaxAreQuarantined", raceQuarantine},
-	{"EachTaskIsTakenByOneOfManyWorkers", raceWorkers},
-	{"LanesStayInOrderWithManyWorkers", raceLanes},
-	{"OfConcurrentFinishesOneCounts", raceFinish},
-	{"ACancelledClaimIsAcceptedOnceOrNotAtAll", raceCancelled},
+	{"OfConcurrentClaimsOfOneKeyOneIsNew", func(x *rig) {
+		for i := range 10 {
+			oneNew(x, 16, func(int) dedup.Claim { return delivery(fmt.Sprint("k", i)) })
+		}
+		x.count(10)
+	}},
+	{"OfConcurrentPayloadsOneIsNewAndTheOthersConflict", func(x *rig) {
+		ds := x.claimTogether(32, func(i int) dedup.Claim {
+			c := delivery("a")
+			c.Fingerprint = fingerprint(byte(i % 4))
+			return c
+		})
+		winner := x.winner(ds)
+		for i, d := range ds {
+			want := dedup.Conflict
+			if i%4 == winner%4 {
+				want = dedup.Known
+			}
+			if i != winner && d.Verdict != want {
+				x.Errorf("claim %d: %v, want %v", i, d.Verdict, want)
+			}
+		}
+	}},
+	{"OfConcurrentHeldClaimsOneHasTheLeaseUntilItIsReleasedOrDone", func(x *rig) {
+		claim := func(int) dedup.Claim { return held("a") }
+		var last dedup.Lease
+		for attempt := 1; attempt <= 5; attempt++ {
+			d := oneNew(x, 32, claim)
+			equal(x, "attempt", d.Record.Tasks[0].Attempt, attempt)
+			x.newer(d.Lease, last)
+			x.want(dedup.Known, held("a"))
+			if last.Token != 0 {
+				x.lost(last, "the claim was released")
+			}
+			last = d.Lease
+			if attempt < 5 {
+				x.finish(d.Lease, release())
+			}
+		}
+		x.finish(last, answer(201, "made"))
+		for _, d := range x.claimTogether(32, claim) {
+			equal(x, "verdict", d.Verdict, dedup.Known)
+			x.responds(d, 201, "made")
+		}
+	}},
+	{"OverlappingBatchesInAnyOrderAcceptEachKeyOnce", func(x *rig) {
+		const callers, keys = 8, 40
+		random := x.random()
+		order := make([][]int, callers)
+		for i := range order {
+			order[i] = append(random.Perm(keys), random.Perm(keys)[:10]...) // some keys twice in one call
+		}
+		ds := make([][]dedup.Decision, callers)
+		for i, err := range together(callers, func(i int) (err error) {
+			var cs []dedup.Claim
+			for _, k := range order[i] {
+				cs = append(cs, delivery(fmt.Sprint("k", k)))
+			}
+			ds[i], err = x.store.Claim(x.ctx, cs...)
+			return err
+		}) {
+			if err != nil {
+				x.Fatalf("caller %d: %v", i, err)
+			}
+		}
+		fresh, events := map[string]int{}, map[string]string{}
+		for _, d := range slices.Concat(ds...) {
+			id := d.Record.Key.ID
+			if d.Verdict == dedup.New {
+				fresh[id]++
+			}
+			if events[id] == "" {
+				events[id] = d.Record.Event
+			}
+			equal(x, "event of "+id, d.Record.Event, events[id])
+		}
+		for id, n := range fresh {
+			equal(x, "new claims of "+id, n, 1)
+		}
+		equal(x, "new keys", len(fresh), keys)
+	}},
+	{"OfConcurrentKeysWithOneAliasOneIsNew", func(x *rig) {
+		ds := x.claimTogether(16, func(i int) dedup.Claim {
+			return aliased(fmt.Sprint("k", i), nonce(fmt.Sprint("own", i)), nonce("shared"))
+		})
+		count := map[dedup.Verdict]int{}
+		events := map[string]bool{}
+		for _, d := range ds {
+			count[d.Verdict]++
+			events[d.Record.Event] = true
+		}
+		if count[dedup.New] != 1 || count[dedup.Aliased] != 15 || len(events) != 1 {
+			x.Errorf("verdicts %v about %d events", count, len(events))
+		}
+	}},
+	{"OfConcurrentDeliveriesMaxAreQuarantined", func(x *rig) {
+		original := x.get(x.accept(delivery("a")))
+		fresh := 0
+		for _, d := range x.claimTogether(20, func(i int) dedup.Claim { return quarantineOf(original, 2+i, 7) }) {
+			if d.Verdict == dedup.New {
+				fresh++
+			}
+		}
+		if n := x.get(original.Event).QuarantineCount; fresh != 7 || n != 20 {
+			x.Errorf("%d are kept of %d, want 7 of 20", fresh, n)
+		}
+	}},
+	{"EachTaskIsTakenByOneOfManyWorkers", func(x *rig) {
+		const events = 120
+		var mu sync.Mutex
+		given := map[string]int{}
+		go func() {
+			for i := range events / 10 {
+				var cs []dedup.Claim
+				for j := range 10 {
+					cs = append(cs, handled(fmt.Sprint("k", i, "-", j), "ship", "bill"))
+				}
+				if _, err := x.store.Claim(x.ctx, cs...); err != nil {
+					x.Errorf("Claim: %v", err)
+				}
+			}
+		}()
+		x.work(8, 2*events, func(w dedup.Work) dedup.Result {
+			mu.Lock()
+			defer mu.Unlock()
+			given[w.Record.Event+w.Task().Handler]++
+			return done()
+		})
+		for task, n := range given {
+			equal(x, "attempts of "+task, n, 1)
+		}
+		equal(x, "tasks taken", len(given), 2*events)
+		if rs := x.list(dedup.Filter{States: []dedup.State{dedup.Pending, dedup.Running, dedup.Dead}}); len(rs) != 0 {
+			x.Errorf("%d records are not done", len(rs))
+		}
+	}},
+	{"LanesStayInOrderWithManyWorkers", func(x *rig) {
+		const lanes, each = 5, 12
+		var cs []dedup.Claim
+		for i := range lanes * each {
+			cs = append(cs, laned(fmt.Sprint("k", i), fmt.Sprint("lane", i%lanes)))
+		}
+		x.claims(cs...)
+		var mu sync.Mutex
+		running, last := map[string]bool{}, map[string]uint64{}
+		x.work(6, len(cs), func(w dedup.Work) dedup.Result {
+			lane := w.Task().Lane
+			mu.Lock()
+			if running[lane] {
+				x.Errorf("two tasks of %s run at once", lane)
+			}
+			if w.Record.Seq < last[lane] {
+				x.Errorf("%s: %d runs after %d", lane, w.Record.Seq, last[lane])
+			}
+			running[lane], last[lane] = true, w.Record.Seq
+			mu.Unlock()
+			time.Sleep(100 * time.Microsecond) // time for another worker to go wrong
+			mu.Lock()
+			running[lane] = false
+			mu.Unlock()
+			if w.Task().Attempt == 1 && w.Record.Seq%3 == 0 {
+				return retry(0)
+			}
+			return done()
+		})
+	}},
+	{"OfConcurrentFinishesOneCounts", func(x *rig) {
+		for i := range 10 {
+			event, w := x.started(delivery(fmt.Sprint("k", i)))
+			good := -1
+			for i, err := range together(6, func(i int) error {
+				r := dedup.Result{Kind: dedup.ResultDead, Reason: fmt.Sprint("caller ", i)}
+				return x.store.Finish(x.ctx, w.Lease, r)
+			}) {
+				switch {
+				case err == nil && good < 0:
+					good = i
+				case err == nil:
+					x.Errorf("callers %d and %d both finished the task", good, i)
+				default:
+					x.fails(err, dedup.ErrLeaseLost, "the other callers")
+				}
+			}
+			if got := x.get(event).Tasks[0].Reason; got != fmt.Sprint("caller ", good) {
+				x.Errorf("reason %q, want that of caller %d", got, good)
+			}
+		}
+	}},
+	{"ACancelledClaimIsAcceptedOnceOrNotAtAll", func(x *rig) {
+		random := x.random()
+		delays := make([]time.Duration, 30)
+		for i := range delays {
+			delays[i] = time.Duration(random.IntN(300)) * time.Microsecond
+		}
+		accepted := make([]bool, len(delays))
+		together(len(delays), func(i int) error {
+			ctx, cancel := context.WithTimeout(x.ctx, delays[i])
+			defer cancel()
+			ds, err := x.store.Claim(ctx, delivery(fmt.Sprint("k", i)))
+			accepted[i] = err == nil && ds[0].Verdict == dedup.New
+			return err
+		})
+		for i := range delays {
+			d := x.claim(delivery(fmt.Sprint("k", i)))
+			if accepted[i] && d.Verdict != dedup.Known {
+				x.Errorf("claim %d was new and is now %v", i, d.Verdict)
+			}
+			x.want(dedup.Known, delivery(fmt.Sprint("k", i)))
+		}
+		x.count(len(delays))
+	}},
 }
 
 // together runs n calls at once and returns their errors.
@@ -62,153 +264,24 @@ func (x *rig) claimTogether(n int, claim func(i int) dedup.Claim) []dedup.Decisi
 func oneNew(x *rig, n int, claim func(i int) dedup.Claim) dedup.Decision {
 	x.Helper()
 	ds := x.claimTogether(n, claim)
-	var winner *dedup.Decision
-	for i := range ds {
-		if ds[i].Verdict == dedup.New {
-			if winner != nil {
-				x.Fatalf("two claims of %d are new", n)
-			}
-			winner = &ds[i]
-		}
-	}
-	if winner == nil {
-		x.Fatalf("no claim of %d is new", n)
-	}
+	winner := ds[x.winner(ds)]
 	for i, d := range ds {
 		if d.Record.Event != winner.Record.Event || d.Verdict != dedup.New && d.Verdict != dedup.Known {
 			x.Fatalf("claim %d: %v of %q, want known of %q", i, d.Verdict, d.Record.Event, winner.Record.Event)
 		}
 	}
-	return *winner
+	return winner
 }
 
-func raceOneKey(x *rig) {
-	for i := range 10 {
-		oneNew(x, 16, func(int) dedup.Claim { return delivery(fmt.Sprint("k", i)) })
+// winner requires that one decision is New, and returns its index.
+func (x *rig) winner(ds []dedup.Decision) int {
+	x.Helper()
+	isNew := func(d dedup.Decision) bool { return d.Verdict == dedup.New }
+	i := slices.IndexFunc(ds, isNew)
+	if i < 0 || slices.ContainsFunc(ds[i+1:], isNew) {
+		x.Fatalf("the first new claim of %d is %d; want one", len(ds), i)
 	}
-	x.count(10)
-}
-
-func racePayloads(x *rig) {
-	ds := x.claimTogether(32, func(i int) dedup.Claim {
-		c := delivery("a")
-		c.Fingerprint = fingerprint(byte(i % 4))
-		return c
-	})
-	fresh, winner := 0, 0
-	for i, d := range ds {
-		if d.Verdict == dedup.New {
-			fresh++
-			winner = i
-		}
-	}
-	equal(x, "new claims", fresh, 1)
-	for i, d := range ds {
-		want := dedup.Conflict
-		if i%4 == winner%4 {
-			want = dedup.Known
-		}
-		if i != winner && d.Verdict != want {
-			x.Errorf("claim %d: %v, want %v", i, d.Verdict, want)
-		}
-	}
-}
-
-func raceHeld(x *rig) {
-	claim := func(int) dedup.Claim { return held("a") }
-	var last dedup.Lease
-	for attempt := 1; attempt <= 5; attempt++ {
-		d := oneNew(x, 32, claim)
-		if d.Record.Tasks[0].Attempt != attempt || d.Lease.Token <= last.Token {
-			x.Fatalf("attempt %d: %s, lease %+v after %+v", attempt, text(d.Record), d.Lease, last)
-		}
-		x.want(dedup.Known, held("a"))
-		if last.Token != 0 {
-			x.lost(last, "the claim was released")
-		}
-		last = d.Lease
-		if attempt < 5 {
-			x.finish(d.Lease, release())
-		}
-	}
-	x.finish(last, answer(201, "made"))
-	for i, d := range x.claimTogether(32, claim) {
-		if d.Verdict != dedup.Known || d.Record.Response.Status != 201 || string(d.Record.Response.Body) != "made" {
-			x.Errorf("claim %d: %v with %+v", i, d.Verdict, d.Record.Response)
-		}
-	}
-}
-
-func raceBatches(x *rig) {
-	const callers, keys = 8, 40
-	random := x.random()
-	order := make([][]int, callers)
-	for i := range order {
-		order[i] = append(random.Perm(keys), random.Perm(keys)[:10]...) // some keys twice in one call
-	}
-	ds := make([][]dedup.Decision, callers)
-	for i, err := range together(callers, func(i int) (err error) {
-		var cs []dedup.Claim
-		for _, k := range order[i] {
-			cs = append(cs, delivery(fmt.Sprint("k", k)))
-		}
-		ds[i], err = x.store.Claim(x.ctx, cs...)
-		return err
-	}) {
-		if err != nil {
-			x.Fatalf("caller %d: %v", i, err)
-		}
-	}
-	fresh := map[string]int{}
-	events := map[string]map[string]bool{}
-	for i := range ds {
-		for _, d := range ds[i] {
-			id := d.Record.Key.ID
-			if d.Verdict == dedup.New {
-				fresh[id]++
-			}
-			if events[id] == nil {
-				events[id] = map[string]bool{}
-			}
-			events[id][d.Record.Event] = true
-		}
-	}
-	for id, n := range fresh {
-		if n != 1 || len(events[id]) != 1 {
-			x.Errorf("key %q: %d times new, events %v", id, n, events[id])
-		}
-	}
-	equal(x, "new keys", len(fresh), keys)
-}
-
-func raceAliases(x *rig) {
-	ds := x.claimTogether(16, func(i int) dedup.Claim {
-		c := delivery(fmt.Sprint("k", i))
-		c.Aliases = []dedup.Key{nonce(fmt.Sprint("own", i)), nonce("shared")}
-		return c
-	})
-	count := map[dedup.Verdict]int{}
-	events := map[string]bool{}
-	for _, d := range ds {
-		count[d.Verdict]++
-		events[d.Record.Event] = true
-	}
-	if count[dedup.New] != 1 || count[dedup.Aliased] != 15 || len(events) != 1 {
-		x.Errorf("verdicts %v about %d events", count, len(events))
-	}
-}
-
-func raceQuarantine(x *rig) {
-	original := x.get(x.accept(delivery("a")))
-	fresh := 0
-	for _, d := range x.claimTogether(20, func(i int) dedup.Claim { return quarantineOf(original, 2+i, 7) }) {
-		if d.Verdict == dedup.New {
-			fresh++
-		}
-	}
-	if n := x.get(original.Event).QuarantineCount; fresh != 7 || n != 20 {
-		x.Errorf("%d are kept of %d, want 7 of 20", fresh, n)
-	}
+	return i
 }
 
 // work runs workers until so many tasks are done. handle is called between Take and Finish.
@@ -245,117 +318,4 @@ func (x *rig) work(workers, tasks int, handle func(dedup.Work) dedup.Result) {
 		}
 	}
 	equal(x, "tasks left", left, 0)
-}
-
-func raceWorkers(x *rig) {
-	const events = 120
-	var mu sync.Mutex
-	given := map[string]int{}
-	go func() {
-		for i := range events / 10 {
-			var cs []dedup.Claim
-			for j := range 10 {
-				c := delivery(fmt.Sprint("k", i, "-", j))
-				c.Tasks = []dedup.NewTask{{Handler: "ship"}, {Handler: "bill"}}
-				cs = append(cs, c)
-			}
-			if _, err := x.store.Claim(x.ctx, cs...); err != nil {
-				x.Errorf("Claim: %v", err)
-			}
-		}
-	}()
-	x.work(8, 2*events, func(w dedup.Work) dedup.Result {
-		mu.Lock()
-		defer mu.Unlock()
-		given[w.Record.Event+w.Task().Handler]++
-		return done()
-	})
-	for task, n := range given {
-		if n != 1 {
-			x.Errorf("task %s was given %d times", task, n)
-		}
-	}
-	equal(x, "tasks taken", len(given), 2*events)
-	if rs := x.list(dedup.Filter{States: []dedup.State{dedup.Pending, dedup.Running, dedup.Dead}}); len(rs) != 0 {
-		x.Errorf("%d records are not done", len(rs))
-	}
-}
-
-func raceLanes(x *rig) {
-	const lanes, each = 5, 12
-	var cs []dedup.Claim
-	for i := range lanes * each {
-		cs = append(cs, laned(fmt.Sprint("k", i), fmt.Sprint("lane", i%lanes)))
-	}
-	x.claims(cs...)
-	var mu sync.Mutex
-	running, last := map[string]bool{}, map[string]uint64{}
-	x.work(6, len(cs), func(w dedup.Work) dedup.Result {
-		lane := w.Task().Lane
-		mu.Lock()
-		if running[lane] {
-			x.Errorf("two tasks of %s run at once", lane)
-		}
-		if w.Record.Seq < last[lane] {
-			x.Errorf("%s: %d runs after %d", lane, w.Record.Seq, last[lane])
-		}
-		running[lane], last[lane] = true, w.Record.Seq
-		mu.Unlock()
-		time.Sleep(100 * time.Microsecond) // time for another worker to go wrong
-		mu.Lock()
-		running[lane] = false
-		mu.Unlock()
-		if w.Task().Attempt == 1 && w.Record.Seq%3 == 0 {
-			return retry(0)
-		}
-		return done()
-	})
-}
-
-func raceFinish(x *rig) {
-	for i := range 10 {
-		event := x.accept(delivery(fmt.Sprint("k", i)))
-		w := x.takeOf(event)
-		good := -1
-		for i, err := range together(6, func(i int) error {
-			r := dedup.Result{Kind: dedup.ResultDead, Reason: fmt.Sprint("caller ", i)}
-			return x.store.Finish(x.ctx, w.Lease, r)
-		}) {
-			switch {
-			case err == nil && good < 0:
-				good = i
-			case err == nil:
-				x.Errorf("callers %d and %d both finished the task", good, i)
-			default:
-				x.fails(err, dedup.ErrLeaseLost, "the other callers")
-			}
-		}
-		if got := x.get(event).Tasks[0].Reason; got != fmt.Sprint("caller ", good) {
-			x.Errorf("reason %q, want that of caller %d", got, good)
-		}
-	}
-}
-
-func raceCancelled(x *rig) {
-	random := x.random()
-	delays := make([]time.Duration, 30)
-	for i := range delays {
-		delays[i] = time.Duration(random.IntN(300)) * time.Microsecond
-	}
-	accepted := make([]bool, len(delays))
-	together(len(delays), func(i int) error {
-		ctx, cancel := context.WithTimeout(x.ctx, delays[i])
-		defer cancel()
-		ds, err := x.store.Claim(ctx, delivery(fmt.Sprint("k", i)))
-		accepted[i] = err == nil && ds[0].Verdict == dedup.New
-		return err
-	})
-	for i := range delays {
-		d := x.claim(delivery(fmt.Sprint("k", i)))
-		if accepted[i] && d.Verdict != dedup.Known {
-			x.Errorf("claim %d was new and is now %v", i, d.Verdict)
-		}
-		x.want(dedup.Known, delivery(fmt.Sprint("k", i)))
-	}
-	x.count(len(delays))
 }

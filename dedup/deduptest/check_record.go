@@ -13,7 +13,46 @@ import (
 var recordChecks = []check{
 	{"EveryByteOfADeliveryIsKept", func(x *rig) { x.checkBytes(exact(x)) }},
 	{"LargeAndEmptyBodiesAreKept", func(x *rig) { x.checkBodies(bodies(x)) }},
-	{"TheCallerOwnsTheResult", recordIsCopied},
+	{"TheCallerOwnsTheResult", func(x *rig) {
+		c := aliased("a", nonce("n"))
+		d := x.want(dedup.New, c)
+		event := d.Record.Event
+		before := text(x.get(event)) // the record itself could share memory with the store
+		spoils := func(from string, r *dedup.Record) {
+			x.Helper()
+			spoil(r)
+			if got := text(x.get(event)); got != before {
+				x.Fatalf("after the caller changed what it got from %s:\n got %s\nwant %s", from, got, before)
+			}
+		}
+		spoils("Claim", &d.Record)
+		known := x.want(dedup.Known, c).Record
+		spoils("Claim of a duplicate", &known)
+		got := x.get(event)
+		spoils("Get", &got)
+		for r, err := range x.store.List(x.ctx, dedup.Filter{Body: true}) {
+			if err != nil {
+				x.Fatal(err)
+			}
+			spoils("List", &r)
+		}
+		w := x.take()
+		before = text(x.get(event))
+		spoils("Take", &w.Record)
+		x.finish(w.Lease, dead())
+		reopened := x.reopenEvent(event)
+		before = text(x.get(event))
+		spoils("Reopen", &reopened)
+		a := answer(200, "ok")
+		h := x.want(dedup.New, held("b"))
+		x.finish(h.Lease, a)
+		a.Response.Body[0] = 'X'
+		a.Response.Header.Set("Location", "spoilt")
+		got = x.get(h.Record.Event)
+		if string(got.Response.Body) != "ok" || got.Response.Header.Get("Location") != "/orders/1" {
+			x.Errorf("response after the caller changed its result: %+v", got.Response)
+		}
+	}},
 }
 
 // exact accepts an event with bytes that are easily corrupted, and one with such a response. It
@@ -41,8 +80,7 @@ func exact(x *rig) (event, answered string, c dedup.Claim, a dedup.Response) {
 	header := http.Header{"X-Many": {"2", "1"}, "Content-Type": {"a/b; c=\"\xff\""}}
 	a = dedup.Response{Status: 299, Header: header, Body: all}
 	event = x.accept(c)
-	h := held("answered")
-	d := x.want(dedup.New, h)
+	d := x.want(dedup.New, held("answered"))
 	x.finish(d.Lease, dedup.Result{Kind: dedup.ResultDone, Response: a})
 	return event, d.Record.Event, c, a
 }
@@ -99,56 +137,9 @@ func spoil(r *dedup.Record) {
 	r.Tasks[0].State, r.Tasks[0].Handler, r.Aliases[0].ID = dedup.Dead, "spoilt", "spoilt"
 	r.Payload.Header.Set("Content-Type", "spoilt")
 	r.Payload.Attributes["source"] = "spoilt"
-	for i := range r.Payload.Body {
-		r.Payload.Body[i] = 'X'
-	}
-	for i := range r.Response.Body {
-		r.Response.Body[i] = 'X'
-	}
-}
-
-func recordIsCopied(x *rig) {
-	c := delivery("a")
-	c.Aliases = []dedup.Key{nonce("n")}
-	d := x.want(dedup.New, c)
-	event := d.Record.Event
-	before := text(x.get(event)) // the record itself could share memory with the store
-	unspoilt := func(from string) {
-		x.Helper()
-		if got := text(x.get(event)); got != before {
-			x.Fatalf("after the caller changed what it got from %s:\n got %s\nwant %s", from, got, before)
+	for _, body := range [][]byte{r.Payload.Body, r.Response.Body} {
+		for i := range body {
+			body[i] = 'X'
 		}
-	}
-	spoil(&d.Record)
-	unspoilt("Claim")
-	known := x.want(dedup.Known, c).Record
-	spoil(&known)
-	unspoilt("Claim of a duplicate")
-	got := x.get(event)
-	spoil(&got)
-	unspoilt("Get")
-	for r, err := range x.store.List(x.ctx, dedup.Filter{Body: true}) {
-		if err != nil {
-			x.Fatal(err)
-		}
-		spoil(&r)
-	}
-	unspoilt("List")
-	w := x.take()
-	before = text(x.get(event))
-	spoil(&w.Record)
-	unspoilt("Take")
-	x.finish(w.Lease, dead())
-	reopened := x.reopenEvent(event)
-	before = text(x.get(event))
-	spoil(&reopened)
-	unspoilt("Reopen")
-	a := answer(200, "ok")
-	h := x.want(dedup.New, held("b"))
-	x.finish(h.Lease, a)
-	a.Response.Body[0] = 'X'
-	a.Response.Header.Set("Location", "spoilt")
-	if got := x.get(h.Record.Event).Response; string(got.Body) != "ok" || got.Header.Get("Location") != "/orders/1" {
-		x.Errorf("response after the caller changed its result: %+v", got)
 	}
 }

@@ -7,96 +7,77 @@ import (
 )
 
 var seriesChecks = []check{
-	{"TheNewestIsKnownBeyondItsWindow", seriesNewest},
-	{"AReplacedEventIsSupersededUntilItsWindowEnds", seriesReplaced},
-	{"TheWindowOfAReplacedEventMayHaveEndedAlready", seriesReplacedLate},
-	{"OneStepSeesTheSeries", seriesOneStep},
-	{"SeriesDoNotMeet", seriesApart},
-	{"AReleasedClaimThatRunsAgainIsTheNewest", seriesReleased},
-	{"APurgedNewestIsNew", seriesPurged},
-	{"TheNewestIsKnownAfterAReopen", seriesDurable},
+	{"TheNewestIsKnownBeyondItsWindow", func(x *rig) {
+		event := x.accept(content("a", "s"))
+		x.advance(100 * hour)
+		x.about(dedup.Known, event, content("a", "s"))
+		x.responds(x.want(dedup.Known, content("a", "s")), 202, "accepted")
+	}},
+	{"AReplacedEventIsSupersededUntilItsWindowEnds", func(x *rig) {
+		a := x.accept(content("a", "s"))
+		x.advance(10 * minute)
+		b := x.accept(content("b", "s"))
+		x.about(dedup.Superseded, a, content("a", "s"))
+		x.want(dedup.Known, content("b", "s"))
+		x.advance(50*minute - time.Millisecond)
+		x.want(dedup.Superseded, content("a", "s"))
+		x.advance(time.Millisecond)
+		again := x.accept(content("a", "s"))
+		if again == a || again == b {
+			x.Errorf("the event %q came twice", again)
+		}
+		x.want(dedup.Known, content("a", "s"))
+		x.want(dedup.Superseded, content("b", "s"))
+	}},
+	{"TheWindowOfAReplacedEventMayHaveEndedAlready", func(x *rig) {
+		x.accept(content("a", "s"))
+		x.advance(100 * hour)
+		x.accept(content("b", "s"))
+		x.want(dedup.New, content("a", "s"))
+		x.want(dedup.Superseded, content("b", "s"))
+	}},
+	{"OneStepSeesTheSeries", func(x *rig) {
+		ds := x.claims(content("a", "s"), content("b", "s"), content("a", "s"), content("b", "s"))
+		x.verdicts(ds, dedup.New, dedup.New, dedup.Superseded, dedup.Known)
+	}},
+	{"SeriesDoNotMeet", func(x *rig) {
+		a := x.accept(content("a", "s"))
+		x.accept(content("b", "t"))
+		x.accept(delivery("s"))
+		x.advance(2 * hour)
+		x.about(dedup.Known, a, content("a", "s"))
+		x.want(dedup.Known, content("b", "t"))
+	}},
+	{"AReleasedClaimThatRunsAgainIsTheNewest", func(x *rig) {
+		a := held("a")
+		a.Series = content("a", "s").Series
+		lease := x.want(dedup.New, a).Lease
+		x.accept(content("b", "s"))
+		x.finish(lease, release())
+		x.want(dedup.New, a)
+		x.want(dedup.Superseded, content("b", "s"))
+		x.accept(content("c", "s"))
+		x.want(dedup.Superseded, a)
+	}},
+	{"APurgedNewestIsNew", func(x *rig) {
+		x.purge(x.accept(content("a", "s")))
+		x.want(dedup.New, content("a", "s"))
+	}},
+	{"TheNewestIsKnownAfterAReopen", func(x *rig) {
+		x.accept(content("a", "s"))
+		x.accept(content("b", "s"))
+		x.reopen()
+		x.want(dedup.Superseded, content("a", "s"))
+		x.want(dedup.Known, content("b", "s"))
+		x.advance(2 * hour)
+		x.want(dedup.Known, content("b", "s"))
+		x.accept(content("a", "s"))
+	}},
 }
 
 // content is a claim of a series without tasks, with a window of an hour.
 func content(id, series string) dedup.Claim {
-	c := delivery(id)
-	c.Tasks, c.Window = nil, hour
+	c := brief(id)
 	c.Series = dedup.Key{Principal: "shop", Endpoint: "orders", Space: dedup.SpaceSeries, ID: series}
 	return c
-}
-
-func seriesNewest(x *rig) {
-	event := x.accept(content("a", "s"))
-	x.advance(100 * hour)
-	if d := x.want(dedup.Known, content("a", "s")); d.Record.Event != event || d.Record.Response.Status != 202 {
-		x.Errorf("known as %s", text(d.Record))
-	}
-}
-
-func seriesReplaced(x *rig) {
-	a := x.accept(content("a", "s"))
-	x.advance(10 * minute)
-	b := x.accept(content("b", "s"))
-	x.about(dedup.Superseded, a, content("a", "s"))
-	x.want(dedup.Known, content("b", "s"))
-	x.advance(50*minute - time.Millisecond)
-	x.want(dedup.Superseded, content("a", "s"))
-	x.advance(time.Millisecond)
-	again := x.accept(content("a", "s"))
-	if again == a || again == b {
-		x.Errorf("the event %q came twice", again)
-	}
-	x.want(dedup.Known, content("a", "s"))
-	x.want(dedup.Superseded, content("b", "s"))
-}
-
-func seriesReplacedLate(x *rig) {
-	x.accept(content("a", "s"))
-	x.advance(100 * hour)
-	x.accept(content("b", "s"))
-	x.want(dedup.New, content("a", "s"))
-	x.want(dedup.Superseded, content("b", "s"))
-}
-
-func seriesOneStep(x *rig) {
-	ds := x.claims(content("a", "s"), content("b", "s"), content("a", "s"), content("b", "s"))
-	x.verdicts(ds, dedup.New, dedup.New, dedup.Superseded, dedup.Known)
-}
-
-func seriesApart(x *rig) {
-	a := x.accept(content("a", "s"))
-	x.accept(content("b", "t"))
-	x.accept(delivery("s"))
-	x.advance(2 * hour)
-	x.about(dedup.Known, a, content("a", "s"))
-	x.want(dedup.Known, content("b", "t"))
-}
-
-func seriesReleased(x *rig) {
-	a := held("a")
-	a.Series = content("a", "s").Series
-	lease := x.want(dedup.New, a).Lease
-	x.accept(content("b", "s"))
-	x.finish(lease, release())
-	x.want(dedup.New, a)
-	x.want(dedup.Superseded, content("b", "s"))
-	x.accept(content("c", "s"))
-	x.want(dedup.Superseded, a)
-}
-
-func seriesPurged(x *rig) {
-	a := x.accept(content("a", "s"))
-	x.purge(a)
-	x.want(dedup.New, content("a", "s"))
-}
-
-func seriesDurable(x *rig) {
-	x.accept(content("a", "s"))
-	x.accept(content("b", "s"))
-	x.reopen()
-	x.want(dedup.Superseded, content("a", "s"))
-	x.want(dedup.Known, content("b", "s"))
-	x.advance(2 * hour)
-	x.want(dedup.Known, content("b", "s"))
-	x.accept(content("a", "s"))
 }

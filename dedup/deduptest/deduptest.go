@@ -23,6 +23,7 @@
 package deduptest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func Run(t *testing.T, h Harness) {
 		t.Fatal("deduptest: Harness.Open is missing")
 	}
 	groups := []group{
-		{"Claim", claimChecks()},
+		{"Claim", slices.Concat(claimChecks, situationChecks())},
 		{"Batch", batchChecks},
 		{"Alias", aliasChecks},
 		{"Series", seriesChecks},

@@ -30,6 +30,43 @@ func delivery(id string) dedup.Claim {
 	}
 }
 
+// aliased is an ordinary event with aliases.
+func aliased(id string, aliases ...dedup.Key) dedup.Claim {
+	c := delivery(id)
+	c.Aliases = aliases
+	return c
+}
+
+// handled is an ordinary event with a task for each handler.
+func handled(id string, handlers ...string) dedup.Claim {
+	c := delivery(id)
+	c.Tasks = nil
+	for _, h := range handlers {
+		c.Tasks = append(c.Tasks, dedup.NewTask{Handler: h})
+	}
+	return c
+}
+
+// brief is an event without tasks. Its window is an hour and starts at once.
+func brief(id string) dedup.Claim { return windowed(handled(id), hour) }
+
+func windowed(c dedup.Claim, window time.Duration) dedup.Claim {
+	c.Window = window
+	return c
+}
+
+// altered is the claim of another payload under the same key.
+func altered(c dedup.Claim) dedup.Claim {
+	c.Fingerprint = fingerprint(2)
+	return c
+}
+
+// asking is the claim with OnlyKnown.
+func asking(c dedup.Claim) dedup.Claim {
+	c.OnlyKnown = true
+	return c
+}
+
 // held is an ordinary event whose handler answers the request itself, for a minute.
 func held(id string) dedup.Claim {
 	c := delivery(id)

@@ -2,6 +2,7 @@ package deduptest
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -66,9 +67,7 @@ func (x *rig) claim(c dedup.Claim) dedup.Decision {
 func (x *rig) claims(cs ...dedup.Claim) []dedup.Decision {
 	x.Helper()
 	ds, err := x.store.Claim(x.ctx, cs...)
-	if err != nil {
-		x.Fatalf("Claim: %v", err)
-	}
+	x.must(err, "Claim")
 	if len(ds) != len(cs) {
 		x.Fatalf("Claim of %d: %d decisions", len(cs), len(ds))
 	}
@@ -79,22 +78,59 @@ func (x *rig) claims(cs ...dedup.Claim) []dedup.Decision {
 // waits (for an hour). runs is the lease of the running one.
 func (x *rig) oneOfEach() (event string, runs dedup.Lease) {
 	x.Helper()
-	c := delivery("a")
-	c.Tasks = []dedup.NewTask{{Handler: "done"}, {Handler: "dead"}, {Handler: "runs"}, {Handler: "waits"}}
-	event = x.accept(c)
-	for range c.Tasks {
-		switch w := x.take(); w.Task().Handler {
-		case "done":
-			x.finish(w.Lease, done())
-		case "dead":
-			x.finish(w.Lease, dead())
-		case "waits":
-			x.finish(w.Lease, retry(hour))
-		default:
+	event = x.accept(handled("a", "done", "dead", "runs", "waits"))
+	results := map[string]dedup.Result{"done": done(), "dead": dead(), "waits": retry(hour)}
+	for range 4 {
+		w := x.take()
+		if r, ends := results[w.Task().Handler]; ends {
+			x.finish(w.Lease, r)
+		} else {
 			runs = w.Lease
 		}
 	}
 	return event, runs
+}
+
+// started accepts an event and takes its task.
+func (x *rig) started(c dedup.Claim) (event string, w dedup.Work) {
+	x.Helper()
+	event = x.accept(c)
+	return event, x.takeOf(event)
+}
+
+// finished accepts an event and finishes its first task with the result.
+func (x *rig) finished(c dedup.Claim, r dedup.Result) (event string) {
+	x.Helper()
+	event, w := x.started(c)
+	x.finish(w.Lease, r)
+	return event
+}
+
+// run takes and finishes a task of each event in turn.
+func (x *rig) run(r dedup.Result, events ...string) {
+	x.Helper()
+	for _, event := range events {
+		x.finish(x.takeOf(event).Lease, r)
+	}
+}
+
+// runAlone does the same. No other task may be due while one of them runs.
+func (x *rig) runAlone(why string, events ...string) {
+	x.Helper()
+	for _, event := range events {
+		w := x.takeOf(event)
+		x.idle(why)
+		x.finish(w.Lease, done())
+	}
+}
+
+// acceptLane accepts events, each with a task in the lane.
+func (x *rig) acceptLane(n int, lane string) (events []string) {
+	x.Helper()
+	for i := range n {
+		events = append(events, x.accept(laned(fmt.Sprint("k", i), lane)))
+	}
+	return events
 }
 
 // take takes one task for a minute.
@@ -109,9 +145,7 @@ func (x *rig) takeUpTo(n int, bytes int64, lease time.Duration) []dedup.Work {
 	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	defer cancel()
 	ws, err := x.store.Take(ctx, n, bytes, lease)
-	if err != nil {
-		x.Fatalf("Take with work due: %v", err)
-	}
+	x.must(err, "Take with work due")
 	if len(ws) == 0 || len(ws) > n {
 		x.Fatalf("Take of up to %d: %d tasks", n, len(ws))
 	}
@@ -130,17 +164,13 @@ func (x *rig) takeOf(event string) dedup.Work {
 
 func (x *rig) finish(l dedup.Lease, r dedup.Result) {
 	x.Helper()
-	if err := x.store.Finish(x.ctx, l, r); err != nil {
-		x.Fatalf("Finish %+v: %v", l, err)
-	}
+	x.must(x.store.Finish(x.ctx, l, r), "Finish of "+l.Event)
 }
 
 func (x *rig) get(event string) dedup.Record {
 	x.Helper()
 	r, err := x.store.Get(x.ctx, event)
-	if err != nil {
-		x.Fatalf("Get %s: %v", event, err)
-	}
+	x.must(err, "Get of "+event)
 	return r
 }
 
@@ -148,9 +178,7 @@ func (x *rig) list(f dedup.Filter) []dedup.Record {
 	x.Helper()
 	var out []dedup.Record
 	for r, err := range x.store.List(x.ctx, f) {
-		if err != nil {
-			x.Fatalf("List: %v", err)
-		}
+		x.must(err, "List")
 		out = append(out, r)
 	}
 	return out
@@ -158,16 +186,12 @@ func (x *rig) list(f dedup.Filter) []dedup.Record {
 
 func (x *rig) close() {
 	x.Helper()
-	if err := x.store.Close(); err != nil {
-		x.Fatalf("Close: %v", err)
-	}
+	x.must(x.store.Close(), "Close")
 }
 
 func (x *rig) purge(event string) {
 	x.Helper()
-	if err := x.store.Purge(x.ctx, event); err != nil {
-		x.Fatalf("Purge: %v", err)
-	}
+	x.must(x.store.Purge(x.ctx, event), "Purge")
 	_, err := x.store.Get(x.ctx, event)
 	x.fails(err, dedup.ErrNotFound, "Get after Purge")
 	if rs := x.list(dedup.Filter{Event: event}); len(rs) != 0 {
@@ -179,9 +203,7 @@ func (x *rig) purge(event string) {
 func (x *rig) stats() dedup.Stats {
 	x.Helper()
 	s, err := x.store.Stats(x.ctx)
-	if err != nil {
-		x.Fatalf("Stats: %v", err)
-	}
+	x.must(err, "Stats")
 	return s
 }
 
@@ -213,34 +235,24 @@ func (x *rig) waiting() func() dedup.Work {
 func (x *rig) reopenEvent(event string, tasks ...dedup.NewTask) dedup.Record {
 	x.Helper()
 	r, err := x.store.Reopen(x.ctx, event, tasks...)
-	if err != nil {
-		x.Fatalf("Reopen: %v", err)
-	}
+	x.must(err, "Reopen")
 	return r
 }
 
 func (x *rig) extend(l dedup.Lease, d time.Duration) {
 	x.Helper()
-	if err := x.store.Extend(x.ctx, l, d); err != nil {
-		x.Fatalf("Extend: %v", err)
-	}
+	x.must(x.store.Extend(x.ctx, l, d), "Extend")
 }
 
-// seed returns and logs a new seed, or that of EYELET_SEED.
-func (x *rig) seed() uint64 {
+// random returns a source of random numbers. It logs its seed, which EYELET_SEED can set.
+func (x *rig) random() *rand.Rand {
 	x.Helper()
 	seed, err := strconv.ParseUint(os.Getenv("EYELET_SEED"), 10, 64)
 	if err != nil {
 		seed = rand.Uint64N(1 << 32)
 	}
 	x.Logf("seed %d: EYELET_SEED=%d repeats this", seed, seed)
-	return seed
-}
-
-// random returns a source of random numbers with a logged seed.
-func (x *rig) random() *rand.Rand {
-	x.Helper()
-	return rand.New(rand.NewPCG(x.seed(), 0))
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 func (x *rig) expediter() dedup.Expediter {
@@ -255,8 +267,6 @@ func (x *rig) expediter() dedup.Expediter {
 func (x *rig) runNow(event string) dedup.Record {
 	x.Helper()
 	r, err := x.expediter().RunNow(x.ctx, event)
-	if err != nil {
-		x.Fatalf("RunNow: %v", err)
-	}
+	x.must(err, "RunNow")
 	return r
 }

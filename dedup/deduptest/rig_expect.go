@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -76,6 +77,24 @@ func (x *rig) quarantined(event string, want int) {
 	equal(x, "quarantine count", x.get(event).QuarantineCount, want)
 }
 
+// lists requires the ids of the keys of the records that a filter selects, newest first.
+func (x *rig) lists(f dedup.Filter, want string) {
+	x.Helper()
+	if got := ids(x.list(f)); got != want {
+		x.Errorf("List(%+v) returned %q, want %q", f, got, want)
+	}
+}
+
+// runsWith takes a task of the event, which must have the body, and finishes it.
+func (x *rig) runsWith(body []byte, event string) {
+	x.Helper()
+	w := x.takeOf(event)
+	if !bytes.Equal(w.Record.Payload.Body, body) {
+		x.Errorf("%s runs with %d bytes, want %d", event, len(w.Record.Payload.Body), len(body))
+	}
+	x.finish(w.Lease, done())
+}
+
 // idle fails if a task is due. It waits a moment only, so it may miss one.
 func (x *rig) idle(why string) {
 	x.Helper()
@@ -110,11 +129,59 @@ func (x *rig) lost(l dedup.Lease, why string) {
 	}
 }
 
+// must requires that a call succeeded.
+func (x *rig) must(err error, call string) {
+	x.Helper()
+	if err != nil {
+		x.Fatalf("%s: %v", call, err)
+	}
+}
+
 // fails requires that err is want.
 func (x *rig) fails(err, want error, what string) {
 	x.Helper()
 	if !errors.Is(err, want) {
 		x.Fatalf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// failsReopen requires that Reopen fails with an error.
+func (x *rig) failsReopen(want error, event string, tasks ...dedup.NewTask) {
+	x.Helper()
+	_, err := x.store.Reopen(x.ctx, event, tasks...)
+	x.fails(err, want, fmt.Sprintf("Reopen of %q with %v", event, tasks))
+}
+
+// failsRunNow requires that RunNow fails with an error.
+func (x *rig) failsRunNow(want error, event, what string) {
+	x.Helper()
+	_, err := x.expediter().RunNow(x.ctx, event)
+	x.fails(err, want, what)
+}
+
+// continues requires that the second of two held claims continues the event of the first.
+func (x *rig) continues(second, first dedup.Decision) {
+	x.Helper()
+	for _, r := range []dedup.Record{second.Record, x.get(second.Record.Event)} {
+		if r.Event != first.Record.Event || r.Tasks[0].Attempt != 2 {
+			x.Errorf("second: %s", text(r))
+		}
+	}
+}
+
+// newer requires that a lease has a larger token than an earlier one.
+func (x *rig) newer(l, than dedup.Lease) {
+	x.Helper()
+	if l.Token <= than.Token {
+		x.Errorf("token %d after %d", l.Token, than.Token)
+	}
+}
+
+// responds requires the stored response of a decision.
+func (x *rig) responds(d dedup.Decision, status int, body string) {
+	x.Helper()
+	if got := d.Record.Response; got.Status != status || string(got.Body) != body {
+		x.Errorf("response %+v, want %d %q", got, status, body)
 	}
 }
 
