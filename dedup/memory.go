@@ -33,10 +33,10 @@ type Memory struct {
 	clock   Clock
 
 	mu          sync.Mutex
-	done        chan struct{} // closed by Close
-	changed     chan struct{} // closed and replaced when work may be due earlier
-	waiting     int           // blocked Takes
-	events      map[string]*memoryEntry
+	done        chan struct{}           // closed by Close
+	changed     chan struct{}           // closed and replaced when work may be due earlier
+	waiting     int                     // blocked Takes
+	events      map[string]*memoryEntry // nil after Close
 	names       memoryNames
 	order       []*memoryEntry // by Seq; stale ones are removed once they are the majority
 	stale       int            // entries of order that are no longer in events
@@ -87,22 +87,13 @@ func (m *Memory) begin(ctx context.Context) (now time.Time, err error) {
 		return time.Time{}, err
 	}
 	m.mu.Lock()
-	if m.closed() {
+	if m.events == nil {
 		m.mu.Unlock()
 		return time.Time{}, ErrClosed
 	}
 	now = m.clock.Now()
 	m.sweep(now, sweepBound)
 	return now, nil
-}
-
-func (m *Memory) closed() bool {
-	select {
-	case <-m.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // Claim implements [Store].
@@ -369,7 +360,7 @@ func (m *Memory) Guarantees() Guarantees { return Guarantees{Durability: Durable
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed() {
+	if m.events == nil {
 		return nil
 	}
 	close(m.done)

@@ -1,6 +1,9 @@
 package dedup
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // traceKey identifies a key in the traces.
 type traceKey [16]byte
@@ -47,16 +50,8 @@ func (m *memoryTraces) prune(today Day) {
 	if oldestOf(m.counts) >= first {
 		return
 	}
-	for k, t := range m.keys {
-		if t.Day < first {
-			delete(m.keys, k)
-		}
-	}
-	for day := range m.counts {
-		if day < first {
-			delete(m.counts, day)
-		}
-	}
+	maps.DeleteFunc(m.keys, func(_ traceKey, t Trace) bool { return t.Day < first })
+	maps.DeleteFunc(m.counts, func(day Day, _ int64) bool { return day < first })
 }
 
 func (m *memoryTraces) forget(k Key) {
@@ -70,10 +65,9 @@ func (m *memoryTraces) forget(k Key) {
 // release removes one acceptance.
 func (m *memoryTraces) release(k Key) {
 	key := traceKeyOf(k)
-	switch t := m.keys[key].Without(); t.Count {
-	case 0:
-		m.forget(k)
-	default:
+	if t := m.keys[key].Without(); t.Count > 0 {
 		m.keys[key] = t
+	} else {
+		m.forget(k)
 	}
 }
