@@ -46,12 +46,6 @@ func (k Key) Hash() [32]byte {
 	return sha256.Sum256(b)
 }
 
-// named returns the alias that finds an occurrence of the content by its name.
-func (k Key) named(name string) Key {
-	k.Space, k.ID = SpaceOccurrence+k.ID, name
-	return k
-}
-
 // length returns the length of all parts in bytes.
 func (k Key) length() int { return len(k.Principal) + len(k.Endpoint) + len(k.Space) + len(k.ID) }
 

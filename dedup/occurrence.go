@@ -64,21 +64,18 @@ func (k Key) content() string {
 
 // Named returns the alias of the claim's record for the name of its occurrence, and false if it
 // has no name.
-func (c *Claim) Named() (Key, bool) {
-	if c.Occurrence == nil || c.Occurrence.Name == "" {
-		return Key{}, false
-	}
-	return c.Key.named(c.Occurrence.Name), true
-}
+func (c *Claim) Named() (Key, bool) { return c.occurrenceKey(SpaceOccurrence, c.Key.ID) }
 
 // Sent returns the alias that finds other content of the sender with the same identifier, and
 // false if the claim has none. It never makes a claim Aliased.
-func (c *Claim) Sent() (Key, bool) {
+func (c *Claim) Sent() (Key, bool) { return c.occurrenceKey(SpaceSent, "") }
+
+func (c *Claim) occurrenceKey(space, content string) (Key, bool) {
 	if c.Occurrence == nil || c.Occurrence.Name == "" {
 		return Key{}, false
 	}
 	k := c.Key
-	k.Space, k.ID = SpaceSent, c.Occurrence.Name
+	k.Space, k.ID = space+content, c.Occurrence.Name
 	return k, true
 }
 

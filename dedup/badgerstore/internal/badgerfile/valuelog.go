@@ -132,7 +132,7 @@ func logEntryAt(data []byte, at, maxKey int) (e LogEntry, ok bool) {
 // There are none if it just ends, in zeros or a torn entry.
 func strayEntries(data []byte, from, maxKey int) (found []LogEntry) {
 	for at := from; at < len(data) && len(found) < 64; at++ {
-		if data[at] == 0 && at+1 < len(data) && data[at+1] == 0 && at+2 < len(data) && data[at+2] == 0 {
+		if bytes.HasPrefix(data[at:], []byte{0, 0, 0}) {
 			continue // the third byte of an entry is the length of its key
 		}
 		if e, ok := logEntryAt(data, at, maxKey); ok && e.good {
@@ -149,12 +149,7 @@ func strayEntries(data []byte, from, maxKey int) (found []LogEntry) {
 // rewrites many entries at once with their old versions: floor is the newest version in the
 // earlier files, which rewritten entries do not exceed.
 func laterCommits(before, behind []LogEntry, floor uint64) bool {
-	newest := floor
-	for _, e := range before {
-		if e.good {
-			newest = max(newest, e.version)
-		}
-	}
+	newest := max(floor, newestIn(before))
 	first := uint64(0)
 	for _, e := range behind {
 		switch {
@@ -179,13 +174,19 @@ func newestVersion(files []string, before string, maxKey int) (newest uint64, er
 			return 0, err
 		}
 		entries, _ := LogEntries(data, maxKey)
-		for _, e := range entries {
-			if e.good {
-				newest = max(newest, e.version)
-			}
-		}
+		newest = max(newest, newestIn(entries))
 	}
 	return newest, nil
+}
+
+// newestIn returns the newest version of the intact entries.
+func newestIn(entries []LogEntry) (newest uint64) {
+	for _, e := range entries {
+		if e.good {
+			newest = max(newest, e.version)
+		}
+	}
+	return newest
 }
 
 // IsEmptyLog reports whether a value log file has no entries: its head is followed by the end

@@ -90,15 +90,12 @@ func start(dir string, size int64) (*Disk, error) {
 	d.server = exec.CommandContext(context.Background(), os.Args[0])
 	d.server.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", serverEnv, size, d.fuse))
 	d.server.Stderr = os.Stderr
-	in, err := d.server.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := d.server.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
+	in, err1 := d.server.StdinPipe()
+	out, err2 := d.server.StdoutPipe()
 	d.in, d.out = in, bufio.NewReader(out)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
 	if err := d.server.Start(); err != nil {
 		return nil, err
 	}
@@ -141,37 +138,22 @@ func (d *Disk) Unmount() error {
 }
 
 // Seed makes later power cuts reproducible.
-func (d *Disk) Seed(seed uint64) error {
-	_, err := d.ask(fmt.Sprintf("seed %d", seed))
-	return err
-}
+func (d *Disk) Seed(seed uint64) error { return d.tell("seed", seed) }
 
 // Cut cuts the power. What was not flushed is kept, dropped or torn at random, and all users of
 // the file system get errors. Unmount and Mount restart the disk.
-func (d *Disk) Cut() error {
-	_, err := d.ask("cut")
-	return err
-}
+func (d *Disk) Cut() error { return d.tell("cut") }
 
 // CutIn cuts the power at the nth write from now, or at the first later one with depth writes
 // that are not flushed.
-func (d *Disk) CutIn(n, depth int) error {
-	_, err := d.ask(fmt.Sprintf("cutin %d %d", n, depth))
-	return err
-}
+func (d *Disk) CutIn(n, depth int) error { return d.tell("cutin", n, depth) }
 
 // FailWrite makes the next write that contains the marker fail once with EIO. Repeating the
 // write succeeds.
-func (d *Disk) FailWrite(marker []byte) error {
-	_, err := d.ask("fail " + hex.EncodeToString(marker))
-	return err
-}
+func (d *Disk) FailWrite(marker []byte) error { return d.tell("fail", hex.EncodeToString(marker)) }
 
 // FailIn makes the nth write from now fail once with EIO.
-func (d *Disk) FailIn(n int) error {
-	_, err := d.ask(fmt.Sprintf("failin %d", n))
-	return err
-}
+func (d *Disk) FailIn(n int) error { return d.tell("failin", n) }
 
 // Stats returns the counts so far.
 func (d *Disk) Stats() (Stats, error) {
@@ -183,9 +165,15 @@ func (d *Disk) Stats() (Stats, error) {
 	return s, json.Unmarshal([]byte(line), &s)
 }
 
-// ask sends a command to the server and returns its reply.
-func (d *Disk) ask(command string) (string, error) {
-	if _, err := fmt.Fprintln(d.in, command); err != nil {
+// tell sends a command that has no reply.
+func (d *Disk) tell(command ...any) error {
+	_, err := d.ask(command...)
+	return err
+}
+
+// ask sends a command with its arguments to the server and returns its reply.
+func (d *Disk) ask(command ...any) (string, error) {
+	if _, err := fmt.Fprintln(d.in, command...); err != nil {
 		return "", err
 	}
 	line, err := d.out.ReadString('\n')
@@ -194,7 +182,7 @@ func (d *Disk) ask(command string) (string, error) {
 	}
 	line = strings.TrimSuffix(line, "\n")
 	if problem, ok := strings.CutPrefix(line, "error "); ok {
-		return "", fmt.Errorf("faultdisk: %s: %s", command, problem)
+		return "", fmt.Errorf("faultdisk: %v: %s", command, problem)
 	}
 	return line, nil
 }
