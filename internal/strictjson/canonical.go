@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -74,18 +75,15 @@ func (c *canonicalizer) write() error {
 		})
 		c.close(start, ']')
 		return err
-	case '"':
-		start := c.pos
-		if err := c.scalar(first); err != nil {
-			return err
-		}
-		return c.writeString(c.Since(start))
 	default:
 		start := c.pos
 		if err := c.scalar(first); err != nil {
 			return err
 		}
 		text := c.Since(start)
+		if first == '"' {
+			return c.writeString(text)
+		}
 		if (first == '-' || isDigit(first)) && !isCanonicalNumber(text) {
 			return errors.New("json: a number of 2^53 or above, or not written as in ECMAScript")
 		}
@@ -175,35 +173,19 @@ func (c *canonicalizer) writeString(text []byte) error {
 
 // escape escapes the output from start on. The result is never longer than the text it came from.
 func (c *canonicalizer) escape(start int) {
-	plain := func(b byte) bool { return b >= ' ' && b != '"' && b != '\\' }
-	i := start
-	for i < len(c.out) && plain(c.out[i]) {
-		i++
-	}
-	if i == len(c.out) {
+	special := func(b byte) bool { return b < ' ' || b == '"' || b == '\\' }
+	i := slices.IndexFunc(c.out[start:], special)
+	if i < 0 {
 		return
 	}
-	rest := append([]byte(nil), c.out[i:]...)
-	c.out = c.out[:i]
+	rest := bytes.Clone(c.out[start+i:])
+	c.out = c.out[:start+i]
 	for _, b := range rest {
-		if plain(b) {
+		if !special(b) {
 			c.out = append(c.out, b)
-			continue
-		}
-		switch b {
-		case '"', '\\':
-			c.out = append(c.out, '\\', b)
-		case '\b':
-			c.out = append(c.out, `\b`...)
-		case '\f':
-			c.out = append(c.out, `\f`...)
-		case '\n':
-			c.out = append(c.out, `\n`...)
-		case '\r':
-			c.out = append(c.out, `\r`...)
-		case '\t':
-			c.out = append(c.out, `\t`...)
-		default:
+		} else if i := strings.IndexByte("\"\\\b\f\n\r\t", b); i >= 0 {
+			c.out = append(c.out, '\\', `"\bfnrt`[i])
+		} else {
 			const digits = "0123456789abcdef"
 			c.out = append(c.out, '\\', 'u', '0', '0', digits[b>>4], digits[b&15])
 		}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 )
 
 // Limits bound a text that is read before it is verified: a value costs much more than its
@@ -92,13 +93,12 @@ func (s *Scanner) Object(read func(name []byte) error) error {
 	more, err := s.enter('{', '}')
 	for more && err == nil {
 		var name []byte
-		if name, err = s.name(); err != nil {
-			return err
+		if name, err = s.name(); err == nil {
+			err = read(name)
 		}
-		if err = read(name); err != nil {
-			return err
+		if err == nil {
+			more, err = s.comma('}')
 		}
-		more, err = s.comma('}')
 	}
 	return err
 }
@@ -107,10 +107,9 @@ func (s *Scanner) Object(read func(name []byte) error) error {
 func (s *Scanner) Array(read func() error) error {
 	more, err := s.enter('[', ']')
 	for more && err == nil {
-		if err = read(); err != nil {
-			return err
+		if err = read(); err == nil {
+			more, err = s.comma(']')
 		}
-		more, err = s.comma(']')
 	}
 	return err
 }
@@ -236,29 +235,30 @@ func (s *Scanner) str() error {
 }
 
 func (s *Scanner) number() error {
-	if s.pos < len(s.text) && s.text[s.pos] == '-' {
-		s.pos++
-	}
+	s.oneOf("-")
 	first := s.pos
 	if whole := s.digits(); whole == 0 || whole > 1 && s.text[first] == '0' {
 		return ErrSyntax
 	}
-	if s.pos < len(s.text) && s.text[s.pos] == '.' {
-		s.pos++
-		if s.digits() == 0 {
-			return ErrSyntax
-		}
+	if s.oneOf(".") && s.digits() == 0 {
+		return ErrSyntax
 	}
-	if s.pos < len(s.text) && s.text[s.pos]|0x20 == 'e' {
-		s.pos++
-		if s.pos < len(s.text) && (s.text[s.pos] == '+' || s.text[s.pos] == '-') {
-			s.pos++
-		}
+	if s.oneOf("eE") {
+		s.oneOf("+-")
 		if s.digits() == 0 {
 			return ErrSyntax
 		}
 	}
 	return nil
+}
+
+// oneOf skips the byte at the position if it is one of these.
+func (s *Scanner) oneOf(chars string) bool {
+	found := s.pos < len(s.text) && strings.IndexByte(chars, s.text[s.pos]) >= 0
+	if found {
+		s.pos++
+	}
+	return found
 }
 
 func (s *Scanner) digits() (n int) {

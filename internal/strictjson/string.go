@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"bytes"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -76,19 +77,8 @@ func AppendString(b, raw []byte) (out []byte, whole bool) {
 
 // unescape returns the character of a short escape, or 0.
 func unescape(c byte) byte {
-	switch c {
-	case '"', '\\', '/':
-		return c
-	case 'b':
-		return '\b'
-	case 'f':
-		return '\f'
-	case 'n':
-		return '\n'
-	case 'r':
-		return '\r'
-	case 't':
-		return '\t'
+	if i := strings.IndexByte(`"\/bfnrt`, c); i >= 0 {
+		return "\"\\/\b\f\n\r\t"[i]
 	}
 	return 0
 }

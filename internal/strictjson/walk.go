@@ -50,10 +50,7 @@ func At(checked []byte, path []string) (raw []byte, err error) {
 func EachMember(object []byte, do func(name, value []byte) error) error {
 	s := Scanner{text: object, valid: true}
 	return s.Object(func(name []byte) error {
-		value, err := s.Value()
-		if err != nil {
-			return err
-		}
+		value, _ := s.Value() // was checked
 		return do(name, value)
 	})
 }
@@ -62,10 +59,7 @@ func EachMember(object []byte, do func(name, value []byte) error) error {
 func EachElement(array []byte, do func(value []byte) error) error {
 	s := Scanner{text: array, valid: true}
 	return s.Array(func() error {
-		value, err := s.Value()
-		if err != nil {
-			return err
-		}
+		value, _ := s.Value() // was checked
 		return do(value)
 	})
 }
@@ -82,10 +76,7 @@ func memberOf(object []byte, name string) (found []byte, err error) {
 		found = value
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
+	return found, err
 }
 
 // means reports whether the text of a JSON string, with the quotes, decodes to name.
@@ -106,12 +97,11 @@ func elementOf(array []byte, index string) (found []byte, err error) {
 	if err != nil || strconv.Itoa(n) != index {
 		return nil, nil //nolint:nilerr // not an index
 	}
-	i := 0
 	err = EachElement(array, func(value []byte) error {
-		if i == n {
+		if n == 0 {
 			found = value
 		}
-		i++
+		n--
 		return nil
 	})
 	return found, err
