@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -33,9 +34,8 @@ type NewTask struct {
 func (a *api) reopen(w http.ResponseWriter, r *http.Request) {
 	order, err := readReopen(w, r)
 	if err != nil {
-		var large *http.MaxBytesError
 		status := http.StatusBadRequest
-		if errors.As(err, &large) {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			status = http.StatusRequestEntityTooLarge
 		}
 		fail(w, status, err.Error())
@@ -46,11 +46,7 @@ func (a *api) reopen(w http.ResponseWriter, r *http.Request) {
 		tasks = append(tasks, dedup.NewTask(t))
 	}
 	rec, err := a.store.Reopen(r.Context(), r.PathValue("event"), tasks...)
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	respond(w, Summary(rec))
+	respond(w, Summary(rec), err)
 }
 
 // readReopen reads the body. It refuses unknown members, and forms, because browsers send those
@@ -72,10 +68,8 @@ func readReopen(w http.ResponseWriter, r *http.Request) (ReopenRequest, error) {
 	if d.More() {
 		return o, errors.New("the body holds more than one request")
 	}
-	for _, t := range o.Tasks {
-		if t.Handler == "" {
-			return o, errors.New("a task without a handler")
-		}
+	if slices.ContainsFunc(o.Tasks, func(t NewTask) bool { return t.Handler == "" }) {
+		return o, errors.New("a task without a handler")
 	}
 	return o, nil
 }
@@ -87,11 +81,7 @@ func (a *api) retry(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rec, err := store.RunNow(r.Context(), r.PathValue("event"))
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	respond(w, Summary(rec))
+	respond(w, Summary(rec), err)
 }
 
 func (a *api) purge(w http.ResponseWriter, r *http.Request) {
@@ -131,10 +121,8 @@ func refuse(w http.ResponseWriter, err error) {
 		err    error
 		status int
 	}{
-		{dedup.ErrNotFound, http.StatusNotFound},
-		{dedup.ErrNotDead, http.StatusConflict},
-		{dedup.ErrNotWaiting, http.StatusConflict},
-		{dedup.ErrNoPayload, http.StatusConflict},
+		{dedup.ErrNotFound, http.StatusNotFound}, {dedup.ErrNotDead, http.StatusConflict},
+		{dedup.ErrNotWaiting, http.StatusConflict}, {dedup.ErrNoPayload, http.StatusConflict},
 		{dedup.ErrOpen, http.StatusConflict},
 	} {
 		if errors.Is(err, row.err) {

@@ -88,22 +88,23 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) show(w http.ResponseWriter, r *http.Request) {
 	rec, err := a.store.Get(r.Context(), r.PathValue("event"))
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	respond(w, Details(rec))
+	respond(w, Details(rec), err)
 }
 
-// setHeaders sets the fields of a response. It may hold data of unauthenticated clients: it must not be
-// cached, and browsers must not guess its type.
+// setHeaders sets the fields of a response. It may hold data of unauthenticated clients: it must
+// not be cached, and browsers must not guess its type.
 func setHeaders(w http.ResponseWriter, kind string) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-func respond(w http.ResponseWriter, what any) {
+// respond writes a value, or with the error of the store.
+func respond(w http.ResponseWriter, what any, err error) {
+	if err != nil {
+		refuse(w, err)
+		return
+	}
 	setHeaders(w, "application/json")
 	_ = json.NewEncoder(w).Encode(what) // the client may be gone
 }
@@ -130,21 +131,15 @@ func ParseFilter(q url.Values) (dedup.Filter, error) {
 
 func setFilter(f *dedup.Filter, name string, values []string) (err error) {
 	value := values[0]
+	text := map[string]*string{
+		"event": &f.Event, "id": &f.ID, "producer": &f.Producer, "endpoint": &f.Endpoint,
+		"type": &f.Type, "handler": &f.Handler, "reason": &f.Reason,
+	}[name]
+	if text != nil {
+		*text = value
+		return nil
+	}
 	switch name {
-	case "event":
-		f.Event = value
-	case "id":
-		f.ID = value
-	case "producer":
-		f.Producer = value
-	case "endpoint":
-		f.Endpoint = value
-	case "type":
-		f.Type = value
-	case "handler":
-		f.Handler = value
-	case "reason":
-		f.Reason = value
 	case "state":
 		f.States, err = parseStates(values)
 	case "since":

@@ -19,6 +19,7 @@ package httpfile
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -34,44 +35,28 @@ const (
 
 // File is one recorded request.
 type File struct {
-	// Name is the origin of the file, for errors.
-	Name string
-	// Notes are the leading "# name: value" lines, in order.
-	Notes []Note
+	Name  string // the origin of the file, for errors
+	Notes []Note // in order
 	// Method, Target and Proto are the parts of the request line. Target is the request target as
 	// sent, usually a path and a query.
 	Method, Target, Proto string
-	// Fields are the header fields, in order.
-	Fields []Field
-	// Body is every byte after the blank line.
-	Body []byte
+	Fields                []Field // in order
+	Body                  []byte  // every byte after the blank line
 
 	requestLine, blank string // as read
 }
 
-// Note is one leading "# name: value" line.
-type Note struct {
-	// Name is lower case: letters, digits, "-" and "_".
-	Name string
-	// Value has no white space around it.
-	Value string
-	// Line is the line of the note in the file, from 1; zero in files that were not read.
-	Line int
-
-	raw string
-}
-
 // Field is one line of the request's header.
 type Field struct {
-	// Name has the letter case in which it was sent.
-	Name string
-	// Value has no white space around it.
-	Value string
-	// Line is the line of the field in the file, from 1; zero in files that were not read.
-	Line int
+	Name  string // in the letter case in which it was sent
+	Value string // without white space around it
+	Line  int    // in the file, from 1; zero in files that were not read
 
 	raw string
 }
+
+// Note is one leading "# name: value" line. Its name is of lower-case letters, digits, "-" and "_".
+type Note Field
 
 // Error is a syntax error in a file. Its text begins with "FILE:LINE: ".
 type Error struct {
@@ -151,7 +136,7 @@ func (f *File) Host() string {
 func (f *File) Request() (*http.Request, error) {
 	u, err := url.ParseRequestURI(f.Target)
 	if err != nil {
-		return nil, &Error{File: f.Name, Line: f.headLine(), Msg: "request target is not a URL path"}
+		return nil, &Error{File: f.Name, Line: len(f.Notes) + 1, Msg: "request target is not a URL path"}
 	}
 	r := &http.Request{
 		Method: f.Method, URL: u, RequestURI: f.Target, Host: f.Host(), Header: f.Header(),
@@ -159,13 +144,7 @@ func (f *File) Request() (*http.Request, error) {
 		Body: http.NoBody, ContentLength: int64(len(f.Body)),
 	}
 	if len(f.Body) > 0 {
-		r.Body = readCloser{bytes.NewReader(f.Body)}
+		r.Body = io.NopCloser(bytes.NewReader(f.Body))
 	}
 	return r, nil
 }
-
-func (f *File) headLine() int { return len(f.Notes) + 1 }
-
-type readCloser struct{ *bytes.Reader }
-
-func (readCloser) Close() error { return nil }

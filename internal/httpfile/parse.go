@@ -9,14 +9,10 @@ import (
 // Parse parses a file; name is used in errors, which are all *[Error].
 func Parse(name string, data []byte) (*File, error) {
 	p := &parser{file: &File{Name: name}, rest: data}
-	if err := p.notes(); err != nil {
-		return nil, err
-	}
-	if err := p.request(); err != nil {
-		return nil, err
-	}
-	if err := p.fields(); err != nil {
-		return nil, err
+	for _, read := range []func() error{p.notes, p.request, p.fields} {
+		if err := read(); err != nil {
+			return nil, err
+		}
 	}
 	p.file.Body = p.rest
 	return p.file, nil
@@ -131,12 +127,6 @@ func parseField(text string) (Field, bool) {
 
 // isToken reports whether s is a token of RFC 9110 section 5.6.2.
 func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
-			return false
-		}
-	}
-	return s != ""
+	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~"
+	return s != "" && strings.Trim(s, chars) == ""
 }

@@ -2,6 +2,7 @@ package httpfile
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -67,11 +68,7 @@ func (f *File) same(g *File) bool {
 }
 
 func (f *File) head() string {
-	proto := f.Proto
-	if proto == "" {
-		proto = "HTTP/1.1"
-	}
-	line := f.Method + " " + f.Target + " " + proto
+	line := f.Method + " " + f.Target + " " + cmp.Or(f.Proto, "HTTP/1.1")
 	if trimEnd(f.requestLine) == line {
 		return f.requestLine
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -75,24 +76,15 @@ func Control(_, address string, _ syscall.RawConn) error {
 }
 
 // specialRanges are the special-purpose ranges (RFC 6890) for which netip has no method.
-func specialRanges() []string {
-	return []string{
-		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15",
-		"198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4", "::/96", "fec0::/10", "3fff::/20",
-		"5f00::/16", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32",
-		"2002::/16",
-	}
+var specialRanges = []string{
+	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+	"240.0.0.0/4", "::/96", "fec0::/10", "3fff::/20", "5f00::/16", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64",
+	"2001::/23", "2001:db8::/32", "2002::/16",
 }
 
 func isPublic(ip netip.Addr) bool {
 	ip = ip.Unmap()
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
-		return false
-	}
-	for _, inside := range specialRanges() {
-		if netip.MustParsePrefix(inside).Contains(ip) {
-			return false
-		}
-	}
-	return true
+	special := func(prefix string) bool { return netip.MustParsePrefix(prefix).Contains(ip) }
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() &&
+		!slices.ContainsFunc(specialRanges, special)
 }
