@@ -12,14 +12,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
-	"sort"
+	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // secret is the key of both sides; the load runs on loopback only.
@@ -88,10 +90,10 @@ func round(ctx context.Context, s settings, url string, pid int) (figures, error
 	}
 	f := summarise(took, elapsed, cpu, flushed)
 	f.HandledPerSecond = float64(after.Handled-before.Handled) / elapsed.Seconds()
-	f.Backlog = int(after.Backlog)
-	f.Allocs = float64(after.Mallocs-before.Mallocs) / float64(f.Events)
+	f.Backlog = float64(after.Backlog)
+	f.Allocs = float64(after.Mallocs-before.Mallocs) / f.Events
 	if commits := after.Commits - before.Commits; commits > 0 {
-		f.EventsPerCommit = float64(f.Events) / float64(commits)
+		f.EventsPerCommit = f.Events / float64(commits)
 	}
 	return f, nil
 }
@@ -111,15 +113,14 @@ func stateOf(ctx context.Context, url string) (st state, err error) {
 }
 
 func summarise(took []time.Duration, elapsed, cpu time.Duration, flushed int64) figures {
-	sort.Slice(took, func(i, j int) bool { return took[i] < took[j] })
-	n := len(took)
-	at := func(q float64) float64 { return float64(took[min(n-1, int(q*float64(n)))].Microseconds()) / 1000 }
+	slices.Sort(took)
+	n := float64(len(took))
+	at := func(q float64) float64 { return float64(took[min(len(took)-1, int(q*n))].Microseconds()) / 1000 }
 	f := figures{
-		Events: n, PerSecond: float64(n) / elapsed.Seconds(), P50: at(0.50), P99: at(0.99),
-		CPU: float64(cpu.Microseconds()) / float64(n),
+		Events: n, PerSecond: n / elapsed.Seconds(), P50: at(0.50), P99: at(0.99), CPU: float64(cpu.Microseconds()) / n,
 	}
 	if flushed > 0 {
-		f.EventsPerFlush = float64(n) / float64(flushed)
+		f.EventsPerFlush = n / float64(flushed)
 	}
 	return f
 }
@@ -130,32 +131,21 @@ func summarise(took []time.Duration, elapsed, cpu time.Duration, flushed int64) 
 func load(ctx context.Context, s settings, url string, length time.Duration) ([]time.Duration, error) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: s.clients, MaxConnsPerHost: s.clients}}
 	defer client.CloseIdleConnections()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	deadline := time.Now().Add(length)
-	var (
-		mu   sync.Mutex
-		all  []time.Duration
-		fail error
-		wg   sync.WaitGroup
-	)
-	for range s.clients {
-		wg.Go(func() {
-			took, err := oneClient(ctx, client, url, s.body, deadline)
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, took...)
-			if err != nil && fail == nil {
-				fail = err
-				cancel()
-			}
+	took := make([][]time.Duration, s.clients)
+	clients, ctx := errgroup.WithContext(ctx)
+	for i := range took {
+		clients.Go(func() (err error) {
+			took[i], err = oneClient(ctx, client, url, s.body, deadline)
+			return err
 		})
 	}
-	wg.Wait()
-	if fail == nil && len(all) == 0 {
-		fail = errors.New("no event was sent")
+	err := clients.Wait()
+	all := slices.Concat(took...)
+	if err == nil && len(all) == 0 {
+		err = errors.New("no event was sent")
 	}
-	return all, fail
+	return all, err
 }
 
 func oneClient(
@@ -164,7 +154,7 @@ func oneClient(
 	mac := hmac.New(sha256.New, []byte(secret))
 	var took []time.Duration
 	for time.Now().Before(deadline) {
-		req, err := event(ctx, url, size, mac.Sum, func(b []byte) { mac.Reset(); mac.Write(b) })
+		req, err := event(ctx, url, size, mac)
 		if err != nil {
 			return took, err
 		}
@@ -174,8 +164,7 @@ func oneClient(
 			return took, err
 		}
 		_, err = io.Copy(io.Discard, resp.Body)
-		_ = resp.Body.Close()
-		if err != nil {
+		if err = errors.Join(err, resp.Body.Close()); err != nil {
 			return took, err
 		}
 		if resp.StatusCode != http.StatusOK {
@@ -187,22 +176,19 @@ func oneClient(
 }
 
 // event makes a signed delivery with a unique identifier and an incompressible payload.
-func event(
-	ctx context.Context, url string, size int, sum func([]byte) []byte, sign func([]byte),
-) (*http.Request, error) {
+func event(ctx context.Context, url string, size int, mac hash.Hash) (*http.Request, error) {
 	raw := make([]byte, size*3/4)
-	if _, err := rand.Read(raw); err != nil {
-		return nil, err
-	}
+	rand.Read(raw) // never fails
 	body := fmt.Appendf(nil, `{"action":"bench","pad":"%s"}`, base64.RawURLEncoding.EncodeToString(raw[16:]))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	sign(body)
+	mac.Reset()
+	mac.Write(body)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-GitHub-Event", "push")
 	req.Header.Set("X-GitHub-Delivery", hex.EncodeToString(raw[:16]))
-	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(sum(nil)))
+	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	return req, nil
 }

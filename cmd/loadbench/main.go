@@ -18,7 +18,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"sort"
+	"reflect"
+	"slices"
 	"text/tabwriter"
 	"time"
 )
@@ -63,26 +64,23 @@ func run(ctx context.Context, s settings, out, progress io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	s.dir = dir
-	var bare, receiver []figures
+	rounds := map[string][]figures{}
 	for i := range s.rounds {
-		for _, side := range []struct {
-			name string
-			to   *[]figures
-		}{{"bare", &bare}, {"receiver", &receiver}} {
-			_, _ = fmt.Fprintf(progress, "round %d of %d: %s\n", i+1, s.rounds, side.name)
-			f, err := measure(ctx, s, side.name)
+		for _, side := range []string{"bare", "receiver"} {
+			_, _ = fmt.Fprintf(progress, "round %d of %d: %s\n", i+1, s.rounds, side)
+			f, err := measure(ctx, s, side)
 			if err != nil {
-				return fmt.Errorf("%s: %w", side.name, err)
+				return fmt.Errorf("%s: %w", side, err)
 			}
-			*side.to = append(*side.to, f)
+			rounds[side] = append(rounds[side], f)
 		}
 	}
-	return report(out, s, median(bare), median(receiver))
+	return report(out, s, median(rounds["bare"]), median(rounds["receiver"]))
 }
 
-// figures are the results of one round.
+// figures are the results of one round, all of them numbers.
 type figures struct {
-	Events    int     `json:"events"`
+	Events    float64 `json:"events"`
 	PerSecond float64 `json:"events_per_second"`
 	P50       float64 `json:"p50_ms"`
 	P99       float64 `json:"p99_ms"`
@@ -95,31 +93,20 @@ type figures struct {
 	// HandledPerSecond counts the handler calls of the round, Backlog the tasks without an
 	// outcome at its end. A receiver keeps up when it handles as fast as it accepts.
 	HandledPerSecond float64 `json:"handled_per_second"`
-	Backlog          int     `json:"backlog"`
+	Backlog          float64 `json:"backlog"`
 }
 
 // median returns the median of each figure.
-func median(rounds []figures) figures {
-	pick := func(get func(figures) float64) float64 {
-		var v []float64
+func median(rounds []figures) (m figures) {
+	for i := range reflect.TypeFor[figures]().NumField() {
+		var values []float64
 		for _, f := range rounds {
-			v = append(v, get(f))
+			values = append(values, reflect.ValueOf(f).Field(i).Float())
 		}
-		sort.Float64s(v)
-		return v[len(v)/2]
+		slices.Sort(values)
+		reflect.ValueOf(&m).Elem().Field(i).SetFloat(values[len(values)/2])
 	}
-	return figures{
-		Events:           int(pick(func(f figures) float64 { return float64(f.Events) })),
-		PerSecond:        pick(func(f figures) float64 { return f.PerSecond }),
-		P50:              pick(func(f figures) float64 { return f.P50 }),
-		P99:              pick(func(f figures) float64 { return f.P99 }),
-		CPU:              pick(func(f figures) float64 { return f.CPU }),
-		Allocs:           pick(func(f figures) float64 { return f.Allocs }),
-		EventsPerFlush:   pick(func(f figures) float64 { return f.EventsPerFlush }),
-		EventsPerCommit:  pick(func(f figures) float64 { return f.EventsPerCommit }),
-		HandledPerSecond: pick(func(f figures) float64 { return f.HandledPerSecond }),
-		Backlog:          int(pick(func(f figures) float64 { return float64(f.Backlog) })),
-	}
+	return m
 }
 
 func report(out io.Writer, s settings, bare, receiver figures) error {
@@ -145,7 +132,7 @@ func report(out io.Writer, s settings, bare, receiver figures) error {
 	row("CPU us/event", "%.1f", bare.CPU, receiver.CPU)
 	row("allocations/event", "%.0f", bare.Allocs, receiver.Allocs)
 	_, _ = fmt.Fprintf(w, "handled/s\t-\t%.0f\t\t\n", receiver.HandledPerSecond)
-	_, _ = fmt.Fprintf(w, "backlog at the end\t-\t%d\t\t\n", receiver.Backlog)
+	_, _ = fmt.Fprintf(w, "backlog at the end\t-\t%.0f\t\t\n", receiver.Backlog)
 	flushes := "not seen"
 	if receiver.EventsPerFlush > 0 {
 		flushes = fmt.Sprintf("%.1f", receiver.EventsPerFlush)

@@ -38,13 +38,11 @@ func flushes(dir string) int64 {
 		return 0
 	}
 	major, minor := strconv.Itoa(int(unix.Major(st.Dev))), strconv.Itoa(int(unix.Minor(st.Dev)))
-	for _, line := range strings.Split(string(text), "\n") {
-		f := strings.Fields(line)
-		if len(f) < 19 || f[0] != major || f[1] != minor {
-			continue
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) >= 19 && f[0] == major && f[1] == minor {
+			n, _ := strconv.ParseInt(f[18], 10, 64)
+			return n
 		}
-		n, _ := strconv.ParseInt(f[18], 10, 64)
-		return n
 	}
 	return 0
 }
