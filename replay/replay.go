@@ -134,7 +134,8 @@ func withoutURL(err error) error {
 }
 
 // connectionFields are the fields of the connection on which the request is sent.
-var connectionFields = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer", "Upgrade",
+var connectionFields = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Trailer",
+	"Upgrade",
 	"Te"}
 
 // request makes the request to send.

@@ -114,7 +114,7 @@ func connect(ctx context.Context, s *config.Settings) (*opsclient.Client, error)
 	return r.Connect(ctx)
 }
 
-// requireStore fails when there is no store to open.
+// requireStore fails if the store does not exist.
 func requireStore(s *config.Settings) error {
 	kind, dir, err := s.StoreKind()
 	if err != nil {

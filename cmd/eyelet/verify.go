@@ -121,7 +121,7 @@ func deliveryOf(p *config.Plan, rec *httpfile.File, from *producer.Producer) (*p
 		u.RawQuery = r.URL.RawQuery
 		r.URL = u
 	} else if r.URL, err = url.Parse(strings.TrimSuffix(base, "/") + rec.Target); err != nil {
-		return nil, usage.Errorf("", "%s: the request target is no URL", rec.Name)
+		return nil, usage.Errorf("", "%s: the request target is not a URL", rec.Name)
 	}
 	r.Body = http.NoBody
 	return &producer.Delivery{Request: verify.Normalize(r), Body: rec.Body}, nil

@@ -204,7 +204,7 @@ const (
 	pingAfter, pingTimeout = 10 * time.Second, 5 * time.Second
 )
 
-// newTransport returns the transport for a target. There is no http.Client around it, because that
+// newTransport returns the transport for a target. It has no http.Client around it, because that
 // would parse the Location of a redirect and quote it in its errors. Certificates are always
 // validated. Content codings are neither requested nor decoded.
 func newTransport(c Config) *http.Transport {

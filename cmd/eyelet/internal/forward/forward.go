@@ -88,7 +88,7 @@ type Result struct {
 	ContentType string
 	Body        []byte
 	// NotBefore is the minimum wait before the next attempt, as the target asked (Transient), or
-	// before the next call (Deferred). Zero is no minimum.
+	// before the next call (Deferred). Zero means none.
 	NotBefore time.Duration
 	// Err is why the event was not accepted; nil with Accepted. It holds no URL, payload or
 	// credential.

@@ -84,15 +84,15 @@ func (t *Target) updateState(change func(*Status)) { _ = t.cfg.State.update(t.cf
 
 // Classify maps the status of a response to the outcome of the delivery (section 9.2 of the
 // draft). keyed reports that the request had an Idempotency-Key. A redirect is classified only if
-// it was not followed. Status 0 means that there was no complete response: the outcome is unknown
+// it was not followed. Status 0 means that the response was not complete: the outcome is unknown
 // (section 9.3).
 //
 // A 409 to a keyed request is Transient. The delivery draft defers to the idempotency draft
 // (section 9.4), where another request with the key is still being processed, and a repetition
 // gets its response later (draft-ietf-httpapi-idempotency-key-header-07 section 2.7).
 //
-// A 207 reports several outcomes that cannot be told apart: it is neither accepted nor retried. A
-// number that is not an HTTP status counts as a server error (RFC 9110 section 15).
+// A 207 reports several outcomes, which are not distinguished: it is neither accepted nor retried.
+// A number that is not an HTTP status counts as a server error (RFC 9110 section 15).
 func Classify(status int, keyed bool) Outcome {
 	switch {
 	case status == http.StatusMultiStatus:
@@ -113,7 +113,7 @@ const maxWait = 100 * 365 * 24 * time.Hour
 
 // parseRetryAfter returns the wait of a Retry-After field (RFC 9110 section 10.2.3), delay-seconds
 // or an HTTP-date. Zero (section 9.5 of the draft: no preference), a past date and malformed
-// values are no wait. Of several lines the longest wait counts.
+// values mean no wait. Of several lines the longest wait counts.
 func parseRetryAfter(lines []string, now time.Time) time.Duration {
 	var longest time.Duration
 	for _, line := range lines {

@@ -195,6 +195,6 @@ func TestASunsetInThePastAppliesAtOnce(t *testing.T) {
 	f := plain(t, says(200, "Sunset", past))
 	target := to(t, f.URL, nil)
 	want(t, deliver(t, target, "1"), Accepted, 200)
-	f.Close() // an unreachable target is no acceptance either
+	f.Close() // an unreachable target does not accept either
 	want(t, deliver(t, target, "2"), Terminal, 0)
 }
