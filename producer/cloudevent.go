@@ -173,10 +173,9 @@ func (d *Delivery) cloudEvent() (cloudEvent, error) {
 	return events[0], nil
 }
 
-// checkMode refuses binary mode under a signature that covers the body but not the attributes:
-// an attacker could resend a captured body, even of another mode, as any event. In the other
-// modes the attributes are in the body. A bearer token covers nothing and vouches for the whole
-// request.
+// checkMode refuses binary mode under a signature that covers the body but not the attributes: an
+// attacker could resend a captured body, even of another mode, as any event. In the other modes the
+// attributes are in the body. A bearer token covers nothing and vouches for the whole request.
 func (d *Delivery) checkMode() error {
 	if d.Identity.Signed == nil || d.looseBinary || ceMedia(d.Request.Header.Get("Content-Type")) != "" {
 		return nil

@@ -15,8 +15,7 @@ import (
 // Extractor reads one string from a delivery.
 type Extractor interface {
 	// Extract returns the value, or "" if there is none. A value that must not be used is a
-	// *verify.Error: it is malformed, or ambiguous because its field or JSON member occurs
-	// twice.
+	// *verify.Error: it is malformed, or ambiguous because its field or JSON member occurs twice.
 	Extract(*Delivery) (string, error)
 	// Consumes lists the parts of the request that are read: header fields in lower case,
 	// "@query" and "@body". Only a signature that covers all of them authenticates the value.

@@ -7,10 +7,9 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Link reads the target of the Link field (RFC 8288) with the relation type. WebSub hubs
-// identify the topic with it. The field may be on several lines. Two different targets of one
-// relation are refused (ambiguous_field), and so is a field that does not parse
-// (event_malformed).
+// Link reads the target of the Link field (RFC 8288) with the relation type. WebSub hubs identify
+// the topic with it. The field may be on several lines. Two different targets of one relation are
+// refused (ambiguous_field), and so is a field that does not parse (event_malformed).
 func Link(rel string) Extractor { return linkTarget(rel) }
 
 type linkTarget string

@@ -47,9 +47,8 @@ type Producer struct {
 	AllowedIPs []netip.Prefix
 	// EarlyData accepts requests marked Early-Data: 1 (RFC 8470) while their signed time is fresh.
 	EarlyData bool
-	// SignsURL means that the scheme signs the URL, so Open requires the public one. Set by
-	// default where the scheme has a method SignsURL that returns true, as those of package
-	// verify have.
+	// SignsURL means that the scheme signs the URL, so Open requires the public one. Set by default
+	// where the scheme has a method SignsURL that returns true, as those of package verify have.
 	SignsURL bool
 	// SecretQuery are query parameters that hold credentials. They are redacted and not part of
 	// the scope.
@@ -107,8 +106,7 @@ type Producer struct {
 	// Defaults to any text of 1 to 1,024 characters.
 	KeyFormat KeyFormat
 	// Type extracts the event type. A type of more than MaxType characters or with a control
-	// character is refused under API (400) and dropped under Webhook. Defaults to an empty
-	// type.
+	// character is refused under API (400) and dropped under Webhook. Defaults to an empty type.
 	Type Extractor
 	// Attributes reads facts about the event for handlers (source, subject, time, ...). May be nil.
 	Attributes func(*Delivery) (map[string]string, error)
@@ -137,8 +135,7 @@ type Producer struct {
 	// ScopeIgnores are query parameters outside the scope: credentials and attempt counters.
 	ScopeIgnores []string
 	// Sending reads the identifier that retries of one sending share, where Key reads one that
-	// several events share. It matters only where the signature covers neither. Defaults to
-	// Key.
+	// several events share. It matters only where the signature covers neither. Defaults to Key.
 	Sending Extractor
 	// StaleKnown answers an authentic but stale delivery of a known event with the stored
 	// response, for senders that resend the same bytes hours later. Set in presets.
@@ -187,9 +184,8 @@ type Producer struct {
 	Window time.Duration
 	// DropBody deletes bodies once every handler is done. By default they are kept for the window.
 	DropBody bool
-	// Forgets remembers nothing beyond the window. By default the store is asked to remember
-	// events whose signature covers the content but no time, for 90 days unless configured
-	// otherwise.
+	// Forgets remembers nothing beyond the window. By default the store is asked to remember events
+	// whose signature covers the content but no time, for 90 days unless configured otherwise.
 	Forgets bool
 	// EventTime reads when the event happened from the signed content: RFC 3339, or seconds or
 	// milliseconds since 1970. It decides how long an event is remembered beyond the window.

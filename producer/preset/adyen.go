@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/eyelet-dev/eyelet/dedup"
@@ -38,8 +37,9 @@ func Adyen(keys ...string) producer.Producer { return adyen.producer(Settings{Se
 var adyen = Preset{
 	Name: "adyen", Docs: adyenDocs,
 	Auth: "HMAC-SHA256 of 8 members of each item", ID: "pspReference:eventCode:success", Deadline: "10 s",
-	Wants: "2xx or [accepted]; 30 days",
-	Uses:  []string{"secrets", "username", "password"},
+	Wants:       "2xx or [accepted]; 30 days",
+	Uses:        []string{"secrets", "username", "password"},
+	fingerprint: producer.FingerprintNone, window: adyenWindow,
 	build: func(p *producer.Producer, s Settings) {
 		scheme := newAdyenScheme(s.Secrets...)
 		signedBy(p, scheme)
@@ -48,22 +48,18 @@ var adyen = Preset{
 			p.Scheme = verify.All{p.Scheme, scheme}
 		}
 		p.Split = splitAdyen
-		p.Fingerprint = producer.FingerprintNone
 		p.Accepted = adyenAccepted()
-		p.Window = adyenWindow
 	},
-	sample: sample{
-		kind: "AUTHORISATION",
+	sample: sample{kind: "AUTHORISATION",
 		body: `{"live":"false","notificationItems":[{"NotificationRequestItem":{"amount":{"currency":"EUR",` +
 			`"value":2450},"eventCode":"{type}","eventDate":"{time}","merchantAccountCode":"EyeletTea",` +
 			`"merchantReference":"order-17","originalReference":"","pspReference":"{id}","reason":"",` +
-			`"success":"true"}}]}`,
-	},
+			`"success":"true"}}]}`},
 }
 
 const (
 	adyenDocs   = "https://docs.adyen.com/development-resources/webhooks/verify-hmac-signatures/"
-	adyenWindow = (30 + 1) * 24 * time.Hour // Adyen retries for 30 days
+	adyenWindow = 31 * day // Adyen retries for 30 days
 )
 
 func adyenAccepted() dedup.Response {
@@ -97,22 +93,18 @@ var adyenPlatform = Preset{
 	Name: "adyen-platform", Docs: adyenDocs,
 	Auth: "HMAC-SHA256 of the body", ID: "digest of the body", Deadline: "10 s", Wants: "2xx or [accepted]; 30 days",
 	Uses: []string{"secrets"},
+	key:  producer.BodyDigest(), kind: producer.JSON("type"), eventTime: producer.JSON("timestamp"),
+	window: adyenWindow,
 	build: func(p *producer.Producer, s Settings) {
 		signedBy(p, &verify.HMAC{
 			Headers: []string{"HmacSignature"}, Encoding: verify.Base64,
 			Secrets: verify.Secrets(s.Secrets...), SecretEncoding: verify.Hex,
 		})
-		p.Key = producer.BodyDigest()
-		p.Type = producer.JSON("type")
-		p.EventTime = producer.JSON("timestamp")
 		p.Accepted = adyenAccepted()
-		p.Window = adyenWindow
 	},
-	sample: sample{
-		kind: "balancePlatform.transfer.created",
+	sample: sample{kind: "balancePlatform.transfer.created",
 		body: `{"data":{"balancePlatform":"EyeletTea","id":"{id}","status":"received"},"environment":"test",` +
-			`"type":"{type}"}`,
-	},
+			`"type":"{type}"}`},
 }
 
 // Limits of an Adyen notification, which is parsed before it is verified.

@@ -1,8 +1,6 @@
 package preset
 
 import (
-	"time"
-
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -25,18 +23,14 @@ var awsEventBridge = Preset{
 	Name: "aws-eventbridge", Docs: "https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-api-destinations.html",
 	Auth: "API key, basic or bearer", ID: "body id", Deadline: "5 s", Wants: "2xx; 24 h",
 	Uses: []string{"username", "password", "header", "query", "value", "bearer", "secrets"},
+	key:  producer.JSON("id"), kind: producer.JSON("detail-type"), window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		withCredential(p, s.credential())
-		p.Key = producer.JSON("id")
-		p.Type = producer.JSON("detail-type")
 		p.Attributes = attributes(map[string]producer.Extractor{
 			"source": producer.JSON("source"), "time": producer.JSON("time"),
 		})
-		p.Window = 48 * time.Hour
 	},
-	sample: sample{
-		kind: "Order Placed",
+	sample: sample{kind: "Order Placed",
 		body: `{"version":"0","id":"{id}","detail-type":"{type}","source":"shop.orders","account":"111122223333",` +
-			`"time":"{time}","region":"eu-central-1","resources":[],"detail":{"order":17,"total":"24.50"}}`,
-	},
+			`"time":"{time}","region":"eu-central-1","resources":[],"detail":{"order":17,"total":"24.50"}}`},
 }

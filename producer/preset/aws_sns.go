@@ -42,10 +42,9 @@ func AWSSNS(topics ...string) producer.Producer { return awsSNS.producer(Setting
 var awsSNS = Preset{
 	Name: "aws-sns", Docs: "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html",
 	Auth: "RSA signature in the body, certificate of SNS", ID: "body MessageId", Deadline: "15 s",
-	Wants:  "2xx; an hour, drops on 4xx but 429",
-	Uses:   []string{"topics", "min_version", "check_chain", "roots"},
-	fields: []string{"X-Amz-Sns-*"},
-	build:  buildSNS,
+	Wants: "2xx; an hour, drops on 4xx but 429",
+	Uses:  []string{"topics", "min_version", "check_chain", "roots"}, fields: []string{"X-Amz-Sns-*"},
+	build: buildSNS,
 }
 
 func buildSNS(p *producer.Producer, s Settings) {
@@ -55,14 +54,14 @@ func buildSNS(p *producer.Producer, s Settings) {
 		topics: s.Topics, minVersion: s.MinVersion,
 		certs: &certStore{Fetch: s.Fetch, Roots: roots, SkipChain: !s.CheckChain, Pinned: s.PinnedKeys},
 	})
-	p.Tolerance = verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute}
+	p.Tolerance = verify.Tolerance{Past: day, Future: 5 * time.Minute}
 	p.Key, p.KeyRequired = producer.JSON("MessageId"), true
 	p.Type = producer.JSON("Type")
 	p.Fingerprint = producer.FingerprintNone // the identifier is signed, other members are not
 	p.Attributes = attributes(map[string]producer.Extractor{
 		"topic": producer.JSON("TopicArn"), "subject": producer.JSON("Subject"), "time": producer.JSON("Timestamp"),
 	})
-	p.Window = 25 * time.Hour
+	p.Window = day + time.Hour
 	fetch := s.Fetch
 	if fetch == nil {
 		fetch = publicnet.Fetch
@@ -97,10 +96,9 @@ func confirmSNS(ctx context.Context, d *producer.Delivery, fetch fetchFunc) (*de
 	return &dedup.Response{Status: http.StatusOK}, nil
 }
 
-// snsScheme verifies messages of SNS: an RSA signature in the JSON body over some of its
-// members, with a certificate whose URL is in the body and that is fetched from hosts of SNS
-// only. Signed message types are Notification, SubscriptionConfirmation and
-// UnsubscribeConfirmation.
+// snsScheme verifies messages of SNS: an RSA signature in the JSON body over some of its members,
+// with a certificate whose URL is in the body and that is fetched from hosts of SNS only. Signed
+// message types are Notification, SubscriptionConfirmation and UnsubscribeConfirmation.
 //
 // The signed form has names and values on lines of their own. A line feed in any value but the
 // message could turn one signed message into another, so it is refused (event_malformed).

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/internal/strictjson"
@@ -23,9 +22,8 @@ import (
 // Topics, if set, lists the accepted topics (the sources of CloudEvents). An event of another
 // topic refuses the whole delivery (topic_unexpected).
 //
-// The validation event of a new subscription is answered at once. So are OPTIONS requests of
-// the CloudEvents schema if origins is set ("eventgrid.azure.net"). The validation URL is never
-// called.
+// The validation event of a new subscription is answered at once. So are OPTIONS requests of the
+// CloudEvents schema if origins is set ("eventgrid.azure.net"). The validation URL is never called.
 //
 // Event Grid retries for 24 hours. After 400 and 413 it dead-letters the event at once.
 //
@@ -44,12 +42,9 @@ var azureEventGrid = Preset{
 		"Aeg-Event-Type", "Aeg-Subscription-Name", "Aeg-Delivery-Count", "Aeg-Data-Version", "Aeg-Metadata-Version",
 	},
 	build: buildEventGrid,
-	sample: sample{
-		kind:   "Shop.OrderPlaced",
-		header: map[string]string{"aeg-event-type": "Notification"},
+	sample: sample{kind: "Shop.OrderPlaced", header: map[string]string{"aeg-event-type": "Notification"},
 		body: `[{"id":"{id}","eventType":"{type}","subject":"orders/17","eventTime":"{time}","dataVersion":"1",` +
-			`"data":{"total":"24.50"},"topic":"/subscriptions/17/topics/shop","metadataVersion":"1"}]`,
-	},
+			`"data":{"total":"24.50"},"topic":"/subscriptions/17/topics/shop","metadataVersion":"1"}]`},
 }
 
 func buildEventGrid(p *producer.Producer, s Settings) {
@@ -68,7 +63,7 @@ func buildEventGrid(p *producer.Producer, s Settings) {
 	grid := eventGrid{topics: s.Topics}
 	p.Split = grid.split
 	p.Handshake = grid.validate
-	p.Window = 48 * time.Hour
+	p.Window = 2 * day
 	grantsOrigins(p, s, urlKey)
 }
 

@@ -37,9 +37,8 @@ func checkText(secrets []string) error {
 	return nil
 }
 
-// signedAsHub sets the scheme of GitHub and Meta: an HMAC of the body in X-Hub-Signature-256.
-// The older field X-Hub-Signature counts too if allow_sha1 or algs allows a hash other than
-// SHA-256.
+// signedAsHub sets the scheme of GitHub and Meta: an HMAC of the body in X-Hub-Signature-256. The
+// older field X-Hub-Signature counts too if allow_sha1 or algs allows a hash other than SHA-256.
 func signedAsHub(p *producer.Producer, s Settings) {
 	scheme := &verify.HMAC{
 		Headers: []string{"X-Hub-Signature-256"}, Entries: []string{"{alg}={sig}"},

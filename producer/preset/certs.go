@@ -64,8 +64,7 @@ type certStore struct {
 }
 
 // cachedCert is a valid certificate. It is proven once a delivery verified with it: an
-// unauthenticated client can name many valid ones, old certificates or other URLs of the same
-// one.
+// unauthenticated client can name many valid ones, old certificates or other URLs of the same one.
 type cachedCert struct {
 	cert    *vendorCert
 	fetched time.Time
@@ -168,9 +167,8 @@ func (c *certStore) prove(address string) {
 	}
 }
 
-// keep caches a valid certificate. It evicts the oldest one, a proven one only if all are
-// proven, so deliveries that do not verify cannot evict a certificate in use. Failures are not
-// cached.
+// keep caches a valid certificate. It evicts the oldest one, a proven one only if all are proven,
+// so deliveries that do not verify cannot evict a certificate in use. Failures are not cached.
 func (c *certStore) keep(address string, cert *vendorCert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,16 +22,12 @@ var chargebee = Preset{
 	Name: "chargebee", Docs: "https://www.chargebee.com/docs/billing/2.0/site-configuration/webhook_settings",
 	Auth: "basic, or a key in the URL", ID: "body id", Wants: "2xx; 3.3 days",
 	Uses: []string{"username", "password", "header", "query", "value", "bearer", "secrets"},
+	key:  producer.JSON("id"), kind: producer.JSON("event_type"), window: 103 * time.Hour,
 	build: func(p *producer.Producer, s Settings) {
 		withCredential(p, s.credential())
-		p.Key = producer.JSON("id")
-		p.Type = producer.JSON("event_type")
 		p.Fingerprint = producer.FingerprintFields(p.Key, p.Type, producer.JSON("occurred_at"))
-		p.Window = 103 * time.Hour
 	},
-	sample: sample{
-		kind: "subscription_created",
+	sample: sample{kind: "subscription_created",
 		body: `{"id":"{id}","occurred_at":{unix},"source":"admin_console","object":"event","api_version":"v2",` +
-			`"content":{"subscription":{"id":"tea-monthly-17"}},"event_type":"{type}","webhook_status":"scheduled"}`,
-	},
+			`"content":{"subscription":{"id":"tea-monthly-17"}},"event_type":"{type}","webhook_status":"scheduled"}`},
 }

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -16,10 +15,9 @@ import (
 // secrets), in the field Authorization or the query parameter access_token (HTTP webhook
 // section 3). Without a token, allowed_ips must list the senders.
 //
-// Structured and binary mode are always accepted. Batches need an agreement (HTTP protocol
-// binding section 3.3): without the setting batch they are refused as an unsupported media type
-// (415). With it there are no Answer handlers, because a batch cannot be answered event by
-// event.
+// Structured and binary mode are always accepted. Batches need an agreement (HTTP protocol binding
+// section 3.3): without the setting batch they are refused as an unsupported media type (415). With
+// it there are no Answer handlers, because a batch cannot be answered event by event.
 //
 // The identifier is the Idempotency-Key field, or else source and id together; see
 // [producer.SplitCloudEvents]. The token authenticates the field like everything else. PUT
@@ -36,12 +34,9 @@ var cloudEvents = Preset{
 	Auth: "bearer token", ID: "Idempotency-Key, or source and id", Wants: "2xx; the sender's matter",
 	Uses:  []string{"bearer", "secrets", "batch", "origins", "rate"},
 	build: buildCloudEvents,
-	sample: sample{
-		kind:  "shop.order.placed",
-		media: producer.MediaCloudEvent,
+	sample: sample{kind: "shop.order.placed", media: producer.MediaCloudEvent,
 		body: `{"specversion":"1.0","id":"{id}","source":"/shop/orders","type":"{type}","time":"{time}",` +
-			`"datacontenttype":"application/json","data":{"order":17}}`,
-	},
+			`"datacontenttype":"application/json","data":{"order":17}}`},
 }
 
 func buildCloudEvents(p *producer.Producer, s Settings) {
@@ -66,7 +61,7 @@ func buildCloudEvents(p *producer.Producer, s Settings) {
 		p.Type = singleEvent{producer.CloudEventType(), func(it producer.Item) string { return it.Type }}
 		p.Attributes = producer.CloudEventAttributes
 	}
-	p.Window = 48 * time.Hour
+	p.Window = 2 * day
 	grantsOrigins(p, s, nil)
 }
 

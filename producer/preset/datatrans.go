@@ -22,20 +22,15 @@ var datatrans = Preset{
 	Name: "datatrans", Docs: "https://docs.datatrans.ch/docs/additional-security",
 	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Wants: "2xx (assumed)",
 	Uses: []string{"secrets"},
+	key:  producer.BodyDigest(), kind: producer.JSON("status"), tolerance: fiveMinutes, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		signedBy(p, &verify.HMAC{
 			Headers: []string{"Datatrans-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "s0={sig}"},
 			TimestampUnit: time.Millisecond, Encoding: verify.Hex, Content: "{timestamp}{body}", Malleable: true,
 			Secrets: verify.Secrets(s.Secrets...), SecretEncoding: verify.Hex,
 		})
-		p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
-		p.Key = producer.BodyDigest()
-		p.Type = producer.JSON("status")
-		p.Window = 48 * time.Hour
 	},
-	sample: sample{
-		kind: "authorized",
+	sample: sample{kind: "authorized",
 		body: `{"transactionId":"{id}","merchantId":"1100000017","type":"payment","status":"{type}","currency":"CHF",` +
-			`"refno":"order-17","paymentMethod":"TWI","detail":{"authorize":{"amount":2450}}}`,
-	},
+			`"refno":"order-17","paymentMethod":"TWI","detail":{"authorize":{"amount":2450}}}`},
 }

@@ -1,8 +1,6 @@
 package preset
 
 import (
-	"time"
-
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -17,18 +15,12 @@ func Dwolla(secrets ...string) producer.Producer { return dwolla.producer(Settin
 var dwolla = Preset{
 	Name: "dwolla", Docs: "https://developers.dwolla.com/docs/balance/webhooks/process-validate",
 	Auth: "HMAC-SHA256 of the body", ID: "body id", Deadline: "10 s", Wants: "2xx; 72 h",
-	Uses:   []string{"secrets"},
-	fields: []string{"X-Dwolla-*"},
+	Uses: []string{"secrets"}, fields: []string{"X-Dwolla-*"},
+	key: producer.JSON("id"), kind: producer.JSON("topic"), eventTime: producer.JSON("timestamp"),
+	fingerprint: producer.FingerprintNone, window: 4 * day,
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-Request-Signature-SHA-256"}, Encoding: verify.Hex}, s.Secrets)
-		p.Key = producer.JSON("id")
-		p.Type = producer.JSON("topic")
-		p.EventTime = producer.JSON("timestamp")
-		p.Fingerprint = producer.FingerprintNone
-		p.Window = 4 * 24 * time.Hour
 	},
-	sample: sample{
-		kind: "transfer_completed",
-		body: `{"id":"{id}","resourceId":"order-17","topic":"{type}","timestamp":"{time}","_links":{}}`,
-	},
+	sample: sample{kind: "transfer_completed",
+		body: `{"id":"{id}","resourceId":"order-17","topic":"{type}","timestamp":"{time}","_links":{}}`},
 }

@@ -1,8 +1,6 @@
 package preset
 
 import (
-	"time"
-
 	"github.com/eyelet-dev/eyelet/producer"
 )
 
@@ -14,9 +12,8 @@ import (
 // 25 MiB, the vendor's own limit, are therefore accepted. Redeliveries have the same
 // X-GitHub-Delivery, for 3 days (general knowledge, not re-read). That field is not signed, and
 // several hooks of one action share it, so a digest of the body identifies the event. Bodies
-// without a time or number of their own (workflow_dispatch, membership, ping and a few more)
-// are accepted up to 16 times with different identifiers. Any other repeated body is
-// quarantined.
+// without a time or number of their own (workflow_dispatch, membership, ping and a few more) are
+// accepted up to 16 times with different identifiers. Any other repeated body is quarantined.
 //
 // https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
 func GitHub(secrets ...string) producer.Producer { return gitHub.producer(Settings{Secrets: secrets}) }
@@ -24,32 +21,23 @@ func GitHub(secrets ...string) producer.Producer { return gitHub.producer(Settin
 var gitHub = Preset{
 	Name: "github", Docs: "https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries",
 	Auth: "HMAC-SHA256 of the body", ID: "X-GitHub-Delivery", Deadline: "10 s", Wants: "2xx; tries once",
-	Uses:   []string{"secrets", "allow_sha1", "algs"},
-	fields: []string{"X-GitHub-*", "X-Hub-Signature"},
+	Uses: []string{"secrets", "allow_sha1", "algs"}, fields: []string{"X-GitHub-*", "X-Hub-Signature"},
+	key: producer.Header("X-GitHub-Delivery"), keyRequired: true, kind: producer.Header("X-GitHub-Event"),
+	window: 4 * day,
 	build: func(p *producer.Producer, s Settings) {
 		signedAsHub(p, s)
-		p.Key, p.KeyRequired = producer.Header("X-GitHub-Delivery"), true
-		p.Type = producer.Header("X-GitHub-Event")
 		p.Attributes = attributes(map[string]producer.Extractor{"action": producer.JSON("action")})
 		p.Repeatable = producer.Shapes(16, gitHubShapes...)
 		p.MaxBody = 25 << 20
-		p.Window = 4 * 24 * time.Hour
 	},
-	sample: sample{
-		kind: "push",
-		header: map[string]string{
-			"X-GitHub-Event":    "{type}",
-			"X-GitHub-Delivery": "{id}",
-			"User-Agent":        "GitHub-Hookshot/sample",
-		},
+	sample: sample{kind: "push",
+		header: map[string]string{"X-GitHub-Event": "{type}", "X-GitHub-Delivery": "{id}", "User-Agent": "GitHub-Hookshot/sample"},
 		body: `{"ref":"refs/heads/main","repository":{"full_name":"eyelet/teapot"},"sender":{"login":"mallow"},` +
-			`"commits":[]}`,
-	},
+			`"commits":[]}`},
 }
 
-// gitHubShapes are the bodies that two events can share, by members of the vendor's schemas.
-// Add a line for a new kind of event without a time; until then its repetitions are
-// quarantined.
+// gitHubShapes are the bodies that two events can share, by members of the vendor's schemas. Add a
+// line for a new kind of event without a time; until then its repetitions are quarantined.
 var gitHubShapes = [][]string{
 	{"workflow", "inputs", "ref"},                        // workflow_dispatch
 	{"client_payload", "branch"},                         // repository_dispatch

@@ -2,7 +2,6 @@ package preset
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -24,16 +23,12 @@ var gitLab = Preset{
 	Auth: "token in X-Gitlab-Token", ID: "Idempotency-Key", Deadline: "10 s", Wants: "2xx",
 	Uses:   []string{"secrets", "header", "value"},
 	fields: []string{"X-Gitlab-Event", "X-Gitlab-Event-UUID", "X-Gitlab-Webhook-UUID", "X-Gitlab-Instance"},
+	key:    producer.IdempotencyKey{}, kind: producer.Header("X-Gitlab-Event"), window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		withCredential(p, verify.HeaderValue(cmp.Or(s.Header, "X-Gitlab-Token"), s.values()...))
-		p.Key = producer.IdempotencyKey{}
-		p.Type = producer.Header("X-Gitlab-Event")
 		p.MaxBody = 25 << 20
-		p.Window = 48 * time.Hour
 	},
-	sample: sample{
-		kind:   "Push Hook",
+	sample: sample{kind: "Push Hook",
 		header: map[string]string{"X-Gitlab-Event": "{type}", "Idempotency-Key": "{id}"},
-		body:   `{"object_kind":"push","ref":"refs/heads/main","project":{"path_with_namespace":"eyelet/teapot"}}`,
-	},
+		body:   `{"object_kind":"push","ref":"refs/heads/main","project":{"path_with_namespace":"eyelet/teapot"}}`},
 }

@@ -2,7 +2,6 @@ package preset
 
 import (
 	"errors"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -13,10 +12,9 @@ import (
 // of the service; email is its service account. Both are required, because any customer of
 // Google can get a token for any audience.
 //
-// The token does not cover the body and is used for about an hour, so only the identifier
-// reveals a duplicate: source and id of the CloudEvent, or the id of the Pub/Sub message.
-// Eventarc Standard retries for 24 hours, Advanced 5 times. The accepted statuses are from
-// secondary sources.
+// The token does not cover the body and is used for about an hour, so only the identifier reveals a
+// duplicate: source and id of the CloudEvent, or the id of the Pub/Sub message. Eventarc Standard
+// retries for 24 hours, Advanced 5 times. The accepted statuses are from secondary sources.
 //
 // https://cloud.google.com/eventarc/docs/run/pubsub#authenticate
 func GoogleEventarc(audience, email string) producer.Producer {
@@ -28,10 +26,10 @@ var googleEventarc = Preset{
 	Auth: "Google's token: audience and service account", ID: "CloudEvent source and id, or message id",
 	Wants: "102, 200, 201, 202, 204; 24 hours",
 	Uses:  []string{"audience", "email", "issuers", "jwks_url", "algs"},
+	key:   producer.First(producer.CloudEventID(), producer.JSON("message.messageId")),
+	kind:  producer.First(producer.CloudEventType(), producer.JSON("subscription")),
 	build: func(p *producer.Producer, s Settings) {
 		buildGoogle(p, s)
-		p.Key = producer.First(producer.CloudEventID(), producer.JSON("message.messageId"))
-		p.Type = producer.First(producer.CloudEventType(), producer.JSON("subscription"))
 		push := p.Attributes
 		p.Attributes = func(d *producer.Delivery) (map[string]string, error) {
 			if found, err := producer.CloudEventAttributes(d); err == nil {
@@ -58,13 +56,12 @@ func GooglePubSub(audience, email string) producer.Producer {
 var googlePubSub = Preset{
 	Name: "google-pubsub", Docs: "https://cloud.google.com/pubsub/docs/authenticate-push-subscriptions",
 	Auth: "Google's token: audience and service account", ID: "message.messageId",
-	Wants:  "102, 200, 201, 202, 204; 24 hours",
-	Uses:   []string{"audience", "email", "issuers", "jwks_url", "algs"},
-	fields: []string{"X-Goog-Pubsub-*"},
+	Wants: "102, 200, 201, 202, 204; 24 hours",
+	Uses:  []string{"audience", "email", "issuers", "jwks_url", "algs"}, fields: []string{"X-Goog-Pubsub-*"},
+	key:  producer.First(producer.JSON("message.messageId"), producer.Header("X-Goog-Pubsub-Message-Id")),
+	kind: producer.First(producer.JSON("subscription"), producer.Header("X-Goog-Pubsub-Subscription-Name")),
 	build: func(p *producer.Producer, s Settings) {
 		buildGoogle(p, s)
-		p.Key = producer.First(producer.JSON("message.messageId"), producer.Header("X-Goog-Pubsub-Message-Id"))
-		p.Type = producer.First(producer.JSON("subscription"), producer.Header("X-Goog-Pubsub-Subscription-Name"))
 		p.MaxBody = 16 << 20 // a message has up to 10 MB, in base64
 	},
 }
@@ -91,7 +88,7 @@ func buildGoogle(p *producer.Producer, s Settings) {
 		"orderingkey": producer.JSON("message.orderingKey"), "deliveryattempt": producer.JSON("deliveryAttempt"),
 	})
 	p.Fingerprint = fingerprintMessage
-	p.Window = 48 * time.Hour
+	p.Window = 2 * day
 }
 
 // fingerprintMessage compares the message of a push without the counter of attempts beside it.

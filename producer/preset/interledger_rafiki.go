@@ -1,17 +1,14 @@
 package preset
 
 import (
-	"time"
-
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// Rafiki receives webhooks of Rafiki, the reference implementation of Interledger. The
-// signature covers the canonical form of the JSON body (RFC 8785), not its bytes. Bodies that
-// two parsers could read differently are refused: repeated members, numbers from 2^53 on. So
-// are bodies of more than 64 KiB, 10,000 values or 1,000 members. The tolerance of 5 minutes is
-// ours.
+// Rafiki receives webhooks of Rafiki, the reference implementation of Interledger. The signature
+// covers the canonical form of the JSON body (RFC 8785), not its bytes. Bodies that two parsers
+// could read differently are refused: repeated members, numbers from 2^53 on. So are bodies of more
+// than 64 KiB, 10,000 values or 1,000 members. The tolerance of 5 minutes is ours.
 //
 // Rafiki accepts only 200. It retries without end, at most every minute; the window of 31 days
 // is ours. Open Payments itself signs with RFC 9421: use producer.Signed for it.
@@ -25,21 +22,16 @@ var interledgerRafiki = Preset{
 	Name: "interledger-rafiki", Docs: "https://rafiki.dev/integration/requirements/webhook-events/",
 	Auth: "HMAC-SHA256 of time and canonical JSON", ID: "body id", Wants: "200 only; without end",
 	Uses: []string{"secrets"},
+	key:  producer.JSON("id"), kind: producer.JSON("type"), fingerprint: producer.FingerprintNone,
+	tolerance: fiveMinutes, window: 31 * day,
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{
 			Headers: []string{"Rafiki-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}"},
 			Encoding: verify.Hex, Content: "{timestamp}.{jcs}",
 		}, s.Secrets)
-		p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
-		p.Key = producer.JSON("id")
-		p.Type = producer.JSON("type")
-		p.Fingerprint = producer.FingerprintNone
 		p.MaxBody = 64 << 10 // the canonical form is computed before verification
-		p.Window = 31 * 24 * time.Hour
 	},
-	sample: sample{
-		kind: "incoming_payment.completed",
+	sample: sample{kind: "incoming_payment.completed",
 		body: `{"id":"{id}","type":"{type}","data":{"id":"payment-17","receivedAmount":{"value":"2450",` +
-			`"assetCode":"EUR","assetScale":2}}}`,
-	},
+			`"assetCode":"EUR","assetScale":2}}}`},
 }

@@ -26,23 +26,19 @@ var meta = Preset{
 	Name: "meta", Docs: "https://developers.facebook.com/docs/graph-api/webhooks/getting-started",
 	Auth: "HMAC-SHA256 of the body", ID: "digest of the body", Wants: "200; 36 h",
 	Uses: []string{"secrets", "verify_token", "allow_sha1", "algs"},
+	key:  producer.BodyDigest(), kind: producer.JSON("object"), eventTime: producer.JSON("entry.0.time"),
+	window: 60 * time.Hour,
 	build: func(p *producer.Producer, s Settings) {
 		signedAsHub(p, s)
-		p.Key = producer.BodyDigest()
-		p.Type = producer.JSON("object")
-		p.EventTime = producer.JSON("entry.0.time")
-		p.Window = 60 * time.Hour
 		if s.VerifyToken != "" {
 			p.Challenge = func(r *http.Request) (*dedup.Response, error) { return metaChallenge(r, s.VerifyToken) }
 			p.ChallengeMethods = []string{http.MethodGet}
 			p.SecretQuery = []string{"hub.verify_token"}
 		}
 	},
-	sample: sample{
-		kind: "page",
+	sample: sample{kind: "page",
 		body: `{"object":"{type}","entry":[{"id":"17","time":{unix},"changes":[{"field":"feed",` +
-			`"value":{"item":"{id}"}}]}]}`,
-	},
+			`"value":{"item":"{id}"}}]}]}`},
 }
 
 func metaChallenge(r *http.Request, token string) (*dedup.Response, error) {

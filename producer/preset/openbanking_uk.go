@@ -25,8 +25,9 @@ func OpenBankingUK(s Settings) producer.Producer { return openBankingUK.producer
 var openBankingUK = Preset{
 	Name: "openbanking-uk", Docs: "https://openbankinguk.github.io/read-write-api-site3/",
 	Auth: "the body is a token signed with PS256", ID: "jti", Wants: "202; the bank's matter",
-	Uses:   []string{"audience", "issuers", "jwks_url", "algs"},
-	fields: []string{"X-Jws-Signature", "X-Fapi-*"},
+	Uses: []string{"audience", "issuers", "jwks_url", "algs"}, fields: []string{"X-Jws-Signature", "X-Fapi-*"},
+	key: producer.JWT("jti"), keyRequired: true, kind: securityEvent{},
+	tolerance: verify.Tolerance{Past: 7 * day, Future: 5 * time.Minute}, window: 8 * day,
 	build: func(p *producer.Producer, s Settings) {
 		if len(s.Audience) == 0 || len(s.Issuers) == 0 {
 			p.Err = errors.New("set audience (the client id that the bank knows) and issuers")
@@ -36,15 +37,11 @@ var openBankingUK = Preset{
 				Audiences: s.Audience, Issuers: s.Issuers,
 			})
 		}
-		p.Tolerance = verify.Tolerance{Past: 7 * 24 * time.Hour, Future: 5 * time.Minute}
-		p.Key, p.KeyRequired = producer.JWT("jti"), true
-		p.Type = securityEvent{}
 		p.Attributes = attributes(map[string]producer.Extractor{
 			"source": producer.JWT("iss"), "subject": producer.JWT("sub"), "transaction": producer.JWT("txn"),
 		})
 		p.Payload = claimsPayload
 		p.Accepted = dedup.Response{Status: http.StatusAccepted}
-		p.Window = 8 * 24 * time.Hour
 	},
 }
 

@@ -25,9 +25,8 @@ import (
 // original is remembered; the transmission's time limits what comes later. Before money moves
 // on an event, ask PayPal (POST /v1/notifications/verify-webhook-signature).
 //
-// Certificates are fetched from hosts below paypal.com and must chain to a root of the system,
-// or of the setting roots. That PayPal's do is documented, and was not tested against its
-// servers.
+// Certificates are fetched from hosts below paypal.com and must chain to a root of the system, or
+// of the setting roots. That PayPal's do is documented, and was not tested against its servers.
 //
 // https://developer.paypal.com/api/rest/webhooks/rest/
 func PayPal(webhookID string) producer.Producer {
@@ -37,21 +36,18 @@ func PayPal(webhookID string) producer.Producer {
 var payPal = Preset{
 	Name: "paypal", Docs: "https://developer.paypal.com/api/rest/webhooks/rest/",
 	Auth: "RSA signature over id, time, webhook id and CRC-32", ID: "body id", Wants: "2xx; 25 times in 3 days",
-	Uses:   []string{"webhook_id", "roots"},
-	fields: []string{"Paypal-*"},
+	Uses: []string{"webhook_id", "roots"}, fields: []string{"Paypal-*"},
+	key: producer.JSON("id"), keyRequired: true, kind: producer.JSON("event_type"),
+	tolerance: verify.Tolerance{Past: 74 * time.Hour, Future: 5 * time.Minute}, window: 4 * day,
 	build: func(p *producer.Producer, s Settings) {
 		roots, err := s.roots()
 		p.Err = err
 		certs := &certStore{Fetch: s.Fetch, Roots: roots, Pinned: s.PinnedKeys}
 		signedBy(p, &payPalScheme{webhookID: s.WebhookID, certs: certs})
-		p.Tolerance = verify.Tolerance{Past: 74 * time.Hour, Future: 5 * time.Minute}
-		p.Key, p.KeyRequired = producer.JSON("id"), true
-		p.Type = producer.JSON("event_type")
 		p.Attributes = attributes(map[string]producer.Extractor{
 			"transmission": producer.Header("Paypal-Transmission-Id"), "resource_type": producer.JSON("resource_type"),
 			"time": producer.JSON("create_time"),
 		})
-		p.Window = 4 * 24 * time.Hour
 	},
 }
 

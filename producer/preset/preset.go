@@ -11,43 +11,21 @@ import (
 	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
+	"github.com/eyelet-dev/eyelet/verify"
 )
+
+const day = 24 * time.Hour
+
+// fiveMinutes is the tolerance of most vendors.
+var fiveMinutes = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
 
 // All returns the presets in the order of their names.
 func All() []Preset {
 	return []Preset{
-		adyen,
-		adyenPlatform,
-		awsEventBridge,
-		awsSNS,
-		azureEventGrid,
-		chargebee,
-		cloudEvents,
-		datatrans,
-		dwolla,
-		gitHub,
-		gitLab,
-		googleEventarc,
-		googlePubSub,
-		interledgerRafiki,
-		meta,
-		openBankingUK,
-		payPal,
-		razorpay,
-		shopify,
-		shopifyEvents,
-		slack,
-		square,
-		standardWebhooks,
-		stripe,
-		svix,
-		twilio,
-		webEngage,
-		webSub,
-		worldpay,
-		yandexPay,
-		yooKassa,
-		zoom,
+		adyen, adyenPlatform, awsEventBridge, awsSNS, azureEventGrid, chargebee, cloudEvents,
+		datatrans, dwolla, gitHub, gitLab, googleEventarc, googlePubSub, interledgerRafiki, meta,
+		openBankingUK, payPal, razorpay, shopify, shopifyEvents, slack, square, standardWebhooks,
+		stripe, svix, twilio, webEngage, webSub, worldpay, yandexPay, yooKassa, zoom,
 	}
 }
 
@@ -77,8 +55,15 @@ type Preset struct {
 	// and allowed_ips.
 	Uses []string
 
-	fields []string                           // the vendor's header fields, for Producer.Fields, without credentials
-	build  func(*producer.Producer, Settings) // sets what differs from other vendors
+	// Fields of the producer under the same names; kind is its Type.
+	key, kind, eventTime producer.Extractor
+	keyRequired          bool
+	fingerprint          producer.FingerprintFunc
+	tolerance            verify.Tolerance
+	window               time.Duration
+	fields               []string // without credentials
+
+	build  func(*producer.Producer, Settings) // sets the scheme, and what a setting changes
 	sample sample                             // zero where only the vendor can sign
 }
 
@@ -100,6 +85,8 @@ func (p Preset) Open(s Settings) producer.Producer {
 func (p Preset) producer(s Settings) producer.Producer {
 	made := producer.Producer{
 		Name: p.Name, Preset: p.Name, Docs: p.Docs, Contract: producer.Webhook, StaleKnown: true, Fields: p.fields,
+		Key: p.key, KeyRequired: p.keyRequired, Type: p.kind, EventTime: p.eventTime, Fingerprint: p.fingerprint,
+		Tolerance: p.tolerance, Window: p.window,
 	}
 	p.build(&made, s)
 	return made

@@ -1,8 +1,6 @@
 package preset
 
 import (
-	"time"
-
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -21,19 +19,13 @@ func Razorpay(secrets ...string) producer.Producer {
 var razorpay = Preset{
 	Name: "razorpay", Docs: "https://razorpay.com/docs/webhooks/validate-test/",
 	Auth: "HMAC-SHA256 of the body", ID: "x-razorpay-event-id", Deadline: "5 s", Wants: "2xx; 24 h",
-	Uses:   []string{"secrets"},
-	fields: []string{"X-Razorpay-*"},
+	Uses: []string{"secrets"}, fields: []string{"X-Razorpay-*"},
+	key: producer.Header("x-razorpay-event-id"), kind: producer.JSON("event"), eventTime: producer.JSON("created_at"),
+	window: 9 * day,
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{Headers: []string{"X-Razorpay-Signature"}, Encoding: verify.Hex}, s.Secrets)
-		p.Key = producer.Header("x-razorpay-event-id")
-		p.Type = producer.JSON("event")
-		p.EventTime = producer.JSON("created_at")
-		p.Window = 9 * 24 * time.Hour
 	},
-	sample: sample{
-		kind:   "payment.captured",
-		header: map[string]string{"x-razorpay-event-id": "{id}"},
+	sample: sample{kind: "payment.captured", header: map[string]string{"x-razorpay-event-id": "{id}"},
 		body: `{"entity":"event","event":"{type}","payload":{"payment":{"entity":{"id":"pay_17","amount":2450,` +
-			`"currency":"INR"}}},"created_at":{unix}}`,
-	},
+			`"currency":"INR"}}},"created_at":{unix}}`},
 }

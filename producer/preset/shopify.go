@@ -25,18 +25,9 @@ func Shopify(secrets ...string) producer.Producer {
 var shopify = Preset{
 	Name: "shopify", Docs: "https://shopify.dev/docs/apps/build/webhooks/subscribe/https",
 	Auth: "HMAC-SHA256 of the body", ID: "X-Shopify-Event-Id", Deadline: "5 s", Wants: "200; 4 h",
-	Uses:   []string{"secrets"},
-	fields: []string{"X-Shopify-*"},
+	Uses: []string{"secrets"}, fields: []string{"X-Shopify-*"},
 	build:  func(p *producer.Producer, s Settings) { buildShopify(p, s, "X-Shopify-") },
-	sample: sample{
-		kind: "orders/create",
-		header: map[string]string{
-			"X-Shopify-Topic":       "{type}",
-			"X-Shopify-Event-Id":    "{id}",
-			"X-Shopify-Shop-Domain": "teapots.myshopify.com",
-		},
-		body: shopifyBody,
-	},
+	sample: shopifySample("X-Shopify-", "Event-Id"),
 }
 
 // ShopifyEvents receives the preview of Shopify's new events. Their fields have no "X-", and
@@ -50,24 +41,22 @@ func ShopifyEvents(secrets ...string) producer.Producer {
 var shopifyEvents = Preset{
 	Name: "shopify-events", Docs: "https://shopify.dev/docs/apps/build/webhooks/ignore-duplicates",
 	Auth: "HMAC-SHA256 of the body", ID: "Shopify-Webhook-Id", Deadline: "5 s", Wants: "200; 4 h",
-	Uses:   []string{"secrets"},
-	fields: []string{"Shopify-*"},
+	Uses: []string{"secrets"}, fields: []string{"Shopify-*"},
 	build: func(p *producer.Producer, s Settings) {
 		buildShopify(p, s, "Shopify-")
 		p.Key = producer.Header("Shopify-Webhook-Id")
 	},
-	sample: sample{
-		kind: "orders/create",
-		header: map[string]string{
-			"Shopify-Topic":       "{type}",
-			"Shopify-Webhook-Id":  "{id}",
-			"Shopify-Shop-Domain": "teapots.myshopify.com",
-		},
-		body: shopifyBody,
-	},
+	sample: shopifySample("Shopify-", "Webhook-Id"),
 }
 
-const shopifyBody = `{"id":17,"name":"#1017","total_price":"24.50","currency":"EUR"}`
+func shopifySample(prefix, id string) sample {
+	return sample{
+		kind: "orders/create", body: `{"id":17,"name":"#1017","total_price":"24.50","currency":"EUR"}`,
+		header: map[string]string{
+			prefix + "Topic": "{type}", prefix + id: "{id}", prefix + "Shop-Domain": "teapots.myshopify.com",
+		},
+	}
+}
 
 func buildShopify(p *producer.Producer, s Settings, prefix string) {
 	signedByHMAC(p, &verify.HMAC{Headers: []string{prefix + "Hmac-Sha256"}, Encoding: verify.Base64}, s.Secrets)

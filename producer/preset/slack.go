@@ -24,25 +24,19 @@ func Slack(secrets ...string) producer.Producer { return slack.producer(Settings
 var slack = Preset{
 	Name: "slack", Docs: "https://docs.slack.dev/authentication/verifying-requests-from-slack",
 	Auth: "HMAC-SHA256 of time and body", ID: "body event_id", Deadline: "3 s", Wants: "2xx; 6 min",
-	Uses:   []string{"secrets"},
-	fields: []string{"X-Slack-*"},
+	Uses: []string{"secrets"}, fields: []string{"X-Slack-*"},
+	key: producer.JSON("event_id"), kind: producer.First(producer.JSON("event.type"), producer.JSON("type")),
+	fingerprint: producer.FingerprintNone, tolerance: fiveMinutes, window: day + time.Hour,
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, &verify.HMAC{
 			Headers: []string{"X-Slack-Signature"}, TimestampHeaders: []string{"X-Slack-Request-Timestamp"},
 			Entries: []string{"v0={sig}"}, Encoding: verify.Hex, Content: "v0:{timestamp}:{body}",
 		}, s.Secrets)
-		p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
-		p.Key = producer.JSON("event_id")
-		p.Type = producer.First(producer.JSON("event.type"), producer.JSON("type"))
-		p.Fingerprint = producer.FingerprintNone
 		p.Handshake = slackHandshake
-		p.Window = 25 * time.Hour
 	},
-	sample: sample{
-		kind: "app_mention",
+	sample: sample{kind: "app_mention",
 		body: `{"type":"event_callback","team_id":"T17","event_id":"{id}","event_time":{unix},` +
-			`"event":{"type":"{type}","user":"U17","text":"is the tea ready?","channel":"C17"}}`,
-	},
+			`"event":{"type":"{type}","user":"U17","text":"is the tea ready?","channel":"C17"}}`},
 }
 
 func slackHandshake(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {

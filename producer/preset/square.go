@@ -1,8 +1,6 @@
 package preset
 
 import (
-	"time"
-
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
 )
@@ -23,8 +21,9 @@ func Square(notificationURL string, keys ...string) producer.Producer {
 var square = Preset{
 	Name: "square", Docs: "https://developer.squareup.com/docs/webhooks/step3validate",
 	Auth: "HMAC-SHA256 of URL and body", ID: "body event_id", Deadline: "10 s", Wants: "2xx; 24 h",
-	Uses:   []string{"secrets", "notification_url"},
-	fields: []string{"Square-*", "X-Square-*"},
+	Uses: []string{"secrets", "notification_url"}, fields: []string{"Square-*", "X-Square-*"},
+	key: producer.JSON("event_id"), kind: producer.JSON("type"), eventTime: producer.JSON("created_at"),
+	fingerprint: producer.FingerprintNone, window: 4 * day,
 	build: func(p *producer.Producer, s Settings) {
 		scheme := &verify.HMAC{
 			Headers: []string{"x-square-hmacsha256-signature"}, Encoding: verify.Base64,
@@ -35,15 +34,8 @@ var square = Preset{
 			scheme.Content, scheme.Config, scheme.Malleable, p.SignsURL = "{url}{body}", nil, true, true
 		}
 		signedByHMAC(p, scheme, s.Secrets)
-		p.Key = producer.JSON("event_id")
-		p.Type = producer.JSON("type")
-		p.EventTime = producer.JSON("created_at")
-		p.Fingerprint = producer.FingerprintNone
-		p.Window = 4 * 24 * time.Hour
 	},
-	sample: sample{
-		kind: "payment.created",
+	sample: sample{kind: "payment.created",
 		body: `{"merchant_id":"ML17","type":"{type}","event_id":"{id}","created_at":"{time}",` +
-			`"data":{"type":"payment","id":"payment-17"}}`,
-	},
+			`"data":{"type":"payment","id":"payment-17"}}`},
 }

@@ -27,14 +27,10 @@ var standardWebhooks = Preset{
 	Name: "standard-webhooks", Docs: "https://www.standardwebhooks.com/",
 	Auth: "HMAC-SHA256 or Ed25519 of id, time and body", ID: "webhook-id",
 	Deadline: "15-30 s", Wants: "2xx; about 76 h",
-	Uses:   []string{"secrets"},
-	fields: []string{"Webhook-*"},
-	build:  func(p *producer.Producer, s Settings) { buildStandard(p, s, 100*time.Hour, "webhook") },
-	sample: sample{
-		kind:   "order.created",
-		header: map[string]string{"webhook-id": "{id}"},
-		body:   `{"type":"{type}","timestamp":"{time}","data":{"order":17,"total":"24.50"}}`,
-	},
+	Uses: []string{"secrets"}, fields: []string{"Webhook-*"},
+	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 100*time.Hour, "webhook") },
+	sample: sample{kind: "order.created", header: map[string]string{"webhook-id": "{id}"},
+		body: `{"type":"{type}","timestamp":"{time}","data":{"order":17,"total":"24.50"}}`},
 }
 
 // Svix receives webhooks sent through Svix: Standard Webhooks in svix-* fields, or webhook-* if
@@ -47,14 +43,10 @@ var svix = Preset{
 	Name: "svix", Docs: "https://docs.svix.com/receiving/verifying-payloads/how-manual",
 	Auth: "HMAC-SHA256 or Ed25519 of id, time and body", ID: "svix-id or webhook-id",
 	Deadline: "15-30 s", Wants: "2xx; about 28 h",
-	Uses:   []string{"secrets"},
-	fields: []string{"Svix-*", "Webhook-*"},
-	build:  func(p *producer.Producer, s Settings) { buildStandard(p, s, 52*time.Hour, "svix", "webhook") },
-	sample: sample{
-		kind:   "order.created",
-		header: map[string]string{"svix-id": "{id}"},
-		body:   `{"type":"{type}","data":{"order":17,"total":"24.50"}}`,
-	},
+	Uses: []string{"secrets"}, fields: []string{"Svix-*", "Webhook-*"},
+	build: func(p *producer.Producer, s Settings) { buildStandard(p, s, 52*time.Hour, "svix", "webhook") },
+	sample: sample{kind: "order.created", header: map[string]string{"svix-id": "{id}"},
+		body: `{"type":"{type}","data":{"order":17,"total":"24.50"}}`},
 }
 
 func buildStandard(p *producer.Producer, s Settings, window time.Duration, prefixes ...string) {
@@ -83,7 +75,7 @@ func buildStandard(p *producer.Producer, s Settings, window time.Duration, prefi
 		scheme.PublicKeys = append(scheme.PublicKeys, ed25519.PublicKey(key))
 	}
 	signedBy(p, scheme)
-	p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
+	p.Tolerance = fiveMinutes
 	p.Key, p.KeyRequired = ids, true
 	p.Type = producer.JSON("type")
 	p.Fingerprint = producer.FingerprintNone

@@ -25,6 +25,8 @@ var stripe = Preset{
 	Name: "stripe", Docs: "https://docs.stripe.com/webhooks/signature",
 	Auth: "HMAC-SHA256 of time and body", ID: "body id", Wants: "2xx; 3 days",
 	Uses: []string{"secrets"},
+	key:  producer.JSON("id"), keyRequired: true, kind: producer.JSON("type"), fingerprint: producer.FingerprintNone,
+	tolerance: verify.Tolerance{Past: 5 * time.Minute, Future: time.Minute}, window: 4 * day,
 	build: func(p *producer.Producer, s Settings) {
 		signedBy(p, &verify.HMAC{
 			Headers: []string{"Stripe-Signature"}, Separator: ",", Entries: []string{"t={timestamp}", "v1={sig}"},
@@ -35,15 +37,8 @@ var stripe = Preset{
 				p.Err = errors.Join(p.Err, errors.New("a secret is an API key; the signing secret begins with whsec_"))
 			}
 		}
-		p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: time.Minute}
-		p.Key, p.KeyRequired = producer.JSON("id"), true
-		p.Type = producer.JSON("type")
-		p.Fingerprint = producer.FingerprintNone
-		p.Window = 4 * 24 * time.Hour
 	},
-	sample: sample{
-		kind: "payment_intent.succeeded",
+	sample: sample{kind: "payment_intent.succeeded",
 		body: `{"id":"{id}","object":"event","created":{unix},"type":"{type}","livemode":false,` +
-			`"data":{"object":{"id":"pi_17","amount":2450,"currency":"eur"}}}`,
-	},
+			`"data":{"object":{"id":"pi_17","amount":2450,"currency":"eur"}}}`},
 }

@@ -37,16 +37,12 @@ func Twilio(tokens ...string) producer.Producer { return twilio.producer(Setting
 var twilio = Preset{
 	Name: "twilio", Docs: "https://www.twilio.com/docs/usage/webhooks/webhooks-security",
 	Auth: "HMAC-SHA1 of URL and form", ID: "I-Twilio-Idempotency-Token", Deadline: "15 s",
-	Wants:  "2xx, the body counts; 1 retry",
-	Uses:   []string{"secrets"},
-	fields: []string{"X-Twilio-*", "I-Twilio-*"},
-	build:  buildTwilio,
-	sample: sample{
-		kind:   "delivered",
-		media:  "application/x-www-form-urlencoded",
+	Wants: "2xx, the body counts; 1 retry",
+	Uses:  []string{"secrets"}, fields: []string{"X-Twilio-*", "I-Twilio-*"},
+	build: buildTwilio,
+	sample: sample{kind: "delivered", media: "application/x-www-form-urlencoded",
 		header: map[string]string{"I-Twilio-Idempotency-Token": "{id}"},
-		body:   `MessageSid=SM17&MessageStatus={type}&From=%2B15550017&To=%2B15550018&Body=tea+is+ready`,
-	},
+		body:   `MessageSid=SM17&MessageStatus={type}&From=%2B15550017&To=%2B15550018&Body=tea+is+ready`},
 }
 
 func buildTwilio(p *producer.Producer, s Settings) {
@@ -64,7 +60,7 @@ func buildTwilio(p *producer.Producer, s Settings) {
 	p.Type = producer.First(append(types, producer.JSON("type"))...)
 	p.Methods = []string{http.MethodPost, http.MethodGet}
 	p.SignsURL, p.QueryScope, p.ScopeIgnores = true, true, []string{bodyHashParam}
-	p.Window = 25 * time.Hour
+	p.Window = day + time.Hour
 }
 
 // repeatsInCall allows equal requests of a running call: the same key may be pressed twice in a
@@ -213,10 +209,9 @@ func compareParams(a, b formParam) int {
 	return cmp.Or(bytes.Compare(a.name, b.name), bytes.Compare(a.value, b.value))
 }
 
-// sortedForm joins names and values in the order of the names. A name with several values
-// precedes each distinct one, in their order, as in the vendor's Node.js library (its Go
-// library takes the first only). It reports false for a body that is not a form or has more
-// than 500 parameters.
+// sortedForm joins names and values in the order of the names. A name with several values precedes
+// each distinct one, in their order, as in the vendor's Node.js library (its Go library takes the
+// first only). It reports false for a body that is not a form or has more than 500 parameters.
 func sortedForm(body []byte) ([]byte, bool) {
 	params := make([]formParam, 0, min(maxFormParams, bytes.Count(body, []byte("&"))+1))
 	decoded := make([]byte, 0, len(body)) // large enough that parameters are never moved
@@ -251,9 +246,8 @@ func sortedForm(body []byte) ([]byte, bool) {
 	return out, true
 }
 
-// appendUnescaped appends a name or value, decoded like [url.QueryUnescape], and also returns
-// it alone. ok is false for a semicolon, which url.ParseQuery refuses, and for an invalid
-// escape.
+// appendUnescaped appends a name or value, decoded like [url.QueryUnescape], and also returns it
+// alone. ok is false for a semicolon, which url.ParseQuery refuses, and for an invalid escape.
 func appendUnescaped(b, text []byte) (all, one []byte, ok bool) {
 	start := len(b)
 	for i := 0; i < len(text); i++ {

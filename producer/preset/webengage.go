@@ -4,7 +4,6 @@ import (
 	"crypto/md5"
 	"encoding/hex"
 	"errors"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -24,6 +23,7 @@ var webEngage = Preset{
 	Name: "webengage", Docs: "https://docs.webengage.com/docs/webhooks",
 	Auth: "MD5 in the query", ID: "x-request-id", Wants: "200 only",
 	Uses: []string{"license_code", "secret_key"},
+	key:  producer.Header("x-request-id"), kind: producer.Query("eventType"), window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		sum := md5.Sum([]byte(s.LicenseCode + ":" + s.SecretKey)) // the vendor's formula; it hides nothing
 		signedBy(p, verify.All{
@@ -32,15 +32,9 @@ var webEngage = Preset{
 		if s.LicenseCode == "" || s.SecretKey == "" {
 			p.Err = errors.New("license code and secret key must both be set")
 		}
-		p.Key = producer.Header("x-request-id")
-		p.Type = producer.Query("eventType")
 		p.SecretQuery = []string{"secret", "licenseCode"}
-		p.Window = 48 * time.Hour
 	},
-	sample: sample{
-		kind:   "push_notification_click",
-		query:  "eventType={type}",
+	sample: sample{kind: "push_notification_click", query: "eventType={type}",
 		header: map[string]string{"x-request-id": "{id}"},
-		body:   `{"response":{"data":{"userId":"u17"}}}`,
-	},
+		body:   `{"response":{"data":{"userId":"u17"}}}`},
 }

@@ -31,13 +31,12 @@ type Subscription struct {
 	Token string `conf:"token,secret"`
 }
 
-// WebSub receives the content that WebSub hubs distribute for the subscriptions, and confirms
-// them to the hub that asks (WebSub section 5.3). It confirms a check that has the topic's
-// token in its query and asks for the configured mode; other checks get 404. The hub got the
-// token with the callback (the capability URL of section 5.1). Without a token anyone could
-// have a hub subscribe the callback under another secret, so such a subscription is confirmed
-// during the first hour after the start only. Renewals of the lease are confirmed in the same
-// way.
+// WebSub receives the content that WebSub hubs distribute for the subscriptions, and confirms them
+// to the hub that asks (WebSub section 5.3). It confirms a check that has the topic's token in its
+// query and asks for the configured mode; other checks get 404. The hub got the token with the
+// callback (the capability URL of section 5.1). Without a token anyone could have a hub subscribe
+// the callback under another secret, so such a subscription is confirmed during the first hour
+// after the start only. Renewals of the lease are confirmed in the same way.
 //
 // Deliveries are signed with the secret of their topic. The topic is the target of the Link
 // with rel="self"; it is the principal and the event type. A topic without a secret is
@@ -61,16 +60,12 @@ func WebSub(subscriptions ...Subscription) producer.Producer {
 var webSub = Preset{
 	Name: "websub", Docs: "https://www.w3.org/TR/websub/",
 	Auth: "HMAC of the body", ID: "digest of the body", Wants: "2xx; up to the hub",
-	Uses:   []string{"secrets", "subscriptions", "algs"},
-	fields: []string{"Link", "X-Hub-Signature"},
-	build:  buildWebSub,
-	sample: sample{
-		kind:   "https://blog.example/feed",
-		media:  "application/atom+xml",
+	Uses: []string{"secrets", "subscriptions", "algs"}, fields: []string{"Link", "X-Hub-Signature"},
+	build: buildWebSub,
+	sample: sample{kind: "https://blog.example/feed", media: "application/atom+xml",
 		header: map[string]string{"Link": `<https://hub.example/>; rel="hub", <{type}>; rel="self"`},
 		body: `<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><title>Teapots</title>` +
-			`<id>urn:sample:{id}</id></feed>`,
-	},
+			`<id>urn:sample:{id}</id></feed>`},
 }
 
 const (

@@ -2,7 +2,6 @@ package preset
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 	"github.com/eyelet-dev/eyelet/verify"
@@ -24,6 +23,8 @@ var worldpay = Preset{
 	Name: "worldpay", Docs: "https://developer.worldpay.com/products/access/events",
 	Auth: "HMAC-SHA256 of the body", ID: "body eventId", Deadline: "10 s", Wants: "200 only; 7 days",
 	Uses: []string{"keys", "encoding"},
+	key:  producer.JSON("eventId"), kind: producer.JSON("eventDetails.type"),
+	eventTime: producer.JSON("eventTimestamp"), fingerprint: producer.FingerprintNone, window: 8 * day,
 	build: func(p *producer.Producer, s Settings) {
 		secrets := make(map[string]verify.Secret, len(s.Keys))
 		for id, k := range s.Keys {
@@ -34,15 +35,8 @@ var worldpay = Preset{
 			Hashes: []verify.Hash{verify.SHA256}, Keys: secrets,
 			Encoding: cmp.Or(verify.Encoding(s.Encoding), verify.Hex),
 		})
-		p.Key = producer.JSON("eventId")
-		p.Type = producer.JSON("eventDetails.type")
-		p.EventTime = producer.JSON("eventTimestamp")
-		p.Fingerprint = producer.FingerprintNone
-		p.Window = 8 * 24 * time.Hour
 	},
-	sample: sample{
-		kind: "authorized",
+	sample: sample{kind: "authorized",
 		body: `{"eventId":"{id}","eventTimestamp":"{time}","eventDetails":{"classification":"payment",` +
-			`"transactionReference":"order-17","type":"{type}","amount":{"value":2450,"currencyCode":"EUR"}}}`,
-	},
+			`"transactionReference":"order-17","type":"{type}","amount":{"value":2450,"currencyCode":"EUR"}}}`},
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/eyelet-dev/eyelet/verify"
 )
 
-// YandexPay receives webhooks of Yandex Pay for one merchant. The body is a token signed by
-// Yandex (ES256), with its times in the JOSE header. Handlers get the token's claims as the
-// body.
+// YandexPay receives webhooks of Yandex Pay for one merchant. The body is a token signed by Yandex
+// (ES256), with its times in the JOSE header. Handlers get the token's claims as the body.
 //
 // Yandex sends no identifier. It is order, event, status and time joined; other kinds of events
 // have an operation in place of the order, else a digest of the claims. Operations and other
@@ -27,6 +26,7 @@ var yandexPay = Preset{
 	Name: "yandex-pay", Docs: "https://pay.yandex.ru/docs/en/custom/backend/merchant-api/webhook",
 	Auth: "the body is a token signed with ES256", ID: "order, event, status and time", Wants: "200 only; 24 hours",
 	Uses: []string{"merchant_id", "jwks_url", "algs"},
+	kind: producer.JWT("event"), window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		if s.MerchantID == "" {
 			p.Err = errors.New("set merchant_id: tokens for other merchants have the same keys")
@@ -48,13 +48,11 @@ var yandexPay = Preset{
 			claims("operation.operationId", "event", "operation.status", "eventTime"),
 			claimsDigest{},
 		)
-		p.Type = producer.JWT("event")
 		p.Attributes = attributes(map[string]producer.Extractor{
 			"time": producer.JWT("eventTime"), "subject": producer.JWT("order.orderId"),
 		})
 		p.Payload = claimsPayload
-		p.Tolerance = verify.Tolerance{Past: 24 * time.Hour, Future: 5 * time.Minute} // the token's own end applies too
-		p.Window = 48 * time.Hour
+		p.Tolerance = verify.Tolerance{Past: day, Future: 5 * time.Minute} // the token's own end applies too
 	},
 }
 

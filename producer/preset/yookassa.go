@@ -3,7 +3,6 @@ package preset
 import (
 	"errors"
 	"net/netip"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/producer"
 )
@@ -20,17 +19,14 @@ func YooKassa(allowed ...netip.Prefix) producer.Producer {
 var yooKassa = Preset{
 	Name: "yookassa", Docs: "https://yookassa.ru/developers/using-api/webhooks",
 	Auth: "none: addresses only", ID: "event and object id", Wants: "200; 24 h",
+	key: producer.Join(producer.JSON("event"), producer.JSON("object.id")), kind: producer.JSON("event"),
+	window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		p.AllowedIPs = s.AllowedIPs
 		if len(s.AllowedIPs) == 0 {
 			p.Err = errors.New("notifications are not signed: allowed_ips must list the vendor's addresses")
 		}
-		p.Key = producer.Join(producer.JSON("event"), producer.JSON("object.id"))
-		p.Type = producer.JSON("event")
-		p.Window = 48 * time.Hour
 	},
-	sample: sample{
-		kind: "payment.succeeded",
-		body: `{"type":"notification","event":"{type}","object":{"id":"{id}","status":"succeeded"}}`,
-	},
+	sample: sample{kind: "payment.succeeded",
+		body: `{"type":"notification","event":"{type}","object":{"id":"{id}","status":"succeeded"}}`},
 }

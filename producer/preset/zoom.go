@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"time"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -26,22 +25,16 @@ func Zoom(secrets ...string) producer.Producer { return zoom.producer(Settings{S
 var zoom = Preset{
 	Name: "zoom", Docs: "https://developers.zoom.us/docs/api/webhooks/",
 	Auth: "HMAC-SHA256 of time and body", ID: "digest of the body", Deadline: "3 s", Wants: "200 or 204",
-	Uses:   []string{"secrets"},
-	fields: []string{"X-Zm-*"},
+	Uses: []string{"secrets"}, fields: []string{"X-Zm-*"},
+	key: producer.BodyDigest(), kind: producer.JSON("event"), tolerance: fiveMinutes, window: 2 * day,
 	build: func(p *producer.Producer, s Settings) {
 		signedByHMAC(p, zoomScheme(), s.Secrets)
-		p.Tolerance = verify.Tolerance{Past: 5 * time.Minute, Future: 5 * time.Minute}
-		p.Key = producer.BodyDigest()
-		p.Type = producer.JSON("event")
 		p.Handshake = func(_ context.Context, d *producer.Delivery) (*dedup.Response, error) {
 			return zoomHandshake(d, verify.Secrets(s.Secrets...))
 		}
-		p.Window = 48 * time.Hour
 	},
-	sample: sample{
-		kind: "meeting.started",
-		body: `{"event":"{type}","event_ts":{unix},"payload":{"account_id":"A17","object":{"uuid":"{id}"}}}`,
-	},
+	sample: sample{kind: "meeting.started",
+		body: `{"event":"{type}","event_ts":{unix},"payload":{"account_id":"A17","object":{"uuid":"{id}"}}}`},
 }
 
 func zoomScheme(secrets ...verify.Secret) *verify.HMAC {
