@@ -53,28 +53,17 @@ func probe(err error) {
 	_ = err.Error()
 	_ = errType(err)
 	_, _ = classify(err)
-	_ = notBefore(err)
 }
 
 // eventOf returns the event before decoding. It shares its maps and its body with the record.
 func eventOf(rec *dedup.Record, attempt int) Event[any] {
 	p := &rec.Payload
 	ev := Event[any]{
-		ID:         rec.Key.ID,
-		VendorID:   p.VendorID,
-		EventID:    rec.Event,
-		Producer:   p.Producer,
-		Endpoint:   p.Endpoint,
-		Principal:  rec.Key.Principal,
-		Type:       p.Type,
-		Attempt:    attempt,
-		Accepted:   rec.Accepted,
-		KeyField:   p.KeyField,
-		Method:     p.Method,
-		Target:     p.Target,
-		Header:     p.Header,
-		Attributes: p.Attributes,
-		Body:       p.Body,
+		ID: rec.Key.ID, VendorID: p.VendorID, EventID: rec.Event,
+		Producer: p.Producer, Endpoint: p.Endpoint, Principal: rec.Key.Principal,
+		Type: p.Type, Attempt: attempt, Accepted: rec.Accepted,
+		KeyField: p.KeyField, Method: p.Method, Target: p.Target, Header: p.Header,
+		Attributes: p.Attributes, Body: p.Body,
 	}
 	ev.describe()
 	return ev
@@ -82,29 +71,13 @@ func eventOf(rec *dedup.Record, attempt int) Event[any] {
 
 func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 	typed := Event[T]{
-		ID:        ev.ID,
-		VendorID:  ev.VendorID,
-		EventID:   ev.EventID,
-		Producer:  ev.Producer,
-		Endpoint:  ev.Endpoint,
-		Principal: ev.Principal,
-		Type:      ev.Type,
-		Attempt:   ev.Attempt,
-		Accepted:  ev.Accepted,
-		KeyField:  ev.KeyField,
-		Method:    ev.Method,
-		Target:    ev.Target,
-		Header:    ev.Header,
-
-		SignedFields:   ev.SignedFields,
-		SignatureLabel: ev.SignatureLabel,
-
-		Source:     ev.Source,
-		Subject:    ev.Subject,
-		Time:       ev.Time,
-		Extensions: ev.Extensions,
-		Attributes: ev.Attributes,
-		Body:       ev.Body,
+		ID: ev.ID, VendorID: ev.VendorID, EventID: ev.EventID,
+		Producer: ev.Producer, Endpoint: ev.Endpoint, Principal: ev.Principal,
+		Type: ev.Type, Attempt: ev.Attempt, Accepted: ev.Accepted,
+		KeyField: ev.KeyField, Method: ev.Method, Target: ev.Target, Header: ev.Header,
+		SignedFields: ev.SignedFields, SignatureLabel: ev.SignatureLabel,
+		Source: ev.Source, Subject: ev.Subject, Time: ev.Time,
+		Extensions: ev.Extensions, Attributes: ev.Attributes, Body: ev.Body,
 	}
 	plain, err := decodedBody(ev.Header, ev.Body, maxPlain)
 	if err == nil {
@@ -112,7 +85,7 @@ func decodeEvent[T any](ev Event[any], decode decodeFunc) (Event[T], error) {
 		err = decodeInto(&typed.Data, ev, decode)
 	}
 	if err != nil {
-		return typed, &undecodable{typ: strings.TrimPrefix(fmt.Sprintf("%T", &typed.Data), "*"), err: err}
+		return typed, &undecodable{reason{"payload is not a " + fmt.Sprintf("%T", &typed.Data)[1:], err}}
 	}
 	return typed, nil
 }
@@ -125,10 +98,8 @@ func decodeInto(data any, ev Event[any], decode decodeFunc) error {
 		*v = ev.Body
 	case *url.Values:
 		form, err := url.ParseQuery(string(ev.Body))
-		if err != nil {
-			return err
-		}
 		*v = form
+		return err
 	default:
 		contentType, body, err := producer.CloudEventData(ev.Header.Get("Content-Type"), ev.Body)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 // Reject returns an error that makes a task a dead letter at once: the event can never be
 // handled as it is. From an Answer handler it is the response 422, which is stored. It works
 // wrapped in other errors. err is the reason and may be nil.
-func Reject(err error) error { return &rejection{err: err} }
+func Reject(err error) error { return &rejection{reason{"rejected", err}} }
 
 // Postpone returns an error that runs the task again after d, at most [Config.PostponeMax]. It
 // does not count as a failed attempt. A d of zero or less means [Config.BackoffBase], so that no
@@ -17,7 +17,9 @@ func Reject(err error) error { return &rejection{err: err} }
 // errors. [Reject] wins over it.
 //
 // From an Answer handler it is a transient response: 503 with d as its Retry-After.
-func Postpone(d time.Duration, err error) error { return &postponement{wait: d, err: err} }
+func Postpone(d time.Duration, err error) error {
+	return &postponement{reason{fmt.Sprintf("postponed for %v", d), err}, d}
+}
 
 // RetryAfter returns an error that counts as a failed attempt and makes d the lower bound of the
 // wait for the next one, even beyond [Config.BackoffCap]. The backoff is added to d, so that
@@ -28,52 +30,36 @@ func Postpone(d time.Duration, err error) error { return &postponement{wait: d, 
 //
 // From an Answer handler it is a transient response: 503 with d as the lower bound of its
 // Retry-After. An intermediary that must not pass a Retry-After on returns the bare error instead.
-func RetryAfter(d time.Duration, err error) error { return &laterError{wait: d, err: err} }
+func RetryAfter(d time.Duration, err error) error {
+	return &laterError{reason{fmt.Sprintf("not again within %v", d), err}, d}
+}
 
 // longestWait bounds RetryAfter: later times cannot be stored.
 const longestWait = 100 * 365 * 24 * time.Hour
 
-type laterError struct {
-	wait time.Duration
-	err  error
-}
-
-func (e *laterError) Error() string {
-	return because(fmt.Sprintf("not again within %v", e.wait), e.err)
-}
-func (e *laterError) Unwrap() error { return e.err }
-
-// notBefore returns the lower bound that RetryAfter sets for the next attempt, or zero.
-func notBefore(err error) time.Duration {
-	var e *laterError
-	if !errors.As(err, &e) {
-		return 0
+// The errors that decide what happens to an event. undecodable is that of a payload that does not
+// decode into the handler's type: retries cannot help.
+type (
+	rejection    struct{ reason }
+	undecodable  struct{ reason }
+	postponement struct {
+		reason
+		wait time.Duration
 	}
-	return min(max(0, e.wait), longestWait)
-}
+	laterError struct {
+		reason
+		wait time.Duration
+	}
+)
 
-type rejection struct{ err error }
-
-func (e *rejection) Error() string { return because("rejected", e.err) }
-func (e *rejection) Unwrap() error { return e.err }
-
-type postponement struct {
-	wait time.Duration
+// reason is the text of an error and its cause, which may be nil.
+type reason struct {
+	text string
 	err  error
 }
 
-func (e *postponement) Error() string { return because(fmt.Sprintf("postponed for %v", e.wait), e.err) }
-func (e *postponement) Unwrap() error { return e.err }
-
-// undecodable is the error of a payload that does not decode into the handler's type. Retries
-// cannot help.
-type undecodable struct {
-	typ string // the handler's type
-	err error
-}
-
-func (e *undecodable) Error() string { return because("payload is not a "+e.typ, e.err) }
-func (e *undecodable) Unwrap() error { return e.err }
+func (r *reason) Error() string { return because(r.text, r.err) }
+func (r *reason) Unwrap() error { return r.err }
 
 func because(what string, err error) string {
 	if err == nil {
@@ -115,20 +101,27 @@ func classify(err error) (kind errorKind, wait time.Duration) {
 }
 
 func isRejected(err error) bool {
-	var e *rejection
-	return errors.As(err, &e)
+	_, ok := errors.AsType[*rejection](err)
+	return ok
 }
 
 func isUndecodable(err error) bool {
-	var e *undecodable
-	return errors.As(err, &e)
+	_, ok := errors.AsType[*undecodable](err)
+	return ok
 }
 
 // postponed returns for how long err postpones the task.
 func postponed(err error) (time.Duration, bool) {
-	var e *postponement
-	if !errors.As(err, &e) {
-		return 0, false
+	if e, ok := errors.AsType[*postponement](err); ok {
+		return e.wait, true
 	}
-	return e.wait, true
+	return 0, false
+}
+
+// notBefore returns the lower bound that RetryAfter sets for the next attempt, or zero.
+func notBefore(err error) time.Duration {
+	if e, ok := errors.AsType[*laterError](err); ok {
+		return min(max(0, e.wait), longestWait)
+	}
+	return 0
 }

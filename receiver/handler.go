@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/eyelet-dev/eyelet/dedup"
 	"github.com/eyelet-dev/eyelet/producer"
@@ -13,14 +14,11 @@ import (
 
 // Handler handles events of one producer. [On] and [Answer] make one.
 type Handler struct {
-	name     string
-	producer string
-	pattern  string
-	answer   bool
-	other    bool
-	lane     producer.Extractor
-	yields   bool
-	with     []func(Next) Next
+	name, producer, pattern string
+	answer, other, yields   bool
+
+	lane producer.Extractor
+	with []func(Next) Next
 	// run decodes the data and calls the user's function; the Response is nil for On.
 	run func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error)
 	// next is run inside its middleware.
@@ -48,19 +46,9 @@ var errNilFunc = errors.New("the function is nil")
 // A panic of fn counts as an error. The context ends after [Config.HandlerTimeout]. If fn still
 // runs then, it occupies its worker until it returns.
 func On[T any](producer, pattern string, fn func(context.Context, Event[T]) error) Handler {
-	h := Handler{producer: producer, pattern: pattern}
-	if fn == nil {
-		h.err = errNilFunc
-		return h
-	}
-	h.run = func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error) {
-		typed, err := decodeEvent[T](ev, decode)
-		if err != nil {
-			return nil, err
-		}
-		return nil, fn(ctx, typed)
-	}
-	return h
+	return newHandler(producer, pattern, fn == nil, func(ctx context.Context, ev Event[T]) (*Response, error) {
+		return nil, fn(ctx, ev)
+	})
 }
 
 // Answer makes a handler whose result is the response. It runs while the producer waits. Its
@@ -71,23 +59,31 @@ func On[T any](producer, pattern string, fn func(context.Context, Event[T]) erro
 // done. T is decoded as for [On]. When a dead event is reopened, a worker runs fn; its response
 // is then neither sent nor stored.
 func Answer[T any](producer, pattern string, fn func(context.Context, Event[T]) (Response, error)) Handler {
-	h := Handler{producer: producer, pattern: pattern, answer: true}
-	if fn == nil {
-		h.err = errNilFunc
-		return h
-	}
-	h.run = func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error) {
-		typed, err := decodeEvent[T](ev, decode)
-		if err != nil {
-			return nil, err
-		}
-		response, err := fn(ctx, typed)
+	h := newHandler(producer, pattern, fn == nil, func(ctx context.Context, ev Event[T]) (*Response, error) {
+		response, err := fn(ctx, ev)
 		if err != nil {
 			return nil, err
 		}
 		return &response, nil
-	}
+	})
+	h.answer = true
 	return h
+}
+
+func newHandler[T any](
+	producer, pattern string, missing bool, fn func(context.Context, Event[T]) (*Response, error),
+) Handler {
+	if missing {
+		return Handler{producer: producer, pattern: pattern, err: errNilFunc}
+	}
+	run := func(ctx context.Context, ev Event[any], decode decodeFunc) (*Response, error) {
+		typed, err := decodeEvent[T](ev, decode)
+		if err != nil {
+			return nil, err
+		}
+		return fn(ctx, typed)
+	}
+	return Handler{producer: producer, pattern: pattern, run: run}
 }
 
 // Otherwise makes the handler match only events that no other handler of its producer matches.
@@ -120,8 +116,8 @@ func (h *Handler) matches(typ string) bool { return dedup.MatchType(h.pattern, t
 func (h *Handler) compose(decode decodeFunc) {
 	run := h.run
 	h.next = func(ctx context.Context, ev Event[any]) (*Response, error) { return run(ctx, ev, decode) }
-	for i := len(h.with) - 1; i >= 0; i-- {
-		h.next = h.with[i](h.next)
+	for _, wrap := range slices.Backward(h.with) {
+		h.next = wrap(h.next)
 	}
 }
 
@@ -145,8 +141,7 @@ func (h *Handler) laneOf(d *producer.Delivery, it producer.Item) (string, error)
 	}
 	var b []byte
 	for _, part := range [...]string{h.producer, h.name, value} {
-		b = binary.AppendUvarint(b, uint64(len(part)))
-		b = append(b, part...)
+		b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
 	}
 	sum := sha256.Sum256(b)
 	lane := base64.RawURLEncoding.EncodeToString(sum[:16])

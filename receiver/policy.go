@@ -2,6 +2,7 @@ package receiver
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -114,8 +115,7 @@ func newPolicy(rx *Receiver) (*policy, error) {
 	}
 	for _, row := range problems {
 		doc.Problems = append(doc.Problems, policyProblem{
-			Code: row.Code, Type: rx.typeOf(row), Status: row.Status, Title: row.Title,
-			Detail:    row.Detail,
+			Code: row.Code, Type: rx.typeOf(row), Status: row.Status, Title: row.Title, Detail: row.Detail,
 			Retryable: row.Retryable || transient(row.Status) || row.Status == http.StatusMisdirectedRequest,
 		})
 	}
@@ -123,12 +123,8 @@ func newPolicy(rx *Receiver) (*policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	page, err := template.New("policy").Parse(policyHTML)
-	if err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
-	}
 	var html bytes.Buffer
-	if err := page.Execute(&html, doc); err != nil {
+	if err := template.Must(template.New("policy").Parse(policyHTML)).Execute(&html, doc); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
 	return &policy{html: html.Bytes(), json: append(asJSON, '\n')}, nil
@@ -160,32 +156,27 @@ var acceptedRules = []policyRule{
 
 func endpointPolicy(rx *Receiver, p producer.Producer) policyEndpoint {
 	e := policyEndpoint{
-		Name: p.Name, URL: p.URL, Contract: "api", Methods: p.Methods, Types: p.MediaTypes, Required: p.KeyRequired,
-		Window: formatDuration(p.Window), Identity: p.Class().UniqueBy(), MaxBody: p.MaxBody,
-		Success: p.Accepted.Status, InFlight: p.InFlight,
+		Name: p.Name, URL: cmp.Or(p.URL, rx.cfg.URL+webhooksPath+p.Name), Contract: "api",
+		Methods: p.Methods, Types: p.MediaTypes, Key: keyPolicy(&p), Strict: strictKey(p.Key), Required: p.KeyRequired,
+		Algorithms: verify.PublishedAlgorithms(p.Scheme), Scope: "the authenticated principal and this endpoint",
+		Window: formatDuration(p.Window), Identity: p.Class().UniqueBy(),
+		Compared: "the payload as received, with the CloudEvents attributes in the header",
+		MaxBody:  p.MaxBody, Codings: codings, Empty: p.EmptyBody, AtOnce: p.Concurrency,
 		Fresh: fmt.Sprintf("a signed time is accepted up to %s back and %s ahead",
 			formatDuration(p.Tolerance.Past), formatDuration(p.Tolerance.Future)),
-		Nonce: "ignored", Early: "refused (425)", Docs: p.Docs,
-		Compared: "the payload as received, with the CloudEvents attributes in the header",
-	}
-	if e.URL == "" {
-		e.URL = rx.cfg.URL + webhooksPath + p.Name
+		Nonce: "ignored", Success: p.Accepted.Status, InFlight: p.InFlight, Early: "refused (425)", Docs: p.Docs,
 	}
 	if p.Contract == producer.Webhook {
 		e.Contract = "webhook"
 		e.Compared = "the parts that the vendor does not change between attempts"
 	}
-	e.Codings, e.Empty, e.AtOnce = codings, p.EmptyBody, p.Concurrency
 	if p.Rate.Limits() {
 		e.Rate = fmt.Sprintf("%d events in %s, %d at once; duplicates do not count",
 			p.Rate.Events, formatDuration(p.Rate.Per), p.Rate.Burst)
 	}
-	e.Key, e.Strict = keyPolicy(&p), strictKey(p.Key)
 	if p.KeyFormat != nil {
 		e.Format = p.KeyFormat.String()
 	}
-	e.Algorithms = verify.PublishedAlgorithms(p.Scheme)
-	e.Scope = "the authenticated principal and this endpoint"
 	if p.QueryScope {
 		e.Scope += ", with the signed path and query"
 		if len(p.ScopeIgnores) > 0 {
@@ -222,12 +213,11 @@ func keyPolicy(p *producer.Producer) string {
 	}
 	words := p.Key.String() + ", 1 to 1,024 characters"
 	if strings.HasPrefix(p.Key.String(), "idempotency-key") {
-		words += ", a structured-field String (RFC 9651); "
+		unquoted := "bare values are the same key"
 		if strictKey(p.Key) {
-			words += "values without quotes are refused"
-		} else {
-			words += "bare values are the same key"
+			unquoted = "values without quotes are refused"
 		}
+		words += ", a structured-field String (RFC 9651); " + unquoted
 	}
 	if p.KeyFormat != nil {
 		words += ", " + p.KeyFormat.String()
@@ -262,10 +252,8 @@ func formatDuration(d time.Duration) string {
 // JSON to HTML.
 func (p *policy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resp := &reply{Response: dedup.Response{Status: http.StatusOK, Body: p.html, Header: http.Header{
-		"Content-Type":            {"text/html; charset=utf-8"},
-		"Cache-Control":           {"no-cache"},
+		"Content-Type": {"text/html; charset=utf-8"}, "Cache-Control": {"no-cache"}, "Vary": {"Accept"},
 		"Content-Security-Policy": {"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"},
-		"Vary":                    {"Accept"},
 	}}}
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -284,7 +272,6 @@ func wantsJSON(r *http.Request) bool {
 		return format == "json"
 	}
 	accept := r.Header.Get("Accept")
-	at := strings.Index(accept, jsonType)
-	html := strings.Index(accept, "text/html")
+	at, html := strings.Index(accept, jsonType), strings.Index(accept, "text/html")
 	return at >= 0 && (html < 0 || at < html)
 }

@@ -86,10 +86,8 @@ type problem struct {
 const (
 	quotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-)
 
-// The problem types of draft-ietf-httpapi-digest-fields-problem-types-06.
-const (
+	// Those of draft-ietf-httpapi-digest-fields-problem-types-06.
 	unsupportedDigests = "https://iana.org/assignments/http-problem-types#digest-unsupported-algorithms"
 	invalidDigests     = "https://iana.org/assignments/http-problem-types#digest-invalid-values"
 	mismatchingDigests = "https://iana.org/assignments/http-problem-types#digest-mismatching-values"
@@ -268,13 +266,7 @@ type failure struct {
 	header http.Header   // fields that this failure adds
 }
 
-func (f *failure) Error() string {
-	if f.err == nil {
-		return string(f.code)
-	}
-	return string(f.code) + ": " + f.err.Error()
-}
-
+func (f *failure) Error() string { return because(string(f.code), f.err) }
 func (f *failure) Unwrap() error { return f.err }
 
 func fail(code verify.Code, err error) *failure { return &failure{code: code, err: err} }
@@ -344,11 +336,9 @@ func (rx *Receiver) refusalResponse(p *producer.Producer, r *Response) *Response
 	if r.Refusal.ByTarget {
 		code = codeRefusedByTarget
 	}
-	row := problemFor(code)
-	row.Status = cmp.Or(r.Status, row.Status)
-	row.Detail = cmp.Or(r.Refusal.Detail, row.Detail)
-	resp := rx.problemReply(p, fail(code, nil))
-	return &Response{Status: row.Status, Header: resp.Header, Body: rx.problemBody(row, row.Status, nil)}
+	row, header := problemFor(code), rx.problemReply(p, fail(code, nil)).Header
+	row.Status, row.Detail = cmp.Or(r.Status, row.Status), cmp.Or(r.Refusal.Detail, row.Detail)
+	return &Response{Status: row.Status, Header: header, Body: rx.problemBody(row, row.Status, nil)}
 }
 
 func (rx *Receiver) problemReply(p *producer.Producer, err error) *reply {
@@ -403,19 +393,17 @@ func offeredNonce(policy producer.NoncePolicy) string {
 // private cause.
 func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 	detail := row.Detail
-	var refusal *verify.Error
-	if row.NameComponent && errors.As(err, &refusal) && refusal.Component != "" {
+	if refusal, ok := errors.AsType[*verify.Error](err); ok && row.NameComponent && refusal.Component != "" {
 		detail += fmt.Sprintf(" It is about %q.", refusal.Component)
 	}
-	var reason verify.Public
-	if errors.As(err, &reason) {
+	if reason, ok := errors.AsType[verify.Public](err); ok {
 		detail += " Reason: " + string(reason) + "."
 	}
 	var violated []string
 	if row.Type == quotaExceeded {
 		violated = []string{quotaPolicy}
 	}
-	body, err := json.Marshal(struct {
+	body, _ := json.Marshal(struct { // strings and numbers always marshal
 		Type   string      `json:"type"`
 		Title  string      `json:"title"`
 		Status int         `json:"status"`
@@ -428,9 +416,6 @@ func (rx *Receiver) problemBody(row problem, status int, err error) []byte {
 		rx.typeOf(row), row.Title, status, row.Code, strings.ToValidUTF8(detail, "?"), violated,
 		digestProblemOf(err),
 	})
-	if err != nil {
-		return nil // strings and a number always marshal
-	}
 	return append(body, '\n')
 }
 
@@ -468,18 +453,16 @@ type digestFault struct {
 
 // digestProblemOf returns the members for a refusal; none if it is not about digests.
 func digestProblemOf(err error) (p digestProblem) {
-	var cause *verify.DigestError
-	if !errors.As(err, &cause) {
+	cause, ok := errors.AsType[*verify.DigestError](err)
+	if !ok {
 		return p
 	}
 	for _, algorithm := range cause.Algorithms {
-		fault := digestFault{Algorithm: algorithm, Header: "Content-Digest"}
 		if errors.Is(cause, verify.ErrDigestUnsupported) {
-			p.Unsupported = append(p.Unsupported, fault)
-			continue
+			p.Unsupported = append(p.Unsupported, digestFault{Algorithm: algorithm, Header: "Content-Digest"})
+		} else {
+			p.Invalid = append(p.Invalid, digestFault{algorithm, "Content-Digest", cause.Error()})
 		}
-		fault.Reason = cause.Error()
-		p.Invalid = append(p.Invalid, fault)
 	}
 	return p
 }

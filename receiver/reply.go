@@ -3,7 +3,7 @@ package receiver
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"strconv"
@@ -23,8 +23,10 @@ const (
 	codeHandshake   verify.Code = "handshake"
 )
 
-// replayedField marks repeated stored responses, and only those.
-const replayedField = "Idempotency-Replayed"
+const (
+	replayedField = "Idempotency-Replayed" // marks repeated stored responses, and only those
+	jsonType      = "application/json"
+)
 
 // reply is the response to a delivery, with what the log and the limits need to know about it.
 type reply struct {
@@ -39,9 +41,7 @@ type reply struct {
 // send writes the reply. It is the only place that writes a status.
 func (a *reply) send(w http.ResponseWriter) {
 	header := w.Header()
-	for name, values := range a.Header {
-		header[name] = values
-	}
+	maps.Copy(header, a.Header)
 	header.Set("X-Content-Type-Options", "nosniff")
 	if bodyless(a.Status) {
 		w.WriteHeader(a.Status)
@@ -59,8 +59,6 @@ func (a *reply) send(w http.ResponseWriter) {
 func bodyless(status int) bool {
 	return status == http.StatusNoContent || status == http.StatusResetContent
 }
-
-const jsonType = "application/json"
 
 // acceptance is the response that is stored with an event for On handlers. Unless the producer
 // requires its own body, the body names the event, whose id only the store knows. Such a
@@ -100,19 +98,7 @@ func storedReply(p *producer.Producer, rec dedup.Record, replayed bool) *reply {
 	return r
 }
 
-// quarantinedReply is the reply to a quarantined delivery. It reveals nothing about the original
-// event.
-func quarantinedReply(p *producer.Producer) *reply {
-	r := acceptanceReply(p, codeQuarantined, acknowledgement("", "kept_aside"))
-	r.refund = true
-	return r
-}
-
-// batchReply is the reply to a batch, all of whose items are stored.
-func batchReply(p *producer.Producer, items int) *reply {
-	return acceptanceReply(p, codeAccepted, fmt.Appendf(nil, "{\"events\":%d,\"status\":\"accepted\"}\n", items))
-}
-
+// acceptanceReply acknowledges a delivery with the body, unless the producer requires its own.
 func acceptanceReply(p *producer.Producer, code verify.Code, body []byte) *reply {
 	r := &reply{Response: acceptance(p), code: code}
 	if acknowledges(r.Response) {
@@ -141,13 +127,10 @@ func cloneHeader(h http.Header) http.Header {
 }
 
 func acknowledgement(event, status string) []byte {
-	body, err := json.Marshal(struct {
+	body, _ := json.Marshal(struct { // two strings always marshal
 		Event  string `json:"event,omitempty"`
 		Status string `json:"status"`
 	}{event, status})
-	if err != nil {
-		return nil // two strings always marshal
-	}
 	return append(body, '\n')
 }
 

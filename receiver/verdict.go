@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -90,7 +91,8 @@ func (d *delivery) conclude(ctx context.Context, entries []entry, decisions []de
 	for i := range kept {
 		d.logQuarantine(ctx, quarantined[i], kept[i], originals[i])
 	}
-	resp := batchReply(&d.ep.p, len(entries))
+	body := fmt.Appendf(nil, "{\"events\":%d,\"status\":\"accepted\"}\n", len(entries))
+	resp := acceptanceReply(&d.ep.p, codeAccepted, body)
 	resp.fresh, resp.refund = fresh > 0, fresh == 0
 	switch {
 	case fresh > 0:
@@ -265,7 +267,8 @@ func (d *delivery) quarantine(ctx context.Context, e entry, c dedup.Claim, of de
 			d.sameBytes = sameQuarantined
 		}
 	}
-	resp := quarantinedReply(&d.ep.p)
+	resp := acceptanceReply(&d.ep.p, codeQuarantined, acknowledgement("", "kept_aside")) // reveals nothing about the original
+	resp.refund = true
 	if e.answer != nil {
 		resp.Body = nil
 	}
